@@ -1,0 +1,101 @@
+// Command crd finishes the CustomResourceDefinitions that controller-gen writes.
+//
+// Our kinds embed whole Kubernetes types (a container, a Pod template), and
+// controller-gen copies those types' schemas as they stand. This program cuts their
+// descriptions to the first sentence, because in full they are nine tenths of the
+// manifest, and relaxes what Kubernetes requires of a Pod but we don't require of a
+// template for one. What is embedded is read from the Go types, so a new field or
+// kind needs no change here.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: crd <directory of CRD manifests>")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "crd:", err)
+		os.Exit(1)
+	}
+}
+
+func run(dir string) error {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	manifests, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		return err
+	}
+	if len(manifests) == 0 {
+		return fmt.Errorf("no manifest in %s", dir)
+	}
+	for _, path := range manifests {
+		if err := finish(scheme, path); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// finish rewrites the manifest at path.
+func finish(scheme *runtime.Scheme, path string) error {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(raw, crd); err != nil {
+		return err
+	}
+	var problems []error
+	for i := range crd.Spec.Versions {
+		version := &crd.Spec.Versions[i]
+		kind, err := goType(scheme, schema.GroupVersionKind{
+			Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind,
+		})
+		if err != nil {
+			return err
+		}
+		w := walker{}
+		w.walk(crd.Spec.Names.Kind, version.Schema.OpenAPIV3Schema, kind, ours)
+		problems = append(problems, w.problems...)
+	}
+	if err := errors.Join(problems...); err != nil {
+		return err
+	}
+	out, err := manifest(crd)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, out, 0o644) //nolint:gosec // A tracked file, readable like the others.
+}
+
+// manifest is the CRD as YAML, without the status that its Go type always has.
+func manifest(crd *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
+	if err != nil {
+		return nil, err
+	}
+	delete(object, "status")
+	out, err := yaml.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	return append([]byte("---\n"), out...), nil
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"reflect"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+func TestFirstSentence(t *testing.T) {
+	for given, want := range map[string]string{
+		"":                                     "",
+		"No full stop":                         "No full stop",
+		"One. Two.":                            "One.",
+		"Broken\nover lines. And on.":          "Broken over lines.",
+		"Rules (e.g. this one). More.":         "Rules (e.g. this one).",
+		"First paragraph\n\nSecond paragraph.": "First paragraph",
+	} {
+		if got := firstSentence(given); got != want {
+			t.Errorf("firstSentence(%q) = %q, want %q", given, got, want)
+		}
+	}
+}
+
+type template struct {
+	Name             string `json:"name"`
+	corev1.Container `json:",inline"`
+	Pod              *corev1.PodSpec `json:"pod"`
+}
+
+func templateSchema() *apiextensionsv1.JSONSchemaProps {
+	name := apiextensionsv1.JSONSchemaProps{
+		Type: "string", MinLength: new(int64(1)), MaxLength: new(int64(30)), Pattern: "^[a-z]+$",
+	}
+	return &apiextensionsv1.JSONSchemaProps{
+		Description: "Ours. In full.",
+		Properties: map[string]apiextensionsv1.JSONSchemaProps{
+			"name":  name,
+			"image": {Type: "string", Description: "Theirs. In full."},
+			"pod": {
+				Type:        "object",
+				Description: "Ours. In full.",
+				Required:    []string{"containers"},
+				Properties: map[string]apiextensionsv1.JSONSchemaProps{
+					"hostname": {Type: "string", Description: "Theirs. In full."},
+				},
+			},
+		},
+	}
+}
+
+func TestWalkCutsOnlyWordsThatAreNotOurs(t *testing.T) {
+	s := templateSchema()
+	w := walker{}
+	w.walk("template", s, reflect.TypeFor[template](), ours)
+
+	if len(w.problems) > 0 {
+		t.Fatalf("problems: %v", w.problems)
+	}
+	pod := s.Properties["pod"]
+	for where, got := range map[string][2]string{
+		"template":     {s.Description, "Ours. In full."},
+		"image":        {s.Properties["image"].Description, "Theirs."},
+		"pod":          {pod.Description, "Ours. In full."},
+		"pod.hostname": {pod.Properties["hostname"].Description, "Theirs."},
+	} {
+		if got[0] != got[1] {
+			t.Errorf("%s: description %q, want %q", where, got[0], got[1])
+		}
+	}
+	if len(pod.Required) > 0 {
+		t.Errorf("a template still requires %v", pod.Required)
+	}
+}
+
+func TestWalkReportsAnOverrideThatLostItsLimits(t *testing.T) {
+	s := templateSchema()
+	s.Properties["name"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+	w := walker{}
+	w.walk("template", s, reflect.TypeFor[template](), ours)
+
+	if len(w.problems) != 1 {
+		t.Errorf("problems: %v, want one about name", w.problems)
+	}
+}
