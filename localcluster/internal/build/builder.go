@@ -1,0 +1,146 @@
+package build
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/yardmaster/yardmaster/localcluster/internal/progress"
+)
+
+// Builder builds parts from Source, the localcluster module, into Cache.
+type Builder struct {
+	Source   string
+	Cache    string
+	Progress *progress.Printer
+}
+
+// Programs says in which directory the programs of each part are.
+type Programs map[string]string
+
+// Path returns where a program of a part is.
+func (p Programs) Path(part Part, program string) string {
+	return filepath.Join(p[part.Name], program)
+}
+
+// Build builds the parts that are not in the cache yet.
+func (b Builder) Build(ctx context.Context, parts []Part) (Programs, error) {
+	plan, err := b.plan(ctx, parts)
+	if err != nil {
+		return nil, err
+	}
+	programs := Programs{}
+	announced := false
+	for _, item := range plan {
+		programs[item.part.Name] = item.dir
+		if item.built() {
+			continue
+		}
+		if !announced {
+			b.Progress.Printf("building from Go modules; this is done once and takes some minutes:")
+			announced = true
+		}
+		title := "building " + item.part.String()
+		err := b.Progress.Step(title, "built "+item.part.String(), func() error { return b.build(ctx, item) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return programs, nil
+}
+
+// Missing returns the parts that Build would have to build.
+func (b Builder) Missing(ctx context.Context, parts []Part) ([]Part, error) {
+	plan, err := b.plan(ctx, parts)
+	if err != nil {
+		return nil, err
+	}
+	var missing []Part
+	for _, item := range plan {
+		if !item.built() {
+			missing = append(missing, item.part)
+		}
+	}
+	return missing, nil
+}
+
+type item struct {
+	part   Part
+	module string // the directory of its sources
+	dir    string // the directory of its programs
+}
+
+func (i item) built() bool {
+	_, err := os.Stat(i.dir)
+	return err == nil
+}
+
+func (b Builder) plan(ctx context.Context, parts []Part) ([]item, error) {
+	goVersion, err := goVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var plan []item
+	for _, part := range parts {
+		module := filepath.Join(b.Source, "modules", part.Name)
+		key, err := part.key(module, goVersion)
+		if err != nil {
+			return nil, err
+		}
+		plan = append(plan, item{part, module, filepath.Join(b.Cache, part.Name+"-"+key)})
+	}
+	return plan, nil
+}
+
+// build leaves either all programs of a part in place or none.
+func (b Builder) build(ctx context.Context, item item) error {
+	if err := os.MkdirAll(b.Cache, 0o755); err != nil {
+		return err
+	}
+	temporary, err := os.MkdirTemp(b.Cache, ".building-"+item.part.Name+"-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temporary)
+
+	args := append(item.part.args(), "-o", temporary+string(filepath.Separator))
+	command := exec.CommandContext(ctx, "go", append(args, item.part.Packages...)...)
+	command.Dir = item.module
+	command.Env = append(os.Environ(), item.part.env()...)
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", item.part, err, tail(output.String(), 40))
+	}
+	if err := os.Chmod(temporary, 0o755); err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, item.dir); err != nil && !item.built() { // built meanwhile by another run
+		return err
+	}
+	return nil
+}
+
+func goVersion(ctx context.Context) (string, error) {
+	command := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOOS", "GOARCH")
+	command.Env = append(os.Environ(), "GOTOOLCHAIN=local")
+	output, err := command.Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", errors.New("the go command is needed to build the cluster's programs: see https://go.dev/dl")
+	}
+	if err != nil {
+		return "", fmt.Errorf("asking go for its version: %w", err)
+	}
+	return strings.Join(strings.Fields(string(output)), " "), nil
+}
+
+// tail returns the last lines of a log.
+func tail(text string, lines int) string {
+	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

@@ -1,0 +1,98 @@
+// Package process finds the processes of a cluster by what their environment
+// says. A pid written to a file may be another process's by the time it is
+// read; what a process was started with stays true.
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	clusterVariable   = "LOCALCLUSTER_DIR"
+	componentVariable = "LOCALCLUSTER_COMPONENT"
+)
+
+// Process is one running process of a cluster.
+type Process struct {
+	PID       int
+	Component string
+	Memory    int64 // resident, in bytes
+}
+
+// Mark returns the environment by which Find finds a process.
+func Mark(clusterDir, component string) []string {
+	return []string{clusterVariable + "=" + clusterDir, componentVariable + "=" + component}
+}
+
+// Find returns the processes that were marked with clusterDir. Containers are
+// not among them: they have environments of their own, and end with the node.
+func Find(clusterDir string) ([]Process, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("looking for processes: %w", err)
+	}
+	var found []Process
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		// An unreadable environment is someone else's, an empty one a zombie's.
+		environment, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "environ"))
+		if err != nil || lookup(environment, clusterVariable) != clusterDir {
+			continue
+		}
+		found = append(found, Process{pid, lookup(environment, componentVariable), residentMemory(pid)})
+	}
+	return found, nil
+}
+
+// KillAll kills the processes of a cluster and returns when there are none.
+func KillAll(clusterDir string) error {
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		processes, err := Find(clusterDir)
+		if err != nil || len(processes) == 0 {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d processes do not end, among them %s with pid %d", len(processes), processes[0].Component, processes[0].PID)
+		}
+		for _, process := range processes {
+			// ESRCH means that it has ended by itself.
+			if err := syscall.Kill(process.PID, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
+				return fmt.Errorf("killing %s with pid %d: %w", process.Component, process.PID, err)
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func lookup(environment []byte, name string) string {
+	for _, variable := range bytes.Split(environment, []byte{0}) {
+		if value, found := strings.CutPrefix(string(variable), name+"="); found {
+			return value
+		}
+	}
+	return ""
+}
+
+// residentMemory is 0 for a process that has just ended.
+func residentMemory(pid int) int64 {
+	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0
+	}
+	var total, resident int64
+	if _, err := fmt.Sscan(string(statm), &total, &resident); err != nil {
+		return 0
+	}
+	return resident * int64(os.Getpagesize())
+}

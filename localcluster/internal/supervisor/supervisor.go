@@ -1,0 +1,207 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/yardmaster/yardmaster/localcluster/internal/process"
+)
+
+// pause before a component that ended is started again.
+const pause = 500 * time.Millisecond
+
+const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// Supervisor runs the components of one cluster.
+type Supervisor struct {
+	Cluster    string // the cluster's directory as seen from the host, which marks its processes
+	Logs       string // the directory for the components' output
+	Components []Component
+
+	running map[int]*Component // by pid
+	started map[string]bool
+	ready   map[string]bool
+
+	readied chan *Component
+	restart chan *Component
+}
+
+// Run starts the components and returns when ctx ends, having killed them.
+//
+// One loop does it all, on one thread: the kernel kills a child whose parent
+// thread has ended, and a wait for any child must not race with a start.
+func (s *Supervisor) Run(ctx context.Context) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	s.running, s.started, s.ready = map[int]*Component{}, map[string]bool{}, map[string]bool{}
+	s.readied, s.restart = make(chan *Component), make(chan *Component)
+	children := make(chan os.Signal, 1) // one is enough: reap takes all there are
+	signal.Notify(children, syscall.SIGCHLD)
+	defer signal.Stop(children)
+
+	if err := s.startReady(ctx); err != nil {
+		return err
+	}
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			s.killAll()
+			return nil
+		case <-children:
+			s.reap(ctx)
+		case component := <-s.readied:
+			s.ready[component.Name] = true
+			log.Printf("%s is ready", component.Name)
+		case component := <-s.restart:
+			err = s.start(ctx, component)
+		}
+		if err == nil {
+			err = s.startReady(ctx)
+		}
+		if err != nil {
+			s.killAll()
+			return err
+		}
+	}
+}
+
+// startReady starts the components whose needs are met.
+func (s *Supervisor) startReady(ctx context.Context) error {
+	for i := range s.Components {
+		component := &s.Components[i]
+		if s.started[component.Name] || !s.metNeeds(component) {
+			continue
+		}
+		if err := s.start(ctx, component); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Supervisor) metNeeds(component *Component) bool {
+	for _, name := range component.After {
+		if !s.ready[name] {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Supervisor) start(ctx context.Context, component *Component) error {
+	output, err := os.OpenFile(filepath.Join(s.Logs, component.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer output.Close()
+	nothing, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer nothing.Close()
+
+	pid, err := syscall.ForkExec(component.Command[0], component.Command, &syscall.ProcAttr{
+		Env:   s.environment(component),
+		Files: []uintptr{nothing.Fd(), output.Fd(), output.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
+	})
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", component.Name, err)
+	}
+	log.Printf("%s has started with pid %d", component.Name, pid)
+	first := !s.started[component.Name]
+	s.running[pid], s.started[component.Name] = component, true
+	if first && !component.Task {
+		go s.awaitReady(ctx, component)
+	}
+	return nil
+}
+
+func (s *Supervisor) environment(component *Component) []string {
+	path := strings.Join(append(component.Path[:len(component.Path):len(component.Path)], usualPath), ":")
+	return append(process.Mark(s.Cluster, component.Name), "PATH="+path, "HOME="+s.Logs)
+}
+
+// awaitReady tells the loop, which owns all state.
+func (s *Supervisor) awaitReady(ctx context.Context, component *Component) {
+	if component.Ready != nil {
+		if err := component.Ready(ctx); err != nil {
+			log.Printf("waiting for %s: %v", component.Name, err)
+			return
+		}
+	}
+	send(ctx, s.readied, component)
+}
+
+// reap takes every child that has ended: components, and in a node the orphans
+// that containers leave to pid 1.
+func (s *Supervisor) reap(ctx context.Context) {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return
+		}
+		component := s.running[pid]
+		if component == nil {
+			continue
+		}
+		delete(s.running, pid)
+		s.ended(ctx, component, status)
+	}
+}
+
+func (s *Supervisor) ended(ctx context.Context, component *Component, status syscall.WaitStatus) {
+	if component.Task && status.ExitStatus() == 0 {
+		s.ready[component.Name] = true
+		log.Printf("%s is done", component.Name)
+		return
+	}
+	log.Printf("%s has ended with %s; starting it again", component.Name, describe(status))
+	time.AfterFunc(pause, func() { send(ctx, s.restart, component) })
+}
+
+func describe(status syscall.WaitStatus) string {
+	if status.Signaled() {
+		return "signal " + status.Signal().String()
+	}
+	return fmt.Sprintf("exit code %d", status.ExitStatus())
+}
+
+func (s *Supervisor) killAll() {
+	for pid := range s.running {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended already
+	}
+}
+
+func send(ctx context.Context, to chan<- *Component, component *Component) {
+	select {
+	case to <- component:
+	case <-ctx.Done():
+	}
+}
+
+// Find says where a program is on the usual path, which may not be the user's.
+func Find(program string) (string, error) {
+	for _, dir := range filepath.SplitList(usualPath) {
+		path := filepath.Join(dir, program)
+		if _, err := exec.LookPath(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s: %w", program, exec.ErrNotFound)
+}

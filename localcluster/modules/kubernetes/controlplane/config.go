@@ -1,0 +1,51 @@
+// Package controlplane runs etcd, kube-apiserver, kube-controller-manager and
+// kube-scheduler in one process, which is ready sooner and needs less memory
+// than four. It decides nothing: certificates, addresses and arguments come
+// from the file that localcluster writes.
+package controlplane
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Config is the file named on the command line. Its other half is
+// internal/component.ControlPlane in the localcluster module; an unknown field
+// is an error, so that the two cannot drift apart unseen.
+type Config struct {
+	Etcd              Etcd
+	APIServer         []string // arguments, as on the command line of each program
+	ControllerManager []string
+	Scheduler         []string
+
+	// Kubeconfig is used to see whether the API server is ready.
+	Kubeconfig string
+
+	// JobBatchPeriod is how long the Job controller waits after a Pod's change
+	// before it looks at the Job. No flag of upstream's sets it.
+	JobBatchPeriod time.Duration
+}
+
+// Etcd says where etcd keeps its data and listens.
+type Etcd struct {
+	Dir       string
+	ClientURL string
+	PeerURL   string
+}
+
+func readConfig(path string) (*Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	decoder := json.NewDecoder(f)
+	decoder.DisallowUnknownFields()
+	config := &Config{}
+	if err := decoder.Decode(config); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return config, nil
+}

@@ -1,0 +1,3 @@
+module github.com/yardmaster/yardmaster/localcluster/modules/pause
+
+go 1.26.0
