@@ -1,0 +1,28 @@
+// Package v1alpha1 holds the API of Yardmaster's kinds: their fields, the rules the
+// API server enforces on them, and the condition types and reasons they report.
+//
+// +kubebuilder:object:generate=true
+// +groupName=yardmaster.dev
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the API group and version of every kind in this package.
+var GroupVersion = schema.GroupVersion{Group: "yardmaster.dev", Version: "v1alpha1"}
+
+var schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
+
+// AddToScheme registers this package's kinds with a scheme.
+var AddToScheme = schemeBuilder.AddToScheme
+
+func addKnownTypes(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion,
+		&SequentialJob{}, &SequentialJobList{},
+	)
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}

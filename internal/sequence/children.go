@@ -1,0 +1,74 @@
+package sequence
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// workspaceClaim is the claim that spec.workspace asks for, or nil.
+//
+// A claim to be retained has no owner, so that the garbage collector leaves it; its
+// label says whose it is.
+func workspaceClaim(sj *v1alpha1.SequentialJob) *corev1.PersistentVolumeClaim {
+	workspace := sj.Spec.Workspace
+	if workspace == nil {
+		return nil
+	}
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      WorkspaceName(sj),
+			Namespace: sj.Namespace,
+			Labels:    childLabels(sj),
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:      []corev1.PersistentVolumeAccessMode{workspace.AccessMode},
+			StorageClassName: workspace.StorageClassName,
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: workspace.Size},
+			},
+		},
+	}
+	if workspace.Retention != v1alpha1.WorkspaceRetain {
+		claim.OwnerReferences = []metav1.OwnerReference{ownerReference(sj)}
+	}
+	return claim
+}
+
+// outputsConfigMap holds the outputs recorded in the status, or is nil when no step has
+// outputs.
+func outputsConfigMap(sj *v1alpha1.SequentialJob, status *v1alpha1.SequentialJobStatus) *corev1.ConfigMap {
+	wanted := false
+	data := map[string]string{}
+	for _, step := range allSteps(&sj.Spec) {
+		if !step.Options().Outputs {
+			continue
+		}
+		wanted = true
+		if recorded := findStep(status.Steps, step.Name); recorded != nil && recorded.Phase == v1alpha1.StepSucceeded {
+			data[step.Name] = recorded.Output
+		}
+	}
+	if !wanted || len(data) == 0 {
+		return nil
+	}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            OutputsName(sj),
+			Namespace:       sj.Namespace,
+			Labels:          childLabels(sj),
+			OwnerReferences: []metav1.OwnerReference{ownerReference(sj)},
+		},
+		Data: data,
+	}
+}
+
+// IsOurs reports whether a claim or ConfigMap found under one of our names was made for
+// this SequentialJob.
+func IsOurs(sj *v1alpha1.SequentialJob, child metav1.Object) bool {
+	if metav1.GetControllerOf(child) != nil {
+		return IsOwned(sj, child)
+	}
+	return child.GetLabels()[v1alpha1.LabelSequentialJobUID] == string(sj.UID)
+}

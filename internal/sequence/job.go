@@ -1,0 +1,200 @@
+package sequence
+
+import (
+	"encoding/json"
+	"maps"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// workspaceVolume is the name of the workspace's volume in a step's Pod.
+const workspaceVolume = "workspace"
+
+// stepJob is the Job for one attempt at a step.
+func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32) *batchv1.Job {
+	options := step.Options()
+	template := podTemplate(sj, step)
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            jobName(sj, run, step.Name, attempt),
+			Namespace:       sj.Namespace,
+			Labels:          jobLabels(sj, step.Name),
+			Annotations:     jobAnnotations(sj, step, run, hashOf(template)),
+			OwnerReferences: []metav1.OwnerReference{ownerReference(sj)},
+		},
+		Spec: batchv1.JobSpec{
+			Parallelism:           options.Parallelism,
+			Completions:           options.Completions,
+			CompletionMode:        options.CompletionMode,
+			BackoffLimit:          new(backoffLimit(options)),
+			ActiveDeadlineSeconds: options.ActiveDeadlineSeconds,
+			PodFailurePolicy:      options.PodFailurePolicy.DeepCopy(),
+			// A failed Pod is replaced only once it is gone: a step never runs twice
+			// at a time, not even against itself.
+			PodReplacementPolicy: new(batchv1.Failed),
+			Template:             template,
+		},
+	}
+}
+
+func backoffLimit(options *v1alpha1.StepOptions) int32 {
+	if options.BackoffLimit == nil {
+		return 0
+	}
+	return *options.BackoffLimit
+}
+
+// podTemplate is the template with the step's container in it.
+func podTemplate(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) corev1.PodTemplateSpec {
+	template := corev1.PodTemplateSpec{}
+	if sj.Spec.Template != nil {
+		template = *sj.Spec.Template.DeepCopy()
+	}
+	if template.Spec.RestartPolicy == "" {
+		template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	}
+	template.Labels = withLabels(template.Labels, sj, step.Name)
+
+	container := mergeContainer(templateDefaults(sj), step.AsContainer())
+	container.Name = step.Name
+	container.Env = append(outputVariables(sj, step.Name), container.Env...)
+	if workspace := sj.Spec.Workspace; workspace != nil {
+		mountWorkspace(&template.Spec, &container, WorkspaceName(sj), workspace.MountPath)
+	}
+	template.Spec.Containers = []corev1.Container{container}
+	return template
+}
+
+func mountWorkspace(pod *corev1.PodSpec, container *corev1.Container, claim, path string) {
+	pod.Volumes = append(pod.Volumes, corev1.Volume{
+		Name: workspaceVolume,
+		VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		},
+	})
+	container.VolumeMounts = mergeByKey(
+		[]corev1.VolumeMount{{Name: workspaceVolume, MountPath: path}},
+		container.VolumeMounts,
+		func(m corev1.VolumeMount) string { return m.MountPath },
+	)
+}
+
+// outputVariables give a step the outputs of the steps before it. They come first in
+// its environment, so that its own variables can refer to them.
+func outputVariables(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
+	var variables []corev1.EnvVar
+	for _, earlier := range allSteps(&sj.Spec) {
+		if earlier.Name == step {
+			break
+		}
+		if !earlier.Options().Outputs {
+			continue
+		}
+		variables = append(variables, corev1.EnvVar{
+			Name: outputVariable(earlier.Name),
+			ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: OutputsName(sj)},
+				Key:                  earlier.Name,
+				Optional:             new(true), // a step that failed left none
+			}},
+		})
+	}
+	return variables
+}
+
+// jobLabels are the user's labels for Jobs under the operator's own.
+func jobLabels(sj *v1alpha1.SequentialJob, step string) map[string]string {
+	var labels map[string]string
+	if sj.Spec.JobMetadata != nil {
+		labels = maps.Clone(sj.Spec.JobMetadata.Labels)
+	}
+	return withLabels(labels, sj, step)
+}
+
+func jobAnnotations(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run int32, templateHash string) map[string]string {
+	annotations := map[string]string{}
+	if sj.Spec.JobMetadata != nil {
+		maps.Copy(annotations, sj.Spec.JobMetadata.Annotations)
+	}
+	annotations[v1alpha1.AnnotationRun] = strconv.Itoa(int(run))
+	annotations[v1alpha1.AnnotationGeneration] = strconv.FormatInt(sj.Generation, 10)
+	annotations[v1alpha1.AnnotationSpecHash] = hashOf(step)
+	annotations[v1alpha1.AnnotationTemplateHash] = templateHash
+	if step.Step != nil {
+		if raw, err := json.Marshal(step.Step); err == nil { // API types always marshal
+			annotations[v1alpha1.AnnotationStepOptions] = string(raw)
+		}
+	}
+	return annotations
+}
+
+// optionsOf are the options the Job was made with.
+func optionsOf(job *batchv1.Job) *v1alpha1.StepOptions {
+	options := &v1alpha1.StepOptions{}
+	if raw := job.Annotations[v1alpha1.AnnotationStepOptions]; raw != "" {
+		if err := json.Unmarshal([]byte(raw), options); err != nil {
+			return &v1alpha1.StepOptions{} // somebody edited it; the defaults are the strict ones
+		}
+	}
+	return options
+}
+
+func withLabels(labels map[string]string, sj *v1alpha1.SequentialJob, step string) map[string]string {
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[v1alpha1.LabelStep] = step
+	maps.Copy(labels, childLabels(sj))
+	return labels
+}
+
+// childLabels are on everything made for a SequentialJob.
+func childLabels(sj *v1alpha1.SequentialJob) map[string]string {
+	return map[string]string{
+		v1alpha1.LabelManagedBy:        v1alpha1.ManagedByValue,
+		v1alpha1.LabelSequentialJob:    labelValue(sj.Name),
+		v1alpha1.LabelSequentialJobUID: string(sj.UID),
+	}
+}
+
+// ownerReference makes the SequentialJob the controller of a child. It does not block
+// the owner's deletion: that would need a permission on finalizers, and the finalizer
+// of a running sequence already sees to the order.
+func ownerReference(sj *v1alpha1.SequentialJob) metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: v1alpha1.GroupVersion.String(),
+		Kind:       "SequentialJob",
+		Name:       sj.Name,
+		UID:        sj.UID,
+		Controller: new(true),
+	}
+}
+
+// IsOwned reports whether the object's controller is this SequentialJob.
+func IsOwned(sj *v1alpha1.SequentialJob, child metav1.Object) bool {
+	controller := metav1.GetControllerOf(child)
+	return controller != nil && controller.UID == sj.UID
+}
+
+// allSteps are the steps of containers and of finally, in order.
+func allSteps(spec *v1alpha1.SequentialJobSpec) []*v1alpha1.Step {
+	steps := make([]*v1alpha1.Step, 0, len(spec.Containers)+len(spec.Finally))
+	for i := range spec.Containers {
+		steps = append(steps, &spec.Containers[i])
+	}
+	for i := range spec.Finally {
+		steps = append(steps, &spec.Finally[i])
+	}
+	return steps
+}
+
+// queueManaged reports whether a queue, not this operator, says when the Job may run.
+func queueManaged(job *batchv1.Job) bool {
+	return job.Labels["kueue.x-k8s.io/queue-name"] != "" ||
+		(job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName)
+}

@@ -1,0 +1,121 @@
+package sequence
+
+import (
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// templateContainer is the name of the container in spec.template that gives defaults
+// to every step.
+const templateContainer = "step"
+
+// mergeContainer lays a step's container over the template's defaults.
+//
+// A field that the step sets wins, whichever field it is, so that fields the API gains
+// later pass through too. Lists and maps with keys are merged by key, the template's
+// entries first.
+func mergeContainer(defaults, step *corev1.Container) corev1.Container {
+	merged := *defaults.DeepCopy()
+	overlay := step.DeepCopy()
+	overlayFields(&merged, overlay)
+
+	merged.Env = mergeByKey(defaults.Env, step.Env, func(e corev1.EnvVar) string { return e.Name })
+	merged.EnvFrom = append(append([]corev1.EnvFromSource(nil), defaults.EnvFrom...), step.EnvFrom...)
+	merged.VolumeMounts = mergeByKey(defaults.VolumeMounts, step.VolumeMounts, func(m corev1.VolumeMount) string { return m.MountPath })
+	merged.VolumeDevices = mergeByKey(defaults.VolumeDevices, step.VolumeDevices, func(d corev1.VolumeDevice) string { return d.DevicePath })
+	merged.Ports = mergeByKey(defaults.Ports, step.Ports, portKeyOf)
+	merged.Resources = mergeResources(defaults.Resources, step.Resources)
+	merged.SecurityContext = mergeSecurityContext(defaults.SecurityContext, step.SecurityContext)
+	return merged
+}
+
+// overlayFields sets every field of base that overlay has a value for. Both point to
+// structs of one type.
+func overlayFields(base, overlay any) {
+	to, from := reflect.ValueOf(base).Elem(), reflect.ValueOf(overlay).Elem()
+	for i := range from.NumField() {
+		if !from.Field(i).IsZero() {
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+}
+
+// mergeByKey replaces entries of base that overlay has too, in their place, and appends
+// the rest of overlay in its order.
+func mergeByKey[T any, K comparable](base, overlay []T, key func(T) K) []T {
+	merged := append([]T(nil), base...)
+	at := make(map[K]int, len(base)+len(overlay))
+	for i, entry := range merged {
+		at[key(entry)] = i
+	}
+	for _, entry := range overlay {
+		if i, ok := at[key(entry)]; ok {
+			merged[i] = entry
+			continue
+		}
+		at[key(entry)] = len(merged)
+		merged = append(merged, entry)
+	}
+	return merged
+}
+
+type portKey struct {
+	port     int32
+	protocol corev1.Protocol
+}
+
+func portKeyOf(p corev1.ContainerPort) portKey {
+	if p.Protocol == "" {
+		p.Protocol = corev1.ProtocolTCP // the API server's default
+	}
+	return portKey{p.ContainerPort, p.Protocol}
+}
+
+func mergeResources(base, overlay corev1.ResourceRequirements) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{
+		Limits:   mergeResourceList(base.Limits, overlay.Limits),
+		Requests: mergeResourceList(base.Requests, overlay.Requests),
+		Claims:   mergeByKey(base.Claims, overlay.Claims, func(c corev1.ResourceClaim) string { return c.Name }),
+	}
+}
+
+func mergeResourceList(base, overlay corev1.ResourceList) corev1.ResourceList {
+	if len(base)+len(overlay) == 0 {
+		return nil
+	}
+	merged := make(corev1.ResourceList, len(base)+len(overlay))
+	for name, quantity := range base {
+		merged[name] = quantity
+	}
+	for name, quantity := range overlay {
+		merged[name] = quantity
+	}
+	return merged
+}
+
+func mergeSecurityContext(base, overlay *corev1.SecurityContext) *corev1.SecurityContext {
+	switch {
+	case base == nil:
+		return overlay.DeepCopy()
+	case overlay == nil:
+		return base.DeepCopy()
+	}
+	merged := base.DeepCopy()
+	overlayFields(merged, overlay.DeepCopy())
+	return merged
+}
+
+// templateDefaults is the template's container for defaults, or an empty one.
+func templateDefaults(sj *v1alpha1.SequentialJob) *corev1.Container {
+	if sj.Spec.Template != nil {
+		for i := range sj.Spec.Template.Spec.Containers {
+			if c := &sj.Spec.Template.Spec.Containers[i]; c.Name == templateContainer {
+				return c
+			}
+		}
+	}
+	return &corev1.Container{}
+}

@@ -1,0 +1,127 @@
+package sequence
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// reservedPrefixes are the label prefixes that users cannot set: the operator's own, and
+// those by which the Job controller finds its Pods.
+var reservedPrefixes = []string{v1alpha1.Prefix, "batch.kubernetes.io/"}
+
+// reservedLabels are the Job controller's labels from before it had a prefix.
+var reservedLabels = []string{"job-name", "controller-uid"}
+
+// Validate checks what the CRD's own rules cannot say: the template and each step laid
+// over it. It says what and where, by field, in the words of the API server.
+func Validate(sj *v1alpha1.SequentialJob) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validateJobMetadata(sj.Spec.JobMetadata, spec.Child("jobMetadata"))
+	errs = append(errs, validateTemplate(sj, spec.Child("template"))...)
+	for i := range sj.Spec.Containers {
+		errs = append(errs, validateStep(sj, &sj.Spec.Containers[i], spec.Child("containers").Index(i))...)
+	}
+	for i := range sj.Spec.Finally {
+		errs = append(errs, validateStep(sj, &sj.Spec.Finally[i], spec.Child("finally").Index(i))...)
+	}
+	return errs
+}
+
+func validateJobMetadata(metadata *v1alpha1.JobMetadata, path *field.Path) field.ErrorList {
+	if metadata == nil {
+		return nil
+	}
+	return append(validateLabels(metadata.Labels, path.Child("labels")),
+		validateAnnotations(metadata.Annotations, path.Child("annotations"))...)
+}
+
+func validateLabels(labels map[string]string, path *field.Path) field.ErrorList {
+	return append(metav1validation.ValidateLabels(labels, path), validateKeys(labels, path)...)
+}
+
+func validateAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
+	return validateKeys(annotations, path)
+}
+
+// validateKeys refuses keys that are not the user's to set.
+func validateKeys(set map[string]string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for key := range set {
+		reserved := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
+		if slices.ContainsFunc(reservedPrefixes, reserved) || slices.Contains(reservedLabels, key) {
+			errs = append(errs, field.Forbidden(path.Key(key), "this key is set by the controllers"))
+		}
+	}
+	slices.SortFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
+	return errs
+}
+
+func validateTemplate(sj *v1alpha1.SequentialJob, path *field.Path) field.ErrorList {
+	template := sj.Spec.Template
+	if template == nil {
+		return nil
+	}
+	errs := validateLabels(template.Labels, path.Child("metadata", "labels"))
+	errs = append(errs, validateAnnotations(template.Annotations, path.Child("metadata", "annotations"))...)
+	pod := path.Child("spec")
+	for i, container := range template.Spec.Containers {
+		if container.Name != templateContainer || i > 0 {
+			errs = append(errs, field.Invalid(pod.Child("containers").Index(i).Child("name"), container.Name,
+				"a template holds at most one container, named step; a sidecar goes into initContainers with restartPolicy: Always"))
+		}
+	}
+	for i, container := range template.Spec.InitContainers {
+		if findSpecStep(&sj.Spec, container.Name) != nil {
+			errs = append(errs, field.Duplicate(pod.Child("initContainers").Index(i).Child("name"), container.Name))
+		}
+	}
+	if policy := template.Spec.RestartPolicy; policy != "" && policy != corev1.RestartPolicyNever && policy != corev1.RestartPolicyOnFailure {
+		errs = append(errs, field.NotSupported(pod.Child("restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure}))
+	}
+	if sj.Spec.Workspace != nil && hasVolume(&template.Spec, workspaceVolume) {
+		errs = append(errs, field.Forbidden(pod.Child("volumes"), fmt.Sprintf("the volume name %q belongs to spec.workspace", workspaceVolume)))
+	}
+	return errs
+}
+
+func validateStep(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, path *field.Path) field.ErrorList {
+	template := podTemplate(sj, step)
+	container := &template.Spec.Containers[0]
+	var errs field.ErrorList
+	if container.Image == "" {
+		errs = append(errs, field.Required(path.Child("image"), "neither the step nor the template's container named step has an image"))
+	}
+	if policy := container.RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
+		errs = append(errs, field.Forbidden(path.Child("restartPolicy"), "a step that is always restarted never completes"))
+	}
+	if step.Options().PodFailurePolicy != nil && template.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		errs = append(errs, field.Forbidden(path.Child("step", "podFailurePolicy"), "it needs the template's restartPolicy to be Never"))
+	}
+	for i, mount := range container.VolumeMounts {
+		if !hasVolume(&template.Spec, mount.Name) {
+			errs = append(errs, field.NotFound(mountPath(path, step, mount, i), mount.Name))
+		}
+	}
+	return errs
+}
+
+// mountPath is where the mount stands: in the step, or in the template it comes from.
+func mountPath(path *field.Path, step *v1alpha1.Step, mount corev1.VolumeMount, index int) *field.Path {
+	for i := range step.VolumeMounts {
+		if step.VolumeMounts[i].MountPath == mount.MountPath {
+			return path.Child("volumeMounts").Index(i).Child("name")
+		}
+	}
+	return field.NewPath("spec", "template", "spec", "containers").Index(0).Child("volumeMounts").Index(index).Child("name")
+}
+
+func hasVolume(pod *corev1.PodSpec, name string) bool {
+	return slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == name })
+}
