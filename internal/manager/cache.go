@@ -1,0 +1,33 @@
+package manager
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// cacheOptions keep the cache small: only what is watched, of the Jobs only those that
+// belong to a SequentialJob, and nothing of who wrote which field.
+func cacheOptions(namespaces []string) (cache.Options, error) {
+	ofSequentialJobs, err := labels.NewRequirement(v1alpha1.LabelSequentialJobUID, selection.Exists, nil)
+	if err != nil {
+		return cache.Options{}, err
+	}
+	options := cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&batchv1.Job{}: {Label: labels.NewSelector().Add(*ofSequentialJobs)},
+		},
+	}
+	for _, namespace := range namespaces {
+		if options.DefaultNamespaces == nil {
+			options.DefaultNamespaces = map[string]cache.Config{}
+		}
+		options.DefaultNamespaces[namespace] = cache.Config{}
+	}
+	return options, nil
+}

@@ -1,0 +1,85 @@
+package manager
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// Controller is a part of the operator that can be switched off. Then it needs neither
+// its CRD nor its permissions.
+type Controller struct {
+	// Name in --controllers.
+	Name string
+	// Kind it reconciles.
+	Kind schema.GroupVersionKind
+	// Setup adds it to the manager.
+	Setup func(mgr ctrl.Manager, concurrency int) error
+	// Webhook adds its kind's webhook to the manager.
+	Webhook func(mgr ctrl.Manager) error
+}
+
+// Select takes from known what the selectors ask for, as kube-controller-manager does:
+// a name switches one on and -name off, whatever else is said, and * the rest on.
+func Select(known []Controller, selectors []string) ([]Controller, error) {
+	for _, selector := range selectors {
+		name := strings.TrimPrefix(selector, "-")
+		if selector != "*" && !slices.Contains(names(known), name) {
+			return nil, fmt.Errorf("unknown controller %q in --controllers, known are: %s",
+				name, strings.Join(names(known), ", "))
+		}
+	}
+	var selected []Controller
+	for _, c := range known {
+		if selects(selectors, c.Name) {
+			selected = append(selected, c)
+		}
+	}
+	if len(selected) == 0 {
+		return nil, errors.New("--controllers leaves no controller to run, known are: " +
+			strings.Join(names(known), ", "))
+	}
+	return selected, nil
+}
+
+func selects(selectors []string, name string) bool {
+	switch {
+	case slices.Contains(selectors, name):
+		return true
+	case slices.Contains(selectors, "-"+name):
+		return false
+	default:
+		return slices.Contains(selectors, "*")
+	}
+}
+
+func names(controllers []Controller) []string {
+	var all []string
+	for _, c := range controllers {
+		all = append(all, c.Name)
+	}
+	return all
+}
+
+// checkInstalled returns an error that names the kinds of controllers whose CRD is not
+// installed. Without it their caches would wait for the kind until the start times out.
+func checkInstalled(mapper meta.RESTMapper, controllers []Controller) error {
+	var errs []error
+	for _, c := range controllers {
+		_, err := mapper.RESTMapping(c.Kind.GroupKind(), c.Kind.Version)
+		switch {
+		case meta.IsNoMatchError(err):
+			errs = append(errs, fmt.Errorf("controller %s needs the CustomResourceDefinition of %s, which is not "+
+				"installed: install it, or leave the controller out with --controllers=*,-%s",
+				c.Name, c.Kind.GroupKind(), c.Name))
+		case err != nil:
+			errs = append(errs, fmt.Errorf("looking for the CustomResourceDefinition of %s: %w", c.Kind.GroupKind(), err))
+		}
+	}
+	return errors.Join(errs...)
+}

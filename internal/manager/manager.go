@@ -1,0 +1,118 @@
+package manager
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/certs"
+)
+
+// leaseName is the leader election's Lease.
+const leaseName = "yardmaster.yardmaster.dev"
+
+// New is a manager with the controllers that the options select.
+func New(config *rest.Config, o Options) (ctrl.Manager, error) {
+	options, err := managerOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = float32(o.KubeAPIQPS), o.KubeAPIBurst
+	mgr, err := ctrl.NewManager(config, options)
+	if err != nil {
+		return nil, fmt.Errorf("making the manager: %w", err)
+	}
+	if err := checkInstalled(mgr.GetRESTMapper(), o.Controllers); err != nil {
+		return nil, err
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, err
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return nil, err
+	}
+	for _, c := range o.Controllers {
+		if err := c.Setup(mgr, o.Concurrency); err != nil {
+			return nil, fmt.Errorf("setting up controller %s: %w", c.Name, err)
+		}
+	}
+	if o.Webhook.Enabled {
+		if err := setupWebhooks(mgr, o); err != nil {
+			return nil, err
+		}
+	}
+	return mgr, nil
+}
+
+func managerOptions(o Options) (ctrl.Options, error) {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return ctrl.Options{}, err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return ctrl.Options{}, err
+	}
+	cacheOptions, err := cacheOptions(o.Namespaces)
+	if err != nil {
+		return ctrl.Options{}, err
+	}
+	options := ctrl.Options{
+		Scheme:                  scheme,
+		Cache:                   cacheOptions,
+		Metrics:                 metricsOptions(o.Metrics),
+		HealthProbeBindAddress:  o.HealthAddress,
+		LeaderElection:          o.LeaderElection.Enabled,
+		LeaderElectionID:        leaseName,
+		LeaderElectionNamespace: o.LeaderElection.Namespace,
+		LeaseDuration:           &o.LeaderElection.LeaseDuration,
+		RenewDeadline:           &o.LeaderElection.RenewDeadline,
+		RetryPeriod:             &o.LeaderElection.RetryPeriod,
+		// Safe, because the process ends as soon as the manager has.
+		LeaderElectionReleaseOnCancel: true,
+	}
+	if o.Webhook.Enabled {
+		options.WebhookServer = certs.NewServer(o.Webhook.Port, o.Webhook.CertDir)
+	}
+	return options, nil
+}
+
+func metricsOptions(m Metrics) metricsserver.Options {
+	options := metricsserver.Options{BindAddress: m.Address, SecureServing: m.Secure}
+	if m.Secure {
+		options.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return options
+}
+
+func setupWebhooks(mgr ctrl.Manager, o Options) error {
+	for _, c := range o.Controllers {
+		if err := c.Webhook(mgr); err != nil {
+			return fmt.Errorf("setting up the webhook of %s: %w", c.Kind.Kind, err)
+		}
+	}
+	if err := mgr.AddReadyzCheck("webhook", mgr.GetWebhookServer().StartedChecker()); err != nil {
+		return err
+	}
+	if o.Webhook.CertManagement == CertsExternal {
+		return nil
+	}
+	ready, err := certs.Rotation{
+		Secret:    types.NamespacedName{Namespace: o.OperatorNamespace, Name: o.Webhook.Secret},
+		Service:   o.Webhook.Service,
+		Webhooks:  o.Webhook.Configuration,
+		Directory: o.Webhook.CertDir,
+	}.SetupWithManager(mgr)
+	if err != nil {
+		return err
+	}
+	return mgr.AddReadyzCheck("certificate", ready)
+}

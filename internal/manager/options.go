@@ -1,0 +1,229 @@
+package manager
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap/zapcore"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+)
+
+// Options are what the operator's flags say.
+type Options struct {
+	// Controllers that run.
+	Controllers []Controller
+	// Namespaces that are watched; all when empty.
+	Namespaces []string
+	// Concurrency is how many objects of a kind are reconciled at once.
+	Concurrency int
+	// OperatorNamespace is where the operator's own Lease and Secret are.
+	OperatorNamespace string
+
+	KubeAPIQPS   float64
+	KubeAPIBurst int
+
+	LeaderElection LeaderElection
+	Metrics        Metrics
+	Webhook        Webhook
+
+	HealthAddress string
+	Log           zap.Options
+}
+
+// LeaderElection says how one replica of several is chosen.
+type LeaderElection struct {
+	Enabled       bool
+	Namespace     string
+	LeaseDuration time.Duration
+	RenewDeadline time.Duration
+	RetryPeriod   time.Duration
+}
+
+// Metrics says how metrics are served.
+type Metrics struct {
+	Address string
+	Secure  bool
+}
+
+// CertManagement says who makes the webhook's certificate.
+type CertManagement string
+
+// The ways to manage certificates.
+const (
+	// CertsSelf: the operator makes and rotates it.
+	CertsSelf CertManagement = "self"
+	// CertsExternal: something else, such as cert-manager, puts it into the directory.
+	CertsExternal CertManagement = "external"
+)
+
+// Webhook says how the validating webhooks are served.
+type Webhook struct {
+	Enabled        bool
+	Port           int
+	CertDir        string
+	CertManagement CertManagement
+	// Names of the objects that the self-managed certificate belongs to.
+	Secret        string
+	Service       string
+	Configuration string
+}
+
+// ErrVersion is returned for --version, once the version is printed.
+var ErrVersion = errors.New("version requested")
+
+// Environment looks a variable up, as os.LookupEnv does.
+type Environment func(name string) (value string, found bool)
+
+// Parse reads the flags in args. A flag that is not among them is taken from the
+// environment: --kube-api-qps from YARDMASTER_KUBE_API_QPS.
+func Parse(args []string, environment Environment, output io.Writer) (Options, error) {
+	p := newParser(output)
+	if err := p.flags.Parse(args); err != nil {
+		return Options{}, err
+	}
+	if extra := p.flags.Args(); len(extra) > 0 {
+		return Options{}, fmt.Errorf("unexpected argument %q", extra[0])
+	}
+	if p.version {
+		fmt.Fprintln(output, Version())
+		return Options{}, ErrVersion
+	}
+	if err := fromEnvironment(p.flags, environment); err != nil {
+		return Options{}, err
+	}
+	return p.options()
+}
+
+// parser holds the flags, and those of their values that are not yet Options.
+type parser struct {
+	flags       *flag.FlagSet
+	values      Options
+	controllers string
+	namespaces  string
+	certs       string
+	version     bool
+}
+
+func newParser(output io.Writer) *parser {
+	p := &parser{flags: flag.NewFlagSet("yardmaster", flag.ContinueOnError)}
+	p.flags.SetOutput(output)
+	p.values.Log = zap.Options{TimeEncoder: zapcore.RFC3339NanoTimeEncoder}
+	p.values.Log.BindFlags(p.flags)
+	p.bindScope()
+	p.bindServers()
+	p.bindLeaderElection()
+	p.bindWebhook()
+	return p
+}
+
+func (p *parser) bindScope() {
+	o, f := &p.values, p.flags
+	f.BoolVar(&p.version, "version", false, "Print the version and exit.")
+	f.StringVar(&p.controllers, "controllers", "*",
+		"Controllers to run: * for all, a name to add one, -name to leave one out. Known: "+
+			strings.Join(names(All()), ", ")+".")
+	f.StringVar(&p.namespaces, "namespaces", "", "Namespaces to watch, separated by commas. Empty: all.")
+	f.StringVar(&o.OperatorNamespace, "operator-namespace", "",
+		"Namespace the operator runs in. Empty: that of its service account.")
+	f.IntVar(&o.Concurrency, "concurrency", 10, "How many objects of a kind are reconciled at once.")
+	f.Float64Var(&o.KubeAPIQPS, "kube-api-qps", 200, "Requests per second to the API server.")
+	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 400, "Requests to the API server above that rate for a short time.")
+}
+
+func (p *parser) bindServers() {
+	o, f := &p.values, p.flags
+	f.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081",
+		"Address of /healthz and /readyz. 0: not served.")
+	f.StringVar(&o.Metrics.Address, "metrics-bind-address", ":8443", "Address of /metrics. 0: not served.")
+	f.BoolVar(&o.Metrics.Secure, "metrics-secure", true,
+		"Serve metrics over HTTPS, to who is authenticated and authorized.")
+}
+
+func (p *parser) bindLeaderElection() {
+	l, f := &p.values.LeaderElection, p.flags
+	f.BoolVar(&l.Enabled, "leader-elect", true, "Let one replica of several work.")
+	f.StringVar(&l.Namespace, "leader-election-namespace", "",
+		"Namespace of the Lease. Empty: that of the operator.")
+	f.DurationVar(&l.LeaseDuration, "leader-election-lease-duration", 15*time.Second,
+		"How long other replicas wait before they take over from a leader that is gone.")
+	f.DurationVar(&l.RenewDeadline, "leader-election-renew-deadline", 10*time.Second,
+		"How long the leader tries to renew before it gives up.")
+	f.DurationVar(&l.RetryPeriod, "leader-election-retry-period", 2*time.Second, "Time between tries.")
+}
+
+func (p *parser) bindWebhook() {
+	w, f := &p.values.Webhook, p.flags
+	f.BoolVar(&w.Enabled, "webhook", true, "Serve the validating webhooks.")
+	f.IntVar(&w.Port, "webhook-port", 9443, "Port of the webhooks.")
+	f.StringVar(&w.CertDir, "cert-dir", filepath.Join(os.TempDir(), "yardmaster-certs"),
+		"Directory of the webhooks' certificate: tls.crt, tls.key and ca.crt.")
+	f.StringVar(&p.certs, "cert-management", string(CertsSelf),
+		"Who makes that certificate: self, or external (e.g. cert-manager).")
+	f.StringVar(&w.Secret, "webhook-secret", "yardmaster-webhook-certs",
+		"Secret in the operator's namespace that holds the self-managed certificate.")
+	f.StringVar(&w.Service, "webhook-service", "yardmaster-webhook",
+		"Service in the operator's namespace that the self-managed certificate is for.")
+	f.StringVar(&w.Configuration, "webhook-configuration", "yardmaster",
+		"ValidatingWebhookConfiguration that is given the self-managed CA.")
+}
+
+// fromEnvironment sets the flags that were not given from the environment.
+func fromEnvironment(flags *flag.FlagSet, environment Environment) error {
+	given := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+
+	var errs []error
+	flags.VisitAll(func(f *flag.Flag) {
+		variable := "YARDMASTER_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value, found := environment(variable)
+		if !found || given[f.Name] {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			errs = append(errs, fmt.Errorf("invalid value %q of %s: %w", value, variable, err))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+func (p *parser) options() (Options, error) {
+	o := p.values
+	var err error
+	if o.Controllers, err = Select(All(), list(p.controllers)); err != nil {
+		return Options{}, err
+	}
+	o.Namespaces = list(p.namespaces)
+	slices.Sort(o.Namespaces)
+	o.Namespaces = slices.Compact(o.Namespaces)
+	o.Webhook.CertManagement = CertManagement(p.certs)
+	if !slices.Contains([]CertManagement{CertsSelf, CertsExternal}, o.Webhook.CertManagement) {
+		return Options{}, fmt.Errorf("--cert-management is %q, must be %s or %s", p.certs, CertsSelf, CertsExternal)
+	}
+	if o.Concurrency < 1 {
+		return Options{}, fmt.Errorf("--concurrency is %d, must be at least 1", o.Concurrency)
+	}
+	l := o.LeaderElection
+	if l.LeaseDuration <= l.RenewDeadline || l.RenewDeadline <= l.RetryPeriod {
+		return Options{}, errors.New("--leader-election-lease-duration must be longer than " +
+			"--leader-election-renew-deadline, and that longer than --leader-election-retry-period")
+	}
+	return o, nil
+}
+
+// list splits at commas, and leaves out what is empty.
+func list(text string) []string {
+	var items []string
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
+}

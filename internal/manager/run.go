@@ -1,0 +1,62 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+)
+
+// Run runs the operator until ctx ends: then reconciles are let finish and the Lease is
+// given back. The process must end when Run has.
+func Run(ctx context.Context, config *rest.Config, o Options) error {
+	logger := zap.New(zap.UseFlagOptions(&o.Log))
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger) // client-go logs through klog.
+
+	if err := o.locate(); err != nil {
+		return err
+	}
+	mgr, err := New(config, o)
+	if err != nil {
+		return err
+	}
+	logger.Info("Starting", "version", Version(), "controllers", names(o.Controllers), "namespaces", o.Namespaces)
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running the manager: %w", err)
+	}
+	logger.Info("Stopped")
+	return nil
+}
+
+// serviceAccountNamespace is where a Pod finds the name of its namespace.
+const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// locate fills in the operator's namespace where the flags leave it open.
+func (o *Options) locate() error {
+	if o.OperatorNamespace == "" {
+		namespace, err := os.ReadFile(serviceAccountNamespace)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		o.OperatorNamespace = strings.TrimSpace(string(namespace))
+	}
+	if o.LeaderElection.Namespace == "" {
+		o.LeaderElection.Namespace = o.OperatorNamespace
+	}
+	selfManaged := o.Webhook.Enabled && o.Webhook.CertManagement == CertsSelf
+	if o.OperatorNamespace == "" && selfManaged {
+		return errors.New("outside a cluster, --operator-namespace must be given, or --webhook=false")
+	}
+	if o.LeaderElection.Enabled && o.LeaderElection.Namespace == "" {
+		return errors.New("outside a cluster, --leader-election-namespace must be given, or --leader-elect=false")
+	}
+	return nil
+}
