@@ -1,0 +1,194 @@
+# `make help` lists what there is to make.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# The operator's image.
+IMG ?= yardmaster:dev
+# Namespaces the operator watches, separated by commas; all of them with NAMESPACES='*'.
+NAMESPACES ?= default
+# Kustomize components added to a deployment, separated by commas: cert-manager, prometheus.
+COMPONENTS ?=
+# What `make demo` runs on: localcluster or kind.
+CLUSTER ?= localcluster
+# Which local cluster `make deploy` and its like use when there is no kubectl.
+CLUSTER_NAME ?= default
+# What Docker builds for.
+PLATFORMS ?= linux/amd64,linux/arm64
+
+BIN := $(CURDIR)/bin
+export PATH := $(BIN):$(PATH)
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X github.com/yardmaster/yardmaster/internal/manager.version=$(VERSION)
+KUBECTL ?= $(shell command -v kubectl || echo $(BIN)/localcluster kubectl --name $(CLUSTER_NAME) --)
+# What the fall-back needs to be built first.
+KUBECTL_PROGRAM := $(filter $(BIN)/localcluster,$(KUBECTL))
+APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardmaster-install -f -
+
+# Modules whose go.mod is kept tidy. (tools.mod has no code to be tidied by.)
+MODULES := . hack/tools/golangci-lint $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
+GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/role docs/reference
+# Packages that decide run in one goroutine: the race detector finds nothing there, and
+# their property tests take ten times as long under it.
+PURE := $(patsubst %,./%/...,$(wildcard internal/sequence internal/zombie internal/session internal/scaling))
+UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list ./... | grep -v /test/))
+# The race detector needs a C compiler.
+RACE := $(if $(shell command -v gcc),-race)
+
+##@ See it
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN {FS = ":.*## "} \
+		/^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
+		/^[a-z0-9-]+:.*## / {printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Start a cluster, deploy the operator in it and run the examples (CLUSTER=localcluster|kind).
+	CLUSTER=$(CLUSTER) go run ./hack/demo
+
+.PHONY: demo-down
+demo-down: ## Take the demo's cluster down.
+	CLUSTER=$(CLUSTER) go run ./hack/demo --down
+
+##@ Develop
+
+.PHONY: manifests
+manifests: controller-gen ## Generate the CustomResourceDefinitions and roles.
+	controller-gen crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:artifacts:config=config/crd/bases
+	go run ./hack/crd config/crd/bases
+	controller-gen rbac:roleName=yardmaster paths=./internal/... output:rbac:dir=config/rbac/role
+
+.PHONY: generate
+generate: controller-gen crd-ref-docs ## Generate DeepCopy methods and the API reference.
+	controller-gen object paths=./api/...
+	mkdir -p docs/reference
+	crd-ref-docs --source-path=api --config=hack/crd-ref-docs.yaml --renderer=markdown \
+		--output-path=docs/reference/api.md --log-level=ERROR
+
+.PHONY: fmt
+fmt: golangci-lint ## Format the code.
+	golangci-lint fmt ./...
+
+.PHONY: vet
+vet: ## Run go vet.
+	go vet ./...
+	go vet -tags e2e ./test/... ./hack/...
+
+.PHONY: lint
+lint: golangci-lint ## Run the linters.
+	golangci-lint run ./...
+	cd localcluster && golangci-lint run ./...
+
+.PHONY: verify
+verify: manifests generate vet lint ## Check that all is generated, tidy, vetted and linted.
+	@for module in $(MODULES); do echo "go mod tidy -diff in $$module"; go -C $$module mod tidy -diff; done
+	@hack/verify-clean $(GENERATED)
+
+##@ Test
+
+.PHONY: test
+test: test-unit test-integration ## Run unit and integration tests.
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no cluster.
+	go test $(PURE)
+	go test $(RACE) $(UNIT)
+	go -C localcluster test ./...
+
+.PHONY: test-integration
+test-integration: localcluster ## Run the tests against a real control plane with simulated nodes.
+	hack/with-cluster control-plane test go test ./test/integration/... -timeout 30m
+
+.PHONY: e2e
+e2e: localcluster image ## Run the tests on a real node.
+	hack/with-cluster node e2e hack/e2e
+
+.PHONY: bench
+bench: localcluster ## Measure the operator, next to a bare client loop.
+	go run ./hack/bench
+
+##@ Build
+
+.PHONY: build
+build: ## Build the operator.
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/yardmaster ./cmd/yardmaster
+
+.PHONY: run
+run: ## Run the operator on this machine, against the cluster of the current kubeconfig.
+	go run ./cmd/yardmaster --leader-elect=false --webhook=false --metrics-bind-address=0 --zap-devel
+
+.PHONY: image
+image: localcluster ## Build the operator's image without Docker, as dist/yardmaster.tar.
+	CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags '$(LDFLAGS)' -o bin/linux/yardmaster ./cmd/yardmaster
+	mkdir -p dist
+	localcluster build-image --tag $(IMG) --file bin/linux/yardmaster:/yardmaster \
+		--entrypoint /yardmaster --user 65532:65532 --output dist/yardmaster.tar
+
+.PHONY: docker-build
+docker-build: ## Build the operator's image with Docker.
+	docker build --build-arg VERSION=$(VERSION) --tag $(IMG) .
+
+.PHONY: docker-buildx
+docker-buildx: ## Build and push the operator's image for several platforms (PLATFORMS).
+	docker buildx build --build-arg VERSION=$(VERSION) --platform $(PLATFORMS) --tag $(IMG) --push .
+
+.PHONY: build-installer
+build-installer: manifests overlay ## Write all there is to install into dist/install.yaml.
+	{ kustomize build config/crd; echo ---; kustomize build dist/overlay; } > dist/install.yaml
+
+##@ Deploy
+
+.PHONY: install
+install: manifests kustomize $(KUBECTL_PROGRAM) ## Install the CustomResourceDefinitions.
+	kustomize build config/crd | $(APPLY)
+
+.PHONY: uninstall
+uninstall: kustomize $(KUBECTL_PROGRAM) ## Remove the CustomResourceDefinitions AND ALL OBJECTS of these kinds.
+	kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
+
+.PHONY: deploy
+deploy: install overlay ## Deploy the operator (IMG, NAMESPACES, COMPONENTS).
+	kustomize build dist/overlay | $(APPLY)
+
+.PHONY: undeploy
+undeploy: overlay $(KUBECTL_PROGRAM) ## Remove the operator; CustomResourceDefinitions and objects stay.
+	kustomize build dist/overlay | $(KUBECTL) delete --ignore-not-found -f -
+
+# The kustomization that is deployed.
+.PHONY: overlay
+overlay: kustomize
+	hack/overlay dist/overlay '$(IMG)' '$(NAMESPACES)' '$(COMPONENTS)'
+
+##@ Tools
+
+# Each is built once for its pinned version, and again when that changes.
+.PHONY: tools
+tools: controller-gen crd-ref-docs kustomize golangci-lint localcluster ## Build all tools into bin/.
+
+.PHONY: controller-gen crd-ref-docs kustomize golangci-lint
+controller-gen crd-ref-docs kustomize golangci-lint: %: bin/%
+
+bin/controller-gen: PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-gen
+bin/crd-ref-docs: PACKAGE := github.com/elastic/crd-ref-docs
+bin/kustomize: PACKAGE := sigs.k8s.io/kustomize/kustomize/v5
+bin/controller-gen bin/crd-ref-docs bin/kustomize: tools.mod
+	@echo "Building $@"
+	go build -modfile=tools.mod -o $@ $(PACKAGE)
+	@touch $@
+
+bin/golangci-lint: hack/tools/golangci-lint/go.mod
+	@echo "Building $@"
+	go build -C hack/tools/golangci-lint -o $(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+.PHONY: localcluster
+localcluster $(BIN)/localcluster:
+	go build -C localcluster -o $(BIN)/localcluster ./cmd/localcluster
+
+.PHONY: clean
+clean: ## Remove what was built.
+	rm -rf bin dist
