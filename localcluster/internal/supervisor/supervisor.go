@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -19,17 +18,23 @@ import (
 // pause before a component that ended is started again.
 const pause = 500 * time.Millisecond
 
+// attempts is how often a component may end before it has ever been ready. More
+// would only hide that it cannot start.
+const attempts = 3
+
 const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // Supervisor runs the components of one cluster.
 type Supervisor struct {
 	Cluster    string // the cluster's directory as seen from the host, which marks its processes
+	Dir        string // the same directory as seen from here: the components' working directory
 	Logs       string // the directory for the components' output
 	Components []Component
 
 	running map[int]*Component // by pid
 	started map[string]bool
 	ready   map[string]bool
+	failed  map[string]int // how often each has ended before it was ready
 
 	readied chan *Component
 	restart chan *Component
@@ -44,6 +49,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	defer runtime.UnlockOSThread()
 
 	s.running, s.started, s.ready = map[int]*Component{}, map[string]bool{}, map[string]bool{}
+	s.failed = map[string]int{}
 	s.readied, s.restart = make(chan *Component), make(chan *Component)
 	children := make(chan os.Signal, 1) // one is enough: reap takes all there are
 	signal.Notify(children, syscall.SIGCHLD)
@@ -59,7 +65,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			s.killAll()
 			return nil
 		case <-children:
-			s.reap(ctx)
+			err = s.reap(ctx)
 		case component := <-s.readied:
 			s.ready[component.Name] = true
 			log.Printf("%s is ready", component.Name)
@@ -112,6 +118,7 @@ func (s *Supervisor) start(ctx context.Context, component *Component) error {
 	defer nothing.Close()
 
 	pid, err := syscall.ForkExec(component.Command[0], component.Command, &syscall.ProcAttr{
+		Dir:   s.Dir,
 		Env:   s.environment(component),
 		Files: []uintptr{nothing.Fd(), output.Fd(), output.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
@@ -130,7 +137,7 @@ func (s *Supervisor) start(ctx context.Context, component *Component) error {
 
 func (s *Supervisor) environment(component *Component) []string {
 	path := strings.Join(append(component.Path[:len(component.Path):len(component.Path)], usualPath), ":")
-	return append(process.Mark(s.Cluster, component.Name), "PATH="+path, "HOME="+s.Logs)
+	return append(process.Mark(s.Cluster, component.Name), "PATH="+path, "HOME="+s.Dir)
 }
 
 // awaitReady tells the loop, which owns all state.
@@ -146,33 +153,43 @@ func (s *Supervisor) awaitReady(ctx context.Context, component *Component) {
 
 // reap takes every child that has ended: components, and in a node the orphans
 // that containers leave to pid 1.
-func (s *Supervisor) reap(ctx context.Context) {
+func (s *Supervisor) reap(ctx context.Context) error {
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
 		if err == syscall.EINTR {
 			continue
 		}
-		if err != nil || pid <= 0 {
-			return
+		if err != nil || pid <= 0 { // ECHILD: there are no children at all
+			return nil
 		}
 		component := s.running[pid]
 		if component == nil {
 			continue
 		}
 		delete(s.running, pid)
-		s.ended(ctx, component, status)
+		if err := s.ended(ctx, component, status); err != nil {
+			return err
+		}
 	}
 }
 
-func (s *Supervisor) ended(ctx context.Context, component *Component, status syscall.WaitStatus) {
+// ended decides what follows from a component's end.
+func (s *Supervisor) ended(ctx context.Context, component *Component, status syscall.WaitStatus) error {
 	if component.Task && status.ExitStatus() == 0 {
 		s.ready[component.Name] = true
 		log.Printf("%s is done", component.Name)
-		return
+		return nil
+	}
+	if !s.ready[component.Name] {
+		s.failed[component.Name]++
+	}
+	if s.failed[component.Name] == attempts {
+		return fmt.Errorf("%s cannot start: it has ended %d times, at last with %s; see %s.log", component.Name, attempts, describe(status), component.Name)
 	}
 	log.Printf("%s has ended with %s; starting it again", component.Name, describe(status))
 	time.AfterFunc(pause, func() { send(ctx, s.restart, component) })
+	return nil
 }
 
 func describe(status syscall.WaitStatus) string {
@@ -193,15 +210,4 @@ func send(ctx context.Context, to chan<- *Component, component *Component) {
 	case to <- component:
 	case <-ctx.Done():
 	}
-}
-
-// Find says where a program is on the usual path, which may not be the user's.
-func Find(program string) (string, error) {
-	for _, dir := range filepath.SplitList(usualPath) {
-		path := filepath.Join(dir, program)
-		if _, err := exec.LookPath(path); err == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("%s: %w", program, exec.ErrNotFound)
 }

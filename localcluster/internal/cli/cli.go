@@ -1,0 +1,51 @@
+// Package cli is the command line of localcluster: a file per command.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yardmaster/yardmaster/localcluster/internal/cluster"
+)
+
+// errSaid ends a command with exit code 1 when all has been said already.
+var errSaid = errors.New("")
+
+// Run runs one command and returns the exit code.
+func Run(ctx context.Context, args []string) int {
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	if !errors.Is(err, errSaid) {
+		fmt.Fprintln(os.Stderr, "localcluster:", err)
+	}
+	return 1
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "localcluster",
+		Short:         "A Kubernetes cluster on this machine, built from Go modules",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	name := root.PersistentFlags().String("name", "default", "name of the cluster")
+	open := func() (*cluster.Cluster, error) { return cluster.Open(*name) }
+	root.AddCommand(
+		newUp(open), newDown(open), newStatus(open), newRestart(open),
+		newKubeconfig(open), newKubectl(open),
+		newLoadImage(open), newBuildImage(), newBuild(), newSupervise(open),
+	)
+	return root
+}
+
+// opener opens the cluster that --name names.
+type opener func() (*cluster.Cluster, error)

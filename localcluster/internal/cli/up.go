@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yardmaster/yardmaster/localcluster/internal/build"
+	"github.com/yardmaster/yardmaster/localcluster/internal/cluster"
+	"github.com/yardmaster/yardmaster/localcluster/internal/prerequisite"
+	"github.com/yardmaster/yardmaster/localcluster/internal/progress"
+)
+
+func newUp(open opener) *cobra.Command {
+	options := cluster.Options{}
+	command := &cobra.Command{
+		Use:   "up",
+		Short: "Start the cluster, building its programs first if needed",
+		Long: `Start the cluster, building its programs first if needed.
+
+  --mode node            a real node: containerd, kubelet, kube-proxy and CoreDNS, in namespaces
+                         of their own. Needs root on Linux.
+  --mode control-plane   etcd, API server, controllers and scheduler, with simulated nodes and Pods.
+                         Needs no root.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			c, err := open()
+			if err != nil {
+				return err
+			}
+			return up(command.Context(), c, options, progress.New(os.Stdout))
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar((*string)(&options.Mode), "mode", string(cluster.Node), "node or control-plane")
+	flags.IntVar(&options.Port, "port", 0, "port of the API server on 127.0.0.1; 0 takes a free one")
+	flags.IntVar(&options.Nodes, "nodes", 2, "number of simulated nodes in control-plane mode")
+	flags.DurationVar(&options.JobBatch, "job-batch", time.Second, "how long the Job controller gathers changes of Pods before it acts")
+	return command
+}
+
+func up(ctx context.Context, c *cluster.Cluster, options cluster.Options, out *progress.Printer) error {
+	if err := options.Validate(); err != nil {
+		return err
+	}
+	running, err := c.IsUp(ctx)
+	if err != nil {
+		return err
+	}
+	if running {
+		out.Printf("the cluster %q is up already.", c.Name)
+		printUse(c, out)
+		return nil
+	}
+	if err := checkMachine(options.Mode); err != nil {
+		return err
+	}
+	programs, err := programs(ctx, options.Mode, out)
+	if err != nil {
+		return err
+	}
+	start := func() error { return c.Start(ctx, options, programs) }
+	if err := out.Step("starting the cluster "+c.Name, "the cluster "+c.Name+" is up", start); err != nil {
+		return err
+	}
+	printUse(c, out)
+	return nil
+}
+
+// checkMachine fails before minutes go into building what could not run.
+func checkMachine(mode cluster.Mode) error {
+	if mode == cluster.Node && (runtime.GOOS != "linux" || os.Geteuid() != 0) {
+		return errors.New(`a real node needs root on Linux. Other ways:
+  - localcluster up --mode control-plane needs no root, and simulates nodes and Pods
+  - where Docker runs, CLUSTER=kind make demo uses kind`)
+	}
+	if runtime.GOOS != "linux" {
+		return errors.New("localcluster runs on Linux only. Where Docker runs, CLUSTER=kind make demo uses kind")
+	}
+	return nil
+}
+
+// programs makes sure of what the programs of a mode need, and builds them.
+func programs(ctx context.Context, mode cluster.Mode, out *progress.Printer) (build.Programs, error) {
+	builder, err := newBuilder(out)
+	if err != nil {
+		return nil, err
+	}
+	if mode == cluster.ControlPlane {
+		return builder.Build(ctx, build.ControlPlane)
+	}
+	missing, err := builder.Missing(ctx, build.Node)
+	if err != nil {
+		return nil, err
+	}
+	needs := prerequisite.Run
+	if slices.ContainsFunc(missing, func(part build.Part) bool { return part.CGO }) {
+		needs = append(slices.Clone(needs), prerequisite.Compile...)
+	}
+	if err := prerequisite.Ensure(ctx, needs, out); err != nil {
+		return nil, err
+	}
+	return builder.Build(ctx, build.Node)
+}
+
+func printUse(c *cluster.Cluster, out *progress.Printer) {
+	name := ""
+	if c.Name != "default" {
+		name = fmt.Sprintf(" --name %s", c.Name)
+	}
+	out.Printf(`
+  export KUBECONFIG=%s
+  kubectl get nodes                      # or, without kubectl:
+  localcluster kubectl%s -- get nodes
+  localcluster down%s`, c.Kubeconfig(), name, name)
+}

@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/yardmaster/yardmaster/localcluster/internal/build"
+	"github.com/yardmaster/yardmaster/localcluster/internal/kubeapi"
+	"github.com/yardmaster/yardmaster/localcluster/internal/process"
+)
+
+// Status is what can be seen of a cluster from outside.
+type Status struct {
+	Mode       Mode
+	Server     string
+	Since      time.Time
+	Up         bool // the API server is ready, and so is every node
+	API        error
+	Nodes      []kubeapi.Node
+	Components []Component
+}
+
+// Component is what runs of one component.
+type Component struct {
+	Name      string
+	Versions  string
+	Processes int
+	Memory    int64 // resident, in bytes
+}
+
+// Status returns nil if there is no such cluster, running or not.
+func (c *Cluster) Status(ctx context.Context) (*Status, error) {
+	r, err := c.read()
+	if err != nil || r == nil {
+		return nil, err
+	}
+	processes, err := process.Find(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Status{Mode: r.Mode, Server: r.server(), Since: r.Created, Components: r.components()}
+	for _, p := range processes {
+		for i := range s.Components {
+			if s.Components[i].Name == p.Component {
+				s.Components[i].Processes++
+				s.Components[i].Memory += p.Memory
+			}
+		}
+	}
+	api, err := c.api(r)
+	if err != nil {
+		return nil, err
+	}
+	if s.API = api.Ready(ctx); s.API == nil {
+		s.Nodes, s.API = api.Nodes(ctx)
+	}
+	s.Up = s.API == nil && allReady(s.Nodes)
+	return s, nil
+}
+
+// IsUp says whether the cluster can be used.
+func (c *Cluster) IsUp(ctx context.Context) (bool, error) {
+	alive, err := c.alive()
+	if err != nil || !alive {
+		return false, err
+	}
+	status, err := c.Status(ctx)
+	return status != nil && status.Up, err
+}
+
+func allReady(nodes []kubeapi.Node) bool {
+	for _, node := range nodes {
+		if !node.Ready {
+			return false
+		}
+	}
+	return len(nodes) > 0
+}
+
+// components lists what should run.
+func (r *record) components() []Component {
+	components := []Component{
+		{Name: supervisorName},
+		{Name: "control-plane", Versions: "etcd v3.6.8, kube-apiserver, kube-controller-manager, kube-scheduler " + build.Version},
+		{Name: "volume-provisioner"},
+	}
+	if r.Mode == ControlPlane {
+		return append(components, Component{Name: "kwok", Versions: build.Kwok.Version})
+	}
+	return append(components,
+		Component{Name: "containerd", Versions: build.Containerd.Version + ", runc " + build.Runc.Version},
+		Component{Name: "kubelet", Versions: build.Version},
+		Component{Name: "kube-proxy", Versions: build.Version},
+		Component{Name: "coredns", Versions: build.CoreDNS.Version},
+	)
+}
+
+func (r *record) kubernetes() string { return r.Programs.Path(build.Kubernetes, "kubernetes") }

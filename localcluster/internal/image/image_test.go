@@ -1,0 +1,111 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+func program(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, []byte("a program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestTheSameFilesGiveTheSameImage(t *testing.T) {
+	source := program(t)
+	var images [2][]byte
+	for i := range images {
+		to := filepath.Join(t.TempDir(), "image.tar")
+		err := Write(to, Image{Tag: "example.com/program:1", Files: []File{{Source: source, Path: "/program", Mode: 0o755}}, Entrypoint: []string{"/program"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if images[i], err = os.ReadFile(to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(images[0], images[1]) {
+		t.Error("two builds differ")
+	}
+}
+
+func TestAnImageKnowsItsUserEntrypointAndEnvironment(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "image.tar")
+	err := Write(to, Image{
+		Tag: "program:1", Files: []File{{Source: program(t), Path: "/bin/program", Mode: 0o755}},
+		Entrypoint: []string{"/bin/program"}, User: "65532:65532", Env: []string{"A=b"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := tarball.ImageFromPath(to, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := config.Config.Entrypoint; len(got) != 1 || got[0] != "/bin/program" {
+		t.Errorf("entrypoint %q", got)
+	}
+	if config.Config.User != "65532:65532" {
+		t.Errorf("user %q", config.Config.User)
+	}
+	if env := config.Config.Env; len(env) != 2 || env[1] != "A=b" {
+		t.Errorf("environment %q", env)
+	}
+}
+
+func TestALayerHoldsItsFilesAndWhatEveryMachineHas(t *testing.T) {
+	content, err := layer([]File{{Source: program(t), Path: "/opt/program", Mode: 0o750}, {Link: "program", Path: "/opt/link"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	modes := map[string]int64{}
+	for reader := tar.NewReader(bytes.NewReader(content)); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		modes[header.Name] = header.Mode
+	}
+	for name, want := range map[string]int64{
+		"tmp/": 0o1777, "etc/": 0o755, "etc/passwd": 0o644, "etc/group": 0o644,
+		"opt/": 0o755, "opt/program": 0o750, "opt/link": 0o777,
+	} {
+		if got, found := modes[name]; !found || got != want {
+			t.Errorf("%s has mode %o, want %o", name, got, want)
+		}
+	}
+}
+
+func TestParseFile(t *testing.T) {
+	for text, want := range map[string]File{
+		"bin/manager:/manager":   {Source: "bin/manager", Path: "/manager", Mode: 0o755},
+		"config:/etc/config:644": {Source: "config", Path: "/etc/config", Mode: 0o644},
+	} {
+		got, err := ParseFile(text)
+		if err != nil || got != want {
+			t.Errorf("%s: got %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "a", "a:b", ":/b", "a:/b:rw", "a:/b:644:c", "a:/b:77777"} {
+		if _, err := ParseFile(text); err == nil {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+}
