@@ -1,22 +1,20 @@
 package manager
 
-import "github.com/yardmaster/yardmaster/api/v1alpha1"
+import (
+	ctrl "sigs.k8s.io/controller-runtime"
 
-// What the operator may do in the namespaces it watches; `make manifests` makes roles
-// of it. They are marked here, where each controller is switched on.
-//
-// SequentialJob:
-// +kubebuilder:rbac:groups=yardmaster.dev,resources=sequentialjobs,verbs=get;list;watch;update;patch;delete
-// +kubebuilder:rbac:groups=yardmaster.dev,resources=sequentialjobs/status,verbs=get;update;patch
-// +kubebuilder:rbac:groups=yardmaster.dev,resources=sequentialjobs/finalizers,verbs=update
-// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;update;patch;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=configmaps;persistentvolumeclaims,verbs=get;list;watch;create;update;patch;delete
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/controller/sequentialjob"
+	webhookv1alpha1 "github.com/yardmaster/yardmaster/internal/webhook/v1alpha1"
+)
 
 // All are the controllers there are.
 func All() []Controller {
 	return []Controller{
-		{Name: "sequentialjob", Kind: v1alpha1.GroupVersion.WithKind("SequentialJob")},
+		{"sequentialjob", v1alpha1.GroupVersion.WithKind("SequentialJob"), setupSequentialJob, webhookv1alpha1.SetupSequentialJob},
 	}
+}
+
+func setupSequentialJob(mgr ctrl.Manager, concurrency int) error {
+	return sequentialjob.New(mgr).SetupWithManager(mgr, concurrency)
 }
