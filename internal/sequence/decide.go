@@ -59,7 +59,10 @@ func (d *decision) proceed() {
 	if d.plan.Ask != nil {
 		return
 	}
-	if d.finished() {
+	switch {
+	case d.rerunAhead():
+		d.requeueAfter(0)
+	case d.finished():
 		d.expire()
 	}
 	d.summarise()

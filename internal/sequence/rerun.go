@@ -30,6 +30,12 @@ func (d *decision) beginRerun() {
 	d.accept(Validate(d.sj))
 }
 
+// rerunAhead reports whether a rerun begins now that the run has ended. Until it has, the
+// SequentialJob must not expire.
+func (d *decision) rerunAhead() bool {
+	return d.finished() && RerunWanted(&d.sj.Spec, &d.status) && RerunError(&d.sj.Spec, &d.status) == nil
+}
+
 // RerunWanted reports whether the spec asks for a run that the status has not seen.
 func RerunWanted(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) bool {
 	return spec.Rerun != nil && spec.Rerun.ID != status.RerunID
