@@ -1,0 +1,154 @@
+package sequence
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+func TestARunThatExceedsItsDeadlineIsStoppedAndItsFinallyRuns(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Deadline(60))
+	if plan := s.after(10 * time.Second); plan.RequeueAfter != 50*time.Second {
+		t.Errorf("want to look again in the 50 s that are left, got %s", plan.RequeueAfter)
+	}
+
+	plan := s.after(50 * time.Second)
+	if diff := cmp.Diff([]string{"build"}, deletes(plan)); diff != "" {
+		t.Errorf("deleted (-want, +got):\n%s", diff)
+	}
+	s.wantSteps("build: Stopping, DeadlineExceeded", "test: Pending", "cleanup: Pending")
+
+	s.collect()
+	s.wantSteps("build: Failed, DeadlineExceeded", "test: Skipped, PreviousStepFailed", "cleanup: Starting")
+	s.after(time.Hour)
+	s.succeed("cleanup")
+	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded)
+	s.wantMade("build", "cleanup")
+}
+
+func TestFinallyWaitsUntilTheStoppedJobIsGone(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Finally("cleanup").Deadline(60))
+	s.after(time.Hour)
+	s.after(time.Hour)
+	s.wantMade("build")
+	s.collect()
+	s.wantMade("build", "cleanup")
+}
+
+func TestAStepThatEndedWhileItWasBeingStoppedKeepsItsOutcome(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Deadline(60))
+	s.after(time.Hour)
+	s.succeed("build")
+	s.wantSteps("build: Succeeded")
+	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
+}
+
+func TestStepsThatADeadlineLeavesNoTurnAreSkipped(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Deadline(60))
+	s.now = s.now.Add(time.Hour)
+	s.succeed("build")
+	s.succeed("cleanup")
+	s.wantSteps("build: Succeeded", "test: Skipped, DeadlineExceeded", "cleanup: Succeeded")
+	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded)
+}
+
+func TestADeadlineIsNotToleratedAsAStepsFailureIs(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build", fixture.ContinueOnFailure()).Step("test").Deadline(60))
+	s.after(time.Hour)
+	s.collect()
+	s.wantMade("build")
+	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded)
+}
+
+// Upstream waited for ever for an image that could not be pulled.
+func TestUpstreamImagePullErrorsDoNotHangForEver(t *testing.T) {
+	tests := map[string]struct {
+		pod  corev1.Pod
+		want string
+	}{
+		"an image that cannot be pulled": {
+			pod:  fixture.Pod("build").Waiting("ImagePullBackOff", "Back-off pulling image").Obj(),
+			want: "no Pod started within 30 s: ImagePullBackOff: Back-off pulling image",
+		},
+		"a Pod that fits no node": {
+			pod:  fixture.Pod("build").Unschedulable("0/3 nodes are available").Obj(),
+			want: "no Pod started within 30 s: Unschedulable: 0/3 nodes are available",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, fixture.SequentialJob("a", "ns").Step("build", fixture.StartDeadline(30)).Finally("cleanup"))
+			fixture.Job(s.job("build")).PodPending(s.now)
+			s.pods[s.job("build").UID] = []corev1.Pod{test.pod}
+
+			if plan := s.after(10 * time.Second); plan.RequeueAfter != 20*time.Second {
+				t.Errorf("want to look again in the 20 s that are left, got %s", plan.RequeueAfter)
+			}
+			s.after(20 * time.Second)
+			s.collect()
+			s.wantSteps("build: Failed, StartDeadlineExceeded", "cleanup: Starting")
+			if got := s.step("build").Message; got != test.want {
+				t.Errorf("want %q, got %q", test.want, got)
+			}
+		})
+	}
+}
+
+func TestTheStartDeadlineDoesNotMatterOnceAPodStarted(t *testing.T) {
+	tests := map[string]func(*story){
+		"the Job counts a ready Pod": func(s *story) { fixture.Job(s.job("build")).Active(s.now) },
+		"a Pod runs but is not ready": func(s *story) {
+			fixture.Job(s.job("build")).PodPending(s.now)
+			s.pods[s.job("build").UID] = []corev1.Pod{fixture.Pod("build").Running().Obj()}
+		},
+		"a queue has not admitted the Job yet": func(s *story) {
+			fixture.Job(s.job("build")).Suspended(s.now)
+		},
+	}
+	for name, happens := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, fixture.SequentialJob("a", "ns").Step("build", fixture.StartDeadline(30)))
+			happens(s)
+			s.after(time.Hour)
+			s.wantSteps("build: Running")
+		})
+	}
+}
+
+func TestAStartDeadlineIsToleratedAsOtherFailuresAre(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build", fixture.StartDeadline(30), fixture.ContinueOnFailure()).Step("test"))
+	fixture.Job(s.job("build")).PodPending(s.now)
+	s.after(time.Hour)
+	s.collect()
+	s.wantMade("build", "test")
+}
+
+func TestTimeToLive(t *testing.T) {
+	tests := map[string]func(*story){
+		"after success": func(s *story) { s.succeed("build") },
+		"after failure": func(s *story) { s.fail("build") },
+	}
+	for name, ends := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, fixture.SequentialJob("a", "ns").Step("build").TTL(100))
+			ends(s)
+			if plan := s.after(40 * time.Second); plan.Expired || plan.RequeueAfter != time.Minute {
+				t.Errorf("want to look again in a minute, got %+v", plan)
+			}
+			if plan := s.after(time.Minute); !plan.Expired {
+				t.Error("want it deleted")
+			}
+		})
+	}
+	t.Run("not while it runs", func(t *testing.T) {
+		s := begin(t, fixture.SequentialJob("a", "ns").Step("build").TTL(0))
+		if plan := s.after(time.Hour); plan.Expired {
+			t.Error("want it kept")
+		}
+	})
+}

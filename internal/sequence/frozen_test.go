@@ -1,0 +1,193 @@
+package sequence
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+// atTest is a run whose first step succeeded, whose second runs and whose third is to come.
+func atTest(t *testing.T) *story {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Step("ship").Finally("cleanup"))
+	s.succeed("build")
+	s.after(time.Minute)
+	return s
+}
+
+func TestStartedStepsAreFrozen(t *testing.T) {
+	tests := map[string]struct {
+		edit func(*v1alpha1.SequentialJobSpec)
+		want []string
+	}{
+		"nothing changes": {edit: func(*v1alpha1.SequentialJobSpec) {}},
+		"a pending step is edited": {
+			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers[2].Image = "other" },
+		},
+		"a pending step is removed": {
+			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers = s.Containers[:2] },
+		},
+		"a step is appended": {
+			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers = append(s.Containers, fixture.Step("more")) },
+		},
+		"a step is put among the pending": {
+			edit: func(s *v1alpha1.SequentialJobSpec) {
+				s.Containers = slices.Insert(s.Containers, 2, fixture.Step("more"))
+			},
+		},
+		"pending finally steps are edited": {
+			edit: func(s *v1alpha1.SequentialJobSpec) { s.Finally = append(s.Finally, fixture.Step("more")) },
+		},
+		"the template changes": {
+			edit: func(s *v1alpha1.SequentialJobSpec) { s.Template = &corev1.PodTemplateSpec{} },
+		},
+		"the running step is edited": {
+			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers[1].Image = "other" },
+			want: []string{"spec.containers[1]: Forbidden"},
+		},
+		"the running step's options are edited": {
+			edit: func(s *v1alpha1.SequentialJobSpec) {
+				s.Containers[1].Step = &v1alpha1.StepOptions{OnFailure: v1alpha1.OnFailureContinue}
+			},
+			want: []string{"spec.containers[1]: Forbidden"},
+		},
+		"a finished step is edited": {
+			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers[0].Args = []string{"x"} },
+			want: []string{"spec.containers[0]: Forbidden"},
+		},
+		"a started step is renamed": {
+			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers[0].Name = "other" },
+			want: []string{"spec.containers[0]: Forbidden"},
+		},
+		"a started step is removed": {
+			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers = s.Containers[1:] },
+			want: []string{"spec.containers[0]: Forbidden"},
+		},
+		"all but the first are removed": {
+			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers = s.Containers[:1] },
+			want: []string{"spec.containers[1]: Forbidden"},
+		},
+		"started steps change places": {
+			edit: func(s *v1alpha1.SequentialJobSpec) { slices.Reverse(s.Containers[:2]) },
+			want: []string{"spec.containers[0]: Forbidden"},
+		},
+		"a step is put before a started one": {
+			edit: func(s *v1alpha1.SequentialJobSpec) {
+				s.Containers = slices.Insert(s.Containers, 1, fixture.Step("more"))
+			},
+			want: []string{"spec.containers[1]: Forbidden"},
+		},
+		"a started step moves to finally": {
+			edit: func(s *v1alpha1.SequentialJobSpec) {
+				s.Finally = append(s.Finally, s.Containers[1])
+				s.Containers = s.Containers[:1]
+			},
+			want: []string{"spec.containers[1]: Forbidden"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := atTest(t)
+			changed := s.sj.Spec.DeepCopy()
+			test.edit(changed)
+			if diff := cmp.Diff(test.want, fields(FrozenViolations(changed, &s.sj.Status))); diff != "" {
+				t.Errorf("violations (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNothingIsFrozenWhenNoRunGoesOn(t *testing.T) {
+	shorter := fixture.SequentialJob("a", "ns").Step("other").Obj().Spec
+	finished := atTest(t)
+	finished.fail("test")
+	finished.succeed("cleanup")
+	if errs := FrozenViolations(&shorter, &finished.sj.Status); len(errs) > 0 {
+		t.Errorf("after the run: %v", errs)
+	}
+	if errs := FrozenViolations(&shorter, &v1alpha1.SequentialJobStatus{}); len(errs) > 0 {
+		t.Errorf("before the run: %v", errs)
+	}
+}
+
+func TestWithoutAWebhookAFrozenStepIsReportedAndTheRunGoesOn(t *testing.T) {
+	s := atTest(t)
+	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "other" })
+	plan := s.pass()
+	if plan.Acts() {
+		t.Errorf("the running Job is interrupted: %+v", plan)
+	}
+	c := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionSpecAccepted)
+	if c.Status != "False" || c.Reason != v1alpha1.ReasonStartedStepChanged {
+		t.Errorf("want SpecAccepted False, StartedStepChanged, got %+v", c)
+	}
+	s.wantEvents(v1alpha1.EventJobStarted, v1alpha1.EventJobCompleted, v1alpha1.EventJobStarted, v1alpha1.EventSpecChanged, v1alpha1.EventSpecRejected)
+
+	s.succeed("test")
+	s.succeed("ship")
+	s.succeed("cleanup")
+	s.wantMade("build", "test", "ship", "cleanup")
+	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
+}
+
+// Upstream killed the running step when a later one was edited.
+func TestUpstreamEditingALaterStepDoesNotKillTheRunningOne(t *testing.T) {
+	s := atTest(t)
+	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[2].Image = "new" })
+	if plan := s.pass(); plan.Acts() {
+		t.Errorf("want nothing done, got %+v", plan)
+	}
+	s.succeed("test")
+	s.after(time.Minute)
+
+	if got := s.job("ship").Spec.Template.Spec.Containers[0].Image; got != "new" {
+		t.Errorf("ship runs the old image %s", got)
+	}
+	if build, ship := s.step("build"), s.step("ship"); build.Generation != 1 || ship.Generation != 2 || s.sj.Status.ObservedGeneration != 2 {
+		t.Errorf("want generations 1, 2 and 2, got %d, %d and %d", build.Generation, ship.Generation, s.sj.Status.ObservedGeneration)
+	}
+}
+
+// Upstream went by index, and counted a step twice when the list got shorter.
+func TestUpstreamShorteningTheListCountsNoStepTwice(t *testing.T) {
+	s := atTest(t)
+	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[1:] }) // without a webhook
+	s.succeed("test")
+	s.succeed("ship")
+	s.succeed("cleanup")
+	s.wantMade("build", "test", "ship", "cleanup")
+	if got := s.sj.Status; got.State.Succeeded != 4 || got.Progress.Display != "4/4" {
+		t.Errorf("want 4 of 4, got %+v, %s", got.State, got.Progress.Display)
+	}
+}
+
+func TestTheTemplateHashTellsWhichTemplateAStepRanWith(t *testing.T) {
+	s := atTest(t)
+	s.change(func(spec *v1alpha1.SequentialJobSpec) {
+		spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{ServiceAccountName: "other"}}
+	})
+	s.pass()
+	if got := s.sj.Status.Conditions; !meta.IsStatusConditionTrue(got, v1alpha1.ConditionSpecAccepted) {
+		t.Errorf("a new template for the steps to come is refused: %+v", got)
+	}
+	s.succeed("test")
+	for _, step := range []string{"build", "test", "ship"} {
+		job := s.job(step)
+		if got, want := s.step(step).TemplateHash, job.Annotations[v1alpha1.AnnotationTemplateHash]; got != want || want != hashOf(job.Spec.Template) {
+			t.Errorf("step %s: status says %s, its Job %s, the Job's template is %s", step, got, want, hashOf(job.Spec.Template))
+		}
+	}
+}
+
+func TestTheOptionsAStepStartedWithHold(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("lint", fixture.ContinueOnFailure()).Step("build"))
+	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Step = nil }) // without a webhook
+	s.fail("lint")
+	s.wantMade("lint", "build")
+}

@@ -1,0 +1,62 @@
+package sequence
+
+import (
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+func TestAJobThatVanishedFailsItsStep(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
+	s.after(time.Minute)
+	s.lose("build")
+	s.wantMade("build", "cleanup")
+	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed", "cleanup: Starting")
+}
+
+func TestAJobThatVanishedIsMadeAgainIfTheUserWantsThat(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").RerunLostJobs())
+	s.after(time.Minute)
+	first := s.job("build").Name
+	s.lose("build")
+	s.wantMade("build", "build")
+	if got := s.step("build"); got.Attempt != 2 || s.job("build").Name == first {
+		t.Errorf("want a second attempt under another name, got %+v", got)
+	}
+	s.succeed("build")
+	s.succeed("test")
+	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
+}
+
+func TestAJobThatVanishedBeforeItWasEverSeenIsLostToo(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	s.lose("build") // this process made it, so it was there
+	s.wantMade("build")
+	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed")
+}
+
+func TestAStepWhoseJobWasNeverMadeIsNotLost(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s.jobs, s.made = nil, nil // recorded, then crashed before it made the Job
+	s.restart()
+	s.pass()
+	s.wantMade("build")
+	s.wantSteps("build: Starting")
+}
+
+func TestAJobMadeAgainByAStrangerUnderOurNameIsNotOurs(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	s.after(time.Minute)
+	fixture.Job(s.job("build")).Created("another", s.now).Complete(s.now)
+	s.pass()
+	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed")
+}
+
+func TestALostJobOfAToleratedStepLetsTheRunGoOn(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("lint", fixture.ContinueOnFailure()).Step("build"))
+	s.after(time.Minute)
+	s.lose("lint")
+	s.wantMade("lint", "build")
+}

@@ -1,0 +1,101 @@
+package sequence
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+// Upstream joined names, and could not make Pods for those that got too long.
+func TestUpstreamOverLongNames(t *testing.T) {
+	owners := map[string]string{
+		"short":                       "a",
+		"as long as names get":        strings.Repeat("a", 253),
+		"with dots":                   "my.app.example",
+		"with a dash where it is cut": "abcdefghi-klm",
+		"dashes where it is cut":      "a---------------------------------------------------b",
+	}
+	steps := []string{"a", strings.Repeat("s", 30), "a-b"}
+	for title, owner := range owners {
+		t.Run(title, func(t *testing.T) {
+			for _, step := range steps {
+				name := jobName(fixture.SequentialJob(owner, "ns").Obj(), 1, step, 1)
+				hostname := name + "-99999" // of an Indexed Job's Pod
+				if errs := validation.IsDNS1123Label(hostname); len(errs) > 0 {
+					t.Errorf("%q is not a host name: %v", hostname, errs)
+				}
+				if !strings.Contains(name, "-"+step+"-") {
+					t.Errorf("%q does not name step %q", name, step)
+				}
+			}
+		})
+	}
+}
+
+func TestJobNamesDifferBy(t *testing.T) {
+	sj := fixture.SequentialJob("a", "ns").Obj()
+	reborn := fixture.SequentialJob("a", "ns").Obj()
+	reborn.UID = types.UID("another")
+	names := map[string]string{
+		"nothing":                          jobName(sj, 1, "build", 1),
+		"the run":                          jobName(sj, 2, "build", 1),
+		"the attempt":                      jobName(sj, 1, "build", 2),
+		"the step":                         jobName(sj, 1, "test", 1),
+		"a SequentialJob made again":       jobName(reborn, 1, "build", 1),
+		"a run and attempt that read like": jobName(sj, 1, "1-build", 1),
+	}
+	seen := map[string]string{}
+	for title, name := range names {
+		if other, found := seen[name]; found {
+			t.Errorf("%s and %s have the name %s", title, other, name)
+		}
+		seen[name] = title
+	}
+	if again := jobName(sj, 1, "build", 1); again != names["nothing"] {
+		t.Errorf("the same attempt is named %s, then %s", names["nothing"], again)
+	}
+}
+
+func TestNamesThatAreCutToTheSameTextDiffer(t *testing.T) {
+	long := strings.Repeat("a", 100)
+	one, two := fixture.SequentialJob(long+"1", "ns").Obj(), fixture.SequentialJob(long+"2", "ns").Obj()
+	if jobName(one, 1, "build", 1) == jobName(two, 1, "build", 1) {
+		t.Error("two SequentialJobs share a Job name")
+	}
+}
+
+func TestLabelValuesAreValid(t *testing.T) {
+	for _, name := range []string{"a", strings.Repeat("a", 253), strings.Repeat("a", 62) + ".b", strings.Repeat("a", 60) + "-.-b"} {
+		sj := fixture.SequentialJob(name, "ns").Obj()
+		value := childLabels(sj)[v1alpha1.LabelSequentialJob]
+		if errs := validation.IsValidLabelValue(value); len(errs) > 0 {
+			t.Errorf("%q: %v", value, errs)
+		}
+	}
+}
+
+func TestOutputVariable(t *testing.T) {
+	tests := map[string]string{"build": "STEP_BUILD_OUTPUT", "unit-test-2": "STEP_UNIT_TEST_2_OUTPUT"}
+	for step, want := range tests {
+		if got := outputVariable(step); got != want {
+			t.Errorf("step %s: want %s, got %s", step, want, got)
+		}
+	}
+}
+
+func TestChildrenOfOneSequentialJobHaveDifferentNames(t *testing.T) {
+	sj := fixture.SequentialJob("a", "ns").Obj()
+	names := map[string]bool{}
+	for _, name := range []string{WorkspaceName(sj), OutputsName(sj), jobName(sj, 1, "workspace", 1), jobName(sj, 1, "outputs", 1)} {
+		names[name] = true
+	}
+	if len(names) != 4 {
+		t.Errorf("want 4 names, got %s", fmt.Sprint(names))
+	}
+}

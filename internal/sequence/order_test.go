@@ -1,0 +1,215 @@
+package sequence
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+func TestStepsRunOneAfterAnother(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
+	s.wantMade("build")
+	s.wantPhase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunning)
+
+	s.after(time.Minute)
+	s.wantMade("build")
+	s.wantSteps("build: Running", "test: Pending", "cleanup: Pending")
+
+	s.succeed("build")
+	s.wantMade("build", "test")
+	s.succeed("test")
+	s.wantMade("build", "test", "cleanup")
+	s.wantPhase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunningFinally)
+
+	s.succeed("cleanup")
+	s.wantSteps("build: Succeeded", "test: Succeeded", "cleanup: Succeeded")
+	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
+}
+
+func TestTheNextStepWaitsForATerminalCondition(t *testing.T) {
+	for _, interim := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget, batchv1.JobSuspended} {
+		t.Run(string(interim)+" is not one", func(t *testing.T) {
+			s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
+			fixture.Job(s.job("build")).Condition(interim, "", "", s.now)
+			s.after(time.Minute)
+			s.wantMade("build")
+			s.wantSteps("build: Running", "test: Pending", "cleanup: Pending")
+		})
+	}
+}
+
+func TestAConditionThatIsFalseIsNoOutcome(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	fixture.Job(s.job("build")).Complete(s.now)
+	conditions := s.job("build").Status.Conditions
+	for i := range conditions {
+		conditions[i].Status = "False"
+	}
+	s.after(time.Minute)
+	s.wantMade("build")
+}
+
+func TestAStepStartsOnlyWithTheOutcomeOfTheOneBeforeInTheSameRecord(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	fixture.Job(s.job("build")).Complete(s.now)
+
+	plan := s.decide(nil)
+
+	if plan.Create == nil || plan.Deferrable {
+		t.Fatalf("want the next Job and a status that cannot wait, got %v, deferrable %t", plan.Create, plan.Deferrable)
+	}
+	if got := findStep(plan.Status.Steps, "build").Phase; got != v1alpha1.StepSucceeded {
+		t.Errorf("the status to record before has build %s", got)
+	}
+}
+
+// Upstream made Pods, but watched Jobs.
+func TestUpstreamStepsAreJobsOwnedByTheSequentialJob(t *testing.T) {
+	sj := fixture.SequentialJob("a", "ns").Step("build").Obj()
+	s := newStory(t, sj)
+	job := s.pass().Create
+
+	want := []metav1.OwnerReference{{APIVersion: "yardmaster.dev/v1alpha1", Kind: "SequentialJob", Name: "a", UID: sj.UID, Controller: new(true)}}
+	if diff := cmp.Diff(want, job.OwnerReferences); diff != "" {
+		t.Errorf("owners (-want, +got):\n%s", diff)
+	}
+}
+
+// Upstream, after one lost status write, met AlreadyExists for ever.
+func TestUpstreamALostStatusWriteIsNoAlreadyExistsLoop(t *testing.T) {
+	s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Obj())
+	s.act(s.decide(nil)) // crashed before it recorded anything
+	s.restart()
+
+	s.after(time.Minute)
+	s.wantMade("build")
+	s.wantSteps("build: Running", "test: Pending")
+
+	before := s.sj.DeepCopy()
+	s.succeed("build")
+	s.sj.Status = before.Status // the write was lost, the Job of test made
+	s.restart()
+	s.pass()
+	s.wantMade("build", "test")
+	s.succeed("test")
+	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
+}
+
+func TestAJobThatTheCacheDoesNotShowIsNotMadeAgain(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	s.uncached[s.job("build").Name] = true
+
+	s.after(time.Minute)
+	s.wantMade("build")
+	s.wantSteps("build: Running", "test: Pending")
+}
+
+func TestAJobThatTheCacheDoesNotShowIsAskedFor(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	plan := Decide(Input{SequentialJob: s.sj, Created: s.created, Now: s.now})
+
+	if plan.Ask == nil || plan.Ask.JobNamed != s.job("build").Name {
+		t.Errorf("want a live read of %s, got %+v", s.job("build").Name, plan.Ask)
+	}
+	if plan.Acts() {
+		t.Error("it acts before it knows")
+	}
+}
+
+// Upstream selected children by label, and counted and deleted strangers'.
+func TestUpstreamAStrangersJobUnderAStepsNameIsNotTouched(t *testing.T) {
+	s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Obj())
+	taken := &Refusal{Kind: RefusedNameTaken, Step: "build", Message: "Job a-build belongs to somebody else"}
+	s.create["build"] = taken
+
+	plan := s.pass()
+	s.wantCondition(v1alpha1.ConditionNameConflict, "True NameTaken: Job a-build belongs to somebody else")
+	s.wantEvents(v1alpha1.EventNameConflict)
+	if len(plan.Delete) > 0 || plan.RequeueAfter <= 0 {
+		t.Errorf("want another try later and nothing deleted, got %s, %v", plan.RequeueAfter, plan.Delete)
+	}
+
+	delete(s.create, "build")
+	s.after(time.Second)
+	s.wantMade("build")
+	s.after(time.Minute)
+	s.wantCondition(v1alpha1.ConditionNameConflict, "False NoConflict: ")
+}
+
+func TestAFinishedStepIsNotRunAgainWhenItsJobIsDeleted(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	s.succeed("build")
+	s.lose("build")
+	s.succeed("test")
+	s.lose("test")
+	s.wantMade("build", "test")
+	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
+}
+
+func TestAJobThatNoStepAccountsForIsDeletedBeforeAnotherStarts(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	stray := fixture.Job(s.job("build").DeepCopy()).Created("stray", s.now).Obj()
+	stray.Name = "a-forgotten"
+	s.jobs = append([]*batchv1.Job{stray}, s.jobs...)
+
+	if plan := s.succeed("build"); plan.Create != nil || len(plan.Delete) != 1 || plan.Delete[0].Name != "a-forgotten" {
+		t.Errorf("want only the stray deleted, got %v, %v", plan.Create, plan.Delete)
+	}
+	s.collect()
+	s.wantMade("build", "test")
+}
+
+func TestNothingIsDoneForAnotherManager(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").ManagedBy("acme.io/controller"))
+	s.wantMade()
+	if s.sj.Status.Run != 0 || s.sj.Finalizers != nil {
+		t.Errorf("want it untouched, got %+v", s.sj)
+	}
+}
+
+func TestManagedByThisOperatorIsAsIfLeftOut(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").ManagedBy(v1alpha1.SequentialJobManager))
+	s.wantMade("build")
+}
+
+func TestDeferrableStatusesMayAllBeLostButForOutcomes(t *testing.T) {
+	s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Obj())
+	s.deferring = true
+	s.pass()
+	s.restart()
+	s.after(time.Minute)
+	s.succeed("build")
+	s.restart()
+	s.after(time.Minute)
+	s.succeed("test")
+	s.wantMade("build", "test")
+	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
+}
+
+func TestAHundredAndTenStepsRunInOrder(t *testing.T) {
+	b := fixture.SequentialJob("a", "ns")
+	var want []string
+	for i := range 100 {
+		want = append(want, fmt.Sprintf("step-%d", i))
+		b.Step(want[i])
+	}
+	for i := range 10 {
+		want = append(want, fmt.Sprintf("finally-%d", i))
+		b.Finally(want[100+i])
+	}
+	s := begin(t, b)
+	for _, step := range want {
+		s.succeed(step)
+	}
+	s.wantMade(want...)
+	if got := s.sj.Status.Progress.Display; got != "110/110" {
+		t.Errorf("want 110/110, got %s", got)
+	}
+}

@@ -1,0 +1,229 @@
+package sequence
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+func askRerun(id, from string) func(*v1alpha1.SequentialJobSpec) {
+	return func(spec *v1alpha1.SequentialJobSpec) { spec.Rerun = &v1alpha1.Rerun{ID: id, From: from} }
+}
+
+func TestARerunStartsAFinishedRunAgain(t *testing.T) {
+	tests := map[string]struct {
+		from      string
+		wantMade  []string
+		wantSteps []string
+	}{
+		"from the step that failed": {
+			from: "Failed", wantMade: []string{"build", "test", "cleanup", "test"},
+			wantSteps: []string{"build: Succeeded", "test: Starting", "ship: Pending", "cleanup: Pending"},
+		},
+		"from the start": {
+			from: "Start", wantMade: []string{"build", "test", "cleanup", "build"},
+			wantSteps: []string{"build: Starting", "test: Pending", "ship: Pending", "cleanup: Pending"},
+		},
+		"from a step": {
+			from: "test", wantMade: []string{"build", "test", "cleanup", "test"},
+			wantSteps: []string{"build: Succeeded", "test: Starting", "ship: Pending", "cleanup: Pending"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := atTest(t)
+			s.fail("test")
+			s.succeed("cleanup")
+			s.change(askRerun("2", test.from))
+			s.pass()
+			s.wantMade(test.wantMade...)
+			s.wantSteps(test.wantSteps...)
+			if s.sj.Status.Run != 2 || s.sj.Status.RerunID != "2" || s.sj.Status.CompletionTime != nil {
+				t.Errorf("want run 2 to go on, got %+v", s.sj.Status)
+			}
+		})
+	}
+}
+
+func TestARerunRunsToItsEnd(t *testing.T) {
+	s := atTest(t)
+	s.fail("test")
+	s.succeed("cleanup")
+	s.change(askRerun("2", "Failed"))
+	s.pass()
+	s.succeed("test")
+	s.succeed("ship")
+	s.succeed("cleanup")
+	s.wantMade("build", "test", "cleanup", "test", "ship", "cleanup")
+	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
+	if build, test := s.step("build"), s.step("test"); build.Run != 1 || test.Run != 2 || test.Attempt != 1 {
+		t.Errorf("want build of run 1 and test of run 2, attempt 1; got %+v, %+v", build, test)
+	}
+}
+
+func TestARerunIDThatIsThereFromTheBeginningAsksForNothing(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Rerun("1", "Start"))
+	s.succeed("build")
+	s.after(time.Minute)
+	s.wantMade("build")
+	if s.sj.Status.Run != 1 {
+		t.Errorf("want run 1, got %d", s.sj.Status.Run)
+	}
+}
+
+func TestOneIDAsksForOneRerun(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s.fail("build")
+	s.change(askRerun("2", "Failed"))
+	s.pass()
+	s.fail("build")
+	s.after(time.Minute)
+	s.wantMade("build", "build")
+}
+
+func TestARerunAskedForDuringARunBeginsWhenItHasEnded(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").TTL(0))
+	s.change(askRerun("2", "Start"))
+	if plan := s.after(time.Minute); plan.Acts() {
+		t.Errorf("the run is interrupted: %+v", plan)
+	}
+	fixture.Job(s.job("build")).Complete(s.now)
+	plan := s.decide(nil)
+	s.record(plan)
+	if plan.Expired || plan.RequeueAfter == 0 {
+		t.Errorf("want another pass at once, got %+v", plan)
+	}
+	s.pass()
+	s.wantMade("build", "build")
+}
+
+func TestAFinishedRunTakesOverAChangedSpecWithItsRerun(t *testing.T) {
+	s := atTest(t)
+	s.fail("test")
+	s.succeed("cleanup")
+	s.change(func(spec *v1alpha1.SequentialJobSpec) {
+		spec.Containers[1].Image = "fixed"
+		askRerun("2", "Failed")(spec)
+	})
+	s.pass()
+	if got := s.job("test").Spec.Template.Spec.Containers[0].Image; got != "fixed" {
+		t.Errorf("test runs %s", got)
+	}
+}
+
+func TestAChangeOfAFinishedRunAloneStartsNothing(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s.succeed("build")
+	s.change(func(spec *v1alpha1.SequentialJobSpec) {
+		spec.Containers = append(spec.Containers, fixture.Step("more"))
+	})
+	s.pass()
+	s.wantMade("build")
+	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
+}
+
+func TestRerunsThatCannotBe(t *testing.T) {
+	tests := map[string]struct {
+		edit func(*v1alpha1.SequentialJobSpec)
+		want string
+	}{
+		"from a step that does not exist": {
+			edit: askRerun("2", "nope"),
+			want: `cannot rerun from step "nope": there is no such step`,
+		},
+		"from a step after one that failed": {
+			edit: askRerun("2", "ship"),
+			want: `cannot rerun from step "ship": step "test" before it has not succeeded`,
+		},
+		"from a step after one that is new": {
+			edit: func(spec *v1alpha1.SequentialJobSpec) {
+				spec.Containers[0].Name = "compile"
+				askRerun("2", "test")(spec)
+			},
+			want: `cannot rerun from step "test": step "compile" before it has not succeeded`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := atTest(t)
+			s.fail("test")
+			s.succeed("cleanup")
+			s.change(test.edit)
+			if err := RerunError(&s.sj.Spec, &s.sj.Status); err == nil || err.Error() != test.want {
+				t.Errorf("want error %q, got %v", test.want, err)
+			}
+			s.pass()
+			s.wantMade("build", "test", "cleanup")
+			s.wantCondition(v1alpha1.ConditionSpecAccepted, "False RerunInvalid: "+test.want)
+			s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
+		})
+	}
+}
+
+func TestARerunFromFailedNeedsAFailure(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s.succeed("build")
+	s.change(askRerun("2", "Failed"))
+	s.pass()
+	s.wantMade("build")
+	s.wantCondition(v1alpha1.ConditionSpecAccepted, "False RerunInvalid: cannot rerun from Failed: no step failed; use from: Start or a step's name")
+	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
+
+	s.change(askRerun("2", "Start"))
+	s.pass()
+	s.wantMade("build", "build")
+	if !meta.IsStatusConditionTrue(s.sj.Status.Conditions, v1alpha1.ConditionSpecAccepted) {
+		t.Error("the condition is still there")
+	}
+}
+
+func TestWhereARerunFromFailedBegins(t *testing.T) {
+	t.Run("at a failure that was tolerated, if there is no other", func(t *testing.T) {
+		s := begin(t, fixture.SequentialJob("a", "ns").Step("lint", fixture.ContinueOnFailure()).Step("build"))
+		s.fail("lint")
+		s.succeed("build")
+		s.change(askRerun("2", "Failed"))
+		s.pass()
+		s.wantMade("lint", "build", "lint")
+	})
+	t.Run("at the failure that stopped the run, not at one tolerated before", func(t *testing.T) {
+		s := begin(t, fixture.SequentialJob("a", "ns").Step("lint", fixture.ContinueOnFailure()).Step("build"))
+		s.fail("lint")
+		s.fail("build")
+		s.change(askRerun("2", "Failed"))
+		s.pass()
+		s.wantMade("lint", "build", "build")
+	})
+	t.Run("at finally, if only that failed", func(t *testing.T) {
+		s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Finally("notify").Finally("cleanup"))
+		s.succeed("build")
+		s.succeed("notify")
+		s.fail("cleanup")
+		s.change(askRerun("2", "Failed"))
+		s.pass()
+		s.wantMade("build", "notify", "cleanup", "notify")
+	})
+	t.Run("at the first step, if the spec was refused", func(t *testing.T) {
+		s := newStory(t, fixture.SequentialJob("a", "ns").Step("build", fixture.Image("")).Obj())
+		s.pass()
+		s.wantMade()
+		s.change(func(spec *v1alpha1.SequentialJobSpec) {
+			spec.Containers[0].Image = "fixed"
+			askRerun("2", "Failed")(spec)
+		})
+		s.pass()
+		s.wantMade("build")
+	})
+	t.Run("at the step that the deadline left no turn", func(t *testing.T) {
+		s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Deadline(60))
+		s.now = s.now.Add(time.Hour)
+		s.succeed("build")
+		s.change(askRerun("2", "Failed"))
+		s.pass()
+		s.wantMade("build", "test")
+	})
+}

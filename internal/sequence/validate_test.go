@@ -1,0 +1,173 @@
+package sequence
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+func TestValidate(t *testing.T) {
+	pod := func(spec corev1.PodSpec) corev1.PodTemplateSpec { return corev1.PodTemplateSpec{Spec: spec} }
+	labels := func(key, value string) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{key: value}}}
+	}
+	annotations := func(key string) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: "x"}}}
+	}
+	one := func() *fixture.SequentialJobBuilder { return fixture.SequentialJob("a", "ns").Step("build") }
+	mount := func(volume, path string) fixture.StepOption {
+		return fixture.Container(func(c *corev1.Container) {
+			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: path})
+		})
+	}
+	podFailurePolicy := fixture.With(func(o *v1alpha1.StepOptions) { o.PodFailurePolicy = &batchv1.PodFailurePolicy{} })
+	always := fixture.Container(func(c *corev1.Container) { c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways) })
+
+	tests := map[string]struct {
+		sj   *fixture.SequentialJobBuilder
+		want []string
+	}{
+		"a step with an image is all it takes": {sj: one()},
+		"the image may come from the template": {
+			sj: fixture.SequentialJob("a", "ns").Step("build", fixture.Image("")).Defaults(corev1.Container{Image: "base"}),
+		},
+		"without any image": {
+			sj:   one().Finally("cleanup", fixture.Image("")),
+			want: []string{"spec.finally[0].image: Required value"},
+		},
+		"the operator's labels": {
+			sj:   one().Template(labels("yardmaster.dev/step", "x")),
+			want: []string{"spec.template.metadata.labels[yardmaster.dev/step]: Forbidden"},
+		},
+		"the Job controller's labels": {
+			sj:   one().Template(labels("batch.kubernetes.io/job-name", "x")),
+			want: []string{"spec.template.metadata.labels[batch.kubernetes.io/job-name]: Forbidden"},
+		},
+		"the Job controller's labels of old": {
+			sj:   one().Template(labels("job-name", "x")),
+			want: []string{"spec.template.metadata.labels[job-name]: Forbidden"},
+		},
+		"the operator's annotations": {
+			sj:   one().Template(annotations("yardmaster.dev/run")),
+			want: []string{"spec.template.metadata.annotations[yardmaster.dev/run]: Forbidden"},
+		},
+		"the operator's labels on Jobs": {
+			sj:   one().JobLabel("yardmaster.dev/sequentialjob-uid", "x"),
+			want: []string{"spec.jobMetadata.labels[yardmaster.dev/sequentialjob-uid]: Forbidden"},
+		},
+		"a label value that is none": {
+			sj:   one().JobLabel("team", "not valid!"),
+			want: []string{"spec.jobMetadata.labels: Invalid value"},
+		},
+		"a queue's label on Jobs": {sj: one().JobLabel("kueue.x-k8s.io/queue-name", "batch")},
+		"restartPolicy Always": {
+			sj:   one().Template(pod(corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways})),
+			want: []string{"spec.template.spec.restartPolicy: Unsupported value"},
+		},
+		"an ordinary container in the template": {
+			sj:   one().Template(pod(corev1.PodSpec{Containers: []corev1.Container{{Name: "proxy"}}})),
+			want: []string{"spec.template.spec.containers[0].name: Invalid value"},
+		},
+		"a second container of defaults": {
+			sj:   one().Template(pod(corev1.PodSpec{Containers: []corev1.Container{{Name: "step"}, {Name: "step"}}})),
+			want: []string{"spec.template.spec.containers[1].name: Invalid value"},
+		},
+		"a sidecar among the init containers": {
+			sj: one().Template(pod(corev1.PodSpec{InitContainers: []corev1.Container{{Name: "proxy", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}})),
+		},
+		"an init container with a step's name": {
+			sj:   one().Template(pod(corev1.PodSpec{InitContainers: []corev1.Container{{Name: "build"}}})),
+			want: []string{"spec.template.spec.initContainers[0].name: Duplicate value"},
+		},
+		"a step that is always restarted": {
+			sj:   fixture.SequentialJob("a", "ns").Step("build", always),
+			want: []string{"spec.containers[0].restartPolicy: Forbidden"},
+		},
+		"podFailurePolicy with Never": {sj: fixture.SequentialJob("a", "ns").Step("build", podFailurePolicy)},
+		"podFailurePolicy with OnFailure": {
+			sj:   fixture.SequentialJob("a", "ns").Step("build", podFailurePolicy).Template(pod(corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure})),
+			want: []string{"spec.containers[0].step.podFailurePolicy: Forbidden"},
+		},
+		"a mount of a volume that there is": {
+			sj: fixture.SequentialJob("a", "ns").Step("build", mount("src", "/src")).Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "src"}}})),
+		},
+		"a mount of no volume": {
+			sj:   fixture.SequentialJob("a", "ns").Step("build", mount("src", "/src")),
+			want: []string{"spec.containers[0].volumeMounts[0].name: Not found"},
+		},
+		"a mount of no volume, the second of the step's, after the template's": {
+			sj: fixture.SequentialJob("a", "ns").Step("build", mount("src", "/src"), mount("cache", "/cache")).Template(pod(corev1.PodSpec{
+				Volumes:    []corev1.Volume{{Name: "src"}, {Name: "etc"}},
+				Containers: []corev1.Container{{Name: "step", VolumeMounts: []corev1.VolumeMount{{Name: "etc", MountPath: "/etc/app"}}}},
+			})),
+			want: []string{"spec.containers[0].volumeMounts[1].name: Not found"},
+		},
+		"a mount of no volume in the template": {
+			sj:   fixture.SequentialJob("a", "ns").Step("build").Defaults(corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "src", MountPath: "/src"}}}),
+			want: []string{"spec.template.spec.containers[0].volumeMounts[0].name: Not found"},
+		},
+		"a mount of the workspace elsewhere": {
+			sj: fixture.SequentialJob("a", "ns").Step("build", mount("workspace", "/also")).Workspace(v1alpha1.WorkspaceDelete),
+		},
+		"a volume named as the workspace's": {
+			sj:   one().Workspace(v1alpha1.WorkspaceDelete).Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "workspace"}}})),
+			want: []string{"spec.template.spec.volumes: Forbidden"},
+		},
+		"a volume named workspace without one": {
+			sj: one().Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "workspace"}}})),
+		},
+		"all mistakes are told at once": {
+			sj: fixture.SequentialJob("a", "ns").Step("build", fixture.Image("")).Step("test", mount("src", "/src")).JobLabel("job-name", "x"),
+			want: []string{
+				"spec.jobMetadata.labels[job-name]: Forbidden",
+				"spec.containers[0].image: Required value",
+				"spec.containers[1].volumeMounts[0].name: Not found",
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, fields(Validate(test.sj.Obj()))); diff != "" {
+				t.Errorf("mistakes (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Upstream let template labels override those by which the controller finds its Pods.
+func TestUpstreamTemplateLabelsDoNotOverrideTheControllers(t *testing.T) {
+	// Validate refuses these. Even without it they change nothing.
+	sj := fixture.SequentialJob("a", "ns").Step("build").JobLabel(v1alpha1.LabelSequentialJobUID, "stolen").
+		Template(corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
+			v1alpha1.LabelSequentialJobUID: "stolen", v1alpha1.LabelStep: "stolen", v1alpha1.LabelManagedBy: "stolen",
+		}}}).Obj()
+	job := stepJob(sj, &sj.Spec.Containers[0], 1, 1)
+
+	for where, labels := range map[string]map[string]string{"Job": job.Labels, "Pod template": job.Spec.Template.Labels} {
+		want := map[string]string{
+			v1alpha1.LabelSequentialJobUID: string(sj.UID),
+			v1alpha1.LabelSequentialJob:    "a",
+			v1alpha1.LabelStep:             "build",
+			v1alpha1.LabelManagedBy:        v1alpha1.ManagedByValue,
+		}
+		if diff := cmp.Diff(want, labels); diff != "" {
+			t.Errorf("labels of the %s (-want, +got):\n%s", where, diff)
+		}
+	}
+}
+
+// fields are where the errors are and of which type.
+func fields(errs field.ErrorList) []string {
+	var all []string
+	for _, err := range errs {
+		all = append(all, err.Field+": "+err.Type.String())
+	}
+	return all
+}
