@@ -23,7 +23,6 @@ func (c *Cluster) controlPlaneComponents(r *record) ([]supervisor.Component, err
 	}
 	return []supervisor.Component{
 		controlPlane,
-		volumeProvisioner(l, kubernetes),
 		{
 			Name:  "kwok",
 			After: []string{controlPlane.Name},
@@ -58,7 +57,7 @@ func (c *Cluster) nodeComponents(r *record, snapshotter string) ([]supervisor.Co
 	if err != nil {
 		return nil, err
 	}
-	components := []supervisor.Component{containerd, controlPlane, volumeProvisioner(l, kubernetes)}
+	components := []supervisor.Component{containerd, controlPlane}
 	var images []string
 	for _, image := range defaultImages {
 		task := supervisor.Component{
@@ -127,19 +126,6 @@ func controlPlane(l component.Layout, kubernetes, server string, config componen
 		Command: []string{kubernetes, "control-plane", path},
 		Ready:   api.WaitReady,
 	}, nil
-}
-
-func volumeProvisioner(l component.Layout, kubernetes string) supervisor.Component {
-	return supervisor.Component{
-		Name:  "volume-provisioner",
-		After: []string{"control-plane"},
-		Command: []string{
-			kubernetes, "volume-provisioner",
-			"-kubeconfig=" + l.PKI("volume-provisioner.kubeconfig"),
-			"-name=" + component.VolumeProvisioner,
-			"-dir=" + l.Volumes(),
-		},
-	}
 }
 
 func containerd(l component.Layout, programs build.Programs, snapshotter string) (supervisor.Component, error) {

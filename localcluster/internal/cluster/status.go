@@ -82,7 +82,6 @@ func (r *record) components() []Component {
 	components := []Component{
 		{Name: supervisorName},
 		{Name: "control-plane", Versions: "etcd v3.6.8, kube-apiserver, kube-controller-manager, kube-scheduler " + build.Version},
-		{Name: "volume-provisioner"},
 	}
 	if r.Mode == ControlPlane {
 		return append(components, Component{Name: "kwok", Versions: build.Kwok.Version})

@@ -56,6 +56,5 @@ func clients() map[string]pki.Leaf {
 		"control-plane":      {CommonName: "localcluster:control-plane", Organizations: []string{administrators}},
 		"coredns":            {CommonName: "localcluster:coredns", Organizations: []string{administrators}},
 		"kwok":               {CommonName: "localcluster:kwok", Organizations: []string{administrators}},
-		"volume-provisioner": {CommonName: "localcluster:volume-provisioner", Organizations: []string{administrators}},
 	}
 }

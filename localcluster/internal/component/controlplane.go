@@ -12,6 +12,7 @@ type ControlPlane struct {
 	APIServer         []string
 	ControllerManager []string
 	Scheduler         []string
+	Volumes           Volumes
 	Kubeconfig        string
 	JobBatchPeriod    time.Duration
 }
@@ -21,6 +22,12 @@ type Etcd struct {
 	Dir       string
 	ClientURL string
 	PeerURL   string
+}
+
+// Volumes says as what and where volumes are made.
+type Volumes struct {
+	Provisioner string
+	Dir         string
 }
 
 // Endpoint is where the API server listens.
@@ -48,6 +55,7 @@ func NewControlPlane(l Layout, endpoint Endpoint, jobBatch time.Duration) Contro
 		APIServer:         apiServer(l, endpoint, etcd.ClientURL),
 		ControllerManager: controllerManager(l),
 		Scheduler:         scheduler(l),
+		Volumes:           Volumes{Provisioner: VolumeProvisioner, Dir: l.Volumes()},
 		Kubeconfig:        l.PKI("control-plane.kubeconfig"),
 		JobBatchPeriod:    jobBatch,
 	}

@@ -16,20 +16,18 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 
 	"github.com/yardmaster/yardmaster/localcluster/modules/kubernetes/controlplane"
-	"github.com/yardmaster/yardmaster/localcluster/modules/kubernetes/volumes"
 )
 
 var programs = map[string]func() int{
-	"control-plane":      controlplane.Main,
-	"volume-provisioner": volumes.Main,
-	"kubelet":            func() int { return cli.Run(kubelet.NewKubeletCommand(context.Background())) },
-	"kube-proxy":         func() int { return cli.Run(kubeproxy.NewProxyCommand()) },
-	"kubectl":            runKubectl,
+	"control-plane": controlplane.Main,
+	"kubelet":       func() int { return cli.Run(kubelet.NewKubeletCommand(context.Background())) },
+	"kube-proxy":    func() int { return cli.Run(kubeproxy.NewProxyCommand()) },
+	"kubectl":       runKubectl,
 }
 
 func main() {
 	if len(os.Args) < 2 || programs[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: kubernetes control-plane|volume-provisioner|kubelet|kube-proxy|kubectl ARGS")
+		fmt.Fprintln(os.Stderr, "usage: kubernetes control-plane|kubelet|kube-proxy|kubectl ARGS")
 		os.Exit(2)
 	}
 	program := programs[os.Args[1]]

@@ -1,7 +1,7 @@
-// Package controlplane runs etcd, kube-apiserver, kube-controller-manager and
-// kube-scheduler in one process, which is ready sooner and needs less memory
-// than four. It decides nothing: certificates, addresses and arguments come
-// from the file that localcluster writes.
+// Package controlplane runs etcd, kube-apiserver, kube-controller-manager,
+// kube-scheduler and a volume provisioner in one process, which is ready sooner
+// and needs less memory than five. It decides nothing: certificates, addresses
+// and arguments come from the file that localcluster writes.
 package controlplane
 
 import (
@@ -19,8 +19,10 @@ type Config struct {
 	APIServer         []string // arguments, as on the command line of each program
 	ControllerManager []string
 	Scheduler         []string
+	Volumes           Volumes
 
-	// Kubeconfig is used to see whether the API server is ready.
+	// Kubeconfig is what the provisioner reaches the API server with, and what
+	// shows whether the API server is ready.
 	Kubeconfig string
 
 	// JobBatchPeriod is how long the Job controller waits after a Pod's change
@@ -33,6 +35,12 @@ type Etcd struct {
 	Dir       string
 	ClientURL string
 	PeerURL   string
+}
+
+// Volumes says as what and where the provisioner makes volumes.
+type Volumes struct {
+	Provisioner string
+	Dir         string
 }
 
 func readConfig(path string) (*Config, error) {

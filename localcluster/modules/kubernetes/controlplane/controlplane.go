@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/kubernetes/pkg/controller/job"
+
+	"github.com/yardmaster/yardmaster/localcluster/modules/kubernetes/volumes"
 )
 
 // Main runs the control plane until SIGTERM, or until one of its components ends.
@@ -41,7 +43,7 @@ func run(ctx context.Context, path string) error {
 	}
 	defer etcd.Close()
 
-	ended := make(chan error, 4)
+	ended := make(chan error, 5)
 	run := func(name string, component func(context.Context) error) {
 		go func() { ended <- fmt.Errorf("%s ended: %w", name, component(ctx)) }()
 	}
@@ -68,6 +70,11 @@ func run(ctx context.Context, path string) error {
 		return fmt.Errorf("kube-scheduler: %w", err)
 	}
 	run("kube-scheduler", scheduler)
+	provisioner, err := volumes.NewProvisioner(ctx, config.Kubeconfig, config.Volumes.Provisioner, config.Volumes.Dir)
+	if err != nil {
+		return fmt.Errorf("volume provisioner: %w", err)
+	}
+	run("volume provisioner", provisioner)
 
 	select {
 	case err := <-ended:
