@@ -246,7 +246,7 @@ type JobMetadata struct {
 type Workspace struct {
 	// size of the volume.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="quantity(self).isGreaterThan(quantity('0'))",message="size must be greater than zero"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="size must be greater than zero"
 	Size resource.Quantity `json:"size"`
 
 	// storageClassName of the claim. Left out: the cluster's default class.
