@@ -89,6 +89,7 @@ func (d *decision) settleAbsent(step *v1alpha1.StepStatus) bool {
 // whether the step is over before it began.
 func (d *decision) make(step *v1alpha1.StepStatus) bool {
 	spec := findSpecStep(&d.sj.Spec, step.Name)
+	refusal := d.refusalOf(step)
 	switch {
 	case spec == nil:
 		d.fail(step, v1alpha1.ReasonJobRejected, "the step was removed from the spec before its Job was made")
@@ -96,18 +97,26 @@ func (d *decision) make(step *v1alpha1.StepStatus) bool {
 	case d.sj.Spec.Suspend:
 		step.Phase, step.Reason = v1alpha1.StepPending, ""
 		return true
-	case d.in.Refusal != nil && d.in.Refusal.Kind == RefusedInvalid:
-		d.fail(step, v1alpha1.ReasonJobRejected, d.in.Refusal.Message)
+	case refusal != nil && refusal.Kind == RefusedInvalid:
+		d.fail(step, v1alpha1.ReasonJobRejected, refusal.Message)
 		return true
 	case !step.Finally && d.begun != step.Name && d.deadlineLeft() < 0:
 		d.fail(step, v1alpha1.ReasonDeadlineExceeded, "the run exceeded its activeDeadlineSeconds")
 		return true
 	}
-	d.blocked = d.in.Refusal
+	d.blocked = refusal
 	d.plan.Workspace = workspaceClaim(d.sj)
 	d.plan.Outputs = outputsConfigMap(d.sj, &d.status)
 	d.plan.Create = stepJob(d.sj, spec, step.Run, step.Attempt)
 	return false
+}
+
+// refusalOf is what was refused of the step, or of what all steps need.
+func (d *decision) refusalOf(step *v1alpha1.StepStatus) *Refusal {
+	if refusal := d.in.Refusal; refusal != nil && (refusal.Step == "" || refusal.Step == step.Name) {
+		return refusal
+	}
+	return nil
 }
 
 // settleTerminal records the outcome of a Job that is over.
