@@ -1,0 +1,103 @@
+package sequence
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+func TestAnOutputIsRecordedAndGivenToLaterSteps(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("get-version", fixture.Outputs()).Step("ship").Finally("notify"))
+	s.pods[s.job("get-version").UID] = []corev1.Pod{fixture.Pod("get-version").Exited(0, "1.2.3").Obj()}
+
+	plan := s.succeed("get-version")
+
+	if got := s.step("get-version").Output; got != "1.2.3" {
+		t.Errorf("want output 1.2.3, got %q", got)
+	}
+	if plan.Outputs == nil {
+		t.Fatal("the outputs are not there before the step that reads them")
+	}
+	if diff := cmp.Diff(map[string]string{"get-version": "1.2.3"}, plan.Outputs.Data); diff != "" {
+		t.Errorf("outputs (-want, +got):\n%s", diff)
+	}
+	if !IsOwned(s.sj, plan.Outputs) {
+		t.Error("the ConfigMap is not owned")
+	}
+	want := []corev1.EnvVar{{Name: "STEP_GET_VERSION_OUTPUT", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: plan.Outputs.Name}, Key: "get-version", Optional: new(true),
+	}}}}
+	if diff := cmp.Diff(want, plan.Create.Spec.Template.Spec.Containers[0].Env); diff != "" {
+		t.Errorf("environment of ship (-want, +got):\n%s", diff)
+	}
+}
+
+func TestOutputsComeFirstInTheEnvironmentAndOnlyFromEarlierSteps(t *testing.T) {
+	own := fixture.Container(func(c *corev1.Container) { c.Env = []corev1.EnvVar{{Name: "TAG", Value: "v$(STEP_ONE_OUTPUT)"}} })
+	sj := fixture.SequentialJob("a", "ns").Step("one", fixture.Outputs()).Step("two", fixture.Outputs(), own).Finally("three", fixture.Outputs()).Obj()
+	want := map[string][]string{
+		"one":   nil,
+		"two":   {"STEP_ONE_OUTPUT", "TAG"},
+		"three": {"STEP_ONE_OUTPUT", "STEP_TWO_OUTPUT"},
+	}
+	for _, step := range allSteps(&sj.Spec) {
+		var got []string
+		for _, variable := range podTemplate(sj, step).Spec.Containers[0].Env {
+			got = append(got, variable.Name)
+		}
+		if diff := cmp.Diff(want[step.Name], got); diff != "" {
+			t.Errorf("environment of %s (-want, +got):\n%s", step.Name, diff)
+		}
+	}
+}
+
+func TestWhatIsRecordedAsOutput(t *testing.T) {
+	tests := map[string]struct {
+		pods []corev1.Pod
+		want string
+	}{
+		"no Pod is left":  {},
+		"nothing written": {pods: []corev1.Pod{fixture.Pod("build").Exited(0, "").Obj()}},
+		"only what the Pod that succeeded wrote": {
+			pods: []corev1.Pod{fixture.Pod("build").Exited(1, "bad").Obj(), fixture.Pod("build").Exited(0, "good").Obj()},
+			want: "good",
+		},
+		"at most 4096 bytes, without half a character": {
+			pods: []corev1.Pod{fixture.Pod("build").Exited(0, "x"+strings.Repeat("ä", 3000)).Obj()},
+			want: "x" + strings.Repeat("ä", 2047),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, fixture.SequentialJob("a", "ns").Step("build", fixture.Outputs()))
+			s.pods[s.job("build").UID] = test.pods
+			s.succeed("build")
+			if got := s.step("build").Output; got != test.want {
+				t.Errorf("want %q, got %q", test.want, got)
+			}
+		})
+	}
+}
+
+func TestNoOutputIsReadOfAStepWithoutOutputs(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	s.pods[s.job("build").UID] = []corev1.Pod{fixture.Pod("build").Exited(0, "text").Obj()}
+	if plan := s.succeed("build"); plan.Outputs != nil {
+		t.Errorf("want no ConfigMap, got %v", plan.Outputs)
+	}
+	if got := s.step("build").Output; got != "" {
+		t.Errorf("want none, got %q", got)
+	}
+}
+
+func TestAFailedStepLeavesNoOutput(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build", fixture.Outputs(), fixture.ContinueOnFailure()).Step("test"))
+	s.pods[s.job("build").UID] = []corev1.Pod{fixture.Pod("build").Exited(1, "secret").Obj()}
+	if plan := s.fail("build"); plan.Outputs != nil {
+		t.Errorf("want no ConfigMap, got %v", plan.Outputs)
+	}
+}

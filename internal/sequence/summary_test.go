@@ -1,0 +1,111 @@
+package sequence
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+func TestCountsAndProgress(t *testing.T) {
+	run := func() *story {
+		return begin(t, fixture.SequentialJob("a", "ns").Step("lint", fixture.ContinueOnFailure()).Step("build").Finally("cleanup"))
+	}
+	tests := map[string]struct {
+		happens      func(*story)
+		wantState    v1alpha1.StepCounts
+		wantProgress v1alpha1.Progress
+	}{
+		"at the beginning": {
+			happens:      func(*story) {},
+			wantState:    v1alpha1.StepCounts{Active: 1},
+			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(0)), CurrentStep: "lint", Display: "0/3"},
+		},
+		"after a step that succeeded": {
+			happens:      func(s *story) { s.succeed("lint") },
+			wantState:    v1alpha1.StepCounts{Active: 1, Succeeded: 1},
+			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build", CompletedIndices: []int32{0}, Display: "1/3"},
+		},
+		"after a failure that is tolerated": {
+			happens:      func(s *story) { s.fail("lint") },
+			wantState:    v1alpha1.StepCounts{Active: 1, Failed: 1},
+			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build", Display: "0/3"},
+		},
+		"after a failure that is not": {
+			happens:   func(s *story) { s.succeed("lint"); s.fail("build") },
+			wantState: v1alpha1.StepCounts{Active: 1, Succeeded: 1, Failed: 1},
+			wantProgress: v1alpha1.Progress{
+				CurrentIndex: new(int32(2)), CurrentStep: "cleanup", CompletedIndices: []int32{0},
+				FailedIndex: new(int32(1)), FailureReason: "BackoffLimitExceeded", Display: "1/3",
+			},
+		},
+		"at the end": {
+			happens:      func(s *story) { s.succeed("lint"); s.succeed("build"); s.succeed("cleanup") },
+			wantState:    v1alpha1.StepCounts{Succeeded: 3},
+			wantProgress: v1alpha1.Progress{CompletedIndices: []int32{0, 1, 2}, Display: "3/3"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := run()
+			test.happens(s)
+			if diff := cmp.Diff(test.wantState, s.sj.Status.State); diff != "" {
+				t.Errorf("state (-want, +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.wantProgress, s.sj.Status.Progress); diff != "" {
+				t.Errorf("progress (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestExactlyOneOfAvailableProgressingFailedIsTrue(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s.wantCondition(v1alpha1.ConditionProgressing, `True Running: at step "build"`)
+	s.wantCondition(v1alpha1.ConditionAvailable, `False Running: at step "build"`)
+	s.wantCondition(v1alpha1.ConditionFailed, "False NotFailed: ")
+
+	s.succeed("build")
+	s.wantCondition(v1alpha1.ConditionProgressing, "False Completed: 1/1 steps succeeded")
+	s.wantCondition(v1alpha1.ConditionAvailable, "True Completed: 1/1 steps succeeded")
+	s.wantCondition(v1alpha1.ConditionFailed, "False NotFailed: ")
+}
+
+func TestEveryConditionSaysWhichGenerationItIsOf(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "new" })
+	s.after(time.Minute)
+	for _, c := range s.sj.Status.Conditions {
+		if c.ObservedGeneration != 2 {
+			t.Errorf("%s is of generation %d", c.Type, c.ObservedGeneration)
+		}
+	}
+}
+
+func TestTimesOfTheRunAndItsSteps(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	t0 := s.now
+	s.now = t0.Add(time.Minute)
+	s.succeed("build")
+	s.now = t0.Add(2 * time.Minute)
+	s.succeed("test")
+
+	build, test, status := s.step("build"), s.step("test"), s.sj.Status
+	got := []time.Time{status.StartTime.Time, build.StartTime.Time, build.FinishTime.Time, test.StartTime.Time, test.FinishTime.Time, status.CompletionTime.Time}
+	want := []time.Time{t0, t0, t0.Add(time.Minute), t0.Add(time.Minute), t0.Add(2 * time.Minute), t0.Add(2 * time.Minute)}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("run's start, build's, test's, run's end (-want, +got):\n%s", diff)
+	}
+}
+
+func TestAShortStepIsRecordedOnce(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	if plan := s.after(time.Second); plan.Status.Steps[0].Phase != v1alpha1.StepStarting || plan.RequeueAfter != time.Second {
+		t.Errorf("want it Starting for another second, got %+v", plan.Status.Steps)
+	}
+	s.after(time.Second)
+	s.wantSteps("build: Running")
+}

@@ -1,0 +1,88 @@
+package sequence
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+func TestTheWorkspaceIsThereBeforeTheFirstStep(t *testing.T) {
+	s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj())
+	plan := s.pass()
+	if plan.Create == nil || plan.Workspace == nil {
+		t.Fatalf("want a Job and a workspace in one plan, got %v, %v", plan.Create, plan.Workspace)
+	}
+	if got := plan.Workspace.Spec.Resources.Requests[corev1.ResourceStorage]; got.String() != "1Gi" {
+		t.Errorf("want 1Gi, got %s", got.String())
+	}
+}
+
+func TestEveryStepMountsTheWorkspace(t *testing.T) {
+	sj := fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Workspace(v1alpha1.WorkspaceDelete).Obj()
+	for _, step := range allSteps(&sj.Spec) {
+		pod := podTemplate(sj, step).Spec
+		want := []corev1.VolumeMount{{Name: "workspace", MountPath: "/workspace"}}
+		if diff := cmp.Diff(want, pod.Containers[0].VolumeMounts); diff != "" {
+			t.Errorf("mounts of %s (-want, +got):\n%s", step.Name, diff)
+		}
+		if got := pod.Volumes[0].PersistentVolumeClaim.ClaimName; got != WorkspaceName(sj) {
+			t.Errorf("step %s mounts claim %s", step.Name, got)
+		}
+	}
+}
+
+func TestAStepMayMountSomethingElseWhereTheWorkspaceWouldBe(t *testing.T) {
+	elsewhere := fixture.Container(func(c *corev1.Container) {
+		c.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/workspace"}}
+	})
+	sj := fixture.SequentialJob("a", "ns").Step("build", elsewhere).Workspace(v1alpha1.WorkspaceDelete).Obj()
+	want := []corev1.VolumeMount{{Name: "scratch", MountPath: "/workspace"}}
+	if diff := cmp.Diff(want, podTemplate(sj, &sj.Spec.Containers[0]).Spec.Containers[0].VolumeMounts); diff != "" {
+		t.Errorf("mounts (-want, +got):\n%s", diff)
+	}
+}
+
+func TestRetentionSaysWhetherTheWorkspaceGoesWithItsSequentialJob(t *testing.T) {
+	tests := map[string]struct {
+		retention  v1alpha1.WorkspaceRetention
+		wantOwners int
+	}{
+		"Delete: it is owned":     {retention: v1alpha1.WorkspaceDelete, wantOwners: 1},
+		"Retain: it has no owner": {retention: v1alpha1.WorkspaceRetain, wantOwners: 0},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			sj := fixture.SequentialJob("a", "ns").Step("build").Workspace(test.retention).Obj()
+			claim := workspaceClaim(sj)
+			if got := len(claim.OwnerReferences); got != test.wantOwners {
+				t.Errorf("want %d owners, got %d", test.wantOwners, got)
+			}
+			if !IsOurs(sj, claim) {
+				t.Error("it is not known again as ours")
+			}
+		})
+	}
+}
+
+func TestAClaimThatIsNotOursIsKnownAsSuch(t *testing.T) {
+	mine := fixture.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj()
+	other := fixture.SequentialJob("b", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj()
+	labelled := workspaceClaim(other)
+	labelled.Labels[v1alpha1.LabelSequentialJobUID] = string(mine.UID)
+	tests := map[string]*corev1.PersistentVolumeClaim{
+		"somebody's without an owner":                {},
+		"another SequentialJob's":                    workspaceClaim(other),
+		"another SequentialJob's that has our label": labelled,
+	}
+	for name, claim := range tests {
+		t.Run(name, func(t *testing.T) {
+			if IsOurs(mine, claim) {
+				t.Error("it is taken for ours")
+			}
+		})
+	}
+}
