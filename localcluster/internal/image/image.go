@@ -57,7 +57,7 @@ func ParseFile(text string) (File, error) {
 // Write writes the image to a tar file that docker load, ctr images import and
 // localcluster load-image read.
 func Write(to string, image Image) error {
-	tag, err := name.NewTag(image.Tag, name.StrictValidation)
+	tag, err := name.NewTag(image.Tag)
 	if err != nil {
 		return fmt.Errorf("the image's tag: %w", err)
 	}

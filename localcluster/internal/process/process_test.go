@@ -1,0 +1,52 @@
+package process
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+func start(t *testing.T, cluster, component string) *exec.Cmd {
+	t.Helper()
+	command := exec.Command("sleep", "1000")
+	command.Env = append(os.Environ(), Mark(cluster, component)...)
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() })
+	return command
+}
+
+func TestAClustersProcessesAreFoundAndNoOthers(t *testing.T) {
+	mine, other := t.TempDir(), t.TempDir()
+	want := start(t, mine, "kubelet").Process.Pid
+	start(t, other, "kubelet")
+
+	// Until the program is loaded, the environment is that of its parent.
+	var found []Process
+	for deadline := time.Now().Add(10 * time.Second); len(found) == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		var err error
+		if found, err = Find(mine); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(found) != 1 || found[0].PID != want || found[0].Component != "kubelet" {
+		t.Errorf("found %+v, want pid %d", found, want)
+	}
+}
+
+func TestKillAllLeavesNoProcessOfTheCluster(t *testing.T) {
+	mine := t.TempDir()
+	command := start(t, mine, "kubelet")
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	if err := KillAll(mine); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("it still runs")
+	}
+}
