@@ -30,6 +30,10 @@ const (
 	// AnnotationStepOptions carries the step's options, in JSON, as they were when its
 	// Job was made: a later change of the spec does not reach a step that has started.
 	AnnotationStepOptions = Prefix + "step-options"
+	// AnnotationFirstStep is on a SequentialJob from the moment its first step is begun
+	// until nothing of it runs. It records that step, in JSON, in the same write as the
+	// finalizer, so that the status can follow later.
+	AnnotationFirstStep = Prefix + "first-step"
 	// AnnotationSuspended marks a Job that the operator itself suspended. Only such
 	// a Job is resumed by it: every other suspension belongs to someone else.
 	AnnotationSuspended = Prefix + "suspended"

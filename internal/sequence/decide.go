@@ -31,7 +31,9 @@ func Decide(in Input) Plan {
 		d.proceed()
 	}
 	d.plan.Status = d.status
-	d.plan.Deferrable = deferrable(&d.sj.Status, &d.status)
+	if d.plan.Ask == nil {
+		d.plan.Deferrable = deferrable(&d.sj.Status, &d.status)
+	}
 	return d.plan
 }
 
@@ -66,7 +68,9 @@ func (d *decision) proceed() {
 		d.expire()
 	}
 	d.summarise()
-	d.plan.Finalizer = d.mayRun()
+	if d.plan.Finalizer = d.mayRun(); d.plan.Finalizer {
+		d.plan.FirstStep = d.firstStepRecord()
+	}
 }
 
 // run settles steps and starts the next until one has to be waited for.
@@ -182,6 +186,10 @@ func (d *decision) failedStep(finally bool) *v1alpha1.StepStatus {
 // there yet.
 func (d *decision) start(status *v1alpha1.StepStatus) {
 	step := findSpecStep(&d.sj.Spec, status.Name)
+	if step == nil { // it is to be made again, and somebody removed it meanwhile
+		d.fail(status, v1alpha1.ReasonJobRejected, removedMessage)
+		return
+	}
 	attempt := int32(1)
 	if status.Run == d.status.Run {
 		attempt = status.Attempt + 1
@@ -285,8 +293,8 @@ func findStep(steps []v1alpha1.StepStatus, name string) *v1alpha1.StepStatus {
 	return nil
 }
 
-// findSpecStep is the step of that name in the spec. The steps of a status that are
-// still to be started are all in it.
+// findSpecStep is the step of that name in the spec, nil when it was removed after it
+// had started.
 func findSpecStep(spec *v1alpha1.SequentialJobSpec, name string) *v1alpha1.Step {
 	for _, step := range allSteps(spec) {
 		if step.Name == name {

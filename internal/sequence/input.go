@@ -40,11 +40,10 @@ type Question struct {
 	DryRun []*batchv1.Job
 }
 
-// Answers hold what was found out for questions. A Job that a live read found goes
-// into Input.Jobs instead.
+// Answers hold what was found out for questions.
 type Answers struct {
-	// Absent are names under which a live read found no Job.
-	Absent map[string]bool
+	// Read are the Jobs of ours that live reads found, by name; nil where there is none.
+	Read map[string]*batchv1.Job
 	// Pods by the UID of their Job.
 	Pods map[types.UID][]corev1.Pod
 	// Listed says that Input.Jobs came from a live list.
@@ -88,11 +87,13 @@ type Plan struct {
 	// Status to record. Nothing else of the plan may happen if that fails.
 	Status v1alpha1.SequentialJobStatus
 	// Deferrable says that Status tells no more than that a step is on its way, which
-	// its Job tells too: recording it may wait.
+	// FirstStep or its Job tells too: recording it may wait.
 	Deferrable bool
 	// Finalizer says whether the SequentialJob is to carry its finalizer. Adding comes
 	// before all else, removing after.
 	Finalizer bool
+	// FirstStep is the value of the annotation that goes with the finalizer, if any.
+	FirstStep string
 	// Workspace and Outputs are to exist, if set, before Create.
 	Workspace *corev1.PersistentVolumeClaim
 	Outputs   *corev1.ConfigMap

@@ -2,6 +2,7 @@ package sequence
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 // that ends before is recorded once, with its outcome, which saves a write for each
 // short step. See docs/decisions on deferred progress.
 const runningDelay = 2 * time.Second
+
+const removedMessage = "the step was removed from the spec before its Job was made"
 
 // settle sees how the active step stands. It reports whether the step is no longer
 // active; if not, it has planned what to do about it, or asked.
@@ -45,19 +48,27 @@ func (d *decision) settle(step *v1alpha1.StepStatus) bool {
 }
 
 // jobOf is the active step's Job, nil when it is known not to exist. Without knowing,
-// it asks.
+// it asks: a cache that does not show the Job, or shows an earlier one of its name, may
+// only be behind.
 func (d *decision) jobOf(step *v1alpha1.StepStatus) (job *batchv1.Job, known bool) {
-	for _, candidate := range d.in.Jobs {
-		if candidate.Name != step.JobName {
-			continue
-		}
-		if step.JobUID != "" && candidate.UID != step.JobUID {
-			return nil, true // the one we made is gone; deleteStrays sees to this one
-		}
-		return candidate, true
+	created, made := d.in.Created[step.JobName]
+	wanted := step.JobUID
+	if wanted == "" {
+		wanted = created
 	}
-	_, created := d.in.Created[step.JobName]
-	if d.in.Answers.Absent[step.JobName] || (d.begun == step.Name && !created) {
+	is := func(job *batchv1.Job) bool {
+		return job != nil && job.Name == step.JobName && (wanted == "" || job.UID == wanted)
+	}
+	if job, read := d.in.Answers.Read[step.JobName]; read {
+		if !is(job) {
+			return nil, true
+		}
+		return job, true
+	}
+	if at := slices.IndexFunc(d.in.Jobs, is); at >= 0 {
+		return d.in.Jobs[at], true
+	}
+	if d.begun == step.Name && !made {
 		return nil, true
 	}
 	d.plan.Ask = &Question{JobNamed: step.JobName}
@@ -92,7 +103,7 @@ func (d *decision) make(step *v1alpha1.StepStatus) bool {
 	refusal := d.refusalOf(step)
 	switch {
 	case spec == nil:
-		d.fail(step, v1alpha1.ReasonJobRejected, "the step was removed from the spec before its Job was made")
+		d.fail(step, v1alpha1.ReasonJobRejected, removedMessage)
 		return true
 	case d.sj.Spec.Suspend:
 		step.Phase, step.Reason = v1alpha1.StepPending, ""
@@ -105,6 +116,9 @@ func (d *decision) make(step *v1alpha1.StepStatus) bool {
 		return true
 	}
 	d.blocked = refusal
+	if d.blocked == nil {
+		d.requeueAfter(runningDelay) // to see it running
+	}
 	d.plan.Workspace = workspaceClaim(d.sj)
 	d.plan.Outputs = outputsConfigMap(d.sj, &d.status)
 	d.plan.Create = stepJob(d.sj, spec, step.Run, step.Attempt)
@@ -239,7 +253,7 @@ func (d *decision) suspend(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	case queueManaged(job):
 		// The queue would resume a Job that we suspend. Without the Job it cannot.
 		d.stop(step, job, v1alpha1.ReasonInterrupted, "suspended; a new Job is made on resumption")
-	case job.Spec.Suspend == nil || !*job.Spec.Suspend:
+	case !isSuspended(job):
 		d.plan.Suspend = job
 		if step.Phase == v1alpha1.StepSuspended {
 			step.Phase = v1alpha1.StepRunning // somebody else resumed it
@@ -256,8 +270,7 @@ func (d *decision) resume(step *v1alpha1.StepStatus, job *batchv1.Job) {
 	if step.Phase == v1alpha1.StepSuspended {
 		step.Phase = v1alpha1.StepRunning
 	}
-	suspended := job.Spec.Suspend != nil && *job.Spec.Suspend
-	if suspended && job.Annotations[v1alpha1.AnnotationSuspended] != "" && !queueManaged(job) {
+	if isSuspended(job) && job.Annotations[v1alpha1.AnnotationSuspended] != "" && !queueManaged(job) {
 		d.plan.Resume = job
 	}
 }
@@ -293,3 +306,19 @@ func jobHasCondition(job *batchv1.Job, wanted batchv1.JobConditionType) bool {
 	}
 	return false
 }
+
+// Noteworthy reports whether a change of a Job can matter to its sequence. Most of what
+// a Job reports while it runs does not.
+func Noteworthy(before, after *batchv1.Job) bool {
+	switch {
+	case isTerminal(after) != isTerminal(before),
+		after.DeletionTimestamp.IsZero() != before.DeletionTimestamp.IsZero(),
+		isSuspended(after) != isSuspended(before),
+		isIdle(after) != isIdle(before):
+		return true
+	default: // a start deadline counts from the Job's start
+		return optionsOf(after).StartDeadlineSeconds != nil && !after.Status.StartTime.Equal(before.Status.StartTime)
+	}
+}
+
+func isSuspended(job *batchv1.Job) bool { return job.Spec.Suspend != nil && *job.Spec.Suspend }

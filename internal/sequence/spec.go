@@ -1,6 +1,7 @@
 package sequence
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -20,8 +21,7 @@ func (d *decision) observeSpec() {
 		if d.sj.Spec.Rerun != nil {
 			d.status.RerunID = d.sj.Spec.Rerun.ID // there from the beginning: asks for nothing
 		}
-		d.status.Steps = arrange(&d.sj.Spec, nil)
-		d.accept(Validate(d.sj))
+		d.adoptFirstStep()
 	case d.sj.Generation == d.status.ObservedGeneration:
 		return
 	case d.finished():
@@ -30,6 +30,49 @@ func (d *decision) observeSpec() {
 		d.acceptChange()
 	}
 	d.status.ObservedGeneration = d.sj.Generation
+}
+
+// adoptFirstStep begins the status with the step that an earlier pass has begun and
+// recorded beside the finalizer, if one did.
+func (d *decision) adoptFirstStep() {
+	if begun := recordedFirstStep(d.sj); begun != nil {
+		d.status.Steps = []v1alpha1.StepStatus{*begun}
+		d.status.StartTime = begun.StartTime
+		begun.StartTime = nil
+	}
+	d.acceptChange()
+}
+
+// recordedFirstStep is the step recorded in the annotation, nil without one. Who writes
+// nonsense into it gets a sequence that begins at its first step.
+func recordedFirstStep(sj *v1alpha1.SequentialJob) *v1alpha1.StepStatus {
+	begun := &v1alpha1.StepStatus{}
+	raw := sj.Annotations[v1alpha1.AnnotationFirstStep]
+	if raw == "" || json.Unmarshal([]byte(raw), begun) != nil {
+		return nil
+	}
+	if begun.Phase != v1alpha1.StepStarting || begun.Run != 1 || begun.JobName != jobName(sj, 1, begun.Name, begun.Attempt) {
+		return nil
+	}
+	return begun
+}
+
+// firstStepRecord is what recordedFirstStep reads.
+func (d *decision) firstStepRecord() string {
+	active := d.active()
+	if d.sj.Status.Run != 0 || active == nil {
+		return ""
+	}
+	raw, err := json.Marshal(v1alpha1.StepStatus{
+		Name: active.Name, Finally: active.Finally, Phase: v1alpha1.StepStarting,
+		Run: active.Run, Attempt: active.Attempt, JobName: active.JobName,
+		Generation: active.Generation, SpecHash: active.SpecHash, TemplateHash: active.TemplateHash,
+		StartTime: d.status.StartTime,
+	})
+	if err != nil { // API types always marshal
+		return ""
+	}
+	return string(raw)
 }
 
 // acceptChange takes over a spec that changed while its run goes on: what has started
@@ -69,11 +112,12 @@ func (d *decision) admitted() bool {
 	if d.sj.Spec.Suspend {
 		return true // startNext holds it
 	}
-	if d.in.Answers.DryRun == nil {
-		d.plan.Ask = &Question{DryRun: d.pendingJobs()}
+	jobs := d.pendingJobs()
+	if len(jobs) > 0 && d.in.Answers.DryRun == nil {
+		d.plan.Ask = &Question{DryRun: jobs}
 		return false
 	}
-	return d.dryRunPassed()
+	return len(jobs) == 0 || d.dryRunPassed()
 }
 
 // begunBefore reports whether a step of this run has started.
@@ -145,8 +189,9 @@ func (d *decision) reject() {
 func (d *decision) pendingJobs() []*batchv1.Job {
 	var jobs []*batchv1.Job
 	for i := range d.status.Steps {
-		if step := &d.status.Steps[i]; step.Phase == v1alpha1.StepPending {
-			jobs = append(jobs, stepJob(d.sj, findSpecStep(&d.sj.Spec, step.Name), d.status.Run, step.Attempt+1))
+		step := &d.status.Steps[i]
+		if spec := findSpecStep(&d.sj.Spec, step.Name); spec != nil && step.Phase == v1alpha1.StepPending {
+			jobs = append(jobs, stepJob(d.sj, spec, d.status.Run, step.Attempt+1))
 		}
 	}
 	return jobs
@@ -156,8 +201,18 @@ func (d *decision) pendingJobs() []*batchv1.Job {
 // spec's that come after the last of them; first of containers, then of finally.
 func arrange(spec *v1alpha1.SequentialJobSpec, recorded []v1alpha1.StepStatus) []v1alpha1.StepStatus {
 	steps := make([]v1alpha1.StepStatus, 0, len(spec.Containers)+len(spec.Finally))
-	steps = arrangeSection(steps, spec.Containers, recorded, false)
+	containers := spec.Containers
+	if finallyBegun(recorded) {
+		containers = nil // too late for more: only those recorded stay
+	}
+	steps = arrangeSection(steps, containers, recorded, false)
 	return arrangeSection(steps, spec.Finally, recorded, true)
+}
+
+func finallyBegun(recorded []v1alpha1.StepStatus) bool {
+	return slices.ContainsFunc(recorded, func(s v1alpha1.StepStatus) bool {
+		return s.Finally && s.Phase != v1alpha1.StepPending
+	})
 }
 
 func arrangeSection(steps []v1alpha1.StepStatus, section []v1alpha1.Step, recorded []v1alpha1.StepStatus, finally bool) []v1alpha1.StepStatus {
@@ -211,6 +266,9 @@ func frozenSection(path *field.Path, section []v1alpha1.Step, status *v1alpha1.S
 			errs = append(errs, field.Forbidden(path.Index(at), fmt.Sprintf("step %q has started: it cannot be changed; change the steps after it, or wait for the run to end", record.Name)))
 		}
 		at++
+	}
+	if !finally && at < len(section) && finallyBegun(status.Steps) && findStep(status.Steps, section[at].Name) == nil {
+		errs = append(errs, field.Forbidden(path.Index(at), "finally has started: no step can be added to containers"))
 	}
 	return errs
 }

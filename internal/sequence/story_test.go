@@ -118,7 +118,7 @@ func (s *story) answer(in *Input, question *Question) {
 			in.Jobs = append(in.Jobs, job.DeepCopy())
 			return
 		}
-		in.Answers.Absent = map[string]bool{question.JobNamed: true}
+		in.Answers.Read = map[string]*batchv1.Job{question.JobNamed: nil}
 	case question.PodsOf != nil:
 		if in.Answers.Pods == nil {
 			in.Answers.Pods = map[types.UID][]corev1.Pod{}

@@ -195,6 +195,9 @@ func deferrable(before, after *v1alpha1.SequentialJobStatus) bool {
 			len(after.Steps) > 0 && after.Steps[0].Phase != v1alpha1.StepStopping &&
 			!blockedByAny(after)
 	}
+	if before.State != after.State || before.Phase != after.Phase {
+		return false
+	}
 	return equality.Semantic.DeepEqual(withoutArrival(before), withoutArrival(after))
 }
 

@@ -1,0 +1,336 @@
+package sequence
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// errPassEnded ends a pass of the simulated operator: a crash, a conflict, stale input.
+var errPassEnded = errors.New("pass ended")
+
+// pass plays one pass of the operator, as the reconciler makes it: observe, ask, record,
+// act, with a chance of a crash between any two requests.
+func (w *world) pass() {
+	in := w.observe()
+	plan := w.decide(&in)
+	if err := w.carryOut(in, plan); err != nil {
+		return
+	}
+}
+
+func (w *world) carryOut(in Input, plan Plan) error {
+	read := in.SequentialJob.ResourceVersion
+	held := in.SequentialJob.DeepCopy()
+	if err := w.record(held, &plan); err != nil {
+		return err
+	}
+	refusal, err := w.act(held, &plan, read)
+	if err != nil || refusal == nil {
+		return err
+	}
+	in.SequentialJob, in.Refusal = held.DeepCopy(), refusal
+	plan = w.decide(&in)
+	return w.record(held, &plan)
+}
+
+// observe reads caches that lag behind, and what the process remembers.
+func (w *world) observe() Input {
+	w.sjSeen = w.lag(w.sjSeen, len(w.sjVersions)-1)
+	w.jobsSeen = w.lag(w.jobsSeen, len(w.jobVersions)-1)
+	in := Input{
+		SequentialJob: w.sjVersions[w.sjSeen].DeepCopy(),
+		Now:           w.now,
+		Created:       map[string]types.UID{},
+		Answers:       Answers{Read: map[string]*batchv1.Job{}, Pods: map[types.UID][]corev1.Pod{}},
+	}
+	seen := w.jobVersions[w.jobsSeen]
+	for name, job := range seen {
+		in.Jobs = append(in.Jobs, job)
+		for i := range in.SequentialJob.Status.Steps {
+			if step := &in.SequentialJob.Status.Steps[i]; step.Phase == v1alpha1.StepStarting && step.JobName == name && w.memory[name] == nil {
+				w.memory[name] = job
+			}
+		}
+	}
+	for name, job := range w.memory {
+		in.Created[name] = job.UID
+		if shown := seen[name]; (shown == nil || shown.UID != job.UID) && w.chance(50) {
+			in.Jobs = append(in.Jobs, job) // trusted to exist for a while
+		}
+	}
+	slices.SortFunc(in.Jobs, func(a, b *batchv1.Job) int { return compareStrings(a.Name, b.Name) })
+	return in
+}
+
+func compareStrings(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// lag moves a cache some way towards the newest version.
+func (w *world) lag(seen, newest int) int {
+	if w.calm || w.chance(50) {
+		return newest
+	}
+	return seen + w.rng.IntN(newest-seen+1)
+}
+
+func (w *world) decide(in *Input) Plan {
+	for range 100 {
+		plan := Decide(*in)
+		if plan.Ask == nil {
+			return plan
+		}
+		w.answer(in, plan.Ask)
+	}
+	w.violate("the core never stops asking")
+	return Plan{Status: in.SequentialJob.Status}
+}
+
+func (w *world) answer(in *Input, question *Question) {
+	switch {
+	case question.JobNamed != "":
+		in.Answers.Read[question.JobNamed] = w.jobs[question.JobNamed]
+	case question.PodsOf != nil:
+		in.Answers.Pods[question.PodsOf.UID] = []corev1.Pod{}
+	case question.DryRun != nil:
+		in.Answers.DryRun = &DryRun{}
+	}
+}
+
+// crash may end the process, which then forgets everything and reads its caches anew.
+func (w *world) crash() bool {
+	if w.calm || !w.chance(5) {
+		return false
+	}
+	w.note("operator crashes")
+	w.crashes++
+	recorded := map[types.UID]bool{}
+	for _, step := range w.sj.Status.Steps {
+		recorded[step.JobUID] = true
+	}
+	for _, job := range w.jobs {
+		if !recorded[job.UID] {
+			w.ambiguousS[job.UID] = true
+		}
+	}
+	for _, job := range w.memory {
+		if !recorded[job.UID] {
+			w.ambiguousS[job.UID] = true
+		}
+	}
+	w.memory = map[string]*batchv1.Job{}
+	w.sjSeen = max(0, len(w.sjVersions)-1-w.rng.IntN(4))
+	w.jobsSeen = max(0, len(w.jobVersions)-1-w.rng.IntN(4))
+	return true
+}
+
+func (w *world) record(held *v1alpha1.SequentialJob, plan *Plan) error {
+	if w.crash() {
+		return errPassEnded
+	}
+	if equality.Semantic.DeepEqual(held.Status, plan.Status) || (plan.Deferrable && w.chance(50)) {
+		return nil
+	}
+	changed := held.DeepCopy()
+	changed.Status = plan.Status
+	if err := w.write(held, changed); err != nil {
+		return err
+	}
+	for _, step := range held.Status.Steps {
+		if step.JobUID != "" {
+			delete(w.memory, step.JobName)
+		}
+	}
+	return nil
+}
+
+// write stores the object under the optimistic lock.
+func (w *world) write(held, changed *v1alpha1.SequentialJob) error {
+	if held.ResourceVersion != w.sj.ResourceVersion {
+		w.note("conflict")
+		return errPassEnded
+	}
+	w.storeSJ(changed)
+	*held = *w.sj.DeepCopy()
+	for _, step := range held.Status.Steps {
+		if step.Phase == v1alpha1.StepStopping && step.Reason == v1alpha1.ReasonInterrupted {
+			w.excused[step.JobUID] = true
+		}
+	}
+	if held.Status.State.Active > 1 {
+		w.violate("%d steps recorded as active", held.Status.State.Active)
+	}
+	if w.crash() {
+		return errPassEnded
+	}
+	return nil
+}
+
+func (w *world) act(held *v1alpha1.SequentialJob, plan *Plan, read string) (*Refusal, error) {
+	if plan.Finalizer {
+		if err := w.metadata(held, true, plan.FirstStep); err != nil {
+			return nil, err
+		}
+	}
+	if plan.Acts() && held.ResourceVersion == read && held.ResourceVersion != w.sj.ResourceVersion {
+		w.note("stale")
+		return nil, errPassEnded
+	}
+	if plan.Create != nil {
+		if refusal, err := w.create(plan.Create); refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	w.hold(plan)
+	for _, job := range plan.Delete {
+		if current := w.jobs[job.Name]; current != nil && current.UID == job.UID {
+			w.note("operator deletes %s", job.Name)
+			w.setJob(current, func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: w.now} })
+		}
+	}
+	if plan.Finalizer {
+		return nil, nil
+	}
+	return nil, w.metadata(held, false, "")
+}
+
+// metadata puts the finalizer and the record of the first step on, or takes both off.
+func (w *world) metadata(held *v1alpha1.SequentialJob, on bool, firstStep string) error {
+	has := slices.Contains(held.Finalizers, v1alpha1.SequentialJobFinalizer)
+	if has == on && (firstStep == "" || held.Annotations[v1alpha1.AnnotationFirstStep] == firstStep) {
+		return nil
+	}
+	changed := held.DeepCopy()
+	changed.Finalizers, changed.Annotations = nil, nil
+	if on {
+		changed.Finalizers = []string{v1alpha1.SequentialJobFinalizer}
+		changed.Annotations = map[string]string{v1alpha1.AnnotationFirstStep: firstStep}
+	}
+	return w.write(held, changed)
+}
+
+func (w *world) hold(plan *Plan) {
+	if plan.Suspend != nil && w.jobs[plan.Suspend.Name] != nil && w.jobs[plan.Suspend.Name].UID == plan.Suspend.UID {
+		w.setJob(w.jobs[plan.Suspend.Name], func(j *batchv1.Job) {
+			j.Spec.Suspend = new(true)
+			metav1.SetMetaDataAnnotation(&j.ObjectMeta, v1alpha1.AnnotationSuspended, "true")
+		})
+	}
+	if plan.Resume != nil && w.jobs[plan.Resume.Name] != nil && w.jobs[plan.Resume.Name].UID == plan.Resume.UID {
+		w.setJob(w.jobs[plan.Resume.Name], func(j *batchv1.Job) {
+			j.Spec.Suspend = new(false)
+			delete(j.Annotations, v1alpha1.AnnotationSuspended)
+		})
+	}
+}
+
+// create makes a Job on the simulated API server, where the promises are checked.
+func (w *world) create(job *batchv1.Job) (*Refusal, error) {
+	if current := w.jobs[job.Name]; current != nil {
+		w.memory[job.Name] = current
+		return nil, nil
+	}
+	if !w.calm && w.chance(5) {
+		kind := RefusedQuota
+		if w.chance(10) {
+			kind = RefusedInvalid
+		}
+		w.note("refused (%s): %s", kind, job.Name)
+		return &Refusal{Kind: kind, Message: "no"}, nil
+	}
+	w.checkPromises(job)
+	w.uid++
+	w.created++
+	made := job.DeepCopy()
+	made.UID = types.UID("job-" + strconv.Itoa(w.uid))
+	made.CreationTimestamp = metav1.NewTime(w.now)
+	if queueManaged(made) {
+		made.Spec.Suspend = new(true)
+	}
+	w.note("operator makes %s as %s", made.Name, made.UID)
+	w.jobs[made.Name] = made
+	w.ran[stepKey(made)] = append(w.ran[stepKey(made)], made)
+	w.storeJobs()
+	if w.crash() {
+		return nil, errPassEnded
+	}
+	w.memory[made.Name] = made
+	return nil, nil
+}
+
+func (w *world) checkPromises(job *batchv1.Job) {
+	for name, other := range w.jobs {
+		if !isTerminal(other) {
+			w.violate("%s is made while %s may be running", job.Name, name)
+		}
+	}
+	if !slices.Contains(w.sj.Finalizers, v1alpha1.SequentialJobFinalizer) {
+		w.violate("%s is made without the finalizer", job.Name)
+	}
+	w.checkOrder(job)
+	w.checkOnce(job)
+}
+
+// checkOrder: every step before this one has its outcome stored.
+func (w *world) checkOrder(job *batchv1.Job) {
+	for _, step := range w.sj.Status.Steps {
+		if step.Name == job.Labels[v1alpha1.LabelStep] {
+			return
+		}
+		if step.Phase == v1alpha1.StepPending || isActive(step.Phase) {
+			w.violate("%s is made while step %s is stored as %s", job.Name, step.Name, step.Phase)
+		}
+	}
+}
+
+// checkOnce: the step has not run in this run, unless it was lost under onLostJob: Rerun,
+// or interrupted by suspension. One case no status can tell: the operator crashed before
+// it could record the Job, and a stranger deleted that Job before the operator was back.
+func (w *world) checkOnce(job *batchv1.Job) {
+	for _, earlier := range w.ran[stepKey(job)] {
+		outcome := terminalCondition(earlier)
+		switch {
+		case w.excused[earlier.UID]:
+		case w.ambiguousS[earlier.UID] && w.jobs[earlier.Name] == nil:
+			w.ambiguous++
+		case outcome == nil && w.sj.Spec.OnLostJob == v1alpha1.LostJobRerun:
+		case outcome != nil && w.sj.Spec.OnLostJob == v1alpha1.LostJobRerun && w.jobs[earlier.Name] == nil && !w.outcomeStored(earlier):
+			// it ended and vanished before anybody saw: lost, too
+		default:
+			w.violate("%s is made; %s was made for the step before (%s)", job.Name, earlier.UID, describe(outcome))
+		}
+	}
+}
+
+func (w *world) outcomeStored(job *batchv1.Job) bool {
+	for _, step := range w.sj.Status.Steps {
+		if step.JobUID == job.UID && (step.Phase == v1alpha1.StepSucceeded || step.Phase == v1alpha1.StepFailed) {
+			return true
+		}
+	}
+	return false
+}
+
+func describe(outcome *batchv1.JobCondition) string {
+	if outcome == nil {
+		return "no outcome"
+	}
+	return fmt.Sprint(outcome.Type)
+}
