@@ -57,10 +57,13 @@ type SequentialJobStatus struct {
 // StepCounts counts steps by what became of them.
 type StepCounts struct {
 	// active steps: one that is starting, running or being stopped; 0 or 1.
+	// +optional
 	Active int32 `json:"active"`
 	// succeeded steps.
+	// +optional
 	Succeeded int32 `json:"succeeded"`
 	// failed steps, those with onFailure: Continue included.
+	// +optional
 	Failed int32 `json:"failed"`
 }
 

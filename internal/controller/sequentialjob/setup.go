@@ -27,6 +27,14 @@ import (
 // controllerIndex finds Jobs by the UID of their controller.
 const controllerIndex = ".metadata.controller.uid"
 
+// A pass that failed is tried again after minBackoff, then twice as long each time up to
+// maxBackoff: controller-runtime's own limit of 16 minutes would leave a sequence
+// standing long after the API server is well again.
+const (
+	minBackoff = 5 * time.Millisecond
+	maxBackoff = 30 * time.Second
+)
+
 // staleWait is how long a pass on an outdated object waits for the cache to catch up.
 const staleWait = 20 * time.Millisecond
 
@@ -42,7 +50,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		Named("sequentialjob").
 		For(&v1alpha1.SequentialJob{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&batchv1.Job{}, r.jobHandler()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: concurrency,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
+		}).
 		Complete(reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 			result, err := r.Reconcile(ctx, req)
 			if errors.Is(err, errStale) {
