@@ -1,0 +1,157 @@
+//go:build e2e
+
+// Package e2e starts real clusters, of the name "e2e". Run it as root with
+// go test -tags e2e ./e2e; the first run builds the clusters' programs.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const clusterName = "e2e"
+
+// patience is how long a test waits for what should take seconds.
+const patience = 90 * time.Second
+
+var program string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "localcluster-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	program = filepath.Join(dir, "localcluster")
+	build := exec.Command("go", "build", "-o", program, "../cmd/localcluster")
+	if output, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building localcluster: %v\n%s", err, output)
+		return 1
+	}
+	// So that no test measures the time of a build.
+	if os.Geteuid() == 0 {
+		build := exec.Command(program, "build")
+		build.Stdout, build.Stderr = os.Stderr, os.Stderr
+		if err := build.Run(); err != nil {
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+func needsRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: a real node needs root, and this test does not run as root")
+	}
+}
+
+// localcluster runs one command on the cluster of these tests.
+func localcluster(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	args = append([]string{args[0], "--name", clusterName}, args[1:]...)
+	output, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("localcluster %s: %w\n%s", strings.Join(args, " "), err, output)
+	}
+	return string(output), err
+}
+
+// up starts a cluster that ends with the test.
+func up(t *testing.T, args ...string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if output, err := exec.CommandContext(context.Background(), program, "down", "--name", clusterName).CombinedOutput(); err != nil {
+			t.Errorf("down: %v\n%s", err, output)
+		}
+	})
+	if _, err := localcluster(t, append([]string{"up"}, args...)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kubectl runs the built-in kubectl and returns what it prints.
+func kubectl(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	return localcluster(t, append([]string{"kubectl", "--"}, args...)...)
+}
+
+// want fails the test unless kubectl succeeds and prints exactly this.
+func want(t *testing.T, want string, args ...string) {
+	t.Helper()
+	got, err := kubectl(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.TrimSpace(got) != want {
+		t.Fatalf("kubectl %s prints %q, want %q", strings.Join(args, " "), got, want)
+	}
+}
+
+// eventually waits until kubectl prints something with this in it.
+func eventually(t *testing.T, want string, args ...string) {
+	t.Helper()
+	var got string
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if got, err = kubectl(t, args...); err == nil && strings.Contains(got, want) {
+			return
+		}
+	}
+	t.Fatalf("kubectl %s prints %q, %v; want %q in it", strings.Join(args, " "), got, err, want)
+}
+
+func apply(t *testing.T, manifest string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), program, "kubectl", "--name", clusterName, "--", "apply", "-f", "-")
+	command.Stdin = strings.NewReader(manifest)
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
+	if err := command.Run(); err != nil {
+		t.Fatalf("applying: %v\n%s\n%s", err, &output, manifest)
+	}
+}
+
+// job is the manifest of a Job with one busybox that runs a script.
+func job(name, script, more string) string {
+	return fmt.Sprintf(`
+apiVersion: batch/v1
+kind: Job
+metadata: {name: %s}
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: main
+        image: busybox:1.37
+        command: [sh, -c, %q]
+%s`, name, script, indent(more, 8))
+}
+
+func indent(text string, by int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i := range lines {
+		lines[i] = strings.Repeat(" ", by) + lines[i]
+	}
+	return strings.Join(lines, "\n")
+}
+
+func waitJob(t *testing.T, name, condition string) {
+	t.Helper()
+	if _, err := kubectl(t, "wait", "--for=condition="+condition, "job/"+name, "--timeout="+patience.String()); err != nil {
+		t.Fatal(err)
+	}
+}

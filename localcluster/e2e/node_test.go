@@ -1,0 +1,288 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestOnARealNode(t *testing.T) {
+	needsRoot(t)
+	up(t)
+	for _, story := range []struct {
+		title string
+		tell  func(*testing.T)
+	}{
+		{"a Job runs to completion and its logs can be read", jobWithLogs},
+		{"what one Job writes to a claim another one reads", sharedClaim},
+		{"a claim's directory goes with the claim", reclaim},
+		{"an image that is not there fails at once", missingImage},
+		{"a container over its memory limit is OOMKilled", outOfMemory},
+		{"a Job over its deadline fails with DeadlineExceeded", deadline},
+		{"kubectl exec passes input, output and exit codes", execInPod},
+		{"kubectl port-forward reaches a Pod from the host", portForward},
+		{"the API server calls webhooks in the cluster", webhook},
+		{"Pods find Services by name, and the API server", names},
+		{"a Pod under the restricted profile writes to its volume", restricted},
+		{"an image built by build-image runs after load-image", ownImage},
+		{"a component that is killed comes back and the cluster works on", restart},
+		{"up again says so and changes nothing", upAgain},
+	} {
+		t.Run(story.title, story.tell)
+	}
+}
+
+func jobWithLogs(t *testing.T) {
+	apply(t, job("hello", "echo hello", ""))
+	waitJob(t, "hello", "complete")
+	want(t, "hello", "logs", "job/hello")
+}
+
+const claimManifest = `
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: NAME}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+`
+
+func claim(name string) string { return strings.Replace(claimManifest, "NAME", name, 1) }
+
+// withClaim mounts a claim at /data for a user who is not root.
+func withClaim(claim string) string {
+	return `
+  volumeMounts: [{name: data, mountPath: /data}]
+securityContext: {runAsUser: 65532, runAsGroup: 65532}
+volumes: [{name: data, persistentVolumeClaim: {claimName: ` + claim + `}}]`
+}
+
+func sharedClaim(t *testing.T) {
+	apply(t, claim("shared")+job("writer", "echo written > /data/file", withClaim("shared")))
+	waitJob(t, "writer", "complete")
+	apply(t, job("reader", "cat /data/file", withClaim("shared")))
+	waitJob(t, "reader", "complete")
+	want(t, "written", "logs", "job/reader")
+}
+
+func reclaim(t *testing.T) {
+	apply(t, claim("brief"))
+	eventually(t, "Bound", "get", "pvc", "brief")
+	volume, err := kubectl(t, "get", "pvc", "brief", "-o", "jsonpath={.spec.volumeName}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(clusterDir(t), "volumes", volume)
+	if _, err := os.Stat(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kubectl(t, "delete", "pvc", "brief"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kubectl(t, "wait", "--for=delete", "pv/"+volume, "--timeout="+patience.String()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the directory is still there: %v", err)
+	}
+}
+
+func missingImage(t *testing.T) {
+	apply(t, strings.Replace(job("nosuch", "true", ""), "busybox:1.37", "registry.example.com/nosuch:1", 1))
+	eventually(t, "ErrImagePull", "get", "events", "--field-selector=reason=Failed", "-o", "jsonpath={.items[*].message}")
+	if _, err := kubectl(t, "delete", "job", "nosuch"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func outOfMemory(t *testing.T) {
+	apply(t, job("greedy", "exec tail /dev/zero", "  resources: {limits: {memory: 32Mi}}"))
+	waitJob(t, "greedy", "failed")
+	want(t, "OOMKilled 137", "get", "pods", "-l", "job-name=greedy",
+		"-o", "jsonpath={.items[0].status.containerStatuses[0].state.terminated['reason','exitCode']}")
+}
+
+func deadline(t *testing.T) {
+	apply(t, strings.Replace(job("late", "sleep 1000", ""), "backoffLimit: 0", "activeDeadlineSeconds: 2", 1))
+	waitJob(t, "late", "failed")
+	want(t, "DeadlineExceeded", "get", "job", "late", "-o", "jsonpath={.status.conditions[?(@.type=='Failed')].reason}")
+}
+
+// web serves the file "page" behind the Service "web".
+const web = `
+apiVersion: v1
+kind: Pod
+metadata: {name: web, labels: {app: web}}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: busybox:1.37
+    command: [sh, -c, "mkdir /www && echo served > /www/page && exec httpd -f -p 8080 -h /www"]
+    readinessProbe: {httpGet: {path: /page, port: 8080}, periodSeconds: 1}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 443, targetPort: 8080}]}
+`
+
+func startWeb(t *testing.T) {
+	t.Helper()
+	apply(t, web)
+	if _, err := kubectl(t, "wait", "--for=condition=ready", "pod/web", "--timeout="+patience.String()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "10.244.", "get", "endpointslices", "-l", "kubernetes.io/service-name=web")
+}
+
+func execInPod(t *testing.T) {
+	startWeb(t)
+	command := exec.CommandContext(t.Context(), program, "kubectl", "--name", clusterName, "--", "exec", "-i", "web", "--", "sh", "-c", "cat; exit 3")
+	command.Stdin = strings.NewReader("input")
+	output, err := command.Output()
+	if string(output) != "input" || command.ProcessState.ExitCode() != 3 {
+		t.Errorf("printed %q, exit code %d, %v", output, command.ProcessState.ExitCode(), err)
+	}
+}
+
+func portForward(t *testing.T) {
+	startWeb(t)
+	command := exec.CommandContext(t.Context(), program, "kubectl", "--name", clusterName, "--", "port-forward", "pod/web", ":8080")
+	output, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = command.Process.Kill(); _ = command.Wait() }()
+	line := make([]byte, 1000)
+	n, err := output.Read(line) // "Forwarding from 127.0.0.1:PORT -> 8080"
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(string(line[:n]))
+	response, err := http.Get("http://" + address + "/page")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || string(body) != "served\n" {
+		t.Errorf("got %q, %v", body, err)
+	}
+}
+
+// webhook needs no server with certificates: that the API server gets an answer
+// from the Service, if one in plain HTTP, shows that it reaches it.
+func webhook(t *testing.T) {
+	startWeb(t)
+	apply(t, `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: web}
+webhooks:
+- name: web.example.com
+  clientConfig: {service: {namespace: default, name: web}}
+  rules: [{apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: [CREATE]}]
+  sideEffects: None
+  admissionReviewVersions: [v1]
+  timeoutSeconds: 5
+`)
+	defer func() {
+		if _, err := kubectl(t, "delete", "validatingwebhookconfiguration", "web"); err != nil {
+			t.Error(err)
+		}
+	}()
+	for range 100 { // until the API server knows of the webhook
+		_, err := kubectl(t, "create", "configmap", "a", "--dry-run=server")
+		if err == nil {
+			continue
+		}
+		if !strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
+			t.Error(err)
+		}
+		return
+	}
+	t.Error("the webhook is never called")
+}
+
+func names(t *testing.T) {
+	startWeb(t)
+	apply(t, job("client", "wget -qO- http://web.default.svc.cluster.local:443/page && wget -qO- http://web:443/page && nc -z kubernetes.default 443 && echo reached", ""))
+	waitJob(t, "client", "complete")
+	want(t, "served\nserved\nreached", "logs", "job/client")
+}
+
+func restricted(t *testing.T) {
+	if _, err := kubectl(t, "label", "namespace", "default", "pod-security.kubernetes.io/enforce=restricted"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if _, err := kubectl(t, "label", "namespace", "default", "pod-security.kubernetes.io/enforce-"); err != nil {
+			t.Error(err)
+		}
+	}()
+	apply(t, claim("kept")+job("careful", "touch /data/file && ! touch /file && grep Seccomp: /proc/self/status", `
+  securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+  volumeMounts: [{name: data, mountPath: /data}]
+securityContext: {runAsNonRoot: true, runAsUser: 65532, fsGroup: 65532, seccompProfile: {type: RuntimeDefault}}
+volumes: [{name: data, persistentVolumeClaim: {claimName: kept}}]`))
+	waitJob(t, "careful", "complete")
+	eventually(t, "Seccomp:\t2", "logs", "job/careful")
+}
+
+func ownImage(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "image.tar")
+	build := exec.CommandContext(t.Context(), program, "build-image", "--tag", "example.com/own:1", "--file", "/bin/busybox:/bin/sh", "--user", "65532:65532", "--output", file)
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	if _, err := localcluster(t, "load-image", file); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, strings.Replace(job("own", "echo own", ""), "busybox:1.37", "example.com/own:1", 1))
+	waitJob(t, "own", "complete")
+	want(t, "own", "logs", "job/own")
+}
+
+func restart(t *testing.T) {
+	for _, component := range []string{"kubelet", "containerd", "kube-proxy", "coredns", "control-plane"} {
+		if _, err := localcluster(t, "restart", component); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "ok", "get", "--raw", "/readyz")
+	eventually(t, " Ready ", "get", "nodes")
+	apply(t, job("after", "nc -z kubernetes.default 443 && echo after", ""))
+	waitJob(t, "after", "complete")
+	want(t, "after", "logs", "job/after")
+}
+
+func upAgain(t *testing.T) {
+	before, err := kubectl(t, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := localcluster(t, "up")
+	if err != nil || !strings.Contains(output, "up already") {
+		t.Errorf("up says %q, %v", output, err)
+	}
+	want(t, before, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
+}
+
+// clusterDir is the directory above pki/admin.kubeconfig.
+func clusterDir(t *testing.T) string {
+	t.Helper()
+	kubeconfig, err := localcluster(t, "kubeconfig")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Dir(filepath.Dir(strings.TrimSpace(kubeconfig)))
+}
