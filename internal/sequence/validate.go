@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -47,7 +48,7 @@ func validateLabels(labels map[string]string, path *field.Path) field.ErrorList 
 }
 
 func validateAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
-	return validateKeys(annotations, path)
+	return append(apivalidation.ValidateAnnotations(annotations, path), validateKeys(annotations, path)...)
 }
 
 // validateKeys refuses keys that are not the user's to set.
@@ -97,6 +98,10 @@ func validateStep(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, path *field.P
 	var errs field.ErrorList
 	if container.Image == "" {
 		errs = append(errs, field.Required(path.Child("image"), "neither the step nor the template's container named step has an image"))
+	}
+	if strings.TrimSpace(container.Image) != container.Image {
+		// The API server takes a Job with such an image, but none of its Pods.
+		errs = append(errs, field.Invalid(path.Child("image"), container.Image, "must not have leading or trailing whitespace"))
 	}
 	if policy := container.RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
 		errs = append(errs, field.Forbidden(path.Child("restartPolicy"), "a step that is always restarted never completes"))

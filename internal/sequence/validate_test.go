@@ -42,6 +42,14 @@ func TestValidate(t *testing.T) {
 			sj:   one().Finally("cleanup", fixture.Image("")),
 			want: []string{"spec.finally[0].image: Required value"},
 		},
+		"an image with a space before it": {
+			sj:   fixture.SequentialJob("a", "ns").Step("build", fixture.Image(" registry.example/tool:1")),
+			want: []string{"spec.containers[0].image: Invalid value"},
+		},
+		"an annotation key that is none": {
+			sj:   one().Template(annotations("my note")),
+			want: []string{"spec.template.metadata.annotations: Invalid value"},
+		},
 		"the operator's labels": {
 			sj:   one().Template(labels("yardmaster.dev/step", "x")),
 			want: []string{"spec.template.metadata.labels[yardmaster.dev/step]: Forbidden"},
