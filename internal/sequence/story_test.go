@@ -114,11 +114,10 @@ func (s *story) decide(refusal *Refusal) Plan {
 func (s *story) answer(in *Input, question *Question) {
 	switch {
 	case question.JobNamed != "":
-		if job := s.jobNamed(question.JobNamed); job != nil {
-			in.Jobs = append(in.Jobs, job.DeepCopy())
-			return
+		if in.Answers.Read == nil {
+			in.Answers.Read = map[string]*batchv1.Job{}
 		}
-		in.Answers.Read = map[string]*batchv1.Job{question.JobNamed: nil}
+		in.Answers.Read[question.JobNamed] = s.jobNamed(question.JobNamed).DeepCopy()
 	case question.PodsOf != nil:
 		if in.Answers.Pods == nil {
 			in.Answers.Pods = map[types.UID][]corev1.Pod{}
