@@ -138,11 +138,11 @@ spec:
       - name: main
         image: busybox:1.37
         command: [sh, -c, %q]
-%s`, name, script, indent(more, 8))
+%s`, name, script, indent(more, 6))
 }
 
 func indent(text string, by int) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
+	lines := strings.Split(strings.Trim(text, "\n"), "\n")
 	for i := range lines {
 		lines[i] = strings.Repeat(" ", by) + lines[i]
 	}

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -215,7 +216,9 @@ webhooks:
 
 func names(t *testing.T) {
 	startWeb(t)
-	apply(t, job("client", "wget -qO- http://web.default.svc.cluster.local:443/page && wget -qO- http://web:443/page && nc -z kubernetes.default 443 && echo reached", ""))
+	const get = `printf 'GET /page HTTP/1.0\r\n\r\n' | nc -w 5 %s 443 | tail -n 1; `
+	script := fmt.Sprintf(get, "web.default.svc.cluster.local") + fmt.Sprintf(get, "web") + "nc -w 5 kubernetes.default 443 < /dev/null && echo reached"
+	apply(t, job("client", script, ""))
 	waitJob(t, "client", "complete")
 	want(t, "served\nserved\nreached", "logs", "job/client")
 }
@@ -260,7 +263,7 @@ func restart(t *testing.T) {
 	}
 	eventually(t, "ok", "get", "--raw", "/readyz")
 	eventually(t, " Ready ", "get", "nodes")
-	apply(t, job("after", "nc -z kubernetes.default 443 && echo after", ""))
+	apply(t, job("after", "nc -w 5 kubernetes.default 443 < /dev/null && echo after", ""))
 	waitJob(t, "after", "complete")
 	want(t, "after", "logs", "job/after")
 }
