@@ -116,6 +116,24 @@ func TestNothingIsFrozenWhenNoRunGoesOn(t *testing.T) {
 	}
 }
 
+func TestTheFirstStepIsFrozenBeforeAStatusIsStored(t *testing.T) {
+	sj := fixture.SequentialJob("a", "ns").Step("build").Step("test").Obj()
+	plan := newStory(t, sj).decide(nil)
+	sj.Annotations = map[string]string{v1alpha1.AnnotationFirstStep: plan.FirstStep}
+
+	edited := sj.Spec.DeepCopy()
+	edited.Containers[0].Image = "other"
+	want := []string{"spec.containers[0]: Forbidden"}
+	if diff := cmp.Diff(want, fields(FrozenViolations(edited, RecordedStatus(sj)))); diff != "" {
+		t.Errorf("violations of editing it (-want, +got):\n%s", diff)
+	}
+	later := sj.Spec.DeepCopy()
+	later.Containers[1].Image = "other"
+	if errs := FrozenViolations(later, RecordedStatus(sj)); len(errs) > 0 {
+		t.Errorf("violations of editing a later step: %v", errs)
+	}
+}
+
 func TestWithoutAWebhookAFrozenStepIsReportedAndTheRunGoesOn(t *testing.T) {
 	s := atTest(t)
 	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "other" })

@@ -57,6 +57,15 @@ func recordedFirstStep(sj *v1alpha1.SequentialJob) *v1alpha1.StepStatus {
 	return begun
 }
 
+// RecordedStatus is what is recorded of the run: the status or, as long as none is stored,
+// the step that has begun.
+func RecordedStatus(sj *v1alpha1.SequentialJob) *v1alpha1.SequentialJobStatus {
+	if begun := recordedFirstStep(sj); begun != nil && sj.Status.Run == 0 {
+		return &v1alpha1.SequentialJobStatus{Run: begun.Run, Steps: []v1alpha1.StepStatus{*begun}}
+	}
+	return &sj.Status
+}
+
 // firstStepRecord is what recordedFirstStep reads.
 func (d *decision) firstStepRecord() string {
 	active := d.active()

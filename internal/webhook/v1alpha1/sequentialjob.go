@@ -43,7 +43,7 @@ func (sequentialJobValidator) ValidateUpdate(_ context.Context, before, after *v
 		return nil, nil
 	}
 	errs := sequence.Validate(after)
-	errs = append(errs, sequence.FrozenViolations(&after.Spec, &before.Status)...)
+	errs = append(errs, sequence.FrozenViolations(&after.Spec, sequence.RecordedStatus(before))...)
 	errs = append(errs, validateRerun(before, after)...)
 	return append(specWarnings(after), changeWarnings(before, after)...), invalid(after, errs)
 }

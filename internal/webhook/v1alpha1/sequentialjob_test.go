@@ -1,0 +1,193 @@
+package v1alpha1
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/sequence"
+)
+
+// started is a SequentialJob whose first step is under way.
+func started(b *fixture.SequentialJobBuilder) *v1alpha1.SequentialJob {
+	sj := b.Obj()
+	sj.Status = sequence.Decide(sequence.Input{
+		SequentialJob: sj,
+		Now:           time.Unix(1, 0),
+		Answers:       sequence.Answers{DryRun: &sequence.DryRun{}},
+	}).Status
+	return sj
+}
+
+// ended is one whose first step failed, and with it the run.
+func ended(b *fixture.SequentialJobBuilder) *v1alpha1.SequentialJob {
+	sj := started(b)
+	sj.Status.Steps[0].Phase = v1alpha1.StepFailed
+	sj.Status.CompletionTime = new(metav1.NewTime(time.Unix(2, 0)))
+	return sj
+}
+
+func two() *fixture.SequentialJobBuilder {
+	return fixture.SequentialJob("a", "ns").Step("build").Step("test")
+}
+
+func TestCreate(t *testing.T) {
+	tests := map[string]struct {
+		sj   *v1alpha1.SequentialJob
+		want []string
+	}{
+		"what can run is taken":               {sj: two().Obj()},
+		"what cannot is refused by the field": {sj: two().Step("ship", fixture.Image("")).Obj(), want: []string{"spec.containers[2].image"}},
+		"another manager's is not looked at":  {sj: two().Step("ship", fixture.Image("")).ManagedBy("acme.io/controller").Obj()},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := sequentialJobValidator{}.ValidateCreate(t.Context(), test.sj)
+			wantFields(t, err, test.want)
+		})
+	}
+}
+
+func TestUpdate(t *testing.T) {
+	rerun := func(id, from string) func(*v1alpha1.SequentialJob) {
+		return func(sj *v1alpha1.SequentialJob) { sj.Spec.Rerun = &v1alpha1.Rerun{ID: id, From: from} }
+	}
+	tests := map[string]struct {
+		before       *v1alpha1.SequentialJob
+		edit         func(*v1alpha1.SequentialJob)
+		want         []string
+		wantWarnings []string
+	}{
+		"a step to come may change": {
+			before: started(two()),
+			edit:   func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[1].Image = "other" },
+		},
+		"a step that has started may not": {
+			before: started(two()),
+			edit:   func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Image = "other" },
+			want:   []string{"spec.containers[0]"},
+		},
+		"not even if the change claims that it has not": {
+			before: started(two()),
+			edit: func(sj *v1alpha1.SequentialJob) {
+				sj.Spec.Containers[0].Image = "other"
+				sj.Status = v1alpha1.SequentialJobStatus{}
+			},
+			want: []string{"spec.containers[0]"},
+		},
+		"what could never run is refused too": {
+			before: started(two()),
+			edit:   func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[1].Image = "" },
+			want:   []string{"spec.containers[1].image"},
+		},
+		"a rerun that can be": {
+			before: ended(two()),
+			edit:   rerun("2", "Failed"),
+		},
+		"a rerun that cannot be": {
+			before: ended(two()),
+			edit:   rerun("2", "test"),
+			want:   []string{"spec.rerun"},
+		},
+		"a rerun that could not be before does not bar other changes": {
+			before: ended(two().Rerun("2", "test")),
+			edit:   func(sj *v1alpha1.SequentialJob) { sj.Spec.TTLSecondsAfterFinished = new(int32(60)) },
+		},
+		"a rerun while the run goes on": {
+			before:       started(two()),
+			edit:         rerun("2", "Start"),
+			wantWarnings: []string{"spec.rerun: the run goes on; the rerun begins when it has ended"},
+		},
+		"a change after the run": {
+			before:       ended(two()),
+			edit:         func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Image = "other" },
+			wantWarnings: []string{"spec: the run has ended; the changed steps run when spec.rerun.id changes"},
+		},
+		"metadata of an object that could never run": {
+			before: two().Step("ship", fixture.Image("")).Obj(),
+			edit:   func(sj *v1alpha1.SequentialJob) { sj.Finalizers = nil; sj.Labels = map[string]string{"a": "b"} },
+		},
+		"an object that is being deleted": {
+			before: started(two()),
+			edit: func(sj *v1alpha1.SequentialJob) {
+				sj.DeletionTimestamp = new(metav1.Now())
+				sj.Spec.Containers = nil
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			after := test.before.DeepCopy()
+			test.edit(after)
+			warnings, err := sequentialJobValidator{}.ValidateUpdate(t.Context(), test.before, after)
+			wantFields(t, err, test.want)
+			if diff := cmp.Diff(test.wantWarnings, []string(warnings)); diff != "" {
+				t.Errorf("warnings (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	command := fixture.Container(func(c *corev1.Container) { c.Command = []string{"make"} })
+	args := fixture.Container(func(c *corev1.Container) { c.Args = []string{"all"} })
+	mount := fixture.Container(func(c *corev1.Container) {
+		c.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/workspace"}}
+	})
+	many := fixture.With(func(o *v1alpha1.StepOptions) { o.Parallelism = new(int32(2)) })
+	template := corev1.Container{Image: "base", Args: []string{"-v"}}
+	oncePod := fixture.SequentialJob("a", "ns").Step("build", many).Workspace(v1alpha1.WorkspaceDelete).Obj()
+	oncePod.Spec.Workspace.AccessMode = corev1.ReadWriteOncePod
+
+	tests := map[string]struct {
+		sj   *v1alpha1.SequentialJob
+		want []string
+	}{
+		"a plain one": {sj: two().Obj()},
+		"a command that gets the template's args": {
+			sj:   fixture.SequentialJob("a", "ns").Step("build", command).Defaults(template).Obj(),
+			want: []string{"spec.containers[0].command: the step keeps the args of spec.template; set args too if its command is not for them"},
+		},
+		"a command with args of its own": {
+			sj: fixture.SequentialJob("a", "ns").Step("build", command, args).Defaults(template).Obj(),
+		},
+		"a mount in the workspace's place": {
+			sj:   fixture.SequentialJob("a", "ns").Step("build").Finally("cleanup", mount).Workspace(v1alpha1.WorkspaceDelete).Obj(),
+			want: []string{"spec.finally[0].volumeMounts[0]: it takes the place of the workspace in this step"},
+		},
+		"two Pods on a workspace for one": {
+			sj:   oncePod,
+			want: []string{"spec.containers[0].step.parallelism: only one Pod at a time can use a workspace with accessMode ReadWriteOncePod"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, []string(specWarnings(test.sj))); diff != "" {
+				t.Errorf("warnings (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// wantFields compares the fields that a refusal names, none for no refusal.
+func wantFields(t *testing.T, err error, want []string) {
+	t.Helper()
+	var got []string
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		for _, cause := range status.Status().Details.Causes {
+			got = append(got, cause.Field)
+		}
+	} else if err != nil {
+		t.Fatalf("want an Invalid error, got %v", err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("fields refused (-want, +got):\n%s", diff)
+	}
+}
