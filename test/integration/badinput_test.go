@@ -1,0 +1,346 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "record what the cluster says of bad input, instead of comparing it")
+
+var (
+	badInputFiles = filepath.Join(root, "test", "badinput")
+	badInputPage  = filepath.Join(root, "docs", "sequentialjob-bad-input.md")
+)
+
+// badInput is a file of test/badinput: comments that say what is wrong and what the user
+// is told, then a manifest; and a second one, if the mistake is a change of the first.
+type badInput struct {
+	file  string
+	title string
+	// when is the phase in which the change is made.
+	when string
+	// from and says are who tells the user what.
+	from, says string
+	manifests  []*unstructured.Unstructured
+	body       []byte
+}
+
+// Who tells a user of a mistake.
+const (
+	fromDecoding  = "strict decoding"
+	fromSchema    = "schema"
+	fromRule      = "CEL rule"
+	fromWebhook   = "webhook"
+	fromWarning   = "warning"
+	fromCondition = "condition"
+	fromNobody    = "nobody"
+)
+
+// Each mistake is told to the user in the words recorded with it, and keeps nothing else
+// from working.
+func TestBadInput(t *testing.T) {
+	inputs := readBadInputs(t)
+	rules := ruleMessages(t)
+	t.Run("files", func(t *testing.T) {
+		for _, input := range inputs {
+			t.Run(input.title, func(t *testing.T) {
+				t.Parallel()
+				input.try(t, rules)
+			})
+		}
+	})
+	comparePage(t, inputs)
+
+	ns := namespace(t)
+	good := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "good", Namespace: ns}}
+	good.Spec.Containers = []v1alpha1.Step{{Name: "build"}}
+	good.Spec.Containers[0].Image = "registry.example/tool:1"
+	if err := cluster.Create(t.Context(), good); err != nil {
+		t.Fatal(err)
+	}
+	waitForPhase(t, client.ObjectKeyFromObject(good), string(v1alpha1.PhaseCompleted))
+}
+
+// try gives the cluster the input, and compares what is said to it.
+func (b *badInput) try(t *testing.T, rules []string) {
+	from, says := b.observe(t, rules)
+	if *update {
+		b.from, b.says = from, says
+		b.write(t)
+		return
+	}
+	want := "from: " + b.from + "\nsays: " + b.says
+	if diff := cmp.Diff(want, "from: "+from+"\nsays: "+says); diff != "" {
+		t.Errorf("%s (-want, +got):\n%s", b.file, diff)
+	}
+}
+
+// observe gives the cluster the input. It returns who tells the user what.
+func (b *badInput) observe(t *testing.T, rules []string) (from, says string) {
+	ns := namespace(t)
+	warnings := &warningList{}
+	strict := strictClient(t, warnings)
+	last := len(b.manifests) - 1
+	for i, manifest := range b.manifests {
+		object := manifest.DeepCopy()
+		object.SetNamespace(ns)
+		err := apply(t.Context(), strict, object, i > 0)
+		switch {
+		case err != nil && i < last:
+			t.Fatalf("%s: the first manifest is refused: %v", b.file, err)
+		case err != nil:
+			return sourceOf(err, rules), stable(messageOf(err))
+		case len(warnings.all) > 0:
+			return fromWarning, strings.Join(slices.Compact(warnings.all), "; ") // once for each try
+		case i < last && b.when != "":
+			waitForPhase(t, client.ObjectKeyFromObject(object), b.when)
+		}
+	}
+	return observeCondition(t, client.ObjectKey{Namespace: ns, Name: b.manifests[last].GetName()})
+}
+
+// apply does what kubectl create and replace do, which have the server check fields
+// strictly.
+func apply(ctx context.Context, strict client.Client, object *unstructured.Unstructured, replace bool) error {
+	if !replace {
+		return strict.Create(ctx, object)
+	}
+	for {
+		current := &unstructured.Unstructured{}
+		current.SetGroupVersionKind(object.GroupVersionKind())
+		if err := strict.Get(ctx, client.ObjectKeyFromObject(object), current); err != nil {
+			return err
+		}
+		object.SetResourceVersion(current.GetResourceVersion())
+		object.SetFinalizers(current.GetFinalizers())
+		if err := strict.Update(ctx, object); !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+}
+
+// observeCondition waits until the operator has made up its mind on an object that was
+// taken.
+func observeCondition(t *testing.T, key client.ObjectKey) (from, says string) {
+	sj := &v1alpha1.SequentialJob{}
+	eventually(t, "the operator's word on "+key.String(), func() bool {
+		return cluster.Get(t.Context(), key, sj) == nil && sj.Status.ObservedGeneration == sj.Generation
+	})
+	if c := meta.FindStatusCondition(sj.Status.Conditions, v1alpha1.ConditionSpecAccepted); c != nil && c.Status == metav1.ConditionFalse {
+		return fromCondition, stable(fmt.Sprintf("SpecAccepted=False/%s: %s", c.Reason, c.Message))
+	}
+	return fromNobody, "phase " + string(sj.Status.Phase)
+}
+
+func waitForPhase(t *testing.T, key client.ObjectKey, phase string) {
+	t.Helper()
+	sj := &v1alpha1.SequentialJob{}
+	eventually(t, "phase "+phase+" of "+key.String(), func() bool {
+		return cluster.Get(t.Context(), key, sj) == nil && string(sj.Status.Phase) == phase
+	})
+}
+
+// sourceOf tells who refused an object.
+func sourceOf(err error, rules []string) string {
+	message := err.Error()
+	contains := func(rule string) bool { return strings.Contains(message, rule) }
+	switch {
+	case strings.Contains(message, "strict decoding error"):
+		return fromDecoding
+	case strings.Contains(message, "admission webhook"):
+		return fromWebhook
+	case slices.ContainsFunc(rules, contains):
+		return fromRule
+	default:
+		return fromSchema
+	}
+}
+
+// messageOf is the API server's message, without what the client puts around it.
+func messageOf(err error) string {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return status.Status().Message
+	}
+	return err.Error()
+}
+
+var (
+	hashes    = regexp.MustCompile(`-[0-9a-f]{10}\b`)
+	unchecked = regexp.MustCompile(`\[(.*), <nil>: Invalid value: null: some validation rules were not checked [^]]*\]`)
+)
+
+// stable is a message without what differs from one run to the next, and without the
+// remark that more may be wrong.
+func stable(message string) string {
+	return hashes.ReplaceAllString(unchecked.ReplaceAllString(message, "$1"), "-<hash>")
+}
+
+// warningList keeps the warnings that a client receives.
+type warningList struct{ all []string }
+
+var _ rest.WarningHandler = &warningList{}
+
+// HandleWarningHeader is called for each warning.
+func (w *warningList) HandleWarningHeader(code int, _, text string) {
+	if code == 299 {
+		w.all = append(w.all, text)
+	}
+}
+
+// strictClient has fields checked as kubectl does: one that is unknown is an error.
+func strictClient(t *testing.T, warnings *warningList) client.Client {
+	t.Helper()
+	own := rest.CopyConfig(config)
+	own.WarningHandler = warnings
+	c, err := client.New(own, client.Options{Scheme: cluster.Scheme(), Mapper: cluster.RESTMapper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.WithFieldValidation(c, client.FieldValidation(metav1.FieldValidationStrict))
+}
+
+// ruleMessages are the messages of the CRD's CEL rules.
+func ruleMessages(t *testing.T) []string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(root, "config", "crd", "bases", "yardmaster.dev_sequentialjobs.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd map[string]any
+	if err := yaml.Unmarshal(raw, &crd); err != nil {
+		t.Fatal(err)
+	}
+	return collectRules(crd)
+}
+
+func collectRules(node any) []string {
+	var messages []string
+	switch node := node.(type) {
+	case map[string]any:
+		if message, isText := node["message"].(string); isText && node["rule"] != nil {
+			messages = append(messages, message)
+		}
+		for _, child := range node {
+			messages = append(messages, collectRules(child)...)
+		}
+	case []any:
+		for _, child := range node {
+			messages = append(messages, collectRules(child)...)
+		}
+	}
+	return messages
+}
+
+// readBadInputs reads test/badinput, in the order of the files' names.
+func readBadInputs(t *testing.T) []*badInput {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(badInputFiles, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no bad input found: %v", err)
+	}
+	inputs := make([]*badInput, 0, len(files))
+	for _, file := range files {
+		inputs = append(inputs, readBadInput(t, file))
+	}
+	return inputs
+}
+
+func readBadInput(t *testing.T, file string) *badInput {
+	t.Helper()
+	raw, err := os.ReadFile(file) //nolint:gosec // Paths are the repository's.
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &badInput{file: file}
+	for bytes.HasPrefix(raw, []byte("# ")) {
+		var line []byte
+		line, raw, _ = bytes.Cut(raw, []byte("\n"))
+		b.readComment(string(line[2:]))
+	}
+	b.body = raw
+	for document := range bytes.SplitSeq(raw, []byte("\n---\n")) {
+		manifest, err := decode(document)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		b.manifests = append(b.manifests, manifest)
+	}
+	return b
+}
+
+func (b *badInput) readComment(text string) {
+	key, value, _ := strings.Cut(text, ": ")
+	switch {
+	case b.title == "":
+		b.title = text
+	case key == "when":
+		b.when = value
+	case key == "from":
+		b.from = value
+	case key == "says":
+		b.says = value
+	}
+}
+
+func decode(document []byte) (*unstructured.Unstructured, error) {
+	raw, err := yaml.YAMLToJSON(document)
+	if err != nil {
+		return nil, err
+	}
+	manifest := &unstructured.Unstructured{}
+	return manifest, manifest.UnmarshalJSON(raw)
+}
+
+// write records what was said of the input.
+func (b *badInput) write(t *testing.T) {
+	t.Helper()
+	var text strings.Builder
+	fmt.Fprintf(&text, "# %s\n", b.title)
+	if b.when != "" {
+		fmt.Fprintf(&text, "# when: %s\n", b.when)
+	}
+	fmt.Fprintf(&text, "# from: %s\n# says: %s\n", b.from, b.says)
+	text.Write(b.body)
+	if err := os.WriteFile(b.file, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// comparePage compares the page for users with the files it is made from.
+func comparePage(t *testing.T, inputs []*badInput) {
+	t.Helper()
+	page := badInputTable(inputs)
+	if *update {
+		if err := os.WriteFile(badInputPage, []byte(page), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	recorded, err := os.ReadFile(badInputPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(recorded), page); diff != "" {
+		t.Errorf("%s is out of date; run this test with -update (-recorded, +new):\n%s", badInputPage, diff)
+	}
+}

@@ -1,0 +1,95 @@
+package integration
+
+import (
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+func (s *story) delete(options ...client.DeleteOption) {
+	s.t.Helper()
+	if err := cluster.Delete(s.t.Context(), s.sj, options...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestDeletingARunningSequenceEndsItsStepFirst(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("delete", "").Step("a").Step("b").Obj())
+	pod := s.podOf("a")
+	if !controllerutil.ContainsFinalizer(s.now(), v1alpha1.SequentialJobFinalizer) {
+		t.Error("a running sequence carries no finalizer")
+	}
+	s.delete()
+	s.wantGone(s.sj)
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err == nil {
+		t.Error("the SequentialJob went before its Pod")
+	}
+	s.wantEvent(v1alpha1.EventTerminated)
+}
+
+func TestOrphanDeletionKeepsTheJobs(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("orphan", "").Step("a").Obj())
+	job := s.jobOf("a")
+	s.delete(client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	s.wantGone(s.sj)
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil || !job.DeletionTimestamp.IsZero() {
+		t.Errorf("the Job was not kept: %v", err)
+	}
+}
+
+func TestASuspendedSequenceCarriesNoFinalizer(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("held", "").Step("a").SuspendImmediately().Obj())
+	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
+	s.podOf("a")
+	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true })
+	s.untilStep("a", v1alpha1.StepSuspended)
+	s.until("no finalizer", func(sj *v1alpha1.SequentialJob) bool { return len(sj.Finalizers) == 0 })
+	s.delete()
+	s.wantGone(s.sj)
+}
+
+func TestANamespaceWithARunningSequenceGoesAway(t *testing.T) {
+	t.Parallel()
+	ns := &corev1.Namespace{}
+	ns.GenerateName = "doomed-"
+	if err := cluster.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	s := tellIn(t, ns.Name, fixture.SequentialJob("doomed", "").Step("a").Step("b").Obj())
+	s.podOf("a")
+	if err := cluster.Delete(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	s.wantGone(ns)
+}
+
+// Upstream, children were selected by label alone, and strangers' Jobs were deleted.
+func TestUpstreamStrangersJobsWithOurLabelsAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("labels", "").Step("a").Obj())
+	mine := s.jobOf("a")
+	stranger := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "stranger", Namespace: mine.Namespace, Labels: mine.Labels}}
+	stranger.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers:    []corev1.Container{{Name: "a", Image: "registry.example/a:1"}},
+	}}
+	stranger.Spec.Template.Annotations = map[string]string{simDuration: "1h"}
+	if err := cluster.Create(t.Context(), stranger); err != nil {
+		t.Fatal(err)
+	}
+	s.delete()
+	s.wantGone(s.sj)
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger); err != nil || !stranger.DeletionTimestamp.IsZero() {
+		t.Errorf("the stranger's Job was deleted: %v", err)
+	}
+}

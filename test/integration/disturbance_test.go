@@ -1,0 +1,187 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/sequence"
+)
+
+func (s *story) deleteJob(job *batchv1.Job) {
+	s.t.Helper()
+	if err := cluster.Delete(s.t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestALostJobFailsTheStep(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("lost", "").Step("a").Step("b").Obj())
+	s.untilStep("a", v1alpha1.StepRunning)
+	s.deleteJob(s.jobOf("a"))
+	s.untilPhase(v1alpha1.PhaseFailed)
+	if reason := s.step("a").Reason; reason != v1alpha1.ReasonJobLost {
+		t.Errorf("reason %s", reason)
+	}
+	if jobs := s.jobs(); len(jobs) != 0 {
+		t.Errorf("the step was run again: %d Jobs", len(jobs))
+	}
+}
+
+func TestALostJobIsMadeAgainIfThatIsWanted(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("lost-rerun", "").Step("a").RerunLostJobs().Obj())
+	first := s.jobOf("a")
+	s.deleteJob(first)
+	s.until("a second attempt", func(*v1alpha1.SequentialJob) bool { return s.step("a").Attempt == 2 })
+	s.succeed("a")
+	s.untilPhase(v1alpha1.PhaseCompleted)
+	if second := s.jobOf("a"); second.Name == first.Name {
+		t.Errorf("both attempts are named %s", first.Name)
+	}
+	s.wantEvent(v1alpha1.EventJobLost)
+}
+
+func TestAFinishedStepIsNotRunAgainWhenItsJobIsDeleted(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("kept", "").Step("a").Step("b").Obj())
+	s.succeed("a")
+	s.deleteJob(s.jobOf("a"))
+	s.succeed("b")
+	s.untilPhase(v1alpha1.PhaseCompleted)
+	if jobs := s.jobs(); len(jobs) != 1 || jobs[0].Labels[v1alpha1.LabelStep] != "b" {
+		t.Errorf("%d Jobs", len(jobs))
+	}
+}
+
+func TestANameThatIsTakenIsToldAndTheStrangersJobLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("taken", "").Step("a").Suspend().Obj())
+	s.untilPhase(v1alpha1.PhaseSuspended)
+	stranger := s.plannedJob()
+	stranger.OwnerReferences, stranger.Labels = nil, nil
+	stranger.Spec.Template.Labels = nil
+	if err := cluster.Create(t.Context(), stranger); err != nil {
+		t.Fatal(err)
+	}
+	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
+	s.until("the conflict", func(*v1alpha1.SequentialJob) bool {
+		status, reason := s.condition(v1alpha1.ConditionNameConflict)
+		return status == metav1.ConditionTrue && reason == v1alpha1.ReasonNameTaken
+	})
+	s.wantEvent(v1alpha1.EventNameConflict)
+	version := stranger.ResourceVersion
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger); err != nil || stranger.Generation != 1 || !stranger.DeletionTimestamp.IsZero() {
+		t.Fatalf("the stranger's Job was touched (version %s to %s): %v", version, stranger.ResourceVersion, err)
+	}
+	s.deleteJob(stranger)
+	s.succeed("a")
+	s.untilPhase(v1alpha1.PhaseCompleted)
+	s.wantCondition(v1alpha1.ConditionNameConflict, metav1.ConditionFalse, v1alpha1.ReasonNoConflict)
+}
+
+// plannedJob is the Job that the core would make next.
+func (s *story) plannedJob() *batchv1.Job {
+	s.t.Helper()
+	sj := s.now().DeepCopy()
+	sj.Spec.Suspend = false
+	plan := sequence.Decide(sequence.Input{SequentialJob: sj, Answers: sequence.Answers{DryRun: &sequence.DryRun{}}})
+	if plan.Create == nil {
+		s.t.Fatalf("nothing is planned: %+v", plan)
+	}
+	return plan.Create
+}
+
+// Upstream, one lost status write after the Job was made led to an endless loop of
+// AlreadyExists.
+func TestUpstreamAJobMadeByALostPassIsAdopted(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("adopted", "").Step("a").Step("b").Suspend().Obj())
+	s.untilPhase(v1alpha1.PhaseSuspended)
+	job := s.plannedJob()
+	if err := cluster.Create(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
+	s.succeed("a")
+	if uid := s.step("a").JobUID; uid != job.UID {
+		t.Errorf("step a has Job %s, want %s", uid, job.UID)
+	}
+	s.succeed("b")
+	s.untilPhase(v1alpha1.PhaseCompleted)
+}
+
+func TestAQuotaIsWaitedForNotFailedOn(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "no-jobs", Namespace: ns}}
+	quota.Spec.Hard = corev1.ResourceList{"count/jobs.batch": resource.MustParse("0")}
+	if err := cluster.Create(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the quota to be in force", func() bool {
+		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && len(quota.Status.Hard) > 0
+	})
+	s := tellIn(t, ns, fixture.SequentialJob("quota", "").Step("a").Obj())
+	s.until("the quota to be told of", func(*v1alpha1.SequentialJob) bool {
+		status, _ := s.condition(v1alpha1.ConditionResourcesUnavailable)
+		return status == metav1.ConditionTrue
+	})
+	s.wantCondition(v1alpha1.ConditionFailed, metav1.ConditionFalse, v1alpha1.ReasonNotFailed)
+	if err := cluster.Delete(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	s.succeed("a")
+	s.untilPhase(v1alpha1.PhaseCompleted)
+	s.wantCondition(v1alpha1.ConditionResourcesUnavailable, metav1.ConditionFalse, v1alpha1.ReasonAvailable)
+}
+
+func TestAMistakeInTheLastStepShowsBeforeTheFirst(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("typo", "").Step("a").Step("b", fixture.Container(func(c *corev1.Container) {
+		c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+		c.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	})).Obj())
+	s.untilPhase(v1alpha1.PhaseFailed)
+	s.wantCondition(v1alpha1.ConditionSpecAccepted, metav1.ConditionFalse, v1alpha1.ReasonStepInvalid)
+	if len(s.jobs()) != 0 {
+		t.Error("a Job was made")
+	}
+}
+
+// Upstream, an image that cannot be pulled hung the sequence for ever.
+func TestUpstreamAnImageThatCannotBePulledEndsAtTheStartDeadline(t *testing.T) {
+	t.Parallel()
+	sj := fixture.SequentialJob("stuck", "").Step("a", fixture.StartDeadline(2)).Finally("clean").Obj()
+	sj.Spec.Template = &corev1.PodTemplateSpec{}
+	sj.Spec.Template.Annotations = map[string]string{simStuck: "true"}
+	s := tell(t, sj)
+	step := s.untilStep("a", v1alpha1.StepFailed)
+	if step.Reason != v1alpha1.ReasonStartDeadlineExceeded || !strings.Contains(step.Message, "ImagePullBackOff") {
+		t.Errorf("%s: %s", step.Reason, step.Message)
+	}
+	if s.jobOf("clean") == nil {
+		t.Error("finally did not run")
+	}
+}
+
+func TestARunThatExceedsItsDeadlineIsStopped(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("slow", "").Step("a").Step("b").Finally("clean").Deadline(2).Obj())
+	s.podOf("a")
+	s.untilStep("a", v1alpha1.StepFailed)
+	s.succeed("clean")
+	s.untilPhase(v1alpha1.PhaseFailed)
+	s.wantCondition(v1alpha1.ConditionFailed, metav1.ConditionTrue, v1alpha1.ReasonDeadlineExceeded)
+	if phase := s.step("b").Phase; phase != v1alpha1.StepSkipped {
+		t.Errorf("b is %s", phase)
+	}
+}

@@ -1,0 +1,180 @@
+package integration
+
+import (
+	"slices"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+func TestStepsRunOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("etl", "").Step("extract").Step("transform").Step("load").Obj())
+	for i, step := range []string{"extract", "transform", "load"} {
+		s.podOf(step)
+		if jobs := s.jobs(); len(jobs) != i+1 {
+			t.Fatalf("%d Jobs while step %s runs, want %d", len(jobs), step, i+1)
+		}
+		s.succeed(step)
+	}
+	s.untilPhase(v1alpha1.PhaseCompleted)
+	s.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonCompleted)
+	s.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonCompleted)
+	if s.sj.Status.Progress.Display != "3/3" || s.sj.Status.CompletionTime == nil {
+		t.Errorf("progress %q, completion %v", s.sj.Status.Progress.Display, s.sj.Status.CompletionTime)
+	}
+	s.until("the finalizer to go", func(sj *v1alpha1.SequentialJob) bool {
+		return !controllerutil.ContainsFinalizer(sj, v1alpha1.SequentialJobFinalizer)
+	})
+	for _, reason := range []string{v1alpha1.EventJobStarted, v1alpha1.EventJobCompleted, v1alpha1.EventCompleted} {
+		s.wantEvent(reason)
+	}
+}
+
+func TestAFailedStepSkipsTheRestAndFinallyStillRuns(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("migrate", "").Step("backup").Step("migrate").Step("seed").Finally("unlock").Obj())
+	s.succeed("backup")
+	s.end("migrate", 7, "no such table")
+	s.succeed("unlock")
+	s.untilPhase(v1alpha1.PhaseFailed)
+	s.wantCondition(v1alpha1.ConditionFailed, metav1.ConditionTrue, v1alpha1.ReasonStepFailed)
+	if step := s.step("migrate"); step.Message != "container migrate exited with code 7: no such table" {
+		t.Errorf("message %q", step.Message)
+	}
+	if phase := s.step("seed").Phase; phase != v1alpha1.StepSkipped {
+		t.Errorf("seed is %s", phase)
+	}
+	if s.sj.Status.CompletionTime == nil {
+		t.Error("a failed run has no completionTime")
+	}
+	s.wantEvent(v1alpha1.EventJobFailed)
+	s.wantEvent(v1alpha1.EventFailed)
+}
+
+func TestAToleratedFailureLetsTheRunGoOn(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("tolerant", "").Step("lint", fixture.ContinueOnFailure()).Step("build").Obj())
+	s.end("lint", 1, "")
+	s.succeed("build")
+	s.untilPhase(v1alpha1.PhaseCompleted)
+	if !s.step("lint").Tolerated || s.sj.Status.State.Failed != 1 {
+		t.Errorf("%s", describe(s.sj))
+	}
+}
+
+func TestARerunBeginsAtTheFailedStepAndKeepsWhatWasDone(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("again", "").Step("backup").Step("migrate").Obj())
+	s.succeed("backup")
+	s.end("migrate", 1, "")
+	s.untilPhase(v1alpha1.PhaseFailed)
+	backup := *s.step("backup")
+	s.patch(func(sj *v1alpha1.SequentialJob) {
+		sj.Spec.Containers[1].Args = []string{"--mended"}
+		sj.Spec.Rerun = &v1alpha1.Rerun{ID: "2", From: v1alpha1.RerunFromFailed}
+	})
+	s.until("run 2", func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Run == 2 })
+	s.succeed("migrate")
+	s.untilPhase(v1alpha1.PhaseCompleted)
+	if kept := s.step("backup"); kept.JobUID != backup.JobUID || kept.Run != 1 {
+		t.Errorf("backup was run again: %+v", kept)
+	}
+	if jobs := s.jobs(); len(jobs) != 3 || !slices.Contains(jobs[2].Spec.Template.Spec.Containers[0].Args, "--mended") {
+		t.Errorf("%d Jobs", len(jobs))
+	}
+	s.wantEvent(v1alpha1.EventRerunStarted)
+}
+
+func TestAnOutputIsGivenToLaterSteps(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("outputs", "").Step("count", fixture.Outputs()).Step("print").Obj())
+	s.end("count", 0, "42 rows")
+	if step := s.untilStep("count", v1alpha1.StepSucceeded); step.Output != "42 rows" {
+		t.Errorf("output %q", step.Output)
+	}
+	env := s.jobOf("print").Spec.Template.Spec.Containers[0].Env[0]
+	if env.Name != "STEP_COUNT_OUTPUT" {
+		t.Fatalf("variable %q", env.Name)
+	}
+	source := env.ValueFrom.ConfigMapKeyRef
+	outputs := &corev1.ConfigMap{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: s.sj.Namespace, Name: source.Name}, outputs); err != nil {
+		t.Fatal(err)
+	}
+	if outputs.Data[source.Key] != "42 rows" || !metav1.IsControlledBy(outputs, s.sj) {
+		t.Errorf("ConfigMap %+v", outputs)
+	}
+}
+
+func TestAWorkspaceIsMountedInEveryStepAndGoesWithItsOwner(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("workspace", "").Step("a").Step("b").Workspace(v1alpha1.WorkspaceDelete).Obj())
+	s.succeed("a")
+	claims := map[string]bool{}
+	for _, step := range []string{"a", "b"} {
+		pod := s.jobOf(step).Spec.Template.Spec
+		claims[pod.Volumes[0].PersistentVolumeClaim.ClaimName] = true
+		if pod.Containers[0].VolumeMounts[0].Name != pod.Volumes[0].Name {
+			t.Errorf("step %s does not mount the workspace", step)
+		}
+	}
+	if len(claims) != 1 {
+		t.Errorf("claims %v, want one", claims)
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	claim.Name, claim.Namespace = s.jobOf("b").Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName, s.sj.Namespace
+	s.succeed("b")
+	s.untilPhase(v1alpha1.PhaseCompleted)
+	s.delete()
+	s.wantGone(claim)
+}
+
+func TestARetainedWorkspaceOutlivesItsOwner(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("retain", "").Step("a").Workspace(v1alpha1.WorkspaceRetain).Obj())
+	name := s.jobOf("a").Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
+	s.succeed("a")
+	s.untilPhase(v1alpha1.PhaseCompleted)
+	job := s.jobOf("a")
+	s.delete()
+	s.wantGone(s.sj)
+	s.wantGone(job) // the garbage collector has been here
+	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: s.sj.Namespace, Name: name}, &corev1.PersistentVolumeClaim{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAFinishedRunIsDeletedWhenItsTimeToLiveIsOver(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("short-lived", "").Step("a").TTL(2).Obj())
+	job := s.jobOf("a")
+	s.succeed("a")
+	s.wantGone(s.sj)
+	s.wantGone(job)
+}
+
+func TestASequenceManagedByAnotherControllerIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("other", "").Step("a").ManagedBy("example.com/other").Obj())
+	s.wantStays("nothing", func() bool { return len(s.jobs()) == 0 && s.now().Status.Run == 0 })
+}
+
+func TestEveryJobCarriesTheUsersMetadataUnderTheOperators(t *testing.T) {
+	t.Parallel()
+	s := tell(t, fixture.SequentialJob("labels", "").Step("a").JobLabel("team", "data").Obj())
+	job := s.jobOf("a")
+	if job.Labels["team"] != "data" || job.Labels[v1alpha1.LabelStep] != "a" || job.Spec.Template.Labels[v1alpha1.LabelStep] != "a" {
+		t.Errorf("labels %v", job.Labels)
+	}
+	if *job.Spec.PodReplacementPolicy != batchv1.Failed || job.OwnerReferences[0].BlockOwnerDeletion != nil {
+		t.Errorf("job %+v", job.Spec)
+	}
+}

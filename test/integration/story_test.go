@@ -1,0 +1,268 @@
+package integration
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// Annotations by which the simulated nodes are told how a Pod fares.
+const (
+	simDuration = "sim.localcluster.dev/duration"
+	simStuck    = "sim.localcluster.dev/stuck"
+)
+
+// story follows one SequentialJob. Its Pods run until the story says how they end.
+type story struct {
+	t  *testing.T
+	sj *v1alpha1.SequentialJob
+}
+
+// tell creates the SequentialJob in a namespace of its own.
+func tell(t *testing.T, sj *v1alpha1.SequentialJob) *story {
+	t.Helper()
+	return tellIn(t, namespace(t), sj)
+}
+
+func tellIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *story {
+	t.Helper()
+	s := prepare(t, ns, sj)
+	s.create()
+	return s
+}
+
+// prepare readies a SequentialJob to be created.
+func prepare(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *story {
+	t.Helper()
+	sj.ObjectMeta = metav1.ObjectMeta{Name: sj.Name, Namespace: ns}
+	if sj.Spec.Template == nil {
+		sj.Spec.Template = &corev1.PodTemplateSpec{}
+	}
+	if sj.Spec.Template.Annotations == nil {
+		sj.Spec.Template.Annotations = map[string]string{}
+	}
+	if sj.Spec.Template.Annotations[simDuration] == "" {
+		sj.Spec.Template.Annotations[simDuration] = "1h"
+	}
+	return &story{t: t, sj: sj}
+}
+
+func (s *story) create() {
+	s.t.Helper()
+	if err := cluster.Create(s.t.Context(), s.sj); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// now reads the SequentialJob.
+func (s *story) now() *v1alpha1.SequentialJob {
+	s.t.Helper()
+	if err := cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.sj), s.sj); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.sj
+}
+
+// until waits for the SequentialJob to satisfy the condition.
+func (s *story) until(what string, condition func(sj *v1alpha1.SequentialJob) bool) {
+	s.t.Helper()
+	deadline := time.Now().Add(45 * time.Second)
+	for !condition(s.now()) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("waiting for %s; the status is\n%s", what, describe(s.sj))
+		}
+		pause(s.t.Context())
+	}
+}
+
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(30 * time.Millisecond):
+	}
+}
+
+func describe(sj *v1alpha1.SequentialJob) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "phase %s, %s\n", sj.Status.Phase, sj.Status.Progress.Display)
+	for _, c := range sj.Status.Conditions {
+		fmt.Fprintf(&b, "  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
+	}
+	for _, step := range sj.Status.Steps {
+		fmt.Fprintf(&b, "  %s %s %s %s %s\n", step.Name, step.Phase, step.JobName, step.Reason, step.Message)
+	}
+	return b.String()
+}
+
+// untilPhase waits for the phase of the SequentialJob.
+func (s *story) untilPhase(phase v1alpha1.SequentialJobPhase) {
+	s.t.Helper()
+	s.until("phase "+string(phase), func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Phase == phase })
+}
+
+// untilStep waits for the phase of a step.
+func (s *story) untilStep(name string, phase v1alpha1.StepPhase) *v1alpha1.StepStatus {
+	s.t.Helper()
+	s.until(fmt.Sprintf("step %s to be %s", name, phase), func(*v1alpha1.SequentialJob) bool { return s.step(name).Phase == phase })
+	return s.step(name)
+}
+
+// step is the status of a step, as last read.
+func (s *story) step(name string) *v1alpha1.StepStatus {
+	for i := range s.sj.Status.Steps {
+		if s.sj.Status.Steps[i].Name == name {
+			return &s.sj.Status.Steps[i]
+		}
+	}
+	return &v1alpha1.StepStatus{}
+}
+
+// patch changes the SequentialJob as a user would.
+func (s *story) patch(change func(sj *v1alpha1.SequentialJob)) {
+	s.t.Helper()
+	before := s.now().DeepCopy()
+	change(s.sj)
+	if err := cluster.Patch(s.t.Context(), s.sj, client.MergeFrom(before)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// jobs are the Jobs of the SequentialJob, oldest first.
+func (s *story) jobs() []batchv1.Job {
+	s.t.Helper()
+	var list batchv1.JobList
+	if err := cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)); err != nil {
+		s.t.Fatal(err)
+	}
+	owned := slices.DeleteFunc(list.Items, func(job batchv1.Job) bool { return !metav1.IsControlledBy(&job, s.sj) })
+	slices.SortFunc(owned, func(a, b batchv1.Job) int {
+		return cmp.Or(
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Annotations[v1alpha1.AnnotationRun], b.Annotations[v1alpha1.AnnotationRun]),
+		)
+	})
+	return owned
+}
+
+// jobOf waits for a step's Job; of several it is the one of the latest run.
+func (s *story) jobOf(step string) *batchv1.Job {
+	s.t.Helper()
+	var found *batchv1.Job
+	eventually(s.t, "the Job of step "+step, func() bool {
+		for _, job := range s.jobs() {
+			if job.Labels[v1alpha1.LabelStep] == step && job.DeletionTimestamp.IsZero() {
+				found = &job
+			}
+		}
+		return found != nil
+	})
+	return found
+}
+
+// podOf waits for the Pod of a step to run.
+func (s *story) podOf(step string) *corev1.Pod {
+	s.t.Helper()
+	job := s.jobOf(step)
+	var pods corev1.PodList
+	eventually(s.t, "a running Pod of step "+step, func() bool {
+		if err := cluster.List(s.t.Context(), &pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}); err != nil {
+			s.t.Fatal(err)
+		}
+		pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+			return pod.Status.Phase != corev1.PodRunning || !pod.DeletionTimestamp.IsZero()
+		})
+		return len(pods.Items) > 0
+	})
+	return &pods.Items[0]
+}
+
+// end ends the Pod of a step, as a kubelet would report it.
+func (s *story) end(step string, exitCode int32, message string) {
+	s.t.Helper()
+	pod := s.podOf(step)
+	before := pod.DeepCopy()
+	pod.Status.Phase = corev1.PodSucceeded
+	reason := "Completed"
+	if exitCode != 0 {
+		pod.Status.Phase, reason = corev1.PodFailed, "Error"
+	}
+	for i := range pod.Status.ContainerStatuses {
+		pod.Status.ContainerStatuses[i].Ready = false
+		pod.Status.ContainerStatuses[i].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: exitCode, Reason: reason, Message: message, StartedAt: metav1.Now(), FinishedAt: metav1.Now(),
+		}}
+	}
+	if err := cluster.Status().Patch(s.t.Context(), pod, client.MergeFrom(before)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// succeed ends a step well and waits until that is recorded.
+func (s *story) succeed(step string) {
+	s.t.Helper()
+	s.end(step, 0, "")
+	s.untilStep(step, v1alpha1.StepSucceeded)
+}
+
+// condition is the status and reason of a condition, as last read.
+func (s *story) condition(kind string) (status metav1.ConditionStatus, reason string) {
+	c := meta.FindStatusCondition(s.sj.Status.Conditions, kind)
+	if c == nil {
+		return "", ""
+	}
+	return c.Status, c.Reason
+}
+
+func (s *story) wantCondition(kind string, wantStatus metav1.ConditionStatus, wantReason string) {
+	s.t.Helper()
+	if status, reason := s.condition(kind); status != wantStatus || reason != wantReason {
+		s.t.Errorf("condition %s is %s/%s, want %s/%s", kind, status, reason, wantStatus, wantReason)
+	}
+}
+
+// wantEvent waits for an event on the SequentialJob.
+func (s *story) wantEvent(reason string) {
+	s.t.Helper()
+	eventually(s.t, "event "+reason, func() bool {
+		var list eventsv1.EventList
+		if err := cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)); err != nil {
+			s.t.Fatal(err)
+		}
+		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
+			return e.Regarding.UID == s.sj.UID && e.Reason == reason
+		})
+	})
+}
+
+// wantGone waits until an object no longer exists.
+func (s *story) wantGone(object client.Object) {
+	s.t.Helper()
+	eventually(s.t, object.GetName()+" to be gone", func() bool {
+		return apierrors.IsNotFound(cluster.Get(s.t.Context(), client.ObjectKeyFromObject(object), object))
+	})
+}
+
+// wantStays checks that nothing about the SequentialJob changes for a while in which the
+// operator, woken, has every chance to change something.
+func (s *story) wantStays(what string, holds func() bool) {
+	s.t.Helper()
+	for until := time.Now().Add(3 * time.Second); time.Now().Before(until); pause(s.t.Context()) {
+		if !holds() {
+			s.t.Fatalf("%s did not stay; the status is\n%s", what, describe(s.now()))
+		}
+	}
+}

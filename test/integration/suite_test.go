@@ -1,0 +1,247 @@
+// Package integration tests the operator against a real API server, the one that
+// KUBECONFIG leads to. The operator runs in the test's own process, with its webhook.
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/manager"
+)
+
+// root is the repository's, as seen from this package.
+const root = "../.."
+
+// What the tests have of the cluster.
+var (
+	config  *rest.Config
+	cluster client.Client
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("KUBECONFIG") == "" {
+		fmt.Println("KUBECONFIG is not set, so there is no cluster to test against: use make test-integration")
+		return
+	}
+	os.Exit(run(m))
+}
+
+// run runs the tests with the operator.
+func run(m *testing.M) int {
+	ctx, stop := context.WithCancel(context.Background())
+	end, err := start(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "starting the operator:", err)
+		stop()
+		return 1
+	}
+	code := m.Run()
+	end()
+	stop()
+	return code
+}
+
+// start connects to the cluster, installs the CRDs and runs the operator. Its webhook is
+// registered by address, as the API server cannot reach it through a Service.
+func start(ctx context.Context) (end func(), err error) {
+	ctrl.SetLogger(zap.New(zap.WriteTo(logFile())))
+	if config, err = clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG")); err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = 1000, 1000
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if cluster, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return nil, err
+	}
+	if err := installCRDs(ctx); err != nil {
+		return nil, fmt.Errorf("installing the CRDs: %w", err)
+	}
+	webhooks := &envtest.WebhookInstallOptions{Paths: []string{filepath.Join(root, "config", "webhook", "webhooks.yaml")}}
+	if err := webhooks.Install(config); err != nil {
+		return nil, fmt.Errorf("installing the webhook: %w", err)
+	}
+	end = func() { uninstall(webhooks) }
+	if err := exemptFromWebhook(ctx, webhooks); err != nil {
+		end()
+		return nil, err
+	}
+	if err := startOperator(ctx, webhooks); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
+
+// webhookLabel on a namespace says whether the webhook is on there. Without it the
+// reconciler has to see to what the webhook refuses elsewhere.
+const webhookLabel = "test.yardmaster.dev/webhook"
+
+func exemptFromWebhook(ctx context.Context, webhooks *envtest.WebhookInstallOptions) error {
+	for _, configuration := range webhooks.ValidatingWebhooks {
+		for i := range configuration.Webhooks {
+			configuration.Webhooks[i].NamespaceSelector = &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{
+					Key: webhookLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"off"},
+				}},
+			}
+		}
+		if err := cluster.Update(ctx, configuration); err != nil {
+			return fmt.Errorf("limiting the webhook: %w", err)
+		}
+	}
+	return nil
+}
+
+// logFile is where the operator's log goes: OPERATOR_LOG, or nowhere.
+func logFile() *os.File {
+	path := os.Getenv("OPERATOR_LOG")
+	if path == "" {
+		path = os.DevNull
+	}
+	file, err := os.Create(path) //nolint:gosec // The path is the developer's.
+	if err != nil {
+		return os.Stderr
+	}
+	return file
+}
+
+func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions) error {
+	mgr, err := manager.New(config, manager.Options{
+		Controllers:   manager.All(),
+		Concurrency:   10,
+		KubeAPIQPS:    200,
+		KubeAPIBurst:  400,
+		HealthAddress: "0",
+		Metrics:       manager.Metrics{Address: "0"},
+		Webhook: manager.Webhook{
+			Enabled:        true,
+			Port:           webhooks.LocalServingPort,
+			CertDir:        webhooks.LocalServingCertDir,
+			CertManagement: manager.CertsExternal,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		if err := mgr.Start(ctx); err != nil {
+			panic(err)
+		}
+	}()
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return mgr.GetWebhookServer().StartedChecker()(nil) == nil, nil
+	})
+}
+
+// uninstall removes the webhook's registration: without the operator, it would refuse
+// every SequentialJob.
+func uninstall(webhooks *envtest.WebhookInstallOptions) {
+	for _, configuration := range webhooks.ValidatingWebhooks {
+		if err := cluster.Delete(context.Background(), configuration); err != nil {
+			fmt.Fprintln(os.Stderr, "removing the webhook:", err)
+		}
+	}
+	if err := webhooks.Cleanup(); err != nil {
+		fmt.Fprintln(os.Stderr, "removing the certificates:", err)
+	}
+}
+
+// installCRDs applies config/crd/bases and waits until the kinds are served.
+func installCRDs(ctx context.Context) error {
+	paths, err := filepath.Glob(filepath.Join(root, "config", "crd", "bases", "*.yaml"))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		crd := &unstructured.Unstructured{}
+		if err := readYAML(path, crd); err != nil {
+			return err
+		}
+		if err := cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(crd), client.FieldOwner("yardmaster-test"), client.ForceOwnership); err != nil {
+			return err
+		}
+	}
+	kind := v1alpha1.GroupVersion.WithKind("SequentialJob").GroupKind()
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		if _, err := cluster.RESTMapper().RESTMapping(kind); err != nil {
+			if meta.IsNoMatchError(err) {
+				return false, nil
+			}
+			return false, err
+		}
+		return cluster.List(ctx, &v1alpha1.SequentialJobList{}) == nil, nil
+	})
+}
+
+func readYAML(path string, into any) error {
+	raw, err := os.ReadFile(path) //nolint:gosec // Paths are the repository's.
+	if err != nil {
+		return err
+	}
+	return yaml.Unmarshal(raw, into)
+}
+
+// namespace is a new one, which goes with the test.
+func namespace(t *testing.T) string {
+	t.Helper()
+	return newNamespace(t, nil)
+}
+
+// namespaceWithoutWebhook is a new one in which the webhook is off.
+func namespaceWithoutWebhook(t *testing.T) string {
+	t.Helper()
+	return newNamespace(t, map[string]string{webhookLabel: "off"})
+}
+
+func newNamespace(t *testing.T, labels map[string]string) string {
+	t.Helper()
+	ns := &corev1.Namespace{}
+	ns.GenerateName = "test-"
+	ns.Labels = labels
+	if err := cluster.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Delete(context.Background(), ns); err != nil {
+			t.Error(err)
+		}
+	})
+	return ns.Name
+}
+
+// eventually waits until condition holds.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		return condition(), nil
+	})
+	if err != nil {
+		t.Fatalf("waiting for %s: %v", what, err)
+	}
+}
