@@ -1,0 +1,57 @@
+// Package shell runs other programs for the demo.
+package shell
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// grace is how long a program has to end after an interrupt.
+const grace = 15 * time.Second
+
+// Run runs a program whose output is the user's to see.
+func Run(ctx context.Context, program string, args ...string) error {
+	command := prepare(ctx, program, args)
+	command.Stdout, command.Stderr = os.Stdout, os.Stderr
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%s: %w", text(program, args), err)
+	}
+	return nil
+}
+
+// Quiet runs a program and shows its output only if it fails.
+func Quiet(ctx context.Context, program string, args ...string) error {
+	_, err := Output(ctx, program, args...)
+	return err
+}
+
+// Output runs a program and returns what it wrote to its standard output.
+func Output(ctx context.Context, program string, args ...string) (string, error) {
+	var stdout, both bytes.Buffer
+	command := prepare(ctx, program, args)
+	command.Stdout, command.Stderr = io.MultiWriter(&stdout, &both), &both
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", text(program, args), err, strings.TrimRight(both.String(), "\n"))
+	}
+	return strings.TrimRight(stdout.String(), "\n"), nil
+}
+
+// prepare has the program interrupted, not killed, when ctx ends: it may have something
+// to put in order.
+func prepare(ctx context.Context, program string, args []string) *exec.Cmd {
+	command := exec.CommandContext(ctx, program, args...)
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
+	command.WaitDelay = grace
+	return command
+}
+
+func text(program string, args []string) string {
+	return strings.Join(append([]string{program}, args...), " ")
+}
