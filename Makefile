@@ -101,7 +101,7 @@ test-unit: ## Run the tests that need no cluster.
 
 .PHONY: test-integration
 test-integration: localcluster ## Run the tests against a real control plane with simulated nodes.
-	hack/with-cluster control-plane test go test ./test/integration/... -timeout 30m
+	hack/with-cluster control-plane test go test -p 1 ./test/integration/... -timeout 30m
 
 .PHONY: e2e
 e2e: localcluster image ## Run the tests on a real node.

@@ -86,7 +86,7 @@ func start(ctx context.Context) (end func(), err error) {
 	if err := webhooks.Install(config); err != nil {
 		return nil, fmt.Errorf("installing the webhook: %w", err)
 	}
-	end = func() { uninstall(webhooks) }
+	end = func() { uninstall(context.WithoutCancel(ctx), webhooks) }
 	if err := exemptFromWebhook(ctx, webhooks); err != nil {
 		end()
 		return nil, err
@@ -124,7 +124,7 @@ func logFile() *os.File {
 	if path == "" {
 		path = os.DevNull
 	}
-	file, err := os.Create(path) //nolint:gosec // The path is the developer's.
+	file, err := os.Create(path)
 	if err != nil {
 		return os.Stderr
 	}
@@ -161,9 +161,9 @@ func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 
 // uninstall removes the webhook's registration: without the operator, it would refuse
 // every SequentialJob.
-func uninstall(webhooks *envtest.WebhookInstallOptions) {
+func uninstall(ctx context.Context, webhooks *envtest.WebhookInstallOptions) {
 	for _, configuration := range webhooks.ValidatingWebhooks {
-		if err := cluster.Delete(context.Background(), configuration); err != nil {
+		if err := cluster.Delete(ctx, configuration); err != nil {
 			fmt.Fprintln(os.Stderr, "removing the webhook:", err)
 		}
 	}
@@ -200,7 +200,7 @@ func installCRDs(ctx context.Context) error {
 }
 
 func readYAML(path string, into any) error {
-	raw, err := os.ReadFile(path) //nolint:gosec // Paths are the repository's.
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}

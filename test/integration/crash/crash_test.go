@@ -1,0 +1,311 @@
+// Package crash tests that sequences survive an operator that is killed all the time. It
+// needs KUBECONFIG to lead to a real API server on which no other operator runs.
+package crash
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/sequence"
+)
+
+const (
+	sequences = 200
+	lifetime  = time.Second // of an operator, from being ready, give or take half
+	patience  = 10 * time.Minute
+	root      = "../../.."
+)
+
+// 200 sequences of three steps, some with outputs and some with a step that runs
+// whatever happens, while the operator is killed every second: every step runs exactly
+// once, after the one before it has ended.
+func TestNoStepIsRunTwiceOrSkippedWhileTheOperatorIsKilledEverySecond(t *testing.T) {
+	if os.Getenv("KUBECONFIG") == "" {
+		t.Skip("KUBECONFIG is not set, so there is no cluster to test against: use make test-integration")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS, config.Burst = 500, 1000
+	cluster := connect(t, config)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+
+	installCRD(t, cluster)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "crash-"}}
+	if err := cluster.Create(ctx, ns); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cluster.Delete(context.Background(), ns) })
+
+	journal := record(ctx, t, cluster, ns.Name)
+	kills := make(chan int, 1)
+	killing, stopKilling := context.WithCancel(ctx)
+	go func() { kills <- runAndKill(killing, t, build(t), ns.Name) }()
+	for i := range sequences {
+		if err := cluster.Create(ctx, sequenceNumber(i, ns.Name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantAllCompleted(ctx, t, cluster, ns.Name)
+	stopKilling()
+	t.Logf("%d sequences completed while the operator was killed %d times", sequences, <-kills)
+	journal.check(t, cluster, ns.Name)
+}
+
+func connect(t *testing.T, config *rest.Config) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster
+}
+
+func sequenceNumber(i int, ns string) *v1alpha1.SequentialJob {
+	b := fixture.SequentialJob(fmt.Sprintf("s%03d", i), ns).Step("a").Step("b", fixture.Outputs()).Step("c")
+	if i%3 == 0 {
+		b = b.Finally("clean")
+	}
+	sj := b.Obj()
+	sj.ObjectMeta = metav1.ObjectMeta{Name: sj.Name, Namespace: ns}
+	return sj
+}
+
+// build builds the operator.
+func build(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "yardmaster")
+	command := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/yardmaster") //nolint:gosec // our own command
+	command.Dir = root
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	return binary
+}
+
+// runAndKill runs one operator after another, and kills each. It returns how many.
+func runAndKill(ctx context.Context, t *testing.T, binary, ns string) int {
+	for kills := 0; ; kills++ {
+		health := freeAddress(t)
+		operator := exec.CommandContext(ctx, binary, //nolint:gosec // our own binary
+			"--namespaces", ns, "--leader-elect=false", "--webhook=false",
+			"--metrics-bind-address=0", "--health-probe-bind-address="+health)
+		if err := operator.Start(); err != nil {
+			return kills
+		}
+		waitReady(ctx, health)
+		select {
+		case <-ctx.Done():
+		case <-time.After(lifetime/2 + rand.N(lifetime)):
+		}
+		_ = operator.Process.Kill() // SIGKILL: nothing is tidied up
+		_ = operator.Wait()
+		if ctx.Err() != nil {
+			return kills
+		}
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Error(err)
+		return "127.0.0.1:0"
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func waitReady(ctx context.Context, address string) {
+	for ctx.Err() == nil {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+		if err != nil {
+			return
+		}
+		if response, err := http.DefaultClient.Do(request); err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		pause(ctx)
+	}
+}
+
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(20 * time.Millisecond):
+	}
+}
+
+func wantAllCompleted(ctx context.Context, t *testing.T, cluster client.Client, ns string) {
+	t.Helper()
+	for {
+		var list v1alpha1.SequentialJobList
+		if err := cluster.List(ctx, &list, client.InNamespace(ns)); err != nil {
+			t.Fatal(err)
+		}
+		completed := 0
+		for i := range list.Items {
+			switch sj := &list.Items[i]; sj.Status.Phase {
+			case v1alpha1.PhaseCompleted:
+				completed++
+			case v1alpha1.PhaseFailed:
+				t.Fatalf("%s failed: %+v", sj.Name, sj.Status.Conditions)
+			}
+		}
+		if completed == sequences {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%d of %d completed within %s", completed, sequences, patience)
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// journal is what happened to the Jobs of a namespace, in the API server's order: one
+// watch shows all changes of one resource in the order in which they were made.
+type journal struct {
+	mu      sync.Mutex
+	entries []entry
+}
+
+type entry struct {
+	owner, step, job string
+	made             bool // else ended
+}
+
+func record(ctx context.Context, t *testing.T, cluster client.WithWatch, ns string) *journal {
+	t.Helper()
+	events, err := cluster.Watch(ctx, &batchv1.JobList{}, client.InNamespace(ns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &journal{}
+	ended := map[string]bool{}
+	go func() {
+		for event := range events.ResultChan() {
+			job, ok := event.Object.(*batchv1.Job)
+			if !ok {
+				continue
+			}
+			e := entry{owner: job.OwnerReferences[0].Name, step: job.Labels[v1alpha1.LabelStep], job: string(job.UID)}
+			switch {
+			case event.Type == watch.Added:
+				e.made = true
+				j.add(e)
+			case sequence.IsTerminal(job) && !ended[e.job]:
+				ended[e.job] = true
+				j.add(e)
+			}
+		}
+	}()
+	t.Cleanup(events.Stop)
+	return j
+}
+
+func (j *journal) add(e entry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.entries = append(j.entries, e)
+}
+
+// happened tells, for each sequence, what became of its Jobs.
+func (j *journal) happened() map[string]string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	happened := map[string]string{}
+	for _, e := range j.entries {
+		what := "ended"
+		if e.made {
+			what = "made"
+		}
+		happened[e.owner] += what + " " + e.step + "; "
+	}
+	return happened
+}
+
+// check makes sure that the Jobs of each sequence were made and ended in turns, one for
+// each step, in the spec's order.
+func (j *journal) check(t *testing.T, cluster client.Client, ns string) {
+	t.Helper()
+	var list v1alpha1.SequentialJobList
+	if err := cluster.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for i := range list.Items {
+		sj := &list.Items[i]
+		for _, step := range sj.Status.Steps {
+			want[sj.Name] += "made " + step.Name + "; ended " + step.Name + "; "
+		}
+		if steps := strconv.Itoa(len(sj.Status.Steps)); sj.Status.Progress.Display != steps+"/"+steps {
+			t.Errorf("%s: progress %s", sj.Name, sj.Status.Progress.Display)
+		}
+	}
+	deadline := time.Now().Add(10 * time.Second) // the watch may be a little behind
+	for time.Now().Before(deadline) && !maps.Equal(want, j.happened()) {
+		pause(t.Context())
+	}
+	if diff := cmp.Diff(want, j.happened()); diff != "" {
+		t.Errorf("Jobs (-want +got):\n%s", diff)
+	}
+}
+
+func installCRD(t *testing.T, cluster client.Client) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(root, "config", "crd", "bases", "yardmaster.dev_sequentialjobs.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := map[string]any{}
+	if err := yaml.Unmarshal(raw, &crd); err != nil {
+		t.Fatal(err)
+	}
+	if err := apply(t.Context(), cluster, crd); err != nil {
+		t.Fatal(err)
+	}
+	for t.Context().Err() == nil {
+		if cluster.List(t.Context(), &v1alpha1.SequentialJobList{}) == nil {
+			return
+		}
+		pause(t.Context())
+	}
+}
