@@ -71,7 +71,7 @@ func TestEventsOfAStory(t *testing.T) {
 			sj: fixture.SequentialJob("a", "ns").Step("build"),
 			happens: func(s *story) {
 				s.fail("build")
-				s.change(askRerun("2", "Failed"))
+				s.change(askRerun("Failed"))
 				s.pass()
 				s.succeed("build")
 			},

@@ -10,8 +10,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/fixture"
 )
 
-func askRerun(id, from string) func(*v1alpha1.SequentialJobSpec) {
-	return func(spec *v1alpha1.SequentialJobSpec) { spec.Rerun = &v1alpha1.Rerun{ID: id, From: from} }
+// askRerun asks for the second run.
+func askRerun(from string) func(*v1alpha1.SequentialJobSpec) {
+	return func(spec *v1alpha1.SequentialJobSpec) { spec.Rerun = &v1alpha1.Rerun{ID: "2", From: from} }
 }
 
 func TestARerunStartsAFinishedRunAgain(t *testing.T) {
@@ -38,7 +39,7 @@ func TestARerunStartsAFinishedRunAgain(t *testing.T) {
 			s := atTest(t)
 			s.fail("test")
 			s.succeed("cleanup")
-			s.change(askRerun("2", test.from))
+			s.change(askRerun(test.from))
 			s.pass()
 			s.wantMade(test.wantMade...)
 			s.wantSteps(test.wantSteps...)
@@ -53,7 +54,7 @@ func TestARerunRunsToItsEnd(t *testing.T) {
 	s := atTest(t)
 	s.fail("test")
 	s.succeed("cleanup")
-	s.change(askRerun("2", "Failed"))
+	s.change(askRerun("Failed"))
 	s.pass()
 	s.succeed("test")
 	s.succeed("ship")
@@ -78,7 +79,7 @@ func TestARerunIDThatIsThereFromTheBeginningAsksForNothing(t *testing.T) {
 func TestOneIDAsksForOneRerun(t *testing.T) {
 	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
 	s.fail("build")
-	s.change(askRerun("2", "Failed"))
+	s.change(askRerun("Failed"))
 	s.pass()
 	s.fail("build")
 	s.after(time.Minute)
@@ -87,7 +88,7 @@ func TestOneIDAsksForOneRerun(t *testing.T) {
 
 func TestARerunAskedForDuringARunBeginsWhenItHasEnded(t *testing.T) {
 	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").TTL(0))
-	s.change(askRerun("2", "Start"))
+	s.change(askRerun("Start"))
 	if plan := s.after(time.Minute); plan.Acts() {
 		t.Errorf("the run is interrupted: %+v", plan)
 	}
@@ -107,7 +108,7 @@ func TestAFinishedRunTakesOverAChangedSpecWithItsRerun(t *testing.T) {
 	s.succeed("cleanup")
 	s.change(func(spec *v1alpha1.SequentialJobSpec) {
 		spec.Containers[1].Image = "fixed"
-		askRerun("2", "Failed")(spec)
+		askRerun("Failed")(spec)
 	})
 	s.pass()
 	if got := s.job("test").Spec.Template.Spec.Containers[0].Image; got != "fixed" {
@@ -132,17 +133,17 @@ func TestRerunsThatCannotBe(t *testing.T) {
 		want string
 	}{
 		"from a step that does not exist": {
-			edit: askRerun("2", "nope"),
+			edit: askRerun("nope"),
 			want: `cannot rerun from step "nope": there is no such step`,
 		},
 		"from a step after one that failed": {
-			edit: askRerun("2", "ship"),
+			edit: askRerun("ship"),
 			want: `cannot rerun from step "ship": step "test" before it has not succeeded`,
 		},
 		"from a step after one that is new": {
 			edit: func(spec *v1alpha1.SequentialJobSpec) {
 				spec.Containers[0].Name = "compile"
-				askRerun("2", "test")(spec)
+				askRerun("test")(spec)
 			},
 			want: `cannot rerun from step "test": step "compile" before it has not succeeded`,
 		},
@@ -167,13 +168,13 @@ func TestRerunsThatCannotBe(t *testing.T) {
 func TestARerunFromFailedNeedsAFailure(t *testing.T) {
 	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
 	s.succeed("build")
-	s.change(askRerun("2", "Failed"))
+	s.change(askRerun("Failed"))
 	s.pass()
 	s.wantMade("build")
 	s.wantCondition(v1alpha1.ConditionSpecAccepted, "False RerunInvalid: cannot rerun from Failed: no step failed; use from: Start or a step's name")
 	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
 
-	s.change(askRerun("2", "Start"))
+	s.change(askRerun("Start"))
 	s.pass()
 	s.wantMade("build", "build")
 	if !meta.IsStatusConditionTrue(s.sj.Status.Conditions, v1alpha1.ConditionSpecAccepted) {
@@ -186,7 +187,7 @@ func TestWhereARerunFromFailedBegins(t *testing.T) {
 		s := begin(t, fixture.SequentialJob("a", "ns").Step("lint", fixture.ContinueOnFailure()).Step("build"))
 		s.fail("lint")
 		s.succeed("build")
-		s.change(askRerun("2", "Failed"))
+		s.change(askRerun("Failed"))
 		s.pass()
 		s.wantMade("lint", "build", "lint")
 	})
@@ -194,7 +195,7 @@ func TestWhereARerunFromFailedBegins(t *testing.T) {
 		s := begin(t, fixture.SequentialJob("a", "ns").Step("lint", fixture.ContinueOnFailure()).Step("build"))
 		s.fail("lint")
 		s.fail("build")
-		s.change(askRerun("2", "Failed"))
+		s.change(askRerun("Failed"))
 		s.pass()
 		s.wantMade("lint", "build", "build")
 	})
@@ -203,7 +204,7 @@ func TestWhereARerunFromFailedBegins(t *testing.T) {
 		s.succeed("build")
 		s.succeed("notify")
 		s.fail("cleanup")
-		s.change(askRerun("2", "Failed"))
+		s.change(askRerun("Failed"))
 		s.pass()
 		s.wantMade("build", "notify", "cleanup", "notify")
 	})
@@ -213,7 +214,7 @@ func TestWhereARerunFromFailedBegins(t *testing.T) {
 		s.wantMade()
 		s.change(func(spec *v1alpha1.SequentialJobSpec) {
 			spec.Containers[0].Image = "fixed"
-			askRerun("2", "Failed")(spec)
+			askRerun("Failed")(spec)
 		})
 		s.pass()
 		s.wantMade("build")
@@ -222,7 +223,7 @@ func TestWhereARerunFromFailedBegins(t *testing.T) {
 		s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Deadline(60))
 		s.now = s.now.Add(time.Hour)
 		s.succeed("build")
-		s.change(askRerun("2", "Failed"))
+		s.change(askRerun("Failed"))
 		s.pass()
 		s.wantMade("build", "test")
 	})

@@ -210,11 +210,11 @@ func (s *story) fail(step string) Plan {
 }
 
 // lose makes a step's Job vanish, and makes a pass.
-func (s *story) lose(step string) Plan {
+func (s *story) lose(step string) {
 	s.t.Helper()
 	job := s.job(step)
 	s.jobs = slices.DeleteFunc(s.jobs, func(j *batchv1.Job) bool { return j == job })
-	return s.pass()
+	s.pass()
 }
 
 // collect removes the Jobs that were deleted, and makes a pass.

@@ -81,9 +81,26 @@ func TestBadInput(t *testing.T) {
 	waitForPhase(t, client.ObjectKeyFromObject(good), string(v1alpha1.PhaseCompleted))
 }
 
+// What the webhook refuses, the operator says in the same words when there is none.
+func TestBadInputWithoutAWebhook(t *testing.T) {
+	for _, input := range readBadInputs(t) {
+		if input.from != fromWebhook {
+			continue
+		}
+		t.Run(input.title, func(t *testing.T) {
+			t.Parallel()
+			from, says := input.observe(t, nil, namespaceWithoutWebhook(t))
+			_, words, _ := strings.Cut(says, ": ")
+			if from != fromCondition || words == "" || !strings.HasSuffix(input.says, words) {
+				t.Errorf("the webhook says %q, the %s %q", input.says, from, says)
+			}
+		})
+	}
+}
+
 // try gives the cluster the input, and compares what is said to it.
 func (b *badInput) try(t *testing.T, rules []string) {
-	from, says := b.observe(t, rules)
+	from, says := b.observe(t, rules, namespace(t))
 	if *update {
 		b.from, b.says = from, says
 		b.write(t)
@@ -96,8 +113,7 @@ func (b *badInput) try(t *testing.T, rules []string) {
 }
 
 // observe gives the cluster the input. It returns who tells the user what.
-func (b *badInput) observe(t *testing.T, rules []string) (from, says string) {
-	ns := namespace(t)
+func (b *badInput) observe(t *testing.T, rules []string, ns string) (from, says string) {
 	warnings := &warningList{}
 	strict := strictClient(t, warnings)
 	last := len(b.manifests) - 1
@@ -267,7 +283,7 @@ func readBadInputs(t *testing.T) []*badInput {
 
 func readBadInput(t *testing.T, file string) *badInput {
 	t.Helper()
-	raw, err := os.ReadFile(file) //nolint:gosec // Paths are the repository's.
+	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +324,10 @@ func decode(document []byte) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	manifest := &unstructured.Unstructured{}
-	return manifest, manifest.UnmarshalJSON(raw)
+	if err := manifest.UnmarshalJSON(raw); err != nil {
+		return nil, err
+	}
+	return manifest, nil
 }
 
 // write records what was said of the input.
