@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command localcluster runs a Kubernetes cluster on this machine, built from Go
 // modules: without Docker, and without a container registry.
 package main

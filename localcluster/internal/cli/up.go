@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"time"
 
@@ -49,17 +48,15 @@ func up(ctx context.Context, c *cluster.Cluster, options cluster.Options, out *p
 	if err := options.Validate(); err != nil {
 		return err
 	}
-	running, err := c.IsUp(ctx)
+	if err := checkMachine(options.Mode); err != nil {
+		return err
+	}
+	status, err := c.Status(ctx)
 	if err != nil {
 		return err
 	}
-	if running {
-		out.Printf("the cluster %q is up already.", c.Name)
-		printUse(c, out)
-		return nil
-	}
-	if err := checkMachine(options.Mode); err != nil {
-		return err
+	if status != nil && status.Up {
+		return already(c, status, options, out)
 	}
 	programs, err := programs(ctx, options.Mode, out)
 	if err != nil {
@@ -73,17 +70,24 @@ func up(ctx context.Context, c *cluster.Cluster, options cluster.Options, out *p
 	return nil
 }
 
+// already does nothing: a cluster that someone works with is not replaced.
+func already(c *cluster.Cluster, status *cluster.Status, wanted cluster.Options, out *progress.Printer) error {
+	if status.Mode != wanted.Mode {
+		return fmt.Errorf("the cluster %q is up already, but in mode %s: take it down first, or give the other one a name", c.Name, status.Mode)
+	}
+	out.Printf("the cluster %q is up already.", c.Name)
+	printUse(c, out)
+	return nil
+}
+
 // checkMachine fails before minutes go into building what could not run.
 func checkMachine(mode cluster.Mode) error {
-	if mode == cluster.Node && (runtime.GOOS != "linux" || os.Geteuid() != 0) {
-		return errors.New(`a real node needs root on Linux. Other ways:
+	if mode != cluster.Node || os.Geteuid() == 0 {
+		return nil
+	}
+	return errors.New(`a real node needs root. Other ways:
   - localcluster up --mode control-plane needs no root, and simulates nodes and Pods
   - where Docker runs, CLUSTER=kind make demo uses kind`)
-	}
-	if runtime.GOOS != "linux" {
-		return errors.New("localcluster runs on Linux only. Where Docker runs, CLUSTER=kind make demo uses kind")
-	}
-	return nil
 }
 
 // programs makes sure of what the programs of a mode need, and builds them.

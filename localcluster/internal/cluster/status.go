@@ -14,7 +14,7 @@ type Status struct {
 	Mode       Mode
 	Server     string
 	Since      time.Time
-	Up         bool // the API server is ready, and so is every node
+	Up         bool // the supervisor runs, the API server is ready, and so is every node
 	API        error
 	Nodes      []kubeapi.Node
 	Components []Component
@@ -38,34 +38,31 @@ func (c *Cluster) Status(ctx context.Context) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Status{Mode: r.Mode, Server: r.server(), Since: r.Created, Components: r.components()}
-	for _, p := range processes {
-		for i := range s.Components {
-			if s.Components[i].Name == p.Component {
-				s.Components[i].Processes++
-				s.Components[i].Memory += p.Memory
-			}
-		}
-	}
 	api, err := c.api(r)
 	if err != nil {
 		return nil, err
 	}
+	s := &Status{Mode: r.Mode, Server: r.server(), Since: r.Created, Components: r.components()}
+	supervised := false
+	for _, p := range processes {
+		supervised = supervised || p.Component == supervisorName
+		s.count(p)
+	}
 	if s.API = api.Ready(ctx); s.API == nil {
 		s.Nodes, s.API = api.Nodes(ctx)
 	}
-	s.Up = s.API == nil && allReady(s.Nodes)
+	s.Up = supervised && s.API == nil && allReady(s.Nodes)
 	return s, nil
 }
 
-// IsUp says whether the cluster can be used.
-func (c *Cluster) IsUp(ctx context.Context) (bool, error) {
-	alive, err := c.alive()
-	if err != nil || !alive {
-		return false, err
+// count adds a process to its component.
+func (s *Status) count(p process.Process) {
+	for i := range s.Components {
+		if s.Components[i].Name == p.Component {
+			s.Components[i].Processes++
+			s.Components[i].Memory += p.Memory
+		}
 	}
-	status, err := c.Status(ctx)
-	return status != nil && status.Up, err
 }
 
 func allReady(nodes []kubeapi.Node) bool {
