@@ -6,10 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	batchv1 "k8s.io/api/batch/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -59,7 +58,8 @@ func (d *demo) showOutcome(sj *v1alpha1.SequentialJob, logs map[string]string, g
 	d.screen.Say("  %s %s: %s%s, %s steps succeeded", mark, d.screen.Bold(sj.Name), sj.Status.Phase, run, sj.Status.Progress.Display)
 	for i := range sj.Status.Steps {
 		step := &sj.Status.Steps[i]
-		d.screen.Say("      %-14s %-10s%s", step.Name, step.Phase, remarks(step, sj.Status.Run, logs[step.Name]))
+		line := fmt.Sprintf("      %-14s %-10s %s", step.Name, step.Phase, remarks(step, sj.Status.Run, logs[step.Name]))
+		d.screen.Say("%s", strings.TrimRight(line, " "))
 	}
 }
 
@@ -67,7 +67,7 @@ func (d *demo) showOutcome(sj *v1alpha1.SequentialJob, logs map[string]string, g
 func remarks(step *v1alpha1.StepStatus, run int32, log string) string {
 	var text strings.Builder
 	if step.Phase == v1alpha1.StepSucceeded && step.Run != run {
-		fmt.Fprintf(&text, "in run %d  ", step.Run)
+		fmt.Fprintf(&text, "of run %d  ", step.Run)
 	}
 	if lines := strings.Split(strings.TrimSpace(log), "\n"); log != "" {
 		fmt.Fprintf(&text, "log: %s  ", lines[len(lines)-1])

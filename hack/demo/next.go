@@ -9,8 +9,7 @@ import (
 // showKubectl shows what a user sees of the examples.
 func (d *demo) showKubectl(ctx context.Context) {
 	d.kubectl(ctx, "-n", namespace, "get", "sj", "-o", "wide")
-	d.kubectl(ctx, "-n", namespace, "get", "events", "--field-selector", "involvedObject.kind=SequentialJob,involvedObject.name=failing-migration",
-		"--sort-by=.metadata.creationTimestamp", "-o", "custom-columns=TYPE:.type,REASON:.reason,MESSAGE:.message")
+	d.kubectl(ctx, "-n", namespace, "events", "--for", "sequentialjob/failing-migration")
 }
 
 func (d *demo) showNext() {

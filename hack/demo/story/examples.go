@@ -43,7 +43,7 @@ func etlPipeline() Example {
 		Steps: []Step{
 			{Name: "extract", Phase: v1alpha1.StepSucceeded, Output: "240", Logged: "extracted 240 orders"},
 			{Name: "transform", Phase: v1alpha1.StepSucceeded, Logged: "extract told of 240 orders, the workspace holds 240"},
-			{Name: "load", Phase: v1alpha1.StepSucceeded, Output: "3 regions", Logged: "north,1960"},
+			{Name: "load", Phase: v1alpha1.StepSucceeded, Output: "3 regions", Logged: "north,1990"},
 			{Name: "clean-up", Phase: v1alpha1.StepSucceeded, Logged: "loaded 3 regions from 240 orders; left in the workspace: warehouse"},
 		},
 	}
@@ -64,7 +64,7 @@ func failingMigration() Example {
 		Run:   2,
 		Steps: []Step{
 			{Name: "backup", Phase: v1alpha1.StepSucceeded, Run: 1, Logged: "backed up schema version 5"},
-			{Name: "migrate", Phase: v1alpha1.StepSucceeded},
+			{Name: "migrate", Phase: v1alpha1.StepSucceeded, Logged: "the schema is at version 7"},
 			{Name: "seed", Phase: v1alpha1.StepSucceeded, Logged: "seeded"},
 			{Name: "verify", Phase: v1alpha1.StepSucceeded, Logged: "at version 7, backup of 5 kept"},
 		},
