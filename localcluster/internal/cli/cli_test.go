@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/localcluster/internal/cluster"
+	"github.com/yardmaster/yardmaster/localcluster/internal/kubeapi"
+)
+
+func execute(t *testing.T, args ...string) error {
+	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(&bytes.Buffer{})
+	return root.ExecuteContext(t.Context())
+}
+
+func TestMistakesOnTheCommandLineAreNamed(t *testing.T) {
+	for args, want := range map[string]string{
+		"up --mode kind":                       `unknown mode "kind"`,
+		"up --name UP":                         `"UP" cannot be a cluster's name`,
+		"up --mode control-plane --nodes 0":    "at least one node",
+		"up --job-batch 1":                     "missing unit",
+		"up now":                               "unknown command",
+		"build --mode kind":                    `unknown mode "kind"`,
+		"load-image":                           "requires at least 1 arg",
+		"build-image --tag a:1 --output a.tar": `required flag(s) "file" not set`,
+		"build-image --tag a:1 --output a.tar --file a": "is not SOURCE:/path[:mode]",
+		"restart":            "accepts 1 arg",
+		"restart kubelet":    `no component "kubelet" is running`,
+		"kubectl -- get pod": "the cluster is not up",
+		"nonsense":           "unknown command",
+	} {
+		t.Run(args, func(t *testing.T) {
+			if err := execute(t, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q in it", err, want)
+			}
+		})
+	}
+}
+
+func TestTheStatusOfNoClusterIsAFailureAndDownIsNot(t *testing.T) {
+	if err := execute(t, "status"); !errors.Is(err, errSaid) {
+		t.Errorf("status: %v", err)
+	}
+	if err := execute(t, "down"); err != nil {
+		t.Errorf("down: %v", err)
+	}
+}
+
+func TestBuildImageWritesAnArchive(t *testing.T) {
+	dir := t.TempDir()
+	source, output := filepath.Join(dir, "program"), filepath.Join(dir, "image.tar")
+	if err := os.WriteFile(source, []byte("program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := execute(t, "build-image", "--tag", "a:1", "--file", source+":/program", "--entrypoint", "/program", "--output", output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(output); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheStatusNamesWhatIsDown(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	c, err := cluster.Open("default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	err = printStatus(&out, c, &cluster.Status{
+		Mode: cluster.Node, Since: time.Now(), API: errors.New("connection refused"),
+		Nodes:      []kubeapi.Node{{Name: "localcluster", Ready: false}},
+		Components: []cluster.Component{{Name: "kubelet", Processes: 1, Memory: 90_000_000, Versions: "v1"}, {Name: "containerd"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"mode node, down", "connection refused", "localcluster, not ready", "90 MB", "containerd  down"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in:\n%s", want, out.String())
+		}
+	}
+}
