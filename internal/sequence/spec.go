@@ -36,9 +36,8 @@ func (d *decision) observeSpec() {
 // recorded beside the finalizer, if one did.
 func (d *decision) adoptFirstStep() {
 	if begun := recordedFirstStep(d.sj); begun != nil {
+		d.status.StartTime, begun.StartTime = begun.StartTime, nil // the run's, not the Job's
 		d.status.Steps = []v1alpha1.StepStatus{*begun}
-		d.status.StartTime = begun.StartTime
-		begun.StartTime = nil
 	}
 	d.acceptChange()
 }
