@@ -55,6 +55,13 @@ func TestContinueGoesOnAsIfTheStepHadSucceeded(t *testing.T) {
 	}
 }
 
+func TestOptionsThatSomebodyGarbledAreTheStrictOnes(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("lint", fixture.ContinueOnFailure()).Step("build"))
+	s.job("lint").Annotations[v1alpha1.AnnotationStepOptions] = "nonsense"
+	s.fail("lint")
+	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
+}
+
 // Upstream set completionTime on success only.
 func TestUpstreamCompletionTimeOnFailure(t *testing.T) {
 	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))

@@ -103,6 +103,73 @@ func TestStartedStepsAreFrozen(t *testing.T) {
 	}
 }
 
+func TestContainersCannotGrowOnceFinallyHasBegun(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Finally("cleanup"))
+	s.succeed("build")
+	more := func(spec *v1alpha1.SequentialJobSpec) {
+		spec.Containers = append(spec.Containers, fixture.Step("more"))
+	}
+	changed := s.sj.Spec.DeepCopy()
+	more(changed)
+	if diff := cmp.Diff([]string{"spec.containers[1]: Forbidden"}, fields(FrozenViolations(changed, &s.sj.Status))); diff != "" {
+		t.Errorf("violations (-want, +got):\n%s", diff)
+	}
+
+	s.change(more) // without a webhook
+	s.succeed("cleanup")
+	s.wantMade("build", "cleanup")
+	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
+}
+
+func TestAChangeBeforeAStatusIsStoredFindsTheFirstStepFrozen(t *testing.T) {
+	tests := map[string]func(*v1alpha1.SequentialJobSpec){
+		"edited":  func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Image = "other" },
+		"removed": func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[1:] },
+		"moved":   func(spec *v1alpha1.SequentialJobSpec) { slices.Reverse(spec.Containers) },
+	}
+	for name, edit := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Obj())
+			s.deferring = true
+			s.pass()
+			s.restart()
+			s.change(edit)
+			s.deferring = false
+			if plan := s.after(time.Minute); plan.Acts() {
+				t.Errorf("want nothing done, got %+v", plan)
+			}
+			c := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionSpecAccepted)
+			if c == nil || c.Reason != v1alpha1.ReasonStartedStepChanged {
+				t.Errorf("want StartedStepChanged, got %+v", c)
+			}
+			s.succeed("build")
+			if s.made[0] != "build" || len(s.made) > 2 {
+				t.Errorf("want build once, then at most test, got %v", s.made)
+			}
+		})
+	}
+}
+
+func TestNonsenseInTheRecordOfTheFirstStepIsIgnored(t *testing.T) {
+	for name, text := range map[string]string{
+		"no JSON":         "nonsense",
+		"another phase":   `{"name":"test","phase":"Succeeded","run":1,"attempt":1}`,
+		"another's name":  `{"name":"test","phase":"Starting","run":1,"attempt":1,"jobName":"a-test-0000000000"}`,
+		"a run to come":   `{"name":"test","phase":"Starting","run":7,"attempt":1}`,
+		"an empty object": `{}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Obj())
+			s.sj.Annotations = map[string]string{v1alpha1.AnnotationFirstStep: text}
+			if got := RecordedStatus(s.sj); got.Run != 0 {
+				t.Errorf("it is taken for a record: %+v", got)
+			}
+			s.pass()
+			s.wantMade("build")
+		})
+	}
+}
+
 func TestNothingIsFrozenWhenNoRunGoesOn(t *testing.T) {
 	shorter := fixture.SequentialJob("a", "ns").Step("other").Obj().Spec
 	finished := atTest(t)

@@ -54,6 +54,36 @@ func TestAJobMadeAgainByAStrangerUnderOurNameIsNotOurs(t *testing.T) {
 	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed")
 }
 
+func TestALostJobOfAStepThatWasRemovedIsNotMadeAgain(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").RerunLostJobs())
+	s.after(time.Minute)
+	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[1:] }) // without a webhook
+	s.lose("build")
+	s.wantMade("build")
+	s.wantSteps("build: Failed, JobRejected", "test: Skipped, PreviousStepFailed")
+}
+
+func TestAStepThatWasRemovedBeforeItsJobWasMadeIsNotMade(t *testing.T) {
+	s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Obj())
+	s.create["build"] = &Refusal{Kind: RefusedQuota, Step: "build", Message: "exceeded quota"}
+	s.pass()
+	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[1:] }) // without a webhook
+	s.pass()
+	s.wantMade()
+	s.wantSteps("build: Failed, JobRejected", "test: Skipped, PreviousStepFailed")
+}
+
+func TestAJobThatAStrangerDeletesIsLostOnlyWhenItIsGone(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	fixture.Job(s.job("build")).Deleted(s.now)
+	if plan := s.after(time.Minute); plan.Acts() {
+		t.Errorf("want nothing done, got %+v", plan)
+	}
+	s.wantSteps("build: Running", "test: Pending")
+	s.collect()
+	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed")
+}
+
 func TestALostJobOfAToleratedStepLetsTheRunGoOn(t *testing.T) {
 	s := begin(t, fixture.SequentialJob("a", "ns").Step("lint", fixture.ContinueOnFailure()).Step("build"))
 	s.after(time.Minute)

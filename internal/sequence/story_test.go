@@ -131,6 +131,9 @@ func (s *story) answer(in *Input, question *Question) {
 }
 
 func (s *story) record(plan Plan) {
+	if plan.FirstStep != "" {
+		s.sj.Annotations = map[string]string{v1alpha1.AnnotationFirstStep: plan.FirstStep}
+	}
 	if s.deferring && plan.Deferrable {
 		return
 	}

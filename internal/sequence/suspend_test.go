@@ -66,6 +66,22 @@ func TestSuspendImmediateHoldsTheRunningJob(t *testing.T) {
 	s.wantSteps("build: Running", "test: Pending")
 }
 
+func TestAJobThatSomebodyResumedIsSuspendedAgain(t *testing.T) {
+	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").SuspendImmediately())
+	s.change(suspend)
+	s.after(time.Minute)
+	fixture.Job(s.job("build")).Suspended(s.now)
+	s.pass()
+
+	s.job("build").Spec.Suspend = new(false)
+	s.job("build").Status.Conditions = nil
+	fixture.Job(s.job("build")).Active(s.now)
+	if plan := s.pass(); plan.Suspend == nil {
+		t.Error("want it suspended")
+	}
+	s.wantSteps("build: Running")
+}
+
 func TestAQueuesJobIsNeverUnsuspended(t *testing.T) {
 	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").JobLabel("kueue.x-k8s.io/queue-name", "batch"))
 	fixture.Job(s.job("build")).Suspended(s.now) // waits for its turn
