@@ -256,6 +256,7 @@ func ownImage(t *testing.T) {
 }
 
 func restart(t *testing.T) {
+	startWeb(t)
 	for _, component := range []string{"kubelet", "containerd", "kube-proxy", "coredns", "control-plane"} {
 		if _, err := localcluster(t, "restart", component); err != nil {
 			t.Fatal(err)
@@ -266,6 +267,7 @@ func restart(t *testing.T) {
 	apply(t, job("after", "nc -w 5 kubernetes.default 443 < /dev/null && echo after", ""))
 	waitJob(t, "after", "complete")
 	want(t, "after", "logs", "job/after")
+	want(t, "0", "get", "pod", "web", "-o", "jsonpath={.status.containerStatuses[0].restartCount}") // containers live on
 }
 
 func upAgain(t *testing.T) {

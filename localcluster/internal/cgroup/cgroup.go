@@ -115,7 +115,7 @@ func createPerController(name string) error {
 		if err := unix.Statfs(tree, &stat); err != nil {
 			return err
 		}
-		if stat.Type == unix.CGROUP2_SUPER_MAGIC { // of a hybrid machine: it has no controllers
+		if stat.Type != unix.CGROUP_SUPER_MAGIC { // v2's tree on a hybrid machine, which has no controllers
 			continue
 		}
 		if err := os.MkdirAll(filepath.Join(tree, name), 0o755); err != nil {

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/yardmaster/yardmaster/localcluster/internal/process"
 )
 
-// Restart kills the processes of one component. The supervisor starts it again.
+// Restart kills the process of one component. The supervisor starts it again.
+// What that process has started itself lives on: containers outlive containerd.
 func (c *Cluster) Restart(component string) error {
 	processes, err := process.Find(c.Dir)
 	if err != nil {
@@ -15,7 +18,7 @@ func (c *Cluster) Restart(component string) error {
 	}
 	found := false
 	for _, p := range processes {
-		if p.Component != component || component == supervisorName {
+		if p.Component != component || component == supervisorName || !leadsSession(p.PID) {
 			continue
 		}
 		found = true
@@ -27,4 +30,10 @@ func (c *Cluster) Restart(component string) error {
 		return fmt.Errorf("no component %q is running", component)
 	}
 	return nil
+}
+
+// leadsSession is true of what the supervisor itself has started.
+func leadsSession(pid int) bool {
+	session, err := unix.Getsid(pid)
+	return err == nil && session == pid
 }

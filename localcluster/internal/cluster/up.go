@@ -33,6 +33,10 @@ func (c *Cluster) Start(ctx context.Context, options Options, programs build.Pro
 		return err
 	}
 	defer unlock()
+	// Another up may have held the lock.
+	if status, err := c.Status(ctx); err == nil && status != nil && status.Up && status.Mode == options.Mode {
+		return nil
+	}
 	if err := c.remove(); err != nil {
 		return fmt.Errorf("removing what is left of an earlier cluster: %w", err)
 	}
