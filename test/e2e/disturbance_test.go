@@ -1,0 +1,202 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func newCertificate(t *testing.T) {
+	before := leader(t)
+	emptied := certificateSecret(t)
+	original := emptied.DeepCopy()
+	emptied.Data = nil
+	must(t, cluster.Patch(t.Context(), emptied, client.MergeFrom(original)))
+	untilServedAnew(t, original.Data["ca.crt"])
+
+	// The operator may not create Secrets: an installation that lost its Secret is
+	// mended by installing again.
+	original = certificateSecret(t)
+	must(t, cluster.Delete(t.Context(), original))
+	must(t, webhookServes(t.Context()))
+	must(t, cluster.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: certificates, Namespace: operatorNamespace}}))
+	untilServedAnew(t, original.Data["ca.crt"])
+
+	after := leader(t)
+	if after.UID != before.UID || after.Status.ContainerStatuses[0].RestartCount != before.Status.ContainerStatuses[0].RestartCount {
+		t.Error("the operator was started again")
+	}
+}
+
+// untilServedAnew waits until the webhook is served with another certificate.
+func untilServedAnew(t *testing.T, oldCA []byte) {
+	t.Helper()
+	start := time.Now()
+	eventually(t, "a new CA that the API server trusts", func() bool {
+		ca := certificateSecret(t).Data["ca.crt"]
+		return len(ca) > 0 && !bytes.Equal(ca, oldCA) && bytes.Equal(ca, trustedCA(t))
+	})
+	trusted := time.Now()
+	eventually(t, "the webhook to be called", func() bool { return webhookServes(t.Context()) == nil })
+	if refused := since(trusted); refused > 20*time.Second {
+		t.Errorf("for %v the webhook could not be called", refused)
+	}
+	t.Logf("a new certificate was served after %v, %v of them without a webhook that could be called", since(start), since(trusted))
+}
+
+func rollingRestart(t *testing.T) {
+	s := tell(t, countdown("restarted", 8))
+	calls := callWebhook(t)
+	before := lease(t)
+
+	changeOperator(t, func(spec *appsv1.DeploymentSpec) {
+		spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = time.Now().Format(time.RFC3339)
+	})
+	after := lease(t)
+	if holder(after) == holder(before) {
+		t.Fatal("the same process leads")
+	}
+	// A leader that is gone renewed last up to RetryPeriod before that, and is waited for
+	// as long as its Lease runs.
+	leaderless := after.Spec.AcquireTime.Sub(calls.lastRenewal(holder(before)))
+	if wanted := 6 * time.Second; leaderless > wanted {
+		t.Errorf("nobody led for %v, want at most %v; an unreleased Lease takes 15 s", leaderless, wanted)
+	}
+	t.Logf("nobody led for %v", leaderless.Round(often))
+
+	for _, err := range calls.end() {
+		t.Errorf("a request failed: %v", err)
+	}
+	s.untilPhase(v1alpha1.PhaseCompleted)
+	s.wantEachStepOnce()
+}
+
+// caller calls the webhook time and again, and watches the Lease.
+type caller struct {
+	stop   context.CancelFunc
+	done   chan struct{}
+	errs   []error
+	leases chan map[string]time.Time
+}
+
+func callWebhook(t *testing.T) *caller {
+	ctx, stop := context.WithCancel(t.Context())
+	c := &caller{stop: stop, done: make(chan struct{}), leases: make(chan map[string]time.Time, 1)}
+	c.leases <- map[string]time.Time{}
+	go func() {
+		defer close(c.done)
+		for ctx.Err() == nil {
+			c.call(ctx)
+		}
+	}()
+	t.Cleanup(func() { c.end() })
+	return c
+}
+
+func (c *caller) call(ctx context.Context) {
+	if err := webhookServes(ctx); err != nil && ctx.Err() == nil {
+		c.errs = append(c.errs, fmt.Errorf("%s: %w", time.Now().Format(time.TimeOnly), err))
+	}
+	lease, err := readLease(ctx)
+	if err == nil && holder(lease) != "" {
+		renewals := <-c.leases
+		renewals[holder(lease)] = lease.Spec.RenewTime.Time
+		c.leases <- renewals
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(50 * time.Millisecond):
+	}
+}
+
+// lastRenewal is when a holder was last seen to renew the Lease.
+func (c *caller) lastRenewal(holder string) time.Time {
+	renewals := <-c.leases
+	defer func() { c.leases <- renewals }()
+	return renewals[holder]
+}
+
+// end ends the calls and returns those that failed.
+func (c *caller) end() []error {
+	c.stop()
+	<-c.done
+	return c.errs
+}
+
+func failOver(t *testing.T) {
+	changeOperator(t, func(spec *appsv1.DeploymentSpec) { spec.Replicas = new(int32(2)) })
+	var stories []*story
+	for range 4 {
+		stories = append(stories, tell(t, countdown("fail-over", 5)))
+	}
+	stories[0].podOf("t-5")
+	before, old := holder(lease(t)), leader(t)
+	start := time.Now()
+	signal(t, old, operatorName, "KILL")
+	untilAnotherLeads(t, before)
+	t.Logf("another leads after %v", since(start))
+	if leader(t).UID == old.UID {
+		t.Error("the Pod that was killed leads again")
+	}
+	for _, s := range stories {
+		s.untilPhase(v1alpha1.PhaseCompleted)
+		s.wantEachStepOnce()
+	}
+}
+
+func killed(t *testing.T) {
+	changeOperator(t, func(spec *appsv1.DeploymentSpec) {
+		// A short Lease, so that it is the work that is disturbed and not the waiting.
+		spec.Template.Spec.Containers[0].Env = append(spec.Template.Spec.Containers[0].Env,
+			corev1.EnvVar{Name: "YARDMASTER_LEADER_ELECTION_LEASE_DURATION", Value: "4s"},
+			corev1.EnvVar{Name: "YARDMASTER_LEADER_ELECTION_RENEW_DEADLINE", Value: "3s"},
+			corev1.EnvVar{Name: "YARDMASTER_LEADER_ELECTION_RETRY_PERIOD", Value: "500ms"})
+	})
+	// The webhook is away while the operator is: the sequences are there before.
+	var stories []*story
+	for i := range 10 {
+		stories = append(stories, tell(t, countdown(fmt.Sprintf("killed-%d", i), 8)))
+	}
+	kills := 0
+	for ; kills < 8 && !allEnded(stories); kills++ {
+		before := lease(t)
+		time.Sleep(rand.N(2 * time.Second)) // the random moment
+		if pod := leader(t); kills%2 == 0 {
+			signal(t, pod, operatorName, "KILL")
+		} else {
+			// A new Pod, which is not held back for its crashes.
+			forceDelete(t, pod)
+		}
+		untilAnotherLeads(t, holder(before))
+	}
+	t.Logf("the operator was killed %d times", kills)
+	if kills < 4 {
+		t.Errorf("the sequences ended after %d kills: they are too short for this", kills)
+	}
+	for _, s := range stories {
+		s.untilPhase(v1alpha1.PhaseCompleted)
+		s.wantEachStepOnce()
+	}
+}
+
+func allEnded(stories []*story) bool {
+	for _, s := range stories {
+		if s.now().Status.CompletionTime == nil {
+			return false
+		}
+	}
+	return true
+}
+

@@ -1,0 +1,72 @@
+//go:build e2e
+
+package e2e
+
+import "testing"
+
+// chapter is a test: a title that says the promise, and the story that proves it.
+type chapter struct {
+	title string
+	tell  func(*testing.T)
+}
+
+// What steps may rely on, on a real node.
+func TestSteps(t *testing.T) {
+	together(t, []chapter{
+		{"a step that exits 7 fails with its code and its last words, and its logs can be read", exitCode},
+		{"a step over its memory limit fails with OOMKilled in its message", outOfMemory},
+		{"an image that cannot be pulled ends at startDeadlineSeconds, with the pull error told", missingImage},
+		{"a sidecar does not keep a step from completing", sidecar},
+		{"what a step leaves in the workspace and as its output, the next step finds", workspaceAndOutput},
+		{"immediate suspension sends SIGTERM to the running step, and resuming runs it again", suspension},
+		{"deletion sends SIGTERM to the running step, and the object goes only after its Pod", deletion},
+	})
+}
+
+// What an administrator may rely on, of the operator as it is installed.
+func TestInstallation(t *testing.T) {
+	together(t, []chapter{
+		{"the operator runs where the profile restricted is enforced", operatorIsRestricted},
+		{"the webhook refuses the edit of a step that has started, and says why", refusedEdit},
+		{"the webhook's certificate is the operator's own", ownCertificate},
+		{"what is not watched is neither touched nor refused", unwatchedNamespace},
+		{"metrics are for those who may read them", metrics},
+		{"the operator may do what it needs in watched namespaces, and nothing more", leastPrivilege},
+	})
+}
+
+// What happens to sequences when the operator is disturbed.
+func TestDisturbances(t *testing.T) {
+	inTurn(t, []chapter{
+		{"a new certificate is made and served without a restart when the old one is taken away", newCertificate},
+		{"a rolling restart hands the Lease over at once, and no request meets a webhook that is gone", rollingRestart},
+		{"of two replicas, one takes over when the leader is killed", failOver},
+		{"sequences complete, each step run once, while the operator is killed at random moments", killed},
+	})
+}
+
+// How the operator comes and goes.
+func TestLifecycle(t *testing.T) {
+	inTurn(t, []chapter{
+		{"an upgrade from the previous manifest leaves a running step alone, and the new operator takes over", upgrade},
+		{"after uninstalling, only what ran keeps a finalizer, until the operator is back or it is removed by hand", uninstall},
+		{"installed for all namespaces, it serves one that was not known before", clusterWide},
+	})
+}
+
+// together tells stories that do not disturb each other.
+func together(t *testing.T, chapters []chapter) {
+	for _, c := range chapters {
+		t.Run(c.title, func(t *testing.T) {
+			t.Parallel()
+			c.tell(t)
+		})
+	}
+}
+
+// inTurn tells stories that need the operator for themselves.
+func inTurn(t *testing.T, chapters []chapter) {
+	for _, c := range chapters {
+		t.Run(c.title, c.tell)
+	}
+}

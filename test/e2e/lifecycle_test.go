@@ -1,0 +1,186 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+// previousManifest is what the previous release is installed with. With each release it
+// is made anew: testdata/README.md tells how.
+const (
+	previousManifest = "testdata/install-v0.yaml.gz"
+	previousImage    = "yardmaster:v0"
+)
+
+func upgrade(t *testing.T) {
+	applyManifest(t, previousManifest)
+	must(t, waitForOperator(t.Context()))
+	wantOperatorImage(t, previousImage)
+
+	s := tell(t, fixture.SequentialJob("upgraded", "").Step("long", held()).Step("next", script("true")).Obj())
+	pod := s.podOf("long")
+	s.untilStep("long", v1alpha1.StepRunning)
+	must(t, deploy(t.Context(), someNamespaces))
+	must(t, waitForOperator(t.Context()))
+	wantOperatorImage(t, image())
+	if now := s.podOf("long"); now.UID != pod.UID || now.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Fatal("the running step was not left alone")
+	}
+	s.letGo("long")
+	s.untilPhase(v1alpha1.PhaseCompleted)
+	s.wantEachStepOnce()
+}
+
+// applyManifest does what kubectl apply --server-side does.
+func applyManifest(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.Open(filepath.Clean(path))
+	must(t, err)
+	defer file.Close()
+	content, err := gzip.NewReader(file)
+	must(t, err)
+	manifest, err := io.ReadAll(content)
+	must(t, err)
+	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := documents.Decode(object); err == io.EOF {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		must(t, cluster.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object),
+			client.FieldOwner("yardmaster-install"), client.ForceOwnership))
+	}
+}
+
+func wantOperatorImage(t *testing.T, want string) {
+	t.Helper()
+	if got := leader(t).Spec.Containers[0].Image; got != want {
+		t.Fatalf("the operator's image is %s, want %s", got, want)
+	}
+}
+
+func uninstall(t *testing.T) {
+	finished := tellIn(t, doomed, fixture.SequentialJob("finished", "").Step("a", script("true")).Obj())
+	suspended := tellIn(t, doomed, fixture.SequentialJob("suspended", "").SuspendImmediately().Step("a", held()).Obj())
+	byHand := tell(t, fixture.SequentialJob("by-hand", "").Step("a", held()).Obj())
+	waiting := tell(t, fixture.SequentialJob("waiting", "").Step("a", held()).Step("b", script("true")).Obj())
+	suspended.podOf("a")
+	must(t, suspended.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
+	suspended.untilPhase(v1alpha1.PhaseSuspended)
+	finished.untilPhase(v1alpha1.PhaseCompleted)
+	running := []*corev1.Pod{byHand.podOf("a"), waiting.podOf("a")}
+
+	must(t, undeploy(t.Context(), someNamespaces))
+	wantNothingInstalled(t)
+
+	// A namespace in which nothing runs goes at once.
+	for _, s := range []*story{finished, suspended} {
+		if finalizers := s.now().Finalizers; len(finalizers) != 0 {
+			t.Errorf("%s carries %v", s.sj.Name, finalizers)
+		}
+	}
+	finished.delete()
+	wantGone(t, finished.sj)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: doomed}}
+	must(t, cluster.Delete(t.Context(), ns))
+	wantGone(t, ns)
+
+	// What runs goes on, and is kept until somebody sees to its end.
+	for i, s := range []*story{byHand, waiting} {
+		s.delete()
+		if !exists(t, s.sj) || !controllerutil.ContainsFinalizer(s.sj, v1alpha1.SequentialJobFinalizer) {
+			t.Errorf("%s is gone while its step runs", s.sj.Name)
+		}
+		if !exists(t, running[i]) || !running[i].DeletionTimestamp.IsZero() {
+			t.Errorf("the step of %s was ended", s.sj.Name)
+		}
+	}
+	must(t, byHand.patch(func(sj *v1alpha1.SequentialJob) { sj.Finalizers = nil }))
+	wantGone(t, byHand.sj)
+	wantGone(t, running[0])
+
+	must(t, createNamespace(t.Context(), doomed, "restricted"))
+	must(t, deploy(t.Context(), someNamespaces))
+	wantGone(t, waiting.sj)
+	if exists(t, running[1]) {
+		t.Error("the object went before the Pod of its step")
+	}
+	must(t, waitForOperator(t.Context()))
+}
+
+// wantNothingInstalled checks that nothing of the operator is left but its CRDs.
+func wantNothingInstalled(t *testing.T) {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}}
+	wantGone(t, ns)
+	for _, list := range []client.ObjectList{
+		&appsv1.DeploymentList{},
+		&corev1.ServiceAccountList{},
+		&corev1.SecretList{},
+		&rbacv1.RoleList{},
+		&rbacv1.RoleBindingList{},
+		&rbacv1.ClusterRoleList{},
+		&rbacv1.ClusterRoleBindingList{},
+		&admissionregistrationv1.ValidatingWebhookConfigurationList{},
+	} {
+		must(t, cluster.List(t.Context(), list, client.MatchingLabels{"app.kubernetes.io/name": operatorName}))
+		if n := meta.LenList(list); n != 0 {
+			t.Errorf("%d of %T are left", n, list)
+		}
+	}
+}
+
+func clusterWide(t *testing.T) {
+	must(t, undeploy(t.Context(), someNamespaces))
+	must(t, deploy(t.Context(), allNamespaces))
+	must(t, waitForOperator(t.Context()))
+	t.Cleanup(func() {
+		if err := undeploy(context.Background(), allNamespaces); err != nil {
+			t.Error(err)
+		}
+	})
+
+	ns := &corev1.Namespace{}
+	ns.GenerateName = "e2e-new-"
+	must(t, cluster.Create(t.Context(), ns))
+	refused := prepare(ns.Name, fixture.SequentialJob("refused", "").Step("a", fixture.Image("")).Obj())
+	if err := cluster.Create(t.Context(), refused); !apierrors.IsInvalid(err) {
+		t.Errorf("a step without an image: %v", err)
+	}
+	done := tellIn(t, ns.Name, countdown("done", 3))
+	done.untilPhase(v1alpha1.PhaseCompleted)
+	done.wantEachStepOnce()
+
+	// A namespace takes with it what runs in it.
+	running := tellIn(t, ns.Name, fixture.SequentialJob("running", "").Step("a", held()).Obj())
+	running.podOf("a")
+	start := time.Now()
+	must(t, cluster.Delete(t.Context(), ns))
+	wantGone(t, ns)
+	t.Logf("the namespace was gone after %v", since(start))
+}

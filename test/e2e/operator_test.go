@@ -1,0 +1,230 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+// How the operator's own objects are named.
+const (
+	operatorNamespace = "yardmaster-system"
+	operatorName      = "yardmaster"
+	leaseName         = "yardmaster.yardmaster.dev"
+	certificates      = "yardmaster-webhook-certs"
+	serviceAccount    = "system:serviceaccount:" + operatorNamespace + ":" + operatorName
+)
+
+// operatorKey is the Deployment's.
+var operatorKey = client.ObjectKey{Namespace: operatorNamespace, Name: operatorName}
+
+// waitForOperator waits until the deployed version, and no other, is there, leads, and is
+// called by the API server.
+func waitForOperator(ctx context.Context) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, often, patience, true, func(ctx context.Context) (bool, error) {
+		last = operatorReady(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the operator did not get ready: %w", last)
+	}
+	return nil
+}
+
+func operatorReady(ctx context.Context) error {
+	deployment := &appsv1.Deployment{}
+	if err := cluster.Get(ctx, operatorKey, deployment); err != nil {
+		return err
+	}
+	status, wanted := deployment.Status, *deployment.Spec.Replicas
+	if status.ObservedGeneration != deployment.Generation || status.UpdatedReplicas != wanted || status.AvailableReplicas != wanted {
+		return fmt.Errorf("not rolled out: %d updated, %d available of %d", status.UpdatedReplicas, status.AvailableReplicas, wanted)
+	}
+	pods, err := operatorPods(ctx)
+	if err != nil {
+		return err
+	}
+	if len(pods) != int(wanted) {
+		return fmt.Errorf("%d Pods, not %d", len(pods), wanted)
+	}
+	lease, err := readLease(ctx)
+	if err != nil {
+		return err
+	}
+	if leaderAmong(pods, lease) == nil {
+		return fmt.Errorf("%q leads, which is none of the Pods", holder(lease))
+	}
+	return webhookServes(ctx)
+}
+
+func operatorPods(ctx context.Context) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	err := cluster.List(ctx, &pods, client.InNamespace(operatorNamespace),
+		client.MatchingLabels{"app.kubernetes.io/name": operatorName, "app.kubernetes.io/component": "operator"})
+	return pods.Items, err
+}
+
+func readLease(ctx context.Context) (*coordinationv1.Lease, error) {
+	lease := &coordinationv1.Lease{}
+	return lease, cluster.Get(ctx, client.ObjectKey{Namespace: operatorNamespace, Name: leaseName}, lease)
+}
+
+// holder is who holds the Lease: a Pod's name, and a number made at the process's start.
+func holder(lease *coordinationv1.Lease) string {
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+func leaderAmong(pods []corev1.Pod, lease *coordinationv1.Lease) *corev1.Pod {
+	for i := range pods {
+		if strings.HasPrefix(holder(lease), pods[i].Name+"_") {
+			return &pods[i]
+		}
+	}
+	return nil
+}
+
+// webhookServes asks the API server to take a SequentialJob that the webhook has to see,
+// without keeping it.
+func webhookServes(ctx context.Context) error {
+	sj := prepare(watched, fixture.SequentialJob("dry-run", "").Step("a").Obj())
+	return cluster.Create(ctx, sj, client.DryRunAll)
+}
+
+// lease reads the Lease.
+func lease(t *testing.T) *coordinationv1.Lease {
+	t.Helper()
+	l, err := readLease(t.Context())
+	must(t, err)
+	return l
+}
+
+// leader is the operator's Pod that holds the Lease.
+func leader(t *testing.T) *corev1.Pod {
+	t.Helper()
+	pods, err := operatorPods(t.Context())
+	must(t, err)
+	pod := leaderAmong(pods, lease(t))
+	if pod == nil {
+		t.Fatalf("%q leads, which is none of the Pods", holder(lease(t)))
+	}
+	return pod
+}
+
+// untilAnotherLeads waits until the Lease has another holder.
+func untilAnotherLeads(t *testing.T, than string) {
+	t.Helper()
+	eventually(t, "another leader", func() bool {
+		now := holder(lease(t))
+		return now != "" && now != than
+	})
+}
+
+// changeOperator changes the Deployment for the time of a test.
+func changeOperator(t *testing.T, change func(*appsv1.DeploymentSpec)) {
+	t.Helper()
+	deployment := &appsv1.Deployment{}
+	must(t, cluster.Get(t.Context(), operatorKey, deployment))
+	original := deployment.DeepCopy()
+	change(&deployment.Spec)
+	must(t, cluster.Patch(t.Context(), deployment, client.MergeFrom(original)))
+	must(t, waitForOperator(t.Context()))
+	t.Cleanup(func() {
+		ctx := context.Background()
+		restored := func(ctx context.Context) (bool, error) {
+			if err := cluster.Get(ctx, operatorKey, deployment); err != nil {
+				return false, err
+			}
+			deployment.Spec = original.Spec
+			err := cluster.Update(ctx, deployment)
+			return err == nil, ignoreConflict(err)
+		}
+		if err := wait.PollUntilContextTimeout(ctx, often, patience, true, restored); err != nil {
+			t.Error(err)
+		}
+		if err := waitForOperator(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func ignoreConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// signal sends a signal to the processes that have this name in a Pod's first container,
+// from the node: the operator's image has no shell, and no process can kill the first one
+// of its own container.
+func signal(t *testing.T, pod *corev1.Pod, process, sig string) {
+	t.Helper()
+	_, container, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
+	if container == "" {
+		t.Fatalf("the container of Pod %s does not run", pod.Name)
+	}
+	command := fmt.Sprintf(`
+found=1
+for p in /proc/[0-9]*; do
+	if grep -qs %s $p/cgroup && [ "$(cat $p/comm)" = %s ]; then
+		kill -%s ${p#/proc/} && found=0
+	fi
+done
+exit $found`, container, process, sig)
+	sender := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "signal-", Namespace: privileged}}
+	sender.Spec = corev1.PodSpec{
+		HostPID:       true,
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers:    []corev1.Container{{Name: "signal", Image: busybox, Command: []string{"sh", "-c", command}}},
+	}
+	must(t, cluster.Create(t.Context(), sender))
+	defer func() { must(t, cluster.Delete(t.Context(), sender)) }()
+	eventually(t, "the signal to be sent", func() bool {
+		return exists(t, sender) && (sender.Status.Phase == corev1.PodSucceeded || sender.Status.Phase == corev1.PodFailed)
+	})
+	if sender.Status.Phase != corev1.PodSucceeded {
+		t.Fatalf("there is no process %s in Pod %s", process, pod.Name)
+	}
+}
+
+// forceDelete removes a Pod without waiting for its end.
+func forceDelete(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	err := cluster.Delete(t.Context(), pod, client.GracePeriodSeconds(0))
+	if !apierrors.IsNotFound(err) {
+		must(t, err)
+	}
+}
+
+// countdown is a sequence of n short steps.
+func countdown(name string, n int) *v1alpha1.SequentialJob {
+	b := fixture.SequentialJob(name, "")
+	for i := n; i > 0; i-- {
+		b = b.Step(fmt.Sprintf("t-%d", i), script("sleep 0.2"))
+	}
+	return b.Obj()
+}
+
+// since is a time for people.
+func since(start time.Time) time.Duration {
+	return time.Since(start).Round(often)
+}

@@ -1,0 +1,178 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// Every line is a permission: verb, resource and, if it is for one object only, its name.
+var (
+	// everywhere is what it may for the sake of its metrics and its webhook.
+	everywhere = []string{
+		"create authentication.k8s.io/tokenreviews",
+		"create authorization.k8s.io/subjectaccessreviews",
+		"get admissionregistration.k8s.io/validatingwebhookconfigurations",
+		"list admissionregistration.k8s.io/validatingwebhookconfigurations",
+		"patch admissionregistration.k8s.io/validatingwebhookconfigurations yardmaster",
+		"update admissionregistration.k8s.io/validatingwebhookconfigurations yardmaster",
+		"watch admissionregistration.k8s.io/validatingwebhookconfigurations",
+	}
+	// atHome is what it may besides, in the namespace it runs in.
+	atHome = []string{
+		"create coordination.k8s.io/leases",
+		"create events",
+		"create events.k8s.io/events",
+		"get coordination.k8s.io/leases yardmaster.yardmaster.dev",
+		"get secrets",
+		"list secrets",
+		"patch coordination.k8s.io/leases yardmaster.yardmaster.dev",
+		"patch events",
+		"patch events.k8s.io/events",
+		"patch secrets yardmaster-webhook-certs",
+		"update coordination.k8s.io/leases yardmaster.yardmaster.dev",
+		"update secrets yardmaster-webhook-certs",
+		"watch secrets",
+	}
+	// atWork is what it may besides, in a namespace it watches.
+	atWork = []string{
+		"create batch/jobs",
+		"create configmaps",
+		"create events.k8s.io/events",
+		"create persistentvolumeclaims",
+		"delete batch/jobs",
+		"delete yardmaster.dev/sequentialjobs",
+		"get batch/jobs",
+		"get configmaps",
+		"get persistentvolumeclaims",
+		"get yardmaster.dev/sequentialjobs",
+		"list batch/jobs",
+		"list pods",
+		"list yardmaster.dev/sequentialjobs",
+		"patch batch/jobs",
+		"patch events.k8s.io/events",
+		"patch yardmaster.dev/sequentialjobs",
+		"patch yardmaster.dev/sequentialjobs/status",
+		"update configmaps",
+		"watch batch/jobs",
+		"watch yardmaster.dev/sequentialjobs",
+	}
+)
+
+func leastPrivilege(t *testing.T) {
+	for namespace, extra := range map[string][]string{
+		watched: atWork, doomed: atWork, operatorNamespace: atHome, unwatched: nil, "kube-system": nil,
+	} {
+		want := slices.Sorted(slices.Values(slices.Concat(everywhere, extra)))
+		if diff := cmp.Diff(want, permissions(t, namespace)); diff != "" {
+			t.Errorf("permissions in namespace %s (-want, +got):\n%s", namespace, diff)
+		}
+	}
+	mustNot(t)
+}
+
+// permissions are the operator's in a namespace, but for those that everyone has.
+func permissions(t *testing.T, namespace string) []string {
+	t.Helper()
+	everyones := rulesFor(t, "system:serviceaccount:default:default", namespace)
+	return slices.DeleteFunc(rulesFor(t, serviceAccount, namespace), func(permission string) bool {
+		return slices.Contains(everyones, permission)
+	})
+}
+
+// rulesFor asks the API server, as the user would, what the user may.
+func rulesFor(t *testing.T, user, namespace string) []string {
+	t.Helper()
+	as := rest.CopyConfig(config)
+	as.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groupsOf(user)}
+	clients, err := kubernetes.NewForConfig(as)
+	must(t, err)
+	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
+	answer, err := clients.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), review, metav1.CreateOptions{})
+	must(t, err)
+	if answer.Status.Incomplete {
+		t.Fatalf("the answer is incomplete: %s", answer.Status.EvaluationError)
+	}
+	var all []string
+	for _, rule := range answer.Status.ResourceRules {
+		all = append(all, permissionsOf(rule)...)
+	}
+	for _, rule := range answer.Status.NonResourceRules {
+		for _, url := range rule.NonResourceURLs {
+			all = append(all, strings.Join(rule.Verbs, ",")+" "+url)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func permissionsOf(rule authorizationv1.ResourceRule) (all []string) {
+	names := []string{""}
+	if len(rule.ResourceNames) > 0 {
+		names = rule.ResourceNames
+	}
+	for _, verb := range rule.Verbs {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, name := range names {
+					kind := strings.TrimPrefix(group+"/"+resource, "/")
+					all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s %s", verb, kind, name)))
+				}
+			}
+		}
+	}
+	return all
+}
+
+func groupsOf(user string) []string {
+	namespace := strings.Split(user, ":")[2]
+	return []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
+}
+
+// mustNot asks the authorizer itself about what would be worst.
+func mustNot(t *testing.T) {
+	t.Helper()
+	type attributes = authorizationv1.ResourceAttributes
+	for _, a := range []attributes{
+		{Verb: "get", Resource: "secrets", Namespace: watched},
+		{Verb: "list", Resource: "secrets", Namespace: watched},
+		{Verb: "create", Resource: "pods", Namespace: watched},
+		{Verb: "delete", Resource: "pods", Namespace: watched},
+		{Verb: "create", Resource: "pods", Subresource: "exec", Namespace: watched},
+		{Verb: "get", Resource: "pods", Subresource: "log", Namespace: watched},
+		{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Namespace: watched},
+		{Verb: "delete", Resource: "persistentvolumeclaims", Namespace: watched},
+		{Verb: "create", Group: "yardmaster.dev", Resource: "sequentialjobs", Namespace: watched},
+		{Verb: "create", Group: "batch", Resource: "jobs", Namespace: unwatched},
+		{Verb: "list", Group: "batch", Resource: "jobs", Namespace: unwatched},
+		{Verb: "list", Group: "batch", Resource: "jobs"}, // in all namespaces
+		{Verb: "list", Group: "yardmaster.dev", Resource: "sequentialjobs"},
+		{Verb: "create", Group: "batch", Resource: "jobs", Namespace: operatorNamespace},
+		{Verb: "create", Resource: "secrets", Namespace: operatorNamespace},
+		{Verb: "update", Resource: "secrets", Namespace: operatorNamespace, Name: "another"},
+		{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "kube-scheduler"},
+		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: operatorNamespace, Name: "another"},
+		{Verb: "update", Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "another"},
+		{Verb: "get", Resource: "nodes"},
+		{Verb: "list", Resource: "namespaces"},
+		{Verb: "impersonate", Resource: "users"},
+		{Verb: "escalate", Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
+	} {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: serviceAccount, Groups: groupsOf(serviceAccount), ResourceAttributes: &a,
+		}}
+		must(t, cluster.Create(t.Context(), review))
+		if review.Status.Allowed {
+			t.Errorf("it may %s: %s", strings.TrimSpace(fmt.Sprintf("%+v", a)), review.Status.Reason)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+func exitCode(t *testing.T) {
+	s := tell(t, fixture.SequentialJob("migrate", "").
+		Step("backup", script("true")).
+		Step("migrate", script("echo migrating; printf 'no such table: users' > /dev/termination-log; exit 7")).
+		Step("seed", script("true")).
+		Obj())
+	s.untilPhase(v1alpha1.PhaseFailed)
+	step := s.step("migrate")
+	const want = "container migrate exited with code 7: no such table: users"
+	if step.Phase != v1alpha1.StepFailed || step.Message != want {
+		t.Errorf("the step is %s: %q, want %q", step.Phase, step.Message, want)
+	}
+	if phase := s.step("seed").Phase; phase != v1alpha1.StepSkipped {
+		t.Errorf("the step after it is %s", phase)
+	}
+	pods := s.pods(&s.jobs()[1])
+	if len(pods) != 1 {
+		t.Fatalf("the step has %d Pods", len(pods))
+	}
+	if logs := s.logs(pods[0].Name, "migrate"); logs != "migrating\n" {
+		t.Errorf("logs %q", logs)
+	}
+}
+
+func outOfMemory(t *testing.T) {
+	s := tell(t, fixture.SequentialJob("greedy", "").Step("load", fixture.Container(func(c *corev1.Container) {
+		c.Image, c.Command = busybox, []string{"tail", "/dev/zero"}
+		c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}
+	})).Obj())
+	s.untilPhase(v1alpha1.PhaseFailed)
+	if message := s.step("load").Message; message != "container load exited with code 137 (OOMKilled)" {
+		t.Errorf("message %q", message)
+	}
+}
+
+func missingImage(t *testing.T) {
+	s := tell(t, fixture.SequentialJob("stuck", "").
+		Step("a", fixture.Image("registry.invalid/nothing:1"), fixture.StartDeadline(5)).
+		Finally("clean", script("true")).
+		Obj())
+	s.untilPhase(v1alpha1.PhaseFailed)
+	step := s.step("a")
+	if step.Reason != v1alpha1.ReasonStartDeadlineExceeded {
+		t.Errorf("reason %s", step.Reason)
+	}
+	if !strings.Contains(step.Message, "Image") || !strings.Contains(step.Message, "registry.invalid/nothing:1") {
+		t.Errorf("message %q", step.Message)
+	}
+	if took := step.FinishTime.Sub(step.StartTime.Time).Seconds(); took < 5 || took > 20 {
+		t.Errorf("it took %.0f s", took)
+	}
+	if phase := s.step("clean").Phase; phase != v1alpha1.StepSucceeded {
+		t.Errorf("finally is %s", phase)
+	}
+}
+
+func sidecar(t *testing.T) {
+	template := corev1.PodTemplateSpec{}
+	template.Spec.InitContainers = []corev1.Container{{
+		Name:            "proxy",
+		Image:           busybox,
+		Command:         []string{"sh", "-c", "trap 'exit 0' TERM; echo ready; sleep 3600 & wait"},
+		RestartPolicy:   new(corev1.ContainerRestartPolicyAlways),
+		SecurityContext: restricted(),
+	}}
+	s := tell(t, fixture.SequentialJob("proxied", "").Template(template).
+		Step("a", script("true")).
+		Step("b", script("true")).
+		Obj())
+	s.untilPhase(v1alpha1.PhaseCompleted)
+	s.wantEachStepOnce()
+	if logs := s.logs(s.pods(&s.jobs()[1])[0].Name, "proxy"); logs != "ready\n" {
+		t.Errorf("the sidecar says %q", logs)
+	}
+}
+
+func workspaceAndOutput(t *testing.T) {
+	s := tell(t, fixture.SequentialJob("etl", "").Workspace(v1alpha1.WorkspaceDelete).
+		Step("extract", script("seq 42 > /workspace/rows; printf 42 > /dev/termination-log"), fixture.Outputs()).
+		Step("load", script(`echo "$STEP_EXTRACT_OUTPUT rows announced, $(wc -l < /workspace/rows) found"`)).
+		Obj())
+	s.untilPhase(v1alpha1.PhaseCompleted)
+	if output := s.step("extract").Output; output != "42" {
+		t.Errorf("output %q", output)
+	}
+	if logs := s.logs(s.pods(&s.jobs()[1])[0].Name, "load"); logs != "42 rows announced, 42 found\n" {
+		t.Errorf("logs %q", logs)
+	}
+}
+
+// diary is a step that keeps a diary in the workspace of how it fares. It ends by itself
+// only when it is run for the second time.
+const diary = `
+cd /workspace
+trap 'echo ended >> diary; exit 143' TERM
+echo begun >> diary
+[ $(grep -c begun diary) = 2 ] && exit 0
+sleep 3600 & wait`
+
+func suspension(t *testing.T) {
+	s := tell(t, fixture.SequentialJob("held", "").Workspace(v1alpha1.WorkspaceDelete).SuspendImmediately().
+		Step("write", script(diary)).
+		Step("read", script("tr '\\n' ' ' < /workspace/diary > /dev/termination-log"), fixture.Outputs()).
+		Obj())
+	pod := s.podOf("write")
+	must(t, s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
+	wantGone(t, pod)
+	s.untilPhase(v1alpha1.PhaseSuspended)
+	if len(s.sj.Finalizers) != 0 {
+		t.Errorf("while suspended it carries %v", s.sj.Finalizers)
+	}
+	must(t, s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false }))
+	s.untilPhase(v1alpha1.PhaseCompleted)
+	if diary := s.step("read").Output; diary != "begun ended begun " {
+		t.Errorf("diary %q", diary)
+	}
+}
+
+func deletion(t *testing.T) {
+	s := tell(t, fixture.SequentialJob("deleted", "").
+		Step("a", script("trap 'echo asked to end; sleep 2; echo ended; exit 143' TERM; echo begun; sleep 3600 & wait")).
+		Step("b", script("true")).
+		Obj())
+	pod := s.podOf("a")
+	follow, err := clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Follow: true}).Stream(t.Context())
+	must(t, err)
+	defer follow.Close()
+	begun := make([]byte, len("begun\n"))
+	_, err = io.ReadFull(follow, begun) // the trap is set by then
+	must(t, err)
+
+	s.delete()
+	eventually(t, "the object to be gone", func() bool { return !exists(t, s.sj) })
+	if exists(t, pod) {
+		t.Error("the object went before the Pod of its step")
+	}
+	rest, err := io.ReadAll(follow)
+	must(t, err)
+	if string(rest) != "asked to end\nended\n" {
+		t.Errorf("the step's last words are %q", rest)
+	}
+}

@@ -1,0 +1,193 @@
+//go:build e2e
+
+// Package e2e tests the operator as users have it: deployed by `make deploy` in a cluster
+// with a real node, the one that KUBECONFIG leads to. `make e2e` brings one.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// root is the repository's, as seen from this package.
+const root = "../.."
+
+// The tests' namespaces.
+const (
+	// watched is where the sequences are. It enforces the profile restricted.
+	watched = "e2e-watched"
+	// doomed is watched too, and deleted by a test.
+	doomed = "e2e-doomed"
+	// unwatched is none of the operator's business, unless it watches all namespaces.
+	unwatched = "e2e-unwatched"
+	// privileged is for Pods that reach into the node.
+	privileged = "e2e-privileged"
+)
+
+// What the operator is deployed to watch.
+const (
+	someNamespaces = watched + "," + doomed
+	allNamespaces  = "*"
+)
+
+// What the tests have of the cluster.
+var (
+	config    *rest.Config
+	cluster   client.Client
+	clientset *kubernetes.Clientset
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("KUBECONFIG") == "" {
+		fmt.Println("KUBECONFIG is not set, so there is no cluster to test against: use make e2e")
+		return
+	}
+	if err := start(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// start connects to the cluster and deploys the operator.
+func start(ctx context.Context) (err error) {
+	if config, err = clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG")); err != nil {
+		return err
+	}
+	config.QPS, config.Burst = 200, 400
+	if clientset, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	if cluster, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	for name, profile := range map[string]string{
+		watched: "restricted", doomed: "restricted", unwatched: "restricted", privileged: "privileged",
+	} {
+		if err := createNamespace(ctx, name, profile); err != nil {
+			return err
+		}
+	}
+	if err := deploy(ctx, someNamespaces); err != nil {
+		return err
+	}
+	return waitForOperator(ctx)
+}
+
+// createNamespace makes a namespace in which Pods have to keep to a profile.
+func createNamespace(ctx context.Context, name, profile string) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name:   name,
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": profile},
+	}}
+	if err := cluster.Create(ctx, ns); !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return nil
+}
+
+// deploy does what a user does to install or upgrade the operator.
+func deploy(ctx context.Context, namespaces string) error {
+	return run(ctx, "make", "deploy", "IMG="+image(), "NAMESPACES="+namespaces)
+}
+
+// undeploy does what a user does to uninstall it.
+func undeploy(ctx context.Context, namespaces string) error {
+	return run(ctx, "make", "undeploy", "NAMESPACES="+namespaces)
+}
+
+// image is the operator's, as loaded into the cluster.
+func image() string {
+	if img := os.Getenv("IMG"); img != "" {
+		return img
+	}
+	return "yardmaster:dev"
+}
+
+// run runs a command in the repository's root. What it says matters only if it fails.
+func run(ctx context.Context, name string, args ...string) error {
+	var output bytes.Buffer
+	command := exec.CommandContext(ctx, name, args...)
+	command.Dir, command.Stdout, command.Stderr = root, &output, &output
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, output.String())
+	}
+	return nil
+}
+
+// kubectl is a command that is kubectl, or does as well.
+func kubectl(ctx context.Context, args ...string) *exec.Cmd {
+	if path, err := exec.LookPath("kubectl"); err == nil {
+		return exec.CommandContext(ctx, path, args...)
+	}
+	local := []string{"kubectl", "--name", os.Getenv("CLUSTER_NAME"), "--"}
+	return exec.CommandContext(ctx, "localcluster", append(local, args...)...)
+}
+
+const (
+	often = 100 * time.Millisecond
+	// patience is for what takes a Pod or two; a busy machine needs a while for them.
+	patience = 90 * time.Second
+)
+
+// eventually waits until condition holds.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), often, patience, true, func(context.Context) (bool, error) {
+		return condition(), nil
+	})
+	if err != nil {
+		t.Fatalf("waiting for %s: %v", what, err)
+	}
+}
+
+// must ends the test on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// exists reads an object and reports whether there is one.
+func exists(t *testing.T, object client.Object) bool {
+	t.Helper()
+	err := cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object)
+	if apierrors.IsNotFound(err) {
+		return false
+	}
+	must(t, err)
+	return true
+}
+
+// wantGone waits until an object no longer exists.
+func wantGone(t *testing.T, object client.Object) {
+	t.Helper()
+	eventually(t, object.GetName()+" to be gone", func() bool { return !exists(t, object) })
+}
