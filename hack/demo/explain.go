@@ -15,7 +15,8 @@ func (d *demo) explain(ctx context.Context, name string) {
 	d.kubectl(ctx, "-n", namespace, "get", "sequentialjob", name, "-o",
 		`jsonpath={range .status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}`)
 	d.kubectl(ctx, "-n", namespace, "get", "jobs,pods", "-l", selector, "-o", "wide")
-	d.kubectl(ctx, "-n", namespace, "get", "events", "--sort-by=.metadata.creationTimestamp")
+	d.kubectl(ctx, "-n", namespace, "events", "--for", "sequentialjob/"+name)
+	d.kubectl(ctx, "-n", namespace, "events", "--types=Warning")
 }
 
 // explainOperator shows how the operator is, if that may have to do with the error.
@@ -34,7 +35,7 @@ func (d *demo) explainOperator(ctx context.Context, err error) error {
 func (d *demo) explainOperatorState(ctx context.Context) {
 	d.title("The operator")
 	d.kubectl(ctx, "-n", operatorNamespace, "get", "pods", "-o", "wide")
-	d.kubectl(ctx, "-n", operatorNamespace, "get", "events", "--sort-by=.metadata.creationTimestamp")
+	d.kubectl(ctx, "-n", operatorNamespace, "events")
 	d.kubectl(ctx, "-n", operatorNamespace, "logs", "deployment/yardmaster", "--tail=40", "--prefix")
 }
 

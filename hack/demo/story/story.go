@@ -113,13 +113,13 @@ func (s *Step) faults(actual *v1alpha1.StepStatus, run int32, logOf func(*v1alph
 	}
 	var faults []string
 	if actual.Phase != s.Phase {
-		faults = append(faults, fmt.Sprintf("ended as %s, it should as %s", actual.Phase, s.Phase))
+		faults = append(faults, fmt.Sprintf("ended as %s, it should end as %s", actual.Phase, s.Phase))
 	}
 	if s.Run != 0 {
 		run = s.Run
 	}
 	if actual.Run != run && s.Phase != v1alpha1.StepSkipped {
-		faults = append(faults, fmt.Sprintf("ended in run %d, it should in run %d", actual.Run, run))
+		faults = append(faults, fmt.Sprintf("ended in run %d, it should end in run %d", actual.Run, run))
 	}
 	if actual.Output != s.Output {
 		faults = append(faults, fmt.Sprintf("has the output %q, it should have %q", actual.Output, s.Output))
