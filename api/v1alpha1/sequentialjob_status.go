@@ -58,12 +58,15 @@ type SequentialJobStatus struct {
 type StepCounts struct {
 	// active steps: one that is starting, running or being stopped; 0 or 1.
 	// +optional
+	// +kubebuilder:default=0
 	Active int32 `json:"active"`
 	// succeeded steps.
 	// +optional
+	// +kubebuilder:default=0
 	Succeeded int32 `json:"succeeded"`
 	// failed steps, those with onFailure: Continue included.
 	// +optional
+	// +kubebuilder:default=0
 	Failed int32 `json:"failed"`
 }
 
