@@ -35,6 +35,8 @@ GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/role do
 # their property tests take ten times as long under it.
 PURE := $(patsubst %,./%/...,$(wildcard internal/sequence internal/zombie internal/session internal/scaling))
 UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list ./... | grep -v /test/))
+# How many random clusters the property test of package sequence plays.
+SEQUENCE_RUNS ?= 100000
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v gcc),-race)
 
@@ -95,7 +97,7 @@ test: test-unit test-integration ## Run unit and integration tests.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster.
-	go test $(PURE)
+	SEQUENCE_RUNS=$(SEQUENCE_RUNS) go test -timeout 30m $(PURE)
 	go test $(RACE) $(UNIT)
 	go -C localcluster test ./...
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -32,7 +33,8 @@ func Decide(in Input) Plan {
 	}
 	d.plan.Status = d.status
 	if d.plan.Ask == nil {
-		d.plan.Deferrable = deferrable(&d.sj.Status, &d.status)
+		d.plan.Changed = !equality.Semantic.DeepEqual(&d.sj.Status, &d.status)
+		d.plan.Deferrable = d.plan.Changed && deferrable(&d.sj.Status, &d.status)
 	}
 	return d.plan
 }

@@ -86,6 +86,8 @@ type Plan struct {
 
 	// Status to record. Nothing else of the plan may happen if that fails.
 	Status v1alpha1.SequentialJobStatus
+	// Changed says that Status is not what is stored.
+	Changed bool
 	// Deferrable says that Status tells no more than that a step is on its way, which
 	// FirstStep or its Job tells too: recording it may wait.
 	Deferrable bool

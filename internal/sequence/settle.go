@@ -255,8 +255,9 @@ func (d *decision) suspend(step *v1alpha1.StepStatus, job *batchv1.Job) {
 		d.stop(step, job, v1alpha1.ReasonInterrupted, "suspended; a new Job is made on resumption")
 	case !isSuspended(job):
 		d.plan.Suspend = job
-		if step.Phase == v1alpha1.StepSuspended {
-			step.Phase = v1alpha1.StepRunning // somebody else resumed it
+		if step.Phase == v1alpha1.StepSuspended { // somebody else resumed it
+			step.Phase = v1alpha1.StepRunning
+			d.adopt(step, job)
 		}
 	case isIdle(job):
 		d.adopt(step, job)

@@ -8,7 +8,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -145,7 +144,7 @@ func (w *world) record(held *v1alpha1.SequentialJob, plan *Plan) error {
 	if w.crash() {
 		return errPassEnded
 	}
-	if equality.Semantic.DeepEqual(held.Status, plan.Status) || (plan.Deferrable && w.chance(50)) {
+	if !plan.Changed || (plan.Deferrable && w.chance(50)) {
 		return nil
 	}
 	changed := held.DeepCopy()

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -134,12 +133,12 @@ func (r *Reconciler) decide(ctx context.Context, in *sequence.Input) (sequence.P
 // record stores the plan's status, then tells of it. It returns how long a write that
 // may wait was put off.
 func (r *Reconciler) record(ctx context.Context, sj *v1alpha1.SequentialJob, plan *sequence.Plan) (time.Duration, error) {
+	if !plan.Changed {
+		return 0, nil
+	}
 	before := sj.DeepCopy()
 	after := sj.DeepCopy()
 	after.Status = plan.Status
-	if equality.Semantic.DeepEqual(before.Status, after.Status) {
-		return 0, nil
-	}
 	if plan.Deferrable && !r.progress.Allow() {
 		return deferral, nil
 	}
