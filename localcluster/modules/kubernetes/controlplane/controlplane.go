@@ -44,7 +44,7 @@ func run(ctx context.Context, path string) error {
 	defer etcd.Close()
 
 	ended := make(chan error, 5)
-	run := func(name string, component func(context.Context) error) {
+	start := func(name string, component func(context.Context) error) {
 		go func() { ended <- fmt.Errorf("%s ended: %w", name, component(ctx)) }()
 	}
 	go func() { ended <- fmt.Errorf("etcd ended: %w", <-etcd.Err()) }()
@@ -53,7 +53,7 @@ func run(ctx context.Context, path string) error {
 	if err != nil {
 		return fmt.Errorf("kube-apiserver: %w", err)
 	}
-	run("kube-apiserver", apiserver)
+	start("kube-apiserver", apiserver)
 	// The scheduler and the controllers give up when they meet no API server.
 	if err := waitReady(ctx, config.Kubeconfig, ended); err != nil {
 		return err
@@ -64,17 +64,17 @@ func run(ctx context.Context, path string) error {
 	if err != nil {
 		return fmt.Errorf("kube-controller-manager: %w", err)
 	}
-	run("kube-controller-manager", controllers)
+	start("kube-controller-manager", controllers)
 	scheduler, err := newScheduler(ctx, config.Scheduler)
 	if err != nil {
 		return fmt.Errorf("kube-scheduler: %w", err)
 	}
-	run("kube-scheduler", scheduler)
+	start("kube-scheduler", scheduler)
 	provisioner, err := volumes.NewProvisioner(ctx, config.Kubeconfig, config.Volumes.Provisioner, config.Volumes.Dir)
 	if err != nil {
 		return fmt.Errorf("volume provisioner: %w", err)
 	}
-	run("volume provisioner", provisioner)
+	start("volume provisioner", provisioner)
 
 	select {
 	case err := <-ended:
