@@ -56,14 +56,12 @@ func measure(ctx context.Context, c *cluster, l load, r runner) (*result, error)
 	if err != nil {
 		return nil, err
 	}
-	idle, err := usageOf(process.Process.Pid)
-	if err != nil {
-		return nil, err
-	}
+	var idle time.Duration
 	if _, isOperator := r.(operatorRunner); isOperator {
 		begun = time.Now() // it was there before the work was
-	} else {
-		idle = usage{}
+		if idle, err = cpuOf(process.Process.Pid); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.bringIn(ctx, c, l, ns.Name); err != nil {
 		return nil, err
@@ -71,12 +69,9 @@ func measure(ctx context.Context, c *cluster, l load, r runner) (*result, error)
 	if err := l.wait(ctx, c, o, ns.Name); err != nil {
 		return nil, err
 	}
-	used, err := usageOf(process.Process.Pid)
-	if err != nil {
-		return nil, err
-	}
-	_ = process.Process.Signal(os.Interrupt)
+	_ = process.Process.Signal(os.Interrupt) // the bare loop may have ended by itself
 	_ = process.Wait()
+	cpu, peakRSS := usageOf(process.ProcessState)
 	after, err := countWrites(ctx, c)
 	if err != nil {
 		return nil, err
@@ -87,8 +82,8 @@ func measure(ctx context.Context, c *cluster, l load, r runner) (*result, error)
 		makespan:    last.Sub(begun),
 		transitions: transitions,
 		writes:      after.since(before),
-		cpu:         used.cpu - idle.cpu,
-		peakRSS:     used.peakRSS,
+		cpu:         cpu - idle,
+		peakRSS:     peakRSS,
 	}, nil
 }
 

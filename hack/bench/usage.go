@@ -5,20 +5,15 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
-// usage is what a process has used.
-type usage struct {
-	cpu     time.Duration
-	peakRSS int64 // bytes
-}
-
-// usageOf reads it from /proc.
-func usageOf(pid int) (usage, error) {
+// cpuOf is the CPU time that a running process has used, from /proc.
+func cpuOf(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return usage{}, err
+		return 0, err
 	}
 	// After the command in parentheses: state is field 3, utime and stime are 14 and 15,
 	// in hundredths of a second on every Linux.
@@ -27,24 +22,17 @@ func usageOf(pid int) (usage, error) {
 	for _, field := range fields[11:13] {
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
-			return usage{}, err
+			return 0, err
 		}
 		ticks += n
 	}
-	peak, err := peakRSSOf(pid)
-	return usage{cpu: time.Duration(ticks) * 10 * time.Millisecond, peakRSS: peak}, err
+	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-func peakRSSOf(pid int) (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
+// usageOf is what a process that has ended used: CPU time and, in bytes, memory.
+func usageOf(state *os.ProcessState) (cpu time.Duration, peakRSS int64) {
+	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
+		peakRSS = usage.Maxrss << 10
 	}
-	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			return kib << 10, err
-		}
-	}
-	return 0, fmt.Errorf("process %d has no VmHWM", pid)
+	return state.UserTime() + state.SystemTime(), peakRSS
 }

@@ -18,7 +18,8 @@ type Input struct {
 	// Jobs whose controller is the SequentialJob, as last seen. They may be stale, and
 	// a Job that is missing may exist.
 	Jobs []*batchv1.Job
-	// Created are the UIDs of the Jobs that this process made, by name.
+	// Created are the UIDs of the Jobs that this process made, or found by a live read,
+	// by name.
 	Created map[string]types.UID
 	// Now is the time of the decision.
 	Now time.Time

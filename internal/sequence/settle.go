@@ -48,31 +48,32 @@ func (d *decision) settle(step *v1alpha1.StepStatus) bool {
 }
 
 // jobOf is the active step's Job, nil when it is known not to exist. Without knowing,
-// it asks: a cache that does not show the Job, or shows an earlier one of its name, may
-// only be behind.
+// it asks: a cache that does not show the Job, or shows one of its name that neither the
+// status nor this process knows, may only be behind.
 func (d *decision) jobOf(step *v1alpha1.StepStatus) (job *batchv1.Job, known bool) {
-	created, made := d.in.Created[step.JobName]
-	wanted := step.JobUID
-	if wanted == "" {
-		wanted = created
-	}
-	is := func(job *batchv1.Job) bool {
-		return job != nil && job.Name == step.JobName && (wanted == "" || job.UID == wanted)
+	uid := step.JobUID
+	if uid == "" {
+		uid = d.in.Created[step.JobName]
 	}
 	if job, read := d.in.Answers.Read[step.JobName]; read {
-		if !is(job) {
+		if job == nil || (uid != "" && job.UID != uid) {
 			return nil, true
 		}
 		return job, true
 	}
+	is := func(job *batchv1.Job) bool { return job.Name == step.JobName && job.UID == uid }
 	if at := slices.IndexFunc(d.in.Jobs, is); at >= 0 {
 		return d.in.Jobs[at], true
 	}
-	if d.begun == step.Name && !made {
+	if d.begun == step.Name && uid == "" && !d.isShown(step.JobName) {
 		return nil, true
 	}
 	d.plan.Ask = &Question{JobNamed: step.JobName}
 	return nil, false
+}
+
+func (d *decision) isShown(name string) bool {
+	return slices.ContainsFunc(d.in.Jobs, func(job *batchv1.Job) bool { return job.Name == name })
 }
 
 // settleAbsent deals with a step whose Job does not exist.

@@ -53,13 +53,8 @@ func (w *world) observe() Input {
 		Answers:       Answers{Read: map[string]*batchv1.Job{}, Pods: map[types.UID][]corev1.Pod{}},
 	}
 	seen := w.jobVersions[w.jobsSeen]
-	for name, job := range seen {
+	for _, job := range seen {
 		in.Jobs = append(in.Jobs, job)
-		for i := range in.SequentialJob.Status.Steps {
-			if step := &in.SequentialJob.Status.Steps[i]; step.Phase == v1alpha1.StepStarting && step.JobName == name && w.memory[name] == nil {
-				w.memory[name] = job
-			}
-		}
 	}
 	for name, job := range w.memory {
 		in.Created[name] = job.UID
@@ -105,7 +100,11 @@ func (w *world) decide(in *Input) Plan {
 func (w *world) answer(in *Input, question *Question) {
 	switch {
 	case question.JobNamed != "":
-		in.Answers.Read[question.JobNamed] = w.jobs[question.JobNamed]
+		job := w.jobs[question.JobNamed]
+		in.Answers.Read[question.JobNamed] = job
+		if job != nil && w.memory[job.Name] == nil {
+			w.memory[job.Name] = job
+		}
 	case question.PodsOf != nil:
 		in.Answers.Pods[question.PodsOf.UID] = []corev1.Pod{}
 	case question.DryRun != nil:

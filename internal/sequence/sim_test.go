@@ -31,7 +31,8 @@ import (
 //   - no step is skipped on the way to Completed,
 //   - and once the world calms down the run ends, and stays as it is.
 //
-// SEQUENCE_RUNS sets how many clusters are played; make test plays 100,000.
+// SEQUENCE_RUNS sets how many clusters are played (make test plays 100,000) and
+// SEQUENCE_SEED the first seed, to play one again.
 func TestWhateverHappensStepsRunOneAtATimeOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	runs := 5_000
@@ -41,12 +42,20 @@ func TestWhateverHappensStepsRunOneAtATimeOnceAndInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	first := 1
+	if value := os.Getenv("SEQUENCE_SEED"); value != "" {
+		var err error
+		if first, err = strconv.Atoi(value); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var next atomic.Int64
+	next.Store(int64(first) - 1)
 	var ambiguous, created, crashes atomic.Int64
 	var group sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
-			for seed := next.Add(1); seed <= int64(runs) && !t.Failed(); seed = next.Add(1) {
+			for seed := next.Add(1); seed < int64(first+runs) && !t.Failed(); seed = next.Add(1) {
 				w := newWorld(uint64(seed)) //nolint:gosec // seeds count from 1
 				w.play()
 				for _, violation := range w.violations {

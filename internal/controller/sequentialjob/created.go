@@ -49,21 +49,6 @@ func (c *createdJobs) add(sj *v1alpha1.SequentialJob, job *batchv1.Job, now time
 	}
 }
 
-// sawStarting remembers a Job that another process made for the step that is starting.
-func (c *createdJobs) sawStarting(sj *v1alpha1.SequentialJob, jobs []*batchv1.Job) {
-	for i := range sj.Status.Steps {
-		step := &sj.Status.Steps[i]
-		if step.Phase != v1alpha1.StepStarting {
-			continue
-		}
-		for _, job := range jobs {
-			if job.Name == step.JobName {
-				c.add(sj, job, time.Time{})
-			}
-		}
-	}
-}
-
 // of returns the remembered Jobs that the cache should but does not show yet, and the
 // UIDs of all that are remembered.
 func (c *createdJobs) of(sj *v1alpha1.SequentialJob, cached []*batchv1.Job, now time.Time) (missing []*batchv1.Job, created map[string]types.UID) {

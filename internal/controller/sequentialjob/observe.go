@@ -27,7 +27,6 @@ func (r *Reconciler) observe(ctx context.Context, sj *v1alpha1.SequentialJob) (s
 		return sequence.Input{}, fmt.Errorf("listing owned Jobs: %w", err)
 	}
 	jobs := pointers(cached.Items)
-	r.created.sawStarting(sj, jobs)
 	missing, created := r.created.of(sj, jobs, r.clock.Now())
 	return sequence.Input{
 		SequentialJob: sj.DeepCopy(),
@@ -63,6 +62,7 @@ func (r *Reconciler) findJob(ctx context.Context, in *sequence.Input, name strin
 	switch {
 	case err == nil && sequence.IsOwned(in.SequentialJob, job):
 		in.Answers.Read[name] = job
+		r.created.add(in.SequentialJob, job, r.clock.Now())
 	case err == nil, apierrors.IsNotFound(err):
 		in.Answers.Read[name] = nil
 	default:
