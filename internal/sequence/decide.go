@@ -71,7 +71,7 @@ func (d *decision) proceed() {
 	}
 	d.summarise()
 	if d.plan.Finalizer = d.mayRun(); d.plan.Finalizer {
-		d.plan.FirstStep = d.firstStepRecord()
+		d.plan.FirstStep = d.startRecord()
 	}
 }
 

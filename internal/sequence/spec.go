@@ -17,11 +17,7 @@ import (
 func (d *decision) observeSpec() {
 	switch {
 	case d.status.Run == 0:
-		d.status.Run = 1
-		if d.sj.Spec.Rerun != nil {
-			d.status.RerunID = d.sj.Spec.Rerun.ID // there from the beginning: asks for nothing
-		}
-		d.adoptFirstStep()
+		d.beginStatus()
 	case d.sj.Generation == d.status.ObservedGeneration:
 		return
 	case d.finished():
@@ -32,50 +28,63 @@ func (d *decision) observeSpec() {
 	d.status.ObservedGeneration = d.sj.Generation
 }
 
-// adoptFirstStep begins the status with the step that an earlier pass has begun and
-// recorded beside the finalizer, if one did.
-func (d *decision) adoptFirstStep() {
-	if begun := recordedFirstStep(d.sj); begun != nil {
-		d.status.StartTime, begun.StartTime = begun.StartTime, nil // the run's, not the Job's
-		d.status.Steps = []v1alpha1.StepStatus{*begun}
+// beginStatus begins the status: with what an earlier pass has recorded beside the
+// finalizer, if one did.
+func (d *decision) beginStatus() {
+	if recorded := recordedStart(d.sj); recorded != nil {
+		d.status = *recorded
+	} else {
+		d.status.Run = 1
+		if d.sj.Spec.Rerun != nil {
+			d.status.RerunID = d.sj.Spec.Rerun.ID // there from the beginning: asks for nothing
+		}
 	}
 	d.acceptChange()
 }
 
-// recordedFirstStep is the step recorded in the annotation, nil without one. Who writes
-// nonsense into it gets a sequence that begins at its first step.
-func recordedFirstStep(sj *v1alpha1.SequentialJob) *v1alpha1.StepStatus {
-	begun := &v1alpha1.StepStatus{}
-	raw := sj.Annotations[v1alpha1.AnnotationFirstStep]
-	if raw == "" || json.Unmarshal([]byte(raw), begun) != nil {
-		return nil
-	}
-	if begun.Phase != v1alpha1.StepStarting || begun.Run != 1 || begun.JobName != jobName(sj, 1, begun.Name, begun.Attempt) {
-		return nil
-	}
-	return begun
-}
-
-// RecordedStatus is what is recorded of the run: the status or, as long as none is stored,
-// the step that has begun.
+// RecordedStatus is what is recorded of the run: the status or, as long as none is
+// stored, how the run has begun.
 func RecordedStatus(sj *v1alpha1.SequentialJob) *v1alpha1.SequentialJobStatus {
-	if begun := recordedFirstStep(sj); begun != nil && sj.Status.Run == 0 {
-		return &v1alpha1.SequentialJobStatus{Run: begun.Run, Steps: []v1alpha1.StepStatus{*begun}}
+	if sj.Status.Run == 0 {
+		if recorded := recordedStart(sj); recorded != nil {
+			return recorded
+		}
 	}
 	return &sj.Status
 }
 
-// firstStepRecord is what recordedFirstStep reads.
-func (d *decision) firstStepRecord() string {
+// recordedStart is the status in the annotation, nil without one. Who writes nonsense
+// into it gets a sequence that begins at its first step.
+func recordedStart(sj *v1alpha1.SequentialJob) *v1alpha1.SequentialJobStatus {
+	recorded := &v1alpha1.SequentialJobStatus{}
+	raw := sj.Annotations[v1alpha1.AnnotationFirstStep]
+	if raw == "" || json.Unmarshal([]byte(raw), recorded) != nil || recorded.Run != 1 || len(recorded.Steps) != 1 {
+		return nil
+	}
+	if first := recorded.Steps[0]; first.Phase != v1alpha1.StepStarting || first.Run != 1 || first.JobName != jobName(sj, 1, first.Name, first.Attempt) {
+		return nil
+	}
+	return &v1alpha1.SequentialJobStatus{
+		Run:       recorded.Run,
+		RerunID:   recorded.RerunID,
+		StartTime: recorded.StartTime,
+		Steps:     recorded.Steps,
+	}
+}
+
+// startRecord is what recordedStart reads: the least of the status that must not be lost.
+func (d *decision) startRecord() string {
 	active := d.active()
 	if d.sj.Status.Run != 0 || active == nil {
 		return ""
 	}
-	raw, err := json.Marshal(v1alpha1.StepStatus{
-		Name: active.Name, Finally: active.Finally, Phase: v1alpha1.StepStarting,
-		Run: active.Run, Attempt: active.Attempt, JobName: active.JobName,
-		Generation: active.Generation, SpecHash: active.SpecHash, TemplateHash: active.TemplateHash,
+	first := *active
+	first.Phase, first.JobUID, first.StartTime = v1alpha1.StepStarting, "", nil
+	raw, err := json.Marshal(v1alpha1.SequentialJobStatus{
+		Run:       d.status.Run,
+		RerunID:   d.status.RerunID,
 		StartTime: d.status.StartTime,
+		Steps:     []v1alpha1.StepStatus{first},
 	})
 	if err != nil { // API types always marshal
 		return ""

@@ -13,8 +13,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
-// +kubebuilder:webhook:path=/validate-yardmaster-dev-v1alpha1-sequentialjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=yardmaster.dev,resources=sequentialjobs,verbs=create;update,versions=v1alpha1,name=vsequentialjob.yardmaster.dev,admissionReviewVersions=v1,timeoutSeconds=5
-
 // SetupSequentialJob adds the webhook for SequentialJobs to the manager.
 func SetupSequentialJob(mgr ctrl.Manager) error {
 	return ctrl.NewWebhookManagedBy(mgr, &v1alpha1.SequentialJob{}).

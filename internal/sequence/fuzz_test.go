@@ -1,0 +1,59 @@
+package sequence
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+// Whatever an API server, or somebody who edits statuses by hand, puts before the core:
+// it neither panics nor asks for ever, and never has two steps active.
+func FuzzNothingMakesDecidePanic(f *testing.F) {
+	sj := fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("clean").Obj()
+	begun := sj.DeepCopy()
+	plan := Decide(Input{SequentialJob: begun, Now: time.Unix(0, 0), Answers: Answers{DryRun: &DryRun{}}})
+	begun.Status = plan.Status
+	for _, seed := range []*v1alpha1.SequentialJob{sj, begun} {
+		object, err := json.Marshal(seed)
+		if err != nil {
+			f.Fatal(err)
+		}
+		job, err := json.Marshal(plan.Create)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(object, job, int64(3))
+	}
+	f.Fuzz(func(t *testing.T, object, job []byte, seconds int64) {
+		sj, owned := &v1alpha1.SequentialJob{}, &batchv1.Job{}
+		if json.Unmarshal(object, sj) != nil || json.Unmarshal(job, owned) != nil {
+			return
+		}
+		in := Input{SequentialJob: sj, Jobs: []*batchv1.Job{owned}, Now: time.Unix(seconds, 0)}
+		in.Answers = Answers{Read: map[string]*batchv1.Job{}, Pods: nil, Listed: true, DryRun: &DryRun{}}
+		plan := Decide(in)
+		if plan.Ask != nil && plan.Ask.DryRun != nil {
+			t.Error("it asks for what was answered")
+		}
+		active := 0
+		for _, step := range plan.Status.Steps {
+			if isActive(step.Phase) {
+				active++
+			}
+		}
+		before := 0
+		for _, step := range sj.Status.Steps {
+			if isActive(step.Phase) {
+				before++
+			}
+		}
+		if active > max(1, before) {
+			t.Errorf("%d steps are active, %d were", active, before)
+		}
+	})
+}
