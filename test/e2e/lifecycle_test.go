@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -67,11 +68,11 @@ func applyManifest(t *testing.T, path string) {
 	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
 	for {
 		object := &unstructured.Unstructured{}
-		if err := documents.Decode(object); err == io.EOF {
+		err := documents.Decode(object)
+		if errors.Is(err, io.EOF) {
 			return
-		} else if err != nil {
-			t.Fatal(err)
 		}
+		must(t, err)
 		must(t, cluster.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object),
 			client.FieldOwner("yardmaster-install"), client.ForceOwnership))
 	}
@@ -92,18 +93,15 @@ func uninstall(t *testing.T) {
 	suspended.podOf("a")
 	must(t, suspended.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
 	suspended.untilPhase(v1alpha1.PhaseSuspended)
+	suspended.untilNoFinalizer()
 	finished.untilPhase(v1alpha1.PhaseCompleted)
+	finished.untilNoFinalizer()
 	running := []*corev1.Pod{byHand.podOf("a"), waiting.podOf("a")}
 
 	must(t, undeploy(t.Context(), someNamespaces))
 	wantNothingInstalled(t)
 
 	// A namespace in which nothing runs goes at once.
-	for _, s := range []*story{finished, suspended} {
-		if finalizers := s.now().Finalizers; len(finalizers) != 0 {
-			t.Errorf("%s carries %v", s.sj.Name, finalizers)
-		}
-	}
 	finished.delete()
 	wantGone(t, finished.sj)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: doomed}}

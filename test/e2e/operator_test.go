@@ -138,11 +138,18 @@ func untilAnotherLeads(t *testing.T, than string) {
 	})
 }
 
-// changeOperator changes the Deployment for the time of a test.
-func changeOperator(t *testing.T, change func(*appsv1.DeploymentSpec)) {
+// operator reads the operator's Deployment.
+func operator(t *testing.T) *appsv1.Deployment {
 	t.Helper()
 	deployment := &appsv1.Deployment{}
 	must(t, cluster.Get(t.Context(), operatorKey, deployment))
+	return deployment
+}
+
+// changeOperator changes the Deployment for the time of a test.
+func changeOperator(t *testing.T, change func(*appsv1.DeploymentSpec)) {
+	t.Helper()
+	deployment := operator(t)
 	original := deployment.DeepCopy()
 	change(&deployment.Spec)
 	must(t, cluster.Patch(t.Context(), deployment, client.MergeFrom(original)))
@@ -173,7 +180,7 @@ func ignoreConflict(err error) error {
 	return err
 }
 
-// signal sends a signal to the processes that have this name in a Pod's first container,
+// signal sends a signal to the process of this name in a Pod's first container. It comes
 // from the node: the operator's image has no shell, and no process can kill the first one
 // of its own container.
 func signal(t *testing.T, pod *corev1.Pod, process, sig string) {
@@ -183,13 +190,13 @@ func signal(t *testing.T, pod *corev1.Pod, process, sig string) {
 		t.Fatalf("the container of Pod %s does not run", pod.Name)
 	}
 	command := fmt.Sprintf(`
-found=1
-for p in /proc/[0-9]*; do
-	if grep -qs %s $p/cgroup && [ "$(cat $p/comm)" = %s ]; then
-		kill -%s ${p#/proc/} && found=0
-	fi
+for i in $(seq 50); do
+	for p in /proc/[0-9]*; do
+		grep -qs %s $p/cgroup && [ "$(cat $p/comm)" = %s ] && kill -%s ${p#/proc/} && exit 0
+	done
+	sleep 0.1 # a container runs before its script has come far
 done
-exit $found`, container, process, sig)
+exit 1`, container, process, sig)
 	sender := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "signal-", Namespace: privileged}}
 	sender.Spec = corev1.PodSpec{
 		HostPID:       true,

@@ -122,9 +122,7 @@ func suspension(t *testing.T) {
 	must(t, s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
 	wantGone(t, pod)
 	s.untilPhase(v1alpha1.PhaseSuspended)
-	if len(s.sj.Finalizers) != 0 {
-		t.Errorf("while suspended it carries %v", s.sj.Finalizers)
-	}
+	s.untilNoFinalizer()
 	must(t, s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false }))
 	s.untilPhase(v1alpha1.PhaseCompleted)
 	if diary := s.step("read").Output; diary != "begun ended begun " {

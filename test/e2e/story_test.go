@@ -12,6 +12,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -52,7 +53,7 @@ func tellIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *story {
 	s := &story{t: t, sj: prepare(ns, sj)}
 	must(t, cluster.Create(t.Context(), s.sj))
 	t.Cleanup(func() {
-		if err := cluster.Delete(context.Background(), s.sj); client.IgnoreNotFound(err) != nil {
+		if err := cluster.Delete(context.Background(), s.sj); err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
 	})
@@ -95,12 +96,16 @@ func (s *story) now() *v1alpha1.SequentialJob {
 // until waits for the SequentialJob to satisfy the condition.
 func (s *story) until(what string, condition func(sj *v1alpha1.SequentialJob) bool) {
 	s.t.Helper()
+	met := false
 	defer func() {
-		if s.t.Failed() {
+		if !met {
 			s.t.Log(describe(s.sj))
 		}
 	}()
-	eventually(s.t, what, func() bool { return condition(s.now()) })
+	eventually(s.t, what, func() bool {
+		met = condition(s.now())
+		return met
+	})
 }
 
 // untilPhase waits for the phase of the SequentialJob.
@@ -114,6 +119,12 @@ func (s *story) untilStep(name string, phase v1alpha1.StepPhase) *v1alpha1.StepS
 	s.t.Helper()
 	s.until(fmt.Sprintf("step %s to be %s", name, phase), func(*v1alpha1.SequentialJob) bool { return s.step(name).Phase == phase })
 	return s.step(name)
+}
+
+// untilNoFinalizer waits until nothing keeps the SequentialJob from being deleted.
+func (s *story) untilNoFinalizer() {
+	s.t.Helper()
+	s.until(s.sj.Name+" to carry no finalizer", func(sj *v1alpha1.SequentialJob) bool { return len(sj.Finalizers) == 0 })
 }
 
 // step is the status of a step, as last read.
