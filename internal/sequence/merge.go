@@ -1,6 +1,7 @@
 package sequence
 
 import (
+	"maps"
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
@@ -87,12 +88,8 @@ func mergeResourceList(base, overlay corev1.ResourceList) corev1.ResourceList {
 		return nil
 	}
 	merged := make(corev1.ResourceList, len(base)+len(overlay))
-	for name, quantity := range base {
-		merged[name] = quantity
-	}
-	for name, quantity := range overlay {
-		merged[name] = quantity
-	}
+	maps.Copy(merged, base)
+	maps.Copy(merged, overlay)
 	return merged
 }
 

@@ -1,6 +1,7 @@
 package sequence
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -98,5 +99,5 @@ func firstFailure(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJ
 			return len(spec.Containers), nil
 		}
 	}
-	return 0, fmt.Errorf("cannot rerun from Failed: no step failed; use from: Start or a step's name")
+	return 0, errors.New("cannot rerun from Failed: no step failed; use from: Start or a step's name")
 }

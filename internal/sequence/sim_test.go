@@ -2,6 +2,7 @@ package sequence
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -56,7 +57,7 @@ func TestWhateverHappensStepsRunOneAtATimeOnceAndInOrder(t *testing.T) {
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
 			for seed := next.Add(1); seed < int64(first+runs) && !t.Failed(); seed = next.Add(1) {
-				w := newWorld(uint64(seed)) //nolint:gosec // seeds count from 1
+				w := newWorld(uint64(seed))
 				w.play()
 				for _, violation := range w.violations {
 					t.Errorf("seed %d: %s\n%s", seed, violation, w.history())
@@ -102,7 +103,7 @@ type world struct {
 
 func newWorld(seed uint64) *world {
 	w := &world{
-		rng:        rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // reproducible on purpose
+		rng:        rand.New(rand.NewPCG(seed, 0)),
 		now:        time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		jobs:       map[string]*batchv1.Job{},
 		memory:     map[string]*batchv1.Job{},
@@ -203,26 +204,26 @@ func (w *world) happen() {
 	if w.chance(60) {
 		w.progressJobs()
 	}
-	switch {
-	case w.chance(6):
+	switch dice := w.rng.IntN(100); {
+	case dice < 6:
 		w.deleteSomeJob()
-	case w.chance(5):
+	case dice < 11:
 		w.changeSpec("suspend", func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = !spec.Suspend })
-	case w.chance(4):
+	case dice < 15:
 		w.changeSpec("append a step", func(spec *v1alpha1.SequentialJobSpec) {
 			if len(spec.Containers) < 6 {
 				spec.Containers = append(spec.Containers, w.randomStep(fmt.Sprintf("n%d", w.rng.IntN(1e6))))
 			}
 		})
-	case w.chance(4):
+	case dice < 19:
 		w.changeSpec("drop the last step", func(spec *v1alpha1.SequentialJobSpec) {
 			if len(spec.Containers) > 1 {
 				spec.Containers = spec.Containers[:len(spec.Containers)-1]
 			}
 		})
-	case w.chance(4):
+	case dice < 23:
 		w.changeSpec("reverse the steps", func(spec *v1alpha1.SequentialJobSpec) { slices.Reverse(spec.Containers) })
-	case w.sj.Status.CompletionTime != nil && w.chance(20):
+	case dice < 40 && w.sj.Status.CompletionTime != nil:
 		w.changeSpec("rerun", func(spec *v1alpha1.SequentialJobSpec) {
 			spec.Rerun = &v1alpha1.Rerun{ID: strconv.Itoa(w.rng.IntN(1e9)), From: []string{"Failed", "Start"}[w.rng.IntN(2)]}
 		})
@@ -245,11 +246,7 @@ func (w *world) storeSJ(sj *v1alpha1.SequentialJob) {
 }
 
 func (w *world) storeJobs() {
-	version := make(map[string]*batchv1.Job, len(w.jobs))
-	for name, job := range w.jobs {
-		version[name] = job
-	}
-	w.jobVersions = append(w.jobVersions, version)
+	w.jobVersions = append(w.jobVersions, maps.Clone(w.jobs))
 }
 
 // setJob stores a changed copy of a Job.

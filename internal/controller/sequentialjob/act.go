@@ -199,7 +199,8 @@ func (r *Reconciler) hold(ctx context.Context, plan *sequence.Plan) error {
 		if change.job == nil {
 			continue
 		}
-		if err := r.setSuspended(ctx, change.job, change.suspend); client.IgnoreNotFound(err) != nil {
+		err := r.setSuspended(ctx, change.job, change.suspend)
+		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("suspending or resuming Job %s: %w", change.job.Name, err)
 		}
 	}

@@ -94,7 +94,7 @@ func (t *transitions) forget(owner types.UID) {
 type activeCollector struct{ reader client.Reader }
 
 // Describe implements prometheus.Collector.
-func (c activeCollector) Describe(descriptions chan<- *prometheus.Desc) {
+func (activeCollector) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- activeDescription
 }
 

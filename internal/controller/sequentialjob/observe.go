@@ -105,7 +105,7 @@ func (r *Reconciler) dryRun(ctx context.Context, in *sequence.Input, jobs []*bat
 	group.SetLimit(dryRuns)
 	for i, job := range jobs {
 		group.Go(func() error {
-			refusal, err := r.tryCreate(ctx, in.SequentialJob, job)
+			refusal, err := r.tryCreate(ctx, job)
 			refusals[i] = refusal
 			return err
 		})
@@ -122,7 +122,7 @@ func (r *Reconciler) dryRun(ctx context.Context, in *sequence.Input, jobs []*bat
 	return nil
 }
 
-func (r *Reconciler) tryCreate(ctx context.Context, sj *v1alpha1.SequentialJob, job *batchv1.Job) (*sequence.Refusal, error) {
+func (r *Reconciler) tryCreate(ctx context.Context, job *batchv1.Job) (*sequence.Refusal, error) {
 	err := r.client.Create(ctx, job.DeepCopy(), client.DryRunAll)
 	if apierrors.IsAlreadyExists(err) {
 		return nil, nil // ours from a pass whose record was lost, or making it will tell
