@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,7 +23,7 @@ func (bareRunner) start(ctx context.Context, c *cluster, l load, ns string) (*ex
 	if err != nil {
 		return nil, err
 	}
-	command := exec.CommandContext(ctx, self, bareLoop, c.kubeconfig, ns, strconv.Itoa(l.sequences), strconv.Itoa(l.steps)) //nolint:gosec // this program
+	command := exec.CommandContext(ctx, self, bareLoop, c.kubeconfig, ns, strconv.Itoa(l.sequences), strconv.Itoa(l.steps))
 	command.Stderr = os.Stderr
 	return command, command.Start()
 }
@@ -66,7 +67,7 @@ func runBareLoop(ctx context.Context, args []string) error {
 			failed = nil
 		case event, ok := <-jobs.ResultChan():
 			if !ok {
-				return fmt.Errorf("the watch ended")
+				return errors.New("the watch ended")
 			}
 			if ended, ok := event.Object.(*batchv1.Job); ok && sequence.IsTerminal(ended) && !over[ended.Name] {
 				over[ended.Name] = true

@@ -34,7 +34,7 @@ type cluster struct {
 }
 
 func startCluster(ctx context.Context) (*cluster, error) {
-	if err := run(ctx, localcluster, "up", "--mode", "control-plane", "--name", clusterName); err != nil {
+	if err := command(ctx, localcluster, "up", "--mode", "control-plane", "--name", clusterName); err != nil {
 		return nil, err
 	}
 	kubeconfig, err := exec.CommandContext(ctx, localcluster, "kubeconfig", "--name", clusterName).Output()
@@ -68,9 +68,9 @@ func connect(kubeconfig string) (*cluster, error) {
 	return &cluster{WithWatch: withWatch, config: config, kubeconfig: kubeconfig}, nil
 }
 
-// stop takes the cluster down, also after an interrupt.
-func (c *cluster) stop() {
-	if err := run(context.Background(), localcluster, "down", "--name", clusterName); err != nil {
+// stopCluster takes the cluster down, also after an interrupt.
+func stopCluster(ctx context.Context) {
+	if err := command(context.WithoutCancel(ctx), localcluster, "down", "--name", clusterName); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}
 }
@@ -94,13 +94,13 @@ func (c *cluster) installCRD(ctx context.Context) error {
 
 func buildOperator(ctx context.Context) (string, error) {
 	const binary = "bin/yardmaster-bench"
-	return binary, run(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/yardmaster")
+	return binary, command(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/yardmaster")
 }
 
-func run(ctx context.Context, name string, args ...string) error {
-	command := exec.CommandContext(ctx, name, args...)
-	command.Stdout, command.Stderr = os.Stderr, os.Stderr
-	if err := command.Run(); err != nil {
+func command(ctx context.Context, name string, args ...string) error {
+	process := exec.CommandContext(ctx, name, args...)
+	process.Stdout, process.Stderr = os.Stderr, os.Stderr
+	if err := process.Run(); err != nil {
 		return fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
 	}
 	return nil

@@ -19,18 +19,19 @@ import (
 const bareLoop = "bare-loop"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	var err error
-	if len(os.Args) > 1 && os.Args[1] == bareLoop {
-		err = runBareLoop(ctx, os.Args[2:])
-	} else {
-		err = bench(ctx)
-	}
-	if err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if len(os.Args) > 1 && os.Args[1] == bareLoop {
+		return runBareLoop(ctx, os.Args[2:])
+	}
+	return bench(ctx)
 }
 
 func bench(ctx context.Context) error {
@@ -44,14 +45,14 @@ func bench(ctx context.Context) error {
 		return err
 	}
 	if !*keep {
-		defer c.stop()
+		defer stopCluster(ctx)
 	}
 	operator, err := buildOperator(ctx)
 	if err != nil {
 		return err
 	}
 	printMachine()
-	for _, size := range strings.Split(*sizes, ",") {
+	for _, size := range strings.SplitSeq(*sizes, ",") {
 		sequences, err := strconv.Atoi(size)
 		if err != nil {
 			return fmt.Errorf("-sizes: %w", err)

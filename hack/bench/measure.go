@@ -42,7 +42,7 @@ func measure(ctx context.Context, c *cluster, l load, r runner) (*result, error)
 	if err := c.Create(ctx, ns); err != nil {
 		return nil, err
 	}
-	defer clear(c, ns)
+	defer clearUp(ctx, c, ns)
 	o, err := observe(ctx, c, ns.Name)
 	if err != nil {
 		return nil, err
@@ -113,10 +113,10 @@ func (l load) wait(ctx context.Context, c *cluster, o *observer, ns string) erro
 	})
 }
 
-// clear deletes what the measurement made, and waits for it to be gone: the next one
+// clearUp deletes what the measurement made, and waits for it to be gone: the next one
 // begins with the control plane at rest.
-func clear(c *cluster, ns *corev1.Namespace) {
-	ctx := context.Background()
+func clearUp(ctx context.Context, c *cluster, ns *corev1.Namespace) {
+	ctx = context.WithoutCancel(ctx)
 	background := client.PropagationPolicy(metav1.DeletePropagationBackground)
 	_ = c.DeleteAllOf(ctx, &v1alpha1.SequentialJob{}, client.InNamespace(ns.Name), background)
 	_ = c.DeleteAllOf(ctx, &batchv1.Job{}, client.InNamespace(ns.Name), background)

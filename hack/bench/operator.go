@@ -16,7 +16,7 @@ const healthAddress = "127.0.0.1:18981"
 type operatorRunner struct{ binary string }
 
 func (r operatorRunner) start(ctx context.Context, c *cluster, _ load, ns string) (*exec.Cmd, error) {
-	command := exec.CommandContext(ctx, r.binary, //nolint:gosec // our own binary
+	command := exec.CommandContext(ctx, r.binary,
 		"--namespaces", ns, "--leader-elect=false", "--webhook=false",
 		"--metrics-bind-address=0", "--health-probe-bind-address="+healthAddress)
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
@@ -33,7 +33,7 @@ func (r operatorRunner) start(ctx context.Context, c *cluster, _ load, ns string
 }
 
 func healthy(ctx context.Context) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+healthAddress+"/readyz", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+healthAddress+"/readyz", http.NoBody)
 	if err != nil {
 		return false
 	}

@@ -109,7 +109,7 @@ func sequenceNumber(i int, ns string) *v1alpha1.SequentialJob {
 func build(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "yardmaster")
-	command := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/yardmaster") //nolint:gosec // our own command
+	command := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/yardmaster")
 	command.Dir = root
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
@@ -121,7 +121,7 @@ func build(t *testing.T) string {
 func runAndKill(ctx context.Context, t *testing.T, binary, ns string) int {
 	for kills := 0; ; kills++ {
 		health := freeAddress(t)
-		operator := exec.CommandContext(ctx, binary, //nolint:gosec // our own binary
+		operator := exec.CommandContext(ctx, binary,
 			"--namespaces", ns, "--leader-elect=false", "--webhook=false",
 			"--metrics-bind-address=0", "--health-probe-bind-address="+health)
 		if err := operator.Start(); err != nil {
@@ -152,7 +152,7 @@ func freeAddress(t *testing.T) string {
 
 func waitReady(ctx context.Context, address string) {
 	for ctx.Err() == nil {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
 		if err != nil {
 			return
 		}
