@@ -47,7 +47,7 @@ func (d *demo) applyExample(ctx context.Context, example *story.Example) error {
 	if err != nil {
 		return err
 	}
-	d.screen.Say("  $ kubectl apply -f examples/%s", example.File)
+	d.screen.Say("  $ kubectl -n %s apply -f examples/%s", namespace, example.File)
 	err = d.create(ctx, object)
 	switch {
 	case example.Refused == "":

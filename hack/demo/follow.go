@@ -100,7 +100,7 @@ func (d *demo) act(ctx context.Context, now map[string]*v1alpha1.SequentialJob) 
 		if example.acted || !example.Action.Due(sj, time.Since(example.phaseSince)) {
 			continue
 		}
-		d.screen.Say("\n  %s\n  $ %s\n", example.Action.What, example.Action.Command(sj.Name))
+		d.screen.Say("\n  %s\n  $ %s\n", example.Action.What, example.Action.Command(namespace, sj.Name))
 		if err := d.client.Patch(ctx, sj, client.RawPatch(example.Action.Type, []byte(example.Action.Patch))); err != nil {
 			return fmt.Errorf("patching %s: %w", sj.Name, err)
 		}

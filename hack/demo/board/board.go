@@ -59,6 +59,9 @@ func (s Style) Row(sj *v1alpha1.SequentialJob, now time.Time) string {
 		phase = string(v1alpha1.PhasePending)
 	}
 	bar, width := s.bar(sj.Status.Steps)
+	if width == 0 {
+		return "  " + fmt.Sprintf("%-*s ", nameWidth, sj.Name) + s.paint(phaseColour(sj.Status.Phase), phase)
+	}
 	return strings.TrimRight(fmt.Sprintf("  %-*s %s %s%s %-*s %s",
 		nameWidth, sj.Name,
 		s.paint(phaseColour(sj.Status.Phase), fmt.Sprintf("%-*s", phaseWidth, phase)),

@@ -62,12 +62,12 @@ func (e *Example) Name() string { return strings.TrimSuffix(e.File, ".yaml") }
 func (e *Example) Applied() bool { return e.Missing == "" && e.Refused == "" }
 
 // Command is what a user would type for the action.
-func (a *Action) Command(name string) string {
+func (a *Action) Command(namespace, name string) string {
 	kind := "merge"
 	if a.Type == types.JSONPatchType {
 		kind = "json"
 	}
-	return fmt.Sprintf("kubectl patch sequentialjob %s --type=%s -p '%s'", name, kind, a.Patch)
+	return fmt.Sprintf("kubectl -n %s patch sequentialjob %s --type=%s -p '%s'", namespace, name, kind, a.Patch)
 }
 
 // Due reports whether it is time for the action. It is done once: the caller says whether

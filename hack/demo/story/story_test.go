@@ -132,8 +132,8 @@ func TestAnEndThatIsNotAsItShouldBeIsTold(t *testing.T) {
 }
 
 func TestTheCommandOfAnActionIsWhatAUserWouldType(t *testing.T) {
-	const want = `kubectl patch sequentialjob suspended-report --type=merge -p '{"spec":{"suspend":false}}'`
-	if got := suspendedReport().Action.Command("suspended-report"); got != want {
+	const want = `kubectl -n ns patch sequentialjob suspended-report --type=merge -p '{"spec":{"suspend":false}}'`
+	if got := suspendedReport().Action.Command("ns", "suspended-report"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
