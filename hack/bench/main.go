@@ -52,7 +52,7 @@ func bench(ctx context.Context) error {
 		return err
 	}
 	printMachine()
-	for _, size := range strings.SplitSeq(*sizes, ",") {
+	for size := range strings.SplitSeq(*sizes, ",") {
 		sequences, err := strconv.Atoi(size)
 		if err != nil {
 			return fmt.Errorf("-sizes: %w", err)
