@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,4 +150,19 @@ func read(t *testing.T, file string) *v1alpha1.SequentialJob {
 		t.Fatal(err)
 	}
 	return sj
+}
+
+func TestTheReadmeShowsTheSmallestExampleAsItIs(t *testing.T) {
+	readme, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(examples, "minimal.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, manifest, _ := strings.Cut(string(content), "\napiVersion")
+	if !strings.Contains(string(readme), "```yaml\napiVersion"+manifest+"```") {
+		t.Error("README.md shows another minimal.yaml than examples/ has")
+	}
 }
