@@ -133,7 +133,7 @@ func (p *parser) bindScope() {
 	f.StringVar(&o.OperatorNamespace, "operator-namespace", "",
 		"Namespace the operator runs in. Empty: that of its service account.")
 	f.IntVar(&o.Concurrency, "concurrency", 10, "How many objects of a kind are reconciled at once.")
-	f.Float64Var(&o.KubeAPIQPS, "kube-api-qps", 200, "Requests per second to the API server.")
+	f.Float64Var(&o.KubeAPIQPS, "kube-api-qps", -1, "Requests per second to the API server; negative: as many as its priority and fairness lets through.")
 	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 400, "Requests to the API server above that rate for a short time.")
 }
 

@@ -33,7 +33,7 @@ func defaults() summary {
 	return summary{
 		Controllers: []string{"sequentialjob"},
 		Concurrency: 10,
-		KubeAPIQPS:  200,
+		KubeAPIQPS:  -1,
 		LeaderElection: LeaderElection{
 			Enabled: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		},

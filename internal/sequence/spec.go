@@ -65,10 +65,11 @@ func recordedStart(sj *v1alpha1.SequentialJob) *v1alpha1.SequentialJobStatus {
 		return nil
 	}
 	return &v1alpha1.SequentialJobStatus{
-		Run:       recorded.Run,
-		RerunID:   recorded.RerunID,
-		StartTime: recorded.StartTime,
-		Steps:     recorded.Steps,
+		ObservedGeneration: recorded.ObservedGeneration,
+		Run:                recorded.Run,
+		RerunID:            recorded.RerunID,
+		StartTime:          recorded.StartTime,
+		Steps:              recorded.Steps,
 	}
 }
 
@@ -81,10 +82,11 @@ func (d *decision) startRecord() string {
 	first := *active
 	first.Phase, first.JobUID, first.StartTime = v1alpha1.StepStarting, "", nil
 	raw, err := json.Marshal(v1alpha1.SequentialJobStatus{
-		Run:       d.status.Run,
-		RerunID:   d.status.RerunID,
-		StartTime: d.status.StartTime,
-		Steps:     []v1alpha1.StepStatus{first},
+		ObservedGeneration: d.status.ObservedGeneration,
+		Run:                d.status.Run,
+		RerunID:            d.status.RerunID,
+		StartTime:          d.status.StartTime,
+		Steps:              []v1alpha1.StepStatus{first},
 	})
 	if err != nil { // API types always marshal
 		return ""
@@ -165,7 +167,7 @@ func (d *decision) dryRunPassed() bool {
 // checkChange tries the pending steps of a spec that changed in mid-run. A step that
 // would be refused is told of now; the run goes on until it comes to it.
 func (d *decision) checkChange() {
-	if d.sj.Generation == d.sj.Status.ObservedGeneration || d.specRejected() {
+	if d.sj.Generation == RecordedStatus(d.sj).ObservedGeneration || d.specRejected() {
 		return
 	}
 	jobs := d.pendingJobs()
