@@ -40,7 +40,7 @@ func TestDisturbances(t *testing.T) {
 	inTurn(t, []chapter{
 		{"a new certificate is made and served without a restart when the old one is taken away", newCertificate},
 		{"a rolling restart hands the Lease over at once, and no request meets a webhook that is gone", rollingRestart},
-		{"of two replicas, one takes over when the leader is killed", failOver},
+		{"of two replicas, the other takes over when the leader hangs, and again when it is killed", failOver},
 		{"sequences complete, each step run once, while the operator is killed at random moments", killed},
 	})
 }
