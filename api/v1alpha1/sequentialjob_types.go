@@ -226,7 +226,7 @@ type StepOptions struct {
 	CompletionMode *batchv1.CompletionMode `json:"completionMode,omitempty"`
 
 	// outputs records what the step wrote to its termination message (at most 4096
-	// bytes) and gives it to later steps as the environment variable
+	// bytes; newlines at its end are dropped) and gives it to later steps as the environment variable
 	// STEP_<NAME>_OUTPUT, the name in capitals with _ for -.
 	// +optional
 	Outputs bool `json:"outputs,omitempty"`

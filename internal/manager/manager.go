@@ -70,6 +70,7 @@ func managerOptions(o Options) (ctrl.Options, error) {
 		Cache:                   cacheOptions,
 		Metrics:                 metricsOptions(o.Metrics),
 		HealthProbeBindAddress:  o.HealthAddress,
+		PprofBindAddress:        o.PprofAddress,
 		LeaderElection:          o.LeaderElection.Enabled,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: o.LeaderElection.Namespace,

@@ -34,6 +34,7 @@ type Options struct {
 	Webhook        Webhook
 
 	HealthAddress string
+	PprofAddress  string
 	Log           zap.Options
 }
 
@@ -141,6 +142,8 @@ func (p *parser) bindServers() {
 	o, f := &p.values, p.flags
 	f.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081",
 		"Address of /healthz and /readyz. 0: not served.")
+	f.StringVar(&o.PprofAddress, "pprof-bind-address", "0",
+		"Address of /debug/pprof, without authentication. 0: not served.")
 	f.StringVar(&o.Metrics.Address, "metrics-bind-address", ":8443", "Address of /metrics. 0: not served.")
 	f.BoolVar(&o.Metrics.Secure, "metrics-secure", true,
 		"Serve metrics over HTTPS, to who is authenticated and authorized.")

@@ -36,8 +36,8 @@ func workspaceClaim(sj *v1alpha1.SequentialJob) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// outputsConfigMap holds the outputs recorded in the status, or is nil when no step has
-// outputs.
+// outputsConfigMap holds the outputs recorded in the status. It is nil when there are none
+// and never were: a later run empties it of those of the run before.
 func outputsConfigMap(sj *v1alpha1.SequentialJob, status *v1alpha1.SequentialJobStatus) *corev1.ConfigMap {
 	wanted := false
 	data := map[string]string{}
@@ -50,7 +50,7 @@ func outputsConfigMap(sj *v1alpha1.SequentialJob, status *v1alpha1.SequentialJob
 			data[step.Name] = recorded.Output
 		}
 	}
-	if !wanted || len(data) == 0 {
+	if !wanted || (len(data) == 0 && status.Run == 1) {
 		return nil
 	}
 	return &corev1.ConfigMap{

@@ -101,3 +101,16 @@ func TestAFailedStepLeavesNoOutput(t *testing.T) {
 		t.Errorf("want no ConfigMap, got %v", plan.Outputs)
 	}
 }
+
+// Without this, a step of finally read the output of the run before.
+func TestARerunEmptiesTheOutputsOfTheRunBefore(t *testing.T) {
+	sj := fixture.SequentialJob("a", "ns").Step("build", fixture.Outputs()).Step("test").Obj()
+	status := &v1alpha1.SequentialJobStatus{Run: 2, Steps: []v1alpha1.StepStatus{{Name: "build", Run: 2, Phase: v1alpha1.StepStarting}}}
+	if outputs := outputsConfigMap(sj, status); outputs == nil || len(outputs.Data) != 0 {
+		t.Errorf("outputs %+v, want an empty ConfigMap", outputs)
+	}
+	status.Run = 1
+	if outputs := outputsConfigMap(sj, status); outputs != nil {
+		t.Errorf("outputs %+v before there are any, want none", outputs)
+	}
+}

@@ -2,6 +2,7 @@ package sequence
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -81,20 +82,21 @@ func exitMessage(container string, terminated *corev1.ContainerStateTerminated) 
 	if terminated.Reason != "" && terminated.Reason != "Error" {
 		message += " (" + terminated.Reason + ")"
 	}
-	if terminated.Message != "" {
-		message += ": " + terminated.Message
+	if said := strings.TrimSpace(terminated.Message); said != "" {
+		message += ": " + said
 	}
 	return message
 }
 
-// terminationMessage is what the newest successful Pod of the step left as its output.
+// terminationMessage is what the newest successful Pod of the step left as its output,
+// without the newlines at its end, as a shell's $(command) would take it.
 func terminationMessage(pods []corev1.Pod, step string) string {
 	pod := newestPod(pods, corev1.PodSucceeded)
 	if pod == nil {
 		return ""
 	}
 	if terminated := terminatedState(pod, step); terminated != nil {
-		return truncate(terminated.Message, maxOutput)
+		return truncate(strings.TrimRight(terminated.Message, "\n"), maxOutput)
 	}
 	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
@@ -16,8 +17,15 @@ import (
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
-// dryRuns is how many dry-run requests one SequentialJob has under way at once.
-const dryRuns = 4
+const (
+	// dryRuns is how many dry-run requests one SequentialJob has under way at once.
+	dryRuns = 4
+	// A Job whose like the API server would have taken within triedFor is not tried
+	// again: a burst of SequentialJobs from one template costs one dry run a step. Up to
+	// triedShapes of them are remembered.
+	triedFor    = time.Minute
+	triedShapes = 4096
+)
 
 // observe gathers what is known of the SequentialJob without asking the API server.
 func (r *Reconciler) observe(ctx context.Context, sj *v1alpha1.SequentialJob) (sequence.Input, error) {
@@ -123,9 +131,16 @@ func (r *Reconciler) dryRun(ctx context.Context, in *sequence.Input, jobs []*bat
 }
 
 func (r *Reconciler) tryCreate(ctx context.Context, job *batchv1.Job) (*sequence.Refusal, error) {
+	shape := sequence.Shape(job)
+	if _, lately := r.tried.Get(shape); lately {
+		return nil, nil
+	}
 	err := r.client.Create(ctx, job.DeepCopy(), client.DryRunAll)
 	if apierrors.IsAlreadyExists(err) {
 		return nil, nil // ours from a pass whose record was lost, or making it will tell
+	}
+	if err == nil {
+		r.tried.Add(shape, struct{}{}, triedFor)
 	}
 	return refusalOf(err, job.Labels[v1alpha1.LabelStep], "trying Job "+job.Name)
 }

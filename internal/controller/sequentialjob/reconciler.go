@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -41,6 +42,7 @@ type Reconciler struct {
 	latest      *kube.Latest[*v1alpha1.SequentialJob]
 	created     *createdJobs
 	transitions *transitions
+	tried       *cache.LRUExpireCache // by shape: Jobs that the API server would take
 }
 
 // New returns a Reconciler that works through the manager's clients.
@@ -54,6 +56,7 @@ func New(mgr ctrl.Manager) *Reconciler {
 		latest:      kube.NewLatest[*v1alpha1.SequentialJob](),
 		created:     newCreatedJobs(),
 		transitions: newTransitions(),
+		tried:       cache.NewLRUExpireCache(triedShapes),
 	}
 }
 

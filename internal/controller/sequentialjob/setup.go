@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -34,6 +35,9 @@ const (
 	minBackoff = 5 * time.Millisecond
 	maxBackoff = 30 * time.Second
 )
+
+// underWay is the priority of a sequence one of whose Jobs has changed; others have 0.
+const underWay = 1
 
 // staleWait is how long a pass on an outdated object waits for the cache to catch up.
 const staleWait = 20 * time.Millisecond
@@ -110,7 +114,13 @@ func enqueueOwner(object client.Object, queue workqueue.TypedRateLimitingInterfa
 	if owner == nil || owner.Kind != "SequentialJob" || owner.APIVersion != v1alpha1.GroupVersion.String() {
 		return
 	}
-	queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}})
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}}
+	if prioritised, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		// Sequences under way go before those that are only about to begin.
+		prioritised.AddWithOpts(priorityqueue.AddOpts{Priority: new(underWay)}, request)
+		return
+	}
+	queue.Add(request)
 }
 
 // forget drops what is remembered of a SequentialJob that is gone.
