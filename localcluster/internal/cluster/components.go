@@ -166,7 +166,7 @@ func waitSocket(ctx context.Context, path string) error {
 	return kubeapi.Wait(ctx, func() (bool, error) {
 		connection, err := net.Dial("unix", path)
 		if connection == nil {
-			return false, nil //nolint:nilerr // Nobody listens yet: that is what is waited for.
+			return false, nil
 		}
 		return true, errors.Join(err, connection.Close())
 	})
