@@ -16,6 +16,9 @@ type Event struct {
 	Reason  string
 	Action  string
 	Message string
+	// Routine says that the event tells of a step's ordinary course, which the status
+	// tells too: under load it may be left out.
+	Routine bool
 }
 
 // What the operator did, or saw, that an event is about.
@@ -61,14 +64,14 @@ func stepEvents(before, after *v1alpha1.StepStatus) []Event {
 		events = append(events, warning(v1alpha1.EventJobLost, actionRun, fmt.Sprintf("step %s: its Job vanished before its outcome was recorded", after.Name)))
 	}
 	if after.JobUID != "" && (!same || before.JobUID == "") {
-		events = append(events, normal(v1alpha1.EventJobStarted, actionRun, fmt.Sprintf("step %s: Job %s", after.Name, after.JobName)))
+		events = append(events, routine(v1alpha1.EventJobStarted, fmt.Sprintf("step %s: Job %s", after.Name, after.JobName)))
 	}
 	if same && before.Phase == after.Phase {
 		return events
 	}
 	switch after.Phase {
 	case v1alpha1.StepSucceeded:
-		events = append(events, normal(v1alpha1.EventJobCompleted, actionRun, fmt.Sprintf("step %s: Job %s", after.Name, after.JobName)))
+		events = append(events, routine(v1alpha1.EventJobCompleted, fmt.Sprintf("step %s: Job %s", after.Name, after.JobName)))
 	case v1alpha1.StepFailed:
 		events = append(events, warning(v1alpha1.EventJobFailed, actionRun, fmt.Sprintf("step %s: %s", after.Name, joinReason(after.Reason, after.Message))))
 	}
@@ -118,6 +121,12 @@ func conditionMessage(status *v1alpha1.SequentialJobStatus, condition string) st
 
 func normal(reason, action, message string) Event {
 	return Event{Type: corev1.EventTypeNormal, Reason: reason, Action: action, Message: message}
+}
+
+func routine(reason, message string) Event {
+	event := normal(reason, actionRun, message)
+	event.Routine = true
+	return event
 }
 
 func warning(reason, action, message string) Event {
