@@ -3,6 +3,7 @@ package sequence
 import (
 	"fmt"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -28,7 +29,8 @@ const (
 	actionHold     = "Hold"
 )
 
-// Events are what changed between two statuses, the second of which is stored.
+// Events are what changed between two statuses, the second of which is stored. That a
+// Job was made is told at once (StartedEvent): the status may follow later.
 func Events(before, after *v1alpha1.SequentialJobStatus) []Event {
 	var events []Event
 	events = append(events, specEvents(before, after)...)
@@ -60,11 +62,8 @@ func stepEvents(before, after *v1alpha1.StepStatus) []Event {
 	}
 	var events []Event
 	same := before.Run == after.Run && before.Attempt == after.Attempt
-	if (!same || before.JobUID == "") && after.Reason == v1alpha1.ReasonJobLost {
-		events = append(events, warning(v1alpha1.EventJobLost, actionRun, fmt.Sprintf("step %s: its Job vanished before its outcome was recorded", after.Name)))
-	}
-	if after.JobUID != "" && (!same || before.JobUID == "") {
-		events = append(events, routine(v1alpha1.EventJobStarted, fmt.Sprintf("step %s: Job %s", after.Name, after.JobName)))
+	if !same && after.Attempt > 1 && after.Reason == v1alpha1.ReasonJobLost {
+		events = append(events, warning(v1alpha1.EventJobLost, actionRun, fmt.Sprintf("step %s: its Job vanished before its outcome was recorded; it is made again", after.Name)))
 	}
 	if same && before.Phase == after.Phase {
 		return events
@@ -99,6 +98,11 @@ func runEvents(before, after *v1alpha1.SequentialJobStatus) []Event {
 		events = append(events, warning(v1alpha1.EventFailed, actionRun, conditionMessage(after, v1alpha1.ConditionFailed)))
 	}
 	return events
+}
+
+// StartedEvent tells that a step's Job was made.
+func StartedEvent(job *batchv1.Job) Event {
+	return routine(v1alpha1.EventJobStarted, fmt.Sprintf("step %s: Job %s", job.Labels[v1alpha1.LabelStep], job.Name))
 }
 
 // TerminatedEvent tells that a deleted SequentialJob's running step has ended.

@@ -40,7 +40,7 @@ func TestEventsOfAStory(t *testing.T) {
 				s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "new" })
 				s.pass()
 			},
-			want: []string{"SpecChanged", "JobStarted"},
+			want: []string{"JobStarted", "SpecChanged"},
 		},
 		"a hold": {
 			sj: fixture.SequentialJob("a", "ns").Step("build").Suspend(),

@@ -141,12 +141,15 @@ func (r *Reconciler) create(ctx context.Context, sj *v1alpha1.SequentialJob, pla
 func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, job *batchv1.Job) (*sequence.Refusal, error) {
 	name := job.Name
 	err := r.client.Create(ctx, job)
-	if apierrors.IsAlreadyExists(err) {
+	switch {
+	case apierrors.IsAlreadyExists(err):
 		// Ours if a pass made it that could not tell, else a stranger's: leave it alone.
 		err = r.live.Get(ctx, client.ObjectKey{Namespace: sj.Namespace, Name: name}, job)
 		if err == nil && !sequence.IsOwned(sj, job) {
 			return nameTaken("Job", name), nil
 		}
+	case err == nil:
+		r.emit(sj, sequence.StartedEvent(job))
 	}
 	if err != nil {
 		return refusalOf(err, "", "creating Job "+name)

@@ -26,7 +26,7 @@ import (
 // second, and deferred by deferral when there are more, so that under load the API
 // server's time goes to starting steps.
 const (
-	progressWrites = 5
+	progressWrites = 3
 	progressBurst  = 20
 	deferral       = 5 * time.Second
 )
