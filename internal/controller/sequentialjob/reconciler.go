@@ -28,7 +28,7 @@ import (
 const (
 	progressWrites = 3
 	progressBurst  = 20
-	deferral       = 5 * time.Second
+	deferral       = 10 * time.Second
 )
 
 // Events of a step's ordinary course are held to this many a second, as client-go's older
