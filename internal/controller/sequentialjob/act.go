@@ -18,8 +18,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
-// errStale ends a pass that decided on an outdated object.
-var errStale = errors.New("the SequentialJob has changed or gone since it was read")
+// errStale ends a pass that decided on something outdated.
+var errStale = errors.New("what was decided on has changed or gone since it was read")
 
 // staleOr is errStale if the error says that the object was outdated.
 func staleOr(err error) error {
@@ -204,7 +204,7 @@ func (r *Reconciler) hold(ctx context.Context, plan *sequence.Plan) error {
 		}
 		err := r.setSuspended(ctx, change.job, change.suspend)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("suspending or resuming Job %s: %w", change.job.Name, err)
+			return staleOr(fmt.Errorf("suspending or resuming Job %s: %w", change.job.Name, err))
 		}
 	}
 	return nil
