@@ -26,8 +26,8 @@ import (
 // second, and deferred by deferral when there are more, so that under load the API
 // server's time goes to starting steps.
 const (
-	progressWrites = 3
-	progressBurst  = 20
+	progressWrites = 1
+	progressBurst  = 30
 	deferral       = 10 * time.Second
 )
 
