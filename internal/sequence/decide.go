@@ -35,6 +35,9 @@ func Decide(in Input) Plan {
 	if d.plan.Ask == nil {
 		d.plan.Changed = !equality.Semantic.DeepEqual(&d.sj.Status, &d.status)
 		d.plan.Deferrable = d.plan.Changed && deferrable(&d.sj.Status, &d.status)
+		if d.plan.Deferrable && d.plan.Finalizer {
+			d.plan.FirstStep = d.startRecord()
+		}
 	}
 	return d.plan
 }
@@ -70,9 +73,7 @@ func (d *decision) proceed() {
 		d.expire()
 	}
 	d.summarise()
-	if d.plan.Finalizer = d.mayRun(); d.plan.Finalizer {
-		d.plan.FirstStep = d.startRecord()
-	}
+	d.plan.Finalizer = d.mayRun()
 }
 
 // run settles steps and starts the next until one has to be waited for.
