@@ -3,6 +3,7 @@ package sequence
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -151,11 +152,11 @@ func (w *world) record(held *v1alpha1.SequentialJob, plan *Plan) error {
 	if err := w.write(held, changed); err != nil {
 		return err
 	}
-	for _, step := range held.Status.Steps {
-		if step.JobUID != "" {
-			delete(w.memory, step.JobName)
-		}
-	}
+	maps.DeleteFunc(w.memory, func(name string, _ *batchv1.Job) bool {
+		return !slices.ContainsFunc(held.Status.Steps, func(step v1alpha1.StepStatus) bool {
+			return step.Phase == v1alpha1.StepStarting && step.JobName == name && step.JobUID == ""
+		})
+	})
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package sequentialjob
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -73,15 +74,16 @@ func (c *createdJobs) of(sj *v1alpha1.SequentialJob, cached []*batchv1.Job, now 
 	return missing, created
 }
 
-// settle forgets the Jobs whose UID the status holds.
+// settle forgets the Jobs that a stored status leaves no use for: all but that of a step
+// which is starting and whose Job's UID it does not hold.
 func (c *createdJobs) settle(sj *v1alpha1.SequentialJob) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := range sj.Status.Steps {
-		if step := &sj.Status.Steps[i]; step.JobUID != "" {
-			delete(c.jobs[sj.UID], step.JobName)
-		}
-	}
+	maps.DeleteFunc(c.jobs[sj.UID], func(name string, _ createdJob) bool {
+		return !slices.ContainsFunc(sj.Status.Steps, func(step v1alpha1.StepStatus) bool {
+			return step.Phase == v1alpha1.StepStarting && step.JobName == name && step.JobUID == ""
+		})
+	})
 }
 
 // forget drops all that is remembered of a SequentialJob that is gone.
