@@ -67,10 +67,16 @@ func TestDeletingANamespaceTakesItsRunningSequenceWithIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := tellIn(t, ns.Name, fixture.SequentialJob("doomed", "").Step("a").Step("b").Obj())
-	s.podOf("a")
+	pod := s.podOf("a")
 	if err := cluster.Delete(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
+	// A namespace's Pods go before all else in it, and a Job's Pod goes when the Job
+	// controller has seen it end. A kubelet reports that end; a simulated node does not.
+	eventually(t, "the Pod to be deleted", func() bool {
+		return cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && !pod.DeletionTimestamp.IsZero()
+	})
+	s.endPod(pod, 143, "")
 	s.wantGone(s.sj)
 	eventually(t, "its Jobs to be gone", func() bool { return len(s.jobs()) == 0 })
 }

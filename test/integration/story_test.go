@@ -193,7 +193,11 @@ func (s *story) podOf(step string) *corev1.Pod {
 // end ends the Pod of a step, as a kubelet would report it.
 func (s *story) end(step string, exitCode int32, message string) {
 	s.t.Helper()
-	pod := s.podOf(step)
+	s.endPod(s.podOf(step), exitCode, message)
+}
+
+func (s *story) endPod(pod *corev1.Pod, exitCode int32, message string) {
+	s.t.Helper()
 	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodSucceeded
 	reason := "Completed"
