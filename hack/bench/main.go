@@ -39,7 +39,7 @@ func run() error {
 }
 
 func bench(ctx context.Context) error {
-	loads := flag.String("loads", "1x1s,100x10s,1000x60s,100x100ms,1000x100ms", "SEQUENCESxSTEPDURATION, one measurement each")
+	loads := flag.String("loads", "1x1s,100x10s,1000x30s,100x100ms,1000x100ms", "SEQUENCESxSTEPDURATION, one measurement each")
 	steps := flag.Int("steps", 3, "steps of a sequence")
 	keep := flag.Bool("keep", false, "leave the cluster up")
 	flag.Parse()
