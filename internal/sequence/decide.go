@@ -225,7 +225,7 @@ func (d *decision) start(status *v1alpha1.StepStatus) {
 func (d *decision) deleteStrays() bool {
 	found := false
 	for _, job := range d.in.Jobs {
-		if isTerminal(job) || d.isFirst(job) {
+		if IsTerminal(job) || d.isFirst(job) {
 			continue
 		}
 		found = true

@@ -28,7 +28,7 @@ func (d *decision) settle(step *v1alpha1.StepStatus) bool {
 		return false
 	case job == nil:
 		return d.settleAbsent(step)
-	case isTerminal(job):
+	case IsTerminal(job):
 		return d.settleTerminal(step, job)
 	}
 	d.observeRunning(step, job)
@@ -283,12 +283,10 @@ func isIdle(job *batchv1.Job) bool {
 		(job.Status.Terminating == nil || *job.Status.Terminating == 0)
 }
 
-// isTerminal reports whether the Job is over. SuccessCriteriaMet and FailureTarget only
-// announce that: Pods may still be running under them.
-func isTerminal(job *batchv1.Job) bool { return terminalCondition(job) != nil }
-
 // IsTerminal reports whether the Job is over, with all its Pods gone or finished.
-func IsTerminal(job *batchv1.Job) bool { return isTerminal(job) }
+// SuccessCriteriaMet and FailureTarget only announce that: Pods may still be running
+// under them.
+func IsTerminal(job *batchv1.Job) bool { return terminalCondition(job) != nil }
 
 func terminalCondition(job *batchv1.Job) *batchv1.JobCondition {
 	for i := range job.Status.Conditions {
@@ -313,7 +311,7 @@ func jobHasCondition(job *batchv1.Job, wanted batchv1.JobConditionType) bool {
 // a Job reports while it runs does not.
 func Noteworthy(before, after *batchv1.Job) bool {
 	switch {
-	case isTerminal(after) != isTerminal(before),
+	case IsTerminal(after) != IsTerminal(before),
 		after.DeletionTimestamp.IsZero() != before.DeletionTimestamp.IsZero(),
 		isSuspended(after) != isSuspended(before),
 		isIdle(after) != isIdle(before):

@@ -281,7 +281,7 @@ func (w *world) create(job *batchv1.Job) (*Refusal, error) {
 
 func (w *world) checkPromises(job *batchv1.Job) {
 	for name, other := range w.jobs {
-		if !isTerminal(other) {
+		if !IsTerminal(other) {
 			w.violate("%s is made while %s may be running", job.Name, name)
 		}
 	}

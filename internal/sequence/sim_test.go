@@ -270,7 +270,7 @@ func (w *world) jobNames() []string {
 func (w *world) progressJobs() {
 	for _, name := range w.jobNames() {
 		job := w.jobs[name]
-		if isTerminal(job) {
+		if IsTerminal(job) {
 			continue
 		}
 		switch {

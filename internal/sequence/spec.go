@@ -135,12 +135,22 @@ func (d *decision) admitted() bool {
 	if d.sj.Spec.Suspend {
 		return true // startNext holds it
 	}
+	refusals, tried := d.tryPending()
+	return tried && d.dryRunPassed(refusals)
+}
+
+// tryPending is what the API server would refuse of the steps to come. Without knowing,
+// it asks.
+func (d *decision) tryPending() (refusals []Refusal, tried bool) {
 	jobs := d.pendingJobs()
-	if len(jobs) > 0 && d.in.Answers.DryRun == nil {
-		d.plan.Ask = &Question{DryRun: jobs}
-		return false
+	if len(jobs) == 0 {
+		return nil, true
 	}
-	return len(jobs) == 0 || d.dryRunPassed()
+	if d.in.Answers.DryRun == nil {
+		d.plan.Ask = &Question{DryRun: jobs}
+		return nil, false
+	}
+	return d.in.Answers.DryRun.Refusals, true
 }
 
 // begunBefore reports whether a step of this run has started.
@@ -151,10 +161,10 @@ func (d *decision) begunBefore() bool {
 }
 
 // dryRunPassed reports whether the API server would take every Job of the run.
-func (d *decision) dryRunPassed() bool {
+func (d *decision) dryRunPassed(refusals []Refusal) bool {
 	next := d.nextPending()
-	for i := range d.in.Answers.DryRun.Refusals {
-		refusal := &d.in.Answers.DryRun.Refusals[i]
+	for i := range refusals {
+		refusal := &refusals[i]
 		switch {
 		case refusal.Kind == RefusedInvalid:
 			d.setSpecAccepted(metav1.ConditionFalse, v1alpha1.ReasonStepInvalid, stepMessage(refusal))
@@ -174,16 +184,9 @@ func (d *decision) checkChange() {
 	if d.sj.Generation == RecordedStatus(d.sj).ObservedGeneration || d.specRejected() {
 		return
 	}
-	jobs := d.pendingJobs()
-	if len(jobs) == 0 {
-		return
-	}
-	if d.in.Answers.DryRun == nil {
-		d.plan.Ask = &Question{DryRun: jobs}
-		return
-	}
-	for i := range d.in.Answers.DryRun.Refusals {
-		if refusal := &d.in.Answers.DryRun.Refusals[i]; refusal.Kind == RefusedInvalid {
+	refusals, _ := d.tryPending()
+	for i := range refusals {
+		if refusal := &refusals[i]; refusal.Kind == RefusedInvalid {
 			d.setSpecAccepted(metav1.ConditionFalse, v1alpha1.ReasonStepInvalid, stepMessage(refusal))
 			return
 		}

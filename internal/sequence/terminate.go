@@ -23,7 +23,7 @@ func (d *decision) terminate() {
 	}
 	running := false
 	for _, job := range d.in.Jobs {
-		if !isTerminal(job) {
+		if !IsTerminal(job) {
 			running = true
 			d.delete(job)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -81,7 +82,9 @@ func New(mgr ctrl.Manager) *Reconciler {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	sj := &v1alpha1.SequentialJob{}
 	if err := r.client.Get(ctx, req.NamespacedName, sj); err != nil {
-		r.forget(req.NamespacedName)
+		if apierrors.IsNotFound(err) { // a failed read tells nothing
+			r.forget(req.NamespacedName)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !sequence.Manages(sj) {
@@ -148,14 +151,14 @@ func (r *Reconciler) record(ctx context.Context, sj *v1alpha1.SequentialJob, pla
 	if !plan.Changed {
 		return 0, nil
 	}
-	before := sj.DeepCopy()
-	after := sj.DeepCopy()
-	after.Status = plan.Status
 	if plan.Deferrable && !r.progress.Allow() {
 		return deferral, nil
 	}
+	before := sj.DeepCopy()
+	after := sj.DeepCopy()
+	after.Status = plan.Status
 	if err := kube.PatchStatus(ctx, r.client, before, after); err != nil {
-		if isConflict(err) {
+		if apierrors.IsConflict(err) {
 			conflicts.Inc()
 		}
 		return 0, staleOr(fmt.Errorf("patching status: %w", err))

@@ -49,8 +49,6 @@ func isDeniedByAdmission(err error) bool {
 		apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
 }
 
-func isConflict(err error) bool { return apierrors.IsConflict(err) }
-
 func isControlledBy(object metav1.Object, uid types.UID) bool {
 	controller := metav1.GetControllerOf(object)
 	return controller != nil && controller.UID == uid
