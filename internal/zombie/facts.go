@@ -52,9 +52,9 @@ func finding(category Category, severity Severity, since time.Time, reason Reaso
 		Category: category,
 		Severity: severity,
 		Reason:   reason,
-		Cause:    short(cause, MaxCause),
+		Cause:    Short(cause, MaxCause),
 		Since:    since,
-		Message:  short(fmt.Sprintf(message, arguments...), MaxMessage),
+		Message:  Short(fmt.Sprintf(message, arguments...), MaxMessage),
 	}
 }
 
@@ -180,8 +180,8 @@ func after(t time.Time, seconds int64) time.Time {
 // format is a time as messages have it.
 func format(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// short is one line of at most that many bytes.
-func short(text string, most int) string {
+// Short is the text in one line of at most that many bytes.
+func Short(text string, most int) string {
 	text = strings.ToValidUTF8(text, string(utf8.RuneError))
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
