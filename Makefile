@@ -9,6 +9,8 @@ SHELL := /usr/bin/env bash
 IMG ?= yardmaster:dev
 # Namespaces the operator watches, separated by commas; all of them with NAMESPACES='*'.
 NAMESPACES ?= default
+# Namespaces whose Jobs the operator reports on, separated by commas.
+REPORT_NAMESPACES ?=
 # Kustomize components added to a deployment, separated by commas: cert-manager, prometheus.
 COMPONENTS ?=
 # What `make demo` runs on: localcluster or kind.
@@ -153,7 +155,7 @@ uninstall: kustomize $(KUBECTL_PROGRAM) ## Remove the CustomResourceDefinitions 
 	kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: install overlay ## Deploy the operator (IMG, NAMESPACES, COMPONENTS).
+deploy: install overlay ## Deploy the operator (IMG, NAMESPACES, COMPONENTS, REPORT_NAMESPACES).
 	kustomize build dist/overlay | $(APPLY)
 
 .PHONY: undeploy
@@ -163,7 +165,7 @@ undeploy: overlay $(KUBECTL_PROGRAM) ## Remove the operator; CustomResourceDefin
 # The kustomization that is deployed.
 .PHONY: overlay
 overlay: kustomize
-	hack/overlay dist/overlay '$(IMG)' '$(NAMESPACES)' '$(COMPONENTS)'
+	hack/overlay dist/overlay '$(IMG)' '$(NAMESPACES)' '$(COMPONENTS)' '$(REPORT_NAMESPACES)'
 
 ##@ Tools
 
