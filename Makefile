@@ -11,7 +11,8 @@ IMG ?= yardmaster:dev
 NAMESPACES ?= default
 # Namespaces whose Jobs the operator reports on, separated by commas.
 REPORT_NAMESPACES ?=
-# Kustomize components added to a deployment, separated by commas: cert-manager, prometheus.
+# Kustomize components added to a deployment, separated by commas: cert-manager, prometheus,
+# jobreport-alerts.
 COMPONENTS ?=
 # What `make demo` runs on: localcluster or kind.
 CLUSTER ?= localcluster
