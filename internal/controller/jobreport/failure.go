@@ -3,25 +3,15 @@ package jobreport
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/report"
 )
-
-// listError is why Jobs could not be listed, after so many pages that could.
-type listError struct {
-	pages int
-	err   error
-}
-
-func (e *listError) Error() string { return fmt.Sprintf("listing Jobs, page %d: %v", e.pages+1, e.err) }
-
-func (e *listError) Unwrap() error { return e.err }
 
 // failureOf is what a report says of an error. Of one cause it is always the same, or
 // each scan that fails would be a change.
@@ -38,7 +28,7 @@ func failureOf(err error) report.Failure {
 	case isTimeout(err):
 		return report.Failure{Reason: v1alpha1.ReasonTimeout, Message: "the Jobs could not be listed in time"}
 	}
-	if list := (*listError)(nil); errors.As(err, &list) && list.pages > 0 {
+	if list := (*kube.ListError)(nil); errors.As(err, &list) && list.Pages > 0 {
 		return report.Failure{Reason: v1alpha1.ReasonPartialList, Message: "only some of the Jobs could be listed: " + bare(err)}
 	}
 	return report.Failure{Reason: v1alpha1.ReasonListFailed, Message: bare(err)}
@@ -53,8 +43,8 @@ func isTimeout(err error) bool {
 // bare is an error's text without what is another each time: the page it came with, and
 // the address, which has the continue token in it.
 func bare(err error) string {
-	if list := (*listError)(nil); errors.As(err, &list) {
-		err = list.err
+	if list := (*kube.ListError)(nil); errors.As(err, &list) {
+		err = list.Err
 	}
 	if request := (*url.Error)(nil); errors.As(err, &request) {
 		err = request.Err
