@@ -122,6 +122,10 @@ bench: localcluster ## Measure the operator, next to a bare client loop.
 build: ## Build the operator.
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/yardmaster ./cmd/yardmaster
 
+.PHONY: plugin
+plugin: ## Build the kubectl plugin, to be put into the PATH.
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/kubectl-yardmaster ./cmd/kubectl-yardmaster
+
 .PHONY: run
 run: ## Run the operator on this machine, against the cluster of the current kubeconfig.
 	go run ./cmd/yardmaster --leader-elect=false --webhook=false --metrics-bind-address=0 --zap-devel
