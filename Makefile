@@ -109,8 +109,9 @@ test-integration: localcluster ## Run the tests against a real control plane wit
 	hack/with-cluster control-plane test go test -p 1 ./test/integration/... -timeout 30m
 
 .PHONY: e2e
-e2e: localcluster image ## Run the tests on a real node.
+e2e: localcluster image ## Run the tests on a real node, and those of the local cluster itself.
 	hack/with-cluster node e2e hack/e2e
+	go -C localcluster test -tags e2e ./e2e -count 1 -timeout 20m
 
 .PHONY: bench
 bench: localcluster ## Measure the operator, next to a bare client loop.

@@ -171,9 +171,9 @@ type StepPhase string
 const (
 	// StepPending: not begun.
 	StepPending StepPhase = "Pending"
-	// StepStarting: recorded as begun; its Job is being made or was just made.
+	// StepStarting: recorded as begun; its Job is being made, or is younger than 15 s.
 	StepStarting StepPhase = "Starting"
-	// StepRunning: its Job was seen.
+	// StepRunning: its Job has been there for 15 s or more.
 	StepRunning StepPhase = "Running"
 	// StepSuspended: its Job is held by spec.suspend.
 	StepSuspended StepPhase = "Suspended"

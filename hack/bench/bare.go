@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +22,7 @@ func (bareRunner) start(ctx context.Context, c *cluster, l load, ns string) (*ex
 	if err != nil {
 		return nil, err
 	}
-	command := exec.CommandContext(ctx, self, bareLoop, c.kubeconfig, ns, strconv.Itoa(l.sequences), strconv.Itoa(l.steps))
+	command := exec.CommandContext(ctx, self, bareLoop, c.kubeconfig, ns, strconv.Itoa(l.steps), strconv.Itoa(l.sequences)+"x"+l.duration.String())
 	command.Stderr = os.Stderr
 	return command, command.Start()
 }
@@ -35,18 +34,19 @@ func (bareRunner) bringIn(context.Context, *cluster, load, string) error { retur
 // when one is over. It keeps no status, and would lose its place if it were stopped.
 func runBareLoop(ctx context.Context, args []string) error {
 	if len(args) != 4 {
-		return fmt.Errorf("%s KUBECONFIG NAMESPACE SEQUENCES STEPS", bareLoop)
+		return fmt.Errorf("%s KUBECONFIG NAMESPACE STEPS LOAD", bareLoop)
 	}
 	c, err := connect(args[0])
 	if err != nil {
 		return err
 	}
 	ns := args[1]
-	l := load{}
-	if l.sequences, err = strconv.Atoi(args[2]); err != nil {
+	steps, err := strconv.Atoi(args[2])
+	if err != nil {
 		return err
 	}
-	if l.steps, err = strconv.Atoi(args[3]); err != nil {
+	l, err := parseLoad(args[3], steps)
+	if err != nil {
 		return err
 	}
 	jobs, err := c.Watch(ctx, &batchv1.JobList{}, client.InNamespace(ns))
@@ -56,7 +56,7 @@ func runBareLoop(ctx context.Context, args []string) error {
 	defer jobs.Stop()
 	failed := make(chan error, 1)
 	go func() {
-		failed <- l.bringIn(ctx, c, func(i int) client.Object { return job(sequenceName(i), 0, ns) })
+		failed <- l.bringIn(ctx, c, func(i int) client.Object { return l.job(i, 0, ns) })
 	}()
 	for over := map[string]bool{}; len(over) < l.jobs(); {
 		select {
@@ -80,11 +80,15 @@ func runBareLoop(ctx context.Context, args []string) error {
 
 // next makes the Job that follows the one that ended.
 func (l load) next(ctx context.Context, c client.Client, ended *batchv1.Job) {
-	step, err := strconv.Atoi(strings.TrimPrefix(ended.Labels[labelStep], stepName(0)[:5]))
+	sequence, err := strconv.Atoi(ended.Labels[labelSequence])
+	if err != nil {
+		return
+	}
+	step, err := strconv.Atoi(ended.Labels[labelStep])
 	if err != nil || step+1 >= l.steps {
 		return
 	}
-	if err := c.Create(ctx, job(ended.Labels[labelSequence], step+1, ended.Namespace)); err != nil {
+	if err := c.Create(ctx, l.job(sequence, step+1, ended.Namespace)); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}
 }

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
@@ -22,9 +25,45 @@ const (
 	labelStep     = "bench.yardmaster.dev/step"
 )
 
-// load is what is run: so many sequences at once of so many steps. A simulated Pod runs
-// for 100 ms.
-type load struct{ sequences, steps int }
+// load is what is run: so many sequences at once, of so many steps that take so long.
+type load struct {
+	sequences, steps int
+	// duration of a step on average. A sequence's are all the same, between half of
+	// that and half more: all sequences ending at once would be a load of its own.
+	duration time.Duration
+}
+
+// parseLoad reads "100x10s".
+func parseLoad(text string, steps int) (load, error) {
+	sequences, duration, found := strings.Cut(text, "x")
+	if !found {
+		return load{}, fmt.Errorf("%q is not of the form SEQUENCESxSTEPDURATION", text)
+	}
+	l := load{steps: steps}
+	var err error
+	if l.sequences, err = strconv.Atoi(sequences); err != nil {
+		return load{}, err
+	}
+	l.duration, err = time.ParseDuration(duration)
+	return l, err
+}
+
+func (l load) String() string {
+	return fmt.Sprintf("%d sequences of %d steps of %s", l.sequences, l.steps, l.duration)
+}
+
+// durationOf is how long the steps of a sequence take: the same in every measurement.
+func (l load) durationOf(sequence int) time.Duration {
+	if l.sequences == 1 {
+		return l.duration
+	}
+	return l.duration/2 + l.duration*time.Duration(sequence)/time.Duration(l.sequences)
+}
+
+// podMetadata tells the simulated node how long the Pod runs.
+func (l load) podMetadata(sequence int) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Annotations: map[string]string{"sim.localcluster.dev/duration": l.durationOf(sequence).String()}}
+}
 
 func (l load) jobs() int { return l.sequences * l.steps }
 
@@ -38,6 +77,7 @@ func container(step int) corev1.Container {
 // sequentialJob is one of the load's sequences for the operator.
 func (l load) sequentialJob(i int, ns string) *v1alpha1.SequentialJob {
 	sj := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: sequenceName(i), Namespace: ns}}
+	sj.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: l.podMetadata(i)}
 	for step := range l.steps {
 		sj.Spec.Containers = append(sj.Spec.Containers, v1alpha1.Step{Name: stepName(step), Container: container(step)})
 	}
@@ -45,18 +85,21 @@ func (l load) sequentialJob(i int, ns string) *v1alpha1.SequentialJob {
 }
 
 // job is one step for the bare loop.
-func job(sequence string, step int, ns string) *batchv1.Job {
+func (l load) job(sequence, step int, ns string) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: sequence + "-" + stepName(step), Namespace: ns,
-			Labels: map[string]string{labelSequence: sequence, labelStep: stepName(step)},
+			Name: sequenceName(sequence) + "-" + stepName(step), Namespace: ns,
+			Labels: map[string]string{labelSequence: strconv.Itoa(sequence), labelStep: strconv.Itoa(step)},
 		},
 		Spec: batchv1.JobSpec{
 			BackoffLimit: new(int32(0)),
-			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				RestartPolicy: corev1.RestartPolicyNever,
-				Containers:    []corev1.Container{container(step)},
-			}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: l.podMetadata(sequence),
+				Spec: corev1.PodSpec{
+					RestartPolicy: corev1.RestartPolicyNever,
+					Containers:    []corev1.Container{container(step)},
+				},
+			},
 		},
 	}
 }

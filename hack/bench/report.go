@@ -24,7 +24,7 @@ func printMachine() {
 
 // report prints one load's figures.
 func report(l load, ours, bare *result) {
-	fmt.Printf("\n%d sequences of %d steps\n", l.sequences, l.steps)
+	fmt.Printf("\n%s\n", l)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	defer w.Flush()
 	fmt.Fprintln(w, "\toperator\tbare loop\tratio\t")

@@ -29,9 +29,11 @@ func NewLatest[T client.Object]() *Latest[T] {
 
 // Wrote remembers the object as the API server returned it.
 func (l *Latest[T]) Wrote(object T) {
+	written := object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
+	written.SetManagedFields(nil)          // as in the cache: nobody reads them, and they are large
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.written[client.ObjectKeyFromObject(object)] = object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
+	l.written[client.ObjectKeyFromObject(object)] = written
 }
 
 // Of returns the newer of the cached object and what was written, and forgets the

@@ -2,6 +2,7 @@ package manager
 
 import (
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -9,6 +10,17 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
+
+// withoutTemplate drops what no decision looks at and most of a Job consists of. Jobs
+// are made, patched and deleted, never updated whole, so it is not missed in a write.
+func withoutTemplate(object any) (any, error) {
+	if job, isJob := object.(*batchv1.Job); isJob {
+		job.ManagedFields = nil
+		job.Spec.Template = corev1.PodTemplateSpec{}
+		job.Spec.PodFailurePolicy = nil
+	}
+	return object, nil
+}
 
 // cacheOptions keep the cache small: only what is watched, of the Jobs only those that
 // belong to a SequentialJob, and nothing of who wrote which field.
@@ -20,7 +32,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	options := cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&batchv1.Job{}: {Label: labels.NewSelector().Add(*ofSequentialJobs)},
+			&batchv1.Job{}: {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: withoutTemplate},
 		},
 	}
 	for _, namespace := range namespaces {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -28,12 +29,24 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
+	tuneMemory()
 	logger.Info("Starting", "version", Version(), "controllers", names(o.Controllers), "namespaces", o.Namespaces)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the manager: %w", err)
 	}
 	logger.Info("Stopped")
 	return nil
+}
+
+// gcPercent makes the garbage collector keep the heap at one and a half times what is
+// alive, not twice: the operator is mostly caches, and has more CPU to spare than memory.
+const gcPercent = 50
+
+// tuneMemory sets gcPercent, unless whoever runs the operator has set GOGC.
+func tuneMemory() {
+	if _, set := os.LookupEnv("GOGC"); !set {
+		debug.SetGCPercent(gcPercent)
+	}
 }
 
 // serviceAccountNamespace is where a Pod finds the name of its namespace.

@@ -13,11 +13,11 @@ import (
 
 func TestARunThatExceedsItsDeadlineIsStoppedAndItsFinallyRuns(t *testing.T) {
 	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Deadline(60))
-	if plan := s.after(10 * time.Second); plan.RequeueAfter != 50*time.Second {
-		t.Errorf("want to look again in the 50 s that are left, got %s", plan.RequeueAfter)
+	if plan := s.after(20 * time.Second); plan.RequeueAfter != 40*time.Second {
+		t.Errorf("want to look again in the 40 s that are left, got %s", plan.RequeueAfter)
 	}
 
-	plan := s.after(50 * time.Second)
+	plan := s.after(40 * time.Second)
 	if diff := cmp.Diff([]string{"build"}, deletes(plan)); diff != "" {
 		t.Errorf("deleted (-want, +got):\n%s", diff)
 	}
@@ -86,10 +86,10 @@ func TestUpstreamImagePullErrorsDoNotHangForEver(t *testing.T) {
 			fixture.Job(s.job("build")).PodPending(s.now)
 			s.pods[s.job("build").UID] = []corev1.Pod{test.pod}
 
-			if plan := s.after(10 * time.Second); plan.RequeueAfter != 20*time.Second {
-				t.Errorf("want to look again in the 20 s that are left, got %s", plan.RequeueAfter)
+			if plan := s.after(20 * time.Second); plan.RequeueAfter != 10*time.Second {
+				t.Errorf("want to look again in the 10 s that are left, got %s", plan.RequeueAfter)
 			}
-			s.after(20 * time.Second)
+			s.after(10 * time.Second)
 			s.collect()
 			s.wantSteps("build: Failed, StartDeadlineExceeded", "cleanup: Starting")
 			if got := s.step("build").Message; got != test.want {

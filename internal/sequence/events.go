@@ -3,6 +3,7 @@ package sequence
 import (
 	"fmt"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -16,6 +17,9 @@ type Event struct {
 	Reason  string
 	Action  string
 	Message string
+	// Routine says that the event tells of a step's ordinary course, which the status
+	// tells too: under load it may be left out.
+	Routine bool
 }
 
 // What the operator did, or saw, that an event is about.
@@ -25,7 +29,8 @@ const (
 	actionHold     = "Hold"
 )
 
-// Events are what changed between two statuses, the second of which is stored.
+// Events are what changed between two statuses, the second of which is stored. That a
+// Job was made is told at once (StartedEvent): the status may follow later.
 func Events(before, after *v1alpha1.SequentialJobStatus) []Event {
 	var events []Event
 	events = append(events, specEvents(before, after)...)
@@ -57,18 +62,15 @@ func stepEvents(before, after *v1alpha1.StepStatus) []Event {
 	}
 	var events []Event
 	same := before.Run == after.Run && before.Attempt == after.Attempt
-	if (!same || before.JobUID == "") && after.Reason == v1alpha1.ReasonJobLost {
-		events = append(events, warning(v1alpha1.EventJobLost, actionRun, fmt.Sprintf("step %s: its Job vanished before its outcome was recorded", after.Name)))
-	}
-	if after.JobUID != "" && (!same || before.JobUID == "") {
-		events = append(events, normal(v1alpha1.EventJobStarted, actionRun, fmt.Sprintf("step %s: Job %s", after.Name, after.JobName)))
+	if !same && after.Attempt > 1 && after.Reason == v1alpha1.ReasonJobLost {
+		events = append(events, warning(v1alpha1.EventJobLost, actionRun, fmt.Sprintf("step %s: its Job vanished before its outcome was recorded; it is made again", after.Name)))
 	}
 	if same && before.Phase == after.Phase {
 		return events
 	}
 	switch after.Phase {
 	case v1alpha1.StepSucceeded:
-		events = append(events, normal(v1alpha1.EventJobCompleted, actionRun, fmt.Sprintf("step %s: Job %s", after.Name, after.JobName)))
+		events = append(events, routine(v1alpha1.EventJobCompleted, fmt.Sprintf("step %s: Job %s", after.Name, after.JobName)))
 	case v1alpha1.StepFailed:
 		events = append(events, warning(v1alpha1.EventJobFailed, actionRun, fmt.Sprintf("step %s: %s", after.Name, joinReason(after.Reason, after.Message))))
 	}
@@ -98,6 +100,11 @@ func runEvents(before, after *v1alpha1.SequentialJobStatus) []Event {
 	return events
 }
 
+// StartedEvent tells that a step's Job was made.
+func StartedEvent(job *batchv1.Job) Event {
+	return routine(v1alpha1.EventJobStarted, fmt.Sprintf("step %s: Job %s", job.Labels[v1alpha1.LabelStep], job.Name))
+}
+
 // TerminatedEvent tells that a deleted SequentialJob's running step has ended.
 func TerminatedEvent() Event {
 	return normal(v1alpha1.EventTerminated, actionRun, "deleted; nothing of it runs any more")
@@ -118,6 +125,12 @@ func conditionMessage(status *v1alpha1.SequentialJobStatus, condition string) st
 
 func normal(reason, action, message string) Event {
 	return Event{Type: corev1.EventTypeNormal, Reason: reason, Action: action, Message: message}
+}
+
+func routine(reason, message string) Event {
+	event := normal(reason, actionRun, message)
+	event.Routine = true
+	return event
 }
 
 func warning(reason, action, message string) Event {

@@ -40,7 +40,7 @@ func TestEventsOfAStory(t *testing.T) {
 				s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "new" })
 				s.pass()
 			},
-			want: []string{"SpecChanged", "JobStarted"},
+			want: []string{"JobStarted", "SpecChanged"},
 		},
 		"a hold": {
 			sj: fixture.SequentialJob("a", "ns").Step("build").Suspend(),
@@ -94,7 +94,7 @@ func TestWhatEventsSay(t *testing.T) {
 	s.fail("build")
 	name := s.job("build").Name
 	want := []Event{
-		{Type: "Normal", Reason: "JobStarted", Action: "Run", Message: "step build: Job " + name},
+		{Type: "Normal", Reason: "JobStarted", Action: "Run", Message: "step build: Job " + name, Routine: true},
 		{Type: "Warning", Reason: "JobFailed", Action: "Run", Message: "step build: BackoffLimitExceeded: Job has reached the specified backoff limit"},
 		{Type: "Warning", Reason: "Failed", Action: "Run", Message: `step "build" failed: BackoffLimitExceeded: Job has reached the specified backoff limit`},
 	}

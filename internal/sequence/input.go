@@ -95,7 +95,7 @@ type Plan struct {
 	// Finalizer says whether the SequentialJob is to carry its finalizer. Adding comes
 	// before all else, removing after.
 	Finalizer bool
-	// FirstStep is the value of the annotation that goes with the finalizer, if any.
+	// FirstStep is the annotation to write with the finalizer; empty leaves it as it is.
 	FirstStep string
 	// Workspace and Outputs are to exist, if set, before Create.
 	Workspace *corev1.PersistentVolumeClaim

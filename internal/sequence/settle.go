@@ -15,7 +15,7 @@ import (
 // runningDelay is how old a Job must be before its step is recorded as Running. A step
 // that ends before is recorded once, with its outcome, which saves a write for each
 // short step. See docs/decisions on deferred progress.
-const runningDelay = 2 * time.Second
+const runningDelay = 15 * time.Second
 
 const removedMessage = "the step was removed from the spec before its Job was made"
 

@@ -216,10 +216,15 @@ func (w *world) metadata(held *v1alpha1.SequentialJob, on bool, firstStep string
 		return nil
 	}
 	changed := held.DeepCopy()
-	changed.Finalizers, changed.Annotations = nil, nil
+	changed.Finalizers = nil
+	switch {
+	case !on:
+		changed.Annotations = nil
+	case firstStep != "":
+		changed.Annotations = map[string]string{v1alpha1.AnnotationFirstStep: firstStep}
+	}
 	if on {
 		changed.Finalizers = []string{v1alpha1.SequentialJobFinalizer}
-		changed.Annotations = map[string]string{v1alpha1.AnnotationFirstStep: firstStep}
 	}
 	return w.write(held, changed)
 }

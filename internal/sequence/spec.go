@@ -74,9 +74,13 @@ func recordedStart(sj *v1alpha1.SequentialJob) *v1alpha1.SequentialJobStatus {
 }
 
 // startRecord is what recordedStart reads: the least of the status that must not be lost.
+// It is empty once it is written, or not needed.
 func (d *decision) startRecord() string {
 	active := d.active()
 	if d.sj.Status.Run != 0 || active == nil {
+		return ""
+	}
+	if recorded := recordedStart(d.sj); recorded != nil && recorded.Steps[0].JobName == active.JobName {
 		return ""
 	}
 	first := *active

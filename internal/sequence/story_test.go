@@ -155,6 +155,7 @@ func (s *story) act(plan Plan) {
 		uid := types.UID(fmt.Sprintf("job-%d", len(s.made)))
 		s.jobs = append(s.jobs, fixture.Job(job.DeepCopy()).Created(uid, s.now).Active(s.now).Obj())
 		s.created[job.Name] = uid
+		s.events = append(s.events, StartedEvent(job))
 	}
 	if plan.Suspend != nil {
 		job := s.jobNamed(plan.Suspend.Name)

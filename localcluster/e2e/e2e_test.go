@@ -1,6 +1,6 @@
 //go:build e2e
 
-// Package e2e starts real clusters, of the name "e2e". Run it as root with
+// Package e2e starts real clusters, of the name "localcluster-e2e". Run it as root with
 // go test -tags e2e ./e2e; the first run builds the clusters' programs.
 package e2e
 
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-const clusterName = "e2e"
+const clusterName = "localcluster-e2e"
 
 // patience is how long a test waits for what should take seconds.
 const patience = 90 * time.Second

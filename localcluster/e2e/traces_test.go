@@ -50,7 +50,7 @@ func clusterOf(process string) string {
 		if err != nil { // it has ended
 			return ""
 		}
-		for _, variable := range strings.Split(string(environment), "\x00") {
+		for variable := range strings.SplitSeq(string(environment), "\x00") {
 			if dir, found := strings.CutPrefix(variable, "LOCALCLUSTER_DIR="); found {
 				return dir
 			}
@@ -93,7 +93,7 @@ func mounts(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	var found []string
-	for _, line := range strings.Split(string(content), "\n") {
+	for line := range strings.SplitSeq(string(content), "\n") {
 		found = append(found, "mount "+line)
 	}
 	return found

@@ -43,7 +43,6 @@ func upgrade(t *testing.T) {
 
 	s := tell(t, fixture.SequentialJob("upgraded", "").Step("long", held()).Step("next", script("true")).Obj())
 	pod := s.podOf("long")
-	s.untilStep("long", v1alpha1.StepRunning)
 	must(t, deploy(t.Context(), someNamespaces))
 	must(t, waitForOperator(t.Context()))
 	wantOperatorImage(t, image())

@@ -114,13 +114,6 @@ func (s *story) untilPhase(phase v1alpha1.SequentialJobPhase) {
 	s.until(s.sj.Name+" to be "+string(phase), func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Phase == phase })
 }
 
-// untilStep waits for the phase of a step.
-func (s *story) untilStep(name string, phase v1alpha1.StepPhase) *v1alpha1.StepStatus {
-	s.t.Helper()
-	s.until(fmt.Sprintf("step %s to be %s", name, phase), func(*v1alpha1.SequentialJob) bool { return s.step(name).Phase == phase })
-	return s.step(name)
-}
-
 // untilNoFinalizer waits until nothing keeps the SequentialJob from being deleted.
 func (s *story) untilNoFinalizer() {
 	s.t.Helper()

@@ -25,7 +25,7 @@ func (s *story) deleteJob(job *batchv1.Job) {
 func TestALostJobFailsTheStep(t *testing.T) {
 	t.Parallel()
 	s := tell(t, fixture.SequentialJob("lost", "").Step("a").Step("b").Obj())
-	s.untilStep("a", v1alpha1.StepRunning)
+	s.podOf("a")
 	s.deleteJob(s.jobOf("a"))
 	s.untilPhase(v1alpha1.PhaseFailed)
 	if reason := s.step("a").Reason; reason != v1alpha1.ReasonJobLost {

@@ -132,11 +132,12 @@ func logFile() *os.File {
 }
 
 func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions) error {
-	mgr, err := manager.New(config, manager.Options{
+	operators := rest.CopyConfig(config)
+	operators.Wrap(faults.wrap)
+	mgr, err := manager.New(operators, manager.Options{
 		Controllers:   manager.All(),
 		Concurrency:   10,
-		KubeAPIQPS:    200,
-		KubeAPIBurst:  400,
+		KubeAPIQPS:    -1,
 		HealthAddress: "0",
 		Metrics:       manager.Metrics{Address: "0"},
 		Webhook: manager.Webhook{

@@ -18,8 +18,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
-// errStale ends a pass that decided on an outdated object.
-var errStale = errors.New("the SequentialJob has changed or gone since it was read")
+// errStale ends a pass that decided on something outdated.
+var errStale = errors.New("what was decided on has changed or gone since it was read")
 
 // staleOr is errStale if the error says that the object was outdated.
 func staleOr(err error) error {
@@ -141,12 +141,15 @@ func (r *Reconciler) create(ctx context.Context, sj *v1alpha1.SequentialJob, pla
 func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, job *batchv1.Job) (*sequence.Refusal, error) {
 	name := job.Name
 	err := r.client.Create(ctx, job)
-	if apierrors.IsAlreadyExists(err) {
+	switch {
+	case apierrors.IsAlreadyExists(err):
 		// Ours if a pass made it that could not tell, else a stranger's: leave it alone.
 		err = r.live.Get(ctx, client.ObjectKey{Namespace: sj.Namespace, Name: name}, job)
 		if err == nil && !sequence.IsOwned(sj, job) {
 			return nameTaken("Job", name), nil
 		}
+	case err == nil:
+		r.emit(sj, sequence.StartedEvent(job))
 	}
 	if err != nil {
 		return refusalOf(err, "", "creating Job "+name)
@@ -201,7 +204,7 @@ func (r *Reconciler) hold(ctx context.Context, plan *sequence.Plan) error {
 		}
 		err := r.setSuspended(ctx, change.job, change.suspend)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("suspending or resuming Job %s: %w", change.job.Name, err)
+			return staleOr(fmt.Errorf("suspending or resuming Job %s: %w", change.job.Name, err))
 		}
 	}
 	return nil

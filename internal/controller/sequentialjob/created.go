@@ -6,6 +6,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -45,6 +46,9 @@ func (c *createdJobs) add(sj *v1alpha1.SequentialJob, job *batchv1.Job, now time
 		c.keys[types.NamespacedName{Namespace: sj.Namespace, Name: sj.Name}] = sj.UID
 	}
 	if _, known := c.jobs[sj.UID][job.Name]; !known {
+		job = job.DeepCopy()
+		job.Spec.Template = corev1.PodTemplateSpec{} // most of a Job, and not needed here
+		job.ManagedFields = nil
 		c.jobs[sj.UID][job.Name] = createdJob{job: job, at: now}
 	}
 }

@@ -27,12 +27,16 @@ var (
 		Name: "yardmaster_sequentialjob_conflicts_total",
 		Help: "Status writes refused because the SequentialJob had changed; each is tried again.",
 	})
+	eventsOmitted = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "yardmaster_sequentialjob_events_omitted_total",
+		Help: "JobStarted and JobCompleted events left out because there were too many at once.",
+	})
 	activeDescription = prometheus.NewDesc("yardmaster_sequentialjob_active",
 		"SequentialJobs with a step under way.", nil, nil)
 )
 
 func init() {
-	metrics.Registry.MustRegister(transitionSeconds, stepsTotal, conflicts)
+	metrics.Registry.MustRegister(transitionSeconds, stepsTotal, conflicts, eventsOmitted)
 }
 
 // stepResults are the phases in which a step ends, as labels.

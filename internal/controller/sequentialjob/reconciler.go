@@ -26,9 +26,16 @@ import (
 // second, and deferred by deferral when there are more, so that under load the API
 // server's time goes to starting steps.
 const (
-	progressWrites = 5
-	progressBurst  = 20
-	deferral       = 5 * time.Second
+	progressWrites = 1
+	progressBurst  = 30
+	deferral       = 10 * time.Second
+)
+
+// Events of a step's ordinary course are held to this many a second, as client-go's older
+// recorder held those of one object; more are left out, and counted. Warnings never are.
+const (
+	routineEvents = 10
+	routineBurst  = 100
 )
 
 // Reconciler reconciles SequentialJobs.
@@ -38,6 +45,7 @@ type Reconciler struct {
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 	progress *rate.Limiter
+	routine  *rate.Limiter
 
 	latest      *kube.Latest[*v1alpha1.SequentialJob]
 	created     *createdJobs
@@ -53,6 +61,7 @@ func New(mgr ctrl.Manager) *Reconciler {
 		recorder:    mgr.GetEventRecorder("sequentialjob-controller"),
 		clock:       clock.RealClock{},
 		progress:    rate.NewLimiter(progressWrites, progressBurst),
+		routine:     rate.NewLimiter(routineEvents, routineBurst),
 		latest:      kube.NewLatest[*v1alpha1.SequentialJob](),
 		created:     newCreatedJobs(),
 		transitions: newTransitions(),
@@ -167,6 +176,10 @@ func (r *Reconciler) wrote(sj, stored *v1alpha1.SequentialJob) {
 }
 
 func (r *Reconciler) emit(sj *v1alpha1.SequentialJob, event sequence.Event) {
+	if event.Routine && !r.routine.Allow() {
+		eventsOmitted.Inc()
+		return
+	}
 	r.recorder.Eventf(sj, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
 }
 

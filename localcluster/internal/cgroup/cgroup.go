@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -193,11 +194,11 @@ func removeOnce(group string) error {
 	if err != nil {
 		return err
 	}
-	for i := len(groups) - 1; i >= 0; i-- {
-		if err := killProcesses(groups[i]); err != nil {
+	for _, group := range slices.Backward(groups) {
+		if err := killProcesses(group); err != nil {
 			return err
 		}
-		if err := os.Remove(groups[i]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(group); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing the control group: %w", err)
 		}
 	}
@@ -212,7 +213,7 @@ func killProcesses(group string) error {
 	if err != nil {
 		return err
 	}
-	for _, field := range strings.Fields(string(content)) {
+	for field := range strings.FieldsSeq(string(content)) {
 		pid, err := strconv.Atoi(field)
 		if err != nil || pid <= 0 { // 0 is a process that this namespace cannot see
 			continue

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -11,6 +12,9 @@ import (
 	"github.com/yardmaster/yardmaster/localcluster/internal/kubeapi"
 	"github.com/yardmaster/yardmaster/localcluster/internal/supervisor"
 )
+
+// controlPlaneName is the component that is the whole control plane in one process.
+const controlPlaneName = "control-plane"
 
 // controlPlaneComponents are those of the control-plane mode.
 func (c *Cluster) controlPlaneComponents(r *record) ([]supervisor.Component, error) {
@@ -86,7 +90,7 @@ func (c *Cluster) agents(l component.Layout, programs build.Programs, images []s
 	return []supervisor.Component{
 		{
 			Name:  "kubelet",
-			After: append([]string{"control-plane"}, images...),
+			After: append([]string{controlPlaneName}, images...),
 			Command: []string{
 				kubernetes, "kubelet",
 				"--config=" + l.File("kubelet.json"),
@@ -97,7 +101,7 @@ func (c *Cluster) agents(l component.Layout, programs build.Programs, images []s
 		},
 		{
 			Name:  "kube-proxy",
-			After: []string{"control-plane"},
+			After: []string{controlPlaneName},
 			Command: []string{
 				kubernetes, "kube-proxy",
 				"--config=" + l.File("kube-proxy.json"),
@@ -106,7 +110,7 @@ func (c *Cluster) agents(l component.Layout, programs build.Programs, images []s
 		},
 		{
 			Name:    "coredns",
-			After:   []string{"control-plane"},
+			After:   []string{controlPlaneName},
 			Command: []string{programs.Path(build.CoreDNS, "coredns"), "-conf", l.File("Corefile")},
 		},
 	}, nil
@@ -122,8 +126,8 @@ func controlPlane(l component.Layout, kubernetes, server string, config componen
 		return supervisor.Component{}, err
 	}
 	return supervisor.Component{
-		Name:    "control-plane",
-		Command: []string{kubernetes, "control-plane", path},
+		Name:    controlPlaneName,
+		Command: []string{kubernetes, controlPlaneName, path},
 		Ready:   api.WaitReady,
 	}, nil
 }
@@ -161,9 +165,9 @@ func importImage(programs build.Programs, socket, file string) []string {
 func waitSocket(ctx context.Context, path string) error {
 	return kubeapi.Wait(ctx, func() (bool, error) {
 		connection, err := net.Dial("unix", path)
-		if err != nil {
+		if connection == nil {
 			return false, nil
 		}
-		return true, connection.Close()
+		return true, errors.Join(err, connection.Close())
 	})
 }

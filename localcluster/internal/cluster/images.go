@@ -55,7 +55,7 @@ func busyboxImage(build.Programs) (image.Image, error) {
 		return image.Image{}, fmt.Errorf("asking busybox for its applets: %w", err)
 	}
 	files := []image.File{{Source: busybox, Path: "/bin/busybox", Mode: 0o755}}
-	for _, applet := range strings.Fields(string(applets)) {
+	for applet := range strings.FieldsSeq(string(applets)) {
 		if applet != "busybox" {
 			files = append(files, image.File{Link: "busybox", Path: path.Join("/bin", applet)})
 		}

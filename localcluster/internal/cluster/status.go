@@ -78,7 +78,7 @@ func allReady(nodes []kubeapi.Node) bool {
 func (r *record) components() []Component {
 	components := []Component{
 		{Name: supervisorName},
-		{Name: "control-plane", Versions: "etcd v3.6.8, kube-apiserver, kube-controller-manager, kube-scheduler " + build.Version},
+		{Name: controlPlaneName, Versions: "etcd v3.6.8, kube-apiserver, kube-controller-manager, kube-scheduler " + build.Version},
 	}
 	if r.Mode == ControlPlane {
 		return append(components, Component{Name: "kwok", Versions: build.Kwok.Version})

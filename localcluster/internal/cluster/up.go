@@ -40,18 +40,18 @@ func (c *Cluster) Start(ctx context.Context, options Options, programs build.Pro
 	if err := c.remove(); err != nil {
 		return fmt.Errorf("removing what is left of an earlier cluster: %w", err)
 	}
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", options.Port))
+	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: options.Port})
 	if err != nil {
 		return fmt.Errorf("taking a port for the API server: %w", err)
 	}
 	defer listener.Close()
-	options.Port = listener.Addr().(*net.TCPAddr).Port
+	options.Port = portOf(listener)
 
 	r := &record{Options: options, Created: time.Now(), Programs: programs}
 	if err := c.prepare(r); err != nil {
 		return err
 	}
-	if err := c.startSupervisor(r, listener.(*net.TCPListener)); err != nil {
+	if err := c.startSupervisor(r, listener); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
@@ -60,6 +60,14 @@ func (c *Cluster) Start(ctx context.Context, options Options, programs build.Pro
 		return c.failed(err)
 	}
 	return nil
+}
+
+func portOf(listener *net.TCPListener) int {
+	address, isTCP := listener.Addr().(*net.TCPAddr)
+	if !isTCP { // it always is
+		return 0
+	}
+	return address.Port
 }
 
 // prepare writes all that the supervisor is going to read.

@@ -76,7 +76,7 @@ func KillAll(clusterDir string) error {
 }
 
 func lookup(environment []byte, name string) string {
-	for _, variable := range bytes.Split(environment, []byte{0}) {
+	for variable := range bytes.SplitSeq(environment, []byte{0}) {
 		if value, found := strings.CutPrefix(string(variable), name+"="); found {
 			return value
 		}

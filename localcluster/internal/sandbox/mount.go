@@ -61,7 +61,7 @@ func (s Sandbox) hideAndShow() error {
 		if err != nil {
 			return err
 		}
-		defer f.Close()
+		defer f.Close() //nolint:gocritic // All stay open until all are mounted.
 		outside[inside] = f
 	}
 	for _, dir := range hidden {
@@ -83,8 +83,8 @@ func (s Sandbox) hideAndShow() error {
 func fakeSysctls() error {
 	const dir = "/run/sysctl"
 	for name, value := range sysctls {
-		real := filepath.Join("/proc/sys", name)
-		if _, err := os.Stat(real); errors.Is(err, fs.ErrNotExist) {
+		file := filepath.Join("/proc/sys", name)
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 			continue // not in this kernel
 		}
 		fake := filepath.Join(dir, name)
@@ -94,7 +94,7 @@ func fakeSysctls() error {
 		if err := os.WriteFile(fake, []byte(value+"\n"), 0o644); err != nil {
 			return err
 		}
-		if err := bind(fake, real); err != nil {
+		if err := bind(fake, file); err != nil {
 			return err
 		}
 	}

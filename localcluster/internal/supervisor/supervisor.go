@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -136,7 +137,7 @@ func (s *Supervisor) start(ctx context.Context, component *Component) error {
 }
 
 func (s *Supervisor) environment(component *Component) []string {
-	path := strings.Join(append(component.Path[:len(component.Path):len(component.Path)], usualPath), ":")
+	path := strings.Join(append(slices.Clip(component.Path), usualPath), ":")
 	return append(process.Mark(s.Cluster, component.Name), "PATH="+path, "HOME="+s.Dir)
 }
 
@@ -161,7 +162,7 @@ func (s *Supervisor) reap(ctx context.Context) error {
 			continue
 		}
 		if err != nil || pid <= 0 { // ECHILD: there are no children at all
-			return nil
+			return nil //nolint:nilerr // Nothing to reap is no failure.
 		}
 		component := s.running[pid]
 		if component == nil {

@@ -1,0 +1,155 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+// fault is what becomes of one of the operator's requests.
+type fault int
+
+const (
+	delivered    fault = iota
+	undelivered        // it never reaches the API server
+	answerIsLost       // the API server carries it out, and nobody hears
+)
+
+// faults stand between the operator and the API server, by namespace.
+var faults = &faultyNetwork{rules: map[string]func(*http.Request) fault{}}
+
+type faultyNetwork struct {
+	mu    sync.Mutex
+	rules map[string]func(*http.Request) fault
+}
+
+var errFault = errors.New("the network is down (injected)")
+
+func (n *faultyNetwork) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		switch n.of(request) {
+		case undelivered:
+			return nil, errFault
+		case answerIsLost:
+			response, err := next.RoundTrip(request)
+			if err == nil {
+				_ = response.Body.Close()
+			}
+			return nil, errFault
+		default:
+			return next.RoundTrip(request)
+		}
+	})
+}
+
+func (n *faultyNetwork) of(request *http.Request) fault {
+	_, rest, namespaced := strings.Cut(request.URL.Path, "/namespaces/")
+	if !namespaced {
+		return delivered
+	}
+	ns, _, _ := strings.Cut(rest, "/")
+	n.mu.Lock()
+	rule := n.rules[ns]
+	n.mu.Unlock()
+	if rule == nil {
+		return delivered
+	}
+	return rule(request)
+}
+
+// set installs the rule for a namespace until the test ends or it is replaced.
+func (n *faultyNetwork) set(t *testing.T, ns string, rule func(*http.Request) fault) {
+	t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.rules[ns] = rule
+	t.Cleanup(func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.rules, ns)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+func isWrite(request *http.Request) bool { return request.Method != http.MethodGet }
+
+// Upstream, the finalizer was removed when listing the children failed, and they ran on.
+func TestUpstreamTheFinalizerStaysWhileTheJobsCannotBeListed(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	s := tellIn(t, ns, fixture.SequentialJob("unlisted", "").Step("a").Obj())
+	pod := s.podOf("a")
+	failed := make(chan struct{}, 1)
+	faults.set(t, ns, func(request *http.Request) fault {
+		if request.Method == http.MethodGet && strings.HasSuffix(request.URL.Path, "/jobs") {
+			select {
+			case failed <- struct{}{}:
+			default:
+			}
+			return undelivered
+		}
+		return delivered
+	})
+	s.delete()
+	<-failed
+	s.wantStays("the finalizer", func() bool { return len(s.now().Finalizers) > 0 })
+	faults.set(t, ns, nil)
+	s.wantGone(s.sj)
+	s.wantGone(pod)
+}
+
+func TestAJobWhoseMakingWasNotHeardOfIsAdopted(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	var once sync.Once
+	faults.set(t, ns, func(request *http.Request) fault {
+		becomes := delivered
+		if request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/jobs") && !request.URL.Query().Has("dryRun") {
+			once.Do(func() { becomes = answerIsLost })
+		}
+		return becomes
+	})
+	s := tellIn(t, ns, fixture.SequentialJob("unheard", "").Step("a").Step("b").Obj())
+	s.succeed("a")
+	s.succeed("b")
+	s.untilPhase(v1alpha1.PhaseCompleted)
+	if jobs := s.jobs(); len(jobs) != 2 {
+		t.Errorf("%d Jobs, want 2", len(jobs))
+	}
+}
+
+// Every third write is lost on its way there or back.
+func TestSequencesCompleteOnABadNetwork(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	faults.set(t, ns, func(request *http.Request) fault {
+		if !isWrite(request) {
+			return delivered
+		}
+		return []fault{delivered, delivered, delivered, delivered, undelivered, answerIsLost}[rand.IntN(6)]
+	})
+	var stories []*story
+	for i := range 10 {
+		sj := fixture.SequentialJob(fmt.Sprintf("bad-%d", i), "").Step("a").Step("b", fixture.Outputs()).Step("c").Finally("d").Obj()
+		s := prepare(t, ns, sj)
+		sj.Spec.Template.Annotations[simDuration] = "100ms"
+		s.create()
+		stories = append(stories, s)
+	}
+	for _, s := range stories {
+		s.untilPhase(v1alpha1.PhaseCompleted)
+		if jobs := s.jobs(); len(jobs) != 4 {
+			t.Errorf("%s: %d Jobs, want 4", s.sj.Name, len(jobs))
+		}
+	}
+}
