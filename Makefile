@@ -9,7 +9,10 @@ SHELL := /usr/bin/env bash
 IMG ?= yardmaster:dev
 # Namespaces the operator watches, separated by commas; all of them with NAMESPACES='*'.
 NAMESPACES ?= default
-# Kustomize components added to a deployment, separated by commas: cert-manager, prometheus.
+# Namespaces whose Jobs the operator reports on, separated by commas.
+REPORT_NAMESPACES ?=
+# Kustomize components added to a deployment, separated by commas: cert-manager, prometheus,
+# jobreport-alerts.
 COMPONENTS ?=
 # What `make demo` runs on: localcluster or kind.
 CLUSTER ?= localcluster
@@ -33,7 +36,7 @@ MODULES := . hack/tools/golangci-lint $(patsubst %/go.mod,%,$(wildcard localclus
 GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/role docs/reference
 # Packages that decide run in one goroutine: the race detector finds nothing there, and
 # their property tests take ten times as long under it.
-PURE := $(patsubst %,./%/...,$(wildcard internal/sequence internal/zombie internal/session internal/scaling))
+PURE := $(patsubst %,./%/...,$(wildcard internal/sequence internal/zombie internal/report internal/session internal/scaling))
 UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list ./... | grep -v /test/))
 # How many random clusters the property test of package sequence plays.
 SEQUENCE_RUNS ?= 100000
@@ -120,6 +123,10 @@ bench: localcluster ## Measure the operator, next to a bare client loop.
 build: ## Build the operator.
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/yardmaster ./cmd/yardmaster
 
+.PHONY: plugin
+plugin: ## Build the kubectl plugin, to be put into the PATH.
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/kubectl-yardmaster ./cmd/kubectl-yardmaster
+
 .PHONY: run
 run: ## Run the operator on this machine, against the cluster of the current kubeconfig.
 	go run ./cmd/yardmaster --leader-elect=false --webhook=false --metrics-bind-address=0 --zap-devel
@@ -154,7 +161,7 @@ uninstall: kustomize $(KUBECTL_PROGRAM) ## Remove the CustomResourceDefinitions 
 	kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: install overlay ## Deploy the operator (IMG, NAMESPACES, COMPONENTS).
+deploy: install overlay ## Deploy the operator (IMG, NAMESPACES, COMPONENTS, REPORT_NAMESPACES).
 	kustomize build dist/overlay | $(APPLY)
 
 .PHONY: undeploy
@@ -164,7 +171,7 @@ undeploy: overlay $(KUBECTL_PROGRAM) ## Remove the operator; CustomResourceDefin
 # The kustomization that is deployed.
 .PHONY: overlay
 overlay: kustomize
-	hack/overlay dist/overlay '$(IMG)' '$(NAMESPACES)' '$(COMPONENTS)'
+	hack/overlay dist/overlay '$(IMG)' '$(NAMESPACES)' '$(COMPONENTS)' '$(REPORT_NAMESPACES)'
 
 ##@ Tools
 

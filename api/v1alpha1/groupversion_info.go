@@ -22,6 +22,7 @@ var AddToScheme = schemeBuilder.AddToScheme
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&SequentialJob{}, &SequentialJobList{},
+		&JobReport{}, &JobReportList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

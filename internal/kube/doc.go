@@ -1,3 +1,4 @@
 // Package kube holds the few helpers that all controllers share for talking to the API
-// server: writing a status, and knowing what one has written oneself.
+// server: writing a status, knowing what one has written oneself, and reading many Jobs
+// without keeping them.
 package kube

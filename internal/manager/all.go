@@ -4,6 +4,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/controller/sequentialjob"
 	webhookv1alpha1 "github.com/yardmaster/yardmaster/internal/webhook/v1alpha1"
 )
@@ -11,10 +12,15 @@ import (
 // All are the controllers there are.
 func All() []Controller {
 	return []Controller{
-		{"sequentialjob", v1alpha1.GroupVersion.WithKind("SequentialJob"), setupSequentialJob, webhookv1alpha1.SetupSequentialJob},
+		{"sequentialjob", v1alpha1.GroupVersion.WithKind("SequentialJob"), setupSequentialJob, webhookv1alpha1.SetupSequentialJob, ""},
+		{"jobreport", v1alpha1.GroupVersion.WithKind("JobReport"), setupJobReport, nil, reportNamespaces},
 	}
 }
 
-func setupSequentialJob(mgr ctrl.Manager, concurrency int) error {
-	return sequentialjob.New(mgr).SetupWithManager(mgr, concurrency)
+func setupSequentialJob(mgr ctrl.Manager, o Options) error {
+	return sequentialjob.New(mgr).SetupWithManager(mgr, o.Concurrency)
+}
+
+func setupJobReport(mgr ctrl.Manager, o Options) error {
+	return jobreport.SetupWithManager(mgr, o.Report)
 }

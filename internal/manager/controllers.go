@@ -19,9 +19,11 @@ type Controller struct {
 	// Kind it reconciles.
 	Kind schema.GroupVersionKind
 	// Setup adds it to the manager.
-	Setup func(mgr ctrl.Manager, concurrency int) error
-	// Webhook adds its kind's webhook to the manager.
+	Setup func(mgr ctrl.Manager, o Options) error
+	// Webhook adds its kind's webhook to the manager; nil if it has none.
 	Webhook func(mgr ctrl.Manager) error
+	// Flag that must be given for it to run; empty if there is none.
+	Flag string
 }
 
 // Select takes from known what the selectors ask for, as kube-controller-manager does:
@@ -45,6 +47,24 @@ func Select(known []Controller, selectors []string) ([]Controller, error) {
 			strings.Join(names(known), ", "))
 	}
 	return selected, nil
+}
+
+// withFlags leaves out the controllers whose flag is not given. One that was asked for by
+// name is missed.
+func withFlags(selected []Controller, selectors []string, given map[string]bool) ([]Controller, error) {
+	var ready []Controller
+	for _, c := range selected {
+		switch {
+		case c.Flag == "" || given[c.Flag]:
+			ready = append(ready, c)
+		case slices.Contains(selectors, c.Name):
+			return nil, fmt.Errorf("--controllers asks for %s, which needs --%s", c.Name, c.Flag)
+		}
+	}
+	if len(ready) == 0 {
+		return nil, errors.New("--controllers leaves no controller to run without the flags that the others need")
+	}
+	return ready, nil
 }
 
 func selects(selectors []string, name string) bool {

@@ -41,7 +41,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 		return nil, err
 	}
 	for _, c := range o.Controllers {
-		if err := c.Setup(mgr, o.Concurrency); err != nil {
+		if err := c.Setup(mgr, o); err != nil {
 			return nil, fmt.Errorf("setting up controller %s: %w", c.Name, err)
 		}
 	}
@@ -96,6 +96,9 @@ func metricsOptions(m Metrics) metricsserver.Options {
 
 func setupWebhooks(mgr ctrl.Manager, o Options) error {
 	for _, c := range o.Controllers {
+		if c.Webhook == nil {
+			continue
+		}
 		if err := c.Webhook(mgr); err != nil {
 			return fmt.Errorf("setting up the webhook of %s: %w", c.Kind.Kind, err)
 		}

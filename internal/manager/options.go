@@ -13,6 +13,10 @@ import (
 
 	"go.uber.org/zap/zapcore"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
+	"github.com/yardmaster/yardmaster/internal/report"
+	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
 // Options are what the operator's flags say.
@@ -32,6 +36,9 @@ type Options struct {
 	LeaderElection LeaderElection
 	Metrics        Metrics
 	Webhook        Webhook
+
+	// Report is what the controller jobreport scans, and how.
+	Report jobreport.Options
 
 	HealthAddress string
 	PprofAddress  string
@@ -108,9 +115,13 @@ type parser struct {
 	values      Options
 	controllers string
 	namespaces  string
+	reported    string
 	certs       string
 	version     bool
 }
+
+// reportNamespaces is the flag that switches the controller jobreport on.
+const reportNamespaces = "report-namespaces"
 
 func newParser(output io.Writer) *parser {
 	p := &parser{flags: flag.NewFlagSet("yardmaster", flag.ContinueOnError)}
@@ -121,6 +132,7 @@ func newParser(output io.Writer) *parser {
 	p.bindServers()
 	p.bindLeaderElection()
 	p.bindWebhook()
+	p.bindReport()
 	return p
 }
 
@@ -177,6 +189,18 @@ func (p *parser) bindWebhook() {
 		"ValidatingWebhookConfiguration that is given the self-managed CA.")
 }
 
+func (p *parser) bindReport() {
+	r, f := &p.values.Report, p.flags
+	f.StringVar(&p.reported, reportNamespaces, "",
+		"Namespaces whose Jobs are reported on, separated by commas. Empty: none, and the controller jobreport is off.")
+	f.DurationVar(&r.Interval, "report-interval", 5*time.Minute, "Time between two scans of these namespaces.")
+	f.IntVar(&r.Top, "report-top", 50, fmt.Sprintf("How many Jobs a report tells of one by one, at most %d.", report.MaxTop))
+	r.Thresholds = zombie.Defaults()
+	for _, setting := range r.Thresholds.Settings() {
+		f.DurationVar(setting.Value, "report-"+setting.Name, *setting.Value, setting.Usage)
+	}
+}
+
 // fromEnvironment sets the flags that were not given from the environment.
 func fromEnvironment(flags *flag.FlagSet, environment Environment) error {
 	given := map[string]bool{}
@@ -198,13 +222,20 @@ func fromEnvironment(flags *flag.FlagSet, environment Environment) error {
 
 func (p *parser) options() (Options, error) {
 	o := p.values
-	var err error
-	if o.Controllers, err = Select(All(), list(p.controllers)); err != nil {
+	o.Namespaces = set(p.namespaces)
+	o.Report.Namespaces = set(p.reported)
+	selectors := list(p.controllers)
+	selected, err := Select(All(), selectors)
+	if err != nil {
 		return Options{}, err
 	}
-	o.Namespaces = list(p.namespaces)
-	slices.Sort(o.Namespaces)
-	o.Namespaces = slices.Compact(o.Namespaces)
+	given := map[string]bool{reportNamespaces: len(o.Report.Namespaces) > 0}
+	if o.Controllers, err = withFlags(selected, selectors, given); err != nil {
+		return Options{}, err
+	}
+	if err := checkReport(o.Report); err != nil {
+		return Options{}, err
+	}
 	o.Webhook.CertManagement = CertManagement(p.certs)
 	if !slices.Contains([]CertManagement{CertsSelf, CertsExternal}, o.Webhook.CertManagement) {
 		return Options{}, fmt.Errorf("--cert-management is %q, must be %s or %s", p.certs, CertsSelf, CertsExternal)
@@ -218,6 +249,26 @@ func (p *parser) options() (Options, error) {
 			"--leader-election-renew-deadline, and that longer than --leader-election-retry-period")
 	}
 	return o, nil
+}
+
+func checkReport(r jobreport.Options) error {
+	if r.Interval < time.Second {
+		return fmt.Errorf("--report-interval is %s, must be at least 1s", r.Interval)
+	}
+	if r.Top < 0 || r.Top > report.MaxTop {
+		return fmt.Errorf("--report-top is %d, must be between 0 and %d", r.Top, report.MaxTop)
+	}
+	if err := r.Thresholds.Validate(); err != nil {
+		return fmt.Errorf("--report-%w", err)
+	}
+	return nil
+}
+
+// set is a list in order, without what is there twice.
+func set(text string) []string {
+	items := list(text)
+	slices.Sort(items)
+	return slices.Compact(items)
 }
 
 // list splits at commas, and leaves out what is empty.

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
+	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
 func environment(variables map[string]string) Environment {
@@ -27,6 +30,7 @@ type summary struct {
 	Metrics                 Metrics
 	Webhook                 bool
 	CertManagement          CertManagement
+	Report                  jobreport.Options
 }
 
 func defaults() summary {
@@ -40,6 +44,7 @@ func defaults() summary {
 		Metrics:        Metrics{Address: ":8443", Secure: true},
 		Webhook:        true,
 		CertManagement: CertsSelf,
+		Report:         jobreport.Options{Interval: 5 * time.Minute, Top: 50, Thresholds: zombie.Defaults()},
 	}
 }
 
@@ -77,6 +82,22 @@ func TestParse(t *testing.T) {
 			args: "--cert-management=external",
 			want: func(s *summary) { s.CertManagement = CertsExternal },
 		},
+		"namespaces to report on switch jobreport on": {
+			args: "--report-namespaces=b,a,b --report-interval=30s --report-top=7",
+			want: func(s *summary) {
+				s.Controllers = []string{"sequentialjob", "jobreport"}
+				s.Report.Namespaces, s.Report.Interval, s.Report.Top = []string{"a", "b"}, 30*time.Second, 7
+			},
+		},
+		"jobreport alone": {
+			args: "--controllers=jobreport --report-namespaces=a",
+			want: func(s *summary) { s.Controllers, s.Report.Namespaces = []string{"jobreport"}, []string{"a"} },
+		},
+		"thresholds, from the environment too": {
+			args:        "--report-never-started-suspicious-after=5s",
+			environment: map[string]string{"YARDMASTER_REPORT_NEVER_STARTED_ZOMBIE_AFTER": "0s"},
+			want:        func(s *summary) { s.Report.Thresholds.NeverStarted = zombie.Threshold{Suspicious: 5 * time.Second} },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options, err := Parse(strings.Fields(row.args), environment(row.environment), io.Discard)
@@ -88,6 +109,7 @@ func TestParse(t *testing.T) {
 			got := summary{
 				names(options.Controllers), options.Namespaces, options.Concurrency, options.KubeAPIQPS,
 				options.LeaderElection, options.Metrics, options.Webhook.Enabled, options.Webhook.CertManagement,
+				options.Report,
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("options (-want +got):\n%s", diff)
@@ -106,6 +128,11 @@ func TestParseRefuses(t *testing.T) {
 		"an unknown flag":                    {args: "--speed=9", want: "not defined: -speed"},
 		"an unknown controller":              {args: "--controllers=cron", want: `unknown controller "cron"`},
 		"an unknown way to get certificates": {args: "--cert-management=magic", want: "must be self or external"},
+		"jobreport without namespaces":       {args: "--controllers=jobreport", want: "jobreport, which needs --report-namespaces"},
+		"jobreport only, and off":            {args: "--controllers=*,-sequentialjob", want: "leaves no controller to run"},
+		"scans without a pause":              {args: "--report-interval=0s", want: "--report-interval is 0s, must be at least 1s"},
+		"more findings than fit":             {args: "--report-top=501", want: "must be between 0 and 500"},
+		"a threshold in the future":          {args: "--report-no-ready-pods-zombie-after=-1h", want: "no-ready-pods-zombie-after is -1h0m0s, must not be negative"},
 		"nobody to do the work":              {args: "--concurrency=0", want: "must be at least 1"},
 		"a variable of the wrong type": {
 			environment: map[string]string{"YARDMASTER_WEBHOOK": "perhaps"},

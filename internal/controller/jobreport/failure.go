@@ -1,0 +1,53 @@
+package jobreport
+
+import (
+	"context"
+	"errors"
+	"net/url"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/report"
+)
+
+// failureOf is what a report says of an error. Of one cause it is always the same, or
+// each scan that fails would be a change.
+func failureOf(err error) report.Failure {
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return report.Failure{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "the namespace is being deleted"}
+	case apierrors.IsNotFound(err):
+		return report.Failure{Reason: v1alpha1.ReasonNamespaceNotFound, Message: "there is no such namespace"}
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return report.Failure{Reason: v1alpha1.ReasonForbidden, Message: bare(err)}
+	case apierrors.IsResourceExpired(err):
+		return report.Failure{Reason: v1alpha1.ReasonExpired, Message: "the Jobs could not be listed to their end before the list expired"}
+	case isTimeout(err):
+		return report.Failure{Reason: v1alpha1.ReasonTimeout, Message: "the Jobs could not be listed in time"}
+	}
+	if list := (*kube.ListError)(nil); errors.As(err, &list) && list.Pages > 0 {
+		return report.Failure{Reason: v1alpha1.ReasonPartialList, Message: "only some of the Jobs could be listed: " + bare(err)}
+	}
+	return report.Failure{Reason: v1alpha1.ReasonListFailed, Message: bare(err)}
+}
+
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
+		(errors.As(err, &timeout) && timeout.Timeout())
+}
+
+// bare is an error's text without what is another each time: the page it came with, and
+// the address, which has the continue token in it.
+func bare(err error) string {
+	if list := (*kube.ListError)(nil); errors.As(err, &list) {
+		err = list.Err
+	}
+	if request := (*url.Error)(nil); errors.As(err, &request) {
+		err = request.Err
+	}
+	return err.Error()
+}

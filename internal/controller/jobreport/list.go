@@ -1,0 +1,25 @@
+package jobreport
+
+import (
+	"context"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/report"
+	"github.com/yardmaster/yardmaster/internal/zombie"
+)
+
+// tally counts all Jobs of the namespace as they are now, or none of them.
+func (s *Scanner) tally(ctx context.Context, namespace string, now time.Time) (*report.Tally, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(maxScan, s.options.Interval))
+	defer cancel()
+	var tally *report.Tally
+	err := kube.EachJob(ctx, s.live, namespace,
+		func() { tally = report.NewTally(s.options.Top) },
+		func(job *batchv1.Job) {
+			tally.Add(report.Row{Name: job.Name, UID: job.UID, Finding: zombie.Classify(job, now, s.options.Thresholds)})
+		})
+	return tally, err
+}

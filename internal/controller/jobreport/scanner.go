@@ -1,0 +1,119 @@
+// Package jobreport looks, every interval, at all Jobs of some namespaces, and writes
+// down in one JobReport for each which of them are stale.
+//
+// It only reads Jobs: it has neither the code nor the permission to change or delete
+// one. What makes a Job stale is package zombie's business, what a report looks like
+// package report's. A namespace that cannot be read says so in its own report, which
+// keeps what was found before, and does not hold up the others.
+package jobreport
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/internal/zombie"
+)
+
+// workers is how many namespaces are scanned at once. Each asks for one page at a time,
+// so that is also how many pages are in memory.
+const workers = 4
+
+// maxScan is the longest that a namespace's scan may take. It is never longer than the interval.
+const maxScan = 2 * time.Minute
+
+// Options say what is scanned, and how it is judged.
+type Options struct {
+	// Namespaces that are scanned.
+	Namespaces []string
+	// Interval between scans.
+	Interval time.Duration
+	// Top is the most findings in a report.
+	Top int
+	// Thresholds say from which age on a Job is stale.
+	Thresholds zombie.Thresholds
+}
+
+// Scanner scans namespaces. It is a manager's Runnable.
+type Scanner struct {
+	client   client.Client // writes reports
+	live     client.Reader // reads from the API server: a cache would hold all Jobs
+	recorder events.EventRecorder
+	clock    clock.WithTicker
+	log      logr.Logger
+	options  Options
+}
+
+// New returns a Scanner. The reader must not be a cache.
+func New(c client.Client, live client.Reader, recorder events.EventRecorder, log logr.Logger, options Options) *Scanner {
+	return &Scanner{client: c, live: live, recorder: recorder, clock: clock.RealClock{}, log: log, options: options}
+}
+
+// SetupWithManager has the manager scan, if there is a namespace to be scanned.
+func SetupWithManager(mgr ctrl.Manager, options Options) error {
+	if len(options.Namespaces) == 0 {
+		return nil
+	}
+	return mgr.Add(New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("jobreport-controller"),
+		mgr.GetLogger().WithName("jobreport"), options))
+}
+
+// NeedLeaderElection keeps all replicas but one from scanning.
+func (*Scanner) NeedLeaderElection() bool { return true }
+
+// Start scans at once, and then every interval, until ctx ends.
+func (s *Scanner) Start(ctx context.Context) error {
+	announce(s.options)
+	ticker := s.clock.NewTicker(s.options.Interval)
+	defer ticker.Stop()
+	for {
+		s.ScanAll(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+	}
+}
+
+// ScanAll scans each namespace once, some of them at a time.
+func (s *Scanner) ScanAll(ctx context.Context) {
+	free := make(chan struct{}, workers)
+	var running sync.WaitGroup
+	for _, namespace := range s.options.Namespaces {
+		free <- struct{}{}
+		running.Go(func() {
+			defer func() { <-free }()
+			s.scan(ctx, namespace)
+		})
+	}
+	running.Wait()
+}
+
+// scan scans one namespace and stores what came of it.
+func (s *Scanner) scan(ctx context.Context, namespace string) {
+	if ctx.Err() != nil {
+		return
+	}
+	began := s.clock.Now()
+	tally, err := s.tally(ctx, namespace, began)
+	took := s.clock.Since(began)
+	if err == nil {
+		scanSeconds.Observe(took.Seconds())
+		err = s.storeScan(ctx, namespace, tally, began, took)
+	} else if ctx.Err() == nil {
+		err = s.storeFailure(ctx, namespace, err)
+	}
+	if err != nil && ctx.Err() == nil {
+		// Nobody but this ticker is there to return it to.
+		failure := failureOf(err)
+		scanErrors.WithLabelValues(failure.Reason).Inc()
+		s.log.Error(err, "Scan failed", "namespace", namespace, "reason", failure.Reason)
+	}
+}

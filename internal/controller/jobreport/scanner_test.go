@@ -1,0 +1,514 @@
+package jobreport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/zombie"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// yard is an API server that serves Jobs in pages, and fails when it is told to.
+type yard struct {
+	t       *testing.T
+	scanner *Scanner
+	clock   *testclock.FakeClock
+	events  *events.FakeRecorder
+
+	mu     sync.Mutex
+	jobs   map[string][]batchv1.Job // by namespace
+	fail   map[string]func(page int) error
+	lists  []client.ListOptions
+	writes []string
+	block  map[string]error // by verb: writes of reports that are refused
+}
+
+func newYard(t *testing.T, namespaces ...string) *yard {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	y := &yard{
+		t: t, clock: testclock.NewFakeClock(noon), events: events.NewFakeRecorder(100),
+		jobs: map[string][]batchv1.Job{}, fail: map[string]func(int) error{}, block: map[string]error{},
+	}
+	c := interceptor.NewClient(
+		fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.JobReport{}).Build(),
+		interceptor.Funcs{List: y.list, Create: y.create, SubResourcePatch: y.patch},
+	)
+	options := Options{Namespaces: namespaces, Interval: 5 * time.Minute, Top: 50, Thresholds: zombie.Defaults()}
+	y.scanner = New(c, c, y.events, logr.Discard(), options)
+	y.scanner.clock = y.clock
+	return y
+}
+
+func (y *yard) list(ctx context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	asked := client.ListOptions{}
+	asked.ApplyOptions(options)
+	y.lists = append(y.lists, asked)
+	from, _ := strconv.Atoi(asked.Continue)
+	if fail := y.fail[asked.Namespace]; fail != nil {
+		if err := fail(from / int(asked.Limit)); err != nil {
+			return err
+		}
+	}
+	all := y.jobs[asked.Namespace]
+	to := min(from+int(asked.Limit), len(all))
+	list, isJobs := into.(*batchv1.JobList)
+	if !isJobs {
+		return fmt.Errorf("it lists %T", into)
+	}
+	list.Items = all[from:to]
+	if to < len(all) {
+		list.Continue = strconv.Itoa(to)
+	}
+	return ctx.Err()
+}
+
+func (y *yard) create(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+	if err := y.wrote("create", object); err != nil {
+		return err
+	}
+	return c.Create(ctx, object, options...)
+}
+
+func (y *yard) patch(ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+	if err := y.wrote("patch", object); err != nil {
+		return err
+	}
+	return c.SubResource(subresource).Patch(ctx, object, patch, options...)
+}
+
+func (y *yard) wrote(verb string, object client.Object) error {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.writes = append(y.writes, verb+" "+object.GetNamespace())
+	return y.block[verb]
+}
+
+// scan scans once, and returns what was written for it.
+func (y *yard) scan() []string {
+	y.writes, y.lists = nil, nil
+	y.scanner.ScanAll(y.t.Context())
+	return y.writes
+}
+
+func (y *yard) report(namespace string) *v1alpha1.JobReportStatus {
+	y.t.Helper()
+	report := &v1alpha1.JobReport{}
+	if err := y.scanner.live.Get(y.t.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.JobReportName}, report); err != nil {
+		y.t.Fatal(err)
+	}
+	return &report.Status
+}
+
+// add adds so many Jobs, made that long before noon.
+func (y *yard) add(namespace string, count int, age time.Duration) {
+	for range count {
+		job := batchv1.Job{}
+		job.Name = fmt.Sprintf("job-%05d", len(y.jobs[namespace]))
+		job.UID = types.UID(namespace + job.Name)
+		job.CreationTimestamp = metav1.NewTime(noon.Add(-age))
+		y.jobs[namespace] = append(y.jobs[namespace], job)
+	}
+}
+
+// wantFailed checks the conditions after a scan that failed.
+func (y *yard) wantFailed(namespace, reason string) {
+	y.t.Helper()
+	status := y.report(namespace)
+	failed := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScanFailed)
+	if failed == nil || failed.Status != metav1.ConditionTrue || failed.Reason != reason {
+		y.t.Errorf("%s: condition %+v, want %s", namespace, failed, reason)
+	}
+	if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReportReady) {
+		y.t.Errorf("%s: the report is said to be ready", namespace)
+	}
+}
+
+func (y *yard) wantReady(namespace string) {
+	y.t.Helper()
+	status := y.report(namespace)
+	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReportReady) ||
+		!meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionScanFailed) {
+		y.t.Errorf("%s: conditions %+v", namespace, status.Conditions)
+	}
+}
+
+// metric is the value of the metric with these labels' values; 0 if there is none.
+func metric(t *testing.T, name string, labels ...string) float64 {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "yardmaster_jobreport_"+name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			var values []string
+			for _, label := range m.GetLabel() {
+				values = append(values, label.GetValue())
+			}
+			if slices.Equal(values, labels) {
+				return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
+var (
+	jobsResource = schema.GroupResource{Group: "batch", Resource: "jobs"}
+
+	errForbidden = apierrors.NewForbidden(jobsResource, "", errors.New("no RBAC policy matched"))
+	errExpired   = apierrors.NewResourceExpired("the continue token is too old")
+	errRefused   = &url.Error{Op: "Get", URL: "https://10.0.0.1/jobs?continue=secret", Err: errors.New("connection refused")}
+)
+
+// always fails every page, from the one given.
+func always(from int, err error) func(int) error {
+	return func(page int) error {
+		if page >= from {
+			return err
+		}
+		return nil
+	}
+}
+
+func TestAScanWritesOneReportPerNamespace(t *testing.T) {
+	y := newYard(t, "a", "b")
+	y.add("a", 2, 48*time.Hour)
+	y.add("a", 1, time.Hour)
+	y.add("a", 1, time.Second)
+	y.scan()
+
+	y.wantReady("a")
+	y.wantReady("b")
+	want := v1alpha1.JobSummary{Total: 4, Healthy: 1, Suspicious: 1, Zombie: 2, ByReason: map[string]int32{"NeverStarted": 3}}
+	if diff := cmp.Diff(want, y.report("a").Summary); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(v1alpha1.JobSummary{}, y.report("b").Summary); diff != "" {
+		t.Errorf("summary of a namespace without Jobs:\n%s", diff)
+	}
+	for reason, want := range map[string]float64{"NeverStarted": 3} {
+		if got := metric(t, "findings", "a", reason); got != want {
+			t.Errorf("metric of %s: %v, want %v", reason, got, want)
+		}
+	}
+	if got := metric(t, "last_success_timestamp_seconds", "a"); got != float64(noon.Unix()) {
+		t.Errorf("last success %v", got)
+	}
+}
+
+func TestJobsAreListedInPagesFromTheNewestState(t *testing.T) {
+	y := newYard(t, "a")
+	y.add("a", 1201, 48*time.Hour)
+	y.scan()
+	if got := y.report("a"); got.Summary.Zombie != 1201 || len(got.Findings) != 50 || got.Omitted != 1151 {
+		t.Errorf("%d zombies, %d findings, %d omitted", got.Summary.Zombie, len(got.Findings), got.Omitted)
+	}
+	if len(y.lists) != 3 {
+		t.Errorf("%d pages, want 3", len(y.lists))
+	}
+	for _, list := range y.lists {
+		if list.Limit != 500 || list.Namespace != "a" || list.Raw != nil {
+			t.Errorf("asked for %+v", list)
+		}
+	}
+}
+
+func TestASecondScanWritesNothing(t *testing.T) {
+	y := newYard(t, "a", "b")
+	y.add("a", 700, 48*time.Hour)
+	if got := len(y.scan()); got != 4 {
+		t.Errorf("%d writes at first, want 4", got)
+	}
+	y.clock.Step(5 * time.Minute)
+	if got := y.scan(); got != nil {
+		t.Errorf("it writes %v", got)
+	}
+	y.clock.Step(66 * time.Minute)
+	if got := len(y.scan()); got != 2 {
+		t.Errorf("%d writes after an hour, want 2", got)
+	}
+	if got := y.report("a").LastScanTime.UTC(); !got.Equal(noon.Add(71 * time.Minute)) {
+		t.Errorf("last scan at %s", got)
+	}
+}
+
+func TestOneChangedJobIsOneWriteAndOneFinding(t *testing.T) {
+	y := newYard(t, "a", "b")
+	y.add("a", 10, 48*time.Hour)
+	y.add("b", 10, 48*time.Hour)
+	y.scan()
+	before := y.report("a").Findings
+	y.jobs["a"][3].Spec.Suspend = new(true)
+	y.jobs["a"][3].CreationTimestamp = metav1.NewTime(noon.Add(-8 * 24 * time.Hour))
+	if got := y.scan(); !cmp.Equal(got, []string{"patch a"}) {
+		t.Errorf("writes %v", got)
+	}
+	after, differ := y.report("a").Findings, 0
+	for i := range after {
+		if !cmp.Equal(before[i], after[i]) {
+			differ++
+		}
+	}
+	if differ != 1 || len(after) != len(before) {
+		t.Errorf("%d of %d findings differ", differ, len(after))
+	}
+}
+
+func TestAScanThatFailsKeepsTheLastGoodFindings(t *testing.T) {
+	for name, row := range map[string]struct {
+		fail func(page int) error
+		want string
+	}{
+		"a namespace without permission":          {always(0, errForbidden), "Forbidden"},
+		"permission is lost on the way":           {always(1, errForbidden), "Forbidden"},
+		"it takes too long":                       {always(1, fmt.Errorf("page: %w", context.DeadlineExceeded)), "Timeout"},
+		"the API server takes too long":           {always(0, apierrors.NewTimeoutError("slow", 1)), "Timeout"},
+		"the API server goes away":                {always(2, errRefused), "PartialList"},
+		"the API server is away":                  {always(0, errRefused), "ListFailed"},
+		"the list expires again and again":        {always(1, errExpired), "Expired"},
+		"the API server has not what is asked of": {always(0, apierrors.NewInternalError(errors.New("etcd"))), "ListFailed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := newYard(t, "a", "b")
+			y.add("a", 1300, 48*time.Hour)
+			y.add("b", 3, 48*time.Hour)
+			y.scan()
+			good := y.report("a").DeepCopy()
+
+			y.jobs["a"] = y.jobs["a"][:1250]
+			y.add("b", 1, 48*time.Hour)
+			y.fail["a"] = row.fail
+			y.clock.Step(5 * time.Minute)
+			y.scan()
+			y.wantFailed("a", row.want)
+			kept := y.report("a").DeepCopy()
+			if message := meta.FindStatusCondition(kept.Conditions, v1alpha1.ConditionScanFailed).Message; strings.Contains(message, "secret") {
+				t.Errorf("it tells the continue token: %s", message)
+			}
+			kept.Conditions = good.Conditions
+			if diff := cmp.Diff(good, kept); diff != "" {
+				t.Errorf("the findings have changed (-good +kept):\n%s", diff)
+			}
+			y.wantReady("b")
+			if got := y.report("b").Summary.Zombie; got != 4 {
+				t.Errorf("the other namespace has %d zombies, want 4", got)
+			}
+
+			if got := y.scan(); got != nil {
+				t.Errorf("failing again, it writes %v", got)
+			}
+			y.fail["a"] = nil
+			y.scan()
+			y.wantReady("a")
+			if got := y.report("a").Summary.Zombie; got != 1250 {
+				t.Errorf("recovered, it has %d zombies, want 1250", got)
+			}
+			if got := len(y.events.Events); got != 3 {
+				t.Errorf("%d events, want one each of leaving out, failing and recovering", got)
+			}
+		})
+	}
+}
+
+func TestAnExpiredListIsBegunAgain(t *testing.T) {
+	y := newYard(t, "a")
+	y.add("a", 1200, 48*time.Hour)
+	failures := 1
+	y.fail["a"] = func(page int) error {
+		if page == 1 && failures > 0 {
+			failures--
+			return errExpired
+		}
+		return nil
+	}
+	y.scan()
+	y.wantReady("a")
+	if got := y.report("a").Summary.Total; got != 1200 {
+		t.Errorf("%d Jobs, want each once", got)
+	}
+}
+
+func TestANamespaceThatIsForbiddenFromTheBeginning(t *testing.T) {
+	y := newYard(t, "a")
+	y.fail["a"] = always(0, errForbidden)
+	if got := y.scan(); !cmp.Equal(got, []string{"create a", "patch a"}) {
+		t.Errorf("writes %v", got)
+	}
+	y.wantFailed("a", "Forbidden")
+}
+
+func TestANamespaceThatDoesNotExist(t *testing.T) {
+	for reason, refusal := range map[string]error{
+		"NamespaceNotFound":    apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "a"),
+		"NamespaceTerminating": terminating(),
+	} {
+		t.Run(reason, func(t *testing.T) {
+			y := newYard(t, "a")
+			y.block["create"] = refusal
+			before := metric(t, "scan_errors_total", reason)
+			if got := y.scan(); !cmp.Equal(got, []string{"create a"}) {
+				t.Errorf("writes %v", got)
+			}
+			if got := metric(t, "scan_errors_total", reason) - before; got != 1 {
+				t.Errorf("counted %v times", got)
+			}
+		})
+	}
+}
+
+func terminating() error {
+	err := apierrors.NewForbidden(schema.GroupResource{Resource: "jobreports"}, "jobs", errors.New("it goes"))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return err
+}
+
+func TestAReportThatIsDeletedIsMadeAgain(t *testing.T) {
+	y := newYard(t, "a")
+	y.add("a", 1, 48*time.Hour)
+	y.scan()
+	report := &v1alpha1.JobReport{}
+	report.Namespace, report.Name = "a", v1alpha1.JobReportName
+	if err := y.scanner.client.Delete(t.Context(), report); err != nil {
+		t.Fatal(err)
+	}
+	y.scan()
+	y.wantReady("a")
+}
+
+func TestAReportIsStoredOnceTheAPIServerIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, "a")
+		y.scanner.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		y.fail["a"] = always(0, errRefused)
+		y.block["create"] = errRefused
+		time.AfterFunc(5*time.Second, func() {
+			y.mu.Lock()
+			defer y.mu.Unlock()
+			delete(y.block, "create")
+		})
+		y.scan()
+		y.wantFailed("a", "ListFailed")
+	})
+}
+
+func TestOnlySomeNamespacesAreScannedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var namespaces []string
+		for i := range 20 {
+			namespaces = append(namespaces, fmt.Sprintf("team-%d", i))
+		}
+		y := newYard(t, namespaces...)
+		var mu sync.Mutex
+		most, now := 0, 0
+		c := interceptor.NewClient(y.scanner.client.(client.WithWatch), interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				mu.Lock()
+				now++
+				most = max(most, now)
+				mu.Unlock()
+				time.Sleep(time.Second)
+				mu.Lock()
+				now--
+				mu.Unlock()
+				return nil
+			},
+		})
+		y.scanner.live = c
+		y.scan()
+		if most != workers {
+			t.Errorf("%d at once, want %d", most, workers)
+		}
+		y.wantReady("team-19")
+	})
+}
+
+func TestANamespaceThatHangsIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, "a", "b")
+		y.scanner.live = interceptor.NewClient(y.scanner.client.(client.WithWatch), interceptor.Funcs{
+			List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) error {
+				asked := client.ListOptions{}
+				asked.ApplyOptions(options)
+				if asked.Namespace == "b" {
+					return nil
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			},
+		})
+		began := time.Now()
+		y.scan()
+		if took := time.Since(began); took != maxScan {
+			t.Errorf("it took %s, want %s", took, maxScan)
+		}
+		y.wantFailed("a", "Timeout")
+		y.wantReady("b")
+	})
+}
+
+func TestTheFirstScanIsAtOnceAndThenEveryInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, "a")
+		y.scanner.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- y.scanner.Start(ctx) }()
+		for _, want := range []int{1, 2, 3} {
+			synctest.Wait()
+			y.mu.Lock()
+			if got := len(y.lists); got != want {
+				t.Errorf("%d scans, want %d", got, want)
+			}
+			y.mu.Unlock()
+			time.Sleep(5 * time.Minute)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestOneReplicaScans(t *testing.T) {
+	if !(&Scanner{}).NeedLeaderElection() {
+		t.Error("all do")
+	}
+}

@@ -1,0 +1,109 @@
+package jobreport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/report"
+)
+
+// maxStore is the longest that storing a report may take.
+const maxStore = 30 * time.Second
+
+// retryStore is how long after a failure it is tried again.
+const retryStore = time.Second
+
+// storeScan stores what a scan found, if that is worth a write.
+func (s *Scanner) storeScan(ctx context.Context, namespace string, tally *report.Tally, began time.Time, took time.Duration) error {
+	stored, err := s.store(ctx, namespace, func(before v1alpha1.JobReportStatus) v1alpha1.JobReportStatus {
+		return report.Scanned(before, tally, began, took)
+	})
+	if err != nil {
+		if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			forget(namespace)
+		}
+		return err
+	}
+	observe(namespace, &stored.Summary, began)
+	return nil
+}
+
+// storeFailure stores that a scan failed, and returns why it did.
+func (s *Scanner) storeFailure(ctx context.Context, namespace string, cause error) error {
+	_, err := s.store(ctx, namespace, func(before v1alpha1.JobReportStatus) v1alpha1.JobReportStatus {
+		return report.Failed(before, failureOf(cause), s.clock.Now())
+	})
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	return cause
+}
+
+// store makes the report's next status from its last, and writes it if that is due. It
+// returns the next status, written or not. While the API server is away it tries again:
+// a scan that fails because of that should be told of.
+func (s *Scanner) store(ctx context.Context, namespace string, next func(v1alpha1.JobReportStatus) v1alpha1.JobReportStatus) (*v1alpha1.JobReportStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxStore)
+	defer cancel()
+	for {
+		stored, err := s.write(ctx, namespace, next)
+		if err == nil || !mayPass(err) {
+			return stored, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-s.clock.After(retryStore):
+		}
+	}
+}
+
+// mayPass reports whether an error is likely to be over soon: the API server did not
+// answer, has too much to do, or has a newer version of the report.
+func mayPass(err error) bool {
+	answered := errors.As(err, new(apierrors.APIStatus))
+	return !answered || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
+}
+
+// write reads the report, and writes its next status if that is due.
+func (s *Scanner) write(ctx context.Context, namespace string, next func(v1alpha1.JobReportStatus) v1alpha1.JobReportStatus) (*v1alpha1.JobReportStatus, error) {
+	before := &v1alpha1.JobReport{}
+	before.Namespace, before.Name = namespace, v1alpha1.JobReportName
+	err := s.live.Get(ctx, client.ObjectKeyFromObject(before), before)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the report: %w", err)
+	}
+	missing := err != nil
+
+	status := next(before.Status)
+	decision := report.Decide(namespace, &before.Status, &status)
+	if decision == report.Unchanged && !missing {
+		writes.WithLabelValues(string(decision)).Inc()
+		return &status, nil
+	}
+	if missing {
+		if err := s.client.Create(ctx, before); err != nil {
+			writes.WithLabelValues(writeFailed).Inc()
+			return nil, fmt.Errorf("creating the report: %w", err)
+		}
+	}
+	after := before.DeepCopy()
+	after.Status = status
+	if err := kube.PatchStatus(ctx, s.client, before, after); err != nil {
+		writes.WithLabelValues(writeFailed).Inc()
+		return nil, fmt.Errorf("patching the report's status: %w", err)
+	}
+	writes.WithLabelValues(string(decision)).Inc()
+	for _, event := range report.Events(&before.Status, &after.Status) {
+		s.recorder.Eventf(after, nil, event.Type, event.Reason, "Scan", "%s", event.Message)
+	}
+	return &status, nil
+}

@@ -1,0 +1,184 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/report"
+	"github.com/yardmaster/yardmaster/internal/zombie"
+)
+
+// What --fail-on can be.
+const (
+	failOnZombie     = "zombie"
+	failOnSuspicious = "suspicious"
+	failOnNever      = "never"
+)
+
+// What --output can be.
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+	outputYAML  = "yaml"
+)
+
+// reportCommand is `kubectl yardmaster report`.
+type reportCommand struct {
+	environment
+
+	kubeconfig, kubeContext, namespace string
+	allNamespaces                      bool
+	output, failOn, colour             string
+	top                                int
+	thresholds                         zombie.Thresholds
+}
+
+func newReport(env environment) *cobra.Command {
+	r := &reportCommand{environment: env, thresholds: zombie.Defaults()}
+	command := &cobra.Command{
+		Use:   "report",
+		Short: "Tell which Jobs are stale, and why",
+		Long: "Tell which Jobs are stale, and why. The Jobs are judged here: the operator need not be installed.\n\n" +
+			"The exit code is 1 if there are zombies (see --fail-on), and 2 if the Jobs could not be read.",
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error { return r.run(command.Context()) },
+	}
+	f := command.Flags()
+	f.StringVar(&r.kubeconfig, "kubeconfig", "", "Path of the kubeconfig.")
+	f.StringVar(&r.kubeContext, "context", "", "Context of the kubeconfig.")
+	f.StringVarP(&r.namespace, "namespace", "n", "", "Namespace to look at.")
+	f.BoolVarP(&r.allNamespaces, "all-namespaces", "A", false, "Look at all namespaces.")
+	f.StringVarP(&r.output, "output", "o", outputTable, "What to print: table, json or yaml.")
+	f.StringVar(&r.failOn, "fail-on", failOnZombie, "When the exit code is 1: zombie, suspicious (zombies too) or never.")
+	f.StringVar(&r.colour, "color", colourAuto, "Colours in the table: auto (on a terminal), always or never.")
+	f.IntVar(&r.top, "top", report.MaxTop, fmt.Sprintf("How many Jobs of a namespace are told of one by one, at most %d.", report.MaxTop))
+	for _, setting := range r.thresholds.Settings() {
+		f.DurationVar(setting.Value, setting.Name, *setting.Value, setting.Usage)
+	}
+	return command
+}
+
+func (r *reportCommand) run(ctx context.Context) error {
+	if err := r.validate(); err != nil {
+		return err
+	}
+	reader, namespace, err := r.connect(r.kubeconfig, r.kubeContext, r.namespace)
+	if err != nil {
+		return err
+	}
+	if r.allNamespaces {
+		namespace = ""
+	}
+	began := r.now()
+	var tallies map[string]*report.Tally
+	err = kube.EachJob(ctx, reader, namespace,
+		func() { tallies = map[string]*report.Tally{} },
+		func(job *batchv1.Job) {
+			if tallies[job.Namespace] == nil {
+				tallies[job.Namespace] = report.NewTally(r.top)
+			}
+			finding := zombie.Classify(job, began, r.thresholds)
+			tallies[job.Namespace].Add(report.Row{Name: job.Name, UID: job.UID, Finding: finding})
+		})
+	if err != nil {
+		return err
+	}
+	if len(tallies) == 0 && !r.allNamespaces {
+		tallies[namespace] = report.NewTally(r.top)
+	}
+	reports := r.reports(tallies, began)
+	if err := r.print(reports, tallies); err != nil {
+		return err
+	}
+	if r.fails(reports) {
+		return errFound
+	}
+	return nil
+}
+
+func (r *reportCommand) validate() error {
+	for _, choice := range []struct {
+		flag, value string
+		known       []string
+	}{
+		{"output", r.output, []string{outputTable, outputJSON, outputYAML}},
+		{"fail-on", r.failOn, []string{failOnZombie, failOnSuspicious, failOnNever}},
+		{"color", r.colour, []string{colourAuto, colourAlways, colourNever}},
+	} {
+		if !slices.Contains(choice.known, choice.value) {
+			return fmt.Errorf("--%s is %q, must be one of %v", choice.flag, choice.value, choice.known)
+		}
+	}
+	if r.top < 0 || r.top > report.MaxTop {
+		return fmt.Errorf("--top is %d, must be between 0 and %d", r.top, report.MaxTop)
+	}
+	if err := r.thresholds.Validate(); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	return nil
+}
+
+// reports are what the operator would have written, by namespace.
+func (r *reportCommand) reports(tallies map[string]*report.Tally, began time.Time) []v1alpha1.JobReport {
+	var reports []v1alpha1.JobReport
+	for _, namespace := range slices.Sorted(maps.Keys(tallies)) {
+		one := v1alpha1.JobReport{}
+		one.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReport"}
+		one.Namespace, one.Name = namespace, v1alpha1.JobReportName
+		one.Status = report.Scanned(v1alpha1.JobReportStatus{}, tallies[namespace], began, r.now().Sub(began))
+		reports = append(reports, one)
+	}
+	return reports
+}
+
+func (r *reportCommand) fails(reports []v1alpha1.JobReport) bool {
+	for i := range reports {
+		summary := &reports[i].Status.Summary
+		if r.failOn != failOnNever && summary.Zombie > 0 || r.failOn == failOnSuspicious && summary.Suspicious > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *reportCommand) print(reports []v1alpha1.JobReport, tallies map[string]*report.Tally) error {
+	if r.output == outputTable {
+		return printTable(r.out, reports, tallies, r.now(), colourful(r.colour, r.out))
+	}
+	list := v1alpha1.JobReportList{Items: reports}
+	list.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReportList"}
+	if reports == nil {
+		list.Items = []v1alpha1.JobReport{}
+	}
+	var printed any = list
+	if !r.allNamespaces && len(reports) == 1 {
+		printed = reports[0]
+	}
+	return encode(r.out, r.output, printed)
+}
+
+func encode(out io.Writer, format string, v any) error {
+	if format == outputYAML {
+		raw, err := yaml.Marshal(v)
+		if err != nil {
+			return err
+		}
+		_, err = out.Write(raw)
+		return err
+	}
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(v)
+}

@@ -1,0 +1,168 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// job is one that was never started, made that long before noon.
+func job(namespace, name string, age time.Duration) *batchv1.Job {
+	job := &batchv1.Job{}
+	job.Namespace, job.Name = namespace, name
+	job.CreationTimestamp = metav1.NewTime(noon.Add(-age))
+	return job
+}
+
+// call runs the plugin in a cluster with these Jobs, whose kubeconfig says namespace a.
+func call(t *testing.T, args string, jobs ...client.Object) (code int, out, errOut string) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := batchv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(jobs...).Build()
+	return callWith(t, args, c)
+}
+
+func callWith(t *testing.T, args string, reader client.Reader) (code int, out, errOut string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = run(t.Context(), strings.Fields(args), &stderr, environment{
+		out: &stdout,
+		now: func() time.Time { return noon },
+		connect: func(_, _, namespace string) (client.Reader, string, error) {
+			if namespace == "" {
+				namespace = "a"
+			}
+			return reader, namespace, nil
+		},
+	})
+	return code, stdout.String(), stderr.String()
+}
+
+var yard = []client.Object{
+	job("a", "dead", 48*time.Hour), job("a", "slow", time.Hour), job("a", "new", time.Second), job("b", "late", 2*time.Hour),
+}
+
+func TestTheTableHasTheWorstFirst(t *testing.T) {
+	_, out, _ := call(t, "report", yard...)
+	want := `NAMESPACE   JOB    CATEGORY     REASON         FOR   MESSAGE
+a           dead   Zombie       NeverStarted   2d    to be started since 2026-02-27T12:00:00Z, and has no startTime
+a           slow   Suspicious   NeverStarted   60m   to be started since 2026-03-01T11:00:00Z, and has no startTime
+
+3 Jobs: 1 healthy, 1 suspicious, 1 zombie
+`
+	if diff := cmp.Diff(want, out); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheTable(t *testing.T) {
+	for name, row := range map[string]struct {
+		args string
+		want []string
+		not  string
+	}{
+		"all namespaces":             {"report -A", []string{"\na ", "\nb ", "4 Jobs: 1 healthy, 2 suspicious, 1 zombie"}, "not shown"},
+		"another namespace":          {"report -n b", []string{"late", "1 Jobs: 0 healthy"}, "dead"},
+		"a namespace without Jobs":   {"report -n c", []string{"0 Jobs: 0 healthy, 0 suspicious, 0 zombie"}, "NAMESPACE"},
+		"only the worst":             {"report --top=1", []string{"dead", "; 1 are not shown"}, "slow"},
+		"in colours, if asked for":   {"report --color=always", []string{"\x1b[31mZombie\x1b[0m", "\x1b[33mSuspicious\x1b[0m"}, "\x1b[31mSuspicious"},
+		"without colours in a pipe":  {"report", []string{"Zombie"}, "\x1b"},
+		"with thresholds of its own": {"report --never-started-zombie-after=30m", []string{"2 zombie"}, "Suspicious"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, out, _ := call(t, row.args, yard...)
+			for _, want := range row.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("without %q:\n%s", want, out)
+				}
+			}
+			if strings.Contains(out, row.not) {
+				t.Errorf("with %q:\n%s", row.not, out)
+			}
+		})
+	}
+}
+
+func TestTheExitCode(t *testing.T) {
+	for args, want := range map[string]int{
+		"report":                                  exitFound,
+		"report -n b":                             exitWell,
+		"report -n b --fail-on=suspicious":        exitFound,
+		"report --fail-on=suspicious":             exitFound,
+		"report --fail-on=never":                  exitWell,
+		"report -o json":                          exitFound,
+		"report -n c --fail-on=suspicious":        exitWell,
+		"report --fail-on=always":                 exitError,
+		"report -o wide":                          exitError,
+		"report --color=red":                      exitError,
+		"report --top=501":                        exitError,
+		"report --no-such-flag":                   exitError,
+		"report something":                        exitError,
+		"report --no-ready-pods-zombie-after=-1s": exitError,
+	} {
+		t.Run(args, func(t *testing.T) {
+			code, _, errOut := call(t, args, yard...)
+			if code != want {
+				t.Errorf("it is %d, want %d: %s", code, want, errOut)
+			}
+			if (errOut != "") != (want == exitError) {
+				t.Errorf("it says %q", errOut)
+			}
+		})
+	}
+}
+
+func TestJobsThatCannotBeReadAreAnErrorNotNone(t *testing.T) {
+	failing := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("forbidden")
+		},
+	})
+	code, out, errOut := callWith(t, "report", failing)
+	if code != exitError || out != "" || !strings.Contains(errOut, "listing Jobs, page 1: forbidden") {
+		t.Errorf("code %d, out %q, err %q", code, out, errOut)
+	}
+}
+
+func TestJSONAndYAMLAreJobReports(t *testing.T) {
+	_, raw, _ := call(t, "report -o json", yard...)
+	var one v1alpha1.JobReport
+	if err := json.Unmarshal([]byte(raw), &one); err != nil {
+		t.Fatal(err)
+	}
+	if one.Kind != "JobReport" || one.Namespace != "a" || one.Status.Summary.Total != 3 || len(one.Status.Findings) != 2 {
+		t.Errorf("report %+v", one)
+	}
+	_, raw, _ = call(t, "report -A -o yaml", yard...)
+	var list v1alpha1.JobReportList
+	if err := yaml.UnmarshalStrict([]byte(raw), &list); err != nil {
+		t.Fatal(err)
+	}
+	if list.Kind != "JobReportList" || len(list.Items) != 2 || list.Items[1].Namespace != "b" {
+		t.Errorf("reports %+v", list)
+	}
+	_, raw, _ = call(t, "report -A -o json")
+	if !strings.Contains(raw, `"items": []`) {
+		t.Errorf("without a Job: %s", raw)
+	}
+}

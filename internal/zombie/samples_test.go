@@ -1,0 +1,62 @@
+package zombie
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"sigs.k8s.io/yaml"
+)
+
+var (
+	title = regexp.MustCompile(`^# (\w+): `)
+	line  = regexp.MustCompile(`(?m)^# At (\S+): (\w+)$`)
+)
+
+// The Jobs that the documentation shows are what it says of them.
+func TestSamples(t *testing.T) {
+	paths, err := filepath.Glob("../../docs/samples/jobreport/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []Reason
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			job := &batchv1.Job{}
+			if err := yaml.UnmarshalStrict(raw, job); err != nil {
+				t.Fatal(err)
+			}
+			first, times := title.FindSubmatch(raw), line.FindAllSubmatch(raw, -1)
+			if first == nil || len(times) == 0 {
+				t.Fatal("the file says not what it shows")
+			}
+			reason := Reason(first[1])
+			shown = append(shown, reason)
+			for _, match := range times {
+				at, err := time.Parse(time.RFC3339, string(match[1]))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := Classify(job, at, Defaults())
+				want := Finding{Category: Category(match[2])}
+				if want.Category != Healthy {
+					want.Reason = reason
+				}
+				if got.Category != want.Category || got.Reason != want.Reason {
+					t.Errorf("at %s it is %s %s, want %s %s", match[1], got.Category, got.Reason, want.Category, want.Reason)
+				}
+			}
+		})
+	}
+	if want := Reasons(); !slices.Equal(shown, want) {
+		t.Errorf("there are samples for %v, want %v", shown, want)
+	}
+}

@@ -1,0 +1,281 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
+	"github.com/yardmaster/yardmaster/internal/manager"
+	"github.com/yardmaster/yardmaster/internal/zombie"
+)
+
+// atOnce are thresholds by which a suspended Job is suspicious as soon as there is an age.
+func atOnce() zombie.Thresholds {
+	thresholds := zombie.Defaults()
+	thresholds.SuspendedTooLong.Suspicious = time.Nanosecond
+	return thresholds
+}
+
+// suspendedJobs makes so many Jobs that do nothing, and waits until they count as old.
+func suspendedJobs(t *testing.T, ns string, count int) {
+	t.Helper()
+	var making sync.WaitGroup
+	free := make(chan struct{}, 20)
+	for i := range count {
+		free <- struct{}{}
+		making.Go(func() {
+			defer func() { <-free }()
+			job := &batchv1.Job{}
+			job.Namespace, job.Name = ns, fmt.Sprintf("job-%04d", i)
+			job.Spec.Suspend = new(true)
+			job.Spec.Template.Spec = corev1.PodSpec{
+				RestartPolicy: corev1.RestartPolicyNever,
+				Containers:    []corev1.Container{{Name: "main", Image: "busybox:1.37"}},
+			}
+			if err := cluster.Create(t.Context(), job); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	making.Wait()
+	eventually(t, "the Job controller to take note of all", func() bool {
+		var list batchv1.JobList
+		if err := cluster.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
+			return false
+		}
+		for i := range list.Items {
+			if len(list.Items[i].Status.Conditions) == 0 {
+				return false
+			}
+		}
+		return len(list.Items) == count
+	})
+	time.Sleep(time.Second) // a condition's time is of whole seconds
+}
+
+// reporter is a service account that may do what the shipped Role lets it, in the namespaces given.
+func reporter(t *testing.T, namespaces ...string) *rest.Config {
+	t.Helper()
+	for _, ns := range namespaces {
+		role := &rbacv1.Role{}
+		if err := readYAML(filepath.Join(root, "config", "rbac", "jobreport", "role.yaml"), role); err != nil {
+			t.Fatal(err)
+		}
+		role.Namespace = ns
+		binding := &rbacv1.RoleBinding{}
+		if err := readYAML(filepath.Join(root, "config", "rbac", "jobreport", "binding.yaml"), binding); err != nil {
+			t.Fatal(err)
+		}
+		binding.Namespace = ns
+		for _, object := range []client.Object{role, binding} {
+			if err := cluster.Create(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	as := rest.CopyConfig(config)
+	as.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:yardmaster-system:yardmaster",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:yardmaster-system", "system:authenticated"},
+	}
+	return as
+}
+
+// scanner scans with those rights.
+func scanner(t *testing.T, as *rest.Config, namespaces ...string) *jobreport.Scanner {
+	t.Helper()
+	c, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jobreport.New(c, c, events.NewFakeRecorder(100), logr.Discard(), jobreport.Options{
+		Namespaces: namespaces, Interval: time.Minute, Top: 50, Thresholds: atOnce(),
+	})
+}
+
+func reportOf(t *testing.T, ns string) *v1alpha1.JobReport {
+	t.Helper()
+	report := &v1alpha1.JobReport{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: v1alpha1.JobReportName}, report); err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func TestJobReportOfManyJobsIsBoundedAndWrittenOnlyForAChange(t *testing.T) {
+	ns := namespace(t)
+	suspendedJobs(t, ns, 1201)
+	s := scanner(t, reporter(t, ns), ns)
+	s.ScanAll(t.Context())
+
+	first := reportOf(t, ns)
+	want := v1alpha1.JobSummary{Total: 1201, Suspicious: 1201, ByReason: map[string]int32{"SuspendedTooLong": 1201}}
+	if diff := cmp.Diff(want, first.Status.Summary); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+	if len(first.Status.Findings) != 50 || first.Status.Omitted != 1151 {
+		t.Errorf("%d findings, %d omitted", len(first.Status.Findings), first.Status.Omitted)
+	}
+	if !meta.IsStatusConditionTrue(first.Status.Conditions, v1alpha1.ConditionTruncated) {
+		t.Errorf("conditions %+v", first.Status.Conditions)
+	}
+
+	s.ScanAll(t.Context())
+	if second := reportOf(t, ns); second.ResourceVersion != first.ResourceVersion {
+		t.Error("nothing has changed, and it was written again")
+	}
+
+	changed := first.Status.Findings[7].Name
+	job := &batchv1.Job{}
+	job.Namespace, job.Name = ns, changed
+	if err := cluster.Delete(t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		t.Fatal(err)
+	}
+	s.ScanAll(t.Context())
+	third := reportOf(t, ns)
+	if third.Status.Summary.Total != 1200 || len(third.Status.Findings) != 50 {
+		t.Errorf("%d Jobs, %d findings", third.Status.Summary.Total, len(third.Status.Findings))
+	}
+	for i := range third.Status.Findings {
+		if third.Status.Findings[i].Name == changed {
+			t.Errorf("%s is gone, and still there", changed)
+		}
+	}
+}
+
+func TestJobReportOfANamespaceWithoutJobsHasItsZeroes(t *testing.T) {
+	ns := namespace(t)
+	scanner(t, reporter(t, ns), ns).ScanAll(t.Context())
+	report := &unstructured.Unstructured{}
+	report.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("JobReport"))
+	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: v1alpha1.JobReportName}, report); err != nil {
+		t.Fatal(err)
+	}
+	for _, column := range []string{"healthy", "suspicious", "zombie"} {
+		count, found, err := unstructured.NestedInt64(report.Object, "status", "summary", column)
+		if count != 0 || !found || err != nil {
+			t.Errorf("%s is %d, given: %t, %v", column, count, found, err)
+		}
+	}
+}
+
+func TestJobReportKeepsItsFindingsWhenPermissionIsLost(t *testing.T) {
+	forbidden, other := namespace(t), namespace(t)
+	suspendedJobs(t, forbidden, 3)
+	suspendedJobs(t, other, 1)
+	s := scanner(t, reporter(t, forbidden, other), forbidden, "test-there-is-none", other)
+	s.ScanAll(t.Context())
+
+	role := &rbacv1.Role{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: forbidden, Name: "yardmaster-jobreport"}, role); err != nil {
+		t.Fatal(err)
+	}
+	role.Rules = role.Rules[1:] // all but that for Jobs
+	if err := cluster.Update(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the scan to be refused", func() bool {
+		s.ScanAll(t.Context())
+		failed := meta.FindStatusCondition(reportOf(t, forbidden).Status.Conditions, v1alpha1.ConditionScanFailed)
+		return failed.Status == metav1.ConditionTrue && failed.Reason == v1alpha1.ReasonForbidden
+	})
+	if got := reportOf(t, forbidden).Status; len(got.Findings) != 3 || got.Summary.Suspicious != 3 {
+		t.Errorf("%d findings are left of 3", len(got.Findings))
+	}
+	if got := reportOf(t, other).Status; !meta.IsStatusConditionTrue(got.Conditions, v1alpha1.ConditionReportReady) {
+		t.Errorf("the other namespace: %+v", got.Conditions)
+	}
+}
+
+func TestJobReportNeedsNoMoreThanItsRole(t *testing.T) {
+	ns := namespace(t)
+	c, err := client.New(reporter(t, ns), client.Options{Scheme: cluster.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := map[string]bool{
+		"list batch/jobs": true, "get yardmaster.dev/jobreports": true, "create yardmaster.dev/jobreports": true,
+		"patch yardmaster.dev/jobreports/status": true, "create events.k8s.io/events": true, "patch events.k8s.io/events": true,
+	}
+	resources := []authorizationv1.ResourceAttributes{
+		{Group: "batch", Resource: "jobs"},
+		{Group: "batch", Resource: "jobs", Subresource: "status"},
+		{Group: "batch", Resource: "cronjobs"},
+		{Group: "", Resource: "pods"},
+		{Group: "", Resource: "secrets"},
+		{Group: "", Resource: "namespaces"},
+		{Group: "yardmaster.dev", Resource: "jobreports"},
+		{Group: "yardmaster.dev", Resource: "jobreports", Subresource: "status"},
+		{Group: "yardmaster.dev", Resource: "sequentialjobs"},
+		{Group: "events.k8s.io", Resource: "events"},
+	}
+	for _, resource := range resources {
+		for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"} {
+			name := verb + " " + resource.Group + "/" + resource.Resource
+			if resource.Subresource != "" {
+				name += "/" + resource.Subresource
+			}
+			asked := resource
+			asked.Verb, asked.Namespace = verb, ns
+			review := &authorizationv1.SelfSubjectAccessReview{}
+			review.Spec.ResourceAttributes = &asked
+			if err := c.Create(t.Context(), review); err != nil {
+				t.Fatal(err)
+			}
+			if review.Status.Allowed != allowed[name] {
+				t.Errorf("may %s: %t, want %t", name, review.Status.Allowed, allowed[name])
+			}
+		}
+	}
+}
+
+func TestTheOperatorReportsOnTheNamespacesItIsToldTo(t *testing.T) {
+	told, not := namespace(t), namespace(t)
+	suspendedJobs(t, told, 1)
+	options, err := manager.Parse([]string{
+		"--controllers=jobreport", "--report-namespaces=" + told, "--report-interval=1s",
+		"--report-suspended-too-long-suspicious-after=1ns",
+		"--leader-elect=false", "--webhook=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
+	}, func(string) (string, bool) { return "", false }, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := manager.New(config, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- mgr.Start(ctx) }()
+	eventually(t, "the report", func() bool {
+		report := &v1alpha1.JobReport{}
+		err := cluster.Get(t.Context(), client.ObjectKey{Namespace: told, Name: v1alpha1.JobReportName}, report)
+		return err == nil && report.Status.Summary.Suspicious == 1
+	})
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	var reports v1alpha1.JobReportList
+	if err := cluster.List(t.Context(), &reports, client.InNamespace(not)); err != nil || len(reports.Items) != 0 {
+		t.Errorf("%d reports in the other namespace: %v", len(reports.Items), err)
+	}
+}
