@@ -23,6 +23,9 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&SequentialJob{}, &SequentialJobList{},
 		&JobReport{}, &JobReportList{},
+		&Queue{}, &QueueList{},
+		&WorkerPool{}, &WorkerPoolList{},
+		&Policy{}, &PolicyList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
