@@ -1,0 +1,140 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestValidate(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*Queue)
+		want   []string
+	}{
+		"the defaults":                      {func(*Queue) {}, nil},
+		"a name with a dot":                 {func(q *Queue) { q.Name = "a.b" }, []string{`name is "a.b"`}},
+		"a name with an underscore":         {func(q *Queue) { q.Name = "a_b" }, []string{`name is "a_b"`}},
+		"a name with a subject's wild card": {func(q *Queue) { q.Name = "a>" }, []string{`name is "a>"`}},
+		"a name that is too long":           {func(q *Queue) { q.Name = strings.Repeat("a", 64) }, []string{"name is"}},
+		"no owner":                          {func(q *Queue) { q.Owner = Owner{} }, []string{"owner has no UID"}},
+		"no priorities":                     {func(q *Queue) { q.Priorities = nil }, []string{"priorities has 0"}},
+		"a priority twice, and one without weight": {
+			func(q *Queue) { q.Priorities = []Priority{{"a", 1}, {"a", 0}} },
+			[]string{`priorities[1].name "a" is there twice`, "priorities[1].weight is 0"},
+		},
+		"no part of maxInFlight for a priority": {
+			func(q *Queue) { q.Priorities, q.MaxInFlight = []Priority{{"a", 1}, {"b", 1}}, 1 },
+			[]string{"maxInFlight is 1, and each of the 2 priorities needs a part of it"},
+		},
+		"negative bounds": {
+			func(q *Queue) { q.MaxInFlight, q.MaxBacklog, q.DeadLetter.MaxEntries = -1, -1, -1 },
+			[]string{"maxInFlight is", "maxInFlight is -1", "maxBacklog is -1", "deadLetter.maxEntries is -1"},
+		},
+		"a rate limit of nothing": {
+			func(q *Queue) { q.RateLimit = &RateLimit{Per: time.Second, Burst: 1} }, []string{"rateLimit.limit is 0"},
+		},
+		"a rate limit that no clock can keep": {
+			func(q *Queue) { q.RateLimit = &RateLimit{Limit: 2_000_000, Per: time.Second, Burst: 1} },
+			[]string{"rateLimit is more than one job in a microsecond"},
+		},
+		"a lease that is too short":    {func(q *Queue) { q.Lease = time.Second }, []string{"lease is 1s, must be 5s to 1h0m0s"}},
+		"delays that shrink":           {func(q *Queue) { q.Retry.MultiplierPercent = 50 }, []string{"retry.multiplierPercent is 50"}},
+		"a last delay below the first": {func(q *Queue) { q.Retry.MaxDelay = 0 }, []string{"retry.maxDelay is 0s, shorter"}},
+		"a drift that is not known":    {func(q *Queue) { q.Drift = "x" }, []string{`drift is "x"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := Defaults("orders")
+			q.Owner.UID = "1"
+			row.change(&q)
+			var got []string
+			if err := q.Validate(); err != nil {
+				got = strings.Split(err.Error(), "\n")
+			}
+			if len(got) != len(row.want) {
+				t.Fatalf("%q, want %d problems", got, len(row.want))
+			}
+			for i, want := range row.want {
+				if !strings.Contains(got[i], want) {
+					t.Errorf("%q, want %q", got[i], want)
+				}
+			}
+		})
+	}
+}
+
+func TestOfTwoOwnersTheOlderPrecedes(t *testing.T) {
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	older, younger := Owner{UID: "2", Created: noon}, Owner{UID: "1", Created: noon.Add(time.Second)}
+	twin := Owner{UID: "3", Created: noon}
+	for name, row := range map[string]struct {
+		one, other Owner
+		want       bool
+	}{
+		"the older":                       {older, younger, true},
+		"the younger":                     {younger, older, false},
+		"the smaller UID of the same age": {older, twin, true},
+		"the greater UID of the same age": {twin, older, false},
+		"itself":                          {older, older, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := row.one.Precedes(row.other); got != row.want {
+				t.Errorf("%t, want %t", got, row.want)
+			}
+		})
+	}
+}
+
+func TestAnErrorKeepsItsClassAndCause(t *testing.T) {
+	cause := errors.New("connection refused")
+	err := fmt.Errorf("looking at orders: %w", Fail(Unreachable, "dialling: %w", cause))
+	if ClassOf(err) != Unreachable || !errors.Is(err, cause) {
+		t.Errorf("%v is %s", err, ClassOf(err))
+	}
+	if got := ClassOf(fmt.Errorf("x: %w", &ConflictError{})); got != Conflict {
+		t.Errorf("a conflict is %s", got)
+	}
+	if got := ClassOf(cause); got != Unknown {
+		t.Errorf("an error of no class is %s", got)
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	var got []time.Duration
+	for tries := range 10 {
+		got = append(got, Backoff(tries+1, 0))
+	}
+	s := time.Second
+	want := []time.Duration{s / 2, s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s, 60 * s}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("delays (-want +got):\n%s", diff)
+	}
+	if got := Backoff(3, 1); got != s {
+		t.Errorf("the shortest delay after 3 tries is %s", got)
+	}
+}
+
+func FuzzSplitGivesAllAndToEachAPart(f *testing.F) {
+	f.Add(10, 1, 1, 1)
+	f.Add(3, 100, 1, 1)
+	f.Add(1000, 7, 2, 1)
+	f.Fuzz(func(t *testing.T, total, a, b, c int) {
+		within := func(n, least, most int) int { return least + int(uint(n)%uint(most-least+1)) }
+		a, b, c, total = within(a, 1, 100), within(b, 1, 100), within(c, 1, 100), within(total, 3, 10_000)
+		parts, weights := Split(total, []int{a, b, c}), []int{a, b, c}
+		sum := 0
+		for i, part := range parts {
+			sum += part
+			share := float64(total*weights[i]) / float64(a+b+c)
+			if part < 1 || float64(part) > max(share+1, 1) {
+				t.Errorf("%d of %d for weight %d of %v", part, total, weights[i], weights)
+			}
+		}
+		if sum != total {
+			t.Errorf("%v adds up to %d, not %d", parts, sum, total)
+		}
+	})
+}

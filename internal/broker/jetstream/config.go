@@ -1,0 +1,194 @@
+package jetstream
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// The keys of what a stream's metadata tell of it.
+const (
+	metaOwner        = "yardmaster.dev/owner"
+	metaOwnerUID     = "yardmaster.dev/owner-uid"
+	metaOwnerCreated = "yardmaster.dev/owner-created"
+	// metaApplied tells what the owner asked for the last time it was carried out. What
+	// differs from it on the broker was changed by hand.
+	metaApplied = "yardmaster.dev/applied"
+	// metaWeight marks a consumer as one of a queue's priorities.
+	metaWeight = "yardmaster.dev/weight"
+)
+
+const (
+	// spareDeliveries is how often a message may be handed back unused before the server
+	// gives up on it sooner than its attempts are over.
+	spareDeliveries = 50
+	// maxWaiting is how many requests for messages may wait at a consumer: one for each
+	// worker. The server takes no change of it.
+	maxWaiting = 4096
+)
+
+// wanted is what a queue is to be, together with what the server lets it be.
+type wanted struct {
+	*broker.Queue
+	// scheduling: messages can be sent that are not yet due.
+	scheduling bool
+	replicas   int
+}
+
+// fingerprint is another whenever the Queue asks for something else.
+func (w *wanted) fingerprint() (string, error) {
+	asked := *w.Queue
+	asked.Owner, asked.Supersedes = broker.Owner{}, ""
+	raw, err := json.Marshal(struct {
+		Queue      broker.Queue
+		Scheduling bool
+	}{asked, w.scheduling})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// stream is found as it is to be. What is not ours to say stays, such as its replicas and
+// where they are.
+func (w *wanted) stream(found jetstream.StreamConfig, applied string) jetstream.StreamConfig {
+	c := found
+	c.Subjects = nil
+	for _, p := range w.Priorities {
+		c.Subjects = append(c.Subjects, readySubject(w.Name, p.Name))
+	}
+	c.Discard, c.MaxMsgs = jetstream.DiscardOld, -1
+	if w.scheduling {
+		c.Subjects = append(c.Subjects, delayedSubjects(w.Name))
+		c.AllowMsgSchedules, c.AllowRollup = true, true
+	} else if w.MaxBacklog > 0 {
+		c.Discard, c.MaxMsgs = jetstream.DiscardNew, w.MaxBacklog
+	}
+	setAge(&c, w.MaxAge)
+	c.AllowDirect = true
+	c.RePublish = &jetstream.RePublish{
+		Source: readySubject(w.Name, "*"), Destination: arrivedSubject(w.Name, "{{wildcard(1)}}"), HeadersOnly: true,
+	}
+	c.Metadata = w.metadata(found.Metadata, applied)
+	return c
+}
+
+// duplicates is how long the server knows a message again that is sent twice.
+const duplicates = 2 * time.Minute
+
+// setAge sets how long messages are kept; the server takes no longer memory than that.
+func setAge(c *jetstream.StreamConfig, age time.Duration) {
+	c.MaxAge, c.Duplicates = age, duplicates
+	if age > 0 {
+		c.Duplicates = min(age, duplicates)
+	}
+}
+
+// newStream is a stream that is not there yet.
+func (w *wanted) newStream() jetstream.StreamConfig {
+	return w.stream(jetstream.StreamConfig{
+		Name: streamOf(w.Name), Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: w.replicas,
+	}, "")
+}
+
+func (w *wanted) deadStream(found jetstream.StreamConfig) jetstream.StreamConfig {
+	c := found
+	c.Subjects = []string{deadSubject(w.Name, ">"), givenUpSubject(w.Name)}
+	c.Discard, c.MaxMsgs = jetstream.DiscardOld, -1
+	if w.DeadLetter.MaxEntries > 0 {
+		c.MaxMsgs = w.DeadLetter.MaxEntries
+	}
+	setAge(&c, w.DeadLetter.Retention)
+	c.AllowDirect = true
+	return c
+}
+
+func (w *wanted) newDeadStream() jetstream.StreamConfig {
+	return w.deadStream(jetstream.StreamConfig{
+		Name: deadStreamOf(w.Name), Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: w.replicas,
+	})
+}
+
+func (w *wanted) metadata(found map[string]string, applied string) map[string]string {
+	all := maps.Clone(found)
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[metaOwner] = w.Owner.Name
+	all[metaOwnerUID] = w.Owner.UID
+	all[metaOwnerCreated] = w.Owner.Created.UTC().Format(time.RFC3339Nano)
+	if applied != "" {
+		all[metaApplied] = applied
+	}
+	return all
+}
+
+// ownerOf is who a stream belongs to; nobody if it has no UID.
+func ownerOf(metadata map[string]string) broker.Owner {
+	// One whose age somebody has written over is as old as can be, and keeps what it has.
+	created, _ := time.Parse(time.RFC3339Nano, metadata[metaOwnerCreated])
+	return broker.Owner{UID: metadata[metaOwnerUID], Name: metadata[metaOwner], Created: created}
+}
+
+// consumers are those of the queue's priorities, found as they are to be.
+func (w *wanted) consumers(found map[string]jetstream.ConsumerConfig) []jetstream.ConsumerConfig {
+	parts := w.inFlight()
+	all := make([]jetstream.ConsumerConfig, 0, len(w.Priorities))
+	for i, p := range w.Priorities {
+		c, there := found[p.Name]
+		if !there {
+			c = jetstream.ConsumerConfig{Name: p.Name, Durable: p.Name, MaxWaiting: maxWaiting}
+		}
+		c.FilterSubject = readySubject(w.Name, p.Name)
+		c.AckPolicy = jetstream.AckExplicitPolicy
+		c.AckWait = w.Lease
+		c.BackOff = nil
+		c.MaxDeliver = w.Retry.MaxAttempts + spareDeliveries
+		c.MaxAckPending = parts[i]
+		c.Metadata = maps.Clone(c.Metadata)
+		if c.Metadata == nil {
+			c.Metadata = map[string]string{}
+		}
+		c.Metadata[metaWeight] = strconv.Itoa(p.Weight)
+		all = append(all, c)
+	}
+	return all
+}
+
+// inFlight is how many messages of each priority may be with workers; -1: any number.
+func (w *wanted) inFlight() []int {
+	weights := make([]int, len(w.Priorities))
+	parts := make([]int, len(w.Priorities))
+	for i, p := range w.Priorities {
+		weights[i], parts[i] = p.Weight, -1
+	}
+	if w.MaxInFlight > 0 {
+		return broker.Split(w.MaxInFlight, weights)
+	}
+	return parts
+}
+
+// pausedUntil is a time that does not come.
+var pausedUntil = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// limit is what a queue's bucket says of its rate limit.
+type limit struct {
+	Limit int           `json:"limit"`
+	Per   time.Duration `json:"per"`
+	Burst int           `json:"burst"`
+}
+
+func (w *wanted) limit() limit {
+	if w.RateLimit == nil {
+		return limit{}
+	}
+	return limit{w.RateLimit.Limit, w.RateLimit.Per, w.RateLimit.Burst}
+}

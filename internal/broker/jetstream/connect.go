@@ -1,0 +1,201 @@
+package jetstream
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// Options say how a server is reached.
+type Options struct {
+	// URL of a server, or of several, with commas between. It may hold a password, so it is
+	// never part of an error.
+	URL string
+	// Credentials are the content of a NATS credentials file.
+	Credentials []byte
+	// TLS, for a server that asks for it or has a certificate of one's own authority.
+	TLS *TLS
+	// Name of the connection, for who looks at the server.
+	Name string
+	// Replicas of the streams that are made; 0: one.
+	Replicas int
+}
+
+// TLS are the parts of a TLS connection, as PEM.
+type TLS struct {
+	CA, Certificate, Key []byte
+	// ServerName, if it is not the one in the URL.
+	ServerName string
+}
+
+const (
+	dialTimeout = 5 * time.Second
+	pingEvery   = 10 * time.Second
+	// oldestServer can pause consumers.
+	oldestServer = "2.11"
+	// schedulingServer can deliver messages later.
+	schedulingServer = "2.12"
+)
+
+// Engine is a connection to a server. See package broker.
+type Engine struct {
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	replicas int
+	// denied is the last error that the server told by itself: of a request that it does
+	// not permit, the requester only hears that nobody answered.
+	denied atomic.Pointer[denial]
+}
+
+type denial struct {
+	err error
+	at  time.Time
+}
+
+var _ broker.Engine = (*Engine)(nil)
+
+// Connect connects to a server. A connection that is lost later is made anew, for as long
+// as the Engine lives.
+func Connect(ctx context.Context, o Options) (*Engine, error) {
+	e := &Engine{replicas: max(o.Replicas, 1)}
+	options, err := o.natsOptions()
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		e.denied.Store(&denial{err, time.Now()})
+	}))
+	if deadline, set := ctx.Deadline(); set {
+		options = append(options, nats.Timeout(min(dialTimeout, time.Until(deadline))))
+	}
+	if e.nc, err = nats.Connect(o.URL, options...); err != nil {
+		return nil, e.classify("connecting", err)
+	}
+	if e.js, err = jetstream.New(e.nc); err != nil {
+		e.nc.Close()
+		return nil, err
+	}
+	if err := e.check(ctx); err != nil {
+		e.nc.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// check asks the server whether it can do at all what is needed.
+func (e *Engine) check(ctx context.Context) error {
+	if version := e.nc.ConnectedServerVersion(); !atLeast(version, oldestServer) {
+		return broker.Fail(broker.Invalid, "the server's version is %s, must be at least %s", version, oldestServer)
+	}
+	if _, err := e.js.AccountInfo(ctx); err != nil {
+		return e.classify("asking for JetStream", err)
+	}
+	return nil
+}
+
+func (o *Options) natsOptions() ([]nats.Option, error) {
+	if err := checkURL(o.URL); err != nil {
+		return nil, err
+	}
+	options := []nats.Option{
+		nats.Name(o.Name),
+		nats.Timeout(dialTimeout),
+		nats.PingInterval(pingEvery),
+		nats.MaxReconnects(-1),
+		// Servers that are down must not be told from those that refuse us for good: a
+		// Secret may have been put right since.
+		nats.IgnoreAuthErrorAbort(),
+		nats.CustomReconnectDelay(reconnectDelay),
+	}
+	if len(o.Credentials) > 0 {
+		if _, err := nkeys.ParseDecoratedUserNKey(o.Credentials); err != nil {
+			return nil, broker.Fail(broker.Invalid, "credentials are not those of a user: %w", err)
+		}
+		options = append(options, nats.UserCredentialBytes(o.Credentials))
+	}
+	if o.TLS != nil {
+		config, err := o.TLS.config()
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, nats.Secure(config))
+	}
+	return options, nil
+}
+
+func reconnectDelay(tries int) time.Duration {
+	return broker.Backoff(tries, rand.Float64()) //nolint:gosec // to spread, not to hide
+}
+
+func checkURL(all string) error {
+	for one := range strings.SplitSeq(all, ",") {
+		if !strings.Contains(one, "://") {
+			one = "nats://" + one
+		}
+		parsed, err := url.Parse(strings.TrimSpace(one))
+		if parse := (*url.Error)(nil); errors.As(err, &parse) {
+			return broker.Fail(broker.Invalid, "url is not one: %w", parse.Err)
+		}
+		if schemes := []string{"nats", "tls", "ws", "wss"}; !slices.Contains(schemes, parsed.Scheme) {
+			return broker.Fail(broker.Invalid, "url has the scheme %q, must be one of %v", parsed.Scheme, schemes)
+		}
+		if parsed.Hostname() == "" {
+			return broker.Fail(broker.Invalid, "url has no host")
+		}
+	}
+	return nil
+}
+
+func (t *TLS) config() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if len(t.CA) > 0 {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(t.CA) {
+			return nil, broker.Fail(broker.Invalid, "tls: the authority's certificate is not PEM")
+		}
+	}
+	if len(t.Certificate) > 0 || len(t.Key) > 0 {
+		pair, err := tls.X509KeyPair(t.Certificate, t.Key)
+		if err != nil {
+			return nil, broker.Fail(broker.Invalid, "tls: the certificate and its key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// Disconnect ends the connection, once what is under way has been sent.
+func (e *Engine) Disconnect() {
+	// A server that is not there would be waited for.
+	_ = e.nc.FlushTimeout(time.Second)
+	e.nc.Close()
+}
+
+// schedules tells whether the server can deliver messages later.
+func (e *Engine) schedules() bool { return atLeast(e.nc.ConnectedServerVersion(), schedulingServer) }
+
+// atLeast compares the first two numbers of two versions.
+func atLeast(version, least string) bool {
+	var a, b, c, d int
+	if _, err := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &a, &b); err != nil {
+		return false
+	}
+	if _, err := fmt.Sscanf(least, "%d.%d", &c, &d); err != nil {
+		return false
+	}
+	return a > c || a == c && b >= d
+}

@@ -1,0 +1,152 @@
+package jetstream
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+)
+
+func TestAFailureToConnectTellsItsCauseAndNoPassword(t *testing.T) {
+	locked := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "u", "right" })
+	plain := natstest.Start(t, func(o *server.Options) { o.JetStream = false })
+	certificate := selfSigned(t)
+	encrypted := natstest.Start(t, func(o *server.Options) {
+		o.TLS, o.TLSConfig = true, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	})
+	at := func(s *natstest.Server, user string) string { return "nats://" + user + s.Address() }
+	stopped := natstest.Start(t)
+	stopped.Stop()
+
+	for name, row := range map[string]struct {
+		options Options
+		class   broker.Class
+		want    string
+	}{
+		"nobody there":         {Options{URL: at(stopped, "")}, broker.Unreachable, ""},
+		"no password":          {Options{URL: at(locked, "")}, broker.Unauthorised, "Authorization Violation"},
+		"the wrong password":   {Options{URL: at(locked, "u:secret@")}, broker.Unauthorised, "Authorization Violation"},
+		"no JetStream":         {Options{URL: at(plain, "")}, broker.Invalid, "jetstream not enabled"},
+		"an unknown authority": {Options{URL: at(encrypted, "")}, broker.Unauthorised, "certificate"},
+		"not a URL":            {Options{URL: "nats://u:secret@a b"}, broker.Invalid, "url is not one"},
+		"no URL":               {Options{}, broker.Invalid, "url has no host"},
+		"another scheme":       {Options{URL: "redis://u:secret@localhost"}, broker.Invalid, `url has the scheme "redis"`},
+		"an authority that is none": {
+			Options{URL: at(encrypted, ""), TLS: &TLS{CA: []byte("x")}}, broker.Invalid, "the authority's certificate is not PEM",
+		},
+		"a certificate without its key": {
+			Options{URL: at(encrypted, ""), TLS: &TLS{Certificate: []byte("x")}}, broker.Invalid, "the certificate and its key",
+		},
+		"credentials that are none": {
+			Options{URL: at(locked, ""), Credentials: []byte("secret")}, broker.Invalid, "credentials",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			_, err := Connect(ctx, row.options)
+			if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("told %v (%s), want %s: %s", err, broker.ClassOf(err), row.class, row.want)
+			}
+			if strings.Contains(fmt.Sprint(err), "secret") {
+				t.Errorf("a secret is told: %v", err)
+			}
+		})
+	}
+	t.Run("all is right", func(t *testing.T) {
+		e, err := Connect(t.Context(), Options{URL: at(locked, "u:right@")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Disconnect()
+		authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
+		e, err = Connect(t.Context(), Options{URL: at(encrypted, ""), TLS: &TLS{CA: authority}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Disconnect()
+	})
+}
+
+func selfSigned(t *testing.T) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
+}
+
+func TestWhatTheServerDoesNotPermitIsTold(t *testing.T) {
+	s := natstest.Start(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.CREATE.>"}},
+		}}}
+	})
+	e, err := Connect(t.Context(), Options{URL: "nats://u:p@" + s.Address()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Disconnect()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err = e.Ensure(ctx, orders())
+	if broker.ClassOf(err) != broker.Unauthorised || !strings.Contains(err.Error(), "STREAM.CREATE") {
+		t.Errorf("told %v (%s)", err, broker.ClassOf(err))
+	}
+}
+
+func TestABrokerThatIsGoneIsUnreachable(t *testing.T) {
+	s := natstest.Start(t)
+	e := connect(t, s)
+	ensure(t, e, orders())
+	s.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := e.Figures(ctx, "orders"); broker.ClassOf(err) != broker.Unreachable {
+		t.Errorf("told %v (%s)", err, broker.ClassOf(err))
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for name, row := range map[string]struct {
+		version, least string
+		want           bool
+	}{
+		"the same":      {"2.12.0", "2.12", true},
+		"newer":         {"2.15.2", "2.12", true},
+		"the next":      {"3.0.0", "2.12", true},
+		"older":         {"2.9.9", "2.12", false},
+		"of two digits": {"2.9", "2.12", false},
+		"a preview":     {"v2.15.0-RC.1", "2.12", true},
+		"none":          {"", "2.12", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := atLeast(row.version, row.least); got != row.want {
+				t.Errorf("%t, want %t", got, row.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,114 @@
+package jetstream
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+)
+
+func attempt(t *testing.T, d broker.Delivery) int {
+	t.Helper()
+	n, err := d.Attempt(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestAReturnIsNoAttempt(t *testing.T) {
+	e := start(t)
+	ensure(t, e, orders())
+	send(t, e, "yardmaster.orders.ready.default", "x")
+	for range 3 {
+		if err := take(t, e, "orders", "default").Return(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := take(t, e, "orders", "default")
+	if got := attempt(t, d); got != 1 {
+		t.Errorf("after three returns it is attempt %d", got)
+	}
+	if err := d.Retry(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	d = take(t, e, "orders", "default")
+	if got := attempt(t, d); got != 2 {
+		t.Errorf("after one attempt it is attempt %d", got)
+	}
+}
+
+func TestARetryComesAfterItsDelay(t *testing.T) {
+	e := start(t)
+	ensure(t, e, orders())
+	send(t, e, "yardmaster.orders.ready.default", "x")
+	failed := time.Now()
+	if err := take(t, e, "orders", "default").Retry(t.Context(), 500*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if f := figures(t, e, "orders"); f.InFlight != 1 || f.Ready != 0 {
+		t.Errorf("meanwhile: %+v", f)
+	}
+	take(t, e, "orders", "default")
+	if after := time.Since(failed); after < 500*time.Millisecond {
+		t.Errorf("it came after %s", after)
+	}
+}
+
+func TestALeaseThatIsRenewedHolds(t *testing.T) {
+	e := start(t)
+	ensure(t, e, orders(func(q *broker.Queue) { q.Lease = broker.MinLease }))
+	send(t, e, "yardmaster.orders.ready.default", "x")
+	d := take(t, e, "orders", "default")
+	other := make(chan time.Time, 1)
+	began := time.Now()
+	go func() {
+		take(t, e, "orders", "default") // waits for 5 s at most
+		other <- time.Now()
+	}()
+	for range 2 {
+		time.Sleep(time.Second)
+		if err := d.Renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Ack(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	send(t, e, "yardmaster.orders.ready.default", "y")
+	if at := <-other; at.Sub(began) < 2*time.Second {
+		t.Errorf("another worker got it after %s", at.Sub(began))
+	}
+}
+
+func TestGone(t *testing.T) {
+	e := start(t)
+	ensure(t, e, orders())
+	send(t, e, "yardmaster.orders.ready.default", "x")
+	d := take(t, e, "orders", "default")
+	if gone, err := d.Gone(t.Context()); gone || err != nil {
+		t.Errorf("before: %t, %v", gone, err)
+	}
+	if err := d.Ack(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := d.Gone(t.Context()); !gone || err != nil {
+		t.Errorf("after: %t, %v", gone, err)
+	}
+}
+
+func TestARenewalThatTheServerDoesNotConfirmFails(t *testing.T) {
+	s := natstest.Start(t)
+	e := connect(t, s)
+	ensure(t, e, orders())
+	send(t, e, "yardmaster.orders.ready.default", "x")
+	d := take(t, e, "orders", "default")
+	s.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := d.Renew(ctx); broker.ClassOf(err) != broker.Unreachable {
+		t.Errorf("told %v", err)
+	}
+}

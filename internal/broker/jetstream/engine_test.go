@@ -1,0 +1,543 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+)
+
+// noon is when the tests' Queues were created.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+var alice = broker.Owner{UID: "1", Name: "ns/alice", Created: noon}
+
+// orders is a queue that belongs to alice.
+func orders(changes ...func(*broker.Queue)) broker.Queue {
+	q := broker.Defaults("orders")
+	q.Owner = alice
+	for _, change := range changes {
+		change(&q)
+	}
+	return q
+}
+
+func priorities(names ...string) func(*broker.Queue) {
+	return func(q *broker.Queue) {
+		q.Priorities = nil
+		for i, name := range names {
+			q.Priorities = append(q.Priorities, broker.Priority{Name: name, Weight: len(names) - i})
+		}
+	}
+}
+
+func maxBacklog(n int64) func(*broker.Queue) { return func(q *broker.Queue) { q.MaxBacklog = n } }
+
+func connect(t *testing.T, s *natstest.Server) *Engine {
+	t.Helper()
+	e, err := Connect(t.Context(), Options{URL: s.ClientURL(), Name: t.Name()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Disconnect)
+	return e
+}
+
+func start(t *testing.T) *Engine {
+	t.Helper()
+	return connect(t, natstest.Start(t))
+}
+
+func ensure(t *testing.T, e *Engine, q broker.Queue) broker.Outcome {
+	t.Helper()
+	outcome, err := e.Ensure(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return outcome
+}
+
+func send(t *testing.T, e *Engine, subject, payload string, options ...jetstream.PublishOpt) {
+	t.Helper()
+	if _, err := e.js.Publish(t.Context(), subject, []byte(payload), options...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func config(t *testing.T, e *Engine, stream string) jetstream.StreamConfig {
+	t.Helper()
+	s, err := e.js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().Config
+}
+
+func figures(t *testing.T, e *Engine, queue string) broker.Figures {
+	t.Helper()
+	f, err := e.Figures(t.Context(), queue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// eventually asks until it is so: what the server does by itself has no other end.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !so(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in 10 s: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestEnsureCreatesOnceAndThenChangesNothing(t *testing.T) {
+	e := start(t)
+	q := orders(priorities("high", "low"), func(q *broker.Queue) {
+		q.MaxInFlight, q.RateLimit, q.Paused = 7, &broker.RateLimit{Limit: 10, Per: time.Second, Burst: 1}, true
+		q.DeadLetter.MaxEntries, q.MaxAge = 100, time.Hour
+	})
+	first := ensure(t, e, q)
+	if !first.Created || first.Updated || len(first.Drift) > 0 || first.Corrected {
+		t.Errorf("at first: %+v", first)
+	}
+	for _, subject := range config(t, e, "yardmaster_orders").Subjects {
+		if !strings.HasPrefix(subject, "yardmaster.orders.") {
+			t.Errorf("the stream has the subject %s", subject)
+		}
+	}
+	for range 2 {
+		again := ensure(t, e, q)
+		if again.Created || again.Updated || len(again.Drift) > 0 {
+			t.Errorf("again: %+v", again)
+		}
+	}
+}
+
+func TestEnsureCarriesOutEachChangeOfTheQueue(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*broker.Queue)
+		so     func(*testing.T, *Engine) bool
+	}{
+		"lease": {
+			func(q *broker.Queue) { q.Lease = time.Minute },
+			func(t *testing.T, e *Engine) bool { return consumer(t, e, "default").Config.AckWait == time.Minute },
+		},
+		"attempts": {
+			func(q *broker.Queue) { q.Retry.MaxAttempts = 9 },
+			func(t *testing.T, e *Engine) bool {
+				return consumer(t, e, "default").Config.MaxDeliver == 9+spareDeliveries
+			},
+		},
+		"maxInFlight": {
+			func(q *broker.Queue) { q.MaxInFlight = 3 },
+			func(t *testing.T, e *Engine) bool { return consumer(t, e, "default").Config.MaxAckPending == 3 },
+		},
+		"pause": {
+			func(q *broker.Queue) { q.Paused = true },
+			func(t *testing.T, e *Engine) bool { return consumer(t, e, "default").Paused },
+		},
+		"age": {
+			func(q *broker.Queue) { q.MaxAge = time.Hour },
+			func(t *testing.T, e *Engine) bool { return config(t, e, "yardmaster_orders").MaxAge == time.Hour },
+		},
+		"dead letters": {
+			func(q *broker.Queue) { q.DeadLetter.MaxEntries, q.DeadLetter.Retention = 5, time.Hour },
+			func(t *testing.T, e *Engine) bool {
+				c := config(t, e, "yardmaster_orders_dead")
+				return c.MaxMsgs == 5 && c.MaxAge == time.Hour
+			},
+		},
+		"another priority": {
+			priorities("default", "low"),
+			func(t *testing.T, e *Engine) bool { return consumer(t, e, "low").Config.Metadata[metaWeight] == "1" },
+		},
+		"rate limit": {
+			func(q *broker.Queue) { q.RateLimit = &broker.RateLimit{Limit: 7, Per: time.Second, Burst: 2} },
+			func(t *testing.T, e *Engine) bool {
+				bucket, err := e.bucket(t.Context(), "orders")
+				if err != nil {
+					t.Fatal(err)
+				}
+				entry, err := bucket.Get(t.Context(), limitKey)
+				return err == nil && string(entry.Value()) == `{"limit":7,"per":1000000000,"burst":2}`
+			},
+		},
+	} {
+		// Even where drift is only warned of: this is none.
+		for _, drift := range []broker.Drift{broker.Correct, broker.Warn} {
+			t.Run(name+", "+string(drift), func(t *testing.T) {
+				e := start(t)
+				q := orders(func(q *broker.Queue) { q.Drift = drift })
+				ensure(t, e, q)
+				row.change(&q)
+				outcome := ensure(t, e, q)
+				if !outcome.Updated || len(outcome.Drift) > 0 || !row.so(t, e) {
+					t.Errorf("not carried out: %+v", outcome)
+				}
+				if again := ensure(t, e, q); again.Updated || len(again.Drift) > 0 {
+					t.Errorf("again: %+v", again)
+				}
+			})
+		}
+	}
+}
+
+func consumer(t *testing.T, e *Engine, name string) *jetstream.ConsumerInfo {
+	t.Helper()
+	c, err := e.js.Consumer(t.Context(), "yardmaster_orders", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.CachedInfo()
+}
+
+func TestDrift(t *testing.T) {
+	byHand := func(t *testing.T, e *Engine) {
+		t.Helper()
+		c := config(t, e, "yardmaster_orders")
+		c.MaxAge = time.Hour
+		if _, err := e.js.UpdateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		lease := consumer(t, e, "default").Config
+		lease.AckWait = 7 * time.Second
+		if _, err := e.js.UpdateConsumer(t.Context(), "yardmaster_orders", lease); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.js.PauseConsumer(t.Context(), "yardmaster_orders", "default", pausedUntil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{
+		"stream yardmaster_orders: max_age is 1h0m0s, should be 0s",
+		"consumer default of yardmaster_orders: ack_wait is 7s, should be 30s",
+		"consumer default of yardmaster_orders: paused is true, should be false",
+	}
+	for name, row := range map[string]struct {
+		drift     broker.Drift
+		corrected bool
+		then      []string
+	}{
+		"is told and undone":        {broker.Correct, true, nil},
+		"is told and left as it is": {broker.Warn, false, want},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := start(t)
+			q := orders(func(q *broker.Queue) { q.Drift = row.drift })
+			ensure(t, e, q)
+			byHand(t, e)
+			outcome := ensure(t, e, q)
+			if diff := cmp.Diff(want, told(outcome)); diff != "" || outcome.Corrected != row.corrected || outcome.Updated {
+				t.Errorf("%+v, drift (-want +got):\n%s", outcome, diff)
+			}
+			if diff := cmp.Diff(row.then, told(ensure(t, e, q))); diff != "" {
+				t.Errorf("drift then (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func told(o broker.Outcome) []string {
+	var all []string
+	for _, difference := range o.Drift {
+		all = append(all, difference.String())
+	}
+	return all
+}
+
+func TestALostPartIsMadeAgain(t *testing.T) {
+	for name, lose := range map[string]func(context.Context, *Engine) error{
+		"stream yardmaster_orders_dead": func(ctx context.Context, e *Engine) error {
+			return e.js.DeleteStream(ctx, "yardmaster_orders_dead")
+		},
+		"bucket yardmaster_orders": func(ctx context.Context, e *Engine) error {
+			return e.js.DeleteKeyValue(ctx, "yardmaster_orders")
+		},
+		"consumer default of yardmaster_orders": func(ctx context.Context, e *Engine) error {
+			return e.js.DeleteConsumer(ctx, "yardmaster_orders", "default")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := start(t)
+			q := orders(func(q *broker.Queue) { q.Drift = broker.Warn })
+			ensure(t, e, q)
+			if err := lose(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{name + ": there is false, should be true"}, told(ensure(t, e, q))); diff != "" {
+				t.Errorf("drift (-want +got):\n%s", diff)
+			}
+			if again := told(ensure(t, e, q)); again != nil {
+				t.Errorf("drift then: %v", again)
+			}
+		})
+	}
+}
+
+func TestAQueueBelongsToOneOwner(t *testing.T) {
+	older := broker.Owner{UID: "0", Name: "ns/older", Created: noon.Add(-time.Hour)}
+	younger := broker.Owner{UID: "2", Name: "ns/younger", Created: noon.Add(time.Hour)}
+	by := func(owner broker.Owner) broker.Queue { return orders(func(q *broker.Queue) { q.Owner = owner }) }
+
+	e := start(t)
+	ensure(t, e, by(alice))
+
+	_, err := e.Ensure(t.Context(), by(younger))
+	conflict := (*broker.ConflictError)(nil)
+	if !errors.As(err, &conflict) || conflict.Owner != alice || broker.ClassOf(err) != broker.Conflict {
+		t.Fatalf("the younger is told %v", err)
+	}
+	for doing, does := range map[string]func(context.Context, string, broker.Owner) error{
+		"close": e.Close, "release": e.Release, "delete": e.Delete,
+	} {
+		if err := does(t.Context(), "orders", younger); broker.ClassOf(err) != broker.Conflict {
+			t.Errorf("the younger can %s it: %v", doing, err)
+		}
+	}
+	superseding := by(younger)
+	superseding.Supersedes = alice.UID
+	ensure(t, e, superseding) // alice is known to be gone
+	ensure(t, e, by(older))   // the older wins, whoever came first
+	if _, err := e.Ensure(t.Context(), by(alice)); broker.ClassOf(err) != broker.Conflict {
+		t.Errorf("alice is told %v", err)
+	}
+	if err := e.Release(t.Context(), "orders", older); err != nil {
+		t.Fatal(err)
+	}
+	ensure(t, e, by(younger)) // nobody has it
+	if err := e.Delete(t.Context(), "orders", younger); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Figures(t.Context(), "orders"); broker.ClassOf(err) != broker.Missing {
+		t.Errorf("the queue is still there: %v", err)
+	}
+	if err := e.Delete(t.Context(), "orders", younger); err != nil {
+		t.Errorf("deleting what is deleted: %v", err)
+	}
+}
+
+func TestAStreamOfAnotherMakeIsRefused(t *testing.T) {
+	e := start(t)
+	if _, err := e.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "yardmaster_orders", Subjects: []string{"x"}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := e.Ensure(t.Context(), orders())
+	if broker.ClassOf(err) != broker.Invalid || !strings.Contains(fmt.Sprint(err), "its retention is Limits, must be WorkQueue") {
+		t.Errorf("told %v", err)
+	}
+}
+
+func TestBadInputIsRefusedByName(t *testing.T) {
+	e := start(t)
+	_, err := e.Ensure(t.Context(), orders(func(q *broker.Queue) { q.Name, q.Lease = "a.>", 0 }))
+	if broker.ClassOf(err) != broker.Invalid || !strings.Contains(err.Error(), `name is "a.>"`) || !strings.Contains(err.Error(), "lease is 0s") {
+		t.Errorf("told %v", err)
+	}
+}
+
+func TestMaxBacklogRefusesProducers(t *testing.T) {
+	e := start(t)
+	outcome := ensure(t, e, orders(maxBacklog(2)))
+	if outcome.Enforcement[broker.FieldMaxBacklog].By != broker.ByBroker ||
+		outcome.Enforcement[broker.FieldDelayed].By != broker.Unsupported {
+		t.Errorf("enforcement %+v", outcome.Enforcement)
+	}
+	send(t, e, "yardmaster.orders.ready.default", "1")
+	send(t, e, "yardmaster.orders.ready.default", "2")
+	if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.default", nil); err == nil {
+		t.Error("a full queue takes more")
+	}
+	ensure(t, e, orders()) // now without
+	send(t, e, "yardmaster.orders.ready.default", "3")
+	again := ensure(t, e, orders(maxBacklog(2)))
+	if by := again.Enforcement[broker.FieldMaxBacklog]; by.By != broker.Unsupported || by.Message == "" {
+		t.Errorf("a queue that delivers later: %+v", by)
+	}
+}
+
+func TestADelayedMessageIsDueLater(t *testing.T) {
+	e := start(t)
+	ensure(t, e, orders())
+	send(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(time.Now().Add(time.Second)),
+		jetstream.WithScheduleTarget("yardmaster.orders.ready.default"))
+	send(t, e, "yardmaster.orders.delayed.two", "much later", jetstream.WithScheduleAt(time.Now().Add(time.Hour)),
+		jetstream.WithScheduleTarget("yardmaster.orders.ready.default"))
+	if f := figures(t, e, "orders"); f.Delayed != 2 || f.Ready != 0 || !f.Oldest.IsZero() {
+		t.Errorf("at first: %+v", f)
+	}
+	due := time.Now()
+	if err := e.Wait(t.Context(), "orders"); err != nil {
+		t.Fatal(err)
+	}
+	f := figures(t, e, "orders")
+	if f.Delayed != 1 || f.Ready != 1 || f.Oldest.Before(due) {
+		t.Errorf("when one is due: %+v", f)
+	}
+}
+
+func TestWait(t *testing.T) {
+	s := natstest.Start(t)
+	e := connect(t, s)
+	ensure(t, e, orders())
+	waiting := func() chan error {
+		done := make(chan error, 1)
+		go func() { done <- e.Wait(t.Context(), "orders") }()
+		return done
+	}
+	listened := func() {
+		t.Helper()
+		eventually(t, "it listens", func() bool { return e.nc.NumSubscriptions() > 1 })
+	}
+	t.Run("returns at once if there is something", func(t *testing.T) {
+		send(t, e, "yardmaster.orders.ready.default", "x")
+		if err := <-waiting(); err != nil {
+			t.Error(err)
+		}
+	})
+	purge(t, e)
+	t.Run("returns with the first message", func(t *testing.T) {
+		done := waiting()
+		listened()
+		sent := time.Now()
+		send(t, e, "yardmaster.orders.ready.default", "x")
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(sent); took > time.Second {
+			t.Errorf("after %s", took)
+		}
+	})
+	purge(t, e)
+	t.Run("returns with a message that came while it was not connected", func(t *testing.T) {
+		done := waiting()
+		listened()
+		s.Stop()
+		s.Restart()
+		other := connect(t, s)
+		send(t, other, "yardmaster.orders.ready.default", "x")
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	purge(t, e)
+	t.Run("ends with its context", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := e.Wait(ctx, "orders"); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+func purge(t *testing.T, e *Engine) {
+	t.Helper()
+	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAPriorityThatIsTakenAwayGoesOnceItIsEmpty(t *testing.T) {
+	e := start(t)
+	ensure(t, e, orders(priorities("high", "low")))
+	send(t, e, "yardmaster.orders.ready.low", "x")
+	q := orders(priorities("high"))
+	if got := ensure(t, e, q).Retiring; !cmp.Equal(got, []string{"low"}) {
+		t.Errorf("retiring %v", got)
+	}
+	if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.low", nil); !errors.Is(err, jetstream.ErrNoStreamResponse) {
+		t.Errorf("it can still be sent to: %v", err)
+	}
+	lane, err := e.js.Consumer(t.Context(), "yardmaster_orders", "low")
+	if err != nil {
+		t.Fatal(err)
+	}
+	message, err := lane.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := message.DoubleAck(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := ensure(t, e, q).Retiring; got != nil {
+		t.Errorf("still retiring %v", got)
+	}
+	if _, err := e.js.Consumer(t.Context(), "yardmaster_orders", "low"); !missing(err) {
+		t.Errorf("its consumer is still there: %v", err)
+	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	e := start(t)
+	ensure(t, e, orders(priorities("high", "low")))
+	for _, paused := range []bool{true, true, false} {
+		if err := e.Pause(t.Context(), "orders", paused); err != nil {
+			t.Fatal(err)
+		}
+		if consumer(t, e, "high").Paused != paused || consumer(t, e, "low").Paused != paused {
+			t.Errorf("not all are, or not: %t", paused)
+		}
+	}
+}
+
+func TestAClosedQueueRunsEmpty(t *testing.T) {
+	e := start(t)
+	ensure(t, e, orders())
+	send(t, e, "yardmaster.orders.ready.default", "x")
+	send(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(time.Now().Add(time.Second)),
+		jetstream.WithScheduleTarget("yardmaster.orders.ready.default"))
+	if err := e.Close(t.Context(), "orders", alice); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.default", nil); !errors.Is(err, jetstream.ErrNoStreamResponse) {
+		t.Errorf("it takes more: %v", err)
+	}
+	lane, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"x", "later"} {
+		message, err := lane.Next(jetstream.FetchMaxWait(5 * time.Second))
+		if err != nil {
+			t.Fatalf("%s: %v", want, err)
+		}
+		if string(message.Data()) != want {
+			t.Errorf("got %s, want %s", message.Data(), want)
+		}
+		if err := message.DoubleAck(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f := figures(t, e, "orders"); f.Ready+f.InFlight+f.Delayed != 0 {
+		t.Errorf("left: %+v", f)
+	}
+}
+
+func TestWhatIsThereSurvivesARestartOfTheServer(t *testing.T) {
+	s := natstest.Start(t)
+	e := connect(t, s)
+	ensure(t, e, orders())
+	send(t, e, "yardmaster.orders.ready.default", "x")
+	s.Restart()
+	eventually(t, "it is connected again", func() bool { return e.nc.Stats().Reconnects > 0 })
+	if f := figures(t, e, "orders"); f.Ready != 1 {
+		t.Errorf("figures %+v", f)
+	}
+	if again := ensure(t, e, orders()); again.Created || again.Updated || len(again.Drift) > 0 {
+		t.Errorf("again: %+v", again)
+	}
+}

@@ -1,0 +1,104 @@
+package jetstream
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// classify gives an error its class, and tells what was being done.
+func (e *Engine) classify(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if classed := broker.ClassOf(err); classed != broker.Unknown {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	class := classOf(err)
+	if class == broker.Unreachable && e.nc != nil {
+		if denied := e.denied.Load(); denied != nil && time.Since(denied.at) < 2*dialTimeout &&
+			errors.Is(denied.err, nats.ErrPermissionViolation) {
+			return broker.Fail(broker.Unauthorised, "%s: %w", doing, denied.err)
+		}
+		if last := e.nc.LastError(); last != nil && !e.nc.IsConnected() {
+			if classOf(last) == broker.Unauthorised {
+				class = broker.Unauthorised
+			}
+			err = fmt.Errorf("%w: %w", err, last)
+		}
+	}
+	return broker.Fail(class, "%s: %w", doing, err)
+}
+
+func classOf(err error) broker.Class {
+	if api := (*jetstream.APIError)(nil); errors.As(err, &api) {
+		switch {
+		case api.Code == http.StatusNotFound:
+			return broker.Missing
+		case api.Code == http.StatusServiceUnavailable && api.ErrorCode != jetstream.JSErrCodeJetStreamNotEnabled:
+			return broker.Unreachable
+		default:
+			return broker.Invalid
+		}
+	}
+	if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrKeyNotFound) ||
+		errors.Is(err, jetstream.ErrBucketNotFound) {
+		return broker.Missing
+	}
+	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+		return broker.Invalid
+	}
+	if refused(err) {
+		return broker.Unauthorised
+	}
+	if unreachable(err) {
+		return broker.Unreachable
+	}
+	return broker.Unknown
+}
+
+// refused tells that one side does not trust the other.
+func refused(err error) bool {
+	for _, known := range []error{
+		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+		nats.ErrPermissionViolation, nats.ErrSecureConnRequired, nats.ErrSecureConnWanted,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	var (
+		authority   x509.UnknownAuthorityError
+		hostname    x509.HostnameError
+		certificate *tls.CertificateVerificationError
+		alert       tls.AlertError
+	)
+	return errors.As(err, &authority) || errors.As(err, &hostname) || errors.As(err, &certificate) || errors.As(err, &alert)
+}
+
+func unreachable(err error) bool {
+	for _, known := range []error{
+		nats.ErrNoServers, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionClosed, nats.ErrDisconnected,
+		nats.ErrConnectionReconnecting, nats.ErrStaleConnection, nats.ErrReconnectBufExceeded,
+		jetstream.ErrNoStreamResponse, jetstream.ErrNoHeartbeat, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	var network net.Error
+	return errors.As(err, &network)
+}
+
+// missing tells that what was asked about is not there.
+func missing(err error) bool { return err != nil && classOf(err) == broker.Missing }

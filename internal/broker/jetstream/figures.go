@@ -1,0 +1,113 @@
+package jetstream
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// Figures are how much there is to do: two requests, one more about dead letters, and
+// one for each priority that has messages beside others in flight or delayed.
+func (e *Engine) Figures(ctx context.Context, queue string) (broker.Figures, error) {
+	figures, err := e.figures(ctx, queue)
+	return figures, e.classify("asking for the figures of the queue "+queue, err)
+}
+
+func (e *Engine) figures(ctx context.Context, queue string) (broker.Figures, error) {
+	// The messages first: one that is done in between counts as delayed for a moment,
+	// not as missing from what there is to do.
+	stream, err := e.js.Stream(ctx, streamOf(queue))
+	if err != nil {
+		return broker.Figures{}, err
+	}
+	infos, err := consumersOf(ctx, stream)
+	if err != nil {
+		return broker.Figures{}, err
+	}
+	info := stream.CachedInfo()
+	f := broker.Figures{Arrivals: info.State.LastSeq, At: info.TimeStamp}
+	for _, consumer := range infos {
+		f.Ready += int64(consumer.NumPending) //nolint:gosec // counts of messages
+		f.InFlight += int64(consumer.NumAckPending)
+	}
+	f.Delayed = max(0, int64(info.State.Msgs)-f.Ready-f.InFlight) //nolint:gosec // counts of messages
+	if f.Oldest, err = oldest(ctx, stream, infos, &f); err != nil {
+		return broker.Figures{}, err
+	}
+	dead, err := e.js.Stream(ctx, deadStreamOf(queue))
+	if err != nil {
+		return broker.Figures{}, err
+	}
+	f.Dead = int64(dead.CachedInfo().State.Msgs) //nolint:gosec // counts of messages
+	return f, nil
+}
+
+// oldest is when the oldest message that is ready was sent.
+func oldest(
+	ctx context.Context, stream jetstream.Stream, infos map[string]*jetstream.ConsumerInfo, f *broker.Figures,
+) (time.Time, error) {
+	if f.Ready == 0 {
+		return time.Time{}, nil
+	}
+	if f.InFlight == 0 && f.Delayed == 0 {
+		return stream.CachedInfo().State.FirstTime, nil
+	}
+	var oldest time.Time
+	for _, info := range infos {
+		if info.NumPending == 0 {
+			continue
+		}
+		message, err := stream.GetMsg(ctx, info.Delivered.Stream+1, jetstream.WithGetMsgSubject(info.Config.FilterSubject))
+		if missing(err) {
+			continue // taken meanwhile
+		}
+		if err != nil {
+			return time.Time{}, err
+		}
+		if oldest.IsZero() || message.Time.Before(oldest) {
+			oldest = message.Time
+		}
+	}
+	return oldest, nil
+}
+
+// Wait returns as soon as the queue has a message for workers, or ctx ends. It listens
+// first and then looks, so that no message comes unnoticed in between; and it looks again
+// each time the connection is back.
+func (e *Engine) Wait(ctx context.Context, queue string) error {
+	arrived := make(chan *nats.Msg, 1)
+	subscription, err := e.nc.ChanSubscribe(arrivedSubject(queue, "*"), arrived)
+	if err != nil {
+		return e.classify("listening at the queue "+queue, err)
+	}
+	defer func() { _ = subscription.Unsubscribe() }()
+	back := e.nc.StatusChanged(nats.CONNECTED)
+	defer e.nc.RemoveStatusListener(back)
+	for {
+		if ready, err := e.ready(ctx, queue); err != nil || ready {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-arrived:
+			return nil
+		case <-back:
+		}
+	}
+}
+
+func (e *Engine) ready(ctx context.Context, queue string) (bool, error) {
+	// The server has the subscription before it is asked.
+	soon, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if err := e.nc.FlushWithContext(soon); err != nil {
+		return false, e.classify("listening at the queue "+queue, err)
+	}
+	figures, err := e.Figures(ctx, queue)
+	return figures.Ready > 0, err
+}

@@ -1,0 +1,126 @@
+package jetstream
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+func limited(perSecond, burst int) func(*broker.Queue) {
+	return func(q *broker.Queue) {
+		q.RateLimit = &broker.RateLimit{Limit: perSecond, Per: time.Second, Burst: burst}
+	}
+}
+
+func limiterOf(t *testing.T, e *Engine) broker.Limiter {
+	t.Helper()
+	source, err := e.Source(t.Context(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := source.Limiter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Stop)
+	return l
+}
+
+func TestWithoutALimitJobsBeginAtOnce(t *testing.T) {
+	e := start(t)
+	ensure(t, e, orders())
+	l := limiterOf(t, e)
+	slots, err := l.Reserve(t.Context(), 1000)
+	if l.Limited() || err != nil || len(slots) != 1000 || slots[999].After(time.Now()) {
+		t.Errorf("%d slots: %v", len(slots), err)
+	}
+}
+
+// Each of many workers, with a connection of its own, takes all it can get.
+func TestManyWorkersKeepToOneLimit(t *testing.T) {
+	e := start(t)
+	ensure(t, e, orders(limited(500, 1)))
+	var (
+		mu    sync.Mutex
+		slots []time.Time
+		group sync.WaitGroup
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	for range 10 {
+		l := limiterOf(t, e)
+		group.Go(func() {
+			for {
+				some, err := l.Reserve(ctx, 5)
+				if err != nil {
+					return // the time is over
+				}
+				mu.Lock()
+				slots = append(slots, some...)
+				mu.Unlock()
+				if sleep(ctx, time.Until(some[len(some)-1])) != nil {
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	slices.SortFunc(slots, time.Time.Compare)
+	const window = 2 * time.Second
+	begin := slots[0].Add(500 * time.Millisecond)
+	n := 0
+	for _, slot := range slots {
+		if !slot.Before(begin) && slot.Before(begin.Add(window)) {
+			n++
+		}
+	}
+	if n < 950 || n > 1050 {
+		t.Errorf("%d jobs begin within %s, the limit is 1000", n, window)
+	}
+}
+
+func TestAChangedLimitHoldsAtOnce(t *testing.T) {
+	e := start(t)
+	ensure(t, e, orders(limited(1, 1)))
+	l := limiterOf(t, e)
+	if _, err := l.Reserve(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	ensure(t, e, orders(limited(1000, 1)))
+	eventually(t, "the new limit is known", func() bool { return l.(*limiter).limit.Load().Limit == 1000 })
+	if _, err := l.Reserve(t.Context(), 1); err != nil || time.Since(began) > 700*time.Millisecond {
+		t.Errorf("the next job begins after %s: %v", time.Since(began), err)
+	}
+	ensure(t, e, orders())
+	eventually(t, "there is no limit", func() bool { return !l.Limited() })
+}
+
+func TestWhatSomebodyWroteIntoTheBucketDoesNoHarm(t *testing.T) {
+	e := start(t)
+	ensure(t, e, orders(limited(100, 1)))
+	bucket, err := e.bucket(t.Context(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := limiterOf(t, e)
+	for _, text := range []string{"x", `{"next":"9999-01-01T00:00:00Z"}`, "null"} {
+		if _, err := bucket.PutString(t.Context(), rateKey, text); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, err := l.Reserve(t.Context(), 1); err != nil || time.Since(began) > time.Second {
+			t.Errorf("%s: the next job begins after %s: %v", text, time.Since(began), err)
+		}
+	}
+	if _, err := bucket.PutString(t.Context(), limitKey, `{"limit":-5}`); err != nil {
+		t.Fatal(err)
+	}
+	if slots, err := l.Reserve(t.Context(), 1); err != nil || len(slots) != 1 {
+		t.Errorf("%v: %v", slots, err)
+	}
+}

@@ -1,0 +1,101 @@
+package broker
+
+import "time"
+
+// Queue is what a queue on the broker is to be.
+type Queue struct {
+	// Name is the queue's name on the broker.
+	Name string
+	// Owner is the object that the queue belongs to.
+	Owner Owner
+	// Supersedes is the UID of an owner that is known to be gone, whose queue this is now.
+	Supersedes string
+
+	// Priorities from the most urgent to the least.
+	Priorities []Priority
+	// Paused: nothing is given to workers. What they have in hand they may finish.
+	Paused bool
+	// RateLimit is how often a job may begin, over all workers. None: as often as can be.
+	RateLimit *RateLimit
+	// MaxInFlight is how many messages may be with workers at a time; 0: any number.
+	MaxInFlight int
+	// MaxBacklog is how many messages the queue takes before it refuses producers; 0: any
+	// number.
+	MaxBacklog int64
+	// Lease is how long a worker that is not heard of keeps a message.
+	Lease time.Duration
+	// Retry says when a job that failed is tried again.
+	Retry Retry
+	// DeadLetter says what becomes of a job that is not tried again.
+	DeadLetter DeadLetter
+	// MaxAge is when a message that nobody took is dropped; 0: never.
+	MaxAge time.Duration
+	// Drift says what to do about changes made on the broker by hand.
+	Drift Drift
+}
+
+// Priority is one class of urgency.
+type Priority struct {
+	Name string
+	// Weight is this priority's share of the work beside the others.
+	Weight int
+}
+
+// RateLimit lets Limit jobs begin in each Per.
+type RateLimit struct {
+	Limit int
+	Per   time.Duration
+	// Burst is how many may begin at once after a time with fewer than the limit.
+	Burst int
+}
+
+// Interval is the time between two jobs that begin at the limit.
+func (r RateLimit) Interval() time.Duration { return r.Per / time.Duration(r.Limit) }
+
+// Retry says how often a job is tried, and how long to wait in between: InitialDelay
+// after the first attempt, then each time MultiplierPercent of the delay before, at most
+// MaxDelay. Each delay is changed at random by up to JitterPercent.
+type Retry struct {
+	MaxAttempts       int
+	InitialDelay      time.Duration
+	MaxDelay          time.Duration
+	MultiplierPercent int
+	JitterPercent     int
+}
+
+// DeadLetter says what becomes of a job that is not tried again.
+type DeadLetter struct {
+	// Enabled keeps it, with its payload, error, attempts and origin. Otherwise it is
+	// dropped.
+	Enabled bool
+	// MaxEntries is how many are kept before the oldest is dropped; 0: all.
+	MaxEntries int64
+	// Retention is how long one is kept; 0: for ever.
+	Retention time.Duration
+}
+
+// Drift says what to do about changes made on the broker by hand.
+type Drift string
+
+// What to do about drift.
+const (
+	// Correct undoes them.
+	Correct Drift = "Correct"
+	// Warn tells of them and leaves them as they are. What the Queue itself asks for anew
+	// is still carried out.
+	Warn Drift = "Warn"
+)
+
+// Defaults are a queue's fields where nothing else is said.
+func Defaults(name string) Queue {
+	return Queue{
+		Name:       name,
+		Priorities: []Priority{{Name: "default", Weight: 1}},
+		Lease:      30 * time.Second,
+		Retry: Retry{
+			MaxAttempts: 5, InitialDelay: time.Second, MaxDelay: 10 * time.Minute, MultiplierPercent: 200, JitterPercent: 20,
+		},
+		DeadLetter: DeadLetter{Enabled: true},
+		Drift:      Correct,
+	}
+}

@@ -1,0 +1,67 @@
+package broker
+
+import (
+	"context"
+	"time"
+)
+
+// Source is where a worker gets the messages of one queue from.
+type Source interface {
+	// Lane leads to the messages of one priority.
+	Lane(ctx context.Context, priority string) (Lane, error)
+	// Limiter keeps all workers of the queue to its rate limit.
+	Limiter(ctx context.Context) (Limiter, error)
+}
+
+// Lane gives messages of one priority. It is used by one caller at a time.
+type Lane interface {
+	// Take hands out at most number messages that are ready now, and tells how many.
+	Take(ctx context.Context, number int, receive func(Delivery)) (int, error)
+	// Await waits up to that long for one message, and hands it out.
+	Await(ctx context.Context, wait time.Duration, receive func(Delivery)) (int, error)
+}
+
+// Delivery is a message that a worker has under a lease. What ends it is called once.
+type Delivery interface {
+	Message() *Message
+	// Renew starts the lease anew. It fails if the broker does not confirm it.
+	Renew(ctx context.Context) error
+	// Ack removes the message from its queue: the job is done. Confirmed waits for the
+	// broker's word, which takes a round trip.
+	Ack(ctx context.Context, confirmed bool) error
+	// Retry has it delivered again after that delay.
+	Retry(ctx context.Context, delay time.Duration) error
+	// Return has it delivered again at once, as if it had never been here: this is not an
+	// attempt.
+	Return(ctx context.Context) error
+	// Bury makes it a dead letter, and removes it from its queue.
+	Bury(ctx context.Context, reason string, attempts int) error
+	// Attempt counts how often it has been tried, this time included.
+	Attempt(ctx context.Context) (int, error)
+	// Gone tells whether somebody else has removed it from its queue.
+	Gone(ctx context.Context) (bool, error)
+}
+
+// Message is what a producer has sent.
+type Message struct {
+	// ID is the broker's name of it in its queue.
+	ID       string
+	Payload  []byte
+	Headers  map[string][]string
+	Priority string
+	Sent     time.Time
+	// Behind is how many more of this priority waited when it was delivered.
+	Behind uint64
+}
+
+// Limiter lets jobs begin no faster than a queue's rate limit, over all workers.
+type Limiter interface {
+	// Limited tells whether there is a limit at this time.
+	Limited() bool
+	// Reserve waits until at least one job may be given a time to begin at, and returns the
+	// times for at most number jobs, by this machine's clock. The times are taken, whether
+	// used or not. Without a limit it returns number times that are past.
+	Reserve(ctx context.Context, number int) ([]time.Time, error)
+	// Stop ends it.
+	Stop()
+}
