@@ -13,6 +13,9 @@ type Queue struct {
 
 	// Priorities from the most urgent to the least.
 	Priorities []Priority
+	// StrictPriority: workers begin nothing of a priority while there is something of a more
+	// urgent one.
+	StrictPriority bool
 	// Paused: nothing is given to workers. What they have in hand they may finish.
 	Paused bool
 	// RateLimit is how often a job may begin, over all workers. None: as often as can be.

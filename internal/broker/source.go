@@ -24,6 +24,8 @@ type Lane interface {
 // Delivery is a message that a worker has under a lease. What ends it is called once.
 type Delivery interface {
 	Message() *Message
+	// Behind is how many more of its priority waited when it was delivered.
+	Behind() uint64
 	// Renew starts the lease anew. It fails if the broker does not confirm it.
 	Renew(ctx context.Context) error
 	// Ack removes the message from its queue: the job is done. Confirmed waits for the
@@ -50,8 +52,6 @@ type Message struct {
 	Headers  map[string][]string
 	Priority string
 	Sent     time.Time
-	// Behind is how many more of this priority waited when it was delivered.
-	Behind uint64
 }
 
 // Limiter lets jobs begin no faster than a queue's rate limit, over all workers.

@@ -27,9 +27,11 @@ func (d *delivery) Message() *broker.Message {
 		Headers:  producerHeaders(d.message.Headers()),
 		Priority: d.priority,
 		Sent:     d.facts.Timestamp,
-		Behind:   d.facts.NumPending,
 	}
 }
+
+// Behind is how many more of its priority waited when it was delivered.
+func (d *delivery) Behind() uint64 { return d.facts.NumPending }
 
 func (d *delivery) id() string { return strconv.FormatUint(d.facts.Sequence.Stream, 10) }
 

@@ -15,6 +15,10 @@ import "time"
 // Lead is how long before it comes a slot can be taken.
 const Lead = 200 * time.Millisecond
 
+// late is how late a slot can still be taken without any burst: workers are never quite
+// in time, and what they lose by that would add up.
+const late = 50 * time.Millisecond
+
 // Limit is a rate limit.
 type Limit struct {
 	// Interval between two slots.
@@ -42,7 +46,7 @@ type Grant struct {
 // Take takes at most number slots.
 func (l Limit) Take(state State, now time.Time, number int) Grant {
 	next := state.Next
-	if oldest := now.Add(-time.Duration(l.Burst-1) * l.Interval); next.Before(oldest) {
+	if oldest := now.Add(-max(late, time.Duration(l.Burst-1)*l.Interval)); next.Before(oldest) {
 		next = oldest
 	}
 	// A time that is further ahead than any slot ever taken was written under a slower

@@ -1,0 +1,157 @@
+package worker
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// attach waits until the queue is on the broker, and has its messages fetched until ctx
+// ends.
+func (w *Worker) attach(ctx context.Context, q *working) {
+	for tries := 1; ctx.Err() == nil; tries++ {
+		lanes, limiter, err := w.open(ctx, &q.settings)
+		if err == nil {
+			w.work(ctx, q, lanes, limiter)
+			return
+		}
+		delay := broker.Backoff(tries, rand.Float64()) //nolint:gosec // to spread, not to hide
+		w.log.Warn("A queue cannot be worked on", "queue", q.settings.Name, "error", err, "again", delay)
+		w.metrics.fetchFailed(err)
+		sleep(ctx, delay)
+	}
+}
+
+// open looks for all of a queue that is needed.
+func (w *Worker) open(ctx context.Context, s *queueSettings) ([]broker.Lane, broker.Limiter, error) {
+	source, err := w.engine.Source(ctx, s.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	var lanes []broker.Lane
+	for _, p := range s.Priorities {
+		lane, err := source.Lane(ctx, p.Name)
+		if err != nil {
+			return nil, nil, err
+		}
+		lanes = append(lanes, lane)
+	}
+	limiter, err := source.Limiter(ctx)
+	return lanes, limiter, err
+}
+
+func (w *Worker) work(ctx context.Context, q *working, lanes []broker.Lane, limiter broker.Limiter) {
+	defer limiter.Stop()
+	w.mu.Lock()
+	if ctx.Err() != nil { // it is gone again
+		w.mu.Unlock()
+		return
+	}
+	q.queue = newQueue(q.settings, limiter)
+	w.arrange()
+	w.mu.Unlock()
+	w.log.Info("Working on a queue", "queue", q.settings.Name)
+
+	for i, l := range q.queue.lanes {
+		w.background.Go(func() { w.fetch(ctx, l, lanes[i]) })
+	}
+	w.meter(ctx, q.queue, limiter)
+	<-ctx.Done()
+}
+
+// awaiting is how long a request waits for a message. A request is never broken off, so
+// this is also how long it takes to stop.
+const awaiting = time.Second
+
+// fetch asks for a lane's messages whenever there is room for them.
+func (w *Worker) fetch(ctx context.Context, l *lane, from broker.Lane) {
+	receive := func(d broker.Delivery) { w.yard.arrive(l, d, d.Behind()) }
+	for failures := 0; ; {
+		r, more := w.yard.ask(l)
+		if !more {
+			return
+		}
+		var got int
+		var err error
+		if r.await {
+			got, err = from.Await(ctx, awaiting, receive)
+		} else {
+			got, err = from.Take(ctx, r.number, receive)
+		}
+		w.yard.fetched(l, r, got, err)
+		if err == nil {
+			failures = 0
+			continue
+		}
+		failures++
+		w.metrics.fetchFailed(err)
+		delay := broker.Backoff(failures, rand.Float64()) //nolint:gosec // to spread, not to hide
+		w.log.Warn("Messages cannot be fetched", "queue", l.queue.settings.Name, "error", err, "again", delay)
+		sleep(ctx, delay)
+	}
+}
+
+// meter gets grants for a queue's messages from its rate limit, and hands each out when
+// its time has come.
+func (w *Worker) meter(ctx context.Context, q *queue, limiter broker.Limiter) {
+	for failures := 0; ; {
+		number, more := w.yard.want(q)
+		if !more {
+			return
+		}
+		asked := time.Now()
+		slots, err := limiter.Reserve(ctx, number)
+		if err != nil {
+			failures++
+			w.log.Warn("The rate limit cannot be kept: nothing is begun", "queue", q.settings.Name, "error", err)
+			sleep(ctx, broker.Backoff(failures, rand.Float64())) //nolint:gosec // to spread, not to hide
+			continue
+		}
+		failures = 0
+		w.yard.waited(q, slots[0].Sub(asked))
+		for len(slots) > 0 {
+			due := 0
+			for now := time.Now(); due < len(slots) && !slots[due].After(now); {
+				due++
+			}
+			if due > 0 {
+				w.yard.grant(q, due)
+				slots = slots[due:]
+				continue
+			}
+			sleep(ctx, time.Until(slots[0]))
+			if ctx.Err() != nil {
+				break
+			}
+		}
+	}
+}
+
+// ticking looks after what only time changes.
+func (w *Worker) ticking(ctx context.Context) {
+	ticker := time.NewTicker(tickEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			w.yard.tick()
+			for _, h := range w.yard.due() {
+				w.background.Go(func() { w.renew(ctx, h) })
+			}
+		}
+	}
+}
+
+// renew renews a lease. If that fails it is due again at once, for as long as it lasts.
+func (w *Worker) renew(ctx context.Context, h *held) {
+	ctx, cancel := context.WithTimeout(ctx, h.lane.queue.settings.Lease/6)
+	defer cancel()
+	sent := time.Now()
+	err := h.Renew(ctx)
+	w.metrics.leaseRenewed(err == nil)
+	w.yard.renewed(h, sent, err == nil)
+}

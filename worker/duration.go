@@ -1,0 +1,29 @@
+package worker
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Duration is written as text: 30s, 1m30s.
+type Duration time.Duration
+
+// UnmarshalJSON reads it.
+func (d *Duration) UnmarshalJSON(raw []byte) error {
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return fmt.Errorf("%s is not a duration such as 30s", raw)
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a duration such as 30s", text)
+	}
+	*d = Duration(parsed)
+	return nil
+}
+
+// MarshalJSON writes it.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
+
+func (d Duration) String() string { return time.Duration(d).String() }

@@ -1,0 +1,596 @@
+package worker
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/worker/breaker"
+	"github.com/yardmaster/yardmaster/internal/worker/share"
+)
+
+// State of a worker.
+type State string
+
+// The states.
+const (
+	// Running: it takes jobs.
+	Running State = "Running"
+	// Draining: it takes no more, and some still run.
+	Draining State = "Draining"
+	// Drained: none runs, and none is held.
+	Drained State = "Drained"
+)
+
+const (
+	// mostAhead bounds how many messages are held for what will be free soon.
+	mostAhead = 512
+	// held for longer than this, without a prospect of being begun, a message goes back to
+	// where another worker finds it.
+	longestHeld = 2 * time.Second
+)
+
+// yard is what all parts of a worker share: which messages it holds, which run, and for
+// how many more there is room. Those that fetch wait for room, those that run jobs wait
+// for work.
+//
+// As many messages are held, beside those that run, as were begun in the last tenth of a
+// second: with short jobs the next one is there already, with long ones nothing is held
+// that another worker could begin.
+type yard struct {
+	mu         sync.Mutex
+	work, room *sync.Cond
+
+	concurrency int
+	draining    bool
+	// ended: nothing is fetched and nothing begun any more.
+	ended bool
+
+	queues []*queue
+	shares *share.Shares
+	// leased are all messages under a lease: held, running and going back.
+	leased map[*held]struct{}
+	// busy jobs run, waiting messages are held, asked for are those a request may still
+	// bring, and going back those not yet handed back.
+	busy, waiting, asked, returning int
+	// fetching lanes have a request under way.
+	fetching int
+	// begun since the last tick, and what may be held for that.
+	begun, ahead int
+
+	now func() time.Time
+	// giveBack hands a message back; it is called without the lock.
+	giveBack func(*held)
+}
+
+// queue is one queue in a yard.
+type queue struct {
+	settings queueSettings
+	lanes    []*lane
+	shares   *share.Shares
+	breaker  *breaker.Breaker
+	limiter  broker.Limiter
+	// waiting messages are held, asked for are those that requests may still bring.
+	waiting, asked int
+	// granted jobs may begin under the rate limit. hand is how many messages are held for
+	// grants to come.
+	granted, hand int
+	// gone: it is worked on no more.
+	gone bool
+}
+
+// lane is one priority of a queue in a yard.
+type lane struct {
+	queue *queue
+	index int
+	// weight among all lanes.
+	weight float64
+	held   []*held
+	// behind is how many more wait at the broker, as far as is known.
+	behind uint64
+	asked  int
+	// failing: the last request did not succeed.
+	failing bool
+}
+
+// held is a message under a lease.
+type held struct {
+	broker.Delivery
+	lane *lane
+	// since is when it came, leased is when its lease began, as of the last renewal.
+	since, leased time.Time
+	renewing      bool
+	ticket        breaker.Ticket
+}
+
+func newYard(now func() time.Time, giveBack func(*held)) *yard {
+	y := &yard{leased: map[*held]struct{}{}, now: now, giveBack: giveBack}
+	y.work, y.room = sync.NewCond(&y.mu), sync.NewCond(&y.mu)
+	return y
+}
+
+func newQueue(settings queueSettings, limiter broker.Limiter) *queue {
+	q := &queue{settings: settings, breaker: breaker.New(settings.breaker), limiter: limiter, hand: 1}
+	weights, sum := make([]int, len(settings.Priorities)), 0
+	for i, p := range settings.Priorities {
+		weights[i] = p.Weight
+		sum += p.Weight
+	}
+	for i := range weights {
+		q.lanes = append(q.lanes, &lane{queue: q, index: i, weight: float64(settings.weight*weights[i]) / float64(sum)})
+	}
+	q.shares = share.New(weights)
+	return q
+}
+
+// set makes these the queues that are worked on.
+func (y *yard) set(queues []*queue, concurrency int) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.queues, y.concurrency = queues, concurrency
+	weights := make([]int, len(queues))
+	for i, q := range queues {
+		weights[i] = q.settings.weight
+	}
+	y.shares = share.New(weights)
+	y.wake()
+}
+
+func (y *yard) wake() {
+	y.work.Broadcast()
+	y.room.Broadcast()
+}
+
+// limited tells whether the queue's jobs need grants.
+func (q *queue) limited() bool { return q.limiter != nil && q.limiter.Limited() }
+
+// blocked tells whether a more urgent priority comes first, strictly.
+func (l *lane) blocked() bool {
+	if !l.queue.settings.StrictPriority {
+		return false
+	}
+	for _, other := range l.queue.lanes[:l.index] {
+		if len(other.held) > 0 || other.hungry() {
+			return true
+		}
+	}
+	return false
+}
+
+// hungry tells whether more is known to wait at the broker.
+func (l *lane) hungry() bool { return l.behind > 0 && !l.failing }
+
+// pick picks a lane among those that are eligible, by the queues' weights and then the
+// priorities'.
+func (y *yard) pick(eligible func(*lane) bool) (q int, l *lane) {
+	q = y.shares.Next(func(i int) bool {
+		return slices.ContainsFunc(y.queues[i].lanes, eligible)
+	})
+	if q < 0 {
+		return q, nil
+	}
+	lanes := y.queues[q].lanes
+	if y.queues[q].settings.StrictPriority {
+		for _, l := range lanes {
+			if eligible(l) {
+				return q, l
+			}
+		}
+	}
+	return q, lanes[y.queues[q].shares.Next(func(i int) bool { return eligible(lanes[i]) })]
+}
+
+// next waits for a message to begin. It is nil when there will be none any more.
+func (y *yard) next() *held {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for {
+		if y.ended {
+			return nil
+		}
+		if h := y.begin(); h != nil {
+			return h
+		}
+		y.work.Wait()
+	}
+}
+
+func (y *yard) begin() *held {
+	if y.draining || y.busy >= y.concurrency || y.waiting == 0 {
+		return nil
+	}
+	now := y.now()
+	i, l := y.pick(func(l *lane) bool {
+		q := l.queue
+		return len(l.held) > 0 && !l.blocked() && (!q.limited() || q.granted > 0) && q.breaker.Admits(now) > 0
+	})
+	if l == nil {
+		return nil
+	}
+	y.shares.Take(i)
+	l.queue.shares.Take(l.index)
+	h := l.held[0]
+	y.drop(h)
+	y.busy++
+	y.begun++
+	if l.queue.granted > 0 {
+		l.queue.granted--
+	}
+	h.ticket = l.queue.breaker.Begin(now)
+	return h
+}
+
+// drop takes a message out of those that are held.
+func (y *yard) drop(h *held) {
+	l := h.lane
+	if l.held[0] == h {
+		l.held[0], l.held = nil, l.held[1:]
+	} else {
+		l.held = slices.DeleteFunc(l.held, func(other *held) bool { return other == h })
+	}
+	y.waiting--
+	l.queue.waiting--
+}
+
+// outcome of a job, for its queue's breaker.
+type outcome int
+
+const (
+	succeeded outcome = iota
+	failed
+	// unknown: it tells nothing of what the queue's jobs depend on.
+	unknown
+)
+
+// end is told that a job ended and is settled.
+func (y *yard) end(h *held, o outcome) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.busy--
+	delete(y.leased, h)
+	b, now := h.lane.queue.breaker, y.now()
+	if o == unknown {
+		b.Abandon(h.ticket, now)
+	} else {
+		b.End(h.ticket, o == failed, now)
+	}
+	y.work.Signal()
+	y.room.Broadcast()
+}
+
+// arrive is told of a message that came. One that is of no use goes back.
+func (y *yard) arrive(l *lane, d broker.Delivery, behind uint64) {
+	y.mu.Lock()
+	now := y.now()
+	h := &held{Delivery: d, lane: l, since: now, leased: now}
+	y.leased[h] = struct{}{}
+	if l.asked > 0 {
+		l.asked--
+		l.queue.asked--
+		y.asked--
+	}
+	l.behind, l.failing = behind, false
+	useless := y.draining || y.ended || l.queue.gone
+	if useless {
+		y.returning++
+	} else {
+		l.held = append(l.held, h)
+		y.waiting++
+		l.queue.waiting++
+		y.work.Signal()
+	}
+	y.mu.Unlock()
+	if useless {
+		y.giveBack(h)
+	}
+}
+
+// returned is told that a message was handed back.
+func (y *yard) returned(h *held) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.returning--
+	delete(y.leased, h)
+	y.wake()
+}
+
+// request is what a lane may ask the broker for.
+type request struct {
+	number int
+	// await: nothing is known to be there.
+	await bool
+}
+
+// ask waits until the lane may ask for messages. It is false when it never may again.
+func (y *yard) ask(l *lane) (request, bool) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for {
+		if y.ended || l.queue.gone {
+			return request{}, false
+		}
+		if r := y.credit(l); r.number > 0 {
+			y.fetching++
+			if !r.await {
+				l.asked = r.number
+				l.queue.asked += r.number
+				y.asked += r.number
+			}
+			return r, true
+		}
+		y.room.Wait()
+	}
+}
+
+// credit is what the lane may ask for now.
+func (y *yard) credit(l *lane) request {
+	q := l.queue
+	if y.draining || l.blocked() {
+		return request{}
+	}
+	free := y.concurrency + y.ahead - y.busy - y.waiting - y.asked
+	free = min(free, q.breaker.Admits(y.now())-q.waiting-q.asked)
+	if q.limited() {
+		free = min(free, q.hand-q.waiting-q.asked)
+	}
+	if free <= 0 {
+		return request{}
+	}
+	if !l.hungry() {
+		return request{number: 1, await: true}
+	}
+	// With room for few, it is for whoever is next in turn.
+	if _, turn := y.pick(func(l *lane) bool { return l.hungry() && !l.blocked() && y.quota(l) > 0 }); turn != l {
+		return request{}
+	}
+	return request{number: min(free, y.quota(l), mostAhead)}
+}
+
+// quota is how many more the lane may hold, by its weight among those that have something.
+func (y *yard) quota(l *lane) int {
+	sum := 0.0
+	for _, q := range y.queues {
+		for _, other := range q.lanes {
+			if other == l || other.hungry() || len(other.held) > 0 {
+				sum += other.weight
+			}
+		}
+	}
+	room := float64(y.concurrency + y.ahead)
+	return max(1, int(room*l.weight/sum)) - len(l.held) - l.asked
+}
+
+// fetched is told that a request is over, and what it brought.
+func (y *yard) fetched(l *lane, r request, got int, err error) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.fetching--
+	y.asked -= l.asked
+	l.queue.asked -= l.asked
+	l.asked = 0
+	l.failing = err != nil
+	if got < r.number {
+		l.behind = 0
+	}
+	y.wake()
+}
+
+// want waits until messages of the queue wait for grants, and tells for how many. It is
+// false when none will any more.
+func (y *yard) want(q *queue) (int, bool) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for {
+		switch {
+		case y.ended || q.gone:
+			return 0, false
+		case !q.limited() || q.waiting == 0:
+			// A grant that nobody had a use for is over.
+			q.granted = 0
+		case q.granted == 0:
+			return q.waiting, true
+		}
+		y.work.Wait()
+	}
+}
+
+// grant lets that many jobs of the queue begin.
+func (y *yard) grant(q *queue, number int) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	q.granted += number
+	y.work.Broadcast()
+}
+
+const (
+	// shortWait for a grant means that the limit leaves room for more, longWait that more
+	// is held than it lets begin.
+	shortWait = 50 * time.Millisecond
+	longWait  = 250 * time.Millisecond
+)
+
+// waited is told how long the queue's messages had to wait for a grant. By that, more or
+// fewer are held for the next.
+func (y *yard) waited(q *queue, wait time.Duration) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	switch {
+	case wait < shortWait:
+		q.hand = min(q.hand*2, y.concurrency+mostAhead)
+	case wait > longWait:
+		q.hand = max(1, q.hand/2)
+	}
+	y.room.Broadcast()
+}
+
+// tickEvery is the time between ticks.
+const tickEvery = 100 * time.Millisecond
+
+// tick looks after what only time changes. It returns what goes back.
+func (y *yard) tick() {
+	y.mu.Lock()
+	y.ahead, y.begun = min(y.begun, mostAhead), 0
+	back := y.overdue()
+	y.wake()
+	y.mu.Unlock()
+	for _, h := range back {
+		y.giveBack(h)
+	}
+}
+
+// overdue takes out those that are held to no use: their queue's breaker is open, or they
+// have waited for long and nothing is free.
+func (y *yard) overdue() []*held {
+	var back []*held
+	now := y.now()
+	for _, q := range y.queues {
+		open := q.breaker.State(now) == breaker.Open
+		for _, l := range q.lanes {
+			for _, h := range append([]*held(nil), l.held...) {
+				if open || y.busy >= y.concurrency && now.Sub(h.since) > longestHeld {
+					back = append(back, h)
+				}
+			}
+		}
+	}
+	y.goBack(back)
+	return back
+}
+
+// goBack takes messages out of those that are held.
+func (y *yard) goBack(back []*held) {
+	for _, h := range back {
+		y.drop(h)
+		h.lane.queue.granted = min(h.lane.queue.granted, h.lane.queue.waiting)
+	}
+	y.returning += len(back)
+}
+
+// drain stops taking messages, and hands back those that are held.
+func (y *yard) drain() {
+	y.mu.Lock()
+	y.draining = true
+	back := heldBy(y.queues)
+	y.goBack(back)
+	y.wake()
+	y.mu.Unlock()
+	for _, h := range back {
+		y.giveBack(h)
+	}
+}
+
+func heldBy(queues []*queue) []*held {
+	var all []*held
+	for _, q := range queues {
+		for _, l := range q.lanes {
+			all = append(all, l.held...)
+		}
+	}
+	return all
+}
+
+// resume takes messages again.
+func (y *yard) resume() {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.draining = false
+	y.wake()
+}
+
+// retire stops work on queues. What is held of them goes back, jobs that run are let finish.
+func (y *yard) retire(queues []*queue) {
+	y.mu.Lock()
+	for _, q := range queues {
+		q.gone = true
+	}
+	back := heldBy(queues)
+	y.goBack(back)
+	y.wake()
+	y.mu.Unlock()
+	for _, h := range back {
+		y.giveBack(h)
+	}
+}
+
+// close ends everything: nobody waits for anything any more.
+func (y *yard) close() {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.ended = true
+	y.wake()
+}
+
+// closing tells whether it is being drained.
+func (y *yard) closing() bool {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.draining
+}
+
+// state as it is now; the caller has the lock.
+func (y *yard) state() State {
+	switch {
+	case !y.draining:
+		return Running
+	case y.busy+y.waiting+y.returning+y.fetching > 0:
+		return Draining
+	default:
+		return Drained
+	}
+}
+
+// quiet waits until the yard is drained, or done is closed. It tells whether it is.
+func (y *yard) quiet(done <-chan struct{}) bool {
+	stop := make(chan struct{})
+	defer close(stop)
+	over := false
+	go func() {
+		select {
+		case <-done:
+			y.mu.Lock()
+			over = true
+			y.wake()
+			y.mu.Unlock()
+		case <-stop:
+		}
+	}()
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for y.state() != Drained && !over {
+		y.room.Wait()
+	}
+	return y.state() == Drained
+}
+
+// due are messages whose lease is to be renewed.
+func (y *yard) due() []*held {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	now := y.now()
+	var due []*held
+	for h := range y.leased {
+		if !h.renewing && now.Sub(h.leased) >= h.lane.queue.settings.Lease/3 {
+			h.renewing = true
+			due = append(due, h)
+		}
+	}
+	return due
+}
+
+// renewed is told when the request was sent with which a lease was renewed, if it was.
+func (y *yard) renewed(h *held, sent time.Time, ok bool) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	h.renewing = false
+	if ok {
+		h.leased = sent
+	}
+}
+
+// lost tells whether a message's lease is over: another worker may have it.
+func (y *yard) lost(h *held) bool {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.now().Sub(h.leased) >= h.lane.queue.settings.Lease
+}
