@@ -70,6 +70,10 @@ type WorkerPoolStatus struct {
 	// +optional
 	LastDecision *ScaleDecision `json:"lastDecision,omitempty"`
 
+	// scaling is what the next decision must know of those before.
+	// +optional
+	Scaling *ScaleMemory `json:"scaling,omitempty"`
+
 	// effective is what holds after Policies and defaults.
 	// +optional
 	Effective *WorkerPoolEffective `json:"effective,omitempty"`

@@ -233,7 +233,8 @@ type Autoscaling struct {
 	// +optional
 	ScaleUp *ScaleRule `json:"scaleUp,omitempty"`
 
-	// scaleDown slows shrinking. Left out: window 20s, maxStep 20%, period 10s.
+	// scaleDown slows shrinking. Left out, or a field of it: window 15s,
+	// maxStep 50%, period 25s.
 	// +optional
 	ScaleDown *ScaleRule `json:"scaleDown,omitempty"`
 
@@ -275,7 +276,7 @@ type ScaleRule struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 10000 : string(self).matches('^[1-9][0-9]{0,3}%$')",message="maxStep must be a number from 1 to 10000 or a percentage from 1% to 9999%"
 	MaxStep *intstr.IntOrString `json:"maxStep,omitempty"`
 
-	// period of maxStep, 1s to 1h.
+	// period of maxStep, 1s to 1h. Left out beside a maxStep: 10s.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="period must be a duration from 1s to 1h"
 	Period *Duration `json:"period,omitempty"`

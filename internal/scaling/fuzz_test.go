@@ -1,0 +1,45 @@
+package scaling
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// Whatever a broker says, and whatever somebody puts into a status or a spec: it neither
+// panics nor breaks a promise.
+func FuzzNothingBreaksDecide(f *testing.F) {
+	r := rand.New(rand.NewPCG(1, 1))
+	in := Input{Now: noon, Policy: anyPolicy(r)}
+	for range 20 {
+		in = next(r, in)
+		in.Memory = Decide(in).Memory
+	}
+	memory, err := json.Marshal(Store(in.Memory))
+	if err != nil {
+		f.Fatal(err)
+	}
+	spec := []byte(`{"minReplicas":1,"maxReplicas":20,"scaleDown":{"window":"1m","maxStep":"20%","period":"10s"}}`)
+	f.Add(spec, memory, int64(1000), int64(30), int64(5000), int64(4000), int32(3), int32(10), int64(2_000))
+	f.Fuzz(func(t *testing.T, spec, memory []byte, backlog, inFlight, arrived, finished int64, replicas, concurrency int32, millis int64) {
+		autoscaling, stored := v1alpha1.Autoscaling{}, v1alpha1.ScaleMemory{}
+		if json.Unmarshal(spec, &autoscaling) != nil || json.Unmarshal(memory, &stored) != nil {
+			return
+		}
+		in := sane(Input{
+			Now: noon.Add(time.Duration(millis) * time.Millisecond), Policy: NewPolicy(&autoscaling, concurrency),
+			Replicas: replicas, Ready: replicas, PodStart: time.Duration(millis),
+			Figures: &Figures{Backlog: backlog, InFlight: inFlight, Arrived: &arrived, Finished: &finished, OldestAge: time.Duration(arrived)},
+			Memory:  Recall(&stored),
+		})
+		if in.Policy.DryRun || in.Now.Before(in.Policy.PausedUntil) {
+			return
+		}
+		if problem := broken(r, in, Decide(in)); problem != "" {
+			t.Error(problem)
+		}
+	})
+}

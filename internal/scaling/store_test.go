@@ -1,0 +1,49 @@
+package scaling
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func TestAStoredMemoryIsRecalled(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 0))
+	in := Input{Now: noon, Policy: anyPolicy(r)}
+	for i := range 500 {
+		in = next(r, in)
+		d := Decide(in)
+		in.Memory, in.Replicas = d.Memory, d.Applied
+
+		raw, err := json.Marshal(Store(d.Memory))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(raw) > 2500 {
+			t.Fatalf("after %d decisions it takes %d bytes: %s", i, len(raw), raw)
+		}
+		stored := &v1alpha1.ScaleMemory{}
+		if err := json.Unmarshal(raw, stored); err != nil {
+			t.Fatal(err)
+		}
+		want := d.Memory
+		want.Rates.Latest = 0 // known again with the next figures
+		near := cmp.Options{
+			cmpopts.EquateApprox(0, 0.001), cmpopts.EquateApproxTime(time.Second), cmpopts.EquateEmpty(),
+		}
+		if diff := cmp.Diff(want, Recall(stored), near); diff != "" {
+			t.Fatalf("after %d decisions another is recalled (-want, +got):\n%s", i, diff)
+		}
+	}
+}
+
+func TestNoMemoryIsAnEmptyOne(t *testing.T) {
+	if diff := cmp.Diff(Memory{}, Recall(nil)); diff != "" {
+		t.Errorf("something is recalled (-want, +got):\n%s", diff)
+	}
+}
