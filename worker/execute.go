@@ -73,13 +73,17 @@ func (w *Worker) conclude(h *held, job *Job, err error) outcome {
 	if w.yard.lost(h) && w.stale(h, err) {
 		return outcomeOf(err)
 	}
+	untried := (*putBackError)(nil)
 	switch {
 	case err == nil:
 		w.settle(h, resultDone, w.ack(h))
 	case errors.Is(context.Cause(w.handling), errLeaving) && errors.Is(err, context.Canceled):
 		// It was not let finish.
-		w.settle(h, resultReturned, h.Return)
+		w.settle(h, resultReturned, back(h, 0))
 		return unknown
+	case errors.As(err, &untried):
+		w.log.Warn("A job could not be tried", "queue", job.Queue, "job", job.ID, "error", err)
+		w.settle(h, resultReturned, back(h, untried.after))
 	case IsDeadLetter(err) || job.Attempt >= job.MaxAttempts:
 		w.bury(h, err.Error(), job.Attempt)
 	default:
@@ -134,6 +138,10 @@ func (w *Worker) bury(h *held, reason string, attempts int) {
 	w.settle(h, resultDead, func(ctx context.Context) error { return h.Bury(ctx, reason, attempts) })
 }
 
+func back(h *held, after time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error { return h.Return(ctx, after) }
+}
+
 // settleTimeout is how long one try to tell the broker may take.
 const settleTimeout = 5 * time.Second
 
@@ -160,7 +168,7 @@ func (w *Worker) settle(h *held, result string, tell func(context.Context) error
 // giveBack hands a message back, as if it had never been here.
 func (w *Worker) giveBack(h *held) {
 	w.background.Go(func() {
-		w.settle(h, resultReturned, h.Return)
+		w.settle(h, resultReturned, back(h, 0))
 		w.yard.returned(h)
 	})
 }

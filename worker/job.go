@@ -24,7 +24,7 @@ type Job struct {
 
 // Handler works on a job. It returns nil if the job is done, and then the job is removed
 // from its queue. After any error the job is tried again later, until its attempts are
-// over; errors that have Retry or DeadLetter in them say otherwise. A panic is an error.
+// over; errors that have Retry, DeadLetter or PutBack in them say otherwise. A panic is an error.
 //
 // The context ends when the worker has no more time to wait for the job.
 type Handler func(ctx context.Context, job *Job) error
@@ -39,6 +39,21 @@ func (e *retryError) Error() string { return fmt.Sprintf("to be tried again afte
 //
 //	return fmt.Errorf("the bank is closed: %w", worker.Retry(time.Hour))
 func Retry(after time.Duration) error { return &retryError{after: max(after, 0)} }
+
+// putBackError is an error of a job that could not even be tried.
+type putBackError struct{ after time.Duration }
+
+func (e *putBackError) Error() string { return fmt.Sprintf("not to be tried before %s are over", e.after) }
+
+// PutBack has the job given back as if it had never been here, for any worker to try it
+// after that time: what is needed to try it at all is not there. It is no attempt.
+func PutBack(after time.Duration) error { return &putBackError{after: max(after, 0)} }
+
+// IsPutBack tells whether an error has PutBack in it.
+func IsPutBack(err error) bool {
+	putBack := (*putBackError)(nil)
+	return errors.As(err, &putBack)
+}
 
 // deadLetterError is an error after which the job is not tried again.
 type deadLetterError struct{ reason string }

@@ -72,6 +72,22 @@ func TestWhatTheHandlerReturnsDecides(t *testing.T) {
 		"DeadLetter: it is not tried again": {
 			fast, func(*Job) error { return fmt.Errorf("reading it: %w", DeadLetter("not JSON")) }, 1, "reading it: not JSON",
 		},
+		"PutBack: that was no attempt": {
+			func(c *Config) { fast(c); c.Queues[0].Retry.MaxAttempts = new(1) },
+			func() func(*Job) error {
+				times := 0
+				return func(job *Job) error {
+					times++
+					if times < 3 {
+						return fmt.Errorf("nobody there: %w", PutBack(time.Millisecond))
+					}
+					if job.Attempt != 1 {
+						return fmt.Errorf("attempt %d", job.Attempt)
+					}
+					return nil
+				}
+			}(), 3, "",
+		},
 		"a panic is an error": {fast, func(*Job) error { panic("oh no") }, 3, "panic: oh no"},
 		"without dead letters it is dropped": {
 			func(c *Config) { fast(c); c.Queues[0].DeadLetter = &DeadLetters{Enabled: new(false)} },

@@ -1,7 +1,8 @@
-// Command yardmaster is the operator.
+// Command yardmaster is the operator, and with the argument worker a worker.
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,9 +11,17 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/yardmaster/yardmaster/internal/manager"
+	"github.com/yardmaster/yardmaster/internal/workercommand"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "worker" {
+		err := workercommand.Run(context.Background(), os.Args[2:], os.Stdout, os.Stderr)
+		if !errors.Is(err, flag.ErrHelp) {
+			exitOn(err)
+		}
+		return
+	}
 	options, err := manager.Parse(os.Args[1:], os.LookupEnv, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) || errors.Is(err, manager.ErrVersion) {
 		return

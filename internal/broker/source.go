@@ -33,9 +33,9 @@ type Delivery interface {
 	Ack(ctx context.Context, confirmed bool) error
 	// Retry has it delivered again after that delay.
 	Retry(ctx context.Context, delay time.Duration) error
-	// Return has it delivered again at once, as if it had never been here: this is not an
-	// attempt.
-	Return(ctx context.Context) error
+	// Return has it delivered again after that delay, as if it had never been here: this is
+	// not an attempt.
+	Return(ctx context.Context, delay time.Duration) error
 	// Bury makes it a dead letter, and removes it from its queue.
 	Bury(ctx context.Context, reason string, attempts int) error
 	// Attempt counts how often it has been tried, this time included.

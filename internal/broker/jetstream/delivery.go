@@ -63,9 +63,9 @@ func (d *delivery) Retry(_ context.Context, delay time.Duration) error {
 // returnsKept is how long it is known that a delivery was no attempt.
 const returnsKept = 7 * 24 * time.Hour
 
-// Return has it delivered again at once. The server counts each delivery, so this one is
+// Return has it delivered again as if it had never been here. The server counts each delivery, so this one is
 // first noted down as no attempt.
-func (d *delivery) Return(ctx context.Context) error {
+func (d *delivery) Return(ctx context.Context, delay time.Duration) error {
 	returns, err := d.returns(ctx)
 	if err != nil {
 		return d.failed("handing back unused", err)
@@ -75,7 +75,7 @@ func (d *delivery) Return(ctx context.Context) error {
 	if _, err := d.js.PublishMsg(ctx, note, jetstream.WithMsgTTL(returnsKept)); err != nil {
 		return d.failed("handing back unused", err)
 	}
-	return d.Retry(ctx, 0)
+	return d.Retry(ctx, delay)
 }
 
 func (d *delivery) returnsKey() string { return "returned." + d.id() }

@@ -23,7 +23,7 @@ func TestAReturnIsNoAttempt(t *testing.T) {
 	ensure(t, e, orders())
 	send(t, e, "yardmaster.orders.ready.default", "x")
 	for range 3 {
-		if err := take(t, e, "orders", "default").Return(t.Context()); err != nil {
+		if err := take(t, e, "orders", "default").Return(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
