@@ -234,7 +234,7 @@ type Autoscaling struct {
 	ScaleUp *ScaleRule `json:"scaleUp,omitempty"`
 
 	// scaleDown slows shrinking. Left out, or a field of it: window 15s,
-	// maxStep 50%, period 25s.
+	// maxStep 60%, period 30s.
 	// +optional
 	ScaleDown *ScaleRule `json:"scaleDown,omitempty"`
 

@@ -6,9 +6,10 @@ import (
 )
 
 const (
-	// tolerance is the part by which another number of workers must be greater, or less, to
-	// be worth a change: what arrives is never quite even.
-	tolerance = 0.2
+	// growTolerance and shrinkTolerance are the parts by which another number of workers
+	// must be greater, or less, to be worth a change: what arrives is never quite even.
+	growTolerance   = 0.22
+	shrinkTolerance = 0.2
 	// startingTolerance is the same while workers that were asked for are not there yet:
 	// more are asked for only when it is clear that twice as many are needed.
 	startingTolerance = 1
@@ -33,7 +34,7 @@ func (n *number) up(in Input, memory *Memory) {
 // worthwhile is from which number on growth is worth it. At the policy's bound there is
 // nothing to be gained by waiting.
 func worthwhile(in Input) float64 {
-	part := 1.0 + tolerance
+	part := 1.0 + growTolerance
 	if in.Ready < in.Replicas {
 		part = 1 + startingTolerance
 	}
@@ -53,7 +54,7 @@ func (n *number) down(in Input, memory *Memory) {
 	if n.value == in.Replicas {
 		return
 	}
-	if float64(n.value) > float64(in.Replicas)*(1-tolerance) && in.Replicas <= most(in.Policy) {
+	if float64(n.value) > float64(in.Replicas)*(1-shrinkTolerance) && in.Replicas <= most(in.Policy) {
 		n.value, n.reason = in.Replicas, ReasonWithinTolerance
 		return
 	}

@@ -20,9 +20,9 @@ const (
 	defaultFallback    = time.Minute
 )
 
-// defaultDown gives half of the workers back every 25 seconds: 20 % in 10 s, in as few
-// changes as may be.
-var defaultDown = Rule{Window: 15 * time.Second, Step: Step{Percent: 50}, Period: 25 * time.Second}
+// defaultDown gives up to 60 % of the workers back every 30 seconds: 20 % in 10 s, in few
+// changes.
+var defaultDown = Rule{Window: 15 * time.Second, Step: Step{Percent: 60}, Period: 30 * time.Second}
 
 // defaultPeriod of a rule that has a step.
 const defaultPeriod = 10 * time.Second

@@ -99,14 +99,14 @@ func TestDecide(t *testing.T) {
 			outcome{10, 4, ReasonBudget},
 		},
 		"a bound that was lowered is reached step by step": {
-			at(20, &Figures{}, known(0), func(p *Policy) { p.Max = 5 }), outcome{0, 10, ReasonStep},
+			at(20, &Figures{}, known(0), func(p *Policy) { p.Max = 5 }), outcome{0, 8, ReasonStep},
 		},
 
 		"a pool that finishes no more with more workers does not grow": {
 			at(10, &Figures{Backlog: 5000, InFlight: 100, Finished: new(int64(9))}, saturated), outcome{26, 10, ReasonSaturated},
 		},
 		"it may shrink": {
-			at(10, &Figures{InFlight: 5}, saturated), outcome{1, 5, ReasonStep},
+			at(10, &Figures{InFlight: 5}, saturated), outcome{1, 4, ReasonStep},
 		},
 
 		"growth that is too little is not worth it": {
@@ -133,19 +133,19 @@ func TestDecide(t *testing.T) {
 			at(10, &Figures{InFlight: 8}, wanted(10*time.Second, 8)), outcome{1, 8, ReasonWindow},
 		},
 		"what was wanted before the window does not count": {
-			at(10, &Figures{InFlight: 8}, wanted(time.Minute, 8)), outcome{1, 5, ReasonStep},
+			at(10, &Figures{InFlight: 8}, wanted(time.Minute, 8)), outcome{1, 4, ReasonStep},
 		},
 		"nobody knows what was wanted in a window that is not over": {
 			at(10, &Figures{InFlight: 8}, Memory{}), outcome{1, 10, ReasonWindow},
 		},
 		"shrinking goes by its step": {
-			at(10, &Figures{InFlight: 8}, known(8)), outcome{1, 5, ReasonStep},
+			at(10, &Figures{InFlight: 8}, known(8)), outcome{1, 4, ReasonStep},
 		},
 		"once in a period": {
-			at(10, &Figures{InFlight: 8}, shrunk(24*time.Second, 20)), outcome{1, 10, ReasonStep},
+			at(10, &Figures{InFlight: 8}, shrunk(29*time.Second, 20)), outcome{1, 10, ReasonStep},
 		},
 		"a step is a part of those there were when the shrinking began": {
-			at(10, &Figures{InFlight: 8}, shrunk(25*time.Second, 16)), outcome{1, 2, ReasonStep},
+			at(10, &Figures{InFlight: 8}, shrunk(30*time.Second, 12)), outcome{1, 2, ReasonStep},
 		},
 		"shrinking never goes below what is busy": {
 			at(10, &Figures{InFlight: 61}, known(8)), outcome{7, 7, ReasonDemand},

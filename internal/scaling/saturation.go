@@ -79,11 +79,15 @@ func (s *Saturation) learn(in Input, rates *Rates, grows bool) {
 	if in.Figures.Finished == nil || in.Figures.Backlog == 0 {
 		s.forget()
 	}
-	if in.Figures.Finished == nil || in.Ready == 0 {
-		return
+	if in.Figures.Finished != nil && in.Ready > 0 {
+		s.judge(in, rates, grows)
 	}
+}
+
+// judge compares what is finished with what was.
+func (s *Saturation) judge(in Input, rates *Rates, grows bool) {
 	settled := !fresh(in, s.Since, rates)
-	judged := settled && in.Ready == in.Replicas && busy(in) >= in.Ready
+	atLimit := settled && in.Ready == in.Replicas && busy(in) >= in.Ready
 	switch {
 	case s.Frozen > 0:
 		if rates.Finishing > s.Frozen*(1+gain) {
@@ -94,10 +98,10 @@ func (s *Saturation) learn(in Input, rates *Rates, grows bool) {
 			s.KnownReady, s.Known = in.Ready, rates.Finishing
 		}
 	case s.grown(in):
-		if judged {
+		if atLimit {
 			s.Frozen = max(rates.Finishing, slowest)
 		}
-	case s.KnownReady == 0 && (grows || judged):
+	case s.KnownReady == 0 && (grows || atLimit):
 		s.KnownReady, s.Known = in.Ready, rates.Finishing
 	}
 }
