@@ -1,0 +1,92 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// CheckImages says which of a pool's images are not allowed, by which Policy and where
+// they stand; nothing, if all are. Each Policy that has a list must have an entry for each
+// image, be it the worker's or that of what runs beside it.
+func CheckImages(pool *v1alpha1.WorkerPool, selected Selection) error {
+	var errs []error
+	for _, p := range selected {
+		allowed := limits(p).AllowedImages
+		if len(allowed) == 0 {
+			continue
+		}
+		for _, use := range images(pool) {
+			if !anyMatches(allowed, use.image) {
+				errs = append(errs, fmt.Errorf("%s: image %q is not allowed by policy %s, which allows: %s",
+					use.field, use.image, p.Name, strings.Join(allowed, ", ")))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// use of an image by a field.
+type use struct{ field, image string }
+
+func images(pool *v1alpha1.WorkerPool) []use {
+	var all []use
+	add := func(field, image string) {
+		if image != "" {
+			all = append(all, use{field, image})
+		}
+	}
+	add("spec.image", pool.Spec.Image)
+	if pool.Spec.Template == nil {
+		return all
+	}
+	spec := &pool.Spec.Template.Spec
+	for i := range spec.Containers {
+		if c := &spec.Containers[i]; c.Name != v1alpha1.WorkerContainer || pool.Spec.Image == "" {
+			add(field("containers", i), c.Image)
+		}
+	}
+	for i := range spec.InitContainers {
+		add(field("initContainers", i), spec.InitContainers[i].Image)
+	}
+	for i := range spec.Volumes {
+		if source := spec.Volumes[i].Image; source != nil {
+			add(fmt.Sprintf("spec.template.spec.volumes[%d].image.reference", i), source.Reference)
+		}
+	}
+	return all
+}
+
+func field(list string, i int) string { return fmt.Sprintf("spec.template.spec.%s[%d].image", list, i) }
+
+func anyMatches(patterns []string, image string) bool {
+	for _, pattern := range patterns {
+		if matches(pattern, image) {
+			return true
+		}
+	}
+	return false
+}
+
+// matches tells whether a text is as the pattern says, where * stands for any characters.
+func matches(pattern, text string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == text
+	}
+	first, last := parts[0], parts[len(parts)-1]
+	if len(text) < len(first)+len(last) || !strings.HasPrefix(text, first) || !strings.HasSuffix(text, last) {
+		return false
+	}
+	rest := text[len(first) : len(text)-len(last)]
+	for _, part := range parts[1 : len(parts)-1] {
+		_, after, found := strings.Cut(rest, part)
+		if !found {
+			return false
+		}
+		rest = after
+	}
+	return true
+}

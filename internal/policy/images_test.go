@@ -1,0 +1,87 @@
+package policy
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func TestCheckImages(t *testing.T) {
+	allowing := func(images ...string) func(s *v1alpha1.PolicySpec) {
+		return limited(v1alpha1.PolicyLimits{AllowedImages: images})
+	}
+	ours := named("ours", 0, allowing("registry.example/team/*", "registry.example/base:1"))
+	pool := func(image string, pod corev1.PodSpec) *v1alpha1.WorkerPool {
+		return &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{Image: image, Template: &corev1.PodTemplateSpec{Spec: pod}}}
+	}
+	for title, test := range map[string]struct {
+		pool     *v1alpha1.WorkerPool
+		policies []v1alpha1.Policy
+		want     string
+	}{
+		"without a list any is allowed": {pool("anything", corev1.PodSpec{}), []v1alpha1.Policy{named("silent", 0)}, ""},
+		"one that is listed is":         {pool("registry.example/team/a/b:1", corev1.PodSpec{}), []v1alpha1.Policy{ours}, ""},
+		"one that is not is not": {
+			pool("registry.example/other/a:1", corev1.PodSpec{}),
+			[]v1alpha1.Policy{ours},
+			`spec.image: image "registry.example/other/a:1" is not allowed by policy ours, which allows: registry.example/team/*, registry.example/base:1`,
+		},
+		"each list must have it": {
+			pool("registry.example/base:1", corev1.PodSpec{}),
+			[]v1alpha1.Policy{ours, named("strict", 0, allowing("*/team/*"))},
+			`spec.image: image "registry.example/base:1" is not allowed by policy strict, which allows: */team/*`,
+		},
+		"what runs beside the worker counts too": {
+			pool("registry.example/base:1", corev1.PodSpec{
+				InitContainers: []corev1.Container{{Name: "init", Image: "x"}},
+				Containers:     []corev1.Container{{Name: "worker", Image: "overridden"}, {Name: "side", Image: "y"}},
+				Volumes:        []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "z"}}}},
+			}),
+			[]v1alpha1.Policy{named("p", 0, allowing("registry.example/base:1"))},
+			`spec.template.spec.containers[1].image: image "y" is not allowed by policy p, which allows: registry.example/base:1
+spec.template.spec.initContainers[0].image: image "x" is not allowed by policy p, which allows: registry.example/base:1
+spec.template.spec.volumes[0].image.reference: image "z" is not allowed by policy p, which allows: registry.example/base:1`,
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			got := ""
+			if err := CheckImages(test.pool, all(t, test.policies...)); err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("it says something else (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPatterns(t *testing.T) {
+	for title, test := range map[string]struct {
+		pattern, text string
+		want          bool
+	}{
+		"without a star the very text":       {"a/b:1", "a/b:1", true},
+		"and no other":                       {"a/b", "a/b:1", false},
+		"a star at the end":                  {"a/*", "a/b/c:1", true},
+		"a star at the beginning":            {"*:1", "a/b:1", true},
+		"a star in between":                  {"a/*:1", "a/b/c:1", true},
+		"a star may stand for nothing":       {"a*b", "ab", true},
+		"nothing counts twice":               {"ab*bc", "abc", false},
+		"several stars, in their order":      {"*x*y*", "1y2x3y4", true},
+		"and in no other":                    {"*x*y*", "1y2x3", false},
+		"two stars beside each other":        {"a**b", "a-b", true},
+		"a beginning that only looks right":  {"registry.example/*", "registry.example.evil/a", false},
+		"a dot is a dot, and no expression":  {"a.b", "axb", false},
+		"a star alone is for everything":     {"*", "anything", true},
+		"an empty text is no image's prefix": {"a*", "", false},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if got := matches(test.pattern, test.text); got != test.want {
+				t.Errorf("matches(%q, %q) = %t, want %t", test.pattern, test.text, got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,69 @@
+package policy
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// named is a Policy that says something to all objects.
+func named(name string, precedence int32, changes ...func(s *v1alpha1.PolicySpec)) v1alpha1.Policy {
+	p := v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	p.Spec.Precedence = precedence
+	for _, change := range changes {
+		change(&p.Spec)
+	}
+	return p
+}
+
+func byDefault(d v1alpha1.PolicyDefaults) func(s *v1alpha1.PolicySpec) {
+	return func(s *v1alpha1.PolicySpec) { s.Defaults = &d }
+}
+
+func limited(l v1alpha1.PolicyLimits) func(s *v1alpha1.PolicySpec) {
+	return func(s *v1alpha1.PolicySpec) { s.Limits = &l }
+}
+
+func selecting(key, value string) func(s *v1alpha1.PolicySpec) {
+	return func(s *v1alpha1.PolicySpec) {
+		s.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+	}
+}
+
+// all of the Policies select.
+func all(t *testing.T, policies ...v1alpha1.Policy) Selection {
+	t.Helper()
+	selected, err := Select(policies, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return selected
+}
+
+// tell is a value and where it comes from.
+type tell struct {
+	value any
+	from  v1alpha1.ValueSource
+	by    string
+}
+
+func tellOf(sources []v1alpha1.FieldSource, field string, value any) tell {
+	for _, s := range sources {
+		if s.Field == field {
+			return tell{value, s.From, s.Policy}
+		}
+	}
+	return tell{value: value}
+}
+
+func of[T any](pointer *T) any {
+	if pointer == nil {
+		return nil
+	}
+	return *pointer
+}
+
+// In whatever order the Policies are listed, the outcome is the same, and nothing of it
+// is theirs to change.

@@ -1,0 +1,190 @@
+package policy
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func TestRetry(t *testing.T) {
+	minutes := func(n int) *v1alpha1.Duration { return new(lasting(time.Duration(n) * time.Minute)) }
+	retrying := func(r v1alpha1.Retry) func(s *v1alpha1.PolicySpec) {
+		return byDefault(v1alpha1.PolicyDefaults{Retry: &r})
+	}
+	for title, test := range map[string]struct {
+		own               *v1alpha1.Retry
+		policies          []v1alpha1.Policy
+		attempts, longest tell
+	}{
+		"what nobody says is the default": {
+			attempts: tell{int32(5), v1alpha1.FromDefault, ""}, longest: tell{*minutes(10), v1alpha1.FromDefault, ""},
+		},
+		"what the Queue says goes first, field by field": {
+			own:      &v1alpha1.Retry{MaxAttempts: new(int32(3))},
+			policies: []v1alpha1.Policy{named("team", 0, retrying(v1alpha1.Retry{MaxAttempts: new(int32(9)), MaxDelay: minutes(2)}))},
+			attempts: tell{int32(3), v1alpha1.FromSpec, ""}, longest: tell{*minutes(2), v1alpha1.FromPolicy, "team"},
+		},
+		"Policies fill up what others leave out, by precedence": {
+			policies: []v1alpha1.Policy{
+				named("low", 0, retrying(v1alpha1.Retry{MaxAttempts: new(int32(9)), MaxDelay: minutes(2)})),
+				named("high", 1, retrying(v1alpha1.Retry{MaxAttempts: new(int32(7))})),
+				named("silent", 2),
+			},
+			attempts: tell{int32(7), v1alpha1.FromPolicy, "high"}, longest: tell{*minutes(2), v1alpha1.FromPolicy, "low"},
+		},
+		"a longest delay gives way to a longer first one": {
+			own:      &v1alpha1.Retry{InitialDelay: minutes(20)},
+			policies: []v1alpha1.Policy{named("team", 0, retrying(v1alpha1.Retry{MaxDelay: minutes(2)}))},
+			attempts: tell{int32(5), v1alpha1.FromDefault, ""}, longest: tell{*minutes(20), v1alpha1.FromSpec, ""},
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			q := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{Retry: test.own}}
+			got := Queue(q, all(t, test.policies...))
+			same := cmp.AllowUnexported(tell{})
+			if diff := cmp.Diff(test.attempts, tellOf(got.Sources, "retry.maxAttempts", of(got.Retry.MaxAttempts)), same); diff != "" {
+				t.Errorf("maxAttempts differs (-want, +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.longest, tellOf(got.Sources, "retry.maxDelay", of(got.Retry.MaxDelay)), same); diff != "" {
+				t.Errorf("maxDelay differs (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	perSecond := func(limit, burst int32) v1alpha1.RateLimit {
+		return v1alpha1.RateLimit{Limit: limit, Per: new(lasting(time.Second)), Burst: new(burst)}
+	}
+	atMost := func(rate int32) func(s *v1alpha1.PolicySpec) {
+		return limited(v1alpha1.PolicyLimits{MaxRatePerQueue: &rate})
+	}
+	for title, test := range map[string]struct {
+		own      *v1alpha1.RateLimit
+		policies []v1alpha1.Policy
+		want     tell
+	}{
+		"without one there is none": {want: tell{}},
+		"what is left out is a second, and a burst of as many": {
+			own: &v1alpha1.RateLimit{Limit: 5}, want: tell{perSecond(5, 5), v1alpha1.FromSpec, ""},
+		},
+		"it is taken as a whole": {
+			own:      &v1alpha1.RateLimit{Limit: 5},
+			policies: []v1alpha1.Policy{named("team", 0, byDefault(v1alpha1.PolicyDefaults{RateLimit: new(perSecond(9, 90))}))},
+			want:     tell{perSecond(5, 5), v1alpha1.FromSpec, ""},
+		},
+		"a Policy's default holds where the Queue says nothing": {
+			policies: []v1alpha1.Policy{named("team", 0, byDefault(v1alpha1.PolicyDefaults{RateLimit: new(perSecond(9, 90))}))},
+			want:     tell{perSecond(9, 90), v1alpha1.FromPolicy, "team"},
+		},
+		"a limit holds also where nobody asks for a rate": {
+			policies: []v1alpha1.Policy{named("team", 0, atMost(50))}, want: tell{perSecond(50, 50), v1alpha1.FromLimit, "team"},
+		},
+		"a rate under the limit stays": {
+			own: &v1alpha1.RateLimit{Limit: 5}, policies: []v1alpha1.Policy{named("team", 0, atMost(5))},
+			want: tell{perSecond(5, 5), v1alpha1.FromSpec, ""},
+		},
+		"the strictest limit holds, whatever its Policy's precedence": {
+			own:      &v1alpha1.RateLimit{Limit: 5000, Per: new(lasting(time.Minute))},
+			policies: []v1alpha1.Policy{named("high", 10, atMost(80)), named("low", 0, atMost(60)), named("loose", 0, atMost(70))},
+			want:     tell{perSecond(60, 60), v1alpha1.FromLimit, "low"},
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			q := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{RateLimit: test.own}}
+			got := Queue(q, all(t, test.policies...))
+			if diff := cmp.Diff(test.want, tellOf(got.Sources, "rateLimit", of(got.RateLimit)), cmp.AllowUnexported(tell{})); diff != "" {
+				t.Errorf("the rate differs (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDeadLettersOnDelete(t *testing.T) {
+	moving := func(to string) *v1alpha1.DeadLetter {
+		return &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterMove, MoveTo: to}
+	}
+	for title, test := range map[string]struct {
+		own, policy *v1alpha1.DeadLetter
+		want        v1alpha1.DeadLetter
+		from        v1alpha1.ValueSource
+	}{
+		"by default they keep the Queue": {want: v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterBlock}, from: v1alpha1.FromDefault},
+		"a Policy has them moved": {
+			own: &v1alpha1.DeadLetter{AlertThreshold: new(int64(3))}, policy: moving("graveyard"), want: *moving("graveyard"), from: v1alpha1.FromPolicy,
+		},
+		"the Queue's own word leaves nothing of a Policy's": {
+			own: &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterPurge}, policy: moving("graveyard"),
+			want: v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterPurge}, from: v1alpha1.FromSpec,
+		},
+		"the Queue they are moved to keeps its own": {
+			policy: moving("mail"), want: v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterBlock}, from: v1alpha1.FromDefault,
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail"}, Spec: v1alpha1.QueueSpec{DeadLetter: test.own}}
+			got := Queue(q, all(t, named("team", 0, byDefault(v1alpha1.PolicyDefaults{DeadLetter: test.policy}))))
+			onDelete := v1alpha1.DeadLetter{OnDelete: got.DeadLetter.OnDelete, MoveTo: got.DeadLetter.MoveTo}
+			if diff := cmp.Diff(test.want, onDelete); diff != "" {
+				t.Errorf("it differs (-want, +got):\n%s", diff)
+			}
+			if from := tellOf(got.Sources, "deadLetter.onDelete", nil).from; from != test.from {
+				t.Errorf("it comes from %s, want %s", from, test.from)
+			}
+		})
+	}
+}
+
+func TestBroker(t *testing.T) {
+	at := func(secret string) *v1alpha1.Broker {
+		b := &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
+		b.URLSecretRef.Name = secret
+		return b
+	}
+	team := named("team", 0, byDefault(v1alpha1.PolicyDefaults{Broker: at("teams")}))
+	for title, test := range map[string]struct {
+		own      *v1alpha1.Broker
+		policies []v1alpha1.Policy
+		want     *v1alpha1.Broker
+		from     v1alpha1.ValueSource
+	}{
+		"the Queue's own":          {at("own"), []v1alpha1.Policy{team}, at("own"), v1alpha1.FromSpec},
+		"or else the Policy's":     {nil, []v1alpha1.Policy{team}, at("teams"), v1alpha1.FromPolicy},
+		"or else the operator's":   {nil, nil, nil, v1alpha1.FromOperator},
+		"a Policy may have no say": {nil, []v1alpha1.Policy{named("silent", 0)}, nil, v1alpha1.FromOperator},
+	} {
+		t.Run(title, func(t *testing.T) {
+			got := Queue(&v1alpha1.Queue{Spec: v1alpha1.QueueSpec{Broker: test.own}}, all(t, test.policies...))
+			if diff := cmp.Diff(test.want, got.Broker); diff != "" {
+				t.Errorf("the broker differs (-want, +got):\n%s", diff)
+			}
+			if from := tellOf(got.Sources, "broker", nil).from; from != test.from {
+				t.Errorf("it comes from %s, want %s", from, test.from)
+			}
+		})
+	}
+}
+
+func TestTheOrderOfTheListDoesNotMatter(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 0))
+	policies := []v1alpha1.Policy{
+		named("a", 0, byDefault(v1alpha1.PolicyDefaults{Retry: &v1alpha1.Retry{MaxAttempts: new(int32(1))}})),
+		named("b", 0, byDefault(v1alpha1.PolicyDefaults{Retry: &v1alpha1.Retry{MaxAttempts: new(int32(2)), JitterPercent: new(int32(2))}})),
+		named("c", 5, limited(v1alpha1.PolicyLimits{MaxRatePerQueue: new(int32(3))})),
+		named("d", 5, limited(v1alpha1.PolicyLimits{MaxRatePerQueue: new(int32(3))})),
+	}
+	want := Queue(&v1alpha1.Queue{}, all(t, policies...))
+	for range 50 {
+		r.Shuffle(len(policies), func(i, j int) { policies[i], policies[j] = policies[j], policies[i] })
+		got := Queue(&v1alpha1.Queue{}, all(t, policies...))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("it differs (-want, +got):\n%s", diff)
+		}
+		*got.Retry.MaxAttempts = 99
+	}
+}

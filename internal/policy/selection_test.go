@@ -1,0 +1,49 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func TestSelect(t *testing.T) {
+	for title, test := range map[string]struct {
+		policies []v1alpha1.Policy
+		want     string
+	}{
+		"one without a selector selects all":     {[]v1alpha1.Policy{named("a", 0)}, "a"},
+		"one with a selector, by labels":         {[]v1alpha1.Policy{named("a", 0, selecting("team", "mail")), named("b", 0, selecting("team", "web"))}, "a"},
+		"the greatest precedence goes first":     {[]v1alpha1.Policy{named("a", 1), named("b", 10), named("c", -1)}, "b a c"},
+		"of equal precedence, the first by name": {[]v1alpha1.Policy{named("b", 0), named("a", 0)}, "a b"},
+		"where there is none there is none":      {nil, ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			selected, err := Select(test.policies, map[string]string{"team": "mail"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, p := range selected {
+				names = append(names, p.Name)
+			}
+			if got := strings.Join(names, " "); got != test.want {
+				t.Errorf("selected %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestASelectorThatCannotBeReadSelectsNothingAndIsTold(t *testing.T) {
+	broken := named("broken", 5)
+	broken.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Like"}}}
+	selected, err := Select([]v1alpha1.Policy{broken, named("fine", 0)}, nil)
+	if len(selected) != 1 || selected[0].Name != "fine" {
+		t.Errorf("selected %v, want the other", selected)
+	}
+	if err == nil || !strings.HasPrefix(err.Error(), "policy broken: spec.selector: ") {
+		t.Errorf("error %v, want one that names the policy and the field", err)
+	}
+}
