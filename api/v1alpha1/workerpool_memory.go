@@ -13,10 +13,10 @@ type ScaleMemory struct {
 	MeasuredTime *metav1.Time `json:"measuredTime,omitempty"`
 	// arrived messages since ever, by then.
 	// +optional
-	Arrived int64 `json:"arrived,omitempty"`
+	Arrived *int64 `json:"arrived,omitempty"`
 	// finished messages since ever, by then.
 	// +optional
-	Finished int64 `json:"finished,omitempty"`
+	Finished *int64 `json:"finished,omitempty"`
 	// held messages, waiting and in flight.
 	// +optional
 	Held int64 `json:"held,omitempty"`

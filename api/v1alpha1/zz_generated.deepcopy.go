@@ -1361,6 +1361,16 @@ func (in *ScaleMemory) DeepCopyInto(out *ScaleMemory) {
 		in, out := &in.MeasuredTime, &out.MeasuredTime
 		*out = (*in).DeepCopy()
 	}
+	if in.Arrived != nil {
+		in, out := &in.Arrived, &out.Arrived
+		*out = new(int64)
+		**out = **in
+	}
+	if in.Finished != nil {
+		in, out := &in.Finished, &out.Finished
+		*out = new(int64)
+		**out = **in
+	}
 	if in.ArrivalRate != nil {
 		in, out := &in.ArrivalRate, &out.ArrivalRate
 		x := (*in).DeepCopy()

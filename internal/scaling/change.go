@@ -42,14 +42,13 @@ func worthwhile(in Input) float64 {
 }
 
 // down shrinks to the most that was wanted in the window, by no more than the step, and
-// never to fewer than are busy.
+// never to fewer than are busy. A pool that has been idle for long has no need of another
+// window.
 func (n *number) down(in Input, memory *Memory) {
 	rule := in.Policy.Down
-	if !memory.Wants.cover(in.Now, rule.Window) {
-		n.value, n.reason = in.Replicas, ReasonWindow
-		return
+	if n.reason != ReasonIdle {
+		n.atLeast(memory.Wants.keeps(in, rule.Window), ReasonWindow)
 	}
-	n.atLeast(min(memory.Wants.most(in.Now, rule.Window), in.Replicas, most(in.Policy)), ReasonWindow)
 	n.atLeast(min(busy(in), in.Replicas), ReasonBusy)
 	if n.value == in.Replicas {
 		return

@@ -109,3 +109,16 @@ func TestGrowthStopsWhereItIsOfNoUse(t *testing.T) {
 		t.Errorf("%.0f messages still wait", f.waiting)
 	}
 }
+
+func TestAnIdlePoolGoesToZeroOnTime(t *testing.T) {
+	f := &flow{policy: usual(), now: noon, rate: 30, service: 1}
+	f.run(5 * time.Minute)
+	f.rate, f.waiting, f.inFlight = 0, 0, 0
+	ended := f.now
+	for f.replicas > 0 && f.now.Sub(ended) < time.Hour {
+		f.run(Interval)
+	}
+	if took := f.now.Sub(ended) - Interval; took != f.policy.IdleAfter {
+		t.Errorf("it took %s, want %s", took, f.policy.IdleAfter)
+	}
+}

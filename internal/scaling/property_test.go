@@ -70,15 +70,23 @@ func anyFigures(r *rand.Rand, in Input) *Figures {
 		f.Backlog = int64(r.IntN(5000))
 	}
 	if r.IntN(4) > 0 {
-		f.Finished = new(in.Memory.Rates.Finished + int64(r.IntN(200)) - 5)
+		f.Finished = new(on(in.Memory.Rates.Finished) + int64(r.IntN(200)) - 5)
 	}
 	if r.IntN(4) > 0 {
-		f.Arrived = new(in.Memory.Rates.Arrived + int64(r.IntN(200)) - 5)
+		f.Arrived = new(on(in.Memory.Rates.Arrived) + int64(r.IntN(200)) - 5)
 	}
 	if r.IntN(4) == 0 {
 		f.ServiceTime = time.Duration(r.IntN(20000)) * time.Millisecond
 	}
 	return f
+}
+
+// on goes a counter from where it was.
+func on(before *int64) int64 {
+	if before == nil {
+		return 0
+	}
+	return *before
 }
 
 func anyPolicy(r *rand.Rand) Policy {

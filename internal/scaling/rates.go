@@ -22,15 +22,17 @@ const (
 type Rates struct {
 	// At is when the counters were read; zero, if they have to be read anew.
 	At                time.Time
-	Arrived, Finished int64
-	Held              int64
+	Arrived, Finished *int64
+	// Held messages, waiting and in flight.
+	Held int64
 	// Arriving and Finishing messages a second. Earlier is Arriving over a longer time, and
 	// Latest what arrived since the last figures.
 	Arriving, Finishing, Earlier, Latest float64
 	// Worked is how long messages were in flight, in seconds, and Ended how many were
 	// finished in that time; what is long ago counts less.
 	Worked, Ended float64
-	// Service is what the workers say a message takes, in seconds; 0 if they don't.
+	// Service is what the workers said last that a message takes, in seconds; 0 if they
+	// never did.
 	Service float64
 }
 
@@ -53,7 +55,7 @@ func (m *Memory) learn(in Input) {
 		}
 	}
 	r.At, r.Held = in.Now, held
-	r.Arrived, r.Finished = value(f.Arrived), value(f.Finished)
+	r.Arrived, r.Finished = f.Arrived, f.Finished
 }
 
 // arrivals since the last figures: counted by the broker, or what is more and what is
@@ -66,18 +68,11 @@ func arrivals(f *Figures, r *Rates, held, finished int64, finishedKnown bool) (i
 }
 
 // gone is by how much a counter has gone on. One that went back tells nothing.
-func gone(now *int64, before int64) (int64, bool) {
-	if now == nil || *now < before {
+func gone(now, before *int64) (int64, bool) {
+	if now == nil || before == nil || *now < *before {
 		return 0, false
 	}
-	return *now - before, true
-}
-
-func value(counter *int64) int64 {
-	if counter == nil {
-		return 0
-	}
-	return *counter
+	return *now - *before, true
 }
 
 // arrive takes in a rate. What comes all at once is a backlog and not a rate, and is

@@ -23,27 +23,30 @@ func TestRates(t *testing.T) {
 		},
 		"what has come since is a rate, and counts by its time": {
 			in: at(1, &Figures{Arrived: new(int64(120)), Finished: new(int64(100))},
-				counted(2*time.Second, Rates{Arrived: 100, Finished: 100, Arriving: 10})),
+				counted(2*time.Second, Rates{Arrived: new(int64(100)), Finished: new(int64(100)), Arriving: 10})),
 			arriving: 10, finishing: 0,
 		},
 		"a long gap counts for all": {
 			in: at(1, &Figures{Arrived: new(int64(7300)), Finished: new(int64(100))},
-				counted(10*time.Minute, Rates{Arrived: 100, Finished: 100, Arriving: 10})),
+				counted(10*time.Minute, Rates{Arrived: new(int64(100)), Finished: new(int64(100)), Arriving: 10})),
 			arriving: 12,
 		},
 		"what comes all at once is a backlog and no rate": {
 			in: at(1, &Figures{Backlog: 5000, Arrived: new(int64(5000)), Finished: new(int64(0))},
-				counted(2*time.Second, Rates{Worked: 10, Ended: 10})),
+				counted(2*time.Second, Rates{Arrived: new(int64(0)), Finished: new(int64(0)), Worked: 10, Ended: 10})),
 			arriving: 40 * (1 - math.Exp(-0.2)), service: 1,
 		},
 		"a counter that has begun anew tells nothing": {
 			in: at(1, &Figures{Arrived: new(int64(3)), Finished: new(int64(2))},
-				counted(2*time.Second, Rates{Arrived: 100, Finished: 100, Arriving: 10, Finishing: 9})),
+				counted(2*time.Second, Rates{Arrived: new(int64(100)), Finished: new(int64(100)), Arriving: 10, Finishing: 9})),
 			arriving: 10, finishing: 9,
+		},
+		"a counter that was not there before tells nothing": {
+			in: at(1, &Figures{Arrived: new(int64(100)), Finished: new(int64(100))}, counted(2*time.Second, Rates{})),
 		},
 		"what is more and what is finished have come, where nobody counts that": {
 			in: at(1, &Figures{Backlog: 30, Finished: new(int64(120))},
-				counted(10*time.Minute, Rates{Held: 30, Finished: 100, Arriving: 10})),
+				counted(10*time.Minute, Rates{Held: 30, Finished: new(int64(100)), Arriving: 10})),
 			arriving: 20.0 / 600, finishing: 20.0 / 600,
 		},
 		"where nobody counts anything there are no rates": {
@@ -51,7 +54,7 @@ func TestRates(t *testing.T) {
 		},
 		"the time in flight over what was finished is what a message takes": {
 			in: at(1, &Figures{InFlight: 40, Arrived: new(int64(20)), Finished: new(int64(20))},
-				counted(2*time.Second, Rates{Arrived: 0, Finished: 0})),
+				counted(2*time.Second, Rates{Arrived: new(int64(0)), Finished: new(int64(0))})),
 			arriving: 10 * (1 - math.Exp(-0.2)), finishing: 10 * (1 - math.Exp(-0.2)), service: 4,
 		},
 		"what the workers say goes first": {
@@ -74,7 +77,7 @@ func TestRates(t *testing.T) {
 }
 
 func TestFiguresAreReadAnewAfterTheyWereMissing(t *testing.T) {
-	memory := counted(2*time.Second, Rates{Arrived: 100, Arriving: 10})
+	memory := counted(2*time.Second, Rates{Arrived: new(int64(100)), Arriving: 10})
 	memory.IdleSince = noon.Add(-time.Hour)
 	lost := Decide(at(1, nil, memory))
 	if !lost.Memory.MissingSince.Equal(noon) || !lost.Memory.IdleSince.IsZero() {

@@ -37,9 +37,13 @@ func (w *Wants) add(now time.Time, want int32, window time.Duration) {
 	*w = slices.Delete(*w, 0, max(over, len(*w)-spans-2))
 }
 
-// cover tells whether they go back to the window's beginning.
-func (w Wants) cover(now time.Time, window time.Duration) bool {
-	return len(w) > 0 && !w[0].Start.After(now.Add(-window))
+// keeps is how many of the workers there are were wanted in the window: all, as long as
+// nobody knows what was wanted at its beginning.
+func (w Wants) keeps(in Input, window time.Duration) int32 {
+	if len(w) == 0 || w[0].Start.After(in.Now.Add(-window)) {
+		return in.Replicas
+	}
+	return min(w.most(in.Now, window), in.Replicas, most(in.Policy))
 }
 
 // least that was wanted in the window.
