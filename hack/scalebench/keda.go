@@ -29,7 +29,9 @@ const (
 )
 
 // keda models KEDA 2 and the HorizontalPodAutoscaler it makes, for an external metric with
-// an average value.
+// an average value, as their documentation describes them: KEDA's loop wakes from 0 and
+// goes to 0, everything between is the autoscaler's. What it leaves out is in their
+// favour: a metric takes no time to be read, and a Deployment none to follow.
 type keda struct {
 	*yard
 	kedaSettings
