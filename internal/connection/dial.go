@@ -1,8 +1,11 @@
 package connection
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/url"
 	"strings"
 
@@ -32,6 +35,9 @@ func dialNATS(ctx context.Context, access *Access) (broker.Engine, error) {
 		return nil, err
 	}
 	engine, err := jetstream.Connect(ctx, o)
+	if broker.ClassOf(err) == broker.Unreachable {
+		return nil, withCause(ctx, err, o.URL)
+	}
 	if err != nil {
 		return nil, err // not the typed nil
 	}
@@ -63,3 +69,21 @@ func withUser(access *Access) (string, error) {
 	}
 	return strings.Join(all, ","), nil
 }
+
+// withCause finds out why no server can be reached, which the client does not tell: it
+// knocks at the first.
+func withCause(ctx context.Context, err error, all string) error {
+	first, _, _ := strings.Cut(all, ",")
+	parsed, badURL := url.Parse(first)
+	if badURL != nil || parsed.Hostname() == "" {
+		return err
+	}
+	conn, cause := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(parsed.Hostname(), cmp.Or(parsed.Port(), defaultPort)))
+	if cause != nil {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	_ = conn.Close() // it is there after all, and something else is wrong
+	return err
+}
+
+const defaultPort = "4222"
