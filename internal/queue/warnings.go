@@ -1,0 +1,50 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// Warnings are what is right as it stands, and yet may not be what its author expects.
+func Warnings(q *v1alpha1.Queue) []string {
+	s := &q.Spec
+	var all []string
+	warn := func(so bool, field, text string) {
+		if so {
+			all = append(all, "spec."+field+": "+text)
+		}
+	}
+	many := len(s.Priorities) > 1
+	warn(onNATS(q) && s.MaxBacklog != nil, "maxBacklog", "NATS cannot deliver messages later in a queue with maxBacklog")
+	warn(s.MaxInFlight != nil && many, "maxInFlight", "each priority has a part of it, by weight, that the others do not use")
+	warn(s.StrictPriority && many, "strictPriority", "messages of lesser weight may never be taken")
+	if d := s.DeadLetter; d != nil {
+		warn(d.Enabled != nil && !*d.Enabled, "deadLetter.enabled", "messages that are given up are lost")
+		warn(d.MaxEntries != nil && *d.MaxEntries > 0, "deadLetter.maxEntries", "dead letters over that number are lost, the oldest first")
+		warn(d.Retention != nil && span(*d.Retention) > 0, "deadLetter.retention", "dead letters of that age are lost")
+	}
+	return all
+}
+
+// onNATS tells that the Queue itself says so. A Policy's or the operator's broker is only
+// known later: status.enforcement has the outcome.
+func onNATS(q *v1alpha1.Queue) bool {
+	return q.Spec.Broker != nil && q.Spec.Broker.Engine == v1alpha1.EngineNATS
+}
+
+// ChangeWarnings are of a change of the spec.
+func ChangeWarnings(before, after *v1alpha1.Queue) []string {
+	var all []string
+	if onNATS(after) && before.Spec.MaxBacklog == nil && after.Spec.MaxBacklog != nil {
+		all = append(all, "spec.maxBacklog: a queue made without it on NATS 2.12 or later takes messages for later, "+
+			"and then cannot refuse producers: status.enforcement tells")
+	}
+	for _, p := range before.Spec.Priorities {
+		if !slices.ContainsFunc(after.Spec.Priorities, func(q v1alpha1.QueuePriority) bool { return q.Name == p.Name }) {
+			all = append(all, fmt.Sprintf("spec.priorities: %s is kept on the broker until it is empty", p.Name))
+		}
+	}
+	return all
+}
