@@ -5,6 +5,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
+	"github.com/yardmaster/yardmaster/internal/controller/queue"
 	"github.com/yardmaster/yardmaster/internal/controller/sequentialjob"
 	webhookv1alpha1 "github.com/yardmaster/yardmaster/internal/webhook/v1alpha1"
 )
@@ -13,12 +14,17 @@ import (
 func All() []Controller {
 	return []Controller{
 		{"sequentialjob", v1alpha1.GroupVersion.WithKind("SequentialJob"), setupSequentialJob, webhookv1alpha1.SetupSequentialJob, ""},
+		{"queue", v1alpha1.GroupVersion.WithKind("Queue"), setupQueue, webhookv1alpha1.SetupQueue, ""},
 		{"jobreport", v1alpha1.GroupVersion.WithKind("JobReport"), setupJobReport, nil, reportNamespaces},
 	}
 }
 
 func setupSequentialJob(mgr ctrl.Manager, o Options) error {
 	return sequentialjob.New(mgr).SetupWithManager(mgr, o.Concurrency)
+}
+
+func setupQueue(mgr ctrl.Manager, o Options) error {
+	return queue.New(mgr, o.keeper, queue.Options{Concurrency: o.Concurrency, Sweep: o.QueueSweep}).SetupWithManager(mgr)
 }
 
 func setupJobReport(mgr ctrl.Manager, o Options) error {

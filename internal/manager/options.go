@@ -14,6 +14,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/connection"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/report"
 	"github.com/yardmaster/yardmaster/internal/zombie"
@@ -39,6 +41,13 @@ type Options struct {
 
 	// Report is what the controller jobreport scans, and how.
 	Report jobreport.Options
+
+	// Broker of Queues that name none.
+	Broker Broker
+	// QueueSweep is the time between two comparisons of a queue on its broker with its
+	// Queue; 0: the controller's own.
+	QueueSweep time.Duration
+	keeper     *connection.Keeper
 
 	HealthAddress string
 	PprofAddress  string
@@ -133,6 +142,7 @@ func newParser(output io.Writer) *parser {
 	p.bindLeaderElection()
 	p.bindWebhook()
 	p.bindReport()
+	p.bindBroker()
 	return p
 }
 
@@ -201,6 +211,19 @@ func (p *parser) bindReport() {
 	}
 }
 
+func (p *parser) bindBroker() {
+	o, f := &p.values, p.flags
+	f.StringVar(&o.Broker.URLSecret, "broker-url-secret", "",
+		"Secret in the operator's namespace with the URL of the broker for Queues that name none, as name or name/key. Empty: there is none.")
+	f.StringVar(&o.Broker.Engine, "broker-engine", string(v1alpha1.EngineNATS), "Engine of that broker.")
+	f.StringVar(&o.Broker.TLSSecret, "broker-tls-secret", "",
+		"Secret with ca.crt, tls.crt and tls.key for that broker. Empty: none.")
+	f.StringVar(&o.Broker.CredentialsSecret, "broker-credentials-secret", "",
+		"Secret with username and password, token or creds for that broker. Empty: none.")
+	f.DurationVar(&o.QueueSweep, "queue-sweep", 2*time.Minute,
+		"Time between two comparisons of a queue on its broker with its Queue, when the Queue has not changed.")
+}
+
 // fromEnvironment sets the flags that were not given from the environment.
 func fromEnvironment(flags *flag.FlagSet, environment Environment) error {
 	given := map[string]bool{}
@@ -235,6 +258,12 @@ func (p *parser) options() (Options, error) {
 	}
 	if err := checkReport(o.Report); err != nil {
 		return Options{}, err
+	}
+	if err := o.Broker.check(); err != nil {
+		return Options{}, err
+	}
+	if o.QueueSweep < time.Second {
+		return Options{}, fmt.Errorf("--queue-sweep is %s, must be at least 1s", o.QueueSweep)
 	}
 	o.Webhook.CertManagement = CertManagement(p.certs)
 	if !slices.Contains([]CertManagement{CertsSelf, CertsExternal}, o.Webhook.CertManagement) {

@@ -31,11 +31,13 @@ type summary struct {
 	Webhook                 bool
 	CertManagement          CertManagement
 	Report                  jobreport.Options
+	Broker                  Broker
+	QueueSweep              time.Duration
 }
 
 func defaults() summary {
 	return summary{
-		Controllers: []string{"sequentialjob"},
+		Controllers: []string{"sequentialjob", "queue"},
 		Concurrency: 10,
 		KubeAPIQPS:  -1,
 		LeaderElection: LeaderElection{
@@ -45,6 +47,8 @@ func defaults() summary {
 		Webhook:        true,
 		CertManagement: CertsSelf,
 		Report:         jobreport.Options{Interval: 5 * time.Minute, Top: 50, Thresholds: zombie.Defaults()},
+		Broker:         Broker{Engine: "NATS"},
+		QueueSweep:     2 * time.Minute,
 	}
 }
 
@@ -85,13 +89,21 @@ func TestParse(t *testing.T) {
 		"namespaces to report on switch jobreport on": {
 			args: "--report-namespaces=b,a,b --report-interval=30s --report-top=7",
 			want: func(s *summary) {
-				s.Controllers = []string{"sequentialjob", "jobreport"}
+				s.Controllers = []string{"sequentialjob", "queue", "jobreport"}
 				s.Report.Namespaces, s.Report.Interval, s.Report.Top = []string{"a", "b"}, 30*time.Second, 7
 			},
 		},
 		"jobreport alone": {
 			args: "--controllers=jobreport --report-namespaces=a",
 			want: func(s *summary) { s.Controllers, s.Report.Namespaces = []string{"jobreport"}, []string{"a"} },
+		},
+		"a broker of the operator's own": {
+			args:        "--broker-url-secret=nats/address --broker-tls-secret=nats-tls --queue-sweep=30s",
+			environment: map[string]string{"YARDMASTER_BROKER_CREDENTIALS_SECRET": "nats-login"},
+			want: func(s *summary) {
+				s.Broker = Broker{Engine: "NATS", URLSecret: "nats/address", TLSSecret: "nats-tls", CredentialsSecret: "nats-login"}
+				s.QueueSweep = 30 * time.Second
+			},
 		},
 		"thresholds, from the environment too": {
 			args:        "--report-never-started-suspicious-after=5s",
@@ -109,7 +121,7 @@ func TestParse(t *testing.T) {
 			got := summary{
 				names(options.Controllers), options.Namespaces, options.Concurrency, options.KubeAPIQPS,
 				options.LeaderElection, options.Metrics, options.Webhook.Enabled, options.Webhook.CertManagement,
-				options.Report,
+				options.Report, options.Broker, options.QueueSweep,
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("options (-want +got):\n%s", diff)
@@ -129,11 +141,14 @@ func TestParseRefuses(t *testing.T) {
 		"an unknown controller":              {args: "--controllers=cron", want: `unknown controller "cron"`},
 		"an unknown way to get certificates": {args: "--cert-management=magic", want: "must be self or external"},
 		"jobreport without namespaces":       {args: "--controllers=jobreport", want: "jobreport, which needs --report-namespaces"},
-		"jobreport only, and off":            {args: "--controllers=*,-sequentialjob", want: "leaves no controller to run"},
+		"jobreport only, and off":            {args: "--controllers=*,-sequentialjob,-queue", want: "leaves no controller to run"},
 		"scans without a pause":              {args: "--report-interval=0s", want: "--report-interval is 0s, must be at least 1s"},
 		"more findings than fit":             {args: "--report-top=501", want: "must be between 0 and 500"},
 		"a threshold in the future":          {args: "--report-no-ready-pods-zombie-after=-1h", want: "no-ready-pods-zombie-after is -1h0m0s, must not be negative"},
 		"nobody to do the work":              {args: "--concurrency=0", want: "must be at least 1"},
+		"an engine that nobody knows":        {args: "--broker-engine=Kafka", want: `--broker-engine is "Kafka", must be one of NATS, Asynq`},
+		"credentials for no broker":          {args: "--broker-credentials-secret=login", want: "need --broker-url-secret"},
+		"sweeps without a pause":             {args: "--queue-sweep=0s", want: "--queue-sweep is 0s, must be at least 1s"},
 		"a variable of the wrong type": {
 			environment: map[string]string{"YARDMASTER_WEBHOOK": "perhaps"},
 			want:        `invalid value "perhaps" of YARDMASTER_WEBHOOK`,

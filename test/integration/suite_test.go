@@ -137,6 +137,7 @@ func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 	mgr, err := manager.New(operators, manager.Options{
 		Controllers:   manager.All(),
 		Concurrency:   10,
+		QueueSweep:    2 * time.Second,
 		KubeAPIQPS:    -1,
 		HealthAddress: "0",
 		Metrics:       manager.Metrics{Address: "0"},

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -30,7 +29,7 @@ func (sequentialJobValidator) ValidateCreate(_ context.Context, sj *v1alpha1.Seq
 	if !sequence.Manages(sj) {
 		return nil, nil
 	}
-	return specWarnings(sj), invalid(sj, sequence.Validate(sj))
+	return specWarnings(sj), refused("SequentialJob", sj.Name, sequence.Validate(sj))
 }
 
 // ValidateUpdate refuses, besides, a change of what has already happened.
@@ -43,7 +42,7 @@ func (sequentialJobValidator) ValidateUpdate(_ context.Context, before, after *v
 	errs := sequence.Validate(after)
 	errs = append(errs, sequence.FrozenViolations(&after.Spec, sequence.RecordedStatus(before))...)
 	errs = append(errs, validateRerun(before, after)...)
-	return append(specWarnings(after), changeWarnings(before, after)...), invalid(after, errs)
+	return append(specWarnings(after), changeWarnings(before, after)...), refused("SequentialJob", after.Name, errs)
 }
 
 // ValidateDelete is never asked.
@@ -74,10 +73,3 @@ func rerunText(rerun *v1alpha1.Rerun) string {
 }
 
 func finished(sj *v1alpha1.SequentialJob) bool { return sj.Status.CompletionTime != nil }
-
-func invalid(sj *v1alpha1.SequentialJob, errs field.ErrorList) error {
-	if len(errs) == 0 {
-		return nil
-	}
-	return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("SequentialJob").GroupKind(), sj.Name, errs)
-}

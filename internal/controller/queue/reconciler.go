@@ -1,0 +1,253 @@
+// Package queue carries out what package queue of the core decides: it makes each Queue's
+// queue on its broker, keeps it as the spec says, and tells what it sees there.
+//
+// A queue in which something is done is looked at every few seconds, an empty one once a
+// minute: the broker tells of its next message. Whether the broker is there at all is
+// watched once for all queues on it, by package connection.
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/queue"
+)
+
+// Writes of a status in which nothing but figures has changed are held to this many a
+// second, over all Queues; what is left out is written after the next look.
+const (
+	figureWrites = 20
+	figureBurst  = 50
+)
+
+// Options of the controller.
+type Options struct {
+	// Concurrency is how many Queues are reconciled at once.
+	Concurrency int
+	// Sweep is the time between two comparisons of a queue with its spec, when neither has
+	// changed; 0: two minutes.
+	Sweep time.Duration
+}
+
+// Reconciler reconciles Queues.
+type Reconciler struct {
+	client   client.Client // reads from the cache
+	live     client.Reader // reads from the API server
+	recorder events.EventRecorder
+	keeper   *connection.Keeper
+	options  Options
+	figures  *rate.Limiter
+
+	latest *kube.Latest[*v1alpha1.Queue]
+	known  *known
+}
+
+// New returns a Reconciler that works through the manager's clients, and reaches brokers
+// through the keeper.
+func New(mgr ctrl.Manager, keeper *connection.Keeper, o Options) *Reconciler {
+	if o.Sweep == 0 {
+		o.Sweep = 2 * time.Minute
+	}
+	return &Reconciler{
+		client:   mgr.GetClient(),
+		live:     mgr.GetAPIReader(),
+		recorder: mgr.GetEventRecorder("queue-controller"),
+		keeper:   keeper,
+		options:  o,
+		figures:  rate.NewLimiter(figureWrites, figureBurst),
+		latest:   kube.NewLatest[*v1alpha1.Queue](),
+		known:    newKnown(),
+	}
+}
+
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=queues,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=queues/status,verbs=patch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=policies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=workerpools,verbs=list
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile takes one Queue as far as it goes now.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	q := &v1alpha1.Queue{}
+	if err := r.client.Get(ctx, req.NamespacedName, q); err != nil {
+		if apierrors.IsNotFound(err) { // a failed read tells nothing
+			r.forget(req.NamespacedName)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	q = r.latest.Of(q)
+	effective, err := r.effective(ctx, q)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	p := &pass{Reconciler: r, q: q, line: r.keeper.Line(q.Namespace, effective.Broker), state: r.known.of(req.NamespacedName)}
+	p.seen = queue.Observation{Effective: *effective, Engine: p.line.Key.Engine, Memory: p.state.memory}
+	r.known.on(req.NamespacedName, p.line.Key, queue.NameOf(q))
+	if !q.DeletionTimestamp.IsZero() {
+		return p.remove(ctx)
+	}
+	return p.keep(ctx)
+}
+
+// pass is one look at one Queue.
+type pass struct {
+	*Reconciler
+	q     *v1alpha1.Queue
+	line  *connection.Line
+	state *state
+	seen  queue.Observation
+}
+
+// keep makes the queue what it is to be, and tells how it stands.
+func (p *pass) keep(ctx context.Context) (ctrl.Result, error) {
+	engine, err := p.line.Engine()
+	if errors.Is(err, connection.ErrConnecting) {
+		return ctrl.Result{}, nil // an event follows
+	}
+	if err == nil {
+		if err := p.prepare(ctx); err != nil {
+			return ctrl.Result{}, err
+		}
+		err = p.look(ctx, engine)
+	}
+	p.judge(err)
+	deferred, err := p.record(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: earlier(p.next(), deferred)}, nil //nolint:contextcheck // what next waits for outlives the pass
+}
+
+// prepare sees to it that what is about to be made on the broker will be removed again. A
+// Queue that was deleted meanwhile, as a second leader may have, makes nothing.
+func (p *pass) prepare(ctx context.Context) error {
+	if err := p.patchFinalizer(ctx, controllerutil.AddFinalizer); err != nil {
+		return staleOr(fmt.Errorf("putting the finalizer on: %w", err))
+	}
+	if _, err := p.line.Figures(ctx, queue.NameOf(p.q), fresh); broker.ClassOf(err) != broker.Missing {
+		return nil
+	}
+	current := &v1alpha1.Queue{}
+	if err := p.live.Get(ctx, client.ObjectKeyFromObject(p.q), current); err != nil {
+		return staleOr(fmt.Errorf("reading the Queue again: %w", err))
+	}
+	if current.UID != p.q.UID || current.Generation != p.q.Generation {
+		return errStale
+	}
+	return nil
+}
+
+// judge sorts what the broker, or the way to it, has refused.
+func (p *pass) judge(err error) {
+	switch {
+	case err == nil:
+	case answered(err):
+		p.seen.Failure = err
+	default:
+		p.line.Doubt(err)
+		p.seen.Unreachable = &queue.Trouble{Reason: connection.ReasonOf(err), Message: err.Error()}
+	}
+	if err != nil {
+		p.state.ensured = ensured{}
+	}
+}
+
+// answered tells that the broker was there, and refused.
+func answered(err error) bool {
+	if errors.As(err, new(*connection.Error)) {
+		return false
+	}
+	class := broker.ClassOf(err)
+	return class == broker.Invalid || class == broker.Conflict || class == broker.Missing
+}
+
+// next is when to look again.
+func (p *pass) next() time.Duration {
+	switch {
+	case p.seen.Unreachable != nil && p.line.Key == (connection.Key{}):
+		return 0 // a change of the Queue or a Policy brings it back
+	case p.seen.Unreachable != nil, p.seen.Failure != nil:
+		return retryAfter
+	}
+	if p.state.memory.Idle() {
+		p.line.Await(queue.NameOf(p.q))
+	}
+	return p.state.memory.Interval()
+}
+
+// retryAfter is when a queue is looked at again that its broker has refused. If there is
+// no connection, its coming back is told besides.
+const retryAfter = 15 * time.Second
+
+// record stores the status, then tells of it. It returns how long a write that may wait
+// was put off.
+func (p *pass) record(ctx context.Context) (time.Duration, error) {
+	plan := queue.Decide(p.q, &p.seen)
+	p.state.memory = plan.Memory
+	if plan.Minor && !p.figures.Allow() {
+		return retryAfter, nil
+	}
+	before, after := p.q.DeepCopy(), p.q.DeepCopy()
+	after.Status = plan.Status
+	if err := kube.PatchStatus(ctx, p.client, before, after); err != nil {
+		return 0, staleOr(fmt.Errorf("patching status: %w", err))
+	}
+	if after.ResourceVersion != before.ResourceVersion {
+		p.wrote(after)
+	}
+	for _, event := range append(queue.Done(p.seen.Outcome, &before.Status, &after.Status), queue.Events(&before.Status, &after.Status)...) {
+		p.emit(event)
+	}
+	return 0, nil
+}
+
+func (p *pass) emit(e queue.Event) {
+	p.recorder.Eventf(p.q, nil, e.Type, e.Reason, e.Action, "%s", e.Message)
+}
+
+// wrote takes over what the API server stored.
+func (p *pass) wrote(stored *v1alpha1.Queue) {
+	p.q = stored
+	p.latest.Wrote(stored)
+}
+
+func (p *pass) patchFinalizer(ctx context.Context, change func(client.Object, string) bool) error {
+	q := p.q.DeepCopy()
+	err := kube.PatchMetadata(ctx, p.client, q, func(object client.Object) { change(object, v1alpha1.QueueFinalizer) })
+	if err == nil && q.ResourceVersion != p.q.ResourceVersion && q.DeletionTimestamp.IsZero() {
+		p.wrote(q)
+	}
+	return err
+}
+
+// errStale says that the Queue has changed since it was read: the pass ends, and a new
+// one begins with the newer version.
+var errStale = errors.New("the Queue has changed meanwhile")
+
+func staleOr(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return errStale
+	}
+	return err
+}
+
+// earlier is the shorter of two waits, where 0 is for ever.
+func earlier(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,89 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/connection"
+)
+
+// A pass that failed is tried again after minBackoff, then twice as long each time up to
+// maxBackoff. Failures of brokers are none of a pass: they are told in the status.
+const (
+	minBackoff = 5 * time.Millisecond
+	maxBackoff = 30 * time.Second
+)
+
+// staleWait is how long a pass on an outdated object waits for the cache to catch up.
+const staleWait = 20 * time.Millisecond
+
+// SetupWithManager has the manager run the reconciler.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	policies := v1alpha1.GroupVersion.WithKind("Policy")
+	if _, err := mgr.GetRESTMapper().RESTMapping(policies.GroupKind(), policies.Version); err != nil {
+		return fmt.Errorf("looking for the CustomResourceDefinition of %s: %w", policies.GroupKind(), err)
+	}
+	if err := metrics.Registry.Register(messagesCollector{mgr.GetCache()}); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	// Policies select by labels, and annotations let go or take over.
+	changed := predicate.Or[client.Object](
+		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("queue").
+		For(&v1alpha1.Queue{}, builder.WithPredicates(changed)).
+		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Func(r.listen)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: r.options.Concurrency,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
+		}).
+		Complete(reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+			result, err := r.Reconcile(ctx, req)
+			if errors.Is(err, errStale) {
+				// The newer version is on its way: not a failure to log and back off from.
+				return ctrl.Result{RequeueAfter: staleWait}, nil
+			}
+			return result, err
+		}))
+}
+
+// listen has the Queues looked at whose broker was found or lost, or that have a message.
+func (r *Reconciler) listen(_ context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	r.keeper.Listen(func(e connection.Event) {
+		for _, key := range r.known.concerned(e) {
+			requests.Add(reconcile.Request{NamespacedName: key})
+		}
+	})
+	return nil
+}
+
+// ofNamespace are all Queues of an object's namespace: a Policy that changes may have
+// selected one before that it does not select now.
+func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
+	var queues v1alpha1.QueueList
+	if err := r.client.List(ctx, &queues, client.InNamespace(object.GetNamespace())); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing the Queues that a Policy may select")
+		return nil
+	}
+	var all []reconcile.Request
+	for i := range queues.Items {
+		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&queues.Items[i])})
+	}
+	return all
+}

@@ -1,0 +1,64 @@
+package manager
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/connection"
+)
+
+// Broker is where Queues are that name no broker: Secrets in the operator's namespace.
+type Broker struct {
+	Engine string
+	// URLSecret is name or name/key.
+	URLSecret         string
+	TLSSecret         string
+	CredentialsSecret string
+}
+
+// newKeeper keeps the connections of all controllers. The manager ends them.
+func newKeeper(mgr ctrl.Manager, o Options) (*connection.Keeper, error) {
+	if o.Broker.URLSecret != "" && o.OperatorNamespace == "" {
+		return nil, errors.New("--broker-url-secret is a Secret in the operator's namespace: outside a cluster, --operator-namespace must be given")
+	}
+	keeper := connection.NewKeeper(mgr.GetAPIReader(), connection.Options{
+		Default: o.Broker.reference(), DefaultNamespace: o.OperatorNamespace,
+	})
+	if err := metrics.Registry.Register(keeper); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	return keeper, mgr.Add(keeper)
+}
+
+// reference is nil if there is no broker.
+func (b Broker) reference() *v1alpha1.Broker {
+	if b.URLSecret == "" {
+		return nil
+	}
+	r := &v1alpha1.Broker{Engine: v1alpha1.Engine(b.Engine)}
+	r.URLSecretRef.Name, r.URLSecretRef.Key, _ = strings.Cut(b.URLSecret, "/")
+	if b.TLSSecret != "" {
+		r.TLSSecretRef = &v1alpha1.SecretRef{Name: b.TLSSecret}
+	}
+	if b.CredentialsSecret != "" {
+		r.CredentialsSecretRef = &v1alpha1.SecretRef{Name: b.CredentialsSecret}
+	}
+	return r
+}
+
+func (b Broker) check() error {
+	engines := []string{string(v1alpha1.EngineNATS), string(v1alpha1.EngineAsynq)}
+	if !slices.Contains(engines, b.Engine) {
+		return fmt.Errorf("--broker-engine is %q, must be one of %s", b.Engine, strings.Join(engines, ", "))
+	}
+	if b.URLSecret == "" && (b.TLSSecret != "" || b.CredentialsSecret != "") {
+		return errors.New("--broker-tls-secret and --broker-credentials-secret need --broker-url-secret")
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package v1alpha1
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/queue"
+)
+
+// SetupQueue adds the webhooks for Queues, and for the Policies that complete them, to
+// the manager.
+func SetupQueue(mgr ctrl.Manager) error {
+	if err := ctrl.NewWebhookManagedBy(mgr, &v1alpha1.Policy{}).WithValidator(policyValidator{}).Complete(); err != nil {
+		return err
+	}
+	return ctrl.NewWebhookManagedBy(mgr, &v1alpha1.Queue{}).WithValidator(queueValidator{}).Complete()
+}
+
+// queueValidator asks package queue what is wrong with a Queue.
+type queueValidator struct{}
+
+var _ admission.Validator[*v1alpha1.Queue] = queueValidator{}
+
+// ValidateCreate refuses a spec that no broker could carry out.
+func (queueValidator) ValidateCreate(_ context.Context, q *v1alpha1.Queue) (admission.Warnings, error) {
+	return queue.Warnings(q), refused("Queue", q.Name, queue.Validate(q))
+}
+
+// ValidateUpdate does the same. Where the spec stays, it was taken once and must not bar a
+// change of something else.
+func (queueValidator) ValidateUpdate(_ context.Context, before, after *v1alpha1.Queue) (admission.Warnings, error) {
+	if !after.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(before.Spec, after.Spec) {
+		return nil, nil
+	}
+	return append(queue.Warnings(after), queue.ChangeWarnings(before, after)...), refused("Queue", after.Name, queue.Validate(after))
+}
+
+// ValidateDelete is never asked.
+func (queueValidator) ValidateDelete(context.Context, *v1alpha1.Queue) (admission.Warnings, error) {
+	return nil, nil
+}

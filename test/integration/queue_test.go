@@ -1,0 +1,348 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/queue"
+)
+
+// yard is a namespace with a real NATS server whose URL is in the Secret "broker".
+type yard struct {
+	t  *testing.T
+	ns string
+	*natstest.Server
+}
+
+func newYard(t *testing.T, changes ...func(*server.Options)) *yard {
+	t.Helper()
+	y := &yard{t: t, ns: namespace(t), Server: natstest.Start(t, changes...)}
+	y.secret("broker", "url", "nats://"+y.Address())
+	t.Cleanup(y.abandonQueues)
+	return y
+}
+
+// abandonQueues lets the test's namespace go, whose broker goes before it.
+func (y *yard) abandonQueues() {
+	var list v1alpha1.QueueList
+	if err := cluster.List(background, &list, client.InNamespace(y.ns)); err != nil {
+		y.t.Error(err)
+	}
+	for i := range list.Items {
+		patch := client.RawPatch(mergePatch, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, queue.AnnotationAbandon))
+		if err := client.IgnoreNotFound(cluster.Patch(background, &list.Items[i], patch)); err != nil {
+			y.t.Error(err)
+		}
+	}
+}
+
+func (y *yard) secret(name string, data ...string) *corev1.Secret {
+	y.t.Helper()
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: y.ns, Name: name}, StringData: map[string]string{}}
+	for i := 0; i < len(data); i += 2 {
+		s.StringData[data[i]] = data[i+1]
+	}
+	if err := cluster.Create(y.t.Context(), s); err != nil {
+		y.t.Fatal(err)
+	}
+	return s
+}
+
+// broker is what Queues name.
+const broker = "broker: {engine: NATS, urlSecretRef: {name: broker}}"
+
+// declare makes a Queue on the yard's broker, with more in its spec.
+func (y *yard) declare(name, spec string) {
+	y.t.Helper()
+	y.declareOn(broker, name, spec)
+}
+
+func (y *yard) declareOn(broker, name, spec string) {
+	y.t.Helper()
+	if spec != "" {
+		spec = ", " + spec
+	}
+	q := given(y.t, "Queue", name, "{"+broker+spec+"}")
+	q.SetNamespace(y.ns)
+	if err := cluster.Create(y.t.Context(), q); err != nil {
+		y.t.Fatal(err)
+	}
+}
+
+func (y *yard) queue(name string) *v1alpha1.Queue {
+	y.t.Helper()
+	q := &v1alpha1.Queue{}
+	if err := cluster.Get(y.t.Context(), client.ObjectKey{Namespace: y.ns, Name: name}, q); err != nil {
+		y.t.Fatal(err)
+	}
+	return q
+}
+
+// patch changes a Queue by a merge patch.
+func (y *yard) patch(name, patch string) {
+	y.t.Helper()
+	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: y.ns, Name: name}}
+	if err := cluster.Patch(y.t.Context(), q, client.RawPatch(mergePatch, []byte(patch))); err != nil {
+		y.t.Fatal(err)
+	}
+}
+
+func (y *yard) delete(name string) {
+	y.t.Helper()
+	if err := cluster.Delete(y.t.Context(), y.queue(name)); err != nil {
+		y.t.Fatal(err)
+	}
+}
+
+// becomes waits until a condition is so, and returns it.
+func (y *yard) becomes(name, condition string, status metav1.ConditionStatus, reason string) *metav1.Condition {
+	y.t.Helper()
+	var is *metav1.Condition
+	eventually(y.t, fmt.Sprintf("%s of %s to be %s, %s", condition, name, status, reason), func() bool {
+		q := y.queue(name)
+		is = meta.FindStatusCondition(q.Status.Conditions, condition)
+		return is != nil && is.Status == status && is.Reason == reason && is.ObservedGeneration == q.Generation
+	})
+	return is
+}
+
+func (y *yard) ready(name string) {
+	y.t.Helper()
+	y.becomes(name, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
+}
+
+func (y *yard) gone(name string) {
+	y.t.Helper()
+	eventually(y.t, name+" to be gone", func() bool {
+		err := cluster.Get(y.t.Context(), client.ObjectKey{Namespace: y.ns, Name: name}, &v1alpha1.Queue{})
+		return client.IgnoreNotFound(err) == nil && err != nil
+	})
+}
+
+// jetstream is who looks at the server behind the operator's back.
+func (y *yard) jetstream() jetstream.JetStream {
+	y.t.Helper()
+	nc, err := nats.Connect("nats://" + y.Address())
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	y.t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	return js
+}
+
+func (y *yard) streams() []string {
+	y.t.Helper()
+	var all []string
+	names := y.jetstream().StreamNames(y.t.Context())
+	for name := range names.Name() {
+		all = append(all, name)
+	}
+	if names.Err() != nil {
+		y.t.Fatal(names.Err())
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (y *yard) consumer(queue string) *jetstream.ConsumerInfo {
+	y.t.Helper()
+	c, err := y.jetstream().Consumer(y.t.Context(), "yardmaster_"+queue, "default")
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	return c.CachedInfo()
+}
+
+func (y *yard) send(queue string, number int) {
+	y.t.Helper()
+	js := y.jetstream()
+	for range number {
+		if _, err := js.Publish(y.t.Context(), "yardmaster."+queue+".ready.default", []byte("work")); err != nil {
+			y.t.Fatal(err)
+		}
+	}
+}
+
+// bury makes dead letters, as workers do.
+func (y *yard) bury(queue string, number int) {
+	y.t.Helper()
+	js := y.jetstream()
+	for range number {
+		if _, err := js.Publish(y.t.Context(), "yardmaster."+queue+".dead.default", []byte("poison")); err != nil {
+			y.t.Fatal(err)
+		}
+	}
+}
+
+// take does the work of a queue.
+func (y *yard) take(queue string, number int) {
+	y.t.Helper()
+	c, err := y.jetstream().Consumer(y.t.Context(), "yardmaster_"+queue, "default")
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	messages, err := c.Fetch(number)
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	for message := range messages.Messages() {
+		if err := message.DoubleAck(y.t.Context()); err != nil {
+			y.t.Error(err)
+		}
+	}
+}
+
+// event tells whether one of that reason was told of a Queue.
+func (y *yard) event(name, reason string) bool {
+	y.t.Helper()
+	var list eventsv1.EventList
+	if err := cluster.List(y.t.Context(), &list, client.InNamespace(y.ns)); err != nil {
+		y.t.Fatal(err)
+	}
+	return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.Name == name && e.Reason == reason })
+}
+
+func (y *yard) told(name, reason string) {
+	y.t.Helper()
+	eventually(y.t, "the event "+reason+" of "+name, func() bool { return y.event(name, reason) })
+}
+
+func TestAQueueIsMadeOnItsBrokerAndChangedLive(t *testing.T) {
+	y := newYard(t)
+	y.declare("mail", "maxInFlight: 5, rateLimit: {limit: 10}")
+	y.ready("mail")
+	y.told("mail", v1alpha1.EventQueueCreated)
+	if got := y.streams(); !slices.Contains(got, "yardmaster_mail") || !slices.Contains(got, "yardmaster_mail_dead") {
+		t.Errorf("the server has %q", got)
+	}
+	q := y.queue("mail")
+	if q.Status.Engine != v1alpha1.EngineNATS || q.Status.Name != "mail" || q.Status.Effective.RateLimit.Limit != 10 {
+		t.Errorf("the status is %+v", q.Status)
+	}
+	if by := q.Status.Enforcement["maxInFlight"]; by != v1alpha1.EnforcedByBroker {
+		t.Errorf("maxInFlight is enforced by %q", by)
+	}
+
+	y.patch("mail", `{"spec":{"maxInFlight":9,"lease":"45s","paused":true}}`)
+	y.becomes("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPaused)
+	is := y.consumer("mail")
+	if is.Config.MaxAckPending != 9 || is.Config.AckWait != 45*time.Second || !is.Paused {
+		t.Errorf("the consumer is %+v, paused: %t", is.Config, is.Paused)
+	}
+	y.patch("mail", `{"spec":{"paused":false}}`)
+	y.ready("mail")
+	if y.consumer("mail").Paused {
+		t.Error("it is still paused")
+	}
+}
+
+func TestTheStatusHasTheFiguresOfTheQueue(t *testing.T) {
+	y := newYard(t)
+	y.declare("mail", "")
+	y.ready("mail")
+	y.send("mail", 3)
+	eventually(t, "3 ready messages", func() bool {
+		s := y.queue("mail").Status
+		return s.Ready != nil && *s.Ready == 3 && s.OldestTime != nil
+	})
+	y.take("mail", 3)
+	eventually(t, "none, and waits", func() bool {
+		s := y.queue("mail").Status
+		return *s.Ready == 0 && s.OldestTime == nil && s.Wait != nil && s.ArrivalRate.AsApproximateFloat64() > 0
+	})
+}
+
+func TestAnIdleQueueWritesNothing(t *testing.T) {
+	y := newYard(t)
+	y.declare("mail", "")
+	y.ready("mail")
+	before := y.queue("mail")
+	eventually(t, "it to settle", func() bool {
+		now := y.queue("mail")
+		settled := now.ResourceVersion == before.ResourceVersion && now.Status.ArrivalRate != nil
+		before = now
+		return settled
+	})
+	// Past several sweeps, which the suite has every two seconds.
+	time.Sleep(7 * time.Second)
+	if now := y.queue("mail"); now.ResourceVersion != before.ResourceVersion {
+		t.Errorf("it was written: %+v, then %+v", before.Status, now.Status)
+	}
+}
+
+func TestDriftIsCorrected(t *testing.T) {
+	y := newYard(t)
+	y.declare("mail", "maxInFlight: 5")
+	y.ready("mail")
+	tamper(t, y)
+	eventually(t, "5 in flight", func() bool { return y.consumer("mail").Config.MaxAckPending == 5 })
+	y.told("mail", v1alpha1.EventDriftCorrected)
+}
+
+func TestDriftIsOnlyWarnedOf(t *testing.T) {
+	y := newYard(t)
+	y.declare("mail", "maxInFlight: 5, drift: Warn")
+	y.ready("mail")
+	tamper(t, y)
+	is := y.becomes("mail", v1alpha1.ConditionConfigSynced, metav1.ConditionFalse, v1alpha1.ReasonDrifted)
+	if want := "max_ack_pending is 77, should be 5"; !strings.Contains(is.Message, want) {
+		t.Errorf("it says %q, want %q", is.Message, want)
+	}
+	y.told("mail", v1alpha1.EventDriftFound)
+	if got := y.consumer("mail").Config.MaxAckPending; got != 77 {
+		t.Errorf("it was changed back to %d", got)
+	}
+	y.patch("mail", `{"spec":{"drift":"Correct"}}`)
+	y.ready("mail")
+}
+
+// tamper changes a queue behind the operator's back.
+func tamper(t *testing.T, y *yard) {
+	t.Helper()
+	config := y.consumer("mail").Config
+	config.MaxAckPending = 77
+	if _, err := y.jetstream().UpdateConsumer(t.Context(), "yardmaster_mail", config); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestALostStreamIsMadeAgain(t *testing.T) {
+	y := newYard(t)
+	y.declare("mail", "")
+	y.ready("mail")
+	if err := y.jetstream().DeleteStream(t.Context(), "yardmaster_mail"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the stream", func() bool { return slices.Contains(y.streams(), "yardmaster_mail") })
+}
+
+func TestDeadLettersAreToldOfFromTheThresholdOn(t *testing.T) {
+	y := newYard(t)
+	y.declare("mail", "deadLetter: {alertThreshold: 2}")
+	y.ready("mail")
+	y.bury("mail", 1)
+	y.send("mail", 1) // which has the queue looked at
+	eventually(t, "1 dead letter", func() bool { return *y.queue("mail").Status.Dead == 1 })
+	y.becomes("mail", v1alpha1.ConditionDeadLettersPresent, metav1.ConditionFalse, v1alpha1.ReasonNoDeadLetters)
+	y.bury("mail", 1)
+	y.becomes("mail", v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, v1alpha1.ReasonDeadLetters)
+	y.told("mail", v1alpha1.EventDeadLetters)
+}
