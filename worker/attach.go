@@ -67,6 +67,7 @@ const awaiting = time.Second
 
 // fetch asks for a lane's messages whenever there is room for them.
 func (w *Worker) fetch(ctx context.Context, l *lane, from broker.Lane) {
+	defer from.Stop()
 	receive := func(d broker.Delivery) { w.yard.arrive(l, d, d.Behind()) }
 	for failures := 0; ; {
 		r, more := w.yard.ask(l)
@@ -93,8 +94,7 @@ func (w *Worker) fetch(ctx context.Context, l *lane, from broker.Lane) {
 	}
 }
 
-// meter gets grants for a queue's messages from its rate limit, and hands each out when
-// its time has come.
+// meter gets times to begin at for a queue's messages from its rate limit.
 func (w *Worker) meter(ctx context.Context, q *queue, limiter broker.Limiter) {
 	for failures := 0; ; {
 		number, more := w.yard.want(q)
@@ -111,21 +111,29 @@ func (w *Worker) meter(ctx context.Context, q *queue, limiter broker.Limiter) {
 		}
 		failures = 0
 		w.yard.waited(q, slots[0].Sub(asked))
-		for len(slots) > 0 {
-			due := 0
-			for now := time.Now(); due < len(slots) && !slots[due].After(now); {
-				due++
-			}
-			if due > 0 {
-				w.yard.grant(q, due)
-				slots = slots[due:]
-				continue
-			}
-			sleep(ctx, time.Until(slots[0]))
-			if ctx.Err() != nil {
-				break
-			}
+		// The next are asked for before these are due, or the way to the broker and back would
+		// be time that nobody uses.
+		w.yard.promise(q, len(slots))
+		w.background.Go(func() { w.grant(ctx, q, slots) })
+	}
+}
+
+// grant lets a job begin at each of those times.
+func (w *Worker) grant(ctx context.Context, q *queue, slots []time.Time) {
+	for len(slots) > 0 {
+		due := 0
+		for now := time.Now(); due < len(slots) && !slots[due].After(now); {
+			due++
 		}
+		if due == 0 && ctx.Err() == nil {
+			sleep(ctx, time.Until(slots[0]))
+			continue
+		}
+		if due == 0 {
+			due = len(slots) // it is over, and they are not waited for
+		}
+		w.yard.grant(q, due)
+		slots = slots[due:]
 	}
 }
 

@@ -17,12 +17,9 @@ var errLeaving = errors.New("the worker has to end")
 
 // executor runs one job after another.
 func (w *Worker) executor() {
-	for {
-		h := w.yard.next()
-		if h == nil {
-			return
-		}
-		w.yard.end(h, w.execute(h))
+	var o outcome
+	for h := w.yard.next(nil, o); h != nil; h = w.yard.next(h, o) {
+		o = w.execute(h)
 	}
 }
 
@@ -70,13 +67,14 @@ func (w *Worker) call(job *Job) (err error) {
 
 // conclude settles a job by what its handler returned.
 func (w *Worker) conclude(h *held, job *Job, err error) outcome {
-	if w.yard.lost(h) && w.stale(h, err) {
+	lost, draining := w.yard.lost(h)
+	if lost && w.stale(h, err) {
 		return outcomeOf(err)
 	}
 	untried := (*putBackError)(nil)
 	switch {
 	case err == nil:
-		w.settle(h, resultDone, w.ack(h))
+		w.done(h, draining)
 	case errors.Is(context.Cause(w.handling), errLeaving) && errors.Is(err, context.Canceled):
 		// It was not let finish.
 		w.settle(h, resultReturned, back(h, 0))
@@ -121,10 +119,14 @@ func (w *Worker) stale(h *held, err error) bool {
 	return gone || err != nil
 }
 
-// ack acknowledges a job. While the worker drains it waits for the broker's word: those
+// done acknowledges a job. While the worker drains it waits for the broker's word: those
 // are the last things it says.
-func (w *Worker) ack(h *held) func(context.Context) error {
-	return func(ctx context.Context) error { return h.Ack(ctx, w.yard.closing()) }
+func (w *Worker) done(h *held, draining bool) {
+	if !draining && h.Ack(w.settling, false) == nil {
+		w.metrics.done.Inc()
+		return
+	}
+	w.settle(h, resultDone, func(ctx context.Context) error { return h.Ack(ctx, true) })
 }
 
 // bury makes a dead letter of a job, or drops it where there are none.
@@ -156,7 +158,7 @@ func (w *Worker) settle(h *held, result string, tell func(context.Context) error
 			w.metrics.count(result)
 			return
 		}
-		if w.settling.Err() != nil || w.yard.lost(h) || broker.ClassOf(err) == broker.Invalid {
+		if lost, _ := w.yard.lost(h); lost || w.settling.Err() != nil || broker.ClassOf(err) == broker.Invalid {
 			w.metrics.count(resultUnsettled)
 			w.log.Error("The broker could not be told what became of a job", "queue", h.lane.queue.settings.Name, "job", h.Message().ID, "result", result, "error", err)
 			return

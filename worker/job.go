@@ -43,7 +43,9 @@ func Retry(after time.Duration) error { return &retryError{after: max(after, 0)}
 // putBackError is an error of a job that could not even be tried.
 type putBackError struct{ after time.Duration }
 
-func (e *putBackError) Error() string { return fmt.Sprintf("not to be tried before %s are over", e.after) }
+func (e *putBackError) Error() string {
+	return fmt.Sprintf("not to be tried before %s are over", e.after)
+}
 
 // PutBack has the job given back as if it had never been here, for any worker to try it
 // after that time: what is needed to try it at all is not there. It is no attempt.

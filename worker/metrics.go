@@ -31,6 +31,7 @@ type metrics struct {
 	registry *prometheus.Registry
 
 	jobs        *prometheus.CounterVec
+	done        prometheus.Counter // of jobs, the one that is counted most
 	duration    prometheus.Histogram
 	wait        prometheus.Histogram
 	renewals    *prometheus.CounterVec
@@ -69,6 +70,7 @@ func newMetrics(w *Worker) *metrics {
 			Help: "Times the configuration was read again.",
 		}, []string{"result"}),
 	}
+	m.done = m.jobs.WithLabelValues(resultDone)
 	m.registry.MustRegister(m.jobs, m.duration, m.wait, m.renewals, m.fetchErrors, m.reloads,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gauge("yardmaster_worker_in_flight", "Jobs that run.", func() int { return w.Stats().InFlight }),

@@ -134,6 +134,7 @@ func TestAJobWhoseWorkersWereLostIsADeadLetter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer lane.Stop()
 	for range 3 { // begun, and never heard of again
 		n, err := lane.Await(t.Context(), 5*time.Second, func(d broker.Delivery) {
 			if err := d.Retry(t.Context(), 0); err != nil {

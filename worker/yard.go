@@ -25,7 +25,7 @@ const (
 
 const (
 	// mostAhead bounds how many messages are held for what will be free soon.
-	mostAhead = 512
+	mostAhead = 2048
 	// held for longer than this, without a prospect of being begun, a message goes back to
 	// where another worker finds it.
 	longestHeld = 2 * time.Second
@@ -73,9 +73,9 @@ type queue struct {
 	limiter  broker.Limiter
 	// waiting messages are held, asked for are those that requests may still bring.
 	waiting, asked int
-	// granted jobs may begin under the rate limit. hand is how many messages are held for
-	// grants to come.
-	granted, hand int
+	// granted jobs may begin under the rate limit, promised ones soon. hand is how many
+	// messages are held for grants to come.
+	granted, promised, hand int
 	// gone: it is worked on no more.
 	gone bool
 }
@@ -181,10 +181,14 @@ func (y *yard) pick(eligible func(*lane) bool) (q int, l *lane) {
 	return q, lanes[y.queues[q].shares.Next(func(i int) bool { return eligible(lanes[i]) })]
 }
 
-// next waits for a message to begin. It is nil when there will be none any more.
-func (y *yard) next() *held {
+// next is told how the job before ended, if there was one, and waits for a message to
+// begin. It is nil when there will be none any more.
+func (y *yard) next(before *held, o outcome) *held {
 	y.mu.Lock()
 	defer y.mu.Unlock()
+	if before != nil {
+		y.end(before, o)
+	}
 	for {
 		if y.ended {
 			return nil
@@ -243,10 +247,9 @@ const (
 	unknown
 )
 
-// end is told that a job ended and is settled.
+// end is told that a job ended and is settled. Whoever ran it takes the next one, so
+// nobody else is woken for that; and who fetches, only once there is room for several.
 func (y *yard) end(h *held, o outcome) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
 	y.busy--
 	delete(y.leased, h)
 	b, now := h.lane.queue.breaker, y.now()
@@ -255,8 +258,9 @@ func (y *yard) end(h *held, o outcome) {
 	} else {
 		b.End(h.ticket, o == failed, now)
 	}
-	y.work.Signal()
-	y.room.Broadcast()
+	if y.waiting <= (y.concurrency+y.ahead)/2 {
+		y.room.Broadcast()
+	}
 }
 
 // arrive is told of a message that came. One that is of no use goes back.
@@ -344,7 +348,12 @@ func (y *yard) credit(l *lane) request {
 	if _, turn := y.pick(func(l *lane) bool { return l.hungry() && !l.blocked() && y.quota(l) > 0 }); turn != l {
 		return request{}
 	}
-	return request{number: min(free, y.quota(l), mostAhead)}
+	number := min(free, y.quota(l), mostAhead)
+	if len(l.held) > 0 && number < (y.concurrency+y.ahead)/4 {
+		// There is something to do until more can be had at once.
+		return request{}
+	}
+	return request{number: number}
 }
 
 // quota is how many more the lane may hold, by its weight among those that have something.
@@ -388,17 +397,25 @@ func (y *yard) want(q *queue) (int, bool) {
 		case !q.limited() || q.waiting == 0:
 			// A grant that nobody had a use for is over.
 			q.granted = 0
-		case q.granted == 0:
-			return q.waiting, true
+		case q.waiting > q.granted+q.promised:
+			return q.waiting - q.granted - q.promised, true
 		}
 		y.work.Wait()
 	}
 }
 
-// grant lets that many jobs of the queue begin.
+// promise is told of jobs that may begin soon.
+func (y *yard) promise(q *queue, number int) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	q.promised += number
+}
+
+// grant lets that many jobs of the queue begin, which were promised.
 func (y *yard) grant(q *queue, number int) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
+	q.promised -= number
 	q.granted += number
 	y.work.Broadcast()
 }
@@ -521,13 +538,6 @@ func (y *yard) close() {
 	y.wake()
 }
 
-// closing tells whether it is being drained.
-func (y *yard) closing() bool {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	return y.draining
-}
-
 // state as it is now; the caller has the lock.
 func (y *yard) state() State {
 	switch {
@@ -588,9 +598,10 @@ func (y *yard) renewed(h *held, sent time.Time, ok bool) {
 	}
 }
 
-// lost tells whether a message's lease is over: another worker may have it.
-func (y *yard) lost(h *held) bool {
+// lost tells whether a message's lease is over, so that another worker may have it; and
+// whether this worker is being drained.
+func (y *yard) lost(h *held) (lost, draining bool) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	return y.now().Sub(h.leased) >= h.lane.queue.settings.Lease
+	return y.now().Sub(h.leased) >= h.lane.queue.settings.Lease, y.draining
 }

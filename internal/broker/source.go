@@ -19,6 +19,8 @@ type Lane interface {
 	Take(ctx context.Context, number int, receive func(Delivery)) (int, error)
 	// Await waits up to that long for one message, and hands it out.
 	Await(ctx context.Context, wait time.Duration, receive func(Delivery)) (int, error)
+	// Stop ends it.
+	Stop()
 }
 
 // Delivery is a message that a worker has under a lease. What ends it is called once.

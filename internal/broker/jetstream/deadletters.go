@@ -3,6 +3,7 @@ package jetstream
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -46,7 +47,8 @@ func (c *cemetery) Requeue(ctx context.Context, number int) (int, error) {
 			subject = taken[0]
 		}
 		message := nats.NewMsg(subject)
-		message.Data, message.Header = letter.Data, producerHeaders(letter.Header)
+		message.Data = letter.Data
+		maps.Copy(message.Header, producerHeaders(letter.Header))
 		return message, nil
 	})
 	return n, c.classify(doing, err)
@@ -63,7 +65,8 @@ func (c *cemetery) Move(ctx context.Context, to string, number int) (int, error)
 	}
 	n, err := c.send(ctx, number, func(letter *jetstream.RawStreamMsg) (*nats.Msg, error) {
 		message := nats.NewMsg(deadSubject(to, priorityOf(letter.Subject)))
-		message.Data, message.Header = letter.Data, producerHeaders(letter.Header)
+		message.Data = letter.Data
+		maps.Copy(message.Header, producerHeaders(letter.Header))
 		for _, name := range []string{headerError, headerAttempts, headerOrigin, headerSent} {
 			message.Header.Set(name, letter.Header.Get(name))
 		}

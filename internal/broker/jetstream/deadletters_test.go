@@ -24,6 +24,7 @@ func take(t *testing.T, e *Engine, queue, priority string) broker.Delivery {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer lane.Stop()
 	var taken broker.Delivery
 	if _, err := lane.Await(t.Context(), 5*time.Second, func(d broker.Delivery) { taken = d }); err != nil {
 		t.Fatal(err)

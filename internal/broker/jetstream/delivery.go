@@ -15,16 +15,16 @@ import (
 // delivery is a message that a worker has under a lease.
 type delivery struct {
 	*lane
-	message jetstream.Msg
-	facts   *jetstream.MsgMetadata
+	message *nats.Msg
+	facts   *nats.MsgMetadata
 }
 
 // Message is what was sent.
 func (d *delivery) Message() *broker.Message {
 	return &broker.Message{
 		ID:       d.id(),
-		Payload:  d.message.Data(),
-		Headers:  producerHeaders(d.message.Headers()),
+		Payload:  d.message.Data,
+		Headers:  producerHeaders(d.message.Header),
 		Priority: d.priority,
 		Sent:     d.facts.Timestamp,
 	}
@@ -40,14 +40,14 @@ var inProgress = []byte("+WPI")
 
 // Renew starts the lease anew.
 func (d *delivery) Renew(ctx context.Context) error {
-	_, err := d.nc.RequestWithContext(ctx, d.message.Reply(), inProgress)
+	_, err := d.nc.RequestWithContext(ctx, d.message.Reply, inProgress)
 	return d.failed("renewing the lease", err)
 }
 
 // Ack removes the message from its queue.
 func (d *delivery) Ack(ctx context.Context, confirmed bool) error {
 	if confirmed {
-		return d.failed("acknowledging", d.message.DoubleAck(ctx))
+		return d.failed("acknowledging", d.message.AckSync(nats.Context(ctx)))
 	}
 	return d.failed("acknowledging", d.message.Ack())
 }
@@ -108,7 +108,7 @@ func (d *delivery) Attempt(ctx context.Context) (int, error) {
 func (d *delivery) Bury(ctx context.Context, reason string, attempts int) error {
 	err := d.keep(ctx, &grave{
 		queue: d.queue, priority: d.priority, sequence: d.facts.Sequence.Stream,
-		payload: d.message.Data(), headers: d.message.Headers(), sent: d.facts.Timestamp,
+		payload: d.message.Data, headers: d.message.Header, sent: d.facts.Timestamp,
 		reason: reason, attempts: attempts,
 	})
 	if err != nil {
@@ -127,7 +127,7 @@ func (d *delivery) Gone(ctx context.Context) (bool, error) {
 }
 
 func (d *delivery) failed(doing string, err error) error {
-	if err == nil || errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
+	if err == nil || errors.Is(err, nats.ErrMsgAlreadyAckd) {
 		return nil
 	}
 	return d.classify(doing+" message "+d.id()+" of the queue "+d.queue, err)

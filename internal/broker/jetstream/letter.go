@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,9 @@ const maxError = 1024
 
 // producerHeaders are those that the message's producer gave it.
 func producerHeaders(headers nats.Header) nats.Header {
+	if len(headers) == 0 {
+		return nil
+	}
 	own := nats.Header{}
 	for name, values := range headers {
 		if !hasPrefixFold(name, serverPrefix) && !hasPrefixFold(name, headerPrefix) {
@@ -74,7 +78,8 @@ type grave struct {
 func (g *grave) letter() (*nats.Msg, string) {
 	origin := streamOf(g.queue) + "/" + strconv.FormatUint(g.sequence, 10)
 	message := nats.NewMsg(deadSubject(g.queue, g.priority))
-	message.Data, message.Header = g.payload, producerHeaders(g.headers)
+	message.Data = g.payload
+	maps.Copy(message.Header, producerHeaders(g.headers))
 	message.Header.Set(headerError, oneLine(g.reason))
 	message.Header.Set(headerAttempts, strconv.Itoa(g.attempts))
 	message.Header.Set(headerOrigin, origin)

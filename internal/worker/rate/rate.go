@@ -17,7 +17,7 @@ const Lead = 200 * time.Millisecond
 
 // late is how late a slot can still be taken without any burst: workers are never quite
 // in time, and what they lose by that would add up.
-const late = 50 * time.Millisecond
+const late = 100 * time.Millisecond
 
 // Limit is a rate limit.
 type Limit struct {

@@ -22,7 +22,7 @@ func TestTake(t *testing.T) {
 		want   Grant
 	}{
 		"the first job begins at once": {
-			tenth, -time.Hour, 1, Grant{Slots: []time.Time{at(0)}, State: State{at(50 * ms)}},
+			tenth, -time.Hour, 1, Grant{Slots: []time.Time{at(0)}, State: State{at(0)}},
 		},
 		"slots that come soon are taken": {
 			tenth, 0, 9, Grant{Slots: []time.Time{at(0), at(100 * ms), at(200 * ms)}, State: State{at(300 * ms)}},
@@ -36,8 +36,8 @@ func TestTake(t *testing.T) {
 		"a slot that is a little late is taken, and delays no other": {
 			tenth, -20 * ms, 2, Grant{Slots: []time.Time{at(0), at(80 * ms)}, State: State{at(180 * ms)}},
 		},
-		"slots that passed unused are not taken without a burst": {
-			tenth, -time.Second, 2, Grant{Slots: []time.Time{at(0), at(50 * ms)}, State: State{at(150 * ms)}},
+		"of slots that passed unused, without a burst, only the last can be taken": {
+			tenth, -time.Second, 2, Grant{Slots: []time.Time{at(0), at(0)}, State: State{at(100 * ms)}},
 		},
 		"as many as the burst are": {
 			Limit{100 * ms, 3}, -time.Hour, 9, Grant{
@@ -48,7 +48,7 @@ func TestTake(t *testing.T) {
 			tenth, time.Hour, 1, Grant{State: State{at(300 * ms)}, Again: at(100 * ms)},
 		},
 		"one job a minute": {
-			Limit{time.Minute, 1}, -time.Hour, 5, Grant{Slots: []time.Time{at(0)}, State: State{at(time.Minute - 50*ms)}},
+			Limit{time.Minute, 1}, -time.Hour, 5, Grant{Slots: []time.Time{at(0)}, State: State{at(time.Minute - 100*ms)}},
 		},
 		"the next one a minute later": {
 			Limit{time.Minute, 1}, time.Minute, 5, Grant{State: State{at(time.Minute)}, Again: at(time.Minute - Lead)},
