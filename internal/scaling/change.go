@@ -42,14 +42,14 @@ func worthwhile(in Input) float64 {
 }
 
 // down shrinks to the most that was wanted in the window, by no more than the step, and
-// never to fewer than are busy. A pool that has been idle for long has no need of another
-// window.
+// to no fewer than are busy, unless a bound is lower: then busy ones are drained. A pool
+// that has been idle for long has no need of another window.
 func (n *number) down(in Input, memory *Memory) {
 	rule := in.Policy.Down
 	if n.reason != ReasonIdle {
 		n.atLeast(memory.Wants.keeps(in, rule.Window), ReasonWindow)
 	}
-	n.atLeast(min(busy(in), in.Replicas), ReasonBusy)
+	n.atLeast(min(busy(in), in.Replicas, most(in.Policy)), ReasonBusy)
 	if n.value == in.Replicas {
 		return
 	}

@@ -10,5 +10,6 @@
 // bounded size, and fit to be stored: after a crash the next process goes on with the last
 // that was. An old Memory, or none, makes decisions slower to come down and never wrong.
 //
-// It refuses to take what is not known for zero, and to shrink below what is busy.
+// It refuses to take what is not known for zero, and to shrink below what is busy unless
+// its bounds ask for it.
 package scaling

@@ -135,7 +135,7 @@ func broken(r *rand.Rand, in Input, d Decision) string {
 		return "it is under the bounds"
 	case in.Figures == nil && d.Applied < in.Replicas:
 		return "it shrinks without figures"
-	case in.Figures != nil && d.Applied < min(in.Replicas, busy(in)):
+	case in.Figures != nil && d.Applied < min(in.Replicas, busy(in), most(p)):
 		return "it shrinks below what is busy"
 	case in.Figures != nil && in.Figures.Backlog > 0 && d.Applied == 0 && most(p) > 0:
 		return "it sleeps while a message waits"

@@ -98,6 +98,9 @@ func TestDecide(t *testing.T) {
 			at(0, &Figures{Backlog: 2000}, known(0), func(p *Policy) { p.Budget, p.Min = new(int32(4)), 6 }),
 			outcome{10, 4, ReasonBudget},
 		},
+		"a bound that was lowered has busy workers drained": {
+			at(8, &Figures{Backlog: 100, InFlight: 80}, known(90), func(p *Policy) { p.Max = 4 }), outcome{12, 4, ReasonMaxReplicas},
+		},
 		"a bound that was lowered is reached step by step": {
 			at(20, &Figures{}, known(0), func(p *Policy) { p.Max = 5 }), outcome{0, 8, ReasonStep},
 		},
