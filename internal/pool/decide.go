@@ -123,6 +123,7 @@ func (d *decision) update() {
 		d.revisions = append(d.revisions, &revision{Revision: Revision{
 			Name: workload.GetName(), Hash: hash, Created: d.now,
 			Version: d.in.Pool.Spec.Version, Image: d.image(),
+			Ordered: d.in.Pool.Spec.Workload == v1alpha1.WorkloadStatefulSet,
 		}})
 		i = len(d.revisions) - 1
 	}
@@ -165,7 +166,7 @@ func (d *decision) resize() {
 		if !r.there && r != d.updated {
 			continue
 		}
-		size := Size{Name: r.Name, Replicas: r.replicas, Past: r.past, Ordered: d.ordered()}
+		size := Size{Name: r.Name, Replicas: r.replicas, Past: r.past, Ordered: r.Ordered}
 		if !r.there {
 			size.New = r.workload
 		}

@@ -22,7 +22,7 @@ func (d *decision) settle(r *revision) {
 		r.replicas = min(r.Replicas, r.live()-gone)
 	case surplus < 0:
 		surplus += d.callBack(r, -surplus)
-		if d.floor(r) == math.MaxInt32 {
+		if r.floor() == math.MaxInt32 {
 			r.replicas = max(r.Replicas, r.total()-surplus)
 		}
 		d.dismiss(r)
@@ -55,7 +55,7 @@ func (d *decision) choose(r *revision, number int32) {
 		return
 	}
 	victims := slices.DeleteFunc(slices.Clone(r.workers), func(w *worker) bool { return !w.serves() })
-	slices.SortStableFunc(victims, inOrder(d.ordered(), leastLoss))
+	slices.SortStableFunc(victims, inOrder(r.Ordered, leastLoss))
 	for _, w := range victims[:min(int(number), len(victims))] {
 		w.draining = d.now
 	}
@@ -64,12 +64,12 @@ func (d *decision) choose(r *revision, number int32) {
 // callBack has up to so many draining workers go on, the last asked first. It returns how
 // many do.
 func (d *decision) callBack(r *revision, number int32) int32 {
-	floor := d.floor(r)
+	floor := r.floor()
 	back := slices.DeleteFunc(slices.Clone(r.workers), func(w *worker) bool {
 		return w.draining.IsZero() || !w.leaving.IsZero() || w.Ordinal > floor
 	})
 	slices.SortStableFunc(back, func(a, b *worker) int {
-		if d.ordered() {
+		if r.Ordered {
 			return cmp.Compare(a.Ordinal, b.Ordinal)
 		}
 		return cmp.Or(b.draining.Compare(a.draining), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
@@ -97,7 +97,7 @@ func (d *decision) dismiss(r *revision) {
 // removable is how many workers can be removed now: all of them leave, have nothing in
 // flight, and are the first that the workload's controller would take.
 func (d *decision) removable(r *revision) int32 {
-	order, precedes := slices.Clone(r.workers), inOrder(d.ordered(), removal)
+	order, precedes := slices.Clone(r.workers), inOrder(r.Ordered, removal)
 	slices.SortStableFunc(order, precedes)
 	number, seen := int32(0), int32(0)
 	for i, w := range order {

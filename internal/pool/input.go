@@ -93,6 +93,9 @@ type Revision struct {
 	Name, Hash     string
 	Version, Image string
 	Created        time.Time
+	// Ordered: its workers go in the order of their numbers, the highest first, as those of
+	// a StatefulSet do.
+	Ordered bool
 	// Replicas it is asked for.
 	Replicas int32
 	// Stuck is why its Pods cannot be made, such as a quota; empty if they can.

@@ -4,20 +4,14 @@ import (
 	"cmp"
 	"math"
 	"slices"
-
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
-
-// ordered tells whether the pool's workers go in the order of their numbers, the highest
-// first, as those of a StatefulSet do.
-func (d *decision) ordered() bool { return d.in.Pool.Spec.Workload == v1alpha1.WorkloadStatefulSet }
 
 // floor is the lowest number of a worker that leaves: from there on all have to go before
 // others can come.
-func (d *decision) floor(r *revision) int32 {
+func (r *revision) floor() int32 {
 	lowest := int32(math.MaxInt32)
 	for _, w := range r.workers {
-		if d.ordered() && !w.leaving.IsZero() {
+		if r.Ordered && !w.leaving.IsZero() {
 			lowest = min(lowest, w.Ordinal)
 		}
 	}
@@ -27,11 +21,11 @@ func (d *decision) floor(r *revision) int32 {
 // straighten has those workers drain that have to go first. A worker that its node took
 // with it comes back above others that drain.
 func (d *decision) straighten(r *revision) {
-	if !d.ordered() {
+	if !r.Ordered {
 		return
 	}
 	slices.SortFunc(r.workers, func(a, b *worker) int { return cmp.Compare(b.Ordinal, a.Ordinal) })
-	floor := d.floor(r)
+	floor := r.floor()
 	for i, w := range r.workers {
 		if !w.serves() {
 			continue

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
@@ -189,8 +187,7 @@ func (w *world) resize(s Size) bool {
 		if s.New == nil {
 			return false // somebody removed it
 		}
-		_, stateful := s.New.(*appsv1.StatefulSet)
-		d = &deployment{Revision: Revision{Name: s.Name, Hash: s.New.GetLabels()[LabelRevision], Created: w.now.Truncate(time.Second)}, stateful: stateful}
+		d = &deployment{Revision{Name: s.Name, Hash: s.New.GetLabels()[LabelRevision], Created: w.now.Truncate(time.Second), Ordered: s.Ordered}}
 		w.deployments[s.Name] = d
 	}
 	live, fewer := w.live(d.Hash), s.Replicas < d.Replicas

@@ -105,10 +105,7 @@ type snapshot struct {
 	workers   []Worker
 }
 
-type deployment struct {
-	Revision
-	stateful bool
-}
+type deployment struct{ Revision }
 
 // pod is one with the process in it.
 type pod struct {
@@ -401,9 +398,9 @@ func (w *world) next(d *deployment, live []*pod) *pod {
 	best := live[w.rng.IntN(len(live))]
 	for _, p := range live {
 		switch {
-		case d.stateful && p.Ordinal > best.Ordinal:
+		case d.Ordered && p.Ordinal > best.Ordinal:
 			best = p
-		case !d.stateful && removal(&worker{Worker: &p.Worker}, &worker{Worker: &best.Worker}) < 0:
+		case !d.Ordered && removal(&worker{Worker: &p.Worker}, &worker{Worker: &best.Worker}) < 0:
 			best = p
 		}
 	}
@@ -414,7 +411,7 @@ func (w *world) create(d *deployment) {
 	p := &pod{Worker: Worker{Revision: d.Hash, Created: w.now.Truncate(time.Second), Pending: true}}
 	w.made++
 	p.Name = fmt.Sprintf("pod-%d", w.made)
-	if d.stateful {
+	if d.Ordered {
 		taken := map[int32]bool{}
 		for _, other := range w.pods {
 			if other.Revision == d.Hash {
