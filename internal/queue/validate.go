@@ -6,14 +6,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
 // Validate tells what is wrong with a spec by itself, where a rule of the CRD cannot. What
-// Policies add is only known later: the status tells of it.
+// a Policy may complete, as retry, is left out: only then it is known what holds.
 func Validate(q *v1alpha1.Queue) field.ErrorList {
-	e := &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit, Retry: q.Spec.Retry, DeadLetter: q.Spec.DeadLetter}
-	wanted := Wanted(q, e)
+	wanted := Wanted(q, &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit})
 	if wanted.Owner.UID == "" {
 		wanted.Owner.UID = "new" // the API server has yet to give it
 	}
@@ -38,10 +36,4 @@ func unjoin(err error) []error {
 		return joined.Unwrap()
 	}
 	return []error{err}
-}
-
-// ValidateRetry tells what is wrong with defaults for retry that a Policy gives.
-func ValidateRetry(r *v1alpha1.Retry) error {
-	w := retry(r, broker.Defaults("any").Retry)
-	return w.Validate()
 }

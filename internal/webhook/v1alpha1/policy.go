@@ -9,16 +9,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/queue"
 )
 
-// policyValidator refuses a Policy that could select nothing, or give what cannot be.
+// policyValidator refuses a Policy whose selector is none.
 type policyValidator struct{}
 
 var _ admission.Validator[*v1alpha1.Policy] = policyValidator{}
 
-// ValidateCreate refuses what CEL cannot: a selector that is none, and delays that only
-// the defaults make wrong.
+// ValidateCreate refuses what CEL cannot.
 func (policyValidator) ValidateCreate(_ context.Context, p *v1alpha1.Policy) (admission.Warnings, error) {
 	return nil, refused("Policy", p.Name, validatePolicy(p))
 }
@@ -37,15 +35,8 @@ func (policyValidator) ValidateDelete(context.Context, *v1alpha1.Policy) (admiss
 }
 
 func validatePolicy(p *v1alpha1.Policy) field.ErrorList {
-	var errs field.ErrorList
-	spec := field.NewPath("spec")
 	if _, err := metav1.LabelSelectorAsSelector(p.Spec.Selector); err != nil {
-		errs = append(errs, field.Invalid(spec.Child("selector"), field.OmitValueType{}, err.Error()))
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "selector"), field.OmitValueType{}, err.Error())}
 	}
-	if d := p.Spec.Defaults; d != nil && d.Retry != nil {
-		if err := queue.ValidateRetry(d.Retry); err != nil {
-			errs = append(errs, field.Invalid(spec.Child("defaults", "retry"), field.OmitValueType{}, err.Error()))
-		}
-	}
-	return errs
+	return nil
 }

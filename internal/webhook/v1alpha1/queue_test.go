@@ -1,0 +1,80 @@
+package v1alpha1
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func queueOf(spec v1alpha1.QueueSpec) *v1alpha1.Queue {
+	return &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mail"}, Spec: spec}
+}
+
+// impossible gives each of two priorities a part of one message.
+func impossible() v1alpha1.QueueSpec {
+	return v1alpha1.QueueSpec{
+		MaxInFlight: new(int32(1)), Priorities: []v1alpha1.QueuePriority{{Name: "high", Weight: 2}, {Name: "low", Weight: 1}},
+	}
+}
+
+func TestQueueCreate(t *testing.T) {
+	_, err := queueValidator{}.ValidateCreate(t.Context(), queueOf(impossible()))
+	wantFields(t, err, []string{"spec.maxInFlight"})
+	_, err = queueValidator{}.ValidateCreate(t.Context(), queueOf(v1alpha1.QueueSpec{}))
+	wantFields(t, err, nil)
+}
+
+func TestQueueUpdate(t *testing.T) {
+	for name, row := range map[string]struct {
+		before v1alpha1.QueueSpec
+		edit   func(*v1alpha1.Queue)
+		want   []string
+		warns  []string
+	}{
+		"what cannot be is refused": {
+			edit:  func(q *v1alpha1.Queue) { q.Spec = impossible() },
+			want:  []string{"spec.maxInFlight"},
+			warns: []string{"spec.maxInFlight: each priority has a part of it, by weight, that the others do not use"},
+		},
+		"what was taken once bars no other change": {
+			before: impossible(),
+			edit:   func(q *v1alpha1.Queue) { q.Labels = map[string]string{"a": "b"} },
+		},
+		"an object that is being deleted": {
+			edit: func(q *v1alpha1.Queue) { q.DeletionTimestamp, q.Spec = new(metav1.Now()), impossible() },
+		},
+		"a priority that goes": {
+			before: v1alpha1.QueueSpec{Priorities: impossible().Priorities},
+			edit:   func(q *v1alpha1.Queue) { q.Spec.Priorities = q.Spec.Priorities[:1] },
+			warns:  []string{"spec.priorities: low is kept on the broker until it is empty"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := queueOf(row.before)
+			after := before.DeepCopy()
+			row.edit(after)
+			warnings, err := queueValidator{}.ValidateUpdate(t.Context(), before, after)
+			wantFields(t, err, row.want)
+			if diff := cmp.Diff(row.warns, []string(warnings)); diff != "" {
+				t.Errorf("warnings (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPolicy(t *testing.T) {
+	bad := &v1alpha1.Policy{Spec: v1alpha1.PolicySpec{
+		Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Near"}}},
+	}}
+	_, err := policyValidator{}.ValidateCreate(t.Context(), bad)
+	wantFields(t, err, []string{"spec.selector"})
+	_, err = policyValidator{}.ValidateUpdate(t.Context(), &v1alpha1.Policy{}, bad)
+	wantFields(t, err, []string{"spec.selector"})
+	_, err = policyValidator{}.ValidateUpdate(t.Context(), bad, bad)
+	wantFields(t, err, nil)
+	_, err = policyValidator{}.ValidateCreate(t.Context(), &v1alpha1.Policy{})
+	wantFields(t, err, nil)
+}

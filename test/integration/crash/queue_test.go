@@ -1,0 +1,220 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+)
+
+const (
+	queuesOfEach = 10
+	letters      = 300 // of each queue: more than are moved at once
+)
+
+// 30 queues, ten of each deletionPolicy, are made and deleted again while two operators
+// that know nothing of each other are killed every second: what is to go goes, what is to
+// stay stays, and every dead letter arrives once.
+func TestQueuesAreRemovedAsDeclaredWhileTwoOperatorsAreKilledEverySecond(t *testing.T) {
+	if os.Getenv("KUBECONFIG") == "" {
+		t.Skip("KUBECONFIG is not set, so there is no cluster to test against: use make test-integration")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := connect(t, config)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	installCRDs(t, cluster)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "crash-"}}
+	if err := cluster.Create(ctx, ns); err != nil {
+		t.Fatal(err)
+	}
+	s := natstest.Start(t)
+	t.Cleanup(func() { _ = cluster.Delete(context.Background(), ns) })
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "broker"}, StringData: map[string]string{"url": s.ClientURL()}}
+	if err := cluster.Create(ctx, secret); err != nil {
+		t.Fatal(err)
+	}
+
+	kills := make(chan int, 2)
+	killing, stopKilling := context.WithCancel(ctx)
+	binary := build(t)
+	for range 2 {
+		go func() { kills <- killQueueOperators(killing, t, binary, ns.Name) }()
+	}
+	declare(ctx, t, cluster, ns.Name, "morgue", "Retain")
+	var names []string
+	for _, policy := range []string{"Retain", "Drain", "Purge"} {
+		for i := range queuesOfEach {
+			name := fmt.Sprintf("%s-%d", strings.ToLower(policy), i)
+			declare(ctx, t, cluster, ns.Name, name, policy)
+			names = append(names, name)
+		}
+	}
+	waitForQueues(ctx, t, cluster, ns.Name, func(q *v1alpha1.Queue) bool {
+		return meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionReady)
+	}, len(names)+1)
+	js := jetStream(t, s)
+	for _, name := range names {
+		for range letters {
+			if _, err := js.PublishAsync("yardmaster."+name+".dead.default", []byte("poison")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-js.PublishAsyncComplete()
+		q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: name}}
+		if err := cluster.Delete(ctx, q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitForQueues(ctx, t, cluster, ns.Name, func(*v1alpha1.Queue) bool { return true }, 1)
+	stopKilling()
+	t.Logf("%d queues were made and removed while operators were killed %d times", len(names), <-kills+<-kills)
+	checkStreams(t, js)
+
+	if err := cluster.Patch(t.Context(), &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "morgue"}},
+		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkStreams compares what is left on the server with what should be.
+func checkStreams(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	got, want := map[string]uint64{}, map[string]uint64{"yardmaster_morgue": 0, "yardmaster_morgue_dead": 3 * queuesOfEach * letters}
+	for i := range queuesOfEach {
+		want[fmt.Sprintf("yardmaster_retain-%d", i)] = 0
+		want[fmt.Sprintf("yardmaster_retain-%d_dead", i)] = 0
+	}
+	streams := js.ListStreams(t.Context())
+	for info := range streams.Info() {
+		if !strings.HasPrefix(info.Config.Name, "KV_") {
+			got[info.Config.Name] = info.State.Msgs
+		}
+	}
+	if streams.Err() != nil {
+		t.Fatal(streams.Err())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("streams and their messages (-want +got):\n%s", diff)
+	}
+}
+
+func declare(ctx context.Context, t *testing.T, cluster client.Client, ns, name, policy string) {
+	t.Helper()
+	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+	q.Spec.Broker = &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
+	q.Spec.Broker.URLSecretRef.Name = "broker"
+	q.Spec.DeletionPolicy = v1alpha1.DeletionPolicy(policy)
+	if name != "morgue" {
+		q.Spec.DeadLetter = &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterMove, MoveTo: "morgue"}
+	}
+	if err := cluster.Create(ctx, q); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitForQueues waits until there are so many, and all are so.
+func waitForQueues(ctx context.Context, t *testing.T, cluster client.Client, ns string, so func(*v1alpha1.Queue) bool, number int) {
+	t.Helper()
+	for {
+		var list v1alpha1.QueueList
+		if err := cluster.List(ctx, &list, client.InNamespace(ns)); err != nil {
+			t.Fatal(err)
+		}
+		are := 0
+		for i := range list.Items {
+			if so(&list.Items[i]) {
+				are++
+			}
+		}
+		if are == number && len(list.Items) == number {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%d of %d queues are so, want %d", are, len(list.Items), number)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// killQueueOperators runs one operator after another, and kills each.
+func killQueueOperators(ctx context.Context, t *testing.T, binary, ns string) int {
+	for kills := 0; ; kills++ {
+		health := freeAddress(t)
+		operator := exec.CommandContext(ctx, binary,
+			"--controllers=queue", "--namespaces", ns, "--leader-elect=false", "--webhook=false",
+			"--metrics-bind-address=0", "--health-probe-bind-address="+health)
+		if err := operator.Start(); err != nil {
+			return kills
+		}
+		waitReady(ctx, health)
+		select {
+		case <-ctx.Done():
+		case <-time.After(lifetime/2 + rand.N(lifetime)):
+		}
+		_ = operator.Process.Kill() // SIGKILL: nothing is tidied up
+		_ = operator.Wait()
+		if ctx.Err() != nil {
+			return kills
+		}
+	}
+}
+
+func jetStream(t *testing.T, s *natstest.Server) jetstream.JetStream {
+	t.Helper()
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// installCRDs installs those that queues need.
+func installCRDs(t *testing.T, cluster client.Client) {
+	t.Helper()
+	for _, plural := range []string{"queues", "workerpools", "policies"} {
+		raw, err := os.ReadFile(filepath.Join(root, "config", "crd", "bases", "yardmaster.dev_"+plural+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		crd := map[string]any{}
+		if err := yaml.Unmarshal(raw, &crd); err != nil {
+			t.Fatal(err)
+		}
+		if err := apply(t.Context(), cluster, crd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, list := range []client.ObjectList{&v1alpha1.QueueList{}, &v1alpha1.WorkerPoolList{}, &v1alpha1.PolicyList{}} {
+		for cluster.List(t.Context(), list) != nil && t.Context().Err() == nil {
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}
