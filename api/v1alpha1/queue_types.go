@@ -56,9 +56,9 @@ type QueueList struct {
 
 // QueueSpec is the wanted queue. Durations are written as 500ms, 30s, 10m, 1h30m.
 //
-// broker, retry, rateLimit and deadLetter are filled up, field by field, from the Policies
-// that select the Queue; only then do the defaults named here hold. status.effective has
-// the outcome.
+// What is left out of retry and deadLetter, and broker and rateLimit as a whole, is taken
+// from the Policies that select the Queue; only then do the defaults named here hold.
+// status.effective has the outcome.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxInFlight) || !has(self.maxBacklog) || self.maxInFlight <= self.maxBacklog",message="maxInFlight must not be greater than maxBacklog",fieldPath=".maxInFlight"
 // +kubebuilder:validation:XValidation:rule="!has(self.strictPriority) || !self.strictPriority || !has(self.priorities) || self.priorities.all(p, self.priorities.exists_one(q, q.weight == p.weight))",message="with strictPriority the weights are the order: no two may be the same",fieldPath=".priorities"
