@@ -24,6 +24,10 @@ func (w *Worker) attach(ctx context.Context, q *working) {
 	}
 }
 
+// requests that a lane may have under way at a time: while one comes to its end, the next
+// brings messages already.
+const requests = 2
+
 // open looks for all of a queue that is needed.
 func (w *Worker) open(ctx context.Context, s *queueSettings) ([]broker.Lane, broker.Limiter, error) {
 	source, err := w.engine.Source(ctx, s.Name)
@@ -32,14 +36,26 @@ func (w *Worker) open(ctx context.Context, s *queueSettings) ([]broker.Lane, bro
 	}
 	var lanes []broker.Lane
 	for _, p := range s.Priorities {
-		lane, err := source.Lane(ctx, p.Name)
-		if err != nil {
-			return nil, nil, err
+		for range requests {
+			lane, err := source.Lane(ctx, p.Name)
+			if err != nil {
+				stop(lanes)
+				return nil, nil, err
+			}
+			lanes = append(lanes, lane)
 		}
-		lanes = append(lanes, lane)
 	}
 	limiter, err := source.Limiter(ctx)
+	if err != nil {
+		stop(lanes)
+	}
 	return lanes, limiter, err
+}
+
+func stop(lanes []broker.Lane) {
+	for _, l := range lanes {
+		l.Stop()
+	}
 }
 
 func (w *Worker) work(ctx context.Context, q *working, lanes []broker.Lane, limiter broker.Limiter) {
@@ -47,6 +63,7 @@ func (w *Worker) work(ctx context.Context, q *working, lanes []broker.Lane, limi
 	w.mu.Lock()
 	if ctx.Err() != nil { // it is gone again
 		w.mu.Unlock()
+		stop(lanes)
 		return
 	}
 	q.queue = newQueue(q.settings, limiter)
@@ -54,8 +71,8 @@ func (w *Worker) work(ctx context.Context, q *working, lanes []broker.Lane, limi
 	w.mu.Unlock()
 	w.log.Info("Working on a queue", "queue", q.settings.Name)
 
-	for i, l := range q.queue.lanes {
-		w.background.Go(func() { w.fetch(ctx, l, lanes[i]) })
+	for i, from := range lanes {
+		w.background.Go(func() { w.fetch(ctx, q.queue.lanes[i/requests], from) })
 	}
 	w.meter(ctx, q.queue, limiter)
 	<-ctx.Done()
@@ -68,12 +85,12 @@ const awaiting = time.Second
 // fetch asks for a lane's messages whenever there is room for them.
 func (w *Worker) fetch(ctx context.Context, l *lane, from broker.Lane) {
 	defer from.Stop()
-	receive := func(d broker.Delivery) { w.yard.arrive(l, d, d.Behind()) }
 	for failures := 0; ; {
 		r, more := w.yard.ask(l)
 		if !more {
 			return
 		}
+		receive := func(d broker.Delivery) { w.yard.arrive(l, d, r.await) }
 		var got int
 		var err error
 		if r.await {

@@ -3,7 +3,9 @@ package worker
 import (
 	"context"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -64,11 +66,22 @@ func BenchmarkThroughput(b *testing.B) {
 // done counts to b.N.
 type done struct {
 	b     *testing.B
+	cpu   time.Duration
 	count atomic.Int64
 	all   chan struct{}
 }
 
-func newDone(b *testing.B) *done { return &done{b: b, all: make(chan struct{})} }
+func newDone(b *testing.B) *done { return &done{b: b, cpu: cpu(b), all: make(chan struct{})} }
+
+// cpu is the time that this process, the server in it too, has computed: unlike the time
+// that passes it does not depend on what else the machine does.
+func cpu(b *testing.B) time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
 
 func (d *done) one() {
 	if d.count.Add(1) == int64(d.b.N) {
@@ -81,5 +94,6 @@ func (d *done) wait(s *bench) {
 	<-d.all
 	eventually(d.b, "all are acknowledged", s.empty)
 	d.b.StopTimer()
+	d.b.ReportMetric(float64((cpu(d.b)-d.cpu).Nanoseconds())/float64(d.b.N), "cpu-ns/job")
 	d.b.ReportMetric(float64(d.b.N)/d.b.Elapsed().Seconds(), "jobs/s")
 }

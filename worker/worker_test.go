@@ -198,7 +198,7 @@ func TestAJobThatEndsAfterItsLeaseIsRecognised(t *testing.T) {
 				<-ready
 				w.yard.mu.Lock()
 				for h := range w.yard.leased {
-					h.leased = time.Now().Add(-time.Hour)
+					h.leased.Store(new(time.Now().Add(-time.Hour)))
 					h.renewing = true // nobody hears of its renewals
 				}
 				w.yard.mu.Unlock()

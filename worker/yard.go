@@ -3,6 +3,7 @@ package worker
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -43,7 +44,7 @@ type yard struct {
 	work, room *sync.Cond
 
 	concurrency int
-	draining    bool
+	draining    atomic.Bool
 	// ended: nothing is fetched and nothing begun any more.
 	ended bool
 
@@ -90,6 +91,8 @@ type lane struct {
 	// behind is how many more wait at the broker, as far as is known.
 	behind uint64
 	asked  int
+	// awaiting: a request for whatever comes is under way.
+	awaiting bool
 	// failing: the last request did not succeed.
 	failing bool
 }
@@ -98,10 +101,11 @@ type lane struct {
 type held struct {
 	broker.Delivery
 	lane *lane
-	// since is when it came, leased is when its lease began, as of the last renewal.
-	since, leased time.Time
-	renewing      bool
-	ticket        breaker.Ticket
+	// since is when it came, and leased is when its lease was renewed, if it was.
+	since    time.Time
+	leased   atomic.Pointer[time.Time]
+	renewing bool
+	ticket   breaker.Ticket
 }
 
 func newYard(now func() time.Time, giveBack func(*held)) *yard {
@@ -201,7 +205,7 @@ func (y *yard) next(before *held, o outcome) *held {
 }
 
 func (y *yard) begin() *held {
-	if y.draining || y.busy >= y.concurrency || y.waiting == 0 {
+	if y.draining.Load() || y.busy >= y.concurrency || y.waiting == 0 {
 		return nil
 	}
 	now := y.now()
@@ -264,18 +268,17 @@ func (y *yard) end(h *held, o outcome) {
 }
 
 // arrive is told of a message that came. One that is of no use goes back.
-func (y *yard) arrive(l *lane, d broker.Delivery, behind uint64) {
+func (y *yard) arrive(l *lane, d broker.Delivery, awaited bool) {
+	behind := d.Behind()
 	y.mu.Lock()
 	now := y.now()
-	h := &held{Delivery: d, lane: l, since: now, leased: now}
+	h := &held{Delivery: d, lane: l, since: now}
 	y.leased[h] = struct{}{}
-	if l.asked > 0 {
-		l.asked--
-		l.queue.asked--
-		y.asked--
+	if !awaited && l.asked > 0 {
+		y.expect(l, -1)
 	}
 	l.behind, l.failing = behind, false
-	useless := y.draining || y.ended || l.queue.gone
+	useless := y.draining.Load() || y.ended || l.queue.gone
 	if useless {
 		y.returning++
 	} else {
@@ -316,10 +319,10 @@ func (y *yard) ask(l *lane) (request, bool) {
 		}
 		if r := y.credit(l); r.number > 0 {
 			y.fetching++
-			if !r.await {
-				l.asked = r.number
-				l.queue.asked += r.number
-				y.asked += r.number
+			if r.await {
+				l.awaiting = true
+			} else {
+				y.expect(l, r.number)
 			}
 			return r, true
 		}
@@ -330,7 +333,7 @@ func (y *yard) ask(l *lane) (request, bool) {
 // credit is what the lane may ask for now.
 func (y *yard) credit(l *lane) request {
 	q := l.queue
-	if y.draining || l.blocked() {
+	if y.draining.Load() || l.blocked() {
 		return request{}
 	}
 	free := y.concurrency + y.ahead - y.busy - y.waiting - y.asked
@@ -342,18 +345,25 @@ func (y *yard) credit(l *lane) request {
 		return request{}
 	}
 	if !l.hungry() {
-		return request{number: 1, await: true}
+		return request{number: one(!l.awaiting && l.asked == 0), await: true}
 	}
 	// With room for few, it is for whoever is next in turn.
 	if _, turn := y.pick(func(l *lane) bool { return l.hungry() && !l.blocked() && y.quota(l) > 0 }); turn != l {
 		return request{}
 	}
 	number := min(free, y.quota(l), mostAhead)
-	if len(l.held) > 0 && number < (y.concurrency+y.ahead)/4 {
+	if len(l.held)+l.asked > 0 && number < (y.concurrency+y.ahead)/4 {
 		// There is something to do until more can be had at once.
 		return request{}
 	}
 	return request{number: number}
+}
+
+// expect changes how many messages the lane's requests may still bring.
+func (y *yard) expect(l *lane, change int) {
+	l.asked += change
+	l.queue.asked += change
+	y.asked += change
 }
 
 // quota is how many more the lane may hold, by its weight among those that have something.
@@ -375,9 +385,11 @@ func (y *yard) fetched(l *lane, r request, got int, err error) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.fetching--
-	y.asked -= l.asked
-	l.queue.asked -= l.asked
-	l.asked = 0
+	if r.await {
+		l.awaiting = false
+	} else {
+		y.expect(l, -min(l.asked, max(0, r.number-got)))
+	}
 	l.failing = err != nil
 	if got < r.number {
 		l.behind = 0
@@ -487,7 +499,7 @@ func (y *yard) goBack(back []*held) {
 // drain stops taking messages, and hands back those that are held.
 func (y *yard) drain() {
 	y.mu.Lock()
-	y.draining = true
+	y.draining.Store(true)
 	back := heldBy(y.queues)
 	y.goBack(back)
 	y.wake()
@@ -511,7 +523,7 @@ func heldBy(queues []*queue) []*held {
 func (y *yard) resume() {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	y.draining = false
+	y.draining.Store(false)
 	y.wake()
 }
 
@@ -541,7 +553,7 @@ func (y *yard) close() {
 // state as it is now; the caller has the lock.
 func (y *yard) state() State {
 	switch {
-	case !y.draining:
+	case !y.draining.Load():
 		return Running
 	case y.busy+y.waiting+y.returning+y.fetching > 0:
 		return Draining
@@ -580,7 +592,7 @@ func (y *yard) due() []*held {
 	now := y.now()
 	var due []*held
 	for h := range y.leased {
-		if !h.renewing && now.Sub(h.leased) >= h.lane.queue.settings.Lease/3 {
+		if !h.renewing && h.age(now) >= h.lane.queue.settings.Lease/3 {
 			h.renewing = true
 			due = append(due, h)
 		}
@@ -594,14 +606,20 @@ func (y *yard) renewed(h *held, sent time.Time, ok bool) {
 	defer y.mu.Unlock()
 	h.renewing = false
 	if ok {
-		h.leased = sent
+		h.leased.Store(&sent)
 	}
 }
 
 // lost tells whether a message's lease is over, so that another worker may have it; and
 // whether this worker is being drained.
 func (y *yard) lost(h *held) (lost, draining bool) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	return y.now().Sub(h.leased) >= h.lane.queue.settings.Lease, y.draining
+	return h.age(y.now()) >= h.lane.queue.settings.Lease, y.draining.Load()
+}
+
+// age of a message's lease.
+func (h *held) age(now time.Time) time.Duration {
+	if renewed := h.leased.Load(); renewed != nil {
+		return now.Sub(*renewed)
+	}
+	return now.Sub(h.since)
 }

@@ -47,6 +47,9 @@ func (s *Server) run() {
 	s.options.Port = options.Port
 }
 
+// Options can be changed before the server is restarted.
+func (s *Server) Options() *server.Options { return &s.options }
+
 // Address is host and port, those it had once it is stopped.
 func (s *Server) Address() string {
 	return net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port))
