@@ -114,8 +114,9 @@ e2e: localcluster image ## Run the tests on a real node, and those of the local 
 	go -C localcluster test -tags e2e ./e2e -count 1 -timeout 20m
 
 .PHONY: bench
-bench: localcluster ## Measure the operator, next to a bare client loop.
-	go run ./hack/bench
+bench: localcluster ## Measure the operator, next to bare client loops.
+	go run ./hack/bench/sequences
+	go run ./hack/bench/scan
 
 ##@ Build
 

@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/yardmaster/yardmaster/hack/bench/lab"
 )
 
 // writes are requests that changed something, counted by the API server. Only the
@@ -21,8 +23,8 @@ func (w writes) since(before writes) writes {
 	return writes{objects: w.objects - before.objects, dryRuns: w.dryRuns - before.dryRuns}
 }
 
-func countWrites(ctx context.Context, c *cluster) (writes, error) {
-	clientset, err := kubernetes.NewForConfig(c.config)
+func countWrites(ctx context.Context, c *lab.Cluster) (writes, error) {
+	clientset, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
 		return writes{}, err
 	}

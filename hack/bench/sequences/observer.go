@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/hack/bench/lab"
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
@@ -24,7 +25,7 @@ type observer struct {
 	last        time.Time
 }
 
-func observe(ctx context.Context, c *cluster, ns string) (*observer, error) {
+func observe(ctx context.Context, c *lab.Cluster, ns string) (*observer, error) {
 	events, err := c.Watch(ctx, &batchv1.JobList{}, client.InNamespace(ns))
 	if err != nil {
 		return nil, err

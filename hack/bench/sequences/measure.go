@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/hack/bench/lab"
 )
 
 // patience is how long one measurement may take.
@@ -21,8 +22,8 @@ const patience = 20 * time.Minute
 
 // runner is what runs the load: the operator, or the bare loop.
 type runner interface {
-	start(ctx context.Context, c *cluster, l load, ns string) (*exec.Cmd, error)
-	bringIn(ctx context.Context, c *cluster, l load, ns string) error
+	start(ctx context.Context, c *lab.Cluster, l load, ns string) (*exec.Cmd, error)
+	bringIn(ctx context.Context, c *lab.Cluster, l load, ns string) error
 }
 
 // result is what one measurement found.
@@ -35,7 +36,7 @@ type result struct {
 }
 
 // measure runs the load once, in a namespace of its own.
-func measure(ctx context.Context, c *cluster, l load, r runner) (*result, error) {
+func measure(ctx context.Context, c *lab.Cluster, l load, r runner) (*result, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
@@ -59,7 +60,7 @@ func measure(ctx context.Context, c *cluster, l load, r runner) (*result, error)
 	var idle time.Duration
 	if _, isOperator := r.(operatorRunner); isOperator {
 		begun = time.Now() // it was there before the work was
-		if idle, err = cpuOf(process.Process.Pid); err != nil {
+		if idle, err = lab.CPUOf(process.Process.Pid); err != nil {
 			return nil, err
 		}
 	}
@@ -71,7 +72,7 @@ func measure(ctx context.Context, c *cluster, l load, r runner) (*result, error)
 	}
 	_ = process.Process.Signal(os.Interrupt) // the bare loop may have ended by itself
 	_ = process.Wait()
-	cpu, peakRSS := usageOf(process.ProcessState)
+	cpu, peakRSS := lab.UsageOf(process.ProcessState)
 	after, err := countWrites(ctx, c)
 	if err != nil {
 		return nil, err
@@ -88,10 +89,10 @@ func measure(ctx context.Context, c *cluster, l load, r runner) (*result, error)
 }
 
 // wait waits for all Jobs to be over, and for the operator to have said so.
-func (l load) wait(ctx context.Context, c *cluster, o *observer, ns string) error {
+func (l load) wait(ctx context.Context, c *lab.Cluster, o *observer, ns string) error {
 	progress := time.NewTicker(10 * time.Second)
 	defer progress.Stop()
-	err := poll(ctx, patience, func() (bool, error) {
+	err := lab.Poll(ctx, patience, func() (bool, error) {
 		select {
 		case <-progress.C:
 			fmt.Fprintf(os.Stderr, "  %d of %d Jobs are over\n", o.jobsOver(), l.jobs())
@@ -102,7 +103,7 @@ func (l load) wait(ctx context.Context, c *cluster, o *observer, ns string) erro
 	if err != nil {
 		return err
 	}
-	return poll(ctx, time.Minute, func() (bool, error) {
+	return lab.Poll(ctx, time.Minute, func() (bool, error) {
 		var list v1alpha1.SequentialJobList
 		if err := c.List(ctx, &list, client.InNamespace(ns)); err != nil {
 			return false, err
@@ -115,13 +116,13 @@ func (l load) wait(ctx context.Context, c *cluster, o *observer, ns string) erro
 
 // clearUp deletes what the measurement made, and waits for it to be gone: the next one
 // begins with the control plane at rest.
-func clearUp(ctx context.Context, c *cluster, ns *corev1.Namespace) {
+func clearUp(ctx context.Context, c *lab.Cluster, ns *corev1.Namespace) {
 	ctx = context.WithoutCancel(ctx)
 	background := client.PropagationPolicy(metav1.DeletePropagationBackground)
 	_ = c.DeleteAllOf(ctx, &v1alpha1.SequentialJob{}, client.InNamespace(ns.Name), background)
 	_ = c.DeleteAllOf(ctx, &batchv1.Job{}, client.InNamespace(ns.Name), background)
 	_ = c.Delete(ctx, ns)
-	if err := poll(ctx, patience, func() (bool, error) {
+	if err := lab.Poll(ctx, patience, func() (bool, error) {
 		var pods corev1.PodList
 		if err := c.List(ctx, &pods, client.InNamespace(ns.Name), client.Limit(1)); err != nil {
 			return false, err

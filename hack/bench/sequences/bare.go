@@ -11,24 +11,25 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/yardmaster/yardmaster/hack/bench/lab"
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
 // bareRunner runs the load with the bare loop, in a process of its own.
 type bareRunner struct{}
 
-func (bareRunner) start(ctx context.Context, c *cluster, l load, ns string) (*exec.Cmd, error) {
+func (bareRunner) start(ctx context.Context, c *lab.Cluster, l load, ns string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	command := exec.CommandContext(ctx, self, bareLoop, c.kubeconfig, ns, strconv.Itoa(l.steps), strconv.Itoa(l.sequences)+"x"+l.duration.String())
+	command := exec.CommandContext(ctx, self, bareLoop, c.Kubeconfig, ns, strconv.Itoa(l.steps), strconv.Itoa(l.sequences)+"x"+l.duration.String())
 	command.Stderr = os.Stderr
 	return command, command.Start()
 }
 
 // bringIn does nothing: the loop makes the first Jobs itself.
-func (bareRunner) bringIn(context.Context, *cluster, load, string) error { return nil }
+func (bareRunner) bringIn(context.Context, *lab.Cluster, load, string) error { return nil }
 
 // runBareLoop is the least that runs sequences: it watches Jobs, and makes the next one
 // when one is over. It keeps no status, and would lose its place if it were stopped.
@@ -36,7 +37,7 @@ func runBareLoop(ctx context.Context, args []string) error {
 	if len(args) != 4 {
 		return fmt.Errorf("%s KUBECONFIG NAMESPACE STEPS LOAD", bareLoop)
 	}
-	c, err := connect(args[0])
+	c, err := lab.Connect(args[0])
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,9 @@
-// Command bench measures the operator on a real control plane with simulated nodes, next
-// to a bare client loop that makes the same Jobs with one watch and keeps nothing.
+// Command sequences measures how the operator runs SequentialJobs, on a real control plane
+// with simulated nodes, next to a bare client loop that makes the same Jobs with one watch
+// and keeps nothing.
 //
-//	make bench                             1, 100 and 1,000 sequences of 3 steps
-//	go run ./hack/bench -loads 100x10s     100 sequences, their steps taking 5 to 15 s
+//	go run ./hack/bench/sequences                    1, 100 and 1,000 sequences of 3 steps
+//	go run ./hack/bench/sequences -loads 100x10s     100 sequences, their steps taking 5 to 15 s
 //
 // A load is a number of sequences and how long their steps take, on average. With long
 // steps the control plane has time to spare, as it has in most clusters, and what is
@@ -17,6 +18,8 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+
+	"github.com/yardmaster/yardmaster/hack/bench/lab"
 )
 
 // bareLoop, as the first argument, makes this program the loop that is measured.
@@ -44,18 +47,18 @@ func bench(ctx context.Context) error {
 	keep := flag.Bool("keep", false, "leave the cluster up")
 	flag.Parse()
 
-	c, err := startCluster(ctx)
+	c, err := lab.Start(ctx)
 	if err != nil {
 		return err
 	}
 	if !*keep {
-		defer stopCluster(ctx)
+		defer c.Stop(ctx)
 	}
-	operator, err := buildOperator(ctx)
+	operator, err := lab.BuildOperator(ctx)
 	if err != nil {
 		return err
 	}
-	printMachine()
+	lab.PrintMachine()
 	for text := range strings.SplitSeq(*loads, ",") {
 		load, err := parseLoad(text, *steps)
 		if err != nil {

@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// cpuOf is the CPU time that a running process has used, from /proc.
-func cpuOf(pid int) (time.Duration, error) {
+// CPUOf is the CPU time that a running process has used, from /proc.
+func CPUOf(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
@@ -29,8 +29,8 @@ func cpuOf(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-// usageOf is what a process that has ended used: CPU time and, in bytes, memory.
-func usageOf(state *os.ProcessState) (cpu time.Duration, peakRSS int64) {
+// UsageOf is what a process that has ended used: CPU time and, in bytes, memory.
+func UsageOf(state *os.ProcessState) (cpu time.Duration, peakRSS int64) {
 	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
 		peakRSS = usage.Maxrss << 10
 	}
