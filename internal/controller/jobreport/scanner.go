@@ -38,6 +38,8 @@ type Options struct {
 	Top int
 	// Thresholds say from which age on a Job is stale.
 	Thresholds zombie.Thresholds
+	// OpenReports has the findings written as OpenReports Reports too.
+	OpenReports bool
 }
 
 // Scanner scans namespaces. It is a manager's Runnable.

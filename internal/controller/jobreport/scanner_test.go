@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -391,6 +392,67 @@ func TestANamespaceThatDoesNotExist(t *testing.T) {
 				t.Errorf("counted %v times", got)
 			}
 		})
+	}
+}
+
+// A namespace takes its Role with it, so that nothing says that it is gone.
+func TestWhatIsNotSeenAnyMoreIsNotCounted(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"the namespace is gone":                  apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "a"),
+		"the namespace goes":                     terminating(),
+		"there is no permission for reports too": errForbidden,
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := newYard(t, "a")
+			y.add("a", 2, 48*time.Hour)
+			y.scan()
+			if got := metric(t, "jobs", "Zombie", "a"); got != 2 {
+				t.Fatalf("%v zombies counted, want 2", got)
+			}
+			y.fail["a"] = always(0, errForbidden)
+			y.clock.Step(5 * time.Minute)
+			y.scan()
+			if got := metric(t, "jobs", "Zombie", "a"); got != 2 {
+				t.Errorf("%v zombies counted while the report tells of 2", got)
+			}
+			y.fail["a"] = always(1, errRefused) // what is told changes, so that a write is due
+			y.add("a", 500, 48*time.Hour)
+			y.block["patch"] = refusal
+			y.scan()
+			if metric(t, "jobs", "Zombie", "a") != 0 || metric(t, "findings", "a", "NeverStarted") != 0 {
+				t.Error("they are counted still")
+			}
+			if got := metric(t, "last_success_timestamp_seconds", "a"); got != float64(noon.Unix()) {
+				t.Errorf("last success %v, want it kept", got)
+			}
+		})
+	}
+}
+
+func TestAKindThatIsMissingIsNoMissingNamespace(t *testing.T) {
+	y := newYard(t, "a")
+	y.block["create"] = apierrors.NewGenericServerResponse(404, "POST", schema.GroupResource{Resource: "jobreports"}, "jobs", "404 page not found", 0, true)
+	before := metric(t, "scan_errors_total", "NamespaceNotFound")
+	y.scan()
+	if got := metric(t, "scan_errors_total", "NamespaceNotFound") - before; got != 0 {
+		t.Error("it says that the namespace does not exist")
+	}
+}
+
+func TestAFailureInOtherNumbersIsNotWritten(t *testing.T) {
+	y := newYard(t, "a")
+	reset := func(port int) error {
+		return &url.Error{Op: "Get", URL: "https://10.0.0.1/jobs", Err: &net.OpError{
+			Op: "read", Net: "tcp", Err: errors.New("connection reset by peer"),
+			Source: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2), Port: port}, Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 443},
+		}}
+	}
+	y.fail["a"] = always(0, reset(40001))
+	y.scan()
+	y.wantFailed("a", "ListFailed")
+	y.fail["a"] = always(0, reset(51234))
+	if got := y.scan(); got != nil {
+		t.Errorf("it writes %v", got)
 	}
 }
 

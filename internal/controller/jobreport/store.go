@@ -27,36 +27,41 @@ func (s *Scanner) storeScan(ctx context.Context, namespace string, tally *report
 		return report.Scanned(before, tally, began, took)
 	})
 	if err != nil {
-		if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			forget(namespace)
-		}
 		return err
 	}
-	observe(namespace, &stored.Summary, began)
+	observe(namespace, &stored.Status.Summary, began)
+	s.mirror(ctx, stored)
 	return nil
 }
 
 // storeFailure stores that a scan failed, and returns why it did.
 func (s *Scanner) storeFailure(ctx context.Context, namespace string, cause error) error {
-	_, err := s.store(ctx, namespace, func(before v1alpha1.JobReportStatus) v1alpha1.JobReportStatus {
+	stored, err := s.store(ctx, namespace, func(before v1alpha1.JobReportStatus) v1alpha1.JobReportStatus {
 		return report.Failed(before, failureOf(cause), s.clock.Now())
 	})
 	if err != nil {
 		return errors.Join(cause, err)
 	}
+	s.mirror(ctx, stored)
 	return cause
 }
 
 // store makes the report's next status from its last, and writes it if that is due. It
-// returns the next status, written or not. While the API server is away it tries again:
+// returns the report as it is stored then. While the API server is away it tries again:
 // a scan that fails because of that should be told of.
-func (s *Scanner) store(ctx context.Context, namespace string, next func(v1alpha1.JobReportStatus) v1alpha1.JobReportStatus) (*v1alpha1.JobReportStatus, error) {
+func (s *Scanner) store(ctx context.Context, namespace string, next func(v1alpha1.JobReportStatus) v1alpha1.JobReportStatus) (*v1alpha1.JobReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxStore)
 	defer cancel()
 	for {
 		stored, err := s.write(ctx, namespace, next)
-		if err == nil || !mayPass(err) {
-			return stored, err
+		switch {
+		case err == nil:
+			return stored, nil
+		case isShutOut(err):
+			forget(namespace)
+			return nil, err
+		case !mayPass(err):
+			return nil, err
 		}
 		select {
 		case <-ctx.Done():
@@ -64,6 +69,13 @@ func (s *Scanner) store(ctx context.Context, namespace string, next func(v1alpha
 		case <-s.clock.After(retryStore):
 		}
 	}
+}
+
+// isShutOut reports whether there is no report to be had in the namespace: it is gone or
+// goes, and with it the Role, or only that does. What was counted there is then not known
+// to be there still.
+func isShutOut(err error) bool {
+	return isNamespaceGone(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsForbidden(err)
 }
 
 // mayPass reports whether an error is likely to be over soon: the API server did not
@@ -74,7 +86,7 @@ func mayPass(err error) bool {
 }
 
 // write reads the report, and writes its next status if that is due.
-func (s *Scanner) write(ctx context.Context, namespace string, next func(v1alpha1.JobReportStatus) v1alpha1.JobReportStatus) (*v1alpha1.JobReportStatus, error) {
+func (s *Scanner) write(ctx context.Context, namespace string, next func(v1alpha1.JobReportStatus) v1alpha1.JobReportStatus) (*v1alpha1.JobReport, error) {
 	before := &v1alpha1.JobReport{}
 	before.Namespace, before.Name = namespace, v1alpha1.JobReportName
 	err := s.live.Get(ctx, client.ObjectKeyFromObject(before), before)
@@ -84,10 +96,13 @@ func (s *Scanner) write(ctx context.Context, namespace string, next func(v1alpha
 	missing := err != nil
 
 	status := next(before.Status)
+	if !s.options.OpenReports {
+		status = report.Unmirrored(status)
+	}
 	decision := report.Decide(namespace, &before.Status, &status)
 	if decision == report.Unchanged && !missing {
 		writes.WithLabelValues(string(decision)).Inc()
-		return &status, nil
+		return before, nil
 	}
 	if missing {
 		if err := s.client.Create(ctx, before); err != nil {
@@ -95,15 +110,24 @@ func (s *Scanner) write(ctx context.Context, namespace string, next func(v1alpha
 			return nil, fmt.Errorf("creating the report: %w", err)
 		}
 	}
+	after, err := s.patch(ctx, before, status)
+	if err != nil {
+		writes.WithLabelValues(writeFailed).Inc()
+		return nil, err
+	}
+	writes.WithLabelValues(string(decision)).Inc()
+	return after, nil
+}
+
+// patch writes the next status over the report, and tells what has changed.
+func (s *Scanner) patch(ctx context.Context, before *v1alpha1.JobReport, status v1alpha1.JobReportStatus) (*v1alpha1.JobReport, error) {
 	after := before.DeepCopy()
 	after.Status = status
 	if err := kube.PatchStatus(ctx, s.client, before, after); err != nil {
-		writes.WithLabelValues(writeFailed).Inc()
 		return nil, fmt.Errorf("patching the report's status: %w", err)
 	}
-	writes.WithLabelValues(string(decision)).Inc()
 	for _, event := range report.Events(&before.Status, &after.Status) {
 		s.recorder.Eventf(after, nil, event.Type, event.Reason, "Scan", "%s", event.Message)
 	}
-	return &status, nil
+	return after, nil
 }
