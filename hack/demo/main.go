@@ -30,7 +30,7 @@ const exitInterrupted = 130
 
 func main() {
 	down := flag.Bool("down", false, "take the demo's cluster down")
-	limit := flag.Duration("timeout", 5*time.Minute, "how long the examples may take")
+	limit := flag.Duration("timeout", 5*time.Minute, "how long an act may take")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -59,6 +59,5 @@ func run(ctx context.Context, kind string, down bool, limit time.Duration) error
 	if down {
 		return where.Down(ctx)
 	}
-	d := &demo{cluster: where, screen: board.NewScreen(os.Stdout), limit: limit}
-	return d.play(ctx)
+	return newDemo(where, board.NewScreen(os.Stdout), limit).play(ctx)
 }

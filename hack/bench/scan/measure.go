@@ -27,9 +27,6 @@ type result struct {
 
 // measure makes one scan, in a process of its own, and looks at what came of it.
 func measure(ctx context.Context, c *lab.Cluster, contestant string, y *yard) (result, error) {
-	if err := y.clearReports(ctx, c, &v1alpha1.JobReport{}); err != nil {
-		return result{}, err
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return result{}, err
@@ -72,7 +69,7 @@ func (y *yard) check(ctx context.Context, c client.Reader) error {
 // measureOperator runs the operator, with all its controllers, until it has scanned so
 // many times.
 func measureOperator(ctx context.Context, c *lab.Cluster, binary string, y *yard, scans int) (result, error) {
-	if err := y.clearReports(ctx, c, &v1alpha1.JobReport{}); err != nil {
+	if err := y.clearReports(ctx, c); err != nil {
 		return result{}, err
 	}
 	names := strings.Join(y.names(), ",")
@@ -88,7 +85,7 @@ func measureOperator(ctx context.Context, c *lab.Cluster, binary string, y *yard
 			return result{}, err
 		}
 		// Without reports the next scan writes them again, and is seen to be over.
-		if err := y.clearReports(ctx, c, &v1alpha1.JobReport{}); err != nil {
+		if err := y.clearReports(ctx, c); err != nil {
 			return result{}, err
 		}
 	}

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/hack/bench/lab"
 )
 
@@ -110,10 +110,10 @@ func job(namespace string, i int) *batchv1.Job {
 	}
 }
 
-// clearReports deletes what scans have written, so that each writes as much as the first.
-func (y *yard) clearReports(ctx context.Context, c *lab.Cluster, report client.Object) error {
+// clearReports deletes what scans have written.
+func (y *yard) clearReports(ctx context.Context, c *lab.Cluster) error {
 	for _, name := range y.names() {
-		if err := c.DeleteAllOf(ctx, report, client.InNamespace(name)); err != nil && !apierrors.IsNotFound(err) {
+		if err := c.DeleteAllOf(ctx, &v1alpha1.JobReport{}, client.InNamespace(name)); err != nil {
 			return err
 		}
 	}

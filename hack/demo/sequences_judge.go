@@ -15,51 +15,51 @@ import (
 
 // judge tells how each example ended, with what proves that it did its work, and
 // explains those that did not end as they should.
-func (d *demo) judge(ctx context.Context) error {
-	now, err := d.look(ctx)
+func (a *sequences) judge(ctx context.Context) error {
+	now, err := a.look(ctx)
 	if err != nil {
 		return err
 	}
-	d.title("How they ended")
+	a.title("How they ended")
 	var wrong []string
-	for _, example := range d.examples {
+	for _, example := range a.examples {
 		sj := now[example.Name()]
-		logs := d.logsOf(ctx, sj)
+		logs := a.logsOf(ctx, sj)
 		faults := example.Faults(sj, func(step *v1alpha1.StepStatus) string { return logs[step.Name] })
-		d.showOutcome(sj, logs, len(faults) == 0)
+		a.showOutcome(sj, logs, len(faults) == 0)
 		for _, fault := range faults {
-			d.screen.Say("    %s", d.screen.Bad(fault))
+			a.screen.Say("    %s", a.screen.Bad(fault))
 		}
 		if len(faults) > 0 {
 			wrong = append(wrong, sj.Name)
 		}
 	}
 	if len(wrong) == 0 {
-		d.screen.Say("\n%s", d.screen.Good(fmt.Sprintf("All %d examples ended as they should, and the invalid one was refused.", len(d.examples))))
+		a.screen.Say("\n%s", a.screen.Good(fmt.Sprintf("All %d examples ended as they should, and the invalid one was refused.", len(a.examples))))
 		return nil
 	}
 	for _, name := range wrong {
-		d.explain(ctx, name)
+		a.explain(ctx, name)
 	}
-	d.explainOperatorState(ctx)
-	d.screen.Say("\n%s", d.screen.Bad("These did not end as they should: "+strings.Join(wrong, ", ")))
+	a.showOperator(ctx)
+	a.screen.Say("\n%s", a.screen.Bad("These did not end as they should: "+strings.Join(wrong, ", ")))
 	return errSaid
 }
 
-func (d *demo) showOutcome(sj *v1alpha1.SequentialJob, logs map[string]string, good bool) {
-	mark := d.screen.Good("✔")
+func (a *sequences) showOutcome(sj *v1alpha1.SequentialJob, logs map[string]string, good bool) {
+	mark := a.screen.Good("✔")
 	if !good {
-		mark = d.screen.Bad("✘")
+		mark = a.screen.Bad("✘")
 	}
 	run := ""
 	if sj.Status.Run > 1 {
 		run = fmt.Sprintf(" in run %d", sj.Status.Run)
 	}
-	d.screen.Say("  %s %s: %s%s, %s steps succeeded", mark, d.screen.Bold(sj.Name), sj.Status.Phase, run, sj.Status.Progress.Display)
+	a.screen.Say("  %s %s: %s%s, %s steps succeeded", mark, a.screen.Bold(sj.Name), sj.Status.Phase, run, sj.Status.Progress.Display)
 	for i := range sj.Status.Steps {
 		step := &sj.Status.Steps[i]
 		line := fmt.Sprintf("      %-14s %-10s %s", step.Name, step.Phase, remarks(step, sj.Status.Run, logs[step.Name]))
-		d.screen.Say("%s", strings.TrimRight(line, " "))
+		a.screen.Say("%s", strings.TrimRight(line, " "))
 	}
 }
 
@@ -91,7 +91,7 @@ func cut(message string) string {
 }
 
 // logsOf are the logs of a SequentialJob's steps, by name, of as many as can be read.
-func (d *demo) logsOf(ctx context.Context, sj *v1alpha1.SequentialJob) map[string]string {
+func (a *sequences) logsOf(ctx context.Context, sj *v1alpha1.SequentialJob) map[string]string {
 	logs := map[string]string{}
 	for i := range sj.Status.Steps {
 		step := &sj.Status.Steps[i]
@@ -99,12 +99,12 @@ func (d *demo) logsOf(ctx context.Context, sj *v1alpha1.SequentialJob) map[strin
 			continue
 		}
 		var pods corev1.PodList
-		if err := d.client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{batchv1.JobNameLabel: step.JobName}); err != nil {
+		if err := a.client.List(ctx, &pods, client.InNamespace(sequencesNamespace), client.MatchingLabels{batchv1.JobNameLabel: step.JobName}); err != nil {
 			continue
 		}
 		slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 		for j := range pods.Items {
-			if content, err := d.logs.CoreV1().Pods(namespace).GetLogs(pods.Items[j].Name, &corev1.PodLogOptions{}).DoRaw(ctx); err == nil {
+			if content, err := a.logs.CoreV1().Pods(sequencesNamespace).GetLogs(pods.Items[j].Name, &corev1.PodLogOptions{}).DoRaw(ctx); err == nil {
 				logs[step.Name] += string(content)
 			}
 		}
