@@ -82,7 +82,7 @@ func (s *stage) showOperator(ctx context.Context) {
 	s.title("The operator")
 	s.kubectl(ctx, "-n", operatorNamespace, "get", "pods", "-o", "wide")
 	s.kubectl(ctx, "-n", operatorNamespace, "events")
-	s.kubectl(ctx, "-n", operatorNamespace, "logs", "deployment/yardmaster", "--tail=40", "--prefix")
+	s.kubectl(ctx, "-n", operatorNamespace, "logs", "-l", "app.kubernetes.io/name=yardmaster", "--tail=20", "--prefix")
 }
 
 // kubectl runs kubectl and shows the command as a user would type it. What it has to say,

@@ -48,7 +48,8 @@ func (a *stale) plant(ctx context.Context) error {
 func (*stale) settings() []string {
 	settings := []string{"YARDMASTER_REPORT_INTERVAL=2s"}
 	for _, flag := range impatience() {
-		settings = append(settings, "YARDMASTER_REPORT_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
+		name, value, _ := strings.Cut(flag, "=")
+		settings = append(settings, "YARDMASTER_REPORT_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))+"="+value)
 	}
 	return settings
 }

@@ -33,7 +33,7 @@ func Impatient() zombie.Thresholds {
 	thresholds := zombie.Defaults()
 	thresholds.NoReadyPods = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
 	thresholds.RunningTooLong = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
-	thresholds.SuspendedTooLong = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: time.Hour}
+	thresholds.SuspendedTooLong.Suspicious = 5 * time.Second
 	return thresholds
 }
 
