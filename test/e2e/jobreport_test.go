@@ -55,7 +55,7 @@ var yard = map[string]stale{
 	"out-of-time":   {"sleep 3600", oneSecond, "Suspicious DeadlineExceeded"},
 	"out-of-tries":  {"exit 3", nil, "Suspicious BackoffLimitExceeded"},
 	"hangs":         {"sleep 3600", nil, "Suspicious RunningTooLong"},
-	"quota-refused": {"true", greedy, "Zombie NoActivePods"},
+	"gets-no-pod":   {"true", unrestricted, "Zombie NoActivePods"},
 }
 
 func container(job *batchv1.Job) *corev1.Container { return &job.Spec.Template.Spec.Containers[0] }
@@ -73,8 +73,8 @@ func suspended(job *batchv1.Job) { job.Spec.Suspend = new(true) }
 func finalized(job *batchv1.Job) { job.Finalizers = []string{hold} }
 func oneSecond(job *batchv1.Job) { job.Spec.ActiveDeadlineSeconds = new(int64(1)) }
 
-// greedy asks for what Pod Security refuses, so that the Job never gets a Pod.
-func greedy(job *batchv1.Job) { container(job).SecurityContext.Privileged = new(true) }
+// unrestricted has Pods that Pod Security refuses, so that the Job never gets one.
+func unrestricted(job *batchv1.Job) { container(job).SecurityContext = nil }
 
 // planted makes the yard's Jobs, once for all tests.
 var planted sync.Once
