@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/yardmaster/yardmaster/hack/demo/board"
 	"github.com/yardmaster/yardmaster/hack/demo/cluster"
 	"github.com/yardmaster/yardmaster/hack/demo/story"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
 // The namespaces of the examples and of the operator.
@@ -24,7 +24,7 @@ type demo struct {
 	stale     *stale
 }
 
-func newDemo(where cluster.Cluster, screen *board.Screen, limit time.Duration) *demo {
+func newDemo(where cluster.Cluster, screen *terminal.Screen, limit time.Duration) *demo {
 	s := &stage{cluster: where, screen: screen, limit: limit}
 	return &demo{stage: s, sequences: &sequences{stage: s}, stale: &stale{stage: s}}
 }

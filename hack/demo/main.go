@@ -19,8 +19,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/yardmaster/yardmaster/hack/demo/board"
 	"github.com/yardmaster/yardmaster/hack/demo/cluster"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
 // errSaid ends the demo with exit code 1 when all has been said already.
@@ -59,5 +59,6 @@ func run(ctx context.Context, kind string, down bool, limit time.Duration) error
 	if down {
 		return where.Down(ctx)
 	}
-	return newDemo(where, board.NewScreen(os.Stdout), limit).play(ctx)
+	screen := terminal.NewScreen(os.Stdout, terminal.StyleFor(terminal.ColourAuto, os.Stdout))
+	return newDemo(where, screen, limit).play(ctx)
 }

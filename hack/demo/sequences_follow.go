@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/hack/demo/board"
+	"github.com/yardmaster/yardmaster/internal/plugin/board"
 )
 
 // follow shows how the examples get on, and does to them what is due, until all are over.
@@ -79,11 +79,11 @@ func (a *sequences) tell(before, now map[string]*v1alpha1.SequentialJob, since t
 			}
 		}
 	} else {
-		lines := []string{a.screen.Header()}
-		for _, example := range a.examples {
-			lines = append(lines, a.screen.Row(now[example.Name()], time.Now()))
+		shown := make([]*v1alpha1.SequentialJob, len(a.examples))
+		for i, example := range a.examples {
+			shown[i] = now[example.Name()]
 		}
-		a.screen.Draw(append(lines, "", a.screen.Legend()))
+		a.screen.Draw(append(board.Rows(a.screen.Style, shown, time.Now()), "", board.Legend(a.screen.Style)))
 	}
 	for _, example := range a.examples {
 		name := example.Name()

@@ -14,15 +14,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/hack/demo/board"
 	"github.com/yardmaster/yardmaster/hack/demo/cluster"
 	"github.com/yardmaster/yardmaster/hack/demo/shell"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
 // stage is what all acts are played on.
 type stage struct {
 	cluster cluster.Cluster
-	screen  *board.Screen
+	screen  *terminal.Screen
 	// limit is how long an act may take.
 	limit time.Duration
 
