@@ -54,7 +54,7 @@ func (r *rerunCommand) run(ctx context.Context, name string) error {
 	before := sj.DeepCopy()
 	sj.Spec.Rerun = &v1alpha1.Rerun{ID: r.requestID(), From: r.from}
 	if err := refusal(before, sj.Spec.Rerun); err != nil {
-		return fmt.Errorf("%s cannot be run again: %w", called(sj), err)
+		return fmt.Errorf("%s: %w", called(sj), err)
 	}
 	// What was looked at must be what is run again.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
@@ -68,7 +68,7 @@ func (r *rerunCommand) run(ctx context.Context, name string) error {
 		fmt.Fprintf(r.errOut, "%s is suspended: it begins when it is resumed\n", called(sj))
 	}
 	if r.watch {
-		return r.watchOne(ctx, cluster, sj)
+		return r.watchOne(ctx, cluster, &stepsView{environment: r.environment, last: sj, told: true})
 	}
 	return nil
 }
@@ -86,13 +86,13 @@ func (r *rerunCommand) requestID() string {
 func refusal(sj *v1alpha1.SequentialJob, request *v1alpha1.Rerun) error {
 	switch {
 	case !sj.DeletionTimestamp.IsZero():
-		return errors.New("it is being deleted")
+		return errors.New("cannot rerun: it is being deleted")
 	case sj.Status.CompletionTime == nil:
-		return fmt.Errorf("its run has not ended, it is %s", board.Phase(sj))
+		return fmt.Errorf("cannot rerun: its run has not ended, it is %s", board.Phase(sj))
 	case rerunAhead(sj):
-		return fmt.Errorf("a rerun is about to begin, with the id %q", sj.Spec.Rerun.ID)
+		return fmt.Errorf("cannot rerun: another rerun is about to begin, with the id %q", sj.Spec.Rerun.ID)
 	case request.ID == sj.Status.RerunID:
-		return fmt.Errorf("the id %q was that of the last rerun: choose another with --id", request.ID)
+		return fmt.Errorf("cannot rerun: the id %q was that of the last rerun; choose another with --id", request.ID)
 	}
 	spec := sj.Spec.DeepCopy()
 	spec.Rerun = request

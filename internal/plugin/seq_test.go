@@ -120,7 +120,7 @@ func TestRerun(t *testing.T) {
 	again.Status.RerunID = "2"
 	again.Spec.Rerun = &v1alpha1.Rerun{ID: "2"}
 
-	const refused = "error: sequentialjob.yardmaster.dev/etl cannot be run again: "
+	const refused = "error: sequentialjob.yardmaster.dev/etl: cannot rerun"
 	for name, row := range map[string]struct {
 		sj   *v1alpha1.SequentialJob
 		args string
@@ -132,12 +132,12 @@ func TestRerun(t *testing.T) {
 		"from the start":                 {failed("etl"), "--id=7 --from=Start", "Start", "sequentialjob.yardmaster.dev/etl runs again from Start: run 2, id 7\n", ""},
 		"from a step":                    {failed("etl"), "--id=7 --from=load", "load", "sequentialjob.yardmaster.dev/etl runs again from load: run 2, id 7\n", ""},
 		"a suspended one waits":          {suspended, "--id=7", "Failed", "sequentialjob.yardmaster.dev/etl runs again from Failed: run 2, id 7\n", "sequentialjob.yardmaster.dev/etl is suspended: it begins when it is resumed\n"},
-		"not one that runs":              {running, "", "", "", refused + "its run has not ended, it is Running\n"},
-		"not one that is being deleted":  {deleted, "", "", "", refused + "it is being deleted\n"},
-		"not one that is about to":       {asked, "", "", "", refused + "a rerun is about to begin, with the id \"2\"\n"},
-		"not with the id of the last":    {again, "--id=2", "", "", refused + "the id \"2\" was that of the last rerun: choose another with --id\n"},
-		"not from a step that is not":    {failed("etl"), "--from=transform", "", "", refused + "cannot rerun from step \"transform\": there is no such step\n"},
-		"not from what is no step's way": {failed("etl"), "--from=failed", "", "", refused + "cannot rerun from step \"failed\": there is no such step\n"},
+		"not one that runs":              {running, "", "", "", refused + ": its run has not ended, it is Running\n"},
+		"not one that is being deleted":  {deleted, "", "", "", refused + ": it is being deleted\n"},
+		"not one that is about to":       {asked, "", "", "", refused + ": another rerun is about to begin, with the id \"2\"\n"},
+		"not with the id of the last":    {again, "--id=2", "", "", refused + ": the id \"2\" was that of the last rerun; choose another with --id\n"},
+		"not from a step that is not":    {failed("etl"), "--from=transform", "", "", refused + " from step \"transform\": there is no such step\n"},
+		"not from what is no step's way": {failed("etl"), "--from=failed", "", "", refused + " from step \"failed\": there is no such step\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := cluster(t, row.sj)

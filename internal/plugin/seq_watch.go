@@ -53,7 +53,7 @@ func (w *watchCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return w.watchOne(ctx, cluster, sj)
+	return w.watchOne(ctx, cluster, &stepsView{environment: w.environment, last: sj})
 }
 
 func (w *watchCommand) watchMany(ctx context.Context, cluster *connection) error {
@@ -72,10 +72,9 @@ func (w *watchCommand) watchMany(ctx context.Context, cluster *connection) error
 	return w.watch(ctx, cluster, view, options...)
 }
 
-// watchOne watches the SequentialJob from how it was last seen.
-func (e *environment) watchOne(ctx context.Context, cluster *connection, sj *v1alpha1.SequentialJob) error {
-	return e.watch(ctx, cluster, &stepsView{environment: e, last: sj},
-		client.InNamespace(sj.Namespace), client.MatchingFields{"metadata.name": sj.Name})
+// watchOne watches one SequentialJob from how the view last saw it.
+func (e *environment) watchOne(ctx context.Context, cluster *connection, view *stepsView) error {
+	return e.watch(ctx, cluster, view, client.InNamespace(view.last.Namespace), client.MatchingFields{"metadata.name": view.last.Name})
 }
 
 // view is what a watch shows.

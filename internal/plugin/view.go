@@ -17,7 +17,7 @@ import (
 type stepsView struct {
 	*environment
 
-	// last is how it stood when it was last seen, told whether that has been said.
+	// last is how it stood when it was last seen, told whether that is known already.
 	last *v1alpha1.SequentialJob
 	told bool
 	// there says that it has been seen, and not been seen to go, since the watch began.

@@ -258,7 +258,7 @@ func TestPluginRerunsFromTheFailedStepAndWatches(t *testing.T) {
 	s.succeed("extract")
 	early := g.kubectl(t, s.sj.Namespace, "rerun", "etl")
 	early.want(2)
-	wantSaid(t, early.errOut.String(), "cannot be run again: its run has not ended, it is Running")
+	wantSaid(t, early.errOut.String(), "etl: cannot rerun: its run has not ended, it is Running")
 	s.end("load", 1, "")
 	s.untilPhase(v1alpha1.PhaseFailed)
 	unknown := g.kubectl(t, s.sj.Namespace, "rerun", "etl", "--from=transform")
