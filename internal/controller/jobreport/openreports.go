@@ -80,7 +80,7 @@ func (s *Scanner) openReport(ctx context.Context, like *openreportsv1alpha1.Repo
 	raw := &unstructured.Unstructured{}
 	raw.SetGroupVersionKind(like.GroupVersionKind())
 	if err := s.live.Get(ctx, client.ObjectKeyFromObject(like), raw); err != nil {
-		if apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) && !isKindMissing(err) {
 			return nil, nil //nolint:nilnil // there is none
 		}
 		return nil, fmt.Errorf("reading the Report: %w", err)

@@ -415,8 +415,7 @@ func TestWhatIsNotSeenAnyMoreIsNotCounted(t *testing.T) {
 			if got := metric(t, "jobs", "Zombie", "a"); got != 2 {
 				t.Errorf("%v zombies counted while the report tells of 2", got)
 			}
-			y.fail["a"] = always(1, errRefused) // what is told changes, so that a write is due
-			y.add("a", 500, 48*time.Hour)
+			y.fail["a"] = always(0, errExpired) // what is told changes, so that a write is due
 			y.block["patch"] = refusal
 			y.scan()
 			if metric(t, "jobs", "Zombie", "a") != 0 || metric(t, "findings", "a", "NeverStarted") != 0 {
@@ -489,6 +488,43 @@ func TestAReportIsStoredOnceTheAPIServerIsBack(t *testing.T) {
 		y.scan()
 		y.wantFailed("a", "ListFailed")
 	})
+}
+
+// It answers before it knows all Roles.
+func TestAnAPIServerThatIsJustBackIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, "a")
+		y.add("a", 600, 48*time.Hour)
+		y.scan()
+		y.scanner.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		y.fail["a"] = always(1, errRefused)
+		y.block["patch"] = errForbidden
+		time.AfterFunc(3*time.Second, func() {
+			y.mu.Lock()
+			defer y.mu.Unlock()
+			delete(y.block, "patch")
+		})
+		before := metric(t, "scan_errors_total", "PartialList")
+		y.scan()
+		y.wantFailed("a", "PartialList")
+		if got := metric(t, "scan_errors_total", "PartialList") - before; got != 1 {
+			t.Errorf("counted %v times", got)
+		}
+	})
+}
+
+func TestAScanIsCountedByWhyItFailedNotByWhyThatCouldNotBeStored(t *testing.T) {
+	y := newYard(t, "a")
+	y.fail["a"] = always(0, apierrors.NewInternalError(errors.New("etcd")))
+	y.block["create"] = errForbidden
+	failed, forbidden := metric(t, "scan_errors_total", "ListFailed"), metric(t, "scan_errors_total", "Forbidden")
+	y.scan()
+	if got := metric(t, "scan_errors_total", "ListFailed") - failed; got != 1 {
+		t.Errorf("counted %v times", got)
+	}
+	if metric(t, "scan_errors_total", "Forbidden") != forbidden {
+		t.Error("it is taken for another failure")
+	}
 }
 
 func TestOnlySomeNamespacesAreScannedAtOnce(t *testing.T) {

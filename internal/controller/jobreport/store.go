@@ -23,7 +23,7 @@ const retryStore = time.Second
 
 // storeScan stores what a scan found, if that is worth a write.
 func (s *Scanner) storeScan(ctx context.Context, namespace string, tally *report.Tally, began time.Time, took time.Duration) error {
-	stored, err := s.store(ctx, namespace, func(before v1alpha1.JobReportStatus) v1alpha1.JobReportStatus {
+	stored, err := s.store(ctx, namespace, nil, func(before v1alpha1.JobReportStatus) v1alpha1.JobReportStatus {
 		return report.Scanned(before, tally, began, took)
 	})
 	if err != nil {
@@ -34,56 +34,69 @@ func (s *Scanner) storeScan(ctx context.Context, namespace string, tally *report
 	return nil
 }
 
-// storeFailure stores that a scan failed, and returns why it did.
+// storeFailure stores that a scan failed, and why it did.
 func (s *Scanner) storeFailure(ctx context.Context, namespace string, cause error) error {
-	stored, err := s.store(ctx, namespace, func(before v1alpha1.JobReportStatus) v1alpha1.JobReportStatus {
+	stored, err := s.store(ctx, namespace, cause, func(before v1alpha1.JobReportStatus) v1alpha1.JobReportStatus {
 		return report.Failed(before, failureOf(cause), s.clock.Now())
 	})
 	if err != nil {
-		return errors.Join(cause, err)
+		return err
 	}
 	s.mirror(ctx, stored)
-	return cause
+	return nil
 }
 
 // store makes the report's next status from its last, and writes it if that is due. It
 // returns the report as it is stored then. While the API server is away it tries again:
-// a scan that fails because of that should be told of.
-func (s *Scanner) store(ctx context.Context, namespace string, next func(v1alpha1.JobReportStatus) v1alpha1.JobReportStatus) (*v1alpha1.JobReport, error) {
+// a scan that fails because of that, which is then the cause, should be told of.
+func (s *Scanner) store(ctx context.Context, namespace string, cause error, next func(v1alpha1.JobReportStatus) v1alpha1.JobReportStatus) (*v1alpha1.JobReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxStore)
 	defer cancel()
+	wasAway := cause != nil && !answered(cause)
 	for {
 		stored, err := s.write(ctx, namespace, next)
-		switch {
-		case err == nil:
+		if err == nil {
 			return stored, nil
-		case isShutOut(err):
-			forget(namespace)
-			return nil, err
-		case !mayPass(err):
-			return nil, err
 		}
-		select {
-		case <-ctx.Done():
+		wasAway = wasAway || !answered(err)
+		if again := mayPass(err) || wasAway && isDenied(err); !again || !s.pause(ctx) {
+			if isShutOut(err) {
+				forget(namespace)
+			}
 			return nil, err
-		case <-s.clock.After(retryStore):
 		}
 	}
+}
+
+// pause waits until it is time to try again. It returns false if there is none left.
+func (s *Scanner) pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s.clock.After(retryStore):
+		return true
+	}
+}
+
+// answered reports whether an error is what the API server has said, and not that it said nothing.
+func answered(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }
+
+// mayPass reports whether an error is likely to be over soon: the API server did not
+// answer, has too much to do, or has a newer version of the report.
+func mayPass(err error) bool {
+	return !answered(err) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
+}
+
+// isDenied reports whether there is no permission. An API server that has just come back
+// says so too, until it knows all Roles.
+func isDenied(err error) bool {
+	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // isShutOut reports whether there is no report to be had in the namespace: it is gone or
 // goes, and with it the Role, or only that does. What was counted there is then not known
 // to be there still.
-func isShutOut(err error) bool {
-	return isNamespaceGone(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsForbidden(err)
-}
-
-// mayPass reports whether an error is likely to be over soon: the API server did not
-// answer, has too much to do, or has a newer version of the report.
-func mayPass(err error) bool {
-	answered := errors.As(err, new(apierrors.APIStatus))
-	return !answered || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
-}
+func isShutOut(err error) bool { return isNamespaceGone(err) || apierrors.IsForbidden(err) }
 
 // write reads the report, and writes its next status if that is due.
 func (s *Scanner) write(ctx context.Context, namespace string, next func(v1alpha1.JobReportStatus) v1alpha1.JobReportStatus) (*v1alpha1.JobReport, error) {
