@@ -43,6 +43,14 @@ func TestJobReport(t *testing.T) {
 	})
 }
 
+// What the kubectl plugin does on a real node. (What needs none is in test/integration.)
+func TestPlugin(t *testing.T) {
+	together(t, []chapter{
+		{"seq logs -f tells each line of each step once, in order, and ends with the run", followedLogs},
+		{"seq watch ends with the run, and its exit code tells how that ended", watchedRun},
+	})
+}
+
 // What happens to sequences when the operator is disturbed.
 func TestDisturbances(t *testing.T) {
 	inTurn(t, []chapter{

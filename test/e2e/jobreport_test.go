@@ -3,11 +3,8 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -182,7 +179,6 @@ func letGoOfHeld(t *testing.T) func() {
 
 func sameFromALaptop(t *testing.T) {
 	plant(t)
-	must(t, run(t.Context(), "make", "plugin"))
 	args := []string{"report", "-n", reported, "-o", "json", "--kubeconfig", lister(t)}
 	for _, setting := range impatience[1:] {
 		args = append(args, flagOf(setting))
@@ -212,18 +208,10 @@ func flagOf(setting string) string {
 
 func pluginReport(t *testing.T, args []string) (report *v1alpha1.JobReport, code int) {
 	t.Helper()
-	var stderr bytes.Buffer
-	command := exec.CommandContext(t.Context(), filepath.Join(root, "bin", "kubectl-yardmaster"), args...)
-	command.Stderr = &stderr
-	out, err := command.Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		code = exit.ExitCode()
-	} else {
-		must(t, err)
-	}
+	out, code := plugin(t, args...)
 	report = &v1alpha1.JobReport{}
-	if err := json.Unmarshal(out, report); err != nil {
-		t.Fatalf("%v: exit code %d, %s", err, code, stderr.String())
+	if err := json.Unmarshal([]byte(out), report); err != nil {
+		t.Fatalf("%v: exit code %d, %s", err, code, out)
 	}
 	return report, code
 }
