@@ -605,6 +605,44 @@ func TestTheFirstScanIsAtOnceAndThenEveryInterval(t *testing.T) {
 	})
 }
 
+// Five namespaces hang, and four are scanned at once: that takes two intervals.
+func TestAScanThatTakesLongerThanTheIntervalIsNotOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, "a", "b", "c", "d", "e")
+		y.scanner.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		y.scanner.options.Interval = time.Minute
+		var mu sync.Mutex
+		scans, now, most := 0, map[string]int{}, 0
+		y.scanner.live = interceptor.NewClient(y.scanner.client.(client.WithWatch), interceptor.Funcs{
+			List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) error {
+				asked := client.ListOptions{}
+				asked.ApplyOptions(options)
+				mu.Lock()
+				scans++
+				now[asked.Namespace]++
+				most = max(most, now[asked.Namespace])
+				mu.Unlock()
+				<-ctx.Done()
+				mu.Lock()
+				now[asked.Namespace]--
+				mu.Unlock()
+				return ctx.Err()
+			},
+		})
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute+time.Second)
+		defer stop()
+		if err := y.scanner.Start(ctx); err != nil {
+			t.Error(err)
+		}
+		if most != 1 {
+			t.Errorf("%d scans of a namespace at once", most)
+		}
+		if scans < 25 || scans > 30 {
+			t.Errorf("%d namespaces scanned in ten minutes, want five every two", scans)
+		}
+	})
+}
+
 func TestOneReplicaScans(t *testing.T) {
 	if !(&Scanner{}).NeedLeaderElection() {
 		t.Error("all do")
