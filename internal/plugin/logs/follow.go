@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
@@ -80,18 +81,34 @@ func (f *follower) step(ctx context.Context, step string) error {
 		}
 	}
 	// The step is over. What of its Pods has not been seen is asked for.
-	pods, err := f.cluster.Pods(ctx)
+	pods, err := f.listed(ctx)
 	if err != nil {
-		return fmt.Errorf("listing Pods: %w", err)
+		return err
 	}
 	f.readers.Wait()
 	for _, s := range f.unread(step, pods) {
 		f.keep(f.read(ctx, s))
 	}
-	if !f.hasLog(step) {
+	if !f.hasOpened(step) {
 		f.noteAbsence(f.sj, step, pods)
 	}
 	return ctx.Err()
+}
+
+// listed are the Pods there are, as soon as the API server can tell.
+func (f *follower) listed(ctx context.Context) ([]corev1.Pod, error) {
+	for again := false; ; again = true {
+		pods, err := f.cluster.Pods(ctx)
+		if err == nil || apierrors.IsForbidden(err) {
+			return pods, err
+		}
+		if !again {
+			f.printer.note(fmt.Sprintf("listing Pods: %v; trying again", err))
+		}
+		if err := pause(ctx, f.options.Retry); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // done reports whether nothing more comes of the step. A step that a rerun is about to
@@ -109,7 +126,7 @@ func (f *follower) unread(step string, pods []corev1.Pod) []source {
 	})
 }
 
-func (f *follower) hasLog(step string) bool {
+func (f *follower) hasOpened(step string) bool {
 	for s := range f.opened {
 		if s.step == step {
 			return true

@@ -25,6 +25,7 @@ import (
 // recording.
 type recorded struct {
 	pods     []corev1.Pod
+	away     error // what the next list of Pods fails with
 	logs     map[string][]recording
 	requests []corev1.PodLogOptions
 }
@@ -35,7 +36,11 @@ type recording struct {
 	error error
 }
 
-func (r *recorded) Pods(context.Context) ([]corev1.Pod, error) { return r.pods, nil }
+func (r *recorded) Pods(context.Context) ([]corev1.Pod, error) {
+	err := r.away
+	r.away = nil
+	return r.pods, err
+}
 
 func (r *recorded) Pod(_ context.Context, name string) (*corev1.Pod, error) {
 	for i := range r.pods {
