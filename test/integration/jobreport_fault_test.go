@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -94,8 +95,7 @@ func abandonOneMore(t *testing.T, ns string) {
 }
 
 func TestJobReportOfANamespaceThatIsMadeLater(t *testing.T) {
-	const late = "test-made-later"
-	other := namespace(t)
+	late, other := "test-late-"+rand.String(5), namespace(t)
 	s := scanner(t, reporter(t, other), late, other)
 	forbidden := counted(t, "scan_errors_total", v1alpha1.ReasonForbidden)
 	s.ScanAll(t.Context())
