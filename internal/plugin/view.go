@@ -25,10 +25,11 @@ type stepsView struct {
 }
 
 func (v *stepsView) see(sight follow.Sight[*v1alpha1.SequentialJob]) []string {
-	v.there = !sight.Gone
+	same := sight.Object.UID == v.last.UID // not another that has got the name since
+	v.there = same && !sight.Gone
 	// A list may be served from before what was last seen. A status says nothing about
 	// that; the generation tells whether what this watch is about has been asked for yet.
-	if sight.Object.Generation < v.last.Generation {
+	if !same || sight.Object.Generation < v.last.Generation {
 		return nil
 	}
 	before := v.last

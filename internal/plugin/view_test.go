@@ -40,6 +40,9 @@ func TestWhenAWatchOfOneIsOver(t *testing.T) {
 	fresh := failed("etl")
 	fresh.Generation, fresh.Spec.Rerun = 2, rerun.Spec.Rerun
 
+	another := completed("etl")
+	another.UID = "another"
+
 	for name, row := range map[string]struct {
 		from     *v1alpha1.SequentialJob
 		sights   []sight
@@ -54,6 +57,7 @@ func TestWhenAWatchOfOneIsOver(t *testing.T) {
 		"not for how it stood before the rerun":          {fresh, []sight{{Object: failed("etl")}}, false, nil},
 		"when it went after its end, by how it ended":    {running("etl"), []sight{{Object: completed("etl")}, {Object: completed("etl"), Gone: true}}, true, nil},
 		"when it went before its end, which is an error": {running("etl"), []sight{{Object: running("etl"), Gone: true}}, true, errors.New("sequentialjob.yardmaster.dev/etl was deleted")},
+		"when another has its name":                      {running("etl"), []sight{{Object: running("etl")}, {Object: another}}, true, errors.New("sequentialjob.yardmaster.dev/etl was deleted")},
 		"when it had gone before the watch began":        {running("etl"), nil, true, errors.New("sequentialjob.yardmaster.dev/etl was deleted")},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -267,6 +267,7 @@ func TestPluginRerunsFromTheFailedStepAndWatches(t *testing.T) {
 
 	rerun := g.kubectl(t, s.sj.Namespace, "rerun", "etl", "--watch")
 	rerun.until("step load")
+	eventually(t, "the Job of the rerun", func() bool { return len(s.jobs()) == 3 })
 	s.succeed("load")
 	rerun.want(0)
 	wantSaid(t, rerun.out.String(), "sequentialjob.yardmaster.dev/etl runs again from Failed: run 2, id ", "Completed, 2/2 steps")

@@ -160,8 +160,9 @@ func (f *follower) wait(ctx context.Context) error {
 	case err := <-f.world.Trouble:
 		return err
 	case sight := <-f.world.SequentialJobs:
-		f.gone = sight.Gone
-		if sight.Object.Generation >= f.sj.Generation {
+		same := sight.Object.UID == f.sj.UID // not another that has got the name since
+		f.gone = sight.Gone || !same
+		if same && sight.Object.Generation >= f.sj.Generation {
 			f.sj = sight.Object
 		}
 	case sight := <-f.world.Pods:
