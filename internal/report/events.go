@@ -36,12 +36,12 @@ func Events(before, after *v1alpha1.JobReportStatus) []Event {
 	case was.Status == metav1.ConditionTrue && is.Status == metav1.ConditionFalse:
 		events = append(events, Event{normal, v1alpha1.EventNotTruncated, is.Message})
 	}
-	was, is = about(before, ConditionOpenReportsReady), about(after, ConditionOpenReportsReady)
+	was, is = about(before, v1alpha1.ConditionOpenReportsReady), about(after, v1alpha1.ConditionOpenReportsReady)
 	switch {
 	case is.Status == metav1.ConditionFalse && (was.Status != metav1.ConditionFalse || was.Reason != is.Reason):
-		events = append(events, Event{warning, EventOpenReportsFailed, is.Reason + ": " + is.Message})
+		events = append(events, Event{warning, v1alpha1.EventOpenReportsFailed, is.Reason + ": " + is.Message})
 	case was.Status == metav1.ConditionFalse && is.Status == metav1.ConditionTrue:
-		events = append(events, Event{normal, EventOpenReportsRecovered, is.Message})
+		events = append(events, Event{normal, v1alpha1.EventOpenReportsRecovered, is.Message})
 	}
 	return events
 }

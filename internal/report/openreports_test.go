@@ -12,7 +12,7 @@ import (
 )
 
 func TestAReportTellsWhetherItsFindingsAreInAnOpenReportToo(t *testing.T) {
-	missing := &Failure{ReasonCRDMissing, "there is no such kind"}
+	missing := &Failure{v1alpha1.ReasonCRDMissing, "there is no such kind"}
 	forbidden := &Failure{v1alpha1.ReasonForbidden, "you may not"}
 	status := scan(v1alpha1.JobReportStatus{}, noon, 50, stuck("a", 0))
 	for _, step := range []struct {
@@ -35,7 +35,7 @@ func TestAReportTellsWhetherItsFindingsAreInAnOpenReportToo(t *testing.T) {
 		if diff := cmp.Diff(step.events, Events(&status, &next)); diff != "" {
 			t.Errorf("%s: events (-want +got):\n%s", step.name, diff)
 		}
-		if !meta.IsStatusConditionPresentAndEqual(next.Conditions, ConditionOpenReportsReady, step.ready) {
+		if !meta.IsStatusConditionPresentAndEqual(next.Conditions, v1alpha1.ConditionOpenReportsReady, step.ready) {
 			t.Errorf("%s: %+v", step.name, next.Conditions)
 		}
 		if next.ContentHash != status.ContentHash {
@@ -48,7 +48,7 @@ func TestAReportTellsWhetherItsFindingsAreInAnOpenReportToo(t *testing.T) {
 		t.Error("a scan makes it forget")
 	}
 	off := Unmirrored(status)
-	if meta.FindStatusCondition(off.Conditions, ConditionOpenReportsReady) != nil || len(off.Conditions) != 3 {
+	if meta.FindStatusCondition(off.Conditions, v1alpha1.ConditionOpenReportsReady) != nil || len(off.Conditions) != 3 {
 		t.Errorf("switched off, it has %+v", off.Conditions)
 	}
 	if len(status.Conditions) != 4 {

@@ -23,7 +23,6 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/openreports"
-	"github.com/yardmaster/yardmaster/internal/report"
 )
 
 // mirrored is a namespace that is reported on next to one without the Role for OpenReports.
@@ -100,7 +99,7 @@ func openReportsClient(t *testing.T) client.Client {
 // openReportsReady is what the JobReport says of it; an empty condition if it says nothing.
 func openReportsReady(t *testing.T, ns string) metav1.Condition {
 	t.Helper()
-	condition := meta.FindStatusCondition(reportOf(t, ns).Status.Conditions, report.ConditionOpenReportsReady)
+	condition := meta.FindStatusCondition(reportOf(t, ns).Status.Conditions, v1alpha1.ConditionOpenReportsReady)
 	if condition == nil {
 		return metav1.Condition{}
 	}
@@ -192,7 +191,7 @@ func TestOpenReportsGoWithTheirJobReport(t *testing.T) {
 	installOpenReports(t)
 	m.turn(t, true)
 	m.scan(t)
-	wantMirrored(t, m.namespace, metav1.ConditionTrue, report.ReasonWritten)
+	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
 	if err := cluster.Delete(t.Context(), reportOf(t, m.namespace)); err != nil {
 		t.Fatal(err)
 	}
@@ -238,15 +237,15 @@ func areAskedFor(t *testing.T, m *mirrored) {
 
 func areNotInstalled(t *testing.T, m *mirrored) {
 	m.turn(t, true)
-	missing := counted(t, "openreports_errors_total", report.ReasonCRDMissing)
+	missing := counted(t, "openreports_errors_total", v1alpha1.ReasonCRDMissing)
 	told := m.scan(t)
 	if len(told) != 2 || !strings.Contains(told[0], "Warning OpenReportsFailed CRDMissing: ") {
 		t.Errorf("it tells %q, want one of each namespace", told)
 	}
-	wantMirrored(t, m.namespace, metav1.ConditionFalse, report.ReasonCRDMissing)
-	wantMirrored(t, m.bare, metav1.ConditionFalse, report.ReasonCRDMissing)
+	wantMirrored(t, m.namespace, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
+	wantMirrored(t, m.bare, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
 	m.wantUnwritten(t)
-	if got := counted(t, "openreports_errors_total", report.ReasonCRDMissing) - missing; got != 4 {
+	if got := counted(t, "openreports_errors_total", v1alpha1.ReasonCRDMissing) - missing; got != 4 {
 		t.Errorf("counted %v times, want 4: two scans of two namespaces", got)
 	}
 }
@@ -256,7 +255,7 @@ func areWrittenOnceInstalled(t *testing.T, m *mirrored) {
 	if told := m.scan(t); !strings.Contains(strings.Join(told, "\n"), "Normal OpenReportsRecovered") {
 		t.Errorf("it tells %q", told)
 	}
-	wantMirrored(t, m.namespace, metav1.ConditionTrue, report.ReasonWritten)
+	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
 	wantMirrored(t, m.bare, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
 	if got := openReport(t, m.bare); got != nil {
 		t.Error("there is a Report without permission")
@@ -324,7 +323,7 @@ func changeByOneResult(t *testing.T, m *mirrored) {
 			t.Errorf("%s is %+v", job.Name, is)
 		}
 	}
-	wantMirrored(t, m.namespace, metav1.ConditionTrue, report.ReasonWritten)
+	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
 }
 
 func areSetRight(t *testing.T, m *mirrored) {
@@ -355,13 +354,13 @@ func comeBack(t *testing.T, m *mirrored) {
 	if diff := cmp.Diff(before.Results, after.Results); diff != "" {
 		t.Errorf("results (-before +after):\n%s", diff)
 	}
-	wantMirrored(t, m.namespace, metav1.ConditionTrue, report.ReasonWritten)
+	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
 }
 
 func areTakenAway(t *testing.T, m *mirrored) {
 	removeOpenReports(t)
 	m.scan(t)
-	wantMirrored(t, m.namespace, metav1.ConditionFalse, report.ReasonCRDMissing)
+	wantMirrored(t, m.namespace, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
 	m.wantUnwritten(t)
 }
 
@@ -373,7 +372,7 @@ func areLeftAlone(t *testing.T, m *mirrored) {
 		t.Fatal(err)
 	}
 	m.scan(t)
-	wantMirrored(t, m.namespace, metav1.ConditionFalse, report.ReasonNameTaken)
+	wantMirrored(t, m.namespace, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
 	if got := openReport(t, m.namespace); got.ResourceVersion != others.ResourceVersion {
 		t.Errorf("it is written over:\n%s", cmp.Diff(others, got))
 	}
@@ -381,7 +380,7 @@ func areLeftAlone(t *testing.T, m *mirrored) {
 		t.Fatal(err)
 	}
 	m.scan(t)
-	wantMirrored(t, m.namespace, metav1.ConditionTrue, report.ReasonWritten)
+	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
 }
 
 func areForgotten(t *testing.T, m *mirrored) {

@@ -114,17 +114,17 @@ func mirrorFailure(err error) report.Failure {
 	switch {
 	case isKindMissing(err):
 		return report.Failure{
-			Reason:  report.ReasonCRDMissing,
+			Reason:  v1alpha1.ReasonCRDMissing,
 			Message: "the CustomResourceDefinition reports.openreports.io is not installed",
 		}
 	case errors.Is(err, errNotOurs):
-		return report.Failure{Reason: report.ReasonNameTaken, Message: err.Error()}
+		return report.Failure{Reason: v1alpha1.ReasonNameTaken, Message: err.Error()}
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return report.Failure{Reason: v1alpha1.ReasonForbidden, Message: bare(err)}
 	case isTimeout(err):
 		return report.Failure{Reason: v1alpha1.ReasonTimeout, Message: "the Report could not be written in time"}
 	default:
-		return report.Failure{Reason: report.ReasonWriteFailed, Message: bare(err)}
+		return report.Failure{Reason: v1alpha1.ReasonWriteFailed, Message: bare(err)}
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/yardmaster/yardmaster/internal/report"
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
 // What a real API server does is tried in test/integration.
@@ -27,10 +27,10 @@ func TestAReportThatCannotBeReadOrWrittenHarmsNoJobReport(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}, "Timeout"},
-		"the connection breaks": {func(context.Context) error { return errRefused }, report.ReasonWriteFailed},
+		"the connection breaks": {func(context.Context) error { return errRefused }, v1alpha1.ReasonWriteFailed},
 		"its version cannot be converted": {func(context.Context) error {
 			return apierrors.NewInternalError(errRefused)
-		}, report.ReasonWriteFailed},
+		}, v1alpha1.ReasonWriteFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestAReportThatCannotBeReadOrWrittenHarmsNoJobReport(t *testing.T) {
 				}
 				for _, namespace := range []string{"a", "b"} {
 					y.wantReady(namespace)
-					ready := meta.FindStatusCondition(y.report(namespace).Conditions, report.ConditionOpenReportsReady)
+					ready := meta.FindStatusCondition(y.report(namespace).Conditions, v1alpha1.ConditionOpenReportsReady)
 					if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != row.want {
 						t.Errorf("%s: condition %+v, want %s", namespace, ready, row.want)
 					}
