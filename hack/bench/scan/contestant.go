@@ -15,15 +15,17 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/hack/bench/lab"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// These, as the first argument, make this program one of the two that are measured.
+// These, as the first argument, make this program one of those that are measured.
 const (
-	bareList = "bare-list"
-	scanOnce = "scan-once"
+	bareList  = "bare-list"
+	scanFirst = "scan-first" // there are no reports yet
+	scanAgain = "scan-again" // there are, and they stay as they are
 )
 
 // The bare loop asks as the scanner does.
@@ -46,11 +48,14 @@ func runContestant(ctx context.Context, args []string) error {
 		return err
 	}
 	namespaces := strings.Split(args[2], ",")
-	if err := c.List(ctx, &batchv1.JobList{}, client.Limit(1)); err != nil { // the connection is not measured
-		return err
+	// Connecting, and asking what kinds there are, is done once in a process, and not measured.
+	for _, list := range []client.ObjectList{&batchv1.JobList{}, &v1alpha1.JobReportList{}} {
+		if err := c.List(ctx, list, client.Limit(1)); err != nil {
+			return err
+		}
 	}
 	begun := time.Now()
-	if args[0] == scanOnce {
+	if args[0] != bareList {
 		jobreport.New(c, c, events.NewFakeRecorder(100), logr.Discard(), options(namespaces)).ScanAll(ctx)
 	} else if err := list(ctx, c, namespaces, jobs); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"time"
 
 	"github.com/yardmaster/yardmaster/hack/bench/lab"
@@ -31,12 +32,12 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if len(os.Args) > 1 && (os.Args[1] == bareList || os.Args[1] == scanOnce) {
+	if len(os.Args) > 1 && slices.Contains(turns, os.Args[1]) {
 		return runContestant(ctx, os.Args[1:])
 	}
 	jobs := flag.Int("jobs", 100_000, "Jobs in all")
 	namespaces := flag.Int("namespaces", 10, "namespaces they are in")
-	rounds := flag.Int("rounds", 5, "how often each is measured")
+	rounds := flag.Int("rounds", 6, "how often each is measured")
 	scans := flag.Int("scans", 3, "how often the operator scans before its memory is read")
 	keep := flag.Bool("keep", false, "leave the cluster and the Jobs there")
 	flag.Parse()
@@ -62,27 +63,14 @@ func bench(ctx context.Context, y *yard, rounds, scans int, keep bool) error {
 	}
 	fmt.Fprintf(os.Stderr, "  %d Jobs in %d namespaces, made in %s\n", y.jobs, y.namespaces, time.Since(begun).Round(time.Second))
 
-	var bare, first, again []result
-	for range rounds {
-		// One after the other each time: a machine that others use too is not as fast at all times.
-		if err := y.clearReports(ctx, c); err != nil {
-			return err
-		}
-		for _, turn := range []struct {
-			contestant string
-			results    *[]result
-		}{{bareList, &bare}, {scanOnce, &first}, {scanOnce, &again}} {
-			one, err := measure(ctx, c, turn.contestant, y)
-			if err != nil {
-				return fmt.Errorf("%s: %w", turn.contestant, err)
-			}
-			*turn.results = append(*turn.results, one)
-		}
+	results, err := y.takeTurns(ctx, c, rounds)
+	if err != nil {
+		return err
 	}
 	running, err := measureOperator(ctx, c, operator, y, scans)
 	if err != nil {
 		return fmt.Errorf("operator: %w", err)
 	}
-	report(y, bare, first, again, running)
+	report(y, results, running)
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
@@ -25,13 +26,46 @@ type result struct {
 	peakRSS   int64 // bytes
 }
 
+// turns are what is measured.
+var turns = []string{bareList, scanAgain, scanFirst}
+
+// rest is how long the API server has to clear up after one turn before the next.
+const rest = 2 * time.Second
+
+// takeTurns measures each so often. They take turns, because a machine that others use too
+// is not as fast at all times, and in an order that is another each time: what was done
+// before leaves the API server work to do.
+func (y *yard) takeTurns(ctx context.Context, c *lab.Cluster, rounds int) (map[string][]result, error) {
+	results := map[string][]result{}
+	order := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same each time is what is wanted
+	for round := range rounds + 1 {
+		for _, i := range order.Perm(len(turns)) {
+			turn := turns[i]
+			time.Sleep(rest)
+			one, err := y.measure(ctx, c, turn)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", turn, err)
+			}
+			if round > 0 { // the first is for warming up, and so that there are reports
+				results[turn] = append(results[turn], one)
+			}
+		}
+	}
+	return results, nil
+}
+
 // measure makes one scan, in a process of its own, and looks at what came of it.
-func measure(ctx context.Context, c *lab.Cluster, contestant string, y *yard) (result, error) {
+func (y *yard) measure(ctx context.Context, c *lab.Cluster, turn string) (result, error) {
+	if turn == scanFirst {
+		if err := y.clearReports(ctx, c); err != nil {
+			return result{}, err
+		}
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return result{}, err
 	}
-	process := exec.CommandContext(ctx, self, contestant, c.Kubeconfig, strings.Join(y.names(), ","), strconv.Itoa(y.jobs))
+	process := exec.CommandContext(ctx, self, turn, c.Kubeconfig, strings.Join(y.names(), ","), strconv.Itoa(y.jobs))
 	process.Stderr = os.Stderr
 	out, err := process.Output()
 	if err != nil {
@@ -41,7 +75,7 @@ func measure(ctx context.Context, c *lab.Cluster, contestant string, y *yard) (r
 	if err != nil {
 		return result{}, err
 	}
-	if contestant == scanOnce {
+	if turn != bareList {
 		if err := y.check(ctx, c); err != nil {
 			return result{}, err
 		}

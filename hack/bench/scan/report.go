@@ -11,17 +11,16 @@ import (
 )
 
 // report prints the medians.
-func report(y *yard, bare, first, again []result, operator result) {
+func report(y *yard, results map[string][]result, operator result) {
+	bare := results[bareList]
 	fmt.Printf("\n%d Jobs in %d namespaces; medians of %d scans\n", y.jobs, y.namespaces, len(bare))
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tscanner\tbare list\tratio\t")
-	for _, row := range []struct {
-		scan    string
-		results []result
-	}{{"a scan", again}, {"the first scan", first}} {
-		lab.Row(w, row.scan+", s", median(row.results, took), median(bare, took))
-		lab.Row(w, row.scan+", CPU s", median(row.results, cpu), median(bare, cpu))
-		lab.Row(w, row.scan+", peak RSS MB", median(row.results, rss), median(bare, rss))
+	for _, row := range []struct{ scan, turn string }{{"a scan", scanAgain}, {"the first scan", scanFirst}} {
+		ours := results[row.turn]
+		lab.Row(w, row.scan+", s", median(ours, took), median(bare, took))
+		lab.Row(w, row.scan+", CPU s", median(ours, cpu), median(bare, cpu))
+		lab.Row(w, row.scan+", peak RSS MB", median(ours, rss), median(bare, rss))
 	}
 	_ = w.Flush() // to standard output
 	fmt.Printf("\nthe operator, with all its controllers: peak RSS %.0f MB, %.2f s of CPU per scan, its start included\n",
