@@ -12,7 +12,7 @@ NAMESPACES ?= default
 # Namespaces whose Jobs the operator reports on, separated by commas.
 REPORT_NAMESPACES ?=
 # Kustomize components added to a deployment, separated by commas: cert-manager, prometheus,
-# jobreport-alerts.
+# jobreport-alerts, jobreport-openreports.
 COMPONENTS ?=
 # What `make demo` runs on: localcluster or kind.
 CLUSTER ?= localcluster
@@ -36,7 +36,7 @@ MODULES := . hack/tools/golangci-lint $(patsubst %/go.mod,%,$(wildcard localclus
 GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/role docs/reference
 # Packages that decide run in one goroutine: the race detector finds nothing there, and
 # their property tests take ten times as long under it.
-PURE := $(patsubst %,./%/...,$(wildcard internal/sequence internal/zombie internal/report internal/session internal/scaling))
+PURE := $(patsubst %,./%/...,$(wildcard internal/sequence internal/zombie internal/report internal/openreports internal/session internal/scaling))
 UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list ./... | grep -v /test/))
 # How many random clusters the property test of package sequence plays.
 SEQUENCE_RUNS ?= 100000
@@ -114,8 +114,9 @@ e2e: localcluster image ## Run the tests on a real node, and those of the local 
 	go -C localcluster test -tags e2e ./e2e -count 1 -timeout 20m
 
 .PHONY: bench
-bench: localcluster ## Measure the operator, next to a bare client loop.
-	go run ./hack/bench
+bench: localcluster ## Measure the operator, next to bare client loops.
+	go run ./hack/bench/sequences
+	go run ./hack/bench/scan
 
 ##@ Build
 

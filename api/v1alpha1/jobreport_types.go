@@ -40,7 +40,8 @@ type JobReportList struct {
 
 // JobReportStatus is what the last scans found. It is at most 64 KiB.
 type JobReportStatus struct {
-	// conditions: ReportReady, ScanFailed, Truncated.
+	// conditions: ReportReady, ScanFailed, Truncated, and OpenReportsReady where the
+	// findings are to be in an OpenReports Report too.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -156,6 +157,9 @@ const (
 	ConditionScanFailed = "ScanFailed"
 	// ConditionTruncated is True when some findings were left out.
 	ConditionTruncated = "Truncated"
+	// ConditionOpenReportsReady is True when the findings are in an OpenReports Report too.
+	// A JobReport that is not asked for a Report has none.
+	ConditionOpenReportsReady = "OpenReportsReady"
 )
 
 // Reasons of a JobReport's conditions.
@@ -174,6 +178,10 @@ const (
 	ReasonTooManyFindings = "TooManyFindings"
 	ReasonTooBig          = "TooBig"
 	ReasonAllFindings     = "AllFindings"
+	// Of OpenReportsReady; besides Forbidden, Timeout and NameTaken.
+	ReasonWritten     = "Written"
+	ReasonCRDMissing  = "CRDMissing"
+	ReasonWriteFailed = "WriteFailed"
 )
 
 // Reasons of events on a JobReport.
@@ -182,4 +190,7 @@ const (
 	EventScanRecovered = "ScanRecovered"
 	EventTruncated     = "Truncated"
 	EventNotTruncated  = "NotTruncated"
+
+	EventOpenReportsFailed    = "OpenReportsFailed"
+	EventOpenReportsRecovered = "OpenReportsRecovered"
 )

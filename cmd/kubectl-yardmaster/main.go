@@ -7,10 +7,14 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
 	"github.com/yardmaster/yardmaster/internal/plugin"
 )
 
 func main() {
+	klog.SetLogger(logr.Discard()) // client-go's log would get in between what is drawn
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := plugin.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

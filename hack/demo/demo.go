@@ -2,33 +2,38 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/yardmaster/yardmaster/hack/demo/board"
 	"github.com/yardmaster/yardmaster/hack/demo/cluster"
 	"github.com/yardmaster/yardmaster/hack/demo/story"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
 // The namespaces of the examples and of the operator.
 const (
-	namespace         = "yardmaster-demo"
-	operatorNamespace = "yardmaster-system"
+	sequencesNamespace = "yardmaster-demo"
+	staleNamespace     = "yardmaster-demo-stale"
+	operatorNamespace  = "yardmaster-system"
 )
 
 // demo is one performance.
 type demo struct {
-	cluster cluster.Cluster
-	screen  *board.Screen
-	limit   time.Duration
+	*stage
 
-	kubeconfig string
-	client     client.Client
-	logs       kubernetes.Interface
-	examples   []*played
+	sequences *sequences
+	stale     *stale
+}
+
+func newDemo(where cluster.Cluster, screen *terminal.Screen, limit time.Duration) *demo {
+	s := &stage{cluster: where, screen: screen, limit: limit}
+	return &demo{stage: s, sequences: &sequences{stage: s}, stale: &stale{stage: s}}
+}
+
+// sequences is the act of the SequentialJobs.
+type sequences struct {
+	*stage
+
+	examples []*played
 }
 
 // played is an example on its way.
@@ -48,37 +53,37 @@ func (d *demo) play(ctx context.Context) error {
 	if err := d.connect(ctx); err != nil {
 		return err
 	}
-	d.title("The operator, in the cluster, with its webhook")
-	if err := d.deploy(ctx); err != nil {
-		return d.explainOperator(ctx, err)
-	}
-	d.title("The examples")
-	if err := d.apply(ctx); err != nil {
-		return d.explainOperator(ctx, err)
-	}
-	if err := d.follow(ctx); err != nil {
-		return d.explainOperator(ctx, err)
-	}
-	if err := d.judge(ctx); err != nil {
+	d.title("Jobs that nobody looks after")
+	if err := d.stale.plant(ctx); err != nil {
 		return err
 	}
-	d.title("What kubectl shows")
-	d.showKubectl(ctx)
+	d.title("The operator, in the cluster, with its webhook")
+	if err := d.deploy(ctx, d.stale.settings()); err != nil {
+		return d.explainOperator(ctx, err)
+	}
+	if err := d.sequences.play(ctx); err != nil {
+		return err
+	}
+	if err := d.stale.play(ctx); err != nil {
+		return err
+	}
 	d.title("What to look at next")
 	d.showNext()
 	return nil
 }
 
-func (d *demo) title(text string) {
-	d.screen.Say("\n%s", d.screen.Bold("== "+text))
-}
-
-// timed does something and says how long it took.
-func (d *demo) timed(what string, do func() error) error {
-	started := time.Now()
-	if err := do(); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+func (a *sequences) play(ctx context.Context) error {
+	a.title("SequentialJobs: one step after another")
+	if err := a.apply(ctx); err != nil {
+		return a.explainError(ctx, err)
 	}
-	d.screen.Say("  %s (%s)", what, time.Since(started).Round(time.Second/10))
+	if err := a.follow(ctx); err != nil {
+		return a.explainError(ctx, err)
+	}
+	if err := a.judge(ctx); err != nil {
+		return err
+	}
+	a.title("What kubectl shows of them")
+	a.showKubectl(ctx)
 	return nil
 }

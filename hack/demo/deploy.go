@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,8 +21,9 @@ const (
 	operatorLimit = 2 * time.Minute
 )
 
-// deploy builds the operator and has it run in the cluster.
-func (d *demo) deploy(ctx context.Context) error {
+// deploy builds the operator and has it run in the cluster, with settings for people who
+// are watching.
+func (d *demo) deploy(ctx context.Context, settings []string) error {
 	var image string
 	err := d.timed("built its image and loaded it into the cluster", func() (err error) {
 		image, err = d.cluster.Image(ctx)
@@ -30,11 +32,17 @@ func (d *demo) deploy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = d.timed("deployed "+image+" with `make deploy NAMESPACES='*'`", func() error {
+	kubectl := d.cluster.Kubectl()
+	err = d.timed("deployed "+image+" with `make deploy NAMESPACES='*' REPORT_NAMESPACES="+staleNamespace+"`", func() error {
 		return shell.Quiet(ctx, "make", "--no-print-directory", "deploy", "IMG="+image, "NAMESPACES=*",
-			"KUBECTL="+strings.Join(d.cluster.Kubectl(), " "))
+			"REPORT_NAMESPACES="+staleNamespace, "KUBECTL="+strings.Join(kubectl, " "))
 	})
 	if err != nil {
+		return err
+	}
+	set := slices.Concat([]string{"-n", operatorNamespace, "set", "env", "deployment/yardmaster"}, settings)
+	d.screen.Say("  $ kubectl %s \\\n      %s", strings.Join(set[:len(set)-len(settings)], " "), strings.Join(settings, " \\\n      "))
+	if err := shell.Quiet(ctx, kubectl[0], slices.Concat(kubectl[1:], set)...); err != nil {
 		return err
 	}
 	return d.timed("it is ready", func() error { return d.waitForOperator(ctx) })

@@ -19,8 +19,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/yardmaster/yardmaster/hack/demo/board"
 	"github.com/yardmaster/yardmaster/hack/demo/cluster"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
 // errSaid ends the demo with exit code 1 when all has been said already.
@@ -30,7 +30,7 @@ const exitInterrupted = 130
 
 func main() {
 	down := flag.Bool("down", false, "take the demo's cluster down")
-	limit := flag.Duration("timeout", 5*time.Minute, "how long the examples may take")
+	limit := flag.Duration("timeout", 5*time.Minute, "how long an act may take")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -59,6 +59,6 @@ func run(ctx context.Context, kind string, down bool, limit time.Duration) error
 	if down {
 		return where.Down(ctx)
 	}
-	d := &demo{cluster: where, screen: board.NewScreen(os.Stdout), limit: limit}
-	return d.play(ctx)
+	screen := terminal.NewScreen(os.Stdout, terminal.StyleFor(terminal.ColourAuto, os.Stdout))
+	return newDemo(where, screen, limit).play(ctx)
 }

@@ -7,24 +7,29 @@ import (
 )
 
 // showKubectl shows what a user sees of the examples.
-func (d *demo) showKubectl(ctx context.Context) {
-	d.kubectl(ctx, "-n", namespace, "get", "sj", "-o", "wide")
-	d.kubectl(ctx, "-n", namespace, "events", "--for", "sequentialjob/failing-migration")
+func (a *sequences) showKubectl(ctx context.Context) {
+	a.kubectl(ctx, "-n", sequencesNamespace, "get", "sj", "-o", "wide")
+	a.kubectl(ctx, "-n", sequencesNamespace, "events", "--for", "sequentialjob/failing-migration")
 }
 
-func (d *demo) showNext() {
-	d.screen.Say("  export KUBECONFIG=%s", d.kubeconfig)
+func (s *stage) showNext() {
+	s.screen.Say("  export KUBECONFIG=%s", s.kubeconfig)
 	if _, err := exec.LookPath("kubectl"); err != nil {
-		d.screen.Say("  alias kubectl='%s'", strings.Join(d.cluster.Kubectl(), " "))
+		s.screen.Say("  alias kubectl='%s'", strings.Join(s.cluster.Kubectl(), " "))
 	}
-	d.screen.Say(`  kubectl -n %[1]s describe sj failing-migration
+	s.screen.Say(`  kubectl -n %[1]s describe sj failing-migration
   kubectl -n %[1]s get jobs,pods,pvc -l yardmaster.dev/sequentialjob=etl-pipeline
   kubectl -n %[1]s logs -l yardmaster.dev/sequentialjob=etl-pipeline --prefix
   kubectl explain sequentialjob.spec.containers.step
-  kubectl -n %[2]s logs deployment/yardmaster
+  kubectl -n %[2]s patch job suspended -p '{"spec":{"suspend":false}}'   # its finding goes away
+  kubectl -n %[2]s get jobreports -w
+  kubectl -n %[3]s logs deployment/yardmaster
+  bin/kubectl-yardmaster seq -n %[1]s watch failing-migration
+  bin/kubectl-yardmaster report -A
 
   examples/               the manifests that were applied: change one and apply it again
   docs/sequentialjob.md   what a SequentialJob can do
-  make demo               the same again, from a fresh namespace
-  make demo-down          remove the cluster`, namespace, operatorNamespace)
+  docs/jobreport.md       what a JobReport tells
+  make demo               the same again, from fresh namespaces
+  make demo-down          remove the cluster`, sequencesNamespace, staleNamespace, operatorNamespace)
 }

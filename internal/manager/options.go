@@ -205,6 +205,8 @@ func (p *parser) bindReport() {
 		"Namespaces whose Jobs are reported on, separated by commas. Empty: none, and the controller jobreport is off.")
 	f.DurationVar(&r.Interval, "report-interval", 5*time.Minute, "Time between two scans of these namespaces.")
 	f.IntVar(&r.Top, "report-top", 50, fmt.Sprintf("How many Jobs a report tells of one by one, at most %d.", report.MaxTop))
+	f.BoolVar(&r.OpenReports, "report-openreports", false,
+		"Write the reports as OpenReports Reports too, where the kind is installed.")
 	r.Thresholds = zombie.Defaults()
 	for _, setting := range r.Thresholds.Settings() {
 		f.DurationVar(setting.Value, "report-"+setting.Name, *setting.Value, setting.Usage)

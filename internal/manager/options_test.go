@@ -105,6 +105,10 @@ func TestParse(t *testing.T) {
 				s.QueueSweep = 30 * time.Second
 			},
 		},
+		"OpenReports too": {
+			environment: map[string]string{"YARDMASTER_REPORT_OPENREPORTS": "true"},
+			want:        func(s *summary) { s.Report.OpenReports = true },
+		},
 		"thresholds, from the environment too": {
 			args:        "--report-never-started-suspicious-after=5s",
 			environment: map[string]string{"YARDMASTER_REPORT_NEVER_STARTED_ZOMBIE_AFTER": "0s"},
@@ -152,6 +156,10 @@ func TestParseRefuses(t *testing.T) {
 		"a variable of the wrong type": {
 			environment: map[string]string{"YARDMASTER_WEBHOOK": "perhaps"},
 			want:        `invalid value "perhaps" of YARDMASTER_WEBHOOK`,
+		},
+		"OpenReports perhaps": {
+			environment: map[string]string{"YARDMASTER_REPORT_OPENREPORTS": "perhaps"},
+			want:        `invalid value "perhaps" of YARDMASTER_REPORT_OPENREPORTS`,
 		},
 		"a lease that ends before it is renewed": {
 			args: "--leader-election-lease-duration=5s",

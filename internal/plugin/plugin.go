@@ -1,6 +1,6 @@
 // Package plugin is the kubectl plugin. It works from a laptop, with the rights of who
-// calls it, and needs nothing installed in the cluster: it judges Jobs itself, in the way
-// the operator does. It only reads.
+// calls it, and asks nothing of the operator but its kinds. For a report of stale Jobs not
+// even those: it judges Jobs itself, in the way the operator does.
 package plugin
 
 import (
@@ -8,82 +8,88 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
 // The exit codes.
 const (
-	exitWell  = 0
-	exitFound = 1 // what --fail-on asks for was found
-	exitError = 2
+	exitWell        = 0
+	exitFound       = 1 // a sequence failed, or what --fail-on asks for was found
+	exitError       = 2
+	exitInterrupted = 130
 )
 
-// errFound is returned when what --fail-on asks for was found.
+// errFound is returned when a sequence has failed, or what --fail-on asks for was found.
+// All there is to say about it has been said.
 var errFound = errors.New("found")
 
 // environment is what a command works with.
 type environment struct {
-	out io.Writer
-	now func() time.Time
-	// connect leads to the cluster, and to the namespace that holds if none is given.
-	connect func(kubeconfig, kubeContext, namespace string) (client.Reader, string, error)
+	out, errOut io.Writer
+	now         func() time.Time
+	connect     func(clientcmd.ClientConfig) (*connection, error)
+
+	// What the flags say that all commands have.
+	config clientcmd.ClientConfig
+	colour string
 }
 
 // Run runs the plugin and returns its exit code.
 func Run(ctx context.Context, args []string, out, errOut io.Writer) int {
-	return run(ctx, args, errOut, environment{out: out, now: time.Now, connect: connect})
+	return run(ctx, args, &environment{out: out, errOut: errOut, now: time.Now, connect: connectTo(errOut)})
 }
 
-func run(ctx context.Context, args []string, errOut io.Writer, env environment) int {
-	root := &cobra.Command{
-		Use:           "kubectl-yardmaster",
-		Short:         "Look at batch work",
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl yardmaster"},
-	}
+func run(ctx context.Context, args []string, env *environment) int {
+	root := newRoot(env) //nolint:contextcheck // cobra hands the context on
 	root.SetArgs(args)
-	root.SetOut(env.out)
-	root.SetErr(errOut)
-	root.AddCommand(newReport(env)) //nolint:contextcheck // cobra hands the context on
-
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:
 		return exitWell
 	case errors.Is(err, errFound):
 		return exitFound
-	default:
-		fmt.Fprintln(errOut, "error:", err)
-		return exitError
+	case ctx.Err() != nil:
+		return exitInterrupted
 	}
+	for _, line := range explain(err) {
+		fmt.Fprintln(env.errOut, "error:", line)
+	}
+	return exitError
 }
 
-// connect reads the kubeconfig as kubectl does.
-func connect(kubeconfig, kubeContext, namespace string) (client.Reader, string, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubeContext})
-	if namespace == "" {
-		var err error
-		if namespace, _, err = loaded.Namespace(); err != nil {
-			return nil, "", err
-		}
+func newRoot(env *environment) *cobra.Command {
+	root := &cobra.Command{
+		Use:               "kubectl-yardmaster",
+		Short:             "Look at batch work, and move it on",
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl yardmaster"},
+		PersistentPreRunE: func(*cobra.Command, []string) error { return env.checkColour() },
 	}
-	config, err := loaded.ClientConfig()
-	if err != nil {
-		return nil, "", err
+	root.SetOut(env.out)
+	root.SetErr(env.errOut)
+	env.config = connectionFlags(root.PersistentFlags())
+	root.PersistentFlags().StringVar(&env.colour, "color", terminal.ColourAuto, "Colours: auto (on a terminal), always or never.")
+	root.AddCommand(newReport(env), newSeq(env))
+	return root
+}
+
+func (e *environment) checkColour() error {
+	return oneOf("color", e.colour, terminal.ColourAuto, terminal.ColourAlways, terminal.ColourNever)
+}
+
+func (e *environment) style() terminal.Style { return terminal.StyleFor(e.colour, e.out) }
+
+// oneOf tells that a flag's value is none of those known.
+func oneOf(flag, value string, known ...string) error {
+	if !slices.Contains(known, value) {
+		return fmt.Errorf("--%s is %q, must be one of %v", flag, value, known)
 	}
-	scheme := runtime.NewScheme()
-	if err := batchv1.AddToScheme(scheme); err != nil {
-		return nil, "", err
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	return c, namespace, err
+	return nil
 }

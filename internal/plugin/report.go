@@ -2,9 +2,7 @@ package plugin
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"time"
@@ -12,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kube"
@@ -27,25 +24,17 @@ const (
 	failOnNever      = "never"
 )
 
-// What --output can be.
-const (
-	outputTable = "table"
-	outputJSON  = "json"
-	outputYAML  = "yaml"
-)
-
 // reportCommand is `kubectl yardmaster report`.
 type reportCommand struct {
-	environment
+	*environment
 
-	kubeconfig, kubeContext, namespace string
-	allNamespaces                      bool
-	output, failOn, colour             string
-	top                                int
-	thresholds                         zombie.Thresholds
+	allNamespaces  bool
+	output, failOn string
+	top            int
+	thresholds     zombie.Thresholds
 }
 
-func newReport(env environment) *cobra.Command {
+func newReport(env *environment) *cobra.Command {
 	r := &reportCommand{environment: env, thresholds: zombie.Defaults()}
 	command := &cobra.Command{
 		Use:   "report",
@@ -56,13 +45,9 @@ func newReport(env environment) *cobra.Command {
 		RunE: func(command *cobra.Command, _ []string) error { return r.run(command.Context()) },
 	}
 	f := command.Flags()
-	f.StringVar(&r.kubeconfig, "kubeconfig", "", "Path of the kubeconfig.")
-	f.StringVar(&r.kubeContext, "context", "", "Context of the kubeconfig.")
-	f.StringVarP(&r.namespace, "namespace", "n", "", "Namespace to look at.")
 	f.BoolVarP(&r.allNamespaces, "all-namespaces", "A", false, "Look at all namespaces.")
 	f.StringVarP(&r.output, "output", "o", outputTable, "What to print: table, json or yaml.")
 	f.StringVar(&r.failOn, "fail-on", failOnZombie, "When the exit code is 1: zombie, suspicious (zombies too) or never.")
-	f.StringVar(&r.colour, "color", colourAuto, "Colours in the table: auto (on a terminal), always or never.")
 	f.IntVar(&r.top, "top", report.MaxTop, fmt.Sprintf("How many Jobs of a namespace are told of one by one, at most %d.", report.MaxTop))
 	for _, setting := range r.thresholds.Settings() {
 		f.DurationVar(setting.Value, setting.Name, *setting.Value, setting.Usage)
@@ -74,16 +59,17 @@ func (r *reportCommand) run(ctx context.Context) error {
 	if err := r.validate(); err != nil {
 		return err
 	}
-	reader, namespace, err := r.connect(r.kubeconfig, r.kubeContext, r.namespace)
+	cluster, err := r.connect(r.config)
 	if err != nil {
 		return err
 	}
+	namespace := cluster.namespace
 	if r.allNamespaces {
 		namespace = ""
 	}
 	began := r.now()
 	var tallies map[string]*report.Tally
-	err = kube.EachJob(ctx, reader, namespace,
+	err = kube.EachJob(ctx, cluster, namespace,
 		func() { tallies = map[string]*report.Tally{} },
 		func(job *batchv1.Job) {
 			if tallies[job.Namespace] == nil {
@@ -109,17 +95,11 @@ func (r *reportCommand) run(ctx context.Context) error {
 }
 
 func (r *reportCommand) validate() error {
-	for _, choice := range []struct {
-		flag, value string
-		known       []string
-	}{
-		{"output", r.output, []string{outputTable, outputJSON, outputYAML}},
-		{"fail-on", r.failOn, []string{failOnZombie, failOnSuspicious, failOnNever}},
-		{"color", r.colour, []string{colourAuto, colourAlways, colourNever}},
-	} {
-		if !slices.Contains(choice.known, choice.value) {
-			return fmt.Errorf("--%s is %q, must be one of %v", choice.flag, choice.value, choice.known)
-		}
+	if err := oneOf("output", r.output, outputTable, outputJSON, outputYAML); err != nil {
+		return err
+	}
+	if err := oneOf("fail-on", r.failOn, failOnZombie, failOnSuspicious, failOnNever); err != nil {
+		return err
 	}
 	if r.top < 0 || r.top > report.MaxTop {
 		return fmt.Errorf("--top is %d, must be between 0 and %d", r.top, report.MaxTop)
@@ -155,7 +135,7 @@ func (r *reportCommand) fails(reports []v1alpha1.JobReport) bool {
 
 func (r *reportCommand) print(reports []v1alpha1.JobReport, tallies map[string]*report.Tally) error {
 	if r.output == outputTable {
-		return printTable(r.out, reports, tallies, r.now(), colourful(r.colour, r.out))
+		return printTable(r.out, reports, tallies, r.now(), r.style())
 	}
 	list := v1alpha1.JobReportList{Items: reports}
 	list.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReportList"}
@@ -167,18 +147,4 @@ func (r *reportCommand) print(reports []v1alpha1.JobReport, tallies map[string]*
 		printed = reports[0]
 	}
 	return encode(r.out, r.output, printed)
-}
-
-func encode(out io.Writer, format string, v any) error {
-	if format == outputYAML {
-		raw, err := yaml.Marshal(v)
-		if err != nil {
-			return err
-		}
-		_, err = out.Write(raw)
-		return err
-	}
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(v)
 }

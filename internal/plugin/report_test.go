@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,16 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
-
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // job is one that was never started, made that long before noon.
 func job(namespace, name string, age time.Duration) *batchv1.Job {
@@ -29,33 +24,6 @@ func job(namespace, name string, age time.Duration) *batchv1.Job {
 	job.Namespace, job.Name = namespace, name
 	job.CreationTimestamp = metav1.NewTime(noon.Add(-age))
 	return job
-}
-
-// call runs the plugin in a cluster with these Jobs, whose kubeconfig says namespace a.
-func call(t *testing.T, args string, jobs ...client.Object) (code int, out, errOut string) {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := batchv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(jobs...).Build()
-	return callWith(t, args, c)
-}
-
-func callWith(t *testing.T, args string, reader client.Reader) (code int, out, errOut string) {
-	t.Helper()
-	var stdout, stderr bytes.Buffer
-	code = run(t.Context(), strings.Fields(args), &stderr, environment{
-		out: &stdout,
-		now: func() time.Time { return noon },
-		connect: func(_, _, namespace string) (client.Reader, string, error) {
-			if namespace == "" {
-				namespace = "a"
-			}
-			return reader, namespace, nil
-		},
-	})
-	return code, stdout.String(), stderr.String()
 }
 
 var yard = []client.Object{
@@ -133,7 +101,7 @@ func TestTheExitCode(t *testing.T) {
 }
 
 func TestJobsThatCannotBeReadAreAnErrorNotNone(t *testing.T) {
-	failing := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+	failing := interceptor.NewClient(cluster(t), interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return errors.New("forbidden")
 		},

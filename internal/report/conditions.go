@@ -9,23 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/zombie"
 )
-
-// Failure is why a scan did not see all Jobs.
-type Failure struct {
-	// Reason of the condition ScanFailed.
-	Reason string
-	// Message for people.
-	Message string
-}
 
 // Failed is the status after a scan that failed: what was found before stays, since Jobs
 // that were not listed are not gone.
 func Failed(before v1alpha1.JobReportStatus, failure Failure, now time.Time) v1alpha1.JobReportStatus {
 	after := *before.DeepCopy()
-	message := zombie.Short(failure.Message, zombie.MaxMessage)
-	set(&after, v1alpha1.ConditionScanFailed, metav1.ConditionTrue, failure.Reason, message, now)
+	set(&after, v1alpha1.ConditionScanFailed, metav1.ConditionTrue, failure.Reason, failure.message(&before, v1alpha1.ConditionScanFailed), now)
 	stale := "no scan has succeeded yet"
 	if before.LastScanTime != nil {
 		stale = "the last scan failed: this is what the last one found that did not"
@@ -59,44 +49,4 @@ func set(status *v1alpha1.JobReportStatus, kind string, value metav1.ConditionSt
 		Type: kind, Status: value, Reason: reason, Message: message,
 		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 	})
-}
-
-// Event is one to emit about a JobReport.
-type Event struct {
-	Type, Reason, Message string
-}
-
-// The types of events, as package core/v1 has them.
-const (
-	normal  = "Normal"
-	warning = "Warning"
-)
-
-// Events are those about what changed between two stored statuses: only conditions, as
-// findings come and go without end.
-func Events(before, after *v1alpha1.JobReportStatus) []Event {
-	var events []Event
-	was, is := about(before, v1alpha1.ConditionScanFailed), about(after, v1alpha1.ConditionScanFailed)
-	switch {
-	case is.Status == metav1.ConditionTrue && (was.Status != metav1.ConditionTrue || was.Reason != is.Reason):
-		events = append(events, Event{warning, v1alpha1.EventScanFailed, is.Reason + ": " + is.Message})
-	case was.Status == metav1.ConditionTrue && is.Status == metav1.ConditionFalse:
-		events = append(events, Event{normal, v1alpha1.EventScanRecovered, is.Message})
-	}
-	was, is = about(before, v1alpha1.ConditionTruncated), about(after, v1alpha1.ConditionTruncated)
-	switch {
-	case is.Status == metav1.ConditionTrue && was.Status != metav1.ConditionTrue:
-		events = append(events, Event{normal, v1alpha1.EventTruncated, is.Message})
-	case was.Status == metav1.ConditionTrue && is.Status == metav1.ConditionFalse:
-		events = append(events, Event{normal, v1alpha1.EventNotTruncated, is.Message})
-	}
-	return events
-}
-
-// about is the condition of that type; an empty one when there is none.
-func about(status *v1alpha1.JobReportStatus, kind string) metav1.Condition {
-	if condition := meta.FindStatusCondition(status.Conditions, kind); condition != nil {
-		return *condition
-	}
-	return metav1.Condition{}
 }

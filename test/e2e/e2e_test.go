@@ -35,6 +35,22 @@ func TestInstallation(t *testing.T) {
 	})
 }
 
+// What may be relied on in a JobReport, of Jobs as a real node leaves them.
+func TestJobReport(t *testing.T) {
+	together(t, []chapter{
+		{"each stale Job is found, for the right reason, and none is touched", staleJobs},
+		{"the plugin finds the same from a laptop, with nothing but permission to list Jobs", sameFromALaptop},
+	})
+}
+
+// What the kubectl plugin does on a real node. (What needs none is in test/integration.)
+func TestPlugin(t *testing.T) {
+	together(t, []chapter{
+		{"seq logs -f tells each line of each step once, in order, and ends with the run", followedLogs},
+		{"seq watch ends with the run, and its exit code tells how that ended", watchedRun},
+	})
+}
+
 // What happens to sequences when the operator is disturbed.
 func TestDisturbances(t *testing.T) {
 	inTurn(t, []chapter{

@@ -99,7 +99,7 @@ func metrics(t *testing.T) {
 	looked := tell(t, fixture.SequentialJob("measured", "").Step("a", script("true")).Obj())
 	looked.untilPhase(v1alpha1.PhaseCompleted)
 
-	reader := serviceAccountToken(t, "metrics-reader")
+	reader := serviceAccountToken(t, unwatched, "metrics-reader")
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "e2e-metrics-reader"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "yardmaster-metrics-reader"},
@@ -112,7 +112,7 @@ func metrics(t *testing.T) {
 	if code, _ := scrape(t, address, ""); code != http.StatusUnauthorized {
 		t.Errorf("without a token: %d", code)
 	}
-	if code, _ := scrape(t, address, serviceAccountToken(t, "stranger")); code != http.StatusForbidden {
+	if code, _ := scrape(t, address, serviceAccountToken(t, unwatched, "stranger")); code != http.StatusForbidden {
 		t.Errorf("with the token of someone else: %d", code)
 	}
 	var code int
@@ -137,9 +137,9 @@ func metrics(t *testing.T) {
 }
 
 // serviceAccountToken makes a ServiceAccount and a token for it.
-func serviceAccountToken(t *testing.T, name string) string {
+func serviceAccountToken(t *testing.T, ns, name string) string {
 	t.Helper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: unwatched}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
 	if err := cluster.Create(t.Context(), account); !apierrors.IsAlreadyExists(err) {
 		must(t, err)
 	}

@@ -66,11 +66,20 @@ var (
 		"watch batch/jobs",
 		"watch yardmaster.dev/sequentialjobs",
 	}
+	// asReporter is what it may besides, in a namespace it reports on.
+	asReporter = []string{
+		"create events.k8s.io/events",
+		"create yardmaster.dev/jobreports",
+		"get yardmaster.dev/jobreports",
+		"list batch/jobs",
+		"patch events.k8s.io/events",
+		"patch yardmaster.dev/jobreports/status",
+	}
 )
 
 func leastPrivilege(t *testing.T) {
 	for namespace, extra := range map[string][]string{
-		watched: atWork, doomed: atWork, operatorNamespace: atHome, unwatched: nil, "kube-system": nil,
+		watched: atWork, doomed: atWork, operatorNamespace: atHome, reported: asReporter, unwatched: nil, "kube-system": nil,
 	} {
 		want := slices.Sorted(slices.Values(slices.Concat(everywhere, extra)))
 		if diff := cmp.Diff(want, permissions(t, namespace)); diff != "" {
@@ -152,6 +161,11 @@ func mustNot(t *testing.T) {
 		{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Namespace: watched},
 		{Verb: "delete", Resource: "persistentvolumeclaims", Namespace: watched},
 		{Verb: "create", Group: "yardmaster.dev", Resource: "sequentialjobs", Namespace: watched},
+		{Verb: "delete", Group: "batch", Resource: "jobs", Namespace: reported},
+		{Verb: "patch", Group: "batch", Resource: "jobs", Namespace: reported},
+		{Verb: "get", Group: "batch", Resource: "jobs", Namespace: reported},
+		{Verb: "list", Resource: "pods", Namespace: reported},
+		{Verb: "delete", Group: "yardmaster.dev", Resource: "jobreports", Namespace: reported},
 		{Verb: "create", Group: "batch", Resource: "jobs", Namespace: unwatched},
 		{Verb: "list", Group: "batch", Resource: "jobs", Namespace: unwatched},
 		{Verb: "list", Group: "batch", Resource: "jobs"}, // in all namespaces

@@ -39,6 +39,8 @@ const (
 	doomed = "e2e-doomed"
 	// unwatched is none of the operator's business, unless it watches all namespaces.
 	unwatched = "e2e-unwatched"
+	// reported is not watched, but its Jobs are reported on.
+	reported = "e2e-reported"
 	// privileged is for Pods that reach into the node.
 	privileged = "e2e-privileged"
 )
@@ -88,7 +90,7 @@ func start(ctx context.Context) (err error) {
 		return err
 	}
 	for name, profile := range map[string]string{
-		watched: "restricted", doomed: "restricted", unwatched: "restricted", privileged: "privileged",
+		watched: "restricted", doomed: "restricted", unwatched: "restricted", reported: "restricted", privileged: "privileged",
 	} {
 		if err := createNamespace(ctx, name, profile); err != nil {
 			return err
@@ -114,12 +116,19 @@ func createNamespace(ctx context.Context, name, profile string) error {
 
 // deploy does what a user does to install or upgrade the operator.
 func deploy(ctx context.Context, namespaces string) error {
-	return run(ctx, "make", "deploy", "IMG="+image(), "NAMESPACES="+namespaces)
+	if err := run(ctx, "make", "deploy", "IMG="+image(), "NAMESPACES="+namespaces, "REPORT_NAMESPACES="+reported); err != nil {
+		return err
+	}
+	set := kubectl(ctx, append([]string{"-n", operatorNamespace, "set", "env", "deployment/" + operatorName}, impatience...)...)
+	if output, err := set.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", set, err, output)
+	}
+	return nil
 }
 
 // undeploy does what a user does to uninstall it.
 func undeploy(ctx context.Context, namespaces string) error {
-	return run(ctx, "make", "undeploy", "NAMESPACES="+namespaces)
+	return run(ctx, "make", "undeploy", "NAMESPACES="+namespaces, "REPORT_NAMESPACES="+reported)
 }
 
 // image is the operator's, as loaded into the cluster.

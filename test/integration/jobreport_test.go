@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -34,8 +34,20 @@ func atOnce() zombie.Thresholds {
 	return thresholds
 }
 
-// suspendedJobs makes so many Jobs that do nothing, and waits until they count as old.
-func suspendedJobs(t *testing.T, ns string, count int) {
+// suspended is a Job that does nothing.
+func suspended(ns string) *batchv1.Job {
+	job := &batchv1.Job{}
+	job.Namespace = ns
+	job.Spec.Suspend = new(true)
+	job.Spec.Template.Spec = corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers:    []corev1.Container{{Name: "main", Image: "busybox:1.37"}},
+	}
+	return job
+}
+
+// makeJobs makes so many of them, of that controller; of Kubernetes' own if there is none.
+func makeJobs(t *testing.T, ns string, count int, managedBy *string) {
 	t.Helper()
 	var making sync.WaitGroup
 	free := make(chan struct{}, 20)
@@ -43,19 +55,20 @@ func suspendedJobs(t *testing.T, ns string, count int) {
 		free <- struct{}{}
 		making.Go(func() {
 			defer func() { <-free }()
-			job := &batchv1.Job{}
-			job.Namespace, job.Name = ns, fmt.Sprintf("job-%04d", i)
-			job.Spec.Suspend = new(true)
-			job.Spec.Template.Spec = corev1.PodSpec{
-				RestartPolicy: corev1.RestartPolicyNever,
-				Containers:    []corev1.Container{{Name: "main", Image: "busybox:1.37"}},
-			}
+			job := suspended(ns)
+			job.Name, job.Spec.ManagedBy = fmt.Sprintf("job-%04d", i), managedBy
 			if err := cluster.Create(t.Context(), job); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	making.Wait()
+}
+
+// suspendedJobs makes so many of them, and waits until they count as old.
+func suspendedJobs(t *testing.T, ns string, count int) {
+	t.Helper()
+	makeJobs(t, ns, count, nil)
 	eventually(t, "the Job controller to take note of all", func() bool {
 		var list batchv1.JobList
 		if err := cluster.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
@@ -75,40 +88,55 @@ func suspendedJobs(t *testing.T, ns string, count int) {
 func reporter(t *testing.T, namespaces ...string) *rest.Config {
 	t.Helper()
 	for _, ns := range namespaces {
-		role := &rbacv1.Role{}
-		if err := readYAML(filepath.Join(root, "config", "rbac", "jobreport", "role.yaml"), role); err != nil {
+		grant(t, ns, "jobreport")
+	}
+	return asOperator()
+}
+
+// grant makes the Role and its binding of that directory of config/rbac in the namespace.
+func grant(t *testing.T, ns, directory string) {
+	t.Helper()
+	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
+	for file, object := range map[string]client.Object{"role.yaml": role, "binding.yaml": binding} {
+		if err := readYAML(filepath.Join(root, "config", "rbac", directory, file), object); err != nil {
 			t.Fatal(err)
 		}
-		role.Namespace = ns
-		binding := &rbacv1.RoleBinding{}
-		if err := readYAML(filepath.Join(root, "config", "rbac", "jobreport", "binding.yaml"), binding); err != nil {
+		object.SetNamespace(ns)
+		if err := cluster.Create(t.Context(), object); err != nil {
 			t.Fatal(err)
-		}
-		binding.Namespace = ns
-		for _, object := range []client.Object{role, binding} {
-			if err := cluster.Create(t.Context(), object); err != nil {
-				t.Fatal(err)
-			}
 		}
 	}
+}
+
+// operatorUser is the operator's service account.
+const operatorUser = "system:serviceaccount:yardmaster-system:yardmaster"
+
+var operatorGroups = []string{"system:serviceaccounts", "system:serviceaccounts:yardmaster-system", "system:authenticated"}
+
+func asOperator() *rest.Config {
 	as := rest.CopyConfig(config)
-	as.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:yardmaster-system:yardmaster",
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:yardmaster-system", "system:authenticated"},
-	}
+	as.Impersonate = rest.ImpersonationConfig{UserName: operatorUser, Groups: operatorGroups}
 	return as
 }
 
 // scanner scans with those rights.
 func scanner(t *testing.T, as *rest.Config, namespaces ...string) *jobreport.Scanner {
 	t.Helper()
+	return scannerWith(t, as, events.NewFakeRecorder(100), scanOf(namespaces...))
+}
+
+// scanOf are the options of a scanner of those namespaces.
+func scanOf(namespaces ...string) jobreport.Options {
+	return jobreport.Options{Namespaces: namespaces, Interval: time.Minute, Top: 50, Thresholds: atOnce()}
+}
+
+func scannerWith(t *testing.T, as *rest.Config, recorder events.EventRecorder, options jobreport.Options) *jobreport.Scanner {
+	t.Helper()
 	c, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return jobreport.New(c, c, events.NewFakeRecorder(100), logr.Discard(), jobreport.Options{
-		Namespaces: namespaces, Interval: time.Minute, Top: 50, Thresholds: atOnce(),
-	})
+	return jobreport.New(c, c, recorder, testr.New(t), options)
 }
 
 func reportOf(t *testing.T, ns string) *v1alpha1.JobReport {

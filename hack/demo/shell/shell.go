@@ -4,6 +4,7 @@ package shell
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,6 +25,20 @@ func Run(ctx context.Context, program string, args ...string) error {
 		return fmt.Errorf("%s: %w", text(program, args), err)
 	}
 	return nil
+}
+
+// Code runs a program whose exit code is an answer, and returns that.
+func Code(ctx context.Context, out io.Writer, program string, args ...string) (int, error) {
+	command := prepare(ctx, program, args)
+	command.Stdout, command.Stderr = out, os.Stderr
+	err := command.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {
+		return exit.ExitCode(), nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", text(program, args), err)
+	}
+	return 0, nil
 }
 
 // Quiet runs a program and shows its output only if it fails.

@@ -8,7 +8,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Examples are those of examples/, every one, in the order in which they are shown.
+// Examples are those of examples/sequentialjob, every one, in the order in which they are shown.
 func Examples() []Example {
 	return []Example{
 		minimal(),

@@ -14,9 +14,9 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Example is one file of examples/.
+// Example is one file of examples/sequentialjob.
 type Example struct {
-	// File in examples/; without .yaml it is the SequentialJob's name.
+	// File in examples/sequentialjob; without .yaml it is the SequentialJob's name.
 	File string
 	// Missing says what the example needs that the demo's cluster does not have. It is
 	// then not applied.
@@ -54,6 +54,9 @@ type Action struct {
 	Patch string
 	Type  types.PatchType
 }
+
+// Path of its manifest in examples/.
+func (e *Example) Path() string { return "sequentialjob/" + e.File }
 
 // Name of the SequentialJob.
 func (e *Example) Name() string { return strings.TrimSuffix(e.File, ".yaml") }

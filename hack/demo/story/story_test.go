@@ -16,7 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
-const examples = "../../../examples"
+const examples = "../../../examples/sequentialjob"
 
 func TestEveryExampleHasItsStory(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(examples, "*.yaml"))
@@ -33,7 +33,7 @@ func TestEveryExampleHasItsStory(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("files of examples/ and stories (-files +stories):\n%s", diff)
+		t.Errorf("files of examples/sequentialjob and stories (-files +stories):\n%s", diff)
 	}
 }
 
@@ -163,6 +163,6 @@ func TestTheReadmeShowsTheSmallestExampleAsItIs(t *testing.T) {
 	}
 	_, manifest, _ := strings.Cut(string(content), "\napiVersion")
 	if !strings.Contains(string(readme), "```yaml\napiVersion"+manifest+"```") {
-		t.Error("README.md shows another minimal.yaml than examples/ has")
+		t.Error("README.md shows another minimal.yaml than examples/sequentialjob has")
 	}
 }

@@ -19,7 +19,7 @@ func failureOf(err error) report.Failure {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return report.Failure{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "the namespace is being deleted"}
-	case apierrors.IsNotFound(err):
+	case isNamespaceGone(err):
 		return report.Failure{Reason: v1alpha1.ReasonNamespaceNotFound, Message: "there is no such namespace"}
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return report.Failure{Reason: v1alpha1.ReasonForbidden, Message: bare(err)}
@@ -32,6 +32,17 @@ func failureOf(err error) report.Failure {
 		return report.Failure{Reason: v1alpha1.ReasonPartialList, Message: "only some of the Jobs could be listed: " + bare(err)}
 	}
 	return report.Failure{Reason: v1alpha1.ReasonListFailed, Message: bare(err)}
+}
+
+// isNamespaceGone reports whether the API server says that the namespace does not exist.
+// Of a kind that it does not know, it says not found as well.
+func isNamespaceGone(err error) bool {
+	var answer apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {
+		return false
+	}
+	details := answer.Status().Details
+	return details != nil && details.Kind == "namespaces"
 }
 
 func isTimeout(err error) bool {

@@ -40,13 +40,21 @@ var (
 		Name: "yardmaster_jobreport_writes_total",
 		Help: "What became of reports after scans: changed and heartbeat were written, unchanged was not, failed could not be.",
 	}, []string{"result"})
+	mirrors = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "yardmaster_jobreport_openreports_writes_total",
+		Help: "What became of OpenReports Reports after scans: changed was written, unchanged was not, failed could not be.",
+	}, []string{"result"})
+	mirrorErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "yardmaster_jobreport_openreports_errors_total",
+		Help: "OpenReports Reports that could not be written, by reason.",
+	}, []string{"reason"})
 )
 
 // writeFailed is the result of a write besides report's decisions.
 const writeFailed = "failed"
 
 func init() {
-	metrics.Registry.MustRegister(jobs, findings, scanSeconds, scanErrors, lastSuccess, interval, writes)
+	metrics.Registry.MustRegister(jobs, findings, scanSeconds, scanErrors, lastSuccess, interval, writes, mirrors, mirrorErrors)
 }
 
 // announce sets what is known before the first scan, so that one that never succeeds is
@@ -73,7 +81,7 @@ func observe(namespace string, summary *v1alpha1.JobSummary, began time.Time) {
 	}
 }
 
-// forget drops the counts of a namespace that is gone.
+// forget drops the counts of a namespace that is gone, or that one is shut out of.
 func forget(namespace string) {
 	jobs.DeletePartialMatch(prometheus.Labels{"namespace": namespace})
 	findings.DeletePartialMatch(prometheus.Labels{"namespace": namespace})

@@ -9,6 +9,7 @@ package jobreport
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -38,6 +39,8 @@ type Options struct {
 	Top int
 	// Thresholds say from which age on a Job is stale.
 	Thresholds zombie.Thresholds
+	// OpenReports has the findings written as OpenReports Reports too.
+	OpenReports bool
 }
 
 // Scanner scans namespaces. It is a manager's Runnable.
@@ -104,16 +107,21 @@ func (s *Scanner) scan(ctx context.Context, namespace string) {
 	began := s.clock.Now()
 	tally, err := s.tally(ctx, namespace, began)
 	took := s.clock.Since(began)
-	if err == nil {
+	var unstored error
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err == nil:
 		scanSeconds.Observe(took.Seconds())
 		err = s.storeScan(ctx, namespace, tally, began, took)
-	} else if ctx.Err() == nil {
-		err = s.storeFailure(ctx, namespace, err)
+	default:
+		unstored = s.storeFailure(ctx, namespace, err)
 	}
-	if err != nil && ctx.Err() == nil {
-		// Nobody but this ticker is there to return it to.
-		failure := failureOf(err)
-		scanErrors.WithLabelValues(failure.Reason).Inc()
-		s.log.Error(err, "Scan failed", "namespace", namespace, "reason", failure.Reason)
+	if err == nil || ctx.Err() != nil {
+		return
 	}
+	// Nobody but this ticker is there to return it to.
+	failure := failureOf(err)
+	scanErrors.WithLabelValues(failure.Reason).Inc()
+	s.log.Error(errors.Join(err, unstored), "Scan failed", "namespace", namespace, "reason", failure.Reason)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -394,6 +395,66 @@ func TestANamespaceThatDoesNotExist(t *testing.T) {
 	}
 }
 
+// A namespace takes its Role with it, so that nothing says that it is gone.
+func TestWhatIsNotSeenAnyMoreIsNotCounted(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"the namespace is gone":                  apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "a"),
+		"the namespace goes":                     terminating(),
+		"there is no permission for reports too": errForbidden,
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := newYard(t, "a")
+			y.add("a", 2, 48*time.Hour)
+			y.scan()
+			if got := metric(t, "jobs", "Zombie", "a"); got != 2 {
+				t.Fatalf("%v zombies counted, want 2", got)
+			}
+			y.fail["a"] = always(0, errForbidden)
+			y.clock.Step(5 * time.Minute)
+			y.scan()
+			if got := metric(t, "jobs", "Zombie", "a"); got != 2 {
+				t.Errorf("%v zombies counted while the report tells of 2", got)
+			}
+			y.fail["a"] = always(0, errExpired) // what is told changes, so that a write is due
+			y.block["patch"] = refusal
+			y.scan()
+			if metric(t, "jobs", "Zombie", "a") != 0 || metric(t, "findings", "a", "NeverStarted") != 0 {
+				t.Error("they are counted still")
+			}
+			if got := metric(t, "last_success_timestamp_seconds", "a"); got != float64(noon.Unix()) {
+				t.Errorf("last success %v, want it kept", got)
+			}
+		})
+	}
+}
+
+func TestAKindThatIsMissingIsNoMissingNamespace(t *testing.T) {
+	y := newYard(t, "a")
+	y.block["create"] = apierrors.NewGenericServerResponse(404, "POST", schema.GroupResource{Resource: "jobreports"}, "jobs", "404 page not found", 0, true)
+	before := metric(t, "scan_errors_total", "NamespaceNotFound")
+	y.scan()
+	if got := metric(t, "scan_errors_total", "NamespaceNotFound") - before; got != 0 {
+		t.Error("it says that the namespace does not exist")
+	}
+}
+
+func TestAFailureInOtherNumbersIsNotWritten(t *testing.T) {
+	y := newYard(t, "a")
+	reset := func(port int) error {
+		return &url.Error{Op: "Get", URL: "https://10.0.0.1/jobs", Err: &net.OpError{
+			Op: "read", Net: "tcp", Err: errors.New("connection reset by peer"),
+			Source: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2), Port: port}, Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 443},
+		}}
+	}
+	y.fail["a"] = always(0, reset(40001))
+	y.scan()
+	y.wantFailed("a", "ListFailed")
+	y.fail["a"] = always(0, reset(51234))
+	if got := y.scan(); got != nil {
+		t.Errorf("it writes %v", got)
+	}
+}
+
 func terminating() error {
 	err := apierrors.NewForbidden(schema.GroupResource{Resource: "jobreports"}, "jobs", errors.New("it goes"))
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -427,6 +488,43 @@ func TestAReportIsStoredOnceTheAPIServerIsBack(t *testing.T) {
 		y.scan()
 		y.wantFailed("a", "ListFailed")
 	})
+}
+
+// It answers before it knows all Roles.
+func TestAnAPIServerThatIsJustBackIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, "a")
+		y.add("a", 600, 48*time.Hour)
+		y.scan()
+		y.scanner.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		y.fail["a"] = always(1, errRefused)
+		y.block["patch"] = errForbidden
+		time.AfterFunc(3*time.Second, func() {
+			y.mu.Lock()
+			defer y.mu.Unlock()
+			delete(y.block, "patch")
+		})
+		before := metric(t, "scan_errors_total", "PartialList")
+		y.scan()
+		y.wantFailed("a", "PartialList")
+		if got := metric(t, "scan_errors_total", "PartialList") - before; got != 1 {
+			t.Errorf("counted %v times", got)
+		}
+	})
+}
+
+func TestAScanIsCountedByWhyItFailedNotByWhyThatCouldNotBeStored(t *testing.T) {
+	y := newYard(t, "a")
+	y.fail["a"] = always(0, apierrors.NewInternalError(errors.New("etcd")))
+	y.block["create"] = errForbidden
+	failed, forbidden := metric(t, "scan_errors_total", "ListFailed"), metric(t, "scan_errors_total", "Forbidden")
+	y.scan()
+	if got := metric(t, "scan_errors_total", "ListFailed") - failed; got != 1 {
+		t.Errorf("counted %v times", got)
+	}
+	if metric(t, "scan_errors_total", "Forbidden") != forbidden {
+		t.Error("it is taken for another failure")
+	}
 }
 
 func TestOnlySomeNamespacesAreScannedAtOnce(t *testing.T) {
@@ -503,6 +601,44 @@ func TestTheFirstScanIsAtOnceAndThenEveryInterval(t *testing.T) {
 		stop()
 		if err := <-done; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// Five namespaces hang, and four are scanned at once: that takes two intervals.
+func TestAScanThatTakesLongerThanTheIntervalIsNotOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, "a", "b", "c", "d", "e")
+		y.scanner.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		y.scanner.options.Interval = time.Minute
+		var mu sync.Mutex
+		scans, now, most := 0, map[string]int{}, 0
+		y.scanner.live = interceptor.NewClient(y.scanner.client.(client.WithWatch), interceptor.Funcs{
+			List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) error {
+				asked := client.ListOptions{}
+				asked.ApplyOptions(options)
+				mu.Lock()
+				scans++
+				now[asked.Namespace]++
+				most = max(most, now[asked.Namespace])
+				mu.Unlock()
+				<-ctx.Done()
+				mu.Lock()
+				now[asked.Namespace]--
+				mu.Unlock()
+				return ctx.Err()
+			},
+		})
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute+time.Second)
+		defer stop()
+		if err := y.scanner.Start(ctx); err != nil {
+			t.Error(err)
+		}
+		if most != 1 {
+			t.Errorf("%d scans of a namespace at once", most)
+		}
+		if scans < 25 || scans > 30 {
+			t.Errorf("%d namespaces scanned in ten minutes, want five every two", scans)
 		}
 	})
 }

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+const namespaceLimit = 2 * time.Minute
+
+// read reads a manifest of examples/.
+func read(file, namespace string) (*unstructured.Unstructured, error) {
+	content, err := os.ReadFile(filepath.Join("examples", file))
+	if err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict(content, &object.Object); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	object.SetNamespace(namespace)
+	return object, nil
+}
+
+// create tries again while the API server cannot reach the webhook: it may take a moment
+// to learn where a new Pod is.
+func (s *stage) create(ctx context.Context, object *unstructured.Unstructured) error {
+	const limit = 20 * time.Second
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, often, limit, true, func(ctx context.Context) (bool, error) {
+		last = s.client.Create(ctx, object.DeepCopy(), client.FieldValidation(metav1.FieldValidationStrict))
+		return last == nil || !strings.Contains(last.Error(), "failed calling webhook"), nil
+	})
+	if err != nil && ctx.Err() != nil {
+		return err
+	}
+	return last
+}
+
+// freshNamespace makes a namespace for examples, without what an earlier demo left in it.
+// It admits only Pods that are `restricted`, which those of the examples are.
+func (s *stage) freshNamespace(ctx context.Context, namespace string) error {
+	fresh := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name:   namespace,
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}
+	old := fresh.DeepCopy()
+	err := s.client.Delete(ctx, old)
+	if err == nil {
+		s.screen.Say("  removing what the last demo left in namespace %s", namespace)
+	} else if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return err
+	}
+	err = wait.PollUntilContextTimeout(ctx, often, namespaceLimit, true, func(ctx context.Context) (bool, error) {
+		err := s.client.Get(ctx, client.ObjectKeyFromObject(fresh), &corev1.Namespace{})
+		return apierrors.IsNotFound(err), nil
+	})
+	if err != nil {
+		return fmt.Errorf("namespace %s was not gone within %s: %w", namespace, namespaceLimit, err)
+	}
+	return s.client.Create(ctx, fresh)
+}

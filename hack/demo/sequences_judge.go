@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// judge tells how each example ended, with what proves that it did its work, and
+// explains those that did not end as they should.
+func (a *sequences) judge(ctx context.Context) error {
+	now, err := a.look(ctx)
+	if err != nil {
+		return err
+	}
+	a.title("How they ended")
+	var wrong []string
+	for _, example := range a.examples {
+		sj := now[example.Name()]
+		logs := a.logsOf(ctx, sj)
+		faults := example.Faults(sj, func(step *v1alpha1.StepStatus) string { return logs[step.Name] })
+		a.showOutcome(sj, logs, len(faults) == 0)
+		for _, fault := range faults {
+			a.screen.Say("    %s", a.screen.Bad(fault))
+		}
+		if len(faults) > 0 {
+			wrong = append(wrong, sj.Name)
+		}
+	}
+	if len(wrong) == 0 {
+		a.screen.Say("\n%s", a.screen.Good(fmt.Sprintf("All %d examples ended as they should, and the invalid one was refused.", len(a.examples))))
+		return nil
+	}
+	for _, name := range wrong {
+		a.explain(ctx, name)
+	}
+	a.showOperator(ctx)
+	a.screen.Say("\n%s", a.screen.Bad("These did not end as they should: "+strings.Join(wrong, ", ")))
+	return errSaid
+}
+
+func (a *sequences) showOutcome(sj *v1alpha1.SequentialJob, logs map[string]string, good bool) {
+	mark := a.screen.Good("✔")
+	if !good {
+		mark = a.screen.Bad("✘")
+	}
+	run := ""
+	if sj.Status.Run > 1 {
+		run = fmt.Sprintf(" in run %d", sj.Status.Run)
+	}
+	a.screen.Say("  %s %s: %s%s, %s steps succeeded", mark, a.screen.Bold(sj.Name), sj.Status.Phase, run, sj.Status.Progress.Display)
+	for i := range sj.Status.Steps {
+		step := &sj.Status.Steps[i]
+		line := fmt.Sprintf("      %-14s %-10s %s", step.Name, step.Phase, remarks(step, sj.Status.Run, logs[step.Name]))
+		a.screen.Say("%s", strings.TrimRight(line, " "))
+	}
+}
+
+// remarks are what is worth saying of a step: the end of its log, its output, its failure.
+func remarks(step *v1alpha1.StepStatus, run int32, log string) string {
+	var text strings.Builder
+	if step.Phase == v1alpha1.StepSucceeded && step.Run != run {
+		fmt.Fprintf(&text, "of run %d  ", step.Run)
+	}
+	if lines := strings.Split(strings.TrimSpace(log), "\n"); log != "" {
+		fmt.Fprintf(&text, "log: %s  ", lines[len(lines)-1])
+	}
+	if step.Output != "" {
+		fmt.Fprintf(&text, "output: %s  ", step.Output)
+	}
+	if step.Phase == v1alpha1.StepFailed {
+		fmt.Fprintf(&text, "%s: %s", step.Reason, cut(step.Message))
+	}
+	return strings.TrimRight(text.String(), " ")
+}
+
+func cut(message string) string {
+	const limit = 76
+	message, _, _ = strings.Cut(message, "\n")
+	if len(message) > limit {
+		return message[:limit] + "..."
+	}
+	return message
+}
+
+// logsOf are the logs of a SequentialJob's steps, by name, of as many as can be read.
+func (a *sequences) logsOf(ctx context.Context, sj *v1alpha1.SequentialJob) map[string]string {
+	logs := map[string]string{}
+	for i := range sj.Status.Steps {
+		step := &sj.Status.Steps[i]
+		if step.JobName == "" || step.Phase == v1alpha1.StepSkipped {
+			continue
+		}
+		var pods corev1.PodList
+		if err := a.client.List(ctx, &pods, client.InNamespace(sequencesNamespace), client.MatchingLabels{batchv1.JobNameLabel: step.JobName}); err != nil {
+			continue
+		}
+		slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+		for j := range pods.Items {
+			if content, err := a.logs.CoreV1().Pods(sequencesNamespace).GetLogs(pods.Items[j].Name, &corev1.PodLogOptions{}).DoRaw(ctx); err == nil {
+				logs[step.Name] += string(content)
+			}
+		}
+	}
+	return logs
+}

@@ -1,0 +1,135 @@
+package jobreport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	openreportsv1alpha1 "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/openreports"
+	"github.com/yardmaster/yardmaster/internal/report"
+)
+
+// fieldManager is who applies Reports.
+const fieldManager = client.FieldOwner("yardmaster-jobreport")
+
+// maxMirror is the longest that writing a Report may take.
+const maxMirror = 10 * time.Second
+
+// errNotOurs is that a Report has our name, and is somebody else's.
+var errNotOurs = errors.New("a Report named " + openreports.Name + " is there that is not the operator's")
+
+// mirror has an OpenReports Report say what the JobReport says, if that is asked for, and
+// the JobReport whether it does. The JobReport is stored by then: whatever happens here
+// is told there and in metrics, and is no failure of the scan.
+func (s *Scanner) mirror(ctx context.Context, stored *v1alpha1.JobReport) {
+	if !s.options.OpenReports || stored.Status.LastScanTime == nil {
+		return // nothing has been found yet
+	}
+	decision, err := s.apply(ctx, stored)
+	if ctx.Err() != nil {
+		return
+	}
+	var failure *report.Failure
+	if err != nil {
+		failure = new(mirrorFailure(err))
+		mirrors.WithLabelValues(writeFailed).Inc()
+		mirrorErrors.WithLabelValues(failure.Reason).Inc()
+	} else {
+		mirrors.WithLabelValues(string(decision)).Inc()
+	}
+	s.tell(ctx, stored, failure)
+}
+
+// apply writes the JobReport's Report, if it says something else than the one that is stored.
+func (s *Scanner) apply(ctx context.Context, stored *v1alpha1.JobReport) (report.Decision, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxMirror)
+	defer cancel()
+	next := openreports.Of(stored)
+	before, err := s.openReport(ctx, next)
+	switch {
+	case err != nil:
+		return "", err
+	case before != nil && !openreports.Ours(before):
+		return "", errNotOurs
+	case before != nil && openreports.Same(before, next):
+		return report.Unchanged, nil
+	}
+	applied, err := openreports.Applied(next)
+	if err != nil {
+		return "", err
+	}
+	if err := s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), fieldManager, client.ForceOwnership); err != nil {
+		return "", fmt.Errorf("applying the Report: %w", err)
+	}
+	return report.Changed, nil
+}
+
+// openReport is the stored Report of that name; nil if there is none. It is read without
+// the kind being registered, as the kind need not be there.
+func (s *Scanner) openReport(ctx context.Context, like *openreportsv1alpha1.Report) (*openreportsv1alpha1.Report, error) {
+	raw := &unstructured.Unstructured{}
+	raw.SetGroupVersionKind(like.GroupVersionKind())
+	if err := s.live.Get(ctx, client.ObjectKeyFromObject(like), raw); err != nil {
+		if apierrors.IsNotFound(err) && !isKindMissing(err) {
+			return nil, nil //nolint:nilnil // there is none
+		}
+		return nil, fmt.Errorf("reading the Report: %w", err)
+	}
+	stored := &openreportsv1alpha1.Report{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, stored); err != nil {
+		return nil, fmt.Errorf("decoding the Report: %w", err)
+	}
+	return stored, nil
+}
+
+// tell stores in the JobReport whether its findings are in a Report too, if that has changed.
+func (s *Scanner) tell(ctx context.Context, stored *v1alpha1.JobReport, failure *report.Failure) {
+	status := report.Mirrored(stored.Status, failure, s.clock.Now())
+	if report.Decide(stored.Namespace, &stored.Status, &status) == report.Unchanged {
+		return
+	}
+	log := s.log.WithValues("namespace", stored.Namespace)
+	if failure != nil {
+		log.Info("The findings could not be written as a Report", "reason", failure.Reason, "message", failure.Message)
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxMirror)
+	defer cancel()
+	if _, err := s.patch(ctx, stored, status); err != nil {
+		log.Error(err, "Telling of the Report failed") // the next scan tells
+	}
+}
+
+// mirrorFailure is what a JobReport says of a Report that could not be written.
+func mirrorFailure(err error) report.Failure {
+	switch {
+	case isKindMissing(err):
+		return report.Failure{
+			Reason:  v1alpha1.ReasonCRDMissing,
+			Message: "the CustomResourceDefinition reports.openreports.io is not installed",
+		}
+	case errors.Is(err, errNotOurs):
+		return report.Failure{Reason: v1alpha1.ReasonNameTaken, Message: err.Error()}
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return report.Failure{Reason: v1alpha1.ReasonForbidden, Message: bare(err)}
+	case isTimeout(err):
+		return report.Failure{Reason: v1alpha1.ReasonTimeout, Message: "the Report could not be written in time"}
+	default:
+		return report.Failure{Reason: v1alpha1.ReasonWriteFailed, Message: bare(err)}
+	}
+}
+
+// isKindMissing reports whether the API server does not serve the kind: it is not found in
+// what is served, or its address is not.
+func isKindMissing(err error) bool {
+	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}

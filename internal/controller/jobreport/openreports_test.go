@@ -1,0 +1,74 @@
+package jobreport
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// What a real API server does is tried in test/integration.
+func TestAReportThatCannotBeReadOrWrittenHarmsNoJobReport(t *testing.T) {
+	for name, row := range map[string]struct {
+		get  func(context.Context) error
+		want string
+	}{
+		"it takes too long": {func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, "Timeout"},
+		"the connection breaks": {func(context.Context) error { return errRefused }, v1alpha1.ReasonWriteFailed},
+		"its version cannot be converted": {func(context.Context) error {
+			return apierrors.NewInternalError(errRefused)
+		}, v1alpha1.ReasonWriteFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				y := newYard(t, "a", "b")
+				y.add("a", 2, 48*time.Hour)
+				y.scanner.options.OpenReports = true
+				y.scanner.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+				y.scanner.live = interceptor.NewClient(y.scanner.client.(client.WithWatch), interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+						if _, isReport := into.(*unstructured.Unstructured); isReport {
+							return row.get(ctx)
+						}
+						return c.Get(ctx, key, into, options...)
+					},
+				})
+				scanned, failed := metric(t, "writes_total", "changed"), metric(t, "openreports_errors_total", row.want)
+				began := time.Now()
+				y.scan()
+				if took := time.Since(began); took > maxMirror {
+					t.Errorf("it took %s, want at most %s", took, maxMirror)
+				}
+				for _, namespace := range []string{"a", "b"} {
+					y.wantReady(namespace)
+					ready := meta.FindStatusCondition(y.report(namespace).Conditions, v1alpha1.ConditionOpenReportsReady)
+					if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != row.want {
+						t.Errorf("%s: condition %+v, want %s", namespace, ready, row.want)
+					}
+				}
+				if got := metric(t, "writes_total", "changed") - scanned; got != 2 {
+					t.Errorf("%v reports counted as changed, want 2", got)
+				}
+				if got := metric(t, "openreports_errors_total", row.want) - failed; got != 2 {
+					t.Errorf("counted %v times, want 2", got)
+				}
+				if got := y.scan(); got != nil {
+					t.Errorf("failing again, it writes %v", got)
+				}
+			})
+		})
+	}
+}

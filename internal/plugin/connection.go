@@ -1,0 +1,70 @@
+package plugin
+
+import (
+	"io"
+
+	"github.com/spf13/pflag"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// connection leads to a cluster.
+type connection struct {
+	client.WithWatch
+
+	// pods have logs, which the client above knows nothing of.
+	pods typedcorev1.PodsGetter
+	// namespace that a command is about if it is told no other.
+	namespace string
+}
+
+// connectionFlags are those of kubectl. They come from client-go, which is needed anyway:
+// cli-runtime's differ by little, and bring kustomize, eleven modules in all, which doubles the program.
+func connectionFlags(flags *pflag.FlagSet) clientcmd.ClientConfig {
+	rules, overrides := clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{}
+	flags.StringVar(&rules.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "Path of the kubeconfig.")
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	names.ClusterOverrideFlags.APIServer.ShortName = "s"
+	clientcmd.BindOverrideFlags(overrides, flags, names)
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+}
+
+// connectTo connects as the kubeconfig and the flags say. Warnings of the API server go to
+// errOut, as with kubectl.
+func connectTo(errOut io.Writer) func(clientcmd.ClientConfig) (*connection, error) {
+	return func(loading clientcmd.ClientConfig) (*connection, error) {
+		namespace, _, err := loading.Namespace()
+		if err != nil {
+			return nil, err
+		}
+		config, err := loading.ClientConfig()
+		if err != nil {
+			return nil, err
+		}
+		config.WarningHandler = rest.NewWarningWriter(errOut, rest.WarningWriterOptions{Deduplicate: true})
+		scheme, err := newScheme()
+		if err != nil {
+			return nil, err
+		}
+		c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+		if err != nil {
+			return nil, err
+		}
+		pods, err := typedcorev1.NewForConfig(config)
+		return &connection{WithWatch: c, pods: pods, namespace: namespace}, err
+	}
+}
+
+// newScheme has the kinds that the plugin knows.
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	builder := runtime.NewSchemeBuilder(batchv1.AddToScheme, corev1.AddToScheme, v1alpha1.AddToScheme)
+	return scheme, builder.AddToScheme(scheme)
+}

@@ -1,0 +1,30 @@
+package plugin
+
+import (
+	"errors"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+)
+
+// notInstalled is what it means that the API server does not know one of our kinds.
+const notInstalled = "Yardmaster is not installed in this cluster: it does not serve sequentialjobs.yardmaster.dev"
+
+// explain is a line for each thing that went wrong.
+func explain(err error) []string {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		var lines []string
+		for _, one := range several.Unwrap() {
+			lines = append(lines, explain(one)...)
+		}
+		return slices.Compact(lines)
+	}
+	var kind *meta.NoKindMatchError
+	var resource *meta.NoResourceMatchError
+	if errors.As(err, &kind) || errors.As(err, &resource) {
+		return []string{notInstalled}
+	}
+	return []string{terminal.Clean(err.Error())}
+}

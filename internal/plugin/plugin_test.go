@@ -1,0 +1,65 @@
+package plugin
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// cluster is one with these objects.
+func cluster(t *testing.T, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+}
+
+// call runs the plugin in a cluster with these objects, whose kubeconfig says namespace a.
+func call(t *testing.T, args string, objects ...client.Object) (code int, out, errOut string) {
+	t.Helper()
+	return callWith(t, args, cluster(t, objects...))
+}
+
+func callWith(t *testing.T, args string, c client.WithWatch) (code int, out, errOut string) {
+	t.Helper()
+	return callWords(t, strings.Fields(args), c)
+}
+
+func callWords(t *testing.T, words []string, c client.WithWatch) (code int, out, errOut string) {
+	t.Helper()
+	t.Setenv("KUBECONFIG", kubeconfig(t))
+	var stdout, stderr bytes.Buffer
+	code = run(t.Context(), words, &environment{
+		out: &stdout, errOut: &stderr,
+		now: func() time.Time { return noon },
+		connect: func(config clientcmd.ClientConfig) (*connection, error) {
+			namespace, _, err := config.Namespace()
+			return &connection{WithWatch: c, namespace: namespace}, err
+		},
+	})
+	return code, stdout.String(), stderr.String()
+}
+
+func kubeconfig(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
+	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", Namespace: "a"}
+	config.CurrentContext = "c"
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

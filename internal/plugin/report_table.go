@@ -1,0 +1,60 @@
+package plugin
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/internal/report"
+	"github.com/yardmaster/yardmaster/internal/zombie"
+)
+
+// printTable prints the Jobs that are not healthy, of each namespace the worst first, and
+// then how many there are of each sort.
+func printTable(out io.Writer, reports []v1alpha1.JobReport, tallies map[string]*report.Tally, now time.Time, style terminal.Style) error {
+	rows := [][]string{{"NAMESPACE", "JOB", "CATEGORY", "REASON", "FOR", "MESSAGE"}}
+	total, omitted := v1alpha1.JobSummary{}, 0
+	for i := range reports {
+		status, worst := &reports[i].Status, tallies[reports[i].Namespace].Rows()
+		for _, row := range worst {
+			f := &row.Finding
+			rows = append(rows, []string{reports[i].Namespace, row.Name, style.Paint(categoryColour(f.Category), string(f.Category)), string(f.Reason), age(f.Since, now), terminal.Clean(f.Message)})
+		}
+		total.Total += status.Summary.Total
+		total.Healthy += status.Summary.Healthy
+		total.Suspicious += status.Summary.Suspicious
+		total.Zombie += status.Summary.Zombie
+		omitted += int(status.Summary.Suspicious+status.Summary.Zombie) - len(worst)
+	}
+	var text []string
+	if len(rows) > 1 {
+		text = append(terminal.Columns(rows), "")
+	}
+	sum := fmt.Sprintf("%d Jobs: %d healthy, %d suspicious, %d zombie", total.Total, total.Healthy, total.Suspicious, total.Zombie)
+	if omitted > 0 {
+		sum += fmt.Sprintf("; %d are not shown", omitted)
+	}
+	return terminal.Lines(out, append(text, sum))
+}
+
+func age(since, now time.Time) string {
+	if since.IsZero() {
+		return "-"
+	}
+	return duration.HumanDuration(max(0, now.Sub(since)))
+}
+
+func categoryColour(category zombie.Category) terminal.Colour {
+	switch category {
+	case zombie.Zombie:
+		return terminal.Red
+	case zombie.Suspicious:
+		return terminal.Yellow
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,72 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/sequence"
+)
+
+// newSeq is `kubectl yardmaster seq`, whose commands are about SequentialJobs.
+func newSeq(env *environment) *cobra.Command {
+	command := &cobra.Command{
+		Use:     "seq",
+		Aliases: []string{"sequentialjob", "sj"},
+		Short:   "Look at SequentialJobs, and move them on",
+		Args:    cobra.NoArgs,
+		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	command.AddCommand(newList(env), newWatch(env), newLogs(env), newRerun(env), newSuspend(env), newResume(env))
+	return command
+}
+
+// selection is which SequentialJobs a command is about, if not those named.
+type selection struct {
+	allNamespaces bool
+	selector      string
+}
+
+func (s *selection) addFlags(command *cobra.Command) {
+	command.Flags().BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "Look at all namespaces.")
+	command.Flags().StringVarP(&s.selector, "selector", "l", "", "Labels that the SequentialJobs have, such as team=data.")
+}
+
+// options are the selection as the API server takes it.
+func (s *selection) options(cluster *connection) ([]client.ListOption, error) {
+	selector, err := labels.Parse(s.selector)
+	if err != nil {
+		return nil, fmt.Errorf("--selector: %w", err)
+	}
+	options := []client.ListOption{client.MatchingLabelsSelector{Selector: selector}}
+	if !s.allNamespaces {
+		options = append(options, client.InNamespace(cluster.namespace))
+	}
+	return options, nil
+}
+
+// sequentialJob reads the one of that name.
+func (c *connection) sequentialJob(ctx context.Context, name string) (*v1alpha1.SequentialJob, error) {
+	sj := &v1alpha1.SequentialJob{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, sj)
+	return sj, err
+}
+
+// called is how kubectl names an object that it has done something to.
+func called(sj metav1.Object) string { return "sequentialjob.yardmaster.dev/" + sj.GetName() }
+
+// ended reports whether nothing more is to be expected: the run has ended, and no other is
+// about to begin.
+func ended(sj *v1alpha1.SequentialJob) bool {
+	return sj.Status.CompletionTime != nil && !rerunAhead(sj)
+}
+
+// rerunAhead reports whether a rerun is asked for that the operator has not begun.
+func rerunAhead(sj *v1alpha1.SequentialJob) bool {
+	return sequence.RerunWanted(&sj.Spec, &sj.Status) && sequence.RerunError(&sj.Spec, &sj.Status) == nil
+}

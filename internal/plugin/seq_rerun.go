@@ -1,0 +1,100 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/board"
+	"github.com/yardmaster/yardmaster/internal/sequence"
+)
+
+// rerunCommand is `kubectl yardmaster seq rerun`.
+type rerunCommand struct {
+	*environment
+
+	from, id string
+	watch    bool
+}
+
+func newRerun(env *environment) *cobra.Command {
+	r := &rerunCommand{environment: env}
+	command := &cobra.Command{
+		Use:   "rerun NAME",
+		Short: "Run a finished SequentialJob again",
+		Long: "Run a finished SequentialJob again, with its spec as it is now.\n\n" +
+			"What cannot be is refused before anything is written. With --watch the exit code is that of `seq watch`.",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: env.completeName,
+		RunE:              func(command *cobra.Command, args []string) error { return r.run(command.Context(), args[0]) },
+	}
+	f := command.Flags()
+	f.StringVar(&r.from, "from", v1alpha1.RerunFromFailed, "Where to begin: Failed, Start or a step's name. Steps before it keep their outcome.")
+	f.StringVar(&r.id, "id", "", "Id of the request, any text of at most 63 characters. Left out: one of the time and chance.")
+	f.BoolVarP(&r.watch, "watch", "w", false, "Watch the rerun to its end.")
+	must(command.RegisterFlagCompletionFunc("from", env.completeStart))
+	return command
+}
+
+func (r *rerunCommand) run(ctx context.Context, name string) error {
+	cluster, err := r.connect(r.config)
+	if err != nil {
+		return err
+	}
+	sj, err := cluster.sequentialJob(ctx, name)
+	if err != nil {
+		return err
+	}
+	before := sj.DeepCopy()
+	sj.Spec.Rerun = &v1alpha1.Rerun{ID: r.requestID(), From: r.from}
+	if err := refusal(before, sj.Spec.Rerun); err != nil {
+		return fmt.Errorf("%s: %w", called(sj), err)
+	}
+	// What was looked at must be what is run again.
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := cluster.Patch(ctx, sj, patch); apierrors.IsConflict(err) {
+		return fmt.Errorf("%s was changed by somebody else in this moment; nothing was written: look at it, and try again", called(sj))
+	} else if err != nil {
+		return err
+	}
+	fmt.Fprintf(r.out, "%s runs again from %s: run %d, id %s\n", called(sj), r.from, sj.Status.Run+1, sj.Spec.Rerun.ID)
+	if sj.Spec.Suspend {
+		fmt.Fprintf(r.errOut, "%s is suspended: it begins when it is resumed\n", called(sj))
+	}
+	if r.watch {
+		return r.watchOne(ctx, cluster, &stepsView{environment: r.environment, last: sj, told: true})
+	}
+	return nil
+}
+
+// requestID is unlike any other: of the second it was made in, and by chance.
+func (r *rerunCommand) requestID() string {
+	if r.id != "" {
+		return r.id
+	}
+	const chars = 5
+	return r.now().UTC().Format("20060102-150405-") + rand.String(chars)
+}
+
+// refusal tells why the request would not be acted on, or not as it is meant.
+func refusal(sj *v1alpha1.SequentialJob, request *v1alpha1.Rerun) error {
+	switch {
+	case !sj.DeletionTimestamp.IsZero():
+		return errors.New("cannot rerun: it is being deleted")
+	case sj.Status.CompletionTime == nil:
+		return fmt.Errorf("cannot rerun: its run has not ended, it is %s", board.Phase(sj))
+	case rerunAhead(sj):
+		return fmt.Errorf("cannot rerun: another rerun is about to begin, with the id %q", sj.Spec.Rerun.ID)
+	case request.ID == sj.Status.RerunID:
+		return fmt.Errorf("cannot rerun: the id %q was that of the last rerun; choose another with --id", request.ID)
+	}
+	spec := sj.Spec.DeepCopy()
+	spec.Rerun = request
+	return sequence.RerunError(spec, &sj.Status)
+}

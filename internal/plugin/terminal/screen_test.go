@@ -1,0 +1,73 @@
+package terminal
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// screen is a terminal of that size.
+func screen(out *bytes.Buffer, columns, rows int) *Screen {
+	return &Screen{out: out, live: true, size: func() (int, int) { return columns, rows }}
+}
+
+func TestALiveScreenDrawsOverWhatItDrew(t *testing.T) {
+	var out bytes.Buffer
+	s := screen(&out, 80, 24)
+	s.Draw([]string{"one", "two"})
+	s.Draw([]string{"three"})
+	s.Say("said")
+	s.Draw([]string{"four"})
+	s.Keep()
+	s.Draw([]string{"five"})
+
+	const want = "one\ntwo\n\x1b[2A\x1b[Jthree\n\x1b[1A\x1b[Jsaid\nfour\nfive\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+}
+
+func TestAScreenDrawsNoMoreThanTheTerminalHolds(t *testing.T) {
+	for name, row := range map[string]struct {
+		columns, rows int
+		lines         []string
+		want          string
+	}{
+		"too wide":                  {6, 24, []string{"transform", "load"}, "trans…\nload\n"},
+		"too many":                  {80, 4, []string{"1", "2", "3", "4", "5"}, "1\n2\n… and 3 lines more\n"},
+		"just enough":               {80, 4, []string{"1", "2", "3"}, "1\n2\n3\n"},
+		"a terminal without a size": {0, 0, []string{"transform", "load"}, "transform\nload\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			screen(&out, row.columns, row.rows).Draw(row.lines)
+			if diff := cmp.Diff(row.want, out.String()); diff != "" {
+				t.Errorf("written (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLinesThatANarrowerTerminalWrappedAreErasedToTheLastRow(t *testing.T) {
+	var out bytes.Buffer
+	columns := 10
+	s := &Screen{out: &out, live: true, size: func() (int, int) { return columns, 24 }}
+	s.Draw([]string{"0123456789", "01"})
+	columns = 4
+	s.Draw([]string{"x"})
+	const want = "0123456789\n01\n\x1b[4A\x1b[Jx\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatIsNotATerminalGetsNothingDrawn(t *testing.T) {
+	var out bytes.Buffer
+	s := NewScreen(&out, StyleFor(ColourAuto, &out))
+	s.Draw([]string{"one"})
+	s.Say("%s", s.Bad("said"))
+	if got := out.String(); got != "said\n" {
+		t.Errorf("written: %q", got)
+	}
+}

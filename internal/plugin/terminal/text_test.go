@@ -1,0 +1,66 @@
+package terminal
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCut(t *testing.T) {
+	for name, row := range map[string]struct {
+		text    string
+		columns int
+		want    string
+	}{
+		"what fits stays":                     {"load", 4, "load"},
+		"the cut has a sign":                  {"transform", 5, "tran…"},
+		"a colour takes no column":            {"\x1b[31mload\x1b[0m", 4, "\x1b[31mload\x1b[0m"},
+		"a colour ends with the cut":          {"\x1b[31mtransform\x1b[0m", 5, "\x1b[31mtran…\x1b[0m"},
+		"a wide character is not cut in half": {"数据库", 4, "数…"},
+		"a wide character takes two columns":  {"数据库", 6, "数据库"},
+		"of an unknown width nothing is cut":  {"transform", 0, "transform"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Cut(row.text, row.columns)
+			if got != row.want {
+				t.Errorf("got %q, want %q", got, row.want)
+			}
+			if row.columns > 0 && Width(got) > row.columns {
+				t.Errorf("%q takes %d columns of %d", got, Width(got), row.columns)
+			}
+		})
+	}
+}
+
+func TestTextFromElsewhereIsMadeOneHarmlessLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"no such table":           "no such table",
+		"two\nlines\tand a tab\n": "two lines and a tab",
+		"\x1b]0;renamed\a":        "\uFFFD]0;renamed\uFFFD",
+		"\x1b[2Jcleared":          "\uFFFD[2Jcleared",
+		"Größe, 数据, ✔":            "Größe, 数据, ✔",
+		"not UTF-8: \xff":         "not UTF-8: \uFFFD",
+		"turned round: \u202Eabc": "turned round: \uFFFDabc",
+	} {
+		if got := Clean(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestColumnsStandOneBelowTheOther(t *testing.T) {
+	red := Style{Colour: true}
+	got := Columns([][]string{
+		{"NAME", "STATUS", "STEP"},
+		{"etl", red.Bad("Failed"), "load"},
+		{"数据", "Pending", ""},
+	})
+	want := []string{
+		"NAME   STATUS    STEP",
+		"etl    \x1b[31mFailed\x1b[0m    load",
+		"数据   Pending",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("columns (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,78 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/internal/fixture"
+)
+
+// build builds the plugin once for all tests.
+var build sync.Once
+
+// plugin runs the kubectl plugin as a user would, and returns what it says and its exit code.
+func plugin(t *testing.T, args ...string) (output string, code int) {
+	t.Helper()
+	build.Do(func() { must(t, run(t.Context(), "make", "plugin")) })
+	var stderr bytes.Buffer
+	command := exec.CommandContext(t.Context(), filepath.Join(root, "bin", "kubectl-yardmaster"), args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+os.Getenv("KUBECONFIG"))
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else {
+		must(t, err)
+	}
+	if stderr.Len() > 0 {
+		t.Logf("%s: %s", command, stderr.String())
+	}
+	return string(out), code
+}
+
+func followedLogs(t *testing.T) {
+	s := tell(t, fixture.SequentialJob("followed", "").
+		Step("one", script("for i in 1 2 3; do echo line $i; sleep 1; done")).
+		Step("two", script("echo at once")).
+		Step("three", script("echo failing; exit 3")).Obj())
+	// From before the first Pod is there.
+	output, code := plugin(t, "seq", "logs", "-f", "-n", watched, s.sj.Name)
+	want := "one | line 1\none | line 2\none | line 3\ntwo | at once\nthree | failing\n"
+	if diff := cmp.Diff(want, output); diff != "" {
+		t.Errorf("logs (-want +got):\n%s", diff)
+	}
+	if code != 0 {
+		t.Errorf("exit code %d: the logs could be read, however the run ended", code)
+	}
+	again, _ := plugin(t, "seq", "logs", "-n", watched, s.sj.Name, "--step", "two")
+	if diff := cmp.Diff("two | at once\n", again); diff != "" {
+		t.Errorf("logs of step two, later (-want +got):\n%s", diff)
+	}
+}
+
+func watchedRun(t *testing.T) {
+	for name, row := range map[string]struct {
+		script string
+		last   string
+		code   int
+	}{
+		"completes": {"true", "Completed, 1/1 steps", 0},
+		"fails":     {"exit 7", "Failed, 0/1 steps", 1},
+	} {
+		s := tell(t, fixture.SequentialJob(name, "").Step("only", script(row.script)).Obj())
+		output, code := plugin(t, "seq", "watch", "-n", watched, s.sj.Name)
+		if !strings.HasSuffix(strings.TrimSpace(output), row.last) || code != row.code {
+			t.Errorf("exit code %d, want %d; it says:\n%s", code, row.code, output)
+		}
+	}
+}

@@ -1,0 +1,302 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
+)
+
+// crowdSize is how many zombies there are: ten pages.
+const crowdSize = 5000
+
+// nobody is a controller of Jobs that there is none of.
+const nobody = "example.com/nobody"
+
+// abandonedJobs makes so many Jobs of nobody. So nothing about them changes by itself.
+func abandonedJobs(t *testing.T, ns string, count int) {
+	t.Helper()
+	makeJobs(t, ns, count, new(nobody))
+}
+
+// crowd is a namespace of zombies next to another, and a scanner of both.
+type crowd struct {
+	namespace, other string
+	options          jobreport.Options
+	wire             *wire
+	scanner          *jobreport.Scanner
+}
+
+func newCrowd(t *testing.T) *crowd {
+	t.Helper()
+	c := &crowd{namespace: namespace(t), other: namespace(t)}
+	abandonedJobs(t, c.namespace, crowdSize)
+	abandonedJobs(t, c.other, 1)
+	reporter(t, c.namespace, c.other)
+	c.options = scanOf(c.namespace, c.other)
+	c.options.Thresholds.ExternallyManaged.Zombie = time.Nanosecond
+	return c
+}
+
+// connect makes a scanner anew, by the options.
+func (c *crowd) connect(t *testing.T) {
+	t.Helper()
+	as, w := wired(asOperator())
+	c.wire, c.scanner = w, scannerWith(t, as, events.NewFakeRecorder(100), c.options)
+}
+
+// scanTop scans, and tells of that many Jobs at most.
+func (c *crowd) scanTop(t *testing.T, top int) {
+	t.Helper()
+	c.options.Top = top
+	c.connect(t)
+	c.scanner.ScanAll(t.Context())
+}
+
+// wantBounded checks counts and size of the report as it is stored.
+func (c *crowd) wantBounded(t *testing.T, zombies int, reason string) {
+	t.Helper()
+	raw := &unstructured.Unstructured{}
+	raw.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("JobReport"))
+	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: c.namespace, Name: v1alpha1.JobReportName}, raw); err != nil {
+		t.Fatal(err)
+	}
+	bytes, err := json.Marshal(raw.Object["status"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(bytes) > 64<<10 {
+		t.Errorf("the status has %d bytes, want at most 64 KiB", len(bytes))
+	}
+	status := reportOf(t, c.namespace).Status
+	want := v1alpha1.JobSummary{
+		Total: int32(zombies), Zombie: int32(zombies), ByReason: map[string]int32{"ExternallyManaged": int32(zombies)},
+	}
+	if diff := cmp.Diff(want, status.Summary); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+	if got := len(status.Findings) + int(status.Omitted); got != zombies {
+		t.Errorf("%d findings and %d omitted, want %d together", len(status.Findings), status.Omitted, zombies)
+	}
+	truncated := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionTruncated)
+	if truncated == nil || truncated.Status != metav1.ConditionTrue || truncated.Reason != reason {
+		t.Errorf("condition %+v, want %s", truncated, reason)
+	}
+	t.Logf("%d findings, %d bytes", len(status.Findings), len(bytes))
+}
+
+// wantFailed checks that the last scan failed for that reason, and nothing else has changed.
+func (c *crowd) wantFailed(t *testing.T, reason string, good *v1alpha1.JobReport) {
+	t.Helper()
+	wantKept(t, good, reason)
+	if got := reportOf(t, c.other).Status; !meta.IsStatusConditionTrue(got.Conditions, v1alpha1.ConditionReportReady) {
+		t.Errorf("the other namespace: %+v", got.Conditions)
+	}
+}
+
+// wantKept checks that a report says of its last scan why it failed, and for the rest what it said before.
+func wantKept(t *testing.T, good *v1alpha1.JobReport, reason string) {
+	t.Helper()
+	got := reportOf(t, good.Namespace).Status
+	failed := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionScanFailed)
+	if failed == nil || failed.Status != metav1.ConditionTrue || failed.Reason != reason {
+		t.Errorf("condition %+v, want %s", failed, reason)
+	}
+	if meta.IsStatusConditionTrue(got.Conditions, v1alpha1.ConditionReportReady) {
+		t.Error("the report is said to be ready")
+	}
+	got.Conditions = good.Status.Conditions
+	if diff := cmp.Diff(good.Status, got); diff != "" {
+		t.Errorf("what was found has changed (-good +kept):\n%s", diff)
+	}
+}
+
+func wantReady(t *testing.T, ns string) {
+	t.Helper()
+	conditions := reportOf(t, ns).Status.Conditions
+	if !meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReportReady) ||
+		!meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionScanFailed) {
+		t.Errorf("%s: %+v", ns, conditions)
+	}
+}
+
+// A story: each part goes on where the one before has ended.
+func TestJobReportOfFiveThousandZombies(t *testing.T) {
+	c := newCrowd(t)
+	for _, part := range []struct {
+		title string
+		tell  func(*testing.T, *crowd)
+	}{
+		{"tells of 50 and counts all", tellsOfFifty},
+		{"tells of as many of 500 as fit into 64 KiB", tellsOfAsManyAsFit},
+		{"is made of one page at a time", isMadeOfOnePageAtATime},
+		{"is not written again while nothing changes", isNotWrittenAgain},
+		{"changes by one finding with one Job", changesByOneFinding},
+		{"is begun again when the list expires", isBegunAgain},
+		{"says when the list expires again and again", saysWhenTheListExpires},
+		{"says when the API server is restarted on the way", saysWhenTheAPIServerIsRestarted},
+		{"says when the connection breaks on the way", saysWhenTheConnectionBreaks},
+	} {
+		if !t.Run(part.title, func(t *testing.T) { part.tell(t, c) }) {
+			return
+		}
+	}
+}
+
+func tellsOfFifty(t *testing.T, c *crowd) {
+	c.scanTop(t, 50)
+	c.wantBounded(t, crowdSize, v1alpha1.ReasonTooManyFindings)
+	if got := len(reportOf(t, c.namespace).Status.Findings); got != 50 {
+		t.Errorf("%d findings, want 50", got)
+	}
+}
+
+func tellsOfAsManyAsFit(t *testing.T, c *crowd) {
+	c.scanTop(t, 500)
+	c.wantBounded(t, crowdSize, v1alpha1.ReasonTooBig)
+	if got := len(reportOf(t, c.namespace).Status.Findings); got <= 50 || got >= 500 {
+		t.Errorf("%d findings, want more than 50 and fewer than 500", got)
+	}
+}
+
+func isMadeOfOnePageAtATime(t *testing.T, c *crowd) {
+	c.wire.reset(nil)
+	c.scanner.ScanAll(t.Context())
+	want := map[string]int{c.namespace: 1, c.other: 1}
+	if diff := cmp.Diff(want, c.wire.most); diff != "" {
+		t.Errorf("pages at once (-want +got):\n%s", diff)
+	}
+	if got := c.wire.pages[c.namespace]; got != crowdSize/500 {
+		t.Errorf("%d pages, want %d", got, crowdSize/500)
+	}
+}
+
+func isNotWrittenAgain(t *testing.T, c *crowd) {
+	first, unchanged := reportOf(t, c.namespace), counted(t, "writes_total", "unchanged")
+	c.wire.reset(nil)
+	c.scanner.ScanAll(t.Context())
+	c.scanner.ScanAll(t.Context())
+	if got := reportOf(t, c.namespace); got.ResourceVersion != first.ResourceVersion {
+		t.Errorf("it is written again:\n%s", cmp.Diff(first, got))
+	}
+	if c.wire.writes != 0 {
+		t.Errorf("%d writes are tried", c.wire.writes)
+	}
+	if got := counted(t, "writes_total", "unchanged") - unchanged; got != 4 {
+		t.Errorf("%v reports counted as unchanged, want 4", got)
+	}
+}
+
+func changesByOneFinding(t *testing.T, c *crowd) {
+	before, changed := reportOf(t, c.namespace), counted(t, "writes_total", "changed")
+	gone := &batchv1.Job{}
+	gone.Namespace, gone.Name = c.namespace, before.Status.Findings[0].Name
+	if err := cluster.Delete(t.Context(), gone, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		t.Fatal(err)
+	}
+	c.wire.reset(nil)
+	c.scanner.ScanAll(t.Context())
+	if got := counted(t, "writes_total", "changed") - changed; got != 1 || c.wire.writes != 1 {
+		t.Errorf("%v reports changed in %d writes, want one each", got, c.wire.writes)
+	}
+	c.wantBounded(t, crowdSize-1, v1alpha1.ReasonTooBig)
+	was, is := findingsByName(before), findingsByName(reportOf(t, c.namespace))
+	for name, finding := range is {
+		if old, there := was[name]; there && !cmp.Equal(old, finding) {
+			t.Errorf("%s differs:\n%s", name, cmp.Diff(old, finding))
+		}
+		delete(was, name)
+	}
+	if _, there := was[gone.Name]; len(was) != 1 || !there {
+		t.Errorf("%d findings are gone, want only %s", len(was), gone.Name)
+	}
+}
+
+func findingsByName(report *v1alpha1.JobReport) map[string]v1alpha1.JobFinding {
+	all := map[string]v1alpha1.JobFinding{}
+	for _, finding := range report.Status.Findings {
+		all[finding.Name] = finding
+	}
+	return all
+}
+
+// onPage meddles with that page of the crowd's list, so many times at most.
+func (c *crowd) onPage(page, times int, meddle func(context.Context) error) func(*http.Request, string) error {
+	asked := 0
+	return func(request *http.Request, ns string) error {
+		if ns != c.namespace {
+			return nil
+		}
+		if request.URL.Query().Get("continue") == "" {
+			asked = 0
+		}
+		asked++
+		if asked != page || times == 0 {
+			return nil
+		}
+		times--
+		return meddle(request.Context())
+	}
+}
+
+func isBegunAgain(t *testing.T, c *crowd) {
+	local, good := localCluster(t), reportOf(t, c.namespace)
+	c.wire.reset(c.onPage(3, 1, local.forgetThePast))
+	c.scanner.ScanAll(t.Context())
+	if got, want := c.wire.pages[c.namespace], 3+crowdSize/500; got != want {
+		t.Errorf("%d pages, want %d", got, want)
+	}
+	wantReady(t, c.namespace)
+	if got := reportOf(t, c.namespace); got.ResourceVersion != good.ResourceVersion {
+		t.Errorf("it has changed:\n%s", cmp.Diff(good, got))
+	}
+}
+
+func saysWhenTheListExpires(t *testing.T, c *crowd) {
+	local, good := localCluster(t), reportOf(t, c.namespace)
+	expired := counted(t, "scan_errors_total", v1alpha1.ReasonExpired)
+	c.wire.reset(c.onPage(2, 2, local.forgetThePast))
+	c.scanner.ScanAll(t.Context())
+	c.wantFailed(t, v1alpha1.ReasonExpired, good)
+	if got := counted(t, "scan_errors_total", v1alpha1.ReasonExpired) - expired; got != 1 {
+		t.Errorf("counted %v times, want once", got)
+	}
+	c.wantRecovered(t)
+}
+
+func saysWhenTheAPIServerIsRestarted(t *testing.T, c *crowd) {
+	local, good := localCluster(t), reportOf(t, c.namespace)
+	c.wire.reset(c.onPage(4, 1, local.restartAPIServer))
+	c.scanner.ScanAll(t.Context())
+	c.wantFailed(t, v1alpha1.ReasonPartialList, good)
+	c.wantRecovered(t)
+}
+
+func saysWhenTheConnectionBreaks(t *testing.T, c *crowd) {
+	good := reportOf(t, c.namespace)
+	c.wire.reset(c.onPage(4, 1, func(context.Context) error { return errFault }))
+	c.scanner.ScanAll(t.Context())
+	c.wantFailed(t, v1alpha1.ReasonPartialList, good)
+	c.wantRecovered(t)
+}
+
+// wantRecovered scans once more, and checks that the report is right.
+func (c *crowd) wantRecovered(t *testing.T) {
+	t.Helper()
+	c.wire.reset(nil)
+	c.scanner.ScanAll(t.Context())
+	wantReady(t, c.namespace)
+	c.wantBounded(t, crowdSize-1, v1alpha1.ReasonTooBig)
+}

@@ -1,0 +1,196 @@
+package integration
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// Whatever happens to the one in the middle: it says so and keeps what was found, the
+// others are right, and it is right again when that is over.
+func TestJobReportsAreRightWhateverHappensToOneOfThem(t *testing.T) {
+	for name, row := range map[string]struct {
+		meddle func(*http.Request) error
+		want   string
+	}{
+		"the API server does not answer": {func(request *http.Request) error {
+			<-request.Context().Done()
+			return request.Context().Err()
+		}, v1alpha1.ReasonTimeout},
+		"the connection breaks": {func(*http.Request) error { return errFault }, v1alpha1.ReasonListFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, middle, last := namespace(t), namespace(t), namespace(t)
+			for _, ns := range []string{first, middle, last} {
+				abandonedJobs(t, ns, 3)
+			}
+			as, w := wired(reporter(t, first, middle, last))
+			options := scanOf(first, middle, last)
+			options.Thresholds.ExternallyManaged.Suspicious = time.Nanosecond
+			options.Interval = 2 * time.Second // is also the longest that a scan may take
+			recorder := events.NewFakeRecorder(100)
+			s := scannerWith(t, as, recorder, options)
+			s.ScanAll(t.Context())
+			good := reportOf(t, middle)
+
+			w.reset(func(request *http.Request, ns string) error {
+				if ns == middle {
+					return row.meddle(request)
+				}
+				return nil
+			})
+			for _, ns := range []string{first, middle, last} {
+				abandonOneMore(t, ns)
+			}
+			began := time.Now()
+			s.ScanAll(t.Context())
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("the others waited for %s", took)
+			}
+			wantKept(t, good, row.want)
+			for _, ns := range []string{first, last} {
+				wantReady(t, ns)
+				if got := reportOf(t, ns).Status.Summary.Suspicious; got != 4 {
+					t.Errorf("%s: %d Jobs, want 4", ns, got)
+				}
+			}
+
+			failing := reportOf(t, middle)
+			s.ScanAll(t.Context())
+			if got := reportOf(t, middle); got.ResourceVersion != failing.ResourceVersion {
+				t.Error("failing again, it is written again")
+			}
+
+			w.reset(nil)
+			s.ScanAll(t.Context())
+			wantReady(t, middle)
+			if got := reportOf(t, middle).Status.Summary.Suspicious; got != 4 {
+				t.Errorf("%d Jobs once it is over, want 4", got)
+			}
+			if got := len(recorder.Events); got != 2 {
+				t.Errorf("%d events, want one of failing and one of recovering", got)
+			}
+		})
+	}
+}
+
+func abandonOneMore(t *testing.T, ns string) {
+	t.Helper()
+	job := suspended(ns)
+	job.GenerateName, job.Spec.ManagedBy = "another-", new(nobody)
+	if err := cluster.Create(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestJobReportOfANamespaceThatIsMadeLater(t *testing.T) {
+	late, other := "test-late-"+rand.String(5), namespace(t)
+	s := scanner(t, reporter(t, other), late, other)
+	forbidden := counted(t, "scan_errors_total", v1alpha1.ReasonForbidden)
+	s.ScanAll(t.Context())
+	wantReady(t, other)
+	if got := counted(t, "scan_errors_total", v1alpha1.ReasonForbidden) - forbidden; got != 1 {
+		t.Errorf("counted %v times, want once", got)
+	}
+
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: late}}
+	if err := cluster.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Delete(context.Background(), ns); err != nil {
+			t.Error(err)
+		}
+	})
+	grant(t, late, "jobreport")
+	eventually(t, "the Role to hold", func() bool {
+		s.ScanAll(t.Context())
+		err := cluster.Get(t.Context(), client.ObjectKey{Namespace: late, Name: v1alpha1.JobReportName}, &v1alpha1.JobReport{})
+		return err == nil
+	})
+	wantReady(t, late)
+}
+
+// Who has rights everywhere is told more.
+func TestJobReportHasNoPlaceInANamespaceThatIsNotThere(t *testing.T) {
+	for title, row := range map[string]struct {
+		namespace func(*testing.T) string
+		want      string
+	}{
+		"there is none":       {func(*testing.T) string { return "test-there-is-none" }, v1alpha1.ReasonNamespaceNotFound},
+		"it is being deleted": {leavingNamespace, v1alpha1.ReasonNamespaceTerminating},
+	} {
+		t.Run(title, func(t *testing.T) {
+			other := namespace(t)
+			s := scanner(t, config, row.namespace(t), other)
+			before := counted(t, "scan_errors_total", row.want)
+			s.ScanAll(t.Context())
+			if got := counted(t, "scan_errors_total", row.want) - before; got != 1 {
+				t.Errorf("counted %v times, want once", got)
+			}
+			wantReady(t, other)
+		})
+	}
+}
+
+// leavingNamespace is one that is being deleted for as long as the test goes on.
+func leavingNamespace(t *testing.T) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := cluster.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	anchor := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: ns.Name, Name: "anchor", Finalizers: []string{"test.yardmaster.dev/anchor"},
+	}}
+	if err := cluster.Create(t.Context(), anchor); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Delete(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { release(t, anchor) })
+	return ns.Name
+}
+
+// release takes an object's finalizers off.
+func release(t *testing.T, object client.Object) {
+	t.Helper()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	if err := cluster.Patch(context.Background(), object, patch); err != nil {
+		t.Error(err)
+	}
+}
+
+// A namespace takes its Role with it, and then nothing says that it is gone.
+func TestJobsOfANamespaceThatIsDeletedAreNotCountedAnyMore(t *testing.T) {
+	ns := namespace(t)
+	suspendedJobs(t, ns, 2)
+	s := scanner(t, reporter(t, ns), ns)
+	s.ScanAll(t.Context())
+	if got := counted(t, "jobs", "Suspicious", ns); got != 2 {
+		t.Fatalf("%v Jobs counted, want 2", got)
+	}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "yardmaster-jobreport"}}
+	if err := cluster.Delete(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "them not to be counted", func() bool {
+		s.ScanAll(t.Context())
+		return counted(t, "jobs", "Suspicious", ns) == 0
+	})
+	if got := counted(t, "last_success_timestamp_seconds", ns); got == 0 {
+		t.Error("it is not known any more when the last scan succeeded")
+	}
+}

@@ -1,0 +1,395 @@
+package integration
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	openreportsv1alpha1 "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
+	"github.com/yardmaster/yardmaster/internal/openreports"
+)
+
+// mirrored is a namespace that is reported on next to one without the Role for OpenReports.
+type mirrored struct {
+	namespace, bare string
+	options         jobreport.Options
+	recorder        *events.FakeRecorder
+	wire            *wire
+	scanner         *jobreport.Scanner
+}
+
+func newMirrored(t *testing.T) *mirrored {
+	t.Helper()
+	m := &mirrored{namespace: namespace(t), bare: namespace(t)}
+	for _, ns := range []string{m.namespace, m.bare} {
+		abandonedJobs(t, ns, 3)
+	}
+	reporter(t, m.namespace, m.bare)
+	grant(t, m.namespace, "jobreport-openreports")
+	m.options = scanOf(m.namespace, m.bare)
+	m.options.Thresholds.ExternallyManaged.Suspicious = time.Nanosecond
+	m.options.Thresholds.StuckTerminating.Zombie = time.Nanosecond
+	return m
+}
+
+// turn switches OpenReports on or off, as a restart with another flag does.
+func (m *mirrored) turn(t *testing.T, on bool) {
+	t.Helper()
+	as, w := wired(asOperator())
+	m.options.OpenReports = on
+	m.recorder = events.NewFakeRecorder(100)
+	m.wire, m.scanner = w, scannerWith(t, as, m.recorder, m.options)
+}
+
+// scan scans, and returns what was told about it since the last time.
+func (m *mirrored) scan(t *testing.T) []string {
+	t.Helper()
+	m.wire.reset(nil)
+	m.scanner.ScanAll(t.Context())
+	var told []string
+	for len(m.recorder.Events) > 0 {
+		told = append(told, <-m.recorder.Events)
+	}
+	return told
+}
+
+// openReport is the namespace's Report; nil if there is none.
+func openReport(t *testing.T, ns string) *openreportsv1alpha1.Report {
+	t.Helper()
+	raw := &openreportsv1alpha1.Report{}
+	err := openReportsClient(t).Get(t.Context(), client.ObjectKey{Namespace: ns, Name: openreports.Name}, raw)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// openReportsClient knows the kind.
+func openReportsClient(t *testing.T) client.Client {
+	t.Helper()
+	if err := openreportsv1alpha1.Install(cluster.Scheme()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(config, client.Options{Scheme: cluster.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// openReportsReady is what the JobReport says of it; an empty condition if it says nothing.
+func openReportsReady(t *testing.T, ns string) metav1.Condition {
+	t.Helper()
+	condition := meta.FindStatusCondition(reportOf(t, ns).Status.Conditions, v1alpha1.ConditionOpenReportsReady)
+	if condition == nil {
+		return metav1.Condition{}
+	}
+	return *condition
+}
+
+// wantMirrored checks the condition of a namespace's JobReport, and that the JobReport is right.
+func wantMirrored(t *testing.T, ns string, status metav1.ConditionStatus, reason string) {
+	t.Helper()
+	if got := openReportsReady(t, ns); got.Status != status || got.Reason != reason {
+		t.Errorf("%s: condition %+v, want %s %s", ns, got, status, reason)
+	}
+	wantReady(t, ns)
+	if got := reportOf(t, ns).Status; got.Summary.Total != 3 || len(got.Findings) != 3 {
+		t.Errorf("%s: the JobReport has %d Jobs and %d findings, want 3", ns, got.Summary.Total, len(got.Findings))
+	}
+}
+
+// wantUnwritten checks that a scan writes nothing.
+func (m *mirrored) wantUnwritten(t *testing.T) {
+	t.Helper()
+	before := reportOf(t, m.namespace)
+	if told := m.scan(t); told != nil {
+		t.Errorf("it tells %q", told)
+	}
+	if m.wire.writes != 0 {
+		t.Errorf("%d writes are tried", m.wire.writes)
+	}
+	if got := reportOf(t, m.namespace); got.ResourceVersion != before.ResourceVersion {
+		t.Errorf("the JobReport is written:\n%s", cmp.Diff(before, got))
+	}
+}
+
+// openReportsCRD is the CustomResourceDefinition as OpenReports ships it.
+func openReportsCRD(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/openreports/reports-api")
+	list.Dir = root
+	directory, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &unstructured.Unstructured{}
+	if err := readYAML(filepath.Join(strings.TrimSpace(string(directory)), "config", "crd", "openreports.io_reports.yaml"), crd); err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}
+
+func installOpenReports(t *testing.T) {
+	t.Helper()
+	if err := cluster.Create(t.Context(), openReportsCRD(t)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the kind to be served", func() bool {
+		return openReportsClient(t).List(t.Context(), &openreportsv1alpha1.ReportList{}) == nil
+	})
+}
+
+func removeOpenReports(t *testing.T) {
+	t.Helper()
+	crd := openReportsCRD(t)
+	if err := client.IgnoreNotFound(cluster.Delete(t.Context(), crd)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the kind to be gone", func() bool {
+		err := cluster.Get(t.Context(), client.ObjectKeyFromObject(crd), crd.DeepCopy())
+		return apierrors.IsNotFound(err) && openReportsClient(t).List(t.Context(), &openreportsv1alpha1.ReportList{}) != nil
+	})
+}
+
+// withoutOpenReports removes the kind, now and when the test is over.
+func withoutOpenReports(t *testing.T) {
+	t.Helper()
+	removeOpenReports(t)
+	crd := openReportsCRD(t)
+	t.Cleanup(func() {
+		if err := client.IgnoreNotFound(cluster.Delete(context.Background(), crd)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// It takes a while: the garbage collector looks for new kinds every 30 s.
+func TestOpenReportsGoWithTheirJobReport(t *testing.T) {
+	t.Parallel()
+	m := newMirrored(t)
+	withoutOpenReports(t)
+	installOpenReports(t)
+	m.turn(t, true)
+	m.scan(t)
+	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
+	if err := cluster.Delete(t.Context(), reportOf(t, m.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 90*time.Second, true, func(context.Context) (bool, error) {
+		return openReport(t, m.namespace) == nil, nil
+	})
+	if err != nil {
+		t.Errorf("waiting for the Report to be collected: %v", err)
+	}
+}
+
+// A story: each part goes on where the one before has ended.
+func TestOpenReports(t *testing.T) {
+	m := newMirrored(t)
+	withoutOpenReports(t)
+	for _, part := range []struct {
+		title string
+		tell  func(*testing.T, *mirrored)
+	}{
+		{"are not written, nor told of, unless they are asked for", areAskedFor},
+		{"whose kind is not installed harm no JobReport", areNotInstalled},
+		{"are written as soon as their kind is installed", areWrittenOnceInstalled},
+		{"are not written again while nothing changes", areNotWrittenAgain},
+		{"change by one result with one Job", changeByOneResult},
+		{"that were edited are set right", areSetRight},
+		{"are those of the JobReport that is there", comeBack},
+		{"are told of when their kind is taken away", areTakenAway},
+		{"of somebody else are left alone", areLeftAlone},
+		{"are forgotten, and left, when they are not asked for any more", areForgotten},
+	} {
+		if !t.Run(part.title, func(t *testing.T) { part.tell(t, m) }) {
+			return
+		}
+	}
+}
+
+func areAskedFor(t *testing.T, m *mirrored) {
+	m.turn(t, false)
+	m.scan(t)
+	wantMirrored(t, m.namespace, "", "")
+	m.wantUnwritten(t)
+}
+
+func areNotInstalled(t *testing.T, m *mirrored) {
+	m.turn(t, true)
+	missing := counted(t, "openreports_errors_total", v1alpha1.ReasonCRDMissing)
+	told := m.scan(t)
+	if len(told) != 2 || !strings.Contains(told[0], "Warning OpenReportsFailed CRDMissing: ") {
+		t.Errorf("it tells %q, want one of each namespace", told)
+	}
+	wantMirrored(t, m.namespace, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
+	wantMirrored(t, m.bare, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
+	m.wantUnwritten(t)
+	if got := counted(t, "openreports_errors_total", v1alpha1.ReasonCRDMissing) - missing; got != 4 {
+		t.Errorf("counted %v times, want 4: two scans of two namespaces", got)
+	}
+}
+
+func areWrittenOnceInstalled(t *testing.T, m *mirrored) {
+	installOpenReports(t)
+	if told := m.scan(t); !strings.Contains(strings.Join(told, "\n"), "Normal OpenReportsRecovered") {
+		t.Errorf("it tells %q", told)
+	}
+	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
+	wantMirrored(t, m.bare, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
+	if got := openReport(t, m.bare); got != nil {
+		t.Error("there is a Report without permission")
+	}
+	got, jobReport := openReport(t, m.namespace), reportOf(t, m.namespace)
+	if diff := cmp.Diff(openreports.Of(jobReport).Results, got.Results); diff != "" {
+		t.Errorf("results (-want +got):\n%s", diff)
+	}
+	if want := (openreportsv1alpha1.ReportSummary{Warn: 3}); got.Summary != want || got.Source != "yardmaster" {
+		t.Errorf("%+v of %s, want %+v", got.Summary, got.Source, want)
+	}
+	if diff := cmp.Diff(&corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: m.namespace}, got.Scope); diff != "" {
+		t.Errorf("scope (-want +got):\n%s", diff)
+	}
+	if len(got.OwnerReferences) != 1 || got.OwnerReferences[0].UID != jobReport.UID {
+		t.Errorf("its owners are %+v", got.OwnerReferences)
+	}
+	if len(got.ManagedFields) != 1 || got.ManagedFields[0].Manager != "yardmaster-jobreport" {
+		t.Errorf("its fields are managed by %+v", got.ManagedFields)
+	}
+}
+
+func areNotWrittenAgain(t *testing.T, m *mirrored) {
+	first, unchanged := openReport(t, m.namespace), counted(t, "openreports_writes_total", "unchanged")
+	m.wantUnwritten(t)
+	m.wantUnwritten(t)
+	if got := openReport(t, m.namespace); got.ResourceVersion != first.ResourceVersion {
+		t.Errorf("it is written again:\n%s", cmp.Diff(first, got))
+	}
+	if got := counted(t, "openreports_writes_total", "unchanged") - unchanged; got != 2 {
+		t.Errorf("counted as unchanged %v times, want twice", got)
+	}
+}
+
+// A Job is deleted and does not go: it was suspicious, and is a zombie.
+func changeByOneResult(t *testing.T, m *mirrored) {
+	before := openReport(t, m.namespace)
+	job := &batchv1.Job{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: m.namespace, Name: "job-0001"}, job); err != nil {
+		t.Fatal(err)
+	}
+	job.Finalizers = []string{"test.yardmaster.dev/stays"}
+	if err := cluster.Update(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { // then it may go, for another
+		release(t, job)
+		abandonOneMore(t, m.namespace)
+	}()
+	if err := cluster.Delete(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	m.scan(t)
+	after := openReport(t, m.namespace)
+	if want := (openreportsv1alpha1.ReportSummary{Warn: 2, Fail: 1}); after.Summary != want {
+		t.Errorf("%+v, want %+v", after.Summary, want)
+	}
+	for i := range after.Results {
+		is := after.Results[i]
+		changed := is.Subjects[0].Name == job.Name
+		if changed == cmp.Equal(before.Results[i], is) {
+			t.Errorf("%s differs: %t", is.Subjects[0].Name, !changed)
+		}
+		if changed && (is.Result != "fail" || is.Severity != "high" || is.Policy != "StuckTerminating") {
+			t.Errorf("%s is %+v", job.Name, is)
+		}
+	}
+	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
+}
+
+func areSetRight(t *testing.T, m *mirrored) {
+	m.scan(t)
+	right := openReport(t, m.namespace)
+	edited := right.DeepCopy()
+	edited.Summary.Warn, edited.Results = 0, nil
+	if err := openReportsClient(t).Update(t.Context(), edited); err != nil {
+		t.Fatal(err)
+	}
+	m.scan(t)
+	if got := openReport(t, m.namespace); !openreports.Same(got, openreports.Of(reportOf(t, m.namespace))) {
+		t.Errorf("it says still:\n%s", cmp.Diff(right, got))
+	}
+	m.wantUnwritten(t)
+}
+
+func comeBack(t *testing.T, m *mirrored) {
+	before := openReport(t, m.namespace)
+	if err := cluster.Delete(t.Context(), reportOf(t, m.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	m.scan(t)
+	after, owner := openReport(t, m.namespace), reportOf(t, m.namespace)
+	if len(after.OwnerReferences) != 1 || after.OwnerReferences[0].UID != owner.UID {
+		t.Errorf("its owners are %+v, want the new JobReport", after.OwnerReferences)
+	}
+	if diff := cmp.Diff(before.Results, after.Results); diff != "" {
+		t.Errorf("results (-before +after):\n%s", diff)
+	}
+	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
+}
+
+func areTakenAway(t *testing.T, m *mirrored) {
+	removeOpenReports(t)
+	m.scan(t)
+	wantMirrored(t, m.namespace, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
+	m.wantUnwritten(t)
+}
+
+func areLeftAlone(t *testing.T, m *mirrored) {
+	installOpenReports(t)
+	others := &openreportsv1alpha1.Report{Source: "somebody"}
+	others.Namespace, others.Name = m.namespace, openreports.Name
+	if err := openReportsClient(t).Create(t.Context(), others); err != nil {
+		t.Fatal(err)
+	}
+	m.scan(t)
+	wantMirrored(t, m.namespace, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	if got := openReport(t, m.namespace); got.ResourceVersion != others.ResourceVersion {
+		t.Errorf("it is written over:\n%s", cmp.Diff(others, got))
+	}
+	if err := openReportsClient(t).Delete(t.Context(), others); err != nil {
+		t.Fatal(err)
+	}
+	m.scan(t)
+	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
+}
+
+func areForgotten(t *testing.T, m *mirrored) {
+	left := openReport(t, m.namespace)
+	m.turn(t, false)
+	m.scan(t)
+	wantMirrored(t, m.namespace, "", "")
+	if got := openReport(t, m.namespace); got == nil || got.ResourceVersion != left.ResourceVersion {
+		t.Error("it was touched")
+	}
+	m.wantUnwritten(t)
+}

@@ -1,0 +1,91 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+)
+
+// may asks the API server whether the operator may do that: a verb, a resource with its
+// group, and a name if it is about one object.
+func may(t *testing.T, ns, what string) bool {
+	t.Helper()
+	verb, rest, _ := strings.Cut(what, " ")
+	resource, name, _ := strings.Cut(rest, " ")
+	resource, subresource, _ := strings.Cut(resource, "/")
+	resource, group, _ := strings.Cut(resource, ".")
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: operatorUser, Groups: operatorGroups,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: ns, Verb: verb, Group: group, Resource: resource, Subresource: subresource, Name: name,
+		},
+	}}
+	if err := cluster.Create(t.Context(), review); err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.Allowed
+}
+
+// wantRights checks what the operator may and may not in a namespace.
+func wantRights(t *testing.T, ns string, want bool, rights ...string) {
+	t.Helper()
+	for _, right := range rights {
+		if got := may(t, ns, right); got != want {
+			t.Errorf("may %s in %q: %t, want %t", right, ns, got, want)
+		}
+	}
+}
+
+// What a report takes.
+var reporting = []string{
+	"list jobs.batch",
+	"get jobreports.yardmaster.dev jobs",
+	"create jobreports.yardmaster.dev",
+	"patch jobreports.yardmaster.dev/status jobs",
+	"create events.events.k8s.io",
+	"patch events.events.k8s.io",
+}
+
+func TestJobReportMayLookAndNotTouch(t *testing.T) {
+	ns, other := namespace(t), namespace(t)
+	reporter(t, ns)
+	eventually(t, "the Role to hold", func() bool { return may(t, ns, reporting[0]) })
+	wantRights(t, ns, true, reporting...)
+	for _, elsewhere := range []string{other, "kube-system", "yardmaster-system", ""} {
+		wantRights(t, elsewhere, false, reporting...)
+	}
+	wantRights(
+		t, ns, false,
+		"get jobs.batch a", "watch jobs.batch", "create jobs.batch", "update jobs.batch a", "patch jobs.batch a",
+		"delete jobs.batch a", "deletecollection jobs.batch", "patch jobs.batch/status a", "list cronjobs.batch",
+		"list pods", "get pods a", "delete pods a", "get pods/log a", "create pods/exec a",
+		"get secrets a", "list secrets", "get configmaps a", "create serviceaccounts/token a",
+		"list jobreports.yardmaster.dev", "watch jobreports.yardmaster.dev", "update jobreports.yardmaster.dev jobs",
+		"patch jobreports.yardmaster.dev jobs", "delete jobreports.yardmaster.dev jobs",
+		"update jobreports.yardmaster.dev/status jobs", "update jobreports.yardmaster.dev/finalizers jobs",
+		"get sequentialjobs.yardmaster.dev a", "list events.events.k8s.io", "get reports.openreports.io yardmaster-jobs",
+		"create rolebindings.rbac.authorization.k8s.io", "escalate roles.rbac.authorization.k8s.io",
+	)
+}
+
+func TestOpenReportsTakeNoMoreThanOneReport(t *testing.T) {
+	ns, other := namespace(t), namespace(t)
+	reporter(t, ns, other)
+	grant(t, ns, "jobreport-openreports")
+	mirroring := []string{
+		"get reports.openreports.io yardmaster-jobs",
+		"create reports.openreports.io yardmaster-jobs",
+		"patch reports.openreports.io yardmaster-jobs",
+	}
+	eventually(t, "the Role to hold", func() bool { return may(t, ns, mirroring[0]) })
+	wantRights(t, ns, true, mirroring...)
+	wantRights(t, other, false, mirroring...)
+	wantRights(
+		t, ns, false,
+		"list reports.openreports.io", "watch reports.openreports.io", "delete reports.openreports.io yardmaster-jobs",
+		"update reports.openreports.io yardmaster-jobs", "deletecollection reports.openreports.io",
+		"get reports.openreports.io another", "create reports.openreports.io another", "create reports.openreports.io",
+		"patch reports.openreports.io another", "get clusterreports.openreports.io yardmaster-jobs",
+	)
+}
