@@ -80,6 +80,9 @@ func RemovalOf(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) Removal {
 	if e.DeadLetter != nil {
 		r.Letters = cmp.Or(e.DeadLetter.OnDelete, r.Letters)
 	}
+	if LettersAsked(q) == PurgeLetters {
+		r.Letters = v1alpha1.DeadLetterPurge
+	}
 	return r
 }
 
@@ -123,7 +126,7 @@ func (r *Removal) letters() (Step, *Trouble) {
 		return StepWait, r.NoTarget
 	}
 	return StepWait, &Trouble{v1alpha1.ReasonDeadLetters, fmt.Sprintf(
-		"%s, and deadLetter.onDelete is Block: requeue or purge them, or set it to Move or Purge", counted(r.Figures.Dead, "dead letter"))}
+		"%s, and deadLetter.onDelete is Block: set it to Move or Purge", counted(r.Figures.Dead, "dead letter"))}
 }
 
 func (r *Removal) referenced() *Trouble {

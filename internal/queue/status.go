@@ -69,7 +69,7 @@ func Decide(q *v1alpha1.Queue, o *Observation) Plan {
 	setConditions(q, s, o, p.Memory)
 	settle(before, s)
 	p.Status = *s
-	p.Minor = minor(before, s)
+	p.Minor = !equality.Semantic.DeepEqual(before, s) && minor(before, s)
 	return p
 }
 

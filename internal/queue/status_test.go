@@ -199,6 +199,7 @@ func TestOnlyFiguresThatChangeAreMinor(t *testing.T) {
 		change func(*Observation)
 		want   bool
 	}{
+		"nothing at all":                  {func(*Observation) {}, false},
 		"another number of messages":      {func(o *Observation) { o.Figures.Ready = 9 }, true},
 		"another number of dead letters":  {func(o *Observation) { o.Figures.Dead = 2 }, true},
 		"the first dead letters are gone": {func(o *Observation) { o.Figures.Dead = 0 }, false},

@@ -172,3 +172,20 @@ func TestADeadBrokerKeepsNobodyElseWaiting(t *testing.T) {
 	within(t, "the other is ready", 10*time.Second, began)
 	y.becomes("t", v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, v1alpha1.ReasonConnectionFailed)
 }
+
+func TestThePermissionsOfTheManualAreEnough(t *testing.T) {
+	y := newYard(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "me", Password: "right", Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: []string{"$JS.API.>", "$KV.>", "yardmaster.>"}},
+			Subscribe: &server.SubjectPermission{Allow: []string{"$JS.API.>", "$KV.>", "yardmaster.>", "_INBOX.>"}},
+		}}}
+	})
+	y.secret("login", "username", "me", "password", "right")
+	y.declareOn("broker: {engine: NATS, urlSecretRef: {name: broker}, credentialsSecretRef: {name: login}}",
+		"mail", "deletionPolicy: Purge, rateLimit: {limit: 5}, deadLetter: {onDelete: Purge}")
+	y.ready("mail")
+	y.patch("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Requeue"}}}`)
+	y.told("mail", "DeadLettersRequeued")
+	y.delete("mail")
+	y.gone("mail")
+}

@@ -1,7 +1,11 @@
 package integration
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +18,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -112,11 +117,14 @@ func (y *yard) delete(name string) {
 func (y *yard) becomes(name, condition string, status metav1.ConditionStatus, reason string) *metav1.Condition {
 	y.t.Helper()
 	var is *metav1.Condition
-	eventually(y.t, fmt.Sprintf("%s of %s to be %s, %s", condition, name, status, reason), func() bool {
+	err := wait.PollUntilContextTimeout(y.t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
 		q := y.queue(name)
 		is = meta.FindStatusCondition(q.Status.Conditions, condition)
-		return is != nil && is.Status == status && is.Reason == reason && is.ObservedGeneration == q.Generation
+		return is != nil && is.Status == status && is.Reason == reason && is.ObservedGeneration == q.Generation, nil
 	})
+	if err != nil {
+		y.t.Fatalf("waiting for %s of %s to be %s, %s: it is %+v", condition, name, status, reason, is)
+	}
 	return is
 }
 
@@ -345,4 +353,52 @@ func TestDeadLettersAreToldOfFromTheThresholdOn(t *testing.T) {
 	y.bury("mail", 1)
 	y.becomes("mail", v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, v1alpha1.ReasonDeadLetters)
 	y.told("mail", v1alpha1.EventDeadLetters)
+}
+
+func TestDeadLettersAreRequeuedOrPurgedWhenAsked(t *testing.T) {
+	y := newYard(t)
+	y.declare("mail", "")
+	y.ready("mail")
+	asked := func() bool { return y.queue("mail").Annotations[queue.AnnotationDeadLetters] != "" }
+	y.bury("mail", 3)
+	y.patch("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Requeue"}}}`)
+	eventually(t, "the annotation to be gone", func() bool { return !asked() })
+	if s := y.queue("mail").Status; *s.Dead != 0 || *s.Ready != 3 {
+		t.Errorf("%d dead, %d ready", *s.Dead, *s.Ready)
+	}
+	y.told("mail", "DeadLettersRequeued")
+	y.bury("mail", 3)
+	y.patch("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Purge"}}}`)
+	eventually(t, "the annotation to be gone", func() bool { return !asked() })
+	if s := y.queue("mail").Status; *s.Dead != 0 || *s.Ready != 3 {
+		t.Errorf("%d dead, %d ready", *s.Dead, *s.Ready)
+	}
+	y.told("mail", "DeadLettersPurged")
+}
+
+// The examples are taken as they are, field by field.
+func TestQueueExamplesAreTaken(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join(root, "examples", "queue", "*.yaml"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%d examples: %v", len(paths), err)
+	}
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ns := namespace(t)
+			for text := range bytes.SplitSeq(raw, []byte("\n---\n")) {
+				manifest, err := decode(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				manifest.SetNamespace(ns)
+				if err := apply(t.Context(), strictClient(t, &warningList{}), manifest, false); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
 }

@@ -109,6 +109,8 @@ type pass struct {
 	line  *connection.Line
 	state *state
 	seen  queue.Observation
+	// lettersDone tells what was done with dead letters; nil: nothing was asked for.
+	lettersDone *queue.Event
 }
 
 // keep makes the queue what it is to be, and tells how it stands.
@@ -121,11 +123,16 @@ func (p *pass) keep(ctx context.Context) (ctrl.Result, error) {
 		if err := p.prepare(ctx); err != nil {
 			return ctrl.Result{}, err
 		}
-		err = p.look(ctx, engine)
+		if err = p.look(ctx, engine); err == nil {
+			err = p.seeToLetters(ctx, engine)
+		}
 	}
 	p.judge(err)
 	deferred, err := p.record(ctx)
 	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := p.tellOfLetters(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: earlier(p.next(), deferred)}, nil //nolint:contextcheck // what next waits for outlives the pass
