@@ -1,6 +1,6 @@
 // Command worker is an example of a worker in Go. Each job says how long it takes, and
-// when it is done there is a line about it in a ledger, a file: what came of a thousand
-// jobs can then be read there, line by line.
+// leaves a line in a ledger, a file: what came of a thousand jobs can then be read there,
+// line by line.
 //
 // As the image of a WorkerPool it gets all else from the pool. LEDGER names the file, to
 // which many workers may append.
@@ -46,18 +46,23 @@ func run() error {
 		if err := json.Unmarshal(job.Payload, &order); err != nil {
 			return worker.DeadLetter("not an order: " + err.Error())
 		}
-		if err := work(ctx, order); err != nil {
+		// The line is written in the middle: who is stopped after it, and not let finish,
+		// leaves an order that looks undone and is not, as it is with real work.
+		half := time.Duration(order.Milliseconds) * time.Millisecond / 2
+		if err := work(ctx, half); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(ledger, "%s %s %s %d\n", order.ID, options.Pod, options.Revision, job.Attempt)
-		return err
+		if _, err := fmt.Fprintf(ledger, "%s %s %s %d\n", order.ID, options.Pod, options.Revision, job.Attempt); err != nil {
+			return err
+		}
+		return work(ctx, half)
 	})
 }
 
-// work takes the time that the order does, unless the worker has no more to give.
-func work(ctx context.Context, order Order) error {
+// work takes some time, unless the worker has no more to give.
+func work(ctx context.Context, takes time.Duration) error {
 	select {
-	case <-time.After(time.Duration(order.Milliseconds) * time.Millisecond):
+	case <-time.After(takes):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
