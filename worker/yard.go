@@ -40,8 +40,11 @@ const (
 // second: with short jobs the next one is there already, with long ones nothing is held
 // that another worker could begin.
 type yard struct {
-	mu         sync.Mutex
-	work, room *sync.Cond
+	mu                  sync.Mutex
+	work, room, metered *sync.Cond
+	// idle are those who wait to run jobs; rousing: one of them is waking up.
+	idle    int
+	rousing bool
 
 	concurrency int
 	draining    atomic.Bool
@@ -110,7 +113,7 @@ type held struct {
 
 func newYard(now func() time.Time, giveBack func(*held)) *yard {
 	y := &yard{leased: map[*held]struct{}{}, now: now, giveBack: giveBack}
-	y.work, y.room = sync.NewCond(&y.mu), sync.NewCond(&y.mu)
+	y.work, y.room, y.metered = sync.NewCond(&y.mu), sync.NewCond(&y.mu), sync.NewCond(&y.mu)
 	return y
 }
 
@@ -144,6 +147,7 @@ func (y *yard) set(queues []*queue, concurrency int) {
 func (y *yard) wake() {
 	y.work.Broadcast()
 	y.room.Broadcast()
+	y.metered.Broadcast()
 }
 
 // limited tells whether the queue's jobs need grants.
@@ -160,6 +164,19 @@ func (l *lane) blocked() bool {
 		}
 	}
 	return false
+}
+
+// overtaken is how many messages are held that this lane's come before, strictly: they
+// must not take its room, or they would wait for it and it for them.
+func (l *lane) overtaken() int {
+	if !l.queue.settings.StrictPriority {
+		return 0
+	}
+	n := 0
+	for _, other := range l.queue.lanes[l.index+1:] {
+		n += len(other.held)
+	}
+	return n
 }
 
 // hungry tells whether more is known to wait at the broker.
@@ -198,9 +215,23 @@ func (y *yard) next(before *held, o outcome) *held {
 			return nil
 		}
 		if h := y.begin(); h != nil {
+			y.rouse()
 			return h
 		}
+		y.idle++
 		y.work.Wait()
+		y.idle--
+		y.rousing = false
+	}
+}
+
+// rouse wakes one who runs jobs, if there is something to run and nobody is waking up
+// already: that one wakes the next. So of jobs that are over at once, few who run them
+// do all, and do not wait for each other.
+func (y *yard) rouse() {
+	if y.waiting > 0 && !y.rousing && y.idle > 0 {
+		y.rousing = true
+		y.work.Signal()
 	}
 }
 
@@ -285,7 +316,10 @@ func (y *yard) arrive(l *lane, d broker.Delivery, awaited bool) {
 		l.held = append(l.held, h)
 		y.waiting++
 		l.queue.waiting++
-		y.work.Signal()
+		y.rouse()
+		if l.queue.limited() {
+			y.metered.Broadcast()
+		}
 	}
 	y.mu.Unlock()
 	if useless {
@@ -336,7 +370,7 @@ func (y *yard) credit(l *lane) request {
 	if y.draining.Load() || l.blocked() {
 		return request{}
 	}
-	free := y.concurrency + y.ahead - y.busy - y.waiting - y.asked
+	free := y.concurrency + y.ahead - y.busy - y.waiting - y.asked + l.overtaken() + y.stalled()
 	free = min(free, q.breaker.Admits(y.now())-q.waiting-q.asked)
 	if q.limited() {
 		free = min(free, q.hand-q.waiting-q.asked)
@@ -364,6 +398,18 @@ func (y *yard) expect(l *lane, change int) {
 	l.asked += change
 	l.queue.asked += change
 	y.asked += change
+}
+
+// stalled is how many held messages wait for their queue's rate limit: meanwhile there is
+// room for other queues' in their place.
+func (y *yard) stalled() int {
+	n := 0
+	for _, q := range y.queues {
+		if q.limited() {
+			n += max(0, q.waiting-q.granted)
+		}
+	}
+	return n
 }
 
 // quota is how many more the lane may hold, by its weight among those that have something.
@@ -412,7 +458,7 @@ func (y *yard) want(q *queue) (int, bool) {
 		case q.waiting > q.granted+q.promised:
 			return q.waiting - q.granted - q.promised, true
 		}
-		y.work.Wait()
+		y.metered.Wait()
 	}
 }
 
@@ -477,7 +523,7 @@ func (y *yard) overdue() []*held {
 		open := q.breaker.State(now) == breaker.Open
 		for _, l := range q.lanes {
 			for _, h := range append([]*held(nil), l.held...) {
-				if open || y.busy >= y.concurrency && now.Sub(h.since) > longestHeld {
+				if open || (y.busy >= y.concurrency || l.blocked()) && now.Sub(h.since) > longestHeld {
 					back = append(back, h)
 				}
 			}
