@@ -21,7 +21,7 @@ func (d *decision) settle(r *revision) {
 		// Growth waits until they are gone: it would keep them.
 		r.replicas = min(r.Replicas, r.live()-gone)
 	case surplus < 0:
-		surplus += d.callBack(r, -surplus)
+		surplus += r.callBack(-surplus)
 		if r.floor() == math.MaxInt32 {
 			r.replicas = max(r.Replicas, r.total()-surplus)
 		}
@@ -63,7 +63,7 @@ func (d *decision) choose(r *revision, number int32) {
 
 // callBack has up to so many draining workers go on, the last asked first. It returns how
 // many do.
-func (d *decision) callBack(r *revision, number int32) int32 {
+func (r *revision) callBack(number int32) int32 {
 	floor := r.floor()
 	back := slices.DeleteFunc(slices.Clone(r.workers), func(w *worker) bool {
 		return w.draining.IsZero() || !w.leaving.IsZero() || w.Ordinal > floor

@@ -19,6 +19,8 @@ const (
 	LabelPool = v1alpha1.Prefix + "workerpool"
 	// LabelRevision carries the hash of a worker's revision.
 	LabelRevision = v1alpha1.Prefix + "revision"
+	// AnnotationPool on a worker's Pod is the pool's name in full.
+	AnnotationPool = v1alpha1.Prefix + "workerpool"
 	// LabelVersion is the well-known one.
 	LabelVersion = "app.kubernetes.io/version"
 
@@ -81,8 +83,8 @@ func poolLabel(owner string) string {
 // Selector of a pool's workers.
 func Selector(owner string) map[string]string { return map[string]string{LabelPool: poolLabel(owner)} }
 
-// hashOf is a short hash of a value's JSON form.
-func hashOf(value any) string {
+// HashOf is a short hash of a value's JSON form.
+func HashOf(value any) string {
 	raw, err := json.Marshal(value)
 	if err != nil { // API types always marshal
 		raw = fmt.Appendf(nil, "%#v", value)

@@ -46,7 +46,7 @@ func (p Past) String() string {
 // hash of what the spec's workers are made from: all of it but the limits, which they
 // read from a file. What kind of workload they run in is part of it.
 func (d *decision) hash(t *corev1.PodTemplateSpec) string {
-	return hashOf(struct {
+	return HashOf(struct {
 		Template *corev1.PodTemplateSpec
 		Workload v1alpha1.Workload
 	}{t, d.in.Pool.Spec.Workload})

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// forwarder is the name of the container with our runtime, in drain mode Sidecar.
-	forwarder = "yardmaster"
+	// Forwarder is the name of the container with our runtime, in drain mode Sidecar.
+	Forwarder = "yardmaster"
 	// AdminPort is where a worker's admin API is, and adminPortName the port's name.
 	AdminPort     = 8081
 	adminPortName = "admin"
@@ -68,6 +68,10 @@ func (d *decision) template() corev1.PodTemplateSpec {
 	if t.Labels == nil {
 		t.Labels = map[string]string{}
 	}
+	if t.Annotations == nil {
+		t.Annotations = map[string]string{}
+	}
+	t.Annotations[AnnotationPool] = wp.Name
 	if wp.Spec.Version != "" {
 		t.Labels[LabelVersion] = wp.Spec.Version
 	}
@@ -122,7 +126,7 @@ func (d *decision) forwarder(worker *corev1.Container) corev1.Container {
 		port = worker.Ports[0].ContainerPort
 	}
 	return corev1.Container{
-		Name:           forwarder,
+		Name:           Forwarder,
 		Image:          d.in.Operator.Image,
 		Args:           []string{"worker", "--forward", fmt.Sprintf("http://127.0.0.1:%d", port)},
 		RestartPolicy:  new(corev1.ContainerRestartPolicyAlways),
@@ -202,7 +206,7 @@ func configKey(name, key string) *corev1.EnvVarSource {
 
 // mount puts a volume where the container reads it.
 func mount(pod *corev1.PodSpec, c *corev1.Container, name string, source corev1.VolumeSource) {
-	volume := forwarder + "-" + name
+	volume := Forwarder + "-" + name
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volume, VolumeSource: source})
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: MountPath + "/" + name, ReadOnly: true})
 }

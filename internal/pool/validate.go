@@ -19,7 +19,7 @@ func Validate(wp *v1alpha1.WorkerPool) field.ErrorList {
 	errs := validateContainers(path.Child("initContainers"), spec.Template.Spec.InitContainers)
 	errs = append(errs, validateContainers(path.Child("containers"), spec.Template.Spec.Containers)...)
 	for i, volume := range spec.Template.Spec.Volumes {
-		if strings.HasPrefix(volume.Name, forwarder+"-") {
+		if strings.HasPrefix(volume.Name, Forwarder+"-") {
 			errs = append(errs, field.Invalid(path.Child("volumes").Index(i).Child("name"), volume.Name,
 				"names that begin with yardmaster- are reserved"))
 		}
@@ -34,7 +34,7 @@ func validateContainers(path *field.Path, containers []corev1.Container) field.E
 	var errs field.ErrorList
 	for i := range containers {
 		c := &containers[i]
-		if c.Name == forwarder {
+		if c.Name == Forwarder {
 			errs = append(errs, field.Invalid(path.Index(i).Child("name"), c.Name, "is reserved"))
 		}
 		for j, variable := range c.Env {

@@ -1,0 +1,106 @@
+package workerpool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/pool"
+)
+
+// A pass that failed is tried again after minBackoff, then twice as long each time up to
+// maxBackoff. Failures of brokers and workers are none of a pass.
+const (
+	minBackoff = 5 * time.Millisecond
+	maxBackoff = 30 * time.Second
+)
+
+// staleWait is how long a pass on something outdated waits for the cache to catch up.
+const staleWait = 100 * time.Millisecond
+
+// SetupWithManager has the manager run the reconciler.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	_, err := mgr.GetRESTMapper().RESTMapping(pool.PodMonitorKind.GroupKind(), pool.PodMonitorKind.Version)
+	if err != nil && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("looking for the kind %s: %w", pool.PodMonitorKind.Kind, err)
+	}
+	r.podMonitors = err == nil
+	// Policies select by labels, and an annotation gives up on draining.
+	changed := predicate.Or[client.Object](
+		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	spec := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("workerpool").
+		For(&v1alpha1.WorkerPool{}, builder.WithPredicates(changed)).
+		Owns(&appsv1.Deployment{}).
+		Owns(&appsv1.StatefulSet{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod)).
+		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), spec).
+		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), spec).
+		WatchesRawSource(source.Func(r.listen)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: r.options.Concurrency,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
+		}).
+		Complete(reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+			result, err := r.Reconcile(ctx, req)
+			if errors.Is(err, errStale) {
+				// The newer version is on its way: not a failure to log and back off from.
+				return ctrl.Result{RequeueAfter: staleWait}, nil
+			}
+			return result, err
+		}))
+}
+
+// listen has the pools looked at whose broker was found or lost, or that have a message.
+func (r *Reconciler) listen(_ context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	r.keeper.Listen(func(e connection.Event) {
+		for _, key := range r.known.concerned(e) {
+			requests.Add(reconcile.Request{NamespacedName: key})
+		}
+	})
+	return nil
+}
+
+// ofPod is the pool that a Pod works for. Its name stands on the revision that made the
+// Pod; a label has it, too, unless it is too long for one.
+func ofPod(_ context.Context, object client.Object) []reconcile.Request {
+	name := object.GetAnnotations()[pool.AnnotationPool]
+	if name == "" || metav1.GetControllerOf(object) == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
+}
+
+// ofNamespace are all pools of an object's namespace: a Policy that changes may have
+// selected one before that it does not select now.
+func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
+	var pools v1alpha1.WorkerPoolList
+	if err := r.client.List(ctx, &pools, client.InNamespace(object.GetNamespace())); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing the WorkerPools that an object may be about")
+		return nil
+	}
+	var all []reconcile.Request
+	for i := range pools.Items {
+		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pools.Items[i])})
+	}
+	return all
+}
