@@ -61,6 +61,16 @@ func TestDisturbances(t *testing.T) {
 	})
 }
 
+// What becomes of jobs while their workers come and go.
+func TestQueues(t *testing.T) {
+	inTurn(t, []chapter{
+		{"no job is lost or done twice over rollouts and changes of size, and the pool goes back to zero", nothingLost},
+		{"no job is lost when workers and the broker are killed, and few are done again", nothingLostByForce},
+		{"workers that are not drained do jobs twice, as this test can tell", controlWithoutDrain},
+		{"workers that acknowledge first lose jobs, as this test can tell", controlAcknowledgedFirst},
+	})
+}
+
 // How the operator comes and goes.
 func TestLifecycle(t *testing.T) {
 	inTurn(t, []chapter{

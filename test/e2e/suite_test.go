@@ -41,13 +41,15 @@ const (
 	unwatched = "e2e-unwatched"
 	// reported is not watched, but its Jobs are reported on.
 	reported = "e2e-reported"
+	// office1 and its like are watched, and have queues and workers.
+	office1, office2, office3, office4 = "e2e-office", "e2e-rough-office", "e2e-undrained", "e2e-careless"
 	// privileged is for Pods that reach into the node.
 	privileged = "e2e-privileged"
 )
 
 // What the operator is deployed to watch.
 const (
-	someNamespaces = watched + "," + doomed
+	someNamespaces = watched + "," + doomed + "," + office1 + "," + office2 + "," + office3 + "," + office4
 	allNamespaces  = "*"
 )
 
@@ -91,6 +93,7 @@ func start(ctx context.Context) (err error) {
 	}
 	for name, profile := range map[string]string{
 		watched: "restricted", doomed: "restricted", unwatched: "restricted", reported: "restricted", privileged: "privileged",
+		office1: "restricted", office2: "restricted", office3: "restricted", office4: "restricted",
 	} {
 		if err := createNamespace(ctx, name, profile); err != nil {
 			return err

@@ -1,0 +1,69 @@
+// Command careless is how not to write a worker: it acknowledges each job before it has
+// done it. The test that says that nothing is lost must say of this one that something is.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+func main() {
+	if err := run(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run works off the queue at that URL.
+func run(url, queue string) error {
+	ledger, err := os.OpenFile(os.Getenv("LEDGER"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // the ledger is where the test says
+	if err != nil {
+		return err
+	}
+	defer ledger.Close()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	connection, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	stream, err := jetstream.New(connection)
+	if err != nil {
+		return err
+	}
+	consumer, err := stream.Consumer(ctx, "yardmaster_"+queue, "default")
+	if err != nil {
+		return err
+	}
+	consuming, err := consumer.Consume(func(message jetstream.Msg) {
+		_ = message.Ack() // before it is done
+		go done(ledger, message.Data())
+	})
+	if err != nil {
+		return err
+	}
+	defer consuming.Stop()
+	<-ctx.Done()
+	return nil // and what is under way is forgotten
+}
+
+func done(ledger *os.File, payload []byte) {
+	var order struct {
+		ID           string `json:"id"`
+		Milliseconds int    `json:"milliseconds"`
+	}
+	if json.Unmarshal(payload, &order) != nil {
+		return
+	}
+	time.Sleep(time.Duration(order.Milliseconds) * time.Millisecond)
+	fmt.Fprintf(ledger, "%s careless\n", order.ID)
+}
