@@ -255,3 +255,17 @@ func TestALineThatNobodyAsksForIsClosed(t *testing.T) {
 		t.Errorf("the server has %d connections", s.NumClients())
 	}
 }
+
+func TestTheOperatorsOwnBrokerIsForWhoNamesNone(t *testing.T) {
+	s := natstest.Start(t)
+	k := keep(t, secretOf("house", "url", s.ClientURL()))
+	k.options.Default, k.options.DefaultNamespace = nats("house"), ns
+	line := k.Line("elsewhere", nil)
+	k.told(Event{Key: line.Key})
+	if _, err := line.Engine(); err != nil {
+		t.Error(err)
+	}
+	if k.Line("another", nil) != line {
+		t.Error("two namespaces have two connections to it")
+	}
+}

@@ -14,6 +14,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
+// reasonNotYet is of what nobody has seen yet.
+const reasonNotYet = "NotYetSeen"
+
 // maxMessage is how long a condition's message may be, in characters.
 const maxMessage = 1024
 
@@ -44,11 +47,17 @@ func setConditions(q *v1alpha1.Queue, s *v1alpha1.QueueStatus, o *Observation, m
 	set(v1alpha1.ConditionBrokerReachable, reachableOf(o))
 	set(v1alpha1.ConditionConfigSynced, synced)
 	set(v1alpha1.ConditionConflict, conflict)
-	set(v1alpha1.ConditionPolicyFullyEnforced, enforcedOf(s, o))
+	// What was known of these stays until it is known anew.
+	notYet := verdict{metav1.ConditionUnknown, reasonNotYet, "not yet looked"}
+	if o.Outcome != nil {
+		set(v1alpha1.ConditionPolicyFullyEnforced, enforcedOf(s, o))
+	} else if s.Enforcement == nil {
+		set(v1alpha1.ConditionPolicyFullyEnforced, notYet)
+	}
 	if dead := s.Dead; dead != nil {
 		set(v1alpha1.ConditionDeadLettersPresent, deadOf(*dead, threshold(&o.Effective)))
 	} else if meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionDeadLettersPresent) == nil {
-		set(v1alpha1.ConditionDeadLettersPresent, verdict{metav1.ConditionUnknown, v1alpha1.ReasonNoDeadLetters, "not yet looked"})
+		set(v1alpha1.ConditionDeadLettersPresent, notYet)
 	}
 	switch {
 	case o.Blocked != nil:
@@ -77,7 +86,7 @@ func syncedOf(q *v1alpha1.Queue, o *Observation) verdict {
 	case o.Failure != nil:
 		return no(v1alpha1.ReasonRefusedByBroker, o.Failure.Error())
 	case o.Outcome == nil:
-		return unknown(&Trouble{v1alpha1.ReasonConnected, "not yet looked"})
+		return unknown(&Trouble{reasonNotYet, "not yet looked"})
 	case len(o.Outcome.Drift) > 0 && !o.Outcome.Corrected:
 		return no(v1alpha1.ReasonDrifted, "changed by hand: "+differences(o.Outcome.Drift))
 	case len(o.Outcome.Retiring) > 0:
@@ -113,44 +122,21 @@ func conflictOf(o *Observation) verdict {
 // enforcedOf tells whether somebody keeps to each field of the spec. What an engine
 // cannot do besides, such as delaying messages, is in the enforcement alone.
 func enforcedOf(s *v1alpha1.QueueStatus, o *Observation) verdict {
-	if s.Enforcement == nil {
-		trouble := o.Unreachable
-		if trouble == nil {
-			trouble = &Trouble{v1alpha1.ReasonConnected, "not yet looked"}
-		}
-		return unknown(trouble)
-	}
 	var missed []string
 	for field, by := range s.Enforcement {
-		if by == v1alpha1.EnforcementUnsupported && field != string(broker.FieldDelayed) {
-			missed = append(missed, field)
+		if by != v1alpha1.EnforcementUnsupported || field == string(broker.FieldDelayed) {
+			continue
 		}
+		if why := o.Outcome.Enforcement[broker.Field(field)].Message; why != "" {
+			field += " (" + why + ")"
+		}
+		missed = append(missed, field)
 	}
 	if len(missed) == 0 {
 		return yes(v1alpha1.ReasonEnforced, "all fields of the spec are kept to")
 	}
 	slices.Sort(missed)
-	for i, field := range missed {
-		if why := why(s, o, field); why != "" {
-			missed[i] += " (" + why + ")"
-		}
-	}
 	return no(v1alpha1.ReasonUnsupported, "nobody keeps to "+strings.Join(missed, ", "))
-}
-
-// why nobody keeps to a field, as the engine has put it; between two looks, as the
-// condition still does.
-func why(s *v1alpha1.QueueStatus, o *Observation, field string) string {
-	if o.Outcome != nil {
-		return o.Outcome.Enforcement[broker.Field(field)].Message
-	}
-	c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPolicyFullyEnforced)
-	if c == nil {
-		return ""
-	}
-	_, rest, _ := strings.Cut(c.Message, field+" (")
-	text, _, _ := strings.Cut(rest, ")")
-	return text
 }
 
 func deadOf(dead, threshold int64) verdict {

@@ -62,7 +62,7 @@ func TestConditions(t *testing.T) {
 			want: map[string]string{
 				v1alpha1.ConditionReady: "False SecretNotFound", v1alpha1.ConditionBrokerReachable: "False SecretNotFound",
 				v1alpha1.ConditionConfigSynced: "Unknown SecretNotFound", v1alpha1.ConditionConflict: "Unknown SecretNotFound",
-				v1alpha1.ConditionPolicyFullyEnforced: "Unknown SecretNotFound", v1alpha1.ConditionDeadLettersPresent: "Unknown NoDeadLetters",
+				v1alpha1.ConditionPolicyFullyEnforced: "Unknown NotYetSeen", v1alpha1.ConditionDeadLettersPresent: "Unknown NotYetSeen",
 			},
 			says: `Secret "broker" not found`,
 		},
@@ -73,7 +73,7 @@ func TestConditions(t *testing.T) {
 			},
 			want: map[string]string{
 				v1alpha1.ConditionReady: "False OlderQueue", v1alpha1.ConditionConfigSynced: "False OlderQueue", v1alpha1.ConditionConflict: "True OlderQueue",
-				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Connected", v1alpha1.ConditionDeadLettersPresent: "Unknown NoDeadLetters",
+				v1alpha1.ConditionPolicyFullyEnforced: "Unknown NotYetSeen", v1alpha1.ConditionDeadLettersPresent: "Unknown NotYetSeen",
 			},
 			says: `yardmaster.dev/supersedes: "0"`,
 		},
@@ -83,7 +83,7 @@ func TestConditions(t *testing.T) {
 			},
 			want: map[string]string{
 				v1alpha1.ConditionReady: "False RefusedByBroker", v1alpha1.ConditionConfigSynced: "False RefusedByBroker",
-				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Connected", v1alpha1.ConditionDeadLettersPresent: "Unknown NoDeadLetters",
+				v1alpha1.ConditionPolicyFullyEnforced: "Unknown NotYetSeen", v1alpha1.ConditionDeadLettersPresent: "Unknown NotYetSeen",
 			},
 			says: "retention is Limits",
 		},
@@ -136,7 +136,7 @@ func TestConditions(t *testing.T) {
 			seen:  func(o *Observation) { o.Outcome, o.Blocked = nil, &Trouble{v1alpha1.ReasonNotEmpty, "2 messages left"} },
 			want: map[string]string{
 				v1alpha1.ConditionReady: "False Deleting", v1alpha1.ConditionConfigSynced: "False Deleting",
-				v1alpha1.ConditionDeletionBlocked: "True NotEmpty", v1alpha1.ConditionPolicyFullyEnforced: "Unknown Connected",
+				v1alpha1.ConditionDeletionBlocked: "True NotEmpty", v1alpha1.ConditionPolicyFullyEnforced: "Unknown NotYetSeen",
 			},
 			says: "2 messages left",
 		},

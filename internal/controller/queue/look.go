@@ -2,10 +2,12 @@ package queue
 
 import (
 	"context"
+	"math/rand/v2"
 	"reflect"
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/connection"
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
 
@@ -15,17 +17,24 @@ const patience = 10 * time.Second
 // fresh is how old figures may be that another controller has had read.
 const fresh = time.Second
 
-// ensured is when a queue was last compared with its spec, and with which.
+// ensured is what a queue was last compared with, and where.
 type ensured struct {
-	engine  broker.Engine
+	line    connection.Key
 	wanted  broker.Queue
-	at      time.Time
+	again   time.Time
 	outcome broker.Outcome
 }
 
-// due tells whether the queue is to be compared again.
-func (e *ensured) due(engine broker.Engine, wanted *broker.Queue, sweep time.Duration) bool {
-	return e.engine != engine || !reflect.DeepEqual(&e.wanted, wanted) || time.Since(e.at) >= sweep || len(e.outcome.Retiring) > 0
+// due tells whether the queue is to be compared again. A connection that was made anew is
+// no reason: if the broker has forgotten the queue, its figures are missing.
+func (e *ensured) due(line connection.Key, wanted *broker.Queue) bool {
+	return e.line != line || !reflect.DeepEqual(&e.wanted, wanted) || !time.Now().Before(e.again) || len(e.outcome.Retiring) > 0
+}
+
+// spread is a time about as long as the one given, so that what began together does not
+// go on together.
+func spread(d time.Duration) time.Duration {
+	return d*3/4 + rand.N(d/2) //nolint:gosec // to spread, not to hide
 }
 
 // still is what the last comparison says of the queue later on: what was done is done.
@@ -49,7 +58,7 @@ func (p *pass) look(ctx context.Context, engine broker.Engine) error {
 	if err != nil && !missing {
 		return err
 	}
-	if missing || last.due(engine, &wanted, p.options.Sweep) {
+	if missing || last.due(p.line.Key, &wanted) {
 		if err := p.ensure(ctx, engine, &wanted); err != nil {
 			return err
 		}
@@ -72,7 +81,7 @@ func (p *pass) ensure(ctx context.Context, engine broker.Engine, wanted *broker.
 		return err
 	}
 	p.seen.Outcome = &outcome
-	p.state.ensured = ensured{engine: engine, wanted: *wanted, at: time.Now(), outcome: outcome}
+	p.state.ensured = ensured{line: p.line.Key, wanted: *wanted, again: time.Now().Add(spread(p.options.Sweep)), outcome: outcome}
 	if outcome.Corrected {
 		corrections.Inc()
 	}

@@ -37,8 +37,8 @@ const (
 type Options struct {
 	// Concurrency is how many Queues are reconciled at once.
 	Concurrency int
-	// Sweep is the time between two comparisons of a queue with its spec, when neither has
-	// changed; 0: two minutes.
+	// Sweep is about the time between two comparisons of a queue with its spec, when neither
+	// has changed; 0: two minutes.
 	Sweep time.Duration
 }
 
@@ -163,12 +163,10 @@ func (p *pass) judge(err error) {
 	case err == nil:
 	case answered(err):
 		p.seen.Failure = err
+		p.state.ensured = ensured{} // what was so is so no more
 	default:
 		p.line.Doubt(err)
 		p.seen.Unreachable = &queue.Trouble{Reason: connection.ReasonOf(err), Message: err.Error()}
-	}
-	if err != nil {
-		p.state.ensured = ensured{}
 	}
 }
 
