@@ -1,0 +1,552 @@
+package asynq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hibiken/asynq"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redis/redistest"
+	"github.com/yardmaster/yardmaster/internal/broker/source"
+)
+
+// bench is a server with an engine, and asynq's own client and inspector beside it.
+type bench struct {
+	*Engine
+	t      *testing.T
+	server *redistest.Server
+	client *asynq.Client
+	ask    *asynq.Inspector
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, server: redistest.Start(t)}
+	b.Engine = b.connect()
+	at := asynq.RedisClientOpt{Addr: b.server.Address()}
+	b.client, b.ask = asynq.NewClient(at), asynq.NewInspector(at)
+	t.Cleanup(func() { _ = errors.Join(b.client.Close(), b.ask.Close()) })
+	return b
+}
+
+func (b *bench) connect() *Engine {
+	b.t.Helper()
+	e, err := Connect(b.t.Context(), source.Access{URL: b.server.URL(), Name: "test"})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(e.Disconnect)
+	return e
+}
+
+func (b *bench) send(payload string, options ...asynq.Option) string {
+	b.t.Helper()
+	task, err := b.client.Enqueue(asynq.NewTask("bill", []byte(payload)), append([]asynq.Option{asynq.Queue("orders")}, options...)...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return task.ID
+}
+
+func (b *bench) figures() broker.Figures {
+	b.t.Helper()
+	f, err := b.Figures(b.t.Context(), "orders")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return f
+}
+
+func (b *bench) do(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func wanted(changes ...func(*broker.Queue)) broker.Queue {
+	q := broker.Defaults("orders")
+	q.Owner = broker.Owner{UID: "1", Name: "ns/orders", Created: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	for _, change := range changes {
+		change(&q)
+	}
+	return q
+}
+
+func (b *bench) ensure(changes ...func(*broker.Queue)) broker.Outcome {
+	b.t.Helper()
+	o, err := b.Ensure(b.t.Context(), wanted(changes...))
+	b.do(err)
+	return o
+}
+
+// eventually asks until it is so: what others do by themselves has no other end.
+func eventually(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !so(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in 20 s: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestFiguresAreThoseThatAsynqAndRedisTell(t *testing.T) {
+	b := newBench(t)
+	began := time.Now().Add(-time.Second)
+	for n := range 5 {
+		b.send(fmt.Sprint(n))
+	}
+	b.send("later", asynq.ProcessIn(time.Hour))
+	due := b.send("due", asynq.ProcessIn(time.Hour))
+	b.server.CLI("ZADD", "asynq:{orders}:scheduled", fmt.Sprint(time.Now().Unix()-100), due)
+	dead := b.send("dead")
+	b.do(b.ask.ArchiveTask("orders", dead))
+	taken := b.take(2)
+	b.do(taken[0].Retry(t.Context(), time.Hour))
+
+	f := b.figures()
+	info, err := b.ask.GetQueueInfo("orders")
+	b.do(err)
+	for what, row := range map[string]struct {
+		got, asynq, redis, want int64
+	}{
+		"ready":     {f.Ready - 1, int64(info.Pending), b.server.Number("LLEN", "asynq:{orders}:pending"), 3},
+		"in flight": {f.InFlight, int64(info.Active), b.server.Number("LLEN", "asynq:{orders}:active"), 1},
+		"delayed": {
+			f.Delayed + 1, int64(info.Scheduled + info.Retry),
+			b.server.Number("ZCARD", "asynq:{orders}:scheduled") + b.server.Number("ZCARD", "asynq:{orders}:retry"), 3,
+		},
+		"dead": {f.Dead, int64(info.Archived), b.server.Number("ZCARD", "asynq:{orders}:archived"), 1},
+	} {
+		if row.got != row.want || row.asynq != row.want || row.redis != row.want {
+			t.Errorf("%s: %d, asynq says %d, redis-cli says %d, want %d", what, row.got, row.asynq, row.redis, row.want)
+		}
+	}
+	if f.Arrivals != 8 || f.At.Before(began) || time.Until(f.At) > time.Minute {
+		t.Errorf("%+v", f)
+	}
+	// The one that was due a hundred seconds ago, and without it the oldest that waits.
+	if age := f.At.Sub(f.Oldest); age < 99*time.Second || age > 2*time.Minute {
+		t.Errorf("the oldest is %s old", age)
+	}
+	b.server.CLI("ZREM", "asynq:{orders}:scheduled", due)
+	f = b.figures()
+	if age := f.At.Sub(f.Oldest); age < info.Latency || age > info.Latency+time.Minute {
+		t.Errorf("the oldest is %s old, asynq says %s", age, info.Latency)
+	}
+}
+
+// take takes that many tasks through a lane that lasts as long as the test.
+func (b *bench) take(number int) []broker.Delivery {
+	b.t.Helper()
+	all, got := receive(b.t, b.lane(b.Engine), number)
+	if got != number {
+		b.t.Fatalf("%d tasks, want %d", got, number)
+	}
+	return all
+}
+
+func receive(t *testing.T, lane broker.Lane, number int) (all []broker.Delivery, got int) {
+	t.Helper()
+	got, err := lane.Take(t.Context(), number, func(d broker.Delivery) { all = append(all, d) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all, got
+}
+
+func (b *bench) lane(e *Engine) broker.Lane {
+	b.t.Helper()
+	from, err := e.Source(b.t.Context(), "orders")
+	b.do(err)
+	lane, err := from.Lane(b.t.Context(), "default")
+	b.do(err)
+	b.t.Cleanup(lane.Stop)
+	return lane
+}
+
+func TestArrivalsGrowWhateverBecomesOfTasks(t *testing.T) {
+	b := newBench(t)
+	arrivals := func(want uint64) {
+		t.Helper()
+		if got := b.figures().Arrivals; got != want {
+			t.Errorf("%d arrivals, want %d", got, want)
+		}
+	}
+	first := b.send("1")
+	b.send("2")
+	arrivals(2)
+	b.do(b.ask.ArchiveTask("orders", first))
+	arrivals(2)
+	b.do(b.DeadLetters("orders").Purge(t.Context()))
+	arrivals(2)
+	taken := b.take(1)
+	b.do(taken[0].Retry(t.Context(), 0))
+	arrivals(2)
+	b.send("3")
+	arrivals(3)
+	done := b.take(1)
+	b.do(done[0].Ack(t.Context(), true))
+	arrivals(3)
+}
+
+func TestEnsure(t *testing.T) {
+	paused := func(q *broker.Queue) { q.Paused = true }
+	warn := func(q *broker.Queue) { q.Drift = broker.Warn }
+	drift := []broker.Difference{{Object: "queue orders", Setting: "paused", Want: "false", Found: "true"}}
+	for name, row := range map[string]struct {
+		before func(*bench)
+		change func(*broker.Queue)
+		want   broker.Outcome
+		paused bool
+	}{
+		"a queue that is not there is made": {func(*bench) {}, paused, broker.Outcome{Created: true}, true},
+		"one that asynq made is taken on":   {func(b *bench) { b.send("x") }, paused, broker.Outcome{Updated: true}, true},
+		"twice changes nothing":             {func(b *bench) { b.ensure() }, func(*broker.Queue) {}, broker.Outcome{}, false},
+		"it is paused":                      {func(b *bench) { b.ensure() }, paused, broker.Outcome{Updated: true}, true},
+		"a pause that somebody else made is ended": {
+			func(b *bench) { b.ensure(); b.do(b.ask.PauseQueue("orders")) }, func(*broker.Queue) {},
+			broker.Outcome{Drift: drift, Corrected: true},
+			false,
+		},
+		"or told of": {
+			func(b *bench) { b.ensure(warn); b.do(b.ask.PauseQueue("orders")) }, warn, broker.Outcome{Drift: drift}, true,
+		},
+		"one that was deleted by hand is made again": {
+			func(b *bench) { b.ensure(); b.do(b.ask.DeleteQueue("orders", true)) }, func(*broker.Queue) {},
+			broker.Outcome{Created: true},
+			false,
+		},
+		"a closed one is opened": {
+			func(b *bench) { b.ensure(); b.do(b.Close(b.t.Context(), "orders", wanted().Owner)) }, func(*broker.Queue) {},
+			broker.Outcome{},
+			false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			row.before(b)
+			got := b.ensure(row.change)
+			got.Enforcement = nil
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Errorf("outcome (-want +got):\n%s", diff)
+			}
+			info, err := b.ask.GetQueueInfo("orders")
+			b.do(err)
+			if info.Paused != row.paused {
+				t.Errorf("asynq says that it is paused: %t", info.Paused)
+			}
+			if closed := b.server.CLI("HEXISTS", "yardmaster:{orders}", "closed"); closed != "0" {
+				t.Errorf("it is closed: %s", closed)
+			}
+		})
+	}
+}
+
+func TestAQueueBelongsToTheOlder(t *testing.T) {
+	other := func(created time.Duration) func(*broker.Queue) {
+		return func(q *broker.Queue) { q.Owner.UID, q.Owner.Created = "2", q.Owner.Created.Add(created) }
+	}
+	for name, row := range map[string]struct {
+		change func(*broker.Queue)
+		want   broker.Class
+	}{
+		"an older one takes it":                 {other(-time.Hour), ""},
+		"a younger one does not":                {other(time.Hour), broker.Conflict},
+		"unless it supersedes one that is gone": {func(q *broker.Queue) { other(time.Hour)(q); q.Supersedes = "1" }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.ensure()
+			q := wanted(row.change)
+			_, err := b.Ensure(t.Context(), q)
+			if err != nil && broker.ClassOf(err) != row.want || err == nil && row.want != "" {
+				t.Fatalf("%v", err)
+			}
+			loser := wanted().Owner
+			if row.want != "" {
+				loser = q.Owner
+			}
+			for what, err := range map[string]error{
+				"closing":   b.Close(t.Context(), "orders", loser),
+				"releasing": b.Release(t.Context(), "orders", loser),
+				"deleting":  b.Delete(t.Context(), "orders", loser),
+			} {
+				if broker.ClassOf(err) != broker.Conflict {
+					t.Errorf("%s by who has it not: %v", what, err)
+				}
+			}
+		})
+	}
+}
+
+func TestAReleasedQueueIsAnybodys(t *testing.T) {
+	b := newBench(t)
+	b.ensure()
+	b.send("x")
+	b.do(b.Release(t.Context(), "orders", wanted().Owner))
+	b.ensure(func(q *broker.Queue) { q.Owner.UID, q.Owner.Created = "2", time.Now() })
+	if f := b.figures(); f.Ready != 1 {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestWhatAsynqCannotKeepToIsSaid(t *testing.T) {
+	b := newBench(t)
+	for name, row := range map[string]struct {
+		change func(*broker.Queue)
+		field  broker.Field
+		want   broker.Enforcer
+	}{
+		"the lease that asynq has":       {func(*broker.Queue) {}, broker.FieldLease, broker.ByBroker},
+		"another lease":                  {func(q *broker.Queue) { q.Lease = time.Minute }, broker.FieldLease, broker.Unsupported},
+		"one priority":                   {func(*broker.Queue) {}, broker.FieldPriorities, broker.ByBroker},
+		"two":                            {func(q *broker.Queue) { q.Priorities = append(q.Priorities, broker.Priority{Name: "low", Weight: 1}) }, broker.FieldPriorities, broker.Unsupported},
+		"maxInFlight":                    {func(q *broker.Queue) { q.MaxInFlight = 5 }, broker.FieldMaxInFlight, broker.Unsupported},
+		"maxBacklog":                     {func(q *broker.Queue) { q.MaxBacklog = 5 }, broker.FieldMaxBacklog, broker.Unsupported},
+		"a rate limit":                   {func(q *broker.Queue) { q.RateLimit = &broker.RateLimit{Limit: 1, Per: time.Second, Burst: 1} }, broker.FieldRateLimit, broker.Unsupported},
+		"the age of messages":            {func(q *broker.Queue) { q.MaxAge = time.Hour }, fieldMaxAge, broker.Unsupported},
+		"dead letters as asynq has them": {func(*broker.Queue) {}, broker.FieldDeadLetter, broker.ByBroker},
+		"fewer dead letters":             {func(q *broker.Queue) { q.DeadLetter.MaxEntries = 5 }, broker.FieldDeadLetter, broker.Unsupported},
+		"dead letters for shorter":       {func(q *broker.Queue) { q.DeadLetter.Retention = time.Hour }, broker.FieldDeadLetter, broker.Unsupported},
+		"retries":                        {func(*broker.Queue) {}, broker.FieldRetry, broker.ByWorker},
+		"the pause":                      {func(*broker.Queue) {}, broker.FieldPaused, broker.ByBroker},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := b.ensure(row.change).Enforcement[row.field]
+			if got.By != row.want || got.By == broker.Unsupported && got.Message == "" {
+				t.Errorf("%+v, want %s", got, row.want)
+			}
+		})
+	}
+}
+
+func TestDeadLetters(t *testing.T) {
+	b := newBench(t)
+	var sent []string
+	for n := range 5 {
+		id := b.send(fmt.Sprint(n), asynq.MaxRetry(0))
+		sent = append(sent, id)
+	}
+	for _, d := range b.take(5) {
+		b.do(d.Bury(t.Context(), "no such customer", 1))
+	}
+	letters := b.DeadLetters("orders")
+	list, err := letters.List(t.Context(), 0, 3)
+	b.do(err)
+	rest, err := letters.List(t.Context(), list[2].ID, 3)
+	b.do(err)
+	if len(list) != 3 || len(rest) != 2 {
+		t.Fatalf("%d, then %d", len(list), len(rest))
+	}
+	var got []string
+	for i, letter := range append(list, rest...) {
+		got = append(got, strings.TrimPrefix(letter.Origin, "asynq:{orders}:t:"))
+		if letter.Error != "no such customer" || letter.Attempts != 1 || !slices.Equal(letter.Headers["Asynq-Type"], []string{"bill"}) || time.Since(letter.Died) > time.Minute {
+			t.Errorf("%+v", letter)
+		}
+		if i > 0 && letter.ID <= list[0].ID {
+			t.Errorf("%d comes after %d", letter.ID, list[0].ID)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(sent)
+	if diff := cmp.Diff(sent, got); diff != "" {
+		t.Errorf("tasks (-sent +dead):\n%s", diff)
+	}
+
+	n, err := letters.Requeue(t.Context(), 2)
+	b.do(err)
+	if f := b.figures(); n != 2 || f.Ready != 2 || f.Dead != 3 {
+		t.Errorf("%d requeued: %+v", n, f)
+	}
+	again := b.take(1)[0]
+	if attempt, err := again.Attempt(t.Context()); attempt != 1 || err != nil || len(again.Message().Payload) != 1 {
+		t.Errorf("attempt %d: %v", attempt, err)
+	}
+
+	if _, err := letters.Move(t.Context(), "other", 0); broker.ClassOf(err) != broker.Missing {
+		t.Errorf("moving to a queue that is not there: %v", err)
+	}
+	q := wanted(func(q *broker.Queue) { q.Name = "other" })
+	_, err = b.Ensure(t.Context(), q)
+	b.do(err)
+	n, err = letters.Move(t.Context(), "other", 2)
+	b.do(err)
+	moved, err := b.DeadLetters("other").List(t.Context(), 0, 0)
+	b.do(err)
+	if n != 2 || len(moved) != 2 || b.figures().Dead != 1 {
+		t.Fatalf("%d moved: %+v", n, moved)
+	}
+	for _, letter := range moved {
+		if letter.Error != "no such customer" || letter.Attempts != 1 || !strings.HasPrefix(letter.Origin, "asynq:{orders}:t:") || len(letter.Headers) != 1 {
+			t.Errorf("%+v", letter)
+		}
+	}
+
+	b.do(letters.Purge(t.Context()))
+	if f := b.figures(); f.Dead != 0 {
+		t.Errorf("%+v", f)
+	}
+	if _, err := b.DeadLetters("nowhere").List(t.Context(), 0, 1); broker.ClassOf(err) != broker.Missing {
+		t.Errorf("of a queue that is not there: %v", err)
+	}
+}
+
+func TestARequeueThatBrokeOffIsNotDoneTwice(t *testing.T) {
+	b := newBench(t)
+	id := b.send("x")
+	b.do(b.ask.ArchiveTask("orders", id))
+	a := b.DeadLetters("orders").(*archive)
+	graves, err := a.graves(t.Context())
+	b.do(err)
+	letter, err := b.ask.GetTaskInfo("orders", id)
+	b.do(err)
+	// What a first try did before it broke off.
+	b.do(a.enqueue(t.Context(), asynq.NewTask("bill", []byte("x")), "orders", renewed(&graves[0]), letter))
+	n, err := a.Requeue(t.Context(), 0)
+	b.do(err)
+	if f := b.figures(); n != 1 || f.Ready != 1 || f.Dead != 0 {
+		t.Errorf("%d requeued: %+v", n, f)
+	}
+}
+
+func TestDelete(t *testing.T) {
+	owner := wanted().Owner
+	full := func(b *bench) {
+		b.ensure()
+		b.send("x")
+		b.send("y", asynq.ProcessIn(time.Hour))
+		b.do(b.ask.ArchiveTask("orders", b.send("z")))
+	}
+	for name, row := range map[string]struct {
+		before func(*bench)
+		gone   bool
+	}{
+		"what is not there is deleted":      {func(*bench) {}, true},
+		"all that is in it goes":            {full, true},
+		"one that is closed and empty goes": {func(b *bench) { b.ensure(); b.do(b.Close(b.t.Context(), "orders", owner)) }, true},
+		"one that is closed must be empty":  {func(b *bench) { full(b); b.do(b.Close(b.t.Context(), "orders", owner)) }, false},
+		"not while a task is worked on":     {func(b *bench) { full(b); b.take(1) }, false},
+		"tasks of lost workers hold up nobody": {func(b *bench) {
+			full(b)
+			b.server.CLI("RPOPLPUSH", "asynq:{orders}:pending", "asynq:{orders}:active")
+			b.server.CLI("ZADD", "asynq:{orders}:lease", fmt.Sprint(time.Now().Unix()-100), b.server.CLI("LINDEX", "asynq:{orders}:active", "0"))
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			row.before(b)
+			err := b.Delete(t.Context(), "orders", owner)
+			if (err == nil) != row.gone {
+				t.Fatalf("%v", err)
+			}
+			left := b.server.CLI("--scan", "--pattern", "*{orders}*")
+			var kept []string
+			for name := range strings.FieldsSeq(left) {
+				if strings.Contains(name, ":t:") || strings.HasPrefix(name, "yardmaster") {
+					kept = append(kept, name)
+				}
+			}
+			if row.gone && len(kept) > 0 || !row.gone && len(kept) == 0 {
+				t.Errorf("left: %s", left)
+			}
+			if _, err := b.Figures(t.Context(), "orders"); row.gone && broker.ClassOf(err) != broker.Missing {
+				t.Errorf("figures: %v", err)
+			}
+		})
+	}
+}
+
+func TestWaitEndsWithTheFirstTask(t *testing.T) {
+	for name, row := range map[string]struct {
+		before, then func(*bench)
+		within       time.Duration
+	}{
+		"that is there":               {func(b *bench) { b.send("x") }, func(*bench) {}, time.Second},
+		"that comes":                  {func(*bench) {}, func(b *bench) { b.send("x") }, time.Second},
+		"that becomes due":            {func(b *bench) { b.send("x", asynq.ProcessIn(2*time.Second)) }, func(*bench) {}, 4 * time.Second},
+		"that was sent to become due": {func(*bench) {}, func(b *bench) { b.send("x", asynq.ProcessIn(time.Second)) }, lookAgain + 3*time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.ensure()
+			row.before(b)
+			began := time.Now()
+			woken := make(chan error, 1)
+			go func() { woken <- b.Wait(t.Context(), "orders") }()
+			// It may not be waiting yet; that it is makes no difference to what is asked.
+			row.then(b)
+			select {
+			case err := <-woken:
+				b.do(err)
+			case <-time.After(row.within):
+				t.Fatalf("not after %s", time.Since(began))
+			}
+			if f := b.figures(); f.Ready != 1 {
+				t.Errorf("%+v", f)
+			}
+		})
+	}
+}
+
+func TestWaitingTakesNothingAndEndsWithItsContext(t *testing.T) {
+	b := newBench(t)
+	b.ensure()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := b.Wait(ctx, "orders"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	first, second := b.send("1"), b.send("2")
+	b.do(b.Wait(t.Context(), "orders"))
+	there, err := b.blockFor(t.Context(), "orders", time.Second)
+	b.do(err)
+	if list := b.server.CLI("LRANGE", "asynq:{orders}:pending", "0", "-1"); !there || list != second+"\n"+first {
+		t.Errorf("%t, %s", there, list)
+	}
+	if err := b.Wait(t.Context(), "nowhere"); broker.ClassOf(err) != broker.Missing {
+		t.Errorf("at a queue that is not there: %v", err)
+	}
+	b.server.Stop()
+	if err := b.Wait(t.Context(), "orders"); broker.ClassOf(err) != broker.Unreachable {
+		t.Errorf("at a server that is not there: %v", err)
+	}
+}
+
+func TestWhatCannotBeIsAnErrorOfItsClass(t *testing.T) {
+	b := newBench(t)
+	q := wanted(func(q *broker.Queue) { q.Name = "A" })
+	_, invalid := b.Ensure(t.Context(), q)
+	_, missing := b.Figures(t.Context(), "nowhere")
+	_, noSource := b.Source(t.Context(), "nowhere")
+	noPause := b.Pause(t.Context(), "nowhere", true)
+	b.server.Stop()
+	_, gone := b.Figures(t.Context(), "orders")
+	_, goneToo := b.Ensure(t.Context(), wanted())
+	for name, row := range map[string]struct {
+		err  error
+		want broker.Class
+	}{
+		"a name that cannot be": {invalid, broker.Invalid},
+		"figures of no queue":   {missing, broker.Missing},
+		"a source of no queue":  {noSource, broker.Missing},
+		"a pause of no queue":   {noPause, broker.Missing},
+		"figures of no server":  {gone, broker.Unreachable},
+		"a queue on no server":  {goneToo, broker.Unreachable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := broker.ClassOf(row.err); row.err == nil || got != row.want {
+				t.Errorf("%v is %s, want %s", row.err, got, row.want)
+			}
+		})
+	}
+}

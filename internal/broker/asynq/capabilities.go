@@ -1,0 +1,56 @@
+package asynq
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// fieldMaxAge is one that other engines keep to.
+const fieldMaxAge broker.Field = "retention.maxAge"
+
+// What asynq has fixed.
+const (
+	lease    = 30 * time.Second
+	mostKept = 10_000
+	daysKept = 90
+)
+
+// Capabilities tell who keeps to which field.
+func (*Engine) Capabilities() broker.Capabilities {
+	return broker.Capabilities{
+		broker.FieldLease: {By: broker.Unsupported, Message: fmt.Sprintf("asynq's leases are always %s", lease)},
+		broker.FieldRetry: {
+			By: broker.ByWorker, Message: "a task is tried no more often than its producer said, by MaxRetry",
+		},
+		broker.FieldMaxInFlight: {By: broker.Unsupported, Message: "asynq has no bound over all workers; a WorkerPool's concurrency has"},
+		broker.FieldMaxBacklog:  {By: broker.Unsupported, Message: "asynq refuses no producer"},
+		broker.FieldDelayed:     {By: broker.ByWorker, Message: "a task that is due comes up while there is a worker"},
+		broker.FieldDeadLetter: {
+			By:      broker.ByBroker,
+			Message: fmt.Sprintf("asynq keeps the last %d dead letters, and none for longer than %d days", mostKept, daysKept),
+		},
+		broker.FieldPaused:     {By: broker.ByBroker},
+		broker.FieldPriorities: {By: broker.Unsupported, Message: "asynq has no priorities within a queue; have a queue for each"},
+		broker.FieldRateLimit:  {By: broker.Unsupported, Message: "asynq has no rate over all workers"},
+		fieldMaxAge:            {By: broker.Unsupported, Message: "asynq drops no task for its age"},
+	}
+}
+
+// enforcement is who keeps to which field of one queue.
+func (e *Engine) enforcement(q *broker.Queue) broker.Capabilities {
+	c := e.Capabilities()
+	if q.Lease == lease {
+		c[broker.FieldLease] = broker.Enforcement{By: broker.ByBroker}
+	}
+	if len(q.Priorities) == 1 {
+		c[broker.FieldPriorities] = broker.Enforcement{By: broker.ByBroker}
+	}
+	if d := q.DeadLetter; d.MaxEntries > 0 && d.MaxEntries != mostKept || d.Retention > 0 && d.Retention != daysKept*24*time.Hour {
+		letters := c[broker.FieldDeadLetter]
+		letters.By = broker.Unsupported
+		c[broker.FieldDeadLetter] = letters
+	}
+	return c
+}

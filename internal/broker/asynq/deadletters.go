@@ -1,0 +1,241 @@
+package asynq
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redis"
+)
+
+// archive are the dead letters of a queue: the tasks that asynq has archived.
+type archive struct {
+	*Engine
+	queue string
+}
+
+var _ broker.DeadLetters = (*archive)(nil)
+
+// DeadLetters are the queue's dead letters.
+func (e *Engine) DeadLetters(queue string) broker.DeadLetters { return &archive{e, queue} }
+
+// grave is where a dead letter is in an archive.
+type grave struct {
+	number uint64
+	task   string
+	died   time.Time
+}
+
+// numberOf a dead letter: asynq's own ID of a task does not grow from one to the next, and
+// the time it was archived at has no parts of a second. Of those of one second the order is
+// any that stays.
+func numberOf(died int64, task string) uint64 {
+	return uint64(died)<<32 | uint64(crc32.ChecksumIEEE([]byte(task))) //nolint:gosec // a time since 1970
+}
+
+// graves that are there now, oldest first. asynq keeps at most ten thousand.
+func (a *archive) graves(ctx context.Context) ([]grave, error) {
+	if err := a.exists(ctx, a.queue); err != nil {
+		return nil, err
+	}
+	archived, err := a.client.ZRangeWithScores(ctx, archivedOf(a.queue), 0, -1).Result()
+	if err != nil {
+		return nil, err
+	}
+	var all []grave
+	for _, one := range archived {
+		task := fmt.Sprint(one.Member)
+		all = append(all, grave{numberOf(int64(one.Score), task), task, time.Unix(int64(one.Score), 0)})
+	}
+	slices.SortFunc(all, func(a, b grave) int { return cmp.Compare(a.number, b.number) })
+	return all, nil
+}
+
+// List tells of at most limit dead letters whose ID is after that one, oldest first.
+func (a *archive) List(ctx context.Context, after uint64, limit int) ([]broker.Letter, error) {
+	var letters []broker.Letter
+	_, err := a.each(ctx, after, limit, func(g *grave, task *asynq.TaskInfo) error {
+		letters = append(letters, letterOf(g, task))
+		return nil
+	})
+	return letters, redis.Classify("listing the dead letters of the queue "+a.queue, err)
+}
+
+// each shows the dead letters that are there now to a function, oldest first.
+func (a *archive) each(ctx context.Context, after uint64, limit int, show func(*grave, *asynq.TaskInfo) error) (int, error) {
+	graves, err := a.graves(ctx)
+	if err != nil {
+		return 0, err
+	}
+	shown := 0
+	for i := range graves {
+		if graves[i].number <= after {
+			continue
+		}
+		if limit > 0 && shown == limit {
+			break
+		}
+		if ctx.Err() != nil { // asynq's own calls know none
+			return shown, ctx.Err()
+		}
+		task, err := a.inspector.GetTaskInfo(a.queue, graves[i].task)
+		if errors.Is(err, asynq.ErrTaskNotFound) || err == nil && task.State != asynq.TaskStateArchived {
+			continue // gone meanwhile
+		}
+		if err != nil {
+			return shown, err
+		}
+		if err := show(&graves[i], task); err != nil {
+			return shown, err
+		}
+		shown++
+	}
+	return shown, nil
+}
+
+// The headers of a dead letter that was moved here: asynq's archive has no room for them.
+const (
+	headerPrefix   = "Yardmaster-"
+	headerError    = headerPrefix + "Error"
+	headerAttempts = headerPrefix + "Attempts"
+	headerOrigin   = headerPrefix + "Origin"
+	// headerType is the task's type, beside the headers that its producer gave it.
+	headerType = "Asynq-Type"
+)
+
+func letterOf(g *grave, task *asynq.TaskInfo) broker.Letter {
+	letter := broker.Letter{
+		ID: g.number, Payload: task.Payload, Headers: headersOf(task.Type, task.Headers), Error: task.LastErr,
+		Attempts: task.Retried + 1, Origin: taskOf(task.Queue, task.ID), Died: g.died,
+	}
+	if origin, moved := task.Headers[headerOrigin]; moved {
+		letter.Origin, letter.Error = origin, task.Headers[headerError]
+		letter.Attempts, _ = strconv.Atoi(task.Headers[headerAttempts])
+	}
+	return letter
+}
+
+func headersOf(kind string, headers map[string]string) map[string][]string {
+	all := map[string][]string{headerType: {kind}}
+	for name, value := range producerHeaders(headers) {
+		all[name] = []string{value}
+	}
+	return all
+}
+
+// producerHeaders are those that the task's producer gave it.
+func producerHeaders(headers map[string]string) map[string]string {
+	own := map[string]string{}
+	for name, value := range headers {
+		if !strings.HasPrefix(name, headerPrefix) {
+			own[name] = value
+		}
+	}
+	return own
+}
+
+// Requeue gives the oldest of them back to workers, as new. asynq's own way would leave
+// them the attempts they had, and so none.
+func (a *archive) Requeue(ctx context.Context, number int) (int, error) {
+	n, err := a.send(ctx, number, func(g *grave, letter *asynq.TaskInfo) error {
+		task := asynq.NewTaskWithHeaders(letter.Type, letter.Payload, producerHeaders(letter.Headers))
+		return a.enqueue(ctx, task, a.queue, renewed(g), letter)
+	})
+	return n, redis.Classify("requeueing the dead letters of the queue "+a.queue, err)
+}
+
+// Move makes the oldest of them dead letters of another queue.
+func (a *archive) Move(ctx context.Context, to string, number int) (int, error) {
+	doing := fmt.Sprintf("moving the dead letters of the queue %s to %s", a.queue, to)
+	if to == a.queue {
+		return 0, broker.Fail(broker.Invalid, "%s: they are there already", doing)
+	}
+	if err := a.exists(ctx, to); err != nil {
+		return 0, redis.Classify(doing, err)
+	}
+	n, err := a.send(ctx, number, func(g *grave, letter *asynq.TaskInfo) error {
+		was := letterOf(g, letter)
+		headers := producerHeaders(letter.Headers)
+		headers[headerOrigin], headers[headerError], headers[headerAttempts] = was.Origin, was.Error, strconv.Itoa(was.Attempts)
+		task := asynq.NewTaskWithHeaders(letter.Type, letter.Payload, headers)
+		// Nobody may take it before it is archived.
+		if err := a.enqueue(ctx, task, to, renewed(g), letter, asynq.ProcessIn(farOff)); err != nil {
+			return err
+		}
+		return a.bury(to, renewed(g))
+	})
+	return n, redis.Classify(doing, err)
+}
+
+// farOff is longer than any move takes.
+const farOff = 10 * 365 * 24 * time.Hour
+
+// renewed is the ID of what is made of a dead letter. It is the same each time, so that a
+// second try meets what the first has made, and its length does not grow.
+func renewed(g *grave) string {
+	original, _, _ := strings.Cut(g.task, "~")
+	return original + "~" + strconv.FormatInt(g.died.Unix(), 36)
+}
+
+// enqueue sends a task with what its producer asked for, all its attempts before it. That
+// there is one with its ID means that an earlier try got so far.
+func (a *archive) enqueue(
+	ctx context.Context, task *asynq.Task, queue, id string, letter *asynq.TaskInfo, more ...asynq.Option,
+) error {
+	options := append([]asynq.Option{
+		asynq.Queue(queue), asynq.TaskID(id), asynq.MaxRetry(letter.MaxRetry), asynq.Timeout(letter.Timeout), asynq.Retention(letter.Retention),
+	}, more...)
+	if letter.Deadline.After(time.Now()) {
+		options = append(options, asynq.Deadline(letter.Deadline))
+	}
+	_, err := a.producer.EnqueueContext(ctx, task, options...)
+	if errors.Is(err, asynq.ErrTaskIDConflict) {
+		return nil
+	}
+	return err
+}
+
+// bury archives a task, unless it is.
+func (a *archive) bury(queue, id string) error {
+	task, err := a.inspector.GetTaskInfo(queue, id)
+	if err != nil || task.State == asynq.TaskStateArchived {
+		return err
+	}
+	return a.inspector.ArchiveTask(queue, id)
+}
+
+// send sends each letter on, and removes it once the other is there.
+func (a *archive) send(ctx context.Context, number int, again func(*grave, *asynq.TaskInfo) error) (int, error) {
+	return a.each(ctx, 0, number, func(g *grave, letter *asynq.TaskInfo) error {
+		if err := again(g, letter); err != nil {
+			return err
+		}
+		if err := a.inspector.DeleteTask(a.queue, letter.ID); err != nil && !errors.Is(err, asynq.ErrTaskNotFound) {
+			return err
+		}
+		return nil
+	})
+}
+
+// Purge drops all of them.
+func (a *archive) Purge(ctx context.Context) error {
+	err := a.exists(ctx, a.queue)
+	if err == nil {
+		_, err = a.inspector.DeleteAllArchivedTasks(a.queue)
+	}
+	return redis.Classify("purging the dead letters of the queue "+a.queue, err)
+}
+
+// Rescue has nothing to do: a task that asynq gives up on, it archives.
+func (e *Engine) Rescue(ctx context.Context, queue string) (int, error) {
+	return 0, redis.Classify("rescuing messages of the queue "+queue, e.exists(ctx, queue))
+}

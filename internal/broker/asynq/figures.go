@@ -1,0 +1,205 @@
+package asynq
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redis"
+)
+
+// count tells of a queue all at once. A delayed task is due by its producer's clock, which
+// is not the server's, so that time comes from here.
+const count = `
+local oldest = redis.call("LINDEX", KEYS[1], -1)
+local since = oldest and redis.call("HGET", ARGV[2] .. oldest, "pending_since")
+local function first(key)
+	return redis.call("ZRANGE", key, 0, 0, "WITHSCORES")[2] or ""
+end
+return {
+	redis.call("TIME")[1], redis.call("TIME")[2],
+	redis.call("LLEN", KEYS[1]), redis.call("LLEN", KEYS[2]),
+	redis.call("ZCARD", KEYS[3]), redis.call("ZCOUNT", KEYS[3], "-inf", ARGV[1]),
+	redis.call("ZCARD", KEYS[4]), redis.call("ZCOUNT", KEYS[4], "-inf", ARGV[1]),
+	redis.call("ZCARD", KEYS[5]),
+	redis.call("GET", KEYS[6]) or 0, redis.call("GET", KEYS[7]) or 0,
+	since or "", first(KEYS[3]), first(KEYS[4]),
+}`
+
+// counted is what count tells, in that order.
+type counted struct {
+	seconds, micros                            int64
+	pending, active                            int64
+	scheduled, dueScheduled, retried, dueRetry int64
+	archived                                   int64
+	processed, failed                          int64
+	// since the oldest pending task is there, in nanoseconds; nextScheduled and nextRetry
+	// are when the first of each is due, in seconds. 0: there is none.
+	since, nextScheduled, nextRetry int64
+}
+
+// Figures are how much there is to do, in one request. A delayed task that is due counts
+// as ready, for without a worker nothing else would make it so; one that failed and waits
+// for its next attempt counts as delayed, as no worker has it.
+func (e *Engine) Figures(ctx context.Context, queue string) (broker.Figures, error) {
+	c, err := e.count(ctx, queue)
+	if err != nil {
+		return broker.Figures{}, redis.Classify("asking for the figures of the queue "+queue, err)
+	}
+	return broker.Figures{
+		Ready:    c.ready(),
+		InFlight: c.active,
+		Delayed:  c.scheduled + c.retried - c.dueScheduled - c.dueRetry,
+		Dead:     c.archived,
+		Oldest:   c.oldest(),
+		Arrivals: e.arrived(queue, c.ever()),
+		At:       time.Unix(c.seconds, c.micros*int64(time.Microsecond)),
+	}, nil
+}
+
+func (e *Engine) count(ctx context.Context, queue string) (*counted, error) {
+	var known *goredis.BoolCmd
+	var told *goredis.Cmd
+	_, err := e.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
+		known = p.SIsMember(ctx, allQueues, queue)
+		told = p.Eval(ctx, count, []string{
+			pendingOf(queue), activeOf(queue), scheduledOf(queue), retryOf(queue), archivedOf(queue), processedOf(queue), failedOf(queue),
+		}, time.Now().Unix(), taskOf(queue, ""))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !known.Val() {
+		return nil, missing(queue)
+	}
+	values, err := told.Slice()
+	if err != nil {
+		return nil, err
+	}
+	return countedOf(values)
+}
+
+func countedOf(values []any) (*counted, error) {
+	c := &counted{}
+	into := []*int64{
+		&c.seconds, &c.micros, &c.pending, &c.active, &c.scheduled, &c.dueScheduled, &c.retried, &c.dueRetry, &c.archived,
+		&c.processed, &c.failed, &c.since, &c.nextScheduled, &c.nextRetry,
+	}
+	if len(values) != len(into) {
+		return nil, fmt.Errorf("the server tells %d numbers, should be %d", len(values), len(into))
+	}
+	for i, value := range values {
+		text := fmt.Sprint(value)
+		if text == "" {
+			continue
+		}
+		number, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("the server tells %q for a number", text)
+		}
+		*into[i] = number
+	}
+	return c, nil
+}
+
+func (c *counted) ready() int64 { return c.pending + c.dueScheduled + c.dueRetry }
+
+// oldest is when the oldest task that is ready became so.
+func (c *counted) oldest() time.Time {
+	var oldest time.Time
+	consider := func(is bool, at time.Time) {
+		if is && (oldest.IsZero() || at.Before(oldest)) {
+			oldest = at
+		}
+	}
+	consider(c.since > 0, time.Unix(0, c.since))
+	consider(c.dueScheduled > 0, time.Unix(c.nextScheduled, 0))
+	consider(c.dueRetry > 0, time.Unix(c.nextRetry, 0))
+	return oldest
+}
+
+// next is when the next delayed task is due; zero if there is none.
+func (c *counted) next() time.Time {
+	next := c.nextScheduled
+	if next == 0 || c.nextRetry > 0 && c.nextRetry < next {
+		next = c.nextRetry
+	}
+	if next == 0 {
+		return time.Time{}
+	}
+	return time.Unix(next, 0)
+}
+
+// ever is how many tasks there have been, as far as is known: those there are, and those
+// that were done. asynq counts a failure as processed too. The number falls when tasks are
+// deleted.
+func (c *counted) ever() int64 {
+	return c.processed - c.failed + c.pending + c.active + c.scheduled + c.retried + c.archived
+}
+
+// arrivals makes a number that only grows of one that also falls.
+type arrivals struct {
+	last  int64
+	total uint64
+}
+
+func (e *Engine) arrived(queue string, ever int64) uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a, there := e.arrivals[queue]
+	if !there {
+		a = &arrivals{}
+		e.arrivals[queue] = a
+	}
+	if grown := ever - a.last; grown > 0 {
+		a.total += uint64(grown)
+	}
+	a.last = ever
+	return a.total
+}
+
+const (
+	// lookAgain is how long Wait relies on being woken: a task that is sent to be taken a
+	// little later wakes nobody.
+	lookAgain = 4 * time.Second
+	// shortest time to wait for: a delayed task may become due by the second only.
+	shortest = 100 * time.Millisecond
+)
+
+// Wait returns as soon as the queue has a message for workers, or ctx ends.
+func (e *Engine) Wait(ctx context.Context, queue string) error {
+	woken := make(chan error, 1)
+	go func() { woken <- e.wait(ctx, queue) }()
+	select {
+	case err := <-woken:
+		return err
+	case <-ctx.Done():
+		// The request that is under way ends by itself.
+		return ctx.Err()
+	}
+}
+
+func (e *Engine) wait(ctx context.Context, queue string) error {
+	// Requests end by themselves, and soon: they would tell the end of ctx as a failure.
+	asking := context.WithoutCancel(ctx)
+	for ctx.Err() == nil {
+		c, err := e.count(asking, queue)
+		if err == nil && c.ready() == 0 {
+			wait := lookAgain
+			if next := c.next(); !next.IsZero() {
+				wait = min(wait, max(time.Until(next), shortest))
+			}
+			var there bool
+			if there, err = e.blockFor(asking, queue, wait); err == nil && !there {
+				continue
+			}
+		}
+		return redis.Classify("waiting for the queue "+queue, err)
+	}
+	return ctx.Err()
+}
