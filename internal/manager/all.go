@@ -7,6 +7,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/controller/queue"
 	"github.com/yardmaster/yardmaster/internal/controller/sequentialjob"
+	"github.com/yardmaster/yardmaster/internal/controller/workerpool"
 	webhookv1alpha1 "github.com/yardmaster/yardmaster/internal/webhook/v1alpha1"
 )
 
@@ -15,6 +16,7 @@ func All() []Controller {
 	return []Controller{
 		{"sequentialjob", v1alpha1.GroupVersion.WithKind("SequentialJob"), setupSequentialJob, webhookv1alpha1.SetupSequentialJob, ""},
 		{"queue", v1alpha1.GroupVersion.WithKind("Queue"), setupQueue, webhookv1alpha1.SetupQueue, ""},
+		{"workerpool", v1alpha1.GroupVersion.WithKind("WorkerPool"), setupWorkerPool, webhookv1alpha1.SetupWorkerPool, ""},
 		{"jobreport", v1alpha1.GroupVersion.WithKind("JobReport"), setupJobReport, nil, reportNamespaces},
 	}
 }
@@ -25,6 +27,11 @@ func setupSequentialJob(mgr ctrl.Manager, o Options) error {
 
 func setupQueue(mgr ctrl.Manager, o Options) error {
 	return queue.New(mgr, o.keeper, queue.Options{Concurrency: o.Concurrency, Sweep: o.QueueSweep}).SetupWithManager(mgr)
+}
+
+func setupWorkerPool(mgr ctrl.Manager, o Options) error {
+	options := workerpool.Options{Concurrency: o.Concurrency, Image: o.SidecarImage}
+	return workerpool.New(mgr, o.keeper, options).SetupWithManager(mgr)
 }
 
 func setupJobReport(mgr ctrl.Manager, o Options) error {

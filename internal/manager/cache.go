@@ -1,6 +1,7 @@
 package manager
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -9,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/pool"
 )
 
 // withoutTemplate drops what no decision looks at and most of a Job consists of. Jobs
@@ -23,16 +25,24 @@ func withoutTemplate(object any) (any, error) {
 }
 
 // cacheOptions keep the cache small: only what is watched, of the Jobs only those that
-// belong to a SequentialJob, and nothing of who wrote which field.
+// belong to a SequentialJob, of Pods and what makes them only those of a WorkerPool, and nothing of who wrote which field.
 func cacheOptions(namespaces []string) (cache.Options, error) {
 	ofSequentialJobs, err := labels.NewRequirement(v1alpha1.LabelSequentialJobUID, selection.Exists, nil)
 	if err != nil {
 		return cache.Options{}, err
 	}
+	ofPools, err := labels.NewRequirement(pool.LabelPool, selection.Exists, nil)
+	if err != nil {
+		return cache.Options{}, err
+	}
+	workers := cache.ByObject{Label: labels.NewSelector().Add(*ofPools)}
 	options := cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&batchv1.Job{}: {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: withoutTemplate},
+			&corev1.Pod{}:         workers,
+			&appsv1.Deployment{}:  workers,
+			&appsv1.StatefulSet{}: workers,
 		},
 	}
 	for _, namespace := range namespaces {
