@@ -1,0 +1,188 @@
+package pool
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// made is the Deployment of the spec's revision.
+func made(t *testing.T, s *scene) *appsv1.Deployment {
+	t.Helper()
+	d, is := newDecision(s.Input).updated.workload.(*appsv1.Deployment)
+	if !is {
+		t.Fatal("it is no Deployment")
+	}
+	return d
+}
+
+func TestWhatMakesANewRevision(t *testing.T) {
+	tests := map[string]struct {
+		change func(s *scene)
+		want   bool
+	}{
+		"the image":                {func(s *scene) { s.Pool.Spec.Image = "worker:2" }, true},
+		"the version":              {func(s *scene) { s.Pool.Spec.Version = "2" }, true},
+		"a variable":               {func(s *scene) { s.Pool.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "b"}} }, true},
+		"how it is drained":        {func(s *scene) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal} }, true},
+		"the kind of workload":     {func(s *scene) { s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet }, true},
+		"the name of a Secret":     {func(s *scene) { s.Config.Secrets = map[string]SecretFiles{"url": {Secret: "other"}} }, true},
+		"not the number":           {func(s *scene) { s.wants(7) }, false},
+		"not the concurrency":      {func(s *scene) { s.Pool.Spec.Concurrency = 50 }, false},
+		"not what is in the file":  {func(s *scene) { s.Config.File, s.Config.Queues = "y", "mail=2" }, false},
+		"not how it is rolled out": {func(s *scene) { s.Pool.Spec.Rollout = &v1alpha1.Rollout{} }, false},
+		"not how long a drain may take": {
+			func(s *scene) { s.Pool.Spec.Drain = &v1alpha1.Drain{Timeout: orDuration(nil, time.Hour)} }, false,
+		},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			before, after := scenery(1), scenery(1)
+			test.change(after)
+			if changed := before.hash() != after.hash(); changed != test.want {
+				t.Errorf("a new revision: %t, want %t", changed, test.want)
+			}
+		})
+	}
+}
+
+func TestTheWorkersPod(t *testing.T) {
+	s := scenery(1)
+	s.Config.Secrets = map[string]SecretFiles{"url": {Secret: "broker", Keys: []string{"url"}}}
+	s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{
+		{Name: "worker", Image: "old", Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "1"}}}, {Name: "beside", Image: "x"},
+	}}}
+	s.Pool.Spec.Env = []corev1.EnvVar{{Name: "B", Value: "2"}}
+	d := made(t, s)
+	pod := d.Spec.Template.Spec
+	worker := pod.Containers[0]
+	variables := map[string]string{}
+	for _, e := range worker.Env {
+		variables[e.Name] = e.Value
+	}
+	want := map[string]string{
+		"A": "1", "B": "2", "YARDMASTER_POOL": "mail", "YARDMASTER_NAMESPACE": "ns", "YARDMASTER_POD": "",
+		"YARDMASTER_REVISION": s.hash(), "YARDMASTER_QUEUES": "", "YARDMASTER_CONCURRENCY": "",
+		"YARDMASTER_CONFIG_FILE": "/etc/yardmaster/config/config.yaml", "YARDMASTER_DRAIN_TIMEOUT": "55s",
+	}
+	if diff := cmp.Diff(want, variables); diff != "" {
+		t.Errorf("environment (-want, +got):\n%s", diff)
+	}
+	if worker.Image != "worker:1" || worker.Lifecycle.PreStop.HTTPGet.Path != "/prestop" {
+		t.Errorf("the worker is %+v", worker)
+	}
+	if *pod.TerminationGracePeriodSeconds != 60 || pod.ServiceAccountName != "mail-workers" || *pod.AutomountServiceAccountToken {
+		t.Errorf("the Pod is %+v", pod)
+	}
+	for _, c := range pod.Containers {
+		if *c.SecurityContext.AllowPrivilegeEscalation || c.SecurityContext.Capabilities.Drop[0] != "ALL" {
+			t.Errorf("container %s is not restricted", c.Name)
+		}
+	}
+	if !*pod.SecurityContext.RunAsNonRoot || pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Error("the Pod is not restricted")
+	}
+	if len(pod.Containers[1].VolumeMounts) > 0 || len(worker.VolumeMounts) != 2 {
+		t.Error("what is secret is for the worker alone")
+	}
+}
+
+func TestASidecarSpeaksForTheWorker(t *testing.T) {
+	s := scenery(1)
+	s.Operator.Image = "yardmaster:1"
+	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar}
+	s.Config.Secrets = map[string]SecretFiles{"url": {Secret: "broker"}}
+	pod := made(t, s).Spec.Template.Spec
+	sidecar := pod.InitContainers[0]
+	if sidecar.Image != "yardmaster:1" || *sidecar.RestartPolicy != corev1.ContainerRestartPolicyAlways || len(sidecar.VolumeMounts) != 2 {
+		t.Errorf("the sidecar is %+v", sidecar)
+	}
+	if diff := cmp.Diff([]string{"worker", "--forward", "http://127.0.0.1:8080"}, sidecar.Args); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+	worker := pod.Containers[0]
+	if len(worker.Env)+len(worker.VolumeMounts) > 0 || worker.Lifecycle.PreStop == nil {
+		t.Errorf("the worker is %+v", worker)
+	}
+}
+
+func TestSignalIsAllTheTimeThereIs(t *testing.T) {
+	s := scenery(1)
+	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal, Timeout: orDuration(nil, 5*time.Minute)}
+	pod := made(t, s).Spec.Template.Spec
+	if *pod.TerminationGracePeriodSeconds != 360 || pod.Containers[0].Lifecycle != nil {
+		t.Errorf("the Pod is %+v", pod)
+	}
+}
+
+func TestBadInputIsNamed(t *testing.T) {
+	template := func(pod corev1.PodSpec) func(s *scene) {
+		return func(s *scene) { s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: pod} }
+	}
+	tests := map[string]struct {
+		change func(s *scene)
+		want   string
+	}{
+		"a reserved variable": {
+			template(corev1.PodSpec{Containers: []corev1.Container{{Name: "worker", Env: []corev1.EnvVar{{Name: "YARDMASTER_POOL"}}}}}),
+			`spec.template.spec.containers[0].env[0].name: Invalid value: "YARDMASTER_POOL": names that begin with YARDMASTER_ are reserved`,
+		},
+		"a reserved container": {
+			template(corev1.PodSpec{InitContainers: []corev1.Container{{Name: "yardmaster"}}}),
+			`spec.template.spec.initContainers[0].name: Invalid value: "yardmaster": is reserved`,
+		},
+		"a reserved volume": {
+			template(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "yardmaster-url"}}}),
+			`spec.template.spec.volumes[0].name: Invalid value: "yardmaster-url": names that begin with yardmaster- are reserved`,
+		},
+		"a sidecar of an unknown image": {
+			func(s *scene) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar} },
+			"drain.mode is Sidecar, and the operator was not told by which image its runtime is to be had: --worker-image",
+		},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			s := scenery(3)
+			test.change(s)
+			plan := Decide(s.Input)
+			if plan.acts() {
+				t.Error("it is acted on")
+			}
+			var ready *metav1.Condition
+			for i := range plan.Status.Conditions {
+				if plan.Status.Conditions[i].Type == v1alpha1.ConditionReady {
+					ready = &plan.Status.Conditions[i]
+				}
+			}
+			if ready.Reason != v1alpha1.ReasonSpecInvalid || !strings.Contains(ready.Message, test.want) {
+				t.Errorf("Ready is %s: %s\nwant %s", ready.Reason, ready.Message, test.want)
+			}
+		})
+	}
+}
+
+func TestNamesAreLabelsAndTellPoolsApart(t *testing.T) {
+	long := strings.Repeat("a", 250)
+	seen := map[string]string{}
+	for _, owner := range []string{"mail", "a.b", "a-b", "1st", long, long + "b", "p1st"} {
+		for _, name := range []string{RevisionName(owner, "0123456789"), sharedName(owner)} {
+			if len(name) > maxNameLength || strings.Contains(name, ".") || name[0] < 'a' {
+				t.Errorf("%q is no name for an object of %q", name, owner)
+			}
+			if other, taken := seen[name]; taken {
+				t.Errorf("%q is the name for %q and for %q", name, owner, other)
+			}
+			seen[name] = owner
+		}
+		if label := poolLabel(owner); len(label) > maxLabelValue {
+			t.Errorf("%q is no label", label)
+		}
+	}
+}
