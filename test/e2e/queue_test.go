@@ -49,11 +49,12 @@ func open(t *testing.T, ns string) *office {
 	if number, err := strconv.Atoi(os.Getenv("E2E_JOBS")); err == nil {
 		o.jobs = number
 	}
-	o.kubectl("apply", "-k", filepath.Join(root, "config", "nats"))
+	o.nats()
 	o.kubectl("rollout", "status", "statefulset/nats", "--timeout=90s")
 	for _, file := range []string{"ledger", "queue"} {
 		o.kubectl("apply", "-f", filepath.Join(root, "examples", "orders", file+".yaml"))
 	}
+	o.kubectl("patch", "secret", "broker", "-p", fmt.Sprintf(`{"stringData":{"url":%q}}`, o.url()))
 	o.until("the queue to be there", patience, func() bool {
 		var queue v1alpha1.Queue
 		return cluster.Get(t.Context(), o.key("orders"), &queue) == nil && isTrue(queue.Status.Conditions, "Ready")
@@ -65,6 +66,22 @@ func open(t *testing.T, ns string) *office {
 	})
 	return o
 }
+
+// nats puts the server of config/nats into the office.
+func (o *office) nats() {
+	o.t.Helper()
+	base, err := filepath.Abs(filepath.Join(root, "config", "nats"))
+	must(o.t, err)
+	dir := o.t.TempDir()
+	base, err = filepath.Rel(dir, base)
+	must(o.t, err)
+	overlay := fmt.Sprintf("namespace: %s\nresources: [%s]\n", o.ns, base)
+	must(o.t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600))
+	o.kubectl("apply", "-k", dir)
+}
+
+// url of the office's own NATS.
+func (o *office) url() string { return "nats://nats." + o.ns + ":4222" }
 
 // hire makes the WorkerPool, changed as the test wants it.
 func (o *office) hire(change func(pool *v1alpha1.WorkerPool)) {
@@ -142,7 +159,7 @@ func (*office) podSpec(program string, args ...string) corev1.PodSpec {
 // send sends the jobs at their rate, and does not wait for that.
 func (o *office) send() {
 	o.t.Helper()
-	o.tool("send", "send", "-url=nats://nats:4222", "-queue=orders", "-run=job", fmt.Sprintf("-jobs=%d", o.jobs),
+	o.tool("send", "send", "-url="+o.url(), "-queue=orders", "-run=job", fmt.Sprintf("-jobs=%d", o.jobs),
 		fmt.Sprintf("-rate=%d", jobsRate), fmt.Sprintf("-milliseconds=%d", jobTakes.Milliseconds()))
 }
 
@@ -335,7 +352,7 @@ func (o *office) careless(program string, args ...string) {
 func (o *office) configure(pod *corev1.PodSpec) {
 	o.t.Helper()
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "careless", Namespace: o.ns}, Data: map[string]string{
-		"worker.yaml": "broker: {url: 'nats://nats:4222'}\nconcurrency: 20\nqueues: [{name: orders, lease: 15s}]\n",
+		"worker.yaml": "broker: {url: '" + o.url() + "'}\nconcurrency: 20\nqueues: [{name: orders, lease: 15s}]\n",
 	}}
 	must(o.t, client.IgnoreAlreadyExists(cluster.Create(o.t.Context(), config)))
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "config", VolumeSource: corev1.VolumeSource{
@@ -365,7 +382,7 @@ func controlWithoutDrain(t *testing.T) {
 }
 
 func controlAcknowledgedFirst(t *testing.T) {
-	if verdict := control(t, office4, "/careless", "nats://nats:4222", "orders"); verdict.Done == verdict.Sent {
+	if verdict := control(t, office4, "/careless", "nats://nats."+office4+":4222", "orders"); verdict.Done == verdict.Sent {
 		t.Errorf("workers that acknowledge first lose nothing: %+v", verdict)
 	}
 }
