@@ -7,8 +7,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// provingIdle is how long a worker of a new revision must have been ready, without
-// anything to do, to be taken for one that works.
+// provingIdle is how long the first worker of a new revision must have been ready, if it
+// has had nothing to do, to be taken for one that works.
 const provingIdle = 30 * time.Second
 
 // rollOut decides how many workers each revision is to have.
@@ -55,10 +55,10 @@ func (d *decision) prove() {
 	}
 }
 
-// proven workers of the new revision are ready, and the revision has had its first
-// success or they have been idle for a while.
+// proven workers of the new revision are ready. For the first of them that is not enough:
+// it must have had a success, or have been idle for a while.
 func (d *decision) proven() int32 {
-	succeeded := slices.ContainsFunc(d.updated.workers, func(w *worker) bool {
+	works := d.updated.past.Proven > 0 || slices.ContainsFunc(d.updated.workers, func(w *worker) bool {
 		return w.Stats != nil && w.Stats.Succeeded != nil && *w.Stats.Succeeded > 0
 	})
 	return d.updated.count(func(w *worker) bool {
@@ -66,7 +66,7 @@ func (d *decision) proven() int32 {
 			return false
 		}
 		idle := w.Stats == nil || w.Stats.InFlight == 0
-		return succeeded || idle && d.now.Sub(w.ReadySince) >= provingIdle
+		return works || idle && d.now.Sub(w.ReadySince) >= provingIdle
 	})
 }
 

@@ -1,0 +1,324 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/controller/workerpool"
+	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/worker"
+)
+
+// crew is the workers of a yard: a real one, in the test's process, for each simulated Pod
+// of a pool, with the configuration that the Pod would have.
+type crew struct {
+	*yard
+	// takes is how long a job takes.
+	takes time.Duration
+
+	mu    sync.Mutex
+	hands map[string]*hand // by Pod
+	done  map[string]int   // how often, by job
+	// struck Pods had a job in flight when they were deleted.
+	struck []string
+}
+
+// hand is one worker.
+type hand struct {
+	worker *worker.Worker
+	server *httptest.Server
+	stop   context.CancelFunc
+}
+
+// newCrew has the controller of WorkerPools run in a new yard, and workers where it wants
+// some.
+func newCrew(t *testing.T, takes time.Duration) *crew {
+	t.Helper()
+	c := &crew{yard: newYard(t), takes: takes, hands: map[string]*hand{}, done: map[string]int{}}
+	c.declare("mail", "lease: 5s")
+	c.ready("mail")
+	ctx, stop := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	t.Cleanup(func() { stop(); group.Wait() })
+	c.operate(ctx, &group)
+	group.Go(func() { c.muster(ctx) })
+	t.Cleanup(c.abandonPools)
+	return c
+}
+
+// operate runs the controller for the crew's namespace alone.
+func (c *crew) operate(ctx context.Context, group *sync.WaitGroup) {
+	c.t.Helper()
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:     cluster.Scheme(),
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{c.ns: {}}},
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	keeper := connection.NewKeeper(mgr.GetAPIReader(), connection.Options{})
+	if err := mgr.Add(keeper); err != nil {
+		c.t.Fatal(err)
+	}
+	o := workerpool.Options{Concurrency: 4, Image: "yardmaster:test", Address: c.address}
+	if err := workerpool.New(mgr, keeper, o).SetupWithManager(mgr); err != nil {
+		c.t.Fatal(err)
+	}
+	group.Go(func() {
+		if err := mgr.Start(ctx); err != nil {
+			c.t.Error(err)
+		}
+	})
+}
+
+// abandonPools lets the test's namespace go, whose workers go before it.
+func (c *crew) abandonPools() {
+	var list v1alpha1.WorkerPoolList
+	if err := cluster.List(background, &list, client.InNamespace(c.ns)); err != nil {
+		c.t.Error(err)
+	}
+	for i := range list.Items {
+		patch := client.RawPatch(mergePatch, []byte(`{"metadata":{"finalizers":null}}`))
+		if err := client.IgnoreNotFound(cluster.Patch(background, &list.Items[i], patch)); err != nil {
+			c.t.Error(err)
+		}
+	}
+}
+
+// muster has a worker for each Pod that runs, as long as it is there.
+func (c *crew) muster(ctx context.Context) {
+	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		var pods corev1.PodList
+		if err := cluster.List(ctx, &pods, client.InNamespace(c.ns), client.HasLabels{pool.LabelPool}); err != nil {
+			return false, nil //nolint:nilerr // the test is about to end, or the next look tells
+		}
+		there := map[string]bool{}
+		for i := range pods.Items {
+			if p := &pods.Items[i]; p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp.IsZero() {
+				there[p.Name] = true
+				c.begin(ctx, p)
+			}
+		}
+		c.dismiss(there)
+		return false, nil
+	})
+	c.dismiss(nil)
+}
+
+func (c *crew) begin(ctx context.Context, pod *corev1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hands[pod.Name] != nil {
+		return
+	}
+	shared := &corev1.ConfigMap{}
+	key := client.ObjectKey{Namespace: c.ns, Name: configOf(pod)}
+	if err := cluster.Get(ctx, key, shared); err != nil {
+		c.t.Errorf("Pod %s has no configuration: %v", pod.Name, err)
+		return
+	}
+	o := worker.Options{Pod: pod.Name, Revision: pod.Labels[pool.LabelRevision], Logger: slog.New(slog.DiscardHandler)}
+	var err error
+	if o.Config, err = worker.ParseConfig([]byte(shared.Data["config.yaml"])); err != nil {
+		c.t.Errorf("what Pod %s is to read cannot be: %v", pod.Name, err)
+		return
+	}
+	// Where the files would be that the Pod mounts.
+	o.Config.Broker = worker.Broker{URL: "nats://" + c.Address()}
+	o.Config.AdminAddress = "0"
+	w, err := worker.New(o, c.handle)
+	if err != nil {
+		c.t.Errorf("Pod %s: %v", pod.Name, err)
+		return
+	}
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c.hands[pod.Name] = &hand{w, httptest.NewServer(w.Admin()), stop}
+	go func() { _ = w.Run(life) }() // that it did not drain in time shows in its jobs
+}
+
+// configOf is the ConfigMap that a Pod mounts.
+func configOf(pod *corev1.Pod) string {
+	for _, volume := range pod.Spec.Volumes {
+		if volume.ConfigMap != nil {
+			return volume.ConfigMap.Name
+		}
+	}
+	return ""
+}
+
+// dismiss ends the workers whose Pods are gone, and notes who was at work.
+func (c *crew) dismiss(there map[string]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, h := range c.hands {
+		if there[name] {
+			continue
+		}
+		if there != nil && h.worker.Stats().InFlight > 0 {
+			c.struck = append(c.struck, name)
+		}
+		h.stop()
+		h.server.Close()
+		delete(c.hands, name)
+	}
+}
+
+func (c *crew) handle(ctx context.Context, job *worker.Job) error {
+	select {
+	case <-time.After(c.takes):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done[job.ID]++
+	return nil
+}
+
+// address of a worker's admin API. Where there is none, nobody listens.
+func (c *crew) address(pod *corev1.Pod) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.hands[pod.Name]; h != nil {
+		return strings.TrimPrefix(h.server.URL, "http://")
+	}
+	return "127.0.0.1:1"
+}
+
+// untilDone waits until so many jobs are done.
+func (c *crew) untilDone(number int) {
+	c.t.Helper()
+	c.eventually(fmt.Sprintf("%d jobs to be done", number), func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.done) >= number
+	})
+}
+
+// wantOnce checks that each job was done once, and nobody was struck at work.
+func (c *crew) wantOnce(number int) {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.done) != number {
+		c.t.Errorf("%d jobs are done, want %d", len(c.done), number)
+	}
+	for job, times := range c.done {
+		if times != 1 {
+			c.t.Errorf("job %s was done %d times", job, times)
+		}
+	}
+	if len(c.struck) > 0 {
+		c.t.Errorf("these were deleted while they had jobs in flight: %v", c.struck)
+	}
+}
+
+// eventually waits longer than others: drains take their time.
+func (c *crew) eventually(what string, holds func() bool) {
+	c.t.Helper()
+	err := wait.PollUntilContextTimeout(c.t.Context(), 50*time.Millisecond, 90*time.Second, true, func(context.Context) (bool, error) {
+		return holds(), nil
+	})
+	if err != nil {
+		var list v1alpha1.WorkerPoolList
+		_ = cluster.List(c.t.Context(), &list, client.InNamespace(c.ns))
+		for i := range list.Items {
+			c.t.Logf("%s", describePool(&list.Items[i]))
+		}
+		c.t.Fatalf("waiting for %s: %v", what, err)
+	}
+}
+
+func describePool(wp *v1alpha1.WorkerPool) string {
+	s := &wp.Status
+	text := fmt.Sprintf("%s: desired %d, replicas %d, ready %d, draining %d, current %s, updated %s\n", wp.Name, s.Desired, s.Replicas, s.Ready,
+		s.Draining, s.CurrentRevision, s.UpdatedRevision)
+	for _, c := range s.Conditions {
+		text += fmt.Sprintf("  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
+	}
+	if s.LastDecision != nil {
+		text += "  " + s.LastDecision.Message
+	}
+	return text
+}
+
+// hire makes a WorkerPool for the queue mail, with more in its spec.
+func (c *crew) hire(name, spec string) {
+	c.t.Helper()
+	object := given(c.t, "WorkerPool", name, "{image: 'worker:1', concurrency: 2, queues: [{name: mail}], "+spec+"}")
+	object.SetNamespace(c.ns)
+	if err := cluster.Create(c.t.Context(), object); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// pool reads a WorkerPool.
+func (c *crew) pool(name string) *v1alpha1.WorkerPool {
+	c.t.Helper()
+	wp := &v1alpha1.WorkerPool{}
+	if err := cluster.Get(c.t.Context(), client.ObjectKey{Namespace: c.ns, Name: name}, wp); err != nil {
+		c.t.Fatal(err)
+	}
+	return wp
+}
+
+// change patches a WorkerPool as a user would.
+func (c *crew) change(name, patch string) {
+	c.t.Helper()
+	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: name}}
+	if err := cluster.Patch(c.t.Context(), wp, client.RawPatch(mergePatch, []byte(patch))); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// until waits for a WorkerPool to be as the condition says.
+func (c *crew) until(name, what string, holds func(wp *v1alpha1.WorkerPool) bool) {
+	c.t.Helper()
+	c.eventually(name+" to be "+what, func() bool { return holds(c.pool(name)) })
+}
+
+// wantIs waits for a condition of a WorkerPool.
+func (c *crew) wantIs(name, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
+	c.t.Helper()
+	var found *metav1.Condition
+	c.until(name, kind+"="+string(status)+" "+reason, func(wp *v1alpha1.WorkerPool) bool {
+		found = meta.FindStatusCondition(wp.Status.Conditions, kind)
+		return found != nil && found.Status == status && found.Reason == reason
+	})
+	return found
+}
+
+// scale asks for so many workers through the scale subresource.
+func (c *crew) scale(name string, replicas int64) {
+	c.t.Helper()
+	scale := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "autoscaling/v1", "kind": "Scale",
+		"metadata": map[string]any{"name": name, "namespace": c.ns},
+		"spec":     map[string]any{"replicas": replicas},
+	}}
+	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: name}}
+	if err := cluster.SubResource("scale").Update(c.t.Context(), wp, client.WithSubResourceBody(scale)); err != nil {
+		c.t.Fatal(err)
+	}
+}
