@@ -29,7 +29,8 @@ type Config struct {
 
 // Broker says how the broker is reached. What is secret is in files.
 type Broker struct {
-	// URL of the server, or URLFile that holds it.
+	// URL of the server, or URLFile that holds it: of NATS, or of a Redis or Valkey with
+	// asynq's queues (redis://, rediss://).
 	URL     string `json:"url,omitempty"`
 	URLFile string `json:"urlFile,omitempty"`
 	// CredentialsFile is a NATS credentials file.

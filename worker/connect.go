@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
+	"github.com/yardmaster/yardmaster/internal/broker/engines"
+	"github.com/yardmaster/yardmaster/internal/broker/source"
 )
 
 // connect reads the broker's secrets and connects once.
 func (b *Broker) connect(ctx context.Context, name string) (broker.Engine, error) {
-	options := jetstream.Options{URL: b.URL, Name: name}
+	access := engines.Access{Access: source.Access{URL: b.URL, Name: name}}
 	var err error
 	read := func(path string) []byte {
 		if path == "" || err != nil {
@@ -22,16 +23,16 @@ func (b *Broker) connect(ctx context.Context, name string) (broker.Engine, error
 		return raw
 	}
 	if b.URLFile != "" {
-		options.URL = strings.TrimSpace(string(read(b.URLFile)))
+		access.URL = strings.TrimSpace(string(read(b.URLFile)))
 	}
-	options.Credentials = read(b.CredentialsFile)
+	access.Credentials = read(b.CredentialsFile)
 	if b.TLS != (TLS{}) {
-		options.TLS = &jetstream.TLS{
+		access.TLS = &source.TLS{
 			CA: read(b.TLS.CAFile), Certificate: read(b.TLS.CertificateFile), Key: read(b.TLS.KeyFile), ServerName: b.TLS.ServerName,
 		}
 	}
 	if err != nil {
 		return nil, broker.Fail(broker.Invalid, "reading what the broker needs: %w", err)
 	}
-	return jetstream.Connect(ctx, options)
+	return engines.Connect(ctx, access)
 }

@@ -46,7 +46,7 @@ func Connect(ctx context.Context, access source.Access, pool int) (redis.Univers
 
 func optionsOf(access *source.Access) (*redis.UniversalOptions, error) {
 	o := &redis.UniversalOptions{
-		ClientName:            access.Name,
+		ClientName:            nameOf(access.Name),
 		DialTimeout:           dialTimeout,
 		ReadTimeout:           answerTimeout,
 		WriteTimeout:          answerTimeout,
@@ -88,6 +88,16 @@ func optionsOf(access *source.Access) (*redis.UniversalOptions, error) {
 		return o, err
 	}
 	return o, nil
+}
+
+// nameOf a connection, as the server takes it: without spaces and the like.
+func nameOf(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r > ' ' && r <= '~' {
+			return r
+		}
+		return '-'
+	}, name)
 }
 
 func portOf(parsed *url.URL) string {

@@ -221,3 +221,15 @@ func TestACluster(t *testing.T) {
 		t.Errorf("%+v: %v", reading, err)
 	}
 }
+
+func TestAConnectionHasItsName(t *testing.T) {
+	s := redistest.Start(t)
+	list, err := NewList(t.Context(), source.Access{URL: s.URL(), Name: "a worker\n"}, "jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Disconnect()
+	if clients := s.CLI("CLIENT", "LIST"); !strings.Contains(clients, "name=a-worker- ") {
+		t.Errorf("clients: %s", clients)
+	}
+}

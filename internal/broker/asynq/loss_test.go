@@ -1,0 +1,117 @@
+package asynq_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/yardmaster/yardmaster/internal/broker/redis/redistest"
+	"github.com/yardmaster/yardmaster/worker"
+)
+
+// crew are workers that come and go.
+type crew struct {
+	t      *testing.T
+	config worker.Config
+
+	mu   sync.Mutex
+	done map[string]int
+}
+
+// join has another worker work until the function is called, which drains it.
+func (c *crew) join() (leave func()) {
+	c.t.Helper()
+	w, err := worker.New(worker.Options{Config: c.config, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}, c.handle)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	return func() {
+		stop()
+		if err := <-ended; err != nil {
+			c.t.Error(err)
+		}
+	}
+}
+
+func (c *crew) handle(_ context.Context, job *worker.Job) error {
+	time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done[string(job.Payload)]++
+	return nil
+}
+
+func (c *crew) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.done)
+}
+
+// Tasks have no second attempt, so that one that is lost on the way is lost for good, and
+// one that is tried twice is counted twice.
+func TestNoTaskIsLostOrDoneTwiceWhileWorkersAreDrained(t *testing.T) {
+	const tasks = 5000
+	server := redistest.Start(t)
+	client := asynq.NewClient(asynq.RedisClientOpt{Addr: server.Address()})
+	defer func() { _ = client.Close() }()
+	c := &crew{t: t, done: map[string]int{}, config: worker.Config{
+		Broker: worker.Broker{URL: server.URL()}, Queues: []worker.Queue{{Name: "orders"}}, AdminAddress: "0",
+	}}
+	sent := make(chan error, 1)
+	go func() {
+		for n := range tasks {
+			if _, err := client.Enqueue(asynq.NewTask("bill", fmt.Append(nil, n)), asynq.Queue("orders"), asynq.MaxRetry(0)); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- nil
+	}()
+
+	began, drains := time.Now(), 0
+	leave := []func(){c.join(), c.join(), c.join()}
+	for c.count() < tasks && time.Since(began) < time.Minute {
+		// Sooner than a worker has done what it holds.
+		time.Sleep(200 * time.Millisecond)
+		leave[0]()
+		leave = append(leave[1:], c.join())
+		drains++
+	}
+	for _, end := range leave {
+		end()
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d tasks in %s, with %d drains", c.count(), time.Since(began).Round(time.Millisecond), drains+len(leave))
+	for n := range tasks {
+		if times := c.done[fmt.Sprint(n)]; times != 1 {
+			t.Errorf("task %d is done %d times", n, times)
+		}
+	}
+	if drains < 5 {
+		t.Errorf("only %d workers were drained meanwhile", drains)
+	}
+	for _, list := range [][]string{
+		{"LLEN", "asynq:{orders}:pending"},
+		{"LLEN", "asynq:{orders}:active"},
+		{"ZCARD", "asynq:{orders}:lease"},
+		{"ZCARD", "asynq:{orders}:retry"},
+		{"ZCARD", "asynq:{orders}:archived"},
+		{"ZCARD", "asynq:{orders}:scheduled"},
+	} {
+		if left := server.Number(list...); left != 0 {
+			t.Errorf("%v: %d", list, left)
+		}
+	}
+}
