@@ -18,6 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/broker/redis/redistest"
 )
 
 const ns = "team"
@@ -145,8 +146,8 @@ func TestWhatCannotBeIsNamed(t *testing.T) {
 	tls.TLSSecretRef = &v1alpha1.SecretRef{Name: "empty"}
 	login := nats("broker")
 	login.CredentialsSecretRef = &v1alpha1.SecretRef{Name: "empty"}
-	asynq := nats("broker")
-	asynq.Engine = v1alpha1.EngineAsynq
+	unheardOf := nats("broker")
+	unheardOf.Engine = "Pigeon"
 	key := nats("broker")
 	key.URLSecretRef.Key = "address"
 	for name, row := range map[string]struct {
@@ -154,7 +155,7 @@ func TestWhatCannotBeIsNamed(t *testing.T) {
 		reason, says string
 	}{
 		"no broker at all":            {nil, v1alpha1.ReasonNoBroker, "the operator has none of its own"},
-		"an engine that is not there": {asynq, v1alpha1.ReasonNoBroker, "broker.engine is Asynq"},
+		"an engine that is not there": {unheardOf, v1alpha1.ReasonNoBroker, "broker.engine is Pigeon"},
 		"a key that is not there":     {key, v1alpha1.ReasonSecretInvalid, `"broker" has nothing under the key "address"`},
 		"a TLS secret of nothing":     {tls, v1alpha1.ReasonSecretInvalid, "none of the keys ca.crt"},
 		"credentials of nothing":      {login, v1alpha1.ReasonSecretInvalid, "none of the keys username"},
@@ -268,4 +269,14 @@ func TestTheOperatorsOwnBrokerIsForWhoNamesNone(t *testing.T) {
 	if k.Line("another", nil) != line {
 		t.Error("two namespaces have two connections to it")
 	}
+}
+
+func TestQueuesOfAsynqAreConnectedTo(t *testing.T) {
+	s := redistest.Start(t)
+	b := nats("redis")
+	b.Engine = v1alpha1.EngineAsynq
+	k := keep(t, secretOf("redis", "url", s.URL()))
+	k.becomes(b, "")
+	s.Stop()
+	k.becomes(b, v1alpha1.ReasonConnectionFailed)
 }

@@ -19,7 +19,7 @@ type Dial func(ctx context.Context, access *Access) (broker.Engine, error)
 
 // Engines are those that queues can be kept on.
 func Engines() map[v1alpha1.Engine]Dial {
-	return map[v1alpha1.Engine]Dial{v1alpha1.EngineNATS: dialNATS}
+	return map[v1alpha1.Engine]Dial{v1alpha1.EngineNATS: dialNATS, v1alpha1.EngineAsynq: dialAsynq}
 }
 
 // clientName is the connection's name, for who looks at the broker.

@@ -71,8 +71,8 @@ func (o *Options) setDefaults() {
 			*value = fallback
 		}
 	}
-	set(&o.Probe, 4*time.Second)
-	set(&o.Patience, 4*time.Second)
+	set(&o.Probe, 3*time.Second)
+	set(&o.Patience, 3*time.Second)
 	set(&o.Retry, 5*time.Second)
 	set(&o.Reread, 30*time.Second)
 	set(&o.Idle, 10*time.Minute)
