@@ -12,6 +12,11 @@ import (
 // Event tells of a transition.
 type Event struct{ Type, Reason, Action, Message string }
 
+// OfBroker tells that all Queues on the broker have the same to tell.
+func (e Event) OfBroker() bool {
+	return e.Reason == v1alpha1.EventBrokerUnreachable || e.Reason == v1alpha1.EventBrokerReachable
+}
+
 // told are what a condition may become that is worth an event. Without a reason, any
 // will do; it is told again when the reason is another.
 var told = []struct {

@@ -157,6 +157,9 @@ var enforcers = map[broker.Enforcer]v1alpha1.Enforcement{
 	broker.Unsupported: v1alpha1.EnforcementUnsupported,
 }
 
+// fieldMaxAge is one that not every engine can keep to.
+const fieldMaxAge broker.Field = "retention.maxAge"
+
 func fieldsInUse(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) map[broker.Field]bool {
 	return map[broker.Field]bool{
 		broker.FieldLease:       true,
@@ -166,6 +169,7 @@ func fieldsInUse(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) map[broker.Field
 		broker.FieldMaxInFlight: q.Spec.MaxInFlight != nil,
 		broker.FieldMaxBacklog:  q.Spec.MaxBacklog != nil,
 		broker.FieldRateLimit:   e.RateLimit != nil,
+		fieldMaxAge:             q.Spec.Retention != nil,
 		broker.FieldPaused:      true,
 		broker.FieldDelayed:     true,
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
 // Warnings are what is right as it stands, and yet may not be what its author expects.
@@ -25,6 +26,25 @@ func Warnings(q *v1alpha1.Queue) []string {
 		warn(d.MaxEntries != nil && *d.MaxEntries > 0, "deadLetter.maxEntries", "dead letters over that number are lost, the oldest first")
 		warn(d.Retention != nil && span(*d.Retention) > 0, "deadLetter.retention", "dead letters of that age are lost")
 	}
+	return all
+}
+
+// Unenforced are the fields that nobody will keep to, as far as the engine's capabilities
+// tell before the queue is made.
+func Unenforced(q *v1alpha1.Queue, by broker.Capabilities) []string {
+	var all []string
+	asked := &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit, DeadLetter: q.Spec.DeadLetter}
+	for field, used := range fieldsInUse(q, asked) {
+		is := by[field]
+		if field == broker.FieldLease {
+			// What every queue has that asks for nothing else is no wish.
+			used = q.Spec.Lease != nil && span(*q.Spec.Lease) != broker.Defaults("").Lease
+		}
+		if used && is.By == broker.Unsupported && field != broker.FieldDelayed {
+			all = append(all, fmt.Sprintf("spec.%s: nobody keeps to it: %s", field, is.Message))
+		}
+	}
+	slices.Sort(all)
 	return all
 }
 

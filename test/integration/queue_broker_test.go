@@ -12,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/broker/redis/redistest"
 )
 
 // within checks that something took no longer than was promised.
@@ -186,6 +187,19 @@ func TestThePermissionsOfTheManualAreEnough(t *testing.T) {
 	y.ready("mail")
 	y.patch("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Requeue"}}}`)
 	y.told("mail", "DeadLettersRequeued")
+	y.delete("mail")
+	y.gone("mail")
+}
+
+func TestAQueueIsKeptOnRedisThroughAsynq(t *testing.T) {
+	y := newYard(t)
+	s := redistest.Start(t)
+	y.secret("redis", "url", s.URL())
+	y.declareOn("broker: {engine: Asynq, urlSecretRef: {name: redis}}", "mail", "deletionPolicy: Purge, maxBacklog: 10")
+	y.ready("mail")
+	if by := y.queue("mail").Status.Enforcement["maxBacklog"]; by != v1alpha1.EnforcementUnsupported {
+		t.Errorf("maxBacklog is enforced by %q", by)
+	}
 	y.delete("mail")
 	y.gone("mail")
 }

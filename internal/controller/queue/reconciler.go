@@ -33,6 +33,13 @@ const (
 	figureBurst  = 50
 )
 
+// Events about a broker, which all Queues on it have at once, are held to this many a
+// second; the others leave it to the condition.
+const (
+	brokerEvents = 5
+	brokerBurst  = 50
+)
+
 // Options of the controller.
 type Options struct {
 	// Concurrency is how many Queues are reconciled at once.
@@ -50,6 +57,7 @@ type Reconciler struct {
 	keeper   *connection.Keeper
 	options  Options
 	figures  *rate.Limiter
+	brokers  *rate.Limiter
 
 	latest *kube.Latest[*v1alpha1.Queue]
 	known  *known
@@ -68,6 +76,7 @@ func New(mgr ctrl.Manager, keeper *connection.Keeper, o Options) *Reconciler {
 		keeper:   keeper,
 		options:  o,
 		figures:  rate.NewLimiter(figureWrites, figureBurst),
+		brokers:  rate.NewLimiter(brokerEvents, brokerBurst),
 		latest:   kube.NewLatest[*v1alpha1.Queue](),
 		known:    newKnown(),
 	}
@@ -165,8 +174,15 @@ func (p *pass) judge(err error) {
 		p.seen.Failure = err
 		p.state.ensured = ensured{} // what was so is so no more
 	default:
-		p.line.Doubt(err)
+		p.doubt(err)
 		p.seen.Unreachable = &queue.Trouble{Reason: connection.ReasonOf(err), Message: err.Error()}
+	}
+}
+
+// doubt has the line look whether its broker is there, unless it is the line that says so.
+func (p *pass) doubt(err error) {
+	if !errors.As(err, new(*connection.Error)) {
+		p.line.Doubt(err)
 	}
 }
 
@@ -220,6 +236,9 @@ func (p *pass) record(ctx context.Context) (time.Duration, error) {
 }
 
 func (p *pass) emit(e queue.Event) {
+	if e.OfBroker() && !p.brokers.Allow() {
+		return
+	}
 	p.recorder.Eventf(p.q, nil, e.Type, e.Reason, e.Action, "%s", e.Message)
 }
 

@@ -149,7 +149,7 @@ func (p *pass) refused(err error, r *queue.Removal) {
 		r.Gone = true
 		return
 	}
-	p.line.Doubt(err)
+	p.doubt(err)
 	trouble := &queue.Trouble{Reason: connection.ReasonOf(err), Message: err.Error()}
 	r.Unreachable = trouble
 	if !answered(err) {

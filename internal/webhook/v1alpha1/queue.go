@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/asynq"
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
 
@@ -25,18 +26,28 @@ type queueValidator struct{}
 
 var _ admission.Validator[*v1alpha1.Queue] = queueValidator{}
 
+// warnings are of the spec, and of what its engine cannot do. NATS can do all that does
+// not depend on the server, or on how the queue was made: status.enforcement tells.
+func (queueValidator) warnings(q *v1alpha1.Queue) admission.Warnings {
+	all := queue.Warnings(q)
+	if q.Spec.Broker != nil && q.Spec.Broker.Engine == v1alpha1.EngineAsynq {
+		all = append(all, queue.Unenforced(q, (*asynq.Engine)(nil).Capabilities())...)
+	}
+	return all
+}
+
 // ValidateCreate refuses a spec that no broker could carry out.
-func (queueValidator) ValidateCreate(_ context.Context, q *v1alpha1.Queue) (admission.Warnings, error) {
-	return queue.Warnings(q), refused("Queue", q.Name, queue.Validate(q))
+func (v queueValidator) ValidateCreate(_ context.Context, q *v1alpha1.Queue) (admission.Warnings, error) {
+	return v.warnings(q), refused("Queue", q.Name, queue.Validate(q))
 }
 
 // ValidateUpdate does the same. Where the spec stays, it was taken once and must not bar a
 // change of something else.
-func (queueValidator) ValidateUpdate(_ context.Context, before, after *v1alpha1.Queue) (admission.Warnings, error) {
+func (v queueValidator) ValidateUpdate(_ context.Context, before, after *v1alpha1.Queue) (admission.Warnings, error) {
 	if !after.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(before.Spec, after.Spec) {
 		return nil, nil
 	}
-	return append(queue.Warnings(after), queue.ChangeWarnings(before, after)...), refused("Queue", after.Name, queue.Validate(after))
+	return append(v.warnings(after), queue.ChangeWarnings(before, after)...), refused("Queue", after.Name, queue.Validate(after))
 }
 
 // ValidateDelete is never asked.

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,21 @@ func TestQueueCreate(t *testing.T) {
 	wantFields(t, err, []string{"spec.maxInFlight"})
 	_, err = queueValidator{}.ValidateCreate(t.Context(), queueOf(v1alpha1.QueueSpec{}))
 	wantFields(t, err, nil)
+}
+
+func TestQueueFieldsThatAnEngineCannotKeepToAreWarnedOf(t *testing.T) {
+	q := queueOf(v1alpha1.QueueSpec{
+		Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineAsynq}, MaxBacklog: new(int64(9)), RateLimit: &v1alpha1.RateLimit{Limit: 5},
+		Lease: &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}},
+	})
+	warnings, err := queueValidator{}.ValidateCreate(t.Context(), q)
+	want := []string{
+		"spec.maxBacklog: nobody keeps to it: asynq refuses no producer",
+		"spec.rateLimit: nobody keeps to it: asynq has no rate over all workers",
+	}
+	if diff := cmp.Diff(want, []string(warnings)); diff != "" || err != nil {
+		t.Errorf("%v; warnings (-want, +got):\n%s", err, diff)
+	}
 }
 
 func TestQueueUpdate(t *testing.T) {
