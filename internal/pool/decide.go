@@ -280,7 +280,7 @@ func (d *decision) interval() time.Duration {
 			return settled
 		}
 		return scaling.Interval
-	case d.in.Figures == nil && d.problem == nil && d.in.Pool.Spec.Autoscaling != nil, d.sleepsBadly():
+	case d.problem != nil, d.in.Figures == nil && d.in.Pool.Spec.Autoscaling != nil, d.sleepsBadly():
 		return settled
 	default:
 		return 0

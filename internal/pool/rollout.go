@@ -15,8 +15,9 @@ const provingIdle = 30 * time.Second
 func (d *decision) rollOut() {
 	if d.status.CurrentRevision == d.updated.Name { // it served before: a way back needs no proof
 		d.updated.past.Proven = max(1, d.updated.past.Proven)
+	} else {
+		d.prove()
 	}
-	d.prove()
 	trusted := d.trusted()
 	switch {
 	case trusted == nil, d.replaced():

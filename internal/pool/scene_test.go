@@ -51,7 +51,9 @@ func (s *scene) revision(workers int) *scene {
 // serving has the revision be the one that serves.
 func (s *scene) serving(workers int) *scene {
 	s.revision(workers)
-	s.Pool.Status.CurrentRevision = s.Revisions[len(s.Revisions)-1].Name
+	r := &s.Revisions[len(s.Revisions)-1]
+	r.Past.Proven = 1
+	s.Pool.Status.CurrentRevision = r.Name
 	return s
 }
 

@@ -110,7 +110,7 @@ func truth(is bool) metav1.ConditionStatus {
 // deferrable tells whether a status differs from another in figures only, which are out
 // of date soon anyway.
 func deferrable(before, after *v1alpha1.WorkerPoolStatus) bool {
-	if before.LastDecision == nil || after.LastDecision == nil {
+	if before.LastDecision == nil || before.LastDecision.Time == nil || after.LastDecision == nil {
 		return false
 	}
 	a, b := before.DeepCopy(), after.DeepCopy()

@@ -156,6 +156,7 @@ func TestAPoolWithoutItsBrokerKeepsItsWorkers(t *testing.T) {
 	c := newCrew(t, 10*time.Millisecond)
 	c.hire("postmen", "autoscaling: {minReplicas: 2, maxReplicas: 4, scaleDown: {window: 0s, maxStep: 4, period: 1s}}")
 	c.until("postmen", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 2 })
+	c.wantIs("postmen", v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, v1alpha1.ReasonFresh)
 	c.Stop()
 	c.wantIs("postmen", v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse, v1alpha1.ReasonStale)
 	c.change("postmen", `{"spec":{"autoscaling":{"minReplicas":0}}}`)

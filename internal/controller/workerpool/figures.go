@@ -175,7 +175,9 @@ func (r *Reconciler) sleep(wp *v1alpha1.WorkerPool, seen *sight, plan *pool.Plan
 		names = append(names, seen.queues.all[i].wanted.Name)
 	}
 	r.known.listens(wp, seen.queues.line.Key, names)
-	if wp.Spec.Autoscaling == nil || plan.Status.Desired > 0 {
+	// What waits already, and is not worked on, would wake the pool again and again.
+	waits := seen.in.Figures == nil || seen.in.Figures.Backlog > 0
+	if wp.Spec.Autoscaling == nil || plan.Status.Desired > 0 || waits {
 		return
 	}
 	for i := range seen.queues.all {

@@ -92,7 +92,7 @@ func claimOf(wp *v1alpha1.WorkerPool, own bool) pool.Claim {
 			c.Want = min(most, max(c.Desired, wp.Status.LastDecision.Want))
 		}
 	case wp.Spec.Replicas != nil:
-		c.Min, most, c.Want = 0, *wp.Spec.Replicas, *wp.Spec.Replicas
+		c.Min, most, c.Want = *wp.Spec.Replicas, *wp.Spec.Replicas, *wp.Spec.Replicas
 	}
 	if own {
 		c.Want = most
