@@ -19,8 +19,11 @@ type Access struct {
 	URL string
 	// CA, Certificate and Key are PEM.
 	CA, Certificate, Key []byte
-	Username, Password   string
-	Token                string
+	// ServerName that the broker's certificate is for, if it is not the one in the URL. With
+	// it there is TLS.
+	ServerName         string
+	Username, Password string
+	Token              string
 	// Creds is a NATS credentials file.
 	Creds []byte
 }
@@ -31,6 +34,11 @@ func (a *Access) equal(b *Access) bool {
 }
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+
+// Read reads the Secrets of a broker that an object of the namespace names.
+func Read(ctx context.Context, live client.Reader, namespace string, b *v1alpha1.Broker) (*Access, error) {
+	return read(ctx, live, KeyOf(namespace, b))
+}
 
 // read reads the Secrets that the key names. The reader must not be a cache: that would
 // list and keep all Secrets of the namespace.

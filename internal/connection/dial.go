@@ -27,8 +27,8 @@ const clientName = "yardmaster"
 
 func dialNATS(ctx context.Context, access *Access) (broker.Engine, error) {
 	o := jetstream.Options{Name: clientName, Credentials: access.Creds}
-	if len(access.CA)+len(access.Certificate)+len(access.Key) > 0 {
-		o.TLS = &jetstream.TLS{CA: access.CA, Certificate: access.Certificate, Key: access.Key}
+	if len(access.CA)+len(access.Certificate)+len(access.Key) > 0 || access.ServerName != "" {
+		o.TLS = &jetstream.TLS{CA: access.CA, Certificate: access.Certificate, Key: access.Key, ServerName: access.ServerName}
 	}
 	var err error
 	if o.URL, err = withUser(access); err != nil {

@@ -4,8 +4,10 @@ import (
 	"io"
 
 	"github.com/spf13/pflag"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -19,6 +21,8 @@ import (
 type connection struct {
 	client.WithWatch
 
+	// config reaches what no client here does: ports of Pods.
+	config *rest.Config
 	// pods have logs, which the client above knows nothing of.
 	pods typedcorev1.PodsGetter
 	// namespace that a command is about if it is told no other.
@@ -58,13 +62,13 @@ func connectTo(errOut io.Writer) func(clientcmd.ClientConfig) (*connection, erro
 			return nil, err
 		}
 		pods, err := typedcorev1.NewForConfig(config)
-		return &connection{WithWatch: c, pods: pods, namespace: namespace}, err
+		return &connection{WithWatch: c, config: config, pods: pods, namespace: namespace}, err
 	}
 }
 
 // newScheme has the kinds that the plugin knows.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	builder := runtime.NewSchemeBuilder(batchv1.AddToScheme, corev1.AddToScheme, v1alpha1.AddToScheme)
+	builder := runtime.NewSchemeBuilder(autoscalingv1.AddToScheme, batchv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, v1alpha1.AddToScheme)
 	return scheme, builder.AddToScheme(scheme)
 }

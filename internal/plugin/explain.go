@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,7 +24,10 @@ func explain(err error) []string {
 	}
 	var kind *meta.NoKindMatchError
 	var resource *meta.NoResourceMatchError
-	if errors.As(err, &kind) || errors.As(err, &resource) {
+	if errors.As(err, &kind) && kind.GroupKind.Kind != "SequentialJob" {
+		return []string{fmt.Sprintf("this cluster does not serve the kind %s of yardmaster.dev: this part of Yardmaster is not installed there", kind.GroupKind.Kind)}
+	}
+	if kind != nil || errors.As(err, &resource) {
 		return []string{notInstalled}
 	}
 	return []string{terminal.Clean(err.Error())}

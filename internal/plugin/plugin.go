@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"time"
 
@@ -31,6 +32,7 @@ var errFound = errors.New("found")
 
 // environment is what a command works with.
 type environment struct {
+	in          io.Reader
 	out, errOut io.Writer
 	now         func() time.Time
 	connect     func(clientcmd.ClientConfig) (*connection, error)
@@ -42,7 +44,7 @@ type environment struct {
 
 // Run runs the plugin and returns its exit code.
 func Run(ctx context.Context, args []string, out, errOut io.Writer) int {
-	return run(ctx, args, &environment{out: out, errOut: errOut, now: time.Now, connect: connectTo(errOut)})
+	return run(ctx, args, &environment{in: os.Stdin, out: out, errOut: errOut, now: time.Now, connect: connectTo(errOut)})
 }
 
 func run(ctx context.Context, args []string, env *environment) int {
@@ -76,7 +78,7 @@ func newRoot(env *environment) *cobra.Command {
 	root.SetErr(env.errOut)
 	env.config = connectionFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&env.colour, "color", terminal.ColourAuto, "Colours: auto (on a terminal), always or never.")
-	root.AddCommand(newReport(env), newSeq(env))
+	root.AddCommand(newReport(env), newSeq(env), newQueue(env), newPool(env))
 	return root
 }
 

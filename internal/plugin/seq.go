@@ -26,7 +26,7 @@ func newSeq(env *environment) *cobra.Command {
 	return command
 }
 
-// selection is which SequentialJobs a command is about, if not those named.
+// selection is which objects a command is about, if not those named.
 type selection struct {
 	allNamespaces bool
 	selector      string
@@ -34,7 +34,7 @@ type selection struct {
 
 func (s *selection) addFlags(command *cobra.Command) {
 	command.Flags().BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "Look at all namespaces.")
-	command.Flags().StringVarP(&s.selector, "selector", "l", "", "Labels that the SequentialJobs have, such as team=data.")
+	command.Flags().StringVarP(&s.selector, "selector", "l", "", "Labels that they have, such as team=data.")
 }
 
 // options are the selection as the API server takes it.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,10 +57,8 @@ func (r *rerunCommand) run(ctx context.Context, name string) error {
 	}
 	// What was looked at must be what is run again.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := cluster.Patch(ctx, sj, patch); apierrors.IsConflict(err) {
-		return fmt.Errorf("%s was changed by somebody else in this moment; nothing was written: look at it, and try again", called(sj))
-	} else if err != nil {
-		return err
+	if err := cluster.Patch(ctx, sj, patch); err != nil {
+		return unlessChanged(called(sj), err)
 	}
 	fmt.Fprintf(r.out, "%s runs again from %s: run %d, id %s\n", called(sj), r.from, sj.Status.Run+1, sj.Spec.Rerun.ID)
 	if sj.Spec.Suspend {

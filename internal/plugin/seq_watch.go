@@ -8,8 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/plugin/follow"
-	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
 // watchCommand is `kubectl yardmaster seq watch`.
@@ -69,34 +67,17 @@ func (w *watchCommand) watchMany(ctx context.Context, cluster *connection) error
 		environment: w.environment, namespaces: w.allNamespaces, endless: !w.untilFinished,
 		seen: map[client.ObjectKey]*v1alpha1.SequentialJob{},
 	}
-	return w.watch(ctx, cluster, view, options...)
+	return w.watchSequences(ctx, cluster, view, options...)
 }
 
 // watchOne watches one SequentialJob from how the view last saw it.
 func (e *environment) watchOne(ctx context.Context, cluster *connection, view *stepsView) error {
-	return e.watch(ctx, cluster, view, client.InNamespace(view.last.Namespace), client.MatchingFields{"metadata.name": view.last.Name})
+	return e.watchSequences(ctx, cluster, view, client.InNamespace(view.last.Namespace), client.MatchingFields{"metadata.name": view.last.Name})
 }
 
-// view is what a watch shows.
-type view interface {
-	// see takes note of how a SequentialJob stands, and returns lines about what is new.
-	see(sight follow.Sight[*v1alpha1.SequentialJob]) []string
-	// lines are all there is to see now.
-	lines() []string
-	// over reports whether there is no more to wait for, and what that means.
-	over() (bool, error)
-}
-
-// watch shows the SequentialJobs that the options select until the view says it is over.
-func (e *environment) watch(ctx context.Context, cluster *connection, shown view, options ...client.ListOption) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	feed, err := follow.Start(ctx, cluster.WithWatch, &v1alpha1.SequentialJobList{}, &v1alpha1.SequentialJob{}, options...)
-	if err != nil {
-		return err
-	}
-	w := &watching{environment: e, screen: terminal.NewScreen(e.out, e.style()), view: shown, feed: feed}
-	err = w.run(ctx)
-	w.screen.Keep()
-	return err
+// watchSequences shows the SequentialJobs that the options select.
+func (e *environment) watchSequences(
+	ctx context.Context, cluster *connection, shown view[*v1alpha1.SequentialJob], options ...client.ListOption,
+) error {
+	return watch(ctx, e, cluster, shown, &v1alpha1.SequentialJobList{}, &v1alpha1.SequentialJob{}, options...)
 }

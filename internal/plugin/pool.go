@@ -1,0 +1,19 @@
+package plugin
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// newPool is `kubectl yardmaster pool`, whose commands are about WorkerPools.
+func newPool(env *environment) *cobra.Command {
+	command := &cobra.Command{
+		Use:     "pool",
+		Aliases: []string{"pools", "workerpool", "wp"},
+		Short:   "Look at WorkerPools, and drain their workers",
+		Args:    cobra.NoArgs,
+		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	command.AddCommand(newKindList(env, poolKind(), "List WorkerPools, with their workers and what waits for them"),
+		newPoolWatch(env), newDrain(env), newExplain(env))
+	return command
+}

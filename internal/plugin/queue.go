@@ -1,0 +1,18 @@
+package plugin
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// newQueue is `kubectl yardmaster queue`, whose commands are about Queues.
+func newQueue(env *environment) *cobra.Command {
+	command := &cobra.Command{
+		Use:     "queue",
+		Aliases: []string{"queues", "wq"},
+		Short:   "Look at Queues, hold them, and see to their dead letters",
+		Args:    cobra.NoArgs,
+		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	command.AddCommand(newKindList(env, queueKind(), "List Queues, with how much waits in each"), newPause(env), newUnpause(env), newDead(env))
+	return command
+}

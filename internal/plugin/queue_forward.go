@@ -1,0 +1,97 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/portforward"
+
+	brokers "github.com/yardmaster/yardmaster/internal/connection"
+)
+
+// forward has the access lead through the API server, if it leads to a Service of the
+// cluster. The function it returns ends that.
+func (c *connection) forward(ctx context.Context, access *brokers.Access) (func(), error) {
+	// Of several servers any knows all there is to know.
+	first, _, _ := strings.Cut(access.URL, ",")
+	if first = strings.TrimSpace(first); !strings.Contains(first, "://") {
+		first = "nats://" + first
+	}
+	address, err := url.Parse(first)
+	if err != nil {
+		return func() {}, nil //nolint:nilerr // the engine says so, and does not repeat a password
+	}
+	behind, err := c.behind(ctx, address)
+	if err != nil || behind == nil {
+		return func() {}, err
+	}
+	local, stop, err := c.portForward(ctx, behind)
+	if err != nil {
+		return nil, fmt.Errorf("forwarding a port to the broker's Pod %s/%s: %w", behind.namespace, behind.pod, err)
+	}
+	if len(access.CA)+len(access.Certificate)+len(access.Key) > 0 || address.Scheme == "tls" || address.Scheme == "wss" || address.Scheme == "rediss" {
+		access.ServerName = address.Hostname() // which is what the certificate is for
+	}
+	address.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(int(local)))
+	access.URL = address.String()
+	return stop, nil
+}
+
+// portForward forwards a port of this machine to a Pod's, through WebSockets, as kubectl does.
+func (c *connection) portForward(ctx context.Context, to *endpoint) (local uint16, stop func(), err error) {
+	address, err := c.portURL(to)
+	if err != nil {
+		return 0, nil, err
+	}
+	dialer, err := portforward.NewSPDYOverWebsocketDialerForStreaming(address, c.config)
+	if err != nil {
+		return 0, nil, err
+	}
+	stopped, ready, failed, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1), make(chan struct{})
+	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf(":%d", to.port)},
+		stopped, ready, io.Discard, io.Discard)
+	if err != nil {
+		return 0, nil, err
+	}
+	go func() {
+		defer close(ended)
+		failed <- forwarder.ForwardPorts()
+	}()
+	stop = func() {
+		close(stopped)
+		<-ended
+	}
+	select {
+	case <-ready:
+	case err := <-failed:
+		return 0, nil, err
+	case <-ctx.Done():
+		close(stopped) // and who knows when the API server answers
+		return 0, nil, ctx.Err()
+	}
+	ports, err := forwarder.GetPorts()
+	if err == nil && len(ports) != 1 {
+		err = errors.New("no port was forwarded")
+	}
+	if err != nil {
+		stop()
+		return 0, nil, err
+	}
+	return ports[0].Local, stop, nil
+}
+
+// portURL is where the API server forwards ports of the Pod.
+func (c *connection) portURL(to *endpoint) (*url.URL, error) {
+	set, err := kubernetes.NewForConfig(c.config)
+	if err != nil {
+		return nil, err
+	}
+	return set.CoreV1().RESTClient().Post().Resource("pods").Namespace(to.namespace).Name(to.pod).SubResource("portforward").URL(), nil
+}

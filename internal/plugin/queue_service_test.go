@@ -1,0 +1,92 @@
+package plugin
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestAHostOfAClusterIs(t *testing.T) {
+	for host, want := range map[string]inCluster{
+		"nats":                                  {service: "nats", namespace: "a"},
+		"nats.queues":                           {service: "nats", namespace: "queues"},
+		"nats.queues.svc":                       {service: "nats", namespace: "queues"},
+		"nats.queues.svc.cluster.local":         {service: "nats", namespace: "queues"},
+		"nats.queues.svc.cluster.local.":        {service: "nats", namespace: "queues"},
+		"nats-0.nats.queues.svc":                {pod: "nats-0", service: "nats", namespace: "queues"},
+		"nats-0.nats.queues.svc.yard.example":   {pod: "nats-0", service: "nats", namespace: "queues"},
+		"127.0.0.1":                             {},
+		"::1":                                   {},
+		"nats.example.org":                      {},
+		"connect.ngs.global.svcs.example.org":   {},
+		"a.very.long.name.svc.of.somebody.else": {},
+	} {
+		if got, is := inClusterOf(host, "a"); got != want || is != (want != inCluster{}) {
+			t.Errorf("%s is %+v (%t), want %+v", host, got, is, want)
+		}
+	}
+}
+
+func TestThePodBehindABrokersServiceIs(t *testing.T) {
+	service := func(kind corev1.ServiceType, name string) *corev1.Service {
+		return &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: "nats", Namespace: "queues"},
+			Spec:       corev1.ServiceSpec{Type: kind, Ports: []corev1.ServicePort{{Name: name, Port: 4222}, {Name: "monitor", Port: 80}}},
+		}
+	}
+	slice := func(ready bool, pods ...string) *discoveryv1.EndpointSlice {
+		s := &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Name: "nats-x", Namespace: "queues", Labels: map[string]string{discoveryv1.LabelServiceName: "nats"}},
+			Ports:      []discoveryv1.EndpointPort{{Name: new("monitor"), Port: new(int32(8222))}, {Name: new("client"), Port: new(int32(14222))}},
+		}
+		for _, pod := range pods {
+			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
+				Conditions: discoveryv1.EndpointConditions{Ready: &ready}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: pod},
+			})
+		}
+		return s
+	}
+	const address = "nats://me:secret@nats.queues:4222"
+	for title, row := range map[string]struct {
+		address string
+		objects []client.Object
+		want    endpoint
+		err     string
+	}{
+		"a ready one, at its own port": {address, []client.Object{service("", "client"), slice(true, "nats-0", "nats-1")}, endpoint{"queues", "nats-0", 14222}, ""},
+		"the one named":                {"nats://nats-1.nats.queues.svc", []client.Object{service("", "client"), slice(true, "nats-0", "nats-1")}, endpoint{"queues", "nats-1", 14222}, ""},
+		"at a port the Service has not": {
+			"nats://nats.queues:5222", []client.Object{service("", "client"), slice(true, "nats-0")}, endpoint{"queues", "nats-0", 5222}, "",
+		},
+		"none that is not ready":      {address, []client.Object{service("", "client"), slice(false, "nats-0")}, endpoint{}, "the broker's Service queues/nats has no ready Pod"},
+		"none where there is none":    {address, []client.Object{service("", "client")}, endpoint{}, "the broker's Service queues/nats has no ready Pod"},
+		"none of a name elsewhere":    {address, []client.Object{service(corev1.ServiceTypeExternalName, "client")}, endpoint{}, ""},
+		"none without a Service":      {address, nil, endpoint{}, ""},
+		"none of a name on the Net":   {"nats://nats.example.org", nil, endpoint{}, ""},
+		"none at what is not a port":  {"nats://nats.queues:70000", []client.Object{service("", "client"), slice(true, "nats-0")}, endpoint{}, errNoPort.Error()},
+		"none of another's EndpointS": {address, []client.Object{service("", "client"), &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "queues"}}}, endpoint{}, "has no ready Pod"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			parsed, err := url.Parse(row.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := &connection{WithWatch: cluster(t, row.objects...), namespace: "a"}
+			got, err := c.behind(t.Context(), parsed)
+			if (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
+				t.Fatalf("error %v, want %q", err, row.err)
+			}
+			if got == nil {
+				got = &endpoint{}
+			}
+			if *got != row.want {
+				t.Errorf("endpoint %+v, want %+v", *got, row.want)
+			}
+		})
+	}
+}
