@@ -61,14 +61,18 @@ func start(t *testing.T) *server {
 
 func freePorts(t *testing.T, number int) (ports []string) {
 	t.Helper()
+	var held []net.Listener
 	for range number {
 		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = listener.Close() }()
+		held = append(held, listener)
 		_, port, _ := strings.Cut(listener.Addr().String(), ":")
 		ports = append(ports, port)
+	}
+	for _, listener := range held {
+		_ = listener.Close()
 	}
 	return ports
 }
@@ -87,7 +91,7 @@ func (s *server) run() {
 		_ = syscall.Kill(-process.Process.Pid, syscall.SIGTERM)
 		_ = process.Wait()
 		names := exec.CommandContext(context.Background(), "epmd", "-port", s.epmd, "-kill")
-		names.Env = append(s.environment, "ERL_EPMD_RELAXED_COMMAND_CHECK=1")
+		names.Env = s.environment
 		_ = names.Run()
 	})
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
