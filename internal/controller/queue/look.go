@@ -58,7 +58,8 @@ func (p *pass) look(ctx context.Context, engine broker.Engine) error {
 	if err != nil && !missing {
 		return err
 	}
-	if missing || last.due(p.line.Key, &wanted) {
+	// Dead letters are only touched once it is sure again whose they are.
+	if missing || last.due(p.line.Key, &wanted) || queue.LettersAsked(p.q) != "" {
 		if err := p.ensure(ctx, engine, &wanted); err != nil {
 			return err
 		}

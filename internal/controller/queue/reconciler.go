@@ -197,10 +197,10 @@ func answered(err error) bool {
 
 // next is when to look again.
 func (p *pass) next() time.Duration {
-	switch {
-	case p.seen.Unreachable != nil && p.line.Key == (connection.Key{}):
-		return 0 // a change of the Queue or a Policy brings it back
-	case p.seen.Unreachable != nil, p.seen.Failure != nil:
+	if _, err := p.line.Engine(); err != nil {
+		return lineInterval
+	}
+	if p.seen.Unreachable != nil || p.seen.Failure != nil {
 		return retryAfter
 	}
 	if p.state.memory.Idle() {
@@ -209,16 +209,21 @@ func (p *pass) next() time.Duration {
 	return p.state.memory.Interval()
 }
 
-// retryAfter is when a queue is looked at again that its broker has refused. If there is
-// no connection, its coming back is told besides.
-const retryAfter = 15 * time.Second
+const (
+	// retryAfter is when a queue is looked at again that its broker has refused.
+	retryAfter = 15 * time.Second
+	// lineInterval is when the line is asked for again that has no connection, so that it
+	// goes on to try. That it has one is told at once.
+	lineInterval = time.Minute
+)
 
 // record stores the status, then tells of it. It returns how long a write that may wait
 // was put off.
 func (p *pass) record(ctx context.Context) (time.Duration, error) {
 	plan := queue.Decide(p.q, &p.seen)
 	p.state.memory = plan.Memory
-	if plan.Minor && !p.figures.Allow() {
+	done := queue.Done(p.seen.Outcome, &p.q.Status, &plan.Status)
+	if plan.Minor && len(done) == 0 && !p.figures.Allow() {
 		return retryAfter, nil
 	}
 	before, after := p.q.DeepCopy(), p.q.DeepCopy()
@@ -229,7 +234,7 @@ func (p *pass) record(ctx context.Context) (time.Duration, error) {
 	if after.ResourceVersion != before.ResourceVersion {
 		p.wrote(after)
 	}
-	for _, event := range append(queue.Done(p.seen.Outcome, &before.Status, &after.Status), queue.Events(&before.Status, &after.Status)...) {
+	for _, event := range append(done, queue.Events(&before.Status, &after.Status)...) {
 		p.emit(event)
 	}
 	return 0, nil
