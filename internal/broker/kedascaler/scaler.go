@@ -139,9 +139,11 @@ func either(whole int64, anyNumber float64) float64 {
 // Wait returns as soon as the scaler says by itself that there is something to do, or ctx
 // ends. A scaler need not be able to.
 func (s *Scaler) Wait(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	// The scaler is not told of a deadline: it would tell its end as a failure.
+	streaming, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	stream, err := s.client.StreamIsActive(ctx, s.object)
+	defer context.AfterFunc(ctx, cancel)()
+	stream, err := s.client.StreamIsActive(streaming, s.object)
 	for err == nil {
 		var active *externalscaler.IsActiveResponse
 		if active, err = stream.Recv(); err == nil && active.GetResult() {
