@@ -66,6 +66,9 @@ func setUpAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if o.keeper, err = newKeeper(mgr, o); err != nil {
+		t.Fatal(err)
+	}
 	for _, controller := range All() {
 		if err := controller.Setup(mgr, o); err != nil {
 			t.Fatal(err)
