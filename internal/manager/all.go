@@ -4,6 +4,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/connection"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/controller/queue"
 	"github.com/yardmaster/yardmaster/internal/controller/sequentialjob"
@@ -30,7 +31,14 @@ func setupQueue(mgr ctrl.Manager, o Options) error {
 }
 
 func setupWorkerPool(mgr ctrl.Manager, o Options) error {
-	options := workerpool.Options{Concurrency: o.Concurrency, Image: o.SidecarImage}
+	sources := connection.NewSources(mgr.GetAPIReader(), connection.Options{})
+	if err := mgr.Add(sources); err != nil {
+		return err
+	}
+	options := workerpool.Options{Concurrency: o.Concurrency, Image: o.SidecarImage, Sources: sources}
+	if err := workerpool.RegisterMetrics(mgr.GetCache()); err != nil {
+		return err
+	}
 	return workerpool.New(mgr, o.keeper, options).SetupWithManager(mgr)
 }
 
