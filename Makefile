@@ -12,7 +12,7 @@ NAMESPACES ?= default
 # Namespaces whose Jobs the operator reports on, separated by commas.
 REPORT_NAMESPACES ?=
 # Kustomize components added to a deployment, separated by commas: cert-manager, prometheus,
-# jobreport-alerts, jobreport-openreports.
+# jobreport-alerts, jobreport-openreports, queue-alerts.
 COMPONENTS ?=
 # What `make demo` runs on: localcluster or kind.
 CLUSTER ?= localcluster

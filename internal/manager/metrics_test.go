@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,14 +17,17 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/yaml"
 )
 
 var (
-	metricName = regexp.MustCompile(`\byardmaster_[a-z_]+`)
-	described  = regexp.MustCompile(`fqName: "(yardmaster_[a-z_]+)"`)
+	// A page may speak of streams and other things of a broker that begin as metrics do.
+	metricName = regexp.MustCompile(`\b(?:yardmaster_(?:sequentialjob|jobreport|queue|workerpool|worker|broker)|controller_runtime|workqueue|leader_election)_[a-z_]+`)
+	described  = regexp.MustCompile(`fqName: "([a-z_]+)"`)
+	defined    = regexp.MustCompile(`"(yardmaster_worker_[a-z_]+)"`)
 )
 
-// exported are the names of the operator's own metrics, with all its controllers set up.
+// exported are the names of the operator's metrics, with all its controllers set up.
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
 	setUp.Do(func() { setUpAll(t) })
@@ -102,9 +106,31 @@ func mentioned(t *testing.T, patterns ...string) map[string]string {
 	return names
 }
 
-func TestAlertsAndPagesSpeakOnlyOfMetricsThatThereAre(t *testing.T) {
+// workersOwn are the names of a worker's metrics. Its source has them all; a worker that
+// has done nothing yet leaves out those that it has nothing to say about.
+func workersOwn(t *testing.T) map[string]bool {
+	t.Helper()
+	source, err := os.ReadFile(filepath.Join("..", "..", "worker", "metrics.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, match := range defined.FindAllStringSubmatch(string(source), -1) {
+		names[match[1]] = true
+	}
+	if len(names) == 0 {
+		t.Fatal("the worker's source has no metrics")
+	}
+	return names
+}
+
+// alertsAndDashboards are where expressions stand.
+var alertsAndDashboards = []string{"config/components/*/*.yaml", "config/dashboards/*.json"}
+
+func TestAlertsDashboardsAndPagesSpeakOnlyOfMetricsThatThereAre(t *testing.T) {
 	there := exported(t)
-	for name, file := range mentioned(t, "docs/*.md", "config/components/*/*.yaml") {
+	maps.Copy(there, workersOwn(t))
+	for name, file := range mentioned(t, append(alertsAndDashboards, "docs/*.md")...) {
 		if !there[name] {
 			t.Errorf("%s: there is no %s", file, name)
 		}
@@ -114,8 +140,93 @@ func TestAlertsAndPagesSpeakOnlyOfMetricsThatThereAre(t *testing.T) {
 func TestEveryMetricIsInThePages(t *testing.T) {
 	told := mentioned(t, "docs/*.md")
 	for _, name := range slices.Sorted(maps.Keys(exported(t))) {
-		if told[name] == "" {
+		if strings.HasPrefix(name, "yardmaster_") && told[name] == "" {
 			t.Errorf("no page speaks of %s", name)
+		}
+	}
+}
+
+// inPromQL are the words of an expression that are no metric: a file that has others speaks
+// of a metric that is not ours, or of one that is misspelt.
+var (
+	quoted    = regexp.MustCompile(`"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\$[a-z_]+|\b(?:by|on|ignoring|group_left|group_right|without) *\([^)]*\)`)
+	word      = regexp.MustCompile(`[a-z_][a-z_0-9]*`)
+	functions = []string{
+		"sum", "max", "min", "rate", "increase", "deriv", "delta", "time", "absent", "and", "or", "unless", "on", "by",
+		"label_replace", "histogram_quantile", "clamp_min", "le", "group_left",
+	}
+)
+
+func TestEachExpressionIsOfMetricsThatThereAre(t *testing.T) {
+	there := exported(t)
+	maps.Copy(there, workersOwn(t))
+	for at, expression := range expressions(t) {
+		metrics := 0
+		for _, name := range word.FindAllString(quoted.ReplaceAllString(expression, " "), -1) {
+			if slices.Contains(functions, name) {
+				continue
+			}
+			for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+				if !there[name] {
+					name = strings.TrimSuffix(name, suffix)
+				}
+			}
+			metrics++
+			if !there[name] {
+				t.Errorf("%s: there is no %s in\n%s", at, name, expression)
+			}
+		}
+		if metrics == 0 {
+			t.Errorf("%s is of no metric: %s", at, expression)
+		}
+		if strings.Count(expression, "(") != strings.Count(expression, ")") {
+			t.Errorf("%s: parentheses do not match: %s", at, expression)
+		}
+	}
+}
+
+// expressions of all alerts and dashboards, by where they stand.
+func expressions(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, pattern := range []string{"config/components/*/rules.yaml", "config/dashboards/*.json"} {
+		files, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(pattern)))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, files, err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var parsed any
+			if err := yaml.UnmarshalStrict(content, &parsed); err != nil { // JSON is YAML
+				t.Fatalf("%s: %v", file, err)
+			}
+			before := len(found)
+			collect(found, file, parsed)
+			if len(found) == before {
+				t.Errorf("%s has no expression", file)
+			}
+		}
+	}
+	return found
+}
+
+// collect finds what stands under expr, at any depth.
+func collect(found map[string]string, at string, node any) {
+	switch node := node.(type) {
+	case map[string]any:
+		for key, value := range node {
+			if text, is := value.(string); is && key == "expr" {
+				found[at] = text
+				continue
+			}
+			collect(found, at+"."+key, value)
+		}
+	case []any:
+		for i, value := range node {
+			collect(found, at+"."+strconv.Itoa(i), value)
 		}
 	}
 }
