@@ -131,6 +131,12 @@ func (o *output) String() string {
 // kubectl begins `kubectl yardmaster seq` in the namespace, through the gate.
 func (g *gate) kubectl(t *testing.T, ns string, args ...string) *call {
 	t.Helper()
+	return g.plugin(t, ns, append([]string{"seq"}, args...)...)
+}
+
+// plugin begins the plugin in the namespace, through the gate.
+func (g *gate) plugin(t *testing.T, ns string, args ...string) *call {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	kubeconfig := clientcmdapi.NewConfig()
 	kubeconfig.Clusters["gate"] = &clientcmdapi.Cluster{Server: g.URL}
@@ -142,7 +148,7 @@ func (g *gate) kubectl(t *testing.T, ns string, args ...string) *call {
 	ctx, stop := context.WithCancel(t.Context())
 	c := &call{t: t, stop: stop, code: make(chan int, 1)}
 	go func() {
-		c.code <- plugin.Run(ctx, append([]string{"seq", "--kubeconfig=" + path}, args...), &c.out, &c.errOut)
+		c.code <- plugin.Run(ctx, append(args, "--kubeconfig="+path), &c.out, &c.errOut)
 	}()
 	return c
 }

@@ -1,0 +1,158 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func TestPluginListsAndHoldsQueues(t *testing.T) {
+	y := newYard(t)
+	y.declare("mail", "")
+	y.ready("mail")
+	g := newGate(t)
+	g.plugin(t, y.ns, "queue", "pause", "mail").want(0)
+	y.becomes("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPaused)
+	if !y.consumer("mail").Paused {
+		t.Error("the broker goes on giving messages to workers")
+	}
+	list := g.plugin(t, y.ns, "queue", "list")
+	list.want(0)
+	wantSaid(t, list.out.String(), "NAME   STATUS   READY", "mail   Paused   0", "NATS")
+	g.plugin(t, y.ns, "queue", "resume", "mail").want(0)
+	y.ready("mail")
+	if y.consumer("mail").Paused {
+		t.Error("the broker still holds its messages")
+	}
+	unknown := g.plugin(t, y.ns, "queue", "pause", "parcels")
+	unknown.want(2)
+	wantSaid(t, unknown.errOut.String(), `error: queues.yardmaster.dev "parcels" not found`)
+}
+
+func TestPluginSeesToDeadLetters(t *testing.T) {
+	y := newYard(t)
+	y.declare("mail", "")
+	y.ready("mail")
+	y.bury("mail", 5)
+	g := newGate(t)
+	list := g.plugin(t, y.ns, "queue", "dead", "list", "mail", "--limit=2")
+	list.want(0)
+	wantSaid(t, list.out.String(), "ID   DIED", "2 of 5 are shown")
+	asked := g.plugin(t, y.ns, "queue", "dead", "purge", "mail", "--all")
+	asked.want(2)
+	wantSaid(t, asked.errOut.String(), "needs --yes, or a terminal to ask on")
+	oldest := g.plugin(t, y.ns, "queue", "dead", "requeue", "mail", "--oldest=2")
+	oldest.want(0)
+	wantSaid(t, oldest.out.String(), "queue.yardmaster.dev/mail: 2 dead letters given back to workers")
+	dropped := g.plugin(t, y.ns, "queue", "dead", "purge", "mail", "--all", "--yes")
+	dropped.want(0)
+	wantSaid(t, dropped.out.String(), "queue.yardmaster.dev/mail: 3 dead letters dropped")
+	eventually(t, "2 messages ready and none dead", func() bool {
+		status := y.queue("mail").Status
+		return status.Ready != nil && *status.Ready == 2 && status.Dead != nil && *status.Dead == 0
+	})
+}
+
+func TestPluginSeesToDeadLettersWithTheCallersRightsOnly(t *testing.T) {
+	y := newYard(t)
+	y.declare("mail", "")
+	y.ready("mail")
+	list := newGate(t).plugin(t, y.ns, "queue", "dead", "list", "mail", "--as=nobody")
+	list.want(2)
+	wantSaid(t, list.errOut.String(), "error: queues.yardmaster.dev \"mail\" is forbidden")
+}
+
+func TestPluginDrainsWatchesAndExplainsAPool(t *testing.T) {
+	y := newYard(t)
+	y.declare("mail", "")
+	y.ready("mail")
+	object := given(t, "WorkerPool", "postmen", "{image: 'worker:1', queues: [{name: mail}], replicas: 3}")
+	object.SetNamespace(y.ns)
+	if err := cluster.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		patch := client.RawPatch(mergePatch, []byte(`{"metadata":{"finalizers":null}}`))
+		if err := client.IgnoreNotFound(cluster.Patch(background, object, patch)); err != nil {
+			t.Error(err)
+		}
+	})
+	pool := func() *v1alpha1.WorkerPool {
+		wp := &v1alpha1.WorkerPool{}
+		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(object), wp); err != nil {
+			t.Fatal(err)
+		}
+		return wp
+	}
+	eventually(t, "three to be desired", func() bool { return pool().Status.Desired == 3 })
+	g := newGate(t)
+	watch := g.plugin(t, y.ns, "pool", "watch", "postmen")
+	watch.until("/3 workers ready")
+	drain := g.drainUntilWritten(t, y.ns, "--replicas=1")
+	wantSaid(t, drain.out.String(), "workerpool.yardmaster.dev/postmen scaled from 3 to 1")
+	if got := *pool().Spec.Replicas; got != 1 {
+		t.Errorf("spec.replicas is %d, want 1", got)
+	}
+	watch.until("/1 workers ready")
+	watch.stop()
+	watch.want(130)
+	explain := g.plugin(t, y.ns, "pool", "explain", "postmen")
+	explain.want(0)
+	wantSaid(t, explain.out.String(), "Manual: spec.replicas is 1, and nothing else changes the number")
+	more := g.plugin(t, y.ns, "pool", "drain", "postmen", "--replicas=1")
+	more.want(2)
+	wantSaid(t, more.errOut.String(), "cannot drain: spec.replicas is 1 already")
+}
+
+// drainUntilWritten drains postmen. The operator may write the status between the plugin's
+// look and its request, which is then refused, as it is to be.
+func (g *gate) drainUntilWritten(t *testing.T, ns string, args ...string) *call {
+	t.Helper()
+	for {
+		drain := g.plugin(t, ns, append([]string{"pool", "drain", "postmen"}, args...)...)
+		code := <-drain.code
+		if code == 0 {
+			return drain
+		}
+		if said := drain.errOut.String(); code != 2 || !strings.Contains(said, "nothing was written: look at it, and try again") {
+			t.Fatalf("code %d: %s", code, said)
+		}
+	}
+}
+
+func TestPluginExplainsADecision(t *testing.T) {
+	y := newYard(t)
+	y.declare("mail", "")
+	y.ready("mail")
+	object := given(t, "WorkerPool", "clerks", "{image: 'worker:1', queues: [{name: mail}], autoscaling: {minReplicas: 0, maxReplicas: 4, dryRun: true}}")
+	object.SetNamespace(y.ns)
+	if err := cluster.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		patch := client.RawPatch(mergePatch, []byte(`{"metadata":{"finalizers":null}}`))
+		if err := client.IgnoreNotFound(cluster.Patch(background, object, patch)); err != nil {
+			t.Error(err)
+		}
+	})
+	y.send("mail", 100)
+	g := newGate(t)
+	eventually(t, "a decision about 100 messages", func() bool {
+		wp := &v1alpha1.WorkerPool{}
+		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(object), wp); err != nil {
+			t.Fatal(err)
+		}
+		d := wp.Status.LastDecision
+		return d != nil && d.Inputs.Backlog != nil && *d.Inputs.Backlog == 100
+	})
+	explain := g.plugin(t, y.ns, "pool", "explain", "clerks")
+	explain.want(0)
+	wantSaid(t, explain.out.String(), "DryRun: ", "100 messages, the oldest for ", "s·(λ + B/T)", "Bounds: 0 to 4 workers; there were 0")
+	drain := g.plugin(t, y.ns, "pool", "drain", "clerks")
+	drain.want(2)
+	wantSaid(t, drain.errOut.String(), "cannot drain: it is autoscaled between 0 and 4 workers; lower spec.autoscaling.maxReplicas instead")
+}
