@@ -141,7 +141,7 @@ func one(ctx context.Context, stream jetstream.JetStream, subject, id, payload s
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		_, err := stream.Publish(ctx, subject, []byte(payload), jetstream.WithMsgID(id))
+		err := try(ctx, stream, subject, id, payload)
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
@@ -149,6 +149,16 @@ func one(ctx context.Context, stream jetstream.JetStream, subject, id, payload s
 			return err
 		}
 	}
+}
+
+// answer is how long one try waits for the broker's word, which may have been lost.
+const answer = 2 * time.Second
+
+func try(ctx context.Context, stream jetstream.JetStream, subject, id, payload string) error {
+	ctx, cancel := context.WithTimeout(ctx, answer)
+	defer cancel()
+	_, err := stream.Publish(ctx, subject, []byte(payload), jetstream.WithMsgID(id))
+	return err
 }
 
 func until(ctx context.Context, due time.Time) error {
