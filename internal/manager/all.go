@@ -35,7 +35,7 @@ func setupWorkerPool(mgr ctrl.Manager, o Options) error {
 	if err := mgr.Add(sources); err != nil {
 		return err
 	}
-	options := workerpool.Options{Concurrency: o.Concurrency, Image: o.SidecarImage, Sources: sources}
+	options := workerpool.Options{Concurrency: o.Concurrency, Image: o.WorkerImage, Sources: sources}
 	if err := workerpool.RegisterMetrics(mgr.GetCache()); err != nil {
 		return err
 	}

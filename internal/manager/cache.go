@@ -39,7 +39,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	options := cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&batchv1.Job{}: {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: withoutTemplate},
+			&batchv1.Job{}:        {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: withoutTemplate},
 			&corev1.Pod{}:         workers,
 			&appsv1.Deployment{}:  workers,
 			&appsv1.StatefulSet{}: workers,

@@ -44,9 +44,9 @@ type Options struct {
 
 	// Broker of Queues that name none.
 	Broker Broker
-	// SidecarImage is the image of the sidecar of workers in drain mode Sidecar, which has
+	// WorkerImage is the image of the sidecar of workers in drain mode Sidecar, which has
 	// the program yardmaster; empty: that mode is refused.
-	SidecarImage string
+	WorkerImage string
 	// QueueSweep is the time between two comparisons of a queue on its broker with its
 	// Queue; 0: the controller's own.
 	QueueSweep time.Duration
@@ -225,7 +225,7 @@ func (p *parser) bindBroker() {
 		"Secret with ca.crt, tls.crt and tls.key for that broker. Empty: none.")
 	f.StringVar(&o.Broker.CredentialsSecret, "broker-credentials-secret", "",
 		"Secret with username and password, token or creds for that broker. Empty: none.")
-	f.StringVar(&o.SidecarImage, "sidecar-image", "",
+	f.StringVar(&o.WorkerImage, "worker-image", "",
 		"Image that has this program, for the sidecar of workers in drain mode Sidecar. Empty: that mode is refused.")
 	f.DurationVar(&o.QueueSweep, "queue-sweep", 2*time.Minute,
 		"Time between two comparisons of a queue on its broker with its Queue, when the Queue has not changed.")

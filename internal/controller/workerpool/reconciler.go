@@ -165,6 +165,9 @@ func (r *Reconciler) decide(ctx context.Context, wp *v1alpha1.WorkerPool, seen *
 // record stores the plan's status, then tells of it. Figures alone are stored now and
 // then.
 func (r *Reconciler) record(ctx context.Context, wp *v1alpha1.WorkerPool, plan *pool.Plan) error {
+	if !wp.DeletionTimestamp.IsZero() && !plan.Finalizer {
+		return nil // it goes now; and where its namespace does, permission to write may go first
+	}
 	if plan.Deferrable && r.clock.Since(wp.Status.LastDecision.Time.Time) < figuresEvery {
 		return nil
 	}
