@@ -36,7 +36,7 @@ MODULES := . hack/tools/golangci-lint $(patsubst %/go.mod,%,$(wildcard localclus
 GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/role docs/reference
 # Packages that decide run in one goroutine: the race detector finds nothing there, and
 # their property tests take ten times as long under it.
-PURE := $(patsubst %,./%/...,$(wildcard internal/sequence internal/zombie internal/report internal/openreports internal/session internal/scaling))
+PURE := $(patsubst %,./%/...,$(wildcard internal/sequence internal/zombie internal/report internal/openreports internal/session internal/scaling internal/policy internal/queue internal/pool internal/worker))
 UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list ./... | grep -v /test/))
 # How many random clusters the property test of package sequence plays.
 SEQUENCE_RUNS ?= 100000
@@ -117,6 +117,7 @@ e2e: localcluster image ## Run the tests on a real node, and those of the local 
 bench: localcluster ## Measure the operator, next to bare client loops.
 	go run ./hack/bench/sequences
 	go run ./hack/bench/scan
+	go run ./hack/scalebench
 
 ##@ Build
 
