@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -58,11 +59,7 @@ func (e *environment) reach(ctx context.Context, name, address string) (*brokerQ
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", called, err)
 	}
-	engine := v1alpha1.EngineNATS
-	if named != nil {
-		engine = named.Engine
-	}
-	engine = cmp.Or(q.Status.Engine, engine)
+	engine := engineOf(q, named, access.URL)
 	dial, known := brokers.Engines()[engine]
 	if !known {
 		return nil, fmt.Errorf("%s: its engine is %s, which this program does not know", called, engine)
@@ -81,6 +78,21 @@ func (e *environment) reach(ctx context.Context, name, address string) (*brokerQ
 		return nil, fmt.Errorf("%s: the broker: %w", called, err)
 	}
 	return &brokerQueue{q, connected, queue.NameOf(q), hang}, nil
+}
+
+// engineOf a broker: as its reference says, or as the operator has found it, or as the URL
+// tells.
+func engineOf(q *v1alpha1.Queue, b *v1alpha1.Broker, address string) v1alpha1.Engine {
+	switch {
+	case b != nil:
+		return b.Engine
+	case q.Status.Engine != "":
+		return q.Status.Engine
+	case strings.HasPrefix(address, "redis://"), strings.HasPrefix(address, "rediss://"):
+		return v1alpha1.EngineAsynq
+	default:
+		return v1alpha1.EngineNATS
+	}
 }
 
 // brokerOf a Queue, as the operator finds it; nil: it is the operator's own.

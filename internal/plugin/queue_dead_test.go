@@ -160,3 +160,25 @@ func TestWhatCannotBeUndoneIsDoneOnlyForThatWord(t *testing.T) {
 		t.Error("there is nobody to ask")
 	}
 }
+
+func TestTheEngineOfABrokerIs(t *testing.T) {
+	asynq := &v1alpha1.Broker{Engine: v1alpha1.EngineAsynq}
+	found := queueOf("mail", func(q *v1alpha1.Queue) { q.Status.Engine = v1alpha1.EngineAsynq })
+	for title, row := range map[string]struct {
+		queue   *v1alpha1.Queue
+		broker  *v1alpha1.Broker
+		address string
+		want    v1alpha1.Engine
+	}{
+		"what its reference says":    {queueOf("mail"), asynq, "nats://x", v1alpha1.EngineAsynq},
+		"or what the operator found": {found, nil, "nats://x", v1alpha1.EngineAsynq},
+		"or what the URL tells":      {queueOf("mail"), nil, "rediss://x", v1alpha1.EngineAsynq},
+		"or the usual one":           {queueOf("mail"), nil, "x:4222", v1alpha1.EngineNATS},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if got := engineOf(row.queue, row.broker, row.address); got != row.want {
+				t.Errorf("engine %s, want %s", got, row.want)
+			}
+		})
+	}
+}

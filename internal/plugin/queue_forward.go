@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,12 +37,20 @@ func (c *connection) forward(ctx context.Context, access *brokers.Access) (func(
 	if err != nil {
 		return nil, fmt.Errorf("forwarding a port to the broker's Pod %s/%s: %w", behind.namespace, behind.pod, err)
 	}
-	if len(access.CA)+len(access.Certificate)+len(access.Key) > 0 || address.Scheme == "tls" || address.Scheme == "wss" || address.Scheme == "rediss" {
-		access.ServerName = address.Hostname() // which is what the certificate is for
-	}
-	address.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(int(local)))
-	access.URL = address.String()
+	lead(access, address, local)
 	return stop, nil
+}
+
+// lead has the access lead to a local port in place of an address. A certificate is still for
+// the address.
+func lead(access *brokers.Access, address *url.URL, local uint16) {
+	secure := slices.Contains([]string{"tls", "wss", "rediss"}, address.Scheme)
+	if secure || len(access.CA)+len(access.Certificate)+len(access.Key) > 0 {
+		access.ServerName = address.Hostname()
+	}
+	there := *address
+	there.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(int(local)))
+	access.URL = there.String()
 }
 
 // portForward forwards a port of this machine to a Pod's, through WebSockets, as kubectl does.

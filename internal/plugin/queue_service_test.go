@@ -5,10 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	brokers "github.com/yardmaster/yardmaster/internal/connection"
 )
 
 func TestAHostOfAClusterIs(t *testing.T) {
@@ -86,6 +89,36 @@ func TestThePodBehindABrokersServiceIs(t *testing.T) {
 			}
 			if *got != row.want {
 				t.Errorf("endpoint %+v, want %+v", *got, row.want)
+			}
+		})
+	}
+}
+
+func TestAnAccessThatIsForwardedLeadsToALocalPort(t *testing.T) {
+	for title, row := range map[string]struct {
+		access, want brokers.Access
+	}{
+		"with who we are": {
+			brokers.Access{URL: "nats://me:secret@nats.queues:4222"}, brokers.Access{URL: "nats://me:secret@127.0.0.1:5000"},
+		},
+		"with the number of a database": {
+			brokers.Access{URL: "redis://redis/3"}, brokers.Access{URL: "redis://127.0.0.1:5000/3"},
+		},
+		"with the name that the certificate is for": {
+			brokers.Access{URL: "tls://nats.queues"}, brokers.Access{URL: "tls://127.0.0.1:5000", ServerName: "nats.queues"},
+		},
+		"... also where only the Secret speaks of TLS": {
+			brokers.Access{URL: "nats://nats.queues", CA: []byte("x")}, brokers.Access{URL: "nats://127.0.0.1:5000", ServerName: "nats.queues", CA: []byte("x")},
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			address, err := url.Parse(row.access.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lead(&row.access, address, 5000)
+			if diff := cmp.Diff(row.want, row.access); diff != "" {
+				t.Errorf("access (-want +got):\n%s", diff)
 			}
 		})
 	}
