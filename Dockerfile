@@ -9,6 +9,7 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY api/ api/
 COPY cmd/ cmd/
 COPY internal/ internal/
+COPY worker/ worker/
 ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION=unknown

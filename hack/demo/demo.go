@@ -13,6 +13,7 @@ import (
 const (
 	sequencesNamespace = "yardmaster-demo"
 	staleNamespace     = "yardmaster-demo-stale"
+	ordersNamespace    = "yardmaster-demo-orders"
 	operatorNamespace  = "yardmaster-system"
 )
 
@@ -22,11 +23,12 @@ type demo struct {
 
 	sequences *sequences
 	stale     *stale
+	orders    *orders
 }
 
 func newDemo(where cluster.Cluster, screen *terminal.Screen, limit time.Duration) *demo {
 	s := &stage{cluster: where, screen: screen, limit: limit}
-	return &demo{stage: s, sequences: &sequences{stage: s}, stale: &stale{stage: s}}
+	return &demo{stage: s, sequences: &sequences{stage: s}, stale: &stale{stage: s}, orders: &orders{stage: s}}
 }
 
 // sequences is the act of the SequentialJobs.
@@ -65,6 +67,9 @@ func (d *demo) play(ctx context.Context) error {
 		return err
 	}
 	if err := d.stale.play(ctx); err != nil {
+		return err
+	}
+	if err := d.orders.play(ctx); err != nil {
 		return err
 	}
 	d.title("What to look at next")

@@ -23,6 +23,8 @@ func (s *stage) showNext() {
   kubectl explain sequentialjob.spec.containers.step
   kubectl -n %[2]s patch job suspended -p '{"spec":{"suspend":false}}'   # its finding goes away
   kubectl -n %[2]s get jobreports -w
+  kubectl -n %[4]s describe workerpool clerks
+  bin/kubectl-yardmaster pool -n %[4]s explain clerks
   kubectl -n %[3]s logs deployment/yardmaster
   bin/kubectl-yardmaster seq -n %[1]s watch failing-migration
   bin/kubectl-yardmaster report -A
@@ -30,6 +32,7 @@ func (s *stage) showNext() {
   examples/               the manifests that were applied: change one and apply it again
   docs/sequentialjob.md   what a SequentialJob can do
   docs/jobreport.md       what a JobReport tells
+  docs/queue.md           queues; docs/workerpool.md: their workers
   make demo               the same again, from fresh namespaces
-  make demo-down          remove the cluster`, sequencesNamespace, staleNamespace, operatorNamespace)
+  make demo-down          remove the cluster`, sequencesNamespace, staleNamespace, operatorNamespace, ordersNamespace)
 }

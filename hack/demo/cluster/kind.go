@@ -84,6 +84,15 @@ func (docker) Image(ctx context.Context) (string, error) {
 	return image, shell.Quiet(ctx, kindKind, "load", "docker-image", image, "--name", kindName)
 }
 
+// Tryout implements Cluster. The image of NATS comes from its registry.
+func (docker) Tryout(ctx context.Context) error {
+	const image = "example-worker:v1"
+	if err := shell.Quiet(ctx, "docker", "build", "--tag", image, "--file", "examples/worker/Dockerfile", "."); err != nil {
+		return err
+	}
+	return shell.Quiet(ctx, kindKind, "load", "docker-image", image, "--name", kindName)
+}
+
 // Kubeconfig implements Cluster.
 func (docker) Kubeconfig(context.Context) (string, error) { return filepath.Abs(kindKubeconfig) }
 

@@ -59,6 +59,14 @@ func (local) Image(ctx context.Context) (string, error) {
 	return image, shell.Quiet(ctx, localTool, "load-image", "--name", localName, filepath.Join("dist", "yardmaster.tar"))
 }
 
+// Tryout implements Cluster.
+func (local) Tryout(ctx context.Context) error {
+	if err := shell.Quiet(ctx, "hack/images"); err != nil {
+		return err
+	}
+	return shell.Quiet(ctx, localTool, "load-image", "--name", localName, "dist/nats.tar", "dist/example-worker.tar")
+}
+
 func contentTag(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
