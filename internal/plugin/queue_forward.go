@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/portforward"
 
 	brokers "github.com/yardmaster/yardmaster/internal/connection"
@@ -98,9 +98,9 @@ func (c *connection) portForward(ctx context.Context, to *endpoint) (local uint1
 
 // portURL is where the API server forwards ports of the Pod.
 func (c *connection) portURL(to *endpoint) (*url.URL, error) {
-	set, err := kubernetes.NewForConfig(c.config)
+	core, err := typedcorev1.NewForConfig(c.config)
 	if err != nil {
 		return nil, err
 	}
-	return set.CoreV1().RESTClient().Post().Resource("pods").Namespace(to.namespace).Name(to.pod).SubResource("portforward").URL(), nil
+	return core.RESTClient().Post().Resource("pods").Namespace(to.namespace).Name(to.pod).SubResource("portforward").URL(), nil
 }
