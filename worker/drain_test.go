@@ -72,6 +72,9 @@ func TestAHandlerThatDoesNotFinishInTimeIsToldAndItsJobGoesBack(t *testing.T) {
 	if took := time.Since(began); took < 200*time.Millisecond || took > 3*time.Second {
 		t.Errorf("after %s", took)
 	}
+	if s := w.Stats(); s.Succeeded+s.Failed > 0 {
+		t.Errorf("it succeeded %d times, and failed %d", s.Succeeded, s.Failed)
+	}
 	var attempt atomic.Int32
 	other := b.start(b.config(), func(_ context.Context, job *Job) error {
 		attempt.Store(int32(job.Attempt))

@@ -43,6 +43,7 @@ func (w *Worker) execute(h *held) outcome {
 	w.metrics.waited(began.Sub(job.Sent))
 	err = w.call(job)
 	w.metrics.took(w.yard.now().Sub(began))
+	w.tally(err)
 	return w.conclude(h, job, err)
 }
 
@@ -65,6 +66,22 @@ func (w *Worker) call(job *Job) (err error) {
 	return w.handler(w.handling, job)
 }
 
+// tally counts what a handler returned. A job that was not tried, or not let finish, tells
+// nothing of the handler.
+func (w *Worker) tally(err error) {
+	switch {
+	case err == nil:
+		w.succeeded.Add(1)
+	case !IsPutBack(err) && !w.cutShort(err):
+		w.failed.Add(1)
+	}
+}
+
+// cutShort tells whether a handler did not finish because the worker could not wait.
+func (w *Worker) cutShort(err error) bool {
+	return errors.Is(context.Cause(w.handling), errLeaving) && errors.Is(err, context.Canceled)
+}
+
 // conclude settles a job by what its handler returned.
 func (w *Worker) conclude(h *held, job *Job, err error) outcome {
 	lost, draining := w.yard.lost(h)
@@ -75,8 +92,7 @@ func (w *Worker) conclude(h *held, job *Job, err error) outcome {
 	switch {
 	case err == nil:
 		w.done(h, draining)
-	case errors.Is(context.Cause(w.handling), errLeaving) && errors.Is(err, context.Canceled):
-		// It was not let finish.
+	case w.cutShort(err):
 		w.settle(h, resultReturned, back(h, 0))
 		return unknown
 	case errors.As(err, &untried):

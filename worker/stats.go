@@ -16,6 +16,10 @@ type Stats struct {
 	Capacity int `json:"capacity"`
 	// Held messages are not yet begun, and go back if the worker is drained.
 	Held int `json:"held"`
+	// Succeeded and Failed count what handlers made of jobs since the worker started, each
+	// attempt for itself. A job that was put back, or not let finish, is neither.
+	Succeeded int64 `json:"succeeded"`
+	Failed    int64 `json:"failed"`
 	// Breaker is the worst of all queues'.
 	Breaker   breaker.State `json:"breaker"`
 	Queues    []QueueStats  `json:"queues"`
@@ -39,7 +43,7 @@ func (w *Worker) Stats() Stats {
 	o := &w.options
 	s := Stats{
 		Breaker: breaker.Closed, Queues: []QueueStats{}, Pool: o.Pool, Namespace: o.Namespace, Pod: o.Pod, Revision: o.Revision,
-		Started: w.started,
+		Started: w.started, Succeeded: w.succeeded.Load(), Failed: w.failed.Load(),
 	}
 	w.mu.Lock()
 	s.Connected, s.Capacity = w.engine != nil, w.settings.concurrency

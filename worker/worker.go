@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,6 +34,8 @@ type Worker struct {
 	metrics *metrics
 	yard    *yard
 	started time.Time
+	// succeeded and failed are how many times a handler did.
+	succeeded, failed atomic.Int64
 
 	mu sync.Mutex
 	// settings that hold, and the queues that are worked on by them.
