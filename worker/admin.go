@@ -17,6 +17,7 @@ import (
 //	GET  /readyz   200 while it takes jobs, else 503
 //	POST /drain    has it take no more; 202 with the stats
 //	POST /resume   has it take jobs again; 200, or 409 if it is about to end
+//	GET  /prestop  has it drain and end; 200 once it is drained, 503 if it could not in time
 //	GET  /stats    what it does
 //	GET  /metrics  the same for Prometheus
 func (w *Worker) Admin() http.Handler {
@@ -40,9 +41,25 @@ func (w *Worker) Admin() http.Handler {
 		}
 		w.answer(answer, status)
 	})
+	mux.HandleFunc("GET /prestop", w.preStop)
 	mux.HandleFunc("GET /stats", func(answer http.ResponseWriter, _ *http.Request) { w.answer(answer, http.StatusOK) })
 	mux.Handle("GET /metrics", promhttp.HandlerFor(w.metrics.registry, promhttp.HandlerOpts{}))
 	return mux
+}
+
+// preStop is what a Pod's preStop hook asks for, which can only get, and which is over when
+// it is answered. Whoever hangs up changes nothing: the worker ends all the same.
+func (w *Worker) preStop(answer http.ResponseWriter, request *http.Request) {
+	// The deadline is for reading requests; this one would be taken for broken off by it.
+	err := http.NewResponseController(answer).SetReadDeadline(time.Time{})
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		w.log.Debug("A request to drain and end may be broken off", "error", err)
+	}
+	status := http.StatusOK
+	if !w.quietBy(request.Context(), w.depart()) {
+		status = http.StatusServiceUnavailable
+	}
+	w.answer(answer, status)
 }
 
 // answer answers with the stats.
@@ -54,6 +71,10 @@ func (w *Worker) answer(answer http.ResponseWriter, status int) {
 	}
 }
 
+func (w *Worker) server() *http.Server {
+	return &http.Server{Handler: w.Admin(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 14}
+}
+
 // serve serves the admin API. The function it returns ends that.
 func (w *Worker) serve(ctx context.Context, address string) (stop func(), err error) {
 	if address == "0" {
@@ -63,7 +84,7 @@ func (w *Worker) serve(ctx context.Context, address string) (stop func(), err er
 	if err != nil {
 		return nil, err
 	}
-	server := &http.Server{Handler: w.Admin(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 14}
+	server := w.server()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

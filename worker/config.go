@@ -22,8 +22,8 @@ type Config struct {
 	Concurrency int `json:"concurrency,omitempty"`
 	// DrainTimeout is how long jobs that run may take once the worker is to end.
 	DrainTimeout Duration `json:"drainTimeout,omitempty"`
-	// AdminAddress is where /livez, /readyz, /drain, /resume, /stats and /metrics are.
-	// "0": nowhere.
+	// AdminAddress is where /livez, /readyz, /drain, /resume, /prestop, /stats and /metrics
+	// are. "0": nowhere.
 	AdminAddress string `json:"adminAddress,omitempty"`
 }
 

@@ -43,8 +43,12 @@ type Worker struct {
 	queues    map[string]*working
 	executors int
 	engine    broker.Engine
-	// leaving: it is about to end.
-	leaving bool
+	// leaving: it is about to end, once it is drained or the deadline is over.
+	leaving  bool
+	deadline time.Time
+	// ending ends when the worker is to end; toEnd has it do so.
+	ending context.Context
+	toEnd  context.CancelFunc
 
 	// handling is the context of handlers, settling that of what is told to the broker.
 	handling, settling context.Context
@@ -79,14 +83,19 @@ func New(options Options, handler Handler) (*Worker, error) {
 	if w.log == nil {
 		w.log = slog.Default()
 	}
+	w.ending, w.toEnd = context.WithCancel(context.Background())
 	w.yard = newYard(time.Now, w.giveBack)
 	w.metrics = newMetrics(w)
 	return w, nil
 }
 
-// Run works until ctx ends, and then drains: it takes nothing more, hands back what it
-// has not begun, and waits for what runs as long as the drain timeout lets it.
+// Run works until ctx ends, or the admin API is told that the Pod does, and then drains: it
+// takes nothing more, hands back what it has not begun, and waits for what runs as long as
+// the drain timeout lets it.
 func (w *Worker) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(w.ending, stop)()
 	handling, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	settling, stopSettling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSettling()
@@ -155,20 +164,27 @@ func (w *Worker) connect(ctx context.Context) (broker.Engine, error) {
 	}
 }
 
+// depart has the worker drain and end, by a deadline that counts from the first time.
+func (w *Worker) depart() (deadline time.Time) {
+	w.mu.Lock()
+	if !w.leaving {
+		w.log.Info("Draining to end", "timeout", w.settings.drainTimeout)
+		w.leaving, w.deadline = true, time.Now().Add(w.settings.drainTimeout)
+	}
+	deadline = w.deadline
+	w.mu.Unlock()
+	w.yard.drain()
+	w.toEnd()
+	return deadline
+}
+
 // leave drains the worker, and ends all that it does.
 func (w *Worker) leave(stopSettling func()) error {
-	w.mu.Lock()
-	w.leaving = true
-	timeout := w.settings.drainTimeout
-	w.mu.Unlock()
-	w.log.Info("Draining to end", "timeout", timeout)
-	w.yard.drain()
-
-	drained := w.quietWithin(timeout)
+	drained := w.quietBy(context.Background(), w.depart())
 	if !drained {
 		// Those who listen to their context have a moment to say so.
 		w.abandon(errLeaving)
-		w.quietWithin(abandonedFor)
+		w.quietBy(context.Background(), time.Now().Add(abandonedFor))
 	}
 	w.yard.close()
 	w.mu.Lock()
@@ -189,11 +205,12 @@ func (w *Worker) leave(stopSettling func()) error {
 // abandonedFor is how long handlers have to return once their context has ended.
 const abandonedFor = 5 * time.Second
 
-func (w *Worker) quietWithin(d time.Duration) bool {
-	done := make(chan struct{})
-	timer := time.AfterFunc(d, func() { close(done) })
-	defer timer.Stop()
-	return w.yard.quiet(done)
+// quietBy waits until nothing is in flight, and tells whether that is so by the deadline,
+// or when ctx ends.
+func (w *Worker) quietBy(ctx context.Context, deadline time.Time) bool {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	return w.yard.quiet(ctx.Done())
 }
 
 // apply makes settings hold, until ctx ends.

@@ -69,7 +69,7 @@ func parse(args []string, output io.Writer) (*command, error) {
 	f.StringVar(&queues, "queues", "", "Names of queues, with commas between, where the file has none.")
 	f.IntVar(&config.Concurrency, "concurrency", config.Concurrency, "How many jobs run at a time, where the file does not say. 0: 10.")
 	f.DurationVar(&drainTimeout, "drain-timeout", time.Duration(config.DrainTimeout), "How long jobs may take to finish once it is to end, where the file does not say. 0: 10m.")
-	f.StringVar(&config.AdminAddress, "admin-address", "", "Address of /livez, /readyz, /drain, /resume, /stats and /metrics. 0: not served. Empty: :8081.")
+	f.StringVar(&config.AdminAddress, "admin-address", "", "Address of /livez, /readyz, /drain, /resume, /prestop, /stats and /metrics. 0: not served. Empty: :8081.")
 	f.TextVar(&c.level, "log-level", slog.LevelInfo, "What is logged: debug, info, warn or error.")
 	if err := f.Parse(args); err != nil {
 		return nil, err
