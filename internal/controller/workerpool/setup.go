@@ -43,6 +43,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return fmt.Errorf("looking for the kind %s: %w", pool.PodMonitorKind.Kind, err)
 	}
 	r.podMonitors = err == nil
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.WorkerPool{}, queueIndex, queueNames); err != nil {
+		return fmt.Errorf("indexing WorkerPools by their Queues: %w", err)
+	}
 	// Policies select by labels, and an annotation gives up on draining.
 	changed := predicate.Or[client.Object](
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
@@ -53,7 +56,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&appsv1.Deployment{}).
 		Owns(&appsv1.StatefulSet{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod)).
-		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), spec).
+		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue), spec).
 		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), spec).
 		WatchesRawSource(source.Func(r.listen)).
 		WithOptions(controller.Options{
@@ -90,11 +93,38 @@ func ofPod(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
 }
 
-// ofNamespace are all pools of an object's namespace: a Policy that changes may have
-// selected one before that it does not select now.
+// ofNamespace are all pools of a Policy's namespace: one that changes may have selected a
+// pool before that it does not select now.
 func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
+	return r.requests(ctx, client.InNamespace(object.GetNamespace()))
+}
+
+// queueIndex is the cache's index of WorkerPools by the names of their Queues.
+const queueIndex = "spec.queues.name"
+
+func queueNames(object client.Object) []string {
+	wp, _ := object.(*v1alpha1.WorkerPool)
+	if wp == nil {
+		return nil
+	}
+	var names []string
+	for i := range wp.Spec.Queues {
+		names = append(names, wp.Spec.Queues[i].Name)
+	}
+	return names
+}
+
+// ofQueue are the pools that take messages from a Queue. Were it all of the namespace, a
+// thousand Queues that come with a start would have each of a thousand pools looked at
+// again and again.
+func (r *Reconciler) ofQueue(ctx context.Context, object client.Object) []reconcile.Request {
+	return r.requests(ctx, client.InNamespace(object.GetNamespace()), client.MatchingFields{queueIndex: object.GetName()})
+}
+
+// requests for the pools that an object may be about.
+func (r *Reconciler) requests(ctx context.Context, which ...client.ListOption) []reconcile.Request {
 	var pools v1alpha1.WorkerPoolList
-	if err := r.client.List(ctx, &pools, client.InNamespace(object.GetNamespace())); err != nil {
+	if err := r.client.List(ctx, &pools, append(which, client.UnsafeDisableDeepCopy)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing the WorkerPools that an object may be about")
 		return nil
 	}
