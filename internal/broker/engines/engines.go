@@ -23,12 +23,18 @@ type Access struct {
 func Connect(ctx context.Context, access Access) (broker.Engine, error) {
 	scheme, _, _ := strings.Cut(strings.TrimSpace(access.URL), "://")
 	if scheme == "redis" || scheme == "rediss" {
-		if len(access.Credentials) > 0 {
+		switch {
+		case len(access.Credentials) > 0:
 			return nil, broker.Fail(broker.Invalid, "credentials are those of NATS, and the url is that of Redis")
+		case access.Token != "":
+			return nil, broker.Fail(broker.Invalid, "a token is for NATS, and the url is that of Redis")
 		}
 		return known(asynq.Connect(ctx, access.Access))
 	}
-	options := jetstream.Options{URL: access.URL, Credentials: access.Credentials, Name: access.Name}
+	options := jetstream.Options{
+		URL: access.URL, Name: access.Name, Username: access.Username, Password: access.Password, Token: access.Token,
+		Credentials: access.Credentials,
+	}
 	if t := access.TLS; t != nil {
 		options.TLS = &jetstream.TLS{CA: t.CA, Certificate: t.Certificate, Key: t.Key, ServerName: t.ServerName}
 	}

@@ -44,6 +44,7 @@ func TestAFailureToConnectIsNoEngine(t *testing.T) {
 		"to NATS":                      {Access{Access: source.Access{URL: "nats://127.0.0.1:1", TLS: &source.TLS{}}}, broker.Unreachable},
 		"to who has no such URL":       {Access{Access: source.Access{URL: "http://x"}}, broker.Invalid},
 		"to Redis with NATS's secrets": {Access{Access: source.Access{URL: "redis://x"}, Credentials: []byte("x")}, broker.Invalid},
+		"to Redis with a token":        {Access{Access: source.Access{URL: "redis://x", Token: "x"}}, broker.Invalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			engine, err := Connect(t.Context(), row.access)

@@ -25,6 +25,8 @@ type Options struct {
 	// URL of a server, or of several, with commas between. It may hold a password, so it is
 	// never part of an error.
 	URL string
+	// Username and Password, or else Token, go before what the URL says of them.
+	Username, Password, Token string
 	// Credentials are the content of a NATS credentials file.
 	Credentials []byte
 	// TLS, for a server that asks for it or has a certificate of one's own authority.
@@ -72,6 +74,10 @@ var _ broker.Engine = (*Engine)(nil)
 // as the Engine lives.
 func Connect(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{replicas: max(o.Replicas, 1)}
+	servers, err := o.servers()
+	if err != nil {
+		return nil, err
+	}
 	options, err := o.natsOptions()
 	if err != nil {
 		return nil, err
@@ -82,7 +88,7 @@ func Connect(ctx context.Context, o Options) (*Engine, error) {
 	if deadline, set := ctx.Deadline(); set {
 		options = append(options, nats.Timeout(min(dialTimeout, time.Until(deadline))))
 	}
-	if e.nc, err = nats.Connect(o.URL, options...); err != nil {
+	if e.nc, err = nats.Connect(servers, options...); err != nil {
 		return nil, e.classify("connecting", err)
 	}
 	if e.js, err = jetstream.New(e.nc); err != nil {
@@ -108,9 +114,6 @@ func (e *Engine) check(ctx context.Context) error {
 }
 
 func (o *Options) natsOptions() ([]nats.Option, error) {
-	if err := checkURL(o.URL); err != nil {
-		return nil, err
-	}
 	options := []nats.Option{
 		nats.Name(o.Name),
 		nats.Timeout(dialTimeout),
@@ -120,6 +123,12 @@ func (o *Options) natsOptions() ([]nats.Option, error) {
 		// Secret may have been put right since.
 		nats.IgnoreAuthErrorAbort(),
 		nats.CustomReconnectDelay(reconnectDelay),
+	}
+	switch {
+	case o.Username != "":
+		options = append(options, nats.UserInfo(o.Username, o.Password))
+	case o.Token != "":
+		options = append(options, nats.Token(o.Token))
 	}
 	if len(o.Credentials) > 0 {
 		if _, err := nkeys.ParseDecoratedUserNKey(o.Credentials); err != nil {
@@ -141,23 +150,31 @@ func reconnectDelay(tries int) time.Duration {
 	return broker.Backoff(tries, rand.Float64()) //nolint:gosec // to spread, not to hide
 }
 
-func checkURL(all string) error {
-	for one := range strings.SplitSeq(all, ",") {
-		if !strings.Contains(one, "://") {
+// servers are those of the URL. A user that one of them names would hold rather than the
+// one that is given beside it, so it is left out.
+func (o *Options) servers() (string, error) {
+	var all []string
+	for one := range strings.SplitSeq(o.URL, ",") {
+		if one = strings.TrimSpace(one); !strings.Contains(one, "://") {
 			one = "nats://" + one
 		}
-		parsed, err := url.Parse(strings.TrimSpace(one))
+		parsed, err := url.Parse(one)
 		if parse := (*url.Error)(nil); errors.As(err, &parse) {
-			return broker.Fail(broker.Invalid, "url is not one: %w", parse.Err)
+			return "", broker.Fail(broker.Invalid, "url is not one: %w", parse.Err)
 		}
 		if schemes := []string{"nats", "tls", "ws", "wss"}; !slices.Contains(schemes, parsed.Scheme) {
-			return broker.Fail(broker.Invalid, "url has the scheme %q, must be one of %v", parsed.Scheme, schemes)
+			return "", broker.Fail(broker.Invalid, "url has the scheme %q, must be one of %v", parsed.Scheme, schemes)
 		}
 		if parsed.Hostname() == "" {
-			return broker.Fail(broker.Invalid, "url has no host")
+			return "", broker.Fail(broker.Invalid, "url has no host")
 		}
+		if o.Username != "" || o.Token != "" {
+			parsed.User = nil
+			one = parsed.String()
+		}
+		all = append(all, one)
 	}
-	return nil
+	return strings.Join(all, ","), nil
 }
 
 func (t *TLS) config() (*tls.Config, error) {

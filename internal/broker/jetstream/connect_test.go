@@ -68,18 +68,35 @@ func TestAFailureToConnectTellsItsCauseAndNoPassword(t *testing.T) {
 		})
 	}
 	t.Run("all is right", func(t *testing.T) {
-		e, err := Connect(t.Context(), Options{URL: at(locked, "u:right@")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		e.Disconnect()
 		authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
-		e, err = Connect(t.Context(), Options{URL: at(encrypted, ""), TLS: &TLS{CA: authority}})
+		e, err := Connect(t.Context(), Options{URL: at(encrypted, ""), TLS: &TLS{CA: authority}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		e.Disconnect()
 	})
+}
+
+func TestWhoLogsInIsSaidInTheURLOrBesideIt(t *testing.T) {
+	const odd = "a,b@c:d/%"
+	users := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "u", odd })
+	tokens := natstest.Start(t, func(o *server.Options) { o.Authorization = odd })
+	for name, options := range map[string]Options{
+		"in the URL":                 {URL: "nats://u:a%2Cb%40c%3Ad%2F%25@" + users.Address()},
+		"beside it":                  {URL: "nats://" + users.Address(), Username: "u", Password: odd},
+		"beside one without scheme":  {URL: users.Address(), Username: "u", Password: odd},
+		"beside one that says other": {URL: "nats://me:other@" + users.Address(), Username: "u", Password: odd},
+		"beside several":             {URL: "nats://127.0.0.1:1, nats://" + users.Address(), Username: "u", Password: odd},
+		"by a token":                 {URL: "nats://" + tokens.Address(), Token: odd},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := Connect(t.Context(), options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.Disconnect()
+		})
+	}
 }
 
 func selfSigned(t *testing.T) tls.Certificate {
