@@ -33,6 +33,11 @@ type Broker struct {
 	// asynq's queues (redis://, rediss://).
 	URL     string `json:"url,omitempty"`
 	URLFile string `json:"urlFile,omitempty"`
+	// UsernameFile and PasswordFile, or TokenFile, hold who logs in, rather than whom the URL
+	// names. A line's end at the end is not part of it.
+	UsernameFile string `json:"usernameFile,omitempty"`
+	PasswordFile string `json:"passwordFile,omitempty"`
+	TokenFile    string `json:"tokenFile,omitempty"`
 	// CredentialsFile is a NATS credentials file.
 	CredentialsFile string `json:"credentialsFile,omitempty"`
 	TLS             TLS    `json:"tls,omitzero"`
@@ -140,9 +145,7 @@ func (c *Config) settings() (*settings, error) {
 	if s.drainTimeout < 0 {
 		fail("drainTimeout is negative")
 	}
-	if (c.Broker.URL == "") == (c.Broker.URLFile == "") {
-		fail("broker must have one of url and urlFile")
-	}
+	errs = append(errs, c.Broker.validate())
 	if len(c.Queues) < 1 || len(c.Queues) > maxQueues {
 		fail("queues has %d, must have 1 to %d", len(c.Queues), maxQueues)
 	}
@@ -159,6 +162,21 @@ func (c *Config) settings() (*settings, error) {
 		s.queues = append(s.queues, q)
 	}
 	return s, errors.Join(errs...)
+}
+
+// validate tells what cannot be said together.
+func (b *Broker) validate() error {
+	var errs []error
+	if (b.URL == "") == (b.URLFile == "") {
+		errs = append(errs, errors.New("broker must have one of url and urlFile"))
+	}
+	if one(b.UsernameFile != "")+one(b.TokenFile != "")+one(b.CredentialsFile != "") > 1 {
+		errs = append(errs, errors.New("broker must have no more than one of usernameFile, tokenFile and credentialsFile"))
+	}
+	if b.PasswordFile != "" && b.UsernameFile == "" {
+		errs = append(errs, errors.New("broker has passwordFile, and must then have usernameFile"))
+	}
+	return errors.Join(errs...)
 }
 
 func (q *Queue) settings() (queueSettings, error) {

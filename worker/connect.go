@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 
@@ -12,27 +13,55 @@ import (
 
 // connect reads the broker's secrets and connects once.
 func (b *Broker) connect(ctx context.Context, name string) (broker.Engine, error) {
-	access := engines.Access{Access: source.Access{URL: b.URL, Name: name}}
-	var err error
-	read := func(path string) []byte {
-		if path == "" || err != nil {
-			return nil
-		}
-		var raw []byte
-		raw, err = os.ReadFile(path)
-		return raw
+	access, err := b.access()
+	if err != nil {
+		return nil, err
 	}
+	access.Name = name
+	return engines.Connect(ctx, access)
+}
+
+// access is what the broker's files say.
+func (b *Broker) access() (engines.Access, error) {
+	var f files
+	access := engines.Access{Access: source.Access{
+		URL:      b.URL,
+		Username: f.line("usernameFile", b.UsernameFile),
+		Password: f.line("passwordFile", b.PasswordFile),
+		Token:    f.line("tokenFile", b.TokenFile),
+	}, Credentials: f.read(b.CredentialsFile)}
 	if b.URLFile != "" {
-		access.URL = strings.TrimSpace(string(read(b.URLFile)))
+		access.URL = strings.TrimSpace(string(f.read(b.URLFile)))
 	}
-	access.Credentials = read(b.CredentialsFile)
 	if b.TLS != (TLS{}) {
 		access.TLS = &source.TLS{
-			CA: read(b.TLS.CAFile), Certificate: read(b.TLS.CertificateFile), Key: read(b.TLS.KeyFile), ServerName: b.TLS.ServerName,
+			CA: f.read(b.TLS.CAFile), Certificate: f.read(b.TLS.CertificateFile), Key: f.read(b.TLS.KeyFile), ServerName: b.TLS.ServerName,
 		}
 	}
-	if err != nil {
-		return nil, broker.Fail(broker.Invalid, "reading what the broker needs: %w", err)
+	if f.err != nil {
+		return engines.Access{}, broker.Fail(broker.Invalid, "reading what the broker needs: %w", f.err)
 	}
-	return engines.Connect(ctx, access)
+	return access, nil
+}
+
+// files are read until one cannot be.
+type files struct{ err error }
+
+func (f *files) read(path string) []byte {
+	if path == "" || f.err != nil {
+		return nil
+	}
+	var raw []byte
+	raw, f.err = os.ReadFile(path)
+	return raw
+}
+
+// line is what stands in the file that a field names, if it does. Without a name or a token
+// in it the worker would log in as nobody, and hear no more than that it may not.
+func (f *files) line(field, path string) string {
+	text := strings.TrimRight(string(f.read(path)), "\r\n")
+	if path != "" && text == "" && f.err == nil {
+		f.err = fmt.Errorf("broker.%s: %s is empty", field, path)
+	}
+	return text
 }

@@ -43,12 +43,11 @@ type Worker struct {
 	queues    map[string]*working
 	executors int
 	engine    broker.Engine
-	// leaving: it is about to end, once it is drained or the deadline is over.
+	// leaving: it is about to end, once it is drained or the deadline is over. Then ending is
+	// closed.
 	leaving  bool
 	deadline time.Time
-	// ending ends when the worker is to end; toEnd has it do so.
-	ending context.Context
-	toEnd  context.CancelFunc
+	ending   chan struct{}
 
 	// handling is the context of handlers, settling that of what is told to the broker.
 	handling, settling context.Context
@@ -79,11 +78,11 @@ func New(options Options, handler Handler) (*Worker, error) {
 	}
 	w := &Worker{
 		options: options, handler: handler, log: options.Logger, settings: settings, queues: map[string]*working{}, started: time.Now(),
+		ending: make(chan struct{}),
 	}
 	if w.log == nil {
 		w.log = slog.Default()
 	}
-	w.ending, w.toEnd = context.WithCancel(context.Background())
 	w.yard = newYard(time.Now, w.giveBack)
 	w.metrics = newMetrics(w)
 	return w, nil
@@ -95,7 +94,13 @@ func New(options Options, handler Handler) (*Worker, error) {
 func (w *Worker) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	defer context.AfterFunc(w.ending, stop)()
+	go func() {
+		select {
+		case <-w.ending:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
 	handling, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	settling, stopSettling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSettling()
@@ -131,7 +136,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		case <-reload:
 			w.reload(settling)
 		case <-ctx.Done():
-			return w.leave(stopSettling)
+			return w.leave(context.WithoutCancel(ctx), stopSettling)
 		}
 	}
 }
@@ -170,21 +175,21 @@ func (w *Worker) depart() (deadline time.Time) {
 	if !w.leaving {
 		w.log.Info("Draining to end", "timeout", w.settings.drainTimeout)
 		w.leaving, w.deadline = true, time.Now().Add(w.settings.drainTimeout)
+		close(w.ending)
 	}
 	deadline = w.deadline
 	w.mu.Unlock()
 	w.yard.drain()
-	w.toEnd()
 	return deadline
 }
 
 // leave drains the worker, and ends all that it does.
-func (w *Worker) leave(stopSettling func()) error {
-	drained := w.quietBy(context.Background(), w.depart())
+func (w *Worker) leave(ctx context.Context, stopSettling func()) error {
+	drained := w.quietBy(ctx, w.depart())
 	if !drained {
 		// Those who listen to their context have a moment to say so.
 		w.abandon(errLeaving)
-		w.quietBy(context.Background(), time.Now().Add(abandonedFor))
+		w.quietBy(ctx, time.Now().Add(abandonedFor))
 	}
 	w.yard.close()
 	w.mu.Lock()

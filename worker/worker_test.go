@@ -368,8 +368,13 @@ func TestABreakerStopsWhatKeepsFailing(t *testing.T) {
 
 func TestBadConfigurationIsRefusedByField(t *testing.T) {
 	for name, row := range map[string]struct{ config, want string }{
-		"no queues":        {"broker: {url: nats://x}", "queues has 0, must have 1 to 16"},
-		"no broker":        {"queues: [{name: a}]", "broker must have one of url and urlFile"},
+		"no queues":      {"broker: {url: nats://x}", "queues has 0, must have 1 to 16"},
+		"no broker":      {"queues: [{name: a}]", "broker must have one of url and urlFile"},
+		"a broker twice": {"broker: {url: x, urlFile: y}", "broker must have one of url and urlFile"},
+		"two who log in": {
+			"broker: {url: x, usernameFile: u, tokenFile: t}", "broker must have no more than one of usernameFile, tokenFile and credentialsFile",
+		},
+		"a password alone": {"broker: {url: x, passwordFile: p}", "broker has passwordFile, and must then have usernameFile"},
 		"an unknown field": {"brokers: {}", `unknown field "brokers"`},
 		"not a duration":   {"drainTimeout: 5", "5 is not a duration such as 30s"},
 		"a queue's name":   {"{broker: {url: x}, queues: [{name: A}]}", `queues[0]: name is "A"`},

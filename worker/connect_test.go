@@ -1,0 +1,68 @@
+package worker
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/broker/redis/redistest"
+)
+
+func TestAWorkerLogsInWithWhatItsFilesSay(t *testing.T) {
+	users := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "me", "hidden" })
+	tokens := natstest.Start(t, func(o *server.Options) { o.Authorization = "hidden" })
+	redis := redistest.Start(t)
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	me, password, token := file("me", "me"), file("password", "hidden"), file("token", "hidden")
+	wrong, empty := file("wrong", "hidden2"), file("empty", "\n")
+	for name, row := range map[string]struct {
+		broker Broker
+		class  broker.Class
+		want   string // nothing: it is let in
+	}{
+		"a name and a password":          {broker: Broker{URL: users.ClientURL(), UsernameFile: me, PasswordFile: password}},
+		"a token":                        {broker: Broker{URL: tokens.ClientURL(), TokenFile: token}},
+		"a line's end is not part of it": {broker: Broker{URL: tokens.ClientURL(), TokenFile: file("line", "hidden\r\n")}},
+		"they go before the URL's": {
+			broker: Broker{URL: "nats://you:hidden2@" + users.Address(), UsernameFile: me, PasswordFile: password},
+		},
+		"nobody":                {Broker{URL: users.ClientURL()}, broker.Unauthorised, "Authorization Violation"},
+		"the wrong password":    {Broker{URL: users.ClientURL(), UsernameFile: me, PasswordFile: wrong}, broker.Unauthorised, "Authorization Violation"},
+		"the wrong token":       {Broker{URL: tokens.ClientURL(), TokenFile: wrong}, broker.Unauthorised, "Authorization Violation"},
+		"no such file":          {Broker{URL: users.ClientURL(), UsernameFile: dir + "/none"}, broker.Invalid, "none: no such file"},
+		"an empty file":         {Broker{URL: users.ClientURL(), UsernameFile: empty}, broker.Invalid, "broker.usernameFile: " + empty + " is empty"},
+		"a token for a Redis":   {Broker{URL: redis.URL(), TokenFile: token}, broker.Invalid, "a token is for NATS"},
+		"creds for a Redis":     {Broker{URL: redis.URL(), CredentialsFile: token}, broker.Invalid, "credentials are those of NATS"},
+		"creds that are none":   {Broker{URL: users.ClientURL(), CredentialsFile: token}, broker.Invalid, "credentials are not those of a user"},
+		"a name that Redis has": {broker: Broker{URL: redis.URL(), UsernameFile: file("default", "default"), PasswordFile: password}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			engine, err := row.broker.connect(t.Context(), "test")
+			if err == nil {
+				engine.Disconnect()
+			}
+			switch {
+			case row.want == "" && err != nil:
+				t.Errorf("it is not let in: %v", err)
+			case row.want != "" && (err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.want)):
+				t.Errorf("told %v (%s), want %s: %s", err, broker.ClassOf(err), row.class, row.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "hidden") {
+				t.Errorf("a secret is told: %v", err)
+			}
+		})
+	}
+}
