@@ -22,6 +22,7 @@ const (
 	dirURL, dirTLS, dirCredentials = "url", "tls", "credentials"
 
 	keyCA    = "ca.crt"
+	keyToken = "token"
 	keyCreds = "creds"
 )
 
@@ -52,9 +53,9 @@ func (r *Reconciler) observeConfig(ctx context.Context, seen *sight) error {
 		if err != nil {
 			return seen.because(err)
 		}
-		if c.Broker.CredentialsFile = has.file(dirCredentials, keyCreds); c.Broker.CredentialsFile == "" {
+		if !has.login(&c.Broker) {
 			return seen.because(&connection.Error{Reason: v1alpha1.ReasonSecretInvalid, Err: fmt.Errorf(
-				"the Secret %q has no key %s, with which workers log in", key.CredentialsSecret, keyCreds)})
+				"the Secret %q has none of the keys username, token, creds", key.CredentialsSecret)})
 		}
 		secrets[dirCredentials] = pool.SecretFiles{Secret: key.CredentialsSecret}
 	}
@@ -141,7 +142,7 @@ func duration(d *v1alpha1.Duration) *worker.Duration {
 // nothing is.
 const keysAge = 30 * time.Second
 
-// keys that a Secret has.
+// keys of a Secret under which something stands.
 type keys map[string]bool
 
 func (k keys) file(dir, key string) string {
@@ -149,6 +150,23 @@ func (k keys) file(dir, key string) string {
 		return ""
 	}
 	return file(dir, key)
+}
+
+// login has workers log in with what a Secret has, one way if it has several. It tells
+// whether there is any.
+func (k keys) login(b *worker.Broker) bool {
+	switch {
+	case k[keyCreds]:
+		b.CredentialsFile = file(dirCredentials, keyCreds)
+	case k[corev1.BasicAuthUsernameKey]:
+		b.UsernameFile = file(dirCredentials, corev1.BasicAuthUsernameKey)
+		b.PasswordFile = k.file(dirCredentials, corev1.BasicAuthPasswordKey)
+	case k[keyToken]:
+		b.TokenFile = file(dirCredentials, keyToken)
+	default:
+		return false
+	}
+	return true
 }
 
 // keysOf a Secret, which its reader has not in a cache.
@@ -166,8 +184,8 @@ func (r *Reconciler) keysOf(ctx context.Context, namespace, name string) (keys, 
 		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
 	found := keys{}
-	for key := range secret.Data {
-		found[key] = true
+	for key, value := range secret.Data {
+		found[key] = len(value) > 0
 	}
 	r.secrets.Add(key, found, keysAge)
 	return found, nil
