@@ -1,0 +1,106 @@
+// Command idle measures what Queues and WorkerPools cost in which nothing is done, on a
+// real control plane and a real NATS server.
+//
+//	go run ./hack/bench/idle              1,000 Queues, and a WorkerPool at zero for each
+//	go run ./hack/bench/idle -pools 200   a fifth of that
+//
+// The operator is run as it is built, with all its controllers. What it takes until all
+// is decided is measured, and then, after a pause, what it uses while nothing happens. The
+// NATS server is a process of its own, so that it can be told apart.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/yardmaster/yardmaster/hack/bench/lab"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if len(os.Args) > 1 && os.Args[1] == natsServer {
+		return runNATS(ctx, os.Args[2:])
+	}
+	y := &yard{}
+	flag.IntVar(&y.pools, "pools", 1000, "WorkerPools, each with a Queue")
+	settle := flag.Duration("settle", 30*time.Second, "pause between the last decision and the measurement")
+	window := flag.Duration("window", time.Minute, "how long is measured")
+	kubeconfig := flag.String("kubeconfig", "", "a control plane that is up, with the CustomResourceDefinitions installed; empty: one of its own")
+	flag.Parse()
+	if y.pools < 1 || *window < time.Second {
+		return errors.New("-pools must be at least 1, and -window at least 1s")
+	}
+	c, end, err := cluster(ctx, *kubeconfig)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return bench(ctx, c, y, *settle, *window)
+}
+
+// cluster that is measured on, and what ends it.
+func cluster(ctx context.Context, kubeconfig string) (*lab.Cluster, func(), error) {
+	if kubeconfig != "" {
+		c, err := lab.Connect(kubeconfig)
+		return c, func() {}, err
+	}
+	c, err := lab.Start(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, func() { c.Stop(ctx) }, nil
+}
+
+func bench(ctx context.Context, c *lab.Cluster, y *yard, settle, window time.Duration) error {
+	binary, err := lab.BuildOperator(ctx)
+	if err != nil {
+		return err
+	}
+	lab.PrintMachine()
+	nats, url, err := startNATS(ctx)
+	if err != nil {
+		return err
+	}
+	defer endProcess(nats)
+	defer y.clear(ctx, c)
+	if err := y.fill(ctx, c, url); err != nil {
+		return fmt.Errorf("filling the yard: %w", err)
+	}
+	begun := time.Now()
+	operator, err := lab.StartOperator(ctx, binary, c, "--namespaces", namespace,
+		"--metrics-bind-address="+metricsAddress, "--metrics-secure=false")
+	if err != nil {
+		return err
+	}
+	defer endProcess(operator)
+	if err := y.waitUntilDecided(ctx, c); err != nil {
+		return err
+	}
+	start, err := measureSince(ctx, begun, operator.Process.Pid, nats.Process.Pid)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "  all is decided after %s; it comes to rest\n", start.took.Round(time.Second))
+	if err := pause(ctx, settle); err != nil {
+		return err
+	}
+	idle, err := measureFor(ctx, window, operator.Process.Pid, nats.Process.Pid)
+	if err != nil {
+		return err
+	}
+	report(y, start, idle)
+	return nil
+}

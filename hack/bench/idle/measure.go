@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/yardmaster/yardmaster/hack/bench/lab"
+)
+
+// usage is what was used, and asked for, in a time.
+type usage struct {
+	took, operator, nats time.Duration // the latter two: CPU
+	counters
+	// rss and peakRSS of the operator at its end, in bytes.
+	rss, peakRSS int64
+}
+
+// perMinute is a count as a rate.
+func (u *usage) perMinute(count float64) float64 { return count / u.took.Minutes() }
+
+// measureSince is what was used since the operator's start.
+func measureSince(ctx context.Context, begun time.Time, operator, nats int) (u usage, err error) {
+	u.took = time.Since(begun)
+	if u.operator, err = lab.CPUOf(operator); err != nil {
+		return u, err
+	}
+	if u.nats, err = lab.CPUOf(nats); err != nil {
+		return u, err
+	}
+	if u.rss, u.peakRSS, err = rssOf(operator); err != nil {
+		return u, err
+	}
+	u.counters, err = count(ctx)
+	return u, err
+}
+
+// measureFor is what is used from now on, for so long.
+func measureFor(ctx context.Context, window time.Duration, operator, nats int) (usage, error) {
+	begun := time.Now()
+	before, err := measureSince(ctx, begun, operator, nats)
+	if err != nil {
+		return usage{}, err
+	}
+	if err := pause(ctx, window); err != nil {
+		return usage{}, err
+	}
+	after, err := measureSince(ctx, begun, operator, nats)
+	if err != nil {
+		return usage{}, err
+	}
+	after.operator -= before.operator
+	after.nats -= before.nats
+	after.counters = after.since(before.counters)
+	return after, nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// rssOf a running process, now and at most, from /proc.
+func rssOf(pid int) (now, peak int64, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		for field, value := range map[string]*int64{"VmRSS:": &now, "VmHWM:": &peak} {
+			if text, found := strings.CutPrefix(line, field); found {
+				if _, err := fmt.Sscanf(text, "%d kB", value); err != nil {
+					return 0, 0, fmt.Errorf("%s %w", field, err)
+				}
+				*value <<= 10
+			}
+		}
+	}
+	return now, peak, nil
+}
