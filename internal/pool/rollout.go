@@ -89,6 +89,7 @@ func (d *decision) replaced() bool {
 func (d *decision) finishRollout() {
 	d.complete = true
 	d.status.CurrentRevision = d.updated.Name
+	d.updated.past.Proven = max(1, d.updated.past.Proven) // here, so that the next pass need not write it
 	for _, r := range d.revisions {
 		r.wanted = 0
 	}

@@ -200,3 +200,23 @@ func TestCanary(t *testing.T) {
 		})
 	}
 }
+
+func TestTheFirstRevisionIsMadeOnceAndNotWrittenAgain(t *testing.T) {
+	for title, replicas := range map[string]int32{"of a pool at zero": 0, "of a pool with workers": 2} {
+		t.Run(title, func(t *testing.T) {
+			s := scenery(replicas)
+			first := Decide(s.Input)
+			if len(first.Resize) != 1 || first.Resize[0].New == nil {
+				t.Fatalf("the first pass changes %+v, want a new revision", first.Resize)
+			}
+			made := first.Resize[0]
+			s.Pool.Status = first.Status
+			s.Revisions = []Revision{{
+				Name: made.Name, Hash: s.hash(), Created: noon, Replicas: made.Replicas, Past: ReadPast(made.Past.String()),
+			}}
+			if second := Decide(s.Input); len(second.Resize) > 0 {
+				t.Errorf("the second pass changes %+v", second.Resize)
+			}
+		})
+	}
+}
