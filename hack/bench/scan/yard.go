@@ -40,8 +40,11 @@ func (y *yard) names() []string {
 	return names
 }
 
-// fill makes the Jobs. Those that a run before this one has left stay.
+// fill makes the Jobs, unless a run before this one has left them.
 func (y *yard) fill(ctx context.Context, c *lab.Cluster) error {
+	if list(ctx, c, y.names(), y.jobs) == nil {
+		return nil
+	}
 	names := y.names()
 	for _, name := range names {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}

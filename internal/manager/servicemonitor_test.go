@@ -1,0 +1,32 @@
+package manager
+
+import (
+	"os"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// Metrics such as yardmaster_jobreport_jobs name the namespace that they count, and alerts
+// go by it. Prometheus would put the operator's in its place.
+func TestTheServiceMonitorKeepsTheNamespaceThatAMetricNames(t *testing.T) {
+	content, err := os.ReadFile("../../config/components/prometheus/service_monitor.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	monitor := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(content, &monitor.Object); err != nil {
+		t.Fatal(err)
+	}
+	endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
+	if err != nil || len(endpoints) == 0 {
+		t.Fatalf("endpoints %v: %v", endpoints, err)
+	}
+	for _, one := range endpoints {
+		endpoint, _ := one.(map[string]any)
+		if honor, _, _ := unstructured.NestedBool(endpoint, "honorLabels"); !honor {
+			t.Errorf("endpoint %v does not honour the labels", endpoint["port"])
+		}
+	}
+}
