@@ -57,6 +57,11 @@ func (c *connection) sequentialJob(ctx context.Context, name string) (*v1alpha1.
 	return sj, err
 }
 
+// only selects the one SequentialJob.
+func only(sj *v1alpha1.SequentialJob) []client.ListOption {
+	return []client.ListOption{client.InNamespace(sj.Namespace), client.MatchingFields{"metadata.name": sj.Name}}
+}
+
 // called is how kubectl names an object that it has done something to.
 func called(sj metav1.Object) string { return "sequentialjob.yardmaster.dev/" + sj.GetName() }
 

@@ -101,8 +101,7 @@ func (l *logsCommand) options() logs.Options {
 func followLogs(ctx context.Context, cluster *connection, sj *v1alpha1.SequentialJob, teller *logs.Teller) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	sequentialJobs, err := follow.Start(ctx, cluster.WithWatch, &v1alpha1.SequentialJobList{}, &v1alpha1.SequentialJob{},
-		client.InNamespace(sj.Namespace), client.MatchingFields{"metadata.name": sj.Name})
+	sequentialJobs, err := follow.Start(ctx, cluster.WithWatch, &v1alpha1.SequentialJobList{}, &v1alpha1.SequentialJob{}, only(sj)...)
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func (w *watchCommand) watchMany(ctx context.Context, cluster *connection) error
 
 // watchOne watches one SequentialJob from how the view last saw it.
 func (e *environment) watchOne(ctx context.Context, cluster *connection, view *stepsView) error {
-	return e.watchSequences(ctx, cluster, view, client.InNamespace(view.last.Namespace), client.MatchingFields{"metadata.name": view.last.Name})
+	return e.watchSequences(ctx, cluster, view, only(view.last)...)
 }
 
 // watchSequences shows the SequentialJobs that the options select.

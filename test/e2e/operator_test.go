@@ -37,12 +37,10 @@ var operatorKey = client.ObjectKey{Namespace: operatorNamespace, Name: operatorN
 // called by the API server.
 func waitForOperator(ctx context.Context) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, often, patience, true, func(ctx context.Context) (bool, error) {
-		err := operatorReady(ctx)
-		if ctx.Err() == nil && !strings.Contains(fmt.Sprint(err), "rate limiter") { // time is up: that is no reason
-			last = err
-		}
-		return err == nil, nil
+	// Each look has the test's own context: that time is up is no reason.
+	err := wait.PollUntilContextTimeout(ctx, often, patience, true, func(context.Context) (bool, error) {
+		last = operatorReady(ctx)
+		return last == nil, nil
 	})
 	if err != nil {
 		return fmt.Errorf("the operator did not get ready: %w", last)

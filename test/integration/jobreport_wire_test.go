@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 // wire is between a scanner and the API server. It counts, and can be told to meddle
@@ -222,28 +221,4 @@ func (l local) etcd(ctx context.Context, call string, body map[string]any, answe
 		return nil
 	}
 	return json.Unmarshal(raw, answer)
-}
-
-// counted is the value of the scanners' metric with these labels' values; 0 if there is none.
-func counted(t *testing.T, name string, labels ...string) float64 {
-	t.Helper()
-	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != "yardmaster_jobreport_"+name {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			var values []string
-			for _, label := range m.GetLabel() {
-				values = append(values, label.GetValue())
-			}
-			if strings.Join(values, " ") == strings.Join(labels, " ") {
-				return m.GetGauge().GetValue() + m.GetCounter().GetValue()
-			}
-		}
-	}
-	return 0
 }

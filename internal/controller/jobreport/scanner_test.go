@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,9 +28,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
@@ -167,30 +166,6 @@ func (y *yard) wantReady(namespace string) {
 	}
 }
 
-// metric is the value of the metric with these labels' values; 0 if there is none.
-func metric(t *testing.T, name string, labels ...string) float64 {
-	t.Helper()
-	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != "yardmaster_jobreport_"+name {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			var values []string
-			for _, label := range m.GetLabel() {
-				values = append(values, label.GetValue())
-			}
-			if slices.Equal(values, labels) {
-				return m.GetGauge().GetValue() + m.GetCounter().GetValue()
-			}
-		}
-	}
-	return 0
-}
-
 var (
 	jobsResource = schema.GroupResource{Group: "batch", Resource: "jobs"}
 
@@ -226,11 +201,11 @@ func TestAScanWritesOneReportPerNamespace(t *testing.T) {
 		t.Errorf("summary of a namespace without Jobs:\n%s", diff)
 	}
 	for reason, want := range map[string]float64{"NeverStarted": 3} {
-		if got := metric(t, "findings", "a", reason); got != want {
+		if got := fixture.Metric(t, "yardmaster_jobreport_findings", "a", reason); got != want {
 			t.Errorf("metric of %s: %v, want %v", reason, got, want)
 		}
 	}
-	if got := metric(t, "last_success_timestamp_seconds", "a"); got != float64(noon.Unix()) {
+	if got := fixture.Metric(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(noon.Unix()) {
 		t.Errorf("last success %v", got)
 	}
 }
@@ -384,11 +359,11 @@ func TestANamespaceThatDoesNotExist(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			y := newYard(t, "a")
 			y.block["create"] = refusal
-			before := metric(t, "scan_errors_total", reason)
+			before := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", reason)
 			if got := y.scan(); !cmp.Equal(got, []string{"create a"}) {
 				t.Errorf("writes %v", got)
 			}
-			if got := metric(t, "scan_errors_total", reason) - before; got != 1 {
+			if got := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", reason) - before; got != 1 {
 				t.Errorf("counted %v times", got)
 			}
 		})
@@ -406,22 +381,22 @@ func TestWhatIsNotSeenAnyMoreIsNotCounted(t *testing.T) {
 			y := newYard(t, "a")
 			y.add("a", 2, 48*time.Hour)
 			y.scan()
-			if got := metric(t, "jobs", "Zombie", "a"); got != 2 {
+			if got := fixture.Metric(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
 				t.Fatalf("%v zombies counted, want 2", got)
 			}
 			y.fail["a"] = always(0, errForbidden)
 			y.clock.Step(5 * time.Minute)
 			y.scan()
-			if got := metric(t, "jobs", "Zombie", "a"); got != 2 {
+			if got := fixture.Metric(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
 				t.Errorf("%v zombies counted while the report tells of 2", got)
 			}
 			y.fail["a"] = always(0, errExpired) // what is told changes, so that a write is due
 			y.block["patch"] = refusal
 			y.scan()
-			if metric(t, "jobs", "Zombie", "a") != 0 || metric(t, "findings", "a", "NeverStarted") != 0 {
+			if fixture.Metric(t, "yardmaster_jobreport_jobs", "Zombie", "a") != 0 || fixture.Metric(t, "yardmaster_jobreport_findings", "a", "NeverStarted") != 0 {
 				t.Error("they are counted still")
 			}
-			if got := metric(t, "last_success_timestamp_seconds", "a"); got != float64(noon.Unix()) {
+			if got := fixture.Metric(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(noon.Unix()) {
 				t.Errorf("last success %v, want it kept", got)
 			}
 		})
@@ -431,9 +406,9 @@ func TestWhatIsNotSeenAnyMoreIsNotCounted(t *testing.T) {
 func TestAKindThatIsMissingIsNoMissingNamespace(t *testing.T) {
 	y := newYard(t, "a")
 	y.block["create"] = apierrors.NewGenericServerResponse(404, "POST", schema.GroupResource{Resource: "jobreports"}, "jobs", "404 page not found", 0, true)
-	before := metric(t, "scan_errors_total", "NamespaceNotFound")
+	before := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", "NamespaceNotFound")
 	y.scan()
-	if got := metric(t, "scan_errors_total", "NamespaceNotFound") - before; got != 0 {
+	if got := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", "NamespaceNotFound") - before; got != 0 {
 		t.Error("it says that the namespace does not exist")
 	}
 }
@@ -504,10 +479,10 @@ func TestAnAPIServerThatIsJustBackIsAskedAgain(t *testing.T) {
 			defer y.mu.Unlock()
 			delete(y.block, "patch")
 		})
-		before := metric(t, "scan_errors_total", "PartialList")
+		before := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", "PartialList")
 		y.scan()
 		y.wantFailed("a", "PartialList")
-		if got := metric(t, "scan_errors_total", "PartialList") - before; got != 1 {
+		if got := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", "PartialList") - before; got != 1 {
 			t.Errorf("counted %v times", got)
 		}
 	})
@@ -517,12 +492,12 @@ func TestAScanIsCountedByWhyItFailedNotByWhyThatCouldNotBeStored(t *testing.T) {
 	y := newYard(t, "a")
 	y.fail["a"] = always(0, apierrors.NewInternalError(errors.New("etcd")))
 	y.block["create"] = errForbidden
-	failed, forbidden := metric(t, "scan_errors_total", "ListFailed"), metric(t, "scan_errors_total", "Forbidden")
+	failed, forbidden := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", "ListFailed"), fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", "Forbidden")
 	y.scan()
-	if got := metric(t, "scan_errors_total", "ListFailed") - failed; got != 1 {
+	if got := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", "ListFailed") - failed; got != 1 {
 		t.Errorf("counted %v times", got)
 	}
-	if metric(t, "scan_errors_total", "Forbidden") != forbidden {
+	if fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", "Forbidden") != forbidden {
 		t.Error("it is taken for another failure")
 	}
 }

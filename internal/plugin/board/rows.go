@@ -1,6 +1,7 @@
 package board
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -24,16 +25,16 @@ func RowsOfNamespaces(s terminal.Style, sjs []*v1alpha1.SequentialJob, now time.
 }
 
 func rows(s terminal.Style, sjs []*v1alpha1.SequentialJob, now time.Time, namespaces bool) []string {
-	step := ""
+	// The step's column has room for every step, so that it stays as wide as it is.
+	widest := 0
 	for _, sj := range sjs {
-		step = strings.Repeat(" ", max(len(step), longestName(sj)))
+		widest = max(widest, longestName(sj))
 	}
 	table := [][]string{{"NAME", "STATUS", "STEPS", "STEP", "TIME", "AGE"}}
 	for _, sj := range sjs {
-		// The step's column has room for every step, so that it stays as wide as it is.
-		current := sj.Status.Progress.CurrentStep
+		step := fmt.Sprintf("%-*s", widest, sj.Status.Progress.CurrentStep)
 		table = append(table, []string{
-			sj.Name, phase(s, sj), bar(s, &sj.Status), current + step[min(len(step), len(current)):], taken(&sj.Status, now), age(sj, now),
+			sj.Name, phase(s, sj), bar(s, &sj.Status), step, taken(&sj.Status, now), age(sj, now),
 		})
 	}
 	if namespaces {
