@@ -26,6 +26,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Queue{}, &QueueList{},
 		&WorkerPool{}, &WorkerPoolList{},
 		&Policy{}, &PolicyList{},
+		&SessionRunner{}, &SessionRunnerList{},
+		&AgenticSession{}, &AgenticSessionList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

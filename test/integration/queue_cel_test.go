@@ -28,7 +28,9 @@ func given(t *testing.T, kind, name, spec string) *unstructured.Unstructured {
 // waitForKinds waits until the API server serves the kinds whose CRDs were just applied.
 func waitForKinds(t *testing.T) {
 	t.Helper()
-	for _, list := range []client.ObjectList{&v1alpha1.QueueList{}, &v1alpha1.WorkerPoolList{}, &v1alpha1.PolicyList{}} {
+	for _, list := range []client.ObjectList{
+		&v1alpha1.QueueList{}, &v1alpha1.WorkerPoolList{}, &v1alpha1.PolicyList{}, &v1alpha1.AgenticSessionList{}, &v1alpha1.SessionRunnerList{},
+	} {
 		eventually(t, fmt.Sprintf("%T to be served", list), func() bool {
 			return cluster.List(t.Context(), list) == nil
 		})

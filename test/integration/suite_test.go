@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -180,24 +181,36 @@ func installCRDs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var kinds []schema.GroupVersionKind
 	for _, path := range paths {
 		crd := &unstructured.Unstructured{}
 		if err := readYAML(path, crd); err != nil {
 			return err
 		}
+		kind, _, err := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+		if err != nil {
+			return err
+		}
+		kinds = append(kinds, v1alpha1.GroupVersion.WithKind(kind))
 		if err := cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(crd), client.FieldOwner("yardmaster-test"), client.ForceOwnership); err != nil {
 			return err
 		}
 	}
-	kind := v1alpha1.GroupVersion.WithKind("SequentialJob").GroupKind()
 	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		if _, err := cluster.RESTMapper().RESTMapping(kind); err != nil {
-			if meta.IsNoMatchError(err) {
+		for _, kind := range kinds {
+			if _, err := cluster.RESTMapper().RESTMapping(kind.GroupKind()); err != nil {
+				if meta.IsNoMatchError(err) {
+					return false, nil
+				}
+				return false, err
+			}
+			list := &unstructured.UnstructuredList{}
+			list.SetGroupVersionKind(kind)
+			if cluster.List(ctx, list) != nil {
 				return false, nil
 			}
-			return false, err
 		}
-		return cluster.List(ctx, &v1alpha1.SequentialJobList{}) == nil, nil
+		return true, nil
 	})
 }
 

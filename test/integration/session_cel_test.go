@@ -1,0 +1,387 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func TestAgenticSessionRules(t *testing.T) {
+	tryAll(t, "AgenticSession", map[string]badSpec{
+		"a name longer than 52 characters": {
+			name: strings.Repeat("a", 53), spec: `{prompt: a}`,
+			want: "<nil>: Invalid value: metadata.name must begin with a letter and have at most 52 lower-case letters, digits and dashes",
+		},
+		"a name that begins with a digit": {
+			name: "1a", spec: `{prompt: a}`,
+			want: "<nil>: Invalid value: metadata.name must begin with a letter and have at most 52 lower-case letters, digits and dashes",
+		},
+		"a name with a dot": {
+			name: "a.b", spec: `{prompt: a}`,
+			want: "<nil>: Invalid value: metadata.name must begin with a letter and have at most 52 lower-case letters, digits and dashes",
+		},
+		"no prompt": {
+			spec: `{}`,
+			want: "spec.prompt: Required value: prompt is required, unless the session is interactive or has an activeWorkflow",
+		},
+		"a prompt that is empty": {
+			spec: `{prompt: ""}`,
+			want: `spec.prompt: Invalid value: "": spec.prompt in body should be at least 1 chars long`,
+		},
+		"prompt and initialPrompt": {
+			spec: `{prompt: a, initialPrompt: a}`,
+			want: "spec: Invalid value: give prompt or its alias initialPrompt, not both",
+		},
+		"a prompt of more than 64 KiB": {
+			spec: `{prompt: "` + strings.Repeat("é", 32769) + `"}`,
+			want: `spec.prompt: Invalid value: "` + strings.Repeat("é", 32769) + `": prompt must not have more than 65536 bytes`,
+		},
+		"another prompt": {
+			spec: `{prompt: a}`, becomes: `{prompt: b}`,
+			want: "spec.prompt: Invalid value: prompt is immutable",
+		},
+		"another initialPrompt": {
+			spec: `{initialPrompt: a}`, becomes: `{initialPrompt: b}`,
+			want: "spec.initialPrompt: Invalid value: initialPrompt is immutable",
+		},
+		"a prompt where there was its alias": {
+			spec: `{initialPrompt: a}`, becomes: `{prompt: a}`,
+			want: "[spec.prompt: Invalid value: prompt is immutable, spec.initialPrompt: Invalid value: initialPrompt is immutable]",
+		},
+		"no prompt where there was one": {
+			spec: `{interactive: true, prompt: a}`, becomes: `{interactive: true}`,
+			want: "spec.prompt: Invalid value: prompt is immutable",
+		},
+		"another user": {
+			spec: `{prompt: a}`, becomes: `{prompt: a, userContext: {userId: mallory}}`,
+			want: "spec.userContext: Invalid value: userContext is immutable",
+		},
+		"an interactive session that is not any more": {
+			spec: `{prompt: a, interactive: true}`, becomes: `{prompt: a}`,
+			want: "spec.interactive: Invalid value: false: interactive is immutable",
+		},
+		"17 repos": {
+			spec: `{prompt: a, repos: [` + strings.TrimSuffix(strings.Join(urls(17), ", "), ", ") + `]}`,
+			want: "spec.repos: Too many: 17: must have at most 16 items",
+		},
+		"a repo twice": {
+			spec: `{prompt: a, repos: [{url: "https://a/b"}, {url: "https://a/b", branch: c}]}`,
+			want: `spec.repos[1]: Duplicate value: {"url":"https://a/b"}`,
+		},
+		"two repos of one name": {
+			spec: `{prompt: a, repos: [{url: "https://a/b", name: x}, {url: "https://a/c", name: x}]}`,
+			want: "spec.repos: Invalid value: names of repos must be unique",
+		},
+		"a repo without a URL": {
+			spec: `{prompt: a, repos: [{name: x}]}`,
+			want: "spec.repos[0].url: Required value",
+		},
+		"a repo over http": {
+			spec: `{prompt: a, repos: [{url: "http://a/b"}]}`,
+			want: `spec.repos[0].url: Invalid value: "http://a/b": the URL must be https://, ssh:// or git@host:path`,
+		},
+		"a repo that is a file": {
+			spec: `{prompt: a, repos: [{url: "file:///etc/passwd"}]}`,
+			want: `spec.repos[0].url: Invalid value: "file:///etc/passwd": the URL must be https://, ssh:// or git@host:path`,
+		},
+		"a repo by git's own helpers": {
+			spec: `{prompt: a, repos: [{url: "ext::sh -c id"}]}`,
+			want: `spec.repos[0].url: Invalid value: "ext::sh -c id": the URL must be https://, ssh:// or git@host:path`,
+		},
+		"a repo's URL that is an option": {
+			spec: `{prompt: a, repos: [{url: "--upload-pack=id"}]}`,
+			want: `spec.repos[0].url: Invalid value: "--upload-pack=id": the URL must be https://, ssh:// or git@host:path`,
+		},
+		"a token in a repo's URL": {
+			spec: `{prompt: a, repos: [{url: "https://token@a/b"}]}`,
+			want: `spec.repos[0].url: Invalid value: "https://token@a/b": credentials must not stand in the URL: put them into a Secret`,
+		},
+		"a password in a repo's ssh URL": {
+			spec: `{prompt: a, repos: [{url: "ssh://git:secret@a/b"}]}`,
+			want: `spec.repos[0].url: Invalid value: "ssh://git:secret@a/b": credentials must not stand in the URL: put them into a Secret`,
+		},
+		"a branch that is an option": {
+			spec: `{prompt: a, repos: [{url: "https://a/b", branch: "--force"}]}`,
+			want: `spec.repos[0].branch: Invalid value: "--force": spec.repos[0].branch in body should match '^[A-Za-z0-9_][A-Za-z0-9._/+@#-]*$'`,
+		},
+		"a directory that is elsewhere": {
+			spec: `{prompt: a, repos: [{url: "https://a/b", name: "../x"}]}`,
+			want: `spec.repos[0].name: Invalid value: "../x": spec.repos[0].name in body should match '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$'`,
+		},
+		"a temperature of 2.1": {
+			spec: `{prompt: a, llmSettings: {temperature: 2.1}}`,
+			want: "spec.llmSettings.temperature: Invalid value: 2.1: spec.llmSettings.temperature in body should be less than or equal to 2",
+		},
+		"a temperature below 0": {
+			spec: `{prompt: a, llmSettings: {temperature: -0.1}}`,
+			want: "spec.llmSettings.temperature: Invalid value: -0.1: spec.llmSettings.temperature in body should be greater than or equal to 0",
+		},
+		"a temperature that is text": {
+			spec: `{prompt: a, llmSettings: {temperature: "0.7"}}`,
+			want: `spec.llmSettings.temperature: Invalid value: "string": spec.llmSettings.temperature in body must be of type number: "string"`,
+		},
+		"no tokens": {
+			spec: `{prompt: a, llmSettings: {maxTokens: 0}}`,
+			want: "spec.llmSettings.maxTokens: Invalid value: 0: spec.llmSettings.maxTokens in body should be greater than or equal to 1",
+		},
+		"an environment variable with a dash": {
+			spec: `{prompt: a, environmentVariables: {A-B: c}}`,
+			want: "spec.environmentVariables: Invalid value: names of environment variables must be C identifiers of at most 128 characters",
+		},
+		"a reserved prefix": {
+			spec: `{prompt: a, environmentVariables: {AGENTIC_RUN: "7"}}`,
+			want: "spec.environmentVariables: Invalid value: names that begin with AGENTIC_, YARDMASTER_, KUBERNETES_ or LD_, and PATH, HOME and TMPDIR, are reserved",
+		},
+		"a preloaded library": {
+			spec: `{prompt: a, environmentVariables: {LD_PRELOAD: /workspace/x.so}}`,
+			want: "spec.environmentVariables: Invalid value: names that begin with AGENTIC_, YARDMASTER_, KUBERNETES_ or LD_, and PATH, HOME and TMPDIR, are reserved",
+		},
+		"another PATH": {
+			spec: `{prompt: a, environmentVariables: {PATH: /workspace}}`,
+			want: "spec.environmentVariables: Invalid value: names that begin with AGENTIC_, YARDMASTER_, KUBERNETES_ or LD_, and PATH, HOME and TMPDIR, are reserved",
+		},
+		"a Secret mounted twice": {
+			spec: `{prompt: a, secretMounts: [{secretName: a}, {secretName: a, mountPath: /secrets/b}]}`,
+			want: `spec.secretMounts[1]: Duplicate value: {"secretName":"a"}`,
+		},
+		"a Secret mounted over the programs": {
+			spec: `{prompt: a, secretMounts: [{secretName: a, mountPath: /usr/bin}]}`,
+			want: `spec.secretMounts[0].mountPath: Invalid value: "/usr/bin": spec.secretMounts[0].mountPath in body should match '^/secrets/[A-Za-z0-9_-][A-Za-z0-9._-]*$'`,
+		},
+		"a Secret mounted elsewhere by dots": {
+			spec: `{prompt: a, secretMounts: [{secretName: a, mountPath: /secrets/../etc}]}`,
+			want: `spec.secretMounts[0].mountPath: Invalid value: "/secrets/../etc": spec.secretMounts[0].mountPath in body should match '^/secrets/[A-Za-z0-9_-][A-Za-z0-9._-]*$'`,
+		},
+		"a negative timeout": {
+			spec: `{prompt: a, timeout: -1}`,
+			want: "spec.timeout: Invalid value: -1: spec.timeout in body should be greater than or equal to 0",
+		},
+		"a timeout of more than a week": {
+			spec: `{prompt: a, timeout: 604801}`,
+			want: "spec.timeout: Invalid value: 604801: spec.timeout in body should be less than or equal to 604800",
+		},
+		"a negative inactivityTimeout": {
+			spec: `{prompt: a, inactivityTimeout: -1}`,
+			want: "spec.inactivityTimeout: Invalid value: -1: spec.inactivityTimeout in body should be greater than or equal to 0",
+		},
+		"an inactivityTimeout longer than the session": {
+			spec: `{prompt: a, timeout: 60, inactivityTimeout: 61}`,
+			want: "spec.inactivityTimeout: Invalid value: inactivityTimeout must not be greater than timeout",
+		},
+		"a negative startupTimeout": {
+			spec: `{prompt: a, startupTimeout: -1}`,
+			want: "spec.startupTimeout: Invalid value: -1: spec.startupTimeout in body should be greater than or equal to 0",
+		},
+		"a negative time to live": {
+			spec: `{prompt: a, ttlSecondsAfterFinished: -1}`,
+			want: "spec.ttlSecondsAfterFinished: Invalid value: -1: spec.ttlSecondsAfterFinished in body should be greater than or equal to 0",
+		},
+		"an operatingMode of its own": {
+			spec: `{prompt: a, operatingMode: Paused}`,
+			want: `spec.operatingMode: Unsupported value: "Paused": supported values: "Running", "Stopped"`,
+		},
+		"a runRequest of 0": {
+			spec: `{prompt: a, runRequest: 0}`,
+			want: "spec.runRequest: Invalid value: 0: spec.runRequest in body should be greater than or equal to 1",
+		},
+		"a runRequest that goes back": {
+			spec: `{prompt: a, runRequest: 2}`, becomes: `{prompt: a, runRequest: 1}`,
+			want: "spec.runRequest: Invalid value: 1: runRequest can only be increased, by one at a time",
+		},
+		"two runs at once": {
+			spec: `{prompt: a}`, becomes: `{prompt: a, runRequest: 3}`,
+			want: "spec.runRequest: Invalid value: 3: runRequest can only be increased, by one at a time",
+		},
+		"more than 5 retries": {
+			spec: `{prompt: a, retry: {limit: 6}}`,
+			want: "spec.retry.limit: Invalid value: 6: spec.retry.limit in body should be less than or equal to 5",
+		},
+		"a workspace that does not last nor go": {
+			spec: `{prompt: a, workspace: {persistence: Sometimes}}`,
+			want: `spec.workspace.persistence: Unsupported value: "Sometimes": supported values: "Persistent", "Ephemeral"`,
+		},
+		"a workspace of no size": {
+			spec: `{prompt: a, workspace: {size: "0"}}`,
+			want: `spec.workspace.size: Invalid value: "0": size must be greater than zero`,
+		},
+		"another workspace": {
+			spec: `{prompt: a, workspace: {size: 1Gi}}`, becomes: `{prompt: a, workspace: {size: 2Gi}}`,
+			want: "spec.workspace: Invalid value: workspace is immutable",
+		},
+		"a workspace where there was none": {
+			spec: `{prompt: a}`, becomes: `{prompt: a, workspace: {}}`,
+			want: "spec.workspace: Invalid value: workspace is immutable",
+		},
+		"a workspace beside the one to go on in": {
+			spec: `{prompt: a, workspace: {}, continueFrom: {name: b}}`,
+			want: "spec.workspace: Invalid value: with continueFrom the workspace is that of the other session: leave workspace out",
+		},
+		"another session to go on from": {
+			spec: `{prompt: a, continueFrom: {name: b}}`, becomes: `{prompt: a, continueFrom: {name: c}}`,
+			want: "spec.continueFrom: Invalid value: continueFrom is immutable",
+		},
+		"a workflow without a URL": {
+			spec: `{activeWorkflow: {branch: main}}`,
+			want: "spec.activeWorkflow.gitUrl: Required value",
+		},
+		"a workflow over http": {
+			spec: `{activeWorkflow: {gitUrl: "http://a/b"}}`,
+			want: `spec.activeWorkflow.gitUrl: Invalid value: "http://a/b": the URL must be https://, ssh:// or git@host:path`,
+		},
+		"a workflow outside its repository": {
+			spec: `{activeWorkflow: {gitUrl: "https://a/b", path: a/../../b}}`,
+			want: `spec.activeWorkflow.path: Invalid value: "a/../../b": path must stay within the repository`,
+		},
+		"a field that there is not": {
+			spec: `{prompt: a, securityContext: {privileged: true}}`,
+			want: `AgenticSession in version "v1alpha1" cannot be handled as a AgenticSession: strict decoding error: unknown field "spec.securityContext"`,
+		},
+	})
+}
+
+func urls(number int) []string {
+	var all []string
+	for i := range number {
+		all = append(all, `{url: "https://a/`+strings.Repeat("b", i+1)+`"}`)
+	}
+	return all
+}
+
+func TestSessionRunnerRules(t *testing.T) {
+	tryAll(t, "SessionRunner", map[string]badSpec{
+		"no image": {
+			spec: `{}`,
+			want: "spec.image: Required value",
+		},
+		"a variable of the operator": {
+			spec: `{image: a, env: [{name: AGENTIC_RUN, value: "7"}]}`,
+			want: "spec.env: Invalid value: names that begin with AGENTIC_ are reserved",
+		},
+		"root": {
+			spec: `{image: a, runAsUser: 0}`,
+			want: "spec.runAsUser: Invalid value: 0: spec.runAsUser in body should be greater than or equal to 1",
+		},
+		"root's group": {
+			spec: `{image: a, runAsGroup: 0}`,
+			want: "spec.runAsGroup: Invalid value: 0: spec.runAsGroup in body should be greater than or equal to 1",
+		},
+		"a privileged port": {
+			spec: `{image: a, port: 80}`,
+			want: "spec.port: Invalid value: 80: spec.port in body should be greater than or equal to 1024",
+		},
+		"a sidecar named runner": {
+			spec: `{image: a, sidecars: [{name: runner, image: b}]}`,
+			want: `spec.sidecars[0].name: Invalid value: "runner": runner is the name of the runner's own container`,
+		},
+		"two sidecars of one name": {
+			spec: `{image: a, sidecars: [{name: proxy, image: b}, {name: proxy, image: c}]}`,
+			want: `spec.sidecars[1]: Duplicate value: {"name":"proxy"}`,
+		},
+		"a sidecar that is privileged": {
+			spec: `{image: a, sidecars: [{name: proxy, image: b, securityContext: {privileged: true}}]}`,
+			want: `SessionRunner in version "v1alpha1" cannot be handled as a SessionRunner: strict decoding error: unknown field "spec.sidecars[0].securityContext"`,
+		},
+		"egress to a name": {
+			spec: `{image: a, egress: [{cidr: example.com, ports: [{port: 443}]}]}`,
+			want: `spec.egress[0].cidr: Invalid value: "example.com": cidr must be a network, such as 10.0.0.0/8`,
+		},
+		"egress to an address": {
+			spec: `{image: a, egress: [{cidr: 10.0.0.1, ports: [{port: 443}]}]}`,
+			want: `spec.egress[0].cidr: Invalid value: "10.0.0.1": cidr must be a network, such as 10.0.0.0/8`,
+		},
+		"egress without ports": {
+			spec: `{image: a, egress: [{cidr: 10.0.0.0/8, ports: []}]}`,
+			want: "spec.egress[0].ports: Invalid value: 0: spec.egress[0].ports in body should have at least 1 items",
+		},
+		"an exception that is none": {
+			spec: `{image: a, egress: [{cidr: 10.0.0.0/8, except: [b], ports: [{port: 443}]}]}`,
+			want: "spec.egress[0].except: Invalid value: except must be networks",
+		},
+		"a range that ends before it begins": {
+			spec: `{image: a, egress: [{cidr: 10.0.0.0/8, ports: [{port: 443, endPort: 80}]}]}`,
+			want: "spec.egress[0].ports[0].endPort: Invalid value: endPort must not be less than port",
+		},
+		"a workspace of no size": {
+			spec: `{image: a, maxWorkspaceSize: "0"}`,
+			want: `spec.maxWorkspaceSize: Invalid value: "0": maxWorkspaceSize must be greater than zero`,
+		},
+		"no time": {
+			spec: `{image: a, activeDeadlineSeconds: 0}`,
+			want: "spec.activeDeadlineSeconds: Invalid value: 0: spec.activeDeadlineSeconds in body should be greater than or equal to 1",
+		},
+	})
+}
+
+func TestAgenticSessionsAreTaken(t *testing.T) {
+	waitForKinds(t)
+	ns := namespace(t)
+	strict := strictClient(t, &warningList{})
+	for name, spec := range map[string]string{
+		"a-prompt":   `{prompt: "` + strings.Repeat("é", 32768) + `"}`,
+		"an-alias":   `{initialPrompt: a}`,
+		"waits":      `{interactive: true}`,
+		"follows":    `{activeWorkflow: {gitUrl: "https://a/b", path: c/d}}`,
+		"has-no-end": `{prompt: a, timeout: 0, inactivityTimeout: 2592000}`,
+		"in-full": `{displayName: d, userContext: {userId: u, displayName: U, groups: [g]}, interactive: true, prompt: a,
+			repos: [{url: "https://a/b.git", branch: feature/x, autoPush: true}, {url: "git@a.b:c/d.git", name: e}, {url: "ssh://git@a:22/b"}],
+			llmSettings: {model: m, temperature: 0.7, maxTokens: 4000}, environmentVariables: {RUNNER_TYPE: x},
+			mcpServers: {custom: {a: {type: http, url: "http://b", headers: {c: d}}}, disabled: [e]},
+			activeWorkflow: {gitUrl: "https://a/w", branch: main, path: ""}, timeout: 300, inactivityTimeout: 60, stopOnRunFinished: true}`,
+		strings.Repeat("a", 52): `{prompt: a}`,
+	} {
+		object := given(t, "AgenticSession", name, spec)
+		object.SetNamespace(ns)
+		if err := apply(t.Context(), strict, object, false); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAgenticSessionDefaults(t *testing.T) {
+	waitForKinds(t)
+	ns := namespaceWithoutWebhook(t)
+	object := given(t, "AgenticSession", "demo", `{prompt: a, repos: [{url: "https://a/b"}], workspace: {}, retry: {}}`)
+	object.SetNamespace(ns)
+	if err := cluster.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	spec, _, err := unstructured.NestedMap(object.Object, "spec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"prompt": "a", "interactive": false, "timeout": int64(14400), "startupTimeout": int64(600),
+		"operatingMode": "Running", "runRequest": int64(1), "runner": "default",
+		"repos":     []any{map[string]any{"url": "https://a/b", "branch": "main"}},
+		"workspace": map[string]any{"persistence": "Persistent"},
+		"retry":     map[string]any{"limit": int64(0)},
+	}
+	if diff := cmp.Diff(want, spec); diff != "" {
+		t.Errorf("the defaults differ (-want, +got):\n%s", diff)
+	}
+}
+
+// A temperature is neither text nor a float on its way through the operator.
+func TestATemperatureStaysAsItIs(t *testing.T) {
+	waitForKinds(t)
+	ns := namespaceWithoutWebhook(t)
+	temperature := v1alpha1.Number("0.7")
+	session := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: ns}}
+	session.Spec.Prompt = "a"
+	session.Spec.LLMSettings = &v1alpha1.LLMSettings{Temperature: &temperature}
+	if err := cluster.Create(t.Context(), session); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(session), session); err != nil {
+		t.Fatal(err)
+	}
+	if got := *session.Spec.LLMSettings.Temperature; got != temperature {
+		t.Errorf("it is %s, want %s", got, temperature)
+	}
+}
