@@ -46,12 +46,19 @@ type AgenticSessionStatus struct {
 	// jobUID is that Job's UID, once it was seen.
 	// +optional
 	JobUID types.UID `json:"jobUID,omitempty"`
-	// startedTime is when that Job's runner started.
+	// jobStartTime is when that Job started: from then on its time counts.
+	// +optional
+	JobStartTime *metav1.Time `json:"jobStartTime,omitempty"`
+	// startedTime is when its runner started, or was ready if the session is interactive.
 	// +optional
 	StartedTime *metav1.Time `json:"startedTime,omitempty"`
 	// stopTime is when that Job was told to stop.
 	// +optional
 	StopTime *metav1.Time `json:"stopTime,omitempty"`
+
+	// waitingTime is since when the session waits for something that is missing.
+	// +optional
+	WaitingTime *metav1.Time `json:"waitingTime,omitempty"`
 
 	// startTime is when a runner of the session first started.
 	// +optional
@@ -133,6 +140,8 @@ type SessionRun struct {
 type SessionResult struct {
 	// run it is of.
 	Run int32 `json:"run"`
+	// attempt at that run.
+	Attempt int32 `json:"attempt"`
 	// summary of what was done.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
@@ -241,6 +250,7 @@ const (
 	ReasonJobThere           = "JobThere"
 	ReasonNoJob              = "NoJob"
 	ReasonNoPod              = "NoPod"
+	ReasonUnscheduled        = "Unscheduled"
 	ReasonScheduled          = "Scheduled"
 	ReasonStarted            = "Started"
 	ReasonNotReady           = "NotReady"
@@ -253,15 +263,12 @@ const (
 	ReasonResultRead         = "ResultRead"
 	ReasonResultMalformed    = "ResultMalformed"
 
-	ReasonExitedWithError   = "ExitedWithError"
-	ReasonOOMKilled         = "OOMKilled"
-	ReasonEvicted           = "Evicted"
-	ReasonPodLost           = "PodLost"
-	ReasonDisrupted         = "Disrupted"
-	ReasonPodRejected       = "PodRejected"
-	ReasonDependencyMissing = "DependencyMissing"
-	ReasonConfigError       = "ConfigError"
-	ReasonStopRequested     = "StopRequested"
+	ReasonExitedWithError = "ExitedWithError"
+	ReasonOOMKilled       = "OOMKilled"
+	ReasonEvicted         = "Evicted"
+	ReasonPodLost         = "PodLost"
+	ReasonPodRejected     = "PodRejected"
+	ReasonConfigError     = "ConfigError"
 )
 
 // Reasons of events on an AgenticSession, besides Completed and Failed.

@@ -197,12 +197,20 @@ func (in *AgenticSessionStatus) DeepCopyInto(out *AgenticSessionStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.JobStartTime != nil {
+		in, out := &in.JobStartTime, &out.JobStartTime
+		*out = (*in).DeepCopy()
+	}
 	if in.StartedTime != nil {
 		in, out := &in.StartedTime, &out.StartedTime
 		*out = (*in).DeepCopy()
 	}
 	if in.StopTime != nil {
 		in, out := &in.StopTime, &out.StopTime
+		*out = (*in).DeepCopy()
+	}
+	if in.WaitingTime != nil {
+		in, out := &in.WaitingTime, &out.WaitingTime
 		*out = (*in).DeepCopy()
 	}
 	if in.StartTime != nil {

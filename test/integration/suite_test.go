@@ -206,7 +206,7 @@ func installCRDs(ctx context.Context) error {
 			}
 			list := &unstructured.UnstructuredList{}
 			list.SetGroupVersionKind(kind)
-			if cluster.List(ctx, list) != nil {
+			if served := cluster.List(ctx, list) == nil; !served {
 				return false, nil
 			}
 		}

@@ -1,0 +1,237 @@
+package session
+
+import (
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// What holds where the API server's defaults are not, as in an object of an older CRD.
+const (
+	defaultTimeout        = 14400
+	defaultStartupTimeout = 600
+)
+
+// Decide plans the next moves of a session.
+func Decide(in Input) Plan {
+	d := newDecision(in)
+	if !in.Session.DeletionTimestamp.IsZero() {
+		d.plan.Status = d.status
+		return d.plan // the garbage collector has all that is owned, at once and without us
+	}
+	d.accept()
+	d.settle()
+	if d.plan.Ask == nil && d.status.Job == "" {
+		d.rest()
+	}
+	if d.plan.Ask != nil {
+		return Plan{Ask: d.plan.Ask, Status: *in.Session.Status.DeepCopy()}
+	}
+	d.sweep()
+	d.summarise()
+	d.plan.Status = d.status
+	d.plan.Events = events(&in.Session.Status, &d.status)
+	return d.plan
+}
+
+// decision is one call of Decide on its way.
+type decision struct {
+	in     Input
+	now    metav1.Time
+	spec   *v1alpha1.AgenticSessionSpec
+	status v1alpha1.AgenticSessionStatus
+	plan   Plan
+
+	// resolved is what the session runs as; nil if that is refused, or not known.
+	resolved *resolved
+	// waits is why no Job is made for now, and missing says that it must not take long.
+	waits   *problem
+	missing bool
+	// current Job and its Pod, if they are there.
+	current *batchv1.Job
+	pod     *corev1.Pod
+}
+
+// problem is why something is not as it should be, as a condition has it.
+type problem struct{ reason, message string }
+
+func newDecision(in Input) *decision {
+	d := &decision{
+		in:     in,
+		now:    metav1.NewTime(in.Now.Truncate(time.Second)), // as it is stored
+		spec:   &in.Session.Spec,
+		status: *in.Session.Status.DeepCopy(),
+	}
+	d.status.ObservedGeneration = in.Session.Generation
+	if d.status.Run == 0 {
+		d.status.Run = max(d.spec.RunRequest, 1)
+	}
+	return d
+}
+
+// settle sees what became of the attempt that is open.
+func (d *decision) settle() {
+	if d.status.Job == "" {
+		return
+	}
+	job, known := d.jobNamed(d.status.Job)
+	switch {
+	case !known:
+	case job == nil && d.status.JobUID == "" && d.in.Created[d.status.Job] == "":
+		d.unmade()
+	case job == nil, d.status.JobUID != "" && d.status.JobUID != job.UID:
+		d.gone()
+	default:
+		d.observe(job)
+	}
+}
+
+// jobNamed is the Job of ours that has the name; nil if there is none. It asks if the cache
+// does not show it: that may be behind.
+func (d *decision) jobNamed(name string) (job *batchv1.Job, known bool) {
+	if read, answered := d.in.Answers.Read[name]; answered {
+		return read, true
+	}
+	for _, job := range d.in.Jobs {
+		if job.Name == name && IsOwned(d.in.Session, job) {
+			return job, true
+		}
+	}
+	if d.in.Answers.Listed {
+		return nil, true
+	}
+	d.plan.Ask = &Question{JobNamed: name}
+	return nil, false
+}
+
+// rest is where the session is without an open attempt. It may begin one.
+func (d *decision) rest() {
+	last := d.lastRun()
+	switch {
+	case last == nil || last.Outcome == v1alpha1.RunRetried:
+		d.pending()
+	case last.Outcome == v1alpha1.RunStopped:
+		d.stopped()
+	case d.spec.RunRequest > d.status.Run:
+		d.beginRun()
+		d.pending()
+	default:
+		d.finished()
+	}
+}
+
+// lastRun is how the last attempt at the present run ended; nil if none has.
+func (d *decision) lastRun() *v1alpha1.SessionRun { return lastRun(&d.status) }
+
+func lastRun(status *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
+	if len(status.Runs) == 0 {
+		return nil
+	}
+	last := &status.Runs[len(status.Runs)-1]
+	if last.Run != status.Run {
+		return nil
+	}
+	return last
+}
+
+// beginRun goes on to the run that was asked for.
+func (d *decision) beginRun() {
+	d.status.Run = d.spec.RunRequest
+	d.status.Attempt, d.status.Retries, d.status.Disruptions = 0, 0, 0
+	d.status.CompletionTime, d.status.WaitingTime = nil, nil
+	d.status.StoppedReason = ""
+}
+
+// stopped sessions go on when their user says so. One that was stopped for its idleness
+// would else be at it again.
+func (d *decision) stopped() {
+	switch {
+	case d.spec.OperatingMode == v1alpha1.ModeStopped:
+		d.status.StoppedReason = v1alpha1.StopUser
+	case d.spec.RunRequest > d.status.Run:
+		d.beginRun()
+		d.pending()
+	case d.status.StoppedReason == v1alpha1.StopUser || d.status.StoppedReason == "":
+		d.pending()
+	}
+}
+
+// finished sessions wait for the end of their time to live.
+func (d *decision) finished() {
+	ttl := d.spec.TTLSecondsAfterFinished
+	if ttl == nil || d.status.CompletionTime == nil {
+		return
+	}
+	due := d.status.CompletionTime.Add(time.Duration(*ttl) * time.Second)
+	if d.reached(due) {
+		d.plan.Expired = true
+	}
+}
+
+// reached tells whether a time has come. If not, the session is looked at then.
+func (d *decision) reached(due time.Time) bool {
+	left := due.Sub(d.in.Now)
+	if left <= 0 {
+		return true
+	}
+	d.lookAfter(left)
+	return false
+}
+
+// lookAfter has the session looked at after that time, if not before.
+func (d *decision) lookAfter(wait time.Duration) {
+	if d.plan.RequeueAfter == 0 || wait < d.plan.RequeueAfter {
+		d.plan.RequeueAfter = max(wait, time.Millisecond)
+	}
+}
+
+// sweep deletes Jobs of the session that run and are not the open attempt's: whoever made
+// them did not know that it is over.
+func (d *decision) sweep() {
+	for _, job := range d.in.Jobs {
+		if job.Name != d.status.Job && IsOwned(d.in.Session, job) && alive(job) && job.DeletionTimestamp.IsZero() && !d.deletes(job) {
+			d.plan.Delete = append(d.plan.Delete, job)
+		}
+	}
+}
+
+func (d *decision) deletes(job *batchv1.Job) bool {
+	for _, other := range d.plan.Delete {
+		if other.UID == job.UID {
+			return true
+		}
+	}
+	return false
+}
+
+// alive tells whether Pods of a Job may still run.
+func alive(job *batchv1.Job) bool { return ended(job) == nil }
+
+// ended is the condition with which a Job has ended; nil if it has not. Only these two
+// count: under those that come before them, and whatever the counters say, Pods still run.
+func ended(job *batchv1.Job) *batchv1.JobCondition {
+	for i := range job.Status.Conditions {
+		c := &job.Status.Conditions[i]
+		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}
+
+func secondsOf(value *int32, fallback int32) int32 {
+	if value == nil {
+		return fallback
+	}
+	return *value
+}
+
+// Changed reports whether a plan's status is not what is stored.
+func (p *Plan) Changed(s *v1alpha1.AgenticSession) bool {
+	return !equality.Semantic.DeepEqual(s.Status, p.Status)
+}

@@ -1,0 +1,149 @@
+package session
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// What containers have when nobody says. Each has requests and limits of all three: a
+// namespace's quota may ask for them, and a node is protected by them.
+var (
+	runnerDefaults = v1alpha1.SessionResources{
+		Requests: amounts("100m", "256Mi", "1Gi"), Limits: amounts("1", "2Gi", "4Gi"),
+	}
+	sidecarDefaults = v1alpha1.SessionResources{
+		Requests: amounts("10m", "32Mi", "64Mi"), Limits: amounts("500m", "256Mi", "1Gi"),
+	}
+)
+
+func amounts(cpu, memory, storage string) corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse(cpu),
+		corev1.ResourceMemory:           resource.MustParse(memory),
+		corev1.ResourceEphemeralStorage: resource.MustParse(storage),
+	}
+}
+
+// validateResources tells what is wrong with an amount by itself.
+func validateResources(r *v1alpha1.SessionResources, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for part, list := range map[string]corev1.ResourceList{"requests": r.Requests, "limits": r.Limits} {
+		for _, name := range sortedKeys(list) {
+			if amount := list[name]; amount.Sign() < 0 {
+				errs = append(errs, field.Invalid(at.Child(part).Key(string(name)), amount.String(), "must not be negative"))
+			}
+		}
+	}
+	for _, name := range sortedKeys(r.Requests) {
+		request := r.Requests[name]
+		if limit, limited := r.Limits[name]; limited && request.Cmp(limit) > 0 {
+			errs = append(errs, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "must not be greater than the limit, "+limit.String()))
+		}
+	}
+	slices.SortStableFunc(errs, func(a, b *field.Error) int { return compare(a.Field, b.Field) })
+	return errs
+}
+
+// fill lays amounts over defaults. Who sets only a limit has the request go down with it,
+// and who sets only a request has the limit go up.
+func fill(r, defaults v1alpha1.SessionResources) v1alpha1.SessionResources {
+	filled := v1alpha1.SessionResources{Requests: maps.Clone(defaults.Requests), Limits: maps.Clone(defaults.Limits)}
+	maps.Copy(filled.Requests, r.Requests)
+	maps.Copy(filled.Limits, r.Limits)
+	for name, limit := range filled.Limits {
+		request, requested := filled.Requests[name]
+		switch _, asked := r.Limits[name]; {
+		case requested && request.Cmp(limit) <= 0:
+		case asked, !requested:
+			filled.Requests[name] = limit
+		default:
+			filled.Limits[name] = request
+		}
+	}
+	for name, request := range filled.Requests {
+		if _, limited := filled.Limits[name]; !limited {
+			filled.Limits[name] = request
+		}
+	}
+	return filled
+}
+
+// runnerResources are those of a session's runner, and what of them is too much.
+func runnerResources(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (corev1.ResourceRequirements, field.ErrorList) {
+	errs := checkDefaults(runner)
+	defaults := fill(runner.Spec.Resources, capped(runnerDefaults, runner.Spec.MaxResources))
+	if s.Spec.Resources == nil {
+		return requirements(defaults), errs
+	}
+	filled := fill(*s.Spec.Resources, defaults)
+	at := field.NewPath("spec", "resources")
+	for _, name := range sortedKeys(filled.Limits) {
+		limit := filled.Limits[name]
+		allowed, named := runner.Spec.MaxResources[name]
+		if !named {
+			allowed, named = defaults.Limits[name]
+		}
+		where := at.Child("limits").Key(string(name))
+		if _, asked := s.Spec.Resources.Limits[name]; !asked {
+			where = at.Child("requests").Key(string(name))
+		}
+		switch {
+		case !named:
+			errs = append(errs, field.Forbidden(where, "SessionRunner "+runner.Name+" does not allow this resource"))
+		case limit.Cmp(allowed) > 0:
+			errs = append(errs, field.Invalid(where, limit.String(), "SessionRunner "+runner.Name+" allows at most "+allowed.String()))
+		}
+	}
+	return requirements(filled), errs
+}
+
+// capped are amounts of which none is greater than the most there may be.
+func capped(r v1alpha1.SessionResources, most corev1.ResourceList) v1alpha1.SessionResources {
+	lower := func(list corev1.ResourceList) corev1.ResourceList {
+		list = maps.Clone(list)
+		for name, amount := range list {
+			if limit, limited := most[name]; limited && amount.Cmp(limit) > 0 {
+				list[name] = limit
+			}
+		}
+		return list
+	}
+	return v1alpha1.SessionResources{Requests: lower(r.Requests), Limits: lower(r.Limits)}
+}
+
+// checkDefaults refuses a SessionRunner that gives more than it allows.
+func checkDefaults(runner *v1alpha1.SessionRunner) field.ErrorList {
+	var errs field.ErrorList
+	for _, list := range []corev1.ResourceList{runner.Spec.Resources.Requests, runner.Spec.Resources.Limits} {
+		for _, name := range sortedKeys(list) {
+			amount := list[name]
+			if most, limited := runner.Spec.MaxResources[name]; limited && amount.Cmp(most) > 0 {
+				errs = append(errs, field.Invalid(field.NewPath("spec", "runner"), runner.Name,
+					"the SessionRunner's resources: "+string(name)+" is more than its maxResources"))
+			}
+		}
+	}
+	return errs
+}
+
+func requirements(r v1alpha1.SessionResources) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: r.Requests, Limits: r.Limits}
+}
+
+func serversSize(servers *v1alpha1.MCPServers) int {
+	if servers == nil {
+		return 0
+	}
+	raw, err := json.Marshal(servers)
+	if err != nil { // they came as JSON
+		return maxServers + 1
+	}
+	return len(raw)
+}

@@ -1,0 +1,335 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+const (
+	// grace is how long a Pod has to end.
+	grace = graceSeconds * time.Second
+	// stuckAfter is how long after its grace a Pod is taken for stuck.
+	stuckAfter = 30 * time.Second
+	// maxDisruptions is how often a run is tried again that was disrupted.
+	maxDisruptions = 5
+)
+
+// observe sees how the open attempt's Job gets on.
+func (d *decision) observe(job *batchv1.Job) {
+	d.current, d.pod = job, d.podOf(job)
+	d.status.JobUID = job.UID
+	d.status.WaitingTime = nil
+	if d.status.JobStartTime == nil {
+		d.status.JobStartTime = job.Status.StartTime
+	}
+	d.started()
+	d.readResult()
+	d.jobConditions()
+	end := ended(job)
+	if end != nil && outlasts(job, end) {
+		d.conclude(end)
+		return
+	}
+	if d.status.StopTime == nil {
+		d.decideToStop()
+	}
+	switch {
+	case d.status.StopTime != nil:
+		d.stop()
+	case end == nil:
+		d.plan.Apply = d.guards()
+		d.giveUpStart()
+	}
+}
+
+// outlasts tells whether a Job's end counts: it does not if somebody deleted the Job before.
+// A runner that fails in the second in which it is told to end may have failed for that.
+func outlasts(job *batchv1.Job, end *batchv1.JobCondition) bool {
+	if job.DeletionTimestamp.IsZero() {
+		return true
+	}
+	told, at := job.DeletionTimestamp.Time, end.LastTransitionTime.Time
+	return at.Before(told) || end.Type == batchv1.JobComplete && at.Equal(told)
+}
+
+// podOf is the newest Pod of the Job, as its UID tells: an older run's Job may have had the
+// same name.
+func (d *decision) podOf(job *batchv1.Job) *corev1.Pod {
+	var newest *corev1.Pod
+	for i := range d.in.Pods {
+		pod := &d.in.Pods[i]
+		controller := metav1.GetControllerOf(pod)
+		if controller == nil || controller.UID != job.UID {
+			continue
+		}
+		if newest == nil || newest.CreationTimestamp.Before(&pod.CreationTimestamp) {
+			newest = pod
+		}
+	}
+	return newest
+}
+
+// runnerStatus is that of the runner's container; nil if there is none yet.
+func (d *decision) runnerStatus() *corev1.ContainerStatus {
+	if d.pod == nil {
+		return nil
+	}
+	for i := range d.pod.Status.ContainerStatuses {
+		if c := &d.pod.Status.ContainerStatuses[i]; c.Name == v1alpha1.RunnerContainer {
+			return c
+		}
+	}
+	return nil
+}
+
+// exit is how the runner ended; nil if that is not known.
+func (d *decision) exit() *corev1.ContainerStateTerminated {
+	if c := d.runnerStatus(); c != nil {
+		return c.State.Terminated
+	}
+	return nil
+}
+
+// started notes when the runner has started. An interactive one has when it is ready.
+func (d *decision) started() {
+	c := d.runnerStatus()
+	if d.status.StartedTime != nil || c == nil {
+		return
+	}
+	at := metav1.Time{}
+	switch {
+	case c.State.Terminated != nil:
+		at = c.State.Terminated.StartedAt
+	case c.State.Running != nil && (!d.spec.Interactive || c.Ready):
+		at = c.State.Running.StartedAt
+	default:
+		return
+	}
+	if at.IsZero() || d.spec.Interactive {
+		at = d.now
+	}
+	d.status.StartedTime = &at
+	if d.status.StartTime == nil {
+		d.status.StartTime = &at
+	}
+}
+
+// decideToStop stops the session if it is to be.
+func (d *decision) decideToStop() {
+	reason := d.stopReason()
+	if reason == "" {
+		return
+	}
+	d.status.StopTime, d.status.StoppedReason = &d.now, reason
+}
+
+func (d *decision) stopReason() v1alpha1.StopReason {
+	if d.spec.OperatingMode == v1alpha1.ModeStopped {
+		return v1alpha1.StopUser
+	}
+	// What nobody could tell is not looked at: see checkActivity.
+	if d.status.StartedTime == nil || d.resolved == nil || !d.resolved.runner.Spec.ActivityLease {
+		return ""
+	}
+	active := d.status.StartedTime.Time
+	if activity := d.in.Activity; activity != nil {
+		if d.spec.Interactive && d.spec.StopOnRunFinished && activity.Finished == d.status.Job {
+			return v1alpha1.StopRunFinished
+		}
+		if activity.Renewed.After(active) && !activity.Renewed.After(d.in.Now) {
+			active = activity.Renewed
+		} else if activity.Renewed.After(d.in.Now) { // its clock is ahead
+			active = d.in.Now
+		}
+	}
+	d.showActivity(active)
+	idle := secondsOf(d.spec.InactivityTimeout, 0)
+	if idle > 0 && d.reached(active.Add(time.Duration(idle)*time.Second)) {
+		return v1alpha1.StopInactivity
+	}
+	return ""
+}
+
+// showActivity does not write a status for each time that a Lease is renewed.
+func (d *decision) showActivity(active time.Time) {
+	const often = time.Minute
+	if last := d.status.LastActivityTime; last == nil || active.Sub(last.Time) >= often {
+		d.status.LastActivityTime = new(metav1.NewTime(active.Truncate(time.Second)))
+	}
+}
+
+// stop ends the Job. It is gone when its Pod is: nobody is killed before that time.
+func (d *decision) stop() {
+	if d.current.DeletionTimestamp.IsZero() {
+		d.plan.Delete = append(d.plan.Delete, d.current)
+	}
+	d.reached(d.stuckTime())
+}
+
+func (d *decision) stuckTime() time.Time { return d.status.StopTime.Add(grace + stuckAfter) }
+
+// gone is an attempt whose Job was there, and is not any more.
+func (d *decision) gone() {
+	if d.status.StopTime != nil {
+		// Its Pod had no longer than this, however late it is noticed.
+		end := earlier(d.now.Time, d.status.StopTime.Add(grace))
+		d.close(closing{outcome: v1alpha1.RunStopped, reason: string(d.status.StoppedReason), end: end})
+		return
+	}
+	end := d.now.Time
+	if left, limited := d.left(); limited && d.status.JobStartTime != nil {
+		end = earlier(end, d.status.JobStartTime.Add(time.Duration(left)*time.Second))
+	}
+	d.closeFailed(closing{reason: v1alpha1.ReasonPodLost, message: "its Job vanished before its outcome was seen", end: end})
+}
+
+// conclude records how a Job that has ended did.
+func (d *decision) conclude(end *batchv1.JobCondition) {
+	c := closing{end: d.endOf(end)}
+	if exit := d.exit(); exit != nil {
+		c.exitCode = &exit.ExitCode
+	}
+	if end.Type == batchv1.JobComplete {
+		c.outcome, c.reason = v1alpha1.RunCompleted, v1alpha1.ReasonCompleted
+	} else {
+		d.judge(&c, end)
+	}
+	if c.outcome == v1alpha1.RunCompleted {
+		d.close(c)
+		return
+	}
+	d.closeFailed(c)
+}
+
+func (d *decision) endOf(end *batchv1.JobCondition) time.Time {
+	switch {
+	case d.current.Status.CompletionTime != nil:
+		return d.current.Status.CompletionTime.Time
+	case !end.LastTransitionTime.IsZero():
+		return end.LastTransitionTime.Time
+	default:
+		return d.now.Time
+	}
+}
+
+// judge tells why a Job failed. Only the runner's exit decides, never a sidecar's; and not
+// its exit either when it had to end, whatever it then says.
+func (d *decision) judge(c *closing, end *batchv1.JobCondition) {
+	exit := d.exit()
+	switch disrupted := d.disruption(); {
+	case end.Reason == batchv1.JobReasonDeadlineExceeded:
+		c.reason, c.message = v1alpha1.ReasonDeadlineExceeded, "all of the session's time is used up"
+	case disrupted != nil:
+		c.reason, c.message = disrupted.reason, disrupted.message
+	case exit == nil:
+		c.reason, c.message = v1alpha1.ReasonPodLost, joinReason(end.Reason, end.Message)
+	case exit.ExitCode == 0:
+		c.outcome, c.reason = v1alpha1.RunCompleted, v1alpha1.ReasonCompleted
+	case exit.Reason == v1alpha1.ReasonOOMKilled:
+		c.reason, c.message = v1alpha1.ReasonOOMKilled, "the runner had more memory than its limit"
+	default:
+		c.reason, c.message = v1alpha1.ReasonExitedWithError, fmt.Sprintf("the runner exited with code %d", exit.ExitCode)
+		if d.status.Result == nil || d.status.Result.Attempt != d.status.Attempt {
+			if said := strings.TrimSpace(exit.Message); said != "" {
+				c.message += ": " + said
+			}
+		}
+	}
+}
+
+// disruption is why the Pod had to end before its runner did; nil if it had not.
+func (d *decision) disruption() *problem {
+	if d.pod == nil {
+		return nil
+	}
+	if d.pod.Status.Reason == v1alpha1.ReasonEvicted {
+		return &problem{v1alpha1.ReasonEvicted, d.pod.Status.Message}
+	}
+	for i := range d.pod.Status.Conditions {
+		c := &d.pod.Status.Conditions[i]
+		if c.Type != corev1.DisruptionTarget || c.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch c.Reason {
+		case "DeletionByTaintManager", "DeletionByPodGC":
+			return &problem{v1alpha1.ReasonPodLost, joinReason(c.Reason, c.Message)}
+		default:
+			return &problem{v1alpha1.ReasonEvicted, joinReason(c.Reason, c.Message)}
+		}
+	}
+	return nil
+}
+
+// noStart are the reasons for which a container does not start before somebody has changed
+// something, by what they mean.
+var noStart = map[string]string{
+	"ErrImagePull":               v1alpha1.ReasonImagePull,
+	"ImagePullBackOff":           v1alpha1.ReasonImagePull,
+	"InvalidImageName":           v1alpha1.ReasonImagePull,
+	"ErrImageNeverPull":          v1alpha1.ReasonImagePull,
+	"ImageInspectError":          v1alpha1.ReasonImagePull,
+	"RegistryUnavailable":        v1alpha1.ReasonImagePull,
+	"CreateContainerConfigError": v1alpha1.ReasonConfigError,
+	"CreateContainerError":       v1alpha1.ReasonConfigError,
+	"RunContainerError":          v1alpha1.ReasonConfigError,
+	"CrashLoopBackOff":           v1alpha1.ReasonConfigError,
+}
+
+// startProblem is why the runner does not start; nil if it only has not yet. A sidecar that
+// does not start keeps it from starting, too.
+func (d *decision) startProblem() *problem {
+	if d.pod == nil || d.status.StartedTime != nil {
+		return nil
+	}
+	statuses := append(append([]corev1.ContainerStatus(nil), d.pod.Status.InitContainerStatuses...), d.pod.Status.ContainerStatuses...)
+	for i := range statuses {
+		waiting := statuses[i].State.Waiting
+		if waiting == nil || noStart[waiting.Reason] == "" {
+			continue
+		}
+		return &problem{noStart[waiting.Reason], "container " + statuses[i].Name + ": " + joinReason(waiting.Reason, waiting.Message)}
+	}
+	return nil
+}
+
+// giveUpStart ends an attempt whose runner cannot start.
+func (d *decision) giveUpStart() {
+	problem := d.startProblem()
+	limit := secondsOf(d.spec.StartupTimeout, defaultStartupTimeout)
+	if problem == nil || limit == 0 {
+		return
+	}
+	begun := d.current.CreationTimestamp.Time
+	if d.status.JobStartTime != nil {
+		begun = d.status.JobStartTime.Time
+	}
+	if !d.reached(begun.Add(time.Duration(limit) * time.Second)) {
+		return
+	}
+	d.plan.Apply = nil
+	if d.current.DeletionTimestamp.IsZero() {
+		d.plan.Delete = append(d.plan.Delete, d.current)
+	}
+	d.close(closing{outcome: v1alpha1.RunFailed, reason: problem.reason, message: problem.message, end: d.now.Time})
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func joinReason(reason, message string) string {
+	if message == "" {
+		return reason
+	}
+	return reason + ": " + message
+}
