@@ -62,7 +62,7 @@ func (d *decision) fail(reason, message string) {
 // close records how the open attempt ended. From here on its Job does not matter.
 func (d *decision) close(c closing) {
 	s := &d.status
-	end := metav1.NewTime(c.end)
+	end := metav1.NewTime(c.end.Truncate(time.Second)) // as it is stored
 	record := v1alpha1.SessionRun{
 		Run: s.Run, Attempt: s.Attempt, Job: s.Job, Start: s.JobStartTime, End: &end,
 		ExitCode: c.exitCode, Outcome: c.outcome, Reason: c.reason, Message: shorten(c.message),

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -216,10 +217,7 @@ func (s *scene) is(kind string, status metav1.ConditionStatus, reason string) {
 // tells checks that the last pass told that event.
 func (s *scene) tells(reason string) {
 	s.t.Helper()
-	for _, told := range s.told {
-		if told == reason {
-			return
-		}
+	if !slices.Contains(s.told, reason) {
+		s.t.Errorf("events %q, want %s among them", s.told, reason)
 	}
-	s.t.Errorf("events %q, want %s among them", s.told, reason)
 }

@@ -179,11 +179,11 @@ func (d *decision) stuckTime() time.Time { return d.status.StopTime.Add(grace + 
 func (d *decision) gone() {
 	if d.status.StopTime != nil {
 		// Its Pod had no longer than this, however late it is noticed.
-		end := earlier(d.now.Time, d.status.StopTime.Add(grace))
+		end := earlier(d.in.Now, d.status.StopTime.Add(grace))
 		d.close(closing{outcome: v1alpha1.RunStopped, reason: string(d.status.StoppedReason), end: end})
 		return
 	}
-	end := d.now.Time
+	end := d.in.Now
 	if left, limited := d.left(); limited && d.status.JobStartTime != nil {
 		end = earlier(end, d.status.JobStartTime.Add(time.Duration(left)*time.Second))
 	}

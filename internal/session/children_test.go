@@ -1,0 +1,303 @@
+package session
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func kinds(objects []Object) []string {
+	var all []string
+	for _, object := range objects {
+		all = append(all, object.GetObjectKind().GroupVersionKind().Kind)
+	}
+	return all
+}
+
+// full is a session that has all there is.
+func full(t *testing.T) *scene {
+	t.Helper()
+	s := scenery(t, interactive, func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.Workspace = &v1alpha1.SessionWorkspace{Persistence: v1alpha1.WorkspacePersistent}
+		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"TOKEN": "hunter2", "RUNNER_TYPE": "x"}
+		spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "git"}, {SecretName: "key", MountPath: "/secrets/ssh"}}
+		spec.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}
+		spec.Repos = []v1alpha1.SessionRepo{{URL: "git@a.b:c/d.git", Branch: "main"}}
+	})
+	s.Runner.Spec.ActivityLease = true
+	s.Runner.Spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "proxy", Image: "proxy:1", Workspace: true}, {Name: "tools", Image: "tools:1"}}
+	s.Runner.Spec.Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://127.0.0.1:3128"}}
+	return s
+}
+
+func TestChildrenComeInOrderAndTheJobLast(t *testing.T) {
+	plan := scenery(t).decide()
+	if diff := cmp.Diff([]string{"ServiceAccount", "NetworkPolicy", "Secret"}, kinds(plan.Apply)); diff != "" {
+		t.Errorf("a simple session (-want, +got):\n%s", diff)
+	}
+	plan = full(t).decide()
+	want := []string{"ServiceAccount", "NetworkPolicy", "Secret", "PersistentVolumeClaim", "Service", "Lease", "Role", "RoleBinding"}
+	if diff := cmp.Diff(want, kinds(plan.Apply)); diff != "" {
+		t.Errorf("one with all there is (-want, +got):\n%s", diff)
+	}
+	if plan.DryRun == nil || plan.Create == nil {
+		t.Error("no Pod is tried, or no Job made")
+	}
+}
+
+func TestEveryChildIsTheSessionsByAReferenceThatBlocksNothing(t *testing.T) {
+	plan := full(t).decide()
+	want := []metav1.OwnerReference{{APIVersion: "yardmaster.dev/v1alpha1", Kind: "AgenticSession", Name: "fix", UID: "session", Controller: new(true)}}
+	for _, object := range append(plan.Apply, Object(plan.Create)) {
+		if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
+			t.Errorf("%s (-want, +got):\n%s", object.GetObjectKind().GroupVersionKind().Kind, diff)
+		}
+		if len(object.GetFinalizers()) > 0 {
+			t.Errorf("%s has a finalizer", object.GetName())
+		}
+		if object.GetLabels()[LabelSessionUID] != "session" || object.GetNamespace() != "ns" {
+			t.Errorf("%s: labels %v, namespace %s", object.GetName(), object.GetLabels(), object.GetNamespace())
+		}
+	}
+}
+
+func TestAWorkspaceThatIsKeptHasNoOwner(t *testing.T) {
+	s := full(t)
+	s.Session.Spec.Workspace.Retain = true
+	claim := s.decide().Apply[3]
+	if len(claim.GetOwnerReferences()) > 0 || !IsOurs(s.Session, claim) {
+		t.Errorf("%+v", claim)
+	}
+}
+
+func TestNamesAreSafeAndNeverTooLong(t *testing.T) {
+	for _, name := range []string{"a", strings.Repeat("a", 52), strings.Repeat("a-", 25) + "bc", strings.Repeat("a", 51) + "b"} {
+		s := full(t)
+		s.Session.Name = name
+		s.Session.Spec.RunRequest = 2147483647
+		s.Session.Status.Run, s.Session.Status.Attempt = 2147483647, 99999
+		s.Answers.Listed = true
+		plan := s.decide()
+		for _, object := range append(plan.Apply, Object(plan.Create)) {
+			if errs := validation.IsDNS1035Label(object.GetName()); len(errs) > 0 {
+				t.Errorf("%T %s: %v", object, object.GetName(), errs)
+			}
+			for key, value := range object.GetLabels() {
+				if errs := validation.IsValidLabelValue(value); len(errs) > 0 {
+					t.Errorf("%T %s=%s: %v", object, key, value, errs)
+				}
+			}
+		}
+	}
+	cut := map[string]bool{}
+	for i := range 100 {
+		cut[jobName(fmt.Sprintf("%s%02d", strings.Repeat("a", 50), i), 1000000, 10000)] = true
+	}
+	if len(cut) != 100 {
+		t.Errorf("%d names of 100 sessions", len(cut))
+	}
+}
+
+func TestTheNetworkIsClosedButForWhatTheSessionRunnerNames(t *testing.T) {
+	s := scenery(t, interactive)
+	policy := s.decide().Apply[1].(*networkingv1.NetworkPolicy)
+	if len(policy.Spec.Ingress) != 0 || len(policy.Spec.PolicyTypes) != 2 || len(policy.Spec.Egress) != 1 {
+		t.Errorf("%+v", policy.Spec)
+	}
+	if policy.Spec.PodSelector.MatchLabels[LabelSessionUID] != "session" {
+		t.Errorf("it selects %v", policy.Spec.PodSelector)
+	}
+	peer := policy.Spec.Egress[0].To[0]
+	if peer.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "kube-system" || peer.PodSelector.MatchLabels["k8s-app"] != "kube-dns" {
+		t.Errorf("names are looked up at %+v", peer)
+	}
+	s = scenery(t, interactive)
+	s.Runner.Spec.Egress = []v1alpha1.SessionEgress{
+		{CIDR: "0.0.0.0/0", Except: []string{"10.0.0.0/8"}, Ports: []v1alpha1.SessionPort{{Port: 443}, {Port: 8000, EndPort: new(int32(8100)), Protocol: corev1.ProtocolUDP}}},
+		{CIDR: "169.254.10.0/24", Ports: []v1alpha1.SessionPort{{Port: 80}}},
+		{CIDR: "::/0", Except: []string{"fe80::/10"}, Ports: []v1alpha1.SessionPort{{Port: 443}}},
+	}
+	s.Runner.Spec.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ui"}}}}
+	policy = s.decide().Apply[1].(*networkingv1.NetworkPolicy)
+	var blocks []networkingv1.IPBlock
+	for _, rule := range policy.Spec.Egress[1:] {
+		blocks = append(blocks, *rule.To[0].IPBlock)
+	}
+	want := []networkingv1.IPBlock{
+		{CIDR: "0.0.0.0/0", Except: []string{"10.0.0.0/8", "169.254.0.0/16"}},
+		{CIDR: "169.254.10.0/24"},
+		{CIDR: "::/0", Except: []string{"fe80::/10", "fd00:ec2::/32"}},
+	}
+	if diff := cmp.Diff(want, blocks); diff != "" {
+		t.Errorf("egress (-want, +got):\n%s", diff)
+	}
+	if len(policy.Spec.Egress[1].Ports) != 2 || len(policy.Spec.Ingress) != 1 || policy.Spec.Ingress[0].Ports[0].Port.IntVal != 8080 {
+		t.Errorf("%+v", policy.Spec)
+	}
+}
+
+func TestTheNetworkPolicyIsKeptWhileAJobRuns(t *testing.T) {
+	s := scenery(t).begin().running()
+	plan := s.decide()
+	if diff := cmp.Diff([]string{"NetworkPolicy"}, kinds(plan.Apply)); diff != "" {
+		t.Error(diff)
+	}
+	s.is(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNoNetworkPolicy)
+	s.NetworkPolicy = plan.Apply[0].(*networkingv1.NetworkPolicy)
+	s.decide()
+	s.is(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyThere)
+	s.Runner.Spec.Egress = []v1alpha1.SessionEgress{{CIDR: "10.0.0.0/8", Ports: []v1alpha1.SessionPort{{Port: 443}}}}
+	s.decide()
+	s.is(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyOther)
+}
+
+func TestInputsAreImmutableAndNamedByWhatTheyAre(t *testing.T) {
+	s := full(t)
+	secret := s.decide().Apply[2].(*corev1.Secret)
+	if secret.Immutable == nil || !*secret.Immutable || string(secret.Data["prompt"]) != "do it" || string(secret.Data["env.TOKEN"]) != "hunter2" {
+		t.Errorf("%+v", secret)
+	}
+	var in Inputs
+	if err := json.Unmarshal(secret.Data["session.json"], &in); err != nil {
+		t.Fatal(err)
+	}
+	if in.Name != "fix" || len(in.Repos) != 1 || in.Repos[0].Directory != "d" || in.Repos[0].URL != "git@a.b:c/d.git" {
+		t.Errorf("%+v", in)
+	}
+	if !inputsName.MatchString(secret.Name) {
+		t.Errorf("%s is not known as inputs", secret.Name)
+	}
+	// Of an attempt whose Job could not be made, before its spec was changed:
+	plan := s.changed(func(spec *v1alpha1.AgenticSessionSpec) { spec.DisplayName = "other" }).decide()
+	if plan.Apply[2].GetName() == secret.Name || plan.DeleteSecret != secret.Name {
+		t.Errorf("inputs %s, the old ones are deleted: %q", plan.Apply[2].GetName(), plan.DeleteSecret)
+	}
+}
+
+func TestSecretsAreNotInTheJob(t *testing.T) {
+	raw, err := json.Marshal(full(t).decide().Create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"do it", "hunter2"} {
+		if strings.Contains(string(raw), text) {
+			t.Errorf("the Job has %s", text)
+		}
+	}
+}
+
+func TestTheJob(t *testing.T) {
+	plan := full(t).decide()
+	spec := plan.Create.Spec
+	if *spec.BackoffLimit != 0 || *spec.PodReplacementPolicy != batchv1.Failed || spec.TTLSecondsAfterFinished != nil || *spec.Parallelism != 1 {
+		t.Errorf("%+v", spec)
+	}
+	pod := spec.Template.Spec
+	if pod.RestartPolicy != corev1.RestartPolicyNever || *pod.TerminationGracePeriodSeconds > 25 || *pod.AutomountServiceAccountToken || *pod.EnableServiceLinks {
+		t.Errorf("%+v", pod)
+	}
+	if diff := cmp.Diff(pod, plan.DryRun.Spec); diff != "" {
+		t.Errorf("another Pod is tried (-Job, +tried):\n%s", diff)
+	}
+	for i := range pod.InitContainers {
+		if pod.InitContainers[i].RestartPolicy == nil || *pod.InitContainers[i].RestartPolicy != corev1.ContainerRestartPolicyAlways {
+			t.Error("a sidecar must end before the runner starts")
+		}
+	}
+	if pod.ServiceAccountName != "fix-session" {
+		t.Errorf("it runs as %s", pod.ServiceAccountName)
+	}
+}
+
+func TestOnlyTheRunnerHasAToken(t *testing.T) {
+	for _, lease := range []bool{true, false} {
+		s := full(t)
+		s.Runner.Spec.ActivityLease = lease
+		plan := s.decide()
+		pod := plan.Create.Spec.Template.Spec
+		mounts := func(c *corev1.Container) bool {
+			return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == tokenVolume })
+		}
+		if mounts(&pod.Containers[0]) != lease {
+			t.Errorf("with a Lease: %t, and a token: %t", lease, !lease)
+		}
+		for i := range pod.InitContainers {
+			if mounts(&pod.InitContainers[i]) {
+				t.Error("a sidecar has the runner's token")
+			}
+		}
+		for _, object := range plan.Apply {
+			role, isRole := object.(*rbacv1.Role)
+			if !isRole {
+				continue
+			}
+			if !lease {
+				t.Error("there is a Role without a Lease")
+			}
+			if len(role.Rules) != 1 || !slices.Equal(role.Rules[0].ResourceNames, []string{"fix"}) || !slices.Equal(role.Rules[0].Resources, []string{"leases"}) {
+				t.Errorf("it allows %+v", role.Rules)
+			}
+		}
+	}
+}
+
+func TestAForeignObjectIsNeverTaken(t *testing.T) {
+	s := scenery(t)
+	s.decide()
+	s.Refusal = &Refusal{RefusedForeign, "Secret", "Secret x is not this session's"}
+	if plan := s.wants(v1alpha1.SessionPending, v1alpha1.ReasonForeignObject); plan.Create != nil || len(plan.Apply) > 0 {
+		t.Error("it goes on")
+	}
+	s.tells(v1alpha1.EventForeignObject)
+	s.is(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonForeignObject)
+	if plan := s.after(2 * 60e9).decide(); plan.Create == nil {
+		t.Error("it is not tried again")
+	}
+	s.is(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonForeignObject)
+	s.Refusal = &Refusal{RefusedForeign, "Secret", "Secret x is not this session's"}
+	s.after(8*60e9).wants(v1alpha1.SessionFailed, v1alpha1.ReasonForeignObject)
+}
+
+func TestAJobOfSomebodyElseIsNotOurs(t *testing.T) {
+	s := scenery(t)
+	s.begin()
+	s.job().OwnerReferences = nil
+	s.Answers.Read = map[string]*batchv1.Job{"fix-r1-a1": nil}
+	s.wants(v1alpha1.SessionPending, "")
+	if s.Session.Status.JobUID != "" {
+		t.Error("it is taken for the session's")
+	}
+}
+
+func TestAJobThatIsNotTheOpenAttemptsIsDeleted(t *testing.T) {
+	s := scenery(t).begin().running()
+	s.decide()
+	stray := s.job().DeepCopy()
+	stray.Name, stray.UID = "fix-r1-a7", "stray"
+	s.Jobs = append([]*batchv1.Job{stray}, s.Jobs...)
+	if plan := s.decide(); len(plan.Delete) != 1 || plan.Delete[0].UID != "stray" {
+		t.Errorf("%v is deleted", plan.Delete)
+	}
+}
+
+func TestNoJobIsMadeWhileAnotherLives(t *testing.T) {
+	s := scenery(t).begin().waiting("ErrImagePull")
+	s.after(600 * 1e9).decide() // Failed, and its Job is being deleted
+	s.deleting()
+	if plan := s.changed(again).wants(v1alpha1.SessionPending, v1alpha1.ReasonPreviousJobLives); plan.Create != nil {
+		t.Error("a second one is made")
+	}
+	s.gone().begin().wants(v1alpha1.SessionCreating, "")
+}

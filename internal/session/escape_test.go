@@ -1,0 +1,215 @@
+package session
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// strict is a SessionRunner that allows little.
+func strict() *v1alpha1.SessionRunner {
+	r := runner()
+	r.Spec.AllowedImages = []string{"registry.example/other:1"}
+	r.Spec.Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://127.0.0.1:3128"}}
+	r.Spec.Resources = v1alpha1.SessionResources{Limits: amounts("500m", "1Gi", "1Gi")}
+	r.Spec.MaxResources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+	r.Spec.StorageClassName, r.Spec.MaxWorkspaceSize = new("slow"), new(resource.MustParse("5Gi"))
+	r.Spec.AllowedSecrets = &[]string{"git"}
+	r.Spec.ActiveDeadlineSeconds = new(int64(3600))
+	return r
+}
+
+// Each of these is an attempt to have more than the SessionRunner allows. None may come to
+// a Job, and each says which field is at fault.
+func TestNoWayOutOfTheSessionRunnersLimits(t *testing.T) {
+	limits := func(name, amount string) func(spec *v1alpha1.AgenticSessionSpec) {
+		return func(spec *v1alpha1.AgenticSessionSpec) {
+			spec.Resources = &v1alpha1.SessionResources{Limits: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(amount)}}
+		}
+	}
+	requests := func(name, amount string) func(spec *v1alpha1.AgenticSessionSpec) {
+		return func(spec *v1alpha1.AgenticSessionSpec) {
+			spec.Resources = &v1alpha1.SessionResources{Requests: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(amount)}}
+		}
+	}
+	variable := func(name string) func(spec *v1alpha1.AgenticSessionSpec) {
+		return func(spec *v1alpha1.AgenticSessionSpec) {
+			spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{name: "x"}
+		}
+	}
+	image := func(image string) func(spec *v1alpha1.AgenticSessionSpec) {
+		return func(spec *v1alpha1.AgenticSessionSpec) { spec.Image = image }
+	}
+	workspace := func(w v1alpha1.SessionWorkspace) func(spec *v1alpha1.AgenticSessionSpec) {
+		return func(spec *v1alpha1.AgenticSessionSpec) { spec.Workspace = &w }
+	}
+	mount := func(mounts ...v1alpha1.SecretMount) func(spec *v1alpha1.AgenticSessionSpec) {
+		return func(spec *v1alpha1.AgenticSessionSpec) { spec.SecretMounts = mounts }
+	}
+	from := func(source corev1.EnvFromSource) func(spec *v1alpha1.AgenticSessionSpec) {
+		return func(spec *v1alpha1.AgenticSessionSpec) { spec.EnvFrom = []corev1.EnvFromSource{source} }
+	}
+	secret := func(name string) *corev1.SecretEnvSource {
+		return &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}
+	}
+	tests := map[string]struct {
+		attempt func(spec *v1alpha1.AgenticSessionSpec)
+		field   string
+	}{
+		"another image":                           {image("evil:1"), "spec.image"},
+		"the same image of another tag":           {image("runner:2"), "spec.image"},
+		"the same image by another registry":      {image("evil.example/runner:1"), "spec.image"},
+		"an allowed image with something behind":  {image("registry.example/other:1@sha256:" + strings.Repeat("0", 64)), "spec.image"},
+		"an allowed image in other letters":       {image("registry.example/Other:1"), "spec.image"},
+		"more CPU than the most":                  {limits("cpu", "2001m"), "spec.resources.limits[cpu]"},
+		"more memory than the default":            {limits("memory", "1025Mi"), "spec.resources.limits[memory]"},
+		"more by a request alone":                 {requests("memory", "2Gi"), "spec.resources.requests[memory]"},
+		"more storage on the node":                {limits("ephemeral-storage", "1Ti"), "spec.resources.limits[ephemeral-storage]"},
+		"a device":                                {limits("nvidia.com/gpu", "1"), "spec.resources.limits[nvidia.com/gpu]"},
+		"a device by a request":                   {requests("nvidia.com/gpu", "1"), "spec.resources.requests[nvidia.com/gpu]"},
+		"huge pages":                              {limits("hugepages-2Mi", "2Mi"), "spec.resources.limits[hugepages-2Mi]"},
+		"less than nothing":                       {limits("memory", "-1"), "spec.resources.limits[memory]"},
+		"another proxy":                           {variable("HTTPS_PROXY"), "spec.environmentVariables[HTTPS_PROXY]"},
+		"a library before all others":             {variable("LD_PRELOAD"), "spec.environmentVariables[LD_PRELOAD]"},
+		"another PATH":                            {variable("PATH"), "spec.environmentVariables[PATH]"},
+		"another run":                             {variable("AGENTIC_RUN"), "spec.environmentVariables[AGENTIC_RUN]"},
+		"another API server":                      {variable("KUBERNETES_SERVICE_HOST"), "spec.environmentVariables[KUBERNETES_SERVICE_HOST]"},
+		"a reserved name in two parts":            {from(corev1.EnvFromSource{Prefix: "AGENTIC_", SecretRef: secret("git")}), "spec.envFrom[0].prefix"},
+		"a Secret that is not allowed":            {from(corev1.EnvFromSource{SecretRef: secret("db")}), "spec.envFrom[0].secretRef.name"},
+		"a Secret that is not allowed, as files":  {mount(v1alpha1.SecretMount{SecretName: "db"}), "spec.secretMounts[0].secretName"},
+		"another session's inputs":                {mount(v1alpha1.SecretMount{SecretName: "other-inputs-0123456789"}), "spec.secretMounts[0].secretName"},
+		"another session's inputs as environment": {from(corev1.EnvFromSource{SecretRef: secret("other-inputs-0123456789")}), "spec.envFrom[0].secretRef.name"},
+		"files over the programs":                 {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: "/usr/bin"}), "spec.secretMounts[0].mountPath"},
+		"files over the inputs":                   {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: inputsPath}), "spec.secretMounts[0].mountPath"},
+		"files over the token":                    {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: tokenPath}), "spec.secretMounts[0].mountPath"},
+		"files elsewhere by dots":                 {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: "/secrets/.."}), "spec.secretMounts[0].mountPath"},
+		"files over all secrets":                  {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: "/secrets"}), "spec.secretMounts[0].mountPath"},
+		"a larger workspace":                      {workspace(v1alpha1.SessionWorkspace{Size: new(resource.MustParse("6Gi"))}), "spec.workspace.size"},
+		"a larger workspace that does not last": {
+			workspace(v1alpha1.SessionWorkspace{Persistence: v1alpha1.WorkspaceEphemeral, Size: new(resource.MustParse("6Gi"))}), "spec.workspace.size",
+		},
+		"a faster class of storage": {workspace(v1alpha1.SessionWorkspace{StorageClassName: new("fast")}), "spec.workspace.storageClassName"},
+		"no class of storage":       {workspace(v1alpha1.SessionWorkspace{StorageClassName: new("")}), "spec.workspace.storageClassName"},
+		"idleness that nobody sees": {func(spec *v1alpha1.AgenticSessionSpec) { spec.InactivityTimeout = new(int32(1)) }, "spec.inactivityTimeout"},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			s := scenery(t, test.attempt)
+			s.Runner = strict()
+			plan := s.decide()
+			if plan.Create != nil || plan.DryRun != nil || len(plan.Apply) > 0 {
+				t.Fatal("it comes to a Job")
+			}
+			c := s.condition(v1alpha1.ConditionAccepted)
+			if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, test.field+": ") {
+				t.Errorf("Accepted=%s: %s, want %s to be at fault", c.Status, c.Message, test.field)
+			}
+		})
+	}
+}
+
+func (s *scene) condition(kind string) *metav1.Condition {
+	for i := range s.Session.Status.Conditions {
+		if c := &s.Session.Status.Conditions[i]; c.Type == kind {
+			return c
+		}
+	}
+	return &metav1.Condition{}
+}
+
+// What a session may have it gets, and no more than that.
+func TestWithinTheSessionRunnersLimits(t *testing.T) {
+	s := scenery(t, func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.Image = "registry.example/other:1"
+		spec.Resources = &v1alpha1.SessionResources{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}
+		spec.Workspace = &v1alpha1.SessionWorkspace{StorageClassName: new("slow"), Size: new(resource.MustParse("5Gi"))}
+		spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "git"}}
+		spec.Timeout = new(int32(0))
+	})
+	s.Runner = strict()
+	job := s.begin().job()
+	c := &job.Spec.Template.Spec.Containers[0]
+	if c.Image != "registry.example/other:1" || c.Resources.Limits.Cpu().String() != "2" || c.Resources.Limits.Memory().String() != "1Gi" {
+		t.Errorf("%+v", c)
+	}
+	if *job.Spec.ActiveDeadlineSeconds != 3600 {
+		t.Errorf("it may run for %d seconds", *job.Spec.ActiveDeadlineSeconds)
+	}
+}
+
+func TestWhoAsksForLittleGetsLittle(t *testing.T) {
+	s := scenery(t, func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.Resources = &v1alpha1.SessionResources{Limits: amounts("10m", "64Mi", "100Mi")}
+	})
+	c := &s.begin().job().Spec.Template.Spec.Containers[0]
+	if c.Resources.Requests.Memory().String() != "64Mi" || c.Resources.Requests.Cpu().String() != "10m" {
+		t.Errorf("it requests %v", c.Resources.Requests)
+	}
+}
+
+// A SessionRunner that allows less than the defaults gives no more than it allows.
+func TestDefaultsAreWithinTheMost(t *testing.T) {
+	s := scenery(t)
+	s.Runner.Spec.MaxResources = amounts("200m", "100Mi", "500Mi")
+	c := &s.begin().job().Spec.Template.Spec.Containers[0]
+	if c.Resources.Limits.Memory().String() != "100Mi" || c.Resources.Requests.Memory().String() != "100Mi" {
+		t.Errorf("%+v", c.Resources)
+	}
+}
+
+func TestASessionRunnerThatContradictsItselfRunsNothing(t *testing.T) {
+	tests := map[string]func(spec *v1alpha1.SessionRunnerSpec){
+		"more than the most": func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.Resources.Limits, spec.MaxResources = amounts("2", "1Gi", "1Gi"), amounts("1", "1Gi", "1Gi")
+		},
+		"a request over its limit": func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.Resources = v1alpha1.SessionResources{Requests: amounts("2", "1Gi", "1Gi"), Limits: amounts("1", "1Gi", "1Gi")}
+		},
+		"an exception that is no part": func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.Egress = []v1alpha1.SessionEgress{{CIDR: "10.0.0.0/8", Except: []string{"192.168.0.0/16"}, Ports: []v1alpha1.SessionPort{{Port: 1}}}}
+		},
+		"the home directory": func(spec *v1alpha1.SessionRunnerSpec) { spec.Env = []corev1.EnvVar{{Name: "HOME", Value: "/"}} },
+		"a second runner": func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "runner", Image: "x"}}
+		},
+	}
+	for title, change := range tests {
+		t.Run(title, func(t *testing.T) {
+			s := scenery(t)
+			change(&s.Runner.Spec)
+			if plan := s.decide(); plan.Create != nil || !strings.Contains(s.condition(v1alpha1.ConditionAccepted).Message, "spec.runner: ") {
+				t.Errorf("%+v", s.condition(v1alpha1.ConditionAccepted))
+			}
+		})
+	}
+}
+
+// The SessionRunner's variables cannot be made to say something else by a session's.
+func TestASessionsVariablesComeAfterAllOthers(t *testing.T) {
+	s := scenery(t, func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"A": "x"}
+	})
+	s.Runner.Spec.Env = []corev1.EnvVar{{Name: "B", Value: "$(A)"}}
+	env := s.begin().job().Spec.Template.Spec.Containers[0].Env
+	at := func(name string) int {
+		return slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
+	}
+	if at("A") < at("B") || env[at("A")].Value != "" {
+		t.Errorf("%+v", env)
+	}
+}
+
+func TestChangedLimitsDoNotEndWhatRuns(t *testing.T) {
+	s := scenery(t).begin().running()
+	s.decide()
+	s.Runner.Spec.Image = "runner:2"
+	s.Runner.Spec.Resources.Limits, s.Runner.Spec.MaxResources = amounts("2", "1Gi", "1Gi"), amounts("1", "1Gi", "1Gi")
+	s.wants(v1alpha1.SessionRunning, "")
+	s.is(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonNotAllowed)
+}

@@ -1,0 +1,48 @@
+package session
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// Whatever an API server, or somebody who edits statuses by hand, puts before the core: it
+// neither panics nor asks for ever, and no Pod of it is soft.
+func FuzzNothingMakesDecidePanic(f *testing.F) {
+	session := &v1alpha1.AgenticSession{}
+	session.Name, session.Spec.Prompt = "a", "b"
+	job := &batchv1.Job{}
+	for _, seed := range []v1alpha1.SessionPhase{"", v1alpha1.SessionRunning} {
+		session.Status.Phase = seed
+		session.Status.Job = "a-r1-a1"
+		object, err := json.Marshal(session)
+		if err != nil {
+			f.Fatal(err)
+		}
+		run, err := json.Marshal(job)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(object, run, []byte(`{}`), int64(3))
+	}
+	f.Fuzz(func(t *testing.T, object, run, pod []byte, seconds int64) {
+		s, j, p := &v1alpha1.AgenticSession{}, &batchv1.Job{}, corev1.Pod{}
+		if json.Unmarshal(object, s) != nil || json.Unmarshal(run, j) != nil || json.Unmarshal(pod, &p) != nil {
+			return
+		}
+		in := Input{Session: s, Runner: runner(), Jobs: []*batchv1.Job{j}, Pods: []corev1.Pod{p}, Now: time.Unix(seconds, 0)}
+		in.Answers = Answers{Read: map[string]*batchv1.Job{s.Status.Job: nil}, Listed: true}
+		plan := Decide(in)
+		if plan.Ask != nil {
+			t.Error("it asks for what was answered")
+		}
+		if plan.Create != nil {
+			checkHardened(t, 0, &plan.Create.Spec.Template.Spec)
+		}
+	})
+}

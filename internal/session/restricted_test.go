@@ -1,0 +1,184 @@
+package session
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	podsecurity "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// The API server's own evaluator judges Pods of sessions and SessionRunners that are made at
+// random, and as bad as their types allow: not one of them may be refused where
+// PodSecurity restricted is enforced.
+func TestWhateverIsAskedForAPodIsRestricted(t *testing.T) {
+	const runs = 5000
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
+	if soft := (&corev1.PodSpec{Containers: []corev1.Container{{Name: "runner"}}}); policy.AggregateCheckResults(
+		evaluator.EvaluatePod(level, &metav1.ObjectMeta{}, soft)).Allowed {
+		t.Fatal("the evaluator takes anything")
+	}
+	judged := 0
+	for seed := range uint64(runs) {
+		f := fuzz{rand.New(rand.NewPCG(seed, 1))}
+		s := scenery(t)
+		f.session(&s.Session.Spec)
+		f.runner(&s.Runner.Spec)
+		plan := s.decide()
+		if plan.Create == nil {
+			continue // refused before it comes to a Pod
+		}
+		judged++
+		template := plan.Create.Spec.Template
+		for _, result := range evaluator.EvaluatePod(level, &template.ObjectMeta, &template.Spec) {
+			if !result.Allowed {
+				t.Errorf("seed %d: %s: %s", seed, result.ForbiddenReason, result.ForbiddenDetail)
+			}
+		}
+		checkHardened(t, seed, &template.Spec)
+	}
+	if judged < 1000 {
+		t.Errorf("only %d of %d specs came to a Pod", judged, runs)
+	}
+	t.Logf("%d Pods judged, of %d specs", judged, runs)
+}
+
+// checkHardened looks at what restricted does not ask for, and the design does.
+func checkHardened(t *testing.T, seed uint64, pod *corev1.PodSpec) {
+	t.Helper()
+	bad := func(format string, args ...any) { t.Errorf("seed %d: %s", seed, fmt.Sprintf(format, args...)) }
+	if pod.HostNetwork || pod.HostPID || pod.HostIPC || pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+		bad("the Pod has the node's namespaces, or a token")
+	}
+	if len(pod.Containers) != 1 || pod.Containers[0].Name != v1alpha1.RunnerContainer {
+		bad("it has other containers")
+	}
+	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			sc := c.SecurityContext
+			if sc == nil || !*sc.ReadOnlyRootFilesystem || !*sc.RunAsNonRoot || *sc.Privileged || *sc.AllowPrivilegeEscalation {
+				bad("%s: %+v", c.Name, sc)
+				continue
+			}
+			if len(sc.Capabilities.Add) != 0 || len(sc.Capabilities.Drop) != 1 || sc.Capabilities.Drop[0] != "ALL" {
+				bad("%s: capabilities %+v", c.Name, sc.Capabilities)
+			}
+			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+				request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
+				if _, limited := c.Resources.Limits[name]; !limited || request.Cmp(limit) > 0 {
+					bad("%s: %s is %s of %s", c.Name, name, request.String(), limit.String())
+				}
+			}
+		}
+	}
+	names := map[string]int{}
+	for _, variable := range pod.Containers[0].Env {
+		names[variable.Name]++
+		if names[variable.Name] > 1 {
+			bad("%s is set twice", variable.Name)
+		}
+	}
+}
+
+// fuzz makes specs at random.
+type fuzz struct{ rng *rand.Rand }
+
+func (f fuzz) maybe() bool { return f.rng.IntN(2) == 0 }
+
+func (f fuzz) pick(of ...string) string { return of[f.rng.IntN(len(of))] }
+
+func (f fuzz) quantity() resource.Quantity {
+	return resource.MustParse(f.pick("0", "1", "10m", "100Mi", "1Gi", "2Gi", "64", "1000Gi"))
+}
+
+func (f fuzz) resources() v1alpha1.SessionResources {
+	list := func() corev1.ResourceList {
+		all := corev1.ResourceList{}
+		for _, name := range []string{"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "hugepages-2Mi"} {
+			if f.rng.IntN(6) == 0 {
+				all[corev1.ResourceName(name)] = f.quantity()
+			}
+		}
+		return all
+	}
+	return v1alpha1.SessionResources{Requests: list(), Limits: list()}
+}
+
+func (f fuzz) session(spec *v1alpha1.AgenticSessionSpec) {
+	spec.Interactive = f.maybe()
+	spec.Image = f.pick("", "", "runner:1", "other:1", "evil:1")
+	if f.maybe() {
+		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{
+			f.pick("A", "HTTPS_PROXY", "RUNNER_TYPE"): v1alpha1.EnvironmentValue(f.pick("", "$(HOME)", "\n", strings.Repeat("x", 9999))),
+		}
+	}
+	if f.rng.IntN(20) == 0 {
+		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{f.pick("PATH", "LD_PRELOAD", "AGENTIC_X"): "x"}
+	}
+	if f.maybe() {
+		spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: f.pick("a", "b.c"), MountPath: f.pick("", "/secrets/x")}}
+	}
+	if f.maybe() {
+		spec.EnvFrom = []corev1.EnvFromSource{{Prefix: f.pick("", "X_"), SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}}}}
+	}
+	if f.rng.IntN(4) == 0 {
+		resources := f.resources()
+		spec.Resources = &resources
+	}
+	if f.maybe() {
+		spec.Workspace = &v1alpha1.SessionWorkspace{Persistence: v1alpha1.WorkspacePersistence(f.pick("Persistent", "Ephemeral")), Retain: f.maybe()}
+		if f.rng.IntN(4) == 0 {
+			size := f.quantity()
+			spec.Workspace.Size = &size
+		}
+	}
+	spec.Repos = []v1alpha1.SessionRepo{{URL: "https://a/b", AutoPush: f.maybe()}}
+}
+
+func (f fuzz) runner(spec *v1alpha1.SessionRunnerSpec) {
+	spec.AllowedImages = []string{"other:1"}
+	spec.ActivityLease = f.maybe()
+	if f.maybe() {
+		spec.RunAsUser, spec.RunAsGroup = new(int64(1+f.rng.IntN(99))), new(int64(1+f.rng.IntN(99)))
+	}
+	if f.maybe() {
+		spec.Env = []corev1.EnvVar{{Name: f.pick("HTTPS_PROXY", "B", "HOME"), Value: "x"}, {Name: "C", ValueFrom: &corev1.EnvVarSource{
+			SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}, Key: "b"},
+		}}}
+	}
+	if f.rng.IntN(4) == 0 {
+		spec.Resources = f.resources()
+		spec.MaxResources = f.resources().Limits
+	}
+	for i := range f.rng.IntN(4) {
+		sidecar := v1alpha1.SessionSidecar{Name: fmt.Sprintf("sidecar-%d", i), Image: "x", Workspace: f.maybe()}
+		if f.rng.IntN(3) == 0 {
+			sidecar.Resources = f.resources()
+		}
+		if f.maybe() {
+			sidecar.StartupProbe = &corev1.Probe{TerminationGracePeriodSeconds: new(int64(3600)), ProbeHandler: corev1.ProbeHandler{
+				HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254", Port: intstr.FromInt32(80)},
+			}}
+		}
+		if f.maybe() {
+			sidecar.StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "10.0.0.1", Port: intstr.FromInt32(80)}}}
+		}
+		spec.Sidecars = append(spec.Sidecars, sidecar)
+	}
+	if f.maybe() {
+		spec.RuntimeClassName = new("gvisor")
+	}
+}

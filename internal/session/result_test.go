@@ -1,0 +1,95 @@
+package session
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func TestParseResult(t *testing.T) {
+	cost := func(n v1alpha1.Number) *v1alpha1.Number { return &n }
+	tests := map[string]struct {
+		message string
+		want    *v1alpha1.SessionResult
+		err     string
+	}{
+		"all of it": {
+			message: `{"summary": "done", "usage": {"input": 7, "tier": "a"}, "costUSD": 0.25, "sdkSessionId": "x"}` + "\n",
+			want: &v1alpha1.SessionResult{
+				Summary: "done", Usage: &apiextensionsv1.JSON{Raw: []byte(`{"input": 7, "tier": "a"}`)}, CostUSD: cost("0.25"), SDKSessionID: "x",
+			},
+		},
+		"nothing":                   {message: `{}`, want: &v1alpha1.SessionResult{}},
+		"a field that is not known": {message: `{"later": 1}`, want: &v1alpha1.SessionResult{}},
+		"no usage":                  {message: `{"usage": null}`, want: &v1alpha1.SessionResult{}},
+		"a cost with many digits":   {message: `{"costUSD": 0.1234567}`, want: &v1alpha1.SessionResult{CostUSD: cost("0.123457")}},
+		"a cost of nothing":         {message: `{"costUSD": 0}`, want: &v1alpha1.SessionResult{CostUSD: cost("0")}},
+		"a whole cost":              {message: `{"costUSD": 100}`, want: &v1alpha1.SessionResult{CostUSD: cost("100")}},
+		"a small cost":              {message: `{"costUSD": 1e-3}`, want: &v1alpha1.SessionResult{CostUSD: cost("0.001")}},
+		"text":                      {message: `done`, err: "no JSON object"},
+		"a list":                    {message: `[]`, err: "no JSON object"},
+		"two objects":               {message: `{} {}`, err: "something follows"},
+		"a summary that is a list":  {message: `{"summary": []}`, err: "no JSON object"},
+		"a cost that is text":       {message: `{"costUSD": "a lot"}`, err: "no JSON object"},
+		"a cost below nothing":      {message: `{"costUSD": -1}`, err: "must be from 0"},
+		"a cost without an end":     {message: `{"costUSD": 1e999999999}`, err: "must be from 0"},
+		"usage that is a number":    {message: `{"usage": 3}`, err: "usage is no JSON object"},
+		"a long id":                 {message: `{"sdkSessionId": "` + strings.Repeat("x", 257) + `"}`, err: "more than 256"},
+		"one that was cut off":      {message: `{"summary": "` + strings.Repeat("x", 4096-13), err: "cut off"},
+		"one that is too long":      {message: `{"summary": "` + strings.Repeat("x", 4096) + `"}`, err: "more than 4096"},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			got, err := ParseResult(test.message)
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("error %v, want: %s", err, test.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("it differs (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAMalformedResultIsNoFailure(t *testing.T) {
+	s := scenery(t).begin().exited(0, "done")
+	s.wants(v1alpha1.SessionCompleted, v1alpha1.ReasonCompleted)
+	s.is(v1alpha1.ConditionResultValid, metav1.ConditionFalse, v1alpha1.ReasonResultMalformed)
+	s.changed(again).begin().exited(0, `{"summary": "done"}`)
+	s.wants(v1alpha1.SessionCompleted, v1alpha1.ReasonCompleted)
+	s.is(v1alpha1.ConditionResultValid, metav1.ConditionTrue, v1alpha1.ReasonResultRead)
+}
+
+func TestCostsAreSummedOverRunsThatToldTheirs(t *testing.T) {
+	s := scenery(t)
+	for _, message := range []string{`{"costUSD": 0.1}`, `{}`, "", `{"costUSD": 0.2}`} {
+		s.begin().exited(0, message).decide()
+		s.decide() // seeing it twice changes nothing
+		s.changed(again)
+	}
+	if got := *s.Session.Status.TotalCostUSD; got != "0.3" {
+		t.Errorf("%s dollars, want 0.3", got)
+	}
+	if runs := s.Session.Status.Runs; runs[1].CostUSD != nil || *runs[3].CostUSD != "0.2" {
+		t.Errorf("%+v", runs)
+	}
+}
+
+func TestWhatARunnerSaysWhenItFailsIsInTheMessage(t *testing.T) {
+	s := scenery(t).begin().exited(2, "no such branch")
+	s.decide()
+	if got := s.Session.Status.Runs[0].Message; got != "the runner exited with code 2: no such branch" {
+		t.Error(got)
+	}
+}
