@@ -270,7 +270,7 @@ type SessionRepo struct {
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=2048
-// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^\\\\s]+$') || (isURL(self) && url(self).getScheme() in ['https', 'ssh'] && url(self).getHost() != ”)",message="the URL must be https://, ssh:// or git@host:path"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^\\\\s]+$') || (isURL(self) && url(self).getScheme() in ['https', 'ssh'] && url(self).getHost().size() > 0)",message="the URL must be https://, ssh:// or git@host:path"
 // +kubebuilder:validation:XValidation:rule="!self.matches('^https://[^/]*@') && !self.matches('^ssh://[^/@]*:[^/@]*@')",message="credentials must not stand in the URL: put them into a Secret"
 type GitURL string
 

@@ -17,7 +17,8 @@ type Rotation struct {
 	Secret types.NamespacedName
 	// Service the API server calls, in the Secret's namespace.
 	Service string
-	// Webhooks is the ValidatingWebhookConfiguration that is given the CA.
+	// Webhooks is the name of the two webhook configurations, validating and mutating, that
+	// are given the CA.
 	Webhooks string
 	// Directory that gets the server certificate.
 	Directory string
@@ -43,7 +44,7 @@ func (r Rotation) SetupWithManager(mgr ctrl.Manager) (healthz.Checker, error) {
 		DNSName:        host,
 		ExtraDNSNames:  []string{host + ".cluster.local"},
 		IsReady:        ready,
-		Webhooks:       []rotator.WebhookInfo{{Name: r.Webhooks, Type: rotator.Validating}},
+		Webhooks:       []rotator.WebhookInfo{{Name: r.Webhooks, Type: rotator.Validating}, {Name: r.Webhooks, Type: rotator.Mutating}},
 		FieldOwner:     "yardmaster-cert-rotator",
 		// Every replica, so that none says it is ready before the API server trusts
 		// it. Their writes carry a resource version; who comes second reads again.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/controller/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/controller/queue"
 	"github.com/yardmaster/yardmaster/internal/controller/sequentialjob"
@@ -18,6 +19,7 @@ func All() []Controller {
 		{"sequentialjob", v1alpha1.GroupVersion.WithKind("SequentialJob"), setupSequentialJob, webhookv1alpha1.SetupSequentialJob, ""},
 		{"queue", v1alpha1.GroupVersion.WithKind("Queue"), setupQueue, webhookv1alpha1.SetupQueue, ""},
 		{"workerpool", v1alpha1.GroupVersion.WithKind("WorkerPool"), setupWorkerPool, webhookv1alpha1.SetupWorkerPool, ""},
+		{"agenticsession", v1alpha1.GroupVersion.WithKind("AgenticSession"), setupAgenticSession, webhookv1alpha1.SetupAgenticSession, ""},
 		{"jobreport", v1alpha1.GroupVersion.WithKind("JobReport"), setupJobReport, nil, reportNamespaces},
 	}
 }
@@ -40,6 +42,14 @@ func setupWorkerPool(mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	return workerpool.New(mgr, o.keeper, options).SetupWithManager(mgr)
+}
+
+func setupAgenticSession(mgr ctrl.Manager, o Options) error {
+	children, err := agenticsession.NewCache(mgr, inNamespaces(o.Namespaces))
+	if err != nil {
+		return err
+	}
+	return agenticsession.New(mgr, agenticsession.Options{Concurrency: o.Concurrency, Children: children}).SetupWithManager(mgr)
 }
 
 func setupJobReport(mgr ctrl.Manager, o Options) error {

@@ -45,11 +45,18 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 			&appsv1.StatefulSet{}: workers,
 		},
 	}
-	for _, namespace := range namespaces {
-		if options.DefaultNamespaces == nil {
-			options.DefaultNamespaces = map[string]cache.Config{}
-		}
-		options.DefaultNamespaces[namespace] = cache.Config{}
-	}
+	options.DefaultNamespaces = inNamespaces(namespaces)
 	return options, nil
+}
+
+// inNamespaces limits a cache to some namespaces; nil is all.
+func inNamespaces(namespaces []string) map[string]cache.Config {
+	var limited map[string]cache.Config
+	for _, namespace := range namespaces {
+		if limited == nil {
+			limited = map[string]cache.Config{}
+		}
+		limited[namespace] = cache.Config{}
+	}
+	return limited
 }

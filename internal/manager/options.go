@@ -83,7 +83,7 @@ const (
 	CertsExternal CertManagement = "external"
 )
 
-// Webhook says how the validating webhooks are served.
+// Webhook says how the webhooks are served.
 type Webhook struct {
 	Enabled        bool
 	Port           int
@@ -188,7 +188,7 @@ func (p *parser) bindLeaderElection() {
 
 func (p *parser) bindWebhook() {
 	w, f := &p.values.Webhook, p.flags
-	f.BoolVar(&w.Enabled, "webhook", true, "Serve the validating webhooks.")
+	f.BoolVar(&w.Enabled, "webhook", true, "Serve the webhooks.")
 	f.IntVar(&w.Port, "webhook-port", 9443, "Port of the webhooks.")
 	f.StringVar(&w.CertDir, "cert-dir", filepath.Join(os.TempDir(), "yardmaster-certs"),
 		"Directory of the webhooks' certificate: tls.crt, tls.key and ca.crt.")
@@ -199,7 +199,7 @@ func (p *parser) bindWebhook() {
 	f.StringVar(&w.Service, "webhook-service", "yardmaster-webhook",
 		"Service in the operator's namespace that the self-managed certificate is for.")
 	f.StringVar(&w.Configuration, "webhook-configuration", "yardmaster",
-		"ValidatingWebhookConfiguration that is given the self-managed CA.")
+		"Name of the ValidatingWebhookConfiguration and the MutatingWebhookConfiguration that are given the self-managed CA.")
 }
 
 func (p *parser) bindReport() {

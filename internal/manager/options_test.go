@@ -145,7 +145,7 @@ func TestParseRefuses(t *testing.T) {
 		"an unknown controller":              {args: "--controllers=cron", want: `unknown controller "cron"`},
 		"an unknown way to get certificates": {args: "--cert-management=magic", want: "must be self or external"},
 		"jobreport without namespaces":       {args: "--controllers=jobreport", want: "jobreport, which needs --report-namespaces"},
-		"jobreport only, and off":            {args: "--controllers=*,-sequentialjob,-queue,-workerpool", want: "leaves no controller to run"},
+		"jobreport only, and off":            {args: "--controllers=*,-sequentialjob,-queue,-workerpool,-agenticsession", want: "leaves no controller to run"},
 		"scans without a pause":              {args: "--report-interval=0s", want: "--report-interval is 0s, must be at least 1s"},
 		"more findings than fit":             {args: "--report-top=501", want: "must be between 0 and 500"},
 		"a threshold in the future":          {args: "--report-no-ready-pods-zombie-after=-1h", want: "no-ready-pods-zombie-after is -1h0m0s, must not be negative"},

@@ -27,6 +27,10 @@ func (w *world) pass() bool {
 		if wrote && !w.record(&in, &version, &plan) {
 			return true
 		}
+		if acts := len(plan.Delete) > 0 || plan.Create != nil; acts && !wrote && version != w.version {
+			w.conflicts++ // it reads again before it acts on what it has not written over
+			return true
+		}
 		refusal, acted := w.act(&in, &plan)
 		if refusal == nil || tries > 1 {
 			return wrote || acted

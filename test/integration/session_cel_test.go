@@ -329,7 +329,7 @@ func TestAgenticSessionsAreTaken(t *testing.T) {
 		"follows":    `{activeWorkflow: {gitUrl: "https://a/b", path: c/d}}`,
 		"has-no-end": `{prompt: a, timeout: 0, inactivityTimeout: 2592000}`,
 		"in-full": `{displayName: d, userContext: {userId: u, displayName: U, groups: [g]}, interactive: true, prompt: a,
-			repos: [{url: "https://a/b.git", branch: feature/x, autoPush: true}, {url: "git@a.b:c/d.git", name: e}, {url: "ssh://git@a:22/b"}],
+			repos: [{url: "https://a/b.git", branch: feature/x, autoPush: true}, {url: "git@a.b:c/d.git", name: e}, {url: "ssh://git@a:22/f"}],
 			llmSettings: {model: m, temperature: 0.7, maxTokens: 4000}, environmentVariables: {RUNNER_TYPE: x},
 			mcpServers: {custom: {a: {type: http, url: "http://b", headers: {c: d}}}, disabled: [e]},
 			activeWorkflow: {gitUrl: "https://a/w", branch: main, path: ""}, timeout: 300, inactivityTimeout: 60, stopOnRunFinished: true}`,

@@ -103,14 +103,25 @@ func start(ctx context.Context) (end func(), err error) {
 // reconciler has to see to what the webhook refuses elsewhere.
 const webhookLabel = "test.yardmaster.dev/webhook"
 
+// unexempt are the namespaces in which the webhooks are on.
+func unexempt() *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+		Key: webhookLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"off"},
+	}}}
+}
+
 func exemptFromWebhook(ctx context.Context, webhooks *envtest.WebhookInstallOptions) error {
 	for _, configuration := range webhooks.ValidatingWebhooks {
 		for i := range configuration.Webhooks {
-			configuration.Webhooks[i].NamespaceSelector = &metav1.LabelSelector{
-				MatchExpressions: []metav1.LabelSelectorRequirement{{
-					Key: webhookLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"off"},
-				}},
-			}
+			configuration.Webhooks[i].NamespaceSelector = unexempt()
+		}
+		if err := cluster.Update(ctx, configuration); err != nil {
+			return fmt.Errorf("limiting the webhook: %w", err)
+		}
+	}
+	for _, configuration := range webhooks.MutatingWebhooks {
+		for i := range configuration.Webhooks {
+			configuration.Webhooks[i].NamespaceSelector = unexempt()
 		}
 		if err := cluster.Update(ctx, configuration); err != nil {
 			return fmt.Errorf("limiting the webhook: %w", err)
@@ -165,7 +176,14 @@ func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 // uninstall removes the webhook's registration: without the operator, it would refuse
 // every SequentialJob.
 func uninstall(ctx context.Context, webhooks *envtest.WebhookInstallOptions) {
+	var configurations []client.Object
 	for _, configuration := range webhooks.ValidatingWebhooks {
+		configurations = append(configurations, configuration)
+	}
+	for _, configuration := range webhooks.MutatingWebhooks {
+		configurations = append(configurations, configuration)
+	}
+	for _, configuration := range configurations {
 		if err := cluster.Delete(ctx, configuration); err != nil {
 			fmt.Fprintln(os.Stderr, "removing the webhook:", err)
 		}

@@ -1,0 +1,212 @@
+package agenticsession
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	apiselection "k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/session"
+)
+
+// A pass that failed is tried again after minBackoff, then twice as long each time up to
+// maxBackoff.
+const (
+	minBackoff = 5 * time.Millisecond
+	maxBackoff = 30 * time.Second
+)
+
+const (
+	// uidIndex finds what a session is made of by the session's UID.
+	uidIndex = "session-uid"
+	// claimIndex finds sessions by the claim of their workspace, runnerIndex by their
+	// SessionRunner, and parentIndex by the session that they continue.
+	claimIndex  = "status.workspaceClaim"
+	runnerIndex = "spec.runner"
+	parentIndex = "spec.continueFrom.name"
+)
+
+// NewCache is a cache of what sessions of these namespaces, or of all, are made of. It is
+// apart from the manager's: what is kept of Jobs and Pods there is chosen by other labels.
+func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache, error) {
+	ofSessions, err := labels.NewRequirement(session.LabelSessionUID, apiselection.Exists, nil)
+	if err != nil {
+		return nil, err
+	}
+	children, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		DefaultNamespaces:    namespaces,
+		DefaultLabelSelector: labels.NewSelector().Add(*ofSessions),
+		DefaultTransform:     cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&batchv1.Job{}: {Transform: withoutTemplate},
+			&corev1.Pod{}:  {Transform: withoutSpec},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of sessions' children: %w", err)
+	}
+	return children, mgr.Add(children)
+}
+
+// withoutTemplate drops what no decision looks at and most of a Job consists of.
+func withoutTemplate(object any) (any, error) {
+	if job, is := object.(*batchv1.Job); is {
+		job.ManagedFields = nil
+		job.Spec.Template = corev1.PodTemplateSpec{}
+	}
+	return object, nil
+}
+
+// withoutSpec does the same with a Pod, but for its node.
+func withoutSpec(object any) (any, error) {
+	if pod, is := object.(*corev1.Pod); is {
+		pod.ManagedFields = nil
+		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	}
+	return object, nil
+}
+
+// SetupWithManager has the manager run the reconciler.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if err := r.index(mgr); err != nil {
+		return err
+	}
+	if err := registerPhases(mgr.GetCache()); err != nil {
+		return err
+	}
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named("agenticsession").
+		For(&v1alpha1.AgenticSession{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.concerned), builder.WithPredicates(settles)).
+		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(r.ofRunner), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+	for _, child := range []client.Object{&batchv1.Job{}, &corev1.Pod{}, &networkingv1.NetworkPolicy{}} {
+		b = b.WatchesRawSource(source.Kind(r.options.Children, child, handler.EnqueueRequestsFromMapFunc(ofChild)))
+	}
+	b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, &coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(ofChild), finishes))
+	return b.WithOptions(controller.Options{
+		MaxConcurrentReconciles: r.options.Concurrency,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
+	}).Complete(reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+		result, err := r.Reconcile(ctx, req)
+		if errors.Is(err, errStale) {
+			// The newer version is on its way: not a failure to log and back off from.
+			return ctrl.Result{RequeueAfter: staleWait}, nil
+		}
+		return result, err
+	}))
+}
+
+func (r *Reconciler) index(mgr ctrl.Manager) error {
+	ctx := context.Background()
+	for _, child := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
+		if err := r.options.Children.IndexField(ctx, child, uidIndex, func(object client.Object) []string {
+			return []string{object.GetLabels()[session.LabelSessionUID]}
+		}); err != nil {
+			return fmt.Errorf("indexing what sessions are made of: %w", err)
+		}
+	}
+	for name, value := range map[string]func(s *v1alpha1.AgenticSession) string{
+		claimIndex:  func(s *v1alpha1.AgenticSession) string { return s.Status.WorkspaceClaim },
+		runnerIndex: func(s *v1alpha1.AgenticSession) string { return s.Spec.Runner },
+		parentIndex: func(s *v1alpha1.AgenticSession) string {
+			if s.Spec.ContinueFrom == nil {
+				return ""
+			}
+			return s.Spec.ContinueFrom.Name
+		},
+	} {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.AgenticSession{}, name, func(object client.Object) []string {
+			s, is := object.(*v1alpha1.AgenticSession)
+			if !is || value(s) == "" {
+				return nil
+			}
+			return []string{value(s)}
+		}); err != nil {
+			return fmt.Errorf("indexing sessions by %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// ofChild is the session that something is made for: its controller, or for a Pod, whose
+// controller is a Job, the one that its label names.
+func ofChild(_ context.Context, object client.Object) []reconcile.Request {
+	name := object.GetLabels()[session.LabelSession]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
+}
+
+// finishes lets through a Lease that says something new, or is gone: not each time that it
+// is renewed.
+var finishes = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetAnnotations()[session.AnnotationFinished] != e.ObjectNew.GetAnnotations()[session.AnnotationFinished]
+	},
+}
+
+// settles lets through a session whose Job comes or goes: others may wait for that.
+var settles = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return true },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, is := e.ObjectOld.(*v1alpha1.AgenticSession)
+		after, isToo := e.ObjectNew.(*v1alpha1.AgenticSession)
+		return is && isToo && (before.Status.Job != after.Status.Job || before.Status.Phase != after.Status.Phase)
+	},
+}
+
+// concerned are the sessions that continue one, or share its workspace.
+func (r *Reconciler) concerned(ctx context.Context, object client.Object) []reconcile.Request {
+	all := r.requests(ctx, object.GetNamespace(), client.MatchingFields{parentIndex: object.GetName()})
+	if s, is := object.(*v1alpha1.AgenticSession); is && s.Status.WorkspaceClaim != "" {
+		all = append(all, r.requests(ctx, s.Namespace, client.MatchingFields{claimIndex: s.Status.WorkspaceClaim})...)
+	}
+	self := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}
+	others := all[:0]
+	for _, request := range all {
+		if request != self {
+			others = append(others, request)
+		}
+	}
+	return others
+}
+
+func (r *Reconciler) ofRunner(ctx context.Context, object client.Object) []reconcile.Request {
+	return r.requests(ctx, object.GetNamespace(), client.MatchingFields{runnerIndex: object.GetName()})
+}
+
+func (r *Reconciler) requests(ctx context.Context, namespace string, which client.ListOption) []reconcile.Request {
+	var list v1alpha1.AgenticSessionList
+	if err := r.client.List(ctx, &list, client.InNamespace(namespace), which, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing the sessions that an object may be about")
+		return nil
+	}
+	var all []reconcile.Request
+	for i := range list.Items {
+		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return all
+}

@@ -1,0 +1,158 @@
+package v1alpha1
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func agenticSession() *v1alpha1.AgenticSession {
+	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "fix", Namespace: "ns"}}
+	s.Spec.Prompt, s.Spec.Runner, s.Spec.RunRequest = "do it", "default", 1
+	return s
+}
+
+// noted is the user that a request leaves in a session; nil if there is none.
+func noted(t *testing.T, operation admissionv1.Operation, before, given *v1alpha1.UserContext) *v1alpha1.UserContext {
+	t.Helper()
+	raw := func(user *v1alpha1.UserContext) []byte {
+		s := agenticSession()
+		s.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AgenticSession"))
+		s.Spec.UserContext = user
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: operation, UserInfo: authenticationv1.UserInfo{Username: "ann", Groups: []string{"dev"}},
+		Object: runtime.RawExtension{Raw: raw(given)}, OldObject: runtime.RawExtension{Raw: raw(before)},
+	}}
+	response := sessionOwner{}.Handle(t.Context(), request)
+	if !response.Allowed {
+		t.Fatalf("%+v", response.Result)
+	}
+	for _, patch := range response.Patches {
+		if !strings.HasPrefix(patch.Path, "/spec/userContext") {
+			t.Errorf("it changes %s, too", patch.Path)
+		}
+	}
+	operations, err := json.Marshal(response.Patches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := request.Object.Raw
+	if len(response.Patches) > 0 {
+		patch, err := jsonpatch.DecodePatch(operations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after, err = patch.Apply(after); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &v1alpha1.AgenticSession{}
+	if err := json.Unmarshal(after, s); err != nil {
+		t.Fatal(err)
+	}
+	return s.Spec.UserContext
+}
+
+func TestASessionIsItsCreators(t *testing.T) {
+	bob := &v1alpha1.UserContext{UserID: "bob"}
+	for title, row := range map[string]struct {
+		operation           admissionv1.Operation
+		before, given, want *v1alpha1.UserContext
+	}{
+		"a session that names nobody": {admissionv1.Create, nil, nil, &v1alpha1.UserContext{UserID: "ann", Groups: []string{"dev"}}},
+		"a session that names another": {
+			admissionv1.Create, nil, &v1alpha1.UserContext{UserID: "root", DisplayName: "Ann", Groups: []string{"system:masters"}},
+			&v1alpha1.UserContext{UserID: "ann", DisplayName: "Ann", Groups: []string{"dev"}},
+		},
+		"a manifest applied again by somebody else": {admissionv1.Update, bob, nil, bob},
+		"a session of before the webhook":           {admissionv1.Update, nil, nil, nil},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, noted(t, row.operation, row.before, row.given)); diff != "" {
+				t.Errorf("the user (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func reading(t *testing.T, objects ...client.Object) agenticSessionValidator {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return agenticSessionValidator{fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()}
+}
+
+func TestAgenticSession(t *testing.T) {
+	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "ns"}}
+	runner.Spec.Image = "runner:1"
+	v := reading(t, runner)
+	bad := agenticSession()
+	bad.Spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"PATH": "x"}
+	want := []string{"spec.environmentVariables[PATH]"}
+	_, err := v.ValidateCreate(t.Context(), bad)
+	wantFields(t, err, want)
+	_, err = v.ValidateUpdate(t.Context(), agenticSession(), bad)
+	wantFields(t, err, want)
+	_, err = v.ValidateUpdate(t.Context(), bad, bad)
+	wantFields(t, err, nil)
+	gone := bad.DeepCopy()
+	gone.DeletionTimestamp = new(metav1.Now())
+	_, err = v.ValidateUpdate(t.Context(), agenticSession(), gone)
+	wantFields(t, err, nil)
+}
+
+// What the SessionRunner does not allow now it may allow when the session's turn comes.
+func TestAgenticSessionWarnings(t *testing.T) {
+	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "ns"}}
+	runner.Spec.Image = "runner:1"
+	other := agenticSession()
+	other.Spec.Image = "evil:1"
+	alias := agenticSession()
+	alias.Spec.Prompt, alias.Spec.InitialPrompt = "", "do it"
+	for title, row := range map[string]struct {
+		v    agenticSessionValidator
+		s    *v1alpha1.AgenticSession
+		want string
+	}{
+		"an image that is not allowed": {reading(t, runner), other, "spec.image: "},
+		"no SessionRunner":             {reading(t), agenticSession(), "spec.runner: "},
+		"an alias":                     {reading(t, runner), alias, "spec.initialPrompt: "},
+		"nothing":                      {reading(t, runner), agenticSession(), ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			warnings, err := row.v.ValidateCreate(t.Context(), row.s)
+			wantFields(t, err, nil)
+			if got := strings.Join(warnings, "; "); !strings.HasPrefix(got, row.want) || (row.want == "") != (got == "") {
+				t.Errorf("warnings %q, want %q", got, row.want)
+			}
+		})
+	}
+	running := agenticSession()
+	running.Status.Run = 1
+	more := running.DeepCopy()
+	more.Spec.RunRequest = 2
+	warnings, _ := reading(t, runner).ValidateUpdate(t.Context(), running, more)
+	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "spec.runRequest: ") {
+		t.Errorf("warnings %q", warnings)
+	}
+}

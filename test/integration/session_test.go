@@ -1,0 +1,387 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/session"
+)
+
+// held is a RuntimeClass that no node has: a Pod of it fares as a test says, and no simulated
+// node is quicker.
+const held = "test-held"
+
+// sessionStory is one AgenticSession on the cluster.
+type sessionStory struct {
+	t   *testing.T
+	key client.ObjectKey
+}
+
+// tellSession makes a session and its SessionRunner in a namespace that enforces PodSecurity
+// restricted.
+func tellSession(t *testing.T, change ...func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner)) *sessionStory {
+	t.Helper()
+	return tellSessionIn(t, newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}), "fix", change...)
+}
+
+func tellSessionIn(t *testing.T, ns, name string, change ...func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner)) *sessionStory {
+	t.Helper()
+	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns}}
+	r.Spec.Image, r.Spec.RunAsUser, r.Spec.RuntimeClassName = "runner:1", new(int64(65532)), new(held)
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: held}, Handler: "runc"}
+	class.Scheduling = &nodev1.Scheduling{NodeSelector: map[string]string{"test.yardmaster.dev/no-such-node": "true"}}
+	if err := cluster.Create(t.Context(), class); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
+	s.Spec.Prompt = "do it"
+	for _, c := range change {
+		c(s, r)
+	}
+	if err := cluster.Create(t.Context(), r); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Create(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	return &sessionStory{t, client.ObjectKeyFromObject(s)}
+}
+
+func (s *sessionStory) now() *v1alpha1.AgenticSession {
+	s.t.Helper()
+	object := &v1alpha1.AgenticSession{}
+	if err := cluster.Get(s.t.Context(), s.key, object); err != nil {
+		s.t.Fatal(err)
+	}
+	return object
+}
+
+func (s *sessionStory) until(phase v1alpha1.SessionPhase) *v1alpha1.AgenticSession {
+	s.t.Helper()
+	eventually(s.t, "phase "+string(phase), func() bool { return s.now().Status.Phase == phase })
+	return s.now()
+}
+
+func (s *sessionStory) patch(spec string) {
+	s.t.Helper()
+	if err := cluster.Patch(s.t.Context(), s.now(), client.RawPatch(mergePatch, []byte(`{"spec":`+spec+`}`))); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// jobs of the session there are.
+func (s *sessionStory) jobs() []batchv1.Job {
+	s.t.Helper()
+	var jobs batchv1.JobList
+	if err := cluster.List(s.t.Context(), &jobs, client.InNamespace(s.key.Namespace), client.MatchingLabels{session.LabelSession: s.key.Name}); err != nil {
+		s.t.Fatal(err)
+	}
+	return jobs.Items
+}
+
+// pod waits for that of the newest Job.
+func (s *sessionStory) pod() *corev1.Pod {
+	s.t.Helper()
+	var found *corev1.Pod
+	eventually(s.t, "a Pod", func() bool {
+		var pods corev1.PodList
+		selector := client.MatchingLabels{batchv1.JobNameLabel: s.now().Status.Job}
+		if err := cluster.List(s.t.Context(), &pods, client.InNamespace(s.key.Namespace), selector); err != nil || len(pods.Items) == 0 {
+			return false
+		}
+		found = &pods.Items[0]
+		return true
+	})
+	return found
+}
+
+// runs, and ends, play the kubelet: the node is simulated.
+func (s *sessionStory) runs() {
+	s.t.Helper()
+	s.status(s.pod(), func(pod *corev1.Pod) {
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: v1alpha1.RunnerContainer, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+		}}
+	})
+}
+
+func (s *sessionStory) ends(code int32, message string) {
+	s.t.Helper()
+	s.status(s.pod(), func(pod *corev1.Pod) {
+		pod.Status.Phase = corev1.PodSucceeded
+		if code != 0 {
+			pod.Status.Phase = corev1.PodFailed
+		}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainer, State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message, StartedAt: metav1.Now(), FinishedAt: metav1.Now()},
+		}}}
+	})
+}
+
+func (s *sessionStory) status(pod *corev1.Pod, change func(pod *corev1.Pod)) {
+	s.t.Helper()
+	eventually(s.t, "the Pod's status to be written", func() bool {
+		if err := cluster.Get(s.t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+			s.t.Fatal(err)
+		}
+		change(pod)
+		return cluster.Status().Update(s.t.Context(), pod) == nil
+	})
+}
+
+func TestASessionRunsAndLeavesItsResult(t *testing.T) {
+	s := tellSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
+		s.Spec.Interactive = true
+		s.Spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"TOKEN": "hunter2"}
+	})
+	s.until(v1alpha1.SessionCreating)
+	policy := &networkingv1.NetworkPolicy{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: s.key.Namespace, Name: "fix-session"}, policy); err != nil {
+		t.Fatal(err)
+	}
+	if jobs := s.jobs(); len(jobs) != 1 || jobs[0].CreationTimestamp.Before(&policy.CreationTimestamp) {
+		t.Errorf("%d Jobs, the first made before the network was closed", len(jobs))
+	}
+	s.runs()
+	running := s.until(v1alpha1.SessionRunning)
+	for _, condition := range []string{
+		v1alpha1.ConditionReady, v1alpha1.ConditionAccepted, v1alpha1.ConditionDependenciesReady, v1alpha1.ConditionNetworkRestricted,
+		v1alpha1.ConditionJobCreated, v1alpha1.ConditionRunnerStarted,
+	} {
+		if !meta.IsStatusConditionTrue(running.Status.Conditions, condition) {
+			t.Errorf("%s is not True: %+v", condition, meta.FindStatusCondition(running.Status.Conditions, condition))
+		}
+	}
+	if running.Spec.UserContext == nil || running.Spec.UserContext.UserID == "" {
+		t.Error("nobody knows whose session it is")
+	}
+	s.ends(0, `{"summary": "done", "costUSD": 0.25}`)
+	done := s.until(v1alpha1.SessionCompleted)
+	if done.Status.Result == nil || done.Status.Result.Summary != "done" || *done.Status.TotalCostUSD != "0.25" {
+		t.Errorf("%+v", done.Status)
+	}
+	s.patch(`{"runRequest": 2}`)
+	s.until(v1alpha1.SessionCreating)
+	if job := s.now().Status.Job; job != "fix-r2-a1" {
+		t.Errorf("Job %s, want fix-r2-a1", job)
+	}
+}
+
+func TestASessionIsStoppedAndGoesOn(t *testing.T) {
+	s := tellSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
+		s.Spec.Workspace = &v1alpha1.SessionWorkspace{}
+	})
+	s.pod()
+	s.until(v1alpha1.SessionCreating)
+	s.patch(`{"operatingMode": "Stopped"}`)
+	s.until(v1alpha1.SessionStopped)
+	if jobs := s.jobs(); len(jobs) != 0 {
+		t.Errorf("%d Jobs are left", len(jobs))
+	}
+	s.patch(`{"operatingMode": "Running"}`)
+	s.until(v1alpha1.SessionCreating)
+	if job := s.now().Status.Job; job != "fix-r1-a2" {
+		t.Errorf("Job %s, want fix-r1-a2", job)
+	}
+}
+
+func TestASessionWaitsForItsSessionRunner(t *testing.T) {
+	s := tellSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) { s.Spec.Runner = "later" })
+	eventually(t, "the condition that names it", func() bool {
+		c := meta.FindStatusCondition(s.now().Status.Conditions, v1alpha1.ConditionDependenciesReady)
+		return c != nil && c.Reason == v1alpha1.ReasonRunnerNotFound
+	})
+	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "later", Namespace: s.key.Namespace}}
+	r.Spec.Image, r.Spec.RuntimeClassName = "runner:1", new(held)
+	if err := cluster.Create(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	s.until(v1alpha1.SessionCreating)
+}
+
+func TestAPodThatTheNamespaceDoesNotTakeFailsTheSession(t *testing.T) {
+	s := tellSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
+		r.Spec.RuntimeClassName = new("there-is-none")
+	})
+	failed := s.until(v1alpha1.SessionFailed)
+	if run := failed.Status.Runs[0]; run.Reason != v1alpha1.ReasonPodRejected || len(s.jobs()) != 0 {
+		t.Errorf("%+v, %d Jobs", run, len(s.jobs()))
+	}
+}
+
+func TestASessionWaitsForQuota(t *testing.T) {
+	ns := namespace(t)
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "pods", Namespace: ns}}
+	quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
+	if err := cluster.Create(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the quota to be counted", func() bool {
+		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && quota.Status.Hard != nil
+	})
+	s := tellSessionIn(t, ns, "fix")
+	eventually(t, "the condition that tells of the quota", func() bool {
+		c := meta.FindStatusCondition(s.now().Status.Conditions, v1alpha1.ConditionJobCreated)
+		return c != nil && c.Reason == v1alpha1.ReasonQuotaExceeded
+	})
+	if err := cluster.Delete(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	s.until(v1alpha1.SessionCreating)
+}
+
+func TestASessionsNameThatIsTakenIsNotAdopted(t *testing.T) {
+	ns := namespace(t)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "fix-session", Namespace: ns}}
+	if err := cluster.Create(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	s := tellSessionIn(t, ns, "fix")
+	eventually(t, "the condition that tells of it", func() bool {
+		c := meta.FindStatusCondition(s.now().Status.Conditions, v1alpha1.ConditionDependenciesReady)
+		return c != nil && c.Reason == v1alpha1.ReasonForeignObject
+	})
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(account), account); err != nil || len(account.OwnerReferences) > 0 {
+		t.Errorf("it was changed: %v, %+v", err, account.OwnerReferences)
+	}
+	if err := cluster.Delete(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	s.until(v1alpha1.SessionCreating)
+}
+
+func TestASessionGoesOnInAnothersWorkspaceWhichOutlivesIt(t *testing.T) {
+	ns := namespace(t)
+	first := tellSessionIn(t, ns, "first", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
+		s.Spec.Workspace = &v1alpha1.SessionWorkspace{}
+	})
+	second := tellSessionIn(t, ns, "second", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
+		s.Spec.ContinueFrom = &v1alpha1.SessionReference{Name: "first"}
+	})
+	first.pod()
+	eventually(t, "the second to wait", func() bool {
+		c := meta.FindStatusCondition(second.now().Status.Conditions, v1alpha1.ConditionDependenciesReady)
+		return c != nil && c.Reason == v1alpha1.ReasonParentNotFinished
+	})
+	first.ends(0, "")
+	first.until(v1alpha1.SessionCompleted)
+	second.until(v1alpha1.SessionCreating)
+	if err := cluster.Delete(t.Context(), first.now()); err != nil {
+		t.Fatal(err)
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	eventually(t, "the claim to be the second's alone", func() bool {
+		if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "first-workspace"}, claim); err != nil {
+			t.Fatal(err)
+		}
+		return len(claim.OwnerReferences) == 1 && claim.OwnerReferences[0].Name == "second" && claim.DeletionTimestamp == nil
+	})
+}
+
+func TestADeletedSessionLeavesNothing(t *testing.T) {
+	s := tellSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
+		s.Spec.Interactive, s.Spec.Workspace, r.Spec.ActivityLease = true, &v1alpha1.SessionWorkspace{}, true
+	})
+	s.pod()
+	object := s.until(v1alpha1.SessionCreating)
+	if len(object.Finalizers) > 0 {
+		t.Errorf("it has finalizers: %v", object.Finalizers)
+	}
+	if err := cluster.Delete(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range []client.ObjectList{
+		&batchv1.JobList{}, &corev1.SecretList{}, &corev1.PersistentVolumeClaimList{}, &corev1.ServiceList{}, &networkingv1.NetworkPolicyList{},
+	} {
+		eventually(t, "all to be gone", func() bool {
+			err := cluster.List(t.Context(), list, client.InNamespace(s.key.Namespace), client.HasLabels{session.LabelSessionUID})
+			return err == nil && meta.LenList(list) == 0
+		})
+	}
+}
+
+func TestASessionIsDeletedWhenItsTimeToLiveIsOver(t *testing.T) {
+	s := tellSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
+		s.Spec.TTLSecondsAfterFinished = new(int32(1))
+	})
+	s.ends(0, "")
+	eventually(t, "it to be gone", func() bool {
+		return apierrors.IsNotFound(cluster.Get(t.Context(), s.key, &v1alpha1.AgenticSession{}))
+	})
+}
+
+func TestAnIdleSessionIsStopped(t *testing.T) {
+	s := tellSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
+		s.Spec.InactivityTimeout, r.Spec.ActivityLease = new(int32(2)), true
+	})
+	s.runs()
+	stopped := s.until(v1alpha1.SessionStopped)
+	if stopped.Status.StoppedReason != v1alpha1.StopInactivity {
+		t.Errorf("it was stopped for %s", stopped.Status.StoppedReason)
+	}
+}
+
+// The examples are taken by the API server, but for the one that says it is refused.
+func TestExamplesOfAgenticSessions(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "examples", "agenticsession", "*.yaml"))
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			ns := namespace(t)
+			strict := strictClient(t, &warningList{})
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for document := range strings.SplitSeq(string(raw), "\n---\n") {
+				object, err := decode([]byte(document))
+				if err != nil {
+					t.Fatal(err)
+				}
+				object.SetNamespace(ns)
+				err = strict.Create(t.Context(), object)
+				if refused := filepath.Base(file) == "refused.yaml"; (err != nil) != refused {
+					t.Errorf("%s: %v", object.GetName(), err)
+				}
+			}
+			accepted(t, ns)
+		})
+	}
+}
+
+// accepted waits until the operator accepts all sessions of the namespace.
+func accepted(t *testing.T, ns string) {
+	t.Helper()
+	eventually(t, "its sessions to be accepted", func() bool {
+		var list v1alpha1.AgenticSessionList
+		if err := cluster.List(context.Background(), &list, client.InNamespace(ns)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			if !meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, v1alpha1.ConditionAccepted) {
+				raw, _ := json.Marshal(list.Items[i].Status.Conditions)
+				t.Logf("%s: %s", list.Items[i].Name, raw)
+				return false
+			}
+		}
+		return true
+	})
+}
