@@ -37,7 +37,7 @@ type summary struct {
 
 func defaults() summary {
 	return summary{
-		Controllers: []string{"sequentialjob", "queue", "workerpool"},
+		Controllers: []string{"sequentialjob", "queue", "workerpool", "agenticsession"},
 		Concurrency: 10,
 		KubeAPIQPS:  -1,
 		LeaderElection: LeaderElection{
@@ -89,7 +89,7 @@ func TestParse(t *testing.T) {
 		"namespaces to report on switch jobreport on": {
 			args: "--report-namespaces=b,a,b --report-interval=30s --report-top=7",
 			want: func(s *summary) {
-				s.Controllers = []string{"sequentialjob", "queue", "workerpool", "jobreport"}
+				s.Controllers = []string{"sequentialjob", "queue", "workerpool", "agenticsession", "jobreport"}
 				s.Report.Namespaces, s.Report.Interval, s.Report.Top = []string{"a", "b"}, 30*time.Second, 7
 			},
 		},

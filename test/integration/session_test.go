@@ -45,21 +45,25 @@ func tellSessionIn(t *testing.T, ns, name string, change ...func(s *v1alpha1.Age
 	r.Spec.Image, r.Spec.RunAsUser, r.Spec.RuntimeClassName = "runner:1", new(int64(65532)), new(held)
 	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: held}, Handler: "runc"}
 	class.Scheduling = &nodev1.Scheduling{NodeSelector: map[string]string{"test.yardmaster.dev/no-such-node": "true"}}
-	if err := cluster.Create(t.Context(), class); client.IgnoreAlreadyExists(err) != nil {
-		t.Fatal(err)
-	}
+	ensure(t, class)
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
 	s.Spec.Prompt = "do it"
 	for _, c := range change {
 		c(s, r)
 	}
-	if err := cluster.Create(t.Context(), r); client.IgnoreAlreadyExists(err) != nil {
-		t.Fatal(err)
-	}
+	ensure(t, r)
 	if err := cluster.Create(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	return &sessionStory{t, client.ObjectKeyFromObject(s)}
+}
+
+// ensure makes an object, unless an earlier test has.
+func ensure(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := client.IgnoreAlreadyExists(cluster.Create(t.Context(), object)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (s *sessionStory) now() *v1alpha1.AgenticSession {

@@ -45,21 +45,26 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, plan *
 			return refusal, err
 		}
 	}
+	return nil, r.tidy(ctx, s, plan)
+}
+
+// tidy removes what is of no use any more.
+func (r *Reconciler) tidy(ctx context.Context, s *v1alpha1.AgenticSession, plan *session.Plan) error {
 	if plan.DeleteSecret != "" {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: plan.DeleteSecret}}
 		if err := client.IgnoreNotFound(r.client.Delete(ctx, secret)); err != nil {
-			return nil, fmt.Errorf("deleting inputs that nothing uses: %w", err)
+			return fmt.Errorf("deleting inputs that nothing uses: %w", err)
 		}
 	}
 	if !plan.Expired {
-		return nil, nil
+		return nil
 	}
 	err := r.client.Delete(ctx, s, client.PropagationPolicy(metav1.DeletePropagationBackground),
 		client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
-		return nil, staleOr(fmt.Errorf("deleting the expired session: %w", err))
+		return staleOr(fmt.Errorf("deleting the expired session: %w", err))
 	}
-	return nil, nil
+	return nil
 }
 
 // assertFresh reads the session again before a pass acts that has written nothing, and so
