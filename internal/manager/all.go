@@ -27,10 +27,18 @@ func setupSequentialJob(mgr ctrl.Manager, o Options) error {
 }
 
 func setupQueue(mgr ctrl.Manager, o Options) error {
-	return queue.New(mgr, o.keeper, queue.Options{Concurrency: o.Concurrency, Sweep: o.QueueSweep}).SetupWithManager(mgr)
+	keeper, err := o.keeper()
+	if err != nil {
+		return err
+	}
+	return queue.New(mgr, keeper, queue.Options{Concurrency: o.Concurrency, Sweep: o.QueueSweep}).SetupWithManager(mgr)
 }
 
 func setupWorkerPool(mgr ctrl.Manager, o Options) error {
+	keeper, err := o.keeper()
+	if err != nil {
+		return err
+	}
 	sources := connection.NewSources(mgr.GetAPIReader(), connection.Options{})
 	if err := mgr.Add(sources); err != nil {
 		return err
@@ -39,7 +47,7 @@ func setupWorkerPool(mgr ctrl.Manager, o Options) error {
 	if err := workerpool.RegisterMetrics(mgr.GetCache()); err != nil {
 		return err
 	}
-	return workerpool.New(mgr, o.keeper, options).SetupWithManager(mgr)
+	return workerpool.New(mgr, keeper, options).SetupWithManager(mgr)
 }
 
 func setupJobReport(mgr ctrl.Manager, o Options) error {
