@@ -21,11 +21,12 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/board"
 )
 
-// The burst of jobs, and after how many of them the workers are given a new version.
+// The burst of jobs, and after how many of them the workers are given a new version: early,
+// for the pool's status tells of the backlog every few seconds.
 const (
-	ordersSent = 1500
+	ordersSent = 2000
 	ordersTake = 400 * time.Millisecond
-	rolledAt   = ordersSent / 4
+	rolledAt   = ordersSent / 20
 )
 
 // orders is the act of the Queue and the WorkerPool.
@@ -142,7 +143,7 @@ func (a *orders) follow(ctx context.Context) error {
 		before = pool
 		a.rollOut(ctx, pool)
 		s := &pool.Status
-		return a.rolled && s.Replicas == 0 && s.Backlog != nil && *s.Backlog == 0 && s.CurrentRevision == s.UpdatedRevision
+		return a.rolled && s.Replicas == 0 && s.Draining == 0 && s.Backlog != nil && *s.Backlog == 0 && s.CurrentRevision == s.UpdatedRevision
 	})
 	if err == nil {
 		a.screen.Say("")
@@ -196,6 +197,9 @@ func (a *orders) judge(ctx context.Context) error {
 	a.screen.Say("  The ledger, in which each worker writes what it has done: %s", verdict.String())
 	if !verdict.OnceEach() {
 		return fmt.Errorf("not each job was done once: %+v", verdict)
+	}
+	if verdict.Revisions < 2 {
+		return fmt.Errorf("the rollout was not in the middle of the work: %+v", verdict)
 	}
 	a.screen.Say("%s", a.screen.Good(fmt.Sprintf("All %d jobs were done once, over a rollout and back to zero.", verdict.Sent)))
 	return nil

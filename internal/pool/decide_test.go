@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -143,6 +144,21 @@ func TestADeletedPoolDrainsItsWorkers(t *testing.T) {
 func abandoned(s *scene) *scene {
 	s.Pool.Annotations = map[string]string{AnnotationAbandon: "true"}
 	return s
+}
+
+func TestFiguresThatWereNeverReadAreNotLost(t *testing.T) {
+	lost := func(s *scene) bool {
+		return slices.ContainsFunc(Decide(s.Input).Events, func(e Event) bool { return e.Reason == v1alpha1.EventMetricsLost })
+	}
+	s := silent(autoscaled(1))
+	if lost(s) {
+		t.Error("figures are called lost that were never read")
+	}
+	s = autoscaled(1)
+	s.Pool.Status = Decide(s.Input).Status
+	if !lost(silent(s)) {
+		t.Error("nobody is told that figures are lost")
+	}
 }
 
 func TestFiguresAloneMayBeRecordedLater(t *testing.T) {

@@ -33,7 +33,7 @@ import (
 )
 
 // figuresEvery is how often a status is written in which nothing but figures has changed.
-const figuresEvery = 10 * time.Second
+const figuresEvery = 5 * time.Second
 
 // refusalWait is when an object that the API server refused is tried again.
 const refusalWait = 30 * time.Second
