@@ -383,6 +383,7 @@ func TestBadConfigurationIsRefusedByField(t *testing.T) {
 		"a breaker":        {"{broker: {url: x}, queues: [{name: a, circuitBreaker: {window: 1ms}}]}", "queues[0]: circuitBreaker.window is 1ms"},
 		"retries":          {"{broker: {url: x}, queues: [{name: a, retry: {maxAttempts: 0}}]}", "queues[0]: retry.maxAttempts is 0"},
 		"concurrency":      {"{broker: {url: x}, queues: [{name: a}], concurrency: -1}", "concurrency is -1"},
+		"maxInFlight":      {"{broker: {url: x}, queues: [{name: a}], maxInFlight: 9}", "maxInFlight is 9, must not be less than concurrency, 10"},
 		"not YAML":         {"\t", "reading the configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,8 @@ const (
 )
 
 const (
-	// mostAhead bounds how many messages are held for what will be free soon.
+	// mostAhead bounds how many messages are held for what will be free soon, if the
+	// configuration does not.
 	mostAhead = 2048
 	// held for longer than this, without a prospect of being begun, a message goes back to
 	// where another worker finds it.
@@ -46,8 +47,9 @@ type yard struct {
 	idle    int
 	rousing bool
 
-	concurrency int
-	draining    atomic.Bool
+	// concurrency jobs run at a time, most messages are held or run.
+	concurrency, most int
+	draining          atomic.Bool
 	// ended: nothing is fetched and nothing begun any more.
 	ended bool
 
@@ -131,11 +133,12 @@ func newQueue(settings queueSettings, limiter broker.Limiter) *queue {
 	return q
 }
 
-// set makes these the queues that are worked on.
-func (y *yard) set(queues []*queue, concurrency int) {
+// set makes these the queues that are worked on, by so many jobs at a time with so many
+// messages at most.
+func (y *yard) set(queues []*queue, concurrency, most int) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	y.queues, y.concurrency = queues, concurrency
+	y.queues, y.concurrency, y.most = queues, concurrency, most
 	weights := make([]int, len(queues))
 	for i, q := range queues {
 		weights[i] = q.settings.weight
@@ -371,7 +374,7 @@ func (y *yard) credit(l *lane) request {
 		return request{}
 	}
 	free := y.concurrency + y.ahead - y.busy - y.waiting - y.asked + l.overtaken() + y.stalled()
-	free = min(free, q.breaker.Admits(y.now())-q.waiting-q.asked)
+	free = min(free, y.most-y.busy-y.waiting-y.asked, q.breaker.Admits(y.now())-q.waiting-q.asked)
 	if q.limited() {
 		free = min(free, q.hand-q.waiting-q.asked)
 	}
@@ -492,7 +495,7 @@ func (y *yard) waited(q *queue, wait time.Duration) {
 	defer y.mu.Unlock()
 	switch {
 	case wait < shortWait:
-		q.hand = min(q.hand*2, y.concurrency+mostAhead)
+		q.hand = min(q.hand*2, y.most)
 	case wait > longWait:
 		q.hand = max(1, q.hand/2)
 	}
@@ -505,7 +508,7 @@ const tickEvery = 100 * time.Millisecond
 // tick looks after what only time changes. It returns what goes back.
 func (y *yard) tick() {
 	y.mu.Lock()
-	y.ahead, y.begun = min(y.begun, mostAhead), 0
+	y.ahead, y.begun = min(y.begun, y.most-y.concurrency), 0
 	back := y.overdue()
 	y.wake()
 	y.mu.Unlock()

@@ -24,7 +24,7 @@ func TestAnUrgentPriorityIsNotKeptOutByWhatWaitsForIt(t *testing.T) {
 	s.Priorities = []broker.Priority{{Name: "high", Weight: 1}, {Name: "low", Weight: 1}}
 	s.StrictPriority = true
 	q := newQueue(s, nil)
-	y.set([]*queue{q}, 2)
+	y.set([]*queue{q}, 2, 2+mostAhead)
 	high, low := q.lanes[0], q.lanes[1]
 	for range 2 {
 		y.arrive(low, message{}, true)
@@ -50,6 +50,21 @@ func TestAnUrgentPriorityIsNotKeptOutByWhatWaitsForIt(t *testing.T) {
 	}
 }
 
+func TestNoMoreIsAskedForThanMayBeWithAWorker(t *testing.T) {
+	y := newYard(time.Now, func(*held) {})
+	q := newQueue(queueSettings{Queue: broker.Defaults("orders"), weight: 1}, nil)
+	y.set([]*queue{q}, 2, 5)
+	y.begun = 1000 // so short are the jobs
+	y.tick()
+	y.arrive(q.lanes[0], message{behind: 1000}, true)
+	if y.begin() == nil {
+		t.Fatal("nothing is begun")
+	}
+	if r := y.credit(q.lanes[0]); r.number != 4 {
+		t.Errorf("beside one that runs %d may be asked for, want 4", r.number)
+	}
+}
+
 // endless is a rate limit whose next slot never comes.
 type endless struct{ broker.Limiter }
 
@@ -59,7 +74,7 @@ func TestAQueueThatWaitsForItsRateLimitKeepsNoOtherWaiting(t *testing.T) {
 	y := newYard(time.Now, func(*held) {})
 	limited := newQueue(queueSettings{Queue: broker.Defaults("limited"), weight: 1}, endless{})
 	other := newQueue(queueSettings{Queue: broker.Defaults("other"), weight: 1}, nil)
-	y.set([]*queue{limited, other}, 1)
+	y.set([]*queue{limited, other}, 1, 1+mostAhead)
 	y.arrive(limited.lanes[0], message{behind: 10}, true)
 	if r := y.credit(limited.lanes[0]); r.number != 0 {
 		t.Errorf("of the limited queue %+v may be asked for", r)

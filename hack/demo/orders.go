@@ -21,12 +21,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/board"
 )
 
-// The burst of jobs, and after how many of them the workers are given a new version: early,
-// for the pool's status tells of the backlog every few seconds.
+// The burst of jobs.
 const (
 	ordersSent = 2000
 	ordersTake = 400 * time.Millisecond
-	rolledAt   = ordersSent / 20
 )
 
 // orders is the act of the Queue and the WorkerPool.
@@ -164,10 +162,10 @@ func (a *orders) tell(before, pool *v1alpha1.WorkerPool, since time.Duration) {
 	a.screen.Draw(board.Loads(a.screen.Style, []board.Load{{Pool: pool, Backlogs: a.history}}))
 }
 
-// rollOut gives the workers a new version, once, when some of the jobs are done.
+// rollOut gives the workers a new version, once, when several are there.
 func (a *orders) rollOut(ctx context.Context, pool *v1alpha1.WorkerPool) {
 	s := &pool.Status
-	if a.rolled || s.Backlog == nil || s.Ready == 0 || *s.Backlog == 0 || *s.Backlog > ordersSent-rolledAt {
+	if a.rolled || s.Ready < 2 || s.Ready < s.Desired || s.Backlog == nil || *s.Backlog == 0 {
 		return
 	}
 	const patch = `{"spec":{"version":"2"}}`

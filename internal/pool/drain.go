@@ -183,7 +183,7 @@ func (d *decision) finished(w *worker) bool {
 }
 
 // explained tells whether the broker knows of no more in flight than the other workers
-// say they have. It counts messages that wait for another try, too, so that what is not
+// say they have, those included that they have fetched in advance. It counts messages that wait for another try, too, so that what is not
 // explained may be nobody's: a lease later, at the latest, it is not this worker's.
 func (d *decision) explained(w *worker) bool {
 	if !d.in.Figures.InFlightKnown {
@@ -192,7 +192,7 @@ func (d *decision) explained(w *worker) bool {
 	others := int64(0)
 	for i := range d.in.Workers {
 		if other := &d.in.Workers[i]; other.Name != w.Name && other.Stats != nil {
-			others += max(other.Stats.InFlight, 0)
+			others += max(other.Stats.InFlight, 0) + max(other.Stats.Held, 0)
 		}
 	}
 	return d.in.Figures.InFlight <= others

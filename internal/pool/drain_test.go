@@ -71,6 +71,12 @@ func TestWhenADrainingWorkerMayLeave(t *testing.T) {
 			func(s *scene) { s.busy(name, 1).worker(name, func(w *Worker) { w.Stats.Drained = false }) }, false,
 		},
 		"what the broker knows of, another has": {func(s *scene) { s.busy("worker:1-0", 2) }, true},
+		"what the broker knows of, another has fetched in advance": {
+			func(s *scene) {
+				s.Figures.InFlight = 2
+				s.worker("worker:1-0", func(w *Worker) { w.Stats.InFlight, w.Stats.Held = 1, 1 })
+			}, true,
+		},
 		"the broker knows of more than the others have": {
 			func(s *scene) { s.Figures.InFlight = 1 }, false,
 		},

@@ -136,8 +136,8 @@ type Stats struct {
 	Draining bool
 	// Drained: it has none in flight either.
 	Drained bool
-	// InFlight messages are with it.
-	InFlight int64
+	// InFlight messages it works on, Held ones it has fetched in advance.
+	InFlight, Held int64
 	// Succeeded and Failed messages since it started; nil if it does not say.
 	Succeeded, Failed *int64
 }

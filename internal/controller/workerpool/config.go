@@ -34,6 +34,9 @@ func (r *Reconciler) observeConfig(ctx context.Context, seen *sight) error {
 		return seen.because(err)
 	}
 	c := worker.Config{Concurrency: int(seen.in.Pool.Spec.Concurrency)}
+	if most := seen.in.Pool.Spec.MaxInFlight; most != nil {
+		c.MaxInFlight = int(*most)
+	}
 	secrets := map[string]pool.SecretFiles{dirURL: {Secret: key.URLSecret, Keys: []string{key.URLKey}}}
 	c.Broker.URLFile = file(dirURL, key.URLKey)
 	if key.TLSSecret != "" {

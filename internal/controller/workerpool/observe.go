@@ -150,7 +150,7 @@ func (r *Reconciler) stats(ctx context.Context, worker *corev1.Pod) *pool.Stats 
 		return nil
 	}
 	return &pool.Stats{
-		Draining: s.Draining(), Drained: s.Drained(), InFlight: s.InFlight, Succeeded: s.Succeeded, Failed: s.Failed,
+		Draining: s.Draining(), Drained: s.Drained(), InFlight: s.InFlight, Held: s.Held, Succeeded: s.Succeeded, Failed: s.Failed,
 	}
 }
 
