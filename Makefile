@@ -100,6 +100,7 @@ test: test-unit test-integration ## Run unit and integration tests.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster.
+	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server
 	SEQUENCE_RUNS=$(SEQUENCE_RUNS) go test -timeout 30m $(PURE)
 	go test $(RACE) $(UNIT)
 	go -C localcluster test ./...
