@@ -60,7 +60,7 @@ func (w *town) is(name string, status metav1.ConditionStatus, reason string) *me
 }
 
 // has says in a pool's status how many workers it has.
-func (w *town) has(name string, replicas int32, busy int32) {
+func (w *town) has(name string, replicas, busy int32) {
 	w.t.Helper()
 	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
 	if err := cluster.Get(w.t.Context(), client.ObjectKeyFromObject(wp), wp); err != nil {
