@@ -69,7 +69,7 @@ func TestPluginSeesToDeadLettersWithTheCallersRightsOnly(t *testing.T) {
 func TestPluginDrainsWatchesAndExplainsAPool(t *testing.T) {
 	c := newCrew(t, 10*time.Millisecond)
 	c.hire("postmen", "replicas: 3")
-	c.until("postmen", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Desired == 3 })
+	c.until("postmen", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
 	g := newGate(t)
 	watch := g.plugin(t, c.ns, "pool", "watch", "postmen")
 	watch.until("/3 workers ready")

@@ -139,12 +139,15 @@ func (c *crew) begin(ctx context.Context, pod *corev1.Pod) {
 	}
 	shared := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: c.ns, Name: configOf(pod)}
-	if err := cluster.Get(ctx, key, shared); err != nil {
+	err := cluster.Get(ctx, key, shared)
+	if ctx.Err() != nil {
+		return // the test is over
+	}
+	if err != nil {
 		c.t.Errorf("Pod %s has no configuration: %v", pod.Name, err)
 		return
 	}
 	o := worker.Options{Pod: pod.Name, Revision: pod.Labels[pool.LabelRevision], Logger: slog.New(slog.DiscardHandler)}
-	var err error
 	if o.Config, err = worker.ParseConfig([]byte(shared.Data["config.yaml"])); err != nil {
 		c.t.Errorf("what Pod %s is to read cannot be: %v", pod.Name, err)
 		return
