@@ -6,6 +6,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/connection"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
+	"github.com/yardmaster/yardmaster/internal/controller/policy"
 	"github.com/yardmaster/yardmaster/internal/controller/queue"
 	"github.com/yardmaster/yardmaster/internal/controller/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/controller/workerpool"
@@ -18,6 +19,7 @@ func All() []Controller {
 		{"sequentialjob", v1alpha1.GroupVersion.WithKind("SequentialJob"), setupSequentialJob, webhookv1alpha1.SetupSequentialJob, ""},
 		{"queue", v1alpha1.GroupVersion.WithKind("Queue"), setupQueue, webhookv1alpha1.SetupQueue, ""},
 		{"workerpool", v1alpha1.GroupVersion.WithKind("WorkerPool"), setupWorkerPool, webhookv1alpha1.SetupWorkerPool, ""},
+		{"policy", v1alpha1.GroupVersion.WithKind("Policy"), setupPolicy, webhookv1alpha1.SetupPolicy, ""},
 		{"jobreport", v1alpha1.GroupVersion.WithKind("JobReport"), setupJobReport, nil, reportNamespaces},
 	}
 }
@@ -48,6 +50,10 @@ func setupWorkerPool(mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	return workerpool.New(mgr, keeper, options).SetupWithManager(mgr)
+}
+
+func setupPolicy(mgr ctrl.Manager, o Options) error {
+	return policy.New(mgr).SetupWithManager(mgr, o.Concurrency)
 }
 
 func setupJobReport(mgr ctrl.Manager, o Options) error {

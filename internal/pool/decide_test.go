@@ -29,6 +29,7 @@ func TestWhenAPoolIsLookedAtAgain(t *testing.T) {
 		"one with workers, every 2 s":                      {autoscaled(1), scaling.Interval},
 		"one that sleeps, never: its broker wakes it":      {autoscaled(0), 0},
 		"one that sleeps, and has something due later":     {due(autoscaled(0)), settled},
+		"one that sleeps, and has a source to ask":         {sourced(autoscaled(0)), asked},
 		"one whose broker cannot be asked":                 {silent(autoscaled(0)), settled},
 		"one whose Queue is not there":                     {troubled(autoscaled(0)), settled},
 		"one with a number of workers that are all there":  {scenery(1).serving(1), settled},
@@ -47,6 +48,11 @@ func TestWhenAPoolIsLookedAtAgain(t *testing.T) {
 
 func due(s *scene) *scene {
 	s.Figures.Delayed = 1
+	return s
+}
+
+func sourced(s *scene) *scene {
+	s.Pool.Spec.Source = &v1alpha1.Source{}
 	return s
 }
 

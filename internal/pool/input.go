@@ -166,6 +166,9 @@ type Plan struct {
 	Ask []Request
 	// Apply objects that all revisions share.
 	Apply []Object
+	// Keep the revision of the spec as this says, but for its replicas, if Drifted; nil: there
+	// is none yet.
+	Keep Object
 	// Resize revisions, or make them.
 	Resize []Size
 	// Remove revisions without workers, by name.

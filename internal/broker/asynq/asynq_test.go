@@ -313,7 +313,7 @@ func TestWhatAsynqCannotKeepToIsSaid(t *testing.T) {
 		"maxInFlight":                    {func(q *broker.Queue) { q.MaxInFlight = 5 }, broker.FieldMaxInFlight, broker.Unsupported},
 		"maxBacklog":                     {func(q *broker.Queue) { q.MaxBacklog = 5 }, broker.FieldMaxBacklog, broker.Unsupported},
 		"a rate limit":                   {func(q *broker.Queue) { q.RateLimit = &broker.RateLimit{Limit: 1, Per: time.Second, Burst: 1} }, broker.FieldRateLimit, broker.Unsupported},
-		"the age of messages":            {func(q *broker.Queue) { q.MaxAge = time.Hour }, fieldMaxAge, broker.Unsupported},
+		"the age of messages":            {func(q *broker.Queue) { q.MaxAge = time.Hour }, broker.FieldMaxAge, broker.Unsupported},
 		"dead letters as asynq has them": {func(*broker.Queue) {}, broker.FieldDeadLetter, broker.ByBroker},
 		"fewer dead letters":             {func(q *broker.Queue) { q.DeadLetter.MaxEntries = 5 }, broker.FieldDeadLetter, broker.Unsupported},
 		"dead letters for shorter":       {func(q *broker.Queue) { q.DeadLetter.Retention = time.Hour }, broker.FieldDeadLetter, broker.Unsupported},

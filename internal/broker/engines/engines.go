@@ -31,14 +31,10 @@ func Connect(ctx context.Context, access Access) (broker.Engine, error) {
 		}
 		return known(asynq.Connect(ctx, access.Access))
 	}
-	options := jetstream.Options{
+	return known(jetstream.Connect(ctx, jetstream.Options{
 		URL: access.URL, Name: access.Name, Username: access.Username, Password: access.Password, Token: access.Token,
-		Credentials: access.Credentials,
-	}
-	if t := access.TLS; t != nil {
-		options.TLS = &jetstream.TLS{CA: t.CA, Certificate: t.Certificate, Key: t.Key, ServerName: t.ServerName}
-	}
-	return known(jetstream.Connect(ctx, options))
+		Credentials: access.Credentials, TLS: access.TLS,
+	}))
 }
 
 // known is an engine, or else nothing rather than an engine that is nil.

@@ -2,8 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,6 +16,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/source"
 )
 
 // Options say how a server is reached.
@@ -30,18 +29,11 @@ type Options struct {
 	// Credentials are the content of a NATS credentials file.
 	Credentials []byte
 	// TLS, for a server that asks for it or has a certificate of one's own authority.
-	TLS *TLS
+	TLS *source.TLS
 	// Name of the connection, for who looks at the server.
 	Name string
 	// Replicas of the streams that are made; 0: one.
 	Replicas int
-}
-
-// TLS are the parts of a TLS connection, as PEM.
-type TLS struct {
-	CA, Certificate, Key []byte
-	// ServerName, if it is not the one in the URL.
-	ServerName string
 }
 
 const (
@@ -137,7 +129,7 @@ func (o *Options) natsOptions() ([]nats.Option, error) {
 		options = append(options, nats.UserCredentialBytes(o.Credentials))
 	}
 	if o.TLS != nil {
-		config, err := o.TLS.config()
+		config, err := o.TLS.Config()
 		if err != nil {
 			return nil, err
 		}
@@ -175,24 +167,6 @@ func (o *Options) servers() (string, error) {
 		all = append(all, one)
 	}
 	return strings.Join(all, ","), nil
-}
-
-func (t *TLS) config() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if len(t.CA) > 0 {
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(t.CA) {
-			return nil, broker.Fail(broker.Invalid, "tls: the authority's certificate is not PEM")
-		}
-	}
-	if len(t.Certificate) > 0 || len(t.Key) > 0 {
-		pair, err := tls.X509KeyPair(t.Certificate, t.Key)
-		if err != nil {
-			return nil, broker.Fail(broker.Invalid, "tls: the certificate and its key: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
 }
 
 // Disconnect ends the connection, once what is under way has been sent.

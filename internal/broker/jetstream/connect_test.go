@@ -19,6 +19,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/broker/source"
 )
 
 func TestAFailureToConnectTellsItsCauseAndNoPassword(t *testing.T) {
@@ -46,10 +47,10 @@ func TestAFailureToConnectTellsItsCauseAndNoPassword(t *testing.T) {
 		"no URL":               {Options{}, broker.Invalid, "url has no host"},
 		"another scheme":       {Options{URL: "redis://u:secret@localhost"}, broker.Invalid, `url has the scheme "redis"`},
 		"an authority that is none": {
-			Options{URL: at(encrypted, ""), TLS: &TLS{CA: []byte("x")}}, broker.Invalid, "the authority's certificate is not PEM",
+			Options{URL: at(encrypted, ""), TLS: &source.TLS{CA: []byte("x")}}, broker.Invalid, "the authority's certificate is not PEM",
 		},
 		"a certificate without its key": {
-			Options{URL: at(encrypted, ""), TLS: &TLS{Certificate: []byte("x")}}, broker.Invalid, "the certificate and its key",
+			Options{URL: at(encrypted, ""), TLS: &source.TLS{Certificate: []byte("x")}}, broker.Invalid, "the certificate and its key",
 		},
 		"credentials that are none": {
 			Options{URL: at(locked, ""), Credentials: []byte("secret")}, broker.Invalid, "credentials",
@@ -69,7 +70,7 @@ func TestAFailureToConnectTellsItsCauseAndNoPassword(t *testing.T) {
 	}
 	t.Run("all is right", func(t *testing.T) {
 		authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
-		e, err := Connect(t.Context(), Options{URL: at(encrypted, ""), TLS: &TLS{CA: authority}})
+		e, err := Connect(t.Context(), Options{URL: at(encrypted, ""), TLS: &source.TLS{CA: authority}})
 		if err != nil {
 			t.Fatal(err)
 		}

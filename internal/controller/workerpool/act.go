@@ -48,6 +48,9 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, seen *sig
 	if err := r.apply(ctx, wp, seen, plan); err != nil {
 		return err
 	}
+	if err := r.keep(ctx, wp, seen, plan); err != nil {
+		return err
+	}
 	for i := range plan.Resize {
 		if err := r.resize(ctx, wp, seen, &plan.Resize[i]); err != nil {
 			return err
@@ -186,7 +189,7 @@ func remember(workload client.Object, past pool.Past) {
 func (r *Reconciler) assertHarmless(ctx context.Context, seen *sight, size *pool.Size) error {
 	workload := seen.workloads[size.Name]
 	selector := pool.Selector(seen.in.Pool.Name)
-	selector[pool.LabelRevision] = workload.GetLabels()[pool.LabelRevision]
+	selector[pool.LabelRevision] = hashOf(workload)
 	var pods corev1.PodList
 	if err := r.live.List(ctx, &pods, client.InNamespace(workload.GetNamespace()), client.MatchingLabels(selector)); err != nil {
 		return fmt.Errorf("listing the Pods of %s: %w", size.Name, err)
@@ -212,6 +215,15 @@ func (r *Reconciler) create(ctx context.Context, wp *v1alpha1.WorkerPool, size *
 	}
 	if !pool.IsOwned(wp, workload) {
 		return nameTaken(workload)
+	}
+	if pool.Drifted(size.New, workload) { // without its labels the cache does not have it
+		u, err := configurationOf(size.New)
+		if err != nil {
+			return err
+		}
+		if err := r.applyOne(ctx, wp, u, workload); err != nil {
+			return err
+		}
 	}
 	return errStale
 }
