@@ -31,3 +31,13 @@ func Row(w io.Writer, what string, ours, bare float64) {
 	}
 	fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%s\t\n", what, ours, bare, ratio)
 }
+
+// Check prints whether a bar is met, and is an error if it is not.
+func Check(bar string, met bool) error {
+	if !met {
+		fmt.Println("MISSED:", bar)
+		return fmt.Errorf("missed: %s", bar)
+	}
+	fmt.Println("met:", bar)
+	return nil
+}
