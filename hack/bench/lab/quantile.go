@@ -16,3 +16,12 @@ func Quantile[T cmp.Ordered](all []T, q float64) T {
 	ordered := slices.Sorted(slices.Values(all))
 	return ordered[max(int(math.Ceil(q*float64(len(ordered)))), 1)-1]
 }
+
+// Median is the middle of all, or of the two in the middle. It is zero without any.
+func Median(all []float64) float64 {
+	ordered := slices.Sorted(slices.Values(all))
+	if len(ordered) == 0 {
+		return 0
+	}
+	return (ordered[(len(ordered)-1)/2] + ordered[len(ordered)/2]) / 2
+}

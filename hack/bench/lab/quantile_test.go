@@ -26,3 +26,20 @@ func TestQuantile(t *testing.T) {
 		})
 	}
 }
+
+func TestMedian(t *testing.T) {
+	for title, test := range map[string]struct {
+		all  []float64
+		want float64
+	}{
+		"of three it is the one in the middle": {[]float64{9, 1, 2}, 2},
+		"of four it is between two":            {[]float64{9, 1, 2, 4}, 3},
+		"of none it is nothing":                {nil, 0},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if got := Median(test.all); got != test.want {
+				t.Errorf("%v, want %v", got, test.want)
+			}
+		})
+	}
+}
