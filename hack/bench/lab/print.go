@@ -19,7 +19,7 @@ func PrintMachine() {
 			}
 		}
 	}
-	fmt.Printf("%s, %d cores shared by control plane, simulated nodes and what is measured; %s\n", cpu, runtime.NumCPU(), runtime.Version())
+	fmt.Printf("%s, %d cores shared by what is measured and all that it needs; %s\n", cpu, runtime.NumCPU(), runtime.Version())
 }
 
 // Row prints a figure of ours beside that of the bare loop, and their ratio. It is for a
