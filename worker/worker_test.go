@@ -236,8 +236,8 @@ func (b *bench) purge() {
 	}
 }
 
+// It does not run beside the other tests: it measures.
 func TestPriorities(t *testing.T) {
-	t.Parallel()
 	levels := func(q *broker.Queue) {
 		q.Priorities = []broker.Priority{{Name: "high", Weight: 3}, {Name: "low", Weight: 1}}
 	}
@@ -249,7 +249,6 @@ func TestPriorities(t *testing.T) {
 		"strictly":  {true, 400, 400},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t, levels)
 			b.send("low", numbered(1000)...)
 			b.send("high", numbered(1000)...)

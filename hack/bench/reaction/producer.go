@@ -35,7 +35,7 @@ func (p *producer) close() { p.nc.Close() }
 // burst publishes so many messages, and waits until the broker has them all.
 func (p *producer) burst(ctx context.Context, messages int) error {
 	for range messages {
-		if _, err := p.js.PublishAsync(subject, nil); err != nil {
+		if _, err := p.js.PublishAsync(subject, nil, jetstream.WithStallWait(patience)); err != nil {
 			return err
 		}
 	}

@@ -67,7 +67,7 @@ func (q *queue) close() { q.nc.Close() }
 // fill makes a backlog.
 func (q *queue) fill(ctx context.Context, jobs int) error {
 	for range jobs {
-		if _, err := q.js.PublishAsync(subject, nil); err != nil {
+		if _, err := q.js.PublishAsync(subject, nil, natsjs.WithStallWait(patience)); err != nil {
 			return err
 		}
 	}
