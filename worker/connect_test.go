@@ -14,6 +14,7 @@ import (
 )
 
 func TestAWorkerLogsInWithWhatItsFilesSay(t *testing.T) {
+	t.Parallel()
 	users := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "me", "hidden" })
 	tokens := natstest.Start(t, func(o *server.Options) { o.Authorization = "hidden" })
 	redis := redistest.Start(t)
