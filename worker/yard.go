@@ -210,14 +210,15 @@ func (y *yard) pick(eligible func(*lane) bool) (q int, l *lane) {
 func (y *yard) next(before *held, o outcome) *held {
 	y.mu.Lock()
 	defer y.mu.Unlock()
+	now := y.now()
 	if before != nil {
-		y.end(before, o)
+		y.end(before, o, now)
 	}
 	for {
 		if y.ended {
 			return nil
 		}
-		if h := y.begin(); h != nil {
+		if h := y.begin(now); h != nil {
 			y.rouse()
 			return h
 		}
@@ -225,6 +226,7 @@ func (y *yard) next(before *held, o outcome) *held {
 		y.work.Wait()
 		y.idle--
 		y.rousing = false
+		now = y.now()
 	}
 }
 
@@ -238,11 +240,10 @@ func (y *yard) rouse() {
 	}
 }
 
-func (y *yard) begin() *held {
+func (y *yard) begin(now time.Time) *held {
 	if y.draining.Load() || y.busy >= y.concurrency || y.waiting == 0 {
 		return nil
 	}
-	now := y.now()
 	i, l := y.pick(func(l *lane) bool {
 		q := l.queue
 		return len(l.held) > 0 && !l.blocked() && (!q.limited() || q.granted > 0) && q.breaker.Admits(now) > 0
@@ -287,10 +288,10 @@ const (
 
 // end is told that a job ended and is settled. Whoever ran it takes the next one, so
 // nobody else is woken for that; and who fetches, only once there is room for several.
-func (y *yard) end(h *held, o outcome) {
+func (y *yard) end(h *held, o outcome, now time.Time) {
 	y.busy--
 	delete(y.leased, h)
-	b, now := h.lane.queue.breaker, y.now()
+	b := h.lane.queue.breaker
 	if o == unknown {
 		b.Abandon(h.ticket, now)
 	} else {
@@ -661,8 +662,8 @@ func (y *yard) renewed(h *held, sent time.Time, ok bool) {
 
 // lost tells whether a message's lease is over, so that another worker may have it; and
 // whether this worker is being drained.
-func (y *yard) lost(h *held) (lost, draining bool) {
-	return h.age(y.now()) >= h.lane.queue.settings.Lease, y.draining.Load()
+func (y *yard) lost(h *held, now time.Time) (lost, draining bool) {
+	return h.age(now) >= h.lane.queue.settings.Lease, y.draining.Load()
 }
 
 // age of a message's lease.

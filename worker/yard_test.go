@@ -31,10 +31,10 @@ func TestAnUrgentPriorityIsNotKeptOutByWhatWaitsForIt(t *testing.T) {
 	}
 	y.arrive(high, message{behind: 10}, true)
 
-	if h := y.begin(); h == nil || h.lane != high {
+	if h := y.begin(y.now()); h == nil || h.lane != high {
 		t.Fatalf("%+v is begun", h)
 	}
-	if h := y.begin(); h != nil {
+	if h := y.begin(y.now()); h != nil {
 		t.Errorf("%+v is begun before what is more urgent", h.lane.index)
 	}
 	if r := y.credit(high); r.number != 1 || r.await {
@@ -57,7 +57,7 @@ func TestNoMoreIsAskedForThanMayBeWithAWorker(t *testing.T) {
 	y.begun = 1000 // so short are the jobs
 	y.tick()
 	y.arrive(q.lanes[0], message{behind: 1000}, true)
-	if y.begin() == nil {
+	if y.begin(y.now()) == nil {
 		t.Fatal("nothing is begun")
 	}
 	if r := y.credit(q.lanes[0]); r.number != 4 {
@@ -83,7 +83,7 @@ func TestAQueueThatWaitsForItsRateLimitKeepsNoOtherWaiting(t *testing.T) {
 		t.Errorf("of the other %+v may be", r)
 	}
 	y.arrive(other.lanes[0], message{}, true)
-	if h := y.begin(); h == nil || h.lane.queue != other {
+	if h := y.begin(y.now()); h == nil || h.lane.queue != other {
 		t.Errorf("%+v is begun", h)
 	}
 }
