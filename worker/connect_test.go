@@ -103,7 +103,8 @@ func TestAConnectionThatIsMadeAnewLogsInWithWhatTheFilesSayByThen(t *testing.T) 
 		"a token":              {Broker{URL: tokens.ClientURL(), TokenFile: file("token", "first")}, "token", "%", changeToken},
 		"one that the URL has": {Broker{URLFile: file("url", "nats://me:first@"+inURL.Address())}, "url", "nats://me:%@" + inURL.Address(), changeURL},
 		"that of a Redis": {
-			Broker{URL: redis.URL(), UsernameFile: file("redis-user", "me"), PasswordFile: file("redis", "first")}, "redis", "%",
+			Broker{URL: redis.URL(), UsernameFile: file("redis-user", "me"), PasswordFile: file("redis", "first")},
+			"redis", "%",
 			func() {
 				redis.CLI("ACL", "SETUSER", "me", "resetpass", ">second")
 				redis.CLI("CLIENT", "KILL", "USER", "me")

@@ -58,6 +58,7 @@ func TestDisturbances(t *testing.T) {
 		{"a new certificate is made and served without a restart when the old one is taken away", newCertificate},
 		{"a rolling restart hands the Lease over at once, and no request meets a webhook that is gone", rollingRestart},
 		{"of two replicas, the other takes over when the leader hangs, and again when it is killed", failOver},
+		{"a drain goes on when the operator was killed in the middle of it, and no job is lost", drainGoesOn},
 		{"sequences complete, each step run once, while the operator is killed at random moments", killed},
 	})
 }
@@ -82,6 +83,7 @@ func TestWorkers(t *testing.T) {
 		{"workers of a StatefulSet lose no job while they are scaled and rolled out", statefulWorkers},
 		{"an urgent pool gets the workers of another, drained down to its minimum, and no more than the budget", preemption},
 		{"an evicted worker finishes its jobs, and one goes at a time", eviction},
+		{"a login that changes reaches the operator and the workers; a new password restarts neither", rotation},
 	})
 }
 

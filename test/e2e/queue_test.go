@@ -42,7 +42,9 @@ type office struct {
 	ns         string
 	jobs, rate int
 	takes      time.Duration
-	sent       []batch
+	// user that the broker lets in, as a URL has it.
+	user string
+	sent []batch
 }
 
 // batch is jobs that are sent to a queue.
@@ -90,7 +92,7 @@ func (o *office) nats() {
 }
 
 // url of the office's own NATS.
-func (o *office) url() string { return "nats://nats." + o.ns + ":4222" }
+func (o *office) url() string { return "nats://" + o.user + "nats." + o.ns + ":4222" }
 
 // untilReady waits until the queue is on its broker.
 func (o *office) untilReady(name string) {
@@ -238,7 +240,7 @@ func (o *office) isEmpty(name string, after time.Time) bool {
 		return false
 	}
 	s := &queue.Status
-	return s.MeasuredTime != nil && s.MeasuredTime.Time.After(after) && s.Ready != nil && *s.Ready == 0 && s.InFlight != nil && *s.InFlight == 0 && (s.Delayed == nil || *s.Delayed == 0)
+	return s.MeasuredTime != nil && s.MeasuredTime.After(after) && s.Ready != nil && *s.Ready == 0 && s.InFlight != nil && *s.InFlight == 0 && (s.Delayed == nil || *s.Delayed == 0)
 }
 
 // verdict is what the ledger says.

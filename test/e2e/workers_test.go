@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -348,4 +349,96 @@ func (o *office) evict(pod *corev1.Pod) error {
 	return clientset.PolicyV1().Evictions(o.ns).Evict(o.t.Context(), &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: o.ns},
 	})
+}
+
+func rotation(t *testing.T) {
+	o := open(t, loggedIn)
+	login := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: o.ns}}
+	login.Data = map[string][]byte{"username": []byte("clerk"), "password": []byte("first")}
+	must(t, cluster.Create(t.Context(), login))
+	o.kubectl("patch", "queue", "orders", "--type=merge", "-p", `{"spec":{"broker":{"credentialsSecretRef":{"name":"login"}}}}`)
+	o.demand("clerk:first@", "--user=clerk", "--pass=first")
+	o.hire(func(pool *v1alpha1.WorkerPool) { fixed(pool, 2, 2) })
+	o.untilWorkers(2)
+	operators, err := operatorPods(t.Context())
+	must(t, err)
+	workers := o.workers()
+	o.dispatch(batch{queue: "orders", run: "first", jobs: 20, rate: 20, takes: 50 * time.Millisecond})
+	o.untilDone()
+
+	login.Data["password"] = []byte("second")
+	must(t, cluster.Update(t.Context(), login))
+	o.demand("clerk:second@", "--user=clerk", "--pass=second")
+	o.dispatch(batch{queue: "orders", run: "second", jobs: 20, rate: 20, takes: 50 * time.Millisecond})
+	o.untilDone()
+	wantUndisturbed(t, workers)
+
+	// Another way to log in is another file to read, and takes other workers.
+	login.Data = map[string][]byte{"token": []byte("third")}
+	must(t, cluster.Update(t.Context(), login))
+	o.demand("third@", "--auth=third")
+	o.dispatch(batch{queue: "orders", run: "third", jobs: 20, rate: 20, takes: 50 * time.Millisecond})
+	o.untilDone()
+	o.untilRolledOut()
+	wantUndisturbed(t, operators)
+	o.wantOnce(1, "first", "second", "third")
+}
+
+// demand has the broker let in nobody but who logs in so.
+func (o *office) demand(user string, args ...string) {
+	o.t.Helper()
+	args = append([]string{"--jetstream", "--store_dir=/data", "--port=4222", "--http_port=8222"}, args...)
+	raw, err := json.Marshal(args)
+	must(o.t, err)
+	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"nats","args":%s}]}}}}`, raw)
+	o.kubectl("patch", "statefulset", "nats", "-p", patch)
+	o.kubectl("rollout", "status", "statefulset/nats", "--timeout=90s")
+	o.user = user
+}
+
+// wantUndisturbed checks that the Pods are there and were not started anew.
+func wantUndisturbed(t *testing.T, pods []corev1.Pod) {
+	t.Helper()
+	for i := range pods {
+		now := pods[i].DeepCopy()
+		if !exists(t, now) || now.UID != pods[i].UID || !now.DeletionTimestamp.IsZero() {
+			t.Errorf("%s is there no more", now.Name)
+			continue
+		}
+		for j := range now.Status.ContainerStatuses {
+			if before, after := pods[i].Status.ContainerStatuses[j].RestartCount, now.Status.ContainerStatuses[j].RestartCount; before != after {
+				t.Errorf("%s was started anew %d times", now.Name, after-before)
+			}
+		}
+	}
+}
+
+func drainGoesOn(t *testing.T) {
+	o := open(t, interrupted)
+	o.hire(func(pool *v1alpha1.WorkerPool) { fixed(pool, 3, 2) })
+	o.untilWorkers(3)
+	o.dispatch(batch{queue: "orders", run: "job", jobs: 8, rate: 100, takes: 12 * time.Second})
+	o.untilBusy(6)
+	o.change("clerks", `{"spec":{"replicas":1}}`)
+	o.until("two workers to be drained", patience, func() bool { return o.draining() == 2 })
+	forceDelete(t, leader(t))
+	must(t, waitForOperator(t.Context()))
+	if o.draining() != 2 {
+		t.Error("the drain was over before the operator was back")
+	}
+	o.untilWorkers(1)
+	o.untilDone()
+	o.wantOnce(1, "job")
+}
+
+// draining is how many workers are marked to finish.
+func (o *office) draining() int {
+	o.t.Helper()
+	number := 0
+	for _, pod := range o.workers() {
+		if pod.Annotations[v1alpha1.Prefix+"draining"] != "" {
+			number++
+		}
+	}
+	return number
 }
