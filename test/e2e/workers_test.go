@@ -124,17 +124,18 @@ func commandWorkers(t *testing.T) {
 		pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal, Timeout: seconds(30), TerminationGrace: seconds(5)}
 	})
 	o.untilWorkers(3)
-	o.dispatch(batch{queue: "orders", run: "job", jobs: 90, rate: 10, takes: 2 * time.Second})
+	o.dispatch(batch{queue: "orders", run: "job", jobs: 60, rate: 10, takes: 2 * time.Second})
 	o.dispatch(batch{queue: "orders", run: "later", jobs: 5, rate: 5, takes: 10 * time.Millisecond})
 	o.dispatch(batch{queue: "orders", run: "bad", jobs: 5, rate: 5, takes: 10 * time.Millisecond})
 	o.untilBusy(6)
 	o.resize(1)
 	o.kubectl("delete", "pod", o.workers()[0].Name, "--wait=false")
 	o.resize(3)
+	o.dispatch(batch{queue: "orders", run: "rolled", jobs: 60, rate: 20, takes: 2 * time.Second})
 	o.change("clerks", `{"spec":{"version":"2"}}`)
 	o.untilRolledOut()
 	o.untilDone()
-	o.wantOnce(2, "job", "later")
+	o.wantOnce(1, "job", "later", "rolled")
 	var orders v1alpha1.Queue
 	must(t, cluster.Get(t.Context(), o.key("orders"), &orders))
 	if dead := orders.Status.Dead; dead == nil || *dead != 5 {
