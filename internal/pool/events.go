@@ -79,7 +79,7 @@ func (d *decision) tellRollout(tell teller) {
 	case before.CurrentRevision != "" && before.CurrentRevision != d.status.CurrentRevision:
 		tell(normal, v1alpha1.EventRolloutCompleted, actionRoll, "revision %s has replaced %s", d.updated.Name, before.CurrentRevision)
 	}
-	if d.updated.past.Failed != "" && d.updated.Past.Failed == "" {
+	if d.updated.past.Failed != "" && d.updated.Past.Failed == "" && d.toldFailure() == "" {
 		tell(warning, v1alpha1.EventRolledBack, actionRoll, "back to revision %s: %s", d.status.CurrentRevision, d.updated.past.Failed)
 	}
 }

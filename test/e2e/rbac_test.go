@@ -10,20 +10,31 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
 )
 
 // Every line is a permission: verb, resource and, if it is for one object only, its name.
 var (
-	// everywhere is what it may for the sake of its metrics and its webhook.
+	// everywhere is what it may for the sake of its metrics and its webhook, and to let go of
+	// what its namespace takes along.
 	everywhere = []string{
 		"create authentication.k8s.io/tokenreviews",
 		"create authorization.k8s.io/subjectaccessreviews",
 		"get admissionregistration.k8s.io/validatingwebhookconfigurations",
+		"get namespaces",
 		"list admissionregistration.k8s.io/validatingwebhookconfigurations",
 		"patch admissionregistration.k8s.io/validatingwebhookconfigurations yardmaster",
+		"patch yardmaster.dev/queues",
+		"patch yardmaster.dev/sequentialjobs",
+		"patch yardmaster.dev/workerpools",
 		"update admissionregistration.k8s.io/validatingwebhookconfigurations yardmaster",
 		"watch admissionregistration.k8s.io/validatingwebhookconfigurations",
 	}
@@ -98,11 +109,8 @@ var (
 		"patch serviceaccounts",
 		"patch services",
 		"patch yardmaster.dev/policies/status",
-		"patch yardmaster.dev/queues",
 		"patch yardmaster.dev/queues/status",
-		"patch yardmaster.dev/sequentialjobs",
 		"patch yardmaster.dev/sequentialjobs/status",
-		"patch yardmaster.dev/workerpools",
 		"patch yardmaster.dev/workerpools/status",
 		"update configmaps",
 		"watch apps/deployments",
@@ -140,6 +148,23 @@ func leastPrivilege(t *testing.T) {
 		}
 	}
 	mustNot(t)
+}
+
+// The right to patch is for finalizers, and RBAC cannot say so.
+func noSpec(t *testing.T) {
+	as := rest.CopyConfig(config)
+	as.Impersonate = rest.ImpersonationConfig{UserName: serviceAccount, Groups: groupsOf(serviceAccount)}
+	asOperator, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
+	must(t, err)
+	s := tellIn(t, unwatched, fixture.SequentialJob("not-to-be-changed", "").Step("a", script("true")).Obj())
+	patch := func(text string) error {
+		return asOperator.Patch(t.Context(), s.now().DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)))
+	}
+	if err := patch(`{"spec":{"suspend":true}}`); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "may not change a spec") {
+		t.Errorf("a change of the spec: %v", err)
+	}
+	must(t, patch(`{"metadata":{"finalizers":["`+v1alpha1.SequentialJobFinalizer+`"]}}`))
+	must(t, patch(`{"metadata":{"finalizers":null}}`))
 }
 
 // permissions are the operator's in a namespace, but for those that everyone has.

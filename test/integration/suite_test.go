@@ -242,7 +242,7 @@ func newNamespace(t *testing.T, labels map[string]string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := cluster.Delete(context.Background(), ns); err != nil {
+		if err := client.IgnoreNotFound(cluster.Delete(context.Background(), ns)); err != nil {
 			t.Error(err)
 		}
 	})

@@ -13,7 +13,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nkeys"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/source"
@@ -34,6 +33,9 @@ type Options struct {
 	Name string
 	// Replicas of the streams that are made; 0: one.
 	Replicas int
+	// Now tells the Options that hold by now, of which each connection that is made anew
+	// takes login and certificates; nil: those that are given.
+	Now func() (Options, error)
 }
 
 const (
@@ -66,6 +68,9 @@ var _ broker.Engine = (*Engine)(nil)
 // as the Engine lives.
 func Connect(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{replicas: max(o.Replicas, 1)}
+	if o.Now != nil {
+		o.takeUser()
+	}
 	servers, err := o.servers()
 	if err != nil {
 		return nil, err
@@ -116,26 +121,16 @@ func (o *Options) natsOptions() ([]nats.Option, error) {
 		nats.IgnoreAuthErrorAbort(),
 		nats.CustomReconnectDelay(reconnectDelay),
 	}
-	switch {
-	case o.Username != "":
-		options = append(options, nats.UserInfo(o.Username, o.Password))
-	case o.Token != "":
-		options = append(options, nats.Token(o.Token))
+	p := &present{options: *o}
+	login, err := o.login(p)
+	if err != nil {
+		return nil, err
 	}
-	if len(o.Credentials) > 0 {
-		if _, err := nkeys.ParseDecoratedUserNKey(o.Credentials); err != nil {
-			return nil, broker.Fail(broker.Invalid, "credentials are not those of a user: %w", err)
-		}
-		options = append(options, nats.UserCredentialBytes(o.Credentials))
+	secure, err := o.secure(p)
+	if err != nil {
+		return nil, err
 	}
-	if o.TLS != nil {
-		config, err := o.TLS.Config()
-		if err != nil {
-			return nil, err
-		}
-		options = append(options, nats.Secure(config))
-	}
-	return options, nil
+	return slices.Concat(options, login, secure), nil
 }
 
 func reconnectDelay(tries int) time.Duration {

@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,6 +98,38 @@ func TestWhoLogsInIsSaidInTheURLOrBesideIt(t *testing.T) {
 			}
 			e.Disconnect()
 		})
+	}
+}
+
+// The authority is changed in the file first, and then the server's certificate.
+func TestAConnectionThatIsMadeAnewGoesByTheCertificatesOfThen(t *testing.T) {
+	pemOf := func(c tls.Certificate) []byte {
+		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
+	}
+	first, second := selfSigned(t), selfSigned(t)
+	s := natstest.Start(t, func(o *server.Options) {
+		o.TLS, o.TLSConfig = true, &tls.Config{Certificates: []tls.Certificate{first}, MinVersion: tls.VersionTLS12}
+	})
+	var authority atomic.Pointer[[]byte]
+	authority.Store(new(pemOf(first)))
+	options := func() (Options, error) {
+		return Options{URL: "tls://" + s.Address(), TLS: &source.TLS{CA: *authority.Load()}}, nil
+	}
+	o, _ := options()
+	o.Now = options
+	e, err := Connect(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Disconnect()
+	authority.Store(new(pemOf(second)))
+	s.Options().TLSConfig.Certificates = []tls.Certificate{second}
+	s.Restart()
+	for deadline := time.Now().Add(20 * time.Second); !e.nc.IsConnected(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("it is not made anew: %v", e.nc.LastError())
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 

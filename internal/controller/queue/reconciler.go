@@ -106,7 +106,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	p.seen = queue.Observation{Effective: *effective, Engine: p.line.Key.Engine, Memory: p.state.memory}
 	r.known.on(req.NamespacedName, p.line.Key, queue.NameOf(q))
 	if !q.DeletionTimestamp.IsZero() {
-		return p.remove(ctx)
+		result, err := p.remove(ctx)
+		if err != nil {
+			err = kube.LeaveWithNamespace(ctx, r.live, r.client, p.q, v1alpha1.QueueFinalizer, err)
+		}
+		return result, err
 	}
 	return p.keep(ctx)
 }

@@ -81,9 +81,10 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, wp *v1alpha1.WorkerPool
 // markers is how many Pods are written at once.
 const markers = 8
 
-// mark writes on Pods where they stand on their way out.
+// mark writes on Pods where they stand on their way out. One that has changed meanwhile keeps
+// none of the others from being written.
 func (r *Reconciler) mark(ctx context.Context, seen *sight, marks []pool.Mark) error {
-	group, ctx := errgroup.WithContext(ctx)
+	var group errgroup.Group
 	group.SetLimit(markers)
 	for _, m := range marks {
 		group.Go(func() error {

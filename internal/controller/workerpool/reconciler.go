@@ -134,6 +134,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !wp.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(wp, v1alpha1.WorkerPoolFinalizer) {
 		return ctrl.Result{}, nil // the garbage collector removes the rest
 	}
+	result, err := r.pass(ctx, wp)
+	if err != nil {
+		err = kube.LeaveWithNamespace(ctx, r.live, r.client, wp, v1alpha1.WorkerPoolFinalizer, err)
+	}
+	return result, err
+}
+
+// pass is one look at a pool that is there.
+func (r *Reconciler) pass(ctx context.Context, wp *v1alpha1.WorkerPool) (ctrl.Result, error) {
 	seen, err := r.observe(ctx, wp)
 	if err != nil {
 		return ctrl.Result{}, err
