@@ -37,11 +37,16 @@ func (d *decision) settle(r *revision) {
 	d.tell(r)
 }
 
-// observe notes which of the draining workers say that they have nothing in flight.
+// observe notes which of the draining workers say that they have nothing in flight. One
+// that has said so and does not answer now takes no more messages either: it is not to
+// begin a lease anew for each answer that is late.
 func (d *decision) observe(r *revision) {
 	for _, w := range r.workers {
-		switch drained := w.Stats != nil && w.Stats.Drained && w.Stats.InFlight == 0; {
-		case w.draining.IsZero() || !drained:
+		switch {
+		case w.draining.IsZero():
+			w.idle = time.Time{}
+		case w.Stats == nil:
+		case !w.Stats.Drained || w.Stats.InFlight > 0:
 			w.idle = time.Time{}
 		case w.idle.IsZero():
 			w.idle = d.now

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -57,6 +58,22 @@ func TestOfAStatefulSetTheLastIsDrained(t *testing.T) {
 	plan := Decide(s.Input)
 	if diff := cmp.Diff([]string{"worker:1-2"}, marked(&plan, func(m Mark) bool { return !m.Draining.IsZero() })); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
+	}
+}
+
+func TestALateAnswerDoesNotBeginALeaseAnew(t *testing.T) {
+	const name = "worker:1-1"
+	s := scenery(2).serving(2).wants(1).worker(name, drained(10*time.Second))
+	s.Figures.InFlight = 1 // as of a message that waits for another try
+	s.worker(name, func(w *Worker) { w.Stats, w.Idle = nil, noon.Add(-10*time.Second) })
+	for _, mark := range Decide(s.Input).Marks {
+		if mark.Worker == name && mark.Idle.IsZero() {
+			t.Error("it is forgotten since when it has been idle")
+		}
+	}
+	s.worker(name, func(w *Worker) { w.Stats = &Stats{Draining: true, InFlight: 1} })
+	if marks := Decide(s.Input).Marks; !slices.ContainsFunc(marks, func(m Mark) bool { return m.Worker == name && m.Idle.IsZero() }) {
+		t.Error("one that has a message after all is taken for idle")
 	}
 }
 

@@ -215,6 +215,22 @@ func (c *crew) address(pod *corev1.Pod) string {
 	return "127.0.0.1:1"
 }
 
+// untilConnected waits until so many workers can take jobs.
+func (c *crew) untilConnected(number int) {
+	c.t.Helper()
+	c.eventually(fmt.Sprintf("%d workers to be connected", number), func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		connected := 0
+		for _, h := range c.hands {
+			if h.worker.Stats().Connected {
+				connected++
+			}
+		}
+		return connected >= number
+	})
+}
+
 // untilDone waits until so many jobs are done.
 func (c *crew) untilDone(number int) {
 	c.t.Helper()
