@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -67,13 +66,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, p *v1alpha1.Policy) (ctrl.Re
 	}
 	before, after := p.DeepCopy(), p.DeepCopy()
 	after.Status = policy.Status(p, seen)
-	err = kube.PatchStatus(ctx, r.client, before, after)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		// The newer version is on its way: not a failure to log and back off from.
-		return ctrl.Result{RequeueAfter: staleWait}, nil
-	}
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("patching status: %w", err)
+	if err := kube.PatchStatus(ctx, r.client, before, after); err != nil {
+		return ctrl.Result{}, kube.StaleOr(fmt.Errorf("patching status: %w", err))
 	}
 	if is, troubled := policy.Troubled(&before.Status, &after.Status); troubled {
 		r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Observe", "%s", is.Message)

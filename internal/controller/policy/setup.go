@@ -8,7 +8,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
 // staleWait is how long a pass on an outdated object waits for the cache to catch up.
@@ -40,8 +40,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 			builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&v1alpha1.WorkerPool{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
 			builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, replicasChanged))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
-		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+		WithOptions(kube.Passes(concurrency)).
+		Complete(kube.AfterStale(staleWait, reconcile.AsReconciler(mgr.GetClient(), r)))
 }
 
 // replicasChanged lets through a WorkerPool that has others: of all that its status tells

@@ -172,7 +172,7 @@ func (p *pass) refused(err error, r *queue.Removal) {
 // letGo removes the finalizer.
 func (p *pass) letGo(ctx context.Context, r *queue.Removal) error {
 	if err := p.patchFinalizer(ctx, controllerutil.RemoveFinalizer); err != nil {
-		return staleOr(fmt.Errorf("taking the finalizer off: %w", err))
+		return kube.StaleOr(fmt.Errorf("taking the finalizer off: %w", err))
 	}
 	p.line.Forget(queue.NameOf(p.q))
 	p.emit(queue.Farewell(r))

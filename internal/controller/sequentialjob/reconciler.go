@@ -170,7 +170,7 @@ func (r *Reconciler) record(ctx context.Context, sj *v1alpha1.SequentialJob, pla
 		if apierrors.IsConflict(err) {
 			conflicts.Inc()
 		}
-		return 0, staleOr(fmt.Errorf("patching status: %w", err))
+		return 0, kube.StaleOr(fmt.Errorf("patching status: %w", err))
 	}
 	r.wrote(sj, after)
 	r.created.settle(sj)

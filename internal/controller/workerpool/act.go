@@ -2,7 +2,6 @@ package workerpool
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -19,17 +18,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
-
-// errStale ends a pass that decided on something outdated.
-var errStale = errors.New("what was decided on has changed or gone since it was read")
-
-// staleOr is errStale if the error says that the object was outdated.
-func staleOr(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return errStale
-	}
-	return err
-}
 
 // lowestCost has a ReplicaSet take a Pod before all others that are as ready.
 const lowestCost = "-2147483647"
@@ -70,7 +58,7 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, seen *sig
 func (r *Reconciler) patchFinalizer(ctx context.Context, wp *v1alpha1.WorkerPool, change func(client.Object)) error {
 	version := wp.ResourceVersion
 	if err := kube.PatchMetadata(ctx, r.client, wp, change); err != nil {
-		return staleOr(fmt.Errorf("patching the finalizer: %w", err))
+		return kube.StaleOr(fmt.Errorf("patching the finalizer: %w", err))
 	}
 	if wp.ResourceVersion != version && controllerutil.ContainsFinalizer(wp, v1alpha1.WorkerPoolFinalizer) {
 		r.latest.Wrote(wp)
@@ -98,7 +86,7 @@ func (r *Reconciler) mark(ctx context.Context, seen *sight, marks []pool.Mark) e
 			}
 			err := r.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 			if err != nil {
-				return staleOr(fmt.Errorf("marking Pod %s: %w", m.Worker, err))
+				return kube.StaleOr(fmt.Errorf("marking Pod %s: %w", m.Worker, err))
 			}
 			return nil
 		})
@@ -197,7 +185,7 @@ func (r *Reconciler) assertHarmless(ctx context.Context, seen *sight, size *pool
 	}
 	now := &sight{workloads: seen.workloads, pods: map[string]*corev1.Pod{}}
 	if size.Strikes(now.workers(pods.Items)) {
-		return errStale
+		return kube.ErrStale
 	}
 	return nil
 }
@@ -212,7 +200,7 @@ func (r *Reconciler) create(ctx context.Context, wp *v1alpha1.WorkerPool, size *
 	}
 	// Ours if a pass made it that could not tell, or the cache is behind.
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(workload), workload); err != nil {
-		return staleOr(fmt.Errorf("reading %s: %w", size.Name, err))
+		return kube.StaleOr(fmt.Errorf("reading %s: %w", size.Name, err))
 	}
 	if !pool.IsOwned(wp, workload) {
 		return nameTaken(workload)
@@ -226,7 +214,7 @@ func (r *Reconciler) create(ctx context.Context, wp *v1alpha1.WorkerPool, size *
 			return err
 		}
 	}
-	return errStale
+	return kube.ErrStale
 }
 
 // remove deletes a revision that has no workers.
@@ -235,7 +223,7 @@ func (r *Reconciler) remove(ctx context.Context, workload client.Object) error {
 	err := r.client.Delete(ctx, workload, client.PropagationPolicy(metav1.DeletePropagationBackground),
 		client.Preconditions{UID: &uid, ResourceVersion: &version})
 	if client.IgnoreNotFound(err) != nil {
-		return staleOr(fmt.Errorf("deleting revision %s: %w", workload.GetName(), err))
+		return kube.StaleOr(fmt.Errorf("deleting revision %s: %w", workload.GetName(), err))
 	}
 	return nil
 }

@@ -191,7 +191,7 @@ func (r *Reconciler) record(ctx context.Context, wp *v1alpha1.WorkerPool, plan *
 	before, after := wp.DeepCopy(), wp.DeepCopy()
 	after.Status = plan.Status
 	if err := kube.PatchStatus(ctx, r.client, before, after); err != nil {
-		return staleOr(fmt.Errorf("patching status: %w", err))
+		return kube.StaleOr(fmt.Errorf("patching status: %w", err))
 	}
 	if after.ResourceVersion != before.ResourceVersion {
 		*wp = *after

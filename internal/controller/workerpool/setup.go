@@ -2,7 +2,6 @@ package workerpool
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -26,14 +24,8 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
-)
-
-// A pass that failed is tried again after minBackoff, then twice as long each time up to
-// maxBackoff. Failures of brokers and workers are none of a pass.
-const (
-	minBackoff = 5 * time.Millisecond
-	maxBackoff = 30 * time.Second
 )
 
 // staleWait is how long a pass on something outdated waits for the cache to catch up.
@@ -63,18 +55,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, becomesReady))).
 		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), spec).
 		WatchesRawSource(source.Func(r.listen)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: r.options.Concurrency,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
-		}).
-		Build(reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-			result, err := r.Reconcile(ctx, req)
-			if errors.Is(err, errStale) {
-				// The newer version is on its way: not a failure to log and back off from.
-				return ctrl.Result{RequeueAfter: staleWait}, nil
-			}
-			return result, err
-		}))
+		WithOptions(kube.Passes(r.options.Concurrency)).
+		Build(kube.AfterStale(staleWait, r))
 	if err != nil {
 		return err
 	}
