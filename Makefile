@@ -34,9 +34,9 @@ APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardma
 # Modules whose go.mod is kept tidy. (tools.mod has no code to be tidied by.)
 MODULES := . hack/tools/golangci-lint $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
 GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/role docs/reference
-# Packages that decide run in one goroutine: the race detector finds nothing there, and
-# their property tests take ten times as long under it.
-PURE := $(patsubst %,./%/...,$(wildcard internal/sequence internal/zombie internal/report internal/openreports internal/session internal/scaling internal/policy internal/queue internal/pool internal/worker))
+# Packages that decide, and the simulation of scaling, have nothing that goroutines share:
+# the race detector finds nothing there, and their tests take ten times as long under it.
+PURE := $(patsubst %,./%/...,$(wildcard hack/scalebench internal/sequence internal/zombie internal/report internal/openreports internal/session internal/scaling internal/policy internal/queue internal/pool internal/worker))
 UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list ./... | grep -v /test/))
 # How many random clusters the property test of package sequence plays.
 SEQUENCE_RUNS ?= 100000
@@ -100,6 +100,7 @@ test: test-unit test-integration ## Run unit and integration tests.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster.
+	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server
 	SEQUENCE_RUNS=$(SEQUENCE_RUNS) go test -timeout 30m $(PURE)
 	go test $(RACE) $(UNIT)
 	go -C localcluster test ./...
@@ -114,10 +115,8 @@ e2e: localcluster image ## Run the tests on a real node, and those of the local 
 	go -C localcluster test -tags e2e ./e2e -count 1 -timeout 20m
 
 .PHONY: bench
-bench: localcluster ## Measure the operator, next to bare client loops.
-	go run ./hack/bench/sequences
-	go run ./hack/bench/scan
-	go run ./hack/scalebench
+bench: localcluster ## Make all measurements, on a machine with nothing else to do.
+	hack/bench/all
 
 ##@ Build
 

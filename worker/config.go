@@ -20,6 +20,10 @@ type Config struct {
 	Queues []Queue `json:"queues"`
 	// Concurrency is how many jobs run at a time.
 	Concurrency int `json:"concurrency,omitempty"`
+	// MaxInFlight messages are with the worker at a time: those whose jobs run, and those
+	// fetched in advance. 0: besides Concurrency, what it will begin within a tenth of a
+	// second.
+	MaxInFlight int `json:"maxInFlight,omitempty"`
 	// DrainTimeout is how long jobs that run may take once the worker is to end.
 	DrainTimeout Duration `json:"drainTimeout,omitempty"`
 	// AdminAddress is where /livez, /readyz, /drain, /resume, /prestop, /stats and /metrics
@@ -117,6 +121,7 @@ func ParseConfig(raw []byte) (Config, error) {
 // settings are a Config with all its defaults.
 type settings struct {
 	concurrency  int
+	maxInFlight  int
 	drainTimeout time.Duration
 	adminAddress string
 	broker       Broker
@@ -133,6 +138,7 @@ type queueSettings struct {
 func (c *Config) settings() (*settings, error) {
 	s := &settings{
 		concurrency:  or(c.Concurrency, defaultConcurrency),
+		maxInFlight:  or(c.MaxInFlight, or(c.Concurrency, defaultConcurrency)+mostAhead),
 		drainTimeout: time.Duration(or(c.DrainTimeout, Duration(defaultDrainTimeout))),
 		adminAddress: or(c.AdminAddress, defaultAdminAddress),
 		broker:       c.Broker,
@@ -141,6 +147,9 @@ func (c *Config) settings() (*settings, error) {
 	fail := func(format string, values ...any) { errs = append(errs, fmt.Errorf(format, values...)) }
 	if s.concurrency < 1 || s.concurrency > maxConcurrency {
 		fail("concurrency is %d, must be 1 to %d", s.concurrency, maxConcurrency)
+	}
+	if s.maxInFlight < s.concurrency {
+		fail("maxInFlight is %d, must not be less than concurrency, %d", s.maxInFlight, s.concurrency)
 	}
 	if s.drainTimeout < 0 {
 		fail("drainTimeout is negative")

@@ -11,13 +11,20 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/source"
 )
 
-// connect reads the broker's secrets and connects once.
+// connect reads the broker's secrets and connects once. They are read again for each
+// connection that is made anew: who changes a password changes the files, and then has the
+// broker refuse the old one.
 func (b *Broker) connect(ctx context.Context, name string) (broker.Engine, error) {
-	access, err := b.access()
+	now := func() (engines.Access, error) {
+		access, err := b.access()
+		access.Name = name
+		return access, err
+	}
+	access, err := now()
 	if err != nil {
 		return nil, err
 	}
-	access.Name = name
+	access.Now = now
 	return engines.Connect(ctx, access)
 }
 

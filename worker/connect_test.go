@@ -14,6 +14,7 @@ import (
 )
 
 func TestAWorkerLogsInWithWhatItsFilesSay(t *testing.T) {
+	t.Parallel()
 	users := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "me", "hidden" })
 	tokens := natstest.Start(t, func(o *server.Options) { o.Authorization = "hidden" })
 	redis := redistest.Start(t)
@@ -63,6 +64,66 @@ func TestAWorkerLogsInWithWhatItsFilesSay(t *testing.T) {
 			if err != nil && strings.Contains(err.Error(), "hidden") {
 				t.Errorf("a secret is told: %v", err)
 			}
+		})
+	}
+}
+
+// The password is changed in the file first, and then at the broker, which ends all
+// connections.
+func TestAConnectionThatIsMadeAnewLogsInWithWhatTheFilesSayByThen(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	natsWith := func(login func(o *server.Options, secret string)) (*natstest.Server, func()) {
+		s := natstest.Start(t, func(o *server.Options) { login(o, "first") })
+		return s, func() {
+			login(s.Options(), "second")
+			s.Restart()
+		}
+	}
+	named := func(o *server.Options, secret string) { o.Username, o.Password = "me", secret }
+	users, changeUser := natsWith(named)
+	inURL, changeURL := natsWith(named)
+	tokens, changeToken := natsWith(func(o *server.Options, secret string) { o.Authorization = secret })
+	redis := redistest.Start(t)
+	redis.CLI("ACL", "SETUSER", "me", "on", ">first", "~*", "&*", "+@all")
+	for name, row := range map[string]struct {
+		broker Broker
+		path   string
+		text   string // with the secret in the place of %
+		change func()
+	}{
+		"a password": {
+			Broker{URL: users.ClientURL(), UsernameFile: file("me", "me"), PasswordFile: file("password", "first")}, "password", "%", changeUser,
+		},
+		"a token":              {Broker{URL: tokens.ClientURL(), TokenFile: file("token", "first")}, "token", "%", changeToken},
+		"one that the URL has": {Broker{URLFile: file("url", "nats://me:first@"+inURL.Address())}, "url", "nats://me:%@" + inURL.Address(), changeURL},
+		"that of a Redis": {
+			Broker{URL: redis.URL(), UsernameFile: file("redis-user", "me"), PasswordFile: file("redis", "first")},
+			"redis", "%",
+			func() {
+				redis.CLI("ACL", "SETUSER", "me", "resetpass", ">second")
+				redis.CLI("CLIENT", "KILL", "USER", "me")
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			engine, err := row.broker.connect(t.Context(), "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer engine.Disconnect()
+			file(row.path, strings.ReplaceAll(row.text, "%", "second"))
+			row.change()
+			eventually(t, "the connection to be made anew", func() bool {
+				_, err := engine.Figures(t.Context(), "nowhere")
+				return broker.ClassOf(err) == broker.Missing
+			})
 		})
 	}
 }

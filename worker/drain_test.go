@@ -15,6 +15,7 @@ import (
 )
 
 func TestDrainingLetsJobsFinishAndHandsTheRestBack(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.send("default", numbered(100)...)
 	release := make(chan struct{})
@@ -58,6 +59,7 @@ func TestDrainingLetsJobsFinishAndHandsTheRestBack(t *testing.T) {
 }
 
 func TestAHandlerThatDoesNotFinishInTimeIsToldAndItsJobGoesBack(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.send("default", "x")
 	w := b.start(b.config(func(c *Config) { c.DrainTimeout = Duration(200 * time.Millisecond) }), func(ctx context.Context, _ *Job) error {
@@ -90,6 +92,7 @@ func TestAHandlerThatDoesNotFinishInTimeIsToldAndItsJobGoesBack(t *testing.T) {
 }
 
 func TestTheAdminAPIDrainsAndResumes(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	var done ledger
 	w := b.startWith(Options{Config: b.config(), Pool: "pool", Revision: "r1"}, func(_ context.Context, job *Job) error {
@@ -156,6 +159,7 @@ func TestTheAdminAPIDrainsAndResumes(t *testing.T) {
 
 // A ConfigMap's volume: the file is a link into a directory that is a link.
 func TestAChangedConfigMapHoldsWithoutARestart(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	dir := t.TempDir()
 	write := func(version, text string) {

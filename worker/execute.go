@@ -42,9 +42,10 @@ func (w *Worker) execute(h *held) outcome {
 	began := w.yard.now()
 	w.metrics.waited(began.Sub(job.Sent))
 	err = w.call(job)
-	w.metrics.took(w.yard.now().Sub(began))
+	ended := w.yard.now()
+	w.metrics.took(ended.Sub(began))
 	w.tally(err)
-	return w.conclude(h, job, err)
+	return w.conclude(h, job, err, ended)
 }
 
 func jobOf(h *held, attempt int) *Job {
@@ -82,9 +83,9 @@ func (w *Worker) cutShort(err error) bool {
 	return errors.Is(context.Cause(w.handling), errLeaving) && errors.Is(err, context.Canceled)
 }
 
-// conclude settles a job by what its handler returned.
-func (w *Worker) conclude(h *held, job *Job, err error) outcome {
-	lost, draining := w.yard.lost(h)
+// conclude settles a job by what its handler returned, and when.
+func (w *Worker) conclude(h *held, job *Job, err error, ended time.Time) outcome {
+	lost, draining := w.yard.lost(h, ended)
 	if lost && w.stale(h, err) {
 		return outcomeOf(err)
 	}
@@ -174,7 +175,7 @@ func (w *Worker) settle(h *held, result string, tell func(context.Context) error
 			w.metrics.count(result)
 			return
 		}
-		if lost, _ := w.yard.lost(h); lost || w.settling.Err() != nil || broker.ClassOf(err) == broker.Invalid {
+		if lost, _ := w.yard.lost(h, w.yard.now()); lost || w.settling.Err() != nil || broker.ClassOf(err) == broker.Invalid {
 			w.metrics.count(resultUnsettled)
 			w.log.Error("The broker could not be told what became of a job", "queue", h.lane.queue.settings.Name, "job", h.Message().ID, "result", result, "error", err)
 			return

@@ -65,8 +65,9 @@ func (b *bench) send(priority string, payloads ...string) {
 
 func (b *bench) sendTo(queue, priority string, payloads ...string) {
 	b.t.Helper()
+	patient := natsjs.WithStallWait(20 * time.Second) // the server may be slow while others are tested
 	for _, payload := range payloads {
-		if _, err := b.js.PublishAsync("yardmaster."+queue+".ready."+priority, []byte(payload)); err != nil {
+		if _, err := b.js.PublishAsync("yardmaster."+queue+".ready."+priority, []byte(payload), patient); err != nil {
 			b.t.Fatal(err)
 		}
 	}

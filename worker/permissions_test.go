@@ -17,6 +17,7 @@ import (
 
 // The page for users lists what a worker may do on the broker: that is enough.
 func TestAWorkerNeedsNoMorePermissionsThanTheDocumentationSays(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../docs/worker.md")
 	if err != nil {
 		t.Fatal(err)

@@ -64,6 +64,7 @@ func blocked(release <-chan struct{}) Handler {
 }
 
 func TestAPreStopHookIsAnsweredWhenTheWorkerIsDrainedAndThenItEnds(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.send("default", numbered(2)...)
 	release := make(chan struct{})
@@ -105,6 +106,7 @@ func TestAPreStopHookIsAnsweredWhenTheWorkerIsDrainedAndThenItEnds(t *testing.T)
 }
 
 func TestAPreStopHookIsAnsweredWhenTheDrainTimeoutIsOver(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.send("default", "x")
 	address := freeAddress(t)
@@ -126,6 +128,7 @@ func TestAPreStopHookIsAnsweredWhenTheDrainTimeoutIsOver(t *testing.T) {
 }
 
 func TestAPreStopHookMayTakeLongerThanRequestsMayTakeToCome(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.send("default", "x")
 	w := b.start(b.config(), func(context.Context, *Job) error {
@@ -147,6 +150,7 @@ func TestAPreStopHookMayTakeLongerThanRequestsMayTakeToCome(t *testing.T) {
 }
 
 func TestAPreStopHookThatIsBrokenOffHasTheWorkerEndAllTheSame(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.send("default", "x")
 	release := make(chan struct{})
@@ -171,6 +175,7 @@ func TestAPreStopHookThatIsBrokenOffHasTheWorkerEndAllTheSame(t *testing.T) {
 }
 
 func TestAPreStopHookIsAnsweredBeforeTheBrokerIsReached(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.server.Stop()
 	w := b.start(b.config(), blocked(nil))

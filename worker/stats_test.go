@@ -15,6 +15,7 @@ import (
 )
 
 func TestTheOperatorIsToldHowManyAttemptsSucceededAndFailed(t *testing.T) {
+	t.Parallel()
 	firstly := func(err error) func(*Job, int) error {
 		return func(_ *Job, call int) error {
 			if call == 1 {
@@ -37,6 +38,7 @@ func TestTheOperatorIsToldHowManyAttemptsSucceededAndFailed(t *testing.T) {
 		"one that could not be tried did not either": {firstly(PutBack(time.Millisecond)), 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			b.send("default", "x")
 			calls := 0

@@ -278,5 +278,5 @@ func (w *Worker) arrange() {
 			queues = append(queues, q.queue)
 		}
 	}
-	w.yard.set(queues, w.settings.concurrency)
+	w.yard.set(queues, w.settings.concurrency, w.settings.maxInFlight)
 }

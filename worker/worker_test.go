@@ -13,6 +13,7 @@ import (
 )
 
 func TestEachJobIsDoneOnce(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.send("default", numbered(2000)...)
 	var done ledger
@@ -41,6 +42,7 @@ func fast(c *Config) {
 }
 
 func TestWhatTheHandlerReturnsDecides(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		change   func(*Config)
 		handler  func(*Job) error
@@ -95,6 +97,7 @@ func TestWhatTheHandlerReturnsDecides(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			b.send("default", "x")
 			var tried ledger
@@ -124,6 +127,7 @@ func TestWhatTheHandlerReturnsDecides(t *testing.T) {
 }
 
 func TestAJobWhoseWorkersWereLostIsADeadLetter(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.send("default", "x")
 	source, err := b.engine.Source(t.Context(), "orders")
@@ -156,6 +160,7 @@ func TestAJobWhoseWorkersWereLostIsADeadLetter(t *testing.T) {
 }
 
 func TestALeaseIsRenewedWhileAHandlerRuns(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, func(q *broker.Queue) { q.Lease = broker.MinLease })
 	b.send("default", "x")
 	var begun atomic.Int32
@@ -180,6 +185,7 @@ func TestALeaseIsRenewedWhileAHandlerRuns(t *testing.T) {
 // The worker believes in a lease that is shorter than it is; so its lease is lost, as
 // after a partition, while the broker has not yet given the job to another.
 func TestAJobThatEndsAfterItsLeaseIsRecognised(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		gone bool
 		err  error
@@ -190,6 +196,7 @@ func TestAJobThatEndsAfterItsLeaseIsRecognised(t *testing.T) {
 		"it failed, and another has it":  {false, errors.New("x"), resultStale},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			b.send("default", "x")
 			var w *started
@@ -229,6 +236,7 @@ func (b *bench) purge() {
 	}
 }
 
+// It does not run beside the other tests: it measures.
 func TestPriorities(t *testing.T) {
 	levels := func(q *broker.Queue) {
 		q.Priorities = []broker.Priority{{Name: "high", Weight: 3}, {Name: "low", Weight: 1}}
@@ -272,6 +280,7 @@ func TestPriorities(t *testing.T) {
 }
 
 func TestLongJobsAreNotHeldFromOtherWorkers(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.send("default", numbered(4)...)
 	release := make(chan struct{})
@@ -293,6 +302,7 @@ func TestLongJobsAreNotHeldFromOtherWorkers(t *testing.T) {
 }
 
 func TestAQueueThatIsNotThereYetIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	var done ledger
 	w := b.start(b.config(func(c *Config) { c.Queues = append(c.Queues, Queue{Name: "later"}) }), func(_ context.Context, job *Job) error {
@@ -310,6 +320,7 @@ func TestAQueueThatIsNotThereYetIsWaitedFor(t *testing.T) {
 }
 
 func TestJobsGoOnAfterTheBrokerIsBack(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	var done ledger
 	w := b.start(b.config(), func(_ context.Context, job *Job) error {
@@ -330,6 +341,7 @@ func TestJobsGoOnAfterTheBrokerIsBack(t *testing.T) {
 }
 
 func TestABreakerStopsWhatKeepsFailing(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.send("default", numbered(200)...)
 	var tried atomic.Int32
@@ -383,6 +395,7 @@ func TestBadConfigurationIsRefusedByField(t *testing.T) {
 		"a breaker":        {"{broker: {url: x}, queues: [{name: a, circuitBreaker: {window: 1ms}}]}", "queues[0]: circuitBreaker.window is 1ms"},
 		"retries":          {"{broker: {url: x}, queues: [{name: a, retry: {maxAttempts: 0}}]}", "queues[0]: retry.maxAttempts is 0"},
 		"concurrency":      {"{broker: {url: x}, queues: [{name: a}], concurrency: -1}", "concurrency is -1"},
+		"maxInFlight":      {"{broker: {url: x}, queues: [{name: a}], maxInFlight: 9}", "maxInFlight is 9, must not be less than concurrency, 10"},
 		"not YAML":         {"\t", "reading the configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,8 @@ const (
 )
 
 const (
-	// mostAhead bounds how many messages are held for what will be free soon.
+	// mostAhead bounds how many messages are held for what will be free soon, if the
+	// configuration does not.
 	mostAhead = 2048
 	// held for longer than this, without a prospect of being begun, a message goes back to
 	// where another worker finds it.
@@ -46,8 +47,9 @@ type yard struct {
 	idle    int
 	rousing bool
 
-	concurrency int
-	draining    atomic.Bool
+	// concurrency jobs run at a time, most messages are held or run.
+	concurrency, most int
+	draining          atomic.Bool
 	// ended: nothing is fetched and nothing begun any more.
 	ended bool
 
@@ -131,11 +133,12 @@ func newQueue(settings queueSettings, limiter broker.Limiter) *queue {
 	return q
 }
 
-// set makes these the queues that are worked on.
-func (y *yard) set(queues []*queue, concurrency int) {
+// set makes these the queues that are worked on, by so many jobs at a time with so many
+// messages at most.
+func (y *yard) set(queues []*queue, concurrency, most int) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	y.queues, y.concurrency = queues, concurrency
+	y.queues, y.concurrency, y.most = queues, concurrency, most
 	weights := make([]int, len(queues))
 	for i, q := range queues {
 		weights[i] = q.settings.weight
@@ -207,14 +210,15 @@ func (y *yard) pick(eligible func(*lane) bool) (q int, l *lane) {
 func (y *yard) next(before *held, o outcome) *held {
 	y.mu.Lock()
 	defer y.mu.Unlock()
+	now := y.now()
 	if before != nil {
-		y.end(before, o)
+		y.end(before, o, now)
 	}
 	for {
 		if y.ended {
 			return nil
 		}
-		if h := y.begin(); h != nil {
+		if h := y.begin(now); h != nil {
 			y.rouse()
 			return h
 		}
@@ -222,6 +226,7 @@ func (y *yard) next(before *held, o outcome) *held {
 		y.work.Wait()
 		y.idle--
 		y.rousing = false
+		now = y.now()
 	}
 }
 
@@ -235,11 +240,10 @@ func (y *yard) rouse() {
 	}
 }
 
-func (y *yard) begin() *held {
+func (y *yard) begin(now time.Time) *held {
 	if y.draining.Load() || y.busy >= y.concurrency || y.waiting == 0 {
 		return nil
 	}
-	now := y.now()
 	i, l := y.pick(func(l *lane) bool {
 		q := l.queue
 		return len(l.held) > 0 && !l.blocked() && (!q.limited() || q.granted > 0) && q.breaker.Admits(now) > 0
@@ -284,10 +288,10 @@ const (
 
 // end is told that a job ended and is settled. Whoever ran it takes the next one, so
 // nobody else is woken for that; and who fetches, only once there is room for several.
-func (y *yard) end(h *held, o outcome) {
+func (y *yard) end(h *held, o outcome, now time.Time) {
 	y.busy--
 	delete(y.leased, h)
-	b, now := h.lane.queue.breaker, y.now()
+	b := h.lane.queue.breaker
 	if o == unknown {
 		b.Abandon(h.ticket, now)
 	} else {
@@ -371,7 +375,7 @@ func (y *yard) credit(l *lane) request {
 		return request{}
 	}
 	free := y.concurrency + y.ahead - y.busy - y.waiting - y.asked + l.overtaken() + y.stalled()
-	free = min(free, q.breaker.Admits(y.now())-q.waiting-q.asked)
+	free = min(free, y.most-y.busy-y.waiting-y.asked, q.breaker.Admits(y.now())-q.waiting-q.asked)
 	if q.limited() {
 		free = min(free, q.hand-q.waiting-q.asked)
 	}
@@ -492,7 +496,7 @@ func (y *yard) waited(q *queue, wait time.Duration) {
 	defer y.mu.Unlock()
 	switch {
 	case wait < shortWait:
-		q.hand = min(q.hand*2, y.concurrency+mostAhead)
+		q.hand = min(q.hand*2, y.most)
 	case wait > longWait:
 		q.hand = max(1, q.hand/2)
 	}
@@ -505,7 +509,7 @@ const tickEvery = 100 * time.Millisecond
 // tick looks after what only time changes. It returns what goes back.
 func (y *yard) tick() {
 	y.mu.Lock()
-	y.ahead, y.begun = min(y.begun, mostAhead), 0
+	y.ahead, y.begun = min(y.begun, y.most-y.concurrency), 0
 	back := y.overdue()
 	y.wake()
 	y.mu.Unlock()
@@ -658,8 +662,8 @@ func (y *yard) renewed(h *held, sent time.Time, ok bool) {
 
 // lost tells whether a message's lease is over, so that another worker may have it; and
 // whether this worker is being drained.
-func (y *yard) lost(h *held) (lost, draining bool) {
-	return h.age(y.now()) >= h.lane.queue.settings.Lease, y.draining.Load()
+func (y *yard) lost(h *held, now time.Time) (lost, draining bool) {
+	return h.age(now) >= h.lane.queue.settings.Lease, y.draining.Load()
 }
 
 // age of a message's lease.

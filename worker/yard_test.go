@@ -24,17 +24,17 @@ func TestAnUrgentPriorityIsNotKeptOutByWhatWaitsForIt(t *testing.T) {
 	s.Priorities = []broker.Priority{{Name: "high", Weight: 1}, {Name: "low", Weight: 1}}
 	s.StrictPriority = true
 	q := newQueue(s, nil)
-	y.set([]*queue{q}, 2)
+	y.set([]*queue{q}, 2, 2+mostAhead)
 	high, low := q.lanes[0], q.lanes[1]
 	for range 2 {
 		y.arrive(low, message{}, true)
 	}
 	y.arrive(high, message{behind: 10}, true)
 
-	if h := y.begin(); h == nil || h.lane != high {
+	if h := y.begin(y.now()); h == nil || h.lane != high {
 		t.Fatalf("%+v is begun", h)
 	}
-	if h := y.begin(); h != nil {
+	if h := y.begin(y.now()); h != nil {
 		t.Errorf("%+v is begun before what is more urgent", h.lane.index)
 	}
 	if r := y.credit(high); r.number != 1 || r.await {
@@ -50,6 +50,21 @@ func TestAnUrgentPriorityIsNotKeptOutByWhatWaitsForIt(t *testing.T) {
 	}
 }
 
+func TestNoMoreIsAskedForThanMayBeWithAWorker(t *testing.T) {
+	y := newYard(time.Now, func(*held) {})
+	q := newQueue(queueSettings{Queue: broker.Defaults("orders"), weight: 1}, nil)
+	y.set([]*queue{q}, 2, 5)
+	y.begun = 1000 // so short are the jobs
+	y.tick()
+	y.arrive(q.lanes[0], message{behind: 1000}, true)
+	if y.begin(y.now()) == nil {
+		t.Fatal("nothing is begun")
+	}
+	if r := y.credit(q.lanes[0]); r.number != 4 {
+		t.Errorf("beside one that runs %d may be asked for, want 4", r.number)
+	}
+}
+
 // endless is a rate limit whose next slot never comes.
 type endless struct{ broker.Limiter }
 
@@ -59,7 +74,7 @@ func TestAQueueThatWaitsForItsRateLimitKeepsNoOtherWaiting(t *testing.T) {
 	y := newYard(time.Now, func(*held) {})
 	limited := newQueue(queueSettings{Queue: broker.Defaults("limited"), weight: 1}, endless{})
 	other := newQueue(queueSettings{Queue: broker.Defaults("other"), weight: 1}, nil)
-	y.set([]*queue{limited, other}, 1)
+	y.set([]*queue{limited, other}, 1, 1+mostAhead)
 	y.arrive(limited.lanes[0], message{behind: 10}, true)
 	if r := y.credit(limited.lanes[0]); r.number != 0 {
 		t.Errorf("of the limited queue %+v may be asked for", r)
@@ -68,7 +83,7 @@ func TestAQueueThatWaitsForItsRateLimitKeepsNoOtherWaiting(t *testing.T) {
 		t.Errorf("of the other %+v may be", r)
 	}
 	y.arrive(other.lanes[0], message{}, true)
-	if h := y.begin(); h == nil || h.lane.queue != other {
+	if h := y.begin(y.now()); h == nil || h.lane.queue != other {
 		t.Errorf("%+v is begun", h)
 	}
 }

@@ -17,6 +17,8 @@ import (
 // +kubebuilder:printcolumn:name="Pools",type=integer,JSONPath=`.status.workerPools`
 // +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.status.replicas`
 // +kubebuilder:printcolumn:name="Max",type=integer,JSONPath=`.spec.limits.maxReplicasTotal`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Policy struct {
 	metav1.TypeMeta `json:",inline"`
@@ -152,9 +154,17 @@ type PolicyLimits struct {
 	AllowedImages []string `json:"allowedImages,omitempty"`
 }
 
+// Reasons of a Policy's condition Ready, beside those of a default broker's Secrets, which
+// Queues have too: SecretNotFound, SecretInvalid.
+const (
+	ReasonNothingSelected = "NothingSelected"
+	ReasonSelectorInvalid = "SelectorInvalid"
+)
+
 // PolicyStatus is whom a Policy says something to.
 type PolicyStatus struct {
-	// conditions: Ready.
+	// conditions: Ready. It is False if the selector cannot be read, or if the Secrets of the
+	// default broker are missing.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -119,7 +119,8 @@ type WorkerPoolSpec struct {
 	Concurrency int32 `json:"concurrency,omitempty"`
 
 	// maxInFlight is how many messages one worker holds at once, those it has fetched in
-	// advance included. Left out: concurrency.
+	// advance included. Left out: concurrency, and those it will begin within a tenth of a
+	// second.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000

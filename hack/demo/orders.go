@@ -21,11 +21,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/board"
 )
 
-// The burst of jobs, and after how many of them the workers are given a new version.
+// The burst of jobs.
 const (
-	ordersSent = 1500
+	ordersSent = 2000
 	ordersTake = 400 * time.Millisecond
-	rolledAt   = ordersSent / 4
 )
 
 // orders is the act of the Queue and the WorkerPool.
@@ -142,7 +141,7 @@ func (a *orders) follow(ctx context.Context) error {
 		before = pool
 		a.rollOut(ctx, pool)
 		s := &pool.Status
-		return a.rolled && s.Replicas == 0 && s.Backlog != nil && *s.Backlog == 0 && s.CurrentRevision == s.UpdatedRevision
+		return a.rolled && s.Replicas == 0 && s.Draining == 0 && s.Backlog != nil && *s.Backlog == 0 && s.CurrentRevision == s.UpdatedRevision
 	})
 	if err == nil {
 		a.screen.Say("")
@@ -163,10 +162,10 @@ func (a *orders) tell(before, pool *v1alpha1.WorkerPool, since time.Duration) {
 	a.screen.Draw(board.Loads(a.screen.Style, []board.Load{{Pool: pool, Backlogs: a.history}}))
 }
 
-// rollOut gives the workers a new version, once, when some of the jobs are done.
+// rollOut gives the workers a new version, once, when several are there.
 func (a *orders) rollOut(ctx context.Context, pool *v1alpha1.WorkerPool) {
 	s := &pool.Status
-	if a.rolled || s.Backlog == nil || s.Ready == 0 || *s.Backlog == 0 || *s.Backlog > ordersSent-rolledAt {
+	if a.rolled || s.Ready < 2 || s.Ready < s.Desired || s.Backlog == nil || *s.Backlog == 0 {
 		return
 	}
 	const patch = `{"spec":{"version":"2"}}`
@@ -196,6 +195,9 @@ func (a *orders) judge(ctx context.Context) error {
 	a.screen.Say("  The ledger, in which each worker writes what it has done: %s", verdict.String())
 	if !verdict.OnceEach() {
 		return fmt.Errorf("not each job was done once: %+v", verdict)
+	}
+	if verdict.Revisions < 2 {
+		return fmt.Errorf("the rollout was not in the middle of the work: %+v", verdict)
 	}
 	a.screen.Say("%s", a.screen.Good(fmt.Sprintf("All %d jobs were done once, over a rollout and back to zero.", verdict.Sent)))
 	return nil

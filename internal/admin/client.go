@@ -39,6 +39,8 @@ const (
 type Stats struct {
 	State    string `json:"state"`
 	InFlight int64  `json:"inFlight"`
+	// Held messages it has fetched in advance; 0 if it does not say.
+	Held int64 `json:"held"`
 	// Succeeded and Failed messages since it started; nil if it does not count them.
 	Succeeded *int64 `json:"succeeded,omitempty"`
 	Failed    *int64 `json:"failed,omitempty"`
@@ -87,8 +89,8 @@ func (c *Client) Stats(ctx context.Context, address string) (*Stats, error) {
 	if err := json.Unmarshal(raw, s); err != nil {
 		return nil, fmt.Errorf("what %s says of itself: %w", address, err)
 	}
-	if s.State == "" || s.InFlight < 0 {
-		return nil, fmt.Errorf("what %s says of itself cannot be: state %q, %d in flight", address, s.State, s.InFlight)
+	if s.State == "" || s.InFlight < 0 || s.Held < 0 {
+		return nil, fmt.Errorf("what %s says of itself cannot be: state %q, %d in flight, %d held", address, s.State, s.InFlight, s.Held)
 	}
 	return s, nil
 }

@@ -30,6 +30,7 @@ func TestStatsAreReadAsTheWorkerGivesThem(t *testing.T) {
 	}{
 		"it works":                       {`{"state":"Running","inFlight":3}`, &Stats{State: "Running", InFlight: 3}, false, false},
 		"it counts":                      {`{"state":"Running","succeeded":5,"failed":1}`, &Stats{State: "Running", Succeeded: new(int64(5)), Failed: new(int64(1))}, false, false},
+		"it has fetched in advance":      {`{"state":"Running","inFlight":3,"held":2}`, &Stats{State: "Running", InFlight: 3, Held: 2}, false, false},
 		"it drains":                      {`{"state":"Draining","inFlight":1}`, &Stats{State: "Draining", InFlight: 1}, true, false},
 		"it is drained":                  {`{"state":"Drained"}`, &Stats{State: "Drained"}, true, true},
 		"it contradicts itself":          {`{"state":"Drained","inFlight":1}`, &Stats{State: "Drained", InFlight: 1}, true, false},

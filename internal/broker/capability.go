@@ -14,6 +14,7 @@ const (
 	FieldPaused      Field = "paused"
 	FieldPriorities  Field = "priorities"
 	FieldRateLimit   Field = "rateLimit"
+	FieldMaxAge      Field = "retention.maxAge"
 )
 
 // Enforcer is who keeps to a field.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/source"
 )
 
 // Access is what the Secrets of a broker say. None of it may get into an error or a log.
@@ -31,6 +32,14 @@ type Access struct {
 // equal tells whether two say the same.
 func (a *Access) equal(b *Access) bool {
 	return a != nil && b != nil && reflect.DeepEqual(a, b)
+}
+
+// tls is nil if the Secrets say nothing of it.
+func (a *Access) tls() *source.TLS {
+	if len(a.CA)+len(a.Certificate)+len(a.Key) == 0 && a.ServerName == "" {
+		return nil
+	}
+	return &source.TLS{CA: a.CA, Certificate: a.Certificate, Key: a.Key, ServerName: a.ServerName}
 }
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get

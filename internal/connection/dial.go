@@ -26,10 +26,8 @@ const clientName = "yardmaster"
 
 func dialNATS(ctx context.Context, access *Access) (broker.Engine, error) {
 	o := jetstream.Options{
-		URL: access.URL, Name: clientName, Username: access.Username, Password: access.Password, Token: access.Token, Credentials: access.Creds,
-	}
-	if len(access.CA)+len(access.Certificate)+len(access.Key) > 0 || access.ServerName != "" {
-		o.TLS = &jetstream.TLS{CA: access.CA, Certificate: access.Certificate, Key: access.Key, ServerName: access.ServerName}
+		URL: access.URL, Name: clientName, Username: access.Username, Password: access.Password, Token: access.Token,
+		Credentials: access.Creds, TLS: access.tls(),
 	}
 	engine, err := jetstream.Connect(ctx, o)
 	if broker.ClassOf(err) == broker.Unreachable {

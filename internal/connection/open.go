@@ -47,9 +47,5 @@ func orNone[S source.Source](connected S, err error) (source.Source, error) {
 
 // sourceAccess is what the Secrets say, as sources and asynq are reached by it.
 func sourceAccess(a *Access) source.Access {
-	by := source.Access{URL: a.URL, Username: a.Username, Password: a.Password, Token: a.Token, Name: clientName}
-	if len(a.CA)+len(a.Certificate)+len(a.Key) > 0 || a.ServerName != "" {
-		by.TLS = &source.TLS{CA: a.CA, Certificate: a.Certificate, Key: a.Key, ServerName: a.ServerName}
-	}
-	return by
+	return source.Access{URL: a.URL, Username: a.Username, Password: a.Password, Token: a.Token, TLS: a.tls(), Name: clientName}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/connection"
 	"github.com/yardmaster/yardmaster/internal/controller/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
+	"github.com/yardmaster/yardmaster/internal/controller/policy"
 	"github.com/yardmaster/yardmaster/internal/controller/queue"
 	"github.com/yardmaster/yardmaster/internal/controller/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/controller/workerpool"
@@ -19,6 +20,7 @@ func All() []Controller {
 		{"sequentialjob", v1alpha1.GroupVersion.WithKind("SequentialJob"), setupSequentialJob, webhookv1alpha1.SetupSequentialJob, ""},
 		{"queue", v1alpha1.GroupVersion.WithKind("Queue"), setupQueue, webhookv1alpha1.SetupQueue, ""},
 		{"workerpool", v1alpha1.GroupVersion.WithKind("WorkerPool"), setupWorkerPool, webhookv1alpha1.SetupWorkerPool, ""},
+		{"policy", v1alpha1.GroupVersion.WithKind("Policy"), setupPolicy, webhookv1alpha1.SetupPolicy, ""},
 		{"agenticsession", v1alpha1.GroupVersion.WithKind("AgenticSession"), setupAgenticSession, webhookv1alpha1.SetupAgenticSession, ""},
 		{"jobreport", v1alpha1.GroupVersion.WithKind("JobReport"), setupJobReport, nil, reportNamespaces},
 	}
@@ -29,10 +31,18 @@ func setupSequentialJob(mgr ctrl.Manager, o Options) error {
 }
 
 func setupQueue(mgr ctrl.Manager, o Options) error {
-	return queue.New(mgr, o.keeper, queue.Options{Concurrency: o.Concurrency, Sweep: o.QueueSweep}).SetupWithManager(mgr)
+	keeper, err := o.keeper()
+	if err != nil {
+		return err
+	}
+	return queue.New(mgr, keeper, queue.Options{Concurrency: o.Concurrency, Sweep: o.QueueSweep}).SetupWithManager(mgr)
 }
 
 func setupWorkerPool(mgr ctrl.Manager, o Options) error {
+	keeper, err := o.keeper()
+	if err != nil {
+		return err
+	}
 	sources := connection.NewSources(mgr.GetAPIReader(), connection.Options{})
 	if err := mgr.Add(sources); err != nil {
 		return err
@@ -41,7 +51,11 @@ func setupWorkerPool(mgr ctrl.Manager, o Options) error {
 	if err := workerpool.RegisterMetrics(mgr.GetCache()); err != nil {
 		return err
 	}
-	return workerpool.New(mgr, o.keeper, options).SetupWithManager(mgr)
+	return workerpool.New(mgr, keeper, options).SetupWithManager(mgr)
+}
+
+func setupPolicy(mgr ctrl.Manager, o Options) error {
+	return policy.New(mgr).SetupWithManager(mgr, o.Concurrency)
 }
 
 func setupAgenticSession(mgr ctrl.Manager, o Options) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -22,7 +23,14 @@ type Broker struct {
 	CredentialsSecret string
 }
 
-// newKeeper keeps the connections of all controllers. The manager ends them.
+// keeperOnce makes the keeper for the first controller that asks, and all others get the
+// same one. Without such a controller there is none.
+func keeperOnce(mgr ctrl.Manager, o Options) func() (*connection.Keeper, error) {
+	return sync.OnceValues(func() (*connection.Keeper, error) { return newKeeper(mgr, o) })
+}
+
+// newKeeper keeps the connections of all controllers that have to do with brokers. The
+// manager ends them.
 func newKeeper(mgr ctrl.Manager, o Options) (*connection.Keeper, error) {
 	if o.Broker.URLSecret != "" && o.OperatorNamespace == "" {
 		return nil, errors.New("--broker-url-secret is a Secret in the operator's namespace: outside a cluster, --operator-namespace must be given")

@@ -4,6 +4,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -43,6 +44,11 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 			&corev1.Pod{}:         workers,
 			&appsv1.Deployment{}:  workers,
 			&appsv1.StatefulSet{}: workers,
+			// Of these the metadata alone.
+			&corev1.ConfigMap{}:             workers,
+			&corev1.Service{}:               workers,
+			&corev1.ServiceAccount{}:        workers,
+			&policyv1.PodDisruptionBudget{}: workers,
 		},
 	}
 	options.DefaultNamespaces = inNamespaces(namespaces)

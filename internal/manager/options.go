@@ -50,7 +50,7 @@ type Options struct {
 	// QueueSweep is the time between two comparisons of a queue on its broker with its
 	// Queue; 0: the controller's own.
 	QueueSweep time.Duration
-	keeper     *connection.Keeper
+	keeper     func() (*connection.Keeper, error)
 
 	HealthAddress string
 	PprofAddress  string

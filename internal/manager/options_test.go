@@ -37,7 +37,7 @@ type summary struct {
 
 func defaults() summary {
 	return summary{
-		Controllers: []string{"sequentialjob", "queue", "workerpool", "agenticsession"},
+		Controllers: []string{"sequentialjob", "queue", "workerpool", "policy", "agenticsession"},
 		Concurrency: 10,
 		KubeAPIQPS:  -1,
 		LeaderElection: LeaderElection{
@@ -89,7 +89,7 @@ func TestParse(t *testing.T) {
 		"namespaces to report on switch jobreport on": {
 			args: "--report-namespaces=b,a,b --report-interval=30s --report-top=7",
 			want: func(s *summary) {
-				s.Controllers = []string{"sequentialjob", "queue", "workerpool", "agenticsession", "jobreport"}
+				s.Controllers = []string{"sequentialjob", "queue", "workerpool", "policy", "agenticsession", "jobreport"}
 				s.Report.Namespaces, s.Report.Interval, s.Report.Top = []string{"a", "b"}, 30*time.Second, 7
 			},
 		},
@@ -145,7 +145,7 @@ func TestParseRefuses(t *testing.T) {
 		"an unknown controller":              {args: "--controllers=cron", want: `unknown controller "cron"`},
 		"an unknown way to get certificates": {args: "--cert-management=magic", want: "must be self or external"},
 		"jobreport without namespaces":       {args: "--controllers=jobreport", want: "jobreport, which needs --report-namespaces"},
-		"jobreport only, and off":            {args: "--controllers=*,-sequentialjob,-queue,-workerpool,-agenticsession", want: "leaves no controller to run"},
+		"jobreport only, and off":            {args: "--controllers=*,-sequentialjob,-queue,-workerpool,-policy,-agenticsession", want: "leaves no controller to run"},
 		"scans without a pause":              {args: "--report-interval=0s", want: "--report-interval is 0s, must be at least 1s"},
 		"more findings than fit":             {args: "--report-top=501", want: "must be between 0 and 500"},
 		"a threshold in the future":          {args: "--report-no-ready-pods-zombie-after=-1h", want: "no-ready-pods-zombie-after is -1h0m0s, must not be negative"},

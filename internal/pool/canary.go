@@ -5,12 +5,19 @@ import (
 	"math"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
 // canary takes the new revision through its steps, one at a time.
 func (d *decision) canary(trusted *revision) {
 	past := &d.updated.past
+	if told := d.toldFailure(); told != "" && past.Failed == "" { // and not yet written, or not yet seen, on the revision
+		past.Failed = told
+		d.replace(trusted, 0)
+		return
+	}
 	verdict := d.analyse()
 	if verdict.failed != "" {
 		past.Failed = verdict.failed
@@ -26,6 +33,18 @@ func (d *decision) canary(trusted *revision) {
 		}
 	}
 	d.replace(trusted, d.target())
+}
+
+// toldFailure is why the status says that the revision is given up; empty if it does not.
+// The status is written first: what it says holds, though the workers that it was about may
+// be gone before the revision says it too.
+func (d *decision) toldFailure() string {
+	before := &d.in.Pool.Status
+	c := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionProgressing)
+	if c == nil || c.Reason != v1alpha1.ReasonAnalysisFailed || before.UpdatedRevision != d.updated.Name {
+		return ""
+	}
+	return c.Message
 }
 
 // target is how many workers are new in the present step. After the last all are.

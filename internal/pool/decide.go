@@ -152,6 +152,9 @@ func (d *decision) proceed() {
 		d.settle(r)
 	}
 	d.plan.Apply = d.shared()
+	if d.updated != nil && d.updated.there {
+		d.plan.Keep = d.updated.workload
+	}
 	d.resize()
 	d.prune()
 }
@@ -265,6 +268,9 @@ func (p *Plan) acts() bool {
 const (
 	// settled is how often a pool is looked at that nothing is due for.
 	settled = 15 * time.Second
+	// asked is how often a source is asked whether there is something to do again: of its
+	// first message nobody tells.
+	asked = 5 * time.Second
 )
 
 // interval until the next look: what changes at the broker and in workers is not told.
@@ -282,6 +288,8 @@ func (d *decision) interval() time.Duration {
 		return scaling.Interval
 	case d.problem != nil, d.in.Figures == nil && d.in.Pool.Spec.Autoscaling != nil, d.sleepsBadly():
 		return settled
+	case d.in.Pool.Spec.Source != nil && d.in.Pool.Spec.Autoscaling != nil:
+		return asked
 	default:
 		return 0
 	}

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ func TestWhenAPoolIsLookedAtAgain(t *testing.T) {
 		"one with workers, every 2 s":                      {autoscaled(1), scaling.Interval},
 		"one that sleeps, never: its broker wakes it":      {autoscaled(0), 0},
 		"one that sleeps, and has something due later":     {due(autoscaled(0)), settled},
+		"one that sleeps, and has a source to ask":         {sourced(autoscaled(0)), asked},
 		"one whose broker cannot be asked":                 {silent(autoscaled(0)), settled},
 		"one whose Queue is not there":                     {troubled(autoscaled(0)), settled},
 		"one with a number of workers that are all there":  {scenery(1).serving(1), settled},
@@ -46,6 +48,11 @@ func TestWhenAPoolIsLookedAtAgain(t *testing.T) {
 
 func due(s *scene) *scene {
 	s.Figures.Delayed = 1
+	return s
+}
+
+func sourced(s *scene) *scene {
+	s.Pool.Spec.Source = &v1alpha1.Source{}
 	return s
 }
 
@@ -143,6 +150,21 @@ func TestADeletedPoolDrainsItsWorkers(t *testing.T) {
 func abandoned(s *scene) *scene {
 	s.Pool.Annotations = map[string]string{AnnotationAbandon: "true"}
 	return s
+}
+
+func TestFiguresThatWereNeverReadAreNotLost(t *testing.T) {
+	lost := func(s *scene) bool {
+		return slices.ContainsFunc(Decide(s.Input).Events, func(e Event) bool { return e.Reason == v1alpha1.EventMetricsLost })
+	}
+	s := silent(autoscaled(1))
+	if lost(s) {
+		t.Error("figures are called lost that were never read")
+	}
+	s = autoscaled(1)
+	s.Pool.Status = Decide(s.Input).Status
+	if !lost(silent(s)) {
+		t.Error("nobody is told that figures are lost")
+	}
 }
 
 func TestFiguresAloneMayBeRecordedLater(t *testing.T) {

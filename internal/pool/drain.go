@@ -37,11 +37,16 @@ func (d *decision) settle(r *revision) {
 	d.tell(r)
 }
 
-// observe notes which of the draining workers say that they have nothing in flight.
+// observe notes which of the draining workers say that they have nothing in flight. One
+// that has said so and does not answer now takes no more messages either: it is not to
+// begin a lease anew for each answer that is late.
 func (d *decision) observe(r *revision) {
 	for _, w := range r.workers {
-		switch drained := w.Stats != nil && w.Stats.Drained && w.Stats.InFlight == 0; {
-		case w.draining.IsZero() || !drained:
+		switch {
+		case w.draining.IsZero():
+			w.idle = time.Time{}
+		case w.Stats == nil:
+		case !w.Stats.Drained || w.Stats.InFlight > 0:
 			w.idle = time.Time{}
 		case w.idle.IsZero():
 			w.idle = d.now
@@ -183,7 +188,7 @@ func (d *decision) finished(w *worker) bool {
 }
 
 // explained tells whether the broker knows of no more in flight than the other workers
-// say they have. It counts messages that wait for another try, too, so that what is not
+// say they have, those included that they have fetched in advance. It counts messages that wait for another try, too, so that what is not
 // explained may be nobody's: a lease later, at the latest, it is not this worker's.
 func (d *decision) explained(w *worker) bool {
 	if !d.in.Figures.InFlightKnown {
@@ -192,7 +197,7 @@ func (d *decision) explained(w *worker) bool {
 	others := int64(0)
 	for i := range d.in.Workers {
 		if other := &d.in.Workers[i]; other.Name != w.Name && other.Stats != nil {
-			others += max(other.Stats.InFlight, 0)
+			others += max(other.Stats.InFlight, 0) + max(other.Stats.Held, 0)
 		}
 	}
 	return d.in.Figures.InFlight <= others

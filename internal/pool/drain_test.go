@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -60,6 +61,22 @@ func TestOfAStatefulSetTheLastIsDrained(t *testing.T) {
 	}
 }
 
+func TestALateAnswerDoesNotBeginALeaseAnew(t *testing.T) {
+	const name = "worker:1-1"
+	s := scenery(2).serving(2).wants(1).worker(name, drained(10*time.Second))
+	s.Figures.InFlight = 1 // as of a message that waits for another try
+	s.worker(name, func(w *Worker) { w.Stats, w.Idle = nil, noon.Add(-10*time.Second) })
+	for _, mark := range Decide(s.Input).Marks {
+		if mark.Worker == name && mark.Idle.IsZero() {
+			t.Error("it is forgotten since when it has been idle")
+		}
+	}
+	s.worker(name, func(w *Worker) { w.Stats = &Stats{Draining: true, InFlight: 1} })
+	if marks := Decide(s.Input).Marks; !slices.ContainsFunc(marks, func(m Mark) bool { return m.Worker == name && m.Idle.IsZero() }) {
+		t.Error("one that has a message after all is taken for idle")
+	}
+}
+
 func TestWhenADrainingWorkerMayLeave(t *testing.T) {
 	const name = "worker:1-1"
 	tests := map[string]struct {
@@ -71,6 +88,12 @@ func TestWhenADrainingWorkerMayLeave(t *testing.T) {
 			func(s *scene) { s.busy(name, 1).worker(name, func(w *Worker) { w.Stats.Drained = false }) }, false,
 		},
 		"what the broker knows of, another has": {func(s *scene) { s.busy("worker:1-0", 2) }, true},
+		"what the broker knows of, another has fetched in advance": {
+			func(s *scene) {
+				s.Figures.InFlight = 2
+				s.worker("worker:1-0", func(w *Worker) { w.Stats.InFlight, w.Stats.Held = 1, 1 })
+			}, true,
+		},
 		"the broker knows of more than the others have": {
 			func(s *scene) { s.Figures.InFlight = 1 }, false,
 		},

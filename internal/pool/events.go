@@ -40,13 +40,15 @@ func (d *decision) events() []Event {
 		{v1alpha1.ConditionDrainTimedOut, metav1.ConditionTrue, warning, v1alpha1.EventDrainTimedOut, actionDrain},
 		{v1alpha1.ConditionRolloutPaused, metav1.ConditionTrue, warning, v1alpha1.EventRolloutPaused, actionRoll},
 	} {
+		if turn.reason == v1alpha1.EventMetricsLost && !meta.IsStatusConditionTrue(before.Conditions, turn.condition) {
+			continue // what was never there is not lost
+		}
 		if after := d.turned(turn.condition, turn.to); after != nil {
 			tell(turn.kind, turn.reason, turn.action, "%s", after.Message)
 		}
 	}
-	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionMetricsFresh)
-	if was != nil && was.Status == metav1.ConditionFalse && d.turned(v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue) != nil {
-		tell(normal, v1alpha1.EventMetricsBack, actionRead, "figures can be read again")
+	if meta.IsStatusConditionFalse(before.Conditions, v1alpha1.ConditionMetricsFresh) && d.turned(v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue) != nil {
+		tell(normal, v1alpha1.EventMetricsBack, actionRead, "figures can be read")
 	}
 	d.tellRollout(tell)
 	return all
@@ -77,7 +79,7 @@ func (d *decision) tellRollout(tell teller) {
 	case before.CurrentRevision != "" && before.CurrentRevision != d.status.CurrentRevision:
 		tell(normal, v1alpha1.EventRolloutCompleted, actionRoll, "revision %s has replaced %s", d.updated.Name, before.CurrentRevision)
 	}
-	if d.updated.past.Failed != "" && d.updated.Past.Failed == "" {
+	if d.updated.past.Failed != "" && d.updated.Past.Failed == "" && d.toldFailure() == "" {
 		tell(warning, v1alpha1.EventRolledBack, actionRoll, "back to revision %s: %s", d.status.CurrentRevision, d.updated.past.Failed)
 	}
 }

@@ -136,8 +136,8 @@ type Stats struct {
 	Draining bool
 	// Drained: it has none in flight either.
 	Drained bool
-	// InFlight messages are with it.
-	InFlight int64
+	// InFlight messages it works on, Held ones it has fetched in advance.
+	InFlight, Held int64
 	// Succeeded and Failed messages since it started; nil if it does not say.
 	Succeeded, Failed *int64
 }
@@ -166,6 +166,9 @@ type Plan struct {
 	Ask []Request
 	// Apply objects that all revisions share.
 	Apply []Object
+	// Keep the revision of the spec as this says, but for its replicas, if Drifted; nil: there
+	// is none yet.
+	Keep Object
 	// Resize revisions, or make them.
 	Resize []Size
 	// Remove revisions without workers, by name.

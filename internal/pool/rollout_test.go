@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -219,4 +220,31 @@ func TestTheFirstRevisionIsMadeOnceAndNotWrittenAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The status is stored, and then the revision is written, which may take a second try. The
+// worker that failed may be gone by then.
+func TestACanaryThatIsGivenUpStaysSoThoughItsRevisionDoesNotSayItYet(t *testing.T) {
+	failing := func(w *Worker) { w.Stats.Succeeded, w.Stats.Failed = new(int64(15)), new(int64(4)) }
+	s := canary(8, 2, Past{Proven: 2}).worker("worker:2-0", failing)
+	first := Decide(s.Input)
+	if !tells(&first, v1alpha1.EventRolledBack) {
+		t.Fatalf("it does not go back: %+v", first.Events)
+	}
+	s.Pool.Status = first.Status
+	s.worker("worker:2-0", func(w *Worker) { w.Stats.Succeeded, w.Stats.Failed = new(int64(0)), new(int64(0)) })
+	second := Decide(s.Input)
+	if tells(&second, v1alpha1.EventRolledBack) {
+		t.Error("it is told twice")
+	}
+	for _, size := range second.Resize {
+		if size.Name == s.Revisions[1].Name && size.Past.Failed != "" {
+			return
+		}
+	}
+	t.Errorf("it is tried again: %+v", second.Resize)
+}
+
+func tells(plan *Plan, reason string) bool {
+	return slices.ContainsFunc(plan.Events, func(e Event) bool { return e.Reason == reason })
 }

@@ -26,6 +26,8 @@ type Removal struct {
 
 	// Abandoned: it goes at once.
 	Abandoned bool
+	// Going: its namespace is being deleted.
+	Going bool
 	// Unreachable is why the broker cannot be asked; nil if it can.
 	Unreachable *Trouble
 	// Gone: there is no such queue on the broker, or it belongs to another.
@@ -86,8 +88,22 @@ func RemovalOf(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) Removal {
 	return r
 }
 
-// Next is what is to be done next, and what keeps the Queue if that is to wait.
+// Next is what is to be done next, and what keeps the Queue if that is to wait. In a
+// namespace that goes, WorkerPools are waited for, which go as well. Whatever else would be
+// waited for does not come any more, as nothing can be made there: the queue is left on the
+// broker with all that is in it, for another Queue to have.
 func (r *Removal) Next() (Step, *Trouble) {
+	step, trouble := r.next()
+	switch {
+	case step != StepWait || !r.Going || len(r.Referrers) > 0:
+		return step, trouble
+	case r.Unreachable != nil:
+		return StepLetGo, nil
+	}
+	return StepRelease, nil
+}
+
+func (r *Removal) next() (Step, *Trouble) {
 	switch {
 	case r.Abandoned, r.Gone, r.Finished:
 		return StepLetGo, nil

@@ -42,6 +42,11 @@ func TestNext(t *testing.T) {
 		"purge takes the messages along":    {removal: Removal{Policy: purge, Held: true, Figures: held}, want: StepDelete},
 		"drained, it is deleted":            {removal: Removal{Policy: drain, Held: true, Figures: empty}, want: StepDelete},
 		"done":                              {removal: Removal{Policy: drain, Held: true, Figures: empty, Finished: true}, want: StepLetGo},
+		"a going namespace's pools go too":  {removal: Removal{Policy: purge, Going: true, Referrers: []string{"a"}}, want: StepWait, says: ": a"},
+		"but not its broker's Secrets":      {removal: Removal{Policy: purge, Going: true, Unreachable: &Trouble{}}, want: StepLetGo},
+		"nor a place for its dead letters":  {removal: Removal{Policy: retain, Going: true, Held: true, Figures: dead}, want: StepRelease},
+		"nor who would empty it":            {removal: Removal{Policy: drain, Going: true, Held: true, Figures: held}, want: StepRelease},
+		"whatever it can do is done":        {removal: Removal{Policy: purge, Going: true, Held: true, Figures: held}, want: StepDelete},
 	} {
 		t.Run(name, func(t *testing.T) {
 			step, trouble := row.removal.Next()

@@ -157,9 +157,8 @@ var enforcers = map[broker.Enforcer]v1alpha1.Enforcement{
 	broker.Unsupported: v1alpha1.EnforcementUnsupported,
 }
 
-// fieldMaxAge is one that not every engine can keep to.
-const fieldMaxAge broker.Field = "retention.maxAge"
-
+// fieldsInUse has all fields that engines differ in, and tells which of them a Queue asks
+// for.
 func fieldsInUse(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) map[broker.Field]bool {
 	return map[broker.Field]bool{
 		broker.FieldLease:       true,
@@ -169,7 +168,7 @@ func fieldsInUse(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) map[broker.Field
 		broker.FieldMaxInFlight: q.Spec.MaxInFlight != nil,
 		broker.FieldMaxBacklog:  q.Spec.MaxBacklog != nil,
 		broker.FieldRateLimit:   e.RateLimit != nil,
-		fieldMaxAge:             q.Spec.Retention != nil,
+		broker.FieldMaxAge:      q.Spec.Retention != nil,
 		broker.FieldPaused:      true,
 		broker.FieldDelayed:     true,
 	}

@@ -1,7 +1,6 @@
 package scaling
 
 import (
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -95,13 +94,4 @@ func duration(given *v1alpha1.Duration, def time.Duration) time.Duration {
 		return def
 	}
 	return given.Duration.Duration
-}
-
-// BindRate bounds a policy by what its queues' rate limits let begin.
-func (p *Policy) BindRate(limit *v1alpha1.RateLimit) {
-	if limit == nil {
-		return
-	}
-	per := duration(limit.Per, time.Second)
-	p.RatePerSecond = float64(limit.Limit) / math.Max(per.Seconds(), 1e-3)
 }

@@ -56,22 +56,3 @@ func TestNewPolicy(t *testing.T) {
 		})
 	}
 }
-
-func TestARateLimitIsPerSecond(t *testing.T) {
-	for title, test := range map[string]struct {
-		limit *v1alpha1.RateLimit
-		want  float64
-	}{
-		"none":       {nil, 0},
-		"per second": {&v1alpha1.RateLimit{Limit: 30}, 30},
-		"per minute": {&v1alpha1.RateLimit{Limit: 30, Per: lasting(time.Minute)}, 0.5},
-	} {
-		t.Run(title, func(t *testing.T) {
-			p := Policy{}
-			p.BindRate(test.limit)
-			if p.RatePerSecond != test.want {
-				t.Errorf("%g a second, want %g", p.RatePerSecond, test.want)
-			}
-		})
-	}
-}

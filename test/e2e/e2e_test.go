@@ -32,6 +32,7 @@ func TestInstallation(t *testing.T) {
 		{"what is not watched is neither touched nor refused", unwatchedNamespace},
 		{"metrics are for those who may read them", metrics},
 		{"the operator may do what it needs in watched namespaces, and nothing more", leastPrivilege},
+		{"wherever it may patch, it may not change what users ask for", noSpec},
 	})
 }
 
@@ -57,6 +58,7 @@ func TestDisturbances(t *testing.T) {
 		{"a new certificate is made and served without a restart when the old one is taken away", newCertificate},
 		{"a rolling restart hands the Lease over at once, and no request meets a webhook that is gone", rollingRestart},
 		{"of two replicas, the other takes over when the leader hangs, and again when it is killed", failOver},
+		{"a drain goes on when the operator was killed in the middle of it, and no job is lost", drainGoesOn},
 		{"sequences complete, each step run once, while the operator is killed at random moments", killed},
 	})
 }
@@ -71,10 +73,25 @@ func TestQueues(t *testing.T) {
 	})
 }
 
+// What a WorkerPool can do, with a real node.
+func TestWorkers(t *testing.T) {
+	together(t, []chapter{
+		{"a program behind HTTP loses no job while its workers come and go; 503 is tried again, 400 is a dead letter", sidecarWorkers},
+		{"a command runs once for each job, and SIGTERM lets those that run finish", commandWorkers},
+		{"a canary that fails goes back by itself, and a good one is promoted step by step", canary},
+		{"when an image cannot be pulled the rollout pauses, and the old revision serves", missingWorkerImage},
+		{"workers of a StatefulSet lose no job while they are scaled and rolled out", statefulWorkers},
+		{"an urgent pool gets the workers of another, drained down to its minimum, and no more than the budget", preemption},
+		{"an evicted worker finishes its jobs, and one goes at a time", eviction},
+		{"a login that changes reaches the operator and the workers; a new password restarts neither", rotation},
+	})
+}
+
 // How the operator comes and goes.
 func TestLifecycle(t *testing.T) {
 	inTurn(t, []chapter{
 		{"an upgrade from the previous manifest leaves a running step alone, and the new operator takes over", upgrade},
+		{"a namespace goes with its queues, workers and sequences, though it takes the operator's permissions first", namespaceGoes},
 		{"after uninstalling, only what ran keeps a finalizer, until the operator is back or it is removed by hand", uninstall},
 		{"installed for all namespaces, it serves one that was not known before", clusterWide},
 	})

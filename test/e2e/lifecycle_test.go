@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -180,4 +181,40 @@ func clusterWide(t *testing.T) {
 	must(t, cluster.Delete(t.Context(), ns))
 	wantGone(t, ns)
 	t.Logf("the namespace was gone after %v", since(start))
+}
+
+// A namespace's content is deleted in no order. Here the worst one comes about: the
+// operator's permissions go before all that it has to let go of.
+func namespaceGoes(t *testing.T) {
+	o := open(t, condemned)
+	o.queue("purged", func(q *v1alpha1.Queue) { q.Spec.DeletionPolicy = v1alpha1.DeletionPurge })
+	o.hire(func(pool *v1alpha1.WorkerPool) { fixed(pool, 2, 2) })
+	o.untilWorkers(2)
+	o.dispatch(batch{queue: "orders", run: "job", jobs: 100, rate: 100, takes: time.Second})
+	o.untilBusy(4)
+	s := tellIn(t, condemned, fixture.SequentialJob("running", "").Step("a", script("trap exit TERM; sleep 3600 & wait")).Obj())
+	s.podOf("a")
+
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: operatorName, Namespace: condemned}}
+	must(t, cluster.Delete(t.Context(), binding))
+	eventually(t, "the operator to have lost its permissions", func() bool {
+		return !slices.Contains(permissions(t, condemned), "patch pods")
+	})
+	o.kubectl("delete", "workerpools,queues", "--all", "--wait=false")
+	s.delete()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: condemned}}
+	for _, object := range []client.Object{s.sj, o.pool()} {
+		if !exists(t, object) || len(object.GetFinalizers()) == 0 {
+			t.Errorf("%s is let go although its namespace stays", object.GetName())
+		}
+	}
+	start := time.Now()
+	must(t, cluster.Delete(t.Context(), ns))
+	wantGone(t, ns)
+	t.Logf("the namespace was gone after %v", since(start))
+
+	// Others need the operator, and it needs all that it watches when it starts again.
+	must(t, createNamespace(t.Context(), condemned, "restricted"))
+	must(t, deploy(t.Context(), someNamespaces))
+	must(t, waitForOperator(t.Context()))
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -41,6 +42,18 @@ type office struct {
 	ns         string
 	jobs, rate int
 	takes      time.Duration
+	// user that the broker lets in, as a URL has it.
+	user string
+	sent []batch
+}
+
+// batch is jobs that are sent to a queue.
+type batch struct {
+	queue string
+	// run is what their names begin with.
+	run        string
+	jobs, rate int
+	takes      time.Duration
 }
 
 // open makes an office of its own.
@@ -56,10 +69,7 @@ func open(t *testing.T, ns string) *office {
 		o.kubectl("apply", "-f", filepath.Join(root, "examples", "orders", file+".yaml"))
 	}
 	o.kubectl("patch", "secret", "broker", "-p", fmt.Sprintf(`{"stringData":{"url":%q}}`, o.url()))
-	o.until("the queue to be there", patience, func() bool {
-		var queue v1alpha1.Queue
-		return cluster.Get(t.Context(), o.key("orders"), &queue) == nil && isTrue(queue.Status.Conditions, "Ready")
-	})
+	o.untilReady("orders")
 	t.Cleanup(func() {
 		if t.Failed() {
 			o.explain()
@@ -82,12 +92,27 @@ func (o *office) nats() {
 }
 
 // url of the office's own NATS.
-func (o *office) url() string { return "nats://nats." + o.ns + ":4222" }
+func (o *office) url() string { return "nats://" + o.user + "nats." + o.ns + ":4222" }
+
+// untilReady waits until the queue is on its broker.
+func (o *office) untilReady(name string) {
+	o.t.Helper()
+	o.until("the queue "+name+" to be there", patience, func() bool {
+		var queue v1alpha1.Queue
+		return cluster.Get(o.t.Context(), o.key(name), &queue) == nil && isTrue(queue.Status.Conditions, v1alpha1.ConditionReady)
+	})
+}
 
 // hire makes the WorkerPool, changed as the test wants it.
 func (o *office) hire(change func(pool *v1alpha1.WorkerPool)) {
 	o.t.Helper()
-	raw, err := os.ReadFile(filepath.Join(root, "examples", "orders", "workerpool.yaml"))
+	o.hireAs("orders/workerpool.yaml", change)
+}
+
+// hireAs makes the WorkerPool of an example.
+func (o *office) hireAs(example string, change func(pool *v1alpha1.WorkerPool)) {
+	o.t.Helper()
+	raw, err := os.ReadFile(filepath.Join(root, "examples", filepath.FromSlash(example)))
 	must(o.t, err)
 	pool := &v1alpha1.WorkerPool{}
 	must(o.t, yaml.Unmarshal(raw, pool))
@@ -160,43 +185,91 @@ func (*office) podSpec(program string, args ...string) corev1.PodSpec {
 // send sends the jobs at their rate, and does not wait for that.
 func (o *office) send() {
 	o.t.Helper()
-	o.tool("send", "send", "-url="+o.url(), "-queue=orders", "-run=job", fmt.Sprintf("-jobs=%d", o.jobs),
-		fmt.Sprintf("-rate=%d", o.rate), fmt.Sprintf("-milliseconds=%d", o.takes.Milliseconds()))
+	o.dispatch(batch{queue: "orders", run: "job", jobs: o.jobs, rate: o.rate, takes: o.takes})
+}
+
+func (o *office) dispatch(b batch) {
+	o.t.Helper()
+	o.sent = append(o.sent, b)
+	o.tool("send-"+b.run, "send", "-url="+o.url(), "-queue="+b.queue, "-run="+b.run, fmt.Sprintf("-jobs=%d", b.jobs),
+		fmt.Sprintf("-rate=%d", b.rate), fmt.Sprintf("-milliseconds=%d", b.takes.Milliseconds()))
 }
 
 func (o *office) sending() bool {
-	job := &batchv1.Job{}
-	must(o.t, cluster.Get(o.t.Context(), o.key("send"), job))
-	if job.Status.Failed > 0 {
-		o.t.Fatalf("sending failed: %s", o.kubectl("logs", "job/send"))
+	o.t.Helper()
+	return o.sentAt().IsZero()
+}
+
+// sentAt is when the last job was sent; zero as long as there are more.
+func (o *office) sentAt() time.Time {
+	o.t.Helper()
+	var last time.Time
+	for _, b := range o.sent {
+		job := &batchv1.Job{}
+		must(o.t, cluster.Get(o.t.Context(), o.key("send-"+b.run), job))
+		if job.Status.Failed > 0 {
+			o.t.Fatalf("sending failed: %s", o.kubectl("logs", "job/"+job.Name))
+		}
+		if job.Status.CompletionTime == nil {
+			return time.Time{}
+		}
+		if at := job.Status.CompletionTime.Time; at.After(last) {
+			last = at
+		}
 	}
-	return job.Status.Succeeded == 0
+	return last
 }
 
 // untilDone waits until all jobs are sent and nothing of them is in the queue.
 func (o *office) untilDone() {
 	o.t.Helper()
-	limit := time.Duration(o.jobs/o.rate)*time.Second + 4*time.Minute
+	limit := 4 * time.Minute
+	for _, b := range o.sent {
+		limit += time.Duration(b.jobs/b.rate) * time.Second
+	}
 	o.until("all jobs to be sent and done", limit, func() bool {
-		if o.sending() {
-			return false
-		}
-		var queue v1alpha1.Queue
-		if cluster.Get(o.t.Context(), o.key("orders"), &queue) != nil {
-			return false
-		}
-		s := &queue.Status
-		return s.Ready != nil && *s.Ready == 0 && s.InFlight != nil && *s.InFlight == 0 && (s.Delayed == nil || *s.Delayed == 0)
+		at := o.sentAt()
+		return !at.IsZero() && !slices.ContainsFunc(o.sent, func(b batch) bool { return !o.isEmpty(b.queue, at) })
 	})
+}
+
+// isEmpty tells whether the queue is known to have no messages after that time.
+func (o *office) isEmpty(name string, after time.Time) bool {
+	var queue v1alpha1.Queue
+	if cluster.Get(o.t.Context(), o.key(name), &queue) != nil {
+		return false
+	}
+	s := &queue.Status
+	return s.MeasuredTime != nil && s.MeasuredTime.After(after) && s.Ready != nil && *s.Ready == 0 && s.InFlight != nil && *s.InFlight == 0 && (s.Delayed == nil || *s.Delayed == 0)
 }
 
 // verdict is what the ledger says.
 func (o *office) verdict() book.Verdict {
 	o.t.Helper()
-	o.tool("judge", "judge", "-run=job", fmt.Sprintf("-jobs=%d", o.jobs))
+	return o.judge("job", o.jobs)
+}
+
+// wantOnce checks that each job of those runs was done once, and that so many revisions have
+// worked on the first of them.
+func (o *office) wantOnce(revisions int, runs ...string) {
+	o.t.Helper()
+	for _, b := range o.sent {
+		if !slices.Contains(runs, b.run) {
+			continue
+		}
+		verdict := o.judge(b.run, b.jobs)
+		if !verdict.OnceEach() || b.run == runs[0] && verdict.Revisions < revisions {
+			o.t.Errorf("%s: %+v", b.run, verdict)
+		}
+	}
+}
+
+func (o *office) judge(run string, jobs int) book.Verdict {
+	o.t.Helper()
+	o.tool("judge-"+run, "judge", "-run="+run, fmt.Sprintf("-jobs=%d", jobs))
 	var output string
 	o.until("the verdict", patience, func() bool {
-		pods, err := clientset.CoreV1().Pods(o.ns).List(o.t.Context(), metav1.ListOptions{LabelSelector: "job-name=judge"})
+		pods, err := clientset.CoreV1().Pods(o.ns).List(o.t.Context(), metav1.ListOptions{LabelSelector: "job-name=judge-" + run})
 		if err != nil || len(pods.Items) == 0 {
 			return false
 		}
@@ -221,8 +294,8 @@ func (o *office) verdict() book.Verdict {
 func (o *office) explain() {
 	for _, args := range [][]string{
 		{"get", "queues,workerpools,deployments,pods", "-o", "wide"},
-		{"get", "queue", "orders", "-o", "jsonpath={.status}"},
-		{"get", "workerpool", "clerks", "-o", "jsonpath={.status}"},
+		{"get", "queues", "-o", "jsonpath={.items[*].status}"},
+		{"get", "workerpools", "-o", "jsonpath={.items[*].status}"},
 		{"events"},
 	} {
 		output, _ := kubectl(context.Background(), append([]string{"-n", o.ns}, args...)...).CombinedOutput()

@@ -10,20 +10,31 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
 )
 
 // Every line is a permission: verb, resource and, if it is for one object only, its name.
 var (
-	// everywhere is what it may for the sake of its metrics and its webhook.
+	// everywhere is what it may for the sake of its metrics and its webhook, and to let go of
+	// what its namespace takes along.
 	everywhere = []string{
 		"create authentication.k8s.io/tokenreviews",
 		"create authorization.k8s.io/subjectaccessreviews",
 		"get admissionregistration.k8s.io/validatingwebhookconfigurations",
+		"get namespaces",
 		"list admissionregistration.k8s.io/validatingwebhookconfigurations",
 		"patch admissionregistration.k8s.io/validatingwebhookconfigurations yardmaster",
+		"patch yardmaster.dev/queues",
+		"patch yardmaster.dev/sequentialjobs",
+		"patch yardmaster.dev/workerpools",
 		"update admissionregistration.k8s.io/validatingwebhookconfigurations yardmaster",
 		"watch admissionregistration.k8s.io/validatingwebhookconfigurations",
 	}
@@ -45,26 +56,76 @@ var (
 	}
 	// atWork is what it may besides, in a namespace it watches.
 	atWork = []string{
+		"create apps/deployments",
+		"create apps/statefulsets",
 		"create batch/jobs",
 		"create configmaps",
 		"create events.k8s.io/events",
+		"create monitoring.coreos.com/podmonitors",
 		"create persistentvolumeclaims",
+		"create policy/poddisruptionbudgets",
+		"create serviceaccounts",
+		"create services",
+		"delete apps/deployments",
+		"delete apps/statefulsets",
 		"delete batch/jobs",
 		"delete yardmaster.dev/sequentialjobs",
+		"get apps/deployments",
+		"get apps/statefulsets",
 		"get batch/jobs",
 		"get configmaps",
+		"get monitoring.coreos.com/podmonitors",
 		"get persistentvolumeclaims",
+		"get pods",
+		"get policy/poddisruptionbudgets",
+		"get secrets",
+		"get serviceaccounts",
+		"get services",
+		"get yardmaster.dev/policies",
+		"get yardmaster.dev/queues",
 		"get yardmaster.dev/sequentialjobs",
+		"get yardmaster.dev/workerpools",
+		"list apps/deployments",
+		"list apps/statefulsets",
 		"list batch/jobs",
+		"list configmaps",
+		"list monitoring.coreos.com/podmonitors",
 		"list pods",
+		"list policy/poddisruptionbudgets",
+		"list serviceaccounts",
+		"list services",
+		"list yardmaster.dev/policies",
+		"list yardmaster.dev/queues",
 		"list yardmaster.dev/sequentialjobs",
+		"list yardmaster.dev/workerpools",
+		"patch apps/deployments",
+		"patch apps/statefulsets",
 		"patch batch/jobs",
+		"patch configmaps",
 		"patch events.k8s.io/events",
-		"patch yardmaster.dev/sequentialjobs",
+		"patch monitoring.coreos.com/podmonitors",
+		"patch pods",
+		"patch policy/poddisruptionbudgets",
+		"patch serviceaccounts",
+		"patch services",
+		"patch yardmaster.dev/policies/status",
+		"patch yardmaster.dev/queues/status",
 		"patch yardmaster.dev/sequentialjobs/status",
+		"patch yardmaster.dev/workerpools/status",
 		"update configmaps",
+		"watch apps/deployments",
+		"watch apps/statefulsets",
 		"watch batch/jobs",
+		"watch configmaps",
+		"watch monitoring.coreos.com/podmonitors",
+		"watch pods",
+		"watch policy/poddisruptionbudgets",
+		"watch serviceaccounts",
+		"watch services",
+		"watch yardmaster.dev/policies",
+		"watch yardmaster.dev/queues",
 		"watch yardmaster.dev/sequentialjobs",
+		"watch yardmaster.dev/workerpools",
 	}
 	// asReporter is what it may besides, in a namespace it reports on.
 	asReporter = []string{
@@ -87,6 +148,23 @@ func leastPrivilege(t *testing.T) {
 		}
 	}
 	mustNot(t)
+}
+
+// The right to patch is for finalizers, and RBAC cannot say so.
+func noSpec(t *testing.T) {
+	as := rest.CopyConfig(config)
+	as.Impersonate = rest.ImpersonationConfig{UserName: serviceAccount, Groups: groupsOf(serviceAccount)}
+	asOperator, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
+	must(t, err)
+	s := tellIn(t, unwatched, fixture.SequentialJob("not-to-be-changed", "").Step("a", script("true")).Obj())
+	patch := func(text string) error {
+		return asOperator.Patch(t.Context(), s.now().DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)))
+	}
+	if err := patch(`{"spec":{"suspend":true}}`); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "may not change a spec") {
+		t.Errorf("a change of the spec: %v", err)
+	}
+	must(t, patch(`{"metadata":{"finalizers":["`+v1alpha1.SequentialJobFinalizer+`"]}}`))
+	must(t, patch(`{"metadata":{"finalizers":null}}`))
 }
 
 // permissions are the operator's in a namespace, but for those that everyone has.
@@ -152,8 +230,10 @@ func mustNot(t *testing.T) {
 	t.Helper()
 	type attributes = authorizationv1.ResourceAttributes
 	for _, a := range []attributes{
-		{Verb: "get", Resource: "secrets", Namespace: watched},
 		{Verb: "list", Resource: "secrets", Namespace: watched},
+		{Verb: "watch", Resource: "secrets", Namespace: watched},
+		{Verb: "get", Resource: "secrets", Namespace: reported},
+		{Verb: "get", Resource: "secrets", Namespace: unwatched},
 		{Verb: "create", Resource: "pods", Namespace: watched},
 		{Verb: "delete", Resource: "pods", Namespace: watched},
 		{Verb: "create", Resource: "pods", Subresource: "exec", Namespace: watched},
@@ -161,6 +241,11 @@ func mustNot(t *testing.T) {
 		{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Namespace: watched},
 		{Verb: "delete", Resource: "persistentvolumeclaims", Namespace: watched},
 		{Verb: "create", Group: "yardmaster.dev", Resource: "sequentialjobs", Namespace: watched},
+		{Verb: "delete", Resource: "configmaps", Namespace: watched},
+		{Verb: "delete", Resource: "services", Namespace: watched},
+		{Verb: "delete", Group: "yardmaster.dev", Resource: "queues", Namespace: watched},
+		{Verb: "delete", Group: "yardmaster.dev", Resource: "workerpools", Namespace: watched},
+		{Verb: "patch", Group: "yardmaster.dev", Resource: "policies", Namespace: watched},
 		{Verb: "delete", Group: "batch", Resource: "jobs", Namespace: reported},
 		{Verb: "patch", Group: "batch", Resource: "jobs", Namespace: reported},
 		{Verb: "get", Group: "batch", Resource: "jobs", Namespace: reported},

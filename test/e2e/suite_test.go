@@ -43,15 +43,24 @@ const (
 	reported = "e2e-reported"
 	// office1 and its like are watched, and have queues and workers.
 	office1, office2, office3, office4 = "e2e-office", "e2e-rough-office", "e2e-undrained", "e2e-careless"
+	// behindHTTP and its like are, too: a namespace for each test of what a WorkerPool can do.
+	behindHTTP, asCommands, canaries, pulled = "e2e-behind-http", "e2e-commands", "e2e-canaries", "e2e-pulled"
+	numbered, preempted, evicted, loggedIn   = "e2e-numbered", "e2e-preempted", "e2e-evicted", "e2e-logged-in"
+	interrupted, condemned                   = "e2e-interrupted", "e2e-condemned"
 	// privileged is for Pods that reach into the node.
 	privileged = "e2e-privileged"
 )
 
+// offices are the namespaces with queues and workers.
+var offices = []string{
+	office1, office2, office3, office4,
+	behindHTTP, asCommands, canaries, pulled, numbered, preempted, evicted, loggedIn, interrupted, condemned,
+}
+
 // What the operator is deployed to watch.
-const (
-	someNamespaces = watched + "," + doomed + "," + office1 + "," + office2 + "," + office3 + "," + office4
-	allNamespaces  = "*"
-)
+var someNamespaces = strings.Join(append([]string{watched, doomed}, offices...), ",")
+
+const allNamespaces = "*"
 
 // What the tests have of the cluster.
 var (
@@ -78,6 +87,7 @@ func start(ctx context.Context) (err error) {
 		return err
 	}
 	config.QPS, config.Burst = 200, 400
+	config.WarningHandler = rest.NoWarnings{} // they are for people
 	if clientset, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
@@ -91,10 +101,13 @@ func start(ctx context.Context) (err error) {
 	if cluster, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
-	for name, profile := range map[string]string{
+	profiles := map[string]string{
 		watched: "restricted", doomed: "restricted", unwatched: "restricted", reported: "restricted", privileged: "privileged",
-		office1: "restricted", office2: "restricted", office3: "restricted", office4: "restricted",
-	} {
+	}
+	for _, name := range offices {
+		profiles[name] = "restricted"
+	}
+	for name, profile := range profiles {
 		if err := createNamespace(ctx, name, profile); err != nil {
 			return err
 		}

@@ -3,9 +3,9 @@ package integration
 import (
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -67,43 +67,24 @@ func TestPluginSeesToDeadLettersWithTheCallersRightsOnly(t *testing.T) {
 }
 
 func TestPluginDrainsWatchesAndExplainsAPool(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
-	object := given(t, "WorkerPool", "postmen", "{image: 'worker:1', queues: [{name: mail}], replicas: 3}")
-	object.SetNamespace(y.ns)
-	if err := cluster.Create(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		patch := client.RawPatch(mergePatch, []byte(`{"metadata":{"finalizers":null}}`))
-		if err := client.IgnoreNotFound(cluster.Patch(background, object, patch)); err != nil {
-			t.Error(err)
-		}
-	})
-	pool := func() *v1alpha1.WorkerPool {
-		wp := &v1alpha1.WorkerPool{}
-		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(object), wp); err != nil {
-			t.Fatal(err)
-		}
-		return wp
-	}
-	eventually(t, "three to be desired", func() bool { return pool().Status.Desired == 3 })
+	c := newCrew(t, 10*time.Millisecond)
+	c.hire("postmen", "replicas: 3")
+	c.until("postmen", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
 	g := newGate(t)
-	watch := g.plugin(t, y.ns, "pool", "watch", "postmen")
+	watch := g.plugin(t, c.ns, "pool", "watch", "postmen")
 	watch.until("/3 workers ready")
-	drain := g.drainUntilWritten(t, y.ns, "--replicas=1")
+	drain := g.drainUntilWritten(t, c.ns, "--replicas=1")
 	wantSaid(t, drain.out.String(), "workerpool.yardmaster.dev/postmen scaled from 3 to 1")
-	if got := *pool().Spec.Replicas; got != 1 {
+	if got := *c.pool("postmen").Spec.Replicas; got != 1 {
 		t.Errorf("spec.replicas is %d, want 1", got)
 	}
 	watch.until("/1 workers ready")
 	watch.stop()
 	watch.want(130)
-	explain := g.plugin(t, y.ns, "pool", "explain", "postmen")
+	explain := g.plugin(t, c.ns, "pool", "explain", "postmen")
 	explain.want(0)
 	wantSaid(t, explain.out.String(), "Manual: spec.replicas is 1, and nothing else changes the number")
-	more := g.plugin(t, y.ns, "pool", "drain", "postmen", "--replicas=1")
+	more := g.plugin(t, c.ns, "pool", "drain", "postmen", "--replicas=1")
 	more.want(2)
 	wantSaid(t, more.errOut.String(), "cannot drain: spec.replicas is 1 already")
 }
@@ -125,34 +106,18 @@ func (g *gate) drainUntilWritten(t *testing.T, ns string, args ...string) *call 
 }
 
 func TestPluginExplainsADecision(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
-	object := given(t, "WorkerPool", "clerks", "{image: 'worker:1', queues: [{name: mail}], autoscaling: {minReplicas: 0, maxReplicas: 4, dryRun: true}}")
-	object.SetNamespace(y.ns)
-	if err := cluster.Create(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		patch := client.RawPatch(mergePatch, []byte(`{"metadata":{"finalizers":null}}`))
-		if err := client.IgnoreNotFound(cluster.Patch(background, object, patch)); err != nil {
-			t.Error(err)
-		}
-	})
-	y.send("mail", 100)
+	c := newCrew(t, 10*time.Millisecond)
+	c.hire("clerks", "autoscaling: {minReplicas: 0, maxReplicas: 4, dryRun: true}")
+	c.send("mail", 100)
 	g := newGate(t)
-	eventually(t, "a decision about 100 messages", func() bool {
-		wp := &v1alpha1.WorkerPool{}
-		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(object), wp); err != nil {
-			t.Fatal(err)
-		}
+	c.until("clerks", "decided on with 100 messages", func(wp *v1alpha1.WorkerPool) bool {
 		d := wp.Status.LastDecision
 		return d != nil && d.Inputs.Backlog != nil && *d.Inputs.Backlog == 100
 	})
-	explain := g.plugin(t, y.ns, "pool", "explain", "clerks")
+	explain := g.plugin(t, c.ns, "pool", "explain", "clerks")
 	explain.want(0)
 	wantSaid(t, explain.out.String(), "DryRun: ", "100 messages, the oldest for ", "s·(λ + B/T)", "Bounds: 0 to 4 workers; there were 0")
-	drain := g.plugin(t, y.ns, "pool", "drain", "clerks")
+	drain := g.plugin(t, c.ns, "pool", "drain", "clerks")
 	drain.want(2)
 	wantSaid(t, drain.errOut.String(), "cannot drain: it is autoscaled between 0 and 4 workers; lower spec.autoscaling.maxReplicas instead")
 }

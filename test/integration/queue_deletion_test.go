@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -165,4 +167,51 @@ func TestADeletedQueueOutlivesItsSecret(t *testing.T) {
 	}
 	y.take("mail", 1)
 	y.gone("mail")
+}
+
+// In a namespace that goes nothing can be made: what a deletion would wait for does not come.
+func TestANamespaceTakesItsQueuesWithItAndLeavesWhatIsOnTheBroker(t *testing.T) {
+	y := newYard(t)
+	for name, spec := range map[string]string{
+		"letters":  "deletionPolicy: Purge",
+		"orphans":  "deletionPolicy: Purge, deadLetter: {onDelete: Move, moveTo: nowhere}",
+		"undone":   "deletionPolicy: Drain",
+		"purged":   "deletionPolicy: Purge",
+		"retained": "",
+	} {
+		y.declare(name, spec)
+		y.ready(name)
+		y.send(name, 1)
+	}
+	y.bury("letters", 1)
+	y.bury("orphans", 1)
+	y.deleteNamespace()
+	for name, left := range map[string]bool{"letters": true, "orphans": true, "undone": true, "purged": false, "retained": true} {
+		y.gone(name)
+		if y.hasStream("yardmaster_"+name) != left {
+			t.Errorf("%s: it is left on the broker: %t", name, !left)
+		}
+	}
+}
+
+func TestANamespaceTakesItsQueueWithItThoughTheBrokerIsDead(t *testing.T) {
+	y := newYard(t)
+	y.declare("mail", "deletionPolicy: Purge")
+	y.ready("mail")
+	y.Stop()
+	y.becomes("mail", v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, v1alpha1.ReasonConnectionFailed)
+	y.deleteNamespace()
+	y.gone("mail")
+}
+
+// deleteNamespace deletes that of the test, and waits until it is gone.
+func (y *yard) deleteNamespace() {
+	y.t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: y.ns}}
+	if err := cluster.Delete(y.t.Context(), ns); err != nil {
+		y.t.Fatal(err)
+	}
+	eventually(y.t, "the namespace to be gone", func() bool {
+		return apierrors.IsNotFound(cluster.Get(y.t.Context(), client.ObjectKeyFromObject(ns), ns))
+	})
 }

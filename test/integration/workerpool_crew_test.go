@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,6 +41,8 @@ type crew struct {
 	done  map[string]int   // how often, by job
 	// struck Pods had a job in flight when they were deleted.
 	struck []string
+	// looks is how often the operator has asked for a worker.
+	looks int
 }
 
 // hand is one worker.
@@ -68,7 +71,9 @@ func newCrew(t *testing.T, takes time.Duration) *crew {
 // operate runs the controller for the crew's namespace alone.
 func (c *crew) operate(ctx context.Context, group *sync.WaitGroup) {
 	c.t.Helper()
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
+	operators := rest.CopyConfig(config)
+	operators.Wrap(faults.wrap)
+	mgr, err := ctrl.NewManager(operators, ctrl.Options{
 		Scheme:     cluster.Scheme(),
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{c.ns: {}}},
 		Metrics:    metricsserver.Options{BindAddress: "0"},
@@ -81,7 +86,7 @@ func (c *crew) operate(ctx context.Context, group *sync.WaitGroup) {
 	if err := mgr.Add(keeper); err != nil {
 		c.t.Fatal(err)
 	}
-	o := workerpool.Options{Concurrency: 4, Image: "yardmaster:test", Address: c.address}
+	o := workerpool.Options{Concurrency: 4, Image: "yardmaster:test", Address: c.address, PodMonitors: 200 * time.Millisecond}
 	if err := workerpool.New(mgr, keeper, o).SetupWithManager(mgr); err != nil {
 		c.t.Fatal(err)
 	}
@@ -134,12 +139,15 @@ func (c *crew) begin(ctx context.Context, pod *corev1.Pod) {
 	}
 	shared := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: c.ns, Name: configOf(pod)}
-	if err := cluster.Get(ctx, key, shared); err != nil {
+	err := cluster.Get(ctx, key, shared)
+	if ctx.Err() != nil {
+		return // the test is over
+	}
+	if err != nil {
 		c.t.Errorf("Pod %s has no configuration: %v", pod.Name, err)
 		return
 	}
 	o := worker.Options{Pod: pod.Name, Revision: pod.Labels[pool.LabelRevision], Logger: slog.New(slog.DiscardHandler)}
-	var err error
 	if o.Config, err = worker.ParseConfig([]byte(shared.Data["config.yaml"])); err != nil {
 		c.t.Errorf("what Pod %s is to read cannot be: %v", pod.Name, err)
 		return
@@ -200,10 +208,27 @@ func (c *crew) handle(ctx context.Context, job *worker.Job) error {
 func (c *crew) address(pod *corev1.Pod) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.looks++
 	if h := c.hands[pod.Name]; h != nil {
 		return strings.TrimPrefix(h.server.URL, "http://")
 	}
 	return "127.0.0.1:1"
+}
+
+// untilConnected waits until so many workers can take jobs.
+func (c *crew) untilConnected(number int) {
+	c.t.Helper()
+	c.eventually(fmt.Sprintf("%d workers to be connected", number), func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		connected := 0
+		for _, h := range c.hands {
+			if h.worker.Stats().Connected {
+				connected++
+			}
+		}
+		return connected >= number
+	})
 }
 
 // untilDone waits until so many jobs are done.

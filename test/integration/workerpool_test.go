@@ -106,6 +106,7 @@ func TestAPoolIsMadeOfWhatItsWorkersNeedAndScaledByHand(t *testing.T) {
 func TestADeletedPoolWaitsForItsJobs(t *testing.T) {
 	c := newCrew(t, 4*time.Second)
 	c.hire("postmen", "replicas: 2")
+	c.untilConnected(2) // one alone would have done two before it took the third
 	c.send("mail", 3)
 	c.eventually("the jobs to be begun", func() bool { return c.consumer("mail").NumAckPending == 3 })
 	wp := c.pool("postmen")

@@ -31,37 +31,24 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if len(os.Args) > 1 && os.Args[1] == natsServer {
-		return runNATS(ctx, os.Args[2:])
+	if len(os.Args) > 1 && os.Args[1] == lab.NATSServer {
+		return lab.ServeNATS(ctx, os.Args[2:])
 	}
-	y := &yard{}
+	y := &yard{Yard: "bench-idle"}
 	flag.IntVar(&y.pools, "pools", 1000, "WorkerPools, each with a Queue")
 	settle := flag.Duration("settle", 30*time.Second, "pause between the last decision and the measurement")
 	window := flag.Duration("window", time.Minute, "how long is measured")
-	kubeconfig := flag.String("kubeconfig", "", "a control plane that is up, with the CustomResourceDefinitions installed; empty: one of its own")
+	kubeconfig := flag.String("kubeconfig", "", "a control plane that is up; empty: one of its own")
 	flag.Parse()
 	if y.pools < 1 || *window < time.Second {
 		return errors.New("-pools must be at least 1, and -window at least 1s")
 	}
-	c, end, err := cluster(ctx, *kubeconfig)
+	c, end, err := lab.Open(ctx, *kubeconfig)
 	if err != nil {
 		return err
 	}
 	defer end()
 	return bench(ctx, c, y, *settle, *window)
-}
-
-// cluster that is measured on, and what ends it.
-func cluster(ctx context.Context, kubeconfig string) (*lab.Cluster, func(), error) {
-	if kubeconfig != "" {
-		c, err := lab.Connect(kubeconfig)
-		return c, func() {}, err
-	}
-	c, err := lab.Start(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	return c, func() { c.Stop(ctx) }, nil
 }
 
 func bench(ctx context.Context, c *lab.Cluster, y *yard, settle, window time.Duration) error {
@@ -70,34 +57,34 @@ func bench(ctx context.Context, c *lab.Cluster, y *yard, settle, window time.Dur
 		return err
 	}
 	lab.PrintMachine()
-	nats, url, err := startNATS(ctx)
+	nats, err := lab.StartNATS(ctx)
 	if err != nil {
 		return err
 	}
-	defer endProcess(nats)
-	defer y.clear(ctx, c)
-	if err := y.fill(ctx, c, url); err != nil {
+	defer nats.Close()
+	defer y.Clear(ctx, c)
+	if err := y.fill(ctx, c, nats.URL); err != nil {
 		return fmt.Errorf("filling the yard: %w", err)
 	}
 	begun := time.Now()
-	operator, err := lab.StartOperator(ctx, binary, c, "--namespaces", namespace,
+	operator, err := lab.StartOperator(ctx, binary, c, "--namespaces", string(y.Yard),
 		"--metrics-bind-address="+metricsAddress, "--metrics-secure=false")
 	if err != nil {
 		return err
 	}
-	defer endProcess(operator)
-	if err := y.waitUntilDecided(ctx, c); err != nil {
+	defer lab.End(operator)
+	if err := y.WaitUntilDecided(ctx, c, patience, y.pools, y.pools); err != nil {
 		return err
 	}
-	start, err := measureSince(ctx, begun, operator.Process.Pid, nats.Process.Pid)
+	start, err := measureSince(ctx, begun, operator.Process.Pid, nats.Pid())
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "  all is decided after %s; it comes to rest\n", start.took.Round(time.Second))
-	if err := pause(ctx, settle); err != nil {
+	if err := lab.Pause(ctx, settle); err != nil {
 		return err
 	}
-	idle, err := measureFor(ctx, window, operator.Process.Pid, nats.Process.Pid)
+	idle, err := measureFor(ctx, window, operator.Process.Pid, nats.Pid())
 	if err != nil {
 		return err
 	}

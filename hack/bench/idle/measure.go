@@ -44,7 +44,7 @@ func measureFor(ctx context.Context, window time.Duration, operator, nats int) (
 	if err != nil {
 		return usage{}, err
 	}
-	if err := pause(ctx, window); err != nil {
+	if err := lab.Pause(ctx, window); err != nil {
 		return usage{}, err
 	}
 	after, err := measureSince(ctx, begun, operator, nats)
@@ -55,15 +55,6 @@ func measureFor(ctx context.Context, window time.Duration, operator, nats int) (
 	after.nats -= before.nats
 	after.counters = after.since(before.counters)
 	return after, nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // rssOf a running process, now and at most, from /proc.

@@ -36,6 +36,23 @@ type Cluster struct {
 	Kubeconfig string
 }
 
+// Open leads to the control plane of a kubeconfig, with the CustomResourceDefinitions installed
+// there, or else starts one. What it returns beside it ends it.
+func Open(ctx context.Context, kubeconfig string) (*Cluster, func(), error) {
+	if kubeconfig == "" {
+		c, err := Start(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return c, func() { c.Stop(ctx) }, nil
+	}
+	c, err := Connect(kubeconfig)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, func() {}, c.installCRDs(ctx)
+}
+
 // Start brings the cluster up, with the CustomResourceDefinitions installed.
 func Start(ctx context.Context) (*Cluster, error) {
 	if err := Command(ctx, localcluster, "up", "--mode", "control-plane", "--name", clusterName); err != nil {

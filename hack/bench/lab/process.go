@@ -34,3 +34,19 @@ func Poll(ctx context.Context, patience time.Duration, done func() (bool, error)
 		}
 	}
 }
+
+// End asks a process to end, and waits until it has.
+func End(process *exec.Cmd) {
+	_ = process.Process.Signal(os.Interrupt) // it may have ended
+	_ = process.Wait()                       // how it ended says nothing about what was measured
+}
+
+// Pause waits that long.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -99,6 +99,7 @@ func eventually(t testing.TB, what string, so func() bool) {
 }
 
 func TestFiguresAreThoseThatAsynqAndRedisTell(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	began := time.Now().Add(-time.Second)
 	for n := range 5 {
@@ -174,6 +175,7 @@ func (b *bench) lane(e *Engine) broker.Lane {
 }
 
 func TestArrivalsGrowWhateverBecomesOfTasks(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	arrivals := func(want uint64) {
 		t.Helper()
@@ -199,6 +201,7 @@ func TestArrivalsGrowWhateverBecomesOfTasks(t *testing.T) {
 }
 
 func TestEnsure(t *testing.T) {
+	t.Parallel()
 	paused := func(q *broker.Queue) { q.Paused = true }
 	warn := func(q *broker.Queue) { q.Drift = broker.Warn }
 	drift := []broker.Difference{{Object: "queue orders", Setting: "paused", Want: "false", Found: "true"}}
@@ -232,6 +235,7 @@ func TestEnsure(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			row.before(b)
 			got := b.ensure(row.change)
@@ -252,6 +256,7 @@ func TestEnsure(t *testing.T) {
 }
 
 func TestAQueueBelongsToTheOlder(t *testing.T) {
+	t.Parallel()
 	other := func(created time.Duration) func(*broker.Queue) {
 		return func(q *broker.Queue) { q.Owner.UID, q.Owner.Created = "2", q.Owner.Created.Add(created) }
 	}
@@ -264,6 +269,7 @@ func TestAQueueBelongsToTheOlder(t *testing.T) {
 		"unless it supersedes one that is gone": {func(q *broker.Queue) { other(time.Hour)(q); q.Supersedes = "1" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			b.ensure()
 			q := wanted(row.change)
@@ -289,6 +295,7 @@ func TestAQueueBelongsToTheOlder(t *testing.T) {
 }
 
 func TestAReleasedQueueIsAnybodys(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.ensure()
 	b.send("x")
@@ -300,6 +307,7 @@ func TestAReleasedQueueIsAnybodys(t *testing.T) {
 }
 
 func TestWhatAsynqCannotKeepToIsSaid(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for name, row := range map[string]struct {
 		change func(*broker.Queue)
@@ -313,7 +321,7 @@ func TestWhatAsynqCannotKeepToIsSaid(t *testing.T) {
 		"maxInFlight":                    {func(q *broker.Queue) { q.MaxInFlight = 5 }, broker.FieldMaxInFlight, broker.Unsupported},
 		"maxBacklog":                     {func(q *broker.Queue) { q.MaxBacklog = 5 }, broker.FieldMaxBacklog, broker.Unsupported},
 		"a rate limit":                   {func(q *broker.Queue) { q.RateLimit = &broker.RateLimit{Limit: 1, Per: time.Second, Burst: 1} }, broker.FieldRateLimit, broker.Unsupported},
-		"the age of messages":            {func(q *broker.Queue) { q.MaxAge = time.Hour }, fieldMaxAge, broker.Unsupported},
+		"the age of messages":            {func(q *broker.Queue) { q.MaxAge = time.Hour }, broker.FieldMaxAge, broker.Unsupported},
 		"dead letters as asynq has them": {func(*broker.Queue) {}, broker.FieldDeadLetter, broker.ByBroker},
 		"fewer dead letters":             {func(q *broker.Queue) { q.DeadLetter.MaxEntries = 5 }, broker.FieldDeadLetter, broker.Unsupported},
 		"dead letters for shorter":       {func(q *broker.Queue) { q.DeadLetter.Retention = time.Hour }, broker.FieldDeadLetter, broker.Unsupported},
@@ -330,6 +338,7 @@ func TestWhatAsynqCannotKeepToIsSaid(t *testing.T) {
 }
 
 func TestDeadLetters(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	var sent []string
 	for n := range 5 {
@@ -402,6 +411,7 @@ func TestDeadLetters(t *testing.T) {
 }
 
 func TestARequeueThatBrokeOffIsNotDoneTwice(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	id := b.send("x")
 	b.do(b.ask.ArchiveTask("orders", id))
@@ -420,6 +430,7 @@ func TestARequeueThatBrokeOffIsNotDoneTwice(t *testing.T) {
 }
 
 func TestDelete(t *testing.T) {
+	t.Parallel()
 	owner := wanted().Owner
 	full := func(b *bench) {
 		b.ensure()
@@ -443,6 +454,7 @@ func TestDelete(t *testing.T) {
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			row.before(b)
 			err := b.Delete(t.Context(), "orders", owner)
@@ -467,6 +479,7 @@ func TestDelete(t *testing.T) {
 }
 
 func TestWaitEndsWithTheFirstTask(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		before, then func(*bench)
 		within       time.Duration
@@ -477,6 +490,7 @@ func TestWaitEndsWithTheFirstTask(t *testing.T) {
 		"that was sent to become due": {func(*bench) {}, func(b *bench) { b.send("x", asynq.ProcessIn(time.Second)) }, lookAgain + 3*time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			b.ensure()
 			row.before(b)
@@ -499,6 +513,7 @@ func TestWaitEndsWithTheFirstTask(t *testing.T) {
 }
 
 func TestWaitingTakesNothingAndEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.ensure()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -523,6 +538,7 @@ func TestWaitingTakesNothingAndEndsWithItsContext(t *testing.T) {
 }
 
 func TestWhatCannotBeIsAnErrorOfItsClass(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	q := wanted(func(q *broker.Queue) { q.Name = "A" })
 	_, invalid := b.Ensure(t.Context(), q)

@@ -7,9 +7,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// fieldMaxAge is one that other engines keep to.
-const fieldMaxAge broker.Field = "retention.maxAge"
-
 // What asynq has fixed.
 const (
 	lease    = 30 * time.Second
@@ -34,7 +31,7 @@ func (*Engine) Capabilities() broker.Capabilities {
 		broker.FieldPaused:     {By: broker.ByBroker},
 		broker.FieldPriorities: {By: broker.Unsupported, Message: "asynq has no priorities within a queue; have a queue for each"},
 		broker.FieldRateLimit:  {By: broker.Unsupported, Message: "asynq has no rate over all workers"},
-		fieldMaxAge:            {By: broker.Unsupported, Message: "asynq drops no task for its age"},
+		broker.FieldMaxAge:     {By: broker.Unsupported, Message: "asynq drops no task for its age"},
 	}
 }
 

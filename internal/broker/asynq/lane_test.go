@@ -32,6 +32,7 @@ func (b *bench) task(id string) *asynq.TaskInfo {
 }
 
 func TestNothingIsTakenThatNobodyAskedFor(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for n := range 10 {
 		b.send(fmt.Sprint(n))
@@ -61,6 +62,7 @@ func TestNothingIsTakenThatNobodyAskedFor(t *testing.T) {
 }
 
 func TestAwaitingEndsWithTheFirstTask(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.ensure()
 	lane := b.lane(b.Engine)
@@ -75,6 +77,7 @@ func TestAwaitingEndsWithTheFirstTask(t *testing.T) {
 }
 
 func TestAPausedQueueGivesNothing(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.ensure()
 	b.send("x")
@@ -91,6 +94,7 @@ func TestAPausedQueueGivesNothing(t *testing.T) {
 }
 
 func TestHowADeliveryEnds(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		options []asynq.Option
 		end     func(*bench, broker.Delivery) error
@@ -126,6 +130,7 @@ func TestHowADeliveryEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			id := b.send("x", row.options...)
 			lane := b.lane(b.Engine)
@@ -162,6 +167,7 @@ func TestHowADeliveryEnds(t *testing.T) {
 }
 
 func TestATaskComesAgainAfterItsDelayWithItsAttempts(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.send("x")
 	lane := b.lane(b.Engine)
@@ -178,6 +184,7 @@ func TestATaskComesAgainAfterItsDelayWithItsAttempts(t *testing.T) {
 }
 
 func TestATaskWhoseTimeIsOverIsNotSettledHere(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	id := b.send("x", asynq.Timeout(time.Second))
 	d := await(t, b.lane(b.Engine), time.Second)
@@ -197,6 +204,7 @@ func TestATaskWhoseTimeIsOverIsNotSettledHere(t *testing.T) {
 }
 
 func TestAStoppedLaneLetsWhatItDeliveredBeSettled(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	first, second := b.send("1"), b.send("2")
 	lane := b.lane(b.Engine)
@@ -212,6 +220,7 @@ func TestAStoppedLaneLetsWhatItDeliveredBeSettled(t *testing.T) {
 }
 
 func TestWhatHandlersStillHaveGoesBackWithTheConnection(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	id := b.send("x", asynq.MaxRetry(0))
 	e := b.connect()
@@ -229,6 +238,7 @@ func TestWhatHandlersStillHaveGoesBackWithTheConnection(t *testing.T) {
 }
 
 func TestALaneGoesOnAfterTheServerIsBack(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.send("1")
 	b.send("2")
@@ -252,6 +262,7 @@ func TestALaneGoesOnAfterTheServerIsBack(t *testing.T) {
 // asynq repeats a word that it could not store, and the task may be with somebody else by
 // then: here, with the same lane.
 func TestALateWordOnAnEarlierDeliveryChangesNothing(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	id := b.send("x")
 	l := b.lane(b.Engine).(*lane)
@@ -267,6 +278,7 @@ func TestALateWordOnAnEarlierDeliveryChangesNothing(t *testing.T) {
 }
 
 func TestASecondPriorityHasNoMessages(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.send("x")
 	from, err := b.Source(t.Context(), "orders")

@@ -60,6 +60,7 @@ func (c *crew) count() int {
 // Tasks have no second attempt, so that one that is lost on the way is lost for good, and
 // one that is tried twice is counted twice.
 func TestNoTaskIsLostOrDoneTwiceWhileWorkersAreDrained(t *testing.T) {
+	t.Parallel()
 	const tasks = 5000
 	server := redistest.Start(t)
 	client := asynq.NewClient(asynq.RedisClientOpt{Addr: server.Address()})

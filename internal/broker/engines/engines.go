@@ -16,6 +16,9 @@ type Access struct {
 	source.Access
 	// Credentials are the content of a NATS credentials file.
 	Credentials []byte
+	// Now tells what holds by now, for connections that are made anew: a login may change
+	// while there is one; nil: what stands here.
+	Now func() (Access, error)
 }
 
 // Connect connects to a Redis or Valkey with asynq's queues, if that is what the URL says,
@@ -29,16 +32,35 @@ func Connect(ctx context.Context, access Access) (broker.Engine, error) {
 		case access.Token != "":
 			return nil, broker.Fail(broker.Invalid, "a token is for NATS, and the url is that of Redis")
 		}
+		access.Access.Now = access.login()
 		return known(asynq.Connect(ctx, access.Access))
 	}
-	options := jetstream.Options{
-		URL: access.URL, Name: access.Name, Username: access.Username, Password: access.Password, Token: access.Token,
-		Credentials: access.Credentials,
-	}
-	if t := access.TLS; t != nil {
-		options.TLS = &jetstream.TLS{CA: t.CA, Certificate: t.Certificate, Key: t.Key, ServerName: t.ServerName}
+	options := access.options()
+	if now := access.Now; now != nil {
+		options.Now = func() (jetstream.Options, error) {
+			access, err := now()
+			return access.options(), err
+		}
 	}
 	return known(jetstream.Connect(ctx, options))
+}
+
+func (a *Access) options() jetstream.Options {
+	return jetstream.Options{
+		URL: a.URL, Name: a.Name, Username: a.Username, Password: a.Password, Token: a.Token,
+		Credentials: a.Credentials, TLS: a.TLS,
+	}
+}
+
+// login tells the name and the password that hold by now; nil, if they are not asked for.
+func (a *Access) login() func() (source.Access, error) {
+	if a.Now == nil {
+		return nil
+	}
+	return func() (source.Access, error) {
+		access, err := a.Now()
+		return access.Access, err
+	}
 }
 
 // known is an engine, or else nothing rather than an engine that is nil.

@@ -16,6 +16,7 @@ func (e *Engine) Capabilities() broker.Capabilities {
 		broker.FieldPaused:      {By: broker.ByBroker},
 		broker.FieldPriorities:  {By: broker.ByWorker},
 		broker.FieldRateLimit:   {By: broker.ByWorker},
+		broker.FieldMaxAge:      {By: broker.ByBroker},
 	}
 	if !e.schedules() {
 		c[broker.FieldDelayed] = broker.Enforcement{

@@ -2,8 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,9 +13,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nkeys"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/source"
 )
 
 // Options say how a server is reached.
@@ -30,18 +28,14 @@ type Options struct {
 	// Credentials are the content of a NATS credentials file.
 	Credentials []byte
 	// TLS, for a server that asks for it or has a certificate of one's own authority.
-	TLS *TLS
+	TLS *source.TLS
 	// Name of the connection, for who looks at the server.
 	Name string
 	// Replicas of the streams that are made; 0: one.
 	Replicas int
-}
-
-// TLS are the parts of a TLS connection, as PEM.
-type TLS struct {
-	CA, Certificate, Key []byte
-	// ServerName, if it is not the one in the URL.
-	ServerName string
+	// Now tells the Options that hold by now, of which each connection that is made anew
+	// takes login and certificates; nil: those that are given.
+	Now func() (Options, error)
 }
 
 const (
@@ -74,6 +68,9 @@ var _ broker.Engine = (*Engine)(nil)
 // as the Engine lives.
 func Connect(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{replicas: max(o.Replicas, 1)}
+	if o.Now != nil {
+		o.takeUser()
+	}
 	servers, err := o.servers()
 	if err != nil {
 		return nil, err
@@ -124,26 +121,16 @@ func (o *Options) natsOptions() ([]nats.Option, error) {
 		nats.IgnoreAuthErrorAbort(),
 		nats.CustomReconnectDelay(reconnectDelay),
 	}
-	switch {
-	case o.Username != "":
-		options = append(options, nats.UserInfo(o.Username, o.Password))
-	case o.Token != "":
-		options = append(options, nats.Token(o.Token))
+	p := &present{options: *o}
+	login, err := o.login(p)
+	if err != nil {
+		return nil, err
 	}
-	if len(o.Credentials) > 0 {
-		if _, err := nkeys.ParseDecoratedUserNKey(o.Credentials); err != nil {
-			return nil, broker.Fail(broker.Invalid, "credentials are not those of a user: %w", err)
-		}
-		options = append(options, nats.UserCredentialBytes(o.Credentials))
+	secure, err := o.secure(p)
+	if err != nil {
+		return nil, err
 	}
-	if o.TLS != nil {
-		config, err := o.TLS.config()
-		if err != nil {
-			return nil, err
-		}
-		options = append(options, nats.Secure(config))
-	}
-	return options, nil
+	return slices.Concat(options, login, secure), nil
 }
 
 func reconnectDelay(tries int) time.Duration {
@@ -175,24 +162,6 @@ func (o *Options) servers() (string, error) {
 		all = append(all, one)
 	}
 	return strings.Join(all, ","), nil
-}
-
-func (t *TLS) config() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if len(t.CA) > 0 {
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(t.CA) {
-			return nil, broker.Fail(broker.Invalid, "tls: the authority's certificate is not PEM")
-		}
-	}
-	if len(t.Certificate) > 0 || len(t.Key) > 0 {
-		pair, err := tls.X509KeyPair(t.Certificate, t.Key)
-		if err != nil {
-			return nil, broker.Fail(broker.Invalid, "tls: the certificate and its key: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
 }
 
 // Disconnect ends the connection, once what is under way has been sent.

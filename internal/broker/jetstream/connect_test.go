@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/broker/source"
 )
 
 func TestAFailureToConnectTellsItsCauseAndNoPassword(t *testing.T) {
@@ -46,10 +48,10 @@ func TestAFailureToConnectTellsItsCauseAndNoPassword(t *testing.T) {
 		"no URL":               {Options{}, broker.Invalid, "url has no host"},
 		"another scheme":       {Options{URL: "redis://u:secret@localhost"}, broker.Invalid, `url has the scheme "redis"`},
 		"an authority that is none": {
-			Options{URL: at(encrypted, ""), TLS: &TLS{CA: []byte("x")}}, broker.Invalid, "the authority's certificate is not PEM",
+			Options{URL: at(encrypted, ""), TLS: &source.TLS{CA: []byte("x")}}, broker.Invalid, "the authority's certificate is not PEM",
 		},
 		"a certificate without its key": {
-			Options{URL: at(encrypted, ""), TLS: &TLS{Certificate: []byte("x")}}, broker.Invalid, "the certificate and its key",
+			Options{URL: at(encrypted, ""), TLS: &source.TLS{Certificate: []byte("x")}}, broker.Invalid, "the certificate and its key",
 		},
 		"credentials that are none": {
 			Options{URL: at(locked, ""), Credentials: []byte("secret")}, broker.Invalid, "credentials",
@@ -69,7 +71,7 @@ func TestAFailureToConnectTellsItsCauseAndNoPassword(t *testing.T) {
 	}
 	t.Run("all is right", func(t *testing.T) {
 		authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
-		e, err := Connect(t.Context(), Options{URL: at(encrypted, ""), TLS: &TLS{CA: authority}})
+		e, err := Connect(t.Context(), Options{URL: at(encrypted, ""), TLS: &source.TLS{CA: authority}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,6 +98,38 @@ func TestWhoLogsInIsSaidInTheURLOrBesideIt(t *testing.T) {
 			}
 			e.Disconnect()
 		})
+	}
+}
+
+// The authority is changed in the file first, and then the server's certificate.
+func TestAConnectionThatIsMadeAnewGoesByTheCertificatesOfThen(t *testing.T) {
+	pemOf := func(c tls.Certificate) []byte {
+		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
+	}
+	first, second := selfSigned(t), selfSigned(t)
+	s := natstest.Start(t, func(o *server.Options) {
+		o.TLS, o.TLSConfig = true, &tls.Config{Certificates: []tls.Certificate{first}, MinVersion: tls.VersionTLS12}
+	})
+	var authority atomic.Pointer[[]byte]
+	authority.Store(new(pemOf(first)))
+	options := func() (Options, error) {
+		return Options{URL: "tls://" + s.Address(), TLS: &source.TLS{CA: *authority.Load()}}, nil
+	}
+	o, _ := options()
+	o.Now = options
+	e, err := Connect(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Disconnect()
+	authority.Store(new(pemOf(second)))
+	s.Options().TLSConfig.Certificates = []tls.Certificate{second}
+	s.Restart()
+	for deadline := time.Now().Add(20 * time.Second); !e.nc.IsConnected(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("it is not made anew: %v", e.nc.LastError())
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 

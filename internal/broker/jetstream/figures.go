@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -11,7 +10,8 @@ import (
 )
 
 // Figures are how much there is to do: two requests, one more about dead letters, and
-// one for each priority that has messages beside others in flight or delayed.
+// one for each priority that has messages beside others in flight or delayed, or for all
+// of them if there are only delayed ones.
 func (e *Engine) Figures(ctx context.Context, queue string) (broker.Figures, error) {
 	figures, err := e.figures(ctx, queue)
 	return figures, e.classify("asking for the figures of the queue "+queue, err)
@@ -35,7 +35,7 @@ func (e *Engine) figures(ctx context.Context, queue string) (broker.Figures, err
 		f.InFlight += int64(consumer.NumAckPending)
 	}
 	f.Delayed = max(0, int64(info.State.Msgs)-f.Ready-f.InFlight) //nolint:gosec // counts of messages
-	if f.Oldest, err = oldest(ctx, stream, infos, &f); err != nil {
+	if err := look(ctx, stream, infos, &f); err != nil {
 		return broker.Figures{}, err
 	}
 	dead, err := e.js.Stream(ctx, deadStreamOf(queue))
@@ -46,33 +46,40 @@ func (e *Engine) figures(ctx context.Context, queue string) (broker.Figures, err
 	return f, nil
 }
 
-// oldest is when the oldest message that is ready was sent.
-func oldest(
-	ctx context.Context, stream jetstream.Stream, infos map[string]*jetstream.ConsumerInfo, f *broker.Figures,
-) (time.Time, error) {
-	if f.Ready == 0 {
-		return time.Time{}, nil
+// look finds out when the oldest message that is ready was sent, where the stream alone
+// does not tell.
+//
+// A consumer takes note of a message a moment after the stream has it and has told of it.
+// A message that looks delayed to who comes in between is found here: else a pool that was
+// woken for it would go back to sleep.
+func look(ctx context.Context, stream jetstream.Stream, infos map[string]*jetstream.ConsumerInfo, f *broker.Figures) error {
+	if f.Ready > 0 && f.InFlight == 0 && f.Delayed == 0 {
+		f.Oldest = stream.CachedInfo().State.FirstTime
+		return nil
 	}
-	if f.InFlight == 0 && f.Delayed == 0 {
-		return stream.CachedInfo().State.FirstTime, nil
+	unnoticed := f.Ready == 0
+	if unnoticed && f.Delayed == 0 {
+		return nil
 	}
-	var oldest time.Time
 	for _, info := range infos {
-		if info.NumPending == 0 {
+		if info.NumPending == 0 && !unnoticed {
 			continue
 		}
 		message, err := stream.GetMsg(ctx, info.Delivered.Stream+1, jetstream.WithGetMsgSubject(info.Config.FilterSubject))
 		if missing(err) {
-			continue // taken meanwhile
+			continue // taken meanwhile, or none
 		}
 		if err != nil {
-			return time.Time{}, err
+			return err
 		}
-		if oldest.IsZero() || message.Time.Before(oldest) {
-			oldest = message.Time
+		if unnoticed && f.Delayed > 0 {
+			f.Ready, f.Delayed = f.Ready+1, f.Delayed-1
+		}
+		if f.Oldest.IsZero() || message.Time.Before(f.Oldest) {
+			f.Oldest = message.Time
 		}
 	}
-	return oldest, nil
+	return nil
 }
 
 // Wait returns as soon as the queue has a message for workers, or ctx ends. It listens

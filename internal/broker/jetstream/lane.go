@@ -14,8 +14,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// source is a queue as its workers see it.
-type source struct {
+// workQueue is a queue as its workers see it.
+type workQueue struct {
 	*Engine
 	queue  string
 	stream jetstream.Stream
@@ -33,17 +33,17 @@ func (e *Engine) Source(ctx context.Context, queue string) (broker.Source, error
 	if err != nil {
 		return nil, e.classify(doing, err)
 	}
-	return &source{e, queue, stream, bucket}, nil
+	return &workQueue{e, queue, stream, bucket}, nil
 }
 
 // Lane leads to the messages of one priority.
-func (s *source) Lane(ctx context.Context, priority string) (broker.Lane, error) {
+func (s *workQueue) Lane(ctx context.Context, priority string) (broker.Lane, error) {
 	doing := "looking for the priority " + priority + " of the queue " + s.queue
 	if _, err := s.stream.Consumer(ctx, priority); err != nil {
 		return nil, s.classify(doing, err)
 	}
 	l := &lane{
-		source: s, priority: priority, inbox: s.nc.NewInbox(),
+		workQueue: s, priority: priority, inbox: s.nc.NewInbox(),
 		request: "$JS.API.CONSUMER.MSG.NEXT." + streamOf(s.queue) + "." + priority,
 	}
 	var err error
@@ -64,7 +64,7 @@ func (s *source) Lane(ctx context.Context, priority string) (broker.Lane, error)
 // messages on right where they come in: that is what makes a worker nearly as fast as the
 // bare client.
 type lane struct {
-	*source
+	*workQueue
 	priority     string
 	inbox        string
 	request      string

@@ -20,7 +20,7 @@ import (
 // wrote meanwhile. So the limit holds for any number of workers that know nothing of each
 // other, and a change of it, which the bucket tells all of them, holds from then on.
 type limiter struct {
-	*source
+	*workQueue
 	watcher jetstream.KeyWatcher
 	limit   atomic.Pointer[limit]
 	done    chan struct{}
@@ -34,14 +34,14 @@ type limiter struct {
 }
 
 // Limiter keeps all workers of the queue to its rate limit.
-func (s *source) Limiter(ctx context.Context) (broker.Limiter, error) {
+func (s *workQueue) Limiter(ctx context.Context) (broker.Limiter, error) {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	watcher, err := s.bucket.Watch(watching, limitKey)
 	if err != nil {
 		stop()
 		return nil, s.classify("watching the rate limit of the queue "+s.queue, err)
 	}
-	l := &limiter{source: s, watcher: watcher, done: make(chan struct{}), stop: stop}
+	l := &limiter{workQueue: s, watcher: watcher, done: make(chan struct{}), stop: stop}
 	known := make(chan struct{})
 	go l.watch(known)
 	select {

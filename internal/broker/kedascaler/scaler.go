@@ -85,13 +85,14 @@ func (s *Scaler) Read(ctx context.Context) (source.Reading, error) {
 	if n := len(metrics); n < 1 || n > mostMetrics {
 		return source.Reading{}, broker.Fail(broker.Invalid, "GetMetricSpec names %d metrics, must be 1 to %d", n, mostMetrics)
 	}
-	for i, metric := range metrics {
+	most := -1.0
+	for _, metric := range metrics {
 		waiting, target, err := s.metric(ctx, metric)
 		if err != nil {
 			return source.Reading{}, err
 		}
-		if i == 0 || float64(waiting)/target > float64(reading.Waiting)/reading.PerReplica {
-			reading.Waiting, reading.PerReplica = waiting, target
+		if replicas := float64(waiting) / target; replicas > most {
+			most, reading.Waiting = replicas, waiting
 		}
 	}
 	reading.Waiting = agreed(active.GetResult(), reading.Waiting)
@@ -134,26 +135,6 @@ func either(whole int64, anyNumber float64) float64 {
 		return anyNumber
 	}
 	return float64(whole)
-}
-
-// Wait returns as soon as the scaler says by itself that there is something to do, or ctx
-// ends. A scaler need not be able to.
-func (s *Scaler) Wait(ctx context.Context) error {
-	// The scaler is not told of a deadline: it would tell its end as a failure.
-	streaming, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(ctx, cancel)()
-	stream, err := s.client.StreamIsActive(streaming, s.object)
-	for err == nil {
-		var active *externalscaler.IsActiveResponse
-		if active, err = stream.Recv(); err == nil && active.GetResult() {
-			return nil
-		}
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return classify("waiting at StreamIsActive", err)
 }
 
 // Disconnect ends the connection.

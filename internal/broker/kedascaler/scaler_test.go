@@ -28,9 +28,7 @@ type program struct {
 	metrics  []*externalscaler.MetricSpec
 	values   map[string][]*externalscaler.MetricValue
 	err      error
-	// stream sends what comes, until it is closed.
-	stream chan bool
-	asked  *externalscaler.ScaledObjectRef
+	asked    *externalscaler.ScaledObjectRef
 }
 
 func (p *program) IsActive(_ context.Context, ref *externalscaler.ScaledObjectRef) (*externalscaler.IsActiveResponse, error) {
@@ -44,18 +42,6 @@ func (p *program) GetMetricSpec(context.Context, *externalscaler.ScaledObjectRef
 
 func (p *program) GetMetrics(_ context.Context, request *externalscaler.GetMetricsRequest) (*externalscaler.GetMetricsResponse, error) {
 	return &externalscaler.GetMetricsResponse{MetricValues: p.values[request.GetMetricName()]}, nil
-}
-
-func (p *program) StreamIsActive(ref *externalscaler.ScaledObjectRef, to grpc.ServerStreamingServer[externalscaler.IsActiveResponse]) error {
-	if p.stream == nil {
-		return p.UnimplementedExternalScalerServer.StreamIsActive(ref, to)
-	}
-	for active := range p.stream {
-		if err := to.Send(&externalscaler.IsActiveResponse{Result: active}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (p *program) serve(t *testing.T, options ...grpc.ServerOption) (address string) {
@@ -98,31 +84,31 @@ func value(whole int64, anyNumber float64) []*externalscaler.MetricValue {
 func TestWhatAScalerSays(t *testing.T) {
 	one := []*externalscaler.MetricSpec{spec("m", 5, 0)}
 	for name, row := range map[string]struct {
-		program          program
-		want, perReplica float64
-		class            broker.Class
-		says             string
+		program program
+		want    float64
+		class   broker.Class
+		says    string
 	}{
-		"a whole number":                  {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(12, 0)}}, 12, 5, "", ""},
-		"any number, which goes first":    {program{metrics: []*externalscaler.MetricSpec{spec("m", 5, 2.5)}, values: map[string][]*externalscaler.MetricValue{"m": value(12, 12.5)}}, 13, 2.5, "", ""},
-		"not active, whatever the metric": {program{inactive: true, metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(12, 0)}}, 0, 5, "", ""},
-		"active, whatever the metric":     {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(0, 0)}}, 1, 5, "", ""},
+		"a whole number":                  {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(12, 0)}}, 12, "", ""},
+		"any number, which goes first":    {program{metrics: []*externalscaler.MetricSpec{spec("m", 5, 2.5)}, values: map[string][]*externalscaler.MetricValue{"m": value(12, 12.5)}}, 13, "", ""},
+		"not active, whatever the metric": {program{inactive: true, metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(12, 0)}}, 0, "", ""},
+		"active, whatever the metric":     {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(0, 0)}}, 1, "", ""},
 		"the metric that asks for most": {program{
 			metrics: []*externalscaler.MetricSpec{spec("a", 100, 0), spec("b", 1, 0), spec("c", 10, 0)},
 			values:  map[string][]*externalscaler.MetricValue{"a": value(200, 0), "b": value(7, 0), "c": value(30, 0)},
-		}, 7, 1, "", ""},
-		"no metric":              {program{}, 0, 0, broker.Invalid, "names 0 metrics"},
-		"many metrics":           {program{metrics: make([]*externalscaler.MetricSpec, 33)}, 0, 0, broker.Invalid, "names 33 metrics"},
-		"a target of nothing":    {program{metrics: []*externalscaler.MetricSpec{spec("m", 0, 0)}}, 0, 0, broker.Invalid, `the target of the metric "m" is 0`},
-		"a target that is none":  {program{metrics: []*externalscaler.MetricSpec{spec("m", 0, math.NaN())}}, 0, 0, broker.Invalid, `is NaN`},
-		"no value":               {program{metrics: one}, 0, 0, broker.Invalid, `the metric "m" has 0 values`},
-		"two values":             {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": append(value(1, 0), value(2, 0)...)}}, 0, 0, broker.Invalid, "has 2 values"},
-		"not a number":           {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(0, math.NaN())}}, 0, 0, broker.Invalid, "is not a number"},
-		"less than nothing":      {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(-3, 0)}}, 0, 0, broker.Invalid, "is -3"},
-		"a long answer":          {program{metrics: []*externalscaler.MetricSpec{spec(strings.Repeat("x", maxAnswer), 1, 0)}}, 0, 0, broker.Invalid, "larger than max"},
-		"a failure":              {program{err: errors.New("the queue is on fire")}, 0, 0, broker.Unknown, "the queue is on fire"},
-		"no right to ask":        {program{err: status.Error(codes.PermissionDenied, "not you")}, 0, 0, broker.Unauthorised, "not you"},
-		"metadata that is wrong": {program{err: status.Error(codes.InvalidArgument, strings.Repeat("y", 4000))}, 0, 0, broker.Invalid, "y…"},
+		}, 7, "", ""},
+		"no metric":              {program{}, 0, broker.Invalid, "names 0 metrics"},
+		"many metrics":           {program{metrics: make([]*externalscaler.MetricSpec, 33)}, 0, broker.Invalid, "names 33 metrics"},
+		"a target of nothing":    {program{metrics: []*externalscaler.MetricSpec{spec("m", 0, 0)}}, 0, broker.Invalid, `the target of the metric "m" is 0`},
+		"a target that is none":  {program{metrics: []*externalscaler.MetricSpec{spec("m", 0, math.NaN())}}, 0, broker.Invalid, `is NaN`},
+		"no value":               {program{metrics: one}, 0, broker.Invalid, `the metric "m" has 0 values`},
+		"two values":             {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": append(value(1, 0), value(2, 0)...)}}, 0, broker.Invalid, "has 2 values"},
+		"not a number":           {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(0, math.NaN())}}, 0, broker.Invalid, "is not a number"},
+		"less than nothing":      {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(-3, 0)}}, 0, broker.Invalid, "is -3"},
+		"a long answer":          {program{metrics: []*externalscaler.MetricSpec{spec(strings.Repeat("x", maxAnswer), 1, 0)}}, 0, broker.Invalid, "larger than max"},
+		"a failure":              {program{err: errors.New("the queue is on fire")}, 0, broker.Unknown, "the queue is on fire"},
+		"no right to ask":        {program{err: status.Error(codes.PermissionDenied, "not you")}, 0, broker.Unauthorised, "not you"},
+		"metadata that is wrong": {program{err: status.Error(codes.InvalidArgument, strings.Repeat("y", 4000))}, 0, broker.Invalid, "y…"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := scaler(t, Options{Address: row.program.serve(t), Namespace: "team", Name: "orders", Metadata: map[string]string{"queue": "q"}})
@@ -133,7 +119,7 @@ func TestWhatAScalerSays(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || float64(reading.Waiting) != row.want || reading.PerReplica != row.perReplica || reading.InFlight != nil || reading.At.IsZero() {
+			if err != nil || float64(reading.Waiting) != row.want || reading.InFlight != nil || reading.At.IsZero() {
 				t.Errorf("%+v: %v, want %g", reading, err, row.want)
 			}
 			if a := row.program.asked; a.GetName() != "orders" || a.GetNamespace() != "team" || a.GetScalerMetadata()["queue"] != "q" {
@@ -187,35 +173,5 @@ func TestTLS(t *testing.T) {
 	}
 	if _, err := New(Options{Address: address, TLS: &source.TLS{CA: []byte("x")}}); broker.ClassOf(err) != broker.Invalid {
 		t.Errorf("with an authority that is none: %v", err)
-	}
-}
-
-func TestAScalerMaySayByItselfThatThereIsSomething(t *testing.T) {
-	p := &program{stream: make(chan bool)}
-	s := scaler(t, Options{Address: p.serve(t)})
-	woken := make(chan error, 1)
-	go func() { woken <- s.Wait(t.Context()) }()
-	p.stream <- false
-	p.stream <- false // by now the first has been taken note of
-	select {
-	case err := <-woken:
-		t.Fatalf("woken by nothing: %v", err)
-	default:
-	}
-	p.stream <- true
-	if err := <-woken; err != nil {
-		t.Error(err)
-	}
-	close(p.stream)
-	if err := s.Wait(t.Context()); broker.ClassOf(err) != broker.Unknown || err == nil {
-		t.Errorf("after the end: %v", err)
-	}
-	if err := scaler(t, Options{Address: (&program{}).serve(t)}).Wait(t.Context()); broker.ClassOf(err) != broker.Invalid {
-		t.Errorf("of one that cannot: %v", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := scaler(t, Options{Address: (&program{stream: make(chan bool)}).serve(t)}).Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("when nobody waits any more: %v", err)
 	}
 }

@@ -25,6 +25,11 @@ import (
 // programs of Debian's package; what is in /usr/sbin insists on a user of its own.
 const programs = "/usr/lib/rabbitmq/bin/"
 
+// soonTold has the management API know of a change within a second. It looks as often as it
+// keeps samples, which is every 5 seconds by default.
+const soonTold = "management.sample_retention_policies.global.minute = 1\n" +
+	"management.sample_retention_policies.basic.minute = 1\nmanagement.sample_retention_policies.detailed.minute = 1\n"
+
 // server is a real RabbitMQ with its management API.
 type server struct {
 	t               *testing.T
@@ -51,7 +56,7 @@ func start(t *testing.T) *server {
 	s.environment = append(os.Environ(),
 		"HOME="+dir, "RABBITMQ_NODENAME=test-"+s.amqp+"@localhost", "RABBITMQ_DIST_PORT="+ports[3], "ERL_EPMD_PORT="+s.epmd,
 		"RABBITMQ_CONFIG_FILE="+write("rabbitmq.conf", fmt.Sprintf("listeners.tcp.1 = 127.0.0.1:%s\nmanagement.tcp.ip = 127.0.0.1\n"+
-			"management.tcp.port = %s\ncollect_statistics_interval = 500\n", s.amqp, ports[1])),
+			"management.tcp.port = %s\ncollect_statistics_interval = 500\n"+soonTold, s.amqp, ports[1])),
 		"RABBITMQ_ENABLED_PLUGINS_FILE="+write("enabled_plugins", "[rabbitmq_management].\n"),
 		"RABBITMQ_MNESIA_BASE="+filepath.Join(dir, "db"), "RABBITMQ_LOG_BASE="+filepath.Join(dir, "log"), "RABBITMQ_LOGS=-",
 	)
@@ -82,13 +87,14 @@ func (s *server) run() {
 	output := &bytes.Buffer{}
 	process := exec.CommandContext(context.Background(), programs+"rabbitmq-server")
 	process.Env, process.Stdout, process.Stderr = s.environment, output, output
-	// It is a script that starts others: they are ended together.
+	// It is a script that starts others: they are ended together, and at once, as nothing is
+	// kept.
 	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := process.Start(); err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() {
-		_ = syscall.Kill(-process.Process.Pid, syscall.SIGTERM)
+		_ = syscall.Kill(-process.Process.Pid, syscall.SIGKILL)
 		_ = process.Wait()
 		names := exec.CommandContext(context.Background(), "epmd", "-port", s.epmd, "-kill")
 		names.Env = s.environment

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,6 +36,9 @@ func Connect(ctx context.Context, access source.Access, pool int) (redis.Univers
 	if err != nil {
 		return nil, err
 	}
+	if access.Now != nil {
+		options.CredentialsProvider = loginOf(&access, options.Username, options.Password)
+	}
 	options.PoolSize = pool
 	client := redis.NewUniversalClient(options)
 	if err := client.Ping(ctx).Err(); err != nil {
@@ -42,6 +46,25 @@ func Connect(ctx context.Context, access source.Access, pool int) (redis.Univers
 		return nil, Classify("connecting", err)
 	}
 	return client, nil
+}
+
+// loginOf tells the name and the password that hold by now: those from before, where that
+// cannot be read, as while their files are replaced.
+func loginOf(access *source.Access, name, password string) func() (name, password string) {
+	var mu sync.Mutex
+	return func() (string, string) {
+		mu.Lock()
+		defer mu.Unlock()
+		now, err := access.Now()
+		if err != nil {
+			return name, password
+		}
+		first, _, _ := strings.Cut(now.URL, ",")
+		if parsed, err := source.ParseURL(first, "redis", "rediss"); err == nil {
+			name, password = now.User(parsed)
+		}
+		return name, password
+	}
 }
 
 func optionsOf(access *source.Access) (*redis.UniversalOptions, error) {

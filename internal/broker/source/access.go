@@ -22,6 +22,9 @@ type Access struct {
 	TLS *TLS
 	// Name of the connection, for who looks at the other end.
 	Name string
+	// Now tells what holds by now. Places that keep connections ask it for the name and the
+	// password of each that is made anew; nil: what stands here.
+	Now func() (Access, error)
 }
 
 // TLS are the parts of a TLS connection, as PEM.

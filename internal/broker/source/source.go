@@ -25,8 +25,6 @@ type Reading struct {
 	// Arrivals counts messages since ever; nil if the source does not. A counter that went
 	// back has begun anew.
 	Arrivals *uint64
-	// PerReplica is how much one worker should have, where the source says so; else 0.
-	PerReplica float64
 	// At is when this was so.
 	At time.Time
 }

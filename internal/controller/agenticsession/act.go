@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
@@ -62,7 +63,7 @@ func (r *Reconciler) tidy(ctx context.Context, s *v1alpha1.AgenticSession, plan 
 	err := r.client.Delete(ctx, s, client.PropagationPolicy(metav1.DeletePropagationBackground),
 		client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
-		return staleOr(fmt.Errorf("deleting the expired session: %w", err))
+		return kube.StaleOr(fmt.Errorf("deleting the expired session: %w", err))
 	}
 	return nil
 }
@@ -73,10 +74,10 @@ func (r *Reconciler) assertFresh(ctx context.Context, s *v1alpha1.AgenticSession
 	now := &metav1.PartialObjectMetadata{}
 	now.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AgenticSession"))
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(s), now); err != nil {
-		return staleOr(fmt.Errorf("reading the session again: %w", err))
+		return kube.StaleOr(fmt.Errorf("reading the session again: %w", err))
 	}
 	if now.UID != s.UID || now.ResourceVersion != s.ResourceVersion {
-		return errStale
+		return kube.ErrStale
 	}
 	return nil
 }
@@ -86,7 +87,7 @@ func (r *Reconciler) deleteJob(ctx context.Context, job *batchv1.Job) error {
 	err := r.client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationForeground),
 		client.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
-		return staleOr(fmt.Errorf("deleting Job %s: %w", job.Name, err))
+		return kube.StaleOr(fmt.Errorf("deleting Job %s: %w", job.Name, err))
 	}
 	return nil
 }
@@ -175,7 +176,7 @@ func (r *Reconciler) launch(ctx context.Context, s *v1alpha1.AgenticSession, pla
 		case err != nil:
 			return nil, err
 		case !found:
-			return nil, errStale
+			return nil, kube.ErrStale
 		case !session.IsOwned(s, job):
 			return foreign("Job", job.Name), nil
 		}
@@ -200,13 +201,13 @@ func refusalOf(err error, kind, doing string) (*session.Refusal, error) {
 	case err == nil:
 		return nil, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil, errStale // the session is going with it
+		return nil, kube.ErrStale // the session is going with it
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "quota"):
 		return &session.Refusal{Kind: session.RefusedQuota, Object: kind, Message: err.Error()}, nil
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), isDenied(err):
 		return &session.Refusal{Kind: session.RefusedInvalid, Object: kind, Message: err.Error()}, nil
 	default:
-		return nil, staleOr(fmt.Errorf("%s: %w", doing, err))
+		return nil, kube.StaleOr(fmt.Errorf("%s: %w", doing, err))
 	}
 }
 

@@ -8,9 +8,7 @@ package agenticsession
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
@@ -23,17 +21,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
-
-// errStale ends a pass that decided on something outdated.
-var errStale = errors.New("what was decided on has changed or gone since it was read")
-
-// staleOr is errStale if the error says that the object was outdated, or is gone.
-func staleOr(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return errStale
-	}
-	return err
-}
 
 // Options of the controller.
 type Options struct {
@@ -143,7 +130,7 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, pla
 	err := kube.PatchStatus(ctx, r.client, before, after)
 	countWrite(err)
 	if err != nil {
-		return staleOr(fmt.Errorf("patching status: %w", err))
+		return kube.StaleOr(fmt.Errorf("patching status: %w", err))
 	}
 	*s = *after
 	r.latest.Wrote(s)
@@ -154,6 +141,3 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, pla
 	count(s, &before.Status, r.clock.Now())
 	return nil
 }
-
-// staleWait is how long a pass on an outdated object waits for the cache to catch up.
-const staleWait = 20 * time.Millisecond

@@ -2,7 +2,6 @@ package agenticsession
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,12 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	apiselection "k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -26,15 +23,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-// A pass that failed is tried again after minBackoff, then twice as long each time up to
-// maxBackoff.
-const (
-	minBackoff = 5 * time.Millisecond
-	maxBackoff = 30 * time.Second
-)
+// staleWait is how long a pass on an outdated object waits for the cache to catch up.
+const staleWait = 20 * time.Millisecond
 
 const (
 	// uidIndex finds what a session is made of by the session's UID.
@@ -104,17 +98,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		b = b.WatchesRawSource(source.Kind(r.options.Children, child, handler.EnqueueRequestsFromMapFunc(ofChild)))
 	}
 	b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, &coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(ofChild), finishes))
-	return b.WithOptions(controller.Options{
-		MaxConcurrentReconciles: r.options.Concurrency,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
-	}).Complete(reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-		result, err := r.Reconcile(ctx, req)
-		if errors.Is(err, errStale) {
-			// The newer version is on its way: not a failure to log and back off from.
-			return ctrl.Result{RequeueAfter: staleWait}, nil
-		}
-		return result, err
-	}))
+	return b.WithOptions(kube.Passes(r.options.Concurrency)).Complete(kube.AfterStale(staleWait, r))
 }
 
 func (r *Reconciler) index(mgr ctrl.Manager) error {

@@ -106,7 +106,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	p.seen = queue.Observation{Effective: *effective, Engine: p.line.Key.Engine, Memory: p.state.memory}
 	r.known.on(req.NamespacedName, p.line.Key, queue.NameOf(q))
 	if !q.DeletionTimestamp.IsZero() {
-		return p.remove(ctx)
+		result, err := p.remove(ctx)
+		if err != nil {
+			err = kube.LeaveWithNamespace(ctx, r.live, r.client, p.q, v1alpha1.QueueFinalizer, err)
+		}
+		return result, err
 	}
 	return p.keep(ctx)
 }
@@ -151,17 +155,17 @@ func (p *pass) keep(ctx context.Context) (ctrl.Result, error) {
 // Queue that was deleted meanwhile, as a second leader may have, makes nothing.
 func (p *pass) prepare(ctx context.Context) error {
 	if err := p.patchFinalizer(ctx, controllerutil.AddFinalizer); err != nil {
-		return staleOr(fmt.Errorf("putting the finalizer on: %w", err))
+		return kube.StaleOr(fmt.Errorf("putting the finalizer on: %w", err))
 	}
 	if _, err := p.line.Figures(ctx, queue.NameOf(p.q), fresh); broker.ClassOf(err) != broker.Missing {
 		return nil
 	}
 	current := &v1alpha1.Queue{}
 	if err := p.live.Get(ctx, client.ObjectKeyFromObject(p.q), current); err != nil {
-		return staleOr(fmt.Errorf("reading the Queue again: %w", err))
+		return kube.StaleOr(fmt.Errorf("reading the Queue again: %w", err))
 	}
 	if current.UID != p.q.UID || current.Generation != p.q.Generation {
-		return errStale
+		return kube.ErrStale
 	}
 	return nil
 }
@@ -229,7 +233,7 @@ func (p *pass) record(ctx context.Context) (time.Duration, error) {
 	before, after := p.q.DeepCopy(), p.q.DeepCopy()
 	after.Status = plan.Status
 	if err := kube.PatchStatus(ctx, p.client, before, after); err != nil {
-		return 0, staleOr(fmt.Errorf("patching status: %w", err))
+		return 0, kube.StaleOr(fmt.Errorf("patching status: %w", err))
 	}
 	if after.ResourceVersion != before.ResourceVersion {
 		p.wrote(after)
@@ -258,17 +262,6 @@ func (p *pass) patchFinalizer(ctx context.Context, change func(client.Object, st
 	err := kube.PatchMetadata(ctx, p.client, q, func(object client.Object) { change(object, v1alpha1.QueueFinalizer) })
 	if err == nil && q.ResourceVersion != p.q.ResourceVersion && q.DeletionTimestamp.IsZero() {
 		p.wrote(q)
-	}
-	return err
-}
-
-// errStale says that the Queue has changed since it was read: the pass ends, and a new
-// one begins with the newer version.
-var errStale = errors.New("the Queue has changed meanwhile")
-
-func staleOr(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return errStale
 	}
 	return err
 }

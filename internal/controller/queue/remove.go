@@ -16,6 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
 
@@ -51,6 +52,9 @@ func (p *pass) remove(ctx context.Context) (ctrl.Result, error) {
 			return ctrl.Result{}, p.letGo(ctx, removal)
 		case queue.StepWait:
 			_, err := p.record(ctx)
+			if removal.Going && apierrors.IsForbidden(err) {
+				err = nil // it waits for what goes as well
+			}
 			return ctrl.Result{RequeueAfter: blockedInterval}, err
 		default:
 			if err := p.take(working, engine, step, removal); err != nil {
@@ -75,13 +79,21 @@ func (p *pass) beginRemoval(ctx context.Context) (broker.Engine, *queue.Removal,
 			p.refused(err, &removal)
 		}
 	}
-	if removal.Referrers, err = p.referrers(ctx); err != nil {
+	if removal.Going, err = kube.NamespaceGoes(ctx, p.live, p.q.Namespace); err != nil {
+		return nil, nil, err
+	}
+	removal.Referrers, err = p.referrers(ctx)
+	if err != nil && (!removal.Going || !apierrors.IsForbidden(err)) { // they go, too
 		return nil, nil, err
 	}
 	if removal.Letters == v1alpha1.DeadLetterMove {
-		if _, removal.NoTarget, err = p.target(ctx); err != nil {
-			return nil, nil, err
+		_, removal.NoTarget, err = p.target(ctx)
+		if removal.Going && apierrors.IsForbidden(err) {
+			removal.NoTarget, err = queue.NoTarget(p.seen.Effective.DeadLetter.MoveTo, "goes with the namespace"), nil
 		}
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	return engine, &removal, nil
 }
@@ -160,7 +172,7 @@ func (p *pass) refused(err error, r *queue.Removal) {
 // letGo removes the finalizer.
 func (p *pass) letGo(ctx context.Context, r *queue.Removal) error {
 	if err := p.patchFinalizer(ctx, controllerutil.RemoveFinalizer); err != nil {
-		return staleOr(fmt.Errorf("taking the finalizer off: %w", err))
+		return kube.StaleOr(fmt.Errorf("taking the finalizer off: %w", err))
 	}
 	p.line.Forget(queue.NameOf(p.q))
 	p.emit(queue.Farewell(r))

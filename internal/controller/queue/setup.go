@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -19,13 +17,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/connection"
-)
-
-// A pass that failed is tried again after minBackoff, then twice as long each time up to
-// maxBackoff. Failures of brokers are none of a pass: they are told in the status.
-const (
-	minBackoff = 5 * time.Millisecond
-	maxBackoff = 30 * time.Second
+	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
 // staleWait is how long a pass on an outdated object waits for the cache to catch up.
@@ -49,18 +41,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(r.listen)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: r.options.Concurrency,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
-		}).
-		Complete(reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-			result, err := r.Reconcile(ctx, req)
-			if errors.Is(err, errStale) {
-				// The newer version is on its way: not a failure to log and back off from.
-				return ctrl.Result{RequeueAfter: staleWait}, nil
-			}
-			return result, err
-		}))
+		WithOptions(kube.Passes(r.options.Concurrency)).
+		Complete(kube.AfterStale(staleWait, r))
 }
 
 // listen has the Queues looked at whose broker was found or lost, or that have a message.

@@ -2,7 +2,6 @@ package sequentialjob
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 
@@ -17,17 +16,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
-
-// errStale ends a pass that decided on something outdated.
-var errStale = errors.New("what was decided on has changed or gone since it was read")
-
-// staleOr is errStale if the error says that the object was outdated.
-func staleOr(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return errStale
-	}
-	return err
-}
 
 // act carries out a plan whose status is recorded; it was decided on the version read. A
 // refusal is not an error: the core says what it means.
@@ -99,7 +87,7 @@ func (r *Reconciler) dropFinalizer(ctx context.Context, sj *v1alpha1.SequentialJ
 func (r *Reconciler) patchMetadata(ctx context.Context, sj *v1alpha1.SequentialJob, change func(client.Object)) error {
 	version := sj.ResourceVersion
 	if err := kube.PatchMetadata(ctx, r.client, sj, change); err != nil {
-		return staleOr(fmt.Errorf("patching the finalizer: %w", err))
+		return kube.StaleOr(fmt.Errorf("patching the finalizer: %w", err))
 	}
 	if sj.ResourceVersion != version && sj.DeletionTimestamp.IsZero() {
 		r.latest.Wrote(sj)
@@ -112,10 +100,10 @@ func (r *Reconciler) patchMetadata(ctx context.Context, sj *v1alpha1.SequentialJ
 func (r *Reconciler) assertFresh(ctx context.Context, sj *v1alpha1.SequentialJob) error {
 	current := &v1alpha1.SequentialJob{}
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(sj), current); err != nil {
-		return staleOr(fmt.Errorf("reading the SequentialJob again: %w", err))
+		return kube.StaleOr(fmt.Errorf("reading the SequentialJob again: %w", err))
 	}
 	if current.UID != sj.UID || current.ResourceVersion != sj.ResourceVersion {
-		return errStale
+		return kube.ErrStale
 	}
 	return nil
 }
@@ -204,7 +192,7 @@ func (r *Reconciler) hold(ctx context.Context, plan *sequence.Plan) error {
 		}
 		err := r.setSuspended(ctx, change.job, change.suspend)
 		if client.IgnoreNotFound(err) != nil {
-			return staleOr(fmt.Errorf("suspending or resuming Job %s: %w", change.job.Name, err))
+			return kube.StaleOr(fmt.Errorf("suspending or resuming Job %s: %w", change.job.Name, err))
 		}
 	}
 	return nil

@@ -91,6 +91,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	sj = r.latest.Of(sj)
+	result, err := r.pass(ctx, sj)
+	if err != nil {
+		err = kube.LeaveWithNamespace(ctx, r.live, r.client, sj, v1alpha1.SequentialJobFinalizer, err)
+	}
+	return result, err
+}
+
+// pass is one look at a SequentialJob that is this operator's.
+func (r *Reconciler) pass(ctx context.Context, sj *v1alpha1.SequentialJob) (ctrl.Result, error) {
 	in, err := r.observe(ctx, sj)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -161,7 +170,7 @@ func (r *Reconciler) record(ctx context.Context, sj *v1alpha1.SequentialJob, pla
 		if apierrors.IsConflict(err) {
 			conflicts.Inc()
 		}
-		return 0, staleOr(fmt.Errorf("patching status: %w", err))
+		return 0, kube.StaleOr(fmt.Errorf("patching status: %w", err))
 	}
 	r.wrote(sj, after)
 	r.created.settle(sj)

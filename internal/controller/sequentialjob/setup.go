@@ -2,7 +2,6 @@ package sequentialjob
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -22,19 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
 // controllerIndex finds Jobs by the UID of their controller.
 const controllerIndex = ".metadata.controller.uid"
-
-// A pass that failed is tried again after minBackoff, then twice as long each time up to
-// maxBackoff: controller-runtime's own limit of 16 minutes would leave a sequence
-// standing long after the API server is well again.
-const (
-	minBackoff = 5 * time.Millisecond
-	maxBackoff = 30 * time.Second
-)
 
 // underWay is the priority of a sequence one of whose Jobs has changed; others have 0.
 const underWay = 1
@@ -54,18 +45,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		Named("sequentialjob").
 		For(&v1alpha1.SequentialJob{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&batchv1.Job{}, r.jobHandler()).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: concurrency,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
-		}).
-		Complete(reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-			result, err := r.Reconcile(ctx, req)
-			if errors.Is(err, errStale) {
-				// The newer version is on its way: not a failure to log and back off from.
-				return ctrl.Result{RequeueAfter: staleWait}, nil
-			}
-			return result, err
-		}))
+		WithOptions(kube.Passes(concurrency)).
+		Complete(kube.AfterStale(staleWait, r))
 }
 
 func controllerUID(object client.Object) []string {

@@ -2,7 +2,6 @@ package workerpool
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -20,17 +19,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
 
-// errStale ends a pass that decided on something outdated.
-var errStale = errors.New("what was decided on has changed or gone since it was read")
-
-// staleOr is errStale if the error says that the object was outdated.
-func staleOr(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return errStale
-	}
-	return err
-}
-
 // lowestCost has a ReplicaSet take a Pod before all others that are as ready.
 const lowestCost = "-2147483647"
 
@@ -46,6 +34,9 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, seen *sig
 	}
 	r.ask(ctx, seen, plan.Ask)
 	if err := r.apply(ctx, wp, seen, plan); err != nil {
+		return err
+	}
+	if err := r.keep(ctx, wp, seen, plan); err != nil {
 		return err
 	}
 	for i := range plan.Resize {
@@ -67,7 +58,7 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, seen *sig
 func (r *Reconciler) patchFinalizer(ctx context.Context, wp *v1alpha1.WorkerPool, change func(client.Object)) error {
 	version := wp.ResourceVersion
 	if err := kube.PatchMetadata(ctx, r.client, wp, change); err != nil {
-		return staleOr(fmt.Errorf("patching the finalizer: %w", err))
+		return kube.StaleOr(fmt.Errorf("patching the finalizer: %w", err))
 	}
 	if wp.ResourceVersion != version && controllerutil.ContainsFinalizer(wp, v1alpha1.WorkerPoolFinalizer) {
 		r.latest.Wrote(wp)
@@ -78,9 +69,10 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, wp *v1alpha1.WorkerPool
 // markers is how many Pods are written at once.
 const markers = 8
 
-// mark writes on Pods where they stand on their way out.
+// mark writes on Pods where they stand on their way out. One that has changed meanwhile keeps
+// none of the others from being written.
 func (r *Reconciler) mark(ctx context.Context, seen *sight, marks []pool.Mark) error {
-	group, ctx := errgroup.WithContext(ctx)
+	var group errgroup.Group
 	group.SetLimit(markers)
 	for _, m := range marks {
 		group.Go(func() error {
@@ -94,7 +86,7 @@ func (r *Reconciler) mark(ctx context.Context, seen *sight, marks []pool.Mark) e
 			}
 			err := r.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 			if err != nil {
-				return staleOr(fmt.Errorf("marking Pod %s: %w", m.Worker, err))
+				return kube.StaleOr(fmt.Errorf("marking Pod %s: %w", m.Worker, err))
 			}
 			return nil
 		})
@@ -186,14 +178,14 @@ func remember(workload client.Object, past pool.Past) {
 func (r *Reconciler) assertHarmless(ctx context.Context, seen *sight, size *pool.Size) error {
 	workload := seen.workloads[size.Name]
 	selector := pool.Selector(seen.in.Pool.Name)
-	selector[pool.LabelRevision] = workload.GetLabels()[pool.LabelRevision]
+	selector[pool.LabelRevision] = hashOf(workload)
 	var pods corev1.PodList
 	if err := r.live.List(ctx, &pods, client.InNamespace(workload.GetNamespace()), client.MatchingLabels(selector)); err != nil {
 		return fmt.Errorf("listing the Pods of %s: %w", size.Name, err)
 	}
 	now := &sight{workloads: seen.workloads, pods: map[string]*corev1.Pod{}}
 	if size.Strikes(now.workers(pods.Items)) {
-		return errStale
+		return kube.ErrStale
 	}
 	return nil
 }
@@ -208,12 +200,21 @@ func (r *Reconciler) create(ctx context.Context, wp *v1alpha1.WorkerPool, size *
 	}
 	// Ours if a pass made it that could not tell, or the cache is behind.
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(workload), workload); err != nil {
-		return staleOr(fmt.Errorf("reading %s: %w", size.Name, err))
+		return kube.StaleOr(fmt.Errorf("reading %s: %w", size.Name, err))
 	}
 	if !pool.IsOwned(wp, workload) {
 		return nameTaken(workload)
 	}
-	return errStale
+	if pool.Drifted(size.New, workload) { // without its labels the cache does not have it
+		u, err := configurationOf(size.New)
+		if err != nil {
+			return err
+		}
+		if err := r.applyOne(ctx, wp, u, workload); err != nil {
+			return err
+		}
+	}
+	return kube.ErrStale
 }
 
 // remove deletes a revision that has no workers.
@@ -222,7 +223,7 @@ func (r *Reconciler) remove(ctx context.Context, workload client.Object) error {
 	err := r.client.Delete(ctx, workload, client.PropagationPolicy(metav1.DeletePropagationBackground),
 		client.Preconditions{UID: &uid, ResourceVersion: &version})
 	if client.IgnoreNotFound(err) != nil {
-		return staleOr(fmt.Errorf("deleting revision %s: %w", workload.GetName(), err))
+		return kube.StaleOr(fmt.Errorf("deleting revision %s: %w", workload.GetName(), err))
 	}
 	return nil
 }

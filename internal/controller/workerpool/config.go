@@ -34,6 +34,9 @@ func (r *Reconciler) observeConfig(ctx context.Context, seen *sight) error {
 		return seen.because(err)
 	}
 	c := worker.Config{Concurrency: int(seen.in.Pool.Spec.Concurrency)}
+	if most := seen.in.Pool.Spec.MaxInFlight; most != nil {
+		c.MaxInFlight = int(*most)
+	}
 	secrets := map[string]pool.SecretFiles{dirURL: {Secret: key.URLSecret, Keys: []string{key.URLKey}}}
 	c.Broker.URLFile = file(dirURL, key.URLKey)
 	if key.TLSSecret != "" {
@@ -53,11 +56,14 @@ func (r *Reconciler) observeConfig(ctx context.Context, seen *sight) error {
 		if err != nil {
 			return seen.because(err)
 		}
-		if !has.login(&c.Broker) {
+		used := has.login(&c.Broker)
+		if len(used) == 0 {
 			return seen.because(&connection.Error{Reason: v1alpha1.ReasonSecretInvalid, Err: fmt.Errorf(
 				"the Secret %q has none of the keys username, token, creds", key.CredentialsSecret)})
 		}
-		secrets[dirCredentials] = pool.SecretFiles{Secret: key.CredentialsSecret}
+		// What is mounted is part of the revision: another way to log in takes new workers, other
+		// credentials of the same sort do not.
+		secrets[dirCredentials] = pool.SecretFiles{Secret: key.CredentialsSecret, Keys: used}
 	}
 	names := seen.queues.configure(&c, seen.in.Effective)
 	raw, err := yaml.Marshal(c)
@@ -152,21 +158,25 @@ func (k keys) file(dir, key string) string {
 	return file(dir, key)
 }
 
-// login has workers log in with what a Secret has, one way if it has several. It tells
-// whether there is any.
-func (k keys) login(b *worker.Broker) bool {
+// login has workers log in with what a Secret has, one way if it has several. It returns the
+// keys that this takes, none if there is no way.
+func (k keys) login(b *worker.Broker) (used []string) {
+	const name, password = corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey
 	switch {
 	case k[keyCreds]:
 		b.CredentialsFile = file(dirCredentials, keyCreds)
-	case k[corev1.BasicAuthUsernameKey]:
-		b.UsernameFile = file(dirCredentials, corev1.BasicAuthUsernameKey)
-		b.PasswordFile = k.file(dirCredentials, corev1.BasicAuthPasswordKey)
+		return []string{keyCreds}
+	case k[name] && k[password]:
+		b.UsernameFile, b.PasswordFile = file(dirCredentials, name), file(dirCredentials, password)
+		return []string{name, password}
+	case k[name]:
+		b.UsernameFile = file(dirCredentials, name)
+		return []string{name}
 	case k[keyToken]:
 		b.TokenFile = file(dirCredentials, keyToken)
-	default:
-		return false
+		return []string{keyToken}
 	}
-	return true
+	return nil
 }
 
 // keysOf a Secret, which its reader has not in a cache.

@@ -23,12 +23,13 @@ func TestWorkersLogInWithWhatTheSecretHas(t *testing.T) {
 	for name, row := range map[string]struct {
 		secret map[string]string
 		want   worker.Broker
+		keys   []string // that are mounted: another way to log in is another revision
 	}{
-		"a name and a password":            {map[string]string{"username": "me", "password": "p"}, worker.Broker{UsernameFile: dir + "username", PasswordFile: dir + "password"}},
-		"a name alone":                     {map[string]string{"username": "me", "password": ""}, worker.Broker{UsernameFile: dir + "username"}},
-		"a token":                          {map[string]string{"token": "t", "username": ""}, worker.Broker{TokenFile: dir + "token"}},
-		"a credentials file":               {map[string]string{"creds": "c"}, worker.Broker{CredentialsFile: dir + "creds"}},
-		"one of several, if all are there": {map[string]string{"creds": "c", "username": "me", "token": "t"}, worker.Broker{CredentialsFile: dir + "creds"}},
+		"a name and a password":            {map[string]string{"username": "me", "password": "p"}, worker.Broker{UsernameFile: dir + "username", PasswordFile: dir + "password"}, []string{"username", "password"}},
+		"a name alone":                     {map[string]string{"username": "me", "password": ""}, worker.Broker{UsernameFile: dir + "username"}, []string{"username"}},
+		"a token":                          {map[string]string{"token": "t", "username": ""}, worker.Broker{TokenFile: dir + "token"}, []string{"token"}},
+		"a credentials file":               {map[string]string{"creds": "c"}, worker.Broker{CredentialsFile: dir + "creds"}, []string{"creds"}},
+		"one of several, if all are there": {map[string]string{"creds": "c", "username": "me", "token": "t"}, worker.Broker{CredentialsFile: dir + "creds"}, []string{"creds"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := configured(t, row.secret)
@@ -46,7 +47,7 @@ func TestWorkersLogInWithWhatTheSecretHas(t *testing.T) {
 			if _, err := worker.New(worker.Options{Config: c}, func(context.Context, *worker.Job) error { return nil }); err != nil {
 				t.Errorf("a worker refuses it: %v", err)
 			}
-			if diff := cmp.Diff(pool.SecretFiles{Secret: "login"}, seen.in.Config.Secrets["credentials"]); diff != "" {
+			if diff := cmp.Diff(pool.SecretFiles{Secret: "login", Keys: row.keys}, seen.in.Config.Secrets["credentials"]); diff != "" {
 				t.Errorf("mounted (-want, +got):\n%s", diff)
 			}
 		})

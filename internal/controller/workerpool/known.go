@@ -24,8 +24,8 @@ type knownPool struct {
 	memory *scaling.Memory
 	line   connection.Key
 	queues []string
-	// applied are the hashes of the objects as they were last applied, by kind.
-	applied map[string]string
+	// applied are the objects as they were last applied, by kind.
+	applied map[string]applied
 }
 
 func newKnown() *known { return &known{pools: map[types.NamespacedName]knownPool{}} }
@@ -37,7 +37,7 @@ func (k *known) change(wp *v1alpha1.WorkerPool, change func(p *knownPool)) {
 	key := client.ObjectKeyFromObject(wp)
 	p := k.pools[key]
 	if p.uid != wp.UID {
-		p = knownPool{uid: wp.UID, applied: map[string]string{}}
+		p = knownPool{uid: wp.UID, applied: map[string]applied{}}
 	}
 	change(&p)
 	k.pools[key] = p
@@ -77,14 +77,14 @@ func (k *known) concerned(e connection.Event) []types.NamespacedName {
 	return keys
 }
 
-// isApplied tells whether the object of that kind was last applied with the hash.
-func (k *known) isApplied(wp *v1alpha1.WorkerPool, kind, hash string) (is bool) {
-	k.change(wp, func(p *knownPool) { is = p.applied[kind] == hash })
-	return is
+// applied is the object of that kind as it was last applied.
+func (k *known) applied(wp *v1alpha1.WorkerPool, kind string) (a applied) {
+	k.change(wp, func(p *knownPool) { a = p.applied[kind] })
+	return a
 }
 
-func (k *known) apply(wp *v1alpha1.WorkerPool, kind, hash string) {
-	k.change(wp, func(p *knownPool) { p.applied[kind] = hash })
+func (k *known) apply(wp *v1alpha1.WorkerPool, kind string, a applied) {
+	k.change(wp, func(p *knownPool) { p.applied[kind] = a })
 }
 
 // forget drops all that is known of a pool that is gone.

@@ -37,7 +37,7 @@ func (r *Reconciler) observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*sig
 	seen := &sight{
 		in: pool.Input{
 			Pool:     wp.DeepCopy(),
-			Operator: pool.Operator{Image: r.options.Image, PodMonitors: r.podMonitors},
+			Operator: pool.Operator{Image: r.options.Image, PodMonitors: r.podMonitors.Load()},
 			Memory:   r.known.memory(wp),
 		},
 		workloads: map[string]client.Object{}, pods: map[string]*corev1.Pod{},
@@ -94,7 +94,7 @@ func (s *sight) addRevision(object client.Object, replicas *int32) pool.Revision
 	s.workloads[object.GetName()] = object
 	revision := pool.Revision{
 		Name:    object.GetName(),
-		Hash:    object.GetLabels()[pool.LabelRevision],
+		Hash:    hashOf(object),
 		Version: object.GetLabels()[pool.LabelVersion],
 		Image:   object.GetAnnotations()[pool.AnnotationImage],
 		Created: object.GetCreationTimestamp().Time,
@@ -104,6 +104,19 @@ func (s *sight) addRevision(object client.Object, replicas *int32) pool.Revision
 		revision.Replicas = *replicas
 	}
 	return revision
+}
+
+// hashOf a revision is in the selector of its Pods, which nobody can change, unlike the
+// label on the revision itself.
+func hashOf(workload client.Object) string {
+	selector := &metav1.LabelSelector{}
+	switch w := workload.(type) {
+	case *appsv1.Deployment:
+		selector = w.Spec.Selector
+	case *appsv1.StatefulSet:
+		selector = w.Spec.Selector
+	}
+	return selector.MatchLabels[pool.LabelRevision]
 }
 
 // stuck is why a Deployment's Pods cannot be made.
@@ -150,7 +163,7 @@ func (r *Reconciler) stats(ctx context.Context, worker *corev1.Pod) *pool.Stats 
 		return nil
 	}
 	return &pool.Stats{
-		Draining: s.Draining(), Drained: s.Drained(), InFlight: s.InFlight, Succeeded: s.Succeeded, Failed: s.Failed,
+		Draining: s.Draining(), Drained: s.Drained(), InFlight: s.InFlight, Held: s.Held, Succeeded: s.Succeeded, Failed: s.Failed,
 	}
 }
 
@@ -178,7 +191,7 @@ func (s *sight) made(pod *corev1.Pod) bool {
 		name = name[:max(0, strings.LastIndexByte(name, '-'))]
 	}
 	workload := s.workloads[name]
-	return workload != nil && workload.GetLabels()[pool.LabelRevision] == pod.Labels[pool.LabelRevision]
+	return workload != nil && hashOf(workload) == pod.Labels[pool.LabelRevision]
 }
 
 // workerOf a Pod, as the core sees it.

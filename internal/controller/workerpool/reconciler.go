@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,7 +34,7 @@ import (
 )
 
 // figuresEvery is how often a status is written in which nothing but figures has changed.
-const figuresEvery = 10 * time.Second
+const figuresEvery = 5 * time.Second
 
 // refusalWait is when an object that the API server refused is tried again.
 const refusalWait = 30 * time.Second
@@ -56,18 +57,22 @@ type Options struct {
 	Address func(worker *corev1.Pod) string
 	// Sources; nil: pools with a source are refused.
 	Sources Sources
+	// PodMonitors is the time between two looks whether the cluster has that kind now; 0: two
+	// minutes.
+	PodMonitors time.Duration
 }
 
 // Reconciler reconciles WorkerPools.
 type Reconciler struct {
-	client      client.Client // reads from the cache
-	live        client.Reader // reads from the API server
-	recorder    events.EventRecorder
-	clock       clock.PassiveClock
-	keeper      *connection.Keeper
-	workers     *admin.Client
-	options     Options
-	podMonitors bool
+	client   client.Client // reads from the cache
+	live     client.Reader // reads from the API server
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+	keeper   *connection.Keeper
+	workers  *admin.Client
+	options  Options
+	// podMonitors tells whether the cluster has that kind.
+	podMonitors atomic.Bool
 
 	latest  *kube.Latest[*v1alpha1.WorkerPool]
 	known   *known
@@ -80,6 +85,9 @@ type Reconciler struct {
 func New(mgr ctrl.Manager, keeper *connection.Keeper, o Options) *Reconciler {
 	if o.Address == nil {
 		o.Address = address
+	}
+	if o.PodMonitors == 0 {
+		o.PodMonitors = 2 * time.Minute
 	}
 	return &Reconciler{
 		client:   mgr.GetClient(),
@@ -106,9 +114,9 @@ func address(worker *corev1.Pod) string {
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=queues;policies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups="",resources=configmaps;services;serviceaccounts,verbs=get;create;patch
-// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;create;patch
-// +kubebuilder:rbac:groups=monitoring.coreos.com,resources=podmonitors,verbs=get;create;patch
+// +kubebuilder:rbac:groups="",resources=configmaps;services;serviceaccounts,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=monitoring.coreos.com,resources=podmonitors,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -126,6 +134,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !wp.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(wp, v1alpha1.WorkerPoolFinalizer) {
 		return ctrl.Result{}, nil // the garbage collector removes the rest
 	}
+	result, err := r.pass(ctx, wp)
+	if err != nil {
+		err = kube.LeaveWithNamespace(ctx, r.live, r.client, wp, v1alpha1.WorkerPoolFinalizer, err)
+	}
+	return result, err
+}
+
+// pass is one look at a pool that is there.
+func (r *Reconciler) pass(ctx context.Context, wp *v1alpha1.WorkerPool) (ctrl.Result, error) {
 	seen, err := r.observe(ctx, wp)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -174,7 +191,7 @@ func (r *Reconciler) record(ctx context.Context, wp *v1alpha1.WorkerPool, plan *
 	before, after := wp.DeepCopy(), wp.DeepCopy()
 	after.Status = plan.Status
 	if err := kube.PatchStatus(ctx, r.client, before, after); err != nil {
-		return staleOr(fmt.Errorf("patching status: %w", err))
+		return kube.StaleOr(fmt.Errorf("patching status: %w", err))
 	}
 	if after.ResourceVersion != before.ResourceVersion {
 		*wp = *after

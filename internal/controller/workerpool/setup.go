@@ -2,12 +2,12 @@ package workerpool
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,23 +15,17 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
-)
-
-// A pass that failed is tried again after minBackoff, then twice as long each time up to
-// maxBackoff. Failures of brokers and workers are none of a pass.
-const (
-	minBackoff = 5 * time.Millisecond
-	maxBackoff = 30 * time.Second
 )
 
 // staleWait is how long a pass on something outdated waits for the cache to catch up.
@@ -39,11 +33,6 @@ const staleWait = 100 * time.Millisecond
 
 // SetupWithManager has the manager run the reconciler.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	_, err := mgr.GetRESTMapper().RESTMapping(pool.PodMonitorKind.GroupKind(), pool.PodMonitorKind.Version)
-	if err != nil && !meta.IsNoMatchError(err) {
-		return fmt.Errorf("looking for the kind %s: %w", pool.PodMonitorKind.Kind, err)
-	}
-	r.podMonitors = err == nil
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.WorkerPool{}, queueIndex, queueNames); err != nil {
 		return fmt.Errorf("indexing WorkerPools by their Queues: %w", err)
 	}
@@ -51,28 +40,34 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	changed := predicate.Or[client.Object](
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	spec := builder.WithPredicates(predicate.GenerationChangedPredicate{})
-	return ctrl.NewControllerManagedBy(mgr).
+	shared := []builder.OwnsOption{builder.OnlyMetadata, builder.WithPredicates(byHand)}
+	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("workerpool").
 		For(&v1alpha1.WorkerPool{}, builder.WithPredicates(changed)).
 		Owns(&appsv1.Deployment{}).
 		Owns(&appsv1.StatefulSet{}).
+		Owns(&corev1.ServiceAccount{}, shared...).
+		Owns(&corev1.ConfigMap{}, shared...).
+		Owns(&corev1.Service{}, shared...).
+		Owns(&policyv1.PodDisruptionBudget{}, shared...).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod)).
 		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue),
 			builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, becomesReady))).
 		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), spec).
 		WatchesRawSource(source.Func(r.listen)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: r.options.Concurrency,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
-		}).
-		Complete(reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-			result, err := r.Reconcile(ctx, req)
-			if errors.Is(err, errStale) {
-				// The newer version is on its way: not a failure to log and back off from.
-				return ctrl.Result{RequeueAfter: staleWait}, nil
-			}
-			return result, err
-		}))
+		WithOptions(kube.Passes(r.options.Concurrency)).
+		Build(kube.AfterStale(staleWait, r))
+	if err != nil {
+		return err
+	}
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return r.awaitPodMonitors(ctx, mgr, c) }))
+}
+
+// byHand lets through what somebody may have done to an object that all revisions share.
+// Of one that comes there is nothing to say: it was made in a pass.
+var byHand = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool { return stateOf(e.ObjectOld) != stateOf(e.ObjectNew) },
 }
 
 // listen has the pools looked at whose broker was found or lost, or that have a message.

@@ -6,10 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
+
+// SetupPolicy adds the webhook for Policies to the manager.
+func SetupPolicy(mgr ctrl.Manager) error {
+	return ctrl.NewWebhookManagedBy(mgr, &v1alpha1.Policy{}).WithValidator(policyValidator{}).Complete()
+}
 
 // policyValidator refuses a Policy whose selector is none.
 type policyValidator struct{}

@@ -12,12 +12,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
 
-// SetupQueue adds the webhooks for Queues, and for the Policies that complete them, to
-// the manager.
+// SetupQueue adds the webhook for Queues to the manager.
 func SetupQueue(mgr ctrl.Manager) error {
-	if err := ctrl.NewWebhookManagedBy(mgr, &v1alpha1.Policy{}).WithValidator(policyValidator{}).Complete(); err != nil {
-		return err
-	}
 	return ctrl.NewWebhookManagedBy(mgr, &v1alpha1.Queue{}).WithValidator(queueValidator{}).Complete()
 }
 

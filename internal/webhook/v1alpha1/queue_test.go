@@ -31,12 +31,14 @@ func TestQueueCreate(t *testing.T) {
 func TestQueueFieldsThatAnEngineCannotKeepToAreWarnedOf(t *testing.T) {
 	q := queueOf(v1alpha1.QueueSpec{
 		Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineAsynq}, MaxBacklog: new(int64(9)), RateLimit: &v1alpha1.RateLimit{Limit: 5},
-		Lease: &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}},
+		Lease:     &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}},
+		Retention: &v1alpha1.Retention{MaxAge: v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Hour}}},
 	})
 	warnings, err := queueValidator{}.ValidateCreate(t.Context(), q)
 	want := []string{
 		"spec.maxBacklog: nobody keeps to it: asynq refuses no producer",
 		"spec.rateLimit: nobody keeps to it: asynq has no rate over all workers",
+		"spec.retention.maxAge: nobody keeps to it: asynq drops no task for its age",
 	}
 	if diff := cmp.Diff(want, []string(warnings)); diff != "" || err != nil {
 		t.Errorf("%v; warnings (-want, +got):\n%s", err, diff)

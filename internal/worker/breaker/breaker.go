@@ -107,9 +107,6 @@ func (b *Breaker) Admits(now time.Time) int {
 	}
 }
 
-// Reopens is when an open breaker lets something through again.
-func (b *Breaker) Reopens() time.Time { return b.until }
-
 // Begin is told that a job begins.
 func (b *Breaker) Begin(now time.Time) Ticket {
 	if b.State(now) == HalfOpen {

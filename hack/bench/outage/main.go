@@ -1,0 +1,80 @@
+// Command outage measures how soon the operator tells that a broker is lost, and that it is
+// back, on a real control plane with simulated nodes and a real NATS server.
+//
+//	go run ./hack/bench/outage                           5 outages with 1 Queue, 5 with 100
+//	go run ./hack/bench/outage -queues 1000 -outages 10
+//
+// The operator is run as it is built. The broker is killed, without a word to anybody, and
+// started again with its files when it has been gone for a while; a watch sees each Queue's
+// BrokerReachable change. Meanwhile a WorkerPool with a backlog must be asked for neither
+// more nor fewer workers, and a SequentialJob must run through: the broker is no business of
+// its.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/yardmaster/yardmaster/hack/bench/lab"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if len(os.Args) > 1 && os.Args[1] == lab.NATSServer {
+		return lab.ServeNATS(ctx, os.Args[2:])
+	}
+	sizes := flag.String("queues", "1,100", "how many Queues there are, one measurement each")
+	outages := flag.Int("outages", 5, "how often the broker goes")
+	down := flag.Duration("down", 20*time.Second, "how long it is gone at least: by then tries are as far apart as they get")
+	kubeconfig := flag.String("kubeconfig", "", "a control plane that is up; empty: one of its own")
+	flag.Parse()
+	if *outages < 1 {
+		return errors.New("-outages must be at least 1")
+	}
+	var yards []*yard
+	for size := range strings.SplitSeq(*sizes, ",") {
+		queues, err := strconv.Atoi(size)
+		if err != nil || queues < 1 {
+			return fmt.Errorf("-queues: %q is not a number of Queues", size)
+		}
+		yards = append(yards, &yard{Yard: lab.Yard("bench-outage-" + size), queues: queues})
+	}
+	c, end, err := lab.Open(ctx, *kubeconfig)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return bench(ctx, c, yards, *outages, *down)
+}
+
+func bench(ctx context.Context, c *lab.Cluster, yards []*yard, outages int, down time.Duration) error {
+	binary, err := lab.BuildOperator(ctx)
+	if err != nil {
+		return err
+	}
+	lab.PrintMachine()
+	var missed []error
+	for _, y := range yards {
+		results, err := y.measure(ctx, c, binary, outages, down)
+		if err != nil {
+			return fmt.Errorf("%d Queues: %w", y.queues, err)
+		}
+		missed = append(missed, report(y, results))
+	}
+	return errors.Join(missed...)
+}

@@ -1,0 +1,30 @@
+package policy
+
+import (
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func TestAPolicyIsLookedAtWhenAPoolHasOtherReplicas(t *testing.T) {
+	pool := func(replicas, busy int32) *v1alpha1.WorkerPool {
+		return &v1alpha1.WorkerPool{Status: v1alpha1.WorkerPoolStatus{Replicas: replicas, Busy: &busy}}
+	}
+	for title, test := range map[string]struct {
+		before, after *v1alpha1.WorkerPool
+		want          bool
+	}{
+		"one more":            {pool(1, 0), pool(2, 0), true},
+		"none any more":       {pool(1, 0), pool(0, 0), true},
+		"as many, at work":    {pool(2, 0), pool(2, 2), false},
+		"nothing has changed": {pool(2, 1), pool(2, 1), false},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if got := replicasChanged.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
+				t.Errorf("looked at: %t, want %t", got, test.want)
+			}
+		})
+	}
+}
