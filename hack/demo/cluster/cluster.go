@@ -13,7 +13,7 @@ type Cluster interface {
 	// Image builds the operator's image, loads it into the cluster and returns its name,
 	// which is another one when the image is.
 	Image(ctx context.Context) (string, error)
-	// Tryout builds the images that queues are tried with, and loads them into the cluster.
+	// Tryout builds the images that queues and sessions are tried with, and loads them into the cluster.
 	Tryout(ctx context.Context) error
 	// Kubeconfig is the path of the administrator's kubeconfig.
 	Kubeconfig(ctx context.Context) (string, error)

@@ -86,11 +86,16 @@ func (docker) Image(ctx context.Context) (string, error) {
 
 // Tryout implements Cluster. The image of NATS comes from its registry.
 func (docker) Tryout(ctx context.Context) error {
-	const image = "example-worker:v1"
-	if err := shell.Quiet(ctx, "docker", "build", "--tag", image, "--file", "examples/worker/Dockerfile", "."); err != nil {
-		return err
+	for _, name := range []string{"worker", "runner"} {
+		image := "example-" + name + ":v1"
+		if err := shell.Quiet(ctx, "docker", "build", "--tag", image, "--file", "examples/"+name+"/Dockerfile", "."); err != nil {
+			return err
+		}
+		if err := shell.Quiet(ctx, kindKind, "load", "docker-image", image, "--name", kindName); err != nil {
+			return err
+		}
 	}
-	return shell.Quiet(ctx, kindKind, "load", "docker-image", image, "--name", kindName)
+	return nil
 }
 
 // Kubeconfig implements Cluster.

@@ -64,7 +64,7 @@ func (local) Tryout(ctx context.Context) error {
 	if err := shell.Quiet(ctx, "hack/images"); err != nil {
 		return err
 	}
-	return shell.Quiet(ctx, localTool, "load-image", "--name", localName, "dist/nats.tar", "dist/example-worker.tar")
+	return shell.Quiet(ctx, localTool, "load-image", "--name", localName, "dist/nats.tar", "dist/example-worker.tar", "dist/example-runner.tar")
 }
 
 func contentTag(file string) (string, error) {

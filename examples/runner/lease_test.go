@@ -1,0 +1,170 @@
+package main
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+)
+
+// apiServer takes what is written to Leases.
+type apiServer struct {
+	status int
+	seen   []*http.Request
+	leases []coordinationv1.Lease
+}
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	raw, _ := io.ReadAll(r.Body)
+	var lease coordinationv1.Lease
+	if err := json.Unmarshal(raw, &lease); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.seen, s.leases = append(s.seen, r), append(s.leases, lease)
+	w.WriteHeader(s.status)
+	fmt.Fprint(w, "because")
+}
+
+// leased is a Lease on such a server, and the directory with the token.
+func leased(t *testing.T) (l *lease, server *apiServer, directory string) {
+	t.Helper()
+	server = &apiServer{status: http.StatusOK}
+	listening := httptest.NewTLSServer(server)
+	t.Cleanup(listening.Close)
+	directory = t.TempDir()
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: listening.Certificate().Raw})
+	for name, content := range map[string]string{"token": "one\n", "ca.crt": string(authority)} {
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host, port, err := net.SplitHostPort(listening.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	environment := map[string]string{
+		"AGENTIC_LEASE": "talk", "AGENTIC_NAMESPACE": "a", "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port,
+	}
+	l, err = newLease(func(name string) string { return environment[name] }, "talk-r1-a1", directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, server, directory
+}
+
+func TestALeaseIsRenewedByOneRequest(t *testing.T) {
+	l, server, _ := leased(t)
+	before := time.Now()
+	l.renew(t.Context())
+	if len(server.seen) != 1 {
+		t.Fatalf("%d requests", len(server.seen))
+	}
+	r := server.seen[0]
+	if r.Method != http.MethodPatch || r.URL.Path != "/apis/coordination.k8s.io/v1/namespaces/a/leases/talk" ||
+		r.Header.Get("Authorization") != "Bearer one" || r.Header.Get("Content-Type") != "application/merge-patch+json" {
+		t.Errorf("%s %s with %v", r.Method, r.URL, r.Header)
+	}
+	spec := server.leases[0].Spec
+	if spec.RenewTime == nil || spec.RenewTime.Sub(before).Abs() > time.Minute || *spec.HolderIdentity != "talk-r1-a1" {
+		t.Errorf("Lease %+v", spec)
+	}
+}
+
+func TestALeaseIsNotRenewedMoreOftenThanIsOfUse(t *testing.T) {
+	l, server, _ := leased(t)
+	for range 5 {
+		l.renew(t.Context())
+	}
+	if len(server.seen) != 1 {
+		t.Errorf("%d requests", len(server.seen))
+	}
+	l.last = l.last.Add(-l.often)
+	l.renew(t.Context())
+	if len(server.seen) != 2 {
+		t.Errorf("after a while, %d requests", len(server.seen))
+	}
+}
+
+func TestANewTokenIsUsedOnceItIsThere(t *testing.T) {
+	l, server, directory := leased(t)
+	l.often = 0
+	l.renew(t.Context())
+	if err := os.WriteFile(filepath.Join(directory, "token"), []byte("two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.renew(t.Context())
+	if got := server.seen[1].Header.Get("Authorization"); got != "Bearer two" {
+		t.Errorf("authorization %q", got)
+	}
+}
+
+func TestOnlyWorkShowsActivity(t *testing.T) {
+	for order, want := range map[string]bool{"/sleep 20ms": true, "/idle 20ms": false} {
+		t.Run(order, func(t *testing.T) {
+			l, server, _ := leased(t)
+			l.often = time.Millisecond
+			a, _ := atWork(t, nil)
+			a.lease = l
+			if err := a.carryOut(t.Context(), order); err != nil {
+				t.Fatal(err)
+			}
+			// To begin with an order is an activity, too.
+			if more := len(server.seen) > 1; more != want {
+				t.Errorf("%d requests", len(server.seen))
+			}
+		})
+	}
+}
+
+func TestAnInteractiveRunnerSaysThatItHasFinished(t *testing.T) {
+	l, server, _ := leased(t)
+	if err := l.finish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := server.leases[0].Annotations["yardmaster.dev/run-finished"]; got != "talk-r1-a1" {
+		t.Errorf("annotations %v", server.leases[0].Annotations)
+	}
+}
+
+func TestWorkGoesOnWhenActivityCannotBeShown(t *testing.T) {
+	l, server, _ := leased(t)
+	server.status = http.StatusForbidden
+	a, out := atWork(t, nil)
+	a.lease = l
+	if err := a.carryOut(t.Context(), "one"); err != nil || out.String() != "one\n" {
+		t.Errorf("error %v, echoed %q", err, out)
+	}
+	const want = "the API server answers 403 Forbidden: because"
+	if err := l.finish(t.Context()); err == nil || err.Error() != want {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestALeaseThatCanNeverBeRenewedIsToldAtTheBeginning(t *testing.T) {
+	directory := t.TempDir()
+	if err := os.WriteFile(filepath.Join(directory, "ca.crt"), []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for title, row := range map[string]struct{ host, directory string }{
+		"nobody says where the API server is": {"", directory},
+		"there is no certificate":             {"10.0.0.1", t.TempDir()},
+		"the certificate is none":             {"10.0.0.1", directory},
+	} {
+		t.Run(title, func(t *testing.T) {
+			environment := map[string]string{"AGENTIC_LEASE": "talk", "KUBERNETES_SERVICE_HOST": row.host, "KUBERNETES_SERVICE_PORT": "443"}
+			if _, err := newLease(func(name string) string { return environment[name] }, "talk-r1-a1", row.directory); err == nil {
+				t.Error("it is taken for one that can be renewed")
+			}
+		})
+	}
+}

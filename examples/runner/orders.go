@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// exitError ends the runner with this code.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("told to exit with code %d", int(e)) }
+
+// carryOut does what one line says. A line that is no order is echoed.
+func (a *agent) carryOut(ctx context.Context, line string) error {
+	line = strings.TrimSpace(line)
+	a.lease.renew(ctx)
+	if !strings.HasPrefix(line, "/") {
+		if line != "" {
+			fmt.Fprintln(a.out, line)
+			a.lines++
+			a.words += len(strings.Fields(line))
+		}
+		return nil
+	}
+	name, rest, _ := strings.Cut(line[1:], " ")
+	rest = strings.TrimSpace(rest)
+	order, known := a.orders()[name]
+	if !known {
+		return fmt.Errorf("there is no order /%s", name)
+	}
+	log.Print("Order: ", line)
+	if err := order(ctx, rest); err != nil {
+		return fmt.Errorf("/%s: %w", name, err)
+	}
+	return nil
+}
+
+// orders are what a line can ask for, by the word behind the slash.
+func (a *agent) orders() map[string]func(ctx context.Context, rest string) error {
+	return map[string]func(context.Context, string) error{
+		"sleep":  func(ctx context.Context, rest string) error { return a.spend(ctx, rest, true) },
+		"idle":   func(ctx context.Context, rest string) error { return a.spend(ctx, rest, false) },
+		"cost":   a.addCost,
+		"write":  a.write,
+		"result": a.leave,
+		"fail":   a.fail,
+		"done":   a.finish,
+		"exit":   func(context.Context, string) error { return exitError(exitWell) },
+	}
+}
+
+// spend takes some time: at work, which the Lease shows, or idle.
+func (a *agent) spend(ctx context.Context, text string, working bool) error {
+	takes, err := time.ParseDuration(text)
+	if err != nil {
+		return err
+	}
+	end := time.NewTimer(takes)
+	defer end.Stop()
+	ticker := time.NewTicker(a.lease.often)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-end.C:
+			return nil
+		case <-ticker.C:
+			if working {
+				a.lease.renew(ctx)
+			}
+		}
+	}
+}
+
+// addCost adds dollars, as a model would.
+func (a *agent) addCost(_ context.Context, text string) error {
+	cost, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return err
+	}
+	if a.cost == nil {
+		a.cost = new(float64)
+	}
+	*a.cost += cost
+	return nil
+}
+
+// write appends a line to a file in the workspace, and to none elsewhere.
+func (a *agent) write(_ context.Context, rest string) error {
+	name, text, _ := strings.Cut(rest, " ")
+	if !filepath.IsLocal(name) {
+		return fmt.Errorf("%q is no file in the workspace", name)
+	}
+	return a.memory.append(name, text)
+}
+
+// leave leaves this as the result, whatever it is, in the place of the runner's own.
+func (a *agent) leave(_ context.Context, text string) error {
+	a.raw = text
+	return nil
+}
+
+// fail exits with a code: at each attempt, or at the first ones only, so that a later one
+// gets past.
+func (a *agent) fail(_ context.Context, rest string) error {
+	fields := strings.Fields(rest)
+	if len(fields) == 0 || len(fields) > 2 {
+		return errors.New("it takes an exit code, and how many attempts fail")
+	}
+	code, err := strconv.ParseUint(fields[0], 10, 8)
+	if err != nil {
+		return err
+	}
+	if len(fields) > 1 {
+		attempts, err := strconv.Atoi(fields[1])
+		if err != nil {
+			return err
+		}
+		if a.session.attempt > attempts {
+			return nil
+		}
+	}
+	return exitError(code)
+}
+
+// finish says that an interactive runner has finished what it was at.
+func (a *agent) finish(ctx context.Context, _ string) error {
+	return a.lease.finish(ctx)
+}

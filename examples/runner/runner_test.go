@@ -1,0 +1,278 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	sessions "github.com/yardmaster/yardmaster/internal/session"
+)
+
+func TestMain(m *testing.M) {
+	log.SetOutput(io.Discard)
+	os.Exit(m.Run())
+}
+
+// given is what the operator gives the runner of a session named talk, at its first attempt.
+func given(t *testing.T, prompt string, changes map[string]string) func(string) string {
+	t.Helper()
+	directory := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(directory, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	inputs, err := json.Marshal(sessions.Inputs{
+		Name: "talk", Namespace: "a", LLMSettings: &v1alpha1.LLMSettings{Model: "small"},
+		Repos: []sessions.Repo{{SessionRepo: v1alpha1.SessionRepo{URL: "https://git.example/shop.git", Branch: "main"}, Directory: "shop"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	environment := map[string]string{
+		"AGENTIC_SESSION": "talk", "AGENTIC_NAMESPACE": "a", "AGENTIC_JOB": "talk-r1-a1", "AGENTIC_ATTEMPT": "1",
+		"AGENTIC_PROMPT_FILE": file("prompt", prompt), "AGENTIC_SESSION_FILE": file("session.json", string(inputs)),
+		"AGENTIC_RESULT_FILE": file("result", ""), "AGENTIC_WORKSPACE": t.TempDir(),
+	}
+	maps.Copy(environment, changes)
+	return func(name string) string { return environment[name] }
+}
+
+// left is the result that the operator reads.
+func left(t *testing.T, getenv func(string) string) *v1alpha1.SessionResult {
+	t.Helper()
+	raw, err := os.ReadFile(getenv("AGENTIC_RESULT_FILE"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := sessions.ParseResult(string(raw))
+	if err != nil {
+		t.Fatalf("result %q: %v", raw, err)
+	}
+	return result
+}
+
+func TestWhatBecomesOfAPrompt(t *testing.T) {
+	for title, row := range map[string]struct {
+		prompt, attempt string
+		code            int
+		summary, cost   string
+		err             string
+	}{
+		"its lines are echoed, and counted":          {"one\n\ntwo three\n", "1", exitWell, "Echoed 2 lines", "", ""},
+		"none: an interactive session may have none": {"", "1", exitWell, "Echoed 0 lines", "", ""},
+		"a cost is told, the sum of all":             {"/cost 0.1\none\n/cost 0.02", "1", exitWell, "Echoed 1 lines", "0.12", ""},
+		"time can be spent":                          {"/sleep 1ms\n/idle 1ms\none", "1", exitWell, "Echoed 1 lines", "", ""},
+		"it can fail, and leaves a result then, too": {"/cost 1\none\n/fail 3\ntwo", "1", 3, "Echoed 1 lines", "1", ""},
+		"it can fail at its first attempts only":     {"/fail 3 1\none", "1", 3, "Echoed 0 lines", "", ""},
+		"... and get past that at the next":          {"/fail 3 1\none", "2", exitWell, "Echoed 1 lines", "", ""},
+		"it can end early, and well":                 {"one\n/exit\ntwo", "1", exitWell, "Echoed 1 lines", "", ""},
+		"an order that is none":                      {"one\n/dance", "1", exitUnable, "Echoed 1 lines", "", "there is no order /dance"},
+		"an order that cannot be understood":         {"/sleep long", "1", exitUnable, "Echoed 0 lines", "", `/sleep: time: invalid duration "long"`},
+		"no code is too great":                       {"/fail 256", "1", exitUnable, "Echoed 0 lines", "", `/fail: strconv.ParseUint: parsing "256": value out of range`},
+		"no file outside the workspace is written":   {"/write ../x one", "1", exitUnable, "Echoed 0 lines", "", `/write: "../x" is no file in the workspace`},
+		"nothing finishes that has no Lease":         {"/done", "1", exitUnable, "Echoed 0 lines", "", "/done: the session has no Lease to say so"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			getenv := given(t, row.prompt, map[string]string{"AGENTIC_ATTEMPT": row.attempt})
+			code, err := run(t.Context(), getenv, io.Discard)
+			if code != row.code || (row.err == "") != (err == nil) || err != nil && err.Error() != row.err {
+				t.Errorf("code %d, want %d; error %v, want %q", code, row.code, err, row.err)
+			}
+			result, cost := left(t, getenv), ""
+			if result.CostUSD != nil {
+				cost = string(*result.CostUSD)
+			}
+			if result.Summary != row.summary || cost != row.cost || result.SDKSessionID != "talk-r1-a1" {
+				t.Errorf("result %+v, cost %q", result, cost)
+			}
+		})
+	}
+}
+
+func TestARunnerThatMissesSomethingDoesNotBegin(t *testing.T) {
+	for variable, want := range map[string]string{
+		"AGENTIC_SESSION": "AGENTIC_SESSION is not set", "AGENTIC_JOB": "AGENTIC_JOB is not set", "AGENTIC_ATTEMPT": "AGENTIC_ATTEMPT is not set",
+		"AGENTIC_PROMPT_FILE": "AGENTIC_PROMPT_FILE is not set", "AGENTIC_SESSION_FILE": "AGENTIC_SESSION_FILE is not set",
+		"AGENTIC_WORKSPACE": "AGENTIC_WORKSPACE is not set", "AGENTIC_RESULT_FILE": "AGENTIC_RESULT_FILE is not set",
+	} {
+		t.Run(variable, func(t *testing.T) {
+			code, err := run(t.Context(), given(t, "one", map[string]string{variable: ""}), io.Discard)
+			if code != exitUnable || err == nil || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("code %d, error %v", code, err)
+			}
+		})
+	}
+}
+
+// onWrite does something when something is written.
+type onWrite func()
+
+func (do onWrite) Write(p []byte) (int, error) {
+	do()
+	return len(p), nil
+}
+
+func TestOneThatIsToldToEndDoesNotCompleteAndGoesOnWhereItWas(t *testing.T) {
+	getenv := given(t, "/write notes one\nnow\n/write notes two\nthree", nil)
+	ctx, tell := context.WithCancel(t.Context())
+	if code, err := run(ctx, getenv, onWrite(tell)); code != exitTold || err != nil {
+		t.Fatalf("code %d, error %v", code, err)
+	}
+	if result := left(t, getenv); result.Summary != "Echoed 1 lines" {
+		t.Errorf("result %+v", result)
+	}
+	if code, err := run(t.Context(), getenv, io.Discard); code != exitWell || err != nil {
+		t.Fatalf("code %d, error %v", code, err)
+	}
+	notes, err := os.ReadFile(filepath.Join(getenv("AGENTIC_WORKSPACE"), "notes"))
+	if diff := cmp.Diff("one\ntwo\n", string(notes)); diff != "" || err != nil {
+		t.Errorf("error %v, notes (-want +got):\n%s", err, diff)
+	}
+	if result := left(t, getenv); result.Summary != "Echoed 1 lines, going on behind line 2" {
+		t.Errorf("result %+v", result)
+	}
+}
+
+func TestNothingIsWaitedForWhenItIsToldToEnd(t *testing.T) {
+	for _, order := range []string{"/sleep 1h", "/idle 1h"} {
+		a, _ := atWork(t, nil)
+		ctx, tell := context.WithCancel(t.Context())
+		tell()
+		if err := a.carryOut(ctx, order); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: error %v", order, err)
+		}
+	}
+}
+
+func TestWhatAnAttemptBeginsWith(t *testing.T) {
+	for title, row := range map[string]struct {
+		note string
+		want string
+	}{
+		"with all, in a new workspace":               {"", "Echoed 2 lines"},
+		"behind what an earlier attempt has done":    {"talk 1\n", "Echoed 1 lines, going on behind line 1"},
+		"with all, in another session's workspace":   {"other 1\n", "Echoed 2 lines"},
+		"with all, behind a note that was cut off":   {"ta", "Echoed 2 lines"},
+		"with nothing, when there is nothing to do":  {"talk 9\n", "Echoed 0 lines, going on behind line 2"},
+		"with all, behind a note that cannot be one": {"talk -1\n", "Echoed 2 lines"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			getenv := given(t, "one\ntwo", nil)
+			if row.note != "" {
+				if err := os.WriteFile(filepath.Join(getenv("AGENTIC_WORKSPACE"), progressFile), []byte(row.note), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if code, err := run(t.Context(), getenv, io.Discard); code != exitWell || err != nil {
+				t.Fatalf("code %d, error %v", code, err)
+			}
+			if got := left(t, getenv).Summary; got != row.want {
+				t.Errorf("summary %q, want %q", got, row.want)
+			}
+		})
+	}
+}
+
+func TestACompletedRunIsDoneAnewByTheNext(t *testing.T) {
+	getenv := given(t, "one", nil)
+	for range 2 {
+		if code, err := run(t.Context(), getenv, io.Discard); code != exitWell || err != nil || left(t, getenv).Summary != "Echoed 1 lines" {
+			t.Fatalf("code %d, error %v, result %+v", code, err, left(t, getenv))
+		}
+	}
+}
+
+func TestTheSessionIsTakenUpByTheIDThatWasLeft(t *testing.T) {
+	getenv := given(t, "one", map[string]string{"AGENTIC_SDK_SESSION_ID": "talk-r1-a1", "AGENTIC_JOB": "talk-r2-a1"})
+	if code, err := run(t.Context(), getenv, io.Discard); code != exitWell || err != nil || left(t, getenv).SDKSessionID != "talk-r1-a1" {
+		t.Errorf("code %d, error %v, result %+v", code, err, left(t, getenv))
+	}
+}
+
+func TestAnyResultCanBeLeft(t *testing.T) {
+	getenv := given(t, "/result nonsense", nil)
+	if code, err := run(t.Context(), getenv, io.Discard); code != exitWell || err != nil {
+		t.Fatalf("code %d, error %v", code, err)
+	}
+	raw, err := os.ReadFile(getenv("AGENTIC_RESULT_FILE"))
+	if string(raw) != "nonsense" || err != nil {
+		t.Errorf("result %q, error %v", raw, err)
+	}
+}
+
+func TestAResultIsNeverCutOffByTheKubelet(t *testing.T) {
+	for title, summary := range map[string]string{
+		"short": "done", "long": strings.Repeat("x", 9000), "long, of great characters": strings.Repeat("é", 4000),
+		"long, of such as are escaped": strings.Repeat("\n\"", 4000), "long, of what is no text": strings.Repeat("\xff", 4000),
+	} {
+		t.Run(title, func(t *testing.T) {
+			text := encode(&result{Summary: summary, SDKSessionID: "x"})
+			parsed, err := sessions.ParseResult(text)
+			if err != nil || len(text) > maxResult || parsed.SDKSessionID != "x" {
+				t.Fatalf("%d bytes, error %v", len(text), err)
+			}
+			if title == "short" && parsed.Summary != summary {
+				t.Errorf("summary %q", parsed.Summary)
+			}
+			if strings.HasPrefix(title, "long") && parsed.Summary == "" {
+				t.Error("nothing is left of the summary")
+			}
+		})
+	}
+}
+
+func TestAResultThatCannotBeWrittenIsAnError(t *testing.T) {
+	getenv := given(t, "one", map[string]string{"AGENTIC_RESULT_FILE": t.TempDir()})
+	if _, err := run(t.Context(), getenv, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "writing the result: ") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestWhatAnEndMeans(t *testing.T) {
+	for title, row := range map[string]struct {
+		end  error
+		code int
+	}{
+		"all is done":     {nil, exitWell},
+		"told to fail":    {exitError(7), 7},
+		"told to end":     {context.Canceled, exitTold},
+		"something broke": {errors.New("disk full"), exitUnable},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if code, _ := exitCode(row.end); code != row.code {
+				t.Errorf("code %d, want %d", code, row.code)
+			}
+		})
+	}
+}
+
+// atWork is an agent, and what it echoes.
+func atWork(t *testing.T, changes map[string]string) (*agent, *bytes.Buffer) {
+	t.Helper()
+	s, err := readSession(given(t, "", changes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	a, err := newAgent(s, &lease{often: time.Hour}, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.close)
+	return a, &out
+}

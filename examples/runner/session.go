@@ -1,0 +1,63 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+)
+
+// session is what a runner is told, by its environment and by two files.
+type session struct {
+	name, job    string
+	attempt      int
+	prompt       string
+	workspace    string
+	resultFile   string
+	sdkSessionID string
+	// port to listen on; empty if the session is not interactive.
+	port string
+
+	Repos []struct {
+		URL       string `json:"url"`
+		Branch    string `json:"branch"`
+		Directory string `json:"directory"`
+	} `json:"repos"`
+	LLMSettings struct {
+		Model string `json:"model"`
+	} `json:"llmSettings"`
+}
+
+// readSession reads it all at the beginning: a runner that misses something had better not
+// begin.
+func readSession(getenv func(string) string) (*session, error) {
+	s := &session{sdkSessionID: getenv("AGENTIC_SDK_SESSION_ID"), port: getenv("AGENTIC_PORT")}
+	var promptFile, sessionFile, attempt string
+	for name, value := range map[string]*string{
+		"AGENTIC_SESSION": &s.name, "AGENTIC_JOB": &s.job, "AGENTIC_ATTEMPT": &attempt,
+		"AGENTIC_PROMPT_FILE": &promptFile, "AGENTIC_SESSION_FILE": &sessionFile,
+		"AGENTIC_WORKSPACE": &s.workspace, "AGENTIC_RESULT_FILE": &s.resultFile,
+	} {
+		if *value = getenv(name); *value == "" {
+			return nil, fmt.Errorf("%s is not set", name)
+		}
+	}
+	var err error
+	if s.attempt, err = strconv.Atoi(attempt); err != nil {
+		return nil, fmt.Errorf("AGENTIC_ATTEMPT: %w", err)
+	}
+	prompt, err := os.ReadFile(promptFile)
+	if err != nil {
+		return nil, err
+	}
+	s.prompt = string(prompt)
+	raw, err := os.ReadFile(sessionFile)
+	if err != nil {
+		return nil, err
+	}
+	// Fields that are not known are for other runners, or come from a newer operator.
+	if err := json.Unmarshal(raw, s); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", sessionFile, err)
+	}
+	return s, nil
+}
