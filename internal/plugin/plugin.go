@@ -78,7 +78,7 @@ func newRoot(env *environment) *cobra.Command {
 	root.SetErr(env.errOut)
 	env.config = connectionFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&env.colour, "color", terminal.ColourAuto, "Colours: auto (on a terminal), always or never.")
-	root.AddCommand(newReport(env), newSeq(env), newQueue(env), newPool(env))
+	root.AddCommand(newReport(env), newSeq(env), newQueue(env), newPool(env), newSession(env))
 	return root
 }
 

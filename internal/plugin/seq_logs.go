@@ -57,11 +57,8 @@ func newLogs(env *environment) *cobra.Command {
 }
 
 func (l *logsCommand) run(ctx context.Context, name string) error {
-	if l.tail < allLines {
-		return fmt.Errorf("--tail is %d, must be -1 for all lines, or more", l.tail)
-	}
-	if l.since < 0 {
-		return fmt.Errorf("--since is %s, must not be negative", l.since)
+	if err := l.check(); err != nil {
+		return err
 	}
 	cluster, err := l.connect(l.config)
 	if err != nil {
@@ -74,7 +71,7 @@ func (l *logsCommand) run(ctx context.Context, name string) error {
 	if steps := logs.Steps(sj); l.step != "" && !slices.Contains(steps, l.step) {
 		return fmt.Errorf("--step is %q, must be one of %v", l.step, steps)
 	}
-	teller, err := logs.New(ctx, &podsOfSequence{cluster, sj}, sj, l.options())
+	teller, err := logs.New(ctx, &podsOf{cluster, sj.Namespace, selectPods(sj)}, sj, l.options())
 	if err != nil {
 		return err
 	}
@@ -82,6 +79,17 @@ func (l *logsCommand) run(ctx context.Context, name string) error {
 		return teller.Tell(ctx, sj)
 	}
 	return followLogs(ctx, cluster, sj, teller)
+}
+
+// check tells what is wrong with the flags.
+func (l *logsCommand) check() error {
+	if l.tail < allLines {
+		return fmt.Errorf("--tail is %d, must be -1 for all lines, or more", l.tail)
+	}
+	if l.since < 0 {
+		return fmt.Errorf("--since is %s, must not be negative", l.since)
+	}
+	return nil
 }
 
 func (l *logsCommand) options() logs.Options {
@@ -138,32 +146,33 @@ func sendForbidden(ctx context.Context, to chan<- error, a, b <-chan error) {
 // lasting reports whether it is of no use to try again.
 func lasting(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
-// podsOfSequence are where logs.Teller finds what it tells of.
-type podsOfSequence struct {
-	cluster *connection
-	sj      *v1alpha1.SequentialJob
-}
-
 // selectPods selects those made for the SequentialJob.
 func selectPods(sj *v1alpha1.SequentialJob) []client.ListOption {
 	return []client.ListOption{client.InNamespace(sj.Namespace), client.MatchingLabels{v1alpha1.LabelSequentialJobUID: string(sj.UID)}}
 }
 
+// podsOf something are where logs finds what it tells of.
+type podsOf struct {
+	cluster   *connection
+	namespace string
+	which     []client.ListOption
+}
+
 // Pods implements logs.Cluster.
-func (p *podsOfSequence) Pods(ctx context.Context) ([]corev1.Pod, error) {
+func (p *podsOf) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	err := p.cluster.List(ctx, &list, selectPods(p.sj)...)
+	err := p.cluster.List(ctx, &list, p.which...)
 	return list.Items, err
 }
 
 // Pod implements logs.Cluster.
-func (p *podsOfSequence) Pod(ctx context.Context, name string) (*corev1.Pod, error) {
+func (p *podsOf) Pod(ctx context.Context, name string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
-	err := p.cluster.Get(ctx, client.ObjectKey{Namespace: p.sj.Namespace, Name: name}, pod)
+	err := p.cluster.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: name}, pod)
 	return pod, err
 }
 
 // Log implements logs.Cluster.
-func (p *podsOfSequence) Log(ctx context.Context, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error) {
-	return p.cluster.pods.Pods(p.sj.Namespace).GetLogs(pod, options).Stream(ctx)
+func (p *podsOf) Log(ctx context.Context, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error) {
+	return p.cluster.pods.Pods(p.namespace).GetLogs(pod, options).Stream(ctx)
 }

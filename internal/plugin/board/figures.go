@@ -13,6 +13,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
+// nameColumn is the header above names.
+const nameColumn = "NAME"
+
 // unknown stands for a figure that nobody could tell. It is not 0.
 const unknown = "-"
 

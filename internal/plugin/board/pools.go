@@ -25,7 +25,7 @@ func PoolsOfNamespaces(s terminal.Style, pools []*v1alpha1.WorkerPool, now time.
 }
 
 func poolRows(s terminal.Style, pools []*v1alpha1.WorkerPool, now time.Time) [][]string {
-	rows := [][]string{{"NAME", "STATUS", "READY", "BUSY", "DRAINING", "BACKLOG", "P95/SLO", "REVISION", "DECISION", "AGE"}}
+	rows := [][]string{{nameColumn, "STATUS", "READY", "BUSY", "DRAINING", "BACKLOG", "P95/SLO", "REVISION", "DECISION", "AGE"}}
 	for _, wp := range pools {
 		status := &wp.Status
 		rows = append(rows, []string{
@@ -113,7 +113,7 @@ func LoadsOfNamespaces(s terminal.Style, loads []Load) []string {
 }
 
 func loadRows(s terminal.Style, loads []Load) [][]string {
-	rows := [][]string{{"NAME", "BACKLOG", "", "IN FLIGHT", "P95/SLO", "WORKERS", "", "BUSY", "DRAINING", "DECISION"}}
+	rows := [][]string{{nameColumn, "BACKLOG", "", "IN FLIGHT", "P95/SLO", "WORKERS", "", "BUSY", "DRAINING", "DECISION"}}
 	for _, load := range loads {
 		wp, status := load.Pool, &load.Pool.Status
 		rows = append(rows, []string{

@@ -21,7 +21,7 @@ func QueuesOfNamespaces(s terminal.Style, queues []*v1alpha1.Queue, now time.Tim
 }
 
 func queueRows(s terminal.Style, queues []*v1alpha1.Queue, now time.Time) [][]string {
-	rows := [][]string{{"NAME", "STATUS", "READY", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST", "P95 WAIT", "ENGINE", "AGE"}}
+	rows := [][]string{{nameColumn, "STATUS", "READY", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST", "P95 WAIT", "ENGINE", "AGE"}}
 	for _, q := range queues {
 		status := &q.Status
 		rows = append(rows, []string{

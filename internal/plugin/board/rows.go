@@ -30,7 +30,7 @@ func rows(s terminal.Style, sjs []*v1alpha1.SequentialJob, now time.Time, namesp
 	for _, sj := range sjs {
 		widest = max(widest, longestName(sj))
 	}
-	table := [][]string{{"NAME", "STATUS", "STEPS", "STEP", "TIME", "AGE"}}
+	table := [][]string{{nameColumn, "STATUS", "STEPS", "STEP", "TIME", "AGE"}}
 	for _, sj := range sjs {
 		step := fmt.Sprintf("%-*s", widest, sj.Status.Progress.CurrentStep)
 		table = append(table, []string{

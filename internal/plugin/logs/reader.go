@@ -49,7 +49,7 @@ func (r *reader) done(ctx context.Context, s source, err error, again bool) (boo
 	case ctx.Err() != nil:
 		return true, ctx.Err()
 	case apierrors.IsNotFound(err):
-		r.printer.note(fmt.Sprintf("step %s has no log of Pod %s any more: it is gone", s.step, s.pod))
+		r.printer.note(fmt.Sprintf("%s has no log of Pod %s any more: it is gone", s.whose(), s.pod))
 		return true, nil
 	case err == nil && !r.options.Follow:
 		return true, nil

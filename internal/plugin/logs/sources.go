@@ -16,12 +16,22 @@ import (
 // source is the log of one container, as it was started once.
 type source struct {
 	step, pod, container string
+	// attempt says that step is the name of an attempt at a session's run.
+	attempt bool
 	// restarts is how often the container had been started before.
 	restarts int32
 	// previous asks for the log of the start before the last.
 	previous bool
 	// label stands before each line.
 	label string
+}
+
+// whose log it is.
+func (s source) whose() string {
+	if s.attempt {
+		return "attempt " + s.step
+	}
+	return "step " + s.step
 }
 
 // podsOf are the Pods of a step's Job, oldest first. With all they are those of all its

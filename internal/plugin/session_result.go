@@ -1,0 +1,73 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/board"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+)
+
+// outputText is a result as people read it.
+const outputText = "text"
+
+// resultCommand is `kubectl yardmaster session result`.
+type resultCommand struct {
+	*environment
+
+	output string
+}
+
+func newResult(env *environment) *cobra.Command {
+	r := &resultCommand{environment: env}
+	command := &cobra.Command{
+		Use:   "result NAME",
+		Short: "Tell what an AgenticSession has left",
+		Long: "Tell what the runner of an AgenticSession has left last: its summary, its usage and its cost.\n\n" +
+			"A session that has left nothing is an error, and so is what cannot be read.",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: sessionKind().completeName(env),
+		RunE:              func(command *cobra.Command, args []string) error { return r.run(command.Context(), args[0]) },
+	}
+	command.Flags().StringVarP(&r.output, "output", "o", outputText, "What to print: text, json or yaml.")
+	return command
+}
+
+func (r *resultCommand) run(ctx context.Context, name string) error {
+	if err := oneOf("output", r.output, outputText, outputJSON, outputYAML); err != nil {
+		return err
+	}
+	cluster, err := r.connect(r.config)
+	if err != nil {
+		return err
+	}
+	s := &v1alpha1.AgenticSession{}
+	if err := cluster.read(ctx, name, s); err != nil {
+		return err
+	}
+	if err := noResult(s); err != nil {
+		return fmt.Errorf("%s: %w", sessionKind().called(s), err)
+	}
+	if r.output != outputText {
+		return encode(r.out, r.output, s.Status.Result)
+	}
+	return terminal.Lines(r.out, board.Result(r.style(), s))
+}
+
+// noResult tells why there is no result of the last attempt that left anything.
+func noResult(s *v1alpha1.AgenticSession) error {
+	valid := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionResultValid)
+	switch {
+	case valid != nil && valid.Status == metav1.ConditionFalse:
+		return fmt.Errorf("the result cannot be read: %s", valid.Message)
+	case s.Status.Result == nil:
+		return fmt.Errorf("there is no result: it is %s", board.SessionPhase(s))
+	default:
+		return nil
+	}
+}

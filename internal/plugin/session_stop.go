@@ -1,0 +1,155 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/board"
+)
+
+// stopCommand is `kubectl yardmaster session stop`.
+type stopCommand struct{ *environment }
+
+func newStop(env *environment) *cobra.Command {
+	s := &stopCommand{env}
+	return &cobra.Command{
+		Use:   "stop NAME...",
+		Short: "Stop AgenticSessions",
+		Long: "Stop AgenticSessions. The runner has 25 seconds to end; a persistent workspace is kept, and `session restart` goes on in it.\n\n" +
+			"The exit code is 2 if any of them could not be changed; the others are all the same.",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: sessionKind().completeNames(env),
+		RunE:              func(command *cobra.Command, names []string) error { return s.run(command.Context(), names) },
+	}
+}
+
+func (c *stopCommand) run(ctx context.Context, names []string) error {
+	cluster, err := c.connect(c.config)
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, name := range names {
+		if err := c.one(ctx, cluster, name); err != nil {
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func (c *stopCommand) one(ctx context.Context, cluster *connection, name string) error {
+	s := &v1alpha1.AgenticSession{}
+	if err := cluster.read(ctx, name, s); err != nil {
+		return err
+	}
+	said := "was told to stop already"
+	if s.Spec.OperatingMode != v1alpha1.ModeStopped {
+		said = "is told to stop"
+		before := s.DeepCopy()
+		s.Spec.OperatingMode = v1alpha1.ModeStopped
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := cluster.Patch(ctx, s, patch); err != nil {
+			return unlessChanged(sessionKind().called(s), err)
+		}
+	}
+	switch s.Status.Phase {
+	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
+		said += "; it has ended, and its next run will not begin"
+	default:
+	}
+	fmt.Fprintln(c.out, sessionKind().called(s), said)
+	return nil
+}
+
+// restartCommand is `kubectl yardmaster session restart`.
+type restartCommand struct {
+	*environment
+
+	watch bool
+}
+
+func newRestart(env *environment) *cobra.Command {
+	r := &restartCommand{environment: env}
+	command := &cobra.Command{
+		Use:   "restart NAME",
+		Short: "Start an AgenticSession again that is stopped, or has ended",
+		Long: "Start an AgenticSession again. One that its user stopped goes on at its run; " +
+			"one that has ended, or was stopped by itself, begins its next. Either has the workspace that it had, if that is persistent.\n\n" +
+			"What cannot be is refused before anything is written. With --watch the exit code is that of `session watch`.",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: sessionKind().completeName(env),
+		RunE:              func(command *cobra.Command, args []string) error { return r.run(command.Context(), args[0]) },
+	}
+	command.Flags().BoolVarP(&r.watch, "watch", "w", false, "Watch it until it has ended or is stopped.")
+	return command
+}
+
+func (r *restartCommand) run(ctx context.Context, name string) error {
+	cluster, err := r.connect(r.config)
+	if err != nil {
+		return err
+	}
+	s := &v1alpha1.AgenticSession{}
+	if err := cluster.read(ctx, name, s); err != nil {
+		return err
+	}
+	called := sessionKind().called(s)
+	if err := restartRefusal(s); err != nil {
+		return fmt.Errorf("%s: cannot restart: %w", called, err)
+	}
+	before := s.DeepCopy()
+	said := fmt.Sprintf("goes on at run %d", max(s.Status.Run, 1))
+	s.Spec.OperatingMode = v1alpha1.ModeRunning
+	if needsRun(before) {
+		if s.Spec.RunRequest <= s.Status.Run {
+			s.Spec.RunRequest++
+		}
+		said = fmt.Sprintf("begins run %d", s.Spec.RunRequest)
+	}
+	// What was looked at must be what is started again.
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := cluster.Patch(ctx, s, patch); err != nil {
+		return unlessChanged(called, err)
+	}
+	fmt.Fprintln(r.out, called, said)
+	if !r.watch {
+		return nil
+	}
+	return r.watchSession(ctx, cluster, &sessionView{environment: r.environment, last: s, told: true})
+}
+
+// needsRun reports whether it takes another run to have the session at work: the present one
+// has ended, or was stopped by something else than its user.
+func needsRun(s *v1alpha1.AgenticSession) bool {
+	switch s.Status.Phase {
+	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
+		return true
+	case v1alpha1.SessionStopped, v1alpha1.SessionStopping:
+		return s.Spec.OperatingMode != v1alpha1.ModeStopped
+	default:
+		return false
+	}
+}
+
+// restartRefusal tells why the session would not start again.
+func restartRefusal(s *v1alpha1.AgenticSession) error {
+	status := &s.Status
+	timeout := s.Spec.Timeout
+	switch {
+	case !s.DeletionTimestamp.IsZero():
+		return errors.New("it is being deleted")
+	case s.Spec.OperatingMode != v1alpha1.ModeStopped && !needsRun(s):
+		return fmt.Errorf("it is %s", board.SessionPhase(s))
+	case s.Spec.OperatingMode != v1alpha1.ModeStopped && s.Spec.RunRequest > status.Run:
+		return fmt.Errorf("run %d is about to begin", s.Spec.RunRequest)
+	case timeout != nil && *timeout > 0 && status.ActiveSeconds >= int64(*timeout):
+		return fmt.Errorf("all of its time is used up, %d of %d seconds; raise spec.timeout first", status.ActiveSeconds, *timeout)
+	default:
+		return nil
+	}
+}
