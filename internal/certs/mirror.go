@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
 // Mirror keeps a directory equal to the certificate in a Secret.
@@ -24,9 +26,10 @@ type Mirror struct {
 func NewMirror(mgr ctrl.Manager, secret types.NamespacedName, directory string) (*Mirror, error) {
 	one := fields.OneTermEqualSelector("metadata.name", secret.Name)
 	secrets, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(),
-		Scheme:     mgr.GetScheme(),
-		Mapper:     mgr.GetRESTMapper(),
+		HTTPClient:  mgr.GetHTTPClient(),
+		Scheme:      mgr.GetScheme(),
+		Mapper:      mgr.GetRESTMapper(),
+		NewInformer: kube.NewInformer,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}: {Namespaces: map[string]cache.Config{secret.Namespace: {FieldSelector: one}}},
 		},

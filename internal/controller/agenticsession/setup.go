@@ -49,6 +49,7 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 	}
 	children, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		NewInformer:          kube.NewInformer,
 		DefaultNamespaces:    namespaces,
 		DefaultLabelSelector: labels.NewSelector().Add(*ofSessions),
 		DefaultTransform:     cache.TransformStripManagedFields(),
