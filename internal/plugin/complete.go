@@ -2,11 +2,9 @@ package plugin
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/logs"
@@ -16,36 +14,6 @@ import (
 const patience = 3 * time.Second
 
 const noFiles = cobra.ShellCompDirectiveNoFileComp
-
-// completeName completes the name of one SequentialJob.
-func (e *environment) completeName(command *cobra.Command, given []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(given) > 0 {
-		return nil, noFiles
-	}
-	return e.completeNames(command, given, typed)
-}
-
-// completeNames completes the names of SequentialJobs that are not among those given. The
-// shell itself leaves out what does not begin with what is typed.
-func (e *environment) completeNames(command *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(command.Context(), patience)
-	defer cancel()
-	cluster, err := e.connect(e.config)
-	if err != nil {
-		return nil, noFiles
-	}
-	var list v1alpha1.SequentialJobList
-	if err := cluster.List(ctx, &list, client.InNamespace(cluster.namespace)); err != nil {
-		return nil, noFiles
-	}
-	var names []cobra.Completion
-	for i := range list.Items {
-		if sj := &list.Items[i]; !slices.Contains(given, sj.Name) {
-			names = append(names, cobra.CompletionWithDesc(sj.Name, string(sj.Status.Phase)))
-		}
-	}
-	return names, noFiles
-}
 
 // completeStart completes where a rerun may begin.
 func (e *environment) completeStart(command *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -64,7 +64,7 @@ func (w *poolWatch) run(ctx context.Context, args []string) error {
 func (e *environment) watchPool(ctx context.Context, cluster *connection, wp *v1alpha1.WorkerPool, until func(*v1alpha1.WorkerPool) bool) error {
 	view := newPoolsView(e)
 	view.alone, view.until = wp, until
-	return e.watchPools(ctx, cluster, view, client.InNamespace(wp.Namespace), client.MatchingFields{"metadata.name": wp.Name})
+	return e.watchPools(ctx, cluster, view, only(wp)...)
 }
 
 func (e *environment) watchPools(ctx context.Context, cluster *connection, view *poolsView, options ...client.ListOption) error {

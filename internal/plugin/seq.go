@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,7 +21,7 @@ func newSeq(env *environment) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(newList(env), newWatch(env), newLogs(env), newRerun(env), newSuspend(env), newResume(env))
+	command.AddCommand(newKindList(env, sequentialKind(), "List SequentialJobs, with a sign for each step"), newWatch(env), newLogs(env), newRerun(env), newSuspend(env), newResume(env))
 	return command
 }
 
@@ -53,17 +52,8 @@ func (s *selection) options(cluster *connection) ([]client.ListOption, error) {
 // sequentialJob reads the one of that name.
 func (c *connection) sequentialJob(ctx context.Context, name string) (*v1alpha1.SequentialJob, error) {
 	sj := &v1alpha1.SequentialJob{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, sj)
-	return sj, err
+	return sj, c.read(ctx, name, sj)
 }
-
-// only selects the one SequentialJob.
-func only(sj *v1alpha1.SequentialJob) []client.ListOption {
-	return []client.ListOption{client.InNamespace(sj.Namespace), client.MatchingFields{"metadata.name": sj.Name}}
-}
-
-// called is how kubectl names an object that it has done something to.
-func called(sj metav1.Object) string { return "sequentialjob.yardmaster.dev/" + sj.GetName() }
 
 // ended reports whether nothing more is to be expected: the run has ended, and no other is
 // about to begin.

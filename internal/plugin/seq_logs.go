@@ -42,7 +42,7 @@ func newLogs(env *environment) *cobra.Command {
 			"A step that may have several Pods has the end of the Pod's name behind its own, and a container that is not the step's has its name there too. " +
 			"What a Pod no longer has is told on standard error.",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: env.completeName,
+		ValidArgsFunction: sequentialKind().completeName(env),
 		RunE:              func(command *cobra.Command, args []string) error { return l.run(command.Context(), args[0]) },
 	}
 	f := command.Flags()

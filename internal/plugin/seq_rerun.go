@@ -30,7 +30,7 @@ func newRerun(env *environment) *cobra.Command {
 		Long: "Run a finished SequentialJob again, with its spec as it is now.\n\n" +
 			"What cannot be is refused before anything is written. With --watch the exit code is that of `seq watch`.",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: env.completeName,
+		ValidArgsFunction: sequentialKind().completeName(env),
 		RunE:              func(command *cobra.Command, args []string) error { return r.run(command.Context(), args[0]) },
 	}
 	f := command.Flags()
@@ -53,16 +53,16 @@ func (r *rerunCommand) run(ctx context.Context, name string) error {
 	before := sj.DeepCopy()
 	sj.Spec.Rerun = &v1alpha1.Rerun{ID: r.requestID(), From: r.from}
 	if err := refusal(before, sj.Spec.Rerun); err != nil {
-		return fmt.Errorf("%s: %w", called(sj), err)
+		return fmt.Errorf("%s: %w", sequentialKind().called(sj), err)
 	}
 	// What was looked at must be what is run again.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := cluster.Patch(ctx, sj, patch); err != nil {
-		return unlessChanged(called(sj), err)
+		return unlessChanged(sequentialKind().called(sj), err)
 	}
-	fmt.Fprintf(r.out, "%s runs again from %s: run %d, id %s\n", called(sj), r.from, sj.Status.Run+1, sj.Spec.Rerun.ID)
+	fmt.Fprintf(r.out, "%s runs again from %s: run %d, id %s\n", sequentialKind().called(sj), r.from, sj.Status.Run+1, sj.Spec.Rerun.ID)
 	if sj.Spec.Suspend {
-		fmt.Fprintf(r.errOut, "%s is suspended: it begins when it is resumed\n", called(sj))
+		fmt.Fprintf(r.errOut, "%s is suspended: it begins when it is resumed\n", sequentialKind().called(sj))
 	}
 	if r.watch {
 		return r.watchOne(ctx, cluster, &stepsView{environment: r.environment, last: sj, told: true})

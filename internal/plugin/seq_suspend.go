@@ -35,7 +35,7 @@ func (s *suspendCommand) command(verb, short, long string) *cobra.Command {
 		Short:             short,
 		Long:              long + "\n\nThe exit code is 2 if any of them could not be changed; the others are all the same.",
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: s.completeNames,
+		ValidArgsFunction: sequentialKind().completeNames(s.environment),
 		RunE:              func(command *cobra.Command, names []string) error { return s.run(command.Context(), names) },
 	}
 }
@@ -75,6 +75,6 @@ func (s *suspendCommand) one(ctx context.Context, cluster *connection, name stri
 	if s.suspend && ended(sj) {
 		said += "; its run has ended, and the next one will be held"
 	}
-	fmt.Fprintln(s.out, called(sj), said)
+	fmt.Fprintln(s.out, sequentialKind().called(sj), said)
 	return nil
 }

@@ -27,7 +27,7 @@ func newWatch(env *environment) *cobra.Command {
 			"On a terminal it is drawn in one place; anywhere else there is a line for each change.\n" +
 			"The exit code is 0 if all completed, 1 if one failed, and 2 if they could not be watched.",
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: env.completeName,
+		ValidArgsFunction: sequentialKind().completeName(env),
 		RunE:              func(command *cobra.Command, args []string) error { return w.run(command.Context(), args) },
 	}
 	w.addFlags(command)

@@ -47,7 +47,7 @@ func (v *stepsView) over() (bool, error) {
 	case ended(v.last):
 		return true, outcome(v.last)
 	case !v.there:
-		return true, fmt.Errorf("%s was deleted", called(v.last))
+		return true, fmt.Errorf("%s was deleted", sequentialKind().called(v.last))
 	default:
 		return false, nil
 	}

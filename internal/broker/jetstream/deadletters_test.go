@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
@@ -201,8 +202,9 @@ func TestWhatTheServerGivesUpOnIsRescued(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The server notices when it is asked for the next message.
-	if _, err := lane.FetchNoWait(1); err != nil {
+	// The server notices when it has somebody to give the message to. The last Nak may not
+	// have come to it yet: this one waits.
+	if _, err := lane.Fetch(1, jetstream.FetchMaxWait(30*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	rescued := 0

@@ -11,7 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// kindList is `kubectl yardmaster queue list` and `pool list`.
+// kindList is `kubectl yardmaster seq list`, `queue list` and `pool list`.
 type kindList[T client.Object] struct {
 	*environment
 	selection

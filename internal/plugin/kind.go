@@ -27,6 +27,15 @@ type kind[T client.Object] struct {
 	remark func(T) string
 }
 
+func sequentialKind() *kind[*v1alpha1.SequentialJob] {
+	return &kind[*v1alpha1.SequentialJob]{
+		name: "SequentialJob", resource: "sequentialjob",
+		list: func() client.ObjectList { return &v1alpha1.SequentialJobList{Items: []v1alpha1.SequentialJob{}} },
+		rows: board.Rows, rowsOfNamespaces: board.RowsOfNamespaces,
+		remark: func(sj *v1alpha1.SequentialJob) string { return string(sj.Status.Phase) },
+	}
+}
+
 func queueKind() *kind[*v1alpha1.Queue] {
 	return &kind[*v1alpha1.Queue]{
 		name: "Queue", resource: "queue",
@@ -60,6 +69,11 @@ func (c *connection) read(ctx context.Context, name string, into client.Object) 
 	return c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, into)
 }
 
+// only selects the one object.
+func only(object client.Object) []client.ListOption {
+	return []client.ListOption{client.InNamespace(object.GetNamespace()), client.MatchingFields{"metadata.name": object.GetName()}}
+}
+
 // itemsOf a list, by namespace and name.
 func itemsOf[T client.Object](list client.ObjectList) ([]T, error) {
 	objects, err := meta.ExtractList(list)
@@ -86,7 +100,8 @@ func (k *kind[T]) completeName(e *environment) cobra.CompletionFunc {
 	}
 }
 
-// completeNames completes names that are not among those given.
+// completeNames completes names that are not among those given. The shell itself leaves
+// out what does not begin with what is typed.
 func (k *kind[T]) completeNames(e *environment) cobra.CompletionFunc {
 	return func(command *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(command.Context(), patience)

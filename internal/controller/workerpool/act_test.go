@@ -1,0 +1,57 @@
+package workerpool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/pool"
+)
+
+func TestAPodThatHasChangedKeepsNoOtherFromBeingMarked(t *testing.T) {
+	const changed, number = "worker-0", 3 * markers
+	var objects []client.Object
+	seen := &sight{pods: map[string]*corev1.Pod{}}
+	var marks []pool.Mark
+	for i := range number {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("worker-%d", i), ResourceVersion: "1"}}
+		objects, seen.pods[pod.Name] = append(objects, pod), pod.DeepCopy()
+		marks = append(marks, pool.Mark{Worker: pod.Name, Draining: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)})
+	}
+	r := &Reconciler{client: fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if object.GetName() == changed {
+				return apierrors.NewConflict(corev1.Resource("pods"), changed, errors.New("it has changed"))
+			}
+			select {
+			case <-ctx.Done(): // as a real request would end
+				return ctx.Err()
+			case <-time.After(20 * time.Millisecond): // and this long it takes
+				return c.Patch(ctx, object, patch, options...)
+			}
+		},
+	}).Build()}
+
+	if err := r.mark(t.Context(), seen, marks); !errors.Is(err, kube.ErrStale) {
+		t.Errorf("the pass ends with %v", err)
+	}
+	for _, object := range objects {
+		pod := &corev1.Pod{}
+		if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(object), pod); err != nil {
+			t.Fatal(err)
+		}
+		if marked := pod.Annotations[pool.AnnotationDraining] != ""; marked != (pod.Name != changed) {
+			t.Errorf("%s is marked: %t", pod.Name, marked)
+		}
+	}
+}
