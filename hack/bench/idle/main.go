@@ -15,25 +15,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"time"
 
 	"github.com/yardmaster/yardmaster/hack/bench/lab"
 )
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
+func main() { lab.Main(run, nil) }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if len(os.Args) > 1 && os.Args[1] == lab.NATSServer {
-		return lab.ServeNATS(ctx, os.Args[2:])
-	}
+func run(ctx context.Context) error {
 	y := &yard{Yard: "bench-idle"}
 	flag.IntVar(&y.pools, "pools", 1000, "WorkerPools, each with a Queue")
 	settle := flag.Duration("settle", 30*time.Second, "pause between the last decision and the measurement")

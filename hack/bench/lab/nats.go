@@ -16,21 +16,20 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// NATSServer is the first argument that makes a benchmark the broker: it then calls ServeNATS
-// with the other arguments.
+// NATSServer is the first argument that makes a benchmark the broker.
 const NATSServer = "nats-server"
 
-// ServeNATS serves from a directory, at a port, until it is interrupted, and prints its URL.
-func ServeNATS(ctx context.Context, args []string) error {
-	if len(args) != 2 {
-		return fmt.Errorf("%s DIRECTORY PORT", NATSServer)
+// serveNATS serves from a directory, at a port, until it is interrupted, and prints its URL.
+func serveNATS(ctx context.Context, args []string) error {
+	if len(args) != 3 {
+		return fmt.Errorf("%s DIRECTORY PORT", args[0])
 	}
-	port, err := strconv.Atoi(args[1])
+	port, err := strconv.Atoi(args[2])
 	if err != nil {
 		return err
 	}
 	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: args[0], NoLog: true, NoSigs: true,
+		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: args[1], NoLog: true, NoSigs: true,
 	})
 	if err != nil {
 		return err

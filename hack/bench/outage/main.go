@@ -16,8 +16,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"time"
@@ -25,19 +23,9 @@ import (
 	"github.com/yardmaster/yardmaster/hack/bench/lab"
 )
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
+func main() { lab.Main(run, nil) }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if len(os.Args) > 1 && os.Args[1] == lab.NATSServer {
-		return lab.ServeNATS(ctx, os.Args[2:])
-	}
+func run(ctx context.Context) error {
 	sizes := flag.String("queues", "1,100", "how many Queues there are, one measurement each")
 	outages := flag.Int("outages", 5, "how often the broker goes")
 	down := flag.Duration("down", 20*time.Second, "how long it is gone at least: by then tries are as far apart as they get")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -36,24 +35,13 @@ type told struct {
 
 func observe(ctx context.Context, c *lab.Cluster, ns string) (*observer, error) {
 	o := &observer{told: map[string]told{}, asked: map[string]int32{}}
-	for _, list := range []client.ObjectList{&v1alpha1.QueueList{}, &appsv1.DeploymentList{}} {
-		events, err := c.Watch(ctx, list, client.InNamespace(ns))
-		if err != nil {
-			return nil, err
-		}
-		go o.follow(events)
-	}
-	return o, nil
+	return o, lab.Follow(ctx, c, o.see, o.ended, []client.ObjectList{&v1alpha1.QueueList{}, &appsv1.DeploymentList{}}, client.InNamespace(ns))
 }
 
-func (o *observer) follow(events watch.Interface) {
-	defer events.Stop()
-	for event := range events.ResultChan() {
-		o.see(event, time.Now())
-	}
+func (o *observer) ended(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.err = errors.New("a watch ended")
+	o.err = err
 }
 
 func (o *observer) see(event watch.Event, now time.Time) {

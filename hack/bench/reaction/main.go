@@ -17,24 +17,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 
 	"github.com/yardmaster/yardmaster/hack/bench/lab"
 )
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
+func main() { lab.Main(run, nil) }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if len(os.Args) > 1 && os.Args[1] == lab.NATSServer {
-		return lab.ServeNATS(ctx, os.Args[2:])
-	}
+func run(ctx context.Context) error {
 	y := &yard{Yard: "bench-reaction"}
 	trials := flag.Int("trials", 20, "how often it is measured")
 	flag.IntVar(&y.jobs, "jobs", 5000, "messages of a burst")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -26,24 +25,14 @@ type observer struct {
 
 func observe(ctx context.Context, c *lab.Cluster, ns string) (*observer, error) {
 	o := &observer{}
-	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &corev1.PodList{}} {
-		events, err := c.Watch(ctx, list, client.InNamespace(ns), client.MatchingLabels{pool.LabelPool: measured})
-		if err != nil {
-			return nil, err
-		}
-		go o.follow(events)
-	}
-	return o, nil
+	return o, lab.Follow(ctx, c, o.see, o.ended, []client.ObjectList{&appsv1.DeploymentList{}, &corev1.PodList{}},
+		client.InNamespace(ns), client.MatchingLabels{pool.LabelPool: measured})
 }
 
-func (o *observer) follow(events watch.Interface) {
-	defer events.Stop()
-	for event := range events.ResultChan() {
-		o.see(event, time.Now())
-	}
+func (o *observer) ended(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.err = errors.New("a watch ended")
+	o.err = err
 }
 
 func (o *observer) see(event watch.Event, now time.Time) {

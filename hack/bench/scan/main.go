@@ -15,26 +15,20 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"slices"
 	"time"
 
 	"github.com/yardmaster/yardmaster/hack/bench/lab"
 )
 
 func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+	roles := map[string]lab.Role{}
+	for _, turn := range turns {
+		roles[turn] = runContestant
 	}
+	lab.Main(run, roles)
 }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if len(os.Args) > 1 && slices.Contains(turns, os.Args[1]) {
-		return runContestant(ctx, os.Args[1:])
-	}
+func run(ctx context.Context) error {
 	jobs := flag.Int("jobs", 100_000, "Jobs in all")
 	namespaces := flag.Int("namespaces", 10, "namespaces they are in")
 	rounds := flag.Int("rounds", 6, "how often each is measured")

@@ -34,19 +34,19 @@ func (bareRunner) bringIn(context.Context, *lab.Cluster, load, string) error { r
 // runBareLoop is the least that runs sequences: it watches Jobs, and makes the next one
 // when one is over. It keeps no status, and would lose its place if it were stopped.
 func runBareLoop(ctx context.Context, args []string) error {
-	if len(args) != 4 {
-		return fmt.Errorf("%s KUBECONFIG NAMESPACE STEPS LOAD", bareLoop)
+	if len(args) != 5 {
+		return fmt.Errorf("%s KUBECONFIG NAMESPACE STEPS LOAD", args[0])
 	}
-	c, err := lab.Connect(args[0])
+	c, err := lab.Connect(args[1])
 	if err != nil {
 		return err
 	}
-	ns := args[1]
-	steps, err := strconv.Atoi(args[2])
+	ns := args[2]
+	steps, err := strconv.Atoi(args[3])
 	if err != nil {
 		return err
 	}
-	l, err := parseLoad(args[3], steps)
+	l, err := parseLoad(args[4], steps)
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"strings"
 
 	"github.com/yardmaster/yardmaster/hack/bench/lab"
@@ -25,23 +23,9 @@ import (
 // bareLoop, as the first argument, makes this program the loop that is measured.
 const bareLoop = "bare-loop"
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
+func main() { lab.Main(run, map[string]lab.Role{bareLoop: runBareLoop}) }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if len(os.Args) > 1 && os.Args[1] == bareLoop {
-		return runBareLoop(ctx, os.Args[2:])
-	}
-	return bench(ctx)
-}
-
-func bench(ctx context.Context) error {
+func run(ctx context.Context) error {
 	loads := flag.String("loads", "1x1s,100x10s,1000x30s,100x100ms,1000x100ms", "SEQUENCESxSTEPDURATION, one measurement each")
 	steps := flag.Int("steps", 3, "steps of a sequence")
 	keep := flag.Bool("keep", false, "leave the cluster up")

@@ -18,29 +18,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 
 	"github.com/yardmaster/yardmaster/hack/bench/lab"
 )
 
 func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
+	lab.Main(run, map[string]lab.Role{ours: runContestant, bare: runContestant})
 }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if len(os.Args) > 1 {
-		switch os.Args[1] {
-		case lab.NATSServer:
-			return lab.ServeNATS(ctx, os.Args[2:])
-		case ours, bare:
-			return runContestant(ctx, os.Args[1:])
-		}
-	}
+func run(ctx context.Context) error {
 	rounds := flag.Int("rounds", 10, "how often each is measured")
 	jobs := flag.Int("jobs", 100_000, "jobs of a backlog")
 	profile := flag.String("profile", "", "where to write CPU profiles of the workers, as NAME-ROUND.pprof; empty: nowhere")
