@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+)
+
+// runtimePods are the addresses that containerd has given to Pods. It tells
+// them before it starts a Pod's first container, and waits until they are known.
+type runtimePods struct {
+	mu    sync.Mutex
+	pods  map[string]*api.PodSandbox // by address
+	known chan struct{}     // closed when those that were there before are known
+}
+
+// newRuntimePods returns when all Pods are known that there are. Lost is called
+// when containerd ends.
+func newRuntimePods(ctx context.Context, lost func()) (*runtimePods, error) {
+	r := &runtimePods{pods: map[string]*api.PodSandbox{}, known: make(chan struct{})}
+	plugin, err := stub.New(r, stub.WithPluginName("network-policies"), stub.WithPluginIdx("10"), stub.WithOnClose(lost))
+	if err != nil {
+		return nil, err
+	}
+	if err := plugin.Start(ctx); err != nil {
+		return nil, err
+	}
+	select {
+	case <-r.known:
+		return r, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for the Pods that there are: %w", ctx.Err())
+	}
+}
+
+// LookupPod returns namespace/name.
+func (r *runtimePods) LookupPod(address string) (string, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pod, found := r.pods[address]
+	return pod.GetNamespace() + "/" + pod.GetName(), found
+}
+
+// Synchronize is called once, with what there is.
+func (r *runtimePods) Synchronize(_ context.Context, pods []*api.PodSandbox, _ []*api.Container) ([]*api.ContainerUpdate, error) {
+	for _, pod := range pods {
+		r.add(pod)
+	}
+	close(r.known)
+	return nil, nil
+}
+
+// RunPodSandbox is called when a Pod has its address, and none of its containers.
+func (r *runtimePods) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	r.add(pod)
+	return nil
+}
+
+// RemovePodSandbox is called when a Pod has ended, or has got another sandbox.
+func (r *runtimePods) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.pods, func(_ string, known *api.PodSandbox) bool { return known.GetId() == pod.GetId() })
+	return nil
+}
+
+func (r *runtimePods) add(pod *api.PodSandbox) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, address := range pod.GetIps() {
+		r.pods[address] = pod
+	}
+}
