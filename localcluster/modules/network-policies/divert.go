@@ -50,7 +50,7 @@ func replaceTable(pods netip.Prefix, queue expr.Any) error {
 		Table:    table,
 		Type:     nftables.ChainTypeFilter,
 		Hooknum:  nftables.ChainHookPrerouting,
-		Priority: nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest + 5),
+		Priority: new(*nftables.ChainPriorityNATDest + 5),
 	})
 	connection.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(newFrom(pods), queue)})
 	return connection.Flush()

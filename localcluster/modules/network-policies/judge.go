@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"net/netip"
 
 	"sigs.k8s.io/kube-network-policies/pkg/api"
 	"sigs.k8s.io/kube-network-policies/pkg/network"
@@ -12,7 +11,6 @@ import (
 
 // judge says which packets may pass.
 type judge struct {
-	pods   netip.Prefix
 	known  api.PodInfoProvider
 	engine interface {
 		EvaluatePacket(ctx context.Context, packet *network.Packet) (bool, error)
@@ -27,10 +25,10 @@ func (j *judge) passes(ctx context.Context, payload []byte) bool {
 		return false
 	}
 	connection := fmt.Sprintf("%s %s:%d to %s:%d", packet.Proto, packet.SrcIP, packet.SrcPort, packet.DstIP, packet.DstPort)
-	// No policy would apply to it: it waits until it is known whose it is, as a
-	// client tries again what was dropped.
-	if stranger := j.strangerIn(packet.SrcIP.String(), packet.DstIP.String()); stranger != "" {
-		log.Printf("dropped %s: nobody knows %s yet", connection, stranger)
+	// No policy would apply to it. A client tries again what was dropped, and by
+	// then it is known whose packet it is.
+	if _, found := j.known.GetPodInfoByIP(packet.SrcIP.String()); !found {
+		log.Printf("dropped %s: nobody knows that Pod", connection)
 		return false
 	}
 	allowed, err := j.engine.EvaluatePacket(ctx, &packet)
@@ -42,18 +40,4 @@ func (j *judge) passes(ctx context.Context, payload []byte) bool {
 		log.Printf("dropped %s: no policy allows it", connection)
 	}
 	return allowed
-}
-
-// strangerIn returns an address that is a Pod's, but of no Pod that is known.
-func (j *judge) strangerIn(addresses ...string) string {
-	for _, text := range addresses {
-		address, err := netip.ParseAddr(text)
-		if err != nil || !j.pods.Contains(address) {
-			continue
-		}
-		if _, found := j.known.GetPodInfoByIP(text); !found {
-			return text
-		}
-	}
-	return ""
 }

@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -41,8 +42,9 @@ func main() {
 	flag.StringVar(&o.ready, "ready", "", "a unix socket to listen on once policies hold")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	if err := run(ctx, o); err != nil {
+	err := run(ctx, o)
+	stop()
+	if err != nil {
 		log.Print(err)
 		os.Exit(1)
 	}
@@ -59,10 +61,10 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
-	// The supervisor starts this program again, and it asks the next containerd.
-	ctx, lost := context.WithCancel(ctx)
-	defer lost()
-	started, err := newRuntimePods(ctx, lost)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	// The supervisor starts this program again, and that asks the next containerd.
+	started, err := newRuntimePods(ctx, func() { end(errors.New("containerd has ended")) })
 	if err != nil {
 		return fmt.Errorf("asking containerd for Pods: %w", err)
 	}
@@ -80,7 +82,7 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 	engine := networkpolicy.NewPolicyEngine(withDNS{known, o.dns.String()}, []api.PolicyEvaluator{policies})
-	closeQueue, err := openQueue(ctx, &judge{pods: o.pods, known: known, engine: engine})
+	closeQueue, err := openQueue(ctx, &judge{known: known, engine: engine})
 	if err != nil {
 		return fmt.Errorf("asking for packets: %w", err)
 	}
@@ -88,7 +90,13 @@ func run(ctx context.Context, o options) error {
 	if err := divert(o.pods); err != nil {
 		return fmt.Errorf("having the kernel hand over packets: %w", err)
 	}
-	return listen(ctx, o.ready)
+	if err := listen(ctx, o.ready); err != nil {
+		return fmt.Errorf("saying that policies hold: %w", err)
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
 }
 
 // listen says that policies hold: by a socket, which the supervisor waits for.

@@ -15,7 +15,7 @@ import (
 type runtimePods struct {
 	mu    sync.Mutex
 	pods  map[string]*api.PodSandbox // by address
-	known chan struct{}     // closed when those that were there before are known
+	known chan struct{}              // closed when those that were there before are known
 }
 
 // newRuntimePods returns when all Pods are known that there are. Lost is called
@@ -46,6 +46,8 @@ func (r *runtimePods) LookupPod(address string) (string, bool) {
 }
 
 // Synchronize is called once, with what there is.
+//
+//nolint:unparam // The interface is NRI's.
 func (r *runtimePods) Synchronize(_ context.Context, pods []*api.PodSandbox, _ []*api.Container) ([]*api.ContainerUpdate, error) {
 	for _, pod := range pods {
 		r.add(pod)
@@ -55,6 +57,8 @@ func (r *runtimePods) Synchronize(_ context.Context, pods []*api.PodSandbox, _ [
 }
 
 // RunPodSandbox is called when a Pod has its address, and none of its containers.
+//
+//nolint:unparam // The interface is NRI's.
 func (r *runtimePods) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 	r.add(pod)
 	return nil
