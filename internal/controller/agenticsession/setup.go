@@ -188,14 +188,5 @@ func (r *Reconciler) ofRunner(ctx context.Context, object client.Object) []recon
 }
 
 func (r *Reconciler) requests(ctx context.Context, namespace string, which client.ListOption) []reconcile.Request {
-	var list v1alpha1.AgenticSessionList
-	if err := r.client.List(ctx, &list, client.InNamespace(namespace), which, client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing the sessions that an object may be about")
-		return nil
-	}
-	var all []reconcile.Request
-	for i := range list.Items {
-		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return all
+	return kube.Requests(ctx, r.client, &v1alpha1.AgenticSessionList{}, client.InNamespace(namespace), which)
 }
