@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -106,7 +107,10 @@ func sessionRestricted(t *testing.T) {
 	if found := childrenIn(t, conversing)[s.s.UID]; len(found) != len(children()) {
 		t.Errorf("it is made of %v", found)
 	}
-	s.untilEvents(v1alpha1.EventJobCreated, v1alpha1.EventRunning)
+	// The sidecar goes on for ever, and keeps nothing from completing.
+	s.say("/exit")
+	s.untilPhase(v1alpha1.SessionCompleted)
+	s.wantRuns("1/1 Completed 0")
 }
 
 // logbook keeps a book in the workspace of how the session fares. Only at the second attempt
@@ -154,6 +158,25 @@ func sessionRestarted(t *testing.T) {
 	s.untilPhase(v1alpha1.SessionCompleted)
 	s.wantRuns("1/1 Stopped User", "1/2 Completed 0")
 	s.wantSummary("begun 1/1 stopped begun 1/2 ")
+}
+
+func sessionEvicted(t *testing.T) {
+	s := converse(t, shell, logbook, func(spec *v1alpha1.AgenticSessionSpec) {
+		keptWorkspace(spec)
+		spec.Retry = &v1alpha1.SessionRetry{OnDisruption: true}
+	})
+	s.untilPhase(v1alpha1.SessionRunning)
+	s.untilSaid("waiting")
+	pod := s.pod()
+	must(t, clientset.PolicyV1().Evictions(pod.Namespace).Evict(t.Context(), &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
+	}))
+	s.untilPhase(v1alpha1.SessionCompleted)
+	s.wantRuns("1/1 Retried Evicted 143", "1/2 Completed 0")
+	s.wantSummary("begun 1/1 stopped begun 1/2 ")
+	if status := &s.s.Status; status.Disruptions != 1 || status.Retries != 0 {
+		t.Errorf("%d disruptions, %d retries", status.Disruptions, status.Retries)
+	}
 }
 
 func sessionTimeout(t *testing.T) {
