@@ -27,12 +27,14 @@ func NewInformer(watched cache.ListerWatcher, object runtime.Object, resync time
 	return &informer{
 		SharedIndexInformer: cache.NewSharedIndexInformer(through, object, resync, indexers),
 		relay:               through,
-		reflector: cache.NewReflectorWithOptions(watched, object, through, cache.ReflectorOptions{
+		reflector: cache.NewReflectorWithOptions(newRecovering(watched, tellRecovery), object, through, cache.ReflectorOptions{
 			Backoff: &wait.Backoff{Duration: watchRetry, Jitter: 1}, // between two tries of a watch
 		}),
 		failed: cache.DefaultWatchErrorHandler,
 	}
 }
+
+func tellRecovery(took time.Duration) { recoverySeconds.Observe(took.Seconds()) }
 
 type informer struct {
 	cache.SharedIndexInformer

@@ -38,6 +38,8 @@ type apiServer struct {
 	oldest   int
 	history  []watch.Event // since the oldest version that is known
 	watchers map[chan watch.Event]bool
+	// starting is how many requests still come before all kinds are served.
+	starting int
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -127,6 +129,9 @@ func (s *apiServer) after(version int) []watch.Event {
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch query := r.URL.Query(); {
+	case s.starts():
+		w.Header().Set("Retry-After", "60")
+		s.refuse(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
 	case query.Get("sendInitialEvents") != "":
 		s.refuse(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 	case query.Get("watch") == "":
@@ -134,6 +139,13 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.watch(w, r, query.Get("resourceVersion"))
 	}
+}
+
+func (s *apiServer) starts() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.starting--
+	return s.starting >= 0
 }
 
 func (*apiServer) refuse(w http.ResponseWriter, code int32, reason metav1.StatusReason) {
@@ -235,7 +247,7 @@ func watching(t *testing.T, s *apiServer, options cache.Options) (cache.Cache, *
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	options.Scheme, options.Mapper, options.NewInformer = scheme.Scheme, mapper, NewInformer
-	options.HTTPClient = &http.Client{Transport: &http.Transport{}}
+	options.HTTPClient = &http.Client{Transport: Impatient(&http.Transport{})}
 	objects, err := cache.New(&rest.Config{Host: "http://" + s.address, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, options)
 	if err != nil {
 		t.Fatal(err)
@@ -301,6 +313,20 @@ func TestWhatHappensWhileTheAPIServerIsAwayIsToldOnce(t *testing.T) {
 	if err := objects.List(t.Context(), &list); err != nil || len(list.Items) != 2 {
 		t.Errorf("%d objects in the cache, error %v", len(list.Items), err)
 	}
+}
+
+// An API server that has just started asks those who come before it serves all kinds to come
+// again in five seconds. By then it has long been well.
+func TestAnInformerDoesNotWaitAsLongAsAnAPIServerThatStartsAsksItTo(t *testing.T) {
+	s := newAPIServer(t)
+	s.put("one", "0")
+	_, handler := watching(t, s, cache.Options{})
+	handler.expect(t, patience, "added one=0")
+	s.goAway()
+	s.put("one", "1")
+	s.starting = 2
+	s.comeBack()
+	handler.expect(t, patience, "changed one=1")
 }
 
 func TestAnInformerStartsWhenTheAPIServerDoes(t *testing.T) {

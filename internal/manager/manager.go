@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/certs"
+	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
 // leaseName is the leader election's Lease.
@@ -27,6 +28,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = float32(o.KubeAPIQPS), o.KubeAPIBurst
+	config.Wrap(kube.Impatient)
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)

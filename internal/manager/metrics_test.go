@@ -22,7 +22,7 @@ import (
 
 var (
 	// A page may speak of streams and other things of a broker that begin as metrics do.
-	metricName = regexp.MustCompile(`\b(?:yardmaster_(?:sequentialjob|jobreport|queue|workerpool|worker|policy|broker|session)|controller_runtime|workqueue|leader_election)_[a-z_]+`)
+	metricName = regexp.MustCompile(`\b(?:yardmaster_(?:sequentialjob|jobreport|queue|workerpool|worker|policy|broker|session|watch)|controller_runtime|workqueue|leader_election)_[a-z_]+`)
 	described  = regexp.MustCompile(`fqName: "([a-z_]+)"`)
 	defined    = regexp.MustCompile(`"(yardmaster_worker_[a-z_]+)"`)
 )

@@ -56,8 +56,7 @@ func bench(ctx context.Context, c *lab.Cluster, y *yard, settle, window time.Dur
 		return fmt.Errorf("filling the yard: %w", err)
 	}
 	begun := time.Now()
-	operator, err := lab.StartOperator(ctx, binary, c, "--namespaces", string(y.Yard),
-		"--metrics-bind-address="+metricsAddress, "--metrics-secure=false")
+	operator, err := lab.StartOperator(ctx, binary, c, append(lab.WithMetrics(), "--namespaces", string(y.Yard))...)
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/yardmaster/yardmaster/hack/bench/lab"
@@ -30,7 +27,7 @@ func measureSince(ctx context.Context, begun time.Time, operator, nats int) (u u
 	if u.nats, err = lab.CPUOf(nats); err != nil {
 		return u, err
 	}
-	if u.rss, u.peakRSS, err = rssOf(operator); err != nil {
+	if u.rss, u.peakRSS, err = lab.RSSOf(operator); err != nil {
 		return u, err
 	}
 	u.counters, err = count(ctx)
@@ -55,23 +52,4 @@ func measureFor(ctx context.Context, window time.Duration, operator, nats int) (
 	after.nats -= before.nats
 	after.counters = after.since(before.counters)
 	return after, nil
-}
-
-// rssOf a running process, now and at most, from /proc.
-func rssOf(pid int) (now, peak int64, err error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	for line := range strings.Lines(string(status)) {
-		for field, value := range map[string]*int64{"VmRSS:": &now, "VmHWM:": &peak} {
-			if text, found := strings.CutPrefix(line, field); found {
-				if _, err := fmt.Sscanf(text, "%d kB", value); err != nil {
-					return 0, 0, fmt.Errorf("%s %w", field, err)
-				}
-				*value <<= 10
-			}
-		}
-	}
-	return now, peak, nil
 }

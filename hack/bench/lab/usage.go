@@ -36,3 +36,22 @@ func UsageOf(state *os.ProcessState) (cpu time.Duration, peakRSS int64) {
 	}
 	return state.UserTime() + state.SystemTime(), peakRSS
 }
+
+// RSSOf a running process, now and at most, from /proc.
+func RSSOf(pid int) (now, peak int64, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		for field, value := range map[string]*int64{"VmRSS:": &now, "VmHWM:": &peak} {
+			if text, found := strings.CutPrefix(line, field); found {
+				if _, err := fmt.Sscanf(text, "%d kB", value); err != nil {
+					return 0, 0, fmt.Errorf("%s %w", field, err)
+				}
+				*value <<= 10
+			}
+		}
+	}
+	return now, peak, nil
+}

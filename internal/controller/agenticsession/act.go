@@ -116,6 +116,12 @@ func (r *Reconciler) applyOne(ctx context.Context, s *v1alpha1.AgenticSession, o
 	u := &unstructured.Unstructured{Object: raw}
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
 	unstructured.RemoveNestedField(u.Object, "status")
+	var refused error
+	if stays(object) && s.Status.Attempt == 1 {
+		if refused = r.client.Create(ctx, u.DeepCopy(), fieldOwner); refused == nil {
+			return nil, nil
+		}
+	}
 	there := &metav1.PartialObjectMetadata{}
 	there.SetGroupVersionKind(u.GroupVersionKind())
 	found, err := get(ctx, r.live, s.Namespace, u.GetName(), there)
@@ -126,9 +132,24 @@ func (r *Reconciler) applyOne(ctx context.Context, s *v1alpha1.AgenticSession, o
 		return foreign(u.GetKind(), u.GetName()), nil
 	case found && u.GetKind() == "Lease": // what stands in it is the runner's
 		return nil, nil
+	case !found && refused != nil:
+		return refusalOf(refused, u.GetKind(), "making "+u.GetKind()+" "+u.GetName())
 	}
 	err = r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership)
 	return refusalOf(err, u.GetKind(), "applying "+u.GetKind()+" "+u.GetName())
+}
+
+// stays tells of which objects nothing is ever left out later. They can be made first, and
+// looked at only if that fails: then they are there, or a quota has no room, and an object
+// that is there takes none. What is made so belongs to the same manager as what is applied,
+// but what an apply leaves out would stay.
+func stays(object session.Object) bool {
+	switch object.(type) {
+	case *networkingv1.NetworkPolicy, *corev1.Service:
+		return false
+	default:
+		return true
+	}
 }
 
 // stands tells whether the NetworkPolicy is there as it has to be.

@@ -1,0 +1,26 @@
+package kube
+
+import "net/http"
+
+// Impatient is a transport that does not hear an API server which is not available say when
+// to come again. One that has just started says five seconds to whoever asks for a kind that
+// it does not serve yet, as those of CustomResourceDefinitions are for a moment; and client-go
+// waits for as long, in the midst of a request, where no wait of ours counts. Without that
+// word the request fails, and whoever made it tries again as after any other failure.
+//
+// One that has too much to do says so with another code, and is heard.
+func Impatient(next http.RoundTripper) http.RoundTripper { return impatient{next} }
+
+type impatient struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (i impatient) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := i.next.RoundTrip(request)
+	if err == nil && response.StatusCode == http.StatusServiceUnavailable {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
+}
+
+// WrappedRoundTripper lets client-go find the transport beneath.
+func (i impatient) WrappedRoundTripper() http.RoundTripper { return i.next }

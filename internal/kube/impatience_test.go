@@ -1,0 +1,39 @@
+package kube
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+func TestOnlyAnAPIServerThatHasTooMuchToDoIsHeardWhenItAsksToWait(t *testing.T) {
+	tests := map[string]struct {
+		code int
+		want string
+	}{
+		"it does not serve all kinds yet": {http.StatusServiceUnavailable, ""},
+		"it has too much to do":           {http.StatusTooManyRequests, "5"},
+		"something fails within":          {http.StatusInternalServerError, "5"},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", "5")
+				w.WriteHeader(test.code)
+			}))
+			defer server.Close()
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := Impatient(http.DefaultTransport).RoundTrip(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if got := response.Header.Get("Retry-After"); got != test.want {
+				t.Errorf("asked to wait %q seconds, want %q", got, test.want)
+			}
+		})
+	}
+}
