@@ -259,7 +259,7 @@ func ownImage(t *testing.T) {
 
 func restart(t *testing.T) {
 	startWeb(t)
-	for _, component := range []string{"kubelet", "containerd", "kube-proxy", "network-policies", "coredns", "control-plane"} {
+	for _, component := range []string{"network-policies", "kubelet", "containerd", "kube-proxy", "coredns", "control-plane"} {
 		if _, err := localcluster(t, "restart", component); err != nil {
 			t.Fatal(err)
 		}
