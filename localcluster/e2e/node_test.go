@@ -33,6 +33,7 @@ func TestOnARealNode(t *testing.T) {
 		{"Pods find Services by name, and the API server", names},
 		{"a Pod reaches what its NetworkPolicy allows, and nothing else from its first packet on", enclosed},
 		{"only those reach a Pod that its NetworkPolicy allows", hermit},
+		{"after a restart of what holds Pods to policies, they have a network at once", restartPolicies},
 		{"a Pod under the restricted profile writes to its volume", restricted},
 		{"an image built by build-image runs after load-image", ownImage},
 		{"a component that is killed comes back and the cluster works on", restart},

@@ -65,6 +65,36 @@ func hermit(t *testing.T) {
 	want(t, "did not", "logs", "job/stranger")
 }
 
+// restartPolicies does so while containerd is busy stopping a Pod, when it tells
+// nothing of the others.
+func restartPolicies(t *testing.T) {
+	startWeb(t)
+	apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: stubborn}
+spec:
+  terminationGracePeriodSeconds: 60
+  containers: [{name: main, image: "busybox:1.37", command: [sleep, "100000"]}]
+`)
+	for _, args := range [][]string{
+		{"wait", "--for=condition=ready", "pod/stubborn", "--timeout=" + patience.String()},
+		{"delete", "pod", "stubborn", "--wait=false"},
+	} {
+		if _, err := kubectl(t, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "Killing", "get", "events", "--field-selector=involvedObject.name=stubborn", "-o", "jsonpath={.items[*].reason}")
+	if _, err := localcluster(t, "restart", "network-policies"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "reached", "exec", "web", "--", "sh", "-c", "nc -w 5 10.211.0.2 6443 < /dev/null && echo reached")
+	if _, err := kubectl(t, "delete", "pod", "stubborn", "--force", "--ignore-not-found"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // startHermit returns the address of a Pod that few can reach.
 func startHermit(t *testing.T) string {
 	t.Helper()

@@ -70,7 +70,7 @@ func TestAPacketPassesOnlyIfAPolicyAllowsIt(t *testing.T) {
 }
 
 func TestThePodOfAnAddressIsTheLastThatGotIt(t *testing.T) {
-	r := &runtimePods{pods: map[string]*api.PodSandbox{}, known: make(chan struct{})}
+	r := &runtimePods{pods: map[string]*api.PodSandbox{}}
 	first := &api.PodSandbox{Id: "1", Namespace: "a", Name: "first", Ips: []string{here}}
 	again := &api.PodSandbox{Id: "2", Namespace: "a", Name: "first", Ips: []string{there}}
 	second := &api.PodSandbox{Id: "3", Namespace: "a", Name: "second", Ips: []string{here}}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"sync"
 
@@ -13,15 +12,15 @@ import (
 // runtimePods are the addresses that containerd has given to Pods. It tells
 // them before it starts a Pod's first container, and waits until they are known.
 type runtimePods struct {
-	mu    sync.Mutex
-	pods  map[string]*api.PodSandbox // by address
-	known chan struct{}              // closed when those that were there before are known
+	mu   sync.Mutex
+	pods map[string]*api.PodSandbox // by address
 }
 
-// newRuntimePods returns when all Pods are known that there are. Lost is called
-// when containerd ends.
+// newRuntimePods does not wait to hear of the Pods that there are, as the API
+// server knows them: while one takes its time to stop, containerd tells nothing.
+// Lost is called when containerd ends.
 func newRuntimePods(ctx context.Context, lost func()) (*runtimePods, error) {
-	r := &runtimePods{pods: map[string]*api.PodSandbox{}, known: make(chan struct{})}
+	r := &runtimePods{pods: map[string]*api.PodSandbox{}}
 	plugin, err := stub.New(r, stub.WithPluginName("network-policies"), stub.WithPluginIdx("10"), stub.WithOnClose(lost))
 	if err != nil {
 		return nil, err
@@ -29,12 +28,7 @@ func newRuntimePods(ctx context.Context, lost func()) (*runtimePods, error) {
 	if err := plugin.Start(ctx); err != nil {
 		return nil, err
 	}
-	select {
-	case <-r.known:
-		return r, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for the Pods that there are: %w", ctx.Err())
-	}
+	return r, nil
 }
 
 // LookupPod returns namespace/name.
@@ -52,7 +46,6 @@ func (r *runtimePods) Synchronize(_ context.Context, pods []*api.PodSandbox, _ [
 	for _, pod := range pods {
 		r.add(pod)
 	}
-	close(r.known)
 	return nil, nil
 }
 
