@@ -74,7 +74,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: stubborn}
 spec:
-  terminationGracePeriodSeconds: 60
+  terminationGracePeriodSeconds: 10
   containers: [{name: main, image: "busybox:1.37", command: [sleep, "100000"]}]
 `)
 	for _, args := range [][]string{
@@ -90,7 +90,7 @@ spec:
 		t.Fatal(err)
 	}
 	want(t, "reached", "exec", "web", "--", "sh", "-c", "nc -w 5 10.211.0.2 6443 < /dev/null && echo reached")
-	if _, err := kubectl(t, "delete", "pod", "stubborn", "--force", "--ignore-not-found"); err != nil {
+	if _, err := kubectl(t, "wait", "--for=delete", "pod/stubborn", "--timeout="+patience.String()); err != nil {
 		t.Fatal(err)
 	}
 }
