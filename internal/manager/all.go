@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -16,15 +17,27 @@ import (
 
 // All are the controllers there are.
 func All() []Controller {
-	return []Controller{
-		{"sequentialjob", v1alpha1.GroupVersion.WithKind("SequentialJob"), setupSequentialJob, webhookv1alpha1.SetupSequentialJob, ""},
-		{"queue", v1alpha1.GroupVersion.WithKind("Queue"), setupQueue, webhookv1alpha1.SetupQueue, ""},
-		{"workerpool", v1alpha1.GroupVersion.WithKind("WorkerPool"), setupWorkerPool, webhookv1alpha1.SetupWorkerPool, ""},
-		{"policy", v1alpha1.GroupVersion.WithKind("Policy"), setupPolicy, webhookv1alpha1.SetupPolicy, ""},
-		{"agenticsession", v1alpha1.GroupVersion.WithKind("AgenticSession"), setupAgenticSession, webhookv1alpha1.SetupAgenticSession, ""},
-		{"jobreport", v1alpha1.GroupVersion.WithKind("JobReport"), setupJobReport, nil, reportNamespaces},
-	}
+	return []Controller{{
+		Name: "sequentialjob", Kind: ours("SequentialJob"),
+		Setup: setupSequentialJob, Webhook: webhookv1alpha1.SetupSequentialJob,
+	}, {
+		Name: "queue", Kind: ours("Queue"), Needs: []schema.GroupVersionKind{ours("Policy")},
+		Setup: setupQueue, Webhook: webhookv1alpha1.SetupQueue,
+	}, {
+		Name: "workerpool", Kind: ours("WorkerPool"), Needs: []schema.GroupVersionKind{ours("Queue"), ours("Policy")},
+		Setup: setupWorkerPool, Webhook: webhookv1alpha1.SetupWorkerPool,
+	}, {
+		Name: "policy", Kind: ours("Policy"), Needs: []schema.GroupVersionKind{ours("Queue"), ours("WorkerPool")},
+		Setup: setupPolicy, Webhook: webhookv1alpha1.SetupPolicy,
+	}, {
+		Name: "agenticsession", Kind: ours("AgenticSession"), Needs: []schema.GroupVersionKind{ours("SessionRunner")},
+		Setup: setupAgenticSession, Webhook: webhookv1alpha1.SetupAgenticSession,
+	}, {
+		Name: "jobreport", Kind: ours("JobReport"), Flag: reportNamespaces, Setup: setupJobReport,
+	}}
 }
+
+func ours(kind string) schema.GroupVersionKind { return v1alpha1.GroupVersion.WithKind(kind) }
 
 func setupSequentialJob(mgr ctrl.Manager, o Options) error {
 	return sequentialjob.New(mgr).SetupWithManager(mgr, o.Concurrency)

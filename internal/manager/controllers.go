@@ -18,6 +18,8 @@ type Controller struct {
 	Name string
 	// Kind it reconciles.
 	Kind schema.GroupVersionKind
+	// Needs are the other kinds of ours that it watches.
+	Needs []schema.GroupVersionKind
 	// Setup adds it to the manager.
 	Setup func(mgr ctrl.Manager, o Options) error
 	// Webhook adds its kind's webhook to the manager; nil if it has none.
@@ -91,14 +93,16 @@ func names(controllers []Controller) []string {
 func checkInstalled(mapper meta.RESTMapper, controllers []Controller) error {
 	var errs []error
 	for _, c := range controllers {
-		_, err := mapper.RESTMapping(c.Kind.GroupKind(), c.Kind.Version)
-		switch {
-		case meta.IsNoMatchError(err):
-			errs = append(errs, fmt.Errorf("controller %s needs the CustomResourceDefinition of %s, which is not "+
-				"installed: install it, or leave the controller out with --controllers=*,-%s",
-				c.Name, c.Kind.GroupKind(), c.Name))
-		case err != nil:
-			errs = append(errs, fmt.Errorf("looking for the CustomResourceDefinition of %s: %w", c.Kind.GroupKind(), err))
+		for _, kind := range append([]schema.GroupVersionKind{c.Kind}, c.Needs...) {
+			_, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+			switch {
+			case meta.IsNoMatchError(err):
+				errs = append(errs, fmt.Errorf("controller %s needs the CustomResourceDefinition of %s, which is not "+
+					"installed: install it, or leave the controller out with --controllers=*,-%s",
+					c.Name, kind.GroupKind(), c.Name))
+			case err != nil:
+				errs = append(errs, fmt.Errorf("looking for the CustomResourceDefinition of %s: %w", kind.GroupKind(), err))
+			}
 		}
 	}
 	return errors.Join(errs...)

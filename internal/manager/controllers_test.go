@@ -67,3 +67,15 @@ func TestCheckInstalled(t *testing.T) {
 		t.Errorf("error %v, want one with %q", err, want)
 	}
 }
+
+func TestWhatAControllerWatchesMustBeInstalledToo(t *testing.T) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(known()[0].Kind, meta.RESTScopeNamespace)
+	crane := known()[0]
+	crane.Needs = []schema.GroupVersionKind{known()[1].Kind}
+	err := checkInstalled(mapper, []Controller{crane})
+	want := "controller crane needs the CustomResourceDefinition of Switch.yard.example, which is not installed"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want one with %q", err, want)
+	}
+}

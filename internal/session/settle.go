@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -23,7 +24,7 @@ const (
 
 // observe sees how the open attempt's Job gets on.
 func (d *decision) observe(job *batchv1.Job) {
-	d.current, d.pod = job, d.podOf(job)
+	d.current, d.pod = job, d.podOf(job.UID)
 	d.status.JobUID = job.UID
 	d.status.WaitingTime = nil
 	if d.status.JobStartTime == nil {
@@ -59,14 +60,14 @@ func outlasts(job *batchv1.Job, end *batchv1.JobCondition) bool {
 	return at.Before(told) || end.Type == batchv1.JobComplete && at.Equal(told)
 }
 
-// podOf is the newest Pod of the Job, as its UID tells: an older run's Job may have had the
-// same name.
-func (d *decision) podOf(job *batchv1.Job) *corev1.Pod {
+// podOf is the newest Pod of the Job with that UID: an older run's Job may have had the same
+// name.
+func (d *decision) podOf(job types.UID) *corev1.Pod {
 	var newest *corev1.Pod
 	for i := range d.in.Pods {
 		pod := &d.in.Pods[i]
 		controller := metav1.GetControllerOf(pod)
-		if controller == nil || controller.UID != job.UID {
+		if controller == nil || controller.UID != job {
 			continue
 		}
 		if newest == nil || newest.CreationTimestamp.Before(&pod.CreationTimestamp) {
@@ -93,6 +94,13 @@ func (d *decision) runnerStatus() *corev1.ContainerStatus {
 func (d *decision) exit() *corev1.ContainerStateTerminated {
 	if c := d.runnerStatus(); c != nil {
 		return c.State.Terminated
+	}
+	return nil
+}
+
+func (d *decision) exitCode() *int32 {
+	if exit := d.exit(); exit != nil {
+		return &exit.ExitCode
 	}
 	return nil
 }
@@ -175,27 +183,28 @@ func (d *decision) stop() {
 
 func (d *decision) stuckTime() time.Time { return d.status.StopTime.Add(grace + stuckAfter) }
 
-// gone is an attempt whose Job was there, and is not any more.
+// gone is an attempt whose Job was there, and is not any more. Its Pod may be remembered.
 func (d *decision) gone() {
+	d.pod = d.podOf(d.status.JobUID)
+	d.readResult()
 	if d.status.StopTime != nil {
 		// Its Pod had no longer than this, however late it is noticed.
 		end := earlier(d.in.Now, d.status.StopTime.Add(grace))
-		d.close(closing{outcome: v1alpha1.RunStopped, reason: string(d.status.StoppedReason), end: end})
+		d.close(closing{outcome: v1alpha1.RunStopped, reason: string(d.status.StoppedReason), exitCode: d.exitCode(), end: end})
 		return
 	}
 	end := d.in.Now
 	if left, limited := d.left(); limited && d.status.JobStartTime != nil {
 		end = earlier(end, d.status.JobStartTime.Add(time.Duration(left)*time.Second))
 	}
-	d.closeFailed(closing{reason: v1alpha1.ReasonPodLost, message: "its Job vanished before its outcome was seen", end: end})
+	d.closeFailed(closing{
+		reason: v1alpha1.ReasonPodLost, message: "its Job vanished before its outcome was seen", exitCode: d.exitCode(), end: end,
+	})
 }
 
 // conclude records how a Job that has ended did.
 func (d *decision) conclude(end *batchv1.JobCondition) {
-	c := closing{end: d.endOf(end)}
-	if exit := d.exit(); exit != nil {
-		c.exitCode = &exit.ExitCode
-	}
+	c := closing{exitCode: d.exitCode(), end: d.endOf(end)}
 	if end.Type == batchv1.JobComplete {
 		c.outcome, c.reason = v1alpha1.RunCompleted, v1alpha1.ReasonCompleted
 	} else {

@@ -136,6 +136,18 @@ func TestStates(t *testing.T) {
 			t.Error("a disruption counts for limit")
 		}
 	})
+	t.Run("Stopping becomes Stopped with the result that its Pod left, though Job and Pod are gone at once", func(t *testing.T) {
+		s := scenery(t).begin().running()
+		s.decide()
+		s.changed(stopped).wants(v1alpha1.SessionStopping, "")
+		s.runnerState().State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, Message: `{"costUSD": 0.2}`}}
+		s.Jobs = nil // what a shell remembers of the Pod is left
+		s.wants(v1alpha1.SessionStopped, "")
+		run := s.Session.Status.Runs[0]
+		if run.CostUSD == nil || *run.CostUSD != "0.2" || run.ExitCode == nil || *run.ExitCode != 143 || *s.Session.Status.TotalCostUSD != "0.2" {
+			t.Errorf("%+v", run)
+		}
+	})
 	t.Run("Running becomes Stopping by its mode, and Stopped when its Pod is gone", func(t *testing.T) {
 		s := scenery(t).begin().running()
 		s.decide()

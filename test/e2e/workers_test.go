@@ -109,11 +109,7 @@ func sidecarWorkers(t *testing.T) {
 	o.untilRolledOut()
 	o.untilDone()
 	o.wantOnce(2, "job", "later")
-	var retouched v1alpha1.Queue
-	must(t, cluster.Get(t.Context(), o.key("retouched"), &retouched))
-	if dead := retouched.Status.Dead; dead == nil || *dead != 10 {
-		t.Errorf("%v dead letters of 10 jobs that were answered 400", dead)
-	}
+	o.wantDead("retouched", 10) // which were answered 400
 }
 
 func commandWorkers(t *testing.T) {
@@ -136,10 +132,15 @@ func commandWorkers(t *testing.T) {
 	o.untilRolledOut()
 	o.untilDone()
 	o.wantOnce(1, "job", "later", "rolled")
-	var orders v1alpha1.Queue
-	must(t, cluster.Get(t.Context(), o.key("orders"), &orders))
-	if dead := orders.Status.Dead; dead == nil || *dead != 5 {
-		t.Errorf("%v dead letters of 5 commands that ended with 65", dead)
+	o.wantDead("orders", 5) // which ended with 65
+}
+
+func (o *office) wantDead(queue string, letters int64) {
+	o.t.Helper()
+	var q v1alpha1.Queue
+	must(o.t, cluster.Get(o.t.Context(), o.key(queue), &q))
+	if dead := q.Status.Dead; dead == nil || *dead != letters {
+		o.t.Errorf("Queue %s: %v, want %d dead letters", queue, q.Status, letters)
 	}
 }
 

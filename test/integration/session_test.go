@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -296,6 +297,44 @@ func TestASessionGoesOnInAnothersWorkspaceWhichOutlivesIt(t *testing.T) {
 		}
 		return len(claim.OwnerReferences) == 1 && claim.OwnerReferences[0].Name == "second" && claim.DeletionTimestamp == nil
 	})
+}
+
+func TestSessionsThatGoOnFromOneRunInItsWorkspaceOneAfterAnother(t *testing.T) {
+	ns := namespace(t)
+	first := tellSessionIn(t, ns, "first", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
+		s.Spec.Workspace = &v1alpha1.SessionWorkspace{}
+	})
+	const children = 8
+	for i := range children { // all wait for the same moment
+		tellSessionIn(t, ns, fmt.Sprintf("child-%d", i), func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
+			s.Spec.ContinueFrom = &v1alpha1.SessionReference{Name: "first"}
+		})
+	}
+	first.ends(0, "")
+	for range children {
+		running := &sessionStory{t, client.ObjectKey{Namespace: ns}}
+		eventually(t, "the next to begin", func() bool {
+			var jobs batchv1.JobList
+			if err := cluster.List(t.Context(), &jobs, client.InNamespace(ns)); err != nil {
+				t.Fatal(err)
+			}
+			var live []string
+			for i := range jobs.Items {
+				if jobs.Items[i].Labels[session.LabelSession] != "first" && len(jobs.Items[i].Status.Conditions) == 0 {
+					live = append(live, jobs.Items[i].Labels[session.LabelSession])
+				}
+			}
+			if len(live) > 1 {
+				t.Fatalf("%v run in one workspace", live)
+			}
+			if len(live) == 1 {
+				running.key.Name = live[0]
+			}
+			return len(live) == 1
+		})
+		running.ends(0, "")
+		running.until(v1alpha1.SessionCompleted)
+	}
 }
 
 func TestADeletedSessionLeavesNothing(t *testing.T) {

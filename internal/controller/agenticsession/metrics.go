@@ -1,7 +1,6 @@
 package agenticsession
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
 var (
@@ -36,7 +36,7 @@ var (
 		Name: "yardmaster_session_status_update_total",
 		Help: "Writes of a session's status, by result: stored, conflict, gone or failed.",
 	}, []string{"result"})
-	phaseDescription = prometheus.NewDesc("yardmaster_session_phase", "Sessions, by phase.", []string{"phase"}, nil)
+	phases = prometheus.NewDesc("yardmaster_session_phase", "Sessions, by phase.", []string{"phase"}, nil)
 )
 
 func init() {
@@ -79,38 +79,28 @@ func count(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSessionStatus, no
 }
 
 // registerPhases has sessions counted when the metrics are scraped.
-func registerPhases(reader client.Reader) error {
-	if err := metrics.Registry.Register(phaseCollector{reader}); err != nil {
+func registerPhases(cache client.Reader) error {
+	err := metrics.Registry.Register(kube.Collector[*v1alpha1.AgenticSessionList]{
+		Reader: cache, NewList: func() *v1alpha1.AgenticSessionList { return &v1alpha1.AgenticSessionList{} }, Sum: sumPhases,
+		Gauges: []*prometheus.Desc{phases},
+	})
+	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	return nil
 }
 
-// phaseCollector counts, when scraped, the sessions in each phase.
-type phaseCollector struct{ reader client.Reader }
-
-// Describe implements prometheus.Collector.
-func (phaseCollector) Describe(descriptions chan<- *prometheus.Desc) {
-	descriptions <- phaseDescription
-}
-
-// Collect implements prometheus.Collector.
-func (c phaseCollector) Collect(collected chan<- prometheus.Metric) {
-	var list v1alpha1.AgenticSessionList
-	if err := c.reader.List(context.Background(), &list, client.UnsafeDisableDeepCopy); err != nil {
-		collected <- prometheus.NewInvalidMetric(phaseDescription, err)
-		return
-	}
-	phases := map[v1alpha1.SessionPhase]int{
-		v1alpha1.SessionPending: 0, v1alpha1.SessionCreating: 0, v1alpha1.SessionRunning: 0, v1alpha1.SessionStopping: 0,
-		v1alpha1.SessionStopped: 0, v1alpha1.SessionCompleted: 0, v1alpha1.SessionFailed: 0,
+// sumPhases tells of each phase, also of one that no session is in.
+func sumPhases(sums kube.Sums, list *v1alpha1.AgenticSessionList) {
+	for _, phase := range []v1alpha1.SessionPhase{
+		v1alpha1.SessionPending, v1alpha1.SessionCreating, v1alpha1.SessionRunning, v1alpha1.SessionStopping,
+		v1alpha1.SessionStopped, v1alpha1.SessionCompleted, v1alpha1.SessionFailed,
+	} {
+		sums.Add(phases, 0, string(phase))
 	}
 	for i := range list.Items {
 		if phase := list.Items[i].Status.Phase; phase != "" {
-			phases[phase]++
+			sums.Add(phases, 1, string(phase))
 		}
-	}
-	for phase, number := range phases {
-		collected <- prometheus.MustNewConstMetric(phaseDescription, prometheus.GaugeValue, float64(number), string(phase))
 	}
 }

@@ -59,7 +59,7 @@ func get(ctx context.Context, reader client.Reader, namespace, name string, into
 }
 
 // observeJobs lists the session's Jobs and their Pods.
-func (*Reconciler) observeJobs(ctx context.Context, reader client.Reader, in *session.Input, which client.ListOption) error {
+func (r *Reconciler) observeJobs(ctx context.Context, reader client.Reader, in *session.Input, which client.ListOption) error {
 	var jobs batchv1.JobList
 	if err := reader.List(ctx, &jobs, client.InNamespace(in.Session.Namespace), which); err != nil {
 		return fmt.Errorf("listing owned Jobs: %w", err)
@@ -74,7 +74,7 @@ func (*Reconciler) observeJobs(ctx context.Context, reader client.Reader, in *se
 	if err := reader.List(ctx, &pods, client.InNamespace(in.Session.Namespace), which); err != nil {
 		return fmt.Errorf("listing Pods: %w", err)
 	}
-	in.Pods = pods.Items
+	in.Pods = r.departed.with(pods.Items, in.Session)
 	return nil
 }
 
@@ -97,6 +97,9 @@ func (r *Reconciler) observeWorkspace(ctx context.Context, in *session.Input) er
 		}
 	}
 	if claim == "" {
+		return nil
+	}
+	if in.WorkspaceUser = r.workspaces.userBeside(s, claim); in.WorkspaceUser != "" {
 		return nil
 	}
 	var sharers v1alpha1.AgenticSessionList

@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -38,8 +39,10 @@ type Reconciler struct {
 	clock    clock.PassiveClock
 	options  Options
 
-	latest  *kube.Latest[*v1alpha1.AgenticSession]
-	created *created
+	latest     *kube.Latest[*v1alpha1.AgenticSession]
+	created    *created
+	departed   *departed
+	workspaces *workspaces
 }
 
 // New returns a Reconciler that works through the manager's clients.
@@ -50,8 +53,11 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 		recorder: mgr.GetEventRecorder("agenticsession-controller"),
 		clock:    clock.RealClock{},
 		options:  o,
-		latest:   kube.NewLatest[*v1alpha1.AgenticSession](),
-		created:  newCreated(),
+
+		latest:     kube.NewLatest[*v1alpha1.AgenticSession](),
+		created:    newCreated(),
+		departed:   newDeparted(),
+		workspaces: newWorkspaces(),
 	}
 }
 
@@ -75,8 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	s := &v1alpha1.AgenticSession{}
 	if err := r.client.Get(ctx, req.NamespacedName, s); err != nil {
 		if apierrors.IsNotFound(err) { // a failed read tells nothing
-			r.latest.Forget(req.NamespacedName)
-			r.created.forget(req.NamespacedName)
+			r.forget(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -84,6 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil // the garbage collector removes what it is made of
 	}
 	s = r.latest.Of(s)
+	r.settle(s)
 	in, err := r.observe(ctx, s)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -107,6 +113,20 @@ func (r *Reconciler) recordRefusal(ctx context.Context, s *v1alpha1.AgenticSessi
 	return ctrl.Result{RequeueAfter: plan.RequeueAfter}, err
 }
 
+// settle and forget drop what is of no use any more of what this process remembers.
+func (r *Reconciler) settle(s *v1alpha1.AgenticSession) {
+	r.created.settle(s)
+	r.departed.settle(s)
+	r.workspaces.settle(s)
+}
+
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.latest.Forget(key)
+	r.created.forget(key)
+	r.departed.forget(key)
+	r.workspaces.forget(key)
+}
+
 // decide asks the core until it has no more questions, and records what it says.
 func (r *Reconciler) decide(ctx context.Context, s *v1alpha1.AgenticSession, in *session.Input) (session.Plan, error) {
 	for {
@@ -127,14 +147,18 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, pla
 	}
 	before, after := s.DeepCopy(), s.DeepCopy()
 	after.Status = plan.Status
+	if !r.workspaces.pass(before, after) {
+		return kube.ErrStale // the next pass sees whose it is
+	}
 	err := kube.PatchStatus(ctx, r.client, before, after)
 	countWrite(err)
 	if err != nil {
+		r.workspaces.settle(s)
 		return kube.StaleOr(fmt.Errorf("patching status: %w", err))
 	}
 	*s = *after
 	r.latest.Wrote(s)
-	r.created.settle(s)
+	r.settle(s)
 	for _, event := range plan.Events {
 		r.recorder.Eventf(s, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	apiselection "k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -95,8 +96,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.AgenticSession{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.concerned), builder.WithPredicates(settles)).
 		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(r.ofRunner), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
-	for _, child := range []client.Object{&batchv1.Job{}, &corev1.Pod{}, &networkingv1.NetworkPolicy{}} {
-		b = b.WatchesRawSource(source.Kind(r.options.Children, child, handler.EnqueueRequestsFromMapFunc(ofChild)))
+	for child, watcher := range map[client.Object]handler.EventHandler{
+		&batchv1.Job{}:                handler.EnqueueRequestsFromMapFunc(ofChild),
+		&corev1.Pod{}:                 r.departed.handler(),
+		&networkingv1.NetworkPolicy{}: handler.EnqueueRequestsFromMapFunc(ofChild),
+	} {
+		b = b.WatchesRawSource(source.Kind(r.options.Children, child, watcher))
 	}
 	b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, &coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(ofChild), finishes))
 	return b.WithOptions(kube.Passes(r.options.Concurrency)).Complete(kube.AfterStale(staleWait, r))
@@ -163,20 +168,19 @@ var settles = predicate.Funcs{
 	},
 }
 
-// concerned are the sessions that continue one, or share its workspace.
+// concerned are the sessions that continue one or share its workspace, and those that wait to
+// continue one of these.
 func (r *Reconciler) concerned(ctx context.Context, object client.Object) []reconcile.Request {
-	all := r.requests(ctx, object.GetNamespace(), client.MatchingFields{parentIndex: object.GetName()})
-	if s, is := object.(*v1alpha1.AgenticSession); is && s.Status.WorkspaceClaim != "" {
-		all = append(all, r.requests(ctx, s.Namespace, client.MatchingFields{claimIndex: s.Status.WorkspaceClaim})...)
-	}
 	self := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}
-	others := all[:0]
-	for _, request := range all {
-		if request != self {
-			others = append(others, request)
-		}
+	sharers := []reconcile.Request{self}
+	if s, is := object.(*v1alpha1.AgenticSession); is && s.Status.WorkspaceClaim != "" {
+		sharers = append(sharers, r.requests(ctx, s.Namespace, client.MatchingFields{claimIndex: s.Status.WorkspaceClaim})...)
 	}
-	return others
+	all := sets.New(sharers...)
+	for _, sharer := range sharers {
+		all.Insert(r.requests(ctx, sharer.Namespace, client.MatchingFields{parentIndex: sharer.Name})...)
+	}
+	return all.Delete(self).UnsortedList()
 }
 
 func (r *Reconciler) ofRunner(ctx context.Context, object client.Object) []reconcile.Request {
@@ -184,14 +188,5 @@ func (r *Reconciler) ofRunner(ctx context.Context, object client.Object) []recon
 }
 
 func (r *Reconciler) requests(ctx context.Context, namespace string, which client.ListOption) []reconcile.Request {
-	var list v1alpha1.AgenticSessionList
-	if err := r.client.List(ctx, &list, client.InNamespace(namespace), which, client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing the sessions that an object may be about")
-		return nil
-	}
-	var all []reconcile.Request
-	for i := range list.Items {
-		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return all
+	return kube.Requests(ctx, r.client, &v1alpha1.AgenticSessionList{}, client.InNamespace(namespace), which)
 }

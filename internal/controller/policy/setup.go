@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -10,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -23,15 +21,8 @@ const staleWait = 100 * time.Millisecond
 
 // SetupWithManager has the manager run the reconciler.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
-	// What it counts is theirs, so their kinds must be there, too.
-	for _, kind := range []string{"Queue", "WorkerPool"} {
-		gvk := v1alpha1.GroupVersion.WithKind(kind)
-		if _, err := mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version); err != nil {
-			return fmt.Errorf("looking for the CustomResourceDefinition of %s: %w", gvk.GroupKind(), err)
-		}
-	}
-	if err := metrics.Registry.Register(policiesCollector{mgr.GetCache()}); err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
+	if err := registerMetrics(mgr.GetCache()); err != nil {
+		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("policy").
@@ -61,14 +52,5 @@ func replicasOf(object client.Object) int32 {
 // ofNamespace are all Policies of an object's namespace: one whose labels have changed may
 // have been selected before by one that does not select it now.
 func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
-	var policies v1alpha1.PolicyList
-	if err := r.client.List(ctx, &policies, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing the Policies that may select an object")
-		return nil
-	}
-	var all []reconcile.Request
-	for i := range policies.Items {
-		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&policies.Items[i])})
-	}
-	return all
+	return kube.Requests(ctx, r.client, &v1alpha1.PolicyList{}, client.InNamespace(object.GetNamespace()))
 }

@@ -1,17 +1,14 @@
 package queue
 
 import (
-	"context"
-	"time"
+	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
 var (
@@ -33,44 +30,27 @@ func init() {
 	metrics.Registry.MustRegister(corrections, rescues)
 }
 
-// messagesCollector sums up, when scraped, what the statuses say.
-type messagesCollector struct{ reader client.Reader }
-
-// Describe implements prometheus.Collector.
-func (messagesCollector) Describe(descriptions chan<- *prometheus.Desc) {
-	descriptions <- messages
-	descriptions <- queues
+// registerMetrics has what the statuses say scraped.
+func registerMetrics(cache client.Reader) error {
+	err := metrics.Registry.Register(kube.Collector[*v1alpha1.QueueList]{
+		Reader: cache, NewList: func() *v1alpha1.QueueList { return &v1alpha1.QueueList{} }, Sum: sum, Gauges: []*prometheus.Desc{messages, queues},
+	})
+	if err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	return nil
 }
 
-// Collect implements prometheus.Collector.
-func (c messagesCollector) Collect(collected chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	var list v1alpha1.QueueList
-	if err := c.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.Log.WithName("queue").Error(err, "Counting the messages of Queues")
-		return
-	}
-	sums, ready := map[[2]string]int64{}, map[[3]string]int64{}
+func sum(sums kube.Sums, list *v1alpha1.QueueList) {
 	for i := range list.Items {
 		q := &list.Items[i]
 		for state, number := range map[string]*int64{
 			"ready": q.Status.Ready, "in_flight": q.Status.InFlight, "delayed": q.Status.Delayed, "dead": q.Status.Dead,
 		} {
 			if number != nil {
-				sums[[2]string{q.Namespace, state}] += *number
+				sums.Add(messages, *number, q.Namespace, state)
 			}
 		}
-		is := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionReady)
-		if is == nil {
-			is = &metav1.Condition{Status: metav1.ConditionUnknown, Reason: "NotYetSeen"}
-		}
-		ready[[3]string{q.Namespace, string(is.Status), is.Reason}]++
-	}
-	for labels, number := range sums {
-		collected <- prometheus.MustNewConstMetric(messages, prometheus.GaugeValue, float64(number), labels[:]...)
-	}
-	for labels, number := range ready {
-		collected <- prometheus.MustNewConstMetric(queues, prometheus.GaugeValue, float64(number), labels[:]...)
+		sums.AddReady(queues, q, q.Status.Conditions)
 	}
 }

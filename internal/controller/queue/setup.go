@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -10,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -25,12 +23,8 @@ const staleWait = 20 * time.Millisecond
 
 // SetupWithManager has the manager run the reconciler.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	policies := v1alpha1.GroupVersion.WithKind("Policy")
-	if _, err := mgr.GetRESTMapper().RESTMapping(policies.GroupKind(), policies.Version); err != nil {
-		return fmt.Errorf("looking for the CustomResourceDefinition of %s: %w", policies.GroupKind(), err)
-	}
-	if err := metrics.Registry.Register(messagesCollector{mgr.GetCache()}); err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
+	if err := registerMetrics(mgr.GetCache()); err != nil {
+		return err
 	}
 	// Policies select by labels, and annotations let go or take over.
 	changed := predicate.Or[client.Object](
@@ -58,14 +52,5 @@ func (r *Reconciler) listen(_ context.Context, requests workqueue.TypedRateLimit
 // ofNamespace are all Queues of an object's namespace: a Policy that changes may have
 // selected one before that it does not select now.
 func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
-	var queues v1alpha1.QueueList
-	if err := r.client.List(ctx, &queues, client.InNamespace(object.GetNamespace())); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing the Queues that a Policy may select")
-		return nil
-	}
-	var all []reconcile.Request
-	for i := range queues.Items {
-		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&queues.Items[i])})
-	}
-	return all
+	return kube.Requests(ctx, r.client, &v1alpha1.QueueList{}, client.InNamespace(object.GetNamespace()))
 }

@@ -93,7 +93,7 @@ func ofPod(_ context.Context, object client.Object) []reconcile.Request {
 // ofNamespace are all pools of a Policy's namespace: one that changes may have selected a
 // pool before that it does not select now.
 func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
-	return r.requests(ctx, client.InNamespace(object.GetNamespace()))
+	return kube.Requests(ctx, r.client, &v1alpha1.WorkerPoolList{}, client.InNamespace(object.GetNamespace()))
 }
 
 // becomesReady lets through a Queue that is made on its broker now. A pool that was looked
@@ -124,19 +124,5 @@ func queueNames(object client.Object) []string {
 // thousand Queues that come with a start would have each of a thousand pools looked at
 // again and again.
 func (r *Reconciler) ofQueue(ctx context.Context, object client.Object) []reconcile.Request {
-	return r.requests(ctx, client.InNamespace(object.GetNamespace()), client.MatchingFields{queueIndex: object.GetName()})
-}
-
-// requests for the pools that an object may be about.
-func (r *Reconciler) requests(ctx context.Context, which ...client.ListOption) []reconcile.Request {
-	var pools v1alpha1.WorkerPoolList
-	if err := r.client.List(ctx, &pools, append(which, client.UnsafeDisableDeepCopy)...); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing the WorkerPools that an object may be about")
-		return nil
-	}
-	var all []reconcile.Request
-	for i := range pools.Items {
-		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pools.Items[i])})
-	}
-	return all
+	return kube.Requests(ctx, r.client, &v1alpha1.WorkerPoolList{}, client.InNamespace(object.GetNamespace()), client.MatchingFields{queueIndex: object.GetName()})
 }

@@ -55,7 +55,7 @@ yardmaster_workerpool_workers{namespace="a",state="draining"} 1
 yardmaster_workerpool_workers{namespace="a",state="ready"} 8
 yardmaster_workerpool_workers{namespace="a",state="wanted"} 14
 `
-	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), told(t, stateCollector{reader})); diff != "" {
+	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), told(t, collector(reader))); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)
 	}
 }
