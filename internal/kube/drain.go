@@ -12,7 +12,7 @@ type drained struct{ watch.Interface }
 func (d drained) Stop() {
 	d.Interface.Stop()
 	go func() {
-		for range d.ResultChan() { //nolint:revive // what nobody takes is let go
+		for range d.ResultChan() {
 		}
 	}()
 }
