@@ -72,14 +72,21 @@ func newLease(getenv func(string) string, job, directory string) (*lease, error)
 // renew shows that there is activity, unless it has just been shown. That it cannot be shown
 // is no reason to stop working: it is said, and tried again with the next activity.
 func (l *lease) renew(ctx context.Context) {
-	if l.url == "" || time.Since(l.last) < l.often {
+	if l.untilDue() > 0 {
 		return
 	}
 	l.last = time.Now()
+	if l.url == "" {
+		return
+	}
 	if err := l.patch(ctx, map[string]any{"spec": l.spec()}); err != nil && ctx.Err() == nil {
 		log.Print("Renewing the Lease: ", err)
 	}
 }
+
+// untilDue is how long nothing has to be renewed yet. (A ticker would not do: a tick that
+// comes a moment early is in vain, and the next one far away.)
+func (l *lease) untilDue() time.Duration { return max(l.often-time.Since(l.last), 0) }
 
 // finish says that this Job has finished what it was at.
 func (l *lease) finish(ctx context.Context) error {

@@ -11,8 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
@@ -124,6 +126,38 @@ func TestOnlyWorkShowsActivity(t *testing.T) {
 			}
 		})
 	}
+}
+
+// clockwork answers each request, and notes when it came.
+type clockwork struct {
+	start time.Time
+	came  []time.Duration
+}
+
+func (c *clockwork) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.came = append(c.came, time.Since(c.start))
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+}
+
+func TestWorkShowsActivityAsOftenAsIsOfUse(t *testing.T) {
+	l, _, _ := leased(t)
+	a, _ := atWork(t, nil)
+	a.lease = l
+	synctest.Test(t, func(t *testing.T) {
+		clock := &clockwork{start: time.Now()}
+		l.client = &http.Client{Transport: clock}
+		if err := a.carryOut(t.Context(), "hello"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second) // by the bubble's clock
+		if err := a.carryOut(t.Context(), "/sleep 30s"); err != nil {
+			t.Fatal(err)
+		}
+		want := []time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second}
+		if diff := cmp.Diff(want, clock.came); diff != "" {
+			t.Errorf("renewed after (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestAnInteractiveRunnerSaysThatItHasFinished(t *testing.T) {

@@ -63,18 +63,18 @@ func (a *agent) spend(ctx context.Context, text string, working bool) error {
 	}
 	end := time.NewTimer(takes)
 	defer end.Stop()
-	ticker := time.NewTicker(a.lease.often)
-	defer ticker.Stop()
 	for {
+		var due <-chan time.Time
+		if working {
+			due = time.After(a.lease.untilDue())
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-end.C:
 			return nil
-		case <-ticker.C:
-			if working {
-				a.lease.renew(ctx)
-			}
+		case <-due:
+			a.lease.renew(ctx)
 		}
 	}
 }

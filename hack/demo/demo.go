@@ -14,6 +14,7 @@ const (
 	sequencesNamespace = "yardmaster-demo"
 	staleNamespace     = "yardmaster-demo-stale"
 	ordersNamespace    = "yardmaster-demo-orders"
+	sessionsNamespace  = "yardmaster-demo-sessions"
 	operatorNamespace  = "yardmaster-system"
 )
 
@@ -24,11 +25,14 @@ type demo struct {
 	sequences *sequences
 	stale     *stale
 	orders    *orders
+	sessions  *sessions
 }
 
 func newDemo(where cluster.Cluster, screen *terminal.Screen, limit time.Duration) *demo {
 	s := &stage{cluster: where, screen: screen, limit: limit}
-	return &demo{stage: s, sequences: &sequences{stage: s}, stale: &stale{stage: s}, orders: &orders{stage: s}}
+	return &demo{
+		stage: s, sequences: &sequences{stage: s}, stale: &stale{stage: s}, orders: &orders{stage: s}, sessions: &sessions{stage: s},
+	}
 }
 
 // sequences is the act of the SequentialJobs.
@@ -70,6 +74,9 @@ func (d *demo) play(ctx context.Context) error {
 		return err
 	}
 	if err := d.orders.play(ctx); err != nil {
+		return err
+	}
+	if err := d.sessions.play(ctx); err != nil {
 		return err
 	}
 	d.title("What to look at next")

@@ -25,6 +25,8 @@ func (s *stage) showNext() {
   kubectl -n %[2]s get jobreports -w
   kubectl -n %[4]s describe workerpool clerks
   bin/kubectl-yardmaster pool -n %[4]s explain clerks
+  bin/kubectl-yardmaster session -n %[5]s result mend
+  bin/kubectl-yardmaster session -n %[5]s restart mend --watch
   kubectl -n %[3]s logs deployment/yardmaster
   bin/kubectl-yardmaster seq -n %[1]s watch failing-migration
   bin/kubectl-yardmaster report -A
@@ -33,6 +35,7 @@ func (s *stage) showNext() {
   docs/sequentialjob.md   what a SequentialJob can do
   docs/jobreport.md       what a JobReport tells
   docs/queue.md           queues; docs/workerpool.md: their workers
+  docs/agenticsession.md  agents' sessions; docs/runner.md: how to write a runner
   make demo               the same again, from fresh namespaces
-  make demo-down          remove the cluster`, sequencesNamespace, staleNamespace, operatorNamespace, ordersNamespace)
+  make demo-down          remove the cluster`, sequencesNamespace, staleNamespace, operatorNamespace, ordersNamespace, sessionsNamespace)
 }

@@ -60,7 +60,7 @@ func (a *orders) act(ctx context.Context) error {
 
 // prepare brings a broker, and declares the queue and the pool.
 func (a *orders) prepare(ctx context.Context) error {
-	if err := a.timed("built the images of NATS and of the example worker", func() error { return a.cluster.Tryout(ctx) }); err != nil {
+	if err := a.timed("built the images of NATS, of the example worker and of the example runner", func() error { return a.cluster.Tryout(ctx) }); err != nil {
 		return err
 	}
 	if err := a.freshNamespace(ctx, ordersNamespace); err != nil {

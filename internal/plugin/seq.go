@@ -21,8 +21,18 @@ func newSeq(env *environment) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(newKindList(env, sequentialKind(), "List SequentialJobs, with a sign for each step"), newWatch(env), newLogs(env), newRerun(env), newSuspend(env), newResume(env))
+	command.AddCommand(newKindList(env, sequentialKind(), "List SequentialJobs, with a sign for each step"),
+		newWatch(env), newLogs(env), newRerun(env), newSuspend(env), newResume(env))
 	return command
+}
+
+// newWatch is `kubectl yardmaster seq watch`.
+func newWatch(env *environment) *cobra.Command {
+	return newEndingWatch(env, sequentialEnding(), "Watch SequentialJobs get on",
+		"Watch a SequentialJob step by step until its run has ended; without a NAME all of the namespace, until interrupted.\n\n"+
+			"On a terminal it is drawn in one place; anywhere else there is a line for each change.\n"+
+			"The exit code is 0 if all completed, 1 if one failed, and 2 if they could not be watched.",
+		"End when all have ended.")
 }
 
 // selection is which objects a command is about, if not those named.
@@ -59,6 +69,14 @@ func (c *connection) sequentialJob(ctx context.Context, name string) (*v1alpha1.
 // about to begin.
 func ended(sj *v1alpha1.SequentialJob) bool {
 	return sj.Status.CompletionTime != nil && !rerunAhead(sj)
+}
+
+// outcome is what the exit code tells of a run that has ended.
+func outcome(sj *v1alpha1.SequentialJob) error {
+	if sj.Status.Phase == v1alpha1.PhaseFailed {
+		return errFound
+	}
+	return nil
 }
 
 // rerunAhead reports whether a rerun is asked for that the operator has not begun.

@@ -65,7 +65,7 @@ func (r *rerunCommand) run(ctx context.Context, name string) error {
 		fmt.Fprintf(r.errOut, "%s is suspended: it begins when it is resumed\n", sequentialKind().called(sj))
 	}
 	if r.watch {
-		return r.watchOne(ctx, cluster, &stepsView{environment: r.environment, last: sj, told: true})
+		return sequentialEnding().watch(ctx, r.environment, cluster, sj, true)
 	}
 	return nil
 }

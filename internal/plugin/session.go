@@ -31,6 +31,15 @@ func sessionKind() *kind[*v1alpha1.AgenticSession] {
 	}
 }
 
+// newSessionWatch is `kubectl yardmaster session watch`.
+func newSessionWatch(env *environment) *cobra.Command {
+	return newEndingWatch(env, sessionEnding(), "Watch AgenticSessions get on",
+		"Watch an AgenticSession attempt by attempt until it has ended or is stopped; without a NAME all of the namespace, until interrupted.\n\n"+
+			"On a terminal it is drawn in one place; anywhere else there is a line for each change.\n"+
+			"The exit code is 0 if all completed, 1 if one failed or is stopped, and 2 if they could not be watched.",
+		"End when all have ended or are stopped.")
+}
+
 // rests reports whether nothing more is to be expected of a session, unless somebody asks for
 // it: it has ended or is stopped, and the operator knows all that was asked for.
 func rests(s *v1alpha1.AgenticSession) bool {

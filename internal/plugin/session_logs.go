@@ -73,7 +73,7 @@ func (l *sessionLogs) run(ctx context.Context, name string) error {
 func followSession(ctx context.Context, cluster *connection, s *v1alpha1.AgenticSession, teller *logs.SessionTeller) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	sessions, err := follow.Start(ctx, cluster.WithWatch, sessionKind().list(), &v1alpha1.AgenticSession{}, onlySession(s)...)
+	sessions, err := follow.Start(ctx, cluster.WithWatch, sessionKind().list(), &v1alpha1.AgenticSession{}, only(s)...)
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func (r *restartCommand) run(ctx context.Context, name string) error {
 	if !r.watch {
 		return nil
 	}
-	return r.watchSession(ctx, cluster, &sessionView{environment: r.environment, last: s, told: true})
+	return sessionEnding().watch(ctx, r.environment, cluster, s, true)
 }
 
 // needsRun reports whether it takes another run to have the session at work: the present one

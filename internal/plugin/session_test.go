@@ -66,7 +66,7 @@ func TestListsOfSessions(t *testing.T) {
 func TestWhatIsRefusedAboutSessions(t *testing.T) {
 	for args, want := range map[string]string{
 		"session list -o wide":          `--output is "wide", must be one of [table json yaml name]`,
-		"session watch tidy -A":         "a NAME cannot stand with --all-namespaces or --selector",
+		"session watch tidy -A":         "a NAME cannot stand with --all, --all-namespaces or --selector",
 		"session watch tidy":            `agenticsessions.yardmaster.dev "tidy" not found`,
 		"session logs tidy --tail=-2":   "--tail is -2, must be -1 for all lines, or more",
 		"session logs tidy --since=-1m": "--since is -1m0s, must not be negative",
@@ -247,7 +247,7 @@ func TestWhenAWatchOfASessionIsOver(t *testing.T) {
 		"when it had gone before it began":       {of(v1alpha1.SessionRunning), nil, true, gone},
 	} {
 		t.Run(title, func(t *testing.T) {
-			v := &sessionView{environment: still(), last: row.from}
+			v := &oneView[*v1alpha1.AgenticSession]{environment: still(), kind: sessionEnding(), last: row.from}
 			for _, s := range row.sights {
 				v.see(s)
 			}
@@ -277,7 +277,8 @@ func TestWhenAWatchOfSeveralSessionsIsOver(t *testing.T) {
 		"without any, there is nothing to wait for": {false, nil, true, errors.New("there is no AgenticSession to wait for")},
 	} {
 		t.Run(title, func(t *testing.T) {
-			v := &sessionsView{environment: still(), endless: row.endless, seen: map[client.ObjectKey]*v1alpha1.AgenticSession{}}
+			v := newManyView(still(), sessionEnding())
+			v.endless = row.endless
 			for _, s := range row.sights {
 				v.see(s)
 			}
@@ -290,7 +291,8 @@ func TestWhenAWatchOfSeveralSessionsIsOver(t *testing.T) {
 }
 
 func TestSessionsAreDrawnByNamespaceAndName(t *testing.T) {
-	v := &sessionsView{environment: still(), namespaces: true, seen: map[client.ObjectKey]*v1alpha1.AgenticSession{}}
+	v := newManyView(still(), sessionEnding())
+	v.namespaces = true
 	var told []string
 	for _, name := range []string{"tidy", "mend", "tidy"} {
 		told = append(told, v.see(sessionSight{Object: sessionOf(name, v1alpha1.SessionRunning)})...)

@@ -2,76 +2,79 @@ package plugin
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/plugin/board"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
 )
 
-// stepsView shows one SequentialJob step by step, until it has ended.
-type stepsView struct {
+// oneView shows one object, until it has ended.
+type oneView[T client.Object] struct {
 	*environment
 
+	kind *ending[T]
 	// last is how it stood when it was last seen, told whether that is known already.
-	last *v1alpha1.SequentialJob
+	last T
 	told bool
 	// there says that it has been seen, and not been seen to go, since the watch began.
 	there bool
 }
 
-func (v *stepsView) see(sight follow.Sight[*v1alpha1.SequentialJob]) []string {
-	same := sight.Object.UID == v.last.UID // not another that has got the name since
+func (v *oneView[T]) see(sight follow.Sight[T]) []string {
+	same := sight.Object.GetUID() == v.last.GetUID() // not another that has got the name since
 	v.there = same && !sight.Gone
 	// A list may be served from before what was last seen. A status says nothing about
 	// that; the generation tells whether what this watch is about has been asked for yet.
-	if !same || sight.Object.Generation < v.last.Generation {
+	if !same || sight.Object.GetGeneration() < v.last.GetGeneration() {
 		return nil
 	}
-	before := v.last
-	if !v.told {
-		before, v.told = nil, true
+	var before T
+	if v.told {
+		before = v.last
 	}
-	v.last = sight.Object
-	return board.Changes(before, sight.Object)
+	v.last, v.told = sight.Object, true
+	return v.kind.changes(before, sight.Object)
 }
 
-func (v *stepsView) lines() []string { return board.Steps(v.style(), v.last, v.now()) }
+func (v *oneView[T]) lines() []string { return v.kind.whole(v.style(), v.last, v.now()) }
 
-func (v *stepsView) over() (bool, error) {
+func (v *oneView[T]) over() (bool, error) {
 	switch {
-	case ended(v.last):
-		return true, outcome(v.last)
+	case v.kind.ended(v.last):
+		return true, v.kind.outcome(v.last)
 	case !v.there:
-		return true, fmt.Errorf("%s was deleted", sequentialKind().called(v.last))
+		return true, fmt.Errorf("%s was deleted", v.kind.called(v.last))
 	default:
 		return false, nil
 	}
 }
 
-// rowsView shows SequentialJobs as rows.
-type rowsView struct {
+// manyView shows objects as rows.
+type manyView[T client.Object] struct {
 	*environment
 
+	kind       *ending[T]
 	namespaces bool
 	endless    bool
-	seen       map[client.ObjectKey]*v1alpha1.SequentialJob
+	seen       map[client.ObjectKey]T
 	// failed is set when one failed that may be gone by now, or went before it ended.
 	failed, any bool
 }
 
-func (v *rowsView) see(sight follow.Sight[*v1alpha1.SequentialJob]) []string {
+func newManyView[T client.Object](e *environment, kind *ending[T]) *manyView[T] {
+	return &manyView[T]{environment: e, kind: kind, seen: map[client.ObjectKey]T{}}
+}
+
+func (v *manyView[T]) see(sight follow.Sight[T]) []string {
 	key := client.ObjectKeyFromObject(sight.Object)
 	name := key.Name
 	if v.namespaces {
 		name = key.String()
 	}
 	var lines []string
-	for _, change := range board.Changes(v.seen[key], sight.Object) {
+	for _, change := range v.kind.changes(v.seen[key], sight.Object) {
 		lines = append(lines, name+" "+change)
 	}
 	v.any = true
@@ -80,49 +83,41 @@ func (v *rowsView) see(sight follow.Sight[*v1alpha1.SequentialJob]) []string {
 		return lines
 	}
 	delete(v.seen, key)
-	v.failed = v.failed || !ended(sight.Object) || outcome(sight.Object) != nil
+	v.failed = v.failed || !v.kind.ended(sight.Object) || v.kind.outcome(sight.Object) != nil
 	return append(lines, name+" was deleted")
 }
 
-func (v *rowsView) lines() []string {
-	sjs := make([]*v1alpha1.SequentialJob, 0, len(v.seen))
-	for _, sj := range v.seen {
-		sjs = append(sjs, sj)
+func (v *manyView[T]) lines() []string {
+	objects := make([]T, 0, len(v.seen))
+	for _, object := range v.seen {
+		objects = append(objects, object)
 	}
-	slices.SortFunc(sjs, func(a, b *v1alpha1.SequentialJob) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	slices.SortFunc(objects, func(a, b T) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 	})
-	rows := board.Rows
+	rows := v.kind.rows
 	if v.namespaces {
-		rows = board.RowsOfNamespaces
+		rows = v.kind.rowsOfNamespaces
 	}
-	return append(rows(v.style(), sjs, v.now()), "", board.Legend(v.style()))
+	return append(rows(v.style(), objects, v.now()), v.kind.legend(v.style())...)
 }
 
-func (v *rowsView) over() (bool, error) {
+func (v *manyView[T]) over() (bool, error) {
 	if v.endless {
 		return false, nil
 	}
 	if !v.any {
-		return true, errors.New("there is no SequentialJob to wait for")
+		return true, fmt.Errorf("there is no %s to wait for", v.kind.name)
 	}
 	failed := v.failed
-	for _, sj := range v.seen {
-		if !ended(sj) {
+	for _, object := range v.seen {
+		if !v.kind.ended(object) {
 			return false, nil
 		}
-		failed = failed || outcome(sj) != nil
+		failed = failed || v.kind.outcome(object) != nil
 	}
 	if failed {
 		return true, errFound
 	}
 	return true, nil
-}
-
-// outcome is what the exit code tells of a run that has ended.
-func outcome(sj *v1alpha1.SequentialJob) error {
-	if sj.Status.Phase == v1alpha1.PhaseFailed {
-		return errFound
-	}
-	return nil
 }

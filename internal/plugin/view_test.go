@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
@@ -61,7 +60,7 @@ func TestWhenAWatchOfOneIsOver(t *testing.T) {
 		"when it had gone before the watch began":        {running("etl"), nil, true, errors.New("sequentialjob.yardmaster.dev/etl was deleted")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := &stepsView{environment: still(), last: row.from}
+			v := &oneView[*v1alpha1.SequentialJob]{environment: still(), kind: sequentialEnding(), last: row.from}
 			for _, s := range row.sights {
 				v.see(s)
 			}
@@ -91,7 +90,8 @@ func TestWhenAWatchOfSeveralIsOver(t *testing.T) {
 		"without any, there is nothing to wait for": {false, nil, true, errors.New("there is no SequentialJob to wait for")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := &rowsView{environment: still(), endless: row.endless, seen: map[client.ObjectKey]*v1alpha1.SequentialJob{}}
+			v := newManyView(still(), sequentialEnding())
+			v.endless = row.endless
 			for _, s := range row.sights {
 				v.see(s)
 			}
@@ -104,8 +104,9 @@ func TestWhenAWatchOfSeveralIsOver(t *testing.T) {
 }
 
 func TestWhereNothingIsDrawnEachChangeIsToldOnce(t *testing.T) {
-	one := &stepsView{environment: still(), last: running("etl")}
-	many := &rowsView{environment: still(), seen: map[client.ObjectKey]*v1alpha1.SequentialJob{}, namespaces: true}
+	one := &oneView[*v1alpha1.SequentialJob]{environment: still(), kind: sequentialEnding(), last: running("etl")}
+	many := newManyView(still(), sequentialEnding())
+	many.namespaces = true
 	var ofOne, ofMany []string
 	for _, s := range []sight{{Object: running("etl")}, {Object: running("etl")}, {Object: failed("etl")}, {Object: failed("etl"), Gone: true}} {
 		ofOne = append(ofOne, one.see(s)...)
@@ -124,7 +125,7 @@ func TestWhereNothingIsDrawnEachChangeIsToldOnce(t *testing.T) {
 }
 
 func TestTheBoardIsByNamespaceAndName(t *testing.T) {
-	v := &rowsView{environment: still(), seen: map[client.ObjectKey]*v1alpha1.SequentialJob{}}
+	v := newManyView(still(), sequentialEnding())
 	for _, name := range []string{"etl", "backup"} {
 		v.see(sight{Object: completed(name)})
 	}

@@ -87,6 +87,37 @@ func TestWorkers(t *testing.T) {
 	})
 }
 
+// What may be relied on of the sessions of AI agents, with a real node.
+func TestSessions(t *testing.T) {
+	together(t, []chapter{
+		{"a session completes with the result and the cost that its runner leaves", sessionResult},
+		{"a runner finds itself without root, capabilities or a token, and can write to its own directories only", sessionConfined},
+		{"a session that uses all there is keeps to the profile restricted, and its sidecar does not keep it from completing", sessionRestricted},
+		{"a session that is stopped and goes on finds its workspace as it was", sessionRestarted},
+		{"the timeout counts over two runs: the second ends when what the first has left is used up", sessionTimeout},
+		{"a session whose runner shows no activity is stopped, and one that renews its Lease is not", sessionIdle},
+		{"a runner that exits with another code than 0 fails its session, which tells the code and the last words", sessionExit},
+		{"a runner over its memory limit fails its session with OOMKilled", sessionOutOfMemory},
+		{"an image that cannot be pulled fails the session at startupTimeout, with the pull error told", sessionMissingImage},
+		{"a run that failed is tried again, and costs what all its attempts cost", sessionRetried},
+		{"a session that is evicted goes on in its workspace, and that counts for no retry", sessionEvicted},
+		{"an interactive session is Running when its port answers, to those who may ask, until it is stopped", sessionInteractive},
+		{"an interactive session is stopped when its runner says that it has finished", sessionFinished},
+		{"a session goes on in the workspace of another, which goes with the last of them", sessionContinued},
+		{"a session belongs to who makes it, whatever it says, and is closed to all others", sessionOwner},
+		{"the plugin follows a session from attempt to attempt, and tells its result", pluginFollows},
+		{"the plugin stops a session, and has it go on", pluginStops},
+	})
+}
+
+// What is left of sessions that are deleted.
+func TestDeletedSessions(t *testing.T) {
+	inTurn(t, []chapter{
+		{"twenty sessions are deleted at once, and all they were made of is gone within 30 s", sessionsDeleted},
+		{"the same while no operator runs", sessionsDeletedWithoutOperator},
+	})
+}
+
 // How the operator comes and goes.
 func TestLifecycle(t *testing.T) {
 	inTurn(t, []chapter{

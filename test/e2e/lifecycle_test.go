@@ -145,6 +145,7 @@ func wantNothingInstalled(t *testing.T) {
 		&rbacv1.ClusterRoleList{},
 		&rbacv1.ClusterRoleBindingList{},
 		&admissionregistrationv1.ValidatingWebhookConfigurationList{},
+		&admissionregistrationv1.MutatingWebhookConfigurationList{},
 	} {
 		must(t, cluster.List(t.Context(), list, client.MatchingLabels{"app.kubernetes.io/name": operatorName}))
 		if n := meta.LenList(list); n != 0 {

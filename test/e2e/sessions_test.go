@@ -1,0 +1,401 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func sessionResult(t *testing.T) {
+	s := converse(t, echo, "Mend the fence.\n/cost 0.12\n/sleep 3s\nThe fence is mended.", nil)
+	s.untilPhase(v1alpha1.SessionCompleted)
+	s.wantRuns("1/1 Completed 0")
+	s.wantSummary("Echoed 2 lines")
+	status := &s.s.Status
+	if usage := status.Result.Usage; usage == nil || string(usage.Raw) != `{"lines":2,"words":7}` {
+		t.Errorf("the usage is %s", usage)
+	}
+	if cost := status.TotalCostUSD; cost == nil || *cost != "0.12" {
+		t.Errorf("it cost %v", cost)
+	}
+	if status.SDKSessionID != s.s.Name+"-r1-a1" {
+		t.Errorf("the sdkSessionId is %q", status.SDKSessionID)
+	}
+	for _, condition := range []string{
+		v1alpha1.ConditionReady, v1alpha1.ConditionAccepted, v1alpha1.ConditionDependenciesReady, v1alpha1.ConditionNetworkRestricted,
+		v1alpha1.ConditionJobCreated, v1alpha1.ConditionPodScheduled, v1alpha1.ConditionRunnerStarted, v1alpha1.ConditionCompleted, v1alpha1.ConditionResultValid,
+	} {
+		if !isTrue(status.Conditions, condition) {
+			t.Errorf("%s is not True", condition)
+		}
+	}
+	s.untilEvents(v1alpha1.EventJobCreated, v1alpha1.EventRunning, v1alpha1.EventCompleted)
+	s.wantColumns("NAME PHASE RUN REASON COST AGE", s.s.Name+" Completed 1 Completed 0.12")
+}
+
+// wantColumns checks what kubectl get shows, but for the age.
+func (s *sessionStory) wantColumns(header, row string) {
+	s.t.Helper()
+	output, err := kubectl(s.t.Context(), "get", "as", "-n", s.s.Namespace, s.s.Name).Output()
+	must(s.t, err)
+	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
+	if len(lines) != 2 || strings.Join(strings.Fields(lines[0]), " ") != header || !strings.HasPrefix(strings.Join(strings.Fields(lines[1]), " "), row+" ") {
+		s.t.Errorf("kubectl get shows:\n%s\nwant:\n%s\n%s", output, header, row)
+	}
+}
+
+// confinement is what a process finds out about itself.
+const confinement = `
+own() { grep "^$1:" /proc/self/status | tr -d '\t'; }
+writable() { (: > "$1/probe") 2> /dev/null && echo "$1 can be written"; rm -f "$1/probe"; }
+{
+	echo "user $(id -u), $(own CapEff), $(own CapBnd), $(own NoNewPrivs), $(own Seccomp)"
+	for dir in / /etc /usr /root /var/run /etc/agentic /workspace "$HOME" "$TMPDIR"; do writable $dir || true; done
+	[ -e /var/run/secrets ] && echo "there is a token"
+	env | grep -c '_SERVICE_PORT=' || true
+} > /tmp/found
+awk '{printf "%s|", $0}' /tmp/found > /tmp/line
+printf '{"summary": "%s"}' "$(cat /tmp/line)" > "$AGENTIC_RESULT_FILE"
+`
+
+func sessionConfined(t *testing.T) {
+	s := converse(t, shell, confinement, nil)
+	s.untilPhase(v1alpha1.SessionCompleted)
+	s.wantSummary(strings.Join([]string{
+		"user 65532, CapEff:0000000000000000, CapBnd:0000000000000000, NoNewPrivs:1, Seccomp:2",
+		"/workspace can be written", "/home/agent can be written", "/tmp can be written",
+		"1", // that of the API server
+		"",
+	}, "|"))
+}
+
+// everything is a session that uses all there is: whatever a Pod of ours can have, it has.
+func everything(spec *v1alpha1.AgenticSessionSpec) {
+	spec.Interactive = true
+	spec.Workspace = &v1alpha1.SessionWorkspace{Size: new(resource.MustParse("100Mi"))}
+	spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"MOOD": "good"}
+	spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "none", Optional: true}}
+}
+
+func sessionRestricted(t *testing.T) {
+	// Such a Pod is refused there, so that the session's says something.
+	plain := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "plain", Namespace: conversing}}
+	plain.Spec.Containers = []corev1.Container{{Name: "plain", Image: busybox}}
+	if err := cluster.Create(t.Context(), plain, client.DryRunAll); !apierrors.IsForbidden(err) {
+		t.Fatalf("the namespace does not enforce the profile restricted: %v", err)
+	}
+	s := converse(t, accompanied, "", everything)
+	s.untilPhase(v1alpha1.SessionRunning)
+	if found := childrenIn(t, conversing)[s.s.UID]; len(found) != len(children()) {
+		t.Errorf("it is made of %v", found)
+	}
+	// The sidecar goes on for ever, and keeps nothing from completing.
+	s.say("/exit")
+	s.untilPhase(v1alpha1.SessionCompleted)
+	s.wantRuns("1/1 Completed 0")
+}
+
+// logbook keeps a book in the workspace of how the session fares. Only at the second attempt
+// does it end by itself.
+const logbook = `
+cd "$AGENTIC_WORKSPACE"
+trap 'echo stopped >> book; exit 143' TERM
+echo "begun $AGENTIC_RUN/$AGENTIC_ATTEMPT" >> book
+if [ $(grep -c begun book) = 2 ]; then
+	printf '{"summary": "%s"}' "$(tr '\n' ' ' < book)" > "$AGENTIC_RESULT_FILE"
+	exit 0
+fi
+echo waiting
+sleep 3600 & wait
+`
+
+// untilSaid waits for a line in the runner's log: it runs before its script has come far.
+func (s *sessionStory) untilSaid(line string) {
+	s.t.Helper()
+	pod := s.pod()
+	eventually(s.t, "the runner to say "+line, func() bool {
+		log, err := clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: v1alpha1.RunnerContainer}).DoRaw(s.t.Context())
+		must(s.t, err)
+		return slices.Contains(strings.Split(string(log), "\n"), line)
+	})
+}
+
+func keptWorkspace(spec *v1alpha1.AgenticSessionSpec) {
+	spec.Workspace = &v1alpha1.SessionWorkspace{Size: new(resource.MustParse("100Mi"))}
+}
+
+func sessionRestarted(t *testing.T) {
+	s := converse(t, shell, logbook, keptWorkspace)
+	s.untilPhase(v1alpha1.SessionRunning)
+	s.untilSaid("waiting")
+	pod := s.pod()
+	s.patch(`{"operatingMode": "Stopped"}`)
+	s.untilPhase(v1alpha1.SessionStopped)
+	if exists(t, pod) {
+		t.Error("it is stopped, and its Pod is there")
+	}
+	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonStopped)
+	s.untilEvents(v1alpha1.EventStopping, v1alpha1.EventStopped)
+	s.patch(`{"operatingMode": "Running"}`)
+	s.untilPhase(v1alpha1.SessionCompleted)
+	s.wantRuns("1/1 Stopped User", "1/2 Completed 0")
+	s.wantSummary("begun 1/1 stopped begun 1/2 ")
+}
+
+func sessionEvicted(t *testing.T) {
+	s := converse(t, shell, logbook, func(spec *v1alpha1.AgenticSessionSpec) {
+		keptWorkspace(spec)
+		spec.Retry = &v1alpha1.SessionRetry{OnDisruption: true}
+	})
+	s.untilPhase(v1alpha1.SessionRunning)
+	s.untilSaid("waiting")
+	pod := s.pod()
+	must(t, clientset.PolicyV1().Evictions(pod.Namespace).Evict(t.Context(), &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
+	}))
+	s.untilPhase(v1alpha1.SessionCompleted)
+	s.wantRuns("1/1 Retried Evicted 143", "1/2 Completed 0")
+	s.wantSummary("begun 1/1 stopped begun 1/2 ")
+	if status := &s.s.Status; status.Disruptions != 1 || status.Retries != 0 {
+		t.Errorf("%d disruptions, %d retries", status.Disruptions, status.Retries)
+	}
+}
+
+func sessionTimeout(t *testing.T) {
+	const timeout, tolerance = 20 * time.Second, 2 * time.Second
+	s := converse(t, echo, "/idle 1h", func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(timeout.Seconds())) })
+	s.untilPhase(v1alpha1.SessionRunning)
+	s.patch(`{"operatingMode": "Stopped"}`)
+	s.untilPhase(v1alpha1.SessionStopped)
+	s.patch(`{"operatingMode": "Running", "runRequest": 2}`)
+	s.untilPhase(v1alpha1.SessionFailed)
+	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonDeadlineExceeded)
+	s.untilEvents(v1alpha1.EventDeadlineExceeded)
+	runs := s.s.Status.Runs
+	if len(runs) != 2 || runs[1].Run != 2 || runs[1].Reason != v1alpha1.ReasonDeadlineExceeded {
+		t.Fatalf("the runs are %+v", runs)
+	}
+	left := timeout - took(&runs[0])
+	t.Logf("of %v the first run took %v, and the second ended after %v of the %v that remained", timeout, took(&runs[0]), took(&runs[1]), left)
+	if diff := took(&runs[1]) - left; diff.Abs() > tolerance {
+		t.Errorf("the second run ended %v off", diff)
+	}
+}
+
+func sessionIdle(t *testing.T) {
+	patience := func(spec *v1alpha1.AgenticSessionSpec) { spec.InactivityTimeout = new(int32(20)) }
+	idle := converse(t, attended, "/idle 1h", patience)
+	busy := converse(t, attended, "/sleep 45s", patience)
+	idle.untilPhase(v1alpha1.SessionStopped)
+	idle.wantRuns("1/1 Stopped Inactivity")
+	idle.untilEvents(v1alpha1.EventIdleStop, v1alpha1.EventStopped)
+	busy.untilPhase(v1alpha1.SessionCompleted)
+	busy.wantRuns("1/1 Completed 0")
+	lease := &coordinationv1.Lease{}
+	must(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(busy.s), lease))
+	if holder := lease.Spec.HolderIdentity; holder == nil || *holder != busy.s.Name+"-r1-a1" {
+		t.Errorf("the Lease is held by %v", holder)
+	}
+}
+
+func sessionExit(t *testing.T) {
+	s := converse(t, echo, "I try.\n/fail 7", nil)
+	s.untilPhase(v1alpha1.SessionFailed)
+	s.wantRuns("1/1 Failed ExitedWithError 7")
+	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonExitedWithError)
+	s.wantSummary("Echoed 1 lines")
+	s.untilEvents(v1alpha1.EventJobCreated, v1alpha1.EventFailed)
+	// What it says without leaving a result is told of.
+	s = converse(t, shell, `printf 'no such model' > "$AGENTIC_RESULT_FILE"; exit 3`, nil)
+	s.untilPhase(v1alpha1.SessionFailed)
+	s.wantRuns("1/1 Failed ExitedWithError 3")
+	if message := s.s.Status.Runs[0].Message; message != "the runner exited with code 3: no such model" {
+		t.Errorf("message %q", message)
+	}
+}
+
+func sessionOutOfMemory(t *testing.T) {
+	s := converse(t, shell, "exec tail /dev/zero", func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.Resources = &v1alpha1.SessionResources{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}}
+	})
+	s.untilPhase(v1alpha1.SessionFailed)
+	s.wantRuns("1/1 Failed OOMKilled 137")
+}
+
+func sessionMissingImage(t *testing.T) {
+	s := converse(t, shell, "true", func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.Image, spec.StartupTimeout = missing, new(int32(8))
+	})
+	s.until("to tell of its image", func(status *v1alpha1.AgenticSessionStatus) bool {
+		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRunnerStarted)
+		return c != nil && c.Reason == v1alpha1.ReasonImagePull && strings.Contains(c.Message, missing)
+	})
+	s.untilPhase(v1alpha1.SessionFailed)
+	s.wantRuns("1/1 Failed ImagePull")
+	if took := took(&s.s.Status.Runs[0]); took < 8*time.Second || took > 20*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if message := s.s.Status.Runs[0].Message; !strings.Contains(message, missing) {
+		t.Errorf("message %q", message)
+	}
+}
+
+func sessionRetried(t *testing.T) {
+	s := converse(t, echo, "/cost 0.25\n/fail 3 1\nDone.", func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.Retry = &v1alpha1.SessionRetry{Limit: 1}
+	})
+	s.untilPhase(v1alpha1.SessionCompleted)
+	s.wantRuns("1/1 Retried ExitedWithError 3", "1/2 Completed 0")
+	s.untilEvents(v1alpha1.EventRetrying, v1alpha1.EventCompleted)
+	if cost := s.s.Status.TotalCostUSD; cost == nil || *cost != "0.5" {
+		t.Errorf("both attempts cost %v", cost)
+	}
+}
+
+func sessionInteractive(t *testing.T) {
+	s := converse(t, attended, "", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true })
+	s.untilPhase(v1alpha1.SessionRunning)
+	if ready := s.pod().Status.ContainerStatuses[0].Ready; !ready {
+		t.Error("it is Running before its port answers")
+	}
+	if answer := s.say("How do you do?"); answer != "How do you do?" {
+		t.Errorf("it answers %q", answer)
+	}
+	s.patch(`{"operatingMode": "Stopped"}`)
+	s.untilPhase(v1alpha1.SessionStopped)
+	s.wantRuns("1/1 Stopped User")
+	// An exit with 0 completes it.
+	s.patch(`{"operatingMode": "Running"}`)
+	s.untilPhase(v1alpha1.SessionRunning)
+	s.say("/exit")
+	s.untilPhase(v1alpha1.SessionCompleted)
+}
+
+// say posts something to the session's Service, as a Pod that may, and returns the answer.
+func (s *sessionStory) say(text string) (answer string) {
+	s.t.Helper()
+	post := fmt.Sprintf("wget -q -O /dev/termination-log --post-data %q http://%s:8080 || true", text, s.s.Status.Service)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "visitor-", Namespace: s.s.Namespace, Labels: visitor}}
+	pod.Spec = corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		Containers: []corev1.Container{{Name: "visitor", Image: busybox, Command: []string{"sh", "-c", post}, SecurityContext: restricted()}},
+	}
+	must(s.t, cluster.Create(s.t.Context(), pod))
+	eventually(s.t, "the visitor to go", func() bool { return exists(s.t, pod) && pod.Status.Phase == corev1.PodSucceeded })
+	return strings.TrimSpace(pod.Status.ContainerStatuses[0].State.Terminated.Message)
+}
+
+func sessionFinished(t *testing.T) {
+	s := converse(t, attended, "That is all.\n/done", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive, spec.StopOnRunFinished = true, true })
+	s.untilPhase(v1alpha1.SessionStopped)
+	s.wantRuns("1/1 Stopped RunFinished")
+	s.patch(`{"runRequest": 2}`)
+	s.until("to finish its second run", func(status *v1alpha1.AgenticSessionStatus) bool {
+		return status.Run == 2 && status.Phase == v1alpha1.SessionStopped
+	})
+	s.wantRuns("1/1 Stopped RunFinished", "2/1 Stopped RunFinished")
+}
+
+func sessionContinued(t *testing.T) {
+	first := converse(t, echo, "/write notes The gate is next.", keptWorkspace)
+	second := converse(t, shell, `printf '{"summary": "%s"}' "$(cat notes) $AGENTIC_SDK_SESSION_ID" > "$AGENTIC_RESULT_FILE"`, func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.ContinueFrom = &v1alpha1.SessionReference{Name: first.s.Name}
+		spec.Prompt = "cd $AGENTIC_WORKSPACE; " + spec.Prompt
+	})
+	second.untilPhase(v1alpha1.SessionCompleted)
+	second.wantSummary("The gate is next. " + first.s.Name + "-r1-a1")
+	// The workspace belongs to both, and goes with the last.
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: second.s.Status.WorkspaceClaim, Namespace: conversing}}
+	first.delete()
+	wantGone(t, first.s)
+	eventually(t, "the claim to be the second's alone", func() bool {
+		return exists(t, claim) && len(claim.OwnerReferences) == 1 && claim.OwnerReferences[0].UID == second.s.UID && claim.DeletionTimestamp.IsZero()
+	})
+	second.delete()
+	wantGone(t, claim)
+}
+
+// as is a client of a user who may do in the namespace what Kubernetes' ClusterRole edit,
+// and therefore ours, allows.
+func as(t *testing.T, user string) client.Client {
+	t.Helper()
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "editor-", Namespace: conversing},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
+	must(t, cluster.Create(t.Context(), binding))
+	theirs := rest.CopyConfig(config)
+	theirs.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"gardeners", "system:authenticated"}}
+	c, err := client.New(theirs, client.Options{Scheme: cluster.Scheme()})
+	must(t, err)
+	eventually(t, user+" to have a say", func() bool {
+		err := c.List(t.Context(), &v1alpha1.AgenticSessionList{}, client.InNamespace(conversing))
+		return err == nil
+	})
+	return c
+}
+
+func sessionOwner(t *testing.T) {
+	recruit(t, conversing)
+	const jane, joe = "jane@example.com", "joe@example.com"
+	janes, joes := as(t, jane), as(t, joe)
+	draft := func(prompt string, claimed *v1alpha1.UserContext) *v1alpha1.AgenticSession {
+		s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{GenerateName: "owned-", Namespace: conversing}}
+		s.Spec.Runner, s.Spec.Prompt, s.Spec.UserContext = echo, prompt, claimed
+		return s
+	}
+	s := draft("/write notes This is Jane's.", &v1alpha1.UserContext{UserID: joe, DisplayName: "Jane", Groups: []string{"system:masters"}})
+	keptWorkspace(&s.Spec)
+	must(t, janes.Create(t.Context(), s))
+	want := &v1alpha1.UserContext{UserID: jane, DisplayName: "Jane", Groups: []string{"gardeners", "system:authenticated"}}
+	if diff := cmp.Diff(want, s.Spec.UserContext); diff != "" {
+		t.Errorf("whose session it is (-want +got):\n%s", diff)
+	}
+	first := follow(t, s)
+	before := s.DeepCopy()
+	s.Spec.UserContext.UserID = joe
+	if err := joes.Patch(t.Context(), s, client.MergeFrom(before)); !apierrors.IsInvalid(err) {
+		t.Errorf("another takes it over: %v", err)
+	}
+	first.untilPhase(v1alpha1.SessionCompleted)
+
+	taken := draft("/write notes And now Joe's.", &v1alpha1.UserContext{UserID: jane})
+	taken.Spec.ContinueFrom = &v1alpha1.SessionReference{Name: first.s.Name}
+	must(t, joes.Create(t.Context(), taken))
+	second := follow(t, taken)
+	second.until("to be refused her workspace", func(status *v1alpha1.AgenticSessionStatus) bool {
+		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDependenciesReady)
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonParentOfOtherUser
+	})
+	if jobs := childrenIn(t, conversing)[second.s.UID]["Job"]; jobs != 0 {
+		t.Errorf("it has %d Jobs", jobs)
+	}
+	// Who may make sessions may not say as what they run.
+	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: conversing}}
+	r.Spec.Image = "anything:1"
+	if err := joes.Create(t.Context(), r); !apierrors.IsForbidden(err) {
+		t.Errorf("an editor makes a SessionRunner: %v", err)
+	}
+}
