@@ -258,6 +258,32 @@ func sessionMissingImage(t *testing.T) {
 	}
 }
 
+func sessionMisconfigured(t *testing.T) {
+	told := map[*sessionStory]string{}
+	for want, change := range map[string]func(spec *v1alpha1.AgenticSessionSpec){
+		"image will run as root": func(spec *v1alpha1.AgenticSessionSpec) { spec.Runner = rooted },
+		`secret "no-such" not found`: func(spec *v1alpha1.AgenticSessionSpec) {
+			spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "no-such"}}}}
+		},
+		"look for a Secret or a volume that is missing": func(spec *v1alpha1.AgenticSessionSpec) {
+			spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "no-such"}}
+		},
+	} {
+		s := converse(t, shell, "true", func(spec *v1alpha1.AgenticSessionSpec) {
+			spec.StartupTimeout = new(int32(8))
+			change(spec)
+		})
+		told[s] = want
+	}
+	for s, want := range told {
+		s.untilPhase(v1alpha1.SessionFailed)
+		s.wantRuns("1/1 Failed ConfigError")
+		if message := s.s.Status.Runs[0].Message; !strings.Contains(message, want) {
+			t.Errorf("message %q, want %q in it", message, want)
+		}
+	}
+}
+
 func sessionRetried(t *testing.T) {
 	s := converse(t, echo, "/cost 0.25\n/fail 3 1\nDone.", func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Retry = &v1alpha1.SessionRetry{Limit: 1}
