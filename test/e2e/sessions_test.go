@@ -242,7 +242,7 @@ func sessionOutOfMemory(t *testing.T) {
 
 func sessionMissingImage(t *testing.T) {
 	s := converse(t, shell, "true", func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.Image, spec.StartupTimeout = missing, new(int32(8))
+		spec.Image, spec.StartupTimeout = missing, new(int32(15))
 	})
 	s.until("to tell of its image", func(status *v1alpha1.AgenticSessionStatus) bool {
 		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRunnerStarted)
@@ -250,7 +250,7 @@ func sessionMissingImage(t *testing.T) {
 	})
 	s.untilPhase(v1alpha1.SessionFailed)
 	s.wantRuns("1/1 Failed ImagePull")
-	if took := took(&s.s.Status.Runs[0]); took < 8*time.Second || took > 20*time.Second {
+	if took := took(&s.s.Status.Runs[0]); took < 15*time.Second || took > 30*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	if message := s.s.Status.Runs[0].Message; !strings.Contains(message, missing) {
@@ -270,7 +270,7 @@ func sessionMisconfigured(t *testing.T) {
 		},
 	} {
 		s := converse(t, shell, "true", func(spec *v1alpha1.AgenticSessionSpec) {
-			spec.StartupTimeout = new(int32(8))
+			spec.StartupTimeout = new(int32(25)) // a busy node takes its time to get a Pod ready
 			change(spec)
 		})
 		told[s] = want
