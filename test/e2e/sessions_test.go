@@ -180,7 +180,7 @@ func sessionEvicted(t *testing.T) {
 }
 
 func sessionTimeout(t *testing.T) {
-	const timeout, tolerance = 20 * time.Second, 2 * time.Second
+	const timeout, tolerance = 40 * time.Second, 2 * time.Second
 	s := converse(t, echo, "/idle 1h", func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(timeout.Seconds())) })
 	s.untilPhase(v1alpha1.SessionRunning)
 	s.patch(`{"operatingMode": "Stopped"}`)
