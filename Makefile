@@ -104,6 +104,7 @@ test-unit: ## Run the tests that need no cluster.
 	SEQUENCE_RUNS=$(SEQUENCE_RUNS) go test -timeout 30m $(PURE)
 	go test $(RACE) $(UNIT)
 	go -C localcluster test ./...
+	GOFLAGS=-trimpath CGO_ENABLED=0 go -C localcluster/modules/network-policies test ./...
 
 .PHONY: test-integration
 test-integration: localcluster ## Run the tests against a real control plane with simulated nodes.

@@ -19,6 +19,7 @@ type agent struct {
 	begun        int // the line of the prompt that this attempt began with
 	lines, words int
 	cost         *float64
+	tried        []string // to reach, and what came of it
 	raw          string
 }
 
@@ -85,6 +86,7 @@ func (a *agent) result() string {
 	if a.begun > 0 {
 		summary += fmt.Sprintf(", going on behind line %d", a.begun)
 	}
+	summary = strings.Join(append([]string{summary}, a.tried...), ", ")
 	id := a.session.sdkSessionID
 	if id == "" {
 		id = a.session.job

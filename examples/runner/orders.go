@@ -44,14 +44,15 @@ func (a *agent) carryOut(ctx context.Context, line string) error {
 // orders are what a line can ask for, by the word behind the slash.
 func (a *agent) orders() map[string]func(ctx context.Context, rest string) error {
 	return map[string]func(context.Context, string) error{
-		"sleep":  func(ctx context.Context, rest string) error { return a.spend(ctx, rest, true) },
-		"idle":   func(ctx context.Context, rest string) error { return a.spend(ctx, rest, false) },
-		"cost":   a.addCost,
-		"write":  a.write,
-		"result": a.leave,
-		"fail":   a.fail,
-		"done":   a.finish,
-		"exit":   func(context.Context, string) error { return exitError(exitWell) },
+		"connect": a.connect,
+		"sleep":   func(ctx context.Context, rest string) error { return a.spend(ctx, rest, true) },
+		"idle":    func(ctx context.Context, rest string) error { return a.spend(ctx, rest, false) },
+		"cost":    a.addCost,
+		"write":   a.write,
+		"result":  a.leave,
+		"fail":    a.fail,
+		"done":    a.finish,
+		"exit":    func(context.Context, string) error { return exitError(exitWell) },
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,6 +84,7 @@ func TestWhatBecomesOfAPrompt(t *testing.T) {
 		"it can end early, and well":                 {"one\n/exit\ntwo", "1", exitWell, "Echoed 1 lines", "", ""},
 		"an order that is none":                      {"one\n/dance", "1", exitUnable, "Echoed 1 lines", "", "there is no order /dance"},
 		"an order that cannot be understood":         {"/sleep long", "1", exitUnable, "Echoed 0 lines", "", `/sleep: time: invalid duration "long"`},
+		"an address that is none":                    {"/connect here", "1", exitUnable, "Echoed 0 lines", "", "/connect: address here: missing port in address"},
 		"no code is too great":                       {"/fail 256", "1", exitUnable, "Echoed 0 lines", "", `/fail: strconv.ParseUint: parsing "256": value out of range`},
 		"no file outside the workspace is written":   {"/write ../x one", "1", exitUnable, "Echoed 0 lines", "", `/write: "../x" is no file in the workspace`},
 		"nothing finishes that has no Lease":         {"/done", "1", exitUnable, "Echoed 0 lines", "", "/done: the session has no Lease to say so"},
@@ -102,6 +104,29 @@ func TestWhatBecomesOfAPrompt(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTheResultTellsWhatCanBeReached(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	reach := func(want string) {
+		t.Helper()
+		getenv := given(t, "/connect "+address+"\none", nil)
+		if code, err := run(t.Context(), getenv, io.Discard); code != exitWell || err != nil {
+			t.Fatalf("code %d, error %v", code, err)
+		}
+		if got := left(t, getenv).Summary; got != want {
+			t.Errorf("result %q, want %q", got, want)
+		}
+	}
+	reach("Echoed 1 lines, reached " + address)
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	reach("Echoed 1 lines, did not reach " + address)
 }
 
 func TestARunnerThatMissesSomethingDoesNotBegin(t *testing.T) {

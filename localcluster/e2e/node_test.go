@@ -31,6 +31,9 @@ func TestOnARealNode(t *testing.T) {
 		{"kubectl port-forward reaches a Pod from the host", portForward},
 		{"the API server calls webhooks in the cluster", webhook},
 		{"Pods find Services by name, and the API server", names},
+		{"a Pod reaches what its NetworkPolicy allows, and nothing else from its first packet on", enclosed},
+		{"only those reach a Pod that its NetworkPolicy allows", hermit},
+		{"after a restart of what holds Pods to policies, they have a network at once", restartPolicies},
 		{"a Pod under the restricted profile writes to its volume", restricted},
 		{"an image built by build-image runs after load-image", ownImage},
 		{"a component that is killed comes back and the cluster works on", restart},
@@ -257,7 +260,7 @@ func ownImage(t *testing.T) {
 
 func restart(t *testing.T) {
 	startWeb(t)
-	for _, component := range []string{"kubelet", "containerd", "kube-proxy", "coredns", "control-plane"} {
+	for _, component := range []string{"network-policies", "kubelet", "containerd", "kube-proxy", "coredns", "control-plane"} {
 		if _, err := localcluster(t, "restart", component); err != nil {
 			t.Fatal(err)
 		}

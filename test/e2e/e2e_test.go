@@ -111,6 +111,15 @@ func TestSessions(t *testing.T) {
 	})
 }
 
+// What the network is to a session, where NetworkPolicies are enforced.
+func TestSessionNetwork(t *testing.T) {
+	together(t, []chapter{
+		{"a session reaches what its SessionRunner's egress names, and the cluster's DNS, and nothing else", sessionEgress},
+		{"the network is closed before a session's first packet", sessionFirstPacket},
+		{"an interactive session is reached by whom ingressFrom names, and no other session by anybody", sessionIngress},
+	})
+}
+
 // What is left of sessions that are deleted.
 func TestDeletedSessions(t *testing.T) {
 	inTurn(t, []chapter{

@@ -62,13 +62,15 @@ var (
 
 	CoreDNS = Part{Name: "coredns", Version: "v1.14.7", Packages: []string{"."}, Linker: strip}
 
+	NetworkPolicies = Part{Name: "network-policies", Version: "v1.1.0", Packages: []string{"."}, Linker: strip}
+
 	Pause = Part{Name: "pause", Version: "", Packages: []string{"."}, Linker: strip}
 )
 
 // ControlPlane and Node are the parts each mode needs.
 var (
 	ControlPlane = []Part{Kubernetes, Kwok}
-	Node         = []Part{Kubernetes, Containerd, Runc, CNI, CoreDNS, Pause}
+	Node         = []Part{Kubernetes, Containerd, Runc, CNI, CoreDNS, NetworkPolicies, Pause}
 )
 
 // args are the arguments of go build, but for the output. They differ in

@@ -16,6 +16,12 @@ import (
 // controlPlaneName is the component that is the whole control plane in one process.
 const controlPlaneName = "control-plane"
 
+// Others that some must wait for.
+const (
+	containerdName      = "containerd"
+	networkPoliciesName = "network-policies"
+)
+
 // controlPlaneComponents are those of the control-plane mode.
 func (c *Cluster) controlPlaneComponents(r *record) ([]supervisor.Component, error) {
 	l := c.layout()
@@ -90,7 +96,7 @@ func (c *Cluster) agents(l component.Layout, programs build.Programs, images []s
 	return []supervisor.Component{
 		{
 			Name:  "kubelet",
-			After: append([]string{controlPlaneName}, images...),
+			After: append([]string{controlPlaneName, networkPoliciesName}, images...),
 			Command: []string{
 				kubernetes, "kubelet",
 				"--config=" + l.File("kubelet.json"),
@@ -108,6 +114,7 @@ func (c *Cluster) agents(l component.Layout, programs build.Programs, images []s
 				"--hostname-override=" + component.NodeName,
 			},
 		},
+		networkPolicies(l, programs),
 		{
 			Name:    "coredns",
 			After:   []string{controlPlaneName},
@@ -148,11 +155,28 @@ func containerd(l component.Layout, programs build.Programs, snapshotter string)
 		return supervisor.Component{}, err
 	}
 	return supervisor.Component{
-		Name:    "containerd",
+		Name:    containerdName,
 		Command: []string{programs.Path(build.Containerd, "containerd"), "--config", path},
 		Path:    []string{programs[build.Containerd.Name], programs[build.Runc.Name]}, // it looks for its shim
 		Ready:   func(ctx context.Context) error { return waitSocket(ctx, component.ContainerdSocket) },
 	}, nil
+}
+
+// networkPolicies is ready before kubelet starts the first Pod.
+func networkPolicies(l component.Layout, programs build.Programs) supervisor.Component {
+	return supervisor.Component{
+		Name:  networkPoliciesName,
+		After: []string{controlPlaneName, containerdName},
+		Command: []string{
+			programs.Path(build.NetworkPolicies, "network-policies"),
+			"--kubeconfig=" + l.PKI("network-policies.kubeconfig"),
+			"--node=" + component.NodeName,
+			"--pods=" + component.PodSubnet,
+			"--dns=" + component.NodeAddress,
+			"--ready=" + component.NetworkPoliciesSocket,
+		},
+		Ready: func(ctx context.Context) error { return waitSocket(ctx, component.NetworkPoliciesSocket) },
+	}
 }
 
 func importImage(programs build.Programs, socket, file string) []string {

@@ -87,6 +87,7 @@ func (r *record) components() []Component {
 		Component{Name: "containerd", Versions: build.Containerd.Version + ", runc " + build.Runc.Version},
 		Component{Name: "kubelet", Versions: build.Version},
 		Component{Name: "kube-proxy", Versions: build.Version},
+		Component{Name: networkPoliciesName, Versions: "kube-network-policies " + build.NetworkPolicies.Version},
 		Component{Name: "coredns", Versions: build.CoreDNS.Version},
 	)
 }

@@ -54,6 +54,7 @@ func clients() map[string]pki.Leaf {
 		"kubelet":            {CommonName: "system:node:" + NodeName, Organizations: []string{"system:nodes"}},
 		"kube-proxy":         {CommonName: "system:kube-proxy"},
 		"control-plane":      {CommonName: "localcluster:control-plane", Organizations: []string{administrators}},
+		"network-policies":   {CommonName: "localcluster:network-policies", Organizations: []string{administrators}},
 		"coredns":            {CommonName: "localcluster:coredns", Organizations: []string{administrators}},
 		"kwok":               {CommonName: "localcluster:kwok", Organizations: []string{administrators}},
 	}

@@ -9,6 +9,9 @@ import (
 // ContainerdSocket is where containerd listens inside a node.
 const ContainerdSocket = "/run/containerd/containerd.sock"
 
+// NetworkPoliciesSocket is where network-policies listens when policies hold.
+const NetworkPoliciesSocket = "/run/network-policies.sock"
+
 //go:embed containerd.toml
 var containerdFormat string
 
