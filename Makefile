@@ -119,6 +119,10 @@ e2e: localcluster image ## Run the tests on a real node, and those of the local 
 bench: localcluster ## Make all measurements, on a machine with nothing else to do.
 	hack/bench/all
 
+.PHONY: bench-sessions
+bench-sessions: localcluster ## Make those of AgenticSessions only.
+	hack/bench/all sessions
+
 ##@ Build
 
 .PHONY: build

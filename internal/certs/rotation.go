@@ -17,9 +17,10 @@ type Rotation struct {
 	Secret types.NamespacedName
 	// Service the API server calls, in the Secret's namespace.
 	Service string
-	// Webhooks is the name of the two webhook configurations, validating and mutating, that
-	// are given the CA.
+	// Webhooks is the name of the webhook configurations that are given the CA: the validating
+	// one and, if there is a webhook that is Mutating, that one too.
 	Webhooks string
+	Mutating bool
 	// Directory that gets the server certificate.
 	Directory string
 }
@@ -44,7 +45,7 @@ func (r Rotation) SetupWithManager(mgr ctrl.Manager) (healthz.Checker, error) {
 		DNSName:        host,
 		ExtraDNSNames:  []string{host + ".cluster.local"},
 		IsReady:        ready,
-		Webhooks:       []rotator.WebhookInfo{{Name: r.Webhooks, Type: rotator.Validating}, {Name: r.Webhooks, Type: rotator.Mutating}},
+		Webhooks:       r.configurations(),
 		FieldOwner:     "yardmaster-cert-rotator",
 		// Every replica, so that none says it is ready before the API server trusts
 		// it. Their writes carry a resource version; who comes second reads again.
@@ -54,6 +55,16 @@ func (r Rotation) SetupWithManager(mgr ctrl.Manager) (healthz.Checker, error) {
 		return nil, fmt.Errorf("adding the certificate rotator: %w", err)
 	}
 	return closedChecker(ready), nil
+}
+
+// configurations that are given the CA. Where no webhook that changes objects is served, there
+// may be no permission to write to their configuration.
+func (r Rotation) configurations() []rotator.WebhookInfo {
+	all := []rotator.WebhookInfo{{Name: r.Webhooks, Type: rotator.Validating}}
+	if r.Mutating {
+		all = append(all, rotator.WebhookInfo{Name: r.Webhooks, Type: rotator.Mutating})
+	}
+	return all
 }
 
 func closedChecker(ready <-chan struct{}) healthz.Checker {

@@ -71,7 +71,7 @@ func (r *recovering) WatchWithContext(ctx context.Context, options metav1.ListOp
 		r.recovered(time.Since(r.lost))
 		r.lost = time.Time{}
 	}
-	return events, nil
+	return drained{events}, nil
 }
 
 func (r *recovering) failed(ctx context.Context) {

@@ -13,20 +13,23 @@ import (
 )
 
 // unsteady lists and watches, or fails to.
-type unsteady struct{ failure error }
+type unsteady struct {
+	failure error
+	events  watch.Interface
+}
 
 func (u *unsteady) List(metav1.ListOptions) (runtime.Object, error) {
 	return &metav1.List{}, u.failure
 }
 
 func (u *unsteady) Watch(metav1.ListOptions) (watch.Interface, error) {
-	return watch.NewFake(), u.failure
+	return u.events, u.failure
 }
 
 func TestARecoveryIsToldFromTheFirstFailureToTheNextWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []time.Duration
-		server := &unsteady{}
+		server := &unsteady{events: watch.NewFake()}
 		r := newRecovering(server, func(d time.Duration) { told = append(told, d) })
 		try := func(failure error) {
 			server.failure = failure
@@ -53,7 +56,7 @@ func TestARecoveryIsToldFromTheFirstFailureToTheNextWatch(t *testing.T) {
 }
 
 func TestAnInformerThatIsStoppedHasLostNothing(t *testing.T) {
-	r := newRecovering(&unsteady{context.Canceled}, nil)
+	r := newRecovering(&unsteady{failure: context.Canceled}, nil)
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	if _, err := r.ListWithContext(stopped, metav1.ListOptions{}); err == nil || !r.lost.IsZero() {

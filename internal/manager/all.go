@@ -31,7 +31,7 @@ func All() []Controller {
 		Setup: setupPolicy, Webhook: webhookv1alpha1.SetupPolicy,
 	}, {
 		Name: "agenticsession", Kind: ours("AgenticSession"), Needs: []schema.GroupVersionKind{ours("SessionRunner")},
-		Setup: setupAgenticSession, Webhook: webhookv1alpha1.SetupAgenticSession,
+		Setup: setupAgenticSession, Webhook: webhookv1alpha1.SetupAgenticSession, Mutates: true,
 	}, {
 		Name: "jobreport", Kind: ours("JobReport"), Flag: reportNamespaces, Setup: setupJobReport,
 	}}

@@ -24,6 +24,8 @@ type Controller struct {
 	Setup func(mgr ctrl.Manager, o Options) error
 	// Webhook adds its kind's webhook to the manager; nil if it has none.
 	Webhook func(mgr ctrl.Manager) error
+	// Mutates says that the webhook changes objects, and does not only refuse them.
+	Mutates bool
 	// Flag that must be given for it to run; empty if there is none.
 	Flag string
 }

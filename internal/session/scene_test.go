@@ -136,6 +136,12 @@ func (s *scene) waiting(reason string) *scene {
 	return s
 }
 
+// unready has the Pod's node not get it ready for its containers.
+func (s *scene) unready() *scene {
+	s.pod().Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}
+	return s.waiting("ContainerCreating")
+}
+
 // exited has the runner end with the code and the message, and the Job with it.
 func (s *scene) exited(code int32, message string) *scene {
 	s.runnerState().State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{

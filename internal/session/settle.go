@@ -308,18 +308,43 @@ func (d *decision) startProblem() *problem {
 	return nil
 }
 
+// unready is what a Pod that a node has taken is given up for if it lasts: a Secret, a volume
+// or the network that it needs is not there. While an image is pulled that is over already. In
+// every start it is so for a moment, and the kubelet's events alone tell more.
+func (d *decision) unready() *problem {
+	if d.status.StartedTime != nil {
+		return nil
+	}
+	if c := d.podCondition(corev1.PodReadyToStartContainers); c == nil || c.Status != corev1.ConditionFalse {
+		return nil
+	}
+	return &problem{v1alpha1.ReasonConfigError, "its node cannot get Pod " + d.pod.Name +
+		" ready to start: look for a Secret or a volume that is missing, and at the Pod's events"}
+}
+
+func (d *decision) podCondition(kind corev1.PodConditionType) *corev1.PodCondition {
+	if d.pod == nil {
+		return nil
+	}
+	for i := range d.pod.Status.Conditions {
+		if c := &d.pod.Status.Conditions[i]; c.Type == kind {
+			return c
+		}
+	}
+	return nil
+}
+
 // giveUpStart ends an attempt whose runner cannot start.
 func (d *decision) giveUpStart() {
 	problem := d.startProblem()
+	if problem == nil {
+		problem = d.unready()
+	}
 	limit := secondsOf(d.spec.StartupTimeout, defaultStartupTimeout)
 	if problem == nil || limit == 0 {
 		return
 	}
-	begun := d.current.CreationTimestamp.Time
-	if d.status.JobStartTime != nil {
-		begun = d.status.JobStartTime.Time
-	}
-	if !d.reached(begun.Add(time.Duration(limit) * time.Second)) {
+	if !d.reached(d.startBegun().Add(time.Duration(limit) * time.Second)) {
 		return
 	}
 	d.plan.Apply = nil
@@ -327,6 +352,18 @@ func (d *decision) giveUpStart() {
 		d.plan.Delete = append(d.plan.Delete, d.current)
 	}
 	d.close(closing{outcome: v1alpha1.RunFailed, reason: problem.reason, message: problem.message, end: d.now.Time})
+}
+
+// startBegun is since when the attempt might have started. What it waited for a node is
+// nobody's mistake, and does not count.
+func (d *decision) startBegun() time.Time {
+	if c := d.podCondition(corev1.PodScheduled); c != nil && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+		return c.LastTransitionTime.Time
+	}
+	if d.status.JobStartTime != nil {
+		return d.status.JobStartTime.Time
+	}
+	return d.current.CreationTimestamp.Time
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -113,6 +113,26 @@ func TestStates(t *testing.T) {
 			}
 		})
 	}
+	t.Run("Creating becomes Failed when its node cannot get the Pod ready for longer than startupTimeout", func(t *testing.T) {
+		s := scenery(t).begin().unready()
+		s.after(599*time.Second).wants(v1alpha1.SessionCreating, v1alpha1.ReasonCreating)
+		plan := s.after(time.Second).wants(v1alpha1.SessionFailed, v1alpha1.ReasonConfigError)
+		if len(plan.Delete) != 1 {
+			t.Error("its Job stays")
+		}
+	})
+	t.Run("Creating waits for a large image, once the Pod is ready for it", func(t *testing.T) {
+		s := scenery(t).begin().unready()
+		s.pod().Status.Conditions[0].Status = corev1.ConditionTrue
+		s.waiting("ContainerCreating").after(3*time.Hour).wants(v1alpha1.SessionCreating, v1alpha1.ReasonCreating)
+	})
+	t.Run("Creating does not count how long the Pod waited for a node", func(t *testing.T) {
+		s := scenery(t).begin()
+		s.after(3 * time.Hour).waiting("ErrImagePull")
+		s.pod().Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(s.Now)}}
+		s.after(599*time.Second).wants(v1alpha1.SessionCreating, v1alpha1.ReasonImagePull)
+		s.after(time.Second).wants(v1alpha1.SessionFailed, v1alpha1.ReasonImagePull)
+	})
 	t.Run("Creating waits for ever with startupTimeout 0", func(t *testing.T) {
 		s := scenery(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.StartupTimeout = new(int32(0)) }).begin().waiting("ErrImagePull")
 		s.after(240*time.Hour).wants(v1alpha1.SessionCreating, v1alpha1.ReasonImagePull)

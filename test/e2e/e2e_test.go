@@ -99,6 +99,7 @@ func TestSessions(t *testing.T) {
 		{"a runner that exits with another code than 0 fails its session, which tells the code and the last words", sessionExit},
 		{"a runner over its memory limit fails its session with OOMKilled", sessionOutOfMemory},
 		{"an image that cannot be pulled fails the session at startupTimeout, with the pull error told", sessionMissingImage},
+		{"what cannot start for its configuration fails the session at startupTimeout, with the reason told", sessionMisconfigured},
 		{"a run that failed is tried again, and costs what all its attempts cost", sessionRetried},
 		{"a session that is evicted goes on in its workspace, and that counts for no retry", sessionEvicted},
 		{"an interactive session is Running when its port answers, to those who may ask, until it is stopped", sessionInteractive},

@@ -180,7 +180,7 @@ func sessionEvicted(t *testing.T) {
 }
 
 func sessionTimeout(t *testing.T) {
-	const timeout, tolerance = 20 * time.Second, 2 * time.Second
+	const timeout, tolerance = 40 * time.Second, 2 * time.Second
 	s := converse(t, echo, "/idle 1h", func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(timeout.Seconds())) })
 	s.untilPhase(v1alpha1.SessionRunning)
 	s.patch(`{"operatingMode": "Stopped"}`)
@@ -242,7 +242,7 @@ func sessionOutOfMemory(t *testing.T) {
 
 func sessionMissingImage(t *testing.T) {
 	s := converse(t, shell, "true", func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.Image, spec.StartupTimeout = missing, new(int32(8))
+		spec.Image, spec.StartupTimeout = missing, new(int32(15))
 	})
 	s.until("to tell of its image", func(status *v1alpha1.AgenticSessionStatus) bool {
 		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRunnerStarted)
@@ -250,11 +250,37 @@ func sessionMissingImage(t *testing.T) {
 	})
 	s.untilPhase(v1alpha1.SessionFailed)
 	s.wantRuns("1/1 Failed ImagePull")
-	if took := took(&s.s.Status.Runs[0]); took < 8*time.Second || took > 20*time.Second {
+	if took := took(&s.s.Status.Runs[0]); took < 15*time.Second || took > 30*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	if message := s.s.Status.Runs[0].Message; !strings.Contains(message, missing) {
 		t.Errorf("message %q", message)
+	}
+}
+
+func sessionMisconfigured(t *testing.T) {
+	told := map[*sessionStory]string{}
+	for want, change := range map[string]func(spec *v1alpha1.AgenticSessionSpec){
+		"image will run as root": func(spec *v1alpha1.AgenticSessionSpec) { spec.Runner = rooted },
+		`secret "no-such" not found`: func(spec *v1alpha1.AgenticSessionSpec) {
+			spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "no-such"}}}}
+		},
+		"look for a Secret or a volume that is missing": func(spec *v1alpha1.AgenticSessionSpec) {
+			spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "no-such"}}
+		},
+	} {
+		s := converse(t, shell, "true", func(spec *v1alpha1.AgenticSessionSpec) {
+			spec.StartupTimeout = new(int32(25)) // a busy node takes its time to get a Pod ready
+			change(spec)
+		})
+		told[s] = want
+	}
+	for s, want := range told {
+		s.untilPhase(v1alpha1.SessionFailed)
+		s.wantRuns("1/1 Failed ConfigError")
+		if message := s.s.Status.Runs[0].Message; !strings.Contains(message, want) {
+			t.Errorf("message %q, want %q in it", message, want)
+		}
 	}
 }
 

@@ -3,11 +3,14 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/fixture"
@@ -20,6 +23,8 @@ const (
 	delivered    fault = iota
 	undelivered        // it never reaches the API server
 	answerIsLost       // the API server carries it out, and nobody hears
+	conflicted         // it is refused: the object has changed
+	broken             // it is refused: the API server has failed
 )
 
 // faults stand between the operator and the API server, by namespace.
@@ -43,10 +48,23 @@ func (n *faultyNetwork) wrap(next http.RoundTripper) http.RoundTripper {
 				_ = response.Body.Close()
 			}
 			return nil, errFault
+		case conflicted:
+			return refusal(request, http.StatusConflict, metav1.StatusReasonConflict), nil
+		case broken:
+			return refusal(request, http.StatusInternalServerError, metav1.StatusReasonInternalError), nil
 		default:
 			return next.RoundTrip(request)
 		}
 	})
+}
+
+// refusal is an answer as the API server gives it.
+func refusal(request *http.Request, code int, reason metav1.StatusReason) *http.Response {
+	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":"injected"}`, code, reason)
+	return &http.Response{
+		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: request,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
+	}
 }
 
 func (n *faultyNetwork) of(request *http.Request) fault {

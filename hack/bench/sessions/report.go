@@ -31,10 +31,11 @@ func report(y *yard, r result) error {
 	}
 	single := row("from a session to its Job, one at a time", r.single)
 	atOnce := row(fmt.Sprintf("the same, %d at once", y.burst), r.atOnce)
-	row("the same objects made by a bare client", r.bare)
+	bare := row("the same objects made by a bare client", r.bare)
 	deleted := row(fmt.Sprintf("until nothing is left, %d deleted at once", y.burst), r.deleted)
 	alone := row("the same without the operator", r.deletedAlone)
 	_ = w.Flush() // to standard output
+	fmt.Printf("%.1f times the bare client's time\n", atOnce.Seconds()/bare.Seconds())
 	fmt.Printf("%.1f API requests for a session until it runs; RSS %.0f MB, at most %.0f MB\n", r.requests, float64(r.rss)/1e6, float64(r.peakRSS)/1e6)
 	return errors.Join(
 		lab.Check(fmt.Sprintf("p99 from a session to its Job, one at a time ≤ %s", mostToJob), single <= mostToJob),

@@ -36,11 +36,16 @@ var (
 		Name: "yardmaster_session_status_update_total",
 		Help: "Writes of a session's status, by result: stored, conflict, gone or failed.",
 	}, []string{"result"})
+	childrenDeleteSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "yardmaster_session_children_delete_seconds",
+		Help:    "Time from the deletion of a session until its Jobs and Pods were gone.",
+		Buckets: []float64{.5, 1, 2.5, 5, 10, 30, 60, 120, 300},
+	})
 	phases = prometheus.NewDesc("yardmaster_session_phase", "Sessions, by phase.", []string{"phase"}, nil)
 )
 
 func init() {
-	metrics.Registry.MustRegister(transitionsTotal, startupSeconds, runSeconds, outcomeTotal, statusUpdateTotal)
+	metrics.Registry.MustRegister(transitionsTotal, startupSeconds, runSeconds, outcomeTotal, statusUpdateTotal, childrenDeleteSeconds)
 }
 
 func countWrite(err error) {

@@ -104,6 +104,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		b = b.WatchesRawSource(source.Kind(r.options.Children, child, watcher))
 	}
 	b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, &coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(ofChild), finishes))
+	gone := newDeletions(r.options.Children, r.clock)
+	b = b.Watches(&v1alpha1.AgenticSession{}, onDelete(gone.sessionGone))
+	for _, child := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
+		b = b.WatchesRawSource(source.Kind(r.options.Children, child, onDelete(gone.childGone)))
+	}
 	return b.WithOptions(kube.Passes(r.options.Concurrency)).Complete(kube.AfterStale(staleWait, r))
 }
 

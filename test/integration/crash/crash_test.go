@@ -1,5 +1,6 @@
-// Package crash tests that sequences survive an operator that is killed all the time. It
-// needs KUBECONFIG to lead to a real API server on which no other operator runs.
+// Package crash tests that sequences, queues and sessions survive an operator that is killed
+// all the time. It needs KUBECONFIG to lead to a real API server on which no other operator
+// runs.
 package crash
 
 import (

@@ -1,0 +1,114 @@
+package endurance
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	batchv1 "k8s.io/api/batch/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/manager"
+)
+
+// most that the number of goroutines may differ by. It goes up and down by some with what is
+// under way just then.
+const most = 5
+
+// Sessions are made and deleted in turns while the operator runs: it has as many goroutines
+// after them as before, and none when it is stopped.
+func TestSessionsLeaveNoGoroutines(t *testing.T) {
+	s := newScene(t)
+	s.closeConnections()
+	before := goleak.IgnoreCurrent()
+	mgr, err := manager.New(s.config, manager.Options{
+		Controllers: manager.All(), Namespaces: []string{s.namespace}, Concurrency: 10, QueueSweep: time.Minute,
+		KubeAPIQPS: -1, HealthAddress: "0", Metrics: manager.Metrics{Address: "0"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan error)
+	go func() { stopped <- mgr.Start(ctx) }()
+
+	const atOnce = 50
+	s.round(0, atOnce) // whatever is only begun when it is first needed
+	begin := s.atRest()
+	all := number(t, "SESSION_ROUNDS", 2) * atOnce
+	for first := atOnce; first < all+atOnce; first += atOnce {
+		s.round(first, atOnce)
+	}
+	end := s.atRest()
+	t.Logf("%d goroutines after %d sessions, %d before", end, all, begin)
+	if end > begin+most || end < begin-most {
+		t.Errorf("%d goroutines after %d sessions, %d before: want no more than %d between", end, all, begin, most)
+	}
+	stop()
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+	utilnet.CloseIdleConnectionsFor(mgr.GetHTTPClient().Transport)
+	s.closeConnections()
+	goleak.VerifyNone(t, before)
+}
+
+// round makes sessions, waits until each has its Job, and deletes them with all that they are
+// made of.
+func (s *scene) round(first, number int) {
+	s.t.Helper()
+	var made []*v1alpha1.AgenticSession
+	for i := range number {
+		made = append(made, s.session(first+i))
+		s.create(made[i])
+	}
+	for _, one := range made {
+		s.eventually("a Job of "+one.Name, func() bool {
+			if err := s.Get(s.t.Context(), client.ObjectKeyFromObject(one), one); err != nil {
+				s.t.Fatal(err)
+			}
+			return one.Status.Phase != "" && one.Status.Phase != v1alpha1.SessionPending
+		})
+		if err := s.Delete(s.t.Context(), one); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.eventually("all Jobs to be gone", func() bool {
+		var jobs batchv1.JobList
+		if err := s.List(s.t.Context(), &jobs, client.InNamespace(s.namespace)); err != nil {
+			s.t.Fatal(err)
+		}
+		return len(jobs.Items) == 0
+	})
+}
+
+// atRest is how many goroutines there are when nothing is under way: as many as ten times in
+// a row.
+func (s *scene) atRest() int {
+	s.t.Helper()
+	var seen []int
+	s.eventually("the goroutines to come to rest", func() bool {
+		s.closeConnections()
+		seen = append(seen, runtime.NumGoroutine())
+		last := seen[max(len(seen)-10, 0):]
+		return len(last) == 10 && slices.Min(last) == slices.Max(last)
+	})
+	return seen[len(seen)-1]
+}
+
+// closeConnections of the test's own, which are no concern of the operator's. Transports of the
+// same configuration are one.
+func (s *scene) closeConnections() {
+	s.t.Helper()
+	transport, err := rest.TransportFor(s.config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	utilnet.CloseIdleConnectionsFor(transport)
+}

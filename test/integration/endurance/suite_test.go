@@ -1,0 +1,149 @@
+// Package endurance tests what only many sessions show, one after another: that nothing piles
+// up, in the operator or in the cluster. It needs KUBECONFIG to lead to a real API server on
+// which no other operator runs.
+package endurance
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+const (
+	root     = "../../.."
+	patience = 20 * time.Minute
+)
+
+// scene is a namespace of a cluster, with a SessionRunner.
+type scene struct {
+	client.Client
+
+	t         *testing.T
+	config    *rest.Config
+	namespace string
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	if os.Getenv("KUBECONFIG") == "" {
+		t.Skip("KUBECONFIG is not set, so there is no cluster to test against: use make test-integration")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	ctrl.SetLogger(logr.Discard())
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scene{Client: cluster, t: t, config: config}
+	s.installCRDs()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "endurance-"}}
+	s.create(ns)
+	t.Cleanup(func() { _ = cluster.Delete(context.Background(), ns) })
+	s.namespace = ns.Name
+	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: s.namespace}}
+	runner.Spec.Image, runner.Spec.RunAsUser, runner.Spec.ActivityLease = "runner:1", new(int64(65532)), true
+	s.create(runner)
+	return s
+}
+
+func (s *scene) create(object client.Object) {
+	s.t.Helper()
+	if err := s.Create(s.t.Context(), object); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scene) installCRDs() {
+	s.t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "config", "crd", "bases", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		s.t.Fatalf("%v, %v", files, err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		crd := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(raw, crd); err != nil {
+			s.t.Fatal(err)
+		}
+		if err := s.Apply(s.t.Context(), client.ApplyConfigurationFromUnstructured(crd), client.FieldOwner("yardmaster-test"), client.ForceOwnership); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	for _, list := range []client.ObjectList{
+		&v1alpha1.AgenticSessionList{}, &v1alpha1.SessionRunnerList{}, &v1alpha1.SequentialJobList{}, &v1alpha1.QueueList{},
+		&v1alpha1.WorkerPoolList{}, &v1alpha1.PolicyList{}, &v1alpha1.JobReportList{},
+	} {
+		s.eventually("the kinds to be served", func() bool { return s.List(s.t.Context(), list) == nil })
+	}
+}
+
+// session is a new one that has all that a session can be made of.
+func (s *scene) session(i int) *v1alpha1.AgenticSession {
+	session := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%04d", i), Namespace: s.namespace}}
+	session.Spec.Prompt, session.Spec.Interactive, session.Spec.Workspace = "do it", true, &v1alpha1.SessionWorkspace{}
+	return session
+}
+
+// eventually waits until condition holds.
+func (s *scene) eventually(what string, condition func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !condition(); {
+		if time.Now().After(deadline) {
+			s.t.Fatal("waiting for " + what)
+		}
+		pause(s.t.Context())
+	}
+}
+
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(50 * time.Millisecond):
+	}
+}
+
+// number is what a variable says, or else the default.
+func number(t *testing.T, variable string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s is %q, not a number", variable, text)
+	}
+	return n
+}
