@@ -77,8 +77,8 @@ var (
 
 func TestMain(m *testing.M) {
 	if os.Getenv("KUBECONFIG") == "" {
-		fmt.Println("KUBECONFIG is not set, so there is no cluster to test against: use make e2e")
-		return
+		fmt.Fprintln(os.Stderr, "KUBECONFIG is not set, so there is no cluster to test against: use make e2e")
+		os.Exit(1)
 	}
 	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard))) // what the client has to say comes as errors
 	if err := start(context.Background()); err != nil {
