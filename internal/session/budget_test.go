@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -129,9 +130,17 @@ func TestDisruptionsAreTriedAgainOnlyIfThatIsAskedFor(t *testing.T) {
 
 func TestOnlyTenRunsAreKept(t *testing.T) {
 	s := scenery(t)
+	var deleted []string
 	for range 12 {
-		s.begin().after(time.Second).exited(0, `{"costUSD": 0.1}`).decide()
+		plan := s.begin().after(time.Second).exited(0, `{"costUSD": 0.1}`).decide()
+		for _, job := range plan.Delete {
+			deleted = append(deleted, job.Name)
+			s.Jobs = slices.DeleteFunc(s.Jobs, func(other *batchv1.Job) bool { return other.UID == job.UID })
+		}
 		s.changed(again)
+	}
+	if !slices.Equal(deleted, []string{"fix-r1-a1", "fix-r2-a1"}) {
+		t.Errorf("Jobs %v are deleted, want those of runs that are not kept", deleted)
 	}
 	status := &s.Session.Status
 	if len(status.Runs) != maxRuns || status.Runs[9].Run != 12 || status.Runs[0].Run != 3 {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -191,22 +192,25 @@ func (d *decision) lookAfter(wait time.Duration) {
 }
 
 // sweep deletes Jobs of the session that run and are not the open attempt's: whoever made
-// them did not know that it is over.
+// them did not know that it is over. And those that have ended, once their attempts are no
+// longer recorded: else a session that is started again and again would leave one each time.
 func (d *decision) sweep() {
 	for _, job := range d.in.Jobs {
-		if job.Name != d.status.Job && IsOwned(d.in.Session, job) && alive(job) && job.DeletionTimestamp.IsZero() && !d.deletes(job) {
+		if job.Name == d.status.Job || !IsOwned(d.in.Session, job) || !job.DeletionTimestamp.IsZero() || d.deletes(job) {
+			continue
+		}
+		if alive(job) || !d.recorded(job) {
 			d.plan.Delete = append(d.plan.Delete, job)
 		}
 	}
 }
 
+func (d *decision) recorded(job *batchv1.Job) bool {
+	return slices.ContainsFunc(d.status.Runs, func(run v1alpha1.SessionRun) bool { return run.Job == job.Name })
+}
+
 func (d *decision) deletes(job *batchv1.Job) bool {
-	for _, other := range d.plan.Delete {
-		if other.UID == job.UID {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.plan.Delete, func(other *batchv1.Job) bool { return other.UID == job.UID })
 }
 
 // alive tells whether Pods of a Job may still run.
