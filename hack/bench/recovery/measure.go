@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -86,17 +85,28 @@ func (p *probe) await(ctx context.Context, c *lab.Cluster) (time.Time, error) {
 	if err := p.create(ctx, c); err != nil {
 		return time.Time{}, err
 	}
+	for {
+		at, seen, err := p.watch(ctx, c)
+		if seen || err != nil {
+			return at, err
+		}
+	}
+}
+
+// watch tells when the controller has told of the object, unless the watch ends before. One
+// that is begun anew shows first what there is.
+func (p *probe) watch(ctx context.Context, c *lab.Cluster) (at time.Time, seen bool, err error) {
 	events, err := c.Watch(ctx, p.list, client.InNamespace(p.object.GetNamespace()), client.MatchingFields{"metadata.name": p.object.GetName()})
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, false, err
 	}
 	defer events.Stop()
 	for event := range events.ResultChan() {
 		if object, is := event.Object.(client.Object); is && p.reconciled(object) > 0 {
-			return time.Now(), nil
+			return time.Now(), true, nil
 		}
 	}
-	return time.Time{}, errors.Join(errors.New("the watch ended"), ctx.Err())
+	return time.Time{}, false, ctx.Err()
 }
 
 // create makes the object. An API server that is just back may not serve all kinds at once;

@@ -199,7 +199,7 @@ func jetStream(t *testing.T, s *natstest.Server) jetstream.JetStream {
 // installCRDs installs those that queues need.
 func installCRDs(t *testing.T, cluster client.Client) {
 	t.Helper()
-	for _, plural := range []string{"queues", "workerpools", "policies"} {
+	for _, plural := range []string{"sequentialjobs", "queues", "workerpools", "policies", "agenticsessions", "sessionrunners"} {
 		raw, err := os.ReadFile(filepath.Join(root, "config", "crd", "bases", "yardmaster.dev_"+plural+".yaml"))
 		if err != nil {
 			t.Fatal(err)
@@ -212,7 +212,9 @@ func installCRDs(t *testing.T, cluster client.Client) {
 			t.Fatal(err)
 		}
 	}
-	for _, list := range []client.ObjectList{&v1alpha1.QueueList{}, &v1alpha1.WorkerPoolList{}, &v1alpha1.PolicyList{}} {
+	for _, list := range []client.ObjectList{
+		&v1alpha1.SequentialJobList{}, &v1alpha1.QueueList{}, &v1alpha1.WorkerPoolList{}, &v1alpha1.PolicyList{}, &v1alpha1.AgenticSessionList{}, &v1alpha1.SessionRunnerList{},
+	} {
 		for cluster.List(t.Context(), list) != nil && t.Context().Err() == nil {
 			time.Sleep(100 * time.Millisecond)
 		}
