@@ -3,12 +3,10 @@ package logs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
@@ -93,22 +91,6 @@ func (f *follower) step(ctx context.Context, step string) error {
 		f.noteAbsence(f.sj, step, pods)
 	}
 	return ctx.Err()
-}
-
-// listed are the Pods there are, as soon as the API server can tell.
-func (f *follower) listed(ctx context.Context) ([]corev1.Pod, error) {
-	for again := false; ; again = true {
-		pods, err := f.cluster.Pods(ctx)
-		if err == nil || apierrors.IsForbidden(err) {
-			return pods, err
-		}
-		if !again {
-			f.printer.note(fmt.Sprintf("listing Pods: %v; trying again", err))
-		}
-		if err := pause(ctx, f.options.Retry); err != nil {
-			return nil, err
-		}
-	}
 }
 
 // done reports whether nothing more comes of the step. A step that a rerun is about to

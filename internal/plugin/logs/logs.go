@@ -42,20 +42,11 @@ type Options struct {
 }
 
 // Teller tells logs.
-type Teller struct {
-	cluster Cluster
-	options Options
-	printer *printer
-	// early are the logs that were there when the command began.
-	early map[source]bool
-}
+type Teller struct{ desk }
 
 // New is a Teller that has looked at what there is.
 func New(ctx context.Context, cluster Cluster, sj *v1alpha1.SequentialJob, options Options) (*Teller, error) {
-	t := &Teller{
-		cluster: cluster, options: options, early: map[source]bool{},
-		printer: &printer{out: options.Out, errOut: options.ErrOut, style: options.Style, colours: map[string]terminal.Colour{}},
-	}
+	t := &Teller{newDesk(cluster, options)}
 	pods, err := cluster.Pods(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing Pods: %w", err)

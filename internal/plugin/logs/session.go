@@ -5,16 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
-	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
@@ -28,23 +27,18 @@ type SessionWorld struct {
 
 // SessionTeller tells the logs of a session's runner, one attempt after another.
 type SessionTeller struct {
-	cluster Cluster
-	options Options
-	printer *printer
+	desk
+
 	// container whose logs are told, and first the attempt with which they begin.
 	container string
 	first     ordinal
-	// early are the logs that were there when the command began, and told those that are read.
-	early, told map[source]bool
+	// told are the logs that are read.
+	told map[source]bool
 }
 
 // NewSession is a teller that has looked at what there is.
 func NewSession(ctx context.Context, cluster Cluster, s *v1alpha1.AgenticSession, container string, options Options) (*SessionTeller, error) {
-	t := &SessionTeller{
-		cluster: cluster, options: options, container: container, early: map[source]bool{}, told: map[source]bool{},
-		first:   ordinalOf(lastJob(s)),
-		printer: &printer{out: options.Out, errOut: options.ErrOut, style: options.Style, colours: map[string]terminal.Colour{}},
-	}
+	t := &SessionTeller{desk: newDesk(cluster, options), container: container, first: ordinalOf(lastJob(s)), told: map[source]bool{}}
 	pods, err := cluster.Pods(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing Pods: %w", err)
@@ -89,11 +83,7 @@ func (t *SessionTeller) Follow(ctx context.Context, s *v1alpha1.AgenticSession, 
 			}
 		}
 		// One attempt ends before the next begins, so each is read to its end.
-		var seen []corev1.Pod
-		for _, pod := range pods {
-			seen = append(seen, pod)
-		}
-		failures = append(failures, t.readAll(ctx, s, seen))
+		failures = append(failures, t.readAll(ctx, s, slices.Collect(maps.Values(pods))))
 	}
 	// What of its Pods has not been seen is asked for.
 	rest, err := t.listed(ctx)
@@ -103,22 +93,6 @@ func (t *SessionTeller) Follow(ctx context.Context, s *v1alpha1.AgenticSession, 
 	failures = append(failures, t.readAll(ctx, s, rest))
 	t.noteAbsence(s, rest)
 	return errors.Join(append(failures, ctx.Err())...)
-}
-
-// listed are the Pods there are, as soon as the API server can tell.
-func (t *SessionTeller) listed(ctx context.Context) ([]corev1.Pod, error) {
-	for again := false; ; again = true {
-		pods, err := t.cluster.Pods(ctx)
-		if err == nil || apierrors.IsForbidden(err) {
-			return pods, err
-		}
-		if !again {
-			t.printer.note(fmt.Sprintf("listing Pods: %v; trying again", err))
-		}
-		if err := pause(ctx, t.options.Retry); err != nil {
-			return nil, err
-		}
-	}
 }
 
 // readAll tells what has not been told.
@@ -158,9 +132,7 @@ func (o ordinal) before(other ordinal) bool {
 // the last when the command began, or of all.
 func (t *SessionTeller) sources(s *v1alpha1.AgenticSession, pods []corev1.Pod) []source {
 	pods = slices.Clone(pods)
-	slices.SortStableFunc(pods, func(a, b corev1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortStableFunc(pods, func(a, b corev1.Pod) int { return byAge(&a, &b) })
 	var found []source
 	for i := range pods {
 		job := jobOf(s, &pods[i])

@@ -45,10 +45,13 @@ func podsOf(sj *v1alpha1.SequentialJob, step string, pods []corev1.Pod, all bool
 			found = append(found, pod)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b *corev1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortStableFunc(found, byAge)
 	return found
+}
+
+// byAge puts the oldest first.
+func byAge(a, b *corev1.Pod) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
 // isOf reports whether the Pod belongs to the Job that is recorded of the step. The very
