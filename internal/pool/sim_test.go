@@ -3,9 +3,7 @@ package pool
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
 )
 
 // The property test plays a cluster with its broker against the core, at random: messages
@@ -35,7 +34,7 @@ import (
 // again.
 func TestWhateverHappensNoBusyWorkerIsRemoved(t *testing.T) {
 	t.Parallel()
-	runs, first := number(t, "POOL_RUNS", 1500), number(t, "POOL_SEED", 1)
+	runs, first := fixture.Number(t, "POOL_RUNS", 1500), fixture.Number(t, "POOL_SEED", 1)
 	var next, removed, crashes, rollouts atomic.Int64
 	next.Store(int64(first) - 1)
 	var group sync.WaitGroup
@@ -58,19 +57,6 @@ func TestWhateverHappensNoBusyWorkerIsRemoved(t *testing.T) {
 	if removed.Load() == 0 || crashes.Load() == 0 || rollouts.Load() == 0 {
 		t.Error("the world was too calm to tell anything")
 	}
-}
-
-func number(t *testing.T, variable string, fallback int) int {
-	t.Helper()
-	value := os.Getenv(variable)
-	if value == "" {
-		return fallback
-	}
-	parsed, err := strconv.Atoi(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed
 }
 
 // world is a cluster with one pool and its broker.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
 )
 
 // The property test plays a whole cluster against the core, at random: Jobs start, end,
@@ -36,20 +36,7 @@ import (
 // SEQUENCE_SEED the first seed, to play one again.
 func TestWhateverHappensStepsRunOneAtATimeOnceAndInOrder(t *testing.T) {
 	t.Parallel()
-	runs := 5_000
-	if value := os.Getenv("SEQUENCE_RUNS"); value != "" {
-		var err error
-		if runs, err = strconv.Atoi(value); err != nil {
-			t.Fatal(err)
-		}
-	}
-	first := 1
-	if value := os.Getenv("SEQUENCE_SEED"); value != "" {
-		var err error
-		if first, err = strconv.Atoi(value); err != nil {
-			t.Fatal(err)
-		}
-	}
+	runs, first := fixture.Number(t, "SEQUENCE_RUNS", 5_000), fixture.Number(t, "SEQUENCE_SEED", 1)
 	var next atomic.Int64
 	next.Store(int64(first) - 1)
 	var ambiguous, created, crashes atomic.Int64

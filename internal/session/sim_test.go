@@ -3,9 +3,7 @@ package session
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
 )
 
 // The property test plays a cluster against the core, at random: runners start, end, fail,
@@ -37,7 +36,7 @@ import (
 // one again.
 func TestWhateverHappensASessionKeepsItsPromises(t *testing.T) {
 	t.Parallel()
-	runs, first := number(t, "SESSION_RUNS", 2000), number(t, "SESSION_SEED", 1)
+	runs, first := fixture.Number(t, "SESSION_RUNS", 2000), fixture.Number(t, "SESSION_SEED", 1)
 	var next, jobs, crashes, conflicts, stops, over atomic.Int64
 	next.Store(int64(first) - 1)
 	var group sync.WaitGroup
@@ -63,19 +62,6 @@ func TestWhateverHappensASessionKeepsItsPromises(t *testing.T) {
 	if jobs.Load() == 0 || crashes.Load() == 0 || conflicts.Load() == 0 || stops.Load() == 0 || over.Load() == 0 {
 		t.Error("the world was too calm to tell anything")
 	}
-}
-
-func number(t *testing.T, variable string, fallback int) int {
-	t.Helper()
-	value := os.Getenv(variable)
-	if value == "" {
-		return fallback
-	}
-	parsed, err := strconv.Atoi(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed
 }
 
 // world is a cluster with one session.

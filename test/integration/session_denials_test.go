@@ -3,8 +3,6 @@ package integration
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,25 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
 )
 
 // sessionSpecs is how many random specs are tried: SESSION_SPECS, or as many as a test of
 // every day has time for.
-func sessionSpecs(t *testing.T) int { return number(t, "SESSION_SPECS", 60) }
-
-// number is what a variable says, or else the default.
-func number(t *testing.T, variable string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("%s is %q, not a number", variable, text)
-	}
-	return n
-}
+func sessionSpecs(t *testing.T) int { return fixture.Number(t, "SESSION_SPECS", 60) }
 
 // Whatever a session or its SessionRunner asks for that the API server takes as such: the
 // operator refuses it itself, or its Pod passes PodSecurity restricted. The webhook is off: it

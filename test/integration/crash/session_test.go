@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/fixture"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
@@ -68,7 +68,7 @@ func TestNothingIsLeftOfDeletedSessionsWhileTheOperatorIsKilledEverySecond(t *te
 	binary := build(t)
 	go func() { kills <- runAndKill(killing, t, binary, ns.Name) }()
 	seen := owned{cluster: cluster, namespace: ns.Name, kinds: map[string]int{}}
-	all := sessionOrphans(t)
+	all := fixture.Number(t, "SESSION_ORPHANS", 100)
 	var alive []mortal
 	for made := 0; made < all || len(alive) > 0; pause(ctx) {
 		for ; made < all && len(alive) < sessionsAtOnce; made++ {
@@ -83,19 +83,6 @@ func TestNothingIsLeftOfDeletedSessionsWhileTheOperatorIsKilledEverySecond(t *te
 	if len(seen.kinds) != len(ofSessions()) {
 		t.Errorf("of %d kinds only these were seen: %v", len(ofSessions()), seen.kinds)
 	}
-}
-
-func sessionOrphans(t *testing.T) int {
-	t.Helper()
-	text := os.Getenv("SESSION_ORPHANS")
-	if text == "" {
-		return 100
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("SESSION_ORPHANS is %q, not a number", text)
-	}
-	return n
 }
 
 // mortal is a session whose time comes: at any moment of its life, or for some not before it

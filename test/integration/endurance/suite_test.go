@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -132,18 +131,4 @@ func pause(ctx context.Context) {
 	case <-ctx.Done():
 	case <-time.After(50 * time.Millisecond):
 	}
-}
-
-// number is what a variable says, or else the default.
-func number(t *testing.T, variable string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("%s is %q, not a number", variable, text)
-	}
-	return n
 }
