@@ -128,10 +128,8 @@ func (d *decision) podScheduled() {
 		return
 	}
 	message := ""
-	for _, c := range d.pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			message = joinReason(c.Reason, c.Message)
-		}
+	if c := d.podCondition(corev1.PodScheduled, corev1.ConditionFalse); c != nil {
+		message = joinReason(c.Reason, c.Message)
 	}
 	d.set(v1alpha1.ConditionPodScheduled, metav1.ConditionFalse, v1alpha1.ReasonUnscheduled, "%s", message)
 }

@@ -261,19 +261,16 @@ func (d *decision) disruption() *problem {
 	if d.pod.Status.Reason == v1alpha1.ReasonEvicted {
 		return &problem{v1alpha1.ReasonEvicted, d.pod.Status.Message}
 	}
-	for i := range d.pod.Status.Conditions {
-		c := &d.pod.Status.Conditions[i]
-		if c.Type != corev1.DisruptionTarget || c.Status != corev1.ConditionTrue {
-			continue
-		}
-		switch c.Reason {
-		case "DeletionByTaintManager", "DeletionByPodGC":
-			return &problem{v1alpha1.ReasonPodLost, joinReason(c.Reason, c.Message)}
-		default:
-			return &problem{v1alpha1.ReasonEvicted, joinReason(c.Reason, c.Message)}
-		}
+	c := d.podCondition(corev1.DisruptionTarget, corev1.ConditionTrue)
+	if c == nil {
+		return nil
 	}
-	return nil
+	switch c.Reason {
+	case "DeletionByTaintManager", "DeletionByPodGC":
+		return &problem{v1alpha1.ReasonPodLost, joinReason(c.Reason, c.Message)}
+	default:
+		return &problem{v1alpha1.ReasonEvicted, joinReason(c.Reason, c.Message)}
+	}
 }
 
 // noStart are the reasons for which a container does not start before somebody has changed
@@ -315,19 +312,20 @@ func (d *decision) unready() *problem {
 	if d.status.StartedTime != nil {
 		return nil
 	}
-	if c := d.podCondition(corev1.PodReadyToStartContainers); c == nil || c.Status != corev1.ConditionFalse {
+	if d.podCondition(corev1.PodReadyToStartContainers, corev1.ConditionFalse) == nil {
 		return nil
 	}
 	return &problem{v1alpha1.ReasonConfigError, "its node cannot get Pod " + d.pod.Name +
 		" ready to start: look for a Secret or a volume that is missing, and at the Pod's events"}
 }
 
-func (d *decision) podCondition(kind corev1.PodConditionType) *corev1.PodCondition {
+// podCondition is that of the Pod, if it has this status.
+func (d *decision) podCondition(kind corev1.PodConditionType, status corev1.ConditionStatus) *corev1.PodCondition {
 	if d.pod == nil {
 		return nil
 	}
 	for i := range d.pod.Status.Conditions {
-		if c := &d.pod.Status.Conditions[i]; c.Type == kind {
+		if c := &d.pod.Status.Conditions[i]; c.Type == kind && c.Status == status {
 			return c
 		}
 	}
@@ -357,7 +355,7 @@ func (d *decision) giveUpStart() {
 // startBegun is since when the attempt might have started. What it waited for a node is
 // nobody's mistake, and does not count.
 func (d *decision) startBegun() time.Time {
-	if c := d.podCondition(corev1.PodScheduled); c != nil && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+	if c := d.podCondition(corev1.PodScheduled, corev1.ConditionTrue); c != nil && !c.LastTransitionTime.IsZero() {
 		return c.LastTransitionTime.Time
 	}
 	if d.status.JobStartTime != nil {
