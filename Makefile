@@ -24,6 +24,12 @@ PLATFORMS ?= linux/amd64,linux/arm64
 BIN := $(CURDIR)/bin
 export PATH := $(BIN):$(PATH)
 
+# One set of flags for every build, so that each dependency is compiled once: the operator, the
+# plugin, the image, the tools, the tests and the local cluster share the build cache. Only the
+# race detector, which needs cgo, and runc, which contains C, compile their own copies.
+export GOFLAGS := -trimpath
+export CGO_ENABLED := 0
+
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X github.com/yardmaster/yardmaster/internal/manager.version=$(VERSION)
 KUBECTL ?= $(shell command -v kubectl || echo $(BIN)/localcluster kubectl --name $(CLUSTER_NAME) --)
@@ -36,12 +42,13 @@ MODULES := . hack/tools/golangci-lint $(patsubst %/go.mod,%,$(wildcard localclus
 GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/role docs/reference
 # Packages that decide, and the simulation of scaling, have nothing that goroutines share:
 # the race detector finds nothing there, and their tests take ten times as long under it.
-PURE := $(patsubst %,./%/...,$(wildcard hack/scalebench internal/sequence internal/zombie internal/report internal/openreports internal/session internal/scaling internal/policy internal/queue internal/pool internal/worker))
-UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list ./... | grep -v /test/))
+PURE := $(patsubst %,./%/...,$(wildcard test/bench/scaling internal/sequence internal/zombie internal/report internal/openreports internal/session internal/scaling internal/policy internal/queue internal/pool internal/broker/rate worker/internal/backoff worker/internal/breaker worker/internal/wrr))
+UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list ./... | grep -v -e /test/integration -e /test/e2e))
 # How many random clusters the property test of package sequence plays.
 SEQUENCE_RUNS ?= 100000
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v gcc),-race)
+RACE_ENV := $(if $(RACE),CGO_ENABLED=1)
 
 ##@ See it
 
@@ -53,11 +60,11 @@ help: ## Show this help.
 
 .PHONY: demo
 demo: ## Start a cluster, deploy the operator in it and run the examples (CLUSTER=localcluster|kind).
-	CLUSTER=$(CLUSTER) go run ./hack/demo
+	CLUSTER=$(CLUSTER) go run ./test/demo
 
 .PHONY: demo-down
 demo-down: ## Take the demo's cluster down.
-	CLUSTER=$(CLUSTER) go run ./hack/demo --down
+	CLUSTER=$(CLUSTER) go run ./test/demo --down
 
 ##@ Develop
 
@@ -81,7 +88,7 @@ fmt: golangci-lint ## Format the code.
 .PHONY: vet
 vet: ## Run go vet.
 	go vet ./...
-	go vet -tags e2e ./test/... ./hack/...
+	go vet -tags e2e ./test/...
 
 .PHONY: lint
 lint: golangci-lint ## Run the linters.
@@ -102,9 +109,9 @@ test: test-unit test-integration ## Run unit and integration tests.
 test-unit: ## Run the tests that need no cluster.
 	hack/prerequisites redis-server=redis-server redis-cli=redis-server rabbitmq-server=rabbitmq-server
 	SEQUENCE_RUNS=$(SEQUENCE_RUNS) go test -timeout 30m $(PURE)
-	go test $(RACE) $(UNIT)
+	$(RACE_ENV) go test $(RACE) $(UNIT)
 	go -C localcluster test ./...
-	GOFLAGS=-trimpath CGO_ENABLED=0 go -C localcluster/modules/network-policies test ./...
+	go -C localcluster/modules/network-policies test ./...
 
 .PHONY: test-integration
 test-integration: localcluster ## Run the tests against a real control plane with simulated nodes.
@@ -117,21 +124,21 @@ e2e: localcluster image ## Run the tests on a real node, and those of the local 
 
 .PHONY: bench
 bench: localcluster ## Make all measurements, on a machine with nothing else to do.
-	hack/bench/all
+	test/bench/all
 
 .PHONY: bench-sessions
 bench-sessions: localcluster ## Make those of AgenticSessions only.
-	hack/bench/all sessions
+	test/bench/all sessions
 
 ##@ Build
 
 .PHONY: build
 build: ## Build the operator.
-	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/yardmaster ./cmd/yardmaster
+	go build -ldflags '$(LDFLAGS)' -o bin/yardmaster ./cmd/yardmaster
 
 .PHONY: plugin
 plugin: ## Build the kubectl plugin, to be put into the PATH.
-	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/kubectl-yardmaster ./cmd/kubectl-yardmaster
+	go build -ldflags '$(LDFLAGS)' -o bin/kubectl-yardmaster ./cmd/kubectl-yardmaster
 
 .PHONY: run
 run: ## Run the operator on this machine, against the cluster of the current kubeconfig.
@@ -139,7 +146,7 @@ run: ## Run the operator on this machine, against the cluster of the current kub
 
 .PHONY: image
 image: localcluster ## Build the operator's image without Docker, as dist/yardmaster.tar.
-	CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags '$(LDFLAGS)' -o bin/linux/yardmaster ./cmd/yardmaster
+	CGO_ENABLED=0 GOOS=linux go build -ldflags '$(LDFLAGS)' -o bin/linux/yardmaster ./cmd/yardmaster
 	mkdir -p dist
 	localcluster build-image --tag $(IMG) --file bin/linux/yardmaster:/yardmaster \
 		--entrypoint /yardmaster --user 65532:65532 --output dist/yardmaster.tar

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/worker/breaker"
+	"github.com/yardmaster/yardmaster/worker/internal/breaker"
 )
 
 // Config is what a worker works on and how. It may change while the worker runs, but for

@@ -6,9 +6,9 @@ import (
 	"os"
 	"strings"
 
+	"github.com/yardmaster/yardmaster/internal/backlog/source"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/engines"
-	"github.com/yardmaster/yardmaster/internal/broker/source"
 )
 
 // connect reads the broker's secrets and connects once. They are read again for each

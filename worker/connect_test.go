@@ -8,9 +8,9 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/yardmaster/yardmaster/internal/backlog/redis/redistest"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
-	"github.com/yardmaster/yardmaster/internal/broker/redis/redistest"
 )
 
 func TestAWorkerLogsInWithWhatItsFilesSay(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/worker/backoff"
+	"github.com/yardmaster/yardmaster/worker/internal/backoff"
 )
 
 // errLeaving is why a handler's context ends: the worker has no more time to wait.

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/worker/breaker"
+	"github.com/yardmaster/yardmaster/worker/internal/breaker"
 )
 
 // What became of jobs.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/yardmaster/yardmaster/internal/admin"
+	"github.com/yardmaster/yardmaster/internal/workerclient"
 )
 
 func TestTheOperatorIsToldHowManyAttemptsSucceededAndFailed(t *testing.T) {
@@ -48,15 +48,15 @@ func TestTheOperatorIsToldHowManyAttemptsSucceededAndFailed(t *testing.T) {
 			})
 			server := httptest.NewServer(w.Admin())
 			defer server.Close()
-			told := &admin.Stats{}
+			told := &workerclient.Stats{}
 			eventually(t, "it is settled", func() bool {
 				var err error
-				if told, err = admin.New().Stats(t.Context(), strings.TrimPrefix(server.URL, "http://")); err != nil {
+				if told, err = workerclient.New().Stats(t.Context(), strings.TrimPrefix(server.URL, "http://")); err != nil {
 					t.Fatal(err)
 				}
 				return *told.Succeeded+*told.Failed == row.succeeded+row.failed && b.empty()
 			})
-			want := &admin.Stats{State: string(Running), InFlight: told.InFlight, Succeeded: &row.succeeded, Failed: &row.failed}
+			want := &workerclient.Stats{State: string(Running), InFlight: told.InFlight, Succeeded: &row.succeeded, Failed: &row.failed}
 			if diff := cmp.Diff(want, told); diff != "" {
 				t.Errorf("-want, +got:\n%s", diff)
 			}

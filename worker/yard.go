@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/worker/breaker"
-	"github.com/yardmaster/yardmaster/internal/worker/share"
+	"github.com/yardmaster/yardmaster/worker/internal/breaker"
+	"github.com/yardmaster/yardmaster/worker/internal/wrr"
 )
 
 // State of a worker.
@@ -54,7 +54,7 @@ type yard struct {
 	ended bool
 
 	queues []*queue
-	shares *share.Shares
+	shares *wrr.Shares
 	// leased are all messages under a lease: held, running and going back.
 	leased map[*held]struct{}
 	// busy jobs run, waiting messages are held, asked for are those a request may still
@@ -74,7 +74,7 @@ type yard struct {
 type queue struct {
 	settings queueSettings
 	lanes    []*lane
-	shares   *share.Shares
+	shares   *wrr.Shares
 	breaker  *breaker.Breaker
 	limiter  broker.Limiter
 	// waiting messages are held, asked for are those that requests may still bring.
@@ -129,7 +129,7 @@ func newQueue(settings queueSettings, limiter broker.Limiter) *queue {
 	for i := range weights {
 		q.lanes = append(q.lanes, &lane{queue: q, index: i, weight: float64(settings.weight*weights[i]) / float64(sum)})
 	}
-	q.shares = share.New(weights)
+	q.shares = wrr.New(weights)
 	return q
 }
 
@@ -143,7 +143,7 @@ func (y *yard) set(queues []*queue, concurrency, most int) {
 	for i, q := range queues {
 		weights[i] = q.settings.weight
 	}
-	y.shares = share.New(weights)
+	y.shares = wrr.New(weights)
 	y.wake()
 }
 

@@ -3,7 +3,7 @@ package worker
 import (
 	"time"
 
-	"github.com/yardmaster/yardmaster/internal/worker/breaker"
+	"github.com/yardmaster/yardmaster/worker/internal/breaker"
 )
 
 // tickEvery is the time between ticks.

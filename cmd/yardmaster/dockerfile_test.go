@@ -17,7 +17,7 @@ func TestTheImagesAreGivenAllThatTheirProgramsAreMadeOf(t *testing.T) {
 	for program, recipe := range map[string]string{
 		"./cmd/yardmaster":  copied,
 		"./examples/worker": "", // its recipe copies all that is allowed
-		"./hack/ledger":     "",
+		"./test/loadgen":    "",
 	} {
 		for _, directory := range directoriesOf(t, root, program) {
 			if !strings.Contains(allowed, "!"+directory+"/**/*.go\n") {

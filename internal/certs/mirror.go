@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/informer"
 )
 
 // Mirror keeps a directory equal to the certificate in a Secret.
@@ -29,7 +29,7 @@ func NewMirror(mgr ctrl.Manager, secret types.NamespacedName, directory string) 
 		HTTPClient:  mgr.GetHTTPClient(),
 		Scheme:      mgr.GetScheme(),
 		Mapper:      mgr.GetRESTMapper(),
-		NewInformer: kube.NewInformer,
+		NewInformer: informer.NewInformer,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}: {Namespaces: map[string]cache.Config{secret.Namespace: {FieldSelector: one}}},
 		},

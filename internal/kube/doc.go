@@ -1,4 +1,4 @@
-// Package kube holds the few helpers that all controllers share for talking to the API
-// server: writing a status, knowing what one has written oneself, reading many Jobs without
-// keeping them, and watching it again soon after it was away.
+// Package kube contains the small helpers that all controllers share for talking to the API
+// server: patching a status under an optimistic lock, remembering what this process wrote,
+// listing many Jobs without caching them, and classifying errors.
 package kube

@@ -5,7 +5,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/controller/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/controller/policy"
@@ -56,7 +56,7 @@ func setupWorkerPool(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	sources := connection.NewSources(mgr.GetAPIReader(), connection.Options{})
+	sources := brokerconn.NewSources(mgr.GetAPIReader(), brokerconn.Options{})
 	if err := mgr.Add(sources); err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
 )
 
 // Broker is where Queues are that name no broker: Secrets in the operator's namespace.
@@ -25,17 +25,17 @@ type Broker struct {
 
 // keeperOnce makes the keeper for the first controller that asks, and all others get the
 // same one. Without such a controller there is none.
-func keeperOnce(mgr ctrl.Manager, o Options) func() (*connection.Keeper, error) {
-	return sync.OnceValues(func() (*connection.Keeper, error) { return newKeeper(mgr, o) })
+func keeperOnce(mgr ctrl.Manager, o Options) func() (*brokerconn.Keeper, error) {
+	return sync.OnceValues(func() (*brokerconn.Keeper, error) { return newKeeper(mgr, o) })
 }
 
 // newKeeper keeps the connections of all controllers that have to do with brokers. The
 // manager ends them.
-func newKeeper(mgr ctrl.Manager, o Options) (*connection.Keeper, error) {
+func newKeeper(mgr ctrl.Manager, o Options) (*brokerconn.Keeper, error) {
 	if o.Broker.URLSecret != "" && o.OperatorNamespace == "" {
 		return nil, errors.New("--broker-url-secret is a Secret in the operator's namespace: outside a cluster, --operator-namespace must be given")
 	}
-	keeper := connection.NewKeeper(mgr.GetAPIReader(), connection.Options{
+	keeper := brokerconn.NewKeeper(mgr.GetAPIReader(), brokerconn.Options{
 		Default: o.Broker.reference(), DefaultNamespace: o.OperatorNamespace,
 	})
 	if err := metrics.Registry.Register(keeper); err != nil {

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/informer"
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
 
@@ -39,7 +39,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	}
 	workers := cache.ByObject{Label: labels.NewSelector().Add(*ofPools)}
 	options := cache.Options{
-		NewInformer:      kube.NewInformer,
+		NewInformer:      informer.NewInformer,
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&batchv1.Job{}:        {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: withoutTemplate},

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/report"
 	"github.com/yardmaster/yardmaster/internal/zombie"
@@ -50,7 +50,7 @@ type Options struct {
 	// QueueSweep is the time between two comparisons of a queue on its broker with its
 	// Queue; 0: the controller's own.
 	QueueSweep time.Duration
-	keeper     func() (*connection.Keeper, error)
+	keeper     func() (*brokerconn.Keeper, error)
 
 	HealthAddress string
 	PprofAddress  string

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/plugin/board"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -32,15 +32,15 @@ type ending[T client.Object] struct {
 func sequentialEnding() *ending[*v1alpha1.SequentialJob] {
 	return &ending[*v1alpha1.SequentialJob]{
 		kind: sequentialKind(), empty: func() *v1alpha1.SequentialJob { return &v1alpha1.SequentialJob{} },
-		ended: ended, outcome: outcome, changes: board.Changes, whole: board.Steps,
-		legend: func(style terminal.Style) []string { return []string{"", board.Legend(style)} },
+		ended: ended, outcome: outcome, changes: render.Changes, whole: render.Steps,
+		legend: func(style terminal.Style) []string { return []string{"", render.Legend(style)} },
 	}
 }
 
 func sessionEnding() *ending[*v1alpha1.AgenticSession] {
 	return &ending[*v1alpha1.AgenticSession]{
 		kind: sessionKind(), empty: func() *v1alpha1.AgenticSession { return &v1alpha1.AgenticSession{} },
-		ended: rests, outcome: sessionOutcome, changes: board.SessionChanges, whole: board.Session,
+		ended: rests, outcome: sessionOutcome, changes: render.SessionChanges, whole: render.Session,
 		legend: func(terminal.Style) []string { return nil },
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/plugin/board"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -31,7 +31,7 @@ func sequentialKind() *kind[*v1alpha1.SequentialJob] {
 	return &kind[*v1alpha1.SequentialJob]{
 		name: "SequentialJob", resource: "sequentialjob",
 		list: func() client.ObjectList { return &v1alpha1.SequentialJobList{Items: []v1alpha1.SequentialJob{}} },
-		rows: board.Rows, rowsOfNamespaces: board.RowsOfNamespaces,
+		rows: render.Rows, rowsOfNamespaces: render.RowsOfNamespaces,
 		remark: func(sj *v1alpha1.SequentialJob) string { return string(sj.Status.Phase) },
 	}
 }
@@ -40,7 +40,7 @@ func queueKind() *kind[*v1alpha1.Queue] {
 	return &kind[*v1alpha1.Queue]{
 		name: "Queue", resource: "queue",
 		list: func() client.ObjectList { return &v1alpha1.QueueList{Items: []v1alpha1.Queue{}} },
-		rows: board.Queues, rowsOfNamespaces: board.QueuesOfNamespaces,
+		rows: render.Queues, rowsOfNamespaces: render.QueuesOfNamespaces,
 		remark: func(q *v1alpha1.Queue) string { return readiness(q.Status.Conditions) },
 	}
 }
@@ -49,7 +49,7 @@ func poolKind() *kind[*v1alpha1.WorkerPool] {
 	return &kind[*v1alpha1.WorkerPool]{
 		name: "WorkerPool", resource: "workerpool",
 		list: func() client.ObjectList { return &v1alpha1.WorkerPoolList{Items: []v1alpha1.WorkerPool{}} },
-		rows: board.Pools, rowsOfNamespaces: board.PoolsOfNamespaces,
+		rows: render.Pools, rowsOfNamespaces: render.PoolsOfNamespaces,
 		remark: func(wp *v1alpha1.WorkerPool) string { return readiness(wp.Status.Conditions) },
 	}
 }

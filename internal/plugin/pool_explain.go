@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/plugin/board"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -32,5 +32,5 @@ func (e *environment) explainPool(ctx context.Context, name string) error {
 	if err := cluster.read(ctx, name, wp); err != nil {
 		return err
 	}
-	return terminal.Lines(e.out, board.Explanation(e.style(), wp, e.now()))
+	return terminal.Lines(e.out, render.Explanation(e.style(), wp, e.now()))
 }

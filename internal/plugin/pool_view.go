@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/plugin/board"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -21,7 +21,7 @@ type poolsView struct {
 	*environment
 
 	namespaces bool
-	seen       map[client.ObjectKey]*board.Load
+	seen       map[client.ObjectKey]*render.Load
 	// alone is the one pool that it is about, and until reports whether that is where it
 	// was to come to; nil: it is watched for ever.
 	alone *v1alpha1.WorkerPool
@@ -29,7 +29,7 @@ type poolsView struct {
 }
 
 func newPoolsView(e *environment) *poolsView {
-	return &poolsView{environment: e, seen: map[client.ObjectKey]*board.Load{}}
+	return &poolsView{environment: e, seen: map[client.ObjectKey]*render.Load{}}
 }
 
 func (v *poolsView) see(sight follow.Sight[*v1alpha1.WorkerPool]) []string {
@@ -47,11 +47,11 @@ func (v *poolsView) see(sight follow.Sight[*v1alpha1.WorkerPool]) []string {
 	}
 	load, known := v.seen[key]
 	if !known {
-		load = &board.Load{}
+		load = &render.Load{}
 		v.seen[key] = load
 	}
 	var lines []string
-	for _, change := range board.PoolChanges(load.Pool, wp) {
+	for _, change := range render.PoolChanges(load.Pool, wp) {
 		lines = append(lines, name+" "+change)
 	}
 	load.Pool = wp
@@ -63,20 +63,20 @@ func (v *poolsView) see(sight follow.Sight[*v1alpha1.WorkerPool]) []string {
 }
 
 func (v *poolsView) lines() []string {
-	var loads []board.Load
+	var loads []render.Load
 	for _, load := range v.seen {
 		loads = append(loads, *load)
 	}
-	slices.SortFunc(loads, func(a, b board.Load) int {
+	slices.SortFunc(loads, func(a, b render.Load) int {
 		return cmp.Or(cmp.Compare(a.Pool.Namespace, b.Pool.Namespace), cmp.Compare(a.Pool.Name, b.Pool.Name))
 	})
-	show := board.Loads
+	show := render.Loads
 	if v.namespaces {
-		show = board.LoadsOfNamespaces
+		show = render.LoadsOfNamespaces
 	}
 	lines := show(v.style(), loads)
 	for i := range loads {
-		for _, trouble := range board.Troubles(loads[i].Pool) {
+		for _, trouble := range render.Troubles(loads[i].Pool) {
 			lines = append(lines, v.style().Paint(terminal.Yellow, loads[i].Pool.Name+" "+trouble.String()))
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/portforward"
 
-	brokers "github.com/yardmaster/yardmaster/internal/connection"
+	brokers "github.com/yardmaster/yardmaster/internal/brokerconn"
 )
 
 // forward has the access lead through the API server, if it leads to a Service of the

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	brokers "github.com/yardmaster/yardmaster/internal/connection"
+	brokers "github.com/yardmaster/yardmaster/internal/brokerconn"
 )
 
 func TestAHostOfAClusterIs(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/plugin/board"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
@@ -85,7 +85,7 @@ func refusal(sj *v1alpha1.SequentialJob, request *v1alpha1.Rerun) error {
 	case !sj.DeletionTimestamp.IsZero():
 		return errors.New("cannot rerun: it is being deleted")
 	case sj.Status.CompletionTime == nil:
-		return fmt.Errorf("cannot rerun: its run has not ended, it is %s", board.Phase(sj))
+		return fmt.Errorf("cannot rerun: its run has not ended, it is %s", render.Phase(sj))
 	case rerunAhead(sj):
 		return fmt.Errorf("cannot rerun: another rerun is about to begin, with the id %q", sj.Spec.Rerun.ID)
 	case request.ID == sj.Status.RerunID:

@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // failed is a sequence whose step load failed a minute before noon.
 func failed(name string) *v1alpha1.SequentialJob {
-	sj := fixture.SequentialJob(name, "a").Step("extract").Step("load").Obj()
+	sj := testbuilder.SequentialJob(name, "a").Step("extract").Step("load").Obj()
 	sj.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
 	began, ended := metav1.NewTime(noon.Add(-2*time.Minute)), metav1.NewTime(noon.Add(-time.Minute))
 	sj.Status = v1alpha1.SequentialJobStatus{
@@ -196,8 +196,8 @@ func TestARerunDoesNotOverwriteAConcurrentChange(t *testing.T) {
 }
 
 func TestSuspendAndResume(t *testing.T) {
-	held := fixture.SequentialJob("held", "a").Step("load").Suspend().Obj()
-	free := fixture.SequentialJob("free", "a").Step("load").Obj()
+	held := testbuilder.SequentialJob("held", "a").Step("load").Suspend().Obj()
+	free := testbuilder.SequentialJob("free", "a").Step("load").Obj()
 	for args, row := range map[string]struct {
 		code      int
 		out, said string

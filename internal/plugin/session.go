@@ -5,7 +5,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/plugin/board"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
 // newSession is `kubectl yardmaster session`, whose commands are about AgenticSessions.
@@ -26,7 +26,7 @@ func sessionKind() *kind[*v1alpha1.AgenticSession] {
 	return &kind[*v1alpha1.AgenticSession]{
 		name: "AgenticSession", resource: "agenticsession",
 		list: func() client.ObjectList { return &v1alpha1.AgenticSessionList{Items: []v1alpha1.AgenticSession{}} },
-		rows: board.Sessions, rowsOfNamespaces: board.SessionsOfNamespaces,
+		rows: render.Sessions, rowsOfNamespaces: render.SessionsOfNamespaces,
 		remark: func(s *v1alpha1.AgenticSession) string { return string(s.Status.Phase) },
 	}
 }

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/plugin/board"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -56,7 +56,7 @@ func (r *resultCommand) run(ctx context.Context, name string) error {
 	if r.output != outputText {
 		return encode(r.out, r.output, s.Status.Result)
 	}
-	return terminal.Lines(r.out, board.Result(r.style(), s))
+	return terminal.Lines(r.out, render.Result(r.style(), s))
 }
 
 // noResult tells why there is no result of the last attempt that left anything.
@@ -66,7 +66,7 @@ func noResult(s *v1alpha1.AgenticSession) error {
 	case valid != nil && valid.Status == metav1.ConditionFalse:
 		return fmt.Errorf("the result cannot be read: %s", valid.Message)
 	case s.Status.Result == nil:
-		return fmt.Errorf("there is no result: it is %s", board.SessionPhase(s))
+		return fmt.Errorf("there is no result: it is %s", render.SessionPhase(s))
 	default:
 		return nil
 	}

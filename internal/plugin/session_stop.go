@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/plugin/board"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
 // stopCommand is `kubectl yardmaster session stop`.
@@ -144,7 +144,7 @@ func restartRefusal(s *v1alpha1.AgenticSession) error {
 	case !s.DeletionTimestamp.IsZero():
 		return errors.New("it is being deleted")
 	case s.Spec.OperatingMode != v1alpha1.ModeStopped && !needsRun(s):
-		return fmt.Errorf("it is %s", board.SessionPhase(s))
+		return fmt.Errorf("it is %s", render.SessionPhase(s))
 	case s.Spec.OperatingMode != v1alpha1.ModeStopped && s.Spec.RunRequest > status.Run:
 		return fmt.Errorf("run %d is about to begin", s.Spec.RunRequest)
 	case timeout != nil && *timeout > 0 && status.ActiveSeconds >= int64(*timeout):

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // The property test plays a cluster with its broker against the core, at random: messages
@@ -34,7 +34,7 @@ import (
 // again.
 func TestWhateverHappensNoBusyWorkerIsRemoved(t *testing.T) {
 	t.Parallel()
-	runs, first := fixture.Number(t, "POOL_RUNS", 1500), fixture.Number(t, "POOL_SEED", 1)
+	runs, first := testbuilder.Number(t, "POOL_RUNS", 1500), testbuilder.Number(t, "POOL_SEED", 1)
 	var next, removed, crashes, rollouts atomic.Int64
 	next.Store(int64(first) - 1)
 	var group sync.WaitGroup

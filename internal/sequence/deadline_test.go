@@ -8,11 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestARunThatExceedsItsDeadlineIsStoppedAndItsFinallyRuns(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Deadline(60))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Deadline(60))
 	if plan := s.after(20 * time.Second); plan.RequeueAfter != 40*time.Second {
 		t.Errorf("want to look again in the 40 s that are left, got %s", plan.RequeueAfter)
 	}
@@ -32,7 +32,7 @@ func TestARunThatExceedsItsDeadlineIsStoppedAndItsFinallyRuns(t *testing.T) {
 }
 
 func TestFinallyWaitsUntilTheStoppedJobIsGone(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Finally("cleanup").Deadline(60))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup").Deadline(60))
 	s.after(time.Hour)
 	s.after(time.Hour)
 	s.wantMade("build")
@@ -41,7 +41,7 @@ func TestFinallyWaitsUntilTheStoppedJobIsGone(t *testing.T) {
 }
 
 func TestAStepThatEndedWhileItWasBeingStoppedKeepsItsOutcome(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Deadline(60))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Deadline(60))
 	s.after(time.Hour)
 	s.succeed("build")
 	s.wantSteps("build: Succeeded")
@@ -49,7 +49,7 @@ func TestAStepThatEndedWhileItWasBeingStoppedKeepsItsOutcome(t *testing.T) {
 }
 
 func TestStepsThatADeadlineLeavesNoTurnAreSkipped(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Deadline(60))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Deadline(60))
 	s.now = s.now.Add(time.Hour)
 	s.succeed("build")
 	s.succeed("cleanup")
@@ -58,7 +58,7 @@ func TestStepsThatADeadlineLeavesNoTurnAreSkipped(t *testing.T) {
 }
 
 func TestADeadlineIsNotToleratedAsAStepsFailureIs(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build", fixture.ContinueOnFailure()).Step("test").Deadline(60))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.ContinueOnFailure()).Step("test").Deadline(60))
 	s.after(time.Hour)
 	s.collect()
 	s.wantMade("build")
@@ -72,18 +72,18 @@ func TestUpstreamImagePullErrorsDoNotHangForEver(t *testing.T) {
 		want string
 	}{
 		"an image that cannot be pulled": {
-			pod:  fixture.Pod("build").Waiting("ImagePullBackOff", "Back-off pulling image").Obj(),
+			pod:  testbuilder.Pod("build").Waiting("ImagePullBackOff", "Back-off pulling image").Obj(),
 			want: "no Pod started within 30 s: ImagePullBackOff: Back-off pulling image",
 		},
 		"a Pod that fits no node": {
-			pod:  fixture.Pod("build").Unschedulable("0/3 nodes are available").Obj(),
+			pod:  testbuilder.Pod("build").Unschedulable("0/3 nodes are available").Obj(),
 			want: "no Pod started within 30 s: Unschedulable: 0/3 nodes are available",
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := begin(t, fixture.SequentialJob("a", "ns").Step("build", fixture.StartDeadline(30)).Finally("cleanup"))
-			fixture.Job(s.job("build")).PodPending(s.now)
+			s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StartDeadline(30)).Finally("cleanup"))
+			testbuilder.Job(s.job("build")).PodPending(s.now)
 			s.pods[s.job("build").UID] = []corev1.Pod{test.pod}
 
 			if plan := s.after(20 * time.Second); plan.RequeueAfter != 10*time.Second {
@@ -101,18 +101,18 @@ func TestUpstreamImagePullErrorsDoNotHangForEver(t *testing.T) {
 
 func TestTheStartDeadlineDoesNotMatterOnceAPodStarted(t *testing.T) {
 	tests := map[string]func(*story){
-		"the Job counts a ready Pod": func(s *story) { fixture.Job(s.job("build")).Active(s.now) },
+		"the Job counts a ready Pod": func(s *story) { testbuilder.Job(s.job("build")).Active(s.now) },
 		"a Pod runs but is not ready": func(s *story) {
-			fixture.Job(s.job("build")).PodPending(s.now)
-			s.pods[s.job("build").UID] = []corev1.Pod{fixture.Pod("build").Running().Obj()}
+			testbuilder.Job(s.job("build")).PodPending(s.now)
+			s.pods[s.job("build").UID] = []corev1.Pod{testbuilder.Pod("build").Running().Obj()}
 		},
 		"a queue has not admitted the Job yet": func(s *story) {
-			fixture.Job(s.job("build")).Suspended(s.now)
+			testbuilder.Job(s.job("build")).Suspended(s.now)
 		},
 	}
 	for name, happens := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := begin(t, fixture.SequentialJob("a", "ns").Step("build", fixture.StartDeadline(30)))
+			s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StartDeadline(30)))
 			happens(s)
 			s.after(time.Hour)
 			s.wantSteps("build: Running")
@@ -121,8 +121,8 @@ func TestTheStartDeadlineDoesNotMatterOnceAPodStarted(t *testing.T) {
 }
 
 func TestAStartDeadlineIsToleratedAsOtherFailuresAre(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build", fixture.StartDeadline(30), fixture.ContinueOnFailure()).Step("test"))
-	fixture.Job(s.job("build")).PodPending(s.now)
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StartDeadline(30), testbuilder.ContinueOnFailure()).Step("test"))
+	testbuilder.Job(s.job("build")).PodPending(s.now)
 	s.after(time.Hour)
 	s.collect()
 	s.wantMade("build", "test")
@@ -135,7 +135,7 @@ func TestTimeToLive(t *testing.T) {
 	}
 	for name, ends := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := begin(t, fixture.SequentialJob("a", "ns").Step("build").TTL(100))
+			s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").TTL(100))
 			ends(s)
 			if plan := s.after(40 * time.Second); plan.Expired || plan.RequeueAfter != time.Minute {
 				t.Errorf("want to look again in a minute, got %+v", plan)
@@ -146,7 +146,7 @@ func TestTimeToLive(t *testing.T) {
 		})
 	}
 	t.Run("not while it runs", func(t *testing.T) {
-		s := begin(t, fixture.SequentialJob("a", "ns").Step("build").TTL(0))
+		s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").TTL(0))
 		if plan := s.after(time.Hour); plan.Expired {
 			t.Error("want it kept")
 		}

@@ -7,13 +7,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // A benchmark showed half as many dry runs again as there were steps: as long as no
 // status was stored, each pass took the spec for changed.
 func TestAPendingStepIsTriedOnceForEachGeneration(t *testing.T) {
-	sj := fixture.SequentialJob("a", "ns").Step("build").Step("test").Obj()
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj()
 	begun := Decide(Input{SequentialJob: sj, Now: time.Unix(100, 0), Answers: Answers{DryRun: &DryRun{}}})
 	sj.Annotations = map[string]string{v1alpha1.AnnotationFirstStep: begun.FirstStep}
 	job := begun.Create.DeepCopy()

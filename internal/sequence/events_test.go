@@ -7,17 +7,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestEventsOfAStory(t *testing.T) {
 	tests := map[string]struct {
-		sj      *fixture.SequentialJobBuilder
+		sj      *testbuilder.SequentialJobBuilder
 		happens func(*story)
 		want    []string
 	}{
 		"success, seen running": {
-			sj: fixture.SequentialJob("a", "ns").Step("build"),
+			sj: testbuilder.SequentialJob("a", "ns").Step("build"),
 			happens: func(s *story) {
 				s.after(time.Minute)
 				s.succeed("build")
@@ -25,17 +25,17 @@ func TestEventsOfAStory(t *testing.T) {
 			want: []string{"JobStarted", "JobCompleted", "Completed"},
 		},
 		"success, seen only at its end": {
-			sj:      fixture.SequentialJob("a", "ns").Step("build"),
+			sj:      testbuilder.SequentialJob("a", "ns").Step("build"),
 			happens: func(s *story) { s.succeed("build") },
 			want:    []string{"JobStarted", "JobCompleted", "Completed"},
 		},
 		"failure": {
-			sj:      fixture.SequentialJob("a", "ns").Step("build").Step("test"),
+			sj:      testbuilder.SequentialJob("a", "ns").Step("build").Step("test"),
 			happens: func(s *story) { s.fail("build") },
 			want:    []string{"JobStarted", "JobFailed", "Failed"},
 		},
 		"a changed spec": {
-			sj: fixture.SequentialJob("a", "ns").Step("build").Step("test"),
+			sj: testbuilder.SequentialJob("a", "ns").Step("build").Step("test"),
 			happens: func(s *story) {
 				s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "new" })
 				s.pass()
@@ -43,7 +43,7 @@ func TestEventsOfAStory(t *testing.T) {
 			want: []string{"JobStarted", "SpecChanged"},
 		},
 		"a hold": {
-			sj: fixture.SequentialJob("a", "ns").Step("build").Suspend(),
+			sj: testbuilder.SequentialJob("a", "ns").Step("build").Suspend(),
 			happens: func(s *story) {
 				s.change(resume)
 				s.pass()
@@ -51,7 +51,7 @@ func TestEventsOfAStory(t *testing.T) {
 			want: []string{"Suspended", "SpecChanged", "Resumed", "JobStarted"},
 		},
 		"a lost Job": {
-			sj: fixture.SequentialJob("a", "ns").Step("build"),
+			sj: testbuilder.SequentialJob("a", "ns").Step("build"),
 			happens: func(s *story) {
 				s.after(time.Minute)
 				s.lose("build")
@@ -59,7 +59,7 @@ func TestEventsOfAStory(t *testing.T) {
 			want: []string{"JobStarted", "JobFailed", "Failed"},
 		},
 		"a lost Job that is made again": {
-			sj: fixture.SequentialJob("a", "ns").Step("build").RerunLostJobs(),
+			sj: testbuilder.SequentialJob("a", "ns").Step("build").RerunLostJobs(),
 			happens: func(s *story) {
 				s.after(time.Minute)
 				s.lose("build")
@@ -68,7 +68,7 @@ func TestEventsOfAStory(t *testing.T) {
 			want: []string{"JobStarted", "JobLost", "JobStarted", "JobCompleted", "Completed"},
 		},
 		"a rerun": {
-			sj: fixture.SequentialJob("a", "ns").Step("build"),
+			sj: testbuilder.SequentialJob("a", "ns").Step("build"),
 			happens: func(s *story) {
 				s.fail("build")
 				s.change(askRerun("Failed"))
@@ -90,7 +90,7 @@ func TestEventsOfAStory(t *testing.T) {
 }
 
 func TestWhatEventsSay(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.fail("build")
 	name := s.job("build").Name
 	want := []Event{

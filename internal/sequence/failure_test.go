@@ -8,11 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestAFailedStepSkipsTheRestAndFailsTheRun(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Step("ship"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Step("ship"))
 	s.succeed("build")
 	s.fail("test")
 	s.wantMade("build", "test")
@@ -23,7 +23,7 @@ func TestAFailedStepSkipsTheRestAndFailsTheRun(t *testing.T) {
 }
 
 func TestFinallyRunsAfterAFailure(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("notify").Finally("cleanup"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("notify").Finally("cleanup"))
 	s.fail("build")
 	s.wantMade("build", "notify")
 	s.succeed("notify")
@@ -33,7 +33,7 @@ func TestFinallyRunsAfterAFailure(t *testing.T) {
 }
 
 func TestAFailureInFinallyFailsTheRunAndSkipsNothing(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Finally("notify").Finally("cleanup"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("notify").Finally("cleanup"))
 	s.succeed("build")
 	s.fail("notify")
 	s.succeed("cleanup")
@@ -42,7 +42,7 @@ func TestAFailureInFinallyFailsTheRunAndSkipsNothing(t *testing.T) {
 }
 
 func TestContinueGoesOnAsIfTheStepHadSucceeded(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("lint", fixture.ContinueOnFailure()).Step("build"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
 	s.fail("lint")
 	s.succeed("build")
 	s.wantSteps("lint: Failed, BackoffLimitExceeded", "build: Succeeded")
@@ -56,7 +56,7 @@ func TestContinueGoesOnAsIfTheStepHadSucceeded(t *testing.T) {
 }
 
 func TestOptionsThatSomebodyGarbledAreTheStrictOnes(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("lint", fixture.ContinueOnFailure()).Step("build"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
 	s.job("lint").Annotations[v1alpha1.AnnotationStepOptions] = "nonsense"
 	s.fail("lint")
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
@@ -64,7 +64,7 @@ func TestOptionsThatSomebodyGarbledAreTheStrictOnes(t *testing.T) {
 
 // Upstream set completionTime on success only.
 func TestUpstreamCompletionTimeOnFailure(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.now = s.now.Add(time.Minute)
 	s.fail("build")
 	if got := s.sj.Status.CompletionTime; got == nil || !got.Time.Equal(s.now) {
@@ -80,38 +80,38 @@ func TestWhyAStepFailedIsToldFromItsPod(t *testing.T) {
 	}{
 		"no Pod is left: the Job says why": {want: "Job has reached the specified backoff limit"},
 		"exit code and termination message": {
-			pods: []corev1.Pod{fixture.Pod("build").Exited(3, "no such table").Obj()},
+			pods: []corev1.Pod{testbuilder.Pod("build").Exited(3, "no such table").Obj()},
 			want: "container build exited with code 3: no such table",
 		},
 		"out of memory": {
-			pods: []corev1.Pod{fixture.Pod("build").Killed("OOMKilled").Obj()},
+			pods: []corev1.Pod{testbuilder.Pod("build").Killed("OOMKilled").Obj()},
 			want: "container build exited with code 137 (OOMKilled)",
 		},
 		"evicted": {
-			pods: []corev1.Pod{fixture.Pod("build").Evicted("the node was low on memory").Obj()},
+			pods: []corev1.Pod{testbuilder.Pod("build").Evicted("the node was low on memory").Obj()},
 			want: "Evicted: the node was low on memory",
 		},
 		"another container of the Pod failed": {
-			pods: []corev1.Pod{fixture.Pod("fetch").Exited(1, "").Obj()},
+			pods: []corev1.Pod{testbuilder.Pod("fetch").Exited(1, "").Obj()},
 			want: "container fetch exited with code 1",
 		},
 		"the newest failed Pod counts": {
 			pods: []corev1.Pod{
-				fixture.Pod("build").Created(time.Unix(1, 0)).Exited(1, "").Obj(),
-				fixture.Pod("build").Created(time.Unix(3, 0)).Exited(3, "").Obj(),
-				fixture.Pod("build").Created(time.Unix(2, 0)).Exited(2, "").Obj(),
-				fixture.Pod("build").Created(time.Unix(4, 0)).Running().Obj(),
+				testbuilder.Pod("build").Created(time.Unix(1, 0)).Exited(1, "").Obj(),
+				testbuilder.Pod("build").Created(time.Unix(3, 0)).Exited(3, "").Obj(),
+				testbuilder.Pod("build").Created(time.Unix(2, 0)).Exited(2, "").Obj(),
+				testbuilder.Pod("build").Created(time.Unix(4, 0)).Running().Obj(),
 			},
 			want: "container build exited with code 3",
 		},
 		"a long message is cut to 256 characters, none of them split": {
-			pods: []corev1.Pod{fixture.Pod("build").Exited(1, long).Obj()},
+			pods: []corev1.Pod{testbuilder.Pod("build").Exited(1, long).Obj()},
 			want: "container build exited with code 1: " + strings.Repeat("ä", 256-36-3) + "...",
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+			s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 			s.pods[s.job("build").UID] = test.pods
 			s.fail("build")
 			if got := s.step("build").Message; got != test.want {

@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // atTest is a run whose first step succeeded, whose second runs and whose third is to come.
 func atTest(t *testing.T) *story {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Step("ship").Finally("cleanup"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Step("ship").Finally("cleanup"))
 	s.succeed("build")
 	s.after(time.Minute)
 	return s
@@ -34,15 +34,15 @@ func TestStartedStepsAreFrozen(t *testing.T) {
 			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers = s.Containers[:2] },
 		},
 		"a step is appended": {
-			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers = append(s.Containers, fixture.Step("more")) },
+			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers = append(s.Containers, testbuilder.Step("more")) },
 		},
 		"a step is put among the pending": {
 			edit: func(s *v1alpha1.SequentialJobSpec) {
-				s.Containers = slices.Insert(s.Containers, 2, fixture.Step("more"))
+				s.Containers = slices.Insert(s.Containers, 2, testbuilder.Step("more"))
 			},
 		},
 		"pending finally steps are edited": {
-			edit: func(s *v1alpha1.SequentialJobSpec) { s.Finally = append(s.Finally, fixture.Step("more")) },
+			edit: func(s *v1alpha1.SequentialJobSpec) { s.Finally = append(s.Finally, testbuilder.Step("more")) },
 		},
 		"the template changes": {
 			edit: func(s *v1alpha1.SequentialJobSpec) { s.Template = &corev1.PodTemplateSpec{} },
@@ -79,7 +79,7 @@ func TestStartedStepsAreFrozen(t *testing.T) {
 		},
 		"a step is put before a started one": {
 			edit: func(s *v1alpha1.SequentialJobSpec) {
-				s.Containers = slices.Insert(s.Containers, 1, fixture.Step("more"))
+				s.Containers = slices.Insert(s.Containers, 1, testbuilder.Step("more"))
 			},
 			want: []string{"spec.containers[1]: Forbidden"},
 		},
@@ -104,10 +104,10 @@ func TestStartedStepsAreFrozen(t *testing.T) {
 }
 
 func TestContainersCannotGrowOnceFinallyHasBegun(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Finally("cleanup"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup"))
 	s.succeed("build")
 	more := func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Containers = append(spec.Containers, fixture.Step("more"))
+		spec.Containers = append(spec.Containers, testbuilder.Step("more"))
 	}
 	changed := s.sj.Spec.DeepCopy()
 	more(changed)
@@ -129,7 +129,7 @@ func TestAChangeBeforeAStatusIsStoredFindsTheFirstStepFrozen(t *testing.T) {
 	}
 	for name, edit := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Obj())
+			s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
 			s.deferring = true
 			s.pass()
 			s.restart()
@@ -159,7 +159,7 @@ func TestNonsenseInTheRecordOfTheFirstStepIsIgnored(t *testing.T) {
 		"an empty object": `{}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Obj())
+			s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
 			s.sj.Annotations = map[string]string{v1alpha1.AnnotationFirstStep: text}
 			if got := RecordedStatus(s.sj); got.Run != 0 {
 				t.Errorf("it is taken for a record: %+v", got)
@@ -171,7 +171,7 @@ func TestNonsenseInTheRecordOfTheFirstStepIsIgnored(t *testing.T) {
 }
 
 func TestNothingIsFrozenWhenNoRunGoesOn(t *testing.T) {
-	shorter := fixture.SequentialJob("a", "ns").Step("other").Obj().Spec
+	shorter := testbuilder.SequentialJob("a", "ns").Step("other").Obj().Spec
 	finished := atTest(t)
 	finished.fail("test")
 	finished.succeed("cleanup")
@@ -184,7 +184,7 @@ func TestNothingIsFrozenWhenNoRunGoesOn(t *testing.T) {
 }
 
 func TestTheFirstStepIsFrozenBeforeAStatusIsStored(t *testing.T) {
-	sj := fixture.SequentialJob("a", "ns").Step("build").Step("test").Obj()
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj()
 	plan := newStory(t, sj).decide(nil)
 	sj.Annotations = map[string]string{v1alpha1.AnnotationFirstStep: plan.FirstStep}
 
@@ -271,7 +271,7 @@ func TestTheTemplateHashTellsWhichTemplateAStepRanWith(t *testing.T) {
 }
 
 func TestTheOptionsAStepStartedWithHold(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("lint", fixture.ContinueOnFailure()).Step("build"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
 	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Step = nil }) // without a webhook
 	s.fail("lint")
 	s.wantMade("lint", "build")

@@ -8,13 +8,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // Whatever an API server, or somebody who edits statuses by hand, puts before the core:
 // it neither panics nor asks for ever, and never has two steps active.
 func FuzzNothingMakesDecidePanic(f *testing.F) {
-	sj := fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("clean").Obj()
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("clean").Obj()
 	begun := sj.DeepCopy()
 	plan := Decide(Input{SequentialJob: begun, Now: time.Unix(0, 0), Answers: Answers{DryRun: &DryRun{}}})
 	begun.Status = plan.Status

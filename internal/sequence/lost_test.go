@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestAJobThatVanishedFailsItsStep(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
 	s.after(time.Minute)
 	s.lose("build")
 	s.wantMade("build", "cleanup")
@@ -17,7 +17,7 @@ func TestAJobThatVanishedFailsItsStep(t *testing.T) {
 }
 
 func TestAJobThatVanishedIsMadeAgainIfTheUserWantsThat(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").RerunLostJobs())
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").RerunLostJobs())
 	s.after(time.Minute)
 	first := s.job("build").Name
 	s.lose("build")
@@ -31,14 +31,14 @@ func TestAJobThatVanishedIsMadeAgainIfTheUserWantsThat(t *testing.T) {
 }
 
 func TestAJobThatVanishedBeforeItWasEverSeenIsLostToo(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	s.lose("build") // this process made it, so it was there
 	s.wantMade("build")
 	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed")
 }
 
 func TestAStepWhoseJobWasNeverMadeIsNotLost(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.jobs, s.made = nil, nil // recorded, then crashed before it made the Job
 	s.restart()
 	s.pass()
@@ -47,15 +47,15 @@ func TestAStepWhoseJobWasNeverMadeIsNotLost(t *testing.T) {
 }
 
 func TestAJobMadeAgainByAStrangerUnderOurNameIsNotOurs(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	s.after(time.Minute)
-	fixture.Job(s.job("build")).Created("another", s.now).Complete(s.now)
+	testbuilder.Job(s.job("build")).Created("another", s.now).Complete(s.now)
 	s.pass()
 	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed")
 }
 
 func TestALostJobOfAStepThatWasRemovedIsNotMadeAgain(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").RerunLostJobs())
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").RerunLostJobs())
 	s.after(time.Minute)
 	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[1:] }) // without a webhook
 	s.lose("build")
@@ -64,7 +64,7 @@ func TestALostJobOfAStepThatWasRemovedIsNotMadeAgain(t *testing.T) {
 }
 
 func TestAStepThatWasRemovedBeforeItsJobWasMadeIsNotMade(t *testing.T) {
-	s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Obj())
+	s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
 	s.create["build"] = &Refusal{Kind: RefusedQuota, Step: "build", Message: "exceeded quota"}
 	s.pass()
 	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[1:] }) // without a webhook
@@ -74,8 +74,8 @@ func TestAStepThatWasRemovedBeforeItsJobWasMadeIsNotMade(t *testing.T) {
 }
 
 func TestAJobThatAStrangerDeletesIsLostOnlyWhenItIsGone(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
-	fixture.Job(s.job("build")).Deleted(s.now)
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	testbuilder.Job(s.job("build")).Deleted(s.now)
 	if plan := s.after(time.Minute); plan.Acts() {
 		t.Errorf("want nothing done, got %+v", plan)
 	}
@@ -85,7 +85,7 @@ func TestAJobThatAStrangerDeletesIsLostOnlyWhenItIsGone(t *testing.T) {
 }
 
 func TestALostJobOfAToleratedStepLetsTheRunGoOn(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("lint", fixture.ContinueOnFailure()).Step("build"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
 	s.after(time.Minute)
 	s.lose("lint")
 	s.wantMade("lint", "build")

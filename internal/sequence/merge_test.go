@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestMergeContainer(t *testing.T) {
@@ -105,7 +105,7 @@ func TestUpstreamNoTemplateFieldIsDropped(t *testing.T) {
 	var template corev1.PodTemplateSpec
 	fill(reflect.ValueOf(&template).Elem())
 	template.Spec.Containers[0].Name = "step"
-	sj := fixture.SequentialJob("a", "ns").Step("build").Template(template).Obj()
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").Template(template).Obj()
 	sj.Spec.Containers[0].Image = ""
 
 	got := podTemplate(sj, &sj.Spec.Containers[0])
@@ -126,7 +126,7 @@ func TestUpstreamNoTemplateFieldIsDropped(t *testing.T) {
 func TestUpstreamNoContainerFieldIsDropped(t *testing.T) {
 	var container corev1.Container
 	fill(reflect.ValueOf(&container).Elem())
-	sj := fixture.SequentialJob("a", "ns").Step("build", fixture.Container(func(c *corev1.Container) { *c = container })).Obj()
+	sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Container(func(c *corev1.Container) { *c = container })).Obj()
 
 	got := podTemplate(sj, &sj.Spec.Containers[0])
 
@@ -148,7 +148,7 @@ func TestRestartPolicyIsNeverUnlessTheTemplateSaysOnFailure(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: test.template}}
-			sj := fixture.SequentialJob("a", "ns").Step("build").Template(template).Obj()
+			sj := testbuilder.SequentialJob("a", "ns").Step("build").Template(template).Obj()
 			if got := podTemplate(sj, &sj.Spec.Containers[0]).Spec.RestartPolicy; got != test.want {
 				t.Errorf("want %s, got %s", test.want, got)
 			}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // Upstream joined names, and could not make Pods for those that got too long.
@@ -25,7 +25,7 @@ func TestUpstreamOverLongNames(t *testing.T) {
 	for title, owner := range owners {
 		t.Run(title, func(t *testing.T) {
 			for _, step := range steps {
-				name := jobName(fixture.SequentialJob(owner, "ns").Obj(), 1, step, 1)
+				name := jobName(testbuilder.SequentialJob(owner, "ns").Obj(), 1, step, 1)
 				hostname := name + "-99999" // of an Indexed Job's Pod
 				if errs := validation.IsDNS1123Label(hostname); len(errs) > 0 {
 					t.Errorf("%q is not a host name: %v", hostname, errs)
@@ -39,8 +39,8 @@ func TestUpstreamOverLongNames(t *testing.T) {
 }
 
 func TestJobNamesDifferBy(t *testing.T) {
-	sj := fixture.SequentialJob("a", "ns").Obj()
-	reborn := fixture.SequentialJob("a", "ns").Obj()
+	sj := testbuilder.SequentialJob("a", "ns").Obj()
+	reborn := testbuilder.SequentialJob("a", "ns").Obj()
 	reborn.UID = types.UID("another")
 	names := map[string]string{
 		"nothing":                          jobName(sj, 1, "build", 1),
@@ -64,7 +64,7 @@ func TestJobNamesDifferBy(t *testing.T) {
 
 func TestNamesThatAreCutToTheSameTextDiffer(t *testing.T) {
 	long := strings.Repeat("a", 100)
-	one, two := fixture.SequentialJob(long+"1", "ns").Obj(), fixture.SequentialJob(long+"2", "ns").Obj()
+	one, two := testbuilder.SequentialJob(long+"1", "ns").Obj(), testbuilder.SequentialJob(long+"2", "ns").Obj()
 	if jobName(one, 1, "build", 1) == jobName(two, 1, "build", 1) {
 		t.Error("two SequentialJobs share a Job name")
 	}
@@ -72,7 +72,7 @@ func TestNamesThatAreCutToTheSameTextDiffer(t *testing.T) {
 
 func TestLabelValuesAreValid(t *testing.T) {
 	for _, name := range []string{"a", strings.Repeat("a", 253), strings.Repeat("a", 62) + ".b", strings.Repeat("a", 60) + "-.-b"} {
-		sj := fixture.SequentialJob(name, "ns").Obj()
+		sj := testbuilder.SequentialJob(name, "ns").Obj()
 		value := childLabels(sj)[v1alpha1.LabelSequentialJob]
 		if errs := validation.IsValidLabelValue(value); len(errs) > 0 {
 			t.Errorf("%q: %v", value, errs)
@@ -90,7 +90,7 @@ func TestOutputVariable(t *testing.T) {
 }
 
 func TestChildrenOfOneSequentialJobHaveDifferentNames(t *testing.T) {
-	sj := fixture.SequentialJob("a", "ns").Obj()
+	sj := testbuilder.SequentialJob("a", "ns").Obj()
 	names := map[string]bool{}
 	for _, name := range []string{WorkspaceName(sj), OutputsName(sj), jobName(sj, 1, "workspace", 1), jobName(sj, 1, "outputs", 1)} {
 		names[name] = true

@@ -6,16 +6,16 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestWhichChangesOfAJobWakeItsSequence(t *testing.T) {
 	now := time.Unix(1, 0)
-	sj := fixture.SequentialJob("a", "ns").Step("build").Step("test", fixture.StartDeadline(30)).Obj()
-	made := func(step int) *fixture.JobBuilder {
-		return fixture.Job(stepJob(sj, &sj.Spec.Containers[step], 1, 1)).Created("job", now)
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test", testbuilder.StartDeadline(30)).Obj()
+	made := func(step int) *testbuilder.JobBuilder {
+		return testbuilder.Job(stepJob(sj, &sj.Spec.Containers[step], 1, 1)).Created("job", now)
 	}
-	running := func() *fixture.JobBuilder { return made(0).Active(now) }
+	running := func() *testbuilder.JobBuilder { return made(0).Active(now) }
 	resumed := running().Suspended(now).Obj().DeepCopy()
 	resumed.Spec.Suspend = new(false)
 

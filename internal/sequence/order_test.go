@@ -10,11 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestStepsRunOneAfterAnother(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
 	s.wantMade("build")
 	s.wantPhase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunning)
 
@@ -36,8 +36,8 @@ func TestStepsRunOneAfterAnother(t *testing.T) {
 func TestTheNextStepWaitsForATerminalCondition(t *testing.T) {
 	for _, interim := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget, batchv1.JobSuspended} {
 		t.Run(string(interim)+" is not one", func(t *testing.T) {
-			s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
-			fixture.Job(s.job("build")).Condition(interim, "", "", s.now)
+			s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
+			testbuilder.Job(s.job("build")).Condition(interim, "", "", s.now)
 			s.after(time.Minute)
 			s.wantMade("build")
 			s.wantSteps("build: Running", "test: Pending", "cleanup: Pending")
@@ -46,8 +46,8 @@ func TestTheNextStepWaitsForATerminalCondition(t *testing.T) {
 }
 
 func TestAConditionThatIsFalseIsNoOutcome(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
-	fixture.Job(s.job("build")).Complete(s.now)
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	testbuilder.Job(s.job("build")).Complete(s.now)
 	conditions := s.job("build").Status.Conditions
 	for i := range conditions {
 		conditions[i].Status = "False"
@@ -57,8 +57,8 @@ func TestAConditionThatIsFalseIsNoOutcome(t *testing.T) {
 }
 
 func TestAStepStartsOnlyWithTheOutcomeOfTheOneBeforeInTheSameRecord(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
-	fixture.Job(s.job("build")).Complete(s.now)
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	testbuilder.Job(s.job("build")).Complete(s.now)
 
 	plan := s.decide(nil)
 
@@ -72,7 +72,7 @@ func TestAStepStartsOnlyWithTheOutcomeOfTheOneBeforeInTheSameRecord(t *testing.T
 
 // Upstream made Pods, but watched Jobs.
 func TestUpstreamStepsAreJobsOwnedByTheSequentialJob(t *testing.T) {
-	sj := fixture.SequentialJob("a", "ns").Step("build").Obj()
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").Obj()
 	s := newStory(t, sj)
 	job := s.pass().Create
 
@@ -84,7 +84,7 @@ func TestUpstreamStepsAreJobsOwnedByTheSequentialJob(t *testing.T) {
 
 // Upstream, after one lost status write, met AlreadyExists for ever.
 func TestUpstreamALostStatusWriteIsNoAlreadyExistsLoop(t *testing.T) {
-	s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Obj())
+	s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
 	s.act(s.decide(nil)) // crashed before it recorded anything
 	s.restart()
 
@@ -103,7 +103,7 @@ func TestUpstreamALostStatusWriteIsNoAlreadyExistsLoop(t *testing.T) {
 }
 
 func TestAJobThatTheCacheDoesNotShowIsNotMadeAgain(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	s.uncached[s.job("build").Name] = true
 
 	s.after(time.Minute)
@@ -112,7 +112,7 @@ func TestAJobThatTheCacheDoesNotShowIsNotMadeAgain(t *testing.T) {
 }
 
 func TestAJobThatTheCacheDoesNotShowIsAskedFor(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	plan := Decide(Input{SequentialJob: s.sj, Created: s.created, Now: s.now})
 
 	if plan.Ask == nil || plan.Ask.JobNamed != s.job("build").Name {
@@ -125,7 +125,7 @@ func TestAJobThatTheCacheDoesNotShowIsAskedFor(t *testing.T) {
 
 // Upstream selected children by label, and counted and deleted strangers'.
 func TestUpstreamAStrangersJobUnderAStepsNameIsNotTouched(t *testing.T) {
-	s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Obj())
+	s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
 	taken := &Refusal{Kind: RefusedNameTaken, Step: "build", Message: "Job a-build belongs to somebody else"}
 	s.create["build"] = taken
 
@@ -144,7 +144,7 @@ func TestUpstreamAStrangersJobUnderAStepsNameIsNotTouched(t *testing.T) {
 }
 
 func TestAFinishedStepIsNotRunAgainWhenItsJobIsDeleted(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	s.succeed("build")
 	s.lose("build")
 	s.succeed("test")
@@ -154,8 +154,8 @@ func TestAFinishedStepIsNotRunAgainWhenItsJobIsDeleted(t *testing.T) {
 }
 
 func TestAJobThatNoStepAccountsForIsDeletedBeforeAnotherStarts(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
-	stray := fixture.Job(s.job("build").DeepCopy()).Created("stray", s.now).Obj()
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	stray := testbuilder.Job(s.job("build").DeepCopy()).Created("stray", s.now).Obj()
 	stray.Name = "a-forgotten"
 	s.jobs = append([]*batchv1.Job{stray}, s.jobs...)
 
@@ -167,7 +167,7 @@ func TestAJobThatNoStepAccountsForIsDeletedBeforeAnotherStarts(t *testing.T) {
 }
 
 func TestNothingIsDoneForAnotherManager(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").ManagedBy("acme.io/controller"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").ManagedBy("acme.io/controller"))
 	s.wantMade()
 	if s.sj.Status.Run != 0 || s.sj.Finalizers != nil {
 		t.Errorf("want it untouched, got %+v", s.sj)
@@ -175,12 +175,12 @@ func TestNothingIsDoneForAnotherManager(t *testing.T) {
 }
 
 func TestManagedByThisOperatorIsAsIfLeftOut(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").ManagedBy(v1alpha1.SequentialJobManager))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").ManagedBy(v1alpha1.SequentialJobManager))
 	s.wantMade("build")
 }
 
 func TestDeferrableStatusesMayAllBeLostButForOutcomes(t *testing.T) {
-	s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Obj())
+	s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
 	s.deferring = true
 	s.pass()
 	s.restart()
@@ -194,7 +194,7 @@ func TestDeferrableStatusesMayAllBeLostButForOutcomes(t *testing.T) {
 }
 
 func TestAHundredAndTenStepsRunInOrder(t *testing.T) {
-	b := fixture.SequentialJob("a", "ns")
+	b := testbuilder.SequentialJob("a", "ns")
 	var want []string
 	for i := range 100 {
 		want = append(want, fmt.Sprintf("step-%d", i))

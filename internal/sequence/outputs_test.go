@@ -8,12 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestAnOutputIsRecordedAndGivenToLaterSteps(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("get-version", fixture.Outputs()).Step("ship").Finally("notify"))
-	s.pods[s.job("get-version").UID] = []corev1.Pod{fixture.Pod("get-version").Exited(0, "1.2.3").Obj()}
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("get-version", testbuilder.Outputs()).Step("ship").Finally("notify"))
+	s.pods[s.job("get-version").UID] = []corev1.Pod{testbuilder.Pod("get-version").Exited(0, "1.2.3").Obj()}
 
 	plan := s.succeed("get-version")
 
@@ -38,8 +38,8 @@ func TestAnOutputIsRecordedAndGivenToLaterSteps(t *testing.T) {
 }
 
 func TestOutputsComeFirstInTheEnvironmentAndOnlyFromEarlierSteps(t *testing.T) {
-	own := fixture.Container(func(c *corev1.Container) { c.Env = []corev1.EnvVar{{Name: "TAG", Value: "v$(STEP_ONE_OUTPUT)"}} })
-	sj := fixture.SequentialJob("a", "ns").Step("one", fixture.Outputs()).Step("two", fixture.Outputs(), own).Finally("three", fixture.Outputs()).Obj()
+	own := testbuilder.Container(func(c *corev1.Container) { c.Env = []corev1.EnvVar{{Name: "TAG", Value: "v$(STEP_ONE_OUTPUT)"}} })
+	sj := testbuilder.SequentialJob("a", "ns").Step("one", testbuilder.Outputs()).Step("two", testbuilder.Outputs(), own).Finally("three", testbuilder.Outputs()).Obj()
 	want := map[string][]string{
 		"one":   nil,
 		"two":   {"STEP_ONE_OUTPUT", "TAG"},
@@ -62,19 +62,19 @@ func TestWhatIsRecordedAsOutput(t *testing.T) {
 		want string
 	}{
 		"no Pod is left":  {},
-		"nothing written": {pods: []corev1.Pod{fixture.Pod("build").Exited(0, "").Obj()}},
+		"nothing written": {pods: []corev1.Pod{testbuilder.Pod("build").Exited(0, "").Obj()}},
 		"only what the Pod that succeeded wrote": {
-			pods: []corev1.Pod{fixture.Pod("build").Exited(1, "bad").Obj(), fixture.Pod("build").Exited(0, "good").Obj()},
+			pods: []corev1.Pod{testbuilder.Pod("build").Exited(1, "bad").Obj(), testbuilder.Pod("build").Exited(0, "good").Obj()},
 			want: "good",
 		},
 		"at most 4096 bytes, without half a character": {
-			pods: []corev1.Pod{fixture.Pod("build").Exited(0, "x"+strings.Repeat("ä", 3000)).Obj()},
+			pods: []corev1.Pod{testbuilder.Pod("build").Exited(0, "x"+strings.Repeat("ä", 3000)).Obj()},
 			want: "x" + strings.Repeat("ä", 2047),
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := begin(t, fixture.SequentialJob("a", "ns").Step("build", fixture.Outputs()))
+			s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Outputs()))
 			s.pods[s.job("build").UID] = test.pods
 			s.succeed("build")
 			if got := s.step("build").Output; got != test.want {
@@ -85,8 +85,8 @@ func TestWhatIsRecordedAsOutput(t *testing.T) {
 }
 
 func TestNoOutputIsReadOfAStepWithoutOutputs(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
-	s.pods[s.job("build").UID] = []corev1.Pod{fixture.Pod("build").Exited(0, "text").Obj()}
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	s.pods[s.job("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(0, "text").Obj()}
 	if plan := s.succeed("build"); plan.Outputs != nil {
 		t.Errorf("want no ConfigMap, got %v", plan.Outputs)
 	}
@@ -96,8 +96,8 @@ func TestNoOutputIsReadOfAStepWithoutOutputs(t *testing.T) {
 }
 
 func TestAFailedStepLeavesNoOutput(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build", fixture.Outputs(), fixture.ContinueOnFailure()).Step("test"))
-	s.pods[s.job("build").UID] = []corev1.Pod{fixture.Pod("build").Exited(1, "secret").Obj()}
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Outputs(), testbuilder.ContinueOnFailure()).Step("test"))
+	s.pods[s.job("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(1, "secret").Obj()}
 	if plan := s.fail("build"); plan.Outputs != nil {
 		t.Errorf("want no ConfigMap, got %v", plan.Outputs)
 	}
@@ -105,7 +105,7 @@ func TestAFailedStepLeavesNoOutput(t *testing.T) {
 
 // Without this, a step of finally read the output of the run before.
 func TestARerunEmptiesTheOutputsOfTheRunBefore(t *testing.T) {
-	sj := fixture.SequentialJob("a", "ns").Step("build", fixture.Outputs()).Step("test").Obj()
+	sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Outputs()).Step("test").Obj()
 	status := &v1alpha1.SequentialJobStatus{Run: 2, Steps: []v1alpha1.StepStatus{{Name: "build", Run: 2, Phase: v1alpha1.StepStarting}}}
 	if outputs := outputsConfigMap(sj, status); outputs == nil || len(outputs.Data) != 0 {
 		t.Errorf("outputs %+v, want an empty ConfigMap", outputs)

@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestEveryStepIsTriedBeforeTheFirst(t *testing.T) {
-	sj := fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Obj()
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Obj()
 	plan := Decide(Input{SequentialJob: sj, Now: time.Unix(1, 0)})
 	if plan.Ask == nil || len(plan.Ask.DryRun) != 3 {
 		t.Fatalf("want a dry run of 3 Jobs, got %+v", plan.Ask)
@@ -22,7 +22,7 @@ func TestEveryStepIsTriedBeforeTheFirst(t *testing.T) {
 }
 
 func TestAMistakeInTheLastStepFailsTheRunAtOnce(t *testing.T) {
-	s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Obj())
+	s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Obj())
 	s.dryRun = []Refusal{{Kind: RefusedInvalid, Step: "test", Message: "bad quantity"}}
 	s.pass()
 	s.wantMade()
@@ -34,7 +34,7 @@ func TestAMistakeInTheLastStepFailsTheRunAtOnce(t *testing.T) {
 }
 
 func TestWithoutAWebhookTheSameMistakesFailTheRun(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build", fixture.Image("")))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Image("")))
 	s.wantMade()
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonInvalid)
 	s.wantCondition(v1alpha1.ConditionSpecAccepted, "False Invalid: spec.containers[0].image: Required value: neither the step nor the template's container named step has an image")
@@ -49,7 +49,7 @@ func TestOutOfQuotaIsWaitingNotFailure(t *testing.T) {
 	}
 	for name, refuse := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Obj())
+			s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
 			refuse(s)
 			plan := s.pass()
 			s.wantMade()
@@ -81,14 +81,14 @@ func TestOutOfQuotaIsWaitingNotFailure(t *testing.T) {
 }
 
 func TestAQuotaThatBarsALaterStepDoesNotBarTheFirst(t *testing.T) {
-	s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Obj())
+	s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
 	s.dryRun = []Refusal{{Kind: RefusedQuota, Step: "test", Message: "exceeded quota"}}
 	s.pass()
 	s.wantMade("build")
 }
 
 func TestAStepWhoseJobIsRefusedFailsAndFinallyRuns(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
 	s.create["test"] = &Refusal{Kind: RefusedInvalid, Step: "test", Message: "denied by a policy"}
 	s.succeed("build")
 	s.pass()
@@ -100,7 +100,7 @@ func TestAStepWhoseJobIsRefusedFailsAndFinallyRuns(t *testing.T) {
 }
 
 func TestAChangeThatWouldBeRefusedIsToldAtOnceAndTheRunGoesOn(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	s.dryRun = []Refusal{{Kind: RefusedInvalid, Step: "test", Message: "bad quantity"}}
 	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].WorkingDir = "x" })
 	if plan := s.pass(); plan.Acts() {
@@ -117,7 +117,7 @@ func TestAChangeThatWouldBeRefusedIsToldAtOnceAndTheRunGoesOn(t *testing.T) {
 }
 
 func TestADeadlineEndsTheWaitForQuota(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Deadline(60))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Deadline(60))
 	s.create["test"] = &Refusal{Kind: RefusedQuota, Step: "test", Message: "exceeded quota"}
 	s.succeed("build")
 	s.after(time.Hour)

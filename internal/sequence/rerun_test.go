@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // askRerun asks for the second run.
@@ -67,7 +67,7 @@ func TestARerunRunsToItsEnd(t *testing.T) {
 }
 
 func TestARerunIDThatIsThereFromTheBeginningAsksForNothing(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Rerun("1", "Start"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Rerun("1", "Start"))
 	s.succeed("build")
 	s.after(time.Minute)
 	s.wantMade("build")
@@ -77,7 +77,7 @@ func TestARerunIDThatIsThereFromTheBeginningAsksForNothing(t *testing.T) {
 }
 
 func TestOneIDAsksForOneRerun(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.fail("build")
 	s.change(askRerun("Failed"))
 	s.pass()
@@ -87,12 +87,12 @@ func TestOneIDAsksForOneRerun(t *testing.T) {
 }
 
 func TestARerunAskedForDuringARunBeginsWhenItHasEnded(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").TTL(0))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").TTL(0))
 	s.change(askRerun("Start"))
 	if plan := s.after(time.Minute); plan.Acts() {
 		t.Errorf("the run is interrupted: %+v", plan)
 	}
-	fixture.Job(s.job("build")).Complete(s.now)
+	testbuilder.Job(s.job("build")).Complete(s.now)
 	plan := s.decide(nil)
 	s.record(plan)
 	if plan.Expired || plan.RequeueAfter == 0 {
@@ -117,10 +117,10 @@ func TestAFinishedRunTakesOverAChangedSpecWithItsRerun(t *testing.T) {
 }
 
 func TestAChangeOfAFinishedRunAloneStartsNothing(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.succeed("build")
 	s.change(func(spec *v1alpha1.SequentialJobSpec) {
-		spec.Containers = append(spec.Containers, fixture.Step("more"))
+		spec.Containers = append(spec.Containers, testbuilder.Step("more"))
 	})
 	s.pass()
 	s.wantMade("build")
@@ -166,7 +166,7 @@ func TestRerunsThatCannotBe(t *testing.T) {
 }
 
 func TestARerunFromFailedNeedsAFailure(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.succeed("build")
 	s.change(askRerun("Failed"))
 	s.pass()
@@ -184,7 +184,7 @@ func TestARerunFromFailedNeedsAFailure(t *testing.T) {
 
 func TestWhereARerunFromFailedBegins(t *testing.T) {
 	t.Run("at a failure that was tolerated, if there is no other", func(t *testing.T) {
-		s := begin(t, fixture.SequentialJob("a", "ns").Step("lint", fixture.ContinueOnFailure()).Step("build"))
+		s := begin(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
 		s.fail("lint")
 		s.succeed("build")
 		s.change(askRerun("Failed"))
@@ -192,7 +192,7 @@ func TestWhereARerunFromFailedBegins(t *testing.T) {
 		s.wantMade("lint", "build", "lint")
 	})
 	t.Run("at the failure that stopped the run, not at one tolerated before", func(t *testing.T) {
-		s := begin(t, fixture.SequentialJob("a", "ns").Step("lint", fixture.ContinueOnFailure()).Step("build"))
+		s := begin(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
 		s.fail("lint")
 		s.fail("build")
 		s.change(askRerun("Failed"))
@@ -200,7 +200,7 @@ func TestWhereARerunFromFailedBegins(t *testing.T) {
 		s.wantMade("lint", "build", "build")
 	})
 	t.Run("at finally, if only that failed", func(t *testing.T) {
-		s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Finally("notify").Finally("cleanup"))
+		s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("notify").Finally("cleanup"))
 		s.succeed("build")
 		s.succeed("notify")
 		s.fail("cleanup")
@@ -209,7 +209,7 @@ func TestWhereARerunFromFailedBegins(t *testing.T) {
 		s.wantMade("build", "notify", "cleanup", "notify")
 	})
 	t.Run("at the first step, if the spec was refused", func(t *testing.T) {
-		s := newStory(t, fixture.SequentialJob("a", "ns").Step("build", fixture.Image("")).Obj())
+		s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Image("")).Obj())
 		s.pass()
 		s.wantMade()
 		s.change(func(spec *v1alpha1.SequentialJobSpec) {
@@ -220,7 +220,7 @@ func TestWhereARerunFromFailedBegins(t *testing.T) {
 		s.wantMade("build")
 	})
 	t.Run("at the step that the deadline left no turn", func(t *testing.T) {
-		s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Deadline(60))
+		s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Deadline(60))
 		s.now = s.now.Add(time.Hour)
 		s.succeed("build")
 		s.change(askRerun("Failed"))

@@ -4,11 +4,11 @@ import (
 	"testing"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestJobsHaveTheSameShapeUnlessTheyDifferInMoreThanTheirOwner(t *testing.T) {
-	base := fixture.SequentialJob("one", "ns").Step("build").Obj()
+	base := testbuilder.SequentialJob("one", "ns").Step("build").Obj()
 	tests := map[string]struct {
 		change   func(sj *v1alpha1.SequentialJob)
 		wantSame bool

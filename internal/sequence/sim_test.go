@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // The property test plays a whole cluster against the core, at random: Jobs start, end,
@@ -36,7 +36,7 @@ import (
 // SEQUENCE_SEED the first seed, to play one again.
 func TestWhateverHappensStepsRunOneAtATimeOnceAndInOrder(t *testing.T) {
 	t.Parallel()
-	runs, first := fixture.Number(t, "SEQUENCE_RUNS", 5_000), fixture.Number(t, "SEQUENCE_SEED", 1)
+	runs, first := testbuilder.Number(t, "SEQUENCE_RUNS", 5_000), testbuilder.Number(t, "SEQUENCE_SEED", 1)
 	var next atomic.Int64
 	next.Store(int64(first) - 1)
 	var ambiguous, created, crashes atomic.Int64

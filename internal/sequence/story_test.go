@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // story is a SequentialJob in a small world. It plays the controller and the cluster
@@ -54,7 +54,7 @@ func newStory(t *testing.T, sj *v1alpha1.SequentialJob) *story {
 }
 
 // begin is a story whose first pass is over.
-func begin(t *testing.T, sj *fixture.SequentialJobBuilder) *story {
+func begin(t *testing.T, sj *testbuilder.SequentialJobBuilder) *story {
 	s := newStory(t, sj.Obj())
 	s.pass()
 	return s
@@ -153,7 +153,7 @@ func (s *story) act(plan Plan) {
 		step := job.Labels[v1alpha1.LabelStep]
 		s.made = append(s.made, step)
 		uid := types.UID(fmt.Sprintf("job-%d", len(s.made)))
-		s.jobs = append(s.jobs, fixture.Job(job.DeepCopy()).Created(uid, s.now).Active(s.now).Obj())
+		s.jobs = append(s.jobs, testbuilder.Job(job.DeepCopy()).Created(uid, s.now).Active(s.now).Obj())
 		s.created[job.Name] = uid
 		s.events = append(s.events, StartedEvent(job))
 	}
@@ -168,7 +168,7 @@ func (s *story) act(plan Plan) {
 		delete(job.Annotations, v1alpha1.AnnotationSuspended)
 	}
 	for _, doomed := range plan.Delete {
-		fixture.Job(s.jobNamed(doomed.Name)).Deleted(s.now)
+		testbuilder.Job(s.jobNamed(doomed.Name)).Deleted(s.now)
 	}
 }
 
@@ -203,13 +203,13 @@ func (s *story) after(wait time.Duration) Plan {
 // succeed and fail end a step's Job, and make a pass.
 func (s *story) succeed(step string) Plan {
 	s.t.Helper()
-	fixture.Job(s.job(step)).Complete(s.now)
+	testbuilder.Job(s.job(step)).Complete(s.now)
 	return s.pass()
 }
 
 func (s *story) fail(step string) Plan {
 	s.t.Helper()
-	fixture.Job(s.job(step)).Failed(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit", s.now)
+	testbuilder.Job(s.job(step)).Failed(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit", s.now)
 	return s.pass()
 }
 

@@ -7,12 +7,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestCountsAndProgress(t *testing.T) {
 	run := func() *story {
-		return begin(t, fixture.SequentialJob("a", "ns").Step("lint", fixture.ContinueOnFailure()).Step("build").Finally("cleanup"))
+		return begin(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build").Finally("cleanup"))
 	}
 	tests := map[string]struct {
 		happens      func(*story)
@@ -63,7 +63,7 @@ func TestCountsAndProgress(t *testing.T) {
 }
 
 func TestExactlyOneOfAvailableProgressingFailedIsTrue(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.wantCondition(v1alpha1.ConditionProgressing, `True Running: at step "build"`)
 	s.wantCondition(v1alpha1.ConditionAvailable, `False Running: at step "build"`)
 	s.wantCondition(v1alpha1.ConditionFailed, "False NotFailed: ")
@@ -75,7 +75,7 @@ func TestExactlyOneOfAvailableProgressingFailedIsTrue(t *testing.T) {
 }
 
 func TestEveryConditionSaysWhichGenerationItIsOf(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "new" })
 	s.after(time.Minute)
 	for _, c := range s.sj.Status.Conditions {
@@ -86,7 +86,7 @@ func TestEveryConditionSaysWhichGenerationItIsOf(t *testing.T) {
 }
 
 func TestTimesOfTheRunAndItsSteps(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	t0 := s.now
 	s.now = t0.Add(time.Minute)
 	s.succeed("build")
@@ -102,7 +102,7 @@ func TestTimesOfTheRunAndItsSteps(t *testing.T) {
 }
 
 func TestAShortStepIsRecordedOnce(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	if plan := s.after(10 * time.Second); plan.Status.Steps[0].Phase != v1alpha1.StepStarting || plan.RequeueAfter != 5*time.Second {
 		t.Errorf("want it Starting for 5 s more, got %+v", plan.Status.Steps)
 	}

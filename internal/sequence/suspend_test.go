@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func suspend(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = true }
 func resume(spec *v1alpha1.SequentialJobSpec)  { spec.Suspend = false }
 
 func TestASuspendedSequentialJobStartsNothing(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Suspend())
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Suspend())
 	s.wantMade()
 	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended)
 	if s.sj.Finalizers != nil {
@@ -25,7 +25,7 @@ func TestASuspendedSequentialJobStartsNothing(t *testing.T) {
 }
 
 func TestSuspendAfterCurrentLetsTheStepEndAndStartsNoOther(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	s.change(suspend)
 	plan := s.after(time.Minute)
 	if plan.Suspend != nil || len(plan.Delete) > 0 {
@@ -44,14 +44,14 @@ func TestSuspendAfterCurrentLetsTheStepEndAndStartsNoOther(t *testing.T) {
 }
 
 func TestSuspendImmediateHoldsTheRunningJob(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").SuspendImmediately())
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").SuspendImmediately())
 	s.change(suspend)
 	if plan := s.after(time.Minute); plan.Suspend == nil {
 		t.Fatal("the running Job is not suspended")
 	}
 	s.wantCondition(v1alpha1.ConditionSuspended, `False Suspending: step "build" has not ended yet`)
 
-	fixture.Job(s.job("build")).Suspended(s.now)
+	testbuilder.Job(s.job("build")).Suspended(s.now)
 	s.pass()
 	s.wantSteps("build: Suspended", "test: Pending")
 	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended)
@@ -67,15 +67,15 @@ func TestSuspendImmediateHoldsTheRunningJob(t *testing.T) {
 }
 
 func TestAJobThatSomebodyResumedIsSuspendedAgain(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").SuspendImmediately())
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").SuspendImmediately())
 	s.change(suspend)
 	s.after(time.Minute)
-	fixture.Job(s.job("build")).Suspended(s.now)
+	testbuilder.Job(s.job("build")).Suspended(s.now)
 	s.pass()
 
 	s.job("build").Spec.Suspend = new(false)
 	s.job("build").Status.Conditions = nil
-	fixture.Job(s.job("build")).Active(s.now)
+	testbuilder.Job(s.job("build")).Active(s.now)
 	if plan := s.pass(); plan.Suspend == nil {
 		t.Error("want it suspended")
 	}
@@ -83,23 +83,23 @@ func TestAJobThatSomebodyResumedIsSuspendedAgain(t *testing.T) {
 }
 
 func TestAQueuesJobIsNeverUnsuspended(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").JobLabel("kueue.x-k8s.io/queue-name", "batch"))
-	fixture.Job(s.job("build")).Suspended(s.now) // waits for its turn
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").JobLabel("kueue.x-k8s.io/queue-name", "batch"))
+	testbuilder.Job(s.job("build")).Suspended(s.now) // waits for its turn
 	if plan := s.after(time.Minute); plan.Resume != nil {
 		t.Error("the operator took the queue's decision")
 	}
 }
 
 func TestAJobThatSomebodyElseSuspendedIsTheirsToResume(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
-	fixture.Job(s.job("build")).Suspended(s.now)
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	testbuilder.Job(s.job("build")).Suspended(s.now)
 	if plan := s.after(time.Minute); plan.Resume != nil {
 		t.Error("the operator resumed it")
 	}
 }
 
 func TestAQueuesJobIsMadeAgainAfterAnImmediateSuspension(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").SuspendImmediately().JobLabel("kueue.x-k8s.io/queue-name", "batch"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").SuspendImmediately().JobLabel("kueue.x-k8s.io/queue-name", "batch"))
 	s.change(suspend)
 	plan := s.after(time.Minute)
 	if plan.Suspend != nil || len(plan.Delete) != 1 {
@@ -117,7 +117,7 @@ func TestAQueuesJobIsMadeAgainAfterAnImmediateSuspension(t *testing.T) {
 }
 
 func TestResumingBeforeAStoppedJobIsGoneMakesItAgainAfterwards(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").SuspendImmediately().JobLabel("kueue.x-k8s.io/queue-name", "batch"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").SuspendImmediately().JobLabel("kueue.x-k8s.io/queue-name", "batch"))
 	s.change(suspend)
 	s.after(time.Minute)
 	s.change(resume)
@@ -128,7 +128,7 @@ func TestResumingBeforeAStoppedJobIsGoneMakesItAgainAfterwards(t *testing.T) {
 }
 
 func TestTheRunsClockStartsAnewOnResumption(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Deadline(60))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Deadline(60))
 	s.change(suspend)
 	s.succeed("build")
 	s.after(time.Hour)
@@ -144,7 +144,7 @@ func TestTheRunsClockStartsAnewOnResumption(t *testing.T) {
 }
 
 func TestFinallyWaitsWhileSuspended(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Finally("cleanup"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup"))
 	s.change(suspend)
 	s.fail("build")
 	s.wantMade("build")
@@ -154,7 +154,7 @@ func TestFinallyWaitsWhileSuspended(t *testing.T) {
 }
 
 func TestSuspendingBeforeTheJobIsMadeLeavesTheStepPending(t *testing.T) {
-	s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Obj())
+	s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
 	s.create["build"] = &Refusal{Kind: RefusedQuota, Step: "build", Message: "exceeded quota"}
 	s.pass()
 	s.change(suspend)

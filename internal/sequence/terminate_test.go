@@ -8,11 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestDeletionEndsTheRunningStepFirst(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	plan := s.remove()
 	if len(plan.Delete) != 1 || !plan.Finalizer || plan.Terminated {
 		t.Errorf("want the Job deleted and the finalizer kept, got %+v", plan)
@@ -31,7 +31,7 @@ func TestDeletionEndsTheRunningStepFirst(t *testing.T) {
 
 // Upstream's finalizer took a list that failed for an empty one.
 func TestUpstreamTheFinalizerWaitsForALiveList(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.sj.DeletionTimestamp = new(metav1.NewTime(s.now))
 	plan := Decide(Input{SequentialJob: s.sj, Now: s.now}) // the cache shows no Job
 	if plan.Ask == nil || !plan.Ask.AllJobs || plan.Terminated || plan.Acts() {
@@ -40,7 +40,7 @@ func TestUpstreamTheFinalizerWaitsForALiveList(t *testing.T) {
 }
 
 func TestAJobThatOnlyALiveListShowsIsDeleted(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.uncached[s.job("build").Name] = true
 	if plan := s.remove(); len(plan.Delete) != 1 || plan.Terminated {
 		t.Errorf("want the Job deleted, got %+v", plan)
@@ -48,15 +48,15 @@ func TestAJobThatOnlyALiveListShowsIsDeleted(t *testing.T) {
 }
 
 func TestDeletionStartsNothing(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
-	fixture.Job(s.job("build")).Complete(s.now)
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
+	testbuilder.Job(s.job("build")).Complete(s.now)
 	if plan := s.remove(); plan.Create != nil || len(plan.Delete) > 0 || !plan.Terminated {
 		t.Errorf("want it gone at once, got %+v", plan)
 	}
 }
 
 func TestOrphaningKeepsTheRunningJob(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.sj.Finalizers = append(s.sj.Finalizers, metav1.FinalizerOrphanDependents)
 	if plan := s.remove(); len(plan.Delete) > 0 || plan.Finalizer {
 		t.Errorf("want the Job left alone, got %+v", plan)
@@ -64,7 +64,7 @@ func TestOrphaningKeepsTheRunningJob(t *testing.T) {
 }
 
 func TestAFinalizerIsThereOnlyWhileAStepRuns(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build"))
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	if !slices.Contains(s.sj.Finalizers, v1alpha1.SequentialJobFinalizer) {
 		t.Error("there is none while build runs")
 	}
@@ -75,7 +75,7 @@ func TestAFinalizerIsThereOnlyWhileAStepRuns(t *testing.T) {
 }
 
 func TestDeletionWithoutOurFinalizerNeedsNothing(t *testing.T) {
-	s := begin(t, fixture.SequentialJob("a", "ns").Step("build").Suspend())
+	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Suspend())
 	if plan := s.remove(); plan.Acts() || plan.Ask != nil {
 		t.Errorf("want nothing done, got %+v", plan)
 	}

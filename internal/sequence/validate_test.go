@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestValidate(t *testing.T) {
@@ -21,29 +21,29 @@ func TestValidate(t *testing.T) {
 	annotations := func(key string) corev1.PodTemplateSpec {
 		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: "x"}}}
 	}
-	one := func() *fixture.SequentialJobBuilder { return fixture.SequentialJob("a", "ns").Step("build") }
-	mount := func(volume, path string) fixture.StepOption {
-		return fixture.Container(func(c *corev1.Container) {
+	one := func() *testbuilder.SequentialJobBuilder { return testbuilder.SequentialJob("a", "ns").Step("build") }
+	mount := func(volume, path string) testbuilder.StepOption {
+		return testbuilder.Container(func(c *corev1.Container) {
 			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: path})
 		})
 	}
-	podFailurePolicy := fixture.With(func(o *v1alpha1.StepOptions) { o.PodFailurePolicy = &batchv1.PodFailurePolicy{} })
-	always := fixture.Container(func(c *corev1.Container) { c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways) })
+	podFailurePolicy := testbuilder.With(func(o *v1alpha1.StepOptions) { o.PodFailurePolicy = &batchv1.PodFailurePolicy{} })
+	always := testbuilder.Container(func(c *corev1.Container) { c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways) })
 
 	tests := map[string]struct {
-		sj   *fixture.SequentialJobBuilder
+		sj   *testbuilder.SequentialJobBuilder
 		want []string
 	}{
 		"a step with an image is all it takes": {sj: one()},
 		"the image may come from the template": {
-			sj: fixture.SequentialJob("a", "ns").Step("build", fixture.Image("")).Defaults(corev1.Container{Image: "base"}),
+			sj: testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Image("")).Defaults(corev1.Container{Image: "base"}),
 		},
 		"without any image": {
-			sj:   one().Finally("cleanup", fixture.Image("")),
+			sj:   one().Finally("cleanup", testbuilder.Image("")),
 			want: []string{"spec.finally[0].image: Required value"},
 		},
 		"an image with a space before it": {
-			sj:   fixture.SequentialJob("a", "ns").Step("build", fixture.Image(" registry.example/tool:1")),
+			sj:   testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Image(" registry.example/tool:1")),
 			want: []string{"spec.containers[0].image: Invalid value"},
 		},
 		"an annotation key that is none": {
@@ -95,34 +95,34 @@ func TestValidate(t *testing.T) {
 			want: []string{"spec.template.spec.initContainers[0].name: Duplicate value"},
 		},
 		"a step that is always restarted": {
-			sj:   fixture.SequentialJob("a", "ns").Step("build", always),
+			sj:   testbuilder.SequentialJob("a", "ns").Step("build", always),
 			want: []string{"spec.containers[0].restartPolicy: Forbidden"},
 		},
-		"podFailurePolicy with Never": {sj: fixture.SequentialJob("a", "ns").Step("build", podFailurePolicy)},
+		"podFailurePolicy with Never": {sj: testbuilder.SequentialJob("a", "ns").Step("build", podFailurePolicy)},
 		"podFailurePolicy with OnFailure": {
-			sj:   fixture.SequentialJob("a", "ns").Step("build", podFailurePolicy).Template(pod(corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure})),
+			sj:   testbuilder.SequentialJob("a", "ns").Step("build", podFailurePolicy).Template(pod(corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure})),
 			want: []string{"spec.containers[0].step.podFailurePolicy: Forbidden"},
 		},
 		"a mount of a volume that there is": {
-			sj: fixture.SequentialJob("a", "ns").Step("build", mount("src", "/src")).Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "src"}}})),
+			sj: testbuilder.SequentialJob("a", "ns").Step("build", mount("src", "/src")).Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "src"}}})),
 		},
 		"a mount of no volume": {
-			sj:   fixture.SequentialJob("a", "ns").Step("build", mount("src", "/src")),
+			sj:   testbuilder.SequentialJob("a", "ns").Step("build", mount("src", "/src")),
 			want: []string{"spec.containers[0].volumeMounts[0].name: Not found"},
 		},
 		"a mount of no volume, the second of the step's, after the template's": {
-			sj: fixture.SequentialJob("a", "ns").Step("build", mount("src", "/src"), mount("cache", "/cache")).Template(pod(corev1.PodSpec{
+			sj: testbuilder.SequentialJob("a", "ns").Step("build", mount("src", "/src"), mount("cache", "/cache")).Template(pod(corev1.PodSpec{
 				Volumes:    []corev1.Volume{{Name: "src"}, {Name: "etc"}},
 				Containers: []corev1.Container{{Name: "step", VolumeMounts: []corev1.VolumeMount{{Name: "etc", MountPath: "/etc/app"}}}},
 			})),
 			want: []string{"spec.containers[0].volumeMounts[1].name: Not found"},
 		},
 		"a mount of no volume in the template": {
-			sj:   fixture.SequentialJob("a", "ns").Step("build").Defaults(corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "src", MountPath: "/src"}}}),
+			sj:   testbuilder.SequentialJob("a", "ns").Step("build").Defaults(corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "src", MountPath: "/src"}}}),
 			want: []string{"spec.template.spec.containers[0].volumeMounts[0].name: Not found"},
 		},
 		"a mount of the workspace elsewhere": {
-			sj: fixture.SequentialJob("a", "ns").Step("build", mount("workspace", "/also")).Workspace(v1alpha1.WorkspaceDelete),
+			sj: testbuilder.SequentialJob("a", "ns").Step("build", mount("workspace", "/also")).Workspace(v1alpha1.WorkspaceDelete),
 		},
 		"a volume named as the workspace's": {
 			sj:   one().Workspace(v1alpha1.WorkspaceDelete).Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "workspace"}}})),
@@ -132,7 +132,7 @@ func TestValidate(t *testing.T) {
 			sj: one().Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "workspace"}}})),
 		},
 		"all mistakes are told at once": {
-			sj: fixture.SequentialJob("a", "ns").Step("build", fixture.Image("")).Step("test", mount("src", "/src")).JobLabel("job-name", "x"),
+			sj: testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Image("")).Step("test", mount("src", "/src")).JobLabel("job-name", "x"),
 			want: []string{
 				"spec.jobMetadata.labels[job-name]: Forbidden",
 				"spec.containers[0].image: Required value",
@@ -152,7 +152,7 @@ func TestValidate(t *testing.T) {
 // Upstream let template labels override those by which the controller finds its Pods.
 func TestUpstreamTemplateLabelsDoNotOverrideTheControllers(t *testing.T) {
 	// Validate refuses these. Even without it they change nothing.
-	sj := fixture.SequentialJob("a", "ns").Step("build").JobLabel(v1alpha1.LabelSequentialJobUID, "stolen").
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").JobLabel(v1alpha1.LabelSequentialJobUID, "stolen").
 		Template(corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
 			v1alpha1.LabelSequentialJobUID: "stolen", v1alpha1.LabelStep: "stolen", v1alpha1.LabelManagedBy: "stolen",
 		}}}).Obj()

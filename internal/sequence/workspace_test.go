@@ -7,11 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestTheWorkspaceIsThereBeforeTheFirstStep(t *testing.T) {
-	s := newStory(t, fixture.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj())
+	s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj())
 	plan := s.pass()
 	if plan.Create == nil || plan.Workspace == nil {
 		t.Fatalf("want a Job and a workspace in one plan, got %v, %v", plan.Create, plan.Workspace)
@@ -22,7 +22,7 @@ func TestTheWorkspaceIsThereBeforeTheFirstStep(t *testing.T) {
 }
 
 func TestEveryStepMountsTheWorkspace(t *testing.T) {
-	sj := fixture.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Workspace(v1alpha1.WorkspaceDelete).Obj()
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Workspace(v1alpha1.WorkspaceDelete).Obj()
 	for _, step := range allSteps(&sj.Spec) {
 		pod := podTemplate(sj, step).Spec
 		want := []corev1.VolumeMount{{Name: "workspace", MountPath: "/workspace"}}
@@ -36,10 +36,10 @@ func TestEveryStepMountsTheWorkspace(t *testing.T) {
 }
 
 func TestAStepMayMountSomethingElseWhereTheWorkspaceWouldBe(t *testing.T) {
-	elsewhere := fixture.Container(func(c *corev1.Container) {
+	elsewhere := testbuilder.Container(func(c *corev1.Container) {
 		c.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/workspace"}}
 	})
-	sj := fixture.SequentialJob("a", "ns").Step("build", elsewhere).Workspace(v1alpha1.WorkspaceDelete).Obj()
+	sj := testbuilder.SequentialJob("a", "ns").Step("build", elsewhere).Workspace(v1alpha1.WorkspaceDelete).Obj()
 	want := []corev1.VolumeMount{{Name: "scratch", MountPath: "/workspace"}}
 	if diff := cmp.Diff(want, podTemplate(sj, &sj.Spec.Containers[0]).Spec.Containers[0].VolumeMounts); diff != "" {
 		t.Errorf("mounts (-want, +got):\n%s", diff)
@@ -56,7 +56,7 @@ func TestRetentionSaysWhetherTheWorkspaceGoesWithItsSequentialJob(t *testing.T) 
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			sj := fixture.SequentialJob("a", "ns").Step("build").Workspace(test.retention).Obj()
+			sj := testbuilder.SequentialJob("a", "ns").Step("build").Workspace(test.retention).Obj()
 			claim := workspaceClaim(sj)
 			if got := len(claim.OwnerReferences); got != test.wantOwners {
 				t.Errorf("want %d owners, got %d", test.wantOwners, got)
@@ -69,8 +69,8 @@ func TestRetentionSaysWhetherTheWorkspaceGoesWithItsSequentialJob(t *testing.T) 
 }
 
 func TestAClaimThatIsNotOursIsKnownAsSuch(t *testing.T) {
-	mine := fixture.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj()
-	other := fixture.SequentialJob("b", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj()
+	mine := testbuilder.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj()
+	other := testbuilder.SequentialJob("b", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj()
 	labelled := workspaceClaim(other)
 	labelled.Labels[v1alpha1.LabelSequentialJobUID] = string(mine.UID)
 	tests := map[string]*corev1.PersistentVolumeClaim{

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // The property test plays a cluster against the core, at random: runners start, end, fail,
@@ -36,7 +36,7 @@ import (
 // one again.
 func TestWhateverHappensASessionKeepsItsPromises(t *testing.T) {
 	t.Parallel()
-	runs, first := fixture.Number(t, "SESSION_RUNS", 2000), fixture.Number(t, "SESSION_SEED", 1)
+	runs, first := testbuilder.Number(t, "SESSION_RUNS", 2000), testbuilder.Number(t, "SESSION_SEED", 1)
 	var next, jobs, crashes, conflicts, stops, over atomic.Int64
 	next.Store(int64(first) - 1)
 	var group sync.WaitGroup

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // (The Pod would not be there if it did not keep to what the namespace enforces.)
@@ -39,7 +39,7 @@ func operatorIsRestricted(t *testing.T) {
 }
 
 func refusedEdit(t *testing.T) {
-	s := tell(t, fixture.SequentialJob("edited", "").Step("a", held()).Step("b", script("true")).Obj())
+	s := tell(t, testbuilder.SequentialJob("edited", "").Step("a", held()).Step("b", script("true")).Obj())
 	s.podOf("a")
 	err := s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Command = []string{"true"} })
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.containers[0]") || !strings.Contains(err.Error(), "started") {
@@ -87,8 +87,8 @@ func ownCertificate(t *testing.T) {
 
 func unwatchedNamespace(t *testing.T) {
 	// What the webhook would refuse, were it asked.
-	alone := tellIn(t, unwatched, fixture.SequentialJob("alone", "").Step("a", fixture.Image("")).Obj())
-	looked := tell(t, fixture.SequentialJob("looked-after", "").Step("a", script("true")).Obj())
+	alone := tellIn(t, unwatched, testbuilder.SequentialJob("alone", "").Step("a", testbuilder.Image("")).Obj())
+	looked := tell(t, testbuilder.SequentialJob("looked-after", "").Step("a", script("true")).Obj())
 	looked.untilPhase(v1alpha1.PhaseCompleted)
 	if sj := alone.now(); sj.Status.ObservedGeneration != 0 || len(sj.Finalizers) != 0 || len(alone.jobs()) != 0 {
 		t.Errorf("it was touched:\n%s", describe(sj))
@@ -96,7 +96,7 @@ func unwatchedNamespace(t *testing.T) {
 }
 
 func metrics(t *testing.T) {
-	looked := tell(t, fixture.SequentialJob("measured", "").Step("a", script("true")).Obj())
+	looked := tell(t, testbuilder.SequentialJob("measured", "").Step("a", script("true")).Obj())
 	looked.untilPhase(v1alpha1.PhaseCompleted)
 
 	reader := serviceAccountToken(t, unwatched, "metrics-reader")

@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // previousManifest is what the previous release is installed with. With each release it
@@ -42,7 +42,7 @@ func upgrade(t *testing.T) {
 	must(t, waitForOperator(t.Context()))
 	wantOperatorImage(t, previousImage)
 
-	s := tell(t, fixture.SequentialJob("upgraded", "").Step("long", held()).Step("next", script("true")).Obj())
+	s := tell(t, testbuilder.SequentialJob("upgraded", "").Step("long", held()).Step("next", script("true")).Obj())
 	pod := s.podOf("long")
 	must(t, deploy(t.Context(), someNamespaces))
 	must(t, waitForOperator(t.Context()))
@@ -86,10 +86,10 @@ func wantOperatorImage(t *testing.T, want string) {
 }
 
 func uninstall(t *testing.T) {
-	finished := tellIn(t, doomed, fixture.SequentialJob("finished", "").Step("a", script("true")).Obj())
-	suspended := tellIn(t, doomed, fixture.SequentialJob("suspended", "").SuspendImmediately().Step("a", held()).Obj())
-	byHand := tell(t, fixture.SequentialJob("by-hand", "").Step("a", held()).Obj())
-	waiting := tell(t, fixture.SequentialJob("waiting", "").Step("a", held()).Step("b", script("true")).Obj())
+	finished := tellIn(t, doomed, testbuilder.SequentialJob("finished", "").Step("a", script("true")).Obj())
+	suspended := tellIn(t, doomed, testbuilder.SequentialJob("suspended", "").SuspendImmediately().Step("a", held()).Obj())
+	byHand := tell(t, testbuilder.SequentialJob("by-hand", "").Step("a", held()).Obj())
+	waiting := tell(t, testbuilder.SequentialJob("waiting", "").Step("a", held()).Step("b", script("true")).Obj())
 	suspended.podOf("a")
 	must(t, suspended.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
 	suspended.untilPhase(v1alpha1.PhaseSuspended)
@@ -167,7 +167,7 @@ func clusterWide(t *testing.T) {
 	ns := &corev1.Namespace{}
 	ns.GenerateName = "e2e-new-"
 	must(t, cluster.Create(t.Context(), ns))
-	refused := prepare(ns.Name, fixture.SequentialJob("refused", "").Step("a", fixture.Image("")).Obj())
+	refused := prepare(ns.Name, testbuilder.SequentialJob("refused", "").Step("a", testbuilder.Image("")).Obj())
 	if err := cluster.Create(t.Context(), refused); !apierrors.IsInvalid(err) {
 		t.Errorf("a step without an image: %v", err)
 	}
@@ -176,7 +176,7 @@ func clusterWide(t *testing.T) {
 	done.wantEachStepOnce()
 
 	// A namespace takes with it what runs in it.
-	running := tellIn(t, ns.Name, fixture.SequentialJob("running", "").Step("a", held()).Obj())
+	running := tellIn(t, ns.Name, testbuilder.SequentialJob("running", "").Step("a", held()).Obj())
 	running.podOf("a")
 	start := time.Now()
 	must(t, cluster.Delete(t.Context(), ns))
@@ -193,7 +193,7 @@ func namespaceGoes(t *testing.T) {
 	o.untilWorkers(2)
 	o.dispatch(batch{queue: "orders", run: "job", jobs: 100, rate: 100, takes: time.Second})
 	o.untilBusy(4)
-	s := tellIn(t, condemned, fixture.SequentialJob("running", "").Step("a", script("trap exit TERM; sleep 3600 & wait")).Obj())
+	s := tellIn(t, condemned, testbuilder.SequentialJob("running", "").Step("a", script("trap exit TERM; sleep 3600 & wait")).Obj())
 	s.podOf("a")
 
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: operatorName, Namespace: condemned}}

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // How the operator's own objects are named.
@@ -106,7 +106,7 @@ func leaderAmong(pods []corev1.Pod, lease *coordinationv1.Lease) *corev1.Pod {
 // webhookServes asks the API server to take a SequentialJob that the webhook has to see,
 // without keeping it.
 func webhookServes(ctx context.Context) error {
-	sj := prepare(watched, fixture.SequentialJob("dry-run", "").Step("a").Obj())
+	sj := prepare(watched, testbuilder.SequentialJob("dry-run", "").Step("a").Obj())
 	return cluster.Create(ctx, sj, client.DryRunAll)
 }
 
@@ -225,7 +225,7 @@ func forceDelete(t *testing.T, pod *corev1.Pod) {
 
 // countdown is a sequence of n short steps.
 func countdown(name string, n int) *v1alpha1.SequentialJob {
-	b := fixture.SequentialJob(name, "")
+	b := testbuilder.SequentialJob(name, "")
 	for i := n; i > 0; i-- {
 		b = b.Step(fmt.Sprintf("t-%d", i), script("sleep 0.2"))
 	}

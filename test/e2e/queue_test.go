@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/hack/ledger/book"
+	"github.com/yardmaster/yardmaster/test/loadgen/verify"
 )
 
 // How many jobs a test has, how many come in a second, and how long each takes.
@@ -244,7 +244,7 @@ func (o *office) isEmpty(name string, after time.Time) bool {
 }
 
 // verdict is what the ledger says.
-func (o *office) verdict() book.Verdict {
+func (o *office) verdict() verify.Verdict {
 	o.t.Helper()
 	return o.judge("job", o.jobs)
 }
@@ -264,7 +264,7 @@ func (o *office) wantOnce(revisions int, runs ...string) {
 	}
 }
 
-func (o *office) judge(run string, jobs int) book.Verdict {
+func (o *office) judge(run string, jobs int) verify.Verdict {
 	o.t.Helper()
 	o.tool("judge-"+run, "judge", "-run="+run, fmt.Sprintf("-jobs=%d", jobs))
 	var output string
@@ -281,7 +281,7 @@ func (o *office) judge(run string, jobs int) book.Verdict {
 		output = string(raw)
 		return err == nil
 	})
-	var v book.Verdict
+	var v verify.Verdict
 	_, output, _ = strings.Cut(output, "{") // beside it stands why the program failed
 	line, _, _ := strings.Cut(output, "\n")
 	if err := json.Unmarshal([]byte("{"+line), &v); err != nil {
@@ -437,7 +437,7 @@ func (o *office) configure(pod *corev1.PodSpec) {
 }
 
 // control has careless workers do the jobs, and returns the verdict on them.
-func control(t *testing.T, ns, program string, args ...string) book.Verdict {
+func control(t *testing.T, ns, program string, args ...string) verify.Verdict {
 	o := open(t, ns)
 	o.jobs, o.rate, o.takes = 800, 20, 3*time.Second // nobody can finish that in a moment
 	o.careless(program, args...)

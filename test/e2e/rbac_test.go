@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // Every line is a permission: verb, resource and, if it is for one object only, its name.
@@ -191,7 +191,7 @@ func noSpec(t *testing.T) {
 	as.Impersonate = rest.ImpersonationConfig{UserName: serviceAccount, Groups: groupsOf(serviceAccount)}
 	asOperator, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
 	must(t, err)
-	s := tellIn(t, unwatched, fixture.SequentialJob("not-to-be-changed", "").Step("a", script("true")).Obj())
+	s := tellIn(t, unwatched, testbuilder.SequentialJob("not-to-be-changed", "").Step("a", script("true")).Obj())
 	patch := func(text string) error {
 		return asOperator.Patch(t.Context(), s.now().DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)))
 	}

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func exitCode(t *testing.T) {
-	s := tell(t, fixture.SequentialJob("migrate", "").
+	s := tell(t, testbuilder.SequentialJob("migrate", "").
 		Step("backup", script("true")).
 		Step("migrate", script("echo migrating; printf 'no such table: users' > /dev/termination-log; exit 7")).
 		Step("seed", script("true")).
@@ -39,7 +39,7 @@ func exitCode(t *testing.T) {
 }
 
 func outOfMemory(t *testing.T) {
-	s := tell(t, fixture.SequentialJob("greedy", "").Step("load", fixture.Container(func(c *corev1.Container) {
+	s := tell(t, testbuilder.SequentialJob("greedy", "").Step("load", testbuilder.Container(func(c *corev1.Container) {
 		c.Image, c.Command = busybox, []string{"tail", "/dev/zero"}
 		c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}
 	})).Obj())
@@ -50,8 +50,8 @@ func outOfMemory(t *testing.T) {
 }
 
 func missingImage(t *testing.T) {
-	s := tell(t, fixture.SequentialJob("stuck", "").
-		Step("a", fixture.Image("registry.invalid/nothing:1"), fixture.StartDeadline(5)).
+	s := tell(t, testbuilder.SequentialJob("stuck", "").
+		Step("a", testbuilder.Image("registry.invalid/nothing:1"), testbuilder.StartDeadline(5)).
 		Finally("clean", script("true")).
 		Obj())
 	s.untilPhase(v1alpha1.PhaseFailed)
@@ -79,7 +79,7 @@ func sidecar(t *testing.T) {
 		RestartPolicy:   new(corev1.ContainerRestartPolicyAlways),
 		SecurityContext: restricted(),
 	}}
-	s := tell(t, fixture.SequentialJob("proxied", "").Template(template).
+	s := tell(t, testbuilder.SequentialJob("proxied", "").Template(template).
 		Step("a", script("true")).
 		Step("b", script("true")).
 		Obj())
@@ -91,8 +91,8 @@ func sidecar(t *testing.T) {
 }
 
 func workspaceAndOutput(t *testing.T) {
-	s := tell(t, fixture.SequentialJob("etl", "").Workspace(v1alpha1.WorkspaceDelete).
-		Step("extract", script("seq 42 > /workspace/rows; printf 42 > /dev/termination-log"), fixture.Outputs()).
+	s := tell(t, testbuilder.SequentialJob("etl", "").Workspace(v1alpha1.WorkspaceDelete).
+		Step("extract", script("seq 42 > /workspace/rows; printf 42 > /dev/termination-log"), testbuilder.Outputs()).
 		Step("load", script(`echo "$STEP_EXTRACT_OUTPUT rows announced, $(wc -l < /workspace/rows) found"`)).
 		Obj())
 	s.untilPhase(v1alpha1.PhaseCompleted)
@@ -114,9 +114,9 @@ echo begun >> diary
 sleep 3600 & wait`
 
 func suspension(t *testing.T) {
-	s := tell(t, fixture.SequentialJob("held", "").Workspace(v1alpha1.WorkspaceDelete).SuspendImmediately().
+	s := tell(t, testbuilder.SequentialJob("held", "").Workspace(v1alpha1.WorkspaceDelete).SuspendImmediately().
 		Step("write", script(diary)).
-		Step("read", script("tr '\\n' ' ' < /workspace/diary > /dev/termination-log"), fixture.Outputs()).
+		Step("read", script("tr '\\n' ' ' < /workspace/diary > /dev/termination-log"), testbuilder.Outputs()).
 		Obj())
 	pod := s.podOf("write")
 	must(t, s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
@@ -131,7 +131,7 @@ func suspension(t *testing.T) {
 }
 
 func deletion(t *testing.T) {
-	s := tell(t, fixture.SequentialJob("deleted", "").
+	s := tell(t, testbuilder.SequentialJob("deleted", "").
 		Step("a", script("trap 'echo asked to end; sleep 2; echo ended; exit 143' TERM; echo begun; sleep 3600 & wait")).
 		Step("b", script("true")).
 		Obj())

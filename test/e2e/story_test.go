@@ -17,22 +17,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // busybox is an image that the node has.
 const busybox = "docker.io/library/busybox:1.37"
 
 // script makes a step run a shell script.
-func script(text string) fixture.StepOption {
-	return fixture.Container(func(c *corev1.Container) {
+func script(text string) testbuilder.StepOption {
+	return testbuilder.Container(func(c *corev1.Container) {
 		c.Image = busybox
 		c.Command = []string{"sh", "-ec", text}
 	})
 }
 
 // held makes a step run until its story says that it may go on.
-func held() fixture.StepOption {
+func held() testbuilder.StepOption {
 	return script("sleep 3600 || true")
 }
 

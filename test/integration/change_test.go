@@ -6,17 +6,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestPendingStepsFollowAChangedSpec(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("changed", "").Step("a").Step("b").Obj())
+	s := tell(t, testbuilder.SequentialJob("changed", "").Step("a").Step("b").Obj())
 	s.podOf("a")
 	running := s.jobOf("a")
 	s.patch(func(sj *v1alpha1.SequentialJob) {
 		sj.Spec.Containers[1].Image = "registry.example/b:2"
-		sj.Spec.Containers = append(sj.Spec.Containers, fixture.Step("c"))
+		sj.Spec.Containers = append(sj.Spec.Containers, testbuilder.Step("c"))
 	})
 	s.wantEvent(v1alpha1.EventSpecChanged)
 	s.succeed("a")
@@ -37,7 +37,7 @@ func TestPendingStepsFollowAChangedSpec(t *testing.T) {
 // Upstream, editing a later step killed the running one.
 func TestUpstreamEditingALaterStepLeavesTheRunningOneAlone(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("edited", "").Step("a").Step("b").Obj())
+	s := tell(t, testbuilder.SequentialJob("edited", "").Step("a").Step("b").Obj())
 	pod := s.podOf("a")
 	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[1].Image = "registry.example/b:2" })
 	s.until("the new generation", func(sj *v1alpha1.SequentialJob) bool { return sj.Status.ObservedGeneration == 2 })
@@ -49,7 +49,7 @@ func TestUpstreamEditingALaterStepLeavesTheRunningOneAlone(t *testing.T) {
 
 func TestWithoutAWebhookAChangedStartedStepIsToldAndTheRunGoesOn(t *testing.T) {
 	t.Parallel()
-	s := tellIn(t, namespaceWithoutWebhook(t), fixture.SequentialJob("frozen", "").Step("a").Step("b").Obj())
+	s := tellIn(t, namespaceWithoutWebhook(t), testbuilder.SequentialJob("frozen", "").Step("a").Step("b").Obj())
 	s.podOf("a")
 	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Image = "registry.example/a:2" })
 	s.until("the refusal", func(*v1alpha1.SequentialJob) bool {
@@ -68,7 +68,7 @@ func TestWithoutAWebhookAChangedStartedStepIsToldAndTheRunGoesOn(t *testing.T) {
 // Upstream, shortening the list counted a step twice.
 func TestUpstreamShorteningTheListCountsNoStepTwice(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("shortened", "").Step("a").Step("b").Step("c").Obj())
+	s := tell(t, testbuilder.SequentialJob("shortened", "").Step("a").Step("b").Step("c").Obj())
 	s.succeed("a")
 	s.podOf("b")
 	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers = sj.Spec.Containers[:2] })

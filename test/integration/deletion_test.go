@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func (s *story) delete(options ...client.DeleteOption) {
@@ -22,7 +22,7 @@ func (s *story) delete(options ...client.DeleteOption) {
 
 func TestDeletingARunningSequenceEndsItsStepFirst(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("delete", "").Step("a").Step("b").Obj())
+	s := tell(t, testbuilder.SequentialJob("delete", "").Step("a").Step("b").Obj())
 	pod := s.podOf("a")
 	if !controllerutil.ContainsFinalizer(s.now(), v1alpha1.SequentialJobFinalizer) {
 		t.Error("a running sequence carries no finalizer")
@@ -37,7 +37,7 @@ func TestDeletingARunningSequenceEndsItsStepFirst(t *testing.T) {
 
 func TestOrphanDeletionKeepsTheJobs(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("orphan", "").Step("a").Obj())
+	s := tell(t, testbuilder.SequentialJob("orphan", "").Step("a").Obj())
 	job := s.jobOf("a")
 	s.delete(client.PropagationPolicy(metav1.DeletePropagationOrphan))
 	s.wantGone(s.sj)
@@ -48,7 +48,7 @@ func TestOrphanDeletionKeepsTheJobs(t *testing.T) {
 
 func TestASuspendedSequenceCarriesNoFinalizer(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("held", "").Step("a").SuspendImmediately().Obj())
+	s := tell(t, testbuilder.SequentialJob("held", "").Step("a").SuspendImmediately().Obj())
 	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
 	s.podOf("a")
 	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true })
@@ -66,7 +66,7 @@ func TestDeletingANamespaceTakesItsRunningSequenceWithIt(t *testing.T) {
 	if err := cluster.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	s := tellIn(t, ns.Name, fixture.SequentialJob("doomed", "").Step("a").Step("b").Obj())
+	s := tellIn(t, ns.Name, testbuilder.SequentialJob("doomed", "").Step("a").Step("b").Obj())
 	pod := s.podOf("a")
 	if err := cluster.Delete(t.Context(), ns); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestDeletingANamespaceTakesItsRunningSequenceWithIt(t *testing.T) {
 // Upstream, children were selected by label alone, and strangers' Jobs were deleted.
 func TestUpstreamStrangersJobsWithOurLabelsAreLeftAlone(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("labels", "").Step("a").Obj())
+	s := tell(t, testbuilder.SequentialJob("labels", "").Step("a").Obj())
 	mine := s.jobOf("a")
 	stranger := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "stranger", Namespace: mine.Namespace, Labels: mine.Labels}}
 	stranger.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
 	"github.com/yardmaster/yardmaster/internal/sequence"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func (s *story) deleteJob(job *batchv1.Job) {
@@ -24,7 +24,7 @@ func (s *story) deleteJob(job *batchv1.Job) {
 
 func TestALostJobFailsTheStep(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("lost", "").Step("a").Step("b").Obj())
+	s := tell(t, testbuilder.SequentialJob("lost", "").Step("a").Step("b").Obj())
 	s.podOf("a")
 	s.deleteJob(s.jobOf("a"))
 	s.untilPhase(v1alpha1.PhaseFailed)
@@ -38,7 +38,7 @@ func TestALostJobFailsTheStep(t *testing.T) {
 
 func TestALostJobIsMadeAgainIfThatIsWanted(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("lost-rerun", "").Step("a").RerunLostJobs().Obj())
+	s := tell(t, testbuilder.SequentialJob("lost-rerun", "").Step("a").RerunLostJobs().Obj())
 	first := s.jobOf("a")
 	s.deleteJob(first)
 	s.until("a second attempt", func(*v1alpha1.SequentialJob) bool { return s.step("a").Attempt == 2 })
@@ -52,7 +52,7 @@ func TestALostJobIsMadeAgainIfThatIsWanted(t *testing.T) {
 
 func TestAFinishedStepIsNotRunAgainWhenItsJobIsDeleted(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("kept", "").Step("a").Step("b").Obj())
+	s := tell(t, testbuilder.SequentialJob("kept", "").Step("a").Step("b").Obj())
 	s.succeed("a")
 	s.deleteJob(s.jobOf("a"))
 	s.succeed("b")
@@ -64,7 +64,7 @@ func TestAFinishedStepIsNotRunAgainWhenItsJobIsDeleted(t *testing.T) {
 
 func TestANameThatIsTakenIsToldAndTheStrangersJobLeftAlone(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("taken", "").Step("a").Suspend().Obj())
+	s := tell(t, testbuilder.SequentialJob("taken", "").Step("a").Suspend().Obj())
 	s.untilPhase(v1alpha1.PhaseSuspended)
 	stranger := s.plannedJob()
 	stranger.OwnerReferences, stranger.Labels = nil, nil
@@ -104,7 +104,7 @@ func (s *story) plannedJob() *batchv1.Job {
 // AlreadyExists.
 func TestUpstreamAJobMadeByALostPassIsAdopted(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("adopted", "").Step("a").Step("b").Suspend().Obj())
+	s := tell(t, testbuilder.SequentialJob("adopted", "").Step("a").Step("b").Suspend().Obj())
 	s.untilPhase(v1alpha1.PhaseSuspended)
 	job := s.plannedJob()
 	if err := cluster.Create(t.Context(), job); err != nil {
@@ -130,7 +130,7 @@ func TestAQuotaIsWaitedForNotFailedOn(t *testing.T) {
 	eventually(t, "the quota to be in force", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && len(quota.Status.Hard) > 0
 	})
-	s := tellIn(t, ns, fixture.SequentialJob("quota", "").Step("a").Obj())
+	s := tellIn(t, ns, testbuilder.SequentialJob("quota", "").Step("a").Obj())
 	s.until("the quota to be told of", func(*v1alpha1.SequentialJob) bool {
 		status, _ := s.condition(v1alpha1.ConditionResourcesUnavailable)
 		return status == metav1.ConditionTrue
@@ -146,7 +146,7 @@ func TestAQuotaIsWaitedForNotFailedOn(t *testing.T) {
 
 func TestAMistakeInTheLastStepShowsBeforeTheFirst(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("typo", "").Step("a").Step("b", fixture.Container(func(c *corev1.Container) {
+	s := tell(t, testbuilder.SequentialJob("typo", "").Step("a").Step("b", testbuilder.Container(func(c *corev1.Container) {
 		c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
 		c.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	})).Obj())
@@ -160,7 +160,7 @@ func TestAMistakeInTheLastStepShowsBeforeTheFirst(t *testing.T) {
 // Upstream, an image that cannot be pulled hung the sequence for ever.
 func TestUpstreamAnImageThatCannotBePulledEndsAtTheStartDeadline(t *testing.T) {
 	t.Parallel()
-	sj := fixture.SequentialJob("stuck", "").Step("a", fixture.StartDeadline(2)).Finally("clean").Obj()
+	sj := testbuilder.SequentialJob("stuck", "").Step("a", testbuilder.StartDeadline(2)).Finally("clean").Obj()
 	sj.Spec.Template = &corev1.PodTemplateSpec{}
 	sj.Spec.Template.Annotations = map[string]string{simStuck: "true"}
 	s := tell(t, sj)
@@ -175,7 +175,7 @@ func TestUpstreamAnImageThatCannotBePulledEndsAtTheStartDeadline(t *testing.T) {
 
 func TestARunThatExceedsItsDeadlineIsStopped(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("slow", "").Step("a").Step("b").Finally("clean").Deadline(2).Obj())
+	s := tell(t, testbuilder.SequentialJob("slow", "").Step("a").Step("b").Finally("clean").Deadline(2).Obj())
 	s.podOf("a")
 	s.untilStep("a", v1alpha1.StepFailed)
 	s.succeed("clean")

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // fault is what becomes of one of the operator's requests.
@@ -105,7 +105,7 @@ func isWrite(request *http.Request) bool { return request.Method != http.MethodG
 func TestUpstreamTheFinalizerStaysWhileTheJobsCannotBeListed(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	s := tellIn(t, ns, fixture.SequentialJob("unlisted", "").Step("a").Obj())
+	s := tellIn(t, ns, testbuilder.SequentialJob("unlisted", "").Step("a").Obj())
 	pod := s.podOf("a")
 	failed := make(chan struct{}, 1)
 	faults.set(t, ns, func(request *http.Request) fault {
@@ -137,7 +137,7 @@ func TestAJobWhoseMakingWasNotHeardOfIsAdopted(t *testing.T) {
 		}
 		return becomes
 	})
-	s := tellIn(t, ns, fixture.SequentialJob("unheard", "").Step("a").Step("b").Obj())
+	s := tellIn(t, ns, testbuilder.SequentialJob("unheard", "").Step("a").Step("b").Obj())
 	s.succeed("a")
 	s.succeed("b")
 	s.untilPhase(v1alpha1.PhaseCompleted)
@@ -158,7 +158,7 @@ func TestSequencesCompleteOnABadNetwork(t *testing.T) {
 	})
 	var stories []*story
 	for i := range 10 {
-		sj := fixture.SequentialJob(fmt.Sprintf("bad-%d", i), "").Step("a").Step("b", fixture.Outputs()).Step("c").Finally("d").Obj()
+		sj := testbuilder.SequentialJob(fmt.Sprintf("bad-%d", i), "").Step("a").Step("b", testbuilder.Outputs()).Step("c").Finally("d").Obj()
 		s := prepare(t, ns, sj)
 		sj.Spec.Template.Annotations[simDuration] = "100ms"
 		s.create()

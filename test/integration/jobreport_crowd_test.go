@@ -17,7 +17,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // crowdSize is how many zombies there are: ten pages.
@@ -185,7 +185,7 @@ func isMadeOfOnePageAtATime(t *testing.T, c *crowd) {
 }
 
 func isNotWrittenAgain(t *testing.T, c *crowd) {
-	first, unchanged := reportOf(t, c.namespace), fixture.Metric(t, "yardmaster_jobreport_writes_total", "unchanged")
+	first, unchanged := reportOf(t, c.namespace), testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "unchanged")
 	c.wire.reset(nil)
 	c.scanner.ScanAll(t.Context())
 	c.scanner.ScanAll(t.Context())
@@ -195,13 +195,13 @@ func isNotWrittenAgain(t *testing.T, c *crowd) {
 	if c.wire.writes != 0 {
 		t.Errorf("%d writes are tried", c.wire.writes)
 	}
-	if got := fixture.Metric(t, "yardmaster_jobreport_writes_total", "unchanged") - unchanged; got != 4 {
+	if got := testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "unchanged") - unchanged; got != 4 {
 		t.Errorf("%v reports counted as unchanged, want 4", got)
 	}
 }
 
 func changesByOneFinding(t *testing.T, c *crowd) {
-	before, changed := reportOf(t, c.namespace), fixture.Metric(t, "yardmaster_jobreport_writes_total", "changed")
+	before, changed := reportOf(t, c.namespace), testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "changed")
 	gone := &batchv1.Job{}
 	gone.Namespace, gone.Name = c.namespace, before.Status.Findings[0].Name
 	if err := cluster.Delete(t.Context(), gone, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
@@ -209,7 +209,7 @@ func changesByOneFinding(t *testing.T, c *crowd) {
 	}
 	c.wire.reset(nil)
 	c.scanner.ScanAll(t.Context())
-	if got := fixture.Metric(t, "yardmaster_jobreport_writes_total", "changed") - changed; got != 1 || c.wire.writes != 1 {
+	if got := testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "changed") - changed; got != 1 || c.wire.writes != 1 {
 		t.Errorf("%v reports changed in %d writes, want one each", got, c.wire.writes)
 	}
 	c.wantBounded(t, crowdSize-1, v1alpha1.ReasonTooBig)
@@ -267,11 +267,11 @@ func isBegunAgain(t *testing.T, c *crowd) {
 
 func saysWhenTheListExpires(t *testing.T, c *crowd) {
 	local, good := localCluster(t), reportOf(t, c.namespace)
-	expired := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonExpired)
+	expired := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonExpired)
 	c.wire.reset(c.onPage(2, 2, local.forgetThePast))
 	c.scanner.ScanAll(t.Context())
 	c.wantFailed(t, v1alpha1.ReasonExpired, good)
-	if got := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonExpired) - expired; got != 1 {
+	if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonExpired) - expired; got != 1 {
 		t.Errorf("counted %v times, want once", got)
 	}
 	c.wantRecovered(t)

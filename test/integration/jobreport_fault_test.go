@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // Whatever happens to the one in the middle: it says so and keeps what was found, the
@@ -98,10 +98,10 @@ func abandonOneMore(t *testing.T, ns string) {
 func TestJobReportOfANamespaceThatIsMadeLater(t *testing.T) {
 	late, other := "test-late-"+rand.String(5), namespace(t)
 	s := scanner(t, reporter(t, other), late, other)
-	forbidden := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonForbidden)
+	forbidden := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonForbidden)
 	s.ScanAll(t.Context())
 	wantReady(t, other)
-	if got := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonForbidden) - forbidden; got != 1 {
+	if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonForbidden) - forbidden; got != 1 {
 		t.Errorf("counted %v times, want once", got)
 	}
 
@@ -135,9 +135,9 @@ func TestJobReportHasNoPlaceInANamespaceThatIsNotThere(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			other := namespace(t)
 			s := scanner(t, config, row.namespace(t), other)
-			before := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", row.want)
+			before := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", row.want)
 			s.ScanAll(t.Context())
-			if got := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", row.want) - before; got != 1 {
+			if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", row.want) - before; got != 1 {
 				t.Errorf("counted %v times, want once", got)
 			}
 			wantReady(t, other)
@@ -180,7 +180,7 @@ func TestJobsOfANamespaceThatIsDeletedAreNotCountedAnyMore(t *testing.T) {
 	suspendedJobs(t, ns, 2)
 	s := scanner(t, reporter(t, ns), ns)
 	s.ScanAll(t.Context())
-	if got := fixture.Metric(t, "yardmaster_jobreport_jobs", "Suspicious", ns); got != 2 {
+	if got := testbuilder.Metric(t, "yardmaster_jobreport_jobs", "Suspicious", ns); got != 2 {
 		t.Fatalf("%v Jobs counted, want 2", got)
 	}
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "yardmaster-jobreport"}}
@@ -189,9 +189,9 @@ func TestJobsOfANamespaceThatIsDeletedAreNotCountedAnyMore(t *testing.T) {
 	}
 	eventually(t, "them not to be counted", func() bool {
 		s.ScanAll(t.Context())
-		return fixture.Metric(t, "yardmaster_jobreport_jobs", "Suspicious", ns) == 0
+		return testbuilder.Metric(t, "yardmaster_jobreport_jobs", "Suspicious", ns) == 0
 	})
-	if got := fixture.Metric(t, "yardmaster_jobreport_last_success_timestamp_seconds", ns); got == 0 {
+	if got := testbuilder.Metric(t, "yardmaster_jobreport_last_success_timestamp_seconds", ns); got == 0 {
 		t.Error("it is not known any more when the last scan succeeded")
 	}
 }

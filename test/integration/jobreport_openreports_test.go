@@ -22,8 +22,8 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
-	"github.com/yardmaster/yardmaster/internal/fixture"
 	"github.com/yardmaster/yardmaster/internal/openreports"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // mirrored is a namespace that is reported on next to one without the Role for OpenReports.
@@ -238,7 +238,7 @@ func areAskedFor(t *testing.T, m *mirrored) {
 
 func areNotInstalled(t *testing.T, m *mirrored) {
 	m.turn(t, true)
-	missing := fixture.Metric(t, "yardmaster_jobreport_openreports_errors_total", v1alpha1.ReasonCRDMissing)
+	missing := testbuilder.Metric(t, "yardmaster_jobreport_openreports_errors_total", v1alpha1.ReasonCRDMissing)
 	told := m.scan(t)
 	if len(told) != 2 || !strings.Contains(told[0], "Warning OpenReportsFailed CRDMissing: ") {
 		t.Errorf("it tells %q, want one of each namespace", told)
@@ -246,7 +246,7 @@ func areNotInstalled(t *testing.T, m *mirrored) {
 	wantMirrored(t, m.namespace, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
 	wantMirrored(t, m.bare, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
 	m.wantUnwritten(t)
-	if got := fixture.Metric(t, "yardmaster_jobreport_openreports_errors_total", v1alpha1.ReasonCRDMissing) - missing; got != 4 {
+	if got := testbuilder.Metric(t, "yardmaster_jobreport_openreports_errors_total", v1alpha1.ReasonCRDMissing) - missing; got != 4 {
 		t.Errorf("counted %v times, want 4: two scans of two namespaces", got)
 	}
 }
@@ -280,13 +280,13 @@ func areWrittenOnceInstalled(t *testing.T, m *mirrored) {
 }
 
 func areNotWrittenAgain(t *testing.T, m *mirrored) {
-	first, unchanged := openReport(t, m.namespace), fixture.Metric(t, "yardmaster_jobreport_openreports_writes_total", "unchanged")
+	first, unchanged := openReport(t, m.namespace), testbuilder.Metric(t, "yardmaster_jobreport_openreports_writes_total", "unchanged")
 	m.wantUnwritten(t)
 	m.wantUnwritten(t)
 	if got := openReport(t, m.namespace); got.ResourceVersion != first.ResourceVersion {
 		t.Errorf("it is written again:\n%s", cmp.Diff(first, got))
 	}
-	if got := fixture.Metric(t, "yardmaster_jobreport_openreports_writes_total", "unchanged") - unchanged; got != 2 {
+	if got := testbuilder.Metric(t, "yardmaster_jobreport_openreports_writes_total", "unchanged") - unchanged; got != 2 {
 		t.Errorf("counted as unchanged %v times, want twice", got)
 	}
 }

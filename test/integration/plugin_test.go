@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
 	"github.com/yardmaster/yardmaster/internal/plugin"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // gate stands between the plugin and the API server. It can be shut, as if the API server
@@ -184,7 +184,7 @@ func wantSaid(t *testing.T, text string, wanted ...string) {
 
 func TestPluginListsSequencesWithASignForEachStep(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("etl", "").Step("extract").Step("load").Finally("tidy").Obj())
+	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Finally("tidy").Obj())
 	s.succeed("extract")
 	s.end("load", 1, "")
 	s.succeed("tidy")
@@ -205,7 +205,7 @@ func TestPluginListsSequencesWithASignForEachStep(t *testing.T) {
 
 func TestPluginWatchEndsWithTheRun(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("etl", "").Step("extract").Step("load").Obj())
+	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
 	g := newGate(t)
 	watch := g.kubectl(t, s.sj.Namespace, "watch", "etl")
 	everything := g.kubectl(t, s.sj.Namespace, "watch", "--until-finished")
@@ -220,7 +220,7 @@ func TestPluginWatchEndsWithTheRun(t *testing.T) {
 
 func TestPluginWatchGoesOnWhenTheAPIServerIsBack(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("etl", "").Step("extract").Step("load").Obj())
+	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
 	g := newGate(t)
 	watch := g.kubectl(t, s.sj.Namespace, "watch", "etl")
 	s.succeed("extract")
@@ -236,7 +236,7 @@ func TestPluginWatchGoesOnWhenTheAPIServerIsBack(t *testing.T) {
 
 func TestPluginWatchEndsAtOnceWhenInterrupted(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("etl", "").Step("extract").Obj())
+	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Obj())
 	watch := newGate(t).kubectl(t, s.sj.Namespace, "watch")
 	s.podOf("extract")
 	watch.stop()
@@ -248,7 +248,7 @@ func TestPluginWatchEndsAtOnceWhenInterrupted(t *testing.T) {
 
 func TestPluginWatchTellsOfASequenceThatIsDeleted(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("etl", "").Step("extract").Obj())
+	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Obj())
 	watch := newGate(t).kubectl(t, s.sj.Namespace, "watch", "etl")
 	s.podOf("extract")
 	watch.until("step extract")
@@ -259,7 +259,7 @@ func TestPluginWatchTellsOfASequenceThatIsDeleted(t *testing.T) {
 
 func TestPluginRerunsFromTheFailedStepAndWatches(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("etl", "").Step("extract").Step("load").Obj())
+	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
 	g := newGate(t)
 	s.succeed("extract")
 	early := g.kubectl(t, s.sj.Namespace, "rerun", "etl")
@@ -284,7 +284,7 @@ func TestPluginRerunsFromTheFailedStepAndWatches(t *testing.T) {
 
 func TestPluginSuspendsAndResumes(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("etl", "").Step("extract").Step("load").Obj())
+	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
 	g := newGate(t)
 	s.podOf("extract")
 	g.kubectl(t, s.sj.Namespace, "suspend", "etl").want(0)
@@ -301,7 +301,7 @@ func TestPluginSuspendsAndResumes(t *testing.T) {
 
 func TestPluginFollowsTheLogsOfOneStepAfterAnother(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("etl", "").Step("extract").Step("load").Obj())
+	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
 	g := newGate(t)
 	follow := g.kubectl(t, s.sj.Namespace, "logs", "etl", "--follow")
 	s.podOf("extract")
@@ -322,7 +322,7 @@ func TestPluginFollowsTheLogsOfOneStepAfterAnother(t *testing.T) {
 
 func TestPluginTellsOfLogsThatAreThereAndOfThoseThatAreGone(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("etl", "").Step("extract").Step("load").Obj())
+	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
 	g := newGate(t)
 	extract := s.podOf("extract")
 	s.succeed("extract")

@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // sessionSpecs is how many random specs are tried: SESSION_SPECS, or as many as a test of
 // every day has time for.
-func sessionSpecs(t *testing.T) int { return fixture.Number(t, "SESSION_SPECS", 60) }
+func sessionSpecs(t *testing.T) int { return testbuilder.Number(t, "SESSION_SPECS", 60) }
 
 // Whatever a session or its SessionRunner asks for that the API server takes as such: the
 // operator refuses it itself, or its Pod passes PodSecurity restricted. The webhook is off: it

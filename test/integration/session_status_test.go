@@ -15,7 +15,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // isSessionStatus tells whether a request writes a session's status, and of which.
@@ -41,7 +41,7 @@ func TestStatusesOfSessionsAreStoredThoughManyWritesFail(t *testing.T) {
 		}
 		return becomes
 	})
-	all := fixture.Number(t, "SESSION_STATUSES", 30)
+	all := testbuilder.Number(t, "SESSION_STATUSES", 30)
 	var stories []*sessionStory
 	for i := range all {
 		stories = append(stories, tellSessionIn(t, ns, fmt.Sprintf("s%04d", i), func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
@@ -73,7 +73,7 @@ func TestASessionThatIsDeletedWhileItsStatusIsWrittenIsNoError(t *testing.T) {
 		}
 		return delivered
 	})
-	all := int64(fixture.Number(t, "SESSION_STATUSES", 30))
+	all := int64(testbuilder.Number(t, "SESSION_STATUSES", 30))
 	for i := range all {
 		tellSessionIn(t, ns, fmt.Sprintf("s%04d", i))
 	}

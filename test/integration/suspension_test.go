@@ -8,12 +8,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestASuspendedSequenceMakesNothingUntilItIsResumed(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("held", "").Step("a").Suspend().Obj())
+	s := tell(t, testbuilder.SequentialJob("held", "").Step("a").Suspend().Obj())
 	s.untilPhase(v1alpha1.PhaseSuspended)
 	s.wantCondition(v1alpha1.ConditionSuspended, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
 	s.wantStays("no Job", func() bool { return len(s.jobs()) == 0 })
@@ -25,7 +25,7 @@ func TestASuspendedSequenceMakesNothingUntilItIsResumed(t *testing.T) {
 
 func TestSuspendAfterCurrentLetsTheRunningStepEnd(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("after", "").Step("a").Step("b").Obj())
+	s := tell(t, testbuilder.SequentialJob("after", "").Step("a").Step("b").Obj())
 	s.podOf("a")
 	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true })
 	s.until("suspending", func(*v1alpha1.SequentialJob) bool {
@@ -41,7 +41,7 @@ func TestSuspendAfterCurrentLetsTheRunningStepEnd(t *testing.T) {
 
 func TestSuspendImmediatelyEndsThePodsAndResumesTheSameJob(t *testing.T) {
 	t.Parallel()
-	sj := fixture.SequentialJob("now", "").Step("a").Obj()
+	sj := testbuilder.SequentialJob("now", "").Step("a").Obj()
 	sj.Spec.SuspendPolicy = v1alpha1.SuspendImmediate
 	s := tell(t, sj)
 	pod := s.podOf("a")
@@ -58,7 +58,7 @@ func TestSuspendImmediatelyEndsThePodsAndResumesTheSameJob(t *testing.T) {
 
 func TestAJobThatSomebodyElseSuspendedIsNotResumed(t *testing.T) {
 	t.Parallel()
-	s := tell(t, fixture.SequentialJob("theirs", "").Step("a").Obj())
+	s := tell(t, testbuilder.SequentialJob("theirs", "").Step("a").Obj())
 	s.podOf("a")
 	job := s.jobOf("a")
 	before := job.DeepCopy()
@@ -71,7 +71,7 @@ func TestAJobThatSomebodyElseSuspendedIsNotResumed(t *testing.T) {
 
 func TestAQueuedJobIsEndedOnSuspensionAndMadeAgain(t *testing.T) {
 	t.Parallel()
-	sj := fixture.SequentialJob("queued", "").Step("a").JobLabel("kueue.x-k8s.io/queue-name", "q").Obj()
+	sj := testbuilder.SequentialJob("queued", "").Step("a").JobLabel("kueue.x-k8s.io/queue-name", "q").Obj()
 	sj.Spec.SuspendPolicy = v1alpha1.SuspendImmediate
 	s := tell(t, sj)
 	s.podOf("a")

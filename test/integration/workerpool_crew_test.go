@@ -23,7 +23,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/controller/workerpool"
 	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/worker"
@@ -82,7 +82,7 @@ func (c *crew) operate(ctx context.Context, group *sync.WaitGroup) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	keeper := connection.NewKeeper(mgr.GetAPIReader(), connection.Options{})
+	keeper := brokerconn.NewKeeper(mgr.GetAPIReader(), brokerconn.Options{})
 	if err := mgr.Add(keeper); err != nil {
 		c.t.Fatal(err)
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hibiken/asynq"
 
+	"github.com/yardmaster/yardmaster/internal/backlog/redis/redistest"
+	"github.com/yardmaster/yardmaster/internal/backlog/source"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/redis/redistest"
-	"github.com/yardmaster/yardmaster/internal/broker/source"
 )
 
 // bench is a server with an engine, and asynq's own client and inspector beside it.

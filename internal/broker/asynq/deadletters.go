@@ -13,8 +13,8 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/yardmaster/yardmaster/internal/backlog/redis"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/redis"
 )
 
 // archive are the dead letters of a queue: the tasks that asynq has archived.

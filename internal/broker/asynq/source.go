@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/yardmaster/yardmaster/internal/backlog/redis"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/redis"
 )
 
 // origin is a queue as its workers see it.

@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/yardmaster/yardmaster/internal/backlog/redis/redistest"
+	"github.com/yardmaster/yardmaster/internal/backlog/source"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/asynq"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
-	"github.com/yardmaster/yardmaster/internal/broker/redis/redistest"
-	"github.com/yardmaster/yardmaster/internal/broker/source"
 )
 
 func TestTheURLSaysWhichBrokerItIs(t *testing.T) {

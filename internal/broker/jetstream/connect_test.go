@@ -18,9 +18,9 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/yardmaster/yardmaster/internal/backlog/source"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
-	"github.com/yardmaster/yardmaster/internal/broker/source"
 )
 
 func TestAFailureToConnectTellsItsCauseAndNoPassword(t *testing.T) {

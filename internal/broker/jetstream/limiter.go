@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/worker/rate"
+	"github.com/yardmaster/yardmaster/internal/broker/rate"
 )
 
 // limiter keeps the workers of a queue to its rate limit. The bucket holds how much of

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/informer"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
@@ -50,7 +51,7 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 	}
 	children, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		NewInformer:          kube.NewInformer,
+		NewInformer:          informer.NewInformer,
 		DefaultNamespaces:    namespaces,
 		DefaultLabelSelector: labels.NewSelector().Add(*ofSessions),
 		DefaultTransform:     cache.TransformStripManagedFields(),

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // What a real API server does is tried in test/integration.
@@ -47,7 +47,7 @@ func TestAReportThatCannotBeReadOrWrittenHarmsNoJobReport(t *testing.T) {
 						return c.Get(ctx, key, into, options...)
 					},
 				})
-				scanned, failed := fixture.Metric(t, "yardmaster_jobreport_writes_total", "changed"), fixture.Metric(t, "yardmaster_jobreport_openreports_errors_total", row.want)
+				scanned, failed := testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "changed"), testbuilder.Metric(t, "yardmaster_jobreport_openreports_errors_total", row.want)
 				began := time.Now()
 				y.scan()
 				if took := time.Since(began); took > maxMirror {
@@ -60,10 +60,10 @@ func TestAReportThatCannotBeReadOrWrittenHarmsNoJobReport(t *testing.T) {
 						t.Errorf("%s: condition %+v, want %s", namespace, ready, row.want)
 					}
 				}
-				if got := fixture.Metric(t, "yardmaster_jobreport_writes_total", "changed") - scanned; got != 2 {
+				if got := testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "changed") - scanned; got != 2 {
 					t.Errorf("%v reports counted as changed, want 2", got)
 				}
-				if got := fixture.Metric(t, "yardmaster_jobreport_openreports_errors_total", row.want) - failed; got != 2 {
+				if got := testbuilder.Metric(t, "yardmaster_jobreport_openreports_errors_total", row.want) - failed; got != 2 {
 					t.Errorf("counted %v times, want 2", got)
 				}
 				if got := y.scan(); got != nil {

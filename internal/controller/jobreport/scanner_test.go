@@ -30,7 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
@@ -201,11 +201,11 @@ func TestAScanWritesOneReportPerNamespace(t *testing.T) {
 		t.Errorf("summary of a namespace without Jobs:\n%s", diff)
 	}
 	for reason, want := range map[string]float64{"NeverStarted": 3} {
-		if got := fixture.Metric(t, "yardmaster_jobreport_findings", "a", reason); got != want {
+		if got := testbuilder.Metric(t, "yardmaster_jobreport_findings", "a", reason); got != want {
 			t.Errorf("metric of %s: %v, want %v", reason, got, want)
 		}
 	}
-	if got := fixture.Metric(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(noon.Unix()) {
+	if got := testbuilder.Metric(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(noon.Unix()) {
 		t.Errorf("last success %v", got)
 	}
 }
@@ -359,11 +359,11 @@ func TestANamespaceThatDoesNotExist(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			y := newYard(t, "a")
 			y.block["create"] = refusal
-			before := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", reason)
+			before := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", reason)
 			if got := y.scan(); !cmp.Equal(got, []string{"create a"}) {
 				t.Errorf("writes %v", got)
 			}
-			if got := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", reason) - before; got != 1 {
+			if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", reason) - before; got != 1 {
 				t.Errorf("counted %v times", got)
 			}
 		})
@@ -381,22 +381,22 @@ func TestWhatIsNotSeenAnyMoreIsNotCounted(t *testing.T) {
 			y := newYard(t, "a")
 			y.add("a", 2, 48*time.Hour)
 			y.scan()
-			if got := fixture.Metric(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
+			if got := testbuilder.Metric(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
 				t.Fatalf("%v zombies counted, want 2", got)
 			}
 			y.fail["a"] = always(0, errForbidden)
 			y.clock.Step(5 * time.Minute)
 			y.scan()
-			if got := fixture.Metric(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
+			if got := testbuilder.Metric(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
 				t.Errorf("%v zombies counted while the report tells of 2", got)
 			}
 			y.fail["a"] = always(0, errExpired) // what is told changes, so that a write is due
 			y.block["patch"] = refusal
 			y.scan()
-			if fixture.Metric(t, "yardmaster_jobreport_jobs", "Zombie", "a") != 0 || fixture.Metric(t, "yardmaster_jobreport_findings", "a", "NeverStarted") != 0 {
+			if testbuilder.Metric(t, "yardmaster_jobreport_jobs", "Zombie", "a") != 0 || testbuilder.Metric(t, "yardmaster_jobreport_findings", "a", "NeverStarted") != 0 {
 				t.Error("they are counted still")
 			}
-			if got := fixture.Metric(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(noon.Unix()) {
+			if got := testbuilder.Metric(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(noon.Unix()) {
 				t.Errorf("last success %v, want it kept", got)
 			}
 		})
@@ -406,9 +406,9 @@ func TestWhatIsNotSeenAnyMoreIsNotCounted(t *testing.T) {
 func TestAKindThatIsMissingIsNoMissingNamespace(t *testing.T) {
 	y := newYard(t, "a")
 	y.block["create"] = apierrors.NewGenericServerResponse(404, "POST", schema.GroupResource{Resource: "jobreports"}, "jobs", "404 page not found", 0, true)
-	before := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", "NamespaceNotFound")
+	before := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "NamespaceNotFound")
 	y.scan()
-	if got := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", "NamespaceNotFound") - before; got != 0 {
+	if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "NamespaceNotFound") - before; got != 0 {
 		t.Error("it says that the namespace does not exist")
 	}
 }
@@ -479,10 +479,10 @@ func TestAnAPIServerThatIsJustBackIsAskedAgain(t *testing.T) {
 			defer y.mu.Unlock()
 			delete(y.block, "patch")
 		})
-		before := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", "PartialList")
+		before := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "PartialList")
 		y.scan()
 		y.wantFailed("a", "PartialList")
-		if got := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", "PartialList") - before; got != 1 {
+		if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "PartialList") - before; got != 1 {
 			t.Errorf("counted %v times", got)
 		}
 	})
@@ -492,12 +492,12 @@ func TestAScanIsCountedByWhyItFailedNotByWhyThatCouldNotBeStored(t *testing.T) {
 	y := newYard(t, "a")
 	y.fail["a"] = always(0, apierrors.NewInternalError(errors.New("etcd")))
 	y.block["create"] = errForbidden
-	failed, forbidden := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", "ListFailed"), fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", "Forbidden")
+	failed, forbidden := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "ListFailed"), testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "Forbidden")
 	y.scan()
-	if got := fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", "ListFailed") - failed; got != 1 {
+	if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "ListFailed") - failed; got != 1 {
 		t.Errorf("counted %v times", got)
 	}
-	if fixture.Metric(t, "yardmaster_jobreport_scan_errors_total", "Forbidden") != forbidden {
+	if testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "Forbidden") != forbidden {
 		t.Error("it is taken for another failure")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/policy"
 )
@@ -100,14 +100,14 @@ func (r *Reconciler) observe(ctx context.Context, p *v1alpha1.Policy) (*policy.S
 
 // broker is what is wrong with the Secrets of a default broker; nil if nothing is.
 func (r *Reconciler) broker(ctx context.Context, namespace string, b *v1alpha1.Broker) (*policy.Problem, error) {
-	key := connection.KeyOf(namespace, b)
+	key := brokerconn.KeyOf(namespace, b)
 	if known, is := r.brokers.Get(key); is {
 		problem, _ := known.(*policy.Problem)
 		return problem, nil
 	}
-	_, err := connection.Read(ctx, r.live, namespace, b)
+	_, err := brokerconn.Read(ctx, r.live, namespace, b)
 	var problem *policy.Problem
-	if wrong := (*connection.Error)(nil); errors.As(err, &wrong) {
+	if wrong := (*brokerconn.Error)(nil); errors.As(err, &wrong) {
 		problem = &policy.Problem{Reason: wrong.Reason, Message: "spec.defaults.broker: " + wrong.Error()}
 	} else if err != nil {
 		return nil, err // a failed read tells nothing

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
 
@@ -19,7 +19,7 @@ const fresh = time.Second
 
 // ensured is what a queue was last compared with, and where.
 type ensured struct {
-	line    connection.Key
+	line    brokerconn.Key
 	wanted  broker.Queue
 	again   time.Time
 	outcome broker.Outcome
@@ -27,7 +27,7 @@ type ensured struct {
 
 // due tells whether the queue is to be compared again. A connection that was made anew is
 // no reason: if the broker has forgotten the queue, its figures are missing.
-func (e *ensured) due(line connection.Key, wanted *broker.Queue) bool {
+func (e *ensured) due(line brokerconn.Key, wanted *broker.Queue) bool {
 	return e.line != line || !reflect.DeepEqual(&e.wanted, wanted) || !time.Now().Before(e.again) || len(e.outcome.Retiring) > 0
 }
 

@@ -21,7 +21,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
@@ -54,7 +54,7 @@ type Reconciler struct {
 	client   client.Client // reads from the cache
 	live     client.Reader // reads from the API server
 	recorder events.EventRecorder
-	keeper   *connection.Keeper
+	keeper   *brokerconn.Keeper
 	options  Options
 	figures  *rate.Limiter
 	brokers  *rate.Limiter
@@ -65,7 +65,7 @@ type Reconciler struct {
 
 // New returns a Reconciler that works through the manager's clients, and reaches brokers
 // through the keeper.
-func New(mgr ctrl.Manager, keeper *connection.Keeper, o Options) *Reconciler {
+func New(mgr ctrl.Manager, keeper *brokerconn.Keeper, o Options) *Reconciler {
 	if o.Sweep == 0 {
 		o.Sweep = 2 * time.Minute
 	}
@@ -119,7 +119,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 type pass struct {
 	*Reconciler
 	q     *v1alpha1.Queue
-	line  *connection.Line
+	line  *brokerconn.Line
 	state *state
 	seen  queue.Observation
 	// lettersDone tells what was done with dead letters; nil: nothing was asked for.
@@ -129,7 +129,7 @@ type pass struct {
 // keep makes the queue what it is to be, and tells how it stands.
 func (p *pass) keep(ctx context.Context) (ctrl.Result, error) {
 	engine, err := p.line.Engine()
-	if errors.Is(err, connection.ErrConnecting) {
+	if errors.Is(err, brokerconn.ErrConnecting) {
 		return ctrl.Result{}, nil // an event follows
 	}
 	if err == nil {
@@ -179,20 +179,20 @@ func (p *pass) judge(err error) {
 		p.state.ensured = ensured{} // what was so is so no more
 	default:
 		p.doubt(err)
-		p.seen.Unreachable = &queue.Trouble{Reason: connection.ReasonOf(err), Message: err.Error()}
+		p.seen.Unreachable = &queue.Trouble{Reason: brokerconn.ReasonOf(err), Message: err.Error()}
 	}
 }
 
 // doubt has the line look whether its broker is there, unless it is the line that says so.
 func (p *pass) doubt(err error) {
-	if !errors.As(err, new(*connection.Error)) {
+	if !errors.As(err, new(*brokerconn.Error)) {
 		p.line.Doubt(err)
 	}
 }
 
 // answered tells that the broker was there, and refused.
 func answered(err error) bool {
-	if errors.As(err, new(*connection.Error)) {
+	if errors.As(err, new(*brokerconn.Error)) {
 		return false
 	}
 	class := broker.ClassOf(err)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
@@ -36,7 +36,7 @@ func (p *pass) remove(ctx context.Context) (ctrl.Result, error) {
 		return ctrl.Result{}, nil
 	}
 	engine, removal, err := p.beginRemoval(ctx)
-	if errors.Is(err, connection.ErrConnecting) {
+	if errors.Is(err, brokerconn.ErrConnecting) {
 		return ctrl.Result{}, nil // an event follows
 	}
 	if err != nil {
@@ -72,7 +72,7 @@ func (p *pass) beginRemoval(ctx context.Context) (broker.Engine, *queue.Removal,
 	removal := queue.RemovalOf(p.q, &p.seen.Effective)
 	engine, err := p.line.Engine()
 	if err != nil && !removal.Abandoned {
-		if errors.Is(err, connection.ErrConnecting) {
+		if errors.Is(err, brokerconn.ErrConnecting) {
 			return nil, nil, err
 		}
 		if engine = p.line.Remaining(); engine == nil {
@@ -162,7 +162,7 @@ func (p *pass) refused(err error, r *queue.Removal) {
 		return
 	}
 	p.doubt(err)
-	trouble := &queue.Trouble{Reason: connection.ReasonOf(err), Message: err.Error()}
+	trouble := &queue.Trouble{Reason: brokerconn.ReasonOf(err), Message: err.Error()}
 	r.Unreachable = trouble
 	if !answered(err) {
 		p.seen.Unreachable = trouble

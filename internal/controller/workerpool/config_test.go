@@ -13,7 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/worker"
 )
@@ -77,11 +77,11 @@ func configured(t *testing.T, secret map[string]string) *sight {
 		login.Data[key] = []byte(value)
 	}
 	r := &Reconciler{live: fake.NewClientBuilder().WithObjects(login).Build(), secrets: cache.NewLRUExpireCache(1)}
-	key := connection.Key{Namespace: "a", Engine: v1alpha1.EngineNATS, URLSecret: "broker", URLKey: "url", CredentialsSecret: "login"}
+	key := brokerconn.Key{Namespace: "a", Engine: v1alpha1.EngineNATS, URLSecret: "broker", URLKey: "url", CredentialsSecret: "login"}
 	seen := &sight{
 		in: pool.Input{Pool: &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "mail"}}},
 		queues: &queues{
-			line: &connection.Line{Key: key}, all: []poolQueue{{object: &v1alpha1.Queue{}, wanted: broker.Defaults("orders"), weight: 1}},
+			line: &brokerconn.Line{Key: key}, all: []poolQueue{{object: &v1alpha1.Queue{}, wanted: broker.Defaults("orders"), weight: 1}},
 		},
 	}
 	if err := r.observeConfig(t.Context(), seen); err != nil {

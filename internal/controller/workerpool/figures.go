@@ -10,7 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/internal/queue"
@@ -21,7 +21,7 @@ const figuresAge = time.Second
 
 // queues of a pool, all on one broker.
 type queues struct {
-	line *connection.Line
+	line *brokerconn.Line
 	all  []poolQueue
 }
 
@@ -88,7 +88,7 @@ func (r *Reconciler) observeSource(ctx context.Context, seen *sight) error {
 func (r *Reconciler) queues(ctx context.Context, seen *sight) (*queues, *pool.Problem, error) {
 	wp := seen.in.Pool
 	found := &queues{}
-	var key connection.Key
+	var key brokerconn.Key
 	for i, wanted := range wp.Spec.Queues {
 		q := &v1alpha1.Queue{}
 		err := r.client.Get(ctx, types.NamespacedName{Namespace: wp.Namespace, Name: wanted.Name}, q)

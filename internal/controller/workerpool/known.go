@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
@@ -22,7 +22,7 @@ type known struct {
 type knownPool struct {
 	uid    types.UID
 	memory *scaling.Memory
-	line   connection.Key
+	line   brokerconn.Key
 	queues []string
 	// applied are the objects as they were last applied, by kind.
 	applied map[string]applied
@@ -60,12 +60,12 @@ func (k *known) remember(wp *v1alpha1.WorkerPool, m scaling.Memory) {
 }
 
 // listens notes on what a pool's broker may tell.
-func (k *known) listens(wp *v1alpha1.WorkerPool, line connection.Key, queues []string) {
+func (k *known) listens(wp *v1alpha1.WorkerPool, line brokerconn.Key, queues []string) {
 	k.change(wp, func(p *knownPool) { p.line, p.queues = line, queues })
 }
 
 // concerned are the pools that an event is about.
-func (k *known) concerned(e connection.Event) []types.NamespacedName {
+func (k *known) concerned(e brokerconn.Event) []types.NamespacedName {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var keys []types.NamespacedName

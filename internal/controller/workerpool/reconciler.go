@@ -27,10 +27,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/admin"
-	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/workerclient"
 )
 
 // figuresEvery is how often a status is written in which nothing but figures has changed.
@@ -68,8 +68,8 @@ type Reconciler struct {
 	live     client.Reader // reads from the API server
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
-	keeper   *connection.Keeper
-	workers  *admin.Client
+	keeper   *brokerconn.Keeper
+	workers  *workerclient.Client
 	options  Options
 	// podMonitors tells whether the cluster has that kind.
 	podMonitors atomic.Bool
@@ -82,7 +82,7 @@ type Reconciler struct {
 
 // New returns a Reconciler that works through the manager's clients, and reaches brokers
 // through the keeper.
-func New(mgr ctrl.Manager, keeper *connection.Keeper, o Options) *Reconciler {
+func New(mgr ctrl.Manager, keeper *brokerconn.Keeper, o Options) *Reconciler {
 	if o.Address == nil {
 		o.Address = address
 	}
@@ -95,7 +95,7 @@ func New(mgr ctrl.Manager, keeper *connection.Keeper, o Options) *Reconciler {
 		recorder: mgr.GetEventRecorder("workerpool-controller"),
 		clock:    clock.RealClock{},
 		keeper:   keeper,
-		workers:  admin.New(),
+		workers:  workerclient.New(),
 		options:  o,
 		latest:   kube.NewLatest[*v1alpha1.WorkerPool](),
 		known:    newKnown(),

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/connection"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
@@ -72,7 +72,7 @@ var byHand = predicate.Funcs{
 
 // listen has the pools looked at whose broker was found or lost, or that have a message.
 func (r *Reconciler) listen(_ context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	r.keeper.Listen(func(e connection.Event) {
+	r.keeper.Listen(func(e brokerconn.Event) {
 		for _, key := range r.known.concerned(e) {
 			requests.Add(reconcile.Request{NamespacedName: key})
 		}

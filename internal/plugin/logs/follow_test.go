@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // world is one in which a sequence and its Pods change as a test tells.
@@ -48,9 +48,9 @@ func followed(t *testing.T, cluster *recorded, sj *v1alpha1.SequentialJob, story
 
 // etl is a sequence of two steps at the first, and the Pods that each comes to have.
 func etl() (sj *v1alpha1.SequentialJob, extract, load corev1.Pod) {
-	sj = at(fixture.SequentialJob("etl", "a").Step("extract").Step("load").Obj(), "extract", v1alpha1.StepRunning, "e")
-	extract = pod(sj, "extract", "e", "1", 0, fixture.Pod("extract").Exited(0, ""))
-	load = pod(sj, "load", "l", "1", 1, fixture.Pod("load").Exited(0, ""))
+	sj = at(testbuilder.SequentialJob("etl", "a").Step("extract").Step("load").Obj(), "extract", v1alpha1.StepRunning, "e")
+	extract = pod(sj, "extract", "e", "1", 0, testbuilder.Pod("extract").Exited(0, ""))
+	load = pod(sj, "load", "l", "1", 1, testbuilder.Pod("load").Exited(0, ""))
 	return sj, extract, load
 }
 

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // recorded is a cluster with recorded logs. Each request for one is answered by its next
@@ -84,8 +84,8 @@ func line(second int, text string) string {
 
 // finished is a sequence of one step that has ended, with its Pod.
 func finished() (*v1alpha1.SequentialJob, []corev1.Pod) {
-	sj := at(fixture.SequentialJob("etl", "a").Step("load").Obj(), "load", v1alpha1.StepSucceeded, "j1")
-	return sj, []corev1.Pod{pod(sj, "load", "j1", "a", 0, fixture.Pod("load").Exited(0, ""))}
+	sj := at(testbuilder.SequentialJob("etl", "a").Step("load").Obj(), "load", v1alpha1.StepSucceeded, "j1")
+	return sj, []corev1.Pod{pod(sj, "load", "j1", "a", 0, testbuilder.Pod("load").Exited(0, ""))}
 }
 
 func tell(t *testing.T, cluster *recorded, sj *v1alpha1.SequentialJob, options Options) (out, errOut string, err error) {
@@ -181,7 +181,7 @@ func TestWhatBecomesOfALogThatCannotBeHad(t *testing.T) {
 }
 
 func TestWithoutAnyLogThatIsSaid(t *testing.T) {
-	sj := fixture.SequentialJob("etl", "a").Step("load").Obj()
+	sj := testbuilder.SequentialJob("etl", "a").Step("load").Obj()
 	out, errOut, err := tell(t, &recorded{}, sj, Options{})
 	if out != "" || errOut != "there are no logs yet: no step has begun\n" || err != nil {
 		t.Errorf("told %q, said %q, error %v", out, errOut, err)

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
 	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // talk is a session at that attempt of its first run, or after it if that has ended.
@@ -27,7 +27,7 @@ func talk(job string, ended ...string) *v1alpha1.AgenticSession {
 }
 
 // ofJob is the Pod of a session's Job, made so many minutes after noon.
-func ofJob(job string, minutes int, like *fixture.PodBuilder) corev1.Pod {
+func ofJob(job string, minutes int, like *testbuilder.PodBuilder) corev1.Pod {
 	pod := like.Obj()
 	pod.Name, pod.Namespace = job+"-x", "a"
 	pod.Labels = map[string]string{session.LabelSessionUID: "u"}
@@ -36,13 +36,13 @@ func ofJob(job string, minutes int, like *fixture.PodBuilder) corev1.Pod {
 	return pod
 }
 
-func exited() *fixture.PodBuilder { return fixture.Pod(v1alpha1.RunnerContainer).Exited(0, "") }
+func exited() *testbuilder.PodBuilder { return testbuilder.Pod(v1alpha1.RunnerContainer).Exited(0, "") }
 
 func TestTheLogsOfASession(t *testing.T) {
 	first, second := ofJob("talk-r1-a9", 0, exited()), ofJob("talk-r1-a10", 1, exited())
 	stranger := ofJob("talk-r1-a11", 2, exited())
 	stranger.Labels = nil
-	starting := ofJob("talk-r1-a11", 2, fixture.Pod(v1alpha1.RunnerContainer).Waiting("ImagePullBackOff", ""))
+	starting := ofJob("talk-r1-a11", 2, testbuilder.Pod(v1alpha1.RunnerContainer).Waiting("ImagePullBackOff", ""))
 	for title, row := range map[string]struct {
 		session   *v1alpha1.AgenticSession
 		pods      []corev1.Pod

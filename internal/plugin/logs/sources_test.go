@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // pod is one of the sequence's, made by a Job so many seconds after noon.
-func pod(sj *v1alpha1.SequentialJob, step, job, name string, after int, built *fixture.PodBuilder) corev1.Pod {
+func pod(sj *v1alpha1.SequentialJob, step, job, name string, after int, built *testbuilder.PodBuilder) corev1.Pod {
 	p := built.Created(noon.Add(time.Duration(after) * time.Second)).Obj()
 	p.Name = job + "-" + name
 	p.Labels = map[string]string{
@@ -39,17 +39,17 @@ func at(sj *v1alpha1.SequentialJob, step string, phase v1alpha1.StepPhase, job s
 }
 
 func TestSources(t *testing.T) {
-	plain := fixture.SequentialJob("etl", "a").Step("load").Obj()
+	plain := testbuilder.SequentialJob("etl", "a").Step("load").Obj()
 	running := at(plain.DeepCopy(), "load", v1alpha1.StepRunning, "j2")
-	retried := at(fixture.SequentialJob("etl", "a").
-		Step("load", fixture.With(func(o *v1alpha1.StepOptions) { o.BackoffLimit = new(int32(3)) })).Obj(), "load", v1alpha1.StepRunning, "j2")
-	stranger := pod(plain, "load", "j2", "x", 0, fixture.Pod("load").Running())
+	retried := at(testbuilder.SequentialJob("etl", "a").
+		Step("load", testbuilder.With(func(o *v1alpha1.StepOptions) { o.BackoffLimit = new(int32(3)) })).Obj(), "load", v1alpha1.StepRunning, "j2")
+	stranger := pod(plain, "load", "j2", "x", 0, testbuilder.Pod("load").Running())
 	stranger.OwnerReferences[0].UID = "another"
-	withInit := pod(plain, "load", "j2", "x", 0, fixture.Pod("load"))
+	withInit := pod(plain, "load", "j2", "x", 0, testbuilder.Pod("load"))
 	withInit.Status.InitContainerStatuses = []corev1.ContainerStatus{{
 		Name: "wait", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
 	}}
-	restarted := pod(plain, "load", "j2", "x", 0, fixture.Pod("load").Running())
+	restarted := pod(plain, "load", "j2", "x", 0, testbuilder.Pod("load").Running())
 	restarted.Status.ContainerStatuses[0].RestartCount = 2
 
 	for name, row := range map[string]struct {
@@ -61,8 +61,8 @@ func TestSources(t *testing.T) {
 		"of the recorded Job only": {
 			running,
 			[]corev1.Pod{
-				pod(plain, "load", "j1", "a", 0, fixture.Pod("load").Exited(1, "")),
-				pod(plain, "load", "j2", "b", 1, fixture.Pod("load").Running()),
+				pod(plain, "load", "j1", "a", 0, testbuilder.Pod("load").Exited(1, "")),
+				pod(plain, "load", "j2", "b", 1, testbuilder.Pod("load").Running()),
 			},
 			false,
 			[]source{{step: "load", pod: "j2-b", container: "load", label: "load"}},
@@ -70,8 +70,8 @@ func TestSources(t *testing.T) {
 		"of all attempts, the oldest first": {
 			running,
 			[]corev1.Pod{
-				pod(plain, "load", "j2", "b", 1, fixture.Pod("load").Running()),
-				pod(plain, "load", "j1", "a", 0, fixture.Pod("load").Exited(1, "")),
+				pod(plain, "load", "j2", "b", 1, testbuilder.Pod("load").Running()),
+				pod(plain, "load", "j1", "a", 0, testbuilder.Pod("load").Exited(1, "")),
 			},
 			true,
 			[]source{
@@ -81,22 +81,22 @@ func TestSources(t *testing.T) {
 		},
 		"not of a Pod that only carries the labels": {running, []corev1.Pod{stranger}, false, []source{}},
 		"not of another step": {
-			running, []corev1.Pod{pod(plain, "extract", "j2", "a", 0, fixture.Pod("extract").Running())}, false, []source{},
+			running, []corev1.Pod{pod(plain, "extract", "j2", "a", 0, testbuilder.Pod("extract").Running())}, false, []source{},
 		},
 		"before there is a status, of the first step's Job": {
 			plain,
-			[]corev1.Pod{pod(plain, "load", "j1", "a", 0, fixture.Pod("load").Running())},
+			[]corev1.Pod{pod(plain, "load", "j1", "a", 0, testbuilder.Pod("load").Running())},
 			false,
 			[]source{{step: "load", pod: "j1-a", container: "load", label: "load"}},
 		},
 		"a step that is tried again tells its Pods apart from the first one on": {
 			retried,
-			[]corev1.Pod{pod(plain, "load", "j2", "a", 0, fixture.Pod("load").Running())},
+			[]corev1.Pod{pod(plain, "load", "j2", "a", 0, testbuilder.Pod("load").Running())},
 			false,
 			[]source{{step: "load", pod: "j2-a", container: "load", label: "load/a"}},
 		},
 		"a container that never started has no log": {
-			running, []corev1.Pod{pod(plain, "load", "j2", "a", 0, fixture.Pod("load").Waiting("ErrImagePull", ""))}, false, []source{},
+			running, []corev1.Pod{pod(plain, "load", "j2", "a", 0, testbuilder.Pod("load").Waiting("ErrImagePull", ""))}, false, []source{},
 		},
 		"an init container that failed has one": {
 			running,
@@ -130,8 +130,8 @@ func TestSources(t *testing.T) {
 }
 
 func TestWhyAStepHasNoLog(t *testing.T) {
-	sequence := func() *v1alpha1.SequentialJob { return fixture.SequentialJob("etl", "a").Step("load").Obj() }
-	pulling := pod(sequence(), "load", "j1", "a", 0, fixture.Pod("load").Waiting("ErrImagePull", ""))
+	sequence := func() *v1alpha1.SequentialJob { return testbuilder.SequentialJob("etl", "a").Step("load").Obj() }
+	pulling := pod(sequence(), "load", "j1", "a", 0, testbuilder.Pod("load").Waiting("ErrImagePull", ""))
 	for name, row := range map[string]struct {
 		sj   *v1alpha1.SequentialJob
 		pods []*corev1.Pod

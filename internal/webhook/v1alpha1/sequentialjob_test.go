@@ -11,12 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
 	"github.com/yardmaster/yardmaster/internal/sequence"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // started is a SequentialJob whose first step is under way.
-func started(b *fixture.SequentialJobBuilder) *v1alpha1.SequentialJob {
+func started(b *testbuilder.SequentialJobBuilder) *v1alpha1.SequentialJob {
 	sj := b.Obj()
 	sj.Status = sequence.Decide(sequence.Input{
 		SequentialJob: sj,
@@ -27,15 +27,15 @@ func started(b *fixture.SequentialJobBuilder) *v1alpha1.SequentialJob {
 }
 
 // ended is one whose first step failed, and with it the run.
-func ended(b *fixture.SequentialJobBuilder) *v1alpha1.SequentialJob {
+func ended(b *testbuilder.SequentialJobBuilder) *v1alpha1.SequentialJob {
 	sj := started(b)
 	sj.Status.Steps[0].Phase = v1alpha1.StepFailed
 	sj.Status.CompletionTime = new(metav1.NewTime(time.Unix(2, 0)))
 	return sj
 }
 
-func two() *fixture.SequentialJobBuilder {
-	return fixture.SequentialJob("a", "ns").Step("build").Step("test")
+func two() *testbuilder.SequentialJobBuilder {
+	return testbuilder.SequentialJob("a", "ns").Step("build").Step("test")
 }
 
 func TestCreate(t *testing.T) {
@@ -44,8 +44,8 @@ func TestCreate(t *testing.T) {
 		want []string
 	}{
 		"what can run is taken":               {sj: two().Obj()},
-		"what cannot is refused by the field": {sj: two().Step("ship", fixture.Image("")).Obj(), want: []string{"spec.containers[2].image"}},
-		"another manager's is not looked at":  {sj: two().Step("ship", fixture.Image("")).ManagedBy("acme.io/controller").Obj()},
+		"what cannot is refused by the field": {sj: two().Step("ship", testbuilder.Image("")).Obj(), want: []string{"spec.containers[2].image"}},
+		"another manager's is not looked at":  {sj: two().Step("ship", testbuilder.Image("")).ManagedBy("acme.io/controller").Obj()},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestUpdate(t *testing.T) {
 			wantWarnings: []string{"spec: the run has ended; the changed steps run when spec.rerun.id changes"},
 		},
 		"metadata of an object that could never run": {
-			before: two().Step("ship", fixture.Image("")).Obj(),
+			before: two().Step("ship", testbuilder.Image("")).Obj(),
 			edit:   func(sj *v1alpha1.SequentialJob) { sj.Finalizers = nil; sj.Labels = map[string]string{"a": "b"} },
 		},
 		"an object that is being deleted": {
@@ -136,14 +136,14 @@ func TestUpdate(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
-	command := fixture.Container(func(c *corev1.Container) { c.Command = []string{"make"} })
-	args := fixture.Container(func(c *corev1.Container) { c.Args = []string{"all"} })
-	mount := fixture.Container(func(c *corev1.Container) {
+	command := testbuilder.Container(func(c *corev1.Container) { c.Command = []string{"make"} })
+	args := testbuilder.Container(func(c *corev1.Container) { c.Args = []string{"all"} })
+	mount := testbuilder.Container(func(c *corev1.Container) {
 		c.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/workspace"}}
 	})
-	many := fixture.With(func(o *v1alpha1.StepOptions) { o.Parallelism = new(int32(2)) })
+	many := testbuilder.With(func(o *v1alpha1.StepOptions) { o.Parallelism = new(int32(2)) })
 	template := corev1.Container{Image: "base", Args: []string{"-v"}}
-	oncePod := fixture.SequentialJob("a", "ns").Step("build", many).Workspace(v1alpha1.WorkspaceDelete).Obj()
+	oncePod := testbuilder.SequentialJob("a", "ns").Step("build", many).Workspace(v1alpha1.WorkspaceDelete).Obj()
 	oncePod.Spec.Workspace.AccessMode = corev1.ReadWriteOncePod
 
 	tests := map[string]struct {
@@ -152,14 +152,14 @@ func TestWarnings(t *testing.T) {
 	}{
 		"a plain one": {sj: two().Obj()},
 		"a command that gets the template's args": {
-			sj:   fixture.SequentialJob("a", "ns").Step("build", command).Defaults(template).Obj(),
+			sj:   testbuilder.SequentialJob("a", "ns").Step("build", command).Defaults(template).Obj(),
 			want: []string{"spec.containers[0].command: the step keeps the args of spec.template; set args too if its command is not for them"},
 		},
 		"a command with args of its own": {
-			sj: fixture.SequentialJob("a", "ns").Step("build", command, args).Defaults(template).Obj(),
+			sj: testbuilder.SequentialJob("a", "ns").Step("build", command, args).Defaults(template).Obj(),
 		},
 		"a mount in the workspace's place": {
-			sj:   fixture.SequentialJob("a", "ns").Step("build").Finally("cleanup", mount).Workspace(v1alpha1.WorkspaceDelete).Obj(),
+			sj:   testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup", mount).Workspace(v1alpha1.WorkspaceDelete).Obj(),
 			want: []string{"spec.finally[0].volumeMounts[0]: it takes the place of the workspace in this step"},
 		},
 		"two Pods on a workspace for one": {

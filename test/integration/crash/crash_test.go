@@ -31,8 +31,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
 	"github.com/yardmaster/yardmaster/internal/sequence"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 const (
@@ -97,7 +97,7 @@ func connect(t *testing.T, config *rest.Config) client.WithWatch {
 }
 
 func sequenceNumber(i int, ns string) *v1alpha1.SequentialJob {
-	b := fixture.SequentialJob(fmt.Sprintf("s%03d", i), ns).Step("a").Step("b", fixture.Outputs()).Step("c")
+	b := testbuilder.SequentialJob(fmt.Sprintf("s%03d", i), ns).Step("a").Step("b", testbuilder.Outputs()).Step("c")
 	if i%3 == 0 {
 		b = b.Finally("clean")
 	}

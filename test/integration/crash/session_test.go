@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
 	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // sessionsAtOnce is how many sessions there are at any time.
@@ -68,7 +68,7 @@ func TestNothingIsLeftOfDeletedSessionsWhileTheOperatorIsKilledEverySecond(t *te
 	binary := build(t)
 	go func() { kills <- runAndKill(killing, t, binary, ns.Name) }()
 	seen := owned{cluster: cluster, namespace: ns.Name, kinds: map[string]int{}}
-	all := fixture.Number(t, "SESSION_ORPHANS", 100)
+	all := testbuilder.Number(t, "SESSION_ORPHANS", 100)
 	var alive []mortal
 	for made := 0; made < all || len(alive) > 0; pause(ctx) {
 		for ; made < all && len(alive) < sessionsAtOnce; made++ {

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/fixture"
 	"github.com/yardmaster/yardmaster/internal/manager"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // most that the number of goroutines may differ by. It goes up and down by some with what is
@@ -42,7 +42,7 @@ func TestSessionsLeaveNoGoroutines(t *testing.T) {
 	const atOnce = 50
 	s.round(0, atOnce) // whatever is only begun when it is first needed
 	begin := s.atRest()
-	all := fixture.Number(t, "SESSION_ROUNDS", 2) * atOnce
+	all := testbuilder.Number(t, "SESSION_ROUNDS", 2) * atOnce
 	for first := atOnce; first < all+atOnce; first += atOnce {
 		s.round(first, atOnce)
 	}

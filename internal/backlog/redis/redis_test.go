@@ -1,0 +1,235 @@
+package redis
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/yardmaster/yardmaster/internal/backlog/redis/redistest"
+	"github.com/yardmaster/yardmaster/internal/backlog/source"
+	"github.com/yardmaster/yardmaster/internal/backlog/source/certtest"
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+func readList(t *testing.T, access source.Access, key string) (source.Reading, error) {
+	t.Helper()
+	list, err := NewList(t.Context(), access, key)
+	if err != nil {
+		return source.Reading{}, err
+	}
+	defer list.Disconnect()
+	return list.Read(t.Context())
+}
+
+func TestAListIsAsLongAsTheServerSays(t *testing.T) {
+	s := redistest.Start(t)
+	for length := range 4 {
+		reading, err := readList(t, source.Access{URL: s.URL()}, "jobs")
+		if want := s.Number("LLEN", "jobs"); err != nil || reading.Waiting != want || want != int64(length) || reading.At.IsZero() {
+			t.Errorf("%+v: %v, want %d waiting", reading, err, want)
+		}
+		if reading.InFlight != nil || reading.Arrivals != nil {
+			t.Errorf("%+v: a list knows neither what is in flight nor what came", reading)
+		}
+		s.CLI("LPUSH", "jobs", "x")
+	}
+}
+
+func TestAStreamIsWhatItsGroupHasNotFinished(t *testing.T) {
+	for name, row := range map[string]struct {
+		commands          []string
+		waiting, inFlight int64
+		arrivals          uint64
+	}{
+		"nothing was ever sent":                      {[]string{"XGROUP CREATE jobs g $ MKSTREAM"}, 0, 0, 0},
+		"nothing is read":                            {[]string{"XADD jobs 1-1 a b", "XADD jobs 1-2 a b", "XGROUP CREATE jobs g 0"}, 2, 0, 0},
+		"some is read and not settled":               {[]string{"XADD jobs 1-1 a b", "XADD jobs 1-2 a b", "XADD jobs 1-3 a b", "XGROUP CREATE jobs g 0", "XREADGROUP GROUP g me COUNT 2 STREAMS jobs >", "XACK jobs g 1-1"}, 1, 1, 3},
+		"all is settled":                             {[]string{"XADD jobs 1-1 a b", "XGROUP CREATE jobs g 0", "XREADGROUP GROUP g me STREAMS jobs >", "XACK jobs g 1-1"}, 0, 0, 1},
+		"what came before the group is not its work": {[]string{"XADD jobs 1-1 a b", "XGROUP CREATE jobs g $", "XADD jobs 1-2 a b"}, 1, 0, 0},
+		"the server does not know its lag":           {[]string{"XADD jobs 1-1 a b", "XADD jobs 1-2 a b", "XADD jobs 1-3 a b", "XADD jobs 1-4 a b", "XGROUP CREATE jobs g 1-1", "XDEL jobs 1-3"}, 2, 0, 0},
+		"another group is further":                   {[]string{"XADD jobs 1-1 a b", "XGROUP CREATE jobs g 0", "XGROUP CREATE jobs h 0", "XREADGROUP GROUP h me STREAMS jobs >"}, 1, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			for _, command := range row.commands {
+				s.CLI(strings.Fields(command)...)
+			}
+			stream, err := NewStream(t.Context(), source.Access{URL: s.URL()}, "jobs", "g")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stream.Disconnect()
+			reading, err := stream.Read(t.Context())
+			if err != nil || reading.Waiting != row.waiting || reading.InFlight == nil || *reading.InFlight != row.inFlight {
+				t.Fatalf("%+v: %v", reading, err)
+			}
+			if got := reading.Arrivals; got != nil && *got != row.arrivals || got == nil && row.arrivals != 0 {
+				t.Errorf("arrivals %v, want %d", got, row.arrivals)
+			}
+			if said := s.CLI("XPENDING", "jobs", "g"); !strings.HasPrefix(said, fmt.Sprint(row.inFlight)) {
+				t.Errorf("redis-cli says %q", said)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeReadIsAnErrorOfItsClass(t *testing.T) {
+	s := redistest.Start(t)
+	s.CLI("SET", "text", "x")
+	s.CLI("XADD", "stream", "*", "a", "b")
+	locked := redistest.Start(t, "--requirepass", "hidden")
+	gone := redistest.Start(t)
+	gone.Stop()
+	list := func(access source.Access, key string) func(*testing.T) error {
+		return func(t *testing.T) error {
+			_, err := readList(t, access, key)
+			return err
+		}
+	}
+	stream := func(key, group string) func(*testing.T) error {
+		return func(t *testing.T) error {
+			stream, err := NewStream(t.Context(), source.Access{URL: s.URL()}, key, group)
+			if err != nil {
+				return err
+			}
+			defer stream.Disconnect()
+			_, err = stream.Read(t.Context())
+			return err
+		}
+	}
+	for name, row := range map[string]struct {
+		read func(*testing.T) error
+		want broker.Class
+		says string
+	}{
+		"a server that is not there":      {list(source.Access{URL: gone.URL()}, "jobs"), broker.Unreachable, "connection refused"},
+		"no password":                     {list(source.Access{URL: locked.URL()}, "jobs"), broker.Unauthorised, "NOAUTH"},
+		"a wrong password":                {list(source.Access{URL: locked.URL(), Username: "default", Password: "wrong"}, "jobs"), broker.Unauthorised, "WRONGPASS"},
+		"a key that is no list":           {list(source.Access{URL: s.URL()}, "text"), broker.Invalid, `the list "text"`},
+		"a database that is not there":    {list(source.Access{URL: s.URL() + "/99"}, "jobs"), broker.Invalid, "DB index"},
+		"a stream that is not there":      {stream("nothing", "g"), broker.Missing, `the stream "nothing"`},
+		"a group that is not there":       {stream("stream", "g"), broker.Missing, "no such group"},
+		"a key that is no stream":         {stream("text", "g"), broker.Invalid, "WRONGTYPE"},
+		"a URL of another kind":           {list(source.Access{URL: "http://x"}, "jobs"), broker.Invalid, `the scheme "http"`},
+		"a URL that is none":              {list(source.Access{URL: "redis://me:hidden@%zz"}, "jobs"), broker.Invalid, "url is not one"},
+		"a URL without a host":            {list(source.Access{URL: "redis://"}, "jobs"), broker.Invalid, "url has no host"},
+		"a URL with a path":               {list(source.Access{URL: s.URL() + "/x"}, "jobs"), broker.Invalid, "not the number of a database"},
+		"TLS of some servers only":        {list(source.Access{URL: "redis://a,rediss://b"}, "jobs"), broker.Invalid, "with TLS (rediss) and without"},
+		"a database of a cluster":         {list(source.Access{URL: "redis://a/1,redis://b"}, "jobs"), broker.Invalid, "a cluster has only 0"},
+		"a TLS secret, and a URL of none": {list(source.Access{URL: s.URL(), TLS: &source.TLS{}}, "jobs"), broker.Invalid, "must be rediss"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := row.read(t)
+			if err == nil || broker.ClassOf(err) != row.want || !strings.Contains(err.Error(), row.says) || strings.Contains(err.Error(), "hidden") {
+				t.Errorf("%v is %s, want %s", err, broker.ClassOf(err), row.want)
+			}
+		})
+	}
+}
+
+func TestAPasswordIsTakenFromTheURLOrTheSecret(t *testing.T) {
+	s := redistest.Start(t, "--requirepass", "hidden")
+	for name, access := range map[string]source.Access{
+		"the URL":    {URL: "redis://:hidden@" + s.Address()},
+		"the Secret": {URL: "redis://:wrong@" + s.Address(), Username: "default", Password: "hidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := readList(t, access, "jobs"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestTLS(t *testing.T) {
+	authority := certtest.New(t)
+	certificate, key := authority.Pair()
+	dir := t.TempDir()
+	file := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	// The plain port goes, as the TLS one takes its place.
+	plain := redistest.Start(t)
+	plain.Stop()
+	_, port, _ := strings.Cut(plain.Address(), ":")
+	s := redistest.Start(t, "--tls-port", port, "--tls-cert-file", file("crt", certificate), "--tls-key-file", file("key", key),
+		"--tls-ca-cert-file", file("ca", authority.PEM))
+	s.CLI("LPUSH", "jobs", "x")
+	url := "rediss://" + plain.Address()
+	for name, row := range map[string]struct {
+		tls  *source.TLS
+		want broker.Class
+	}{
+		"with a client's certificate":    {&source.TLS{CA: authority.PEM, Certificate: certificate, Key: key}, ""},
+		"without":                        {&source.TLS{CA: authority.PEM}, broker.Unauthorised},
+		"of an authority that is no one": {nil, broker.Unauthorised},
+		"with an authority that is none": {&source.TLS{CA: []byte("x")}, broker.Invalid},
+		"with a key of another":          {&source.TLS{CA: authority.PEM, Certificate: certificate, Key: []byte("x")}, broker.Invalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reading, err := readList(t, source.Access{URL: url, TLS: row.tls}, "jobs")
+			if row.want == "" {
+				if err != nil || reading.Waiting != 1 {
+					t.Errorf("%+v: %v", reading, err)
+				}
+				return
+			}
+			if got := broker.ClassOf(err); err == nil || got != row.want {
+				t.Errorf("%v is %s, want %s", err, got, row.want)
+			}
+		})
+	}
+}
+
+func TestAConnectionComesBackWithItsServer(t *testing.T) {
+	s := redistest.Start(t)
+	list, err := NewList(t.Context(), source.Access{URL: s.URL()}, "jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Disconnect()
+	s.CLI("LPUSH", "jobs", "x")
+	s.Stop()
+	if reading, err := list.Read(t.Context()); broker.ClassOf(err) != broker.Unreachable {
+		t.Errorf("%+v: %v", reading, err)
+	}
+	s.Restart()
+	if reading, err := list.Read(t.Context()); err != nil || reading.Waiting != 1 {
+		t.Errorf("%+v: %v", reading, err)
+	}
+}
+
+func TestACluster(t *testing.T) {
+	s := redistest.Start(t, "--cluster-enabled", "yes")
+	s.CLI("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+	for s.CLI("CLUSTER", "INFO")[:len("cluster_state:ok")] != "cluster_state:ok" {
+		if t.Context().Err() != nil {
+			t.Fatal("the cluster does not come up")
+		}
+	}
+	s.CLI("LPUSH", "jobs", "x")
+	gone := redistest.Start(t)
+	gone.Stop()
+	reading, err := readList(t, source.Access{URL: gone.URL() + ", " + s.URL()}, "jobs")
+	if err != nil || reading.Waiting != 1 {
+		t.Errorf("%+v: %v", reading, err)
+	}
+}
+
+func TestAConnectionHasItsName(t *testing.T) {
+	s := redistest.Start(t)
+	list, err := NewList(t.Context(), source.Access{URL: s.URL(), Name: "a worker\n"}, "jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Disconnect()
+	if clients := s.CLI("CLIENT", "LIST"); !strings.Contains(clients, "name=a-worker- ") {
+		t.Errorf("clients: %s", clients)
+	}
+}

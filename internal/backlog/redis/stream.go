@@ -1,0 +1,77 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/yardmaster/yardmaster/internal/backlog/source"
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// Stream counts what a group of consumers has not finished of a stream.
+type Stream struct {
+	client     redis.UniversalClient
+	key, group string
+}
+
+var _ source.Source = (*Stream)(nil)
+
+// NewStream connects to the server that has the stream.
+func NewStream(ctx context.Context, access source.Access, key, group string) (*Stream, error) {
+	client, err := Connect(ctx, access, fewConnections)
+	if err != nil {
+		return nil, err
+	}
+	return &Stream{client, key, group}, nil
+}
+
+// Read asks how far the group has come. What it has not read waits, what it has read and
+// not acknowledged is in flight.
+func (s *Stream) Read(ctx context.Context) (source.Reading, error) {
+	reading, err := s.read(ctx)
+	return reading, Classify(fmt.Sprintf("asking for the group %q of the stream %q", s.group, s.key), err)
+}
+
+func (s *Stream) read(ctx context.Context) (source.Reading, error) {
+	groups, err := s.client.XInfoGroups(ctx, s.key).Result()
+	if err != nil {
+		return source.Reading{}, err
+	}
+	for i := range groups {
+		if groups[i].Name == s.group {
+			return s.readingOf(ctx, &groups[i])
+		}
+	}
+	return source.Reading{}, broker.Fail(broker.Missing, "the stream has no such group")
+}
+
+// readingOf takes the lag that the server tells. It cannot tell it once entries were
+// deleted, or the group was set to somewhere in the stream, and no server before 7 does:
+// then the entries after the group's last are counted.
+func (s *Stream) readingOf(ctx context.Context, group *redis.XInfoGroup) (source.Reading, error) {
+	reading := source.Reading{Waiting: group.Lag, InFlight: &group.Pending, At: time.Now()}
+	if group.Lag >= 0 && group.EntriesRead > 0 {
+		reading.Arrivals = new(uint64(group.EntriesRead + group.Lag))
+	}
+	if group.Lag <= 0 {
+		var err error
+		reading.Waiting, err = countAfter.Run(ctx, s.client, []string{s.key}, "("+group.LastDeliveredID, mostCounted).Int64()
+		if err != nil {
+			return source.Reading{}, err
+		}
+	}
+	return reading, nil
+}
+
+// mostCounted bounds how many entries are counted one by one. More are said to be this
+// many: no number of workers depends on it any more.
+const mostCounted = 10_000
+
+// countAfter counts entries where they are, as they may be large.
+var countAfter = redis.NewScript(`return #redis.call("XRANGE", KEYS[1], ARGV[1], "+", "COUNT", ARGV[2])`)
+
+// Disconnect ends the connection.
+func (s *Stream) Disconnect() { _ = s.client.Close() }

@@ -1,0 +1,113 @@
+package brokerconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/backlog/redis/redistest"
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+var quick = Options{Retry: 10 * time.Millisecond, Reread: time.Millisecond}
+
+func byURL(secret string) v1alpha1.BrokerAccess {
+	return v1alpha1.BrokerAccess{URLSecretRef: v1alpha1.SecretKey{SecretRef: v1alpha1.SecretRef{Name: secret}}}
+}
+
+func TestEachSourceIsAskedAtItsPlace(t *testing.T) {
+	redis := redistest.Start(t)
+	redis.CLI("LPUSH", "jobs", "a", "b", "c")
+	redis.CLI("XGROUP", "CREATE", "stream", "g", "$", "MKSTREAM")
+	redis.CLI("XADD", "stream", "*", "a", "b")
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.EscapedPath() {
+		case "/api/queues/%2F/jobs":
+			_, _ = fmt.Fprint(w, `{"messages_ready":4,"messages_unacknowledged":2,"message_stats":{"publish":9}}`)
+		case "/api/v1/query":
+			_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"scalar","result":[1,"5"]}}`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer web.Close()
+	s := NewSources(fake.NewClientBuilder().WithObjects(secretOf("redis", "url", redis.URL()), secretOf("web", "url", web.URL)).Build(), quick)
+	for name, row := range map[string]struct {
+		source   v1alpha1.Source
+		backlog  int64
+		inFlight int64 // -1: not known
+		arrived  bool
+	}{
+		"a list":    {v1alpha1.Source{RedisList: &v1alpha1.RedisListSource{BrokerAccess: byURL("redis"), Key: "jobs"}}, 3, -1, false},
+		"a stream":  {v1alpha1.Source{RedisStream: &v1alpha1.RedisStreamSource{BrokerAccess: byURL("redis"), Key: "stream", Group: "g"}}, 1, 0, false},
+		"RabbitMQ":  {v1alpha1.Source{RabbitMQ: &v1alpha1.RabbitMQSource{BrokerAccess: byURL("web"), Queue: "jobs"}}, 4, 2, true},
+		"a query":   {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: byURL("web"), Query: "q"}}, 5, -1, false},
+		"two of it": {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: byURL("web"), Query: "q", InFlightQuery: "i", ArrivalsQuery: "a"}}, 5, 5, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := s.Figures(t.Context(), ns, &row.source)
+			if err != nil || f.Backlog != row.backlog || f.InFlightKnown != (row.inFlight >= 0) || f.InFlightKnown && f.InFlight != row.inFlight || (f.Arrived != nil) != row.arrived {
+				t.Errorf("%+v: %v", f, err)
+			}
+		})
+	}
+	external := &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: "127.0.0.1:1"}}
+	if f, err := s.Figures(t.Context(), ns, external); broker.ClassOf(err) != broker.Unreachable {
+		t.Errorf("of nobody: %+v, %v", f, err)
+	}
+	if f, err := s.Figures(t.Context(), ns, &v1alpha1.Source{}); broker.ClassOf(err) != broker.Invalid {
+		t.Errorf("of nothing: %+v, %v", f, err)
+	}
+}
+
+func TestASourceFollowsItsSecretAndItsServer(t *testing.T) {
+	one, other := redistest.Start(t), redistest.Start(t)
+	other.CLI("LPUSH", "jobs", "x")
+	cluster := fake.NewClientBuilder().Build()
+	s := NewSources(cluster, quick)
+	list := &v1alpha1.Source{RedisList: &v1alpha1.RedisListSource{BrokerAccess: byURL("redis"), Key: "jobs"}}
+	becomes := func(backlog int64) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			f, err := s.Figures(t.Context(), ns, list)
+			if err == nil && f.Backlog == backlog {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%+v: %v, want %d", f, err, backlog)
+			}
+		}
+	}
+	problem := (*Error)(nil)
+	if _, err := s.Figures(t.Context(), ns, list); !errors.As(err, &problem) || problem.Reason != v1alpha1.ReasonSecretNotFound || !strings.Contains(err.Error(), `"redis"`) {
+		t.Errorf("without its Secret: %v", err)
+	}
+	if err := cluster.Create(t.Context(), secretOf("redis", "url", one.URL())); err != nil {
+		t.Fatal(err)
+	}
+	becomes(0)
+	one.Stop()
+	for range 2 { // the second is told what the first was
+		if f, err := s.Figures(t.Context(), ns, list); broker.ClassOf(err) != broker.Unreachable {
+			t.Errorf("of a server that is gone: %+v, %v", f, err)
+		}
+	}
+	if err := cluster.Update(t.Context(), secretOf("redis", "url", other.URL())); err != nil {
+		t.Fatal(err)
+	}
+	becomes(1)
+
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := s.Start(ctx); err != nil || len(s.places) != 0 {
+		t.Errorf("%v, %d places", err, len(s.places))
+	}
+}

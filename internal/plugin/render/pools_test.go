@@ -1,0 +1,110 @@
+package render
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+)
+
+// mailers is a pool with 6 of 8 workers ready.
+func mailers(changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {
+	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "mailers", Namespace: "data", CreationTimestamp: metav1.Time{Time: start}}}
+	wp.Spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: 1, MaxReplicas: 12}
+	wp.Status = v1alpha1.WorkerPoolStatus{
+		Desired: 8, Replicas: 8, Ready: 6, Busy: new(int32(5)), Backlog: new(int64(1200)), InFlight: new(int64(50)),
+		CurrentRevision: "mailers-1", UpdatedRevision: "mailers-2",
+		Revisions: []v1alpha1.RevisionStatus{{Name: "mailers-2", Hash: "2b", Version: "1.1"}, {Name: "mailers-1", Hash: "1a"}},
+		SLO: &v1alpha1.ObjectiveStatus{
+			WaitP95: &metav1.Duration{Duration: 30 * time.Second}, MeasuredP95: &metav1.Duration{Duration: 12_340 * time.Millisecond}, Met: metav1.ConditionTrue,
+		},
+		LastDecision: &v1alpha1.ScaleDecision{Reason: "Demand"},
+		Conditions:   []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady}},
+	}
+	for _, change := range changes {
+		change(wp)
+	}
+	return wp
+}
+
+func TestPools(t *testing.T) {
+	for title, row := range map[string]struct {
+		pool *v1alpha1.WorkerPool
+		want []string
+	}{
+		"not seen by the operator yet": {
+			&v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "mailers"}},
+			[]string{
+				"NAME      STATUS    READY   BUSY   DRAINING   BACKLOG   P95/SLO   REVISION   DECISION   AGE",
+				"mailers   Pending   0/0     -      0          -         -         -          Manual",
+			},
+		},
+		"in a rollout": {
+			mailers(),
+			[]string{
+				"NAME      STATUS   READY   BUSY   DRAINING   BACKLOG   P95/SLO     REVISION   DECISION   AGE",
+				"mailers   Ready    6/8     5      0          1200      12.3s/30s   1a→1.1     Demand     2m",
+			},
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, Pools(terminal.Style{}, []*v1alpha1.WorkerPool{row.pool}, start.Add(2*time.Minute))); diff != "" {
+				t.Errorf("lines (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLoadsShowBacklogsAgainstWorkers(t *testing.T) {
+	want := []string{
+		"NAMESPACE   NAME      BACKLOG           IN FLIGHT   P95/SLO     WORKERS                  BUSY   DRAINING   DECISION",
+		"data        mailers   1200      ▁▂▄▆█   50          12.3s/30s   6/8       ██████▒▒····   5      0          Demand",
+	}
+	got := LoadsOfNamespaces(terminal.Style{}, []Load{{mailers(), []int64{0, 200, 600, 900, 1200}}})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
+
+func TestChangesOfAPoolAreToldOnce(t *testing.T) {
+	degraded := func(wp *v1alpha1.WorkerPool) {
+		wp.Status.Conditions = append(wp.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCrashLoop, Message: "mailers-2-x has restarted 5 times",
+		})
+	}
+	draining := func(wp *v1alpha1.WorkerPool) { wp.Status.Desired, wp.Status.Draining = 6, 2 }
+	const first = "backlog 1200, in flight 50, 6/8 workers ready, 5 busy: Demand"
+	for title, row := range map[string]struct {
+		before, after *v1alpha1.WorkerPool
+		want          []string
+	}{
+		"what is seen first":           {nil, mailers(), []string{first}},
+		"nothing new":                  {mailers(), mailers(), nil},
+		"a change":                     {mailers(), mailers(draining), []string{"backlog 1200, in flight 50, 6/6 workers ready, 5 busy, 2 draining: Demand"}},
+		"trouble":                      {mailers(), mailers(degraded), []string{"CrashLoop: mailers-2-x has restarted 5 times"}},
+		"trouble that is known":        {mailers(degraded), mailers(degraded), nil},
+		"trouble from the beginning":   {nil, mailers(degraded), []string{first, "CrashLoop: mailers-2-x has restarted 5 times"}},
+		"by hand, there is no because": {nil, mailers(func(wp *v1alpha1.WorkerPool) { wp.Spec.Autoscaling = nil }), []string{"backlog 1200, in flight 50, 6/8 workers ready, 5 busy"}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, PoolChanges(row.before, row.after)); diff != "" {
+				t.Errorf("lines (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatTheSpecAsksForIsNoTrouble(t *testing.T) {
+	wp := mailers(func(wp *v1alpha1.WorkerPool) {
+		wp.Status.Conditions = append(wp.Status.Conditions,
+			metav1.Condition{Type: v1alpha1.ConditionScalingActive, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonManual},
+			metav1.Condition{Type: v1alpha1.ConditionScalingLimited, Status: metav1.ConditionTrue, Reason: "MinReplicas"})
+	})
+	if got := Troubles(wp); len(got) > 0 {
+		t.Errorf("troubles %v", got)
+	}
+}

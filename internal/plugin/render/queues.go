@@ -1,0 +1,54 @@
+package render
+
+import (
+	"cmp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+)
+
+// Queues are a header and a line for each Queue.
+func Queues(s terminal.Style, queues []*v1alpha1.Queue, now time.Time) []string {
+	return table(s, nil, queueRows(s, queues, now))
+}
+
+// QueuesOfNamespaces are Queues that say which namespace each is of.
+func QueuesOfNamespaces(s terminal.Style, queues []*v1alpha1.Queue, now time.Time) []string {
+	return table(s, namespacesOf(queues), queueRows(s, queues, now))
+}
+
+func queueRows(s terminal.Style, queues []*v1alpha1.Queue, now time.Time) [][]string {
+	rows := [][]string{{nameColumn, "STATUS", "READY", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST", "P95 WAIT", "ENGINE", "AGE"}}
+	for _, q := range queues {
+		status := &q.Status
+		rows = append(rows, []string{
+			q.Name, state(s, q, status.Conditions), figure(status.Ready), figure(status.InFlight), figure(status.Delayed),
+			dead(s, status.Dead), oldest(status, now), p95(status.Wait), cmp.Or(string(status.Engine), unknown), ageOf(q.CreationTimestamp, now),
+		})
+	}
+	return rows
+}
+
+func dead(s terminal.Style, number *int64) string {
+	if number != nil && *number > 0 {
+		return s.Paint(terminal.Yellow, figure(number))
+	}
+	return figure(number)
+}
+
+func oldest(status *v1alpha1.QueueStatus, now time.Time) string {
+	if status.OldestTime == nil {
+		return unknown
+	}
+	return duration.HumanDuration(max(0, now.Sub(status.OldestTime.Time)))
+}
+
+func p95(wait *v1alpha1.WaitTimes) string {
+	if wait == nil {
+		return unknown
+	}
+	return span(wait.P95)
+}

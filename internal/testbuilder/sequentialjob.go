@@ -1,0 +1,165 @@
+// Package fixture builds the objects that tests begin with. What a builder is not told
+// is as the API server's defaults would have it.
+package testbuilder
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// SequentialJobBuilder builds a SequentialJob.
+type SequentialJobBuilder struct{ sj v1alpha1.SequentialJob }
+
+// SequentialJob begins one of generation 1, without steps.
+func SequentialJob(name, namespace string) *SequentialJobBuilder {
+	return &SequentialJobBuilder{v1alpha1.SequentialJob{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, UID: types.UID("uid-of-" + name), Generation: 1},
+		Spec: v1alpha1.SequentialJobSpec{
+			SuspendPolicy: v1alpha1.SuspendAfterCurrent,
+			OnLostJob:     v1alpha1.LostJobFail,
+		},
+	}}
+}
+
+// Obj is what was built.
+func (b *SequentialJobBuilder) Obj() *v1alpha1.SequentialJob { return b.sj.DeepCopy() }
+
+// Step appends a step to containers.
+func (b *SequentialJobBuilder) Step(name string, options ...StepOption) *SequentialJobBuilder {
+	b.sj.Spec.Containers = append(b.sj.Spec.Containers, Step(name, options...))
+	return b
+}
+
+// Finally appends a step to finally.
+func (b *SequentialJobBuilder) Finally(name string, options ...StepOption) *SequentialJobBuilder {
+	b.sj.Spec.Finally = append(b.sj.Spec.Finally, Step(name, options...))
+	return b
+}
+
+// Template sets the Pod template.
+func (b *SequentialJobBuilder) Template(template corev1.PodTemplateSpec) *SequentialJobBuilder {
+	b.sj.Spec.Template = &template
+	return b
+}
+
+// Defaults sets a template that holds nothing but the container of defaults.
+func (b *SequentialJobBuilder) Defaults(container corev1.Container) *SequentialJobBuilder {
+	container.Name = "step"
+	return b.Template(corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{container}}})
+}
+
+// JobLabel adds a label for the child Jobs.
+func (b *SequentialJobBuilder) JobLabel(key, value string) *SequentialJobBuilder {
+	if b.sj.Spec.JobMetadata == nil {
+		b.sj.Spec.JobMetadata = &v1alpha1.JobMetadata{Labels: map[string]string{}}
+	}
+	b.sj.Spec.JobMetadata.Labels[key] = value
+	return b
+}
+
+// Suspend holds the sequence.
+func (b *SequentialJobBuilder) Suspend() *SequentialJobBuilder {
+	b.sj.Spec.Suspend = true
+	return b
+}
+
+// SuspendImmediately makes suspending end the running step's Pods.
+func (b *SequentialJobBuilder) SuspendImmediately() *SequentialJobBuilder {
+	b.sj.Spec.SuspendPolicy = v1alpha1.SuspendImmediate
+	return b
+}
+
+// Deadline sets activeDeadlineSeconds.
+func (b *SequentialJobBuilder) Deadline(seconds int64) *SequentialJobBuilder {
+	b.sj.Spec.ActiveDeadlineSeconds = &seconds
+	return b
+}
+
+// TTL sets ttlSecondsAfterFinished.
+func (b *SequentialJobBuilder) TTL(seconds int32) *SequentialJobBuilder {
+	b.sj.Spec.TTLSecondsAfterFinished = &seconds
+	return b
+}
+
+// RerunLostJobs sets onLostJob to Rerun.
+func (b *SequentialJobBuilder) RerunLostJobs() *SequentialJobBuilder {
+	b.sj.Spec.OnLostJob = v1alpha1.LostJobRerun
+	return b
+}
+
+// Rerun asks for a rerun.
+func (b *SequentialJobBuilder) Rerun(id, from string) *SequentialJobBuilder {
+	b.sj.Spec.Rerun = &v1alpha1.Rerun{ID: id, From: from}
+	return b
+}
+
+// ManagedBy names another controller.
+func (b *SequentialJobBuilder) ManagedBy(manager string) *SequentialJobBuilder {
+	b.sj.Spec.ManagedBy = &manager
+	return b
+}
+
+// Workspace asks for a volume of 1 GiB at /workspace.
+func (b *SequentialJobBuilder) Workspace(retention v1alpha1.WorkspaceRetention) *SequentialJobBuilder {
+	b.sj.Spec.Workspace = &v1alpha1.Workspace{
+		Size:       resource.MustParse("1Gi"),
+		AccessMode: corev1.ReadWriteOnce,
+		MountPath:  "/workspace",
+		Retention:  retention,
+	}
+	return b
+}
+
+// StepOption changes a step.
+type StepOption func(*v1alpha1.Step)
+
+// Step is a step with an image.
+func Step(name string, options ...StepOption) v1alpha1.Step {
+	step := v1alpha1.Step{
+		Name:      name,
+		Container: corev1.Container{Image: "registry.example/" + name + ":1"},
+	}
+	for _, option := range options {
+		option(&step)
+	}
+	return step
+}
+
+// With sets a step's options.
+func With(set func(*v1alpha1.StepOptions)) StepOption {
+	return func(step *v1alpha1.Step) {
+		if step.Step == nil {
+			step.Step = &v1alpha1.StepOptions{BackoffLimit: new(int32), OnFailure: v1alpha1.OnFailureStop}
+		}
+		set(step.Step)
+	}
+}
+
+// ContinueOnFailure lets the sequence go on when the step fails.
+func ContinueOnFailure() StepOption {
+	return With(func(o *v1alpha1.StepOptions) { o.OnFailure = v1alpha1.OnFailureContinue })
+}
+
+// Outputs records the step's output.
+func Outputs() StepOption {
+	return With(func(o *v1alpha1.StepOptions) { o.Outputs = true })
+}
+
+// StartDeadline sets the step's startDeadlineSeconds.
+func StartDeadline(seconds int64) StepOption {
+	return With(func(o *v1alpha1.StepOptions) { o.StartDeadlineSeconds = &seconds })
+}
+
+// Image sets the step's image.
+func Image(image string) StepOption {
+	return func(step *v1alpha1.Step) { step.Image = image }
+}
+
+// Container changes the step's container.
+func Container(change func(*corev1.Container)) StepOption {
+	return func(step *v1alpha1.Step) { change(&step.Container) }
+}

@@ -1,0 +1,139 @@
+// Package lab is what the benchmarks have in common: a control plane of their own, the
+// operator as it is built, and what its process uses.
+package harness
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+const (
+	clusterName  = "bench"
+	localcluster = "bin/localcluster"
+)
+
+// Cluster is the control plane that is measured on.
+type Cluster struct {
+	client.WithWatch
+
+	Config     *rest.Config
+	Kubeconfig string
+}
+
+// Open leads to the control plane of a kubeconfig, with the CustomResourceDefinitions installed
+// there, or else starts one. What it returns beside it ends it.
+func Open(ctx context.Context, kubeconfig string) (*Cluster, func(), error) {
+	if kubeconfig == "" {
+		c, err := Start(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return c, func() { c.Stop(ctx) }, nil
+	}
+	c, err := Connect(kubeconfig)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, func() {}, c.installCRDs(ctx)
+}
+
+// Start brings the cluster up, with the CustomResourceDefinitions installed.
+func Start(ctx context.Context) (*Cluster, error) {
+	if err := Command(ctx, localcluster, "up", "--mode", "control-plane", "--name", clusterName); err != nil {
+		return nil, err
+	}
+	kubeconfig, err := exec.CommandContext(ctx, localcluster, "kubeconfig", "--name", clusterName).Output()
+	if err != nil {
+		return nil, fmt.Errorf("asking for the kubeconfig: %w", err)
+	}
+	c, err := Connect(strings.TrimSpace(string(kubeconfig)))
+	if err != nil {
+		return nil, err
+	}
+	return c, c.installCRDs(ctx)
+}
+
+// Connect leads to a cluster that is up.
+func Connect(kubeconfig string) (*Cluster, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1 // the API server's own fairness is the limit, as it is for the operator
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	withWatch, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{WithWatch: withWatch, Config: config, Kubeconfig: kubeconfig}, nil
+}
+
+// Stop takes the cluster down, also after an interrupt.
+func (*Cluster) Stop(ctx context.Context) {
+	if err := Command(context.WithoutCancel(ctx), localcluster, "down", "--name", clusterName); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	}
+}
+
+func (c *Cluster) installCRDs(ctx context.Context) error {
+	files, err := filepath.Glob(filepath.Join("config", "crd", "bases", "*.yaml"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if err := c.installCRD(ctx, file); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) installCRD(ctx context.Context, file string) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(raw, crd); err != nil {
+		return err
+	}
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(crd), client.FieldOwner("bench"), client.ForceOwnership); err != nil {
+		return err
+	}
+	return Poll(ctx, time.Minute, func() (bool, error) {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
+			return false, err
+		}
+		return established(crd), nil
+	})
+}
+
+func established(crd *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, _ := c.(map[string]any)
+		return condition["type"] == "Established" && condition["status"] == "True"
+	})
+}

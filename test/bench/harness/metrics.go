@@ -1,0 +1,43 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+const metricsAddress = "127.0.0.1:18982"
+
+// WithMetrics are flags for an operator whose metrics are read.
+func WithMetrics() []string {
+	return []string{"--metrics-bind-address=" + metricsAddress, "--metrics-secure=false"}
+}
+
+// Metrics reads those of the operator.
+func Metrics(ctx context.Context) (map[string]*dto.MetricFamily, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metricsAddress+"/metrics", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("reading the operator's metrics: %w", err)
+	}
+	defer response.Body.Close()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	return parser.TextToMetricFamilies(response.Body)
+}
+
+// Label of a metric; empty if it has none of the name.
+func Label(metric *dto.Metric, name string) string {
+	for _, pair := range metric.GetLabel() {
+		if pair.GetName() == name {
+			return pair.GetValue()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,123 @@
+package harness
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// NATSServer is the first argument that makes a benchmark the broker.
+const NATSServer = "nats-server"
+
+// serveNATS serves from a directory, at a port, until it is interrupted, and prints its URL.
+func serveNATS(ctx context.Context, args []string) error {
+	if len(args) != 3 {
+		return fmt.Errorf("%s DIRECTORY PORT", args[0])
+	}
+	port, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: args[1], NoLog: true, NoSigs: true,
+	})
+	if err != nil {
+		return err
+	}
+	s.Start()
+	if !s.ReadyForConnections(10 * time.Second) {
+		return errors.New("the NATS server does not start")
+	}
+	if _, err := fmt.Fprintln(os.Stdout, s.ClientURL()); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	s.Shutdown()
+	s.WaitForShutdown()
+	return nil
+}
+
+// NATS is a server in a process of its own, so that it can be told apart, and killed.
+type NATS struct {
+	URL string
+
+	ctx     context.Context //nolint:containedctx // it is that of the processes, each of which ends with it
+	store   string
+	process *exec.Cmd
+}
+
+// StartNATS starts the benchmark again as the broker, and waits for it to answer.
+func StartNATS(ctx context.Context) (*NATS, error) {
+	store, err := os.MkdirTemp("", "bench-nats-")
+	if err != nil {
+		return nil, err
+	}
+	n := &NATS{ctx: ctx, store: store}
+	if err := n.start(strconv.Itoa(server.RANDOM_PORT)); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(store))
+	}
+	return n, nil
+}
+
+func (n *NATS) start(port string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	process := exec.CommandContext(n.ctx, self, NATSServer, n.store, port)
+	process.Stderr = os.Stderr
+	output, err := process.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := process.Start(); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil {
+		End(process)
+		return fmt.Errorf("waiting for the NATS server: %w", err)
+	}
+	n.process, n.URL = process, strings.TrimSpace(line)
+	return nil
+}
+
+// Pid of the server's process.
+func (n *NATS) Pid() int { return n.process.Process.Pid }
+
+// Kill ends the server without a word to its clients. Its files stay.
+func (n *NATS) Kill() error {
+	if err := n.process.Process.Signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	_ = n.process.Wait() // it tells of the signal
+	return nil
+}
+
+// Restart starts a server that was killed, at the same address with the same files, and
+// returns when it answers.
+func (n *NATS) Restart() error {
+	address, err := url.Parse(n.URL)
+	if err != nil {
+		return err
+	}
+	return n.start(address.Port())
+}
+
+// Close ends the server and removes its files.
+func (n *NATS) Close() {
+	End(n.process)
+	if err := os.RemoveAll(n.store); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	}
+}

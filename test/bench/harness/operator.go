@@ -1,0 +1,50 @@
+package harness
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"time"
+)
+
+const healthAddress = "127.0.0.1:18981"
+
+// BuildOperator builds the operator as it is shipped.
+func BuildOperator(ctx context.Context) (string, error) {
+	const binary = "bin/yardmaster-bench"
+	return binary, Command(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/yardmaster")
+}
+
+// StartOperator starts the operator with flags of the benchmark's, and waits until it is ready.
+func StartOperator(ctx context.Context, binary string, c *Cluster, flags ...string) (*exec.Cmd, error) {
+	common := []string{"--leader-elect=false", "--webhook=false", "--metrics-bind-address=0", "--health-probe-bind-address=" + healthAddress}
+	command := exec.CommandContext(ctx, binary, append(common, flags...)...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
+	if err := os.MkdirAll("dist", 0o755); err != nil { //nolint:gosec // build output
+		return nil, err
+	}
+	log, err := os.Create("dist/bench-operator.log")
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	command.Stdout, command.Stderr = log, log
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	return command, Poll(ctx, time.Minute, func() (bool, error) { return healthy(ctx), nil })
+}
+
+func healthy(ctx context.Context) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+healthAddress+"/readyz", http.NoBody)
+	if err != nil {
+		return false
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}

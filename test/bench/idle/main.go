@@ -1,0 +1,81 @@
+// Command idle measures what Queues and WorkerPools cost in which nothing is done, on a
+// real control plane and a real NATS server.
+//
+//	go run ./test/bench/idle              1,000 Queues, and a WorkerPool at zero for each
+//	go run ./test/bench/idle -pools 200   a fifth of that
+//
+// The operator is run as it is built, with all its controllers. What it takes until all
+// is decided is measured, and then, after a pause, what it uses while nothing happens. The
+// NATS server is a process of its own, so that it can be told apart.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/yardmaster/yardmaster/test/bench/harness"
+)
+
+func main() { harness.Main(run, nil) }
+
+func run(ctx context.Context) error {
+	y := &yard{Yard: "bench-idle"}
+	flag.IntVar(&y.pools, "pools", 1000, "WorkerPools, each with a Queue")
+	settle := flag.Duration("settle", 30*time.Second, "pause between the last decision and the measurement")
+	window := flag.Duration("window", time.Minute, "how long is measured")
+	kubeconfig := flag.String("kubeconfig", "", "a control plane that is up; empty: one of its own")
+	flag.Parse()
+	if y.pools < 1 || *window < time.Second {
+		return errors.New("-pools must be at least 1, and -window at least 1s")
+	}
+	c, end, err := harness.Open(ctx, *kubeconfig)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return bench(ctx, c, y, *settle, *window)
+}
+
+func bench(ctx context.Context, c *harness.Cluster, y *yard, settle, window time.Duration) error {
+	binary, err := harness.BuildOperator(ctx)
+	if err != nil {
+		return err
+	}
+	harness.PrintMachine()
+	nats, err := harness.StartNATS(ctx)
+	if err != nil {
+		return err
+	}
+	defer nats.Close()
+	defer y.Clear(ctx, c)
+	if err := y.fill(ctx, c, nats.URL); err != nil {
+		return fmt.Errorf("filling the yard: %w", err)
+	}
+	begun := time.Now()
+	operator, err := harness.StartOperator(ctx, binary, c, append(harness.WithMetrics(), "--namespaces", string(y.Yard))...)
+	if err != nil {
+		return err
+	}
+	defer harness.End(operator)
+	if err := y.WaitUntilDecided(ctx, c, patience, y.pools, y.pools); err != nil {
+		return err
+	}
+	start, err := measureSince(ctx, begun, operator.Process.Pid, nats.Pid())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "  all is decided after %s; it comes to rest\n", start.took.Round(time.Second))
+	if err := harness.Pause(ctx, settle); err != nil {
+		return err
+	}
+	idle, err := measureFor(ctx, window, operator.Process.Pid, nats.Pid())
+	if err != nil {
+		return err
+	}
+	report(y, start, idle)
+	return nil
+}

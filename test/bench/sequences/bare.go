@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/internal/sequence"
+	"github.com/yardmaster/yardmaster/test/bench/harness"
+)
+
+// bareRunner runs the load with the bare loop, in a process of its own.
+type bareRunner struct{}
+
+func (bareRunner) start(ctx context.Context, c *harness.Cluster, l load, ns string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	command := exec.CommandContext(ctx, self, bareLoop, c.Kubeconfig, ns, strconv.Itoa(l.steps), strconv.Itoa(l.sequences)+"x"+l.duration.String())
+	command.Stderr = os.Stderr
+	return command, command.Start()
+}
+
+// bringIn does nothing: the loop makes the first Jobs itself.
+func (bareRunner) bringIn(context.Context, *harness.Cluster, load, string) error { return nil }
+
+// runBareLoop is the least that runs sequences: it watches Jobs, and makes the next one
+// when one is over. It keeps no status, and would lose its place if it were stopped.
+func runBareLoop(ctx context.Context, args []string) error {
+	if len(args) != 5 {
+		return fmt.Errorf("%s KUBECONFIG NAMESPACE STEPS LOAD", args[0])
+	}
+	c, err := harness.Connect(args[1])
+	if err != nil {
+		return err
+	}
+	ns := args[2]
+	steps, err := strconv.Atoi(args[3])
+	if err != nil {
+		return err
+	}
+	l, err := parseLoad(args[4], steps)
+	if err != nil {
+		return err
+	}
+	jobs, err := c.Watch(ctx, &batchv1.JobList{}, client.InNamespace(ns))
+	if err != nil {
+		return err
+	}
+	defer jobs.Stop()
+	failed := make(chan error, 1)
+	go func() {
+		failed <- l.bringIn(ctx, c, func(i int) client.Object { return l.job(i, 0, ns) })
+	}()
+	for over := map[string]bool{}; len(over) < l.jobs(); {
+		select {
+		case err := <-failed:
+			if err != nil {
+				return err
+			}
+			failed = nil
+		case event, ok := <-jobs.ResultChan():
+			if !ok {
+				return errors.New("the watch ended")
+			}
+			if ended, ok := event.Object.(*batchv1.Job); ok && sequence.IsTerminal(ended) && !over[ended.Name] {
+				over[ended.Name] = true
+				go l.next(ctx, c, ended)
+			}
+		}
+	}
+	return nil
+}
+
+// next makes the Job that follows the one that ended.
+func (l load) next(ctx context.Context, c client.Client, ended *batchv1.Job) {
+	sequence, err := strconv.Atoi(ended.Labels[labelSequence])
+	if err != nil {
+		return
+	}
+	step, err := strconv.Atoi(ended.Labels[labelStep])
+	if err != nil || step+1 >= l.steps {
+		return
+	}
+	if err := c.Create(ctx, l.job(sequence, step+1, ended.Namespace)); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	}
+}

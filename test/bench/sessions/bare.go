@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/test/bench/harness"
+)
+
+// bare makes what as many sessions are made of as come at once, with one create for each
+// object and nothing between them. It has no sessions to read and keeps no status.
+func (y *yard) bare(ctx context.Context, c *harness.Cluster, o *observer) ([]time.Duration, error) {
+	began := map[types.UID]time.Time{}
+	group, requests := errgroup.WithContext(ctx)
+	for i := range y.burst {
+		uid, name := uuid.NewUUID(), fmt.Sprintf("bare-%03d", i)
+		began[uid] = time.Now()
+		group.Go(func() error {
+			before, tried, job := y.objects(name, uid)
+			for _, object := range before {
+				if err := c.Create(requests, object); err != nil {
+					return err
+				}
+			}
+			if err := c.Create(requests, tried, client.DryRunAll); err != nil {
+				return err
+			}
+			return c.Create(requests, job)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return await(ctx, o, began, o.jobOf)
+}
+
+// objects are what a session is made of: what comes before its Pod is tried, that Pod, and
+// its Job.
+func (y *yard) objects(name string, uid types.UID) (before []client.Object, tried *corev1.Pod, job *batchv1.Job) {
+	metadata := y.Object(name)
+	metadata.Labels = map[string]string{session.LabelSessionUID: string(uid)}
+	account := &corev1.ServiceAccount{ObjectMeta: metadata}
+	policy := &networkingv1.NetworkPolicy{ObjectMeta: metadata}
+	policy.Spec.PodSelector.MatchLabels = metadata.Labels
+	policy.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
+	secret := &corev1.Secret{ObjectMeta: metadata, StringData: map[string]string{"prompt": "Do what is to be done."}}
+	job = &batchv1.Job{ObjectMeta: metadata}
+	job.Spec.BackoffLimit = new(int32(0))
+	job.Spec.Template.Labels = metadata.Labels
+	job.Spec.Template.Spec = corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, ServiceAccountName: name,
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		Containers: []corev1.Container{{Name: "runner", Image: "registry.example/runner:1", SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}}},
+	}
+	tried = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-", Namespace: string(y.Yard)}, Spec: *job.Spec.Template.Spec.DeepCopy()}
+	return []client.Object{account, policy, secret}, tried, job
+}

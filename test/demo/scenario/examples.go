@@ -1,0 +1,129 @@
+package scenario
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// Examples are those of examples/sequentialjob, every one, in the order in which they are shown.
+func Examples() []Example {
+	return []Example{
+		minimal(),
+		etlPipeline(),
+		failingMigration(),
+		suspendedReport(),
+		imagePullDeadline(),
+		onFailureContinue(),
+		indexedParallel(),
+		{File: "invalid-typo.yaml", Refused: `spec.containers[1].volumeMounts[0].name: Not found: "cahce"`},
+		{File: "kueue.yaml", Missing: "Kueue and a LocalQueue"},
+	}
+}
+
+func minimal() Example {
+	return Example{
+		File:  "minimal.yaml",
+		Phase: v1alpha1.PhaseCompleted,
+		Run:   1,
+		Steps: []Step{
+			{Name: "hello", Phase: v1alpha1.StepSucceeded, Logged: "hello"},
+			{Name: "goodbye", Phase: v1alpha1.StepSucceeded, Logged: "goodbye"},
+		},
+	}
+}
+
+func etlPipeline() Example {
+	return Example{
+		File:  "etl-pipeline.yaml",
+		Phase: v1alpha1.PhaseCompleted,
+		Run:   1,
+		Steps: []Step{
+			{Name: "extract", Phase: v1alpha1.StepSucceeded, Output: "240", Logged: "extracted 240 orders"},
+			{Name: "transform", Phase: v1alpha1.StepSucceeded, Logged: "extract told of 240 orders, the workspace holds 240"},
+			{Name: "load", Phase: v1alpha1.StepSucceeded, Output: "3 regions", Logged: "north,1990"},
+			{Name: "clean-up", Phase: v1alpha1.StepSucceeded, Logged: "loaded 3 regions from 240 orders; left in the workspace: warehouse"},
+		},
+	}
+}
+
+func failingMigration() Example {
+	return Example{
+		File: "failing-migration.yaml",
+		Action: &Action{
+			When:  v1alpha1.PhaseFailed,
+			After: 2 * time.Second,
+			What:  "failing-migration failed in the middle. Its cause is mended, and it is run again from the failed step:",
+			Type:  types.JSONPatchType,
+			Patch: `[{"op":"replace","path":"/spec/template/spec/containers/0/env/0/value","value":"7"},` +
+				`{"op":"add","path":"/spec/rerun","value":{"id":"target-7","from":"Failed"}}]`,
+		},
+		Phase: v1alpha1.PhaseCompleted,
+		Run:   2,
+		Steps: []Step{
+			{Name: "backup", Phase: v1alpha1.StepSucceeded, Run: 1, Logged: "backed up schema version 5"},
+			{Name: "migrate", Phase: v1alpha1.StepSucceeded, Logged: "the schema is at version 7"},
+			{Name: "seed", Phase: v1alpha1.StepSucceeded, Logged: "seeded"},
+			{Name: "verify", Phase: v1alpha1.StepSucceeded, Logged: "at version 7, backup of 5 kept"},
+		},
+	}
+}
+
+func suspendedReport() Example {
+	return Example{
+		File: "suspended-report.yaml",
+		Action: &Action{
+			When:  v1alpha1.PhaseSuspended,
+			After: 8 * time.Second,
+			What:  "suspended-report has waited long enough. It is let go on:",
+			Type:  types.MergePatchType,
+			Patch: `{"spec":{"suspend":false}}`,
+		},
+		Phase: v1alpha1.PhaseCompleted,
+		Run:   1,
+		Steps: []Step{
+			{Name: "collect", Phase: v1alpha1.StepSucceeded, Logged: "collected"},
+			{Name: "publish", Phase: v1alpha1.StepSucceeded, Logged: "published"},
+		},
+	}
+}
+
+func imagePullDeadline() Example {
+	return Example{
+		File:  "image-pull-deadline.yaml",
+		Phase: v1alpha1.PhaseFailed,
+		Run:   1,
+		Steps: []Step{
+			{Name: "unreachable", Phase: v1alpha1.StepFailed},
+			{Name: "never-reached", Phase: v1alpha1.StepSkipped},
+			{Name: "notify", Phase: v1alpha1.StepSucceeded, Logged: "the run has ended"},
+		},
+	}
+}
+
+func onFailureContinue() Example {
+	return Example{
+		File:  "on-failure-continue.yaml",
+		Phase: v1alpha1.PhaseCompleted,
+		Run:   1,
+		Steps: []Step{
+			{Name: "build", Phase: v1alpha1.StepSucceeded},
+			{Name: "lint", Phase: v1alpha1.StepFailed, Logged: "line 7 is too long"},
+			{Name: "package", Phase: v1alpha1.StepSucceeded, Logged: "packaged"},
+		},
+	}
+}
+
+func indexedParallel() Example {
+	return Example{
+		File:  "indexed-parallel.yaml",
+		Phase: v1alpha1.PhaseCompleted,
+		Run:   1,
+		Steps: []Step{
+			{Name: "render", Phase: v1alpha1.StepSucceeded, Logged: "frame 5 of 6"},
+			{Name: "assemble", Phase: v1alpha1.StepSucceeded},
+		},
+	}
+}

@@ -1,0 +1,168 @@
+package scenario
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/sequence"
+)
+
+const examples = "../../../examples/sequentialjob"
+
+func TestEveryExampleHasItsStory(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(examples, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, file := range files {
+		want = append(want, filepath.Base(file))
+	}
+	for _, example := range Examples() {
+		got = append(got, example.File)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("files of examples/sequentialjob and stories (-files +stories):\n%s", diff)
+	}
+}
+
+func TestStoriesTellOfTheStepsThatTheExamplesHave(t *testing.T) {
+	for _, example := range Examples() {
+		t.Run(example.Name(), func(t *testing.T) {
+			sj := read(t, example.File)
+			if sj.Name != example.Name() {
+				t.Errorf("it is named %q, and must be as its file", sj.Name)
+			}
+			errs := sequence.Validate(sj)
+			if refused := len(errs) > 0; refused != (example.Refused != "") {
+				t.Errorf("validation says %v", errs)
+			}
+			if !example.Applied() {
+				return
+			}
+			var want, got []string
+			for _, step := range slices.Concat(sj.Spec.Containers, sj.Spec.Finally) {
+				want = append(want, step.Name)
+			}
+			for _, step := range example.Steps {
+				got = append(got, step.Name)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("steps (-example +story):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestExamplesPassPodSecurityRestricted(t *testing.T) {
+	for _, example := range Examples() {
+		t.Run(example.Name(), func(t *testing.T) {
+			template := read(t, example.File).Spec.Template
+			if template == nil || len(template.Spec.Containers) != 1 {
+				t.Fatal("it has no template with a container for defaults")
+			}
+			pod, container := template.Spec.SecurityContext, template.Spec.Containers[0].SecurityContext
+			switch {
+			case pod == nil || pod.RunAsNonRoot == nil || !*pod.RunAsNonRoot || pod.SeccompProfile == nil:
+				t.Error("its Pods may run as root, or without a seccomp profile")
+			case container == nil || container.AllowPrivilegeEscalation == nil || *container.AllowPrivilegeEscalation || container.Capabilities == nil:
+				t.Error("its containers may gain privileges, or keep capabilities")
+			}
+		})
+	}
+}
+
+func TestAnExampleIsOverOnlyAfterWhatIsDoneToIt(t *testing.T) {
+	example := failingMigration()
+	failed := &v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{
+		Phase: v1alpha1.PhaseFailed, Run: 1, CompletionTime: &metav1.Time{Time: time.Unix(1, 0)},
+	}}
+	completed := failed.DeepCopy()
+	completed.Status.Phase, completed.Status.Run = v1alpha1.PhaseCompleted, 2
+
+	for name, tt := range map[string]struct {
+		sj    *v1alpha1.SequentialJob
+		acted bool
+		want  bool
+	}{
+		"still running":               {&v1alpha1.SequentialJob{}, false, false},
+		"failed, to be mended":        {failed, false, false},
+		"mended, not yet run again":   {failed, true, false},
+		"run again":                   {completed, true, true},
+		"completed, nothing to mend":  {completed, false, true},
+		"suspended, so never started": {&v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{Phase: v1alpha1.PhaseSuspended}}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := example.Over(tt.sj, tt.acted); got != tt.want {
+				t.Errorf("over: %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestAnEndThatIsNotAsItShouldBeIsTold(t *testing.T) {
+	example := Example{
+		File: "a.yaml", Phase: v1alpha1.PhaseCompleted, Run: 1,
+		Steps: []Step{{Name: "one", Phase: v1alpha1.StepSucceeded, Output: "7", Logged: "done"}},
+	}
+	sj := &v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{
+		Phase: v1alpha1.PhaseFailed, Run: 1,
+		Steps: []v1alpha1.StepStatus{{Name: "one", Phase: v1alpha1.StepFailed, Run: 1}},
+	}}
+	want := []string{
+		`its status is "Failed", it should be "Completed"`,
+		`step one ended as Failed, it should end as Succeeded`,
+		`step one has the output "", it should have "7"`,
+		`step one should have logged "done"`,
+	}
+	got := example.Faults(sj, func(*v1alpha1.StepStatus) string { return "started" })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheCommandOfAnActionIsWhatAUserWouldType(t *testing.T) {
+	const want = `kubectl -n ns patch sequentialjob suspended-report --type=merge -p '{"spec":{"suspend":false}}'`
+	if got := suspendedReport().Action.Command("ns", "suspended-report"); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func read(t *testing.T, file string) *v1alpha1.SequentialJob {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(examples, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sj := &v1alpha1.SequentialJob{}
+	if err := yaml.UnmarshalStrict(content, sj); err != nil {
+		t.Fatal(err)
+	}
+	return sj
+}
+
+func TestTheReadmeShowsTheSmallestExampleAsItIs(t *testing.T) {
+	readme, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(examples, "minimal.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, manifest, _ := strings.Cut(string(content), "\napiVersion")
+	if !strings.Contains(string(readme), "```yaml\napiVersion"+manifest+"```") {
+		t.Error("README.md shows another minimal.yaml than examples/sequentialjob has")
+	}
+}

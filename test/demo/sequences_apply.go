@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/yardmaster/yardmaster/test/demo/scenario"
+)
+
+// apply puts the examples into a fresh namespace.
+func (a *sequences) apply(ctx context.Context) error {
+	if err := a.freshNamespace(ctx, sequencesNamespace); err != nil {
+		return err
+	}
+	for _, example := range scenario.Examples() {
+		if example.Missing != "" {
+			a.screen.Say("  %s is not applied: it needs %s", example.File, example.Missing)
+			continue
+		}
+		if err := a.applyExample(ctx, &example); err != nil {
+			return err
+		}
+		if example.Applied() {
+			a.examples = append(a.examples, &played{Example: example})
+		}
+	}
+	return nil
+}
+
+// applyExample does what `kubectl apply` does with a new object.
+func (a *sequences) applyExample(ctx context.Context, example *scenario.Example) error {
+	object, err := read(example.Path(), sequencesNamespace)
+	if err != nil {
+		return err
+	}
+	a.screen.Say("  $ kubectl -n %s apply -f examples/%s", sequencesNamespace, example.Path())
+	err = a.create(ctx, object)
+	switch {
+	case example.Refused == "":
+		return err
+	case err == nil:
+		return fmt.Errorf("%s was taken, it should have been refused with: %s", example.File, example.Refused)
+	case !strings.Contains(err.Error(), example.Refused):
+		return fmt.Errorf("%s should have been refused with %q, not with: %w", example.File, example.Refused, err)
+	}
+	a.screen.Say("    %s", a.screen.Bad(err.Error()))
+	a.screen.Say("    refused, as it should be")
+	return nil
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/test/demo/cluster"
+	"github.com/yardmaster/yardmaster/test/demo/shell"
+)
+
+// stage is what all acts are played on.
+type stage struct {
+	cluster cluster.Cluster
+	screen  *terminal.Screen
+	// limit is how long an act may take.
+	limit time.Duration
+
+	kubeconfig string
+	client     client.Client
+	logs       kubernetes.Interface
+}
+
+// connect makes the clients.
+func (s *stage) connect(ctx context.Context) error {
+	kubeconfig, err := s.cluster.Kubeconfig(ctx)
+	if err != nil {
+		return err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", kubeconfig, err)
+	}
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	s.kubeconfig = kubeconfig
+	if s.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	s.logs, err = kubernetes.NewForConfig(config)
+	return err
+}
+
+func (s *stage) title(text string) {
+	s.screen.Say("\n%s", s.screen.Bold("== "+text))
+}
+
+// timed does something and says how long it took.
+func (s *stage) timed(what string, do func() error) error {
+	started := time.Now()
+	if err := do(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	s.screen.Say("  %s (%s)", what, time.Since(started).Round(time.Second/10))
+	return nil
+}
+
+// explainOperator shows how the operator is, which may have to do with the error.
+func (s *stage) explainOperator(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		s.showOperator(ctx)
+	}
+	return err
+}
+
+func (s *stage) showOperator(ctx context.Context) {
+	s.title("The operator")
+	s.kubectl(ctx, "-n", operatorNamespace, "get", "pods", "-o", "wide")
+	s.kubectl(ctx, "-n", operatorNamespace, "events")
+	s.kubectl(ctx, "-n", operatorNamespace, "logs", "-l", "app.kubernetes.io/name=yardmaster", "--tail=20", "--prefix")
+}
+
+// kubectl runs kubectl and shows the command as a user would type it. What it has to say,
+// also of a failure, is all there is to it.
+func (s *stage) kubectl(ctx context.Context, args ...string) {
+	s.screen.Say("\n  $ kubectl %s", strings.Join(quoted(args), " "))
+	command := s.cluster.Kubectl()
+	if err := shell.Run(ctx, command[0], append(command[1:len(command):len(command)], args...)...); err != nil && !errors.Is(err, context.Canceled) {
+		s.screen.Say("  %v", err)
+	}
+}
+
+func quoted(args []string) []string {
+	words := make([]string, len(args))
+	for i, arg := range args {
+		words[i] = arg
+		if strings.ContainsAny(arg, " {}\"*") {
+			words[i] = "'" + arg + "'"
+		}
+	}
+	return words
+}
