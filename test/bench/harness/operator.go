@@ -13,7 +13,7 @@ const healthAddress = "127.0.0.1:18981"
 // BuildOperator builds the operator as it is shipped.
 func BuildOperator(ctx context.Context) (string, error) {
 	const binary = "bin/yardmaster-bench"
-	return binary, Command(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/yardmaster")
+	return binary, Command(ctx, "go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/yardmaster")
 }
 
 // StartOperator starts the operator with flags of the benchmark's, and waits until it is ready.
