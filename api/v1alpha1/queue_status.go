@@ -145,6 +145,12 @@ const (
 	// ConditionReady is True when the object does what its spec says. A WorkerPool and a
 	// Policy have it too.
 	ConditionReady = "Ready"
+	// ConditionReconciling is True while the operator works on the object, or waits for
+	// something that can happen by itself. kstatus reads it. Every kind has it.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled is True when the operator cannot make progress until someone changes
+	// the object or something it depends on. kstatus reads it. Every kind has it.
+	ConditionStalled = "Stalled"
 	// ConditionBrokerReachable is False when the broker cannot be reached or refuses us.
 	ConditionBrokerReachable = "BrokerReachable"
 	// ConditionConfigSynced is False when the queue on the broker is not as the spec says.

@@ -249,7 +249,7 @@ func watching(t *testing.T, s *apiServer, options cache.Options) (cache.Cache, *
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	options.Scheme, options.Mapper, options.NewInformer = scheme.Scheme, mapper, NewInformer
-	options.HTTPClient = &http.Client{Transport: kube.Impatient(&http.Transport{})}
+	options.HTTPClient = &http.Client{Transport: kube.IgnoreRetryAfter(&http.Transport{})}
 	objects, err := cache.New(&rest.Config{Host: "http://" + s.address, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, options)
 	if err != nil {
 		t.Fatal(err)

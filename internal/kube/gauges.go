@@ -17,26 +17,26 @@ import (
 // maxLabels is how many labels a gauge of Sums may have.
 const maxLabels = 4
 
-// Sums are gauges that objects are summed up in. Names of objects are not among their
+// GaugeSums are gauges that objects are summed up in. Names of objects are not among their
 // labels: there may be thousands.
-type Sums map[sum]int64
+type GaugeSums map[gaugeKey]int64
 
-type sum struct {
+type gaugeKey struct {
 	gauge  *prometheus.Desc
 	labels [maxLabels]string
 	number int
 }
 
 // Add adds to the gauge with these values of its labels, of which it may have four.
-func (s Sums) Add(gauge *prometheus.Desc, amount int64, labels ...string) {
-	key := sum{gauge: gauge, number: len(labels)}
+func (s GaugeSums) Add(gauge *prometheus.Desc, amount int64, labels ...string) {
+	key := gaugeKey{gauge: gauge, number: len(labels)}
 	copy(key.labels[:], labels)
 	s[key] += amount
 }
 
 // AddReady counts an object by its namespace and by the status and the reason of its
 // condition Ready.
-func (s Sums) AddReady(gauge *prometheus.Desc, object client.Object, conditions []metav1.Condition) {
+func (s GaugeSums) AddReady(gauge *prometheus.Desc, object client.Object, conditions []metav1.Condition) {
 	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	if ready == nil {
 		ready = &metav1.Condition{Status: metav1.ConditionUnknown, Reason: "NotYetSeen"}
@@ -44,18 +44,18 @@ func (s Sums) AddReady(gauge *prometheus.Desc, object client.Object, conditions 
 	s.Add(gauge, 1, object.GetNamespace(), string(ready.Status), ready.Reason)
 }
 
-// Collector sums up, when scraped, what a list of objects in the cache says.
-type Collector[L client.ObjectList] struct {
+// GaugeCollector sums up, when scraped, what a list of objects in the cache says.
+type GaugeCollector[L client.ObjectList] struct {
 	Reader client.Reader
 	// NewList makes an empty list, and Sum adds what a full one says.
 	NewList func() L
-	Sum     func(Sums, L)
+	Sum     func(GaugeSums, L)
 	// Gauges that may come of it.
 	Gauges []*prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
-func (c Collector[L]) Describe(descriptions chan<- *prometheus.Desc) {
+func (c GaugeCollector[L]) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, gauge := range c.Gauges {
 		descriptions <- gauge
 	}
@@ -63,7 +63,7 @@ func (c Collector[L]) Describe(descriptions chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. Without a list there are no gauges; all others
 // are still told.
-func (c Collector[L]) Collect(collected chan<- prometheus.Metric) {
+func (c GaugeCollector[L]) Collect(collected chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	list := c.NewList()
@@ -71,7 +71,7 @@ func (c Collector[L]) Collect(collected chan<- prometheus.Metric) {
 		ctrl.Log.WithName("metrics").Error(err, "Summing up what is in the cache", "list", fmt.Sprintf("%T", list))
 		return
 	}
-	sums := Sums{}
+	sums := GaugeSums{}
 	c.Sum(sums, list)
 	for key, value := range sums {
 		collected <- prometheus.MustNewConstMetric(key.gauge, prometheus.GaugeValue, float64(value), key.labels[:key.number]...)

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// NamespaceGoes tells whether a namespace is being deleted. Who may not look at it cannot
+// NamespaceTerminating tells whether a namespace is being deleted. Who may not look at it cannot
 // tell, and goes on as if it stayed.
-func NamespaceGoes(ctx context.Context, live client.Reader, name string) (bool, error) {
+func NamespaceTerminating(ctx context.Context, live client.Reader, name string) (bool, error) {
 	ns := &metav1.PartialObjectMetadata{}
 	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	err := live.Get(ctx, client.ObjectKey{Name: name}, ns)
@@ -30,15 +30,15 @@ func NamespaceGoes(ctx context.Context, live client.Reader, name string) (bool, 
 	return !ns.DeletionTimestamp.IsZero(), nil
 }
 
-// LeaveWithNamespace takes the finalizer off a deleted object if what its pass has failed
+// RemoveFinalizerIfTerminating takes the finalizer off a deleted object if what its pass has failed
 // of is that its namespace goes, and the operator's permissions there have gone first: a
 // namespace's content is deleted in no order. Nothing can be done there any more, and what
 // the finalizer keeps is deleted with all else. Any other failure it returns.
-func LeaveWithNamespace(ctx context.Context, live client.Reader, c client.Client, object client.Object, finalizer string, failure error) error {
+func RemoveFinalizerIfTerminating(ctx context.Context, live client.Reader, c client.Client, object client.Object, finalizer string, failure error) error {
 	if object.GetDeletionTimestamp().IsZero() || !apierrors.IsForbidden(failure) {
 		return failure
 	}
-	goes, err := NamespaceGoes(ctx, live, object.GetNamespace())
+	goes, err := NamespaceTerminating(ctx, live, object.GetNamespace())
 	if err != nil || !goes {
 		return errors.Join(failure, err)
 	}

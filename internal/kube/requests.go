@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Requests are those for all objects that a list then holds: what the options select in the
+// RequestsForList are those for all objects that a list then holds: what the options select in the
 // cache. A list that fails is logged and is none: who watches has nobody to tell it.
-func Requests(ctx context.Context, cache client.Reader, list client.ObjectList, which ...client.ListOption) []reconcile.Request {
+func RequestsForList(ctx context.Context, cache client.Reader, list client.ObjectList, which ...client.ListOption) []reconcile.Request {
 	if err := cache.List(ctx, list, append(which, client.UnsafeDisableDeepCopy)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing the objects that a change may be about", "list", fmt.Sprintf("%T", list))
 		return nil

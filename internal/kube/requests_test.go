@@ -23,7 +23,7 @@ func TestRequestsAreForAllThatAreSelected(t *testing.T) {
 	want := []reconcile.Request{
 		{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "a"}}, {NamespacedName: types.NamespacedName{Namespace: "ns", Name: "b"}},
 	}
-	if diff := cmp.Diff(want, Requests(t.Context(), reader, &corev1.PodList{}, client.InNamespace("ns"))); diff != "" {
+	if diff := cmp.Diff(want, RequestsForList(t.Context(), reader, &corev1.PodList{}, client.InNamespace("ns"))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -34,7 +34,7 @@ func TestNothingIsRequestedWhenTheCacheFails(t *testing.T) {
 			return errors.New("not today")
 		},
 	}).Build()
-	if got := Requests(t.Context(), reader, &corev1.PodList{}); got != nil {
+	if got := RequestsForList(t.Context(), reader, &corev1.PodList{}); got != nil {
 		t.Errorf("%v", got)
 	}
 }

@@ -3,48 +3,86 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/yardmaster/yardmaster/internal/apierror"
 )
 
-// A pass that failed is tried again after minBackoff, then twice as long each time up to
-// maxBackoff: controller-runtime's own limit of 16 minutes would leave things standing
-// long after the API server is well again.
+// A failed reconciliation is retried after minBackoff, then twice as long each time up to
+// maxBackoff. controller-runtime's own limit of 16 minutes would keep objects waiting long
+// after the API server is available again.
 const (
 	minBackoff = 5 * time.Millisecond
 	maxBackoff = 30 * time.Second
 )
 
-// ErrStale ends a pass that decided on something outdated.
-var ErrStale = errors.New("what was decided on has changed or gone since it was read")
+// After a conflict the cache needs a moment to catch up: the first wait is minConflictBackoff.
+// A request that conflicts maxConflicts times in a row fails like any other.
+const (
+	minConflictBackoff = 20 * time.Millisecond
+	maxConflictBackoff = time.Second
+	maxConflicts       = 20
+)
 
-// StaleOr is ErrStale if the error says that an object was outdated.
-func StaleOr(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+// ErrStale ends a reconciliation whose decision was based on an outdated object.
+var ErrStale = errors.New("the object changed or was deleted after it was read")
+
+// AssertFresh returns ErrStale unless the API server has exactly this version of the object. A
+// reconciliation that acts without having written the status calls it first: without that, a
+// stale cache could make it act twice.
+func AssertFresh(ctx context.Context, live client.Reader, c client.Client, object client.Object) error {
+	kind, err := c.GroupVersionKindFor(object)
+	if err != nil {
+		return fmt.Errorf("finding the kind of %s: %w", object.GetName(), err)
+	}
+	current := &metav1.PartialObjectMetadata{}
+	current.SetGroupVersionKind(kind)
+	if err := live.Get(ctx, client.ObjectKeyFromObject(object), current); err != nil {
+		return fmt.Errorf("reading the %s again: %w", kind.Kind, err)
+	}
+	if current.UID != object.GetUID() || current.ResourceVersion != object.GetResourceVersion() {
 		return ErrStale
 	}
-	return err
+	return nil
 }
 
-// AfterStale has a pass that ended with ErrStale begin anew after that wait: the newer
-// version is on its way, which is no failure to log and back off from.
-func AfterStale(wait time.Duration, r reconcile.Reconciler) reconcile.Reconciler {
+// RequeueOnConflict retries a reconciliation that ended with ErrStale, or whose object changed
+// or disappeared in the meantime, after a short and growing wait. That is expected, and so
+// neither logged nor counted as an error.
+func RequeueOnConflict(r reconcile.Reconciler) reconcile.Reconciler {
+	conflicts := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minConflictBackoff, maxConflictBackoff)
 	return reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 		result, err := r.Reconcile(ctx, req)
-		if errors.Is(err, ErrStale) {
-			return ctrl.Result{RequeueAfter: wait}, nil
+		if !isStale(err) {
+			conflicts.Forget(req)
+			return result, err
 		}
-		return result, err
+		wait := conflicts.When(req)
+		if conflicts.NumRequeues(req) > maxConflicts {
+			return ctrl.Result{}, err
+		}
+		return ctrl.Result{RequeueAfter: wait}, nil
 	})
 }
 
-// Passes are a controller's options for this many passes at once.
-func Passes(concurrency int) controller.Options {
+func isStale(err error) bool {
+	if errors.Is(err, ErrStale) {
+		return true
+	}
+	class := apierror.ClassOf(err)
+	return class == apierror.Conflict || class == apierror.NotFound
+}
+
+// ControllerOptions returns a controller's options for this many concurrent reconciliations.
+func ControllerOptions(concurrency int) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: concurrency,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),

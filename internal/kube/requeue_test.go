@@ -13,29 +13,57 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-func TestAPassOnSomethingOutdatedBeginsAnewSoon(t *testing.T) {
-	queues := schema.GroupResource{Group: "yardmaster.dev", Resource: "queues"}
-	broken := errors.New("broken")
+var queues = schema.GroupResource{Group: "yardmaster.dev", Resource: "queues"}
+
+func reconcilerReturning(err *error) reconcile.Reconciler {
+	return RequeueOnConflict(reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
+		return ctrl.Result{RequeueAfter: time.Hour}, *err
+	}))
+}
+
+func TestReconciliationIsRetriedSoonAfterAConflict(t *testing.T) {
+	failure := errors.New("broken")
 	tests := map[string]struct {
 		err  error
 		wait time.Duration
 		want error
 	}{
-		"it went well":                      {nil, time.Hour, nil},
-		"the object has changed meanwhile":  {StaleOr(apierrors.NewConflict(queues, "mail", broken)), time.Second, nil},
-		"it has gone meanwhile":             {StaleOr(apierrors.NewNotFound(queues, "mail")), time.Second, nil},
-		"something says so further within":  {fmt.Errorf("patching: %w", ErrStale), time.Second, nil},
-		"it failed, and is backed off from": {StaleOr(broken), time.Hour, broken},
+		"success keeps its result":          {nil, time.Hour, nil},
+		"the object has changed":            {fmt.Errorf("patching: %w", apierrors.NewConflict(queues, "mail", failure)), minConflictBackoff, nil},
+		"the object was deleted":            {fmt.Errorf("patching: %w", apierrors.NewNotFound(queues, "mail")), minConflictBackoff, nil},
+		"the decision was made on old data": {fmt.Errorf("patching: %w", ErrStale), minConflictBackoff, nil},
+		"any other error is returned":       {failure, time.Hour, failure},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			pass := reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
-				return ctrl.Result{RequeueAfter: time.Hour}, test.err
-			})
-			result, err := AfterStale(time.Second, pass).Reconcile(t.Context(), ctrl.Request{})
+			result, err := reconcilerReturning(&test.err).Reconcile(t.Context(), ctrl.Request{})
 			if !errors.Is(err, test.want) || result.RequeueAfter != test.wait {
-				t.Errorf("again after %s, %v; want %s, %v", result.RequeueAfter, err, test.wait, test.want)
+				t.Errorf("requeued after %s, %v; want %s, %v", result.RequeueAfter, err, test.wait, test.want)
 			}
 		})
+	}
+}
+
+func TestConflictsInARowBackOffAndAtLastFail(t *testing.T) {
+	err := ErrStale
+	r := reconcilerReturning(&err)
+	previous := time.Duration(0)
+	for range maxConflicts {
+		result, err := r.Reconcile(t.Context(), ctrl.Request{})
+		if err != nil || result.RequeueAfter < previous || result.RequeueAfter > maxConflictBackoff {
+			t.Fatalf("requeued after %s, %v, having waited %s before", result.RequeueAfter, err, previous)
+		}
+		previous = result.RequeueAfter
+	}
+	if _, got := r.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(got, ErrStale) {
+		t.Errorf("a conflict that persists returned %v", got)
+	}
+	err = nil
+	if _, got := r.Reconcile(t.Context(), ctrl.Request{}); got != nil {
+		t.Fatal(got)
+	}
+	err = ErrStale
+	if result, got := r.Reconcile(t.Context(), ctrl.Request{}); got != nil || result.RequeueAfter != minConflictBackoff {
+		t.Errorf("after a success, a conflict requeued after %s, %v", result.RequeueAfter, got)
 	}
 }

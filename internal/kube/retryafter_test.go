@@ -26,7 +26,7 @@ func TestOnlyAnAPIServerThatHasTooMuchToDoIsHeardWhenItAsksToWait(t *testing.T) 
 			if err != nil {
 				t.Fatal(err)
 			}
-			response, err := Impatient(http.DefaultTransport).RoundTrip(request)
+			response, err := IgnoreRetryAfter(http.DefaultTransport).RoundTrip(request)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Latest remembers what this process last wrote of each object until the cache shows
+// WriteCache remembers what this process last wrote of each object until the cache shows
 // it, so that a pass which follows at once does not decide on less than is known and
 // then run into a conflict.
 //
@@ -17,18 +17,18 @@ import (
 //
 // controller-runtime's EnableReadYourWritesConsistency does the same for a cache of one
 // scope; it does not support a list of namespaces. When it does, this goes.
-type Latest[T client.Object] struct {
+type WriteCache[T client.Object] struct {
 	mu      sync.Mutex
 	written map[types.NamespacedName]T
 }
 
-// NewLatest returns an empty Latest.
-func NewLatest[T client.Object]() *Latest[T] {
-	return &Latest[T]{written: map[types.NamespacedName]T{}}
+// NewWriteCache returns an empty Latest.
+func NewWriteCache[T client.Object]() *WriteCache[T] {
+	return &WriteCache[T]{written: map[types.NamespacedName]T{}}
 }
 
-// Wrote remembers the object as the API server returned it.
-func (l *Latest[T]) Wrote(object T) {
+// Record remembers the object as the API server returned it.
+func (l *WriteCache[T]) Record(object T) {
 	written := object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
 	written.SetManagedFields(nil)          // as in the cache: nobody reads them, and they are large
 	l.mu.Lock()
@@ -36,9 +36,9 @@ func (l *Latest[T]) Wrote(object T) {
 	l.written[client.ObjectKeyFromObject(object)] = written
 }
 
-// Of returns the newer of the cached object and what was written, and forgets the
+// Newest returns the newer of the cached object and what was written, and forgets the
 // latter once the cache has caught up. The result is the caller's.
-func (l *Latest[T]) Of(cached T) T {
+func (l *WriteCache[T]) Newest(cached T) T {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key := client.ObjectKeyFromObject(cached)
@@ -54,7 +54,7 @@ func (l *Latest[T]) Of(cached T) T {
 }
 
 // Forget drops what is remembered of an object that is gone.
-func (l *Latest[T]) Forget(key types.NamespacedName) {
+func (l *WriteCache[T]) Forget(key types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.written, key)

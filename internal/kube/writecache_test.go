@@ -25,11 +25,11 @@ func TestTheNewerOfWrittenAndCachedIsUsed(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			latest := NewLatest[*corev1.ConfigMap]()
+			latest := NewWriteCache[*corev1.ConfigMap]()
 			if test.written != nil {
-				latest.Wrote(test.written)
+				latest.Record(test.written)
 			}
-			if got := latest.Of(test.cached).ResourceVersion; got != test.want {
+			if got := latest.Newest(test.cached).ResourceVersion; got != test.want {
 				t.Errorf("version %s, want %s", got, test.want)
 			}
 		})
@@ -37,13 +37,13 @@ func TestTheNewerOfWrittenAndCachedIsUsed(t *testing.T) {
 }
 
 func TestWhatTheCacheShowsIsForgotten(t *testing.T) {
-	latest := NewLatest[*corev1.ConfigMap]()
-	latest.Wrote(configMap("1", "10"))
-	latest.Of(configMap("1", "10"))
+	latest := NewWriteCache[*corev1.ConfigMap]()
+	latest.Record(configMap("1", "10"))
+	latest.Newest(configMap("1", "10"))
 	if len(latest.written) != 0 {
 		t.Errorf("%d objects are kept", len(latest.written))
 	}
-	latest.Wrote(configMap("1", "12"))
+	latest.Record(configMap("1", "12"))
 	latest.Forget(types.NamespacedName{Namespace: "ns", Name: "a"})
 	if len(latest.written) != 0 {
 		t.Errorf("%d objects are kept of one that is gone", len(latest.written))

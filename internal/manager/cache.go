@@ -12,19 +12,9 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/informer"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
-
-// withoutTemplate drops what no decision looks at and most of a Job consists of. Jobs
-// are made, patched and deleted, never updated whole, so it is not missed in a write.
-func withoutTemplate(object any) (any, error) {
-	if job, isJob := object.(*batchv1.Job); isJob {
-		job.ManagedFields = nil
-		job.Spec.Template = corev1.PodTemplateSpec{}
-		job.Spec.PodFailurePolicy = nil
-	}
-	return object, nil
-}
 
 // cacheOptions keep the cache small: only what is watched, of the Jobs only those that
 // belong to a SequentialJob, of Pods and what makes them only those of a WorkerPool, and nothing of who wrote which field.
@@ -42,7 +32,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 		NewInformer:      informer.NewInformer,
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&batchv1.Job{}:        {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: withoutTemplate},
+			&batchv1.Job{}:        {Label: labels.NewSelector().Add(*ofSequentialJobs), Transform: kube.DropJobTemplate},
 			&corev1.Pod{}:         workers,
 			&appsv1.Deployment{}:  workers,
 			&appsv1.StatefulSet{}: workers,

@@ -29,7 +29,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = float32(o.KubeAPIQPS), o.KubeAPIBurst
-	config.Wrap(kube.Impatient)
+	config.Wrap(kube.IgnoreRetryAfter)
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)

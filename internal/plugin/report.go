@@ -69,7 +69,7 @@ func (r *reportCommand) run(ctx context.Context) error {
 	}
 	began := r.now()
 	var tallies map[string]*report.Tally
-	err = kube.EachJob(ctx, cluster, namespace,
+	err = kube.ForEachJob(ctx, cluster, namespace,
 		func() { tallies = map[string]*report.Tally{} },
 		func(job *batchv1.Job) {
 			if tallies[job.Namespace] == nil {

@@ -63,7 +63,7 @@ func (r *Reconciler) tidy(ctx context.Context, s *v1alpha1.AgenticSession, plan 
 	err := r.client.Delete(ctx, s, client.PropagationPolicy(metav1.DeletePropagationBackground),
 		client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
-		return kube.StaleOr(fmt.Errorf("deleting the expired session: %w", err))
+		return fmt.Errorf("deleting the expired session: %w", err)
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func (r *Reconciler) assertFresh(ctx context.Context, s *v1alpha1.AgenticSession
 	now := &metav1.PartialObjectMetadata{}
 	now.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AgenticSession"))
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(s), now); err != nil {
-		return kube.StaleOr(fmt.Errorf("reading the session again: %w", err))
+		return fmt.Errorf("reading the session again: %w", err)
 	}
 	if now.UID != s.UID || now.ResourceVersion != s.ResourceVersion {
 		return kube.ErrStale
@@ -87,7 +87,7 @@ func (r *Reconciler) deleteJob(ctx context.Context, job *batchv1.Job) error {
 	err := r.client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationForeground),
 		client.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
-		return kube.StaleOr(fmt.Errorf("deleting Job %s: %w", job.Name, err))
+		return fmt.Errorf("deleting Job %s: %w", job.Name, err)
 	}
 	return nil
 }
@@ -228,7 +228,7 @@ func refusalOf(err error, kind, doing string) (*session.Refusal, error) {
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), isDenied(err):
 		return &session.Refusal{Kind: session.RefusedInvalid, Object: kind, Message: err.Error()}, nil
 	default:
-		return nil, kube.StaleOr(fmt.Errorf("%s: %w", doing, err))
+		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 }
 

@@ -85,7 +85,7 @@ func count(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSessionStatus, no
 
 // registerPhases has sessions counted when the metrics are scraped.
 func registerPhases(cache client.Reader) error {
-	err := metrics.Registry.Register(kube.Collector[*v1alpha1.AgenticSessionList]{
+	err := metrics.Registry.Register(kube.GaugeCollector[*v1alpha1.AgenticSessionList]{
 		Reader: cache, NewList: func() *v1alpha1.AgenticSessionList { return &v1alpha1.AgenticSessionList{} }, Sum: sumPhases,
 		Gauges: []*prometheus.Desc{phases},
 	})
@@ -96,7 +96,7 @@ func registerPhases(cache client.Reader) error {
 }
 
 // sumPhases tells of each phase, also of one that no session is in.
-func sumPhases(sums kube.Sums, list *v1alpha1.AgenticSessionList) {
+func sumPhases(sums kube.GaugeSums, list *v1alpha1.AgenticSessionList) {
 	for _, phase := range []v1alpha1.SessionPhase{
 		v1alpha1.SessionPending, v1alpha1.SessionCreating, v1alpha1.SessionRunning, v1alpha1.SessionStopping,
 		v1alpha1.SessionStopped, v1alpha1.SessionCompleted, v1alpha1.SessionFailed,

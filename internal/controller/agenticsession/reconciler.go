@@ -39,7 +39,7 @@ type Reconciler struct {
 	clock    clock.PassiveClock
 	options  Options
 
-	latest     *kube.Latest[*v1alpha1.AgenticSession]
+	writeCache *kube.WriteCache[*v1alpha1.AgenticSession]
 	created    *created
 	departed   *departed
 	workspaces *workspaces
@@ -54,7 +54,7 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 		clock:    clock.RealClock{},
 		options:  o,
 
-		latest:     kube.NewLatest[*v1alpha1.AgenticSession](),
+		writeCache: kube.NewWriteCache[*v1alpha1.AgenticSession](),
 		created:    newCreated(),
 		departed:   newDeparted(),
 		workspaces: newWorkspaces(),
@@ -88,7 +88,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !s.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil // the garbage collector removes what it is made of
 	}
-	s = r.latest.Of(s)
+	s = r.writeCache.Newest(s)
 	r.settle(s)
 	in, err := r.observe(ctx, s)
 	if err != nil {
@@ -121,7 +121,7 @@ func (r *Reconciler) settle(s *v1alpha1.AgenticSession) {
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {
-	r.latest.Forget(key)
+	r.writeCache.Forget(key)
 	r.created.forget(key)
 	r.departed.forget(key)
 	r.workspaces.forget(key)
@@ -154,10 +154,10 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, pla
 	countWrite(err)
 	if err != nil {
 		r.workspaces.settle(s)
-		return kube.StaleOr(fmt.Errorf("patching status: %w", err))
+		return fmt.Errorf("patching status: %w", err)
 	}
 	*s = *after
-	r.latest.Wrote(s)
+	r.writeCache.Record(s)
 	r.settle(s)
 	for _, event := range plan.Events {
 		r.recorder.Eventf(s, nil, event.Type, event.Reason, event.Action, "%s", event.Message)

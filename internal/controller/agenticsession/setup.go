@@ -3,7 +3,6 @@ package agenticsession
 import (
 	"context"
 	"fmt"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -29,9 +28,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-// staleWait is how long a pass on an outdated object waits for the cache to catch up.
-const staleWait = 20 * time.Millisecond
-
 const (
 	// uidIndex finds what a session is made of by the session's UID.
 	uidIndex = "session-uid"
@@ -56,7 +52,7 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 		DefaultLabelSelector: labels.NewSelector().Add(*ofSessions),
 		DefaultTransform:     cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&batchv1.Job{}: {Transform: withoutTemplate},
+			&batchv1.Job{}: {Transform: kube.DropJobTemplate},
 			&corev1.Pod{}:  {Transform: withoutSpec},
 		},
 	})
@@ -66,16 +62,7 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 	return children, mgr.Add(children)
 }
 
-// withoutTemplate drops what no decision looks at and most of a Job consists of.
-func withoutTemplate(object any) (any, error) {
-	if job, is := object.(*batchv1.Job); is {
-		job.ManagedFields = nil
-		job.Spec.Template = corev1.PodTemplateSpec{}
-	}
-	return object, nil
-}
-
-// withoutSpec does the same with a Pod, but for its node.
+// withoutSpec removes a Pod's spec, except for its node, and its managed fields.
 func withoutSpec(object any) (any, error) {
 	if pod, is := object.(*corev1.Pod); is {
 		pod.ManagedFields = nil
@@ -110,7 +97,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, child := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
 		b = b.WatchesRawSource(source.Kind(r.options.Children, child, onDelete(gone.childGone)))
 	}
-	return b.WithOptions(kube.Passes(r.options.Concurrency)).Complete(kube.AfterStale(staleWait, r))
+	return b.WithOptions(kube.ControllerOptions(r.options.Concurrency)).Complete(kube.RequeueOnConflict(r))
 }
 
 func (r *Reconciler) index(mgr ctrl.Manager) error {
@@ -194,5 +181,5 @@ func (r *Reconciler) ofRunner(ctx context.Context, object client.Object) []recon
 }
 
 func (r *Reconciler) requests(ctx context.Context, namespace string, which client.ListOption) []reconcile.Request {
-	return kube.Requests(ctx, r.client, &v1alpha1.AgenticSessionList{}, client.InNamespace(namespace), which)
+	return kube.RequestsForList(ctx, r.client, &v1alpha1.AgenticSessionList{}, client.InNamespace(namespace), which)
 }

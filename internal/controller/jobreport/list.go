@@ -16,7 +16,7 @@ func (s *Scanner) tally(ctx context.Context, namespace string, now time.Time) (*
 	ctx, cancel := context.WithTimeout(ctx, min(maxScan, s.options.Interval))
 	defer cancel()
 	var tally *report.Tally
-	err := kube.EachJob(ctx, s.live, namespace,
+	err := kube.ForEachJob(ctx, s.live, namespace,
 		func() { tally = report.NewTally(s.options.Top) },
 		func(job *batchv1.Job) {
 			tally.Add(report.Row{Name: job.Name, UID: job.UID, Finding: zombie.Classify(job, now, s.options.Thresholds)})

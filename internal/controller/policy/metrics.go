@@ -16,7 +16,7 @@ var policies = prometheus.NewDesc("yardmaster_policy_policies",
 
 // registerMetrics has what the statuses say scraped.
 func registerMetrics(cache client.Reader) error {
-	err := metrics.Registry.Register(kube.Collector[*v1alpha1.PolicyList]{
+	err := metrics.Registry.Register(kube.GaugeCollector[*v1alpha1.PolicyList]{
 		Reader: cache, NewList: func() *v1alpha1.PolicyList { return &v1alpha1.PolicyList{} }, Sum: sum, Gauges: []*prometheus.Desc{policies},
 	})
 	if err != nil {
@@ -25,7 +25,7 @@ func registerMetrics(cache client.Reader) error {
 	return nil
 }
 
-func sum(sums kube.Sums, list *v1alpha1.PolicyList) {
+func sum(sums kube.GaugeSums, list *v1alpha1.PolicyList) {
 	for i := range list.Items {
 		sums.AddReady(policies, &list.Items[i], list.Items[i].Status.Conditions)
 	}

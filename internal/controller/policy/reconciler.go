@@ -67,7 +67,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, p *v1alpha1.Policy) (ctrl.Re
 	before, after := p.DeepCopy(), p.DeepCopy()
 	after.Status = policy.Status(p, seen)
 	if err := kube.PatchStatus(ctx, r.client, before, after); err != nil {
-		return ctrl.Result{}, kube.StaleOr(fmt.Errorf("patching status: %w", err))
+		return ctrl.Result{}, fmt.Errorf("patching status: %w", err)
 	}
 	if is, troubled := policy.Troubled(&before.Status, &after.Status); troubled {
 		r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Observe", "%s", is.Message)

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -16,9 +15,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// staleWait is how long a pass on an outdated object waits for the cache to catch up.
-const staleWait = 100 * time.Millisecond
-
 // SetupWithManager has the manager run the reconciler.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 	if err := registerMetrics(mgr.GetCache()); err != nil {
@@ -31,8 +27,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 			builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&v1alpha1.WorkerPool{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
 			builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, replicasChanged))).
-		WithOptions(kube.Passes(concurrency)).
-		Complete(kube.AfterStale(staleWait, reconcile.AsReconciler(mgr.GetClient(), r)))
+		WithOptions(kube.ControllerOptions(concurrency)).
+		Complete(kube.RequeueOnConflict(reconcile.AsReconciler(mgr.GetClient(), r)))
 }
 
 // replicasChanged lets through a WorkerPool that has others: of all that its status tells
@@ -52,5 +48,5 @@ func replicasOf(object client.Object) int32 {
 // ofNamespace are all Policies of an object's namespace: one whose labels have changed may
 // have been selected before by one that does not select it now.
 func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
-	return kube.Requests(ctx, r.client, &v1alpha1.PolicyList{}, client.InNamespace(object.GetNamespace()))
+	return kube.RequestsForList(ctx, r.client, &v1alpha1.PolicyList{}, client.InNamespace(object.GetNamespace()))
 }

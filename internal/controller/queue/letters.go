@@ -50,7 +50,7 @@ func (p *pass) tellOfLetters(ctx context.Context) error {
 		object.SetAnnotations(annotations)
 	})
 	if err != nil {
-		return kube.StaleOr(fmt.Errorf("taking the annotation off: %w", err))
+		return fmt.Errorf("taking the annotation off: %w", err)
 	}
 	p.wrote(q)
 	p.emit(*p.lettersDone)

@@ -32,7 +32,7 @@ func init() {
 
 // registerMetrics has what the statuses say scraped.
 func registerMetrics(cache client.Reader) error {
-	err := metrics.Registry.Register(kube.Collector[*v1alpha1.QueueList]{
+	err := metrics.Registry.Register(kube.GaugeCollector[*v1alpha1.QueueList]{
 		Reader: cache, NewList: func() *v1alpha1.QueueList { return &v1alpha1.QueueList{} }, Sum: sum, Gauges: []*prometheus.Desc{messages, queues},
 	})
 	if err != nil {
@@ -41,7 +41,7 @@ func registerMetrics(cache client.Reader) error {
 	return nil
 }
 
-func sum(sums kube.Sums, list *v1alpha1.QueueList) {
+func sum(sums kube.GaugeSums, list *v1alpha1.QueueList) {
 	for i := range list.Items {
 		q := &list.Items[i]
 		for state, number := range map[string]*int64{

@@ -59,8 +59,8 @@ type Reconciler struct {
 	figures  *rate.Limiter
 	brokers  *rate.Limiter
 
-	latest *kube.Latest[*v1alpha1.Queue]
-	known  *known
+	writeCache *kube.WriteCache[*v1alpha1.Queue]
+	known      *known
 }
 
 // New returns a Reconciler that works through the manager's clients, and reaches brokers
@@ -70,15 +70,15 @@ func New(mgr ctrl.Manager, keeper *brokerconn.Keeper, o Options) *Reconciler {
 		o.Sweep = 2 * time.Minute
 	}
 	return &Reconciler{
-		client:   mgr.GetClient(),
-		live:     mgr.GetAPIReader(),
-		recorder: mgr.GetEventRecorder("queue-controller"),
-		keeper:   keeper,
-		options:  o,
-		figures:  rate.NewLimiter(figureWrites, figureBurst),
-		brokers:  rate.NewLimiter(brokerEvents, brokerBurst),
-		latest:   kube.NewLatest[*v1alpha1.Queue](),
-		known:    newKnown(),
+		client:     mgr.GetClient(),
+		live:       mgr.GetAPIReader(),
+		recorder:   mgr.GetEventRecorder("queue-controller"),
+		keeper:     keeper,
+		options:    o,
+		figures:    rate.NewLimiter(figureWrites, figureBurst),
+		brokers:    rate.NewLimiter(brokerEvents, brokerBurst),
+		writeCache: kube.NewWriteCache[*v1alpha1.Queue](),
+		known:      newKnown(),
 	}
 }
 
@@ -97,7 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	q = r.latest.Of(q)
+	q = r.writeCache.Newest(q)
 	effective, err := r.effective(ctx, q)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -108,7 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !q.DeletionTimestamp.IsZero() {
 		result, err := p.remove(ctx)
 		if err != nil {
-			err = kube.LeaveWithNamespace(ctx, r.live, r.client, p.q, v1alpha1.QueueFinalizer, err)
+			err = kube.RemoveFinalizerIfTerminating(ctx, r.live, r.client, p.q, v1alpha1.QueueFinalizer, err)
 		}
 		return result, err
 	}
@@ -155,14 +155,14 @@ func (p *pass) keep(ctx context.Context) (ctrl.Result, error) {
 // Queue that was deleted meanwhile, as a second leader may have, makes nothing.
 func (p *pass) prepare(ctx context.Context) error {
 	if err := p.patchFinalizer(ctx, controllerutil.AddFinalizer); err != nil {
-		return kube.StaleOr(fmt.Errorf("putting the finalizer on: %w", err))
+		return fmt.Errorf("putting the finalizer on: %w", err)
 	}
 	if _, err := p.line.Figures(ctx, queue.NameOf(p.q), fresh); broker.ClassOf(err) != broker.Missing {
 		return nil
 	}
 	current := &v1alpha1.Queue{}
 	if err := p.live.Get(ctx, client.ObjectKeyFromObject(p.q), current); err != nil {
-		return kube.StaleOr(fmt.Errorf("reading the Queue again: %w", err))
+		return fmt.Errorf("reading the Queue again: %w", err)
 	}
 	if current.UID != p.q.UID || current.Generation != p.q.Generation {
 		return kube.ErrStale
@@ -233,7 +233,7 @@ func (p *pass) record(ctx context.Context) (time.Duration, error) {
 	before, after := p.q.DeepCopy(), p.q.DeepCopy()
 	after.Status = plan.Status
 	if err := kube.PatchStatus(ctx, p.client, before, after); err != nil {
-		return 0, kube.StaleOr(fmt.Errorf("patching status: %w", err))
+		return 0, fmt.Errorf("patching status: %w", err)
 	}
 	if after.ResourceVersion != before.ResourceVersion {
 		p.wrote(after)
@@ -254,7 +254,7 @@ func (p *pass) emit(e queue.Event) {
 // wrote takes over what the API server stored.
 func (p *pass) wrote(stored *v1alpha1.Queue) {
 	p.q = stored
-	p.latest.Wrote(stored)
+	p.writeCache.Record(stored)
 }
 
 func (p *pass) patchFinalizer(ctx context.Context, change func(client.Object, string) bool) error {

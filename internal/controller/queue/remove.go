@@ -79,7 +79,7 @@ func (p *pass) beginRemoval(ctx context.Context) (broker.Engine, *queue.Removal,
 			p.refused(err, &removal)
 		}
 	}
-	if removal.Going, err = kube.NamespaceGoes(ctx, p.live, p.q.Namespace); err != nil {
+	if removal.Going, err = kube.NamespaceTerminating(ctx, p.live, p.q.Namespace); err != nil {
 		return nil, nil, err
 	}
 	removal.Referrers, err = p.referrers(ctx)
@@ -172,7 +172,7 @@ func (p *pass) refused(err error, r *queue.Removal) {
 // letGo removes the finalizer.
 func (p *pass) letGo(ctx context.Context, r *queue.Removal) error {
 	if err := p.patchFinalizer(ctx, controllerutil.RemoveFinalizer); err != nil {
-		return kube.StaleOr(fmt.Errorf("taking the finalizer off: %w", err))
+		return fmt.Errorf("taking the finalizer off: %w", err)
 	}
 	p.line.Forget(queue.NameOf(p.q))
 	p.emit(queue.Farewell(r))

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,9 +17,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// staleWait is how long a pass on an outdated object waits for the cache to catch up.
-const staleWait = 20 * time.Millisecond
-
 // SetupWithManager has the manager run the reconciler.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := registerMetrics(mgr.GetCache()); err != nil {
@@ -35,8 +31,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(r.listen)).
-		WithOptions(kube.Passes(r.options.Concurrency)).
-		Complete(kube.AfterStale(staleWait, r))
+		WithOptions(kube.ControllerOptions(r.options.Concurrency)).
+		Complete(kube.RequeueOnConflict(r))
 }
 
 // listen has the Queues looked at whose broker was found or lost, or that have a message.
@@ -52,5 +48,5 @@ func (r *Reconciler) listen(_ context.Context, requests workqueue.TypedRateLimit
 // ofNamespace are all Queues of an object's namespace: a Policy that changes may have
 // selected one before that it does not select now.
 func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
-	return kube.Requests(ctx, r.client, &v1alpha1.QueueList{}, client.InNamespace(object.GetNamespace()))
+	return kube.RequestsForList(ctx, r.client, &v1alpha1.QueueList{}, client.InNamespace(object.GetNamespace()))
 }

@@ -95,6 +95,6 @@ func (k *known) forget(key types.NamespacedName) {
 
 // forget drops what is remembered of a Queue that is gone.
 func (r *Reconciler) forget(key types.NamespacedName) {
-	r.latest.Forget(key)
+	r.writeCache.Forget(key)
 	r.known.forget(key)
 }

@@ -87,10 +87,10 @@ func (r *Reconciler) dropFinalizer(ctx context.Context, sj *v1alpha1.SequentialJ
 func (r *Reconciler) patchMetadata(ctx context.Context, sj *v1alpha1.SequentialJob, change func(client.Object)) error {
 	version := sj.ResourceVersion
 	if err := kube.PatchMetadata(ctx, r.client, sj, change); err != nil {
-		return kube.StaleOr(fmt.Errorf("patching the finalizer: %w", err))
+		return fmt.Errorf("patching the finalizer: %w", err)
 	}
 	if sj.ResourceVersion != version && sj.DeletionTimestamp.IsZero() {
-		r.latest.Wrote(sj)
+		r.writeCache.Record(sj)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (r *Reconciler) patchMetadata(ctx context.Context, sj *v1alpha1.SequentialJ
 func (r *Reconciler) assertFresh(ctx context.Context, sj *v1alpha1.SequentialJob) error {
 	current := &v1alpha1.SequentialJob{}
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(sj), current); err != nil {
-		return kube.StaleOr(fmt.Errorf("reading the SequentialJob again: %w", err))
+		return fmt.Errorf("reading the SequentialJob again: %w", err)
 	}
 	if current.UID != sj.UID || current.ResourceVersion != sj.ResourceVersion {
 		return kube.ErrStale
@@ -192,7 +192,7 @@ func (r *Reconciler) hold(ctx context.Context, plan *sequence.Plan) error {
 		}
 		err := r.setSuspended(ctx, change.job, change.suspend)
 		if client.IgnoreNotFound(err) != nil {
-			return kube.StaleOr(fmt.Errorf("suspending or resuming Job %s: %w", change.job.Name, err))
+			return fmt.Errorf("suspending or resuming Job %s: %w", change.job.Name, err)
 		}
 	}
 	return nil

@@ -48,7 +48,7 @@ type Reconciler struct {
 	progress *rate.Limiter
 	routine  *rate.Limiter
 
-	latest      *kube.Latest[*v1alpha1.SequentialJob]
+	writeCache  *kube.WriteCache[*v1alpha1.SequentialJob]
 	created     *createdJobs
 	transitions *transitions
 	tried       *cache.LRUExpireCache // by shape: Jobs that the API server would take
@@ -63,7 +63,7 @@ func New(mgr ctrl.Manager) *Reconciler {
 		clock:       clock.RealClock{},
 		progress:    rate.NewLimiter(progressWrites, progressBurst),
 		routine:     rate.NewLimiter(routineEvents, routineBurst),
-		latest:      kube.NewLatest[*v1alpha1.SequentialJob](),
+		writeCache:  kube.NewWriteCache[*v1alpha1.SequentialJob](),
 		created:     newCreatedJobs(),
 		transitions: newTransitions(),
 		tried:       cache.NewLRUExpireCache(triedShapes),
@@ -90,10 +90,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !sequence.Manages(sj) {
 		return ctrl.Result{}, nil
 	}
-	sj = r.latest.Of(sj)
+	sj = r.writeCache.Newest(sj)
 	result, err := r.pass(ctx, sj)
 	if err != nil {
-		err = kube.LeaveWithNamespace(ctx, r.live, r.client, sj, v1alpha1.SequentialJobFinalizer, err)
+		err = kube.RemoveFinalizerIfTerminating(ctx, r.live, r.client, sj, v1alpha1.SequentialJobFinalizer, err)
 	}
 	return result, err
 }
@@ -170,7 +170,7 @@ func (r *Reconciler) record(ctx context.Context, sj *v1alpha1.SequentialJob, pla
 		if apierrors.IsConflict(err) {
 			conflicts.Inc()
 		}
-		return 0, kube.StaleOr(fmt.Errorf("patching status: %w", err))
+		return 0, fmt.Errorf("patching status: %w", err)
 	}
 	r.wrote(sj, after)
 	r.created.settle(sj)
@@ -184,7 +184,7 @@ func (r *Reconciler) record(ctx context.Context, sj *v1alpha1.SequentialJob, pla
 // wrote takes over what the API server stored.
 func (r *Reconciler) wrote(sj, stored *v1alpha1.SequentialJob) {
 	*sj = *stored
-	r.latest.Wrote(sj)
+	r.writeCache.Record(sj)
 }
 
 func (r *Reconciler) emit(sj *v1alpha1.SequentialJob, event sequence.Event) {

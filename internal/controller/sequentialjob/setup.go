@@ -3,7 +3,6 @@ package sequentialjob
 import (
 	"context"
 	"fmt"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,9 +29,6 @@ const controllerIndex = ".metadata.controller.uid"
 // underWay is the priority of a sequence one of whose Jobs has changed; others have 0.
 const underWay = 1
 
-// staleWait is how long a pass on an outdated object waits for the cache to catch up.
-const staleWait = 20 * time.Millisecond
-
 // SetupWithManager has the manager run the reconciler, with this many passes at once.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &batchv1.Job{}, controllerIndex, controllerUID); err != nil {
@@ -45,8 +41,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		Named("sequentialjob").
 		For(&v1alpha1.SequentialJob{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&batchv1.Job{}, r.jobHandler()).
-		WithOptions(kube.Passes(concurrency)).
-		Complete(kube.AfterStale(staleWait, r))
+		WithOptions(kube.ControllerOptions(concurrency)).
+		Complete(kube.RequeueOnConflict(r))
 }
 
 func controllerUID(object client.Object) []string {
@@ -106,6 +102,6 @@ func enqueueOwner(object client.Object, queue workqueue.TypedRateLimitingInterfa
 
 // forget drops what is remembered of a SequentialJob that is gone.
 func (r *Reconciler) forget(key types.NamespacedName) {
-	r.latest.Forget(key)
+	r.writeCache.Forget(key)
 	r.transitions.forget(r.created.forget(key))
 }

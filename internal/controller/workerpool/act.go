@@ -58,10 +58,10 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, seen *sig
 func (r *Reconciler) patchFinalizer(ctx context.Context, wp *v1alpha1.WorkerPool, change func(client.Object)) error {
 	version := wp.ResourceVersion
 	if err := kube.PatchMetadata(ctx, r.client, wp, change); err != nil {
-		return kube.StaleOr(fmt.Errorf("patching the finalizer: %w", err))
+		return fmt.Errorf("patching the finalizer: %w", err)
 	}
 	if wp.ResourceVersion != version && controllerutil.ContainsFinalizer(wp, v1alpha1.WorkerPoolFinalizer) {
-		r.latest.Wrote(wp)
+		r.writeCache.Record(wp)
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (r *Reconciler) mark(ctx context.Context, seen *sight, marks []pool.Mark) e
 			}
 			err := r.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 			if err != nil {
-				return kube.StaleOr(fmt.Errorf("marking Pod %s: %w", m.Worker, err))
+				return fmt.Errorf("marking Pod %s: %w", m.Worker, err)
 			}
 			return nil
 		})
@@ -200,7 +200,7 @@ func (r *Reconciler) create(ctx context.Context, wp *v1alpha1.WorkerPool, size *
 	}
 	// Ours if a pass made it that could not tell, or the cache is behind.
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(workload), workload); err != nil {
-		return kube.StaleOr(fmt.Errorf("reading %s: %w", size.Name, err))
+		return fmt.Errorf("reading %s: %w", size.Name, err)
 	}
 	if !pool.IsOwned(wp, workload) {
 		return nameTaken(workload)
@@ -223,7 +223,7 @@ func (r *Reconciler) remove(ctx context.Context, workload client.Object) error {
 	err := r.client.Delete(ctx, workload, client.PropagationPolicy(metav1.DeletePropagationBackground),
 		client.Preconditions{UID: &uid, ResourceVersion: &version})
 	if client.IgnoreNotFound(err) != nil {
-		return kube.StaleOr(fmt.Errorf("deleting revision %s: %w", workload.GetName(), err))
+		return fmt.Errorf("deleting revision %s: %w", workload.GetName(), err)
 	}
 	return nil
 }

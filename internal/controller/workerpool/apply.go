@@ -2,7 +2,6 @@ package workerpool
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
@@ -186,7 +186,7 @@ func refusedOr(err error, doing, name string) error {
 		return fmt.Errorf("%s %s: %w", doing, name, err) // the pool is going with it
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), isDenied(err):
 		return &refusedError{fmt.Sprintf("%s %s: %s", doing, name, strings.TrimSpace(err.Error()))}
-	case errors.Is(kube.StaleOr(err), kube.ErrStale):
+	case apierror.ClassOf(err) == apierror.Conflict, apierror.ClassOf(err) == apierror.NotFound:
 		return kube.ErrStale
 	default:
 		return fmt.Errorf("%s %s: %w", doing, name, err)

@@ -61,7 +61,7 @@ func (r *Reconciler) claim(ctx context.Context, wp *v1alpha1.WorkerPool, seen *s
 		}
 		var claims []pool.Claim
 		for i := range pools.Items {
-			other := r.latest.Of(&pools.Items[i])
+			other := r.writeCache.Newest(&pools.Items[i])
 			if matches, err := policy.Matches(p, other.Labels); err != nil || !matches {
 				continue // one that cannot be read selects nobody, this pool neither
 			}

@@ -74,10 +74,10 @@ type Reconciler struct {
 	// podMonitors tells whether the cluster has that kind.
 	podMonitors atomic.Bool
 
-	latest  *kube.Latest[*v1alpha1.WorkerPool]
-	known   *known
-	budgets *budgets
-	secrets *cache.LRUExpireCache // by name: the keys that Secrets have
+	writeCache *kube.WriteCache[*v1alpha1.WorkerPool]
+	known      *known
+	budgets    *budgets
+	secrets    *cache.LRUExpireCache // by name: the keys that Secrets have
 }
 
 // New returns a Reconciler that works through the manager's clients, and reaches brokers
@@ -90,17 +90,17 @@ func New(mgr ctrl.Manager, keeper *brokerconn.Keeper, o Options) *Reconciler {
 		o.PodMonitors = 2 * time.Minute
 	}
 	return &Reconciler{
-		client:   mgr.GetClient(),
-		live:     mgr.GetAPIReader(),
-		recorder: mgr.GetEventRecorder("workerpool-controller"),
-		clock:    clock.RealClock{},
-		keeper:   keeper,
-		workers:  workerclient.New(),
-		options:  o,
-		latest:   kube.NewLatest[*v1alpha1.WorkerPool](),
-		known:    newKnown(),
-		budgets:  newBudgets(),
-		secrets:  cache.NewLRUExpireCache(knownSecrets),
+		client:     mgr.GetClient(),
+		live:       mgr.GetAPIReader(),
+		recorder:   mgr.GetEventRecorder("workerpool-controller"),
+		clock:      clock.RealClock{},
+		keeper:     keeper,
+		workers:    workerclient.New(),
+		options:    o,
+		writeCache: kube.NewWriteCache[*v1alpha1.WorkerPool](),
+		known:      newKnown(),
+		budgets:    newBudgets(),
+		secrets:    cache.NewLRUExpireCache(knownSecrets),
 	}
 }
 
@@ -125,18 +125,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	wp := &v1alpha1.WorkerPool{}
 	if err := r.client.Get(ctx, req.NamespacedName, wp); err != nil {
 		if apierrors.IsNotFound(err) { // a failed read tells nothing
-			r.latest.Forget(req.NamespacedName)
+			r.writeCache.Forget(req.NamespacedName)
 			r.known.forget(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	wp = r.latest.Of(wp)
+	wp = r.writeCache.Newest(wp)
 	if !wp.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(wp, v1alpha1.WorkerPoolFinalizer) {
 		return ctrl.Result{}, nil // the garbage collector removes the rest
 	}
 	result, err := r.pass(ctx, wp)
 	if err != nil {
-		err = kube.LeaveWithNamespace(ctx, r.live, r.client, wp, v1alpha1.WorkerPoolFinalizer, err)
+		err = kube.RemoveFinalizerIfTerminating(ctx, r.live, r.client, wp, v1alpha1.WorkerPoolFinalizer, err)
 	}
 	return result, err
 }
@@ -191,11 +191,11 @@ func (r *Reconciler) record(ctx context.Context, wp *v1alpha1.WorkerPool, plan *
 	before, after := wp.DeepCopy(), wp.DeepCopy()
 	after.Status = plan.Status
 	if err := kube.PatchStatus(ctx, r.client, before, after); err != nil {
-		return kube.StaleOr(fmt.Errorf("patching status: %w", err))
+		return fmt.Errorf("patching status: %w", err)
 	}
 	if after.ResourceVersion != before.ResourceVersion {
 		*wp = *after
-		r.latest.Wrote(wp)
+		r.writeCache.Record(wp)
 	}
 	for _, event := range plan.Events {
 		r.recorder.Eventf(wp, nil, event.Type, event.Reason, event.Action, "%s", event.Message)

@@ -3,7 +3,6 @@ package workerpool
 import (
 	"context"
 	"fmt"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,9 +26,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
-
-// staleWait is how long a pass on something outdated waits for the cache to catch up.
-const staleWait = 100 * time.Millisecond
 
 // SetupWithManager has the manager run the reconciler.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
@@ -55,8 +51,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, becomesReady))).
 		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), spec).
 		WatchesRawSource(source.Func(r.listen)).
-		WithOptions(kube.Passes(r.options.Concurrency)).
-		Build(kube.AfterStale(staleWait, r))
+		WithOptions(kube.ControllerOptions(r.options.Concurrency)).
+		Build(kube.RequeueOnConflict(r))
 	if err != nil {
 		return err
 	}
@@ -93,7 +89,7 @@ func ofPod(_ context.Context, object client.Object) []reconcile.Request {
 // ofNamespace are all pools of a Policy's namespace: one that changes may have selected a
 // pool before that it does not select now.
 func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
-	return kube.Requests(ctx, r.client, &v1alpha1.WorkerPoolList{}, client.InNamespace(object.GetNamespace()))
+	return kube.RequestsForList(ctx, r.client, &v1alpha1.WorkerPoolList{}, client.InNamespace(object.GetNamespace()))
 }
 
 // becomesReady lets through a Queue that is made on its broker now. A pool that was looked
@@ -124,5 +120,5 @@ func queueNames(object client.Object) []string {
 // thousand Queues that come with a start would have each of a thousand pools looked at
 // again and again.
 func (r *Reconciler) ofQueue(ctx context.Context, object client.Object) []reconcile.Request {
-	return kube.Requests(ctx, r.client, &v1alpha1.WorkerPoolList{}, client.InNamespace(object.GetNamespace()), client.MatchingFields{queueIndex: object.GetName()})
+	return kube.RequestsForList(ctx, r.client, &v1alpha1.WorkerPoolList{}, client.InNamespace(object.GetNamespace()), client.MatchingFields{queueIndex: object.GetName()})
 }

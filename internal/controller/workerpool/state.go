@@ -38,19 +38,19 @@ func RegisterMetrics(cache client.Reader) error {
 }
 
 func collector(cache client.Reader) prometheus.Collector {
-	return kube.Collector[*v1alpha1.WorkerPoolList]{
+	return kube.GaugeCollector[*v1alpha1.WorkerPoolList]{
 		Reader: cache, NewList: func() *v1alpha1.WorkerPoolList { return &v1alpha1.WorkerPoolList{} }, Sum: sum,
 		Gauges: []*prometheus.Desc{conditions, decisions, objectives, workers, waiting},
 	}
 }
 
-func sum(sums kube.Sums, list *v1alpha1.WorkerPoolList) {
+func sum(sums kube.GaugeSums, list *v1alpha1.WorkerPoolList) {
 	for i := range list.Items {
 		sumOne(sums, &list.Items[i])
 	}
 }
 
-func sumOne(sums kube.Sums, wp *v1alpha1.WorkerPool) {
+func sumOne(sums kube.GaugeSums, wp *v1alpha1.WorkerPool) {
 	status := &wp.Status
 	for i := range status.Conditions {
 		c := &status.Conditions[i]

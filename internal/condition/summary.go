@@ -1,0 +1,53 @@
+// Package condition sets the three conditions that every kind has, as kstatus reads them:
+// Ready, Reconciling and Stalled. docs/conditions.md lists the result for each state.
+package condition
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// Progress is what an object is doing about its spec.
+type Progress int
+
+// The kinds of progress.
+const (
+	// Settled objects have nothing more to do for their spec: the work is done, suspended or
+	// stopped.
+	Settled Progress = iota
+	// InProgress objects are being worked on, or wait for something that can happen by itself:
+	// a Job that ends, a quota with room, an object that is created later.
+	InProgress
+	// Stuck objects cannot get on until someone changes them or what they depend on.
+	Stuck
+)
+
+// Summary is the state of an object.
+type Summary struct {
+	Ready metav1.ConditionStatus
+	// Reason and Message of all three conditions.
+	Reason, Message string
+	Progress        Progress
+}
+
+// Set sets Ready, Reconciling and Stalled.
+func Set(conditions *[]metav1.Condition, generation int64, now metav1.Time, s Summary) {
+	set := func(kind string, status metav1.ConditionStatus) {
+		meta.SetStatusCondition(conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: s.Reason, Message: s.Message,
+			ObservedGeneration: generation, LastTransitionTime: now,
+		})
+	}
+	set(v1alpha1.ConditionReady, s.Ready)
+	set(v1alpha1.ConditionReconciling, statusOf(s.Progress == InProgress))
+	set(v1alpha1.ConditionStalled, statusOf(s.Progress == Stuck))
+}
+
+func statusOf(is bool) metav1.ConditionStatus {
+	if is {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}

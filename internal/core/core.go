@@ -1,0 +1,55 @@
+package core
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/yardmaster/yardmaster/internal/apierror"
+)
+
+// Object is any object of the API.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Event is an event to emit about the object that a decision is about, once the status that
+// it reports is stored.
+type Event struct {
+	// Type is corev1.EventTypeNormal or corev1.EventTypeWarning.
+	Type    string
+	Reason  string
+	Action  string
+	Message string
+	// Routine events may be left out under load: the status shows the same.
+	Routine bool
+}
+
+// Problem is what keeps an object from doing what its spec says, as its conditions report it.
+type Problem struct {
+	Reason, Message string
+}
+
+// Refusal is an object that the API server refused.
+type Refusal struct {
+	Class apierror.Class
+	// Kind and Name of the refused object.
+	Kind, Name string
+	// Step of a SequentialJob that the object is for; empty for objects of the whole run.
+	Step string
+	// Message of the API server.
+	Message string
+}
+
+// Earliest returns the shortest of the waits, of which 0 means never.
+func Earliest(waits ...time.Duration) time.Duration {
+	earliest := time.Duration(0)
+	for _, wait := range waits {
+		if wait != 0 && (earliest == 0 || wait < earliest) {
+			earliest = wait
+		}
+	}
+	return earliest
+}

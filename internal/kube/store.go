@@ -1,0 +1,88 @@
+package kube
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Store remembers a value for each object of one kind, in this process only. Its expiry rule:
+// a value belongs to one UID, and is dropped when another object takes the name, or when
+// Forget is called because the object no longer exists. Values are shortcuts, never a source
+// of truth: after a restart the store is empty. All methods are safe for concurrent use.
+type Store[V any] struct {
+	mu      sync.Mutex
+	entries map[types.NamespacedName]storeEntry[V]
+}
+
+type storeEntry[V any] struct {
+	uid   types.UID
+	value V
+}
+
+// NewStore returns an empty Store.
+func NewStore[V any]() *Store[V] {
+	return &Store[V]{entries: map[types.NamespacedName]storeEntry[V]{}}
+}
+
+// Get returns the value of an object, the zero value if there is none.
+func (s *Store[V]) Get(object client.Object) (V, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entry, found := s.entries[client.ObjectKeyFromObject(object)]
+	if !found || entry.uid != object.GetUID() {
+		return *new(V), false
+	}
+	return entry.value, true
+}
+
+// Set replaces the value of an object.
+func (s *Store[V]) Set(object client.Object, value V) {
+	s.Update(object, func(v *V) { *v = value })
+}
+
+// Update changes the value of an object, from the zero value if there is none. The change is
+// made under the store's lock and must not call the store.
+func (s *Store[V]) Update(object client.Object, change func(*V)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := client.ObjectKeyFromObject(object)
+	entry := s.entries[key]
+	if entry.uid != object.GetUID() {
+		entry = storeEntry[V]{uid: object.GetUID()}
+	}
+	change(&entry.value)
+	s.entries[key] = entry
+}
+
+// Delete drops the value of an object, if it has one.
+func (s *Store[V]) Delete(object client.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := client.ObjectKeyFromObject(object)
+	if s.entries[key].uid == object.GetUID() {
+		delete(s.entries, key)
+	}
+}
+
+// Forget drops the value of whatever object had the name, and returns it.
+func (s *Store[V]) Forget(key types.NamespacedName) (V, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entry, found := s.entries[key]
+	delete(s.entries, key)
+	return entry.value, found
+}
+
+// Each calls do for every value, under the store's lock, until do returns false. It must not
+// call the store.
+func (s *Store[V]) Each(do func(key types.NamespacedName, uid types.UID, value V) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, entry := range s.entries {
+		if !do(key, entry.uid, entry.value) {
+			return
+		}
+	}
+}
