@@ -1,3 +1,5 @@
+// vale has dependencies of its own, which must not change the versions that the other tools
+// are built with.
 module github.com/yardmaster/yardmaster/hack/tools/vale
 
 go 1.26.0
