@@ -49,7 +49,7 @@ func (e *environment) reach(ctx context.Context, name, address string) (*brokerQ
 	}
 	called := queueKind().called(q)
 	if meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionConflict) {
-		return nil, fmt.Errorf("%s: an older Queue has the queue %s on the broker, and its dead letters", called, queue.NameOf(q))
+		return nil, fmt.Errorf("%s: an older Queue has the queue %s on the broker, and its dead letters", called, queue.BrokerQueueName(q))
 	}
 	named, err := brokerOf(ctx, cluster, q)
 	if err != nil {
@@ -77,7 +77,7 @@ func (e *environment) reach(ctx context.Context, name, address string) (*brokerQ
 		hang()
 		return nil, fmt.Errorf("%s: the broker: %w", called, err)
 	}
-	return &brokerQueue{q, connected, queue.NameOf(q), hang}, nil
+	return &brokerQueue{q, connected, queue.BrokerQueueName(q), hang}, nil
 }
 
 // engineOf a broker: as its reference says, or as the operator has found it, or as the URL
@@ -121,7 +121,7 @@ func accessTo(ctx context.Context, c *connection, b *v1alpha1.Broker, address st
 		}
 		return &brokers.Access{URL: address}, nil
 	}
-	access, err := brokers.Read(ctx, ownWords{c}, c.namespace, b)
+	access, err := brokers.ReadCredentials(ctx, ownWords{c}, c.namespace, b)
 	if err != nil {
 		return nil, err
 	}
