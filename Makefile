@@ -38,7 +38,7 @@ KUBECTL_PROGRAM := $(filter $(BIN)/localcluster,$(KUBECTL))
 APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardmaster-install -f -
 
 # Modules whose go.mod is kept tidy. (tools.mod has no code to be tidied by.)
-MODULES := . hack/tools/golangci-lint $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
+MODULES := . hack/tools/golangci-lint hack/tools/vale $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
 GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/role docs/reference
 # Packages that decide, and the simulation of scaling, have nothing that goroutines share:
 # the race detector finds nothing there, and their tests take ten times as long under it.
@@ -94,6 +94,10 @@ vet: ## Run go vet.
 lint: golangci-lint ## Run the linters.
 	golangci-lint run ./...
 	cd localcluster && golangci-lint run ./...
+
+.PHONY: prose
+prose: vale ## Check the language of documentation, comments and messages.
+	hack/prose
 
 .PHONY: verify
 verify: manifests generate vet lint ## Check that all is generated, tidy, vetted and linted.
@@ -190,10 +194,10 @@ overlay: kustomize
 
 # Each is built once for its pinned version, and again when that changes.
 .PHONY: tools
-tools: controller-gen crd-ref-docs kustomize golangci-lint localcluster ## Build all tools into bin/.
+tools: controller-gen crd-ref-docs kustomize golangci-lint vale localcluster ## Build all tools into bin/.
 
-.PHONY: controller-gen crd-ref-docs kustomize golangci-lint
-controller-gen crd-ref-docs kustomize golangci-lint: %: bin/%
+.PHONY: controller-gen crd-ref-docs kustomize golangci-lint vale
+controller-gen crd-ref-docs kustomize golangci-lint vale: %: bin/%
 
 bin/controller-gen: PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-gen
 bin/crd-ref-docs: PACKAGE := github.com/elastic/crd-ref-docs
@@ -206,6 +210,13 @@ bin/controller-gen bin/crd-ref-docs bin/kustomize: tools.mod
 bin/golangci-lint: hack/tools/golangci-lint/go.mod
 	@echo "Building $@"
 	go build -C hack/tools/golangci-lint -o $(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+# vale parses Go comments with C code, so it is the one tool that needs a C compiler.
+bin/vale: hack/tools/vale/go.mod
+	@hack/prerequisites gcc=gcc,libc6-dev
+	@echo "Building $@"
+	CGO_ENABLED=1 go build -C hack/tools/vale -o $(BIN)/vale github.com/vale-cli/vale/v3/cmd/vale
 	@touch $@
 
 .PHONY: localcluster

@@ -49,7 +49,7 @@ func (e *environment) connectToBroker(ctx context.Context, name, address string)
 	}
 	called := queueKind().qualifiedName(q)
 	if meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionConflict) {
-		return nil, fmt.Errorf("%s: an older Queue has the queue %s on the broker, and its dead letters", called, queue.NameOf(q))
+		return nil, fmt.Errorf("%s: an older Queue has the queue %s on the broker, and its dead letters", called, queue.BrokerQueueName(q))
 	}
 	named, err := resolveBroker(ctx, cluster, q)
 	if err != nil {
@@ -77,7 +77,7 @@ func (e *environment) connectToBroker(ctx context.Context, name, address string)
 		hang()
 		return nil, fmt.Errorf("%s: the broker: %w", called, err)
 	}
-	return &connectedQueue{q, connected, queue.NameOf(q), hang}, nil
+	return &connectedQueue{q, connected, queue.BrokerQueueName(q), hang}, nil
 }
 
 // detectEngine a broker: as its reference says, or as the operator has found it, or as the URL
@@ -121,7 +121,7 @@ func brokerAccess(ctx context.Context, c *clusterConnection, b *v1alpha1.Broker,
 		}
 		return &brokers.Access{URL: address}, nil
 	}
-	access, err := brokers.Read(ctx, callerErrorReader{c}, c.namespace, b)
+	access, err := brokers.ReadCredentials(ctx, callerErrorReader{c}, c.namespace, b)
 	if err != nil {
 		return nil, err
 	}

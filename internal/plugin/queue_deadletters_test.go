@@ -119,7 +119,7 @@ func TestWhereTheBrokerOfDeadLettersIs(t *testing.T) {
 	house := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: "house", Namespace: "a"}}
 	house.Spec.Defaults = &v1alpha1.PolicyDefaults{Broker: queueOf("mail").Spec.Broker}
 	conflict := func(q *v1alpha1.Queue) {
-		q.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConflict, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOlderQueue}}
+		q.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConflict, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOwnedByOtherQueue}}
 	}
 	for title, row := range map[string]struct {
 		args    string

@@ -9,9 +9,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// keep holds the connection until ctx ends or nobody asks for it.
-func (l *Line) keep(ctx context.Context) {
-	defer l.hangUp()
+// maintain holds the connection until ctx ends or nobody asks for it.
+func (l *Conn) maintain(ctx context.Context) {
+	defer l.close()
 	var u upkeep
 	for {
 		timer := time.NewTimer(u.look(ctx, l))
@@ -19,11 +19,11 @@ func (l *Line) keep(ctx context.Context) {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-l.doubts:
+		case <-l.healthChecks:
 			timer.Stop()
 		case <-timer.C:
 		}
-		if l.keeper.drop(l) {
+		if l.manager.removeIfIdle(l) {
 			return
 		}
 	}
@@ -41,16 +41,16 @@ type upkeep struct {
 }
 
 // look sees to the connection, and tells when to look again.
-func (u *upkeep) look(ctx context.Context, l *Line) time.Duration {
+func (u *upkeep) look(ctx context.Context, l *Conn) time.Duration {
 	if !time.Now().Before(u.read) {
 		u.reread(ctx, l)
 	}
 	if u.access == nil {
 		return time.Until(u.read)
 	}
-	if engine := l.connected(); engine != nil && u.access.equal(u.used) {
+	if engine := l.healthyEngine(); engine != nil && u.access.equal(u.used) {
 		if l.probe(ctx, engine) == nil {
-			return l.keeper.options.Probe
+			return l.manager.options.ProbeInterval
 		}
 		u.dialled = time.Time{} // what is wrong, a new connection tells best
 	}
@@ -58,59 +58,59 @@ func (u *upkeep) look(ctx context.Context, l *Line) time.Duration {
 		return time.Until(minTime(u.dialled, u.read))
 	}
 	if u.connect(ctx, l) == nil {
-		return l.keeper.options.Probe
+		return l.manager.options.ProbeInterval
 	}
 	return time.Until(minTime(u.dialled, u.read))
 }
 
 // reread reads the Secrets.
-func (u *upkeep) reread(ctx context.Context, l *Line) {
-	o := &l.keeper.options
-	reading, cancel := context.WithTimeout(ctx, o.Patience)
+func (u *upkeep) reread(ctx context.Context, l *Conn) {
+	o := &l.manager.options
+	reading, cancel := context.WithTimeout(ctx, o.RequestTimeout)
 	defer cancel()
-	access, err := read(reading, l.keeper.live, l.Key)
+	access, err := readCredentials(reading, l.manager.liveReader, l.Key)
 	switch {
 	case err == nil:
-		u.read = time.Now().Add(o.Reread)
+		u.read = time.Now().Add(o.SecretReadInterval)
 		if !access.equal(u.access) {
 			u.access, u.dialled, u.tries = access, time.Time{}, 0
 		}
-	case errors.As(err, new(*Error)):
-		u.read, u.access = time.Now().Add(min(o.Reread, 2*o.Probe)), nil
-		l.report(err)
+	case errors.As(err, new(*ConnectionError)):
+		u.read, u.access = time.Now().Add(min(o.SecretReadInterval, 2*o.ProbeInterval)), nil
+		l.reportProblem(err)
 	default: // the API server does not answer, which says nothing about the broker
-		u.read = time.Now().Add(o.Probe)
+		u.read = time.Now().Add(o.ProbeInterval)
 		if u.access == nil {
-			l.report(err)
+			l.reportProblem(err)
 		}
 	}
 }
 
 // connect makes a new connection, in place of the one there was.
-func (u *upkeep) connect(ctx context.Context, l *Line) error {
+func (u *upkeep) connect(ctx context.Context, l *Conn) error {
 	engine, err := l.connect(ctx, u.access)
 	if err == nil {
 		u.tries, u.used = 0, u.access
-		l.put(engine)
+		l.replace(engine)
 		return nil
 	}
-	o := &l.keeper.options
+	o := &l.manager.options
 	u.tries++
 	wait := broker.Backoff(u.tries, rand.Float64()) //nolint:gosec // to spread, not to hide
 	if broker.ClassOf(err) == broker.Unreachable {
-		wait = min(wait, o.Retry) // who waits for a broker that is back should not wait long
+		wait = min(wait, o.MaxRetryInterval) // who waits for a broker that is back should not wait long
 	}
 	u.dialled = time.Now().Add(wait)
 	// Nor who has put a Secret right.
-	u.read = minTime(u.read, time.Now().Add(2*o.Probe))
+	u.read = minTime(u.read, time.Now().Add(2*o.ProbeInterval))
 	if ctx.Err() == nil {
-		l.report(err)
+		l.reportProblem(err)
 	}
 	return err
 }
 
-func (l *Line) connect(ctx context.Context, access *Access) (broker.Engine, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.keeper.options.Patience)
+func (l *Conn) connect(ctx context.Context, access *Access) (broker.Engine, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.manager.options.RequestTimeout)
 	defer cancel()
 	engine, err := l.dial(ctx, access)
 	if err != nil {
@@ -128,8 +128,8 @@ const nowhere = "yardmaster-nowhere"
 
 // probe tells whether the broker answers. It asks for a queue that is not there, as who
 // may ask for queues at all may do.
-func (l *Line) probe(ctx context.Context, engine broker.Engine) error {
-	ctx, cancel := context.WithTimeout(ctx, l.keeper.options.Patience)
+func (l *Conn) probe(ctx context.Context, engine broker.Engine) error {
+	ctx, cancel := context.WithTimeout(ctx, l.manager.options.RequestTimeout)
 	defer cancel()
 	_, err := engine.Figures(ctx, nowhere)
 	if broker.ClassOf(err) == broker.Missing {

@@ -15,8 +15,8 @@ type reading struct {
 	figures broker.Figures
 }
 
-// Figures of a queue, read at most maxAge ago, whoever had them read.
-func (l *Line) Figures(ctx context.Context, queue string, maxAge time.Duration) (broker.Figures, error) {
+// Stats of a queue, read at most maxAge ago, whoever had them read.
+func (l *Conn) Stats(ctx context.Context, queue string, maxAge time.Duration) (broker.Figures, error) {
 	l.mu.Lock()
 	engine, problem := l.engine, l.problem
 	if problem != nil || engine == nil {
@@ -36,46 +36,46 @@ func (l *Line) Figures(ctx context.Context, queue string, maxAge time.Duration) 
 	if !r.at.IsZero() && time.Since(r.at) <= maxAge {
 		return r.figures, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.keeper.options.Patience)
+	ctx, cancel := context.WithTimeout(ctx, l.manager.options.RequestTimeout)
 	defer cancel()
 	began := time.Now()
 	figures, err := engine.Figures(ctx, queue)
 	observeRequest(began, err)
 	if err != nil {
-		l.Doubt(err)
+		l.CheckHealth(err)
 		return broker.Figures{}, err
 	}
 	r.at, r.figures = began, figures
 	return figures, nil
 }
 
-// Await has listeners told, once, when the queue has a message for workers. It returns at
+// NotifyWhenReady has listeners told, once, when the queue has a message for workers. It returns at
 // once; to ask again while the answer is outstanding changes nothing.
-func (l *Line) Await(queue string) {
+func (l *Conn) NotifyWhenReady(queue string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.engine == nil || l.problem != nil || l.awaited[queue] != nil {
 		return
 	}
 	engine := l.engine
-	ctx, cancel := context.WithCancel(l.life)
+	ctx, cancel := context.WithCancel(l.engineCtx)
 	l.awaited[queue] = cancel
-	l.keeper.closing.Go(func() {
+	l.manager.background.Go(func() {
 		err := engine.Wait(ctx, queue)
-		if !l.answered(ctx, queue) {
+		if !l.finishWait(ctx, queue) {
 			return
 		}
 		cancel()
 		if err == nil {
-			l.keeper.tell(Event{Key: l.Key, Queue: queue})
+			l.manager.notifyListeners(Notification{Key: l.Key, Queue: queue})
 		} else {
-			l.Doubt(err)
+			l.CheckHealth(err)
 		}
 	})
 }
 
-// answered takes note that the wait for a queue is over, unless nobody waits any more.
-func (l *Line) answered(ctx context.Context, queue string) bool {
+// finishWait takes note that the wait for a queue is over, unless nobody waits any more.
+func (l *Conn) finishWait(ctx context.Context, queue string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ctx.Err() != nil {
@@ -86,8 +86,8 @@ func (l *Line) answered(ctx context.Context, queue string) bool {
 	return true
 }
 
-// Forget drops what is kept of a queue that is gone.
-func (l *Line) Forget(queue string) {
+// ForgetQueue drops what is kept of a queue that is gone.
+func (l *Conn) ForgetQueue(queue string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.queues, queue)

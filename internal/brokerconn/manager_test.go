@@ -40,22 +40,22 @@ func nats(url string) *v1alpha1.Broker {
 
 // kept is a Keeper in a hurry, and what its listeners are told.
 type kept struct {
-	*Keeper
+	*Manager
 	t       *testing.T
 	cluster client.Client
-	events  chan Event
+	events  chan Notification
 }
 
 func keep(t *testing.T, secrets ...client.Object) *kept {
 	t.Helper()
-	k := &kept{t: t, cluster: fake.NewClientBuilder().WithObjects(secrets...).Build(), events: make(chan Event, 100)}
-	k.Keeper = NewKeeper(k.cluster, Options{
-		Probe: 50 * time.Millisecond, Patience: time.Second, Retry: 100 * time.Millisecond, Reread: 100 * time.Millisecond,
+	k := &kept{t: t, cluster: fake.NewClientBuilder().WithObjects(secrets...).Build(), events: make(chan Notification, 100)}
+	k.Manager = NewManager(k.cluster, Options{
+		ProbeInterval: 50 * time.Millisecond, RequestTimeout: time.Second, MaxRetryInterval: 100 * time.Millisecond, SecretReadInterval: 100 * time.Millisecond,
 	})
-	k.Listen(func(e Event) { k.events <- e })
+	k.AddListener(func(e Notification) { k.events <- e })
 	t.Cleanup(func() {
 		k.stop()
-		k.closing.Wait()
+		k.background.Wait()
 	})
 	return k
 }
@@ -65,8 +65,8 @@ func (k *kept) becomes(b *v1alpha1.Broker, want string) error {
 	k.t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
-		_, err := k.Line(ns, b).Engine()
-		problem := (*Error)(nil)
+		_, err := k.Conn(ns, b).Engine()
+		problem := (*ConnectionError)(nil)
 		if err == nil && want == "" || errors.As(err, &problem) && problem.Reason == want {
 			return err
 		}
@@ -81,7 +81,7 @@ func (k *kept) becomes(b *v1alpha1.Broker, want string) error {
 func TestABrokerThatGoesAndComesBackIsToldOf(t *testing.T) {
 	s := natstest.Start(t)
 	k := keep(t, secretOf("broker", "url", s.ClientURL()))
-	if _, err := k.Line(ns, nats("broker")).Engine(); !errors.Is(err, ErrConnecting) {
+	if _, err := k.Conn(ns, nats("broker")).Engine(); !errors.Is(err, ErrConnecting) {
 		t.Errorf("at first it is %v", err)
 	}
 	k.becomes(nats("broker"), "")
@@ -112,7 +112,7 @@ func TestAConnectionOutlivesItsSecretForWhatIsLeftToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.becomes(nats("broker"), v1alpha1.ReasonSecretNotFound)
-	engine := k.Line(ns, nats("broker")).Remaining()
+	engine := k.Conn(ns, nats("broker")).EngineForCleanup()
 	if engine == nil {
 		t.Fatal("there is no connection")
 	}
@@ -177,7 +177,7 @@ func TestFiguresAreReadOnceForAll(t *testing.T) {
 	s := natstest.Start(t)
 	k := keep(t, secretOf("broker", "url", s.ClientURL()))
 	k.becomes(nats("broker"), "")
-	line := k.Line(ns, nats("broker"))
+	line := k.Conn(ns, nats("broker"))
 	engine, err := line.Engine()
 	if err != nil {
 		t.Fatal(err)
@@ -187,34 +187,34 @@ func TestFiguresAreReadOnceForAll(t *testing.T) {
 	if _, err := engine.Ensure(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
-	first, err := line.Figures(t.Context(), "orders", time.Minute)
+	first, err := line.Stats(t.Context(), "orders", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := line.Figures(t.Context(), "orders", time.Minute)
+	again, err := line.Stats(t.Context(), "orders", time.Minute)
 	if err != nil || again != first {
 		t.Errorf("%+v, then %+v: %v", first, again, err)
 	}
-	if now, err := line.Figures(t.Context(), "orders", 0); err != nil || !now.At.After(first.At) {
+	if now, err := line.Stats(t.Context(), "orders", 0); err != nil || !now.At.After(first.At) {
 		t.Errorf("nothing is read anew: %+v, then %+v: %v", first, now, err)
 	}
 
-	line.Await("orders")
-	line.Await("orders")
+	line.NotifyWhenReady("orders")
+	line.NotifyWhenReady("orders")
 	if err := producer(t, s).Publish("yardmaster.orders.ready.default", nil); err != nil {
 		t.Fatal(err)
 	}
-	k.told(Event{Key: line.Key, Queue: "orders"})
+	k.told(Notification{Key: line.Key, Queue: "orders"})
 	if len(k.events) > 0 {
 		t.Errorf("it is told again: %+v", <-k.events)
 	}
-	if now, err := line.Figures(t.Context(), "orders", time.Minute); err != nil || now.Ready != 1 {
+	if now, err := line.Stats(t.Context(), "orders", time.Minute); err != nil || now.Ready != 1 {
 		t.Errorf("after a message: %+v: %v", now, err)
 	}
 }
 
 // told waits for the event, past others.
-func (k *kept) told(want Event) {
+func (k *kept) told(want Notification) {
 	k.t.Helper()
 	for deadline := time.After(10 * time.Second); ; {
 		select {
@@ -243,11 +243,11 @@ func TestALineThatNobodyAsksForIsClosed(t *testing.T) {
 	k := keep(t, secretOf("broker", "url", s.ClientURL()))
 	k.becomes(nats("broker"), "")
 	k.mu.Lock()
-	k.options.Idle = time.Millisecond
+	k.options.IdleTimeout = time.Millisecond
 	k.mu.Unlock()
-	k.closing.Wait()
-	if len(k.lines) != 0 {
-		t.Errorf("%d lines", len(k.lines))
+	k.background.Wait()
+	if len(k.conns) != 0 {
+		t.Errorf("%d lines", len(k.conns))
 	}
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
 		return s.NumClients() == 0, nil
@@ -260,13 +260,13 @@ func TestALineThatNobodyAsksForIsClosed(t *testing.T) {
 func TestTheOperatorsOwnBrokerIsForWhoNamesNone(t *testing.T) {
 	s := natstest.Start(t)
 	k := keep(t, secretOf("house", "url", s.ClientURL()))
-	k.options.Default, k.options.DefaultNamespace = nats("house"), ns
-	line := k.Line("elsewhere", nil)
-	k.told(Event{Key: line.Key})
+	k.options.DefaultBroker, k.options.DefaultNamespace = nats("house"), ns
+	line := k.Conn("elsewhere", nil)
+	k.told(Notification{Key: line.Key})
 	if _, err := line.Engine(); err != nil {
 		t.Error(err)
 	}
-	if k.Line("another", nil) != line {
+	if k.Conn("another", nil) != line {
 		t.Error("two namespaces have two connections to it")
 	}
 }
