@@ -82,7 +82,7 @@ func (c *crew) operate(ctx context.Context, group *sync.WaitGroup) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	keeper := brokerconn.NewKeeper(mgr.GetAPIReader(), brokerconn.Options{})
+	keeper := brokerconn.NewManager(mgr.GetAPIReader(), brokerconn.Options{})
 	if err := mgr.Add(keeper); err != nil {
 		c.t.Fatal(err)
 	}

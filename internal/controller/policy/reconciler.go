@@ -100,14 +100,14 @@ func (r *Reconciler) observe(ctx context.Context, p *v1alpha1.Policy) (*policy.S
 
 // broker is what is wrong with the Secrets of a default broker; nil if nothing is.
 func (r *Reconciler) broker(ctx context.Context, namespace string, b *v1alpha1.Broker) (*policy.Problem, error) {
-	key := brokerconn.KeyOf(namespace, b)
+	key := brokerconn.BrokerKeyOf(namespace, b)
 	if known, is := r.brokers.Get(key); is {
 		problem, _ := known.(*policy.Problem)
 		return problem, nil
 	}
-	_, err := brokerconn.Read(ctx, r.live, namespace, b)
+	_, err := brokerconn.ReadCredentials(ctx, r.live, namespace, b)
 	var problem *policy.Problem
-	if wrong := (*brokerconn.Error)(nil); errors.As(err, &wrong) {
+	if wrong := (*brokerconn.ConnectionError)(nil); errors.As(err, &wrong) {
 		problem = &policy.Problem{Reason: wrong.Reason, Message: "spec.defaults.broker: " + wrong.Error()}
 	} else if err != nil {
 		return nil, err // a failed read tells nothing

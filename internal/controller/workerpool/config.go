@@ -58,7 +58,7 @@ func (r *Reconciler) observeConfig(ctx context.Context, seen *sight) error {
 		}
 		used := has.login(&c.Broker)
 		if len(used) == 0 {
-			return seen.because(&brokerconn.Error{Reason: v1alpha1.ReasonSecretInvalid, Err: fmt.Errorf(
+			return seen.because(&brokerconn.ConnectionError{Reason: v1alpha1.ReasonSecretInvalid, Err: fmt.Errorf(
 				"the Secret %q has none of the keys username, token, creds", key.CredentialsSecret)})
 		}
 		// What is mounted is part of the revision: another way to log in takes new workers, other
@@ -77,7 +77,7 @@ func (r *Reconciler) observeConfig(ctx context.Context, seen *sight) error {
 // because has the core know of a problem that only the user can put right. All others are
 // returned.
 func (s *sight) because(err error) error {
-	problem, is := err.(*brokerconn.Error) //nolint:errorlint // it is not wrapped
+	problem, is := err.(*brokerconn.ConnectionError) //nolint:errorlint // it is not wrapped
 	if !is {
 		return err
 	}
@@ -189,7 +189,7 @@ func (r *Reconciler) keysOf(ctx context.Context, namespace, name string) (keys, 
 	err := r.live.Get(ctx, key, secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, &brokerconn.Error{Reason: v1alpha1.ReasonSecretNotFound, Err: fmt.Errorf("Secret %q not found", name)} //nolint:staticcheck // the kind is spelt so
+		return nil, &brokerconn.ConnectionError{Reason: v1alpha1.ReasonSecretNotFound, Err: fmt.Errorf("Secret %q not found", name)} //nolint:staticcheck // the kind is spelt so
 	case err != nil:
 		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
 	}

@@ -21,7 +21,7 @@ const figuresAge = time.Second
 
 // queues of a pool, all on one broker.
 type queues struct {
-	line *brokerconn.Line
+	line *brokerconn.Conn
 	all  []poolQueue
 }
 
@@ -68,7 +68,7 @@ func (r *Reconciler) observeSource(ctx context.Context, seen *sight) error {
 		seen.in.Problem = &pool.Problem{Reason: v1alpha1.ReasonSpecInvalid, Message: "spec.source: " + seen.in.Unread + "; give queues"}
 		return nil
 	}
-	figures, err := r.options.Sources.Figures(ctx, seen.in.Pool.Namespace, seen.in.Pool.Spec.Source)
+	figures, err := r.options.Sources.ReadBacklog(ctx, seen.in.Pool.Namespace, seen.in.Pool.Spec.Source)
 	if err != nil {
 		seen.in.Unread = err.Error()
 		return nil //nolint:nilerr // the core is told that nobody knows, and why
@@ -88,7 +88,7 @@ func (r *Reconciler) observeSource(ctx context.Context, seen *sight) error {
 func (r *Reconciler) queues(ctx context.Context, seen *sight) (*queues, *pool.Problem, error) {
 	wp := seen.in.Pool
 	found := &queues{}
-	var key brokerconn.Key
+	var key brokerconn.BrokerKey
 	for i, wanted := range wp.Spec.Queues {
 		q := &v1alpha1.Queue{}
 		err := r.client.Get(ctx, types.NamespacedName{Namespace: wp.Namespace, Name: wanted.Name}, q)
@@ -100,7 +100,7 @@ func (r *Reconciler) queues(ctx context.Context, seen *sight) (*queues, *pool.Pr
 		}
 		selected, _ := policy.Select(seen.policies.all, q.Labels) // the Queue's own controller tells of those that cannot be read
 		effective := policy.Queue(q, selected)
-		line := r.keeper.Line(wp.Namespace, effective.Broker)
+		line := r.brokers.Conn(wp.Namespace, effective.Broker)
 		if i > 0 && line.Key != key {
 			return nil, &pool.Problem{
 				Reason:  v1alpha1.ReasonQueuesDiffer,
@@ -109,7 +109,7 @@ func (r *Reconciler) queues(ctx context.Context, seen *sight) (*queues, *pool.Pr
 		}
 		key = line.Key
 		found.line = line
-		found.all = append(found.all, poolQueue{q, queue.Wanted(q, effective), max(wanted.Weight, 1)})
+		found.all = append(found.all, poolQueue{q, queue.DesiredQueue(q, effective), max(wanted.Weight, 1)})
 	}
 	return found, nil, nil
 }
@@ -120,7 +120,7 @@ func (qs *queues) figures(ctx context.Context) (*pool.Figures, error) {
 	arrived, finished := int64(0), int64(0)
 	for i := range qs.all {
 		q := &qs.all[i]
-		f, err := qs.line.Figures(ctx, q.wanted.Name, figuresAge)
+		f, err := qs.line.Stats(ctx, q.wanted.Name, figuresAge)
 		if err != nil {
 			return nil, fmt.Errorf("reading the figures of Queue %s: %w", q.object.Name, err)
 		}
@@ -182,7 +182,7 @@ func (r *Reconciler) sleep(wp *v1alpha1.WorkerPool, seen *sight, plan *pool.Plan
 	}
 	for i := range seen.queues.all {
 		if q := &seen.queues.all[i].wanted; !q.Paused {
-			seen.queues.line.Await(q.Name)
+			seen.queues.line.NotifyWhenReady(q.Name)
 		}
 	}
 }

@@ -44,7 +44,7 @@ const knownSecrets = 1024
 
 // Sources tell what waits for pools that have no Queue.
 type Sources interface {
-	Figures(ctx context.Context, namespace string, source *v1alpha1.Source) (*pool.Figures, error)
+	ReadBacklog(ctx context.Context, namespace string, source *v1alpha1.Source) (*pool.Figures, error)
 }
 
 // Options of the controller.
@@ -68,7 +68,7 @@ type Reconciler struct {
 	live     client.Reader // reads from the API server
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
-	keeper   *brokerconn.Keeper
+	brokers  *brokerconn.Manager
 	workers  *workerclient.Client
 	options  Options
 	// podMonitors tells whether the cluster has that kind.
@@ -81,8 +81,8 @@ type Reconciler struct {
 }
 
 // New returns a Reconciler that works through the manager's clients, and reaches brokers
-// through the keeper.
-func New(mgr ctrl.Manager, keeper *brokerconn.Keeper, o Options) *Reconciler {
+// through the brokers.
+func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 	if o.Address == nil {
 		o.Address = address
 	}
@@ -94,7 +94,7 @@ func New(mgr ctrl.Manager, keeper *brokerconn.Keeper, o Options) *Reconciler {
 		live:       mgr.GetAPIReader(),
 		recorder:   mgr.GetEventRecorder("workerpool-controller"),
 		clock:      clock.RealClock{},
-		keeper:     keeper,
+		brokers:    brokers,
 		workers:    workerclient.New(),
 		options:    o,
 		writeCache: kube.NewWriteCache[*v1alpha1.WorkerPool](),

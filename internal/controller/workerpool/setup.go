@@ -68,7 +68,7 @@ var byHand = predicate.Funcs{
 
 // listen has the pools looked at whose broker was found or lost, or that have a message.
 func (r *Reconciler) listen(_ context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	r.keeper.Listen(func(e brokerconn.Event) {
+	r.brokers.AddListener(func(e brokerconn.Notification) {
 		for _, key := range r.known.concerned(e) {
 			requests.Add(reconcile.Request{NamespacedName: key})
 		}
