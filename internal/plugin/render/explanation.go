@@ -76,7 +76,7 @@ func indented(rows [][]string) []string {
 type formula struct {
 	in       *v1alpha1.ScaleInputs
 	decision *v1alpha1.ScaleDecision
-	policy   scaling.Policy
+	policy   scaling.Settings
 	most     int32
 }
 
@@ -84,7 +84,7 @@ func formulaOf(wp *v1alpha1.WorkerPool) *formula {
 	d := wp.Status.LastDecision
 	return &formula{
 		in: &d.Inputs, decision: d, most: room(wp),
-		policy: scaling.NewPolicy(wp.Spec.Autoscaling, max(d.Inputs.Concurrency, 1)),
+		policy: scaling.NewSettings(wp.Spec.Autoscaling, max(d.Inputs.Concurrency, 1)),
 	}
 }
 
@@ -218,5 +218,5 @@ func (f *formula) outcome() string {
 // bounds of the number of workers.
 func (f *formula) bounds() string {
 	return fmt.Sprintf("Bounds: %d to %d workers; there were %d when this was decided.",
-		f.policy.Min, cmp.Or(f.most, f.policy.Max), f.in.Replicas)
+		f.policy.MinReplicas, cmp.Or(f.most, f.policy.MaxReplicas), f.in.Replicas)
 }
