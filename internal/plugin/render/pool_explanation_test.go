@@ -131,7 +131,7 @@ func TestTheTermsComeToWhatIsDecided(t *testing.T) {
 			}
 			// Steady arrivals, and workers enough: nothing grows while a Pod starts.
 			in := scaling.Observation{Now: start, Settings: scaling.NewSettings(a, 10), Replicas: 5000, Ready: 5000, PodStart: row.podStart, Stats: &row.figures}
-			in.Memory.Rates.Arriving, in.Memory.Rates.Earlier = row.rate, row.rate
+			in.Memory.Rates.ArrivalRate, in.Memory.Rates.TrendRate = row.rate, row.rate
 			d := scaling.Decide(in)
 			wp := mailers(func(wp *v1alpha1.WorkerPool) {
 				wp.Spec.Autoscaling, wp.Status.LastDecision = a, scaling.ExplainDecision(in, d)
