@@ -13,8 +13,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Input is all that a decision rests on. Decide changes nothing of it.
-type Input struct {
+// Observation is all that a decision rests on. Decide changes nothing of it.
+type Observation struct {
 	// Session as last read. It may be stale: the plan's status is written over exactly this
 	// version or not at all.
 	Session *v1alpha1.AgenticSession
@@ -33,8 +33,8 @@ type Input struct {
 	NetworkPolicy *networkingv1.NetworkPolicy
 	// Activity is what the runner's Lease says; nil if there is none.
 	Activity *Activity
-	// Created are the UIDs of the Jobs that this process made, by name.
-	Created map[string]types.UID
+	// CreatedJobs are the UIDs of the Jobs that this process made, by name.
+	CreatedJobs map[string]types.UID
 	// Now is the time of the decision.
 	Now time.Time
 	// Answers to the questions that earlier calls with this input asked.
@@ -45,24 +45,24 @@ type Input struct {
 
 // Activity is what a runner tells through its Lease.
 type Activity struct {
-	// Renewed is when it last did something.
-	Renewed time.Time
-	// Finished is the Job whose runner has finished what it was at; empty if none has.
-	Finished string
+	// RenewTime is when it last did something.
+	RenewTime time.Time
+	// FinishedJob is the Job whose runner has finished what it was at; empty if none has.
+	FinishedJob string
 }
 
 // Question is what Decide must know before it can plan. One field is set.
 type Question struct {
-	// JobNamed asks for a live read of the Job of this name.
-	JobNamed string
+	// JobName asks for a live read of the Job of this name.
+	JobName string
 	// AllJobs asks for a live list of the Jobs that the session controls, with their Pods.
 	AllJobs bool
 }
 
 // Answers hold what was found out for questions.
 type Answers struct {
-	// Read are the Jobs of ours that live reads found, by name; nil where there is none.
-	Read map[string]*batchv1.Job
+	// Jobs are the Jobs of ours that live reads found, by name; nil where there is none.
+	Jobs map[string]*batchv1.Job
 	// Listed says that Input.Jobs came from a live list.
 	Listed bool
 }
@@ -95,31 +95,31 @@ type Object interface {
 	runtime.Object
 }
 
-// Plan is what to do: first record Status, then the rest in the order of the fields.
-type Plan struct {
-	// Ask, when set, must be answered before anything is done.
-	Ask *Question
+// Decision is what to do: first record Status, then the rest in the order of the fields.
+type Decision struct {
+	// Question, when set, must be answered before anything is done.
+	Question *Question
 
 	// Status to record. Nothing else of the plan may happen if that fails.
 	Status v1alpha1.AgenticSessionStatus
 	// Events to tell, now that the status is stored.
 	Events []Event
-	// Delete are Jobs to delete in the foreground, so that they are gone only when their
+	// DeleteJobs are Jobs to delete in the foreground, so that they are gone only when their
 	// Pods are; each only as it was seen.
-	Delete []*batchv1.Job
-	// Apply objects in this order. None may be somebody else's.
-	Apply []Object
-	// Join is a claim of another session, whose owner the session becomes as well, so that it
+	DeleteJobs []*batchv1.Job
+	// ApplyObjects objects in this order. None may be somebody else's.
+	ApplyObjects []Object
+	// ShareClaim is a claim of another session, whose owner the session becomes as well, so that it
 	// stays as long as both.
-	Join string
-	// DryRun is a Pod to try before its Job is made.
-	DryRun *corev1.Pod
-	// Create is the Job to make.
-	Create *batchv1.Job
+	ShareClaim string
+	// DryRunPod is a Pod to try before its Job is made.
+	DryRunPod *corev1.Pod
+	// CreateJob is the Job to make.
+	CreateJob *batchv1.Job
 	// DeleteSecret is one with inputs that nothing uses any more.
 	DeleteSecret string
-	// Expired says that the session's time to live is over: delete it.
-	Expired bool
+	// DeleteSession says that the session's time to live is over: delete it.
+	DeleteSession bool
 	// RequeueAfter is when to decide again if nothing happens before; 0 is never.
 	RequeueAfter time.Duration
 }

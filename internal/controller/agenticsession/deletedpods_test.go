@@ -15,35 +15,35 @@ import (
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-func sessionOf(uid types.UID) *v1alpha1.AgenticSession {
+func newTestSession(uid types.UID) *v1alpha1.AgenticSession {
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "fix", UID: uid}}
 	s.Status.Job = "fix-r1-a1"
 	return s
 }
 
-func TestAPodThatIsGoneIsSeenOnceMore(t *testing.T) {
-	d := newDeparted()
+func TestDeletedPodIsObservedUntilAttemptEnds(t *testing.T) {
+	d := newDeletedPods()
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "fix-r1-a1-x", UID: "pod", Labels: map[string]string{
 		session.LabelSession: "fix", session.LabelSessionUID: "one",
 	}}}
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
-	d.handler().Delete(context.Background(), event.DeleteEvent{Object: &pod}, queue)
+	d.eventHandler().Delete(context.Background(), event.DeleteEvent{Object: &pod}, queue)
 	if queue.Len() != 1 {
 		t.Error("nobody looks at it")
 	}
-	s := sessionOf("one")
-	if got := d.with(nil, s); len(got) != 1 || got[0].UID != "pod" {
+	s := newTestSession("one")
+	if got := d.withDeletedPod(nil, s); len(got) != 1 || got[0].UID != "pod" {
 		t.Errorf("%d Pods", len(got))
 	}
-	if got := d.with([]corev1.Pod{pod}, s); len(got) != 1 {
+	if got := d.withDeletedPod([]corev1.Pod{pod}, s); len(got) != 1 {
 		t.Error("it is there twice")
 	}
-	if got := d.with(nil, sessionOf("another of its name")); len(got) != 0 {
+	if got := d.withDeletedPod(nil, newTestSession("another of its name")); len(got) != 0 {
 		t.Error("it is another session's")
 	}
 	d.settle(s)
-	if got := d.with(nil, s); len(got) != 1 {
+	if got := d.withDeletedPod(nil, s); len(got) != 1 {
 		t.Error("it is forgotten while its attempt is open")
 	}
 	s.Status.Job = ""

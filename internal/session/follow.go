@@ -14,27 +14,27 @@ import (
 )
 
 const (
-	// grace is how long a Pod has to end.
-	grace = graceSeconds * time.Second
-	// stuckAfter is how long after its grace a Pod is taken for stuck.
-	stuckAfter = 30 * time.Second
+	// gracePeriod is how long a Pod has to end.
+	gracePeriod = gracePeriodSeconds * time.Second
+	// stuckPodDelay is how long after its grace a Pod is taken for stuck.
+	stuckPodDelay = 30 * time.Second
 	// maxDisruptions is how often a run is tried again that was disrupted.
 	maxDisruptions = 5
 )
 
 // observe sees how the open attempt's Job gets on.
-func (d *decision) observe(job *batchv1.Job) {
+func (d *evaluation) observe(job *batchv1.Job) {
 	d.current, d.pod = job, d.podOf(job.UID)
 	d.status.JobUID = job.UID
-	d.status.WaitingTime = nil
+	d.status.WaitingSince = nil
 	if d.status.JobStartTime == nil {
 		d.status.JobStartTime = job.Status.StartTime
 	}
 	d.started()
 	d.readResult()
 	d.jobConditions()
-	end := ended(job)
-	if end != nil && outlasts(job, end) {
+	end := findEndCondition(job)
+	if end != nil && endedBeforeDeletion(job, end) {
 		d.conclude(end)
 		return
 	}
@@ -45,14 +45,14 @@ func (d *decision) observe(job *batchv1.Job) {
 	case d.status.StopTime != nil:
 		d.stop()
 	case end == nil:
-		d.plan.Apply = d.guards()
+		d.decision.ApplyObjects = d.guards()
 		d.giveUpStart()
 	}
 }
 
-// outlasts tells whether a Job's end counts: it does not if somebody deleted the Job before.
+// endedBeforeDeletion tells whether a Job's end counts: it does not if somebody deleted the Job before.
 // A runner that fails in the second in which it is told to end may have failed for that.
-func outlasts(job *batchv1.Job, end *batchv1.JobCondition) bool {
+func endedBeforeDeletion(job *batchv1.Job, end *batchv1.JobCondition) bool {
 	if job.DeletionTimestamp.IsZero() {
 		return true
 	}
@@ -62,10 +62,10 @@ func outlasts(job *batchv1.Job, end *batchv1.JobCondition) bool {
 
 // podOf is the newest Pod of the Job with that UID: an older run's Job may have had the same
 // name.
-func (d *decision) podOf(job types.UID) *corev1.Pod {
+func (d *evaluation) podOf(job types.UID) *corev1.Pod {
 	var newest *corev1.Pod
-	for i := range d.in.Pods {
-		pod := &d.in.Pods[i]
+	for i := range d.observation.Pods {
+		pod := &d.observation.Pods[i]
 		controller := metav1.GetControllerOf(pod)
 		if controller == nil || controller.UID != job {
 			continue
@@ -78,7 +78,7 @@ func (d *decision) podOf(job types.UID) *corev1.Pod {
 }
 
 // runnerStatus is that of the runner's container; nil if there is none yet.
-func (d *decision) runnerStatus() *corev1.ContainerStatus {
+func (d *evaluation) runnerStatus() *corev1.ContainerStatus {
 	if d.pod == nil {
 		return nil
 	}
@@ -91,14 +91,14 @@ func (d *decision) runnerStatus() *corev1.ContainerStatus {
 }
 
 // exit is how the runner ended; nil if that is not known.
-func (d *decision) exit() *corev1.ContainerStateTerminated {
+func (d *evaluation) exit() *corev1.ContainerStateTerminated {
 	if c := d.runnerStatus(); c != nil {
 		return c.State.Terminated
 	}
 	return nil
 }
 
-func (d *decision) exitCode() *int32 {
+func (d *evaluation) exitCode() *int32 {
 	if exit := d.exit(); exit != nil {
 		return &exit.ExitCode
 	}
@@ -106,9 +106,9 @@ func (d *decision) exitCode() *int32 {
 }
 
 // started notes when the runner has started. An interactive one has when it is ready.
-func (d *decision) started() {
+func (d *evaluation) started() {
 	c := d.runnerStatus()
-	if d.status.StartedTime != nil || c == nil {
+	if d.status.RunnerStartTime != nil || c == nil {
 		return
 	}
 	at := metav1.Time{}
@@ -123,14 +123,14 @@ func (d *decision) started() {
 	if at.IsZero() || d.spec.Interactive {
 		at = d.now
 	}
-	d.status.StartedTime = &at
+	d.status.RunnerStartTime = &at
 	if d.status.StartTime == nil {
 		d.status.StartTime = &at
 	}
 }
 
 // decideToStop stops the session if it is to be.
-func (d *decision) decideToStop() {
+func (d *evaluation) decideToStop() {
 	reason := d.stopReason()
 	if reason == "" {
 		return
@@ -138,27 +138,27 @@ func (d *decision) decideToStop() {
 	d.status.StopTime, d.status.StoppedReason = &d.now, reason
 }
 
-func (d *decision) stopReason() v1alpha1.StopReason {
+func (d *evaluation) stopReason() v1alpha1.StopReason {
 	if d.spec.OperatingMode == v1alpha1.ModeStopped {
 		return v1alpha1.StopUser
 	}
 	// What nobody could tell is not looked at: see checkActivity.
-	if d.status.StartedTime == nil || d.resolved == nil || !d.resolved.runner.Spec.ActivityLease {
+	if d.status.RunnerStartTime == nil || d.resolved == nil || !d.resolved.runner.Spec.ActivityLease {
 		return ""
 	}
-	active := d.status.StartedTime.Time
-	if activity := d.in.Activity; activity != nil {
-		if d.spec.Interactive && d.spec.StopOnRunFinished && activity.Finished == d.status.Job {
+	active := d.status.RunnerStartTime.Time
+	if activity := d.observation.Activity; activity != nil {
+		if d.spec.Interactive && d.spec.StopOnRunFinished && activity.FinishedJob == d.status.Job {
 			return v1alpha1.StopRunFinished
 		}
-		if activity.Renewed.After(active) && !activity.Renewed.After(d.in.Now) {
-			active = activity.Renewed
-		} else if activity.Renewed.After(d.in.Now) { // its clock is ahead
-			active = d.in.Now
+		if activity.RenewTime.After(active) && !activity.RenewTime.After(d.observation.Now) {
+			active = activity.RenewTime
+		} else if activity.RenewTime.After(d.observation.Now) { // its clock is ahead
+			active = d.observation.Now
 		}
 	}
 	d.showActivity(active)
-	idle := secondsOf(d.spec.InactivityTimeout, 0)
+	idle := secondsOrDefault(d.spec.InactivityTimeout, 0)
 	if idle > 0 && d.reached(active.Add(time.Duration(idle)*time.Second)) {
 		return v1alpha1.StopInactivity
 	}
@@ -166,7 +166,7 @@ func (d *decision) stopReason() v1alpha1.StopReason {
 }
 
 // showActivity does not write a status for each time that a Lease is renewed.
-func (d *decision) showActivity(active time.Time) {
+func (d *evaluation) showActivity(active time.Time) {
 	const often = time.Minute
 	if last := d.status.LastActivityTime; last == nil || active.Sub(last.Time) >= often {
 		d.status.LastActivityTime = new(metav1.NewTime(active.Truncate(time.Second)))
@@ -174,37 +174,37 @@ func (d *decision) showActivity(active time.Time) {
 }
 
 // stop ends the Job. It is gone when its Pod is: nobody is killed before that time.
-func (d *decision) stop() {
+func (d *evaluation) stop() {
 	if d.current.DeletionTimestamp.IsZero() {
-		d.plan.Delete = append(d.plan.Delete, d.current)
+		d.decision.DeleteJobs = append(d.decision.DeleteJobs, d.current)
 	}
 	d.reached(d.stuckTime())
 }
 
-func (d *decision) stuckTime() time.Time { return d.status.StopTime.Add(grace + stuckAfter) }
+func (d *evaluation) stuckTime() time.Time { return d.status.StopTime.Add(gracePeriod + stuckPodDelay) }
 
 // gone is an attempt whose Job was there, and is not any more. Its Pod may be remembered.
-func (d *decision) gone() {
+func (d *evaluation) gone() {
 	d.pod = d.podOf(d.status.JobUID)
 	d.readResult()
 	if d.status.StopTime != nil {
 		// Its Pod had no longer than this, however late it is noticed.
-		end := earlier(d.in.Now, d.status.StopTime.Add(grace))
-		d.close(closing{outcome: v1alpha1.RunStopped, reason: string(d.status.StoppedReason), exitCode: d.exitCode(), end: end})
+		end := earlierTime(d.observation.Now, d.status.StopTime.Add(gracePeriod))
+		d.close(verdict{outcome: v1alpha1.RunStopped, reason: string(d.status.StoppedReason), exitCode: d.exitCode(), end: end})
 		return
 	}
-	end := d.in.Now
+	end := d.observation.Now
 	if left, limited := d.left(); limited && d.status.JobStartTime != nil {
-		end = earlier(end, d.status.JobStartTime.Add(time.Duration(left)*time.Second))
+		end = earlierTime(end, d.status.JobStartTime.Add(time.Duration(left)*time.Second))
 	}
-	d.closeFailed(closing{
+	d.closeFailed(verdict{
 		reason: v1alpha1.ReasonPodLost, message: "its Job vanished before its outcome was seen", exitCode: d.exitCode(), end: end,
 	})
 }
 
 // conclude records how a Job that has ended did.
-func (d *decision) conclude(end *batchv1.JobCondition) {
-	c := closing{exitCode: d.exitCode(), end: d.endOf(end)}
+func (d *evaluation) conclude(end *batchv1.JobCondition) {
+	c := verdict{exitCode: d.exitCode(), end: d.endOf(end)}
 	if end.Type == batchv1.JobComplete {
 		c.outcome, c.reason = v1alpha1.RunCompleted, v1alpha1.ReasonCompleted
 	} else {
@@ -217,7 +217,7 @@ func (d *decision) conclude(end *batchv1.JobCondition) {
 	d.closeFailed(c)
 }
 
-func (d *decision) endOf(end *batchv1.JobCondition) time.Time {
+func (d *evaluation) endOf(end *batchv1.JobCondition) time.Time {
 	switch {
 	case d.current.Status.CompletionTime != nil:
 		return d.current.Status.CompletionTime.Time
@@ -230,7 +230,7 @@ func (d *decision) endOf(end *batchv1.JobCondition) time.Time {
 
 // judge tells why a Job failed. Only the runner's exit decides, never a sidecar's; and not
 // its exit either when it had to end, whatever it then says.
-func (d *decision) judge(c *closing, end *batchv1.JobCondition) {
+func (d *evaluation) judge(c *verdict, end *batchv1.JobCondition) {
 	exit := d.exit()
 	switch disrupted := d.disruption(); {
 	case end.Reason == batchv1.JobReasonDeadlineExceeded:
@@ -238,7 +238,7 @@ func (d *decision) judge(c *closing, end *batchv1.JobCondition) {
 	case disrupted != nil:
 		c.reason, c.message = disrupted.reason, disrupted.message
 	case exit == nil:
-		c.reason, c.message = v1alpha1.ReasonPodLost, joinReason(end.Reason, end.Message)
+		c.reason, c.message = v1alpha1.ReasonPodLost, formatReason(end.Reason, end.Message)
 	case exit.ExitCode == 0:
 		c.outcome, c.reason = v1alpha1.RunCompleted, v1alpha1.ReasonCompleted
 	case exit.Reason == v1alpha1.ReasonOOMKilled:
@@ -254,7 +254,7 @@ func (d *decision) judge(c *closing, end *batchv1.JobCondition) {
 }
 
 // disruption is why the Pod had to end before its runner did; nil if it had not.
-func (d *decision) disruption() *problem {
+func (d *evaluation) disruption() *problem {
 	if d.pod == nil {
 		return nil
 	}
@@ -267,15 +267,15 @@ func (d *decision) disruption() *problem {
 	}
 	switch c.Reason {
 	case "DeletionByTaintManager", "DeletionByPodGC":
-		return &problem{v1alpha1.ReasonPodLost, joinReason(c.Reason, c.Message)}
+		return &problem{v1alpha1.ReasonPodLost, formatReason(c.Reason, c.Message)}
 	default:
-		return &problem{v1alpha1.ReasonEvicted, joinReason(c.Reason, c.Message)}
+		return &problem{v1alpha1.ReasonEvicted, formatReason(c.Reason, c.Message)}
 	}
 }
 
-// noStart are the reasons for which a container does not start before somebody has changed
+// startFailureReasons are the reasons for which a container does not start before somebody has changed
 // something, by what they mean.
-var noStart = map[string]string{
+var startFailureReasons = map[string]string{
 	"ErrImagePull":               v1alpha1.ReasonImagePull,
 	"ImagePullBackOff":           v1alpha1.ReasonImagePull,
 	"InvalidImageName":           v1alpha1.ReasonImagePull,
@@ -290,17 +290,17 @@ var noStart = map[string]string{
 
 // startProblem is why the runner does not start; nil if it only has not yet. A sidecar that
 // does not start keeps it from starting, too.
-func (d *decision) startProblem() *problem {
-	if d.pod == nil || d.status.StartedTime != nil {
+func (d *evaluation) startProblem() *problem {
+	if d.pod == nil || d.status.RunnerStartTime != nil {
 		return nil
 	}
 	statuses := append(append([]corev1.ContainerStatus(nil), d.pod.Status.InitContainerStatuses...), d.pod.Status.ContainerStatuses...)
 	for i := range statuses {
 		waiting := statuses[i].State.Waiting
-		if waiting == nil || noStart[waiting.Reason] == "" {
+		if waiting == nil || startFailureReasons[waiting.Reason] == "" {
 			continue
 		}
-		return &problem{noStart[waiting.Reason], "container " + statuses[i].Name + ": " + joinReason(waiting.Reason, waiting.Message)}
+		return &problem{startFailureReasons[waiting.Reason], "container " + statuses[i].Name + ": " + formatReason(waiting.Reason, waiting.Message)}
 	}
 	return nil
 }
@@ -308,8 +308,8 @@ func (d *decision) startProblem() *problem {
 // unready is what a Pod that a node has taken is given up for if it lasts: a Secret, a volume
 // or the network that it needs is not there. While an image is pulled that is over already. In
 // every start it is so for a moment, and the kubelet's events alone tell more.
-func (d *decision) unready() *problem {
-	if d.status.StartedTime != nil {
+func (d *evaluation) unready() *problem {
+	if d.status.RunnerStartTime != nil {
 		return nil
 	}
 	if d.podCondition(corev1.PodReadyToStartContainers, corev1.ConditionFalse) == nil {
@@ -320,7 +320,7 @@ func (d *decision) unready() *problem {
 }
 
 // podCondition is that of the Pod, if it has this status.
-func (d *decision) podCondition(kind corev1.PodConditionType, status corev1.ConditionStatus) *corev1.PodCondition {
+func (d *evaluation) podCondition(kind corev1.PodConditionType, status corev1.ConditionStatus) *corev1.PodCondition {
 	if d.pod == nil {
 		return nil
 	}
@@ -333,28 +333,28 @@ func (d *decision) podCondition(kind corev1.PodConditionType, status corev1.Cond
 }
 
 // giveUpStart ends an attempt whose runner cannot start.
-func (d *decision) giveUpStart() {
+func (d *evaluation) giveUpStart() {
 	problem := d.startProblem()
 	if problem == nil {
 		problem = d.unready()
 	}
-	limit := secondsOf(d.spec.StartupTimeout, defaultStartupTimeout)
+	limit := secondsOrDefault(d.spec.StartupTimeout, defaultStartupTimeoutSeconds)
 	if problem == nil || limit == 0 {
 		return
 	}
 	if !d.reached(d.startBegun().Add(time.Duration(limit) * time.Second)) {
 		return
 	}
-	d.plan.Apply = nil
+	d.decision.ApplyObjects = nil
 	if d.current.DeletionTimestamp.IsZero() {
-		d.plan.Delete = append(d.plan.Delete, d.current)
+		d.decision.DeleteJobs = append(d.decision.DeleteJobs, d.current)
 	}
-	d.close(closing{outcome: v1alpha1.RunFailed, reason: problem.reason, message: problem.message, end: d.now.Time})
+	d.close(verdict{outcome: v1alpha1.RunFailed, reason: problem.reason, message: problem.message, end: d.now.Time})
 }
 
 // startBegun is since when the attempt might have started. What it waited for a node is
 // nobody's mistake, and does not count.
-func (d *decision) startBegun() time.Time {
+func (d *evaluation) startBegun() time.Time {
 	if c := d.podCondition(corev1.PodScheduled, corev1.ConditionTrue); c != nil && !c.LastTransitionTime.IsZero() {
 		return c.LastTransitionTime.Time
 	}
@@ -364,14 +364,14 @@ func (d *decision) startBegun() time.Time {
 	return d.current.CreationTimestamp.Time
 }
 
-func earlier(a, b time.Time) time.Time {
+func earlierTime(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a
 	}
 	return b
 }
 
-func joinReason(reason, message string) string {
+func formatReason(reason, message string) string {
 	if message == "" {
 		return reason
 	}

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	maxRuns    = 10
-	maxMessage = 256
+	maxRecordedRuns     = 10
+	maxRunMessageLength = 256
 )
 
-// closing is how an attempt ended.
-type closing struct {
+// verdict is how an attempt ended.
+type verdict struct {
 	outcome         v1alpha1.RunOutcome
 	reason, message string
 	exitCode        *int32
@@ -23,7 +23,7 @@ type closing struct {
 }
 
 // closeFailed closes an attempt that failed, and has the run tried again if that may be.
-func (d *decision) closeFailed(c closing) {
+func (d *evaluation) closeFailed(c verdict) {
 	c.outcome = v1alpha1.RunFailed
 	d.close(c)
 	if d.retries(c.reason) {
@@ -32,7 +32,7 @@ func (d *decision) closeFailed(c closing) {
 }
 
 // retries tells whether the run is tried again, and counts.
-func (d *decision) retries(reason string) bool {
+func (d *evaluation) retries(reason string) bool {
 	retry := d.spec.Retry
 	if left, limited := d.left(); retry == nil || limited && left == 0 {
 		return false
@@ -55,17 +55,17 @@ func (d *decision) retries(reason string) bool {
 }
 
 // fail ends the run without a Job, or before the one of the open attempt was made.
-func (d *decision) fail(reason, message string) {
-	d.close(closing{outcome: v1alpha1.RunFailed, reason: reason, message: message, end: d.now.Time})
+func (d *evaluation) fail(reason, message string) {
+	d.close(verdict{outcome: v1alpha1.RunFailed, reason: reason, message: message, end: d.now.Time})
 }
 
 // close records how the open attempt ended. From here on its Job does not matter.
-func (d *decision) close(c closing) {
+func (d *evaluation) close(c verdict) {
 	s := &d.status
 	end := metav1.NewTime(c.end.Truncate(time.Second)) // as it is stored
 	record := v1alpha1.SessionRun{
 		Run: s.Run, Attempt: s.Attempt, Job: s.Job, Start: s.JobStartTime, End: &end,
-		ExitCode: c.exitCode, Outcome: c.outcome, Reason: c.reason, Message: shorten(c.message),
+		ExitCode: c.exitCode, Outcome: c.outcome, Reason: c.reason, Message: truncateMessage(c.message),
 	}
 	if s.JobStartTime != nil {
 		// Rounded up: of several attempts none may get time that another has used.
@@ -73,14 +73,14 @@ func (d *decision) close(c closing) {
 	}
 	if result := s.Result; result != nil && result.Run == s.Run && result.Attempt == s.Attempt && s.JobUID != "" {
 		record.CostUSD = result.CostUSD
-		s.TotalCostUSD = sum(s.TotalCostUSD, result.CostUSD)
+		s.TotalCostUSD = sumCosts(s.TotalCostUSD, result.CostUSD)
 	}
 	s.Runs = append(s.Runs, record)
-	if len(s.Runs) > maxRuns {
-		s.Runs = append([]v1alpha1.SessionRun(nil), s.Runs[len(s.Runs)-maxRuns:]...)
+	if len(s.Runs) > maxRecordedRuns {
+		s.Runs = append([]v1alpha1.SessionRun(nil), s.Runs[len(s.Runs)-maxRecordedRuns:]...)
 	}
 	s.Job, s.JobUID = "", ""
-	s.JobStartTime, s.StartedTime, s.StopTime, s.WaitingTime = nil, nil, nil, nil
+	s.JobStartTime, s.RunnerStartTime, s.StopTime, s.WaitingSince = nil, nil, nil, nil
 	if c.outcome != v1alpha1.RunStopped {
 		s.StoppedReason = ""
 	}
@@ -89,12 +89,12 @@ func (d *decision) close(c closing) {
 	}
 }
 
-// shorten cuts a message to what a record holds, marking the cut.
-func shorten(message string) string {
+// truncateMessage cuts a message to what a record holds, marking the cut.
+func truncateMessage(message string) string {
 	const mark = "..."
-	if utf8.RuneCountInString(message) <= maxMessage {
+	if utf8.RuneCountInString(message) <= maxRunMessageLength {
 		return message
 	}
 	runes := []rune(message)
-	return string(runes[:maxMessage-len(mark)]) + mark
+	return string(runes[:maxRunMessageLength-len(mark)]) + mark
 }

@@ -17,23 +17,23 @@ import (
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-// departed remembers the last Pod of each session that has gone, as it was last seen. A Pod
+// deletedPods remembers the last Pod of each session that has gone, as it was last seen. A Pod
 // can end and go before a pass looks at it, and what its runner left goes with it.
-type departed struct {
+type deletedPods struct {
 	mu   sync.Mutex
 	pods map[types.NamespacedName]*corev1.Pod
 }
 
-func newDeparted() *departed { return &departed{pods: map[types.NamespacedName]*corev1.Pod{}} }
+func newDeletedPods() *deletedPods { return &deletedPods{pods: map[types.NamespacedName]*corev1.Pod{}} }
 
-// handler has the session of a Pod reconciled, and remembers the Pod if it is gone.
-func (d *departed) handler() handler.EventHandler {
-	changed := handler.EnqueueRequestsFromMapFunc(ofChild)
+// eventHandler has the session of a Pod reconciled, and remembers the Pod if it is gone.
+func (d *deletedPods) eventHandler() handler.EventHandler {
+	changed := handler.EnqueueRequestsFromMapFunc(childToSession)
 	return handler.Funcs{
 		CreateFunc: changed.Create,
 		UpdateFunc: changed.Update,
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			for _, request := range ofChild(ctx, e.Object) {
+			for _, request := range childToSession(ctx, e.Object) {
 				d.add(request.NamespacedName, e.Object)
 			}
 			changed.Delete(ctx, e, queue)
@@ -41,7 +41,7 @@ func (d *departed) handler() handler.EventHandler {
 	}
 }
 
-func (d *departed) add(key types.NamespacedName, object client.Object) {
+func (d *deletedPods) add(key types.NamespacedName, object client.Object) {
 	pod, is := object.(*corev1.Pod)
 	if !is {
 		return
@@ -51,8 +51,8 @@ func (d *departed) add(key types.NamespacedName, object client.Object) {
 	d.pods[key] = pod
 }
 
-// with adds the session's Pod that has gone to those that are there.
-func (d *departed) with(pods []corev1.Pod, s *v1alpha1.AgenticSession) []corev1.Pod {
+// withDeletedPod adds the session's Pod that has gone to those that are there.
+func (d *deletedPods) withDeletedPod(pods []corev1.Pod, s *v1alpha1.AgenticSession) []corev1.Pod {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	gone, known := d.pods[client.ObjectKeyFromObject(s)]
@@ -64,13 +64,13 @@ func (d *departed) with(pods []corev1.Pod, s *v1alpha1.AgenticSession) []corev1.
 }
 
 // settle forgets what is of no use to a session without an open attempt.
-func (d *departed) settle(s *v1alpha1.AgenticSession) {
+func (d *deletedPods) settle(s *v1alpha1.AgenticSession) {
 	if s.Status.Job == "" {
 		d.forget(client.ObjectKeyFromObject(s))
 	}
 }
 
-func (d *departed) forget(key types.NamespacedName) {
+func (d *deletedPods) forget(key types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.pods, key)

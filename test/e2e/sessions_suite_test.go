@@ -31,17 +31,17 @@ import (
 
 // The SessionRunners that stories choose from.
 const (
-	// echo is the reference runner, which calls no model.
-	echo = "echo"
-	// attended is echo, which can show that it is at work, and be reached by visitors.
-	attended = "attended"
+	// echoRunner is the reference runner, which calls no model.
+	echoRunner = "echo"
+	// interactiveRunner is echo, which can show that it is at work, and be reached by visitors.
+	interactiveRunner = "attended"
 	// accompanied is attended, with a sidecar.
 	accompanied = "accompanied"
-	// shell runs the prompt as a shell script.
-	shell = "shell"
+	// shellRunner runs the prompt as a shell script.
+	shellRunner = "shell"
 
-	// rooted is shell, by an image that runs as root.
-	rooted = "rooted"
+	// rootRunner is shell, by an image that runs as root.
+	rootRunner = "rooted"
 
 	runnerImage = "example-runner:v1"
 	// missing is an image that nobody has.
@@ -51,16 +51,16 @@ const (
 // visitor is the label of who may reach an attended session.
 var visitor = map[string]string{"app": "visitor"}
 
-// recruit makes the SessionRunners of a namespace.
-func recruit(t *testing.T, ns string) {
+// createRunners makes the SessionRunners of a namespace.
+func createRunners(t *testing.T, ns string) {
 	t.Helper()
 	attend := func(spec *v1alpha1.SessionRunnerSpec) {
-		spec.ActivityLease, spec.Egress = true, toAPIServer(t)
+		spec.ActivityLease, spec.Egress = true, apiServerEgress(t)
 		spec.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: visitor}}}
 	}
 	for name, tailor := range map[string]func(spec *v1alpha1.SessionRunnerSpec){
-		echo:     func(*v1alpha1.SessionRunnerSpec) {},
-		attended: attend,
+		echoRunner:        func(*v1alpha1.SessionRunnerSpec) {},
+		interactiveRunner: attend,
 		accompanied: func(spec *v1alpha1.SessionRunnerSpec) {
 			attend(spec)
 			spec.Sidecars = []v1alpha1.SessionSidecar{{
@@ -68,11 +68,11 @@ func recruit(t *testing.T, ns string) {
 				Command: []string{"sh", "-c", "trap 'exit 0' TERM; touch /workspace/met; sleep 3600 & wait"},
 			}}
 		},
-		shell: func(spec *v1alpha1.SessionRunnerSpec) {
+		shellRunner: func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Image, spec.AllowedImages = busybox, []string{missing}
 			spec.Command = []string{"sh", "-ec", `. "$AGENTIC_PROMPT_FILE"`}
 		},
-		rooted: func(spec *v1alpha1.SessionRunnerSpec) { spec.Image, spec.RunAsUser = busybox, nil },
+		rootRunner: func(spec *v1alpha1.SessionRunnerSpec) { spec.Image, spec.RunAsUser = busybox, nil },
 	} {
 		r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
 		r.Spec.Image, r.Spec.RunAsUser = runnerImage, new(int64(65532))
@@ -87,8 +87,8 @@ func recruit(t *testing.T, ns string) {
 	}
 }
 
-// toAPIServer is how a Pod reaches the API server: by its Service, or by what that leads to.
-func toAPIServer(t *testing.T) []v1alpha1.SessionEgress {
+// apiServerEgress is how a Pod reaches the API server: by its Service, or by what that leads to.
+func apiServerEgress(t *testing.T) []v1alpha1.SessionEgress {
 	t.Helper()
 	key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
 	var service corev1.Service
@@ -102,21 +102,21 @@ func toAPIServer(t *testing.T) []v1alpha1.SessionEgress {
 	return egress
 }
 
-// sessionStory follows one AgenticSession.
-type sessionStory struct {
+// sessionTest follows one AgenticSession.
+type sessionTest struct {
 	t *testing.T
 	s *v1alpha1.AgenticSession
 }
 
-// converse makes a session as the SessionRunner, changed as the story wants it.
-func converse(t *testing.T, runner, prompt string, change func(spec *v1alpha1.AgenticSessionSpec)) *sessionStory {
+// createSession makes a session as the SessionRunner, changed as the story wants it.
+func createSession(t *testing.T, runner, prompt string, change func(spec *v1alpha1.AgenticSessionSpec)) *sessionTest {
 	t.Helper()
-	return converseIn(t, conversing, "talk-", runner, prompt, change)
+	return createSessionIn(t, sessionsNamespace, "talk-", runner, prompt, change)
 }
 
-func converseIn(t *testing.T, ns, name, runner, prompt string, change func(spec *v1alpha1.AgenticSessionSpec)) *sessionStory {
+func createSessionIn(t *testing.T, ns, name, runner, prompt string, change func(spec *v1alpha1.AgenticSessionSpec)) *sessionTest {
 	t.Helper()
-	recruit(t, ns)
+	createRunners(t, ns)
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Namespace: ns}}
 	s.Spec.Runner, s.Spec.Prompt = runner, prompt
 	if s.Name = name; strings.HasSuffix(name, "-") {
@@ -126,16 +126,16 @@ func converseIn(t *testing.T, ns, name, runner, prompt string, change func(spec 
 		change(&s.Spec)
 	}
 	must(t, cluster.Create(t.Context(), s))
-	return follow(t, s)
+	return trackSession(t, s)
 }
 
-// follow sees to it that the session is deleted in the end, and told of if its story fails.
-func follow(t *testing.T, s *v1alpha1.AgenticSession) *sessionStory {
-	story := &sessionStory{t, s}
+// trackSession sees to it that the session is deleted in the end, and told of if its story fails.
+func trackSession(t *testing.T, s *v1alpha1.AgenticSession) *sessionTest {
+	story := &sessionTest{t, s}
 	t.Cleanup(func() {
 		ctx := context.Background()
 		if t.Failed() {
-			t.Log(story.describe(ctx))
+			t.Log(story.describeSession(ctx))
 		}
 		if err := client.IgnoreNotFound(cluster.Delete(ctx, s)); err != nil {
 			t.Error(err)
@@ -144,24 +144,24 @@ func follow(t *testing.T, s *v1alpha1.AgenticSession) *sessionStory {
 	return story
 }
 
-// now reads the session.
-func (s *sessionStory) now() *v1alpha1.AgenticSession {
+// getSession reads the session.
+func (s *sessionTest) getSession() *v1alpha1.AgenticSession {
 	s.t.Helper()
 	must(s.t, cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.s), s.s))
 	return s.s
 }
 
-// until waits for the session to satisfy the condition.
-func (s *sessionStory) until(what string, condition func(status *v1alpha1.AgenticSessionStatus) bool) {
+// waitUntil waits for the session to satisfy the condition.
+func (s *sessionTest) waitUntil(what string, condition func(status *v1alpha1.AgenticSessionStatus) bool) {
 	s.t.Helper()
-	eventually(s.t, s.s.Name+" "+what, func() bool { return condition(&s.now().Status) })
+	eventually(s.t, s.s.Name+" "+what, func() bool { return condition(&s.getSession().Status) })
 }
 
-// untilPhase waits for the phase of the session. Another in which it has ended is an error
+// waitForPhase waits for the phase of the session. Another in which it has ended is an error
 // at once: it does not leave that by itself.
-func (s *sessionStory) untilPhase(phase v1alpha1.SessionPhase) {
+func (s *sessionTest) waitForPhase(phase v1alpha1.SessionPhase) {
 	s.t.Helper()
-	s.until("to be "+string(phase), func(status *v1alpha1.AgenticSessionStatus) bool {
+	s.waitUntil("to be "+string(phase), func(status *v1alpha1.AgenticSessionStatus) bool {
 		if (status.Phase == v1alpha1.SessionCompleted || status.Phase == v1alpha1.SessionFailed) && status.Phase != phase {
 			s.t.Fatalf("it is %s, and not %s", status.Phase, phase)
 		}
@@ -171,7 +171,7 @@ func (s *sessionStory) untilPhase(phase v1alpha1.SessionPhase) {
 
 // wantRuns checks how the attempts ended, each as in "1/2 Failed OOMKilled 137". Of one that
 // was stopped it is chance whether its code is seen before its Pod is gone.
-func (s *sessionStory) wantRuns(want ...string) {
+func (s *sessionTest) wantRuns(want ...string) {
 	s.t.Helper()
 	var got []string
 	for _, run := range s.s.Status.Runs {
@@ -190,7 +190,7 @@ func (s *sessionStory) wantRuns(want ...string) {
 }
 
 // wantSummary checks what the last attempt left.
-func (s *sessionStory) wantSummary(want string) {
+func (s *sessionTest) wantSummary(want string) {
 	s.t.Helper()
 	if r := s.s.Status.Result; r == nil || r.Summary != want {
 		s.t.Errorf("the result is %+v, want %q", r, want)
@@ -198,15 +198,15 @@ func (s *sessionStory) wantSummary(want string) {
 }
 
 // wantReady checks the condition Ready.
-func (s *sessionStory) wantReady(status metav1.ConditionStatus, reason string) {
+func (s *sessionTest) wantReady(status metav1.ConditionStatus, reason string) {
 	s.t.Helper()
 	if c := meta.FindStatusCondition(s.s.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status != status || c.Reason != reason {
 		s.t.Errorf("Ready is %+v, want %s %s", c, status, reason)
 	}
 }
 
-// untilEvents waits for events of these reasons: they come after what they tell of.
-func (s *sessionStory) untilEvents(want ...string) {
+// waitForEvents waits for events of these reasons: they come after what they tell of.
+func (s *sessionTest) waitForEvents(want ...string) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("%s to have the events %v", s.s.Name, want), func() bool {
 		var list eventsv1.EventList
@@ -221,31 +221,31 @@ func (s *sessionStory) untilEvents(want ...string) {
 	})
 }
 
-// patch changes the spec as a user would.
-func (s *sessionStory) patch(spec string) {
+// patchSpec changes the spec as a user would.
+func (s *sessionTest) patchSpec(spec string) {
 	s.t.Helper()
 	must(s.t, cluster.Patch(s.t.Context(), s.s, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
 }
 
-// delete deletes the session as kubectl does.
-func (s *sessionStory) delete() {
+// deleteSession deletes the session as kubectl does.
+func (s *sessionTest) deleteSession() {
 	s.t.Helper()
 	must(s.t, cluster.Delete(s.t.Context(), s.s, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
-// pod is that of the attempt under way.
-func (s *sessionStory) pod() *corev1.Pod {
+// currentPod is that of the attempt under way.
+func (s *sessionTest) currentPod() *corev1.Pod {
 	s.t.Helper()
 	var pods corev1.PodList
-	must(s.t, cluster.List(s.t.Context(), &pods, client.InNamespace(s.s.Namespace), client.MatchingLabels{batchv1.JobNameLabel: s.now().Status.Job}))
+	must(s.t, cluster.List(s.t.Context(), &pods, client.InNamespace(s.s.Namespace), client.MatchingLabels{batchv1.JobNameLabel: s.getSession().Status.Job}))
 	if len(pods.Items) != 1 {
 		s.t.Fatalf("Job %s has %d Pods", s.s.Status.Job, len(pods.Items))
 	}
 	return &pods.Items[0]
 }
 
-// children are what is made for sessions, and what that has made.
-func children() map[string]client.ObjectList {
+// childObjectLists are what is made for sessions, and what that has made.
+func childObjectLists() map[string]client.ObjectList {
 	return map[string]client.ObjectList{
 		"Job": &batchv1.JobList{}, "Pod": &corev1.PodList{}, "Secret": &corev1.SecretList{}, "PersistentVolumeClaim": &corev1.PersistentVolumeClaimList{},
 		"ServiceAccount": &corev1.ServiceAccountList{}, "Service": &corev1.ServiceList{}, "NetworkPolicy": &networkingv1.NetworkPolicyList{},
@@ -253,11 +253,11 @@ func children() map[string]client.ObjectList {
 	}
 }
 
-// childrenIn counts them by the UIDs of their sessions, and by kind.
-func childrenIn(t *testing.T, ns string) map[types.UID]map[string]int {
+// countChildObjects counts them by the UIDs of their sessions, and by kind.
+func countChildObjects(t *testing.T, ns string) map[types.UID]map[string]int {
 	t.Helper()
 	found := map[types.UID]map[string]int{}
-	for kind, list := range children() {
+	for kind, list := range childObjectLists() {
 		must(t, cluster.List(t.Context(), list, client.InNamespace(ns), client.HasLabels{session.LabelSessionUID}))
 		must(t, meta.EachListItem(list, func(object runtime.Object) error {
 			accessor, err := meta.Accessor(object)
@@ -275,7 +275,7 @@ func childrenIn(t *testing.T, ns string) map[types.UID]map[string]int {
 	return found
 }
 
-func (s *sessionStory) describe(ctx context.Context) string {
+func (s *sessionTest) describeSession(ctx context.Context) string {
 	if err := client.IgnoreNotFound(cluster.Get(ctx, client.ObjectKeyFromObject(s.s), s.s)); err != nil {
 		return err.Error()
 	}
@@ -301,5 +301,5 @@ func (s *sessionStory) describe(ctx context.Context) string {
 	return b.String()
 }
 
-// took is how long an attempt was, by the clock of its Job.
-func took(run *v1alpha1.SessionRun) time.Duration { return run.End.Sub(run.Start.Time) }
+// attemptDuration is how long an attempt was, by the clock of its Job.
+func attemptDuration(run *v1alpha1.SessionRun) time.Duration { return run.End.Sub(run.Start.Time) }
