@@ -104,11 +104,11 @@ func resolveBroker(ctx context.Context, c *clusterConnection, q *v1alpha1.Queue)
 	if err := c.List(ctx, &policies, client.InNamespace(q.Namespace)); err != nil {
 		return nil, err
 	}
-	selected, err := policy.Select(policies.Items, q.Labels)
+	selected, err := policy.SelectPolicies(policies.Items, q.Labels)
 	if err != nil {
 		return nil, err
 	}
-	return policy.Queue(q, selected).Broker, nil
+	return policy.EffectiveQueue(q, selected).Broker, nil
 }
 
 var errOperatorBroker = errors.New("it is on the operator's own broker, whose address is not for everybody to read: give --broker-url")

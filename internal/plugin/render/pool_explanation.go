@@ -76,7 +76,7 @@ func indentedColumns(rows [][]string) []string {
 type scalingFormula struct {
 	inputs      *v1alpha1.ScaleInputs
 	decision    *v1alpha1.ScaleDecision
-	policy      scaling.Policy
+	policy      scaling.Settings
 	maxReplicas int32
 }
 
@@ -84,7 +84,7 @@ func newScalingFormula(wp *v1alpha1.WorkerPool) *scalingFormula {
 	d := wp.Status.LastDecision
 	return &scalingFormula{
 		inputs: &d.Inputs, decision: d, maxReplicas: replicaLimit(wp),
-		policy: scaling.NewPolicy(wp.Spec.Autoscaling, max(d.Inputs.Concurrency, 1)),
+		policy: scaling.NewSettings(wp.Spec.Autoscaling, max(d.Inputs.Concurrency, 1)),
 	}
 }
 
@@ -222,5 +222,5 @@ func (f *scalingFormula) outcomeLine() string {
 // boundsLine of the number of workers.
 func (f *scalingFormula) boundsLine() string {
 	return fmt.Sprintf("Bounds: %d to %d workers; there were %d when this was decided.",
-		f.policy.Min, cmp.Or(f.maxReplicas, f.policy.Max), f.inputs.Replicas)
+		f.policy.MinReplicas, cmp.Or(f.maxReplicas, f.policy.MaxReplicas), f.inputs.Replicas)
 }

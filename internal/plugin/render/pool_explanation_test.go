@@ -110,19 +110,19 @@ func TestAnExplanationOf(t *testing.T) {
 func TestTheTermsComeToWhatIsDecided(t *testing.T) {
 	second := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 	for title, row := range map[string]struct {
-		figures  scaling.Figures
+		figures  scaling.BacklogStats
 		rate     float64
 		podStart time.Duration
 		perPod   int32
 	}{
 		"nothing to do":                       {},
 		"it keeps up":                         {rate: 40},
-		"a backlog":                           {figures: scaling.Figures{Backlog: 5000, OldestAge: second(3)}, rate: 10, podStart: second(5)},
-		"a backlog that is late":              {figures: scaling.Figures{Backlog: 5000, OldestAge: second(300)}, rate: 10, podStart: second(5)},
-		"much in flight":                      {figures: scaling.Figures{InFlight: 77}},
-		"a long time of a message":            {figures: scaling.Figures{Backlog: 10, ServiceTime: second(60)}, rate: 0.5},
-		"by backlogPerReplica":                {figures: scaling.Figures{Backlog: 900, InFlight: 10}, perPod: 7},
-		"by backlogPerReplica or by the time": {figures: scaling.Figures{Backlog: 900, InFlight: 10, ServiceTime: second(30)}, perPod: 500},
+		"a backlog":                           {figures: scaling.BacklogStats{Backlog: 5000, OldestAge: second(3)}, rate: 10, podStart: second(5)},
+		"a backlog that is late":              {figures: scaling.BacklogStats{Backlog: 5000, OldestAge: second(300)}, rate: 10, podStart: second(5)},
+		"much in flight":                      {figures: scaling.BacklogStats{InFlight: 77}},
+		"a long time of a message":            {figures: scaling.BacklogStats{Backlog: 10, ServiceTime: second(60)}, rate: 0.5},
+		"by backlogPerReplica":                {figures: scaling.BacklogStats{Backlog: 900, InFlight: 10}, perPod: 7},
+		"by backlogPerReplica or by the time": {figures: scaling.BacklogStats{Backlog: 900, InFlight: 10, ServiceTime: second(30)}, perPod: 500},
 	} {
 		t.Run(title, func(t *testing.T) {
 			a := &v1alpha1.Autoscaling{MaxReplicas: 10_000}
@@ -130,14 +130,14 @@ func TestTheTermsComeToWhatIsDecided(t *testing.T) {
 				a.BacklogPerReplica = &row.perPod
 			}
 			// Steady arrivals, and workers enough: nothing grows while a Pod starts.
-			in := scaling.Input{Now: start, Policy: scaling.NewPolicy(a, 10), Replicas: 5000, Ready: 5000, PodStart: row.podStart, Figures: &row.figures}
-			in.Memory.Rates.Arriving, in.Memory.Rates.Earlier = row.rate, row.rate
+			in := scaling.Observation{Now: start, Settings: scaling.NewSettings(a, 10), Replicas: 5000, Ready: 5000, PodStart: row.podStart, Stats: &row.figures}
+			in.Memory.Rates.ArrivalRate, in.Memory.Rates.TrendRate = row.rate, row.rate
 			d := scaling.Decide(in)
 			wp := mailers(func(wp *v1alpha1.WorkerPool) {
-				wp.Spec.Autoscaling, wp.Status.LastDecision = a, scaling.Explain(in, d)
+				wp.Spec.Autoscaling, wp.Status.LastDecision = a, scaling.ExplainDecision(in, d)
 			})
-			if got := newScalingFormula(wp).computedReplicas(); got != d.Want {
-				t.Errorf("the terms come to %d workers, %d are wanted", got, d.Want)
+			if got := newScalingFormula(wp).computedReplicas(); got != d.Recommended {
+				t.Errorf("the terms come to %d workers, %d are wanted", got, d.Recommended)
 			}
 		})
 	}
