@@ -5,7 +5,6 @@ package apierror
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,7 +74,7 @@ func ClassOf(err error) Class {
 		return PolicyDenied
 	case apierrors.IsForbidden(err):
 		return classOfForbidden(message)
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), status.Status().Code == http.StatusRequestEntityTooLarge:
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
 		return Invalid
 	}
 	return Unavailable
