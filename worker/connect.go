@@ -46,7 +46,7 @@ func (b *Broker) access() (engines.Access, error) {
 		}
 	}
 	if f.err != nil {
-		return engines.Access{}, broker.Fail(broker.Invalid, "reading what the broker needs: %w", f.err)
+		return engines.Access{}, broker.Errorf(broker.ClassInvalid, "reading what the broker needs: %w", f.err)
 	}
 	return access, nil
 }

@@ -5,47 +5,47 @@ import (
 	"fmt"
 )
 
-// Class is what kind of failure an error is: it decides what is done about it.
-type Class string
+// ErrorClass is what kind of failure an error is: it decides what is done about it.
+type ErrorClass string
 
 // The classes.
 const (
-	// Unreachable: the broker does not answer. It may, later.
-	Unreachable Class = "Unreachable"
-	// Unauthorised: the broker knows us not, or will not let us. Only a person helps.
-	Unauthorised Class = "Unauthorised"
-	// Invalid: the broker cannot do what is asked. Only a person helps.
-	Invalid Class = "Invalid"
-	// Conflict: what is asked for belongs to another.
-	Conflict Class = "Conflict"
-	// Missing: what is asked about is not there.
-	Missing Class = "Missing"
-	// Unknown: none of these. It is tried again.
-	Unknown Class = "Unknown"
+	// ClassUnreachable: the broker does not answer. It may, later.
+	ClassUnreachable ErrorClass = "Unreachable"
+	// ClassUnauthorized: the broker knows us not, or will not let us. Only a person helps.
+	ClassUnauthorized ErrorClass = "Unauthorised"
+	// ClassInvalid: the broker cannot do what is asked. Only a person helps.
+	ClassInvalid ErrorClass = "Invalid"
+	// ClassConflict: what is asked for belongs to another.
+	ClassConflict ErrorClass = "Conflict"
+	// ClassNotFound: what is asked about is not there.
+	ClassNotFound ErrorClass = "Missing"
+	// ClassUnknown: none of these. It is tried again.
+	ClassUnknown ErrorClass = "Unknown"
 )
 
-// ClassedError is an error whose class an engine knows.
-type ClassedError struct {
-	Class Class
+// ClassifiedError is an error whose class an engine knows.
+type ClassifiedError struct {
+	Class ErrorClass
 	Err   error
 }
 
-func (e *ClassedError) Error() string { return e.Err.Error() }
+func (e *ClassifiedError) Error() string { return e.Err.Error() }
 
-func (e *ClassedError) Unwrap() error { return e.Err }
+func (e *ClassifiedError) Unwrap() error { return e.Err }
 
-// Fail makes an error of a class.
-func Fail(class Class, format string, values ...any) error {
-	return &ClassedError{Class: class, Err: fmt.Errorf(format, values...)}
+// Errorf makes an error of a class.
+func Errorf(class ErrorClass, format string, values ...any) error {
+	return &ClassifiedError{Class: class, Err: fmt.Errorf(format, values...)}
 }
 
 // ClassOf tells an error's class.
-func ClassOf(err error) Class {
-	if conflict := (*ConflictError)(nil); errors.As(err, &conflict) {
-		return Conflict
+func ClassOf(err error) ErrorClass {
+	if conflict := (*OwnerConflictError)(nil); errors.As(err, &conflict) {
+		return ClassConflict
 	}
-	if failure := (*ClassedError)(nil); errors.As(err, &failure) {
+	if failure := (*ClassifiedError)(nil); errors.As(err, &failure) {
 		return failure.Class
 	}
-	return Unknown
+	return ClassUnknown
 }

@@ -63,7 +63,7 @@ func (l *Conn) EngineForCleanup() broker.Engine {
 // CheckHealth has the line look at once whether the broker is there, if the error says that it
 // is not.
 func (l *Conn) CheckHealth(err error) {
-	if class := broker.ClassOf(err); class != broker.Unreachable && class != broker.Unauthorised {
+	if class := broker.ClassOf(err); class != broker.ClassUnreachable && class != broker.ClassUnauthorized {
 		return
 	}
 	select {

@@ -30,7 +30,7 @@ func dialNATS(ctx context.Context, access *Access) (broker.Engine, error) {
 		Credentials: access.Creds, TLS: access.tls(),
 	}
 	engine, err := jetstream.Connect(ctx, o)
-	if broker.ClassOf(err) == broker.Unreachable {
+	if broker.ClassOf(err) == broker.ClassUnreachable {
 		return nil, withCause(ctx, err, o.URL)
 	}
 	if err != nil {

@@ -96,8 +96,8 @@ func (u *upkeep) connect(ctx context.Context, l *Conn) error {
 	}
 	o := &l.manager.options
 	u.tries++
-	wait := broker.Backoff(u.tries, rand.Float64()) //nolint:gosec // to spread, not to hide
-	if broker.ClassOf(err) == broker.Unreachable {
+	wait := broker.ReconnectDelay(u.tries, rand.Float64()) //nolint:gosec // to spread, not to hide
+	if broker.ClassOf(err) == broker.ClassUnreachable {
 		wait = min(wait, o.MaxRetryInterval) // who waits for a broker that is back should not wait long
 	}
 	u.dialled = time.Now().Add(wait)
@@ -131,8 +131,8 @@ const nowhere = "yardmaster-nowhere"
 func (l *Conn) probe(ctx context.Context, engine broker.Engine) error {
 	ctx, cancel := context.WithTimeout(ctx, l.manager.options.RequestTimeout)
 	defer cancel()
-	_, err := engine.Figures(ctx, nowhere)
-	if broker.ClassOf(err) == broker.Missing {
+	_, err := engine.Stats(ctx, nowhere)
+	if broker.ClassOf(err) == broker.ClassNotFound {
 		return nil
 	}
 	return err

@@ -34,7 +34,7 @@ func open(ctx context.Context, access *Access, namespace string, of *v1alpha1.So
 			Address: of.External.Address, Namespace: namespace, Metadata: of.External.Metadata, TLS: by.TLS,
 		}))
 	}
-	return nil, broker.Fail(broker.Invalid, "source names no place")
+	return nil, broker.Errorf(broker.ClassInvalid, "source names no place")
 }
 
 // orNone is a source, or else nothing rather than a source that is nil.

@@ -116,8 +116,8 @@ func (p *place) read(ctx context.Context, s *SourceReader, namespace string, of 
 		return reading, nil
 	}
 	p.failures++
-	p.again = time.Now().Add(min(broker.Backoff(p.failures, rand.Float64()), s.options.MaxRetryInterval)) //nolint:gosec // to spread, not to hide
-	p.reread = time.Time{}                                                                                // a Secret may have been put right
+	p.again = time.Now().Add(min(broker.ReconnectDelay(p.failures, rand.Float64()), s.options.MaxRetryInterval)) //nolint:gosec // to spread, not to hide
+	p.reread = time.Time{}                                                                                       // a Secret may have been put right
 	return source.Reading{}, err
 }
 

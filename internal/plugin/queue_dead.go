@@ -107,7 +107,7 @@ func (d *deadCommand) purging() *cobra.Command {
 }
 
 func (d *deadCommand) list(ctx context.Context, q *brokerQueue) error {
-	figures, err := q.Figures(ctx, q.on)
+	figures, err := q.Stats(ctx, q.on)
 	if err != nil {
 		return err
 	}
@@ -123,18 +123,18 @@ func (d *deadCommand) list(ctx context.Context, q *brokerQueue) error {
 		return nil
 	}
 	lines := letterRows(d.style(), letters, d.now())
-	if more := figures.Dead - int64(len(letters)); more > 0 {
-		lines = append(lines, "", fmt.Sprintf("%d of %d are shown; --limit=0 lists all", len(letters), figures.Dead))
+	if more := figures.DeadLetters - int64(len(letters)); more > 0 {
+		lines = append(lines, "", fmt.Sprintf("%d of %d are shown; --limit=0 lists all", len(letters), figures.DeadLetters))
 	}
 	return terminal.Lines(d.out, lines)
 }
 
-func letterRows(s terminal.Style, letters []broker.Letter, now time.Time) []string {
+func letterRows(s terminal.Style, letters []broker.DeadLetter, now time.Time) []string {
 	rows := [][]string{{"ID", "DIED", "PRIORITY", "ATTEMPTS", "BYTES", "ERROR"}}
 	for i := range letters {
 		l := &letters[i]
 		rows = append(rows, []string{
-			strconv.FormatUint(l.ID, 10), duration.HumanDuration(max(0, now.Sub(l.Died))), terminal.Clean(l.Priority), strconv.Itoa(l.Attempts),
+			strconv.FormatUint(l.ID, 10), duration.HumanDuration(max(0, now.Sub(l.DeadLetteredTime))), terminal.Clean(l.Priority), strconv.Itoa(l.Attempts),
 			strconv.Itoa(len(l.Payload)), terminal.Clean(l.Error),
 		})
 	}
@@ -156,13 +156,13 @@ type letter struct {
 	Payload  []byte              `json:"payload"`
 }
 
-func shown(letters []broker.Letter) []letter {
+func shown(letters []broker.DeadLetter) []letter {
 	all := []letter{}
 	for i := range letters {
 		l := &letters[i]
-		one := letter{ID: l.ID, Priority: l.Priority, Error: l.Error, Attempts: l.Attempts, Origin: l.Origin, Died: l.Died, Headers: l.Headers, Payload: l.Payload}
-		if !l.Sent.IsZero() {
-			one.Sent = &l.Sent
+		one := letter{ID: l.ID, Priority: l.Priority, Error: l.Error, Attempts: l.Attempts, Origin: l.MessageID, Died: l.DeadLetteredTime, Headers: l.Headers, Payload: l.Payload}
+		if !l.SentTime.IsZero() {
+			one.Sent = &l.SentTime
 		}
 		all = append(all, one)
 	}
@@ -178,23 +178,23 @@ func (d *deadCommand) requeue(ctx context.Context, q *brokerQueue) error {
 }
 
 func (d *deadCommand) purge(ctx context.Context, q *brokerQueue) error {
-	figures, err := q.Figures(ctx, q.on)
+	figures, err := q.Stats(ctx, q.on)
 	if err != nil {
 		return err
 	}
-	if figures.Dead == 0 {
+	if figures.DeadLetters == 0 {
 		fmt.Fprintf(d.out, "%s has no dead letters\n", queueKind().called(q.Queue))
 		return nil
 	}
 	if !d.yes {
-		if err := d.confirm(fmt.Sprintf("drop %s of %s", counted(figures.Dead), queueKind().called(q.Queue)), q.Name); err != nil {
+		if err := d.confirm(fmt.Sprintf("drop %s of %s", counted(figures.DeadLetters), queueKind().called(q.Queue)), q.Name); err != nil {
 			return err
 		}
 	}
 	if err := q.DeadLetters(q.on).Purge(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "%s: %s dropped\n", queueKind().called(q.Queue), counted(figures.Dead))
+	fmt.Fprintf(d.out, "%s: %s dropped\n", queueKind().called(q.Queue), counted(figures.DeadLetters))
 	return nil
 }
 

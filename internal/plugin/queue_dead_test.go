@@ -33,9 +33,9 @@ func newGraveyard(t *testing.T, letters int) *graveyard {
 	}
 	t.Cleanup(e.Disconnect)
 	g.engine = e
-	wanted := broker.Defaults("mail")
-	wanted.Owner = broker.Owner{UID: "1", Name: "a/mail"}
-	if _, err := e.Ensure(t.Context(), wanted); err != nil {
+	wanted := broker.DefaultQueueConfig("mail")
+	wanted.Owner = broker.QueueOwner{UID: "1", Name: "a/mail"}
+	if _, err := e.EnsureQueue(t.Context(), wanted); err != nil {
 		t.Fatal(err)
 	}
 	g.bury(letters)
@@ -70,12 +70,12 @@ func (g *graveyard) bury(letters int) {
 // holds checks how many messages are dead, and how many ready.
 func (g *graveyard) holds(dead, ready int64) {
 	g.t.Helper()
-	figures, err := g.engine.Figures(g.t.Context(), "mail")
+	figures, err := g.engine.Stats(g.t.Context(), "mail")
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	if figures.Dead != dead || figures.Ready != ready {
-		g.t.Errorf("%d dead and %d ready, want %d and %d", figures.Dead, figures.Ready, dead, ready)
+	if figures.DeadLetters != dead || figures.Ready != ready {
+		g.t.Errorf("%d dead and %d ready, want %d and %d", figures.DeadLetters, figures.Ready, dead, ready)
 	}
 }
 

@@ -60,7 +60,7 @@ func New(o Options) (*Scaler, error) {
 	connection, err := grpc.NewClient("dns:///"+o.Address, grpc.WithTransportCredentials(security),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
 	if err != nil {
-		return nil, broker.Fail(broker.Invalid, "address: %w", err)
+		return nil, broker.Errorf(broker.ClassInvalid, "address: %w", err)
 	}
 	return &Scaler{connection, externalscaler.NewExternalScalerClient(connection), &externalscaler.ScaledObjectRef{
 		Namespace: o.Namespace, Name: o.Name, ScalerMetadata: maps.Clone(o.Metadata),
@@ -83,7 +83,7 @@ func (s *Scaler) Read(ctx context.Context) (source.Reading, error) {
 	}
 	metrics := specs.GetMetricSpecs()
 	if n := len(metrics); n < 1 || n > mostMetrics {
-		return source.Reading{}, broker.Fail(broker.Invalid, "GetMetricSpec names %d metrics, must be 1 to %d", n, mostMetrics)
+		return source.Reading{}, broker.Errorf(broker.ClassInvalid, "GetMetricSpec names %d metrics, must be 1 to %d", n, mostMetrics)
 	}
 	most := -1.0
 	for _, metric := range metrics {
@@ -113,7 +113,7 @@ func (s *Scaler) metric(ctx context.Context, spec *externalscaler.MetricSpec) (w
 	name := printable(spec.GetMetricName())
 	target = either(spec.GetTargetSize(), spec.GetTargetSizeFloat())
 	if !(target > 0) { // nor is it NaN
-		return 0, 0, broker.Fail(broker.Invalid, "GetMetricSpec: the target of the metric %q is %g, must be more than 0", name, target)
+		return 0, 0, broker.Errorf(broker.ClassInvalid, "GetMetricSpec: the target of the metric %q is %g, must be more than 0", name, target)
 	}
 	answer, err := s.client.GetMetrics(ctx, &externalscaler.GetMetricsRequest{ScaledObjectRef: s.object, MetricName: spec.GetMetricName()})
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Scaler) metric(ctx context.Context, spec *externalscaler.MetricSpec) (w
 	}
 	values := answer.GetMetricValues()
 	if len(values) != 1 {
-		return 0, 0, broker.Fail(broker.Invalid, "GetMetrics: the metric %q has %d values, must have 1", name, len(values))
+		return 0, 0, broker.Errorf(broker.ClassInvalid, "GetMetrics: the metric %q has %d values, must have 1", name, len(values))
 	}
 	value := either(values[0].GetMetricValue(), values[0].GetMetricValueFloat())
 	waiting, err = source.Count(fmt.Sprintf("GetMetrics: the metric %q", name), value)

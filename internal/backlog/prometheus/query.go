@@ -35,7 +35,7 @@ var _ source.Source = (*Server)(nil)
 // NewServer connects to nothing yet. The URL is what the API is under, without /api.
 func NewServer(access source.Access, queries Queries) (*Server, error) {
 	if strings.TrimSpace(queries.Waiting) == "" {
-		return nil, broker.Fail(broker.Invalid, "query is empty")
+		return nil, broker.Errorf(broker.ClassInvalid, "query is empty")
 	}
 	asking, err := source.NewHTTP(access)
 	if err != nil {
@@ -115,19 +115,19 @@ const maxMessage = 300
 // failure is why the server has no answer to a query. Whether the query is wrong, or the
 // server has no time for it, decides who can help.
 func (a *answer) failure(status int) error {
-	class := broker.Invalid
+	class := broker.ClassInvalid
 	switch {
 	case status == http.StatusNotFound:
-		return broker.Fail(broker.Invalid, "the answer is 404: the url has no API of Prometheus under it")
+		return broker.Errorf(broker.ClassInvalid, "the answer is 404: the url has no API of Prometheus under it")
 	case a.ErrorType == "timeout", a.ErrorType == "canceled", a.ErrorType == "unavailable", a.ErrorType == "internal",
 		status >= http.StatusInternalServerError:
-		class = broker.Unreachable
+		class = broker.ClassUnreachable
 	}
 	said := strings.ToValidUTF8(a.Error, "?")
 	if len(said) > maxMessage {
 		said = strings.ToValidUTF8(said[:maxMessage], "") + "…"
 	}
-	return broker.Fail(class, "the answer is %d, %s: %s", status, strconv.Quote(a.ErrorType), said)
+	return broker.Errorf(class, "the answer is %d, %s: %s", status, strconv.Quote(a.ErrorType), said)
 }
 
 // sample is a time and a value.
@@ -151,18 +151,18 @@ func (d *data) number() (float64, error) {
 		}
 		switch {
 		case len(all) == 0:
-			return 0, broker.Fail(broker.Missing, "its result is empty; if that means 0, say so: … or vector(0)")
+			return 0, broker.Errorf(broker.ClassNotFound, "its result is empty; if that means 0, say so: … or vector(0)")
 		case len(all) > 1:
-			return 0, broker.Fail(broker.Invalid, "its result has %d series, must have 1: sum(…) makes one of them", len(all))
+			return 0, broker.Errorf(broker.ClassInvalid, "its result has %d series, must have 1: sum(…) makes one of them", len(all))
 		case all[0].Value == nil:
-			return 0, broker.Fail(broker.Invalid, "its result is a histogram, must be a number")
+			return 0, broker.Errorf(broker.ClassInvalid, "its result is a histogram, must be a number")
 		}
 		return all[0].Value.value()
 	}
-	return 0, broker.Fail(broker.Invalid, "its result is a %q, must be a vector or a scalar", d.Type)
+	return 0, broker.Errorf(broker.ClassInvalid, "its result is a %q, must be a vector or a scalar", d.Type)
 }
 
-var errShape = broker.Fail(broker.Invalid, "the answer does not look like one of Prometheus")
+var errShape = broker.Errorf(broker.ClassInvalid, "the answer does not look like one of Prometheus")
 
 // value is written as text, because JSON has no words for those that are no numbers.
 func (s *sample) value() (float64, error) {
@@ -173,7 +173,7 @@ func (s *sample) value() (float64, error) {
 	value, err := strconv.ParseFloat(text, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange), math.IsInf(value, 0):
-		return 0, broker.Fail(broker.Invalid, "its result is %s", text)
+		return 0, broker.Errorf(broker.ClassInvalid, "its result is %s", text)
 	case err != nil:
 		return 0, errShape
 	}

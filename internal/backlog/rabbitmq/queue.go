@@ -56,13 +56,13 @@ func (q *Queue) read(ctx context.Context) (source.Reading, error) {
 	case err != nil:
 		return source.Reading{}, err
 	case status == http.StatusNotFound:
-		return source.Reading{}, broker.Fail(broker.Missing, "there is none")
+		return source.Reading{}, broker.Errorf(broker.ClassNotFound, "there is none")
 	case status != http.StatusOK:
-		return source.Reading{}, broker.Fail(broker.Invalid, "the answer is %d %s", status, http.StatusText(status))
+		return source.Reading{}, broker.Errorf(broker.ClassInvalid, "the answer is %d %s", status, http.StatusText(status))
 	case a.Ready == nil || a.Unacknowledged == nil:
-		return source.Reading{}, broker.Fail(broker.Unknown, "RabbitMQ has not counted its messages yet")
+		return source.Reading{}, broker.Errorf(broker.ClassUnknown, "RabbitMQ has not counted its messages yet")
 	case *a.Ready < 0 || *a.Unacknowledged < 0:
-		return source.Reading{}, broker.Fail(broker.Invalid, "the answer has counts below 0")
+		return source.Reading{}, broker.Errorf(broker.ClassInvalid, "the answer has counts below 0")
 	}
 	return source.Reading{Waiting: *a.Ready, InFlight: a.Unacknowledged, Arrivals: a.Stats.Published, At: time.Now()}, nil
 }

@@ -180,16 +180,16 @@ func TestAQueueIsAsRabbitMQSays(t *testing.T) {
 	for what, row := range map[string]struct {
 		access      source.Access
 		vhost, name string
-		want        broker.Class
+		want        broker.ErrorClass
 		says        string
 	}{
-		"a queue that is not there":        {guest, "/", "nothing", broker.Missing, `the queue "nothing"`},
-		"a virtual host that is not there": {guest, "nowhere", name, broker.Missing, `the virtual host "nowhere"`},
-		"a wrong password":                 {source.Access{URL: s.api, Username: "guest", Password: "hidden"}, "/", name, broker.Unauthorised, "401"},
-		"nobody":                           {source.Access{URL: s.api}, "/", name, broker.Unauthorised, "401"},
-		"a URL of another kind":            {source.Access{URL: "amqp://127.0.0.1"}, "/", name, broker.Invalid, `the scheme "amqp"`},
-		"a place that is none":             {source.Access{URL: "http://127.0.0.1:" + s.amqp}, "/", name, broker.Unknown, "malformed"},
-		"a server that is not there":       {source.Access{URL: "http://127.0.0.1:1"}, "/", name, broker.Unreachable, "refused"},
+		"a queue that is not there":        {guest, "/", "nothing", broker.ClassNotFound, `the queue "nothing"`},
+		"a virtual host that is not there": {guest, "nowhere", name, broker.ClassNotFound, `the virtual host "nowhere"`},
+		"a wrong password":                 {source.Access{URL: s.api, Username: "guest", Password: "hidden"}, "/", name, broker.ClassUnauthorized, "401"},
+		"nobody":                           {source.Access{URL: s.api}, "/", name, broker.ClassUnauthorized, "401"},
+		"a URL of another kind":            {source.Access{URL: "amqp://127.0.0.1"}, "/", name, broker.ClassInvalid, `the scheme "amqp"`},
+		"a place that is none":             {source.Access{URL: "http://127.0.0.1:" + s.amqp}, "/", name, broker.ClassUnknown, "malformed"},
+		"a server that is not there":       {source.Access{URL: "http://127.0.0.1:1"}, "/", name, broker.ClassUnreachable, "refused"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			_, err := read(t, row.access, row.vhost, row.name)
@@ -220,12 +220,12 @@ func (s *server) ctl(arguments ...string) string {
 func TestWhatIsNotYetCountedIsAnError(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer string
-		want   broker.Class
+		want   broker.ErrorClass
 	}{
-		"no counts":         {`{"name":"jobs"}`, broker.Unknown},
-		"one of two":        {`{"messages_ready":1}`, broker.Unknown},
-		"counts below zero": {`{"messages_ready":-1,"messages_unacknowledged":0}`, broker.Invalid},
-		"counts as text":    {`{"messages_ready":"1","messages_unacknowledged":"0"}`, broker.Invalid},
+		"no counts":         {`{"name":"jobs"}`, broker.ClassUnknown},
+		"one of two":        {`{"messages_ready":1}`, broker.ClassUnknown},
+		"counts below zero": {`{"messages_ready":-1,"messages_unacknowledged":0}`, broker.ClassInvalid},
+		"counts as text":    {`{"messages_ready":"1","messages_unacknowledged":"0"}`, broker.ClassInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, row.answer) }))

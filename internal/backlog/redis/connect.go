@@ -36,7 +36,7 @@ func Connect(ctx context.Context, access source.Access, pool int) (redis.Univers
 	if err != nil {
 		return nil, err
 	}
-	if access.Now != nil {
+	if access.Refresh != nil {
 		options.CredentialsProvider = loginOf(&access, options.Username, options.Password)
 	}
 	options.PoolSize = pool
@@ -55,7 +55,7 @@ func loginOf(access *source.Access, name, password string) func() (name, passwor
 	return func() (string, string) {
 		mu.Lock()
 		defer mu.Unlock()
-		now, err := access.Now()
+		now, err := access.Refresh()
 		if err != nil {
 			return name, password
 		}
@@ -88,7 +88,7 @@ func optionsOf(access *source.Access) (*redis.UniversalOptions, error) {
 			return nil, err
 		}
 		if i > 0 && secure != (parsed.Scheme == "rediss") {
-			return nil, broker.Fail(broker.Invalid, "url has servers with TLS (rediss) and without (redis)")
+			return nil, broker.Errorf(broker.ClassInvalid, "url has servers with TLS (rediss) and without (redis)")
 		}
 		secure = parsed.Scheme == "rediss"
 		o.Addrs = append(o.Addrs, net.JoinHostPort(parsed.Hostname(), portOf(parsed)))
@@ -100,10 +100,10 @@ func optionsOf(access *source.Access) (*redis.UniversalOptions, error) {
 		}
 	}
 	if !secure && access.TLS != nil {
-		return nil, broker.Fail(broker.Invalid, "url has the scheme redis, and there is a Secret for TLS: must be rediss")
+		return nil, broker.Errorf(broker.ClassInvalid, "url has the scheme redis, and there is a Secret for TLS: must be rediss")
 	}
 	if len(o.Addrs) > 1 && o.DB != 0 {
-		return nil, broker.Fail(broker.Invalid, "url names the database %d, and a cluster has only 0", o.DB)
+		return nil, broker.Errorf(broker.ClassInvalid, "url names the database %d, and a cluster has only 0", o.DB)
 	}
 	if secure {
 		var err error
@@ -138,7 +138,7 @@ func database(o *redis.UniversalOptions, parsed *url.URL) error {
 	}
 	number, err := strconv.Atoi(path)
 	if err != nil || number < 0 {
-		return broker.Fail(broker.Invalid, "url has a path that is not the number of a database")
+		return broker.Errorf(broker.ClassInvalid, "url has a path that is not the number of a database")
 	}
 	o.DB = number
 	return nil

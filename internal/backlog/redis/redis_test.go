@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis/redistest"
 	"github.com/yardmaster/yardmaster/internal/backlog/source"
-	"github.com/yardmaster/yardmaster/internal/backlog/source/certtest"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/certtest"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
 
 func readList(t *testing.T, access source.Access, key string) (source.Reading, error) {
@@ -101,24 +101,24 @@ func TestWhatCannotBeReadIsAnErrorOfItsClass(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		read func(*testing.T) error
-		want broker.Class
+		want broker.ErrorClass
 		says string
 	}{
-		"a server that is not there":      {list(source.Access{URL: gone.URL()}, "jobs"), broker.Unreachable, "connection refused"},
-		"no password":                     {list(source.Access{URL: locked.URL()}, "jobs"), broker.Unauthorised, "NOAUTH"},
-		"a wrong password":                {list(source.Access{URL: locked.URL(), Username: "default", Password: "wrong"}, "jobs"), broker.Unauthorised, "WRONGPASS"},
-		"a key that is no list":           {list(source.Access{URL: s.URL()}, "text"), broker.Invalid, `the list "text"`},
-		"a database that is not there":    {list(source.Access{URL: s.URL() + "/99"}, "jobs"), broker.Invalid, "DB index"},
-		"a stream that is not there":      {stream("nothing", "g"), broker.Missing, `the stream "nothing"`},
-		"a group that is not there":       {stream("stream", "g"), broker.Missing, "no such group"},
-		"a key that is no stream":         {stream("text", "g"), broker.Invalid, "WRONGTYPE"},
-		"a URL of another kind":           {list(source.Access{URL: "http://x"}, "jobs"), broker.Invalid, `the scheme "http"`},
-		"a URL that is none":              {list(source.Access{URL: "redis://me:hidden@%zz"}, "jobs"), broker.Invalid, "url is not one"},
-		"a URL without a host":            {list(source.Access{URL: "redis://"}, "jobs"), broker.Invalid, "url has no host"},
-		"a URL with a path":               {list(source.Access{URL: s.URL() + "/x"}, "jobs"), broker.Invalid, "not the number of a database"},
-		"TLS of some servers only":        {list(source.Access{URL: "redis://a,rediss://b"}, "jobs"), broker.Invalid, "with TLS (rediss) and without"},
-		"a database of a cluster":         {list(source.Access{URL: "redis://a/1,redis://b"}, "jobs"), broker.Invalid, "a cluster has only 0"},
-		"a TLS secret, and a URL of none": {list(source.Access{URL: s.URL(), TLS: &source.TLS{}}, "jobs"), broker.Invalid, "must be rediss"},
+		"a server that is not there":      {list(source.Access{URL: gone.URL()}, "jobs"), broker.ClassUnreachable, "connection refused"},
+		"no password":                     {list(source.Access{URL: locked.URL()}, "jobs"), broker.ClassUnauthorized, "NOAUTH"},
+		"a wrong password":                {list(source.Access{URL: locked.URL(), Username: "default", Password: "wrong"}, "jobs"), broker.ClassUnauthorized, "WRONGPASS"},
+		"a key that is no list":           {list(source.Access{URL: s.URL()}, "text"), broker.ClassInvalid, `the list "text"`},
+		"a database that is not there":    {list(source.Access{URL: s.URL() + "/99"}, "jobs"), broker.ClassInvalid, "DB index"},
+		"a stream that is not there":      {stream("nothing", "g"), broker.ClassNotFound, `the stream "nothing"`},
+		"a group that is not there":       {stream("stream", "g"), broker.ClassNotFound, "no such group"},
+		"a key that is no stream":         {stream("text", "g"), broker.ClassInvalid, "WRONGTYPE"},
+		"a URL of another kind":           {list(source.Access{URL: "http://x"}, "jobs"), broker.ClassInvalid, `the scheme "http"`},
+		"a URL that is none":              {list(source.Access{URL: "redis://me:hidden@%zz"}, "jobs"), broker.ClassInvalid, "url is not one"},
+		"a URL without a host":            {list(source.Access{URL: "redis://"}, "jobs"), broker.ClassInvalid, "url has no host"},
+		"a URL with a path":               {list(source.Access{URL: s.URL() + "/x"}, "jobs"), broker.ClassInvalid, "not the number of a database"},
+		"TLS of some servers only":        {list(source.Access{URL: "redis://a,rediss://b"}, "jobs"), broker.ClassInvalid, "with TLS (rediss) and without"},
+		"a database of a cluster":         {list(source.Access{URL: "redis://a/1,redis://b"}, "jobs"), broker.ClassInvalid, "a cluster has only 0"},
+		"a TLS secret, and a URL of none": {list(source.Access{URL: s.URL(), TLS: &source.TLS{}}, "jobs"), broker.ClassInvalid, "must be rediss"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := row.read(t)
@@ -164,13 +164,13 @@ func TestTLS(t *testing.T) {
 	url := "rediss://" + plain.Address()
 	for name, row := range map[string]struct {
 		tls  *source.TLS
-		want broker.Class
+		want broker.ErrorClass
 	}{
 		"with a client's certificate":    {&source.TLS{CA: authority.PEM, Certificate: certificate, Key: key}, ""},
-		"without":                        {&source.TLS{CA: authority.PEM}, broker.Unauthorised},
-		"of an authority that is no one": {nil, broker.Unauthorised},
-		"with an authority that is none": {&source.TLS{CA: []byte("x")}, broker.Invalid},
-		"with a key of another":          {&source.TLS{CA: authority.PEM, Certificate: certificate, Key: []byte("x")}, broker.Invalid},
+		"without":                        {&source.TLS{CA: authority.PEM}, broker.ClassUnauthorized},
+		"of an authority that is no one": {nil, broker.ClassUnauthorized},
+		"with an authority that is none": {&source.TLS{CA: []byte("x")}, broker.ClassInvalid},
+		"with a key of another":          {&source.TLS{CA: authority.PEM, Certificate: certificate, Key: []byte("x")}, broker.ClassInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reading, err := readList(t, source.Access{URL: url, TLS: row.tls}, "jobs")
@@ -196,7 +196,7 @@ func TestAConnectionComesBackWithItsServer(t *testing.T) {
 	defer list.Disconnect()
 	s.CLI("LPUSH", "jobs", "x")
 	s.Stop()
-	if reading, err := list.Read(t.Context()); broker.ClassOf(err) != broker.Unreachable {
+	if reading, err := list.Read(t.Context()); broker.ClassOf(err) != broker.ClassUnreachable {
 		t.Errorf("%+v: %v", reading, err)
 	}
 	s.Restart()

@@ -45,7 +45,7 @@ func (s *Stream) read(ctx context.Context) (source.Reading, error) {
 			return s.readingOf(ctx, &groups[i])
 		}
 	}
-	return source.Reading{}, broker.Fail(broker.Missing, "the stream has no such group")
+	return source.Reading{}, broker.Errorf(broker.ClassNotFound, "the stream has no such group")
 }
 
 // readingOf takes the lag that the server tells. It cannot tell it once entries were

@@ -22,9 +22,9 @@ type Access struct {
 	TLS *TLS
 	// Name of the connection, for who looks at the other end.
 	Name string
-	// Now tells what holds by now. Places that keep connections ask it for the name and the
+	// Refresh tells what holds by now. Places that keep connections ask it for the name and the
 	// password of each that is made anew; nil: what stands here.
-	Now func() (Access, error)
+	Refresh func() (Access, error)
 }
 
 // TLS are the parts of a TLS connection, as PEM.
@@ -44,13 +44,13 @@ func (t *TLS) Config() (*tls.Config, error) {
 	if len(t.CA) > 0 {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(t.CA) {
-			return nil, broker.Fail(broker.Invalid, "tls: the authority's certificate is not PEM")
+			return nil, broker.Errorf(broker.ClassInvalid, "tls: the authority's certificate is not PEM")
 		}
 	}
 	if len(t.Certificate) > 0 || len(t.Key) > 0 {
 		pair, err := tls.X509KeyPair(t.Certificate, t.Key)
 		if err != nil {
-			return nil, broker.Fail(broker.Invalid, "tls: the certificate and its key: %w", err)
+			return nil, broker.Errorf(broker.ClassInvalid, "tls: the certificate and its key: %w", err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
@@ -62,13 +62,13 @@ func ParseURL(text string, schemes ...string) (*url.URL, error) {
 	parsed, err := url.Parse(strings.TrimSpace(text))
 	if failure := (*url.Error)(nil); errors.As(err, &failure) {
 		// The cause may quote what it stumbled over, which may be a part of a password.
-		return nil, broker.Fail(broker.Invalid, "url is not one")
+		return nil, broker.Errorf(broker.ClassInvalid, "url is not one")
 	}
 	if !slices.Contains(schemes, parsed.Scheme) {
-		return nil, broker.Fail(broker.Invalid, "url has the scheme %q, must be one of %v", parsed.Scheme, schemes)
+		return nil, broker.Errorf(broker.ClassInvalid, "url has the scheme %q, must be one of %v", parsed.Scheme, schemes)
 	}
 	if parsed.Hostname() == "" {
-		return nil, broker.Fail(broker.Invalid, "url has no host")
+		return nil, broker.Errorf(broker.ClassInvalid, "url has no host")
 	}
 	return parsed, nil
 }

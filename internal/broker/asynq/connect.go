@@ -72,10 +72,10 @@ func (e *Engine) check(ctx context.Context) error {
 	version, _, _ = strings.Cut(version, "\r\n")
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
-		return broker.Fail(broker.Invalid, "the server's version is %q, which is none", version)
+		return broker.Errorf(broker.ClassInvalid, "the server's version is %q, which is none", version)
 	}
 	if major < oldestMajor || major == oldestMajor && minor < oldestMinor {
-		return broker.Fail(broker.Invalid, "the server's version is %s, must be at least %d.%d", version, oldestMajor, oldestMinor)
+		return broker.Errorf(broker.ClassInvalid, "the server's version is %s, must be at least %d.%d", version, oldestMajor, oldestMinor)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (e *Engine) exists(ctx context.Context, queue string) error {
 }
 
 func missing(queue string) error {
-	return broker.Fail(broker.Missing, "asynq has no queue %s", queue)
+	return broker.Errorf(broker.ClassNotFound, "asynq has no queue %s", queue)
 }
 
 // blockFor waits until there is a task to take, for at most that long, without taking it.

@@ -94,13 +94,13 @@ func (e *Engine) newLane(queue, priority string) (*lane, error) {
 	return l, nil
 }
 
-// Take hands out at most number messages that are ready now.
-func (l *lane) Take(_ context.Context, number int, receive func(broker.Delivery)) (int, error) {
+// Fetch hands out at most number messages that are ready now.
+func (l *lane) Fetch(_ context.Context, number int, receive func(broker.Delivery)) (int, error) {
 	return l.ask(&request{wanted: number}, 0, receive)
 }
 
-// Await waits up to that long for one message.
-func (l *lane) Await(_ context.Context, wait time.Duration, receive func(broker.Delivery)) (int, error) {
+// Next waits up to that long for one message.
+func (l *lane) Next(_ context.Context, wait time.Duration, receive func(broker.Delivery)) (int, error) {
 	return l.ask(&request{wanted: 1, until: time.Now().Add(wait)}, wait, receive)
 }
 

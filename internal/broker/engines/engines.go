@@ -28,11 +28,11 @@ func Connect(ctx context.Context, access Access) (broker.Engine, error) {
 	if scheme == "redis" || scheme == "rediss" {
 		switch {
 		case len(access.Credentials) > 0:
-			return nil, broker.Fail(broker.Invalid, "credentials are those of NATS, and the url is that of Redis")
+			return nil, broker.Errorf(broker.ClassInvalid, "credentials are those of NATS, and the url is that of Redis")
 		case access.Token != "":
-			return nil, broker.Fail(broker.Invalid, "a token is for NATS, and the url is that of Redis")
+			return nil, broker.Errorf(broker.ClassInvalid, "a token is for NATS, and the url is that of Redis")
 		}
-		access.Access.Now = access.login()
+		access.Access.Refresh = access.login()
 		return known(asynq.Connect(ctx, access.Access))
 	}
 	options := access.options()

@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis/redistest"
 	"github.com/yardmaster/yardmaster/internal/backlog/source"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/asynq"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
 
 func TestTheURLSaysWhichBrokerItIs(t *testing.T) {
@@ -38,13 +38,13 @@ func TestTheURLSaysWhichBrokerItIs(t *testing.T) {
 func TestAFailureToConnectIsNoEngine(t *testing.T) {
 	for name, row := range map[string]struct {
 		access Access
-		want   broker.Class
+		want   broker.ErrorClass
 	}{
-		"to Redis":                     {Access{Access: source.Access{URL: "redis://127.0.0.1:1"}}, broker.Unreachable},
-		"to NATS":                      {Access{Access: source.Access{URL: "nats://127.0.0.1:1", TLS: &source.TLS{}}}, broker.Unreachable},
-		"to who has no such URL":       {Access{Access: source.Access{URL: "http://x"}}, broker.Invalid},
-		"to Redis with NATS's secrets": {Access{Access: source.Access{URL: "redis://x"}, Credentials: []byte("x")}, broker.Invalid},
-		"to Redis with a token":        {Access{Access: source.Access{URL: "redis://x", Token: "x"}}, broker.Invalid},
+		"to Redis":                     {Access{Access: source.Access{URL: "redis://127.0.0.1:1"}}, broker.ClassUnreachable},
+		"to NATS":                      {Access{Access: source.Access{URL: "nats://127.0.0.1:1", TLS: &source.TLS{}}}, broker.ClassUnreachable},
+		"to who has no such URL":       {Access{Access: source.Access{URL: "http://x"}}, broker.ClassInvalid},
+		"to Redis with NATS's secrets": {Access{Access: source.Access{URL: "redis://x"}, Credentials: []byte("x")}, broker.ClassInvalid},
+		"to Redis with a token":        {Access{Access: source.Access{URL: "redis://x", Token: "x"}}, broker.ClassInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			engine, err := Connect(t.Context(), row.access)

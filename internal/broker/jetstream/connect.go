@@ -102,7 +102,7 @@ func Connect(ctx context.Context, o Options) (*Engine, error) {
 // check asks the server whether it can do at all what is needed.
 func (e *Engine) check(ctx context.Context) error {
 	if version := e.nc.ConnectedServerVersion(); !atLeast(version, oldestServer) {
-		return broker.Fail(broker.Invalid, "the server's version is %s, must be at least %s", version, oldestServer)
+		return broker.Errorf(broker.ClassInvalid, "the server's version is %s, must be at least %s", version, oldestServer)
 	}
 	if _, err := e.js.AccountInfo(ctx); err != nil {
 		return e.classify("asking for JetStream", err)
@@ -134,7 +134,7 @@ func (o *Options) natsOptions() ([]nats.Option, error) {
 }
 
 func reconnectDelay(tries int) time.Duration {
-	return broker.Backoff(tries, rand.Float64()) //nolint:gosec // to spread, not to hide
+	return broker.ReconnectDelay(tries, rand.Float64()) //nolint:gosec // to spread, not to hide
 }
 
 // servers are those of the URL. A user that one of them names would hold rather than the
@@ -147,13 +147,13 @@ func (o *Options) servers() (string, error) {
 		}
 		parsed, err := url.Parse(one)
 		if parse := (*url.Error)(nil); errors.As(err, &parse) {
-			return "", broker.Fail(broker.Invalid, "url is not one: %w", parse.Err)
+			return "", broker.Errorf(broker.ClassInvalid, "url is not one: %w", parse.Err)
 		}
 		if schemes := []string{"nats", "tls", "ws", "wss"}; !slices.Contains(schemes, parsed.Scheme) {
-			return "", broker.Fail(broker.Invalid, "url has the scheme %q, must be one of %v", parsed.Scheme, schemes)
+			return "", broker.Errorf(broker.ClassInvalid, "url has the scheme %q, must be one of %v", parsed.Scheme, schemes)
 		}
 		if parsed.Hostname() == "" {
-			return "", broker.Fail(broker.Invalid, "url has no host")
+			return "", broker.Errorf(broker.ClassInvalid, "url has no host")
 		}
 		if o.Username != "" || o.Token != "" {
 			parsed.User = nil

@@ -36,25 +36,25 @@ func TestAFailureToConnectTellsItsCauseAndNoPassword(t *testing.T) {
 
 	for name, row := range map[string]struct {
 		options Options
-		class   broker.Class
+		class   broker.ErrorClass
 		want    string
 	}{
-		"nobody there":         {Options{URL: at(stopped, "")}, broker.Unreachable, ""},
-		"no password":          {Options{URL: at(locked, "")}, broker.Unauthorised, "Authorization Violation"},
-		"the wrong password":   {Options{URL: at(locked, "u:secret@")}, broker.Unauthorised, "Authorization Violation"},
-		"no JetStream":         {Options{URL: at(plain, "")}, broker.Invalid, "jetstream not enabled"},
-		"an unknown authority": {Options{URL: at(encrypted, "")}, broker.Unauthorised, "certificate"},
-		"not a URL":            {Options{URL: "nats://u:secret@a b"}, broker.Invalid, "url is not one"},
-		"no URL":               {Options{}, broker.Invalid, "url has no host"},
-		"another scheme":       {Options{URL: "redis://u:secret@localhost"}, broker.Invalid, `url has the scheme "redis"`},
+		"nobody there":         {Options{URL: at(stopped, "")}, broker.ClassUnreachable, ""},
+		"no password":          {Options{URL: at(locked, "")}, broker.ClassUnauthorized, "Authorization Violation"},
+		"the wrong password":   {Options{URL: at(locked, "u:secret@")}, broker.ClassUnauthorized, "Authorization Violation"},
+		"no JetStream":         {Options{URL: at(plain, "")}, broker.ClassInvalid, "jetstream not enabled"},
+		"an unknown authority": {Options{URL: at(encrypted, "")}, broker.ClassUnauthorized, "certificate"},
+		"not a URL":            {Options{URL: "nats://u:secret@a b"}, broker.ClassInvalid, "url is not one"},
+		"no URL":               {Options{}, broker.ClassInvalid, "url has no host"},
+		"another scheme":       {Options{URL: "redis://u:secret@localhost"}, broker.ClassInvalid, `url has the scheme "redis"`},
 		"an authority that is none": {
-			Options{URL: at(encrypted, ""), TLS: &source.TLS{CA: []byte("x")}}, broker.Invalid, "the authority's certificate is not PEM",
+			Options{URL: at(encrypted, ""), TLS: &source.TLS{CA: []byte("x")}}, broker.ClassInvalid, "the authority's certificate is not PEM",
 		},
 		"a certificate without its key": {
-			Options{URL: at(encrypted, ""), TLS: &source.TLS{Certificate: []byte("x")}}, broker.Invalid, "the certificate and its key",
+			Options{URL: at(encrypted, ""), TLS: &source.TLS{Certificate: []byte("x")}}, broker.ClassInvalid, "the certificate and its key",
 		},
 		"credentials that are none": {
-			Options{URL: at(locked, ""), Credentials: []byte("secret")}, broker.Invalid, "credentials",
+			Options{URL: at(locked, ""), Credentials: []byte("secret")}, broker.ClassInvalid, "credentials",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,8 +163,8 @@ func TestWhatTheServerDoesNotPermitIsTold(t *testing.T) {
 	defer e.Disconnect()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	_, err = e.Ensure(ctx, orders())
-	if broker.ClassOf(err) != broker.Unauthorised || !strings.Contains(err.Error(), "STREAM.CREATE") {
+	_, err = e.EnsureQueue(ctx, orders())
+	if broker.ClassOf(err) != broker.ClassUnauthorized || !strings.Contains(err.Error(), "STREAM.CREATE") {
 		t.Errorf("told %v (%s)", err, broker.ClassOf(err))
 	}
 }
@@ -176,7 +176,7 @@ func TestABrokerThatIsGoneIsUnreachable(t *testing.T) {
 	s.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := e.Figures(ctx, "orders"); broker.ClassOf(err) != broker.Unreachable {
+	if _, err := e.Stats(ctx, "orders"); broker.ClassOf(err) != broker.ClassUnreachable {
 		t.Errorf("told %v (%s)", err, broker.ClassOf(err))
 	}
 }

@@ -76,7 +76,7 @@ func (o *Options) login(p *present) ([]nats.Option, error) {
 		return options, nil
 	}
 	if _, err := nkeys.ParseDecoratedUserNKey(o.Credentials); err != nil {
-		return nil, broker.Fail(broker.Invalid, "credentials are not those of a user: %w", err)
+		return nil, broker.Errorf(broker.ClassInvalid, "credentials are not those of a user: %w", err)
 	}
 	return append(options, nats.UserJWT(
 		func() (string, error) { return nkeys.ParseDecoratedJWT(p.look().Credentials) },
