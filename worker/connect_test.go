@@ -45,9 +45,9 @@ func TestAWorkerLogsInWithWhatItsFilesSay(t *testing.T) {
 		"the wrong token":       {Broker{URL: tokens.ClientURL(), TokenFile: wrong}, broker.ClassUnauthorized, "Authorization Violation"},
 		"no such file":          {Broker{URL: users.ClientURL(), UsernameFile: dir + "/none"}, broker.ClassInvalid, "none: no such file"},
 		"an empty file":         {Broker{URL: users.ClientURL(), UsernameFile: empty}, broker.ClassInvalid, "broker.usernameFile: " + empty + " is empty"},
-		"a token for a Redis":   {Broker{URL: redis.URL(), TokenFile: token}, broker.ClassInvalid, "a token is for NATS"},
-		"creds for a Redis":     {Broker{URL: redis.URL(), CredentialsFile: token}, broker.ClassInvalid, "credentials are those of NATS"},
-		"creds that are none":   {Broker{URL: users.ClientURL(), CredentialsFile: token}, broker.ClassInvalid, "credentials are not those of a user"},
+		"a token for a Redis":   {Broker{URL: redis.URL(), TokenFile: token}, broker.ClassInvalid, "a token cannot log in to Redis"},
+		"creds for a Redis":     {Broker{URL: redis.URL(), CredentialsFile: token}, broker.ClassInvalid, "a NATS credentials file cannot log in to Redis"},
+		"creds that are none":   {Broker{URL: users.ClientURL(), CredentialsFile: token}, broker.ClassInvalid, "invalid NATS credentials file"},
 		"a name that Redis has": {broker: Broker{URL: redis.URL(), UsernameFile: file("default", "default"), PasswordFile: password}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 type bench struct {
 	t      testing.TB
 	server *natstest.Server
-	engine *jetstream.Engine
+	engine broker.Engine
 	js     natsjs.JetStream
 }
 
@@ -29,7 +29,7 @@ func newBench(t testing.TB, changes ...func(*broker.QueueConfig)) *bench {
 	t.Helper()
 	b := &bench{t: t, server: natstest.Start(t)}
 	var err error
-	if b.engine, err = jetstream.Connect(t.Context(), jetstream.Options{URL: b.server.ClientURL(), Name: "test"}); err != nil {
+	if b.engine, err = jetstream.Connect(t.Context(), broker.Credentials{URL: b.server.ClientURL(), Name: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.engine.Disconnect)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	brokers "github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/queue"
@@ -60,8 +60,7 @@ func (e *environment) reach(ctx context.Context, name, address string) (*brokerQ
 		return nil, fmt.Errorf("%s: %w", called, err)
 	}
 	engine := engineOf(q, named, access.URL)
-	dial, known := brokers.Engines()[engine]
-	if !known {
+	if !dial.IsSupported(engine) {
 		return nil, fmt.Errorf("%s: its engine is %s, which this program does not know", called, engine)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
@@ -72,7 +71,7 @@ func (e *environment) reach(ctx context.Context, name, address string) (*brokerQ
 			return nil, fmt.Errorf("%s: %w", called, err)
 		}
 	}
-	connected, err := dial(ctx, access)
+	connected, err := dial.Connect(ctx, engine, *access)
 	if err != nil {
 		hang()
 		return nil, fmt.Errorf("%s: the broker: %w", called, err)
@@ -82,17 +81,14 @@ func (e *environment) reach(ctx context.Context, name, address string) (*brokerQ
 
 // engineOf a broker: as its reference says, or as the operator has found it, or as the URL
 // tells.
-func engineOf(q *v1alpha1.Queue, b *v1alpha1.Broker, address string) v1alpha1.Engine {
+func engineOf(q *v1alpha1.Queue, b *v1alpha1.Broker, address string) dial.EngineName {
 	switch {
 	case b != nil:
-		return b.Engine
+		return dial.EngineName(b.Engine)
 	case q.Status.Engine != "":
-		return q.Status.Engine
-	case strings.HasPrefix(address, "redis://"), strings.HasPrefix(address, "rediss://"):
-		return v1alpha1.EngineAsynq
-	default:
-		return v1alpha1.EngineNATS
+		return dial.EngineName(q.Status.Engine)
 	}
+	return dial.EngineOf(address)
 }
 
 // brokerOf a Queue, as the operator finds it; nil: it is the operator's own.
@@ -114,12 +110,12 @@ func brokerOf(ctx context.Context, c *connection, q *v1alpha1.Queue) (*v1alpha1.
 var errOperatorsBroker = errors.New("it is on the operator's own broker, whose address is not for everybody to read: give --broker-url")
 
 // accessTo a broker: what its Secrets say, at the address given in place of theirs.
-func accessTo(ctx context.Context, c *connection, b *v1alpha1.Broker, address string) (*brokers.Access, error) {
+func accessTo(ctx context.Context, c *connection, b *v1alpha1.Broker, address string) (*broker.Credentials, error) {
 	if b == nil {
 		if address == "" {
 			return nil, errOperatorsBroker
 		}
-		return &brokers.Access{URL: address}, nil
+		return &broker.Credentials{URL: address}, nil
 	}
 	access, err := brokers.ReadCredentials(ctx, ownWords{c}, c.namespace, b)
 	if err != nil {

@@ -1,4 +1,4 @@
-package redis
+package redisclient
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
@@ -31,7 +30,7 @@ func init() { logging.Disable() }
 // Connect connects to a server, or with several URLs, with commas between, to the cluster
 // they are of. A connection that is lost later is made anew. At most pool connections are
 // open at a time.
-func Connect(ctx context.Context, access source.Access, pool int) (redis.UniversalClient, error) {
+func Connect(ctx context.Context, access broker.Credentials, pool int) (redis.UniversalClient, error) {
 	options, err := optionsOf(&access)
 	if err != nil {
 		return nil, err
@@ -50,7 +49,7 @@ func Connect(ctx context.Context, access source.Access, pool int) (redis.Univers
 
 // loginOf tells the name and the password that hold by now: those from before, where that
 // cannot be read, as while their files are replaced.
-func loginOf(access *source.Access, name, password string) func() (name, password string) {
+func loginOf(access *broker.Credentials, name, password string) func() (name, password string) {
 	var mu sync.Mutex
 	return func() (string, string) {
 		mu.Lock()
@@ -60,14 +59,14 @@ func loginOf(access *source.Access, name, password string) func() (name, passwor
 			return name, password
 		}
 		first, _, _ := strings.Cut(now.URL, ",")
-		if parsed, err := source.ParseURL(first, "redis", "rediss"); err == nil {
-			name, password = now.User(parsed)
+		if parsed, err := broker.ParseURL(first, "redis", "rediss"); err == nil {
+			name, password = now.UserOf(parsed)
 		}
 		return name, password
 	}
 }
 
-func optionsOf(access *source.Access) (*redis.UniversalOptions, error) {
+func optionsOf(access *broker.Credentials) (*redis.UniversalOptions, error) {
 	o := &redis.UniversalOptions{
 		ClientName:            nameOf(access.Name),
 		DialTimeout:           dialTimeout,
@@ -83,7 +82,7 @@ func optionsOf(access *source.Access) (*redis.UniversalOptions, error) {
 	}
 	secure := false
 	for i, one := range strings.Split(access.URL, ",") {
-		parsed, err := source.ParseURL(one, "redis", "rediss")
+		parsed, err := broker.ParseURL(one, "redis", "rediss")
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +92,7 @@ func optionsOf(access *source.Access) (*redis.UniversalOptions, error) {
 		secure = parsed.Scheme == "rediss"
 		o.Addrs = append(o.Addrs, net.JoinHostPort(parsed.Hostname(), portOf(parsed)))
 		if i == 0 {
-			o.Username, o.Password = access.User(parsed)
+			o.Username, o.Password = access.UserOf(parsed)
 		}
 		if err := database(o, parsed); err != nil {
 			return nil, err
@@ -107,7 +106,7 @@ func optionsOf(access *source.Access) (*redis.UniversalOptions, error) {
 	}
 	if secure {
 		var err error
-		o.TLSConfig, err = access.TLS.Config()
+		o.TLSConfig, err = access.TLS.ClientConfig()
 		return o, err
 	}
 	return o, nil

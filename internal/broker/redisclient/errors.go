@@ -1,4 +1,4 @@
-package redis
+package redisclient
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
@@ -37,5 +36,5 @@ func Classify(doing string, err error) error {
 			}
 		}
 	}
-	return source.Classify(doing, err)
+	return broker.ClassifyNetworkError(doing, err)
 }

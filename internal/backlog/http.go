@@ -1,4 +1,4 @@
-package source
+package backlog
 
 import (
 	"context"
@@ -22,17 +22,17 @@ const (
 // HTTP asks a place that speaks HTTP and JSON.
 type HTTP struct {
 	base   *url.URL
-	access Access
+	access broker.Credentials
 	client *http.Client
 }
 
 // NewHTTP connects to nothing yet.
-func NewHTTP(access Access) (*HTTP, error) {
-	base, err := ParseURL(access.URL, "http", "https")
+func NewHTTP(access broker.Credentials) (*HTTP, error) {
+	base, err := broker.ParseURL(access.URL, "http", "https")
 	if err != nil {
 		return nil, err
 	}
-	config, err := access.TLS.Config()
+	config, err := access.TLS.ClientConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -58,12 +58,12 @@ func (h *HTTP) Get(ctx context.Context, path string, query url.Values, answer an
 	h.authorise(request)
 	response, err := h.client.Do(request)
 	if err != nil {
-		return 0, Classify("asking", err)
+		return 0, broker.ClassifyNetworkError("asking", err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	raw, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil {
-		return 0, Classify("reading the answer", err)
+		return 0, broker.ClassifyNetworkError("reading the answer", err)
 	}
 	if err := statusError(response.StatusCode); err != nil {
 		return response.StatusCode, err
@@ -78,7 +78,7 @@ func (h *HTTP) Get(ctx context.Context, path string, query url.Values, answer an
 }
 
 func (h *HTTP) authorise(request *http.Request) {
-	name, password := h.access.User(h.base)
+	name, password := h.access.UserOf(h.base)
 	switch {
 	case h.access.Token != "":
 		request.Header.Set("Authorization", "Bearer "+h.access.Token)
