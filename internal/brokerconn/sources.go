@@ -40,7 +40,7 @@ func (s *SourceReader) Start(ctx context.Context) error {
 }
 
 // ReadBacklog of a source that an object of the namespace names.
-func (s *SourceReader) ReadBacklog(ctx context.Context, namespace string, of *v1alpha1.Source) (*pool.Figures, error) {
+func (s *SourceReader) ReadBacklog(ctx context.Context, namespace string, of *v1alpha1.Source) (*pool.QueueStats, error) {
 	raw, err := json.Marshal(of)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (s *SourceReader) ReadBacklog(ctx context.Context, namespace string, of *v1
 	if err != nil {
 		return nil, err
 	}
-	figures := &pool.Figures{Figures: scaling.Figures{Backlog: reading.Waiting}}
+	figures := &pool.QueueStats{BacklogStats: scaling.BacklogStats{Backlog: reading.Waiting}}
 	if reading.InFlight != nil {
 		figures.InFlight, figures.InFlightKnown = *reading.InFlight, true
 	}
