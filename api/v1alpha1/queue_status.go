@@ -167,7 +167,10 @@ const (
 
 // Reasons of a Queue's conditions.
 const (
-	ReasonReady             = "Ready"
+	ReasonReady = "Ready"
+	// ReasonPending means that the operator does not know yet: it is still connecting, or has
+	// not reconciled the object for the first time.
+	ReasonPending           = "Pending"
 	ReasonPaused            = "Paused"
 	ReasonDeleting          = "Deleting"
 	ReasonNoBroker          = "NoBroker"
@@ -184,7 +187,7 @@ const (
 	ReasonRateBelowArrivals = "RateBelowArrivals"
 	ReasonDeadLetters       = "DeadLetters"
 	ReasonNoDeadLetters     = "NoDeadLetters"
-	ReasonOlderQueue        = "OlderQueue"
+	ReasonOwnedByOtherQueue = "OwnedByOtherQueue"
 	ReasonStillReferenced   = "StillReferenced"
 	ReasonNotEmpty          = "NotEmpty"
 	ReasonNotBlocked        = "NotBlocked"

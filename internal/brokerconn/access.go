@@ -44,14 +44,14 @@ func (a *Access) tls() *source.TLS {
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 
-// Read reads the Secrets of a broker that an object of the namespace names.
-func Read(ctx context.Context, live client.Reader, namespace string, b *v1alpha1.Broker) (*Access, error) {
-	return read(ctx, live, KeyOf(namespace, b))
+// ReadCredentials reads the Secrets of a broker that an object of the namespace names.
+func ReadCredentials(ctx context.Context, live client.Reader, namespace string, b *v1alpha1.Broker) (*Access, error) {
+	return readCredentials(ctx, live, BrokerKeyOf(namespace, b))
 }
 
-// read reads the Secrets that the key names. The reader must not be a cache: that would
+// readCredentials reads the Secrets that the key names. The reader must not be a cache: that would
 // list and keep all Secrets of the namespace.
-func read(ctx context.Context, live client.Reader, key Key) (*Access, error) {
+func readCredentials(ctx context.Context, live client.Reader, key BrokerKey) (*Access, error) {
 	a := &Access{}
 	data, err := secret(ctx, live, key.Namespace, key.URLSecret)
 	if err != nil {
@@ -87,7 +87,7 @@ func secret(ctx context.Context, live client.Reader, namespace, name string) (ma
 	err := live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, s)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, &Error{v1alpha1.ReasonSecretNotFound, fmt.Errorf("Secret %q not found", name)} //nolint:staticcheck // the kind is spelt so
+		return nil, &ConnectionError{v1alpha1.ReasonSecretNotFound, fmt.Errorf("Secret %q not found", name)} //nolint:staticcheck // the kind is spelt so
 	case apierrors.IsForbidden(err):
 		return nil, invalid("the operator may not read Secret %q: its Role in the namespace must let it get secrets", name)
 	case err != nil:
@@ -97,5 +97,5 @@ func secret(ctx context.Context, live client.Reader, namespace, name string) (ma
 }
 
 func invalid(format string, values ...any) error {
-	return &Error{v1alpha1.ReasonSecretInvalid, fmt.Errorf(format, values...)}
+	return &ConnectionError{v1alpha1.ReasonSecretInvalid, fmt.Errorf(format, values...)}
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
 )
 
-// Dial connects to a broker of one engine.
-type Dial func(ctx context.Context, access *Access) (broker.Engine, error)
+// DialFunc connects to a broker of one engine.
+type DialFunc func(ctx context.Context, access *Access) (broker.Engine, error)
 
 // Engines are those that queues can be kept on.
-func Engines() map[v1alpha1.Engine]Dial {
-	return map[v1alpha1.Engine]Dial{v1alpha1.EngineNATS: dialNATS, v1alpha1.EngineAsynq: dialAsynq}
+func Engines() map[v1alpha1.Engine]DialFunc {
+	return map[v1alpha1.Engine]DialFunc{v1alpha1.EngineNATS: dialNATS, v1alpha1.EngineAsynq: dialAsynq}
 }
 
 // clientName is the connection's name, for who looks at the broker.

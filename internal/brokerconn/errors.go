@@ -11,20 +11,20 @@ import (
 // its end.
 var ErrConnecting = errors.New("connecting to the broker")
 
-// Error is why there is no connection.
-type Error struct {
+// ConnectionError is why there is no connection.
+type ConnectionError struct {
 	// Reason of the condition that tells of it.
 	Reason string
 	Err    error
 }
 
-func (e *Error) Error() string { return e.Err.Error() }
+func (e *ConnectionError) Error() string { return e.Err.Error() }
 
-func (e *Error) Unwrap() error { return e.Err }
+func (e *ConnectionError) Unwrap() error { return e.Err }
 
-// ReasonOf an error that a broker has given, for a condition.
-func ReasonOf(err error) string {
-	if problem := (*Error)(nil); errors.As(err, &problem) {
+// ConditionReason an error that a broker has given, for a condition.
+func ConditionReason(err error) string {
+	if problem := (*ConnectionError)(nil); errors.As(err, &problem) {
 		return problem.Reason
 	}
 	switch broker.ClassOf(err) {
@@ -33,7 +33,7 @@ func ReasonOf(err error) string {
 	case broker.Invalid:
 		return v1alpha1.ReasonRefusedByBroker
 	case broker.Conflict:
-		return v1alpha1.ReasonOlderQueue
+		return v1alpha1.ReasonOwnedByOtherQueue
 	case broker.Unreachable, broker.Missing, broker.Unknown:
 	}
 	return v1alpha1.ReasonConnectionFailed

@@ -35,14 +35,14 @@ func observeRequest(began time.Time, err error) {
 }
 
 // Describe implements prometheus.Collector.
-func (*Keeper) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- connections }
+func (*Manager) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- connections }
 
 // Collect implements prometheus.Collector.
-func (k *Keeper) Collect(collected chan<- prometheus.Metric) {
+func (k *Manager) Collect(collected chan<- prometheus.Metric) {
 	states := map[string]int{}
 	k.mu.Lock()
-	for _, line := range k.lines {
-		states[line.state()]++
+	for _, line := range k.conns {
+		states[line.connectionState()]++
 	}
 	k.mu.Unlock()
 	for state, number := range states {
@@ -50,7 +50,7 @@ func (k *Keeper) Collect(collected chan<- prometheus.Metric) {
 	}
 }
 
-func (l *Line) state() string {
+func (l *Conn) connectionState() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

@@ -17,9 +17,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// Sources read what waits at places that keep no queue of ours. What several pools ask of
+// SourceReader read what waits at places that keep no queue of ours. What several pools ask of
 // one place is asked once at a time, and a place that fails is left alone for a while.
-type Sources struct {
+type SourceReader struct {
 	live    client.Reader
 	options Options
 
@@ -27,31 +27,31 @@ type Sources struct {
 	places map[string]*place
 }
 
-// NewSources reads Secrets with the reader, which must not be a cache.
-func NewSources(live client.Reader, o Options) *Sources {
+// NewSourceReader reads Secrets with the reader, which must not be a cache.
+func NewSourceReader(live client.Reader, o Options) *SourceReader {
 	o.setDefaults()
-	return &Sources{live: live, options: o, places: map[string]*place{}}
+	return &SourceReader{live: live, options: o, places: map[string]*place{}}
 }
 
 // Start waits for the end of ctx, and ends all connections. The manager runs it.
-func (s *Sources) Start(ctx context.Context) error {
+func (s *SourceReader) Start(ctx context.Context) error {
 	<-ctx.Done()
 	s.drop(func(*place) bool { return true })
 	return nil
 }
 
-// Figures of a source that an object of the namespace names.
-func (s *Sources) Figures(ctx context.Context, namespace string, of *v1alpha1.Source) (*pool.Figures, error) {
+// ReadBacklog of a source that an object of the namespace names.
+func (s *SourceReader) ReadBacklog(ctx context.Context, namespace string, of *v1alpha1.Source) (*pool.QueueStats, error) {
 	raw, err := json.Marshal(of)
 	if err != nil {
 		return nil, err
 	}
-	s.drop(func(p *place) bool { return time.Since(p.used) > s.options.Idle })
+	s.drop(func(p *place) bool { return time.Since(p.used) > s.options.IdleTimeout })
 	reading, err := s.place(namespace+"/"+string(raw)).read(ctx, s, namespace, of)
 	if err != nil {
 		return nil, err
 	}
-	figures := &pool.Figures{Figures: scaling.Figures{Backlog: reading.Waiting}}
+	figures := &pool.QueueStats{BacklogStats: scaling.BacklogStats{Backlog: reading.Waiting}}
 	if reading.InFlight != nil {
 		figures.InFlight, figures.InFlightKnown = *reading.InFlight, true
 	}
@@ -61,7 +61,7 @@ func (s *Sources) Figures(ctx context.Context, namespace string, of *v1alpha1.So
 	return figures, nil
 }
 
-func (s *Sources) place(key string) *place {
+func (s *SourceReader) place(key string) *place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p, there := s.places[key]
@@ -74,7 +74,7 @@ func (s *Sources) place(key string) *place {
 }
 
 // drop ends the connections of some places.
-func (s *Sources) drop(which func(*place) bool) {
+func (s *SourceReader) drop(which func(*place) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, p := range s.places {
@@ -100,13 +100,13 @@ type place struct {
 	again    time.Time
 }
 
-func (p *place) read(ctx context.Context, s *Sources, namespace string, of *v1alpha1.Source) (source.Reading, error) {
+func (p *place) read(ctx context.Context, s *SourceReader, namespace string, of *v1alpha1.Source) (source.Reading, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failure != nil && time.Now().Before(p.again) {
 		return source.Reading{}, p.failure
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.options.Patience)
+	ctx, cancel := context.WithTimeout(ctx, s.options.RequestTimeout)
 	defer cancel()
 	began := time.Now()
 	reading, err := p.ask(ctx, s, namespace, of)
@@ -116,18 +116,18 @@ func (p *place) read(ctx context.Context, s *Sources, namespace string, of *v1al
 		return reading, nil
 	}
 	p.failures++
-	p.again = time.Now().Add(min(broker.Backoff(p.failures, rand.Float64()), s.options.Retry)) //nolint:gosec // to spread, not to hide
-	p.reread = time.Time{}                                                                     // a Secret may have been put right
+	p.again = time.Now().Add(min(broker.Backoff(p.failures, rand.Float64()), s.options.MaxRetryInterval)) //nolint:gosec // to spread, not to hide
+	p.reread = time.Time{}                                                                                // a Secret may have been put right
 	return source.Reading{}, err
 }
 
-func (p *place) ask(ctx context.Context, s *Sources, namespace string, of *v1alpha1.Source) (source.Reading, error) {
+func (p *place) ask(ctx context.Context, s *SourceReader, namespace string, of *v1alpha1.Source) (source.Reading, error) {
 	if p.source == nil || !time.Now().Before(p.reread) {
 		access, err := accessOf(ctx, s.live, namespace, of)
 		if err != nil {
 			return source.Reading{}, err
 		}
-		p.reread = time.Now().Add(s.options.Reread)
+		p.reread = time.Now().Add(s.options.SecretReadInterval)
 		if p.source == nil || !access.equal(p.access) {
 			if err := p.connect(ctx, access, namespace, of); err != nil {
 				return source.Reading{}, err
@@ -174,7 +174,7 @@ func accessOf(ctx context.Context, live client.Reader, namespace string, of *v1a
 	default:
 		return tlsOf(ctx, live, namespace, of.External)
 	}
-	return Read(ctx, live, namespace, &v1alpha1.Broker{BrokerAccess: *by})
+	return ReadCredentials(ctx, live, namespace, &v1alpha1.Broker{BrokerAccess: *by})
 }
 
 // tlsOf an external scaler, which has no other Secret.

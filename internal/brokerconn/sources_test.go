@@ -17,7 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-var quick = Options{Retry: 10 * time.Millisecond, Reread: time.Millisecond}
+var quick = Options{MaxRetryInterval: 10 * time.Millisecond, SecretReadInterval: time.Millisecond}
 
 func byURL(secret string) v1alpha1.BrokerAccess {
 	return v1alpha1.BrokerAccess{URLSecretRef: v1alpha1.SecretKey{SecretRef: v1alpha1.SecretRef{Name: secret}}}
@@ -39,7 +39,7 @@ func TestEachSourceIsAskedAtItsPlace(t *testing.T) {
 		}
 	}))
 	defer web.Close()
-	s := NewSources(fake.NewClientBuilder().WithObjects(secretOf("redis", "url", redis.URL()), secretOf("web", "url", web.URL)).Build(), quick)
+	s := NewSourceReader(fake.NewClientBuilder().WithObjects(secretOf("redis", "url", redis.URL()), secretOf("web", "url", web.URL)).Build(), quick)
 	for name, row := range map[string]struct {
 		source   v1alpha1.Source
 		backlog  int64
@@ -53,17 +53,17 @@ func TestEachSourceIsAskedAtItsPlace(t *testing.T) {
 		"two of it": {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: byURL("web"), Query: "q", InFlightQuery: "i", ArrivalsQuery: "a"}}, 5, 5, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, err := s.Figures(t.Context(), ns, &row.source)
+			f, err := s.ReadBacklog(t.Context(), ns, &row.source)
 			if err != nil || f.Backlog != row.backlog || f.InFlightKnown != (row.inFlight >= 0) || f.InFlightKnown && f.InFlight != row.inFlight || (f.Arrived != nil) != row.arrived {
 				t.Errorf("%+v: %v", f, err)
 			}
 		})
 	}
 	external := &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: "127.0.0.1:1"}}
-	if f, err := s.Figures(t.Context(), ns, external); broker.ClassOf(err) != broker.Unreachable {
+	if f, err := s.ReadBacklog(t.Context(), ns, external); broker.ClassOf(err) != broker.Unreachable {
 		t.Errorf("of nobody: %+v, %v", f, err)
 	}
-	if f, err := s.Figures(t.Context(), ns, &v1alpha1.Source{}); broker.ClassOf(err) != broker.Invalid {
+	if f, err := s.ReadBacklog(t.Context(), ns, &v1alpha1.Source{}); broker.ClassOf(err) != broker.Invalid {
 		t.Errorf("of nothing: %+v, %v", f, err)
 	}
 }
@@ -72,12 +72,12 @@ func TestASourceFollowsItsSecretAndItsServer(t *testing.T) {
 	one, other := redistest.Start(t), redistest.Start(t)
 	other.CLI("LPUSH", "jobs", "x")
 	cluster := fake.NewClientBuilder().Build()
-	s := NewSources(cluster, quick)
+	s := NewSourceReader(cluster, quick)
 	list := &v1alpha1.Source{RedisList: &v1alpha1.RedisListSource{BrokerAccess: byURL("redis"), Key: "jobs"}}
 	becomes := func(backlog int64) {
 		t.Helper()
 		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-			f, err := s.Figures(t.Context(), ns, list)
+			f, err := s.ReadBacklog(t.Context(), ns, list)
 			if err == nil && f.Backlog == backlog {
 				return
 			}
@@ -86,8 +86,8 @@ func TestASourceFollowsItsSecretAndItsServer(t *testing.T) {
 			}
 		}
 	}
-	problem := (*Error)(nil)
-	if _, err := s.Figures(t.Context(), ns, list); !errors.As(err, &problem) || problem.Reason != v1alpha1.ReasonSecretNotFound || !strings.Contains(err.Error(), `"redis"`) {
+	problem := (*ConnectionError)(nil)
+	if _, err := s.ReadBacklog(t.Context(), ns, list); !errors.As(err, &problem) || problem.Reason != v1alpha1.ReasonSecretNotFound || !strings.Contains(err.Error(), `"redis"`) {
 		t.Errorf("without its Secret: %v", err)
 	}
 	if err := cluster.Create(t.Context(), secretOf("redis", "url", one.URL())); err != nil {
@@ -96,7 +96,7 @@ func TestASourceFollowsItsSecretAndItsServer(t *testing.T) {
 	becomes(0)
 	one.Stop()
 	for range 2 { // the second is told what the first was
-		if f, err := s.Figures(t.Context(), ns, list); broker.ClassOf(err) != broker.Unreachable {
+		if f, err := s.ReadBacklog(t.Context(), ns, list); broker.ClassOf(err) != broker.Unreachable {
 			t.Errorf("of a server that is gone: %+v, %v", f, err)
 		}
 	}

@@ -39,7 +39,7 @@ func (s GaugeSums) Add(gauge *prometheus.Desc, amount int64, labels ...string) {
 func (s GaugeSums) AddReady(gauge *prometheus.Desc, object client.Object, conditions []metav1.Condition) {
 	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	if ready == nil {
-		ready = &metav1.Condition{Status: metav1.ConditionUnknown, Reason: "NotYetSeen"}
+		ready = &metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending}
 	}
 	s.Add(gauge, 1, object.GetNamespace(), string(ready.Status), ready.Reason)
 }

@@ -44,19 +44,19 @@ func setupSequentialJob(mgr ctrl.Manager, o Options) error {
 }
 
 func setupQueue(mgr ctrl.Manager, o Options) error {
-	keeper, err := o.keeper()
+	brokers, err := o.brokerManager()
 	if err != nil {
 		return err
 	}
-	return queue.New(mgr, keeper, queue.Options{Concurrency: o.Concurrency, Sweep: o.QueueSweep}).SetupWithManager(mgr)
+	return queue.New(mgr, brokers, queue.Options{Concurrency: o.Concurrency, Sweep: o.QueueSweep}).SetupWithManager(mgr)
 }
 
 func setupWorkerPool(mgr ctrl.Manager, o Options) error {
-	keeper, err := o.keeper()
+	brokers, err := o.brokerManager()
 	if err != nil {
 		return err
 	}
-	sources := brokerconn.NewSources(mgr.GetAPIReader(), brokerconn.Options{})
+	sources := brokerconn.NewSourceReader(mgr.GetAPIReader(), brokerconn.Options{})
 	if err := mgr.Add(sources); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func setupWorkerPool(mgr ctrl.Manager, o Options) error {
 	if err := workerpool.RegisterMetrics(mgr.GetCache()); err != nil {
 		return err
 	}
-	return workerpool.New(mgr, keeper, options).SetupWithManager(mgr)
+	return workerpool.New(mgr, brokers, options).SetupWithManager(mgr)
 }
 
 func setupPolicy(mgr ctrl.Manager, o Options) error {

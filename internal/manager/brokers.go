@@ -23,25 +23,25 @@ type Broker struct {
 	CredentialsSecret string
 }
 
-// keeperOnce makes the keeper for the first controller that asks, and all others get the
+// brokerManagerOnce makes the brokers for the first controller that asks, and all others get the
 // same one. Without such a controller there is none.
-func keeperOnce(mgr ctrl.Manager, o Options) func() (*brokerconn.Keeper, error) {
-	return sync.OnceValues(func() (*brokerconn.Keeper, error) { return newKeeper(mgr, o) })
+func brokerManagerOnce(mgr ctrl.Manager, o Options) func() (*brokerconn.Manager, error) {
+	return sync.OnceValues(func() (*brokerconn.Manager, error) { return newBrokerManager(mgr, o) })
 }
 
-// newKeeper keeps the connections of all controllers that have to do with brokers. The
+// newBrokerManager keeps the connections of all controllers that have to do with brokers. The
 // manager ends them.
-func newKeeper(mgr ctrl.Manager, o Options) (*brokerconn.Keeper, error) {
+func newBrokerManager(mgr ctrl.Manager, o Options) (*brokerconn.Manager, error) {
 	if o.Broker.URLSecret != "" && o.OperatorNamespace == "" {
 		return nil, errors.New("--broker-url-secret is a Secret in the operator's namespace: outside a cluster, --operator-namespace must be given")
 	}
-	keeper := brokerconn.NewKeeper(mgr.GetAPIReader(), brokerconn.Options{
-		Default: o.Broker.reference(), DefaultNamespace: o.OperatorNamespace,
+	brokers := brokerconn.NewManager(mgr.GetAPIReader(), brokerconn.Options{
+		DefaultBroker: o.Broker.reference(), DefaultNamespace: o.OperatorNamespace,
 	})
-	if err := metrics.Registry.Register(keeper); err != nil {
+	if err := metrics.Registry.Register(brokers); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	return keeper, mgr.Add(keeper)
+	return brokers, mgr.Add(brokers)
 }
 
 // reference is nil if there is no broker.

@@ -43,7 +43,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return nil, err
 	}
-	o.keeper = keeperOnce(mgr, o)
+	o.brokerManager = brokerManagerOnce(mgr, o)
 	for _, c := range o.Controllers {
 		if err := c.Setup(mgr, o); err != nil {
 			return nil, fmt.Errorf("setting up controller %s: %w", c.Name, err)

@@ -70,7 +70,7 @@ func setUpAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.keeper = keeperOnce(mgr, o)
+	o.brokerManager = brokerManagerOnce(mgr, o)
 	for _, controller := range All() {
 		if err := controller.Setup(mgr, o); err != nil {
 			t.Fatal(err)

@@ -49,8 +49,8 @@ type Options struct {
 	WorkerImage string
 	// QueueSweep is the time between two comparisons of a queue on its broker with its
 	// Queue; 0: the controller's own.
-	QueueSweep time.Duration
-	keeper     func() (*brokerconn.Keeper, error)
+	QueueSweep    time.Duration
+	brokerManager func() (*brokerconn.Manager, error)
 
 	HealthAddress string
 	PprofAddress  string

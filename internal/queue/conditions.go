@@ -14,9 +14,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// reasonNotYet is of what nobody has seen yet.
-const reasonNotYet = "NotYetSeen"
-
 // maxMessage is how long a condition's message may be, in characters.
 const maxMessage = 1024
 
@@ -48,7 +45,7 @@ func setConditions(q *v1alpha1.Queue, s *v1alpha1.QueueStatus, o *Observation, m
 	set(v1alpha1.ConditionConfigSynced, synced)
 	set(v1alpha1.ConditionConflict, conflict)
 	// What was known of these stays until it is known anew.
-	notYet := verdict{metav1.ConditionUnknown, reasonNotYet, "not yet looked"}
+	notYet := verdict{metav1.ConditionUnknown, v1alpha1.ReasonPending, "not yet looked"}
 	if o.Outcome != nil {
 		set(v1alpha1.ConditionPolicyFullyEnforced, enforcedOf(s, o))
 	} else if s.Enforcement == nil {
@@ -82,11 +79,11 @@ func syncedOf(q *v1alpha1.Queue, o *Observation) verdict {
 	case o.Unreachable != nil:
 		return unknown(o.Unreachable)
 	case o.Failure != nil && broker.ClassOf(o.Failure) == broker.Conflict:
-		return no(v1alpha1.ReasonOlderQueue, o.Failure.Error())
+		return no(v1alpha1.ReasonOwnedByOtherQueue, o.Failure.Error())
 	case o.Failure != nil:
 		return no(v1alpha1.ReasonRefusedByBroker, o.Failure.Error())
 	case o.Outcome == nil:
-		return unknown(&Trouble{reasonNotYet, "not yet looked"})
+		return unknown(&Trouble{v1alpha1.ReasonPending, "not yet looked"})
 	case len(o.Outcome.Drift) > 0 && !o.Outcome.Corrected:
 		return no(v1alpha1.ReasonDrifted, "changed by hand: "+differences(o.Outcome.Drift))
 	case len(o.Outcome.Retiring) > 0:
@@ -110,7 +107,7 @@ func differences(all []broker.Difference) string {
 
 func conflictOf(o *Observation) verdict {
 	if conflict := (*broker.ConflictError)(nil); errors.As(o.Failure, &conflict) {
-		return yes(v1alpha1.ReasonOlderQueue, fmt.Sprintf("%s. If that Queue is gone for good, take over with the annotation %s: %q",
+		return yes(v1alpha1.ReasonOwnedByOtherQueue, fmt.Sprintf("%s. If that Queue is gone for good, take over with the annotation %s: %q",
 			conflict.Error(), AnnotationSupersedes, conflict.Owner.UID))
 	}
 	if o.Unreachable != nil {

@@ -27,7 +27,7 @@ var told = []struct {
 	reason    string
 }{
 	{v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, "", corev1.EventTypeWarning, v1alpha1.EventBrokerUnreachable},
-	{v1alpha1.ConditionConflict, metav1.ConditionTrue, "", corev1.EventTypeWarning, v1alpha1.ReasonOlderQueue},
+	{v1alpha1.ConditionConflict, metav1.ConditionTrue, "", corev1.EventTypeWarning, v1alpha1.ReasonOwnedByOtherQueue},
 	{v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, "", corev1.EventTypeWarning, v1alpha1.EventDeadLetters},
 	{v1alpha1.ConditionPolicyFullyEnforced, metav1.ConditionFalse, "", corev1.EventTypeWarning, v1alpha1.ReasonUnsupported},
 	{v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, "", corev1.EventTypeNormal, v1alpha1.EventDeletionBlocked},

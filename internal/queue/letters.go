@@ -12,16 +12,16 @@ const AnnotationDeadLetters = v1alpha1.Prefix + "dead-letters"
 
 // What may be asked for.
 const (
-	// RequeueLetters gives them back to workers, as new.
-	RequeueLetters = "Requeue"
-	// PurgeLetters drops them.
-	PurgeLetters = "Purge"
+	// RequestRequeue gives them back to workers, as new.
+	RequestRequeue = "Requeue"
+	// RequestPurge drops them.
+	RequestPurge = "Purge"
 )
 
-// LettersAsked is what is to be done with the dead letters; empty, if nothing is.
-func LettersAsked(q *v1alpha1.Queue) string {
+// DeadLetterRequest is what is to be done with the dead letters; empty, if nothing is.
+func DeadLetterRequest(q *v1alpha1.Queue) string {
 	switch asked := q.Annotations[AnnotationDeadLetters]; asked {
-	case RequeueLetters, PurgeLetters:
+	case RequestRequeue, RequestPurge:
 		return asked
 	}
 	return ""
@@ -30,7 +30,7 @@ func LettersAsked(q *v1alpha1.Queue) string {
 // LettersDone is the event of what was asked for.
 func LettersDone(asked string, number int) Event {
 	done := "dropped "
-	if asked == RequeueLetters {
+	if asked == RequestRequeue {
 		done = "given back to workers: "
 	}
 	return Event{corev1.EventTypeNormal, "DeadLetters" + asked + "d", asked, done + counted(int64(number), "dead letter")}

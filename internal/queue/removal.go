@@ -82,7 +82,7 @@ func RemovalOf(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) Removal {
 	if e.DeadLetter != nil {
 		r.Letters = cmp.Or(e.DeadLetter.OnDelete, r.Letters)
 	}
-	if LettersAsked(q) == PurgeLetters {
+	if DeadLetterRequest(q) == RequestPurge {
 		r.Letters = v1alpha1.DeadLetterPurge
 	}
 	return r

@@ -52,7 +52,7 @@ func Decide(q *v1alpha1.Queue, o *Observation) Plan {
 	before := &q.Status
 	s := before.DeepCopy()
 	s.ObservedGeneration = q.Generation
-	s.Name, s.Engine = NameOf(q), o.Engine
+	s.Name, s.Engine = BrokerQueueName(q), o.Engine
 	s.Effective = o.Effective.DeepCopy()
 	switch {
 	case o.Outcome != nil:

@@ -62,7 +62,7 @@ func TestConditions(t *testing.T) {
 			want: map[string]string{
 				v1alpha1.ConditionReady: "False SecretNotFound", v1alpha1.ConditionBrokerReachable: "False SecretNotFound",
 				v1alpha1.ConditionConfigSynced: "Unknown SecretNotFound", v1alpha1.ConditionConflict: "Unknown SecretNotFound",
-				v1alpha1.ConditionPolicyFullyEnforced: "Unknown NotYetSeen", v1alpha1.ConditionDeadLettersPresent: "Unknown NotYetSeen",
+				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
 			},
 			says: `Secret "broker" not found`,
 		},
@@ -72,8 +72,8 @@ func TestConditions(t *testing.T) {
 				o.Failure = fmt.Errorf("ensuring: %w", &broker.ConflictError{Queue: "mail", Owner: broker.Owner{UID: "0", Name: "ns/post"}})
 			},
 			want: map[string]string{
-				v1alpha1.ConditionReady: "False OlderQueue", v1alpha1.ConditionConfigSynced: "False OlderQueue", v1alpha1.ConditionConflict: "True OlderQueue",
-				v1alpha1.ConditionPolicyFullyEnforced: "Unknown NotYetSeen", v1alpha1.ConditionDeadLettersPresent: "Unknown NotYetSeen",
+				v1alpha1.ConditionReady: "False OwnedByOtherQueue", v1alpha1.ConditionConfigSynced: "False OwnedByOtherQueue", v1alpha1.ConditionConflict: "True OwnedByOtherQueue",
+				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
 			},
 			says: `yardmaster.dev/supersedes: "0"`,
 		},
@@ -83,7 +83,7 @@ func TestConditions(t *testing.T) {
 			},
 			want: map[string]string{
 				v1alpha1.ConditionReady: "False RefusedByBroker", v1alpha1.ConditionConfigSynced: "False RefusedByBroker",
-				v1alpha1.ConditionPolicyFullyEnforced: "Unknown NotYetSeen", v1alpha1.ConditionDeadLettersPresent: "Unknown NotYetSeen",
+				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
 			},
 			says: "retention is Limits",
 		},
@@ -136,7 +136,7 @@ func TestConditions(t *testing.T) {
 			seen:  func(o *Observation) { o.Outcome, o.Blocked = nil, &Trouble{v1alpha1.ReasonNotEmpty, "2 messages left"} },
 			want: map[string]string{
 				v1alpha1.ConditionReady: "False Deleting", v1alpha1.ConditionConfigSynced: "False Deleting",
-				v1alpha1.ConditionDeletionBlocked: "True NotEmpty", v1alpha1.ConditionPolicyFullyEnforced: "Unknown NotYetSeen",
+				v1alpha1.ConditionDeletionBlocked: "True NotEmpty", v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending",
 			},
 			says: "2 messages left",
 		},
@@ -250,7 +250,7 @@ func TestEventsAreOfTransitions(t *testing.T) {
 		"more dead letters": {status(dead), status(func(o *Observation) { o.Figures.Dead = 5 }), nil},
 		"refused":           {status(), status(func(o *Observation) { o.Failure = broker.Fail(broker.Invalid, "no") }), []string{v1alpha1.ReasonRefusedByBroker}},
 		"an older Queue turned up": {
-			status(), status(func(o *Observation) { o.Failure = &broker.ConflictError{} }), []string{v1alpha1.ReasonOlderQueue},
+			status(), status(func(o *Observation) { o.Failure = &broker.ConflictError{} }), []string{v1alpha1.ReasonOwnedByOtherQueue},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 // Validate tells what is wrong with a spec by itself, where a rule of the CRD cannot. What
 // a Policy may complete, as retry, is left out: only then it is known what holds.
 func Validate(q *v1alpha1.Queue) field.ErrorList {
-	wanted := Wanted(q, &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit})
+	wanted := DesiredQueue(q, &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit})
 	if wanted.Owner.UID == "" {
 		wanted.Owner.UID = "new" // the API server has yet to give it
 	}

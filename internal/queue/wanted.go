@@ -13,18 +13,18 @@ import (
 // queue on the broker, because it was let go without the broker.
 const AnnotationSupersedes = v1alpha1.Prefix + "supersedes"
 
-// NameOf a Queue on its broker.
-func NameOf(q *v1alpha1.Queue) string { return cmp.Or(q.Spec.Name, q.Name) }
+// BrokerQueueName a Queue on its broker.
+func BrokerQueueName(q *v1alpha1.Queue) string { return cmp.Or(q.Spec.Name, q.Name) }
 
-// OwnerOf the queue that a Queue makes.
-func OwnerOf(q *v1alpha1.Queue) broker.Owner {
+// BrokerQueueOwner the queue that a Queue makes.
+func BrokerQueueOwner(q *v1alpha1.Queue) broker.Owner {
 	return broker.Owner{UID: string(q.UID), Name: q.Namespace + "/" + q.Name, Created: q.CreationTimestamp.Time}
 }
 
-// Wanted is what the queue is to be on its broker.
-func Wanted(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) broker.Queue {
-	w := broker.Defaults(NameOf(q))
-	w.Owner = OwnerOf(q)
+// DesiredQueue is what the queue is to be on its broker.
+func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) broker.Queue {
+	w := broker.Defaults(BrokerQueueName(q))
+	w.Owner = BrokerQueueOwner(q)
 	w.Supersedes = q.Annotations[AnnotationSupersedes]
 	w.Paused = q.Spec.Paused
 	w.Priorities = priorities(&q.Spec, w.Priorities)

@@ -94,7 +94,7 @@ func TestWanted(t *testing.T) {
 			if row.want != nil {
 				row.want(&want)
 			}
-			got := Wanted(q, &row.effective)
+			got := DesiredQueue(q, &row.effective)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("queue (-want +got):\n%s", diff)
 			}

@@ -29,9 +29,9 @@ func Warnings(q *v1alpha1.Queue) []string {
 	return all
 }
 
-// Unenforced are the fields that nobody will keep to, as far as the engine's capabilities
+// UnenforcedFieldWarnings are the fields that nobody will keep to, as far as the engine's capabilities
 // tell before the queue is made.
-func Unenforced(q *v1alpha1.Queue, by broker.Capabilities) []string {
+func UnenforcedFieldWarnings(q *v1alpha1.Queue, by broker.Capabilities) []string {
 	var all []string
 	asked := &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit, DeadLetter: q.Spec.DeadLetter}
 	for field, used := range fieldsInUse(q, asked) {
@@ -54,8 +54,8 @@ func onNATS(q *v1alpha1.Queue) bool {
 	return q.Spec.Broker != nil && q.Spec.Broker.Engine == v1alpha1.EngineNATS
 }
 
-// ChangeWarnings are of a change of the spec.
-func ChangeWarnings(before, after *v1alpha1.Queue) []string {
+// UpdateWarnings are of a change of the spec.
+func UpdateWarnings(before, after *v1alpha1.Queue) []string {
 	var all []string
 	if onNATS(after) && before.Spec.MaxBacklog == nil && after.Spec.MaxBacklog != nil {
 		all = append(all, "spec.maxBacklog: a queue made without it on NATS 2.12 or later takes messages for later, "+

@@ -36,9 +36,9 @@ func TestChangeWarnings(t *testing.T) {
 		q.Spec.Priorities = []v1alpha1.QueuePriority{{Name: "high"}, {Name: "low"}}
 	})
 	after := before.DeepCopy()
-	wantTexts(t, ChangeWarnings(before, after), nil)
+	wantTexts(t, UpdateWarnings(before, after), nil)
 	after.Spec.Priorities, after.Spec.MaxBacklog = after.Spec.Priorities[:1], new(int64(9))
-	wantTexts(t, ChangeWarnings(before, after), []string{"spec.maxBacklog: a queue made without it", "spec.priorities: low is kept"})
+	wantTexts(t, UpdateWarnings(before, after), []string{"spec.maxBacklog: a queue made without it", "spec.priorities: low is kept"})
 }
 
 func wantTexts(t *testing.T, got, want []string) {

@@ -111,11 +111,11 @@ func TestOfTwoQueuesWithOneNameTheOlderKeepsIt(t *testing.T) {
 	y.ready("first")
 	time.Sleep(time.Second) // ages are in whole seconds
 	y.declare("second", "name: mail, maxInFlight: 2, deletionPolicy: Purge, deadLetter: {onDelete: Purge}")
-	is := y.becomes("second", v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOlderQueue)
+	is := y.becomes("second", v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOwnedByOtherQueue)
 	if !strings.Contains(is.Message, y.ns+"/first") {
 		t.Errorf("it does not name the older: %q", is.Message)
 	}
-	y.becomes("second", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOlderQueue)
+	y.becomes("second", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOwnedByOtherQueue)
 	if s := y.queue("second").Status; s.Ready != nil {
 		t.Errorf("it tells figures of another's queue: %+v", s)
 	}
@@ -134,7 +134,7 @@ func TestOfTwoQueuesWithOneNameTheOlderKeepsIt(t *testing.T) {
 
 	// Its successor has the queue as soon as the older has let it go.
 	y.declare("third", "name: mail, maxInFlight: 3")
-	y.becomes("third", v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOlderQueue)
+	y.becomes("third", v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOwnedByOtherQueue)
 	y.patch("first", `{"spec":{"deadLetter":{"onDelete":"Purge"}}}`)
 	y.delete("first")
 	y.gone("first")

@@ -148,7 +148,7 @@ func TestADeadBrokerKeepsAQueueUntilSomebodyGivesItUp(t *testing.T) {
 	// The broker knows nothing of that. Who comes next says that the queue is theirs now.
 	y.Restart()
 	y.declare("mail", "")
-	is := y.becomes("mail", v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOlderQueue)
+	is := y.becomes("mail", v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOwnedByOtherQueue)
 	_, rest, _ := strings.Cut(is.Message, "yardmaster.dev/supersedes: ")
 	y.patch("mail", `{"metadata":{"annotations":{"yardmaster.dev/supersedes":`+rest+`}}}`)
 	y.ready("mail")

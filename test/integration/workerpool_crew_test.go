@@ -82,7 +82,7 @@ func (c *crew) operate(ctx context.Context, group *sync.WaitGroup) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	keeper := brokerconn.NewKeeper(mgr.GetAPIReader(), brokerconn.Options{})
+	keeper := brokerconn.NewManager(mgr.GetAPIReader(), brokerconn.Options{})
 	if err := mgr.Add(keeper); err != nil {
 		c.t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func (c *crew) abandonPools() {
 func (c *crew) muster(ctx context.Context) {
 	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		var pods corev1.PodList
-		if err := cluster.List(ctx, &pods, client.InNamespace(c.ns), client.HasLabels{pool.LabelPool}); err != nil {
+		if err := cluster.List(ctx, &pods, client.InNamespace(c.ns), client.HasLabels{pool.LabelWorkerPool}); err != nil {
 			return false, nil //nolint:nilerr // the test is about to end, or the next look tells
 		}
 		there := map[string]bool{}

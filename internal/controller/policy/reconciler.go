@@ -77,7 +77,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, p *v1alpha1.Policy) (ctrl.Re
 
 // observe gathers what is in the Policy's namespace, and tells when to look again although
 // nothing was heard of.
-func (r *Reconciler) observe(ctx context.Context, p *v1alpha1.Policy) (*policy.Sight, time.Duration, error) {
+func (r *Reconciler) observe(ctx context.Context, p *v1alpha1.Policy) (*policy.Observation, time.Duration, error) {
 	here := client.InNamespace(p.Namespace)
 	var queues v1alpha1.QueueList
 	if err := r.client.List(ctx, &queues, here, client.UnsafeDisableDeepCopy); err != nil {
@@ -87,27 +87,27 @@ func (r *Reconciler) observe(ctx context.Context, p *v1alpha1.Policy) (*policy.S
 	if err := r.client.List(ctx, &pools, here, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, 0, fmt.Errorf("listing WorkerPools: %w", err)
 	}
-	seen := &policy.Sight{Queues: queues.Items, WorkerPools: pools.Items}
+	seen := &policy.Observation{Queues: queues.Items, WorkerPools: pools.Items}
 	if p.Spec.Defaults == nil || p.Spec.Defaults.Broker == nil {
 		return seen, 0, nil
 	}
 	var err error
-	if seen.Broker, err = r.broker(ctx, p.Namespace, p.Spec.Defaults.Broker); err != nil {
+	if seen.BrokerProblem, err = r.broker(ctx, p.Namespace, p.Spec.Defaults.Broker); err != nil {
 		return nil, 0, err
 	}
-	return seen, holdsFor(seen.Broker), nil
+	return seen, holdsFor(seen.BrokerProblem), nil
 }
 
 // broker is what is wrong with the Secrets of a default broker; nil if nothing is.
 func (r *Reconciler) broker(ctx context.Context, namespace string, b *v1alpha1.Broker) (*policy.Problem, error) {
-	key := brokerconn.KeyOf(namespace, b)
+	key := brokerconn.BrokerKeyOf(namespace, b)
 	if known, is := r.brokers.Get(key); is {
 		problem, _ := known.(*policy.Problem)
 		return problem, nil
 	}
-	_, err := brokerconn.Read(ctx, r.live, namespace, b)
+	_, err := brokerconn.ReadCredentials(ctx, r.live, namespace, b)
 	var problem *policy.Problem
-	if wrong := (*brokerconn.Error)(nil); errors.As(err, &wrong) {
+	if wrong := (*brokerconn.ConnectionError)(nil); errors.As(err, &wrong) {
 		problem = &policy.Problem{Reason: wrong.Reason, Message: "spec.defaults.broker: " + wrong.Error()}
 	} else if err != nil {
 		return nil, err // a failed read tells nothing

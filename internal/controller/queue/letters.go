@@ -14,15 +14,15 @@ import (
 // seeToLetters does what is asked for with the dead letters, once the queue is known to
 // be this Queue's. What it does not get done in its time is done in the next pass.
 func (p *pass) seeToLetters(ctx context.Context, engine broker.Engine) error {
-	asked := queue.LettersAsked(p.q)
+	asked := queue.DeadLetterRequest(p.q)
 	if asked == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	letters, number := engine.DeadLetters(queue.NameOf(p.q)), int(p.seen.Figures.Dead)
+	letters, number := engine.DeadLetters(queue.BrokerQueueName(p.q)), int(p.seen.Figures.Dead)
 	var err error
-	if asked == queue.RequeueLetters {
+	if asked == queue.RequestRequeue {
 		number, err = letters.Requeue(ctx, 0)
 	} else {
 		err = letters.Purge(ctx)
@@ -31,7 +31,7 @@ func (p *pass) seeToLetters(ctx context.Context, engine broker.Engine) error {
 		return err
 	}
 	p.lettersDone = new(queue.LettersDone(asked, number))
-	figures, err := p.line.Figures(ctx, queue.NameOf(p.q), 0)
+	figures, err := p.line.Stats(ctx, queue.BrokerQueueName(p.q), 0)
 	if err == nil {
 		p.seen.Figures = &figures
 	}

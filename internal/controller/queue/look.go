@@ -19,7 +19,7 @@ const fresh = time.Second
 
 // ensured is what a queue was last compared with, and where.
 type ensured struct {
-	line    brokerconn.Key
+	line    brokerconn.BrokerKey
 	wanted  broker.Queue
 	again   time.Time
 	outcome broker.Outcome
@@ -27,7 +27,7 @@ type ensured struct {
 
 // due tells whether the queue is to be compared again. A connection that was made anew is
 // no reason: if the broker has forgotten the queue, its figures are missing.
-func (e *ensured) due(line brokerconn.Key, wanted *broker.Queue) bool {
+func (e *ensured) due(line brokerconn.BrokerKey, wanted *broker.Queue) bool {
 	return e.line != line || !reflect.DeepEqual(&e.wanted, wanted) || !time.Now().Before(e.again) || len(e.outcome.Retiring) > 0
 }
 
@@ -51,19 +51,19 @@ func (e *ensured) still() *broker.Outcome {
 func (p *pass) look(ctx context.Context, engine broker.Engine) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	wanted := queue.Wanted(p.q, &p.seen.Effective)
+	wanted := queue.DesiredQueue(p.q, &p.seen.Effective)
 	last := &p.state.ensured
-	figures, err := p.line.Figures(ctx, wanted.Name, fresh)
+	figures, err := p.line.Stats(ctx, wanted.Name, fresh)
 	missing := broker.ClassOf(err) == broker.Missing
 	if err != nil && !missing {
 		return err
 	}
 	// Dead letters are only touched once it is sure again whose they are.
-	if missing || last.due(p.line.Key, &wanted) || queue.LettersAsked(p.q) != "" {
+	if missing || last.due(p.line.Key, &wanted) || queue.DeadLetterRequest(p.q) != "" {
 		if err := p.ensure(ctx, engine, &wanted); err != nil {
 			return err
 		}
-		if figures, err = p.line.Figures(ctx, wanted.Name, 0); err != nil {
+		if figures, err = p.line.Stats(ctx, wanted.Name, 0); err != nil {
 			return err
 		}
 	}

@@ -54,7 +54,7 @@ type Reconciler struct {
 	client   client.Client // reads from the cache
 	live     client.Reader // reads from the API server
 	recorder events.EventRecorder
-	keeper   *brokerconn.Keeper
+	keeper   *brokerconn.Manager
 	options  Options
 	figures  *rate.Limiter
 	brokers  *rate.Limiter
@@ -65,7 +65,7 @@ type Reconciler struct {
 
 // New returns a Reconciler that works through the manager's clients, and reaches brokers
 // through the keeper.
-func New(mgr ctrl.Manager, keeper *brokerconn.Keeper, o Options) *Reconciler {
+func New(mgr ctrl.Manager, keeper *brokerconn.Manager, o Options) *Reconciler {
 	if o.Sweep == 0 {
 		o.Sweep = 2 * time.Minute
 	}
@@ -102,9 +102,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	p := &pass{Reconciler: r, q: q, line: r.keeper.Line(q.Namespace, effective.Broker), state: r.known.of(req.NamespacedName)}
+	p := &pass{Reconciler: r, q: q, line: r.keeper.Conn(q.Namespace, effective.Broker), state: r.known.of(req.NamespacedName)}
 	p.seen = queue.Observation{Effective: *effective, Engine: p.line.Key.Engine, Memory: p.state.memory}
-	r.known.on(req.NamespacedName, p.line.Key, queue.NameOf(q))
+	r.known.on(req.NamespacedName, p.line.Key, queue.BrokerQueueName(q))
 	if !q.DeletionTimestamp.IsZero() {
 		result, err := p.remove(ctx)
 		if err != nil {
@@ -119,7 +119,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 type pass struct {
 	*Reconciler
 	q     *v1alpha1.Queue
-	line  *brokerconn.Line
+	line  *brokerconn.Conn
 	state *state
 	seen  queue.Observation
 	// lettersDone tells what was done with dead letters; nil: nothing was asked for.
@@ -157,7 +157,7 @@ func (p *pass) prepare(ctx context.Context) error {
 	if err := p.patchFinalizer(ctx, controllerutil.AddFinalizer); err != nil {
 		return fmt.Errorf("putting the finalizer on: %w", err)
 	}
-	if _, err := p.line.Figures(ctx, queue.NameOf(p.q), fresh); broker.ClassOf(err) != broker.Missing {
+	if _, err := p.line.Stats(ctx, queue.BrokerQueueName(p.q), fresh); broker.ClassOf(err) != broker.Missing {
 		return nil
 	}
 	current := &v1alpha1.Queue{}
@@ -179,20 +179,20 @@ func (p *pass) judge(err error) {
 		p.state.ensured = ensured{} // what was so is so no more
 	default:
 		p.doubt(err)
-		p.seen.Unreachable = &queue.Trouble{Reason: brokerconn.ReasonOf(err), Message: err.Error()}
+		p.seen.Unreachable = &queue.Trouble{Reason: brokerconn.ConditionReason(err), Message: err.Error()}
 	}
 }
 
 // doubt has the line look whether its broker is there, unless it is the line that says so.
 func (p *pass) doubt(err error) {
-	if !errors.As(err, new(*brokerconn.Error)) {
-		p.line.Doubt(err)
+	if !errors.As(err, new(*brokerconn.ConnectionError)) {
+		p.line.CheckHealth(err)
 	}
 }
 
 // answered tells that the broker was there, and refused.
 func answered(err error) bool {
-	if errors.As(err, new(*brokerconn.Error)) {
+	if errors.As(err, new(*brokerconn.ConnectionError)) {
 		return false
 	}
 	class := broker.ClassOf(err)
@@ -208,7 +208,7 @@ func (p *pass) next() time.Duration {
 		return retryAfter
 	}
 	if p.state.memory.Idle() {
-		p.line.Await(queue.NameOf(p.q))
+		p.line.NotifyWhenReady(queue.BrokerQueueName(p.q))
 	}
 	return p.state.memory.Interval()
 }

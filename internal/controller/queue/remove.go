@@ -75,7 +75,7 @@ func (p *pass) beginRemoval(ctx context.Context) (broker.Engine, *queue.Removal,
 		if errors.Is(err, brokerconn.ErrConnecting) {
 			return nil, nil, err
 		}
-		if engine = p.line.Remaining(); engine == nil {
+		if engine = p.line.EngineForCleanup(); engine == nil {
 			p.refused(err, &removal)
 		}
 	}
@@ -100,14 +100,14 @@ func (p *pass) beginRemoval(ctx context.Context) (broker.Engine, *queue.Removal,
 
 // take takes one step.
 func (p *pass) take(ctx context.Context, engine broker.Engine, step queue.Step, r *queue.Removal) error {
-	name, owner := queue.NameOf(p.q), queue.OwnerOf(p.q)
+	name, owner := queue.BrokerQueueName(p.q), queue.BrokerQueueOwner(p.q)
 	switch step { //exhaustive:enforce
 	case queue.StepClaim:
 		// One that is not there is not made again to be let go.
 		if _, err := engine.Figures(ctx, name); err != nil {
 			return err
 		}
-		_, err := engine.Ensure(ctx, queue.Wanted(p.q, &p.seen.Effective))
+		_, err := engine.Ensure(ctx, queue.DesiredQueue(p.q, &p.seen.Effective))
 		r.Held = err == nil
 		return err
 	case queue.StepClose:
@@ -143,7 +143,7 @@ func (p *pass) take(ctx context.Context, engine broker.Engine, step queue.Step, 
 // lookAtLetters reads the figures, with what the broker has given up on among the dead
 // letters.
 func (p *pass) lookAtLetters(ctx context.Context, engine broker.Engine, r *queue.Removal) error {
-	name := queue.NameOf(p.q)
+	name := queue.BrokerQueueName(p.q)
 	if _, err := engine.Rescue(ctx, name); err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (p *pass) refused(err error, r *queue.Removal) {
 		return
 	}
 	p.doubt(err)
-	trouble := &queue.Trouble{Reason: brokerconn.ReasonOf(err), Message: err.Error()}
+	trouble := &queue.Trouble{Reason: brokerconn.ConditionReason(err), Message: err.Error()}
 	r.Unreachable = trouble
 	if !answered(err) {
 		p.seen.Unreachable = trouble
@@ -174,7 +174,7 @@ func (p *pass) letGo(ctx context.Context, r *queue.Removal) error {
 	if err := p.patchFinalizer(ctx, controllerutil.RemoveFinalizer); err != nil {
 		return fmt.Errorf("taking the finalizer off: %w", err)
 	}
-	p.line.Forget(queue.NameOf(p.q))
+	p.line.ForgetQueue(queue.BrokerQueueName(p.q))
 	p.emit(queue.Farewell(r))
 	return nil
 }
@@ -215,8 +215,8 @@ func (p *pass) target(ctx context.Context) (string, *queue.Trouble, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	if p.keeper.Line(to.Namespace, effective.Broker).Key != p.line.Key {
+	if p.keeper.Conn(to.Namespace, effective.Broker).Key != p.line.Key {
 		return "", queue.NoTarget(key.Name, "is on another broker"), nil
 	}
-	return queue.NameOf(to), queue.TargetTrouble(to), nil
+	return queue.BrokerQueueName(to), queue.TargetTrouble(to), nil
 }

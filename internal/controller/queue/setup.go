@@ -37,7 +37,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // listen has the Queues looked at whose broker was found or lost, or that have a message.
 func (r *Reconciler) listen(_ context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	r.keeper.Listen(func(e brokerconn.Event) {
+	r.keeper.AddListener(func(e brokerconn.Notification) {
 		for _, key := range r.known.concerned(e) {
 			requests.Add(reconcile.Request{NamespacedName: key})
 		}

@@ -21,12 +21,12 @@ type known struct {
 	mu     sync.Mutex
 	states map[types.NamespacedName]*state
 	places map[types.NamespacedName]place
-	lines  map[brokerconn.Key]map[types.NamespacedName]string
+	lines  map[brokerconn.BrokerKey]map[types.NamespacedName]string
 }
 
 // place is where a Queue's queue is.
 type place struct {
-	line brokerconn.Key
+	line brokerconn.BrokerKey
 	name string
 }
 
@@ -34,7 +34,7 @@ func newKnown() *known {
 	return &known{
 		states: map[types.NamespacedName]*state{},
 		places: map[types.NamespacedName]place{},
-		lines:  map[brokerconn.Key]map[types.NamespacedName]string{},
+		lines:  map[brokerconn.BrokerKey]map[types.NamespacedName]string{},
 	}
 }
 
@@ -50,7 +50,7 @@ func (k *known) of(key types.NamespacedName) *state {
 }
 
 // on notes where a Queue's queue is.
-func (k *known) on(key types.NamespacedName, line brokerconn.Key, name string) {
+func (k *known) on(key types.NamespacedName, line brokerconn.BrokerKey, name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.places[key] == (place{line, name}) {
@@ -74,7 +74,7 @@ func (k *known) leave(key types.NamespacedName) {
 }
 
 // concerned are the Queues that an event is about.
-func (k *known) concerned(event brokerconn.Event) []types.NamespacedName {
+func (k *known) concerned(event brokerconn.Notification) []types.NamespacedName {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var all []types.NamespacedName

@@ -37,7 +37,7 @@ func (r *Reconciler) observeConfig(ctx context.Context, seen *sight) error {
 	if most := seen.in.Pool.Spec.MaxInFlight; most != nil {
 		c.MaxInFlight = int(*most)
 	}
-	secrets := map[string]pool.SecretFiles{dirURL: {Secret: key.URLSecret, Keys: []string{key.URLKey}}}
+	secrets := map[string]pool.MountedSecret{dirURL: {Secret: key.URLSecret, Keys: []string{key.URLKey}}}
 	c.Broker.URLFile = file(dirURL, key.URLKey)
 	if key.TLSSecret != "" {
 		has, err := r.keysOf(ctx, seen.in.Pool.Namespace, key.TLSSecret)
@@ -49,7 +49,7 @@ func (r *Reconciler) observeConfig(ctx context.Context, seen *sight) error {
 			CertificateFile: has.file(dirTLS, corev1.TLSCertKey),
 			KeyFile:         has.file(dirTLS, corev1.TLSPrivateKeyKey),
 		}
-		secrets[dirTLS] = pool.SecretFiles{Secret: key.TLSSecret}
+		secrets[dirTLS] = pool.MountedSecret{Secret: key.TLSSecret}
 	}
 	if key.CredentialsSecret != "" {
 		has, err := r.keysOf(ctx, seen.in.Pool.Namespace, key.CredentialsSecret)
@@ -58,26 +58,26 @@ func (r *Reconciler) observeConfig(ctx context.Context, seen *sight) error {
 		}
 		used := has.login(&c.Broker)
 		if len(used) == 0 {
-			return seen.because(&brokerconn.Error{Reason: v1alpha1.ReasonSecretInvalid, Err: fmt.Errorf(
+			return seen.because(&brokerconn.ConnectionError{Reason: v1alpha1.ReasonSecretInvalid, Err: fmt.Errorf(
 				"the Secret %q has none of the keys username, token, creds", key.CredentialsSecret)})
 		}
 		// What is mounted is part of the revision: another way to log in takes new workers, other
 		// credentials of the same sort do not.
-		secrets[dirCredentials] = pool.SecretFiles{Secret: key.CredentialsSecret, Keys: used}
+		secrets[dirCredentials] = pool.MountedSecret{Secret: key.CredentialsSecret, Keys: used}
 	}
 	names := seen.queues.configure(&c, seen.in.Effective)
 	raw, err := yaml.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("writing the workers' configuration: %w", err)
 	}
-	seen.in.Config = pool.Config{File: string(raw), Queues: names, Secrets: secrets}
+	seen.in.Config = pool.WorkerConfig{File: string(raw), Queues: names, Secrets: secrets}
 	return nil
 }
 
 // because has the core know of a problem that only the user can put right. All others are
 // returned.
 func (s *sight) because(err error) error {
-	problem, is := err.(*brokerconn.Error) //nolint:errorlint // it is not wrapped
+	problem, is := err.(*brokerconn.ConnectionError) //nolint:errorlint // it is not wrapped
 	if !is {
 		return err
 	}
@@ -87,7 +87,7 @@ func (s *sight) because(err error) error {
 	return nil
 }
 
-func file(dir, key string) string { return pool.MountPath + "/" + dir + "/" + key }
+func file(dir, key string) string { return pool.ConfigMountPath + "/" + dir + "/" + key }
 
 // configure writes the queues into the workers' configuration, and returns their names as
 // the environment has them.
@@ -189,7 +189,7 @@ func (r *Reconciler) keysOf(ctx context.Context, namespace, name string) (keys, 
 	err := r.live.Get(ctx, key, secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, &brokerconn.Error{Reason: v1alpha1.ReasonSecretNotFound, Err: fmt.Errorf("Secret %q not found", name)} //nolint:staticcheck // the kind is spelt so
+		return nil, &brokerconn.ConnectionError{Reason: v1alpha1.ReasonSecretNotFound, Err: fmt.Errorf("Secret %q not found", name)} //nolint:staticcheck // the kind is spelt so
 	case err != nil:
 		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
 	}

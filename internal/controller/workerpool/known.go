@@ -22,7 +22,7 @@ type known struct {
 type knownPool struct {
 	uid    types.UID
 	memory *scaling.Memory
-	line   brokerconn.Key
+	line   brokerconn.BrokerKey
 	queues []string
 	// applied are the objects as they were last applied, by kind.
 	applied map[string]applied
@@ -50,7 +50,7 @@ func (k *known) memory(wp *v1alpha1.WorkerPool) (m scaling.Memory) {
 			m = *p.memory
 			return
 		}
-		m = scaling.Recall(wp.Status.Scaling)
+		m = scaling.RestoreMemory(wp.Status.Scaling)
 	})
 	return m
 }
@@ -60,12 +60,12 @@ func (k *known) remember(wp *v1alpha1.WorkerPool, m scaling.Memory) {
 }
 
 // listens notes on what a pool's broker may tell.
-func (k *known) listens(wp *v1alpha1.WorkerPool, line brokerconn.Key, queues []string) {
+func (k *known) listens(wp *v1alpha1.WorkerPool, line brokerconn.BrokerKey, queues []string) {
 	k.change(wp, func(p *knownPool) { p.line, p.queues = line, queues })
 }
 
 // concerned are the pools that an event is about.
-func (k *known) concerned(e brokerconn.Event) []types.NamespacedName {
+func (k *known) concerned(e brokerconn.Notification) []types.NamespacedName {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var keys []types.NamespacedName

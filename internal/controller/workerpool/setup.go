@@ -68,7 +68,7 @@ var byHand = predicate.Funcs{
 
 // listen has the pools looked at whose broker was found or lost, or that have a message.
 func (r *Reconciler) listen(_ context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	r.keeper.Listen(func(e brokerconn.Event) {
+	r.brokers.AddListener(func(e brokerconn.Notification) {
 		for _, key := range r.known.concerned(e) {
 			requests.Add(reconcile.Request{NamespacedName: key})
 		}
@@ -79,7 +79,7 @@ func (r *Reconciler) listen(_ context.Context, requests workqueue.TypedRateLimit
 // ofPod is the pool that a Pod works for. Its name stands on the revision that made the
 // Pod; a label has it, too, unless it is too long for one.
 func ofPod(_ context.Context, object client.Object) []reconcile.Request {
-	name := object.GetAnnotations()[pool.AnnotationPool]
+	name := object.GetAnnotations()[pool.AnnotationWorkerPool]
 	if name == "" || metav1.GetControllerOf(object) == nil {
 		return nil
 	}

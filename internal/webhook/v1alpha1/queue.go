@@ -27,7 +27,7 @@ var _ admission.Validator[*v1alpha1.Queue] = queueValidator{}
 func (queueValidator) warnings(q *v1alpha1.Queue) admission.Warnings {
 	all := queue.Warnings(q)
 	if q.Spec.Broker != nil && q.Spec.Broker.Engine == v1alpha1.EngineAsynq {
-		all = append(all, queue.Unenforced(q, (*asynq.Engine)(nil).Capabilities())...)
+		all = append(all, queue.UnenforcedFieldWarnings(q, (*asynq.Engine)(nil).Capabilities())...)
 	}
 	return all
 }
@@ -43,7 +43,7 @@ func (v queueValidator) ValidateUpdate(_ context.Context, before, after *v1alpha
 	if !after.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(before.Spec, after.Spec) {
 		return nil, nil
 	}
-	return append(v.warnings(after), queue.ChangeWarnings(before, after)...), refused("Queue", after.Name, queue.Validate(after))
+	return append(v.warnings(after), queue.UpdateWarnings(before, after)...), refused("Queue", after.Name, queue.Validate(after))
 }
 
 // ValidateDelete is never asked.
