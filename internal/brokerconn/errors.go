@@ -28,13 +28,13 @@ func ConditionReason(err error) string {
 		return problem.Reason
 	}
 	switch broker.ClassOf(err) {
-	case broker.Unauthorised:
+	case broker.ClassUnauthorized:
 		return v1alpha1.ReasonUnauthorized
-	case broker.Invalid:
+	case broker.ClassInvalid:
 		return v1alpha1.ReasonRefusedByBroker
-	case broker.Conflict:
+	case broker.ClassConflict:
 		return v1alpha1.ReasonOwnedByOtherQueue
-	case broker.Unreachable, broker.Missing, broker.Unknown:
+	case broker.ClassUnreachable, broker.ClassNotFound, broker.ClassUnknown:
 	}
 	return v1alpha1.ReasonConnectionFailed
 }

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/backlog/redis/redistest"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
 
 const ns = "team"
@@ -116,7 +116,7 @@ func TestAConnectionOutlivesItsSecretForWhatIsLeftToDo(t *testing.T) {
 	if engine == nil {
 		t.Fatal("there is no connection")
 	}
-	if _, err := engine.Figures(t.Context(), "orders"); broker.ClassOf(err) != broker.Missing {
+	if _, err := engine.Stats(t.Context(), "orders"); broker.ClassOf(err) != broker.ClassNotFound {
 		t.Errorf("the broker says %v", err)
 	}
 }
@@ -160,7 +160,7 @@ func TestWhatCannotBeIsNamed(t *testing.T) {
 		"a TLS secret of nothing":     {tls, v1alpha1.ReasonSecretInvalid, "none of the keys ca.crt"},
 		"credentials of nothing":      {login, v1alpha1.ReasonSecretInvalid, "none of the keys username"},
 		"a URL of another kind":       {nats("web"), v1alpha1.ReasonRefusedByBroker, `the scheme "http"`},
-		"a URL with a password":       {nats("odd"), v1alpha1.ReasonRefusedByBroker, "url is not one"},
+		"a URL with a password":       {nats("odd"), v1alpha1.ReasonRefusedByBroker, "url is not a valid URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := keep(t, secretOf("broker", "url", "nats://127.0.0.1:1"), secretOf("empty"),
@@ -182,9 +182,9 @@ func TestFiguresAreReadOnceForAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := broker.Defaults("orders")
+	q := broker.DefaultQueueConfig("orders")
 	q.Owner.UID = "1"
-	if _, err := engine.Ensure(t.Context(), q); err != nil {
+	if _, err := engine.EnsureQueue(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
 	first, err := line.Stats(t.Context(), "orders", time.Minute)
@@ -195,7 +195,7 @@ func TestFiguresAreReadOnceForAll(t *testing.T) {
 	if err != nil || again != first {
 		t.Errorf("%+v, then %+v: %v", first, again, err)
 	}
-	if now, err := line.Stats(t.Context(), "orders", 0); err != nil || !now.At.After(first.At) {
+	if now, err := line.Stats(t.Context(), "orders", 0); err != nil || !now.MeasuredTime.After(first.MeasuredTime) {
 		t.Errorf("nothing is read anew: %+v, then %+v: %v", first, now, err)
 	}
 

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/backlog/redis/redistest"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
 
 var quick = Options{MaxRetryInterval: 10 * time.Millisecond, SecretReadInterval: time.Millisecond}
@@ -60,10 +60,10 @@ func TestEachSourceIsAskedAtItsPlace(t *testing.T) {
 		})
 	}
 	external := &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: "127.0.0.1:1"}}
-	if f, err := s.ReadBacklog(t.Context(), ns, external); broker.ClassOf(err) != broker.Unreachable {
+	if f, err := s.ReadBacklog(t.Context(), ns, external); broker.ClassOf(err) != broker.ClassUnreachable {
 		t.Errorf("of nobody: %+v, %v", f, err)
 	}
-	if f, err := s.ReadBacklog(t.Context(), ns, &v1alpha1.Source{}); broker.ClassOf(err) != broker.Invalid {
+	if f, err := s.ReadBacklog(t.Context(), ns, &v1alpha1.Source{}); broker.ClassOf(err) != broker.ClassInvalid {
 		t.Errorf("of nothing: %+v, %v", f, err)
 	}
 }
@@ -96,7 +96,7 @@ func TestASourceFollowsItsSecretAndItsServer(t *testing.T) {
 	becomes(0)
 	one.Stop()
 	for range 2 { // the second is told what the first was
-		if f, err := s.ReadBacklog(t.Context(), ns, list); broker.ClassOf(err) != broker.Unreachable {
+		if f, err := s.ReadBacklog(t.Context(), ns, list); broker.ClassOf(err) != broker.ClassUnreachable {
 			t.Errorf("of a server that is gone: %+v, %v", f, err)
 		}
 	}

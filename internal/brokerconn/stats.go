@@ -12,17 +12,17 @@ import (
 type reading struct {
 	mu      sync.Mutex // held while it is read: others wait for the same answer
 	at      time.Time
-	figures broker.Figures
+	figures broker.QueueStats
 }
 
 // Stats of a queue, read at most maxAge ago, whoever had them read.
-func (l *Conn) Stats(ctx context.Context, queue string, maxAge time.Duration) (broker.Figures, error) {
+func (l *Conn) Stats(ctx context.Context, queue string, maxAge time.Duration) (broker.QueueStats, error) {
 	l.mu.Lock()
 	engine, problem := l.engine, l.problem
 	if problem != nil || engine == nil {
 		l.mu.Unlock()
 		_, err := l.Engine()
-		return broker.Figures{}, err
+		return broker.QueueStats{}, err
 	}
 	r, there := l.queues[queue]
 	if !there {
@@ -39,11 +39,11 @@ func (l *Conn) Stats(ctx context.Context, queue string, maxAge time.Duration) (b
 	ctx, cancel := context.WithTimeout(ctx, l.manager.options.RequestTimeout)
 	defer cancel()
 	began := time.Now()
-	figures, err := engine.Figures(ctx, queue)
+	figures, err := engine.Stats(ctx, queue)
 	observeRequest(began, err)
 	if err != nil {
 		l.CheckHealth(err)
-		return broker.Figures{}, err
+		return broker.QueueStats{}, err
 	}
 	r.at, r.figures = began, figures
 	return figures, nil
@@ -61,7 +61,7 @@ func (l *Conn) NotifyWhenReady(queue string) {
 	ctx, cancel := context.WithCancel(l.engineCtx)
 	l.awaited[queue] = cancel
 	l.manager.background.Go(func() {
-		err := engine.Wait(ctx, queue)
+		err := engine.WaitForMessage(ctx, queue)
 		if !l.finishWait(ctx, queue) {
 			return
 		}

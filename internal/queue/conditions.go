@@ -78,7 +78,7 @@ func syncedOf(q *v1alpha1.Queue, o *Observation) verdict {
 		return no(v1alpha1.ReasonDeleting, "the Queue is being deleted")
 	case o.Unreachable != nil:
 		return unknown(o.Unreachable)
-	case o.Failure != nil && broker.ClassOf(o.Failure) == broker.Conflict:
+	case o.Failure != nil && broker.ClassOf(o.Failure) == broker.ClassConflict:
 		return no(v1alpha1.ReasonOwnedByOtherQueue, o.Failure.Error())
 	case o.Failure != nil:
 		return no(v1alpha1.ReasonRefusedByBroker, o.Failure.Error())
@@ -86,14 +86,14 @@ func syncedOf(q *v1alpha1.Queue, o *Observation) verdict {
 		return unknown(&Trouble{v1alpha1.ReasonPending, "not yet looked"})
 	case len(o.Outcome.Drift) > 0 && !o.Outcome.Corrected:
 		return no(v1alpha1.ReasonDrifted, "changed by hand: "+differences(o.Outcome.Drift))
-	case len(o.Outcome.Retiring) > 0:
-		return yes(v1alpha1.ReasonSynced, "kept until they are empty: the priorities "+strings.Join(o.Outcome.Retiring, ", "))
+	case len(o.Outcome.RetiringPriorities) > 0:
+		return yes(v1alpha1.ReasonSynced, "kept until they are empty: the priorities "+strings.Join(o.Outcome.RetiringPriorities, ", "))
 	}
 	return yes(v1alpha1.ReasonSynced, "the queue on the broker is as the spec says")
 }
 
 // differences are told of in full where they are few.
-func differences(all []broker.Difference) string {
+func differences(all []broker.SettingDifference) string {
 	const some = 5
 	var texts []string
 	for _, d := range all[:min(some, len(all))] {
@@ -106,7 +106,7 @@ func differences(all []broker.Difference) string {
 }
 
 func conflictOf(o *Observation) verdict {
-	if conflict := (*broker.ConflictError)(nil); errors.As(o.Failure, &conflict) {
+	if conflict := (*broker.OwnerConflictError)(nil); errors.As(o.Failure, &conflict) {
 		return yes(v1alpha1.ReasonOwnedByOtherQueue, fmt.Sprintf("%s. If that Queue is gone for good, take over with the annotation %s: %q",
 			conflict.Error(), AnnotationSupersedes, conflict.Owner.UID))
 	}
@@ -124,7 +124,7 @@ func enforcedOf(s *v1alpha1.QueueStatus, o *Observation) verdict {
 		if by != v1alpha1.EnforcementUnsupported || field == string(broker.FieldDelayed) {
 			continue
 		}
-		if why := o.Outcome.Enforcement[broker.Field(field)].Message; why != "" {
+		if why := o.Outcome.Enforcement[broker.QueueField(field)].Message; why != "" {
 			field += " (" + why + ")"
 		}
 		missed = append(missed, field)

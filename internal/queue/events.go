@@ -56,7 +56,7 @@ func Events(before, after *v1alpha1.QueueStatus) []Event {
 
 // Done are the events of what was done on the broker. Drift that stays is told of once,
 // when the status did not yet tell of it.
-func Done(outcome *broker.Outcome, before, after *v1alpha1.QueueStatus) []Event {
+func Done(outcome *broker.EnsureResult, before, after *v1alpha1.QueueStatus) []Event {
 	if outcome == nil {
 		return nil
 	}

@@ -28,7 +28,7 @@ func TestEachFieldOfTheSpecIsOneThatEnginesTellOfOrAreAlikeIn(t *testing.T) {
 	told := fieldsInUse(mail(), &v1alpha1.QueueEffective{})
 	var found []string
 	for _, path := range paths(reflect.TypeFor[v1alpha1.QueueSpec](), "", told) {
-		_, engines := told[broker.Field(path)]
+		_, engines := told[broker.QueueField(path)]
 		_, same := alike[path]
 		if engines == same {
 			t.Errorf("spec.%s: told of by engines: %t, alike: %t, want one of them", path, engines, same)
@@ -48,7 +48,7 @@ func TestEachFieldOfTheSpecIsOneThatEnginesTellOfOrAreAlikeIn(t *testing.T) {
 }
 
 // paths of the fields of a struct; of one whose own fields are told of, theirs.
-func paths(of reflect.Type, within string, told map[broker.Field]bool) []string {
+func paths(of reflect.Type, within string, told map[broker.QueueField]bool) []string {
 	var all []string
 	for field := range of.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -66,7 +66,7 @@ func paths(of reflect.Type, within string, told map[broker.Field]bool) []string 
 	return all
 }
 
-func hasWithin(told map[broker.Field]bool, path string) bool {
+func hasWithin(told map[broker.QueueField]bool, path string) bool {
 	for field := range told {
 		if strings.HasPrefix(string(field), path+".") {
 			return true
@@ -76,7 +76,7 @@ func hasWithin(told map[broker.Field]bool, path string) bool {
 }
 
 func TestEachEngineTellsWhoKeepsToEachField(t *testing.T) {
-	nats, err := jetstream.Connect(t.Context(), jetstream.Options{URL: natstest.Start(t).ClientURL()})
+	nats, err := jetstream.Connect(t.Context(), broker.Credentials{URL: natstest.Start(t).ClientURL()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestEachEngineTellsWhoKeepsToEachField(t *testing.T) {
 			t.Errorf("%s tells of %v, want %v", engine, got, want)
 		}
 		for field, who := range by {
-			if who.By == broker.Unsupported && who.Message == "" {
+			if who.By == broker.NotEnforced && who.Message == "" {
 				t.Errorf("%s does not say why nobody keeps to %s", engine, field)
 			}
 		}

@@ -10,12 +10,12 @@ import (
 )
 
 // at is figures of so many seconds past noon.
-func at(second float64, arrivals uint64, ready, inFlight int64, headAge time.Duration) *broker.Figures {
-	f := &broker.Figures{
-		At: noon.Add(time.Duration(second * float64(time.Second))), Arrivals: arrivals, Ready: ready, InFlight: inFlight,
+func at(second float64, arrivals uint64, ready, inFlight int64, headAge time.Duration) *broker.QueueStats {
+	f := &broker.QueueStats{
+		MeasuredTime: noon.Add(time.Duration(second * float64(time.Second))), TotalArrivals: arrivals, Ready: ready, InFlight: inFlight,
 	}
 	if ready > 0 {
-		f.Oldest = f.At.Add(-headAge)
+		f.OldestReadyTime = f.MeasuredTime.Add(-headAge)
 	}
 	return f
 }
@@ -50,29 +50,29 @@ func TestARateFadesToNone(t *testing.T) {
 
 func TestACounterThatGoesBackBeginsAnew(t *testing.T) {
 	m := Memory{}.learn(at(0, 1000, 0, 0, 0)).learn(at(5, 2000, 7, 0, time.Second)).learn(at(10, 3, 0, 0, 0))
-	if m.Rates.Seconds != 0 || len(m.Waits) != 0 || m.Last.Arrivals != 3 {
+	if m.Rates.Seconds != 0 || len(m.Waits) != 0 || m.Last.TotalArrivals != 3 {
 		t.Errorf("it remembers %+v", m)
 	}
 }
 
 func TestWaitsAreThoseOfTheMessagesBegun(t *testing.T) {
 	for name, row := range map[string]struct {
-		readings []*broker.Figures
+		readings []*broker.QueueStats
 		p50, p95 time.Duration
 	}{
 		"taken at once": {
-			readings: []*broker.Figures{at(0, 0, 0, 0, 0), at(5, 50, 0, 2, 0)},
+			readings: []*broker.QueueStats{at(0, 0, 0, 0, 0), at(5, 50, 0, 2, 0)},
 		},
 		"a backlog of constant age": {
-			readings: []*broker.Figures{at(0, 100, 100, 0, 20*time.Second), at(5, 150, 100, 0, 20*time.Second)},
+			readings: []*broker.QueueStats{at(0, 100, 100, 0, 20*time.Second), at(5, 150, 100, 0, 20*time.Second)},
 			p50:      20 * time.Second, p95: 20 * time.Second,
 		},
 		"a backlog that was worked off": {
-			readings: []*broker.Figures{at(0, 100, 100, 0, 40*time.Second), at(10, 100, 0, 0, 0)},
+			readings: []*broker.QueueStats{at(0, 100, 100, 0, 40*time.Second), at(10, 100, 0, 0, 0)},
 			p50:      15 * time.Second, p95: 35 * time.Second,
 		},
 		"some that waited, among many that did not": {
-			readings: []*broker.Figures{at(0, 1000, 10, 0, time.Minute), at(5, 1000, 0, 0, 0), at(10, 1990, 0, 0, 0)},
+			readings: []*broker.QueueStats{at(0, 1000, 10, 0, time.Minute), at(5, 1000, 0, 0, 0), at(10, 1990, 0, 0, 0)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,8 +21,8 @@ type Rates struct {
 	Seconds, Arrived, Finished float64
 }
 
-func (r Rates) learn(before, now *broker.Figures, elapsed time.Duration) Rates {
-	arrived := now.Arrivals - before.Arrivals
+func (r Rates) learn(before, now *broker.QueueStats, elapsed time.Duration) Rates {
+	arrived := now.TotalArrivals - before.TotalArrivals
 	finished := max(0, int64(arrived)-held(now)+held(before)) //nolint:gosec // a count of messages
 	kept := math.Exp(-elapsed.Seconds() / rateMemory.Seconds())
 	// What came in a long time came somewhere in it: it fades by half of that time.

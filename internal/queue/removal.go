@@ -33,7 +33,7 @@ type Removal struct {
 	// Gone: there is no such queue on the broker, or it belongs to another.
 	Gone bool
 	// Figures of the queue; nil if they are not yet known.
-	Figures *broker.Figures
+	Figures *broker.QueueStats
 	// Paused: nobody takes messages from it.
 	Paused bool
 	// Referrers are the WorkerPools that still name it.
@@ -123,7 +123,7 @@ func (r *Removal) next() (Step, *Trouble) {
 		return StepWait, r.notEmpty()
 	case len(r.Referrers) > 0:
 		return StepWait, r.referenced()
-	case r.Figures.Dead > 0:
+	case r.Figures.DeadLetters > 0:
 		return r.letters()
 	case r.Policy == v1alpha1.DeletionRetain:
 		return StepRelease, nil
@@ -142,7 +142,7 @@ func (r *Removal) letters() (Step, *Trouble) {
 		return StepWait, r.NoTarget
 	}
 	return StepWait, &Trouble{v1alpha1.ReasonDeadLetters, fmt.Sprintf(
-		"%s, and deadLetter.onDelete is Block: set it to Move or Purge", counted(r.Figures.Dead, "dead letter"))}
+		"%s, and deadLetter.onDelete is Block: set it to Move or Purge", counted(r.Figures.DeadLetters, "dead letter"))}
 }
 
 func (r *Removal) referenced() *Trouble {

@@ -14,9 +14,9 @@ import (
 
 func TestNext(t *testing.T) {
 	const retain, drain, purge = v1alpha1.DeletionRetain, v1alpha1.DeletionDrain, v1alpha1.DeletionPurge
-	empty := &broker.Figures{}
-	held := &broker.Figures{Ready: 2, InFlight: 1}
-	dead := &broker.Figures{Dead: 3}
+	empty := &broker.QueueStats{}
+	held := &broker.QueueStats{Ready: 2, InFlight: 1}
+	dead := &broker.QueueStats{DeadLetters: 3}
 	for name, row := range map[string]struct {
 		removal Removal
 		want    Step
@@ -80,7 +80,7 @@ func (w *world) take(step Step, r *Removal) {
 	case StepClose:
 		r.Held, w.closed = true, true
 	case StepLook:
-		r.Figures = &broker.Figures{Ready: w.held, Dead: w.dead}
+		r.Figures = &broker.QueueStats{Ready: w.held, DeadLetters: w.dead}
 	case StepMoveLetters:
 		n := min(w.dead, 2)
 		w.dead, w.moved, r.Figures = w.dead-n, w.moved+n, nil

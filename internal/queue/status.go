@@ -18,11 +18,11 @@ type Observation struct {
 	// Unreachable is why the broker could not be asked; nil if it could.
 	Unreachable *Trouble
 	// Outcome of making the queue as it is to be; nil, if that has failed or was not tried.
-	Outcome *broker.Outcome
+	Outcome *broker.EnsureResult
 	// Failure of that, other than Unreachable.
 	Failure error
 	// Figures just read; nil, if they could not be.
-	Figures *broker.Figures
+	Figures *broker.QueueStats
 	// Memory of earlier passes.
 	Memory Memory
 	// Blocked is what keeps a deleted Queue; nil: nothing does.
@@ -81,15 +81,15 @@ func setFigures(s *v1alpha1.QueueStatus, m Memory) {
 	if f == nil {
 		return
 	}
-	s.Ready, s.InFlight, s.Delayed, s.Dead = &f.Ready, &f.InFlight, &f.Delayed, &f.Dead
-	if !f.Oldest.IsZero() {
-		s.OldestTime = new(metav1.NewTime(f.Oldest).Rfc3339Copy())
+	s.Ready, s.InFlight, s.Delayed, s.Dead = &f.Ready, &f.InFlight, &f.Delayed, &f.DeadLetters
+	if !f.OldestReadyTime.IsZero() {
+		s.OldestTime = new(metav1.NewTime(f.OldestReadyTime).Rfc3339Copy())
 	}
 	s.Wait = m.Waits.quantiles()
 	if m.Rates.Seconds > 0 {
 		s.ArrivalRate, s.ServiceRate = quantity(m.Rates.Arriving()), quantity(m.Rates.Finishing())
 	}
-	s.MeasuredTime = new(metav1.NewTime(f.At).Rfc3339Copy())
+	s.MeasuredTime = new(metav1.NewTime(f.MeasuredTime).Rfc3339Copy())
 }
 
 // settle keeps the time of figures that have not changed: otherwise a queue in which
@@ -152,15 +152,15 @@ func enforcement(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, by broker.Capabi
 }
 
 var enforcers = map[broker.Enforcer]v1alpha1.Enforcement{
-	broker.ByBroker:    v1alpha1.EnforcedByBroker,
-	broker.ByWorker:    v1alpha1.EnforcedByWorkers,
-	broker.Unsupported: v1alpha1.EnforcementUnsupported,
+	broker.EnforcedByBroker: v1alpha1.EnforcedByBroker,
+	broker.EnforcedByWorker: v1alpha1.EnforcedByWorkers,
+	broker.NotEnforced:      v1alpha1.EnforcementUnsupported,
 }
 
 // fieldsInUse has all fields that engines differ in, and tells which of them a Queue asks
 // for.
-func fieldsInUse(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) map[broker.Field]bool {
-	return map[broker.Field]bool{
+func fieldsInUse(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) map[broker.QueueField]bool {
+	return map[broker.QueueField]bool{
 		broker.FieldLease:       true,
 		broker.FieldRetry:       true,
 		broker.FieldDeadLetter:  e.DeadLetter == nil || e.DeadLetter.Enabled == nil || *e.DeadLetter.Enabled,

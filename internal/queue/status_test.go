@@ -20,8 +20,8 @@ import (
 func seen(changes ...func(*Observation)) *Observation {
 	o := &Observation{
 		Engine: v1alpha1.EngineNATS,
-		Outcome: &broker.Outcome{Enforcement: broker.Capabilities{
-			broker.FieldLease: {By: broker.ByBroker}, broker.FieldRetry: {By: broker.ByWorker},
+		Outcome: &broker.EnsureResult{Enforcement: broker.Capabilities{
+			broker.FieldLease: {By: broker.EnforcedByBroker}, broker.FieldRetry: {By: broker.EnforcedByWorker},
 		}},
 		Figures: at(0, 0, 0, 0, 0),
 	}
@@ -40,7 +40,7 @@ func conditions(s *v1alpha1.QueueStatus) map[string]string {
 }
 
 func TestConditions(t *testing.T) {
-	drift := []broker.Difference{{Object: "stream x", Setting: "max_msgs", Want: "1", Found: "2"}}
+	drift := []broker.SettingDifference{{Object: "stream x", Setting: "max_msgs", Want: "1", Found: "2"}}
 	unreachable := func(o *Observation) {
 		o.Outcome, o.Figures = nil, nil
 		o.Unreachable = &Trouble{v1alpha1.ReasonSecretNotFound, `Secret "broker" not found`}
@@ -69,7 +69,7 @@ func TestConditions(t *testing.T) {
 		"an older Queue has it": {
 			seen: func(o *Observation) {
 				o.Outcome, o.Figures = nil, nil
-				o.Failure = fmt.Errorf("ensuring: %w", &broker.ConflictError{Queue: "mail", Owner: broker.Owner{UID: "0", Name: "ns/post"}})
+				o.Failure = fmt.Errorf("ensuring: %w", &broker.OwnerConflictError{Queue: "mail", Owner: broker.QueueOwner{UID: "0", Name: "ns/post"}})
 			},
 			want: map[string]string{
 				v1alpha1.ConditionReady: "False OwnedByOtherQueue", v1alpha1.ConditionConfigSynced: "False OwnedByOtherQueue", v1alpha1.ConditionConflict: "True OwnedByOtherQueue",
@@ -79,7 +79,7 @@ func TestConditions(t *testing.T) {
 		},
 		"the broker cannot do it": {
 			seen: func(o *Observation) {
-				o.Outcome, o.Figures, o.Failure = nil, nil, broker.Fail(broker.Invalid, "retention is Limits")
+				o.Outcome, o.Figures, o.Failure = nil, nil, broker.Errorf(broker.ClassInvalid, "retention is Limits")
 			},
 			want: map[string]string{
 				v1alpha1.ConditionReady: "False RefusedByBroker", v1alpha1.ConditionConfigSynced: "False RefusedByBroker",
@@ -98,24 +98,24 @@ func TestConditions(t *testing.T) {
 		"nobody keeps to a field": {
 			queue: func(q *v1alpha1.Queue) { q.Spec.MaxBacklog = new(int64(9)) },
 			seen: func(o *Observation) {
-				o.Outcome.Enforcement[broker.FieldMaxBacklog] = broker.Enforcement{By: broker.Unsupported, Message: "too late"}
+				o.Outcome.Enforcement[broker.FieldMaxBacklog] = broker.Enforcement{By: broker.NotEnforced, Message: "too late"}
 			},
 			want: map[string]string{v1alpha1.ConditionPolicyFullyEnforced: "False Unsupported"},
 			says: "nobody keeps to maxBacklog (too late)",
 		},
 		"what the engine cannot do besides is no field of the spec": {
 			seen: func(o *Observation) {
-				o.Outcome.Enforcement[broker.FieldDelayed] = broker.Enforcement{By: broker.Unsupported}
+				o.Outcome.Enforcement[broker.FieldDelayed] = broker.Enforcement{By: broker.NotEnforced}
 			},
 		},
 		"dead letters": {
-			seen: func(o *Observation) { o.Figures.Dead = 1 },
+			seen: func(o *Observation) { o.Figures.DeadLetters = 1 },
 			want: map[string]string{v1alpha1.ConditionDeadLettersPresent: "True DeadLetters"},
 			says: "1 dead letter",
 		},
 		"dead letters below the threshold": {
 			seen: func(o *Observation) {
-				o.Figures.Dead = 2
+				o.Figures.DeadLetters = 2
 				o.Effective.DeadLetter = &v1alpha1.DeadLetter{AlertThreshold: new(int64(3))}
 			},
 			says: "2 dead letters, fewer than deadLetter.alertThreshold, 3",
@@ -193,7 +193,7 @@ func TestAStatusThatSaysTheSameIsTheSame(t *testing.T) {
 
 func TestOnlyFiguresThatChangeAreMinor(t *testing.T) {
 	q := mail()
-	first := Decide(q, seen(func(o *Observation) { o.Figures.Dead = 1 }))
+	first := Decide(q, seen(func(o *Observation) { o.Figures.DeadLetters = 1 }))
 	q.Status = first.Status
 	for name, row := range map[string]struct {
 		change func(*Observation)
@@ -201,13 +201,13 @@ func TestOnlyFiguresThatChangeAreMinor(t *testing.T) {
 	}{
 		"nothing at all":                  {func(*Observation) {}, false},
 		"another number of messages":      {func(o *Observation) { o.Figures.Ready = 9 }, true},
-		"another number of dead letters":  {func(o *Observation) { o.Figures.Dead = 2 }, true},
-		"the first dead letters are gone": {func(o *Observation) { o.Figures.Dead = 0 }, false},
+		"another number of dead letters":  {func(o *Observation) { o.Figures.DeadLetters = 2 }, true},
+		"the first dead letters are gone": {func(o *Observation) { o.Figures.DeadLetters = 0 }, false},
 		"nothing can be read any more":    {func(o *Observation) { o.Figures = nil }, false},
 		"another effective limit":         {func(o *Observation) { o.Effective.RateLimit = &v1alpha1.RateLimit{Limit: 1} }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := seen(func(o *Observation) { o.Figures.Dead = 1 })
+			o := seen(func(o *Observation) { o.Figures.DeadLetters = 1 })
 			row.change(o)
 			if got := Decide(q, o).Minor; got != row.want {
 				t.Errorf("minor: %t", got)
@@ -235,7 +235,7 @@ func TestEventsAreOfTransitions(t *testing.T) {
 		return &plan.Status
 	}
 	lost := func(o *Observation) { o.Unreachable = &Trouble{v1alpha1.ReasonConnectionFailed, "refused"} }
-	dead := func(o *Observation) { o.Figures.Dead = 1 }
+	dead := func(o *Observation) { o.Figures.DeadLetters = 1 }
 	nothing := &v1alpha1.QueueStatus{}
 	for name, row := range map[string]struct {
 		before, after *v1alpha1.QueueStatus
@@ -247,10 +247,10 @@ func TestEventsAreOfTransitions(t *testing.T) {
 		"still lost":        {status(lost), status(lost), nil},
 		"found":             {status(lost), status(), []string{v1alpha1.EventBrokerReachable}},
 		"dead letters":      {status(), status(dead), []string{v1alpha1.EventDeadLetters}},
-		"more dead letters": {status(dead), status(func(o *Observation) { o.Figures.Dead = 5 }), nil},
-		"refused":           {status(), status(func(o *Observation) { o.Failure = broker.Fail(broker.Invalid, "no") }), []string{v1alpha1.ReasonRefusedByBroker}},
+		"more dead letters": {status(dead), status(func(o *Observation) { o.Figures.DeadLetters = 5 }), nil},
+		"refused":           {status(), status(func(o *Observation) { o.Failure = broker.Errorf(broker.ClassInvalid, "no") }), []string{v1alpha1.ReasonRefusedByBroker}},
 		"an older Queue turned up": {
-			status(), status(func(o *Observation) { o.Failure = &broker.ConflictError{} }), []string{v1alpha1.ReasonOwnedByOtherQueue},
+			status(), status(func(o *Observation) { o.Failure = &broker.OwnerConflictError{} }), []string{v1alpha1.ReasonOwnedByOtherQueue},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -266,8 +266,8 @@ func TestEventsAreOfTransitions(t *testing.T) {
 }
 
 func TestDriftIsToldOfOnce(t *testing.T) {
-	drift := []broker.Difference{{Object: "stream x", Setting: "max_msgs", Want: "1", Found: "2"}}
-	outcome := &broker.Outcome{Drift: drift}
+	drift := []broker.SettingDifference{{Object: "stream x", Setting: "max_msgs", Want: "1", Found: "2"}}
+	outcome := &broker.EnsureResult{Drift: drift}
 	first := Decide(mail(), seen(func(o *Observation) { o.Outcome = outcome })).Status
 	if got := Done(outcome, &v1alpha1.QueueStatus{}, &first); len(got) != 1 || got[0].Reason != v1alpha1.EventDriftFound {
 		t.Errorf("at first: %+v", got)
@@ -275,7 +275,7 @@ func TestDriftIsToldOfOnce(t *testing.T) {
 	if got := Done(outcome, &first, &first); got != nil {
 		t.Errorf("again: %+v", got)
 	}
-	if got := Done(&broker.Outcome{Drift: drift, Corrected: true}, &first, &first); len(got) != 1 || got[0].Reason != v1alpha1.EventDriftCorrected {
+	if got := Done(&broker.EnsureResult{Drift: drift, Corrected: true}, &first, &first); len(got) != 1 || got[0].Reason != v1alpha1.EventDriftCorrected {
 		t.Errorf("corrected: %+v", got)
 	}
 }

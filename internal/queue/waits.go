@@ -30,8 +30,8 @@ type WaitPoint struct {
 	Weight float64
 }
 
-func (w Waits) learn(before, now *broker.Figures) Waits {
-	fresh := slices.IndexFunc(w, func(p WaitPoint) bool { return now.At.Sub(p.At) < waitWindow })
+func (w Waits) learn(before, now *broker.QueueStats) Waits {
+	fresh := slices.IndexFunc(w, func(p WaitPoint) bool { return now.MeasuredTime.Sub(p.At) < waitWindow })
 	if fresh < 0 {
 		fresh = len(w)
 	}
@@ -44,7 +44,7 @@ func (w Waits) learn(before, now *broker.Figures) Waits {
 	for i := range waitPoints {
 		part := (float64(i) + 0.5) / waitPoints
 		kept = append(kept, WaitPoint{
-			At: now.At, Weight: float64(begun) / waitPoints,
+			At: now.MeasuredTime, Weight: float64(begun) / waitPoints,
 			Wait: from + time.Duration(part*float64(to-from)),
 		})
 	}
@@ -52,15 +52,15 @@ func (w Waits) learn(before, now *broker.Figures) Waits {
 }
 
 // waiting grows by one with each message that is begun.
-func waiting(f *broker.Figures) int64 {
-	return int64(f.Arrivals) - f.Ready - f.Delayed //nolint:gosec // a count of messages
+func waiting(f *broker.QueueStats) int64 {
+	return int64(f.TotalArrivals) - f.Ready - f.Delayed //nolint:gosec // a count of messages
 }
 
-func headAge(f *broker.Figures) time.Duration {
-	if f.Oldest.IsZero() {
+func headAge(f *broker.QueueStats) time.Duration {
+	if f.OldestReadyTime.IsZero() {
 		return 0
 	}
-	return max(0, f.At.Sub(f.Oldest))
+	return max(0, f.MeasuredTime.Sub(f.OldestReadyTime))
 }
 
 // quantiles are nil if no message was begun.

@@ -17,15 +17,15 @@ const AnnotationSupersedes = v1alpha1.Prefix + "supersedes"
 func BrokerQueueName(q *v1alpha1.Queue) string { return cmp.Or(q.Spec.Name, q.Name) }
 
 // BrokerQueueOwner the queue that a Queue makes.
-func BrokerQueueOwner(q *v1alpha1.Queue) broker.Owner {
-	return broker.Owner{UID: string(q.UID), Name: q.Namespace + "/" + q.Name, Created: q.CreationTimestamp.Time}
+func BrokerQueueOwner(q *v1alpha1.Queue) broker.QueueOwner {
+	return broker.QueueOwner{UID: string(q.UID), Name: q.Namespace + "/" + q.Name, CreationTime: q.CreationTimestamp.Time}
 }
 
 // DesiredQueue is what the queue is to be on its broker.
-func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) broker.Queue {
-	w := broker.Defaults(BrokerQueueName(q))
+func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) broker.QueueConfig {
+	w := broker.DefaultQueueConfig(BrokerQueueName(q))
 	w.Owner = BrokerQueueOwner(q)
-	w.Supersedes = q.Annotations[AnnotationSupersedes]
+	w.ReplacesOwnerUID = q.Annotations[AnnotationSupersedes]
 	w.Paused = q.Spec.Paused
 	w.Priorities = priorities(&q.Spec, w.Priorities)
 	w.RateLimit = rateLimit(e.RateLimit)
@@ -41,7 +41,7 @@ func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) broker.Queue {
 	if q.Spec.Retention != nil {
 		w.MaxAge = q.Spec.Retention.MaxAge.Duration.Duration
 	}
-	w.Drift = cmp.Or(broker.Drift(q.Spec.Drift), w.Drift)
+	w.Drift = cmp.Or(broker.DriftPolicy(q.Spec.Drift), w.Drift)
 	return w
 }
 
@@ -70,7 +70,7 @@ func rateLimit(r *v1alpha1.RateLimit) *broker.RateLimit {
 	return limit
 }
 
-func retry(r *v1alpha1.Retry, w broker.Retry) broker.Retry {
+func retry(r *v1alpha1.Retry, w broker.RetryPolicy) broker.RetryPolicy {
 	if r == nil {
 		return w
 	}

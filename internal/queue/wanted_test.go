@@ -32,41 +32,43 @@ func TestWanted(t *testing.T) {
 	for name, row := range map[string]struct {
 		queue     func(*v1alpha1.Queue)
 		effective v1alpha1.QueueEffective
-		want      func(*broker.Queue)
+		want      func(*broker.QueueConfig)
 	}{
 		"the defaults": {},
 		"a name of its own": {
 			queue: func(q *v1alpha1.Queue) { q.Spec.Name = "post" },
-			want:  func(w *broker.Queue) { w.Name = "post" },
+			want:  func(w *broker.QueueConfig) { w.Name = "post" },
 		},
 		"who it takes over from": {
 			queue: func(q *v1alpha1.Queue) { q.Annotations = map[string]string{AnnotationSupersedes: "0"} },
-			want:  func(w *broker.Queue) { w.Supersedes = "0" },
+			want:  func(w *broker.QueueConfig) { w.ReplacesOwnerUID = "0" },
 		},
 		"bounds": {
 			queue: func(q *v1alpha1.Queue) {
 				q.Spec.MaxInFlight, q.Spec.MaxBacklog, q.Spec.Lease = new(int32(5)), new(int64(9)), lasting(time.Minute)
 				q.Spec.Retention = &v1alpha1.Retention{MaxAge: *lasting(time.Hour)}
 			},
-			want: func(w *broker.Queue) { w.MaxInFlight, w.MaxBacklog, w.Lease, w.MaxAge = 5, 9, time.Minute, time.Hour },
+			want: func(w *broker.QueueConfig) {
+				w.MaxInFlight, w.MaxBacklog, w.Lease, w.MaxAge = 5, 9, time.Minute, time.Hour
+			},
 		},
 		"a rate limit that says only the limit": {
 			effective: v1alpha1.QueueEffective{RateLimit: &v1alpha1.RateLimit{Limit: 10}},
-			want:      func(w *broker.Queue) { w.RateLimit = &broker.RateLimit{Limit: 10, Per: time.Second, Burst: 10} },
+			want:      func(w *broker.QueueConfig) { w.RateLimit = &broker.RateLimit{Limit: 10, Per: time.Second, Burst: 10} },
 		},
 		"a first delay longer than the last would be": {
 			effective: v1alpha1.QueueEffective{Retry: &v1alpha1.Retry{InitialDelay: lasting(time.Hour)}},
-			want:      func(w *broker.Queue) { w.Retry.InitialDelay, w.Retry.MaxDelay = time.Hour, time.Hour },
+			want:      func(w *broker.QueueConfig) { w.Retry.InitialDelay, w.Retry.MaxDelay = time.Hour, time.Hour },
 		},
 		"dead letters that are dropped": {
 			effective: v1alpha1.QueueEffective{DeadLetter: &v1alpha1.DeadLetter{Enabled: new(false)}},
-			want:      func(w *broker.Queue) { w.DeadLetter.Enabled = false },
+			want:      func(w *broker.QueueConfig) { w.DeadLetter.Enabled = false },
 		},
 		"priorities in their order": {
 			queue: func(q *v1alpha1.Queue) {
 				q.Spec.Priorities = []v1alpha1.QueuePriority{{Name: "low", Weight: 1}, {Name: "high", Weight: 9}}
 			},
-			want: func(w *broker.Queue) {
+			want: func(w *broker.QueueConfig) {
 				w.Priorities = []broker.Priority{{Name: "low", Weight: 1}, {Name: "high", Weight: 9}}
 			},
 		},
@@ -75,13 +77,13 @@ func TestWanted(t *testing.T) {
 				q.Spec.Priorities = []v1alpha1.QueuePriority{{Name: "low", Weight: 1}, {Name: "high", Weight: 9}}
 				q.Spec.StrictPriority = true
 			},
-			want: func(w *broker.Queue) {
+			want: func(w *broker.QueueConfig) {
 				w.Priorities = []broker.Priority{{Name: "high", Weight: 9}, {Name: "low", Weight: 1}}
 			},
 		},
 		"drift that is warned of": {
 			queue: func(q *v1alpha1.Queue) { q.Spec.Drift = v1alpha1.DriftWarn },
-			want:  func(w *broker.Queue) { w.Drift = broker.Warn },
+			want:  func(w *broker.QueueConfig) { w.Drift = broker.DriftWarn },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,8 +91,8 @@ func TestWanted(t *testing.T) {
 			if row.queue != nil {
 				row.queue(q)
 			}
-			want := broker.Defaults("mail")
-			want.Owner = broker.Owner{UID: "1", Name: "ns/mail", Created: noon}
+			want := broker.DefaultQueueConfig("mail")
+			want.Owner = broker.QueueOwner{UID: "1", Name: "ns/mail", CreationTime: noon}
 			if row.want != nil {
 				row.want(&want)
 			}

@@ -38,9 +38,9 @@ func UnenforcedFieldWarnings(q *v1alpha1.Queue, by broker.Capabilities) []string
 		is := by[field]
 		if field == broker.FieldLease {
 			// What every queue has that asks for nothing else is no wish.
-			used = q.Spec.Lease != nil && span(*q.Spec.Lease) != broker.Defaults("").Lease
+			used = q.Spec.Lease != nil && span(*q.Spec.Lease) != broker.DefaultQueueConfig("").Lease
 		}
-		if used && is.By == broker.Unsupported && field != broker.FieldDelayed {
+		if used && is.By == broker.NotEnforced && field != broker.FieldDelayed {
 			all = append(all, fmt.Sprintf("spec.%s: nobody keeps to it: %s", field, is.Message))
 		}
 	}

@@ -20,7 +20,7 @@ func (p *pass) seeToLetters(ctx context.Context, engine broker.Engine) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	letters, number := engine.DeadLetters(queue.BrokerQueueName(p.q)), int(p.seen.Figures.Dead)
+	letters, number := engine.DeadLetters(queue.BrokerQueueName(p.q)), int(p.seen.Figures.DeadLetters)
 	var err error
 	if asked == queue.RequestRequeue {
 		number, err = letters.Requeue(ctx, 0)

@@ -20,15 +20,15 @@ const fresh = time.Second
 // ensured is what a queue was last compared with, and where.
 type ensured struct {
 	line    brokerconn.BrokerKey
-	wanted  broker.Queue
+	wanted  broker.QueueConfig
 	again   time.Time
-	outcome broker.Outcome
+	outcome broker.EnsureResult
 }
 
 // due tells whether the queue is to be compared again. A connection that was made anew is
 // no reason: if the broker has forgotten the queue, its figures are missing.
-func (e *ensured) due(line brokerconn.BrokerKey, wanted *broker.Queue) bool {
-	return e.line != line || !reflect.DeepEqual(&e.wanted, wanted) || !time.Now().Before(e.again) || len(e.outcome.Retiring) > 0
+func (e *ensured) due(line brokerconn.BrokerKey, wanted *broker.QueueConfig) bool {
+	return e.line != line || !reflect.DeepEqual(&e.wanted, wanted) || !time.Now().Before(e.again) || len(e.outcome.RetiringPriorities) > 0
 }
 
 // spread is a time about as long as the one given, so that what began together does not
@@ -38,7 +38,7 @@ func spread(d time.Duration) time.Duration {
 }
 
 // still is what the last comparison says of the queue later on: what was done is done.
-func (e *ensured) still() *broker.Outcome {
+func (e *ensured) still() *broker.EnsureResult {
 	outcome := e.outcome
 	if outcome.Corrected {
 		outcome.Drift = nil
@@ -54,7 +54,7 @@ func (p *pass) look(ctx context.Context, engine broker.Engine) error {
 	wanted := queue.DesiredQueue(p.q, &p.seen.Effective)
 	last := &p.state.ensured
 	figures, err := p.line.Stats(ctx, wanted.Name, fresh)
-	missing := broker.ClassOf(err) == broker.Missing
+	missing := broker.ClassOf(err) == broker.ClassNotFound
 	if err != nil && !missing {
 		return err
 	}
@@ -76,8 +76,8 @@ func (p *pass) look(ctx context.Context, engine broker.Engine) error {
 
 // ensure makes the queue what it is to be, and dead letters of what the broker has given
 // up on by itself.
-func (p *pass) ensure(ctx context.Context, engine broker.Engine, wanted *broker.Queue) error {
-	outcome, err := engine.Ensure(ctx, *wanted)
+func (p *pass) ensure(ctx context.Context, engine broker.Engine, wanted *broker.QueueConfig) error {
+	outcome, err := engine.EnsureQueue(ctx, *wanted)
 	if err != nil {
 		return err
 	}

@@ -157,7 +157,7 @@ func (p *pass) prepare(ctx context.Context) error {
 	if err := p.patchFinalizer(ctx, controllerutil.AddFinalizer); err != nil {
 		return fmt.Errorf("putting the finalizer on: %w", err)
 	}
-	if _, err := p.line.Stats(ctx, queue.BrokerQueueName(p.q), fresh); broker.ClassOf(err) != broker.Missing {
+	if _, err := p.line.Stats(ctx, queue.BrokerQueueName(p.q), fresh); broker.ClassOf(err) != broker.ClassNotFound {
 		return nil
 	}
 	current := &v1alpha1.Queue{}
@@ -196,7 +196,7 @@ func answered(err error) bool {
 		return false
 	}
 	class := broker.ClassOf(err)
-	return class == broker.Invalid || class == broker.Conflict || class == broker.Missing
+	return class == broker.ClassInvalid || class == broker.ClassConflict || class == broker.ClassNotFound
 }
 
 // next is when to look again.

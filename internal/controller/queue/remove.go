@@ -104,14 +104,14 @@ func (p *pass) take(ctx context.Context, engine broker.Engine, step queue.Step, 
 	switch step { //exhaustive:enforce
 	case queue.StepClaim:
 		// One that is not there is not made again to be let go.
-		if _, err := engine.Figures(ctx, name); err != nil {
+		if _, err := engine.Stats(ctx, name); err != nil {
 			return err
 		}
-		_, err := engine.Ensure(ctx, queue.DesiredQueue(p.q, &p.seen.Effective))
+		_, err := engine.EnsureQueue(ctx, queue.DesiredQueue(p.q, &p.seen.Effective))
 		r.Held = err == nil
 		return err
 	case queue.StepClose:
-		err := engine.Close(ctx, name, owner)
+		err := engine.RejectNewMessages(ctx, name, owner)
 		r.Held = err == nil
 		return err
 	case queue.StepLook:
@@ -128,11 +128,11 @@ func (p *pass) take(ctx context.Context, engine broker.Engine, step queue.Step, 
 		r.Figures = nil
 		return engine.DeadLetters(name).Purge(ctx)
 	case queue.StepRelease:
-		err := engine.Release(ctx, name, owner)
+		err := engine.ReleaseOwnership(ctx, name, owner)
 		r.Finished = err == nil
 		return err
 	case queue.StepDelete:
-		err := engine.Delete(ctx, name, owner)
+		err := engine.DeleteQueue(ctx, name, owner)
 		r.Finished = err == nil
 		return err
 	case queue.StepLetGo, queue.StepWait:
@@ -147,7 +147,7 @@ func (p *pass) lookAtLetters(ctx context.Context, engine broker.Engine, r *queue
 	if _, err := engine.Rescue(ctx, name); err != nil {
 		return err
 	}
-	figures, err := engine.Figures(ctx, name)
+	figures, err := engine.Stats(ctx, name)
 	if err == nil {
 		r.Figures = &figures
 	}
@@ -157,7 +157,7 @@ func (p *pass) lookAtLetters(ctx context.Context, engine broker.Engine, r *queue
 // refused takes note of what the broker, or the way to it, has refused.
 func (p *pass) refused(err error, r *queue.Removal) {
 	class := broker.ClassOf(err)
-	if class == broker.Missing || class == broker.Conflict {
+	if class == broker.ClassNotFound || class == broker.ClassConflict {
 		r.Gone = true
 		return
 	}

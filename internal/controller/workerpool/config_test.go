@@ -81,7 +81,7 @@ func configured(t *testing.T, secret map[string]string) *sight {
 	seen := &sight{
 		in: pool.Observation{Pool: &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "mail"}}},
 		queues: &queues{
-			line: &brokerconn.Conn{Key: key}, all: []poolQueue{{object: &v1alpha1.Queue{}, wanted: broker.Defaults("orders"), weight: 1}},
+			line: &brokerconn.Conn{Key: key}, all: []poolQueue{{object: &v1alpha1.Queue{}, wanted: broker.DefaultQueueConfig("orders"), weight: 1}},
 		},
 	}
 	if err := r.observeConfig(t.Context(), seen); err != nil {

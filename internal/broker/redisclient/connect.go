@@ -1,4 +1,4 @@
-package redis
+package redisclient
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
@@ -31,12 +30,12 @@ func init() { logging.Disable() }
 // Connect connects to a server, or with several URLs, with commas between, to the cluster
 // they are of. A connection that is lost later is made anew. At most pool connections are
 // open at a time.
-func Connect(ctx context.Context, access source.Access, pool int) (redis.UniversalClient, error) {
+func Connect(ctx context.Context, access broker.Credentials, pool int) (redis.UniversalClient, error) {
 	options, err := optionsOf(&access)
 	if err != nil {
 		return nil, err
 	}
-	if access.Now != nil {
+	if access.Refresh != nil {
 		options.CredentialsProvider = loginOf(&access, options.Username, options.Password)
 	}
 	options.PoolSize = pool
@@ -50,24 +49,24 @@ func Connect(ctx context.Context, access source.Access, pool int) (redis.Univers
 
 // loginOf tells the name and the password that hold by now: those from before, where that
 // cannot be read, as while their files are replaced.
-func loginOf(access *source.Access, name, password string) func() (name, password string) {
+func loginOf(access *broker.Credentials, name, password string) func() (name, password string) {
 	var mu sync.Mutex
 	return func() (string, string) {
 		mu.Lock()
 		defer mu.Unlock()
-		now, err := access.Now()
+		now, err := access.Refresh()
 		if err != nil {
 			return name, password
 		}
 		first, _, _ := strings.Cut(now.URL, ",")
-		if parsed, err := source.ParseURL(first, "redis", "rediss"); err == nil {
-			name, password = now.User(parsed)
+		if parsed, err := broker.ParseURL(first, "redis", "rediss"); err == nil {
+			name, password = now.UserOf(parsed)
 		}
 		return name, password
 	}
 }
 
-func optionsOf(access *source.Access) (*redis.UniversalOptions, error) {
+func optionsOf(access *broker.Credentials) (*redis.UniversalOptions, error) {
 	o := &redis.UniversalOptions{
 		ClientName:            nameOf(access.Name),
 		DialTimeout:           dialTimeout,
@@ -83,31 +82,31 @@ func optionsOf(access *source.Access) (*redis.UniversalOptions, error) {
 	}
 	secure := false
 	for i, one := range strings.Split(access.URL, ",") {
-		parsed, err := source.ParseURL(one, "redis", "rediss")
+		parsed, err := broker.ParseURL(one, "redis", "rediss")
 		if err != nil {
 			return nil, err
 		}
 		if i > 0 && secure != (parsed.Scheme == "rediss") {
-			return nil, broker.Fail(broker.Invalid, "url has servers with TLS (rediss) and without (redis)")
+			return nil, broker.Errorf(broker.ClassInvalid, "url has servers with TLS (rediss) and without (redis)")
 		}
 		secure = parsed.Scheme == "rediss"
 		o.Addrs = append(o.Addrs, net.JoinHostPort(parsed.Hostname(), portOf(parsed)))
 		if i == 0 {
-			o.Username, o.Password = access.User(parsed)
+			o.Username, o.Password = access.UserOf(parsed)
 		}
 		if err := database(o, parsed); err != nil {
 			return nil, err
 		}
 	}
 	if !secure && access.TLS != nil {
-		return nil, broker.Fail(broker.Invalid, "url has the scheme redis, and there is a Secret for TLS: must be rediss")
+		return nil, broker.Errorf(broker.ClassInvalid, "url has the scheme redis, and there is a Secret for TLS: must be rediss")
 	}
 	if len(o.Addrs) > 1 && o.DB != 0 {
-		return nil, broker.Fail(broker.Invalid, "url names the database %d, and a cluster has only 0", o.DB)
+		return nil, broker.Errorf(broker.ClassInvalid, "url names the database %d, and a cluster has only 0", o.DB)
 	}
 	if secure {
 		var err error
-		o.TLSConfig, err = access.TLS.Config()
+		o.TLSConfig, err = access.TLS.ClientConfig()
 		return o, err
 	}
 	return o, nil
@@ -138,7 +137,7 @@ func database(o *redis.UniversalOptions, parsed *url.URL) error {
 	}
 	number, err := strconv.Atoi(path)
 	if err != nil || number < 0 {
-		return broker.Fail(broker.Invalid, "url has a path that is not the number of a database")
+		return broker.Errorf(broker.ClassInvalid, "url has a path that is not the number of a database")
 	}
 	o.DB = number
 	return nil

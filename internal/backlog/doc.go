@@ -4,4 +4,4 @@
 // classes of failure that all networks have.
 //
 // A reading that could not be had is an error, and never 0: workers would be stopped.
-package source
+package backlog

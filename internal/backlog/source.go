@@ -1,4 +1,4 @@
-package source
+package backlog
 
 import (
 	"context"
@@ -37,9 +37,9 @@ const most = 1 << 53
 func Count(what string, value float64) (int64, error) {
 	switch {
 	case math.IsNaN(value):
-		return 0, broker.Fail(broker.Invalid, "%s is not a number", what)
+		return 0, broker.Errorf(broker.ClassInvalid, "%s is not a number", what)
 	case value < 0 || value > most:
-		return 0, broker.Fail(broker.Invalid, "%s is %g, must be 0 to %d", what, value, int64(most))
+		return 0, broker.Errorf(broker.ClassInvalid, "%s is %g, must be 0 to %d", what, value, int64(most))
 	}
 	return int64(math.Ceil(value)), nil
 }

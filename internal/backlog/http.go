@@ -1,4 +1,4 @@
-package source
+package backlog
 
 import (
 	"context"
@@ -22,17 +22,17 @@ const (
 // HTTP asks a place that speaks HTTP and JSON.
 type HTTP struct {
 	base   *url.URL
-	access Access
+	access broker.Credentials
 	client *http.Client
 }
 
 // NewHTTP connects to nothing yet.
-func NewHTTP(access Access) (*HTTP, error) {
-	base, err := ParseURL(access.URL, "http", "https")
+func NewHTTP(access broker.Credentials) (*HTTP, error) {
+	base, err := broker.ParseURL(access.URL, "http", "https")
 	if err != nil {
 		return nil, err
 	}
-	config, err := access.TLS.Config()
+	config, err := access.TLS.ClientConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -53,23 +53,23 @@ func (h *HTTP) Get(ctx context.Context, path string, query url.Values, answer an
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
 	if err != nil {
-		return 0, broker.Fail(broker.Invalid, "url is not one")
+		return 0, broker.Errorf(broker.ClassInvalid, "url is not one")
 	}
 	h.authorise(request)
 	response, err := h.client.Do(request)
 	if err != nil {
-		return 0, Classify("asking", err)
+		return 0, broker.ClassifyNetworkError("asking", err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	raw, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil {
-		return 0, Classify("reading the answer", err)
+		return 0, broker.ClassifyNetworkError("reading the answer", err)
 	}
 	if err := statusError(response.StatusCode); err != nil {
 		return response.StatusCode, err
 	}
 	if len(raw) > maxAnswer {
-		return response.StatusCode, broker.Fail(broker.Invalid, "the answer is longer than %d bytes", maxAnswer)
+		return response.StatusCode, broker.Errorf(broker.ClassInvalid, "the answer is longer than %d bytes", maxAnswer)
 	}
 	if err := json.Unmarshal(raw, answer); err != nil {
 		return response.StatusCode, notJSON(response.StatusCode)
@@ -78,7 +78,7 @@ func (h *HTTP) Get(ctx context.Context, path string, query url.Values, answer an
 }
 
 func (h *HTTP) authorise(request *http.Request) {
-	name, password := h.access.User(h.base)
+	name, password := h.access.UserOf(h.base)
 	switch {
 	case h.access.Token != "":
 		request.Header.Set("Authorization", "Bearer "+h.access.Token)
@@ -96,22 +96,22 @@ func (h *HTTP) authorise(request *http.Request) {
 func statusError(status int) error {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return broker.Fail(broker.Unauthorised, "the answer is %d %s", status, http.StatusText(status))
+		return broker.Errorf(broker.ClassUnauthorized, "the answer is %d %s", status, http.StatusText(status))
 	case status >= 300 && status < 400:
-		return broker.Fail(broker.Invalid, "the answer is %d %s: give the URL that it leads to", status, http.StatusText(status))
+		return broker.Errorf(broker.ClassInvalid, "the answer is %d %s: give the URL that it leads to", status, http.StatusText(status))
 	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable:
-		return broker.Fail(broker.Unreachable, "the answer is %d %s", status, http.StatusText(status))
+		return broker.Errorf(broker.ClassUnreachable, "the answer is %d %s", status, http.StatusText(status))
 	}
 	return nil
 }
 
 // notJSON is an answer of somebody else: a proxy's, if the place behind it is not there.
 func notJSON(status int) error {
-	class := broker.Invalid
+	class := broker.ClassInvalid
 	if status == http.StatusServiceUnavailable {
-		class = broker.Unreachable
+		class = broker.ClassUnreachable
 	}
-	return broker.Fail(class, "the answer is %d %s, and not the JSON that was asked for", status, http.StatusText(status))
+	return broker.Errorf(class, "the answer is %d %s, and not the JSON that was asked for", status, http.StatusText(status))
 }
 
 // Disconnect ends the connections.
