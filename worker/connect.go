@@ -6,48 +6,40 @@ import (
 	"os"
 	"strings"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/engines"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
 )
 
 // connect reads the broker's credentials from their files and connects. Each reconnect reads
-// the files again: a rotated password is written to the file first, and then the broker
-// closes the connections that use the old one.
+// the files again: to rotate a password, change the file first and then the broker.
 func (b *BrokerConfig) connect(ctx context.Context, name string) (broker.Engine, error) {
-	now := func() (engines.Access, error) {
-		access, err := b.readCredentials()
-		access.Name = name
-		return access, err
-	}
-	access, err := now()
+	refresh := func() (broker.Credentials, error) { return b.readCredentials(name) }
+	credentials, err := refresh()
 	if err != nil {
 		return nil, err
 	}
-	access.Now = now
-	return engines.Connect(ctx, access)
+	credentials.Refresh = refresh
+	return dial.Connect(ctx, dial.EngineOf(credentials.URL), credentials)
 }
 
-func (b *BrokerConfig) readCredentials() (engines.Access, error) {
+func (b *BrokerConfig) readCredentials(name string) (broker.Credentials, error) {
 	var files fileReader
-	access := engines.Access{Access: source.Access{
-		URL:      b.URL,
-		Username: files.readLogin("usernameFile", b.UsernameFile),
-		Password: files.readLogin("passwordFile", b.PasswordFile),
-		Token:    files.readLogin("tokenFile", b.TokenFile),
-	}, Credentials: files.read(b.CredentialsFile)}
-	if b.URLFile != "" {
-		access.URL = strings.TrimSpace(string(files.read(b.URLFile)))
+	credentials := broker.Credentials{
+		URL:             b.URL,
+		Username:        files.readLogin("usernameFile", b.UsernameFile),
+		Password:        files.readLogin("passwordFile", b.PasswordFile),
+		Token:           files.readLogin("tokenFile", b.TokenFile),
+		NATSCredentials: files.read(b.CredentialsFile),
+		TLS:             broker.NewTLS(files.read(b.TLS.CAFile), files.read(b.TLS.CertificateFile), files.read(b.TLS.KeyFile), b.TLS.ServerName),
+		Name:            name,
 	}
-	if b.TLS != (TLSConfig{}) {
-		access.TLS = &source.TLS{
-			CA: files.read(b.TLS.CAFile), Certificate: files.read(b.TLS.CertificateFile), Key: files.read(b.TLS.KeyFile), ServerName: b.TLS.ServerName,
-		}
+	if b.URLFile != "" {
+		credentials.URL = strings.TrimSpace(string(files.read(b.URLFile)))
 	}
 	if files.err != nil {
-		return engines.Access{}, broker.Errorf(broker.ClassInvalid, "reading the broker credentials: %w", files.err)
+		return broker.Credentials{}, broker.Errorf(broker.ClassInvalid, "reading the broker credentials: %w", files.err)
 	}
-	return access, nil
+	return credentials, nil
 }
 
 // fileReader reads files until the first error.

@@ -45,9 +45,9 @@ func TestWorkerLogsInWithTheCredentialsInItsFiles(t *testing.T) {
 		"wrong token":                {BrokerConfig{URL: tokens.ClientURL(), TokenFile: wrong}, broker.ClassUnauthorized, "Authorization Violation"},
 		"missing file":               {BrokerConfig{URL: users.ClientURL(), UsernameFile: dir + "/none"}, broker.ClassInvalid, "none: no such file"},
 		"empty file":                 {BrokerConfig{URL: users.ClientURL(), UsernameFile: empty}, broker.ClassInvalid, "broker.usernameFile: " + empty + " is empty"},
-		"token for Redis":            {BrokerConfig{URL: redis.URL(), TokenFile: token}, broker.ClassInvalid, "a token is for NATS"},
-		"NATS credentials for Redis": {BrokerConfig{URL: redis.URL(), CredentialsFile: token}, broker.ClassInvalid, "credentials are those of NATS"},
-		"invalid NATS credentials":   {BrokerConfig{URL: users.ClientURL(), CredentialsFile: token}, broker.ClassInvalid, "credentials are not those of a user"},
+		"token for Redis":            {BrokerConfig{URL: redis.URL(), TokenFile: token}, broker.ClassInvalid, "a token cannot log in to Redis"},
+		"NATS credentials for Redis": {BrokerConfig{URL: redis.URL(), CredentialsFile: token}, broker.ClassInvalid, "a NATS credentials file cannot log in to Redis"},
+		"invalid NATS credentials":   {BrokerConfig{URL: users.ClientURL(), CredentialsFile: token}, broker.ClassInvalid, "invalid NATS credentials file"},
 		"Redis username":             {broker: BrokerConfig{URL: redis.URL(), UsernameFile: writeFile("default", "default"), PasswordFile: password}},
 	} {
 		t.Run(name, func(t *testing.T) {

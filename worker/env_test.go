@@ -25,7 +25,7 @@ const testTimeout = 20 * time.Second
 type testEnv struct {
 	t      testing.TB
 	server *natstest.Server
-	engine *jetstream.Engine
+	engine broker.Engine
 	js     natsjs.JetStream
 }
 
@@ -33,7 +33,7 @@ func newTestEnv(t testing.TB, changes ...func(*broker.QueueConfig)) *testEnv {
 	t.Helper()
 	env := &testEnv{t: t, server: natstest.Start(t)}
 	var err error
-	if env.engine, err = jetstream.Connect(t.Context(), jetstream.Options{URL: env.server.ClientURL(), Name: "test"}); err != nil {
+	if env.engine, err = jetstream.Connect(t.Context(), broker.Credentials{URL: env.server.ClientURL(), Name: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(env.engine.Disconnect)

@@ -3,7 +3,6 @@ package brokerconn
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,47 +11,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
+	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// Access is what the Secrets of a broker say. None of it may get into an error or a log.
-type Access struct {
-	URL string
-	// CA, Certificate and Key are PEM.
-	CA, Certificate, Key []byte
-	// ServerName that the broker's certificate is for, if it is not the one in the URL. With
-	// it there is TLS.
-	ServerName         string
-	Username, Password string
-	Token              string
-	// Creds is a NATS credentials file.
-	Creds []byte
-}
-
-// equal tells whether two say the same.
-func (a *Access) equal(b *Access) bool {
-	return a != nil && b != nil && reflect.DeepEqual(a, b)
-}
-
-// tls is nil if the Secrets say nothing of it.
-func (a *Access) tls() *source.TLS {
-	if len(a.CA)+len(a.Certificate)+len(a.Key) == 0 && a.ServerName == "" {
-		return nil
-	}
-	return &source.TLS{CA: a.CA, Certificate: a.Certificate, Key: a.Key, ServerName: a.ServerName}
-}
+// clientName identifies the operator's connections to people who inspect the broker.
+const clientName = "yardmaster"
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 
 // ReadCredentials reads the Secrets of a broker that an object of the namespace names.
-func ReadCredentials(ctx context.Context, live client.Reader, namespace string, b *v1alpha1.Broker) (*Access, error) {
+func ReadCredentials(ctx context.Context, live client.Reader, namespace string, b *v1alpha1.Broker) (*broker.Credentials, error) {
 	return readCredentials(ctx, live, BrokerKeyOf(namespace, b))
 }
 
 // readCredentials reads the Secrets that the key names. The reader must not be a cache: that would
 // list and keep all Secrets of the namespace.
-func readCredentials(ctx context.Context, live client.Reader, key BrokerKey) (*Access, error) {
-	a := &Access{}
+func readCredentials(ctx context.Context, live client.Reader, key BrokerKey) (*broker.Credentials, error) {
+	a := &broker.Credentials{Name: clientName}
 	data, err := secret(ctx, live, key.Namespace, key.URLSecret)
 	if err != nil {
 		return nil, err
@@ -61,12 +36,8 @@ func readCredentials(ctx context.Context, live client.Reader, key BrokerKey) (*A
 		return nil, invalid("Secret %q has nothing under the key %q", key.URLSecret, key.URLKey)
 	}
 	if key.TLSSecret != "" {
-		if data, err = secret(ctx, live, key.Namespace, key.TLSSecret); err != nil {
+		if a.TLS, err = readTLS(ctx, live, key.Namespace, key.TLSSecret); err != nil {
 			return nil, err
-		}
-		a.CA, a.Certificate, a.Key = data["ca.crt"], data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]
-		if len(a.CA)+len(a.Certificate)+len(a.Key) == 0 {
-			return nil, invalid("Secret %q has none of the keys ca.crt, tls.crt, tls.key", key.TLSSecret)
 		}
 	}
 	if key.CredentialsSecret != "" {
@@ -74,12 +45,26 @@ func readCredentials(ctx context.Context, live client.Reader, key BrokerKey) (*A
 			return nil, err
 		}
 		a.Username, a.Password = string(data[corev1.BasicAuthUsernameKey]), string(data[corev1.BasicAuthPasswordKey])
-		a.Token, a.Creds = string(data["token"]), data["creds"]
-		if a.Username == "" && a.Token == "" && len(a.Creds) == 0 {
+		a.Token, a.NATSCredentials = string(data["token"]), data["creds"]
+		if a.Username == "" && a.Token == "" && len(a.NATSCredentials) == 0 {
 			return nil, invalid("Secret %q has none of the keys username, token, creds", key.CredentialsSecret)
 		}
 	}
 	return a, nil
+}
+
+// readTLS reads a TLS Secret. The certificate authority, the client certificate, or both
+// must be present.
+func readTLS(ctx context.Context, live client.Reader, namespace, name string) (*broker.TLS, error) {
+	data, err := secret(ctx, live, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	tls := broker.NewTLS(data["ca.crt"], data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], "")
+	if tls == nil {
+		return nil, invalid("Secret %q has none of the keys ca.crt, tls.crt, tls.key", name)
+	}
+	return tls, nil
 }
 
 func secret(ctx context.Context, live client.Reader, namespace, name string) (map[string][]byte, error) {

@@ -17,7 +17,6 @@ type Conn struct {
 	Key BrokerKey
 
 	manager      *Manager
-	dial         DialFunc
 	healthChecks chan struct{}
 	lastUsed     time.Time // guarded by the Keeper
 
@@ -32,8 +31,8 @@ type Conn struct {
 	awaited      map[string]context.CancelFunc
 }
 
-func newConn(k *Manager, key BrokerKey, dial DialFunc) *Conn {
-	return &Conn{Key: key, manager: k, dial: dial, healthChecks: make(chan struct{}, 1)}
+func newConn(k *Manager, key BrokerKey) *Conn {
+	return &Conn{Key: key, manager: k, healthChecks: make(chan struct{}, 1)}
 }
 
 // Engine is the connection. Without one the error is ErrConnecting or an Error.

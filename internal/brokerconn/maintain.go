@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
 )
 
 // maintain holds the connection until ctx ends or nobody asks for it.
@@ -32,9 +33,9 @@ func (l *Conn) maintain(ctx context.Context) {
 // upkeep is what the keeping of a line must know of the last look.
 type upkeep struct {
 	// access is what the Secrets say; nil, if they cannot be used.
-	access *Access
+	access *broker.Credentials
 	// used is what the connection was made with.
-	used *Access
+	used *broker.Credentials
 	// read and dialled are when that is due again.
 	read, dialled time.Time
 	tries         int
@@ -48,7 +49,7 @@ func (u *upkeep) look(ctx context.Context, l *Conn) time.Duration {
 	if u.access == nil {
 		return time.Until(u.read)
 	}
-	if engine := l.healthyEngine(); engine != nil && u.access.equal(u.used) {
+	if engine := l.healthyEngine(); engine != nil && u.access.Equal(u.used) {
 		if l.probe(ctx, engine) == nil {
 			return l.manager.options.ProbeInterval
 		}
@@ -72,7 +73,7 @@ func (u *upkeep) reread(ctx context.Context, l *Conn) {
 	switch {
 	case err == nil:
 		u.read = time.Now().Add(o.SecretReadInterval)
-		if !access.equal(u.access) {
+		if !access.Equal(u.access) {
 			u.access, u.dialled, u.tries = access, time.Time{}, 0
 		}
 	case errors.As(err, new(*ConnectionError)):
@@ -109,10 +110,10 @@ func (u *upkeep) connect(ctx context.Context, l *Conn) error {
 	return err
 }
 
-func (l *Conn) connect(ctx context.Context, access *Access) (broker.Engine, error) {
+func (l *Conn) connect(ctx context.Context, access *broker.Credentials) (broker.Engine, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.manager.options.RequestTimeout)
 	defer cancel()
-	engine, err := l.dial(ctx, access)
+	engine, err := dial.Connect(ctx, dial.EngineName(l.Key.Engine), *access)
 	if err != nil {
 		return nil, err
 	}

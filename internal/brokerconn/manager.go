@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
 )
 
 // BrokerKey is a reference to a broker. Two objects of a namespace that refer to the same
@@ -46,8 +47,6 @@ type Notification struct {
 
 // Options of a Keeper. Times that are 0 have defaults.
 type Options struct {
-	// Engines that can be connected to.
-	Engines map[v1alpha1.Engine]DialFunc
 	// DefaultBroker is the operator's own broker, with Secrets in the namespace DefaultNamespace;
 	// nil: none.
 	DefaultBroker    *v1alpha1.Broker
@@ -76,9 +75,6 @@ func (o *Options) setDefaults() {
 	set(&o.MaxRetryInterval, 5*time.Second)
 	set(&o.SecretReadInterval, 30*time.Second)
 	set(&o.IdleTimeout, 10*time.Minute)
-	if o.Engines == nil {
-		o.Engines = Engines()
-	}
 }
 
 // Manager keeps connections. All its methods, and those of its lines, may be called at the
@@ -137,8 +133,7 @@ func (k *Manager) Conn(namespace string, b *v1alpha1.Broker) *Conn {
 		return &Conn{problem: &ConnectionError{v1alpha1.ReasonNoBroker, errNoBroker}}
 	}
 	key := BrokerKeyOf(namespace, b)
-	dial, known := k.options.Engines[b.Engine]
-	if !known {
+	if !dial.IsSupported(dial.EngineName(b.Engine)) {
 		return &Conn{Key: key, problem: &ConnectionError{
 			v1alpha1.ReasonNoBroker, fmt.Errorf("broker.engine is %s, which this version of the operator keeps no queues on", b.Engine),
 		}}
@@ -147,7 +142,7 @@ func (k *Manager) Conn(namespace string, b *v1alpha1.Broker) *Conn {
 	defer k.mu.Unlock()
 	line, there := k.conns[key]
 	if !there {
-		line = newConn(k, key, dial)
+		line = newConn(k, key)
 		k.conns[key] = line
 		k.background.Go(func() { line.maintain(k.ctx) })
 	}

@@ -160,7 +160,7 @@ func TestWhatCannotBeIsNamed(t *testing.T) {
 		"a TLS secret of nothing":     {tls, v1alpha1.ReasonSecretInvalid, "none of the keys ca.crt"},
 		"credentials of nothing":      {login, v1alpha1.ReasonSecretInvalid, "none of the keys username"},
 		"a URL of another kind":       {nats("web"), v1alpha1.ReasonRefusedByBroker, `the scheme "http"`},
-		"a URL with a password":       {nats("odd"), v1alpha1.ReasonRefusedByBroker, "url is not one"},
+		"a URL with a password":       {nats("odd"), v1alpha1.ReasonRefusedByBroker, "url is not a valid URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := keep(t, secretOf("broker", "url", "nats://127.0.0.1:1"), secretOf("empty"),

@@ -7,11 +7,10 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
+	"github.com/yardmaster/yardmaster/internal/backlog"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/internal/scaling"
@@ -41,7 +40,7 @@ func (s *SourceReader) Start(ctx context.Context) error {
 }
 
 // ReadBacklog of a source that an object of the namespace names.
-func (s *SourceReader) ReadBacklog(ctx context.Context, namespace string, of *v1alpha1.Source) (*pool.Figures, error) {
+func (s *SourceReader) ReadBacklog(ctx context.Context, namespace string, of *v1alpha1.Source) (*pool.QueueStats, error) {
 	raw, err := json.Marshal(of)
 	if err != nil {
 		return nil, err
@@ -51,7 +50,7 @@ func (s *SourceReader) ReadBacklog(ctx context.Context, namespace string, of *v1
 	if err != nil {
 		return nil, err
 	}
-	figures := &pool.Figures{Figures: scaling.Figures{Backlog: reading.Waiting}}
+	figures := &pool.QueueStats{BacklogStats: scaling.BacklogStats{Backlog: reading.Waiting}}
 	if reading.InFlight != nil {
 		figures.InFlight, figures.InFlightKnown = *reading.InFlight, true
 	}
@@ -90,8 +89,8 @@ type place struct {
 	used time.Time // guarded by Sources
 
 	mu     sync.Mutex // held while it is asked: others wait for their turn
-	source source.Source
-	access *Access
+	source backlog.Source
+	access *broker.Credentials
 	// reread is when its Secrets are due again.
 	reread time.Time
 	// failures in a row, the last of which is told until the next try.
@@ -100,11 +99,11 @@ type place struct {
 	again    time.Time
 }
 
-func (p *place) read(ctx context.Context, s *SourceReader, namespace string, of *v1alpha1.Source) (source.Reading, error) {
+func (p *place) read(ctx context.Context, s *SourceReader, namespace string, of *v1alpha1.Source) (backlog.Reading, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failure != nil && time.Now().Before(p.again) {
-		return source.Reading{}, p.failure
+		return backlog.Reading{}, p.failure
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.options.RequestTimeout)
 	defer cancel()
@@ -118,19 +117,19 @@ func (p *place) read(ctx context.Context, s *SourceReader, namespace string, of 
 	p.failures++
 	p.again = time.Now().Add(min(broker.ReconnectDelay(p.failures, rand.Float64()), s.options.MaxRetryInterval)) //nolint:gosec // to spread, not to hide
 	p.reread = time.Time{}                                                                                       // a Secret may have been put right
-	return source.Reading{}, err
+	return backlog.Reading{}, err
 }
 
-func (p *place) ask(ctx context.Context, s *SourceReader, namespace string, of *v1alpha1.Source) (source.Reading, error) {
+func (p *place) ask(ctx context.Context, s *SourceReader, namespace string, of *v1alpha1.Source) (backlog.Reading, error) {
 	if p.source == nil || !time.Now().Before(p.reread) {
 		access, err := accessOf(ctx, s.live, namespace, of)
 		if err != nil {
-			return source.Reading{}, err
+			return backlog.Reading{}, err
 		}
 		p.reread = time.Now().Add(s.options.SecretReadInterval)
-		if p.source == nil || !access.equal(p.access) {
+		if p.source == nil || !access.Equal(p.access) {
 			if err := p.connect(ctx, access, namespace, of); err != nil {
-				return source.Reading{}, err
+				return backlog.Reading{}, err
 			}
 		}
 	}
@@ -138,7 +137,7 @@ func (p *place) ask(ctx context.Context, s *SourceReader, namespace string, of *
 }
 
 // connect connects with what the Secrets say now, in place of what they said before.
-func (p *place) connect(ctx context.Context, access *Access, namespace string, of *v1alpha1.Source) error {
+func (p *place) connect(ctx context.Context, access *broker.Credentials, namespace string, of *v1alpha1.Source) error {
 	connected, err := open(ctx, access, namespace, of)
 	if err != nil {
 		return err
@@ -160,7 +159,7 @@ func (p *place) hangUp() {
 }
 
 // accessOf a source, from its Secrets.
-func accessOf(ctx context.Context, live client.Reader, namespace string, of *v1alpha1.Source) (*Access, error) {
+func accessOf(ctx context.Context, live client.Reader, namespace string, of *v1alpha1.Source) (*broker.Credentials, error) {
 	var by *v1alpha1.BrokerAccess
 	switch {
 	case of.RedisList != nil:
@@ -178,18 +177,14 @@ func accessOf(ctx context.Context, live client.Reader, namespace string, of *v1a
 }
 
 // tlsOf an external scaler, which has no other Secret.
-func tlsOf(ctx context.Context, live client.Reader, namespace string, of *v1alpha1.ExternalSource) (*Access, error) {
-	a := &Access{}
+func tlsOf(ctx context.Context, live client.Reader, namespace string, of *v1alpha1.ExternalSource) (*broker.Credentials, error) {
+	a := &broker.Credentials{Name: clientName}
 	if of == nil || of.TLSSecretRef == nil {
 		return a, nil
 	}
-	data, err := secret(ctx, live, namespace, of.TLSSecretRef.Name)
-	if err != nil {
+	var err error
+	if a.TLS, err = readTLS(ctx, live, namespace, of.TLSSecretRef.Name); err != nil {
 		return nil, err
-	}
-	a.CA, a.Certificate, a.Key = data["ca.crt"], data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]
-	if len(a.CA)+len(a.Certificate)+len(a.Key) == 0 {
-		return nil, invalid("Secret %q has none of the keys ca.crt, tls.crt, tls.key", of.TLSSecretRef.Name)
 	}
 	return a, nil
 }

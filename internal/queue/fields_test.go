@@ -76,7 +76,7 @@ func hasWithin(told map[broker.QueueField]bool, path string) bool {
 }
 
 func TestEachEngineTellsWhoKeepsToEachField(t *testing.T) {
-	nats, err := jetstream.Connect(t.Context(), jetstream.Options{URL: natstest.Start(t).ClientURL()})
+	nats, err := jetstream.Connect(t.Context(), broker.Credentials{URL: natstest.Start(t).ClientURL()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 
 func TestJobsOfANATSQueueAreForwarded(t *testing.T) {
 	s := natstest.Start(t)
-	e, err := jetstream.Connect(t.Context(), jetstream.Options{URL: s.ClientURL()})
+	e, err := jetstream.Connect(t.Context(), broker.Credentials{URL: s.ClientURL()})
 	if err != nil {
 		t.Fatal(err)
 	}

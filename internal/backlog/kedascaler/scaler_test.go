@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"github.com/yardmaster/yardmaster/internal/backlog"
 	"github.com/yardmaster/yardmaster/internal/backlog/kedascaler/externalscaler"
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/certtest"
 )
@@ -63,7 +63,7 @@ func (p *program) serve(t *testing.T, options ...grpc.ServerOption) (address str
 	return listener.Addr().String()
 }
 
-func scaler(t *testing.T, o Options) *Scaler {
+func scaler(t *testing.T, o Options) backlog.Source {
 	t.Helper()
 	s, err := New(o)
 	if err != nil {
@@ -114,7 +114,7 @@ func TestWhatAScalerSays(t *testing.T) {
 			s := scaler(t, Options{Address: row.program.serve(t), Namespace: "team", Name: "orders", Metadata: map[string]string{"queue": "q"}})
 			reading, err := s.Read(t.Context())
 			if row.class != "" {
-				if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.says) || reading != (source.Reading{}) {
+				if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.says) || reading != (backlog.Reading{}) {
 					t.Errorf("%+v: %v is %s, want %s", reading, err, broker.ClassOf(err), row.class)
 				}
 				return
@@ -156,12 +156,12 @@ func TestTLS(t *testing.T) {
 	p := &program{metrics: []*externalscaler.MetricSpec{spec("m", 5, 0)}, values: map[string][]*externalscaler.MetricValue{"m": value(2, 0)}}
 	address := p.serve(t, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})))
 	for name, row := range map[string]struct {
-		tls  *source.TLS
+		tls  *broker.TLS
 		want broker.ErrorClass
 	}{
-		"with its authority":    {&source.TLS{CA: authority.PEM}, ""},
-		"with another":          {&source.TLS{CA: certtest.New(t).PEM}, broker.ClassUnauthorized},
-		"by the system's alone": {&source.TLS{}, broker.ClassUnauthorized},
+		"with its authority":    {&broker.TLS{CA: authority.PEM}, ""},
+		"with another":          {&broker.TLS{CA: certtest.New(t).PEM}, broker.ClassUnauthorized},
+		"by the system's alone": {&broker.TLS{}, broker.ClassUnauthorized},
 		"without TLS":           {nil, broker.ClassUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestTLS(t *testing.T) {
 			}
 		})
 	}
-	if _, err := New(Options{Address: address, TLS: &source.TLS{CA: []byte("x")}}); broker.ClassOf(err) != broker.ClassInvalid {
+	if _, err := New(Options{Address: address, TLS: &broker.TLS{CA: []byte("x")}}); broker.ClassOf(err) != broker.ClassInvalid {
 		t.Errorf("with an authority that is none: %v", err)
 	}
 }

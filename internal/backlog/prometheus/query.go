@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
+	"github.com/yardmaster/yardmaster/internal/backlog"
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
@@ -26,18 +26,18 @@ type Queries struct {
 
 // Server is asked the same queries each time.
 type Server struct {
-	http    *source.HTTP
+	http    *backlog.HTTP
 	queries Queries
 }
 
-var _ source.Source = (*Server)(nil)
+var _ backlog.Source = (*Server)(nil)
 
 // NewServer connects to nothing yet. The URL is what the API is under, without /api.
-func NewServer(access source.Access, queries Queries) (*Server, error) {
+func NewServer(access broker.Credentials, queries Queries) (backlog.Source, error) {
 	if strings.TrimSpace(queries.Waiting) == "" {
 		return nil, broker.Errorf(broker.ClassInvalid, "query is empty")
 	}
-	asking, err := source.NewHTTP(access)
+	asking, err := backlog.NewHTTP(access)
 	if err != nil {
 		return nil, err
 	}
@@ -45,23 +45,23 @@ func NewServer(access source.Access, queries Queries) (*Server, error) {
 }
 
 // Read asks the queries.
-func (s *Server) Read(ctx context.Context) (source.Reading, error) {
-	reading := source.Reading{At: time.Now()}
+func (s *Server) Read(ctx context.Context) (backlog.Reading, error) {
+	reading := backlog.Reading{At: time.Now()}
 	var err error
 	if reading.Waiting, err = s.count(ctx, "query", s.queries.Waiting); err != nil {
-		return source.Reading{}, err
+		return backlog.Reading{}, err
 	}
 	if s.queries.InFlight != "" {
 		inFlight, err := s.count(ctx, "inFlightQuery", s.queries.InFlight)
 		if err != nil {
-			return source.Reading{}, err
+			return backlog.Reading{}, err
 		}
 		reading.InFlight = &inFlight
 	}
 	if s.queries.Arrivals != "" {
 		arrivals, err := s.count(ctx, "arrivalsQuery", s.queries.Arrivals)
 		if err != nil {
-			return source.Reading{}, err
+			return backlog.Reading{}, err
 		}
 		reading.Arrivals = new(uint64(arrivals)) //nolint:gosec // a count
 	}
@@ -73,11 +73,11 @@ func (s *Server) count(ctx context.Context, field, query string) (int64, error) 
 	value, err := s.ask(ctx, query)
 	if err == nil {
 		var count int64
-		if count, err = source.Count("its result", value); err == nil {
+		if count, err = backlog.Count("its result", value); err == nil {
 			return count, nil
 		}
 	}
-	return 0, source.Classify("asking "+field, err)
+	return 0, broker.ClassifyNetworkError("asking "+field, err)
 }
 
 // timeout is what the server may take for a query: less than the answer is waited for, so

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
+	"github.com/yardmaster/yardmaster/internal/backlog"
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
@@ -76,7 +76,7 @@ func TestAQueryGivesOneNumberOrAnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(recorded(map[string]string{"waiting": row.answer}))
 			defer server.Close()
-			s, err := NewServer(source.Access{URL: server.URL + "/prom/"}, Queries{Waiting: "waiting"})
+			s, err := NewServer(broker.Credentials{URL: server.URL + "/prom/"}, Queries{Waiting: "waiting"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +103,7 @@ func TestEachQueryHasItsPart(t *testing.T) {
 		`sum(waiting{q="a"})`: vector("3"), "busy": vector("2"), "sent": vector("1000"), "none": vector(),
 	}))
 	defer server.Close()
-	access := source.Access{URL: server.URL + "/prom"}
+	access := broker.Credentials{URL: server.URL + "/prom"}
 	s, err := NewServer(access, Queries{Waiting: `sum(waiting{q="a"})`, InFlight: "busy", Arrivals: "sent"})
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestEachQueryHasItsPart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if reading, err := s.Read(t.Context()); err == nil || !strings.Contains(err.Error(), field) || reading != (source.Reading{}) {
+		if reading, err := s.Read(t.Context()); err == nil || !strings.Contains(err.Error(), field) || reading != (backlog.Reading{}) {
 			t.Errorf("%s: %+v, %v", field, reading, err)
 		}
 	}
@@ -130,12 +130,12 @@ func TestEachQueryHasItsPart(t *testing.T) {
 
 func TestAServerIsShownWhoAsks(t *testing.T) {
 	for name, row := range map[string]struct {
-		access source.Access
+		access broker.Credentials
 		want   string
 	}{
-		"a token":            {source.Access{Token: "hidden"}, "Bearer hidden"},
-		"a user of a Secret": {source.Access{Username: "me", Password: "hidden"}, "Basic bWU6aGlkZGVu"},
-		"nobody":             {source.Access{}, ""},
+		"a token":            {broker.Credentials{Token: "hidden"}, "Bearer hidden"},
+		"a user of a Secret": {broker.Credentials{Username: "me", Password: "hidden"}, "Basic bWU6aGlkZGVu"},
+		"nobody":             {broker.Credentials{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got string
@@ -158,7 +158,7 @@ func TestAServerIsShownWhoAsks(t *testing.T) {
 			if err := ask(); broker.ClassOf(err) != broker.ClassUnauthorized || got != "" || strings.Contains(err.Error(), "hidden") {
 				t.Errorf("without its authority: %v, %q was sent", err, got)
 			}
-			row.access.TLS = &source.TLS{CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
+			row.access.TLS = &broker.TLS{CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
 			if err := ask(); err != nil || got != row.want {
 				t.Errorf("%v, %q was sent, want %q", err, got, row.want)
 			}
@@ -172,7 +172,7 @@ func TestCredentialsDoNotFollowElsewhere(t *testing.T) {
 	defer other.Close()
 	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusFound))
 	defer server.Close()
-	s, err := NewServer(source.Access{URL: server.URL, Token: "hidden"}, Queries{Waiting: "q"})
+	s, err := NewServer(broker.Credentials{URL: server.URL, Token: "hidden"}, Queries{Waiting: "q"})
 	if err != nil {
 		t.Fatal(err)
 	}

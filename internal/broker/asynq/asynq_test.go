@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hibiken/asynq"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
@@ -38,12 +37,12 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) connect() *Engine {
 	b.t.Helper()
-	e, err := Connect(b.t.Context(), source.Access{URL: b.server.URL(), Name: "test"})
+	e, err := Connect(b.t.Context(), broker.Credentials{URL: b.server.URL(), Name: "test"})
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(e.Disconnect)
-	return e
+	return e.(*Engine)
 }
 
 func (b *bench) send(payload string, options ...asynq.Option) string {

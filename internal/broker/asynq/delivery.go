@@ -11,8 +11,8 @@ import (
 	"github.com/hibiken/asynq"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 // delivery is a message that a worker has under a lease.
@@ -284,5 +284,5 @@ func (d *delivery) giveBack(ctx context.Context, delay time.Duration) *goredis.C
 }
 
 func (d *delivery) failed(doing string, err error) error {
-	return redis.Classify(doing+" message "+d.id+" of the queue "+d.queue, err)
+	return redisclient.Classify(doing+" message "+d.id+" of the queue "+d.queue, err)
 }

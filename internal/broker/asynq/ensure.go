@@ -8,8 +8,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 // EnsureQueue makes the queue what it is to be, or tells in what it is not. Of all that a queue
@@ -19,7 +19,7 @@ func (e *Engine) EnsureQueue(ctx context.Context, queue broker.QueueConfig) (bro
 		return broker.EnsureResult{}, &broker.ClassifiedError{Class: broker.ClassInvalid, Err: err}
 	}
 	outcome, err := e.ensure(ctx, &queue)
-	return outcome, redis.Classify("ensuring the queue "+queue.Name, err)
+	return outcome, redisclient.Classify("ensuring the queue "+queue.Name, err)
 }
 
 func (e *Engine) ensure(ctx context.Context, q *broker.QueueConfig) (broker.EnsureResult, error) {
@@ -106,5 +106,5 @@ func (e *Engine) SetPaused(ctx context.Context, queue string, paused bool) error
 			return nil
 		})
 	}
-	return redis.Classify(fmt.Sprintf("setting the pause of the queue %s to %t", queue, paused), err)
+	return redisclient.Classify(fmt.Sprintf("setting the pause of the queue %s to %t", queue, paused), err)
 }

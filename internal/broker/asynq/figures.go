@@ -8,8 +8,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 // count tells of a queue all at once. A delayed task is due by its producer's clock, which
@@ -48,7 +48,7 @@ type counted struct {
 func (e *Engine) Stats(ctx context.Context, queue string) (broker.QueueStats, error) {
 	c, err := e.count(ctx, queue)
 	if err != nil {
-		return broker.QueueStats{}, redis.Classify("asking for the figures of the queue "+queue, err)
+		return broker.QueueStats{}, redisclient.Classify("asking for the figures of the queue "+queue, err)
 	}
 	return broker.QueueStats{
 		Ready:           c.ready(),
@@ -199,7 +199,7 @@ func (e *Engine) wait(ctx context.Context, queue string) error {
 				continue
 			}
 		}
-		return redis.Classify("waiting for the queue "+queue, err)
+		return redisclient.Classify("waiting for the queue "+queue, err)
 	}
 	return ctx.Err()
 }

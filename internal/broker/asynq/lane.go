@@ -9,8 +9,8 @@ import (
 	"github.com/hibiken/asynq"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 const (
@@ -124,7 +124,7 @@ func (l *lane) ask(r *request, wait time.Duration, receive func(broker.Delivery)
 	if !r.isDone {
 		r.err = context.DeadlineExceeded
 	}
-	return r.got, redis.Classify("fetching from the queue "+l.queue, r.err)
+	return r.got, redisclient.Classify("fetching from the queue "+l.queue, r.err)
 }
 
 // answering is how long the server may take for an answer before a request fails by itself.

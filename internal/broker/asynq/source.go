@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 // origin is a queue as its workers see it.
@@ -22,7 +22,7 @@ type origin struct {
 // Subscribe is where a worker gets the queue's messages from.
 func (e *Engine) Subscribe(ctx context.Context, queue string) (broker.Subscription, error) {
 	if err := e.exists(ctx, queue); err != nil {
-		return nil, redis.Classify("looking for the queue "+queue, err)
+		return nil, redisclient.Classify("looking for the queue "+queue, err)
 	}
 	return &origin{Engine: e, queue: queue}, nil
 }

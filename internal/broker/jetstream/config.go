@@ -39,8 +39,11 @@ type wanted struct {
 	*broker.QueueConfig
 	// scheduling: messages can be sent that are not yet due.
 	scheduling bool
-	replicas   int
 }
+
+// createdReplicas is the number of replicas that streams and buckets are created with.
+// Administrators may change it; it is not drift.
+const createdReplicas = 1
 
 // fingerprint is another whenever the Queue asks for something else.
 func (w *wanted) fingerprint() (string, error) {
@@ -95,7 +98,7 @@ func setAge(c *jetstream.StreamConfig, age time.Duration) {
 // newStream is a stream that is not there yet.
 func (w *wanted) newStream() jetstream.StreamConfig {
 	return w.stream(jetstream.StreamConfig{
-		Name: streamOf(w.Name), Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: w.replicas,
+		Name: streamOf(w.Name), Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: createdReplicas,
 	}, "")
 }
 
@@ -113,7 +116,7 @@ func (w *wanted) deadStream(found jetstream.StreamConfig) jetstream.StreamConfig
 
 func (w *wanted) newDeadStream() jetstream.StreamConfig {
 	return w.deadStream(jetstream.StreamConfig{
-		Name: deadStreamOf(w.Name), Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: w.replicas,
+		Name: deadStreamOf(w.Name), Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: createdReplicas,
 	})
 }
 

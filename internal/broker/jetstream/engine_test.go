@@ -45,12 +45,12 @@ func maxBacklog(n int64) func(*broker.QueueConfig) {
 
 func connect(t *testing.T, s *natstest.Server) *Engine {
 	t.Helper()
-	e, err := Connect(t.Context(), Options{URL: s.ClientURL(), Name: t.Name()})
+	e, err := Connect(t.Context(), broker.Credentials{URL: s.ClientURL(), Name: t.Name()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Disconnect)
-	return e
+	return e.(*Engine)
 }
 
 func start(t *testing.T) *Engine {

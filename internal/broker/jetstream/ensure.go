@@ -18,7 +18,7 @@ func (e *Engine) EnsureQueue(ctx context.Context, queue broker.QueueConfig) (bro
 	if err := queue.Validate(); err != nil {
 		return broker.EnsureResult{}, &broker.ClassifiedError{Class: broker.ClassInvalid, Err: err}
 	}
-	n := &ensuring{Engine: e, wanted: wanted{QueueConfig: &queue, replicas: e.replicas}}
+	n := &ensuring{Engine: e, wanted: wanted{QueueConfig: &queue}}
 	err := n.run(ctx)
 	return n.outcome, e.classify("ensuring the queue "+queue.Name, err)
 }
@@ -161,7 +161,7 @@ func (n *ensuring) ensureLimit(ctx context.Context) error {
 	if missing(err) {
 		n.lost("bucket "+bucketOf(n.Name), "there")
 		bucket, err = n.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: bucketOf(n.Name), History: 1, LimitMarkerTTL: time.Minute, Replicas: n.wanted.replicas,
+			Bucket: bucketOf(n.Name), History: 1, LimitMarkerTTL: time.Minute, Replicas: createdReplicas,
 		})
 	}
 	if err != nil {

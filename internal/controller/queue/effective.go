@@ -17,10 +17,10 @@ func (r *Reconciler) effective(ctx context.Context, q *v1alpha1.Queue) (*v1alpha
 	if err := r.client.List(ctx, &policies, client.InNamespace(q.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing Policies: %w", err)
 	}
-	selected, err := policy.Select(policies.Items, q.Labels)
+	selected, err := policy.SelectPolicies(policies.Items, q.Labels)
 	if err != nil {
 		// The webhook refuses such a Policy. The others hold nevertheless.
 		ctrl.LoggerFrom(ctx).Error(err, "Leaving out Policies that cannot be read")
 	}
-	return policy.Queue(q, selected), nil
+	return policy.EffectiveQueue(q, selected), nil
 }

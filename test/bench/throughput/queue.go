@@ -30,7 +30,7 @@ type queue struct {
 }
 
 func openQueue(ctx context.Context, url string, server int) (*queue, error) {
-	engine, err := jetstream.Connect(ctx, jetstream.Options{URL: url, Name: "bench"})
+	engine, err := jetstream.Connect(ctx, broker.Credentials{URL: url, Name: "bench"})
 	if err != nil {
 		return nil, err
 	}
