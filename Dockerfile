@@ -1,7 +1,7 @@
 # syntax=docker/dockerfile:1
 
 # Built on the builder's own platform for the target's: Go cross-compiles, so no
-# emulation is needed. `make image` makes the same image without Docker.
+# emulation is needed. `make image` builds the same image without Docker.
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./

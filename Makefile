@@ -1,4 +1,4 @@
-# `make help` lists what there is to make.
+# `make help` lists the targets.
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
@@ -7,18 +7,18 @@ SHELL := /usr/bin/env bash
 
 # The operator's image.
 IMG ?= yardmaster:dev
-# Namespaces the operator watches, separated by commas; all of them with NAMESPACES='*'.
+# Namespaces that the operator watches, separated by commas; NAMESPACES='*' for all.
 NAMESPACES ?= default
 # Namespaces whose Jobs the operator reports on, separated by commas.
 REPORT_NAMESPACES ?=
-# Kustomize components added to a deployment, separated by commas: cert-manager, prometheus,
+# Kustomize components to add to the deployment, separated by commas: cert-manager, prometheus,
 # jobreport-alerts, jobreport-openreports, queue-alerts.
 COMPONENTS ?=
-# What `make demo` runs on: localcluster or kind.
+# Cluster that `make demo` creates: localcluster or kind.
 CLUSTER ?= localcluster
-# Which local cluster `make deploy` and its like use when there is no kubectl.
+# Local cluster that `make deploy` and similar targets use if kubectl is not installed.
 CLUSTER_NAME ?= default
-# What Docker builds for.
+# Platforms that Docker builds for.
 PLATFORMS ?= linux/amd64,linux/arm64
 
 BIN := $(CURDIR)/bin
@@ -33,24 +33,24 @@ export CGO_ENABLED := 0
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X github.com/yardmaster/yardmaster/internal/manager.version=$(VERSION)
 KUBECTL ?= $(shell command -v kubectl || echo $(BIN)/localcluster kubectl --name $(CLUSTER_NAME) --)
-# What the fall-back needs to be built first.
+# Program to build first if kubectl is not installed.
 KUBECTL_PROGRAM := $(filter $(BIN)/localcluster,$(KUBECTL))
 APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardmaster-install -f -
 
-# Modules whose go.mod is kept tidy. (tools.mod has no code to be tidied by.)
+# Modules whose go.mod must be tidy. (tools.mod has no code to tidy it by.)
 MODULES := . hack/tools/golangci-lint hack/tools/vale $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
 GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/role docs/reference
-# Packages that decide, and the simulation of scaling, have nothing that goroutines share:
-# the race detector finds nothing there, and their tests take ten times as long under it.
+# The packages that decide, and the simulation of scaling, share nothing between goroutines:
+# the race detector would find nothing there, and their tests take ten times as long under it.
 PURE := $(patsubst %,./%/...,$(wildcard test/bench/scaling internal/sequence internal/zombie internal/report internal/openreports internal/session internal/scaling internal/policy internal/queue internal/pool internal/broker/rate worker/internal/backoff worker/internal/breaker worker/internal/wrr))
 UNIT = $(filter-out $(shell go list $(PURE)),$(shell go list ./... | grep -v -e /test/integration -e /test/e2e))
-# How many random clusters the property test of package sequence plays.
+# Number of random clusters that the property test of package sequence simulates.
 SEQUENCE_RUNS ?= 100000
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v gcc),-race)
 RACE_ENV := $(if $(RACE),CGO_ENABLED=1)
 
-##@ See it
+##@ Try it
 
 .PHONY: help
 help: ## Show this help.
@@ -59,11 +59,11 @@ help: ## Show this help.
 		/^[a-z0-9-]+:.*## / {printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Start a cluster, deploy the operator in it and run the examples (CLUSTER=localcluster|kind).
+demo: ## Create a cluster, deploy the operator and run the examples (CLUSTER=localcluster|kind).
 	CLUSTER=$(CLUSTER) go run ./test/demo
 
 .PHONY: demo-down
-demo-down: ## Take the demo's cluster down.
+demo-down: ## Delete the demo's cluster.
 	CLUSTER=$(CLUSTER) go run ./test/demo --down
 
 ##@ Develop
@@ -100,7 +100,7 @@ prose: vale ## Check the language of documentation, comments and messages.
 	hack/prose
 
 .PHONY: verify
-verify: manifests generate vet lint ## Check that all is generated, tidy, vetted and linted.
+verify: manifests generate vet lint ## Check that generated files are up to date, modules tidy, and all linters pass.
 	@for module in $(MODULES); do echo "go mod tidy -diff in $$module"; go -C $$module mod tidy -diff; done
 	@hack/verify-clean $(GENERATED)
 
@@ -127,11 +127,11 @@ e2e: localcluster image ## Run the tests on a real node, and those of the local 
 	go -C localcluster test -tags e2e ./e2e -count 1 -timeout 20m
 
 .PHONY: bench
-bench: localcluster ## Make all measurements, on a machine with nothing else to do.
+bench: localcluster ## Run all measurements, on an otherwise idle machine.
 	test/bench/all
 
 .PHONY: bench-sessions
-bench-sessions: localcluster ## Make those of AgenticSessions only.
+bench-sessions: localcluster ## Run the measurements of AgenticSessions.
 	test/bench/all sessions
 
 ##@ Build
@@ -141,7 +141,7 @@ build: ## Build the operator.
 	go build -ldflags '$(LDFLAGS)' -o bin/yardmaster ./cmd/yardmaster
 
 .PHONY: plugin
-plugin: ## Build the kubectl plugin, to be put into the PATH.
+plugin: ## Build the kubectl plugin, bin/kubectl-yardmaster.
 	go build -ldflags '$(LDFLAGS)' -o bin/kubectl-yardmaster ./cmd/kubectl-yardmaster
 
 .PHONY: run
@@ -164,7 +164,7 @@ docker-buildx: ## Build and push the operator's image for several platforms (PLA
 	docker buildx build --build-arg VERSION=$(VERSION) --platform $(PLATFORMS) --tag $(IMG) --push .
 
 .PHONY: build-installer
-build-installer: manifests overlay ## Write all there is to install into dist/install.yaml.
+build-installer: manifests overlay ## Write all manifests to dist/install.yaml.
 	{ kustomize build config/crd; echo ---; kustomize build dist/overlay; } > dist/install.yaml
 
 ##@ Deploy
@@ -174,7 +174,7 @@ install: manifests kustomize $(KUBECTL_PROGRAM) ## Install the CustomResourceDef
 	kustomize build config/crd | $(APPLY)
 
 .PHONY: uninstall
-uninstall: kustomize $(KUBECTL_PROGRAM) ## Remove the CustomResourceDefinitions AND ALL OBJECTS of these kinds.
+uninstall: kustomize $(KUBECTL_PROGRAM) ## Delete the CustomResourceDefinitions AND ALL OBJECTS of these kinds.
 	kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
@@ -182,17 +182,17 @@ deploy: install overlay ## Deploy the operator (IMG, NAMESPACES, COMPONENTS, REP
 	kustomize build dist/overlay | $(APPLY)
 
 .PHONY: undeploy
-undeploy: overlay $(KUBECTL_PROGRAM) ## Remove the operator; CustomResourceDefinitions and objects stay.
+undeploy: overlay $(KUBECTL_PROGRAM) ## Delete the operator; keep CustomResourceDefinitions and objects.
 	kustomize build dist/overlay | $(KUBECTL) delete --ignore-not-found -f -
 
-# The kustomization that is deployed.
+# The kustomization to deploy.
 .PHONY: overlay
 overlay: kustomize
 	hack/overlay dist/overlay '$(IMG)' '$(NAMESPACES)' '$(COMPONENTS)' '$(REPORT_NAMESPACES)'
 
 ##@ Tools
 
-# Each is built once for its pinned version, and again when that changes.
+# Each tool is built once per pinned version.
 .PHONY: tools
 tools: controller-gen crd-ref-docs kustomize golangci-lint vale localcluster ## Build all tools into bin/.
 
@@ -212,7 +212,7 @@ bin/golangci-lint: hack/tools/golangci-lint/go.mod
 	go build -C hack/tools/golangci-lint -o $(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@
 
-# vale parses Go comments with C code, so it is the one tool that needs a C compiler.
+# vale parses Go comments with C code, so it is the only tool that needs a C compiler.
 bin/vale: hack/tools/vale/go.mod
 	@hack/prerequisites gcc=gcc,libc6-dev
 	@echo "Building $@"
@@ -224,5 +224,5 @@ localcluster $(BIN)/localcluster:
 	go build -C localcluster -o $(BIN)/localcluster ./cmd/localcluster
 
 .PHONY: clean
-clean: ## Remove what was built.
+clean: ## Delete built files.
 	rm -rf bin dist

@@ -17,7 +17,7 @@ func (w *Worker) attach(ctx context.Context, q *working) {
 			w.work(ctx, q, lanes, limiter)
 			return
 		}
-		delay := broker.Backoff(tries, rand.Float64()) //nolint:gosec // to spread, not to hide
+		delay := broker.ReconnectDelay(tries, rand.Float64()) //nolint:gosec // to spread, not to hide
 		w.log.Warn("A queue cannot be worked on", "queue", q.settings.Name, "error", err, "again", delay)
 		w.metrics.fetchFailed(err)
 		sleep(ctx, delay)
@@ -29,15 +29,15 @@ func (w *Worker) attach(ctx context.Context, q *working) {
 const requests = 2
 
 // open looks for all of a queue that is needed.
-func (w *Worker) open(ctx context.Context, s *queueSettings) ([]broker.Lane, broker.Limiter, error) {
-	source, err := w.engine.Source(ctx, s.Name)
+func (w *Worker) open(ctx context.Context, s *queueSettings) ([]broker.Consumer, broker.RateLimiter, error) {
+	source, err := w.engine.Subscribe(ctx, s.Name)
 	if err != nil {
 		return nil, nil, err
 	}
-	var lanes []broker.Lane
+	var lanes []broker.Consumer
 	for _, p := range s.Priorities {
 		for range requests {
-			lane, err := source.Lane(ctx, p.Name)
+			lane, err := source.Consumer(ctx, p.Name)
 			if err != nil {
 				stop(lanes)
 				return nil, nil, err
@@ -45,20 +45,20 @@ func (w *Worker) open(ctx context.Context, s *queueSettings) ([]broker.Lane, bro
 			lanes = append(lanes, lane)
 		}
 	}
-	limiter, err := source.Limiter(ctx)
+	limiter, err := source.RateLimiter(ctx)
 	if err != nil {
 		stop(lanes)
 	}
 	return lanes, limiter, err
 }
 
-func stop(lanes []broker.Lane) {
+func stop(lanes []broker.Consumer) {
 	for _, l := range lanes {
 		l.Stop()
 	}
 }
 
-func (w *Worker) work(ctx context.Context, q *working, lanes []broker.Lane, limiter broker.Limiter) {
+func (w *Worker) work(ctx context.Context, q *working, lanes []broker.Consumer, limiter broker.RateLimiter) {
 	defer limiter.Stop()
 	w.mu.Lock()
 	if ctx.Err() != nil { // it is gone again
@@ -83,7 +83,7 @@ func (w *Worker) work(ctx context.Context, q *working, lanes []broker.Lane, limi
 const awaiting = time.Second
 
 // fetch asks for a lane's messages whenever there is room for them.
-func (w *Worker) fetch(ctx context.Context, l *lane, from broker.Lane) {
+func (w *Worker) fetch(ctx context.Context, l *lane, from broker.Consumer) {
 	defer from.Stop()
 	for failures := 0; ; {
 		r, more := w.yard.ask(l)
@@ -94,9 +94,9 @@ func (w *Worker) fetch(ctx context.Context, l *lane, from broker.Lane) {
 		var got int
 		var err error
 		if r.await {
-			got, err = from.Await(ctx, awaiting, receive)
+			got, err = from.Next(ctx, awaiting, receive)
 		} else {
-			got, err = from.Take(ctx, r.number, receive)
+			got, err = from.Fetch(ctx, r.number, receive)
 		}
 		w.yard.fetched(l, r, got, err)
 		if err == nil {
@@ -105,14 +105,14 @@ func (w *Worker) fetch(ctx context.Context, l *lane, from broker.Lane) {
 		}
 		failures++
 		w.metrics.fetchFailed(err)
-		delay := broker.Backoff(failures, rand.Float64()) //nolint:gosec // to spread, not to hide
+		delay := broker.ReconnectDelay(failures, rand.Float64()) //nolint:gosec // to spread, not to hide
 		w.log.Warn("Messages cannot be fetched", "queue", l.queue.settings.Name, "error", err, "again", delay)
 		sleep(ctx, delay)
 	}
 }
 
 // meter gets times to begin at for a queue's messages from its rate limit.
-func (w *Worker) meter(ctx context.Context, q *queue, limiter broker.Limiter) {
+func (w *Worker) meter(ctx context.Context, q *queue, limiter broker.RateLimiter) {
 	for failures := 0; ; {
 		number, more := w.yard.want(q)
 		if !more {
@@ -123,7 +123,7 @@ func (w *Worker) meter(ctx context.Context, q *queue, limiter broker.Limiter) {
 		if err != nil {
 			failures++
 			w.log.Warn("The rate limit cannot be kept: nothing is begun", "queue", q.settings.Name, "error", err)
-			sleep(ctx, broker.Backoff(failures, rand.Float64())) //nolint:gosec // to spread, not to hide
+			sleep(ctx, broker.ReconnectDelay(failures, rand.Float64())) //nolint:gosec // to spread, not to hide
 			continue
 		}
 		failures = 0
@@ -176,7 +176,7 @@ func (w *Worker) renew(ctx context.Context, h *held) {
 	ctx, cancel := context.WithTimeout(ctx, h.lane.queue.settings.Lease/6)
 	defer cancel()
 	sent := time.Now()
-	err := h.Renew(ctx)
+	err := h.ExtendLease(ctx)
 	w.metrics.leaseRenewed(err == nil)
 	w.yard.renewed(h, sent, err == nil)
 }

@@ -129,7 +129,7 @@ type settings struct {
 }
 
 type queueSettings struct {
-	broker.Queue
+	broker.QueueConfig
 	weight  int
 	breaker breaker.Settings
 }
@@ -189,7 +189,7 @@ func (b *Broker) validate() error {
 }
 
 func (q *Queue) settings() (queueSettings, error) {
-	s := queueSettings{Queue: broker.Defaults(q.Name), weight: or(q.Weight, 1), breaker: q.CircuitBreaker.settings()}
+	s := queueSettings{QueueConfig: broker.DefaultQueueConfig(q.Name), weight: or(q.Weight, 1), breaker: q.CircuitBreaker.settings()}
 	// Whose it is does not matter to a worker.
 	s.Owner.UID = "-"
 	s.StrictPriority = q.StrictPriority

@@ -6,49 +6,41 @@ import (
 	"os"
 	"strings"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/engines"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
 )
 
-// connect reads the broker's secrets and connects once. They are read again for each
-// connection that is made anew: who changes a password changes the files, and then has the
-// broker refuse the old one.
+// connect reads the broker's secrets and connects once. Each later connection reads them
+// again: to rotate a password, change the files first, then the broker.
 func (b *Broker) connect(ctx context.Context, name string) (broker.Engine, error) {
-	now := func() (engines.Access, error) {
-		access, err := b.access()
-		access.Name = name
-		return access, err
-	}
-	access, err := now()
+	refresh := func() (broker.Credentials, error) { return b.credentials(name) }
+	credentials, err := refresh()
 	if err != nil {
 		return nil, err
 	}
-	access.Now = now
-	return engines.Connect(ctx, access)
+	credentials.Refresh = refresh
+	return dial.Connect(ctx, dial.EngineOf(credentials.URL), credentials)
 }
 
-// access is what the broker's files say.
-func (b *Broker) access() (engines.Access, error) {
+// credentials returns the current content of the broker's files.
+func (b *Broker) credentials(name string) (broker.Credentials, error) {
 	var f files
-	access := engines.Access{Access: source.Access{
-		URL:      b.URL,
-		Username: f.line("usernameFile", b.UsernameFile),
-		Password: f.line("passwordFile", b.PasswordFile),
-		Token:    f.line("tokenFile", b.TokenFile),
-	}, Credentials: f.read(b.CredentialsFile)}
-	if b.URLFile != "" {
-		access.URL = strings.TrimSpace(string(f.read(b.URLFile)))
+	credentials := broker.Credentials{
+		URL:             b.URL,
+		Username:        f.line("usernameFile", b.UsernameFile),
+		Password:        f.line("passwordFile", b.PasswordFile),
+		Token:           f.line("tokenFile", b.TokenFile),
+		NATSCredentials: f.read(b.CredentialsFile),
+		TLS:             broker.NewTLS(f.read(b.TLS.CAFile), f.read(b.TLS.CertificateFile), f.read(b.TLS.KeyFile), b.TLS.ServerName),
+		Name:            name,
 	}
-	if b.TLS != (TLS{}) {
-		access.TLS = &source.TLS{
-			CA: f.read(b.TLS.CAFile), Certificate: f.read(b.TLS.CertificateFile), Key: f.read(b.TLS.KeyFile), ServerName: b.TLS.ServerName,
-		}
+	if b.URLFile != "" {
+		credentials.URL = strings.TrimSpace(string(f.read(b.URLFile)))
 	}
 	if f.err != nil {
-		return engines.Access{}, broker.Fail(broker.Invalid, "reading what the broker needs: %w", f.err)
+		return broker.Credentials{}, broker.Errorf(broker.ClassInvalid, "reading what the broker needs: %w", f.err)
 	}
-	return access, nil
+	return credentials, nil
 }
 
 // files are read until one cannot be.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis/redistest"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
 
 func TestAWorkerLogsInWithWhatItsFilesSay(t *testing.T) {
@@ -31,7 +31,7 @@ func TestAWorkerLogsInWithWhatItsFilesSay(t *testing.T) {
 	wrong, empty := file("wrong", "hidden2"), file("empty", "\n")
 	for name, row := range map[string]struct {
 		broker Broker
-		class  broker.Class
+		class  broker.ErrorClass
 		want   string // nothing: it is let in
 	}{
 		"a name and a password":          {broker: Broker{URL: users.ClientURL(), UsernameFile: me, PasswordFile: password}},
@@ -40,14 +40,14 @@ func TestAWorkerLogsInWithWhatItsFilesSay(t *testing.T) {
 		"they go before the URL's": {
 			broker: Broker{URL: "nats://you:hidden2@" + users.Address(), UsernameFile: me, PasswordFile: password},
 		},
-		"nobody":                {Broker{URL: users.ClientURL()}, broker.Unauthorised, "Authorization Violation"},
-		"the wrong password":    {Broker{URL: users.ClientURL(), UsernameFile: me, PasswordFile: wrong}, broker.Unauthorised, "Authorization Violation"},
-		"the wrong token":       {Broker{URL: tokens.ClientURL(), TokenFile: wrong}, broker.Unauthorised, "Authorization Violation"},
-		"no such file":          {Broker{URL: users.ClientURL(), UsernameFile: dir + "/none"}, broker.Invalid, "none: no such file"},
-		"an empty file":         {Broker{URL: users.ClientURL(), UsernameFile: empty}, broker.Invalid, "broker.usernameFile: " + empty + " is empty"},
-		"a token for a Redis":   {Broker{URL: redis.URL(), TokenFile: token}, broker.Invalid, "a token is for NATS"},
-		"creds for a Redis":     {Broker{URL: redis.URL(), CredentialsFile: token}, broker.Invalid, "credentials are those of NATS"},
-		"creds that are none":   {Broker{URL: users.ClientURL(), CredentialsFile: token}, broker.Invalid, "credentials are not those of a user"},
+		"nobody":                {Broker{URL: users.ClientURL()}, broker.ClassUnauthorized, "Authorization Violation"},
+		"the wrong password":    {Broker{URL: users.ClientURL(), UsernameFile: me, PasswordFile: wrong}, broker.ClassUnauthorized, "Authorization Violation"},
+		"the wrong token":       {Broker{URL: tokens.ClientURL(), TokenFile: wrong}, broker.ClassUnauthorized, "Authorization Violation"},
+		"no such file":          {Broker{URL: users.ClientURL(), UsernameFile: dir + "/none"}, broker.ClassInvalid, "none: no such file"},
+		"an empty file":         {Broker{URL: users.ClientURL(), UsernameFile: empty}, broker.ClassInvalid, "broker.usernameFile: " + empty + " is empty"},
+		"a token for a Redis":   {Broker{URL: redis.URL(), TokenFile: token}, broker.ClassInvalid, "a token cannot log in to Redis"},
+		"creds for a Redis":     {Broker{URL: redis.URL(), CredentialsFile: token}, broker.ClassInvalid, "a NATS credentials file cannot log in to Redis"},
+		"creds that are none":   {Broker{URL: users.ClientURL(), CredentialsFile: token}, broker.ClassInvalid, "invalid NATS credentials file"},
 		"a name that Redis has": {broker: Broker{URL: redis.URL(), UsernameFile: file("default", "default"), PasswordFile: password}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,8 +121,8 @@ func TestAConnectionThatIsMadeAnewLogsInWithWhatTheFilesSayByThen(t *testing.T) 
 			file(row.path, strings.ReplaceAll(row.text, "%", "second"))
 			row.change()
 			eventually(t, "the connection to be made anew", func() bool {
-				_, err := engine.Figures(t.Context(), "nowhere")
-				return broker.ClassOf(err) == broker.Missing
+				_, err := engine.Stats(t.Context(), "nowhere")
+				return broker.ClassOf(err) == broker.ClassNotFound
 			})
 		})
 	}

@@ -201,7 +201,7 @@ func TestAChangedConfigMapHoldsWithoutARestart(t *testing.T) {
 	b.queue("other")
 	b.sendTo("other", "default", "x")
 	eventually(t, "the other queue is worked on", func() bool {
-		f, err := b.engine.Figures(t.Context(), "other")
+		f, err := b.engine.Stats(t.Context(), "other")
 		return err == nil && f.Ready+f.InFlight == 0
 	})
 	if err := w.end(t); err != nil {

@@ -26,7 +26,7 @@ func (w *Worker) executor() {
 // execute runs a job and settles it.
 func (w *Worker) execute(h *held) outcome {
 	ctx := w.settling
-	attempt, err := h.Attempt(ctx)
+	attempt, err := h.AttemptNumber(ctx)
 	if err != nil {
 		w.log.Warn("A job's attempts are not known; it is put off", "error", err)
 		w.settle(h, resultPutOff, func(ctx context.Context) error { return h.Retry(ctx, time.Second) })
@@ -52,7 +52,7 @@ func jobOf(h *held, attempt int) *Job {
 	m, s := h.Message(), &h.lane.queue.settings
 	return &Job{
 		ID: m.ID, Queue: s.Name, Priority: m.Priority, Payload: m.Payload, Headers: m.Headers,
-		Attempt: attempt, MaxAttempts: s.Retry.MaxAttempts, Sent: m.Sent,
+		Attempt: attempt, MaxAttempts: s.Retry.MaxAttempts, Sent: m.SentTime,
 	}
 }
 
@@ -124,7 +124,7 @@ func outcomeOf(err error) outcome {
 // stale deals with a job whose lease is over. It tells whether nothing else is left to
 // do: another has it, and what became of it here counts only if it is done.
 func (w *Worker) stale(h *held, err error) bool {
-	gone, unsure := h.Gone(w.settling)
+	gone, unsure := h.WasRemoved(w.settling)
 	switch {
 	case gone, err != nil:
 		w.metrics.count(resultStale)
@@ -158,7 +158,7 @@ func (w *Worker) bury(h *held, reason string, attempts int) {
 }
 
 func back(h *held, after time.Duration) func(context.Context) error {
-	return func(ctx context.Context) error { return h.Return(ctx, after) }
+	return func(ctx context.Context) error { return h.Release(ctx, after) }
 }
 
 // settleTimeout is how long one try to tell the broker may take.
@@ -175,12 +175,12 @@ func (w *Worker) settle(h *held, result string, tell func(context.Context) error
 			w.metrics.count(result)
 			return
 		}
-		if lost, _ := w.yard.lost(h, w.yard.now()); lost || w.settling.Err() != nil || broker.ClassOf(err) == broker.Invalid {
+		if lost, _ := w.yard.lost(h, w.yard.now()); lost || w.settling.Err() != nil || broker.ClassOf(err) == broker.ClassInvalid {
 			w.metrics.count(resultUnsettled)
 			w.log.Error("The broker could not be told what became of a job", "queue", h.lane.queue.settings.Name, "job", h.Message().ID, "result", result, "error", err)
 			return
 		}
-		sleep(w.settling, broker.Backoff(tries, rand.Float64())) //nolint:gosec // to spread, not to hide
+		sleep(w.settling, broker.ReconnectDelay(tries, rand.Float64())) //nolint:gosec // to spread, not to hide
 	}
 }
 

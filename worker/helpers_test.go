@@ -21,15 +21,15 @@ import (
 type bench struct {
 	t      testing.TB
 	server *natstest.Server
-	engine *jetstream.Engine
+	engine broker.Engine
 	js     natsjs.JetStream
 }
 
-func newBench(t testing.TB, changes ...func(*broker.Queue)) *bench {
+func newBench(t testing.TB, changes ...func(*broker.QueueConfig)) *bench {
 	t.Helper()
 	b := &bench{t: t, server: natstest.Start(t)}
 	var err error
-	if b.engine, err = jetstream.Connect(t.Context(), jetstream.Options{URL: b.server.ClientURL(), Name: "test"}); err != nil {
+	if b.engine, err = jetstream.Connect(t.Context(), broker.Credentials{URL: b.server.ClientURL(), Name: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.engine.Disconnect)
@@ -46,14 +46,14 @@ func newBench(t testing.TB, changes ...func(*broker.Queue)) *bench {
 }
 
 // queue makes a queue, or changes it.
-func (b *bench) queue(name string, changes ...func(*broker.Queue)) {
+func (b *bench) queue(name string, changes ...func(*broker.QueueConfig)) {
 	b.t.Helper()
-	q := broker.Defaults(name)
-	q.Owner = broker.Owner{UID: "1", Name: "ns/" + name}
+	q := broker.DefaultQueueConfig(name)
+	q.Owner = broker.QueueOwner{UID: "1", Name: "ns/" + name}
 	for _, change := range changes {
 		change(&q)
 	}
-	if _, err := b.engine.Ensure(b.t.Context(), q); err != nil {
+	if _, err := b.engine.EnsureQueue(b.t.Context(), q); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -83,9 +83,9 @@ func numbered(n int) []string {
 	return all
 }
 
-func (b *bench) figures() broker.Figures {
+func (b *bench) figures() broker.QueueStats {
 	b.t.Helper()
-	f, err := b.engine.Figures(b.t.Context(), "orders")
+	f, err := b.engine.Stats(b.t.Context(), "orders")
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func TestAWorkerNeedsNoMorePermissionsThanTheDocumentationSays(t *testing.T) {
 	if block == nil {
 		t.Fatal("the page has no such list")
 	}
-	b := newBench(t, func(q *broker.Queue) {
+	b := newBench(t, func(q *broker.QueueConfig) {
 		q.RateLimit = &broker.RateLimit{Limit: 100, Per: time.Second, Burst: 1}
 	})
 	options := b.server.Options()
@@ -61,7 +61,7 @@ func TestAWorkerNeedsNoMorePermissionsThanTheDocumentationSays(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, "all are settled", func() bool { return b.figures().Dead == 1 && b.empty() })
+	eventually(t, "all are settled", func() bool { return b.figures().DeadLetters == 1 && b.empty() })
 	if err := w.end(t); err != nil {
 		t.Error(err)
 	}

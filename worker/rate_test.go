@@ -17,8 +17,8 @@ import (
 // in no 10 s does more than the limit and 5 % of it begin, nor less than 95 %. As a test, on a
 // machine that does other work and may hold up anything for a while: 20 %.
 func TestTheRateLimitHoldsOverAllWorkersWhileTheyScaleAndItChanges(t *testing.T) {
-	limit := func(perSecond int) func(*broker.Queue) {
-		return func(q *broker.Queue) {
+	limit := func(perSecond int) func(*broker.QueueConfig) {
+		return func(q *broker.QueueConfig) {
 			q.RateLimit = &broker.RateLimit{Limit: perSecond, Per: time.Second, Burst: 1}
 		}
 	}

@@ -160,10 +160,10 @@ func (w *Worker) connect(ctx context.Context) (broker.Engine, error) {
 			w.log.Info("Connected to the broker")
 			return engine, nil
 		}
-		if class := broker.ClassOf(err); class == broker.Invalid || ctx.Err() != nil {
+		if class := broker.ClassOf(err); class == broker.ClassInvalid || ctx.Err() != nil {
 			return nil, err
 		}
-		delay := broker.Backoff(tries, rand.Float64()) //nolint:gosec // to spread, not to hide
+		delay := broker.ReconnectDelay(tries, rand.Float64()) //nolint:gosec // to spread, not to hide
 		w.log.Warn("The broker cannot be reached", "error", err, "again", delay)
 		sleep(ctx, delay)
 	}

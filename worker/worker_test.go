@@ -130,17 +130,17 @@ func TestAJobWhoseWorkersWereLostIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.send("default", "x")
-	source, err := b.engine.Source(t.Context(), "orders")
+	source, err := b.engine.Subscribe(t.Context(), "orders")
 	if err != nil {
 		t.Fatal(err)
 	}
-	lane, err := source.Lane(t.Context(), "default")
+	lane, err := source.Consumer(t.Context(), "default")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lane.Stop()
 	for range 3 { // begun, and never heard of again
-		n, err := lane.Await(t.Context(), 5*time.Second, func(d broker.Delivery) {
+		n, err := lane.Next(t.Context(), 5*time.Second, func(d broker.Delivery) {
 			if err := d.Retry(t.Context(), 0); err != nil {
 				t.Error(err)
 			}
@@ -153,7 +153,7 @@ func TestAJobWhoseWorkersWereLostIsADeadLetter(t *testing.T) {
 		t.Error("it is tried a fourth time")
 		return nil
 	})
-	eventually(t, "it is a dead letter", func() bool { return b.figures().Dead == 1 && b.empty() })
+	eventually(t, "it is a dead letter", func() bool { return b.figures().DeadLetters == 1 && b.empty() })
 	if err := w.end(t); err != nil {
 		t.Error(err)
 	}
@@ -161,7 +161,7 @@ func TestAJobWhoseWorkersWereLostIsADeadLetter(t *testing.T) {
 
 func TestALeaseIsRenewedWhileAHandlerRuns(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(q *broker.Queue) { q.Lease = broker.MinLease })
+	b := newBench(t, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })
 	b.send("default", "x")
 	var begun atomic.Int32
 	handler := func(context.Context, *Job) error {
@@ -238,7 +238,7 @@ func (b *bench) purge() {
 
 // It does not run beside the other tests: it measures.
 func TestPriorities(t *testing.T) {
-	levels := func(q *broker.Queue) {
+	levels := func(q *broker.QueueConfig) {
 		q.Priorities = []broker.Priority{{Name: "high", Weight: 3}, {Name: "low", Weight: 1}}
 	}
 	for name, row := range map[string]struct {
@@ -373,7 +373,7 @@ func TestABreakerStopsWhatKeepsFailing(t *testing.T) {
 	if err := w.end(t); err != nil {
 		t.Error(err)
 	}
-	if letters := b.figures().Dead; letters > 0 {
+	if letters := b.figures().DeadLetters; letters > 0 {
 		t.Errorf("%d dead letters", letters)
 	}
 }

@@ -76,7 +76,7 @@ type queue struct {
 	lanes    []*lane
 	shares   *wrr.Shares
 	breaker  *breaker.Breaker
-	limiter  broker.Limiter
+	limiter  broker.RateLimiter
 	// waiting messages are held, asked for are those that requests may still bring.
 	waiting, asked int
 	// granted jobs may begin under the rate limit, promised ones soon. hand is how many
@@ -119,7 +119,7 @@ func newYard(now func() time.Time, giveBack func(*held)) *yard {
 	return y
 }
 
-func newQueue(settings queueSettings, limiter broker.Limiter) *queue {
+func newQueue(settings queueSettings, limiter broker.RateLimiter) *queue {
 	q := &queue{settings: settings, breaker: breaker.New(settings.breaker), limiter: limiter, hand: 1}
 	weights, sum := make([]int, len(settings.Priorities)), 0
 	for i, p := range settings.Priorities {
@@ -154,7 +154,7 @@ func (y *yard) wake() {
 }
 
 // limited tells whether the queue's jobs need grants.
-func (q *queue) limited() bool { return q.limiter != nil && q.limiter.Limited() }
+func (q *queue) limited() bool { return q.limiter != nil && q.limiter.IsLimited() }
 
 // blocked tells whether a more urgent priority comes first, strictly.
 func (l *lane) blocked() bool {
@@ -304,7 +304,7 @@ func (y *yard) end(h *held, o outcome, now time.Time) {
 
 // arrive is told of a message that came. One that is of no use goes back.
 func (y *yard) arrive(l *lane, d broker.Delivery, awaited bool) {
-	behind := d.Behind()
+	behind := d.PendingCount()
 	y.mu.Lock()
 	now := y.now()
 	h := &held{Delivery: d, lane: l, since: now}

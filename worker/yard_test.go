@@ -13,14 +13,14 @@ type message struct {
 	behind uint64
 }
 
-func (m message) Behind() uint64 { return m.behind }
+func (m message) PendingCount() uint64 { return m.behind }
 
 // Messages that are held of the less urgent priority fill the worker; then it turns out
 // that there are more of the urgent one.
 func TestAnUrgentPriorityIsNotKeptOutByWhatWaitsForIt(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	y := newYard(func() time.Time { return now }, func(*held) {})
-	s := queueSettings{Queue: broker.Defaults("orders"), weight: 1}
+	s := queueSettings{QueueConfig: broker.DefaultQueueConfig("orders"), weight: 1}
 	s.Priorities = []broker.Priority{{Name: "high", Weight: 1}, {Name: "low", Weight: 1}}
 	s.StrictPriority = true
 	q := newQueue(s, nil)
@@ -52,7 +52,7 @@ func TestAnUrgentPriorityIsNotKeptOutByWhatWaitsForIt(t *testing.T) {
 
 func TestNoMoreIsAskedForThanMayBeWithAWorker(t *testing.T) {
 	y := newYard(time.Now, func(*held) {})
-	q := newQueue(queueSettings{Queue: broker.Defaults("orders"), weight: 1}, nil)
+	q := newQueue(queueSettings{QueueConfig: broker.DefaultQueueConfig("orders"), weight: 1}, nil)
 	y.set([]*queue{q}, 2, 5)
 	y.begun = 1000 // so short are the jobs
 	y.tick()
@@ -66,14 +66,14 @@ func TestNoMoreIsAskedForThanMayBeWithAWorker(t *testing.T) {
 }
 
 // endless is a rate limit whose next slot never comes.
-type endless struct{ broker.Limiter }
+type endless struct{ broker.RateLimiter }
 
-func (endless) Limited() bool { return true }
+func (endless) IsLimited() bool { return true }
 
 func TestAQueueThatWaitsForItsRateLimitKeepsNoOtherWaiting(t *testing.T) {
 	y := newYard(time.Now, func(*held) {})
-	limited := newQueue(queueSettings{Queue: broker.Defaults("limited"), weight: 1}, endless{})
-	other := newQueue(queueSettings{Queue: broker.Defaults("other"), weight: 1}, nil)
+	limited := newQueue(queueSettings{QueueConfig: broker.DefaultQueueConfig("limited"), weight: 1}, endless{})
+	other := newQueue(queueSettings{QueueConfig: broker.DefaultQueueConfig("other"), weight: 1}, nil)
 	y.set([]*queue{limited, other}, 1, 1+mostAhead)
 	y.arrive(limited.lanes[0], message{behind: 10}, true)
 	if r := y.credit(limited.lanes[0]); r.number != 0 {

@@ -51,14 +51,14 @@ type AgenticSessionStatus struct {
 	JobStartTime *metav1.Time `json:"jobStartTime,omitempty"`
 	// startedTime is when its runner started, or was ready if the session is interactive.
 	// +optional
-	StartedTime *metav1.Time `json:"startedTime,omitempty"`
+	RunnerStartTime *metav1.Time `json:"runnerStartTime,omitempty"`
 	// stopTime is when that Job was told to stop.
 	// +optional
 	StopTime *metav1.Time `json:"stopTime,omitempty"`
 
 	// waitingTime is since when the session waits for something that is missing.
 	// +optional
-	WaitingTime *metav1.Time `json:"waitingTime,omitempty"`
+	WaitingSince *metav1.Time `json:"waitingSince,omitempty"`
 
 	// startTime is when a runner of the session first started.
 	// +optional
@@ -232,36 +232,36 @@ const (
 
 // Reasons of an AgenticSession's conditions and runs.
 const (
-	ReasonNotAllowed         = "NotAllowed"
-	ReasonUnknown            = "Unknown"
-	ReasonRunnerNotFound     = "SessionRunnerNotFound"
-	ReasonParentNotFound     = "ParentNotFound"
-	ReasonParentNotFinished  = "ParentNotFinished"
-	ReasonParentOfOtherUser  = "ParentOfOtherUser"
-	ReasonParentNoWorkspace  = "ParentHasNoWorkspace"
-	ReasonWorkspaceInUse     = "WorkspaceInUse"
-	ReasonForeignObject      = "ForeignObject"
-	ReasonChildRefused       = "ChildRefused"
-	ReasonPreviousJobLives   = "PreviousJobLives"
-	ReasonDependenciesReady  = "AllThere"
-	ReasonNetworkPolicyThere = "NetworkPolicyThere"
-	ReasonNoNetworkPolicy    = "NoNetworkPolicy"
-	ReasonNetworkPolicyOther = "NetworkPolicyDiffers"
-	ReasonJobThere           = "JobThere"
-	ReasonNoJob              = "NoJob"
-	ReasonNoPod              = "NoPod"
-	ReasonUnscheduled        = "Unscheduled"
-	ReasonScheduled          = "Scheduled"
-	ReasonStarted            = "Started"
-	ReasonNotReady           = "NotReady"
-	ReasonStopping           = "Stopping"
-	ReasonStopped            = "Stopped"
-	ReasonCreating           = "Creating"
-	ReasonRetrying           = "Retrying"
-	ReasonGraceOver          = "GraceOver"
-	ReasonPodGone            = "PodGone"
-	ReasonResultRead         = "ResultRead"
-	ReasonResultMalformed    = "ResultMalformed"
+	ReasonNotAllowed             = "NotAllowed"
+	ReasonUnknown                = "Unknown"
+	ReasonRunnerNotFound         = "SessionRunnerNotFound"
+	ReasonParentNotFound         = "ParentNotFound"
+	ReasonParentNotFinished      = "ParentNotFinished"
+	ReasonParentOwnedByOtherUser = "ParentOwnedByOtherUser"
+	ReasonParentHasNoWorkspace   = "ParentHasNoWorkspace"
+	ReasonWorkspaceInUse         = "WorkspaceInUse"
+	ReasonForeignObject          = "ForeignObject"
+	ReasonChildRefused           = "ChildRefused"
+	ReasonPreviousJobRunning     = "PreviousJobRunning"
+	ReasonDependenciesReady      = "DependenciesReady"
+	ReasonNetworkPolicyApplied   = "NetworkPolicyApplied"
+	ReasonNetworkPolicyNotFound  = "NetworkPolicyNotFound"
+	ReasonNetworkPolicyDiffers   = "NetworkPolicyDiffers"
+	ReasonJobCreated             = "JobCreated"
+	ReasonJobNotCreated          = "JobNotCreated"
+	ReasonPodNotCreated          = "PodNotCreated"
+	ReasonUnscheduled            = "Unscheduled"
+	ReasonScheduled              = "Scheduled"
+	ReasonRunnerStarted          = "RunnerStarted"
+	ReasonRunnerNotStarted       = "RunnerNotStarted"
+	ReasonStopping               = "Stopping"
+	ReasonStopped                = "Stopped"
+	ReasonCreating               = "Creating"
+	ReasonRetrying               = "Retrying"
+	ReasonGracePeriodExceeded    = "GracePeriodExceeded"
+	ReasonPodTerminated          = "PodTerminated"
+	ReasonResultParsed           = "ResultParsed"
+	ReasonResultMalformed        = "ResultMalformed"
 
 	ReasonExitedWithError = "ExitedWithError"
 	ReasonOOMKilled       = "OOMKilled"
@@ -273,13 +273,13 @@ const (
 
 // Reasons of events on an AgenticSession, besides Completed and Failed.
 const (
-	EventJobCreated       = "JobCreated"
-	EventRunning          = "Running"
-	EventStopping         = "Stopping"
-	EventStopped          = "Stopped"
-	EventDeadlineExceeded = "DeadlineExceeded"
-	EventIdleStop         = "IdleStop"
-	EventRetrying         = "Retrying"
-	EventPodRejected      = "PodRejected"
-	EventForeignObject    = "ForeignObject"
+	EventJobCreated        = "JobCreated"
+	EventRunning           = "Running"
+	EventStopping          = "Stopping"
+	EventStopped           = "Stopped"
+	EventDeadlineExceeded  = "DeadlineExceeded"
+	EventInactivityTimeout = "InactivityTimeout"
+	EventRetrying          = "Retrying"
+	EventPodRejected       = "PodRejected"
+	EventForeignObject     = "ForeignObject"
 )

@@ -201,16 +201,16 @@ func (in *AgenticSessionStatus) DeepCopyInto(out *AgenticSessionStatus) {
 		in, out := &in.JobStartTime, &out.JobStartTime
 		*out = (*in).DeepCopy()
 	}
-	if in.StartedTime != nil {
-		in, out := &in.StartedTime, &out.StartedTime
+	if in.RunnerStartTime != nil {
+		in, out := &in.RunnerStartTime, &out.RunnerStartTime
 		*out = (*in).DeepCopy()
 	}
 	if in.StopTime != nil {
 		in, out := &in.StopTime, &out.StopTime
 		*out = (*in).DeepCopy()
 	}
-	if in.WaitingTime != nil {
-		in, out := &in.WaitingTime, &out.WaitingTime
+	if in.WaitingSince != nil {
+		in, out := &in.WaitingSince, &out.WaitingSince
 		*out = (*in).DeepCopy()
 	}
 	if in.StartTime != nil {

@@ -10,9 +10,9 @@ import (
 // dialTimeout is enough for a second try: where the network is closed there is no answer.
 const dialTimeout = 3 * time.Second
 
-// connect tries whether an address can be reached, and puts what came of it into the result.
+// tryConnect tries whether an address can be reached, and puts what came of it into the result.
 // That it cannot be is no failure: somebody wants to know.
-func (a *agent) connect(ctx context.Context, address string) error {
+func (a *agent) tryConnect(ctx context.Context, address string) error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return err
 	}
@@ -22,9 +22,9 @@ func (a *agent) connect(ctx context.Context, address string) error {
 		return ctx.Err()
 	case err != nil:
 		log.Print(err)
-		a.tried = append(a.tried, "did not reach "+address)
+		a.connectResults = append(a.connectResults, "did not reach "+address)
 		return nil
 	}
-	a.tried = append(a.tried, "reached "+address)
+	a.connectResults = append(a.connectResults, "reached "+address)
 	return connection.Close()
 }

@@ -21,30 +21,30 @@ import (
 const (
 	// tokenDirectory is where Kubernetes puts what a program needs to speak to it.
 	tokenDirectory = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // no credential: where one is found
-	// renewEvery is how often activity is shown. The status of the session tells of it to the
+	// defaultRenewInterval is how often activity is shown. The status of the session tells of it to the
 	// minute, so more often is of no use.
-	renewEvery = 10 * time.Second
-	// patience is how long the API server has to answer. Work does not wait for it any longer.
-	patience = 5 * time.Second
-	// microTime is how Kubernetes writes the time of a Lease.
-	microTime = "2006-01-02T15:04:05.000000Z07:00"
-	// finished says on the Lease which Job has finished what it was at.
-	finished = "yardmaster.dev/run-finished"
+	defaultRenewInterval = 10 * time.Second
+	// requestTimeout is how long the API server has to answer. Work does not wait for it any longer.
+	requestTimeout = 5 * time.Second
+	// microTimeFormat is how Kubernetes writes the time of a Lease.
+	microTimeFormat = "2006-01-02T15:04:05.000000Z07:00"
+	// runFinishedAnnotation says on the Lease which Job has finished what it was at.
+	runFinishedAnnotation = "yardmaster.dev/run-finished"
 )
 
-// lease is where the runner shows that it is at work. Without a name there is none, and
+// leaseClient is where the runner shows that it is at work. Without a name there is none, and
 // nothing is done.
-type lease struct {
+type leaseClient struct {
 	url, job, token string
 	client          *http.Client
-	often           time.Duration
-	last            time.Time
+	renewInterval   time.Duration
+	lastRenewal     time.Time
 }
 
-// newLease is the one that the environment names. A client for Kubernetes would do the same
+// newLeaseClient is the one that the environment names. A client for Kubernetes would do the same
 // with a hundred more modules: it takes a single request.
-func newLease(getenv func(string) string, job, directory string) (*lease, error) {
-	l := &lease{job: job, often: renewEvery, token: filepath.Join(directory, "token")}
+func newLeaseClient(getenv func(string) string, job, directory string) (*leaseClient, error) {
+	l := &leaseClient{job: job, renewInterval: defaultRenewInterval, token: filepath.Join(directory, "token")}
 	name := getenv("AGENTIC_LEASE")
 	if name == "" {
 		return l, nil
@@ -63,46 +63,48 @@ func newLease(getenv func(string) string, job, directory string) (*lease, error)
 	}
 	l.url = fmt.Sprintf("https://%s/apis/coordination.k8s.io/v1/namespaces/%s/leases/%s", net.JoinHostPort(host, port), getenv("AGENTIC_NAMESPACE"), name)
 	l.client = &http.Client{
-		Timeout:   patience,
+		Timeout:   requestTimeout,
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
 	}
 	return l, nil
 }
 
-// renew shows that there is activity, unless it has just been shown. That it cannot be shown
+// renewIfDue shows that there is activity, unless it has just been shown. That it cannot be shown
 // is no reason to stop working: it is said, and tried again with the next activity.
-func (l *lease) renew(ctx context.Context) {
-	if l.untilDue() > 0 {
+func (l *leaseClient) renewIfDue(ctx context.Context) {
+	if l.timeUntilDue() > 0 {
 		return
 	}
-	l.last = time.Now()
+	l.lastRenewal = time.Now()
 	if l.url == "" {
 		return
 	}
-	if err := l.patch(ctx, map[string]any{"spec": l.spec()}); err != nil && ctx.Err() == nil {
+	if err := l.patchLease(ctx, map[string]any{"spec": l.renewedSpec()}); err != nil && ctx.Err() == nil {
 		log.Print("Renewing the Lease: ", err)
 	}
 }
 
-// untilDue is how long nothing has to be renewed yet. (A ticker would not do: a tick that
+// timeUntilDue is how long nothing has to be renewed yet. (A ticker would not do: a tick that
 // comes a moment early is in vain, and the next one far away.)
-func (l *lease) untilDue() time.Duration { return max(l.often-time.Since(l.last), 0) }
+func (l *leaseClient) timeUntilDue() time.Duration {
+	return max(l.renewInterval-time.Since(l.lastRenewal), 0)
+}
 
-// finish says that this Job has finished what it was at.
-func (l *lease) finish(ctx context.Context) error {
+// markRunFinished says that this Job has finished what it was at.
+func (l *leaseClient) markRunFinished(ctx context.Context) error {
 	if l.url == "" {
 		return errors.New("the session has no Lease to say so")
 	}
-	return l.patch(ctx, map[string]any{
-		"metadata": map[string]any{"annotations": map[string]string{finished: l.job}}, "spec": l.spec(),
+	return l.patchLease(ctx, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]string{runFinishedAnnotation: l.job}}, "spec": l.renewedSpec(),
 	})
 }
 
-func (l *lease) spec() map[string]any {
-	return map[string]any{"renewTime": time.Now().UTC().Format(microTime), "holderIdentity": l.job}
+func (l *leaseClient) renewedSpec() map[string]any {
+	return map[string]any{"renewTime": time.Now().UTC().Format(microTimeFormat), "holderIdentity": l.job}
 }
 
-func (l *lease) patch(ctx context.Context, change any) error {
+func (l *leaseClient) patchLease(ctx context.Context, change any) error {
 	body, err := json.Marshal(change)
 	if err != nil {
 		return err

@@ -18,29 +18,29 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
-// apiServer takes what is written to Leases.
-type apiServer struct {
-	status int
-	seen   []*http.Request
-	leases []coordinationv1.Lease
+// fakeAPIServer takes what is written to Leases.
+type fakeAPIServer struct {
+	status   int
+	requests []*http.Request
+	leases   []coordinationv1.Lease
 }
 
-func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *fakeAPIServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, _ := io.ReadAll(r.Body)
 	var lease coordinationv1.Lease
 	if err := json.Unmarshal(raw, &lease); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	s.seen, s.leases = append(s.seen, r), append(s.leases, lease)
+	s.requests, s.leases = append(s.requests, r), append(s.leases, lease)
 	w.WriteHeader(s.status)
 	fmt.Fprint(w, "because")
 }
 
-// leased is a Lease on such a server, and the directory with the token.
-func leased(t *testing.T) (l *lease, server *apiServer, directory string) {
+// newTestLease is a Lease on such a server, and the directory with the token.
+func newTestLease(t *testing.T) (l *leaseClient, server *fakeAPIServer, directory string) {
 	t.Helper()
-	server = &apiServer{status: http.StatusOK}
+	server = &fakeAPIServer{status: http.StatusOK}
 	listening := httptest.NewTLSServer(server)
 	t.Cleanup(listening.Close)
 	directory = t.TempDir()
@@ -57,21 +57,21 @@ func leased(t *testing.T) (l *lease, server *apiServer, directory string) {
 	environment := map[string]string{
 		"AGENTIC_LEASE": "talk", "AGENTIC_NAMESPACE": "a", "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port,
 	}
-	l, err = newLease(func(name string) string { return environment[name] }, "talk-r1-a1", directory)
+	l, err = newLeaseClient(func(name string) string { return environment[name] }, "talk-r1-a1", directory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l, server, directory
 }
 
-func TestALeaseIsRenewedByOneRequest(t *testing.T) {
-	l, server, _ := leased(t)
+func TestLeaseRenewalTakesOneRequest(t *testing.T) {
+	l, server, _ := newTestLease(t)
 	before := time.Now()
-	l.renew(t.Context())
-	if len(server.seen) != 1 {
-		t.Fatalf("%d requests", len(server.seen))
+	l.renewIfDue(t.Context())
+	if len(server.requests) != 1 {
+		t.Fatalf("%d requests", len(server.requests))
 	}
-	r := server.seen[0]
+	r := server.requests[0]
 	if r.Method != http.MethodPatch || r.URL.Path != "/apis/coordination.k8s.io/v1/namespaces/a/leases/talk" ||
 		r.Header.Get("Authorization") != "Bearer one" || r.Header.Get("Content-Type") != "application/merge-patch+json" {
 		t.Errorf("%s %s with %v", r.Method, r.URL, r.Header)
@@ -82,87 +82,87 @@ func TestALeaseIsRenewedByOneRequest(t *testing.T) {
 	}
 }
 
-func TestALeaseIsNotRenewedMoreOftenThanIsOfUse(t *testing.T) {
-	l, server, _ := leased(t)
+func TestLeaseIsRenewedAtMostOncePerInterval(t *testing.T) {
+	l, server, _ := newTestLease(t)
 	for range 5 {
-		l.renew(t.Context())
+		l.renewIfDue(t.Context())
 	}
-	if len(server.seen) != 1 {
-		t.Errorf("%d requests", len(server.seen))
+	if len(server.requests) != 1 {
+		t.Errorf("%d requests", len(server.requests))
 	}
-	l.last = l.last.Add(-l.often)
-	l.renew(t.Context())
-	if len(server.seen) != 2 {
-		t.Errorf("after a while, %d requests", len(server.seen))
+	l.lastRenewal = l.lastRenewal.Add(-l.renewInterval)
+	l.renewIfDue(t.Context())
+	if len(server.requests) != 2 {
+		t.Errorf("after a while, %d requests", len(server.requests))
 	}
 }
 
-func TestANewTokenIsUsedOnceItIsThere(t *testing.T) {
-	l, server, directory := leased(t)
-	l.often = 0
-	l.renew(t.Context())
+func TestRotatedTokenIsUsed(t *testing.T) {
+	l, server, directory := newTestLease(t)
+	l.renewInterval = 0
+	l.renewIfDue(t.Context())
 	if err := os.WriteFile(filepath.Join(directory, "token"), []byte("two"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.renew(t.Context())
-	if got := server.seen[1].Header.Get("Authorization"); got != "Bearer two" {
+	l.renewIfDue(t.Context())
+	if got := server.requests[1].Header.Get("Authorization"); got != "Bearer two" {
 		t.Errorf("authorization %q", got)
 	}
 }
 
-func TestOnlyWorkShowsActivity(t *testing.T) {
+func TestIdleTimeDoesNotRenewTheLease(t *testing.T) {
 	for order, want := range map[string]bool{"/sleep 20ms": true, "/idle 20ms": false} {
 		t.Run(order, func(t *testing.T) {
-			l, server, _ := leased(t)
-			l.often = time.Millisecond
-			a, _ := atWork(t, nil)
+			l, server, _ := newTestLease(t)
+			l.renewInterval = time.Millisecond
+			a, _ := newTestAgent(t, nil)
 			a.lease = l
-			if err := a.carryOut(t.Context(), order); err != nil {
+			if err := a.executeLine(t.Context(), order); err != nil {
 				t.Fatal(err)
 			}
 			// To begin with an order is an activity, too.
-			if more := len(server.seen) > 1; more != want {
-				t.Errorf("%d requests", len(server.seen))
+			if more := len(server.requests) > 1; more != want {
+				t.Errorf("%d requests", len(server.requests))
 			}
 		})
 	}
 }
 
-// clockwork answers each request, and notes when it came.
-type clockwork struct {
-	start time.Time
-	came  []time.Duration
+// timingTransport answers each request, and notes when it came.
+type timingTransport struct {
+	start        time.Time
+	requestTimes []time.Duration
 }
 
-func (c *clockwork) RoundTrip(r *http.Request) (*http.Response, error) {
-	c.came = append(c.came, time.Since(c.start))
+func (c *timingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.requestTimes = append(c.requestTimes, time.Since(c.start))
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
 }
 
-func TestWorkShowsActivityAsOftenAsIsOfUse(t *testing.T) {
-	l, _, _ := leased(t)
-	a, _ := atWork(t, nil)
+func TestWorkRenewsTheLeaseEveryInterval(t *testing.T) {
+	l, _, _ := newTestLease(t)
+	a, _ := newTestAgent(t, nil)
 	a.lease = l
 	synctest.Test(t, func(t *testing.T) {
-		clock := &clockwork{start: time.Now()}
+		clock := &timingTransport{start: time.Now()}
 		l.client = &http.Client{Transport: clock}
-		if err := a.carryOut(t.Context(), "hello"); err != nil {
+		if err := a.executeLine(t.Context(), "hello"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * time.Second) // by the bubble's clock
-		if err := a.carryOut(t.Context(), "/sleep 30s"); err != nil {
+		if err := a.executeLine(t.Context(), "/sleep 30s"); err != nil {
 			t.Fatal(err)
 		}
 		want := []time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second}
-		if diff := cmp.Diff(want, clock.came); diff != "" {
+		if diff := cmp.Diff(want, clock.requestTimes); diff != "" {
 			t.Errorf("renewed after (-want +got):\n%s", diff)
 		}
 	})
 }
 
-func TestAnInteractiveRunnerSaysThatItHasFinished(t *testing.T) {
-	l, server, _ := leased(t)
-	if err := l.finish(t.Context()); err != nil {
+func TestDoneCommandAnnotatesTheLease(t *testing.T) {
+	l, server, _ := newTestLease(t)
+	if err := l.markRunFinished(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := server.leases[0].Annotations["yardmaster.dev/run-finished"]; got != "talk-r1-a1" {
@@ -170,21 +170,21 @@ func TestAnInteractiveRunnerSaysThatItHasFinished(t *testing.T) {
 	}
 }
 
-func TestWorkGoesOnWhenActivityCannotBeShown(t *testing.T) {
-	l, server, _ := leased(t)
+func TestFailedLeaseRenewalDoesNotStopWork(t *testing.T) {
+	l, server, _ := newTestLease(t)
 	server.status = http.StatusForbidden
-	a, out := atWork(t, nil)
+	a, out := newTestAgent(t, nil)
 	a.lease = l
-	if err := a.carryOut(t.Context(), "one"); err != nil || out.String() != "one\n" {
+	if err := a.executeLine(t.Context(), "one"); err != nil || out.String() != "one\n" {
 		t.Errorf("error %v, echoed %q", err, out)
 	}
 	const want = "the API server answers 403 Forbidden: because"
-	if err := l.finish(t.Context()); err == nil || err.Error() != want {
+	if err := l.markRunFinished(t.Context()); err == nil || err.Error() != want {
 		t.Errorf("error %v", err)
 	}
 }
 
-func TestALeaseThatCanNeverBeRenewedIsToldAtTheBeginning(t *testing.T) {
+func TestMissingLeaseConfigurationIsReportedAtStart(t *testing.T) {
 	directory := t.TempDir()
 	if err := os.WriteFile(filepath.Join(directory, "ca.crt"), []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestALeaseThatCanNeverBeRenewedIsToldAtTheBeginning(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			environment := map[string]string{"AGENTIC_LEASE": "talk", "KUBERNETES_SERVICE_HOST": row.host, "KUBERNETES_SERVICE_PORT": "443"}
-			if _, err := newLease(func(name string) string { return environment[name] }, "talk-r1-a1", row.directory); err == nil {
+			if _, err := newLeaseClient(func(name string) string { return environment[name] }, "talk-r1-a1", row.directory); err == nil {
 				t.Error("it is taken for one that can be renewed")
 			}
 		})

@@ -17,17 +17,17 @@ import (
 
 // The exit codes. A session completes with 0, and fails with any other.
 const (
-	exitWell   = 0
-	exitUnable = 2
-	// exitTold is what a shell reports of a program that SIGTERM ended. A runner that was told
+	exitSuccess = 0
+	exitFailure = 2
+	// exitTerminated is what a shell reports of a program that SIGTERM ended. A runner that was told
 	// to end has not completed its work, and must not say that it has.
-	exitTold = 128 + int(syscall.SIGTERM)
+	exitTerminated = 128 + int(syscall.SIGTERM)
 )
 
 func main() {
 	log.SetFlags(log.LstdFlags | log.LUTC)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	code, err := run(ctx, os.Getenv, os.Stdout)
+	code, err := runAndWriteResult(ctx, os.Getenv, os.Stdout)
 	stop()
 	if err != nil {
 		log.Print(err)
@@ -35,37 +35,37 @@ func main() {
 	os.Exit(code)
 }
 
-// run runs a session, and returns its exit code. Whatever the outcome is, there is a result.
-func run(ctx context.Context, getenv func(string) string, out io.Writer) (int, error) {
+// runAndWriteResult runs a session, and returns its exit code. Whatever the outcome is, there is a result.
+func runAndWriteResult(ctx context.Context, getenv func(string) string, out io.Writer) (int, error) {
 	s, err := readSession(getenv)
 	if err != nil {
-		return exitUnable, fmt.Errorf("reading what the session is: %w", err)
+		return exitFailure, fmt.Errorf("reading what the session is: %w", err)
 	}
-	lease, err := newLease(getenv, s.job, tokenDirectory)
+	lease, err := newLeaseClient(getenv, s.job, tokenDirectory)
 	if err != nil {
-		return exitUnable, fmt.Errorf("preparing to renew the Lease: %w", err)
+		return exitFailure, fmt.Errorf("preparing to renew the Lease: %w", err)
 	}
 	agent, err := newAgent(s, lease, out)
 	if err != nil {
-		return exitUnable, err
+		return exitFailure, err
 	}
-	defer agent.close()
-	code, err := exitCode(agent.work(ctx))
-	return code, errors.Join(err, writeResult(s.resultFile, agent.result()))
+	defer agent.closeWorkspace()
+	code, err := exitCodeOf(agent.runSession(ctx))
+	return code, errors.Join(err, writeResult(s.resultFile, agent.encodeResult()))
 }
 
-// exitCode is what an agent's end means to whoever started it.
-func exitCode(end error) (int, error) {
-	var asked exitError
+// exitCodeOf is what an agent's end means to whoever started it.
+func exitCodeOf(end error) (int, error) {
+	var asked exitCodeError
 	switch {
 	case end == nil:
-		return exitWell, nil
+		return exitSuccess, nil
 	case errors.As(end, &asked):
 		return int(asked), nil
 	case errors.Is(end, context.Canceled):
 		log.Print("Told to end")
-		return exitTold, nil
+		return exitTerminated, nil
 	default:
-		return exitUnable, end
+		return exitFailure, end
 	}
 }

@@ -11,22 +11,22 @@ import (
 // stopped goes on where it was.
 const progressFile = ".echo-progress"
 
-// memory is the workspace. It reaches no file outside, whatever links lie in it.
-type memory struct{ root *os.Root }
+// workspace is the workspace. It reaches no file outside, whatever links lie in it.
+type workspace struct{ root *os.Root }
 
-func openMemory(directory string) (*memory, error) {
+func openWorkspace(directory string) (*workspace, error) {
 	root, err := os.OpenRoot(directory)
 	if err != nil {
 		return nil, err
 	}
-	return &memory{root}, nil
+	return &workspace{root}, nil
 }
 
-func (m *memory) close() { _ = m.root.Close() }
+func (m *workspace) closeRoot() { _ = m.root.Close() }
 
-// done is how many lines of its prompt the session has done. A workspace may have been
+// completedLines is how many lines of its prompt the session has done. A workspace may have been
 // another session's before: what that one noted does not count.
-func (m *memory) done(session string) (int, error) {
+func (m *workspace) completedLines(session string) (int, error) {
 	raw, err := m.root.ReadFile(progressFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -42,20 +42,20 @@ func (m *memory) done(session string) (int, error) {
 	return lines, nil
 }
 
-func (m *memory) note(session string, lines int) error {
+func (m *workspace) saveProgress(session string, lines int) error {
 	const mode = 0o644
 	return m.root.WriteFile(progressFile, fmt.Appendf(nil, "%s %d\n", session, lines), mode)
 }
 
-func (m *memory) forget() error {
+func (m *workspace) removeProgress() error {
 	if err := m.root.Remove(progressFile); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// append adds a line to a file.
-func (m *memory) append(name, line string) error {
+// appendLine adds a line to a file.
+func (m *workspace) appendLine(name, line string) error {
 	const mode = 0o644
 	file, err := m.root.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, mode)
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// exitError ends the runner with this code.
-type exitError int
+// exitCodeError ends the runner with this code.
+type exitCodeError int
 
-func (e exitError) Error() string { return fmt.Sprintf("told to exit with code %d", int(e)) }
+func (e exitCodeError) Error() string { return fmt.Sprintf("told to exit with code %d", int(e)) }
 
-// carryOut does what one line says. A line that is no order is echoed.
-func (a *agent) carryOut(ctx context.Context, line string) error {
+// executeLine does what one line says. A line that is no order is echoed.
+func (a *agent) executeLine(ctx context.Context, line string) error {
 	line = strings.TrimSpace(line)
-	a.lease.renew(ctx)
+	a.lease.renewIfDue(ctx)
 	if !strings.HasPrefix(line, "/") {
 		if line != "" {
-			fmt.Fprintln(a.out, line)
+			fmt.Fprintln(a.output, line)
 			a.lines++
 			a.words += len(strings.Fields(line))
 		}
@@ -30,7 +30,7 @@ func (a *agent) carryOut(ctx context.Context, line string) error {
 	}
 	name, rest, _ := strings.Cut(line[1:], " ")
 	rest = strings.TrimSpace(rest)
-	order, known := a.orders()[name]
+	order, known := a.commands()[name]
 	if !known {
 		return fmt.Errorf("there is no order /%s", name)
 	}
@@ -41,23 +41,23 @@ func (a *agent) carryOut(ctx context.Context, line string) error {
 	return nil
 }
 
-// orders are what a line can ask for, by the word behind the slash.
-func (a *agent) orders() map[string]func(ctx context.Context, rest string) error {
+// commands are what a line can ask for, by the word behind the slash.
+func (a *agent) commands() map[string]func(ctx context.Context, rest string) error {
 	return map[string]func(context.Context, string) error{
-		"connect": a.connect,
-		"sleep":   func(ctx context.Context, rest string) error { return a.spend(ctx, rest, true) },
-		"idle":    func(ctx context.Context, rest string) error { return a.spend(ctx, rest, false) },
+		"connect": a.tryConnect,
+		"sleep":   func(ctx context.Context, rest string) error { return a.waitFor(ctx, rest, true) },
+		"idle":    func(ctx context.Context, rest string) error { return a.waitFor(ctx, rest, false) },
 		"cost":    a.addCost,
-		"write":   a.write,
-		"result":  a.leave,
-		"fail":    a.fail,
-		"done":    a.finish,
-		"exit":    func(context.Context, string) error { return exitError(exitWell) },
+		"write":   a.appendToFile,
+		"result":  a.setRawResult,
+		"fail":    a.exitWithCode,
+		"done":    a.markRunFinished,
+		"exit":    func(context.Context, string) error { return exitCodeError(exitSuccess) },
 	}
 }
 
-// spend takes some time: at work, which the Lease shows, or idle.
-func (a *agent) spend(ctx context.Context, text string, working bool) error {
+// waitFor takes some time: at work, which the Lease shows, or idle.
+func (a *agent) waitFor(ctx context.Context, text string, working bool) error {
 	takes, err := time.ParseDuration(text)
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (a *agent) spend(ctx context.Context, text string, working bool) error {
 	for {
 		var due <-chan time.Time
 		if working {
-			due = time.After(a.lease.untilDue())
+			due = time.After(a.lease.timeUntilDue())
 		}
 		select {
 		case <-ctx.Done():
@@ -75,7 +75,7 @@ func (a *agent) spend(ctx context.Context, text string, working bool) error {
 		case <-end.C:
 			return nil
 		case <-due:
-			a.lease.renew(ctx)
+			a.lease.renewIfDue(ctx)
 		}
 	}
 }
@@ -93,24 +93,24 @@ func (a *agent) addCost(_ context.Context, text string) error {
 	return nil
 }
 
-// write appends a line to a file in the workspace, and to none elsewhere.
-func (a *agent) write(_ context.Context, rest string) error {
+// appendToFile appends a line to a file in the workspace, and to none elsewhere.
+func (a *agent) appendToFile(_ context.Context, rest string) error {
 	name, text, _ := strings.Cut(rest, " ")
 	if !filepath.IsLocal(name) {
 		return fmt.Errorf("%q is no file in the workspace", name)
 	}
-	return a.memory.append(name, text)
+	return a.workspace.appendLine(name, text)
 }
 
-// leave leaves this as the result, whatever it is, in the place of the runner's own.
-func (a *agent) leave(_ context.Context, text string) error {
-	a.raw = text
+// setRawResult leaves this as the result, whatever it is, in the place of the runner's own.
+func (a *agent) setRawResult(_ context.Context, text string) error {
+	a.rawResult = text
 	return nil
 }
 
-// fail exits with a code: at each attempt, or at the first ones only, so that a later one
+// exitWithCode exits with a code: at each attempt, or at the first ones only, so that a later one
 // gets past.
-func (a *agent) fail(_ context.Context, rest string) error {
+func (a *agent) exitWithCode(_ context.Context, rest string) error {
 	fields := strings.Fields(rest)
 	if len(fields) == 0 || len(fields) > 2 {
 		return errors.New("it takes an exit code, and how many attempts fail")
@@ -128,10 +128,10 @@ func (a *agent) fail(_ context.Context, rest string) error {
 			return nil
 		}
 	}
-	return exitError(code)
+	return exitCodeError(code)
 }
 
-// finish says that an interactive runner has finished what it was at.
-func (a *agent) finish(ctx context.Context, _ string) error {
-	return a.lease.finish(ctx)
+// markRunFinished says that an interactive runner has finished what it was at.
+func (a *agent) markRunFinished(ctx context.Context, _ string) error {
+	return a.lease.markRunFinished(ctx)
 }

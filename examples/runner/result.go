@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// maxResult is how many bytes of a result the kubelet takes. Of a longer one it cuts off the
+// maxResultBytes is how many bytes of a result the kubelet takes. Of a longer one it cuts off the
 // end, and what is left is no JSON.
-const maxResult = 4096
+const maxResultBytes = 4096
 
 // result is what a runner leaves. Each field may be left out.
 type result struct {
@@ -19,24 +19,24 @@ type result struct {
 	SDKSessionID string         `json:"sdkSessionId,omitempty"` //nolint:tagliatelle // the operator knows it by this name
 }
 
-// encode writes a result in as many bytes as are taken: the summary gives way.
-func encode(r *result) string {
+// marshalWithinLimit writes a result in as many bytes as are taken: the summary gives way.
+func marshalWithinLimit(r *result) string {
 	const escaped = 6 // bytes that one may take in JSON
 	for {
 		raw, err := json.Marshal(r)
 		if err != nil {
 			return fmt.Sprintf(`{"summary":%q}`, err.Error())
 		}
-		if over := len(raw) - maxResult; over > 0 && r.Summary != "" {
-			r.Summary = cut(r.Summary, (over+escaped-1)/escaped)
+		if over := len(raw) - maxResultBytes; over > 0 && r.Summary != "" {
+			r.Summary = truncateAtRune(r.Summary, (over+escaped-1)/escaped)
 			continue
 		}
 		return string(raw)
 	}
 }
 
-// cut takes at least so many bytes off a text's end, and no character apart.
-func cut(text string, bytes int) string {
+// truncateAtRune takes at least so many bytes off a text's end, and no character apart.
+func truncateAtRune(text string, bytes int) string {
 	keep := max(0, len(text)-bytes)
 	for keep > 0 && !utf8.RuneStart(text[keep]) {
 		keep--

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// given is what the operator gives the runner of a session named talk, at its first attempt.
-func given(t *testing.T, prompt string, changes map[string]string) func(string) string {
+// newSessionFiles is what the operator gives the runner of a session named talk, at its first attempt.
+func newSessionFiles(t *testing.T, prompt string, changes map[string]string) func(string) string {
 	t.Helper()
 	directory := t.TempDir()
 	file := func(name, text string) string {
@@ -37,9 +37,9 @@ func given(t *testing.T, prompt string, changes map[string]string) func(string) 
 		}
 		return path
 	}
-	inputs, err := json.Marshal(sessions.Inputs{
+	inputs, err := json.Marshal(sessions.RunnerInputs{
 		Name: "talk", Namespace: "a", LLMSettings: &v1alpha1.LLMSettings{Model: "small"},
-		Repos: []sessions.Repo{{SessionRepo: v1alpha1.SessionRepo{URL: "https://git.example/shop.git", Branch: "main"}, Directory: "shop"}},
+		Repos: []sessions.RunnerRepo{{SessionRepo: v1alpha1.SessionRepo{URL: "https://git.example/shop.git", Branch: "main"}, Directory: "shop"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -53,8 +53,8 @@ func given(t *testing.T, prompt string, changes map[string]string) func(string) 
 	return func(name string) string { return environment[name] }
 }
 
-// left is the result that the operator reads.
-func left(t *testing.T, getenv func(string) string) *v1alpha1.SessionResult {
+// readResult is the result that the operator reads.
+func readResult(t *testing.T, getenv func(string) string) *v1alpha1.SessionResult {
 	t.Helper()
 	raw, err := os.ReadFile(getenv("AGENTIC_RESULT_FILE"))
 	if err != nil {
@@ -67,35 +67,35 @@ func left(t *testing.T, getenv func(string) string) *v1alpha1.SessionResult {
 	return result
 }
 
-func TestWhatBecomesOfAPrompt(t *testing.T) {
+func TestPromptCommands(t *testing.T) {
 	for title, row := range map[string]struct {
 		prompt, attempt string
 		code            int
 		summary, cost   string
 		err             string
 	}{
-		"its lines are echoed, and counted":          {"one\n\ntwo three\n", "1", exitWell, "Echoed 2 lines", "", ""},
-		"none: an interactive session may have none": {"", "1", exitWell, "Echoed 0 lines", "", ""},
-		"a cost is told, the sum of all":             {"/cost 0.1\none\n/cost 0.02", "1", exitWell, "Echoed 1 lines", "0.12", ""},
-		"time can be spent":                          {"/sleep 1ms\n/idle 1ms\none", "1", exitWell, "Echoed 1 lines", "", ""},
+		"its lines are echoed, and counted":          {"one\n\ntwo three\n", "1", exitSuccess, "Echoed 2 lines", "", ""},
+		"none: an interactive session may have none": {"", "1", exitSuccess, "Echoed 0 lines", "", ""},
+		"a cost is told, the sum of all":             {"/cost 0.1\none\n/cost 0.02", "1", exitSuccess, "Echoed 1 lines", "0.12", ""},
+		"time can be spent":                          {"/sleep 1ms\n/idle 1ms\none", "1", exitSuccess, "Echoed 1 lines", "", ""},
 		"it can fail, and leaves a result then, too": {"/cost 1\none\n/fail 3\ntwo", "1", 3, "Echoed 1 lines", "1", ""},
 		"it can fail at its first attempts only":     {"/fail 3 1\none", "1", 3, "Echoed 0 lines", "", ""},
-		"... and get past that at the next":          {"/fail 3 1\none", "2", exitWell, "Echoed 1 lines", "", ""},
-		"it can end early, and well":                 {"one\n/exit\ntwo", "1", exitWell, "Echoed 1 lines", "", ""},
-		"an order that is none":                      {"one\n/dance", "1", exitUnable, "Echoed 1 lines", "", "there is no order /dance"},
-		"an order that cannot be understood":         {"/sleep long", "1", exitUnable, "Echoed 0 lines", "", `/sleep: time: invalid duration "long"`},
-		"an address that is none":                    {"/connect here", "1", exitUnable, "Echoed 0 lines", "", "/connect: address here: missing port in address"},
-		"no code is too great":                       {"/fail 256", "1", exitUnable, "Echoed 0 lines", "", `/fail: strconv.ParseUint: parsing "256": value out of range`},
-		"no file outside the workspace is written":   {"/write ../x one", "1", exitUnable, "Echoed 0 lines", "", `/write: "../x" is no file in the workspace`},
-		"nothing finishes that has no Lease":         {"/done", "1", exitUnable, "Echoed 0 lines", "", "/done: the session has no Lease to say so"},
+		"... and get past that at the next":          {"/fail 3 1\none", "2", exitSuccess, "Echoed 1 lines", "", ""},
+		"it can end early, and well":                 {"one\n/exit\ntwo", "1", exitSuccess, "Echoed 1 lines", "", ""},
+		"an order that is none":                      {"one\n/dance", "1", exitFailure, "Echoed 1 lines", "", "there is no order /dance"},
+		"an order that cannot be understood":         {"/sleep long", "1", exitFailure, "Echoed 0 lines", "", `/sleep: time: invalid duration "long"`},
+		"an address that is none":                    {"/connect here", "1", exitFailure, "Echoed 0 lines", "", "/connect: address here: missing port in address"},
+		"no code is too great":                       {"/fail 256", "1", exitFailure, "Echoed 0 lines", "", `/fail: strconv.ParseUint: parsing "256": value out of range`},
+		"no file outside the workspace is written":   {"/write ../x one", "1", exitFailure, "Echoed 0 lines", "", `/write: "../x" is no file in the workspace`},
+		"nothing finishes that has no Lease":         {"/done", "1", exitFailure, "Echoed 0 lines", "", "/done: the session has no Lease to say so"},
 	} {
 		t.Run(title, func(t *testing.T) {
-			getenv := given(t, row.prompt, map[string]string{"AGENTIC_ATTEMPT": row.attempt})
-			code, err := run(t.Context(), getenv, io.Discard)
+			getenv := newSessionFiles(t, row.prompt, map[string]string{"AGENTIC_ATTEMPT": row.attempt})
+			code, err := runAndWriteResult(t.Context(), getenv, io.Discard)
 			if code != row.code || (row.err == "") != (err == nil) || err != nil && err.Error() != row.err {
 				t.Errorf("code %d, want %d; error %v, want %q", code, row.code, err, row.err)
 			}
-			result, cost := left(t, getenv), ""
+			result, cost := readResult(t, getenv), ""
 			if result.CostUSD != nil {
 				cost = string(*result.CostUSD)
 			}
@@ -106,7 +106,7 @@ func TestWhatBecomesOfAPrompt(t *testing.T) {
 	}
 }
 
-func TestTheResultTellsWhatCanBeReached(t *testing.T) {
+func TestResultListsReachableAddresses(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -114,11 +114,11 @@ func TestTheResultTellsWhatCanBeReached(t *testing.T) {
 	address := listener.Addr().String()
 	reach := func(want string) {
 		t.Helper()
-		getenv := given(t, "/connect "+address+"\none", nil)
-		if code, err := run(t.Context(), getenv, io.Discard); code != exitWell || err != nil {
+		getenv := newSessionFiles(t, "/connect "+address+"\none", nil)
+		if code, err := runAndWriteResult(t.Context(), getenv, io.Discard); code != exitSuccess || err != nil {
 			t.Fatalf("code %d, error %v", code, err)
 		}
-		if got := left(t, getenv).Summary; got != want {
+		if got := readResult(t, getenv).Summary; got != want {
 			t.Errorf("result %q, want %q", got, want)
 		}
 	}
@@ -129,62 +129,62 @@ func TestTheResultTellsWhatCanBeReached(t *testing.T) {
 	reach("Echoed 1 lines, did not reach " + address)
 }
 
-func TestARunnerThatMissesSomethingDoesNotBegin(t *testing.T) {
+func TestIncompleteEnvironmentFailsAtStart(t *testing.T) {
 	for variable, want := range map[string]string{
 		"AGENTIC_SESSION": "AGENTIC_SESSION is not set", "AGENTIC_JOB": "AGENTIC_JOB is not set", "AGENTIC_ATTEMPT": "AGENTIC_ATTEMPT is not set",
 		"AGENTIC_PROMPT_FILE": "AGENTIC_PROMPT_FILE is not set", "AGENTIC_SESSION_FILE": "AGENTIC_SESSION_FILE is not set",
 		"AGENTIC_WORKSPACE": "AGENTIC_WORKSPACE is not set", "AGENTIC_RESULT_FILE": "AGENTIC_RESULT_FILE is not set",
 	} {
 		t.Run(variable, func(t *testing.T) {
-			code, err := run(t.Context(), given(t, "one", map[string]string{variable: ""}), io.Discard)
-			if code != exitUnable || err == nil || !strings.HasSuffix(err.Error(), want) {
+			code, err := runAndWriteResult(t.Context(), newSessionFiles(t, "one", map[string]string{variable: ""}), io.Discard)
+			if code != exitFailure || err == nil || !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("code %d, error %v", code, err)
 			}
 		})
 	}
 }
 
-// onWrite does something when something is written.
-type onWrite func()
+// writerFunc does something when something is written.
+type writerFunc func()
 
-func (do onWrite) Write(p []byte) (int, error) {
+func (do writerFunc) Write(p []byte) (int, error) {
 	do()
 	return len(p), nil
 }
 
-func TestOneThatIsToldToEndDoesNotCompleteAndGoesOnWhereItWas(t *testing.T) {
-	getenv := given(t, "/write notes one\nnow\n/write notes two\nthree", nil)
+func TestTerminatedRunResumesAfterTheLastLine(t *testing.T) {
+	getenv := newSessionFiles(t, "/write notes one\nnow\n/write notes two\nthree", nil)
 	ctx, tell := context.WithCancel(t.Context())
-	if code, err := run(ctx, getenv, onWrite(tell)); code != exitTold || err != nil {
+	if code, err := runAndWriteResult(ctx, getenv, writerFunc(tell)); code != exitTerminated || err != nil {
 		t.Fatalf("code %d, error %v", code, err)
 	}
-	if result := left(t, getenv); result.Summary != "Echoed 1 lines" {
+	if result := readResult(t, getenv); result.Summary != "Echoed 1 lines" {
 		t.Errorf("result %+v", result)
 	}
-	if code, err := run(t.Context(), getenv, io.Discard); code != exitWell || err != nil {
+	if code, err := runAndWriteResult(t.Context(), getenv, io.Discard); code != exitSuccess || err != nil {
 		t.Fatalf("code %d, error %v", code, err)
 	}
 	notes, err := os.ReadFile(filepath.Join(getenv("AGENTIC_WORKSPACE"), "notes"))
 	if diff := cmp.Diff("one\ntwo\n", string(notes)); diff != "" || err != nil {
 		t.Errorf("error %v, notes (-want +got):\n%s", err, diff)
 	}
-	if result := left(t, getenv); result.Summary != "Echoed 1 lines, going on behind line 2" {
+	if result := readResult(t, getenv); result.Summary != "Echoed 1 lines, going on behind line 2" {
 		t.Errorf("result %+v", result)
 	}
 }
 
-func TestNothingIsWaitedForWhenItIsToldToEnd(t *testing.T) {
+func TestTerminationInterruptsWaiting(t *testing.T) {
 	for _, order := range []string{"/sleep 1h", "/idle 1h"} {
-		a, _ := atWork(t, nil)
+		a, _ := newTestAgent(t, nil)
 		ctx, tell := context.WithCancel(t.Context())
 		tell()
-		if err := a.carryOut(ctx, order); !errors.Is(err, context.Canceled) {
+		if err := a.executeLine(ctx, order); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: error %v", order, err)
 		}
 	}
 }
 
-func TestWhatAnAttemptBeginsWith(t *testing.T) {
+func TestFirstLineOfAnAttempt(t *testing.T) {
 	for title, row := range map[string]struct {
 		note string
 		want string
@@ -197,41 +197,41 @@ func TestWhatAnAttemptBeginsWith(t *testing.T) {
 		"with all, behind a note that cannot be one": {"talk -1\n", "Echoed 2 lines"},
 	} {
 		t.Run(title, func(t *testing.T) {
-			getenv := given(t, "one\ntwo", nil)
+			getenv := newSessionFiles(t, "one\ntwo", nil)
 			if row.note != "" {
 				if err := os.WriteFile(filepath.Join(getenv("AGENTIC_WORKSPACE"), progressFile), []byte(row.note), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if code, err := run(t.Context(), getenv, io.Discard); code != exitWell || err != nil {
+			if code, err := runAndWriteResult(t.Context(), getenv, io.Discard); code != exitSuccess || err != nil {
 				t.Fatalf("code %d, error %v", code, err)
 			}
-			if got := left(t, getenv).Summary; got != row.want {
+			if got := readResult(t, getenv).Summary; got != row.want {
 				t.Errorf("summary %q, want %q", got, row.want)
 			}
 		})
 	}
 }
 
-func TestACompletedRunIsDoneAnewByTheNext(t *testing.T) {
-	getenv := given(t, "one", nil)
+func TestNextRunRepeatsCompletedPrompt(t *testing.T) {
+	getenv := newSessionFiles(t, "one", nil)
 	for range 2 {
-		if code, err := run(t.Context(), getenv, io.Discard); code != exitWell || err != nil || left(t, getenv).Summary != "Echoed 1 lines" {
-			t.Fatalf("code %d, error %v, result %+v", code, err, left(t, getenv))
+		if code, err := runAndWriteResult(t.Context(), getenv, io.Discard); code != exitSuccess || err != nil || readResult(t, getenv).Summary != "Echoed 1 lines" {
+			t.Fatalf("code %d, error %v, result %+v", code, err, readResult(t, getenv))
 		}
 	}
 }
 
-func TestTheSessionIsTakenUpByTheIDThatWasLeft(t *testing.T) {
-	getenv := given(t, "one", map[string]string{"AGENTIC_SDK_SESSION_ID": "talk-r1-a1", "AGENTIC_JOB": "talk-r2-a1"})
-	if code, err := run(t.Context(), getenv, io.Discard); code != exitWell || err != nil || left(t, getenv).SDKSessionID != "talk-r1-a1" {
-		t.Errorf("code %d, error %v, result %+v", code, err, left(t, getenv))
+func TestSDKSessionIDIsKept(t *testing.T) {
+	getenv := newSessionFiles(t, "one", map[string]string{"AGENTIC_SDK_SESSION_ID": "talk-r1-a1", "AGENTIC_JOB": "talk-r2-a1"})
+	if code, err := runAndWriteResult(t.Context(), getenv, io.Discard); code != exitSuccess || err != nil || readResult(t, getenv).SDKSessionID != "talk-r1-a1" {
+		t.Errorf("code %d, error %v, result %+v", code, err, readResult(t, getenv))
 	}
 }
 
-func TestAnyResultCanBeLeft(t *testing.T) {
-	getenv := given(t, "/result nonsense", nil)
-	if code, err := run(t.Context(), getenv, io.Discard); code != exitWell || err != nil {
+func TestResultCommandReplacesTheResult(t *testing.T) {
+	getenv := newSessionFiles(t, "/result nonsense", nil)
+	if code, err := runAndWriteResult(t.Context(), getenv, io.Discard); code != exitSuccess || err != nil {
 		t.Fatalf("code %d, error %v", code, err)
 	}
 	raw, err := os.ReadFile(getenv("AGENTIC_RESULT_FILE"))
@@ -240,15 +240,15 @@ func TestAnyResultCanBeLeft(t *testing.T) {
 	}
 }
 
-func TestAResultIsNeverCutOffByTheKubelet(t *testing.T) {
+func TestResultFitsTerminationMessage(t *testing.T) {
 	for title, summary := range map[string]string{
 		"short": "done", "long": strings.Repeat("x", 9000), "long, of great characters": strings.Repeat("é", 4000),
 		"long, of such as are escaped": strings.Repeat("\n\"", 4000), "long, of what is no text": strings.Repeat("\xff", 4000),
 	} {
 		t.Run(title, func(t *testing.T) {
-			text := encode(&result{Summary: summary, SDKSessionID: "x"})
+			text := marshalWithinLimit(&result{Summary: summary, SDKSessionID: "x"})
 			parsed, err := sessions.ParseResult(text)
-			if err != nil || len(text) > maxResult || parsed.SDKSessionID != "x" {
+			if err != nil || len(text) > maxResultBytes || parsed.SDKSessionID != "x" {
 				t.Fatalf("%d bytes, error %v", len(text), err)
 			}
 			if title == "short" && parsed.Summary != summary {
@@ -261,43 +261,43 @@ func TestAResultIsNeverCutOffByTheKubelet(t *testing.T) {
 	}
 }
 
-func TestAResultThatCannotBeWrittenIsAnError(t *testing.T) {
-	getenv := given(t, "one", map[string]string{"AGENTIC_RESULT_FILE": t.TempDir()})
-	if _, err := run(t.Context(), getenv, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "writing the result: ") {
+func TestUnwritableResultIsAnError(t *testing.T) {
+	getenv := newSessionFiles(t, "one", map[string]string{"AGENTIC_RESULT_FILE": t.TempDir()})
+	if _, err := runAndWriteResult(t.Context(), getenv, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "writing the result: ") {
 		t.Errorf("error %v", err)
 	}
 }
 
-func TestWhatAnEndMeans(t *testing.T) {
+func TestExitCodes(t *testing.T) {
 	for title, row := range map[string]struct {
 		end  error
 		code int
 	}{
-		"all is done":     {nil, exitWell},
-		"told to fail":    {exitError(7), 7},
-		"told to end":     {context.Canceled, exitTold},
-		"something broke": {errors.New("disk full"), exitUnable},
+		"all is done":     {nil, exitSuccess},
+		"told to fail":    {exitCodeError(7), 7},
+		"told to end":     {context.Canceled, exitTerminated},
+		"something broke": {errors.New("disk full"), exitFailure},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if code, _ := exitCode(row.end); code != row.code {
+			if code, _ := exitCodeOf(row.end); code != row.code {
 				t.Errorf("code %d, want %d", code, row.code)
 			}
 		})
 	}
 }
 
-// atWork is an agent, and what it echoes.
-func atWork(t *testing.T, changes map[string]string) (*agent, *bytes.Buffer) {
+// newTestAgent is an agent, and what it echoes.
+func newTestAgent(t *testing.T, changes map[string]string) (*agent, *bytes.Buffer) {
 	t.Helper()
-	s, err := readSession(given(t, "", changes))
+	s, err := readSession(newSessionFiles(t, "", changes))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	a, err := newAgent(s, &lease{often: time.Hour}, &out)
+	a, err := newAgent(s, &leaseClient{renewInterval: time.Hour}, &out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(a.close)
+	t.Cleanup(a.closeWorkspace)
 	return a, &out
 }

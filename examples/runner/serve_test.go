@@ -10,21 +10,21 @@ import (
 	"testing"
 )
 
-// conversing is a session that people talk to: where, and how it ends.
-func conversing(t *testing.T) (url string, stop context.CancelFunc, end <-chan error) {
+// startServing is a session that people talk to: where, and how it ends.
+func startServing(t *testing.T) (url string, stop context.CancelFunc, end <-chan error) {
 	t.Helper()
-	a, _ := atWork(t, map[string]string{"AGENTIC_PORT": "8080"})
+	a, _ := newTestAgent(t, map[string]string{"AGENTIC_PORT": "8080"})
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- a.converse(ctx, listener) }()
+	go func() { ended <- a.serveMessages(ctx, listener) }()
 	return "http://" + listener.Addr().String(), stop, ended
 }
 
-func say(t *testing.T, url, text string) (status int, answer string) {
+func postMessage(t *testing.T, url, text string) (status int, answer string) {
 	t.Helper()
 	response, err := http.Post(url, "text/plain", strings.NewReader(text))
 	if err != nil {
@@ -38,8 +38,8 @@ func say(t *testing.T, url, text string) (status int, answer string) {
 	return response.StatusCode, string(raw)
 }
 
-func TestWhatPeopleSayIsAnswered(t *testing.T) {
-	url, stop, end := conversing(t)
+func TestMessagesAreAnswered(t *testing.T) {
+	url, stop, end := startServing(t)
 	for text, want := range map[string]string{
 		"hello\nthere":    "hello\nthere\n",
 		"/dance\nhello":   "error: there is no order /dance\nhello\n",
@@ -47,11 +47,11 @@ func TestWhatPeopleSayIsAnswered(t *testing.T) {
 		"/write f x\ndid": "did\n",
 		"":                "",
 	} {
-		if status, answer := say(t, url, text); status != http.StatusOK || answer != want {
+		if status, answer := postMessage(t, url, text); status != http.StatusOK || answer != want {
 			t.Errorf("%q is answered by %d %q, want %q", text, status, answer, want)
 		}
 	}
-	if status, _ := say(t, url, strings.Repeat("x", maxSaid+1)); status != http.StatusBadRequest {
+	if status, _ := postMessage(t, url, strings.Repeat("x", maxMessageBytes+1)); status != http.StatusBadRequest {
 		t.Errorf("too much is answered by %d", status)
 	}
 	stop()
@@ -60,26 +60,26 @@ func TestWhatPeopleSayIsAnswered(t *testing.T) {
 	}
 }
 
-func TestPeopleCanEndIt(t *testing.T) {
-	url, _, end := conversing(t)
-	if status, answer := say(t, url, "bye\n/fail 4\nnever"); status != http.StatusOK || answer != "bye\n" {
+func TestExitMessageEndsTheSession(t *testing.T) {
+	url, _, end := startServing(t)
+	if status, answer := postMessage(t, url, "bye\n/fail 4\nnever"); status != http.StatusOK || answer != "bye\n" {
 		t.Errorf("answered by %d %q", status, answer)
 	}
-	var code exitError
+	var code exitCodeError
 	if err := <-end; !errors.As(err, &code) || code != 4 {
 		t.Errorf("it ends with %v", err)
 	}
 }
 
-func TestAPortThatIsTakenIsAnError(t *testing.T) {
+func TestPortInUseIsAnError(t *testing.T) {
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
-	code, err := run(t.Context(), given(t, "one", map[string]string{"AGENTIC_PORT": port}), io.Discard)
-	if code != exitUnable || err == nil {
+	code, err := runAndWriteResult(t.Context(), newSessionFiles(t, "one", map[string]string{"AGENTIC_PORT": port}), io.Discard)
+	if code != exitFailure || err == nil {
 		t.Errorf("code %d, error %v", code, err)
 	}
 }

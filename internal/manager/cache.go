@@ -23,7 +23,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	if err != nil {
 		return cache.Options{}, err
 	}
-	ofPools, err := labels.NewRequirement(pool.LabelPool, selection.Exists, nil)
+	ofPools, err := labels.NewRequirement(pool.LabelWorkerPool, selection.Exists, nil)
 	if err != nil {
 		return cache.Options{}, err
 	}

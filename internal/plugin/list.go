@@ -11,73 +11,73 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// kindList is `kubectl yardmaster seq list`, `queue list` and `pool list`.
-type kindList[T client.Object] struct {
+// listCommand is `kubectl yardmaster seq list`, `queue list` and `pool list`.
+type listCommand[T client.Object] struct {
 	*environment
-	selection
+	objectSelection
 
-	kind   *kind[T]
-	output string
+	kind         *resourceKind[T]
+	outputFormat string
 }
 
-func newKindList[T client.Object](env *environment, kind *kind[T], short string) *cobra.Command {
-	l := &kindList[T]{environment: env, kind: kind}
+func newListCommand[T client.Object](env *environment, kind *resourceKind[T], short string) *cobra.Command {
+	l := &listCommand[T]{environment: env, kind: kind}
 	command := &cobra.Command{
 		Use:               "list",
 		Aliases:           []string{"ls"},
 		Short:             short,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(command *cobra.Command, _ []string) error { return l.run(command.Context()) },
+		RunE:              func(command *cobra.Command, _ []string) error { return l.runList(command.Context()) },
 	}
-	l.addFlags(command)
-	command.Flags().StringVarP(&l.output, "output", "o", outputTable, "What to print: table, json, yaml or name.")
+	l.addSelectionFlags(command)
+	command.Flags().StringVarP(&l.outputFormat, "output", "o", outputTable, "What to print: table, json, yaml or name.")
 	return command
 }
 
-func (l *kindList[T]) run(ctx context.Context) error {
-	if err := oneOf("output", l.output, outputTable, outputJSON, outputYAML, outputName); err != nil {
+func (l *listCommand[T]) runList(ctx context.Context) error {
+	if err := validateChoice("output", l.outputFormat, outputTable, outputJSON, outputYAML, outputName); err != nil {
 		return err
 	}
-	cluster, err := l.connect(l.config)
+	cluster, err := l.connect(l.clientConfig)
 	if err != nil {
 		return err
 	}
-	options, err := l.options(cluster)
+	options, err := l.listOptions(cluster)
 	if err != nil {
 		return err
 	}
-	list := l.kind.list()
+	list := l.kind.newList()
 	if err := cluster.List(ctx, list, options...); err != nil {
 		return err
 	}
-	return l.print(list, cluster.namespace)
+	return l.printItems(list, cluster.namespace)
 }
 
-func (l *kindList[T]) print(list client.ObjectList, namespace string) error {
-	items, err := itemsOf[T](list)
+func (l *listCommand[T]) printItems(list client.ObjectList, namespace string) error {
+	items, err := extractItems[T](list)
 	if err != nil {
 		return err
 	}
 	switch {
-	case l.output == outputName:
+	case l.outputFormat == outputName:
 		for _, item := range items {
-			fmt.Fprintln(l.out, l.kind.called(item))
+			fmt.Fprintln(l.out, l.kind.qualifiedName(item))
 		}
 		return nil
-	case l.output != outputTable:
-		list.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(l.kind.name + "List"))
+	case l.outputFormat != outputTable:
+		list.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(l.kind.kindName + "List"))
 		for _, item := range items {
-			item.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(l.kind.name))
+			item.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(l.kind.kindName))
 			item.SetManagedFields(nil) // as kubectl leaves them out
 		}
-		return encode(l.out, l.output, list)
+		return printEncoded(l.out, l.outputFormat, list)
 	case len(items) == 0:
-		fmt.Fprintln(l.errOut, l.kind.none(&l.selection, namespace))
+		fmt.Fprintln(l.errOut, l.kind.noneFoundMessage(&l.objectSelection, namespace))
 		return nil
 	case l.allNamespaces:
-		return terminal.Lines(l.out, l.kind.rowsOfNamespaces(l.style(), items, l.now()))
+		return terminal.WriteLines(l.out, l.kind.rowsOfNamespaces(l.outputStyle(), items, l.now()))
 	default:
-		return terminal.Lines(l.out, l.kind.rows(l.style(), items, l.now()))
+		return terminal.WriteLines(l.out, l.kind.rows(l.outputStyle(), items, l.now()))
 	}
 }

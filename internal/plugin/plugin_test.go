@@ -18,7 +18,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // cluster is one with these objects.
 func cluster(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
-	scheme, err := newScheme()
+	scheme, err := newClientScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,12 +40,12 @@ func callWords(t *testing.T, words []string, c client.WithWatch) (code int, out,
 	t.Helper()
 	t.Setenv("KUBECONFIG", kubeconfig(t))
 	var stdout, stderr bytes.Buffer
-	code = run(t.Context(), words, &environment{
+	code = runCommand(t.Context(), words, &environment{
 		out: &stdout, errOut: &stderr,
 		now: func() time.Time { return noon },
-		connect: func(config clientcmd.ClientConfig) (*connection, error) {
+		connect: func(config clientcmd.ClientConfig) (*clusterConnection, error) {
 			namespace, _, err := config.Namespace()
-			return &connection{WithWatch: c, namespace: namespace}, err
+			return &clusterConnection{WithWatch: c, namespace: namespace}, err
 		},
 	})
 	return code, stdout.String(), stderr.String()

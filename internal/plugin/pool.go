@@ -4,8 +4,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newPool is `kubectl yardmaster pool`, whose commands are about WorkerPools.
-func newPool(env *environment) *cobra.Command {
+// newPoolCommand is `kubectl yardmaster pool`, whose commands are about WorkerPools.
+func newPoolCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "pool",
 		Aliases: []string{"pools", "workerpool", "wp"},
@@ -13,7 +13,7 @@ func newPool(env *environment) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(newKindList(env, poolKind(), "List WorkerPools, with their workers and what waits for them"),
-		newPoolWatch(env), newDrain(env), newExplain(env))
+	command.AddCommand(newListCommand(env, workerPoolKind(), "List WorkerPools, with their workers and what waits for them"),
+		newPoolWatchCommand(env), newDrainPoolCommand(env), newExplainPoolCommand(env))
 	return command
 }

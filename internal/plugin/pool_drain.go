@@ -13,16 +13,16 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// drainCommand is `kubectl yardmaster pool drain`.
-type drainCommand struct {
+// drainPoolCommand is `kubectl yardmaster pool drain`.
+type drainPoolCommand struct {
 	*environment
 
 	replicas      int32
 	dryRun, watch bool
 }
 
-func newDrain(env *environment) *cobra.Command {
-	d := &drainCommand{environment: env}
+func newDrainPoolCommand(env *environment) *cobra.Command {
+	d := &drainPoolCommand{environment: env}
 	command := &cobra.Command{
 		Use:   "drain NAME",
 		Short: "Drain workers of a WorkerPool that is not autoscaled",
@@ -30,8 +30,8 @@ func newDrain(env *environment) *cobra.Command {
 			"The operator chooses which go, idle ones first and then the youngest, and lets each finish what it has before it is removed. " +
 			"An autoscaled pool is refused: it would only start others; lower its maxReplicas.",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: poolKind().completeName(env),
-		RunE:              func(command *cobra.Command, args []string) error { return d.run(command.Context(), args[0]) },
+		ValidArgsFunction: workerPoolKind().completeSingleName(env),
+		RunE:              func(command *cobra.Command, args []string) error { return d.drainPool(command.Context(), args[0]) },
 	}
 	f := command.Flags()
 	f.Int32Var(&d.replicas, "replicas", 0, "How many workers stay.")
@@ -40,44 +40,44 @@ func newDrain(env *environment) *cobra.Command {
 	return command
 }
 
-func (d *drainCommand) run(ctx context.Context, name string) error {
+func (d *drainPoolCommand) drainPool(ctx context.Context, name string) error {
 	if d.replicas < 0 {
 		return fmt.Errorf("--replicas is %d, must not be negative", d.replicas)
 	}
 	if d.dryRun && d.watch {
 		return errors.New("--watch cannot stand with --dry-run: nothing happens")
 	}
-	cluster, err := d.connect(d.config)
+	cluster, err := d.connect(d.clientConfig)
 	if err != nil {
 		return err
 	}
 	wp := &v1alpha1.WorkerPool{}
-	if err := cluster.read(ctx, name, wp); err != nil {
+	if err := cluster.getByName(ctx, name, wp); err != nil {
 		return err
 	}
-	called := poolKind().called(wp)
-	if err := d.refusal(wp); err != nil {
+	called := workerPoolKind().qualifiedName(wp)
+	if err := d.checkDrainable(wp); err != nil {
 		return fmt.Errorf("%s: %w", called, err)
 	}
 	if d.dryRun {
-		fmt.Fprintf(d.out, "%s would be scaled from %d to %d: %s\n", called, *wp.Spec.Replicas, d.replicas, manner(wp))
+		fmt.Fprintf(d.out, "%s would be scaled from %d to %d: %s\n", called, *wp.Spec.Replicas, d.replicas, describeDrain(wp))
 		return nil
 	}
 	// The version says that the pool is as it was looked at.
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: d.replicas}}
 	scale.Namespace, scale.Name, scale.ResourceVersion = wp.Namespace, wp.Name, wp.ResourceVersion
 	if err := cluster.SubResource("scale").Update(ctx, wp.DeepCopy(), client.WithSubResourceBody(scale)); err != nil {
-		return unlessChanged(called, err)
+		return explainConflict(called, err)
 	}
-	fmt.Fprintf(d.out, "%s scaled from %d to %d: %s\n", called, *wp.Spec.Replicas, d.replicas, manner(wp))
+	fmt.Fprintf(d.out, "%s scaled from %d to %d: %s\n", called, *wp.Spec.Replicas, d.replicas, describeDrain(wp))
 	if !d.watch {
 		return nil
 	}
-	return d.watchPool(ctx, cluster, wp, func(now *v1alpha1.WorkerPool) bool { return now.Generation > wp.Generation && d.drained(now) })
+	return d.watchSinglePool(ctx, cluster, wp, func(now *v1alpha1.WorkerPool) bool { return now.Generation > wp.Generation && d.isDrained(now) })
 }
 
-// refusal tells why draining would do nothing, or not what is meant.
-func (d *drainCommand) refusal(wp *v1alpha1.WorkerPool) error {
+// checkDrainable tells why draining would do nothing, or not what is meant.
+func (d *drainPoolCommand) checkDrainable(wp *v1alpha1.WorkerPool) error {
 	switch a := wp.Spec.Autoscaling; {
 	case !wp.DeletionTimestamp.IsZero():
 		return errors.New("cannot drain: it is being deleted, and all its workers are drained")
@@ -92,14 +92,14 @@ func (d *drainCommand) refusal(wp *v1alpha1.WorkerPool) error {
 	}
 }
 
-// drained reports whether the operator has seen the request, and is done with it.
-func (d *drainCommand) drained(wp *v1alpha1.WorkerPool) bool {
+// isDrained reports whether the operator has seen the request, and is done with it.
+func (d *drainPoolCommand) isDrained(wp *v1alpha1.WorkerPool) bool {
 	status := &wp.Status
 	return status.ObservedGeneration >= wp.Generation && status.Desired <= d.replicas && status.Replicas <= d.replicas && status.Draining == 0
 }
 
-// manner is how workers go.
-func manner(wp *v1alpha1.WorkerPool) string {
+// describeDrain is how workers go.
+func describeDrain(wp *v1alpha1.WorkerPool) string {
 	drain := wp.Spec.Drain
 	if e := wp.Status.Effective; e != nil && e.Drain != nil {
 		drain = e.Drain

@@ -10,27 +10,27 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// newExplain is `kubectl yardmaster pool explain`.
-func newExplain(env *environment) *cobra.Command {
+// newExplainPoolCommand is `kubectl yardmaster pool explain`.
+func newExplainPoolCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain NAME",
 		Short: "Tell why a WorkerPool has as many workers as it has",
 		Long: "Tell why a WorkerPool has as many workers as it has: the last decision, the figures it was made from, " +
 			"and what each part of the formula makes of them.",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: poolKind().completeName(env),
+		ValidArgsFunction: workerPoolKind().completeSingleName(env),
 		RunE:              func(command *cobra.Command, args []string) error { return env.explainPool(command.Context(), args[0]) },
 	}
 }
 
 func (e *environment) explainPool(ctx context.Context, name string) error {
-	cluster, err := e.connect(e.config)
+	cluster, err := e.connect(e.clientConfig)
 	if err != nil {
 		return err
 	}
 	wp := &v1alpha1.WorkerPool{}
-	if err := cluster.read(ctx, name, wp); err != nil {
+	if err := cluster.getByName(ctx, name, wp); err != nil {
 		return err
 	}
-	return terminal.Lines(e.out, render.Explanation(e.style(), wp, e.now()))
+	return terminal.WriteLines(e.out, render.PoolExplanation(e.outputStyle(), wp, e.now()))
 }

@@ -49,14 +49,14 @@ func TestDrain(t *testing.T) {
 		asked     int32 // of the scale subresource; -1: nothing
 	}{
 		"all": {
-			poolOf("mailers", 3), "", exitWell, mailers + " scaled from 3 to 0: " + finishes + "\n", "", 0,
+			poolOf("mailers", 3), "", exitSuccess, mailers + " scaled from 3 to 0: " + finishes + "\n", "", 0,
 		},
 		"some, as the Policies say": {
-			poolOf("mailers", 3, drains(v1alpha1.DrainWait)), "--replicas=2", exitWell,
+			poolOf("mailers", 3, drains(v1alpha1.DrainWait)), "--replicas=2", exitSuccess,
 			mailers + " scaled from 3 to 2: " + finishes + " (HTTP), for 10m0s; then it says so in DrainTimedOut and waits on\n", "", 2,
 		},
 		"a dry run writes nothing": {
-			poolOf("mailers", 3, drains(v1alpha1.DrainRequeue)), "--dry-run", exitWell,
+			poolOf("mailers", 3, drains(v1alpha1.DrainRequeue)), "--dry-run", exitSuccess,
 			mailers + " would be scaled from 3 to 0: " + finishes + " (HTTP), for 10m0s; then it goes, and the broker gives to others what it had\n", "", -1,
 		},
 		"not one that is autoscaled": {
@@ -97,7 +97,7 @@ func TestADrainIsOverWhenTheWorkersAreGone(t *testing.T) {
 			wp.Status = v1alpha1.WorkerPoolStatus{ObservedGeneration: observed, Desired: desired, Replicas: replicas, Draining: draining}
 		})
 	}
-	d := drainCommand{replicas: 2}
+	d := drainPoolCommand{replicas: 2}
 	for title, row := range map[string]struct {
 		pool *v1alpha1.WorkerPool
 		want bool
@@ -109,7 +109,7 @@ func TestADrainIsOverWhenTheWorkersAreGone(t *testing.T) {
 		"when others are gone, too":           {status(2, 1, 1, 0), true},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := d.drained(row.pool); got != row.want {
+			if got := d.isDrained(row.pool); got != row.want {
 				t.Errorf("drained %t, want %t", got, row.want)
 			}
 		})
@@ -119,50 +119,50 @@ func TestADrainIsOverWhenTheWorkersAreGone(t *testing.T) {
 func TestExplainTellsWhyOnStandardOutput(t *testing.T) {
 	code, out, errOut := call(t, "pool explain mailers", poolOf("mailers", 3))
 	want := "mailers   0 workers, 0 ready\n  Manual: spec.replicas is 3, and nothing else changes the number\n"
-	if diff := cmp.Diff(want, out); diff != "" || code != exitWell || errOut != "" {
+	if diff := cmp.Diff(want, out); diff != "" || code != exitSuccess || errOut != "" {
 		t.Errorf("code %d, says %q, out (-want +got):\n%s", code, errOut, diff)
 	}
 }
 
 func TestAPoolsBacklogIsRemembered(t *testing.T) {
-	v := newPoolsView(&environment{})
-	sight := func(backlog int64) follow.Sight[*v1alpha1.WorkerPool] {
-		return follow.Sight[*v1alpha1.WorkerPool]{Object: poolOf("mailers", 3, func(wp *v1alpha1.WorkerPool) { wp.Status.Backlog = &backlog })}
+	v := newPoolListView(&environment{})
+	sight := func(backlog int64) follow.ObjectUpdate[*v1alpha1.WorkerPool] {
+		return follow.ObjectUpdate[*v1alpha1.WorkerPool]{Object: poolOf("mailers", 3, func(wp *v1alpha1.WorkerPool) { wp.Status.Backlog = &backlog })}
 	}
 	for i := range int64(100) {
-		if lines := v.see(sight(i)); len(lines) != 1 || !strings.HasPrefix(lines[0], "mailers backlog ") {
+		if lines := v.applyUpdate(sight(i)); len(lines) != 1 || !strings.HasPrefix(lines[0], "mailers backlog ") {
 			t.Fatalf("lines %q", lines)
 		}
 	}
-	if lines := v.see(sight(99)); len(lines) > 0 {
+	if lines := v.applyUpdate(sight(99)); len(lines) > 0 {
 		t.Errorf("nothing new, but told: %q", lines)
 	}
-	load := v.seen[client.ObjectKey{Namespace: "a", Name: "mailers"}]
-	if len(load.Backlogs) != remembered || load.Backlogs[remembered-1] != 99 || load.Backlogs[0] != 77 {
+	load := v.loads[client.ObjectKey{Namespace: "a", Name: "mailers"}]
+	if len(load.Backlogs) != backlogHistoryLength || load.Backlogs[backlogHistoryLength-1] != 99 || load.Backlogs[0] != 77 {
 		t.Errorf("backlogs %v", load.Backlogs)
 	}
 	gone := sight(99)
-	gone.Gone = true
-	if lines := v.see(gone); len(lines) != 1 || lines[0] != "mailers was deleted" || len(v.seen) > 0 {
-		t.Errorf("lines %q, seen %v", lines, v.seen)
+	gone.Deleted = true
+	if lines := v.applyUpdate(gone); len(lines) != 1 || lines[0] != "mailers was deleted" || len(v.loads) > 0 {
+		t.Errorf("lines %q, seen %v", lines, v.loads)
 	}
-	if over, _ := v.over(); over {
+	if over, _ := v.isFinished(); over {
 		t.Error("the watch of a namespace has no end")
 	}
 }
 
 func TestTheWatchOfOnePoolEndsWithIt(t *testing.T) {
-	v := newPoolsView(&environment{})
-	v.alone = poolOf("mailers", 3)
+	v := newPoolListView(&environment{})
+	v.singlePool = poolOf("mailers", 3)
 	namesake := poolOf("mailers", 3, func(wp *v1alpha1.WorkerPool) { wp.UID = "2" })
-	if lines := v.see(follow.Sight[*v1alpha1.WorkerPool]{Object: namesake}); len(lines) > 0 {
+	if lines := v.applyUpdate(follow.ObjectUpdate[*v1alpha1.WorkerPool]{Object: namesake}); len(lines) > 0 {
 		t.Errorf("it tells of a namesake: %q", lines)
 	}
-	if over, err := v.over(); !over || err == nil || err.Error() != "workerpool.yardmaster.dev/mailers was deleted" {
+	if over, err := v.isFinished(); !over || err == nil || err.Error() != "workerpool.yardmaster.dev/mailers was deleted" {
 		t.Errorf("over %t, %v", over, err)
 	}
-	v.see(follow.Sight[*v1alpha1.WorkerPool]{Object: v.alone})
-	if over, err := v.over(); over || err != nil {
+	v.applyUpdate(follow.ObjectUpdate[*v1alpha1.WorkerPool]{Object: v.singlePool})
+	if over, err := v.isFinished(); over || err != nil {
 		t.Errorf("over %t, %v", over, err)
 	}
 }

@@ -13,42 +13,42 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// remembered is how many backlogs a spark line shows.
-const remembered = 24
+// backlogHistoryLength is how many backlogs a spark line shows.
+const backlogHistoryLength = 24
 
-// poolsView shows the backlogs of WorkerPools against their workers.
-type poolsView struct {
+// poolListView shows the backlogs of WorkerPools against their workers.
+type poolListView struct {
 	*environment
 
-	namespaces bool
-	seen       map[client.ObjectKey]*render.Load
-	// alone is the one pool that it is about, and until reports whether that is where it
+	showNamespaces bool
+	loads          map[client.ObjectKey]*render.PoolLoad
+	// singlePool is the one pool that it is about, and until reports whether that is where it
 	// was to come to; nil: it is watched for ever.
-	alone *v1alpha1.WorkerPool
-	until func(*v1alpha1.WorkerPool) bool
+	singlePool *v1alpha1.WorkerPool
+	until      func(*v1alpha1.WorkerPool) bool
 }
 
-func newPoolsView(e *environment) *poolsView {
-	return &poolsView{environment: e, seen: map[client.ObjectKey]*render.Load{}}
+func newPoolListView(e *environment) *poolListView {
+	return &poolListView{environment: e, loads: map[client.ObjectKey]*render.PoolLoad{}}
 }
 
-func (v *poolsView) see(sight follow.Sight[*v1alpha1.WorkerPool]) []string {
+func (v *poolListView) applyUpdate(sight follow.ObjectUpdate[*v1alpha1.WorkerPool]) []string {
 	wp, key := sight.Object, client.ObjectKeyFromObject(sight.Object)
-	if v.alone != nil && wp.UID != v.alone.UID {
+	if v.singlePool != nil && wp.UID != v.singlePool.UID {
 		return nil // another that has got the name since
 	}
 	name := key.Name
-	if v.namespaces {
+	if v.showNamespaces {
 		name = key.String()
 	}
-	if sight.Gone {
-		delete(v.seen, key)
+	if sight.Deleted {
+		delete(v.loads, key)
 		return []string{name + " was deleted"}
 	}
-	load, known := v.seen[key]
+	load, known := v.loads[key]
 	if !known {
-		load = &render.Load{}
-		v.seen[key] = load
+		load = &render.PoolLoad{}
+		v.loads[key] = load
 	}
 	var lines []string
 	for _, change := range render.PoolChanges(load.Pool, wp) {
@@ -57,40 +57,40 @@ func (v *poolsView) see(sight follow.Sight[*v1alpha1.WorkerPool]) []string {
 	load.Pool = wp
 	if wp.Status.Backlog != nil {
 		load.Backlogs = append(load.Backlogs, *wp.Status.Backlog)
-		load.Backlogs = load.Backlogs[max(0, len(load.Backlogs)-remembered):]
+		load.Backlogs = load.Backlogs[max(0, len(load.Backlogs)-backlogHistoryLength):]
 	}
 	return lines
 }
 
-func (v *poolsView) lines() []string {
-	var loads []render.Load
-	for _, load := range v.seen {
+func (v *poolListView) renderLines() []string {
+	var loads []render.PoolLoad
+	for _, load := range v.loads {
 		loads = append(loads, *load)
 	}
-	slices.SortFunc(loads, func(a, b render.Load) int {
+	slices.SortFunc(loads, func(a, b render.PoolLoad) int {
 		return cmp.Or(cmp.Compare(a.Pool.Namespace, b.Pool.Namespace), cmp.Compare(a.Pool.Name, b.Pool.Name))
 	})
 	show := render.Loads
-	if v.namespaces {
+	if v.showNamespaces {
 		show = render.LoadsOfNamespaces
 	}
-	lines := show(v.style(), loads)
+	lines := show(v.outputStyle(), loads)
 	for i := range loads {
-		for _, trouble := range render.Troubles(loads[i].Pool) {
-			lines = append(lines, v.style().Paint(terminal.Yellow, loads[i].Pool.Name+" "+trouble.String()))
+		for _, trouble := range render.PoolProblems(loads[i].Pool) {
+			lines = append(lines, v.outputStyle().Colorize(terminal.Yellow, loads[i].Pool.Name+" "+trouble.String()))
 		}
 	}
 	return lines
 }
 
-func (v *poolsView) over() (bool, error) {
-	if v.alone == nil {
+func (v *poolListView) isFinished() (bool, error) {
+	if v.singlePool == nil {
 		return false, nil
 	}
-	load := v.seen[client.ObjectKeyFromObject(v.alone)]
+	load := v.loads[client.ObjectKeyFromObject(v.singlePool)]
 	switch {
 	case load == nil:
-		return true, fmt.Errorf("%s was deleted", poolKind().called(v.alone))
+		return true, fmt.Errorf("%s was deleted", workerPoolKind().qualifiedName(v.singlePool))
 	case v.until != nil && v.until(load.Pool):
 		return true, nil
 	default:

@@ -4,8 +4,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newQueue is `kubectl yardmaster queue`, whose commands are about Queues.
-func newQueue(env *environment) *cobra.Command {
+// newQueueCommand is `kubectl yardmaster queue`, whose commands are about Queues.
+func newQueueCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "queue",
 		Aliases: []string{"queues", "wq"},
@@ -13,6 +13,6 @@ func newQueue(env *environment) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(newKindList(env, queueKind(), "List Queues, with how much waits in each"), newPause(env), newUnpause(env), newDead(env))
+	command.AddCommand(newListCommand(env, queueKind(), "List Queues, with how much waits in each"), newPauseQueueCommand(env), newResumeQueueCommand(env), newDeadLetterCommand(env))
 	return command
 }

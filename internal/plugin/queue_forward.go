@@ -11,15 +11,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/yardmaster/yardmaster/internal/broker"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/portforward"
-
-	brokers "github.com/yardmaster/yardmaster/internal/brokerconn"
 )
 
-// forward has the access lead through the API server, if it leads to a Service of the
+// forwardToBroker has the access lead through the API server, if it leads to a Service of the
 // cluster. The function it returns ends that.
-func (c *connection) forward(ctx context.Context, access *brokers.Access) (func(), error) {
+func (c *clusterConnection) forwardToBroker(ctx context.Context, access *broker.Credentials) (func(), error) {
 	// Of several servers any knows all there is to know.
 	first, _, _ := strings.Cut(access.URL, ",")
 	if first = strings.TrimSpace(first); !strings.Contains(first, "://") {
@@ -29,37 +28,41 @@ func (c *connection) forward(ctx context.Context, access *brokers.Access) (func(
 	if err != nil {
 		return func() {}, nil //nolint:nilerr // the engine says so, and does not repeat a password
 	}
-	behind, err := c.behind(ctx, address)
+	behind, err := c.findReadyPod(ctx, address)
 	if err != nil || behind == nil {
 		return func() {}, err
 	}
-	local, stop, err := c.portForward(ctx, behind)
+	local, stop, err := c.forwardPort(ctx, behind)
 	if err != nil {
-		return nil, fmt.Errorf("forwarding a port to the broker's Pod %s/%s: %w", behind.namespace, behind.pod, err)
+		return nil, fmt.Errorf("forwarding a port to the broker's Pod %s/%s: %w", behind.namespace, behind.podName, err)
 	}
-	lead(access, address, local)
+	redirectToLocalPort(access, address, local)
 	return stop, nil
 }
 
-// lead has the access lead to a local port in place of an address. A certificate is still for
+// redirectToLocalPort has the access lead to a local port in place of an address. A certificate is still for
 // the address.
-func lead(access *brokers.Access, address *url.URL, local uint16) {
+func redirectToLocalPort(access *broker.Credentials, address *url.URL, local uint16) {
 	secure := slices.Contains([]string{"tls", "wss", "rediss"}, address.Scheme)
-	if secure || len(access.CA)+len(access.Certificate)+len(access.Key) > 0 {
-		access.ServerName = address.Hostname()
+	if access.TLS != nil {
+		tls := *access.TLS
+		tls.ServerName = address.Hostname()
+		access.TLS = &tls
+	} else if secure {
+		access.TLS = &broker.TLS{ServerName: address.Hostname()}
 	}
 	there := *address
 	there.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(int(local)))
 	access.URL = there.String()
 }
 
-// portForward forwards a port of this machine to a Pod's, through WebSockets, as kubectl does.
-func (c *connection) portForward(ctx context.Context, to *endpoint) (local uint16, stop func(), err error) {
-	address, err := c.portURL(to)
+// forwardPort forwards a port of this machine to a Pod's, through WebSockets, as kubectl does.
+func (c *clusterConnection) forwardPort(ctx context.Context, to *podPort) (local uint16, stop func(), err error) {
+	address, err := c.portForwardURL(to)
 	if err != nil {
 		return 0, nil, err
 	}
-	dialer, err := portforward.NewSPDYOverWebsocketDialerForStreaming(address, c.config)
+	dialer, err := portforward.NewSPDYOverWebsocketDialerForStreaming(address, c.restConfig)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -96,11 +99,11 @@ func (c *connection) portForward(ctx context.Context, to *endpoint) (local uint1
 	return ports[0].Local, stop, nil
 }
 
-// portURL is where the API server forwards ports of the Pod.
-func (c *connection) portURL(to *endpoint) (*url.URL, error) {
-	core, err := typedcorev1.NewForConfig(c.config)
+// portForwardURL is where the API server forwards ports of the Pod.
+func (c *clusterConnection) portForwardURL(to *podPort) (*url.URL, error) {
+	core, err := typedcorev1.NewForConfig(c.restConfig)
 	if err != nil {
 		return nil, err
 	}
-	return core.RESTClient().Post().Resource("pods").Namespace(to.namespace).Name(to.pod).SubResource("portforward").URL(), nil
+	return core.RESTClient().Post().Resource("pods").Namespace(to.namespace).Name(to.podName).SubResource("portforward").URL(), nil
 }

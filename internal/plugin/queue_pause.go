@@ -12,8 +12,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// pauseCommand is `kubectl yardmaster queue pause` and `resume`.
-type pauseCommand struct {
+// pauseQueueCommand is `kubectl yardmaster queue pause` and `resume`.
+type pauseQueueCommand struct {
 	*environment
 
 	pause bool
@@ -21,18 +21,18 @@ type pauseCommand struct {
 	done, not string
 }
 
-func newPause(env *environment) *cobra.Command {
-	p := &pauseCommand{environment: env, pause: true, done: "paused", not: "was paused already"}
+func newPauseQueueCommand(env *environment) *cobra.Command {
+	p := &pauseQueueCommand{environment: env, pause: true, done: "paused", not: "was paused already"}
 	return p.command("pause", "Hold Queues",
 		"Hold Queues. Workers get no more messages; what they have in hand they finish. Producers go on sending.")
 }
 
-func newUnpause(env *environment) *cobra.Command {
-	p := &pauseCommand{environment: env, done: "resumed", not: "is not paused"}
+func newResumeQueueCommand(env *environment) *cobra.Command {
+	p := &pauseQueueCommand{environment: env, done: "resumed", not: "is not paused"}
 	return p.command("resume", "Let Queues go on", "Let Queues go on that were paused.")
 }
 
-func (p *pauseCommand) command(verb, short, long string) *cobra.Command {
+func (p *pauseQueueCommand) command(verb, short, long string) *cobra.Command {
 	return &cobra.Command{
 		Use:               verb + " NAME...",
 		Short:             short,
@@ -43,8 +43,8 @@ func (p *pauseCommand) command(verb, short, long string) *cobra.Command {
 	}
 }
 
-func (p *pauseCommand) run(ctx context.Context, names []string) error {
-	cluster, err := p.connect(p.config)
+func (p *pauseQueueCommand) run(ctx context.Context, names []string) error {
+	cluster, err := p.connect(p.clientConfig)
 	if err != nil {
 		return err
 	}
@@ -57,9 +57,9 @@ func (p *pauseCommand) run(ctx context.Context, names []string) error {
 	return errors.Join(failures...)
 }
 
-func (p *pauseCommand) one(ctx context.Context, cluster *connection, name string) error {
+func (p *pauseQueueCommand) one(ctx context.Context, cluster *clusterConnection, name string) error {
 	q := &v1alpha1.Queue{}
-	if err := cluster.read(ctx, name, q); err != nil {
+	if err := cluster.getByName(ctx, name, q); err != nil {
 		return err
 	}
 	said := p.not
@@ -69,15 +69,15 @@ func (p *pauseCommand) one(ctx context.Context, cluster *connection, name string
 		q.Spec.Paused = p.pause
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		if err := cluster.Patch(ctx, q, patch); err != nil {
-			return unlessChanged(queueKind().called(q), err)
+			return explainConflict(queueKind().qualifiedName(q), err)
 		}
 	}
-	fmt.Fprintln(p.out, queueKind().called(q), said)
+	fmt.Fprintln(p.out, queueKind().qualifiedName(q), said)
 	return nil
 }
 
-// unlessChanged puts it in our words that somebody else was faster.
-func unlessChanged(called string, err error) error {
+// explainConflict puts it in our words that somebody else was faster.
+func explainConflict(called string, err error) error {
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("%s was changed by somebody else in this moment; nothing was written: look at it, and try again", called)
 	}

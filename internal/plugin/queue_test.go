@@ -52,7 +52,7 @@ func TestListsOfQueuesAndPools(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, out, errOut := call(t, args, labelled, queueOf("video"), poolOf("mailers", 3))
-			if code != exitWell || !strings.Contains(out, row.want) || row.not != "" && strings.Contains(out, row.not) {
+			if code != exitSuccess || !strings.Contains(out, row.want) || row.not != "" && strings.Contains(out, row.not) {
 				t.Errorf("code %d:\n%s", code, out)
 			}
 			if errOut != row.said {
@@ -94,10 +94,10 @@ func TestPauseAndResume(t *testing.T) {
 		out, said string
 		paused    []string
 	}{
-		"pause mail":         {exitWell, "queue.yardmaster.dev/mail paused\n", "", []string{"held", "mail"}},
-		"pause held":         {exitWell, "queue.yardmaster.dev/held was paused already\n", "", []string{"held"}},
-		"resume held":        {exitWell, "queue.yardmaster.dev/held resumed\n", "", nil},
-		"resume mail":        {exitWell, "queue.yardmaster.dev/mail is not paused\n", "", []string{"held"}},
+		"pause mail":         {exitSuccess, "queue.yardmaster.dev/mail paused\n", "", []string{"held", "mail"}},
+		"pause held":         {exitSuccess, "queue.yardmaster.dev/held was paused already\n", "", []string{"held"}},
+		"resume held":        {exitSuccess, "queue.yardmaster.dev/held resumed\n", "", nil},
+		"resume mail":        {exitSuccess, "queue.yardmaster.dev/mail is not paused\n", "", []string{"held"}},
 		"pause no-such mail": {exitError, "queue.yardmaster.dev/mail paused\n", "error: queues.yardmaster.dev \"no-such\" not found\n", []string{"held", "mail"}},
 	} {
 		t.Run(args, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestCompletionOfQueuesAndPools(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			words := append(append([]string{"__complete"}, strings.Fields(args)...), "")
 			code, out, _ := callWords(t, words, cluster(t, queueOf("mail"), queueOf("video"), poolOf("mailers", 1)))
-			if diff := cmp.Diff(want, out); diff != "" || code != exitWell {
+			if diff := cmp.Diff(want, out); diff != "" || code != exitSuccess {
 				t.Errorf("code %d, completed (-want +got):\n%s", code, diff)
 			}
 		})

@@ -28,13 +28,13 @@ const (
 type reportCommand struct {
 	*environment
 
-	allNamespaces  bool
-	output, failOn string
-	top            int
-	thresholds     zombie.Thresholds
+	allNamespaces        bool
+	outputFormat, failOn string
+	top                  int
+	thresholds           zombie.Thresholds
 }
 
-func newReport(env *environment) *cobra.Command {
+func newReportCommand(env *environment) *cobra.Command {
 	r := &reportCommand{environment: env, thresholds: zombie.Defaults()}
 	command := &cobra.Command{
 		Use:   "report",
@@ -42,11 +42,11 @@ func newReport(env *environment) *cobra.Command {
 		Long: "Tell which Jobs are stale, and why. The Jobs are judged here: the operator need not be installed.\n\n" +
 			"The exit code is 1 if there are zombies (see --fail-on), and 2 if the Jobs could not be read.",
 		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error { return r.run(command.Context()) },
+		RunE: func(command *cobra.Command, _ []string) error { return r.runReport(command.Context()) },
 	}
 	f := command.Flags()
 	f.BoolVarP(&r.allNamespaces, "all-namespaces", "A", false, "Look at all namespaces.")
-	f.StringVarP(&r.output, "output", "o", outputTable, "What to print: table, json or yaml.")
+	f.StringVarP(&r.outputFormat, "output", "o", outputTable, "What to print: table, json or yaml.")
 	f.StringVar(&r.failOn, "fail-on", failOnZombie, "When the exit code is 1: zombie, suspicious (zombies too) or never.")
 	f.IntVar(&r.top, "top", report.MaxTop, fmt.Sprintf("How many Jobs of a namespace are told of one by one, at most %d.", report.MaxTop))
 	for _, setting := range r.thresholds.Settings() {
@@ -55,11 +55,11 @@ func newReport(env *environment) *cobra.Command {
 	return command
 }
 
-func (r *reportCommand) run(ctx context.Context) error {
-	if err := r.validate(); err != nil {
+func (r *reportCommand) runReport(ctx context.Context) error {
+	if err := r.validateFlags(); err != nil {
 		return err
 	}
-	cluster, err := r.connect(r.config)
+	cluster, err := r.connect(r.clientConfig)
 	if err != nil {
 		return err
 	}
@@ -84,21 +84,21 @@ func (r *reportCommand) run(ctx context.Context) error {
 	if len(tallies) == 0 && !r.allNamespaces {
 		tallies[namespace] = report.NewTally(r.top)
 	}
-	reports := r.reports(tallies, began)
-	if err := r.print(reports, tallies); err != nil {
+	reports := r.buildReports(tallies, began)
+	if err := r.printReports(reports, tallies); err != nil {
 		return err
 	}
-	if r.fails(reports) {
-		return errFound
+	if r.exceedsFailOn(reports) {
+		return errUnsuccessful
 	}
 	return nil
 }
 
-func (r *reportCommand) validate() error {
-	if err := oneOf("output", r.output, outputTable, outputJSON, outputYAML); err != nil {
+func (r *reportCommand) validateFlags() error {
+	if err := validateChoice("output", r.outputFormat, outputTable, outputJSON, outputYAML); err != nil {
 		return err
 	}
-	if err := oneOf("fail-on", r.failOn, failOnZombie, failOnSuspicious, failOnNever); err != nil {
+	if err := validateChoice("fail-on", r.failOn, failOnZombie, failOnSuspicious, failOnNever); err != nil {
 		return err
 	}
 	if r.top < 0 || r.top > report.MaxTop {
@@ -110,8 +110,8 @@ func (r *reportCommand) validate() error {
 	return nil
 }
 
-// reports are what the operator would have written, by namespace.
-func (r *reportCommand) reports(tallies map[string]*report.Tally, began time.Time) []v1alpha1.JobReport {
+// buildReports are what the operator would have written, by namespace.
+func (r *reportCommand) buildReports(tallies map[string]*report.Tally, began time.Time) []v1alpha1.JobReport {
 	var reports []v1alpha1.JobReport
 	for _, namespace := range slices.Sorted(maps.Keys(tallies)) {
 		one := v1alpha1.JobReport{}
@@ -123,7 +123,7 @@ func (r *reportCommand) reports(tallies map[string]*report.Tally, began time.Tim
 	return reports
 }
 
-func (r *reportCommand) fails(reports []v1alpha1.JobReport) bool {
+func (r *reportCommand) exceedsFailOn(reports []v1alpha1.JobReport) bool {
 	for i := range reports {
 		summary := &reports[i].Status.Summary
 		if r.failOn != failOnNever && summary.Zombie > 0 || r.failOn == failOnSuspicious && summary.Suspicious > 0 {
@@ -133,9 +133,9 @@ func (r *reportCommand) fails(reports []v1alpha1.JobReport) bool {
 	return false
 }
 
-func (r *reportCommand) print(reports []v1alpha1.JobReport, tallies map[string]*report.Tally) error {
-	if r.output == outputTable {
-		return printTable(r.out, reports, tallies, r.now(), r.style())
+func (r *reportCommand) printReports(reports []v1alpha1.JobReport, tallies map[string]*report.Tally) error {
+	if r.outputFormat == outputTable {
+		return printReportTable(r.out, reports, tallies, r.now(), r.outputStyle())
 	}
 	list := v1alpha1.JobReportList{Items: reports}
 	list.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReportList"}
@@ -146,5 +146,5 @@ func (r *reportCommand) print(reports []v1alpha1.JobReport, tallies map[string]*
 	if !r.allNamespaces && len(reports) == 1 {
 		printed = reports[0]
 	}
-	return encode(r.out, r.output, printed)
+	return printEncoded(r.out, r.outputFormat, printed)
 }

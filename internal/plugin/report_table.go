@@ -13,16 +13,16 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// printTable prints the Jobs that are not healthy, of each namespace the worst first, and
+// printReportTable prints the Jobs that are not healthy, of each namespace the worst first, and
 // then how many there are of each sort.
-func printTable(out io.Writer, reports []v1alpha1.JobReport, tallies map[string]*report.Tally, now time.Time, style terminal.Style) error {
+func printReportTable(out io.Writer, reports []v1alpha1.JobReport, tallies map[string]*report.Tally, now time.Time, style terminal.Style) error {
 	rows := [][]string{{"NAMESPACE", "JOB", "CATEGORY", "REASON", "FOR", "MESSAGE"}}
 	total, omitted := v1alpha1.JobSummary{}, 0
 	for i := range reports {
 		status, worst := &reports[i].Status, tallies[reports[i].Namespace].Rows()
 		for _, row := range worst {
 			f := &row.Finding
-			rows = append(rows, []string{reports[i].Namespace, row.Name, style.Paint(categoryColour(f.Category), string(f.Category)), string(f.Reason), age(f.Since, now), terminal.Clean(f.Message)})
+			rows = append(rows, []string{reports[i].Namespace, row.Name, style.Colorize(categoryColor(f.Category), string(f.Category)), string(f.Reason), formatAge(f.Since, now), terminal.Sanitize(f.Message)})
 		}
 		total.Total += status.Summary.Total
 		total.Healthy += status.Summary.Healthy
@@ -32,23 +32,23 @@ func printTable(out io.Writer, reports []v1alpha1.JobReport, tallies map[string]
 	}
 	var text []string
 	if len(rows) > 1 {
-		text = append(terminal.Columns(rows), "")
+		text = append(terminal.AlignColumns(rows), "")
 	}
 	sum := fmt.Sprintf("%d Jobs: %d healthy, %d suspicious, %d zombie", total.Total, total.Healthy, total.Suspicious, total.Zombie)
 	if omitted > 0 {
 		sum += fmt.Sprintf("; %d are not shown", omitted)
 	}
-	return terminal.Lines(out, append(text, sum))
+	return terminal.WriteLines(out, append(text, sum))
 }
 
-func age(since, now time.Time) string {
+func formatAge(since, now time.Time) string {
 	if since.IsZero() {
 		return "-"
 	}
 	return duration.HumanDuration(max(0, now.Sub(since)))
 }
 
-func categoryColour(category zombie.Category) terminal.Colour {
+func categoryColor(category zombie.Category) terminal.Color {
 	switch category {
 	case zombie.Zombie:
 		return terminal.Red

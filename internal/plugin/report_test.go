@@ -73,13 +73,13 @@ func TestTheTable(t *testing.T) {
 
 func TestTheExitCode(t *testing.T) {
 	for args, want := range map[string]int{
-		"report":                                  exitFound,
-		"report -n b":                             exitWell,
-		"report -n b --fail-on=suspicious":        exitFound,
-		"report --fail-on=suspicious":             exitFound,
-		"report --fail-on=never":                  exitWell,
-		"report -o json":                          exitFound,
-		"report -n c --fail-on=suspicious":        exitWell,
+		"report":                                  exitUnsuccessful,
+		"report -n b":                             exitSuccess,
+		"report -n b --fail-on=suspicious":        exitUnsuccessful,
+		"report --fail-on=suspicious":             exitUnsuccessful,
+		"report --fail-on=never":                  exitSuccess,
+		"report -o json":                          exitUnsuccessful,
+		"report -n c --fail-on=suspicious":        exitSuccess,
 		"report --fail-on=always":                 exitError,
 		"report -o wide":                          exitError,
 		"report --color=red":                      exitError,

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// suspendCommand is `kubectl yardmaster seq suspend` and `resume`.
-type suspendCommand struct {
+// suspendSequenceCommand is `kubectl yardmaster seq suspend` and `resume`.
+type suspendSequenceCommand struct {
 	*environment
 
 	suspend bool
@@ -18,30 +18,30 @@ type suspendCommand struct {
 	done string
 }
 
-func newSuspend(env *environment) *cobra.Command {
-	s := &suspendCommand{environment: env, suspend: true, done: "suspended"}
+func newSuspendSequenceCommand(env *environment) *cobra.Command {
+	s := &suspendSequenceCommand{environment: env, suspend: true, done: "suspended"}
 	return s.command("suspend", "Hold SequentialJobs",
 		"Hold SequentialJobs. With suspendPolicy AfterCurrent the running step ends first; with Immediate it is ended, and begins anew when resumed.")
 }
 
-func newResume(env *environment) *cobra.Command {
-	s := &suspendCommand{environment: env, done: "resumed"}
+func newResumeSequenceCommand(env *environment) *cobra.Command {
+	s := &suspendSequenceCommand{environment: env, done: "resumed"}
 	return s.command("resume", "Let SequentialJobs go on", "Let SequentialJobs go on that were suspended.")
 }
 
-func (s *suspendCommand) command(verb, short, long string) *cobra.Command {
+func (s *suspendSequenceCommand) command(verb, short, long string) *cobra.Command {
 	return &cobra.Command{
 		Use:               verb + " NAME...",
 		Short:             short,
 		Long:              long + "\n\nThe exit code is 2 if any of them could not be changed; the others are all the same.",
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: sequentialKind().completeNames(s.environment),
+		ValidArgsFunction: sequentialJobKind().completeNames(s.environment),
 		RunE:              func(command *cobra.Command, names []string) error { return s.run(command.Context(), names) },
 	}
 }
 
-func (s *suspendCommand) run(ctx context.Context, names []string) error {
-	cluster, err := s.connect(s.config)
+func (s *suspendSequenceCommand) run(ctx context.Context, names []string) error {
+	cluster, err := s.connect(s.clientConfig)
 	if err != nil {
 		return err
 	}
@@ -54,8 +54,8 @@ func (s *suspendCommand) run(ctx context.Context, names []string) error {
 	return errors.Join(failures...)
 }
 
-func (s *suspendCommand) one(ctx context.Context, cluster *connection, name string) error {
-	sj, err := cluster.sequentialJob(ctx, name)
+func (s *suspendSequenceCommand) one(ctx context.Context, cluster *clusterConnection, name string) error {
+	sj, err := cluster.getSequentialJob(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -72,9 +72,9 @@ func (s *suspendCommand) one(ctx context.Context, cluster *connection, name stri
 			return err
 		}
 	}
-	if s.suspend && ended(sj) {
+	if s.suspend && isRunFinished(sj) {
 		said += "; its run has ended, and the next one will be held"
 	}
-	fmt.Fprintln(s.out, sequentialKind().called(sj), said)
+	fmt.Fprintln(s.out, sequentialJobKind().qualifiedName(sj), said)
 	return nil
 }

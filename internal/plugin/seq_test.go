@@ -43,7 +43,7 @@ a           backup   Failed   ✔✘                1m0s   60m
 a           etl      Failed   ✔✘                1m0s   60m
 b           audit    Failed   ✔✘                1m0s   60m
 `
-	if diff := cmp.Diff(want, out); diff != "" || code != exitWell {
+	if diff := cmp.Diff(want, out); diff != "" || code != exitSuccess {
 		t.Errorf("code %d, list (-want +got):\n%s", code, diff)
 	}
 }
@@ -64,7 +64,7 @@ func TestList(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, out, errOut := call(t, args, labelled, failed("backup"))
-			if code != exitWell || !strings.Contains(out, row.want) || row.not != "" && strings.Contains(out, row.not) {
+			if code != exitSuccess || !strings.Contains(out, row.want) || row.not != "" && strings.Contains(out, row.not) {
 				t.Errorf("code %d:\n%s", code, out)
 			}
 			if errOut != row.said {
@@ -162,7 +162,7 @@ func TestRerun(t *testing.T) {
 
 func TestTheIDOfARerunIsOfTheTimeAndChance(t *testing.T) {
 	r := rerunCommand{environment: &environment{now: func() time.Time { return noon }}}
-	one, two := r.requestID(), r.requestID()
+	one, two := r.newRequestID(), r.newRequestID()
 	if one == two || !strings.HasPrefix(one, "20260301-120000-") || len(one) > 63 {
 		t.Errorf("ids %q and %q", one, two)
 	}
@@ -203,12 +203,12 @@ func TestSuspendAndResume(t *testing.T) {
 		out, said string
 		suspended []string
 	}{
-		"suspend free":         {exitWell, "sequentialjob.yardmaster.dev/free suspended\n", "", []string{"free", "held"}},
-		"suspend held":         {exitWell, "sequentialjob.yardmaster.dev/held was suspended already\n", "", []string{"held"}},
-		"resume held":          {exitWell, "sequentialjob.yardmaster.dev/held resumed\n", "", nil},
-		"resume free":          {exitWell, "sequentialjob.yardmaster.dev/free is not suspended\n", "", []string{"held"}},
+		"suspend free":         {exitSuccess, "sequentialjob.yardmaster.dev/free suspended\n", "", []string{"free", "held"}},
+		"suspend held":         {exitSuccess, "sequentialjob.yardmaster.dev/held was suspended already\n", "", []string{"held"}},
+		"resume held":          {exitSuccess, "sequentialjob.yardmaster.dev/held resumed\n", "", nil},
+		"resume free":          {exitSuccess, "sequentialjob.yardmaster.dev/free is not suspended\n", "", []string{"held"}},
 		"suspend no-such free": {exitError, "sequentialjob.yardmaster.dev/free suspended\n", "error: sequentialjobs.yardmaster.dev \"no-such\" not found\n", []string{"free", "held"}},
-		"suspend over":         {exitWell, "sequentialjob.yardmaster.dev/over suspended; its run has ended, and the next one will be held\n", "", []string{"held", "over"}},
+		"suspend over":         {exitSuccess, "sequentialjob.yardmaster.dev/over suspended; its run has ended, and the next one will be held\n", "", []string{"held", "over"}},
 	} {
 		t.Run(args, func(t *testing.T) {
 			c := cluster(t, held, free, failed("over"))
@@ -247,7 +247,7 @@ func TestCompletion(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			// What is completed is an empty word, which stands last.
 			code, out, _ := callWords(t, append(append([]string{"__complete"}, strings.Fields(args)...), ""), cluster(t, failed("etl"), failed("backup")))
-			if diff := cmp.Diff(want, out); diff != "" || code != exitWell {
+			if diff := cmp.Diff(want, out); diff != "" || code != exitSuccess {
 				t.Errorf("code %d, completed (-want +got):\n%s", code, diff)
 			}
 		})
@@ -264,12 +264,12 @@ func TestAnErrorIsALineForEachThingThatWentWrong(t *testing.T) {
 		"as the API server says it":             {notFound, []string{`sequentialjobs.yardmaster.dev "x" not found`}},
 		"several, several":                      {errors.Join(errors.New("one"), errors.New("two")), []string{"one", "two"}},
 		"on one line":                           {errors.New("one\ntwo"), []string{"one two"}},
-		"a cluster without the kind":            {&meta.NoKindMatchError{GroupKind: kind}, []string{notInstalled}},
-		"... also when it is asked in a watch":  {&meta.NoResourceMatchError{}, []string{notInstalled}},
-		"... and said only once, however often": {errors.Join(&meta.NoResourceMatchError{}, &meta.NoResourceMatchError{}), []string{notInstalled}},
+		"a cluster without the kind":            {&meta.NoKindMatchError{GroupKind: kind}, []string{notInstalledMessage}},
+		"... also when it is asked in a watch":  {&meta.NoResourceMatchError{}, []string{notInstalledMessage}},
+		"... and said only once, however often": {errors.Join(&meta.NoResourceMatchError{}, &meta.NoResourceMatchError{}), []string{notInstalledMessage}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, explain(row.err)); diff != "" {
+			if diff := cmp.Diff(row.want, describeError(row.err)); diff != "" {
 				t.Errorf("lines (-want +got):\n%s", diff)
 			}
 		})

@@ -16,51 +16,51 @@ import (
 // outputText is a result as people read it.
 const outputText = "text"
 
-// resultCommand is `kubectl yardmaster session result`.
-type resultCommand struct {
+// sessionResultCommand is `kubectl yardmaster session result`.
+type sessionResultCommand struct {
 	*environment
 
-	output string
+	outputFormat string
 }
 
-func newResult(env *environment) *cobra.Command {
-	r := &resultCommand{environment: env}
+func newSessionResultCommand(env *environment) *cobra.Command {
+	r := &sessionResultCommand{environment: env}
 	command := &cobra.Command{
 		Use:   "result NAME",
 		Short: "Tell what an AgenticSession has left",
 		Long: "Tell what the runner of an AgenticSession has left last: its summary, its usage and its cost.\n\n" +
 			"A session that has left nothing is an error, and so is what cannot be read.",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: sessionKind().completeName(env),
-		RunE:              func(command *cobra.Command, args []string) error { return r.run(command.Context(), args[0]) },
+		ValidArgsFunction: agenticSessionKind().completeSingleName(env),
+		RunE:              func(command *cobra.Command, args []string) error { return r.printResult(command.Context(), args[0]) },
 	}
-	command.Flags().StringVarP(&r.output, "output", "o", outputText, "What to print: text, json or yaml.")
+	command.Flags().StringVarP(&r.outputFormat, "output", "o", outputText, "What to print: text, json or yaml.")
 	return command
 }
 
-func (r *resultCommand) run(ctx context.Context, name string) error {
-	if err := oneOf("output", r.output, outputText, outputJSON, outputYAML); err != nil {
+func (r *sessionResultCommand) printResult(ctx context.Context, name string) error {
+	if err := validateChoice("output", r.outputFormat, outputText, outputJSON, outputYAML); err != nil {
 		return err
 	}
-	cluster, err := r.connect(r.config)
+	cluster, err := r.connect(r.clientConfig)
 	if err != nil {
 		return err
 	}
 	s := &v1alpha1.AgenticSession{}
-	if err := cluster.read(ctx, name, s); err != nil {
+	if err := cluster.getByName(ctx, name, s); err != nil {
 		return err
 	}
-	if err := noResult(s); err != nil {
-		return fmt.Errorf("%s: %w", sessionKind().called(s), err)
+	if err := checkHasResult(s); err != nil {
+		return fmt.Errorf("%s: %w", agenticSessionKind().qualifiedName(s), err)
 	}
-	if r.output != outputText {
-		return encode(r.out, r.output, s.Status.Result)
+	if r.outputFormat != outputText {
+		return printEncoded(r.out, r.outputFormat, s.Status.Result)
 	}
-	return terminal.Lines(r.out, render.Result(r.style(), s))
+	return terminal.WriteLines(r.out, render.SessionResult(r.outputStyle(), s))
 }
 
-// noResult tells why there is no result of the last attempt that left anything.
-func noResult(s *v1alpha1.AgenticSession) error {
+// checkHasResult tells why there is no result of the last attempt that left anything.
+func checkHasResult(s *v1alpha1.AgenticSession) error {
 	valid := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionResultValid)
 	switch {
 	case valid != nil && valid.Status == metav1.ConditionFalse:

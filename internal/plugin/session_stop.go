@@ -12,24 +12,24 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
-// stopCommand is `kubectl yardmaster session stop`.
-type stopCommand struct{ *environment }
+// stopSessionCommand is `kubectl yardmaster session stop`.
+type stopSessionCommand struct{ *environment }
 
-func newStop(env *environment) *cobra.Command {
-	s := &stopCommand{env}
+func newStopSessionCommand(env *environment) *cobra.Command {
+	s := &stopSessionCommand{env}
 	return &cobra.Command{
 		Use:   "stop NAME...",
 		Short: "Stop AgenticSessions",
 		Long: "Stop AgenticSessions. The runner has 25 seconds to end; a persistent workspace is kept, and `session restart` goes on in it.\n\n" +
 			"The exit code is 2 if any of them could not be changed; the others are all the same.",
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: sessionKind().completeNames(env),
+		ValidArgsFunction: agenticSessionKind().completeNames(env),
 		RunE:              func(command *cobra.Command, names []string) error { return s.run(command.Context(), names) },
 	}
 }
 
-func (c *stopCommand) run(ctx context.Context, names []string) error {
-	cluster, err := c.connect(c.config)
+func (c *stopSessionCommand) run(ctx context.Context, names []string) error {
+	cluster, err := c.connect(c.clientConfig)
 	if err != nil {
 		return err
 	}
@@ -42,9 +42,9 @@ func (c *stopCommand) run(ctx context.Context, names []string) error {
 	return errors.Join(failures...)
 }
 
-func (c *stopCommand) one(ctx context.Context, cluster *connection, name string) error {
+func (c *stopSessionCommand) one(ctx context.Context, cluster *clusterConnection, name string) error {
 	s := &v1alpha1.AgenticSession{}
-	if err := cluster.read(ctx, name, s); err != nil {
+	if err := cluster.getByName(ctx, name, s); err != nil {
 		return err
 	}
 	said := "was told to stop already"
@@ -54,7 +54,7 @@ func (c *stopCommand) one(ctx context.Context, cluster *connection, name string)
 		s.Spec.OperatingMode = v1alpha1.ModeStopped
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		if err := cluster.Patch(ctx, s, patch); err != nil {
-			return unlessChanged(sessionKind().called(s), err)
+			return explainConflict(agenticSessionKind().qualifiedName(s), err)
 		}
 	}
 	switch s.Status.Phase {
@@ -62,19 +62,19 @@ func (c *stopCommand) one(ctx context.Context, cluster *connection, name string)
 		said += "; it has ended, and its next run will not begin"
 	default:
 	}
-	fmt.Fprintln(c.out, sessionKind().called(s), said)
+	fmt.Fprintln(c.out, agenticSessionKind().qualifiedName(s), said)
 	return nil
 }
 
-// restartCommand is `kubectl yardmaster session restart`.
-type restartCommand struct {
+// restartSessionCommand is `kubectl yardmaster session restart`.
+type restartSessionCommand struct {
 	*environment
 
 	watch bool
 }
 
-func newRestart(env *environment) *cobra.Command {
-	r := &restartCommand{environment: env}
+func newRestartSessionCommand(env *environment) *cobra.Command {
+	r := &restartSessionCommand{environment: env}
 	command := &cobra.Command{
 		Use:   "restart NAME",
 		Short: "Start an AgenticSession again that is stopped, or has ended",
@@ -82,30 +82,30 @@ func newRestart(env *environment) *cobra.Command {
 			"one that has ended, or was stopped by itself, begins its next. Either has the workspace that it had, if that is persistent.\n\n" +
 			"What cannot be is refused before anything is written. With --watch the exit code is that of `session watch`.",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: sessionKind().completeName(env),
-		RunE:              func(command *cobra.Command, args []string) error { return r.run(command.Context(), args[0]) },
+		ValidArgsFunction: agenticSessionKind().completeSingleName(env),
+		RunE:              func(command *cobra.Command, args []string) error { return r.restartSession(command.Context(), args[0]) },
 	}
 	command.Flags().BoolVarP(&r.watch, "watch", "w", false, "Watch it until it has ended or is stopped.")
 	return command
 }
 
-func (r *restartCommand) run(ctx context.Context, name string) error {
-	cluster, err := r.connect(r.config)
+func (r *restartSessionCommand) restartSession(ctx context.Context, name string) error {
+	cluster, err := r.connect(r.clientConfig)
 	if err != nil {
 		return err
 	}
 	s := &v1alpha1.AgenticSession{}
-	if err := cluster.read(ctx, name, s); err != nil {
+	if err := cluster.getByName(ctx, name, s); err != nil {
 		return err
 	}
-	called := sessionKind().called(s)
-	if err := restartRefusal(s); err != nil {
+	called := agenticSessionKind().qualifiedName(s)
+	if err := checkRestartable(s); err != nil {
 		return fmt.Errorf("%s: cannot restart: %w", called, err)
 	}
 	before := s.DeepCopy()
 	said := fmt.Sprintf("goes on at run %d", max(s.Status.Run, 1))
 	s.Spec.OperatingMode = v1alpha1.ModeRunning
-	if needsRun(before) {
+	if needsNewRun(before) {
 		if s.Spec.RunRequest <= s.Status.Run {
 			s.Spec.RunRequest++
 		}
@@ -114,18 +114,18 @@ func (r *restartCommand) run(ctx context.Context, name string) error {
 	// What was looked at must be what is started again.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := cluster.Patch(ctx, s, patch); err != nil {
-		return unlessChanged(called, err)
+		return explainConflict(called, err)
 	}
 	fmt.Fprintln(r.out, called, said)
 	if !r.watch {
 		return nil
 	}
-	return sessionEnding().watch(ctx, r.environment, cluster, s, true)
+	return watchableSessions().watchObject(ctx, r.environment, cluster, s, true)
 }
 
-// needsRun reports whether it takes another run to have the session at work: the present one
+// needsNewRun reports whether it takes another run to have the session at work: the present one
 // has ended, or was stopped by something else than its user.
-func needsRun(s *v1alpha1.AgenticSession) bool {
+func needsNewRun(s *v1alpha1.AgenticSession) bool {
 	switch s.Status.Phase {
 	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
 		return true
@@ -136,14 +136,14 @@ func needsRun(s *v1alpha1.AgenticSession) bool {
 	}
 }
 
-// restartRefusal tells why the session would not start again.
-func restartRefusal(s *v1alpha1.AgenticSession) error {
+// checkRestartable tells why the session would not start again.
+func checkRestartable(s *v1alpha1.AgenticSession) error {
 	status := &s.Status
 	timeout := s.Spec.Timeout
 	switch {
 	case !s.DeletionTimestamp.IsZero():
 		return errors.New("it is being deleted")
-	case s.Spec.OperatingMode != v1alpha1.ModeStopped && !needsRun(s):
+	case s.Spec.OperatingMode != v1alpha1.ModeStopped && !needsNewRun(s):
 		return fmt.Errorf("it is %s", render.SessionPhase(s))
 	case s.Spec.OperatingMode != v1alpha1.ModeStopped && s.Spec.RunRequest > status.Run:
 		return fmt.Errorf("run %d is about to begin", s.Spec.RunRequest)

@@ -56,7 +56,7 @@ func TestListsOfSessions(t *testing.T) {
 				words = append(words, "")
 			}
 			code, out, errOut := callWords(t, words, cluster(t, sessionOf("tidy", v1alpha1.SessionCompleted)))
-			if code != exitWell || !strings.Contains(out, row.want) || row.said != "" && errOut != row.said {
+			if code != exitSuccess || !strings.Contains(out, row.want) || row.said != "" && errOut != row.said {
 				t.Errorf("code %d, says %q:\n%s", code, errOut, out)
 			}
 		})
@@ -94,12 +94,12 @@ func TestStop(t *testing.T) {
 		out     string
 		said    string
 	}{
-		"one that runs":                      {sessionOf("tidy", v1alpha1.SessionRunning), "tidy", exitWell, tidy + "is told to stop\n", ""},
-		"one that was told already":          {sessionOf("tidy", v1alpha1.SessionStopped, byUser), "tidy", exitWell, tidy + "was told to stop already\n", ""},
-		"one that was stopped by itself":     {sessionOf("tidy", v1alpha1.SessionStopped, idle), "tidy", exitWell, tidy + "is told to stop\n", ""},
-		"one that has ended":                 {sessionOf("tidy", v1alpha1.SessionFailed), "tidy", exitWell, tidy + "is told to stop; it has ended, and its next run will not begin\n", ""},
+		"one that runs":                      {sessionOf("tidy", v1alpha1.SessionRunning), "tidy", exitSuccess, tidy + "is told to stop\n", ""},
+		"one that was told already":          {sessionOf("tidy", v1alpha1.SessionStopped, byUser), "tidy", exitSuccess, tidy + "was told to stop already\n", ""},
+		"one that was stopped by itself":     {sessionOf("tidy", v1alpha1.SessionStopped, idle), "tidy", exitSuccess, tidy + "is told to stop\n", ""},
+		"one that has ended":                 {sessionOf("tidy", v1alpha1.SessionFailed), "tidy", exitSuccess, tidy + "is told to stop; it has ended, and its next run will not begin\n", ""},
 		"the others, if there is one not":    {sessionOf("tidy", v1alpha1.SessionRunning), "no-such tidy", exitError, tidy + "is told to stop\n", "error: agenticsessions.yardmaster.dev \"no-such\" not found\n"},
-		"one that waits, before it has run ": {sessionOf("tidy", v1alpha1.SessionPending), "tidy", exitWell, tidy + "is told to stop\n", ""},
+		"one that waits, before it has run ": {sessionOf("tidy", v1alpha1.SessionPending), "tidy", exitSuccess, tidy + "is told to stop\n", ""},
 	} {
 		t.Run(title, func(t *testing.T) {
 			c := cluster(t, row.session)
@@ -220,7 +220,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-type sessionSight = follow.Sight[*v1alpha1.AgenticSession]
+type sessionSight = follow.ObjectUpdate[*v1alpha1.AgenticSession]
 
 func TestWhenAWatchOfASessionIsOver(t *testing.T) {
 	of := func(phase v1alpha1.SessionPhase, changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.AgenticSession {
@@ -237,21 +237,21 @@ func TestWhenAWatchOfASessionIsOver(t *testing.T) {
 	}{
 		"not while it runs":                      {of(v1alpha1.SessionRunning), []sessionSight{{Object: of(v1alpha1.SessionRunning)}}, false, nil},
 		"when it completed":                      {of(v1alpha1.SessionRunning), []sessionSight{{Object: of(v1alpha1.SessionCompleted)}}, true, nil},
-		"when it failed":                         {of(v1alpha1.SessionRunning), []sessionSight{{Object: of(v1alpha1.SessionFailed)}}, true, errFound},
-		"when it is stopped, which is no end":    {of(v1alpha1.SessionStopping), []sessionSight{{Object: of(v1alpha1.SessionStopped)}}, true, errFound},
+		"when it failed":                         {of(v1alpha1.SessionRunning), []sessionSight{{Object: of(v1alpha1.SessionFailed)}}, true, errUnsuccessful},
+		"when it is stopped, which is no end":    {of(v1alpha1.SessionStopping), []sessionSight{{Object: of(v1alpha1.SessionStopped)}}, true, errUnsuccessful},
 		"not before what was asked for is known": {asked, []sessionSight{{Object: asked}}, false, nil},
 		"not for how it stood before":            {asked, []sessionSight{{Object: of(v1alpha1.SessionCompleted)}}, false, nil},
-		"when it went":                           {of(v1alpha1.SessionRunning), []sessionSight{{Object: of(v1alpha1.SessionRunning), Gone: true}}, true, gone},
-		"when it went after its end, by that":    {of(v1alpha1.SessionRunning), []sessionSight{{Object: of(v1alpha1.SessionCompleted), Gone: true}}, true, nil},
+		"when it went":                           {of(v1alpha1.SessionRunning), []sessionSight{{Object: of(v1alpha1.SessionRunning), Deleted: true}}, true, gone},
+		"when it went after its end, by that":    {of(v1alpha1.SessionRunning), []sessionSight{{Object: of(v1alpha1.SessionCompleted), Deleted: true}}, true, nil},
 		"when another has its name":              {of(v1alpha1.SessionRunning), []sessionSight{{Object: another}}, true, gone},
 		"when it had gone before it began":       {of(v1alpha1.SessionRunning), nil, true, gone},
 	} {
 		t.Run(title, func(t *testing.T) {
-			v := &oneView[*v1alpha1.AgenticSession]{environment: still(), kind: sessionEnding(), last: row.from}
+			v := &objectView[*v1alpha1.AgenticSession]{environment: still(), kind: watchableSessions(), latest: row.from}
 			for _, s := range row.sights {
-				v.see(s)
+				v.applyUpdate(s)
 			}
-			over, err := v.over()
+			over, err := v.isFinished()
 			if over != row.want || (err == nil) != (row.means == nil) || err != nil && err.Error() != row.means.Error() {
 				t.Errorf("over: %t, %v; want %t, %v", over, err, row.want, row.means)
 			}
@@ -261,7 +261,7 @@ func TestWhenAWatchOfASessionIsOver(t *testing.T) {
 
 func TestWhenAWatchOfSeveralSessionsIsOver(t *testing.T) {
 	sight := func(name string, phase v1alpha1.SessionPhase, gone bool) sessionSight {
-		return sessionSight{Object: sessionOf(name, phase), Gone: gone}
+		return sessionSight{Object: sessionOf(name, phase), Deleted: gone}
 	}
 	for title, row := range map[string]struct {
 		endless bool
@@ -272,17 +272,17 @@ func TestWhenAWatchOfSeveralSessionsIsOver(t *testing.T) {
 		"never, if it is not to end":                {true, []sessionSight{sight("x", v1alpha1.SessionCompleted, false)}, false, nil},
 		"not while one runs":                        {false, []sessionSight{sight("x", v1alpha1.SessionCompleted, false), sight("y", v1alpha1.SessionRunning, false)}, false, nil},
 		"when all completed":                        {false, []sessionSight{sight("x", v1alpha1.SessionCompleted, false), sight("y", v1alpha1.SessionCompleted, true)}, true, nil},
-		"when one is stopped":                       {false, []sessionSight{sight("x", v1alpha1.SessionStopped, false)}, true, errFound},
-		"when one went before its end":              {false, []sessionSight{sight("x", v1alpha1.SessionCompleted, false), sight("y", v1alpha1.SessionRunning, true)}, true, errFound},
+		"when one is stopped":                       {false, []sessionSight{sight("x", v1alpha1.SessionStopped, false)}, true, errUnsuccessful},
+		"when one went before its end":              {false, []sessionSight{sight("x", v1alpha1.SessionCompleted, false), sight("y", v1alpha1.SessionRunning, true)}, true, errUnsuccessful},
 		"without any, there is nothing to wait for": {false, nil, true, errors.New("there is no AgenticSession to wait for")},
 	} {
 		t.Run(title, func(t *testing.T) {
-			v := newManyView(still(), sessionEnding())
+			v := newListView(still(), watchableSessions())
 			v.endless = row.endless
 			for _, s := range row.sights {
-				v.see(s)
+				v.applyUpdate(s)
 			}
-			over, err := v.over()
+			over, err := v.isFinished()
 			if over != row.want || (err == nil) != (row.means == nil) || err != nil && err.Error() != row.means.Error() {
 				t.Errorf("over: %t, %v; want %t, %v", over, err, row.want, row.means)
 			}
@@ -291,16 +291,16 @@ func TestWhenAWatchOfSeveralSessionsIsOver(t *testing.T) {
 }
 
 func TestSessionsAreDrawnByNamespaceAndName(t *testing.T) {
-	v := newManyView(still(), sessionEnding())
-	v.namespaces = true
+	v := newListView(still(), watchableSessions())
+	v.showNamespaces = true
 	var told []string
 	for _, name := range []string{"tidy", "mend", "tidy"} {
-		told = append(told, v.see(sessionSight{Object: sessionOf(name, v1alpha1.SessionRunning)})...)
+		told = append(told, v.applyUpdate(sessionSight{Object: sessionOf(name, v1alpha1.SessionRunning)})...)
 	}
 	if diff := cmp.Diff([]string{"a/tidy Running, run 1, attempt 1", "a/mend Running, run 1, attempt 1"}, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
-	lines := v.lines()
+	lines := v.renderLines()
 	if len(lines) != 3 || !strings.HasPrefix(lines[1], "a           mend") || !strings.HasPrefix(lines[2], "a           tidy") {
 		t.Errorf("lines %q", lines)
 	}

@@ -14,12 +14,12 @@ import (
 func CheckImages(pool *v1alpha1.WorkerPool, selected Selection) error {
 	var errs []error
 	for _, p := range selected {
-		allowed := limits(p).AllowedImages
+		allowed := policyLimits(p).AllowedImages
 		if len(allowed) == 0 {
 			continue
 		}
-		for _, use := range images(pool) {
-			if !anyMatches(allowed, use.image) {
+		for _, use := range usedImages(pool) {
+			if !matchesAnyPattern(allowed, use.image) {
 				errs = append(errs, fmt.Errorf("%s: image %q is not allowed by policy %s, which allows: %s",
 					use.field, use.image, p.Name, strings.Join(allowed, ", ")))
 			}
@@ -28,14 +28,14 @@ func CheckImages(pool *v1alpha1.WorkerPool, selected Selection) error {
 	return errors.Join(errs...)
 }
 
-// use of an image by a field.
-type use struct{ field, image string }
+// imageUse of an image by a field.
+type imageUse struct{ field, image string }
 
-func images(pool *v1alpha1.WorkerPool) []use {
-	var all []use
+func usedImages(pool *v1alpha1.WorkerPool) []imageUse {
+	var all []imageUse
 	add := func(field, image string) {
 		if image != "" {
-			all = append(all, use{field, image})
+			all = append(all, imageUse{field, image})
 		}
 	}
 	add("spec.image", pool.Spec.Image)
@@ -45,11 +45,11 @@ func images(pool *v1alpha1.WorkerPool) []use {
 	spec := &pool.Spec.Template.Spec
 	for i := range spec.Containers {
 		if c := &spec.Containers[i]; c.Name != v1alpha1.WorkerContainer || pool.Spec.Image == "" {
-			add(field("containers", i), c.Image)
+			add(imageFieldPath("containers", i), c.Image)
 		}
 	}
 	for i := range spec.InitContainers {
-		add(field("initContainers", i), spec.InitContainers[i].Image)
+		add(imageFieldPath("initContainers", i), spec.InitContainers[i].Image)
 	}
 	for i := range spec.Volumes {
 		if source := spec.Volumes[i].Image; source != nil {
@@ -59,19 +59,21 @@ func images(pool *v1alpha1.WorkerPool) []use {
 	return all
 }
 
-func field(list string, i int) string { return fmt.Sprintf("spec.template.spec.%s[%d].image", list, i) }
+func imageFieldPath(list string, i int) string {
+	return fmt.Sprintf("spec.template.spec.%s[%d].image", list, i)
+}
 
-func anyMatches(patterns []string, image string) bool {
+func matchesAnyPattern(patterns []string, image string) bool {
 	for _, pattern := range patterns {
-		if matches(pattern, image) {
+		if matchesPattern(pattern, image) {
 			return true
 		}
 	}
 	return false
 }
 
-// matches tells whether a text is as the pattern says, where * stands for any characters.
-func matches(pattern, text string) bool {
+// matchesPattern tells whether a text is as the pattern says, where * stands for any characters.
+func matchesPattern(pattern, text string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {
 		return pattern == text

@@ -11,9 +11,9 @@ import (
 
 func TestCheckImages(t *testing.T) {
 	allowing := func(images ...string) func(s *v1alpha1.PolicySpec) {
-		return limited(v1alpha1.PolicyLimits{AllowedImages: images})
+		return withLimits(v1alpha1.PolicyLimits{AllowedImages: images})
 	}
-	ours := named("ours", 0, allowing("registry.example/team/*", "registry.example/base:1"))
+	ours := newPolicy("ours", 0, allowing("registry.example/team/*", "registry.example/base:1"))
 	pool := func(image string, pod corev1.PodSpec) *v1alpha1.WorkerPool {
 		return &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{Image: image, Template: &corev1.PodTemplateSpec{Spec: pod}}}
 	}
@@ -22,7 +22,7 @@ func TestCheckImages(t *testing.T) {
 		policies []v1alpha1.Policy
 		want     string
 	}{
-		"without a list any is allowed": {pool("anything", corev1.PodSpec{}), []v1alpha1.Policy{named("silent", 0)}, ""},
+		"without a list any is allowed": {pool("anything", corev1.PodSpec{}), []v1alpha1.Policy{newPolicy("silent", 0)}, ""},
 		"one that is listed is":         {pool("registry.example/team/a/b:1", corev1.PodSpec{}), []v1alpha1.Policy{ours}, ""},
 		"one that is not is not": {
 			pool("registry.example/other/a:1", corev1.PodSpec{}),
@@ -31,7 +31,7 @@ func TestCheckImages(t *testing.T) {
 		},
 		"each list must have it": {
 			pool("registry.example/base:1", corev1.PodSpec{}),
-			[]v1alpha1.Policy{ours, named("strict", 0, allowing("*/team/*"))},
+			[]v1alpha1.Policy{ours, newPolicy("strict", 0, allowing("*/team/*"))},
 			`spec.image: image "registry.example/base:1" is not allowed by policy strict, which allows: */team/*`,
 		},
 		"what runs beside the worker counts too": {
@@ -40,7 +40,7 @@ func TestCheckImages(t *testing.T) {
 				Containers:     []corev1.Container{{Name: "worker", Image: "overridden"}, {Name: "side", Image: "y"}},
 				Volumes:        []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "z"}}}},
 			}),
-			[]v1alpha1.Policy{named("p", 0, allowing("registry.example/base:1"))},
+			[]v1alpha1.Policy{newPolicy("p", 0, allowing("registry.example/base:1"))},
 			`spec.template.spec.containers[1].image: image "y" is not allowed by policy p, which allows: registry.example/base:1
 spec.template.spec.initContainers[0].image: image "x" is not allowed by policy p, which allows: registry.example/base:1
 spec.template.spec.volumes[0].image.reference: image "z" is not allowed by policy p, which allows: registry.example/base:1`,
@@ -79,7 +79,7 @@ func TestPatterns(t *testing.T) {
 		"an empty text is no image's prefix": {"a*", "", false},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := matches(test.pattern, test.text); got != test.want {
+			if got := matchesPattern(test.pattern, test.text); got != test.want {
 				t.Errorf("matches(%q, %q) = %t, want %t", test.pattern, test.text, got, test.want)
 			}
 		})

@@ -8,8 +8,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// named is a Policy that says something to all objects.
-func named(name string, precedence int32, changes ...func(s *v1alpha1.PolicySpec)) v1alpha1.Policy {
+// newPolicy is a Policy that says something to all objects.
+func newPolicy(name string, precedence int32, changes ...func(s *v1alpha1.PolicySpec)) v1alpha1.Policy {
 	p := v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	p.Spec.Precedence = precedence
 	for _, change := range changes {
@@ -18,15 +18,15 @@ func named(name string, precedence int32, changes ...func(s *v1alpha1.PolicySpec
 	return p
 }
 
-func byDefault(d v1alpha1.PolicyDefaults) func(s *v1alpha1.PolicySpec) {
+func fromDefault(d v1alpha1.PolicyDefaults) func(s *v1alpha1.PolicySpec) {
 	return func(s *v1alpha1.PolicySpec) { s.Defaults = &d }
 }
 
-func limited(l v1alpha1.PolicyLimits) func(s *v1alpha1.PolicySpec) {
+func withLimits(l v1alpha1.PolicyLimits) func(s *v1alpha1.PolicySpec) {
 	return func(s *v1alpha1.PolicySpec) { s.Limits = &l }
 }
 
-func selecting(key, value string) func(s *v1alpha1.PolicySpec) {
+func withSelector(key, value string) func(s *v1alpha1.PolicySpec) {
 	return func(s *v1alpha1.PolicySpec) {
 		s.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
 	}
@@ -35,30 +35,30 @@ func selecting(key, value string) func(s *v1alpha1.PolicySpec) {
 // all of the Policies select.
 func all(t *testing.T, policies ...v1alpha1.Policy) Selection {
 	t.Helper()
-	selected, err := Select(policies, nil)
+	selected, err := SelectPolicies(policies, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return selected
 }
 
-// tell is a value and where it comes from.
-type tell struct {
+// sourcedValue is a value and where it comes from.
+type sourcedValue struct {
 	value any
 	from  v1alpha1.ValueSource
 	by    string
 }
 
-func tellOf(sources []v1alpha1.FieldSource, field string, value any) tell {
+func valueWithSource(sources []v1alpha1.FieldSource, field string, value any) sourcedValue {
 	for _, s := range sources {
 		if s.Field == field {
-			return tell{value, s.From, s.Policy}
+			return sourcedValue{value, s.From, s.Policy}
 		}
 	}
-	return tell{value: value}
+	return sourcedValue{value: value}
 }
 
-func of[T any](pointer *T) any {
+func dereference[T any](pointer *T) any {
 	if pointer == nil {
 		return nil
 	}

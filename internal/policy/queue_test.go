@@ -12,45 +12,45 @@ import (
 )
 
 func TestRetry(t *testing.T) {
-	minutes := func(n int) *v1alpha1.Duration { return new(lasting(time.Duration(n) * time.Minute)) }
+	minutes := func(n int) *v1alpha1.Duration { return new(apiDuration(time.Duration(n) * time.Minute)) }
 	retrying := func(r v1alpha1.Retry) func(s *v1alpha1.PolicySpec) {
-		return byDefault(v1alpha1.PolicyDefaults{Retry: &r})
+		return fromDefault(v1alpha1.PolicyDefaults{Retry: &r})
 	}
 	for title, test := range map[string]struct {
 		own               *v1alpha1.Retry
 		policies          []v1alpha1.Policy
-		attempts, longest tell
+		attempts, longest sourcedValue
 	}{
 		"what nobody says is the default": {
-			attempts: tell{int32(5), v1alpha1.FromDefault, ""}, longest: tell{*minutes(10), v1alpha1.FromDefault, ""},
+			attempts: sourcedValue{int32(5), v1alpha1.FromDefault, ""}, longest: sourcedValue{*minutes(10), v1alpha1.FromDefault, ""},
 		},
 		"what the Queue says goes first, field by field": {
 			own:      &v1alpha1.Retry{MaxAttempts: new(int32(3))},
-			policies: []v1alpha1.Policy{named("team", 0, retrying(v1alpha1.Retry{MaxAttempts: new(int32(9)), MaxDelay: minutes(2)}))},
-			attempts: tell{int32(3), v1alpha1.FromSpec, ""}, longest: tell{*minutes(2), v1alpha1.FromPolicy, "team"},
+			policies: []v1alpha1.Policy{newPolicy("team", 0, retrying(v1alpha1.Retry{MaxAttempts: new(int32(9)), MaxDelay: minutes(2)}))},
+			attempts: sourcedValue{int32(3), v1alpha1.FromSpec, ""}, longest: sourcedValue{*minutes(2), v1alpha1.FromPolicy, "team"},
 		},
 		"Policies fill up what others leave out, by precedence": {
 			policies: []v1alpha1.Policy{
-				named("low", 0, retrying(v1alpha1.Retry{MaxAttempts: new(int32(9)), MaxDelay: minutes(2)})),
-				named("high", 1, retrying(v1alpha1.Retry{MaxAttempts: new(int32(7))})),
-				named("silent", 2),
+				newPolicy("low", 0, retrying(v1alpha1.Retry{MaxAttempts: new(int32(9)), MaxDelay: minutes(2)})),
+				newPolicy("high", 1, retrying(v1alpha1.Retry{MaxAttempts: new(int32(7))})),
+				newPolicy("silent", 2),
 			},
-			attempts: tell{int32(7), v1alpha1.FromPolicy, "high"}, longest: tell{*minutes(2), v1alpha1.FromPolicy, "low"},
+			attempts: sourcedValue{int32(7), v1alpha1.FromPolicy, "high"}, longest: sourcedValue{*minutes(2), v1alpha1.FromPolicy, "low"},
 		},
 		"a longest delay gives way to a longer first one": {
 			own:      &v1alpha1.Retry{InitialDelay: minutes(20)},
-			policies: []v1alpha1.Policy{named("team", 0, retrying(v1alpha1.Retry{MaxDelay: minutes(2)}))},
-			attempts: tell{int32(5), v1alpha1.FromDefault, ""}, longest: tell{*minutes(20), v1alpha1.FromSpec, ""},
+			policies: []v1alpha1.Policy{newPolicy("team", 0, retrying(v1alpha1.Retry{MaxDelay: minutes(2)}))},
+			attempts: sourcedValue{int32(5), v1alpha1.FromDefault, ""}, longest: sourcedValue{*minutes(20), v1alpha1.FromSpec, ""},
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
 			q := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{Retry: test.own}}
-			got := Queue(q, all(t, test.policies...))
-			same := cmp.AllowUnexported(tell{})
-			if diff := cmp.Diff(test.attempts, tellOf(got.Sources, "retry.maxAttempts", of(got.Retry.MaxAttempts)), same); diff != "" {
+			got := EffectiveQueue(q, all(t, test.policies...))
+			same := cmp.AllowUnexported(sourcedValue{})
+			if diff := cmp.Diff(test.attempts, valueWithSource(got.Sources, "retry.maxAttempts", dereference(got.Retry.MaxAttempts)), same); diff != "" {
 				t.Errorf("maxAttempts differs (-want, +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(test.longest, tellOf(got.Sources, "retry.maxDelay", of(got.Retry.MaxDelay)), same); diff != "" {
+			if diff := cmp.Diff(test.longest, valueWithSource(got.Sources, "retry.maxDelay", dereference(got.Retry.MaxDelay)), same); diff != "" {
 				t.Errorf("maxDelay differs (-want, +got):\n%s", diff)
 			}
 		})
@@ -59,46 +59,46 @@ func TestRetry(t *testing.T) {
 
 func TestRateLimit(t *testing.T) {
 	perSecond := func(limit, burst int32) v1alpha1.RateLimit {
-		return v1alpha1.RateLimit{Limit: limit, Per: new(lasting(time.Second)), Burst: new(burst)}
+		return v1alpha1.RateLimit{Limit: limit, Per: new(apiDuration(time.Second)), Burst: new(burst)}
 	}
 	atMost := func(rate int32) func(s *v1alpha1.PolicySpec) {
-		return limited(v1alpha1.PolicyLimits{MaxRatePerQueue: &rate})
+		return withLimits(v1alpha1.PolicyLimits{MaxRatePerQueue: &rate})
 	}
 	for title, test := range map[string]struct {
 		own      *v1alpha1.RateLimit
 		policies []v1alpha1.Policy
-		want     tell
+		want     sourcedValue
 	}{
-		"without one there is none": {want: tell{}},
+		"without one there is none": {want: sourcedValue{}},
 		"what is left out is a second, and a burst of as many": {
-			own: &v1alpha1.RateLimit{Limit: 5}, want: tell{perSecond(5, 5), v1alpha1.FromSpec, ""},
+			own: &v1alpha1.RateLimit{Limit: 5}, want: sourcedValue{perSecond(5, 5), v1alpha1.FromSpec, ""},
 		},
 		"it is taken as a whole": {
 			own:      &v1alpha1.RateLimit{Limit: 5},
-			policies: []v1alpha1.Policy{named("team", 0, byDefault(v1alpha1.PolicyDefaults{RateLimit: new(perSecond(9, 90))}))},
-			want:     tell{perSecond(5, 5), v1alpha1.FromSpec, ""},
+			policies: []v1alpha1.Policy{newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{RateLimit: new(perSecond(9, 90))}))},
+			want:     sourcedValue{perSecond(5, 5), v1alpha1.FromSpec, ""},
 		},
 		"a Policy's default holds where the Queue says nothing": {
-			policies: []v1alpha1.Policy{named("team", 0, byDefault(v1alpha1.PolicyDefaults{RateLimit: new(perSecond(9, 90))}))},
-			want:     tell{perSecond(9, 90), v1alpha1.FromPolicy, "team"},
+			policies: []v1alpha1.Policy{newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{RateLimit: new(perSecond(9, 90))}))},
+			want:     sourcedValue{perSecond(9, 90), v1alpha1.FromPolicy, "team"},
 		},
 		"a limit holds also where nobody asks for a rate": {
-			policies: []v1alpha1.Policy{named("team", 0, atMost(50))}, want: tell{perSecond(50, 50), v1alpha1.FromLimit, "team"},
+			policies: []v1alpha1.Policy{newPolicy("team", 0, atMost(50))}, want: sourcedValue{perSecond(50, 50), v1alpha1.FromLimit, "team"},
 		},
 		"a rate under the limit stays": {
-			own: &v1alpha1.RateLimit{Limit: 5}, policies: []v1alpha1.Policy{named("team", 0, atMost(5))},
-			want: tell{perSecond(5, 5), v1alpha1.FromSpec, ""},
+			own: &v1alpha1.RateLimit{Limit: 5}, policies: []v1alpha1.Policy{newPolicy("team", 0, atMost(5))},
+			want: sourcedValue{perSecond(5, 5), v1alpha1.FromSpec, ""},
 		},
 		"the strictest limit holds, whatever its Policy's precedence": {
-			own:      &v1alpha1.RateLimit{Limit: 5000, Per: new(lasting(time.Minute))},
-			policies: []v1alpha1.Policy{named("high", 10, atMost(80)), named("low", 0, atMost(60)), named("loose", 0, atMost(70))},
-			want:     tell{perSecond(60, 60), v1alpha1.FromLimit, "low"},
+			own:      &v1alpha1.RateLimit{Limit: 5000, Per: new(apiDuration(time.Minute))},
+			policies: []v1alpha1.Policy{newPolicy("high", 10, atMost(80)), newPolicy("low", 0, atMost(60)), newPolicy("loose", 0, atMost(70))},
+			want:     sourcedValue{perSecond(60, 60), v1alpha1.FromLimit, "low"},
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
 			q := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{RateLimit: test.own}}
-			got := Queue(q, all(t, test.policies...))
-			if diff := cmp.Diff(test.want, tellOf(got.Sources, "rateLimit", of(got.RateLimit)), cmp.AllowUnexported(tell{})); diff != "" {
+			got := EffectiveQueue(q, all(t, test.policies...))
+			if diff := cmp.Diff(test.want, valueWithSource(got.Sources, "rateLimit", dereference(got.RateLimit)), cmp.AllowUnexported(sourcedValue{})); diff != "" {
 				t.Errorf("the rate differs (-want, +got):\n%s", diff)
 			}
 		})
@@ -128,12 +128,12 @@ func TestDeadLettersOnDelete(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail"}, Spec: v1alpha1.QueueSpec{DeadLetter: test.own}}
-			got := Queue(q, all(t, named("team", 0, byDefault(v1alpha1.PolicyDefaults{DeadLetter: test.policy}))))
+			got := EffectiveQueue(q, all(t, newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{DeadLetter: test.policy}))))
 			onDelete := v1alpha1.DeadLetter{OnDelete: got.DeadLetter.OnDelete, MoveTo: got.DeadLetter.MoveTo}
 			if diff := cmp.Diff(test.want, onDelete); diff != "" {
 				t.Errorf("it differs (-want, +got):\n%s", diff)
 			}
-			if from := tellOf(got.Sources, "deadLetter.onDelete", nil).from; from != test.from {
+			if from := valueWithSource(got.Sources, "deadLetter.onDelete", nil).from; from != test.from {
 				t.Errorf("it comes from %s, want %s", from, test.from)
 			}
 		})
@@ -146,7 +146,7 @@ func TestBroker(t *testing.T) {
 		b.URLSecretRef.Name = secret
 		return b
 	}
-	team := named("team", 0, byDefault(v1alpha1.PolicyDefaults{Broker: at("teams")}))
+	team := newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{Broker: at("teams")}))
 	for title, test := range map[string]struct {
 		own      *v1alpha1.Broker
 		policies []v1alpha1.Policy
@@ -156,14 +156,14 @@ func TestBroker(t *testing.T) {
 		"the Queue's own":          {at("own"), []v1alpha1.Policy{team}, at("own"), v1alpha1.FromSpec},
 		"or else the Policy's":     {nil, []v1alpha1.Policy{team}, at("teams"), v1alpha1.FromPolicy},
 		"or else the operator's":   {nil, nil, nil, v1alpha1.FromOperator},
-		"a Policy may have no say": {nil, []v1alpha1.Policy{named("silent", 0)}, nil, v1alpha1.FromOperator},
+		"a Policy may have no say": {nil, []v1alpha1.Policy{newPolicy("silent", 0)}, nil, v1alpha1.FromOperator},
 	} {
 		t.Run(title, func(t *testing.T) {
-			got := Queue(&v1alpha1.Queue{Spec: v1alpha1.QueueSpec{Broker: test.own}}, all(t, test.policies...))
+			got := EffectiveQueue(&v1alpha1.Queue{Spec: v1alpha1.QueueSpec{Broker: test.own}}, all(t, test.policies...))
 			if diff := cmp.Diff(test.want, got.Broker); diff != "" {
 				t.Errorf("the broker differs (-want, +got):\n%s", diff)
 			}
-			if from := tellOf(got.Sources, "broker", nil).from; from != test.from {
+			if from := valueWithSource(got.Sources, "broker", nil).from; from != test.from {
 				t.Errorf("it comes from %s, want %s", from, test.from)
 			}
 		})
@@ -173,15 +173,15 @@ func TestBroker(t *testing.T) {
 func TestTheOrderOfTheListDoesNotMatter(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	policies := []v1alpha1.Policy{
-		named("a", 0, byDefault(v1alpha1.PolicyDefaults{Retry: &v1alpha1.Retry{MaxAttempts: new(int32(1))}})),
-		named("b", 0, byDefault(v1alpha1.PolicyDefaults{Retry: &v1alpha1.Retry{MaxAttempts: new(int32(2)), JitterPercent: new(int32(2))}})),
-		named("c", 5, limited(v1alpha1.PolicyLimits{MaxRatePerQueue: new(int32(3))})),
-		named("d", 5, limited(v1alpha1.PolicyLimits{MaxRatePerQueue: new(int32(3))})),
+		newPolicy("a", 0, fromDefault(v1alpha1.PolicyDefaults{Retry: &v1alpha1.Retry{MaxAttempts: new(int32(1))}})),
+		newPolicy("b", 0, fromDefault(v1alpha1.PolicyDefaults{Retry: &v1alpha1.Retry{MaxAttempts: new(int32(2)), JitterPercent: new(int32(2))}})),
+		newPolicy("c", 5, withLimits(v1alpha1.PolicyLimits{MaxRatePerQueue: new(int32(3))})),
+		newPolicy("d", 5, withLimits(v1alpha1.PolicyLimits{MaxRatePerQueue: new(int32(3))})),
 	}
-	want := Queue(&v1alpha1.Queue{}, all(t, policies...))
+	want := EffectiveQueue(&v1alpha1.Queue{}, all(t, policies...))
 	for range 50 {
 		r.Shuffle(len(policies), func(i, j int) { policies[i], policies[j] = policies[j], policies[i] })
-		got := Queue(&v1alpha1.Queue{}, all(t, policies...))
+		got := EffectiveQueue(&v1alpha1.Queue{}, all(t, policies...))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("it differs (-want, +got):\n%s", diff)
 		}

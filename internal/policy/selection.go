@@ -16,13 +16,13 @@ import (
 // others.
 type Selection []*v1alpha1.Policy
 
-// Select finds those that select an object with these labels. A Policy whose selector
+// SelectPolicies finds those that select an object with these labels. A Policy whose selector
 // cannot be read selects nothing, and is in the error, together with others.
-func Select(all []v1alpha1.Policy, object map[string]string) (Selection, error) {
+func SelectPolicies(all []v1alpha1.Policy, object map[string]string) (Selection, error) {
 	var selected Selection
 	var errs []error
 	for i := range all {
-		matches, err := Matches(&all[i], object)
+		matches, err := SelectsLabels(&all[i], object)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("policy %s: %w", all[i].Name, err))
 		}
@@ -36,9 +36,9 @@ func Select(all []v1alpha1.Policy, object map[string]string) (Selection, error) 
 	return selected, errors.Join(errs...)
 }
 
-// Matches tells whether a Policy selects an object with these labels. Without a selector
+// SelectsLabels tells whether a Policy selects an object with these labels. Without a selector
 // it selects all.
-func Matches(p *v1alpha1.Policy, object map[string]string) (bool, error) {
+func SelectsLabels(p *v1alpha1.Policy, object map[string]string) (bool, error) {
 	if p.Spec.Selector == nil {
 		return true, nil
 	}

@@ -14,14 +14,14 @@ func TestSelect(t *testing.T) {
 		policies []v1alpha1.Policy
 		want     string
 	}{
-		"one without a selector selects all":     {[]v1alpha1.Policy{named("a", 0)}, "a"},
-		"one with a selector, by labels":         {[]v1alpha1.Policy{named("a", 0, selecting("team", "mail")), named("b", 0, selecting("team", "web"))}, "a"},
-		"the greatest precedence goes first":     {[]v1alpha1.Policy{named("a", 1), named("b", 10), named("c", -1)}, "b a c"},
-		"of equal precedence, the first by name": {[]v1alpha1.Policy{named("b", 0), named("a", 0)}, "a b"},
+		"one without a selector selects all":     {[]v1alpha1.Policy{newPolicy("a", 0)}, "a"},
+		"one with a selector, by labels":         {[]v1alpha1.Policy{newPolicy("a", 0, withSelector("team", "mail")), newPolicy("b", 0, withSelector("team", "web"))}, "a"},
+		"the greatest precedence goes first":     {[]v1alpha1.Policy{newPolicy("a", 1), newPolicy("b", 10), newPolicy("c", -1)}, "b a c"},
+		"of equal precedence, the first by name": {[]v1alpha1.Policy{newPolicy("b", 0), newPolicy("a", 0)}, "a b"},
 		"where there is none there is none":      {nil, ""},
 	} {
 		t.Run(title, func(t *testing.T) {
-			selected, err := Select(test.policies, map[string]string{"team": "mail"})
+			selected, err := SelectPolicies(test.policies, map[string]string{"team": "mail"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -37,9 +37,9 @@ func TestSelect(t *testing.T) {
 }
 
 func TestASelectorThatCannotBeReadSelectsNothingAndIsTold(t *testing.T) {
-	broken := named("broken", 5)
+	broken := newPolicy("broken", 5)
 	broken.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Like"}}}
-	selected, err := Select([]v1alpha1.Policy{broken, named("fine", 0)}, nil)
+	selected, err := SelectPolicies([]v1alpha1.Policy{broken, newPolicy("fine", 0)}, nil)
 	if len(selected) != 1 || selected[0].Name != "fine" {
 		t.Errorf("selected %v, want the other", selected)
 	}

@@ -9,41 +9,41 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Sight is what was seen of a Policy's namespace.
-type Sight struct {
+// Observation is what was seen of a Policy's namespace.
+type Observation struct {
 	Queues      []v1alpha1.Queue
 	WorkerPools []v1alpha1.WorkerPool
-	// Broker is why the default broker's Secrets cannot be used; nil: they can, or there is
+	// BrokerProblem is why the default broker's Secrets cannot be used; nil: they can, or there is
 	// no default broker.
-	Broker *Problem
+	BrokerProblem *Problem
 }
 
 // Problem is why a Policy is not ready, as a condition has it.
 type Problem struct{ Reason, Message string }
 
 // Status tells whom a Policy says something to, and whether it can.
-func Status(p *v1alpha1.Policy, seen *Sight) v1alpha1.PolicyStatus {
+func Status(p *v1alpha1.Policy, seen *Observation) v1alpha1.PolicyStatus {
 	status := *p.Status.DeepCopy()
 	status.ObservedGeneration = p.Generation
 	status.Queues, status.WorkerPools, status.Replicas = 0, 0, 0
-	problem := seen.Broker
-	if _, err := Matches(p, nil); err != nil { // it is as wrong for any labels
+	problem := seen.BrokerProblem
+	if _, err := SelectsLabels(p, nil); err != nil { // it is as wrong for any labels
 		problem = &Problem{v1alpha1.ReasonSelectorInvalid, err.Error() + "; it selects nothing"}
 	}
 	for i := range seen.Queues {
-		if selects(p, seen.Queues[i].Labels) {
+		if selectsObject(p, seen.Queues[i].Labels) {
 			status.Queues++
 		}
 	}
 	for i := range seen.WorkerPools {
-		if selects(p, seen.WorkerPools[i].Labels) {
+		if selectsObject(p, seen.WorkerPools[i].Labels) {
 			status.WorkerPools++
 			status.Replicas += seen.WorkerPools[i].Status.Replicas
 		}
 	}
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: p.Generation,
-		Reason: v1alpha1.ReasonReady, Message: whom(p, &status),
+		Reason: v1alpha1.ReasonReady, Message: selectionMessage(p, &status),
 	}
 	switch {
 	case problem != nil:
@@ -55,32 +55,32 @@ func Status(p *v1alpha1.Policy, seen *Sight) v1alpha1.PolicyStatus {
 	return status
 }
 
-// selects tells whether a Policy that can be read selects an object with these labels.
-func selects(p *v1alpha1.Policy, object map[string]string) bool {
-	matches, err := Matches(p, object)
+// selectsObject tells whether a Policy that can be read selects an object with these labels.
+func selectsObject(p *v1alpha1.Policy, object map[string]string) bool {
+	matches, err := SelectsLabels(p, object)
 	return err == nil && matches
 }
 
-// whom a Policy says something to, in words.
-func whom(p *v1alpha1.Policy, s *v1alpha1.PolicyStatus) string {
+// selectionMessage a Policy says something to, in words.
+func selectionMessage(p *v1alpha1.Policy, s *v1alpha1.PolicyStatus) string {
 	if s.Queues+s.WorkerPools == 0 {
 		return "selects no Queue and no WorkerPool of the namespace"
 	}
-	text := fmt.Sprintf("selects %s and %s", count(s.Queues, "Queue"), count(s.WorkerPools, "WorkerPool"))
-	most := limits(p).MaxReplicasTotal
+	text := fmt.Sprintf("selects %s and %s", pluralize(s.Queues, "Queue"), pluralize(s.WorkerPools, "WorkerPool"))
+	most := policyLimits(p).MaxReplicasTotal
 	switch {
 	case s.WorkerPools == 0:
 	case most == nil:
-		text += fmt.Sprintf(" with %s", count(s.Replicas, "replica"))
+		text += fmt.Sprintf(" with %s", pluralize(s.Replicas, "replica"))
 	case s.Replicas > *most:
-		text += fmt.Sprintf(" with %s, more than the %d of maxReplicasTotal: workers are drained", count(s.Replicas, "replica"), *most)
+		text += fmt.Sprintf(" with %s, more than the %d of maxReplicasTotal: workers are drained", pluralize(s.Replicas, "replica"), *most)
 	default:
-		text += fmt.Sprintf(" with %s of the %d of maxReplicasTotal", count(s.Replicas, "replica"), *most)
+		text += fmt.Sprintf(" with %s of the %d of maxReplicasTotal", pluralize(s.Replicas, "replica"), *most)
 	}
 	return text
 }
 
-func count(number int32, what string) string {
+func pluralize(number int32, what string) string {
 	if number == 1 {
 		return "1 " + what
 	}

@@ -10,66 +10,66 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// queueOf and poolOf are of a team, by their labels.
-func queueOf(team string) v1alpha1.Queue {
+// queueWithTeam and poolOf are of a team, by their labels.
+func queueWithTeam(team string) v1alpha1.Queue {
 	return v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": team}}}
 }
 
-func poolOf(team string, replicas int32) v1alpha1.WorkerPool {
+func poolWithTeam(team string, replicas int32) v1alpha1.WorkerPool {
 	return v1alpha1.WorkerPool{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": team}}, Status: v1alpha1.WorkerPoolStatus{Replicas: replicas},
 	}
 }
 
-func broken(s *v1alpha1.PolicySpec) {
+func failingSelector(s *v1alpha1.PolicySpec) {
 	s.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Like"}}}
 }
 
 func TestStatus(t *testing.T) {
-	team := selecting("team", "mail")
+	team := withSelector("team", "mail")
 	most := func(replicas int32) func(s *v1alpha1.PolicySpec) {
-		return limited(v1alpha1.PolicyLimits{MaxReplicasTotal: &replicas})
+		return withLimits(v1alpha1.PolicyLimits{MaxReplicasTotal: &replicas})
 	}
-	there := Sight{
-		Queues:      []v1alpha1.Queue{queueOf("mail"), queueOf("web"), queueOf("mail")},
-		WorkerPools: []v1alpha1.WorkerPool{poolOf("mail", 3), poolOf("mail", 4), poolOf("web", 9)},
+	there := Observation{
+		Queues:      []v1alpha1.Queue{queueWithTeam("mail"), queueWithTeam("web"), queueWithTeam("mail")},
+		WorkerPools: []v1alpha1.WorkerPool{poolWithTeam("mail", 3), poolWithTeam("mail", 4), poolWithTeam("web", 9)},
 	}
 	noSecret := there
-	noSecret.Broker = &Problem{v1alpha1.ReasonSecretNotFound, `spec.defaults.broker: Secret "nats" not found`}
+	noSecret.BrokerProblem = &Problem{v1alpha1.ReasonSecretNotFound, `spec.defaults.broker: Secret "nats" not found`}
 	for title, test := range map[string]struct {
 		policy                  v1alpha1.Policy
-		seen                    Sight
+		seen                    Observation
 		queues, pools, replicas int32
 		status                  metav1.ConditionStatus
 		reason, message         string
 	}{
 		"it counts what it selects": {
-			named("a", 0, team), there, 2, 2, 7, metav1.ConditionTrue, v1alpha1.ReasonReady, "selects 2 Queues and 2 WorkerPools with 7 replicas",
+			newPolicy("a", 0, team), there, 2, 2, 7, metav1.ConditionTrue, v1alpha1.ReasonReady, "selects 2 Queues and 2 WorkerPools with 7 replicas",
 		},
 		"without a selector it is all of the namespace": {
-			named("a", 0), there, 3, 3, 16, metav1.ConditionTrue, v1alpha1.ReasonReady, "selects 3 Queues and 3 WorkerPools with 16 replicas",
+			newPolicy("a", 0), there, 3, 3, 16, metav1.ConditionTrue, v1alpha1.ReasonReady, "selects 3 Queues and 3 WorkerPools with 16 replicas",
 		},
 		"a budget says how much of it is used": {
-			named("a", 0, team, most(10)), there, 2, 2, 7, metav1.ConditionTrue, v1alpha1.ReasonReady,
+			newPolicy("a", 0, team, most(10)), there, 2, 2, 7, metav1.ConditionTrue, v1alpha1.ReasonReady,
 			"selects 2 Queues and 2 WorkerPools with 7 replicas of the 10 of maxReplicasTotal",
 		},
 		"a budget that was made smaller says what follows": {
-			named("a", 0, team, most(5)), there, 2, 2, 7, metav1.ConditionTrue, v1alpha1.ReasonReady,
+			newPolicy("a", 0, team, most(5)), there, 2, 2, 7, metav1.ConditionTrue, v1alpha1.ReasonReady,
 			"selects 2 Queues and 2 WorkerPools with 7 replicas, more than the 5 of maxReplicasTotal: workers are drained",
 		},
 		"one Queue alone": {
-			named("a", 0), Sight{Queues: there.Queues[:1]}, 1, 0, 0, metav1.ConditionTrue, v1alpha1.ReasonReady, "selects 1 Queue and 0 WorkerPools",
+			newPolicy("a", 0), Observation{Queues: there.Queues[:1]}, 1, 0, 0, metav1.ConditionTrue, v1alpha1.ReasonReady, "selects 1 Queue and 0 WorkerPools",
 		},
 		"that it selects nothing is no failure, and told": {
-			named("a", 0, selecting("team", "none")), there, 0, 0, 0, metav1.ConditionTrue, v1alpha1.ReasonNothingSelected,
+			newPolicy("a", 0, withSelector("team", "none")), there, 0, 0, 0, metav1.ConditionTrue, v1alpha1.ReasonNothingSelected,
 			"selects no Queue and no WorkerPool of the namespace",
 		},
 		"a selector that cannot be read": {
-			named("a", 0, broken), there, 0, 0, 0, metav1.ConditionFalse, v1alpha1.ReasonSelectorInvalid,
+			newPolicy("a", 0, failingSelector), there, 0, 0, 0, metav1.ConditionFalse, v1alpha1.ReasonSelectorInvalid,
 			`spec.selector: "Like" is not a valid label selector operator; it selects nothing`,
 		},
 		"a default broker whose Secret is not there": {
-			named("a", 0, team), noSecret, 2, 2, 7, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound, noSecret.Broker.Message,
+			newPolicy("a", 0, team), noSecret, 2, 2, 7, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound, noSecret.BrokerProblem.Message,
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -90,8 +90,8 @@ func TestStatus(t *testing.T) {
 }
 
 func TestTheSameSightChangesNothing(t *testing.T) {
-	p := named("a", 0)
-	seen := &Sight{Queues: []v1alpha1.Queue{queueOf("mail")}}
+	p := newPolicy("a", 0)
+	seen := &Observation{Queues: []v1alpha1.Queue{queueWithTeam("mail")}}
 	p.Status = Status(&p, seen)
 	if diff := cmp.Diff(p.Status, Status(&p, seen)); diff != "" {
 		t.Errorf("the status differs (-want, +got):\n%s", diff)

@@ -6,36 +6,36 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// WorkerPool is what holds for a WorkerPool.
-func WorkerPool(pool *v1alpha1.WorkerPool, selected Selection) *v1alpha1.WorkerPoolEffective {
-	s := &sources{}
+// EffectiveWorkerPool is what holds for a WorkerPool.
+func EffectiveWorkerPool(pool *v1alpha1.WorkerPool, selected Selection) *v1alpha1.WorkerPoolEffective {
+	s := &valueSources{}
 	effective := &v1alpha1.WorkerPoolEffective{
-		Drain:          drain(s, pool.Spec.Drain, selected),
-		CircuitBreaker: circuitBreaker(s, selected),
-		MaxReplicas:    maxReplicas(s, pool, selected),
+		Drain:          effectiveDrain(s, pool.Spec.Drain, selected),
+		CircuitBreaker: effectiveCircuitBreaker(s, selected),
+		MaxReplicas:    effectiveMaxReplicas(s, pool, selected),
 	}
 	effective.Sources = *s
 	return effective
 }
 
-func drain(s *sources, own *v1alpha1.Drain, selected Selection) *v1alpha1.Drain {
+func effectiveDrain(s *valueSources, own *v1alpha1.Drain, selected Selection) *v1alpha1.Drain {
 	spec := orEmpty(own)
-	of := func(p *v1alpha1.Policy) *v1alpha1.Drain { return orEmpty(defaults(p).Drain) }
+	of := func(p *v1alpha1.Policy) *v1alpha1.Drain { return orEmpty(policyDefaults(p).Drain) }
 	effective := &v1alpha1.Drain{
-		Mode: *pick(s, "drain.mode", unlessZero(spec.Mode), selected,
-			func(p *v1alpha1.Policy) *v1alpha1.DrainMode { return unlessZero(of(p).Mode) }, v1alpha1.DrainHTTP),
-		Timeout: pick(s, "drain.timeout", spec.Timeout, selected,
-			func(p *v1alpha1.Policy) *v1alpha1.Duration { return of(p).Timeout }, lasting(10*time.Minute)),
-		OnTimeout: *pick(s, "drain.onTimeout", unlessZero(spec.OnTimeout), selected,
-			func(p *v1alpha1.Policy) *v1alpha1.DrainTimeoutAction { return unlessZero(of(p).OnTimeout) }, v1alpha1.DrainWait),
-		TerminationGrace: pick(s, "drain.terminationGrace", spec.TerminationGrace, selected,
-			func(p *v1alpha1.Policy) *v1alpha1.Duration { return of(p).TerminationGrace }, lasting(time.Minute)),
+		Mode: *specifiedOrDefault(s, "drain.mode", nilIfZero(spec.Mode), selected,
+			func(p *v1alpha1.Policy) *v1alpha1.DrainMode { return nilIfZero(of(p).Mode) }, v1alpha1.DrainHTTP),
+		Timeout: specifiedOrDefault(s, "drain.timeout", spec.Timeout, selected,
+			func(p *v1alpha1.Policy) *v1alpha1.Duration { return of(p).Timeout }, apiDuration(10*time.Minute)),
+		OnTimeout: *specifiedOrDefault(s, "drain.onTimeout", nilIfZero(spec.OnTimeout), selected,
+			func(p *v1alpha1.Policy) *v1alpha1.DrainTimeoutAction { return nilIfZero(of(p).OnTimeout) }, v1alpha1.DrainWait),
+		TerminationGrace: specifiedOrDefault(s, "drain.terminationGrace", spec.TerminationGrace, selected,
+			func(p *v1alpha1.Policy) *v1alpha1.Duration { return of(p).TerminationGrace }, apiDuration(time.Minute)),
 	}
 	return effective.DeepCopy()
 }
 
-// circuitBreaker is none, unless a Policy has one.
-func circuitBreaker(s *sources, selected Selection) *v1alpha1.CircuitBreaker {
+// effectiveCircuitBreaker is none, unless a Policy has one.
+func effectiveCircuitBreaker(s *valueSources, selected Selection) *v1alpha1.CircuitBreaker {
 	wanted := false
 	for _, p := range selected {
 		wanted = wanted || p.Spec.CircuitBreaker != nil
@@ -45,22 +45,22 @@ func circuitBreaker(s *sources, selected Selection) *v1alpha1.CircuitBreaker {
 	}
 	of := func(p *v1alpha1.Policy) *v1alpha1.CircuitBreaker { return orEmpty(p.Spec.CircuitBreaker) }
 	effective := &v1alpha1.CircuitBreaker{
-		FailureThresholdPercent: pick(s, "circuitBreaker.failureThresholdPercent", nil, selected,
+		FailureThresholdPercent: specifiedOrDefault(s, "circuitBreaker.failureThresholdPercent", nil, selected,
 			func(p *v1alpha1.Policy) *int32 { return of(p).FailureThresholdPercent }, 50),
-		Window: pick(s, "circuitBreaker.window", nil, selected,
-			func(p *v1alpha1.Policy) *v1alpha1.Duration { return of(p).Window }, lasting(time.Minute)),
-		MinSamples: pick(s, "circuitBreaker.minSamples", nil, selected,
+		Window: specifiedOrDefault(s, "circuitBreaker.window", nil, selected,
+			func(p *v1alpha1.Policy) *v1alpha1.Duration { return of(p).Window }, apiDuration(time.Minute)),
+		MinSamples: specifiedOrDefault(s, "circuitBreaker.minSamples", nil, selected,
 			func(p *v1alpha1.Policy) *int32 { return of(p).MinSamples }, 20),
-		Cooldown: pick(s, "circuitBreaker.cooldown", nil, selected,
-			func(p *v1alpha1.Policy) *v1alpha1.Duration { return of(p).Cooldown }, lasting(30*time.Second)),
-		HalfOpenProbes: pick(s, "circuitBreaker.halfOpenProbes", nil, selected,
+		Cooldown: specifiedOrDefault(s, "circuitBreaker.cooldown", nil, selected,
+			func(p *v1alpha1.Policy) *v1alpha1.Duration { return of(p).Cooldown }, apiDuration(30*time.Second)),
+		HalfOpenProbes: specifiedOrDefault(s, "circuitBreaker.halfOpenProbes", nil, selected,
 			func(p *v1alpha1.Policy) *int32 { return of(p).HalfOpenProbes }, 1),
 	}
 	return effective.DeepCopy()
 }
 
-// maxReplicas is what the pool asks for, or the strictest limit.
-func maxReplicas(s *sources, pool *v1alpha1.WorkerPool, selected Selection) *int32 {
+// effectiveMaxReplicas is what the pool asks for, or the strictest limit.
+func effectiveMaxReplicas(s *valueSources, pool *v1alpha1.WorkerPool, selected Selection) *int32 {
 	const field = "maxReplicas"
 	var most *int32
 	switch {
@@ -71,12 +71,12 @@ func maxReplicas(s *sources, pool *v1alpha1.WorkerPool, selected Selection) *int
 	default:
 		most = new(int32(0))
 	}
-	s.add(field, v1alpha1.FromSpec, "")
+	s.addSource(field, v1alpha1.FromSpec, "")
 	for _, p := range selected {
-		for _, limit := range []*int32{limits(p).MaxReplicasPerPool, limits(p).MaxReplicasTotal} {
+		for _, limit := range []*int32{policyLimits(p).MaxReplicasPerPool, policyLimits(p).MaxReplicasTotal} {
 			if limit != nil && *limit < *most {
 				most = new(*limit)
-				s.set(field, v1alpha1.FromLimit, p.Name)
+				s.replaceSource(field, v1alpha1.FromLimit, p.Name)
 			}
 		}
 	}

@@ -11,13 +11,13 @@ import (
 
 func TestDrain(t *testing.T) {
 	pool := &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{Drain: &v1alpha1.Drain{Mode: v1alpha1.DrainSignal}}}
-	team := named("team", 0, byDefault(v1alpha1.PolicyDefaults{Drain: &v1alpha1.Drain{
+	team := newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{Drain: &v1alpha1.Drain{
 		Mode: v1alpha1.DrainSidecar, OnTimeout: v1alpha1.DrainRequeue,
 	}}))
-	got := WorkerPool(pool, all(t, team))
+	got := EffectiveWorkerPool(pool, all(t, team))
 	want := &v1alpha1.Drain{
-		Mode: v1alpha1.DrainSignal, Timeout: new(lasting(10 * time.Minute)),
-		OnTimeout: v1alpha1.DrainRequeue, TerminationGrace: new(lasting(time.Minute)),
+		Mode: v1alpha1.DrainSignal, Timeout: new(apiDuration(10 * time.Minute)),
+		OnTimeout: v1alpha1.DrainRequeue, TerminationGrace: new(apiDuration(time.Minute)),
 	}
 	if diff := cmp.Diff(want, got.Drain); diff != "" {
 		t.Errorf("it differs (-want, +got):\n%s", diff)
@@ -40,26 +40,26 @@ func TestCircuitBreaker(t *testing.T) {
 	}
 	full := func(threshold, samples int32) *v1alpha1.CircuitBreaker {
 		return &v1alpha1.CircuitBreaker{
-			FailureThresholdPercent: &threshold, Window: new(lasting(time.Minute)), MinSamples: &samples,
-			Cooldown: new(lasting(30 * time.Second)), HalfOpenProbes: new(int32(1)),
+			FailureThresholdPercent: &threshold, Window: new(apiDuration(time.Minute)), MinSamples: &samples,
+			Cooldown: new(apiDuration(30 * time.Second)), HalfOpenProbes: new(int32(1)),
 		}
 	}
 	for title, test := range map[string]struct {
 		policies []v1alpha1.Policy
 		want     *v1alpha1.CircuitBreaker
 	}{
-		"without a Policy that has one there is none": {[]v1alpha1.Policy{named("silent", 0)}, nil},
-		"an empty one has the defaults":               {[]v1alpha1.Policy{named("team", 0, breaking(v1alpha1.CircuitBreaker{}))}, full(50, 20)},
+		"without a Policy that has one there is none": {[]v1alpha1.Policy{newPolicy("silent", 0)}, nil},
+		"an empty one has the defaults":               {[]v1alpha1.Policy{newPolicy("team", 0, breaking(v1alpha1.CircuitBreaker{}))}, full(50, 20)},
 		"several fill each other up": {
 			[]v1alpha1.Policy{
-				named("low", 0, breaking(v1alpha1.CircuitBreaker{FailureThresholdPercent: new(int32(10)), MinSamples: new(int32(7))})),
-				named("high", 1, breaking(v1alpha1.CircuitBreaker{FailureThresholdPercent: new(int32(90))})),
+				newPolicy("low", 0, breaking(v1alpha1.CircuitBreaker{FailureThresholdPercent: new(int32(10)), MinSamples: new(int32(7))})),
+				newPolicy("high", 1, breaking(v1alpha1.CircuitBreaker{FailureThresholdPercent: new(int32(90))})),
 			},
 			full(90, 7),
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			got := WorkerPool(&v1alpha1.WorkerPool{}, all(t, test.policies...))
+			got := EffectiveWorkerPool(&v1alpha1.WorkerPool{}, all(t, test.policies...))
 			if diff := cmp.Diff(test.want, got.CircuitBreaker); diff != "" {
 				t.Errorf("it differs (-want, +got):\n%s", diff)
 			}
@@ -71,27 +71,27 @@ func TestMaxReplicas(t *testing.T) {
 	for title, test := range map[string]struct {
 		spec     v1alpha1.WorkerPoolSpec
 		policies []v1alpha1.Policy
-		want     tell
+		want     sourcedValue
 	}{
 		"what autoscaling may reach": {
-			spec: v1alpha1.WorkerPoolSpec{Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 9}}, want: tell{int32(9), v1alpha1.FromSpec, ""},
+			spec: v1alpha1.WorkerPoolSpec{Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 9}}, want: sourcedValue{int32(9), v1alpha1.FromSpec, ""},
 		},
 		"what is asked for": {
-			spec: v1alpha1.WorkerPoolSpec{Replicas: new(int32(4))}, want: tell{int32(4), v1alpha1.FromSpec, ""},
+			spec: v1alpha1.WorkerPoolSpec{Replicas: new(int32(4))}, want: sourcedValue{int32(4), v1alpha1.FromSpec, ""},
 		},
 		"the strictest limit": {
 			spec: v1alpha1.WorkerPoolSpec{Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 9}},
 			policies: []v1alpha1.Policy{
-				named("a", 9, limited(v1alpha1.PolicyLimits{MaxReplicasPerPool: new(int32(7))})),
-				named("b", 0, limited(v1alpha1.PolicyLimits{MaxReplicasTotal: new(int32(5))})),
-				named("c", 0, limited(v1alpha1.PolicyLimits{MaxReplicasPerPool: new(int32(20))})),
+				newPolicy("a", 9, withLimits(v1alpha1.PolicyLimits{MaxReplicasPerPool: new(int32(7))})),
+				newPolicy("b", 0, withLimits(v1alpha1.PolicyLimits{MaxReplicasTotal: new(int32(5))})),
+				newPolicy("c", 0, withLimits(v1alpha1.PolicyLimits{MaxReplicasPerPool: new(int32(20))})),
 			},
-			want: tell{int32(5), v1alpha1.FromLimit, "b"},
+			want: sourcedValue{int32(5), v1alpha1.FromLimit, "b"},
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			got := WorkerPool(&v1alpha1.WorkerPool{Spec: test.spec}, all(t, test.policies...))
-			if diff := cmp.Diff(test.want, tellOf(got.Sources, "maxReplicas", of(got.MaxReplicas)), cmp.AllowUnexported(tell{})); diff != "" {
+			got := EffectiveWorkerPool(&v1alpha1.WorkerPool{Spec: test.spec}, all(t, test.policies...))
+			if diff := cmp.Diff(test.want, valueWithSource(got.Sources, "maxReplicas", dereference(got.MaxReplicas)), cmp.AllowUnexported(sourcedValue{})); diff != "" {
 				t.Errorf("it differs (-want, +got):\n%s", diff)
 			}
 		})

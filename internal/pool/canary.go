@@ -10,36 +10,36 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// canary takes the new revision through its steps, one at a time.
-func (d *decision) canary(trusted *revision) {
-	past := &d.updated.past
-	if told := d.toldFailure(); told != "" && past.Failed == "" { // and not yet written, or not yet seen, on the revision
-		past.Failed = told
-		d.replace(trusted, 0)
+// advanceCanary takes the new revision through its steps, one at a time.
+func (d *evaluation) advanceCanary(trusted *revisionState) {
+	past := &d.updated.newHistory
+	if told := d.recordedFailure(); told != "" && past.FailureMessage == "" { // and not yet written, or not yet seen, on the revision
+		past.FailureMessage = told
+		d.replaceWorkers(trusted, 0)
 		return
 	}
-	verdict := d.analyse()
+	verdict := d.compareFailures()
 	if verdict.failed != "" {
-		past.Failed = verdict.failed
-		d.replace(trusted, 0)
+		past.FailureMessage = verdict.failed
+		d.replaceWorkers(trusted, 0)
 		return
 	}
-	if past.Step < len(d.rollout.Steps) {
-		if past.Reached.IsZero() && d.desired > 0 && d.proven() >= d.target() {
-			past.Reached, past.Progressed = d.now, d.now
+	if past.CanaryStep < len(d.rollout.Steps) {
+		if past.StepReached.IsZero() && d.desired > 0 && d.provenWorkers() >= d.canaryTarget() {
+			past.StepReached, past.LastProgress = d.now, d.now
 		}
-		if !past.Reached.IsZero() && d.stepOver(verdict) {
-			past.Step, past.Reached = past.Step+1, time.Time{}
+		if !past.StepReached.IsZero() && d.isStepFinished(verdict) {
+			past.CanaryStep, past.StepReached = past.CanaryStep+1, time.Time{}
 		}
 	}
-	d.replace(trusted, d.target())
+	d.replaceWorkers(trusted, d.canaryTarget())
 }
 
-// toldFailure is why the status says that the revision is given up; empty if it does not.
+// recordedFailure is why the status says that the revision is given up; empty if it does not.
 // The status is written first: what it says holds, though the workers that it was about may
 // be gone before the revision says it too.
-func (d *decision) toldFailure() string {
-	before := &d.in.Pool.Status
+func (d *evaluation) recordedFailure() string {
+	before := &d.observation.Pool.Status
 	c := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionProgressing)
 	if c == nil || c.Reason != v1alpha1.ReasonAnalysisFailed || before.UpdatedRevision != d.updated.Name {
 		return ""
@@ -47,36 +47,36 @@ func (d *decision) toldFailure() string {
 	return c.Message
 }
 
-// target is how many workers are new in the present step. After the last all are.
-func (d *decision) target() int32 {
-	past := &d.updated.past
-	if past.Step >= len(d.rollout.Steps) || d.desired == 0 {
+// canaryTarget is how many workers are new in the present step. After the last all are.
+func (d *evaluation) canaryTarget() int32 {
+	past := &d.updated.newHistory
+	if past.CanaryStep >= len(d.rollout.Steps) || d.desired == 0 {
 		return d.desired
 	}
-	percent := d.rollout.Steps[past.Step].Percent
+	percent := d.rollout.Steps[past.CanaryStep].Percent
 	return min(d.desired, max(1, int32(math.Ceil(float64(d.desired)*float64(percent)/100))))
 }
 
-// stepOver tells whether the step that was reached has lasted long enough: for its pause,
+// isStepFinished tells whether the step that was reached has lasted long enough: for its pause,
 // or else until the new revision can be judged.
-func (d *decision) stepOver(v verdict) bool {
-	past := &d.updated.past
-	if pause := d.rollout.Steps[past.Step].Pause; pause != nil {
-		return d.now.Sub(past.Reached) >= pause.Duration.Duration
+func (d *evaluation) isStepFinished(v canaryVerdict) bool {
+	past := &d.updated.newHistory
+	if pause := d.rollout.Steps[past.CanaryStep].Pause; pause != nil {
+		return d.now.Sub(past.StepReached) >= pause.Duration.Duration
 	}
 	return v.known
 }
 
-// verdict about the new revision.
-type verdict struct {
+// canaryVerdict about the new revision.
+type canaryVerdict struct {
 	// known: enough messages were handled to tell.
 	known bool
 	// failed is why it is no good; empty if it is.
 	failed string
 }
 
-// analyse compares how often messages fail with the new revision and with the others.
-func (d *decision) analyse() verdict {
+// compareFailures compares how often messages fail with the new revision and with the others.
+func (d *evaluation) compareFailures() canaryVerdict {
 	limit, samples := int32(defaultFailureIncrease), int64(defaultMinSamples)
 	if a := d.rollout.Analysis; a != nil {
 		if a.MaxFailureRatioIncreasePercent != nil {
@@ -86,29 +86,29 @@ func (d *decision) analyse() verdict {
 			samples = int64(a.MinSamples)
 		}
 	}
-	var fresh, old outcomes
+	var fresh, old messageOutcomes
 	for _, r := range d.revisions {
 		if r == d.updated {
-			fresh.add(r)
+			fresh.addRevision(r)
 			continue
 		}
-		old.add(r)
+		old.addRevision(r)
 	}
 	if fresh.total() < samples {
-		return verdict{}
+		return canaryVerdict{}
 	}
-	if increase := fresh.failures() - old.failures(); increase > float64(limit)/100 {
-		return verdict{known: true, failed: fmt.Sprintf("%s: %.1f %% of its %d messages have failed, %.1f %% before",
-			v1alpha1.ReasonAnalysisFailed, 100*fresh.failures(), fresh.total(), 100*old.failures())}
+	if increase := fresh.failureRatio() - old.failureRatio(); increase > float64(limit)/100 {
+		return canaryVerdict{known: true, failed: fmt.Sprintf("%s: %.1f %% of its %d messages have failed, %.1f %% before",
+			v1alpha1.ReasonAnalysisFailed, 100*fresh.failureRatio(), fresh.total(), 100*old.failureRatio())}
 	}
-	return verdict{known: true}
+	return canaryVerdict{known: true}
 }
 
-// outcomes of messages.
-type outcomes struct{ succeeded, failed int64 }
+// messageOutcomes of messages.
+type messageOutcomes struct{ succeeded, failed int64 }
 
-// add what the revision's workers count. One that does not say counts for nothing.
-func (o *outcomes) add(r *revision) {
+// addRevision what the revision's workers count. One that does not say counts for nothing.
+func (o *messageOutcomes) addRevision(r *revisionState) {
 	for _, w := range r.workers {
 		if w.Stats != nil && w.Stats.Succeeded != nil && w.Stats.Failed != nil {
 			o.succeeded += max(*w.Stats.Succeeded, 0)
@@ -117,10 +117,10 @@ func (o *outcomes) add(r *revision) {
 	}
 }
 
-func (o *outcomes) total() int64 { return o.succeeded + o.failed }
+func (o *messageOutcomes) total() int64 { return o.succeeded + o.failed }
 
-// failures is which part of the messages failed.
-func (o *outcomes) failures() float64 {
+// failureRatio is which part of the messages failed.
+func (o *messageOutcomes) failureRatio() float64 {
 	if o.total() == 0 {
 		return 0
 	}

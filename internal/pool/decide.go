@@ -12,96 +12,98 @@ import (
 )
 
 // Decide plans the next moves of a WorkerPool.
-func Decide(in Input) Plan {
-	d := newDecision(in)
-	d.plan.Finalizer = true
-	switch d.problem = d.obstacle(); {
+func Decide(in Observation) Decision {
+	d := newEvaluation(in)
+	d.decision.KeepFinalizer = true
+	switch d.problem = d.findProblem(); {
 	case !in.Pool.DeletionTimestamp.IsZero():
-		d.remove()
+		d.drainForDeletion()
 	case d.problem == nil:
-		d.proceed()
+		d.scaleAndRollOut()
 	}
-	d.summarise()
-	d.plan.Status, d.plan.Memory = d.status, d.memory
-	d.plan.Deferrable = deferrable(&in.Pool.Status, &d.status) && !d.plan.acts()
-	d.plan.Events = d.events()
-	d.plan.RequeueAfter = d.interval()
-	return d.plan
+	d.buildStatus()
+	d.decision.Status, d.decision.Memory = d.status, d.memory
+	d.decision.StatusDeferrable = differsInStatsOnly(&in.Pool.Status, &d.status) && !d.decision.changesCluster()
+	d.decision.Events = d.eventsSinceStatus()
+	d.decision.RequeueAfter = d.requeueAfter()
+	return d.decision
 }
 
-// decision is one call of Decide on its way.
-type decision struct {
-	in      Input
-	now     time.Time
-	drain   v1alpha1.Drain
-	rollout v1alpha1.Rollout
-	status  v1alpha1.WorkerPoolStatus
-	memory  scaling.Memory
-	plan    Plan
-	problem *Problem
+// evaluation is one call of Decide on its way.
+type evaluation struct {
+	observation Observation
+	now         time.Time
+	drain       v1alpha1.Drain
+	rollout     v1alpha1.Rollout
+	status      v1alpha1.WorkerPoolStatus
+	memory      scaling.Memory
+	decision    Decision
+	problem     *Problem
 
 	// revisions that there are, and the one of the spec, the newest first.
-	revisions []*revision
-	updated   *revision
+	revisions []*revisionState
+	updated   *revisionState
 	// desired number of workers, and what was decided to come to it.
-	desired  int32
-	decided  *scaling.Decision
-	limit    int32
-	complete bool
+	desired         int32
+	scalingDecision *scaling.Decision
+	replicaLimit    int32
+	rolloutComplete bool
 }
 
-// revision is one with its workers.
-type revision struct {
+// revisionState is one with its workers.
+type revisionState struct {
 	Revision
-	// there: it has been made.
-	there bool
+	// exists: it has been made.
+	exists bool
 	// workload it is to be made as, if it is the one of the spec.
 	workload Object
 	// workers that have not been deleted, and how many have and still finish.
-	workers     []*worker
+	workers     []*workerState
 	terminating int32
-	// wanted workers that take messages, and replicas to ask for.
-	wanted, replicas int32
-	past             Past
+	// servingTarget workers that take messages, and replicas to ask for.
+	servingTarget, newReplicas int32
+	newHistory                 History
 }
 
-// worker is one with where it is to stand.
-type worker struct {
+// workerState is one with where it is to stand.
+type workerState struct {
 	*Worker
-	draining, idle, leaving time.Time
+	targetDraining, targetIdle, targetRemovable time.Time
 }
 
-func (w *worker) serves() bool { return w.draining.IsZero() && w.leaving.IsZero() }
+func (w *workerState) isServing() bool {
+	return w.targetDraining.IsZero() && w.targetRemovable.IsZero()
+}
 
-func newDecision(in Input) *decision {
-	d := &decision{
-		in:      in,
-		now:     in.Now.Truncate(time.Second), // as it is stored
-		drain:   settleDrain(in.Pool, in.Effective),
-		rollout: rolloutOf(in.Pool),
-		status:  *in.Pool.Status.DeepCopy(),
-		memory:  in.Memory,
+func newEvaluation(in Observation) *evaluation {
+	d := &evaluation{
+		observation: in,
+		now:         in.Now.Truncate(time.Second), // as it is stored
+		drain:       effectiveDrain(in.Pool, in.Effective),
+		rollout:     rolloutSettings(in.Pool),
+		status:      *in.Pool.Status.DeepCopy(),
+		memory:      in.Memory,
 	}
 	for _, r := range in.Revisions {
-		d.revisions = append(d.revisions, &revision{Revision: r, there: true, replicas: r.Replicas, past: r.Past})
+		d.revisions = append(d.revisions, &revisionState{Revision: r, exists: true, newReplicas: r.Replicas, newHistory: r.History})
 	}
 	for i := range in.Workers {
-		d.assign(&in.Workers[i])
+		d.addWorker(&in.Workers[i])
 	}
-	d.update()
-	slices.SortStableFunc(d.revisions, func(a, b *revision) int {
+	d.findUpdatedRevision()
+	slices.SortStableFunc(d.revisions, func(a, b *revisionState) int {
 		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.Name, b.Name))
 	})
 	d.desired = in.Pool.Status.Desired
 	if in.Pool.Status.ObservedGeneration == 0 { // no status was ever stored, or it is lost
-		d.desired = d.serving()
+		d.desired = d.servingWorkers()
 	}
 	return d
 }
 
-// assign gives a worker to its revision.
-func (d *decision) assign(w *Worker) {
-	i := slices.IndexFunc(d.revisions, func(r *revision) bool { return r.Hash == w.Revision })
+// addWorker gives a worker to its revision.
+func (d *evaluation) addWorker(w *Worker) {
+	i := slices.IndexFunc(d.revisions, func(r *revisionState) bool { return r.Hash == w.Revision })
 	if i < 0 { // its revision was deleted by somebody, and it goes, too
 		return
 	}
@@ -109,21 +111,21 @@ func (d *decision) assign(w *Worker) {
 		d.revisions[i].terminating++
 		return
 	}
-	d.revisions[i].workers = append(d.revisions[i].workers, &worker{w, w.Draining, w.Idle, w.Leaving})
+	d.revisions[i].workers = append(d.revisions[i].workers, &workerState{w, w.DrainingSince, w.IdleSince, w.RemovableSince})
 }
 
-// update finds the revision that the spec asks for, or begins it.
-func (d *decision) update() {
-	template := d.template()
-	hash := d.hash(&template)
-	finish(&template, hash)
-	workload := d.workload(&template, hash)
-	i := slices.IndexFunc(d.revisions, func(r *revision) bool { return r.Hash == hash })
+// findUpdatedRevision finds the revision that the spec asks for, or begins it.
+func (d *evaluation) findUpdatedRevision() {
+	template := d.buildTemplate()
+	hash := d.templateHash(&template)
+	setRevisionHash(&template, hash)
+	workload := d.buildWorkload(&template, hash)
+	i := slices.IndexFunc(d.revisions, func(r *revisionState) bool { return r.Hash == hash })
 	if i < 0 {
-		d.revisions = append(d.revisions, &revision{Revision: Revision{
+		d.revisions = append(d.revisions, &revisionState{Revision: Revision{
 			Name: workload.GetName(), Hash: hash, Created: d.now,
-			Version: d.in.Pool.Spec.Version, Image: d.image(),
-			Ordered: d.in.Pool.Spec.Workload == v1alpha1.WorkloadStatefulSet,
+			Version: d.observation.Pool.Spec.Version, Image: d.workerImage(),
+			Ordered: d.observation.Pool.Spec.Workload == v1alpha1.WorkloadStatefulSet,
 		}})
 		i = len(d.revisions) - 1
 	}
@@ -131,106 +133,108 @@ func (d *decision) update() {
 	d.updated.workload = workload
 	for _, r := range d.revisions {
 		if r != d.updated {
-			r.past = Past{} // whoever comes back to it begins anew
+			r.newHistory = History{} // whoever comes back to it begins anew
 		}
 	}
 }
 
-// obstacle is what keeps the pool from doing what its spec says.
-func (d *decision) obstacle() *Problem {
-	if problem := d.invalid(); problem != nil {
+// findProblem is what keeps the pool from doing what its spec says.
+func (d *evaluation) findProblem() *Problem {
+	if problem := d.specProblem(); problem != nil {
 		return problem
 	}
-	return d.in.Problem
+	return d.observation.Problem
 }
 
-// proceed takes a pool that is not being deleted as far as it goes.
-func (d *decision) proceed() {
-	d.scale()
-	d.rollOut()
+// scaleAndRollOut takes a pool that is not being deleted as far as it goes.
+func (d *evaluation) scaleAndRollOut() {
+	d.scaleAutomatically()
+	d.planRollout()
 	for _, r := range d.revisions {
-		d.settle(r)
+		d.planRevision(r)
 	}
-	d.plan.Apply = d.shared()
-	if d.updated != nil && d.updated.there {
-		d.plan.Keep = d.updated.workload
+	d.decision.SharedObjects = d.sharedObjects()
+	if d.updated != nil && d.updated.exists {
+		d.decision.CurrentWorkload = d.updated.workload
 	}
-	d.resize()
-	d.prune()
+	d.planResizes()
+	d.deleteOldRevisions()
 }
 
-// resize plans what replicas and past the revisions are to have. All that shrink come
+// planResizes plans what replicas and past the revisions are to have. All that shrink come
 // first: what they give up is what others may have.
-func (d *decision) resize() {
+func (d *evaluation) planResizes() {
 	for _, r := range d.revisions {
-		if r.there && r.replicas == r.Replicas && r.past == r.Past {
+		if r.exists && r.newReplicas == r.Replicas && r.newHistory == r.History {
 			continue
 		}
-		if !r.there && r != d.updated {
+		if !r.exists && r != d.updated {
 			continue
 		}
-		size := Size{Name: r.Name, Replicas: r.replicas, Past: r.past, Ordered: r.Ordered}
-		if !r.there {
-			size.New = r.workload
+		size := RevisionSize{Name: r.Name, Replicas: r.newReplicas, History: r.newHistory, Ordered: r.Ordered}
+		if !r.exists {
+			size.NewWorkload = r.workload
 		}
 		for _, w := range r.workers {
-			if w.Leaving.IsZero() || !d.finished(w) {
+			if w.RemovableSince.IsZero() || !d.canRemove(w) {
 				continue
 			}
-			size.Finished = append(size.Finished, w.Name)
+			size.Removable = append(size.Removable, w.Name)
 			if !w.Running {
 				size.Unstarted = append(size.Unstarted, w.Name)
 			}
 		}
-		d.plan.Resize = append(d.plan.Resize, size)
+		d.decision.Resizes = append(d.decision.Resizes, size)
 	}
-	slices.SortStableFunc(d.plan.Resize, func(a, b Size) int {
-		return cmp.Compare(d.growth(a), d.growth(b))
+	slices.SortStableFunc(d.decision.Resizes, func(a, b RevisionSize) int {
+		return cmp.Compare(d.replicaChange(a), d.replicaChange(b))
 	})
 }
 
-func (d *decision) growth(s Size) int32 {
+func (d *evaluation) replicaChange(s RevisionSize) int32 {
 	for _, r := range d.revisions {
-		if r.Name == s.Name && r.there {
+		if r.Name == s.Name && r.exists {
 			return s.Replicas - r.Replicas
 		}
 	}
 	return s.Replicas
 }
 
-// prune removes old revisions that have no workers, but for those to go back to.
-func (d *decision) prune() {
+// deleteOldRevisions removes old revisions that have no workers, but for those to go back to.
+func (d *evaluation) deleteOldRevisions() {
 	keep := int32(defaultRevisionHistory)
 	if d.rollout.RevisionHistory != nil {
 		keep = *d.rollout.RevisionHistory
 	}
 	for _, r := range d.revisions { // the newest first
-		if r == d.updated || r.Name == d.status.CurrentRevision || !r.there || !r.empty() {
+		if r == d.updated || r.Name == d.status.CurrentRevision || !r.exists || !r.isEmpty() {
 			continue
 		}
 		keep--
 		if keep < 0 {
-			d.plan.Remove = append(d.plan.Remove, r.Name)
+			d.decision.DeleteRevisions = append(d.decision.DeleteRevisions, r.Name)
 		}
 	}
 }
 
-// empty tells whether nothing of the revision is there or asked for.
-func (r *revision) empty() bool {
-	return r.Replicas == 0 && r.replicas == 0 && len(r.workers) == 0 && r.terminating == 0
+// isEmpty tells whether nothing of the revision is there or asked for.
+func (r *revisionState) isEmpty() bool {
+	return r.Replicas == 0 && r.newReplicas == 0 && len(r.workers) == 0 && r.terminating == 0
 }
 
-// total is how many workers there are or will be, those included that have not gone yet.
-func (r *revision) total() int32 { return max(r.Replicas, r.live()) }
+// totalWorkers is how many workers there are or will be, those included that have not gone yet.
+func (r *revisionState) totalWorkers() int32 { return max(r.Replicas, r.liveWorkers()) }
 
-// live workers have not been deleted.
-func (r *revision) live() int32 { return r.count(func(*worker) bool { return true }) }
+// liveWorkers workers have not been deleted.
+func (r *revisionState) liveWorkers() int32 {
+	return r.countWorkers(func(*workerState) bool { return true })
+}
 
-// coming workers are asked for and not made yet.
-func (r *revision) coming() int32 { return r.total() - r.live() }
+// uncreatedWorkers workers are asked for and not made yet.
+func (r *revisionState) uncreatedWorkers() int32 { return r.totalWorkers() - r.liveWorkers() }
 
-// count of workers that the test is true of.
-func (r *revision) count(is func(*worker) bool) int32 {
+// countWorkers of workers that the test is true of.
+func (r *revisionState) countWorkers(is func(*workerState) bool) int32 {
 	number := int32(0)
 	for _, w := range r.workers {
 		if is(w) {
@@ -240,15 +244,17 @@ func (r *revision) count(is func(*worker) bool) int32 {
 	return number
 }
 
-// serving workers take messages, or will.
-func (r *revision) serving() int32 { return r.count((*worker).serves) + r.coming() }
-
-// available workers take messages now.
-func (r *revision) available() int32 {
-	return r.count(func(w *worker) bool { return w.serves() && w.Ready() })
+// servingWorkers workers take messages, or will.
+func (r *revisionState) servingWorkers() int32 {
+	return r.countWorkers((*workerState).isServing) + r.uncreatedWorkers()
 }
 
-func (d *decision) sum(of func(*revision) int32) int32 {
+// availableWorkers workers take messages now.
+func (r *revisionState) availableWorkers() int32 {
+	return r.countWorkers(func(w *workerState) bool { return w.isServing() && w.IsReady() })
+}
+
+func (d *evaluation) sumOfRevisions(of func(*revisionState) int32) int32 {
 	total := int32(0)
 	for _, r := range d.revisions {
 		total += of(r)
@@ -256,59 +262,61 @@ func (d *decision) sum(of func(*revision) int32) int32 {
 	return total
 }
 
-func (d *decision) serving() int32 { return d.sum((*revision).serving) }
+func (d *evaluation) servingWorkers() int32 { return d.sumOfRevisions((*revisionState).servingWorkers) }
 
-func (d *decision) available() int32 { return d.sum((*revision).available) }
+func (d *evaluation) availableWorkers() int32 {
+	return d.sumOfRevisions((*revisionState).availableWorkers)
+}
 
-// acts reports whether the plan changes anything but the status.
-func (p *Plan) acts() bool {
-	return len(p.Marks)+len(p.Ask)+len(p.Resize)+len(p.Remove) > 0 || !p.Finalizer
+// changesCluster reports whether the plan changes anything but the status.
+func (p *Decision) changesCluster() bool {
+	return len(p.DrainStates)+len(p.DrainRequests)+len(p.Resizes)+len(p.DeleteRevisions) > 0 || !p.KeepFinalizer
 }
 
 const (
-	// settled is how often a pool is looked at that nothing is due for.
-	settled = 15 * time.Second
-	// asked is how often a source is asked whether there is something to do again: of its
+	// idleInterval is how often a pool is looked at that nothing is due for.
+	idleInterval = 15 * time.Second
+	// sourceInterval is how often a source is asked whether there is something to do again: of its
 	// first message nobody tells.
-	asked = 5 * time.Second
+	sourceInterval = 5 * time.Second
 )
 
-// interval until the next look: what changes at the broker and in workers is not told.
+// requeueAfter until the next look: what changes at the broker and in workers is not told.
 // A pool that sleeps is woken by its queues.
-func (d *decision) interval() time.Duration {
-	busy := d.sum(func(r *revision) int32 { return r.total() + r.terminating }) > 0
-	deleting := !d.in.Pool.DeletionTimestamp.IsZero()
+func (d *evaluation) requeueAfter() time.Duration {
+	busy := d.sumOfRevisions(func(r *revisionState) int32 { return r.totalWorkers() + r.terminating }) > 0
+	deleting := !d.observation.Pool.DeletionTimestamp.IsZero()
 	switch {
-	case deleting && !d.plan.Finalizer:
+	case deleting && !d.decision.KeepFinalizer:
 		return 0
 	case busy || deleting || d.desired > 0:
-		if d.problem != nil || d.in.Pool.Spec.Autoscaling == nil && !d.moving() && !deleting {
-			return settled
+		if d.problem != nil || d.observation.Pool.Spec.Autoscaling == nil && !d.isChanging() && !deleting {
+			return idleInterval
 		}
-		return scaling.Interval
-	case d.problem != nil, d.in.Figures == nil && d.in.Pool.Spec.Autoscaling != nil, d.sleepsBadly():
-		return settled
-	case d.in.Pool.Spec.Source != nil && d.in.Pool.Spec.Autoscaling != nil:
-		return asked
+		return scaling.DecisionInterval
+	case d.problem != nil, d.observation.Stats == nil && d.observation.Pool.Spec.Autoscaling != nil, d.hasOutstandingMessages():
+		return idleInterval
+	case d.observation.Pool.Spec.Source != nil && d.observation.Pool.Spec.Autoscaling != nil:
+		return sourceInterval
 	default:
 		return 0
 	}
 }
 
-// moving tells whether workers come, go, or are to be proven.
-func (d *decision) moving() bool {
-	return !d.complete || d.plan.acts() || d.status.Draining > 0 || d.available() < d.desired || d.serving() != d.desired
+// isChanging tells whether workers come, go, or are to be proven.
+func (d *evaluation) isChanging() bool {
+	return !d.rolloutComplete || d.decision.changesCluster() || d.status.Draining > 0 || d.availableWorkers() < d.desired || d.servingWorkers() != d.desired
 }
 
-// sleepsBadly tells whether something is due of which no message tells.
-func (d *decision) sleepsBadly() bool {
-	f := d.in.Figures
-	return f != nil && d.in.Pool.Spec.Autoscaling != nil && f.Backlog+f.InFlight+f.Delayed > 0
+// hasOutstandingMessages tells whether something is due of which no message tells.
+func (d *evaluation) hasOutstandingMessages() bool {
+	f := d.observation.Stats
+	return f != nil && d.observation.Pool.Spec.Autoscaling != nil && f.Backlog+f.InFlight+f.Delayed > 0
 }
 
-// notStarting are the reasons for which a container does not start before somebody has
+// startFailureReasons are the reasons for which a container does not start before somebody has
 // changed something, by what they mean.
-var notStarting = map[string]string{
+var startFailureReasons = map[string]string{
 	"ErrImagePull":               v1alpha1.ReasonImagePull,
 	"ImagePullBackOff":           v1alpha1.ReasonImagePull,
 	"InvalidImageName":           v1alpha1.ReasonImagePull,
@@ -319,20 +327,20 @@ var notStarting = map[string]string{
 	"RunContainerError":          v1alpha1.ReasonCrashLoop,
 }
 
-// failing is why a revision's workers do not start; empty if they do.
-func (r *revision) failing() (reason, message string) {
+// startFailure is why a revision's workers do not start; empty if they do.
+func (r *revisionState) startFailure() (reason, message string) {
 	for _, w := range r.workers {
-		if reason := notStarting[w.Waiting]; reason != "" {
-			return reason, "worker " + w.Name + " waits: " + w.Waiting
+		if reason := startFailureReasons[w.WaitingReason]; reason != "" {
+			return reason, "worker " + w.Name + " waits: " + w.WaitingReason
 		}
 	}
-	if r.Stuck != "" {
-		return v1alpha1.ReasonMinimumUnavailable, r.Stuck
+	if r.CreationFailure != "" {
+		return v1alpha1.ReasonMinimumUnavailable, r.CreationFailure
 	}
 	return "", ""
 }
 
 const (
-	normal  = corev1.EventTypeNormal
-	warning = corev1.EventTypeWarning
+	eventNormal  = corev1.EventTypeNormal
+	eventWarning = corev1.EventTypeWarning
 )

@@ -5,10 +5,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// Drifted tells whether a revision is no longer what it was made as, because somebody has
+// HasDrifted tells whether a revision is no longer what it was made as, because somebody has
 // changed it by hand. What others have added to it is theirs; its replicas, and what it has
 // been through, are written apart.
-func Drifted(wanted, found Object) bool {
+func HasDrifted(wanted, found Object) bool {
 	if !equality.Semantic.DeepDerivative(wanted.GetLabels(), found.GetLabels()) ||
 		wanted.GetAnnotations()[AnnotationImage] != found.GetAnnotations()[AnnotationImage] {
 		return true

@@ -28,13 +28,13 @@ func TestARevisionHasDriftedIfWhatWasAskedForIsNoLongerThere(t *testing.T) {
 		"without its variables":                {func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Env = nil }, true},
 		"without the label it is found by":     {func(d *appsv1.Deployment) { delete(d.Labels, LabelRevision) }, true},
 		"with another image told to people":    {func(d *appsv1.Deployment) { d.Annotations[AnnotationImage] = "worker:0" }, true},
-		"without the label its Pods are found": {func(d *appsv1.Deployment) { delete(d.Spec.Template.Labels, LabelPool) }, true},
+		"without the label its Pods are found": {func(d *appsv1.Deployment) { delete(d.Spec.Template.Labels, LabelWorkerPool) }, true},
 	} {
 		t.Run(title, func(t *testing.T) {
-			wanted := newDecision(scenery(1).Input).updated.workload
+			wanted := newEvaluation(newTestPool(1).Observation).updated.workload
 			found := wanted.DeepCopyObject().(*appsv1.Deployment)
 			test.change(found)
-			if got := Drifted(wanted, found); got != test.want {
+			if got := HasDrifted(wanted, found); got != test.want {
 				t.Errorf("drifted: %t, want %t", got, test.want)
 			}
 		})
@@ -42,15 +42,15 @@ func TestARevisionHasDriftedIfWhatWasAskedForIsNoLongerThere(t *testing.T) {
 }
 
 func TestTheRevisionOfTheSpecIsKeptOnceItIsThere(t *testing.T) {
-	if keep := Decide(scenery(1).Input).Keep; keep != nil {
+	if keep := Decide(newTestPool(1).Observation).CurrentWorkload; keep != nil {
 		t.Errorf("kept before it is made: %s", keep.GetName())
 	}
-	s := scenery(1).serving(1)
-	if keep := Decide(s.Input).Keep; keep == nil || keep.GetName() != s.Revisions[0].Name {
+	s := newTestPool(1).withCurrentRevision(1)
+	if keep := Decide(s.Observation).CurrentWorkload; keep == nil || keep.GetName() != s.Revisions[0].Name {
 		t.Errorf("%v is kept, want %s", keep, s.Revisions[0].Name)
 	}
 	s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet
-	if Drifted(newDecision(s.Input).updated.workload, newDecision(s.Input).updated.workload) {
+	if HasDrifted(newEvaluation(s.Observation).updated.workload, newEvaluation(s.Observation).updated.workload) {
 		t.Error("a StatefulSet has drifted from itself")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// Input is all that a decision rests on. Decide changes nothing of it.
-type Input struct {
+// Observation is all that a decision rests on. Decide changes nothing of it.
+type Observation struct {
 	// Pool as last read. It may be stale: the plan's status is written over exactly this
 	// version or not at all.
 	Pool *v1alpha1.WorkerPool
@@ -22,35 +22,35 @@ type Input struct {
 	// Problem keeps the pool from being scaled, such as a Queue that is not there.
 	Problem *Problem
 	// Config is what the workers read.
-	Config Config
+	Config WorkerConfig
 	// Operator is what the workers need of the operator.
-	Operator Operator
+	Operator OperatorSettings
 	// Revisions there are, in any order.
 	Revisions []Revision
 	// Workers there are, in any order.
 	Workers []Worker
-	// Figures of the queues; nil if they could not be read.
-	Figures *Figures
-	// Unread is why there are no figures.
-	Unread string
+	// Stats of the queues; nil if they could not be read.
+	Stats *QueueStats
+	// StatsError is why there are no figures.
+	StatsError string
 	// Limits are what the queues allow to all workers together.
-	Limits Limits
+	Limits QueueLimits
 	// Memory that the last decision about the number of workers handed back.
 	Memory scaling.Memory
 	// Now is the time of the decision.
 	Now time.Time
 }
 
-// Config is what the workers read: it changes without a new revision, but for Secrets.
-type Config struct {
+// WorkerConfig is what the workers read: it changes without a new revision, but for Secrets.
+type WorkerConfig struct {
 	// File that says how to work, and Queues by their names, as the environment has them.
 	File, Queues string
 	// Secrets that the file refers to, by the directory they are mounted as.
-	Secrets map[string]SecretFiles
+	Secrets map[string]MountedSecret
 }
 
-// SecretFiles are keys of a Secret as files; all of them if none is named.
-type SecretFiles struct {
+// MountedSecret are keys of a Secret as files; all of them if none is named.
+type MountedSecret struct {
 	Secret string
 	Keys   []string
 }
@@ -60,23 +60,23 @@ type Problem struct {
 	Reason, Message string
 }
 
-// Operator is what workers need of it.
-type Operator struct {
+// OperatorSettings is what workers need of it.
+type OperatorSettings struct {
 	// Image of the operator, which has the runtime for drain mode Sidecar.
 	Image string
 	// PodMonitors says that the cluster has that kind.
 	PodMonitors bool
 }
 
-// Limits are what queues allow; 0: no bound.
-type Limits struct {
+// QueueLimits are what queues allow; 0: no bound.
+type QueueLimits struct {
 	RatePerSecond float64
 	MaxInFlight   int64
 }
 
-// Figures are what brokers say of the pool's queues together.
-type Figures struct {
-	scaling.Figures
+// QueueStats are what brokers say of the pool's queues together.
+type QueueStats struct {
+	scaling.BacklogStats
 	// InFlightKnown says that InFlight comes from the broker. Otherwise the workers' word
 	// is all there is.
 	InFlightKnown bool
@@ -98,10 +98,10 @@ type Revision struct {
 	Ordered bool
 	// Replicas it is asked for.
 	Replicas int32
-	// Stuck is why its Pods cannot be made, such as a quota; empty if they can.
-	Stuck string
-	// Past is what it has been through.
-	Past Past
+	// CreationFailure is why its Pods cannot be made, such as a quota; empty if they can.
+	CreationFailure string
+	// History is what it has been through.
+	History History
 }
 
 // Worker is a Pod of the pool.
@@ -116,28 +116,28 @@ type Worker struct {
 	ReadySince        time.Time
 	// Running says that its worker container runs.
 	Running bool
-	// Waiting is why the container does not, such as ImagePullBackOff.
-	Waiting string
+	// WaitingReason is why the container does not, such as ImagePullBackOff.
+	WaitingReason string
 	// Terminating: it has been deleted, and finishes.
 	Terminating bool
-	// Draining, Idle and Leaving are since when it is asked to finish, says to have nothing
+	// DrainingSince, Idle and Leaving are since when it is asked to finish, says to have nothing
 	// in flight, and is next to be removed, as written on the Pod.
-	Draining, Idle, Leaving time.Time
+	DrainingSince, IdleSince, RemovableSince time.Time
 	// Stats are its own word; nil if it did not give any.
-	Stats *Stats
+	Stats *WorkerStats
 }
 
-// Ready tells whether it takes messages, as its probes say.
-func (w *Worker) Ready() bool { return !w.ReadySince.IsZero() }
+// IsReady tells whether it takes messages, as its probes say.
+func (w *Worker) IsReady() bool { return !w.ReadySince.IsZero() }
 
-// Stats are what a worker says of itself.
-type Stats struct {
+// WorkerStats are what a worker says of itself.
+type WorkerStats struct {
 	// Draining: it takes no more messages.
 	Draining bool
 	// Drained: it has none in flight either.
 	Drained bool
 	// InFlight messages it works on, Held ones it has fetched in advance.
-	InFlight, Held int64
+	InFlight, Prefetched int64
 	// Succeeded and Failed messages since it started; nil if it does not say.
 	Succeeded, Failed *int64
 }
@@ -148,59 +148,59 @@ type Object interface {
 	runtime.Object
 }
 
-// Plan is what to do: first record Status, then the rest in the order of the fields.
-type Plan struct {
+// Decision is what to do: first record Status, then the rest in the order of the fields.
+type Decision struct {
 	// Status to record. Nothing else of the plan may happen if that fails.
 	Status v1alpha1.WorkerPoolStatus
-	// Deferrable says that Status differs from what is stored in figures only: recording it
+	// StatusDeferrable says that Status differs from what is stored in figures only: recording it
 	// may wait.
-	Deferrable bool
+	StatusDeferrable bool
 	// Memory to give to the next decision.
 	Memory scaling.Memory
-	// Finalizer says whether the pool is to carry its finalizer. Adding comes before all
+	// KeepFinalizer says whether the pool is to carry its finalizer. Adding comes before all
 	// else, removing after.
-	Finalizer bool
-	// Marks to write on Pods, each only over the version that was read.
-	Marks []Mark
-	// Ask workers to drain, or to go on.
-	Ask []Request
-	// Apply objects that all revisions share.
-	Apply []Object
-	// Keep the revision of the spec as this says, but for its replicas, if Drifted; nil: there
+	KeepFinalizer bool
+	// DrainStates to write on Pods, each only over the version that was read.
+	DrainStates []DrainState
+	// DrainRequests workers to drain, or to go on.
+	DrainRequests []DrainRequest
+	// SharedObjects objects that all revisions share.
+	SharedObjects []Object
+	// CurrentWorkload the revision of the spec as this says, but for its replicas, if Drifted; nil: there
 	// is none yet.
-	Keep Object
-	// Resize revisions, or make them.
-	Resize []Size
-	// Remove revisions without workers, by name.
-	Remove []string
+	CurrentWorkload Object
+	// Resizes revisions, or make them.
+	Resizes []RevisionSize
+	// DeleteRevisions revisions without workers, by name.
+	DeleteRevisions []string
 	// Events to tell, now that the status is stored.
 	Events []Event
 	// RequeueAfter is when to decide again if nothing happens before; 0 is never.
 	RequeueAfter time.Duration
 }
 
-// Mark is where a worker stands on its way out; zero times are none.
-type Mark struct {
-	Worker                  string
-	Draining, Idle, Leaving time.Time
+// DrainState is where a worker stands on its way out; zero times are none.
+type DrainState struct {
+	Worker                                   string
+	DrainingSince, IdleSince, RemovableSince time.Time
 }
 
-// Request is what a worker is asked for.
-type Request struct {
+// DrainRequest is what a worker is asked for.
+type DrainRequest struct {
 	Worker string
 	// Drain, or else resume.
 	Drain bool
 }
 
-// Size of a revision.
-type Size struct {
+// RevisionSize of a revision.
+type RevisionSize struct {
 	Name     string
 	Replicas int32
-	Past     Past
-	// New is the whole object, if there is none yet.
-	New Object
-	// Finished are the workers that may go, and Unstarted those of them that did not run.
-	Finished, Unstarted []string
+	History  History
+	// NewWorkload is the whole object, if there is none yet.
+	NewWorkload Object
+	// Removable are the workers that may go, and Unstarted those of them that did not run.
+	Removable, Unstarted []string
 	// Ordered: they go in the order of their numbers.
 	Ordered bool
 }

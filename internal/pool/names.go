@@ -14,25 +14,25 @@ import (
 
 // Labels and annotations of what a pool is made of.
 const (
-	// LabelPool carries the pool's name, cut to what a label holds. It selects the workers;
+	// LabelWorkerPool carries the pool's name, cut to what a label holds. It selects the workers;
 	// ownership itself is always read from the controller reference.
-	LabelPool = v1alpha1.Prefix + "workerpool"
+	LabelWorkerPool = v1alpha1.Prefix + "workerpool"
 	// LabelRevision carries the hash of a worker's revision.
 	LabelRevision = v1alpha1.Prefix + "revision"
-	// AnnotationPool on a worker's Pod is the pool's name in full.
-	AnnotationPool = v1alpha1.Prefix + "workerpool"
-	// LabelVersion is the well-known one.
-	LabelVersion = "app.kubernetes.io/version"
+	// AnnotationWorkerPool on a worker's Pod is the pool's name in full.
+	AnnotationWorkerPool = v1alpha1.Prefix + "workerpool"
+	// LabelAppVersion is the well-known one.
+	LabelAppVersion = "app.kubernetes.io/version"
 
-	// AnnotationPast on a revision is what it has been through, in JSON.
-	AnnotationPast = v1alpha1.Prefix + "past"
+	// AnnotationRolloutHistory on a revision is what it has been through, in JSON.
+	AnnotationRolloutHistory = v1alpha1.Prefix + "past"
 	// AnnotationImage on a revision is that of its worker, for people.
 	AnnotationImage = v1alpha1.Prefix + "image"
 	// AnnotationDraining, AnnotationIdle and AnnotationLeaving on a Pod are where it stands
 	// on its way out, as times.
-	AnnotationDraining = v1alpha1.Prefix + "draining"
-	AnnotationIdle     = v1alpha1.Prefix + "idle"
-	AnnotationLeaving  = v1alpha1.Prefix + "leaving"
+	AnnotationDraining  = v1alpha1.Prefix + "draining"
+	AnnotationIdle      = v1alpha1.Prefix + "idle"
+	AnnotationRemovable = v1alpha1.Prefix + "leaving"
 	// AnnotationAbandon on a WorkerPool that is being deleted gives up on draining: for when
 	// its broker is gone for good.
 	AnnotationAbandon = v1alpha1.Prefix + "abandon"
@@ -41,14 +41,14 @@ const (
 const (
 	// maxNameLength leaves a StatefulSet's name room for the hash that its Pods' labels add.
 	maxNameLength = 52
-	hashChars     = 10
-	// maxLabelValue is what a label's value can hold.
-	maxLabelValue = 63
+	hashLength    = 10
+	// maxLabelLength is what a label's value can hold.
+	maxLabelLength = 63
 )
 
-// childName is "<owner>-<part>", a DNS label. If the owner's name has to be changed for
+// childObjectName is "<owner>-<part>", a DNS label. If the owner's name has to be changed for
 // that, a hash of it keeps two apart that would become the same.
-func childName(owner, part string) string {
+func childObjectName(owner, part string) string {
 	prefix := strings.ReplaceAll(owner, ".", "-")
 	room := maxNameLength - len(part) - 1
 	letter := prefix[0] >= 'a' && prefix[0] <= 'z' // a Service's name begins with one
@@ -58,7 +58,7 @@ func childName(owner, part string) string {
 	if !letter {
 		prefix = "p" + prefix
 	}
-	mark := "-" + digest([]byte(owner), hashChars/2)
+	mark := "-" + hexDigest([]byte(owner), hashLength/2)
 	if room -= len(mark); len(prefix) > room {
 		prefix = prefix[:room]
 	}
@@ -66,55 +66,57 @@ func childName(owner, part string) string {
 }
 
 // RevisionName is the name of a revision's Deployment or StatefulSet.
-func RevisionName(owner, hash string) string { return childName(owner, hash) }
+func RevisionName(owner, hash string) string { return childObjectName(owner, hash) }
 
-// sharedName is the name of all else that the pool is made of.
-func sharedName(owner string) string { return childName(owner, "workers") }
+// sharedObjectName is the name of all else that the pool is made of.
+func sharedObjectName(owner string) string { return childObjectName(owner, "workers") }
 
-// poolLabel is the value of LabelPool.
-func poolLabel(owner string) string {
-	if len(owner) <= maxLabelValue {
+// poolLabelValue is the value of LabelPool.
+func poolLabelValue(owner string) string {
+	if len(owner) <= maxLabelLength {
 		return owner
 	}
-	mark := "-" + digest([]byte(owner), hashChars)
-	return strings.TrimRight(owner[:maxLabelValue-len(mark)], "-.") + mark
+	mark := "-" + hexDigest([]byte(owner), hashLength)
+	return strings.TrimRight(owner[:maxLabelLength-len(mark)], "-.") + mark
 }
 
-// Selector of a pool's workers.
-func Selector(owner string) map[string]string { return map[string]string{LabelPool: poolLabel(owner)} }
+// WorkerSelector of a pool's workers.
+func WorkerSelector(owner string) map[string]string {
+	return map[string]string{LabelWorkerPool: poolLabelValue(owner)}
+}
 
-// HashOf is a short hash of a value's JSON form.
-func HashOf(value any) string {
+// HashJSON is a short hash of a value's JSON form.
+func HashJSON(value any) string {
 	raw, err := json.Marshal(value)
 	if err != nil { // API types always marshal
 		raw = fmt.Appendf(nil, "%#v", value)
 	}
-	return digest(raw, hashChars)
+	return hexDigest(raw, hashLength)
 }
 
-func digest(raw []byte, chars int) string {
+func hexDigest(raw []byte, chars int) string {
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])[:chars]
 }
 
-// labels are on everything made for a pool.
-func labels(owner string) map[string]string {
-	return map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, LabelPool: poolLabel(owner)}
+// objectLabels are on everything made for a pool.
+func objectLabels(owner string) map[string]string {
+	return map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, LabelWorkerPool: poolLabelValue(owner)}
 }
 
-// metadata of something made for a pool, which is its controller. It does not block the
+// childMetadata of something made for a pool, which is its controller. It does not block the
 // pool's deletion: the finalizer sees to the order.
-func metadata(wp *v1alpha1.WorkerPool, name string) metav1.ObjectMeta {
+func childMetadata(wp *v1alpha1.WorkerPool, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: name, Namespace: wp.Namespace, Labels: labels(wp.Name),
+		Name: name, Namespace: wp.Namespace, Labels: objectLabels(wp.Name),
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: "WorkerPool", Name: wp.Name, UID: wp.UID, Controller: new(true),
 		}},
 	}
 }
 
-// IsOwned reports whether the object's controller is this pool.
-func IsOwned(wp *v1alpha1.WorkerPool, child metav1.Object) bool {
+// IsControllerOf reports whether the object's controller is this pool.
+func IsControllerOf(wp *v1alpha1.WorkerPool, child metav1.Object) bool {
 	controller := metav1.GetControllerOf(child)
 	return controller != nil && controller.UID == wp.UID
 }

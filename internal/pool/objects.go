@@ -18,44 +18,44 @@ import (
 // PodMonitorKind is that of the Prometheus operator.
 var PodMonitorKind = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "PodMonitor"}
 
-// shared are the objects that all revisions of the pool have in common, in the order in
+// sharedObjects are the objects that all revisions of the pool have in common, in the order in
 // which workers need them.
-func (d *decision) shared() []Object {
-	objects := []Object{d.serviceAccount(), d.configMap(), d.service(), d.disruptionBudget()}
-	if d.in.Operator.PodMonitors {
-		objects = append(objects, d.podMonitor())
+func (d *evaluation) sharedObjects() []Object {
+	objects := []Object{d.buildServiceAccount(), d.buildConfigMap(), d.buildService(), d.buildDisruptionBudget()}
+	if d.observation.Operator.PodMonitors {
+		objects = append(objects, d.buildPodMonitor())
 	}
 	return objects
 }
 
-func (d *decision) serviceAccount() Object {
+func (d *evaluation) buildServiceAccount() Object {
 	return &corev1.ServiceAccount{
 		TypeMeta:                     metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
-		ObjectMeta:                   d.metadata(),
+		ObjectMeta:                   d.sharedMetadata(),
 		AutomountServiceAccountToken: new(false),
 	}
 }
 
-func (d *decision) configMap() Object {
-	data := map[string]string{keyConcurrency: strconv.Itoa(int(concurrency(d.in.Pool)))}
-	if d.in.Config.File != "" {
-		data[configFile], data[keyQueues] = d.in.Config.File, d.in.Config.Queues
+func (d *evaluation) buildConfigMap() Object {
+	data := map[string]string{configKeyConcurrency: strconv.Itoa(int(workerConcurrency(d.observation.Pool)))}
+	if d.observation.Config.File != "" {
+		data[configFileName], data[configKeyQueues] = d.observation.Config.File, d.observation.Config.Queues
 	}
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: d.metadata(),
+		ObjectMeta: d.sharedMetadata(),
 		Data:       data,
 	}
 }
 
-// service gives each worker a name. It needs no address of its own: nobody asks just any.
-func (d *decision) service() Object {
+// buildService gives each worker a name. It needs no address of its own: nobody asks just any.
+func (d *evaluation) buildService() Object {
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: d.metadata(),
+		ObjectMeta: d.sharedMetadata(),
 		Spec: corev1.ServiceSpec{
 			ClusterIP:                corev1.ClusterIPNone,
-			Selector:                 Selector(d.in.Pool.Name),
+			Selector:                 WorkerSelector(d.observation.Pool.Name),
 			PublishNotReadyAddresses: true,
 			Ports: []corev1.ServicePort{{
 				Name: adminPortName, Port: AdminPort, TargetPort: intstr.FromInt32(AdminPort), Protocol: corev1.ProtocolTCP,
@@ -64,26 +64,26 @@ func (d *decision) service() Object {
 	}
 }
 
-func (d *decision) disruptionBudget() Object {
+func (d *evaluation) buildDisruptionBudget() Object {
 	unavailable := intstr.FromInt32(1)
-	if disruption := d.in.Pool.Spec.Disruption; disruption != nil && disruption.MaxUnavailable != nil {
+	if disruption := d.observation.Pool.Spec.Disruption; disruption != nil && disruption.MaxUnavailable != nil {
 		unavailable = *disruption.MaxUnavailable
 	}
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
-		ObjectMeta: d.metadata(),
+		ObjectMeta: d.sharedMetadata(),
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: &unavailable,
-			Selector:       &metav1.LabelSelector{MatchLabels: Selector(d.in.Pool.Name)},
+			Selector:       &metav1.LabelSelector{MatchLabels: WorkerSelector(d.observation.Pool.Name)},
 			// A worker that never gets ready must not keep a node from being drained.
 			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
 		},
 	}
 }
 
-func (d *decision) podMonitor() Object {
+func (d *evaluation) buildPodMonitor() Object {
 	selector := map[string]any{}
-	for key, value := range Selector(d.in.Pool.Name) {
+	for key, value := range WorkerSelector(d.observation.Pool.Name) {
 		selector[key] = value
 	}
 	monitor := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
@@ -91,7 +91,7 @@ func (d *decision) podMonitor() Object {
 		"podMetricsEndpoints": []any{map[string]any{"port": adminPortName, "path": "/metrics"}},
 	}}}
 	monitor.SetGroupVersionKind(PodMonitorKind)
-	meta := d.metadata()
+	meta := d.sharedMetadata()
 	monitor.SetName(meta.Name)
 	monitor.SetNamespace(meta.Namespace)
 	monitor.SetLabels(meta.Labels)
@@ -99,16 +99,16 @@ func (d *decision) podMonitor() Object {
 	return monitor
 }
 
-// workload is a revision's Deployment or StatefulSet.
-func (d *decision) workload(t *corev1.PodTemplateSpec, hash string) Object {
-	wp := d.in.Pool
-	meta := metadata(wp, RevisionName(wp.Name, hash))
+// buildWorkload is a revision's Deployment or StatefulSet.
+func (d *evaluation) buildWorkload(t *corev1.PodTemplateSpec, hash string) Object {
+	wp := d.observation.Pool
+	meta := childMetadata(wp, RevisionName(wp.Name, hash))
 	meta.Labels[LabelRevision] = hash
 	if wp.Spec.Version != "" {
-		meta.Labels[LabelVersion] = wp.Spec.Version
+		meta.Labels[LabelAppVersion] = wp.Spec.Version
 	}
-	meta.Annotations = map[string]string{AnnotationImage: d.image()}
-	selector := Selector(wp.Name)
+	meta.Annotations = map[string]string{AnnotationImage: d.workerImage()}
+	selector := WorkerSelector(wp.Name)
 	maps.Copy(selector, map[string]string{LabelRevision: hash})
 	if wp.Spec.Workload == v1alpha1.WorkloadStatefulSet {
 		return &appsv1.StatefulSet{
@@ -116,7 +116,7 @@ func (d *decision) workload(t *corev1.PodTemplateSpec, hash string) Object {
 			ObjectMeta: meta,
 			Spec: appsv1.StatefulSetSpec{
 				Replicas:             new(int32(0)),
-				ServiceName:          sharedName(wp.Name),
+				ServiceName:          sharedObjectName(wp.Name),
 				Selector:             &metav1.LabelSelector{MatchLabels: selector},
 				Template:             *t,
 				RevisionHistoryLimit: new(int32(0)),
@@ -137,8 +137,8 @@ func (d *decision) workload(t *corev1.PodTemplateSpec, hash string) Object {
 	}
 }
 
-func (d *decision) metadata() metav1.ObjectMeta {
-	return metadata(d.in.Pool, sharedName(d.in.Pool.Name))
+func (d *evaluation) sharedMetadata() metav1.ObjectMeta {
+	return childMetadata(d.observation.Pool, sharedObjectName(d.observation.Pool.Name))
 }
 
-func concurrency(wp *v1alpha1.WorkerPool) int32 { return max(wp.Spec.Concurrency, 1) }
+func workerConcurrency(wp *v1alpha1.WorkerPool) int32 { return max(wp.Spec.Concurrency, 1) }

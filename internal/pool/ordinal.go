@@ -6,39 +6,39 @@ import (
 	"slices"
 )
 
-// floor is the lowest number of a worker that leaves: from there on all have to go before
+// lowestRemovableOrdinal is the lowest number of a worker that leaves: from there on all have to go before
 // others can come.
-func (r *revision) floor() int32 {
+func (r *revisionState) lowestRemovableOrdinal() int32 {
 	lowest := int32(math.MaxInt32)
 	for _, w := range r.workers {
-		if r.Ordered && !w.leaving.IsZero() {
+		if r.Ordered && !w.targetRemovable.IsZero() {
 			lowest = min(lowest, w.Ordinal)
 		}
 	}
 	return lowest
 }
 
-// straighten has those workers drain that have to go first. A worker that its node took
+// drainHighestOrdinals has those workers drain that have to go first. A worker that its node took
 // with it comes back above others that drain.
-func (d *decision) straighten(r *revision) {
+func (d *evaluation) drainHighestOrdinals(r *revisionState) {
 	if !r.Ordered {
 		return
 	}
-	slices.SortFunc(r.workers, func(a, b *worker) int { return cmp.Compare(b.Ordinal, a.Ordinal) })
-	floor := r.floor()
+	slices.SortFunc(r.workers, func(a, b *workerState) int { return cmp.Compare(b.Ordinal, a.Ordinal) })
+	floor := r.lowestRemovableOrdinal()
 	for i, w := range r.workers {
-		if !w.serves() {
+		if !w.isServing() {
 			continue
 		}
 		if w.Ordinal > floor {
-			w.draining = d.now
+			w.targetDraining = d.now
 			continue
 		}
-		lower := slices.IndexFunc(r.workers[i:], func(other *worker) bool { return !other.draining.IsZero() && other.leaving.IsZero() })
+		lower := slices.IndexFunc(r.workers[i:], func(other *workerState) bool { return !other.targetDraining.IsZero() && other.targetRemovable.IsZero() })
 		if lower < 0 {
 			return
 		}
-		w.draining = d.now
-		r.workers[i+lower].callBack()
+		w.targetDraining = d.now
+		r.workers[i+lower].undrain()
 	}
 }

@@ -7,157 +7,161 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// provingIdle is how long the first worker of a new revision must have been ready, if it
+// minProvenIdleTime is how long the first worker of a new revision must have been ready, if it
 // has had nothing to do, to be taken for one that works.
-const provingIdle = 30 * time.Second
+const minProvenIdleTime = 30 * time.Second
 
-// rollOut decides how many workers each revision is to have.
-func (d *decision) rollOut() {
+// planRollout decides how many workers each revision is to have.
+func (d *evaluation) planRollout() {
 	if d.status.CurrentRevision == d.updated.Name { // it served before: a way back needs no proof
-		d.updated.past.Proven = max(1, d.updated.past.Proven)
+		d.updated.newHistory.ProvenWorkers = max(1, d.updated.newHistory.ProvenWorkers)
 	} else {
-		d.prove()
+		d.recordProvenWorkers()
 	}
-	trusted := d.trusted()
+	trusted := d.stableRevision()
 	switch {
-	case trusted == nil, d.replaced():
-		d.finishRollout()
-	case d.updated.past.Failed != "":
-		d.replace(trusted, 0)
+	case trusted == nil, d.isFullyReplaced():
+		d.completeRollout()
+	case d.updated.newHistory.FailureMessage != "":
+		d.replaceWorkers(trusted, 0)
 	case d.rollout.Strategy == v1alpha1.RolloutRecreate:
-		d.recreate()
+		d.recreateWorkers()
 	case d.rollout.Strategy == v1alpha1.RolloutCanary && d.status.CurrentRevision != d.updated.Name:
-		d.canary(trusted)
+		d.advanceCanary(trusted)
 	default:
-		d.replace(trusted, d.desired)
+		d.replaceWorkers(trusted, d.desired)
 	}
 }
 
-// trusted is the revision that served before the rollout, or else any other that has
+// stableRevision is the revision that served before the rollout, or else any other that has
 // workers; nil if there is none.
-func (d *decision) trusted() *revision {
-	var found *revision
+func (d *evaluation) stableRevision() *revisionState {
+	var found *revisionState
 	for _, r := range d.revisions {
 		switch {
-		case r == d.updated || !r.there:
+		case r == d.updated || !r.exists:
 		case r.Name == d.status.CurrentRevision:
 			return r
-		case found == nil && r.total() > 0:
+		case found == nil && r.totalWorkers() > 0:
 			found = r
 		}
 	}
 	return found
 }
 
-// prove notes how many workers of the new revision do what they are there for.
-func (d *decision) prove() {
-	if proven := d.proven(); proven > d.updated.past.Proven {
-		d.updated.past.Proven, d.updated.past.Progressed = proven, d.now
+// recordProvenWorkers notes how many workers of the new revision do what they are there for.
+func (d *evaluation) recordProvenWorkers() {
+	if proven := d.provenWorkers(); proven > d.updated.newHistory.ProvenWorkers {
+		d.updated.newHistory.ProvenWorkers, d.updated.newHistory.LastProgress = proven, d.now
 	}
 }
 
-// proven workers of the new revision are ready. For the first of them that is not enough:
+// provenWorkers workers of the new revision are ready. For the first of them that is not enough:
 // it must have had a success, or have been idle for a while.
-func (d *decision) proven() int32 {
-	works := d.updated.past.Proven > 0 || slices.ContainsFunc(d.updated.workers, func(w *worker) bool {
+func (d *evaluation) provenWorkers() int32 {
+	works := d.updated.newHistory.ProvenWorkers > 0 || slices.ContainsFunc(d.updated.workers, func(w *workerState) bool {
 		return w.Stats != nil && w.Stats.Succeeded != nil && *w.Stats.Succeeded > 0
 	})
-	return d.updated.count(func(w *worker) bool {
-		if !w.serves() || !w.Ready() {
+	return d.updated.countWorkers(func(w *workerState) bool {
+		if !w.isServing() || !w.IsReady() {
 			return false
 		}
 		idle := w.Stats == nil || w.Stats.InFlight == 0
-		return works || idle && d.now.Sub(w.ReadySince) >= provingIdle
+		return works || idle && d.now.Sub(w.ReadySince) >= minProvenIdleTime
 	})
 }
 
-// replaced tells whether the rollout is over: the new revision has proven itself, and
+// isFullyReplaced tells whether the rollout is over: the new revision has proven itself, and
 // nothing is left of the others. Recreate asks for no proof: there is no way back.
-func (d *decision) replaced() bool {
+func (d *evaluation) isFullyReplaced() bool {
 	for _, r := range d.revisions {
-		if r != d.updated && r.total() > 0 {
+		if r != d.updated && r.totalWorkers() > 0 {
 			return false
 		}
 	}
 	if d.rollout.Strategy == v1alpha1.RolloutRecreate {
-		return d.sum(func(r *revision) int32 { return r.terminating }) == d.updated.terminating
+		return d.sumOfRevisions(func(r *revisionState) int32 { return r.terminating }) == d.updated.terminating
 	}
-	return d.updated.past.Proven > 0 && d.updated.past.Failed == "" && d.proven() >= d.desired
+	return d.updated.newHistory.ProvenWorkers > 0 && d.updated.newHistory.FailureMessage == "" && d.provenWorkers() >= d.desired
 }
 
-// finishRollout has the new revision be the only one.
-func (d *decision) finishRollout() {
-	d.complete = true
+// completeRollout has the new revision be the only one.
+func (d *evaluation) completeRollout() {
+	d.rolloutComplete = true
 	d.status.CurrentRevision = d.updated.Name
-	d.updated.past.Proven = max(1, d.updated.past.Proven) // here, so that the next pass need not write it
+	d.updated.newHistory.ProvenWorkers = max(1, d.updated.newHistory.ProvenWorkers) // here, so that the next pass need not write it
 	for _, r := range d.revisions {
-		r.wanted = 0
+		r.servingTarget = 0
 	}
-	d.updated.wanted = d.desired
+	d.updated.servingTarget = d.desired
 }
 
-// recreate starts the new revision when nothing of the others is left.
-func (d *decision) recreate() {
+// recreateWorkers starts the new revision when nothing of the others is left.
+func (d *evaluation) recreateWorkers() {
 	for _, r := range d.revisions {
-		r.wanted = 0
+		r.servingTarget = 0
 	}
-	d.updated.wanted = min(d.updated.serving(), d.desired)
+	d.updated.servingTarget = min(d.updated.servingWorkers(), d.desired)
 }
 
-// surge is how many workers more there may be, and spare how many fewer.
-func (d *decision) surge() int32 { return share(d.rollout.MaxSurge, defaultMaxSurge, d.desired, true) }
-
-func (d *decision) spare() int32 { return share(d.rollout.MaxUnavailable, "0", d.desired, false) }
-
-// room is how many workers more there may be now. Those that drain still count.
-func (d *decision) room() int32 {
-	return max(0, d.desired+d.surge()-d.sum((*revision).total))
+// maxSurge is how many workers more there may be, and spare how many fewer.
+func (d *evaluation) maxSurge() int32 {
+	return resolveIntOrPercent(d.rollout.MaxSurge, defaultMaxSurge, d.desired, true)
 }
 
-// replace has so many workers be new, and the others old, as far as surge and spare let
+func (d *evaluation) maxUnavailable() int32 {
+	return resolveIntOrPercent(d.rollout.MaxUnavailable, "0", d.desired, false)
+}
+
+// surgeRoom is how many workers more there may be now. Those that drain still count.
+func (d *evaluation) surgeRoom() int32 {
+	return max(0, d.desired+d.maxSurge()-d.sumOfRevisions((*revisionState).totalWorkers))
+}
+
+// replaceWorkers has so many workers be new, and the others old, as far as surge and spare let
 // it. Until the new revision has proven itself there is only a first batch of it, and
 // it is the old one that grows when more workers are needed.
-func (d *decision) replace(trusted *revision, target int32) {
+func (d *evaluation) replaceWorkers(trusted *revisionState, target int32) {
 	batch := target
-	if d.updated.past.Proven == 0 {
-		batch = min(target, max(1, d.surge()))
+	if d.updated.newHistory.ProvenWorkers == 0 {
+		batch = min(target, max(1, d.maxSurge()))
 	}
-	serving, room := d.updated.serving(), d.room()
-	fresh := min(target, max(serving, min(batch, serving+max(room, d.updated.callable()))))
-	room -= max(0, fresh-serving-d.updated.callable())
+	serving, room := d.updated.servingWorkers(), d.surgeRoom()
+	fresh := min(target, max(serving, min(batch, serving+max(room, d.updated.undrainableWorkers()))))
+	room -= max(0, fresh-serving-d.updated.undrainableWorkers())
 
-	old := d.serving() - serving
-	enough := max(d.desired-target, d.desired-d.spare()-min(d.proven(), target))
+	old := d.servingWorkers() - serving
+	enough := max(d.desired-target, d.desired-d.maxUnavailable()-min(d.provenWorkers(), target))
 	least := d.desired - target
-	if d.updated.past.Proven == 0 {
+	if d.updated.newHistory.ProvenWorkers == 0 {
 		least = enough
 	}
 	switch {
 	case old > enough:
 		old = enough
 	case old < least:
-		old = min(least, old+max(room, trusted.callable()))
+		old = min(least, old+max(room, trusted.undrainableWorkers()))
 	}
-	d.share(trusted, old, fresh)
+	d.divideOldWorkers(trusted, old, fresh)
 }
 
-// callable workers drain, and can be called back.
-func (r *revision) callable() int32 {
-	return r.count(func(w *worker) bool { return !w.draining.IsZero() && w.leaving.IsZero() })
+// undrainableWorkers workers drain, and can be called back.
+func (r *revisionState) undrainableWorkers() int32 {
+	return r.countWorkers(func(w *workerState) bool { return !w.targetDraining.IsZero() && w.targetRemovable.IsZero() })
 }
 
-// share divides the old workers among the old revisions: the trusted one has them first.
-func (d *decision) share(trusted *revision, old, fresh int32) {
-	d.updated.wanted = fresh
-	trusted.wanted = old
+// divideOldWorkers divides the old workers among the old revisions: the trusted one has them first.
+func (d *evaluation) divideOldWorkers(trusted *revisionState, old, fresh int32) {
+	d.updated.servingTarget = fresh
+	trusted.servingTarget = old
 	others := int32(0)
 	for _, r := range d.revisions {
 		if r == d.updated || r == trusted {
 			continue
 		}
 		// What another serves the trusted one need not, while it has too few of its own.
-		r.wanted = min(r.serving(), max(0, old-trusted.serving()-others))
-		others += r.wanted
+		r.servingTarget = min(r.servingWorkers(), max(0, old-trusted.servingWorkers()-others))
+		others += r.servingTarget
 	}
-	trusted.wanted -= others
+	trusted.servingTarget -= others
 }

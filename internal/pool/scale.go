@@ -7,61 +7,61 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// scale decides how many workers there shall be.
-func (d *decision) scale() {
-	spec := &d.in.Pool.Spec
+// scaleAutomatically decides how many workers there shall be.
+func (d *evaluation) scaleAutomatically() {
+	spec := &d.observation.Pool.Spec
 	if spec.Autoscaling == nil {
-		d.scaleByHand()
+		d.scaleToSpec()
 		return
 	}
-	policy := scaling.NewPolicy(spec.Autoscaling, concurrency(d.in.Pool))
-	if d.in.Effective != nil && d.in.Effective.MaxReplicas != nil {
-		policy.Max = min(policy.Max, *d.in.Effective.MaxReplicas)
+	policy := scaling.NewSettings(spec.Autoscaling, workerConcurrency(d.observation.Pool))
+	if d.observation.Effective != nil && d.observation.Effective.MaxReplicas != nil {
+		policy.MaxReplicas = min(policy.MaxReplicas, *d.observation.Effective.MaxReplicas)
 	}
-	policy.Budget = d.in.Budget
-	policy.RatePerSecond, policy.MaxInFlight = d.in.Limits.RatePerSecond, d.in.Limits.MaxInFlight
-	in := scaling.Input{
-		Now: d.in.Now, Policy: policy,
-		Replicas: d.desired, Ready: d.available(), PodStart: d.podStart(),
-		Memory: d.in.Memory,
+	policy.Budget = d.observation.Budget
+	policy.RatePerSecond, policy.MaxInFlight = d.observation.Limits.RatePerSecond, d.observation.Limits.MaxInFlight
+	in := scaling.Observation{
+		Now: d.observation.Now, Settings: policy,
+		Replicas: d.desired, Ready: d.availableWorkers(), PodStart: d.medianPodStart(),
+		Memory: d.observation.Memory,
 	}
-	if d.in.Figures != nil {
-		in.Figures = &d.in.Figures.Figures
+	if d.observation.Stats != nil {
+		in.Stats = &d.observation.Stats.BacklogStats
 	}
 	decided := scaling.Decide(in)
 	// Of a budget no worker is kept because it is busy: it is drained, as any other.
-	if budget := d.in.Budget; budget != nil && in.Figures != nil && decided.Applied > *budget {
+	if budget := d.observation.Budget; budget != nil && in.Stats != nil && decided.Applied > *budget {
 		decided.Applied, decided.Reason = max(*budget, 0), scaling.ReasonBudget
 	}
-	d.decided, d.desired, d.memory, d.limit = &decided, decided.Applied, decided.Memory, policy.Max
-	d.status.LastDecision = scaling.Explain(in, decided)
-	d.status.Scaling = scaling.Store(decided.Memory)
+	d.scalingDecision, d.desired, d.memory, d.replicaLimit = &decided, decided.Applied, decided.Memory, policy.MaxReplicas
+	d.status.LastDecision = scaling.ExplainDecision(in, decided)
+	d.status.Scaling = scaling.StoreMemory(decided.Memory)
 }
 
-// scaleByHand takes over the number that was asked for, within what the Policies allow.
-func (d *decision) scaleByHand() {
+// scaleToSpec takes over the number that was asked for, within what the Policies allow.
+func (d *evaluation) scaleToSpec() {
 	d.status.LastDecision, d.status.Scaling, d.memory = nil, nil, scaling.Memory{}
 	wanted := int32(0)
-	if d.in.Pool.Spec.Replicas != nil {
-		wanted = *d.in.Pool.Spec.Replicas
+	if d.observation.Pool.Spec.Replicas != nil {
+		wanted = *d.observation.Pool.Spec.Replicas
 	}
-	d.desired, d.limit = wanted, wanted
-	if d.in.Effective != nil && d.in.Effective.MaxReplicas != nil {
-		d.limit = *d.in.Effective.MaxReplicas
+	d.desired, d.replicaLimit = wanted, wanted
+	if d.observation.Effective != nil && d.observation.Effective.MaxReplicas != nil {
+		d.replicaLimit = *d.observation.Effective.MaxReplicas
 	}
-	if d.in.Budget != nil {
-		d.limit = min(d.limit, max(*d.in.Budget, 0))
+	if d.observation.Budget != nil {
+		d.replicaLimit = min(d.replicaLimit, max(*d.observation.Budget, 0))
 	}
-	d.desired = min(d.desired, d.limit)
+	d.desired = min(d.desired, d.replicaLimit)
 }
 
-// podStart is how long a Pod of this pool takes until it takes messages: what half of
+// medianPodStart is how long a Pod of this pool takes until it takes messages: what half of
 // them took at most.
-func (d *decision) podStart() time.Duration {
+func (d *evaluation) medianPodStart() time.Duration {
 	var took []time.Duration
 	for _, r := range d.revisions {
 		for _, w := range r.workers {
-			if start := w.ReadySince.Sub(w.Created); w.Ready() && start > 0 {
+			if start := w.ReadySince.Sub(w.Created); w.IsReady() && start > 0 {
 				took = append(took, start)
 			}
 		}

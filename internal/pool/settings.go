@@ -29,8 +29,8 @@ const (
 	defaultLease = 30 * time.Second
 )
 
-// settleDrain is what holds of the drain, with all defaults.
-func settleDrain(wp *v1alpha1.WorkerPool, effective *v1alpha1.WorkerPoolEffective) v1alpha1.Drain {
+// effectiveDrain is what holds of the drain, with all defaults.
+func effectiveDrain(wp *v1alpha1.WorkerPool, effective *v1alpha1.WorkerPoolEffective) v1alpha1.Drain {
 	given := &v1alpha1.Drain{}
 	switch {
 	case effective != nil && effective.Drain != nil:
@@ -40,28 +40,28 @@ func settleDrain(wp *v1alpha1.WorkerPool, effective *v1alpha1.WorkerPoolEffectiv
 	}
 	return v1alpha1.Drain{
 		Mode:             cmp.Or(given.Mode, v1alpha1.DrainHTTP),
-		Timeout:          orDuration(given.Timeout, defaultDrainTimeout),
+		Timeout:          durationOr(given.Timeout, defaultDrainTimeout),
 		OnTimeout:        cmp.Or(given.OnTimeout, v1alpha1.DrainWait),
-		TerminationGrace: orDuration(given.TerminationGrace, defaultTerminationGrace),
+		TerminationGrace: durationOr(given.TerminationGrace, defaultTerminationGrace),
 	}
 }
 
-func orDuration(given *v1alpha1.Duration, fallback time.Duration) *v1alpha1.Duration {
+func durationOr(given *v1alpha1.Duration, fallback time.Duration) *v1alpha1.Duration {
 	if given != nil {
 		return given
 	}
 	return &v1alpha1.Duration{Duration: metav1.Duration{Duration: fallback}}
 }
 
-func rolloutOf(wp *v1alpha1.WorkerPool) v1alpha1.Rollout {
+func rolloutSettings(wp *v1alpha1.WorkerPool) v1alpha1.Rollout {
 	if wp.Spec.Rollout == nil {
 		return v1alpha1.Rollout{}
 	}
 	return *wp.Spec.Rollout
 }
 
-// share is a number, or a percentage of the total, rounded up or down.
-func share(value *intstr.IntOrString, fallback string, total int32, up bool) int32 {
+// resolveIntOrPercent is a number, or a percentage of the total, rounded up or down.
+func resolveIntOrPercent(value *intstr.IntOrString, fallback string, total int32, up bool) int32 {
 	if value != nil && value.Type == intstr.Int {
 		return max(value.IntVal, 0)
 	}

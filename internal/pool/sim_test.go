@@ -41,8 +41,8 @@ func TestWhateverHappensNoBusyWorkerIsRemoved(t *testing.T) {
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
 			for seed := next.Add(1); seed < int64(first+runs) && !t.Failed(); seed = next.Add(1) {
-				w := newWorld(uint64(seed))
-				w.play()
+				w := newSimulator(uint64(seed))
+				w.simulate()
 				for _, violation := range w.violations {
 					t.Errorf("seed %d: %s\n%s", seed, violation, strings.Join(w.log, "\n"))
 				}
@@ -59,66 +59,66 @@ func TestWhateverHappensNoBusyWorkerIsRemoved(t *testing.T) {
 	}
 }
 
-// world is a cluster with one pool and its broker.
-type world struct {
+// simulator is a cluster with one pool and its broker.
+type simulator struct {
 	rng  *rand.Rand
 	now  time.Time
 	pool *v1alpha1.WorkerPool
 
-	deployments map[string]*deployment
-	pods        []*pod
-	// seen is what a cache that lags still shows.
-	seen snapshot
+	deployments map[string]*simulatedWorkload
+	pods        []*simulatedPod
+	// cache is what a cache that lags still shows.
+	cache cacheSnapshot
 
 	backlog int64
-	// lost are when the leases of messages end whose workers are gone.
-	lost []time.Time
+	// lostLeaseEnds are when the leases of messages end whose workers are gone.
+	lostLeaseEnds []time.Time
 	// retrying messages are counted as in flight, and with nobody.
-	retrying int64
-	down     bool
+	retrying   int64
+	brokerDown bool
 
-	calm       bool
-	made       int
-	log        []string
-	violations []string
-	removed    int64
-	crashes    int64
-	rollouts   int64
+	calm        bool
+	podsCreated int
+	log         []string
+	violations  []string
+	removed     int64
+	crashes     int64
+	rollouts    int64
 }
 
-type snapshot struct {
+type cacheSnapshot struct {
 	revisions []Revision
 	workers   []Worker
 }
 
-type deployment struct{ Revision }
+type simulatedWorkload struct{ Revision }
 
-// pod is one with the process in it.
-type pod struct {
+// simulatedPod is one with the process in it.
+type simulatedPod struct {
 	Worker
 	version int
 	readyAt time.Time
-	// jobs are when each will end.
-	jobs      []time.Time
-	drains    bool
-	succeeded int64
-	failed    int64
-	// liar says that it has nothing in flight; deaf neither answers nor drains.
-	liar, deaf bool
+	// messageEnds are when each will end.
+	messageEnds []time.Time
+	isDraining  bool
+	succeeded   int64
+	failed      int64
+	// reportsNoMessages says that it has nothing in flight; deaf neither answers nor drains.
+	reportsNoMessages, unreachable bool
 }
 
-const simLease = 30 * time.Second
+const simulatedLease = 30 * time.Second
 
-func newWorld(seed uint64) *world {
-	w := &world{
+func newSimulator(seed uint64) *simulator {
+	w := &simulator{
 		rng: rand.New(rand.NewPCG(seed, 0)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		deployments: map[string]*deployment{},
+		deployments: map[string]*simulatedWorkload{},
 	}
 	w.pool = &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "sim", Namespace: "ns", UID: "pool", Generation: 1}}
 	spec := &w.pool.Spec
 	spec.Image, spec.Concurrency = "image:0", 2
 	spec.Workload = v1alpha1.WorkloadDeployment
-	if w.chance(30) {
+	if w.randomChance(30) {
 		spec.Workload = v1alpha1.WorkloadStatefulSet
 	}
 	w.pool.Spec.Rollout = &v1alpha1.Rollout{}
@@ -127,60 +127,60 @@ func newWorld(seed uint64) *world {
 		spec.Rollout.Strategy = v1alpha1.RolloutRecreate
 	case 1:
 		spec.Rollout.Strategy = v1alpha1.RolloutCanary
-		spec.Rollout.Steps = []v1alpha1.RolloutStep{{Percent: 20, Pause: simDuration(10)}, {Percent: 50}}
+		spec.Rollout.Steps = []v1alpha1.RolloutStep{{Percent: 20, Pause: durationSeconds(10)}, {Percent: 50}}
 		spec.Rollout.Analysis = &v1alpha1.RolloutAnalysis{MinSamples: 3, MaxFailureRatioIncreasePercent: new(int32(100))}
 	}
-	if w.chance(30) {
+	if w.randomChance(30) {
 		spec.Rollout.MaxSurge, spec.Rollout.MaxUnavailable = new(intstr.FromInt32(0)), new(intstr.FromInt32(1))
 	}
-	spec.Drain = &v1alpha1.Drain{Timeout: simDuration(600)}
-	if w.chance(20) {
-		spec.Drain.Timeout, spec.Drain.OnTimeout = simDuration(15), v1alpha1.DrainRequeue
+	spec.Drain = &v1alpha1.Drain{Timeout: durationSeconds(600)}
+	if w.randomChance(20) {
+		spec.Drain.Timeout, spec.Drain.OnTimeout = durationSeconds(15), v1alpha1.DrainRequeue
 	}
-	if w.chance(50) {
+	if w.randomChance(50) {
 		spec.Replicas = new(int32(w.rng.IntN(8)))
 	} else {
-		spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: int32(w.rng.IntN(3)), MaxReplicas: 3 + int32(w.rng.IntN(8)), IdleAfter: simDuration(20)}
+		spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: int32(w.rng.IntN(3)), MaxReplicas: 3 + int32(w.rng.IntN(8)), IdleAfter: durationSeconds(20)}
 	}
-	w.remember()
+	w.refreshCache()
 	return w
 }
 
-func simDuration(seconds int) *v1alpha1.Duration {
+func durationSeconds(seconds int) *v1alpha1.Duration {
 	return &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Duration(seconds) * time.Second}}
 }
 
-func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
+func (w *simulator) randomChance(percent int) bool { return w.rng.IntN(100) < percent }
 
-func (w *world) note(format string, args ...any) {
+func (w *simulator) logf(format string, args ...any) {
 	w.log = append(w.log, w.now.Format("04:05 ")+fmt.Sprintf(format, args...))
 }
 
-func (w *world) violate(format string, args ...any) {
-	w.note("VIOLATION "+format, args...)
+func (w *simulator) violationf(format string, args ...any) {
+	w.logf("VIOLATION "+format, args...)
 	w.violations = append(w.violations, fmt.Sprintf(format, args...))
 }
 
-// play runs the world wild for a while, then calm until nothing moves.
-func (w *world) play() {
+// simulate runs the world wild for a while, then calm until nothing moves.
+func (w *simulator) simulate() {
 	for range 60 + w.rng.IntN(100) {
-		w.happen()
-		w.pass()
+		w.randomEvent()
+		w.reconcileOnce()
 	}
-	w.calm, w.down, w.retrying = true, false, 0
+	w.calm, w.brokerDown, w.retrying = true, false, 0
 	for _, p := range w.pods {
-		p.deaf, p.liar = false, false
+		p.unreachable, p.reportsNoMessages = false, false
 	}
 	quiet := 0
 	for range 600 {
 		w.now = w.now.Add(2 * time.Second)
-		if s := &w.pool.Status; s.CurrentRevision != s.UpdatedRevision && w.chance(30) && w.backlog < 5 {
+		if s := &w.pool.Status; s.CurrentRevision != s.UpdatedRevision && w.randomChance(30) && w.backlog < 5 {
 			w.backlog += 2 // without work no revision proves itself
 		}
-		w.work()
-		w.workload()
-		w.remember()
-		if plan := w.pass(); !plan.acts() && w.atRest() {
+		w.processMessages()
+		w.runWorkloadControllers()
+		w.refreshCache()
+		if plan := w.reconcileOnce(); !plan.changesCluster() && w.isSettled() {
 			quiet++
 			if quiet > 5 {
 				return
@@ -190,14 +190,14 @@ func (w *world) play() {
 		quiet = 0
 	}
 	for _, p := range w.pods {
-		w.note("left: %+v, %d jobs, drains %t", p.Worker, len(p.jobs), p.drains)
+		w.logf("left: %+v, %d jobs, drains %t", p.Worker, len(p.messageEnds), p.isDraining)
 	}
-	w.violate("it never comes to rest: desired %d, %d Pods, current %s, updated %s, %+v", w.pool.Status.Desired, len(w.pods),
+	w.violationf("it never comes to rest: desired %d, %d Pods, current %s, updated %s, %+v", w.pool.Status.Desired, len(w.pods),
 		w.pool.Status.CurrentRevision, w.pool.Status.UpdatedRevision, w.pool.Status.Conditions)
 }
 
-// atRest tells whether all is as it should be in the end.
-func (w *world) atRest() bool {
+// isSettled tells whether all is as it should be in the end.
+func (w *simulator) isSettled() bool {
 	s := &w.pool.Status
 	if s.Desired == 0 { // a revision proves itself when there is work again
 		return len(w.pods) == 0
@@ -206,24 +206,24 @@ func (w *world) atRest() bool {
 		return false
 	}
 	for _, p := range w.pods {
-		if RevisionName("sim", p.Revision) != s.UpdatedRevision || !p.Draining.IsZero() || p.drains || p.Terminating {
+		if RevisionName("sim", p.Revision) != s.UpdatedRevision || !p.DrainingSince.IsZero() || p.isDraining || p.Terminating {
 			return false
 		}
 	}
 	return true
 }
 
-// happen lets the world do something.
-func (w *world) happen() {
+// randomEvent lets the world do something.
+func (w *simulator) randomEvent() {
 	w.now = w.now.Add(time.Duration(500+w.rng.IntN(3500)) * time.Millisecond)
 	switch dice := w.rng.IntN(100); {
 	case dice < 20:
 		w.backlog += int64(w.rng.IntN(30))
 	case dice < 24:
-		w.change("image", func(spec *v1alpha1.WorkerPoolSpec) { spec.Image = fmt.Sprintf("image:%d", w.rng.IntN(4)) })
+		w.changeSpec("image", func(spec *v1alpha1.WorkerPoolSpec) { spec.Image = fmt.Sprintf("image:%d", w.rng.IntN(4)) })
 		w.rollouts++
 	case dice < 32:
-		w.change("size", func(spec *v1alpha1.WorkerPoolSpec) {
+		w.changeSpec("size", func(spec *v1alpha1.WorkerPoolSpec) {
 			if spec.Replicas != nil {
 				spec.Replicas = new(int32(w.rng.IntN(10)))
 				return
@@ -231,66 +231,66 @@ func (w *world) happen() {
 			spec.Autoscaling.MinReplicas = int32(w.rng.IntN(3))
 		})
 	case dice < 36:
-		w.down = !w.down
-		w.note("broker down: %t", w.down)
+		w.brokerDown = !w.brokerDown
+		w.logf("broker down: %t", w.brokerDown)
 	case dice < 40:
 		w.retrying = int64(w.rng.IntN(3))
 	case dice < 46 && len(w.pods) > 0:
-		w.disturb(w.pods[w.rng.IntN(len(w.pods))])
+		w.disturbPod(w.pods[w.rng.IntN(len(w.pods))])
 	}
-	w.work()
-	if w.chance(70) {
-		w.workload()
+	w.processMessages()
+	if w.randomChance(70) {
+		w.runWorkloadControllers()
 	}
-	if w.chance(80) {
-		w.remember()
+	if w.randomChance(80) {
+		w.refreshCache()
 	}
 }
 
-func (w *world) change(what string, change func(*v1alpha1.WorkerPoolSpec)) {
+func (w *simulator) changeSpec(what string, change func(*v1alpha1.WorkerPoolSpec)) {
 	w.pool = w.pool.DeepCopy()
 	change(&w.pool.Spec)
 	w.pool.Generation++
-	w.note("user: %s", what)
+	w.logf("user: %s", what)
 }
 
-// disturb does something to a Pod that nobody asked for.
-func (w *world) disturb(p *pod) {
+// disturbPod does something to a Pod that nobody asked for.
+func (w *simulator) disturbPod(p *simulatedPod) {
 	switch w.rng.IntN(6) {
 	case 0:
-		w.note("node of %s dies", p.Name)
-		w.kill(p)
+		w.logf("node of %s dies", p.Name)
+		w.removePod(p)
 	case 1:
-		w.note("%s starts anew", p.Name)
-		w.lose(p)
-		p.drains = p.Terminating
+		w.logf("%s starts anew", p.Name)
+		w.loseMessages(p)
+		p.isDraining = p.Terminating
 	case 2:
-		w.note("%s is not ready", p.Name)
+		w.logf("%s is not ready", p.Name)
 		p.ReadySince, p.readyAt = time.Time{}, w.now.Add(10*time.Second)
 		p.version++
 	case 3:
-		w.note("%s is deleted", p.Name)
-		p.Terminating, p.drains = true, true
+		w.logf("%s is deleted", p.Name)
+		p.Terminating, p.isDraining = true, true
 		p.version++
 	case 4:
-		p.liar = !p.liar
-		w.note("%s lies: %t", p.Name, p.liar)
+		p.reportsNoMessages = !p.reportsNoMessages
+		w.logf("%s lies: %t", p.Name, p.reportsNoMessages)
 	case 5:
-		p.deaf = !p.deaf
-		w.note("%s is deaf: %t", p.Name, p.deaf)
+		p.unreachable = !p.unreachable
+		w.logf("%s is deaf: %t", p.Name, p.unreachable)
 	}
 }
 
-// lose ends a worker's process with all it has.
-func (w *world) lose(p *pod) {
-	for range p.jobs {
-		w.lost = append(w.lost, w.now.Add(simLease))
+// loseMessages ends a worker's process with all it has.
+func (w *simulator) loseMessages(p *simulatedPod) {
+	for range p.messageEnds {
+		w.lostLeaseEnds = append(w.lostLeaseEnds, w.now.Add(simulatedLease))
 	}
-	p.jobs = nil
+	p.messageEnds = nil
 }
 
-func (w *world) kill(p *pod) {
-	w.lose(p)
+func (w *simulator) removePod(p *simulatedPod) {
+	w.loseMessages(p)
 	for i := range w.pods {
 		if w.pods[i] == p {
 			w.pods = append(w.pods[:i:i], w.pods[i+1:]...)
@@ -299,24 +299,24 @@ func (w *world) kill(p *pod) {
 	}
 }
 
-// work lets workers and broker go on.
-func (w *world) work() {
+// processMessages lets workers and broker go on.
+func (w *simulator) processMessages() {
 	var lost []time.Time
-	for _, end := range w.lost {
+	for _, end := range w.lostLeaseEnds {
 		if end.After(w.now) {
 			lost = append(lost, end)
 			continue
 		}
 		w.backlog++
 	}
-	w.lost = lost
-	for _, p := range append([]*pod(nil), w.pods...) {
-		w.workOne(p)
+	w.lostLeaseEnds = lost
+	for _, p := range append([]*simulatedPod(nil), w.pods...) {
+		w.processPodMessages(p)
 	}
 }
 
-func (w *world) workOne(p *pod) {
-	if p.Pending && (w.calm || w.chance(60)) {
+func (w *simulator) processPodMessages(p *simulatedPod) {
+	if p.Pending && (w.calm || w.randomChance(60)) {
 		p.Assigned, p.Pending, p.Running = true, false, true
 		p.readyAt = w.now.Add(time.Duration(w.rng.IntN(5)) * time.Second)
 		p.version++
@@ -326,51 +326,51 @@ func (w *world) workOne(p *pod) {
 		p.version++
 	}
 	var jobs []time.Time
-	for _, end := range p.jobs {
+	for _, end := range p.messageEnds {
 		switch {
-		case end.After(w.now) || w.down:
+		case end.After(w.now) || w.brokerDown:
 			jobs = append(jobs, end)
-		case w.chance(10):
+		case w.randomChance(10):
 			p.failed++
 		default:
 			p.succeeded++
 		}
 	}
-	p.jobs = jobs
-	for len(p.jobs) < 2 && p.Running && !p.drains && !w.down && w.backlog > 0 {
+	p.messageEnds = jobs
+	for len(p.messageEnds) < 2 && p.Running && !p.isDraining && !w.brokerDown && w.backlog > 0 {
 		w.backlog--
 		longest := 60
-		if p.liar { // what a liar has is given to others after a lease
-			longest = int(simLease.Seconds()) - 5
+		if p.reportsNoMessages { // what a liar has is given to others after a lease
+			longest = int(simulatedLease.Seconds()) - 5
 		}
-		p.jobs = append(p.jobs, w.now.Add(time.Duration(1+w.rng.IntN(longest))*time.Second))
+		p.messageEnds = append(p.messageEnds, w.now.Add(time.Duration(1+w.rng.IntN(longest))*time.Second))
 	}
-	if p.Terminating && len(p.jobs) == 0 {
-		w.kill(p)
+	if p.Terminating && len(p.messageEnds) == 0 {
+		w.removePod(p)
 	}
 }
 
-// workload plays the controllers of Deployments and StatefulSets.
-func (w *world) workload() {
+// runWorkloadControllers plays the controllers of Deployments and StatefulSets.
+func (w *simulator) runWorkloadControllers() {
 	for _, d := range w.deployments {
-		live := w.live(d.Hash)
+		live := w.livePods(d.Hash)
 		for int32(len(live)) > d.Replicas {
-			victim := w.next(d, live)
-			w.note("%s is removed, with %d in flight", victim.Name, len(victim.jobs))
-			victim.Terminating, victim.drains = true, true
+			victim := w.nextPodToRemove(d, live)
+			w.logf("%s is removed, with %d in flight", victim.Name, len(victim.messageEnds))
+			victim.Terminating, victim.isDraining = true, true
 			victim.version++
 			w.removed++
-			live = w.live(d.Hash)
+			live = w.livePods(d.Hash)
 		}
 		for int32(len(live)) < d.Replicas {
-			w.create(d)
-			live = w.live(d.Hash)
+			w.createPod(d)
+			live = w.livePods(d.Hash)
 		}
 	}
 }
 
-func (w *world) live(hash string) []*pod {
-	var live []*pod
+func (w *simulator) livePods(hash string) []*simulatedPod {
+	var live []*simulatedPod
 	for _, p := range w.pods {
 		if p.Revision == hash && !p.Terminating {
 			live = append(live, p)
@@ -379,24 +379,24 @@ func (w *world) live(hash string) []*pod {
 	return live
 }
 
-// next is the Pod that is removed next, of equals any.
-func (w *world) next(d *deployment, live []*pod) *pod {
+// nextPodToRemove is the Pod that is removed next, of equals any.
+func (w *simulator) nextPodToRemove(d *simulatedWorkload, live []*simulatedPod) *simulatedPod {
 	best := live[w.rng.IntN(len(live))]
 	for _, p := range live {
 		switch {
 		case d.Ordered && p.Ordinal > best.Ordinal:
 			best = p
-		case !d.Ordered && removal(&worker{Worker: &p.Worker}, &worker{Worker: &best.Worker}) < 0:
+		case !d.Ordered && compareRemovalOrder(&workerState{Worker: &p.Worker}, &workerState{Worker: &best.Worker}) < 0:
 			best = p
 		}
 	}
 	return best
 }
 
-func (w *world) create(d *deployment) {
-	p := &pod{Worker: Worker{Revision: d.Hash, Created: w.now.Truncate(time.Second), Pending: true}}
-	w.made++
-	p.Name = fmt.Sprintf("pod-%d", w.made)
+func (w *simulator) createPod(d *simulatedWorkload) {
+	p := &simulatedPod{Worker: Worker{Revision: d.Hash, Created: w.now.Truncate(time.Second), Pending: true}}
+	w.podsCreated++
+	p.Name = fmt.Sprintf("pod-%d", w.podsCreated)
 	if d.Ordered {
 		taken := map[int32]bool{}
 		for _, other := range w.pods {
@@ -409,16 +409,16 @@ func (w *world) create(d *deployment) {
 		}
 	}
 	w.pods = append(w.pods, p)
-	w.note("%s is made for %s", p.Name, d.Name)
+	w.logf("%s is made for %s", p.Name, d.Name)
 }
 
-// remember is what the caches show from now on.
-func (w *world) remember() {
-	w.seen = snapshot{}
+// refreshCache is what the caches show from now on.
+func (w *simulator) refreshCache() {
+	w.cache = cacheSnapshot{}
 	for _, d := range w.deployments {
-		w.seen.revisions = append(w.seen.revisions, d.Revision)
+		w.cache.revisions = append(w.cache.revisions, d.Revision)
 	}
 	for _, p := range w.pods {
-		w.seen.workers = append(w.seen.workers, p.Worker)
+		w.cache.workers = append(w.cache.workers, p.Worker)
 	}
 }

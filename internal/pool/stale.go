@@ -4,29 +4,29 @@ import (
 	"slices"
 )
 
-// Strikes tells whether a revision of these workers, made this size, might lose another
+// WouldInterrupt tells whether a revision of these workers, made this size, might lose another
 // than the plan means. It is asked with a live list before a revision shrinks: a cache may
 // still show workers as they were.
-func (s *Size) Strikes(workers []Worker) bool {
-	var live []*worker
+func (s *RevisionSize) WouldInterrupt(workers []Worker) bool {
+	var live []*workerState
 	for i := range workers {
 		if !workers[i].Terminating {
-			live = append(live, &worker{Worker: &workers[i]})
+			live = append(live, &workerState{Worker: &workers[i]})
 		}
 	}
 	gone := len(live) - int(s.Replicas)
 	if gone <= 0 {
 		return false
 	}
-	order := inOrder(s.Ordered, removal)
+	order := ordinalOrderOr(s.Ordered, compareRemovalOrder)
 	slices.SortStableFunc(live, order)
 	for _, w := range live {
 		if order(live[gone-1], w) < 0 {
 			return false // it comes after all that go
 		}
-		meant := slices.Contains(s.Finished, w.Name)
+		meant := slices.Contains(s.Removable, w.Name)
 		begun := w.Running && slices.Contains(s.Unstarted, w.Name)
-		if !meant || begun || w.Leaving.IsZero() {
+		if !meant || begun || w.RemovableSince.IsZero() {
 			return true
 		}
 	}

@@ -8,47 +8,47 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// mostRevisions a status has room for.
-const mostRevisions = 16
+// maxStatusRevisions a status has room for.
+const maxStatusRevisions = 16
 
-// summarise writes what was seen and decided into the status.
-func (d *decision) summarise() {
+// buildStatus writes what was seen and decided into the status.
+func (d *evaluation) buildStatus() {
 	s := &d.status
-	s.ObservedGeneration = d.in.Pool.Generation
-	s.Selector = k8slabels.SelectorFromSet(Selector(d.in.Pool.Name)).String()
+	s.ObservedGeneration = d.observation.Pool.Generation
+	s.Selector = k8slabels.SelectorFromSet(WorkerSelector(d.observation.Pool.Name)).String()
 	s.Desired = d.desired
-	s.Replicas = d.sum((*revision).live)
-	s.Ready = d.available()
-	s.Draining = d.sum(func(r *revision) int32 {
-		return r.terminating + r.count(func(w *worker) bool { return !w.serves() })
+	s.Replicas = d.sumOfRevisions((*revisionState).liveWorkers)
+	s.Ready = d.availableWorkers()
+	s.Draining = d.sumOfRevisions(func(r *revisionState) int32 {
+		return r.terminating + r.countWorkers(func(w *workerState) bool { return !w.isServing() })
 	})
-	s.Busy = d.busy()
+	s.Busy = d.busyWorkers()
 	s.UpdatedRevision = d.updated.Name
 	s.Revisions = d.revisionStatuses()
-	s.Effective = d.in.Effective
+	s.Effective = d.observation.Effective
 	if s.Effective == nil {
 		s.Effective = &v1alpha1.WorkerPoolEffective{Drain: &d.drain}
 	}
 	s.Backlog, s.InFlight = nil, nil
-	if f := d.in.Figures; f != nil {
+	if f := d.observation.Stats; f != nil {
 		s.Backlog = new(f.Backlog)
 		if f.InFlightKnown {
 			s.InFlight = new(f.InFlight)
 		}
 	}
-	s.SLO = d.objective()
-	d.conditions()
+	s.SLO = d.objectiveStatus()
+	d.setConditions()
 }
 
-// busy is how many workers have something in flight; nil if a ready one does not say.
-func (d *decision) busy() *int32 {
+// busyWorkers is how many workers have something in flight; nil if a ready one does not say.
+func (d *evaluation) busyWorkers() *int32 {
 	number := int32(0)
 	for _, r := range d.revisions {
 		for _, w := range r.workers {
 			switch {
 			case w.Stats != nil && w.Stats.InFlight > 0:
 				number++
-			case w.Stats == nil && w.Ready():
+			case w.Stats == nil && w.IsReady():
 				return nil
 			}
 		}
@@ -56,19 +56,19 @@ func (d *decision) busy() *int32 {
 	return &number
 }
 
-func (d *decision) revisionStatuses() []v1alpha1.RevisionStatus {
+func (d *evaluation) revisionStatuses() []v1alpha1.RevisionStatus {
 	var statuses []v1alpha1.RevisionStatus
 	for _, r := range d.revisions {
-		if !r.there && r.workload == nil || len(statuses) == mostRevisions {
+		if !r.exists && r.workload == nil || len(statuses) == maxStatusRevisions {
 			continue
 		}
-		counts := outcomes{}
-		counts.add(r)
+		counts := messageOutcomes{}
+		counts.addRevision(r)
 		status := v1alpha1.RevisionStatus{
 			Name: r.Name, Hash: r.Hash, Version: r.Version, Image: r.Image,
-			Replicas:    r.live(),
-			Ready:       r.available(),
-			Draining:    r.terminating + r.count(func(w *worker) bool { return !w.serves() }),
+			Replicas:    r.liveWorkers(),
+			Ready:       r.availableWorkers(),
+			Draining:    r.terminating + r.countWorkers(func(w *workerState) bool { return !w.isServing() }),
 			CreatedTime: new(metav1.NewTime(r.Created)),
 		}
 		if counts.total() > 0 {
@@ -79,19 +79,19 @@ func (d *decision) revisionStatuses() []v1alpha1.RevisionStatus {
 	return statuses
 }
 
-// objective tells how the pool keeps to its waiting time.
-func (d *decision) objective() *v1alpha1.ObjectiveStatus {
-	a := d.in.Pool.Spec.Autoscaling
+// objectiveStatus tells how the pool keeps to its waiting time.
+func (d *evaluation) objectiveStatus() *v1alpha1.ObjectiveStatus {
+	a := d.observation.Pool.Spec.Autoscaling
 	if a == nil || a.SLO == nil || a.SLO.WaitP95 == nil {
 		return nil
 	}
 	status := &v1alpha1.ObjectiveStatus{WaitP95: &a.SLO.WaitP95.Duration, Met: metav1.ConditionUnknown}
-	f := d.in.Figures
+	f := d.observation.Stats
 	switch {
 	case f == nil:
 	case f.WaitP95 != nil:
 		status.MeasuredP95 = &metav1.Duration{Duration: *f.WaitP95}
-		status.Met = truth(*f.WaitP95 <= a.SLO.WaitP95.Duration.Duration)
+		status.Met = conditionStatus(*f.WaitP95 <= a.SLO.WaitP95.Duration.Duration)
 	case f.OldestAge > a.SLO.WaitP95.Duration.Duration:
 		status.Met = metav1.ConditionFalse
 	case f.Backlog == 0:
@@ -100,16 +100,16 @@ func (d *decision) objective() *v1alpha1.ObjectiveStatus {
 	return status
 }
 
-func truth(is bool) metav1.ConditionStatus {
+func conditionStatus(is bool) metav1.ConditionStatus {
 	if is {
 		return metav1.ConditionTrue
 	}
 	return metav1.ConditionFalse
 }
 
-// deferrable tells whether a status differs from another in figures only, which are out
+// differsInStatsOnly tells whether a status differs from another in figures only, which are out
 // of date soon anyway.
-func deferrable(before, after *v1alpha1.WorkerPoolStatus) bool {
+func differsInStatsOnly(before, after *v1alpha1.WorkerPoolStatus) bool {
 	if before.LastDecision == nil || before.LastDecision.Time == nil || after.LastDecision == nil {
 		return false
 	}
@@ -130,9 +130,9 @@ func deferrable(before, after *v1alpha1.WorkerPoolStatus) bool {
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-// least is how many workers must be ready for the pool to be available.
-func (d *decision) least() int32 {
-	if a := d.in.Pool.Spec.Autoscaling; a != nil {
+// minimumAvailable is how many workers must be ready for the pool to be available.
+func (d *evaluation) minimumAvailable() int32 {
+	if a := d.observation.Pool.Spec.Autoscaling; a != nil {
 		return min(a.MinReplicas, d.desired)
 	}
 	return d.desired

@@ -13,74 +13,74 @@ import (
 )
 
 const (
-	// Forwarder is the name of the container with our runtime, in drain mode Sidecar.
-	Forwarder = "yardmaster"
+	// SidecarContainer is the name of the container with our runtime, in drain mode Sidecar.
+	SidecarContainer = "yardmaster"
 	// AdminPort is where a worker's admin API is, and adminPortName the port's name.
 	AdminPort     = 8081
 	adminPortName = "admin"
-	// drainPath drains, and answers when nothing is in flight any more: what a preStop hook,
+	// preStopPath drains, and answers when nothing is in flight any more: what a preStop hook,
 	// which can only get, needs.
-	drainPath = "/prestop"
-	// handlerPort is where a worker listens to the forwarder if it does not say.
-	handlerPort = 8080
+	preStopPath = "/prestop"
+	// defaultHandlerPort is where a worker listens to the forwarder if it does not say.
+	defaultHandlerPort = 8080
 
-	configFile = "config.yaml"
-	// MountPath is where a worker finds what it reads, a directory for each.
-	MountPath = "/etc/yardmaster"
+	configFileName = "config.yaml"
+	// ConfigMountPath is where a worker finds what it reads, a directory for each.
+	ConfigMountPath = "/etc/yardmaster"
 
-	keyConcurrency = "concurrency"
-	keyQueues      = "queues"
+	configKeyConcurrency = "concurrency"
+	configKeyQueues      = "queues"
 )
 
-// runtimeMargin is how long before it would be killed a worker gives up on what it is at,
+// shutdownMargin is how long before it would be killed a worker gives up on what it is at,
 // so that it can still give its messages back.
-const runtimeMargin = 5 * time.Second
+const shutdownMargin = 5 * time.Second
 
-// template of the workers' Pods, without what depends on its own hash.
-func (d *decision) template() corev1.PodTemplateSpec {
-	wp := d.in.Pool
+// buildTemplate of the workers' Pods, without what depends on its own hash.
+func (d *evaluation) buildTemplate() corev1.PodTemplateSpec {
+	wp := d.observation.Pool
 	t := corev1.PodTemplateSpec{}
 	if wp.Spec.Template != nil {
 		t = *wp.Spec.Template.DeepCopy()
 	}
-	worker := d.worker(&t.Spec)
+	worker := d.workerContainer(&t.Spec)
 	t.Spec.RestartPolicy = corev1.RestartPolicyAlways
-	t.Spec.TerminationGracePeriodSeconds = new(seconds(d.grace()))
+	t.Spec.TerminationGracePeriodSeconds = new(wholeSeconds(d.terminationGrace()))
 	if t.Spec.ServiceAccountName == "" {
-		t.Spec.ServiceAccountName = sharedName(wp.Name)
+		t.Spec.ServiceAccountName = sharedObjectName(wp.Name)
 	}
 	if t.Spec.AutomountServiceAccountToken == nil {
 		t.Spec.AutomountServiceAccountToken = new(false)
 	}
 	speaker := worker
 	if d.drain.Mode == v1alpha1.DrainSidecar {
-		t.Spec.InitContainers = append(t.Spec.InitContainers, d.forwarder(worker))
+		t.Spec.InitContainers = append(t.Spec.InitContainers, d.buildSidecar(worker))
 		speaker = &t.Spec.InitContainers[len(t.Spec.InitContainers)-1]
 	}
 	if d.drain.Mode == v1alpha1.DrainHTTP {
-		nameAdminPort(worker)
+		addAdminPort(worker)
 	}
-	d.connect(&t.Spec, speaker)
+	d.addBrokerAccess(&t.Spec, speaker)
 	if d.drain.Mode != v1alpha1.DrainSignal {
-		stopGently(worker)
+		addPreStopHook(worker)
 	}
-	restrict(&t.Spec)
+	restrictPod(&t.Spec)
 	if t.Labels == nil {
 		t.Labels = map[string]string{}
 	}
 	if t.Annotations == nil {
 		t.Annotations = map[string]string{}
 	}
-	t.Annotations[AnnotationPool] = wp.Name
+	t.Annotations[AnnotationWorkerPool] = wp.Name
 	if wp.Spec.Version != "" {
-		t.Labels[LabelVersion] = wp.Spec.Version
+		t.Labels[LabelAppVersion] = wp.Spec.Version
 	}
-	maps.Copy(t.Labels, labels(wp.Name))
+	maps.Copy(t.Labels, objectLabels(wp.Name))
 	return t
 }
 
-// finish gives a template what depends on its hash.
-func finish(t *corev1.PodTemplateSpec, hash string) {
+// setRevisionHash gives a template what depends on its hash.
+func setRevisionHash(t *corev1.PodTemplateSpec, hash string) {
 	t.Labels[LabelRevision] = hash
 	for _, containers := range [][]corev1.Container{t.Spec.Containers, t.Spec.InitContainers} {
 		for i := range containers {
@@ -93,9 +93,9 @@ func finish(t *corev1.PodTemplateSpec, hash string) {
 	}
 }
 
-// worker is the container that works, with the short forms over it.
-func (d *decision) worker(pod *corev1.PodSpec) *corev1.Container {
-	spec := &d.in.Pool.Spec
+// workerContainer is the container that works, with the short forms over it.
+func (d *evaluation) workerContainer(pod *corev1.PodSpec) *corev1.Container {
+	spec := &d.observation.Pool.Spec
 	i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == v1alpha1.WorkerContainer })
 	if i < 0 {
 		pod.Containers = append(pod.Containers, corev1.Container{Name: v1alpha1.WorkerContainer})
@@ -119,60 +119,60 @@ func (d *decision) worker(pod *corev1.PodSpec) *corev1.Container {
 	return worker
 }
 
-// forwarder is our runtime, which gives each message to the worker beside it.
-func (d *decision) forwarder(worker *corev1.Container) corev1.Container {
-	port := int32(handlerPort)
+// buildSidecar is our runtime, which gives each message to the worker beside it.
+func (d *evaluation) buildSidecar(worker *corev1.Container) corev1.Container {
+	port := int32(defaultHandlerPort)
 	if len(worker.Ports) > 0 {
 		port = worker.Ports[0].ContainerPort
 	}
 	return corev1.Container{
-		Name:           Forwarder,
-		Image:          d.in.Operator.Image,
+		Name:           SidecarContainer,
+		Image:          d.observation.Operator.Image,
 		Args:           []string{"worker", "--forward", fmt.Sprintf("http://127.0.0.1:%d", port)},
 		RestartPolicy:  new(corev1.ContainerRestartPolicyAlways),
 		Ports:          []corev1.ContainerPort{{Name: adminPortName, ContainerPort: AdminPort, Protocol: corev1.ProtocolTCP}},
-		ReadinessProbe: &corev1.Probe{ProbeHandler: get("/readyz"), PeriodSeconds: 2},
-		LivenessProbe:  &corev1.Probe{ProbeHandler: get("/livez"), PeriodSeconds: 10, FailureThreshold: 6},
+		ReadinessProbe: &corev1.Probe{ProbeHandler: httpGetAction("/readyz"), PeriodSeconds: 2},
+		LivenessProbe:  &corev1.Probe{ProbeHandler: httpGetAction("/livez"), PeriodSeconds: 10, FailureThreshold: 6},
 	}
 }
 
-// nameAdminPort has a PodMonitor find the worker's metrics.
-func nameAdminPort(worker *corev1.Container) {
+// addAdminPort has a PodMonitor find the worker's metrics.
+func addAdminPort(worker *corev1.Container) {
 	taken := func(p corev1.ContainerPort) bool { return p.ContainerPort == AdminPort || p.Name == adminPortName }
 	if !slices.ContainsFunc(worker.Ports, taken) {
 		worker.Ports = append(worker.Ports, corev1.ContainerPort{Name: adminPortName, ContainerPort: AdminPort, Protocol: corev1.ProtocolTCP})
 	}
 }
 
-func get(path string) corev1.ProbeHandler {
+func httpGetAction(path string) corev1.ProbeHandler {
 	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(AdminPort)}}
 }
 
-// stopGently has the worker drained by whoever deletes its Pod: a node's drain, an
+// addPreStopHook has the worker drained by whoever deletes its Pod: a node's drain, an
 // eviction. One who has a hook of its own keeps it.
-func stopGently(worker *corev1.Container) {
+func addPreStopHook(worker *corev1.Container) {
 	if worker.Lifecycle == nil {
 		worker.Lifecycle = &corev1.Lifecycle{}
 	}
 	if worker.Lifecycle.PreStop == nil {
-		worker.Lifecycle.PreStop = &corev1.LifecycleHandler{HTTPGet: get(drainPath).HTTPGet}
+		worker.Lifecycle.PreStop = &corev1.LifecycleHandler{HTTPGet: httpGetAction(preStopPath).HTTPGet}
 	}
 }
 
-// connect gives the container that speaks to the broker what it needs for that.
-func (d *decision) connect(pod *corev1.PodSpec, c *corev1.Container) {
-	shared := sharedName(d.in.Pool.Name)
+// addBrokerAccess gives the container that speaks to the broker what it needs for that.
+func (d *evaluation) addBrokerAccess(pod *corev1.PodSpec, c *corev1.Container) {
+	shared := sharedObjectName(d.observation.Pool.Name)
 	fixed := []corev1.EnvVar{
-		{Name: "POOL", Value: d.in.Pool.Name},
-		{Name: "NAMESPACE", Value: d.in.Pool.Namespace},
+		{Name: "POOL", Value: d.observation.Pool.Name},
+		{Name: "NAMESPACE", Value: d.observation.Pool.Namespace},
 		{Name: "POD", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}},
 		{Name: "REVISION"},
-		{Name: "QUEUES", ValueFrom: configKey(shared, keyQueues)},
-		{Name: "CONCURRENCY", ValueFrom: configKey(shared, keyConcurrency)},
-		{Name: "CONFIG_FILE", Value: MountPath + "/config/" + configFile},
-		{Name: "DRAIN_TIMEOUT", Value: max(d.grace()-runtimeMargin, d.grace()/2).String()},
+		{Name: "QUEUES", ValueFrom: configMapKeyRef(shared, configKeyQueues)},
+		{Name: "CONCURRENCY", ValueFrom: configMapKeyRef(shared, configKeyConcurrency)},
+		{Name: "CONFIG_FILE", Value: ConfigMountPath + "/config/" + configFileName},
+		{Name: "DRAIN_TIMEOUT", Value: max(d.terminationGrace()-shutdownMargin, d.terminationGrace()/2).String()},
 	}
-	if d.in.Config.File == "" { // a pool with a source: nothing to read
+	if d.observation.Config.File == "" { // a pool with a source: nothing to read
 		fixed = slices.DeleteFunc(fixed, func(e corev1.EnvVar) bool {
 			return e.Name == "QUEUES" || e.Name == "CONFIG_FILE"
 		})
@@ -181,39 +181,39 @@ func (d *decision) connect(pod *corev1.PodSpec, c *corev1.Container) {
 		fixed[i].Name = v1alpha1.WorkerEnvPrefix + fixed[i].Name
 	}
 	c.Env = append(fixed, c.Env...)
-	if d.in.Config.File == "" {
+	if d.observation.Config.File == "" {
 		return
 	}
-	mount(pod, c, "config", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+	mountVolume(pod, c, "config", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 		LocalObjectReference: corev1.LocalObjectReference{Name: shared},
-		Items:                []corev1.KeyToPath{{Key: configFile, Path: configFile}},
+		Items:                []corev1.KeyToPath{{Key: configFileName, Path: configFileName}},
 	}})
-	for _, name := range sortedKeys(d.in.Config.Secrets) {
-		files := d.in.Config.Secrets[name]
+	for _, name := range sortedKeys(d.observation.Config.Secrets) {
+		files := d.observation.Config.Secrets[name]
 		source := &corev1.SecretVolumeSource{SecretName: files.Secret}
 		for _, key := range files.Keys {
 			source.Items = append(source.Items, corev1.KeyToPath{Key: key, Path: key})
 		}
-		mount(pod, c, name, corev1.VolumeSource{Secret: source})
+		mountVolume(pod, c, name, corev1.VolumeSource{Secret: source})
 	}
 }
 
-func configKey(name, key string) *corev1.EnvVarSource {
+func configMapKeyRef(name, key string) *corev1.EnvVarSource {
 	return &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key,
 	}}
 }
 
-// mount puts a volume where the container reads it.
-func mount(pod *corev1.PodSpec, c *corev1.Container, name string, source corev1.VolumeSource) {
-	volume := Forwarder + "-" + name
+// mountVolume puts a volume where the container reads it.
+func mountVolume(pod *corev1.PodSpec, c *corev1.Container, name string, source corev1.VolumeSource) {
+	volume := SidecarContainer + "-" + name
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volume, VolumeSource: source})
-	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: MountPath + "/" + name, ReadOnly: true})
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: ConfigMountPath + "/" + name, ReadOnly: true})
 }
 
-// restrict gives the Pod what the restricted Pod Security Standard asks for, where it
+// restrictPod gives the Pod what the restricted Pod Security Standard asks for, where it
 // does not say otherwise itself.
-func restrict(pod *corev1.PodSpec) {
+func restrictPod(pod *corev1.PodSpec) {
 	if pod.SecurityContext == nil {
 		pod.SecurityContext = &corev1.PodSecurityContext{}
 	}
@@ -242,9 +242,9 @@ func restrictContainer(c *corev1.Container) {
 	}
 }
 
-// grace is how long a worker has that is deleted. SIGTERM is the only way to ask one in
+// terminationGrace is how long a worker has that is deleted. SIGTERM is the only way to ask one in
 // mode Signal, so there it is all the time it has.
-func (d *decision) grace() time.Duration {
+func (d *evaluation) terminationGrace() time.Duration {
 	grace := d.drain.TerminationGrace.Duration.Duration
 	if d.drain.Mode == v1alpha1.DrainSignal {
 		grace += d.drain.Timeout.Duration.Duration
@@ -252,4 +252,4 @@ func (d *decision) grace() time.Duration {
 	return grace
 }
 
-func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

@@ -13,10 +13,10 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// made is the Deployment of the spec's revision.
-func made(t *testing.T, s *scene) *appsv1.Deployment {
+// builtDeployment is the Deployment of the spec's revision.
+func builtDeployment(t *testing.T, s *testPool) *appsv1.Deployment {
 	t.Helper()
-	d, is := newDecision(s.Input).updated.workload.(*appsv1.Deployment)
+	d, is := newEvaluation(s.Observation).updated.workload.(*appsv1.Deployment)
 	if !is {
 		t.Fatal("it is no Deployment")
 	}
@@ -25,28 +25,28 @@ func made(t *testing.T, s *scene) *appsv1.Deployment {
 
 func TestWhatMakesANewRevision(t *testing.T) {
 	tests := map[string]struct {
-		change func(s *scene)
+		change func(s *testPool)
 		want   bool
 	}{
-		"the image":                {func(s *scene) { s.Pool.Spec.Image = "worker:2" }, true},
-		"the version":              {func(s *scene) { s.Pool.Spec.Version = "2" }, true},
-		"a variable":               {func(s *scene) { s.Pool.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "b"}} }, true},
-		"how it is drained":        {func(s *scene) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal} }, true},
-		"the kind of workload":     {func(s *scene) { s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet }, true},
-		"the name of a Secret":     {func(s *scene) { s.Config.Secrets = map[string]SecretFiles{"url": {Secret: "other"}} }, true},
-		"not the number":           {func(s *scene) { s.wants(7) }, false},
-		"not the concurrency":      {func(s *scene) { s.Pool.Spec.Concurrency = 50 }, false},
-		"not what is in the file":  {func(s *scene) { s.Config.File, s.Config.Queues = "y", "mail=2" }, false},
-		"not how it is rolled out": {func(s *scene) { s.Pool.Spec.Rollout = &v1alpha1.Rollout{} }, false},
+		"the image":                {func(s *testPool) { s.Pool.Spec.Image = "worker:2" }, true},
+		"the version":              {func(s *testPool) { s.Pool.Spec.Version = "2" }, true},
+		"a variable":               {func(s *testPool) { s.Pool.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "b"}} }, true},
+		"how it is drained":        {func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal} }, true},
+		"the kind of workload":     {func(s *testPool) { s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet }, true},
+		"the name of a Secret":     {func(s *testPool) { s.Config.Secrets = map[string]MountedSecret{"url": {Secret: "other"}} }, true},
+		"not the number":           {func(s *testPool) { s.withReplicas(7) }, false},
+		"not the concurrency":      {func(s *testPool) { s.Pool.Spec.Concurrency = 50 }, false},
+		"not what is in the file":  {func(s *testPool) { s.Config.File, s.Config.Queues = "y", "mail=2" }, false},
+		"not how it is rolled out": {func(s *testPool) { s.Pool.Spec.Rollout = &v1alpha1.Rollout{} }, false},
 		"not how long a drain may take": {
-			func(s *scene) { s.Pool.Spec.Drain = &v1alpha1.Drain{Timeout: orDuration(nil, time.Hour)} }, false,
+			func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Timeout: durationOr(nil, time.Hour)} }, false,
 		},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			before, after := scenery(1), scenery(1)
+			before, after := newTestPool(1), newTestPool(1)
 			test.change(after)
-			if changed := before.hash() != after.hash(); changed != test.want {
+			if changed := before.revisionHash() != after.revisionHash(); changed != test.want {
 				t.Errorf("a new revision: %t, want %t", changed, test.want)
 			}
 		})
@@ -54,13 +54,13 @@ func TestWhatMakesANewRevision(t *testing.T) {
 }
 
 func TestTheWorkersPod(t *testing.T) {
-	s := scenery(1)
-	s.Config.Secrets = map[string]SecretFiles{"url": {Secret: "broker", Keys: []string{"url"}}}
+	s := newTestPool(1)
+	s.Config.Secrets = map[string]MountedSecret{"url": {Secret: "broker", Keys: []string{"url"}}}
 	s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{
 		{Name: "worker", Image: "old", Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "1"}}}, {Name: "beside", Image: "x"},
 	}}}
 	s.Pool.Spec.Env = []corev1.EnvVar{{Name: "B", Value: "2"}}
-	d := made(t, s)
+	d := builtDeployment(t, s)
 	pod := d.Spec.Template.Spec
 	worker := pod.Containers[0]
 	variables := map[string]string{}
@@ -69,7 +69,7 @@ func TestTheWorkersPod(t *testing.T) {
 	}
 	want := map[string]string{
 		"A": "1", "B": "2", "YARDMASTER_POOL": "mail", "YARDMASTER_NAMESPACE": "ns", "YARDMASTER_POD": "",
-		"YARDMASTER_REVISION": s.hash(), "YARDMASTER_QUEUES": "", "YARDMASTER_CONCURRENCY": "",
+		"YARDMASTER_REVISION": s.revisionHash(), "YARDMASTER_QUEUES": "", "YARDMASTER_CONCURRENCY": "",
 		"YARDMASTER_CONFIG_FILE": "/etc/yardmaster/config/config.yaml", "YARDMASTER_DRAIN_TIMEOUT": "55s",
 	}
 	if diff := cmp.Diff(want, variables); diff != "" {
@@ -95,11 +95,11 @@ func TestTheWorkersPod(t *testing.T) {
 }
 
 func TestASidecarSpeaksForTheWorker(t *testing.T) {
-	s := scenery(1)
+	s := newTestPool(1)
 	s.Operator.Image = "yardmaster:1"
 	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar}
-	s.Config.Secrets = map[string]SecretFiles{"url": {Secret: "broker"}}
-	pod := made(t, s).Spec.Template.Spec
+	s.Config.Secrets = map[string]MountedSecret{"url": {Secret: "broker"}}
+	pod := builtDeployment(t, s).Spec.Template.Spec
 	sidecar := pod.InitContainers[0]
 	if sidecar.Image != "yardmaster:1" || *sidecar.RestartPolicy != corev1.ContainerRestartPolicyAlways || len(sidecar.VolumeMounts) != 2 {
 		t.Errorf("the sidecar is %+v", sidecar)
@@ -114,20 +114,20 @@ func TestASidecarSpeaksForTheWorker(t *testing.T) {
 }
 
 func TestSignalIsAllTheTimeThereIs(t *testing.T) {
-	s := scenery(1)
-	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal, Timeout: orDuration(nil, 5*time.Minute)}
-	pod := made(t, s).Spec.Template.Spec
+	s := newTestPool(1)
+	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal, Timeout: durationOr(nil, 5*time.Minute)}
+	pod := builtDeployment(t, s).Spec.Template.Spec
 	if *pod.TerminationGracePeriodSeconds != 360 || pod.Containers[0].Lifecycle != nil {
 		t.Errorf("the Pod is %+v", pod)
 	}
 }
 
 func TestBadInputIsNamed(t *testing.T) {
-	template := func(pod corev1.PodSpec) func(s *scene) {
-		return func(s *scene) { s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: pod} }
+	template := func(pod corev1.PodSpec) func(s *testPool) {
+		return func(s *testPool) { s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: pod} }
 	}
 	tests := map[string]struct {
-		change func(s *scene)
+		change func(s *testPool)
 		want   string
 	}{
 		"a reserved variable": {
@@ -143,16 +143,16 @@ func TestBadInputIsNamed(t *testing.T) {
 			`spec.template.spec.volumes[0].name: Invalid value: "yardmaster-url": names that begin with yardmaster- are reserved`,
 		},
 		"a sidecar of an unknown image": {
-			func(s *scene) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar} },
+			func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar} },
 			"drain.mode is Sidecar, and the operator was not told by which image its runtime is to be had: --worker-image",
 		},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			s := scenery(3)
+			s := newTestPool(3)
 			test.change(s)
-			plan := Decide(s.Input)
-			if plan.acts() {
+			plan := Decide(s.Observation)
+			if plan.changesCluster() {
 				t.Error("it is acted on")
 			}
 			var ready *metav1.Condition
@@ -172,7 +172,7 @@ func TestNamesAreLabelsAndTellPoolsApart(t *testing.T) {
 	long := strings.Repeat("a", 250)
 	seen := map[string]string{}
 	for _, owner := range []string{"mail", "a.b", "a-b", "1st", long, long + "b", "p1st"} {
-		for _, name := range []string{RevisionName(owner, "0123456789"), sharedName(owner)} {
+		for _, name := range []string{RevisionName(owner, "0123456789"), sharedObjectName(owner)} {
 			if len(name) > maxNameLength || strings.Contains(name, ".") || name[0] < 'a' {
 				t.Errorf("%q is no name for an object of %q", name, owner)
 			}
@@ -181,7 +181,7 @@ func TestNamesAreLabelsAndTellPoolsApart(t *testing.T) {
 			}
 			seen[name] = owner
 		}
-		if label := poolLabel(owner); len(label) > maxLabelValue {
+		if label := poolLabelValue(owner); len(label) > maxLabelLength {
 			t.Errorf("%q is no label", label)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Validate tells what the API server's own rules cannot refuse.
-func Validate(wp *v1alpha1.WorkerPool) field.ErrorList {
+// ValidateSpec tells what the API server's own rules cannot refuse.
+func ValidateSpec(wp *v1alpha1.WorkerPool) field.ErrorList {
 	spec := &wp.Spec
 	if spec.Template == nil {
 		return nil
@@ -19,7 +19,7 @@ func Validate(wp *v1alpha1.WorkerPool) field.ErrorList {
 	errs := validateContainers(path.Child("initContainers"), spec.Template.Spec.InitContainers)
 	errs = append(errs, validateContainers(path.Child("containers"), spec.Template.Spec.Containers)...)
 	for i, volume := range spec.Template.Spec.Volumes {
-		if strings.HasPrefix(volume.Name, Forwarder+"-") {
+		if strings.HasPrefix(volume.Name, SidecarContainer+"-") {
 			errs = append(errs, field.Invalid(path.Child("volumes").Index(i).Child("name"), volume.Name,
 				"names that begin with yardmaster- are reserved"))
 		}
@@ -34,7 +34,7 @@ func validateContainers(path *field.Path, containers []corev1.Container) field.E
 	var errs field.ErrorList
 	for i := range containers {
 		c := &containers[i]
-		if c.Name == Forwarder {
+		if c.Name == SidecarContainer {
 			errs = append(errs, field.Invalid(path.Index(i).Child("name"), c.Name, "is reserved"))
 		}
 		for j, variable := range c.Env {
@@ -47,12 +47,12 @@ func validateContainers(path *field.Path, containers []corev1.Container) field.E
 	return errs
 }
 
-// invalid tells what keeps the spec from being carried out; nil if nothing does.
-func (d *decision) invalid() *Problem {
-	if errs := Validate(d.in.Pool); len(errs) > 0 {
+// specProblem tells what keeps the spec from being carried out; nil if nothing does.
+func (d *evaluation) specProblem() *Problem {
+	if errs := ValidateSpec(d.observation.Pool); len(errs) > 0 {
 		return &Problem{v1alpha1.ReasonSpecInvalid, errs.ToAggregate().Error()}
 	}
-	if d.drain.Mode == v1alpha1.DrainSidecar && d.in.Operator.Image == "" {
+	if d.drain.Mode == v1alpha1.DrainSidecar && d.observation.Operator.Image == "" {
 		return &Problem{
 			v1alpha1.ReasonSpecInvalid,
 			"drain.mode is Sidecar, and the operator was not told by which image its runtime is to be had: --worker-image",
@@ -61,11 +61,11 @@ func (d *decision) invalid() *Problem {
 	return nil
 }
 
-// image of the container that works.
-func (d *decision) image() string {
+// workerImage of the container that works.
+func (d *evaluation) workerImage() string {
 	pod := corev1.PodSpec{}
-	if d.in.Pool.Spec.Template != nil {
-		pod = *d.in.Pool.Spec.Template.Spec.DeepCopy()
+	if d.observation.Pool.Spec.Template != nil {
+		pod = *d.observation.Pool.Spec.Template.Spec.DeepCopy()
 	}
-	return d.worker(&pod).Image
+	return d.workerContainer(&pod).Image
 }

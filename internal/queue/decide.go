@@ -119,6 +119,8 @@ func nextAction(o *Observation) Action {
 		return ActionNone
 	case !slices.Contains(o.Queue.Finalizers, v1alpha1.QueueFinalizer):
 		return ActionAddFinalizer
+	case o.EnsureResult != nil && !o.Rescued:
+		return ActionRescueMessages
 	case o.Stats == nil && !o.NotFound:
 		return ActionReadStats
 	case o.NotFound && !o.IsFresh:
@@ -126,8 +128,6 @@ func nextAction(o *Observation) Action {
 	// Dead letters are changed only right after the broker confirmed the owner.
 	case o.EnsureResult == nil && (o.NotFound || request != "" || mustCompare(o)):
 		return ActionEnsureQueue
-	case o.EnsureResult != nil && !o.Rescued:
-		return ActionRescueMessages
 	case o.ProcessedDeadLetters != nil:
 		return ActionNone
 	case request == RequestRequeue:

@@ -77,7 +77,7 @@ func hasFieldBelow(enforceable map[broker.QueueField]bool, path string) bool {
 }
 
 func TestEachEngineReportsAllCapabilities(t *testing.T) {
-	nats, err := jetstream.Connect(t.Context(), jetstream.Options{URL: natstest.Start(t).ClientURL()})
+	nats, err := jetstream.Connect(t.Context(), broker.Credentials{URL: natstest.Start(t).ClientURL()})
 	if err != nil {
 		t.Fatal(err)
 	}

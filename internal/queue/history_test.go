@@ -51,7 +51,7 @@ func TestARateDecaysToZero(t *testing.T) {
 func TestACounterThatDecreasesResetsTheHistory(t *testing.T) {
 	h := StatsHistory{}.add(statsAt(0, 1000, 0, 0, 0)).add(statsAt(5, 2000, 7, 0, time.Second)).add(statsAt(10, 3, 0, 0, 0))
 	if h.Rates.Seconds != 0 || len(h.Latency) != 0 || h.Last.TotalArrivals != 3 {
-		t.Errorf("the history is %+v", m)
+		t.Errorf("the history is %+v", h)
 	}
 }
 

@@ -16,7 +16,7 @@ func TestWarnings(t *testing.T) {
 		want []string
 	}{
 		"the defaults":                {v1alpha1.QueueSpec{}, nil},
-		"maxBacklog on NATS":          {v1alpha1.QueueSpec{Broker: nats, MaxBacklog: new(int64(9))}, []string{"spec.maxBacklog: NATS cannot deliver"}},
+		"maxBacklog on NATS":          {v1alpha1.QueueSpec{Broker: nats, MaxBacklog: new(int64(9))}, []string{"spec.maxBacklog: NATS cannot delay messages"}},
 		"maxInFlight with priorities": {v1alpha1.QueueSpec{Priorities: two, MaxInFlight: new(int32(4))}, []string{"spec.maxInFlight: each priority gets a share"}},
 		"strict priorities":           {v1alpha1.QueueSpec{Priorities: two, StrictPriority: true}, []string{"spec.strictPriority: "}},
 		"no dead letters":             {v1alpha1.QueueSpec{DeadLetter: &v1alpha1.DeadLetter{Enabled: new(false)}}, []string{"spec.deadLetter.enabled: "}},

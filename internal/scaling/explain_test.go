@@ -11,39 +11,39 @@ import (
 )
 
 func TestExplain(t *testing.T) {
-	in := at(1, &Figures{Backlog: 2000, InFlight: 10, OldestAge: 1500 * time.Millisecond}, known(2.5))
+	in := observationOf(1, &BacklogStats{Backlog: 2000, InFlight: 10, OldestAge: 1500 * time.Millisecond}, memoryWithRate(2.5))
 	want := &v1alpha1.ScaleDecision{
-		Time: new(metav1.NewTime(noon)),
+		Time: new(metav1.NewTime(testTime)),
 		Inputs: v1alpha1.ScaleInputs{
-			Replicas: 1, Backlog: new(int64(2000)), InFlight: new(int64(10)), OldestAge: span(1500 * time.Millisecond),
-			ArrivalRate: milli(2.5), ServiceTime: span(time.Second), Concurrency: 10, PodStart: span(10 * time.Second),
+			Replicas: 1, Backlog: new(int64(2000)), InFlight: new(int64(10)), OldestAge: roundedDuration(1500 * time.Millisecond),
+			ArrivalRate: milliQuantity(2.5), ServiceTime: roundedDuration(time.Second), Concurrency: 10, PodStart: roundedDuration(10 * time.Second),
 		},
 		Want: 12, Applied: 12, Reason: "Demand", Message: "12 wanted, from 1 to 12: the figures ask for it",
 	}
-	if diff := cmp.Diff(want, Explain(in, Decide(in))); diff != "" {
+	if diff := cmp.Diff(want, ExplainDecision(in, Decide(in))); diff != "" {
 		t.Errorf("the explanation differs (-want, +got):\n%s", diff)
 	}
 }
 
 func TestMessages(t *testing.T) {
 	for title, test := range map[string]struct {
-		in   Input
+		in   Observation
 		want string
 	}{
 		"what is not known is not told": {
-			at(3, nil, Memory{}), "3 wanted, 3 there: nobody can tell what waits, so it stays as it is",
+			observationOf(3, nil, Memory{}), "3 wanted, 3 there: nobody can tell what waits, so it stays as it is",
 		},
 		"a dry run tells what it would do": {
-			at(2, &Figures{Backlog: 2000}, known(0), func(p *Policy) { p.DryRun = true }),
+			observationOf(2, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.DryRun = true }),
 			"10 wanted, 2 there: this is a dry run; otherwise there would be 10",
 		},
 		"a pause tells until when": {
-			at(2, &Figures{InFlight: 12}, known(10), func(p *Policy) { p.PausedUntil = noon.Add(time.Hour) }),
+			observationOf(2, &BacklogStats{InFlight: 12}, memoryWithRate(10), func(p *Settings) { p.PausedUntil = testTime.Add(time.Hour) }),
 			"2 wanted, 2 there: autoscaling is paused until 2026-01-01T13:00:00Z",
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := message(test.in, Decide(test.in)); got != test.want {
+			if got := decisionMessage(test.in, Decide(test.in)); got != test.want {
 				t.Errorf("message %q, want %q", got, test.want)
 			}
 		})

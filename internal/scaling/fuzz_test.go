@@ -13,12 +13,12 @@ import (
 // panics nor breaks a promise.
 func FuzzNothingBreaksDecide(f *testing.F) {
 	r := rand.New(rand.NewPCG(1, 1))
-	in := Input{Now: noon, Policy: anyPolicy(r)}
+	in := Observation{Now: testTime, Settings: randomSettings(r)}
 	for range 20 {
-		in = next(r, in)
+		in = nextObservation(r, in)
 		in.Memory = Decide(in).Memory
 	}
-	memory, err := json.Marshal(Store(in.Memory))
+	memory, err := json.Marshal(StoreMemory(in.Memory))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -29,16 +29,16 @@ func FuzzNothingBreaksDecide(f *testing.F) {
 		if json.Unmarshal(spec, &autoscaling) != nil || json.Unmarshal(memory, &stored) != nil {
 			return
 		}
-		in := sane(Input{
-			Now: noon.Add(time.Duration(millis) * time.Millisecond), Policy: NewPolicy(&autoscaling, concurrency),
+		in := sanitizeObservation(Observation{
+			Now: testTime.Add(time.Duration(millis) * time.Millisecond), Settings: NewSettings(&autoscaling, concurrency),
 			Replicas: replicas, Ready: replicas, PodStart: time.Duration(millis),
-			Figures: &Figures{Backlog: backlog, InFlight: inFlight, Arrived: &arrived, Finished: &finished, OldestAge: time.Duration(arrived)},
-			Memory:  Recall(&stored),
+			Stats:  &BacklogStats{Backlog: backlog, InFlight: inFlight, Arrived: &arrived, Finished: &finished, OldestAge: time.Duration(arrived)},
+			Memory: RestoreMemory(&stored),
 		})
-		if in.Policy.DryRun || in.Now.Before(in.Policy.PausedUntil) {
+		if in.Settings.DryRun || in.Now.Before(in.Settings.PausedUntil) {
 			return
 		}
-		if problem := broken(r, in, Decide(in)); problem != "" {
+		if problem := findViolation(r, in, Decide(in)); problem != "" {
 			t.Error(problem)
 		}
 	})

@@ -4,26 +4,26 @@ import (
 	"time"
 )
 
-// Interval at which Decide is made to be asked.
-const Interval = 2 * time.Second
+// DecisionInterval at which Decide is made to be asked.
+const DecisionInterval = 2 * time.Second
 
-// Input is all that a decision depends on.
-type Input struct {
-	Now    time.Time
-	Policy Policy
+// Observation is all that a decision depends on.
+type Observation struct {
+	Now      time.Time
+	Settings Settings
 	// Replicas there are or are being made; those being drained do not count.
 	Replicas int32
 	// Ready ones among them, which take messages.
 	Ready int32
 	// PodStart is how long a Pod takes from its making until it takes messages. 0: not known.
 	PodStart time.Duration
-	// Figures of the queues; nil if they could not be read.
-	Figures *Figures
-	Memory  Memory
+	// Stats of the queues; nil if they could not be read.
+	Stats  *BacklogStats
+	Memory Memory
 }
 
-// Figures are what a broker says of a pool's queues together.
-type Figures struct {
+// BacklogStats are what a broker says of a pool's queues together.
+type BacklogStats struct {
 	// Backlog of messages that wait, those due within the time a Pod takes to start
 	// included.
 	Backlog int64
@@ -38,10 +38,10 @@ type Figures struct {
 	ServiceTime time.Duration
 }
 
-// Policy is what is asked for. Zero values ask for nothing, except that Concurrency,
+// Settings is what is asked for. Zero values ask for nothing, except that Concurrency,
 // Utilization, WaitP95 and Max must be positive.
-type Policy struct {
-	Min, Max int32
+type Settings struct {
+	MinReplicas, MaxReplicas int32
 	// Budget is what the pool may have of what several share; nil: no bound.
 	Budget *int32
 	// Concurrency of one worker.
@@ -53,9 +53,9 @@ type Policy struct {
 	// Utilization of the workers that steady work is to make, from 0 to 1.
 	Utilization float64
 	// IdleAfter is how long there must be nothing to do before the last worker goes.
-	IdleAfter time.Duration
-	Up, Down  Rule
-	Fallback  *Fallback
+	IdleAfter          time.Duration
+	ScaleUp, ScaleDown ScaleRule
+	Fallback           *Fallback
 	// PausedUntil holds the number until then.
 	PausedUntil time.Time
 	DryRun      bool
@@ -65,18 +65,18 @@ type Policy struct {
 	MaxInFlight int64
 }
 
-// Rule slows growth or shrinking.
-type Rule struct {
+// ScaleRule slows growth or shrinking.
+type ScaleRule struct {
 	// Window in which every decision must have asked for it.
 	Window time.Duration
 	// Step is the most there may be of it in one Period.
-	Step   Step
+	Step   ScaleStep
 	Period time.Duration
 }
 
-// Step is a number of workers, or else a percentage of those there were when growth or
+// ScaleStep is a number of workers, or else a percentage of those there were when growth or
 // shrinking began. The zero Step is no limit.
-type Step struct {
+type ScaleStep struct {
 	Count   int32
 	Percent int32
 }
@@ -89,13 +89,13 @@ type Fallback struct {
 
 // Decision is how many workers there shall be, and why.
 type Decision struct {
-	// Want is what the figures ask for; what there is, without figures.
-	Want int32
+	// Recommended is what the figures ask for; what there is, without figures.
+	Recommended int32
 	// Applied is how many there shall be.
 	Applied int32
-	// Intended is Applied, or what that would be if it were no dry run and not paused.
-	Intended int32
-	Reason   Reason
+	// WouldApply is Applied, or what that would be if it were no dry run and not paused.
+	WouldApply int32
+	Reason     Reason
 	// ArrivalRate in messages a second, and ServiceTime of one, as far as they are known.
 	ArrivalRate float64
 	ServiceTime time.Duration
@@ -118,26 +118,26 @@ const (
 	ReasonMaxInFlight Reason = "MaxInFlight"
 	// ReasonIdle: there has been nothing to do for long enough.
 	ReasonIdle Reason = "Idle"
-	// ReasonNotIdleForLong: there is nothing to do, but not for long.
-	ReasonNotIdleForLong Reason = "NotIdleForLong"
+	// ReasonIdleAfter: there is nothing to do, but not for long.
+	ReasonIdleAfter Reason = "NotIdleForLong"
 	// ReasonMinReplicas: there are always so many.
 	ReasonMinReplicas Reason = "MinReplicas"
 	// ReasonMaxReplicas: there are never more.
 	ReasonMaxReplicas Reason = "MaxReplicas"
 	// ReasonBudget: the Policy's budget has no more for this pool.
 	ReasonBudget Reason = "Budget"
-	// ReasonSaturated: more workers have not finished more messages.
-	ReasonSaturated Reason = "ThroughputSaturated"
-	// ReasonUnproven: it has not shown yet that the last growth was of use.
-	ReasonUnproven Reason = "Unproven"
-	// ReasonWindow: it was not asked for throughout the window.
-	ReasonWindow Reason = "Window"
-	// ReasonStep: more than maxStep in one period.
-	ReasonStep Reason = "MaxStep"
+	// ReasonThroughputSaturated: more workers have not finished more messages.
+	ReasonThroughputSaturated Reason = "ThroughputSaturated"
+	// ReasonThroughputUnproven: it has not shown yet that the last growth was of use.
+	ReasonThroughputUnproven Reason = "Unproven"
+	// ReasonStabilizationWindow: it was not asked for throughout the window.
+	ReasonStabilizationWindow Reason = "Window"
+	// ReasonMaxStep: more than maxStep in one period.
+	ReasonMaxStep Reason = "MaxStep"
 	// ReasonBusy: the others are busy.
 	ReasonBusy Reason = "Busy"
-	// ReasonNoFigures: nobody can tell what waits.
-	ReasonNoFigures Reason = "NoFigures"
+	// ReasonStatsUnavailable: nobody can tell what waits.
+	ReasonStatsUnavailable Reason = "NoFigures"
 	// ReasonFallback: nobody has been able to tell for long.
 	ReasonFallback Reason = "Fallback"
 	// ReasonPaused: autoscaling is paused.

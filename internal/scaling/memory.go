@@ -8,10 +8,10 @@ import (
 // Memory is what a decision must know of those before.
 type Memory struct {
 	Rates Rates
-	// Wants of the last decisions.
-	Wants Wants
-	// Up and Down are growth and shrinking under way.
-	Up, Down Ramp
+	// Recommendations of the last decisions.
+	Recommendations Recommendations
+	// ScaleUp and Down are growth and shrinking under way.
+	ScaleUp, ScaleDown ScaleRamp
 	// IdleSince there is nothing to do.
 	IdleSince time.Time
 	// MissingSince there are no figures.
@@ -19,14 +19,14 @@ type Memory struct {
 	Saturation   Saturation
 }
 
-func (m Memory) clone() Memory {
-	m.Wants = slices.Clone(m.Wants)
+func (m Memory) cloneMemory() Memory {
+	m.Recommendations = slices.Clone(m.Recommendations)
 	return m
 }
 
-// forgetCounters is for when figures are missing: what changed in that time cannot be told.
-func (m *Memory) forgetCounters(now time.Time) {
-	m.Rates.At = time.Time{}
+// resetCounters is for when figures are missing: what changed in that time cannot be told.
+func (m *Memory) resetCounters(now time.Time) {
+	m.Rates.MeasuredAt = time.Time{}
 	m.IdleSince = time.Time{}
 	if m.MissingSince.IsZero() || m.MissingSince.After(now) {
 		m.MissingSince = now

@@ -1,14 +1,14 @@
 package scaling
 
-// withoutFigures holds what there is: that nobody can tell what waits says nothing about
+// replicasWithoutStats holds what there is: that nobody can tell what waits says nothing about
 // what waits. After the fallback's time there are at least so many as it says.
-func withoutFigures(in Input) number {
-	n := number{in.Replicas, ReasonNoFigures}
+func replicasWithoutStats(in Observation) replicaTarget {
+	n := replicaTarget{in.Replicas, ReasonStatsUnavailable}
 	since := in.Memory.MissingSince
-	fallback := in.Policy.Fallback
+	fallback := in.Settings.Fallback
 	if fallback != nil && !since.IsZero() && in.Now.Sub(since) >= fallback.After {
-		n.atLeast(min(fallback.Replicas, most(in.Policy)), ReasonFallback)
+		n.raiseTo(min(fallback.Replicas, effectiveMax(in.Settings)), ReasonFallback)
 	}
-	n.atLeast(least(in.Policy), ReasonMinReplicas)
+	n.raiseTo(effectiveMin(in.Settings), ReasonMinReplicas)
 	return n
 }

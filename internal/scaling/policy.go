@@ -19,28 +19,28 @@ const (
 	defaultFallback    = time.Minute
 )
 
-// defaultDown gives up to 60 % of the workers back every 30 seconds: 20 % in 10 s, in few
+// defaultScaleDown gives up to 60 % of the workers back every 30 seconds: 20 % in 10 s, in few
 // changes.
-var defaultDown = Rule{Window: 15 * time.Second, Step: Step{Percent: 60}, Period: 30 * time.Second}
+var defaultScaleDown = ScaleRule{Window: 15 * time.Second, Step: ScaleStep{Percent: 60}, Period: 30 * time.Second}
 
 // defaultPeriod of a rule that has a step.
 const defaultPeriod = 10 * time.Second
 
-// NewPolicy is the policy of a pool's autoscaling. What comes from elsewhere, the budget
+// NewSettings is the policy of a pool's autoscaling. What comes from elsewhere, the budget
 // and the queues' limits, is for the caller to set.
-func NewPolicy(a *v1alpha1.Autoscaling, concurrency int32) Policy {
-	p := Policy{
-		Min: a.MinReplicas, Max: a.MaxReplicas,
+func NewSettings(a *v1alpha1.Autoscaling, concurrency int32) Settings {
+	p := Settings{
+		MinReplicas: a.MinReplicas, MaxReplicas: a.MaxReplicas,
 		Concurrency: concurrency,
 		WaitP95:     defaultWaitP95,
 		Utilization: float64(defaultUtilization) / 100,
-		IdleAfter:   duration(a.IdleAfter, defaultIdleAfter),
-		Up:          newRule(a.ScaleUp, Rule{}),
-		Down:        newRule(a.ScaleDown, defaultDown),
+		IdleAfter:   durationOr(a.IdleAfter, defaultIdleAfter),
+		ScaleUp:     newScaleRule(a.ScaleUp, ScaleRule{}),
+		ScaleDown:   newScaleRule(a.ScaleDown, defaultScaleDown),
 		DryRun:      a.DryRun,
 	}
 	if a.SLO != nil {
-		p.WaitP95 = duration(a.SLO.WaitP95, defaultWaitP95)
+		p.WaitP95 = durationOr(a.SLO.WaitP95, defaultWaitP95)
 	}
 	if a.TargetUtilizationPercent > 0 {
 		p.Utilization = float64(a.TargetUtilizationPercent) / 100
@@ -49,7 +49,7 @@ func NewPolicy(a *v1alpha1.Autoscaling, concurrency int32) Policy {
 		p.BacklogPerReplica = *a.BacklogPerReplica
 	}
 	if a.Fallback != nil {
-		p.Fallback = &Fallback{Replicas: a.Fallback.Replicas, After: duration(a.Fallback.After, defaultFallback)}
+		p.Fallback = &Fallback{Replicas: a.Fallback.Replicas, After: durationOr(a.Fallback.After, defaultFallback)}
 	}
 	if a.PausedUntil != nil {
 		p.PausedUntil = a.PausedUntil.Time
@@ -57,39 +57,39 @@ func NewPolicy(a *v1alpha1.Autoscaling, concurrency int32) Policy {
 	return p
 }
 
-// newRule is a rule with what is left out taken from the default. Who gives a step but no
+// newScaleRule is a rule with what is left out taken from the default. Who gives a step but no
 // period means one of the usual length.
-func newRule(given *v1alpha1.ScaleRule, def Rule) Rule {
+func newScaleRule(given *v1alpha1.ScaleRule, def ScaleRule) ScaleRule {
 	if given == nil {
 		return def
 	}
-	rule := Rule{Window: duration(given.Window, def.Window), Step: def.Step, Period: duration(given.Period, def.Period)}
+	rule := ScaleRule{Window: durationOr(given.Window, def.Window), Step: def.Step, Period: durationOr(given.Period, def.Period)}
 	if given.MaxStep != nil {
-		rule.Step = newStep(given.MaxStep)
+		rule.Step = newScaleStep(given.MaxStep)
 		if given.Period == nil {
 			rule.Period = defaultPeriod
 		}
 	}
-	if rule.Step != (Step{}) && rule.Period == 0 {
+	if rule.Step != (ScaleStep{}) && rule.Period == 0 {
 		rule.Period = defaultPeriod
 	}
 	return rule
 }
 
-// newStep reads a number or a percentage. One that is neither limits nothing: the API
+// newScaleStep reads a number or a percentage. One that is neither limits nothing: the API
 // server takes none.
-func newStep(step *intstr.IntOrString) Step {
+func newScaleStep(step *intstr.IntOrString) ScaleStep {
 	if step.Type == intstr.Int {
-		return Step{Count: max(step.IntVal, 0)}
+		return ScaleStep{Count: max(step.IntVal, 0)}
 	}
 	percent, err := strconv.ParseInt(strings.TrimSuffix(step.StrVal, "%"), 10, 32)
 	if err != nil || percent < 0 {
-		return Step{}
+		return ScaleStep{}
 	}
-	return Step{Percent: int32(percent)}
+	return ScaleStep{Percent: int32(percent)}
 }
 
-func duration(given *v1alpha1.Duration, def time.Duration) time.Duration {
+func durationOr(given *v1alpha1.Duration, def time.Duration) time.Duration {
 	if given == nil {
 		return def
 	}

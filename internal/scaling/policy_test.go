@@ -11,46 +11,46 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func lasting(d time.Duration) *v1alpha1.Duration {
+func apiDuration(d time.Duration) *v1alpha1.Duration {
 	return &v1alpha1.Duration{Duration: metav1.Duration{Duration: d}}
 }
 
 func TestNewPolicy(t *testing.T) {
 	for title, test := range map[string]struct {
 		given v1alpha1.Autoscaling
-		want  Policy
+		want  Settings
 	}{
 		"what is left out has its default": {
 			given: v1alpha1.Autoscaling{MaxReplicas: 20},
-			want:  usual(),
+			want:  defaultSettings(),
 		},
 		"what is given holds": {
 			given: v1alpha1.Autoscaling{
-				MinReplicas: 2, MaxReplicas: 9, SLO: &v1alpha1.WaitObjective{WaitP95: lasting(5 * time.Second)},
-				BacklogPerReplica: new(int32(7)), TargetUtilizationPercent: 50, IdleAfter: lasting(0),
-				ScaleUp:     &v1alpha1.ScaleRule{MaxStep: new(intstr.FromString("100%")), Period: lasting(15 * time.Second)},
-				ScaleDown:   &v1alpha1.ScaleRule{Window: lasting(time.Minute), MaxStep: new(intstr.FromInt32(2))},
+				MinReplicas: 2, MaxReplicas: 9, SLO: &v1alpha1.WaitObjective{WaitP95: apiDuration(5 * time.Second)},
+				BacklogPerReplica: new(int32(7)), TargetUtilizationPercent: 50, IdleAfter: apiDuration(0),
+				ScaleUp:     &v1alpha1.ScaleRule{MaxStep: new(intstr.FromString("100%")), Period: apiDuration(15 * time.Second)},
+				ScaleDown:   &v1alpha1.ScaleRule{Window: apiDuration(time.Minute), MaxStep: new(intstr.FromInt32(2))},
 				Fallback:    &v1alpha1.Fallback{Replicas: 4},
-				PausedUntil: new(metav1.NewTime(noon)), DryRun: true,
+				PausedUntil: new(metav1.NewTime(testTime)), DryRun: true,
 			},
-			want: Policy{
-				Min: 2, Max: 9, Concurrency: 10, WaitP95: 5 * time.Second, BacklogPerReplica: 7, Utilization: 0.5,
-				Up:       Rule{Step: Step{Percent: 100}, Period: 15 * time.Second},
-				Down:     Rule{Window: time.Minute, Step: Step{Count: 2}, Period: 10 * time.Second},
-				Fallback: &Fallback{Replicas: 4, After: time.Minute}, PausedUntil: noon, DryRun: true,
+			want: Settings{
+				MinReplicas: 2, MaxReplicas: 9, Concurrency: 10, WaitP95: 5 * time.Second, BacklogPerReplica: 7, Utilization: 0.5,
+				ScaleUp:   ScaleRule{Step: ScaleStep{Percent: 100}, Period: 15 * time.Second},
+				ScaleDown: ScaleRule{Window: time.Minute, Step: ScaleStep{Count: 2}, Period: 10 * time.Second},
+				Fallback:  &Fallback{Replicas: 4, After: time.Minute}, PausedUntil: testTime, DryRun: true,
 			},
 		},
 		"a rule's other fields keep their defaults": {
-			given: v1alpha1.Autoscaling{MaxReplicas: 20, ScaleDown: &v1alpha1.ScaleRule{Window: lasting(time.Minute)}},
-			want: func() Policy {
-				p := usual()
-				p.Down.Window = time.Minute
+			given: v1alpha1.Autoscaling{MaxReplicas: 20, ScaleDown: &v1alpha1.ScaleRule{Window: apiDuration(time.Minute)}},
+			want: func() Settings {
+				p := defaultSettings()
+				p.ScaleDown.Window = time.Minute
 				return p
 			}(),
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, NewPolicy(&test.given, 10)); diff != "" {
+			if diff := cmp.Diff(test.want, NewSettings(&test.given, 10)); diff != "" {
 				t.Errorf("the policy differs (-want, +got):\n%s", diff)
 			}
 		})

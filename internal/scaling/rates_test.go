@@ -6,66 +6,66 @@ import (
 	"time"
 )
 
-// counted is a memory of counters that were read so long ago.
-func counted(ago time.Duration, r Rates) Memory {
-	r.At = noon.Add(-ago)
+// memoryMeasured is a memory of counters that were read so long ago.
+func memoryMeasured(ago time.Duration, r Rates) Memory {
+	r.MeasuredAt = testTime.Add(-ago)
 	return Memory{Rates: r}
 }
 
 func TestRates(t *testing.T) {
 	const exact = 0.01
 	for title, test := range map[string]struct {
-		in                           Input
+		in                           Observation
 		arriving, finishing, service float64
 	}{
 		"the first figures tell nothing of rates": {
-			in: at(1, &Figures{Backlog: 10, Arrived: new(int64(500)), Finished: new(int64(490))}, Memory{}),
+			in: observationOf(1, &BacklogStats{Backlog: 10, Arrived: new(int64(500)), Finished: new(int64(490))}, Memory{}),
 		},
 		"what has come since is a rate, and counts by its time": {
-			in: at(1, &Figures{Arrived: new(int64(120)), Finished: new(int64(100))},
-				counted(2*time.Second, Rates{Arrived: new(int64(100)), Finished: new(int64(100)), Arriving: 10})),
+			in: observationOf(1, &BacklogStats{Arrived: new(int64(120)), Finished: new(int64(100))},
+				memoryMeasured(2*time.Second, Rates{Arrived: new(int64(100)), Finished: new(int64(100)), ArrivalRate: 10})),
 			arriving: 10, finishing: 0,
 		},
 		"a long gap counts for all": {
-			in: at(1, &Figures{Arrived: new(int64(7300)), Finished: new(int64(100))},
-				counted(10*time.Minute, Rates{Arrived: new(int64(100)), Finished: new(int64(100)), Arriving: 10})),
+			in: observationOf(1, &BacklogStats{Arrived: new(int64(7300)), Finished: new(int64(100))},
+				memoryMeasured(10*time.Minute, Rates{Arrived: new(int64(100)), Finished: new(int64(100)), ArrivalRate: 10})),
 			arriving: 12,
 		},
 		"what comes all at once is a backlog and no rate": {
-			in: at(1, &Figures{Backlog: 5000, Arrived: new(int64(5000)), Finished: new(int64(0))},
-				counted(2*time.Second, Rates{Arrived: new(int64(0)), Finished: new(int64(0)), Worked: 10, Ended: 10})),
+			in: observationOf(1, &BacklogStats{Backlog: 5000, Arrived: new(int64(5000)), Finished: new(int64(0))},
+				memoryMeasured(2*time.Second, Rates{Arrived: new(int64(0)), Finished: new(int64(0)), BusySeconds: 10, BusyFinished: 10})),
 			arriving: 40 * (1 - math.Exp(-0.2)), service: 1,
 		},
 		"a counter that has begun anew tells nothing": {
-			in: at(1, &Figures{Arrived: new(int64(3)), Finished: new(int64(2))},
-				counted(2*time.Second, Rates{Arrived: new(int64(100)), Finished: new(int64(100)), Arriving: 10, Finishing: 9})),
+			in: observationOf(1, &BacklogStats{Arrived: new(int64(3)), Finished: new(int64(2))},
+				memoryMeasured(2*time.Second, Rates{Arrived: new(int64(100)), Finished: new(int64(100)), ArrivalRate: 10, FinishRate: 9})),
 			arriving: 10, finishing: 9,
 		},
 		"a counter that was not there before tells nothing": {
-			in: at(1, &Figures{Arrived: new(int64(100)), Finished: new(int64(100))}, counted(2*time.Second, Rates{})),
+			in: observationOf(1, &BacklogStats{Arrived: new(int64(100)), Finished: new(int64(100))}, memoryMeasured(2*time.Second, Rates{})),
 		},
 		"what is more and what is finished have come, where nobody counts that": {
-			in: at(1, &Figures{Backlog: 30, Finished: new(int64(120))},
-				counted(10*time.Minute, Rates{Held: 30, Finished: new(int64(100)), Arriving: 10})),
+			in: observationOf(1, &BacklogStats{Backlog: 30, Finished: new(int64(120))},
+				memoryMeasured(10*time.Minute, Rates{Outstanding: 30, Finished: new(int64(100)), ArrivalRate: 10})),
 			arriving: 20.0 / 600, finishing: 20.0 / 600,
 		},
 		"where nobody counts anything there are no rates": {
-			in: at(1, &Figures{Backlog: 30}, counted(2*time.Second, Rates{})),
+			in: observationOf(1, &BacklogStats{Backlog: 30}, memoryMeasured(2*time.Second, Rates{})),
 		},
 		"the time in flight over what was finished is what a message takes": {
-			in: at(1, &Figures{InFlight: 40, Arrived: new(int64(20)), Finished: new(int64(20))},
-				counted(2*time.Second, Rates{Arrived: new(int64(0)), Finished: new(int64(0))})),
+			in: observationOf(1, &BacklogStats{InFlight: 40, Arrived: new(int64(20)), Finished: new(int64(20))},
+				memoryMeasured(2*time.Second, Rates{Arrived: new(int64(0)), Finished: new(int64(0))})),
 			arriving: 10 * (1 - math.Exp(-0.2)), finishing: 10 * (1 - math.Exp(-0.2)), service: 4,
 		},
 		"what the workers say goes first": {
-			in: at(1, &Figures{ServiceTime: 3 * time.Second}, known(0)), service: 3,
+			in: observationOf(1, &BacklogStats{ServiceTime: 3 * time.Second}, memoryWithRate(0)), service: 3,
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
 			d := Decide(test.in)
 			for what, got := range map[string][2]float64{
 				"arriving":  {d.ArrivalRate, test.arriving},
-				"finishing": {d.Memory.Rates.Finishing, test.finishing},
+				"finishing": {d.Memory.Rates.FinishRate, test.finishing},
 				"service":   {d.ServiceTime.Seconds(), test.service},
 			} {
 				if math.Abs(got[0]-got[1]) > exact {
@@ -77,14 +77,14 @@ func TestRates(t *testing.T) {
 }
 
 func TestFiguresAreReadAnewAfterTheyWereMissing(t *testing.T) {
-	memory := counted(2*time.Second, Rates{Arrived: new(int64(100)), Arriving: 10})
-	memory.IdleSince = noon.Add(-time.Hour)
-	lost := Decide(at(1, nil, memory))
-	if !lost.Memory.MissingSince.Equal(noon) || !lost.Memory.IdleSince.IsZero() {
+	memory := memoryMeasured(2*time.Second, Rates{Arrived: new(int64(100)), ArrivalRate: 10})
+	memory.IdleSince = testTime.Add(-time.Hour)
+	lost := Decide(observationOf(1, nil, memory))
+	if !lost.Memory.MissingSince.Equal(testTime) || !lost.Memory.IdleSince.IsZero() {
 		t.Errorf("missing since %s, idle since %s", lost.Memory.MissingSince, lost.Memory.IdleSince)
 	}
-	back := at(1, &Figures{Arrived: new(int64(90000))}, lost.Memory)
-	back.Now = noon.Add(time.Second)
+	back := observationOf(1, &BacklogStats{Arrived: new(int64(90000))}, lost.Memory)
+	back.Now = testTime.Add(time.Second)
 	found := Decide(back)
 	if found.ArrivalRate != 10 || !found.Memory.MissingSince.IsZero() {
 		t.Errorf("%.1f messages arrive a second, want 10; missing since %s", found.ArrivalRate, found.Memory.MissingSince)
@@ -96,13 +96,13 @@ func TestGrowthIsSeenAhead(t *testing.T) {
 		rates Rates
 		want  float64
 	}{
-		"a rate that stays":          {Rates{Arriving: 40, Earlier: 40}, 40},
-		"one that grows":             {Rates{Arriving: 40, Earlier: 37}, 42},
-		"one that seems to leap":     {Rates{Arriving: 40, Earlier: 0}, 50},
-		"one that falls, not before": {Rates{Arriving: 40, Earlier: 80}, 40},
+		"a rate that stays":          {Rates{ArrivalRate: 40, TrendRate: 40}, 40},
+		"one that grows":             {Rates{ArrivalRate: 40, TrendRate: 37}, 42},
+		"one that seems to leap":     {Rates{ArrivalRate: 40, TrendRate: 0}, 50},
+		"one that falls, not before": {Rates{ArrivalRate: 40, TrendRate: 80}, 40},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := test.rates.ahead(10 * time.Second); math.Abs(got-test.want) > 1e-9 {
+			if got := test.rates.forecastRate(10 * time.Second); math.Abs(got-test.want) > 1e-9 {
 				t.Errorf("%.2f in ten seconds, want %.2f", got, test.want)
 			}
 		})

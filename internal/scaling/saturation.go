@@ -5,18 +5,18 @@ import (
 )
 
 const (
-	// growth is how many times as many workers there must be before they are expected to
+	// growthFactor is how many times as many workers there must be before they are expected to
 	// finish more.
-	growth = 2
-	// gain is which part of that growth must show in what is finished.
-	gain = 0.25
-	// settling is how long workers must have been there before they are judged, beside the
+	growthFactor = 2
+	// requiredGain is which part of that growth must show in what is finished.
+	requiredGain = 0.25
+	// settlingTime is how long workers must have been there before they are judged, beside the
 	// time in which they finish some messages.
-	settling = 10 * time.Second
-	// slowest rate that is told from none.
-	slowest = 0.001
-	// someMessages is how many service times that is.
-	someMessages = 3
+	settlingTime = 10 * time.Second
+	// minSaturatedRate rate that is told from none.
+	minSaturatedRate = 0.001
+	// settlingMessages is how many service times that is.
+	settlingMessages = 3
 )
 
 // Saturation watches whether more workers finish more messages. When what they all wait
@@ -25,98 +25,98 @@ const (
 // of use before growing again; and where it was of none, growth stops until more is
 // finished, or nothing waits any more.
 type Saturation struct {
-	// KnownReady workers finished Known messages a second before the pool grew.
-	KnownReady int32
-	Known      float64
+	// BaselineReady workers finished Known messages a second before the pool grew.
+	BaselineReady int32
+	BaselineRate  float64
 	// Ready workers are there since Since, and any at all since Woken.
-	Ready        int32
-	Since, Woken time.Time
-	// Frozen is what was finished in a second when growth was found to be of no use; 0 if
+	Ready                   int32
+	ReadySince, ActiveSince time.Time
+	// SaturatedRate is what was finished in a second when growth was found to be of no use; 0 if
 	// it was not.
-	Frozen float64
+	SaturatedRate float64
 }
 
-// freeze keeps a pool from growing. It goes by what was known before these figures, so
+// applySaturation keeps a pool from growing. It goes by what was known before these figures, so
 // that more backlog never makes fewer workers.
-func (n *number) freeze(in Input, before Saturation, rates *Rates) {
-	if in.Ready == 0 || n.value <= in.Replicas || in.Replicas < least(in.Policy) || in.Figures.Finished == nil {
+func (n *replicaTarget) applySaturation(in Observation, before Saturation, rates *Rates) {
+	if in.Ready == 0 || n.value <= in.Replicas || in.Replicas < effectiveMin(in.Settings) || in.Stats.Finished == nil {
 		return
 	}
 	switch {
-	case before.Frozen > 0:
-		n.value, n.reason = in.Replicas, ReasonSaturated
-	case before.grown(in) && !before.shown(in, rates), before.woken(in, rates):
-		n.value, n.reason = in.Replicas, ReasonUnproven
+	case before.SaturatedRate > 0:
+		n.value, n.reason = in.Replicas, ReasonThroughputSaturated
+	case before.hasGrown(in) && !before.finishesMore(in, rates), before.isWarmingUp(in, rates):
+		n.value, n.reason = in.Replicas, ReasonThroughputUnproven
 	}
 }
 
-// grown tells whether there are more workers than are known.
-func (s *Saturation) grown(in Input) bool {
-	return s.KnownReady > 0 && float64(in.Ready) >= float64(s.KnownReady)*growth
+// hasGrown tells whether there are more workers than are known.
+func (s *Saturation) hasGrown(in Observation) bool {
+	return s.BaselineReady > 0 && float64(in.Ready) >= float64(s.BaselineReady)*growthFactor
 }
 
-// shown tells whether they finish more.
-func (s *Saturation) shown(in Input, rates *Rates) bool {
-	more := float64(in.Ready)/float64(max(s.KnownReady, 1)) - 1
-	return rates.Finishing >= s.Known*(1+gain*more)
+// finishesMore tells whether they finish more.
+func (s *Saturation) finishesMore(in Observation, rates *Rates) bool {
+	more := float64(in.Ready)/float64(max(s.BaselineReady, 1)) - 1
+	return rates.FinishRate >= s.BaselineRate*(1+requiredGain*more)
 }
 
-// woken tells whether workers have just come where there were none, and finish little of
+// isWarmingUp tells whether workers have just come where there were none, and finish little of
 // what they could.
-func (s *Saturation) woken(in Input, rates *Rates) bool {
-	could := float64(in.Ready) * float64(in.Policy.Concurrency) / rates.assumedServiceTime().Seconds()
-	return s.KnownReady == 0 && fresh(in, s.Woken, rates) && rates.Finishing < gain*could
+func (s *Saturation) isWarmingUp(in Observation, rates *Rates) bool {
+	could := float64(in.Ready) * float64(in.Settings.Concurrency) / rates.serviceTimeOrDefault().Seconds()
+	return s.BaselineReady == 0 && isTooRecent(in, s.ActiveSince, rates) && rates.FinishRate < requiredGain*could
 }
 
-// fresh tells whether workers that are there since then could not have finished much.
-func fresh(in Input, since time.Time, rates *Rates) bool {
-	return !since.IsZero() && in.Now.Sub(since) < settling+someMessages*rates.assumedServiceTime()
+// isTooRecent tells whether workers that are there since then could not have finished much.
+func isTooRecent(in Observation, since time.Time, rates *Rates) bool {
+	return !since.IsZero() && in.Now.Sub(since) < settlingTime+settlingMessages*rates.serviceTimeOrDefault()
 }
 
-// learn takes in what is finished now, and whether the pool is about to grow.
-func (s *Saturation) learn(in Input, rates *Rates, grows bool) {
-	s.see(in)
-	if in.Figures.Finished == nil || in.Figures.Backlog == 0 {
-		s.forget()
+// updateSaturation takes in what is finished now, and whether the pool is about to grow.
+func (s *Saturation) updateSaturation(in Observation, rates *Rates, grows bool) {
+	s.updateReady(in)
+	if in.Stats.Finished == nil || in.Stats.Backlog == 0 {
+		s.clearBaseline()
 	}
-	if in.Figures.Finished != nil && in.Ready > 0 {
-		s.judge(in, rates, grows)
+	if in.Stats.Finished != nil && in.Ready > 0 {
+		s.compareThroughput(in, rates, grows)
 	}
 }
 
-// judge compares what is finished with what was.
-func (s *Saturation) judge(in Input, rates *Rates, grows bool) {
-	settled := !fresh(in, s.Since, rates)
-	atLimit := settled && in.Ready == in.Replicas && busy(in) >= in.Ready
+// compareThroughput compares what is finished with what was.
+func (s *Saturation) compareThroughput(in Observation, rates *Rates, grows bool) {
+	settled := !isTooRecent(in, s.ReadySince, rates)
+	atLimit := settled && in.Ready == in.Replicas && busyReplicas(in) >= in.Ready
 	switch {
-	case s.Frozen > 0:
-		if rates.Finishing > s.Frozen*(1+gain) {
-			s.forget()
+	case s.SaturatedRate > 0:
+		if rates.FinishRate > s.SaturatedRate*(1+requiredGain) {
+			s.clearBaseline()
 		}
-	case s.grown(in) && s.shown(in, rates):
+	case s.hasGrown(in) && s.finishesMore(in, rates):
 		if settled {
-			s.KnownReady, s.Known = in.Ready, rates.Finishing
+			s.BaselineReady, s.BaselineRate = in.Ready, rates.FinishRate
 		}
-	case s.grown(in):
+	case s.hasGrown(in):
 		if atLimit {
-			s.Frozen = max(rates.Finishing, slowest)
+			s.SaturatedRate = max(rates.FinishRate, minSaturatedRate)
 		}
-	case s.KnownReady == 0 && (grows || atLimit):
-		s.KnownReady, s.Known = in.Ready, rates.Finishing
+	case s.BaselineReady == 0 && (grows || atLimit):
+		s.BaselineReady, s.BaselineRate = in.Ready, rates.FinishRate
 	}
 }
 
-// see takes in who is there.
-func (s *Saturation) see(in Input) {
-	if in.Ready > 0 && s.Ready == 0 && !s.Since.IsZero() {
-		s.Woken = in.Now
+// updateReady takes in who is there.
+func (s *Saturation) updateReady(in Observation) {
+	if in.Ready > 0 && s.Ready == 0 && !s.ReadySince.IsZero() {
+		s.ActiveSince = in.Now
 	}
-	if s.Ready != in.Ready || s.Since.IsZero() || s.Since.After(in.Now) {
-		s.Ready, s.Since = in.Ready, in.Now
+	if s.Ready != in.Ready || s.ReadySince.IsZero() || s.ReadySince.After(in.Now) {
+		s.Ready, s.ReadySince = in.Ready, in.Now
 	}
 }
 
-// forget what is known, except who is there.
-func (s *Saturation) forget() {
-	s.KnownReady, s.Known, s.Frozen = 0, 0, 0
+// clearBaseline what is known, except who is there.
+func (s *Saturation) clearBaseline() {
+	s.BaselineReady, s.BaselineRate, s.SaturatedRate = 0, 0, 0
 }

@@ -4,30 +4,30 @@ import (
 	"time"
 )
 
-// noon is when the tests begin.
-var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+// testTime is when the tests begin.
+var testTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// usual is a policy with the defaults: 0 to 20 workers, ten messages each.
-func usual() Policy {
-	return Policy{
-		Max: 20, Concurrency: 10, WaitP95: 30 * time.Second, Utilization: 0.8, IdleAfter: time.Minute, Down: defaultDown,
+// defaultSettings is a policy with the defaults: 0 to 20 workers, ten messages each.
+func defaultSettings() Settings {
+	return Settings{
+		MaxReplicas: 20, Concurrency: 10, WaitP95: 30 * time.Second, Utilization: 0.8, IdleAfter: time.Minute, ScaleDown: defaultScaleDown,
 	}
 }
 
-// known is a memory of messages that take a second and arrive at a rate, and of nothing
+// memoryWithRate is a memory of messages that take a second and arrive at a rate, and of nothing
 // that was wanted for an hour.
-func known(rate float64) Memory {
+func memoryWithRate(rate float64) Memory {
 	return Memory{
-		Rates: Rates{Worked: 100, Ended: 100, Arriving: rate, Earlier: rate},
-		Wants: Wants{{Start: noon.Add(-time.Hour)}},
+		Rates:           Rates{BusySeconds: 100, BusyFinished: 100, ArrivalRate: rate, TrendRate: rate},
+		Recommendations: Recommendations{{Start: testTime.Add(-time.Hour)}},
 	}
 }
 
-// at is an input at noon, of so many workers, all of them ready.
-func at(replicas int32, f *Figures, m Memory, changes ...func(p *Policy)) Input {
-	in := Input{Now: noon, Policy: usual(), Replicas: replicas, Ready: replicas, PodStart: 10 * time.Second, Figures: f, Memory: m}
+// observationOf is an input at noon, of so many workers, all of them ready.
+func observationOf(replicas int32, f *BacklogStats, m Memory, changes ...func(p *Settings)) Observation {
+	in := Observation{Now: testTime, Settings: defaultSettings(), Replicas: replicas, Ready: replicas, PodStart: 10 * time.Second, Stats: f, Memory: m}
 	for _, change := range changes {
-		change(&in.Policy)
+		change(&in.Settings)
 	}
 	return in
 }
@@ -38,7 +38,7 @@ type outcome struct {
 	Reason        Reason
 }
 
-func outcomeOf(in Input) outcome {
+func decideOutcome(in Observation) outcome {
 	d := Decide(in)
-	return outcome{d.Want, d.Applied, d.Reason}
+	return outcome{d.Recommended, d.Applied, d.Reason}
 }

@@ -14,13 +14,13 @@ import (
 
 func TestAStoredMemoryIsRecalled(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 0))
-	in := Input{Now: noon, Policy: anyPolicy(r)}
+	in := Observation{Now: testTime, Settings: randomSettings(r)}
 	for i := range 500 {
-		in = next(r, in)
+		in = nextObservation(r, in)
 		d := Decide(in)
 		in.Memory, in.Replicas = d.Memory, d.Applied
 
-		raw, err := json.Marshal(Store(d.Memory))
+		raw, err := json.Marshal(StoreMemory(d.Memory))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,18 +32,18 @@ func TestAStoredMemoryIsRecalled(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := d.Memory
-		want.Rates.Latest = 0 // known again with the next figures
+		want.Rates.LatestRate = 0 // known again with the next figures
 		near := cmp.Options{
 			cmpopts.EquateApprox(0, 0.001), cmpopts.EquateApproxTime(time.Second), cmpopts.EquateEmpty(),
 		}
-		if diff := cmp.Diff(want, Recall(stored), near); diff != "" {
+		if diff := cmp.Diff(want, RestoreMemory(stored), near); diff != "" {
 			t.Fatalf("after %d decisions another is recalled (-want, +got):\n%s", i, diff)
 		}
 	}
 }
 
 func TestNoMemoryIsAnEmptyOne(t *testing.T) {
-	if diff := cmp.Diff(Memory{}, Recall(nil)); diff != "" {
+	if diff := cmp.Diff(Memory{}, RestoreMemory(nil)); diff != "" {
 		t.Errorf("something is recalled (-want, +got):\n%s", diff)
 	}
 }

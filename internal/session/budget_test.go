@@ -10,15 +10,15 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// deadline of the newest Job; -1 if it has none.
-func (s *scene) deadline() int64 {
-	if deadline := s.job().Spec.ActiveDeadlineSeconds; deadline != nil {
+// jobDeadlineSeconds of the newest Job; -1 if it has none.
+func (s *scenario) jobDeadlineSeconds() int64 {
+	if deadline := s.newestJob().Spec.ActiveDeadlineSeconds; deadline != nil {
 		return *deadline
 	}
 	return -1
 }
 
-func TestAJobHasWhatIsLeftOfTheSessionsTime(t *testing.T) {
+func TestJobDeadlineIsTheRemainingTime(t *testing.T) {
 	tests := map[string]struct {
 		timeout *int32
 		most    *int64
@@ -34,116 +34,116 @@ func TestAJobHasWhatIsLeftOfTheSessionsTime(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			s := scenery(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = test.timeout })
+			s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = test.timeout })
 			s.Runner.Spec.ActiveDeadlineSeconds = test.most
-			if got := s.begin().deadline(); got != test.want {
+			if got := s.startAttempt().jobDeadlineSeconds(); got != test.want {
 				t.Errorf("%d seconds, want %d", got, test.want)
 			}
 		})
 	}
 }
 
-func TestTimeIsCountedOverAllRuns(t *testing.T) {
-	s := scenery(t, timeout(100)).begin().running()
-	s.after(30*time.Second).exited(0, "").decide()
-	if got := s.changed(again).after(time.Hour).begin().deadline(); got != 70 {
+func TestTimeoutCountsAllRuns(t *testing.T) {
+	s := newScenario(t, withTimeout(100)).startAttempt().startRunner()
+	s.advanceClock(30*time.Second).exitRunner(0, "").decideAndRecord()
+	if got := s.updateSpec(requestNextRun).advanceClock(time.Hour).startAttempt().jobDeadlineSeconds(); got != 70 {
 		t.Fatalf("the second run has %d seconds, want 70", got)
 	}
-	s.running().decide()
-	s.after(20500 * time.Millisecond).changed(stopped).decide()
-	s.deleting().after(time.Second).gone().decide()
-	if got := s.changed(started).after(time.Hour).begin().deadline(); got != 48 {
+	s.startRunner().decideAndRecord()
+	s.advanceClock(20500 * time.Millisecond).updateSpec(setModeStopped).decideAndRecord()
+	s.markJobDeleted().advanceClock(time.Second).removeJobAndPod().decideAndRecord()
+	if got := s.updateSpec(setModeRunning).advanceClock(time.Hour).startAttempt().jobDeadlineSeconds(); got != 48 {
 		t.Fatalf("after a stop in the middle of a second it has %d seconds, want 48", got)
 	}
-	s.running().decide()
-	s.after(48*time.Second).exited(143, "").job().Status.Conditions[0].Reason = batchv1.JobReasonDeadlineExceeded
-	s.wants(v1alpha1.SessionFailed, v1alpha1.ReasonDeadlineExceeded)
-	s.tells(v1alpha1.EventDeadlineExceeded)
+	s.startRunner().decideAndRecord()
+	s.advanceClock(48*time.Second).exitRunner(143, "").newestJob().Status.Conditions[0].Reason = batchv1.JobReasonDeadlineExceeded
+	s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonDeadlineExceeded)
+	s.wantEvent(v1alpha1.EventDeadlineExceeded)
 
-	plan := s.changed(again).wants(v1alpha1.SessionFailed, v1alpha1.ReasonDeadlineExceeded)
-	if plan.Create != nil {
+	plan := s.updateSpec(requestNextRun).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonDeadlineExceeded)
+	if plan.CreateJob != nil {
 		t.Error("a Job is made without any time")
 	}
-	if got := s.changed(timeout(160)).changed(again).begin().deadline(); got != 60 {
+	if got := s.updateSpec(withTimeout(160)).updateSpec(requestNextRun).startAttempt().jobDeadlineSeconds(); got != 60 {
 		t.Errorf("with a longer timeout it has %d seconds, want 60", got)
 	}
 }
 
-func TestARunThatFailedIsNotTriedAgainWithoutTime(t *testing.T) {
-	s := scenery(t, timeout(60), retry(5)).begin().running()
-	s.after(60*time.Second).exited(1, "").wants(v1alpha1.SessionFailed, v1alpha1.ReasonExitedWithError)
+func TestFailedRunIsNotRetriedWithoutRemainingTime(t *testing.T) {
+	s := newScenario(t, withTimeout(60), withRetryLimit(5)).startAttempt().startRunner()
+	s.advanceClock(60*time.Second).exitRunner(1, "").wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonExitedWithError)
 }
 
 // However late an operator notices that a Job is gone, the time in which nothing can have
 // run is not counted.
-func TestTimeInWhichNothingRanIsNotCounted(t *testing.T) {
+func TestTimeAfterJobEndIsNotCounted(t *testing.T) {
 	t.Run("after a stop", func(t *testing.T) {
-		s := scenery(t).begin().running()
-		s.decide()
-		s.after(10 * time.Second).changed(stopped).decide()
-		s.gone().after(24 * time.Hour).decide()
+		s := newScenario(t).startAttempt().startRunner()
+		s.decideAndRecord()
+		s.advanceClock(10 * time.Second).updateSpec(setModeStopped).decideAndRecord()
+		s.removeJobAndPod().advanceClock(24 * time.Hour).decideAndRecord()
 		if got := s.Session.Status.ActiveSeconds; got != 35 {
 			t.Errorf("%d seconds, want 10 and 25 of grace", got)
 		}
 	})
 	t.Run("after a Job was lost", func(t *testing.T) {
-		s := scenery(t, timeout(60)).begin().running()
-		s.decide()
-		s.gone().after(24 * time.Hour).decide()
+		s := newScenario(t, withTimeout(60)).startAttempt().startRunner()
+		s.decideAndRecord()
+		s.removeJobAndPod().advanceClock(24 * time.Hour).decideAndRecord()
 		if got := s.Session.Status.ActiveSeconds; got != 60 {
 			t.Errorf("%d seconds, want the 60 that it could have run", got)
 		}
 	})
 }
 
-func TestRetriesWaitLongerEachTime(t *testing.T) {
-	s := scenery(t, retry(5))
+func TestRetryDelayDoublesEachTime(t *testing.T) {
+	s := newScenario(t, withRetryLimit(5))
 	for _, seconds := range []int{10, 20, 40, 80, 160} {
 		want := time.Duration(seconds) * time.Second
-		s.begin().exited(1, "")
-		plan := s.wants(v1alpha1.SessionPending, v1alpha1.ReasonRetrying)
+		s.startAttempt().exitRunner(1, "")
+		plan := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRetrying)
 		if plan.RequeueAfter != want {
 			t.Errorf("it is tried again after %s, want %s", plan.RequeueAfter, want)
 		}
-		s.after(want)
+		s.advanceClock(want)
 	}
-	s.begin().exited(1, "").wants(v1alpha1.SessionFailed, v1alpha1.ReasonExitedWithError)
-	s.changed(again).begin()
+	s.startAttempt().exitRunner(1, "").wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonExitedWithError)
+	s.updateSpec(requestNextRun).startAttempt()
 	if s.Session.Status.Retries != 0 {
 		t.Error("another run has none left")
 	}
 }
 
-func TestDisruptionsAreTriedAgainOnlyIfThatIsAskedFor(t *testing.T) {
-	s := scenery(t, retry(5)).begin().running()
-	s.decide()
-	s.gone().wants(v1alpha1.SessionFailed, v1alpha1.ReasonPodLost)
-	s = scenery(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Retry = &v1alpha1.SessionRetry{OnDisruption: true} })
+func TestDisruptionsAreRetriedOnlyWithOnDisruption(t *testing.T) {
+	s := newScenario(t, withRetryLimit(5)).startAttempt().startRunner()
+	s.decideAndRecord()
+	s.removeJobAndPod().wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonPodLost)
+	s = newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Retry = &v1alpha1.SessionRetry{OnDisruption: true} })
 	for range maxDisruptions {
-		s.begin().running().decide()
-		s.gone().wants(v1alpha1.SessionPending, v1alpha1.ReasonRetrying)
-		s.after(time.Hour)
+		s.startAttempt().startRunner().decideAndRecord()
+		s.removeJobAndPod().wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRetrying)
+		s.advanceClock(time.Hour)
 	}
-	s.begin().running().decide()
-	s.gone().wants(v1alpha1.SessionFailed, v1alpha1.ReasonPodLost)
+	s.startAttempt().startRunner().decideAndRecord()
+	s.removeJobAndPod().wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonPodLost)
 }
 
-func TestOnlyTenRunsAreKept(t *testing.T) {
-	s := scenery(t)
+func TestStatusKeepsTheLastTenRuns(t *testing.T) {
+	s := newScenario(t)
 	var deleted []string
 	for range 12 {
-		plan := s.begin().after(time.Second).exited(0, `{"costUSD": 0.1}`).decide()
-		for _, job := range plan.Delete {
+		plan := s.startAttempt().advanceClock(time.Second).exitRunner(0, `{"costUSD": 0.1}`).decideAndRecord()
+		for _, job := range plan.DeleteJobs {
 			deleted = append(deleted, job.Name)
 			s.Jobs = slices.DeleteFunc(s.Jobs, func(other *batchv1.Job) bool { return other.UID == job.UID })
 		}
-		s.changed(again)
+		s.updateSpec(requestNextRun)
 	}
 	if !slices.Equal(deleted, []string{"fix-r1-a1", "fix-r2-a1"}) {
 		t.Errorf("Jobs %v are deleted, want those of runs that are not kept", deleted)
 	}
 	status := &s.Session.Status
-	if len(status.Runs) != maxRuns || status.Runs[9].Run != 12 || status.Runs[0].Run != 3 {
+	if len(status.Runs) != maxRecordedRuns || status.Runs[9].Run != 12 || status.Runs[0].Run != 3 {
 		t.Errorf("%+v", status.Runs)
 	}
 	if status.ActiveSeconds != 12 || *status.TotalCostUSD != "1.2" {

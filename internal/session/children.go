@@ -13,9 +13,9 @@ import (
 
 // children are what the attempt's Job needs, in the order in which they are made: nothing
 // of a session runs before its network is closed.
-func (d *decision) children(inputs *corev1.Secret) []Object {
-	s, runner := d.in.Session, d.resolved.runner
-	objects := []Object{d.serviceAccount(), networkPolicy(s, runner), inputs}
+func (d *evaluation) children(inputs *corev1.Secret) []Object {
+	s, runner := d.observation.Session, d.resolved.runner
+	objects := []Object{d.serviceAccount(), buildNetworkPolicy(s, runner), inputs}
 	if d.resolved.persistent && s.Spec.ContinueFrom == nil {
 		objects = append(objects, d.claim())
 	}
@@ -29,28 +29,28 @@ func (d *decision) children(inputs *corev1.Secret) []Object {
 }
 
 // guards are the children that must stay as they are while a Job runs.
-func (d *decision) guards() []Object {
-	if d.in.Runner == nil { // it stays as it was
+func (d *evaluation) guards() []Object {
+	if d.observation.Runner == nil { // it stays as it was
 		return nil
 	}
-	return []Object{networkPolicy(d.in.Session, d.in.Runner)}
+	return []Object{buildNetworkPolicy(d.observation.Session, d.observation.Runner)}
 }
 
-func (d *decision) serviceAccount() Object {
+func (d *evaluation) serviceAccount() Object {
 	return &corev1.ServiceAccount{
 		TypeMeta:                     metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
-		ObjectMeta:                   metadata(d.in.Session, sharedName(d.in.Session.Name)),
+		ObjectMeta:                   childMetadata(d.observation.Session, sharedName(d.observation.Session.Name)),
 		AutomountServiceAccountToken: new(false),
 	}
 }
 
 // claim is the session's workspace. One that is to be kept has no owner, so that the
 // garbage collector leaves it; its label says whose it is.
-func (d *decision) claim() Object {
-	s := d.in.Session
+func (d *evaluation) claim() Object {
+	s := d.observation.Session
 	claim := &corev1.PersistentVolumeClaim{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
-		ObjectMeta: metadata(s, ClaimName(s.Name)),
+		ObjectMeta: childMetadata(s, ClaimName(s.Name)),
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			StorageClassName: d.resolved.class,
@@ -63,35 +63,35 @@ func (d *decision) claim() Object {
 	return claim
 }
 
-func (d *decision) service() Object {
-	s := d.in.Session
+func (d *evaluation) service() Object {
+	s := d.observation.Session
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: metadata(s, ServiceName(s.Name)),
+		ObjectMeta: childMetadata(s, ServiceName(s.Name)),
 		Spec: corev1.ServiceSpec{
 			Type:     corev1.ServiceTypeClusterIP,
 			Selector: map[string]string{LabelSessionUID: string(s.UID)},
 			Ports: []corev1.ServicePort{{
-				Name: portName, Port: d.port(), TargetPort: intstr.FromString(portName), Protocol: corev1.ProtocolTCP,
+				Name: sessionPortName, Port: d.port(), TargetPort: intstr.FromString(sessionPortName), Protocol: corev1.ProtocolTCP,
 			}},
 		},
 	}
 }
 
 // lease is where the runner shows that it is at work. What it writes there is its own.
-func (d *decision) lease() Object {
+func (d *evaluation) lease() Object {
 	return &coordinationv1.Lease{
 		TypeMeta:   metav1.TypeMeta{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"},
-		ObjectMeta: metadata(d.in.Session, LeaseName(d.in.Session.Name)),
+		ObjectMeta: childMetadata(d.observation.Session, LeaseName(d.observation.Session.Name)),
 	}
 }
 
 // role allows the runner its own Lease, and nothing else.
-func (d *decision) role() Object {
-	s := d.in.Session
+func (d *evaluation) role() Object {
+	s := d.observation.Session
 	return &rbacv1.Role{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
-		ObjectMeta: metadata(s, sharedName(s.Name)),
+		ObjectMeta: childMetadata(s, sharedName(s.Name)),
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"},
 			ResourceNames: []string{LeaseName(s.Name)}, Verbs: []string{"get", "update", "patch"},
@@ -99,20 +99,20 @@ func (d *decision) role() Object {
 	}
 }
 
-func (d *decision) roleBinding() Object {
-	s := d.in.Session
+func (d *evaluation) roleBinding() Object {
+	s := d.observation.Session
 	name := sharedName(s.Name)
 	return &rbacv1.RoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
-		ObjectMeta: metadata(s, name),
+		ObjectMeta: childMetadata(s, name),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: s.Namespace}},
 	}
 }
 
 // job is the attempt's Job. It ends by itself when the session's time is up.
-func (d *decision) job(template *corev1.PodTemplateSpec) *batchv1.Job {
-	meta := metadata(d.in.Session, d.status.Job)
+func (d *evaluation) job(template *corev1.PodTemplateSpec) *batchv1.Job {
+	meta := childMetadata(d.observation.Session, d.status.Job)
 	meta.Annotations = map[string]string{
 		AnnotationRun:     strconv.Itoa(int(d.status.Run)),
 		AnnotationAttempt: strconv.Itoa(int(d.status.Attempt)),
@@ -135,18 +135,18 @@ func (d *decision) job(template *corev1.PodTemplateSpec) *batchv1.Job {
 }
 
 // trial is what the Job will make, to be tried first.
-func (d *decision) trial(template *corev1.PodTemplateSpec) *corev1.Pod {
+func (d *evaluation) trial(template *corev1.PodTemplateSpec) *corev1.Pod {
 	meta := metav1.ObjectMeta{
-		GenerateName: d.status.Job + "-", Namespace: d.in.Session.Namespace,
-		Labels: template.Labels, OwnerReferences: metadata(d.in.Session, "").OwnerReferences,
+		GenerateName: d.status.Job + "-", Namespace: d.observation.Session.Namespace,
+		Labels: template.Labels, OwnerReferences: childMetadata(d.observation.Session, "").OwnerReferences,
 	}
 	return &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: meta, Spec: *template.Spec.DeepCopy()}
 }
 
 // left is how long the session may still run; false if that has no end.
-func (d *decision) left() (seconds int64, limited bool) {
-	allowed := int64(secondsOf(d.in.Session.Spec.Timeout, defaultTimeout))
-	if runner := d.in.Runner; runner != nil && runner.Spec.ActiveDeadlineSeconds != nil {
+func (d *evaluation) left() (seconds int64, limited bool) {
+	allowed := int64(secondsOrDefault(d.observation.Session.Spec.Timeout, defaultTimeoutSeconds))
+	if runner := d.observation.Runner; runner != nil && runner.Spec.ActiveDeadlineSeconds != nil {
 		if most := *runner.Spec.ActiveDeadlineSeconds; allowed == 0 || most < allowed {
 			allowed = most
 		}

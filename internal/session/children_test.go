@@ -18,7 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func kinds(objects []Object) []string {
+func objectKinds(objects []Object) []string {
 	var all []string
 	for _, object := range objects {
 		all = append(all, object.GetObjectKind().GroupVersionKind().Kind)
@@ -26,10 +26,10 @@ func kinds(objects []Object) []string {
 	return all
 }
 
-// full is a session that has all there is.
-func full(t *testing.T) *scene {
+// newFullScenario is a session that has all there is.
+func newFullScenario(t *testing.T) *scenario {
 	t.Helper()
-	s := scenery(t, interactive, func(spec *v1alpha1.AgenticSessionSpec) {
+	s := newScenario(t, setInteractive, func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Workspace = &v1alpha1.SessionWorkspace{Persistence: v1alpha1.WorkspacePersistent}
 		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"TOKEN": "hunter2", "RUNNER_TYPE": "x"}
 		spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "git"}, {SecretName: "key", MountPath: "/secrets/ssh"}}
@@ -42,25 +42,25 @@ func full(t *testing.T) *scene {
 	return s
 }
 
-func TestChildrenComeInOrderAndTheJobLast(t *testing.T) {
-	plan := scenery(t).decide()
-	if diff := cmp.Diff([]string{"ServiceAccount", "NetworkPolicy", "Secret"}, kinds(plan.Apply)); diff != "" {
+func TestChildObjectsAreCreatedInOrderBeforeTheJob(t *testing.T) {
+	plan := newScenario(t).decideAndRecord()
+	if diff := cmp.Diff([]string{"ServiceAccount", "NetworkPolicy", "Secret"}, objectKinds(plan.ApplyObjects)); diff != "" {
 		t.Errorf("a simple session (-want, +got):\n%s", diff)
 	}
-	plan = full(t).decide()
+	plan = newFullScenario(t).decideAndRecord()
 	want := []string{"ServiceAccount", "NetworkPolicy", "Secret", "PersistentVolumeClaim", "Service", "Lease", "Role", "RoleBinding"}
-	if diff := cmp.Diff(want, kinds(plan.Apply)); diff != "" {
+	if diff := cmp.Diff(want, objectKinds(plan.ApplyObjects)); diff != "" {
 		t.Errorf("one with all there is (-want, +got):\n%s", diff)
 	}
-	if plan.DryRun == nil || plan.Create == nil {
+	if plan.DryRunPod == nil || plan.CreateJob == nil {
 		t.Error("no Pod is tried, or no Job made")
 	}
 }
 
-func TestEveryChildIsTheSessionsByAReferenceThatBlocksNothing(t *testing.T) {
-	plan := full(t).decide()
+func TestChildObjectsHaveNonBlockingOwnerReference(t *testing.T) {
+	plan := newFullScenario(t).decideAndRecord()
 	want := []metav1.OwnerReference{{APIVersion: "yardmaster.dev/v1alpha1", Kind: "AgenticSession", Name: "fix", UID: "session", Controller: new(true)}}
-	for _, object := range append(plan.Apply, Object(plan.Create)) {
+	for _, object := range append(plan.ApplyObjects, Object(plan.CreateJob)) {
 		if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
 			t.Errorf("%s (-want, +got):\n%s", object.GetObjectKind().GroupVersionKind().Kind, diff)
 		}
@@ -73,24 +73,24 @@ func TestEveryChildIsTheSessionsByAReferenceThatBlocksNothing(t *testing.T) {
 	}
 }
 
-func TestAWorkspaceThatIsKeptHasNoOwner(t *testing.T) {
-	s := full(t)
+func TestRetainedWorkspaceHasNoOwner(t *testing.T) {
+	s := newFullScenario(t)
 	s.Session.Spec.Workspace.Retain = true
-	claim := s.decide().Apply[3]
-	if len(claim.GetOwnerReferences()) > 0 || !IsOurs(s.Session, claim) {
+	claim := s.decideAndRecord().ApplyObjects[3]
+	if len(claim.GetOwnerReferences()) > 0 || !WasCreatedFor(s.Session, claim) {
 		t.Errorf("%+v", claim)
 	}
 }
 
-func TestNamesAreSafeAndNeverTooLong(t *testing.T) {
+func TestObjectNamesAreValidAndUnique(t *testing.T) {
 	for _, name := range []string{"a", strings.Repeat("a", 52), strings.Repeat("a-", 25) + "bc", strings.Repeat("a", 51) + "b"} {
-		s := full(t)
+		s := newFullScenario(t)
 		s.Session.Name = name
 		s.Session.Spec.RunRequest = 2147483647
 		s.Session.Status.Run, s.Session.Status.Attempt = 2147483647, 99999
 		s.Answers.Listed = true
-		plan := s.decide()
-		for _, object := range append(plan.Apply, Object(plan.Create)) {
+		plan := s.decideAndRecord()
+		for _, object := range append(plan.ApplyObjects, Object(plan.CreateJob)) {
 			if errs := validation.IsDNS1035Label(object.GetName()); len(errs) > 0 {
 				t.Errorf("%T %s: %v", object, object.GetName(), errs)
 			}
@@ -110,9 +110,9 @@ func TestNamesAreSafeAndNeverTooLong(t *testing.T) {
 	}
 }
 
-func TestTheNetworkIsClosedButForWhatTheSessionRunnerNames(t *testing.T) {
-	s := scenery(t, interactive)
-	policy := s.decide().Apply[1].(*networkingv1.NetworkPolicy)
+func TestNetworkPolicyAllowsOnlySessionRunnerRules(t *testing.T) {
+	s := newScenario(t, setInteractive)
+	policy := s.decideAndRecord().ApplyObjects[1].(*networkingv1.NetworkPolicy)
 	if len(policy.Spec.Ingress) != 0 || len(policy.Spec.PolicyTypes) != 2 || len(policy.Spec.Egress) != 1 {
 		t.Errorf("%+v", policy.Spec)
 	}
@@ -123,14 +123,14 @@ func TestTheNetworkIsClosedButForWhatTheSessionRunnerNames(t *testing.T) {
 	if peer.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "kube-system" || peer.PodSelector.MatchLabels["k8s-app"] != "kube-dns" {
 		t.Errorf("names are looked up at %+v", peer)
 	}
-	s = scenery(t, interactive)
+	s = newScenario(t, setInteractive)
 	s.Runner.Spec.Egress = []v1alpha1.SessionEgress{
 		{CIDR: "0.0.0.0/0", Except: []string{"10.0.0.0/8"}, Ports: []v1alpha1.SessionPort{{Port: 443}, {Port: 8000, EndPort: new(int32(8100)), Protocol: corev1.ProtocolUDP}}},
 		{CIDR: "169.254.10.0/24", Ports: []v1alpha1.SessionPort{{Port: 80}}},
 		{CIDR: "::/0", Except: []string{"fe80::/10"}, Ports: []v1alpha1.SessionPort{{Port: 443}}},
 	}
 	s.Runner.Spec.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ui"}}}}
-	policy = s.decide().Apply[1].(*networkingv1.NetworkPolicy)
+	policy = s.decideAndRecord().ApplyObjects[1].(*networkingv1.NetworkPolicy)
 	var blocks []networkingv1.IPBlock
 	for _, rule := range policy.Spec.Egress[1:] {
 		blocks = append(blocks, *rule.To[0].IPBlock)
@@ -148,46 +148,46 @@ func TestTheNetworkIsClosedButForWhatTheSessionRunnerNames(t *testing.T) {
 	}
 }
 
-func TestTheNetworkPolicyIsKeptWhileAJobRuns(t *testing.T) {
-	s := scenery(t).begin().running()
-	plan := s.decide()
-	if diff := cmp.Diff([]string{"NetworkPolicy"}, kinds(plan.Apply)); diff != "" {
+func TestNetworkPolicyIsReappliedWhileJobRuns(t *testing.T) {
+	s := newScenario(t).startAttempt().startRunner()
+	plan := s.decideAndRecord()
+	if diff := cmp.Diff([]string{"NetworkPolicy"}, objectKinds(plan.ApplyObjects)); diff != "" {
 		t.Error(diff)
 	}
-	s.is(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNoNetworkPolicy)
-	s.NetworkPolicy = plan.Apply[0].(*networkingv1.NetworkPolicy)
-	s.decide()
-	s.is(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyThere)
+	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyNotFound)
+	s.NetworkPolicy = plan.ApplyObjects[0].(*networkingv1.NetworkPolicy)
+	s.decideAndRecord()
+	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied)
 	s.Runner.Spec.Egress = []v1alpha1.SessionEgress{{CIDR: "10.0.0.0/8", Ports: []v1alpha1.SessionPort{{Port: 443}}}}
-	s.decide()
-	s.is(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyOther)
+	s.decideAndRecord()
+	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyDiffers)
 }
 
-func TestInputsAreImmutableAndNamedByWhatTheyAre(t *testing.T) {
-	s := full(t)
-	secret := s.decide().Apply[2].(*corev1.Secret)
+func TestInputsSecretIsImmutableAndNamedByContent(t *testing.T) {
+	s := newFullScenario(t)
+	secret := s.decideAndRecord().ApplyObjects[2].(*corev1.Secret)
 	if secret.Immutable == nil || !*secret.Immutable || string(secret.Data["prompt"]) != "do it" || string(secret.Data["env.TOKEN"]) != "hunter2" {
 		t.Errorf("%+v", secret)
 	}
-	var in Inputs
+	var in RunnerInputs
 	if err := json.Unmarshal(secret.Data["session.json"], &in); err != nil {
 		t.Fatal(err)
 	}
 	if in.Name != "fix" || len(in.Repos) != 1 || in.Repos[0].Directory != "d" || in.Repos[0].URL != "git@a.b:c/d.git" {
 		t.Errorf("%+v", in)
 	}
-	if !inputsName.MatchString(secret.Name) {
+	if !inputsNamePattern.MatchString(secret.Name) {
 		t.Errorf("%s is not known as inputs", secret.Name)
 	}
 	// Of an attempt whose Job could not be made, before its spec was changed:
-	plan := s.changed(func(spec *v1alpha1.AgenticSessionSpec) { spec.DisplayName = "other" }).decide()
-	if plan.Apply[2].GetName() == secret.Name || plan.DeleteSecret != secret.Name {
-		t.Errorf("inputs %s, the old ones are deleted: %q", plan.Apply[2].GetName(), plan.DeleteSecret)
+	plan := s.updateSpec(func(spec *v1alpha1.AgenticSessionSpec) { spec.DisplayName = "other" }).decideAndRecord()
+	if plan.ApplyObjects[2].GetName() == secret.Name || plan.DeleteSecret != secret.Name {
+		t.Errorf("inputs %s, the old ones are deleted: %q", plan.ApplyObjects[2].GetName(), plan.DeleteSecret)
 	}
 }
 
-func TestSecretsAreNotInTheJob(t *testing.T) {
-	raw, err := json.Marshal(full(t).decide().Create)
+func TestJobContainsNoSecretValues(t *testing.T) {
+	raw, err := json.Marshal(newFullScenario(t).decideAndRecord().CreateJob)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,9 +198,9 @@ func TestSecretsAreNotInTheJob(t *testing.T) {
 	}
 }
 
-func TestTheJob(t *testing.T) {
-	plan := full(t).decide()
-	spec := plan.Create.Spec
+func TestJobSpec(t *testing.T) {
+	plan := newFullScenario(t).decideAndRecord()
+	spec := plan.CreateJob.Spec
 	if *spec.BackoffLimit != 0 || *spec.PodReplacementPolicy != batchv1.Failed || spec.TTLSecondsAfterFinished != nil || *spec.Parallelism != 1 {
 		t.Errorf("%+v", spec)
 	}
@@ -208,7 +208,7 @@ func TestTheJob(t *testing.T) {
 	if pod.RestartPolicy != corev1.RestartPolicyNever || *pod.TerminationGracePeriodSeconds > 25 || *pod.AutomountServiceAccountToken || *pod.EnableServiceLinks {
 		t.Errorf("%+v", pod)
 	}
-	if diff := cmp.Diff(pod, plan.DryRun.Spec); diff != "" {
+	if diff := cmp.Diff(pod, plan.DryRunPod.Spec); diff != "" {
 		t.Errorf("another Pod is tried (-Job, +tried):\n%s", diff)
 	}
 	for i := range pod.InitContainers {
@@ -221,12 +221,12 @@ func TestTheJob(t *testing.T) {
 	}
 }
 
-func TestOnlyTheRunnerHasAToken(t *testing.T) {
+func TestOnlyTheRunnerContainerHasAToken(t *testing.T) {
 	for _, lease := range []bool{true, false} {
-		s := full(t)
+		s := newFullScenario(t)
 		s.Runner.Spec.ActivityLease = lease
-		plan := s.decide()
-		pod := plan.Create.Spec.Template.Spec
+		plan := s.decideAndRecord()
+		pod := plan.CreateJob.Spec.Template.Spec
 		mounts := func(c *corev1.Container) bool {
 			return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == tokenVolume })
 		}
@@ -238,7 +238,7 @@ func TestOnlyTheRunnerHasAToken(t *testing.T) {
 				t.Error("a sidecar has the runner's token")
 			}
 		}
-		for _, object := range plan.Apply {
+		for _, object := range plan.ApplyObjects {
 			role, isRole := object.(*rbacv1.Role)
 			if !isRole {
 				continue
@@ -253,51 +253,51 @@ func TestOnlyTheRunnerHasAToken(t *testing.T) {
 	}
 }
 
-func TestAForeignObjectIsNeverTaken(t *testing.T) {
-	s := scenery(t)
-	s.decide()
+func TestObjectOfAnotherOwnerIsNeverAdopted(t *testing.T) {
+	s := newScenario(t)
+	s.decideAndRecord()
 	s.Refusal = &Refusal{RefusedForeign, "Secret", "Secret x is not this session's"}
-	if plan := s.wants(v1alpha1.SessionPending, v1alpha1.ReasonForeignObject); plan.Create != nil || len(plan.Apply) > 0 {
+	if plan := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonForeignObject); plan.CreateJob != nil || len(plan.ApplyObjects) > 0 {
 		t.Error("it goes on")
 	}
-	s.tells(v1alpha1.EventForeignObject)
-	s.is(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonForeignObject)
-	if plan := s.after(2 * 60e9).decide(); plan.Create == nil {
+	s.wantEvent(v1alpha1.EventForeignObject)
+	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonForeignObject)
+	if plan := s.advanceClock(2 * 60e9).decideAndRecord(); plan.CreateJob == nil {
 		t.Error("it is not tried again")
 	}
-	s.is(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonForeignObject)
+	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonForeignObject)
 	s.Refusal = &Refusal{RefusedForeign, "Secret", "Secret x is not this session's"}
-	s.after(8*60e9).wants(v1alpha1.SessionFailed, v1alpha1.ReasonForeignObject)
+	s.advanceClock(8*60e9).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonForeignObject)
 }
 
-func TestAJobOfSomebodyElseIsNotOurs(t *testing.T) {
-	s := scenery(t)
-	s.begin()
-	s.job().OwnerReferences = nil
-	s.Answers.Read = map[string]*batchv1.Job{"fix-r1-a1": nil}
-	s.wants(v1alpha1.SessionPending, "")
+func TestJobOfAnotherOwnerIsIgnored(t *testing.T) {
+	s := newScenario(t)
+	s.startAttempt()
+	s.newestJob().OwnerReferences = nil
+	s.Answers.Jobs = map[string]*batchv1.Job{"fix-r1-a1": nil}
+	s.wantPhase(v1alpha1.SessionPending, "")
 	if s.Session.Status.JobUID != "" {
 		t.Error("it is taken for the session's")
 	}
 }
 
-func TestAJobThatIsNotTheOpenAttemptsIsDeleted(t *testing.T) {
-	s := scenery(t).begin().running()
-	s.decide()
-	stray := s.job().DeepCopy()
+func TestOrphanJobIsDeleted(t *testing.T) {
+	s := newScenario(t).startAttempt().startRunner()
+	s.decideAndRecord()
+	stray := s.newestJob().DeepCopy()
 	stray.Name, stray.UID = "fix-r1-a7", "stray"
 	s.Jobs = append([]*batchv1.Job{stray}, s.Jobs...)
-	if plan := s.decide(); len(plan.Delete) != 1 || plan.Delete[0].UID != "stray" {
-		t.Errorf("%v is deleted", plan.Delete)
+	if plan := s.decideAndRecord(); len(plan.DeleteJobs) != 1 || plan.DeleteJobs[0].UID != "stray" {
+		t.Errorf("%v is deleted", plan.DeleteJobs)
 	}
 }
 
-func TestNoJobIsMadeWhileAnotherLives(t *testing.T) {
-	s := scenery(t).begin().waiting("ErrImagePull")
-	s.after(600 * 1e9).decide() // Failed, and its Job is being deleted
-	s.deleting()
-	if plan := s.changed(again).wants(v1alpha1.SessionPending, v1alpha1.ReasonPreviousJobLives); plan.Create != nil {
+func TestNoJobIsCreatedWhilePreviousJobRuns(t *testing.T) {
+	s := newScenario(t).startAttempt().setWaitingReason("ErrImagePull")
+	s.advanceClock(600 * 1e9).decideAndRecord() // Failed, and its Job is being deleted
+	s.markJobDeleted()
+	if plan := s.updateSpec(requestNextRun).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonPreviousJobRunning); plan.CreateJob != nil {
 		t.Error("a second one is made")
 	}
-	s.gone().begin().wants(v1alpha1.SessionCreating, "")
+	s.removeJobAndPod().startAttempt().wantPhase(v1alpha1.SessionCreating, "")
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // summarise derives the phase, and the conditions but for those that were set on the way.
-func (d *decision) summarise() {
+func (d *evaluation) summarise() {
 	d.status.Phase = d.phase()
 	d.dependencies()
 	d.network()
@@ -23,11 +23,11 @@ func (d *decision) summarise() {
 
 // phase is where the session stands: by the open attempt's Job, or by how the last attempt
 // ended.
-func (d *decision) phase() v1alpha1.SessionPhase {
+func (d *evaluation) phase() v1alpha1.SessionPhase {
 	switch {
 	case d.status.Job != "" && d.status.StopTime != nil:
 		return v1alpha1.SessionStopping
-	case d.status.Job != "" && d.status.StartedTime != nil:
+	case d.status.Job != "" && d.status.RunnerStartTime != nil:
 		return v1alpha1.SessionRunning
 	case d.status.Job != "" && d.status.JobUID != "":
 		return v1alpha1.SessionCreating
@@ -47,21 +47,21 @@ func (d *decision) phase() v1alpha1.SessionPhase {
 	}
 }
 
-func (d *decision) set(kind string, status metav1.ConditionStatus, reason, format string, values ...any) {
+func (d *evaluation) set(kind string, status metav1.ConditionStatus, reason, format string, values ...any) {
 	const maxConditionMessage = 4096 // a status is kept small
 	message := []rune(fmt.Sprintf(format, values...))
 	meta.SetStatusCondition(&d.status.Conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: string(message[:min(len(message), maxConditionMessage)]),
-		ObservedGeneration: d.in.Session.Generation, LastTransitionTime: d.now,
+		ObservedGeneration: d.observation.Session.Generation, LastTransitionTime: d.now,
 	})
 }
 
-func (d *decision) condition(kind string) *metav1.Condition {
+func (d *evaluation) condition(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(d.status.Conditions, kind)
 }
 
 // dependencies sets DependenciesReady. What is known of a session that has ended stays.
-func (d *decision) dependencies() {
+func (d *evaluation) dependencies() {
 	switch {
 	case d.waits != nil && d.missing, d.waits != nil && d.waits.reason == v1alpha1.ReasonWorkspaceInUse:
 		d.set(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, d.waits.reason, "%s", d.waits.message)
@@ -73,21 +73,21 @@ func (d *decision) dependencies() {
 }
 
 // network sets NetworkRestricted.
-func (d *decision) network() {
-	there := d.in.NetworkPolicy
+func (d *evaluation) network() {
+	there := d.observation.NetworkPolicy
 	switch {
-	case there == nil || !IsOwned(d.in.Session, there):
-		d.set(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNoNetworkPolicy, "there is no NetworkPolicy %s", PolicyName(d.in.Session.Name))
-	case d.in.Runner != nil && !restricted(there, networkPolicy(d.in.Session, d.in.Runner)):
-		d.set(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyOther, "NetworkPolicy %s is not as the SessionRunner says", there.Name)
+	case there == nil || !IsControlledBy(d.observation.Session, there):
+		d.set(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyNotFound, "there is no NetworkPolicy %s", NetworkPolicyName(d.observation.Session.Name))
+	case d.observation.Runner != nil && !isNetworkPolicyApplied(there, buildNetworkPolicy(d.observation.Session, d.observation.Runner)):
+		d.set(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyDiffers, "NetworkPolicy %s is not as the SessionRunner says", there.Name)
 	default:
-		d.set(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyThere, "")
+		d.set(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied, "")
 	}
 }
 
 // jobConditions sets JobCreated, PodScheduled and RunnerStarted. Those of a session that has
 // ended tell of its last Job.
-func (d *decision) jobConditions() {
+func (d *evaluation) jobConditions() {
 	ended := d.status.Job == "" && (d.status.Phase == v1alpha1.SessionCompleted || d.status.Phase == v1alpha1.SessionFailed)
 	if ended && d.condition(v1alpha1.ConditionJobCreated) != nil {
 		return
@@ -97,29 +97,29 @@ func (d *decision) jobConditions() {
 	d.runnerStarted()
 }
 
-func (d *decision) jobCreated() {
+func (d *evaluation) jobCreated() {
 	switch {
 	case d.status.JobUID != "":
-		d.set(v1alpha1.ConditionJobCreated, metav1.ConditionTrue, v1alpha1.ReasonJobThere, "Job %s", d.status.Job)
+		d.set(v1alpha1.ConditionJobCreated, metav1.ConditionTrue, v1alpha1.ReasonJobCreated, "Job %s", d.status.Job)
 	case d.waits != nil && d.waits.reason != v1alpha1.ReasonForeignObject:
 		d.set(v1alpha1.ConditionJobCreated, metav1.ConditionFalse, d.waits.reason, "%s", d.waits.message)
 	case d.tries():
 	default:
-		d.set(v1alpha1.ConditionJobCreated, metav1.ConditionFalse, v1alpha1.ReasonNoJob, "")
+		d.set(v1alpha1.ConditionJobCreated, metav1.ConditionFalse, v1alpha1.ReasonJobNotCreated, "")
 	}
 }
 
 // tries tells whether the plan is to try anew what a quota barred: until it has been tried,
 // that stays as it is.
-func (d *decision) tries() bool {
+func (d *evaluation) tries() bool {
 	was := d.condition(v1alpha1.ConditionJobCreated)
-	return d.plan.Create != nil && was != nil && was.Reason == v1alpha1.ReasonQuotaExceeded
+	return d.decision.CreateJob != nil && was != nil && was.Reason == v1alpha1.ReasonQuotaExceeded
 }
 
-func (d *decision) podScheduled() {
+func (d *evaluation) podScheduled() {
 	if d.current == nil || d.pod == nil {
 		if d.status.Job == "" || d.condition(v1alpha1.ConditionPodScheduled) == nil {
-			d.set(v1alpha1.ConditionPodScheduled, metav1.ConditionFalse, v1alpha1.ReasonNoPod, "")
+			d.set(v1alpha1.ConditionPodScheduled, metav1.ConditionFalse, v1alpha1.ReasonPodNotCreated, "")
 		}
 		return
 	}
@@ -129,41 +129,41 @@ func (d *decision) podScheduled() {
 	}
 	message := ""
 	if c := d.podCondition(corev1.PodScheduled, corev1.ConditionFalse); c != nil {
-		message = joinReason(c.Reason, c.Message)
+		message = formatReason(c.Reason, c.Message)
 	}
 	d.set(v1alpha1.ConditionPodScheduled, metav1.ConditionFalse, v1alpha1.ReasonUnscheduled, "%s", message)
 }
 
-func (d *decision) runnerStarted() {
+func (d *evaluation) runnerStarted() {
 	problem := d.startProblem()
 	switch {
-	case d.status.StartedTime != nil:
-		d.set(v1alpha1.ConditionRunnerStarted, metav1.ConditionTrue, v1alpha1.ReasonStarted, "")
+	case d.status.RunnerStartTime != nil:
+		d.set(v1alpha1.ConditionRunnerStarted, metav1.ConditionTrue, v1alpha1.ReasonRunnerStarted, "")
 	case problem != nil:
 		d.set(v1alpha1.ConditionRunnerStarted, metav1.ConditionFalse, problem.reason, "%s", problem.message)
 	default:
-		d.set(v1alpha1.ConditionRunnerStarted, metav1.ConditionFalse, v1alpha1.ReasonNotReady, "")
+		d.set(v1alpha1.ConditionRunnerStarted, metav1.ConditionFalse, v1alpha1.ReasonRunnerNotStarted, "")
 	}
 }
 
 // stuck sets StopStuck, which is there only once it has been True.
-func (d *decision) stuck() {
-	if d.status.StopTime != nil && !d.in.Now.Before(d.stuckTime()) {
+func (d *evaluation) stuck() {
+	if d.status.StopTime != nil && !d.observation.Now.Before(d.stuckTime()) {
 		name := "its Pod"
 		if d.pod != nil {
 			name = "Pod " + d.pod.Name
 		}
-		d.set(v1alpha1.ConditionStopStuck, metav1.ConditionTrue, v1alpha1.ReasonGraceOver,
+		d.set(v1alpha1.ConditionStopStuck, metav1.ConditionTrue, v1alpha1.ReasonGracePeriodExceeded,
 			"%s was told to end at %s and is still there; its node may be gone", name, d.status.StopTime.UTC().Format("2006-01-02T15:04:05Z"))
 		return
 	}
 	if d.condition(v1alpha1.ConditionStopStuck) != nil {
-		d.set(v1alpha1.ConditionStopStuck, metav1.ConditionFalse, v1alpha1.ReasonPodGone, "")
+		d.set(v1alpha1.ConditionStopStuck, metav1.ConditionFalse, v1alpha1.ReasonPodTerminated, "")
 	}
 }
 
 // completed sets Completed.
-func (d *decision) completed() {
+func (d *evaluation) completed() {
 	status, reason, message := metav1.ConditionFalse, d.why().reason, d.why().message
 	if d.status.Phase == v1alpha1.SessionCompleted {
 		status = metav1.ConditionTrue
@@ -172,7 +172,7 @@ func (d *decision) completed() {
 }
 
 // ready sets Ready.
-func (d *decision) ready() {
+func (d *evaluation) ready() {
 	status := metav1.ConditionFalse
 	if d.status.Phase == v1alpha1.SessionCompleted || d.status.Phase == v1alpha1.SessionRunning {
 		status = metav1.ConditionTrue
@@ -181,7 +181,7 @@ func (d *decision) ready() {
 }
 
 // why is the reason of the phase.
-func (d *decision) why() problem {
+func (d *evaluation) why() problem {
 	last := d.lastRun()
 	switch d.status.Phase {
 	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:

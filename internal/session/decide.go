@@ -14,42 +14,42 @@ import (
 
 // What holds where the API server's defaults are not, as in an object of an older CRD.
 const (
-	defaultTimeout        = 14400
-	defaultStartupTimeout = 600
+	defaultTimeoutSeconds        = 14400
+	defaultStartupTimeoutSeconds = 600
 )
 
 // Decide plans the next moves of a session.
-func Decide(in Input) Plan {
-	d := newDecision(in)
+func Decide(in Observation) Decision {
+	d := newEvaluation(in)
 	if !in.Session.DeletionTimestamp.IsZero() {
-		d.plan.Status = d.status
-		return d.plan // the garbage collector has all that is owned, at once and without us
+		d.decision.Status = d.status
+		return d.decision // the garbage collector has all that is owned, at once and without us
 	}
 	d.accept()
 	d.settle()
-	if d.plan.Ask == nil && d.status.Job == "" {
+	if d.decision.Question == nil && d.status.Job == "" {
 		d.rest()
 	}
-	if d.plan.Ask != nil {
-		return Plan{Ask: d.plan.Ask, Status: *in.Session.Status.DeepCopy()}
+	if d.decision.Question != nil {
+		return Decision{Question: d.decision.Question, Status: *in.Session.Status.DeepCopy()}
 	}
 	d.sweep()
 	d.summarise()
-	d.plan.Status = d.status
-	d.plan.Events = events(&in.Session.Status, &d.status)
-	return d.plan
+	d.decision.Status = d.status
+	d.decision.Events = eventsBetween(&in.Session.Status, &d.status)
+	return d.decision
 }
 
-// decision is one call of Decide on its way.
-type decision struct {
-	in     Input
-	now    metav1.Time
-	spec   *v1alpha1.AgenticSessionSpec
-	status v1alpha1.AgenticSessionStatus
-	plan   Plan
+// evaluation is one call of Decide on its way.
+type evaluation struct {
+	observation Observation
+	now         metav1.Time
+	spec        *v1alpha1.AgenticSessionSpec
+	status      v1alpha1.AgenticSessionStatus
+	decision    Decision
 
 	// resolved is what the session runs as; nil if that is refused, or not known.
-	resolved *resolved
+	resolved *runnerSettings
 	// waits is why no Job is made for now, and missing says that it must not take long.
 	waits   *problem
 	missing bool
@@ -61,12 +61,12 @@ type decision struct {
 // problem is why something is not as it should be, as a condition has it.
 type problem struct{ reason, message string }
 
-func newDecision(in Input) *decision {
-	d := &decision{
-		in:     in,
-		now:    metav1.NewTime(in.Now.Truncate(time.Second)), // as it is stored
-		spec:   &in.Session.Spec,
-		status: *in.Session.Status.DeepCopy(),
+func newEvaluation(in Observation) *evaluation {
+	d := &evaluation{
+		observation: in,
+		now:         metav1.NewTime(in.Now.Truncate(time.Second)), // as it is stored
+		spec:        &in.Session.Spec,
+		status:      *in.Session.Status.DeepCopy(),
 	}
 	d.status.ObservedGeneration = in.Session.Generation
 	if d.status.Run == 0 {
@@ -76,14 +76,14 @@ func newDecision(in Input) *decision {
 }
 
 // settle sees what became of the attempt that is open.
-func (d *decision) settle() {
+func (d *evaluation) settle() {
 	if d.status.Job == "" {
 		return
 	}
 	job, known := d.jobNamed(d.status.Job)
 	switch {
 	case !known:
-	case job == nil && d.status.JobUID == "" && d.in.Created[d.status.Job] == "":
+	case job == nil && d.status.JobUID == "" && d.observation.CreatedJobs[d.status.Job] == "":
 		d.unmade()
 	case job == nil, d.status.JobUID != "" && d.status.JobUID != job.UID:
 		d.gone()
@@ -94,24 +94,24 @@ func (d *decision) settle() {
 
 // jobNamed is the Job of ours that has the name; nil if there is none. It asks if the cache
 // does not show it: that may be behind.
-func (d *decision) jobNamed(name string) (job *batchv1.Job, known bool) {
-	if read, answered := d.in.Answers.Read[name]; answered {
+func (d *evaluation) jobNamed(name string) (job *batchv1.Job, known bool) {
+	if read, answered := d.observation.Answers.Jobs[name]; answered {
 		return read, true
 	}
-	for _, job := range d.in.Jobs {
-		if job.Name == name && IsOwned(d.in.Session, job) {
+	for _, job := range d.observation.Jobs {
+		if job.Name == name && IsControlledBy(d.observation.Session, job) {
 			return job, true
 		}
 	}
-	if d.in.Answers.Listed {
+	if d.observation.Answers.Listed {
 		return nil, true
 	}
-	d.plan.Ask = &Question{JobNamed: name}
+	d.decision.Question = &Question{JobName: name}
 	return nil, false
 }
 
 // rest is where the session is without an open attempt. It may begin one.
-func (d *decision) rest() {
+func (d *evaluation) rest() {
 	last := d.lastRun()
 	switch {
 	case last == nil || last.Outcome == v1alpha1.RunRetried:
@@ -127,7 +127,7 @@ func (d *decision) rest() {
 }
 
 // lastRun is how the last attempt at the present run ended; nil if none has.
-func (d *decision) lastRun() *v1alpha1.SessionRun { return lastRun(&d.status) }
+func (d *evaluation) lastRun() *v1alpha1.SessionRun { return lastRun(&d.status) }
 
 func lastRun(status *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
 	if len(status.Runs) == 0 {
@@ -141,16 +141,16 @@ func lastRun(status *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
 }
 
 // beginRun goes on to the run that was asked for.
-func (d *decision) beginRun() {
+func (d *evaluation) beginRun() {
 	d.status.Run = d.spec.RunRequest
 	d.status.Attempt, d.status.Retries, d.status.Disruptions = 0, 0, 0
-	d.status.CompletionTime, d.status.WaitingTime = nil, nil
+	d.status.CompletionTime, d.status.WaitingSince = nil, nil
 	d.status.StoppedReason = ""
 }
 
 // stopped sessions go on when their user says so. One that was stopped for its idleness
 // would else be at it again.
-func (d *decision) stopped() {
+func (d *evaluation) stopped() {
 	switch {
 	case d.spec.OperatingMode == v1alpha1.ModeStopped:
 		d.status.StoppedReason = v1alpha1.StopUser
@@ -163,20 +163,20 @@ func (d *decision) stopped() {
 }
 
 // finished sessions wait for the end of their time to live.
-func (d *decision) finished() {
+func (d *evaluation) finished() {
 	ttl := d.spec.TTLSecondsAfterFinished
 	if ttl == nil || d.status.CompletionTime == nil {
 		return
 	}
 	due := d.status.CompletionTime.Add(time.Duration(*ttl) * time.Second)
 	if d.reached(due) {
-		d.plan.Expired = true
+		d.decision.DeleteSession = true
 	}
 }
 
 // reached tells whether a time has come. If not, the session is looked at then.
-func (d *decision) reached(due time.Time) bool {
-	left := due.Sub(d.in.Now)
+func (d *evaluation) reached(due time.Time) bool {
+	left := due.Sub(d.observation.Now)
 	if left <= 0 {
 		return true
 	}
@@ -185,40 +185,40 @@ func (d *decision) reached(due time.Time) bool {
 }
 
 // lookAfter has the session looked at after that time, if not before.
-func (d *decision) lookAfter(wait time.Duration) {
-	if d.plan.RequeueAfter == 0 || wait < d.plan.RequeueAfter {
-		d.plan.RequeueAfter = max(wait, time.Millisecond)
+func (d *evaluation) lookAfter(wait time.Duration) {
+	if d.decision.RequeueAfter == 0 || wait < d.decision.RequeueAfter {
+		d.decision.RequeueAfter = max(wait, time.Millisecond)
 	}
 }
 
 // sweep deletes Jobs of the session that run and are not the open attempt's: whoever made
 // them did not know that it is over. And those that have ended, once their attempts are no
 // longer recorded: else a session that is started again and again would leave one each time.
-func (d *decision) sweep() {
-	for _, job := range d.in.Jobs {
-		if job.Name == d.status.Job || !IsOwned(d.in.Session, job) || !job.DeletionTimestamp.IsZero() || d.deletes(job) {
+func (d *evaluation) sweep() {
+	for _, job := range d.observation.Jobs {
+		if job.Name == d.status.Job || !IsControlledBy(d.observation.Session, job) || !job.DeletionTimestamp.IsZero() || d.deletes(job) {
 			continue
 		}
-		if alive(job) || !d.recorded(job) {
-			d.plan.Delete = append(d.plan.Delete, job)
+		if isJobActive(job) || !d.recorded(job) {
+			d.decision.DeleteJobs = append(d.decision.DeleteJobs, job)
 		}
 	}
 }
 
-func (d *decision) recorded(job *batchv1.Job) bool {
+func (d *evaluation) recorded(job *batchv1.Job) bool {
 	return slices.ContainsFunc(d.status.Runs, func(run v1alpha1.SessionRun) bool { return run.Job == job.Name })
 }
 
-func (d *decision) deletes(job *batchv1.Job) bool {
-	return slices.ContainsFunc(d.plan.Delete, func(other *batchv1.Job) bool { return other.UID == job.UID })
+func (d *evaluation) deletes(job *batchv1.Job) bool {
+	return slices.ContainsFunc(d.decision.DeleteJobs, func(other *batchv1.Job) bool { return other.UID == job.UID })
 }
 
-// alive tells whether Pods of a Job may still run.
-func alive(job *batchv1.Job) bool { return ended(job) == nil }
+// isJobActive tells whether Pods of a Job may still run.
+func isJobActive(job *batchv1.Job) bool { return findEndCondition(job) == nil }
 
-// ended is the condition with which a Job has ended; nil if it has not. Only these two
+// findEndCondition is the condition with which a Job has ended; nil if it has not. Only these two
 // count: under those that come before them, and whatever the counters say, Pods still run.
-func ended(job *batchv1.Job) *batchv1.JobCondition {
+func findEndCondition(job *batchv1.Job) *batchv1.JobCondition {
 	for i := range job.Status.Conditions {
 		c := &job.Status.Conditions[i]
 		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
@@ -228,14 +228,14 @@ func ended(job *batchv1.Job) *batchv1.JobCondition {
 	return nil
 }
 
-func secondsOf(value *int32, fallback int32) int32 {
+func secondsOrDefault(value *int32, fallback int32) int32 {
 	if value == nil {
 		return fallback
 	}
 	return *value
 }
 
-// Changed reports whether a plan's status is not what is stored.
-func (p *Plan) Changed(s *v1alpha1.AgenticSession) bool {
+// ChangesStatus reports whether a plan's status is not what is stored.
+func (p *Decision) ChangesStatus(s *v1alpha1.AgenticSession) bool {
 	return !equality.Semantic.DeepEqual(s.Status, p.Status)
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// strict is a SessionRunner that allows little.
-func strict() *v1alpha1.SessionRunner {
-	r := runner()
+// newStrictRunner is a SessionRunner that allows little.
+func newStrictRunner() *v1alpha1.SessionRunner {
+	r := newTestRunner()
 	r.Spec.AllowedImages = []string{"registry.example/other:1"}
 	r.Spec.Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://127.0.0.1:3128"}}
-	r.Spec.Resources = v1alpha1.SessionResources{Limits: amounts("500m", "1Gi", "1Gi")}
+	r.Spec.Resources = v1alpha1.SessionResources{Limits: resourceAmounts("500m", "1Gi", "1Gi")}
 	r.Spec.MaxResources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
 	r.Spec.StorageClassName, r.Spec.MaxWorkspaceSize = new("slow"), new(resource.MustParse("5Gi"))
 	r.Spec.AllowedSecrets = &[]string{"git"}
@@ -27,7 +27,7 @@ func strict() *v1alpha1.SessionRunner {
 
 // Each of these is an attempt to have more than the SessionRunner allows. None may come to
 // a Job, and each says which field is at fault.
-func TestNoWayOutOfTheSessionRunnersLimits(t *testing.T) {
+func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
 	limits := func(name, amount string) func(spec *v1alpha1.AgenticSessionSpec) {
 		return func(spec *v1alpha1.AgenticSessionSpec) {
 			spec.Resources = &v1alpha1.SessionResources{Limits: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(amount)}}
@@ -100,13 +100,13 @@ func TestNoWayOutOfTheSessionRunnersLimits(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			s := scenery(t, test.attempt)
-			s.Runner = strict()
-			plan := s.decide()
-			if plan.Create != nil || plan.DryRun != nil || len(plan.Apply) > 0 {
+			s := newScenario(t, test.attempt)
+			s.Runner = newStrictRunner()
+			plan := s.decideAndRecord()
+			if plan.CreateJob != nil || plan.DryRunPod != nil || len(plan.ApplyObjects) > 0 {
 				t.Fatal("it comes to a Job")
 			}
-			c := s.condition(v1alpha1.ConditionAccepted)
+			c := s.findCondition(v1alpha1.ConditionAccepted)
 			if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, test.field+": ") {
 				t.Errorf("Accepted=%s: %s, want %s to be at fault", c.Status, c.Message, test.field)
 			}
@@ -114,7 +114,7 @@ func TestNoWayOutOfTheSessionRunnersLimits(t *testing.T) {
 	}
 }
 
-func (s *scene) condition(kind string) *metav1.Condition {
+func (s *scenario) findCondition(kind string) *metav1.Condition {
 	for i := range s.Session.Status.Conditions {
 		if c := &s.Session.Status.Conditions[i]; c.Type == kind {
 			return c
@@ -124,16 +124,16 @@ func (s *scene) condition(kind string) *metav1.Condition {
 }
 
 // What a session may have it gets, and no more than that.
-func TestWithinTheSessionRunnersLimits(t *testing.T) {
-	s := scenery(t, func(spec *v1alpha1.AgenticSessionSpec) {
+func TestSessionGetsAllowedSettings(t *testing.T) {
+	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Image = "registry.example/other:1"
 		spec.Resources = &v1alpha1.SessionResources{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}
 		spec.Workspace = &v1alpha1.SessionWorkspace{StorageClassName: new("slow"), Size: new(resource.MustParse("5Gi"))}
 		spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "git"}}
 		spec.Timeout = new(int32(0))
 	})
-	s.Runner = strict()
-	job := s.begin().job()
+	s.Runner = newStrictRunner()
+	job := s.startAttempt().newestJob()
 	c := &job.Spec.Template.Spec.Containers[0]
 	if c.Image != "registry.example/other:1" || c.Resources.Limits.Cpu().String() != "2" || c.Resources.Limits.Memory().String() != "1Gi" {
 		t.Errorf("%+v", c)
@@ -143,33 +143,33 @@ func TestWithinTheSessionRunnersLimits(t *testing.T) {
 	}
 }
 
-func TestWhoAsksForLittleGetsLittle(t *testing.T) {
-	s := scenery(t, func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.Resources = &v1alpha1.SessionResources{Limits: amounts("10m", "64Mi", "100Mi")}
+func TestLowLimitsLowerRequests(t *testing.T) {
+	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.Resources = &v1alpha1.SessionResources{Limits: resourceAmounts("10m", "64Mi", "100Mi")}
 	})
-	c := &s.begin().job().Spec.Template.Spec.Containers[0]
+	c := &s.startAttempt().newestJob().Spec.Template.Spec.Containers[0]
 	if c.Resources.Requests.Memory().String() != "64Mi" || c.Resources.Requests.Cpu().String() != "10m" {
 		t.Errorf("it requests %v", c.Resources.Requests)
 	}
 }
 
 // A SessionRunner that allows less than the defaults gives no more than it allows.
-func TestDefaultsAreWithinTheMost(t *testing.T) {
-	s := scenery(t)
-	s.Runner.Spec.MaxResources = amounts("200m", "100Mi", "500Mi")
-	c := &s.begin().job().Spec.Template.Spec.Containers[0]
+func TestDefaultResourcesAreCappedAtMaxResources(t *testing.T) {
+	s := newScenario(t)
+	s.Runner.Spec.MaxResources = resourceAmounts("200m", "100Mi", "500Mi")
+	c := &s.startAttempt().newestJob().Spec.Template.Spec.Containers[0]
 	if c.Resources.Limits.Memory().String() != "100Mi" || c.Resources.Requests.Memory().String() != "100Mi" {
 		t.Errorf("%+v", c.Resources)
 	}
 }
 
-func TestASessionRunnerThatContradictsItselfRunsNothing(t *testing.T) {
+func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 	tests := map[string]func(spec *v1alpha1.SessionRunnerSpec){
 		"more than the most": func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Resources.Limits, spec.MaxResources = amounts("2", "1Gi", "1Gi"), amounts("1", "1Gi", "1Gi")
+			spec.Resources.Limits, spec.MaxResources = resourceAmounts("2", "1Gi", "1Gi"), resourceAmounts("1", "1Gi", "1Gi")
 		},
 		"a request over its limit": func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Resources = v1alpha1.SessionResources{Requests: amounts("2", "1Gi", "1Gi"), Limits: amounts("1", "1Gi", "1Gi")}
+			spec.Resources = v1alpha1.SessionResources{Requests: resourceAmounts("2", "1Gi", "1Gi"), Limits: resourceAmounts("1", "1Gi", "1Gi")}
 		},
 		"an exception that is no part": func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Egress = []v1alpha1.SessionEgress{{CIDR: "10.0.0.0/8", Except: []string{"192.168.0.0/16"}, Ports: []v1alpha1.SessionPort{{Port: 1}}}}
@@ -181,22 +181,22 @@ func TestASessionRunnerThatContradictsItselfRunsNothing(t *testing.T) {
 	}
 	for title, change := range tests {
 		t.Run(title, func(t *testing.T) {
-			s := scenery(t)
+			s := newScenario(t)
 			change(&s.Runner.Spec)
-			if plan := s.decide(); plan.Create != nil || !strings.Contains(s.condition(v1alpha1.ConditionAccepted).Message, "spec.runner: ") {
-				t.Errorf("%+v", s.condition(v1alpha1.ConditionAccepted))
+			if plan := s.decideAndRecord(); plan.CreateJob != nil || !strings.Contains(s.findCondition(v1alpha1.ConditionAccepted).Message, "spec.runner: ") {
+				t.Errorf("%+v", s.findCondition(v1alpha1.ConditionAccepted))
 			}
 		})
 	}
 }
 
 // The SessionRunner's variables cannot be made to say something else by a session's.
-func TestASessionsVariablesComeAfterAllOthers(t *testing.T) {
-	s := scenery(t, func(spec *v1alpha1.AgenticSessionSpec) {
+func TestSessionVariablesComeLast(t *testing.T) {
+	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"A": "x"}
 	})
 	s.Runner.Spec.Env = []corev1.EnvVar{{Name: "B", Value: "$(A)"}}
-	env := s.begin().job().Spec.Template.Spec.Containers[0].Env
+	env := s.startAttempt().newestJob().Spec.Template.Spec.Containers[0].Env
 	at := func(name string) int {
 		return slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
 	}
@@ -205,11 +205,11 @@ func TestASessionsVariablesComeAfterAllOthers(t *testing.T) {
 	}
 }
 
-func TestChangedLimitsDoNotEndWhatRuns(t *testing.T) {
-	s := scenery(t).begin().running()
-	s.decide()
+func TestChangedLimitsDoNotStopRunningSession(t *testing.T) {
+	s := newScenario(t).startAttempt().startRunner()
+	s.decideAndRecord()
 	s.Runner.Spec.Image = "runner:2"
-	s.Runner.Spec.Resources.Limits, s.Runner.Spec.MaxResources = amounts("2", "1Gi", "1Gi"), amounts("1", "1Gi", "1Gi")
-	s.wants(v1alpha1.SessionRunning, "")
-	s.is(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonNotAllowed)
+	s.Runner.Spec.Resources.Limits, s.Runner.Spec.MaxResources = resourceAmounts("2", "1Gi", "1Gi"), resourceAmounts("1", "1Gi", "1Gi")
+	s.wantPhase(v1alpha1.SessionRunning, "")
+	s.wantCondition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonNotAllowed)
 }

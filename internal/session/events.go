@@ -15,13 +15,13 @@ const (
 	actionStop = "Stop"
 )
 
-// events are what changed between two statuses, the second of which is stored.
-func events(before, after *v1alpha1.AgenticSessionStatus) []Event {
+// eventsBetween are what changed between two statuses, the second of which is stored.
+func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []Event {
 	var all []Event
 	tell := func(kind, reason, action, format string, values ...any) {
 		all = append(all, Event{kind, reason, action, fmt.Sprintf(format, values...)})
 	}
-	if became(before, after, v1alpha1.ReasonForeignObject) {
+	if becameReason(before, after, v1alpha1.ReasonForeignObject) {
 		tell(corev1.EventTypeWarning, v1alpha1.EventForeignObject, actionRun, "%s",
 			meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionDependenciesReady).Message)
 	}
@@ -33,28 +33,28 @@ func events(before, after *v1alpha1.AgenticSessionStatus) []Event {
 	}
 	if after.StopTime != nil && before.StopTime == nil {
 		if after.StoppedReason == v1alpha1.StopInactivity {
-			tell(corev1.EventTypeNormal, v1alpha1.EventIdleStop, actionStop, "the runner has shown no activity since %s", shown(after))
+			tell(corev1.EventTypeNormal, v1alpha1.EventInactivityTimeout, actionStop, "the runner has shown no activity since %s", formatLastActivity(after))
 		}
 		tell(corev1.EventTypeNormal, v1alpha1.EventStopping, actionStop, "%s", after.StoppedReason)
 	}
 	if after.Phase == v1alpha1.SessionStopped && before.Phase != v1alpha1.SessionStopped {
 		tell(corev1.EventTypeNormal, v1alpha1.EventStopped, actionStop, "%s", after.StoppedReason)
 	}
-	if run := newRun(before, after); run != nil {
+	if run := addedRun(before, after); run != nil {
 		tellRun(tell, run)
 	}
 	return all
 }
 
-func shown(status *v1alpha1.AgenticSessionStatus) string {
+func formatLastActivity(status *v1alpha1.AgenticSessionStatus) string {
 	if status.LastActivityTime == nil {
 		return "it started"
 	}
 	return status.LastActivityTime.UTC().Format("2006-01-02T15:04:05Z")
 }
 
-// became reports whether the dependencies newly are not ready for that reason.
-func became(before, after *v1alpha1.AgenticSessionStatus, reason string) bool {
+// becameReason reports whether the dependencies newly are not ready for that reason.
+func becameReason(before, after *v1alpha1.AgenticSessionStatus, reason string) bool {
 	is := func(status *v1alpha1.AgenticSessionStatus) bool {
 		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDependenciesReady)
 		return c != nil && c.Reason == reason
@@ -62,8 +62,8 @@ func became(before, after *v1alpha1.AgenticSessionStatus, reason string) bool {
 	return is(after) && !is(before)
 }
 
-// newRun is the record that was added; nil if none was. No pass adds two.
-func newRun(before, after *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
+// addedRun is the record that was added; nil if none was. No pass adds two.
+func addedRun(before, after *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
 	if len(after.Runs) == 0 {
 		return nil
 	}
@@ -82,13 +82,13 @@ func tellRun(tell func(kind, reason, action, format string, values ...any), run 
 	case v1alpha1.RunCompleted:
 		tell(corev1.EventTypeNormal, v1alpha1.EventCompleted, actionRun, "attempt %d at run %d", run.Attempt, run.Run)
 	case v1alpha1.RunRetried:
-		tell(corev1.EventTypeWarning, v1alpha1.EventRetrying, actionRun, "attempt %d at run %d: %s", run.Attempt, run.Run, joinReason(run.Reason, run.Message))
+		tell(corev1.EventTypeWarning, v1alpha1.EventRetrying, actionRun, "attempt %d at run %d: %s", run.Attempt, run.Run, formatReason(run.Reason, run.Message))
 	case v1alpha1.RunFailed:
 		reason := v1alpha1.EventFailed
 		if run.Reason == v1alpha1.ReasonDeadlineExceeded || run.Reason == v1alpha1.ReasonPodRejected {
 			reason = run.Reason
 		}
-		tell(corev1.EventTypeWarning, reason, actionRun, "attempt %d at run %d: %s", run.Attempt, run.Run, joinReason(run.Reason, run.Message))
+		tell(corev1.EventTypeWarning, reason, actionRun, "attempt %d at run %d: %s", run.Attempt, run.Run, formatReason(run.Reason, run.Message))
 	case v1alpha1.RunStopped:
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // Whatever an API server, or somebody who edits statuses by hand, puts before the core: it
 // neither panics nor asks for ever, and no Pod of it is soft.
-func FuzzNothingMakesDecidePanic(f *testing.F) {
+func FuzzDecideNeverPanics(f *testing.F) {
 	session := &v1alpha1.AgenticSession{}
 	session.Name, session.Spec.Prompt = "a", "b"
 	job := &batchv1.Job{}
@@ -35,14 +35,14 @@ func FuzzNothingMakesDecidePanic(f *testing.F) {
 		if json.Unmarshal(object, s) != nil || json.Unmarshal(run, j) != nil || json.Unmarshal(pod, &p) != nil {
 			return
 		}
-		in := Input{Session: s, Runner: runner(), Jobs: []*batchv1.Job{j}, Pods: []corev1.Pod{p}, Now: time.Unix(seconds, 0)}
-		in.Answers = Answers{Read: map[string]*batchv1.Job{s.Status.Job: nil}, Listed: true}
+		in := Observation{Session: s, Runner: newTestRunner(), Jobs: []*batchv1.Job{j}, Pods: []corev1.Pod{p}, Now: time.Unix(seconds, 0)}
+		in.Answers = Answers{Jobs: map[string]*batchv1.Job{s.Status.Job: nil}, Listed: true}
 		plan := Decide(in)
-		if plan.Ask != nil {
+		if plan.Question != nil {
 			t.Error("it asks for what was answered")
 		}
-		if plan.Create != nil {
-			checkHardened(t, 0, &plan.Create.Spec.Template.Spec)
+		if plan.CreateJob != nil {
+			checkHardened(t, 0, &plan.CreateJob.Spec.Template.Spec)
 		}
 	})
 }

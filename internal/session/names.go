@@ -25,24 +25,24 @@ const (
 	// AnnotationRun and AnnotationAttempt on a Job say which attempt at which run it is.
 	AnnotationRun     = v1alpha1.AnnotationRun
 	AnnotationAttempt = v1alpha1.Prefix + "attempt"
-	// AnnotationFinished on a Lease is the Job whose runner has finished what it was at.
-	AnnotationFinished = v1alpha1.Prefix + "run-finished"
+	// AnnotationRunFinished on a Lease is the Job whose runner has finished what it was at.
+	AnnotationRunFinished = v1alpha1.Prefix + "run-finished"
 )
 
 const (
 	// maxNameLength is that of a label, which a Job's name becomes on its Pods.
-	maxNameLength = 63
-	hashChars     = 10
-	markChars     = 6
+	maxNameLength    = 63
+	inputsHashLength = 10
+	nameHashLength   = 6
 )
 
-// childName is "<owner>-<part>". If the owner's name has to be cut for that, a hash of it
+// childObjectName is "<owner>-<part>". If the owner's name has to be cut for that, a hash of it
 // keeps two apart that would become the same.
-func childName(owner, part string) string {
+func childObjectName(owner, part string) string {
 	if len(owner)+1+len(part) <= maxNameLength {
 		return owner + "-" + part
 	}
-	mark := "-" + digest([]byte(owner), markChars)
+	mark := "-" + shortDigest([]byte(owner), nameHashLength)
 	room := maxNameLength - len(mark) - 1 - len(part)
 	return strings.TrimRight(owner[:room], "-") + mark + "-" + part
 }
@@ -51,19 +51,19 @@ func childName(owner, part string) string {
 // that a pass which does not see the Job it made finds the name taken instead of making a
 // twin.
 func jobName(owner string, run, attempt int32) string {
-	return childName(owner, fmt.Sprintf("r%d-a%d", run, attempt))
+	return childObjectName(owner, fmt.Sprintf("r%d-a%d", run, attempt))
 }
 
-// inputsPart is how the names of Secrets with inputs end, but for the hash.
-const inputsPart = "inputs-"
+// inputsNamePart is how the names of Secrets with inputs end, but for the hash.
+const inputsNamePart = "inputs-"
 
-var inputsName = regexp.MustCompile(`-` + inputsPart + `[0-9a-f]{10}$`)
+var inputsNamePattern = regexp.MustCompile(`-` + inputsNamePart + `[0-9a-f]{10}$`)
 
 // sharedName is the name of the ServiceAccount and the NetworkPolicy, and of the Role.
-func sharedName(owner string) string { return childName(owner, "session") }
+func sharedName(owner string) string { return childObjectName(owner, "session") }
 
 // ClaimName is the name of a session's own PersistentVolumeClaim.
-func ClaimName(owner string) string { return childName(owner, "workspace") }
+func ClaimName(owner string) string { return childObjectName(owner, "workspace") }
 
 // ServiceName is the name of the Service of an interactive session.
 func ServiceName(owner string) string { return owner }
@@ -71,25 +71,25 @@ func ServiceName(owner string) string { return owner }
 // LeaseName is the name of the Lease that a runner renews.
 func LeaseName(owner string) string { return owner }
 
-// PolicyName is the name of a session's NetworkPolicy.
-func PolicyName(owner string) string { return sharedName(owner) }
+// NetworkPolicyName is the name of a session's NetworkPolicy.
+func NetworkPolicyName(owner string) string { return sharedName(owner) }
 
-func digest(raw []byte, chars int) string {
+func shortDigest(raw []byte, chars int) string {
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])[:chars]
 }
 
-// hashOf is a short hash of a value's JSON form.
-func hashOf(value any) string {
+// hashJSON is a short hash of a value's JSON form.
+func hashJSON(value any) string {
 	raw, err := json.Marshal(value)
 	if err != nil { // API types always marshal
 		raw = fmt.Appendf(nil, "%#v", value)
 	}
-	return digest(raw, hashChars)
+	return shortDigest(raw, inputsHashLength)
 }
 
-// labels are on everything made for a session.
-func labels(s *v1alpha1.AgenticSession) map[string]string {
+// childLabels are on everything made for a session.
+func childLabels(s *v1alpha1.AgenticSession) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue,
 		LabelSession:            s.Name, // never longer than a label's value
@@ -97,28 +97,28 @@ func labels(s *v1alpha1.AgenticSession) map[string]string {
 	}
 }
 
-// metadata of something made for a session, which is its controller. It does not block the
+// childMetadata of something made for a session, which is its controller. It does not block the
 // session's deletion: nothing of it has to go before the session does.
-func metadata(s *v1alpha1.AgenticSession, name string) metav1.ObjectMeta {
+func childMetadata(s *v1alpha1.AgenticSession, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: name, Namespace: s.Namespace, Labels: labels(s),
+		Name: name, Namespace: s.Namespace, Labels: childLabels(s),
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: "AgenticSession", Name: s.Name, UID: s.UID, Controller: new(true),
 		}},
 	}
 }
 
-// IsOwned reports whether the object's controller is this session.
-func IsOwned(s *v1alpha1.AgenticSession, child metav1.Object) bool {
+// IsControlledBy reports whether the object's controller is this session.
+func IsControlledBy(s *v1alpha1.AgenticSession, child metav1.Object) bool {
 	controller := metav1.GetControllerOf(child)
 	return controller != nil && controller.UID == s.UID
 }
 
-// IsOurs reports whether an object found under one of our names was made for this session.
+// WasCreatedFor reports whether an object found under one of our names was made for this session.
 // A workspace that is to be kept has no owner: its label says whose it is.
-func IsOurs(s *v1alpha1.AgenticSession, child metav1.Object) bool {
+func WasCreatedFor(s *v1alpha1.AgenticSession, child metav1.Object) bool {
 	if metav1.GetControllerOf(child) != nil {
-		return IsOwned(s, child)
+		return IsControlledBy(s, child)
 	}
 	return child.GetLabels()[LabelSessionUID] == string(s.UID)
 }

@@ -12,80 +12,80 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// linkLocal are the addresses behind which clouds have what identifies a node.
-var linkLocal = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("fd00:ec2::/32")}
+// linkLocalNetworks are the addresses behind which clouds have what identifies a node.
+var linkLocalNetworks = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("fd00:ec2::/32")}
 
-// networkPolicy closes the session's Pods, but for what the SessionRunner names and the
+// buildNetworkPolicy closes the session's Pods, but for what the SessionRunner names and the
 // cluster's DNS.
-func networkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) *networkingv1.NetworkPolicy {
+func buildNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) *networkingv1.NetworkPolicy {
 	policy := &networkingv1.NetworkPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
-		ObjectMeta: metadata(s, PolicyName(s.Name)),
+		ObjectMeta: childMetadata(s, NetworkPolicyName(s.Name)),
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{LabelSessionUID: string(s.UID)}},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
-			Egress:      []networkingv1.NetworkPolicyEgressRule{dns()},
+			Egress:      []networkingv1.NetworkPolicyEgressRule{allowClusterDNS()},
 		},
 	}
 	for i := range runner.Spec.Egress {
-		policy.Spec.Egress = append(policy.Spec.Egress, egress(&runner.Spec.Egress[i]))
+		policy.Spec.Egress = append(policy.Spec.Egress, egressRule(&runner.Spec.Egress[i]))
 	}
 	if s.Spec.Interactive && len(runner.Spec.IngressFrom) > 0 {
 		port := runner.Spec.Port
 		if port == 0 {
-			port = defaultPort
+			port = defaultSessionPort
 		}
 		policy.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{
 			From:  runner.Spec.DeepCopy().IngressFrom,
-			Ports: []networkingv1.NetworkPolicyPort{networkPort(port, nil, corev1.ProtocolTCP)},
+			Ports: []networkingv1.NetworkPolicyPort{networkPolicyPort(port, nil, corev1.ProtocolTCP)},
 		}}
 	}
 	return policy
 }
 
-// dns lets names be looked up at the cluster's DNS, and nowhere else.
-func dns() networkingv1.NetworkPolicyEgressRule {
+// allowClusterDNS lets names be looked up at the cluster's DNS, and nowhere else.
+func allowClusterDNS() networkingv1.NetworkPolicyEgressRule {
 	const port = 53
 	return networkingv1.NetworkPolicyEgressRule{
 		To: []networkingv1.NetworkPolicyPeer{{
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: metav1.NamespaceSystem}},
 			PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"k8s-app": "kube-dns"}},
 		}},
-		Ports: []networkingv1.NetworkPolicyPort{networkPort(port, nil, corev1.ProtocolUDP), networkPort(port, nil, corev1.ProtocolTCP)},
+		Ports: []networkingv1.NetworkPolicyPort{networkPolicyPort(port, nil, corev1.ProtocolUDP), networkPolicyPort(port, nil, corev1.ProtocolTCP)},
 	}
 }
 
-func egress(rule *v1alpha1.SessionEgress) networkingv1.NetworkPolicyEgressRule {
+func egressRule(rule *v1alpha1.SessionEgress) networkingv1.NetworkPolicyEgressRule {
 	block := &networkingv1.IPBlock{CIDR: rule.CIDR, Except: append([]string(nil), rule.Except...)}
-	for _, local := range linkLocal {
-		if within(local.String(), rule.CIDR) && !covered(local, rule.Except) {
+	for _, local := range linkLocalNetworks {
+		if isSubnet(local.String(), rule.CIDR) && !isExcepted(local, rule.Except) {
 			block.Except = append(block.Except, local.String())
 		}
 	}
 	allowed := networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{{IPBlock: block}}}
 	for _, port := range rule.Ports {
-		allowed.Ports = append(allowed.Ports, networkPort(port.Port, port.EndPort, port.Protocol))
+		allowed.Ports = append(allowed.Ports, networkPolicyPort(port.Port, port.EndPort, port.Protocol))
 	}
 	return allowed
 }
 
-func covered(network netip.Prefix, by []string) bool {
+func isExcepted(network netip.Prefix, by []string) bool {
 	for _, text := range by {
-		if other, err := netip.ParsePrefix(text); err == nil && (other == network || within(network.String(), text)) {
+		if other, err := netip.ParsePrefix(text); err == nil && (other == network || isSubnet(network.String(), text)) {
 			return true
 		}
 	}
 	return false
 }
 
-func networkPort(port int32, end *int32, protocol corev1.Protocol) networkingv1.NetworkPolicyPort {
+func networkPolicyPort(port int32, end *int32, protocol corev1.Protocol) networkingv1.NetworkPolicyPort {
 	if protocol == "" {
 		protocol = corev1.ProtocolTCP
 	}
 	return networkingv1.NetworkPolicyPort{Port: new(intstr.FromInt32(port)), EndPort: end, Protocol: &protocol}
 }
 
-// restricted tells whether the policy that there is says what it has to.
-func restricted(there, wanted *networkingv1.NetworkPolicy) bool {
+// isNetworkPolicyApplied tells whether the policy that there is says what it has to.
+func isNetworkPolicyApplied(there, wanted *networkingv1.NetworkPolicy) bool {
 	return there != nil && equality.Semantic.DeepEqual(there.Spec, wanted.Spec)
 }

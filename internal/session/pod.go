@@ -35,30 +35,30 @@ const (
 )
 
 const (
-	// graceSeconds is how long a Pod has to end. A deleted session's must be gone in 30 s.
-	graceSeconds = 25
-	// filesGroup owns the volumes if the SessionRunner does not say who does.
-	filesGroup = 65532
-	// tokenSeconds is how long a token for the Lease is good for. The kubelet renews it.
-	tokenSeconds = 3600
-	// defaultPort is where an interactive session listens.
-	defaultPort = 8080
-	portName    = "session"
+	// gracePeriodSeconds is how long a Pod has to end. A deleted session's must be gone in 30 s.
+	gracePeriodSeconds = 25
+	// defaultFSGroup owns the volumes if the SessionRunner does not say who does.
+	defaultFSGroup = 65532
+	// tokenExpirationSeconds is how long a token for the Lease is good for. The kubelet renews it.
+	tokenExpirationSeconds = 3600
+	// defaultSessionPort is where an interactive session listens.
+	defaultSessionPort = 8080
+	sessionPortName    = "session"
 )
 
-// ownVariables are those that the operator sets, whatever they are called.
-var ownVariables = []string{homeVariable, tempVariable}
+// operatorVariables are those that the operator sets, whatever they are called.
+var operatorVariables = []string{homeVariable, tempVariable}
 
 // template of the attempt's Pod. It is built from nothing: no part of it is a user's to
 // give whole.
-func (d *decision) template(inputs string) corev1.PodTemplateSpec {
-	s := d.in.Session
+func (d *evaluation) template(inputs string) corev1.PodTemplateSpec {
+	s := d.observation.Session
 	pod := corev1.PodSpec{
 		ServiceAccountName:            sharedName(s.Name),
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
 		RestartPolicy:                 corev1.RestartPolicyNever,
-		TerminationGracePeriodSeconds: new(int64(graceSeconds)),
+		TerminationGracePeriodSeconds: new(int64(gracePeriodSeconds)),
 		RuntimeClassName:              d.resolved.runner.Spec.RuntimeClassName,
 		SecurityContext:               d.podSecurity(),
 		Volumes:                       d.volumes(inputs),
@@ -66,21 +66,21 @@ func (d *decision) template(inputs string) corev1.PodTemplateSpec {
 		InitContainers:                d.sidecars(),
 	}
 	for i := range pod.InitContainers {
-		pod.Volumes = append(pod.Volumes, emptyDir(sidecarTemp(i), pod.InitContainers[i].Resources.Limits))
+		pod.Volumes = append(pod.Volumes, emptyDirVolume(sidecarTempVolume(i), pod.InitContainers[i].Resources.Limits))
 	}
 	for _, secret := range d.resolved.runner.Spec.ImagePullSecrets {
 		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: secret.Name})
 	}
-	harden(pod.InitContainers)
-	harden(pod.Containers)
-	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels(s)}, Spec: pod}
+	hardenContainers(pod.InitContainers)
+	hardenContainers(pod.Containers)
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: childLabels(s)}, Spec: pod}
 }
 
-func (d *decision) podSecurity() *corev1.PodSecurityContext {
+func (d *evaluation) podSecurity() *corev1.PodSecurityContext {
 	spec := &d.resolved.runner.Spec
 	group := spec.RunAsGroup
 	if group == nil {
-		group = new(int64(filesGroup))
+		group = new(int64(defaultFSGroup))
 	}
 	return &corev1.PodSecurityContext{
 		RunAsNonRoot:   new(true),
@@ -93,9 +93,9 @@ func (d *decision) podSecurity() *corev1.PodSecurityContext {
 	}
 }
 
-// harden takes from all containers what no session needs. It sets the whole of it, so that
+// hardenContainers takes from all containers what no session needs. It sets the whole of it, so that
 // nothing is left of what might have been there.
-func harden(containers []corev1.Container) {
+func hardenContainers(containers []corev1.Container) {
 	for i := range containers {
 		containers[i].SecurityContext = &corev1.SecurityContext{
 			RunAsNonRoot:             new(true),
@@ -108,12 +108,12 @@ func harden(containers []corev1.Container) {
 	}
 }
 
-func (d *decision) runnerContainer(inputs string) corev1.Container {
+func (d *evaluation) runnerContainer(inputs string) corev1.Container {
 	spec := &d.resolved.runner.Spec
 	c := corev1.Container{
 		Name: v1alpha1.RunnerContainer, Image: d.resolved.image,
 		Command: spec.Command, Args: spec.Args,
-		Env: d.environment(inputs), EnvFrom: d.in.Session.Spec.EnvFrom,
+		Env: d.environment(inputs), EnvFrom: d.observation.Session.Spec.EnvFrom,
 		Resources:                d.resolved.resources,
 		TerminationMessagePath:   resultPath,
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
@@ -124,15 +124,15 @@ func (d *decision) runnerContainer(inputs string) corev1.Container {
 			{Name: tempVolume, MountPath: tempPath},
 		},
 	}
-	for i := range d.in.Session.Spec.SecretMounts {
-		mount := &d.in.Session.Spec.SecretMounts[i]
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: secretVolume(i), MountPath: mountPath(mount), ReadOnly: true})
+	for i := range d.observation.Session.Spec.SecretMounts {
+		mount := &d.observation.Session.Spec.SecretMounts[i]
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: secretVolumeName(i), MountPath: secretMountPath(mount), ReadOnly: true})
 	}
 	if spec.ActivityLease {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tokenVolume, MountPath: tokenPath, ReadOnly: true})
 	}
-	if d.in.Session.Spec.Interactive {
-		c.Ports = []corev1.ContainerPort{{Name: portName, ContainerPort: d.port(), Protocol: corev1.ProtocolTCP}}
+	if d.observation.Session.Spec.Interactive {
+		c.Ports = []corev1.ContainerPort{{Name: sessionPortName, ContainerPort: d.port(), Protocol: corev1.ProtocolTCP}}
 		c.ReadinessProbe = &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(d.port())}},
 			PeriodSeconds: 2,
@@ -141,18 +141,18 @@ func (d *decision) runnerContainer(inputs string) corev1.Container {
 	return c
 }
 
-func (d *decision) port() int32 {
+func (d *evaluation) port() int32 {
 	if port := d.resolved.runner.Spec.Port; port != 0 {
 		return port
 	}
-	return defaultPort
+	return defaultSessionPort
 }
 
 // environment of the runner: the operator's variables, the SessionRunner's, the session's.
 // What stands later can refer to what stands earlier, never the other way round. No name
 // comes twice, and all of them go before what envFrom brings.
-func (d *decision) environment(inputs string) []corev1.EnvVar {
-	s := d.in.Session
+func (d *evaluation) environment(inputs string) []corev1.EnvVar {
+	s := d.observation.Session
 	env := []corev1.EnvVar{
 		{Name: homeVariable, Value: homePath},
 		{Name: tempVariable, Value: tempPath},
@@ -165,8 +165,8 @@ func (d *decision) environment(inputs string) []corev1.EnvVar {
 	set("RUN", strconv.Itoa(int(d.status.Run)))
 	set("ATTEMPT", strconv.Itoa(int(d.status.Attempt)))
 	set("JOB", d.status.Job)
-	set("PROMPT_FILE", inputsPath+"/"+keyPrompt)
-	set("SESSION_FILE", inputsPath+"/"+keySession)
+	set("PROMPT_FILE", inputsPath+"/"+promptKey)
+	set("SESSION_FILE", inputsPath+"/"+sessionFileKey)
 	set("WORKSPACE", workspacePath)
 	set("RESULT_FILE", resultPath)
 	set("SDK_SESSION_ID", d.status.SDKSessionID)
@@ -189,7 +189,7 @@ func (d *decision) environment(inputs string) []corev1.EnvVar {
 	for _, name := range sortedKeys(s.Spec.EnvironmentVariables) {
 		if !taken[name] {
 			env = append(env, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-				LocalObjectReference: corev1.LocalObjectReference{Name: inputs}, Key: keyVariable + name,
+				LocalObjectReference: corev1.LocalObjectReference{Name: inputs}, Key: variableKeyPrefix + name,
 			}}})
 		}
 	}
@@ -197,31 +197,31 @@ func (d *decision) environment(inputs string) []corev1.EnvVar {
 }
 
 // volumes that the runner has.
-func (d *decision) volumes(inputs string) []corev1.Volume {
-	s := d.in.Session
+func (d *evaluation) volumes(inputs string) []corev1.Volume {
+	s := d.observation.Session
 	limits := d.resolved.resources.Limits
 	volumes := []corev1.Volume{
 		{Name: inputsVolume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 			SecretName: inputs, DefaultMode: new(int32(0o440)),
-			Items: []corev1.KeyToPath{{Key: keyPrompt, Path: keyPrompt}, {Key: keySession, Path: keySession}},
+			Items: []corev1.KeyToPath{{Key: promptKey, Path: promptKey}, {Key: sessionFileKey, Path: sessionFileKey}},
 		}}},
 		d.workspaceVolume(),
-		emptyDir(homeVolume, limits),
-		emptyDir(tempVolume, limits),
+		emptyDirVolume(homeVolume, limits),
+		emptyDirVolume(tempVolume, limits),
 	}
 	for i := range s.Spec.SecretMounts {
 		mount := &s.Spec.SecretMounts[i]
-		volumes = append(volumes, corev1.Volume{Name: secretVolume(i), VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+		volumes = append(volumes, corev1.Volume{Name: secretVolumeName(i), VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 			SecretName: mount.SecretName, DefaultMode: new(int32(0o440)), Optional: new(mount.Optional),
 		}}})
 	}
 	if d.resolved.runner.Spec.ActivityLease {
-		volumes = append(volumes, token())
+		volumes = append(volumes, leaseTokenVolume())
 	}
 	return volumes
 }
 
-func (d *decision) workspaceVolume() corev1.Volume {
+func (d *evaluation) workspaceVolume() corev1.Volume {
 	volume := corev1.Volume{Name: workspaceVolume}
 	if claim := d.status.WorkspaceClaim; claim != "" {
 		volume.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}
@@ -232,8 +232,8 @@ func (d *decision) workspaceVolume() corev1.Volume {
 	return volume
 }
 
-// emptyDir is no larger than what its container may write at all.
-func emptyDir(name string, limits corev1.ResourceList) corev1.Volume {
+// emptyDirVolume is no larger than what its container may write at all.
+func emptyDirVolume(name string, limits corev1.ResourceList) corev1.Volume {
 	source := &corev1.EmptyDirVolumeSource{}
 	if limit, limited := limits[corev1.ResourceEphemeralStorage]; limited {
 		source.SizeLimit = &limit
@@ -241,13 +241,13 @@ func emptyDir(name string, limits corev1.ResourceList) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: source}}
 }
 
-// token is what the runner renews its Lease with, where programs look for one. Only the
+// leaseTokenVolume is what the runner renews its Lease with, where programs look for one. Only the
 // runner has it, and only if the SessionRunner says so.
-func token() corev1.Volume {
+func leaseTokenVolume() corev1.Volume {
 	return corev1.Volume{Name: tokenVolume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 		DefaultMode: new(int32(0o440)),
 		Sources: []corev1.VolumeProjection{
-			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(tokenSeconds))}},
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(tokenExpirationSeconds))}},
 			{ConfigMap: &corev1.ConfigMapProjection{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
 				Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
@@ -260,18 +260,18 @@ func token() corev1.Volume {
 }
 
 // sidecars are native ones: containers that start before the runner, and end after it.
-func (d *decision) sidecars() []corev1.Container {
+func (d *evaluation) sidecars() []corev1.Container {
 	var containers []corev1.Container
 	for i := range d.resolved.runner.Spec.Sidecars {
 		sidecar := d.resolved.runner.Spec.Sidecars[i].DeepCopy()
 		c := corev1.Container{
 			Name: sidecar.Name, Image: sidecar.Image, Command: sidecar.Command, Args: sidecar.Args, Env: sidecar.Env,
-			Resources:                requirements(fill(sidecar.Resources, sidecarDefaults)),
+			Resources:                resourceRequirements(fillResources(sidecar.Resources, sidecarDefaults)),
 			RestartPolicy:            new(corev1.ContainerRestartPolicyAlways),
-			StartupProbe:             ownProbe(sidecar.StartupProbe),
+			StartupProbe:             restrictProbe(sidecar.StartupProbe),
 			TerminationMessagePath:   resultPath,
 			TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-			VolumeMounts:             []corev1.VolumeMount{{Name: sidecarTemp(i), MountPath: tempPath}},
+			VolumeMounts:             []corev1.VolumeMount{{Name: sidecarTempVolume(i), MountPath: tempPath}},
 		}
 		if sidecar.Workspace {
 			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: workspaceVolume, MountPath: workspacePath})
@@ -281,9 +281,9 @@ func (d *decision) sidecars() []corev1.Container {
 	return containers
 }
 
-// ownProbe asks the Pod itself. A probe of another host would be the kubelet's request,
+// restrictProbe asks the Pod itself. A probe of another host would be the kubelet's request,
 // which no NetworkPolicy holds back.
-func ownProbe(probe *corev1.Probe) *corev1.Probe {
+func restrictProbe(probe *corev1.Probe) *corev1.Probe {
 	if probe == nil {
 		return nil
 	}
@@ -297,12 +297,12 @@ func ownProbe(probe *corev1.Probe) *corev1.Probe {
 	return probe
 }
 
-func secretVolume(i int) string { return fmt.Sprintf("secret-%d", i) }
+func secretVolumeName(i int) string { return fmt.Sprintf("secret-%d", i) }
 
-func sidecarTemp(i int) string { return fmt.Sprintf("sidecar-%d-tmp", i) }
+func sidecarTempVolume(i int) string { return fmt.Sprintf("sidecar-%d-tmp", i) }
 
-// mountPath is where the files of a Secret are.
-func mountPath(mount *v1alpha1.SecretMount) string {
+// secretMountPath is where the files of a Secret are.
+func secretMountPath(mount *v1alpha1.SecretMount) string {
 	if mount.MountPath != "" {
 		return mount.MountPath
 	}

@@ -16,8 +16,8 @@ import (
 // defaultWorkspaceSize is that of a workspace whose session and SessionRunner say nothing.
 var defaultWorkspaceSize = resource.MustParse("10Gi")
 
-// resolved is what a session runs as, within what its SessionRunner allows.
-type resolved struct {
+// runnerSettings is what a session runs as, within what its SessionRunner allows.
+type runnerSettings struct {
 	runner    *v1alpha1.SessionRunner
 	image     string
 	resources corev1.ResourceRequirements
@@ -27,25 +27,25 @@ type resolved struct {
 	size       resource.Quantity
 }
 
-// resolve tells what the session runs as, and each field in which it asks for more than its
+// resolveSettings tells what the session runs as, and each field in which it asks for more than its
 // SessionRunner allows.
-func resolve(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (*resolved, field.ErrorList) {
-	r := &resolved{runner: runner}
+func resolveSettings(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (*runnerSettings, field.ErrorList) {
+	r := &runnerSettings{runner: runner}
 	errs := validateRunner(runner)
 	errs = append(errs, r.resolveImage(s)...)
 	var tooMuch field.ErrorList
 	r.resources, tooMuch = runnerResources(s, runner)
 	errs = append(errs, tooMuch...)
 	errs = append(errs, r.resolveWorkspace(s)...)
-	errs = append(errs, checkVariables(s, runner)...)
-	errs = append(errs, checkSecrets(s, runner)...)
-	errs = append(errs, checkActivity(s, runner)...)
+	errs = append(errs, checkVariablesAllowed(s, runner)...)
+	errs = append(errs, checkSecretsAllowed(s, runner)...)
+	errs = append(errs, checkActivityFields(s, runner)...)
 	return r, errs
 }
 
-// Resolve tells each field in which a session asks for more than its SessionRunner allows.
-func Resolve(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) field.ErrorList {
-	_, errs := resolve(s, runner)
+// ValidateWithRunner tells each field in which a session asks for more than its SessionRunner allows.
+func ValidateWithRunner(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) field.ErrorList {
+	_, errs := resolveSettings(s, runner)
 	return errs
 }
 
@@ -62,7 +62,7 @@ func validateRunner(runner *v1alpha1.SessionRunner) field.ErrorList {
 	}
 	for i := range runner.Spec.Egress {
 		for _, except := range runner.Spec.Egress[i].Except {
-			if !within(except, runner.Spec.Egress[i].CIDR) {
+			if !isSubnet(except, runner.Spec.Egress[i].CIDR) {
 				bad("egress: " + except + " does not lie within " + runner.Spec.Egress[i].CIDR)
 			}
 		}
@@ -76,15 +76,15 @@ func validateRunner(runner *v1alpha1.SessionRunner) field.ErrorList {
 		}
 	}
 	for i := range runner.Spec.Env {
-		if name := runner.Spec.Env[i].Name; slices.Contains(ownVariables, name) {
+		if name := runner.Spec.Env[i].Name; slices.Contains(operatorVariables, name) {
 			bad("env: " + name + " is set by the operator")
 		}
 	}
 	return errs
 }
 
-// within tells whether one network lies in another, and is not all of it.
-func within(inner, outer string) bool {
+// isSubnet tells whether one network lies in another, and is not all of it.
+func isSubnet(inner, outer string) bool {
 	in, err := netip.ParsePrefix(inner)
 	if err != nil {
 		return false
@@ -95,7 +95,7 @@ func within(inner, outer string) bool {
 
 // resolveImage takes the session's image only if the SessionRunner names the very same: a
 // pattern could be met by an image that nobody thought of.
-func (r *resolved) resolveImage(s *v1alpha1.AgenticSession) field.ErrorList {
+func (r *runnerSettings) resolveImage(s *v1alpha1.AgenticSession) field.ErrorList {
 	spec := &r.runner.Spec
 	r.image = cmp.Or(s.Spec.Image, spec.Image)
 	if r.image == spec.Image || slices.Contains(spec.AllowedImages, r.image) {
@@ -104,7 +104,7 @@ func (r *resolved) resolveImage(s *v1alpha1.AgenticSession) field.ErrorList {
 	return field.ErrorList{field.NotSupported(field.NewPath("spec", "image"), r.image, append([]string{spec.Image}, spec.AllowedImages...))}
 }
 
-func (r *resolved) resolveWorkspace(s *v1alpha1.AgenticSession) field.ErrorList {
+func (r *runnerSettings) resolveWorkspace(s *v1alpha1.AgenticSession) field.ErrorList {
 	most := defaultWorkspaceSize
 	if r.runner.Spec.MaxWorkspaceSize != nil {
 		most = *r.runner.Spec.MaxWorkspaceSize
@@ -135,8 +135,8 @@ func (r *resolved) resolveWorkspace(s *v1alpha1.AgenticSession) field.ErrorList 
 	return errs
 }
 
-// checkVariables refuses those that the SessionRunner sets.
-func checkVariables(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) field.ErrorList {
+// checkVariablesAllowed refuses those that the SessionRunner sets.
+func checkVariablesAllowed(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) field.ErrorList {
 	var errs field.ErrorList
 	for i := range runner.Spec.Env {
 		name := runner.Spec.Env[i].Name
@@ -147,8 +147,8 @@ func checkVariables(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) 
 	return errs
 }
 
-// checkSecrets refuses those that the SessionRunner does not name, if it names any.
-func checkSecrets(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) field.ErrorList {
+// checkSecretsAllowed refuses those that the SessionRunner does not name, if it names any.
+func checkSecretsAllowed(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) field.ErrorList {
 	if runner.Spec.AllowedSecrets == nil {
 		return nil
 	}
@@ -170,15 +170,15 @@ func checkSecrets(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) fi
 	return errs
 }
 
-// checkActivity refuses what nobody could keep to: only a runner with a Lease can tell that
+// checkActivityFields refuses what nobody could keep to: only a runner with a Lease can tell that
 // it is idle, or has finished.
-func checkActivity(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) field.ErrorList {
+func checkActivityFields(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) field.ErrorList {
 	if runner.Spec.ActivityLease {
 		return nil
 	}
 	var errs field.ErrorList
 	at, detail := field.NewPath("spec"), "SessionRunner "+runner.Name+" has no activityLease, so nobody can tell"
-	if secondsOf(s.Spec.InactivityTimeout, 0) > 0 {
+	if secondsOrDefault(s.Spec.InactivityTimeout, 0) > 0 {
 		errs = append(errs, field.Forbidden(at.Child("inactivityTimeout"), detail))
 	}
 	if s.Spec.Interactive && s.Spec.StopOnRunFinished {
@@ -187,6 +187,6 @@ func checkActivity(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) f
 	return errs
 }
 
-func compare(a, b string) int { return cmp.Compare(a, b) }
+func compareStrings(a, b string) int { return cmp.Compare(a, b) }
 
 func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

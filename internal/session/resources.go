@@ -16,14 +16,14 @@ import (
 // namespace's quota may ask for them, and a node is protected by them.
 var (
 	runnerDefaults = v1alpha1.SessionResources{
-		Requests: amounts("100m", "256Mi", "1Gi"), Limits: amounts("1", "2Gi", "4Gi"),
+		Requests: resourceAmounts("100m", "256Mi", "1Gi"), Limits: resourceAmounts("1", "2Gi", "4Gi"),
 	}
 	sidecarDefaults = v1alpha1.SessionResources{
-		Requests: amounts("10m", "32Mi", "64Mi"), Limits: amounts("500m", "256Mi", "1Gi"),
+		Requests: resourceAmounts("10m", "32Mi", "64Mi"), Limits: resourceAmounts("500m", "256Mi", "1Gi"),
 	}
 )
 
-func amounts(cpu, memory, storage string) corev1.ResourceList {
+func resourceAmounts(cpu, memory, storage string) corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse(cpu),
 		corev1.ResourceMemory:           resource.MustParse(memory),
@@ -47,13 +47,13 @@ func validateResources(r *v1alpha1.SessionResources, at *field.Path) field.Error
 			errs = append(errs, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "must not be greater than the limit, "+limit.String()))
 		}
 	}
-	slices.SortStableFunc(errs, func(a, b *field.Error) int { return compare(a.Field, b.Field) })
+	slices.SortStableFunc(errs, func(a, b *field.Error) int { return compareStrings(a.Field, b.Field) })
 	return errs
 }
 
-// fill lays amounts over defaults. Who sets only a limit has the request go down with it,
+// fillResources lays amounts over defaults. Who sets only a limit has the request go down with it,
 // and who sets only a request has the limit go up.
-func fill(r, defaults v1alpha1.SessionResources) v1alpha1.SessionResources {
+func fillResources(r, defaults v1alpha1.SessionResources) v1alpha1.SessionResources {
 	filled := v1alpha1.SessionResources{Requests: maps.Clone(defaults.Requests), Limits: maps.Clone(defaults.Limits)}
 	maps.Copy(filled.Requests, r.Requests)
 	maps.Copy(filled.Limits, r.Limits)
@@ -77,12 +77,12 @@ func fill(r, defaults v1alpha1.SessionResources) v1alpha1.SessionResources {
 
 // runnerResources are those of a session's runner, and what of them is too much.
 func runnerResources(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (corev1.ResourceRequirements, field.ErrorList) {
-	errs := checkDefaults(runner)
-	defaults := fill(runner.Spec.Resources, capped(runnerDefaults, runner.Spec.MaxResources))
+	errs := checkRunnerDefaults(runner)
+	defaults := fillResources(runner.Spec.Resources, capResources(runnerDefaults, runner.Spec.MaxResources))
 	if s.Spec.Resources == nil {
-		return requirements(defaults), errs
+		return resourceRequirements(defaults), errs
 	}
-	filled := fill(*s.Spec.Resources, defaults)
+	filled := fillResources(*s.Spec.Resources, defaults)
 	at := field.NewPath("spec", "resources")
 	for _, name := range sortedKeys(filled.Limits) {
 		limit := filled.Limits[name]
@@ -101,11 +101,11 @@ func runnerResources(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner)
 			errs = append(errs, field.Invalid(where, limit.String(), "SessionRunner "+runner.Name+" allows at most "+allowed.String()))
 		}
 	}
-	return requirements(filled), errs
+	return resourceRequirements(filled), errs
 }
 
-// capped are amounts of which none is greater than the most there may be.
-func capped(r v1alpha1.SessionResources, most corev1.ResourceList) v1alpha1.SessionResources {
+// capResources are amounts of which none is greater than the most there may be.
+func capResources(r v1alpha1.SessionResources, most corev1.ResourceList) v1alpha1.SessionResources {
 	lower := func(list corev1.ResourceList) corev1.ResourceList {
 		list = maps.Clone(list)
 		for name, amount := range list {
@@ -118,8 +118,8 @@ func capped(r v1alpha1.SessionResources, most corev1.ResourceList) v1alpha1.Sess
 	return v1alpha1.SessionResources{Requests: lower(r.Requests), Limits: lower(r.Limits)}
 }
 
-// checkDefaults refuses a SessionRunner that gives more than it allows.
-func checkDefaults(runner *v1alpha1.SessionRunner) field.ErrorList {
+// checkRunnerDefaults refuses a SessionRunner that gives more than it allows.
+func checkRunnerDefaults(runner *v1alpha1.SessionRunner) field.ErrorList {
 	var errs field.ErrorList
 	for _, list := range []corev1.ResourceList{runner.Spec.Resources.Requests, runner.Spec.Resources.Limits} {
 		for _, name := range sortedKeys(list) {
@@ -133,17 +133,17 @@ func checkDefaults(runner *v1alpha1.SessionRunner) field.ErrorList {
 	return errs
 }
 
-func requirements(r v1alpha1.SessionResources) corev1.ResourceRequirements {
+func resourceRequirements(r v1alpha1.SessionResources) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: r.Requests, Limits: r.Limits}
 }
 
-func serversSize(servers *v1alpha1.MCPServers) int {
+func mcpServersBytes(servers *v1alpha1.MCPServers) int {
 	if servers == nil {
 		return 0
 	}
 	raw, err := json.Marshal(servers)
 	if err != nil { // they came as JSON
-		return maxServers + 1
+		return maxMCPServersBytes + 1
 	}
 	return len(raw)
 }

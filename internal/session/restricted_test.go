@@ -19,7 +19,7 @@ import (
 // The API server's own evaluator judges Pods of sessions and SessionRunners that are made at
 // random, and as bad as their types allow: not one of them may be refused where
 // PodSecurity restricted is enforced.
-func TestWhateverIsAskedForAPodIsRestricted(t *testing.T) {
+func TestEveryPodPassesPodSecurityRestricted(t *testing.T) {
 	const runs = 5000
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
@@ -32,16 +32,16 @@ func TestWhateverIsAskedForAPodIsRestricted(t *testing.T) {
 	}
 	judged := 0
 	for seed := range uint64(runs) {
-		f := fuzz{rand.New(rand.NewPCG(seed, 1))}
-		s := scenery(t)
-		f.session(&s.Session.Spec)
-		f.runner(&s.Runner.Spec)
-		plan := s.decide()
-		if plan.Create == nil {
+		f := randomSpecs{rand.New(rand.NewPCG(seed, 1))}
+		s := newScenario(t)
+		f.fillSession(&s.Session.Spec)
+		f.fillRunner(&s.Runner.Spec)
+		plan := s.decideAndRecord()
+		if plan.CreateJob == nil {
 			continue // refused before it comes to a Pod
 		}
 		judged++
-		template := plan.Create.Spec.Template
+		template := plan.CreateJob.Spec.Template
 		for _, result := range evaluator.EvaluatePod(level, &template.ObjectMeta, &template.Spec) {
 			if !result.Allowed {
 				t.Errorf("seed %d: %s: %s", seed, result.ForbiddenReason, result.ForbiddenDetail)
@@ -93,23 +93,23 @@ func checkHardened(t *testing.T, seed uint64, pod *corev1.PodSpec) {
 	}
 }
 
-// fuzz makes specs at random.
-type fuzz struct{ rng *rand.Rand }
+// randomSpecs makes specs at random.
+type randomSpecs struct{ rng *rand.Rand }
 
-func (f fuzz) maybe() bool { return f.rng.IntN(2) == 0 }
+func (f randomSpecs) randomBool() bool { return f.rng.IntN(2) == 0 }
 
-func (f fuzz) pick(of ...string) string { return of[f.rng.IntN(len(of))] }
+func (f randomSpecs) pickOne(of ...string) string { return of[f.rng.IntN(len(of))] }
 
-func (f fuzz) quantity() resource.Quantity {
-	return resource.MustParse(f.pick("0", "1", "10m", "100Mi", "1Gi", "2Gi", "64", "1000Gi"))
+func (f randomSpecs) randomQuantity() resource.Quantity {
+	return resource.MustParse(f.pickOne("0", "1", "10m", "100Mi", "1Gi", "2Gi", "64", "1000Gi"))
 }
 
-func (f fuzz) resources() v1alpha1.SessionResources {
+func (f randomSpecs) randomResources() v1alpha1.SessionResources {
 	list := func() corev1.ResourceList {
 		all := corev1.ResourceList{}
 		for _, name := range []string{"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "hugepages-2Mi"} {
 			if f.rng.IntN(6) == 0 {
-				all[corev1.ResourceName(name)] = f.quantity()
+				all[corev1.ResourceName(name)] = f.randomQuantity()
 			}
 		}
 		return all
@@ -117,68 +117,68 @@ func (f fuzz) resources() v1alpha1.SessionResources {
 	return v1alpha1.SessionResources{Requests: list(), Limits: list()}
 }
 
-func (f fuzz) session(spec *v1alpha1.AgenticSessionSpec) {
-	spec.Interactive = f.maybe()
-	spec.Image = f.pick("", "", "runner:1", "other:1", "evil:1")
-	if f.maybe() {
+func (f randomSpecs) fillSession(spec *v1alpha1.AgenticSessionSpec) {
+	spec.Interactive = f.randomBool()
+	spec.Image = f.pickOne("", "", "runner:1", "other:1", "evil:1")
+	if f.randomBool() {
 		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{
-			f.pick("A", "HTTPS_PROXY", "RUNNER_TYPE"): v1alpha1.EnvironmentValue(f.pick("", "$(HOME)", "\n", strings.Repeat("x", 9999))),
+			f.pickOne("A", "HTTPS_PROXY", "RUNNER_TYPE"): v1alpha1.EnvironmentValue(f.pickOne("", "$(HOME)", "\n", strings.Repeat("x", 9999))),
 		}
 	}
 	if f.rng.IntN(20) == 0 {
-		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{f.pick("PATH", "LD_PRELOAD", "AGENTIC_X"): "x"}
+		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{f.pickOne("PATH", "LD_PRELOAD", "AGENTIC_X"): "x"}
 	}
-	if f.maybe() {
-		spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: f.pick("a", "b.c"), MountPath: f.pick("", "/secrets/x")}}
+	if f.randomBool() {
+		spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: f.pickOne("a", "b.c"), MountPath: f.pickOne("", "/secrets/x")}}
 	}
-	if f.maybe() {
-		spec.EnvFrom = []corev1.EnvFromSource{{Prefix: f.pick("", "X_"), SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}}}}
+	if f.randomBool() {
+		spec.EnvFrom = []corev1.EnvFromSource{{Prefix: f.pickOne("", "X_"), SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}}}}
 	}
 	if f.rng.IntN(4) == 0 {
-		resources := f.resources()
+		resources := f.randomResources()
 		spec.Resources = &resources
 	}
-	if f.maybe() {
-		spec.Workspace = &v1alpha1.SessionWorkspace{Persistence: v1alpha1.WorkspacePersistence(f.pick("Persistent", "Ephemeral")), Retain: f.maybe()}
+	if f.randomBool() {
+		spec.Workspace = &v1alpha1.SessionWorkspace{Persistence: v1alpha1.WorkspacePersistence(f.pickOne("Persistent", "Ephemeral")), Retain: f.randomBool()}
 		if f.rng.IntN(4) == 0 {
-			size := f.quantity()
+			size := f.randomQuantity()
 			spec.Workspace.Size = &size
 		}
 	}
-	spec.Repos = []v1alpha1.SessionRepo{{URL: "https://a/b", AutoPush: f.maybe()}}
+	spec.Repos = []v1alpha1.SessionRepo{{URL: "https://a/b", AutoPush: f.randomBool()}}
 }
 
-func (f fuzz) runner(spec *v1alpha1.SessionRunnerSpec) {
+func (f randomSpecs) fillRunner(spec *v1alpha1.SessionRunnerSpec) {
 	spec.AllowedImages = []string{"other:1"}
-	spec.ActivityLease = f.maybe()
-	if f.maybe() {
+	spec.ActivityLease = f.randomBool()
+	if f.randomBool() {
 		spec.RunAsUser, spec.RunAsGroup = new(int64(1+f.rng.IntN(99))), new(int64(1+f.rng.IntN(99)))
 	}
-	if f.maybe() {
-		spec.Env = []corev1.EnvVar{{Name: f.pick("HTTPS_PROXY", "B", "HOME"), Value: "x"}, {Name: "C", ValueFrom: &corev1.EnvVarSource{
+	if f.randomBool() {
+		spec.Env = []corev1.EnvVar{{Name: f.pickOne("HTTPS_PROXY", "B", "HOME"), Value: "x"}, {Name: "C", ValueFrom: &corev1.EnvVarSource{
 			SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}, Key: "b"},
 		}}}
 	}
 	if f.rng.IntN(4) == 0 {
-		spec.Resources = f.resources()
-		spec.MaxResources = f.resources().Limits
+		spec.Resources = f.randomResources()
+		spec.MaxResources = f.randomResources().Limits
 	}
 	for i := range f.rng.IntN(4) {
-		sidecar := v1alpha1.SessionSidecar{Name: fmt.Sprintf("sidecar-%d", i), Image: "x", Workspace: f.maybe()}
+		sidecar := v1alpha1.SessionSidecar{Name: fmt.Sprintf("sidecar-%d", i), Image: "x", Workspace: f.randomBool()}
 		if f.rng.IntN(3) == 0 {
-			sidecar.Resources = f.resources()
+			sidecar.Resources = f.randomResources()
 		}
-		if f.maybe() {
+		if f.randomBool() {
 			sidecar.StartupProbe = &corev1.Probe{TerminationGracePeriodSeconds: new(int64(3600)), ProbeHandler: corev1.ProbeHandler{
 				HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254", Port: intstr.FromInt32(80)},
 			}}
 		}
-		if f.maybe() {
+		if f.randomBool() {
 			sidecar.StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "10.0.0.1", Port: intstr.FromInt32(80)}}}
 		}
 		spec.Sidecars = append(spec.Sidecars, sidecar)
 	}
-	if f.maybe() {
+	if f.randomBool() {
 		spec.RuntimeClassName = new("gvisor")
 	}
 }

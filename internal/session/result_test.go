@@ -62,21 +62,21 @@ func TestParseResult(t *testing.T) {
 	}
 }
 
-func TestAMalformedResultIsNoFailure(t *testing.T) {
-	s := scenery(t).begin().exited(0, "done")
-	s.wants(v1alpha1.SessionCompleted, v1alpha1.ReasonCompleted)
-	s.is(v1alpha1.ConditionResultValid, metav1.ConditionFalse, v1alpha1.ReasonResultMalformed)
-	s.changed(again).begin().exited(0, `{"summary": "done"}`)
-	s.wants(v1alpha1.SessionCompleted, v1alpha1.ReasonCompleted)
-	s.is(v1alpha1.ConditionResultValid, metav1.ConditionTrue, v1alpha1.ReasonResultRead)
+func TestMalformedResultDoesNotFailTheSession(t *testing.T) {
+	s := newScenario(t).startAttempt().exitRunner(0, "done")
+	s.wantPhase(v1alpha1.SessionCompleted, v1alpha1.ReasonCompleted)
+	s.wantCondition(v1alpha1.ConditionResultValid, metav1.ConditionFalse, v1alpha1.ReasonResultMalformed)
+	s.updateSpec(requestNextRun).startAttempt().exitRunner(0, `{"summary": "done"}`)
+	s.wantPhase(v1alpha1.SessionCompleted, v1alpha1.ReasonCompleted)
+	s.wantCondition(v1alpha1.ConditionResultValid, metav1.ConditionTrue, v1alpha1.ReasonResultParsed)
 }
 
-func TestCostsAreSummedOverRunsThatToldTheirs(t *testing.T) {
-	s := scenery(t)
+func TestTotalCostSumsReportedCosts(t *testing.T) {
+	s := newScenario(t)
 	for _, message := range []string{`{"costUSD": 0.1}`, `{}`, "", `{"costUSD": 0.2}`} {
-		s.begin().exited(0, message).decide()
-		s.decide() // seeing it twice changes nothing
-		s.changed(again)
+		s.startAttempt().exitRunner(0, message).decideAndRecord()
+		s.decideAndRecord() // seeing it twice changes nothing
+		s.updateSpec(requestNextRun)
 	}
 	if got := *s.Session.Status.TotalCostUSD; got != "0.3" {
 		t.Errorf("%s dollars, want 0.3", got)
@@ -86,9 +86,9 @@ func TestCostsAreSummedOverRunsThatToldTheirs(t *testing.T) {
 	}
 }
 
-func TestWhatARunnerSaysWhenItFailsIsInTheMessage(t *testing.T) {
-	s := scenery(t).begin().exited(2, "no such branch")
-	s.decide()
+func TestFailureMessageContainsRunnerOutput(t *testing.T) {
+	s := newScenario(t).startAttempt().exitRunner(2, "no such branch")
+	s.decideAndRecord()
 	if got := s.Session.Status.Runs[0].Message; got != "the runner exited with code 2: no such branch" {
 		t.Error(got)
 	}

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// maxEnvironment is how many bytes the variables of a session may have, names and values
+	// maxEnvironmentBytes is how many bytes the variables of a session may have, names and values
 	// together: they must fit into a Secret, and into what a process can be started with.
-	maxEnvironment = 256 << 10
-	// maxServers is how many bytes mcpServers may have as JSON.
-	maxServers = 64 << 10
+	maxEnvironmentBytes = 256 << 10
+	// maxMCPServersBytes is how many bytes mcpServers may have as JSON.
+	maxMCPServersBytes = 64 << 10
 )
 
 // reservedPrefixes and reservedNames are those of environment variables that a session
@@ -37,8 +37,8 @@ func Validate(s *v1alpha1.AgenticSession) field.ErrorList {
 	if spec.Resources != nil {
 		errs = append(errs, validateResources(spec.Resources, at.Child("resources"))...)
 	}
-	if size := serversSize(spec.MCPServers); size > maxServers {
-		errs = append(errs, field.TooLong(at.Child("mcpServers"), "", maxServers))
+	if size := mcpServersBytes(spec.MCPServers); size > maxMCPServersBytes {
+		errs = append(errs, field.TooLong(at.Child("mcpServers"), "", maxMCPServersBytes))
 	}
 	return errs
 }
@@ -49,20 +49,20 @@ func validateEnvironment(spec *v1alpha1.AgenticSessionSpec, at *field.Path) fiel
 	for _, name := range sortedKeys(spec.EnvironmentVariables) {
 		value := spec.EnvironmentVariables[name]
 		size += len(name) + len(value)
-		if reserved(name) { // the API server refuses it, but not where its CRD is another
+		if isReservedVariable(name) { // the API server refuses it, but not where its CRD is another
 			errs = append(errs, field.Forbidden(at.Child("environmentVariables").Key(name), "the name is reserved"))
 		}
 		if strings.ContainsRune(string(value), 0) {
 			errs = append(errs, field.Invalid(at.Child("environmentVariables").Key(name), "", "the value must not contain a NUL"))
 		}
 	}
-	if size > maxEnvironment {
-		errs = append(errs, field.TooLong(at.Child("environmentVariables"), "", maxEnvironment))
+	if size > maxEnvironmentBytes {
+		errs = append(errs, field.TooLong(at.Child("environmentVariables"), "", maxEnvironmentBytes))
 	}
 	return errs
 }
 
-func reserved(name string) bool {
+func isReservedVariable(name string) bool {
 	for _, prefix := range reservedPrefixes {
 		if strings.HasPrefix(name, prefix) {
 			return true
@@ -81,7 +81,7 @@ func validateEnvFrom(sources []corev1.EnvFromSource, at *field.Path) field.Error
 		if source.SecretRef != nil {
 			errs = append(errs, validateSecretName(source.SecretRef.Name, at.Child("secretRef", "name"))...)
 		}
-		if source.Prefix != "" && reserved(source.Prefix) {
+		if source.Prefix != "" && isReservedVariable(source.Prefix) {
 			errs = append(errs, field.Invalid(at.Child("prefix"), source.Prefix, "the prefix is reserved"))
 		}
 	}
@@ -94,7 +94,7 @@ func validateSecretMounts(mounts []v1alpha1.SecretMount, at *field.Path) field.E
 	for i := range mounts {
 		mount := &mounts[i]
 		errs = append(errs, validateSecretName(mount.SecretName, at.Index(i).Child("secretName"))...)
-		where := mountPath(mount)
+		where := secretMountPath(mount)
 		if path.Dir(where) != secretsPath || path.Clean(where) != where {
 			errs = append(errs, field.Invalid(at.Index(i).Child("mountPath"), where, "must be a directory in "+secretsPath))
 		}
@@ -111,7 +111,7 @@ func validateSecretName(name string, at *field.Path) field.ErrorList {
 	switch {
 	case name == "":
 		return field.ErrorList{field.Required(at, "")}
-	case inputsName.MatchString(name):
+	case inputsNamePattern.MatchString(name):
 		return field.ErrorList{field.Forbidden(at, "the inputs of sessions are for their own runners only")}
 	default:
 		return nil

@@ -42,14 +42,14 @@ func TestArgumentsThatCannotBe(t *testing.T) {
 
 func TestJobsOfARealQueueAreForwarded(t *testing.T) {
 	s := natstest.Start(t)
-	e, err := jetstream.Connect(t.Context(), jetstream.Options{URL: s.ClientURL()})
+	e, err := jetstream.Connect(t.Context(), broker.Credentials{URL: s.ClientURL()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Disconnect()
-	q := broker.Defaults("orders")
+	q := broker.DefaultQueueConfig("orders")
 	q.Owner.UID = "1"
-	if _, err := e.Ensure(t.Context(), q); err != nil {
+	if _, err := e.EnsureQueue(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
 	nc, err := nats.Connect(s.ClientURL())
@@ -83,11 +83,11 @@ func TestJobsOfARealQueueAreForwarded(t *testing.T) {
 		}, io.Discard, io.Discard)
 	}()
 	eventually(t, "both are settled", func() bool {
-		f, err := e.Figures(t.Context(), "orders")
+		f, err := e.Stats(t.Context(), "orders")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return calls.Load() == 2 && f.Ready+f.InFlight == 0 && f.Dead == 1
+		return calls.Load() == 2 && f.Ready+f.InFlight == 0 && f.DeadLetters == 1
 	})
 	stop()
 	if err := <-done; err != nil {

@@ -40,13 +40,13 @@ func TestDownLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestDownTwiceIsNoError(t *testing.T) {
+func TestSecondDownSucceeds(t *testing.T) {
 	up(t, "--mode", "control-plane")
 	down(t)
 	down(t)
 }
 
-func TestUpAfterACrashStartsAnew(t *testing.T) {
+func TestUpAfterACrashStartsANewCluster(t *testing.T) {
 	needsRoot(t)
 	before := traces(t)
 	up(t)
@@ -81,7 +81,7 @@ func TestTwoClustersRunSideBySide(t *testing.T) {
 	}
 }
 
-// runPod starts a Pod that would run for ever and waits until it runs.
+// runPod starts a Pod that does not end by itself, and waits until it runs.
 func runPod(t *testing.T) {
 	t.Helper()
 	apply(t, `

@@ -204,7 +204,7 @@ webhooks:
 			t.Error(err)
 		}
 	}()
-	for range 100 { // until the API server knows of the webhook
+	for range 100 { // until the API server calls the webhook
 		_, err := kubectl(t, "create", "configmap", "a", "--dry-run=server")
 		if err == nil {
 			continue

@@ -65,8 +65,8 @@ func hermit(t *testing.T) {
 	want(t, "did not", "logs", "job/stranger")
 }
 
-// restartPolicies does so while containerd is busy stopping a Pod, when it tells
-// nothing of the others.
+// restartPolicies restarts network-policies while containerd is stopping a Pod and therefore
+// reports nothing about other Pods.
 func restartPolicies(t *testing.T) {
 	startWeb(t)
 	apply(t, `

@@ -41,7 +41,7 @@ func (d *demo) deploy(ctx context.Context, settings []string) error {
 		return err
 	}
 	set := slices.Concat([]string{"-n", operatorNamespace, "set", "env", "deployment/yardmaster"}, settings)
-	d.screen.Say("  $ kubectl %s \\\n      %s", strings.Join(set[:len(set)-len(settings)], " "), strings.Join(settings, " \\\n      "))
+	d.screen.PrintLine("  $ kubectl %s \\\n      %s", strings.Join(set[:len(set)-len(settings)], " "), strings.Join(settings, " \\\n      "))
 	if err := shell.Quiet(ctx, kubectl[0], slices.Concat(kubectl[1:], set)...); err != nil {
 		return err
 	}

@@ -59,6 +59,6 @@ func run(ctx context.Context, kind string, down bool, limit time.Duration) error
 	if down {
 		return where.Down(ctx)
 	}
-	screen := terminal.NewScreen(os.Stdout, terminal.StyleFor(terminal.ColourAuto, os.Stdout))
+	screen := terminal.NewScreen(os.Stdout, terminal.NewStyle(terminal.ColorAuto, os.Stdout))
 	return newDemo(where, screen, limit).play(ctx)
 }

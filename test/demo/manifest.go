@@ -58,7 +58,7 @@ func (s *stage) freshNamespace(ctx context.Context, namespace string) error {
 	old := fresh.DeepCopy()
 	err := s.client.Delete(ctx, old)
 	if err == nil {
-		s.screen.Say("  removing what the last demo left in namespace %s", namespace)
+		s.screen.PrintLine("  removing what the last demo left in namespace %s", namespace)
 	} else if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return err
 	}

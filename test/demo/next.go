@@ -13,11 +13,11 @@ func (a *sequences) showKubectl(ctx context.Context) {
 }
 
 func (s *stage) showNext() {
-	s.screen.Say("  export KUBECONFIG=%s", s.kubeconfig)
+	s.screen.PrintLine("  export KUBECONFIG=%s", s.kubeconfig)
 	if _, err := exec.LookPath("kubectl"); err != nil {
-		s.screen.Say("  alias kubectl='%s'", strings.Join(s.cluster.Kubectl(), " "))
+		s.screen.PrintLine("  alias kubectl='%s'", strings.Join(s.cluster.Kubectl(), " "))
 	}
-	s.screen.Say(`  kubectl -n %[1]s describe sj failing-migration
+	s.screen.PrintLine(`  kubectl -n %[1]s describe sj failing-migration
   kubectl -n %[1]s get jobs,pods,pvc -l yardmaster.dev/sequentialjob=etl-pipeline
   kubectl -n %[1]s logs -l yardmaster.dev/sequentialjob=etl-pipeline --prefix
   kubectl explain sequentialjob.spec.containers.step

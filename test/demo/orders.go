@@ -71,7 +71,7 @@ func (a *orders) prepare(ctx context.Context) error {
 		{"-n", "nats", "rollout", "status", "statefulset/nats", "--timeout=120s"},
 		{"-n", ordersNamespace, "apply", "-f", "examples/orders"},
 	} {
-		a.screen.Say("  $ kubectl %s", strings.Join(args, " "))
+		a.screen.PrintLine("  $ kubectl %s", strings.Join(args, " "))
 		command := a.cluster.Kubectl()
 		if err := shell.Quiet(ctx, command[0], append(command[1:], args...)...); err != nil {
 			return err
@@ -84,7 +84,7 @@ func (a *orders) prepare(ctx context.Context) error {
 
 // send sends the burst.
 func (a *orders) send(ctx context.Context) error {
-	a.screen.Say("\n  The pool sleeps: it has no worker. Now %d jobs come at once, each of %s:\n", ordersSent, ordersTake)
+	a.screen.PrintLine("\n  The pool sleeps: it has no worker. Now %d jobs come at once, each of %s:\n", ordersSent, ordersTake)
 	return a.run(ctx, "send", "send", "-url=nats://nats.nats:4222", "-queue=orders", "-run=demo",
 		fmt.Sprintf("-jobs=%d", ordersSent), fmt.Sprintf("-milliseconds=%d", ordersTake.Milliseconds()))
 }
@@ -133,7 +133,7 @@ func (a *orders) until(ctx context.Context, what string, so func(*v1alpha1.Queue
 
 // follow shows backlog and workers until the pool sleeps again, and rolls it out on the way.
 func (a *orders) follow(ctx context.Context) error {
-	defer a.screen.Keep()
+	defer a.screen.KeepLines()
 	var before *v1alpha1.WorkerPool
 	begun := time.Now()
 	err := a.until(ctx, "the pool to sleep again", func(_ *v1alpha1.Queue, pool *v1alpha1.WorkerPool) bool {
@@ -144,22 +144,22 @@ func (a *orders) follow(ctx context.Context) error {
 		return a.rolled && s.Replicas == 0 && s.Draining == 0 && s.Backlog != nil && *s.Backlog == 0 && s.CurrentRevision == s.UpdatedRevision
 	})
 	if err == nil {
-		a.screen.Say("")
+		a.screen.PrintLine("")
 	}
 	return err
 }
 
 func (a *orders) tell(before, pool *v1alpha1.WorkerPool, since time.Duration) {
-	if !a.screen.Live() {
+	if !a.screen.IsTerminal() {
 		for _, change := range render.PoolChanges(before, pool) {
-			a.screen.Say("  %4s  %s", since.Round(time.Second), change)
+			a.screen.PrintLine("  %4s  %s", since.Round(time.Second), change)
 		}
 		return
 	}
 	if pool.Status.Backlog != nil {
 		a.history = append(a.history, *pool.Status.Backlog)
 	}
-	a.screen.Draw(render.Loads(a.screen.Style, []render.Load{{Pool: pool, Backlogs: a.history}}))
+	a.screen.DrawLines(render.Loads(a.screen.Style, []render.PoolLoad{{Pool: pool, Backlogs: a.history}}))
 }
 
 // rollOut gives the workers a new version, once, when several are there.
@@ -169,9 +169,9 @@ func (a *orders) rollOut(ctx context.Context, pool *v1alpha1.WorkerPool) {
 		return
 	}
 	const patch = `{"spec":{"version":"2"}}`
-	a.screen.Say("\n  In the middle of it the workers get a new version:\n  $ kubectl -n %s patch workerpool clerks --type=merge -p '%s'\n", ordersNamespace, patch)
+	a.screen.PrintLine("\n  In the middle of it the workers get a new version:\n  $ kubectl -n %s patch workerpool clerks --type=merge -p '%s'\n", ordersNamespace, patch)
 	if err := a.client.Patch(ctx, pool, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		a.screen.Say("  %v", err) // and it is tried again
+		a.screen.PrintLine("  %v", err) // and it is tried again
 		return
 	}
 	a.rolled = true
@@ -192,14 +192,14 @@ func (a *orders) judge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.screen.Say("  The ledger, in which each worker writes what it has done: %s", verdict.String())
+	a.screen.PrintLine("  The ledger, in which each worker writes what it has done: %s", verdict.String())
 	if !verdict.OnceEach() {
 		return fmt.Errorf("not each job was done once: %+v", verdict)
 	}
 	if verdict.Revisions < 2 {
 		return fmt.Errorf("the rollout was not in the middle of the work: %+v", verdict)
 	}
-	a.screen.Say("%s", a.screen.Good(fmt.Sprintf("All %d jobs were done once, over a rollout and back to zero.", verdict.Sent)))
+	a.screen.PrintLine("%s", a.screen.Success(fmt.Sprintf("All %d jobs were done once, over a rollout and back to zero.", verdict.Sent)))
 	return nil
 }
 

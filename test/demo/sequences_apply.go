@@ -15,7 +15,7 @@ func (a *sequences) apply(ctx context.Context) error {
 	}
 	for _, example := range scenario.Examples() {
 		if example.Missing != "" {
-			a.screen.Say("  %s is not applied: it needs %s", example.File, example.Missing)
+			a.screen.PrintLine("  %s is not applied: it needs %s", example.File, example.Missing)
 			continue
 		}
 		if err := a.applyExample(ctx, &example); err != nil {
@@ -34,7 +34,7 @@ func (a *sequences) applyExample(ctx context.Context, example *scenario.Example)
 	if err != nil {
 		return err
 	}
-	a.screen.Say("  $ kubectl -n %s apply -f examples/%s", sequencesNamespace, example.Path())
+	a.screen.PrintLine("  $ kubectl -n %s apply -f examples/%s", sequencesNamespace, example.Path())
 	err = a.create(ctx, object)
 	switch {
 	case example.Refused == "":
@@ -44,7 +44,7 @@ func (a *sequences) applyExample(ctx context.Context, example *scenario.Example)
 	case !strings.Contains(err.Error(), example.Refused):
 		return fmt.Errorf("%s should have been refused with %q, not with: %w", example.File, example.Refused, err)
 	}
-	a.screen.Say("    %s", a.screen.Bad(err.Error()))
-	a.screen.Say("    refused, as it should be")
+	a.screen.PrintLine("    %s", a.screen.Failure(err.Error()))
+	a.screen.PrintLine("    refused, as it should be")
 	return nil
 }

@@ -18,8 +18,8 @@ import (
 func (a *sequences) follow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.limit, errors.New("time is up"))
 	defer cancel()
-	a.screen.Say("")
-	defer a.screen.Keep()
+	a.screen.PrintLine("")
+	defer a.screen.KeepLines()
 
 	started := time.Now()
 	seen := map[string]*v1alpha1.SequentialJob{}
@@ -71,11 +71,11 @@ func (a *sequences) look(ctx context.Context) (map[string]*v1alpha1.SequentialJo
 
 // tell shows what there is to see now.
 func (a *sequences) tell(before, now map[string]*v1alpha1.SequentialJob, since time.Duration) {
-	if !a.screen.Live() {
+	if !a.screen.IsTerminal() {
 		for _, example := range a.examples {
 			name := example.Name()
-			for _, change := range render.Changes(before[name], now[name]) {
-				a.screen.Say("  %4s  %-20s %s", since.Round(time.Second), name, change)
+			for _, change := range render.SequenceChanges(before[name], now[name]) {
+				a.screen.PrintLine("  %4s  %-20s %s", since.Round(time.Second), name, change)
 			}
 		}
 	} else {
@@ -83,7 +83,7 @@ func (a *sequences) tell(before, now map[string]*v1alpha1.SequentialJob, since t
 		for i, example := range a.examples {
 			shown[i] = now[example.Name()]
 		}
-		a.screen.Draw(append(render.Rows(a.screen.Style, shown, time.Now()), "", render.Legend(a.screen.Style)))
+		a.screen.DrawLines(append(render.Rows(a.screen.Style, shown, time.Now()), "", render.StepLegend(a.screen.Style)))
 	}
 	for _, example := range a.examples {
 		name := example.Name()
@@ -100,7 +100,7 @@ func (a *sequences) act(ctx context.Context, now map[string]*v1alpha1.Sequential
 		if example.acted || !example.Action.Due(sj, time.Since(example.phaseSince)) {
 			continue
 		}
-		a.screen.Say("\n  %s\n  $ %s\n", example.Action.What, example.Action.Command(sequencesNamespace, sj.Name))
+		a.screen.PrintLine("\n  %s\n  $ %s\n", example.Action.What, example.Action.Command(sequencesNamespace, sj.Name))
 		if err := a.client.Patch(ctx, sj, client.RawPatch(example.Action.Type, []byte(example.Action.Patch))); err != nil {
 			return fmt.Errorf("patching %s: %w", sj.Name, err)
 		}

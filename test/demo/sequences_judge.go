@@ -28,38 +28,38 @@ func (a *sequences) judge(ctx context.Context) error {
 		faults := example.Faults(sj, func(step *v1alpha1.StepStatus) string { return logs[step.Name] })
 		a.showOutcome(sj, logs, len(faults) == 0)
 		for _, fault := range faults {
-			a.screen.Say("    %s", a.screen.Bad(fault))
+			a.screen.PrintLine("    %s", a.screen.Failure(fault))
 		}
 		if len(faults) > 0 {
 			wrong = append(wrong, sj.Name)
 		}
 	}
 	if len(wrong) == 0 {
-		a.screen.Say("\n%s", a.screen.Good(fmt.Sprintf("All %d examples ended as they should, and the invalid one was refused.", len(a.examples))))
+		a.screen.PrintLine("\n%s", a.screen.Success(fmt.Sprintf("All %d examples ended as they should, and the invalid one was refused.", len(a.examples))))
 		return nil
 	}
 	for _, name := range wrong {
 		a.explain(ctx, name)
 	}
 	a.showOperator(ctx)
-	a.screen.Say("\n%s", a.screen.Bad("These did not end as they should: "+strings.Join(wrong, ", ")))
+	a.screen.PrintLine("\n%s", a.screen.Failure("These did not end as they should: "+strings.Join(wrong, ", ")))
 	return errSaid
 }
 
 func (a *sequences) showOutcome(sj *v1alpha1.SequentialJob, logs map[string]string, good bool) {
-	mark := a.screen.Good("✔")
+	mark := a.screen.Success("✔")
 	if !good {
-		mark = a.screen.Bad("✘")
+		mark = a.screen.Failure("✘")
 	}
 	run := ""
 	if sj.Status.Run > 1 {
 		run = fmt.Sprintf(" in run %d", sj.Status.Run)
 	}
-	a.screen.Say("  %s %s: %s%s, %s steps succeeded", mark, a.screen.Bold(sj.Name), sj.Status.Phase, run, sj.Status.Progress.Display)
+	a.screen.PrintLine("  %s %s: %s%s, %s steps succeeded", mark, a.screen.Bold(sj.Name), sj.Status.Phase, run, sj.Status.Progress.Display)
 	for i := range sj.Status.Steps {
 		step := &sj.Status.Steps[i]
 		line := fmt.Sprintf("      %-14s %-10s %s", step.Name, step.Phase, remarks(step, sj.Status.Run, logs[step.Name]))
-		a.screen.Say("%s", strings.TrimRight(line, " "))
+		a.screen.PrintLine("%s", strings.TrimRight(line, " "))
 	}
 }
 

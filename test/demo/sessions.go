@@ -63,7 +63,7 @@ func (a *sessions) apply(ctx context.Context) error {
 		return err
 	}
 	args := []string{"-n", sessionsNamespace, "apply", "-f", "examples/" + scenario.SessionsFile}
-	a.screen.Say("  $ kubectl %s", strings.Join(args, " "))
+	a.screen.PrintLine("  $ kubectl %s", strings.Join(args, " "))
 	command := a.cluster.Kubectl()
 	if err := shell.Quiet(ctx, command[0], append(command[1:], args...)...); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (a *sessions) refuse(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.screen.Say("  $ kubectl -n %s apply -f examples/%s", sessionsNamespace, scenario.RefusedSessionFile)
+	a.screen.PrintLine("  $ kubectl -n %s apply -f examples/%s", sessionsNamespace, scenario.RefusedSessionFile)
 	err = a.create(ctx, object)
 	switch {
 	case err == nil:
@@ -88,8 +88,8 @@ func (a *sessions) refuse(ctx context.Context) error {
 	case !strings.Contains(err.Error(), scenario.RefusedSession):
 		return fmt.Errorf("%s should have been refused with %q, not with: %w", scenario.RefusedSessionFile, scenario.RefusedSession, err)
 	}
-	a.screen.Say("    %s", a.screen.Bad(err.Error()))
-	a.screen.Say("    refused, as it should be\n")
+	a.screen.PrintLine("    %s", a.screen.Failure(err.Error()))
+	a.screen.PrintLine("    refused, as it should be\n")
 	return nil
 }
 
@@ -97,7 +97,7 @@ func (a *sessions) refuse(ctx context.Context) error {
 func (a *sessions) follow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.limit, errors.New("time is up"))
 	defer cancel()
-	defer a.screen.Keep()
+	defer a.screen.KeepLines()
 	started := time.Now()
 	for {
 		failure := a.look(ctx, started)
@@ -126,14 +126,14 @@ func (a *sessions) look(ctx context.Context, started time.Time) error {
 			s.phaseSince = time.Now()
 		}
 		shown = append(shown, s.now)
-		if a.screen.Live() {
+		if a.screen.IsTerminal() {
 			continue
 		}
 		for _, change := range render.SessionChanges(before, s.now) {
-			a.screen.Say("  %4s  %-6s %s", time.Since(started).Round(time.Second), s.Name, change)
+			a.screen.PrintLine("  %4s  %-6s %s", time.Since(started).Round(time.Second), s.Name, change)
 		}
 	}
-	a.screen.Draw(render.Sessions(a.screen.Style, shown, time.Now()))
+	a.screen.DrawLines(render.Sessions(a.screen.Style, shown, time.Now()))
 	return a.do(ctx)
 }
 
@@ -144,7 +144,7 @@ func (a *sessions) do(ctx context.Context) error {
 		if action == nil {
 			continue
 		}
-		a.screen.Say("\n  %s\n  $ %s\n", action.What, action.Command(sessionsNamespace, s.Name))
+		a.screen.PrintLine("\n  %s\n  $ %s\n", action.What, action.Command(sessionsNamespace, s.Name))
 		if err := a.client.Patch(ctx, s.now.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(action.Patch))); err != nil {
 			return fmt.Errorf("patching %s: %w", s.Name, err)
 		}
@@ -155,24 +155,24 @@ func (a *sessions) do(ctx context.Context) error {
 
 // judge tells how each session ended, with what it left.
 func (a *sessions) judge(ctx context.Context) error {
-	a.screen.Say("")
+	a.screen.PrintLine("")
 	good := true
 	for _, s := range a.played {
-		for _, line := range render.Session(a.screen.Style, s.now, time.Now()) {
-			a.screen.Say("  %s", line)
+		for _, line := range render.SessionDetail(a.screen.Style, s.now, time.Now()) {
+			a.screen.PrintLine("  %s", line)
 		}
 		for _, fault := range s.Faults(s.now) {
 			good = false
-			a.screen.Say("    %s", a.screen.Bad(fault))
+			a.screen.PrintLine("    %s", a.screen.Failure(fault))
 		}
 	}
 	if !good {
 		a.showAll(ctx)
 		a.showOperator(ctx)
-		a.screen.Say("\n%s", a.screen.Bad("Not all sessions ended as they should."))
+		a.screen.PrintLine("\n%s", a.screen.Failure("Not all sessions ended as they should."))
 		return errSaid
 	}
-	a.screen.Say("\n%s", a.screen.Good(fmt.Sprintf(
+	a.screen.PrintLine("\n%s", a.screen.Success(fmt.Sprintf(
 		"All %d sessions ended as they should: with a result and its cost, in the workspace kept over a stop, and when the time was up. The invalid one was refused.",
 		len(a.played))))
 	return nil

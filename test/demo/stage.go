@@ -57,7 +57,7 @@ func (s *stage) connect(ctx context.Context) error {
 }
 
 func (s *stage) title(text string) {
-	s.screen.Say("\n%s", s.screen.Bold("== "+text))
+	s.screen.PrintLine("\n%s", s.screen.Bold("== "+text))
 }
 
 // timed does something and says how long it took.
@@ -66,7 +66,7 @@ func (s *stage) timed(what string, do func() error) error {
 	if err := do(); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	s.screen.Say("  %s (%s)", what, time.Since(started).Round(time.Second/10))
+	s.screen.PrintLine("  %s (%s)", what, time.Since(started).Round(time.Second/10))
 	return nil
 }
 
@@ -88,10 +88,10 @@ func (s *stage) showOperator(ctx context.Context) {
 // kubectl runs kubectl and shows the command as a user would type it. What it has to say,
 // also of a failure, is all there is to it.
 func (s *stage) kubectl(ctx context.Context, args ...string) {
-	s.screen.Say("\n  $ kubectl %s", strings.Join(quoted(args), " "))
+	s.screen.PrintLine("\n  $ kubectl %s", strings.Join(quoted(args), " "))
 	command := s.cluster.Kubectl()
 	if err := shell.Run(ctx, command[0], append(command[1:len(command):len(command)], args...)...); err != nil && !errors.Is(err, context.Canceled) {
-		s.screen.Say("  %v", err)
+		s.screen.PrintLine("  %v", err)
 	}
 }
 

@@ -36,7 +36,7 @@ func (a *stale) plant(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		a.screen.Say("  $ kubectl -n %s apply -f examples/%s", staleNamespace, job.Path())
+		a.screen.PrintLine("  $ kubectl -n %s apply -f examples/%s", staleNamespace, job.Path())
 		if err := a.create(ctx, object); err != nil {
 			return err
 		}
@@ -69,13 +69,13 @@ func impatience() []string {
 // play shows the report, once it says what it should.
 func (a *stale) play(ctx context.Context) error {
 	a.title("JobReport: which Jobs are stale")
-	a.screen.Say("  The operator has looked at those Jobs every two seconds, and counts as old what is some seconds old.\n")
+	a.screen.PrintLine("  The operator has looked at those Jobs every two seconds, and counts as old what is some seconds old.\n")
 	if err := a.follow(ctx); err != nil {
 		a.kubectl(ctx, "-n", staleNamespace, "describe", "jobreport", v1alpha1.JobReportName)
 		a.kubectl(ctx, "-n", staleNamespace, "get", "jobs,pods", "-o", "wide")
 		return a.explainOperator(ctx, err)
 	}
-	a.screen.Say("\n%s", a.screen.Good(fmt.Sprintf("Of %d Jobs the %d stale ones were found, each for the right reason, and none was touched.",
+	a.screen.PrintLine("\n%s", a.screen.Success(fmt.Sprintf("Of %d Jobs the %d stale ones were found, each for the right reason, and none was touched.",
 		len(scenario.StaleJobs()), len(scenario.StaleJobs())-1)))
 	a.kubectl(ctx, "-n", staleNamespace, "get", "jobreports")
 	a.kubectl(ctx, "-n", staleNamespace, "describe", "jobreport", v1alpha1.JobReportName)
@@ -86,7 +86,7 @@ func (a *stale) play(ctx context.Context) error {
 func (a *stale) follow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.limit, errors.New("time is up"))
 	defer cancel()
-	defer a.screen.Keep()
+	defer a.screen.KeepLines()
 	var faults []string
 	before := map[string]string{}
 	err := wait.PollUntilContextCancel(ctx, often, true, func(ctx context.Context) (bool, error) {
@@ -115,13 +115,13 @@ func (a *stale) tell(before map[string]string, status *v1alpha1.JobReportStatus)
 	lines := []string{fmt.Sprintf("  %-16s %-12s %s", "JOB", "CATEGORY", "REASON")}
 	for _, job := range scenario.StaleJobs() {
 		line := a.line(&job, status)
-		if !a.screen.Live() && before[job.Name] != line {
-			a.screen.Say("%s", line)
+		if !a.screen.IsTerminal() && before[job.Name] != line {
+			a.screen.PrintLine("%s", line)
 		}
 		before[job.Name] = line
 		lines = append(lines, line)
 	}
-	a.screen.Draw(lines)
+	a.screen.DrawLines(lines)
 }
 
 func (a *stale) line(job *scenario.StaleJob, status *v1alpha1.JobReportStatus) string {
@@ -132,9 +132,9 @@ func (a *stale) line(job *scenario.StaleJob, status *v1alpha1.JobReportStatus) s
 	padded := fmt.Sprintf("%-12s", category)
 	switch category {
 	case zombie.Zombie:
-		padded = a.screen.Bad(padded)
+		padded = a.screen.Failure(padded)
 	case zombie.Healthy:
-		padded = a.screen.Good(padded)
+		padded = a.screen.Success(padded)
 	}
 	return strings.TrimRight(fmt.Sprintf("  %-16s %s %s", job.Name, padded, reason), " ")
 }
@@ -148,10 +148,10 @@ func (a *stale) showPlugin(ctx context.Context) error {
 	for _, flag := range impatience() {
 		args = append(args, "--"+flag)
 	}
-	a.screen.Say("\n  The same rules from a laptop, without the operator (exit code 1: there are zombies):\n\n  $ kubectl yardmaster %s",
+	a.screen.PrintLine("\n  The same rules from a laptop, without the operator (exit code 1: there are zombies):\n\n  $ kubectl yardmaster %s",
 		strings.Join(args, " "))
 	args = slices.Concat(args, []string{"--kubeconfig", a.kubeconfig})
-	if a.screen.Colour {
+	if a.screen.ColorEnabled {
 		args = append(args, "--color=always")
 	}
 	code, err := shell.Code(ctx, os.Stdout, "bin/kubectl-yardmaster", args...)

@@ -16,54 +16,54 @@ import (
 )
 
 const (
-	// crowd is how many sessions are deleted at once.
-	crowd = 20
-	// goneWithin is how long their children may be there.
-	goneWithin = 30 * time.Second
+	// deletedSessionCount is how many sessions are deleted at once.
+	deletedSessionCount = 20
+	// childDeletionLimit is how long their children may be there.
+	childDeletionLimit = 30 * time.Second
 )
 
 func sessionsDeleted(t *testing.T) {
-	wantGoneInTime(t, gather(t))
+	wantChildrenDeletedInTime(t, createRunningSessions(t))
 }
 
 func sessionsDeletedWithoutOperator(t *testing.T) {
-	stories := gather(t)
-	withoutOperator(t)
-	wantGoneInTime(t, stories)
+	stories := createRunningSessions(t)
+	scaleOperatorToZero(t)
+	wantChildrenDeletedInTime(t, stories)
 }
 
-// gather makes a crowd of sessions that run, each made of all there is.
-func gather(t *testing.T) []*sessionStory {
+// createRunningSessions makes a crowd of sessions that run, each made of all there is.
+func createRunningSessions(t *testing.T) []*sessionTest {
 	t.Helper()
-	var stories []*sessionStory
-	for i := range crowd {
-		stories = append(stories, converseIn(t, dispersed, fmt.Sprintf("guest-%d-", i), attended, "", everything))
+	var stories []*sessionTest
+	for i := range deletedSessionCount {
+		stories = append(stories, createSessionIn(t, deletionNamespace, fmt.Sprintf("guest-%d-", i), interactiveRunner, "", setAllFeatures))
 	}
 	for _, s := range stories {
-		s.untilPhase(v1alpha1.SessionRunning)
+		s.waitForPhase(v1alpha1.SessionRunning)
 	}
-	found := childrenIn(t, dispersed)
+	found := countChildObjects(t, deletionNamespace)
 	for _, s := range stories {
-		if kinds := len(found[s.s.UID]); kinds != len(children()) {
+		if kinds := len(found[s.s.UID]); kinds != len(childObjectLists()) {
 			t.Errorf("%s is made of %v", s.s.Name, found[s.s.UID])
 		}
 	}
 	return stories
 }
 
-// wantGoneInTime deletes all the sessions at once, and sees when the last child of each is
+// wantChildrenDeletedInTime deletes all the sessions at once, and sees when the last child of each is
 // gone.
-func wantGoneInTime(t *testing.T, stories []*sessionStory) {
+func wantChildrenDeletedInTime(t *testing.T, stories []*sessionTest) {
 	t.Helper()
 	start := time.Now()
 	left := map[types.UID]string{}
 	for _, s := range stories {
-		s.delete()
+		s.deleteSession()
 		left[s.s.UID] = s.s.Name
 	}
 	var times []time.Duration
 	eventually(t, "all children to be gone", func() bool {
-		found := childrenIn(t, dispersed)
+		found := countChildObjects(t, deletionNamespace)
 		for uid := range left {
 			if found[uid] == nil {
 				times = append(times, since(start))
@@ -75,13 +75,13 @@ func wantGoneInTime(t *testing.T, stories []*sessionStory) {
 	slices.Sort(times)
 	p99 := times[len(times)-1] // of twenty, the 99th percentile is the last
 	t.Logf("%d sessions: all children were gone after %v (median), %v (p99)", len(stories), times[len(times)/2], p99)
-	if p99 > goneWithin {
+	if p99 > childDeletionLimit {
 		t.Errorf("children were there for %v", p99)
 	}
 }
 
-// withoutOperator has no operator run for the rest of the test.
-func withoutOperator(t *testing.T) {
+// scaleOperatorToZero has no operator run for the rest of the test.
+func scaleOperatorToZero(t *testing.T) {
 	t.Helper()
 	before := operator(t)
 	none := before.DeepCopy()

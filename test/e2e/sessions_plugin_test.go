@@ -12,8 +12,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// sessionCommand runs the plugin on the story's session, and wants an exit code.
-func (s *sessionStory) sessionCommand(code int, args ...string) string {
+// runPlugin runs the plugin on the story's session, and wants an exit code.
+func (s *sessionTest) runPlugin(code int, args ...string) string {
 	s.t.Helper()
 	output, got := plugin(s.t, append([]string{"session", args[0], "-n", s.s.Namespace, s.s.Name}, args[1:]...)...)
 	if got != code {
@@ -23,41 +23,41 @@ func (s *sessionStory) sessionCommand(code int, args ...string) string {
 }
 
 func pluginFollows(t *testing.T) {
-	s := converse(t, echo, "Mend the fence.\n/cost 0.12\n/fail 3 1\nThe fence is mended.", func(spec *v1alpha1.AgenticSessionSpec) {
+	s := createSession(t, echoRunner, "Mend the fence.\n/cost 0.12\n/fail 3 1\nThe fence is mended.", func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Retry = &v1alpha1.SessionRetry{Limit: 1}
 	})
 	// From before the first Pod is there, on to the second.
-	log := withoutNotes(s.sessionCommand(0, "logs", "-f"))
+	log := withoutRunnerNotes(s.runPlugin(0, "logs", "-f"))
 	if diff := cmp.Diff("r1-a1 | Mend the fence.\nr1-a2 | Mend the fence.\nr1-a2 | The fence is mended.\n", log); diff != "" {
 		t.Errorf("the log as it came (-want +got):\n%s", diff)
 	}
-	watched := s.sessionCommand(0, "watch")
+	watched := s.runPlugin(0, "watch")
 	if last := lastLine(watched); !strings.HasSuffix(last, "Completed, run 1, attempt 2") {
 		t.Errorf("watch says at last: %s", last)
 	}
-	result := s.sessionCommand(0, "result")
+	result := s.runPlugin(0, "result")
 	for _, line := range []string{"attempt +run 1, attempt 2", `cost +\$0\.12`, `all runs +\$0\.24`, "Echoed 2 lines"} {
 		if !regexp.MustCompile("(?m)^" + line + "$").MatchString(result) {
 			t.Errorf("result does not say %q:\n%s", line, result)
 		}
 	}
-	list, _ := plugin(t, "session", "list", "-n", conversing)
+	list, _ := plugin(t, "session", "list", "-n", sessionsNamespace)
 	row := regexp.MustCompile("(?m)^" + s.s.Name + ` +Completed +- +1 +2 +\d+s/4h0m0s +\$0\.24 +echo +`)
 	if !row.MatchString(list) {
 		t.Errorf("list does not show it as %s:\n%s", row, list)
 	}
-	again := s.sessionCommand(0, "restart")
+	again := s.runPlugin(0, "restart")
 	if !strings.HasSuffix(strings.TrimSpace(again), s.s.Name+" begins run 2") {
 		t.Errorf("restart says %q", again)
 	}
-	s.until("to have its second run", func(status *v1alpha1.AgenticSessionStatus) bool {
+	s.waitUntil("to have its second run", func(status *v1alpha1.AgenticSessionStatus) bool {
 		return status.Run == 2 && status.Phase == v1alpha1.SessionCompleted
 	})
 }
 
-// withoutNotes are the lines of a log that the runner wrote for its users, without those that
+// withoutRunnerNotes are the lines of a log that the runner wrote for its users, without those that
 // tell what it does.
-func withoutNotes(log string) string {
+func withoutRunnerNotes(log string) string {
 	return regexp.MustCompile(`(?m)^r\d+-a\d+ \| \d{4}/\d\d/\d\d .*\n`).ReplaceAllString(log, "")
 }
 
@@ -67,19 +67,19 @@ func lastLine(output string) string {
 }
 
 func pluginStops(t *testing.T) {
-	s := converse(t, shell, logbook, keptWorkspace)
-	s.untilPhase(v1alpha1.SessionRunning)
-	s.untilSaid("waiting")
-	if said := s.sessionCommand(0, "stop"); !strings.HasSuffix(strings.TrimSpace(said), s.s.Name+" is told to stop") {
+	s := createSession(t, shellRunner, logbookScript, setPersistentWorkspace)
+	s.waitForPhase(v1alpha1.SessionRunning)
+	s.waitForLogLine("waiting")
+	if said := s.runPlugin(0, "stop"); !strings.HasSuffix(strings.TrimSpace(said), s.s.Name+" is told to stop") {
 		t.Errorf("stop says %q", said)
 	}
-	s.untilPhase(v1alpha1.SessionStopped)
-	s.sessionCommand(1, "watch") // a session that is stopped has not completed
-	said := s.sessionCommand(0, "restart", "--watch")
+	s.waitForPhase(v1alpha1.SessionStopped)
+	s.runPlugin(1, "watch") // a session that is stopped has not completed
+	said := s.runPlugin(0, "restart", "--watch")
 	if !strings.Contains(said, s.s.Name+" goes on at run 1") || !strings.HasSuffix(lastLine(said), "Completed, run 1, attempt 2") {
 		t.Errorf("restart --watch says:\n%s", said)
 	}
-	if result := s.sessionCommand(0, "result"); !strings.Contains(result, "begun 1/1 stopped begun 1/2") {
+	if result := s.runPlugin(0, "result"); !strings.Contains(result, "begun 1/1 stopped begun 1/2") {
 		t.Errorf("result says:\n%s", result)
 	}
 }

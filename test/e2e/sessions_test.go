@@ -25,8 +25,8 @@ import (
 )
 
 func sessionResult(t *testing.T) {
-	s := converse(t, echo, "Mend the fence.\n/cost 0.12\n/sleep 3s\nThe fence is mended.", nil)
-	s.untilPhase(v1alpha1.SessionCompleted)
+	s := createSession(t, echoRunner, "Mend the fence.\n/cost 0.12\n/sleep 3s\nThe fence is mended.", nil)
+	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantRuns("1/1 Completed 0")
 	s.wantSummary("Echoed 2 lines")
 	status := &s.s.Status
@@ -47,12 +47,12 @@ func sessionResult(t *testing.T) {
 			t.Errorf("%s is not True", condition)
 		}
 	}
-	s.untilEvents(v1alpha1.EventJobCreated, v1alpha1.EventRunning, v1alpha1.EventCompleted)
+	s.waitForEvents(v1alpha1.EventJobCreated, v1alpha1.EventRunning, v1alpha1.EventCompleted)
 	s.wantColumns("NAME PHASE RUN REASON COST AGE", s.s.Name+" Completed 1 Completed 0.12")
 }
 
 // wantColumns checks what kubectl get shows, but for the age.
-func (s *sessionStory) wantColumns(header, row string) {
+func (s *sessionTest) wantColumns(header, row string) {
 	s.t.Helper()
 	output, err := kubectl(s.t.Context(), "get", "as", "-n", s.s.Namespace, s.s.Name).Output()
 	must(s.t, err)
@@ -77,8 +77,8 @@ printf '{"summary": "%s"}' "$(cat /tmp/line)" > "$AGENTIC_RESULT_FILE"
 `
 
 func sessionConfined(t *testing.T) {
-	s := converse(t, shell, confinement, nil)
-	s.untilPhase(v1alpha1.SessionCompleted)
+	s := createSession(t, shellRunner, confinement, nil)
+	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantSummary(strings.Join([]string{
 		"user 65532, CapEff:0000000000000000, CapBnd:0000000000000000, NoNewPrivs:1, Seccomp:2",
 		"/workspace can be written", "/home/agent can be written", "/tmp can be written",
@@ -87,8 +87,8 @@ func sessionConfined(t *testing.T) {
 	}, "|"))
 }
 
-// everything is a session that uses all there is: whatever a Pod of ours can have, it has.
-func everything(spec *v1alpha1.AgenticSessionSpec) {
+// setAllFeatures is a session that uses all there is: whatever a Pod of ours can have, it has.
+func setAllFeatures(spec *v1alpha1.AgenticSessionSpec) {
 	spec.Interactive = true
 	spec.Workspace = &v1alpha1.SessionWorkspace{Size: new(resource.MustParse("100Mi"))}
 	spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"MOOD": "good"}
@@ -97,25 +97,25 @@ func everything(spec *v1alpha1.AgenticSessionSpec) {
 
 func sessionRestricted(t *testing.T) {
 	// Such a Pod is refused there, so that the session's says something.
-	plain := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "plain", Namespace: conversing}}
+	plain := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "plain", Namespace: sessionsNamespace}}
 	plain.Spec.Containers = []corev1.Container{{Name: "plain", Image: busybox}}
 	if err := cluster.Create(t.Context(), plain, client.DryRunAll); !apierrors.IsForbidden(err) {
 		t.Fatalf("the namespace does not enforce the profile restricted: %v", err)
 	}
-	s := converse(t, accompanied, "", everything)
-	s.untilPhase(v1alpha1.SessionRunning)
-	if found := childrenIn(t, conversing)[s.s.UID]; len(found) != len(children()) {
+	s := createSession(t, accompanied, "", setAllFeatures)
+	s.waitForPhase(v1alpha1.SessionRunning)
+	if found := countChildObjects(t, sessionsNamespace)[s.s.UID]; len(found) != len(childObjectLists()) {
 		t.Errorf("it is made of %v", found)
 	}
 	// The sidecar goes on for ever, and keeps nothing from completing.
-	s.say("/exit")
-	s.untilPhase(v1alpha1.SessionCompleted)
+	s.postMessage("/exit")
+	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantRuns("1/1 Completed 0")
 }
 
-// logbook keeps a book in the workspace of how the session fares. Only at the second attempt
+// logbookScript keeps a book in the workspace of how the session fares. Only at the second attempt
 // does it end by itself.
-const logbook = `
+const logbookScript = `
 cd "$AGENTIC_WORKSPACE"
 trap 'echo stopped >> book; exit 143' TERM
 echo "begun $AGENTIC_RUN/$AGENTIC_ATTEMPT" >> book
@@ -127,10 +127,10 @@ echo waiting
 sleep 3600 & wait
 `
 
-// untilSaid waits for a line in the runner's log: it runs before its script has come far.
-func (s *sessionStory) untilSaid(line string) {
+// waitForLogLine waits for a line in the runner's log: it runs before its script has come far.
+func (s *sessionTest) waitForLogLine(line string) {
 	s.t.Helper()
-	pod := s.pod()
+	pod := s.currentPod()
 	eventually(s.t, "the runner to say "+line, func() bool {
 		log, err := clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: v1alpha1.RunnerContainer}).DoRaw(s.t.Context())
 		must(s.t, err)
@@ -138,40 +138,40 @@ func (s *sessionStory) untilSaid(line string) {
 	})
 }
 
-func keptWorkspace(spec *v1alpha1.AgenticSessionSpec) {
+func setPersistentWorkspace(spec *v1alpha1.AgenticSessionSpec) {
 	spec.Workspace = &v1alpha1.SessionWorkspace{Size: new(resource.MustParse("100Mi"))}
 }
 
 func sessionRestarted(t *testing.T) {
-	s := converse(t, shell, logbook, keptWorkspace)
-	s.untilPhase(v1alpha1.SessionRunning)
-	s.untilSaid("waiting")
-	pod := s.pod()
-	s.patch(`{"operatingMode": "Stopped"}`)
-	s.untilPhase(v1alpha1.SessionStopped)
+	s := createSession(t, shellRunner, logbookScript, setPersistentWorkspace)
+	s.waitForPhase(v1alpha1.SessionRunning)
+	s.waitForLogLine("waiting")
+	pod := s.currentPod()
+	s.patchSpec(`{"operatingMode": "Stopped"}`)
+	s.waitForPhase(v1alpha1.SessionStopped)
 	if exists(t, pod) {
 		t.Error("it is stopped, and its Pod is there")
 	}
 	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonStopped)
-	s.untilEvents(v1alpha1.EventStopping, v1alpha1.EventStopped)
-	s.patch(`{"operatingMode": "Running"}`)
-	s.untilPhase(v1alpha1.SessionCompleted)
+	s.waitForEvents(v1alpha1.EventStopping, v1alpha1.EventStopped)
+	s.patchSpec(`{"operatingMode": "Running"}`)
+	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantRuns("1/1 Stopped User", "1/2 Completed 0")
 	s.wantSummary("begun 1/1 stopped begun 1/2 ")
 }
 
 func sessionEvicted(t *testing.T) {
-	s := converse(t, shell, logbook, func(spec *v1alpha1.AgenticSessionSpec) {
-		keptWorkspace(spec)
+	s := createSession(t, shellRunner, logbookScript, func(spec *v1alpha1.AgenticSessionSpec) {
+		setPersistentWorkspace(spec)
 		spec.Retry = &v1alpha1.SessionRetry{OnDisruption: true}
 	})
-	s.untilPhase(v1alpha1.SessionRunning)
-	s.untilSaid("waiting")
-	pod := s.pod()
+	s.waitForPhase(v1alpha1.SessionRunning)
+	s.waitForLogLine("waiting")
+	pod := s.currentPod()
 	must(t, clientset.PolicyV1().Evictions(pod.Namespace).Evict(t.Context(), &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
 	}))
-	s.untilPhase(v1alpha1.SessionCompleted)
+	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantRuns("1/1 Retried Evicted 143", "1/2 Completed 0")
 	s.wantSummary("begun 1/1 stopped begun 1/2 ")
 	if status := &s.s.Status; status.Disruptions != 1 || status.Retries != 0 {
@@ -181,33 +181,33 @@ func sessionEvicted(t *testing.T) {
 
 func sessionTimeout(t *testing.T) {
 	const timeout, tolerance = 40 * time.Second, 2 * time.Second
-	s := converse(t, echo, "/idle 1h", func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(timeout.Seconds())) })
-	s.untilPhase(v1alpha1.SessionRunning)
-	s.patch(`{"operatingMode": "Stopped"}`)
-	s.untilPhase(v1alpha1.SessionStopped)
-	s.patch(`{"operatingMode": "Running", "runRequest": 2}`)
-	s.untilPhase(v1alpha1.SessionFailed)
+	s := createSession(t, echoRunner, "/idle 1h", func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(timeout.Seconds())) })
+	s.waitForPhase(v1alpha1.SessionRunning)
+	s.patchSpec(`{"operatingMode": "Stopped"}`)
+	s.waitForPhase(v1alpha1.SessionStopped)
+	s.patchSpec(`{"operatingMode": "Running", "runRequest": 2}`)
+	s.waitForPhase(v1alpha1.SessionFailed)
 	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonDeadlineExceeded)
-	s.untilEvents(v1alpha1.EventDeadlineExceeded)
+	s.waitForEvents(v1alpha1.EventDeadlineExceeded)
 	runs := s.s.Status.Runs
 	if len(runs) != 2 || runs[1].Run != 2 || runs[1].Reason != v1alpha1.ReasonDeadlineExceeded {
 		t.Fatalf("the runs are %+v", runs)
 	}
-	left := timeout - took(&runs[0])
-	t.Logf("of %v the first run took %v, and the second ended after %v of the %v that remained", timeout, took(&runs[0]), took(&runs[1]), left)
-	if diff := took(&runs[1]) - left; diff.Abs() > tolerance {
+	left := timeout - attemptDuration(&runs[0])
+	t.Logf("of %v the first run took %v, and the second ended after %v of the %v that remained", timeout, attemptDuration(&runs[0]), attemptDuration(&runs[1]), left)
+	if diff := attemptDuration(&runs[1]) - left; diff.Abs() > tolerance {
 		t.Errorf("the second run ended %v off", diff)
 	}
 }
 
 func sessionIdle(t *testing.T) {
 	patience := func(spec *v1alpha1.AgenticSessionSpec) { spec.InactivityTimeout = new(int32(20)) }
-	idle := converse(t, attended, "/idle 1h", patience)
-	busy := converse(t, attended, "/sleep 45s", patience)
-	idle.untilPhase(v1alpha1.SessionStopped)
+	idle := createSession(t, interactiveRunner, "/idle 1h", patience)
+	busy := createSession(t, interactiveRunner, "/sleep 45s", patience)
+	idle.waitForPhase(v1alpha1.SessionStopped)
 	idle.wantRuns("1/1 Stopped Inactivity")
-	idle.untilEvents(v1alpha1.EventIdleStop, v1alpha1.EventStopped)
-	busy.untilPhase(v1alpha1.SessionCompleted)
+	idle.waitForEvents(v1alpha1.EventInactivityTimeout, v1alpha1.EventStopped)
+	busy.waitForPhase(v1alpha1.SessionCompleted)
 	busy.wantRuns("1/1 Completed 0")
 	lease := &coordinationv1.Lease{}
 	must(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(busy.s), lease))
@@ -217,15 +217,15 @@ func sessionIdle(t *testing.T) {
 }
 
 func sessionExit(t *testing.T) {
-	s := converse(t, echo, "I try.\n/fail 7", nil)
-	s.untilPhase(v1alpha1.SessionFailed)
+	s := createSession(t, echoRunner, "I try.\n/fail 7", nil)
+	s.waitForPhase(v1alpha1.SessionFailed)
 	s.wantRuns("1/1 Failed ExitedWithError 7")
 	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonExitedWithError)
 	s.wantSummary("Echoed 1 lines")
-	s.untilEvents(v1alpha1.EventJobCreated, v1alpha1.EventFailed)
+	s.waitForEvents(v1alpha1.EventJobCreated, v1alpha1.EventFailed)
 	// What it says without leaving a result is told of.
-	s = converse(t, shell, `printf 'no such model' > "$AGENTIC_RESULT_FILE"; exit 3`, nil)
-	s.untilPhase(v1alpha1.SessionFailed)
+	s = createSession(t, shellRunner, `printf 'no such model' > "$AGENTIC_RESULT_FILE"; exit 3`, nil)
+	s.waitForPhase(v1alpha1.SessionFailed)
 	s.wantRuns("1/1 Failed ExitedWithError 3")
 	if message := s.s.Status.Runs[0].Message; message != "the runner exited with code 3: no such model" {
 		t.Errorf("message %q", message)
@@ -233,24 +233,24 @@ func sessionExit(t *testing.T) {
 }
 
 func sessionOutOfMemory(t *testing.T) {
-	s := converse(t, shell, "exec tail /dev/zero", func(spec *v1alpha1.AgenticSessionSpec) {
+	s := createSession(t, shellRunner, "exec tail /dev/zero", func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Resources = &v1alpha1.SessionResources{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}}
 	})
-	s.untilPhase(v1alpha1.SessionFailed)
+	s.waitForPhase(v1alpha1.SessionFailed)
 	s.wantRuns("1/1 Failed OOMKilled 137")
 }
 
 func sessionMissingImage(t *testing.T) {
-	s := converse(t, shell, "true", func(spec *v1alpha1.AgenticSessionSpec) {
+	s := createSession(t, shellRunner, "true", func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Image, spec.StartupTimeout = missing, new(int32(15))
 	})
-	s.until("to tell of its image", func(status *v1alpha1.AgenticSessionStatus) bool {
+	s.waitUntil("to tell of its image", func(status *v1alpha1.AgenticSessionStatus) bool {
 		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRunnerStarted)
 		return c != nil && c.Reason == v1alpha1.ReasonImagePull && strings.Contains(c.Message, missing)
 	})
-	s.untilPhase(v1alpha1.SessionFailed)
+	s.waitForPhase(v1alpha1.SessionFailed)
 	s.wantRuns("1/1 Failed ImagePull")
-	if took := took(&s.s.Status.Runs[0]); took < 15*time.Second || took > 30*time.Second {
+	if took := attemptDuration(&s.s.Status.Runs[0]); took < 15*time.Second || took > 30*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	if message := s.s.Status.Runs[0].Message; !strings.Contains(message, missing) {
@@ -259,9 +259,9 @@ func sessionMissingImage(t *testing.T) {
 }
 
 func sessionMisconfigured(t *testing.T) {
-	told := map[*sessionStory]string{}
+	told := map[*sessionTest]string{}
 	for want, change := range map[string]func(spec *v1alpha1.AgenticSessionSpec){
-		"image will run as root": func(spec *v1alpha1.AgenticSessionSpec) { spec.Runner = rooted },
+		"image will run as root": func(spec *v1alpha1.AgenticSessionSpec) { spec.Runner = rootRunner },
 		`secret "no-such" not found`: func(spec *v1alpha1.AgenticSessionSpec) {
 			spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "no-such"}}}}
 		},
@@ -269,14 +269,14 @@ func sessionMisconfigured(t *testing.T) {
 			spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "no-such"}}
 		},
 	} {
-		s := converse(t, shell, "true", func(spec *v1alpha1.AgenticSessionSpec) {
+		s := createSession(t, shellRunner, "true", func(spec *v1alpha1.AgenticSessionSpec) {
 			spec.StartupTimeout = new(int32(25)) // a busy node takes its time to get a Pod ready
 			change(spec)
 		})
 		told[s] = want
 	}
 	for s, want := range told {
-		s.untilPhase(v1alpha1.SessionFailed)
+		s.waitForPhase(v1alpha1.SessionFailed)
 		s.wantRuns("1/1 Failed ConfigError")
 		if message := s.s.Status.Runs[0].Message; !strings.Contains(message, want) {
 			t.Errorf("message %q, want %q in it", message, want)
@@ -285,38 +285,38 @@ func sessionMisconfigured(t *testing.T) {
 }
 
 func sessionRetried(t *testing.T) {
-	s := converse(t, echo, "/cost 0.25\n/fail 3 1\nDone.", func(spec *v1alpha1.AgenticSessionSpec) {
+	s := createSession(t, echoRunner, "/cost 0.25\n/fail 3 1\nDone.", func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Retry = &v1alpha1.SessionRetry{Limit: 1}
 	})
-	s.untilPhase(v1alpha1.SessionCompleted)
+	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantRuns("1/1 Retried ExitedWithError 3", "1/2 Completed 0")
-	s.untilEvents(v1alpha1.EventRetrying, v1alpha1.EventCompleted)
+	s.waitForEvents(v1alpha1.EventRetrying, v1alpha1.EventCompleted)
 	if cost := s.s.Status.TotalCostUSD; cost == nil || *cost != "0.5" {
 		t.Errorf("both attempts cost %v", cost)
 	}
 }
 
 func sessionInteractive(t *testing.T) {
-	s := converse(t, attended, "", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true })
-	s.untilPhase(v1alpha1.SessionRunning)
-	if ready := s.pod().Status.ContainerStatuses[0].Ready; !ready {
+	s := createSession(t, interactiveRunner, "", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true })
+	s.waitForPhase(v1alpha1.SessionRunning)
+	if ready := s.currentPod().Status.ContainerStatuses[0].Ready; !ready {
 		t.Error("it is Running before its port answers")
 	}
-	if answer := s.say("How do you do?"); answer != "How do you do?" {
+	if answer := s.postMessage("How do you do?"); answer != "How do you do?" {
 		t.Errorf("it answers %q", answer)
 	}
-	s.patch(`{"operatingMode": "Stopped"}`)
-	s.untilPhase(v1alpha1.SessionStopped)
+	s.patchSpec(`{"operatingMode": "Stopped"}`)
+	s.waitForPhase(v1alpha1.SessionStopped)
 	s.wantRuns("1/1 Stopped User")
 	// An exit with 0 completes it.
-	s.patch(`{"operatingMode": "Running"}`)
-	s.untilPhase(v1alpha1.SessionRunning)
-	s.say("/exit")
-	s.untilPhase(v1alpha1.SessionCompleted)
+	s.patchSpec(`{"operatingMode": "Running"}`)
+	s.waitForPhase(v1alpha1.SessionRunning)
+	s.postMessage("/exit")
+	s.waitForPhase(v1alpha1.SessionCompleted)
 }
 
-// say posts something to the session's Service, as a Pod that may, and returns the answer.
-func (s *sessionStory) say(text string) (answer string) {
+// postMessage posts something to the session's Service, as a Pod that may, and returns the answer.
+func (s *sessionTest) postMessage(text string) (answer string) {
 	s.t.Helper()
 	post := fmt.Sprintf("wget -q -O /dev/termination-log --post-data %q http://%s:8080 || true", text, s.s.Status.Service)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "visitor-", Namespace: s.s.Namespace, Labels: visitor}}
@@ -333,41 +333,41 @@ func (s *sessionStory) say(text string) (answer string) {
 }
 
 func sessionFinished(t *testing.T) {
-	s := converse(t, attended, "That is all.\n/done", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive, spec.StopOnRunFinished = true, true })
-	s.untilPhase(v1alpha1.SessionStopped)
+	s := createSession(t, interactiveRunner, "That is all.\n/done", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive, spec.StopOnRunFinished = true, true })
+	s.waitForPhase(v1alpha1.SessionStopped)
 	s.wantRuns("1/1 Stopped RunFinished")
-	s.patch(`{"runRequest": 2}`)
-	s.until("to finish its second run", func(status *v1alpha1.AgenticSessionStatus) bool {
+	s.patchSpec(`{"runRequest": 2}`)
+	s.waitUntil("to finish its second run", func(status *v1alpha1.AgenticSessionStatus) bool {
 		return status.Run == 2 && status.Phase == v1alpha1.SessionStopped
 	})
 	s.wantRuns("1/1 Stopped RunFinished", "2/1 Stopped RunFinished")
 }
 
 func sessionContinued(t *testing.T) {
-	first := converse(t, echo, "/write notes The gate is next.", keptWorkspace)
-	second := converse(t, shell, `printf '{"summary": "%s"}' "$(cat notes) $AGENTIC_SDK_SESSION_ID" > "$AGENTIC_RESULT_FILE"`, func(spec *v1alpha1.AgenticSessionSpec) {
+	first := createSession(t, echoRunner, "/write notes The gate is next.", setPersistentWorkspace)
+	second := createSession(t, shellRunner, `printf '{"summary": "%s"}' "$(cat notes) $AGENTIC_SDK_SESSION_ID" > "$AGENTIC_RESULT_FILE"`, func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.ContinueFrom = &v1alpha1.SessionReference{Name: first.s.Name}
 		spec.Prompt = "cd $AGENTIC_WORKSPACE; " + spec.Prompt
 	})
-	second.untilPhase(v1alpha1.SessionCompleted)
+	second.waitForPhase(v1alpha1.SessionCompleted)
 	second.wantSummary("The gate is next. " + first.s.Name + "-r1-a1")
 	// The workspace belongs to both, and goes with the last.
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: second.s.Status.WorkspaceClaim, Namespace: conversing}}
-	first.delete()
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: second.s.Status.WorkspaceClaim, Namespace: sessionsNamespace}}
+	first.deleteSession()
 	wantGone(t, first.s)
 	eventually(t, "the claim to be the second's alone", func() bool {
 		return exists(t, claim) && len(claim.OwnerReferences) == 1 && claim.OwnerReferences[0].UID == second.s.UID && claim.DeletionTimestamp.IsZero()
 	})
-	second.delete()
+	second.deleteSession()
 	wantGone(t, claim)
 }
 
-// as is a client of a user who may do in the namespace what Kubernetes' ClusterRole edit,
+// clientForUser is a client of a user who may do in the namespace what Kubernetes' ClusterRole edit,
 // and therefore ours, allows.
-func as(t *testing.T, user string) client.Client {
+func clientForUser(t *testing.T, user string) client.Client {
 	t.Helper()
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "editor-", Namespace: conversing},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "editor-", Namespace: sessionsNamespace},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}
@@ -377,49 +377,49 @@ func as(t *testing.T, user string) client.Client {
 	c, err := client.New(theirs, client.Options{Scheme: cluster.Scheme()})
 	must(t, err)
 	eventually(t, user+" to have a say", func() bool {
-		err := c.List(t.Context(), &v1alpha1.AgenticSessionList{}, client.InNamespace(conversing))
+		err := c.List(t.Context(), &v1alpha1.AgenticSessionList{}, client.InNamespace(sessionsNamespace))
 		return err == nil
 	})
 	return c
 }
 
 func sessionOwner(t *testing.T) {
-	recruit(t, conversing)
+	createRunners(t, sessionsNamespace)
 	const jane, joe = "jane@example.com", "joe@example.com"
-	janes, joes := as(t, jane), as(t, joe)
+	janes, joes := clientForUser(t, jane), clientForUser(t, joe)
 	draft := func(prompt string, claimed *v1alpha1.UserContext) *v1alpha1.AgenticSession {
-		s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{GenerateName: "owned-", Namespace: conversing}}
-		s.Spec.Runner, s.Spec.Prompt, s.Spec.UserContext = echo, prompt, claimed
+		s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{GenerateName: "owned-", Namespace: sessionsNamespace}}
+		s.Spec.Runner, s.Spec.Prompt, s.Spec.UserContext = echoRunner, prompt, claimed
 		return s
 	}
 	s := draft("/write notes This is Jane's.", &v1alpha1.UserContext{UserID: joe, DisplayName: "Jane", Groups: []string{"system:masters"}})
-	keptWorkspace(&s.Spec)
+	setPersistentWorkspace(&s.Spec)
 	must(t, janes.Create(t.Context(), s))
 	want := &v1alpha1.UserContext{UserID: jane, DisplayName: "Jane", Groups: []string{"gardeners", "system:authenticated"}}
 	if diff := cmp.Diff(want, s.Spec.UserContext); diff != "" {
 		t.Errorf("whose session it is (-want +got):\n%s", diff)
 	}
-	first := follow(t, s)
+	first := trackSession(t, s)
 	before := s.DeepCopy()
 	s.Spec.UserContext.UserID = joe
 	if err := joes.Patch(t.Context(), s, client.MergeFrom(before)); !apierrors.IsInvalid(err) {
 		t.Errorf("another takes it over: %v", err)
 	}
-	first.untilPhase(v1alpha1.SessionCompleted)
+	first.waitForPhase(v1alpha1.SessionCompleted)
 
 	taken := draft("/write notes And now Joe's.", &v1alpha1.UserContext{UserID: jane})
 	taken.Spec.ContinueFrom = &v1alpha1.SessionReference{Name: first.s.Name}
 	must(t, joes.Create(t.Context(), taken))
-	second := follow(t, taken)
-	second.until("to be refused her workspace", func(status *v1alpha1.AgenticSessionStatus) bool {
+	second := trackSession(t, taken)
+	second.waitUntil("to be refused her workspace", func(status *v1alpha1.AgenticSessionStatus) bool {
 		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDependenciesReady)
-		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonParentOfOtherUser
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonParentOwnedByOtherUser
 	})
-	if jobs := childrenIn(t, conversing)[second.s.UID]["Job"]; jobs != 0 {
+	if jobs := countChildObjects(t, sessionsNamespace)[second.s.UID]["Job"]; jobs != 0 {
 		t.Errorf("it has %d Jobs", jobs)
 	}
 	// Who may make sessions may not say as what they run.
-	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: conversing}}
+	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: sessionsNamespace}}
 	r.Spec.Image = "anything:1"
 	if err := joes.Create(t.Context(), r); !apierrors.IsForbidden(err) {
 		t.Errorf("an editor makes a SessionRunner: %v", err)

@@ -50,9 +50,9 @@ const (
 	behindHTTP, asCommands, canaries, pulled = "e2e-behind-http", "e2e-commands", "e2e-canaries", "e2e-pulled"
 	numbered, preempted, evicted, loggedIn   = "e2e-numbered", "e2e-preempted", "e2e-evicted", "e2e-logged-in"
 	interrupted, condemned                   = "e2e-interrupted", "e2e-condemned"
-	// conversing is watched, and has the sessions of AI agents; dispersed has those that are
+	// sessionsNamespace is watched, and has the sessions of AI agents; dispersed has those that are
 	// deleted all at once.
-	conversing, dispersed = "e2e-conversing", "e2e-dispersed"
+	sessionsNamespace, deletionNamespace = "e2e-conversing", "e2e-dispersed"
 	// privileged is for Pods that reach into the node.
 	privileged = "e2e-privileged"
 )
@@ -64,7 +64,7 @@ var offices = []string{
 }
 
 // What the operator is deployed to watch.
-var someNamespaces = strings.Join(append([]string{watched, doomed, conversing, dispersed}, offices...), ",")
+var someNamespaces = strings.Join(append([]string{watched, doomed, sessionsNamespace, deletionNamespace}, offices...), ",")
 
 const allNamespaces = "*"
 
@@ -110,7 +110,7 @@ func start(ctx context.Context) (err error) {
 	}
 	profiles := map[string]string{
 		watched: "restricted", doomed: "restricted", unwatched: "restricted", reported: "restricted",
-		conversing: "restricted", dispersed: "restricted", privileged: "privileged",
+		sessionsNamespace: "restricted", deletionNamespace: "restricted", privileged: "privileged",
 	}
 	for _, name := range offices {
 		profiles[name] = "restricted"

@@ -67,7 +67,7 @@ func TestAgenticSessionRules(t *testing.T) {
 			want: "spec.interactive: Invalid value: false: interactive is immutable",
 		},
 		"17 repos": {
-			spec: `{prompt: a, repos: [` + strings.TrimSuffix(strings.Join(urls(17), ", "), ", ") + `]}`,
+			spec: `{prompt: a, repos: [` + strings.TrimSuffix(strings.Join(numberedURLs(17), ", "), ", ") + `]}`,
 			want: "spec.repos: Too many: 17: must have at most 16 items",
 		},
 		"a repo twice": {
@@ -245,7 +245,7 @@ func TestAgenticSessionRules(t *testing.T) {
 	})
 }
 
-func urls(number int) []string {
+func numberedURLs(number int) []string {
 	var all []string
 	for i := range number {
 		all = append(all, `{url: "https://a/`+strings.Repeat("b", i+1)+`"}`)
@@ -318,7 +318,7 @@ func TestSessionRunnerRules(t *testing.T) {
 	})
 }
 
-func TestAgenticSessionsAreTaken(t *testing.T) {
+func TestValidAgenticSessionsAreAccepted(t *testing.T) {
 	waitForKinds(t)
 	ns := namespace(t)
 	strict := strictClient(t, &warningList{})
@@ -368,7 +368,7 @@ func TestAgenticSessionDefaults(t *testing.T) {
 }
 
 // A temperature is neither text nor a float on its way through the operator.
-func TestATemperatureStaysAsItIs(t *testing.T) {
+func TestTemperatureKeepsItsPrecision(t *testing.T) {
 	waitForKinds(t)
 	ns := namespaceWithoutWebhook(t)
 	temperature := v1alpha1.Number("0.7")

@@ -20,45 +20,45 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// sessionSpecs is how many random specs are tried: SESSION_SPECS, or as many as a test of
+// randomSpecCount is how many random specs are tried: SESSION_SPECS, or as many as a test of
 // every day has time for.
-func sessionSpecs(t *testing.T) int { return testbuilder.Number(t, "SESSION_SPECS", 60) }
+func randomSpecCount(t *testing.T) int { return testbuilder.Number(t, "SESSION_SPECS", 60) }
 
 // Whatever a session or its SessionRunner asks for that the API server takes as such: the
 // operator refuses it itself, or its Pod passes PodSecurity restricted. The webhook is off: it
 // would refuse before the operator has to.
-func TestNoPodOfARandomSessionIsDenied(t *testing.T) {
+func TestRandomSessionPodsAreAccepted(t *testing.T) {
 	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted", webhookLabel: "off"})
-	var told fates
-	for first, all := 0, sessionSpecs(t); first < all; first += 20 {
-		var stories []*sessionStory
+	var told sessionOutcomes
+	for first, all := 0, randomSpecCount(t); first < all; first += 20 {
+		var stories []*sessionTest
 		for i := first; i < min(first+20, all); i++ {
-			if s := tellRandomSession(t, ns, i); s != nil {
+			if s := createRandomSession(t, ns, i); s != nil {
 				stories = append(stories, s)
 			} else {
 				told.invalid++
 			}
 		}
 		for _, s := range stories {
-			told.add(t, s)
+			told.countOutcome(t, s)
 		}
 	}
 	t.Logf("of %d random specs %d were made, %d refused by the operator, %d by the API server as such, %d denied",
-		sessionSpecs(t), told.made, told.refused, told.invalid, told.denied)
-	if told.made < sessionSpecs(t)/3 {
-		t.Errorf("%d specs were made: too few to show anything", told.made)
+		randomSpecCount(t), told.created, told.refused, told.invalid, told.denied)
+	if told.created < randomSpecCount(t)/3 {
+		t.Errorf("%d specs were made: too few to show anything", told.created)
 	}
-	noJobFailsToMakeItsPod(t, ns)
+	wantEveryJobToCreateItsPod(t, ns)
 }
 
-// fates of random sessions.
-type fates struct{ made, refused, invalid, denied int }
+// sessionOutcomes of random sessions.
+type sessionOutcomes struct{ created, refused, invalid, denied int }
 
-func (f *fates) add(t *testing.T, s *sessionStory) {
+func (f *sessionOutcomes) countOutcome(t *testing.T, s *sessionTest) {
 	t.Helper()
 	var now *v1alpha1.AgenticSession
 	eventually(t, s.key.Name+" to be decided", func() bool {
-		now = s.now()
+		now = s.getSession()
 		return now.Status.Phase != "" && now.Status.Phase != v1alpha1.SessionPending || meta.IsStatusConditionFalse(now.Status.Conditions, v1alpha1.ConditionAccepted)
 	})
 	switch {
@@ -68,13 +68,13 @@ func (f *fates) add(t *testing.T, s *sessionStory) {
 		f.denied++
 		t.Errorf("%s: %s: %s", s.key.Name, now.Status.Runs[0].Reason, now.Status.Runs[0].Message)
 	default:
-		f.made++
+		f.created++
 	}
 }
 
-// noJobFailsToMakeItsPod waits until each Job has made its Pod: what the trial let pass, the
+// wantEveryJobToCreateItsPod waits until each Job has made its Pod: what the trial let pass, the
 // Job must not be denied.
-func noJobFailsToMakeItsPod(t *testing.T, ns string) {
+func wantEveryJobToCreateItsPod(t *testing.T, ns string) {
 	t.Helper()
 	eventually(t, "each Job to have made its Pod", func() bool {
 		var jobs batchv1.JobList
@@ -90,12 +90,12 @@ func noJobFailsToMakeItsPod(t *testing.T, ns string) {
 	})
 }
 
-// tellRandomSession makes one with a SessionRunner of its own, or returns nil if the API
+// createRandomSession makes one with a SessionRunner of its own, or returns nil if the API
 // server takes one of them for invalid.
-func tellRandomSession(t *testing.T, ns string, i int) *sessionStory {
+func createRandomSession(t *testing.T, ns string, i int) *sessionTest {
 	t.Helper()
-	r := dice{rand.New(rand.NewPCG(uint64(i), 0))}
-	runner, s := r.runner(), r.session()
+	r := randomSource{rand.New(rand.NewPCG(uint64(i), 0))}
+	runner, s := r.randomRunner(), r.randomSession()
 	s.Name, s.Namespace, s.Spec.Runner = fmt.Sprintf("random-%04d", i), ns, fmt.Sprintf("random-%04d", i)
 	runner.Name, runner.Namespace = s.Name, ns
 	for _, object := range []client.Object{runner, s} {
@@ -105,53 +105,53 @@ func tellRandomSession(t *testing.T, ns string, i int) *sessionStory {
 			t.Fatal(err)
 		}
 	}
-	return &sessionStory{t, client.ObjectKeyFromObject(s)}
+	return &sessionTest{t, client.ObjectKeyFromObject(s)}
 }
 
-// dice throw specs.
-type dice struct{ *rand.Rand }
+// randomSource throw specs.
+type randomSource struct{ *rand.Rand }
 
-// seldom, and often, say whether something is there.
-func (d dice) seldom() bool { return d.IntN(8) == 0 }
-func (d dice) often() bool  { return d.IntN(2) == 0 }
+// isRare, and often, say whether something is there.
+func (d randomSource) isRare() bool   { return d.IntN(8) == 0 }
+func (d randomSource) isCommon() bool { return d.IntN(2) == 0 }
 
-func oneOf[T any](d dice, all ...T) T { return all[d.IntN(len(all))] }
+func oneOf[T any](d randomSource, all ...T) T { return all[d.IntN(len(all))] }
 
-func (d dice) runner() *v1alpha1.SessionRunner {
+func (d randomSource) randomRunner() *v1alpha1.SessionRunner {
 	r := &v1alpha1.SessionRunner{}
 	r.Spec.Image = oneOf(d, "runner:1", "registry.example:5000/a/b@sha256:"+strings.Repeat("0", 64), "busybox:1.37")
 	r.Spec.AllowedImages = []string{"other:1"}
-	r.Spec.ActivityLease = d.often()
-	if d.often() {
+	r.Spec.ActivityLease = d.isCommon()
+	if d.isCommon() {
 		r.Spec.RunAsUser = oneOf(d, new(int64(65532)), new(int64(1)), new(int64(2147483647)))
 		r.Spec.RunAsGroup = oneOf(d, nil, new(int64(1)))
 	}
-	if d.often() {
+	if d.isCommon() {
 		r.Spec.Command, r.Spec.Args = []string{"/bin/sh", "-c"}, []string{"$(HOME) $$ `id`"}
 	}
-	if d.often() {
-		r.Spec.Env = []corev1.EnvVar{d.env("A"), d.env("HTTP_PROXY"), d.env(oneOf(d, "B", "B", "B", "LD_PRELOAD", "PATH"))}
+	if d.isCommon() {
+		r.Spec.Env = []corev1.EnvVar{d.randomVariable("A"), d.randomVariable("HTTP_PROXY"), d.randomVariable(oneOf(d, "B", "B", "B", "LD_PRELOAD", "PATH"))}
 	}
-	r.Spec.Resources = d.resources()
-	if d.often() {
-		r.Spec.MaxResources = d.quantities()
+	r.Spec.Resources = d.randomResources()
+	if d.isCommon() {
+		r.Spec.MaxResources = d.randomQuantities()
 	}
 	for i := range d.IntN(3) {
-		r.Spec.Sidecars = append(r.Spec.Sidecars, d.sidecar(i))
+		r.Spec.Sidecars = append(r.Spec.Sidecars, d.randomSidecar(i))
 	}
-	if d.often() {
+	if d.isCommon() {
 		r.Spec.Egress = []v1alpha1.SessionEgress{{
 			CIDR: oneOf(d, "10.0.0.0/8", "0.0.0.0/0", "::/0", "169.254.169.254/32"), Ports: []v1alpha1.SessionPort{{Port: 443}},
 		}}
 	}
-	if d.seldom() {
+	if d.isRare() {
 		r.Spec.AllowedSecrets = &[]string{"token"}
 	}
 	r.Spec.Port = oneOf(d, int32(0), 1024, 65535)
 	return r
 }
 
-func (d dice) env(name string) corev1.EnvVar {
+func (d randomSource) randomVariable(name string) corev1.EnvVar {
 	return oneOf(d,
 		corev1.EnvVar{Name: name, Value: "x"},
 		corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "token"}, Key: "k"}}},
@@ -160,18 +160,18 @@ func (d dice) env(name string) corev1.EnvVar {
 	)
 }
 
-func (d dice) resources() v1alpha1.SessionResources {
+func (d randomSource) randomResources() v1alpha1.SessionResources {
 	r := v1alpha1.SessionResources{}
-	if d.often() {
-		r.Requests = d.quantities()
+	if d.isCommon() {
+		r.Requests = d.randomQuantities()
 	}
-	if d.often() {
-		r.Limits = d.quantities()
+	if d.isCommon() {
+		r.Limits = d.randomQuantities()
 	}
 	return r
 }
 
-func (d dice) quantities() corev1.ResourceList {
+func (d randomSource) randomQuantities() corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for _, one := range []struct {
 		name    corev1.ResourceName
@@ -183,22 +183,22 @@ func (d dice) quantities() corev1.ResourceList {
 		{"example.com/gpu", []string{"1"}},
 		{"hugepages-2Mi", []string{"4Mi"}},
 	} {
-		if d.seldom() {
+		if d.isRare() {
 			list[one.name] = resource.MustParse(oneOf(d, one.amounts...))
 		}
 	}
 	return list
 }
 
-func (d dice) sidecar(i int) v1alpha1.SessionSidecar {
-	s := v1alpha1.SessionSidecar{Name: fmt.Sprintf("side-%d", i), Image: "side:1", Workspace: d.often(), Resources: d.resources()}
-	if d.seldom() {
+func (d randomSource) randomSidecar(i int) v1alpha1.SessionSidecar {
+	s := v1alpha1.SessionSidecar{Name: fmt.Sprintf("side-%d", i), Image: "side:1", Workspace: d.isCommon(), Resources: d.randomResources()}
+	if d.isRare() {
 		s.Name = oneOf(d, "init", "inputs", "workspace", strings.Repeat("a", 63))
 	}
-	if d.often() {
-		s.Env = []corev1.EnvVar{d.env("C")}
+	if d.isCommon() {
+		s.Env = []corev1.EnvVar{d.randomVariable("C")}
 	}
-	if d.often() {
+	if d.isCommon() {
 		s.StartupProbe = &corev1.Probe{PeriodSeconds: oneOf(d, int32(0), 1)}
 		s.StartupProbe.ProbeHandler = oneOf(d,
 			corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}},
@@ -210,33 +210,33 @@ func (d dice) sidecar(i int) v1alpha1.SessionSidecar {
 	return s
 }
 
-func (d dice) session() *v1alpha1.AgenticSession {
+func (d randomSource) randomSession() *v1alpha1.AgenticSession {
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{}}
 	s.Spec.Prompt = oneOf(d, "do it", "$(PATH) \x01 {{.}}", strings.Repeat("long ", 5000))
-	s.Spec.Interactive = d.often()
-	if d.often() {
+	s.Spec.Interactive = d.isCommon()
+	if d.isCommon() {
 		s.Spec.Repos = []v1alpha1.SessionRepo{{URL: oneOf[v1alpha1.GitURL](d, "https://git.example/a/b.git", "git@git.example:a/b", "ssh://git@git.example/a")}}
 	}
-	if d.often() {
+	if d.isCommon() {
 		s.Spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"X": "$(A)", oneOf(d, "Y", "Z", "_", "A"): "\n"}
 	}
-	if d.often() {
+	if d.isCommon() {
 		s.Spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: oneOf(d, "token", "token", "token", "fix-inputs-0123456789")}}}}
 	}
-	if d.often() {
+	if d.isCommon() {
 		s.Spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "token", MountPath: oneOf(d, "", "/secrets/a")}, {SecretName: "other"}}
 	}
-	if d.seldom() {
+	if d.isRare() {
 		s.Spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "token", MountPath: oneOf(d, "/secrets/a", "/secrets/..", "/proc")}, {SecretName: "other", MountPath: "/secrets/a"}}
 	}
-	if d.seldom() {
+	if d.isRare() {
 		s.Spec.Image = oneOf(d, "other:1", "evil:1")
 	}
-	if d.seldom() {
-		s.Spec.Resources = new(d.resources())
+	if d.isRare() {
+		s.Spec.Resources = new(d.randomResources())
 	}
-	if d.often() {
-		s.Spec.Workspace = &v1alpha1.SessionWorkspace{Size: oneOf(d, nil, new(resource.MustParse("1Gi")), new(resource.MustParse("10Gi"))), Retain: d.seldom()}
+	if d.isCommon() {
+		s.Spec.Workspace = &v1alpha1.SessionWorkspace{Size: oneOf(d, nil, new(resource.MustParse("1Gi")), new(resource.MustParse("10Gi"))), Retain: d.isRare()}
 	}
 	s.Spec.Timeout = oneOf(d, nil, new(int32(0)), new(int32(time.Hour/time.Second)))
 	return s

@@ -23,51 +23,51 @@ import (
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-// held is a RuntimeClass that no node has: a Pod of it fares as a test says, and no simulated
+// unschedulableClass is a RuntimeClass that no node has: a Pod of it fares as a test says, and no simulated
 // node is quicker.
-const held = "test-held"
+const unschedulableClass = "test-held"
 
-// sessionStory is one AgenticSession on the cluster.
-type sessionStory struct {
+// sessionTest is one AgenticSession on the cluster.
+type sessionTest struct {
 	t   *testing.T
 	key client.ObjectKey
 }
 
-// tellSession makes a session and its SessionRunner in a namespace that enforces PodSecurity
+// createSession makes a session and its SessionRunner in a namespace that enforces PodSecurity
 // restricted.
-func tellSession(t *testing.T, change ...func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner)) *sessionStory {
+func createSession(t *testing.T, change ...func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner)) *sessionTest {
 	t.Helper()
-	return tellSessionIn(t, newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}), "fix", change...)
+	return createSessionIn(t, newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}), "fix", change...)
 }
 
-func tellSessionIn(t *testing.T, ns, name string, change ...func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner)) *sessionStory {
+func createSessionIn(t *testing.T, ns, name string, change ...func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner)) *sessionTest {
 	t.Helper()
 	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns}}
-	r.Spec.Image, r.Spec.RunAsUser, r.Spec.RuntimeClassName = "runner:1", new(int64(65532)), new(held)
-	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: held}, Handler: "runc"}
+	r.Spec.Image, r.Spec.RunAsUser, r.Spec.RuntimeClassName = "runner:1", new(int64(65532)), new(unschedulableClass)
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: unschedulableClass}, Handler: "runc"}
 	class.Scheduling = &nodev1.Scheduling{NodeSelector: map[string]string{"test.yardmaster.dev/no-such-node": "true"}}
-	ensure(t, class)
+	createIfMissing(t, class)
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
 	s.Spec.Prompt = "do it"
 	for _, c := range change {
 		c(s, r)
 	}
-	ensure(t, r)
+	createIfMissing(t, r)
 	if err := cluster.Create(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	return &sessionStory{t, client.ObjectKeyFromObject(s)}
+	return &sessionTest{t, client.ObjectKeyFromObject(s)}
 }
 
-// ensure makes an object, unless an earlier test has.
-func ensure(t *testing.T, object client.Object) {
+// createIfMissing makes an object, unless an earlier test has.
+func createIfMissing(t *testing.T, object client.Object) {
 	t.Helper()
 	if err := client.IgnoreAlreadyExists(cluster.Create(t.Context(), object)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (s *sessionStory) now() *v1alpha1.AgenticSession {
+func (s *sessionTest) getSession() *v1alpha1.AgenticSession {
 	s.t.Helper()
 	object := &v1alpha1.AgenticSession{}
 	if err := cluster.Get(s.t.Context(), s.key, object); err != nil {
@@ -76,21 +76,21 @@ func (s *sessionStory) now() *v1alpha1.AgenticSession {
 	return object
 }
 
-func (s *sessionStory) until(phase v1alpha1.SessionPhase) *v1alpha1.AgenticSession {
+func (s *sessionTest) waitForPhase(phase v1alpha1.SessionPhase) *v1alpha1.AgenticSession {
 	s.t.Helper()
-	eventually(s.t, "phase "+string(phase), func() bool { return s.now().Status.Phase == phase })
-	return s.now()
+	eventually(s.t, "phase "+string(phase), func() bool { return s.getSession().Status.Phase == phase })
+	return s.getSession()
 }
 
-func (s *sessionStory) patch(spec string) {
+func (s *sessionTest) patchSpec(spec string) {
 	s.t.Helper()
-	if err := cluster.Patch(s.t.Context(), s.now(), client.RawPatch(mergePatch, []byte(`{"spec":`+spec+`}`))); err != nil {
+	if err := cluster.Patch(s.t.Context(), s.getSession(), client.RawPatch(mergePatch, []byte(`{"spec":`+spec+`}`))); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// jobs of the session there are.
-func (s *sessionStory) jobs() []batchv1.Job {
+// listJobs of the session there are.
+func (s *sessionTest) listJobs() []batchv1.Job {
 	s.t.Helper()
 	var jobs batchv1.JobList
 	if err := cluster.List(s.t.Context(), &jobs, client.InNamespace(s.key.Namespace), client.MatchingLabels{session.LabelSession: s.key.Name}); err != nil {
@@ -99,13 +99,13 @@ func (s *sessionStory) jobs() []batchv1.Job {
 	return jobs.Items
 }
 
-// pod waits for that of the newest Job.
-func (s *sessionStory) pod() *corev1.Pod {
+// waitForPod waits for that of the newest Job.
+func (s *sessionTest) waitForPod() *corev1.Pod {
 	s.t.Helper()
 	var found *corev1.Pod
 	eventually(s.t, "a Pod", func() bool {
 		var pods corev1.PodList
-		selector := client.MatchingLabels{batchv1.JobNameLabel: s.now().Status.Job}
+		selector := client.MatchingLabels{batchv1.JobNameLabel: s.getSession().Status.Job}
 		if err := cluster.List(s.t.Context(), &pods, client.InNamespace(s.key.Namespace), selector); err != nil || len(pods.Items) == 0 {
 			return false
 		}
@@ -115,10 +115,10 @@ func (s *sessionStory) pod() *corev1.Pod {
 	return found
 }
 
-// runs, and ends, play the kubelet: the node is simulated.
-func (s *sessionStory) runs() {
+// startRunner, and ends, play the kubelet: the node is simulated.
+func (s *sessionTest) startRunner() {
 	s.t.Helper()
-	s.status(s.pod(), func(pod *corev1.Pod) {
+	s.updatePodStatus(s.waitForPod(), func(pod *corev1.Pod) {
 		pod.Status.Phase = corev1.PodRunning
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: v1alpha1.RunnerContainer, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
@@ -126,9 +126,9 @@ func (s *sessionStory) runs() {
 	})
 }
 
-func (s *sessionStory) ends(code int32, message string) {
+func (s *sessionTest) exitRunner(code int32, message string) {
 	s.t.Helper()
-	s.status(s.pod(), func(pod *corev1.Pod) {
+	s.updatePodStatus(s.waitForPod(), func(pod *corev1.Pod) {
 		pod.Status.Phase = corev1.PodSucceeded
 		if code != 0 {
 			pod.Status.Phase = corev1.PodFailed
@@ -139,7 +139,7 @@ func (s *sessionStory) ends(code int32, message string) {
 	})
 }
 
-func (s *sessionStory) status(pod *corev1.Pod, change func(pod *corev1.Pod)) {
+func (s *sessionTest) updatePodStatus(pod *corev1.Pod, change func(pod *corev1.Pod)) {
 	s.t.Helper()
 	eventually(s.t, "the Pod's status to be written", func() bool {
 		if err := cluster.Get(s.t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
@@ -150,21 +150,21 @@ func (s *sessionStory) status(pod *corev1.Pod, change func(pod *corev1.Pod)) {
 	})
 }
 
-func TestASessionRunsAndLeavesItsResult(t *testing.T) {
-	s := tellSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
+func TestSessionRunsAndReportsItsResult(t *testing.T) {
+	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 		s.Spec.Interactive = true
 		s.Spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"TOKEN": "hunter2"}
 	})
-	s.until(v1alpha1.SessionCreating)
+	s.waitForPhase(v1alpha1.SessionCreating)
 	policy := &networkingv1.NetworkPolicy{}
 	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: s.key.Namespace, Name: "fix-session"}, policy); err != nil {
 		t.Fatal(err)
 	}
-	if jobs := s.jobs(); len(jobs) != 1 || jobs[0].CreationTimestamp.Before(&policy.CreationTimestamp) {
+	if jobs := s.listJobs(); len(jobs) != 1 || jobs[0].CreationTimestamp.Before(&policy.CreationTimestamp) {
 		t.Errorf("%d Jobs, the first made before the network was closed", len(jobs))
 	}
-	s.runs()
-	running := s.until(v1alpha1.SessionRunning)
+	s.startRunner()
+	running := s.waitForPhase(v1alpha1.SessionRunning)
 	for _, condition := range []string{
 		v1alpha1.ConditionReady, v1alpha1.ConditionAccepted, v1alpha1.ConditionDependenciesReady, v1alpha1.ConditionNetworkRestricted,
 		v1alpha1.ConditionJobCreated, v1alpha1.ConditionRunnerStarted,
@@ -176,61 +176,61 @@ func TestASessionRunsAndLeavesItsResult(t *testing.T) {
 	if running.Spec.UserContext == nil || running.Spec.UserContext.UserID == "" {
 		t.Error("nobody knows whose session it is")
 	}
-	s.ends(0, `{"summary": "done", "costUSD": 0.25}`)
-	done := s.until(v1alpha1.SessionCompleted)
+	s.exitRunner(0, `{"summary": "done", "costUSD": 0.25}`)
+	done := s.waitForPhase(v1alpha1.SessionCompleted)
 	if done.Status.Result == nil || done.Status.Result.Summary != "done" || *done.Status.TotalCostUSD != "0.25" {
 		t.Errorf("%+v", done.Status)
 	}
-	s.patch(`{"runRequest": 2}`)
-	s.until(v1alpha1.SessionCreating)
-	if job := s.now().Status.Job; job != "fix-r2-a1" {
+	s.patchSpec(`{"runRequest": 2}`)
+	s.waitForPhase(v1alpha1.SessionCreating)
+	if job := s.getSession().Status.Job; job != "fix-r2-a1" {
 		t.Errorf("Job %s, want fix-r2-a1", job)
 	}
 }
 
-func TestASessionIsStoppedAndGoesOn(t *testing.T) {
-	s := tellSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
+func TestSessionStopsAndResumes(t *testing.T) {
+	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 		s.Spec.Workspace = &v1alpha1.SessionWorkspace{}
 	})
-	s.pod()
-	s.until(v1alpha1.SessionCreating)
-	s.patch(`{"operatingMode": "Stopped"}`)
-	s.until(v1alpha1.SessionStopped)
-	if jobs := s.jobs(); len(jobs) != 0 {
+	s.waitForPod()
+	s.waitForPhase(v1alpha1.SessionCreating)
+	s.patchSpec(`{"operatingMode": "Stopped"}`)
+	s.waitForPhase(v1alpha1.SessionStopped)
+	if jobs := s.listJobs(); len(jobs) != 0 {
 		t.Errorf("%d Jobs are left", len(jobs))
 	}
-	s.patch(`{"operatingMode": "Running"}`)
-	s.until(v1alpha1.SessionCreating)
-	if job := s.now().Status.Job; job != "fix-r1-a2" {
+	s.patchSpec(`{"operatingMode": "Running"}`)
+	s.waitForPhase(v1alpha1.SessionCreating)
+	if job := s.getSession().Status.Job; job != "fix-r1-a2" {
 		t.Errorf("Job %s, want fix-r1-a2", job)
 	}
 }
 
-func TestASessionWaitsForItsSessionRunner(t *testing.T) {
-	s := tellSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) { s.Spec.Runner = "later" })
+func TestSessionWaitsForItsSessionRunner(t *testing.T) {
+	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) { s.Spec.Runner = "later" })
 	eventually(t, "the condition that names it", func() bool {
-		c := meta.FindStatusCondition(s.now().Status.Conditions, v1alpha1.ConditionDependenciesReady)
+		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
 		return c != nil && c.Reason == v1alpha1.ReasonRunnerNotFound
 	})
 	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "later", Namespace: s.key.Namespace}}
-	r.Spec.Image, r.Spec.RuntimeClassName = "runner:1", new(held)
+	r.Spec.Image, r.Spec.RuntimeClassName = "runner:1", new(unschedulableClass)
 	if err := cluster.Create(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	s.until(v1alpha1.SessionCreating)
+	s.waitForPhase(v1alpha1.SessionCreating)
 }
 
-func TestAPodThatTheNamespaceDoesNotTakeFailsTheSession(t *testing.T) {
-	s := tellSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
+func TestRejectedPodFailsTheSession(t *testing.T) {
+	s := createSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
 		r.Spec.RuntimeClassName = new("there-is-none")
 	})
-	failed := s.until(v1alpha1.SessionFailed)
-	if run := failed.Status.Runs[0]; run.Reason != v1alpha1.ReasonPodRejected || len(s.jobs()) != 0 {
-		t.Errorf("%+v, %d Jobs", run, len(s.jobs()))
+	failed := s.waitForPhase(v1alpha1.SessionFailed)
+	if run := failed.Status.Runs[0]; run.Reason != v1alpha1.ReasonPodRejected || len(s.listJobs()) != 0 {
+		t.Errorf("%+v, %d Jobs", run, len(s.listJobs()))
 	}
 }
 
-func TestASessionWaitsForQuota(t *testing.T) {
+func TestSessionWaitsForQuota(t *testing.T) {
 	ns := namespace(t)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "pods", Namespace: ns}}
 	quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
@@ -240,26 +240,26 @@ func TestASessionWaitsForQuota(t *testing.T) {
 	eventually(t, "the quota to be counted", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && quota.Status.Hard != nil
 	})
-	s := tellSessionIn(t, ns, "fix")
+	s := createSessionIn(t, ns, "fix")
 	eventually(t, "the condition that tells of the quota", func() bool {
-		c := meta.FindStatusCondition(s.now().Status.Conditions, v1alpha1.ConditionJobCreated)
+		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionJobCreated)
 		return c != nil && c.Reason == v1alpha1.ReasonQuotaExceeded
 	})
 	if err := cluster.Delete(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
-	s.until(v1alpha1.SessionCreating)
+	s.waitForPhase(v1alpha1.SessionCreating)
 }
 
-func TestASessionsNameThatIsTakenIsNotAdopted(t *testing.T) {
+func TestObjectOfAnotherOwnerIsNotAdoptedBySession(t *testing.T) {
 	ns := namespace(t)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "fix-session", Namespace: ns}}
 	if err := cluster.Create(t.Context(), account); err != nil {
 		t.Fatal(err)
 	}
-	s := tellSessionIn(t, ns, "fix")
+	s := createSessionIn(t, ns, "fix")
 	eventually(t, "the condition that tells of it", func() bool {
-		c := meta.FindStatusCondition(s.now().Status.Conditions, v1alpha1.ConditionDependenciesReady)
+		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
 		return c != nil && c.Reason == v1alpha1.ReasonForeignObject
 	})
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(account), account); err != nil || len(account.OwnerReferences) > 0 {
@@ -268,26 +268,26 @@ func TestASessionsNameThatIsTakenIsNotAdopted(t *testing.T) {
 	if err := cluster.Delete(t.Context(), account); err != nil {
 		t.Fatal(err)
 	}
-	s.until(v1alpha1.SessionCreating)
+	s.waitForPhase(v1alpha1.SessionCreating)
 }
 
-func TestASessionGoesOnInAnothersWorkspaceWhichOutlivesIt(t *testing.T) {
+func TestContinuingSessionKeepsWorkspaceOfDeletedParent(t *testing.T) {
 	ns := namespace(t)
-	first := tellSessionIn(t, ns, "first", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
+	first := createSessionIn(t, ns, "first", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 		s.Spec.Workspace = &v1alpha1.SessionWorkspace{}
 	})
-	second := tellSessionIn(t, ns, "second", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
+	second := createSessionIn(t, ns, "second", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 		s.Spec.ContinueFrom = &v1alpha1.SessionReference{Name: "first"}
 	})
-	first.pod()
+	first.waitForPod()
 	eventually(t, "the second to wait", func() bool {
-		c := meta.FindStatusCondition(second.now().Status.Conditions, v1alpha1.ConditionDependenciesReady)
+		c := meta.FindStatusCondition(second.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
 		return c != nil && c.Reason == v1alpha1.ReasonParentNotFinished
 	})
-	first.ends(0, "")
-	first.until(v1alpha1.SessionCompleted)
-	second.until(v1alpha1.SessionCreating)
-	if err := cluster.Delete(t.Context(), first.now()); err != nil {
+	first.exitRunner(0, "")
+	first.waitForPhase(v1alpha1.SessionCompleted)
+	second.waitForPhase(v1alpha1.SessionCreating)
+	if err := cluster.Delete(t.Context(), first.getSession()); err != nil {
 		t.Fatal(err)
 	}
 	claim := &corev1.PersistentVolumeClaim{}
@@ -299,20 +299,20 @@ func TestASessionGoesOnInAnothersWorkspaceWhichOutlivesIt(t *testing.T) {
 	})
 }
 
-func TestSessionsThatGoOnFromOneRunInItsWorkspaceOneAfterAnother(t *testing.T) {
+func TestSessionsContinuingOneParentRunOneAtATime(t *testing.T) {
 	ns := namespace(t)
-	first := tellSessionIn(t, ns, "first", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
+	first := createSessionIn(t, ns, "first", func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 		s.Spec.Workspace = &v1alpha1.SessionWorkspace{}
 	})
 	const children = 8
 	for i := range children { // all wait for the same moment
-		tellSessionIn(t, ns, fmt.Sprintf("child-%d", i), func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
+		createSessionIn(t, ns, fmt.Sprintf("child-%d", i), func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 			s.Spec.ContinueFrom = &v1alpha1.SessionReference{Name: "first"}
 		})
 	}
-	first.ends(0, "")
+	first.exitRunner(0, "")
 	for range children {
-		running := &sessionStory{t, client.ObjectKey{Namespace: ns}}
+		running := &sessionTest{t, client.ObjectKey{Namespace: ns}}
 		eventually(t, "the next to begin", func() bool {
 			var jobs batchv1.JobList
 			if err := cluster.List(t.Context(), &jobs, client.InNamespace(ns)); err != nil {
@@ -332,17 +332,17 @@ func TestSessionsThatGoOnFromOneRunInItsWorkspaceOneAfterAnother(t *testing.T) {
 			}
 			return len(live) == 1
 		})
-		running.ends(0, "")
-		running.until(v1alpha1.SessionCompleted)
+		running.exitRunner(0, "")
+		running.waitForPhase(v1alpha1.SessionCompleted)
 	}
 }
 
-func TestADeletedSessionLeavesNothing(t *testing.T) {
-	s := tellSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
+func TestDeletedSessionLeavesNoChildObjects(t *testing.T) {
+	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
 		s.Spec.Interactive, s.Spec.Workspace, r.Spec.ActivityLease = true, &v1alpha1.SessionWorkspace{}, true
 	})
-	s.pod()
-	object := s.until(v1alpha1.SessionCreating)
+	s.waitForPod()
+	object := s.waitForPhase(v1alpha1.SessionCreating)
 	if len(object.Finalizers) > 0 {
 		t.Errorf("it has finalizers: %v", object.Finalizers)
 	}
@@ -359,29 +359,29 @@ func TestADeletedSessionLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestASessionIsDeletedWhenItsTimeToLiveIsOver(t *testing.T) {
-	s := tellSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
+func TestSessionIsDeletedAfterItsTTL(t *testing.T) {
+	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 		s.Spec.TTLSecondsAfterFinished = new(int32(1))
 	})
-	s.ends(0, "")
+	s.exitRunner(0, "")
 	eventually(t, "it to be gone", func() bool {
 		return apierrors.IsNotFound(cluster.Get(t.Context(), s.key, &v1alpha1.AgenticSession{}))
 	})
 }
 
-func TestAnIdleSessionIsStopped(t *testing.T) {
-	s := tellSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
+func TestIdleSessionIsStopped(t *testing.T) {
+	s := createSession(t, func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
 		s.Spec.InactivityTimeout, r.Spec.ActivityLease = new(int32(2)), true
 	})
-	s.runs()
-	stopped := s.until(v1alpha1.SessionStopped)
+	s.startRunner()
+	stopped := s.waitForPhase(v1alpha1.SessionStopped)
 	if stopped.Status.StoppedReason != v1alpha1.StopInactivity {
 		t.Errorf("it was stopped for %s", stopped.Status.StoppedReason)
 	}
 }
 
 // The examples are taken by the API server, but for the one that says it is refused.
-func TestExamplesOfAgenticSessions(t *testing.T) {
+func TestAgenticSessionExamplesAreAccepted(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "examples", "agenticsession", "*.yaml"))
 	if err != nil || len(files) < 3 {
 		t.Fatalf("%v, %v", files, err)
@@ -405,13 +405,13 @@ func TestExamplesOfAgenticSessions(t *testing.T) {
 					t.Errorf("%s: %v", object.GetName(), err)
 				}
 			}
-			accepted(t, ns)
+			wantAccepted(t, ns)
 		})
 	}
 }
 
-// accepted waits until the operator accepts all sessions of the namespace.
-func accepted(t *testing.T, ns string) {
+// wantAccepted waits until the operator accepts all sessions of the namespace.
+func wantAccepted(t *testing.T, ns string) {
 	t.Helper()
 	eventually(t, "its sessions to be accepted", func() bool {
 		var list v1alpha1.AgenticSessionList

@@ -115,7 +115,7 @@ func (c *crew) abandonPools() {
 func (c *crew) muster(ctx context.Context) {
 	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		var pods corev1.PodList
-		if err := cluster.List(ctx, &pods, client.InNamespace(c.ns), client.HasLabels{pool.LabelPool}); err != nil {
+		if err := cluster.List(ctx, &pods, client.InNamespace(c.ns), client.HasLabels{pool.LabelWorkerPool}); err != nil {
 			return false, nil //nolint:nilerr // the test is about to end, or the next look tells
 		}
 		there := map[string]bool{}

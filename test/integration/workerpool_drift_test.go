@@ -34,7 +34,9 @@ func parts(c *crew) map[string]*part {
 	named := metav1.ObjectMeta{Namespace: c.ns, Name: "postmen-workers"}
 	config, service := &corev1.ConfigMap{ObjectMeta: named}, &corev1.Service{ObjectMeta: named}
 	account, budget := &corev1.ServiceAccount{ObjectMeta: named}, &policyv1.PodDisruptionBudget{ObjectMeta: named}
-	selects := func(labels map[string]string) bool { return len(labels) == 1 && labels[pool.LabelPool] == "postmen" }
+	selects := func(labels map[string]string) bool {
+		return len(labels) == 1 && labels[pool.LabelWorkerPool] == "postmen"
+	}
 	return map[string]*part{
 		"ConfigMap": {config, `{"data":{"concurrency":"99","queues":null}}`, func() bool {
 			return config.Data["concurrency"] == "2" && config.Data["queues"] != ""
@@ -92,7 +94,7 @@ func TestWhatAPoolIsMadeOfIsPutRightWhenItIsChangedByHand(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.becomes("the "+kind+" to be made again", p.object, func() bool { return p.object.GetUID() != old && p.right() })
-			if !pool.IsOwned(c.pool("postmen"), p.object) {
+			if !pool.IsControllerOf(c.pool("postmen"), p.object) {
 				t.Error("it is not the pool's")
 			}
 		})
@@ -103,7 +105,7 @@ func TestARevisionIsPutRightWhenItIsChangedByHand(t *testing.T) {
 	c := hiredTwo(t)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: c.pool("postmen").Status.CurrentRevision}}
 	right := func() bool {
-		return d.Spec.Template.Spec.Containers[0].Image == "worker:1" && d.Labels[pool.LabelPool] == "postmen" && d.Labels[pool.LabelRevision] != ""
+		return d.Spec.Template.Spec.Containers[0].Image == "worker:1" && d.Labels[pool.LabelWorkerPool] == "postmen" && d.Labels[pool.LabelRevision] != ""
 	}
 	c.becomes("the revision to be made", d, right)
 	for what, edit := range map[string]string{
@@ -189,7 +191,7 @@ func TestAPodMonitorIsMadeOnceTheClusterHasThatKind(t *testing.T) {
 	monitor.SetName("postmen-workers")
 	right := func() bool {
 		labels, _, err := unstructured.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
-		return err == nil && labels[pool.LabelPool] == "postmen"
+		return err == nil && labels[pool.LabelWorkerPool] == "postmen"
 	}
 	c.eventually("a PodMonitor to be made", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(monitor), monitor) == nil && right()

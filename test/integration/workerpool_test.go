@@ -89,7 +89,7 @@ func TestAPoolIsMadeOfWhatItsWorkersNeedAndScaledByHand(t *testing.T) {
 	for _, object := range []client.Object{&corev1.ServiceAccount{}, &corev1.ConfigMap{}, &corev1.Service{}, &policyv1.PodDisruptionBudget{}} {
 		if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: c.ns, Name: "postmen-workers"}, object); err != nil {
 			t.Errorf("%T: %v", object, err)
-		} else if !pool.IsOwned(c.pool("postmen"), object) {
+		} else if !pool.IsControllerOf(c.pool("postmen"), object) {
 			t.Errorf("%T is not the pool's", object)
 		}
 	}

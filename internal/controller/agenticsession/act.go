@@ -26,38 +26,38 @@ const fieldOwner = client.FieldOwner("yardmaster-session")
 
 // act carries out a plan whose status is recorded; it was decided on the version read. A
 // refusal is not an error: the core says what it means.
-func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, plan *session.Plan, read string) (*session.Refusal, error) {
-	acts := len(plan.Delete) > 0 || plan.Create != nil || plan.Expired
+func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, plan *session.Decision, read string) (*session.Refusal, error) {
+	acts := len(plan.DeleteJobs) > 0 || plan.CreateJob != nil || plan.DeleteSession
 	if acts && s.ResourceVersion == read {
 		if err := r.assertFresh(ctx, s); err != nil {
 			return nil, err
 		}
 	}
-	for _, job := range plan.Delete {
+	for _, job := range plan.DeleteJobs {
 		if err := r.deleteJob(ctx, job); err != nil {
 			return nil, err
 		}
 	}
-	if refusal, err := r.apply(ctx, s, plan); refusal != nil || err != nil {
+	if refusal, err := r.applyObjects(ctx, s, plan); refusal != nil || err != nil {
 		return refusal, err
 	}
-	if plan.Create != nil {
-		if refusal, err := r.launch(ctx, s, plan); refusal != nil || err != nil {
+	if plan.CreateJob != nil {
+		if refusal, err := r.createJob(ctx, s, plan); refusal != nil || err != nil {
 			return refusal, err
 		}
 	}
-	return nil, r.tidy(ctx, s, plan)
+	return nil, r.cleanup(ctx, s, plan)
 }
 
-// tidy removes what is of no use any more.
-func (r *Reconciler) tidy(ctx context.Context, s *v1alpha1.AgenticSession, plan *session.Plan) error {
+// cleanup removes what is of no use any more.
+func (r *Reconciler) cleanup(ctx context.Context, s *v1alpha1.AgenticSession, plan *session.Decision) error {
 	if plan.DeleteSecret != "" {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: plan.DeleteSecret}}
 		if err := client.IgnoreNotFound(r.client.Delete(ctx, secret)); err != nil {
 			return fmt.Errorf("deleting inputs that nothing uses: %w", err)
 		}
 	}
-	if !plan.Expired {
+	if !plan.DeleteSession {
 		return nil
 	}
 	err := r.client.Delete(ctx, s, client.PropagationPolicy(metav1.DeletePropagationBackground),
@@ -92,21 +92,21 @@ func (r *Reconciler) deleteJob(ctx context.Context, job *batchv1.Job) error {
 	return nil
 }
 
-// apply brings the plan's objects about, in their order.
-func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.AgenticSession, plan *session.Plan) (*session.Refusal, error) {
-	for _, object := range plan.Apply {
-		if refusal, err := r.applyOne(ctx, s, object); refusal != nil || err != nil {
+// applyObjects brings the plan's objects about, in their order.
+func (r *Reconciler) applyObjects(ctx context.Context, s *v1alpha1.AgenticSession, plan *session.Decision) (*session.Refusal, error) {
+	for _, object := range plan.ApplyObjects {
+		if refusal, err := r.applyObject(ctx, s, object); refusal != nil || err != nil {
 			return refusal, err
 		}
 	}
-	if plan.Join == "" {
+	if plan.ShareClaim == "" {
 		return nil, nil
 	}
-	return r.join(ctx, s, plan.Join)
+	return r.addClaimOwner(ctx, s, plan.ShareClaim)
 }
 
-func (r *Reconciler) applyOne(ctx context.Context, s *v1alpha1.AgenticSession, object session.Object) (*session.Refusal, error) {
-	if policy, is := object.(*networkingv1.NetworkPolicy); is && r.stands(ctx, s, policy) {
+func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession, object session.Object) (*session.Refusal, error) {
+	if policy, is := object.(*networkingv1.NetworkPolicy); is && r.isNetworkPolicyCurrent(ctx, s, policy) {
 		return nil, nil
 	}
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
@@ -117,18 +117,18 @@ func (r *Reconciler) applyOne(ctx context.Context, s *v1alpha1.AgenticSession, o
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
 	unstructured.RemoveNestedField(u.Object, "status")
 	var refused error
-	if stays(object) && s.Status.Attempt == 1 {
+	if canCreateFirst(object) && s.Status.Attempt == 1 {
 		if refused = r.client.Create(ctx, u.DeepCopy(), fieldOwner); refused == nil {
 			return nil, nil
 		}
 	}
 	there := &metav1.PartialObjectMetadata{}
 	there.SetGroupVersionKind(u.GroupVersionKind())
-	found, err := get(ctx, r.live, s.Namespace, u.GetName(), there)
+	found, err := getIfExists(ctx, r.live, s.Namespace, u.GetName(), there)
 	switch {
 	case err != nil:
 		return nil, err
-	case found && !session.IsOurs(s, there):
+	case found && !session.WasCreatedFor(s, there):
 		return foreign(u.GetKind(), u.GetName()), nil
 	case found && u.GetKind() == "Lease": // what stands in it is the runner's
 		return nil, nil
@@ -139,11 +139,11 @@ func (r *Reconciler) applyOne(ctx context.Context, s *v1alpha1.AgenticSession, o
 	return refusalOf(err, u.GetKind(), "applying "+u.GetKind()+" "+u.GetName())
 }
 
-// stays tells of which objects nothing is ever left out later. They can be made first, and
+// canCreateFirst tells of which objects nothing is ever left out later. They can be made first, and
 // looked at only if that fails: then they are there, or a quota has no room, and an object
 // that is there takes none. What is made so belongs to the same manager as what is applied,
 // but what an apply leaves out would stay.
-func stays(object session.Object) bool {
+func canCreateFirst(object session.Object) bool {
 	switch object.(type) {
 	case *networkingv1.NetworkPolicy, *corev1.Service:
 		return false
@@ -152,18 +152,18 @@ func stays(object session.Object) bool {
 	}
 }
 
-// stands tells whether the NetworkPolicy is there as it has to be.
-func (r *Reconciler) stands(ctx context.Context, s *v1alpha1.AgenticSession, policy *networkingv1.NetworkPolicy) bool {
+// isNetworkPolicyCurrent tells whether the NetworkPolicy is there as it has to be.
+func (r *Reconciler) isNetworkPolicyCurrent(ctx context.Context, s *v1alpha1.AgenticSession, policy *networkingv1.NetworkPolicy) bool {
 	there := &networkingv1.NetworkPolicy{}
-	found, err := get(ctx, r.options.Children, policy.Namespace, policy.Name, there)
-	return err == nil && found && session.IsOwned(s, there) && equality.Semantic.DeepEqual(there.Spec, policy.Spec)
+	found, err := getIfExists(ctx, r.options.Children, policy.Namespace, policy.Name, there)
+	return err == nil && found && session.IsControlledBy(s, there) && equality.Semantic.DeepEqual(there.Spec, policy.Spec)
 }
 
-// join makes the session an owner, though not the controller, of another session's claim.
-func (r *Reconciler) join(ctx context.Context, s *v1alpha1.AgenticSession, name string) (*session.Refusal, error) {
+// addClaimOwner makes the session an owner, though not the controller, of another session's claim.
+func (r *Reconciler) addClaimOwner(ctx context.Context, s *v1alpha1.AgenticSession, name string) (*session.Refusal, error) {
 	claim := &metav1.PartialObjectMetadata{}
 	claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
-	found, err := get(ctx, r.live, s.Namespace, name, claim)
+	found, err := getIfExists(ctx, r.live, s.Namespace, name, claim)
 	if err != nil {
 		return nil, err
 	}
@@ -182,23 +182,23 @@ func (r *Reconciler) join(ctx context.Context, s *v1alpha1.AgenticSession, name 
 	return refusalOf(err, "PersistentVolumeClaim", "joining "+name)
 }
 
-// launch tries the Pod, and makes the Job.
-func (r *Reconciler) launch(ctx context.Context, s *v1alpha1.AgenticSession, plan *session.Plan) (*session.Refusal, error) {
-	err := r.client.Create(ctx, plan.DryRun.DeepCopy(), client.DryRunAll, fieldOwner)
+// createJob tries the Pod, and makes the Job.
+func (r *Reconciler) createJob(ctx context.Context, s *v1alpha1.AgenticSession, plan *session.Decision) (*session.Refusal, error) {
+	err := r.client.Create(ctx, plan.DryRunPod.DeepCopy(), client.DryRunAll, fieldOwner)
 	if refusal, err := refusalOf(err, "Pod", "trying a Pod"); refusal != nil || err != nil {
 		return refusal, err
 	}
-	job := plan.Create.DeepCopy()
+	job := plan.CreateJob.DeepCopy()
 	err = r.client.Create(ctx, job, fieldOwner)
 	if apierrors.IsAlreadyExists(err) {
 		// Ours if a pass made it that could not tell, or the cache is behind.
-		found, err := get(ctx, r.live, job.Namespace, job.Name, job)
+		found, err := getIfExists(ctx, r.live, job.Namespace, job.Name, job)
 		switch {
 		case err != nil:
 			return nil, err
 		case !found:
 			return nil, kube.ErrStale
-		case !session.IsOwned(s, job):
+		case !session.IsControlledBy(s, job):
 			return foreign("Job", job.Name), nil
 		}
 	} else if refusal, err := refusalOf(err, "Job", "making Job "+job.Name); refusal != nil || err != nil {

@@ -23,35 +23,35 @@ import (
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-// asked notes what the API server is asked, and has a quota refuse what is new.
-type asked struct {
-	requests []string
-	full     bool
+// fakeAPIServer notes what the API server is asked, and has a quota refuse what is new.
+type fakeAPIServer struct {
+	requests      []string
+	quotaExceeded bool
 }
 
-func (a *asked) note(verb string) { a.requests = append(a.requests, verb) }
+func (a *fakeAPIServer) logRequest(verb string) { a.requests = append(a.requests, verb) }
 
-func (a *asked) funcs() interceptor.Funcs {
+func (a *fakeAPIServer) interceptors() interceptor.Funcs {
 	return interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-			a.note("get")
+			a.logRequest("get")
 			return c.Get(ctx, key, object, options...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-			a.note("create")
-			if a.full {
+			a.logRequest("create")
+			if a.quotaExceeded {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, object.GetName(), errors.New("exceeded quota: all"))
 			}
 			return c.Create(ctx, object, options...)
 		},
 		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-			a.note("apply")
+			a.logRequest("apply")
 			return nil
 		},
 	}
 }
 
-func TestWhatASessionNeedsIsMadeWithoutBeingLookedForFirst(t *testing.T) {
+func TestChildObjectsAreCreatedBeforeTheyAreRead(t *testing.T) {
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "fix", Namespace: "ns", UID: "1"}}
 	metadata := func(uid string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: "fix-session", Namespace: "ns", Labels: map[string]string{session.LabelSessionUID: uid}}
@@ -78,35 +78,35 @@ func TestWhatASessionNeedsIsMadeWithoutBeingLookedForFirst(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			a := &asked{full: test.full}
-			c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(test.there...).WithInterceptorFuncs(a.funcs()).Build()
-			r := &Reconciler{client: c, live: c, options: Options{Children: nothingCached{}}}
+			a := &fakeAPIServer{quotaExceeded: test.full}
+			c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(test.there...).WithInterceptorFuncs(a.interceptors()).Build()
+			r := &Reconciler{client: c, live: c, options: Options{Children: emptyCache{}}}
 			now := s.DeepCopy()
 			now.Status.Attempt = test.attempt
-			refusal, err := r.applyOne(t.Context(), now, test.object)
+			refusal, err := r.applyObject(t.Context(), now, test.object)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, strings.Join(a.requests, " ")); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
-			if kind := kindOf(refusal); kind != test.refused {
+			if kind := classOfRefusal(refusal); kind != test.refused {
 				t.Errorf("refused as %q, want %q", kind, test.refused)
 			}
 		})
 	}
 }
 
-func kindOf(refusal *session.Refusal) session.RefusalKind {
+func classOfRefusal(refusal *session.Refusal) session.RefusalKind {
 	if refusal == nil {
 		return ""
 	}
 	return refusal.Kind
 }
 
-// nothingCached is a cache that has seen nothing yet.
-type nothingCached struct{ cache.Cache }
+// emptyCache is a cache that has seen nothing yet.
+type emptyCache struct{ cache.Cache }
 
-func (nothingCached) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+func (emptyCache) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }

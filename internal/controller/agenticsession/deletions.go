@@ -19,28 +19,28 @@ import (
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-// deletions measures how long the Jobs and Pods of deleted sessions stay. The garbage
+// deletionTracker measures how long the Jobs and Pods of deleted sessions stay. The garbage
 // collector removes them, so it is the only sign of one that does not. It reconciles nothing.
-type deletions struct {
+type deletionTracker struct {
 	children client.Reader
 	clock    clock.PassiveClock
-	// took is told how long it was until the last was gone.
-	took func(time.Duration)
+	// observeDuration is told how long it was until the last was gone.
+	observeDuration func(time.Duration)
 
 	mu sync.Mutex
-	// since is when sessions were deleted of which something is left, by UID.
-	since map[types.UID]time.Time
+	// deletedSince is when sessions were deleted of which something is left, by UID.
+	deletedSince map[types.UID]time.Time
 }
 
-func newDeletions(children client.Reader, c clock.PassiveClock) *deletions {
-	return &deletions{
-		children: children, clock: c, since: map[types.UID]time.Time{},
-		took: func(d time.Duration) { childrenDeleteSeconds.Observe(d.Seconds()) },
+func newDeletionTracker(children client.Reader, c clock.PassiveClock) *deletionTracker {
+	return &deletionTracker{
+		children: children, clock: c, deletedSince: map[types.UID]time.Time{},
+		observeDuration: func(d time.Duration) { childrenDeletionSeconds.Observe(d.Seconds()) },
 	}
 }
 
-// onDelete has one of the two below told of what is deleted, and nothing reconciled.
-func onDelete(told func(context.Context, client.Object)) handler.EventHandler {
+// deleteHandler has one of the two below told of what is deleted, and nothing reconciled.
+func deleteHandler(told func(context.Context, client.Object)) handler.EventHandler {
 	return handler.Funcs{
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			told(ctx, e.Object)
@@ -48,8 +48,8 @@ func onDelete(told func(context.Context, client.Object)) handler.EventHandler {
 	}
 }
 
-// sessionGone begins to measure. One that waited for its children is gone after them.
-func (d *deletions) sessionGone(ctx context.Context, s client.Object) {
+// sessionDeleted begins to measure. One that waited for its children is gone after them.
+func (d *deletionTracker) sessionDeleted(ctx context.Context, s client.Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	since, waited := d.clock.Now(), s.GetDeletionTimestamp() != nil
@@ -57,28 +57,28 @@ func (d *deletions) sessionGone(ctx context.Context, s client.Object) {
 		since = s.GetDeletionTimestamp().Time
 	}
 	switch {
-	case d.left(ctx, s.GetNamespace(), s.GetUID()):
-		d.since[s.GetUID()] = since
+	case d.hasChildren(ctx, s.GetNamespace(), s.GetUID()):
+		d.deletedSince[s.GetUID()] = since
 	case waited:
-		d.took(d.clock.Since(since))
+		d.observeDuration(d.clock.Since(since))
 	}
 }
 
-// childGone ends it with the last one.
-func (d *deletions) childGone(ctx context.Context, child client.Object) {
+// childDeleted ends it with the last one.
+func (d *deletionTracker) childDeleted(ctx context.Context, child client.Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	uid := types.UID(child.GetLabels()[session.LabelSessionUID])
-	since, measured := d.since[uid]
-	if !measured || d.left(ctx, child.GetNamespace(), uid) {
+	since, measured := d.deletedSince[uid]
+	if !measured || d.hasChildren(ctx, child.GetNamespace(), uid) {
 		return
 	}
-	delete(d.since, uid)
-	d.took(d.clock.Since(since))
+	delete(d.deletedSince, uid)
+	d.observeDuration(d.clock.Since(since))
 }
 
-// left tells whether there are Jobs or Pods of a session.
-func (d *deletions) left(ctx context.Context, namespace string, uid types.UID) bool {
+// hasChildren tells whether there are Jobs or Pods of a session.
+func (d *deletionTracker) hasChildren(ctx context.Context, namespace string, uid types.UID) bool {
 	var jobs batchv1.JobList
 	var pods corev1.PodList
 	for _, list := range []client.ObjectList{&jobs, &pods} {

@@ -17,7 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-func TestADeletionIsMeasuredUntilTheLastJobAndPodAreGone(t *testing.T) {
+func TestDeletionIsMeasuredUntilLastJobAndPodAreDeleted(t *testing.T) {
 	metadata := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Namespace: "ns", Labels: map[string]string{session.LabelSessionUID: "1"}}
 	}
@@ -39,10 +39,10 @@ func TestADeletionIsMeasuredUntilTheLastJobAndPodAreGone(t *testing.T) {
 			byUID := func(o client.Object) []string { return []string{o.GetLabels()[session.LabelSessionUID]} }
 			children := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(test.there...).
 				WithIndex(&batchv1.Job{}, uidIndex, byUID).WithIndex(&corev1.Pod{}, uidIndex, byUID).Build()
-			d := newDeletions(children, now)
+			d := newDeletionTracker(children, now)
 			var took []time.Duration
-			d.took = func(one time.Duration) { took = append(took, one) }
-			d.sessionGone(t.Context(), &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{
+			d.observeDuration = func(one time.Duration) { took = append(took, one) }
+			d.sessionDeleted(t.Context(), &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{
 				Name: "fix", Namespace: "ns", UID: "1", DeletionTimestamp: test.deleted,
 			}})
 			for i, object := range test.there {
@@ -50,10 +50,10 @@ func TestADeletionIsMeasuredUntilTheLastJobAndPodAreGone(t *testing.T) {
 				if err := children.Delete(t.Context(), object.DeepCopyObject().(client.Object)); err != nil {
 					t.Fatal(err)
 				}
-				d.childGone(t.Context(), object)
+				d.childDeleted(t.Context(), object)
 			}
-			if !slices.Equal(took, test.want) || len(d.since) != 0 {
-				t.Errorf("took %v, want %v; %d are not forgotten", took, test.want, len(d.since))
+			if !slices.Equal(took, test.want) || len(d.deletedSince) != 0 {
+				t.Errorf("took %v, want %v; %d are not forgotten", took, test.want, len(d.deletedSince))
 			}
 		})
 	}

@@ -23,7 +23,7 @@ var (
 		Help:    "Time from the making of a session to the first start of its runner.",
 		Buckets: []float64{.25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
 	})
-	runSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+	attemptSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "yardmaster_session_run_seconds",
 		Help:    "Time from the start of an attempt's Job to its end.",
 		Buckets: []float64{1, 10, 30, 60, 300, 900, 1800, 3600, 7200, 14400, 43200, 86400, 604800},
@@ -36,19 +36,19 @@ var (
 		Name: "yardmaster_session_status_update_total",
 		Help: "Writes of a session's status, by result: stored, conflict, gone or failed.",
 	}, []string{"result"})
-	childrenDeleteSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+	childrenDeletionSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "yardmaster_session_children_delete_seconds",
 		Help:    "Time from the deletion of a session until its Jobs and Pods were gone.",
 		Buckets: []float64{.5, 1, 2.5, 5, 10, 30, 60, 120, 300},
 	})
-	phases = prometheus.NewDesc("yardmaster_session_phase", "Sessions, by phase.", []string{"phase"}, nil)
+	sessionsByPhase = prometheus.NewDesc("yardmaster_session_phase", "Sessions, by phase.", []string{"phase"}, nil)
 )
 
 func init() {
-	metrics.Registry.MustRegister(transitionsTotal, startupSeconds, runSeconds, outcomeTotal, statusUpdateTotal, childrenDeleteSeconds)
+	metrics.Registry.MustRegister(transitionsTotal, startupSeconds, attemptSeconds, outcomeTotal, statusUpdateTotal, childrenDeletionSeconds)
 }
 
-func countWrite(err error) {
+func countStatusUpdate(err error) {
 	result := "failed"
 	switch {
 	case err == nil:
@@ -61,8 +61,8 @@ func countWrite(err error) {
 	statusUpdateTotal.WithLabelValues(result).Inc()
 }
 
-// count counts what has changed between two stored statuses.
-func count(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSessionStatus, now time.Time) {
+// countTransition counts what has changed between two stored statuses.
+func countTransition(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSessionStatus, now time.Time) {
 	after := &s.Status
 	if before.Phase != after.Phase {
 		transitionsTotal.WithLabelValues(string(after.Phase)).Inc()
@@ -79,15 +79,15 @@ func count(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSessionStatus, no
 	}
 	outcomeTotal.WithLabelValues(run.Reason).Inc()
 	if run.Start != nil && run.End != nil {
-		runSeconds.Observe(run.End.Sub(run.Start.Time).Seconds())
+		attemptSeconds.Observe(run.End.Sub(run.Start.Time).Seconds())
 	}
 }
 
-// registerPhases has sessions counted when the metrics are scraped.
-func registerPhases(cache client.Reader) error {
+// registerPhaseGauge has sessions counted when the metrics are scraped.
+func registerPhaseGauge(cache client.Reader) error {
 	err := metrics.Registry.Register(kube.GaugeCollector[*v1alpha1.AgenticSessionList]{
-		Reader: cache, NewList: func() *v1alpha1.AgenticSessionList { return &v1alpha1.AgenticSessionList{} }, Sum: sumPhases,
-		Gauges: []*prometheus.Desc{phases},
+		Reader: cache, NewList: func() *v1alpha1.AgenticSessionList { return &v1alpha1.AgenticSessionList{} }, Sum: countPhases,
+		Gauges: []*prometheus.Desc{sessionsByPhase},
 	})
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
@@ -95,17 +95,17 @@ func registerPhases(cache client.Reader) error {
 	return nil
 }
 
-// sumPhases tells of each phase, also of one that no session is in.
-func sumPhases(sums kube.GaugeSums, list *v1alpha1.AgenticSessionList) {
+// countPhases tells of each phase, also of one that no session is in.
+func countPhases(sums kube.GaugeSums, list *v1alpha1.AgenticSessionList) {
 	for _, phase := range []v1alpha1.SessionPhase{
 		v1alpha1.SessionPending, v1alpha1.SessionCreating, v1alpha1.SessionRunning, v1alpha1.SessionStopping,
 		v1alpha1.SessionStopped, v1alpha1.SessionCompleted, v1alpha1.SessionFailed,
 	} {
-		sums.Add(phases, 0, string(phase))
+		sums.Add(sessionsByPhase, 0, string(phase))
 	}
 	for i := range list.Items {
 		if phase := list.Items[i].Status.Phase; phase != "" {
-			sums.Add(phases, 1, string(phase))
+			sums.Add(sessionsByPhase, 1, string(phase))
 		}
 	}
 }

@@ -16,13 +16,13 @@ import (
 )
 
 // observe gathers what is known of the session without asking the API server.
-func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (session.Input, error) {
-	in := session.Input{
-		Session: s.DeepCopy(), Now: r.clock.Now(), Created: r.created.of(s),
-		Answers: session.Answers{Read: map[string]*batchv1.Job{}},
+func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (session.Observation, error) {
+	in := session.Observation{
+		Session: s.DeepCopy(), Now: r.clock.Now(), CreatedJobs: r.created.of(s),
+		Answers: session.Answers{Jobs: map[string]*batchv1.Job{}},
 	}
 	runner := &v1alpha1.SessionRunner{}
-	found, err := get(ctx, r.client, s.Namespace, s.Spec.Runner, runner)
+	found, err := getIfExists(ctx, r.client, s.Namespace, s.Spec.Runner, runner)
 	if err != nil {
 		return in, err
 	}
@@ -30,7 +30,7 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (s
 		in.Runner = runner
 	}
 	policy := &networkingv1.NetworkPolicy{}
-	found, err = get(ctx, r.options.Children, s.Namespace, session.PolicyName(s.Name), policy)
+	found, err = getIfExists(ctx, r.options.Children, s.Namespace, session.NetworkPolicyName(s.Name), policy)
 	if err != nil {
 		return in, err
 	}
@@ -46,8 +46,8 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (s
 	return in, r.observeActivity(ctx, &in)
 }
 
-// get reads an object; a failed read is an error, and one that is not there none.
-func get(ctx context.Context, reader client.Reader, namespace, name string, into client.Object) (found bool, err error) {
+// getIfExists reads an object; a failed read is an error, and one that is not there none.
+func getIfExists(ctx context.Context, reader client.Reader, namespace, name string, into client.Object) (found bool, err error) {
 	err = reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -59,14 +59,14 @@ func get(ctx context.Context, reader client.Reader, namespace, name string, into
 }
 
 // observeJobs lists the session's Jobs and their Pods.
-func (r *Reconciler) observeJobs(ctx context.Context, reader client.Reader, in *session.Input, which client.ListOption) error {
+func (r *Reconciler) observeJobs(ctx context.Context, reader client.Reader, in *session.Observation, which client.ListOption) error {
 	var jobs batchv1.JobList
 	if err := reader.List(ctx, &jobs, client.InNamespace(in.Session.Namespace), which); err != nil {
 		return fmt.Errorf("listing owned Jobs: %w", err)
 	}
 	in.Jobs = nil
 	for i := range jobs.Items {
-		if session.IsOwned(in.Session, &jobs.Items[i]) {
+		if session.IsControlledBy(in.Session, &jobs.Items[i]) {
 			in.Jobs = append(in.Jobs, &jobs.Items[i])
 		}
 	}
@@ -74,18 +74,18 @@ func (r *Reconciler) observeJobs(ctx context.Context, reader client.Reader, in *
 	if err := reader.List(ctx, &pods, client.InNamespace(in.Session.Namespace), which); err != nil {
 		return fmt.Errorf("listing Pods: %w", err)
 	}
-	in.Pods = r.departed.with(pods.Items, in.Session)
+	in.Pods = r.departed.withDeletedPod(pods.Items, in.Session)
 	return nil
 }
 
 // observeWorkspace reads the session that this one continues, and looks for another one at
 // work in the same workspace.
-func (r *Reconciler) observeWorkspace(ctx context.Context, in *session.Input) error {
+func (r *Reconciler) observeWorkspace(ctx context.Context, in *session.Observation) error {
 	s := in.Session
 	claim := s.Status.WorkspaceClaim
 	if s.Spec.ContinueFrom != nil {
 		parent := &v1alpha1.AgenticSession{}
-		found, err := get(ctx, r.client, s.Namespace, s.Spec.ContinueFrom.Name, parent)
+		found, err := getIfExists(ctx, r.client, s.Namespace, s.Spec.ContinueFrom.Name, parent)
 		if err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (r *Reconciler) observeWorkspace(ctx context.Context, in *session.Input) er
 	if claim == "" {
 		return nil
 	}
-	if in.WorkspaceUser = r.workspaces.userBeside(s, claim); in.WorkspaceUser != "" {
+	if in.WorkspaceUser = r.workspaces.userOf(s, claim); in.WorkspaceUser != "" {
 		return nil
 	}
 	var sharers v1alpha1.AgenticSessionList
@@ -115,24 +115,24 @@ func (r *Reconciler) observeWorkspace(ctx context.Context, in *session.Input) er
 }
 
 // observeActivity reads the runner's Lease, if what it says matters.
-func (r *Reconciler) observeActivity(ctx context.Context, in *session.Input) error {
+func (r *Reconciler) observeActivity(ctx context.Context, in *session.Observation) error {
 	if in.Runner == nil || !in.Runner.Spec.ActivityLease || in.Session.Status.Job == "" {
 		return nil
 	}
 	lease := &coordinationv1.Lease{}
-	found, err := get(ctx, r.options.Children, in.Session.Namespace, session.LeaseName(in.Session.Name), lease)
-	if err != nil || !found || !session.IsOwned(in.Session, lease) {
+	found, err := getIfExists(ctx, r.options.Children, in.Session.Namespace, session.LeaseName(in.Session.Name), lease)
+	if err != nil || !found || !session.IsControlledBy(in.Session, lease) {
 		return err
 	}
-	in.Activity = &session.Activity{Finished: lease.Annotations[session.AnnotationFinished]}
+	in.Activity = &session.Activity{FinishedJob: lease.Annotations[session.AnnotationRunFinished]}
 	if lease.Spec.RenewTime != nil {
-		in.Activity.Renewed = lease.Spec.RenewTime.Time
+		in.Activity.RenewTime = lease.Spec.RenewTime.Time
 	}
 	return nil
 }
 
-// answer finds out, live, what the core must know.
-func (r *Reconciler) answer(ctx context.Context, in *session.Input, question *session.Question) error {
+// answerQuestion finds out, live, what the core must know.
+func (r *Reconciler) answerQuestion(ctx context.Context, in *session.Observation, question *session.Question) error {
 	if question.AllJobs {
 		which := client.MatchingLabels{session.LabelSessionUID: string(in.Session.UID)}
 		if err := r.observeJobs(ctx, r.live, in, which); err != nil {
@@ -142,13 +142,13 @@ func (r *Reconciler) answer(ctx context.Context, in *session.Input, question *se
 		return nil
 	}
 	job := &batchv1.Job{}
-	found, err := get(ctx, r.live, in.Session.Namespace, question.JobNamed, job)
+	found, err := getIfExists(ctx, r.live, in.Session.Namespace, question.JobName, job)
 	if err != nil {
 		return err
 	}
-	if !found || !session.IsOwned(in.Session, job) {
+	if !found || !session.IsControlledBy(in.Session, job) {
 		job = nil // making ours will tell of one that is somebody else's
 	}
-	in.Answers.Read[question.JobNamed] = job
+	in.Answers.Jobs[question.JobName] = job
 	return nil
 }

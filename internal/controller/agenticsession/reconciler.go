@@ -41,8 +41,8 @@ type Reconciler struct {
 
 	writeCache *kube.WriteCache[*v1alpha1.AgenticSession]
 	created    *created
-	departed   *departed
-	workspaces *workspaces
+	departed   *deletedPods
+	workspaces *workspaceReservations
 }
 
 // New returns a Reconciler that works through the manager's clients.
@@ -56,8 +56,8 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 
 		writeCache: kube.NewWriteCache[*v1alpha1.AgenticSession](),
 		created:    newCreated(),
-		departed:   newDeparted(),
-		workspaces: newWorkspaces(),
+		departed:   newDeletedPods(),
+		workspaces: newWorkspaceReservations(),
 	}
 }
 
@@ -89,7 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil // the garbage collector removes what it is made of
 	}
 	s = r.writeCache.Newest(s)
-	r.settle(s)
+	r.dropUnused(s)
 	in, err := r.observe(ctx, s)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -102,22 +102,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || refusal == nil {
 		return ctrl.Result{RequeueAfter: plan.RequeueAfter}, err
 	}
-	return r.recordRefusal(ctx, s, in, refusal)
+	return r.reconcileRefusal(ctx, s, in, refusal)
 }
 
-// recordRefusal decides again, now that the API server is known to refuse the plan, and
+// reconcileRefusal decides again, now that the API server is known to refuse the plan, and
 // records what that means. What there is to do waits for its pass.
-func (r *Reconciler) recordRefusal(ctx context.Context, s *v1alpha1.AgenticSession, in session.Input, refusal *session.Refusal) (ctrl.Result, error) {
+func (r *Reconciler) reconcileRefusal(ctx context.Context, s *v1alpha1.AgenticSession, in session.Observation, refusal *session.Refusal) (ctrl.Result, error) {
 	in.Session, in.Refusal = s.DeepCopy(), refusal
 	plan, err := r.decide(ctx, s, &in)
 	return ctrl.Result{RequeueAfter: plan.RequeueAfter}, err
 }
 
-// settle and forget drop what is of no use any more of what this process remembers.
-func (r *Reconciler) settle(s *v1alpha1.AgenticSession) {
+// dropUnused and forget drop what is of no use any more of what this process remembers.
+func (r *Reconciler) dropUnused(s *v1alpha1.AgenticSession) {
 	r.created.settle(s)
 	r.departed.settle(s)
-	r.workspaces.settle(s)
+	r.workspaces.release(s)
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {
@@ -128,21 +128,21 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 }
 
 // decide asks the core until it has no more questions, and records what it says.
-func (r *Reconciler) decide(ctx context.Context, s *v1alpha1.AgenticSession, in *session.Input) (session.Plan, error) {
+func (r *Reconciler) decide(ctx context.Context, s *v1alpha1.AgenticSession, in *session.Observation) (session.Decision, error) {
 	for {
 		plan := session.Decide(*in)
-		if plan.Ask == nil {
+		if plan.Question == nil {
 			return plan, r.record(ctx, s, &plan)
 		}
-		if err := r.answer(ctx, in, plan.Ask); err != nil {
-			return session.Plan{}, err
+		if err := r.answerQuestion(ctx, in, plan.Question); err != nil {
+			return session.Decision{}, err
 		}
 	}
 }
 
 // record stores the plan's status, then tells of it.
-func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, plan *session.Plan) error {
-	if !plan.Changed(s) {
+func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, plan *session.Decision) error {
+	if !plan.ChangesStatus(s) {
 		return nil
 	}
 	before, after := s.DeepCopy(), s.DeepCopy()
@@ -151,17 +151,17 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, pla
 		return kube.ErrStale // the next pass sees whose it is
 	}
 	err := kube.PatchStatus(ctx, r.client, before, after)
-	countWrite(err)
+	countStatusUpdate(err)
 	if err != nil {
-		r.workspaces.settle(s)
+		r.workspaces.release(s)
 		return fmt.Errorf("patching status: %w", err)
 	}
 	*s = *after
 	r.writeCache.Record(s)
-	r.settle(s)
+	r.dropUnused(s)
 	for _, event := range plan.Events {
 		r.recorder.Eventf(s, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
 	}
-	count(s, &before.Status, r.clock.Now())
+	countTransition(s, &before.Status, r.clock.Now())
 	return nil
 }

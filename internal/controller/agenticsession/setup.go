@@ -53,7 +53,7 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 		DefaultTransform:     cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&batchv1.Job{}: {Transform: kube.DropJobTemplate},
-			&corev1.Pod{}:  {Transform: withoutSpec},
+			&corev1.Pod{}:  {Transform: dropPodSpec},
 		},
 	})
 	if err != nil {
@@ -62,8 +62,8 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 	return children, mgr.Add(children)
 }
 
-// withoutSpec removes a Pod's spec, except for its node, and its managed fields.
-func withoutSpec(object any) (any, error) {
+// dropPodSpec removes a Pod's spec, except for its node, and its managed fields.
+func dropPodSpec(object any) (any, error) {
 	if pod, is := object.(*corev1.Pod); is {
 		pod.ManagedFields = nil
 		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
@@ -73,34 +73,34 @@ func withoutSpec(object any) (any, error) {
 
 // SetupWithManager has the manager run the reconciler.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	if err := r.index(mgr); err != nil {
+	if err := r.indexFields(mgr); err != nil {
 		return err
 	}
-	if err := registerPhases(mgr.GetCache()); err != nil {
+	if err := registerPhaseGauge(mgr.GetCache()); err != nil {
 		return err
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("agenticsession").
 		For(&v1alpha1.AgenticSession{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.concerned), builder.WithPredicates(settles)).
-		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(r.ofRunner), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.affectedSessions), builder.WithPredicates(phaseOrJobChanged)).
+		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(r.runnerToSessions), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	for child, watcher := range map[client.Object]handler.EventHandler{
-		&batchv1.Job{}:                handler.EnqueueRequestsFromMapFunc(ofChild),
-		&corev1.Pod{}:                 r.departed.handler(),
-		&networkingv1.NetworkPolicy{}: handler.EnqueueRequestsFromMapFunc(ofChild),
+		&batchv1.Job{}:                handler.EnqueueRequestsFromMapFunc(childToSession),
+		&corev1.Pod{}:                 r.departed.eventHandler(),
+		&networkingv1.NetworkPolicy{}: handler.EnqueueRequestsFromMapFunc(childToSession),
 	} {
 		b = b.WatchesRawSource(source.Kind(r.options.Children, child, watcher))
 	}
-	b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, &coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(ofChild), finishes))
-	gone := newDeletions(r.options.Children, r.clock)
-	b = b.Watches(&v1alpha1.AgenticSession{}, onDelete(gone.sessionGone))
+	b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, &coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(childToSession), runFinishedChanged))
+	gone := newDeletionTracker(r.options.Children, r.clock)
+	b = b.Watches(&v1alpha1.AgenticSession{}, deleteHandler(gone.sessionDeleted))
 	for _, child := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
-		b = b.WatchesRawSource(source.Kind(r.options.Children, child, onDelete(gone.childGone)))
+		b = b.WatchesRawSource(source.Kind(r.options.Children, child, deleteHandler(gone.childDeleted)))
 	}
 	return b.WithOptions(kube.ControllerOptions(r.options.Concurrency)).Complete(kube.RequeueOnConflict(r))
 }
 
-func (r *Reconciler) index(mgr ctrl.Manager) error {
+func (r *Reconciler) indexFields(mgr ctrl.Manager) error {
 	ctx := context.Background()
 	for _, child := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
 		if err := r.options.Children.IndexField(ctx, child, uidIndex, func(object client.Object) []string {
@@ -132,9 +132,9 @@ func (r *Reconciler) index(mgr ctrl.Manager) error {
 	return nil
 }
 
-// ofChild is the session that something is made for: its controller, or for a Pod, whose
+// childToSession is the session that something is made for: its controller, or for a Pod, whose
 // controller is a Job, the one that its label names.
-func ofChild(_ context.Context, object client.Object) []reconcile.Request {
+func childToSession(_ context.Context, object client.Object) []reconcile.Request {
 	name := object.GetLabels()[session.LabelSession]
 	if name == "" {
 		return nil
@@ -142,17 +142,17 @@ func ofChild(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
 }
 
-// finishes lets through a Lease that says something new, or is gone: not each time that it
+// runFinishedChanged lets through a Lease that says something new, or is gone: not each time that it
 // is renewed.
-var finishes = predicate.Funcs{
+var runFinishedChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetAnnotations()[session.AnnotationFinished] != e.ObjectNew.GetAnnotations()[session.AnnotationFinished]
+		return e.ObjectOld.GetAnnotations()[session.AnnotationRunFinished] != e.ObjectNew.GetAnnotations()[session.AnnotationRunFinished]
 	},
 }
 
-// settles lets through a session whose Job comes or goes: others may wait for that.
-var settles = predicate.Funcs{
+// phaseOrJobChanged lets through a session whose Job comes or goes: others may wait for that.
+var phaseOrJobChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return true },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, is := e.ObjectOld.(*v1alpha1.AgenticSession)
@@ -161,25 +161,25 @@ var settles = predicate.Funcs{
 	},
 }
 
-// concerned are the sessions that continue one or share its workspace, and those that wait to
+// affectedSessions are the sessions that continue one or share its workspace, and those that wait to
 // continue one of these.
-func (r *Reconciler) concerned(ctx context.Context, object client.Object) []reconcile.Request {
+func (r *Reconciler) affectedSessions(ctx context.Context, object client.Object) []reconcile.Request {
 	self := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}
 	sharers := []reconcile.Request{self}
 	if s, is := object.(*v1alpha1.AgenticSession); is && s.Status.WorkspaceClaim != "" {
-		sharers = append(sharers, r.requests(ctx, s.Namespace, client.MatchingFields{claimIndex: s.Status.WorkspaceClaim})...)
+		sharers = append(sharers, r.sessionRequests(ctx, s.Namespace, client.MatchingFields{claimIndex: s.Status.WorkspaceClaim})...)
 	}
 	all := sets.New(sharers...)
 	for _, sharer := range sharers {
-		all.Insert(r.requests(ctx, sharer.Namespace, client.MatchingFields{parentIndex: sharer.Name})...)
+		all.Insert(r.sessionRequests(ctx, sharer.Namespace, client.MatchingFields{parentIndex: sharer.Name})...)
 	}
 	return all.Delete(self).UnsortedList()
 }
 
-func (r *Reconciler) ofRunner(ctx context.Context, object client.Object) []reconcile.Request {
-	return r.requests(ctx, object.GetNamespace(), client.MatchingFields{runnerIndex: object.GetName()})
+func (r *Reconciler) runnerToSessions(ctx context.Context, object client.Object) []reconcile.Request {
+	return r.sessionRequests(ctx, object.GetNamespace(), client.MatchingFields{runnerIndex: object.GetName()})
 }
 
-func (r *Reconciler) requests(ctx context.Context, namespace string, which client.ListOption) []reconcile.Request {
+func (r *Reconciler) sessionRequests(ctx context.Context, namespace string, which client.ListOption) []reconcile.Request {
 	return kube.RequestsForList(ctx, r.client, &v1alpha1.AgenticSessionList{}, client.InNamespace(namespace), which)
 }

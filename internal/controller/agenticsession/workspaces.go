@@ -9,10 +9,10 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// workspaces remembers which sessions this process has let begin in a workspace. The cache
+// workspaceReservations remembers which sessions this process has let begin in a workspace. The cache
 // shows that a moment later, and until then two sessions, made at once to go on from the same
 // one, would both find it free.
-type workspaces struct {
+type workspaceReservations struct {
 	mu    sync.Mutex
 	users map[types.NamespacedName]workspaceUser
 }
@@ -22,23 +22,23 @@ type workspaceUser struct {
 	claim string
 }
 
-func newWorkspaces() *workspaces {
-	return &workspaces{users: map[types.NamespacedName]workspaceUser{}}
+func newWorkspaceReservations() *workspaceReservations {
+	return &workspaceReservations{users: map[types.NamespacedName]workspaceUser{}}
 }
 
 // pass takes the workspace for a session that is about to begin, and gives it back for one
 // that has ended: before that is written, since who waits for it looks when it is. It tells
 // whether the session may go on.
-func (w *workspaces) pass(before, after *v1alpha1.AgenticSession) bool {
+func (w *workspaceReservations) pass(before, after *v1alpha1.AgenticSession) bool {
 	if before.Status.Job == "" && after.Status.Job != "" && after.Status.WorkspaceClaim != "" {
-		return w.take(after)
+		return w.reserve(after)
 	}
-	w.settle(after)
+	w.release(after)
 	return true
 }
 
-// take tells whether the session has the workspace that its status names: nobody else has.
-func (w *workspaces) take(s *v1alpha1.AgenticSession) bool {
+// reserve tells whether the session has the workspace that its status names: nobody else has.
+func (w *workspaceReservations) reserve(s *v1alpha1.AgenticSession) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.other(s, s.Status.WorkspaceClaim) != "" {
@@ -48,14 +48,14 @@ func (w *workspaces) take(s *v1alpha1.AgenticSession) bool {
 	return true
 }
 
-// userBeside is another session that has the workspace; empty if none has.
-func (w *workspaces) userBeside(s *v1alpha1.AgenticSession, claim string) string {
+// userOf is another session that has the workspace; empty if none has.
+func (w *workspaceReservations) userOf(s *v1alpha1.AgenticSession, claim string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.other(s, claim)
 }
 
-func (w *workspaces) other(s *v1alpha1.AgenticSession, claim string) string {
+func (w *workspaceReservations) other(s *v1alpha1.AgenticSession, claim string) string {
 	for key, user := range w.users {
 		if key.Namespace == s.Namespace && user.claim == claim && user.uid != s.UID {
 			return key.Name
@@ -64,8 +64,8 @@ func (w *workspaces) other(s *v1alpha1.AgenticSession, claim string) string {
 	return ""
 }
 
-// settle forgets a session that runs no more, or was another one of its name.
-func (w *workspaces) settle(s *v1alpha1.AgenticSession) {
+// release forgets a session that runs no more, or was another one of its name.
+func (w *workspaceReservations) release(s *v1alpha1.AgenticSession) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := client.ObjectKeyFromObject(s)
@@ -74,7 +74,7 @@ func (w *workspaces) settle(s *v1alpha1.AgenticSession) {
 	}
 }
 
-func (w *workspaces) forget(key types.NamespacedName) {
+func (w *workspaceReservations) forget(key types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.users, key)

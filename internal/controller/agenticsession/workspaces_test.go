@@ -9,50 +9,52 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func inWorkspace(name string, uid types.UID) *v1alpha1.AgenticSession {
-	s := sessionOf(uid)
+func newSessionInWorkspace(name string, uid types.UID) *v1alpha1.AgenticSession {
+	s := newTestSession(uid)
 	s.Name, s.Status.WorkspaceClaim = name, "shared"
 	return s
 }
 
-func TestOfTwoSessionsThatBeginAtOnceInOneWorkspaceOneWaits(t *testing.T) {
-	w := newWorkspaces()
-	first, second, elsewhere := inWorkspace("first", "1"), inWorkspace("second", "2"), inWorkspace("third", "3")
+func TestOnlyOneSessionReservesAWorkspace(t *testing.T) {
+	w := newWorkspaceReservations()
+	first, second, elsewhere := newSessionInWorkspace("first", "1"), newSessionInWorkspace("second", "2"), newSessionInWorkspace("third", "3")
 	elsewhere.Status.WorkspaceClaim = "own"
 	for range 2 {
-		if !w.take(first) {
+		if !w.reserve(first) {
 			t.Error("the first has not got it")
 		}
 	}
-	if w.take(second) {
+	if w.reserve(second) {
 		t.Error("both have it")
 	}
-	if got := w.userBeside(second, "shared"); got != "first" {
+	if got := w.userOf(second, "shared"); got != "first" {
 		t.Errorf("the second waits for %q", got)
 	}
-	if got := w.userBeside(first, "shared"); got != "" {
+	if got := w.userOf(first, "shared"); got != "" {
 		t.Errorf("the first waits for %q", got)
 	}
-	if !w.take(elsewhere) {
+	if !w.reserve(elsewhere) {
 		t.Error("a workspace of its own is not free")
 	}
 	first.Status.Job = ""
-	w.settle(first)
-	if !w.take(second) {
+	w.release(first)
+	if !w.reserve(second) {
 		t.Error("it is not free when the first has ended")
 	}
 }
 
-func TestAWorkspaceIsFreeWhenItsSessionIsGone(t *testing.T) {
-	for title, leave := range map[string]func(w *workspaces){
-		"it is known to be gone":              func(w *workspaces) { w.forget(client.ObjectKeyFromObject(inWorkspace("first", "1"))) },
-		"there is another of its name by now": func(w *workspaces) { w.settle(inWorkspace("first", "9")) },
+func TestWorkspaceIsReleasedWhenSessionIsDeleted(t *testing.T) {
+	for title, leave := range map[string]func(w *workspaceReservations){
+		"it is known to be gone": func(w *workspaceReservations) {
+			w.forget(client.ObjectKeyFromObject(newSessionInWorkspace("first", "1")))
+		},
+		"there is another of its name by now": func(w *workspaceReservations) { w.release(newSessionInWorkspace("first", "9")) },
 	} {
 		t.Run(title, func(t *testing.T) {
-			w := newWorkspaces()
-			w.take(inWorkspace("first", "1"))
+			w := newWorkspaceReservations()
+			w.reserve(newSessionInWorkspace("first", "1"))
 			leave(w)
-			if !w.take(inWorkspace("second", "2")) {
+			if !w.reserve(newSessionInWorkspace("second", "2")) {
 				t.Error("it is taken for ever")
 			}
 		})

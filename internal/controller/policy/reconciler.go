@@ -77,7 +77,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, p *v1alpha1.Policy) (ctrl.Re
 
 // observe gathers what is in the Policy's namespace, and tells when to look again although
 // nothing was heard of.
-func (r *Reconciler) observe(ctx context.Context, p *v1alpha1.Policy) (*policy.Sight, time.Duration, error) {
+func (r *Reconciler) observe(ctx context.Context, p *v1alpha1.Policy) (*policy.Observation, time.Duration, error) {
 	here := client.InNamespace(p.Namespace)
 	var queues v1alpha1.QueueList
 	if err := r.client.List(ctx, &queues, here, client.UnsafeDisableDeepCopy); err != nil {
@@ -87,15 +87,15 @@ func (r *Reconciler) observe(ctx context.Context, p *v1alpha1.Policy) (*policy.S
 	if err := r.client.List(ctx, &pools, here, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, 0, fmt.Errorf("listing WorkerPools: %w", err)
 	}
-	seen := &policy.Sight{Queues: queues.Items, WorkerPools: pools.Items}
+	seen := &policy.Observation{Queues: queues.Items, WorkerPools: pools.Items}
 	if p.Spec.Defaults == nil || p.Spec.Defaults.Broker == nil {
 		return seen, 0, nil
 	}
 	var err error
-	if seen.Broker, err = r.broker(ctx, p.Namespace, p.Spec.Defaults.Broker); err != nil {
+	if seen.BrokerProblem, err = r.broker(ctx, p.Namespace, p.Spec.Defaults.Broker); err != nil {
 		return nil, 0, err
 	}
-	return seen, holdsFor(seen.Broker), nil
+	return seen, holdsFor(seen.BrokerProblem), nil
 }
 
 // broker is what is wrong with the Secrets of a default broker; nil if nothing is.

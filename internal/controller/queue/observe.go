@@ -52,12 +52,12 @@ func (r *Reconciler) effectiveConfig(ctx context.Context, q *v1alpha1.Queue) (*v
 	if err := r.client.List(ctx, &policies, client.InNamespace(q.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing Policies: %w", err)
 	}
-	selected, err := policy.Select(policies.Items, q.Labels)
+	selected, err := policy.SelectPolicies(policies.Items, q.Labels)
 	if err != nil {
 		// The webhook refuses such Policies. The others still apply.
 		ctrl.LoggerFrom(ctx).Error(err, "Ignoring Policies with an invalid selector")
 	}
-	return policy.Queue(q, selected), nil
+	return policy.EffectiveQueue(q, selected), nil
 }
 
 func (r *Reconciler) connOf(o *queue.Observation) *brokerconn.Conn {

@@ -23,33 +23,33 @@ import (
 const lowestCost = "-2147483647"
 
 // act carries out a plan whose status is recorded.
-func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, seen *sight, plan *pool.Plan) error {
-	if plan.Finalizer {
+func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, seen *sight, plan *pool.Decision) error {
+	if plan.KeepFinalizer {
 		if err := r.patchFinalizer(ctx, wp, func(o client.Object) { controllerutil.AddFinalizer(o, v1alpha1.WorkerPoolFinalizer) }); err != nil {
 			return err
 		}
 	}
-	if err := r.mark(ctx, seen, plan.Marks); err != nil {
+	if err := r.mark(ctx, seen, plan.DrainStates); err != nil {
 		return err
 	}
-	r.ask(ctx, seen, plan.Ask)
+	r.ask(ctx, seen, plan.DrainRequests)
 	if err := r.apply(ctx, wp, seen, plan); err != nil {
 		return err
 	}
 	if err := r.keep(ctx, wp, seen, plan); err != nil {
 		return err
 	}
-	for i := range plan.Resize {
-		if err := r.resize(ctx, wp, seen, &plan.Resize[i]); err != nil {
+	for i := range plan.Resizes {
+		if err := r.resize(ctx, wp, seen, &plan.Resizes[i]); err != nil {
 			return err
 		}
 	}
-	for _, name := range plan.Remove {
+	for _, name := range plan.DeleteRevisions {
 		if err := r.remove(ctx, seen.workloads[name]); err != nil {
 			return err
 		}
 	}
-	if plan.Finalizer {
+	if plan.KeepFinalizer {
 		return nil
 	}
 	return r.patchFinalizer(ctx, wp, func(o client.Object) { controllerutil.RemoveFinalizer(o, v1alpha1.WorkerPoolFinalizer) })
@@ -71,17 +71,17 @@ const markers = 8
 
 // mark writes on Pods where they stand on their way out. One that has changed meanwhile keeps
 // none of the others from being written.
-func (r *Reconciler) mark(ctx context.Context, seen *sight, marks []pool.Mark) error {
+func (r *Reconciler) mark(ctx context.Context, seen *sight, marks []pool.DrainState) error {
 	var group errgroup.Group
 	group.SetLimit(markers)
 	for _, m := range marks {
 		group.Go(func() error {
 			before := seen.pods[m.Worker]
 			after := before.DeepCopy()
-			write(after, pool.AnnotationDraining, m.Draining)
-			write(after, pool.AnnotationIdle, m.Idle)
-			write(after, pool.AnnotationLeaving, m.Leaving)
-			if !m.Leaving.IsZero() {
+			write(after, pool.AnnotationDraining, m.DrainingSince)
+			write(after, pool.AnnotationIdle, m.IdleSince)
+			write(after, pool.AnnotationRemovable, m.RemovableSince)
+			if !m.RemovableSince.IsZero() {
 				metav1.SetMetaDataAnnotation(&after.ObjectMeta, corev1.PodDeletionCost, lowestCost)
 			}
 			err := r.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
@@ -103,7 +103,7 @@ func write(pod *corev1.Pod, annotation string, at time.Time) {
 }
 
 // ask has workers drain or go on. One that does not hear is asked again in the next pass.
-func (r *Reconciler) ask(ctx context.Context, seen *sight, requests []pool.Request) {
+func (r *Reconciler) ask(ctx context.Context, seen *sight, requests []pool.DrainRequest) {
 	ctx, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()
 	var group errgroup.Group
@@ -126,8 +126,8 @@ func (r *Reconciler) ask(ctx context.Context, seen *sight, requests []pool.Reque
 }
 
 // resize makes a revision, or asks it for other replicas.
-func (r *Reconciler) resize(ctx context.Context, wp *v1alpha1.WorkerPool, seen *sight, size *pool.Size) error {
-	if size.New != nil {
+func (r *Reconciler) resize(ctx context.Context, wp *v1alpha1.WorkerPool, seen *sight, size *pool.RevisionSize) error {
+	if size.NewWorkload != nil {
 		return r.create(ctx, wp, size)
 	}
 	before := seen.workloads[size.Name]
@@ -139,7 +139,7 @@ func (r *Reconciler) resize(ctx context.Context, wp *v1alpha1.WorkerPool, seen *
 		}
 	}
 	*replicas = size.Replicas
-	remember(after, size.Past)
+	remember(after, size.History)
 	err := r.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	return refusedOr(err, "changing", size.Name)
 }
@@ -161,39 +161,39 @@ func replicasOf(workload client.Object) *int32 {
 	return new(int32(0))
 }
 
-func remember(workload client.Object, past pool.Past) {
+func remember(workload client.Object, past pool.History) {
 	annotations := workload.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
 	if text := past.String(); text != "" {
-		annotations[pool.AnnotationPast] = text
+		annotations[pool.AnnotationRolloutHistory] = text
 	} else {
-		delete(annotations, pool.AnnotationPast)
+		delete(annotations, pool.AnnotationRolloutHistory)
 	}
 	workload.SetAnnotations(annotations)
 }
 
 // assertHarmless looks, live, at the workers that a revision would lose.
-func (r *Reconciler) assertHarmless(ctx context.Context, seen *sight, size *pool.Size) error {
+func (r *Reconciler) assertHarmless(ctx context.Context, seen *sight, size *pool.RevisionSize) error {
 	workload := seen.workloads[size.Name]
-	selector := pool.Selector(seen.in.Pool.Name)
+	selector := pool.WorkerSelector(seen.in.Pool.Name)
 	selector[pool.LabelRevision] = hashOf(workload)
 	var pods corev1.PodList
 	if err := r.live.List(ctx, &pods, client.InNamespace(workload.GetNamespace()), client.MatchingLabels(selector)); err != nil {
 		return fmt.Errorf("listing the Pods of %s: %w", size.Name, err)
 	}
 	now := &sight{workloads: seen.workloads, pods: map[string]*corev1.Pod{}}
-	if size.Strikes(now.workers(pods.Items)) {
+	if size.WouldInterrupt(now.workers(pods.Items)) {
 		return kube.ErrStale
 	}
 	return nil
 }
 
-func (r *Reconciler) create(ctx context.Context, wp *v1alpha1.WorkerPool, size *pool.Size) error {
-	workload := size.New.DeepCopyObject().(client.Object) //nolint:forcetypeassert // all objects are
+func (r *Reconciler) create(ctx context.Context, wp *v1alpha1.WorkerPool, size *pool.RevisionSize) error {
+	workload := size.NewWorkload.DeepCopyObject().(client.Object) //nolint:forcetypeassert // all objects are
 	*replicasOf(workload) = size.Replicas
-	remember(workload, size.Past)
+	remember(workload, size.History)
 	err := r.client.Create(ctx, workload)
 	if !apierrors.IsAlreadyExists(err) {
 		return refusedOr(err, "making", size.Name)
@@ -202,11 +202,11 @@ func (r *Reconciler) create(ctx context.Context, wp *v1alpha1.WorkerPool, size *
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(workload), workload); err != nil {
 		return fmt.Errorf("reading %s: %w", size.Name, err)
 	}
-	if !pool.IsOwned(wp, workload) {
+	if !pool.IsControllerOf(wp, workload) {
 		return nameTaken(workload)
 	}
-	if pool.Drifted(size.New, workload) { // without its labels the cache does not have it
-		u, err := configurationOf(size.New)
+	if pool.HasDrifted(size.NewWorkload, workload) { // without its labels the cache does not have it
+		u, err := configurationOf(size.NewWorkload)
 		if err != nil {
 			return err
 		}

@@ -22,11 +22,11 @@ func TestAPodThatHasChangedKeepsNoOtherFromBeingMarked(t *testing.T) {
 	const changed, number = "worker-0", 3 * markers
 	var objects []client.Object
 	seen := &sight{pods: map[string]*corev1.Pod{}}
-	var marks []pool.Mark
+	var marks []pool.DrainState
 	for i := range number {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("worker-%d", i), ResourceVersion: "1"}}
 		objects, seen.pods[pod.Name] = append(objects, pod), pod.DeepCopy()
-		marks = append(marks, pool.Mark{Worker: pod.Name, Draining: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)})
+		marks = append(marks, pool.DrainState{Worker: pod.Name, DrainingSince: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)})
 	}
 	r := &Reconciler{client: fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {

@@ -24,11 +24,11 @@ const fieldOwner = client.FieldOwner("yardmaster")
 
 // apply brings the objects about that all revisions share, where they are not as this
 // process last applied them. A pool without workers needs none.
-func (r *Reconciler) apply(ctx context.Context, wp *v1alpha1.WorkerPool, seen *sight, plan *pool.Plan) error {
+func (r *Reconciler) apply(ctx context.Context, wp *v1alpha1.WorkerPool, seen *sight, plan *pool.Decision) error {
 	if plan.Status.Desired == 0 && len(seen.in.Workers) == 0 {
 		return nil
 	}
-	for _, object := range plan.Apply {
+	for _, object := range plan.SharedObjects {
 		u, err := configurationOf(object)
 		if err != nil {
 			return err
@@ -37,7 +37,7 @@ func (r *Reconciler) apply(ctx context.Context, wp *v1alpha1.WorkerPool, seen *s
 		if err != nil {
 			return err
 		}
-		if r.known.applied(wp, u.GetKind()).stands(pool.HashOf(u.Object), found) {
+		if r.known.applied(wp, u.GetKind()).stands(pool.HashJSON(u.Object), found) {
 			continue
 		}
 		if err := r.applyOne(ctx, wp, u, found); err != nil {
@@ -49,20 +49,20 @@ func (r *Reconciler) apply(ctx context.Context, wp *v1alpha1.WorkerPool, seen *s
 
 // keep puts the revision of the spec right, if somebody has changed it. Its replicas and
 // its past are patched elsewhere, so that is left out here.
-func (r *Reconciler) keep(ctx context.Context, wp *v1alpha1.WorkerPool, seen *sight, plan *pool.Plan) error {
-	if plan.Keep == nil {
+func (r *Reconciler) keep(ctx context.Context, wp *v1alpha1.WorkerPool, seen *sight, plan *pool.Decision) error {
+	if plan.CurrentWorkload == nil {
 		return nil
 	}
-	found, there := seen.workloads[plan.Keep.GetName()].(pool.Object)
-	if !there || !pool.Drifted(plan.Keep, found) {
+	found, there := seen.workloads[plan.CurrentWorkload.GetName()].(pool.Object)
+	if !there || !pool.HasDrifted(plan.CurrentWorkload, found) {
 		return nil
 	}
-	u, err := configurationOf(plan.Keep)
+	u, err := configurationOf(plan.CurrentWorkload)
 	if err != nil {
 		return err
 	}
 	// What the API server, or a webhook, makes something else of is not applied for ever.
-	if r.known.applied(wp, u.GetKind()).stands(pool.HashOf(u.Object), found) {
+	if r.known.applied(wp, u.GetKind()).stands(pool.HashJSON(u.Object), found) {
 		return nil
 	}
 	return r.applyOne(ctx, wp, u, found)
@@ -99,7 +99,7 @@ func (r *Reconciler) found(ctx context.Context, object client.Object) (metav1.Ob
 // applyOne applies an object, unless one of its name is somebody else's, and remembers
 // what came of it.
 func (r *Reconciler) applyOne(ctx context.Context, wp *v1alpha1.WorkerPool, object *unstructured.Unstructured, found metav1.Object) error {
-	hash, kind := pool.HashOf(object.Object), object.GetKind()
+	hash, kind := pool.HashJSON(object.Object), object.GetKind()
 	if err := r.assertOwned(ctx, wp, object, found); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (r *Reconciler) assertOwned(ctx context.Context, wp *v1alpha1.WorkerPool, o
 		}
 		found = there
 	}
-	if !pool.IsOwned(wp, found) {
+	if !pool.IsControllerOf(wp, found) {
 		return nameTaken(object)
 	}
 	return nil
@@ -163,7 +163,7 @@ func stateOf(object metav1.Object) string {
 	if object.GetGeneration() == 0 {
 		return object.GetResourceVersion()
 	}
-	return pool.HashOf([]any{object.GetUID(), object.GetGeneration(), object.GetLabels(), object.GetOwnerReferences()})
+	return pool.HashJSON([]any{object.GetUID(), object.GetGeneration(), object.GetLabels(), object.GetOwnerReferences()})
 }
 
 // refusedError is an object that the API server does not take.

@@ -37,7 +37,7 @@ func (r *Reconciler) observeConfig(ctx context.Context, seen *sight) error {
 	if most := seen.in.Pool.Spec.MaxInFlight; most != nil {
 		c.MaxInFlight = int(*most)
 	}
-	secrets := map[string]pool.SecretFiles{dirURL: {Secret: key.URLSecret, Keys: []string{key.URLKey}}}
+	secrets := map[string]pool.MountedSecret{dirURL: {Secret: key.URLSecret, Keys: []string{key.URLKey}}}
 	c.Broker.URLFile = file(dirURL, key.URLKey)
 	if key.TLSSecret != "" {
 		has, err := r.keysOf(ctx, seen.in.Pool.Namespace, key.TLSSecret)
@@ -49,7 +49,7 @@ func (r *Reconciler) observeConfig(ctx context.Context, seen *sight) error {
 			CertificateFile: has.file(dirTLS, corev1.TLSCertKey),
 			KeyFile:         has.file(dirTLS, corev1.TLSPrivateKeyKey),
 		}
-		secrets[dirTLS] = pool.SecretFiles{Secret: key.TLSSecret}
+		secrets[dirTLS] = pool.MountedSecret{Secret: key.TLSSecret}
 	}
 	if key.CredentialsSecret != "" {
 		has, err := r.keysOf(ctx, seen.in.Pool.Namespace, key.CredentialsSecret)
@@ -63,14 +63,14 @@ func (r *Reconciler) observeConfig(ctx context.Context, seen *sight) error {
 		}
 		// What is mounted is part of the revision: another way to log in takes new workers, other
 		// credentials of the same sort do not.
-		secrets[dirCredentials] = pool.SecretFiles{Secret: key.CredentialsSecret, Keys: used}
+		secrets[dirCredentials] = pool.MountedSecret{Secret: key.CredentialsSecret, Keys: used}
 	}
 	names := seen.queues.configure(&c, seen.in.Effective)
 	raw, err := yaml.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("writing the workers' configuration: %w", err)
 	}
-	seen.in.Config = pool.Config{File: string(raw), Queues: names, Secrets: secrets}
+	seen.in.Config = pool.WorkerConfig{File: string(raw), Queues: names, Secrets: secrets}
 	return nil
 }
 
@@ -87,7 +87,7 @@ func (s *sight) because(err error) error {
 	return nil
 }
 
-func file(dir, key string) string { return pool.MountPath + "/" + dir + "/" + key }
+func file(dir, key string) string { return pool.ConfigMountPath + "/" + dir + "/" + key }
 
 // configure writes the queues into the workers' configuration, and returns their names as
 // the environment has them.

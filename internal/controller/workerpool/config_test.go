@@ -47,7 +47,7 @@ func TestWorkersLogInWithWhatTheSecretHas(t *testing.T) {
 			if _, err := worker.New(worker.Options{Config: c}, func(context.Context, *worker.Job) error { return nil }); err != nil {
 				t.Errorf("a worker refuses it: %v", err)
 			}
-			if diff := cmp.Diff(pool.SecretFiles{Secret: "login", Keys: row.keys}, seen.in.Config.Secrets["credentials"]); diff != "" {
+			if diff := cmp.Diff(pool.MountedSecret{Secret: "login", Keys: row.keys}, seen.in.Config.Secrets["credentials"]); diff != "" {
 				t.Errorf("mounted (-want, +got):\n%s", diff)
 			}
 		})
@@ -79,9 +79,9 @@ func configured(t *testing.T, secret map[string]string) *sight {
 	r := &Reconciler{live: fake.NewClientBuilder().WithObjects(login).Build(), secrets: cache.NewLRUExpireCache(1)}
 	key := brokerconn.BrokerKey{Namespace: "a", Engine: v1alpha1.EngineNATS, URLSecret: "broker", URLKey: "url", CredentialsSecret: "login"}
 	seen := &sight{
-		in: pool.Input{Pool: &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "mail"}}},
+		in: pool.Observation{Pool: &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "mail"}}},
 		queues: &queues{
-			line: &brokerconn.Conn{Key: key}, all: []poolQueue{{object: &v1alpha1.Queue{}, wanted: broker.Defaults("orders"), weight: 1}},
+			line: &brokerconn.Conn{Key: key}, all: []poolQueue{{object: &v1alpha1.Queue{}, wanted: broker.DefaultQueueConfig("orders"), weight: 1}},
 		},
 	}
 	if err := r.observeConfig(t.Context(), seen); err != nil {

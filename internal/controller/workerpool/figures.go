@@ -27,7 +27,7 @@ type queues struct {
 
 type poolQueue struct {
 	object *v1alpha1.Queue
-	wanted broker.Queue
+	wanted broker.QueueConfig
 	weight int32
 }
 
@@ -42,7 +42,7 @@ func (r *Reconciler) observeQueues(ctx context.Context, seen *sight) error {
 		return err
 	}
 	if problem != nil {
-		seen.in.Unread = problem.Message
+		seen.in.StatsError = problem.Message
 		if seen.in.Problem == nil {
 			seen.in.Problem = problem
 		}
@@ -54,23 +54,23 @@ func (r *Reconciler) observeQueues(ctx context.Context, seen *sight) error {
 	}
 	figures, err := qs.figures(ctx)
 	if err != nil {
-		seen.in.Unread = err.Error()
+		seen.in.StatsError = err.Error()
 		return nil //nolint:nilerr // the core is told that nobody knows, and why
 	}
-	seen.in.Figures = figures
+	seen.in.Stats = figures
 	return nil
 }
 
 // observeSource reads what waits elsewhere.
 func (r *Reconciler) observeSource(ctx context.Context, seen *sight) error {
 	if r.options.Sources == nil {
-		seen.in.Unread = "this operator reads no sources"
-		seen.in.Problem = &pool.Problem{Reason: v1alpha1.ReasonSpecInvalid, Message: "spec.source: " + seen.in.Unread + "; give queues"}
+		seen.in.StatsError = "this operator reads no sources"
+		seen.in.Problem = &pool.Problem{Reason: v1alpha1.ReasonSpecInvalid, Message: "spec.source: " + seen.in.StatsError + "; give queues"}
 		return nil
 	}
 	figures, err := r.options.Sources.ReadBacklog(ctx, seen.in.Pool.Namespace, seen.in.Pool.Spec.Source)
 	if err != nil {
-		seen.in.Unread = err.Error()
+		seen.in.StatsError = err.Error()
 		return nil //nolint:nilerr // the core is told that nobody knows, and why
 	}
 	if !figures.InFlightKnown { // the workers' word is all there is
@@ -80,7 +80,7 @@ func (r *Reconciler) observeSource(ctx context.Context, seen *sight) error {
 			}
 		}
 	}
-	seen.in.Figures = figures
+	seen.in.Stats = figures
 	return nil
 }
 
@@ -98,8 +98,8 @@ func (r *Reconciler) queues(ctx context.Context, seen *sight) (*queues, *pool.Pr
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading Queue %s: %w", wanted.Name, err)
 		}
-		selected, _ := policy.Select(seen.policies.all, q.Labels) // the Queue's own controller tells of those that cannot be read
-		effective := policy.Queue(q, selected)
+		selected, _ := policy.SelectPolicies(seen.policies.all, q.Labels) // the Queue's own controller tells of those that cannot be read
+		effective := policy.EffectiveQueue(q, selected)
 		line := r.brokers.Conn(wp.Namespace, effective.Broker)
 		if i > 0 && line.Key != key {
 			return nil, &pool.Problem{
@@ -115,8 +115,8 @@ func (r *Reconciler) queues(ctx context.Context, seen *sight) (*queues, *pool.Pr
 }
 
 // figures of all the queues together. If one cannot be read, none are known.
-func (qs *queues) figures(ctx context.Context) (*pool.Figures, error) {
-	sum := &pool.Figures{InFlightKnown: true}
+func (qs *queues) figures(ctx context.Context) (*pool.QueueStats, error) {
+	sum := &pool.QueueStats{InFlightKnown: true}
 	arrived, finished := int64(0), int64(0)
 	for i := range qs.all {
 		q := &qs.all[i]
@@ -126,14 +126,14 @@ func (qs *queues) figures(ctx context.Context) (*pool.Figures, error) {
 		}
 		if !q.wanted.Paused { // what waits there no worker is given
 			sum.Backlog += f.Ready
-			if !f.Oldest.IsZero() {
-				sum.OldestAge = max(sum.OldestAge, f.At.Sub(f.Oldest))
+			if !f.OldestReadyTime.IsZero() {
+				sum.OldestAge = max(sum.OldestAge, f.MeasuredTime.Sub(f.OldestReadyTime))
 			}
 		}
 		sum.InFlight += f.InFlight
 		sum.Delayed += f.Delayed
 		sum.Lease = max(sum.Lease, q.wanted.Lease)
-		came := int64(min(f.Arrivals, 1<<62))
+		came := int64(min(f.TotalArrivals, 1<<62))
 		arrived += came
 		finished += max(0, came-f.Ready-f.InFlight-f.Delayed)
 		if wait := q.object.Status.Wait; wait != nil && wait.P95 != nil && (sum.WaitP95 == nil || wait.P95.Duration > *sum.WaitP95) {
@@ -145,8 +145,8 @@ func (qs *queues) figures(ctx context.Context) (*pool.Figures, error) {
 }
 
 // limits of all queues together: there is one only if each has one.
-func (qs *queues) limits() pool.Limits {
-	var sum pool.Limits
+func (qs *queues) limits() pool.QueueLimits {
+	var sum pool.QueueLimits
 	rated, bounded := true, true
 	for i := range qs.all {
 		q := &qs.all[i].wanted
@@ -166,7 +166,7 @@ func (qs *queues) limits() pool.Limits {
 }
 
 // sleep has the broker tell of the first message, if the pool has no workers.
-func (r *Reconciler) sleep(wp *v1alpha1.WorkerPool, seen *sight, plan *pool.Plan) {
+func (r *Reconciler) sleep(wp *v1alpha1.WorkerPool, seen *sight, plan *pool.Decision) {
 	if seen.queues == nil {
 		return
 	}
@@ -176,7 +176,7 @@ func (r *Reconciler) sleep(wp *v1alpha1.WorkerPool, seen *sight, plan *pool.Plan
 	}
 	r.known.listens(wp, seen.queues.line.Key, names)
 	// What waits already, and is not worked on, would wake the pool again and again.
-	waits := seen.in.Figures == nil || seen.in.Figures.Backlog > 0
+	waits := seen.in.Stats == nil || seen.in.Stats.Backlog > 0
 	if wp.Spec.Autoscaling == nil || plan.Status.Desired > 0 || waits {
 		return
 	}

@@ -50,7 +50,7 @@ func (k *known) memory(wp *v1alpha1.WorkerPool) (m scaling.Memory) {
 			m = *p.memory
 			return
 		}
-		m = scaling.Recall(wp.Status.Scaling)
+		m = scaling.RestoreMemory(wp.Status.Scaling)
 	})
 	return m
 }

@@ -23,7 +23,7 @@ const asking = 1500 * time.Millisecond
 
 // sight is what was seen of a pool.
 type sight struct {
-	in pool.Input
+	in pool.Observation
 	// workloads and pods are the objects that were read, by name: what is changed is changed
 	// over exactly these versions.
 	workloads map[string]client.Object
@@ -35,9 +35,9 @@ type sight struct {
 // observe gathers all that the core must know.
 func (r *Reconciler) observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*sight, error) {
 	seen := &sight{
-		in: pool.Input{
+		in: pool.Observation{
 			Pool:     wp.DeepCopy(),
-			Operator: pool.Operator{Image: r.options.Image, PodMonitors: r.podMonitors.Load()},
+			Operator: pool.OperatorSettings{Image: r.options.Image, PodMonitors: r.podMonitors.Load()},
 			Memory:   r.known.memory(wp),
 		},
 		workloads: map[string]client.Object{}, pods: map[string]*corev1.Pod{},
@@ -62,16 +62,16 @@ func (r *Reconciler) observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*sig
 // observeRevisions reads the pool's Deployments and StatefulSets.
 func (r *Reconciler) observeRevisions(ctx context.Context, seen *sight) error {
 	wp := seen.in.Pool
-	mine := []client.ListOption{client.InNamespace(wp.Namespace), client.MatchingLabels(pool.Selector(wp.Name))}
+	mine := []client.ListOption{client.InNamespace(wp.Namespace), client.MatchingLabels(pool.WorkerSelector(wp.Name))}
 	var deployments appsv1.DeploymentList
 	if err := r.client.List(ctx, &deployments, mine...); err != nil {
 		return fmt.Errorf("listing Deployments: %w", err)
 	}
 	for i := range deployments.Items {
 		d := &deployments.Items[i]
-		if pool.IsOwned(wp, d) {
+		if pool.IsControllerOf(wp, d) {
 			revision := seen.addRevision(d, d.Spec.Replicas)
-			revision.Stuck = stuck(d)
+			revision.CreationFailure = stuck(d)
 			seen.in.Revisions = append(seen.in.Revisions, revision)
 		}
 	}
@@ -81,7 +81,7 @@ func (r *Reconciler) observeRevisions(ctx context.Context, seen *sight) error {
 	}
 	for i := range sets.Items {
 		s := &sets.Items[i]
-		if pool.IsOwned(wp, s) {
+		if pool.IsControllerOf(wp, s) {
 			revision := seen.addRevision(s, s.Spec.Replicas)
 			revision.Ordered = true
 			seen.in.Revisions = append(seen.in.Revisions, revision)
@@ -95,10 +95,10 @@ func (s *sight) addRevision(object client.Object, replicas *int32) pool.Revision
 	revision := pool.Revision{
 		Name:    object.GetName(),
 		Hash:    hashOf(object),
-		Version: object.GetLabels()[pool.LabelVersion],
+		Version: object.GetLabels()[pool.LabelAppVersion],
 		Image:   object.GetAnnotations()[pool.AnnotationImage],
 		Created: object.GetCreationTimestamp().Time,
-		Past:    pool.ReadPast(object.GetAnnotations()[pool.AnnotationPast]),
+		History: pool.ParseHistory(object.GetAnnotations()[pool.AnnotationRolloutHistory]),
 	}
 	if replicas != nil {
 		revision.Replicas = *replicas
@@ -133,7 +133,7 @@ func stuck(d *appsv1.Deployment) string {
 func (r *Reconciler) observeWorkers(ctx context.Context, seen *sight) error {
 	wp := seen.in.Pool
 	var pods corev1.PodList
-	err := r.client.List(ctx, &pods, client.InNamespace(wp.Namespace), client.MatchingLabels(pool.Selector(wp.Name)))
+	err := r.client.List(ctx, &pods, client.InNamespace(wp.Namespace), client.MatchingLabels(pool.WorkerSelector(wp.Name)))
 	if err != nil {
 		return fmt.Errorf("listing Pods: %w", err)
 	}
@@ -153,7 +153,7 @@ func (r *Reconciler) observeWorkers(ctx context.Context, seen *sight) error {
 
 // stats are a worker's own word; nil if it gives none, which is no error: it may not be
 // there yet, or no more.
-func (r *Reconciler) stats(ctx context.Context, worker *corev1.Pod) *pool.Stats {
+func (r *Reconciler) stats(ctx context.Context, worker *corev1.Pod) *pool.WorkerStats {
 	if worker.Status.PodIP == "" {
 		return nil
 	}
@@ -162,8 +162,8 @@ func (r *Reconciler) stats(ctx context.Context, worker *corev1.Pod) *pool.Stats 
 		ctrl.LoggerFrom(ctx).V(1).Info("A worker does not say what it is doing", "pod", worker.Name, "error", err.Error())
 		return nil
 	}
-	return &pool.Stats{
-		Draining: s.Draining(), Drained: s.Drained(), InFlight: s.InFlight, Held: s.Held, Succeeded: s.Succeeded, Failed: s.Failed,
+	return &pool.WorkerStats{
+		Draining: s.Draining(), Drained: s.Drained(), InFlight: s.InFlight, Prefetched: s.Held, Succeeded: s.Succeeded, Failed: s.Failed,
 	}
 }
 
@@ -198,13 +198,13 @@ func (s *sight) made(pod *corev1.Pod) bool {
 func workerOf(pod *corev1.Pod) pool.Worker {
 	w := pool.Worker{
 		Name: pod.Name, Revision: pod.Labels[pool.LabelRevision], Created: pod.CreationTimestamp.Time,
-		Ordinal:     ordinal(pod),
-		Assigned:    pod.Spec.NodeName != "",
-		Pending:     pod.Status.Phase == corev1.PodPending,
-		Terminating: !pod.DeletionTimestamp.IsZero(),
-		Draining:    markOf(pod, pool.AnnotationDraining),
-		Idle:        markOf(pod, pool.AnnotationIdle),
-		Leaving:     markOf(pod, pool.AnnotationLeaving),
+		Ordinal:        ordinal(pod),
+		Assigned:       pod.Spec.NodeName != "",
+		Pending:        pod.Status.Phase == corev1.PodPending,
+		Terminating:    !pod.DeletionTimestamp.IsZero(),
+		DrainingSince:  markOf(pod, pool.AnnotationDraining),
+		IdleSince:      markOf(pod, pool.AnnotationIdle),
+		RemovableSince: markOf(pod, pool.AnnotationRemovable),
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
@@ -215,8 +215,8 @@ func workerOf(pod *corev1.Pod) pool.Worker {
 		for i := range statuses {
 			c := &statuses[i]
 			w.Running = w.Running || c.State.Running != nil && speaks(c.Name)
-			if c.State.Waiting != nil && w.Waiting == "" {
-				w.Waiting = c.State.Waiting.Reason
+			if c.State.Waiting != nil && w.WaitingReason == "" {
+				w.WaitingReason = c.State.Waiting.Reason
 			}
 		}
 	}
@@ -225,7 +225,7 @@ func workerOf(pod *corev1.Pod) pool.Worker {
 
 // speaks tells whether a container may have messages.
 func speaks(container string) bool {
-	return container == v1alpha1.WorkerContainer || container == pool.Forwarder
+	return container == v1alpha1.WorkerContainer || container == pool.SidecarContainer
 }
 
 // ordinal of a StatefulSet's Pod.

@@ -26,13 +26,13 @@ func (r *Reconciler) observePolicies(ctx context.Context, seen *sight) error {
 	if err := r.client.List(ctx, &list, client.InNamespace(wp.Namespace)); err != nil {
 		return fmt.Errorf("listing Policies: %w", err)
 	}
-	selected, err := policy.Select(list.Items, wp.Labels)
+	selected, err := policy.SelectPolicies(list.Items, wp.Labels)
 	if err != nil {
 		// The webhook refuses such a Policy. The others hold nevertheless.
 		ctrl.LoggerFrom(ctx).Error(err, "Leaving out Policies that cannot be read")
 	}
 	seen.policies = policies{list.Items, selected}
-	seen.in.Effective = policy.WorkerPool(wp, selected)
+	seen.in.Effective = policy.EffectiveWorkerPool(wp, selected)
 	if err := policy.CheckImages(wp, selected); err != nil {
 		seen.in.Problem = &pool.Problem{Reason: v1alpha1.ReasonSpecInvalid, Message: err.Error()}
 	}
@@ -59,15 +59,15 @@ func (r *Reconciler) claim(ctx context.Context, wp *v1alpha1.WorkerPool, seen *s
 		if p.Spec.Limits == nil || p.Spec.Limits.MaxReplicasTotal == nil {
 			continue
 		}
-		var claims []pool.Claim
+		var claims []pool.BudgetClaim
 		for i := range pools.Items {
 			other := r.writeCache.Newest(&pools.Items[i])
-			if matches, err := policy.Matches(p, other.Labels); err != nil || !matches {
+			if matches, err := policy.SelectsLabels(p, other.Labels); err != nil || !matches {
 				continue // one that cannot be read selects nobody, this pool neither
 			}
 			claims = append(claims, claimOf(other, other.UID == wp.UID))
 		}
-		budget := pool.Budget(claims, wp.Name, *p.Spec.Limits.MaxReplicasTotal)
+		budget := pool.AllocateBudget(claims, wp.Name, *p.Spec.Limits.MaxReplicasTotal)
 		if seen.in.Budget == nil || budget < *seen.in.Budget {
 			seen.in.Budget = &budget
 		}
@@ -77,25 +77,25 @@ func (r *Reconciler) claim(ctx context.Context, wp *v1alpha1.WorkerPool, seen *s
 
 // claimOf is what a pool has and wants. What one's own will want is not decided yet: it
 // is as much as can be.
-func claimOf(wp *v1alpha1.WorkerPool, own bool) pool.Claim {
-	c := pool.Claim{
+func claimOf(wp *v1alpha1.WorkerPool, own bool) pool.BudgetClaim {
+	c := pool.BudgetClaim{
 		Name: wp.Name, Priority: wp.Spec.Priority, Preempts: wp.Spec.Preemption == v1alpha1.PreemptDrainLower,
-		Held: wp.Status.Replicas, Desired: wp.Status.Desired,
+		Replicas: wp.Status.Replicas, Desired: wp.Status.Desired,
 	}
 	most := int32(0)
 	switch a := wp.Spec.Autoscaling; {
 	case !wp.DeletionTimestamp.IsZero():
 	case a != nil:
-		c.Min, most = a.MinReplicas, a.MaxReplicas
-		c.Want = c.Desired
+		c.MinReplicas, most = a.MinReplicas, a.MaxReplicas
+		c.Recommended = c.Desired
 		if wp.Status.LastDecision != nil {
-			c.Want = min(most, max(c.Desired, wp.Status.LastDecision.Want))
+			c.Recommended = min(most, max(c.Desired, wp.Status.LastDecision.Want))
 		}
 	case wp.Spec.Replicas != nil:
-		c.Min, most, c.Want = *wp.Spec.Replicas, *wp.Spec.Replicas, *wp.Spec.Replicas
+		c.MinReplicas, most, c.Recommended = *wp.Spec.Replicas, *wp.Spec.Replicas, *wp.Spec.Replicas
 	}
 	if own {
-		c.Want = most
+		c.Recommended = most
 	}
 	return c
 }

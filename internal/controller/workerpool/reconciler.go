@@ -44,7 +44,7 @@ const knownSecrets = 1024
 
 // Sources tell what waits for pools that have no Queue.
 type Sources interface {
-	ReadBacklog(ctx context.Context, namespace string, source *v1alpha1.Source) (*pool.Figures, error)
+	ReadBacklog(ctx context.Context, namespace string, source *v1alpha1.Source) (*pool.QueueStats, error)
 }
 
 // Options of the controller.
@@ -164,16 +164,16 @@ func (r *Reconciler) pass(ctx context.Context, wp *v1alpha1.WorkerPool) (ctrl.Re
 
 // decide asks the core, and records what it says. Pools that share a budget do so one
 // after another, each knowing what the others before it have got.
-func (r *Reconciler) decide(ctx context.Context, wp *v1alpha1.WorkerPool, seen *sight) (pool.Plan, error) {
+func (r *Reconciler) decide(ctx context.Context, wp *v1alpha1.WorkerPool, seen *sight) (pool.Decision, error) {
 	if seen.shares() {
 		defer r.budgets.lock(wp.Namespace)()
 		if err := r.claim(ctx, wp, seen); err != nil {
-			return pool.Plan{}, err
+			return pool.Decision{}, err
 		}
 	}
 	plan := pool.Decide(seen.in)
 	if err := r.record(ctx, wp, &plan); err != nil {
-		return pool.Plan{}, err
+		return pool.Decision{}, err
 	}
 	r.known.remember(wp, plan.Memory)
 	return plan, nil
@@ -181,11 +181,11 @@ func (r *Reconciler) decide(ctx context.Context, wp *v1alpha1.WorkerPool, seen *
 
 // record stores the plan's status, then tells of it. Figures alone are stored now and
 // then.
-func (r *Reconciler) record(ctx context.Context, wp *v1alpha1.WorkerPool, plan *pool.Plan) error {
-	if !wp.DeletionTimestamp.IsZero() && !plan.Finalizer {
+func (r *Reconciler) record(ctx context.Context, wp *v1alpha1.WorkerPool, plan *pool.Decision) error {
+	if !wp.DeletionTimestamp.IsZero() && !plan.KeepFinalizer {
 		return nil // it goes now; and where its namespace does, permission to write may go first
 	}
-	if plan.Deferrable && r.clock.Since(wp.Status.LastDecision.Time.Time) < figuresEvery {
+	if plan.StatusDeferrable && r.clock.Since(wp.Status.LastDecision.Time.Time) < figuresEvery {
 		return nil
 	}
 	before, after := wp.DeepCopy(), wp.DeepCopy()

@@ -79,7 +79,7 @@ func (r *Reconciler) listen(_ context.Context, requests workqueue.TypedRateLimit
 // ofPod is the pool that a Pod works for. Its name stands on the revision that made the
 // Pod; a label has it, too, unless it is too long for one.
 func ofPod(_ context.Context, object client.Object) []reconcile.Request {
-	name := object.GetAnnotations()[pool.AnnotationPool]
+	name := object.GetAnnotations()[pool.AnnotationWorkerPool]
 	if name == "" || metav1.GetControllerOf(object) == nil {
 		return nil
 	}

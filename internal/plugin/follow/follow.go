@@ -16,26 +16,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Sight is an object as it is now, or as it last was before it went.
-type Sight[T client.Object] struct {
-	Object T
-	Gone   bool
+// ObjectUpdate is an object as it is now, or as it last was before it went.
+type ObjectUpdate[T client.Object] struct {
+	Object  T
+	Deleted bool
 }
 
-// Feed tells of objects until its context ends. Sights wait for who is slow to take them;
+// ObjectFeed tells of objects until its context ends. Sights wait for who is slow to take them;
 // while Trouble waits to be taken, nothing new is seen.
-type Feed[T client.Object] struct {
-	Sights <-chan Sight[T]
-	// Complete is closed once all that was there at the beginning has been told.
-	Complete <-chan struct{}
-	// Trouble tells why nothing can be seen at the moment, and nil when it can be again.
-	Trouble <-chan error
+type ObjectFeed[T client.Object] struct {
+	Updates <-chan ObjectUpdate[T]
+	// Synced is closed once all that was there at the beginning has been told.
+	Synced <-chan struct{}
+	// Errors tells why nothing can be seen at the moment, and nil when it can be again.
+	Errors <-chan error
 }
 
-// Start begins to follow the objects that the options select. List is an empty list of them.
-func Start[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, object T, options ...client.ListOption) (*Feed[T], error) {
-	sights, trouble := make(chan Sight[T]), make(chan error)
-	informer := cache.NewSharedIndexInformer(listWatch(c, list, options, trouble), object, 0, nil)
+// StartFeed begins to follow the objects that the options select. List is an empty list of them.
+func StartFeed[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, object T, options ...client.ListOption) (*ObjectFeed[T], error) {
+	sights, trouble := make(chan ObjectUpdate[T]), make(chan error)
+	informer := cache.NewSharedIndexInformer(newListWatch(c, list, options, trouble), object, 0, nil)
 	// The trouble has been told already.
 	if err := informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func Start[T client.Object](ctx context.Context, c client.WithWatch, list client
 			object = last.Obj
 		}
 		if seen, isT := object.(T); isT {
-			send(ctx, sights, Sight[T]{Object: seen, Gone: gone})
+			sendOrDone(ctx, sights, ObjectUpdate[T]{Object: seen, Deleted: gone})
 		}
 	}
 	told, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -57,15 +57,15 @@ func Start[T client.Object](ctx context.Context, c client.WithWatch, list client
 		return nil, err
 	}
 	go informer.RunWithContext(ctx)
-	return &Feed[T]{Sights: sights, Complete: told.HasSyncedChecker().Done(), Trouble: trouble}, nil
+	return &ObjectFeed[T]{Updates: sights, Synced: told.HasSyncedChecker().Done(), Errors: trouble}, nil
 }
 
-// listWatch lists and watches through the client, and tells of trouble and of its end.
-func listWatch(c client.WithWatch, list client.ObjectList, options []client.ListOption, trouble chan<- error) *cache.ListWatch {
+// newListWatch lists and watches through the client, and tells of trouble and of its end.
+func newListWatch(c client.WithWatch, list client.ObjectList, options []client.ListOption, trouble chan<- error) *cache.ListWatch {
 	troubled := false
 	note := func(ctx context.Context, err error) {
 		if err != nil || troubled {
-			send(ctx, trouble, err)
+			sendOrDone(ctx, trouble, err)
 		}
 		troubled = err != nil
 	}
@@ -88,8 +88,8 @@ func listWatch(c client.WithWatch, list client.ObjectList, options []client.List
 	}
 }
 
-// send hands a value on, unless nobody wants it any more.
-func send[V any](ctx context.Context, to chan<- V, value V) {
+// sendOrDone hands a value on, unless nobody wants it any more.
+func sendOrDone[V any](ctx context.Context, to chan<- V, value V) {
 	select {
 	case to <- value:
 	case <-ctx.Done():

@@ -25,62 +25,62 @@ func PoolsOfNamespaces(s terminal.Style, pools []*v1alpha1.WorkerPool, now time.
 }
 
 func poolRows(s terminal.Style, pools []*v1alpha1.WorkerPool, now time.Time) [][]string {
-	rows := [][]string{{nameColumn, "STATUS", "READY", "BUSY", "DRAINING", "BACKLOG", "P95/SLO", "REVISION", "DECISION", "AGE"}}
+	rows := [][]string{{nameHeader, "STATUS", "READY", "BUSY", "DRAINING", "BACKLOG", "P95/SLO", "REVISION", "DECISION", "AGE"}}
 	for _, wp := range pools {
 		status := &wp.Status
 		rows = append(rows, []string{
-			wp.Name, state(s, wp, status.Conditions), fmt.Sprintf("%d/%d", status.Ready, status.Desired), figure(status.Busy),
-			strconv.Itoa(int(status.Draining)), figure(status.Backlog), objective(s, status.SLO), revisions(status), decision(wp),
-			ageOf(wp.CreationTimestamp, now),
+			wp.Name, statusCell(s, wp, status.Conditions), fmt.Sprintf("%d/%d", status.Ready, status.Desired), formatCount(status.Busy),
+			strconv.Itoa(int(status.Draining)), formatCount(status.Backlog), waitObjective(s, status.SLO), revisionCell(status), decisionReason(wp),
+			formatAge(wp.CreationTimestamp, now),
 		})
 	}
 	return rows
 }
 
-// objective is how long messages waited, of how long they may.
-func objective(s terminal.Style, slo *v1alpha1.ObjectiveStatus) string {
+// waitObjective is how long messages waited, of how long they may.
+func waitObjective(s terminal.Style, slo *v1alpha1.ObjectiveStatus) string {
 	if slo == nil {
-		return unknown
+		return unknownValue
 	}
-	colour := map[metav1.ConditionStatus]terminal.Colour{
+	colour := map[metav1.ConditionStatus]terminal.Color{
 		metav1.ConditionTrue: terminal.Green, metav1.ConditionFalse: terminal.Red,
 	}[slo.Met]
-	return s.Paint(colour, span(slo.MeasuredP95)+"/"+span(slo.WaitP95))
+	return s.Colorize(colour, formatDuration(slo.MeasuredP95)+"/"+formatDuration(slo.WaitP95))
 }
 
-// revisions are the one of all workers and, in a rollout, the one that they come to have.
-func revisions(status *v1alpha1.WorkerPoolStatus) string {
-	current, updated := revision(status, status.CurrentRevision), revision(status, status.UpdatedRevision)
+// revisionCell are the one of all workers and, in a rollout, the one that they come to have.
+func revisionCell(status *v1alpha1.WorkerPoolStatus) string {
+	current, updated := revisionLabel(status, status.CurrentRevision), revisionLabel(status, status.UpdatedRevision)
 	if current == updated || updated == "" {
-		return cmp.Or(current, unknown)
+		return cmp.Or(current, unknownValue)
 	}
-	return cmp.Or(current, unknown) + "→" + updated
+	return cmp.Or(current, unknownValue) + "→" + updated
 }
 
-// revision by what people know it by.
-func revision(status *v1alpha1.WorkerPoolStatus, name string) string {
+// revisionLabel by what people know it by.
+func revisionLabel(status *v1alpha1.WorkerPoolStatus, name string) string {
 	for i := range status.Revisions {
 		if r := &status.Revisions[i]; r.Name == name {
-			return cmp.Or(terminal.Clean(r.Version), r.Hash, name)
+			return cmp.Or(terminal.Sanitize(r.Version), r.Hash, name)
 		}
 	}
 	return name
 }
 
-// decision is why there are as many workers as there are, in a word.
-func decision(wp *v1alpha1.WorkerPool) string {
+// decisionReason is why there are as many workers as there are, in a word.
+func decisionReason(wp *v1alpha1.WorkerPool) string {
 	switch {
 	case wp.Spec.Autoscaling == nil:
 		return v1alpha1.ReasonManual
 	case wp.Status.LastDecision == nil:
-		return unknown
+		return unknownValue
 	default:
-		return cmp.Or(terminal.Clean(wp.Status.LastDecision.Reason), unknown)
+		return cmp.Or(terminal.Sanitize(wp.Status.LastDecision.Reason), unknownValue)
 	}
 }
 
-// room is how many workers a pool may have.
-func room(wp *v1alpha1.WorkerPool) int32 {
+// replicaLimit is how many workers a pool may have.
+func replicaLimit(wp *v1alpha1.WorkerPool) int32 {
 	most := wp.Status.Desired
 	switch {
 	case wp.Spec.Autoscaling != nil:
@@ -94,17 +94,17 @@ func room(wp *v1alpha1.WorkerPool) int32 {
 	return most
 }
 
-// Load is a WorkerPool with what its backlog was lately, the oldest first.
-type Load struct {
+// PoolLoad is a WorkerPool with what its backlog was lately, the oldest first.
+type PoolLoad struct {
 	Pool     *v1alpha1.WorkerPool
 	Backlogs []int64
 }
 
 // Loads show backlogs against workers.
-func Loads(s terminal.Style, loads []Load) []string { return table(s, nil, loadRows(s, loads)) }
+func Loads(s terminal.Style, loads []PoolLoad) []string { return table(s, nil, loadRows(s, loads)) }
 
 // LoadsOfNamespaces are Loads that say which namespace each pool is of.
-func LoadsOfNamespaces(s terminal.Style, loads []Load) []string {
+func LoadsOfNamespaces(s terminal.Style, loads []PoolLoad) []string {
 	namespaces := make([]string, len(loads))
 	for i := range loads {
 		namespaces[i] = loads[i].Pool.Namespace
@@ -112,20 +112,20 @@ func LoadsOfNamespaces(s terminal.Style, loads []Load) []string {
 	return table(s, namespaces, loadRows(s, loads))
 }
 
-func loadRows(s terminal.Style, loads []Load) [][]string {
-	rows := [][]string{{nameColumn, "BACKLOG", "", "IN FLIGHT", "P95/SLO", "WORKERS", "", "BUSY", "DRAINING", "DECISION"}}
+func loadRows(s terminal.Style, loads []PoolLoad) [][]string {
+	rows := [][]string{{nameHeader, "BACKLOG", "", "IN FLIGHT", "P95/SLO", "WORKERS", "", "BUSY", "DRAINING", "DECISION"}}
 	for _, load := range loads {
 		wp, status := load.Pool, &load.Pool.Status
 		rows = append(rows, []string{
-			wp.Name, figure(status.Backlog), s.Paint(backlogColour(status), Spark(load.Backlogs)), figure(status.InFlight), objective(s, status.SLO),
-			fmt.Sprintf("%d/%d", status.Ready, status.Desired), s.Paint(terminal.Cyan, Bar(status.Ready, status.Desired, room(wp))),
-			figure(status.Busy), strconv.Itoa(int(status.Draining)), decision(wp),
+			wp.Name, formatCount(status.Backlog), s.Colorize(backlogColor(status), Sparkline(load.Backlogs)), formatCount(status.InFlight), waitObjective(s, status.SLO),
+			fmt.Sprintf("%d/%d", status.Ready, status.Desired), s.Colorize(terminal.Cyan, WorkerBar(status.Ready, status.Desired, replicaLimit(wp))),
+			formatCount(status.Busy), strconv.Itoa(int(status.Draining)), decisionReason(wp),
 		})
 	}
 	return rows
 }
 
-func backlogColour(status *v1alpha1.WorkerPoolStatus) terminal.Colour {
+func backlogColor(status *v1alpha1.WorkerPoolStatus) terminal.Color {
 	if status.SLO != nil && status.SLO.Met == metav1.ConditionFalse {
 		return terminal.Red
 	}
@@ -136,38 +136,38 @@ func backlogColour(status *v1alpha1.WorkerPoolStatus) terminal.Colour {
 // terminal. Before may be nil.
 func PoolChanges(before, after *v1alpha1.WorkerPool) []string {
 	var lines []string
-	if text := summary(after); before == nil || summary(before) != text {
+	if text := poolSummary(after); before == nil || poolSummary(before) != text {
 		lines = append(lines, text)
 	}
-	for _, trouble := range Troubles(after) {
-		if before == nil || !contains(Troubles(before), trouble) {
+	for _, trouble := range PoolProblems(after) {
+		if before == nil || !containsReason(PoolProblems(before), trouble) {
 			lines = append(lines, trouble.String())
 		}
 	}
 	return lines
 }
 
-// summary of a pool in one line.
-func summary(wp *v1alpha1.WorkerPool) string {
+// poolSummary of a pool in one line.
+func poolSummary(wp *v1alpha1.WorkerPool) string {
 	status := &wp.Status
 	text := fmt.Sprintf("backlog %s, in flight %s, %d/%d workers ready, %s busy",
-		figure(status.Backlog), figure(status.InFlight), status.Ready, status.Desired, figure(status.Busy))
+		formatCount(status.Backlog), formatCount(status.InFlight), status.Ready, status.Desired, formatCount(status.Busy))
 	if status.Draining > 0 {
 		text += fmt.Sprintf(", %d draining", status.Draining)
 	}
 	if wp.Spec.Autoscaling != nil {
-		text += ": " + decision(wp)
+		text += ": " + decisionReason(wp)
 	}
 	return text
 }
 
-// Trouble is a condition that is not as it should be.
-type Trouble struct{ Reason, Message string }
+// Problem is a condition that is not as it should be.
+type Problem struct{ Reason, Message string }
 
-func (t Trouble) String() string { return t.Reason + ": " + t.Message }
+func (t Problem) String() string { return t.Reason + ": " + t.Message }
 
-// contains compares reasons alone: messages have figures in them that change all the time.
-func contains(troubles []Trouble, one Trouble) bool {
+// containsReason compares reasons alone: messages have figures in them that change all the time.
+func containsReason(troubles []Problem, one Problem) bool {
 	for _, t := range troubles {
 		if t.Reason == one.Reason {
 			return true
@@ -176,19 +176,19 @@ func contains(troubles []Trouble, one Trouble) bool {
 	return false
 }
 
-// asAsked are reasons of conditions that are just what the spec asks for.
-var asAsked = map[string]bool{v1alpha1.ReasonManual: true, string(scaling.ReasonMinReplicas): true}
+// expectedReasons are reasons of conditions that are just what the spec asks for.
+var expectedReasons = map[string]bool{v1alpha1.ReasonManual: true, string(scaling.ReasonMinReplicas): true}
 
-// Troubles are why a pool does not do what its spec says, as its conditions tell.
-func Troubles(wp *v1alpha1.WorkerPool) []Trouble {
-	var told []Trouble
+// PoolProblems are why a pool does not do what its spec says, as its conditions tell.
+func PoolProblems(wp *v1alpha1.WorkerPool) []Problem {
+	var told []Problem
 	tell := func(condition string, bad metav1.ConditionStatus) {
 		c := meta.FindStatusCondition(wp.Status.Conditions, condition)
-		if c == nil || c.Status != bad || asAsked[c.Reason] {
+		if c == nil || c.Status != bad || expectedReasons[c.Reason] {
 			return
 		}
-		one := Trouble{terminal.Clean(c.Reason), terminal.Clean(c.Message)}
-		if !contains(told, one) {
+		one := Problem{terminal.Sanitize(c.Reason), terminal.Sanitize(c.Message)}
+		if !containsReason(told, one) {
 			told = append(told, one)
 		}
 	}

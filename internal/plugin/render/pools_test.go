@@ -64,7 +64,7 @@ func TestLoadsShowBacklogsAgainstWorkers(t *testing.T) {
 		"NAMESPACE   NAME      BACKLOG           IN FLIGHT   P95/SLO     WORKERS                  BUSY   DRAINING   DECISION",
 		"data        mailers   1200      ▁▂▄▆█   50          12.3s/30s   6/8       ██████▒▒····   5      0          Demand",
 	}
-	got := LoadsOfNamespaces(terminal.Style{}, []Load{{mailers(), []int64{0, 200, 600, 900, 1200}}})
+	got := LoadsOfNamespaces(terminal.Style{}, []PoolLoad{{mailers(), []int64{0, 200, 600, 900, 1200}}})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
@@ -104,7 +104,7 @@ func TestWhatTheSpecAsksForIsNoTrouble(t *testing.T) {
 			metav1.Condition{Type: v1alpha1.ConditionScalingActive, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonManual},
 			metav1.Condition{Type: v1alpha1.ConditionScalingLimited, Status: metav1.ConditionTrue, Reason: "MinReplicas"})
 	})
-	if got := Troubles(wp); len(got) > 0 {
+	if got := PoolProblems(wp); len(got) > 0 {
 		t.Errorf("troubles %v", got)
 	}
 }

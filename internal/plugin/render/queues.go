@@ -21,34 +21,34 @@ func QueuesOfNamespaces(s terminal.Style, queues []*v1alpha1.Queue, now time.Tim
 }
 
 func queueRows(s terminal.Style, queues []*v1alpha1.Queue, now time.Time) [][]string {
-	rows := [][]string{{nameColumn, "STATUS", "READY", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST", "P95 WAIT", "ENGINE", "AGE"}}
+	rows := [][]string{{nameHeader, "STATUS", "READY", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST", "P95 WAIT", "ENGINE", "AGE"}}
 	for _, q := range queues {
 		status := &q.Status
 		rows = append(rows, []string{
-			q.Name, state(s, q, status.Conditions), figure(status.Ready), figure(status.InFlight), figure(status.Delayed),
-			dead(s, status.Dead), oldest(status, now), p95(status.Wait), cmp.Or(string(status.Engine), unknown), ageOf(q.CreationTimestamp, now),
+			q.Name, statusCell(s, q, status.Conditions), formatCount(status.Ready), formatCount(status.InFlight), formatCount(status.Delayed),
+			deadLetterCell(s, status.Dead), oldestMessageAge(status, now), waitPercentile(status.Wait), cmp.Or(string(status.Engine), unknownValue), formatAge(q.CreationTimestamp, now),
 		})
 	}
 	return rows
 }
 
-func dead(s terminal.Style, number *int64) string {
+func deadLetterCell(s terminal.Style, number *int64) string {
 	if number != nil && *number > 0 {
-		return s.Paint(terminal.Yellow, figure(number))
+		return s.Colorize(terminal.Yellow, formatCount(number))
 	}
-	return figure(number)
+	return formatCount(number)
 }
 
-func oldest(status *v1alpha1.QueueStatus, now time.Time) string {
+func oldestMessageAge(status *v1alpha1.QueueStatus, now time.Time) string {
 	if status.OldestTime == nil {
-		return unknown
+		return unknownValue
 	}
 	return duration.HumanDuration(max(0, now.Sub(status.OldestTime.Time)))
 }
 
-func p95(wait *v1alpha1.WaitTimes) string {
+func waitPercentile(wait *v1alpha1.WaitTimes) string {
 	if wait == nil {
-		return unknown
+		return unknownValue
 	}
-	return span(wait.P95)
+	return formatDuration(wait.P95)
 }

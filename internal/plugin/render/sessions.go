@@ -24,24 +24,24 @@ func SessionsOfNamespaces(s terminal.Style, sessions []*v1alpha1.AgenticSession,
 }
 
 func sessionRows(s terminal.Style, sessions []*v1alpha1.AgenticSession, now time.Time) [][]string {
-	rows := [][]string{{nameColumn, "STATUS", "REASON", "RUN", "ATTEMPT", "TIME", "COST", "RUNNER", "AGE"}}
+	rows := [][]string{{nameHeader, "STATUS", "REASON", "RUN", "ATTEMPT", "TIME", "COST", "RUNNER", "AGE"}}
 	for _, session := range sessions {
 		status := &session.Status
 		rows = append(rows, []string{
-			session.Name, sessionPhase(s, session), reasonOf(session), number(status.Run), number(status.Attempt),
-			budget(session, now), dollars(status.TotalCostUSD), session.Spec.Runner, ageOf(session.CreationTimestamp, now),
+			session.Name, coloredSessionPhase(s, session), sessionReason(session), formatOrdinal(status.Run), formatOrdinal(status.Attempt),
+			usedTime(session, now), formatDollars(status.TotalCostUSD), session.Spec.Runner, formatAge(session.CreationTimestamp, now),
 		})
 	}
 	return rows
 }
 
-// sessionPhase is the phase in its colour, or that the session is being deleted.
-func sessionPhase(s terminal.Style, session *v1alpha1.AgenticSession) string {
+// coloredSessionPhase is the phase in its colour, or that the session is being deleted.
+func coloredSessionPhase(s terminal.Style, session *v1alpha1.AgenticSession) string {
 	if !session.DeletionTimestamp.IsZero() {
-		return s.Paint(terminal.Yellow, v1alpha1.ReasonDeleting)
+		return s.Colorize(terminal.Yellow, v1alpha1.ReasonDeleting)
 	}
 	phase := SessionPhase(session)
-	return s.Paint(sessionColour(phase), string(phase))
+	return s.Colorize(sessionColor(phase), string(phase))
 }
 
 // SessionPhase is that of the session, also before the operator has seen it.
@@ -52,7 +52,7 @@ func SessionPhase(session *v1alpha1.AgenticSession) v1alpha1.SessionPhase {
 	return session.Status.Phase
 }
 
-func sessionColour(phase v1alpha1.SessionPhase) terminal.Colour {
+func sessionColor(phase v1alpha1.SessionPhase) terminal.Color {
 	switch phase {
 	case v1alpha1.SessionCompleted:
 		return terminal.Green
@@ -67,91 +67,91 @@ func sessionColour(phase v1alpha1.SessionPhase) terminal.Colour {
 	}
 }
 
-// reasonOf the phase, if it says more than the phase does.
-func reasonOf(session *v1alpha1.AgenticSession) string {
+// sessionReason the phase, if it says more than the phase does.
+func sessionReason(session *v1alpha1.AgenticSession) string {
 	if stopped := session.Status.StoppedReason; stopped != "" {
-		return terminal.Clean(string(stopped))
+		return terminal.Sanitize(string(stopped))
 	}
 	ready := meta.FindStatusCondition(session.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Reason == string(session.Status.Phase) {
-		return unknown
+		return unknownValue
 	}
-	return terminal.Clean(ready.Reason)
+	return terminal.Sanitize(ready.Reason)
 }
 
-// number of what has begun: there is no first run before there is a status.
-func number(n int32) string {
+// formatOrdinal of what has begun: there is no first run before there is a status.
+func formatOrdinal(n int32) string {
 	if n == 0 {
-		return unknown
+		return unknownValue
 	}
 	return strconv.Itoa(int(n))
 }
 
-// budget is the time that a session has had, of the time that it may have.
-func budget(session *v1alpha1.AgenticSession, now time.Time) string {
+// usedTime is the time that a session has had, of the time that it may have.
+func usedTime(session *v1alpha1.AgenticSession, now time.Time) string {
 	used := time.Duration(session.Status.ActiveSeconds) * time.Second
 	if start := session.Status.JobStartTime; start != nil {
 		used += max(0, now.Sub(start.Time))
 	}
-	text := rounded(used.Round(time.Second))
+	text := formatRounded(used.Round(time.Second))
 	if timeout := session.Spec.Timeout; timeout != nil && *timeout > 0 {
-		text += "/" + rounded(time.Duration(*timeout)*time.Second)
+		text += "/" + formatRounded(time.Duration(*timeout)*time.Second)
 	}
 	return text
 }
 
-// dollars that nobody told of are not 0.
-func dollars(cost *v1alpha1.Number) string {
+// formatDollars that nobody told of are not 0.
+func formatDollars(cost *v1alpha1.Number) string {
 	if cost == nil {
-		return unknown
+		return unknownValue
 	}
-	return "$" + terminal.Clean(string(*cost))
+	return "$" + terminal.Sanitize(string(*cost))
 }
 
-// Session are lines about one session: each attempt that is recorded, the one under way, and
+// SessionDetail are lines about one session: each attempt that is recorded, the one under way, and
 // what it has left or waits for.
-func Session(s terminal.Style, session *v1alpha1.AgenticSession, now time.Time) []string {
+func SessionDetail(s terminal.Style, session *v1alpha1.AgenticSession, now time.Time) []string {
 	status := &session.Status
-	lines := []string{strings.Join([]string{s.Bold(session.Name), sessionPhase(s, session), budget(session, now), dollars(status.TotalCostUSD)}, "   ")}
+	lines := []string{strings.Join([]string{s.Bold(session.Name), coloredSessionPhase(s, session), usedTime(session, now), formatDollars(status.TotalCostUSD)}, "   ")}
 	var rows [][]string
 	for i := range status.Runs {
-		rows = append(rows, recordRow(s, &status.Runs[i]))
+		rows = append(rows, attemptRow(s, &status.Runs[i]))
 	}
 	if status.Job != "" {
 		rows = append(rows, []string{
-			s.Paint(terminal.Cyan, "▶") + " " + attempt(status.Run, status.Attempt), string(status.Phase), sinceStart(status.JobStartTime, now),
+			s.Colorize(terminal.Cyan, "▶") + " " + attemptLabel(status.Run, status.Attempt), string(status.Phase), elapsedSince(status.JobStartTime, now),
 		})
 	}
-	lines = append(lines, indented(rows)...)
-	for _, trouble := range SessionTroubles(session) {
-		lines = append(lines, "  "+s.Paint(terminal.Yellow, trouble.String()))
+	lines = append(lines, indentedColumns(rows)...)
+	for _, trouble := range SessionProblems(session) {
+		lines = append(lines, "  "+s.Colorize(terminal.Yellow, trouble.String()))
 	}
 	if result := status.Result; result != nil && result.Summary != "" {
-		lines = append(lines, "  "+terminal.Clean(result.Summary))
+		lines = append(lines, "  "+terminal.Sanitize(result.Summary))
 	}
 	return lines
 }
 
-func attempt(run, attempt int32) string { return fmt.Sprintf("run %d, attempt %d", run, attempt) }
+func attemptLabel(run, attempt int32) string { return fmt.Sprintf("run %d, attempt %d", run, attempt) }
 
-func sinceStart(start *metav1.Time, now time.Time) string {
+func elapsedSince(start *metav1.Time, now time.Time) string {
 	if start == nil {
 		return ""
 	}
-	return elapsed(start.Time, now)
+	return formatElapsed(start.Time, now)
 }
 
-// recordRow is about an attempt that has ended.
-func recordRow(s terminal.Style, run *v1alpha1.SessionRun) []string {
-	sign, colour := signOfRun(run.Outcome)
+// attemptRow is about an attempt that has ended.
+func attemptRow(s terminal.Style, run *v1alpha1.SessionRun) []string {
+	sign, colour := outcomeSymbol(run.Outcome)
 	took := ""
 	if run.Start != nil && run.End != nil {
-		took = elapsed(run.Start.Time, run.End.Time)
+		took = formatElapsed(run.Start.Time, run.End.Time)
 	}
-	return []string{s.Paint(colour, sign) + " " + attempt(run.Run, run.Attempt), string(run.Outcome), took, dollars(run.CostUSD), why(run)}
+	return []string{s.Colorize(colour, sign) + " " + attemptLabel(run.Run, run.Attempt), string(run.Outcome), took, formatDollars(run.CostUSD), attemptEndReason(run)}
 }
 
-func signOfRun(outcome v1alpha1.RunOutcome) (sign string, colour terminal.Colour) {
+func outcomeSymbol(outcome v1alpha1.RunOutcome) (sign string, colour terminal.Color) {
 	switch outcome {
 	case v1alpha1.RunCompleted:
 		return "✔", terminal.Green
@@ -164,9 +164,9 @@ func signOfRun(outcome v1alpha1.RunOutcome) (sign string, colour terminal.Colour
 	}
 }
 
-// why an attempt ended, if its outcome does not say it.
-func why(run *v1alpha1.SessionRun) string {
-	reason, message := terminal.Clean(run.Reason), terminal.Clean(run.Message)
+// attemptEndReason an attempt ended, if its outcome does not say it.
+func attemptEndReason(run *v1alpha1.SessionRun) string {
+	reason, message := terminal.Sanitize(run.Reason), terminal.Sanitize(run.Message)
 	switch {
 	case reason == string(run.Outcome):
 		return message
@@ -185,16 +185,16 @@ func SessionChanges(before, after *v1alpha1.AgenticSession) []string {
 	}
 	var lines []string
 	for i := range after.Status.Runs {
-		if run := &after.Status.Runs[i]; recorded(before, run) == nil {
-			line := attempt(run.Run, run.Attempt) + ": " + string(run.Outcome)
-			if why := why(run); why != "" {
+		if run := &after.Status.Runs[i]; findRecordedRun(before, run) == nil {
+			line := attemptLabel(run.Run, run.Attempt) + ": " + string(run.Outcome)
+			if why := attemptEndReason(run); why != "" {
 				line += ": " + why
 			}
 			lines = append(lines, line)
 		}
 	}
-	for _, trouble := range SessionTroubles(after) {
-		if !contains(SessionTroubles(before), trouble) {
+	for _, trouble := range SessionProblems(after) {
+		if !containsReason(SessionProblems(before), trouble) {
 			lines = append(lines, trouble.String())
 		}
 	}
@@ -202,15 +202,15 @@ func SessionChanges(before, after *v1alpha1.AgenticSession) []string {
 	if is.Phase != "" && (was.Phase != is.Phase || was.Run != is.Run || was.Attempt != is.Attempt) {
 		line := string(is.Phase)
 		if is.Attempt > 0 {
-			line += ", " + attempt(is.Run, is.Attempt)
+			line += ", " + attemptLabel(is.Run, is.Attempt)
 		}
 		lines = append(lines, line)
 	}
 	return lines
 }
 
-// recorded is what is known already of how an attempt ended; nil if nothing is.
-func recorded(session *v1alpha1.AgenticSession, run *v1alpha1.SessionRun) *v1alpha1.SessionRun {
+// findRecordedRun is what is known already of how an attempt ended; nil if nothing is.
+func findRecordedRun(session *v1alpha1.AgenticSession, run *v1alpha1.SessionRun) *v1alpha1.SessionRun {
 	for i := range session.Status.Runs {
 		if known := &session.Status.Runs[i]; known.Run == run.Run && known.Attempt == run.Attempt && known.Outcome == run.Outcome && known.Job == run.Job {
 			return known
@@ -219,17 +219,17 @@ func recorded(session *v1alpha1.AgenticSession, run *v1alpha1.SessionRun) *v1alp
 	return nil
 }
 
-// SessionTroubles are why a session does not get on, as its conditions tell. What has ended
+// SessionProblems are why a session does not get on, as its conditions tell. What has ended
 // an attempt stands with the attempt.
-func SessionTroubles(session *v1alpha1.AgenticSession) []Trouble {
-	var told []Trouble
+func SessionProblems(session *v1alpha1.AgenticSession) []Problem {
+	var told []Problem
 	tell := func(condition string, bad metav1.ConditionStatus) {
 		c := meta.FindStatusCondition(session.Status.Conditions, condition)
 		if c == nil || c.Status != bad || c.Message == "" {
 			return
 		}
-		one := Trouble{terminal.Clean(c.Reason), terminal.Clean(c.Message)}
-		if !contains(told, one) {
+		one := Problem{terminal.Sanitize(c.Reason), terminal.Sanitize(c.Message)}
+		if !containsReason(told, one) {
 			told = append(told, one)
 		}
 	}
@@ -243,32 +243,32 @@ func SessionTroubles(session *v1alpha1.AgenticSession) []Trouble {
 	return told
 }
 
-// Result are lines about what a session's runner has left. There is one.
-func Result(s terminal.Style, session *v1alpha1.AgenticSession) []string {
+// SessionResult are lines about what a session's runner has left. There is one.
+func SessionResult(s terminal.Style, session *v1alpha1.AgenticSession) []string {
 	result := session.Status.Result
-	rows := [][]string{{"attempt", attempt(result.Run, result.Attempt)}}
+	rows := [][]string{{"attempt", attemptLabel(result.Run, result.Attempt)}}
 	if result.CostUSD != nil {
-		rows = append(rows, []string{"cost", dollars(result.CostUSD)})
+		rows = append(rows, []string{"cost", formatDollars(result.CostUSD)})
 	}
 	if total := session.Status.TotalCostUSD; total != nil && (result.CostUSD == nil || *total != *result.CostUSD) {
-		rows = append(rows, []string{"all runs", dollars(total)})
+		rows = append(rows, []string{"all runs", formatDollars(total)})
 	}
 	if result.Usage != nil {
-		rows = append(rows, []string{"usage", terminal.Clean(string(result.Usage.Raw))})
+		rows = append(rows, []string{"usage", terminal.Sanitize(string(result.Usage.Raw))})
 	}
 	if result.SDKSessionID != "" {
-		rows = append(rows, []string{"sdkSessionId", terminal.Clean(result.SDKSessionID)})
+		rows = append(rows, []string{"sdkSessionId", terminal.Sanitize(result.SDKSessionID)})
 	}
 	for i := range rows {
-		rows[i][0] = s.Paint(terminal.Dim, rows[i][0])
+		rows[i][0] = s.Colorize(terminal.Dim, rows[i][0])
 	}
-	lines := terminal.Columns(rows)
+	lines := terminal.AlignColumns(rows)
 	if result.Summary == "" {
 		return lines
 	}
 	lines = append(lines, "")
 	for line := range strings.Lines(result.Summary) {
-		lines = append(lines, terminal.Clean(line))
+		lines = append(lines, terminal.Sanitize(line))
 	}
 	return lines
 }

@@ -126,7 +126,7 @@ func TestASessionIsShownAttemptByAttempt(t *testing.T) {
 		"waiting": {tidying(waits), []string{"tidy   Pending   0s/30m0s   -", "  SessionRunnerNotFound: there is no SessionRunner default"}},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, Session(terminal.Style{}, row.session, start)); diff != "" {
+			if diff := cmp.Diff(row.want, SessionDetail(terminal.Style{}, row.session, start)); diff != "" {
 				t.Errorf("lines (-want +got):\n%s", diff)
 			}
 		})
@@ -170,10 +170,10 @@ func TestAResultIsWhatTheRunnerSays(t *testing.T) {
 		"attempt        run 1, attempt 2", "cost           $0.1", "all runs       $0.12", `usage          {"tokens":12}`, "sdkSessionId   abc",
 		"", "Removed", "3 functions.",
 	}
-	if diff := cmp.Diff(want, Result(terminal.Style{}, s)); diff != "" {
+	if diff := cmp.Diff(want, SessionResult(terminal.Style{}, s)); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"attempt    run 1, attempt 2", "all runs   $0.12"}, Result(terminal.Style{}, tidying(completes, func(s *v1alpha1.AgenticSession) {
+	if diff := cmp.Diff([]string{"attempt    run 1, attempt 2", "all runs   $0.12"}, SessionResult(terminal.Style{}, tidying(completes, func(s *v1alpha1.AgenticSession) {
 		s.Status.Result.Summary = ""
 	}))); diff != "" {
 		t.Errorf("of a silent one (-want +got):\n%s", diff)

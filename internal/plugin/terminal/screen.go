@@ -14,9 +14,9 @@ import (
 type Screen struct {
 	Style
 
-	out  io.Writer
-	live bool
-	size func() (columns, rows int)
+	out        io.Writer
+	isTerminal bool
+	size       func() (columns, rows int)
 	// drawn are the widths of the lines that are on the terminal now. Made narrower since,
 	// it shows a wide one on several rows.
 	drawn []int
@@ -24,7 +24,7 @@ type Screen struct {
 
 // NewScreen is a Screen on out.
 func NewScreen(out io.Writer, style Style) *Screen {
-	s := &Screen{Style: style, out: out, live: isTerminal(out), size: func() (int, int) { return 0, 0 }}
+	s := &Screen{Style: style, out: out, isTerminal: isTerminalWriter(out), size: func() (int, int) { return 0, 0 }}
 	if file, isFile := out.(*os.File); isFile {
 		s.size = func() (int, int) {
 			columns, rows, err := term.GetSize(int(file.Fd()))
@@ -37,28 +37,28 @@ func NewScreen(out io.Writer, style Style) *Screen {
 	return s
 }
 
-// Live reports whether Draw draws in one place.
-func (s *Screen) Live() bool { return s.live }
+// IsTerminal reports whether Draw draws in one place.
+func (s *Screen) IsTerminal() bool { return s.isTerminal }
 
-// Draw puts lines in the place of those drawn before. What is too wide or too much for the
+// DrawLines puts lines in the place of those drawn before. What is too wide or too much for the
 // terminal is cut: only what is on it can be drawn over.
-func (s *Screen) Draw(lines []string) {
-	if !s.live {
+func (s *Screen) DrawLines(lines []string) {
+	if !s.isTerminal {
 		return
 	}
 	columns, rows := s.size()
 	var text strings.Builder
-	text.WriteString(s.erase(columns))
-	for _, line := range fit(lines, rows-1) {
-		line = Cut(line, columns)
-		s.drawn = append(s.drawn, Width(line))
+	text.WriteString(s.eraseSequence(columns))
+	for _, line := range limitRows(lines, rows-1) {
+		line = Truncate(line, columns)
+		s.drawn = append(s.drawn, DisplayWidth(line))
 		text.WriteString(line + "\n")
 	}
 	fmt.Fprint(s.out, text.String()) // at once, so that it does not flicker
 }
 
-// fit leaves out lines at the end that there are no rows for, and says how many.
-func fit(lines []string, rows int) []string {
+// limitRows leaves out lines at the end that there are no rows for, and says how many.
+func limitRows(lines []string, rows int) []string {
 	if rows <= 0 || len(lines) <= rows {
 		return lines
 	}
@@ -66,17 +66,17 @@ func fit(lines []string, rows int) []string {
 	return append(shown, fmt.Sprintf("… and %d lines more", len(lines)-len(shown)))
 }
 
-// Say writes text above what is drawn.
-func (s *Screen) Say(format string, args ...any) {
+// PrintLine writes text above what is drawn.
+func (s *Screen) PrintLine(format string, args ...any) {
 	columns, _ := s.size()
-	fmt.Fprintf(s.out, s.erase(columns)+format+"\n", args...)
+	fmt.Fprintf(s.out, s.eraseSequence(columns)+format+"\n", args...)
 }
 
-// Keep leaves what is drawn where it is: what follows is written below.
-func (s *Screen) Keep() { s.drawn = nil }
+// KeepLines leaves what is drawn where it is: what follows is written below.
+func (s *Screen) KeepLines() { s.drawn = nil }
 
-// erase is what takes the drawn lines off a terminal of so many columns.
-func (s *Screen) erase(columns int) string {
+// eraseSequence is what takes the drawn lines off a terminal of so many columns.
+func (s *Screen) eraseSequence(columns int) string {
 	rows := 0
 	for _, drawn := range s.drawn {
 		rows++
@@ -91,8 +91,8 @@ func (s *Screen) erase(columns int) string {
 	return fmt.Sprintf("\x1b[%dA\x1b[J", rows)
 }
 
-// Lines writes lines one below the other.
-func Lines(out io.Writer, lines []string) error {
+// WriteLines writes lines one below the other.
+func WriteLines(out io.Writer, lines []string) error {
 	_, err := io.WriteString(out, strings.Join(append(lines, ""), "\n"))
 	return err
 }

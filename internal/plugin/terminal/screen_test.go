@@ -9,18 +9,18 @@ import (
 
 // screen is a terminal of that size.
 func screen(out *bytes.Buffer, columns, rows int) *Screen {
-	return &Screen{out: out, live: true, size: func() (int, int) { return columns, rows }}
+	return &Screen{out: out, isTerminal: true, size: func() (int, int) { return columns, rows }}
 }
 
 func TestALiveScreenDrawsOverWhatItDrew(t *testing.T) {
 	var out bytes.Buffer
 	s := screen(&out, 80, 24)
-	s.Draw([]string{"one", "two"})
-	s.Draw([]string{"three"})
-	s.Say("said")
-	s.Draw([]string{"four"})
-	s.Keep()
-	s.Draw([]string{"five"})
+	s.DrawLines([]string{"one", "two"})
+	s.DrawLines([]string{"three"})
+	s.PrintLine("said")
+	s.DrawLines([]string{"four"})
+	s.KeepLines()
+	s.DrawLines([]string{"five"})
 
 	const want = "one\ntwo\n\x1b[2A\x1b[Jthree\n\x1b[1A\x1b[Jsaid\nfour\nfive\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
@@ -41,7 +41,7 @@ func TestAScreenDrawsNoMoreThanTheTerminalHolds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			screen(&out, row.columns, row.rows).Draw(row.lines)
+			screen(&out, row.columns, row.rows).DrawLines(row.lines)
 			if diff := cmp.Diff(row.want, out.String()); diff != "" {
 				t.Errorf("written (-want +got):\n%s", diff)
 			}
@@ -52,10 +52,10 @@ func TestAScreenDrawsNoMoreThanTheTerminalHolds(t *testing.T) {
 func TestLinesThatANarrowerTerminalWrappedAreErasedToTheLastRow(t *testing.T) {
 	var out bytes.Buffer
 	columns := 10
-	s := &Screen{out: &out, live: true, size: func() (int, int) { return columns, 24 }}
-	s.Draw([]string{"0123456789", "01"})
+	s := &Screen{out: &out, isTerminal: true, size: func() (int, int) { return columns, 24 }}
+	s.DrawLines([]string{"0123456789", "01"})
 	columns = 4
-	s.Draw([]string{"x"})
+	s.DrawLines([]string{"x"})
 	const want = "0123456789\n01\n\x1b[4A\x1b[Jx\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
@@ -64,9 +64,9 @@ func TestLinesThatANarrowerTerminalWrappedAreErasedToTheLastRow(t *testing.T) {
 
 func TestWhatIsNotATerminalGetsNothingDrawn(t *testing.T) {
 	var out bytes.Buffer
-	s := NewScreen(&out, StyleFor(ColourAuto, &out))
-	s.Draw([]string{"one"})
-	s.Say("%s", s.Bad("said"))
+	s := NewScreen(&out, NewStyle(ColorAuto, &out))
+	s.DrawLines([]string{"one"})
+	s.PrintLine("%s", s.Failure("said"))
 	if got := out.String(); got != "said\n" {
 		t.Errorf("written: %q", got)
 	}

@@ -7,61 +7,61 @@ import (
 	"golang.org/x/term"
 )
 
-// Colour is the parameter of an escape sequence.
-type Colour string
+// Color is the parameter of an escape sequence.
+type Color string
 
 // The colours of terminals, and two that are none.
 const (
-	Red     Colour = "31"
-	Green   Colour = "32"
-	Yellow  Colour = "33"
-	Blue    Colour = "34"
-	Magenta Colour = "35"
-	Cyan    Colour = "36"
-	Dim     Colour = "2"
-	bold    Colour = "1"
+	Red     Color = "31"
+	Green   Color = "32"
+	Yellow  Color = "33"
+	Blue    Color = "34"
+	Magenta Color = "35"
+	Cyan    Color = "36"
+	Dim     Color = "2"
+	bold    Color = "1"
 )
 
 // When there are colours.
 const (
-	ColourAuto   = "auto"
-	ColourAlways = "always"
-	ColourNever  = "never"
+	ColorAuto   = "auto"
+	ColorAlways = "always"
+	ColorNever  = "never"
 )
 
 // Style says how text is written.
 type Style struct {
-	Colour bool
+	ColorEnabled bool
 }
 
-// StyleFor is how text is written to out. NO_COLOR is a convention of many programs.
-func StyleFor(choice string, out io.Writer) Style {
-	if choice == ColourAuto {
-		return Style{Colour: isTerminal(out) && os.Getenv("NO_COLOR") == ""}
+// NewStyle is how text is written to out. NO_COLOR is a convention of many programs.
+func NewStyle(choice string, out io.Writer) Style {
+	if choice == ColorAuto {
+		return Style{ColorEnabled: isTerminalWriter(out) && os.Getenv("NO_COLOR") == ""}
 	}
-	return Style{Colour: choice == ColourAlways}
+	return Style{ColorEnabled: choice == ColorAlways}
 }
 
-func isTerminal(out io.Writer) bool {
+func isTerminalWriter(out io.Writer) bool {
 	file, isFile := out.(*os.File)
 	return isFile && term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// Paint is the text in that colour; an empty one leaves it as it is.
-func (s Style) Paint(colour Colour, text string) string {
-	if !s.Colour || colour == "" || text == "" {
+// Colorize is the text in that colour; an empty one leaves it as it is.
+func (s Style) Colorize(colour Color, text string) string {
+	if !s.ColorEnabled || colour == "" || text == "" {
 		return text
 	}
-	return "\x1b[" + string(colour) + "m" + text + reset
+	return "\x1b[" + string(colour) + "m" + text + resetSequence
 }
 
-const reset = "\x1b[0m"
+const resetSequence = "\x1b[0m"
 
 // Bold is text that stands out.
-func (s Style) Bold(text string) string { return s.Paint(bold, text) }
+func (s Style) Bold(text string) string { return s.Colorize(bold, text) }
 
-// Good is text about a success.
-func (s Style) Good(text string) string { return s.Paint(Green, text) }
+// Success is text about a success.
+func (s Style) Success(text string) string { return s.Colorize(Green, text) }
 
-// Bad is text about a failure.
-func (s Style) Bad(text string) string { return s.Paint(Red, text) }
+// Failure is text about a failure.
+func (s Style) Failure(text string) string { return s.Colorize(Red, text) }

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/text/width"
 )
 
-// gap stands between two columns, as kubectl has it.
-const gap = "   "
+// columnGap stands between two columns, as kubectl has it.
+const columnGap = "   "
 
-// Clean is text from elsewhere as one harmless line: what a container left as its last
+// Sanitize is text from elsewhere as one harmless line: what a container left as its last
 // message could otherwise move the cursor or rename the window.
-func Clean(text string) string {
+func Sanitize(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
@@ -26,8 +26,8 @@ func Clean(text string) string {
 	}, strings.TrimSpace(text))
 }
 
-// Width is how many columns the text takes. Escape sequences take none.
-func Width(text string) int {
+// DisplayWidth is how many columns the text takes. Escape sequences take none.
+func DisplayWidth(text string) int {
 	columns := 0
 	for text != "" {
 		_, size, wide := next(text)
@@ -37,10 +37,10 @@ func Width(text string) int {
 	return columns
 }
 
-// Cut is the text as far as it fits into so many columns, with a sign of the cut. A line
+// Truncate is the text as far as it fits into so many columns, with a sign of the cut. A line
 // that the terminal wraps would spoil what is drawn over it next.
-func Cut(text string, columns int) string {
-	if columns <= 0 || Width(text) <= columns {
+func Truncate(text string, columns int) string {
+	if columns <= 0 || DisplayWidth(text) <= columns {
 		return text
 	}
 	const sign = "…"
@@ -57,7 +57,7 @@ func Cut(text string, columns int) string {
 	}
 	kept.WriteString(sign)
 	if coloured {
-		kept.WriteString(reset)
+		kept.WriteString(resetSequence)
 	}
 	return kept.String()
 }
@@ -79,14 +79,14 @@ func next(text string) (escape bool, size, columns int) {
 	}
 }
 
-// Columns are the rows with their cells one below the other. The last cell of a row is not
+// AlignColumns are the rows with their cells one below the other. The last cell of a row is not
 // padded.
-func Columns(rows [][]string) []string {
+func AlignColumns(rows [][]string) []string {
 	var widths []int
 	for _, row := range rows {
 		widths = append(widths, make([]int, max(0, len(row)-len(widths)))...)
 		for i, cell := range row {
-			widths[i] = max(widths[i], Width(cell))
+			widths[i] = max(widths[i], DisplayWidth(cell))
 		}
 	}
 	lines := make([]string, len(rows))
@@ -95,7 +95,7 @@ func Columns(rows [][]string) []string {
 		for j, cell := range row {
 			line.WriteString(cell)
 			if j < len(row)-1 {
-				line.WriteString(strings.Repeat(" ", widths[j]-Width(cell)) + gap)
+				line.WriteString(strings.Repeat(" ", widths[j]-DisplayWidth(cell)) + columnGap)
 			}
 		}
 		lines[i] = strings.TrimRight(line.String(), " ")

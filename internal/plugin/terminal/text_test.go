@@ -21,12 +21,12 @@ func TestCut(t *testing.T) {
 		"of an unknown width nothing is cut":  {"transform", 0, "transform"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Cut(row.text, row.columns)
+			got := Truncate(row.text, row.columns)
 			if got != row.want {
 				t.Errorf("got %q, want %q", got, row.want)
 			}
-			if row.columns > 0 && Width(got) > row.columns {
-				t.Errorf("%q takes %d columns of %d", got, Width(got), row.columns)
+			if row.columns > 0 && DisplayWidth(got) > row.columns {
+				t.Errorf("%q takes %d columns of %d", got, DisplayWidth(got), row.columns)
 			}
 		})
 	}
@@ -42,17 +42,17 @@ func TestTextFromElsewhereIsMadeOneHarmlessLine(t *testing.T) {
 		"not UTF-8: \xff":         "not UTF-8: \uFFFD",
 		"turned round: \u202Eabc": "turned round: \uFFFDabc",
 	} {
-		if got := Clean(text); got != want {
+		if got := Sanitize(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
 }
 
 func TestColumnsStandOneBelowTheOther(t *testing.T) {
-	red := Style{Colour: true}
-	got := Columns([][]string{
+	red := Style{ColorEnabled: true}
+	got := AlignColumns([][]string{
 		{"NAME", "STATUS", "STEP"},
-		{"etl", red.Bad("Failed"), "load"},
+		{"etl", red.Failure("Failed"), "load"},
 		{"数据", "Pending", ""},
 	})
 	want := []string{

@@ -133,7 +133,7 @@ func (v agenticSessionValidator) warnings(ctx context.Context, s *v1alpha1.Agent
 	case err != nil:
 		return append(all, "spec.runner: there is no SessionRunner "+s.Spec.Runner)
 	}
-	for _, refusal := range session.Resolve(s, runner) {
+	for _, refusal := range session.ValidateWithRunner(s, runner) {
 		all = append(all, refusal.Error())
 	}
 	return all

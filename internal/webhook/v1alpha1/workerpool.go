@@ -23,7 +23,7 @@ var _ admission.Validator[*v1alpha1.WorkerPool] = workerPoolValidator{}
 
 // ValidateCreate refuses a template that takes what is the operator's.
 func (workerPoolValidator) ValidateCreate(_ context.Context, wp *v1alpha1.WorkerPool) (admission.Warnings, error) {
-	return poolWarnings(wp), refused("WorkerPool", wp.Name, pool.Validate(wp))
+	return poolWarnings(wp), refused("WorkerPool", wp.Name, pool.ValidateSpec(wp))
 }
 
 // ValidateUpdate does the same. Where the spec stays, it was taken once and must not bar a
@@ -32,7 +32,7 @@ func (workerPoolValidator) ValidateUpdate(_ context.Context, before, after *v1al
 	if !after.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(before.Spec, after.Spec) {
 		return nil, nil
 	}
-	return poolWarnings(after), refused("WorkerPool", after.Name, pool.Validate(after))
+	return poolWarnings(after), refused("WorkerPool", after.Name, pool.ValidateSpec(after))
 }
 
 // ValidateDelete is never asked.

@@ -42,7 +42,7 @@ func (b Builder) Build(ctx context.Context, parts []Part) (Programs, error) {
 			continue
 		}
 		if !announced {
-			b.Progress.Printf("building from Go modules; this is done once and takes some minutes:")
+			b.Progress.Printf("building from Go modules, once; this takes some minutes:")
 			announced = true
 		}
 		title := "building " + item.part.String()
@@ -120,7 +120,7 @@ func (b Builder) build(ctx context.Context, item item) error {
 	if err := os.Chmod(temporary, 0o755); err != nil {
 		return err
 	}
-	if err := os.Rename(temporary, item.dir); err != nil && !item.built() { // built meanwhile by another run
+	if err := os.Rename(temporary, item.dir); err != nil && !item.built() { // built by a concurrent run
 		return err
 	}
 	return nil
@@ -134,7 +134,7 @@ func goVersion(ctx context.Context) (string, error) {
 		return "", errors.New("the go command is needed to build the cluster's programs: see https://go.dev/dl")
 	}
 	if err != nil {
-		return "", fmt.Errorf("asking go for its version: %w", err)
+		return "", fmt.Errorf("running go env: %w", err)
 	}
 	return strings.Join(strings.Fields(string(output)), " "), nil
 }

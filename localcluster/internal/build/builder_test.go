@@ -37,7 +37,7 @@ func TestAPartIsBuiltOnce(t *testing.T) {
 	}
 }
 
-func TestAFailedBuildSaysWhyAndLeavesNothing(t *testing.T) {
+func TestFailedBuildReturnsTheReasonAndLeavesNoFiles(t *testing.T) {
 	b := builder(t, `package main; func main() { undefined() }`)
 	_, err := b.Build(t.Context(), parts)
 	if err == nil || !strings.Contains(err.Error(), "undefined: undefined") {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// key names what go build would make of the module in dir: it changes with the
+// key identifies the result of building the module in dir: it changes with the
 // sources, the pinned versions, the Go version and the flags.
 func (p Part) key(dir, goVersion string) (string, error) {
 	hash := sha256.New()
@@ -29,7 +29,7 @@ func (p Part) key(dir, goVersion string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil))[:12], nil
 }
 
-// matters leaves out tests and what editors leave behind.
+// matters excludes tests and editors' temporary files.
 func matters(name string) bool {
 	switch filepath.Ext(name) {
 	case ".go":
@@ -49,7 +49,7 @@ func hashFile(hash io.Writer, dir, path string) error {
 	if err != nil {
 		return err
 	}
-	// The length keeps one file's end from reading as the next one's beginning.
+	// The length separates the end of one file from the beginning of the next.
 	fmt.Fprintln(hash, filepath.ToSlash(relative), len(content))
 	_, err = hash.Write(content)
 	return err

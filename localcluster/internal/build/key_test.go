@@ -25,7 +25,7 @@ func write(t *testing.T, dir, name, content string) {
 	}
 }
 
-func TestAPartIsBuiltAgainWhenWhatItIsMadeFromChanges(t *testing.T) {
+func TestPartIsRebuiltWhenAnInputChanges(t *testing.T) {
 	part := Part{Name: "part", Packages: []string{"."}}
 	for change, apply := range map[string]func(dir string, part *Part, version *string){
 		"a source file":    func(dir string, _ *Part, _ *string) { write(t, dir, "sub/main.go", "package other") },
@@ -54,7 +54,7 @@ func TestAPartIsBuiltAgainWhenWhatItIsMadeFromChanges(t *testing.T) {
 	}
 }
 
-func TestAPartIsNotBuiltAgainForItsTestsOrItsPlace(t *testing.T) {
+func TestPartIsNotRebuiltForItsTestsOrItsDirectory(t *testing.T) {
 	part := Part{Name: "part", Packages: []string{"."}}
 	here, there := module(t), module(t)
 	write(t, there, "sub/main_test.go", "package main")

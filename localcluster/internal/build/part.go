@@ -1,6 +1,5 @@
-// Package build makes the programs of a cluster from their Go modules, once:
-// what was built is kept under a name that changes with everything that went
-// into it.
+// Package build builds the programs of a cluster from their Go modules, once: the
+// result is stored under a name that changes with each of its inputs.
 package build
 
 // Version is the Kubernetes version that modules/kubernetes pins.
@@ -19,7 +18,7 @@ type Part struct {
 const strip = "-s -w"
 
 // Without these versions kubectl and kubelet report v0.0.0-master, and kubectl
-// refuses what it then thinks too old a server.
+// rejects the server as too old.
 const kubernetesVersion = " -X k8s.io/component-base/version.gitVersion=" + Version +
 	" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
 
@@ -73,8 +72,8 @@ var (
 	Node         = []Part{Kubernetes, Containerd, Runc, CNI, CoreDNS, NetworkPolicies, Pause}
 )
 
-// args are the arguments of go build, but for the output. They differ in
-// nothing but what a part needs: each variant compiles everything anew.
+// args are the arguments of go build, except for the output. They differ only where a
+// part requires it, since each variant compiles all dependencies again.
 func (p Part) args() []string {
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=" + p.Linker}
 	if p.Tags != "" {

@@ -1,4 +1,4 @@
-// Package cgroup makes and removes the control group below which a node's
+// Package cgroup creates and deletes the control group below which a node's
 // containers run, on cgroup v1 (a tree per controller) and v2 (one tree).
 package cgroup
 
@@ -19,10 +19,10 @@ import (
 
 const root = "/sys/fs/cgroup"
 
-// controllers that kubelet wants to find.
+// controllers that the kubelet requires.
 var controllers = []string{"cpuset", "cpu", "memory", "pids", "io", "hugetlb"}
 
-// Create makes the group in every tree and, on v2, moves this process into a
+// Create creates the group in every tree and, on v2, moves this process into a
 // child of it. Processes started from here on are in that child too.
 func Create(name string) error {
 	unified, err := isUnified()
@@ -66,7 +66,7 @@ func Find(name string) ([]string, error) {
 func isUnified() (bool, error) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(root, &stat); err != nil {
-		return false, fmt.Errorf("looking at %s: %w", root, err)
+		return false, fmt.Errorf("reading %s: %w", root, err)
 	}
 	return stat.Type == unix.CGROUP2_SUPER_MAGIC, nil
 }
@@ -100,7 +100,7 @@ func enableControllers(group string) error {
 			continue
 		}
 		if err := os.WriteFile(filepath.Join(group, "cgroup.subtree_control"), []byte("+"+controller), 0); err != nil {
-			return fmt.Errorf("passing on the cgroup controller %s: %w", controller, err)
+			return fmt.Errorf("enabling the cgroup controller %s for children: %w", controller, err)
 		}
 	}
 	return nil
@@ -167,8 +167,8 @@ func trees() ([]string, error) {
 	return found, nil
 }
 
-// removeTree removes the deepest groups first. The kernel lets go of a group a
-// moment after its last process has ended.
+// removeTree removes the deepest groups first. The kernel releases a group a
+// moment after its last process has exited.
 func removeTree(group string) error {
 	deadline := time.Now().Add(10 * time.Second)
 	for {
@@ -199,7 +199,7 @@ func removeOnce(group string) error {
 			return err
 		}
 		if err := os.Remove(group); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("removing the control group: %w", err)
+			return fmt.Errorf("deleting the control group: %w", err)
 		}
 	}
 	return nil

@@ -31,11 +31,11 @@ func newBuild() *cobra.Command {
 					return err
 				}
 			}
-			out.Printf("everything is built.")
+			out.Printf("all programs are built.")
 			return nil
 		},
 	}
-	command.Flags().StringVar(&mode, "mode", "", "node or control-plane; both if not given")
+	command.Flags().StringVar(&mode, "mode", "", "node or control-plane; default: both")
 	return command
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/localcluster/internal/cluster"
 )
 
-// errSaid ends a command with exit code 1 when all has been said already.
+// errSaid ends a command with exit code 1 without a further message.
 var errSaid = errors.New("")
 
 // Run runs one command and returns the exit code.

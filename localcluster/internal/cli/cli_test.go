@@ -22,10 +22,10 @@ func execute(t *testing.T, args ...string) error {
 	return root.ExecuteContext(t.Context())
 }
 
-func TestMistakesOnTheCommandLineAreNamed(t *testing.T) {
+func TestInvalidArgumentsAreNamedInTheError(t *testing.T) {
 	for args, want := range map[string]string{
 		"up --mode kind":                       `unknown mode "kind"`,
-		"up --name UP":                         `"UP" cannot be a cluster's name`,
+		"up --name UP":                         `"UP" is not a valid cluster name`,
 		"up --mode control-plane --nodes 0":    "at least one node",
 		"up --job-batch 1":                     "missing unit",
 		"up now":                               "unknown command",
@@ -46,7 +46,7 @@ func TestMistakesOnTheCommandLineAreNamed(t *testing.T) {
 	}
 }
 
-func TestTheStatusOfNoClusterIsAFailureAndDownIsNot(t *testing.T) {
+func TestStatusOfAMissingClusterFailsAndDownSucceeds(t *testing.T) {
 	if err := execute(t, "status"); !errors.Is(err, errSaid) {
 		t.Errorf("status: %v", err)
 	}
@@ -70,7 +70,7 @@ func TestBuildImageWritesAnArchive(t *testing.T) {
 	}
 }
 
-func TestTheStatusNamesWhatIsDown(t *testing.T) {
+func TestStatusNamesTheComponentsThatAreDown(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	c, err := cluster.Open("default")
 	if err != nil {

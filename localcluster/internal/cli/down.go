@@ -9,7 +9,7 @@ import (
 func newDown(open opener) *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
-		Short: "End the cluster and remove everything of it but the built programs",
+		Short: "Stop the cluster and delete everything except the built programs",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			c, err := open()
@@ -21,7 +21,7 @@ func newDown(open opener) *cobra.Command {
 				return err
 			}
 			if existed {
-				fmt.Printf("the cluster %q is gone.\n", c.Name)
+				fmt.Printf("stopped and deleted the cluster %q.\n", c.Name)
 			} else {
 				fmt.Printf("there is no cluster %q.\n", c.Name)
 			}

@@ -11,7 +11,7 @@ import (
 func newLoadImage(open opener) *cobra.Command {
 	return &cobra.Command{
 		Use:   "load-image FILE.tar...",
-		Short: "Load images (docker or OCI archives) into the node",
+		Short: "Load images (Docker or OCI archives) into the node",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(command *cobra.Command, files []string) error {
 			c, err := open()
@@ -40,7 +40,7 @@ func newBuildImage() *cobra.Command {
 	var output string
 	command := &cobra.Command{
 		Use:   "build-image --tag NAME:TAG --file SOURCE:/path[:mode] --output FILE.tar",
-		Short: "Make an image from scratch, without Docker and without a registry",
+		Short: "Build an image from scratch, without Docker and without a registry",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			for _, text := range files {
@@ -53,7 +53,7 @@ func newBuildImage() *cobra.Command {
 			if err := image.Write(output, made); err != nil {
 				return err
 			}
-			fmt.Printf("%s is in %s\n", made.Tag, output)
+			fmt.Printf("wrote the image %s to %s\n", made.Tag, output)
 			return nil
 		},
 	}

@@ -9,8 +9,8 @@ import (
 func newRestart(open opener) *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart COMPONENT",
-		Short: "Kill a component of the cluster, which is then started again",
-		Long:  "Kill a component of the cluster, which is then started again. `localcluster status` lists them.",
+		Short: "Kill a component of the cluster; the supervisor restarts it",
+		Long:  "Kill a component of the cluster; the supervisor restarts it. `localcluster status` lists them.",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := open()
@@ -20,7 +20,7 @@ func newRestart(open opener) *cobra.Command {
 			if err := c.Restart(args[0]); err != nil {
 				return err
 			}
-			fmt.Printf("killed %s; the supervisor starts it again.\n", args[0])
+			fmt.Printf("killed %s; the supervisor restarts it.\n", args[0])
 			return nil
 		},
 	}

@@ -15,7 +15,7 @@ import (
 func newStatus(open opener) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Say what of the cluster is up; the exit code is 1 if it is not",
+		Short: "Print the cluster's state; the exit code is 1 if it is not up",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			c, err := open()

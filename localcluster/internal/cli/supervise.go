@@ -5,7 +5,7 @@ import "github.com/spf13/cobra"
 func newSupervise(open opener) *cobra.Command {
 	return &cobra.Command{
 		Use:    "supervise",
-		Short:  "Run the processes of a cluster; up starts this",
+		Short:  "Run the processes of a cluster; started by up",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -73,14 +73,14 @@ func up(ctx context.Context, c *cluster.Cluster, options cluster.Options, out *p
 // already does nothing: a cluster that someone works with is not replaced.
 func already(c *cluster.Cluster, status *cluster.Status, wanted cluster.Options, out *progress.Printer) error {
 	if status.Mode != wanted.Mode {
-		return fmt.Errorf("the cluster %q is up already, but in mode %s: take it down first, or give the other one a name", c.Name, status.Mode)
+		return fmt.Errorf("the cluster %q already runs in mode %s: stop it first with localcluster down, or choose another --name", c.Name, status.Mode)
 	}
-	out.Printf("the cluster %q is up already.", c.Name)
+	out.Printf("the cluster %q already runs.", c.Name)
 	printUse(c, out)
 	return nil
 }
 
-// checkMachine fails before minutes go into building what could not run.
+// checkMachine fails before a build of minutes whose result could not run.
 func checkMachine(mode cluster.Mode) error {
 	if mode != cluster.Node || os.Geteuid() == 0 {
 		return nil
@@ -90,7 +90,7 @@ func checkMachine(mode cluster.Mode) error {
   - where Docker runs, CLUSTER=kind make demo uses kind`)
 }
 
-// programs makes sure of what the programs of a mode need, and builds them.
+// programs installs the prerequisites of a mode's programs, and builds them.
 func programs(ctx context.Context, mode cluster.Mode, out *progress.Printer) (build.Programs, error) {
 	builder, err := newBuilder(out)
 	if err != nil {

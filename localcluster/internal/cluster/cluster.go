@@ -18,7 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/localcluster/internal/kubeapi"
 )
 
-// Mode is what kind of cluster it is.
+// Mode is the kind of a cluster.
 type Mode string
 
 // The modes.
@@ -35,7 +35,7 @@ type Options struct {
 	JobBatch time.Duration
 }
 
-// Validate returns what is wrong with the options.
+// Validate returns an error that names the first invalid option.
 func (o Options) Validate() error {
 	if o.Mode != Node && o.Mode != ControlPlane {
 		return fmt.Errorf("unknown mode %q: the modes are %s and %s", o.Mode, Node, ControlPlane)
@@ -44,7 +44,7 @@ func (o Options) Validate() error {
 		return fmt.Errorf("a cluster needs at least one node, not %d", o.Nodes)
 	}
 	if o.Port < 0 || o.Port > 65535 {
-		return fmt.Errorf("there is no port %d", o.Port)
+		return fmt.Errorf("%d is not a port: use 0 to 65535", o.Port)
 	}
 	if o.JobBatch <= 0 {
 		return fmt.Errorf("the Job controller's batch period must be positive, not %s", o.JobBatch)
@@ -59,7 +59,7 @@ type Cluster struct {
 	home string // what clusters share
 }
 
-// record is what is kept of a running cluster, in cluster.json.
+// record is the content of cluster.json, which exists while the cluster runs.
 type record struct {
 	Options
 	Created  time.Time
@@ -71,7 +71,7 @@ var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$`)
 // Open returns the cluster of that name. It need not exist.
 func Open(name string) (*Cluster, error) {
 	if !validName.MatchString(name) {
-		return nil, fmt.Errorf("%q cannot be a cluster's name: use up to 32 lower case letters, digits and dashes", name)
+		return nil, fmt.Errorf("%q is not a valid cluster name: use up to 32 lower-case letters, digits and dashes", name)
 	}
 	home, err := Home()
 	if err != nil {
@@ -132,5 +132,5 @@ func (c *Cluster) api(r *record) (*kubeapi.Client, error) {
 // server is the API server's URL on the host.
 func (r *record) server() string { return fmt.Sprintf("https://127.0.0.1:%d", r.Port) }
 
-// ErrDown says that a command needs a running cluster.
+// ErrDown is returned by commands that need a running cluster.
 var ErrDown = errors.New("the cluster is not up: start it with localcluster up")

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	good := Options{Mode: Node, Nodes: 2, JobBatch: time.Second}
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-func TestANameMustBeGoodForFilesAndControlGroups(t *testing.T) {
+func TestClusterNameMustBeValidForFilesAndControlGroups(t *testing.T) {
 	for _, name := range []string{"", "..", "a/b", "A", "-a", "a-", "a b", "a23456789012345678901234567890123"} {
 		if _, err := Open(name); err == nil {
 			t.Errorf("%q is accepted", name)
@@ -72,7 +72,7 @@ func TestTheCacheIsWhereXDGSaysUnlessThatIsRelative(t *testing.T) {
 	}
 }
 
-func TestAClusterThatNeverWasIsNotThere(t *testing.T) {
+func TestClusterThatWasNeverStartedDoesNotExist(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	c, err := Open("default")
 	if err != nil {

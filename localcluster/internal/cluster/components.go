@@ -16,7 +16,7 @@ import (
 // controlPlaneName is the component that is the whole control plane in one process.
 const controlPlaneName = "control-plane"
 
-// Others that some must wait for.
+// Components that others wait for.
 const (
 	containerdName      = "containerd"
 	networkPoliciesName = "network-policies"
@@ -43,7 +43,7 @@ func (c *Cluster) controlPlaneComponents(r *record) ([]supervisor.Component, err
 				"--manage-all-nodes=true",
 				"--cidr=" + component.PodSubnet,
 				"--node-ip=" + component.NodeAddress,
-				// Without leases nodes are taken for dead after 40 s.
+				// Without leases, nodes are considered unreachable after 40 s.
 				"--node-lease-duration-seconds=40",
 			},
 		},
@@ -82,7 +82,7 @@ func (c *Cluster) nodeComponents(r *record, snapshotter string) ([]supervisor.Co
 	return append(components, agents...), err
 }
 
-// agents are what makes a node part of the cluster.
+// agents are the components that join a node to the cluster.
 func (c *Cluster) agents(l component.Layout, programs build.Programs, images []string) ([]supervisor.Component, error) {
 	kubernetes := programs.Path(build.Kubernetes, "kubernetes")
 	for file, config := range map[string]any{

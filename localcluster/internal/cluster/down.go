@@ -14,8 +14,8 @@ import (
 	"github.com/yardmaster/yardmaster/localcluster/internal/process"
 )
 
-// Down ends the cluster and removes everything of it. It says whether there was
-// anything to remove.
+// Down stops the cluster and deletes all its files. It returns whether anything
+// existed.
 func (c *Cluster) Down() (bool, error) {
 	existed, err := c.exists()
 	if err != nil || !existed {
@@ -29,7 +29,7 @@ func (c *Cluster) Down() (bool, error) {
 	return existed, c.remove()
 }
 
-// exists is true of a cluster of which there is anything.
+// exists reports whether anything of the cluster exists.
 func (c *Cluster) exists() (bool, error) {
 	if _, err := os.Stat(c.Dir); err == nil {
 		return true, nil
@@ -42,7 +42,7 @@ func (c *Cluster) exists() (bool, error) {
 	return len(processes) > 0 || len(groups) > 0, err
 }
 
-// remove depends on nothing that a crash could have kept from being written. A
+// remove depends on no file whose writing a crash could have prevented. A
 // node's containers and mounts end with its pid 1.
 func (c *Cluster) remove() error {
 	if err := process.KillAll(c.Dir); err != nil {
@@ -55,7 +55,7 @@ func (c *Cluster) remove() error {
 		return err
 	}
 	if err := os.RemoveAll(c.Dir); err != nil {
-		return fmt.Errorf("removing the cluster's directory: %w", err)
+		return fmt.Errorf("deleting the cluster's directory: %w", err)
 	}
 	return nil
 }

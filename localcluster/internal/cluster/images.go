@@ -28,7 +28,7 @@ func writeDefaultImages(l component.Layout, programs build.Programs) error {
 			err = image.Write(l.File(each.name+".tar"), made)
 		}
 		if err != nil {
-			return fmt.Errorf("making the image of %s: %w", each.name, err)
+			return fmt.Errorf("building the image %s: %w", each.name, err)
 		}
 	}
 	return nil
@@ -43,7 +43,7 @@ func pauseImage(programs build.Programs) (image.Image, error) {
 	}, nil
 }
 
-// busyboxImage takes the place of the image that has this name elsewhere, so
+// busyboxImage replaces the image that has this name elsewhere, so
 // that the same manifests run on any cluster.
 func busyboxImage(build.Programs) (image.Image, error) {
 	busybox, err := prerequisite.Busybox()
@@ -52,7 +52,7 @@ func busyboxImage(build.Programs) (image.Image, error) {
 	}
 	applets, err := exec.Command(busybox, "--list").Output()
 	if err != nil {
-		return image.Image{}, fmt.Errorf("asking busybox for its applets: %w", err)
+		return image.Image{}, fmt.Errorf("listing busybox's applets: %w", err)
 	}
 	files := []image.File{{Source: busybox, Path: "/bin/busybox", Mode: 0o755}}
 	for applet := range strings.FieldsSeq(string(applets)) {

@@ -11,7 +11,7 @@ import (
 )
 
 // LoadImage imports an archive, docker's or OCI's, into the node's containerd.
-// It says whether there was a node to load it into.
+// It returns whether there was a node to load it into.
 func (c *Cluster) LoadImage(ctx context.Context, file string) (bool, error) {
 	r, err := c.running()
 	if err != nil || r.Mode == ControlPlane {

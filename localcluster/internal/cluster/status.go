@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/localcluster/internal/process"
 )
 
-// Status is what can be seen of a cluster from outside.
+// Status is the state of a cluster as observed from outside.
 type Status struct {
 	Mode       Mode
 	Server     string
@@ -20,7 +20,7 @@ type Status struct {
 	Components []Component
 }
 
-// Component is what runs of one component.
+// Component is the running processes of one component.
 type Component struct {
 	Name      string
 	Versions  string

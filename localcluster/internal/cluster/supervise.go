@@ -55,7 +55,7 @@ func (c *Cluster) enterNode(r *record) ([]supervisor.Component, error) {
 		return nil, fmt.Errorf("a node's supervisor must be pid 1 of its own namespaces, and this is pid %d", os.Getpid())
 	}
 	if err := cgroup.Create(c.cgroup()); err != nil {
-		return nil, fmt.Errorf("making the node's control group: %w", err)
+		return nil, fmt.Errorf("creating the node's control group: %w", err)
 	}
 	snapshotter, err := snapshotter(c.Dir)
 	if err != nil {

@@ -25,8 +25,8 @@ const startTimeout = 3 * time.Minute
 // supervisorName marks the process that runs the cluster's components.
 const supervisorName = "supervisor"
 
-// Start starts a cluster of programs that were built, and returns when it is
-// ready for use. What is left of an earlier one is removed first.
+// Start starts a cluster from built programs, and returns when it is ready for use.
+// It first deletes what remains of an earlier cluster.
 func (c *Cluster) Start(ctx context.Context, options Options, programs build.Programs) error {
 	unlock, err := c.lock()
 	if err != nil {
@@ -38,11 +38,11 @@ func (c *Cluster) Start(ctx context.Context, options Options, programs build.Pro
 		return nil
 	}
 	if err := c.remove(); err != nil {
-		return fmt.Errorf("removing what is left of an earlier cluster: %w", err)
+		return fmt.Errorf("deleting what remains of an earlier cluster: %w", err)
 	}
 	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: options.Port})
 	if err != nil {
-		return fmt.Errorf("taking a port for the API server: %w", err)
+		return fmt.Errorf("reserving a port for the API server: %w", err)
 	}
 	defer listener.Close()
 	options.Port = portOf(listener)
@@ -70,7 +70,7 @@ func portOf(listener *net.TCPListener) int {
 	return address.Port
 }
 
-// prepare writes all that the supervisor is going to read.
+// prepare writes all files that the supervisor reads.
 func (c *Cluster) prepare(r *record) error {
 	l := c.layout()
 	for _, dir := range []string{l.Logs(), l.Volumes(), l.File("cni"), l.File("kubelet"), l.File("pods"), l.File("etcd")} {
@@ -83,7 +83,7 @@ func (c *Cluster) prepare(r *record) error {
 		inside = "https://" + component.NodeAPIServer
 	}
 	if err := component.Certificates(l, inside, r.server()); err != nil {
-		return fmt.Errorf("making certificates: %w", err)
+		return fmt.Errorf("creating certificates: %w", err)
 	}
 	if r.Mode == Node {
 		if err := c.prepareNode(r); err != nil {
@@ -138,7 +138,7 @@ func (c *Cluster) startSupervisor(r *record, listener *net.TCPListener) error {
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("starting the supervisor: %w", err)
 	}
-	// Waited for, so that it is seen to be gone should it end during the start.
+	// Wait for it, so that its exit during the start is noticed.
 	go func() { _ = command.Wait() }()
 	return nil
 }
@@ -187,7 +187,7 @@ func readyNodes(ctx context.Context, api *kubeapi.Client, want int) (bool, error
 	return ready >= want, nil
 }
 
-// await waits for what done says, but not for a cluster that has ended.
+// await waits until done returns true, or until the cluster's supervisor exits.
 func (c *Cluster) await(ctx context.Context, what string, done func() (bool, error)) error {
 	err := kubeapi.Wait(ctx, func() (bool, error) {
 		if ok, err := done(); ok || err != nil {
@@ -195,7 +195,7 @@ func (c *Cluster) await(ctx context.Context, what string, done func() (bool, err
 		}
 		alive, err := c.alive()
 		if err == nil && !alive {
-			err = errors.New("the supervisor has ended")
+			err = errors.New("the supervisor exited")
 		}
 		return false, err
 	})
@@ -205,7 +205,7 @@ func (c *Cluster) await(ctx context.Context, what string, done func() (bool, err
 	return nil
 }
 
-// alive says whether the supervisor runs.
+// alive reports whether the supervisor runs.
 func (c *Cluster) alive() (bool, error) {
 	processes, err := process.Find(c.Dir)
 	if err != nil {
@@ -219,7 +219,7 @@ func (c *Cluster) alive() (bool, error) {
 	return false, nil
 }
 
-// failed ends the processes of a cluster that did not start, and leaves its logs.
+// failed ends the processes of a cluster that did not start, and keeps its logs.
 func (c *Cluster) failed(cause error) error {
 	log, err := os.ReadFile(c.supervisorLog())
 	if err != nil {

@@ -13,7 +13,7 @@ const administrators = "system:masters"
 func Certificates(l Layout, inside, outside string) error {
 	authority, err := pki.NewAuthority(l.File("pki"))
 	if err != nil {
-		return fmt.Errorf("making the certificate authority: %w", err)
+		return fmt.Errorf("creating the certificate authority: %w", err)
 	}
 	if err := authority.IssueKeyPair("service-account"); err != nil {
 		return err

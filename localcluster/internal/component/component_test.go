@@ -30,7 +30,7 @@ func TestAnAPIServerForRealPodsIsReachedAtTheNodesAddress(t *testing.T) {
 	}
 }
 
-func TestTheJobControllersBatchPeriodIsTheUsers(t *testing.T) {
+func TestJobBatchPeriodIsConfigurable(t *testing.T) {
 	config := NewControlPlane(inside, Endpoint{}, 50*time.Millisecond)
 	if config.JobBatchPeriod != 50*time.Millisecond {
 		t.Errorf("got %s", config.JobBatchPeriod)
@@ -38,7 +38,7 @@ func TestTheJobControllersBatchPeriodIsTheUsers(t *testing.T) {
 }
 
 // The two halves live in different modules, so that no compiler compares them.
-func TestTheControlPlanesConfigurationHasTheFieldsThatItsReaderKnows(t *testing.T) {
+func TestControlPlaneConfigurationMatchesItsReader(t *testing.T) {
 	reader, err := os.ReadFile("../../modules/kubernetes/controlplane/config.go")
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestContainerdUsesTheProgramsThatWereBuilt(t *testing.T) {
 	}
 }
 
-func TestKubeletKeepsToItsOwnControlGroup(t *testing.T) {
+func TestKubeletStaysInTheClustersControlGroup(t *testing.T) {
 	config := Kubelet(inside, "localcluster-a").(object)
 	if config["cgroupRoot"] != "/localcluster-a" {
 		t.Errorf("cgroupRoot %v", config["cgroupRoot"])
@@ -89,7 +89,7 @@ func TestKubeProxyLeavesTheMachinesConnectionTrackingAlone(t *testing.T) {
 	}
 }
 
-func TestCertificatesAreMadeForEveryFileThatTheArgumentsName(t *testing.T) {
+func TestEveryCertificateThatTheArgumentsNameIsCreated(t *testing.T) {
 	l := Layout{Root: t.TempDir()}
 	if err := Certificates(l, "https://127.0.0.1:1", "https://127.0.0.1:2"); err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestCertificatesAreMadeForEveryFileThatTheArgumentsName(t *testing.T) {
 	}
 }
 
-func TestTheAdministratorsServerIsTheOneOutside(t *testing.T) {
+func TestAdministratorsKubeconfigUsesTheAddressOutsideTheNode(t *testing.T) {
 	l := Layout{Root: t.TempDir()}
 	if err := Certificates(l, "https://127.0.0.1:1", "https://127.0.0.1:2"); err != nil {
 		t.Fatal(err)

@@ -17,14 +17,14 @@ type ControlPlane struct {
 	JobBatchPeriod    time.Duration
 }
 
-// Etcd says where etcd keeps its data and listens.
+// Etcd configures where etcd stores its data and listens.
 type Etcd struct {
 	Dir       string
 	ClientURL string
 	PeerURL   string
 }
 
-// Volumes says as what and where volumes are made.
+// Volumes configures the provisioner's name and the directory of its volumes.
 type Volumes struct {
 	Provisioner string
 	Dir         string
@@ -34,8 +34,8 @@ type Volumes struct {
 type Endpoint struct {
 	Bind string
 	Port int
-	// Advertise is the address that Pods reach the API server at. It is empty
-	// where there are none but simulated ones.
+	// Advertise is the address at which Pods reach the API server. It is empty if
+	// all Pods are simulated.
 	Advertise string
 }
 
@@ -43,10 +43,10 @@ type Endpoint struct {
 func NewControlPlane(l Layout, endpoint Endpoint, jobBatch time.Duration) ControlPlane {
 	etcd := Etcd{
 		Dir: l.File("etcd"),
-		// Sockets in a directory of the cluster's owner: etcd asks nobody who
-		// they are, and any user may connect to a port. They are relative to the
-		// working directory, as a socket's path may not be long, and have a port
-		// in their names, which etcd insists on.
+		// Sockets in a directory of the cluster's owner: etcd does not authenticate
+		// clients, and any user may connect to a port. They are relative to the working
+		// directory, since a socket's path must be short, and have a port in their
+		// names, which etcd requires.
 		ClientURL: "unix://etcd:0",
 		PeerURL:   "unix://etcd-peer:0",
 	}

@@ -1,10 +1,10 @@
 // Package component renders the command lines and configuration files of a
-// cluster's components. It is pure but for Write: it starts nothing.
+// cluster's components. It is pure except for Write, and starts nothing.
 package component
 
 import "path/filepath"
 
-// Addresses inside a node. Nothing outside its network namespace sees them.
+// Addresses inside a node. They are invisible outside its network namespace.
 const (
 	NodeName       = "localcluster"
 	NodeAddress    = "10.211.0.2"
@@ -15,13 +15,13 @@ const (
 	NodeAPIServer  = "127.0.0.1:6443"
 )
 
-// VolumeProvisioner is the name that StorageClasses know the provisioner by.
+// VolumeProvisioner is the provisioner's name in StorageClasses.
 const VolumeProvisioner = "localcluster.dev/directory"
 
 // PauseImage is the image of the container that holds a Pod's namespaces.
 const PauseImage = "docker.io/localcluster/pause:1"
 
-// Layout says where the files of one cluster are. Root differs between the host
+// Layout locates the files of one cluster. Root differs between the host
 // and the inside of a node, where it is NodeRoot.
 type Layout struct {
 	Root string

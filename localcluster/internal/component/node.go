@@ -81,10 +81,10 @@ func Kubelet(l Layout, cgroup string) any {
 		"clusterDomain":     "cluster.local",
 		"failSwapOn":        false,
 		"maxPods":           200,
-		// The machine's firewall is kube-proxy's business.
+		// kube-proxy alone manages the machine's firewall.
 		"makeIPTablesUtilChains": false,
-		// The node shares its disk with everything else on the machine: it is to
-		// give up only when the disk is really full.
+		// The node shares the machine's disk, so evict Pods only when the disk is
+		// nearly full.
 		"evictionHard": object{
 			"memory.available":  "50Mi",
 			"nodefs.available":  "1%",

@@ -23,8 +23,8 @@ func StorageClass() Object {
 	}}
 }
 
-// SimulatedNode is a node that kwok plays. There is more room on it than any
-// test needs.
+// SimulatedNode is a node that kwok simulates, with more capacity than any test
+// needs.
 func SimulatedNode(index int) Object {
 	name := fmt.Sprintf("simulated-%d", index)
 	room := object{"cpu": "1000", "memory": "1Ti", "pods": "100000", "ephemeral-storage": "1Ti"}

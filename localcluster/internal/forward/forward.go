@@ -1,5 +1,5 @@
-// Package forward joins TCP connections. The listener may belong to another
-// network namespace than the process: a socket stays in the one it was made in.
+// Package forward joins TCP connections. The listener may belong to another network
+// namespace than the process: a socket stays in the namespace in which it was created.
 package forward
 
 import (

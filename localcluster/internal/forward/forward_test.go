@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAnAnswerArrivesAfterTheQuestionsEnd(t *testing.T) {
+func TestForwardedReplyArrivesAfterTheRequestIsClosed(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

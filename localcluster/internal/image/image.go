@@ -1,4 +1,4 @@
-// Package image makes container images without Docker and without a registry:
+// Package image builds container images without Docker and without a registry:
 // one layer of given files, from scratch. The same input gives the same bytes.
 package image
 
@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Image says what an image is made of.
+// Image describes the content of an image.
 type Image struct {
 	Tag        string
 	Files      []File
@@ -67,7 +67,7 @@ func Write(to string, image Image) error {
 	}
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil })
 	if err != nil {
-		return fmt.Errorf("making the layer: %w", err)
+		return fmt.Errorf("building the layer: %w", err)
 	}
 	made, err := mutate.AppendLayers(empty.Image, layer)
 	if err != nil {

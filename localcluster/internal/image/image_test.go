@@ -39,7 +39,7 @@ func TestTheSameFilesGiveTheSameImage(t *testing.T) {
 	}
 }
 
-func TestAnImageKnowsItsUserEntrypointAndEnvironment(t *testing.T) {
+func TestImageConfiguresUserEntrypointAndEnvironment(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "image.tar")
 	err := Write(to, Image{
 		Tag: "program:1", Files: []File{{Source: program(t), Path: "/bin/program", Mode: 0o755}},
@@ -67,7 +67,7 @@ func TestAnImageKnowsItsUserEntrypointAndEnvironment(t *testing.T) {
 	}
 }
 
-func TestALayerHoldsItsFilesAndWhatEveryMachineHas(t *testing.T) {
+func TestLayerContainsItsFilesAndStandardFiles(t *testing.T) {
 	content, err := layer([]File{{Source: program(t), Path: "/opt/program", Mode: 0o750}, {Link: "program", Path: "/opt/link"}})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// What programs expect of any machine, and an image from scratch lacks.
+// Files that programs expect on any machine, and that an image from scratch lacks.
 const (
 	passwd = "root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"
 	group  = "root:x:0:\nnobody:x:65534:\nnonroot:x:65532:\n"

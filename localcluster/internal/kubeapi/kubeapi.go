@@ -1,6 +1,5 @@
-// Package kubeapi asks a cluster's API server the few things that localcluster
-// needs to know. It is not client-go, which would take longer to compile than
-// all the rest of the program.
+// Package kubeapi is a small client for the few requests that localcluster sends to an
+// API server. client-go would take longer to compile than the rest of the program.
 package kubeapi
 
 import (
@@ -32,7 +31,7 @@ func New(server, pkiDir string) (*Client, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(authority) {
-		return nil, errors.New("ca.crt holds no certificate")
+		return nil, errors.New("ca.crt contains no certificate")
 	}
 	certificate, err := tls.LoadX509KeyPair(filepath.Join(pkiDir, "admin.crt"), filepath.Join(pkiDir, "admin.key"))
 	if err != nil {
@@ -44,7 +43,7 @@ func New(server, pkiDir string) (*Client, error) {
 	return &Client{server: server, http: &http.Client{Transport: transport, Timeout: 10 * time.Second}}, nil
 }
 
-// Ready returns nil if the API server says that it is ready.
+// Ready returns nil if the API server reports that it is ready.
 func (c *Client) Ready(ctx context.Context) error {
 	return c.do(ctx, http.MethodGet, "/readyz", nil, nil)
 }
@@ -54,7 +53,7 @@ func (c *Client) WaitReady(ctx context.Context) error {
 	return Wait(ctx, func() (bool, error) { return c.Ready(ctx) == nil, nil })
 }
 
-// Wait returns when done says so or fails, or when ctx ends.
+// Wait returns when done returns true or an error, or when ctx is cancelled.
 func Wait(ctx context.Context, done func() (bool, error)) error {
 	ticks := time.NewTicker(50 * time.Millisecond)
 	defer ticks.Stop()
@@ -70,7 +69,7 @@ func Wait(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// Exists says whether there is an object at path.
+// Exists reports whether there is an object at path.
 func (c *Client) Exists(ctx context.Context, path string) (bool, error) {
 	err := c.do(ctx, http.MethodGet, path, nil, nil)
 	if hasStatus(err, http.StatusNotFound) {
@@ -79,8 +78,8 @@ func (c *Client) Exists(ctx context.Context, path string) (bool, error) {
 	return err == nil, err
 }
 
-// Create posts object to the collection at path. An object that is there
-// already is left as it is.
+// Create posts object to the collection at path. It does not
+// change an object that already exists.
 func (c *Client) Create(ctx context.Context, path string, object any) error {
 	err := c.do(ctx, http.MethodPost, path, object, nil)
 	if hasStatus(err, http.StatusConflict) {
@@ -89,7 +88,7 @@ func (c *Client) Create(ctx context.Context, path string, object any) error {
 	return err
 }
 
-// Node is what is of interest in a node.
+// Node is the part of a node that localcluster reads.
 type Node struct {
 	Name  string
 	Ready bool
@@ -151,7 +150,7 @@ func (c *Client) do(ctx context.Context, method, path string, body, answer any) 
 	}
 	defer response.Body.Close()
 	if response.StatusCode >= 300 {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 1000)) // the code alone will do
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1000)) // without a body, the status code is enough
 		return &statusError{response.StatusCode, string(text)}
 	}
 	if answer == nil {

@@ -1,4 +1,4 @@
-// Package pki makes the certificates, keys and kubeconfigs of one cluster.
+// Package pki creates the certificates, keys and kubeconfigs of one cluster.
 package pki
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// lifetime of every certificate: longer than any local cluster lives.
+// lifetime of every certificate: longer than any local cluster exists.
 const lifetime = 365 * 24 * time.Hour
 
 // Authority signs the certificates of one cluster and writes them to Dir.
@@ -35,7 +35,7 @@ type Leaf struct {
 	Hosts         []string // names and addresses
 }
 
-// NewAuthority makes dir and, in it, ca.crt and ca.key.
+// NewAuthority creates dir and, in it, ca.crt and ca.key.
 func NewAuthority(dir string) (*Authority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

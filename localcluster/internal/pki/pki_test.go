@@ -43,7 +43,7 @@ func verify(t *testing.T, a *Authority, name string, options x509.VerifyOptions)
 	return leaf
 }
 
-func TestAServerCertificateHoldsForEachOfItsHosts(t *testing.T) {
+func TestServerCertificateIsValidForEachOfItsHosts(t *testing.T) {
 	authority := newAuthority(t)
 	if err := authority.Issue("server", Leaf{CommonName: "s", Hosts: []string{"localhost", "127.0.0.1"}}); err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestAClientCertificateNamesItsUserAndGroups(t *testing.T) {
 	}
 }
 
-func TestKeysAndKubeconfigsAreForTheirOwnerOnly(t *testing.T) {
+func TestOnlyTheOwnerCanReadKeysAndKubeconfigs(t *testing.T) {
 	authority := newAuthority(t)
 	if err := authority.IssueKubeconfig("admin", Leaf{CommonName: "admin"}, "https://127.0.0.1:6443"); err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func lacking(missing []Prerequisite, advice string) error {
 	for _, each := range missing {
 		names = append(names, each.Name)
 	}
-	return fmt.Errorf("a node needs what this machine does not have: %s; %s", strings.Join(names, ", "), advice)
+	return fmt.Errorf("this machine lacks what a node needs: %s; %s", strings.Join(names, ", "), advice)
 }
 
 func packages(missing []Prerequisite) []string {
@@ -48,8 +48,8 @@ func packages(missing []Prerequisite) []string {
 	return packages
 }
 
-// install tries the package lists that are there first: fetching new ones takes
-// longer than the installation, and may not be possible.
+// install first tries the existing package lists: fetching new ones takes longer
+// than the installation, and may be impossible.
 func install(ctx context.Context, packages []string) error {
 	args := append([]string{"install", "--yes", "--no-install-recommends"}, packages...)
 	first := apt(ctx, args...)

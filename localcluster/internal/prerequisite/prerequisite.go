@@ -1,5 +1,5 @@
-// Package prerequisite checks what a node needs of the machine, and installs
-// what Debian and Ubuntu leave out.
+// Package prerequisite checks that the machine has what a node needs, and
+// installs what is missing on Debian and Ubuntu.
 package prerequisite
 
 import (
@@ -69,7 +69,7 @@ func program(name string) func() bool {
 	}
 }
 
-// library asks the compiler, which answers with the bare name if it finds none.
+// library queries the compiler, which returns the bare name if it finds none.
 func library(name string) func() bool {
 	return func() bool {
 		output, err := exec.Command("gcc", "-print-file-name="+name).Output()

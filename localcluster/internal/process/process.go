@@ -1,6 +1,6 @@
-// Package process finds the processes of a cluster by what their environment
-// says. A pid written to a file may be another process's by the time it is
-// read; what a process was started with stays true.
+// Package process finds the processes of a cluster by their
+// environment. A pid written to a file may belong to another process when it is read; the
+// environment that a process was started with does not change.
 package process
 
 import (
@@ -31,12 +31,12 @@ func Mark(clusterDir, component string) []string {
 	return []string{clusterVariable + "=" + clusterDir, componentVariable + "=" + component}
 }
 
-// Find returns the processes that were marked with clusterDir. Containers are
-// not among them: they have environments of their own, and end with the node.
+// Find returns the processes that were marked with clusterDir. It does not
+// find containers, which have other environments and end with the node.
 func Find(clusterDir string) ([]Process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil, fmt.Errorf("looking for processes: %w", err)
+		return nil, fmt.Errorf("listing processes: %w", err)
 	}
 	var found []Process
 	for _, entry := range entries {
@@ -54,7 +54,7 @@ func Find(clusterDir string) ([]Process, error) {
 	return found, nil
 }
 
-// KillAll kills the processes of a cluster and returns when there are none.
+// KillAll kills the processes of a cluster and returns when all have exited.
 func KillAll(clusterDir string) error {
 	deadline := time.Now().Add(20 * time.Second)
 	for {
@@ -63,10 +63,10 @@ func KillAll(clusterDir string) error {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%d processes do not end, among them %s with pid %d", len(processes), processes[0].Component, processes[0].PID)
+			return fmt.Errorf("%d processes do not exit, among them %s with pid %d", len(processes), processes[0].Component, processes[0].PID)
 		}
 		for _, process := range processes {
-			// ESRCH means that it has ended by itself.
+			// ESRCH means that it has already exited.
 			if err := syscall.Kill(process.PID, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
 				return fmt.Errorf("killing %s with pid %d: %w", process.Component, process.PID, err)
 			}
@@ -84,7 +84,7 @@ func lookup(environment []byte, name string) string {
 	return ""
 }
 
-// residentMemory is 0 for a process that has just ended.
+// residentMemory is 0 for a process that has just exited.
 func residentMemory(pid int) int64 {
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {

@@ -18,7 +18,7 @@ func start(t *testing.T, cluster, component string) *exec.Cmd {
 	return command
 }
 
-func TestAClustersProcessesAreFoundAndNoOthers(t *testing.T) {
+func TestFindReturnsOnlyProcessesOfTheCluster(t *testing.T) {
 	mine, other := t.TempDir(), t.TempDir()
 	want := start(t, mine, "kubelet").Process.Pid
 	start(t, other, "kubelet")

@@ -1,5 +1,5 @@
-// Package progress tells the user what takes its time: on a terminal with a
-// line that lives, elsewhere with one line before and one after.
+// Package progress shows the progress of long steps: on a terminal with a live line,
+// elsewhere with one line before and one after.
 package progress
 
 import (
@@ -32,7 +32,7 @@ func (p *Printer) Printf(format string, args ...any) {
 	fmt.Fprintf(p.out, format+"\n", args...)
 }
 
-// Step runs do and shows title meanwhile, then done and how long it took.
+// Step runs do, shows title while it runs, then done and the duration.
 func (p *Printer) Step(title, done string, do func() error) error {
 	start := time.Now()
 	stop := p.show(title, start)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestInAPipeAStepIsALineBeforeAndALineAfter(t *testing.T) {
+func TestWithoutATerminalAStepPrintsALineBeforeAndAfter(t *testing.T) {
 	var out bytes.Buffer
 	if err := Plain(&out).Step("building", "built", func() error { return nil }); err != nil {
 		t.Fatal(err)
@@ -17,7 +17,7 @@ func TestInAPipeAStepIsALineBeforeAndALineAfter(t *testing.T) {
 	}
 }
 
-func TestOnATerminalTheLineIsClearedInTheEnd(t *testing.T) {
+func TestOnATerminalTheLiveLineIsClearedAtTheEnd(t *testing.T) {
 	var out bytes.Buffer
 	p := &Printer{out: &out, live: true}
 	if err := p.Step("building", "built", func() error { return nil }); err != nil {
@@ -28,7 +28,7 @@ func TestOnATerminalTheLineIsClearedInTheEnd(t *testing.T) {
 	}
 }
 
-func TestAFailedStepSaysSoAndReturnsTheError(t *testing.T) {
+func TestFailedStepPrintsTheFailureAndReturnsTheError(t *testing.T) {
 	var out bytes.Buffer
 	failure := errors.New("failure")
 	if err := Plain(&out).Step("building", "built", func() error { return failure }); !errors.Is(err, failure) {

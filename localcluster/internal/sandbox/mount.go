@@ -15,8 +15,8 @@ import (
 // configured. Each is an empty one inside.
 var hidden = []string{"/run", "/var/lib", "/var/log"}
 
-// sysctls that kubelet sets for the whole machine, with the values it wants.
-// Inside they are files.
+// sysctls that kubelet sets for the whole machine, with the values it requires.
+// Inside the sandbox they are ordinary files.
 var sysctls = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",
@@ -27,11 +27,11 @@ var sysctls = map[string]string{
 }
 
 func (s Sandbox) mount() error {
-	// Slave first: nothing mounted inside is to be seen outside. Shared after
-	// that: containers are to see what is mounted for them.
+	// Slave first, so that mounts inside are invisible outside. Then shared, so that
+	// containers see what is mounted for them.
 	for _, propagation := range []uintptr{unix.MS_SLAVE, unix.MS_SHARED} {
 		if err := unix.Mount("", "/", "", unix.MS_REC|propagation, ""); err != nil {
-			return fmt.Errorf("parting from the machine's mounts: %w", err)
+			return fmt.Errorf("isolating the node's mounts: %w", err)
 		}
 	}
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
@@ -53,7 +53,7 @@ func (s Sandbox) mount() error {
 	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
 }
 
-// hideAndShow opens what is to stay visible before it hides what is above.
+// hideAndShow opens what must stay visible before it hides the parent directory.
 func (s Sandbox) hideAndShow() error {
 	outside := map[string]*os.File{}
 	for inside, dir := range s.Visible {
@@ -102,13 +102,13 @@ func fakeSysctls() error {
 }
 
 // withoutNameServer points the resolver at an address where nothing listens, so
-// that pulling an image fails at once instead of after a minute of waiting.
+// that pulling an image fails immediately instead of after a minute.
 func withoutNameServer(resolvConf string) error {
 	if resolvConf == "" {
 		return nil
 	}
 	const content = "nameserver 127.0.0.1\n"
-	if strings.HasPrefix(resolvConf, "/run/") { // hidden: the link leads nowhere until the file is made
+	if strings.HasPrefix(resolvConf, "/run/") { // hidden: the link dangles until the file exists
 		if err := os.MkdirAll(filepath.Dir(resolvConf), 0o755); err != nil {
 			return err
 		}

@@ -10,8 +10,8 @@ import (
 )
 
 // connect gives the node a loopback interface and one with its address. The
-// latter leads nowhere, and there is no default route: whatever a Pod tries to
-// reach outside the cluster fails at once.
+// latter is connected to nothing, and there is no default route: connections from a
+// Pod to the outside fail immediately.
 func (s Sandbox) connect() error {
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -24,7 +24,7 @@ func (s Sandbox) connect() error {
 	if err != nil {
 		return err
 	}
-	// kube-proxy rewrites a Service's address on the way out, which needs a way out.
+	// kube-proxy rewrites a Service's address in outgoing packets, which need a route.
 	_, services, err := net.ParseCIDR(s.Services)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (s Sandbox) addInterface() (netlink.Link, error) {
 		return nil, err
 	}
 	if err := netlink.AddrAdd(pair, address); err != nil {
-		return nil, fmt.Errorf("giving the node its address: %w", err)
+		return nil, fmt.Errorf("assigning the node's address: %w", err)
 	}
 	for _, name := range []string{"eth0", "eth0-peer"} {
 		link, err := netlink.LinkByName(name)
@@ -59,7 +59,7 @@ func (s Sandbox) addInterface() (netlink.Link, error) {
 	}
 	unreachable := &netlink.Route{Type: unix.RTN_UNREACHABLE, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}
 	if err := netlink.RouteAdd(unreachable); err != nil {
-		return nil, fmt.Errorf("ending the ways out: %w", err)
+		return nil, fmt.Errorf("connecting the pair of interfaces: %w", err)
 	}
 	return netlink.LinkByName("eth0")
 }

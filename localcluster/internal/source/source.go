@@ -1,7 +1,7 @@
 // Package source finds the sources that localcluster builds the cluster from:
 // the module it was itself built from, which holds modules/<part>.
 //
-// They cannot be embedded: go:embed leaves out directories with a go.mod.
+// They cannot be embedded: go:embed excludes directories with a go.mod.
 package source
 
 import (
@@ -16,7 +16,7 @@ import (
 
 const module = "github.com/yardmaster/yardmaster/localcluster"
 
-// Variable names the environment variable that says where the sources are.
+// Variable is the environment variable that overrides the sources' directory.
 const Variable = "LOCALCLUSTER_SOURCE"
 
 // Locate returns the directory of the localcluster module.
@@ -51,7 +51,7 @@ func starts() []string {
 	return dirs
 }
 
-// search looks in dir and each directory above it, and in their localcluster.
+// search checks dir, each directory above it, and their subdirectory localcluster.
 func search(dir string) (string, bool) {
 	for {
 		for _, candidate := range []string{dir, filepath.Join(dir, "localcluster")} {

@@ -20,7 +20,7 @@ func checkout(t *testing.T) string {
 	return root
 }
 
-func TestTheSourcesAreFoundFromAnywhereInACheckout(t *testing.T) {
+func TestSourcesAreFoundFromAnyDirectoryOfACheckout(t *testing.T) {
 	root := checkout(t)
 	for _, start := range []string{"", "bin", "localcluster", "localcluster/internal"} {
 		dir, found := search(filepath.Join(root, start))

@@ -1,6 +1,6 @@
 // Package supervisor keeps the processes of a cluster running: it starts each
-// when what it needs is ready, starts it again when it ends, and reaps orphans,
-// since in a node it is pid 1.
+// process when its dependencies are ready, restarts it when it exits, and reaps
+// orphaned processes, since in a node it is pid 1.
 package supervisor
 
 import "context"
@@ -14,10 +14,11 @@ type Component struct {
 	// After names the components that must be ready first.
 	After []string
 
-	// Ready returns when the component serves. Without it, a component is ready
-	// when it has started.
+	// Ready returns when the component accepts requests. Without it, a component is
+	// ready when it has started.
 	Ready func(context.Context) error
 
-	// Task says that the component is to end, and is ready when it has ended well.
+	// Task means that the component is expected to exit, and is ready after it has
+	// exited with code 0.
 	Task bool
 }

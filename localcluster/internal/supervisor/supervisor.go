@@ -16,11 +16,11 @@ import (
 	"github.com/yardmaster/yardmaster/localcluster/internal/process"
 )
 
-// pause before a component that ended is started again.
+// pause before a component that exited is restarted.
 const pause = 500 * time.Millisecond
 
-// attempts is how often a component may end before it has ever been ready. More
-// would only hide that it cannot start.
+// attempts is how often a component may exit before it was ever ready. More
+// attempts would only hide that it cannot start.
 const attempts = 3
 
 const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -43,8 +43,8 @@ type Supervisor struct {
 
 // Run starts the components and returns when ctx ends, having killed them.
 //
-// One loop does it all, on one thread: the kernel kills a child whose parent
-// thread has ended, and a wait for any child must not race with a start.
+// One loop on one thread manages all processes: the kernel kills a child whose parent
+// thread has exited, and a wait for any child must not race with a start.
 func (s *Supervisor) Run(ctx context.Context) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -52,7 +52,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	s.running, s.started, s.ready = map[int]*Component{}, map[string]bool{}, map[string]bool{}
 	s.failed = map[string]int{}
 	s.readied, s.restart = make(chan *Component), make(chan *Component)
-	children := make(chan os.Signal, 1) // one is enough: reap takes all there are
+	children := make(chan os.Signal, 1) // one is enough: reap collects all children
 	signal.Notify(children, syscall.SIGCHLD)
 	defer signal.Stop(children)
 
@@ -83,7 +83,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 }
 
-// startReady starts the components whose needs are met.
+// startReady starts the components whose dependencies are ready.
 func (s *Supervisor) startReady(ctx context.Context) error {
 	for i := range s.Components {
 		component := &s.Components[i]
@@ -141,7 +141,7 @@ func (s *Supervisor) environment(component *Component) []string {
 	return append(process.Mark(s.Cluster, component.Name), "PATH="+path, "HOME="+s.Dir)
 }
 
-// awaitReady tells the loop, which owns all state.
+// awaitReady reports to the loop, which owns all state.
 func (s *Supervisor) awaitReady(ctx context.Context, component *Component) {
 	if component.Ready != nil {
 		if err := component.Ready(ctx); err != nil {
@@ -152,7 +152,7 @@ func (s *Supervisor) awaitReady(ctx context.Context, component *Component) {
 	send(ctx, s.readied, component)
 }
 
-// reap takes every child that has ended: components, and in a node the orphans
+// reap collects every child that has exited: components, and in a node the orphans
 // that containers leave to pid 1.
 func (s *Supervisor) reap(ctx context.Context) error {
 	for {
@@ -175,20 +175,20 @@ func (s *Supervisor) reap(ctx context.Context) error {
 	}
 }
 
-// ended decides what follows from a component's end.
+// ended handles the exit of a component.
 func (s *Supervisor) ended(ctx context.Context, component *Component, status syscall.WaitStatus) error {
 	if component.Task && status.ExitStatus() == 0 {
 		s.ready[component.Name] = true
-		log.Printf("%s is done", component.Name)
+		log.Printf("%s has finished", component.Name)
 		return nil
 	}
 	if !s.ready[component.Name] {
 		s.failed[component.Name]++
 	}
 	if s.failed[component.Name] == attempts {
-		return fmt.Errorf("%s cannot start: it has ended %d times, at last with %s; see %s.log", component.Name, attempts, describe(status), component.Name)
+		return fmt.Errorf("%s cannot start: it exited %d times, the last time with %s; see %s.log", component.Name, attempts, describe(status), component.Name)
 	}
-	log.Printf("%s has ended with %s; starting it again", component.Name, describe(status))
+	log.Printf("%s exited with %s; restarting it", component.Name, describe(status))
 	time.AfterFunc(pause, func() { send(ctx, s.restart, component) })
 	return nil
 }

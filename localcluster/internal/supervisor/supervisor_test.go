@@ -34,7 +34,7 @@ func eventually(t *testing.T, dir, file, want string) {
 	t.Fatalf("%s holds %q, want %q", file, got, want)
 }
 
-func TestAComponentStartsWhenWhatItNeedsIsReady(t *testing.T) {
+func TestComponentStartsWhenItsDependenciesAreReady(t *testing.T) {
 	dir, _, stop := run(t,
 		Component{Name: "second", After: []string{"first"}, Task: true, Command: shell("cat first >> second")},
 		Component{Name: "first", Task: true, Command: shell("printf done > first")},
@@ -43,13 +43,13 @@ func TestAComponentStartsWhenWhatItNeedsIsReady(t *testing.T) {
 	eventually(t, dir, "second", "done")
 }
 
-func TestAComponentThatEndsIsStartedAgain(t *testing.T) {
+func TestComponentThatExitsIsRestarted(t *testing.T) {
 	dir, _, stop := run(t, Component{Name: "server", Command: shell("printf x >> starts; [ -e stay ] && sleep 1000; touch stay; sleep 0.2")})
 	defer stop()
 	eventually(t, dir, "starts", "xx")
 }
 
-func TestAComponentThatCannotStartEndsTheSupervisor(t *testing.T) {
+func TestSupervisorExitsIfAComponentCannotStart(t *testing.T) {
 	never := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	_, ended, stop := run(t, Component{Name: "server", Command: shell("exit 3"), Ready: never})
 	defer stop()

@@ -1,6 +1,6 @@
-// Command kubernetes is every Kubernetes program that a local cluster runs, in
-// one binary: linking them together costs a fifth of the disk and of the time
-// that linking each alone would.
+// Command kubernetes contains every Kubernetes program that a local cluster runs:
+// linking them into one binary takes a fifth of the disk and of the time that linking
+// each alone would.
 package main
 
 import (

@@ -15,13 +15,12 @@ import (
 
 const tableName = "network-policies"
 
-// divert has the kernel queue the first packet of each connection that a Pod
-// opens. After kube-proxy has put the address of a Pod for that of a Service,
-// as policies speak of Pods; and before the routing, so that it is one place
-// for Pods and the node alike. What the node itself sends to its Pods is always
-// allowed, and does not come by here.
+// divert makes the kernel queue the first packet of each connection that a Pod opens:
+// after kube-proxy has replaced the address of a Service by that of a Pod, since policies
+// refer to Pods; and before routing, so that one place serves Pods and the node alike.
+// Traffic from the node to its Pods is always allowed, and bypasses the queue.
 func divert(pods netip.Prefix) error {
-	// Few kernels lack the first, but those of small virtual machines do.
+	// Most kernels have the first, but not those of small virtual machines.
 	var failures []error
 	for _, queue := range []expr.Any{
 		&expr.Queue{Num: queueNumber},
@@ -36,14 +35,14 @@ func divert(pods netip.Prefix) error {
 	return errors.Join(failures...)
 }
 
-// replaceTable is one transaction: there is no moment without the rule.
+// replaceTable is one transaction, so that the rule is never absent.
 func replaceTable(pods netip.Prefix, queue expr.Any) error {
 	connection, err := nftables.New()
 	if err != nil {
 		return err
 	}
 	table := connection.AddTable(&nftables.Table{Name: tableName, Family: nftables.TableFamilyIPv4})
-	connection.DelTable(table) // that of an earlier run; deleting what is not there would be an error
+	connection.DelTable(table) // an earlier process's; deleting a missing table would be an error
 	connection.AddTable(table)
 	chain := connection.AddChain(&nftables.Chain{
 		Name:     "prerouting",
@@ -71,7 +70,7 @@ func newFrom(pods netip.Prefix) []expr.Any {
 	}
 }
 
-// queueInfo is struct xt_NFQ_info, padded as the kernel wants it.
+// queueInfo is struct xt_NFQ_info, padded as the kernel requires.
 func queueInfo() xt.InfoAny {
 	info := xt.Unknown(make([]byte, 8))
 	binary.NativeEndian.PutUint16(info, queueNumber)

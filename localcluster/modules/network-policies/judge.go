@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/kube-network-policies/pkg/network"
 )
 
-// judge says which packets may pass.
+// judge decides which packets may pass.
 type judge struct {
 	known  api.PodInfoProvider
 	engine interface {
@@ -17,18 +17,18 @@ type judge struct {
 	}
 }
 
-// passes logs what it refuses: that is where to look when a policy surprises.
+// passes logs every dropped packet, which explains unexpected effects of a policy.
 func (j *judge) passes(ctx context.Context, payload []byte) bool {
 	packet, err := network.ParsePacket(payload)
 	if err != nil {
-		log.Printf("dropped what is no packet: %v", err)
+		log.Printf("dropped an invalid packet: %v", err)
 		return false
 	}
 	connection := fmt.Sprintf("%s %s:%d to %s:%d", packet.Proto, packet.SrcIP, packet.SrcPort, packet.DstIP, packet.DstPort)
-	// No policy would apply to it. A client tries again what was dropped, and by
-	// then it is known whose packet it is.
+	// No policy would apply to it. The client retransmits a dropped packet, and by
+	// then its Pod is known.
 	if _, found := j.known.GetPodInfoByIP(packet.SrcIP.String()); !found {
-		log.Printf("dropped %s: nobody knows that Pod", connection)
+		log.Printf("dropped %s: its Pod is unknown", connection)
 		return false
 	}
 	allowed, err := j.engine.EvaluatePacket(ctx, &packet)

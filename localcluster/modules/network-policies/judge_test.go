@@ -69,7 +69,7 @@ func TestAPacketPassesOnlyIfAPolicyAllowsIt(t *testing.T) {
 	}
 }
 
-func TestThePodOfAnAddressIsTheLastThatGotIt(t *testing.T) {
+func TestAddressBelongsToTheLastPodThatReceivedIt(t *testing.T) {
 	r := &runtimePods{pods: map[string]*api.PodSandbox{}}
 	first := &api.PodSandbox{Id: "1", Namespace: "a", Name: "first", Ips: []string{here}}
 	again := &api.PodSandbox{Id: "2", Namespace: "a", Name: "first", Ips: []string{there}}
@@ -97,7 +97,7 @@ func TestThePodOfAnAddressIsTheLastThatGotIt(t *testing.T) {
 	want(there, "a/first")
 }
 
-func TestTheClustersDNSIsTakenForThePodThatItIsElsewhere(t *testing.T) {
+func TestClusterDNSIsTreatedAsAPod(t *testing.T) {
 	known, err := newPods(informers.NewSharedInformerFactory(fake.NewClientset(), 0), &runtimePods{})
 	if err != nil {
 		t.Fatal(err)

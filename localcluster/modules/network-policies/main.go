@@ -1,8 +1,8 @@
-// network-policies holds the Pods of a node to the cluster's NetworkPolicies.
+// network-policies enforces the cluster's NetworkPolicies for the Pods of a node.
 //
-// The kernel hands over the first packet of each connection that a Pod opens,
-// and kube-network-policies says whether it may pass. Packets wait meanwhile,
-// and are dropped while this program does not run: nothing passes unseen.
+// The kernel queues the first packet of each connection that a Pod opens, and
+// kube-network-policies decides whether it may pass. Packets wait for the verdict, and
+// are dropped while this program does not run: none passes unchecked.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/kube-network-policies/pkg/networkpolicy"
 )
 
-// options are what the local cluster says of itself.
+// options describe the local cluster.
 type options struct {
 	kubeconfig string
 	node       string
@@ -63,10 +63,10 @@ func run(ctx context.Context, o options) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	// The supervisor starts this program again, and that asks the next containerd.
-	started, err := newRuntimePods(ctx, func() { end(errors.New("containerd has ended")) })
+	// The supervisor restarts this program, which then connects to the next containerd.
+	started, err := newRuntimePods(ctx, func() { end(errors.New("containerd exited")) })
 	if err != nil {
-		return fmt.Errorf("asking containerd for Pods: %w", err)
+		return fmt.Errorf("listing containerd's Pods: %w", err)
 	}
 	known, err := newPods(factory, started)
 	if err != nil {
@@ -78,20 +78,20 @@ func run(ctx context.Context, o options) error {
 	// Without policies everything would be allowed.
 	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
 		if !synced {
-			return fmt.Errorf("%v are not known", kind)
+			return fmt.Errorf("cannot list %v", kind)
 		}
 	}
 	engine := networkpolicy.NewPolicyEngine(withDNS{known, o.dns.String()}, []api.PolicyEvaluator{policies})
 	closeQueue, err := openQueue(ctx, &judge{known: known, engine: engine})
 	if err != nil {
-		return fmt.Errorf("asking for packets: %w", err)
+		return fmt.Errorf("opening the packet queue: %w", err)
 	}
 	defer closeQueue()
 	if err := divert(o.pods); err != nil {
-		return fmt.Errorf("having the kernel hand over packets: %w", err)
+		return fmt.Errorf("making the kernel queue packets: %w", err)
 	}
 	if err := listen(ctx, o.ready); err != nil {
-		return fmt.Errorf("saying that policies hold: %w", err)
+		return fmt.Errorf("signaling that policies are enforced: %w", err)
 	}
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
@@ -99,9 +99,9 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-// listen says that policies hold: by a socket, which the supervisor waits for.
+// listen signals that policies are enforced, by a socket that the supervisor waits for.
 func listen(ctx context.Context, path string) error {
-	if err := os.Remove(path); err != nil && !os.IsNotExist(err) { // of an earlier run that was killed
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) { // left by an earlier process that was killed
 		return err
 	}
 	listener, err := net.Listen("unix", path)

@@ -8,8 +8,9 @@ import (
 	"sigs.k8s.io/kube-network-policies/pkg/podinfo"
 )
 
-// newPods knows whose an address is. It asks containerd first, which says so
-// before a Pod's first container starts: the API server says it a second later.
+// newPods returns a lookup of Pods by address. It queries containerd first, which
+// knows an address before the Pod's first container starts; the API server knows it
+// a second later.
 func newPods(factory informers.SharedInformerFactory, started podinfo.IPResolver) (api.PodInfoProvider, error) {
 	pods := factory.Core().V1().Pods()
 	if err := pods.Informer().SetTransform(trim); err != nil {
@@ -22,7 +23,7 @@ func newPods(factory informers.SharedInformerFactory, started podinfo.IPResolver
 	return podinfo.NewInformerProvider(pods, factory.Core().V1().Namespaces(), nil, []podinfo.IPResolver{started, published}), nil
 }
 
-// trim keeps what policies speak of: there may be thousands of Pods.
+// trim keeps only what policies refer to, since there may be thousands of Pods.
 func trim(object any) (any, error) {
 	pod, isPod := object.(*corev1.Pod)
 	if !isPod {
@@ -41,8 +42,8 @@ func trim(object any) (any, error) {
 	return kept, nil
 }
 
-// withDNS takes the cluster's DNS for the Pod that it is in other clusters, so
-// that policies can allow it in the way they do everywhere.
+// withDNS treats the cluster's DNS as the Pod that it is in other clusters, so that
+// the usual policies allow it.
 type withDNS struct {
 	api.PodInfoProvider
 	address string

@@ -10,17 +10,17 @@ import (
 	nfqueue "github.com/florianl/go-nfqueue/v2"
 )
 
-// queueNumber is free for any choice: the node has a network namespace of its own.
+// queueNumber is arbitrary: the node has its own network namespace.
 const queueNumber = 100
 
-// openQueue lets a judge decide about the packets that the kernel hands over.
+// openQueue lets a judge decide about the packets that the kernel queues.
 func openQueue(ctx context.Context, j *judge) (func(), error) {
 	queue, err := nfqueue.Open(&nfqueue.Config{
 		NfQueue:      queueNumber,
 		Copymode:     nfqueue.NfQnlCopyPacket,
 		MaxPacketLen: 128, // the headers
 		MaxQueueLen:  4096,
-		// Segments that the network card is to cut are not cut for this.
+		// Do not split segments that the network card would split.
 		Flags:        nfqueue.NfQaCfgFlagGSO,
 		WriteTimeout: 100 * time.Millisecond,
 	})
@@ -33,17 +33,17 @@ func openQueue(ctx context.Context, j *judge) (func(), error) {
 			verdict = nfqueue.NfAccept
 		}
 		if err := queue.SetVerdict(*packet.PacketID, verdict); err != nil {
-			log.Printf("telling the kernel what to do with a packet: %v", err)
+			log.Printf("sending the verdict on a packet: %v", err)
 		}
 		return 0
 	}
 	if err := queue.RegisterWithErrorFunc(ctx, decide, goOn); err != nil {
 		return nil, errors.Join(err, queue.Close())
 	}
-	return func() { _ = queue.Close() }, nil // the process ends
+	return func() { _ = queue.Close() }, nil // the process exits
 }
 
-// goOn tells what went wrong in the reading of packets, and reads on.
+// goOn logs an error of reading packets, and continues to read.
 func goOn(err error) int {
 	var failure net.Error
 	if !errors.As(err, &failure) || !failure.Timeout() {

@@ -9,16 +9,16 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 )
 
-// runtimePods are the addresses that containerd has given to Pods. It tells
-// them before it starts a Pod's first container, and waits until they are known.
+// runtimePods are the addresses that containerd has assigned to Pods. containerd
+// reports each before it starts the Pod's first container, and waits for the reply.
 type runtimePods struct {
 	mu   sync.Mutex
 	pods map[string]*api.PodSandbox // by address
 }
 
-// newRuntimePods does not wait to hear of the Pods that there are, as the API
-// server knows them: while one takes its time to stop, containerd tells nothing.
-// Lost is called when containerd ends.
+// newRuntimePods does not wait for the list of existing Pods, which the API server
+// provides too: while a Pod is stopping, containerd reports nothing. lost is called
+// when containerd exits.
 func newRuntimePods(ctx context.Context, lost func()) (*runtimePods, error) {
 	r := &runtimePods{pods: map[string]*api.PodSandbox{}}
 	plugin, err := stub.New(r, stub.WithPluginName("network-policies"), stub.WithPluginIdx("10"), stub.WithOnClose(lost))
@@ -39,7 +39,7 @@ func (r *runtimePods) LookupPod(address string) (string, bool) {
 	return pod.GetNamespace() + "/" + pod.GetName(), found
 }
 
-// Synchronize is called once, with what there is.
+// Synchronize is called once, with the existing Pods.
 //
 //nolint:unparam // The interface is NRI's.
 func (r *runtimePods) Synchronize(_ context.Context, pods []*api.PodSandbox, _ []*api.Container) ([]*api.ContainerUpdate, error) {
@@ -49,7 +49,7 @@ func (r *runtimePods) Synchronize(_ context.Context, pods []*api.PodSandbox, _ [
 	return nil, nil
 }
 
-// RunPodSandbox is called when a Pod has its address, and none of its containers.
+// RunPodSandbox is called when a Pod has an address, before its containers start.
 //
 //nolint:unparam // The interface is NRI's.
 func (r *runtimePods) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
@@ -57,7 +57,7 @@ func (r *runtimePods) RunPodSandbox(_ context.Context, pod *api.PodSandbox) erro
 	return nil
 }
 
-// RemovePodSandbox is called when a Pod has ended, or has got another sandbox.
+// RemovePodSandbox is called when a Pod has ended or received another sandbox.
 func (r *runtimePods) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

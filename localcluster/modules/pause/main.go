@@ -1,6 +1,6 @@
-// Command pause holds a Pod's namespaces open: it does nothing until it is told
-// to end. Where a Pod's containers share one pid namespace it is their pid 1,
-// and so it reaps what they orphan.
+// Command pause holds a Pod's namespaces open: it does nothing until it
+// receives a signal. If a Pod's containers share one pid namespace, it is their pid 1, and
+// so it reaps orphaned processes.
 package main
 
 import (

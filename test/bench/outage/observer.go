@@ -54,7 +54,7 @@ func (o *observer) see(event watch.Event, now time.Time) {
 			o.told[object.Name] = told{is.Status, now}
 		}
 	case *appsv1.Deployment:
-		if object.Labels[pool.LabelPool] == "" {
+		if object.Labels[pool.LabelWorkerPool] == "" {
 			return
 		}
 		o.asked[object.Name] = 0

@@ -26,7 +26,7 @@ type observer struct {
 func observe(ctx context.Context, c *harness.Cluster, ns string) (*observer, error) {
 	o := &observer{}
 	return o, harness.Follow(ctx, c, o.see, o.ended, []client.ObjectList{&appsv1.DeploymentList{}, &corev1.PodList{}},
-		client.InNamespace(ns), client.MatchingLabels{pool.LabelPool: measured})
+		client.InNamespace(ns), client.MatchingLabels{pool.LabelWorkerPool: measured})
 }
 
 func (o *observer) ended(err error) {

@@ -70,7 +70,7 @@ func (y *yard) asleep(ctx context.Context, c client.Reader) error {
 			return false, nil
 		}
 		var pods corev1.PodList
-		err := c.List(ctx, &pods, client.InNamespace(string(y.Yard)), client.MatchingLabels{pool.LabelPool: measured})
+		err := c.List(ctx, &pods, client.InNamespace(string(y.Yard)), client.MatchingLabels{pool.LabelWorkerPool: measured})
 		return len(pods.Items) == 0, err
 	})
 }

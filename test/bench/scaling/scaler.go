@@ -23,7 +23,7 @@ func ours() scaler {
 	return scaler{"Yardmaster", func(y *yard, most int32) result {
 		autoscaling := &v1alpha1.Autoscaling{MaxReplicas: most, SLO: &v1alpha1.WaitObjective{WaitP95: new(v1alpha1.Duration)}}
 		autoscaling.SLO.WaitP95.Duration.Duration = objective
-		return runYardmaster(y, scaling.NewPolicy(autoscaling, concurrency))
+		return runYardmaster(y, scaling.NewSettings(autoscaling, concurrency))
 	}}
 }
 

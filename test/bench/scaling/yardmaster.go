@@ -12,14 +12,14 @@ import (
 // broker gives it: counters, and no word of the workers about how long messages take.
 type yardmaster struct {
 	*yard
-	policy scaling.Policy
+	policy scaling.Settings
 	memory scaling.Memory
 }
 
 // runYardmaster has the load worked off by what our function scales.
-func runYardmaster(y *yard, policy scaling.Policy) result {
+func runYardmaster(y *yard, policy scaling.Settings) result {
 	m := &yardmaster{yard: y, policy: policy}
-	interval := scaling.Interval.Seconds()
+	interval := scaling.DecisionInterval.Seconds()
 	y.every(interval, interval*y.random.Float64(), m.tick)
 	return y.end()
 }
@@ -36,21 +36,21 @@ func (m *yardmaster) tick() {
 			ready++
 		}
 	}
-	decision := scaling.Decide(scaling.Input{
+	decision := scaling.Decide(scaling.Observation{
 		Now:      epoch.Add(seconds(m.now)),
-		Policy:   m.policy,
+		Settings: m.policy,
 		Replicas: int32(len(serving)), //nolint:gosec // At most some dozens.
 		Ready:    int32(ready),
 		PodStart: seconds(podStart),
-		Figures:  m.figures(),
+		Stats:    m.figures(),
 		Memory:   m.memory,
 	})
 	m.memory = decision.Memory
 	m.scale(int(decision.Applied))
 }
 
-func (m *yardmaster) figures() *scaling.Figures {
-	f := &scaling.Figures{
+func (m *yardmaster) figures() *scaling.BacklogStats {
+	f := &scaling.BacklogStats{
 		Backlog: int64(m.waiting.len()), InFlight: int64(m.inFlight()),
 		Arrived: new(m.arrived), Finished: new(m.finished),
 	}

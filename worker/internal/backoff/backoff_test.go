@@ -11,7 +11,7 @@ import (
 )
 
 func TestDelay(t *testing.T) {
-	retry := broker.Defaults("orders").Retry
+	retry := broker.DefaultQueueConfig("orders").Retry
 	for name, row := range map[string]struct {
 		chance float64
 		want   []time.Duration
@@ -43,7 +43,7 @@ func FuzzDelay(f *testing.F) {
 			chance = 0
 		}
 		chance = math.Abs(math.Mod(chance, 1))
-		retry := broker.Retry{
+		retry := broker.RetryPolicy{
 			MaxDelay:          time.Duration(within(most, int64(24*time.Hour))),
 			MultiplierPercent: 100 + int(within(int64(multiplier), 900)),
 			JitterPercent:     int(within(int64(jitter), 100)),

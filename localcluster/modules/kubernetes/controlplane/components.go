@@ -66,7 +66,7 @@ func newScheduler(ctx context.Context, args []string) (func(context.Context) err
 	return func(ctx context.Context) error { return scheduler.Run(ctx, config, sched) }, nil
 }
 
-// rawConfig lets a client ask for paths that are no API group, such as /readyz.
+// rawConfig lets a client request paths outside any API group, such as /readyz.
 func rawConfig(config *rest.Config) *rest.Config {
 	raw := rest.CopyConfig(config)
 	raw.NegotiatedSerializer = apimachinery.NegotiatedSerializer(scheme.Codecs.WithoutConversion())

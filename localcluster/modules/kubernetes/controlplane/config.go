@@ -1,7 +1,7 @@
 // Package controlplane runs etcd, kube-apiserver, kube-controller-manager,
 // kube-scheduler and a volume provisioner in one process, which is ready sooner
-// and needs less memory than five. It decides nothing: certificates, addresses
-// and arguments come from the file that localcluster writes.
+// and needs less memory than five processes. Certificates, addresses and arguments
+// come from the file that localcluster writes.
 package controlplane
 
 import (
@@ -13,7 +13,7 @@ import (
 
 // Config is the file named on the command line. Its other half is
 // internal/component.ControlPlane in the localcluster module; an unknown field
-// is an error, so that the two cannot drift apart unseen.
+// is an error, so that the two cannot diverge unnoticed.
 type Config struct {
 	Etcd              Etcd
 	APIServer         []string // arguments, as on the command line of each program
@@ -21,23 +21,23 @@ type Config struct {
 	Scheduler         []string
 	Volumes           Volumes
 
-	// Kubeconfig is what the provisioner reaches the API server with, and what
-	// shows whether the API server is ready.
+	// Kubeconfig is used by the provisioner, and to check whether the API server
+	// is ready.
 	Kubeconfig string
 
 	// JobBatchPeriod is how long the Job controller waits after a Pod's change
-	// before it looks at the Job. No flag of upstream's sets it.
+	// before it syncs the Job. Upstream has no flag for it.
 	JobBatchPeriod time.Duration
 }
 
-// Etcd says where etcd keeps its data and listens.
+// Etcd configures where etcd stores its data and listens.
 type Etcd struct {
 	Dir       string
 	ClientURL string
 	PeerURL   string
 }
 
-// Volumes says as what and where the provisioner makes volumes.
+// Volumes configures the provisioner's name and the directory of its volumes.
 type Volumes struct {
 	Provisioner string
 	Dir         string

@@ -54,7 +54,7 @@ func run(ctx context.Context, path string) error {
 		return fmt.Errorf("kube-apiserver: %w", err)
 	}
 	start("kube-apiserver", apiserver)
-	// The scheduler and the controllers give up when they meet no API server.
+	// The scheduler and the controllers exit if the API server does not respond.
 	if err := waitReady(ctx, config.Kubeconfig, ended); err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func run(ctx context.Context, path string) error {
 	}
 }
 
-// waitReady returns once the API server says that it is ready.
+// waitReady returns once the API server reports that it is ready.
 func waitReady(ctx context.Context, kubeconfig string, ended <-chan error) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -108,9 +108,9 @@ func waitReady(ctx context.Context, kubeconfig string, ended <-chan error) error
 	}
 }
 
-// parse reads arguments into the options of one component. The components'
-// own cobra commands are of no use here: each installs the process's signal
-// handler, and the second one panics.
+// parse reads arguments into the options of one component. The components' own
+// cobra commands cannot be used here: each installs the process's signal handler,
+// and the second one panics.
 func parse(flags cliflag.NamedFlagSets, args []string) error {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, name := range flags.Order {

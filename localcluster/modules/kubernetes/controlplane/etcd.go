@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// startEtcd returns when etcd serves.
+// startEtcd returns when etcd accepts requests.
 func startEtcd(config Etcd) (*embed.Etcd, error) {
 	client, err := url.Parse(config.ClientURL)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
-// NewProvisioner returns what serves the claims of StorageClasses that name this
-// provisioner, with directories below dir, until its context ends.
+// NewProvisioner returns a controller that provisions the claims of StorageClasses
+// that name this provisioner, as directories below dir, until its context is cancelled.
 func NewProvisioner(ctx context.Context, kubeconfig, name, dir string) (func(context.Context) error, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -24,7 +24,7 @@ func NewProvisioner(ctx context.Context, kubeconfig, name, dir string) (func(con
 	}
 	provisioner := controller.NewProvisionController(ctx, client, name, Provisioner{Dir: dir},
 		controller.LeaderElection(false),
-		// The library waits 15 s before it tries again; a directory needs no such patience.
+		// The library's default of 15 s between retries is too long for creating a directory.
 		controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 5*time.Second)),
 	)
 	return func(ctx context.Context) error {

@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
-// Provisioner makes a directory for each claim below Dir, and removes it again
-// with its volume. There is one node, so a directory can be used from any Pod.
+// Provisioner creates a directory below Dir for each claim, and deletes it with
+// its volume. There is one node, so a directory can be used from any Pod.
 type Provisioner struct {
 	Dir string
 }
 
-// Provision makes the directory of one claim.
+// Provision creates the directory of one claim.
 func (p Provisioner) Provision(_ context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	claim := options.PVC
 	if mode := claim.Spec.VolumeMode; mode != nil && *mode == corev1.PersistentVolumeBlock {
@@ -46,7 +46,7 @@ func (p Provisioner) Provision(_ context.Context, options controller.ProvisionOp
 	}, controller.ProvisioningFinished, nil
 }
 
-// Delete removes the directory of one volume.
+// Delete deletes the directory of one volume.
 func (p Provisioner) Delete(_ context.Context, volume *corev1.PersistentVolume) error {
 	source := volume.Spec.HostPath
 	if source == nil || filepath.Dir(source.Path) != filepath.Clean(p.Dir) {
@@ -55,11 +55,11 @@ func (p Provisioner) Delete(_ context.Context, volume *corev1.PersistentVolume) 
 	return os.RemoveAll(source.Path)
 }
 
-// makeWritable lets any user write, since kubelet applies no fsGroup to a
-// hostPath volume. The umask would take the mode away from Mkdir.
+// makeWritable gives every user write access, since the kubelet applies no fsGroup
+// to a hostPath volume. Mkdir would apply the umask to the mode.
 func makeWritable(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return fmt.Errorf("making the volume's directory: %w", err)
+		return fmt.Errorf("creating the volume's directory: %w", err)
 	}
 	return os.Chmod(dir, 0o777)
 }

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
-func TestAVolumeIsADirectoryAnyoneCanWriteUntilItIsDeleted(t *testing.T) {
+func TestVolumeIsAWorldWritableDirectoryUntilItIsDeleted(t *testing.T) {
 	provisioner := Provisioner{Dir: t.TempDir()}
 	reclaim := corev1.PersistentVolumeReclaimDelete
 	volume, _, err := provisioner.Provision(context.Background(), controller.ProvisionOptions{
@@ -39,7 +39,7 @@ func TestAVolumeIsADirectoryAnyoneCanWriteUntilItIsDeleted(t *testing.T) {
 	}
 }
 
-func TestDeleteRefusesDirectoriesThatAreNotItsOwn(t *testing.T) {
+func TestDeleteRefusesDirectoriesThatItDidNotCreate(t *testing.T) {
 	elsewhere := t.TempDir()
 	provisioner := Provisioner{Dir: t.TempDir()}
 	volume := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{

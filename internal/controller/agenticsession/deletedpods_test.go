@@ -1,0 +1,54 @@
+package agenticsession
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/session"
+)
+
+func newTestSession(uid types.UID) *v1alpha1.AgenticSession {
+	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "fix", UID: uid}}
+	s.Status.Job = "fix-r1-a1"
+	return s
+}
+
+func TestDeletedPodIsObservedUntilAttemptEnds(t *testing.T) {
+	d := newDeletedPods()
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "fix-r1-a1-x", UID: "pod", Labels: map[string]string{
+		session.LabelSession: "fix", session.LabelSessionUID: "one",
+	}}}
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	d.eventHandler().Delete(context.Background(), event.DeleteEvent{Object: &pod}, queue)
+	if queue.Len() != 1 {
+		t.Error("nobody looks at it")
+	}
+	s := newTestSession("one")
+	if got := d.withDeletedPod(nil, s); len(got) != 1 || got[0].UID != "pod" {
+		t.Errorf("%d Pods", len(got))
+	}
+	if got := d.withDeletedPod([]corev1.Pod{pod}, s); len(got) != 1 {
+		t.Error("it is there twice")
+	}
+	if got := d.withDeletedPod(nil, newTestSession("another of its name")); len(got) != 0 {
+		t.Error("it is another session's")
+	}
+	d.settle(s)
+	if got := d.withDeletedPod(nil, s); len(got) != 1 {
+		t.Error("it is forgotten while its attempt is open")
+	}
+	s.Status.Job = ""
+	d.settle(s)
+	if len(d.pods) != 0 {
+		t.Error("it is kept for ever")
+	}
+}

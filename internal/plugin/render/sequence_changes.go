@@ -1,0 +1,51 @@
+package render
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// SequenceChanges are lines about what is different from before, for output that is not a
+// terminal. Before may be nil.
+func SequenceChanges(before, after *v1alpha1.SequentialJob) []string {
+	if before == nil || before.Status.Run != after.Status.Run {
+		before = &v1alpha1.SequentialJob{}
+	}
+	var lines []string
+	for i := range after.Status.Steps {
+		step := &after.Status.Steps[i]
+		if stepPhase(before, step.Name) == step.Phase || step.Phase == v1alpha1.StepPending || isFromEarlierRun(after, step) {
+			continue
+		}
+		line := fmt.Sprintf("step %s: %s", step.Name, step.Phase)
+		if remark := stepRemark(after, step); remark != "" {
+			line += ": " + remark
+		}
+		lines = append(lines, line)
+	}
+	for _, obstacle := range sequenceProblems(after) {
+		if !slices.Contains(sequenceProblems(before), obstacle) {
+			lines = append(lines, obstacle)
+		}
+	}
+	if before.Status.Phase != after.Status.Phase && after.Status.Phase != "" {
+		lines = append(lines, fmt.Sprintf("%s, %s steps", after.Status.Phase, after.Status.Progress.Display))
+	}
+	return lines
+}
+
+// isFromEarlierRun reports whether the step's outcome is that of an earlier run.
+func isFromEarlierRun(sj *v1alpha1.SequentialJob, step *v1alpha1.StepStatus) bool {
+	return step.Run != 0 && step.Run != sj.Status.Run
+}
+
+func stepPhase(sj *v1alpha1.SequentialJob, step string) v1alpha1.StepPhase {
+	for i := range sj.Status.Steps {
+		if sj.Status.Steps[i].Name == step {
+			return sj.Status.Steps[i].Phase
+		}
+	}
+	return ""
+}

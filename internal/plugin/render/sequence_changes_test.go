@@ -1,0 +1,50 @@
+package render
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func TestChangesTellEachPhaseOnce(t *testing.T) {
+	running := sequentialJob(v1alpha1.PhaseRunning, 1, v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepRunning, Run: 1})
+	failed := sequentialJob(v1alpha1.PhaseFailed, 1,
+		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepFailed, Run: 1, Message: "exited with code 1"})
+
+	want := []string{"step extract: Failed: exited with code 1", "Failed, 1/4 steps"}
+	if diff := cmp.Diff(want, SequenceChanges(running, failed)); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	if got := SequenceChanges(failed, failed); len(got) > 0 {
+		t.Errorf("no change, but told: %q", got)
+	}
+}
+
+func TestARerunTellsNothingOfTheStepsItKeeps(t *testing.T) {
+	before := sequentialJob(v1alpha1.PhaseFailed, 1, v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepSucceeded, Run: 1})
+	after := sequentialJob(v1alpha1.PhaseRunning, 2,
+		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepSucceeded, Run: 1},
+		v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepStarting, Run: 2})
+	want := []string{"step load: Starting", "Running, 1/4 steps"}
+	if diff := cmp.Diff(want, SequenceChanges(before, after)); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatHoldsASequenceUpIsToldOnce(t *testing.T) {
+	before := sequentialJob(v1alpha1.PhasePending, 1)
+	after := sequentialJob(v1alpha1.PhasePending, 1)
+	after.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionResourcesUnavailable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonQuotaExceeded, Message: "exceeded quota: pods",
+	}}
+	want := []string{"QuotaExceeded: exceeded quota: pods"}
+	if diff := cmp.Diff(want, SequenceChanges(before, after)); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	if got := SequenceChanges(after, after); len(got) > 0 {
+		t.Errorf("told again: %q", got)
+	}
+}

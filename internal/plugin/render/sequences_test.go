@@ -1,0 +1,97 @@
+package render
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+)
+
+var start = time.Unix(1_000_000, 0)
+
+func sequentialJob(phase v1alpha1.SequentialJobPhase, run int32, steps ...v1alpha1.StepStatus) *v1alpha1.SequentialJob {
+	return &v1alpha1.SequentialJob{
+		ObjectMeta: metav1.ObjectMeta{Name: "etl", Namespace: "data", CreationTimestamp: metav1.Time{Time: start}},
+		Status: v1alpha1.SequentialJobStatus{
+			Phase: phase, Run: run, StartTime: &metav1.Time{Time: start}, Steps: steps,
+			Progress: v1alpha1.Progress{CurrentStep: "load", Display: "1/4"},
+		},
+	}
+}
+
+func TestRows(t *testing.T) {
+	succeeded := v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepSucceeded}
+	many := make([]v1alpha1.StepStatus, 110)
+	for name, row := range map[string]struct {
+		sj   *v1alpha1.SequentialJob
+		want []string
+	}{
+		"not seen by the operator yet": {
+			&v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "etl"}},
+			[]string{
+				"NAME   STATUS    STEPS   STEP   TIME   AGE",
+				"etl    Pending",
+			},
+		},
+		"running, with finally set apart": {
+			sequentialJob(v1alpha1.PhaseRunning, 1, succeeded,
+				v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepRunning},
+				v1alpha1.StepStatus{Name: "clean-up", Phase: v1alpha1.StepPending, Finally: true}),
+			[]string{
+				"NAME   STATUS    STEPS   STEP       TIME   AGE",
+				"etl    Running   ✔▶|·    load       1m5s   65s",
+			},
+		},
+		"failed": {
+			sequentialJob(v1alpha1.PhaseFailed, 1, succeeded,
+				v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepFailed},
+				v1alpha1.StepStatus{Name: "verify", Phase: v1alpha1.StepSkipped}),
+			[]string{
+				"NAME   STATUS   STEPS   STEP      TIME   AGE",
+				"etl    Failed   ✔✘-     load      1m5s   65s",
+			},
+		},
+		"with more steps than there is room for signs": {
+			sequentialJob(v1alpha1.PhaseRunning, 1, many...),
+			[]string{
+				"NAME   STATUS    STEPS   STEP   TIME   AGE",
+				"etl    Running   1/4     load   1m5s   65s",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Rows(terminal.Style{}, []*v1alpha1.SequentialJob{row.sj}, start.Add(65*time.Second))
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Errorf("rows (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRowsOfNamespacesSayWhichOne(t *testing.T) {
+	got := RowsOfNamespaces(terminal.Style{}, []*v1alpha1.SequentialJob{sequentialJob(v1alpha1.PhaseCompleted, 1)}, start.Add(time.Hour))
+	want := []string{
+		"NAMESPACE   NAME   STATUS      STEPS   STEP   TIME     AGE",
+		"data        etl    Completed           load   1h0m0s   60m",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+}
+
+func TestRowsInColourAreAsWide(t *testing.T) {
+	sjs := []*v1alpha1.SequentialJob{
+		sequentialJob(v1alpha1.PhaseRunning, 1, v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepRunning}),
+		sequentialJob(v1alpha1.PhaseFailed, 1, v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepFailed, Tolerated: true}),
+	}
+	plain := Rows(terminal.Style{}, sjs, start)
+	for i, line := range Rows(terminal.Style{ColorEnabled: true}, sjs, start) {
+		if line == plain[i] || terminal.DisplayWidth(line) != terminal.DisplayWidth(plain[i]) {
+			t.Errorf("%q is coloured %q", plain[i], line)
+		}
+	}
+}

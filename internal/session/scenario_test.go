@@ -1,0 +1,231 @@
+package session
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// testStartTime is when all scenes begin.
+var testStartTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// scenario is an input that tests change, and that goes on from pass to pass.
+type scenario struct {
+	Observation
+	t *testing.T
+	// eventReasons are the events of the last pass.
+	eventReasons []string
+}
+
+// newScenario is a session that was just created, with its SessionRunner.
+func newScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
+	t.Helper()
+	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{
+		Name: "fix", Namespace: "ns", UID: "session", Generation: 1, CreationTimestamp: metav1.NewTime(testStartTime),
+	}}
+	s.Spec.Prompt, s.Spec.Runner, s.Spec.RunRequest, s.Spec.OperatingMode = "do it", "default", 1, v1alpha1.ModeRunning
+	for _, c := range change {
+		c(&s.Spec)
+	}
+	return &scenario{t: t, Observation: Observation{Session: s, Runner: newTestRunner(), Now: testStartTime, CreatedJobs: map[string]types.UID{}}}
+}
+
+func newTestRunner() *v1alpha1.SessionRunner {
+	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "ns"}}
+	r.Spec.Image = "runner:1"
+	return r
+}
+
+// decideAndRecord answers what is asked for as the API server would, and records the status.
+func (s *scenario) decideAndRecord() Decision {
+	s.t.Helper()
+	for range 4 {
+		plan := Decide(s.Observation)
+		if plan.Question == nil {
+			s.Answers, s.Refusal = Answers{}, nil
+			s.Session = s.Session.DeepCopy()
+			s.Session.Status = plan.Status
+			s.eventReasons = nil
+			for _, e := range plan.Events {
+				s.eventReasons = append(s.eventReasons, e.Reason)
+			}
+			return plan
+		}
+		s.answerQuestion(plan.Question)
+	}
+	s.t.Fatal("it asks for ever")
+	return Decision{}
+}
+
+func (s *scenario) answerQuestion(ask *Question) {
+	if ask.AllJobs {
+		s.Answers.Listed = true
+		return
+	}
+	if s.Answers.Jobs == nil {
+		s.Answers.Jobs = map[string]*batchv1.Job{}
+	}
+	s.Answers.Jobs[ask.JobName] = nil
+	for _, job := range s.Jobs {
+		if job.Name == ask.JobName {
+			s.Answers.Jobs[ask.JobName] = job
+		}
+	}
+}
+
+// startAttempt takes the scene to where the Job is made.
+func (s *scenario) startAttempt() *scenario {
+	s.t.Helper()
+	s.createPlannedJob(s.decideAndRecord())
+	return s
+}
+
+// createPlannedJob carries out a plan's Job as the API server and the Job controller do.
+func (s *scenario) createPlannedJob(plan Decision) {
+	s.t.Helper()
+	if plan.CreateJob == nil {
+		s.t.Fatalf("no Job is made: phase %s, %+v", plan.Status.Phase, plan.Status.Conditions)
+	}
+	job := plan.CreateJob.DeepCopy()
+	job.UID = types.UID("uid-of-" + job.Name)
+	job.CreationTimestamp = metav1.NewTime(s.Now)
+	job.Status.StartTime = new(metav1.NewTime(s.Now))
+	s.Jobs = append(s.Jobs, job)
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: job.Name + "-x", Namespace: job.Namespace, CreationTimestamp: job.CreationTimestamp,
+		OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: job.Name, UID: job.UID, Controller: new(true)}},
+	}}
+	pod.Spec.NodeName = "node"
+	pod.Status.Phase = corev1.PodPending
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainer}}
+	s.Pods = append(s.Pods, pod)
+}
+
+// newestJob and pod are the newest there are, and runnerState the state of the runner in it.
+func (s *scenario) newestJob() *batchv1.Job { return s.Jobs[len(s.Jobs)-1] }
+
+func (s *scenario) newestPod() *corev1.Pod { return &s.Pods[len(s.Pods)-1] }
+
+func (s *scenario) newestRunnerStatus() *corev1.ContainerStatus {
+	return &s.newestPod().Status.ContainerStatuses[0]
+}
+
+// advanceClock lets time go by.
+func (s *scenario) advanceClock(d time.Duration) *scenario {
+	s.Now = s.Now.Add(d)
+	return s
+}
+
+// startRunner has the runner started now.
+func (s *scenario) startRunner() *scenario {
+	s.newestPod().Status.Phase = corev1.PodRunning
+	s.newestRunnerStatus().State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(s.Now)}}
+	s.newestRunnerStatus().Ready = true
+	return s
+}
+
+// setWaitingReason has a container of the Pod wait for that reason.
+func (s *scenario) setWaitingReason(reason string) *scenario {
+	s.newestRunnerStatus().State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}
+	return s
+}
+
+// blockPodStartup has the Pod's node not get it ready for its containers.
+func (s *scenario) blockPodStartup() *scenario {
+	s.newestPod().Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}
+	return s.setWaitingReason("ContainerCreating")
+}
+
+// exitRunner has the runner end with the code and the message, and the Job with it.
+func (s *scenario) exitRunner(code int32, message string) *scenario {
+	s.newestRunnerStatus().State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		ExitCode: code, Message: message, StartedAt: metav1.NewTime(s.Now), FinishedAt: metav1.NewTime(s.Now),
+	}}
+	if code == 0 {
+		return s.endJob(batchv1.JobComplete, "")
+	}
+	return s.endJob(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)
+}
+
+// endJob has the Job end.
+func (s *scenario) endJob(kind batchv1.JobConditionType, reason string) *scenario {
+	job := s.newestJob()
+	job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{
+		Type: kind, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(s.Now),
+	})
+	if kind == batchv1.JobComplete {
+		job.Status.CompletionTime = new(metav1.NewTime(s.Now))
+	}
+	return s
+}
+
+// markJobDeleted has the Job on its way out, and gone has it and its Pod gone.
+func (s *scenario) markJobDeleted() *scenario {
+	s.newestJob().DeletionTimestamp = new(metav1.NewTime(s.Now))
+	return s
+}
+
+func (s *scenario) removeJobAndPod() *scenario {
+	s.Jobs, s.Pods = s.Jobs[:len(s.Jobs)-1], s.Pods[:len(s.Pods)-1]
+	return s
+}
+
+// updateSpec has the user change the spec.
+func (s *scenario) updateSpec(change func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
+	s.Session = s.Session.DeepCopy()
+	change(&s.Session.Spec)
+	s.Session.Generation++
+	return s
+}
+
+func setModeStopped(spec *v1alpha1.AgenticSessionSpec) { spec.OperatingMode = v1alpha1.ModeStopped }
+
+func setModeRunning(spec *v1alpha1.AgenticSessionSpec) { spec.OperatingMode = v1alpha1.ModeRunning }
+
+func requestNextRun(spec *v1alpha1.AgenticSessionSpec) { spec.RunRequest++ }
+
+func withRetryLimit(limit int32) func(spec *v1alpha1.AgenticSessionSpec) {
+	return func(spec *v1alpha1.AgenticSessionSpec) { spec.Retry = &v1alpha1.SessionRetry{Limit: limit} }
+}
+
+func withTimeout(seconds int32) func(spec *v1alpha1.AgenticSessionSpec) {
+	return func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = &seconds }
+}
+
+func setInteractive(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true }
+
+// wantPhase checks the phase that a pass comes to, and the reason why.
+func (s *scenario) wantPhase(phase v1alpha1.SessionPhase, reason string) Decision {
+	s.t.Helper()
+	plan := s.decideAndRecord()
+	ready := meta.FindStatusCondition(plan.Status.Conditions, v1alpha1.ConditionReady)
+	if plan.Status.Phase != phase || reason != "" && ready.Reason != reason {
+		s.t.Fatalf("phase %s (%s: %s), want %s (%s)", plan.Status.Phase, ready.Reason, ready.Message, phase, reason)
+	}
+	return plan
+}
+
+// wantCondition checks a condition.
+func (s *scenario) wantCondition(kind string, status metav1.ConditionStatus, reason string) {
+	s.t.Helper()
+	c := meta.FindStatusCondition(s.Session.Status.Conditions, kind)
+	if c == nil || c.Status != status || c.Reason != reason {
+		s.t.Errorf("condition %+v, want %s=%s (%s)", c, kind, status, reason)
+	}
+}
+
+// wantEvent checks that the last pass told that event.
+func (s *scenario) wantEvent(reason string) {
+	s.t.Helper()
+	if !slices.Contains(s.eventReasons, reason) {
+		s.t.Errorf("events %q, want %s among them", s.eventReasons, reason)
+	}
+}

@@ -1,0 +1,166 @@
+package session
+
+import (
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// reconcileOnce plays one pass of the operator, as the reconciler makes it: observe, decide, record,
+// act, with a chance of a crash between any two requests. It tells whether anything was
+// written.
+func (w *simulation) reconcileOnce() bool {
+	in := Observation{
+		Session: w.cached.session.DeepCopy(), Runner: w.runner, Jobs: w.cached.jobs, Pods: w.cached.pods,
+		CreatedJobs: w.rememberedJobs, Now: w.now, Activity: w.randomActivity(),
+	}
+	version := w.cached.version
+	for tries := 0; ; tries++ {
+		plan := w.decideWithAnswers(&in)
+		wrote := plan.ChangesStatus(in.Session)
+		if wrote && !w.recordStatus(&in, &version, &plan) {
+			return true
+		}
+		if acts := len(plan.DeleteJobs) > 0 || plan.CreateJob != nil; acts && !wrote && version != w.version {
+			w.conflicts++ // it reads again before it acts on what it has not written over
+			return true
+		}
+		refusal, acted := w.executeDecision(&in, &plan)
+		if refusal == nil || tries > 1 {
+			return wrote || acted
+		}
+		in.Refusal, in.Answers = refusal, Answers{}
+	}
+}
+
+func (w *simulation) randomActivity() *Activity {
+	if w.faultsDisabled || w.randomChance(50) {
+		return nil
+	}
+	return &Activity{RenewTime: w.now.Add(time.Duration(w.rng.IntN(60)-50) * time.Second)}
+}
+
+// decideWithAnswers answers questions with what is live.
+func (w *simulation) decideWithAnswers(in *Observation) Decision {
+	for range 5 {
+		plan := Decide(*in)
+		switch {
+		case plan.Question == nil:
+			return plan
+		case plan.Question.AllJobs:
+			in.Jobs, in.Pods = w.liveObjects()
+			in.Answers.Listed = true
+		default:
+			if in.Answers.Jobs == nil {
+				in.Answers.Jobs = map[string]*batchv1.Job{}
+			}
+			in.Answers.Jobs[plan.Question.JobName] = nil
+			jobs, pods := w.liveObjects()
+			for _, job := range jobs {
+				if job.Name == plan.Question.JobName {
+					in.Answers.Jobs[job.Name] = job
+					in.Pods = pods
+				}
+			}
+		}
+	}
+	w.reportViolation("it asks for ever")
+	return Decision{}
+}
+
+// maybeCrash may end the process between two requests, with all it remembers.
+func (w *simulation) maybeCrash() bool {
+	if w.faultsDisabled || !w.randomChance(4) {
+		return false
+	}
+	w.logf("operator crashes")
+	w.crashes++
+	w.rememberedJobs = map[string]types.UID{}
+	return true
+}
+
+// recordStatus writes the status over what was read.
+func (w *simulation) recordStatus(in *Observation, version *int, plan *Decision) bool {
+	if w.maybeCrash() {
+		return false
+	}
+	if *version != w.version {
+		w.logf("conflict")
+		w.conflicts++
+		return false
+	}
+	before := w.session.Status.Phase
+	w.session = w.session.DeepCopy()
+	w.session.Status = *plan.Status.DeepCopy()
+	w.version++
+	*version = w.version
+	in.Session = w.session.DeepCopy()
+	if before != plan.Status.Phase {
+		w.logf("phase %s, job %q, run %d, attempt %d", plan.Status.Phase, plan.Status.Job, plan.Status.Run, plan.Status.Attempt)
+	}
+	return true
+}
+
+// executeDecision carries out the rest of a plan.
+func (w *simulation) executeDecision(in *Observation, plan *Decision) (refusal *Refusal, acted bool) {
+	for _, job := range plan.DeleteJobs {
+		if w.maybeCrash() {
+			return nil, true
+		}
+		acted = true
+		for _, j := range w.jobs {
+			if j.job.UID == job.UID && j.job.Generation == job.Generation { // the version that was seen
+				w.logf("operator deletes %s", job.Name)
+				w.stops++
+				w.deleteJob(j)
+			}
+		}
+	}
+	if plan.CreateJob == nil {
+		return nil, acted
+	}
+	if w.maybeCrash() {
+		return nil, true
+	}
+	if !w.faultsDisabled && w.randomChance(10) {
+		kind := []RefusalKind{RefusedQuota, RefusedForeign, RefusedInvalid}[w.rng.IntN(3)]
+		w.logf("refused: %s", kind)
+		return &Refusal{Kind: kind, Object: "Pod", Message: "no"}, true
+	}
+	w.createJob(in, plan.CreateJob)
+	return nil, true
+}
+
+func (w *simulation) createJob(in *Observation, job *batchv1.Job) {
+	for _, j := range w.jobs {
+		if j.job.Name == job.Name {
+			w.logf("%s is there already", job.Name)
+			return
+		}
+	}
+	w.createdCounts[job.Name]++
+	if w.createdCounts[job.Name] > 1 && !w.deletedByUsers[job.Name] {
+		w.reportViolation("%s is made again", job.Name)
+	}
+	if job.Spec.ActiveDeadlineSeconds == nil || !IsControlledBy(in.Session, job) {
+		w.reportViolation("%s has no deadline, or no owner", job.Name)
+	}
+	w.uidCount++
+	made := job.DeepCopy()
+	made.UID = types.UID(fmt.Sprintf("job-%d", w.uidCount))
+	made.CreationTimestamp = metav1.NewTime(w.now.Truncate(time.Second))
+	made.Status.StartTime = new(metav1.NewTime(w.now.Truncate(time.Second)))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: made.Name + "-x", OwnerReferences: []metav1.OwnerReference{{UID: made.UID, Controller: new(true)}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainer}}
+	w.jobs = append(w.jobs, &simulatedJob{job: made, pod: pod, imageMissing: w.randomChance(15), exitCode: int32(max(w.rng.IntN(4)-1, 0))})
+	w.logf("%s is made, for %d seconds", made.Name, *made.Spec.ActiveDeadlineSeconds)
+	if !w.maybeCrash() {
+		w.rememberedJobs[made.Name] = made.UID
+	}
+}

@@ -1,0 +1,427 @@
+package session
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
+)
+
+// The property test plays a cluster against the core, at random: runners start, end, fail,
+// hang and ignore that they are to end; Pods are evicted; Jobs are deleted by somebody;
+// images cannot be had; the API server refuses; the operator reads stale caches, meets
+// conflicts, and crashes between any two of its requests; the user stops, starts and asks
+// for runs. Whatever happens:
+//
+//   - there are never two Jobs that run,
+//   - all of them together do not run longer than the session's timeout, but for a second each,
+//   - no attempt is made twice,
+//   - how a Job really ended is what is recorded, and a record never changes,
+//   - and once the world calms down the session comes to rest, as its user wants it, and
+//     nothing of it runs.
+//
+// SESSION_RUNS sets how many clusters are played, and SESSION_SEED the first seed, to play
+// one again.
+func TestRandomEventsNeverBreakInvariants(t *testing.T) {
+	t.Parallel()
+	runs, first := testbuilder.Number(t, "SESSION_RUNS", 2000), testbuilder.Number(t, "SESSION_SEED", 1)
+	var next, jobs, crashes, conflicts, stops, over atomic.Int64
+	next.Store(int64(first) - 1)
+	var group sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for seed := next.Add(1); seed < int64(first+runs) && !t.Failed(); seed = next.Add(1) {
+				w := newSimulation(uint64(seed))
+				w.runToCompletion()
+				for _, violation := range w.violations {
+					t.Errorf("seed %d: %s\n%s", seed, violation, strings.Join(w.log, "\n"))
+				}
+				jobs.Add(int64(len(w.createdCounts)))
+				crashes.Add(w.crashes)
+				conflicts.Add(w.conflicts)
+				stops.Add(w.stops)
+				over.Add(w.deadlines)
+			}
+		})
+	}
+	group.Wait()
+	t.Logf("%d runs: %d Jobs, %d crashes, %d conflicts, %d stops, %d deadlines",
+		runs, jobs.Load(), crashes.Load(), conflicts.Load(), stops.Load(), over.Load())
+	if jobs.Load() == 0 || crashes.Load() == 0 || conflicts.Load() == 0 || stops.Load() == 0 || over.Load() == 0 {
+		t.Error("the world was too calm to tell anything")
+	}
+}
+
+// simulation is a cluster with one session.
+type simulation struct {
+	rng     *rand.Rand
+	now     time.Time
+	session *v1alpha1.AgenticSession
+	version int
+	runner  *v1alpha1.SessionRunner
+	jobs    []*simulatedJob
+
+	// cached is what caches that lag still show.
+	cached struct {
+		session *v1alpha1.AgenticSession
+		version int
+		jobs    []*batchv1.Job
+		pods    []corev1.Pod
+	}
+	// rememberedJobs is what the operator's process remembers.
+	rememberedJobs map[string]types.UID
+
+	// createdCounts are the Jobs that were ever made, by name; meddled those that somebody deleted.
+	createdCounts  map[string]int
+	deletedByUsers map[string]bool
+	// actualOutcomes is how Jobs really ended, by name.
+	actualOutcomes map[string]string
+	// totalRunTime is how long all Jobs together ran until they had to end.
+	totalRunTime time.Duration
+	recordedRuns map[string]v1alpha1.SessionRun
+	uidCount     int
+
+	faultsDisabled                       bool
+	log                                  []string
+	violations                           []string
+	crashes, conflicts, stops, deadlines int64
+}
+
+// simulatedJob is a Job with the Pod in it.
+type simulatedJob struct {
+	job *batchv1.Job
+	pod *corev1.Pod
+	// exitTime is when the runner ends by itself, and with what.
+	exitTime time.Time
+	exitCode int32
+	// image cannot be had.
+	imageMissing bool
+	// terminationTime is when the Pod was told to end, and lasts how long it then takes.
+	terminationTime     time.Time
+	terminationDuration time.Duration
+	endReason           string
+}
+
+func (j *simulatedJob) isActive() bool { return findEndCondition(j.job) == nil }
+
+const simulatedTimeoutSeconds = 600
+
+func newSimulation(seed uint64) *simulation {
+	w := &simulation{
+		rng: rand.New(rand.NewPCG(seed, 0)), now: testStartTime, rememberedJobs: map[string]types.UID{},
+		createdCounts: map[string]int{}, deletedByUsers: map[string]bool{}, actualOutcomes: map[string]string{}, recordedRuns: map[string]v1alpha1.SessionRun{},
+	}
+	w.runner = newTestRunner()
+	w.runner.Spec.ActivityLease = true
+	w.session = &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "sim", Namespace: "ns", UID: "session", Generation: 1}}
+	spec := &w.session.Spec
+	spec.Prompt, spec.RunRequest, spec.OperatingMode = "x", 1, v1alpha1.ModeRunning
+	spec.Timeout, spec.StartupTimeout = new(int32(simulatedTimeoutSeconds)), new(int32(120))
+	spec.Interactive = w.randomChance(30)
+	if w.randomChance(50) {
+		spec.Retry = &v1alpha1.SessionRetry{Limit: int32(w.rng.IntN(4)), OnDisruption: w.randomChance(50)}
+	}
+	if w.randomChance(30) {
+		spec.InactivityTimeout = new(int32(60))
+	}
+	w.refreshCache()
+	return w
+}
+
+func (w *simulation) randomChance(percent int) bool { return w.rng.IntN(100) < percent }
+
+func (w *simulation) logf(format string, args ...any) {
+	w.log = append(w.log, w.now.Format("15:04:05 ")+fmt.Sprintf(format, args...))
+}
+
+func (w *simulation) reportViolation(format string, args ...any) {
+	w.logf("VIOLATION "+format, args...)
+	w.violations = append(w.violations, fmt.Sprintf(format, args...))
+}
+
+// runToCompletion runs the world wild for a while, then calm until nothing moves.
+func (w *simulation) runToCompletion() {
+	for range 60 + w.rng.IntN(100) {
+		w.simulateEvent()
+		w.reconcileOnce()
+		w.checkInvariants()
+		if len(w.violations) > 0 {
+			return
+		}
+	}
+	w.faultsDisabled = true
+	if w.runner == nil {
+		w.runner = newTestRunner()
+		w.runner.Spec.ActivityLease = true
+	}
+	quiet := 0
+	for range 500 {
+		w.now = w.now.Add(5 * time.Second)
+		w.advanceJobs()
+		w.refreshCache()
+		wrote := w.reconcileOnce()
+		w.checkInvariants()
+		if wrote || !w.isSettled() {
+			quiet = 0
+			continue
+		}
+		quiet++
+		if quiet > 3 {
+			return
+		}
+	}
+	w.reportViolation("it never comes to rest: %s, %+v", w.session.Status.Phase, w.session.Status)
+}
+
+// isSettled tells whether all is as it should be in the end.
+func (w *simulation) isSettled() bool {
+	for _, j := range w.jobs {
+		if j.isActive() {
+			return false
+		}
+	}
+	switch w.session.Status.Phase {
+	case v1alpha1.SessionStopped:
+		return w.session.Spec.OperatingMode == v1alpha1.ModeStopped || w.session.Status.StoppedReason == v1alpha1.StopInactivity
+	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
+		return w.session.Status.Run == w.session.Spec.RunRequest
+	default:
+		return false
+	}
+}
+
+// simulateEvent lets the world do something.
+func (w *simulation) simulateEvent() {
+	w.now = w.now.Add(time.Duration(w.rng.IntN(8000)) * time.Millisecond)
+	switch dice := w.rng.IntN(100); {
+	case dice < 6:
+		w.updateSpec("mode", func(spec *v1alpha1.AgenticSessionSpec) {
+			if spec.OperatingMode == v1alpha1.ModeStopped {
+				spec.OperatingMode = v1alpha1.ModeRunning
+			} else {
+				spec.OperatingMode = v1alpha1.ModeStopped
+			}
+		})
+	case dice < 12:
+		w.updateSpec("run again", requestNextRun)
+	case dice < 14:
+		w.updateSpec("inputs", func(spec *v1alpha1.AgenticSessionSpec) { spec.DisplayName += "x" })
+	case dice < 16:
+		if w.runner != nil {
+			w.runner = nil
+		} else {
+			w.runner = newTestRunner()
+			w.runner.Spec.ActivityLease = true
+		}
+		w.logf("SessionRunner: %t", w.runner != nil)
+	case dice < 20 && len(w.jobs) > 0:
+		w.disturbJob(w.jobs[w.rng.IntN(len(w.jobs))])
+	}
+	w.advanceJobs()
+	if w.randomChance(75) {
+		w.refreshCache()
+	}
+}
+
+func (w *simulation) updateSpec(what string, change func(*v1alpha1.AgenticSessionSpec)) {
+	w.session = w.session.DeepCopy()
+	change(&w.session.Spec)
+	w.session.Generation++
+	w.version++
+	w.logf("user: %s: %s, run %d", what, w.session.Spec.OperatingMode, w.session.Spec.RunRequest)
+}
+
+// disturbJob does something to a Job that nobody asked for.
+func (w *simulation) disturbJob(j *simulatedJob) {
+	if !j.isActive() || j.job.DeletionTimestamp != nil {
+		return
+	}
+	switch w.rng.IntN(2) {
+	case 0:
+		w.logf("somebody deletes %s", j.job.Name)
+		w.deletedByUsers[j.job.Name] = true
+		w.deleteJob(j)
+	case 1:
+		if j.terminationTime.IsZero() && j.pod.Status.Phase != corev1.PodSucceeded {
+			w.logf("%s is evicted", j.job.Name)
+			j.pod.Status.Conditions = append(j.pod.Status.Conditions, corev1.PodCondition{
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI",
+			})
+			w.terminatePod(j, v1alpha1.ReasonEvicted)
+		}
+	}
+}
+
+// terminatePod has a Pod end, as long as it takes.
+func (w *simulation) terminatePod(j *simulatedJob, why string) {
+	if !j.terminationTime.IsZero() {
+		return
+	}
+	j.terminationTime, j.endReason, j.terminationDuration = w.now, why, time.Duration(w.rng.IntN(25))*time.Second
+	w.totalRunTime += w.now.Sub(j.job.Status.StartTime.Time)
+}
+
+// deleteJob does what the API server does with a Job that is deleted in the foreground.
+func (w *simulation) deleteJob(j *simulatedJob) {
+	if j.job.DeletionTimestamp != nil {
+		return
+	}
+	j.job.DeletionTimestamp = new(metav1.NewTime(w.now.Truncate(time.Second)))
+	j.job.Generation++
+	if j.isActive() {
+		w.terminatePod(j, "deleted")
+	}
+}
+
+// advanceJobs lets the Job controller and the kubelet go on.
+func (w *simulation) advanceJobs() {
+	var left []*simulatedJob
+	for _, j := range w.jobs {
+		w.advanceJob(j)
+		if j.job.DeletionTimestamp != nil && (!j.isActive() || j.endReason == "gone") {
+			w.logf("%s is gone", j.job.Name)
+			continue
+		}
+		left = append(left, j)
+	}
+	w.jobs = left
+}
+
+func (w *simulation) advanceJob(j *simulatedJob) {
+	if !j.isActive() {
+		return
+	}
+	runner := &j.pod.Status.ContainerStatuses[0]
+	begun := j.job.Status.StartTime.Time
+	if deadline := j.job.Spec.ActiveDeadlineSeconds; deadline != nil && j.terminationTime.IsZero() {
+		if over := begun.Add(time.Duration(*deadline) * time.Second); !over.After(w.now) && !(j.isRunnerRunning() && j.exitTime.Before(over)) {
+			late := w.now
+			w.now = over // the Job controller is on time
+			w.terminatePod(j, v1alpha1.ReasonDeadlineExceeded)
+			w.now = late
+			w.deadlines++
+		}
+	}
+	switch {
+	case !j.terminationTime.IsZero() && !j.terminationTime.Add(j.terminationDuration).After(w.now):
+		if j.job.DeletionTimestamp != nil {
+			j.endReason = "gone"
+			return
+		}
+		runner.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143}}
+		w.endJob(j, batchv1.JobFailed, j.endReason)
+	case !j.terminationTime.IsZero():
+	case runner.State.Running != nil && !j.exitTime.After(w.now):
+		runner.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: j.exitCode, Message: `{"costUSD": 0.01}`}}
+		w.totalRunTime += j.exitTime.Sub(begun)
+		if j.exitCode == 0 {
+			j.pod.Status.Phase = corev1.PodSucceeded
+			w.endJob(j, batchv1.JobComplete, "")
+			return
+		}
+		w.endJob(j, batchv1.JobFailed, v1alpha1.ReasonExitedWithError)
+	case runner.State.Running == nil && j.imageMissing && !w.faultsDisabled:
+		runner.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}
+	case runner.State.Running == nil && (w.faultsDisabled || w.randomChance(60)):
+		runner.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now.Truncate(time.Second))}}
+		runner.Ready = true
+		j.exitTime = w.now.Add(time.Duration(w.rng.IntN(90)) * time.Second)
+		if w.randomChance(10) {
+			j.exitTime = w.now.Add(24 * time.Hour)
+		}
+	}
+}
+
+func (j *simulatedJob) isRunnerRunning() bool {
+	return j.pod.Status.ContainerStatuses[0].State.Running != nil
+}
+
+// endJob ends a Job for good.
+func (w *simulation) endJob(j *simulatedJob, kind batchv1.JobConditionType, why string) {
+	reason := batchv1.JobReasonBackoffLimitExceeded
+	if why == v1alpha1.ReasonDeadlineExceeded {
+		reason = why
+	}
+	at := metav1.NewTime(w.now.Truncate(time.Second))
+	j.job.Status.Conditions = append(j.job.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: at})
+	j.job.Generation++
+	w.actualOutcomes[j.job.Name] = string(v1alpha1.RunCompleted)
+	if kind == batchv1.JobFailed {
+		w.actualOutcomes[j.job.Name] = why
+	}
+	w.logf("%s ends: %s", j.job.Name, w.actualOutcomes[j.job.Name])
+}
+
+// refreshCache is what the caches show from now on.
+func (w *simulation) refreshCache() {
+	w.cached.session, w.cached.version = w.session.DeepCopy(), w.version
+	w.cached.jobs, w.cached.pods = w.liveObjects()
+}
+
+func (w *simulation) liveObjects() ([]*batchv1.Job, []corev1.Pod) {
+	var jobs []*batchv1.Job
+	var pods []corev1.Pod
+	for _, j := range w.jobs {
+		jobs = append(jobs, j.job.DeepCopy())
+		pods = append(pods, *j.pod.DeepCopy())
+	}
+	return jobs, pods
+}
+
+// checkInvariants looks at what must hold at any time.
+func (w *simulation) checkInvariants() {
+	alive := 0
+	for _, j := range w.jobs {
+		if j.isActive() {
+			alive++
+		}
+	}
+	if alive > 1 {
+		w.reportViolation("%d Jobs run", alive)
+	}
+	// The API server's times have no parts of a second.
+	if w.totalRunTime > simulatedTimeoutSeconds*time.Second+time.Duration(len(w.createdCounts))*time.Second {
+		w.reportViolation("all Jobs together ran %s", w.totalRunTime)
+	}
+	for _, run := range w.session.Status.Runs {
+		key := fmt.Sprintf("%d/%d/%s", run.Run, run.Attempt, run.Job)
+		if was, known := w.recordedRuns[key]; known {
+			if was.Outcome != run.Outcome || was.Reason != run.Reason {
+				w.reportViolation("%s was %s (%s), and is %s (%s) now", key, was.Outcome, was.Reason, run.Outcome, run.Reason)
+			}
+			continue
+		}
+		w.recordedRuns[key] = run
+		w.checkRunRecord(&run)
+	}
+	if s := &w.session.Status; s.Phase == v1alpha1.SessionRunning && s.RunnerStartTime == nil {
+		w.reportViolation("it runs, and has never started")
+	}
+}
+
+// checkRunRecord compares what was recorded with what happened.
+func (w *simulation) checkRunRecord(run *v1alpha1.SessionRun) {
+	truth, ended := w.actualOutcomes[run.Job]
+	switch {
+	case run.Outcome == v1alpha1.RunStopped:
+	case ended && run.Outcome == v1alpha1.RunCompleted && truth != string(v1alpha1.RunCompleted),
+		ended && run.Outcome != v1alpha1.RunCompleted && run.Reason != truth && run.Reason != v1alpha1.ReasonPodLost && run.Reason != v1alpha1.ReasonImagePull:
+		w.reportViolation("%s ended as %s, and is recorded as %s (%s)", run.Job, truth, run.Outcome, run.Reason)
+	case !ended && run.Outcome == v1alpha1.RunCompleted:
+		w.reportViolation("%s has not ended, and is recorded as Completed", run.Job)
+	case run.Reason == v1alpha1.ReasonPodLost && !w.deletedByUsers[run.Job]:
+		w.reportViolation("%s is recorded as lost, and nobody took it", run.Job)
+	}
+}

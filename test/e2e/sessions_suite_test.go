@@ -1,0 +1,305 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/session"
+)
+
+// The SessionRunners that stories choose from.
+const (
+	// echoRunner is the reference runner, which calls no model.
+	echoRunner = "echo"
+	// interactiveRunner is echo, which can show that it is at work, and be reached by visitors.
+	interactiveRunner = "attended"
+	// accompanied is attended, with a sidecar.
+	accompanied = "accompanied"
+	// shellRunner runs the prompt as a shell script.
+	shellRunner = "shell"
+
+	// rootRunner is shell, by an image that runs as root.
+	rootRunner = "rooted"
+
+	runnerImage = "example-runner:v1"
+	// missing is an image that nobody has.
+	missing = "registry.invalid/nothing:1"
+)
+
+// visitor is the label of who may reach an attended session.
+var visitor = map[string]string{"app": "visitor"}
+
+// createRunners makes the SessionRunners of a namespace.
+func createRunners(t *testing.T, ns string) {
+	t.Helper()
+	attend := func(spec *v1alpha1.SessionRunnerSpec) {
+		spec.ActivityLease, spec.Egress = true, apiServerEgress(t)
+		spec.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: visitor}}}
+	}
+	for name, tailor := range map[string]func(spec *v1alpha1.SessionRunnerSpec){
+		echoRunner:        func(*v1alpha1.SessionRunnerSpec) {},
+		interactiveRunner: attend,
+		accompanied: func(spec *v1alpha1.SessionRunnerSpec) {
+			attend(spec)
+			spec.Sidecars = []v1alpha1.SessionSidecar{{
+				Name: "companion", Image: busybox, Workspace: true,
+				Command: []string{"sh", "-c", "trap 'exit 0' TERM; touch /workspace/met; sleep 3600 & wait"},
+			}}
+		},
+		shellRunner: func(spec *v1alpha1.SessionRunnerSpec) {
+			spec.Image, spec.AllowedImages = busybox, []string{missing}
+			spec.Command = []string{"sh", "-ec", `. "$AGENTIC_PROMPT_FILE"`}
+		},
+		rootRunner: func(spec *v1alpha1.SessionRunnerSpec) { spec.Image, spec.RunAsUser = busybox, nil },
+	} {
+		r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
+		r.Spec.Image, r.Spec.RunAsUser = runnerImage, new(int64(65532))
+		// Many of them have room on the node.
+		r.Spec.Resources.Requests = corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("16Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("16Mi"),
+		}
+		tailor(&r.Spec)
+		if err := cluster.Create(t.Context(), r); !apierrors.IsAlreadyExists(err) {
+			must(t, err)
+		}
+	}
+}
+
+// apiServerEgress is how a Pod reaches the API server: by its Service, or by what that leads to.
+func apiServerEgress(t *testing.T) []v1alpha1.SessionEgress {
+	t.Helper()
+	key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
+	var service corev1.Service
+	must(t, cluster.Get(t.Context(), key, &service))
+	var slice discoveryv1.EndpointSlice
+	must(t, cluster.Get(t.Context(), key, &slice))
+	egress := []v1alpha1.SessionEgress{{CIDR: service.Spec.ClusterIP + "/32", Ports: []v1alpha1.SessionPort{{Port: service.Spec.Ports[0].Port}}}}
+	for _, endpoint := range slice.Endpoints {
+		egress = append(egress, v1alpha1.SessionEgress{CIDR: endpoint.Addresses[0] + "/32", Ports: []v1alpha1.SessionPort{{Port: *slice.Ports[0].Port}}})
+	}
+	return egress
+}
+
+// sessionTest follows one AgenticSession.
+type sessionTest struct {
+	t *testing.T
+	s *v1alpha1.AgenticSession
+}
+
+// createSession makes a session as the SessionRunner, changed as the story wants it.
+func createSession(t *testing.T, runner, prompt string, change func(spec *v1alpha1.AgenticSessionSpec)) *sessionTest {
+	t.Helper()
+	return createSessionIn(t, sessionsNamespace, "talk-", runner, prompt, change)
+}
+
+func createSessionIn(t *testing.T, ns, name, runner, prompt string, change func(spec *v1alpha1.AgenticSessionSpec)) *sessionTest {
+	t.Helper()
+	createRunners(t, ns)
+	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Namespace: ns}}
+	s.Spec.Runner, s.Spec.Prompt = runner, prompt
+	if s.Name = name; strings.HasSuffix(name, "-") {
+		s.Name, s.GenerateName = "", name
+	}
+	if change != nil {
+		change(&s.Spec)
+	}
+	must(t, cluster.Create(t.Context(), s))
+	return trackSession(t, s)
+}
+
+// trackSession sees to it that the session is deleted in the end, and told of if its story fails.
+func trackSession(t *testing.T, s *v1alpha1.AgenticSession) *sessionTest {
+	story := &sessionTest{t, s}
+	t.Cleanup(func() {
+		ctx := context.Background()
+		if t.Failed() {
+			t.Log(story.describeSession(ctx))
+		}
+		if err := client.IgnoreNotFound(cluster.Delete(ctx, s)); err != nil {
+			t.Error(err)
+		}
+	})
+	return story
+}
+
+// getSession reads the session.
+func (s *sessionTest) getSession() *v1alpha1.AgenticSession {
+	s.t.Helper()
+	must(s.t, cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.s), s.s))
+	return s.s
+}
+
+// waitUntil waits for the session to satisfy the condition.
+func (s *sessionTest) waitUntil(what string, condition func(status *v1alpha1.AgenticSessionStatus) bool) {
+	s.t.Helper()
+	eventually(s.t, s.s.Name+" "+what, func() bool { return condition(&s.getSession().Status) })
+}
+
+// waitForPhase waits for the phase of the session. Another in which it has ended is an error
+// at once: it does not leave that by itself.
+func (s *sessionTest) waitForPhase(phase v1alpha1.SessionPhase) {
+	s.t.Helper()
+	s.waitUntil("to be "+string(phase), func(status *v1alpha1.AgenticSessionStatus) bool {
+		if (status.Phase == v1alpha1.SessionCompleted || status.Phase == v1alpha1.SessionFailed) && status.Phase != phase {
+			s.t.Fatalf("it is %s, and not %s", status.Phase, phase)
+		}
+		return status.Phase == phase
+	})
+}
+
+// wantRuns checks how the attempts ended, each as in "1/2 Failed OOMKilled 137". Of one that
+// was stopped it is chance whether its code is seen before its Pod is gone.
+func (s *sessionTest) wantRuns(want ...string) {
+	s.t.Helper()
+	var got []string
+	for _, run := range s.s.Status.Runs {
+		line := fmt.Sprintf("%d/%d %s", run.Run, run.Attempt, run.Outcome)
+		if run.Reason != string(run.Outcome) {
+			line += " " + run.Reason
+		}
+		if run.ExitCode != nil && run.Outcome != v1alpha1.RunStopped {
+			line += fmt.Sprintf(" %d", *run.ExitCode)
+		}
+		got = append(got, line)
+	}
+	if !slices.Equal(got, want) {
+		s.t.Errorf("attempts ended %q, want %q", got, want)
+	}
+}
+
+// wantSummary checks what the last attempt left.
+func (s *sessionTest) wantSummary(want string) {
+	s.t.Helper()
+	if r := s.s.Status.Result; r == nil || r.Summary != want {
+		s.t.Errorf("the result is %+v, want %q", r, want)
+	}
+}
+
+// wantReady checks the condition Ready.
+func (s *sessionTest) wantReady(status metav1.ConditionStatus, reason string) {
+	s.t.Helper()
+	if c := meta.FindStatusCondition(s.s.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status != status || c.Reason != reason {
+		s.t.Errorf("Ready is %+v, want %s %s", c, status, reason)
+	}
+}
+
+// waitForEvents waits for events of these reasons: they come after what they tell of.
+func (s *sessionTest) waitForEvents(want ...string) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("%s to have the events %v", s.s.Name, want), func() bool {
+		var list eventsv1.EventList
+		must(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.s.Namespace)))
+		told := map[string]bool{}
+		for i := range list.Items {
+			if list.Items[i].Regarding.UID == s.s.UID {
+				told[list.Items[i].Reason] = true
+			}
+		}
+		return !slices.ContainsFunc(want, func(reason string) bool { return !told[reason] })
+	})
+}
+
+// patchSpec changes the spec as a user would.
+func (s *sessionTest) patchSpec(spec string) {
+	s.t.Helper()
+	must(s.t, cluster.Patch(s.t.Context(), s.s, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
+}
+
+// deleteSession deletes the session as kubectl does.
+func (s *sessionTest) deleteSession() {
+	s.t.Helper()
+	must(s.t, cluster.Delete(s.t.Context(), s.s, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+}
+
+// currentPod is that of the attempt under way.
+func (s *sessionTest) currentPod() *corev1.Pod {
+	s.t.Helper()
+	var pods corev1.PodList
+	must(s.t, cluster.List(s.t.Context(), &pods, client.InNamespace(s.s.Namespace), client.MatchingLabels{batchv1.JobNameLabel: s.getSession().Status.Job}))
+	if len(pods.Items) != 1 {
+		s.t.Fatalf("Job %s has %d Pods", s.s.Status.Job, len(pods.Items))
+	}
+	return &pods.Items[0]
+}
+
+// childObjectLists are what is made for sessions, and what that has made.
+func childObjectLists() map[string]client.ObjectList {
+	return map[string]client.ObjectList{
+		"Job": &batchv1.JobList{}, "Pod": &corev1.PodList{}, "Secret": &corev1.SecretList{}, "PersistentVolumeClaim": &corev1.PersistentVolumeClaimList{},
+		"ServiceAccount": &corev1.ServiceAccountList{}, "Service": &corev1.ServiceList{}, "NetworkPolicy": &networkingv1.NetworkPolicyList{},
+		"Lease": &coordinationv1.LeaseList{}, "Role": &rbacv1.RoleList{}, "RoleBinding": &rbacv1.RoleBindingList{},
+	}
+}
+
+// countChildObjects counts them by the UIDs of their sessions, and by kind.
+func countChildObjects(t *testing.T, ns string) map[types.UID]map[string]int {
+	t.Helper()
+	found := map[types.UID]map[string]int{}
+	for kind, list := range childObjectLists() {
+		must(t, cluster.List(t.Context(), list, client.InNamespace(ns), client.HasLabels{session.LabelSessionUID}))
+		must(t, meta.EachListItem(list, func(object runtime.Object) error {
+			accessor, err := meta.Accessor(object)
+			if err != nil {
+				return err
+			}
+			uid := types.UID(accessor.GetLabels()[session.LabelSessionUID])
+			if found[uid] == nil {
+				found[uid] = map[string]int{}
+			}
+			found[uid][kind]++
+			return nil
+		}))
+	}
+	return found
+}
+
+func (s *sessionTest) describeSession(ctx context.Context) string {
+	if err := client.IgnoreNotFound(cluster.Get(ctx, client.ObjectKeyFromObject(s.s), s.s)); err != nil {
+		return err.Error()
+	}
+	status := &s.s.Status
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: phase %s, run %d, attempt %d, Job %s, stopped %q\n", s.s.Name, status.Phase, status.Run, status.Attempt, status.Job, status.StoppedReason)
+	for _, c := range status.Conditions {
+		fmt.Fprintf(&b, "  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
+	}
+	for _, run := range status.Runs {
+		fmt.Fprintf(&b, "  %d/%d %s %s, from %v to %v: %s\n", run.Run, run.Attempt, run.Outcome, run.Reason, run.Start, run.End, run.Message)
+	}
+	fmt.Fprintf(&b, "  result %+v\n", status.Result)
+	var pods corev1.PodList
+	if err := cluster.List(ctx, &pods, client.InNamespace(s.s.Namespace), client.MatchingLabels{session.LabelSession: s.s.Name}); err != nil {
+		return b.String() + err.Error()
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		log, err := clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: v1alpha1.RunnerContainer}).DoRaw(ctx)
+		fmt.Fprintf(&b, "  Pod %s is %s; its log: %s %v\n", pod.Name, pod.Status.Phase, log, err)
+	}
+	return b.String()
+}
+
+// attemptDuration is how long an attempt was, by the clock of its Job.
+func attemptDuration(run *v1alpha1.SessionRun) time.Duration { return run.End.Sub(run.Start.Time) }
