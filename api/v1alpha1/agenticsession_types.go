@@ -40,7 +40,7 @@ type AgenticSession struct {
 
 	// status is the observed state of the session.
 	// +optional
-	// +kubebuilder:default={observedGeneration: -1}
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status AgenticSessionStatus `json:"status,omitempty"`
 }
 

@@ -91,7 +91,9 @@ func TestSummaryConditionsAreReadByKstatus(t *testing.T) {
 			isFalse, isFalse, isFalse, v1alpha1.ReasonStopped, status.InProgressStatus,
 		},
 		"waits for a retry": {
-			func(t *testing.T) *scenario { return newScenario(t, withRetryLimit(1)).startAttempt().exitRunner(1, "") },
+			func(t *testing.T) *scenario {
+				return newScenario(t, withRetryLimit(1)).startAttempt().exitRunner(1, "")
+			},
 			isFalse, isTrue, isFalse, v1alpha1.ReasonRetrying, status.InProgressStatus,
 		},
 		"completed": {
