@@ -182,7 +182,7 @@ func (a *orders) judge(ctx context.Context) error {
 	if err := a.run(ctx, "judge", "judge", "-run=demo", fmt.Sprintf("-jobs=%d", ordersSent)); err != nil {
 		return err
 	}
-	var verdict verify.Verdict
+	var verdict verify.LedgerResult
 	err := a.until(ctx, "the verdict", func(*v1alpha1.Queue, *v1alpha1.WorkerPool) bool {
 		output := a.logOf(ctx, "judge")
 		_, output, found := strings.Cut(output, "{")
@@ -193,7 +193,7 @@ func (a *orders) judge(ctx context.Context) error {
 		return err
 	}
 	a.screen.PrintLine("  The ledger, in which each worker writes what it has done: %s", verdict.String())
-	if !verdict.OnceEach() {
+	if !verdict.EachDoneOnce() {
 		return fmt.Errorf("not each job was done once: %+v", verdict)
 	}
 	if verdict.Revisions < 2 {

@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Follow watches the objects of each list that the options select, and calls see for each
+// WatchLists watches the objects of each list that the options select, and calls see for each
 // event, with the time at which it came. Ended is called when a watch has ended for good. Both
 // may be called by several at once.
 //
 // An API server that has much to do ends a watch whose events it cannot get rid of in time.
 // It goes on then where it ended: nothing is missed, or told twice.
-func Follow(
+func WatchLists(
 	ctx context.Context, c *Cluster, see func(watch.Event, time.Time), ended func(error),
 	lists []client.ObjectList, options ...client.ListOption,
 ) error {
@@ -28,14 +28,14 @@ func Follow(
 			return err
 		}
 		go func() {
-			ended(follow(ctx, c, see, list, options, events))
+			ended(watchList(ctx, c, see, list, options, events))
 		}()
 	}
 	return nil
 }
 
-// follow passes events on until they end, and cannot be had any more.
-func follow(
+// watchList passes events on until they end, and cannot be had any more.
+func watchList(
 	ctx context.Context, c *Cluster, see func(watch.Event, time.Time),
 	list client.ObjectList, options []client.ListOption, events watch.Interface,
 ) error {

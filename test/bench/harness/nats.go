@@ -16,8 +16,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// NATSServer is the first argument that makes a benchmark the broker.
-const NATSServer = "nats-server"
+// NATSServerRole is the first argument that makes a benchmark the broker.
+const NATSServerRole = "nats-server"
 
 // serveNATS serves from a directory, at a port, until it is interrupted, and prints its URL.
 func serveNATS(ctx context.Context, args []string) error {
@@ -47,34 +47,34 @@ func serveNATS(ctx context.Context, args []string) error {
 	return nil
 }
 
-// NATS is a server in a process of its own, so that it can be told apart, and killed.
-type NATS struct {
+// NATSProcess is a server in a process of its own, so that it can be told apart, and killed.
+type NATSProcess struct {
 	URL string
 
-	ctx     context.Context //nolint:containedctx // it is that of the processes, each of which ends with it
-	store   string
-	process *exec.Cmd
+	ctx            context.Context //nolint:containedctx // it is that of the processes, each of which ends with it
+	storeDirectory string
+	process        *exec.Cmd
 }
 
 // StartNATS starts the benchmark again as the broker, and waits for it to answer.
-func StartNATS(ctx context.Context) (*NATS, error) {
+func StartNATS(ctx context.Context) (*NATSProcess, error) {
 	store, err := os.MkdirTemp("", "bench-nats-")
 	if err != nil {
 		return nil, err
 	}
-	n := &NATS{ctx: ctx, store: store}
-	if err := n.start(strconv.Itoa(server.RANDOM_PORT)); err != nil {
+	n := &NATSProcess{ctx: ctx, storeDirectory: store}
+	if err := n.startServer(strconv.Itoa(server.RANDOM_PORT)); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(store))
 	}
 	return n, nil
 }
 
-func (n *NATS) start(port string) error {
+func (n *NATSProcess) startServer(port string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	process := exec.CommandContext(n.ctx, self, NATSServer, n.store, port)
+	process := exec.CommandContext(n.ctx, self, NATSServerRole, n.storeDirectory, port)
 	process.Stderr = os.Stderr
 	output, err := process.StdoutPipe()
 	if err != nil {
@@ -85,7 +85,7 @@ func (n *NATS) start(port string) error {
 	}
 	line, err := bufio.NewReader(output).ReadString('\n')
 	if err != nil {
-		End(process)
+		TerminateProcess(process)
 		return fmt.Errorf("waiting for the NATS server: %w", err)
 	}
 	n.process, n.URL = process, strings.TrimSpace(line)
@@ -93,10 +93,10 @@ func (n *NATS) start(port string) error {
 }
 
 // Pid of the server's process.
-func (n *NATS) Pid() int { return n.process.Process.Pid }
+func (n *NATSProcess) Pid() int { return n.process.Process.Pid }
 
 // Kill ends the server without a word to its clients. Its files stay.
-func (n *NATS) Kill() error {
+func (n *NATSProcess) Kill() error {
 	if err := n.process.Process.Signal(syscall.SIGKILL); err != nil {
 		return err
 	}
@@ -106,18 +106,18 @@ func (n *NATS) Kill() error {
 
 // Restart starts a server that was killed, at the same address with the same files, and
 // returns when it answers.
-func (n *NATS) Restart() error {
+func (n *NATSProcess) Restart() error {
 	address, err := url.Parse(n.URL)
 	if err != nil {
 		return err
 	}
-	return n.start(address.Port())
+	return n.startServer(address.Port())
 }
 
-// Close ends the server and removes its files.
-func (n *NATS) Close() {
-	End(n.process)
-	if err := os.RemoveAll(n.store); err != nil {
+// StopAndRemove ends the server and removes its files.
+func (n *NATSProcess) StopAndRemove() {
+	TerminateProcess(n.process)
+	if err := os.RemoveAll(n.storeDirectory); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}
 }

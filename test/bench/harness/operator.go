@@ -13,7 +13,7 @@ const healthAddress = "127.0.0.1:18981"
 // BuildOperator builds the operator as it is shipped.
 func BuildOperator(ctx context.Context) (string, error) {
 	const binary = "bin/yardmaster-bench"
-	return binary, Command(ctx, "go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/yardmaster")
+	return binary, RunCommand(ctx, "go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/yardmaster")
 }
 
 // StartOperator starts the operator with flags of the benchmark's, and waits until it is ready.
@@ -33,10 +33,10 @@ func StartOperator(ctx context.Context, binary string, c *Cluster, flags ...stri
 	if err := command.Start(); err != nil {
 		return nil, err
 	}
-	return command, Poll(ctx, time.Minute, func() (bool, error) { return healthy(ctx), nil })
+	return command, PollUntil(ctx, time.Minute, func() (bool, error) { return isOperatorReady(ctx), nil })
 }
 
-func healthy(ctx context.Context) bool {
+func isOperatorReady(ctx context.Context) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+healthAddress+"/readyz", http.NoBody)
 	if err != nil {
 		return false

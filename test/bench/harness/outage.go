@@ -15,15 +15,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Outage kills the API server, and etcd and all controllers with it, has them started again
+// InterruptControlPlane kills the API server, and etcd and all controllers with it, has them started again
 // after that time, and returns when /readyz answers. It tells how long it was away, the time
 // that it takes to start included.
-func (c *Cluster) Outage(ctx context.Context, d time.Duration) (away time.Duration, err error) {
-	controlPlane, err := c.processOf("control-plane")
+func (c *Cluster) InterruptControlPlane(ctx context.Context, d time.Duration) (away time.Duration, err error) {
+	controlPlane, err := c.findComponentProcess("control-plane")
 	if err != nil {
 		return 0, err
 	}
-	supervisor, err := parentOf(controlPlane)
+	supervisor, err := parentProcessID(controlPlane)
 	if err != nil {
 		return 0, err
 	}
@@ -32,17 +32,17 @@ func (c *Cluster) Outage(ctx context.Context, d time.Duration) (away time.Durati
 		return 0, fmt.Errorf("stopping the supervisor: %w", err)
 	}
 	began := time.Now()
-	err = errors.Join(syscall.Kill(controlPlane, syscall.SIGKILL), Pause(ctx, d))
+	err = errors.Join(syscall.Kill(controlPlane, syscall.SIGKILL), SleepContext(ctx, d))
 	if err := errors.Join(err, syscall.Kill(supervisor, syscall.SIGCONT)); err != nil {
 		return 0, fmt.Errorf("killing the control plane: %w", err)
 	}
-	err = c.awaitReady(ctx)
+	err = c.waitUntilReady(ctx)
 	return time.Since(began), err
 }
 
-// awaitReady asks often, and each time anew: a connection that waits to be tried again would
+// waitUntilReady asks often, and each time anew: a connection that waits to be tried again would
 // tell late.
-func (c *Cluster) awaitReady(ctx context.Context) error {
+func (c *Cluster) waitUntilReady(ctx context.Context) error {
 	config := rest.CopyConfig(c.Config)
 	config.Timeout = time.Second
 	const often, patience = 10 * time.Millisecond, 2 * time.Minute
@@ -53,17 +53,17 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 	deadline := time.Now().Add(patience)
 	for time.Now().Before(deadline) {
 		asking.CloseIdleConnections()
-		if ready(ctx, asking, config.Host+"/readyz") {
+		if isResponseOK(ctx, asking, config.Host+"/readyz") {
 			return nil
 		}
-		if err := Pause(ctx, often); err != nil {
+		if err := SleepContext(ctx, often); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("the API server is not back within %s", patience)
 }
 
-func ready(ctx context.Context, asking *http.Client, url string) bool {
+func isResponseOK(ctx context.Context, asking *http.Client, url string) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return false
@@ -76,9 +76,9 @@ func ready(ctx context.Context, asking *http.Client, url string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// processOf finds the process of a component of the local cluster by what its environment
+// findComponentProcess finds the process of a component of the local cluster by what its environment
 // says. Its kubeconfig lies in the cluster's own directory.
-func (c *Cluster) processOf(component string) (pid int, err error) {
+func (c *Cluster) findComponentProcess(component string) (pid int, err error) {
 	directory := filepath.Dir(filepath.Dir(c.Kubeconfig))
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *Cluster) processOf(component string) (pid int, err error) {
 	return 0, fmt.Errorf("no %s runs for %s: outages need a local cluster", component, directory)
 }
 
-func parentOf(pid int) (int, error) {
+func parentProcessID(pid int) (int, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err

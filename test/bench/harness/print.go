@@ -22,9 +22,9 @@ func PrintMachine() {
 	fmt.Printf("%s, %d cores shared by what is measured and all that it needs; %s\n", cpu, runtime.NumCPU(), runtime.Version())
 }
 
-// Row prints a figure of ours beside that of the bare loop, and their ratio. It is for a
+// PrintComparison prints a figure of ours beside that of the bare loop, and their ratio. It is for a
 // tabwriter.
-func Row(w io.Writer, what string, ours, bare float64) {
+func PrintComparison(w io.Writer, what string, ours, bare float64) {
 	ratio := "-"
 	if bare > 0 {
 		ratio = fmt.Sprintf("%.2f", ours/bare)
@@ -32,8 +32,8 @@ func Row(w io.Writer, what string, ours, bare float64) {
 	fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%s\t\n", what, ours, bare, ratio)
 }
 
-// Check prints whether a bar is met, and is an error if it is not.
-func Check(bar string, met bool) error {
+// CheckTarget prints whether a bar is met, and is an error if it is not.
+func CheckTarget(bar string, met bool) error {
 	if !met {
 		fmt.Println("MISSED:", bar)
 		return fmt.Errorf("missed: %s", bar)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Command runs a command, whose output is a matter of progress.
-func Command(ctx context.Context, name string, args ...string) error {
+// RunCommand runs a command, whose output is a matter of progress.
+func RunCommand(ctx context.Context, name string, args ...string) error {
 	process := exec.CommandContext(ctx, name, args...)
 	process.Stdout, process.Stderr = os.Stderr, os.Stderr
 	if err := process.Run(); err != nil {
@@ -19,8 +19,8 @@ func Command(ctx context.Context, name string, args ...string) error {
 	return nil
 }
 
-// Poll calls done until it says so.
-func Poll(ctx context.Context, patience time.Duration, done func() (bool, error)) error {
+// PollUntil calls done until it says so.
+func PollUntil(ctx context.Context, patience time.Duration, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
@@ -35,14 +35,14 @@ func Poll(ctx context.Context, patience time.Duration, done func() (bool, error)
 	}
 }
 
-// End asks a process to end, and waits until it has.
-func End(process *exec.Cmd) {
+// TerminateProcess asks a process to end, and waits until it has.
+func TerminateProcess(process *exec.Cmd) {
 	_ = process.Process.Signal(os.Interrupt) // it may have ended
 	_ = process.Wait()                       // how it ended says nothing about what was measured
 }
 
-// Pause waits that long.
-func Pause(ctx context.Context, d time.Duration) error {
+// SleepContext waits that long.
+func SleepContext(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

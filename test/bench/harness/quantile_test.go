@@ -2,7 +2,7 @@ package harness
 
 import "testing"
 
-func TestQuantile(t *testing.T) {
+func TestQuantileIsTheNearestRank(t *testing.T) {
 	twenty := make([]int, 20)
 	for i := range twenty {
 		twenty[i] = 20 - i
@@ -27,7 +27,7 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-func TestMedian(t *testing.T) {
+func TestMedianIsTheMiddleValue(t *testing.T) {
 	for title, test := range map[string]struct {
 		all  []float64
 		want float64

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// CPUOf is the CPU time that a running process has used, from /proc.
-func CPUOf(pid int) (time.Duration, error) {
+// ProcessCPUTime is the CPU time that a running process has used, from /proc.
+func ProcessCPUTime(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
@@ -29,16 +29,16 @@ func CPUOf(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-// UsageOf is what a process that has ended used: CPU time and, in bytes, memory.
-func UsageOf(state *os.ProcessState) (cpu time.Duration, peakRSS int64) {
+// ExitedProcessUsage is what a process that has ended used: CPU time and, in bytes, memory.
+func ExitedProcessUsage(state *os.ProcessState) (cpu time.Duration, peakRSS int64) {
 	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
 		peakRSS = usage.Maxrss << 10
 	}
 	return state.UserTime() + state.SystemTime(), peakRSS
 }
 
-// RSSOf a running process, now and at most, from /proc.
-func RSSOf(pid int) (now, peak int64, err error) {
+// ProcessMemory a running process, now and at most, from /proc.
+func ProcessMemory(pid int) (now, peak int64, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, 0, err

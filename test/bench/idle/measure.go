@@ -7,49 +7,49 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// usage is what was used, and asked for, in a time.
-type usage struct {
-	took, operator, nats time.Duration // the latter two: CPU
-	counters
+// resourceUsage is what was used, and asked for, in a time.
+type resourceUsage struct {
+	duration, operatorCPU, natsCPU time.Duration // the latter two: CPU
+	operatorCounters
 	// rss and peakRSS of the operator at its end, in bytes.
 	rss, peakRSS int64
 }
 
 // perMinute is a count as a rate.
-func (u *usage) perMinute(count float64) float64 { return count / u.took.Minutes() }
+func (u *resourceUsage) perMinute(count float64) float64 { return count / u.duration.Minutes() }
 
-// measureSince is what was used since the operator's start.
-func measureSince(ctx context.Context, begun time.Time, operator, nats int) (u usage, err error) {
-	u.took = time.Since(begun)
-	if u.operator, err = harness.CPUOf(operator); err != nil {
+// readUsageSince is what was used since the operator's start.
+func readUsageSince(ctx context.Context, begun time.Time, operator, nats int) (u resourceUsage, err error) {
+	u.duration = time.Since(begun)
+	if u.operatorCPU, err = harness.ProcessCPUTime(operator); err != nil {
 		return u, err
 	}
-	if u.nats, err = harness.CPUOf(nats); err != nil {
+	if u.natsCPU, err = harness.ProcessCPUTime(nats); err != nil {
 		return u, err
 	}
-	if u.rss, u.peakRSS, err = harness.RSSOf(operator); err != nil {
+	if u.rss, u.peakRSS, err = harness.ProcessMemory(operator); err != nil {
 		return u, err
 	}
-	u.counters, err = count(ctx)
+	u.operatorCounters, err = readCounters(ctx)
 	return u, err
 }
 
-// measureFor is what is used from now on, for so long.
-func measureFor(ctx context.Context, window time.Duration, operator, nats int) (usage, error) {
+// measureUsageFor is what is used from now on, for so long.
+func measureUsageFor(ctx context.Context, window time.Duration, operator, nats int) (resourceUsage, error) {
 	begun := time.Now()
-	before, err := measureSince(ctx, begun, operator, nats)
+	before, err := readUsageSince(ctx, begun, operator, nats)
 	if err != nil {
-		return usage{}, err
+		return resourceUsage{}, err
 	}
-	if err := harness.Pause(ctx, window); err != nil {
-		return usage{}, err
+	if err := harness.SleepContext(ctx, window); err != nil {
+		return resourceUsage{}, err
 	}
-	after, err := measureSince(ctx, begun, operator, nats)
+	after, err := readUsageSince(ctx, begun, operator, nats)
 	if err != nil {
-		return usage{}, err
+		return resourceUsage{}, err
 	}
-	after.operator -= before.operator
-	after.nats -= before.nats
-	after.counters = after.since(before.counters)
+	after.operatorCPU -= before.operatorCPU
+	after.natsCPU -= before.natsCPU
+	after.operatorCounters = after.difference(before.operatorCounters)
 	return after, nil
 }

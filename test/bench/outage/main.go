@@ -23,9 +23,9 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-func main() { harness.Main(run, nil) }
+func main() { harness.RunMain(runBenchmark, nil) }
 
-func run(ctx context.Context) error {
+func runBenchmark(ctx context.Context) error {
 	sizes := flag.String("queues", "1,100", "how many Queues there are, one measurement each")
 	outages := flag.Int("outages", 5, "how often the broker goes")
 	down := flag.Duration("down", 20*time.Second, "how long it is gone at least: by then tries are as far apart as they get")
@@ -34,35 +34,35 @@ func run(ctx context.Context) error {
 	if *outages < 1 {
 		return errors.New("-outages must be at least 1")
 	}
-	var yards []*yard
+	var environments []*environment
 	for size := range strings.SplitSeq(*sizes, ",") {
 		queues, err := strconv.Atoi(size)
 		if err != nil || queues < 1 {
 			return fmt.Errorf("-queues: %q is not a number of Queues", size)
 		}
-		yards = append(yards, &yard{Yard: harness.Yard("bench-outage-" + size), queues: queues})
+		environments = append(environments, &environment{Environment: harness.Environment("bench-outage-" + size), queues: queues})
 	}
-	c, end, err := harness.Open(ctx, *kubeconfig)
+	c, end, err := harness.OpenCluster(ctx, *kubeconfig)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return bench(ctx, c, yards, *outages, *down)
+	return measureEnvironments(ctx, c, environments, *outages, *down)
 }
 
-func bench(ctx context.Context, c *harness.Cluster, yards []*yard, outages int, down time.Duration) error {
+func measureEnvironments(ctx context.Context, c *harness.Cluster, environments []*environment, outages int, down time.Duration) error {
 	binary, err := harness.BuildOperator(ctx)
 	if err != nil {
 		return err
 	}
 	harness.PrintMachine()
 	var missed []error
-	for _, y := range yards {
-		results, err := y.measure(ctx, c, binary, outages, down)
+	for _, env := range environments {
+		results, err := env.measureOutages(ctx, c, binary, outages, down)
 		if err != nil {
-			return fmt.Errorf("%d Queues: %w", y.queues, err)
+			return fmt.Errorf("%d Queues: %w", env.queues, err)
 		}
-		missed = append(missed, report(y, results))
+		missed = append(missed, printReport(env, results))
 	}
 	return errors.Join(missed...)
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-func main() { harness.Main(run, nil) }
+func main() { harness.RunMain(runBenchmark, nil) }
 
-func run(ctx context.Context) error {
+func runBenchmark(ctx context.Context) error {
 	outages := flag.String("outages", "2s,20s,60s,100s", "how long the API server is away, besides the time that it takes to start")
 	times := flag.Int("times", 5, "how often it is away for each")
 	kubeconfig := flag.String("kubeconfig", "", "a local cluster that is up; empty: one of its own")
@@ -39,39 +39,39 @@ func run(ctx context.Context) error {
 		}
 		durations = append(durations, d)
 	}
-	c, end, err := harness.Open(ctx, *kubeconfig)
+	c, end, err := harness.OpenCluster(ctx, *kubeconfig)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return bench(ctx, c, durations, *times)
+	return measureOutages(ctx, c, durations, *times)
 }
 
-func bench(ctx context.Context, c *harness.Cluster, outages []time.Duration, times int) error {
+func measureOutages(ctx context.Context, c *harness.Cluster, outages []time.Duration, times int) error {
 	binary, err := harness.BuildOperator(ctx)
 	if err != nil {
 		return err
 	}
 	harness.PrintMachine()
-	y := yard{Yard: "bench-recovery"}
-	if err := y.open(ctx, c); err != nil {
+	env := environment{Environment: "bench-recovery"}
+	if err := env.createObjects(ctx, c); err != nil {
 		return fmt.Errorf("opening the yard: %w", err)
 	}
-	operator, err := harness.StartOperator(ctx, binary, c, "--namespaces", string(y.Yard))
+	operator, err := harness.StartOperator(ctx, binary, c, "--namespaces", string(env.Environment))
 	if err != nil {
 		return err
 	}
-	defer harness.End(operator)
-	var results []result
+	defer harness.TerminateProcess(operator)
+	var results []outageResult
 	for _, outage := range outages {
 		for i := range times {
-			r, err := y.measure(ctx, c, outage)
+			r, err := env.measureOutage(ctx, c, outage)
 			if err != nil {
 				return fmt.Errorf("outage %d of %s: %w", i+1, outage, err)
 			}
-			fmt.Fprintf(os.Stderr, "  %s, %d of %d: away for %.1f s, then %s\n", outage, i+1, times, r.away.Seconds(), r.slowest())
+			fmt.Fprintf(os.Stderr, "  %s, %d of %d: away for %.1f s, then %s\n", outage, i+1, times, r.downtime.Seconds(), r.describeSlowest())
 			results = append(results, r)
 		}
 	}
-	return report(outages, results)
+	return printReport(outages, results)
 }

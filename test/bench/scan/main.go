@@ -21,30 +21,30 @@ import (
 )
 
 func main() {
-	roles := map[string]harness.Role{}
-	for _, turn := range turns {
-		roles[turn] = runContestant
+	roles := map[string]harness.ProcessRole{}
+	for _, turn := range subjects {
+		roles[turn] = runSubject
 	}
-	harness.Main(run, roles)
+	harness.RunMain(runBenchmark, roles)
 }
 
-func run(ctx context.Context) error {
+func runBenchmark(ctx context.Context) error {
 	jobs := flag.Int("jobs", 100_000, "Jobs in all")
 	namespaces := flag.Int("namespaces", 10, "namespaces they are in")
 	rounds := flag.Int("rounds", 6, "how often each is measured")
 	scans := flag.Int("scans", 3, "how often the operator scans before its memory is read")
 	keep := flag.Bool("keep", false, "leave the cluster and the Jobs there")
 	flag.Parse()
-	return bench(ctx, &yard{jobs: *jobs, namespaces: *namespaces}, *rounds, *scans, *keep)
+	return measureScans(ctx, &environment{jobs: *jobs, namespaces: *namespaces}, *rounds, *scans, *keep)
 }
 
-func bench(ctx context.Context, y *yard, rounds, scans int, keep bool) error {
-	c, err := harness.Start(ctx)
+func measureScans(ctx context.Context, env *environment, rounds, scans int, keep bool) error {
+	c, err := harness.StartCluster(ctx)
 	if err != nil {
 		return err
 	}
 	if !keep {
-		defer c.Stop(ctx)
+		defer c.StopControlPlane(ctx)
 	}
 	operator, err := harness.BuildOperator(ctx)
 	if err != nil {
@@ -52,19 +52,19 @@ func bench(ctx context.Context, y *yard, rounds, scans int, keep bool) error {
 	}
 	harness.PrintMachine()
 	begun := time.Now()
-	if err := y.fill(ctx, c); err != nil {
+	if err := env.createJobs(ctx, c); err != nil {
 		return fmt.Errorf("making Jobs: %w", err)
 	}
-	fmt.Fprintf(os.Stderr, "  %d Jobs in %d namespaces, made in %s\n", y.jobs, y.namespaces, time.Since(begun).Round(time.Second))
+	fmt.Fprintf(os.Stderr, "  %d Jobs in %d namespaces, made in %s\n", env.jobs, env.namespaces, time.Since(begun).Round(time.Second))
 
-	results, err := y.takeTurns(ctx, c, rounds)
+	results, err := env.measureRounds(ctx, c, rounds)
 	if err != nil {
 		return err
 	}
-	running, err := measureOperator(ctx, c, operator, y, scans)
+	running, err := measureOperator(ctx, c, operator, env, scans)
 	if err != nil {
 		return fmt.Errorf("operator: %w", err)
 	}
-	report(y, results, running)
+	printReport(env, results, running)
 	return nil
 }

@@ -20,23 +20,23 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// bareLoop, as the first argument, makes this program the loop that is measured.
-const bareLoop = "bare-loop"
+// bareLoopRole, as the first argument, makes this program the loop that is measured.
+const bareLoopRole = "bare-loop"
 
-func main() { harness.Main(run, map[string]harness.Role{bareLoop: runBareLoop}) }
+func main() { harness.RunMain(runBenchmark, map[string]harness.ProcessRole{bareLoopRole: runBareLoop}) }
 
-func run(ctx context.Context) error {
+func runBenchmark(ctx context.Context) error {
 	loads := flag.String("loads", "1x1s,100x10s,1000x30s,100x100ms,1000x100ms", "SEQUENCESxSTEPDURATION, one measurement each")
 	steps := flag.Int("steps", 3, "steps of a sequence")
 	keep := flag.Bool("keep", false, "leave the cluster up")
 	flag.Parse()
 
-	c, err := harness.Start(ctx)
+	c, err := harness.StartCluster(ctx)
 	if err != nil {
 		return err
 	}
 	if !*keep {
-		defer c.Stop(ctx)
+		defer c.StopControlPlane(ctx)
 	}
 	operator, err := harness.BuildOperator(ctx)
 	if err != nil {
@@ -48,15 +48,15 @@ func run(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("-loads: %w", err)
 		}
-		bare, err := measure(ctx, c, load, bareRunner{})
+		bare, err := measureLoad(ctx, c, load, bareLoopRunner{})
 		if err != nil {
 			return fmt.Errorf("bare loop, %s: %w", load, err)
 		}
-		ours, err := measure(ctx, c, load, operatorRunner{operator})
+		ours, err := measureLoad(ctx, c, load, operatorRunner{operator})
 		if err != nil {
 			return fmt.Errorf("operator, %s: %w", load, err)
 		}
-		report(load, ours, bare)
+		printReport(load, ours, bare)
 	}
 	return nil
 }

@@ -23,41 +23,41 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-func main() { harness.Main(run, nil) }
+func main() { harness.RunMain(runBenchmark, nil) }
 
-func run(ctx context.Context) error {
-	y := &yard{Yard: "bench-sessions"}
-	flag.IntVar(&y.sessions, "sessions", 1000, "sessions that run all the while")
-	flag.IntVar(&y.burst, "burst", 100, "sessions that are made, and deleted, at once")
-	flag.IntVar(&y.bursts, "bursts", 5, "how often")
-	flag.IntVar(&y.single, "single", 50, "sessions that are made one at a time")
+func runBenchmark(ctx context.Context) error {
+	env := &environment{Environment: "bench-sessions"}
+	flag.IntVar(&env.sessions, "sessions", 1000, "sessions that run all the while")
+	flag.IntVar(&env.burst, "burst", 100, "sessions that are made, and deleted, at once")
+	flag.IntVar(&env.bursts, "bursts", 5, "how often")
+	flag.IntVar(&env.single, "single", 50, "sessions that are made one at a time")
 	kubeconfig := flag.String("kubeconfig", "", "a control plane that is up; empty: one of its own")
 	flag.Parse()
-	if y.sessions < 1 || y.burst < 1 || y.bursts < 1 || y.single < 1 {
+	if env.sessions < 1 || env.burst < 1 || env.bursts < 1 || env.single < 1 {
 		return errors.New("-sessions, -burst, -bursts and -single must be at least 1")
 	}
-	c, end, err := harness.Open(ctx, *kubeconfig)
+	c, end, err := harness.OpenCluster(ctx, *kubeconfig)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return bench(ctx, c, y)
+	return measureSessions(ctx, c, env)
 }
 
-func bench(ctx context.Context, c *harness.Cluster, y *yard) error {
+func measureSessions(ctx context.Context, c *harness.Cluster, env *environment) error {
 	binary, err := harness.BuildOperator(ctx)
 	if err != nil {
 		return err
 	}
 	harness.PrintMachine()
-	if err := y.open(ctx, c); err != nil {
+	if err := env.createNamespace(ctx, c); err != nil {
 		return fmt.Errorf("opening the yard: %w", err)
 	}
-	o, err := observe(ctx, c, string(y.Yard))
+	o, err := startObserver(ctx, c, string(env.Environment))
 	if err != nil {
 		return err
 	}
-	operator, err := harness.StartOperator(ctx, binary, c, append(harness.WithMetrics(), "--namespaces", string(y.Yard))...)
+	operator, err := harness.StartOperator(ctx, binary, c, append(harness.MetricsFlags(), "--namespaces", string(env.Environment))...)
 	if err != nil {
 		return err
 	}
@@ -65,24 +65,24 @@ func bench(ctx context.Context, c *harness.Cluster, y *yard) error {
 	end := func() {
 		if !ended {
 			ended = true
-			harness.End(operator)
+			harness.TerminateProcess(operator)
 		}
 	}
 	defer end()
-	if err := y.fill(ctx, c, o); err != nil {
+	if err := env.startSessions(ctx, c, o); err != nil {
 		return fmt.Errorf("filling the yard: %w", err)
 	}
-	fmt.Fprintf(os.Stderr, "  %d sessions run\n", y.sessions)
-	r, err := y.measure(ctx, c, o, operator.Process.Pid)
+	fmt.Fprintf(os.Stderr, "  %d sessions run\n", env.sessions)
+	r, err := env.measureEnvironment(ctx, c, o, operator.Process.Pid)
 	if err != nil {
 		return err
 	}
-	if r.deleted, err = y.delete(ctx, c, o); err != nil {
+	if r.deleted, err = env.measureDeletion(ctx, c, o); err != nil {
 		return fmt.Errorf("deleting with the operator: %w", err)
 	}
 	end()
-	if r.deletedAlone, err = y.delete(ctx, c, o); err != nil {
+	if r.deletedAlone, err = env.measureDeletion(ctx, c, o); err != nil {
 		return fmt.Errorf("deleting without the operator: %w", err)
 	}
-	return report(y, r)
+	return printReport(env, r)
 }

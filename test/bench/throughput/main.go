@@ -23,10 +23,10 @@ import (
 )
 
 func main() {
-	harness.Main(run, map[string]harness.Role{ours: runContestant, bare: runContestant})
+	harness.RunMain(runBenchmark, map[string]harness.ProcessRole{workerSubject: runSubject, bareConsumerSubject: runSubject})
 }
 
-func run(ctx context.Context) error {
+func runBenchmark(ctx context.Context) error {
 	rounds := flag.Int("rounds", 10, "how often each is measured")
 	jobs := flag.Int("jobs", 100_000, "jobs of a backlog")
 	profile := flag.String("profile", "", "where to write CPU profiles of the workers, as NAME-ROUND.pprof; empty: nowhere")
@@ -34,32 +34,32 @@ func run(ctx context.Context) error {
 	if *rounds < 1 || *jobs < 1 {
 		return errors.New("-rounds and -jobs must be at least 1")
 	}
-	return bench(ctx, *rounds, *jobs, *profile)
+	return measureRounds(ctx, *rounds, *jobs, *profile)
 }
 
-func bench(ctx context.Context, rounds, jobs int, profile string) error {
+func measureRounds(ctx context.Context, rounds, jobs int, profile string) error {
 	harness.PrintMachine()
 	nats, err := harness.StartNATS(ctx)
 	if err != nil {
 		return err
 	}
-	defer nats.Close()
-	q, err := openQueue(ctx, nats.URL, nats.Pid())
+	defer nats.StopAndRemove()
+	q, err := createQueue(ctx, nats.URL, nats.Pid())
 	if err != nil {
 		return err
 	}
-	defer q.close()
-	var results []round
+	defer q.closeConnection()
+	var results []roundResult
 	for i := range rounds + 1 {
-		r, err := q.takeTurns(ctx, i, jobs, profile)
+		r, err := q.measureRound(ctx, i, jobs, profile)
 		if err != nil {
 			return fmt.Errorf("round %d: %w", i, err)
 		}
 		if i == 0 {
 			continue // it is for warming up
 		}
-		fmt.Fprintf(os.Stderr, "  %d of %d: %.2f\n", i, rounds, r.ratio())
+		fmt.Fprintf(os.Stderr, "  %d of %d: %.2f\n", i, rounds, r.throughputRatio())
 		results = append(results, r)
 	}
-	return report(jobs, results)
+	return printReport(jobs, results)
 }

@@ -16,14 +16,14 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1], os.Args[2]); err != nil {
+	if err := consumeQueue(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// run works off the queue at that URL.
-func run(url, queue string) error {
+// consumeQueue works off the queue at that URL.
+func consumeQueue(url, queue string) error {
 	ledger, err := os.OpenFile(os.Getenv("LEDGER"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // the ledger is where the test says
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func run(url, queue string) error {
 	}
 	consuming, err := consumer.Consume(func(message jetstream.Msg) {
 		_ = message.Ack() // before it is done
-		go done(ledger, message.Data())
+		go completeJob(ledger, message.Data())
 	})
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func run(url, queue string) error {
 	return nil // and what is under way is forgotten
 }
 
-func done(ledger *os.File, payload []byte) {
+func completeJob(ledger *os.File, payload []byte) {
 	var order struct {
 		ID           string `json:"id"`
 		Milliseconds int    `json:"milliseconds"`

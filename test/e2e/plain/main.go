@@ -22,21 +22,21 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
+	if err := runCommand(); err != nil {
 		fmt.Fprintln(os.Stderr, "plain:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
+func runCommand() error {
 	if len(os.Args) == 2 && os.Args[1] == "serve" {
-		return serve()
+		return serveHTTP()
 	}
 	payload, err := io.ReadAll(os.Stdin)
 	if err != nil {
 		return err
 	}
-	switch status := work(payload, os.Getenv("YARDMASTER_JOB_ATTEMPT")); status {
+	switch status := doJob(payload, os.Getenv("YARDMASTER_JOB_ATTEMPT")); status {
 	case http.StatusOK:
 		return nil
 	case http.StatusBadRequest:
@@ -49,20 +49,20 @@ func run() error {
 	return nil
 }
 
-func serve() error {
+func serveHTTP() error {
 	server := &http.Server{Addr: ":8080", ReadHeaderTimeout: time.Second}
 	server.Handler = http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
 		payload, err := io.ReadAll(request.Body)
 		if err != nil {
 			return // who sent it hears no answer
 		}
-		answer.WriteHeader(work(payload, request.Header.Get("Yardmaster-Job-Attempt")))
+		answer.WriteHeader(doJob(payload, request.Header.Get("Yardmaster-Job-Attempt")))
 	})
 	return server.ListenAndServe()
 }
 
-// work does a job, and says as an HTTP status what came of it.
-func work(payload []byte, attempt string) int {
+// doJob does a job, and says as an HTTP status what came of it.
+func doJob(payload []byte, attempt string) int {
 	var order struct {
 		ID           string `json:"id"`
 		Milliseconds int    `json:"milliseconds"`
@@ -79,14 +79,14 @@ func work(payload []byte, attempt string) int {
 	// undone and is not, as it is with real work.
 	half := time.Duration(order.Milliseconds) * time.Millisecond / 2
 	time.Sleep(half)
-	if err := record(order.ID, attempt); err != nil {
+	if err := appendToLedger(order.ID, attempt); err != nil {
 		return http.StatusInternalServerError
 	}
 	time.Sleep(half)
 	return http.StatusOK
 }
 
-func record(id, attempt string) error {
+func appendToLedger(id, attempt string) error {
 	ledger, err := os.OpenFile(os.Getenv("LEDGER"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // the ledger is where the test says
 	if err != nil {
 		return err

@@ -23,19 +23,19 @@ import (
 
 // These, as the first argument, make this program one of those that are measured.
 const (
-	bareList  = "bare-list"
-	scanFirst = "scan-first" // there are no reports yet
-	scanAgain = "scan-again" // there are, and they stay as they are
+	bareListSubject  = "bare-list"
+	firstScanSubject = "scan-first" // there are no reports yet
+	laterScanSubject = "scan-again" // there are, and they stay as they are
 )
 
 // The bare loop asks as the scanner does.
 const (
-	page   = 500
-	atOnce = 4
+	listPageSize    = 500
+	listConcurrency = 4
 )
 
-// runContestant makes one scan, and prints how many nanoseconds it took.
-func runContestant(ctx context.Context, args []string) error {
+// runSubject makes one scan, and prints how many nanoseconds it took.
+func runSubject(ctx context.Context, args []string) error {
 	if len(args) != 4 {
 		return fmt.Errorf("%s KUBECONFIG NAMESPACES JOBS", args[0])
 	}
@@ -43,7 +43,7 @@ func runContestant(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := harness.Connect(args[1])
+	c, err := harness.ConnectToCluster(args[1])
 	if err != nil {
 		return err
 	}
@@ -55,32 +55,32 @@ func runContestant(ctx context.Context, args []string) error {
 		}
 	}
 	begun := time.Now()
-	if args[0] != bareList {
-		jobreport.New(c, c, events.NewFakeRecorder(100), logr.Discard(), options(namespaces)).ScanAll(ctx)
-	} else if err := list(ctx, c, namespaces, jobs); err != nil {
+	if args[0] != bareListSubject {
+		jobreport.New(c, c, events.NewFakeRecorder(100), logr.Discard(), reportOptions(namespaces)).ScanAll(ctx)
+	} else if err := listAllJobs(ctx, c, namespaces, jobs); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(os.Stdout, time.Since(begun).Nanoseconds())
 	return err
 }
 
-// options find fault with every Job: there is most to do then.
-func options(namespaces []string) jobreport.Options {
+// reportOptions find fault with every Job: there is most to do then.
+func reportOptions(namespaces []string) jobreport.Options {
 	thresholds := zombie.Defaults()
 	thresholds.ExternallyManaged.Suspicious = time.Nanosecond
 	return jobreport.Options{Namespaces: namespaces, Interval: time.Hour, Top: 50, Thresholds: thresholds}
 }
 
-// list is the least that sees all Jobs.
-func list(ctx context.Context, c client.Reader, namespaces []string, want int) error {
+// listAllJobs is the least that sees all Jobs.
+func listAllJobs(ctx context.Context, c client.Reader, namespaces []string, want int) error {
 	seen := make([]int, len(namespaces))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
+	group.SetLimit(listConcurrency)
 	for i, namespace := range namespaces {
 		group.Go(func() error {
 			for token := ""; ; {
 				var jobs batchv1.JobList
-				if err := c.List(ctx, &jobs, client.InNamespace(namespace), client.Limit(page), client.Continue(token)); err != nil {
+				if err := c.List(ctx, &jobs, client.InNamespace(namespace), client.Limit(listPageSize), client.Continue(token)); err != nil {
 					return err
 				}
 				seen[i] += len(jobs.Items)

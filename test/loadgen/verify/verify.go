@@ -10,26 +10,26 @@ import (
 	"strings"
 )
 
-// Verdict is what a ledger says of the jobs that were sent.
-type Verdict struct {
+// LedgerResult is what a ledger says of the jobs that were sent.
+type LedgerResult struct {
 	// Sent is how many jobs there were, Done how many of them have a line.
 	Sent, Done int
 	// Repeated is how many lines there are beyond one for each job.
 	Repeated int
 	// Lost are jobs without a line, Strange lines of no job that was sent: some of each.
-	Lost, Strange []string
+	Lost, Unexpected []string
 	// Workers is how many Pods have written, Revisions of how many revisions.
 	Workers, Revisions int
 }
 
-// shown is how many names a verdict has of a sort.
-const shown = 10
+// maxListedNames is how many names a verdict has of a sort.
+const maxListedNames = 10
 
-// Name of a job: those of one run begin with the same prefix.
-func Name(prefix string, number int) string { return fmt.Sprintf("%s-%06d", prefix, number) }
+// JobName of a job: those of one run begin with the same prefix.
+func JobName(prefix string, number int) string { return fmt.Sprintf("%s-%06d", prefix, number) }
 
-// Judge reads a ledger of a run with so many jobs. Lines of other runs are not looked at.
-func Judge(ledger io.Reader, prefix string, sent int) (Verdict, error) {
+// VerifyLedger reads a ledger of a run with so many jobs. Lines of other runs are not looked at.
+func VerifyLedger(ledger io.Reader, prefix string, sent int) (LedgerResult, error) {
 	lines, workers, revisions := map[string]int{}, map[string]bool{}, map[string]bool{}
 	scanner := bufio.NewScanner(ledger)
 	for scanner.Scan() {
@@ -46,31 +46,33 @@ func Judge(ledger io.Reader, prefix string, sent int) (Verdict, error) {
 		}
 	}
 	if err := scanner.Err(); err != nil {
-		return Verdict{}, fmt.Errorf("reading the ledger: %w", err)
+		return LedgerResult{}, fmt.Errorf("reading the ledger: %w", err)
 	}
-	v := Verdict{Sent: sent, Workers: len(workers), Revisions: len(revisions)}
+	v := LedgerResult{Sent: sent, Workers: len(workers), Revisions: len(revisions)}
 	for number := range sent {
-		name := Name(prefix, number)
+		name := JobName(prefix, number)
 		count := lines[name]
 		delete(lines, name)
 		switch {
 		case count > 0:
 			v.Done++
 			v.Repeated += count - 1
-		case len(v.Lost) < shown:
+		case len(v.Lost) < maxListedNames:
 			v.Lost = append(v.Lost, name)
 		}
 	}
 	strange := slices.Sorted(maps.Keys(lines))
-	v.Strange = strange[:min(len(strange), shown)]
+	v.Unexpected = strange[:min(len(strange), maxListedNames)]
 	return v, nil
 }
 
-// OnceEach reports whether each job was done once.
-func (v *Verdict) OnceEach() bool { return v.Done == v.Sent && v.Repeated == 0 && len(v.Strange) == 0 }
+// EachDoneOnce reports whether each job was done once.
+func (v *LedgerResult) EachDoneOnce() bool {
+	return v.Done == v.Sent && v.Repeated == 0 && len(v.Unexpected) == 0
+}
 
 // String is the verdict in a sentence.
-func (v *Verdict) String() string {
+func (v *LedgerResult) String() string {
 	return fmt.Sprintf("%d jobs sent, %d done, %d lost, %d done again, by %d workers of %d revisions",
 		v.Sent, v.Done, v.Sent-v.Done, v.Repeated, v.Workers, v.Revisions)
 }
