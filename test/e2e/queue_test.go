@@ -266,10 +266,10 @@ func (o *office) wantOnce(revisions int, runs ...string) {
 
 func (o *office) judge(run string, jobs int) verify.LedgerResult {
 	o.t.Helper()
-	o.tool("judge-"+run, "judge", "-run="+run, fmt.Sprintf("-jobs=%d", jobs))
+	o.tool("verify-"+run, "verify", "-run="+run, fmt.Sprintf("-jobs=%d", jobs))
 	var output string
 	o.until("the verdict", patience, func() bool {
-		pods, err := clientset.CoreV1().Pods(o.ns).List(o.t.Context(), metav1.ListOptions{LabelSelector: "job-name=judge-" + run})
+		pods, err := clientset.CoreV1().Pods(o.ns).List(o.t.Context(), metav1.ListOptions{LabelSelector: "job-name=verify-" + run})
 		if err != nil || len(pods.Items) == 0 {
 			return false
 		}

@@ -1,9 +1,11 @@
-// Command ledger sends jobs for the example worker, and judges what came of them.
+// Command loadgen sends jobs to the example worker, and verifies from the worker's ledger that
+// they were done.
 //
-//	ledger send -url nats://nats:4222 -queue orders -run a -jobs 5000 -rate 200 -milliseconds 300
-//	ledger judge -file /ledger/lines -run a -jobs 5000
+//	loadgen send -url nats://nats:4222 -queue orders -run a -jobs 5000 -rate 200 -milliseconds 300
+//	loadgen verify -file /ledger/lines -run a -jobs 5000
 //
-// The verdict is JSON; the exit code is 1 if not each job was done once.
+// The result of the verification is JSON. The exit code is 1 unless each job was done exactly
+// once.
 package main
 
 import (
@@ -24,10 +26,11 @@ import (
 	"github.com/yardmaster/yardmaster/test/loadgen/verify"
 )
 
-// maxUnacknowledged is how many jobs may be on their way to the broker at once.
+// maxUnacknowledged is the number of jobs that may wait for the broker's acknowledgement at a
+// time.
 const maxUnacknowledged = 256
 
-// brokerTimeout is how long the broker may be away in between.
+// brokerTimeout is the time that the broker may be unavailable.
 const brokerTimeout = 5 * time.Minute
 
 func main() {
@@ -35,30 +38,30 @@ func main() {
 	err := runCommand(ctx)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "ledger:", err)
+		fmt.Fprintln(os.Stderr, "loadgen:", err)
 		os.Exit(1)
 	}
 }
 
 func runCommand(ctx context.Context) error {
 	if len(os.Args) < 2 {
-		return errors.New("say send or judge")
+		return errors.New("a command is required: send or verify")
 	}
 	switch os.Args[1] {
 	case "send":
 		return parseAndSend(ctx, os.Args[2:])
-	case "judge":
+	case "verify":
 		return verifyLedger(os.Args[2:])
 	default:
-		return fmt.Errorf("%q is neither send nor judge", os.Args[1])
+		return fmt.Errorf("unknown command %q, must be send or verify", os.Args[1])
 	}
 }
 
 func verifyLedger(args []string) error {
-	f := flag.NewFlagSet("judge", flag.ContinueOnError)
-	file := f.String("file", "/ledger/lines", "the ledger")
-	name := f.String("run", "run", "which run's jobs")
-	jobs := f.Int("jobs", 1, "how many there were")
+	f := flag.NewFlagSet("verify", flag.ContinueOnError)
+	file := f.String("file", "/ledger/lines", "path of the ledger")
+	name := f.String("run", "run", "prefix of the names of the jobs")
+	jobs := f.Int("jobs", 1, "number of jobs that were sent")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -67,20 +70,20 @@ func verifyLedger(args []string) error {
 		return err
 	}
 	defer ledger.Close()
-	verdict, err := verify.VerifyLedger(ledger, *name, *jobs)
+	result, err := verify.VerifyLedger(ledger, *name, *jobs)
 	if err != nil {
 		return err
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(verdict); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
 		return err
 	}
-	if !verdict.EachDoneOnce() {
-		return errors.New("not each job was done once")
+	if !result.EachDoneOnce() {
+		return errors.New("not every job was done exactly once")
 	}
 	return nil
 }
 
-// jobBatch is the jobs that are sent.
+// jobBatch describes the jobs to send.
 type jobBatch struct {
 	url, queue, run    string
 	jobs, milliseconds int
@@ -90,12 +93,12 @@ type jobBatch struct {
 func parseAndSend(ctx context.Context, args []string) error {
 	var b jobBatch
 	f := flag.NewFlagSet("send", flag.ContinueOnError)
-	f.StringVar(&b.url, "url", nats.DefaultURL, "the broker")
-	f.StringVar(&b.queue, "queue", "orders", "the queue")
-	f.StringVar(&b.run, "run", "run", "what the jobs' names begin with")
-	f.IntVar(&b.jobs, "jobs", 1, "how many")
-	f.Float64Var(&b.rate, "rate", 0, "how many a second; 0: as fast as the broker takes them")
-	f.IntVar(&b.milliseconds, "milliseconds", 100, "how long each takes")
+	f.StringVar(&b.url, "url", nats.DefaultURL, "URL of the broker")
+	f.StringVar(&b.queue, "queue", "orders", "name of the queue")
+	f.StringVar(&b.run, "run", "run", "prefix of the names of the jobs")
+	f.IntVar(&b.jobs, "jobs", 1, "number of jobs")
+	f.Float64Var(&b.rate, "rate", 0, "jobs per second; 0 means as fast as the broker accepts them")
+	f.IntVar(&b.milliseconds, "milliseconds", 100, "duration of each job in milliseconds")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -108,21 +111,21 @@ func parseAndSend(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	begun := time.Now()
-	if err := b.sendJobs(ctx, stream, begun); err != nil {
+	startedAt := time.Now()
+	if err := b.sendJobs(ctx, stream, startedAt); err != nil {
 		return err
 	}
-	fmt.Printf("sent %d jobs in %s\n", b.jobs, time.Since(begun).Round(time.Millisecond))
+	fmt.Printf("sent %d jobs in %s\n", b.jobs, time.Since(startedAt).Round(time.Millisecond))
 	return nil
 }
 
-// sendJobs sends the batch at its rate, some jobs at a time.
-func (b *jobBatch) sendJobs(ctx context.Context, stream jetstream.JetStream, begun time.Time) error {
+// sendJobs sends the jobs at the rate of the batch, several concurrently.
+func (b *jobBatch) sendJobs(ctx context.Context, stream jetstream.JetStream, startedAt time.Time) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxUnacknowledged)
 	for number := range b.jobs {
 		if b.rate > 0 {
-			if err := sleepUntil(ctx, begun.Add(time.Duration(float64(number)/b.rate*float64(time.Second)))); err != nil {
+			if err := sleepUntil(ctx, startedAt.Add(time.Duration(float64(number)/b.rate*float64(time.Second)))); err != nil {
 				return errors.Join(err, group.Wait())
 			}
 		}
@@ -135,8 +138,8 @@ func (b *jobBatch) sendJobs(ctx context.Context, stream jetstream.JetStream, beg
 	return group.Wait()
 }
 
-// sendJob sends a job until the broker has it. Its name keeps it from being there twice, when
-// only the acknowledgement was lost.
+// sendJob retries until the broker has acknowledged the job. The message ID prevents duplicates
+// when only an acknowledgement was lost.
 func sendJob(ctx context.Context, stream jetstream.JetStream, subject, id, payload string) error {
 	ctx, cancel := context.WithTimeout(ctx, brokerTimeout)
 	defer cancel()
@@ -151,7 +154,7 @@ func sendJob(ctx context.Context, stream jetstream.JetStream, subject, id, paylo
 	}
 }
 
-// publishTimeout is how long one try waits for the broker's word, which may have been lost.
+// publishTimeout is the time to wait for an acknowledgement before the job is sent again.
 const publishTimeout = 2 * time.Second
 
 func publishOnce(ctx context.Context, stream jetstream.JetStream, subject, id, payload string) error {

@@ -1,5 +1,5 @@
-// Package lab is what the benchmarks have in common: a control plane of their own, the
-// operator as it is built, and what its process uses.
+// Package harness contains what the benchmarks share: a control plane, a release build of the
+// operator, brokers, and measurements of processes.
 package harness
 
 import (
@@ -28,7 +28,7 @@ const (
 	localclusterBinary = "bin/localcluster"
 )
 
-// Cluster is the control plane that is measured on.
+// Cluster is the control plane on which a benchmark runs.
 type Cluster struct {
 	client.WithWatch
 
@@ -36,8 +36,9 @@ type Cluster struct {
 	Kubeconfig string
 }
 
-// OpenCluster leads to the control plane of a kubeconfig, with the CustomResourceDefinitions installed
-// there, or else starts one. What it returns beside it ends it.
+// OpenCluster connects to the control plane of a kubeconfig and installs the
+// CustomResourceDefinitions. If kubeconfig is empty, it starts a local control plane. Call the
+// returned function at the end.
 func OpenCluster(ctx context.Context, kubeconfig string) (*Cluster, func(), error) {
 	if kubeconfig == "" {
 		c, err := StartCluster(ctx)
@@ -53,14 +54,14 @@ func OpenCluster(ctx context.Context, kubeconfig string) (*Cluster, func(), erro
 	return c, func() {}, c.installCRDs(ctx)
 }
 
-// StartCluster brings the cluster up, with the CustomResourceDefinitions installed.
+// StartCluster starts a local control plane and installs the CustomResourceDefinitions.
 func StartCluster(ctx context.Context) (*Cluster, error) {
 	if err := RunCommand(ctx, localclusterBinary, "up", "--mode", "control-plane", "--name", clusterName); err != nil {
 		return nil, err
 	}
 	kubeconfig, err := exec.CommandContext(ctx, localclusterBinary, "kubeconfig", "--name", clusterName).Output()
 	if err != nil {
-		return nil, fmt.Errorf("asking for the kubeconfig: %w", err)
+		return nil, fmt.Errorf("getting the kubeconfig: %w", err)
 	}
 	c, err := ConnectToCluster(strings.TrimSpace(string(kubeconfig)))
 	if err != nil {
@@ -69,13 +70,13 @@ func StartCluster(ctx context.Context) (*Cluster, error) {
 	return c, c.installCRDs(ctx)
 }
 
-// ConnectToCluster leads to a cluster that is up.
+// ConnectToCluster connects to a running cluster.
 func ConnectToCluster(kubeconfig string) (*Cluster, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	config.QPS = -1 // the API server's own fairness is the limit, as it is for the operator
+	config.QPS = -1 // only API Priority and Fairness limits the client, as it does the operator
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func ConnectToCluster(kubeconfig string) (*Cluster, error) {
 	return &Cluster{WithWatch: withWatch, Config: config, Kubeconfig: kubeconfig}, nil
 }
 
-// StopControlPlane takes the cluster down, also after an interrupt.
+// StopControlPlane stops the local control plane, even if ctx has ended.
 func (*Cluster) StopControlPlane(ctx context.Context) {
 	if err := RunCommand(context.WithoutCancel(ctx), localclusterBinary, "down", "--name", clusterName); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)

@@ -17,14 +17,14 @@ import (
 
 const (
 	brokerSecret = "broker"
-	// CreateConcurrency is how many requests at once make objects.
+	// CreateConcurrency is the number of concurrent requests that create objects.
 	CreateConcurrency = 16
 )
 
 // Environment is a namespace with Queues and WorkerPools.
 type Environment string
 
-// CreateNamespace makes the namespace, with a Secret that names the broker.
+// CreateNamespace creates the namespace and a Secret with the URL of the broker.
 func (env Environment) CreateNamespace(ctx context.Context, c client.Client, url string) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: string(env)}}
 	if err := client.IgnoreAlreadyExists(c.Create(ctx, ns)); err != nil {
@@ -33,19 +33,20 @@ func (env Environment) CreateNamespace(ctx context.Context, c client.Client, url
 	return c.Create(ctx, &corev1.Secret{ObjectMeta: env.ObjectMeta(brokerSecret), StringData: map[string]string{"url": url}})
 }
 
-// ObjectMeta is the metadata of one in the yard.
+// ObjectMeta returns the metadata of an object in the environment.
 func (env Environment) ObjectMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: string(env)}
 }
 
-// NewQueue on the yard's broker.
+// NewQueue returns a Queue on the environment's broker.
 func (env Environment) NewQueue(name string) *v1alpha1.Queue {
 	broker := &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
 	broker.URLSecretRef.Name = brokerSecret
 	return &v1alpha1.Queue{ObjectMeta: env.ObjectMeta(name), Spec: v1alpha1.QueueSpec{Broker: broker}}
 }
 
-// NewWorkerPool of a queue, and of its name, that sleeps until there is a message.
+// NewWorkerPool returns a WorkerPool for the queue of the same name. It scales to zero when
+// idle.
 func (env Environment) NewWorkerPool(name string) *v1alpha1.WorkerPool {
 	return &v1alpha1.WorkerPool{ObjectMeta: env.ObjectMeta(name), Spec: v1alpha1.WorkerPoolSpec{
 		Queues:      []v1alpha1.PoolQueue{{Name: name}},
@@ -56,23 +57,25 @@ func (env Environment) NewWorkerPool(name string) *v1alpha1.WorkerPool {
 	}}
 }
 
-// WaitUntilReconciled waits until so many queues are on the broker, and so many pools' are read.
+// WaitUntilReconciled waits until the given numbers of Queues are ready and of WorkerPools have
+// current metrics.
 func (env Environment) WaitUntilReconciled(ctx context.Context, c client.Reader, patience time.Duration, queues, pools int) error {
-	told := time.Now()
+	reportedAt := time.Now()
 	return PollUntil(ctx, patience, func() (bool, error) {
 		ready, fresh, err := env.countReconciled(ctx, c)
 		if err != nil || ready == queues && fresh == pools {
 			return true, err
 		}
-		if time.Since(told) > 10*time.Second {
-			told = time.Now()
-			fmt.Fprintf(os.Stderr, "  %d Queues and %d WorkerPools are decided\n", ready, fresh)
+		if time.Since(reportedAt) > 10*time.Second {
+			reportedAt = time.Now()
+			fmt.Fprintf(os.Stderr, "  %d Queues and %d WorkerPools are reconciled\n", ready, fresh)
 		}
-		return false, SleepContext(ctx, time.Second) // a list of thousands costs the control plane, too
+		return false, SleepContext(ctx, time.Second) // lists of thousands of objects would add load to the control plane
 	})
 }
 
-// countReconciled counts the objects of which the operator has told how they stand.
+// countReconciled returns the number of Queues that are ready and of WorkerPools with current
+// metrics.
 func (env Environment) countReconciled(ctx context.Context, c client.Reader) (queues, pools int, err error) {
 	var allQueues v1alpha1.QueueList
 	if err := c.List(ctx, &allQueues, client.InNamespace(string(env))); err != nil {
@@ -95,11 +98,11 @@ func (env Environment) countReconciled(ctx context.Context, c client.Reader) (qu
 	return queues, pools, nil
 }
 
-// DeleteObjects removes the objects, with nobody there to take their queues off the broker: that
-// goes too.
+// DeleteObjects deletes the objects of the environment. It removes their finalizers first,
+// because the operator no longer runs; the broker and its queues are removed separately.
 func (env Environment) DeleteObjects(ctx context.Context, c client.Client) {
 	if err := env.deleteAll(context.WithoutCancel(ctx), c); err != nil {
-		fmt.Fprintln(os.Stderr, "bench: clearing the yard:", err)
+		fmt.Fprintln(os.Stderr, "bench: deleting the environment:", err)
 	}
 }
 
@@ -125,7 +128,7 @@ func (env Environment) deleteAll(ctx context.Context, c client.Client) error {
 	return c.Delete(ctx, &corev1.Secret{ObjectMeta: env.ObjectMeta(brokerSecret)})
 }
 
-// deleteWithoutFinalizers deletes an object without its finalizers' being heard.
+// deleteWithoutFinalizers removes the finalizers of an object and deletes it.
 func deleteWithoutFinalizers(ctx context.Context, c client.Writer, o client.Object) error {
 	none := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 	if err := c.Patch(ctx, o, none); err != nil {

@@ -7,12 +7,12 @@ import (
 	"os/signal"
 )
 
-// ProcessRole is what a benchmark's program is besides the benchmark itself, in a process of its
-// own. It is given the arguments, the role's name before the others.
+// ProcessRole is a function that a benchmark runs in a process of its own instead of the
+// benchmark itself. The first argument is the name of the role.
 type ProcessRole func(ctx context.Context, args []string) error
 
-// RunMain runs a benchmark until it is over or interrupted; or the role that the first argument
-// names. NATSServer is one in each.
+// RunMain runs the role that the first argument names, or else the benchmark, until it is
+// finished or interrupted. Every benchmark has the role NATSServerRole.
 func RunMain(run func(ctx context.Context) error, roles map[string]ProcessRole) {
 	if err := runRole(run, roles); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)

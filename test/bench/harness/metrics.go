@@ -12,12 +12,12 @@ import (
 
 const metricsAddress = "127.0.0.1:18982"
 
-// MetricsFlags are flags for an operator whose metrics are read.
+// MetricsFlags returns the flags of an operator that serves metrics for OperatorMetrics.
 func MetricsFlags() []string {
 	return []string{"--metrics-bind-address=" + metricsAddress, "--metrics-secure=false"}
 }
 
-// OperatorMetrics reads those of the operator.
+// OperatorMetrics returns the operator's metrics.
 func OperatorMetrics(ctx context.Context) (map[string]*dto.MetricFamily, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metricsAddress+"/metrics", http.NoBody)
 	if err != nil {
@@ -32,7 +32,8 @@ func OperatorMetrics(ctx context.Context) (map[string]*dto.MetricFamily, error) 
 	return parser.TextToMetricFamilies(response.Body)
 }
 
-// MetricLabel of a metric; empty if it has none of the name.
+// MetricLabel returns the value of a metric's label, or the empty string if the metric has no
+// such label.
 func MetricLabel(metric *dto.Metric, name string) string {
 	for _, pair := range metric.GetLabel() {
 		if pair.GetName() == name {

@@ -16,10 +16,11 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// NATSServerRole is the first argument that makes a benchmark the broker.
+// NATSServerRole is the role of a process that is the broker.
 const NATSServerRole = "nats-server"
 
-// serveNATS serves from a directory, at a port, until it is interrupted, and prints its URL.
+// serveNATS prints the server's URL and serves until it is interrupted. Its arguments are the
+// storage directory and the port.
 func serveNATS(ctx context.Context, args []string) error {
 	if len(args) != 3 {
 		return fmt.Errorf("%s DIRECTORY PORT", args[0])
@@ -36,7 +37,7 @@ func serveNATS(ctx context.Context, args []string) error {
 	}
 	s.Start()
 	if !s.ReadyForConnections(10 * time.Second) {
-		return errors.New("the NATS server does not start")
+		return errors.New("the NATS server did not start within 10 s")
 	}
 	if _, err := fmt.Fprintln(os.Stdout, s.ClientURL()); err != nil {
 		return err
@@ -47,16 +48,18 @@ func serveNATS(ctx context.Context, args []string) error {
 	return nil
 }
 
-// NATSProcess is a server in a process of its own, so that it can be told apart, and killed.
+// NATSProcess is a NATS server in a process of its own, so that its CPU time can be measured
+// and it can be killed.
 type NATSProcess struct {
 	URL string
 
-	ctx            context.Context //nolint:containedctx // it is that of the processes, each of which ends with it
+	ctx            context.Context //nolint:containedctx // restarted processes must end with it, too
 	storeDirectory string
 	process        *exec.Cmd
 }
 
-// StartNATS starts the benchmark again as the broker, and waits for it to answer.
+// StartNATS starts a NATS server on a free port, and returns when the server accepts
+// connections.
 func StartNATS(ctx context.Context) (*NATSProcess, error) {
 	store, err := os.MkdirTemp("", "bench-nats-")
 	if err != nil {
@@ -92,20 +95,20 @@ func (n *NATSProcess) startServer(port string) error {
 	return nil
 }
 
-// Pid of the server's process.
+// Pid returns the server's process ID.
 func (n *NATSProcess) Pid() int { return n.process.Process.Pid }
 
-// Kill ends the server without a word to its clients. Its files stay.
+// Kill kills the server, so that it cannot close its connections. Its files remain.
 func (n *NATSProcess) Kill() error {
 	if err := n.process.Process.Signal(syscall.SIGKILL); err != nil {
 		return err
 	}
-	_ = n.process.Wait() // it tells of the signal
+	_ = n.process.Wait() // it returns an error that describes the signal
 	return nil
 }
 
-// Restart starts a server that was killed, at the same address with the same files, and
-// returns when it answers.
+// Restart starts a killed server with the same address and files, and returns when the server
+// accepts connections.
 func (n *NATSProcess) Restart() error {
 	address, err := url.Parse(n.URL)
 	if err != nil {
@@ -114,7 +117,7 @@ func (n *NATSProcess) Restart() error {
 	return n.startServer(address.Port())
 }
 
-// StopAndRemove ends the server and removes its files.
+// StopAndRemove stops the server and removes its files.
 func (n *NATSProcess) StopAndRemove() {
 	TerminateProcess(n.process)
 	if err := os.RemoveAll(n.storeDirectory); err != nil {

@@ -10,13 +10,13 @@ import (
 
 const healthAddress = "127.0.0.1:18981"
 
-// BuildOperator builds the operator as it is shipped.
+// BuildOperator builds the operator as in a release, and returns the path of the binary.
 func BuildOperator(ctx context.Context) (string, error) {
 	const binary = "bin/yardmaster-bench"
 	return binary, RunCommand(ctx, "go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/yardmaster")
 }
 
-// StartOperator starts the operator with flags of the benchmark's, and waits until it is ready.
+// StartOperator starts the operator with additional flags, and waits until it is ready.
 func StartOperator(ctx context.Context, binary string, c *Cluster, flags ...string) (*exec.Cmd, error) {
 	common := []string{"--leader-elect=false", "--webhook=false", "--metrics-bind-address=0", "--health-probe-bind-address=" + healthAddress}
 	command := exec.CommandContext(ctx, binary, append(common, flags...)...)

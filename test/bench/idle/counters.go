@@ -7,11 +7,11 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// operatorCounters are what the operator counts of itself.
+// operatorCounters are the counters in the operator's metrics.
 type operatorCounters struct {
-	// requests to the API server, and those of them that write.
+	// requests to the API server, and the writes among them.
 	requests, writes float64
-	// passes over Queues and WorkerPools.
+	// reconciliations of Queues and WorkerPools.
 	queueReconciliations, poolReconciliations float64
 }
 

@@ -10,16 +10,16 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// reconcileTimeout with the operator, until all is decided.
+// reconcileTimeout is the time that the operator has to reconcile all objects.
 const reconcileTimeout = 10 * time.Minute
 
-// environment is Queues, and a WorkerPool for each.
+// environment contains Queues, and a WorkerPool for each.
 type environment struct {
 	harness.Environment
 	pools int
 }
 
-// createObjects makes the objects, before the operator runs.
+// createObjects creates the objects before the operator starts.
 func (env *environment) createObjects(ctx context.Context, c *harness.Cluster, url string) error {
 	if err := env.CreateNamespace(ctx, c, url); err != nil {
 		return err

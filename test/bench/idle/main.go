@@ -1,12 +1,12 @@
-// Command idle measures what Queues and WorkerPools cost in which nothing is done, on a
-// real control plane and a real NATS server.
+// Command idle measures what idle Queues and WorkerPools cost, on a real control plane with a
+// real NATS server.
 //
 //	go run ./test/bench/idle              1,000 Queues, and a WorkerPool at zero for each
 //	go run ./test/bench/idle -pools 200   a fifth of that
 //
-// The operator is run as it is built, with all its controllers. What it takes until all
-// is decided is measured, and then, after a pause, what it uses while nothing happens. The
-// NATS server is a process of its own, so that it can be told apart.
+// It runs a release build of the operator with all its controllers. It measures the usage until
+// all objects are reconciled and, after a pause, the usage while nothing happens. The NATS
+// server is a process of its own, so that its usage can be measured separately.
 package main
 
 import (
@@ -24,10 +24,10 @@ func main() { harness.RunMain(runBenchmark, nil) }
 
 func runBenchmark(ctx context.Context) error {
 	env := &environment{Environment: "bench-idle"}
-	flag.IntVar(&env.pools, "pools", 1000, "WorkerPools, each with a Queue")
-	settle := flag.Duration("settle", 30*time.Second, "pause between the last decision and the measurement")
-	window := flag.Duration("window", time.Minute, "how long is measured")
-	kubeconfig := flag.String("kubeconfig", "", "a control plane that is up; empty: one of its own")
+	flag.IntVar(&env.pools, "pools", 1000, "number of WorkerPools, each with a Queue")
+	settle := flag.Duration("settle", 30*time.Second, "pause between the first reconciliations and the measurement at rest")
+	window := flag.Duration("window", time.Minute, "duration of the measurement at rest")
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of a running control plane; if empty, a local one is started")
 	flag.Parse()
 	if env.pools < 1 || *window < time.Second {
 		return errors.New("-pools must be at least 1, and -window at least 1s")
@@ -53,9 +53,9 @@ func measureUsage(ctx context.Context, c *harness.Cluster, env *environment, set
 	defer nats.StopAndRemove()
 	defer env.DeleteObjects(ctx, c)
 	if err := env.createObjects(ctx, c, nats.URL); err != nil {
-		return fmt.Errorf("filling the yard: %w", err)
+		return fmt.Errorf("creating the environment: %w", err)
 	}
-	begun := time.Now()
+	startedAt := time.Now()
 	operator, err := harness.StartOperator(ctx, binary, c, append(harness.MetricsFlags(), "--namespaces", string(env.Environment))...)
 	if err != nil {
 		return err
@@ -64,11 +64,11 @@ func measureUsage(ctx context.Context, c *harness.Cluster, env *environment, set
 	if err := env.WaitUntilReconciled(ctx, c, reconcileTimeout, env.pools, env.pools); err != nil {
 		return err
 	}
-	start, err := readUsageSince(ctx, begun, operator.Process.Pid, nats.Pid())
+	start, err := readUsageSince(ctx, startedAt, operator.Process.Pid, nats.Pid())
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "  all is decided after %s; it comes to rest\n", start.duration.Round(time.Second))
+	fmt.Fprintf(os.Stderr, "  all objects are reconciled after %s; waiting before the measurement at rest\n", start.duration.Round(time.Second))
 	if err := harness.SleepContext(ctx, settle); err != nil {
 		return err
 	}

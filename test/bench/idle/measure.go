@@ -7,20 +7,22 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// resourceUsage is what was used, and asked for, in a time.
+// resourceUsage is what the processes used in a period.
 type resourceUsage struct {
-	duration, operatorCPU, natsCPU time.Duration // the latter two: CPU
+	duration             time.Duration
+	operatorCPU, natsCPU time.Duration
 	operatorCounters
-	// rss and peakRSS of the operator at its end, in bytes.
+	// rss and peakRSS of the operator at the end of the period, in bytes.
 	rss, peakRSS int64
 }
 
-// perMinute is a count as a rate.
+// perMinute converts a count to a rate.
 func (u *resourceUsage) perMinute(count float64) float64 { return count / u.duration.Minutes() }
 
-// readUsageSince is what was used since the operator's start.
-func readUsageSince(ctx context.Context, begun time.Time, operator, nats int) (u resourceUsage, err error) {
-	u.duration = time.Since(begun)
+// readUsageSince returns the usage of the processes since their start. The duration counts from
+// startedAt.
+func readUsageSince(ctx context.Context, startedAt time.Time, operator, nats int) (u resourceUsage, err error) {
+	u.duration = time.Since(startedAt)
 	if u.operatorCPU, err = harness.ProcessCPUTime(operator); err != nil {
 		return u, err
 	}
@@ -34,17 +36,17 @@ func readUsageSince(ctx context.Context, begun time.Time, operator, nats int) (u
 	return u, err
 }
 
-// measureUsageFor is what is used from now on, for so long.
+// measureUsageFor measures the usage for the given duration from now on.
 func measureUsageFor(ctx context.Context, window time.Duration, operator, nats int) (resourceUsage, error) {
-	begun := time.Now()
-	before, err := readUsageSince(ctx, begun, operator, nats)
+	startedAt := time.Now()
+	before, err := readUsageSince(ctx, startedAt, operator, nats)
 	if err != nil {
 		return resourceUsage{}, err
 	}
 	if err := harness.SleepContext(ctx, window); err != nil {
 		return resourceUsage{}, err
 	}
-	after, err := readUsageSince(ctx, begun, operator, nats)
+	after, err := readUsageSince(ctx, startedAt, operator, nats)
 	if err != nil {
 		return resourceUsage{}, err
 	}

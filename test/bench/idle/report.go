@@ -6,11 +6,11 @@ import (
 	"text/tabwriter"
 )
 
-// printReport prints what the first decisions took, and what it costs to wait.
+// printReport prints the usage until all objects were reconciled, and the usage at rest.
 func printReport(env *environment, start, idle resourceUsage) {
 	fmt.Printf("\n%d Queues, and a WorkerPool at zero for each\n", env.pools)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tuntil all was decided\tat rest\t")
+	fmt.Fprintln(w, "\tuntil all were reconciled\tat rest\t")
 	row := func(what, format string, figure func(u *resourceUsage) float64) {
 		fmt.Fprintf(w, "%s\t"+format+"\t"+format+"\t\n", what, figure(&start), figure(&idle))
 	}
@@ -22,7 +22,7 @@ func printReport(env *environment, start, idle resourceUsage) {
 	row("API requests a minute", "%.0f", func(u *resourceUsage) float64 { return u.perMinute(u.requests) })
 	row("writes among them", "%.0f", func(u *resourceUsage) float64 { return u.perMinute(u.writes) })
 	row("API requests for a pool and its queue", "%.1f", func(u *resourceUsage) float64 { return u.requests / float64(env.pools) })
-	row("passes over a pool", "%.1f", func(u *resourceUsage) float64 { return u.poolReconciliations / float64(env.pools) })
-	row("passes over a queue", "%.1f", func(u *resourceUsage) float64 { return u.queueReconciliations / float64(env.pools) })
-	_ = w.Flush() // to standard output
+	row("reconciliations of a pool", "%.1f", func(u *resourceUsage) float64 { return u.poolReconciliations / float64(env.pools) })
+	row("reconciliations of a queue", "%.1f", func(u *resourceUsage) float64 { return u.queueReconciliations / float64(env.pools) })
+	_ = w.Flush() // it writes to standard output
 }

@@ -16,21 +16,22 @@ import (
 )
 
 const (
-	// consumedQueue is the queue that a pool works on.
+	// consumedQueue is the queue of the WorkerPool.
 	consumedQueue = "orders-0000"
-	// poolReplicas are as many as the pool may have, and backlog more than they can do.
+	// poolReplicas is the pool's maxReplicas. backlogMessages is more than that number of
+	// workers can process.
 	poolReplicas, backlogMessages = 5, 1000
-	// waitTimeout with whatever is waited for.
+	// waitTimeout bounds every wait.
 	waitTimeout = 2 * time.Minute
 )
 
-// environment is Queues on one broker, and a pool for the first of them.
+// environment contains Queues on one broker, and a WorkerPool for the first of them.
 type environment struct {
 	harness.Environment
 	queues int
 }
 
-// createObjects makes the objects, before the operator runs.
+// createObjects creates the objects before the operator starts.
 func (env *environment) createObjects(ctx context.Context, c *harness.Cluster, url string) error {
 	if err := env.CreateNamespace(ctx, c, url); err != nil {
 		return err
@@ -46,7 +47,7 @@ func (env *environment) createObjects(ctx context.Context, c *harness.Cluster, u
 	return group.Wait()
 }
 
-// publishBacklog gives the pool a backlog, which simulated workers leave as it is.
+// publishBacklog publishes a backlog. It stays, because simulated workers process nothing.
 func publishBacklog(ctx context.Context, url string) error {
 	nc, err := nats.Connect(url)
 	if err != nil {
@@ -65,7 +66,7 @@ func publishBacklog(ctx context.Context, url string) error {
 	return nil
 }
 
-// newSequentialJob of two steps of a second each.
+// newSequentialJob returns a SequentialJob with two steps of one second each.
 func (env *environment) newSequentialJob(name string) *v1alpha1.SequentialJob {
 	sj := &v1alpha1.SequentialJob{ObjectMeta: env.ObjectMeta(name)}
 	sj.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{

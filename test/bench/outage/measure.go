@@ -14,17 +14,18 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// outageResult is what one outage showed.
+// outageResult is the result of one outage.
 type outageResult struct {
-	// unreachableAfter and back are how long it took until each Queue told of it.
+	// unreachableAfter and reachableAfter are the times until each Queue reported the change.
 	unreachableAfter, reachableAfter []time.Duration
-	// sequenceDuration is how long the SequentialJob took that ran while the broker was gone.
+	// sequenceDuration is the duration of the SequentialJob that ran during the outage.
 	sequenceDuration time.Duration
-	// minReplicas and most replicas that the pool was asked for from before until after.
+	// minReplicas and maxReplicas are the bounds of the pool's replicas from before the outage
+	// until after it.
 	minReplicas, maxReplicas int32
 }
 
-// measureOutages runs the operator, and has its broker go and come back so often.
+// measureOutages runs the operator and measures the given number of outages of its broker.
 func (env *environment) measureOutages(ctx context.Context, c *harness.Cluster, binary string, outages int, down time.Duration) ([]outageResult, error) {
 	broker, err := harness.StartNATS(ctx)
 	if err != nil {
@@ -33,7 +34,7 @@ func (env *environment) measureOutages(ctx context.Context, c *harness.Cluster, 
 	defer broker.StopAndRemove()
 	defer env.DeleteObjects(ctx, c)
 	if err := env.createObjects(ctx, c, broker.URL); err != nil {
-		return nil, fmt.Errorf("filling the yard: %w", err)
+		return nil, fmt.Errorf("creating the environment: %w", err)
 	}
 	o, err := startObserver(ctx, c, string(env.Environment))
 	if err != nil {
@@ -48,7 +49,7 @@ func (env *environment) measureOutages(ctx context.Context, c *harness.Cluster, 
 		return nil, err
 	}
 	if err := publishBacklog(ctx, broker.URL); err != nil {
-		return nil, fmt.Errorf("making a backlog: %w", err)
+		return nil, fmt.Errorf("publishing the backlog: %w", err)
 	}
 	var results []outageResult
 	for i := range outages {
@@ -56,45 +57,45 @@ func (env *environment) measureOutages(ctx context.Context, c *harness.Cluster, 
 		if err != nil {
 			return nil, fmt.Errorf("outage %d: %w", i+1, err)
 		}
-		fmt.Fprintf(os.Stderr, "  %d of %d: lost after %.2f s, back after %.2f s\n", i+1, outages,
+		fmt.Fprintf(os.Stderr, "  %d of %d: unreachable after %.2f s, reachable after %.2f s\n", i+1, outages,
 			harness.Quantile(r.unreachableAfter, 1).Seconds(), harness.Quantile(r.reachableAfter, 1).Seconds())
 		results = append(results, r)
 	}
 	return results, nil
 }
 
-// measureOutage has the broker go and come back.
+// measureOutage kills and restarts the broker.
 func (env *environment) measureOutage(ctx context.Context, c *harness.Cluster, o *clusterObserver, broker *harness.NATSProcess, i int, down time.Duration) (r outageResult, err error) {
 	if err := env.waitUntilSteady(ctx, c, o); err != nil {
-		return r, fmt.Errorf("waiting for all to be at work: %w", err)
+		return r, fmt.Errorf("waiting for a steady state: %w", err)
 	}
 	o.resetReplicaBounds()
-	gone := time.Now()
+	killedAt := time.Now()
 	if err := broker.Kill(); err != nil {
 		return r, err
 	}
 	if r.sequenceDuration, err = env.runSequentialJob(ctx, c, fmt.Sprintf("during-%d", i)); err != nil {
 		return r, fmt.Errorf("running a SequentialJob: %w", err)
 	}
-	if r.unreachableAfter, err = env.waitForCondition(ctx, o, metav1.ConditionFalse, gone); err != nil {
-		return r, fmt.Errorf("waiting for the loss to be told of: %w", err)
+	if r.unreachableAfter, err = env.waitForCondition(ctx, o, metav1.ConditionFalse, killedAt); err != nil {
+		return r, fmt.Errorf("waiting for BrokerReachable=False: %w", err)
 	}
-	if err := harness.SleepContext(ctx, down-time.Since(gone)); err != nil {
+	if err := harness.SleepContext(ctx, down-time.Since(killedAt)); err != nil {
 		return r, err
 	}
 	if err := broker.Restart(); err != nil {
 		return r, err
 	}
 	if r.reachableAfter, err = env.waitForCondition(ctx, o, metav1.ConditionTrue, time.Now()); err != nil {
-		return r, fmt.Errorf("waiting for the return to be told of: %w", err)
+		return r, fmt.Errorf("waiting for BrokerReachable=True: %w", err)
 	}
 	err = env.waitUntilSteady(ctx, c, o)
 	_, r.minReplicas, r.maxReplicas = o.replicaCounts()
 	return r, err
 }
 
-// waitUntilSteady waits until the pool has its figures and its workers, and a while more: another
-// one each time, so that nothing is in step with what the operator does every so often.
+// waitUntilSteady waits until the pool has its metrics and its workers, and then for a random
+// time, so that the outage is not synchronized with periodic work of the operator.
 func (env *environment) waitUntilSteady(ctx context.Context, c *harness.Cluster, o *clusterObserver) error {
 	if err := env.WaitUntilReconciled(ctx, c, waitTimeout, env.queues, 1); err != nil {
 		return err
@@ -104,12 +105,13 @@ func (env *environment) waitUntilSteady(ctx context.Context, c *harness.Cluster,
 		return now == poolReplicas, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%d replicas are wanted: %w", poolReplicas, err)
+		return fmt.Errorf("waiting for %d replicas: %w", poolReplicas, err)
 	}
-	return harness.SleepContext(ctx, 3*time.Second+time.Duration(rand.Int64N(int64(3*time.Second)))) //nolint:gosec // to spread, not to hide
+	return harness.SleepContext(ctx, 3*time.Second+time.Duration(rand.Int64N(int64(3*time.Second)))) //nolint:gosec // the time is not a secret
 }
 
-// waitForCondition waits until each Queue tells that of the broker, and how long each took.
+// waitForCondition waits until each Queue has reported the status of BrokerReachable, and
+// returns how long each took.
 func (env *environment) waitForCondition(ctx context.Context, o *clusterObserver, status metav1.ConditionStatus, began time.Time) (took []time.Duration, err error) {
 	var since []time.Time
 	err = harness.PollUntil(ctx, waitTimeout, func() (bool, error) {
@@ -123,7 +125,7 @@ func (env *environment) waitForCondition(ctx context.Context, o *clusterObserver
 	return took, err
 }
 
-// runSequentialJob has a SequentialJob run, and takes it away again.
+// runSequentialJob runs a SequentialJob, deletes it, and returns how long it took.
 func (env *environment) runSequentialJob(ctx context.Context, c *harness.Cluster, name string) (time.Duration, error) {
 	began := time.Now()
 	sj := env.newSequentialJob(name)
@@ -135,7 +137,7 @@ func (env *environment) runSequentialJob(ctx context.Context, c *harness.Cluster
 			return false, err
 		}
 		if sj.Status.Phase == v1alpha1.PhaseFailed {
-			return false, fmt.Errorf("%s failed", name)
+			return false, fmt.Errorf("SequentialJob %s failed", name)
 		}
 		return sj.Status.Phase == v1alpha1.PhaseCompleted, nil
 	})

@@ -16,18 +16,19 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// clusterObserver watches from outside what the Queues tell of the broker, and what the pool's
-// Deployments are asked for.
+// clusterObserver watches the BrokerReachable conditions of the Queues and the replicas of the
+// pool's Deployments.
 type clusterObserver struct {
 	mu                 sync.Mutex
 	brokerConditions   map[string]brokerCondition // by Queue
 	deploymentReplicas map[string]int32           // by Deployment
-	// minReplicas and most replicas that all were asked for since the last reset.
+	// minReplicas and maxReplicas are the bounds of the total since the last reset.
 	minReplicas, maxReplicas int32
 	err                      error
 }
 
-// brokerCondition is what a Queue last told of the broker, and when it began to.
+// brokerCondition is the last observed status of BrokerReachable, and when it was first
+// observed.
 type brokerCondition struct {
 	status         metav1.ConditionStatus
 	transitionTime time.Time
@@ -49,9 +50,9 @@ func (o *clusterObserver) recordEvent(event watch.Event, now time.Time) {
 	defer o.mu.Unlock()
 	switch object := event.Object.(type) {
 	case *v1alpha1.Queue:
-		is := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionBrokerReachable)
-		if is != nil && o.brokerConditions[object.Name].status != is.Status {
-			o.brokerConditions[object.Name] = brokerCondition{is.Status, now}
+		condition := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionBrokerReachable)
+		if condition != nil && o.brokerConditions[object.Name].status != condition.Status {
+			o.brokerConditions[object.Name] = brokerCondition{condition.Status, now}
 		}
 	case *appsv1.Deployment:
 		if object.Labels[pool.LabelWorkerPool] == "" {
@@ -72,21 +73,22 @@ func (o *clusterObserver) totalReplicas() (sum int32) {
 	return sum
 }
 
-// resetReplicaBounds forgets how many replicas were asked for before.
+// resetReplicaBounds restarts the observation of the bounds.
 func (o *clusterObserver) resetReplicaBounds() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.minReplicas, o.maxReplicas = o.totalReplicas(), o.totalReplicas()
 }
 
-// replicaCounts are how many are asked for, and the fewest and most since the last reset.
+// replicaCounts returns the current total of replicas, and its bounds since the last reset.
 func (o *clusterObserver) replicaCounts() (now, fewest, most int32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.totalReplicas(), o.minReplicas, o.maxReplicas
 }
 
-// transitionTimes is when each Queue began to tell that, of those that do.
+// transitionTimes returns when each Queue changed to the status, for those that currently have
+// it.
 func (o *clusterObserver) transitionTimes(status metav1.ConditionStatus) (since []time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

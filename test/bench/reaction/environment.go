@@ -16,32 +16,32 @@ import (
 )
 
 const (
-	// measuredQueue is the queue, and the pool, that is measured.
+	// measuredQueue is the name of the Queue and of the WorkerPool that are measured.
 	measuredQueue = "orders"
-	// waitTimeout with whatever is waited for.
+	// waitTimeout bounds every wait.
 	waitTimeout = 2 * time.Minute
 )
 
-// environment is a pool that is measured, and others that sleep beside it.
+// environment contains the measured WorkerPool, and others that are idle.
 type environment struct {
 	harness.Environment
 	burstMessages, idlePools int
 }
 
-// createObjects makes the objects, before the operator runs.
+// createObjects creates the objects before the operator starts.
 func (env *environment) createObjects(ctx context.Context, c *harness.Cluster, url string) error {
 	if err := env.CreateNamespace(ctx, c, url); err != nil {
 		return err
 	}
-	queue, hasty := env.NewQueue(measuredQueue), env.NewWorkerPool(measuredQueue)
-	// A worker that cannot be asked, as a simulated one, is let go after a lease.
+	queue, pool := env.NewQueue(measuredQueue), env.NewWorkerPool(measuredQueue)
+	// A simulated worker has no admin API. The operator removes it after one lease.
 	queue.Spec.Lease = newDuration(5 * time.Second)
-	// So that the pool is soon at zero again. How it grows does not depend on it.
-	hasty.Spec.Autoscaling.IdleAfter = newDuration(time.Second)
-	hasty.Spec.Autoscaling.ScaleDown = &v1alpha1.ScaleRule{
+	// The pool scales to zero quickly. This does not affect how it scales up.
+	pool.Spec.Autoscaling.IdleAfter = newDuration(time.Second)
+	pool.Spec.Autoscaling.ScaleDown = &v1alpha1.ScaleRule{
 		Window: newDuration(0), MaxStep: new(intstr.FromString("100%")), Period: newDuration(time.Second),
 	}
-	objects := []client.Object{queue, hasty}
+	objects := []client.Object{queue, pool}
 	for i := range env.idlePools {
 		name := fmt.Sprintf("beside-%d", i)
 		objects = append(objects, env.NewQueue(name), env.NewWorkerPool(name))
@@ -58,7 +58,7 @@ func newDuration(d time.Duration) *v1alpha1.Duration {
 	return &v1alpha1.Duration{Duration: metav1.Duration{Duration: d}}
 }
 
-// waitUntilIdle waits until the pool is at zero, and nothing is left of its workers.
+// waitUntilIdle waits until the pool is at zero and its Pods are deleted.
 func (env *environment) waitUntilIdle(ctx context.Context, c client.Reader) error {
 	return harness.PollUntil(ctx, waitTimeout, func() (bool, error) {
 		var wp v1alpha1.WorkerPool

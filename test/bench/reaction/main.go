@@ -1,14 +1,14 @@
-// Command reaction measures how soon a WorkerPool at zero asks for workers, on a real
-// control plane with simulated nodes and a real NATS server.
+// Command reaction measures how soon a WorkerPool at zero scales up, on a real control plane
+// with simulated nodes and a real NATS server.
 //
-//	go run ./test/bench/reaction                         20 times 5,000 messages
-//	go run ./test/bench/reaction -trials 100 -jobs 1     100 times a single one
+//	go run ./test/bench/reaction                         20 trials with 5,000 messages
+//	go run ./test/bench/reaction -trials 100 -jobs 1     100 trials with one message
 //
-// The operator is run as it is built. Each time, messages are published as fast as the
-// broker takes them, and two watches see the pool's Deployment be asked for replicas and its
-// first Pod be made; the clock runs from before the first message is sent. Then the queue
-// is purged, as simulated Pods work off nothing, and the pool goes back to zero by its own
-// rules before the next time. Other pools sleep beside it all the while.
+// It runs a release build of the operator. Each trial publishes messages as fast as the broker
+// accepts them, and measures the time from before the first message until two watches show
+// replicas in the pool's Deployment and its first Pod. Then the queue is purged, because
+// simulated Pods process nothing, and the pool scales to zero by its own rules before the next
+// trial. Other pools stay idle during the benchmark.
 package main
 
 import (
@@ -25,10 +25,10 @@ func main() { harness.RunMain(runBenchmark, nil) }
 
 func runBenchmark(ctx context.Context) error {
 	env := &environment{Environment: "bench-reaction"}
-	trials := flag.Int("trials", 20, "how often it is measured")
-	flag.IntVar(&env.burstMessages, "jobs", 5000, "messages of a burst")
-	flag.IntVar(&env.idlePools, "beside", 9, "other pools that sleep")
-	kubeconfig := flag.String("kubeconfig", "", "a control plane that is up; empty: one of its own")
+	trials := flag.Int("trials", 20, "number of trials")
+	flag.IntVar(&env.burstMessages, "jobs", 5000, "number of messages in a trial")
+	flag.IntVar(&env.idlePools, "idle-pools", 9, "number of other pools, which are idle")
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of a running control plane; if empty, a local one is started")
 	flag.Parse()
 	if *trials < 1 || env.burstMessages < 1 {
 		return errors.New("-trials and -jobs must be at least 1")
@@ -54,7 +54,7 @@ func measureReactions(ctx context.Context, c *harness.Cluster, env *environment,
 	defer nats.StopAndRemove()
 	defer env.DeleteObjects(ctx, c)
 	if err := env.createObjects(ctx, c, nats.URL); err != nil {
-		return fmt.Errorf("filling the yard: %w", err)
+		return fmt.Errorf("creating the environment: %w", err)
 	}
 	operator, err := harness.StartOperator(ctx, binary, c, "--namespaces", string(env.Environment))
 	if err != nil {

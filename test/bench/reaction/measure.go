@@ -10,35 +10,37 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// idleReason is why a pool sleeps.
+// idleReason is the reason of an idle pool's last decision.
 const idleReason = string(scaling.ReasonIdle)
 
-// trialResult is what one trial found, counted from before the first message was sent.
+// trialResult is the result of one trial. All times count from before the first message was
+// published.
 type trialResult struct {
-	publishDuration           time.Duration // the broker has all messages
+	publishDuration           time.Duration // until the broker has all messages
 	timeToReplicas, timeToPod time.Duration
 }
 
-// measureTrial waits until the pool sleeps, sends a burst, and sees the pool wake up.
+// measureTrial waits until the pool is idle, publishes a burst, and waits until the pool has
+// replicas and a Pod.
 func (env *environment) measureTrial(ctx context.Context, c *harness.Cluster, o *poolObserver, p *queueProducer) (trialResult, error) {
 	if err := env.waitUntilIdle(ctx, c); err != nil {
-		return trialResult{}, fmt.Errorf("waiting for the pool to sleep: %w", err)
+		return trialResult{}, fmt.Errorf("waiting for the pool to become idle: %w", err)
 	}
-	// Another time each: nothing shall be in step with what the operator does every so often.
-	pause := time.Second + time.Duration(rand.Int64N(int64(4*time.Second))) //nolint:gosec // to spread, not to hide
+	// A random time keeps the trial from being synchronized with periodic work of the operator.
+	pause := time.Second + time.Duration(rand.Int64N(int64(4*time.Second))) //nolint:gosec // the time is not a secret
 	if err := harness.SleepContext(ctx, pause); err != nil {
 		return trialResult{}, err
 	}
 	o.resetTimes()
-	began := time.Now()
+	startedAt := time.Now()
 	if err := p.publishBurst(ctx, env.burstMessages); err != nil {
 		return trialResult{}, err
 	}
-	r := trialResult{publishDuration: time.Since(began)}
+	r := trialResult{publishDuration: time.Since(startedAt)}
 	err := harness.PollUntil(ctx, waitTimeout, func() (bool, error) {
-		asked, made, both, err := o.reactionTimes()
-		r.timeToReplicas, r.timeToPod = asked.Sub(began), made.Sub(began)
-		return both, err
+		replicasTime, podTime, complete, err := o.reactionTimes()
+		r.timeToReplicas, r.timeToPod = replicasTime.Sub(startedAt), podTime.Sub(startedAt)
+		return complete, err
 	})
 	if err != nil {
 		return trialResult{}, fmt.Errorf("waiting for a Pod: %w", err)

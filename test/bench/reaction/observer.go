@@ -14,10 +14,10 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// poolObserver watches from outside what becomes of the pool that is measured.
+// poolObserver watches the Deployments and Pods of the measured pool.
 type poolObserver struct {
 	mu sync.Mutex
-	// replicasTime and made are when replicas were first asked for and when a Pod was first made,
+	// replicasTime and podTime are when the first replicas and the first Pod were observed
 	// since the last reset.
 	replicasTime, podTime time.Time
 	err                   error
@@ -50,15 +50,15 @@ func (o *poolObserver) recordEvent(event watch.Event, now time.Time) {
 	}
 }
 
-// resetTimes forgets what was seen.
+// resetTimes restarts the observation.
 func (o *poolObserver) resetTimes() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.replicasTime, o.podTime = time.Time{}, time.Time{}
 }
 
-// reactionTimes tells whether both have happened, and when.
-func (o *poolObserver) reactionTimes() (asked, made time.Time, both bool, err error) {
+// reactionTimes returns the observed times. Complete is true once both have been observed.
+func (o *poolObserver) reactionTimes() (replicasTime, podTime time.Time, complete bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.replicasTime, o.podTime, !o.replicasTime.IsZero() && !o.podTime.IsZero(), o.err

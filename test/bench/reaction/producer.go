@@ -11,7 +11,7 @@ import (
 
 const publishSubject = "yardmaster." + measuredQueue + ".ready.default"
 
-// queueProducer sends to the queue that is measured. It knows the broker, and not the operator.
+// queueProducer publishes messages to the measured queue.
 type queueProducer struct {
 	nc *nats.Conn
 	js jetstream.JetStream
@@ -32,7 +32,8 @@ func connectProducer(url string) (*queueProducer, error) {
 
 func (p *queueProducer) closeConnection() { p.nc.Close() }
 
-// publishBurst publishes so many messages, and waits until the broker has them all.
+// publishBurst publishes the given number of messages, and waits until the broker has stored
+// all of them.
 func (p *queueProducer) publishBurst(ctx context.Context, messages int) error {
 	for range messages {
 		if _, err := p.js.PublishAsync(publishSubject, nil, jetstream.WithStallWait(waitTimeout)); err != nil {
@@ -43,13 +44,13 @@ func (p *queueProducer) publishBurst(ctx context.Context, messages int) error {
 	case <-p.js.PublishAsyncComplete():
 		return nil
 	case <-time.After(waitTimeout):
-		return errors.New("the broker does not take the messages")
+		return errors.New("timed out waiting until the broker has stored the messages")
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// purgeQueue takes all messages away, as an admin of the broker would.
+// purgeQueue removes all messages from the queue.
 func (p *queueProducer) purgeQueue(ctx context.Context) error {
 	stream, err := p.js.Stream(ctx, "yardmaster_"+measuredQueue)
 	if err != nil {

@@ -12,13 +12,14 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// environment is where objects of all kinds are made, one after another.
+// environment is a namespace in which objects of all kinds are created.
 type environment struct {
 	harness.Environment
 	createdCount int
 }
 
-// createObjects makes the namespace. Its broker answers nobody, which keeps no controller from saying so.
+// createObjects creates the namespace. Its broker is unreachable, but all controllers report
+// that in the status of their objects.
 func (env *environment) createObjects(ctx context.Context, c client.Client) error {
 	if err := env.CreateNamespace(ctx, c, "nats://127.0.0.1:1"); err != nil {
 		return err
@@ -28,16 +29,16 @@ func (env *environment) createObjects(ctx context.Context, c client.Client) erro
 	return c.Create(ctx, runner)
 }
 
-// newObject is a new object, and what watches it.
+// newObject is an object to create, and how to observe that it was reconciled.
 type newObject struct {
 	kind   string
 	object client.Object
 	list   client.ObjectList
-	// observedGeneration is the generation that its controller has told of.
+	// observedGeneration returns the generation that the object's controller has observed.
 	observedGeneration func(client.Object) int64
 }
 
-// newObjects are one of each kind that is watched.
+// newObjects returns one object of each kind that the operator watches.
 func (env *environment) newObjects() []newObject {
 	env.createdCount++
 	name := fmt.Sprintf("new-%03d", env.createdCount)
@@ -48,19 +49,19 @@ func (env *environment) newObjects() []newObject {
 	session.Spec.Prompt = "do it"
 	return []newObject{
 		{"SequentialJob", sequence, &v1alpha1.SequentialJobList{}, func(o client.Object) int64 {
-			return o.(*v1alpha1.SequentialJob).Status.ObservedGeneration //nolint:forcetypeassert // it watches this kind
+			return o.(*v1alpha1.SequentialJob).Status.ObservedGeneration //nolint:forcetypeassert // the watch returns only this kind
 		}},
 		{"Queue", env.NewQueue(name), &v1alpha1.QueueList{}, func(o client.Object) int64 {
-			return o.(*v1alpha1.Queue).Status.ObservedGeneration //nolint:forcetypeassert // it watches this kind
+			return o.(*v1alpha1.Queue).Status.ObservedGeneration //nolint:forcetypeassert // the watch returns only this kind
 		}},
 		{"WorkerPool", env.NewWorkerPool(name), &v1alpha1.WorkerPoolList{}, func(o client.Object) int64 {
-			return o.(*v1alpha1.WorkerPool).Status.ObservedGeneration //nolint:forcetypeassert // it watches this kind
+			return o.(*v1alpha1.WorkerPool).Status.ObservedGeneration //nolint:forcetypeassert // the watch returns only this kind
 		}},
 		{"Policy", &v1alpha1.Policy{ObjectMeta: env.ObjectMeta(name)}, &v1alpha1.PolicyList{}, func(o client.Object) int64 {
-			return o.(*v1alpha1.Policy).Status.ObservedGeneration //nolint:forcetypeassert // it watches this kind
+			return o.(*v1alpha1.Policy).Status.ObservedGeneration //nolint:forcetypeassert // the watch returns only this kind
 		}},
 		{"AgenticSession", session, &v1alpha1.AgenticSessionList{}, func(o client.Object) int64 {
-			return o.(*v1alpha1.AgenticSession).Status.ObservedGeneration //nolint:forcetypeassert // it watches this kind
+			return o.(*v1alpha1.AgenticSession).Status.ObservedGeneration //nolint:forcetypeassert // the watch returns only this kind
 		}},
 	}
 }

@@ -13,18 +13,19 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// reconcileTimeout with each object. client-go's own informers would need up to a minute.
+// reconcileTimeout is the time that the operator has to reconcile the objects. Informers of
+// client-go can take up to a minute to reconnect.
 const reconcileTimeout = 2 * time.Minute
 
-// outageResult is what one outage showed.
+// outageResult is the result of one outage.
 type outageResult struct {
 	outage, downtime time.Duration
-	// reconciledAfter is how long it was from /readyz to the first reconcile of an object that is new,
-	// by kind.
+	// reconciledAfter is the time from /readyz to the first reconciliation of a new object, by
+	// kind.
 	reconciledAfter map[string]time.Duration
 }
 
-// describeSlowest tells of the kind that took longest.
+// describeSlowest returns the kind that took longest, and its time.
 func (r *outageResult) describeSlowest() string {
 	text, most := "", time.Duration(-1)
 	for kind, took := range r.reconciledAfter {
@@ -35,11 +36,11 @@ func (r *outageResult) describeSlowest() string {
 	return text
 }
 
-// measureOutage waits until all controllers are at work, has the API server go away, and sees them
-// be at work again.
+// measureOutage waits until all controllers work, interrupts the control plane, and measures
+// the recovery.
 func (env *environment) measureOutage(ctx context.Context, c *harness.Cluster, outage time.Duration) (outageResult, error) {
 	if _, err := env.reconcileNewObjects(ctx, c, time.Now()); err != nil {
-		return outageResult{}, fmt.Errorf("before it: %w", err)
+		return outageResult{}, fmt.Errorf("before the outage: %w", err)
 	}
 	away, err := c.InterruptControlPlane(ctx, outage)
 	if err != nil {
@@ -49,8 +50,8 @@ func (env *environment) measureOutage(ctx context.Context, c *harness.Cluster, o
 	return outageResult{outage, away, took}, err
 }
 
-// reconcileNewObjects makes an object of each kind, waits until each is reconciled, and takes them
-// away again. It tells how long each took since then.
+// reconcileNewObjects creates an object of each kind, waits until all are reconciled, and
+// deletes them. It returns the time from since to the reconciliation, by kind.
 func (env *environment) reconcileNewObjects(ctx context.Context, c *harness.Cluster, since time.Time) (map[string]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
@@ -62,7 +63,7 @@ func (env *environment) reconcileNewObjects(ctx context.Context, c *harness.Clus
 			at, err := probes[i].createAndWait(requests, c)
 			took[i] = at.Sub(since)
 			if err != nil {
-				return fmt.Errorf("a new %s: %w", probes[i].kind, err)
+				return fmt.Errorf("reconciling a new %s: %w", probes[i].kind, err)
 			}
 			return nil
 		})
@@ -80,7 +81,7 @@ func (env *environment) reconcileNewObjects(ctx context.Context, c *harness.Clus
 	return byKind, nil
 }
 
-// createAndWait makes the object, and tells when its controller has told of it.
+// createAndWait creates the object and returns when it was reconciled.
 func (p *newObject) createAndWait(ctx context.Context, c *harness.Cluster) (time.Time, error) {
 	if err := p.createWithRetry(ctx, c); err != nil {
 		return time.Time{}, err
@@ -93,8 +94,8 @@ func (p *newObject) createAndWait(ctx context.Context, c *harness.Cluster) (time
 	}
 }
 
-// watchUntilReconciled tells when the controller has told of the object, unless the watch ends before. One
-// that is begun anew shows first what there is.
+// watchUntilReconciled returns when the object was reconciled. Seen is false if the watch ends
+// before that; a new watch starts with the current state.
 func (p *newObject) watchUntilReconciled(ctx context.Context, c *harness.Cluster) (at time.Time, seen bool, err error) {
 	events, err := c.Watch(ctx, p.list, client.InNamespace(p.object.GetNamespace()), client.MatchingFields{"metadata.name": p.object.GetName()})
 	if err != nil {
@@ -102,15 +103,15 @@ func (p *newObject) watchUntilReconciled(ctx context.Context, c *harness.Cluster
 	}
 	defer events.Stop()
 	for event := range events.ResultChan() {
-		if object, is := event.Object.(client.Object); is && p.observedGeneration(object) > 0 {
+		if object, ok := event.Object.(client.Object); ok && p.observedGeneration(object) > 0 {
 			return time.Now(), true, nil
 		}
 	}
 	return time.Time{}, false, ctx.Err()
 }
 
-// createWithRetry makes the object. An API server that is just back may not serve all kinds at once;
-// that time counts.
+// createWithRetry creates the object. A restarted API server may not serve all kinds at once;
+// this time counts as part of the recovery.
 func (p *newObject) createWithRetry(ctx context.Context, c *harness.Cluster) error {
 	return harness.PollUntil(ctx, reconcileTimeout, func() (bool, error) {
 		err := c.Create(ctx, p.object)
@@ -121,10 +122,11 @@ func (p *newObject) createWithRetry(ctx context.Context, c *harness.Cluster) err
 	})
 }
 
-// deleteWithoutFinalizers deletes an object without its finalizers' being heard: there is no broker.
+// deleteWithoutFinalizers removes the finalizers of an object and deletes it: without a broker,
+// the operator cannot complete its deletion.
 func deleteWithoutFinalizers(ctx context.Context, c client.Client, object client.Object) error {
-	none := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-	if err := c.Patch(ctx, object, none); err != nil {
+	withoutFinalizers := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	if err := c.Patch(ctx, object, withoutFinalizers); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	return client.IgnoreNotFound(c.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)))

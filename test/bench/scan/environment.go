@@ -20,14 +20,14 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// createConcurrency is how many requests at once make Jobs.
+// createConcurrency is the number of concurrent requests that create Jobs.
 const createConcurrency = 32
 
-// unusedJobManager manages the yard's Jobs: Kubernetes' own controller would be busy with them all
-// the time that the scanner is measured.
+// unusedJobManager is the managedBy of the Jobs. Otherwise the Job controller of Kubernetes
+// would add load while the scanner is measured.
 const unusedJobManager = "bench.yardmaster.dev/nobody"
 
-// environment is the namespaces and the Jobs in them.
+// environment is the number of Jobs and of the namespaces that contain them.
 type environment struct {
 	jobs, namespaces int
 }
@@ -35,12 +35,12 @@ type environment struct {
 func (env *environment) namespaceNames() []string {
 	var names []string
 	for i := range env.namespaces {
-		names = append(names, fmt.Sprintf("yard-%02d", i))
+		names = append(names, fmt.Sprintf("bench-scan-%02d", i))
 	}
 	return names
 }
 
-// createJobs makes the Jobs, unless a run before this one has left them.
+// createJobs creates the Jobs, unless they exist from an earlier run.
 func (env *environment) createJobs(ctx context.Context, c *harness.Cluster) error {
 	if listAllJobs(ctx, c, env.namespaceNames(), env.jobs) == nil {
 		return nil
@@ -67,7 +67,7 @@ func (env *environment) createJobs(ctx context.Context, c *harness.Cluster) erro
 	return group.Wait()
 }
 
-// printProgress tells every ten seconds how many there are, until it is stopped.
+// printProgress prints the number of created Jobs every ten seconds until it is stopped.
 func printProgress(made *atomic.Int64, of int) (stop func()) {
 	ticker, done := time.NewTicker(10*time.Second), make(chan struct{})
 	go func() {
@@ -76,14 +76,14 @@ func printProgress(made *atomic.Int64, of int) (stop func()) {
 			case <-done:
 				return
 			case <-ticker.C:
-				fmt.Fprintf(os.Stderr, "  %d of %d Jobs are made\n", made.Load(), of)
+				fmt.Fprintf(os.Stderr, "  %d of %d Jobs created\n", made.Load(), of)
 			}
 		}
 	}()
 	return func() { ticker.Stop(); close(done) }
 }
 
-// newJob is of the size that Jobs have: a command, an environment, resources, a volume.
+// newJob returns a Job of typical size, with a command, an environment, resources and a volume.
 func newJob(namespace string, i int) *batchv1.Job {
 	environment := []corev1.EnvVar{{Name: "JOB_NUMBER", Value: strconv.Itoa(i)}}
 	for _, name := range []string{"DATABASE_URL", "BUCKET", "REGION", "LOG_LEVEL"} {
@@ -113,7 +113,7 @@ func newJob(namespace string, i int) *batchv1.Job {
 	}
 }
 
-// deleteReports deletes what scans have written.
+// deleteReports deletes the JobReports of earlier scans.
 func (env *environment) deleteReports(ctx context.Context, c *harness.Cluster) error {
 	for _, name := range env.namespaceNames() {
 		if err := c.DeleteAllOf(ctx, &v1alpha1.JobReport{}, client.InNamespace(name)); err != nil {

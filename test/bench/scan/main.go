@@ -1,13 +1,13 @@
-// Command scan measures the scanner behind JobReports on a real control plane full of
-// Jobs, next to a bare loop that lists the same Jobs in the same pages and forgets them.
+// Command scan measures the scanner that writes JobReports, on a real control plane full of
+// Jobs, compared with a bare loop that lists the same Jobs in the same pages and discards them.
 //
 //	go run ./test/bench/scan                               100,000 Jobs in 10 namespaces
-//	go run ./test/bench/scan -jobs 10000 -namespaces 10    a tenth of that
+//	go run ./test/bench/scan -jobs 10000 -namespaces 10    10,000 Jobs in 10 namespaces
 //
-// Each is a process of its own that makes one scan; they take turns. A scan is measured
-// twice: as the first of its namespaces, which writes a report for each, and as one of
-// those that follow, which find the same again and write nothing. The operator is then run
-// as it is built, until it has scanned several times, for its memory.
+// Each subject is a process of its own that makes one scan; the subjects take turns. The
+// scanner is measured twice: for the first scan of its namespaces, which creates a report for
+// each of them, and for later scans, which find the same Jobs and write nothing. Then a release
+// build of the operator runs until it has scanned several times, to measure its memory.
 package main
 
 import (
@@ -22,18 +22,18 @@ import (
 
 func main() {
 	roles := map[string]harness.ProcessRole{}
-	for _, turn := range subjects {
-		roles[turn] = runSubject
+	for _, subject := range subjects {
+		roles[subject] = runSubject
 	}
 	harness.RunMain(runBenchmark, roles)
 }
 
 func runBenchmark(ctx context.Context) error {
-	jobs := flag.Int("jobs", 100_000, "Jobs in all")
-	namespaces := flag.Int("namespaces", 10, "namespaces they are in")
-	rounds := flag.Int("rounds", 6, "how often each is measured")
-	scans := flag.Int("scans", 3, "how often the operator scans before its memory is read")
-	keep := flag.Bool("keep", false, "leave the cluster and the Jobs there")
+	jobs := flag.Int("jobs", 100_000, "total number of Jobs")
+	namespaces := flag.Int("namespaces", 10, "number of namespaces")
+	rounds := flag.Int("rounds", 6, "number of scans of each subject")
+	scans := flag.Int("scans", 3, "number of scans of the operator before its memory is measured")
+	keep := flag.Bool("keep", false, "keep the cluster and the Jobs")
 	flag.Parse()
 	return measureScans(ctx, &environment{jobs: *jobs, namespaces: *namespaces}, *rounds, *scans, *keep)
 }
@@ -51,11 +51,11 @@ func measureScans(ctx context.Context, env *environment, rounds, scans int, keep
 		return err
 	}
 	harness.PrintMachine()
-	begun := time.Now()
+	startedAt := time.Now()
 	if err := env.createJobs(ctx, c); err != nil {
-		return fmt.Errorf("making Jobs: %w", err)
+		return fmt.Errorf("creating Jobs: %w", err)
 	}
-	fmt.Fprintf(os.Stderr, "  %d Jobs in %d namespaces, made in %s\n", env.jobs, env.namespaces, time.Since(begun).Round(time.Second))
+	fmt.Fprintf(os.Stderr, "  %d Jobs in %d namespaces, created in %s\n", env.jobs, env.namespaces, time.Since(startedAt).Round(time.Second))
 
 	results, err := env.measureRounds(ctx, c, rounds)
 	if err != nil {

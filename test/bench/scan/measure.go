@@ -17,46 +17,48 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// operatorScanInterval of the operator's scans: as short as lets one end before the next begins.
+// operatorScanInterval is the interval between the operator's scans. It is longer than one
+// scan.
 const operatorScanInterval = time.Minute
 
-// scanResult is what one scan took.
+// scanResult is the result of one scan.
 type scanResult struct {
 	duration, cpu time.Duration
 	peakRSS       int64 // bytes
 }
 
-// subjects are what is measured.
+// subjects are the roles of the measured processes.
 var subjects = []string{bareListSubject, laterScanSubject, firstScanSubject}
 
-// pauseBetweenScans is how long the API server has to clear up after one turn before the next.
+// pauseBetweenScans is the time that the API server has to finish its work for one scan before
+// the next.
 const pauseBetweenScans = 2 * time.Second
 
-// measureRounds measures each so often. They take turns, because a machine that others use too
-// is not as fast at all times, and in an order that is another each time: what was done
-// before leaves the API server work to do.
+// measureRounds measures each subject once per round. The order changes with every round,
+// because the load of a shared machine varies, and because each scan leaves work for the API
+// server.
 func (env *environment) measureRounds(ctx context.Context, c *harness.Cluster, rounds int) (map[string][]scanResult, error) {
 	results := map[string][]scanResult{}
-	order := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same each time is what is wanted
+	order := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the order must be reproducible
 	for round := range rounds + 1 {
 		for _, i := range order.Perm(len(subjects)) {
-			turn := subjects[i]
+			subject := subjects[i]
 			time.Sleep(pauseBetweenScans)
-			one, err := env.measureSubject(ctx, c, turn)
+			one, err := env.measureSubject(ctx, c, subject)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", turn, err)
+				return nil, fmt.Errorf("%s: %w", subject, err)
 			}
-			if round > 0 { // the first is for warming up, and so that there are reports
-				results[turn] = append(results[turn], one)
+			if round > 0 { // round 0 warms up and creates the reports
+				results[subject] = append(results[subject], one)
 			}
 		}
 	}
 	return results, nil
 }
 
-// measureSubject makes one scan, in a process of its own, and looks at what came of it.
-func (env *environment) measureSubject(ctx context.Context, c *harness.Cluster, turn string) (scanResult, error) {
-	if turn == firstScanSubject {
+// measureSubject makes one scan in a process of its own and verifies its result.
+func (env *environment) measureSubject(ctx context.Context, c *harness.Cluster, subject string) (scanResult, error) {
+	if subject == firstScanSubject {
 		if err := env.deleteReports(ctx, c); err != nil {
 			return scanResult{}, err
 		}
@@ -65,7 +67,7 @@ func (env *environment) measureSubject(ctx context.Context, c *harness.Cluster, 
 	if err != nil {
 		return scanResult{}, err
 	}
-	process := exec.CommandContext(ctx, self, turn, c.Kubeconfig, strings.Join(env.namespaceNames(), ","), strconv.Itoa(env.jobs))
+	process := exec.CommandContext(ctx, self, subject, c.Kubeconfig, strings.Join(env.namespaceNames(), ","), strconv.Itoa(env.jobs))
 	process.Stderr = os.Stderr
 	out, err := process.Output()
 	if err != nil {
@@ -75,7 +77,7 @@ func (env *environment) measureSubject(ctx context.Context, c *harness.Cluster, 
 	if err != nil {
 		return scanResult{}, err
 	}
-	if turn != bareListSubject {
+	if subject != bareListSubject {
 		if err := env.verifyReports(ctx, c); err != nil {
 			return scanResult{}, err
 		}
@@ -84,7 +86,7 @@ func (env *environment) measureSubject(ctx context.Context, c *harness.Cluster, 
 	return scanResult{duration: time.Duration(took), cpu: cpu, peakRSS: peakRSS}, nil
 }
 
-// verifyReports fails if a Job is missing in the reports.
+// verifyReports returns an error if the reports do not contain every Job.
 func (env *environment) verifyReports(ctx context.Context, c client.Reader) error {
 	var reports v1alpha1.JobReportList
 	if err := c.List(ctx, &reports); err != nil {
@@ -95,13 +97,13 @@ func (env *environment) verifyReports(ctx context.Context, c client.Reader) erro
 		found += int(reports.Items[i].Status.Summary.Suspicious)
 	}
 	if found != env.jobs {
-		return fmt.Errorf("the reports tell of %d Jobs, want %d", found, env.jobs)
+		return fmt.Errorf("the reports contain %d Jobs, want %d", found, env.jobs)
 	}
 	return nil
 }
 
-// measureOperator runs the operator, with all its controllers, until it has scanned so
-// many times.
+// measureOperator runs the operator with all its controllers until it has made the given number
+// of scans.
 func measureOperator(ctx context.Context, c *harness.Cluster, binary string, env *environment, scans int) (scanResult, error) {
 	if err := env.deleteReports(ctx, c); err != nil {
 		return scanResult{}, err
@@ -113,12 +115,12 @@ func measureOperator(ctx context.Context, c *harness.Cluster, binary string, env
 		return scanResult{}, err
 	}
 	for scan := range scans {
-		fmt.Fprintf(os.Stderr, "  the operator scans, %d of %d\n", scan+1, scans)
+		fmt.Fprintf(os.Stderr, "  waiting for scan %d of %d of the operator\n", scan+1, scans)
 		if err := env.waitForReports(ctx, c); err != nil {
 			_ = process.Process.Kill()
 			return scanResult{}, err
 		}
-		// Without reports the next scan writes them again, and is seen to be over.
+		// The next scan writes the reports again, which shows that it is complete.
 		if err := env.deleteReports(ctx, c); err != nil {
 			return scanResult{}, err
 		}

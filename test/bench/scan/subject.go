@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -21,20 +20,20 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// These, as the first argument, make this program one of those that are measured.
+// Roles of the measured processes.
 const (
 	bareListSubject  = "bare-list"
-	firstScanSubject = "scan-first" // there are no reports yet
-	laterScanSubject = "scan-again" // there are, and they stay as they are
+	firstScanSubject = "scan-first" // creates the reports
+	laterScanSubject = "scan-again" // the reports exist and do not change
 )
 
-// The bare loop asks as the scanner does.
+// The bare loop uses the scanner's page size and concurrency.
 const (
 	listPageSize    = 500
 	listConcurrency = 4
 )
 
-// runSubject makes one scan, and prints how many nanoseconds it took.
+// runSubject makes one scan, and prints its duration in nanoseconds.
 func runSubject(ctx context.Context, args []string) error {
 	if len(args) != 4 {
 		return fmt.Errorf("%s KUBECONFIG NAMESPACES JOBS", args[0])
@@ -48,30 +47,31 @@ func runSubject(ctx context.Context, args []string) error {
 		return err
 	}
 	namespaces := strings.Split(args[2], ",")
-	// Connecting, and asking what kinds there are, is done once in a process, and not measured.
+	// Connecting and API discovery happen once in a process and are not measured.
 	for _, list := range []client.ObjectList{&batchv1.JobList{}, &v1alpha1.JobReportList{}} {
 		if err := c.List(ctx, list, client.Limit(1)); err != nil {
 			return err
 		}
 	}
-	begun := time.Now()
+	startedAt := time.Now()
 	if args[0] != bareListSubject {
 		jobreport.New(c, c, events.NewFakeRecorder(100), logr.Discard(), reportOptions(namespaces)).ScanAll(ctx)
 	} else if err := listAllJobs(ctx, c, namespaces, jobs); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(os.Stdout, time.Since(begun).Nanoseconds())
+	_, err = fmt.Fprintln(os.Stdout, time.Since(startedAt).Nanoseconds())
 	return err
 }
 
-// reportOptions find fault with every Job: there is most to do then.
+// reportOptions returns options with which every Job is a finding. This is the most expensive
+// case.
 func reportOptions(namespaces []string) jobreport.Options {
 	thresholds := zombie.Defaults()
 	thresholds.ExternallyManaged.Suspicious = time.Nanosecond
 	return jobreport.Options{Namespaces: namespaces, Interval: time.Hour, Top: 50, Thresholds: thresholds}
 }
 
-// listAllJobs is the least that sees all Jobs.
+// listAllJobs is the least that a client needs to read all Jobs.
 func listAllJobs(ctx context.Context, c client.Reader, namespaces []string, want int) error {
 	seen := make([]int, len(namespaces))
 	group, ctx := errgroup.WithContext(ctx)
@@ -98,7 +98,7 @@ func listAllJobs(ctx context.Context, c client.Reader, namespaces []string, want
 		total += n
 	}
 	if total != want {
-		return errors.New("the bare loop has seen " + strconv.Itoa(total) + " Jobs")
+		return fmt.Errorf("the bare loop listed %d Jobs, want %d", total, want)
 	}
 	return nil
 }

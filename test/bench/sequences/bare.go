@@ -15,7 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// bareLoopRunner runs the load with the bare loop, in a process of its own.
+// bareLoopRunner runs the load with the bare loop in a process of its own.
 type bareLoopRunner struct{}
 
 func (bareLoopRunner) startProcess(ctx context.Context, c *harness.Cluster, l sequenceLoad, ns string) (*exec.Cmd, error) {
@@ -28,13 +28,13 @@ func (bareLoopRunner) startProcess(ctx context.Context, c *harness.Cluster, l se
 	return command, command.Start()
 }
 
-// createLoad does nothing: the loop makes the first Jobs itself.
+// createLoad does nothing, because the bare loop creates the first Jobs itself.
 func (bareLoopRunner) createLoad(context.Context, *harness.Cluster, sequenceLoad, string) error {
 	return nil
 }
 
-// runBareLoop is the least that runs sequences: it watches Jobs, and makes the next one
-// when one is over. It keeps no status, and would lose its place if it were stopped.
+// runBareLoop is the least that can run sequences: it watches Jobs and creates the next one
+// when one has ended. It stores no status, so a restart would lose its state.
 func runBareLoop(ctx context.Context, args []string) error {
 	if len(args) != 5 {
 		return fmt.Errorf("%s KUBECONFIG NAMESPACE STEPS LOAD", args[0])
@@ -61,7 +61,7 @@ func runBareLoop(ctx context.Context, args []string) error {
 	go func() {
 		failed <- l.createObjects(ctx, c, func(i int) client.Object { return l.newJob(i, 0, ns) })
 	}()
-	for over := map[string]bool{}; len(over) < l.jobCount(); {
+	for ended := map[string]bool{}; len(ended) < l.jobCount(); {
 		select {
 		case err := <-failed:
 			if err != nil {
@@ -70,18 +70,18 @@ func runBareLoop(ctx context.Context, args []string) error {
 			failed = nil
 		case event, ok := <-jobs.ResultChan():
 			if !ok {
-				return errors.New("the watch ended")
+				return errors.New("the watch of Jobs ended")
 			}
-			if ended, ok := event.Object.(*batchv1.Job); ok && sequence.IsTerminal(ended) && !over[ended.Name] {
-				over[ended.Name] = true
-				go l.createNextJob(ctx, c, ended)
+			if job, ok := event.Object.(*batchv1.Job); ok && sequence.IsTerminal(job) && !ended[job.Name] {
+				ended[job.Name] = true
+				go l.createNextJob(ctx, c, job)
 			}
 		}
 	}
 	return nil
 }
 
-// createNextJob makes the Job that follows the one that ended.
+// createNextJob creates the Job of the step after the one that ended.
 func (l sequenceLoad) createNextJob(ctx context.Context, c client.Client, ended *batchv1.Job) {
 	sequence, err := strconv.Atoi(ended.Labels[labelSequence])
 	if err != nil {

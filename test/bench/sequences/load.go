@@ -16,24 +16,26 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// createConcurrency is how many requests at once bring the load in.
+// createConcurrency is the number of concurrent requests that create the load.
 const createConcurrency = 16
 
-// The labels by which the observer knows whose Job it sees.
+// Labels that identify the sequence and the step of a Job of the bare loop.
 const (
 	labelSequence = "bench.yardmaster.dev/sequence"
 	labelStep     = "bench.yardmaster.dev/step"
 )
 
-// sequenceLoad is what is run: so many sequences at once, of so many steps that take so long.
+// sequenceLoad is a number of concurrent sequences, their number of steps, and the duration of
+// the steps.
 type sequenceLoad struct {
 	sequences, steps int
-	// stepDuration of a step on average. A sequence's are all the same, between half of
-	// that and half more: all sequences ending at once would be a load of its own.
+	// stepDuration is the average duration of a step. The steps of one sequence have equal
+	// durations, from half to one and a half times the average across sequences, because
+	// sequences that all end together would cause a load peak.
 	stepDuration time.Duration
 }
 
-// parseLoad reads "100x10s".
+// parseLoad parses a load such as "100x10s".
 func parseLoad(text string, steps int) (sequenceLoad, error) {
 	sequences, duration, found := strings.Cut(text, "x")
 	if !found {
@@ -52,7 +54,8 @@ func (l sequenceLoad) String() string {
 	return fmt.Sprintf("%d sequences of %d steps of %s", l.sequences, l.steps, l.stepDuration)
 }
 
-// stepDurationOf is how long the steps of a sequence take: the same in every measurement.
+// stepDurationOf returns the duration of the steps of a sequence. It is the same in every
+// measurement.
 func (l sequenceLoad) stepDurationOf(sequence int) time.Duration {
 	if l.sequences == 1 {
 		return l.stepDuration
@@ -60,7 +63,7 @@ func (l sequenceLoad) stepDurationOf(sequence int) time.Duration {
 	return l.stepDuration/2 + l.stepDuration*time.Duration(sequence)/time.Duration(l.sequences)
 }
 
-// podMetadata tells the simulated node how long the Pod runs.
+// podMetadata returns metadata from which simulated nodes read how long the Pod runs.
 func (l sequenceLoad) podMetadata(sequence int) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Annotations: map[string]string{"sim.localcluster.dev/duration": l.stepDurationOf(sequence).String()}}
 }
@@ -74,7 +77,7 @@ func newContainer(step int) corev1.Container {
 	return corev1.Container{Name: stepName(step), Image: "registry.example/tool:1", Command: []string{"run"}}
 }
 
-// newSequentialJob is one of the load's sequences for the operator.
+// newSequentialJob returns one sequence for the operator.
 func (l sequenceLoad) newSequentialJob(i int, ns string) *v1alpha1.SequentialJob {
 	sj := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: sequenceName(i), Namespace: ns}}
 	sj.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: l.podMetadata(i)}
@@ -84,7 +87,7 @@ func (l sequenceLoad) newSequentialJob(i int, ns string) *v1alpha1.SequentialJob
 	return sj
 }
 
-// newJob is one step for the bare loop.
+// newJob returns one step for the bare loop.
 func (l sequenceLoad) newJob(sequence, step int, ns string) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
@@ -104,7 +107,7 @@ func (l sequenceLoad) newJob(sequence, step int, ns string) *batchv1.Job {
 	}
 }
 
-// createObjects makes one object for each sequence.
+// createObjects creates one object for each sequence.
 func (l sequenceLoad) createObjects(ctx context.Context, c client.Client, object func(i int) client.Object) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(createConcurrency)

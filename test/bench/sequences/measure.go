@@ -17,16 +17,16 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// measurementTimeout is how long one measurement may take.
+// measurementTimeout bounds one measurement.
 const measurementTimeout = 20 * time.Minute
 
-// loadRunner is what runs the load: the operator, or the bare loop.
+// loadRunner runs a load: the operator or the bare loop.
 type loadRunner interface {
 	startProcess(ctx context.Context, c *harness.Cluster, l sequenceLoad, ns string) (*exec.Cmd, error)
 	createLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, ns string) error
 }
 
-// loadResult is what one measurement found.
+// loadResult is the result of one measurement.
 type loadResult struct {
 	makespan    time.Duration
 	transitions []time.Duration
@@ -35,7 +35,7 @@ type loadResult struct {
 	peakRSS     int64 // bytes
 }
 
-// measureLoad runs the load once, in a namespace of its own.
+// measureLoad runs the load once in a new namespace.
 func measureLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, r loadRunner) (*loadResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, measurementTimeout)
 	defer cancel()
@@ -52,14 +52,14 @@ func measureLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, r load
 	if err != nil {
 		return nil, err
 	}
-	begun := time.Now()
+	startedAt := time.Now()
 	process, err := r.startProcess(ctx, c, l, ns.Name)
 	if err != nil {
 		return nil, err
 	}
 	var idle time.Duration
 	if _, isOperator := r.(operatorRunner); isOperator {
-		begun = time.Now() // it was there before the work was
+		startedAt = time.Now() // the operator's start does not count
 		if idle, err = harness.ProcessCPUTime(process.Process.Pid); err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func measureLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, r load
 	if err := l.waitUntilFinished(ctx, c, o, ns.Name); err != nil {
 		return nil, err
 	}
-	_ = process.Process.Signal(os.Interrupt) // the bare loop may have ended by itself
+	_ = process.Process.Signal(os.Interrupt) // the bare loop may have exited
 	_ = process.Wait()
 	cpu, peakRSS := harness.ExitedProcessUsage(process.ProcessState)
 	after, err := countWrites(ctx, c)
@@ -80,7 +80,7 @@ func measureLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, r load
 	transitions, last := o.transitionResults()
 	slices.Sort(transitions)
 	return &loadResult{
-		makespan:    last.Sub(begun),
+		makespan:    last.Sub(startedAt),
 		transitions: transitions,
 		writes:      after.difference(before),
 		cpu:         cpu - idle,
@@ -88,14 +88,14 @@ func measureLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, r load
 	}, nil
 }
 
-// waitUntilFinished waits for all Jobs to be over, and for the operator to have said so.
+// waitUntilFinished waits until all Jobs have ended and the operator has recorded that.
 func (l sequenceLoad) waitUntilFinished(ctx context.Context, c *harness.Cluster, o *jobObserver, ns string) error {
 	progress := time.NewTicker(10 * time.Second)
 	defer progress.Stop()
 	err := harness.PollUntil(ctx, measurementTimeout, func() (bool, error) {
 		select {
 		case <-progress.C:
-			fmt.Fprintf(os.Stderr, "  %d of %d Jobs are over\n", o.finishedCount(), l.jobCount())
+			fmt.Fprintf(os.Stderr, "  %d of %d Jobs have ended\n", o.finishedCount(), l.jobCount())
 		default:
 		}
 		return o.finishedCount() >= l.jobCount(), nil
@@ -114,8 +114,8 @@ func (l sequenceLoad) waitUntilFinished(ctx context.Context, c *harness.Cluster,
 	})
 }
 
-// deleteNamespace deletes what the measurement made, and waits for it to be gone: the next one
-// begins with the control plane at rest.
+// deleteNamespace deletes the objects of the measurement and waits until its Pods are deleted,
+// so that the next measurement starts with an idle control plane.
 func deleteNamespace(ctx context.Context, c *harness.Cluster, ns *corev1.Namespace) {
 	ctx = context.WithoutCancel(ctx)
 	background := client.PropagationPolicy(metav1.DeletePropagationBackground)
@@ -129,6 +129,6 @@ func deleteNamespace(ctx context.Context, c *harness.Cluster, ns *corev1.Namespa
 		}
 		return len(pods.Items) == 0, nil
 	}); err != nil {
-		fmt.Fprintln(os.Stderr, "bench: clearing up:", err)
+		fmt.Fprintln(os.Stderr, "bench: deleting the namespace:", err)
 	}
 }

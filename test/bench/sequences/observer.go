@@ -14,12 +14,12 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// jobObserver watches the Jobs of a namespace from outside, whoever makes them. What it
-// takes for a transition is the time between its seeing a Job end and its seeing the
-// sequence's next Job made; both come through the same watch, so its delay cancels out.
+// jobObserver watches the Jobs of a namespace. A transition is the time from the event that
+// shows the end of a Job to the event that shows the sequence's next Job. Both events come
+// through the same watch, so its delay cancels out.
 type jobObserver struct {
 	mu           sync.Mutex
-	lastJobEnd   map[string]time.Time // by sequence: when its last Job ended
+	lastJobEnd   map[string]time.Time // by sequence
 	finishedJobs map[string]bool      // by Job
 	transitions  []time.Duration
 	lastEnd      time.Time
@@ -57,7 +57,7 @@ func (o *jobObserver) recordJob(job *batchv1.Job, kind watch.EventType, now time
 	}
 }
 
-// finishedCount is how many Jobs have ended.
+// finishedCount returns the number of Jobs that have ended.
 func (o *jobObserver) finishedCount() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// operatorRunner runs the load with the operator, as it is built.
+// operatorRunner runs the load with a release build of the operator.
 type operatorRunner struct{ binary string }
 
 func (r operatorRunner) startProcess(ctx context.Context, c *harness.Cluster, _ sequenceLoad, ns string) (*exec.Cmd, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// printReport prints one load's figures.
+// printReport prints the results of one load.
 func printReport(l sequenceLoad, ours, bare *loadResult) {
 	fmt.Printf("\n%s\n", l)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -25,7 +25,8 @@ func printReport(l sequenceLoad, ours, bare *loadResult) {
 	harness.PrintComparison(w, "peak RSS, MB", float64(ours.peakRSS)/1e6, float64(bare.peakRSS)/1e6)
 }
 
-// transitionQuantile of the transitions in milliseconds, 0 without any.
+// transitionQuantile returns a quantile of the transitions in milliseconds, or 0 without
+// transitions.
 func (r *loadResult) transitionQuantile(q float64) float64 {
 	if len(r.transitions) == 0 {
 		return 0

@@ -12,11 +12,11 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// apiWrites are requests that changed something, counted by the API server. Only the
-// operator or the loop makes Jobs and changes SequentialJobs, so these are all theirs.
+// apiWrites counts requests that changed objects, according to the API server. Only the
+// measured process creates Jobs and patches SequentialJobs.
 type apiWrites struct {
-	objects float64 // Jobs made, SequentialJobs and their statuses patched
-	dryRuns float64 // tries, which change nothing
+	objects float64 // created Jobs, isSequencePatch SequentialJobs and statuses
+	dryRuns float64 // these change nothing
 }
 
 func (w apiWrites) difference(before apiWrites) apiWrites {
@@ -50,12 +50,12 @@ func (w *apiWrites) addMetric(metric *dto.Metric) {
 	for _, pair := range metric.GetLabel() {
 		label[pair.GetName()] = pair.GetValue()
 	}
-	madeJob := label["resource"] == "jobs" && label["verb"] == "POST"
-	patched := label["resource"] == "sequentialjobs" && label["verb"] == "PATCH"
+	isJobCreation := label["resource"] == "jobs" && label["verb"] == "POST"
+	isSequencePatch := label["resource"] == "sequentialjobs" && label["verb"] == "PATCH"
 	switch {
-	case madeJob && label["dry_run"] != "":
+	case isJobCreation && label["dry_run"] != "":
 		w.dryRuns += metric.GetCounter().GetValue()
-	case madeJob, patched:
+	case isJobCreation, isSequencePatch:
 		w.objects += metric.GetCounter().GetValue()
 	}
 }

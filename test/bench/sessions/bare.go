@@ -18,14 +18,14 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// measureBareClient makes what as many sessions are made of as come at once, with one create for each
-// object and nothing between them. It has no sessions to read and keeps no status.
+// measureBareClient creates the objects of one burst of sessions, with one create request for
+// each object and nothing in between. It needs no AgenticSessions and stores no status.
 func (env *environment) measureBareClient(ctx context.Context, c *harness.Cluster, o *objectObserver) ([]time.Duration, error) {
-	began := map[types.UID]time.Time{}
+	startTimes := map[types.UID]time.Time{}
 	group, requests := errgroup.WithContext(ctx)
 	for i := range env.burst {
 		uid, name := uuid.NewUUID(), fmt.Sprintf("bare-%03d", i)
-		began[uid] = time.Now()
+		startTimes[uid] = time.Now()
 		group.Go(func() error {
 			before, tried, job := env.newSessionObjects(name, uid)
 			for _, object := range before {
@@ -42,11 +42,11 @@ func (env *environment) measureBareClient(ctx context.Context, c *harness.Cluste
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return waitForEach(ctx, o, began, o.jobCreationTime)
+	return waitForEach(ctx, o, startTimes, o.jobCreationTime)
 }
 
-// newSessionObjects are what a session is made of: what comes before its Pod is tried, that Pod, and
-// its Job.
+// newSessionObjects returns the objects of one session: those that are created before the dry
+// run of its Pod, that Pod, and the Job.
 func (env *environment) newSessionObjects(name string, uid types.UID) (before []client.Object, tried *corev1.Pod, job *batchv1.Job) {
 	metadata := env.ObjectMeta(name)
 	metadata.Labels = map[string]string{session.LabelSessionUID: string(uid)}

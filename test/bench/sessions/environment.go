@@ -18,19 +18,19 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// waitTimeout with whatever is waited for.
+// waitTimeout bounds every wait.
 const waitTimeout = 10 * time.Minute
 
-// environment is where sessions run.
+// environment is a namespace with sessions.
 type environment struct {
 	harness.Environment
 	sessions, burst, bursts, single int
 
-	// created are the sessions that were made so far, the latest last.
+	// created contains all sessions in the order of their creation.
 	created []*v1alpha1.AgenticSession
 }
 
-// createNamespace makes the namespace, with a SessionRunner.
+// createNamespace creates the namespace and a SessionRunner.
 func (env *environment) createNamespace(ctx context.Context, c client.Client) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: string(env.Environment), Labels: map[string]string{
 		"pod-security.kubernetes.io/enforce": "restricted",
@@ -50,8 +50,8 @@ func (env *environment) createNamespace(ctx context.Context, c client.Client) er
 
 const durationAnnotation = "sim.localcluster.dev/duration"
 
-// endlessPodPolicy has the API server tell simulated nodes that Pods run for hours. The operator gives
-// nobody else a say in its Pods.
+// endlessPodPolicy returns an admission policy that makes simulated nodes run Pods for hours.
+// The operator does not let users add the annotation to session Pods.
 func (env *environment) endlessPodPolicy() []client.Object {
 	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: string(env.Environment)}}
 	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
@@ -74,23 +74,23 @@ func (env *environment) endlessPodPolicy() []client.Object {
 	return []client.Object{policy, binding}
 }
 
-// waitUntilPodsAreEndless waits until the API server heeds it.
+// waitUntilPodsAreEndless waits until the API server applies the policy.
 func (env *environment) waitUntilPodsAreEndless(ctx context.Context, c client.Client) error {
 	return harness.PollUntil(ctx, time.Minute, func() (bool, error) {
-		pod := &corev1.Pod{ObjectMeta: env.ObjectMeta("tried")}
+		pod := &corev1.Pod{ObjectMeta: env.ObjectMeta("dry-run")}
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
 		pod.Spec.Containers = []corev1.Container{{Name: "only", Image: "registry.example/tool:1", SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		}}}
 		err := c.Create(ctx, pod, client.DryRunAll)
-		if apierrors.IsForbidden(err) { // its ServiceAccount is not there yet
+		if apierrors.IsForbidden(err) { // the ServiceAccount does not exist yet
 			return false, nil
 		}
 		return pod.Annotations[durationAnnotation] != "", err
 	})
 }
 
-// startSessions has the sessions made that run all the while.
+// startSessions creates the sessions that run during the benchmark.
 func (env *environment) startSessions(ctx context.Context, c client.Client, o *objectObserver) error {
 	if err := env.createSessions(ctx, c, env.sessions, harness.CreateConcurrency, nil); err != nil {
 		return err
@@ -98,14 +98,14 @@ func (env *environment) startSessions(ctx context.Context, c client.Client, o *o
 	return env.waitUntilRunning(ctx, c, o)
 }
 
-// createSessions makes so many sessions, so many at once, and calls stored for each that the API
-// server has.
+// createSessions creates the given number of sessions with the given concurrency, and calls
+// stored after the API server has confirmed each of them.
 func (env *environment) createSessions(ctx context.Context, c client.Client, number, atOnce int, stored func(*v1alpha1.AgenticSession)) error {
 	group, requests := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for range number {
 		s := &v1alpha1.AgenticSession{ObjectMeta: env.ObjectMeta(fmt.Sprintf("s%05d", len(env.created)))}
-		s.Spec.Prompt = "Do what is to be done."
+		s.Spec.Prompt = "Do the work."
 		env.created = append(env.created, s)
 		group.Go(func() error {
 			if err := c.Create(requests, s); err != nil {
@@ -120,17 +120,17 @@ func (env *environment) createSessions(ctx context.Context, c client.Client, num
 	return group.Wait()
 }
 
-// waitUntilRunning waits until all that were made run. It asks seldom: a list of thousands costs
-// the control plane, too.
+// waitUntilRunning waits until all created sessions run. It polls slowly, because lists of
+// thousands of objects would add load to the control plane.
 func (env *environment) waitUntilRunning(ctx context.Context, c client.Reader, o *objectObserver) error {
-	told := time.Now()
+	reportedAt := time.Now()
 	return harness.PollUntil(ctx, waitTimeout, func() (bool, error) {
 		running, err := env.countRunning(ctx, c)
 		if err != nil || running == len(env.created) {
 			return true, err
 		}
-		if time.Since(told) > 10*time.Second {
-			told = time.Now()
+		if time.Since(reportedAt) > 10*time.Second {
+			reportedAt = time.Now()
 			fmt.Fprintf(os.Stderr, "  %d of %d sessions run\n", running, len(env.created))
 		}
 		return false, errors.Join(o.watchError(), harness.SleepContext(ctx, time.Second))

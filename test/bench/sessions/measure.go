@@ -17,21 +17,21 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// sessionResult is what was found.
+// sessionResult is the result of the benchmark.
 type sessionResult struct {
-	// single and atOnce are how long it took from a session to its Job, when sessions come
-	// one at a time and when they come all at once; bare is how long the bare client took.
+	// single and atOnce are the times from a session to its Job, created one at a time and in
+	// bursts. bare is the time of the bare client.
 	single, atOnce, bare []time.Duration
-	// requests to the API server for each session, until it ran.
+	// requests is the number of API requests per session until it runs.
 	requests float64
 	// rss and peakRSS of the operator, in bytes.
 	rss, peakRSS int64
-	// deleted is how long it took until nothing was left of a session that was deleted,
-	// and deletedAlone the same without the operator.
+	// deleted is the time until all objects of a deleted session are deleted, and deletedAlone
+	// the same without the operator.
 	deleted, deletedAlone []time.Duration
 }
 
-// measureEnvironment makes more sessions, next to those that run.
+// measureEnvironment creates more sessions besides those that run.
 func (env *environment) measureEnvironment(ctx context.Context, c *harness.Cluster, o *objectObserver, operator int) (r sessionResult, err error) {
 	for range env.single {
 		took, err := env.measureCreation(ctx, c, o, 1)
@@ -70,7 +70,8 @@ func (env *environment) measureEnvironment(ctx context.Context, c *harness.Clust
 	return r, err
 }
 
-// measureCreation makes so many sessions at once, and sees how long each takes to have its Job.
+// measureCreation creates the given number of sessions at once, and returns how long each took
+// until its Job existed.
 func (env *environment) measureCreation(ctx context.Context, c *harness.Cluster, o *objectObserver, number int) ([]time.Duration, error) {
 	var mu sync.Mutex
 	stored := map[types.UID]time.Time{}
@@ -85,34 +86,34 @@ func (env *environment) measureCreation(ctx context.Context, c *harness.Cluster,
 	return waitForEach(ctx, o, stored, o.jobCreationTime)
 }
 
-// waitForEach waits until each is seen, and tells how long it took since then.
+// waitForEach waits until each session has been observed, and returns how long each took.
 func waitForEach(ctx context.Context, o *objectObserver, since map[types.UID]time.Time, seen func(types.UID) (time.Time, bool)) (took []time.Duration, err error) {
 	err = harness.PollUntil(ctx, waitTimeout, func() (bool, error) {
 		took = took[:0]
-		for uid, began := range since {
-			at, is := seen(uid)
-			if !is {
+		for uid, startedAt := range since {
+			observedAt, ok := seen(uid)
+			if !ok {
 				return false, o.watchError()
 			}
-			took = append(took, max(at.Sub(began), 0))
+			took = append(took, max(observedAt.Sub(startedAt), 0))
 		}
 		return true, nil
 	})
 	return took, err
 }
 
-// measureDeletion deletes as many sessions at once as are made at once, and sees how long it takes until
-// nothing is left of each.
+// measureDeletion deletes one burst of sessions at once, and returns how long each took until
+// all its objects were deleted.
 func (env *environment) measureDeletion(ctx context.Context, c *harness.Cluster, o *objectObserver) ([]time.Duration, error) {
 	if len(env.created) < env.burst {
-		return nil, errors.New("there are too few sessions")
+		return nil, errors.New("fewer sessions are left than a burst deletes")
 	}
 	last := env.created[len(env.created)-env.burst:]
 	env.created = env.created[:len(env.created)-env.burst]
-	began := map[types.UID]time.Time{}
+	startTimes := map[types.UID]time.Time{}
 	group, requests := errgroup.WithContext(ctx)
 	for _, s := range last {
-		began[s.UID] = time.Now()
+		startTimes[s.UID] = time.Now()
 		group.Go(func() error {
 			return c.Delete(requests, s, client.PropagationPolicy(metav1.DeletePropagationBackground))
 		})
@@ -120,10 +121,10 @@ func (env *environment) measureDeletion(ctx context.Context, c *harness.Cluster,
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return waitForEach(ctx, o, began, o.deletionTime)
+	return waitForEach(ctx, o, startTimes, o.deletionTime)
 }
 
-// countRequests that the operator has made.
+// countRequests returns the number of API requests of the operator.
 func countRequests(ctx context.Context) (sum float64, err error) {
 	families, err := harness.OperatorMetrics(ctx)
 	if err != nil {

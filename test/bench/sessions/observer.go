@@ -17,11 +17,12 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// objectObserver watches from outside what sessions are made of.
+// objectObserver watches the objects that sessions consist of.
 type objectObserver struct {
 	mu sync.Mutex
-	// jobTimes is when a session's Job was first seen, left is what there is of a session, and
-	// gone when the last of it went. All by the session's UID.
+	// jobTimes contains when each session's Job was first observed, remainingObjects what
+	// exists of a session, and deletionTimes when its last object was deleted. All are keyed by
+	// the session's UID.
 	jobTimes, deletionTimes map[types.UID]time.Time
 	remainingObjects        map[types.UID]map[string]bool
 	err                     error
@@ -47,8 +48,8 @@ func (o *objectObserver) watchError() error {
 }
 
 func (o *objectObserver) recordEvent(event watch.Event, now time.Time) {
-	object, is := event.Object.(client.Object)
-	if !is {
+	object, ok := event.Object.(client.Object)
+	if !ok {
 		return
 	}
 	uid, what := types.UID(object.GetLabels()[session.LabelSessionUID]), fmt.Sprintf("%T %s", object, object.GetName())
@@ -70,7 +71,7 @@ func (o *objectObserver) recordEvent(event watch.Event, now time.Time) {
 	}
 }
 
-// jobCreationTime is when the session's Job was first seen.
+// jobCreationTime returns when the session's Job was first observed.
 func (o *objectObserver) jobCreationTime(uid types.UID) (at time.Time, seen bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -78,7 +79,7 @@ func (o *objectObserver) jobCreationTime(uid types.UID) (at time.Time, seen bool
 	return at, seen
 }
 
-// deletionTime is when the last of what the session was made of went, if nothing is left.
+// deletionTime returns when the session's last object was deleted.
 func (o *objectObserver) deletionTime(uid types.UID) (at time.Time, all bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -11,18 +11,19 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// subjectUsage is what one contestant took for a backlog: time, CPU, and CPU of the server's.
+// subjectUsage is what one subject used for a backlog: time, CPU time, and CPU time of the
+// server.
 type subjectUsage struct{ duration, cpu, serverCPU time.Duration }
 
-// roundResult is a turn of each.
+// roundResult contains the usage of each subject.
 type roundResult struct{ worker, bareConsumer subjectUsage }
 
-// throughputRatio is how many jobs the worker does for each of the bare consumer's.
+// throughputRatio returns the worker's throughput relative to that of the bare consumer.
 func (r *roundResult) throughputRatio() float64 {
 	return r.bareConsumer.duration.Seconds() / r.worker.duration.Seconds()
 }
 
-// measureRound measures each once.
+// measureRound measures each subject once.
 func (q *benchmarkQueue) measureRound(ctx context.Context, number, jobs int, profile string) (r roundResult, err error) {
 	turns := []func() error{
 		func() error {
@@ -46,10 +47,10 @@ func (q *benchmarkQueue) measureRound(ctx context.Context, number, jobs int, pro
 	return r, nil
 }
 
-// measureSubject makes a backlog, and has a contestant work it off in a process of its own.
-func (q *benchmarkQueue) measureSubject(ctx context.Context, contestant string, jobs int, profile string) (t subjectUsage, err error) {
+// measureSubject publishes a backlog and runs a subject in a process of its own.
+func (q *benchmarkQueue) measureSubject(ctx context.Context, subject string, jobs int, profile string) (t subjectUsage, err error) {
 	if err := q.publishBacklog(ctx, jobs); err != nil {
-		return t, fmt.Errorf("making a backlog: %w", err)
+		return t, fmt.Errorf("publishing the backlog: %w", err)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -59,14 +60,14 @@ func (q *benchmarkQueue) measureSubject(ctx context.Context, contestant string, 
 	if err != nil {
 		return t, err
 	}
-	process := exec.CommandContext(ctx, self, contestant, q.url, strconv.Itoa(jobs), profile)
+	process := exec.CommandContext(ctx, self, subject, q.url, strconv.Itoa(jobs), profile)
 	process.Stderr = os.Stderr
 	output, err := process.Output()
 	if err != nil {
-		return t, fmt.Errorf("%s: %w", contestant, err)
+		return t, fmt.Errorf("%s: %w", subject, err)
 	}
 	if _, err := fmt.Sscan(string(output), &t.duration, &t.cpu); err != nil {
-		return t, fmt.Errorf("%s says %q: %w", contestant, output, err)
+		return t, fmt.Errorf("parsing the output of %s, %q: %w", subject, output, err)
 	}
 	t.serverCPU, err = harness.ProcessCPUTime(q.serverPID)
 	t.serverCPU -= before

@@ -17,14 +17,14 @@ const (
 	priorityName   = "default"
 	streamName     = "yardmaster_" + queueName
 	publishSubject = "yardmaster." + queueName + ".ready." + priorityName
-	// waitTimeout with whatever is waited for.
+	// waitTimeout bounds every wait.
 	waitTimeout = 5 * time.Minute
 )
 
-// benchmarkQueue is that whose backlog is worked off, as the operator makes it.
+// benchmarkQueue is a queue as the operator creates it.
 type benchmarkQueue struct {
 	url       string
-	serverPID int // the server's process, where that is measured
+	serverPID int // process of the NATS server; 0 in subjects
 	nc        *nats.Conn
 	js        natsjs.JetStream
 }
@@ -35,9 +35,9 @@ func createQueue(ctx context.Context, url string, server int) (*benchmarkQueue, 
 		return nil, err
 	}
 	defer engine.Disconnect()
-	wanted := broker.DefaultQueueConfig(queueName)
-	wanted.Owner = broker.QueueOwner{UID: "1", Name: "bench/" + queueName}
-	if _, err := engine.EnsureQueue(ctx, wanted); err != nil {
+	config := broker.DefaultQueueConfig(queueName)
+	config.Owner = broker.QueueOwner{UID: "1", Name: "bench/" + queueName}
+	if _, err := engine.EnsureQueue(ctx, config); err != nil {
 		return nil, err
 	}
 	q, err := connectToQueue(url)
@@ -48,7 +48,7 @@ func createQueue(ctx context.Context, url string, server int) (*benchmarkQueue, 
 	return q, nil
 }
 
-// connectToQueue connects to a queue that is there.
+// connectToQueue connects to an existing queue.
 func connectToQueue(url string) (*benchmarkQueue, error) {
 	nc, err := nats.Connect(url)
 	if err != nil {
@@ -64,7 +64,7 @@ func connectToQueue(url string) (*benchmarkQueue, error) {
 
 func (q *benchmarkQueue) closeConnection() { q.nc.Close() }
 
-// publishBacklog makes a backlog.
+// publishBacklog publishes jobs without payload and waits until the broker has stored them.
 func (q *benchmarkQueue) publishBacklog(ctx context.Context, jobs int) error {
 	for range jobs {
 		if _, err := q.js.PublishAsync(publishSubject, nil, natsjs.WithStallWait(waitTimeout)); err != nil {
@@ -75,13 +75,13 @@ func (q *benchmarkQueue) publishBacklog(ctx context.Context, jobs int) error {
 	case <-q.js.PublishAsyncComplete():
 		return nil
 	case <-time.After(waitTimeout):
-		return errors.New("the broker does not take the jobs")
+		return errors.New("timed out waiting until the broker has stored the jobs")
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// unacknowledgedCount is how many jobs are not acknowledged.
+// unacknowledgedCount returns the number of jobs that are not acknowledged.
 func (q *benchmarkQueue) unacknowledgedCount(ctx context.Context) (uint64, error) {
 	s, err := q.js.Stream(ctx, streamName)
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// The contestants: each, as the first argument, makes this program that one.
+// Roles of the measured processes.
 const (
 	workerSubject       = "worker"
 	bareConsumerSubject = "bare-consumer"
 )
 
-// runSubject works off a backlog, and prints how long that took and what this process
-// has computed meanwhile, in nanoseconds.
+// runSubject consumes a backlog, and prints the duration and the CPU time of this process in
+// nanoseconds.
 func runSubject(ctx context.Context, args []string) error {
 	if len(args) != 4 {
 		return fmt.Errorf("%s URL JOBS PROFILE", args[0])
@@ -43,20 +43,20 @@ func runSubject(ctx context.Context, args []string) error {
 		return err
 	}
 	defer endProfile()
-	contest := startWorker
+	start := startWorker
 	if args[0] == bareConsumerSubject {
-		contest = startBareConsumer
+		start = startBareConsumer
 	}
 	d := &doneCounter{jobs: jobs, all: make(chan struct{})}
-	cpu, begun := processCPUTime(), time.Now()
-	end, err := contest(ctx, args[1], d)
+	cpu, startedAt := processCPUTime(), time.Now()
+	end, err := start(ctx, args[1], d)
 	if err != nil {
 		return err
 	}
 	if err := d.waitForAll(ctx, q); err != nil {
 		return err
 	}
-	took, cpu := time.Since(begun), processCPUTime()-cpu
+	took, cpu := time.Since(startedAt), processCPUTime()-cpu
 	if err := end(); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func startProfile(path string) (end func(), err error) {
 	}, nil
 }
 
-// startWorker has a worker begin.
+// startWorker starts a worker with the default configuration.
 func startWorker(ctx context.Context, url string, d *doneCounter) (end func() error, err error) {
 	w, err := worker.New(worker.Options{
 		Logger: slog.New(slog.DiscardHandler),
@@ -101,7 +101,7 @@ func startWorker(ctx context.Context, url string, d *doneCounter) (end func() er
 	return func() error { stop(); return <-ended }, nil
 }
 
-// startBareConsumer has a bare consumer begin, with all that its library has it do by default.
+// startBareConsumer starts a consumer with the defaults of the NATS library.
 func startBareConsumer(ctx context.Context, url string, d *doneCounter) (end func() error, err error) {
 	q, err := connectToQueue(url)
 	if err != nil {
@@ -123,7 +123,7 @@ func startBareConsumer(ctx context.Context, url string, d *doneCounter) (end fun
 	return func() error { consuming.Stop(); q.closeConnection(); return nil }, nil
 }
 
-// doneCounter counts jobs.
+// doneCounter counts completed jobs.
 type doneCounter struct {
 	jobs  int64
 	count atomic.Int64
@@ -136,7 +136,7 @@ func (d *doneCounter) countJob() {
 	}
 }
 
-// waitForAll waits for all jobs, and until the server has their acknowledgements.
+// waitForAll waits until all jobs are done and the server has received their acknowledgements.
 func (d *doneCounter) waitForAll(ctx context.Context, q *benchmarkQueue) error {
 	select {
 	case <-d.all:
@@ -145,7 +145,7 @@ func (d *doneCounter) waitForAll(ctx context.Context, q *benchmarkQueue) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	for begun := time.Now(); time.Since(begun) < waitTimeout; {
+	for startedAt := time.Now(); time.Since(startedAt) < waitTimeout; {
 		left, err := q.unacknowledgedCount(ctx)
 		if left == 0 || err != nil {
 			return err
@@ -154,12 +154,12 @@ func (d *doneCounter) waitForAll(ctx context.Context, q *benchmarkQueue) error {
 	return errors.New("some jobs are not acknowledged")
 }
 
-// processCPUTime is the time that this process has computed: unlike the time that passes it
-// hardly depends on what else the machine does.
+// processCPUTime returns the CPU time of this process. Unlike elapsed time, it hardly depends
+// on other load of the machine.
 func processCPUTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0 // it cannot fail for oneself
+		return 0 // it cannot fail for the calling process
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

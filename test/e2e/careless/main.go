@@ -1,5 +1,5 @@
-// Command careless is how not to write a worker: it acknowledges each job before it has
-// done it. The test that says that nothing is lost must say of this one that something is.
+// Command careless is an incorrect worker: it acknowledges each job before it has done it. The
+// end-to-end tests use it to prove that they detect lost jobs.
 package main
 
 import (
@@ -22,9 +22,9 @@ func main() {
 	}
 }
 
-// consumeQueue works off the queue at that URL.
+// consumeQueue consumes the queue at the URL until SIGTERM.
 func consumeQueue(url, queue string) error {
-	ledger, err := os.OpenFile(os.Getenv("LEDGER"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // the ledger is where the test says
+	ledger, err := os.OpenFile(os.Getenv("LEDGER"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // the test sets the path
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func consumeQueue(url, queue string) error {
 		return err
 	}
 	consuming, err := consumer.Consume(func(message jetstream.Msg) {
-		_ = message.Ack() // before it is done
+		_ = message.Ack() // the mistake: the job is not done yet
 		go completeJob(ledger, message.Data())
 	})
 	if err != nil {
@@ -53,7 +53,7 @@ func consumeQueue(url, queue string) error {
 	}
 	defer consuming.Stop()
 	<-ctx.Done()
-	return nil // and what is under way is forgotten
+	return nil // running jobs are lost
 }
 
 func completeJob(ledger *os.File, payload []byte) {

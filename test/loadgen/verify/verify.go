@@ -1,4 +1,4 @@
-// Package book judges a ledger: which jobs were lost, and which were done more than once.
+// Package verify determines from a ledger which jobs were lost and which were done repeatedly.
 package verify
 
 import (
@@ -10,25 +10,28 @@ import (
 	"strings"
 )
 
-// LedgerResult is what a ledger says of the jobs that were sent.
+// LedgerResult is what a ledger shows about the jobs that were sent.
 type LedgerResult struct {
-	// Sent is how many jobs there were, Done how many of them have a line.
+	// Sent is the number of jobs, and Done the number of them with a line in the ledger.
 	Sent, Done int
-	// Repeated is how many lines there are beyond one for each job.
+	// Repeated is the number of lines beyond the first one of each job.
 	Repeated int
-	// Lost are jobs without a line, Strange lines of no job that was sent: some of each.
+	// Lost are jobs without a line, and Unexpected are names in the ledger that were not sent.
+	// Each lists maxListedNames at most.
 	Lost, Unexpected []string
-	// Workers is how many Pods have written, Revisions of how many revisions.
+	// Workers is the number of Pods that wrote lines, and Revisions the number of their
+	// revisions.
 	Workers, Revisions int
 }
 
-// maxListedNames is how many names a verdict has of a sort.
+// maxListedNames bounds the lists of a LedgerResult.
 const maxListedNames = 10
 
-// JobName of a job: those of one run begin with the same prefix.
+// JobName returns the name of a job. All names of one run have the same prefix.
 func JobName(prefix string, number int) string { return fmt.Sprintf("%s-%06d", prefix, number) }
 
-// VerifyLedger reads a ledger of a run with so many jobs. Lines of other runs are not looked at.
+// VerifyLedger reads the ledger of a run with the given number of jobs. It ignores lines of
+// other runs.
 func VerifyLedger(ledger io.Reader, prefix string, sent int) (LedgerResult, error) {
 	lines, workers, revisions := map[string]int{}, map[string]bool{}, map[string]bool{}
 	scanner := bufio.NewScanner(ledger)
@@ -48,31 +51,31 @@ func VerifyLedger(ledger io.Reader, prefix string, sent int) (LedgerResult, erro
 	if err := scanner.Err(); err != nil {
 		return LedgerResult{}, fmt.Errorf("reading the ledger: %w", err)
 	}
-	v := LedgerResult{Sent: sent, Workers: len(workers), Revisions: len(revisions)}
+	result := LedgerResult{Sent: sent, Workers: len(workers), Revisions: len(revisions)}
 	for number := range sent {
 		name := JobName(prefix, number)
 		count := lines[name]
 		delete(lines, name)
 		switch {
 		case count > 0:
-			v.Done++
-			v.Repeated += count - 1
-		case len(v.Lost) < maxListedNames:
-			v.Lost = append(v.Lost, name)
+			result.Done++
+			result.Repeated += count - 1
+		case len(result.Lost) < maxListedNames:
+			result.Lost = append(result.Lost, name)
 		}
 	}
-	strange := slices.Sorted(maps.Keys(lines))
-	v.Unexpected = strange[:min(len(strange), maxListedNames)]
-	return v, nil
+	unexpected := slices.Sorted(maps.Keys(lines))
+	result.Unexpected = unexpected[:min(len(unexpected), maxListedNames)]
+	return result, nil
 }
 
 // EachDoneOnce reports whether each job was done once.
-func (v *LedgerResult) EachDoneOnce() bool {
-	return v.Done == v.Sent && v.Repeated == 0 && len(v.Unexpected) == 0
+func (result *LedgerResult) EachDoneOnce() bool {
+	return result.Done == result.Sent && result.Repeated == 0 && len(result.Unexpected) == 0
 }
 
-// String is the verdict in a sentence.
-func (v *LedgerResult) String() string {
-	return fmt.Sprintf("%d jobs sent, %d done, %d lost, %d done again, by %d workers of %d revisions",
-		v.Sent, v.Done, v.Sent-v.Done, v.Repeated, v.Workers, v.Revisions)
+// String describes the result in one sentence.
+func (result *LedgerResult) String() string {
+	return fmt.Sprintf("%d jobs sent, %d done, %d lost, %d repeated, by %d workers of %d revisions",
+		result.Sent, result.Done, result.Sent-result.Done, result.Repeated, result.Workers, result.Revisions)
 }
