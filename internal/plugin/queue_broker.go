@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	brokers "github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/queue"
@@ -56,8 +56,7 @@ func (e *environment) connectToBroker(ctx context.Context, name, address string)
 		return nil, fmt.Errorf("%s: %w", qualifiedName, err)
 	}
 	engine := detectEngine(q, reference, access.URL)
-	dial, known := brokers.Engines()[engine]
-	if !known {
+	if !dial.IsSupported(engine) {
 		return nil, fmt.Errorf("%s: this version of the plugin does not support the engine %s", qualifiedName, engine)
 	}
 	ctx, cancel := context.WithTimeout(ctx, brokerDialTimeout)
@@ -68,7 +67,7 @@ func (e *environment) connectToBroker(ctx context.Context, name, address string)
 			return nil, fmt.Errorf("%s: %w", qualifiedName, err)
 		}
 	}
-	connected, err := dial(ctx, access)
+	connected, err := dial.Connect(ctx, engine, *access)
 	if err != nil {
 		stopForwarding()
 		return nil, fmt.Errorf("%s: connecting to the broker: %w", qualifiedName, err)
@@ -78,17 +77,14 @@ func (e *environment) connectToBroker(ctx context.Context, name, address string)
 
 // detectEngine returns the engine of the broker reference, else the one in the Queue's status,
 // else the one that the scheme of the URL suggests.
-func detectEngine(q *v1alpha1.Queue, b *v1alpha1.Broker, address string) v1alpha1.Engine {
+func detectEngine(q *v1alpha1.Queue, b *v1alpha1.Broker, address string) dial.EngineName {
 	switch {
 	case b != nil:
-		return b.Engine
+		return dial.EngineName(b.Engine)
 	case q.Status.Engine != "":
-		return q.Status.Engine
-	case strings.HasPrefix(address, "redis://"), strings.HasPrefix(address, "rediss://"):
-		return v1alpha1.EngineAsynq
-	default:
-		return v1alpha1.EngineNATS
+		return dial.EngineName(q.Status.Engine)
 	}
+	return dial.EngineOf(address)
 }
 
 // resolveBroker returns the broker of a Queue as the operator resolves it: from the Queue, or
@@ -111,12 +107,12 @@ func resolveBroker(ctx context.Context, c *clusterConnection, q *v1alpha1.Queue)
 var errOperatorBroker = errors.New("it uses the operator's default broker, whose address users cannot read: set --broker-url")
 
 // brokerAccess reads the broker's Secrets. A given address replaces theirs.
-func brokerAccess(ctx context.Context, c *clusterConnection, b *v1alpha1.Broker, address string) (*brokers.Access, error) {
+func brokerAccess(ctx context.Context, c *clusterConnection, b *v1alpha1.Broker, address string) (*broker.Credentials, error) {
 	if b == nil {
 		if address == "" {
 			return nil, errOperatorBroker
 		}
-		return &brokers.Access{URL: address}, nil
+		return &broker.Credentials{URL: address}, nil
 	}
 	access, err := brokers.ReadCredentials(ctx, callerErrorReader{c}, c.namespace, b)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	engine "github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 )
@@ -27,15 +28,15 @@ type deadLetterBroker struct {
 func newDeadLetterBroker(t *testing.T, letters int) *deadLetterBroker {
 	t.Helper()
 	g := &deadLetterBroker{Server: natstest.Start(t), t: t}
-	e, err := engine.Connect(t.Context(), engine.Options{URL: g.clientURL()})
+	e, err := engine.Connect(t.Context(), broker.Credentials{URL: g.clientURL()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Disconnect)
 	g.engine = e
-	wanted := broker.Defaults("mail")
-	wanted.Owner = broker.Owner{UID: "1", Name: "a/mail"}
-	if _, err := e.Ensure(t.Context(), wanted); err != nil {
+	config := broker.DefaultQueueConfig("mail")
+	config.Owner = broker.QueueOwner{UID: "1", Name: "a/mail"}
+	if _, err := e.EnsureQueue(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	g.addDeadLetters(letters)
@@ -70,12 +71,12 @@ func (g *deadLetterBroker) addDeadLetters(letters int) {
 // expectCounts checks the numbers of dead letters and ready messages.
 func (g *deadLetterBroker) expectCounts(dead, ready int64) {
 	g.t.Helper()
-	figures, err := g.engine.Figures(g.t.Context(), "mail")
+	figures, err := g.engine.Stats(g.t.Context(), "mail")
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	if figures.Dead != dead || figures.Ready != ready {
-		g.t.Errorf("%d dead and %d ready, want %d and %d", figures.Dead, figures.Ready, dead, ready)
+	if figures.DeadLetters != dead || figures.Ready != ready {
+		g.t.Errorf("%d dead and %d ready, want %d and %d", figures.DeadLetters, figures.Ready, dead, ready)
 	}
 }
 
@@ -168,12 +169,12 @@ func TestDetectEngine(t *testing.T) {
 		queue   *v1alpha1.Queue
 		broker  *v1alpha1.Broker
 		address string
-		want    v1alpha1.Engine
+		want    dial.EngineName
 	}{
-		"from the broker reference": {natsQueue("mail"), asynq, "nats://x", v1alpha1.EngineAsynq},
-		"else from the status":      {found, nil, "nats://x", v1alpha1.EngineAsynq},
-		"else from the URL":         {natsQueue("mail"), nil, "rediss://x", v1alpha1.EngineAsynq},
-		"else NATS":                 {natsQueue("mail"), nil, "x:4222", v1alpha1.EngineNATS},
+		"from the broker reference": {natsQueue("mail"), asynq, "nats://x", dial.AsynqEngine},
+		"else from the status":      {found, nil, "nats://x", dial.AsynqEngine},
+		"else from the URL":         {natsQueue("mail"), nil, "rediss://x", dial.AsynqEngine},
+		"else NATS":                 {natsQueue("mail"), nil, "x:4222", dial.NATSEngine},
 	} {
 		t.Run(title, func(t *testing.T) {
 			if got := detectEngine(row.queue, row.broker, row.address); got != row.want {

@@ -11,15 +11,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/yardmaster/yardmaster/internal/broker"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/portforward"
-
-	brokers "github.com/yardmaster/yardmaster/internal/brokerconn"
 )
 
 // forwardToBroker forwards a port through the API server and points the access to it, if the
 // broker's address is a Service of the cluster. The returned function stops forwarding.
-func (c *clusterConnection) forwardToBroker(ctx context.Context, access *brokers.Access) (func(), error) {
+func (c *clusterConnection) forwardToBroker(ctx context.Context, access *broker.Credentials) (func(), error) {
 	// Of several servers, any one can serve all requests.
 	first, _, _ := strings.Cut(access.URL, ",")
 	if first = strings.TrimSpace(first); !strings.Contains(first, "://") {
@@ -43,10 +42,14 @@ func (c *clusterConnection) forwardToBroker(ctx context.Context, access *brokers
 
 // redirectToLocalPort points the access to a local port. The server's certificate is still
 // checked against the original host name.
-func redirectToLocalPort(access *brokers.Access, address *url.URL, local uint16) {
+func redirectToLocalPort(access *broker.Credentials, address *url.URL, local uint16) {
 	secure := slices.Contains([]string{"tls", "wss", "rediss"}, address.Scheme)
-	if secure || len(access.CA)+len(access.Certificate)+len(access.Key) > 0 {
-		access.ServerName = address.Hostname()
+	if access.TLS != nil {
+		tls := *access.TLS
+		tls.ServerName = address.Hostname()
+		access.TLS = &tls
+	} else if secure {
+		access.TLS = &broker.TLS{ServerName: address.Hostname()}
 	}
 	redirected := *address
 	redirected.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(int(local)))

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
+	"github.com/yardmaster/yardmaster/internal/backlog"
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
@@ -26,18 +26,18 @@ type Queries struct {
 
 // Server is asked the same queries each time.
 type Server struct {
-	http    *source.HTTP
+	http    *backlog.HTTP
 	queries Queries
 }
 
-var _ source.Source = (*Server)(nil)
+var _ backlog.Source = (*Server)(nil)
 
 // NewServer connects to nothing yet. The URL is what the API is under, without /api.
-func NewServer(access source.Access, queries Queries) (*Server, error) {
+func NewServer(access broker.Credentials, queries Queries) (backlog.Source, error) {
 	if strings.TrimSpace(queries.Waiting) == "" {
-		return nil, broker.Fail(broker.Invalid, "query is empty")
+		return nil, broker.Errorf(broker.ClassInvalid, "query is empty")
 	}
-	asking, err := source.NewHTTP(access)
+	asking, err := backlog.NewHTTP(access)
 	if err != nil {
 		return nil, err
 	}
@@ -45,23 +45,23 @@ func NewServer(access source.Access, queries Queries) (*Server, error) {
 }
 
 // Read asks the queries.
-func (s *Server) Read(ctx context.Context) (source.Reading, error) {
-	reading := source.Reading{At: time.Now()}
+func (s *Server) Read(ctx context.Context) (backlog.Reading, error) {
+	reading := backlog.Reading{At: time.Now()}
 	var err error
 	if reading.Waiting, err = s.count(ctx, "query", s.queries.Waiting); err != nil {
-		return source.Reading{}, err
+		return backlog.Reading{}, err
 	}
 	if s.queries.InFlight != "" {
 		inFlight, err := s.count(ctx, "inFlightQuery", s.queries.InFlight)
 		if err != nil {
-			return source.Reading{}, err
+			return backlog.Reading{}, err
 		}
 		reading.InFlight = &inFlight
 	}
 	if s.queries.Arrivals != "" {
 		arrivals, err := s.count(ctx, "arrivalsQuery", s.queries.Arrivals)
 		if err != nil {
-			return source.Reading{}, err
+			return backlog.Reading{}, err
 		}
 		reading.Arrivals = new(uint64(arrivals)) //nolint:gosec // a count
 	}
@@ -73,11 +73,11 @@ func (s *Server) count(ctx context.Context, field, query string) (int64, error) 
 	value, err := s.ask(ctx, query)
 	if err == nil {
 		var count int64
-		if count, err = source.Count("its result", value); err == nil {
+		if count, err = backlog.Count("its result", value); err == nil {
 			return count, nil
 		}
 	}
-	return 0, source.Classify("asking "+field, err)
+	return 0, broker.ClassifyNetworkError("asking "+field, err)
 }
 
 // timeout is what the server may take for a query: less than the answer is waited for, so
@@ -115,19 +115,19 @@ const maxMessage = 300
 // failure is why the server has no answer to a query. Whether the query is wrong, or the
 // server has no time for it, decides who can help.
 func (a *answer) failure(status int) error {
-	class := broker.Invalid
+	class := broker.ClassInvalid
 	switch {
 	case status == http.StatusNotFound:
-		return broker.Fail(broker.Invalid, "the answer is 404: the url has no API of Prometheus under it")
+		return broker.Errorf(broker.ClassInvalid, "the answer is 404: the url has no API of Prometheus under it")
 	case a.ErrorType == "timeout", a.ErrorType == "canceled", a.ErrorType == "unavailable", a.ErrorType == "internal",
 		status >= http.StatusInternalServerError:
-		class = broker.Unreachable
+		class = broker.ClassUnreachable
 	}
 	said := strings.ToValidUTF8(a.Error, "?")
 	if len(said) > maxMessage {
 		said = strings.ToValidUTF8(said[:maxMessage], "") + "…"
 	}
-	return broker.Fail(class, "the answer is %d, %s: %s", status, strconv.Quote(a.ErrorType), said)
+	return broker.Errorf(class, "the answer is %d, %s: %s", status, strconv.Quote(a.ErrorType), said)
 }
 
 // sample is a time and a value.
@@ -151,18 +151,18 @@ func (d *data) number() (float64, error) {
 		}
 		switch {
 		case len(all) == 0:
-			return 0, broker.Fail(broker.Missing, "its result is empty; if that means 0, say so: … or vector(0)")
+			return 0, broker.Errorf(broker.ClassNotFound, "its result is empty; if that means 0, say so: … or vector(0)")
 		case len(all) > 1:
-			return 0, broker.Fail(broker.Invalid, "its result has %d series, must have 1: sum(…) makes one of them", len(all))
+			return 0, broker.Errorf(broker.ClassInvalid, "its result has %d series, must have 1: sum(…) makes one of them", len(all))
 		case all[0].Value == nil:
-			return 0, broker.Fail(broker.Invalid, "its result is a histogram, must be a number")
+			return 0, broker.Errorf(broker.ClassInvalid, "its result is a histogram, must be a number")
 		}
 		return all[0].Value.value()
 	}
-	return 0, broker.Fail(broker.Invalid, "its result is a %q, must be a vector or a scalar", d.Type)
+	return 0, broker.Errorf(broker.ClassInvalid, "its result is a %q, must be a vector or a scalar", d.Type)
 }
 
-var errShape = broker.Fail(broker.Invalid, "the answer does not look like one of Prometheus")
+var errShape = broker.Errorf(broker.ClassInvalid, "the answer does not look like one of Prometheus")
 
 // value is written as text, because JSON has no words for those that are no numbers.
 func (s *sample) value() (float64, error) {
@@ -173,7 +173,7 @@ func (s *sample) value() (float64, error) {
 	value, err := strconv.ParseFloat(text, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange), math.IsInf(value, 0):
-		return 0, broker.Fail(broker.Invalid, "its result is %s", text)
+		return 0, broker.Errorf(broker.ClassInvalid, "its result is %s", text)
 	case err != nil:
 		return 0, errShape
 	}

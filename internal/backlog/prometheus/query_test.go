@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
+	"github.com/yardmaster/yardmaster/internal/backlog"
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
@@ -40,7 +40,7 @@ func TestAQueryGivesOneNumberOrAnError(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer string
 		want   int64
-		class  broker.Class
+		class  broker.ErrorClass
 		says   string
 	}{
 		"one series":           {vector("42"), 42, "", ""},
@@ -49,34 +49,34 @@ func TestAQueryGivesOneNumberOrAnError(t *testing.T) {
 		"a large number":       {vector("1.2e+06"), 1_200_000, "", ""},
 		"a scalar":             {`200 {"status":"success","data":{"resultType":"scalar","result":[1763693000.781,"7"]}}`, 7, "", ""},
 		"with warnings":        {`200 {"status":"success","warnings":["w"],"data":{"resultType":"scalar","result":[1763693000.781,"7"]}}`, 7, "", ""},
-		"no series":            {vector(), 0, broker.Missing, "its result is empty"},
-		"two series":           {vector("1", "2"), 0, broker.Invalid, "its result has 2 series"},
-		"not a number":         {vector("NaN"), 0, broker.Invalid, "its result is not a number"},
-		"infinitely many":      {vector("+Inf"), 0, broker.Invalid, "its result is +Inf"},
-		"less than nothing":    {vector("-1"), 0, broker.Invalid, "its result is -1, must be 0 to"},
-		"more than there are":  {vector("1e+300"), 0, broker.Invalid, "its result is 1e+300, must be 0 to"},
-		"a number as a number": {`200 {"status":"success","data":{"resultType":"vector","result":[{"value":[1,5]}]}}`, 0, broker.Invalid, "does not look like"},
-		"a histogram":          {`200 {"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]}}`, 0, broker.Invalid, "histogram"},
-		"a range":              {`200 {"status":"success","data":{"resultType":"matrix","result":[]}}`, 0, broker.Invalid, `its result is a "matrix"`},
-		"a text":               {`200 {"status":"success","data":{"resultType":"string","result":[1,"x"]}}`, 0, broker.Invalid, `its result is a "string"`},
-		"no answer at all":     {`200 {}`, 0, broker.Invalid, "the answer is 200"},
+		"no series":            {vector(), 0, broker.ClassNotFound, "its result is empty"},
+		"two series":           {vector("1", "2"), 0, broker.ClassInvalid, "its result has 2 series"},
+		"not a number":         {vector("NaN"), 0, broker.ClassInvalid, "its result is not a number"},
+		"infinitely many":      {vector("+Inf"), 0, broker.ClassInvalid, "its result is +Inf"},
+		"less than nothing":    {vector("-1"), 0, broker.ClassInvalid, "its result is -1, must be 0 to"},
+		"more than there are":  {vector("1e+300"), 0, broker.ClassInvalid, "its result is 1e+300, must be 0 to"},
+		"a number as a number": {`200 {"status":"success","data":{"resultType":"vector","result":[{"value":[1,5]}]}}`, 0, broker.ClassInvalid, "does not look like"},
+		"a histogram":          {`200 {"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]}}`, 0, broker.ClassInvalid, "histogram"},
+		"a range":              {`200 {"status":"success","data":{"resultType":"matrix","result":[]}}`, 0, broker.ClassInvalid, `its result is a "matrix"`},
+		"a text":               {`200 {"status":"success","data":{"resultType":"string","result":[1,"x"]}}`, 0, broker.ClassInvalid, `its result is a "string"`},
+		"no answer at all":     {`200 {}`, 0, broker.ClassInvalid, "the answer is 200"},
 		"a query that is none": {
 			`400 {"status":"error","errorType":"bad_data","error":"invalid parameter \"query\": 1:3: parse error: unexpected end of input"}`,
-			0, broker.Invalid, "parse error",
+			0, broker.ClassInvalid, "parse error",
 		},
-		"a query that cannot be carried out": {`422 {"status":"error","errorType":"execution","error":"many-to-many matching"}`, 0, broker.Invalid, "many-to-many"},
-		"a query that takes too long":        {`503 {"status":"error","errorType":"timeout","error":"query timed out"}`, 0, broker.Unreachable, "timed out"},
-		"a proxy without a server":           {`503 no healthy upstream`, 0, broker.Unreachable, "the answer is 503"},
-		"a server that fails":                {`500 {"status":"error"}`, 0, broker.Unreachable, "the answer is 500"},
-		"no right to ask":                    {`401 Unauthorized`, 0, broker.Unauthorised, "the answer is 401"},
-		"somebody else":                      {`200 <html>`, 0, broker.Invalid, "not the JSON"},
-		"an endless answer":                  {"200 " + strings.Repeat("x", 1<<21), 0, broker.Invalid, "longer than"},
-		"a long error":                       {`400 {"status":"error","error":"` + strings.Repeat("y", 5000) + `"}`, 0, broker.Invalid, "y…"},
+		"a query that cannot be carried out": {`422 {"status":"error","errorType":"execution","error":"many-to-many matching"}`, 0, broker.ClassInvalid, "many-to-many"},
+		"a query that takes too long":        {`503 {"status":"error","errorType":"timeout","error":"query timed out"}`, 0, broker.ClassUnreachable, "timed out"},
+		"a proxy without a server":           {`503 no healthy upstream`, 0, broker.ClassUnreachable, "the answer is 503"},
+		"a server that fails":                {`500 {"status":"error"}`, 0, broker.ClassUnreachable, "the answer is 500"},
+		"no right to ask":                    {`401 Unauthorized`, 0, broker.ClassUnauthorized, "the answer is 401"},
+		"somebody else":                      {`200 <html>`, 0, broker.ClassInvalid, "not the JSON"},
+		"an endless answer":                  {"200 " + strings.Repeat("x", 1<<21), 0, broker.ClassInvalid, "longer than"},
+		"a long error":                       {`400 {"status":"error","error":"` + strings.Repeat("y", 5000) + `"}`, 0, broker.ClassInvalid, "y…"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(recorded(map[string]string{"waiting": row.answer}))
 			defer server.Close()
-			s, err := NewServer(source.Access{URL: server.URL + "/prom/"}, Queries{Waiting: "waiting"})
+			s, err := NewServer(broker.Credentials{URL: server.URL + "/prom/"}, Queries{Waiting: "waiting"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +103,7 @@ func TestEachQueryHasItsPart(t *testing.T) {
 		`sum(waiting{q="a"})`: vector("3"), "busy": vector("2"), "sent": vector("1000"), "none": vector(),
 	}))
 	defer server.Close()
-	access := source.Access{URL: server.URL + "/prom"}
+	access := broker.Credentials{URL: server.URL + "/prom"}
 	s, err := NewServer(access, Queries{Waiting: `sum(waiting{q="a"})`, InFlight: "busy", Arrivals: "sent"})
 	if err != nil {
 		t.Fatal(err)
@@ -119,23 +119,23 @@ func TestEachQueryHasItsPart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if reading, err := s.Read(t.Context()); err == nil || !strings.Contains(err.Error(), field) || reading != (source.Reading{}) {
+		if reading, err := s.Read(t.Context()); err == nil || !strings.Contains(err.Error(), field) || reading != (backlog.Reading{}) {
 			t.Errorf("%s: %+v, %v", field, reading, err)
 		}
 	}
-	if _, err := NewServer(access, Queries{Waiting: " "}); broker.ClassOf(err) != broker.Invalid {
+	if _, err := NewServer(access, Queries{Waiting: " "}); broker.ClassOf(err) != broker.ClassInvalid {
 		t.Errorf("without a query: %v", err)
 	}
 }
 
 func TestAServerIsShownWhoAsks(t *testing.T) {
 	for name, row := range map[string]struct {
-		access source.Access
+		access broker.Credentials
 		want   string
 	}{
-		"a token":            {source.Access{Token: "hidden"}, "Bearer hidden"},
-		"a user of a Secret": {source.Access{Username: "me", Password: "hidden"}, "Basic bWU6aGlkZGVu"},
-		"nobody":             {source.Access{}, ""},
+		"a token":            {broker.Credentials{Token: "hidden"}, "Bearer hidden"},
+		"a user of a Secret": {broker.Credentials{Username: "me", Password: "hidden"}, "Basic bWU6aGlkZGVu"},
+		"nobody":             {broker.Credentials{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got string
@@ -155,10 +155,10 @@ func TestAServerIsShownWhoAsks(t *testing.T) {
 				_, err = s.Read(t.Context())
 				return err
 			}
-			if err := ask(); broker.ClassOf(err) != broker.Unauthorised || got != "" || strings.Contains(err.Error(), "hidden") {
+			if err := ask(); broker.ClassOf(err) != broker.ClassUnauthorized || got != "" || strings.Contains(err.Error(), "hidden") {
 				t.Errorf("without its authority: %v, %q was sent", err, got)
 			}
-			row.access.TLS = &source.TLS{CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
+			row.access.TLS = &broker.TLS{CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
 			if err := ask(); err != nil || got != row.want {
 				t.Errorf("%v, %q was sent, want %q", err, got, row.want)
 			}
@@ -172,15 +172,15 @@ func TestCredentialsDoNotFollowElsewhere(t *testing.T) {
 	defer other.Close()
 	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusFound))
 	defer server.Close()
-	s, err := NewServer(source.Access{URL: server.URL, Token: "hidden"}, Queries{Waiting: "q"})
+	s, err := NewServer(broker.Credentials{URL: server.URL, Token: "hidden"}, Queries{Waiting: "q"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Read(t.Context()); broker.ClassOf(err) != broker.Invalid || asked {
+	if _, err := s.Read(t.Context()); broker.ClassOf(err) != broker.ClassInvalid || asked {
 		t.Errorf("%v, asked elsewhere: %t", err, asked)
 	}
 	server.Close()
-	if _, err := s.Read(t.Context()); broker.ClassOf(err) != broker.Unreachable || strings.Contains(err.Error(), "query=") {
+	if _, err := s.Read(t.Context()); broker.ClassOf(err) != broker.ClassUnreachable || strings.Contains(err.Error(), "query=") {
 		t.Errorf("of a server that is gone: %v", err)
 	}
 }

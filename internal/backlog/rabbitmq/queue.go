@@ -11,21 +11,21 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
+	"github.com/yardmaster/yardmaster/internal/backlog"
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
 // Queue is one queue of a virtual host.
 type Queue struct {
-	http        *source.HTTP
+	http        *backlog.HTTP
 	vhost, name string
 }
 
-var _ source.Source = (*Queue)(nil)
+var _ backlog.Source = (*Queue)(nil)
 
 // NewQueue connects to nothing yet. The URL is that of the management API, without /api.
-func NewQueue(access source.Access, vhost, name string) (*Queue, error) {
-	asking, err := source.NewHTTP(access)
+func NewQueue(access broker.Credentials, vhost, name string) (backlog.Source, error) {
+	asking, err := backlog.NewHTTP(access)
 	if err != nil {
 		return nil, err
 	}
@@ -43,28 +43,28 @@ type answer struct {
 }
 
 // Read asks for the queue.
-func (q *Queue) Read(ctx context.Context) (source.Reading, error) {
+func (q *Queue) Read(ctx context.Context) (backlog.Reading, error) {
 	reading, err := q.read(ctx)
-	return reading, source.Classify(fmt.Sprintf("asking for the queue %q of the virtual host %q", q.name, q.vhost), err)
+	return reading, broker.ClassifyNetworkError(fmt.Sprintf("asking for the queue %q of the virtual host %q", q.name, q.vhost), err)
 }
 
-func (q *Queue) read(ctx context.Context) (source.Reading, error) {
+func (q *Queue) read(ctx context.Context) (backlog.Reading, error) {
 	var a answer
 	path := "/api/queues/" + url.PathEscape(q.vhost) + "/" + url.PathEscape(q.name)
 	status, err := q.http.Get(ctx, path, nil, &a)
 	switch {
 	case err != nil:
-		return source.Reading{}, err
+		return backlog.Reading{}, err
 	case status == http.StatusNotFound:
-		return source.Reading{}, broker.Fail(broker.Missing, "there is none")
+		return backlog.Reading{}, broker.Errorf(broker.ClassNotFound, "there is none")
 	case status != http.StatusOK:
-		return source.Reading{}, broker.Fail(broker.Invalid, "the answer is %d %s", status, http.StatusText(status))
+		return backlog.Reading{}, broker.Errorf(broker.ClassInvalid, "the answer is %d %s", status, http.StatusText(status))
 	case a.Ready == nil || a.Unacknowledged == nil:
-		return source.Reading{}, broker.Fail(broker.Unknown, "RabbitMQ has not counted its messages yet")
+		return backlog.Reading{}, broker.Errorf(broker.ClassUnknown, "RabbitMQ has not counted its messages yet")
 	case *a.Ready < 0 || *a.Unacknowledged < 0:
-		return source.Reading{}, broker.Fail(broker.Invalid, "the answer has counts below 0")
+		return backlog.Reading{}, broker.Errorf(broker.ClassInvalid, "the answer has counts below 0")
 	}
-	return source.Reading{Waiting: *a.Ready, InFlight: a.Unacknowledged, Arrivals: a.Stats.Published, At: time.Now()}, nil
+	return backlog.Reading{Waiting: *a.Ready, InFlight: a.Unacknowledged, Arrivals: a.Stats.Published, At: time.Now()}, nil
 }
 
 // Disconnect ends the connections.

@@ -18,7 +18,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
+	"github.com/yardmaster/yardmaster/internal/backlog"
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
@@ -130,11 +130,11 @@ func (s *server) channel(queue string) *amqp.Channel {
 	return channel
 }
 
-func read(t *testing.T, access source.Access, vhost, name string) (source.Reading, error) {
+func read(t *testing.T, access broker.Credentials, vhost, name string) (backlog.Reading, error) {
 	t.Helper()
 	q, err := NewQueue(access, vhost, name)
 	if err != nil {
-		return source.Reading{}, err
+		return backlog.Reading{}, err
 	}
 	defer q.Disconnect()
 	return q.Read(t.Context())
@@ -142,7 +142,7 @@ func read(t *testing.T, access source.Access, vhost, name string) (source.Readin
 
 func TestAQueueIsAsRabbitMQSays(t *testing.T) {
 	s := start(t)
-	guest := source.Access{URL: s.api, Username: "guest", Password: "guest"}
+	guest := broker.Credentials{URL: s.api, Username: "guest", Password: "guest"}
 	name := "jobs/of a day?" // names are what people make of them
 	channel := s.channel(name)
 	for n := range 5 {
@@ -152,7 +152,7 @@ func TestAQueueIsAsRabbitMQSays(t *testing.T) {
 	}
 	becomes := func(waiting, inFlight int64) {
 		t.Helper()
-		var reading source.Reading
+		var reading backlog.Reading
 		var err error
 		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 			reading, err = read(t, guest, "/", name)
@@ -178,18 +178,18 @@ func TestAQueueIsAsRabbitMQSays(t *testing.T) {
 	becomes(3, 0)
 
 	for what, row := range map[string]struct {
-		access      source.Access
+		access      broker.Credentials
 		vhost, name string
-		want        broker.Class
+		want        broker.ErrorClass
 		says        string
 	}{
-		"a queue that is not there":        {guest, "/", "nothing", broker.Missing, `the queue "nothing"`},
-		"a virtual host that is not there": {guest, "nowhere", name, broker.Missing, `the virtual host "nowhere"`},
-		"a wrong password":                 {source.Access{URL: s.api, Username: "guest", Password: "hidden"}, "/", name, broker.Unauthorised, "401"},
-		"nobody":                           {source.Access{URL: s.api}, "/", name, broker.Unauthorised, "401"},
-		"a URL of another kind":            {source.Access{URL: "amqp://127.0.0.1"}, "/", name, broker.Invalid, `the scheme "amqp"`},
-		"a place that is none":             {source.Access{URL: "http://127.0.0.1:" + s.amqp}, "/", name, broker.Unknown, "malformed"},
-		"a server that is not there":       {source.Access{URL: "http://127.0.0.1:1"}, "/", name, broker.Unreachable, "refused"},
+		"a queue that is not there":        {guest, "/", "nothing", broker.ClassNotFound, `the queue "nothing"`},
+		"a virtual host that is not there": {guest, "nowhere", name, broker.ClassNotFound, `the virtual host "nowhere"`},
+		"a wrong password":                 {broker.Credentials{URL: s.api, Username: "guest", Password: "hidden"}, "/", name, broker.ClassUnauthorized, "401"},
+		"nobody":                           {broker.Credentials{URL: s.api}, "/", name, broker.ClassUnauthorized, "401"},
+		"a URL of another kind":            {broker.Credentials{URL: "amqp://127.0.0.1"}, "/", name, broker.ClassInvalid, `the scheme "amqp"`},
+		"a place that is none":             {broker.Credentials{URL: "http://127.0.0.1:" + s.amqp}, "/", name, broker.ClassUnknown, "malformed"},
+		"a server that is not there":       {broker.Credentials{URL: "http://127.0.0.1:1"}, "/", name, broker.ClassUnreachable, "refused"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			_, err := read(t, row.access, row.vhost, row.name)
@@ -220,17 +220,17 @@ func (s *server) ctl(arguments ...string) string {
 func TestWhatIsNotYetCountedIsAnError(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer string
-		want   broker.Class
+		want   broker.ErrorClass
 	}{
-		"no counts":         {`{"name":"jobs"}`, broker.Unknown},
-		"one of two":        {`{"messages_ready":1}`, broker.Unknown},
-		"counts below zero": {`{"messages_ready":-1,"messages_unacknowledged":0}`, broker.Invalid},
-		"counts as text":    {`{"messages_ready":"1","messages_unacknowledged":"0"}`, broker.Invalid},
+		"no counts":         {`{"name":"jobs"}`, broker.ClassUnknown},
+		"one of two":        {`{"messages_ready":1}`, broker.ClassUnknown},
+		"counts below zero": {`{"messages_ready":-1,"messages_unacknowledged":0}`, broker.ClassInvalid},
+		"counts as text":    {`{"messages_ready":"1","messages_unacknowledged":"0"}`, broker.ClassInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, row.answer) }))
 			defer server.Close()
-			if reading, err := read(t, source.Access{URL: server.URL}, "/", "jobs"); err == nil || broker.ClassOf(err) != row.want {
+			if reading, err := read(t, broker.Credentials{URL: server.URL}, "/", "jobs"); err == nil || broker.ClassOf(err) != row.want {
 				t.Errorf("%+v: %v, want %s", reading, err, row.want)
 			}
 		})

@@ -7,7 +7,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
+	"github.com/yardmaster/yardmaster/internal/backlog"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 // fewConnections are enough for one question at a time, and a second while the first is
@@ -20,12 +22,12 @@ type List struct {
 	key    string
 }
 
-var _ source.Source = (*List)(nil)
+var _ backlog.Source = (*List)(nil)
 
 // NewList connects to the server that has the list. The list need not be there: one that
 // is empty is not.
-func NewList(ctx context.Context, access source.Access, key string) (*List, error) {
-	client, err := Connect(ctx, access, fewConnections)
+func NewList(ctx context.Context, access broker.Credentials, key string) (backlog.Source, error) {
+	client, err := redisclient.Connect(ctx, access, fewConnections)
 	if err != nil {
 		return nil, err
 	}
@@ -33,12 +35,12 @@ func NewList(ctx context.Context, access source.Access, key string) (*List, erro
 }
 
 // Read asks for the list's length.
-func (l *List) Read(ctx context.Context) (source.Reading, error) {
+func (l *List) Read(ctx context.Context) (backlog.Reading, error) {
 	length, err := l.client.LLen(ctx, l.key).Result()
 	if err != nil {
-		return source.Reading{}, Classify(fmt.Sprintf("asking for the length of the list %q", l.key), err)
+		return backlog.Reading{}, redisclient.Classify(fmt.Sprintf("asking for the length of the list %q", l.key), err)
 	}
-	return source.Reading{Waiting: length, At: time.Now()}, nil
+	return backlog.Reading{Waiting: length, At: time.Now()}, nil
 }
 
 // Disconnect ends the connection.

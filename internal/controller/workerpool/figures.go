@@ -27,7 +27,7 @@ type queues struct {
 
 type poolQueue struct {
 	object *v1alpha1.Queue
-	wanted broker.Queue
+	wanted broker.QueueConfig
 	weight int32
 }
 
@@ -126,14 +126,14 @@ func (qs *queues) figures(ctx context.Context) (*pool.QueueStats, error) {
 		}
 		if !q.wanted.Paused { // what waits there no worker is given
 			sum.Backlog += f.Ready
-			if !f.Oldest.IsZero() {
-				sum.OldestAge = max(sum.OldestAge, f.At.Sub(f.Oldest))
+			if !f.OldestReadyTime.IsZero() {
+				sum.OldestAge = max(sum.OldestAge, f.MeasuredTime.Sub(f.OldestReadyTime))
 			}
 		}
 		sum.InFlight += f.InFlight
 		sum.Delayed += f.Delayed
 		sum.Lease = max(sum.Lease, q.wanted.Lease)
-		came := int64(min(f.Arrivals, 1<<62))
+		came := int64(min(f.TotalArrivals, 1<<62))
 		arrived += came
 		finished += max(0, came-f.Ready-f.InFlight-f.Delayed)
 		if wait := q.object.Status.Wait; wait != nil && wait.P95 != nil && (sum.WaitP95 == nil || wait.P95.Duration > *sum.WaitP95) {

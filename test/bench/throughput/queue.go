@@ -30,14 +30,14 @@ type queue struct {
 }
 
 func openQueue(ctx context.Context, url string, server int) (*queue, error) {
-	engine, err := jetstream.Connect(ctx, jetstream.Options{URL: url, Name: "bench"})
+	engine, err := jetstream.Connect(ctx, broker.Credentials{URL: url, Name: "bench"})
 	if err != nil {
 		return nil, err
 	}
 	defer engine.Disconnect()
-	wanted := broker.Defaults(name)
-	wanted.Owner = broker.Owner{UID: "1", Name: "bench/" + name}
-	if _, err := engine.Ensure(ctx, wanted); err != nil {
+	wanted := broker.DefaultQueueConfig(name)
+	wanted.Owner = broker.QueueOwner{UID: "1", Name: "bench/" + name}
+	if _, err := engine.EnsureQueue(ctx, wanted); err != nil {
 		return nil, err
 	}
 	q, err := findQueue(url)
