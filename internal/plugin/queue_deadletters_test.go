@@ -135,7 +135,7 @@ func TestDeadLettersFindTheBroker(t *testing.T) {
 		"the operator's default broker needs a flag": {"", []client.Object{natsQueue("mail", noBroker)}, exitError, "it uses the operator's default broker, whose address users cannot read: set --broker-url"},
 		"a missing Secret":                           {"", []client.Object{natsQueue("mail")}, exitError, `Secret "nats" not found`},
 		"a broker that does not answer":              {"", []client.Object{natsQueue("mail"), natsSecret("nats://127.0.0.1:1")}, exitError, "connection refused"},
-		"an invalid URL, without its password":       {"", []client.Object{natsQueue("mail"), natsSecret("nats://me:pass%word@x")}, exitError, "url is not one"},
+		"an invalid URL, without its password":       {"", []client.Object{natsQueue("mail"), natsSecret("nats://me:pass%word@x")}, exitError, "url is not a valid URL"},
 		"a queue of another Queue":                   {"", []client.Object{natsQueue("mail", conflict), natsSecret(g.clientURL())}, exitError, "another Queue owns the queue mail on the broker"},
 		"a queue that does not exist on the broker":  {"", []client.Object{natsQueue("video"), natsSecret(g.clientURL())}, exitError, "the queue video"},
 	} {

@@ -185,12 +185,12 @@ func (f *scalingFormula) termRows() [][]string {
 // outcomeLine compares the recommendation with the desired number.
 func (f *scalingFormula) outcomeLine() string {
 	d := f.decision
-	text := fmt.Sprintf("%d recommended, %d desired", d.Want, d.Applied)
+	text := fmt.Sprintf("%d recommended, %d desired", d.Recommendation, d.Applied)
 	if !f.hasInputs() {
 		return text + "."
 	}
-	if computed := f.computedReplicas(); d.Want > computed {
-		text += fmt.Sprintf("; %d of them for growth expected while a Pod starts", d.Want-computed)
+	if computed := f.computedReplicas(); d.Recommendation > computed {
+		text += fmt.Sprintf("; %d of them for growth expected while a Pod starts", d.Recommendation-computed)
 	}
 	return text + "."
 }

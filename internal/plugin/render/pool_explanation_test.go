@@ -17,7 +17,7 @@ import (
 func poolWithDecision(changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {
 	return mailersPool(append([]func(*v1alpha1.WorkerPool){func(wp *v1alpha1.WorkerPool) {
 		wp.Status.LastDecision = &v1alpha1.ScaleDecision{
-			Time: &metav1.Time{Time: startTime}, Want: 13, Applied: 12, Reason: "MaxReplicas", Message: "13 recommended, scaled from 8 to 12: maxReplicas is 12",
+			Time: &metav1.Time{Time: startTime}, Recommendation: 13, Applied: 12, Reason: "MaxReplicas", Message: "13 recommended, scaled from 8 to 12: maxReplicas is 12",
 			Inputs: v1alpha1.ScaleInputs{
 				Replicas: 8, Backlog: new(int64(1200)), InFlight: new(int64(50)), OldestAge: &metav1.Duration{Duration: 12 * time.Second},
 				ArrivalRate: new(resource.MustParse("2500m")), ServiceTime: &metav1.Duration{Duration: time.Second}, Concurrency: 10,
@@ -70,11 +70,11 @@ func TestPoolExplanation(t *testing.T) {
 		"without metrics": {
 			poolWithDecision(func(wp *v1alpha1.WorkerPool) {
 				wp.Status.LastDecision = &v1alpha1.ScaleDecision{
-					Want: 8, Applied: 8, Reason: "MetricsUnavailable", Message: "8 recommended: the backlog is unknown, so the number stays the same",
+					Recommendation: 8, Applied: 8, Reason: "MetricsUnavailable", Message: "8 recommended: the backlog is unknown, so the number stays the same",
 					Inputs: v1alpha1.ScaleInputs{Replicas: 8, Concurrency: 10},
 				}
 				wp.Status.Conditions = append(wp.Status.Conditions, metav1.Condition{
-					Type: v1alpha1.ConditionMetricsFresh, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStale, Message: "the broker\nis unreachable",
+					Type: v1alpha1.ConditionMetricsFresh, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMetricsStale, Message: "the broker\nis unreachable",
 				})
 			}),
 			[]string{
@@ -94,7 +94,7 @@ func TestPoolExplanation(t *testing.T) {
 				"",
 				"  8 recommended, 8 desired.",
 				"  Limits: 1 to 12 workers. The pool had 8 at the time of the decision.",
-				"  Stale: the broker is unreachable",
+				"  MetricsStale: the broker is unreachable",
 			},
 		},
 	} {
