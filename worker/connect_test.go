@@ -91,7 +91,7 @@ func TestAConnectionThatIsMadeAnewLogsInWithWhatTheFilesSayByThen(t *testing.T) 
 	inURL, changeURL := natsWith(named)
 	tokens, changeToken := natsWith(func(o *server.Options, secret string) { o.Authorization = secret })
 	redis := redistest.Start(t)
-	redis.CLI("ACL", "SETUSER", "me", "on", ">first", "~*", "&*", "+@all")
+	redis.RunCLI("ACL", "SETUSER", "me", "on", ">first", "~*", "&*", "+@all")
 	for name, row := range map[string]struct {
 		broker Broker
 		path   string
@@ -107,8 +107,8 @@ func TestAConnectionThatIsMadeAnewLogsInWithWhatTheFilesSayByThen(t *testing.T) 
 			Broker{URL: redis.URL(), UsernameFile: file("redis-user", "me"), PasswordFile: file("redis", "first")},
 			"redis", "%",
 			func() {
-				redis.CLI("ACL", "SETUSER", "me", "resetpass", ">second")
-				redis.CLI("CLIENT", "KILL", "USER", "me")
+				redis.RunCLI("ACL", "SETUSER", "me", "resetpass", ">second")
+				redis.RunCLI("CLIENT", "KILL", "USER", "me")
 			},
 		},
 	} {

@@ -16,20 +16,20 @@ import (
 func open(ctx context.Context, credentials *broker.Credentials, namespace string, of *v1alpha1.Source) (backlog.Source, error) {
 	switch {
 	case of.RedisList != nil:
-		return redis.NewList(ctx, *credentials, of.RedisList.Key)
+		return redis.NewListSource(ctx, *credentials, of.RedisList.Key)
 	case of.RedisStream != nil:
-		return redis.NewStream(ctx, *credentials, of.RedisStream.Key, of.RedisStream.Group)
+		return redis.NewStreamSource(ctx, *credentials, of.RedisStream.Key, of.RedisStream.Group)
 	case of.RabbitMQ != nil:
 		vhost := of.RabbitMQ.VHost
 		if vhost == "" {
 			vhost = "/" // as the API server's default
 		}
-		return rabbitmq.NewQueue(*credentials, vhost, of.RabbitMQ.Queue)
+		return rabbitmq.NewQueueSource(*credentials, vhost, of.RabbitMQ.Queue)
 	case of.Prometheus != nil:
 		q := of.Prometheus
-		return prometheus.NewServer(*credentials, prometheus.Queries{Waiting: q.Query, InFlight: q.InFlightQuery, Arrivals: q.ArrivalsQuery})
+		return prometheus.NewQuerySource(*credentials, prometheus.Queries{Backlog: q.Query, InFlight: q.InFlightQuery, TotalArrivals: q.ArrivalsQuery})
 	case of.External != nil:
-		return kedascaler.New(kedascaler.Options{
+		return kedascaler.New(kedascaler.ScalerOptions{
 			Address: of.External.Address, Namespace: namespace, Metadata: of.External.Metadata, TLS: credentials.TLS,
 		})
 	}

@@ -50,12 +50,12 @@ func (s *SourceReader) ReadBacklog(ctx context.Context, namespace string, of *v1
 	if err != nil {
 		return nil, err
 	}
-	figures := &pool.QueueStats{BacklogStats: scaling.BacklogStats{Backlog: reading.Waiting}}
+	figures := &pool.QueueStats{BacklogStats: scaling.BacklogStats{Backlog: reading.Backlog}}
 	if reading.InFlight != nil {
 		figures.InFlight, figures.InFlightKnown = *reading.InFlight, true
 	}
-	if reading.Arrivals != nil {
-		figures.Arrived = new(int64(*reading.Arrivals)) //nolint:gosec // a count of messages
+	if reading.TotalArrivals != nil {
+		figures.Arrived = new(int64(*reading.TotalArrivals)) //nolint:gosec // a count of messages
 	}
 	return figures, nil
 }
