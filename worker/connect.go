@@ -10,10 +10,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 )
 
-// connect reads the broker's secrets and connects once. Each later connection reads them
-// again: to rotate a password, change the files first, then the broker.
-func (b *Broker) connect(ctx context.Context, name string) (broker.Engine, error) {
-	refresh := func() (broker.Credentials, error) { return b.credentials(name) }
+// connect reads the broker's credentials from their files and connects. Each reconnect reads
+// the files again: to rotate a password, change the file first and then the broker.
+func (b *BrokerConfig) connect(ctx context.Context, name string) (broker.Engine, error) {
+	refresh := func() (broker.Credentials, error) { return b.readCredentials(name) }
 	credentials, err := refresh()
 	if err != nil {
 		return nil, err
@@ -22,31 +22,30 @@ func (b *Broker) connect(ctx context.Context, name string) (broker.Engine, error
 	return dial.Connect(ctx, dial.EngineOf(credentials.URL), credentials)
 }
 
-// credentials returns the current content of the broker's files.
-func (b *Broker) credentials(name string) (broker.Credentials, error) {
-	var f files
+func (b *BrokerConfig) readCredentials(name string) (broker.Credentials, error) {
+	var files fileReader
 	credentials := broker.Credentials{
 		URL:             b.URL,
-		Username:        f.line("usernameFile", b.UsernameFile),
-		Password:        f.line("passwordFile", b.PasswordFile),
-		Token:           f.line("tokenFile", b.TokenFile),
-		NATSCredentials: f.read(b.CredentialsFile),
-		TLS:             broker.NewTLS(f.read(b.TLS.CAFile), f.read(b.TLS.CertificateFile), f.read(b.TLS.KeyFile), b.TLS.ServerName),
+		Username:        files.readLogin("usernameFile", b.UsernameFile),
+		Password:        files.readLogin("passwordFile", b.PasswordFile),
+		Token:           files.readLogin("tokenFile", b.TokenFile),
+		NATSCredentials: files.read(b.CredentialsFile),
+		TLS:             broker.NewTLS(files.read(b.TLS.CAFile), files.read(b.TLS.CertificateFile), files.read(b.TLS.KeyFile), b.TLS.ServerName),
 		Name:            name,
 	}
 	if b.URLFile != "" {
-		credentials.URL = strings.TrimSpace(string(f.read(b.URLFile)))
+		credentials.URL = strings.TrimSpace(string(files.read(b.URLFile)))
 	}
-	if f.err != nil {
-		return broker.Credentials{}, broker.Errorf(broker.ClassInvalid, "reading what the broker needs: %w", f.err)
+	if files.err != nil {
+		return broker.Credentials{}, broker.Errorf(broker.ClassInvalid, "reading the broker credentials: %w", files.err)
 	}
 	return credentials, nil
 }
 
-// files are read until one cannot be.
-type files struct{ err error }
+// fileReader reads files until the first error.
+type fileReader struct{ err error }
 
-func (f *files) read(path string) []byte {
+func (f *fileReader) read(path string) []byte {
 	if path == "" || f.err != nil {
 		return nil
 	}
@@ -55,9 +54,9 @@ func (f *files) read(path string) []byte {
 	return raw
 }
 
-// line is what stands in the file that a field names, if it does. Without a name or a token
-// in it the worker would log in as nobody, and hear no more than that it may not.
-func (f *files) line(field, path string) string {
+// readLogin reads a file that the named field refers to. An empty file is an error: the
+// worker would otherwise log in anonymously, and the broker's error would not show why.
+func (f *fileReader) readLogin(field, path string) string {
 	text := strings.TrimRight(string(f.read(path)), "\r\n")
 	if path != "" && text == "" && f.err == nil {
 		f.err = fmt.Errorf("broker.%s: %s is empty", field, path)

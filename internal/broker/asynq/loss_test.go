@@ -66,7 +66,7 @@ func TestNoTaskIsLostOrDoneTwiceWhileWorkersAreDrained(t *testing.T) {
 	client := asynq.NewClient(asynq.RedisClientOpt{Addr: server.Address()})
 	defer func() { _ = client.Close() }()
 	c := &crew{t: t, done: map[string]int{}, config: worker.Config{
-		Broker: worker.Broker{URL: server.URL()}, Queues: []worker.Queue{{Name: "orders"}}, AdminAddress: "0",
+		Broker: worker.BrokerConfig{URL: server.URL()}, Queues: []worker.QueueConfig{{Name: "orders"}}, AdminAddress: "0",
 	}}
 	sent := make(chan error, 1)
 	go func() {

@@ -44,7 +44,7 @@ func (r *Reconciler) observeConfig(ctx context.Context, seen *sight) error {
 		if err != nil {
 			return seen.because(err)
 		}
-		c.Broker.TLS = worker.TLS{
+		c.Broker.TLS = worker.TLSConfig{
 			CAFile:          has.file(dirTLS, keyCA),
 			CertificateFile: has.file(dirTLS, corev1.TLSCertKey),
 			KeyFile:         has.file(dirTLS, corev1.TLSPrivateKeyKey),
@@ -95,7 +95,7 @@ func (qs *queues) configure(c *worker.Config, effective *v1alpha1.WorkerPoolEffe
 	var all []string
 	for i := range qs.all {
 		q := &qs.all[i]
-		to := worker.Queue{
+		to := worker.QueueConfig{
 			Name: q.wanted.Name, Weight: int(q.weight), StrictPriority: q.wanted.StrictPriority, Lease: worker.Duration(q.wanted.Lease),
 			Retry: &worker.RetryPolicy{
 				MaxAttempts:       new(q.wanted.Retry.MaxAttempts),
@@ -104,11 +104,11 @@ func (qs *queues) configure(c *worker.Config, effective *v1alpha1.WorkerPoolEffe
 				MultiplierPercent: new(q.wanted.Retry.MultiplierPercent),
 				JitterPercent:     new(q.wanted.Retry.JitterPercent),
 			},
-			DeadLetter:     &worker.DeadLetters{Enabled: new(q.wanted.DeadLetter.Enabled)},
+			DeadLetter:     &worker.DeadLetterPolicy{Enabled: new(q.wanted.DeadLetter.Enabled)},
 			CircuitBreaker: breaker(effective),
 		}
 		for _, p := range q.wanted.Priorities {
-			to.Priorities = append(to.Priorities, worker.Priority{Name: p.Name, Weight: p.Weight})
+			to.Priorities = append(to.Priorities, worker.PriorityConfig{Name: p.Name, Weight: p.Weight})
 		}
 		c.Queues = append(c.Queues, to)
 		all = append(all, fmt.Sprintf("%s=%d", to.Name, to.Weight))
@@ -160,7 +160,7 @@ func (k keys) file(dir, key string) string {
 
 // login has workers log in with what a Secret has, one way if it has several. It returns the
 // keys that this takes, none if there is no way.
-func (k keys) login(b *worker.Broker) (used []string) {
+func (k keys) login(b *worker.BrokerConfig) (used []string) {
 	const name, password = corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey
 	switch {
 	case k[keyCreds]:

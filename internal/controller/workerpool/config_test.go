@@ -22,14 +22,14 @@ func TestWorkersLogInWithWhatTheSecretHas(t *testing.T) {
 	const dir = "/etc/yardmaster/credentials/"
 	for name, row := range map[string]struct {
 		secret map[string]string
-		want   worker.Broker
+		want   worker.BrokerConfig
 		keys   []string // that are mounted: another way to log in is another revision
 	}{
-		"a name and a password":            {map[string]string{"username": "me", "password": "p"}, worker.Broker{UsernameFile: dir + "username", PasswordFile: dir + "password"}, []string{"username", "password"}},
-		"a name alone":                     {map[string]string{"username": "me", "password": ""}, worker.Broker{UsernameFile: dir + "username"}, []string{"username"}},
-		"a token":                          {map[string]string{"token": "t", "username": ""}, worker.Broker{TokenFile: dir + "token"}, []string{"token"}},
-		"a credentials file":               {map[string]string{"creds": "c"}, worker.Broker{CredentialsFile: dir + "creds"}, []string{"creds"}},
-		"one of several, if all are there": {map[string]string{"creds": "c", "username": "me", "token": "t"}, worker.Broker{CredentialsFile: dir + "creds"}, []string{"creds"}},
+		"a name and a password":            {map[string]string{"username": "me", "password": "p"}, worker.BrokerConfig{UsernameFile: dir + "username", PasswordFile: dir + "password"}, []string{"username", "password"}},
+		"a name alone":                     {map[string]string{"username": "me", "password": ""}, worker.BrokerConfig{UsernameFile: dir + "username"}, []string{"username"}},
+		"a token":                          {map[string]string{"token": "t", "username": ""}, worker.BrokerConfig{TokenFile: dir + "token"}, []string{"token"}},
+		"a credentials file":               {map[string]string{"creds": "c"}, worker.BrokerConfig{CredentialsFile: dir + "creds"}, []string{"creds"}},
+		"one of several, if all are there": {map[string]string{"creds": "c", "username": "me", "token": "t"}, worker.BrokerConfig{CredentialsFile: dir + "creds"}, []string{"creds"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := configured(t, row.secret)

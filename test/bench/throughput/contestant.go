@@ -87,7 +87,7 @@ func startProfile(path string) (end func(), err error) {
 func workerDoes(ctx context.Context, url string, d *done) (end func() error, err error) {
 	w, err := worker.New(worker.Options{
 		Logger: slog.New(slog.DiscardHandler),
-		Config: worker.Config{Broker: worker.Broker{URL: url}, Queues: []worker.Queue{{Name: name}}, AdminAddress: "0"},
+		Config: worker.Config{Broker: worker.BrokerConfig{URL: url}, Queues: []worker.QueueConfig{{Name: name}}, AdminAddress: "0"},
 	}, func(context.Context, *worker.Job) error {
 		d.one()
 		return nil
