@@ -66,7 +66,7 @@ func (e *Engine) delete(ctx context.Context, queue string, owner broker.QueueOwn
 		}
 	} else {
 		keys := []string{activeOf(queue), leaseOf(queue)}
-		if err := e.client.Eval(ctx, abandoned, keys, time.Now().Add(-lease).Unix(), taskOf(queue, "")).Err(); err != nil {
+		if err := e.client.Eval(ctx, abandoned, keys, time.Now().Add(-leaseDuration).Unix(), taskOf(queue, "")).Err(); err != nil {
 			return err
 		}
 	}

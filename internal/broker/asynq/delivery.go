@@ -237,7 +237,7 @@ func (d *delivery) ended() {
 	failed := d.failure != nil
 	d.mu.Unlock()
 	if failed {
-		time.AfterFunc(lease, func() { d.finish(true) })
+		time.AfterFunc(leaseDuration, func() { d.finish(true) })
 		return
 	}
 	d.finish(true)

@@ -44,7 +44,7 @@ func (e *Engine) ensure(ctx context.Context, q *broker.QueueConfig) (broker.Ensu
 	if err == nil && !known {
 		err = e.client.SAdd(ctx, allQueues, q.Name).Err()
 	}
-	n.outcome.Enforcement = e.enforcement(q)
+	n.outcome.Enforcement = e.capabilitiesFor(q)
 	return n.outcome, err
 }
 
