@@ -17,15 +17,15 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// The contestants: each, as the first argument, makes this program that one.
+// Roles of the measured processes.
 const (
-	ours = "worker"
-	bare = "bare-consumer"
+	workerSubject       = "worker"
+	bareConsumerSubject = "bare-consumer"
 )
 
-// runContestant works off a backlog, and prints how long that took and what this process
-// has computed meanwhile, in nanoseconds.
-func runContestant(ctx context.Context, args []string) error {
+// runSubject consumes a backlog, and prints the duration and the CPU time of this process in
+// nanoseconds.
+func runSubject(ctx context.Context, args []string) error {
 	if len(args) != 4 {
 		return fmt.Errorf("%s URL JOBS PROFILE", args[0])
 	}
@@ -33,30 +33,30 @@ func runContestant(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	q, err := findQueue(args[1])
+	q, err := connectToQueue(args[1])
 	if err != nil {
 		return err
 	}
-	defer q.close()
+	defer q.closeConnection()
 	endProfile, err := startProfile(args[3])
 	if err != nil {
 		return err
 	}
 	defer endProfile()
-	contest := workerDoes
-	if args[0] == bare {
-		contest = bareDoes
+	start := startWorker
+	if args[0] == bareConsumerSubject {
+		start = startBareConsumer
 	}
-	d := &done{jobs: jobs, all: make(chan struct{})}
-	cpu, begun := computed(), time.Now()
-	end, err := contest(ctx, args[1], d)
+	d := &doneCounter{jobs: jobs, all: make(chan struct{})}
+	cpu, startedAt := processCPUTime(), time.Now()
+	end, err := start(ctx, args[1], d)
 	if err != nil {
 		return err
 	}
-	if err := d.wait(ctx, q); err != nil {
+	if err := d.waitForAll(ctx, q); err != nil {
 		return err
 	}
-	took, cpu := time.Since(begun), computed()-cpu
+	took, cpu := time.Since(startedAt), processCPUTime()-cpu
 	if err := end(); err != nil {
 		return err
 	}
@@ -83,13 +83,13 @@ func startProfile(path string) (end func(), err error) {
 	}, nil
 }
 
-// workerDoes has a worker begin.
-func workerDoes(ctx context.Context, url string, d *done) (end func() error, err error) {
+// startWorker starts a worker with the default configuration.
+func startWorker(ctx context.Context, url string, d *doneCounter) (end func() error, err error) {
 	w, err := worker.New(worker.Options{
 		Logger: slog.New(slog.DiscardHandler),
-		Config: worker.Config{Broker: worker.BrokerConfig{URL: url}, Queues: []worker.QueueConfig{{Name: name}}, AdminAddress: "0"},
+		Config: worker.Config{Broker: worker.BrokerConfig{URL: url}, Queues: []worker.QueueConfig{{Name: queueName}}, AdminAddress: "0"},
 	}, func(context.Context, *worker.Job) error {
-		d.one()
+		d.countJob()
 		return nil
 	})
 	if err != nil {
@@ -101,13 +101,13 @@ func workerDoes(ctx context.Context, url string, d *done) (end func() error, err
 	return func() error { stop(); return <-ended }, nil
 }
 
-// bareDoes has a bare consumer begin, with all that its library has it do by default.
-func bareDoes(ctx context.Context, url string, d *done) (end func() error, err error) {
-	q, err := findQueue(url)
+// startBareConsumer starts a consumer with the defaults of the NATS library.
+func startBareConsumer(ctx context.Context, url string, d *doneCounter) (end func() error, err error) {
+	q, err := connectToQueue(url)
 	if err != nil {
 		return nil, err
 	}
-	consumer, err := q.js.Consumer(ctx, stream, priority)
+	consumer, err := q.js.Consumer(ctx, streamName, priorityName)
 	if err != nil {
 		return nil, err
 	}
@@ -115,38 +115,38 @@ func bareDoes(ctx context.Context, url string, d *done) (end func() error, err e
 		if err := message.Ack(); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 		}
-		d.one()
+		d.countJob()
 	})
 	if err != nil {
 		return nil, err
 	}
-	return func() error { consuming.Stop(); q.close(); return nil }, nil
+	return func() error { consuming.Stop(); q.closeConnection(); return nil }, nil
 }
 
-// done counts jobs.
-type done struct {
+// doneCounter counts completed jobs.
+type doneCounter struct {
 	jobs  int64
 	count atomic.Int64
 	all   chan struct{}
 }
 
-func (d *done) one() {
+func (d *doneCounter) countJob() {
 	if d.count.Add(1) == d.jobs {
 		close(d.all)
 	}
 }
 
-// wait waits for all jobs, and until the server has their acknowledgements.
-func (d *done) wait(ctx context.Context, q *queue) error {
+// waitForAll waits until all jobs are done and the server has received their acknowledgements.
+func (d *doneCounter) waitForAll(ctx context.Context, q *benchmarkQueue) error {
 	select {
 	case <-d.all:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		return fmt.Errorf("%d of %d jobs are done", d.count.Load(), d.jobs)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	for begun := time.Now(); time.Since(begun) < patience; {
-		left, err := q.left(ctx)
+	for startedAt := time.Now(); time.Since(startedAt) < waitTimeout; {
+		left, err := q.unacknowledgedCount(ctx)
 		if left == 0 || err != nil {
 			return err
 		}
@@ -154,12 +154,12 @@ func (d *done) wait(ctx context.Context, q *queue) error {
 	return errors.New("some jobs are not acknowledged")
 }
 
-// computed is the time that this process has computed: unlike the time that passes it
-// hardly depends on what else the machine does.
-func computed() time.Duration {
+// processCPUTime returns the CPU time of this process. Unlike elapsed time, it hardly depends
+// on other load of the machine.
+func processCPUTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0 // it cannot fail for oneself
+		return 0 // it cannot fail for the calling process
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

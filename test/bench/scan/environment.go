@@ -20,32 +20,32 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// creators is how many requests at once make Jobs.
-const creators = 32
+// createConcurrency is the number of concurrent requests that create Jobs.
+const createConcurrency = 32
 
-// nobody manages the yard's Jobs: Kubernetes' own controller would be busy with them all
-// the time that the scanner is measured.
-const nobody = "bench.yardmaster.dev/nobody"
+// unusedJobManager is the managedBy of the Jobs. Otherwise the Job controller of Kubernetes
+// would add load while the scanner is measured.
+const unusedJobManager = "bench.yardmaster.dev/nobody"
 
-// yard is the namespaces and the Jobs in them.
-type yard struct {
+// environment is the number of Jobs and of the namespaces that contain them.
+type environment struct {
 	jobs, namespaces int
 }
 
-func (y *yard) names() []string {
+func (env *environment) namespaceNames() []string {
 	var names []string
-	for i := range y.namespaces {
-		names = append(names, fmt.Sprintf("yard-%02d", i))
+	for i := range env.namespaces {
+		names = append(names, fmt.Sprintf("bench-scan-%02d", i))
 	}
 	return names
 }
 
-// fill makes the Jobs, unless a run before this one has left them.
-func (y *yard) fill(ctx context.Context, c *harness.Cluster) error {
-	if list(ctx, c, y.names(), y.jobs) == nil {
+// createJobs creates the Jobs, unless they exist from an earlier run.
+func (env *environment) createJobs(ctx context.Context, c *harness.Cluster) error {
+	if listAllJobs(ctx, c, env.namespaceNames(), env.jobs) == nil {
 		return nil
 	}
-	names := y.names()
+	names := env.namespaceNames()
 	for _, name := range names {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if err := client.IgnoreAlreadyExists(c.Create(ctx, ns)); err != nil {
@@ -53,13 +53,13 @@ func (y *yard) fill(ctx context.Context, c *harness.Cluster) error {
 		}
 	}
 	var made atomic.Int64
-	stop := progress(&made, y.jobs)
+	stop := printProgress(&made, env.jobs)
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(creators)
-	for i := range y.jobs {
+	group.SetLimit(createConcurrency)
+	for i := range env.jobs {
 		group.Go(func() error {
-			err := c.Create(ctx, job(names[i%len(names)], i))
+			err := c.Create(ctx, newJob(names[i%len(names)], i))
 			made.Add(1)
 			return client.IgnoreAlreadyExists(err)
 		})
@@ -67,8 +67,8 @@ func (y *yard) fill(ctx context.Context, c *harness.Cluster) error {
 	return group.Wait()
 }
 
-// progress tells every ten seconds how many there are, until it is stopped.
-func progress(made *atomic.Int64, of int) (stop func()) {
+// printProgress prints the number of created Jobs every ten seconds until it is stopped.
+func printProgress(made *atomic.Int64, of int) (stop func()) {
 	ticker, done := time.NewTicker(10*time.Second), make(chan struct{})
 	go func() {
 		for {
@@ -76,15 +76,15 @@ func progress(made *atomic.Int64, of int) (stop func()) {
 			case <-done:
 				return
 			case <-ticker.C:
-				fmt.Fprintf(os.Stderr, "  %d of %d Jobs are made\n", made.Load(), of)
+				fmt.Fprintf(os.Stderr, "  %d of %d Jobs created\n", made.Load(), of)
 			}
 		}
 	}()
 	return func() { ticker.Stop(); close(done) }
 }
 
-// job is of the size that Jobs have: a command, an environment, resources, a volume.
-func job(namespace string, i int) *batchv1.Job {
+// newJob returns a Job of typical size, with a command, an environment, resources and a volume.
+func newJob(namespace string, i int) *batchv1.Job {
 	environment := []corev1.EnvVar{{Name: "JOB_NUMBER", Value: strconv.Itoa(i)}}
 	for _, name := range []string{"DATABASE_URL", "BUCKET", "REGION", "LOG_LEVEL"} {
 		environment = append(environment, corev1.EnvVar{Name: name, Value: strings.ToLower(name) + ".example"})
@@ -94,7 +94,7 @@ func job(namespace string, i int) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("job-%06d", i), Namespace: namespace, Labels: labels},
 		Spec: batchv1.JobSpec{
-			ManagedBy:    new(nobody),
+			ManagedBy:    new(unusedJobManager),
 			BackoffLimit: new(int32(3)),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
@@ -113,9 +113,9 @@ func job(namespace string, i int) *batchv1.Job {
 	}
 }
 
-// clearReports deletes what scans have written.
-func (y *yard) clearReports(ctx context.Context, c *harness.Cluster) error {
-	for _, name := range y.names() {
+// deleteReports deletes the JobReports of earlier scans.
+func (env *environment) deleteReports(ctx context.Context, c *harness.Cluster) error {
+	for _, name := range env.namespaceNames() {
 		if err := c.DeleteAllOf(ctx, &v1alpha1.JobReport{}, client.InNamespace(name)); err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -21,21 +20,21 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// These, as the first argument, make this program one of those that are measured.
+// Roles of the measured processes.
 const (
-	bareList  = "bare-list"
-	scanFirst = "scan-first" // there are no reports yet
-	scanAgain = "scan-again" // there are, and they stay as they are
+	bareListSubject  = "bare-list"
+	firstScanSubject = "scan-first" // creates the reports
+	laterScanSubject = "scan-again" // the reports exist and do not change
 )
 
-// The bare loop asks as the scanner does.
+// The bare loop uses the scanner's page size and concurrency.
 const (
-	page   = 500
-	atOnce = 4
+	listPageSize    = 500
+	listConcurrency = 4
 )
 
-// runContestant makes one scan, and prints how many nanoseconds it took.
-func runContestant(ctx context.Context, args []string) error {
+// runSubject makes one scan, and prints its duration in nanoseconds.
+func runSubject(ctx context.Context, args []string) error {
 	if len(args) != 4 {
 		return fmt.Errorf("%s KUBECONFIG NAMESPACES JOBS", args[0])
 	}
@@ -43,44 +42,45 @@ func runContestant(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := harness.Connect(args[1])
+	c, err := harness.ConnectToCluster(args[1])
 	if err != nil {
 		return err
 	}
 	namespaces := strings.Split(args[2], ",")
-	// Connecting, and asking what kinds there are, is done once in a process, and not measured.
+	// Connecting and API discovery happen once in a process and are not measured.
 	for _, list := range []client.ObjectList{&batchv1.JobList{}, &v1alpha1.JobReportList{}} {
 		if err := c.List(ctx, list, client.Limit(1)); err != nil {
 			return err
 		}
 	}
-	begun := time.Now()
-	if args[0] != bareList {
-		jobreport.New(c, c, events.NewFakeRecorder(100), logr.Discard(), options(namespaces)).ScanAll(ctx)
-	} else if err := list(ctx, c, namespaces, jobs); err != nil {
+	startedAt := time.Now()
+	if args[0] != bareListSubject {
+		jobreport.New(c, c, events.NewFakeRecorder(100), logr.Discard(), reportOptions(namespaces)).ScanAll(ctx)
+	} else if err := listAllJobs(ctx, c, namespaces, jobs); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(os.Stdout, time.Since(begun).Nanoseconds())
+	_, err = fmt.Fprintln(os.Stdout, time.Since(startedAt).Nanoseconds())
 	return err
 }
 
-// options find fault with every Job: there is most to do then.
-func options(namespaces []string) jobreport.Options {
+// reportOptions returns options with which every Job is a finding. This is the most expensive
+// case.
+func reportOptions(namespaces []string) jobreport.Options {
 	thresholds := zombie.Defaults()
 	thresholds.ExternallyManaged.Suspicious = time.Nanosecond
 	return jobreport.Options{Namespaces: namespaces, Interval: time.Hour, Top: 50, Thresholds: thresholds}
 }
 
-// list is the least that sees all Jobs.
-func list(ctx context.Context, c client.Reader, namespaces []string, want int) error {
+// listAllJobs is the least that a client needs to read all Jobs.
+func listAllJobs(ctx context.Context, c client.Reader, namespaces []string, want int) error {
 	seen := make([]int, len(namespaces))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
+	group.SetLimit(listConcurrency)
 	for i, namespace := range namespaces {
 		group.Go(func() error {
 			for token := ""; ; {
 				var jobs batchv1.JobList
-				if err := c.List(ctx, &jobs, client.InNamespace(namespace), client.Limit(page), client.Continue(token)); err != nil {
+				if err := c.List(ctx, &jobs, client.InNamespace(namespace), client.Limit(listPageSize), client.Continue(token)); err != nil {
 					return err
 				}
 				seen[i] += len(jobs.Items)
@@ -98,7 +98,7 @@ func list(ctx context.Context, c client.Reader, namespaces []string, want int) e
 		total += n
 	}
 	if total != want {
-		return errors.New("the bare loop has seen " + strconv.Itoa(total) + " Jobs")
+		return fmt.Errorf("the bare loop listed %d Jobs, want %d", total, want)
 	}
 	return nil
 }
