@@ -132,7 +132,7 @@ func (s *server) channel(queue string) *amqp.Channel {
 
 func read(t *testing.T, access broker.Credentials, vhost, name string) (backlog.Reading, error) {
 	t.Helper()
-	q, err := NewQueue(access, vhost, name)
+	q, err := NewQueueSource(access, vhost, name)
 	if err != nil {
 		return backlog.Reading{}, err
 	}
@@ -156,7 +156,7 @@ func TestAQueueIsAsRabbitMQSays(t *testing.T) {
 		var err error
 		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 			reading, err = read(t, guest, "/", name)
-			if err == nil && reading.Waiting == waiting && *reading.InFlight == inFlight && reading.Arrivals != nil && *reading.Arrivals == 5 {
+			if err == nil && reading.Backlog == waiting && *reading.InFlight == inFlight && reading.TotalArrivals != nil && *reading.TotalArrivals == 5 {
 				return
 			}
 		}

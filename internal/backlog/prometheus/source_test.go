@@ -51,39 +51,39 @@ func TestAQueryGivesOneNumberOrAnError(t *testing.T) {
 		"with warnings":        {`200 {"status":"success","warnings":["w"],"data":{"resultType":"scalar","result":[1763693000.781,"7"]}}`, 7, "", ""},
 		"no series":            {vector(), 0, broker.ClassNotFound, "its result is empty"},
 		"two series":           {vector("1", "2"), 0, broker.ClassInvalid, "its result has 2 series"},
-		"not a number":         {vector("NaN"), 0, broker.ClassInvalid, "its result is not a number"},
+		"not a number":         {vector("NaN"), 0, broker.ClassInvalid, "its result is NaN, must be a number"},
 		"infinitely many":      {vector("+Inf"), 0, broker.ClassInvalid, "its result is +Inf"},
 		"less than nothing":    {vector("-1"), 0, broker.ClassInvalid, "its result is -1, must be 0 to"},
 		"more than there are":  {vector("1e+300"), 0, broker.ClassInvalid, "its result is 1e+300, must be 0 to"},
-		"a number as a number": {`200 {"status":"success","data":{"resultType":"vector","result":[{"value":[1,5]}]}}`, 0, broker.ClassInvalid, "does not look like"},
+		"a number as a number": {`200 {"status":"success","data":{"resultType":"vector","result":[{"value":[1,5]}]}}`, 0, broker.ClassInvalid, "not valid"},
 		"a histogram":          {`200 {"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]}}`, 0, broker.ClassInvalid, "histogram"},
-		"a range":              {`200 {"status":"success","data":{"resultType":"matrix","result":[]}}`, 0, broker.ClassInvalid, `its result is a "matrix"`},
-		"a text":               {`200 {"status":"success","data":{"resultType":"string","result":[1,"x"]}}`, 0, broker.ClassInvalid, `its result is a "string"`},
-		"no answer at all":     {`200 {}`, 0, broker.ClassInvalid, "the answer is 200"},
+		"a range":              {`200 {"status":"success","data":{"resultType":"matrix","result":[]}}`, 0, broker.ClassInvalid, `its result is a matrix`},
+		"a text":               {`200 {"status":"success","data":{"resultType":"string","result":[1,"x"]}}`, 0, broker.ClassInvalid, `not valid`},
+		"no answer at all":     {`200 {}`, 0, broker.ClassInvalid, "not valid"},
 		"a query that is none": {
 			`400 {"status":"error","errorType":"bad_data","error":"invalid parameter \"query\": 1:3: parse error: unexpected end of input"}`,
 			0, broker.ClassInvalid, "parse error",
 		},
 		"a query that cannot be carried out": {`422 {"status":"error","errorType":"execution","error":"many-to-many matching"}`, 0, broker.ClassInvalid, "many-to-many"},
 		"a query that takes too long":        {`503 {"status":"error","errorType":"timeout","error":"query timed out"}`, 0, broker.ClassUnreachable, "timed out"},
-		"a proxy without a server":           {`503 no healthy upstream`, 0, broker.ClassUnreachable, "the answer is 503"},
-		"a server that fails":                {`500 {"status":"error"}`, 0, broker.ClassUnreachable, "the answer is 500"},
-		"no right to ask":                    {`401 Unauthorized`, 0, broker.ClassUnauthorized, "the answer is 401"},
-		"somebody else":                      {`200 <html>`, 0, broker.ClassInvalid, "not the JSON"},
+		"a proxy without a server":           {`503 no healthy upstream`, 0, broker.ClassUnreachable, "503"},
+		"a server that fails":                {`500 {"status":"error"}`, 0, broker.ClassUnreachable, "500"},
+		"no right to ask":                    {`401 Unauthorized`, 0, broker.ClassUnauthorized, "401"},
+		"somebody else":                      {`200 <html>`, 0, broker.ClassInvalid, "not valid"},
 		"an endless answer":                  {"200 " + strings.Repeat("x", 1<<21), 0, broker.ClassInvalid, "longer than"},
 		"a long error":                       {`400 {"status":"error","error":"` + strings.Repeat("y", 5000) + `"}`, 0, broker.ClassInvalid, "y…"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(recorded(map[string]string{"waiting": row.answer}))
 			defer server.Close()
-			s, err := NewServer(broker.Credentials{URL: server.URL + "/prom/"}, Queries{Waiting: "waiting"})
+			s, err := NewQuerySource(broker.Credentials{URL: server.URL + "/prom/"}, Queries{Backlog: "waiting"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer s.Disconnect()
 			reading, err := s.Read(t.Context())
 			if row.class == "" {
-				if err != nil || reading.Waiting != row.want || reading.InFlight != nil || reading.Arrivals != nil || reading.At.IsZero() {
+				if err != nil || reading.Backlog != row.want || reading.InFlight != nil || reading.TotalArrivals != nil || reading.MeasuredTime.IsZero() {
 					t.Errorf("%+v: %v, want %d", reading, err, row.want)
 				}
 				return
@@ -104,18 +104,18 @@ func TestEachQueryHasItsPart(t *testing.T) {
 	}))
 	defer server.Close()
 	access := broker.Credentials{URL: server.URL + "/prom"}
-	s, err := NewServer(access, Queries{Waiting: `sum(waiting{q="a"})`, InFlight: "busy", Arrivals: "sent"})
+	s, err := NewQuerySource(access, Queries{Backlog: `sum(waiting{q="a"})`, InFlight: "busy", TotalArrivals: "sent"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reading, err := s.Read(t.Context()); err != nil || reading.Waiting != 3 || *reading.InFlight != 2 || *reading.Arrivals != 1000 {
+	if reading, err := s.Read(t.Context()); err != nil || reading.Backlog != 3 || *reading.InFlight != 2 || *reading.TotalArrivals != 1000 {
 		t.Errorf("%+v: %v", reading, err)
 	}
 	for field, queries := range map[string]Queries{
-		"inFlightQuery": {Waiting: "busy", InFlight: "none"},
-		"arrivalsQuery": {Waiting: "busy", Arrivals: "none"},
+		"inFlightQuery": {Backlog: "busy", InFlight: "none"},
+		"arrivalsQuery": {Backlog: "busy", TotalArrivals: "none"},
 	} {
-		s, err := NewServer(access, queries)
+		s, err := NewQuerySource(access, queries)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestEachQueryHasItsPart(t *testing.T) {
 			t.Errorf("%s: %+v, %v", field, reading, err)
 		}
 	}
-	if _, err := NewServer(access, Queries{Waiting: " "}); broker.ClassOf(err) != broker.ClassInvalid {
+	if _, err := NewQuerySource(access, Queries{Backlog: " "}); broker.ClassOf(err) != broker.ClassInvalid {
 		t.Errorf("without a query: %v", err)
 	}
 }
@@ -147,7 +147,7 @@ func TestAServerIsShownWhoAsks(t *testing.T) {
 			defer server.Close()
 			row.access.URL = server.URL + "/prom"
 			ask := func() error {
-				s, err := NewServer(row.access, Queries{Waiting: "q"})
+				s, err := NewQuerySource(row.access, Queries{Backlog: "q"})
 				if err != nil {
 					return err
 				}
@@ -172,7 +172,7 @@ func TestCredentialsDoNotFollowElsewhere(t *testing.T) {
 	defer other.Close()
 	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusFound))
 	defer server.Close()
-	s, err := NewServer(broker.Credentials{URL: server.URL, Token: "hidden"}, Queries{Waiting: "q"})
+	s, err := NewQuerySource(broker.Credentials{URL: server.URL, Token: "hidden"}, Queries{Backlog: "q"})
 	if err != nil {
 		t.Fatal(err)
 	}

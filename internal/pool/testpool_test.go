@@ -9,13 +9,13 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// testTime is when all scenes play.
+// testTime is the time of all decisions in tests.
 var testTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// testPool is an input that tests change.
+// testPool is an observation that tests change.
 type testPool struct{ Observation }
 
-// newTestPool is a pool that wants so many workers, and has none yet. Its broker has nothing.
+// newTestPool returns a pool with spec.replicas, without workers and without messages.
 func newTestPool(replicas int32) *testPool {
 	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "mail", Namespace: "ns", UID: "pool", Generation: 1}}
 	wp.Spec.Image, wp.Spec.Concurrency = "worker:1", 10
@@ -27,10 +27,10 @@ func newTestPool(replicas int32) *testPool {
 	return s
 }
 
-// revisionHash of the revision that the spec asks for.
+// revisionHash returns the hash of the revision that the spec asks for.
 func (s *testPool) revisionHash() string { return newEvaluation(s.Observation).updated.Hash }
 
-// withRevision adds the one that the spec asks for now, with so many ready and idle workers.
+// withRevision adds the revision that the spec asks for, with ready and idle workers.
 func (s *testPool) withRevision(workers int) *testPool {
 	hash := s.revisionHash()
 	s.Revisions = append(s.Revisions, Revision{
@@ -48,7 +48,7 @@ func (s *testPool) withRevision(workers int) *testPool {
 	return s
 }
 
-// withCurrentRevision has the revision be the one that serves.
+// withCurrentRevision adds a revision that serves.
 func (s *testPool) withCurrentRevision(workers int) *testPool {
 	s.withRevision(workers)
 	r := &s.Revisions[len(s.Revisions)-1]
@@ -57,19 +57,19 @@ func (s *testPool) withCurrentRevision(workers int) *testPool {
 	return s
 }
 
-// withImage changes the spec's.
+// withImage changes the image of the spec.
 func (s *testPool) withImage(image string) *testPool {
 	s.Pool.Spec.Image = image
 	return s
 }
 
-// withReplicas so many workers from now on.
+// withReplicas changes the replicas of the spec.
 func (s *testPool) withReplicas(replicas int32) *testPool {
 	s.Pool.Spec.Replicas = &replicas
 	return s
 }
 
-// changeWorker changes one, by its name.
+// changeWorker changes the worker with the name.
 func (s *testPool) changeWorker(name string, change func(w *Worker)) *testPool {
 	for i := range s.Workers {
 		if s.Workers[i].Name == name {
@@ -79,13 +79,13 @@ func (s *testPool) changeWorker(name string, change func(w *Worker)) *testPool {
 	return s
 }
 
-// withInFlight has so many messages in flight, as the broker knows.
+// withInFlight adds messages in flight to a worker and to the stats of the broker.
 func (s *testPool) withInFlight(name string, inFlight int64) *testPool {
 	s.Stats.InFlight += inFlight
 	return s.changeWorker(name, func(w *Worker) { w.Stats.InFlight = inFlight })
 }
 
-// drainedSince has been asked to drain a while ago, and says that it has nothing in flight.
+// drainedSince returns a change to a worker that reports to be drained.
 func drainedSince(ago time.Duration) func(w *Worker) {
 	return func(w *Worker) {
 		w.DrainingSince, w.IdleSince = testTime.Add(-ago), testTime.Add(-ago)
@@ -93,30 +93,29 @@ func drainedSince(ago time.Duration) func(w *Worker) {
 	}
 }
 
-// markedRemovable is drained, and marked as next to go.
+// markedRemovable changes a worker to be drained and marked as removable.
 func markedRemovable(w *Worker) {
 	drainedSince(time.Minute)(w)
 	w.RemovableSince = testTime.Add(-10 * time.Second)
 }
 
-// plannedReplicas are the replicas that a plan asks of each image's revision, and of the others what
-// they have.
-func (s *testPool) plannedReplicas(plan *Decision) map[string]int32 {
+// plannedReplicas returns the replicas of each revision after the decision.
+func (s *testPool) plannedReplicas(decision *Decision) map[string]int32 {
 	sizes := map[string]int32{}
 	for _, r := range s.Revisions {
 		sizes[r.Name] = r.Replicas
 	}
-	for _, size := range plan.Resizes {
+	for _, size := range decision.Resizes {
 		sizes[size.Name] = size.Replicas
 	}
 	return sizes
 }
 
-// drains are the workers that a plan has begin to drain, and leaves those it has leave.
-func workersWhere(plan *Decision, is func(m DrainState) bool) []string {
+// workersWhere returns the workers with a matching drain state in the decision.
+func workersWhere(decision *Decision, matches func(DrainState) bool) []string {
 	var names []string
-	for _, m := range plan.DrainStates {
-		if is(m) {
+	for _, m := range decision.DrainStates {
+		if matches(m) {
 			names = append(names, m.Worker)
 		}
 	}
