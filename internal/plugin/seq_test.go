@@ -136,8 +136,8 @@ func TestRerun(t *testing.T) {
 		"not one that is being deleted":  {deleted, "", "", "", refused + ": it is being deleted\n"},
 		"not one that is about to":       {asked, "", "", "", refused + ": another rerun is about to begin, with the id \"2\"\n"},
 		"not with the id of the last":    {again, "--id=2", "", "", refused + ": the id \"2\" was that of the last rerun; choose another with --id\n"},
-		"not from a step that is not":    {failed("etl"), "--from=transform", "", "", refused + " from step \"transform\": there is no such step\n"},
-		"not from what is no step's way": {failed("etl"), "--from=failed", "", "", refused + " from step \"failed\": there is no such step\n"},
+		"not from a step that is not":    {failed("etl"), "--from=transform", "", "", refused + " from step \"transform\": no step in containers has this name\n"},
+		"not from what is no step's way": {failed("etl"), "--from=failed", "", "", refused + " from step \"failed\": no step in containers has this name\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := cluster(t, row.sj)
