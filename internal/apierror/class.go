@@ -5,7 +5,6 @@ package apierror
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,10 +21,10 @@ const (
 	// PermissionMissing means that the authorizer refused the request: the operator lacks a
 	// permission. An administrator has to grant it.
 	PermissionMissing Class = "PermissionMissing"
-	// PolicyDenied means that an admission webhook, a ValidatingAdmissionPolicy, PodSecurity
-	// or a LimitRange refused the object.
+	// PolicyDenied means that an admission webhook, a ValidatingAdmissionPolicy, PodSecurity, a
+	// LimitRange, or the plugin for RuntimeClasses or PriorityClasses refused the object.
 	PolicyDenied Class = "PolicyDenied"
-	// QuotaExceeded means that a ResourceQuota has no room for the object now.
+	// QuotaExceeded means that a ResourceQuota does not admit the object now.
 	QuotaExceeded Class = "QuotaExceeded"
 	// NamespaceTerminating means that the namespace is being deleted: nothing can be created
 	// in it any more.
@@ -46,13 +45,14 @@ const (
 	Unavailable Class = "Unavailable"
 )
 
-// ClassOf returns the class of an error, which may be wrapped. It looks at the status's
-// reason, causes and code first, and at its message only where the API server offers nothing
-// else: see refusals.
+// ClassOf returns the class of an error, which may be wrapped. It reads the reason, the causes
+// and the code of the error's status, and the message only where Kubernetes offers nothing else.
 func ClassOf(err error) Class {
 	switch {
 	case err == nil:
 		return None
+	case isDeniedByPolicy(messageOf(err)):
+		return PolicyDenied
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return NamespaceTerminating
 	case apierrors.IsConflict(err):
@@ -65,59 +65,77 @@ func ClassOf(err error) Class {
 		return Expired
 	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), errors.Is(err, context.DeadlineExceeded):
 		return Timeout
-	}
-	status := apierrors.APIStatus(nil)
-	if !errors.As(err, &status) {
-		return Unavailable
-	}
-	switch message := status.Status().Message; {
-	case strings.HasPrefix(message, deniedByWebhook):
-		return PolicyDenied
 	case apierrors.IsForbidden(err):
-		return classOfForbidden(message)
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), status.Status().Code == http.StatusRequestEntityTooLarge:
+		return ClassOfForbidden(messageOf(err))
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
 		return Invalid
 	}
 	return Unavailable
 }
 
-// deniedByWebhook begins the message of a request that a webhook denied, whose code the webhook
-// chooses. A webhook that cannot be called has another message: that is Unavailable.
-const deniedByWebhook = `admission webhook "`
+// messageOf returns the message of the API server, empty if the error did not come from it.
+func messageOf(err error) string {
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) {
+		return ""
+	}
+	return status.Status().Message
+}
 
-// refusals are the refusals that only the message distinguishes: the API server answers
-// Forbidden to a missing permission, an exceeded quota and a denied policy alike. Each row is
-// tested against a real API server.
+// isDeniedByPolicy recognizes a denial by a webhook or a ValidatingAdmissionPolicy by its
+// message, because both choose their own reason and code: a policy's default is Invalid. The
+// other errors about a webhook, such as a failed call, have other messages.
+func isDeniedByPolicy(message string) bool {
+	return strings.HasPrefix(message, `admission webhook "`) && strings.Contains(message, `" denied the request`) ||
+		strings.HasPrefix(message, "policy '") && strings.Contains(message, "' denied request: ") ||
+		strings.HasPrefix(causeOf(message), "ValidatingAdmissionPolicy '")
+}
+
+// refusals are what only the message distinguishes: the API server answers Forbidden to a
+// missing permission, an exceeded quota and a denied policy alike. The integration test provokes
+// each row on a real API server, except those marked.
 var refusals = []struct {
-	// prefix of the message, or of what follows " is forbidden: " in it.
+	// prefix of the message after " is forbidden: ".
 	prefix string
 	class  Class
 }{
-	// Plugin ResourceQuota.
+	// Plugin ResourceQuota. The third names a resource that the object must specify, the fourth
+	// needs a quota configuration of the API server and is not provoked.
 	{"exceeded quota: ", QuotaExceeded},
 	{"status unknown for quota: ", QuotaExceeded},
 	{"failed quota: ", QuotaExceeded},
-	// Plugins ValidatingAdmissionPolicy, PodSecurity and LimitRanger.
-	{"ValidatingAdmissionPolicy '", PolicyDenied},
+	{"insufficient quota to ", QuotaExceeded},
+	// Plugins PodSecurity and LimitRanger.
 	{"violates PodSecurity ", PolicyDenied},
 	{"minimum ", PolicyDenied},
 	{"maximum ", PolicyDenied},
-	// Plugin RuntimeClass.
+	{"cpu max limit to request ratio ", PolicyDenied},
+	{"memory max limit to request ratio ", PolicyDenied},
+	// Plugins RuntimeClass and Priority.
 	{"pod rejected: ", PolicyDenied},
-	// Authorizers, and the check that nobody grants permissions they do not have.
-	{`User "`, PermissionMissing},
-	{`user "`, PermissionMissing},
+	{"conflict: runtimeClass.", PolicyDenied},
+	{"no PriorityClass with name ", PolicyDenied},
+	// Plugin ServiceAccount: the account may be created later.
+	{"error looking up service account ", Unavailable},
+	// Any plugin while the API server starts. Not provoked.
+	{"not yet ready to handle request", Unavailable},
 }
 
-// classOfForbidden returns PermissionMissing for a message that is not in the table.
-func classOfForbidden(message string) Class {
-	if _, cause, found := strings.Cut(message, " is forbidden: "); found {
-		message = cause
-	}
+// ClassOfForbidden returns the class of the message of a Forbidden error. It also reads messages
+// that other controllers copy into conditions. It returns PermissionMissing for a message that is
+// not in the table, such as those of the authorizers and of the RBAC escalation check.
+func ClassOfForbidden(message string) Class {
+	cause := strings.TrimPrefix(causeOf(message), "[") // LimitRanger lists several violations in brackets
 	for _, refusal := range refusals {
-		if strings.HasPrefix(message, refusal.prefix) {
+		if strings.HasPrefix(cause, refusal.prefix) {
 			return refusal.class
 		}
 	}
 	return PermissionMissing
+}
+
+// causeOf returns what follows the name of the object in the message of a Forbidden error.
+func causeOf(message string) string {
+	_, cause, _ := strings.Cut(message, " is forbidden: ")
+	return cause
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	brokers "github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/queue"
@@ -60,8 +60,7 @@ func (e *environment) connectToBroker(ctx context.Context, name, address string)
 		return nil, fmt.Errorf("%s: %w", called, err)
 	}
 	engine := detectEngine(q, named, access.URL)
-	dial, known := brokers.Engines()[engine]
-	if !known {
+	if !dial.IsSupported(engine) {
 		return nil, fmt.Errorf("%s: its engine is %s, which this program does not know", called, engine)
 	}
 	ctx, cancel := context.WithTimeout(ctx, brokerDialTimeout)
@@ -72,7 +71,7 @@ func (e *environment) connectToBroker(ctx context.Context, name, address string)
 			return nil, fmt.Errorf("%s: %w", called, err)
 		}
 	}
-	connected, err := dial(ctx, access)
+	connected, err := dial.Connect(ctx, engine, *access)
 	if err != nil {
 		hang()
 		return nil, fmt.Errorf("%s: the broker: %w", called, err)
@@ -82,17 +81,14 @@ func (e *environment) connectToBroker(ctx context.Context, name, address string)
 
 // detectEngine a broker: as its reference says, or as the operator has found it, or as the URL
 // tells.
-func detectEngine(q *v1alpha1.Queue, b *v1alpha1.Broker, address string) v1alpha1.Engine {
+func detectEngine(q *v1alpha1.Queue, b *v1alpha1.Broker, address string) dial.EngineName {
 	switch {
 	case b != nil:
-		return b.Engine
+		return dial.EngineName(b.Engine)
 	case q.Status.Engine != "":
-		return q.Status.Engine
-	case strings.HasPrefix(address, "redis://"), strings.HasPrefix(address, "rediss://"):
-		return v1alpha1.EngineAsynq
-	default:
-		return v1alpha1.EngineNATS
+		return dial.EngineName(q.Status.Engine)
 	}
+	return dial.EngineOf(address)
 }
 
 // resolveBroker a Queue, as the operator finds it; nil: it is the operator's own.
@@ -114,12 +110,12 @@ func resolveBroker(ctx context.Context, c *clusterConnection, q *v1alpha1.Queue)
 var errOperatorBroker = errors.New("it is on the operator's own broker, whose address is not for everybody to read: give --broker-url")
 
 // brokerAccess a broker: what its Secrets say, at the address given in place of theirs.
-func brokerAccess(ctx context.Context, c *clusterConnection, b *v1alpha1.Broker, address string) (*brokers.Access, error) {
+func brokerAccess(ctx context.Context, c *clusterConnection, b *v1alpha1.Broker, address string) (*broker.Credentials, error) {
 	if b == nil {
 		if address == "" {
 			return nil, errOperatorBroker
 		}
-		return &brokers.Access{URL: address}, nil
+		return &broker.Credentials{URL: address}, nil
 	}
 	access, err := brokers.ReadCredentials(ctx, callerErrorReader{c}, c.namespace, b)
 	if err != nil {

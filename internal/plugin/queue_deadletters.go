@@ -107,7 +107,7 @@ func (d *deadLetterCommand) newPurgeCommand() *cobra.Command {
 }
 
 func (d *deadLetterCommand) listDeadLetters(ctx context.Context, q *connectedQueue) error {
-	figures, err := q.Figures(ctx, q.brokerName)
+	stats, err := q.Stats(ctx, q.brokerName)
 	if err != nil {
 		return err
 	}
@@ -123,18 +123,18 @@ func (d *deadLetterCommand) listDeadLetters(ctx context.Context, q *connectedQue
 		return nil
 	}
 	lines := renderDeadLetters(d.outputStyle(), letters, d.now())
-	if more := figures.Dead - int64(len(letters)); more > 0 {
-		lines = append(lines, "", fmt.Sprintf("%d of %d are shown; --limit=0 lists all", len(letters), figures.Dead))
+	if more := stats.DeadLetters - int64(len(letters)); more > 0 {
+		lines = append(lines, "", fmt.Sprintf("%d of %d are shown; --limit=0 lists all", len(letters), stats.DeadLetters))
 	}
 	return terminal.WriteLines(d.out, lines)
 }
 
-func renderDeadLetters(s terminal.Style, letters []broker.Letter, now time.Time) []string {
+func renderDeadLetters(s terminal.Style, letters []broker.DeadLetter, now time.Time) []string {
 	rows := [][]string{{"ID", "DIED", "PRIORITY", "ATTEMPTS", "BYTES", "ERROR"}}
 	for i := range letters {
 		l := &letters[i]
 		rows = append(rows, []string{
-			strconv.FormatUint(l.ID, 10), duration.HumanDuration(max(0, now.Sub(l.Died))), terminal.Sanitize(l.Priority), strconv.Itoa(l.Attempts),
+			strconv.FormatUint(l.ID, 10), duration.HumanDuration(max(0, now.Sub(l.DeadLetteredTime))), terminal.Sanitize(l.Priority), strconv.Itoa(l.Attempts),
 			strconv.Itoa(len(l.Payload)), terminal.Sanitize(l.Error),
 		})
 	}
@@ -156,13 +156,13 @@ type deadLetterOutput struct {
 	Payload  []byte              `json:"payload"`
 }
 
-func deadLetterOutputs(letters []broker.Letter) []deadLetterOutput {
+func deadLetterOutputs(letters []broker.DeadLetter) []deadLetterOutput {
 	all := []deadLetterOutput{}
 	for i := range letters {
 		l := &letters[i]
-		one := deadLetterOutput{ID: l.ID, Priority: l.Priority, Error: l.Error, Attempts: l.Attempts, Origin: l.Origin, Died: l.Died, Headers: l.Headers, Payload: l.Payload}
-		if !l.Sent.IsZero() {
-			one.Sent = &l.Sent
+		one := deadLetterOutput{ID: l.ID, Priority: l.Priority, Error: l.Error, Attempts: l.Attempts, Origin: l.MessageID, Died: l.DeadLetteredTime, Headers: l.Headers, Payload: l.Payload}
+		if !l.SentTime.IsZero() {
+			one.Sent = &l.SentTime
 		}
 		all = append(all, one)
 	}
@@ -178,23 +178,23 @@ func (d *deadLetterCommand) requeueDeadLetters(ctx context.Context, q *connected
 }
 
 func (d *deadLetterCommand) purgeDeadLetters(ctx context.Context, q *connectedQueue) error {
-	figures, err := q.Figures(ctx, q.brokerName)
+	stats, err := q.Stats(ctx, q.brokerName)
 	if err != nil {
 		return err
 	}
-	if figures.Dead == 0 {
+	if stats.DeadLetters == 0 {
 		fmt.Fprintf(d.out, "%s has no dead letters\n", queueKind().qualifiedName(q.Queue))
 		return nil
 	}
 	if !d.yes {
-		if err := d.confirmIrreversible(fmt.Sprintf("drop %s of %s", formatDeadLetters(figures.Dead), queueKind().qualifiedName(q.Queue)), q.Name); err != nil {
+		if err := d.confirmIrreversible(fmt.Sprintf("drop %s of %s", formatDeadLetters(stats.DeadLetters), queueKind().qualifiedName(q.Queue)), q.Name); err != nil {
 			return err
 		}
 	}
 	if err := q.DeadLetters(q.brokerName).Purge(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "%s: %s dropped\n", queueKind().qualifiedName(q.Queue), formatDeadLetters(figures.Dead))
+	fmt.Fprintf(d.out, "%s: %s dropped\n", queueKind().qualifiedName(q.Queue), formatDeadLetters(stats.DeadLetters))
 	return nil
 }
 

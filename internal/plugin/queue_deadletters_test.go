@@ -13,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	engine "github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 )
@@ -27,15 +28,15 @@ type graveyard struct {
 func newGraveyard(t *testing.T, letters int) *graveyard {
 	t.Helper()
 	g := &graveyard{Server: natstest.Start(t), t: t}
-	e, err := engine.Connect(t.Context(), engine.Options{URL: g.url()})
+	e, err := engine.Connect(t.Context(), broker.Credentials{URL: g.url()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Disconnect)
 	g.engine = e
-	wanted := broker.Defaults("mail")
-	wanted.Owner = broker.Owner{UID: "1", Name: "a/mail"}
-	if _, err := e.Ensure(t.Context(), wanted); err != nil {
+	wanted := broker.DefaultQueueConfig("mail")
+	wanted.Owner = broker.QueueOwner{UID: "1", Name: "a/mail"}
+	if _, err := e.EnsureQueue(t.Context(), wanted); err != nil {
 		t.Fatal(err)
 	}
 	g.bury(letters)
@@ -70,12 +71,12 @@ func (g *graveyard) bury(letters int) {
 // holds checks how many messages are dead, and how many ready.
 func (g *graveyard) holds(dead, ready int64) {
 	g.t.Helper()
-	figures, err := g.engine.Figures(g.t.Context(), "mail")
+	figures, err := g.engine.Stats(g.t.Context(), "mail")
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	if figures.Dead != dead || figures.Ready != ready {
-		g.t.Errorf("%d dead and %d ready, want %d and %d", figures.Dead, figures.Ready, dead, ready)
+	if figures.DeadLetters != dead || figures.Ready != ready {
+		g.t.Errorf("%d dead and %d ready, want %d and %d", figures.DeadLetters, figures.Ready, dead, ready)
 	}
 }
 
@@ -134,7 +135,7 @@ func TestWhereTheBrokerOfDeadLettersIs(t *testing.T) {
 		"the operator's own":           {"", []client.Object{queueOf("mail", elsewhere)}, exitError, "it is on the operator's own broker, whose address is not for everybody to read: give --broker-url"},
 		"a Secret that is not there":   {"", []client.Object{queueOf("mail")}, exitError, `Secret "nats" not found`},
 		"a broker that is not there":   {"", []client.Object{queueOf("mail"), natsSecret("nats://127.0.0.1:1")}, exitError, "connection refused"},
-		"what is no URL, and a secret": {"", []client.Object{queueOf("mail"), natsSecret("nats://me:pass%word@x")}, exitError, "url is not one"},
+		"what is no URL, and a secret": {"", []client.Object{queueOf("mail"), natsSecret("nats://me:pass%word@x")}, exitError, "url is not a valid URL"},
 		"a queue that is another's":    {"", []client.Object{queueOf("mail", conflict), natsSecret(g.url())}, exitError, "an older Queue has the queue mail on the broker"},
 		"a queue that is not there":    {"", []client.Object{queueOf("video"), natsSecret(g.url())}, exitError, "the queue video"},
 	} {
@@ -168,12 +169,12 @@ func TestTheEngineOfABrokerIs(t *testing.T) {
 		queue   *v1alpha1.Queue
 		broker  *v1alpha1.Broker
 		address string
-		want    v1alpha1.Engine
+		want    dial.EngineName
 	}{
-		"what its reference says":    {queueOf("mail"), asynq, "nats://x", v1alpha1.EngineAsynq},
-		"or what the operator found": {found, nil, "nats://x", v1alpha1.EngineAsynq},
-		"or what the URL tells":      {queueOf("mail"), nil, "rediss://x", v1alpha1.EngineAsynq},
-		"or the usual one":           {queueOf("mail"), nil, "x:4222", v1alpha1.EngineNATS},
+		"what its reference says":    {queueOf("mail"), asynq, "nats://x", dial.AsynqEngine},
+		"or what the operator found": {found, nil, "nats://x", dial.AsynqEngine},
+		"or what the URL tells":      {queueOf("mail"), nil, "rediss://x", dial.AsynqEngine},
+		"or the usual one":           {queueOf("mail"), nil, "x:4222", dial.NATSEngine},
 	} {
 		t.Run(title, func(t *testing.T) {
 			if got := detectEngine(row.queue, row.broker, row.address); got != row.want {

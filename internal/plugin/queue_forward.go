@@ -11,15 +11,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/yardmaster/yardmaster/internal/broker"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/portforward"
-
-	brokers "github.com/yardmaster/yardmaster/internal/brokerconn"
 )
 
 // forwardToBroker has the access lead through the API server, if it leads to a Service of the
 // cluster. The function it returns ends that.
-func (c *clusterConnection) forwardToBroker(ctx context.Context, access *brokers.Access) (func(), error) {
+func (c *clusterConnection) forwardToBroker(ctx context.Context, access *broker.Credentials) (func(), error) {
 	// Of several servers any knows all there is to know.
 	first, _, _ := strings.Cut(access.URL, ",")
 	if first = strings.TrimSpace(first); !strings.Contains(first, "://") {
@@ -43,10 +42,14 @@ func (c *clusterConnection) forwardToBroker(ctx context.Context, access *brokers
 
 // redirectToLocalPort has the access lead to a local port in place of an address. A certificate is still for
 // the address.
-func redirectToLocalPort(access *brokers.Access, address *url.URL, local uint16) {
+func redirectToLocalPort(access *broker.Credentials, address *url.URL, local uint16) {
 	secure := slices.Contains([]string{"tls", "wss", "rediss"}, address.Scheme)
-	if secure || len(access.CA)+len(access.Certificate)+len(access.Key) > 0 {
-		access.ServerName = address.Hostname()
+	if access.TLS != nil {
+		tls := *access.TLS
+		tls.ServerName = address.Hostname()
+		access.TLS = &tls
+	} else if secure {
+		access.TLS = &broker.TLS{ServerName: address.Hostname()}
 	}
 	there := *address
 	there.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(int(local)))

@@ -6,12 +6,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/yardmaster/yardmaster/internal/broker"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	brokers "github.com/yardmaster/yardmaster/internal/brokerconn"
 )
 
 func TestAHostOfAClusterIs(t *testing.T) {
@@ -96,19 +95,19 @@ func TestThePodBehindABrokersServiceIs(t *testing.T) {
 
 func TestAnAccessThatIsForwardedLeadsToALocalPort(t *testing.T) {
 	for title, row := range map[string]struct {
-		access, want brokers.Access
+		access, want broker.Credentials
 	}{
 		"with who we are": {
-			brokers.Access{URL: "nats://me:secret@nats.queues:4222"}, brokers.Access{URL: "nats://me:secret@127.0.0.1:5000"},
+			broker.Credentials{URL: "nats://me:secret@nats.queues:4222"}, broker.Credentials{URL: "nats://me:secret@127.0.0.1:5000"},
 		},
 		"with the number of a database": {
-			brokers.Access{URL: "redis://redis/3"}, brokers.Access{URL: "redis://127.0.0.1:5000/3"},
+			broker.Credentials{URL: "redis://redis/3"}, broker.Credentials{URL: "redis://127.0.0.1:5000/3"},
 		},
 		"with the name that the certificate is for": {
-			brokers.Access{URL: "tls://nats.queues"}, brokers.Access{URL: "tls://127.0.0.1:5000", ServerName: "nats.queues"},
+			broker.Credentials{URL: "tls://nats.queues"}, broker.Credentials{URL: "tls://127.0.0.1:5000", TLS: &broker.TLS{ServerName: "nats.queues"}},
 		},
 		"... also where only the Secret speaks of TLS": {
-			brokers.Access{URL: "nats://nats.queues", CA: []byte("x")}, brokers.Access{URL: "nats://127.0.0.1:5000", ServerName: "nats.queues", CA: []byte("x")},
+			broker.Credentials{URL: "nats://nats.queues", TLS: &broker.TLS{CA: []byte("x")}}, broker.Credentials{URL: "nats://127.0.0.1:5000", TLS: &broker.TLS{ServerName: "nats.queues", CA: []byte("x")}},
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
