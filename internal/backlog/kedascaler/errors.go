@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-var classes = map[codes.Code]broker.ErrorClass{
+var errorClassByCode = map[codes.Code]broker.ErrorClass{
 	codes.Unavailable:        broker.ClassUnreachable,
 	codes.DeadlineExceeded:   broker.ClassUnreachable,
 	codes.Aborted:            broker.ClassUnreachable,
@@ -24,18 +24,18 @@ var classes = map[codes.Code]broker.ErrorClass{
 	codes.ResourceExhausted:  broker.ClassInvalid, // an answer that is too long
 }
 
-// distrust is what gRPC says when one side does not trust the other.
-const distrust = "authentication handshake failed"
+// handshakeFailure is what gRPC says when one side does not trust the other.
+const handshakeFailure = "authentication handshake failed"
 
-// classify gives an error its class, and tells what was being done.
-func classify(doing string, err error) error {
+// classifyError gives an error its class, and tells what was being done.
+func classifyError(doing string, err error) error {
 	said := status.Convert(err)
-	class, known := classes[said.Code()]
+	class, known := errorClassByCode[said.Code()]
 	if !known {
 		class = broker.ClassUnknown
 	}
-	if said.Code() == codes.Unavailable && strings.Contains(said.Message(), distrust) {
+	if said.Code() == codes.Unavailable && strings.Contains(said.Message(), handshakeFailure) {
 		class = broker.ClassUnauthorized
 	}
-	return broker.Errorf(class, "%s: %s: %s", doing, said.Code(), printable(said.Message()))
+	return broker.Errorf(class, "%s: %s: %s", doing, said.Code(), truncateMessage(said.Message()))
 }

@@ -105,7 +105,7 @@ func TestWhatAScalerSays(t *testing.T) {
 		"two values":             {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": append(value(1, 0), value(2, 0)...)}}, 0, broker.ClassInvalid, "has 2 values"},
 		"not a number":           {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(0, math.NaN())}}, 0, broker.ClassInvalid, "is NaN, must be a number"},
 		"less than nothing":      {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(-3, 0)}}, 0, broker.ClassInvalid, "is -3"},
-		"a long answer":          {program{metrics: []*externalscaler.MetricSpec{spec(strings.Repeat("x", maxAnswer), 1, 0)}}, 0, broker.ClassInvalid, "larger than max"},
+		"a long answer":          {program{metrics: []*externalscaler.MetricSpec{spec(strings.Repeat("x", maxResponseBytes), 1, 0)}}, 0, broker.ClassInvalid, "larger than max"},
 		"a failure":              {program{err: errors.New("the queue is on fire")}, 0, broker.ClassUnknown, "the queue is on fire"},
 		"no right to ask":        {program{err: status.Error(codes.PermissionDenied, "not you")}, 0, broker.ClassUnauthorized, "not you"},
 		"metadata that is wrong": {program{err: status.Error(codes.InvalidArgument, strings.Repeat("y", 4000))}, 0, broker.ClassInvalid, "y…"},

@@ -12,9 +12,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
-// fewConnections are enough for one question at a time, and a second while the first is
+// connectionPoolSize are enough for one question at a time, and a second while the first is
 // slow.
-const fewConnections = 2
+const connectionPoolSize = 2
 
 // ListSource counts the entries of a list.
 type ListSource struct {
@@ -27,7 +27,7 @@ var _ backlog.Source = (*ListSource)(nil)
 // NewListSource connects to the server that has the list. The list need not be there: one that
 // is empty is not.
 func NewListSource(ctx context.Context, access broker.Credentials, key string) (backlog.Source, error) {
-	client, err := redisclient.NewClient(ctx, access, fewConnections)
+	client, err := redisclient.NewClient(ctx, access, connectionPoolSize)
 	if err != nil {
 		return nil, err
 	}

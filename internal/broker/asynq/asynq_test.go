@@ -418,13 +418,13 @@ func TestARequeueThatBrokeOffIsNotDoneTwice(t *testing.T) {
 	b := newBench(t)
 	id := b.send("x")
 	b.do(b.ask.ArchiveTask("orders", id))
-	a := b.DeadLetters("orders").(*archive)
-	graves, err := a.graves(t.Context())
+	a := b.DeadLetters("orders").(*archivedTasks)
+	graves, err := a.listArchived(t.Context())
 	b.do(err)
 	letter, err := b.ask.GetTaskInfo("orders", id)
 	b.do(err)
 	// What a first try did before it broke off.
-	b.do(a.enqueue(t.Context(), asynq.NewTask("bill", []byte("x")), "orders", renewed(&graves[0]), letter))
+	b.do(a.enqueueCopy(t.Context(), asynq.NewTask("bill", []byte("x")), "orders", copyTaskID(&graves[0]), letter))
 	n, err := a.Requeue(t.Context(), 0)
 	b.do(err)
 	if f := b.figures(); n != 1 || f.Ready != 1 || f.DeadLetters != 0 {
@@ -490,7 +490,7 @@ func TestWaitEndsWithTheFirstTask(t *testing.T) {
 		"that is there":               {func(b *bench) { b.send("x") }, func(*bench) {}, time.Second},
 		"that comes":                  {func(*bench) {}, func(b *bench) { b.send("x") }, time.Second},
 		"that becomes due":            {func(b *bench) { b.send("x", asynq.ProcessIn(2*time.Second)) }, func(*bench) {}, 4 * time.Second},
-		"that was sent to become due": {func(*bench) {}, func(b *bench) { b.send("x", asynq.ProcessIn(time.Second)) }, lookAgain + 3*time.Second},
+		"that was sent to become due": {func(*bench) {}, func(b *bench) { b.send("x", asynq.ProcessIn(time.Second)) }, pollInterval + 3*time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -526,7 +526,7 @@ func TestWaitingTakesNothingAndEndsWithItsContext(t *testing.T) {
 	}
 	first, second := b.send("1"), b.send("2")
 	b.do(b.WaitForMessage(t.Context(), "orders"))
-	there, err := b.blockFor(t.Context(), "orders", time.Second)
+	there, err := b.waitForPending(t.Context(), "orders", time.Second)
 	b.do(err)
 	if list := b.server.RunCLI("LRANGE", "asynq:{orders}:pending", "0", "-1"); !there || list != second+"\n"+first {
 		t.Errorf("%t, %s", there, list)

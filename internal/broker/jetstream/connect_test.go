@@ -195,7 +195,7 @@ func TestVersions(t *testing.T) {
 		"none":          {"", "2.12", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := atLeast(row.version, row.least); got != row.want {
+			if got := isVersionAtLeast(row.version, row.least); got != row.want {
 				t.Errorf("%t, want %t", got, row.want)
 			}
 		})

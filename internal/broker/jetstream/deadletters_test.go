@@ -193,7 +193,7 @@ func TestWhatTheServerGivesUpOnIsRescued(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 1 + spareDeliveries {
+	for range 1 + extraDeliveries {
 		message, err := lane.Next()
 		if err != nil {
 			t.Fatal(err)
@@ -234,8 +234,8 @@ func FuzzALineIsOneLineOfBoundedLength(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got := oneLine(text)
-		if len(got) > maxError || strings.ContainsAny(got, "\r\n\x00") || !utf8.ValidString(got) {
+		got := headerText(text)
+		if len(got) > maxErrorLength || strings.ContainsAny(got, "\r\n\x00") || !utf8.ValidString(got) {
 			t.Errorf("%q of %d bytes", got, len(got))
 		}
 	})

@@ -138,7 +138,7 @@ func TestEnsureCarriesOutEachChangeOfTheQueue(t *testing.T) {
 		"attempts": {
 			func(q *broker.QueueConfig) { q.Retry.MaxAttempts = 9 },
 			func(t *testing.T, e *Engine) bool {
-				return consumer(t, e, "default").Config.MaxDeliver == 9+spareDeliveries
+				return consumer(t, e, "default").Config.MaxDeliver == 9+extraDeliveries
 			},
 		},
 		"maxInFlight": {
@@ -167,11 +167,11 @@ func TestEnsureCarriesOutEachChangeOfTheQueue(t *testing.T) {
 		"rate limit": {
 			func(q *broker.QueueConfig) { q.RateLimit = &broker.RateLimit{Limit: 7, Per: time.Second, Burst: 2} },
 			func(t *testing.T, e *Engine) bool {
-				bucket, err := e.bucket(t.Context(), "orders")
+				bucket, err := e.openBucket(t.Context(), "orders")
 				if err != nil {
 					t.Fatal(err)
 				}
-				entry, err := bucket.Get(t.Context(), limitKey)
+				entry, err := bucket.Get(t.Context(), rateLimitKey)
 				return err == nil && string(entry.Value()) == `{"limit":7,"per":1000000000,"burst":2}`
 			},
 		},
@@ -217,7 +217,7 @@ func TestDrift(t *testing.T) {
 		if _, err := e.js.UpdateConsumer(t.Context(), "yardmaster_orders", lease); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.js.PauseConsumer(t.Context(), "yardmaster_orders", "default", pausedUntil); err != nil {
+		if _, err := e.js.PauseConsumer(t.Context(), "yardmaster_orders", "default", indefinitePauseTime); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -480,7 +480,7 @@ func TestAPriorityThatIsTakenAwayGoesOnceItIsEmpty(t *testing.T) {
 	if got := ensure(t, e, q).RetiringPriorities; got != nil {
 		t.Errorf("still retiring %v", got)
 	}
-	if _, err := e.js.Consumer(t.Context(), "yardmaster_orders", "low"); !missing(err) {
+	if _, err := e.js.Consumer(t.Context(), "yardmaster_orders", "low"); !isNotFound(err) {
 		t.Errorf("its consumer is still there: %v", err)
 	}
 }

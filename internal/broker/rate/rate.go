@@ -12,51 +12,51 @@ package rate
 
 import "time"
 
-// Lead is how long before it comes a slot can be taken.
-const Lead = 200 * time.Millisecond
+// SlotLeadTime is how long before it comes a slot can be taken.
+const SlotLeadTime = 200 * time.Millisecond
 
-// late is how late a slot can still be taken without any burst: workers are never quite
+// lateTolerance is how late a slot can still be taken without any burst: workers are never quite
 // in time, and what they lose by that would add up.
-const late = 100 * time.Millisecond
+const lateTolerance = 100 * time.Millisecond
 
-// Limit is a rate limit.
-type Limit struct {
+// RateLimit is a rate limit.
+type RateLimit struct {
 	// Interval between two slots.
 	Interval time.Duration
 	// Burst is how many slots that passed unused can still be taken.
 	Burst int
 }
 
-// State is the time of the next slot that nobody has taken.
-type State struct {
-	Next time.Time `json:"next"`
+// SharedState is the time of the next slot that nobody has taken.
+type SharedState struct {
+	NextSlot time.Time `json:"next"`
 }
 
-// Grant is what a worker is given.
-type Grant struct {
+// SlotGrant is what a worker is given.
+type SlotGrant struct {
 	// Slots are the times at which jobs may begin; none if it is too early to take one.
 	Slots []time.Time
 	// State to keep, if it is another than before: also where there are no Slots, for a time
 	// that was not to be believed is put right.
-	State State
-	// Again is when to ask again, if there are no Slots.
-	Again time.Time
+	State SharedState
+	// RetryTime is when to ask again, if there are no Slots.
+	RetryTime time.Time
 }
 
-// Take takes at most number slots.
-func (l Limit) Take(state State, now time.Time, number int) Grant {
-	next := state.Next
-	if oldest := now.Add(-max(late, time.Duration(l.Burst-1)*l.Interval)); next.Before(oldest) {
+// TakeSlots takes at most number slots.
+func (l RateLimit) TakeSlots(state SharedState, now time.Time, number int) SlotGrant {
+	next := state.NextSlot
+	if oldest := now.Add(-max(lateTolerance, time.Duration(l.Burst-1)*l.Interval)); next.Before(oldest) {
 		next = oldest
 	}
 	// A time that is further ahead than any slot ever taken was written under a slower
 	// limit, or by a clock that is wrong: it is not waited for.
-	if furthest := now.Add(Lead + l.Interval); next.After(furthest) {
+	if furthest := now.Add(SlotLeadTime + l.Interval); next.After(furthest) {
 		next = furthest
 	}
-	g := Grant{}
+	g := SlotGrant{}
 	for range number {
-		if next.After(now.Add(Lead)) {
+		if next.After(now.Add(SlotLeadTime)) {
 			break
 		}
 		slot := next
@@ -66,13 +66,13 @@ func (l Limit) Take(state State, now time.Time, number int) Grant {
 		g.Slots = append(g.Slots, slot)
 		next = next.Add(l.Interval)
 	}
-	g.State = State{Next: next}
+	g.State = SharedState{NextSlot: next}
 	if len(g.Slots) == 0 {
-		g.Again = next.Add(-Lead)
+		g.RetryTime = next.Add(-SlotLeadTime)
 	}
 	return g
 }
 
-// Batch is how many slots are worth asking for at once: those of a twentieth of a second,
+// SlotsPerRequest is how many slots are worth asking for at once: those of a twentieth of a second,
 // so that a few workers share each Lead.
-func (l Limit) Batch() int { return max(1, int(50*time.Millisecond/l.Interval)) }
+func (l RateLimit) SlotsPerRequest() int { return max(1, int(50*time.Millisecond/l.Interval)) }

@@ -18,9 +18,9 @@ import (
 
 const (
 	dialTimeout = 5 * time.Second
-	// answerTimeout is how long a request is waited for, beyond the time that it asks the
+	// responseTimeout is how long a request is waited for, beyond the time that it asks the
 	// server to wait.
-	answerTimeout = 5 * time.Second
+	responseTimeout = 5 * time.Second
 )
 
 // What the library would write by itself, its callers get as errors, and say in their own
@@ -31,12 +31,12 @@ func init() { logging.Disable() }
 // they are of. A connection that is lost later is made anew. At most pool connections are
 // open at a time.
 func NewClient(ctx context.Context, access broker.Credentials, pool int) (redis.UniversalClient, error) {
-	options, err := optionsOf(&access)
+	options, err := clientOptions(&access)
 	if err != nil {
 		return nil, err
 	}
 	if access.Refresh != nil {
-		options.CredentialsProvider = loginOf(&access, options.Username, options.Password)
+		options.CredentialsProvider = refreshedLogin(&access, options.Username, options.Password)
 	}
 	options.PoolSize = pool
 	client := redis.NewUniversalClient(options)
@@ -47,9 +47,9 @@ func NewClient(ctx context.Context, access broker.Credentials, pool int) (redis.
 	return client, nil
 }
 
-// loginOf tells the name and the password that hold by now: those from before, where that
+// refreshedLogin tells the name and the password that hold by now: those from before, where that
 // cannot be read, as while their files are replaced.
-func loginOf(access *broker.Credentials, name, password string) func() (name, password string) {
+func refreshedLogin(access *broker.Credentials, name, password string) func() (name, password string) {
 	var mu sync.Mutex
 	return func() (string, string) {
 		mu.Lock()
@@ -66,12 +66,12 @@ func loginOf(access *broker.Credentials, name, password string) func() (name, pa
 	}
 }
 
-func optionsOf(access *broker.Credentials) (*redis.UniversalOptions, error) {
+func clientOptions(access *broker.Credentials) (*redis.UniversalOptions, error) {
 	o := &redis.UniversalOptions{
-		ClientName:            nameOf(access.Name),
+		ClientName:            printableName(access.Name),
 		DialTimeout:           dialTimeout,
-		ReadTimeout:           answerTimeout,
-		WriteTimeout:          answerTimeout,
+		ReadTimeout:           responseTimeout,
+		WriteTimeout:          responseTimeout,
 		ContextTimeoutEnabled: true,
 		// What may have been carried out is not to be carried out again: who asks knows best
 		// what to do then.
@@ -90,11 +90,11 @@ func optionsOf(access *broker.Credentials) (*redis.UniversalOptions, error) {
 			return nil, broker.Errorf(broker.ClassInvalid, "url has servers with TLS (rediss) and without (redis)")
 		}
 		secure = parsed.Scheme == "rediss"
-		o.Addrs = append(o.Addrs, net.JoinHostPort(parsed.Hostname(), portOf(parsed)))
+		o.Addrs = append(o.Addrs, net.JoinHostPort(parsed.Hostname(), portOrDefault(parsed)))
 		if i == 0 {
 			o.Username, o.Password = access.UserOf(parsed)
 		}
-		if err := database(o, parsed); err != nil {
+		if err := setDatabase(o, parsed); err != nil {
 			return nil, err
 		}
 	}
@@ -112,8 +112,8 @@ func optionsOf(access *broker.Credentials) (*redis.UniversalOptions, error) {
 	return o, nil
 }
 
-// nameOf a connection, as the server takes it: without spaces and the like.
-func nameOf(name string) string {
+// printableName a connection, as the server takes it: without spaces and the like.
+func printableName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r > ' ' && r <= '~' {
 			return r
@@ -122,15 +122,15 @@ func nameOf(name string) string {
 	}, name)
 }
 
-func portOf(parsed *url.URL) string {
+func portOrDefault(parsed *url.URL) string {
 	if port := parsed.Port(); port != "" {
 		return port
 	}
 	return "6379"
 }
 
-// database is the number that a URL has for its path.
-func database(o *redis.UniversalOptions, parsed *url.URL) error {
+// setDatabase is the number that a URL has for its path.
+func setDatabase(o *redis.UniversalOptions, parsed *url.URL) error {
 	path := strings.Trim(parsed.Path, "/")
 	if path == "" {
 		return nil

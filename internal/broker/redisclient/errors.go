@@ -11,7 +11,7 @@ import (
 )
 
 // The words that the server's errors begin with, by class.
-var prefixes = map[broker.ErrorClass][]string{
+var errorPrefixesByClass = map[broker.ErrorClass][]string{
 	broker.ClassUnauthorized: {"NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR invalid password", "ERR Client sent AUTH"},
 	broker.ClassUnreachable:  {"LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "BUSY ", "ERR max number of clients"},
 	broker.ClassInvalid:      {"WRONGTYPE", "ERR unknown command", "ERR DB index", "ERR syntax"},
@@ -29,7 +29,7 @@ func ClassifyError(doing string, err error) error {
 	if errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
 		return broker.Errorf(broker.ClassUnreachable, "%s: %w", doing, err)
 	}
-	for class, words := range prefixes {
+	for class, words := range errorPrefixesByClass {
 		for _, word := range words {
 			if redis.HasErrorPrefix(err, word) || strings.HasPrefix(err.Error(), word) {
 				return broker.Errorf(class, "%s: %w", doing, err)

@@ -62,7 +62,7 @@ func TestManyWorkersKeepToOneLimit(t *testing.T) {
 				mu.Lock()
 				slots = append(slots, some...)
 				mu.Unlock()
-				if sleep(ctx, time.Until(some[len(some)-1])) != nil {
+				if sleepContext(ctx, time.Until(some[len(some)-1])) != nil {
 					return
 				}
 			}
@@ -92,7 +92,7 @@ func TestAChangedLimitHoldsAtOnce(t *testing.T) {
 	}
 	began := time.Now()
 	ensure(t, e, orders(limited(1000, 1)))
-	eventually(t, "the new limit is known", func() bool { return l.(*limiter).limit.Load().Limit == 1000 })
+	eventually(t, "the new limit is known", func() bool { return l.(*rateLimiter).currentLimit.Load().Limit == 1000 })
 	if _, err := l.Reserve(t.Context(), 1); err != nil || time.Since(began) > 700*time.Millisecond {
 		t.Errorf("the next job begins after %s: %v", time.Since(began), err)
 	}
@@ -103,13 +103,13 @@ func TestAChangedLimitHoldsAtOnce(t *testing.T) {
 func TestWhatSomebodyWroteIntoTheBucketDoesNoHarm(t *testing.T) {
 	e := start(t)
 	ensure(t, e, orders(limited(100, 1)))
-	bucket, err := e.bucket(t.Context(), "orders")
+	bucket, err := e.openBucket(t.Context(), "orders")
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := limiterOf(t, e)
 	for _, text := range []string{"x", `{"next":"9999-01-01T00:00:00Z"}`, "null"} {
-		if _, err := bucket.PutString(t.Context(), rateKey, text); err != nil {
+		if _, err := bucket.PutString(t.Context(), rateStateKey, text); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
@@ -117,7 +117,7 @@ func TestWhatSomebodyWroteIntoTheBucketDoesNoHarm(t *testing.T) {
 			t.Errorf("%s: the next job begins after %s: %v", text, time.Since(began), err)
 		}
 	}
-	if _, err := bucket.PutString(t.Context(), limitKey, `{"limit":-5}`); err != nil {
+	if _, err := bucket.PutString(t.Context(), rateLimitKey, `{"limit":-5}`); err != nil {
 		t.Fatal(err)
 	}
 	if slots, err := l.Reserve(t.Context(), 1); err != nil || len(slots) != 1 {

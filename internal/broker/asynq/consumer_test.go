@@ -40,7 +40,7 @@ func TestNothingIsTakenThatNobodyAskedFor(t *testing.T) {
 	lane := b.lane(b.Engine)
 	for want := range int64(4) {
 		// An asynq server of its own would have taken all by now.
-		time.Sleep(2 * again)
+		time.Sleep(2 * retryInterval)
 		if f := b.figures(); f.InFlight != want || f.Ready != 10-want {
 			t.Fatalf("%+v, want %d in flight", f, want)
 		}
@@ -210,7 +210,7 @@ func TestAStoppedLaneLetsWhatItDeliveredBeSettled(t *testing.T) {
 	lane := b.lane(b.Engine)
 	d := await(t, lane, time.Second)
 	lane.Stop()
-	time.Sleep(2 * abandonAfter) // longer than a server waits that was shut down
+	time.Sleep(2 * shutdownTimeout) // longer than a server waits that was shut down
 	b.do(d.ExtendLease(t.Context()))
 	b.do(d.Ack(t.Context(), true))
 	if b.task(first) != nil || b.task(second).State != asynq.TaskStatePending {
@@ -265,12 +265,12 @@ func TestALateWordOnAnEarlierDeliveryChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.send("x")
-	l := b.lane(b.Engine).(*lane)
+	l := b.lane(b.Engine).(*taskConsumer)
 	b.do(await(t, l, time.Second).Release(t.Context(), 0))
 	d := await(t, l, time.Second)
-	late := &gate{b.Engine.client, l}
-	done := late.Eval(t.Context(), `return redis.call("LREM", KEYS[1], 0, ARGV[1])`, []string{activeOf("orders"), leaseOf("orders"), taskOf("orders", id)}, id)
-	if !notFound(done.Err()) {
+	late := &gatedClient{b.Engine.client, l}
+	done := late.Eval(t.Context(), `return redis.call("LREM", KEYS[1], 0, ARGV[1])`, []string{activeKey("orders"), leaseKey("orders"), taskKey("orders", id)}, id)
+	if !isTaskNotActive(done.Err()) {
 		t.Errorf("it says %v, %v", done.Val(), done.Err())
 	}
 	b.do(d.ExtendLease(t.Context()))
