@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestValidate(t *testing.T) {
+func TestValidateQueueConfig(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*QueueConfig)
 		want   []string
@@ -66,7 +66,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestOfTwoOwnersTheOlderPrecedes(t *testing.T) {
+func TestOlderOwnerHasPrecedence(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	older, younger := QueueOwner{UID: "2", CreationTime: noon}, QueueOwner{UID: "1", CreationTime: noon.Add(time.Second)}
 	twin := QueueOwner{UID: "3", CreationTime: noon}
@@ -88,7 +88,7 @@ func TestOfTwoOwnersTheOlderPrecedes(t *testing.T) {
 	}
 }
 
-func TestAnErrorKeepsItsClassAndCause(t *testing.T) {
+func TestWrappedErrorKeepsClassAndCause(t *testing.T) {
 	cause := errors.New("connection refused")
 	err := fmt.Errorf("looking at orders: %w", Errorf(ClassUnreachable, "dialling: %w", cause))
 	if ClassOf(err) != ClassUnreachable || !errors.Is(err, cause) {
@@ -102,7 +102,7 @@ func TestAnErrorKeepsItsClassAndCause(t *testing.T) {
 	}
 }
 
-func TestBackoff(t *testing.T) {
+func TestReconnectDelay(t *testing.T) {
 	var got []time.Duration
 	for tries := range 10 {
 		got = append(got, ReconnectDelay(tries+1, 0))
@@ -117,7 +117,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-func FuzzSplitGivesAllAndToEachAPart(f *testing.F) {
+func FuzzSplitByWeightUsesTotalAndGivesEachAShare(f *testing.F) {
 	f.Add(10, 1, 1, 1)
 	f.Add(3, 100, 1, 1)
 	f.Add(1000, 7, 2, 1)
