@@ -2,16 +2,16 @@ package broker
 
 import "time"
 
-// MaxReconnectDelay is the longest time between two tries to reach a broker.
+// MaxReconnectDelay is the maximum delay between two attempts to connect.
 const MaxReconnectDelay = time.Minute
 
-// ReconnectDelay is how long to wait after that many tries in a row that failed: from half a
-// second, doubling, to MaxBackoff. Spread, from 0 to 1, takes up to half of it away, so
-// that many who lost the same broker do not come back all at once.
-func ReconnectDelay(tries int, spread float64) time.Duration {
+// ReconnectDelay returns the delay after a number of consecutive failed attempts: half a
+// second, doubled after each attempt, up to MaxReconnectDelay. Jitter, from 0 to 1,
+// subtracts up to half of it, so that clients of one broker do not reconnect all at once.
+func ReconnectDelay(failures int, jitter float64) time.Duration {
 	delay := MaxReconnectDelay
-	if tries < 8 {
-		delay = min(MaxReconnectDelay, 250*time.Millisecond<<max(tries, 1))
+	if failures < 8 {
+		delay = min(MaxReconnectDelay, 250*time.Millisecond<<max(failures, 1))
 	}
-	return delay - time.Duration(spread*float64(delay)/2)
+	return delay - time.Duration(jitter*float64(delay)/2)
 }

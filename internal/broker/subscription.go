@@ -5,50 +5,50 @@ import (
 	"time"
 )
 
-// Subscription is where a worker gets the messages of one queue from.
+// Subscription gives a worker the messages of one queue.
 type Subscription interface {
-	// Consumer leads to the messages of one priority.
+	// Consumer returns the messages of one priority.
 	Consumer(ctx context.Context, priority string) (Consumer, error)
-	// RateLimiter keeps all workers of the queue to its rate limit.
+	// RateLimiter returns the rate limiter that all workers of the queue share.
 	RateLimiter(ctx context.Context) (RateLimiter, error)
 }
 
-// Consumer gives messages of one priority. It is used by one caller at a time.
+// Consumer receives messages of one priority. It is not safe for concurrent use.
 type Consumer interface {
-	// Fetch hands out at most number messages that are ready now, and tells how many.
+	// Fetch passes at most number ready messages to receive, and returns how many.
 	Fetch(ctx context.Context, number int, receive func(Delivery)) (int, error)
-	// Next waits up to that long for one message, and hands it out.
+	// Next waits for one message, at most wait, passes it to receive, and returns how many.
 	Next(ctx context.Context, wait time.Duration, receive func(Delivery)) (int, error)
-	// Stop ends it.
+	// Stop releases the resources. Leased messages can still be settled.
 	Stop()
 }
 
-// Delivery is a message that a worker has under a lease. What ends it is called once.
+// Delivery is a message that a worker holds under a lease. Exactly one of Ack, Retry,
+// Release and Bury ends it.
 type Delivery interface {
 	Message() *Message
-	// PendingCount is how many more of its priority waited when it was delivered.
+	// PendingCount is the number of messages of the priority that waited at delivery.
 	PendingCount() uint64
-	// ExtendLease starts the lease anew. It fails if the broker does not confirm it.
+	// ExtendLease restarts the lease. It returns an error if the broker does not confirm.
 	ExtendLease(ctx context.Context) error
 	// Ack removes the message from its queue: the job is done. Confirmed waits for the
-	// broker's word, which takes a round trip.
+	// confirmation of the broker, which takes a round trip.
 	Ack(ctx context.Context, confirmed bool) error
-	// Retry has it delivered again after that delay.
+	// Retry redelivers the message after the delay.
 	Retry(ctx context.Context, delay time.Duration) error
-	// Release has it delivered again after that delay, as if it had never been here: this is
-	// not an attempt.
+	// Release redelivers the message after the delay, and does not count as an attempt.
 	Release(ctx context.Context, delay time.Duration) error
-	// Bury makes it a dead letter, and removes it from its queue.
+	// Bury makes the message a dead letter, and removes it from its queue.
 	Bury(ctx context.Context, reason string, attempts int) error
-	// AttemptNumber counts how often it has been tried, this time included.
+	// AttemptNumber returns the number of this attempt, starting at 1.
 	AttemptNumber(ctx context.Context) (int, error)
-	// WasRemoved tells whether somebody else has removed it from its queue.
+	// WasRemoved reports whether someone else removed the message from its queue.
 	WasRemoved(ctx context.Context) (bool, error)
 }
 
-// Message is what a producer has sent.
+// Message is what a producer sent.
 type Message struct {
-	// ID is the broker's name of it in its queue.
+	// ID identifies the message in its queue.
 	ID       string
 	Payload  []byte
 	Headers  map[string][]string
@@ -56,13 +56,13 @@ type Message struct {
 	SentTime time.Time
 }
 
-// RateLimiter lets jobs begin no faster than a queue's rate limit, over all workers.
+// RateLimiter enforces the rate limit of a queue across all workers.
 type RateLimiter interface {
-	// IsLimited tells whether there is a limit at this time.
+	// IsLimited reports whether the queue has a rate limit now.
 	IsLimited() bool
-	// Reserve waits until at least one job may be given a time to begin at, and returns the
-	// times for at most number jobs, by this machine's clock. The times are taken, whether
-	// used or not. Without a limit it returns number times that are past.
+	// Reserve waits until at least one job may be scheduled, and returns start times for at
+	// most number jobs, by the clock of this machine. The times are consumed, used or not.
+	// Without a limit it returns number times in the past.
 	Reserve(ctx context.Context, number int) ([]time.Time, error)
 	// Stop ends it.
 	Stop()

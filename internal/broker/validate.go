@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// The bounds of a queue's fields.
+// Bounds of the fields of a QueueConfig.
 const (
 	MaxPriorities = 8
 	MinLease      = 5 * time.Second
 	MaxLease      = time.Hour
 )
 
-// NamePattern is what names of queues and priorities look like. There is neither a dot
-// nor an underscore in it, which lets engines build names of their own around it.
+// NamePattern is the syntax of names of queues and priorities. It excludes dots and
+// underscores, with which engines build names of their objects.
 var NamePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// Validate tells each field that cannot be, and why.
+// Validate returns an error for each invalid field.
 func (q *QueueConfig) Validate() error {
 	c := &fieldErrors{}
 	c.requireName("name", q.Name)
@@ -31,7 +31,7 @@ func (q *QueueConfig) Validate() error {
 		c.requireAtLeast("rateLimit.burst", int64(r.Burst), 1)
 		c.require(r.Per > 0, "rateLimit.per", "is %s, must be more than 0", r.Per)
 		c.require(r.Limit < 1 || r.Interval() >= time.Microsecond || r.Per <= 0, "rateLimit",
-			"is more than one job in a microsecond")
+			"allows more than one job per microsecond")
 	}
 	c.requireAtLeast("maxInFlight", int64(q.MaxInFlight), 0)
 	c.requireAtLeast("maxBacklog", q.MaxBacklog, 0)
@@ -51,15 +51,15 @@ func (q *QueueConfig) validatePriorities(c *fieldErrors) {
 	for i, p := range q.Priorities {
 		field := fmt.Sprintf("priorities[%d]", i)
 		c.requireName(field+".name", p.Name)
-		c.require(!seen[p.Name], field+".name", "%q is there twice", p.Name)
+		c.require(!seen[p.Name], field+".name", "%q is a duplicate", p.Name)
 		c.require(p.Weight >= 1 && p.Weight <= 100, field+".weight", "is %d, must be 1 to 100", p.Weight)
 		seen[p.Name] = true
 	}
 	c.require(q.MaxInFlight == 0 || q.MaxInFlight >= len(q.Priorities), "maxInFlight",
-		"is %d, and each of the %d priorities needs a part of it", q.MaxInFlight, len(q.Priorities))
+		"is %d, must be at least %d, the number of priorities", q.MaxInFlight, len(q.Priorities))
 }
 
-// Validate tells each field that cannot be, and why.
+// Validate returns an error for each invalid field.
 func (r RetryPolicy) Validate() error {
 	c := &fieldErrors{}
 	r.validateFields(c, "")
@@ -75,15 +75,15 @@ func (r RetryPolicy) validateFields(c *fieldErrors, prefix string) {
 	c.require(r.JitterPercent >= 0 && r.JitterPercent <= 100, prefix+"jitterPercent", "is %d, must be 0 to 100", r.JitterPercent)
 }
 
-// fieldErrors gathers what is wrong with fields.
+// fieldErrors collects errors of fields.
 type fieldErrors struct{ errs []error }
 
 func (c *fieldErrors) addError(field, format string, values ...any) {
 	c.errs = append(c.errs, fmt.Errorf("%s %s", field, fmt.Sprintf(format, values...)))
 }
 
-func (c *fieldErrors) require(right bool, field, format string, values ...any) {
-	if !right {
+func (c *fieldErrors) require(valid bool, field, format string, values ...any) {
+	if !valid {
 		c.addError(field, format, values...)
 	}
 }

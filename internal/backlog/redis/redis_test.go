@@ -115,7 +115,7 @@ func TestReadErrorsHaveAClass(t *testing.T) {
 		"a URL of another kind":           {list(broker.Credentials{URL: "http://x"}, "jobs"), broker.ClassInvalid, `the scheme "http"`},
 		"a URL that is none":              {list(broker.Credentials{URL: "redis://me:hidden@%zz"}, "jobs"), broker.ClassInvalid, "url is not a valid URL"},
 		"a URL without a host":            {list(broker.Credentials{URL: "redis://"}, "jobs"), broker.ClassInvalid, "url has no host"},
-		"a URL with a path":               {list(broker.Credentials{URL: s.URL() + "/x"}, "jobs"), broker.ClassInvalid, "not the number of a database"},
+		"a URL with a path":               {list(broker.Credentials{URL: s.URL() + "/x"}, "jobs"), broker.ClassInvalid, "not a database number"},
 		"TLS of some servers only":        {list(broker.Credentials{URL: "redis://a,rediss://b"}, "jobs"), broker.ClassInvalid, "with TLS (rediss) and without"},
 		"a database of a cluster":         {list(broker.Credentials{URL: "redis://a/1,redis://b"}, "jobs"), broker.ClassInvalid, "a cluster has only 0"},
 		"a TLS secret, and a URL of none": {list(broker.Credentials{URL: s.URL(), TLS: &broker.TLS{}}, "jobs"), broker.ClassInvalid, "must be rediss"},
