@@ -82,7 +82,7 @@ func parseEnvironment(getenv func(string) string) (Options, error) {
 }
 
 // loadSettings reads the config file, merges it over Config, and applies the defaults.
-func (o *Options) loadSettings() (*settings, error) {
+func (o *Options) loadSettings() (*workerSettings, error) {
 	config := o.Config
 	if o.ConfigFile != "" {
 		raw, err := os.ReadFile(o.ConfigFile)
@@ -95,7 +95,7 @@ func (o *Options) loadSettings() (*settings, error) {
 		}
 		config = mergeConfig(&file, &config)
 	}
-	s, err := config.settings()
+	s, err := config.validatedSettings()
 	if err != nil && o.ConfigFile != "" {
 		return nil, fmt.Errorf("%s: %w", o.ConfigFile, err)
 	}
@@ -108,6 +108,7 @@ func mergeConfig(c, fallback *Config) Config {
 		Broker:       cmp.Or(c.Broker, fallback.Broker),
 		Queues:       c.Queues,
 		Concurrency:  cmp.Or(c.Concurrency, fallback.Concurrency),
+		MaxInFlight:  cmp.Or(c.MaxInFlight, fallback.MaxInFlight),
 		DrainTimeout: cmp.Or(c.DrainTimeout, fallback.DrainTimeout),
 		AdminAddress: cmp.Or(c.AdminAddress, fallback.AdminAddress),
 	}
