@@ -90,27 +90,27 @@ func TestQueueRules(t *testing.T) {
 		},
 		"an object's name the broker cannot have": {
 			name: "mail.eu", spec: `{}`,
-			want: "spec.name: Invalid value: metadata.name is no name for a queue, which is at most 63 lower-case letters, digits and dashes: give spec.name",
+			want: "spec.name: Invalid value: metadata.name is not a valid queue name (at most 63 lower-case letters, digits and dashes): set spec.name",
 		},
 		"a reserved name": {
 			spec: `{name: yardmaster-mail}`,
-			want: "spec.name: Invalid value: name is reserved: what begins with yardmaster is the operator's own",
+			want: "spec.name: Invalid value: name is reserved: names that start with yardmaster belong to the operator",
 		},
 		"a reserved name of the object": {
 			name: "yardmaster", spec: `{}`,
-			want: "spec.name: Invalid value: name is reserved: what begins with yardmaster is the operator's own",
+			want: "spec.name: Invalid value: name is reserved: names that start with yardmaster belong to the operator",
 		},
 		"another name": {
 			spec: `{name: mail}`, becomes: `{name: post}`,
-			want: "spec.name: Invalid value: name is immutable: the messages on the broker are kept under it",
+			want: "spec.name: Invalid value: name is immutable: the broker stores the messages under it",
 		},
 		"a name where the object's own was in use": {
 			spec: `{}`, becomes: `{name: post}`,
-			want: "spec.name: Invalid value: name is immutable: the messages on the broker are kept under it",
+			want: "spec.name: Invalid value: name is immutable: the broker stores the messages under it",
 		},
 		"no name where another than the object's was": {
 			spec: `{name: mail}`, becomes: `{}`,
-			want: "spec.name: Invalid value: name is immutable: the messages on the broker are kept under it",
+			want: "spec.name: Invalid value: name is immutable: the broker stores the messages under it",
 		},
 		"nine priorities": {
 			spec: `{priorities: [{name: a}, {name: b}, {name: c}, {name: d}, {name: e}, {name: f}, {name: g}, {name: h}, {name: i}]}`,
@@ -138,7 +138,7 @@ func TestQueueRules(t *testing.T) {
 		},
 		"two of one weight in a strict order": {
 			spec: `{strictPriority: true, priorities: [{name: a, weight: 2}, {name: b, weight: 2}]}`,
-			want: "spec.priorities: Invalid value: with strictPriority the weights are the order: no two may be the same",
+			want: "spec.priorities: Invalid value: with strictPriority the weights define the order: each priority needs another weight",
 		},
 		"a rate without a limit": {
 			spec: `{rateLimit: {per: 1s}}`,
@@ -214,11 +214,11 @@ func TestQueueRules(t *testing.T) {
 		},
 		"dead letters moved nowhere": {
 			spec: `{deadLetter: {onDelete: Move}}`,
-			want: "spec.deadLetter.moveTo: Invalid value: moveTo is needed with onDelete: Move, and only with it",
+			want: "spec.deadLetter.moveTo: Invalid value: moveTo is required with onDelete: Move, and not allowed otherwise",
 		},
 		"dead letters moved without being asked to": {
 			spec: `{deadLetter: {moveTo: other}}`,
-			want: "spec.deadLetter.moveTo: Invalid value: moveTo is needed with onDelete: Move, and only with it",
+			want: "spec.deadLetter.moveTo: Invalid value: moveTo is required with onDelete: Move, and not allowed otherwise",
 		},
 		"dead letters moved to the queue itself": {
 			spec: `{deadLetter: {onDelete: Move, moveTo: demo}}`,
@@ -479,7 +479,7 @@ func TestPolicyRules(t *testing.T) {
 		},
 		"dead letters by default moved nowhere": {
 			spec: `{defaults: {deadLetter: {onDelete: Move}}}`,
-			want: "spec.defaults.deadLetter.moveTo: Invalid value: moveTo is needed with onDelete: Move, and only with it",
+			want: "spec.defaults.deadLetter.moveTo: Invalid value: moveTo is required with onDelete: Move, and not allowed otherwise",
 		},
 		"a default rate without a limit": {
 			spec: `{defaults: {rateLimit: {per: 1s}}}`,

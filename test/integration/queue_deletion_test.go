@@ -84,7 +84,7 @@ func TestDeadLettersBlockADeletionUntilTheyAreGone(t *testing.T) {
 		y.ready(name)
 		y.bury(name, 1)
 		y.delete(name)
-		y.blocked(name, v1alpha1.ReasonDeadLetters, "1 dead letter, and deadLetter.onDelete is Block")
+		y.blocked(name, v1alpha1.ReasonDeadLetters, "1 dead letter and deadLetter.onDelete is Block")
 		if !y.hasStream("yardmaster_" + name + "_dead") {
 			t.Errorf("%s: the dead letters are gone", policy)
 		}
