@@ -3,8 +3,9 @@ package v1alpha1
 // Broker refers to a broker and to the Secrets that are needed to log in. The Secrets are in the
 // namespace of the object that refers to the broker.
 type Broker struct {
-	// engine of the broker: NATS for NATS JetStream, or Asynq for a Redis or Valkey server on
-	// which asynq keeps its queues.
+	// engine of the broker. NATS is NATS JetStream. Asynq is the task queue asynq on Redis or
+	// Valkey; it is experimental, because it depends on how asynq stores its tasks, which asynq
+	// may change.
 	// +required
 	Engine Engine `json:"engine"`
 

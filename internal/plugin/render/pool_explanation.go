@@ -209,12 +209,12 @@ func (f *scalingFormula) termRows() [][]string {
 // outcomeLine is what became of what the figures ask for.
 func (f *scalingFormula) outcomeLine() string {
 	d := f.decision
-	text := fmt.Sprintf("%d wanted, %d applied", d.Want, d.Applied)
+	text := fmt.Sprintf("%d wanted, %d applied", d.Recommendation, d.Applied)
 	if !f.hasInputs() {
 		return text
 	}
-	if computed := f.computedReplicas(); d.Want > computed {
-		text += fmt.Sprintf("; %d of those wanted are for growth that is expected while a Pod starts", d.Want-computed)
+	if computed := f.computedReplicas(); d.Recommendation > computed {
+		text += fmt.Sprintf("; %d of those wanted are for growth that is expected while a Pod starts", d.Recommendation-computed)
 	}
 	return text + "."
 }

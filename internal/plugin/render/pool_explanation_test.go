@@ -17,7 +17,7 @@ import (
 func decided(changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {
 	return mailers(append([]func(*v1alpha1.WorkerPool){func(wp *v1alpha1.WorkerPool) {
 		wp.Status.LastDecision = &v1alpha1.ScaleDecision{
-			Time: &metav1.Time{Time: start}, Want: 13, Applied: 12, Reason: "MaxReplicas", Message: "13 wanted, from 8 to 12: maxReplicas is 12",
+			Time: &metav1.Time{Time: start}, Recommendation: 13, Applied: 12, Reason: "MaxReplicas", Message: "13 wanted, from 8 to 12: maxReplicas is 12",
 			Inputs: v1alpha1.ScaleInputs{
 				Replicas: 8, Backlog: new(int64(1200)), InFlight: new(int64(50)), OldestAge: &metav1.Duration{Duration: 12 * time.Second},
 				ArrivalRate: new(resource.MustParse("2500m")), ServiceTime: &metav1.Duration{Duration: time.Second}, Concurrency: 10,
@@ -70,11 +70,11 @@ func TestAnExplanationOf(t *testing.T) {
 		"a pool without figures": {
 			decided(func(wp *v1alpha1.WorkerPool) {
 				wp.Status.LastDecision = &v1alpha1.ScaleDecision{
-					Want: 8, Applied: 8, Reason: "NoFigures", Message: "8 wanted, 8 there: nobody can tell what waits, so it stays as it is",
+					Recommendation: 8, Applied: 8, Reason: "NoFigures", Message: "8 wanted, 8 there: nobody can tell what waits, so it stays as it is",
 					Inputs: v1alpha1.ScaleInputs{Replicas: 8, Concurrency: 10},
 				}
 				wp.Status.Conditions = append(wp.Status.Conditions, metav1.Condition{
-					Type: v1alpha1.ConditionMetricsFresh, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStale, Message: "the broker\nis away",
+					Type: v1alpha1.ConditionMetricsFresh, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMetricsStale, Message: "the broker\nis away",
 				})
 			}),
 			[]string{

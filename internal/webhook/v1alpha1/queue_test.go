@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/asynq"
 )
 
 func queueOf(spec v1alpha1.QueueSpec) *v1alpha1.Queue {
@@ -36,9 +37,10 @@ func TestQueueFieldsThatAnEngineCannotKeepToAreWarnedOf(t *testing.T) {
 	})
 	warnings, err := queueValidator{}.ValidateCreate(t.Context(), q)
 	want := []string{
-		"spec.maxBacklog: not enforced: asynq refuses no producer",
-		"spec.rateLimit: not enforced: asynq has no rate over all workers",
-		"spec.retention.maxAge: not enforced: asynq drops no task for its age",
+		"spec.broker.engine: " + asynq.ExperimentalWarning,
+		"spec.maxBacklog: not enforced: asynq cannot reject messages from producers",
+		"spec.rateLimit: not enforced: asynq has no rate limit across workers",
+		"spec.retention.maxAge: not enforced: asynq does not delete old tasks",
 	}
 	if diff := cmp.Diff(want, []string(warnings)); diff != "" || err != nil {
 		t.Errorf("%v; warnings (-want, +got):\n%s", err, diff)
