@@ -14,8 +14,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// given is a manifest of the kind, its spec as written.
-func given(t *testing.T, kind, name, spec string) *unstructured.Unstructured {
+// newManifest is a manifest of the kind, its spec as written.
+func newManifest(t *testing.T, kind, name, spec string) *unstructured.Unstructured {
 	t.Helper()
 	text := fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %q}\nspec: %s\n", v1alpha1.GroupVersion, kind, name, spec)
 	manifest, err := decode([]byte(text))
@@ -37,17 +37,17 @@ func waitForKinds(t *testing.T) {
 	}
 }
 
-// badSpec is a spec, or a change of one, that the API server refuses.
-type badSpec struct {
+// invalidSpec is a spec, or a change of one, that the API server refuses.
+type invalidSpec struct {
 	name string
 	spec string
-	// becomes is what the spec is changed to, if the change is the mistake.
-	becomes string
-	want    string
+	// changedTo is what the spec is changed to, if the change is the mistake.
+	changedTo string
+	want      string
 }
 
-// tryAll gives the API server each of the specs, and compares what it says.
-func tryAll(t *testing.T, kind string, specs map[string]badSpec) {
+// assertSpecsRefused gives the API server each of the specs, and compares what it says.
+func assertSpecsRefused(t *testing.T, kind string, specs map[string]invalidSpec) {
 	waitForKinds(t)
 	for title, bad := range specs {
 		t.Run(title, func(t *testing.T) {
@@ -57,14 +57,14 @@ func tryAll(t *testing.T, kind string, specs map[string]badSpec) {
 			if bad.name == "" {
 				bad.name = "demo"
 			}
-			object := given(t, kind, bad.name, bad.spec)
+			object := newManifest(t, kind, bad.name, bad.spec)
 			object.SetNamespace(ns)
 			err := apply(t.Context(), strict, object, false)
-			if bad.becomes != "" {
+			if bad.changedTo != "" {
 				if err != nil {
 					t.Fatalf("the spec is refused before it is changed: %v", err)
 				}
-				object = given(t, kind, bad.name, bad.becomes)
+				object = newManifest(t, kind, bad.name, bad.changedTo)
 				object.SetNamespace(ns)
 				err = apply(t.Context(), strict, object, true)
 			}
@@ -83,7 +83,7 @@ func tryAll(t *testing.T, kind string, specs map[string]badSpec) {
 }
 
 func TestQueueRules(t *testing.T) {
-	tryAll(t, "Queue", map[string]badSpec{
+	assertSpecsRefused(t, "Queue", map[string]invalidSpec{
 		"a name the broker cannot have": {
 			spec: `{name: Mail}`,
 			want: `spec.name: Invalid value: "Mail": spec.name in body should match '^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$'`,
@@ -101,15 +101,15 @@ func TestQueueRules(t *testing.T) {
 			want: "spec.name: Invalid value: name is reserved: names that start with yardmaster belong to the operator",
 		},
 		"another name": {
-			spec: `{name: mail}`, becomes: `{name: post}`,
+			spec: `{name: mail}`, changedTo: `{name: post}`,
 			want: "spec.name: Invalid value: name is immutable: the broker stores the messages under it",
 		},
 		"a name where the object's own was in use": {
-			spec: `{}`, becomes: `{name: post}`,
+			spec: `{}`, changedTo: `{name: post}`,
 			want: "spec.name: Invalid value: name is immutable: the broker stores the messages under it",
 		},
 		"no name where another than the object's was": {
-			spec: `{name: mail}`, becomes: `{}`,
+			spec: `{name: mail}`, changedTo: `{}`,
 			want: "spec.name: Invalid value: name is immutable: the broker stores the messages under it",
 		},
 		"nine priorities": {
@@ -275,7 +275,7 @@ func TestWorkerPoolRules(t *testing.T) {
 	scaled := func(more string) string {
 		return `{queues: [{name: mail}], image: "registry.example/mail:1", autoscaling: {maxReplicas: 10, ` + more + `}}`
 	}
-	tryAll(t, "WorkerPool", map[string]badSpec{
+	assertSpecsRefused(t, "WorkerPool", map[string]invalidSpec{
 		"nowhere to take work from": {
 			spec: `{image: a, replicas: 1}`,
 			want: "spec: Invalid value: give either queues or source",
@@ -461,7 +461,7 @@ func TestWorkerPoolRules(t *testing.T) {
 			want: `spec.disruption.maxUnavailable: Invalid value: "101%": maxUnavailable must be a number from 0 to 10000 or a percentage from 0% to 100%`,
 		},
 		"replicas given to what is autoscaled": {
-			spec: scaled(``), becomes: with(`autoscaling: {maxReplicas: 10}`),
+			spec: scaled(``), changedTo: with(`autoscaling: {maxReplicas: 10}`),
 			want: "spec: Invalid value: give either replicas or autoscaling: who scales an autoscaled pool by hand changes autoscaling.minReplicas or pausedUntil",
 		},
 		"a misspelt field is not silently passed": {
@@ -472,7 +472,7 @@ func TestWorkerPoolRules(t *testing.T) {
 }
 
 func TestPolicyRules(t *testing.T) {
-	tryAll(t, "Policy", map[string]badSpec{
+	assertSpecsRefused(t, "Policy", map[string]invalidSpec{
 		"a default first delay longer than any": {
 			spec: `{defaults: {retry: {initialDelay: 2m, maxDelay: 1m}}}`,
 			want: "spec.defaults.retry.initialDelay: Invalid value: initialDelay must not be longer than maxDelay",
@@ -531,7 +531,7 @@ func TestPolicyRules(t *testing.T) {
 func TestDefaultsOfQueues(t *testing.T) {
 	waitForKinds(t)
 	ns := namespace(t)
-	object := given(t, "Queue", "mail", `{}`)
+	object := newManifest(t, "Queue", "mail", `{}`)
 	object.SetNamespace(ns)
 	unstructured.RemoveNestedField(object.Object, "spec")
 	if err := cluster.Create(t.Context(), object); err != nil {
@@ -555,7 +555,7 @@ func TestDefaultsOfQueues(t *testing.T) {
 func TestDefaultsOfWorkerPools(t *testing.T) {
 	waitForKinds(t)
 	ns := namespace(t)
-	object := given(t, "WorkerPool", "mail", `{queues: [{name: mail}], image: a, autoscaling: {maxReplicas: 3, fallback: {replicas: 1}}}`)
+	object := newManifest(t, "WorkerPool", "mail", `{queues: [{name: mail}], image: a, autoscaling: {maxReplicas: 3, fallback: {replicas: 1}}}`)
 	object.SetNamespace(ns)
 	if err := cluster.Create(t.Context(), object); err != nil {
 		t.Fatal(err)
@@ -585,7 +585,7 @@ func TestDefaultsOfWorkerPools(t *testing.T) {
 }
 
 // A name that is told again, though it was the object's own all the time, changes nothing.
-func TestQueueNameMayBeToldAgain(t *testing.T) {
+func TestQueueNameCanBeSetToItsCurrentValue(t *testing.T) {
 	waitForKinds(t)
 	ns := namespace(t)
 	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail", Namespace: ns}}
@@ -598,11 +598,11 @@ func TestQueueNameMayBeToldAgain(t *testing.T) {
 	}
 }
 
-func TestWorkerPoolsAreScaledByHandOnlyWithoutAutoscaling(t *testing.T) {
+func TestScaleSubresourceIsRefusedWithAutoscaling(t *testing.T) {
 	waitForKinds(t)
 	ns := namespace(t)
 	scaleTo := func(name, spec string) error {
-		object := given(t, "WorkerPool", name, spec)
+		object := newManifest(t, "WorkerPool", name, spec)
 		object.SetNamespace(ns)
 		if err := cluster.Create(t.Context(), object); err != nil {
 			t.Fatal(err)

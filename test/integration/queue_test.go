@@ -26,23 +26,23 @@ import (
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
 
-// yard is a namespace with a real NATS server whose URL is in the Secret "broker".
-type yard struct {
+// queueEnv is a namespace with a real NATS server whose URL is in the Secret "broker".
+type queueEnv struct {
 	t  *testing.T
 	ns string
 	*natstest.Server
 }
 
-func newYard(t *testing.T, changes ...func(*server.Options)) *yard {
+func newQueueEnv(t *testing.T, changes ...func(*server.Options)) *queueEnv {
 	t.Helper()
-	y := &yard{t: t, ns: namespace(t), Server: natstest.Start(t, changes...)}
-	y.secret("broker", "url", "nats://"+y.Address())
+	y := &queueEnv{t: t, ns: namespace(t), Server: natstest.Start(t, changes...)}
+	y.createSecret("broker", "url", "nats://"+y.Address())
 	t.Cleanup(y.abandonQueues)
 	return y
 }
 
 // abandonQueues lets the test's namespace go, whose broker goes before it.
-func (y *yard) abandonQueues() {
+func (y *queueEnv) abandonQueues() {
 	var list v1alpha1.QueueList
 	if err := cluster.List(background, &list, client.InNamespace(y.ns)); err != nil {
 		y.t.Error(err)
@@ -55,7 +55,7 @@ func (y *yard) abandonQueues() {
 	}
 }
 
-func (y *yard) secret(name string, data ...string) *corev1.Secret {
+func (y *queueEnv) createSecret(name string, data ...string) *corev1.Secret {
 	y.t.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: y.ns, Name: name}, StringData: map[string]string{}}
 	for i := 0; i < len(data); i += 2 {
@@ -67,28 +67,28 @@ func (y *yard) secret(name string, data ...string) *corev1.Secret {
 	return s
 }
 
-// broker is what Queues name.
-const broker = "broker: {engine: NATS, urlSecretRef: {name: broker}}"
+// natsBrokerField is what Queues name.
+const natsBrokerField = "broker: {engine: NATS, urlSecretRef: {name: broker}}"
 
-// declare makes a Queue on the yard's broker, with more in its spec.
-func (y *yard) declare(name, spec string) {
+// createQueue makes a Queue on the yard's broker, with more in its spec.
+func (y *queueEnv) createQueue(name, spec string) {
 	y.t.Helper()
-	y.declareOn(broker, name, spec)
+	y.createQueueOn(natsBrokerField, name, spec)
 }
 
-func (y *yard) declareOn(broker, name, spec string) {
+func (y *queueEnv) createQueueOn(broker, name, spec string) {
 	y.t.Helper()
 	if spec != "" {
 		spec = ", " + spec
 	}
-	q := given(y.t, "Queue", name, "{"+broker+spec+"}")
+	q := newManifest(y.t, "Queue", name, "{"+broker+spec+"}")
 	q.SetNamespace(y.ns)
 	if err := cluster.Create(y.t.Context(), q); err != nil {
 		y.t.Fatal(err)
 	}
 }
 
-func (y *yard) queue(name string) *v1alpha1.Queue {
+func (y *queueEnv) getQueue(name string) *v1alpha1.Queue {
 	y.t.Helper()
 	q := &v1alpha1.Queue{}
 	if err := cluster.Get(y.t.Context(), client.ObjectKey{Namespace: y.ns, Name: name}, q); err != nil {
@@ -97,8 +97,8 @@ func (y *yard) queue(name string) *v1alpha1.Queue {
 	return q
 }
 
-// patch changes a Queue by a merge patch.
-func (y *yard) patch(name, patch string) {
+// patchQueue changes a Queue by a merge patch.
+func (y *queueEnv) patchQueue(name, patch string) {
 	y.t.Helper()
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: y.ns, Name: name}}
 	if err := cluster.Patch(y.t.Context(), q, client.RawPatch(mergePatch, []byte(patch))); err != nil {
@@ -106,19 +106,19 @@ func (y *yard) patch(name, patch string) {
 	}
 }
 
-func (y *yard) delete(name string) {
+func (y *queueEnv) deleteQueue(name string) {
 	y.t.Helper()
-	if err := cluster.Delete(y.t.Context(), y.queue(name)); err != nil {
+	if err := cluster.Delete(y.t.Context(), y.getQueue(name)); err != nil {
 		y.t.Fatal(err)
 	}
 }
 
-// becomes waits until a condition is so, and returns it.
-func (y *yard) becomes(name, condition string, status metav1.ConditionStatus, reason string) *metav1.Condition {
+// waitForCondition waits until a condition is so, and returns it.
+func (y *queueEnv) waitForCondition(name, condition string, status metav1.ConditionStatus, reason string) *metav1.Condition {
 	y.t.Helper()
 	var is *metav1.Condition
 	err := wait.PollUntilContextTimeout(y.t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		q := y.queue(name)
+		q := y.getQueue(name)
 		is = meta.FindStatusCondition(q.Status.Conditions, condition)
 		return is != nil && is.Status == status && is.Reason == reason && is.ObservedGeneration == q.Generation, nil
 	})
@@ -128,12 +128,12 @@ func (y *yard) becomes(name, condition string, status metav1.ConditionStatus, re
 	return is
 }
 
-func (y *yard) ready(name string) {
+func (y *queueEnv) waitUntilReady(name string) {
 	y.t.Helper()
-	y.becomes(name, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	y.waitForCondition(name, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
 }
 
-func (y *yard) gone(name string) {
+func (y *queueEnv) waitUntilDeleted(name string) {
 	y.t.Helper()
 	eventually(y.t, name+" to be gone", func() bool {
 		err := cluster.Get(y.t.Context(), client.ObjectKey{Namespace: y.ns, Name: name}, &v1alpha1.Queue{})
@@ -141,8 +141,8 @@ func (y *yard) gone(name string) {
 	})
 }
 
-// jetstream is who looks at the server behind the operator's back.
-func (y *yard) jetstream() jetstream.JetStream {
+// connectJetStream is who looks at the server behind the operator's back.
+func (y *queueEnv) connectJetStream() jetstream.JetStream {
 	y.t.Helper()
 	nc, err := nats.Connect("nats://" + y.Address())
 	if err != nil {
@@ -156,10 +156,10 @@ func (y *yard) jetstream() jetstream.JetStream {
 	return js
 }
 
-func (y *yard) streams() []string {
+func (y *queueEnv) streamNames() []string {
 	y.t.Helper()
 	var all []string
-	names := y.jetstream().StreamNames(y.t.Context())
+	names := y.connectJetStream().StreamNames(y.t.Context())
 	for name := range names.Name() {
 		all = append(all, name)
 	}
@@ -170,18 +170,18 @@ func (y *yard) streams() []string {
 	return all
 }
 
-func (y *yard) consumer(queue string) *jetstream.ConsumerInfo {
+func (y *queueEnv) consumerInfo(queue string) *jetstream.ConsumerInfo {
 	y.t.Helper()
-	c, err := y.jetstream().Consumer(y.t.Context(), "yardmaster_"+queue, "default")
+	c, err := y.connectJetStream().Consumer(y.t.Context(), "yardmaster_"+queue, "default")
 	if err != nil {
 		y.t.Fatal(err)
 	}
 	return c.CachedInfo()
 }
 
-func (y *yard) send(queue string, number int) {
+func (y *queueEnv) sendMessages(queue string, number int) {
 	y.t.Helper()
-	js := y.jetstream()
+	js := y.connectJetStream()
 	for range number {
 		if _, err := js.Publish(y.t.Context(), "yardmaster."+queue+".ready.default", []byte("work")); err != nil {
 			y.t.Fatal(err)
@@ -189,10 +189,10 @@ func (y *yard) send(queue string, number int) {
 	}
 }
 
-// bury makes dead letters, as workers do.
-func (y *yard) bury(queue string, number int) {
+// addDeadLetters makes dead letters, as workers do.
+func (y *queueEnv) addDeadLetters(queue string, number int) {
 	y.t.Helper()
-	js := y.jetstream()
+	js := y.connectJetStream()
 	for range number {
 		if _, err := js.Publish(y.t.Context(), "yardmaster."+queue+".dead.default", []byte("poison")); err != nil {
 			y.t.Fatal(err)
@@ -200,10 +200,10 @@ func (y *yard) bury(queue string, number int) {
 	}
 }
 
-// take does the work of a queue.
-func (y *yard) take(queue string, number int) {
+// processMessages does the work of a queue.
+func (y *queueEnv) processMessages(queue string, number int) {
 	y.t.Helper()
-	c, err := y.jetstream().Consumer(y.t.Context(), "yardmaster_"+queue, "default")
+	c, err := y.connectJetStream().Consumer(y.t.Context(), "yardmaster_"+queue, "default")
 	if err != nil {
 		y.t.Fatal(err)
 	}
@@ -218,8 +218,8 @@ func (y *yard) take(queue string, number int) {
 	}
 }
 
-// event tells whether one of that reason was told of a Queue.
-func (y *yard) event(name, reason string) bool {
+// hasEvent tells whether one of that reason was told of a Queue.
+func (y *queueEnv) hasEvent(name, reason string) bool {
 	y.t.Helper()
 	var list eventsv1.EventList
 	if err := cluster.List(y.t.Context(), &list, client.InNamespace(y.ns)); err != nil {
@@ -228,20 +228,20 @@ func (y *yard) event(name, reason string) bool {
 	return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.Name == name && e.Reason == reason })
 }
 
-func (y *yard) told(name, reason string) {
+func (y *queueEnv) waitForEvent(name, reason string) {
 	y.t.Helper()
-	eventually(y.t, "the event "+reason+" of "+name, func() bool { return y.event(name, reason) })
+	eventually(y.t, "the event "+reason+" of "+name, func() bool { return y.hasEvent(name, reason) })
 }
 
-func TestAQueueIsMadeOnItsBrokerAndChangedLive(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "maxInFlight: 5, rateLimit: {limit: 10}")
-	y.ready("mail")
-	y.told("mail", v1alpha1.EventQueueCreated)
-	if got := y.streams(); !slices.Contains(got, "yardmaster_mail") || !slices.Contains(got, "yardmaster_mail_dead") {
+func TestAQueueIsCreatedAndUpdatedOnItsBroker(t *testing.T) {
+	y := newQueueEnv(t)
+	y.createQueue("mail", "maxInFlight: 5, rateLimit: {limit: 10}")
+	y.waitUntilReady("mail")
+	y.waitForEvent("mail", v1alpha1.EventQueueCreated)
+	if got := y.streamNames(); !slices.Contains(got, "yardmaster_mail") || !slices.Contains(got, "yardmaster_mail_dead") {
 		t.Errorf("the server has %q", got)
 	}
-	q := y.queue("mail")
+	q := y.getQueue("mail")
 	if q.Status.Engine != v1alpha1.EngineNATS || q.Status.Name != "mail" || q.Status.Effective.RateLimit.Limit != 10 {
 		t.Errorf("the status is %+v", q.Status)
 	}
@@ -249,135 +249,135 @@ func TestAQueueIsMadeOnItsBrokerAndChangedLive(t *testing.T) {
 		t.Errorf("maxInFlight is enforced by %q", by)
 	}
 
-	y.patch("mail", `{"spec":{"maxInFlight":9,"lease":"45s","paused":true}}`)
-	y.becomes("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPaused)
-	is := y.consumer("mail")
+	y.patchQueue("mail", `{"spec":{"maxInFlight":9,"lease":"45s","paused":true}}`)
+	y.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPaused)
+	is := y.consumerInfo("mail")
 	if is.Config.MaxAckPending != 9 || is.Config.AckWait != 45*time.Second || !is.Paused {
 		t.Errorf("the consumer is %+v, paused: %t", is.Config, is.Paused)
 	}
-	y.patch("mail", `{"spec":{"paused":false}}`)
-	y.ready("mail")
-	if y.consumer("mail").Paused {
+	y.patchQueue("mail", `{"spec":{"paused":false}}`)
+	y.waitUntilReady("mail")
+	if y.consumerInfo("mail").Paused {
 		t.Error("it is still paused")
 	}
 }
 
-func TestTheStatusHasTheFiguresOfTheQueue(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
-	y.send("mail", 3)
+func TestTheStatusShowsTheStatsOfTheQueue(t *testing.T) {
+	y := newQueueEnv(t)
+	y.createQueue("mail", "")
+	y.waitUntilReady("mail")
+	y.sendMessages("mail", 3)
 	eventually(t, "3 ready messages", func() bool {
-		s := y.queue("mail").Status
+		s := y.getQueue("mail").Status
 		return s.Ready != nil && *s.Ready == 3 && s.OldestTime != nil
 	})
-	y.take("mail", 3)
+	y.processMessages("mail", 3)
 	eventually(t, "none, and waits", func() bool {
-		s := y.queue("mail").Status
+		s := y.getQueue("mail").Status
 		return *s.Ready == 0 && s.OldestTime == nil && s.Wait != nil && s.ArrivalRate.AsApproximateFloat64() > 0
 	})
 }
 
-func TestAnIdleQueueWritesNothing(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
-	before := y.queue("mail")
+func TestAnIdleQueueCausesNoWrites(t *testing.T) {
+	y := newQueueEnv(t)
+	y.createQueue("mail", "")
+	y.waitUntilReady("mail")
+	before := y.getQueue("mail")
 	eventually(t, "it to settle", func() bool {
-		now := y.queue("mail")
+		now := y.getQueue("mail")
 		settled := now.ResourceVersion == before.ResourceVersion && now.Status.ArrivalRate != nil
 		before = now
 		return settled
 	})
 	// Past several sweeps, which the suite has every two seconds.
 	time.Sleep(7 * time.Second)
-	if now := y.queue("mail"); now.ResourceVersion != before.ResourceVersion {
+	if now := y.getQueue("mail"); now.ResourceVersion != before.ResourceVersion {
 		t.Errorf("it was written: %+v, then %+v", before.Status, now.Status)
 	}
 }
 
 func TestDriftIsCorrected(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "maxInFlight: 5")
-	y.ready("mail")
-	tamper(t, y)
-	eventually(t, "5 in flight", func() bool { return y.consumer("mail").Config.MaxAckPending == 5 })
-	y.told("mail", v1alpha1.EventDriftCorrected)
+	y := newQueueEnv(t)
+	y.createQueue("mail", "maxInFlight: 5")
+	y.waitUntilReady("mail")
+	changeMaxAckPending(t, y)
+	eventually(t, "5 in flight", func() bool { return y.consumerInfo("mail").Config.MaxAckPending == 5 })
+	y.waitForEvent("mail", v1alpha1.EventDriftCorrected)
 }
 
-func TestDriftIsOnlyWarnedOf(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "maxInFlight: 5, drift: Warn")
-	y.ready("mail")
-	tamper(t, y)
-	is := y.becomes("mail", v1alpha1.ConditionConfigSynced, metav1.ConditionFalse, v1alpha1.ReasonDrifted)
+func TestDriftWithWarnIsOnlyReported(t *testing.T) {
+	y := newQueueEnv(t)
+	y.createQueue("mail", "maxInFlight: 5, drift: Warn")
+	y.waitUntilReady("mail")
+	changeMaxAckPending(t, y)
+	is := y.waitForCondition("mail", v1alpha1.ConditionConfigSynced, metav1.ConditionFalse, v1alpha1.ReasonDrifted)
 	if want := "max_ack_pending is 77, should be 5"; !strings.Contains(is.Message, want) {
 		t.Errorf("it says %q, want %q", is.Message, want)
 	}
-	y.told("mail", v1alpha1.EventDriftFound)
-	if got := y.consumer("mail").Config.MaxAckPending; got != 77 {
+	y.waitForEvent("mail", v1alpha1.EventDriftFound)
+	if got := y.consumerInfo("mail").Config.MaxAckPending; got != 77 {
 		t.Errorf("it was changed back to %d", got)
 	}
-	y.patch("mail", `{"spec":{"drift":"Correct"}}`)
-	y.ready("mail")
+	y.patchQueue("mail", `{"spec":{"drift":"Correct"}}`)
+	y.waitUntilReady("mail")
 }
 
-// tamper changes a queue behind the operator's back.
-func tamper(t *testing.T, y *yard) {
+// changeMaxAckPending changes a queue behind the operator's back.
+func changeMaxAckPending(t *testing.T, y *queueEnv) {
 	t.Helper()
-	config := y.consumer("mail").Config
+	config := y.consumerInfo("mail").Config
 	config.MaxAckPending = 77
-	if _, err := y.jetstream().UpdateConsumer(t.Context(), "yardmaster_mail", config); err != nil {
+	if _, err := y.connectJetStream().UpdateConsumer(t.Context(), "yardmaster_mail", config); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestALostStreamIsMadeAgain(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
-	if err := y.jetstream().DeleteStream(t.Context(), "yardmaster_mail"); err != nil {
+func TestALostStreamIsCreatedAgain(t *testing.T) {
+	y := newQueueEnv(t)
+	y.createQueue("mail", "")
+	y.waitUntilReady("mail")
+	if err := y.connectJetStream().DeleteStream(t.Context(), "yardmaster_mail"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the stream", func() bool { return slices.Contains(y.streams(), "yardmaster_mail") })
+	eventually(t, "the stream", func() bool { return slices.Contains(y.streamNames(), "yardmaster_mail") })
 }
 
-func TestDeadLettersAreToldOfFromTheThresholdOn(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "deadLetter: {alertThreshold: 2}")
-	y.ready("mail")
-	y.bury("mail", 1)
-	y.send("mail", 1) // which has the queue looked at
-	eventually(t, "1 dead letter", func() bool { return *y.queue("mail").Status.Dead == 1 })
-	y.becomes("mail", v1alpha1.ConditionDeadLettersPresent, metav1.ConditionFalse, v1alpha1.ReasonNoDeadLetters)
-	y.bury("mail", 1)
-	y.becomes("mail", v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, v1alpha1.ReasonDeadLetters)
-	y.told("mail", v1alpha1.EventDeadLetters)
+func TestDeadLettersPresentFollowsTheAlertThreshold(t *testing.T) {
+	y := newQueueEnv(t)
+	y.createQueue("mail", "deadLetter: {alertThreshold: 2}")
+	y.waitUntilReady("mail")
+	y.addDeadLetters("mail", 1)
+	y.sendMessages("mail", 1) // which has the queue looked at
+	eventually(t, "1 dead letter", func() bool { return *y.getQueue("mail").Status.Dead == 1 })
+	y.waitForCondition("mail", v1alpha1.ConditionDeadLettersPresent, metav1.ConditionFalse, v1alpha1.ReasonNoDeadLetters)
+	y.addDeadLetters("mail", 1)
+	y.waitForCondition("mail", v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, v1alpha1.ReasonDeadLetters)
+	y.waitForEvent("mail", v1alpha1.EventDeadLetters)
 }
 
-func TestDeadLettersAreRequeuedOrPurgedWhenAsked(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
-	asked := func() bool { return y.queue("mail").Annotations[queue.AnnotationDeadLetters] != "" }
-	y.bury("mail", 3)
-	y.patch("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Requeue"}}}`)
+func TestDeadLettersAreRequeuedOrPurgedOnRequest(t *testing.T) {
+	y := newQueueEnv(t)
+	y.createQueue("mail", "")
+	y.waitUntilReady("mail")
+	asked := func() bool { return y.getQueue("mail").Annotations[queue.AnnotationDeadLetters] != "" }
+	y.addDeadLetters("mail", 3)
+	y.patchQueue("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Requeue"}}}`)
 	eventually(t, "the annotation to be gone", func() bool { return !asked() })
-	if s := y.queue("mail").Status; *s.Dead != 0 || *s.Ready != 3 {
+	if s := y.getQueue("mail").Status; *s.Dead != 0 || *s.Ready != 3 {
 		t.Errorf("%d dead, %d ready", *s.Dead, *s.Ready)
 	}
-	y.told("mail", "DeadLettersRequeued")
-	y.bury("mail", 3)
-	y.patch("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Purge"}}}`)
+	y.waitForEvent("mail", "DeadLettersRequeued")
+	y.addDeadLetters("mail", 3)
+	y.patchQueue("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Purge"}}}`)
 	eventually(t, "the annotation to be gone", func() bool { return !asked() })
-	if s := y.queue("mail").Status; *s.Dead != 0 || *s.Ready != 3 {
+	if s := y.getQueue("mail").Status; *s.Dead != 0 || *s.Ready != 3 {
 		t.Errorf("%d dead, %d ready", *s.Dead, *s.Ready)
 	}
-	y.told("mail", "DeadLettersPurged")
+	y.waitForEvent("mail", "DeadLettersPurged")
 }
 
 // The examples are taken as they are, field by field.
-func TestQueueExamplesAreTaken(t *testing.T) {
+func TestQueueExamplesAreValid(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(root, "examples", "queue", "*.yaml"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("%d examples: %v", len(paths), err)
