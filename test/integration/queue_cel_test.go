@@ -14,7 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// newManifest is a manifest of the kind, its spec as written.
+// newManifest returns a manifest of the kind with that spec in YAML.
 func newManifest(t *testing.T, kind, name, spec string) *unstructured.Unstructured {
 	t.Helper()
 	text := fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %q}\nspec: %s\n", v1alpha1.GroupVersion, kind, name, spec)
@@ -37,16 +37,16 @@ func waitForKinds(t *testing.T) {
 	}
 }
 
-// invalidSpec is a spec, or a change of one, that the API server refuses.
+// invalidSpec is a spec, or a change of a spec, that the API server refuses.
 type invalidSpec struct {
 	name string
 	spec string
-	// changedTo is what the spec is changed to, if the change is the mistake.
+	// changedTo is the new spec, if the API server accepts spec and refuses the change.
 	changedTo string
 	want      string
 }
 
-// assertSpecsRefused gives the API server each of the specs, and compares what it says.
+// assertSpecsRefused applies each spec and compares the error of the API server.
 func assertSpecsRefused(t *testing.T, kind string, specs map[string]invalidSpec) {
 	waitForKinds(t)
 	for title, bad := range specs {
@@ -62,21 +62,21 @@ func assertSpecsRefused(t *testing.T, kind string, specs map[string]invalidSpec)
 			err := apply(t.Context(), strict, object, false)
 			if bad.changedTo != "" {
 				if err != nil {
-					t.Fatalf("the spec is refused before it is changed: %v", err)
+					t.Fatalf("the first spec is refused: %v", err)
 				}
 				object = newManifest(t, kind, bad.name, bad.changedTo)
 				object.SetNamespace(ns)
 				err = apply(t.Context(), strict, object, true)
 			}
 			if err == nil {
-				t.Fatalf("it is taken, want: %s", bad.want)
+				t.Fatalf("the API server accepts the spec, want: %s", bad.want)
 			}
 			says := stable(messageOf(err))
 			if _, about, invalid := strings.Cut(says, "is invalid: "); invalid {
 				says = about
 			}
 			if diff := cmp.Diff(bad.want, says); diff != "" {
-				t.Errorf("the API server says something else (-want, +got):\n%s", diff)
+				t.Errorf("error (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -268,7 +268,7 @@ func TestQueueRules(t *testing.T) {
 }
 
 func TestWorkerPoolRules(t *testing.T) {
-	// with is a good spec and what is wrong about it.
+	// with returns a valid spec with one change.
 	with := func(more string) string {
 		return `{queues: [{name: mail}], image: "registry.example/mail:1", replicas: 1, ` + more + `}`
 	}
@@ -584,7 +584,6 @@ func TestDefaultsOfWorkerPools(t *testing.T) {
 	}
 }
 
-// A name that is told again, though it was the object's own all the time, changes nothing.
 func TestQueueNameCanBeSetToItsCurrentValue(t *testing.T) {
 	waitForKinds(t)
 	ns := namespace(t)
@@ -592,7 +591,7 @@ func TestQueueNameCanBeSetToItsCurrentValue(t *testing.T) {
 	if err := cluster.Create(t.Context(), queue); err != nil {
 		t.Fatal(err)
 	}
-	// Not an update: the operator writes the status meanwhile.
+	// A patch, because the operator writes the status at the same time.
 	if err := cluster.Patch(t.Context(), queue, client.RawPatch(mergePatch, []byte(`{"spec":{"name":"mail"}}`))); err != nil {
 		t.Error(err)
 	}
