@@ -11,21 +11,21 @@ import (
 )
 
 func TestPluginListsAndHoldsQueues(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
+	y := newQueueEnv(t)
+	y.createQueue("mail", "")
+	y.waitUntilReady("mail")
 	g := newGate(t)
 	g.plugin(t, y.ns, "queue", "pause", "mail").want(0)
-	y.becomes("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPaused)
-	if !y.consumer("mail").Paused {
+	y.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPaused)
+	if !y.consumerInfo("mail").Paused {
 		t.Error("the broker goes on giving messages to workers")
 	}
 	list := g.plugin(t, y.ns, "queue", "list")
 	list.want(0)
 	wantSaid(t, list.out.String(), "NAME   STATUS   READY", "mail   Paused   0", "NATS")
 	g.plugin(t, y.ns, "queue", "resume", "mail").want(0)
-	y.ready("mail")
-	if y.consumer("mail").Paused {
+	y.waitUntilReady("mail")
+	if y.consumerInfo("mail").Paused {
 		t.Error("the broker still holds its messages")
 	}
 	unknown := g.plugin(t, y.ns, "queue", "pause", "parcels")
@@ -34,10 +34,10 @@ func TestPluginListsAndHoldsQueues(t *testing.T) {
 }
 
 func TestPluginSeesToDeadLetters(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
-	y.bury("mail", 5)
+	y := newQueueEnv(t)
+	y.createQueue("mail", "")
+	y.waitUntilReady("mail")
+	y.addDeadLetters("mail", 5)
 	g := newGate(t)
 	list := g.plugin(t, y.ns, "queue", "dead", "list", "mail", "--limit=2")
 	list.want(0)
@@ -52,15 +52,15 @@ func TestPluginSeesToDeadLetters(t *testing.T) {
 	dropped.want(0)
 	wantSaid(t, dropped.out.String(), "queue.yardmaster.dev/mail: deleted 3 dead letters")
 	eventually(t, "2 messages ready and none dead", func() bool {
-		status := y.queue("mail").Status
+		status := y.getQueue("mail").Status
 		return status.Ready != nil && *status.Ready == 2 && status.Dead != nil && *status.Dead == 0
 	})
 }
 
 func TestPluginSeesToDeadLettersWithTheCallersRightsOnly(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
+	y := newQueueEnv(t)
+	y.createQueue("mail", "")
+	y.waitUntilReady("mail")
 	list := newGate(t).plugin(t, y.ns, "queue", "dead", "list", "mail", "--as=nobody")
 	list.want(2)
 	wantSaid(t, list.errOut.String(), "error: queues.yardmaster.dev \"mail\" is forbidden")
@@ -108,7 +108,7 @@ func (g *gate) drainUntilWritten(t *testing.T, ns string, args ...string) *call 
 func TestPluginExplainsADecision(t *testing.T) {
 	c := newCrew(t, 10*time.Millisecond)
 	c.hire("clerks", "autoscaling: {minReplicas: 0, maxReplicas: 4, dryRun: true}")
-	c.send("mail", 100)
+	c.sendMessages("mail", 100)
 	g := newGate(t)
 	c.until("clerks", "decided on with 100 messages", func(wp *v1alpha1.WorkerPool) bool {
 		d := wp.Status.LastDecision

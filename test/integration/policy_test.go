@@ -21,7 +21,7 @@ type town struct {
 
 func (w *town) create(kind, name, labels, spec string) {
 	w.t.Helper()
-	object := given(w.t, kind, name, spec)
+	object := newManifest(w.t, kind, name, spec)
 	object.SetNamespace(w.ns)
 	object.SetLabels(map[string]string{"team": labels})
 	if err := cluster.Create(w.t.Context(), object); err != nil {
@@ -133,15 +133,15 @@ func TestAPolicyIsWrittenOnlyWhenItCountsOtherwise(t *testing.T) {
 
 func TestAPolicyNamesTheSecretThatItsBrokerMisses(t *testing.T) {
 	t.Parallel()
-	y := &yard{t: t, ns: namespace(t)}
+	y := &queueEnv{t: t, ns: namespace(t)}
 	w := &town{t, y.ns}
 	w.create("Policy", "team", "", "{defaults: {broker: {engine: NATS, urlSecretRef: {name: nats}}}}")
 	is := w.is("team", metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound)
 	if want := `spec.defaults.broker: Secret "nats" not found`; is.Message != want {
 		t.Errorf("it says %q, want %q", is.Message, want)
 	}
-	eventually(t, "an event", func() bool { return y.event("team", v1alpha1.ReasonSecretNotFound) })
-	y.secret("nats", "url", "nats://127.0.0.1:4222")
+	eventually(t, "an event", func() bool { return y.hasEvent("team", v1alpha1.ReasonSecretNotFound) })
+	y.createSecret("nats", "url", "nats://127.0.0.1:4222")
 	w.is("team", metav1.ConditionTrue, v1alpha1.ReasonNothingSelected)
 }
 

@@ -32,7 +32,7 @@ import (
 // crew is the workers of a yard: a real one, in the test's process, for each simulated Pod
 // of a pool, with the configuration that the Pod would have.
 type crew struct {
-	*yard
+	*queueEnv
 	// takes is how long a job takes.
 	takes time.Duration
 
@@ -56,9 +56,9 @@ type hand struct {
 // some.
 func newCrew(t *testing.T, takes time.Duration) *crew {
 	t.Helper()
-	c := &crew{yard: newYard(t), takes: takes, hands: map[string]*hand{}, done: map[string]int{}}
-	c.declare("mail", "lease: 5s")
-	c.ready("mail")
+	c := &crew{queueEnv: newQueueEnv(t), takes: takes, hands: map[string]*hand{}, done: map[string]int{}}
+	c.createQueue("mail", "lease: 5s")
+	c.waitUntilReady("mail")
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	t.Cleanup(func() { stop(); group.Wait() })
@@ -291,7 +291,7 @@ func describePool(wp *v1alpha1.WorkerPool) string {
 // hire makes a WorkerPool for the queue mail, with more in its spec.
 func (c *crew) hire(name, spec string) {
 	c.t.Helper()
-	object := given(c.t, "WorkerPool", name, "{image: 'worker:1', concurrency: 2, queues: [{name: mail}], "+spec+"}")
+	object := newManifest(c.t, "WorkerPool", name, "{image: 'worker:1', concurrency: 2, queues: [{name: mail}], "+spec+"}")
 	object.SetNamespace(c.ns)
 	if err := cluster.Create(c.t.Context(), object); err != nil {
 		c.t.Fatal(err)

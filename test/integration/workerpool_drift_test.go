@@ -87,7 +87,7 @@ func TestWhatAPoolIsMadeOfIsPutRightWhenItIsChangedByHand(t *testing.T) {
 			c.patch(p.object, p.edit)
 			began := time.Now()
 			c.becomes("the "+kind+" to be put right", p.object, p.right)
-			within(t, "the "+kind+" is put right", 5*time.Second, began)
+			assertWithin(t, "the "+kind+" is put right", 5*time.Second, began)
 
 			old := p.object.GetUID()
 			if err := cluster.Delete(t.Context(), p.object); err != nil {

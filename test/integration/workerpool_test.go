@@ -41,9 +41,9 @@ func TestAPoolWakesUpWithTheFirstMessageAndSleepsAgain(t *testing.T) {
 	}
 
 	began := time.Now()
-	c.send("mail", 300)
+	c.sendMessages("mail", 300)
 	c.eventually("workers to be asked for", func() bool { return c.asked() > 0 })
-	within(t, "workers are asked for", 2*time.Second, began)
+	assertWithin(t, "workers are asked for", 2*time.Second, began)
 	c.untilDone(300)
 	c.until("postmen", "asleep again", func(wp *v1alpha1.WorkerPool) bool {
 		return wp.Status.Desired == 0 && wp.Status.Replicas == 0
@@ -65,7 +65,7 @@ func TestARolloutReplacesAllWorkersAndStrikesNone(t *testing.T) {
 		case <-stop:
 			over = true
 		case <-time.After(200 * time.Millisecond):
-			c.send("mail", 4)
+			c.sendMessages("mail", 4)
 			sent += 4
 		}
 	}
@@ -107,8 +107,8 @@ func TestADeletedPoolWaitsForItsJobs(t *testing.T) {
 	c := newCrew(t, 4*time.Second)
 	c.hire("postmen", "replicas: 2")
 	c.untilConnected(2) // one alone would have done two before it took the third
-	c.send("mail", 3)
-	c.eventually("the jobs to be begun", func() bool { return c.consumer("mail").NumAckPending == 3 })
+	c.sendMessages("mail", 3)
+	c.eventually("the jobs to be begun", func() bool { return c.consumerInfo("mail").NumAckPending == 3 })
 	wp := c.pool("postmen")
 	if err := cluster.Delete(t.Context(), wp); err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestADeletedPoolWaitsForItsJobs(t *testing.T) {
 
 func TestAQueueThatIsNotThereIsNamedAndWaitedFor(t *testing.T) {
 	c := newCrew(t, 10*time.Millisecond)
-	object := given(t, "WorkerPool", "clerks", "{image: 'worker:1', queues: [{name: letters}], replicas: 1}")
+	object := newManifest(t, "WorkerPool", "clerks", "{image: 'worker:1', queues: [{name: letters}], replicas: 1}")
 	object.SetNamespace(c.ns)
 	if err := cluster.Create(t.Context(), object); err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestAQueueThatIsNotThereIsNamedAndWaitedFor(t *testing.T) {
 	if c.asked() != 0 {
 		t.Errorf("it asks for %d workers", c.asked())
 	}
-	c.declare("letters", "")
+	c.createQueue("letters", "")
 	c.wantIs("clerks", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
 }
 
