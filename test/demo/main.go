@@ -23,8 +23,8 @@ import (
 	"github.com/yardmaster/yardmaster/test/demo/cluster"
 )
 
-// errSaid ends the demo with exit code 1 when all has been said already.
-var errSaid = errors.New("")
+// errAlreadyReported ends the demo with exit code 1 when all has been said already.
+var errAlreadyReported = errors.New("")
 
 const exitInterrupted = 130
 
@@ -34,7 +34,7 @@ func main() {
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Getenv("CLUSTER"), *down, *limit)
+	err := runDemo(ctx, os.Getenv("CLUSTER"), *down, *limit)
 	interrupted := ctx.Err() != nil
 	stop()
 	switch {
@@ -43,22 +43,22 @@ func main() {
 		fmt.Fprintln(os.Stderr, "\nInterrupted. `make demo` goes on from here; `make demo-down` removes the cluster.")
 		os.Exit(exitInterrupted)
 	default:
-		if !errors.Is(err, errSaid) {
+		if !errors.Is(err, errAlreadyReported) {
 			fmt.Fprintln(os.Stderr, "\ndemo:", err)
 		}
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, kind string, down bool, limit time.Duration) error {
+func runDemo(ctx context.Context, kind string, down bool, limit time.Duration) error {
 	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard))) // what the client has to say comes as errors
 	where, err := cluster.New(kind)
 	if err != nil {
 		return err
 	}
 	if down {
-		return where.Down(ctx)
+		return where.Delete(ctx)
 	}
 	screen := terminal.NewScreen(os.Stdout, terminal.NewStyle(terminal.ColorAuto, os.Stdout))
-	return newDemo(where, screen, limit).play(ctx)
+	return newDemoRun(where, screen, limit).runScenarios(ctx)
 }

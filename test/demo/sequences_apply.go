@@ -8,9 +8,9 @@ import (
 	"github.com/yardmaster/yardmaster/test/demo/scenario"
 )
 
-// apply puts the examples into a fresh namespace.
-func (a *sequences) apply(ctx context.Context) error {
-	if err := a.freshNamespace(ctx, sequencesNamespace); err != nil {
+// applyExamples puts the examples into a fresh namespace.
+func (a *sequenceScenario) applyExamples(ctx context.Context) error {
+	if err := a.recreateNamespace(ctx, sequencesNamespace); err != nil {
 		return err
 	}
 	for _, example := range scenario.Examples() {
@@ -21,21 +21,21 @@ func (a *sequences) apply(ctx context.Context) error {
 		if err := a.applyExample(ctx, &example); err != nil {
 			return err
 		}
-		if example.Applied() {
-			a.examples = append(a.examples, &played{Example: example})
+		if example.IsApplied() {
+			a.examples = append(a.examples, &runningExample{Example: example})
 		}
 	}
 	return nil
 }
 
 // applyExample does what `kubectl apply` does with a new object.
-func (a *sequences) applyExample(ctx context.Context, example *scenario.Example) error {
-	object, err := read(example.Path(), sequencesNamespace)
+func (a *sequenceScenario) applyExample(ctx context.Context, example *scenario.Example) error {
+	object, err := readManifest(example.ManifestPath(), sequencesNamespace)
 	if err != nil {
 		return err
 	}
-	a.screen.PrintLine("  $ kubectl -n %s apply -f examples/%s", sequencesNamespace, example.Path())
-	err = a.create(ctx, object)
+	a.screen.PrintLine("  $ kubectl -n %s apply -f examples/%s", sequencesNamespace, example.ManifestPath())
+	err = a.createWithRetry(ctx, object)
 	switch {
 	case example.Refused == "":
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-func TestEveryStaleJobHasItsStory(t *testing.T) {
+func TestEveryStaleJobFileHasAnExpectation(t *testing.T) {
 	files, err := filepath.Glob("../../../examples/jobreport/*.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +24,7 @@ func TestEveryStaleJobHasItsStory(t *testing.T) {
 		want = append(want, "jobreport/"+filepath.Base(file))
 	}
 	for _, job := range StaleJobs() {
-		got = append(got, job.Path())
+		got = append(got, job.ManifestPath())
 	}
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -34,21 +34,21 @@ func TestEveryStaleJobHasItsStory(t *testing.T) {
 
 func TestStaleJobsAreNamedAsTheirFiles(t *testing.T) {
 	for _, story := range StaleJobs() {
-		content, err := os.ReadFile(filepath.Join("../../../examples", story.Path()))
+		content, err := os.ReadFile(filepath.Join("../../../examples", story.ManifestPath()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		job := &batchv1.Job{}
 		if err := yaml.UnmarshalStrict(content, job); err != nil {
-			t.Errorf("%s: %v", story.Path(), err)
+			t.Errorf("%s: %v", story.ManifestPath(), err)
 		}
 		if job.Name != story.Name {
-			t.Errorf("%s is named %q", story.Path(), job.Name)
+			t.Errorf("%s is named %q", story.ManifestPath(), job.Name)
 		}
 	}
 }
 
-func TestAFaultIsWhatTheReportShouldNotSay(t *testing.T) {
+func TestMismatchBetweenReportAndExpectation(t *testing.T) {
 	status := &v1alpha1.JobReportStatus{Findings: []v1alpha1.JobFinding{
 		{Name: "hanging", Category: v1alpha1.JobCategory(zombie.Zombie), Reason: string(zombie.RunningTooLong)},
 	}}
@@ -62,7 +62,7 @@ func TestAFaultIsWhatTheReportShouldNotSay(t *testing.T) {
 		"found, and should not have been": {StaleJob{"hanging", zombie.Healthy, ""}, "hanging: the report has Zombie (RunningTooLong), it should have no finding"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := row.job.Fault(status); got != row.want {
+			if got := row.job.Mismatch(status); got != row.want {
 				t.Errorf("%q, want %q", got, row.want)
 			}
 		})

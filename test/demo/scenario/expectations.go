@@ -29,19 +29,19 @@ type Example struct {
 	Phase v1alpha1.SequentialJobPhase
 	Run   int32
 	// Steps are how they end, in order.
-	Steps []Step
+	Steps []ExpectedStep
 }
 
-// Step is how a step ends.
-type Step struct {
+// ExpectedStep is how a step ends.
+type ExpectedStep struct {
 	Name  string
 	Phase v1alpha1.StepPhase
 	// Run that the outcome is of, if not the last.
 	Run int32
 	// Output that is recorded of it.
 	Output string
-	// Logged is a line of its log.
-	Logged string
+	// LogContains is a line of its log.
+	LogContains string
 }
 
 // Action is something that a user does to a SequentialJob.
@@ -49,23 +49,23 @@ type Action struct {
 	// When it is in this phase, and has been for so long that it can be seen.
 	When  v1alpha1.SequentialJobPhase
 	After time.Duration
-	// What it is about.
-	What  string
-	Patch string
-	Type  types.PatchType
+	// Description it is about.
+	Description string
+	Patch       string
+	Type        types.PatchType
 }
 
-// Path of its manifest in examples/.
-func (e *Example) Path() string { return "sequentialjob/" + e.File }
+// ManifestPath of its manifest in examples/.
+func (e *Example) ManifestPath() string { return "sequentialjob/" + e.File }
 
-// Name of the SequentialJob.
-func (e *Example) Name() string { return strings.TrimSuffix(e.File, ".yaml") }
+// ObjectName of the SequentialJob.
+func (e *Example) ObjectName() string { return strings.TrimSuffix(e.File, ".yaml") }
 
-// Applied reports whether the example is to be in the cluster.
-func (e *Example) Applied() bool { return e.Missing == "" && e.Refused == "" }
+// IsApplied reports whether the example is to be in the cluster.
+func (e *Example) IsApplied() bool { return e.Missing == "" && e.Refused == "" }
 
-// Command is what a user would type for the action.
-func (a *Action) Command(namespace, name string) string {
+// KubectlCommand is what a user would type for the action.
+func (a *Action) KubectlCommand(namespace, name string) string {
 	kind := "merge"
 	if a.Type == types.JSONPatchType {
 		kind = "json"
@@ -73,14 +73,14 @@ func (a *Action) Command(namespace, name string) string {
 	return fmt.Sprintf("kubectl -n %s patch sequentialjob %s --type=%s -p '%s'", namespace, name, kind, a.Patch)
 }
 
-// Due reports whether it is time for the action. It is done once: the caller says whether
+// IsDue reports whether it is time for the action. It is done once: the caller says whether
 // it was.
-func (a *Action) Due(sj *v1alpha1.SequentialJob, inPhaseFor time.Duration) bool {
+func (a *Action) IsDue(sj *v1alpha1.SequentialJob, inPhaseFor time.Duration) bool {
 	return a != nil && sj.Status.Phase == a.When && inPhaseFor >= a.After
 }
 
-// Over reports whether nothing more is to be expected of the example.
-func (e *Example) Over(sj *v1alpha1.SequentialJob, acted bool) bool {
+// IsFinished reports whether nothing more is to be expected of the example.
+func (e *Example) IsFinished(sj *v1alpha1.SequentialJob, acted bool) bool {
 	if sj.Status.CompletionTime == nil {
 		return false
 	}
@@ -88,8 +88,8 @@ func (e *Example) Over(sj *v1alpha1.SequentialJob, acted bool) bool {
 	return !awaited && (!acted || sj.Status.Run >= e.Run)
 }
 
-// Faults are how the example's end differs from what it should be.
-func (e *Example) Faults(sj *v1alpha1.SequentialJob, logOf func(step *v1alpha1.StepStatus) string) []string {
+// Mismatches are how the example's end differs from what it should be.
+func (e *Example) Mismatches(sj *v1alpha1.SequentialJob, logOf func(step *v1alpha1.StepStatus) string) []string {
 	var faults []string
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if sj.Status.Phase != e.Phase {
@@ -103,14 +103,14 @@ func (e *Example) Faults(sj *v1alpha1.SequentialJob, logOf func(step *v1alpha1.S
 		return faults
 	}
 	for i := range e.Steps {
-		for _, text := range e.Steps[i].faults(&sj.Status.Steps[i], e.Run, logOf) {
+		for _, text := range e.Steps[i].mismatches(&sj.Status.Steps[i], e.Run, logOf) {
 			fault("step %s %s", e.Steps[i].Name, text)
 		}
 	}
 	return faults
 }
 
-func (s *Step) faults(actual *v1alpha1.StepStatus, run int32, logOf func(*v1alpha1.StepStatus) string) []string {
+func (s *ExpectedStep) mismatches(actual *v1alpha1.StepStatus, run int32, logOf func(*v1alpha1.StepStatus) string) []string {
 	if actual.Name != s.Name {
 		return []string{fmt.Sprintf("should be where step %s is", actual.Name)}
 	}
@@ -127,8 +127,8 @@ func (s *Step) faults(actual *v1alpha1.StepStatus, run int32, logOf func(*v1alph
 	if actual.Output != s.Output {
 		faults = append(faults, fmt.Sprintf("has the output %q, it should have %q", actual.Output, s.Output))
 	}
-	if s.Logged != "" && !strings.Contains(logOf(actual), s.Logged) {
-		faults = append(faults, fmt.Sprintf("should have logged %q", s.Logged))
+	if s.LogContains != "" && !strings.Contains(logOf(actual), s.LogContains) {
+		faults = append(faults, fmt.Sprintf("should have logged %q", s.LogContains))
 	}
 	return faults
 }

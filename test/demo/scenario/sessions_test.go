@@ -13,8 +13,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-// sessionsIn reads the sessions of a file of examples/.
-func sessionsIn(t *testing.T, name string) []v1alpha1.AgenticSession {
+// readSessions reads the sessions of a file of examples/.
+func readSessions(t *testing.T, name string) []v1alpha1.AgenticSession {
 	t.Helper()
 	file, err := os.Open(filepath.Join("../../../examples", name))
 	if err != nil {
@@ -35,15 +35,15 @@ func sessionsIn(t *testing.T, name string) []v1alpha1.AgenticSession {
 	}
 }
 
-func TestEverySessionThatRunsHasItsStory(t *testing.T) {
+func TestEverySessionHasAnExpectation(t *testing.T) {
 	var want, got []string
-	for _, s := range sessionsIn(t, SessionsFile) {
+	for _, s := range readSessions(t, SessionsFile) {
 		want = append(want, s.Name)
 		if errs := session.Validate(&s); len(errs) > 0 {
 			t.Errorf("%s: validation says %v", s.Name, errs)
 		}
 	}
-	for _, s := range Sessions() {
+	for _, s := range SessionExamples() {
 		got = append(got, s.Name)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -51,10 +51,10 @@ func TestEverySessionThatRunsHasItsStory(t *testing.T) {
 	}
 }
 
-func TestAnActionIsDueInItsPhaseAfterAWhileAndInItsTurn(t *testing.T) {
-	e := Session{Actions: []SessionAction{
-		{When: v1alpha1.SessionRunning, After: 2 * time.Second, What: "stop"},
-		{When: v1alpha1.SessionStopped, What: "go on"},
+func TestSessionActionsAreDueInOrder(t *testing.T) {
+	e := SessionExample{Actions: []SessionAction{
+		{When: v1alpha1.SessionRunning, After: 2 * time.Second, Description: "stop"},
+		{When: v1alpha1.SessionStopped, Description: "go on"},
 	}}
 	for name, row := range map[string]struct {
 		phase v1alpha1.SessionPhase
@@ -73,8 +73,8 @@ func TestAnActionIsDueInItsPhaseAfterAWhileAndInItsTurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &v1alpha1.AgenticSession{Status: v1alpha1.AgenticSessionStatus{Phase: row.phase}}
 			got := ""
-			if action := e.Due(s, row.done, row.since); action != nil {
-				got = action.What
+			if action := e.DueAction(s, row.done, row.since); action != nil {
+				got = action.Description
 			}
 			if got != row.want {
 				t.Errorf("%q is due, want %q", got, row.want)
@@ -83,8 +83,8 @@ func TestAnActionIsDueInItsPhaseAfterAWhileAndInItsTurn(t *testing.T) {
 	}
 }
 
-func TestASessionThatEndsOtherwiseHasFaults(t *testing.T) {
-	e := Session{
+func TestSessionMismatches(t *testing.T) {
+	e := SessionExample{
 		Phase: v1alpha1.SessionCompleted, Attempts: []string{"Retried: ExitedWithError", "Completed"}, Summary: "done", Cost: "0.5",
 	}
 	good := func() *v1alpha1.AgenticSession {
@@ -125,7 +125,7 @@ func TestASessionThatEndsOtherwiseHasFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := good()
 			row.change(&s.Status)
-			if diff := cmp.Diff(row.want, e.Faults(s)); diff != "" {
+			if diff := cmp.Diff(row.want, e.Mismatches(s)); diff != "" {
 				t.Errorf("faults (-want +got):\n%s", diff)
 			}
 		})

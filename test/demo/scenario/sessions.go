@@ -13,12 +13,12 @@ const (
 	// SessionsFile has the sessions that run.
 	SessionsFile = "agenticsession/echo.yaml"
 	// RefusedSessionFile has one that is refused with RefusedSession in the message.
-	RefusedSessionFile = "agenticsession/refused.yaml"
-	RefusedSession     = "credentials must not stand in the URL"
+	RefusedSessionFile    = "agenticsession/refused.yaml"
+	RefusedSessionMessage = "credentials must not stand in the URL"
 )
 
-// Session is one of the sessions that run, and how it ends.
-type Session struct {
+// SessionExample is one of the sessions that run, and how it ends.
+type SessionExample struct {
 	Name string
 	// Actions are what the demo does to it, one after another.
 	Actions []SessionAction
@@ -35,14 +35,14 @@ type SessionAction struct {
 	// When it is in this phase, and has been for so long that it can be seen.
 	When  v1alpha1.SessionPhase
 	After time.Duration
-	// What it is about.
-	What  string
-	Patch string
+	// Description it is about.
+	Description string
+	Patch       string
 }
 
-// Sessions are those of SessionsFile, every one, in the order in which they are shown.
-func Sessions() []Session {
-	return []Session{
+// SessionExamples are those of SessionsFile, every one, in the order in which they are shown.
+func SessionExamples() []SessionExample {
+	return []SessionExample{
 		{
 			Name:     "mend",
 			Phase:    v1alpha1.SessionCompleted,
@@ -69,14 +69,14 @@ func Sessions() []Session {
 	}
 }
 
-// Command is what a user would type for the action.
-func (a *SessionAction) Command(namespace, name string) string {
+// KubectlCommand is what a user would type for the action.
+func (a *SessionAction) KubectlCommand(namespace, name string) string {
 	return fmt.Sprintf("kubectl -n %s patch agenticsession %s --type=merge -p '%s'", namespace, name, a.Patch)
 }
 
-// Due is what is to be done to the session next, once so many of its actions are done; nil if
+// DueAction is what is to be done to the session next, once so many of its actions are done; nil if
 // it is not the time for any.
-func (e *Session) Due(s *v1alpha1.AgenticSession, done int, inPhaseFor time.Duration) *SessionAction {
+func (e *SessionExample) DueAction(s *v1alpha1.AgenticSession, done int, inPhaseFor time.Duration) *SessionAction {
 	if done >= len(e.Actions) {
 		return nil
 	}
@@ -87,13 +87,13 @@ func (e *Session) Due(s *v1alpha1.AgenticSession, done int, inPhaseFor time.Dura
 	return next
 }
 
-// Over reports whether nothing more is to be expected of the session.
-func (*Session) Over(s *v1alpha1.AgenticSession) bool {
+// IsFinished reports whether nothing more is to be expected of the session.
+func (*SessionExample) IsFinished(s *v1alpha1.AgenticSession) bool {
 	return s.Status.Phase == v1alpha1.SessionCompleted || s.Status.Phase == v1alpha1.SessionFailed
 }
 
-// Faults are how the session's end differs from what it should be.
-func (e *Session) Faults(s *v1alpha1.AgenticSession) []string {
+// Mismatches are how the session's end differs from what it should be.
+func (e *SessionExample) Mismatches(s *v1alpha1.AgenticSession) []string {
 	var faults []string
 	wanted := func(what, got, want string) {
 		if got != want {
@@ -104,7 +104,7 @@ func (e *Session) Faults(s *v1alpha1.AgenticSession) []string {
 	for i := range max(len(e.Attempts), len(s.Status.Runs)) {
 		var got, want string
 		if i < len(s.Status.Runs) {
-			got = ended(&s.Status.Runs[i])
+			got = describeRunEnd(&s.Status.Runs[i])
 		}
 		if i < len(e.Attempts) {
 			want = e.Attempts[i]
@@ -124,8 +124,8 @@ func (e *Session) Faults(s *v1alpha1.AgenticSession) []string {
 	return faults
 }
 
-// ended is how an attempt ended, and why, if that says more.
-func ended(run *v1alpha1.SessionRun) string {
+// describeRunEnd is how an attempt ended, and why, if that says more.
+func describeRunEnd(run *v1alpha1.SessionRun) string {
 	if run.Reason == string(run.Outcome) {
 		return run.Reason
 	}

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// showKubectl shows what a user sees of the examples.
-func (a *sequences) showKubectl(ctx context.Context) {
-	a.kubectl(ctx, "-n", sequencesNamespace, "get", "sj", "-o", "wide")
-	a.kubectl(ctx, "-n", sequencesNamespace, "events", "--for", "sequentialjob/failing-migration")
+// showKubectlOutput shows what a user sees of the examples.
+func (a *sequenceScenario) showKubectlOutput(ctx context.Context) {
+	a.runKubectl(ctx, "-n", sequencesNamespace, "get", "sj", "-o", "wide")
+	a.runKubectl(ctx, "-n", sequencesNamespace, "events", "--for", "sequentialjob/failing-migration")
 }
 
-func (s *stage) showNext() {
+func (s *demoEnvironment) printNextSteps() {
 	s.screen.PrintLine("  export KUBECONFIG=%s", s.kubeconfig)
 	if _, err := exec.LookPath("kubectl"); err != nil {
-		s.screen.PrintLine("  alias kubectl='%s'", strings.Join(s.cluster.Kubectl(), " "))
+		s.screen.PrintLine("  alias kubectl='%s'", strings.Join(s.cluster.KubectlCommand(), " "))
 	}
 	s.screen.PrintLine(`  kubectl -n %[1]s describe sj failing-migration
   kubectl -n %[1]s get jobs,pods,pvc -l yardmaster.dev/sequentialjob=etl-pipeline

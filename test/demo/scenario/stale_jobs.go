@@ -28,8 +28,8 @@ func StaleJobs() []StaleJob {
 	}
 }
 
-// Impatient are thresholds for people who are watching.
-func Impatient() zombie.Thresholds {
+// DemoThresholds are thresholds for people who are watching.
+func DemoThresholds() zombie.Thresholds {
 	thresholds := zombie.Defaults()
 	thresholds.NoReadyPods = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
 	thresholds.RunningTooLong = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
@@ -37,8 +37,8 @@ func Impatient() zombie.Thresholds {
 	return thresholds
 }
 
-// Path of its manifest in examples/.
-func (j *StaleJob) Path() string { return "jobreport/" + j.Name + ".yaml" }
+// ManifestPath of its manifest in examples/.
+func (j *StaleJob) ManifestPath() string { return "jobreport/" + j.Name + ".yaml" }
 
 // Finding is what the report says of it; nil if it says nothing.
 func (j *StaleJob) Finding(status *v1alpha1.JobReportStatus) *v1alpha1.JobFinding {
@@ -50,8 +50,8 @@ func (j *StaleJob) Finding(status *v1alpha1.JobReportStatus) *v1alpha1.JobFindin
 	return nil
 }
 
-// Fault is how the report differs from what it should say of the Job; empty if it does not.
-func (j *StaleJob) Fault(status *v1alpha1.JobReportStatus) string {
+// Mismatch is how the report differs from what it should say of the Job; empty if it does not.
+func (j *StaleJob) Mismatch(status *v1alpha1.JobReportStatus) string {
 	got, want := "no finding", "no finding"
 	if finding := j.Finding(status); finding != nil {
 		got = fmt.Sprintf("%s (%s)", finding.Category, finding.Reason)

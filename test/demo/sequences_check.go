@@ -13,20 +13,20 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// judge tells how each example ended, with what proves that it did its work, and
+// checkOutcomes tells how each example ended, with what proves that it did its work, and
 // explains those that did not end as they should.
-func (a *sequences) judge(ctx context.Context) error {
-	now, err := a.look(ctx)
+func (a *sequenceScenario) checkOutcomes(ctx context.Context) error {
+	now, err := a.readSequences(ctx)
 	if err != nil {
 		return err
 	}
-	a.title("How they ended")
+	a.printTitle("How they ended")
 	var wrong []string
 	for _, example := range a.examples {
-		sj := now[example.Name()]
-		logs := a.logsOf(ctx, sj)
-		faults := example.Faults(sj, func(step *v1alpha1.StepStatus) string { return logs[step.Name] })
-		a.showOutcome(sj, logs, len(faults) == 0)
+		sj := now[example.ObjectName()]
+		logs := a.readStepLogs(ctx, sj)
+		faults := example.Mismatches(sj, func(step *v1alpha1.StepStatus) string { return logs[step.Name] })
+		a.printOutcome(sj, logs, len(faults) == 0)
 		for _, fault := range faults {
 			a.screen.PrintLine("    %s", a.screen.Failure(fault))
 		}
@@ -39,14 +39,14 @@ func (a *sequences) judge(ctx context.Context) error {
 		return nil
 	}
 	for _, name := range wrong {
-		a.explain(ctx, name)
+		a.explainExample(ctx, name)
 	}
-	a.showOperator(ctx)
+	a.showOperatorState(ctx)
 	a.screen.PrintLine("\n%s", a.screen.Failure("These did not end as they should: "+strings.Join(wrong, ", ")))
-	return errSaid
+	return errAlreadyReported
 }
 
-func (a *sequences) showOutcome(sj *v1alpha1.SequentialJob, logs map[string]string, good bool) {
+func (a *sequenceScenario) printOutcome(sj *v1alpha1.SequentialJob, logs map[string]string, good bool) {
 	mark := a.screen.Success("✔")
 	if !good {
 		mark = a.screen.Failure("✘")
@@ -58,13 +58,13 @@ func (a *sequences) showOutcome(sj *v1alpha1.SequentialJob, logs map[string]stri
 	a.screen.PrintLine("  %s %s: %s%s, %s steps succeeded", mark, a.screen.Bold(sj.Name), sj.Status.Phase, run, sj.Status.Progress.Display)
 	for i := range sj.Status.Steps {
 		step := &sj.Status.Steps[i]
-		line := fmt.Sprintf("      %-14s %-10s %s", step.Name, step.Phase, remarks(step, sj.Status.Run, logs[step.Name]))
+		line := fmt.Sprintf("      %-14s %-10s %s", step.Name, step.Phase, stepRemarks(step, sj.Status.Run, logs[step.Name]))
 		a.screen.PrintLine("%s", strings.TrimRight(line, " "))
 	}
 }
 
-// remarks are what is worth saying of a step: the end of its log, its output, its failure.
-func remarks(step *v1alpha1.StepStatus, run int32, log string) string {
+// stepRemarks are what is worth saying of a step: the end of its log, its output, its failure.
+func stepRemarks(step *v1alpha1.StepStatus, run int32, log string) string {
 	var text strings.Builder
 	if step.Phase == v1alpha1.StepSucceeded && step.Run != run {
 		fmt.Fprintf(&text, "of run %d  ", step.Run)
@@ -76,12 +76,12 @@ func remarks(step *v1alpha1.StepStatus, run int32, log string) string {
 		fmt.Fprintf(&text, "output: %s  ", step.Output)
 	}
 	if step.Phase == v1alpha1.StepFailed {
-		fmt.Fprintf(&text, "%s: %s", step.Reason, cut(step.Message))
+		fmt.Fprintf(&text, "%s: %s", step.Reason, truncateMessage(step.Message))
 	}
 	return strings.TrimRight(text.String(), " ")
 }
 
-func cut(message string) string {
+func truncateMessage(message string) string {
 	const limit = 76
 	message, _, _ = strings.Cut(message, "\n")
 	if len(message) > limit {
@@ -90,8 +90,8 @@ func cut(message string) string {
 	return message
 }
 
-// logsOf are the logs of a SequentialJob's steps, by name, of as many as can be read.
-func (a *sequences) logsOf(ctx context.Context, sj *v1alpha1.SequentialJob) map[string]string {
+// readStepLogs are the logs of a SequentialJob's steps, by name, of as many as can be read.
+func (a *sequenceScenario) readStepLogs(ctx context.Context, sj *v1alpha1.SequentialJob) map[string]string {
 	logs := map[string]string{}
 	for i := range sj.Status.Steps {
 		step := &sj.Status.Steps[i]
@@ -104,7 +104,7 @@ func (a *sequences) logsOf(ctx context.Context, sj *v1alpha1.SequentialJob) map[
 		}
 		slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 		for j := range pods.Items {
-			if content, err := a.logs.CoreV1().Pods(sequencesNamespace).GetLogs(pods.Items[j].Name, &corev1.PodLogOptions{}).DoRaw(ctx); err == nil {
+			if content, err := a.clientset.CoreV1().Pods(sequencesNamespace).GetLogs(pods.Items[j].Name, &corev1.PodLogOptions{}).DoRaw(ctx); err == nil {
 				logs[step.Name] += string(content)
 			}
 		}

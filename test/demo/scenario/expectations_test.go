@@ -16,10 +16,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
-const examples = "../../../examples/sequentialjob"
+const examplesDirectory = "../../../examples/sequentialjob"
 
-func TestEveryExampleHasItsStory(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(examples, "*.yaml"))
+func TestEveryExampleFileHasAnExpectation(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(examplesDirectory, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,18 +37,18 @@ func TestEveryExampleHasItsStory(t *testing.T) {
 	}
 }
 
-func TestStoriesTellOfTheStepsThatTheExamplesHave(t *testing.T) {
+func TestExpectationsMatchTheStepsOfTheExamples(t *testing.T) {
 	for _, example := range Examples() {
-		t.Run(example.Name(), func(t *testing.T) {
-			sj := read(t, example.File)
-			if sj.Name != example.Name() {
+		t.Run(example.ObjectName(), func(t *testing.T) {
+			sj := readExample(t, example.File)
+			if sj.Name != example.ObjectName() {
 				t.Errorf("it is named %q, and must be as its file", sj.Name)
 			}
 			errs := sequence.Validate(sj)
 			if refused := len(errs) > 0; refused != (example.Refused != "") {
 				t.Errorf("validation says %v", errs)
 			}
-			if !example.Applied() {
+			if !example.IsApplied() {
 				return
 			}
 			var want, got []string
@@ -67,8 +67,8 @@ func TestStoriesTellOfTheStepsThatTheExamplesHave(t *testing.T) {
 
 func TestExamplesPassPodSecurityRestricted(t *testing.T) {
 	for _, example := range Examples() {
-		t.Run(example.Name(), func(t *testing.T) {
-			template := read(t, example.File).Spec.Template
+		t.Run(example.ObjectName(), func(t *testing.T) {
+			template := readExample(t, example.File).Spec.Template
 			if template == nil || len(template.Spec.Containers) != 1 {
 				t.Fatal("it has no template with a container for defaults")
 			}
@@ -83,7 +83,7 @@ func TestExamplesPassPodSecurityRestricted(t *testing.T) {
 	}
 }
 
-func TestAnExampleIsOverOnlyAfterWhatIsDoneToIt(t *testing.T) {
+func TestExampleIsFinishedOnlyAfterItsAction(t *testing.T) {
 	example := failingMigration()
 	failed := &v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{
 		Phase: v1alpha1.PhaseFailed, Run: 1, CompletionTime: &metav1.Time{Time: time.Unix(1, 0)},
@@ -104,17 +104,17 @@ func TestAnExampleIsOverOnlyAfterWhatIsDoneToIt(t *testing.T) {
 		"suspended, so never started": {&v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{Phase: v1alpha1.PhaseSuspended}}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := example.Over(tt.sj, tt.acted); got != tt.want {
+			if got := example.IsFinished(tt.sj, tt.acted); got != tt.want {
 				t.Errorf("over: %v, want %v", got, tt.want)
 			}
 		})
 	}
 }
 
-func TestAnEndThatIsNotAsItShouldBeIsTold(t *testing.T) {
+func TestExampleMismatches(t *testing.T) {
 	example := Example{
 		File: "a.yaml", Phase: v1alpha1.PhaseCompleted, Run: 1,
-		Steps: []Step{{Name: "one", Phase: v1alpha1.StepSucceeded, Output: "7", Logged: "done"}},
+		Steps: []ExpectedStep{{Name: "one", Phase: v1alpha1.StepSucceeded, Output: "7", LogContains: "done"}},
 	}
 	sj := &v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{
 		Phase: v1alpha1.PhaseFailed, Run: 1,
@@ -126,22 +126,22 @@ func TestAnEndThatIsNotAsItShouldBeIsTold(t *testing.T) {
 		`step one has the output "", it should have "7"`,
 		`step one should have logged "done"`,
 	}
-	got := example.Faults(sj, func(*v1alpha1.StepStatus) string { return "started" })
+	got := example.Mismatches(sj, func(*v1alpha1.StepStatus) string { return "started" })
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)
 	}
 }
 
-func TestTheCommandOfAnActionIsWhatAUserWouldType(t *testing.T) {
+func TestActionIsShownAsAKubectlCommand(t *testing.T) {
 	const want = `kubectl -n ns patch sequentialjob suspended-report --type=merge -p '{"spec":{"suspend":false}}'`
-	if got := suspendedReport().Action.Command("ns", "suspended-report"); got != want {
+	if got := suspendedReport().Action.KubectlCommand("ns", "suspended-report"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
-func read(t *testing.T, file string) *v1alpha1.SequentialJob {
+func readExample(t *testing.T, file string) *v1alpha1.SequentialJob {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(examples, file))
+	content, err := os.ReadFile(filepath.Join(examplesDirectory, file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,12 +152,12 @@ func read(t *testing.T, file string) *v1alpha1.SequentialJob {
 	return sj
 }
 
-func TestTheReadmeShowsTheSmallestExampleAsItIs(t *testing.T) {
+func TestReadmeShowsTheMinimalExample(t *testing.T) {
 	readme, err := os.ReadFile("../../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(filepath.Join(examples, "minimal.yaml"))
+	content, err := os.ReadFile(filepath.Join(examplesDirectory, "minimal.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

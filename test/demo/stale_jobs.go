@@ -17,46 +17,46 @@ import (
 	"github.com/yardmaster/yardmaster/test/demo/shell"
 )
 
-// pluginFound is the plugin's exit code when there are zombies.
-const pluginFound = 1
+// pluginZombieExitCode is the plugin's exit code when there are zombies.
+const pluginZombieExitCode = 1
 
-// stale is the act of the JobReport.
-type stale struct {
-	*stage
+// staleJobScenario is the act of the JobReport.
+type staleJobScenario struct {
+	*demoEnvironment
 }
 
-// plant makes the Jobs. They are there before the operator is: that is how it finds them
+// createStaleJobs makes the Jobs. They are there before the operator is: that is how it finds them
 // in a cluster.
-func (a *stale) plant(ctx context.Context) error {
-	if err := a.freshNamespace(ctx, staleNamespace); err != nil {
+func (a *staleJobScenario) createStaleJobs(ctx context.Context) error {
+	if err := a.recreateNamespace(ctx, staleNamespace); err != nil {
 		return err
 	}
 	for _, job := range scenario.StaleJobs() {
-		object, err := read(job.Path(), staleNamespace)
+		object, err := readManifest(job.ManifestPath(), staleNamespace)
 		if err != nil {
 			return err
 		}
-		a.screen.PrintLine("  $ kubectl -n %s apply -f examples/%s", staleNamespace, job.Path())
-		if err := a.create(ctx, object); err != nil {
+		a.screen.PrintLine("  $ kubectl -n %s apply -f examples/%s", staleNamespace, job.ManifestPath())
+		if err := a.createWithRetry(ctx, object); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settings have the operator report on the Jobs sooner than anybody would want otherwise.
-func (*stale) settings() []string {
+// operatorSettings have the operator report on the Jobs sooner than anybody would want otherwise.
+func (*staleJobScenario) operatorSettings() []string {
 	settings := []string{"YARDMASTER_REPORT_INTERVAL=2s"}
-	for _, flag := range impatience() {
+	for _, flag := range changedThresholds() {
 		name, value, _ := strings.Cut(flag, "=")
 		settings = append(settings, "YARDMASTER_REPORT_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))+"="+value)
 	}
 	return settings
 }
 
-// impatience are the thresholds that are not the defaults, as name=value.
-func impatience() []string {
-	thresholds, defaults := scenario.Impatient(), zombie.Defaults()
+// changedThresholds are the thresholds that are not the defaults, as name=value.
+func changedThresholds() []string {
+	thresholds, defaults := scenario.DemoThresholds(), zombie.Defaults()
 	var changed []string
 	for i, setting := range thresholds.Settings() {
 		if *setting.Value != *defaults.Settings()[i].Value {
@@ -66,55 +66,55 @@ func impatience() []string {
 	return changed
 }
 
-// play shows the report, once it says what it should.
-func (a *stale) play(ctx context.Context) error {
-	a.title("JobReport: which Jobs are stale")
+// runScenario shows the report, once it says what it should.
+func (a *staleJobScenario) runScenario(ctx context.Context) error {
+	a.printTitle("JobReport: which Jobs are stale")
 	a.screen.PrintLine("  The operator has looked at those Jobs every two seconds, and counts as old what is some seconds old.\n")
-	if err := a.follow(ctx); err != nil {
-		a.kubectl(ctx, "-n", staleNamespace, "describe", "jobreport", v1alpha1.JobReportName)
-		a.kubectl(ctx, "-n", staleNamespace, "get", "jobs,pods", "-o", "wide")
-		return a.explainOperator(ctx, err)
+	if err := a.followFindings(ctx); err != nil {
+		a.runKubectl(ctx, "-n", staleNamespace, "describe", "jobreport", v1alpha1.JobReportName)
+		a.runKubectl(ctx, "-n", staleNamespace, "get", "jobs,pods", "-o", "wide")
+		return a.showOperatorAfter(ctx, err)
 	}
 	a.screen.PrintLine("\n%s", a.screen.Success(fmt.Sprintf("Of %d Jobs the %d stale ones were found, each for the right reason, and none was touched.",
 		len(scenario.StaleJobs()), len(scenario.StaleJobs())-1)))
-	a.kubectl(ctx, "-n", staleNamespace, "get", "jobreports")
-	a.kubectl(ctx, "-n", staleNamespace, "describe", "jobreport", v1alpha1.JobReportName)
-	return a.showPlugin(ctx)
+	a.runKubectl(ctx, "-n", staleNamespace, "get", "jobreports")
+	a.runKubectl(ctx, "-n", staleNamespace, "describe", "jobreport", v1alpha1.JobReportName)
+	return a.runPluginReport(ctx)
 }
 
-// follow shows how the findings come, until all are there.
-func (a *stale) follow(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.limit, errors.New("time is up"))
+// followFindings shows how the findings come, until all are there.
+func (a *staleJobScenario) followFindings(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errors.New("time is up"))
 	defer cancel()
 	defer a.screen.KeepLines()
 	var faults []string
 	before := map[string]string{}
-	err := wait.PollUntilContextCancel(ctx, often, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		report := &v1alpha1.JobReport{}
 		if err := a.client.Get(ctx, client.ObjectKey{Namespace: staleNamespace, Name: v1alpha1.JobReportName}, report); err != nil {
 			faults = []string{err.Error()}
 			return false, nil //nolint:nilerr // the first report may not be there yet
 		}
-		a.tell(before, &report.Status)
+		a.printFindings(before, &report.Status)
 		faults = nil
 		for _, job := range scenario.StaleJobs() {
-			if fault := job.Fault(&report.Status); fault != "" {
+			if fault := job.Mismatch(&report.Status); fault != "" {
 				faults = append(faults, fault)
 			}
 		}
 		return len(faults) == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%w after %s: %s", context.Cause(ctx), a.limit, strings.Join(faults, "; "))
+		return fmt.Errorf("%w after %s: %s", context.Cause(ctx), a.timeout, strings.Join(faults, "; "))
 	}
 	return nil
 }
 
-// tell shows what the report says now of each Job, or what of that is new.
-func (a *stale) tell(before map[string]string, status *v1alpha1.JobReportStatus) {
+// printFindings shows what the report says now of each Job, or what of that is new.
+func (a *staleJobScenario) printFindings(before map[string]string, status *v1alpha1.JobReportStatus) {
 	lines := []string{fmt.Sprintf("  %-16s %-12s %s", "JOB", "CATEGORY", "REASON")}
 	for _, job := range scenario.StaleJobs() {
-		line := a.line(&job, status)
+		line := a.formatFinding(&job, status)
 		if !a.screen.IsTerminal() && before[job.Name] != line {
 			a.screen.PrintLine("%s", line)
 		}
@@ -124,7 +124,7 @@ func (a *stale) tell(before map[string]string, status *v1alpha1.JobReportStatus)
 	a.screen.DrawLines(lines)
 }
 
-func (a *stale) line(job *scenario.StaleJob, status *v1alpha1.JobReportStatus) string {
+func (a *staleJobScenario) formatFinding(job *scenario.StaleJob, status *v1alpha1.JobReportStatus) string {
 	category, reason := zombie.Healthy, ""
 	if finding := job.Finding(status); finding != nil {
 		category, reason = zombie.Category(finding.Category), finding.Reason
@@ -139,13 +139,13 @@ func (a *stale) line(job *scenario.StaleJob, status *v1alpha1.JobReportStatus) s
 	return strings.TrimRight(fmt.Sprintf("  %-16s %s %s", job.Name, padded, reason), " ")
 }
 
-// showPlugin runs the same rules from here, without the operator.
-func (a *stale) showPlugin(ctx context.Context) error {
-	if err := shell.Quiet(ctx, "make", "--no-print-directory", "plugin"); err != nil {
+// runPluginReport runs the same rules from here, without the operator.
+func (a *staleJobScenario) runPluginReport(ctx context.Context) error {
+	if err := shell.RunQuietly(ctx, "make", "--no-print-directory", "plugin"); err != nil {
 		return err
 	}
 	args := []string{"report", "-n", staleNamespace}
-	for _, flag := range impatience() {
+	for _, flag := range changedThresholds() {
 		args = append(args, "--"+flag)
 	}
 	a.screen.PrintLine("\n  The same rules from a laptop, without the operator (exit code 1: there are zombies):\n\n  $ kubectl yardmaster %s",
@@ -154,12 +154,12 @@ func (a *stale) showPlugin(ctx context.Context) error {
 	if a.screen.ColorEnabled {
 		args = append(args, "--color=always")
 	}
-	code, err := shell.Code(ctx, os.Stdout, "bin/kubectl-yardmaster", args...)
+	code, err := shell.ExitCode(ctx, os.Stdout, "bin/kubectl-yardmaster", args...)
 	if err != nil {
 		return err
 	}
-	if code != pluginFound {
-		return fmt.Errorf("the plugin ended with code %d, it should have been %d", code, pluginFound)
+	if code != pluginZombieExitCode {
+		return fmt.Errorf("the plugin ended with code %d, it should have been %d", code, pluginZombieExitCode)
 	}
 	return nil
 }
