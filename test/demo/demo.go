@@ -18,7 +18,7 @@ const (
 	operatorNamespace  = "yardmaster-system"
 )
 
-// demoRun is one performance.
+// demoRun is one run of the demo.
 type demoRun struct {
 	*demoEnvironment
 
@@ -28,29 +28,29 @@ type demoRun struct {
 	sessions  *sessionScenario
 }
 
-func newDemoRun(where cluster.Cluster, screen *terminal.Screen, limit time.Duration) *demoRun {
-	s := &demoEnvironment{cluster: where, screen: screen, timeout: limit}
+func newDemoRun(demoCluster cluster.Cluster, screen *terminal.Screen, limit time.Duration) *demoRun {
+	s := &demoEnvironment{cluster: demoCluster, screen: screen, timeout: limit}
 	return &demoRun{
 		demoEnvironment: s, sequences: &sequenceScenario{demoEnvironment: s}, stale: &staleJobScenario{demoEnvironment: s}, orders: &poolScenario{demoEnvironment: s}, sessions: &sessionScenario{demoEnvironment: s},
 	}
 }
 
-// sequenceScenario is the act of the SequentialJobs.
+// sequenceScenario runs the examples of SequentialJobs.
 type sequenceScenario struct {
 	*demoEnvironment
 
 	examples []*runningExample
 }
 
-// runningExample is an example on its way.
+// runningExample is an example and the demo's progress with it.
 type runningExample struct {
 	scenario.Example
 	actionDone bool
-	// phaseSince is when the demo first saw it in the phase it is in.
+	// phaseSince is when the demo first saw the current phase.
 	phaseSince time.Time
 }
 
-// runScenarios goes through the acts of the demo.
+// runScenarios runs all scenarios in order.
 func (d *demoRun) runScenarios(ctx context.Context) error {
 	d.printTitle("A cluster")
 	if err := d.cluster.Start(ctx); err != nil {
@@ -59,11 +59,11 @@ func (d *demoRun) runScenarios(ctx context.Context) error {
 	if err := d.connectClients(ctx); err != nil {
 		return err
 	}
-	d.printTitle("Jobs that nobody looks after")
+	d.printTitle("Stale Jobs")
 	if err := d.stale.createStaleJobs(ctx); err != nil {
 		return err
 	}
-	d.printTitle("The operator, in the cluster, with its webhook")
+	d.printTitle("The operator with its webhook")
 	if err := d.deployOperator(ctx, d.stale.operatorSettings()); err != nil {
 		return d.showOperatorAfter(ctx, err)
 	}
@@ -79,13 +79,13 @@ func (d *demoRun) runScenarios(ctx context.Context) error {
 	if err := d.sessions.runScenario(ctx); err != nil {
 		return err
 	}
-	d.printTitle("What to look at next")
+	d.printTitle("Next steps")
 	d.printNextSteps()
 	return nil
 }
 
 func (a *sequenceScenario) runScenario(ctx context.Context) error {
-	a.printTitle("SequentialJobs: one step after another")
+	a.printTitle("SequentialJobs: steps in order")
 	if err := a.applyExamples(ctx); err != nil {
 		return a.explainFailure(ctx, err)
 	}
@@ -95,7 +95,7 @@ func (a *sequenceScenario) runScenario(ctx context.Context) error {
 	if err := a.checkOutcomes(ctx); err != nil {
 		return err
 	}
-	a.printTitle("What kubectl shows of them")
+	a.printTitle("SequentialJobs in kubectl")
 	a.showKubectlOutput(ctx)
 	return nil
 }

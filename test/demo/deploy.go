@@ -21,8 +21,7 @@ const (
 	operatorTimeout = 2 * time.Minute
 )
 
-// deployOperator builds the operator and has it run in the cluster, with settings for people who
-// are watching.
+// deployOperator builds the operator and deploys it with settings that make the demo fast.
 func (d *demoRun) deployOperator(ctx context.Context, settings []string) error {
 	var image string
 	err := d.runTimed("built its image and loaded it into the cluster", func() (err error) {
@@ -45,17 +44,17 @@ func (d *demoRun) deployOperator(ctx context.Context, settings []string) error {
 	if err := shell.RunQuietly(ctx, kubectl[0], slices.Concat(kubectl[1:], set)...); err != nil {
 		return err
 	}
-	return d.runTimed("it is ready", func() error { return d.waitForOperator(ctx) })
+	return d.runTimed("the operator is ready", func() error { return d.waitForOperator(ctx) })
 }
 
-// waitForOperator waits until the deployed version, and no other, is there.
+// waitForOperator waits until only Pods of the deployed version exist.
 func (d *demoRun) waitForOperator(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, operatorTimeout, fmt.Errorf("the operator was not ready within %s", operatorTimeout))
 	defer cancel()
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		deployment := &appsv1.Deployment{}
 		if err := d.client.Get(ctx, client.ObjectKey{Namespace: operatorNamespace, Name: "yardmaster"}, deployment); err != nil {
-			return false, nil //nolint:nilerr // tried again until time is up
+			return false, nil //nolint:nilerr // retried until the timeout
 		}
 		if !isRolledOut(deployment) {
 			return false, nil

@@ -19,11 +19,11 @@ import (
 	"github.com/yardmaster/yardmaster/test/demo/shell"
 )
 
-// demoEnvironment is what all acts are played on.
+// demoEnvironment is what all scenarios share.
 type demoEnvironment struct {
 	cluster cluster.Cluster
 	screen  *terminal.Screen
-	// timeout is how long an act may take.
+	// timeout is how long a scenario may take.
 	timeout time.Duration
 
 	kubeconfig string
@@ -31,7 +31,7 @@ type demoEnvironment struct {
 	clientset  kubernetes.Interface
 }
 
-// connectClients makes the clients.
+// connectClients creates the clients.
 func (s *demoEnvironment) connectClients(ctx context.Context) error {
 	kubeconfig, err := s.cluster.KubeconfigPath(ctx)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *demoEnvironment) printTitle(text string) {
 	s.screen.PrintLine("\n%s", s.screen.Bold("== "+text))
 }
 
-// runTimed does something and says how long it took.
+// runTimed runs a function and prints how long it took.
 func (s *demoEnvironment) runTimed(what string, do func() error) error {
 	started := time.Now()
 	if err := do(); err != nil {
@@ -70,7 +70,8 @@ func (s *demoEnvironment) runTimed(what string, do func() error) error {
 	return nil
 }
 
-// showOperatorAfter shows how the operator is, which may have to do with the error.
+// showOperatorAfter prints the state of the operator, which may explain the error, and returns
+// the error.
 func (s *demoEnvironment) showOperatorAfter(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		s.showOperatorState(ctx)
@@ -85,8 +86,8 @@ func (s *demoEnvironment) showOperatorState(ctx context.Context) {
 	s.runKubectl(ctx, "-n", operatorNamespace, "logs", "-l", "app.kubernetes.io/name=yardmaster", "--tail=20", "--prefix")
 }
 
-// runKubectl runs kubectl and shows the command as a user would type it. What it has to say,
-// also of a failure, is all there is to it.
+// runKubectl prints and runs a kubectl command. A failure is printed and does not end the
+// demo.
 func (s *demoEnvironment) runKubectl(ctx context.Context, args ...string) {
 	s.screen.PrintLine("\n  $ kubectl %s", strings.Join(quoteArguments(args), " "))
 	command := s.cluster.KubectlCommand()
@@ -96,12 +97,12 @@ func (s *demoEnvironment) runKubectl(ctx context.Context, args ...string) {
 }
 
 func quoteArguments(args []string) []string {
-	words := make([]string, len(args))
+	quoted := make([]string, len(args))
 	for i, arg := range args {
-		words[i] = arg
+		quoted[i] = arg
 		if strings.ContainsAny(arg, " {}\"*") {
-			words[i] = "'" + arg + "'"
+			quoted[i] = "'" + arg + "'"
 		}
 	}
-	return words
+	return quoted
 }

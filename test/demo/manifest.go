@@ -19,7 +19,7 @@ import (
 
 const namespaceTimeout = 2 * time.Minute
 
-// readManifest reads a manifest of examples/.
+// readManifest reads a manifest in examples/.
 func readManifest(file, namespace string) (*unstructured.Unstructured, error) {
 	content, err := os.ReadFile(filepath.Join("examples", file))
 	if err != nil {
@@ -33,8 +33,8 @@ func readManifest(file, namespace string) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// createWithRetry tries again while the API server cannot reach the webhook: it may take a moment
-// to learn where a new Pod is.
+// createWithRetry retries while the API server cannot reach the webhook. The API server needs a
+// moment to learn the address of a new Pod.
 func (s *demoEnvironment) createWithRetry(ctx context.Context, object *unstructured.Unstructured) error {
 	const limit = 20 * time.Second
 	var last error
@@ -48,8 +48,8 @@ func (s *demoEnvironment) createWithRetry(ctx context.Context, object *unstructu
 	return last
 }
 
-// recreateNamespace makes a namespace for examples, without what an earlier demo left in it.
-// It admits only Pods that are `restricted`, which those of the examples are.
+// recreateNamespace creates a namespace and deletes an earlier one with the same name. It
+// enforces the Pod Security Standard `restricted`, which the examples meet.
 func (s *demoEnvironment) recreateNamespace(ctx context.Context, namespace string) error {
 	fresh := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:   namespace,
@@ -58,7 +58,7 @@ func (s *demoEnvironment) recreateNamespace(ctx context.Context, namespace strin
 	old := fresh.DeepCopy()
 	err := s.client.Delete(ctx, old)
 	if err == nil {
-		s.screen.PrintLine("  removing what the last demo left in namespace %s", namespace)
+		s.screen.PrintLine("  deleting namespace %s of an earlier demo", namespace)
 	} else if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *demoEnvironment) recreateNamespace(ctx context.Context, namespace strin
 		return apierrors.IsNotFound(err), nil
 	})
 	if err != nil {
-		return fmt.Errorf("namespace %s was not gone within %s: %w", namespace, namespaceTimeout, err)
+		return fmt.Errorf("namespace %s was not deleted within %s: %w", namespace, namespaceTimeout, err)
 	}
 	return s.client.Create(ctx, fresh)
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// showKubectlOutput shows what a user sees of the examples.
+// showKubectlOutput prints what kubectl shows about the examples.
 func (a *sequenceScenario) showKubectlOutput(ctx context.Context) {
 	a.runKubectl(ctx, "-n", sequencesNamespace, "get", "sj", "-o", "wide")
 	a.runKubectl(ctx, "-n", sequencesNamespace, "events", "--for", "sequentialjob/failing-migration")
@@ -21,7 +21,7 @@ func (s *demoEnvironment) printNextSteps() {
   kubectl -n %[1]s get jobs,pods,pvc -l yardmaster.dev/sequentialjob=etl-pipeline
   kubectl -n %[1]s logs -l yardmaster.dev/sequentialjob=etl-pipeline --prefix
   kubectl explain sequentialjob.spec.containers.step
-  kubectl -n %[2]s patch job suspended -p '{"spec":{"suspend":false}}'   # its finding goes away
+  kubectl -n %[2]s patch job suspended -p '{"spec":{"suspend":false}}'   # its finding disappears
   kubectl -n %[2]s get jobreports -w
   kubectl -n %[4]s describe workerpool clerks
   bin/kubectl-yardmaster pool -n %[4]s explain clerks
@@ -33,9 +33,9 @@ func (s *demoEnvironment) printNextSteps() {
 
   examples/               the manifests that were applied: change one and apply it again
   docs/sequentialjob.md   what a SequentialJob can do
-  docs/jobreport.md       what a JobReport tells
-  docs/queue.md           queues; docs/workerpool.md: their workers
-  docs/agenticsession.md  agents' sessions; docs/runner.md: how to write a runner
-  make demo               the same again, from fresh namespaces
-  make demo-down          remove the cluster`, sequencesNamespace, staleNamespace, operatorNamespace, ordersNamespace, sessionsNamespace)
+  docs/jobreport.md       how a JobReport classifies Jobs
+  docs/queue.md           queues; docs/workerpool.md: workers
+  docs/agenticsession.md  agent sessions; docs/runner.md: how to write a runner
+  make demo               run the demo again, in new namespaces
+  make demo-down          delete the cluster`, sequencesNamespace, staleNamespace, operatorNamespace, ordersNamespace, sessionsNamespace)
 }

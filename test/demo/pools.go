@@ -21,23 +21,24 @@ import (
 	"github.com/yardmaster/yardmaster/test/loadgen/verify"
 )
 
-// The burst of jobs.
+// The number of jobs in the burst, and how long each takes.
 const (
 	demoJobCount    = 2000
 	demoJobDuration = 400 * time.Millisecond
 )
 
-// poolScenario is the act of the Queue and the WorkerPool.
+// poolScenario runs the example of a Queue and a WorkerPool.
 type poolScenario struct {
 	*demoEnvironment
 
-	backlogs       []int64 // the backlog at each look
+	backlogs       []int64 // one sample per poll
 	rolloutStarted bool
 }
 
-// runScenario has a pool that sleeps work off a burst, rolls it out in the middle, and judges.
+// runScenario sends a burst of jobs to a pool without workers, starts a rollout while they run,
+// and checks that each job ran once.
 func (a *poolScenario) runScenario(ctx context.Context) error {
-	a.printTitle("Queue and WorkerPool: workers by backlog")
+	a.printTitle("Queue and WorkerPool: autoscaling by backlog")
 	err := a.runSteps(ctx)
 	if err != nil && ctx.Err() == nil {
 		a.runKubectl(ctx, "-n", ordersNamespace, "get", "queues,workerpools,deployments,pods", "-o", "wide")
@@ -58,7 +59,7 @@ func (a *poolScenario) runSteps(ctx context.Context) error {
 	return nil
 }
 
-// prepareQueue brings a broker, and declares the queue and the pool.
+// prepareQueue deploys a broker and creates the Queue and the WorkerPool.
 func (a *poolScenario) prepareQueue(ctx context.Context) error {
 	if err := a.runTimed("built the images of NATS, of the example worker and of the example runner", func() error { return a.cluster.LoadExampleImages(ctx) }); err != nil {
 		return err
@@ -77,19 +78,19 @@ func (a *poolScenario) prepareQueue(ctx context.Context) error {
 			return err
 		}
 	}
-	return a.waitUntil(ctx, "the queue to be there", func(queue *v1alpha1.Queue, _ *v1alpha1.WorkerPool) bool {
+	return a.waitUntil(ctx, "the Queue to be ready", func(queue *v1alpha1.Queue, _ *v1alpha1.WorkerPool) bool {
 		return queue.Status.Ready != nil
 	})
 }
 
-// sendJobs sends the burst.
+// sendJobs sends the burst of jobs.
 func (a *poolScenario) sendJobs(ctx context.Context) error {
-	a.screen.PrintLine("\n  The pool sleeps: it has no worker. Now %d jobs come at once, each of %s:\n", demoJobCount, demoJobDuration)
+	a.screen.PrintLine("\n  The pool has no workers. Sending %d jobs at once, each taking %s:\n", demoJobCount, demoJobDuration)
 	return a.runLedgerTool(ctx, "send", "send", "-url=nats://nats.nats:4222", "-queue=orders", "-run=demo",
 		fmt.Sprintf("-jobs=%d", demoJobCount), fmt.Sprintf("-milliseconds=%d", demoJobDuration.Milliseconds()))
 }
 
-// runLedgerTool runs the ledger's program in the cluster, as a Job.
+// runLedgerTool runs the load generator's program in the cluster as a Job.
 func (a *poolScenario) runLedgerTool(ctx context.Context, name string, args ...string) error {
 	pool, err := readManifest("orders/workerpool.yaml", ordersNamespace)
 	if err != nil {
@@ -99,45 +100,46 @@ func (a *poolScenario) runLedgerTool(ctx context.Context, name string, args ...s
 	if err != nil {
 		return err
 	}
-	like := &v1alpha1.WorkerPool{}
-	if err := json.Unmarshal(raw, like); err != nil {
+	example := &v1alpha1.WorkerPool{}
+	if err := json.Unmarshal(raw, example); err != nil {
 		return err
 	}
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ordersNamespace}}
 	job.Spec.BackoffLimit = new(int32(2))
-	job.Spec.Template.Spec = like.Spec.Template.Spec // the worker's image has it, and the ledger is mounted
+	job.Spec.Template.Spec = example.Spec.Template.Spec // the worker's image contains the program, and its Pods mount the ledger
 	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	job.Spec.Template.Spec.Containers[0].Command = append([]string{"/ledger-tool"}, args...)
 	return a.client.Create(ctx, job)
 }
 
-// waitUntil waits for the queue and the pool to be so.
-func (a *poolScenario) waitUntil(ctx context.Context, what string, so func(*v1alpha1.Queue, *v1alpha1.WorkerPool) bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errors.New("time is up"))
+// waitUntil waits until the Queue and the WorkerPool meet a condition.
+func (a *poolScenario) waitUntil(ctx context.Context, description string, isMet func(*v1alpha1.Queue, *v1alpha1.WorkerPool) bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errors.New("timeout"))
 	defer cancel()
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		queue, pool := &v1alpha1.Queue{}, &v1alpha1.WorkerPool{}
 		if err := a.client.Get(ctx, client.ObjectKey{Namespace: ordersNamespace, Name: "orders"}, queue); err != nil {
-			return false, nil //nolint:nilerr // tried again until time is up
+			return false, nil //nolint:nilerr // retried until the timeout
 		}
 		if err := a.client.Get(ctx, client.ObjectKey{Namespace: ordersNamespace, Name: "clerks"}, pool); err != nil {
-			return false, nil //nolint:nilerr // tried again until time is up
+			return false, nil //nolint:nilerr // retried until the timeout
 		}
-		return so(queue, pool), nil
+		return isMet(queue, pool), nil
 	})
 	if err != nil {
-		return fmt.Errorf("%w after %s: waiting for %s", context.Cause(ctx), a.timeout, what)
+		return fmt.Errorf("%w after %s: waiting for %s", context.Cause(ctx), a.timeout, description)
 	}
 	return nil
 }
 
-// followPool shows backlog and workers until the pool sleeps again, and rolls it out on the way.
+// followPool prints backlog and workers until the pool has scaled to zero, and starts a rollout
+// while it works.
 func (a *poolScenario) followPool(ctx context.Context) error {
 	defer a.screen.KeepLines()
 	var before *v1alpha1.WorkerPool
-	begun := time.Now()
-	err := a.waitUntil(ctx, "the pool to sleep again", func(_ *v1alpha1.Queue, pool *v1alpha1.WorkerPool) bool {
-		a.printProgress(before, pool, time.Since(begun))
+	started := time.Now()
+	err := a.waitUntil(ctx, "the pool to scale to zero", func(_ *v1alpha1.Queue, pool *v1alpha1.WorkerPool) bool {
+		a.printProgress(before, pool, time.Since(started))
 		before = pool
 		a.startRollout(ctx, pool)
 		s := &pool.Status
@@ -162,16 +164,16 @@ func (a *poolScenario) printProgress(before, pool *v1alpha1.WorkerPool, since ti
 	a.screen.DrawLines(render.PoolLoadTable(a.screen.Style, []*render.PoolLoad{{Pool: pool, Backlogs: a.backlogs}}).Lines(false))
 }
 
-// startRollout gives the workers a new version, once, when several are there.
+// startRollout changes the version of the workers once, when several are ready.
 func (a *poolScenario) startRollout(ctx context.Context, pool *v1alpha1.WorkerPool) {
 	s := &pool.Status
 	if a.rolloutStarted || s.Ready < 2 || s.Ready < s.Desired || s.Backlog == nil || *s.Backlog == 0 {
 		return
 	}
 	const patch = `{"spec":{"version":"2"}}`
-	a.screen.PrintLine("\n  In the middle of it the workers get a new version:\n  $ kubectl -n %s patch workerpool clerks --type=merge -p '%s'\n", ordersNamespace, patch)
+	a.screen.PrintLine("\n  Rolling out a new version while the pool works:\n  $ kubectl -n %s patch workerpool clerks --type=merge -p '%s'\n", ordersNamespace, patch)
 	if err := a.client.Patch(ctx, pool, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		a.screen.PrintLine("  %v", err) // and it is tried again
+		a.screen.PrintLine("  %v", err) // retried at the next poll
 		return
 	}
 	a.rolloutStarted = true
@@ -183,7 +185,7 @@ func (a *poolScenario) verifyLedger(ctx context.Context) error {
 		return err
 	}
 	var verdict verify.LedgerResult
-	err := a.waitUntil(ctx, "the verdict", func(*v1alpha1.Queue, *v1alpha1.WorkerPool) bool {
+	err := a.waitUntil(ctx, "the verification of the ledger", func(*v1alpha1.Queue, *v1alpha1.WorkerPool) bool {
 		output := a.readJobLog(ctx, "verify")
 		_, output, found := strings.Cut(output, "{")
 		line, _, _ := strings.Cut(output, "\n")
@@ -192,18 +194,18 @@ func (a *poolScenario) verifyLedger(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.screen.PrintLine("  The ledger, in which each worker writes what it has done: %s", verdict.String())
+	a.screen.PrintLine("  The ledger, in which workers record each finished job: %s", verdict.String())
 	if !verdict.EachDoneOnce() {
-		return fmt.Errorf("not each job was done once: %+v", verdict)
+		return fmt.Errorf("not every job ran exactly once: %+v", verdict)
 	}
 	if verdict.Revisions < 2 {
-		return fmt.Errorf("the rollout was not in the middle of the work: %+v", verdict)
+		return fmt.Errorf("the rollout did not happen while the pool worked: %+v", verdict)
 	}
-	a.screen.PrintLine("%s", a.screen.Success(fmt.Sprintf("All %d jobs were done once, over a rollout and back to zero.", verdict.Sent)))
+	a.screen.PrintLine("%s", a.screen.Success(fmt.Sprintf("All %d jobs ran exactly once, during a rollout and scaling from and to zero.", verdict.Sent)))
 	return nil
 }
 
-// readJobLog is what the Pods of a Job have written; nothing if that cannot be read yet.
+// readJobLog returns the log of a Job's Pod, or "" if it cannot be read yet.
 func (a *poolScenario) readJobLog(ctx context.Context, job string) string {
 	var pods corev1.PodList
 	if err := a.client.List(ctx, &pods, client.InNamespace(ordersNamespace), client.MatchingLabels{batchv1.JobNameLabel: job}); err != nil || len(pods.Items) == 0 {

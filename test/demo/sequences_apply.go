@@ -8,14 +8,14 @@ import (
 	"github.com/yardmaster/yardmaster/test/demo/scenario"
 )
 
-// applyExamples puts the examples into a fresh namespace.
+// applyExamples creates the examples in a new namespace.
 func (a *sequenceScenario) applyExamples(ctx context.Context) error {
 	if err := a.recreateNamespace(ctx, sequencesNamespace); err != nil {
 		return err
 	}
 	for _, example := range scenario.Examples() {
 		if example.Missing != "" {
-			a.screen.PrintLine("  %s is not applied: it needs %s", example.File, example.Missing)
+			a.screen.PrintLine("  skipping %s: it needs %s", example.File, example.Missing)
 			continue
 		}
 		if err := a.applyExample(ctx, &example); err != nil {
@@ -28,7 +28,7 @@ func (a *sequenceScenario) applyExamples(ctx context.Context) error {
 	return nil
 }
 
-// applyExample does what `kubectl apply` does with a new object.
+// applyExample creates an example, and checks that an invalid one is refused.
 func (a *sequenceScenario) applyExample(ctx context.Context, example *scenario.Example) error {
 	object, err := readManifest(example.ManifestPath(), sequencesNamespace)
 	if err != nil {
@@ -40,11 +40,11 @@ func (a *sequenceScenario) applyExample(ctx context.Context, example *scenario.E
 	case example.Refused == "":
 		return err
 	case err == nil:
-		return fmt.Errorf("%s was taken, it should have been refused with: %s", example.File, example.Refused)
+		return fmt.Errorf("%s was accepted, expected a refusal with: %s", example.File, example.Refused)
 	case !strings.Contains(err.Error(), example.Refused):
-		return fmt.Errorf("%s should have been refused with %q, not with: %w", example.File, example.Refused, err)
+		return fmt.Errorf("%s was refused, expected the message %q: %w", example.File, example.Refused, err)
 	}
 	a.screen.PrintLine("    %s", a.screen.Failure(err.Error()))
-	a.screen.PrintLine("    refused, as it should be")
+	a.screen.PrintLine("    refused as expected")
 	return nil
 }

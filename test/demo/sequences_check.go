@@ -13,42 +13,42 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// checkOutcomes tells how each example ended, with what proves that it did its work, and
-// explains those that did not end as they should.
+// checkOutcomes prints how each example ended, with its logs and outputs, and explains those
+// that did not end as expected.
 func (a *sequenceScenario) checkOutcomes(ctx context.Context) error {
 	now, err := a.readSequences(ctx)
 	if err != nil {
 		return err
 	}
-	a.printTitle("How they ended")
-	var wrong []string
+	a.printTitle("Results")
+	var failed []string
 	for _, example := range a.examples {
 		sj := now[example.ObjectName()]
 		logs := a.readStepLogs(ctx, sj)
-		faults := example.Mismatches(sj, func(step *v1alpha1.StepStatus) string { return logs[step.Name] })
-		a.printOutcome(sj, logs, len(faults) == 0)
-		for _, fault := range faults {
-			a.screen.PrintLine("    %s", a.screen.Failure(fault))
+		mismatches := example.Mismatches(sj, func(step *v1alpha1.StepStatus) string { return logs[step.Name] })
+		a.printOutcome(sj, logs, len(mismatches) == 0)
+		for _, mismatch := range mismatches {
+			a.screen.PrintLine("    %s", a.screen.Failure(mismatch))
 		}
-		if len(faults) > 0 {
-			wrong = append(wrong, sj.Name)
+		if len(mismatches) > 0 {
+			failed = append(failed, sj.Name)
 		}
 	}
-	if len(wrong) == 0 {
-		a.screen.PrintLine("\n%s", a.screen.Success(fmt.Sprintf("All %d examples ended as they should, and the invalid one was refused.", len(a.examples))))
+	if len(failed) == 0 {
+		a.screen.PrintLine("\n%s", a.screen.Success(fmt.Sprintf("All %d examples ended as expected, and the invalid one was refused.", len(a.examples))))
 		return nil
 	}
-	for _, name := range wrong {
+	for _, name := range failed {
 		a.explainExample(ctx, name)
 	}
 	a.showOperatorState(ctx)
-	a.screen.PrintLine("\n%s", a.screen.Failure("These did not end as they should: "+strings.Join(wrong, ", ")))
+	a.screen.PrintLine("\n%s", a.screen.Failure("Not as expected: "+strings.Join(failed, ", ")))
 	return errAlreadyReported
 }
 
-func (a *sequenceScenario) printOutcome(sj *v1alpha1.SequentialJob, logs map[string]string, good bool) {
+func (a *sequenceScenario) printOutcome(sj *v1alpha1.SequentialJob, logs map[string]string, isExpected bool) {
 	mark := a.screen.Success("✔")
-	if !good {
+	if !isExpected {
 		mark = a.screen.Failure("✘")
 	}
 	run := ""
@@ -63,11 +63,11 @@ func (a *sequenceScenario) printOutcome(sj *v1alpha1.SequentialJob, logs map[str
 	}
 }
 
-// stepRemarks are what is worth saying of a step: the end of its log, its output, its failure.
+// stepRemarks returns the end of a step's log, its output and the cause of its failure.
 func stepRemarks(step *v1alpha1.StepStatus, run int32, log string) string {
 	var text strings.Builder
 	if step.Phase == v1alpha1.StepSucceeded && step.Run != run {
-		fmt.Fprintf(&text, "of run %d  ", step.Run)
+		fmt.Fprintf(&text, "from run %d  ", step.Run)
 	}
 	if lines := strings.Split(strings.TrimSpace(log), "\n"); log != "" {
 		fmt.Fprintf(&text, "log: %s  ", lines[len(lines)-1])
@@ -90,7 +90,8 @@ func truncateMessage(message string) string {
 	return message
 }
 
-// readStepLogs are the logs of a SequentialJob's steps, by name, of as many as can be read.
+// readStepLogs returns the logs of a SequentialJob's steps by name. It omits logs that cannot
+// be read.
 func (a *sequenceScenario) readStepLogs(ctx context.Context, sj *v1alpha1.SequentialJob) map[string]string {
 	logs := map[string]string{}
 	for i := range sj.Status.Steps {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// explainExample shows what may tell why an example went wrong.
+// explainExample prints what may explain why an example did not end as expected.
 func (a *sequenceScenario) explainExample(ctx context.Context, name string) {
-	a.printTitle("Why " + name + " may have gone wrong")
+	a.printTitle("Details of " + name)
 	selector := "yardmaster.dev/sequentialjob=" + name
 	a.runKubectl(ctx, "-n", sequencesNamespace, "get", "sequentialjob", name, "-o",
 		`jsonpath={range .status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}`)
@@ -16,7 +16,8 @@ func (a *sequenceScenario) explainExample(ctx context.Context, name string) {
 	a.runKubectl(ctx, "-n", sequencesNamespace, "events", "--types=Warning")
 }
 
-// explainFailure shows what may tell why, of the examples that the error names and of the operator.
+// explainFailure prints details of the examples in the error message and of the operator, and
+// returns the error.
 func (a *sequenceScenario) explainFailure(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		for _, example := range a.examples {

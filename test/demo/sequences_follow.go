@@ -14,44 +14,45 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
-// followExamples shows how the examples get on, and does to them what is due, until all are over.
+// followExamples prints the progress of the examples and applies their actions until all are
+// finished.
 func (a *sequenceScenario) followExamples(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errors.New("time is up"))
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errors.New("timeout"))
 	defer cancel()
 	a.screen.PrintLine("")
 	defer a.screen.KeepLines()
 
 	started := time.Now()
-	seen := map[string]*v1alpha1.SequentialJob{}
-	var failure error // of the last look
+	latest := map[string]*v1alpha1.SequentialJob{}
+	var lastErr error // of the last poll
 	for {
 		var now map[string]*v1alpha1.SequentialJob
-		if now, failure = a.readSequences(ctx); failure == nil {
-			a.printProgress(seen, now, time.Since(started))
-			if failure = a.applyDueActions(ctx, now); failure == nil && a.allFinished(now) {
+		if now, lastErr = a.readSequences(ctx); lastErr == nil {
+			a.printProgress(latest, now, time.Since(started))
+			if lastErr = a.applyDueActions(ctx, now); lastErr == nil && a.allFinished(now) {
 				return nil
 			}
-			seen = now
+			latest = now
 		}
 		select {
 		case <-ctx.Done():
-			return a.timeoutError(context.Cause(ctx), seen, failure)
+			return a.timeoutError(context.Cause(ctx), latest, lastErr)
 		case <-time.After(pollInterval):
 		}
 	}
 }
 
-func (a *sequenceScenario) timeoutError(cause error, seen map[string]*v1alpha1.SequentialJob, failure error) error {
+func (a *sequenceScenario) timeoutError(cause error, latest map[string]*v1alpha1.SequentialJob, lastErr error) error {
 	var waiting []string
 	for _, example := range a.examples {
-		if sj := seen[example.ObjectName()]; sj == nil || !example.IsFinished(sj, example.actionDone) {
+		if sj := latest[example.ObjectName()]; sj == nil || !example.IsFinished(sj, example.actionDone) {
 			waiting = append(waiting, example.ObjectName())
 		}
 	}
-	return errors.Join(fmt.Errorf("%w: not over yet after %s: %s", cause, a.timeout, strings.Join(waiting, ", ")), failure)
+	return errors.Join(fmt.Errorf("%w: not finished after %s: %s", cause, a.timeout, strings.Join(waiting, ", ")), lastErr)
 }
 
-// readSequences reads the examples' objects.
+// readSequences reads the SequentialJobs of the examples.
 func (a *sequenceScenario) readSequences(ctx context.Context) (map[string]*v1alpha1.SequentialJob, error) {
 	var list v1alpha1.SequentialJobList
 	if err := a.client.List(ctx, &list, client.InNamespace(sequencesNamespace)); err != nil {
@@ -63,13 +64,13 @@ func (a *sequenceScenario) readSequences(ctx context.Context) (map[string]*v1alp
 	}
 	for _, example := range a.examples {
 		if byName[example.ObjectName()] == nil {
-			return nil, fmt.Errorf("SequentialJob %s is gone", example.ObjectName())
+			return nil, fmt.Errorf("SequentialJob %s was deleted", example.ObjectName())
 		}
 	}
 	return byName, nil
 }
 
-// printProgress shows what there is to see now.
+// printProgress prints changes, or redraws the table on a terminal.
 func (a *sequenceScenario) printProgress(before, now map[string]*v1alpha1.SequentialJob, since time.Duration) {
 	if !a.screen.IsTerminal() {
 		for _, example := range a.examples {
@@ -93,7 +94,7 @@ func (a *sequenceScenario) printProgress(before, now map[string]*v1alpha1.Sequen
 	}
 }
 
-// applyDueActions does what a user would, where it is due.
+// applyDueActions applies the actions that are due.
 func (a *sequenceScenario) applyDueActions(ctx context.Context, now map[string]*v1alpha1.SequentialJob) error {
 	for _, example := range a.examples {
 		sj := now[example.ObjectName()]

@@ -17,27 +17,27 @@ import (
 	"github.com/yardmaster/yardmaster/test/demo/shell"
 )
 
-// sessionScenario is the act of the AgenticSessions. Their runner's image has come with those of the
-// act before.
+// sessionScenario runs the examples of AgenticSessions. The pool scenario has already loaded the
+// image of their runner.
 type sessionScenario struct {
 	*demoEnvironment
 
 	sessions []*runningSession
 }
 
-// runningSession is a session on its way.
+// runningSession is a session and the demo's progress with it.
 type runningSession struct {
 	scenario.SessionExample
 	current *v1alpha1.AgenticSession
-	// actionsDone is how many of its actions are.
+	// actionsDone is the number of applied actions.
 	actionsDone int
-	// phaseSince is when the demo first saw it in the phase it is in.
+	// phaseSince is when the demo first saw the current phase.
 	phaseSince time.Time
 }
 
-// runScenario has sessions run, has one stopped and go on, and judges.
+// runScenario runs sessions, stops and restarts one, and checks how they end.
 func (a *sessionScenario) runScenario(ctx context.Context) error {
-	a.printTitle("AgenticSession: an agent's session as a hardened Job")
+	a.printTitle("AgenticSession: an agent session as a hardened Job")
 	err := a.runSteps(ctx)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, errAlreadyReported) {
 		a.showSessionState(ctx)
@@ -57,7 +57,7 @@ func (a *sessionScenario) runSteps(ctx context.Context) error {
 	return nil
 }
 
-// applySessions puts the sessions that run into a fresh namespace.
+// applySessions creates the sessions in a new namespace.
 func (a *sessionScenario) applySessions(ctx context.Context) error {
 	if err := a.recreateNamespace(ctx, sessionsNamespace); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (a *sessionScenario) applySessions(ctx context.Context) error {
 	return nil
 }
 
-// checkRefusal tries one that must be refused.
+// checkRefusal checks that an invalid session is refused.
 func (a *sessionScenario) checkRefusal(ctx context.Context) error {
 	object, err := readManifest(scenario.RefusedSessionFile, sessionsNamespace)
 	if err != nil {
@@ -84,35 +84,36 @@ func (a *sessionScenario) checkRefusal(ctx context.Context) error {
 	err = a.createWithRetry(ctx, object)
 	switch {
 	case err == nil:
-		return fmt.Errorf("%s was taken, it should have been refused with: %s", scenario.RefusedSessionFile, scenario.RefusedSessionMessage)
+		return fmt.Errorf("%s was accepted, expected a refusal with: %s", scenario.RefusedSessionFile, scenario.RefusedSessionMessage)
 	case !strings.Contains(err.Error(), scenario.RefusedSessionMessage):
-		return fmt.Errorf("%s should have been refused with %q, not with: %w", scenario.RefusedSessionFile, scenario.RefusedSessionMessage, err)
+		return fmt.Errorf("%s was refused, expected the message %q: %w", scenario.RefusedSessionFile, scenario.RefusedSessionMessage, err)
 	}
 	a.screen.PrintLine("    %s", a.screen.Failure(err.Error()))
-	a.screen.PrintLine("    refused, as it should be\n")
+	a.screen.PrintLine("    refused as expected\n")
 	return nil
 }
 
-// followSessions shows how the sessions get on, and does to them what is due, until all have ended.
+// followSessions prints the progress of the sessions and applies their actions until all are
+// finished.
 func (a *sessionScenario) followSessions(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errors.New("time is up"))
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errors.New("timeout"))
 	defer cancel()
 	defer a.screen.KeepLines()
 	started := time.Now()
 	for {
-		failure := a.refreshSessions(ctx, started)
-		if failure == nil && !slices.ContainsFunc(a.sessions, func(s *runningSession) bool { return !s.IsFinished(s.current) }) {
+		lastErr := a.refreshSessions(ctx, started)
+		if lastErr == nil && !slices.ContainsFunc(a.sessions, func(s *runningSession) bool { return !s.IsFinished(s.current) }) {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("%w: not all sessions have ended after %s", context.Cause(ctx), a.timeout), failure)
+			return errors.Join(fmt.Errorf("%w: not all sessions are finished after %s", context.Cause(ctx), a.timeout), lastErr)
 		case <-time.After(pollInterval):
 		}
 	}
 }
 
-// refreshSessions sees how each session stands, shows that, and does what is due.
+// refreshSessions reads and prints the sessions and applies the actions that are due.
 func (a *sessionScenario) refreshSessions(ctx context.Context, started time.Time) error {
 	shown := make([]*v1alpha1.AgenticSession, 0, len(a.sessions))
 	for _, s := range a.sessions {
@@ -137,7 +138,7 @@ func (a *sessionScenario) refreshSessions(ctx context.Context, started time.Time
 	return a.applyDueActions(ctx)
 }
 
-// applyDueActions does what a user would, where it is due.
+// applyDueActions applies the actions that are due.
 func (a *sessionScenario) applyDueActions(ctx context.Context) error {
 	for _, s := range a.sessions {
 		action := s.DueAction(s.current, s.actionsDone, time.Since(s.phaseSince))
@@ -153,27 +154,27 @@ func (a *sessionScenario) applyDueActions(ctx context.Context) error {
 	return nil
 }
 
-// checkOutcomes tells how each session ended, with what it left.
+// checkOutcomes prints how each session ended and compares it with the expectation.
 func (a *sessionScenario) checkOutcomes(ctx context.Context) error {
 	a.screen.PrintLine("")
-	good := true
+	asExpected := true
 	for _, s := range a.sessions {
 		for _, line := range render.SessionDetail(a.screen.Style, s.current, time.Now()) {
 			a.screen.PrintLine("  %s", line)
 		}
-		for _, fault := range s.Mismatches(s.current) {
-			good = false
-			a.screen.PrintLine("    %s", a.screen.Failure(fault))
+		for _, mismatch := range s.Mismatches(s.current) {
+			asExpected = false
+			a.screen.PrintLine("    %s", a.screen.Failure(mismatch))
 		}
 	}
-	if !good {
+	if !asExpected {
 		a.showSessionState(ctx)
 		a.showOperatorState(ctx)
-		a.screen.PrintLine("\n%s", a.screen.Failure("Not all sessions ended as they should."))
+		a.screen.PrintLine("\n%s", a.screen.Failure("Not all sessions ended as expected."))
 		return errAlreadyReported
 	}
 	a.screen.PrintLine("\n%s", a.screen.Success(fmt.Sprintf(
-		"All %d sessions ended as they should: with a result and its cost, in the workspace kept over a stop, and when the time was up. The invalid one was refused.",
+		"All %d sessions ended as expected: with a result and cost, after a restart in the kept workspace, and at the time limit. The invalid one was refused.",
 		len(a.sessions))))
 	return nil
 }

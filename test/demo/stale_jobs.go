@@ -20,13 +20,13 @@ import (
 // pluginZombieExitCode is the plugin's exit code when there are zombies.
 const pluginZombieExitCode = 1
 
-// staleJobScenario is the act of the JobReport.
+// staleJobScenario runs the examples of a JobReport.
 type staleJobScenario struct {
 	*demoEnvironment
 }
 
-// createStaleJobs makes the Jobs. They are there before the operator is: that is how it finds them
-// in a cluster.
+// createStaleJobs creates the Jobs before the operator is deployed, as it finds Jobs in a real
+// cluster.
 func (a *staleJobScenario) createStaleJobs(ctx context.Context) error {
 	if err := a.recreateNamespace(ctx, staleNamespace); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (a *staleJobScenario) createStaleJobs(ctx context.Context) error {
 	return nil
 }
 
-// operatorSettings have the operator report on the Jobs sooner than anybody would want otherwise.
+// operatorSettings make the operator scan often and use short thresholds.
 func (*staleJobScenario) operatorSettings() []string {
 	settings := []string{"YARDMASTER_REPORT_INTERVAL=2s"}
 	for _, flag := range changedThresholds() {
@@ -54,7 +54,7 @@ func (*staleJobScenario) operatorSettings() []string {
 	return settings
 }
 
-// changedThresholds are the thresholds that are not the defaults, as name=value.
+// changedThresholds returns the thresholds that differ from the defaults, as name=value.
 func changedThresholds() []string {
 	thresholds, defaults := scenario.DemoThresholds(), zombie.Defaults()
 	var changed []string
@@ -66,51 +66,51 @@ func changedThresholds() []string {
 	return changed
 }
 
-// runScenario shows the report, once it says what it should.
+// runScenario waits for the expected report and prints it.
 func (a *staleJobScenario) runScenario(ctx context.Context) error {
-	a.printTitle("JobReport: which Jobs are stale")
-	a.screen.PrintLine("  The operator has looked at those Jobs every two seconds, and counts as old what is some seconds old.\n")
+	a.printTitle("JobReport: finding stale Jobs")
+	a.screen.PrintLine("  In this demo, the operator scans every two seconds, and its thresholds are a few seconds.\n")
 	if err := a.followFindings(ctx); err != nil {
 		a.runKubectl(ctx, "-n", staleNamespace, "describe", "jobreport", v1alpha1.JobReportName)
 		a.runKubectl(ctx, "-n", staleNamespace, "get", "jobs,pods", "-o", "wide")
 		return a.showOperatorAfter(ctx, err)
 	}
-	a.screen.PrintLine("\n%s", a.screen.Success(fmt.Sprintf("Of %d Jobs the %d stale ones were found, each for the right reason, and none was touched.",
+	a.screen.PrintLine("\n%s", a.screen.Success(fmt.Sprintf("Of %d Jobs, the %d stale ones were found for the right reasons. No Job was changed.",
 		len(scenario.StaleJobs()), len(scenario.StaleJobs())-1)))
 	a.runKubectl(ctx, "-n", staleNamespace, "get", "jobreports")
 	a.runKubectl(ctx, "-n", staleNamespace, "describe", "jobreport", v1alpha1.JobReportName)
 	return a.runPluginReport(ctx)
 }
 
-// followFindings shows how the findings come, until all are there.
+// followFindings prints the findings until all are as expected.
 func (a *staleJobScenario) followFindings(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errors.New("time is up"))
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errors.New("timeout"))
 	defer cancel()
 	defer a.screen.KeepLines()
-	var faults []string
+	var mismatches []string
 	before := map[string]string{}
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		report := &v1alpha1.JobReport{}
 		if err := a.client.Get(ctx, client.ObjectKey{Namespace: staleNamespace, Name: v1alpha1.JobReportName}, report); err != nil {
-			faults = []string{err.Error()}
-			return false, nil //nolint:nilerr // the first report may not be there yet
+			mismatches = []string{err.Error()}
+			return false, nil //nolint:nilerr // the first report may not exist yet
 		}
 		a.printFindings(before, &report.Status)
-		faults = nil
+		mismatches = nil
 		for _, job := range scenario.StaleJobs() {
-			if fault := job.Mismatch(&report.Status); fault != "" {
-				faults = append(faults, fault)
+			if mismatch := job.Mismatch(&report.Status); mismatch != "" {
+				mismatches = append(mismatches, mismatch)
 			}
 		}
-		return len(faults) == 0, nil
+		return len(mismatches) == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%w after %s: %s", context.Cause(ctx), a.timeout, strings.Join(faults, "; "))
+		return fmt.Errorf("%w after %s: %s", context.Cause(ctx), a.timeout, strings.Join(mismatches, "; "))
 	}
 	return nil
 }
 
-// printFindings shows what the report says now of each Job, or what of that is new.
+// printFindings prints changed findings, or redraws all on a terminal.
 func (a *staleJobScenario) printFindings(before map[string]string, status *v1alpha1.JobReportStatus) {
 	lines := []string{fmt.Sprintf("  %-16s %-12s %s", "JOB", "CATEGORY", "REASON")}
 	for _, job := range scenario.StaleJobs() {
@@ -139,7 +139,7 @@ func (a *staleJobScenario) formatFinding(job *scenario.StaleJob, status *v1alpha
 	return strings.TrimRight(fmt.Sprintf("  %-16s %s %s", job.Name, padded, reason), " ")
 }
 
-// runPluginReport runs the same rules from here, without the operator.
+// runPluginReport classifies the same Jobs with the plugin, without the operator.
 func (a *staleJobScenario) runPluginReport(ctx context.Context) error {
 	if err := shell.RunQuietly(ctx, "make", "--no-print-directory", "plugin"); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (a *staleJobScenario) runPluginReport(ctx context.Context) error {
 	for _, flag := range changedThresholds() {
 		args = append(args, "--"+flag)
 	}
-	a.screen.PrintLine("\n  The same rules from a laptop, without the operator (exit code 1: there are zombies):\n\n  $ kubectl yardmaster %s",
+	a.screen.PrintLine("\n  The same report from the kubectl plugin, without the operator (exit code 1 because of zombies):\n\n  $ kubectl yardmaster %s",
 		strings.Join(args, " "))
 	args = slices.Concat(args, []string{"--kubeconfig", a.kubeconfig})
 	if a.screen.ColorEnabled {
@@ -159,7 +159,7 @@ func (a *staleJobScenario) runPluginReport(ctx context.Context) error {
 		return err
 	}
 	if code != pluginZombieExitCode {
-		return fmt.Errorf("the plugin ended with code %d, it should have been %d", code, pluginZombieExitCode)
+		return fmt.Errorf("the plugin exited with code %d, expected %d", code, pluginZombieExitCode)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ const (
 	kindKubeconfig  = "dist/demo/kubeconfig"
 )
 
-// kindCluster is a cluster of kind, whose nodes are Docker's containers.
+// kindCluster is a cluster of kind, whose nodes are Docker containers.
 type kindCluster struct{}
 
 // Start implements Cluster.
@@ -29,17 +29,17 @@ func (d kindCluster) Start(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(kindKubeconfig), 0o750); err != nil {
 		return err
 	}
-	there, err := d.clusterExists(ctx)
+	found, err := d.clusterExists(ctx)
 	if err != nil {
 		return err
 	}
-	if there {
+	if found {
 		return shell.Run(ctx, typeKind, "export", "kubeconfig", "--name", kindClusterName, "--kubeconfig", kindKubeconfig)
 	}
 	return shell.Run(ctx, typeKind, "create", "cluster", "--name", kindClusterName, "--kubeconfig", kindKubeconfig, "--wait", "3m")
 }
 
-// checkPrerequisites says all that is missing at once.
+// checkPrerequisites returns an error for each missing program.
 func (kindCluster) checkPrerequisites(ctx context.Context) error {
 	var missing []error
 	for _, need := range []struct{ program, from string }{
@@ -48,7 +48,7 @@ func (kindCluster) checkPrerequisites(ctx context.Context) error {
 		{"kubectl", "https://kubernetes.io/docs/tasks/tools"},
 	} {
 		if _, err := exec.LookPath(need.program); err != nil {
-			missing = append(missing, fmt.Errorf("CLUSTER=kind needs %s, which is not on the path: see %s", need.program, need.from))
+			missing = append(missing, fmt.Errorf("CLUSTER=kind needs %s, which is not in the PATH: see %s", need.program, need.from))
 		}
 	}
 	if len(missing) > 0 {
@@ -65,7 +65,7 @@ func (kindCluster) clusterExists(ctx context.Context) (bool, error) {
 	return slices.Contains(strings.Fields(clusters), kindClusterName), err
 }
 
-// LoadOperatorImage implements Cluster. Its tag is Docker's own identity of it.
+// LoadOperatorImage implements Cluster. The image's tag is its Docker ID.
 func (kindCluster) LoadOperatorImage(ctx context.Context) (string, error) {
 	const built = operatorImageName + ":demo"
 	if err := shell.RunQuietly(ctx, "make", "--no-print-directory", "docker-build", "IMG="+built); err != nil {

@@ -20,13 +20,13 @@ const (
 	operatorImageName = "yardmaster"
 )
 
-// localCluster is a cluster of package localcluster.
+// localCluster is a cluster of the command localcluster.
 type localCluster struct{}
 
 // Start implements Cluster.
 func (localCluster) Start(ctx context.Context) error {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
-		return errors.New("the cluster of the demo needs root on Linux; where Docker runs, CLUSTER=kind make demo uses kind")
+		return errors.New("the default cluster of the demo needs root on Linux; with Docker, use CLUSTER=kind make demo")
 	}
 	if err := buildLocalTool(ctx); err != nil {
 		return err
@@ -34,18 +34,18 @@ func (localCluster) Start(ctx context.Context) error {
 	return shell.Run(ctx, localClusterTool, "up", "--name", localClusterName)
 }
 
-// buildLocalTool builds the program that the Makefile's targets use too.
+// buildLocalTool builds the command localcluster, which the Makefile also uses.
 func buildLocalTool(ctx context.Context) error {
 	return shell.RunQuietly(ctx, "make", "--no-print-directory", "localcluster")
 }
 
-// LoadOperatorImage implements Cluster. Its tag is what is in it, so that a changed operator is
-// rolled out and an unchanged one is left running.
+// LoadOperatorImage implements Cluster. The image's tag is a hash of its content, so that
+// only a changed operator is rolled out.
 func (localCluster) LoadOperatorImage(ctx context.Context) (string, error) {
-	makeImage := func(image string) error {
+	buildImage := func(image string) error {
 		return shell.RunQuietly(ctx, "make", "--no-print-directory", "image", "IMG="+image)
 	}
-	if err := makeImage(operatorImageName + ":demo"); err != nil {
+	if err := buildImage(operatorImageName + ":demo"); err != nil {
 		return "", err
 	}
 	tag, err := contentHashTag(operatorBinary)
@@ -53,7 +53,7 @@ func (localCluster) LoadOperatorImage(ctx context.Context) (string, error) {
 		return "", err
 	}
 	image := operatorImageName + ":" + tag
-	if err := makeImage(image); err != nil {
+	if err := buildImage(image); err != nil {
 		return "", err
 	}
 	return image, shell.RunQuietly(ctx, localClusterTool, "load-image", "--name", localClusterName, filepath.Join("dist", "yardmaster.tar"))

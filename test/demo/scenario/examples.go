@@ -8,7 +8,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Examples are those of examples/sequentialjob, every one, in the order in which they are shown.
+// Examples returns all examples of examples/sequentialjob in the order of the demo.
 func Examples() []Example {
 	return []Example{
 		minimalExample(),
@@ -55,7 +55,7 @@ func failingMigration() Example {
 		Action: &Action{
 			When:        v1alpha1.PhaseFailed,
 			After:       2 * time.Second,
-			Description: "failing-migration failed in the middle. Its cause is mended, and it is run again from the failed step:",
+			Description: "failing-migration failed at its second step. Fixing the cause and rerunning from the failed step:",
 			Type:        types.JSONPatchType,
 			Patch: `[{"op":"replace","path":"/spec/template/spec/containers/0/env/0/value","value":"7"},` +
 				`{"op":"add","path":"/spec/rerun","value":{"id":"target-7","from":"Failed"}}]`,
@@ -77,7 +77,7 @@ func suspendedReport() Example {
 		Action: &Action{
 			When:        v1alpha1.PhaseSuspended,
 			After:       8 * time.Second,
-			Description: "suspended-report has waited long enough. It is let go on:",
+			Description: "suspended-report is suspended. Resuming it:",
 			Type:        types.MergePatchType,
 			Patch:       `{"spec":{"suspend":false}}`,
 		},

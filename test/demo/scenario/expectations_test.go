@@ -33,7 +33,7 @@ func TestEveryExampleFileHasAnExpectation(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("files of examples/sequentialjob and stories (-files +stories):\n%s", diff)
+		t.Errorf("files of examples/sequentialjob and expectations (-files +expectations):\n%s", diff)
 	}
 }
 
@@ -42,11 +42,11 @@ func TestExpectationsMatchTheStepsOfTheExamples(t *testing.T) {
 		t.Run(example.ObjectName(), func(t *testing.T) {
 			sj := readExample(t, example.File)
 			if sj.Name != example.ObjectName() {
-				t.Errorf("it is named %q, and must be as its file", sj.Name)
+				t.Errorf("it is named %q, expected the name of its file", sj.Name)
 			}
 			errs := sequence.Validate(sj)
 			if refused := len(errs) > 0; refused != (example.Refused != "") {
-				t.Errorf("validation says %v", errs)
+				t.Errorf("validation: %v", errs)
 			}
 			if !example.IsApplied() {
 				return
@@ -59,7 +59,7 @@ func TestExpectationsMatchTheStepsOfTheExamples(t *testing.T) {
 				got = append(got, step.Name)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("steps (-example +story):\n%s", diff)
+				t.Errorf("steps (-example +expectation):\n%s", diff)
 			}
 		})
 	}
@@ -91,21 +91,21 @@ func TestExampleIsFinishedOnlyAfterItsAction(t *testing.T) {
 	completed := failed.DeepCopy()
 	completed.Status.Phase, completed.Status.Run = v1alpha1.PhaseCompleted, 2
 
-	for name, tt := range map[string]struct {
-		sj    *v1alpha1.SequentialJob
-		acted bool
-		want  bool
+	for name, row := range map[string]struct {
+		sj         *v1alpha1.SequentialJob
+		actionDone bool
+		want       bool
 	}{
-		"still running":               {&v1alpha1.SequentialJob{}, false, false},
-		"failed, to be mended":        {failed, false, false},
-		"mended, not yet run again":   {failed, true, false},
-		"run again":                   {completed, true, true},
-		"completed, nothing to mend":  {completed, false, true},
-		"suspended, so never started": {&v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{Phase: v1alpha1.PhaseSuspended}}, false, false},
+		"running":                         {&v1alpha1.SequentialJob{}, false, false},
+		"failed, before the action":       {failed, false, false},
+		"failed, after the action":        {failed, true, false},
+		"completed, after the rerun":      {completed, true, true},
+		"completed without the action":    {completed, false, true},
+		"suspended before its first step": {&v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{Phase: v1alpha1.PhaseSuspended}}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := example.IsFinished(tt.sj, tt.acted); got != tt.want {
-				t.Errorf("over: %v, want %v", got, tt.want)
+			if got := example.IsFinished(row.sj, row.actionDone); got != row.want {
+				t.Errorf("finished: %v, want %v", got, row.want)
 			}
 		})
 	}
@@ -121,14 +121,14 @@ func TestExampleMismatches(t *testing.T) {
 		Steps: []v1alpha1.StepStatus{{Name: "one", Phase: v1alpha1.StepFailed, Run: 1}},
 	}}
 	want := []string{
-		`its status is "Failed", it should be "Completed"`,
-		`step one ended as Failed, it should end as Succeeded`,
-		`step one has the output "", it should have "7"`,
-		`step one should have logged "done"`,
+		`phase is "Failed", expected "Completed"`,
+		`step one ended as Failed, expected Succeeded`,
+		`step one has the output "", expected "7"`,
+		`step one did not log "done"`,
 	}
 	got := example.Mismatches(sj, func(*v1alpha1.StepStatus) string { return "started" })
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("faults (-want +got):\n%s", diff)
+		t.Errorf("mismatches (-want +got):\n%s", diff)
 	}
 }
 
@@ -163,6 +163,6 @@ func TestReadmeShowsTheMinimalExample(t *testing.T) {
 	}
 	_, manifest, _ := strings.Cut(string(content), "\napiVersion")
 	if !strings.Contains(string(readme), "```yaml\napiVersion"+manifest+"```") {
-		t.Error("README.md shows another minimal.yaml than examples/sequentialjob has")
+		t.Error("README.md and examples/sequentialjob differ in minimal.yaml")
 	}
 }

@@ -7,40 +7,41 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// The files of examples/agenticsession that the demo has. The others are for runners that
+// The files of examples/agenticsession that the demo uses. The other files are for runners that
 // call a model.
 const (
-	// SessionsFile has the sessions that run.
+	// SessionsFile contains the sessions that run.
 	SessionsFile = "agenticsession/echo.yaml"
-	// RefusedSessionFile has one that is refused with RefusedSession in the message.
+	// RefusedSessionFile contains a session that is refused with RefusedSessionMessage.
 	RefusedSessionFile    = "agenticsession/refused.yaml"
 	RefusedSessionMessage = "credentials must not stand in the URL"
 )
 
-// SessionExample is one of the sessions that run, and how it ends.
+// SessionExample is a session of SessionsFile and its expected end.
 type SessionExample struct {
 	Name string
-	// Actions are what the demo does to it, one after another.
+	// Actions are what the demo does to the session, in order.
 	Actions []SessionAction
 	Phase   v1alpha1.SessionPhase
-	// Attempts are how they end, each with its reason.
+	// Attempts are the expected outcomes of the attempts, with their reasons.
 	Attempts []string
-	// Summary that it leaves, and what all attempts cost.
+	// Summary is the expected summary, and Cost the expected total cost.
 	Summary string
 	Cost    v1alpha1.Number
 }
 
-// SessionAction is something that a user does to a session.
+// SessionAction is a change that the demo makes to a session.
 type SessionAction struct {
-	// When it is in this phase, and has been for so long that it can be seen.
+	// The action is due when the session has been in the phase When for the time After, so that
+	// viewers notice the phase.
 	When  v1alpha1.SessionPhase
 	After time.Duration
-	// Description it is about.
+	// Description is printed before the action.
 	Description string
 	Patch       string
 }
 
-// SessionExamples are those of SessionsFile, every one, in the order in which they are shown.
+// SessionExamples returns all sessions of SessionsFile in the order of the demo.
 func SessionExamples() []SessionExample {
 	return []SessionExample{
 		{
@@ -52,12 +53,12 @@ func SessionExamples() []SessionExample {
 		{
 			Name: "paint",
 			Actions: []SessionAction{
-				{v1alpha1.SessionRunning, 3 * time.Second, "paint is at work. It is stopped:", `{"spec":{"operatingMode":"Stopped"}}`},
-				{v1alpha1.SessionStopped, 2 * time.Second, "Its workspace is kept. It is let go on:", `{"spec":{"operatingMode":"Running"}}`},
+				{v1alpha1.SessionRunning, 3 * time.Second, "paint is running. Stopping it:", `{"spec":{"operatingMode":"Stopped"}}`},
+				{v1alpha1.SessionStopped, 2 * time.Second, "Its workspace is kept. Restarting it:", `{"spec":{"operatingMode":"Running"}}`},
 			},
 			Phase:    v1alpha1.SessionCompleted,
 			Attempts: []string{"Stopped: User", "Completed"},
-			// What was done before the stop stands in the workspace, and is not done again.
+			// The workspace contains the progress before the stop, so the runner does not repeat it.
 			Summary: "Echoed 1 lines, going on behind line 1",
 		},
 		{
@@ -69,13 +70,13 @@ func SessionExamples() []SessionExample {
 	}
 }
 
-// KubectlCommand is what a user would type for the action.
+// KubectlCommand returns the kubectl command for the action.
 func (a *SessionAction) KubectlCommand(namespace, name string) string {
 	return fmt.Sprintf("kubectl -n %s patch agenticsession %s --type=merge -p '%s'", namespace, name, a.Patch)
 }
 
-// DueAction is what is to be done to the session next, once so many of its actions are done; nil if
-// it is not the time for any.
+// DueAction returns the next action if it is due, otherwise nil. done is the number of applied
+// actions.
 func (e *SessionExample) DueAction(s *v1alpha1.AgenticSession, done int, inPhaseFor time.Duration) *SessionAction {
 	if done >= len(e.Actions) {
 		return nil
@@ -87,20 +88,20 @@ func (e *SessionExample) DueAction(s *v1alpha1.AgenticSession, done int, inPhase
 	return next
 }
 
-// IsFinished reports whether nothing more is to be expected of the session.
+// IsFinished reports whether the session has completed or failed.
 func (*SessionExample) IsFinished(s *v1alpha1.AgenticSession) bool {
 	return s.Status.Phase == v1alpha1.SessionCompleted || s.Status.Phase == v1alpha1.SessionFailed
 }
 
-// Mismatches are how the session's end differs from what it should be.
+// Mismatches returns the differences between the final state and the expectation.
 func (e *SessionExample) Mismatches(s *v1alpha1.AgenticSession) []string {
-	var faults []string
-	wanted := func(what, got, want string) {
+	var mismatches []string
+	compare := func(what, got, want string) {
 		if got != want {
-			faults = append(faults, fmt.Sprintf("%s is %q, it should be %q", what, got, want))
+			mismatches = append(mismatches, fmt.Sprintf("%s is %q, expected %q", what, got, want))
 		}
 	}
-	wanted("its phase", string(s.Status.Phase), string(e.Phase))
+	compare("phase", string(s.Status.Phase), string(e.Phase))
 	for i := range max(len(e.Attempts), len(s.Status.Runs)) {
 		var got, want string
 		if i < len(s.Status.Runs) {
@@ -109,22 +110,22 @@ func (e *SessionExample) Mismatches(s *v1alpha1.AgenticSession) []string {
 		if i < len(e.Attempts) {
 			want = e.Attempts[i]
 		}
-		wanted(fmt.Sprintf("the end of attempt %d", i+1), got, want)
+		compare(fmt.Sprintf("outcome of attempt %d", i+1), got, want)
 	}
 	var summary string
 	if s.Status.Result != nil {
 		summary = s.Status.Result.Summary
 	}
-	wanted("its result", summary, e.Summary)
+	compare("summary", summary, e.Summary)
 	var cost v1alpha1.Number
 	if s.Status.TotalCostUSD != nil {
 		cost = *s.Status.TotalCostUSD
 	}
-	wanted("its cost", string(cost), string(e.Cost))
-	return faults
+	compare("cost", string(cost), string(e.Cost))
+	return mismatches
 }
 
-// describeRunEnd is how an attempt ended, and why, if that says more.
+// describeRunEnd returns an attempt's outcome, and its reason if that differs.
 func describeRunEnd(run *v1alpha1.SessionRun) string {
 	if run.Reason == string(run.Outcome) {
 		return run.Reason

@@ -28,22 +28,22 @@ func TestEveryStaleJobFileHasAnExpectation(t *testing.T) {
 	}
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("files of examples/jobreport and stories (-files +stories):\n%s", diff)
+		t.Errorf("files of examples/jobreport and expectations (-files +expectations):\n%s", diff)
 	}
 }
 
 func TestStaleJobsAreNamedAsTheirFiles(t *testing.T) {
-	for _, story := range StaleJobs() {
-		content, err := os.ReadFile(filepath.Join("../../../examples", story.ManifestPath()))
+	for _, expected := range StaleJobs() {
+		content, err := os.ReadFile(filepath.Join("../../../examples", expected.ManifestPath()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		job := &batchv1.Job{}
 		if err := yaml.UnmarshalStrict(content, job); err != nil {
-			t.Errorf("%s: %v", story.ManifestPath(), err)
+			t.Errorf("%s: %v", expected.ManifestPath(), err)
 		}
-		if job.Name != story.Name {
-			t.Errorf("%s is named %q", story.ManifestPath(), job.Name)
+		if job.Name != expected.Name {
+			t.Errorf("%s is named %q", expected.ManifestPath(), job.Name)
 		}
 	}
 }
@@ -56,10 +56,10 @@ func TestMismatchBetweenReportAndExpectation(t *testing.T) {
 		job  StaleJob
 		want string
 	}{
-		"found as it should be":           {StaleJob{"hanging", zombie.Zombie, zombie.RunningTooLong}, ""},
-		"healthy, and not spoken of":      {StaleJob{"other", zombie.Healthy, ""}, ""},
-		"not found":                       {StaleJob{"other", zombie.Zombie, zombie.NoReadyPods}, "other: the report has no finding, it should have Zombie (NoReadyPods)"},
-		"found, and should not have been": {StaleJob{"hanging", zombie.Healthy, ""}, "hanging: the report has Zombie (RunningTooLong), it should have no finding"},
+		"an expected finding":          {StaleJob{"hanging", zombie.Zombie, zombie.RunningTooLong}, ""},
+		"no finding for a healthy Job": {StaleJob{"other", zombie.Healthy, ""}, ""},
+		"a missing finding":            {StaleJob{"other", zombie.Zombie, zombie.NoReadyPods}, "other: the report has no finding, expected Zombie (NoReadyPods)"},
+		"an unexpected finding":        {StaleJob{"hanging", zombie.Healthy, ""}, "hanging: the report has Zombie (RunningTooLong), expected no finding"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := row.job.Mismatch(status); got != row.want {

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// interruptGracePeriod is how long a program has to end after an interrupt.
+// interruptGracePeriod is how long a program may take to exit after an interrupt.
 const interruptGracePeriod = 15 * time.Second
 
-// Run runs a program whose output is the user's to see.
+// Run runs a program and shows its output.
 func Run(ctx context.Context, program string, args ...string) error {
 	command := newCommand(ctx, program, args)
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
@@ -27,7 +27,7 @@ func Run(ctx context.Context, program string, args ...string) error {
 	return nil
 }
 
-// ExitCode runs a program whose exit code is an answer, and returns that.
+// ExitCode runs a program and returns its exit code.
 func ExitCode(ctx context.Context, out io.Writer, program string, args ...string) (int, error) {
 	command := newCommand(ctx, program, args)
 	command.Stdout, command.Stderr = out, os.Stderr
@@ -47,7 +47,7 @@ func RunQuietly(ctx context.Context, program string, args ...string) error {
 	return err
 }
 
-// Output runs a program and returns what it wrote to its standard output.
+// Output runs a program and returns its standard output.
 func Output(ctx context.Context, program string, args ...string) (string, error) {
 	var stdout, both bytes.Buffer
 	command := newCommand(ctx, program, args)
@@ -58,8 +58,8 @@ func Output(ctx context.Context, program string, args ...string) (string, error)
 	return strings.TrimRight(stdout.String(), "\n"), nil
 }
 
-// newCommand has the program interrupted, not killed, when ctx ends: it may have something
-// to put in order.
+// newCommand interrupts the program when ctx ends, so that it can clean up. It is killed after
+// the grace period.
 func newCommand(ctx context.Context, program string, args []string) *exec.Cmd {
 	command := exec.CommandContext(ctx, program, args...)
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
