@@ -25,8 +25,8 @@ func (s *demoEnvironment) printNextSteps() {
   kubectl -n %[2]s get jobreports -w
   kubectl -n %[4]s describe workerpool clerks
   bin/kubectl-yardmaster pool -n %[4]s explain clerks
-  bin/kubectl-yardmaster session -n %[5]s result mend
-  bin/kubectl-yardmaster session -n %[5]s restart mend --watch
+  bin/kubectl-yardmaster session -n %[5]s result retry
+  bin/kubectl-yardmaster session -n %[5]s restart retry --watch
   kubectl -n %[3]s logs deployment/yardmaster
   bin/kubectl-yardmaster seq -n %[1]s watch failing-migration
   bin/kubectl-yardmaster report -A

@@ -269,7 +269,7 @@ func TestPluginRerunsFromTheFailedStepAndWatches(t *testing.T) {
 	s.untilPhase(v1alpha1.PhaseFailed)
 	unknown := p.runSequenceCommand(t, s.sj.Namespace, "rerun", "etl", "--from=transform")
 	unknown.wantExitCode(2)
-	wantTexts(t, unknown.errOut.String(), `cannot rerun from step "transform": there is no such step`)
+	wantTexts(t, unknown.errOut.String(), `cannot rerun from step "transform": no step in containers has this name`)
 
 	rerun := p.runSequenceCommand(t, s.sj.Namespace, "rerun", "etl", "--watch")
 	rerun.waitForOutput("step load")

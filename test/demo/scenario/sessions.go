@@ -14,7 +14,7 @@ const (
 	SessionsFile = "agenticsession/echo.yaml"
 	// RefusedSessionFile contains a session that is refused with RefusedSessionMessage.
 	RefusedSessionFile    = "agenticsession/refused.yaml"
-	RefusedSessionMessage = "credentials must not stand in the URL"
+	RefusedSessionMessage = "the URL must not contain credentials"
 )
 
 // SessionExample is a session of SessionsFile and its expected end.
@@ -45,7 +45,7 @@ type SessionAction struct {
 func SessionExamples() []SessionExample {
 	return []SessionExample{
 		{
-			Name:     "mend",
+			Name:     "retry",
 			Phase:    v1alpha1.SessionCompleted,
 			Attempts: []string{"Retried: ExitedWithError", "Completed"},
 			Summary:  "Echoed 2 lines", Cost: "0.24",
@@ -59,7 +59,7 @@ func SessionExamples() []SessionExample {
 			Phase:    v1alpha1.SessionCompleted,
 			Attempts: []string{"Stopped: User", "Completed"},
 			// The workspace contains the progress before the stop, so the runner does not repeat it.
-			Summary: "Echoed 1 lines, going on behind line 1",
+			Summary: "Echoed 1 lines, resumed after line 1",
 		},
 		{
 			Name:     "dig",
