@@ -78,7 +78,7 @@ func testPluginStopsASession(t *testing.T) {
 	if !strings.Contains(output, s.s.Name+" continues run 1") || !strings.HasSuffix(lastLine(output), "Completed, run 1, attempt 2") {
 		t.Errorf("restart --watch printed:\n%s", output)
 	}
-	if result := s.runPlugin(0, "result"); !strings.Contains(result, "begun 1/1 stopped begun 1/2") {
+	if result := s.runPlugin(0, "result"); !strings.Contains(result, "started 1/1 stopped started 1/2") {
 		t.Errorf("result printed:\n%s", result)
 	}
 }
