@@ -42,7 +42,7 @@ func etlPipeline() Example {
 		Run:   1,
 		Steps: []ExpectedStep{
 			{Name: "extract", Phase: v1alpha1.StepSucceeded, Output: "240", LogContains: "extracted 240 orders"},
-			{Name: "transform", Phase: v1alpha1.StepSucceeded, LogContains: "extract told of 240 orders, the workspace holds 240"},
+			{Name: "transform", Phase: v1alpha1.StepSucceeded, LogContains: "extract reported 240 orders, the workspace contains 240"},
 			{Name: "load", Phase: v1alpha1.StepSucceeded, Output: "3 regions", LogContains: "north,1990"},
 			{Name: "clean-up", Phase: v1alpha1.StepSucceeded, LogContains: "loaded 3 regions from 240 orders; left in the workspace: warehouse"},
 		},
