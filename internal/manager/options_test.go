@@ -46,7 +46,7 @@ func defaults() summary {
 		Metrics:        Metrics{Address: ":8443", Secure: true},
 		Webhook:        true,
 		CertManagement: CertsSelf,
-		Report:         jobreport.Options{Interval: 5 * time.Minute, Top: 50, Thresholds: zombie.Defaults()},
+		Report:         jobreport.Options{Interval: 5 * time.Minute, Top: 50, Thresholds: zombie.DefaultThresholds()},
 		Broker:         Broker{Engine: "NATS"},
 		QueueSweep:     2 * time.Minute,
 	}

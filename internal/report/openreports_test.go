@@ -12,24 +12,24 @@ import (
 )
 
 func TestAReportTellsWhetherItsFindingsAreInAnOpenReportToo(t *testing.T) {
-	missing := &Failure{v1alpha1.ReasonCRDMissing, "there is no such kind"}
-	forbidden := &Failure{v1alpha1.ReasonForbidden, "you may not"}
-	status := scan(v1alpha1.JobReportStatus{}, noon, 50, stuck("a", 0))
+	missing := &ScanFailure{v1alpha1.ReasonCRDMissing, "there is no such kind"}
+	forbidden := &ScanFailure{v1alpha1.ReasonForbidden, "you may not"}
+	status := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, zombieEntry("a", 0))
 	for _, step := range []struct {
 		name    string
-		failure *Failure
-		want    Decision
+		failure *ScanFailure
+		want    WriteDecision
 		ready   metav1.ConditionStatus
 		events  []Event
 	}{
-		{"missing", missing, Changed, metav1.ConditionFalse, []Event{{"Warning", "OpenReportsFailed", "CRDMissing: there is no such kind"}}},
-		{"still missing", missing, Unchanged, metav1.ConditionFalse, nil},
-		{"there, and forbidden", forbidden, Changed, metav1.ConditionFalse, []Event{{"Warning", "OpenReportsFailed", "Forbidden: you may not"}}},
-		{"written", nil, Changed, metav1.ConditionTrue, []Event{{"Normal", "OpenReportsRecovered", "the findings are in a Report too"}}},
-		{"still written", nil, Unchanged, metav1.ConditionTrue, nil},
+		{"missing", missing, DecisionChanged, metav1.ConditionFalse, []Event{{"Warning", "OpenReportsFailed", "CRDMissing: there is no such kind"}}},
+		{"still missing", missing, DecisionUnchanged, metav1.ConditionFalse, nil},
+		{"there, and forbidden", forbidden, DecisionChanged, metav1.ConditionFalse, []Event{{"Warning", "OpenReportsFailed", "Forbidden: you may not"}}},
+		{"written", nil, DecisionChanged, metav1.ConditionTrue, []Event{{"Normal", "OpenReportsRecovered", "the findings are in a Report too"}}},
+		{"still written", nil, DecisionUnchanged, metav1.ConditionTrue, nil},
 	} {
-		next := Mirrored(status, step.failure, noon.Add(time.Hour))
-		if got := Decide("a", &status, &next); got != step.want {
+		next := StatusAfterExport(status, step.failure, testTime.Add(time.Hour))
+		if got := CompareStatus("a", &status, &next); got != step.want {
 			t.Errorf("%s: %s, want %s", step.name, got, step.want)
 		}
 		if diff := cmp.Diff(step.events, Events(&status, &next)); diff != "" {
@@ -44,10 +44,10 @@ func TestAReportTellsWhetherItsFindingsAreInAnOpenReportToo(t *testing.T) {
 		status = next
 	}
 
-	if next := scan(status, noon.Add(time.Hour), 50, stuck("a", 0)); !cmp.Equal(next.Conditions, status.Conditions) {
+	if next := scanEntries(status, testTime.Add(time.Hour), 50, zombieEntry("a", 0)); !cmp.Equal(next.Conditions, status.Conditions) {
 		t.Error("a scan makes it forget")
 	}
-	off := Unmirrored(status)
+	off := StatusWithoutExport(status)
 	if meta.FindStatusCondition(off.Conditions, v1alpha1.ConditionOpenReportsReady) != nil || len(off.Conditions) != 3 {
 		t.Errorf("switched off, it has %+v", off.Conditions)
 	}
@@ -60,8 +60,8 @@ func TestAReportTellsWhetherItsFindingsAreInAnOpenReportToo(t *testing.T) {
 }
 
 func TestTheFirstOpenReportIsNoNews(t *testing.T) {
-	before := scan(v1alpha1.JobReportStatus{}, noon, 50)
-	after := Mirrored(before, nil, noon)
+	before := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50)
+	after := StatusAfterExport(before, nil, testTime)
 	if got := Events(&before, &after); got != nil {
 		t.Errorf("events %v", got)
 	}

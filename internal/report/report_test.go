@@ -19,35 +19,37 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// stuck is a row of a Job that is a zombie since then.
-func stuck(name string, since time.Duration) Row {
-	return Row{name, types.UID("uid-" + name), zombie.Finding{
-		Category: zombie.Zombie, Severity: zombie.High, Reason: zombie.NeverStarted,
-		Since: noon.Add(since), Message: "to be started",
+// zombieEntry is a row of a Job that is a zombie since then.
+func zombieEntry(name string, since time.Duration) Entry {
+	return Entry{name, types.UID("uid-" + name), zombie.Finding{
+		Category: zombie.CategoryZombie, Severity: zombie.SeverityHigh, Reason: zombie.ReasonNeverStarted,
+		Since: testTime.Add(since), Message: "to be started",
 	}}
 }
 
-// odd is a row of a Job that is suspicious.
-func odd(name string, severity zombie.Severity, since time.Duration) Row {
-	row := stuck(name, since)
-	row.Finding.Category, row.Finding.Severity, row.Finding.Reason = zombie.Suspicious, severity, zombie.Orphaned
+// suspiciousEntry is a row of a Job that is suspicious.
+func suspiciousEntry(name string, severity zombie.Severity, since time.Duration) Entry {
+	row := zombieEntry(name, since)
+	row.Finding.Category, row.Finding.Severity, row.Finding.Reason = zombie.CategorySuspicious, severity, zombie.ReasonOrphaned
 	return row
 }
 
-func well(name string) Row { return Row{Name: name, Finding: zombie.Finding{Category: zombie.Healthy}} }
+func healthyEntry(name string) Entry {
+	return Entry{Name: name, Finding: zombie.Finding{Category: zombie.CategoryHealthy}}
+}
 
-// scan is the status after a scan of these rows.
-func scan(before v1alpha1.JobReportStatus, at time.Time, top int, rows ...Row) v1alpha1.JobReportStatus {
-	tally := NewTally(top)
+// scanEntries is the status after a scan of these rows.
+func scanEntries(before v1alpha1.JobReportStatus, at time.Time, top int, rows ...Entry) v1alpha1.JobReportStatus {
+	tally := NewAggregator(top)
 	for _, row := range rows {
 		tally.Add(row)
 	}
-	return Scanned(before, tally, at, time.Second)
+	return StatusAfterScan(before, tally, at, time.Second)
 }
 
-func names(findings []v1alpha1.JobFinding) []string {
+func findingNames(findings []v1alpha1.JobFinding) []string {
 	var all []string
 	for i := range findings {
 		all = append(all, findings[i].Name)
@@ -56,15 +58,15 @@ func names(findings []v1alpha1.JobFinding) []string {
 }
 
 func TestAReportCountsAllAndTellsOfEachJobThatIsNotHealthy(t *testing.T) {
-	got := scan(v1alpha1.JobReportStatus{}, noon, 50, well("b"), stuck("c", 0), odd("a", zombie.Low, 0), well("d"))
+	got := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, healthyEntry("b"), zombieEntry("c", 0), suspiciousEntry("a", zombie.SeverityLow, 0), healthyEntry("d"))
 	finding := func(name string, category v1alpha1.JobCategory, severity v1alpha1.JobSeverity, reason string) v1alpha1.JobFinding {
 		return v1alpha1.JobFinding{
 			Name: name, UID: types.UID("uid-" + name), Category: category, Severity: severity,
-			Reason: reason, Since: new(metav1.NewTime(noon)), Message: "to be started",
+			Reason: reason, Since: new(metav1.NewTime(testTime)), Message: "to be started",
 		}
 	}
 	condition := func(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(noon)}
+		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(testTime)}
 	}
 	want := v1alpha1.JobReportStatus{
 		Conditions: []metav1.Condition{
@@ -81,7 +83,7 @@ func TestAReportCountsAllAndTellsOfEachJobThatIsNotHealthy(t *testing.T) {
 			finding("c", v1alpha1.JobZombie, v1alpha1.SeverityHigh, "NeverStarted"),
 		},
 		ContentHash:  got.ContentHash,
-		LastScanTime: new(metav1.NewTime(noon)),
+		LastScanTime: new(metav1.NewTime(testTime)),
 		ScanDuration: &metav1.Duration{Duration: time.Second},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -91,18 +93,18 @@ func TestAReportCountsAllAndTellsOfEachJobThatIsNotHealthy(t *testing.T) {
 
 func TestWhatMattersMostIsShown(t *testing.T) {
 	for name, row := range map[string]struct {
-		rows []Row
+		rows []Entry
 		want []string
 	}{
-		"severe before mild":         {[]Row{odd("a", zombie.Low, -time.Hour), stuck("b", 0), odd("c", zombie.Medium, 0)}, []string{"b", "c"}},
-		"old before new":             {[]Row{stuck("a", 0), stuck("b", -time.Hour), stuck("c", -time.Minute)}, []string{"b", "c"}},
-		"then by uid":                {[]Row{stuck("c", 0), stuck("b", 0), stuck("a", 0)}, []string{"a", "b"}},
-		"of unknown age comes last":  {[]Row{ageless("a"), stuck("b", 0), stuck("c", 0)}, []string{"b", "c"}},
-		"shown by name, though":      {[]Row{stuck("b", -time.Hour), stuck("a", 0)}, []string{"a", "b"}},
-		"healthy Jobs are not shown": {[]Row{well("a"), well("b"), well("c")}, nil},
+		"severe before mild":         {[]Entry{suspiciousEntry("a", zombie.SeverityLow, -time.Hour), zombieEntry("b", 0), suspiciousEntry("c", zombie.SeverityMedium, 0)}, []string{"b", "c"}},
+		"old before new":             {[]Entry{zombieEntry("a", 0), zombieEntry("b", -time.Hour), zombieEntry("c", -time.Minute)}, []string{"b", "c"}},
+		"then by uid":                {[]Entry{zombieEntry("c", 0), zombieEntry("b", 0), zombieEntry("a", 0)}, []string{"a", "b"}},
+		"of unknown age comes last":  {[]Entry{entryWithoutAge("a"), zombieEntry("b", 0), zombieEntry("c", 0)}, []string{"b", "c"}},
+		"shown by name, though":      {[]Entry{zombieEntry("b", -time.Hour), zombieEntry("a", 0)}, []string{"a", "b"}},
+		"healthy Jobs are not shown": {[]Entry{healthyEntry("a"), healthyEntry("b"), healthyEntry("c")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := names(scan(v1alpha1.JobReportStatus{}, noon, 2, row.rows...).Findings)
+			got := findingNames(scanEntries(v1alpha1.JobReportStatus{}, testTime, 2, row.rows...).Findings)
 			if diff := cmp.Diff(row.want, got); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
@@ -110,50 +112,50 @@ func TestWhatMattersMostIsShown(t *testing.T) {
 	}
 }
 
-func ageless(name string) Row {
-	row := stuck(name, 0)
+func entryWithoutAge(name string) Entry {
+	row := zombieEntry(name, 0)
 	row.Finding.Since = time.Time{}
 	return row
 }
 
-// many are that many zombies, each as big as a finding can be.
-func many(n int) []Row {
-	rows := make([]Row, 0, n)
+// largestEntries are that many zombies, each as big as a finding can be.
+func largestEntries(n int) []Entry {
+	rows := make([]Entry, 0, n)
 	for i := range n {
-		row := stuck(fmt.Sprintf("%s-%05d", strings.Repeat("j", 240), i), time.Duration(i%97)*time.Minute)
+		row := zombieEntry(fmt.Sprintf("%s-%05d", strings.Repeat("j", 240), i), time.Duration(i%97)*time.Minute)
 		row.Finding.Message = strings.Repeat("<&>", 85)
-		row.Finding.Cause = strings.Repeat("<", zombie.MaxCause)
+		row.Finding.Cause = strings.Repeat("<", zombie.MaxCauseBytes)
 		rows = append(rows, row)
 	}
 	return rows
 }
 
 func TestFiveThousandZombiesFitInto64KiB(t *testing.T) {
-	for _, top := range []int{0, 1, 50, MaxTop, 100 * MaxTop} {
-		status := scan(v1alpha1.JobReportStatus{}, noon, top, many(5000)...)
-		status = Failed(status, Failure{v1alpha1.ReasonPartialList, strings.Repeat("<", 1000)}, noon)
+	for _, top := range []int{0, 1, 50, MaxFindings, 100 * MaxFindings} {
+		status := scanEntries(v1alpha1.JobReportStatus{}, testTime, top, largestEntries(5000)...)
+		status = StatusAfterFailure(status, ScanFailure{v1alpha1.ReasonPartialList, strings.Repeat("<", 1000)}, testTime)
 		raw, err := json.Marshal(status)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(raw) > MaxStatus {
+		if len(raw) > MaxStatusBytes {
 			t.Errorf("top %d: the status is of %d bytes", top, len(raw))
 		}
 		if status.Summary.Zombie != 5000 || status.Summary.Total != 5000 || status.Summary.ByReason["NeverStarted"] != 5000 {
 			t.Errorf("top %d: counts %+v", top, status.Summary)
 		}
-		if shown := len(status.Findings); shown > min(top, MaxTop) || int(status.Omitted)+shown != 5000 {
+		if shown := len(status.Findings); shown > min(top, MaxFindings) || int(status.Omitted)+shown != 5000 {
 			t.Errorf("top %d: %d shown, %d omitted", top, shown, status.Omitted)
 		}
-		if !slices.IsSorted(names(status.Findings)) {
+		if !slices.IsSorted(findingNames(status.Findings)) {
 			t.Errorf("top %d: not by name", top)
 		}
 	}
 }
 
 func TestATallyStaysSmall(t *testing.T) {
-	tally := NewTally(50)
-	for _, row := range many(5000) {
+	tally := NewAggregator(50)
+	for _, row := range largestEntries(5000) {
 		tally.Add(row)
 		if len(tally.rows) > 100 {
 			t.Fatalf("it holds %d rows", len(tally.rows))
@@ -172,14 +174,14 @@ func TestTruncatedSaysWhy(t *testing.T) {
 		"more than there is room": {500, 501, "True", "TooBig", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rows := many(row.jobs)
+			rows := largestEntries(row.jobs)
 			if row.wantReason != "TooBig" {
 				for i := range rows {
 					rows[i].Finding.Message, rows[i].Finding.Cause = "x", ""
 				}
 			}
-			status := scan(v1alpha1.JobReportStatus{}, noon, row.top, rows...)
-			got := about(&status, v1alpha1.ConditionTruncated)
+			status := scanEntries(v1alpha1.JobReportStatus{}, testTime, row.top, rows...)
+			got := conditionOrEmpty(&status, v1alpha1.ConditionTruncated)
 			if got.Status != row.wantStatus || got.Reason != row.wantReason || (row.wantMsg != "" && got.Message != row.wantMsg) {
 				t.Errorf("condition %+v", got)
 			}
@@ -189,31 +191,31 @@ func TestTruncatedSaysWhy(t *testing.T) {
 
 func TestTheOrderOfTheJobsDoesNotMatter(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
-	rows := many(1000)
+	rows := largestEntries(1000)
 	for i := range rows {
 		if i%3 == 0 {
-			rows[i] = odd(rows[i].Name, zombie.Low, time.Duration(i)*time.Second)
+			rows[i] = suspiciousEntry(rows[i].Name, zombie.SeverityLow, time.Duration(i)*time.Second)
 		}
 	}
-	want := encode(scan(v1alpha1.JobReportStatus{}, noon, 60, rows...))
+	want := encodeJSON(scanEntries(v1alpha1.JobReportStatus{}, testTime, 60, rows...))
 	for range 20 {
 		random.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-		if got := encode(scan(v1alpha1.JobReportStatus{}, noon, 60, rows...)); !bytes.Equal(got, want) {
+		if got := encodeJSON(scanEntries(v1alpha1.JobReportStatus{}, testTime, 60, rows...)); !bytes.Equal(got, want) {
 			t.Fatalf("another report:\n%s", cmp.Diff(string(want), string(got)))
 		}
 	}
 }
 
 func TestOneChangedJobChangesOneFinding(t *testing.T) {
-	rows := many(40)
+	rows := largestEntries(40)
 	for i := range rows {
 		rows[i].Finding.Cause, rows[i].Finding.Message = "", "to be started"
 	}
-	before := scan(v1alpha1.JobReportStatus{}, noon, 50, rows...)
+	before := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, rows...)
 	for i := range rows {
 		changed := slices.Clone(rows)
-		changed[i].Finding.Reason, changed[i].Finding.Message = zombie.NoReadyPods, "another"
-		after := scan(before, noon.Add(time.Hour), 50, changed...)
+		changed[i].Finding.Reason, changed[i].Finding.Message = zombie.ReasonNoReadyPods, "another"
+		after := scanEntries(before, testTime.Add(time.Hour), 50, changed...)
 		differ := 0
 		for j := range before.Findings {
 			if !equality.Semantic.DeepEqual(before.Findings[j], after.Findings[j]) {
@@ -230,70 +232,70 @@ func TestOneChangedJobChangesOneFinding(t *testing.T) {
 }
 
 func TestAFailedScanKeepsWhatWasFound(t *testing.T) {
-	good := scan(v1alpha1.JobReportStatus{}, noon, 50, stuck("a", 0))
-	bad := Failed(good, Failure{v1alpha1.ReasonForbidden, "no"}, noon.Add(time.Hour))
+	good := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, zombieEntry("a", 0))
+	bad := StatusAfterFailure(good, ScanFailure{v1alpha1.ReasonForbidden, "no"}, testTime.Add(time.Hour))
 
 	kept := bad
 	kept.Conditions = good.Conditions
 	if diff := cmp.Diff(good, kept); diff != "" {
 		t.Errorf("it changed more than conditions (-good +bad):\n%s", diff)
 	}
-	ready, failed := about(&bad, v1alpha1.ConditionReportReady), about(&bad, v1alpha1.ConditionScanFailed)
+	ready, failed := conditionOrEmpty(&bad, v1alpha1.ConditionReportReady), conditionOrEmpty(&bad, v1alpha1.ConditionScanFailed)
 	if ready.Status != "False" || failed.Status != "True" || failed.Reason != "Forbidden" || failed.Message != "no" {
 		t.Errorf("conditions %+v, %+v", ready, failed)
 	}
-	if about(&good, v1alpha1.ConditionScanFailed).Status != "False" {
+	if conditionOrEmpty(&good, v1alpha1.ConditionScanFailed).Status != "False" {
 		t.Error("the status before was changed")
 	}
-	again := scan(bad, noon.Add(2*time.Hour), 50, stuck("a", 0))
-	if about(&again, v1alpha1.ConditionReportReady).Status != "True" || again.ContentHash != good.ContentHash {
+	again := scanEntries(bad, testTime.Add(2*time.Hour), 50, zombieEntry("a", 0))
+	if conditionOrEmpty(&again, v1alpha1.ConditionReportReady).Status != "True" || again.ContentHash != good.ContentHash {
 		t.Errorf("it does not recover: %+v", again.Conditions)
 	}
-	first := Failed(v1alpha1.JobReportStatus{}, Failure{v1alpha1.ReasonTimeout, "late"}, noon)
-	if got := about(&first, v1alpha1.ConditionReportReady).Message; got != "no scan has succeeded yet" {
+	first := StatusAfterFailure(v1alpha1.JobReportStatus{}, ScanFailure{v1alpha1.ReasonTimeout, "late"}, testTime)
+	if got := conditionOrEmpty(&first, v1alpha1.ConditionReportReady).Message; got != "no scan has succeeded yet" {
 		t.Errorf("before the first scan: %q", got)
 	}
 }
 
 func TestDecide(t *testing.T) {
-	good := scan(v1alpha1.JobReportStatus{}, noon, 50, stuck("a", 0))
-	bad := Failed(good, Failure{v1alpha1.ReasonForbidden, "no"}, noon)
+	good := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, zombieEntry("a", 0))
+	bad := StatusAfterFailure(good, ScanFailure{v1alpha1.ReasonForbidden, "no"}, testTime)
 	for name, row := range map[string]struct {
 		before, after v1alpha1.JobReportStatus
-		want          Decision
+		want          WriteDecision
 	}{
-		"the first scan":              {v1alpha1.JobReportStatus{}, good, Changed},
-		"the first scan of no Jobs":   {v1alpha1.JobReportStatus{}, scan(v1alpha1.JobReportStatus{}, noon, 50), Changed},
-		"nothing new":                 {good, scan(good, noon.Add(5*time.Minute), 50, stuck("a", 0)), Unchanged},
-		"nothing new for long":        {good, scan(good, noon.Add(67*time.Minute), 50, stuck("a", 0)), Beat},
-		"another Job":                 {good, scan(good, noon, 50, stuck("b", 0)), Changed},
-		"a Job is gone":               {good, scan(good, noon, 50), Changed},
-		"one more Job, healthy":       {good, scan(good, noon, 50, stuck("a", 0), well("b")), Changed},
-		"the scan fails":              {good, bad, Changed},
-		"it fails again":              {bad, Failed(bad, Failure{v1alpha1.ReasonForbidden, "no"}, noon.Add(day)), Unchanged},
-		"it fails for another reason": {bad, Failed(bad, Failure{v1alpha1.ReasonTimeout, "no"}, noon.Add(time.Minute)), Changed},
-		"it fails in other words":     {bad, Failed(bad, Failure{v1alpha1.ReasonForbidden, "never"}, noon.Add(time.Minute)), Changed},
-		"it recovers":                 {bad, scan(bad, noon, 50, stuck("a", 0)), Changed},
+		"the first scan":              {v1alpha1.JobReportStatus{}, good, DecisionChanged},
+		"the first scan of no Jobs":   {v1alpha1.JobReportStatus{}, scanEntries(v1alpha1.JobReportStatus{}, testTime, 50), DecisionChanged},
+		"nothing new":                 {good, scanEntries(good, testTime.Add(5*time.Minute), 50, zombieEntry("a", 0)), DecisionUnchanged},
+		"nothing new for long":        {good, scanEntries(good, testTime.Add(67*time.Minute), 50, zombieEntry("a", 0)), DecisionHeartbeat},
+		"another Job":                 {good, scanEntries(good, testTime, 50, zombieEntry("b", 0)), DecisionChanged},
+		"a Job is gone":               {good, scanEntries(good, testTime, 50), DecisionChanged},
+		"one more Job, healthy":       {good, scanEntries(good, testTime, 50, zombieEntry("a", 0), healthyEntry("b")), DecisionChanged},
+		"the scan fails":              {good, bad, DecisionChanged},
+		"it fails again":              {bad, StatusAfterFailure(bad, ScanFailure{v1alpha1.ReasonForbidden, "no"}, testTime.Add(oneDay)), DecisionUnchanged},
+		"it fails for another reason": {bad, StatusAfterFailure(bad, ScanFailure{v1alpha1.ReasonTimeout, "no"}, testTime.Add(time.Minute)), DecisionChanged},
+		"it fails in other words":     {bad, StatusAfterFailure(bad, ScanFailure{v1alpha1.ReasonForbidden, "never"}, testTime.Add(time.Minute)), DecisionChanged},
+		"it recovers":                 {bad, scanEntries(bad, testTime, 50, zombieEntry("a", 0)), DecisionChanged},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Decide("ns", &row.before, &row.after); got != row.want {
+			if got := CompareStatus("ns", &row.before, &row.after); got != row.want {
 				t.Errorf("%s, want %s", got, row.want)
 			}
 		})
 	}
 }
 
-const day = 24 * time.Hour
+const oneDay = 24 * time.Hour
 
 func TestHeartbeatsAreSpread(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for i := range 100 {
 		name := fmt.Sprintf("team-%d", i)
-		beat := heartbeat(name)
+		beat := heartbeatInterval(name)
 		if beat < 54*time.Minute || beat > 66*time.Minute {
 			t.Errorf("%s beats every %s", name, beat)
 		}
-		if heartbeat(name) != beat {
+		if heartbeatInterval(name) != beat {
 			t.Errorf("%s beats now so, now so", name)
 		}
 		seen[beat] = true
@@ -305,29 +307,29 @@ func TestHeartbeatsAreSpread(t *testing.T) {
 
 // A status goes through the API server, and comes back the same as far as matters.
 func TestAStoredStatusIsUnchanged(t *testing.T) {
-	good := scan(v1alpha1.JobReportStatus{}, noon.Add(time.Millisecond), 50, stuck("a", 0), well("b"))
+	good := scanEntries(v1alpha1.JobReportStatus{}, testTime.Add(time.Millisecond), 50, zombieEntry("a", 0), healthyEntry("b"))
 	var stored v1alpha1.JobReportStatus
-	if err := json.Unmarshal(encode(good), &stored); err != nil {
+	if err := json.Unmarshal(encodeJSON(good), &stored); err != nil {
 		t.Fatal(err)
 	}
-	again := scan(stored, noon.Add(time.Minute), 50, stuck("a", 0), well("b"))
-	if got := Decide("ns", &stored, &again); got != Unchanged {
+	again := scanEntries(stored, testTime.Add(time.Minute), 50, zombieEntry("a", 0), healthyEntry("b"))
+	if got := CompareStatus("ns", &stored, &again); got != DecisionUnchanged {
 		t.Errorf("it is %s", got)
 	}
 }
 
 func TestEventsTellOfConditionsOnly(t *testing.T) {
 	none := v1alpha1.JobReportStatus{}
-	good := scan(none, noon, 1, stuck("a", 0))
-	bad := Failed(good, Failure{v1alpha1.ReasonForbidden, "no"}, noon)
-	worse := Failed(bad, Failure{v1alpha1.ReasonTimeout, "late"}, noon)
-	long := scan(good, noon, 1, stuck("a", 0), stuck("b", 0))
+	good := scanEntries(none, testTime, 1, zombieEntry("a", 0))
+	bad := StatusAfterFailure(good, ScanFailure{v1alpha1.ReasonForbidden, "no"}, testTime)
+	worse := StatusAfterFailure(bad, ScanFailure{v1alpha1.ReasonTimeout, "late"}, testTime)
+	long := scanEntries(good, testTime, 1, zombieEntry("a", 0), zombieEntry("b", 0))
 	for name, row := range map[string]struct {
 		before, after v1alpha1.JobReportStatus
 		want          []Event
 	}{
 		"the first scan":           {none, good, nil},
-		"other findings":           {good, scan(good, noon, 1, stuck("z", 0)), nil},
+		"other findings":           {good, scanEntries(good, testTime, 1, zombieEntry("z", 0)), nil},
 		"the scan fails":           {good, bad, []Event{{"Warning", "ScanFailed", "Forbidden: no"}}},
 		"it fails again":           {bad, bad, nil},
 		"it fails otherwise":       {bad, worse, []Event{{"Warning", "ScanFailed", "Timeout: late"}}},

@@ -14,30 +14,30 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// MaxStatus is the most bytes of a status, in JSON.
-const MaxStatus = 64 << 10
+// MaxStatusBytes is the most bytes of a status, in JSON.
+const MaxStatusBytes = 64 << 10
 
-// maxFindings is the most bytes of its findings: the rest is for conditions and counts,
+// maxFindingsBytes is the most bytes of its findings: the rest is for conditions and counts,
 // of which there are only so many.
-const maxFindings = MaxStatus - 6<<10
+const maxFindingsBytes = MaxStatusBytes - 6<<10
 
-// Scanned is the status after a scan that has seen all Jobs.
-func Scanned(before v1alpha1.JobReportStatus, tally *Tally, began time.Time, took time.Duration) v1alpha1.JobReportStatus {
+// StatusAfterScan is the status after a scan that has seen all Jobs.
+func StatusAfterScan(before v1alpha1.JobReportStatus, tally *Aggregator, began time.Time, took time.Duration) v1alpha1.JobReportStatus {
 	after := v1alpha1.JobReportStatus{
 		Conditions:   slices.Clone(before.Conditions),
 		Summary:      tally.summary(),
 		LastScanTime: new(metav1.NewTime(began.Truncate(time.Second))),
 		ScanDuration: &metav1.Duration{Duration: took.Round(time.Millisecond)},
 	}
-	rows := tally.Rows()
-	after.Findings = findings(rows)
+	rows := tally.TopEntries()
+	after.Findings = findingsThatFit(rows)
 	after.Omitted = after.Summary.Suspicious + after.Summary.Zombie - int32(len(after.Findings)) //nolint:gosec // at most MaxTop
 	after.ContentHash = contentHash(&after)
-	succeed(&after, len(after.Findings) < len(rows), began)
+	setSuccessConditions(&after, len(after.Findings) < len(rows), began)
 	return after
 }
 
-func (t *Tally) summary() v1alpha1.JobSummary {
+func (t *Aggregator) summary() v1alpha1.JobSummary {
 	summary := v1alpha1.JobSummary{
 		Total:      t.total,
 		Healthy:    t.category["Healthy"],
@@ -53,13 +53,13 @@ func (t *Tally) summary() v1alpha1.JobSummary {
 	return summary
 }
 
-// findings are as many of the rows as there is room for, by name.
-func findings(rows []Row) []v1alpha1.JobFinding {
+// findingsThatFit are as many of the rows as there is room for, by name.
+func findingsThatFit(rows []Entry) []v1alpha1.JobFinding {
 	var fitting []v1alpha1.JobFinding
 	size := len("[]")
 	for _, row := range rows {
 		one := findingOf(row)
-		if size += len(encode(one)) + len(","); size > maxFindings {
+		if size += len(encodeJSON(one)) + len(","); size > maxFindingsBytes {
 			break
 		}
 		fitting = append(fitting, one)
@@ -73,7 +73,7 @@ func findings(rows []Row) []v1alpha1.JobFinding {
 	return fitting
 }
 
-func findingOf(row Row) v1alpha1.JobFinding {
+func findingOf(row Entry) v1alpha1.JobFinding {
 	one := v1alpha1.JobFinding{
 		Name:     row.Name,
 		UID:      row.UID,
@@ -91,7 +91,7 @@ func findingOf(row Row) v1alpha1.JobFinding {
 
 // contentHash is a hash of what the scan found: not of when it was, nor of its conditions.
 func contentHash(status *v1alpha1.JobReportStatus) string {
-	sum := sha256.Sum256(encode(struct {
+	sum := sha256.Sum256(encodeJSON(struct {
 		Summary  v1alpha1.JobSummary
 		Findings []v1alpha1.JobFinding
 		Omitted  int32
@@ -99,9 +99,9 @@ func contentHash(status *v1alpha1.JobReportStatus) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// encode is v in JSON, in which the keys of a map are sorted. Of the API's types there is
+// encodeJSON is v in JSON, in which the keys of a map are sorted. Of the API's types there is
 // none that has no JSON.
-func encode(v any) []byte {
+func encodeJSON(v any) []byte {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("encoding %T: %v", v, err))

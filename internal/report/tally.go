@@ -11,82 +11,82 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// MaxTop is the most findings that a report can hold.
-const MaxTop = 500
+// MaxFindings is the most findings that a report can hold.
+const MaxFindings = 500
 
-// Row is what is kept of a Job that is not healthy.
-type Row struct {
+// Entry is what is kept of a Job that is not healthy.
+type Entry struct {
 	Name    string
 	UID     types.UID
 	Finding zombie.Finding
 }
 
-// Tally counts Jobs, and keeps the rows that matter most. It never holds more than twice
+// Aggregator counts Jobs, and keeps the rows that matter most. It never holds more than twice
 // as many as it will show, however many Jobs there are.
-type Tally struct {
+type Aggregator struct {
 	top      int
 	total    int32
 	category map[zombie.Category]int32
 	reason   map[zombie.Reason]int32
-	rows     []Row
+	rows     []Entry
 }
 
-// NewTally is an empty tally that keeps so many rows, at most MaxTop.
-func NewTally(top int) *Tally {
-	return &Tally{
-		top:      min(max(top, 0), MaxTop),
+// NewAggregator is an empty tally that keeps so many rows, at most MaxTop.
+func NewAggregator(top int) *Aggregator {
+	return &Aggregator{
+		top:      min(max(top, 0), MaxFindings),
 		category: map[zombie.Category]int32{},
 		reason:   map[zombie.Reason]int32{},
 	}
 }
 
 // Add counts one Job.
-func (t *Tally) Add(row Row) {
+func (t *Aggregator) Add(row Entry) {
 	t.total++
 	t.category[row.Finding.Category]++
-	if row.Finding.Category == zombie.Healthy {
+	if row.Finding.Category == zombie.CategoryHealthy {
 		return
 	}
 	t.reason[row.Finding.Reason]++
 	t.rows = append(t.rows, row)
 	if len(t.rows) >= 2*t.top+1 {
-		t.cut()
+		t.discardExcess()
 	}
 }
 
-// Rows are the rows that matter most, the first of them most of all.
-func (t *Tally) Rows() []Row {
-	t.cut()
+// TopEntries are the rows that matter most, the first of them most of all.
+func (t *Aggregator) TopEntries() []Entry {
+	t.discardExcess()
 	return slices.Clone(t.rows)
 }
 
-// cut leaves the rows that will be shown if nothing worse comes.
-func (t *Tally) cut() {
-	slices.SortFunc(t.rows, byImportance)
+// discardExcess leaves the rows that will be shown if nothing worse comes.
+func (t *Aggregator) discardExcess() {
+	slices.SortFunc(t.rows, compareImportance)
 	if len(t.rows) > t.top {
 		clear(t.rows[t.top:])
 		t.rows = t.rows[:t.top]
 	}
 }
 
-// byImportance puts severe findings first, then old ones. The rest only keeps the order
+// compareImportance puts severe findings first, then old ones. The rest only keeps the order
 // the same each time.
-func byImportance(a, b Row) int {
+func compareImportance(a, b Entry) int {
 	return cmp.Or(
-		cmp.Compare(rank(a.Finding.Severity), rank(b.Finding.Severity)),
-		byAge(a.Finding.Since, b.Finding.Since),
+		cmp.Compare(severityRank(a.Finding.Severity), severityRank(b.Finding.Severity)),
+		compareAge(a.Finding.Since, b.Finding.Since),
 		strings.Compare(string(a.UID), string(b.UID)),
 		strings.Compare(a.Name, b.Name),
 	)
 }
 
-// severities in the order in which they matter.
-var severities = []zombie.Severity{zombie.High, zombie.Medium, zombie.Low}
+// severityOrder in the order in which they matter.
+var severityOrder = []zombie.Severity{zombie.SeverityHigh, zombie.SeverityMedium, zombie.SeverityLow}
 
-func rank(severity zombie.Severity) int { return slices.Index(severities, severity) }
+func severityRank(severity zombie.Severity) int { return slices.Index(severityOrder, severity) }
 
-// byAge puts the older first, and what is of unknown age last.
-func byAge(a, b time.Time) int {
+// compareAge puts the older first, and what is of unknown age last.
+func compareAge(a, b time.Time) int {
 	switch {
 	case a.IsZero() && b.IsZero():
 		return 0

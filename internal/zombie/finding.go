@@ -7,12 +7,12 @@ type Category string
 
 // The categories.
 const (
-	// Healthy: no rule has anything to say of the Job.
-	Healthy Category = "Healthy"
-	// Suspicious: somebody should look at it.
-	Suspicious Category = "Suspicious"
-	// Zombie: it will not come to life again by itself, or is long since of no use.
-	Zombie Category = "Zombie"
+	// CategoryHealthy: no rule has anything to say of the Job.
+	CategoryHealthy Category = "Healthy"
+	// CategorySuspicious: somebody should look at it.
+	CategorySuspicious Category = "Suspicious"
+	// CategoryZombie: it will not come to life again by itself, or is long since of no use.
+	CategoryZombie Category = "Zombie"
 )
 
 // Severity orders findings by how much they matter.
@@ -20,9 +20,9 @@ type Severity string
 
 // The severities.
 const (
-	Low    Severity = "Low"
-	Medium Severity = "Medium"
-	High   Severity = "High"
+	SeverityLow    Severity = "Low"
+	SeverityMedium Severity = "Medium"
+	SeverityHigh   Severity = "High"
 )
 
 // Reason is the rule that matched, in CamelCase.
@@ -30,44 +30,44 @@ type Reason string
 
 // The reasons, in the order in which they win.
 const (
-	Unknown                  Reason = "Unknown"
-	StuckTerminating         Reason = "StuckTerminating"
-	TTLNotEnforced           Reason = "TTLNotEnforced"
-	FailedLongAgo            Reason = "FailedLongAgo"
-	BackoffLimitExceeded     Reason = "BackoffLimitExceeded"
-	DeadlineExceeded         Reason = "DeadlineExceeded"
-	PodFailurePolicy         Reason = "PodFailurePolicy"
-	MaxFailedIndexesExceeded Reason = "MaxFailedIndexesExceeded"
-	FailedIndexes            Reason = "FailedIndexes"
-	FailedOther              Reason = "FailedOther"
-	FinishedNotCleaned       Reason = "FinishedNotCleaned"
-	FailureTargetStuck       Reason = "FailureTargetStuck"
-	SuccessCriteriaStuck     Reason = "SuccessCriteriaStuck"
-	ExternallyManaged        Reason = "ExternallyManaged"
-	SuspendedTooLong         Reason = "SuspendedTooLong"
-	NeverStarted             Reason = "NeverStarted"
-	PausedByParallelism      Reason = "PausedByParallelism"
-	DeadlineNotEnforced      Reason = "DeadlineNotEnforced"
-	NoActivePods             Reason = "NoActivePods"
-	NoReadyPods              Reason = "NoReadyPods"
-	RunningTooLong           Reason = "RunningTooLong"
-	Orphaned                 Reason = "Orphaned"
+	ReasonUnknown                  Reason = "Unknown"
+	ReasonStuckTerminating         Reason = "StuckTerminating"
+	ReasonTTLNotEnforced           Reason = "TTLNotEnforced"
+	ReasonFailedLongAgo            Reason = "FailedLongAgo"
+	ReasonBackoffLimitExceeded     Reason = "BackoffLimitExceeded"
+	ReasonDeadlineExceeded         Reason = "DeadlineExceeded"
+	ReasonPodFailurePolicy         Reason = "PodFailurePolicy"
+	ReasonMaxFailedIndexesExceeded Reason = "MaxFailedIndexesExceeded"
+	ReasonFailedIndexes            Reason = "FailedIndexes"
+	ReasonFailedOther              Reason = "FailedOther"
+	ReasonFinishedNotCleaned       Reason = "FinishedNotCleaned"
+	ReasonFailureTargetStuck       Reason = "FailureTargetStuck"
+	ReasonSuccessCriteriaStuck     Reason = "SuccessCriteriaStuck"
+	ReasonExternallyManaged        Reason = "ExternallyManaged"
+	ReasonSuspendedTooLong         Reason = "SuspendedTooLong"
+	ReasonNeverStarted             Reason = "NeverStarted"
+	ReasonPausedByParallelism      Reason = "PausedByParallelism"
+	ReasonDeadlineNotEnforced      Reason = "DeadlineNotEnforced"
+	ReasonNoActivePods             Reason = "NoActivePods"
+	ReasonNoReadyPods              Reason = "NoReadyPods"
+	ReasonRunningTooLong           Reason = "RunningTooLong"
+	ReasonOrphaned                 Reason = "Orphaned"
 )
 
-// Reasons are all reasons there are, in the order in which they win.
-func Reasons() []Reason {
+// AllReasons are all reasons there are, in the order in which they win.
+func AllReasons() []Reason {
 	return []Reason{
-		Unknown, StuckTerminating, TTLNotEnforced, FailedLongAgo,
-		BackoffLimitExceeded, DeadlineExceeded, PodFailurePolicy, MaxFailedIndexesExceeded, FailedIndexes, FailedOther,
-		FinishedNotCleaned, FailureTargetStuck, SuccessCriteriaStuck, ExternallyManaged, SuspendedTooLong, NeverStarted,
-		PausedByParallelism, DeadlineNotEnforced, NoActivePods, NoReadyPods, RunningTooLong, Orphaned,
+		ReasonUnknown, ReasonStuckTerminating, ReasonTTLNotEnforced, ReasonFailedLongAgo,
+		ReasonBackoffLimitExceeded, ReasonDeadlineExceeded, ReasonPodFailurePolicy, ReasonMaxFailedIndexesExceeded, ReasonFailedIndexes, ReasonFailedOther,
+		ReasonFinishedNotCleaned, ReasonFailureTargetStuck, ReasonSuccessCriteriaStuck, ReasonExternallyManaged, ReasonSuspendedTooLong, ReasonNeverStarted,
+		ReasonPausedByParallelism, ReasonDeadlineNotEnforced, ReasonNoActivePods, ReasonNoReadyPods, ReasonRunningTooLong, ReasonOrphaned,
 	}
 }
 
 // Bounds of a finding's texts, in bytes.
 const (
-	MaxMessage = 256
-	MaxCause   = 128
+	MaxMessageBytes = 256
+	MaxCauseBytes   = 128
 )
 
 // Finding is what a Job is, and why. It holds times, never ages: of an unchanged Job it

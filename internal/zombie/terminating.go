@@ -2,9 +2,9 @@ package zombie
 
 import "strings"
 
-// stuckTerminating finds Jobs that were deleted and are held by a finalizer.
-func stuckTerminating(f *facts) (Finding, bool) {
-	if !f.deleted() {
+// checkStuckTerminating finds Jobs that were deleted and are held by a finalizer.
+func checkStuckTerminating(f *jobFacts) (Finding, bool) {
+	if !f.isDeleted() {
 		return Finding{}, false
 	}
 	since, cause, held := f.DeletionTimestamp.Time, "", "by no finalizer"
@@ -12,5 +12,5 @@ func stuckTerminating(f *facts) (Finding, bool) {
 		cause = f.Finalizers[0]
 		held = "by " + strings.Join(f.Finalizers, ", ")
 	}
-	return f.grown(f.thresholds.StuckTerminating, since, StuckTerminating, cause, "deleted at %s, and held %s", format(since), held)
+	return f.findingByAge(f.thresholds.StuckTerminating, since, ReasonStuckTerminating, cause, "deleted at %s, and held %s", formatTime(since), held)
 }

@@ -47,29 +47,29 @@ type Thresholds struct {
 	RunningTooLong Threshold
 }
 
-const day = 24 * time.Hour
+const oneDay = 24 * time.Hour
 
-// Defaults are the thresholds that hold where nobody says otherwise.
-func Defaults() Thresholds {
+// DefaultThresholds are the thresholds that hold where nobody says otherwise.
+func DefaultThresholds() Thresholds {
 	return Thresholds{
 		StuckTerminating:    Threshold{Suspicious: 15 * time.Minute, Zombie: time.Hour},
-		TTLNotEnforced:      Threshold{Suspicious: time.Hour, Zombie: day},
-		FailedLongAgo:       Threshold{Zombie: 7 * day},
-		FinishedNotCleaned:  Threshold{Suspicious: 7 * day},
+		TTLNotEnforced:      Threshold{Suspicious: time.Hour, Zombie: oneDay},
+		FailedLongAgo:       Threshold{Zombie: 7 * oneDay},
+		FinishedNotCleaned:  Threshold{Suspicious: 7 * oneDay},
 		InterimStuck:        Threshold{Suspicious: 30 * time.Minute, Zombie: 6 * time.Hour},
-		ExternallyManaged:   Threshold{Suspicious: day},
-		SuspendedTooLong:    Threshold{Suspicious: 7 * day, Zombie: 30 * day},
-		NeverStarted:        Threshold{Suspicious: 10 * time.Minute, Zombie: day},
-		PausedByParallelism: Threshold{Suspicious: 7 * day},
+		ExternallyManaged:   Threshold{Suspicious: oneDay},
+		SuspendedTooLong:    Threshold{Suspicious: 7 * oneDay, Zombie: 30 * oneDay},
+		NeverStarted:        Threshold{Suspicious: 10 * time.Minute, Zombie: oneDay},
+		PausedByParallelism: Threshold{Suspicious: 7 * oneDay},
 		DeadlineNotEnforced: Threshold{Suspicious: 10 * time.Minute, Zombie: time.Hour},
-		NoActivePods:        Threshold{Suspicious: 30 * time.Minute, Zombie: day},
-		NoReadyPods:         Threshold{Suspicious: 30 * time.Minute, Zombie: day},
-		RunningTooLong:      Threshold{Suspicious: day, Zombie: 7 * day},
+		NoActivePods:        Threshold{Suspicious: 30 * time.Minute, Zombie: oneDay},
+		NoReadyPods:         Threshold{Suspicious: 30 * time.Minute, Zombie: oneDay},
+		RunningTooLong:      Threshold{Suspicious: oneDay, Zombie: 7 * oneDay},
 	}
 }
 
-// Setting is one duration among Thresholds, for those that make flags of them.
-type Setting struct {
+// ThresholdSetting is one duration among Thresholds, for those that make flags of them.
+type ThresholdSetting struct {
 	// Name in words joined by dashes: never-started-zombie-after.
 	Name string
 	// Usage is what it means.
@@ -79,15 +79,15 @@ type Setting struct {
 }
 
 // Settings are the durations that can be set, each once.
-func (t *Thresholds) Settings() []Setting {
-	var settings []Setting
+func (t *Thresholds) Settings() []ThresholdSetting {
+	var settings []ThresholdSetting
 	suspicious := func(name, meaning string, value *time.Duration) {
-		settings = append(settings, Setting{
+		settings = append(settings, ThresholdSetting{
 			Name: name + "-suspicious-after", Value: value, Usage: "A Job is Suspicious when " + meaning + " for this long. 0: never.",
 		})
 	}
 	zombie := func(name, meaning string, value *time.Duration) {
-		settings = append(settings, Setting{
+		settings = append(settings, ThresholdSetting{
 			Name: name + "-zombie-after", Value: value, Usage: "A Job is a Zombie when " + meaning + " for this long. 0: never.",
 		})
 	}

@@ -56,7 +56,7 @@ func (*stale) settings() []string {
 
 // impatience are the thresholds that are not the defaults, as name=value.
 func impatience() []string {
-	thresholds, defaults := scenario.Impatient(), zombie.Defaults()
+	thresholds, defaults := scenario.Impatient(), zombie.DefaultThresholds()
 	var changed []string
 	for i, setting := range thresholds.Settings() {
 		if *setting.Value != *defaults.Settings()[i].Value {
@@ -125,15 +125,15 @@ func (a *stale) tell(before map[string]string, status *v1alpha1.JobReportStatus)
 }
 
 func (a *stale) line(job *scenario.StaleJob, status *v1alpha1.JobReportStatus) string {
-	category, reason := zombie.Healthy, ""
+	category, reason := zombie.CategoryHealthy, ""
 	if finding := job.Finding(status); finding != nil {
 		category, reason = zombie.Category(finding.Category), finding.Reason
 	}
 	padded := fmt.Sprintf("%-12s", category)
 	switch category {
-	case zombie.Zombie:
+	case zombie.CategoryZombie:
 		padded = a.screen.Failure(padded)
-	case zombie.Healthy:
+	case zombie.CategoryHealthy:
 		padded = a.screen.Success(padded)
 	}
 	return strings.TrimRight(fmt.Sprintf("  %-16s %s %s", job.Name, padded, reason), " ")

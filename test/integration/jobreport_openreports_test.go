@@ -74,7 +74,7 @@ func (m *mirrored) scan(t *testing.T) []string {
 func openReport(t *testing.T, ns string) *openreportsv1alpha1.Report {
 	t.Helper()
 	raw := &openreportsv1alpha1.Report{}
-	err := openReportsClient(t).Get(t.Context(), client.ObjectKey{Namespace: ns, Name: openreports.Name}, raw)
+	err := openReportsClient(t).Get(t.Context(), client.ObjectKey{Namespace: ns, Name: openreports.ReportName}, raw)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -262,7 +262,7 @@ func areWrittenOnceInstalled(t *testing.T, m *mirrored) {
 		t.Error("there is a Report without permission")
 	}
 	got, jobReport := openReport(t, m.namespace), reportOf(t, m.namespace)
-	if diff := cmp.Diff(openreports.Of(jobReport).Results, got.Results); diff != "" {
+	if diff := cmp.Diff(openreports.FromJobReport(jobReport).Results, got.Results); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
 	if want := (openreportsv1alpha1.ReportSummary{Warn: 3}); got.Summary != want || got.Source != "yardmaster" {
@@ -336,7 +336,7 @@ func areSetRight(t *testing.T, m *mirrored) {
 		t.Fatal(err)
 	}
 	m.scan(t)
-	if got := openReport(t, m.namespace); !openreports.Same(got, openreports.Of(reportOf(t, m.namespace))) {
+	if got := openReport(t, m.namespace); !openreports.HasSameContent(got, openreports.FromJobReport(reportOf(t, m.namespace))) {
 		t.Errorf("it says still:\n%s", cmp.Diff(right, got))
 	}
 	m.wantUnwritten(t)
@@ -368,7 +368,7 @@ func areTakenAway(t *testing.T, m *mirrored) {
 func areLeftAlone(t *testing.T, m *mirrored) {
 	installOpenReports(t)
 	others := &openreportsv1alpha1.Report{Source: "somebody"}
-	others.Namespace, others.Name = m.namespace, openreports.Name
+	others.Namespace, others.Name = m.namespace, openreports.ReportName
 	if err := openReportsClient(t).Create(t.Context(), others); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ import (
 
 // atOnce are thresholds by which a suspended Job is suspicious as soon as there is an age.
 func atOnce() zombie.Thresholds {
-	thresholds := zombie.Defaults()
+	thresholds := zombie.DefaultThresholds()
 	thresholds.SuspendedTooLong.Suspicious = time.Nanosecond
 	return thresholds
 }

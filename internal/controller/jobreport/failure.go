@@ -15,23 +15,23 @@ import (
 
 // failureOf is what a report says of an error. Of one cause it is always the same, or
 // each scan that fails would be a change.
-func failureOf(err error) report.Failure {
+func failureOf(err error) report.ScanFailure {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return report.Failure{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "the namespace is being deleted"}
+		return report.ScanFailure{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "the namespace is being deleted"}
 	case isNamespaceGone(err):
-		return report.Failure{Reason: v1alpha1.ReasonNamespaceNotFound, Message: "there is no such namespace"}
+		return report.ScanFailure{Reason: v1alpha1.ReasonNamespaceNotFound, Message: "there is no such namespace"}
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return report.Failure{Reason: v1alpha1.ReasonForbidden, Message: bare(err)}
+		return report.ScanFailure{Reason: v1alpha1.ReasonForbidden, Message: bare(err)}
 	case apierrors.IsResourceExpired(err):
-		return report.Failure{Reason: v1alpha1.ReasonExpired, Message: "the Jobs could not be listed to their end before the list expired"}
+		return report.ScanFailure{Reason: v1alpha1.ReasonExpired, Message: "the Jobs could not be listed to their end before the list expired"}
 	case isTimeout(err):
-		return report.Failure{Reason: v1alpha1.ReasonTimeout, Message: "the Jobs could not be listed in time"}
+		return report.ScanFailure{Reason: v1alpha1.ReasonTimeout, Message: "the Jobs could not be listed in time"}
 	}
 	if list := (*kube.ListError)(nil); errors.As(err, &list) && list.Pages > 0 {
-		return report.Failure{Reason: v1alpha1.ReasonPartialList, Message: "only some of the Jobs could be listed: " + bare(err)}
+		return report.ScanFailure{Reason: v1alpha1.ReasonPartialList, Message: "only some of the Jobs could be listed: " + bare(err)}
 	}
-	return report.Failure{Reason: v1alpha1.ReasonListFailed, Message: bare(err)}
+	return report.ScanFailure{Reason: v1alpha1.ReasonListFailed, Message: bare(err)}
 }
 
 // isNamespaceGone reports whether the API server says that the namespace does not exist.

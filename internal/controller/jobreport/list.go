@@ -12,14 +12,14 @@ import (
 )
 
 // tally counts all Jobs of the namespace as they are now, or none of them.
-func (s *Scanner) tally(ctx context.Context, namespace string, now time.Time) (*report.Tally, error) {
+func (s *Scanner) tally(ctx context.Context, namespace string, now time.Time) (*report.Aggregator, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(maxScan, s.options.Interval))
 	defer cancel()
-	var tally *report.Tally
+	var tally *report.Aggregator
 	err := kube.ForEachJob(ctx, s.live, namespace,
-		func() { tally = report.NewTally(s.options.Top) },
+		func() { tally = report.NewAggregator(s.options.Top) },
 		func(job *batchv1.Job) {
-			tally.Add(report.Row{Name: job.Name, UID: job.UID, Finding: zombie.Classify(job, now, s.options.Thresholds)})
+			tally.Add(report.Entry{Name: job.Name, UID: job.UID, Finding: zombie.Classify(job, now, s.options.Thresholds)})
 		})
 	return tally, err
 }

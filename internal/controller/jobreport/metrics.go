@@ -69,10 +69,10 @@ func announce(options Options) {
 // observe sets what a scan has found.
 func observe(namespace string, summary *v1alpha1.JobSummary, began time.Time) {
 	lastSuccess.WithLabelValues(namespace).Set(float64(began.Unix()))
-	jobs.WithLabelValues(namespace, string(zombie.Healthy)).Set(float64(summary.Healthy))
-	jobs.WithLabelValues(namespace, string(zombie.Suspicious)).Set(float64(summary.Suspicious))
-	jobs.WithLabelValues(namespace, string(zombie.Zombie)).Set(float64(summary.Zombie))
-	for _, reason := range zombie.Reasons() {
+	jobs.WithLabelValues(namespace, string(zombie.CategoryHealthy)).Set(float64(summary.Healthy))
+	jobs.WithLabelValues(namespace, string(zombie.CategorySuspicious)).Set(float64(summary.Suspicious))
+	jobs.WithLabelValues(namespace, string(zombie.CategoryZombie)).Set(float64(summary.Zombie))
+	for _, reason := range zombie.AllReasons() {
 		if count := summary.ByReason[string(reason)]; count > 0 {
 			findings.WithLabelValues(namespace, string(reason)).Set(float64(count))
 		} else {

@@ -26,7 +26,7 @@ const fieldManager = client.FieldOwner("yardmaster-jobreport")
 const maxMirror = 10 * time.Second
 
 // errNotOurs is that a Report has our name, and is somebody else's.
-var errNotOurs = errors.New("a Report named " + openreports.Name + " is there that is not the operator's")
+var errNotOurs = errors.New("a Report named " + openreports.ReportName + " is there that is not the operator's")
 
 // mirror has an OpenReports Report say what the JobReport says, if that is asked for, and
 // the JobReport whether it does. The JobReport is stored by then: whatever happens here
@@ -39,7 +39,7 @@ func (s *Scanner) mirror(ctx context.Context, stored *v1alpha1.JobReport) {
 	if ctx.Err() != nil {
 		return
 	}
-	var failure *report.Failure
+	var failure *report.ScanFailure
 	if err != nil {
 		failure = new(mirrorFailure(err))
 		mirrors.WithLabelValues(writeFailed).Inc()
@@ -51,27 +51,27 @@ func (s *Scanner) mirror(ctx context.Context, stored *v1alpha1.JobReport) {
 }
 
 // apply writes the JobReport's Report, if it says something else than the one that is stored.
-func (s *Scanner) apply(ctx context.Context, stored *v1alpha1.JobReport) (report.Decision, error) {
+func (s *Scanner) apply(ctx context.Context, stored *v1alpha1.JobReport) (report.WriteDecision, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxMirror)
 	defer cancel()
-	next := openreports.Of(stored)
+	next := openreports.FromJobReport(stored)
 	before, err := s.openReport(ctx, next)
 	switch {
 	case err != nil:
 		return "", err
-	case before != nil && !openreports.Ours(before):
+	case before != nil && !openreports.IsManagedByYardmaster(before):
 		return "", errNotOurs
-	case before != nil && openreports.Same(before, next):
-		return report.Unchanged, nil
+	case before != nil && openreports.HasSameContent(before, next):
+		return report.DecisionUnchanged, nil
 	}
-	applied, err := openreports.Applied(next)
+	applied, err := openreports.ApplyConfiguration(next)
 	if err != nil {
 		return "", err
 	}
 	if err := s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), fieldManager, client.ForceOwnership); err != nil {
 		return "", fmt.Errorf("applying the Report: %w", err)
 	}
-	return report.Changed, nil
+	return report.DecisionChanged, nil
 }
 
 // openReport is the stored Report of that name; nil if there is none. It is read without
@@ -93,9 +93,9 @@ func (s *Scanner) openReport(ctx context.Context, like *openreportsv1alpha1.Repo
 }
 
 // tell stores in the JobReport whether its findings are in a Report too, if that has changed.
-func (s *Scanner) tell(ctx context.Context, stored *v1alpha1.JobReport, failure *report.Failure) {
-	status := report.Mirrored(stored.Status, failure, s.clock.Now())
-	if report.Decide(stored.Namespace, &stored.Status, &status) == report.Unchanged {
+func (s *Scanner) tell(ctx context.Context, stored *v1alpha1.JobReport, failure *report.ScanFailure) {
+	status := report.StatusAfterExport(stored.Status, failure, s.clock.Now())
+	if report.CompareStatus(stored.Namespace, &stored.Status, &status) == report.DecisionUnchanged {
 		return
 	}
 	log := s.log.WithValues("namespace", stored.Namespace)
@@ -110,21 +110,21 @@ func (s *Scanner) tell(ctx context.Context, stored *v1alpha1.JobReport, failure 
 }
 
 // mirrorFailure is what a JobReport says of a Report that could not be written.
-func mirrorFailure(err error) report.Failure {
+func mirrorFailure(err error) report.ScanFailure {
 	switch {
 	case isKindMissing(err):
-		return report.Failure{
+		return report.ScanFailure{
 			Reason:  v1alpha1.ReasonCRDMissing,
 			Message: "the CustomResourceDefinition reports.openreports.io is not installed",
 		}
 	case errors.Is(err, errNotOurs):
-		return report.Failure{Reason: v1alpha1.ReasonNameTaken, Message: err.Error()}
+		return report.ScanFailure{Reason: v1alpha1.ReasonNameTaken, Message: err.Error()}
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return report.Failure{Reason: v1alpha1.ReasonForbidden, Message: bare(err)}
+		return report.ScanFailure{Reason: v1alpha1.ReasonForbidden, Message: bare(err)}
 	case isTimeout(err):
-		return report.Failure{Reason: v1alpha1.ReasonTimeout, Message: "the Report could not be written in time"}
+		return report.ScanFailure{Reason: v1alpha1.ReasonTimeout, Message: "the Report could not be written in time"}
 	default:
-		return report.Failure{Reason: v1alpha1.ReasonWriteFailed, Message: bare(err)}
+		return report.ScanFailure{Reason: v1alpha1.ReasonWriteFailed, Message: bare(err)}
 	}
 }
 

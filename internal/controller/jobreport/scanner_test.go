@@ -65,7 +65,7 @@ func newYard(t *testing.T, namespaces ...string) *yard {
 		fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.JobReport{}).Build(),
 		interceptor.Funcs{List: y.list, Create: y.create, SubResourcePatch: y.patch},
 	)
-	options := Options{Namespaces: namespaces, Interval: 5 * time.Minute, Top: 50, Thresholds: zombie.Defaults()}
+	options := Options{Namespaces: namespaces, Interval: 5 * time.Minute, Top: 50, Thresholds: zombie.DefaultThresholds()}
 	y.scanner = New(c, c, y.events, logr.Discard(), options)
 	y.scanner.clock = y.clock
 	return y

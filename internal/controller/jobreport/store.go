@@ -22,9 +22,9 @@ const maxStore = 30 * time.Second
 const retryStore = time.Second
 
 // storeScan stores what a scan found, if that is worth a write.
-func (s *Scanner) storeScan(ctx context.Context, namespace string, tally *report.Tally, began time.Time, took time.Duration) error {
+func (s *Scanner) storeScan(ctx context.Context, namespace string, tally *report.Aggregator, began time.Time, took time.Duration) error {
 	stored, err := s.store(ctx, namespace, nil, func(before v1alpha1.JobReportStatus) v1alpha1.JobReportStatus {
-		return report.Scanned(before, tally, began, took)
+		return report.StatusAfterScan(before, tally, began, took)
 	})
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func (s *Scanner) storeScan(ctx context.Context, namespace string, tally *report
 // storeFailure stores that a scan failed, and why it did.
 func (s *Scanner) storeFailure(ctx context.Context, namespace string, cause error) error {
 	stored, err := s.store(ctx, namespace, cause, func(before v1alpha1.JobReportStatus) v1alpha1.JobReportStatus {
-		return report.Failed(before, failureOf(cause), s.clock.Now())
+		return report.StatusAfterFailure(before, failureOf(cause), s.clock.Now())
 	})
 	if err != nil {
 		return err
@@ -110,10 +110,10 @@ func (s *Scanner) write(ctx context.Context, namespace string, next func(v1alpha
 
 	status := next(before.Status)
 	if !s.options.OpenReports {
-		status = report.Unmirrored(status)
+		status = report.StatusWithoutExport(status)
 	}
-	decision := report.Decide(namespace, &before.Status, &status)
-	if decision == report.Unchanged && !missing {
+	decision := report.CompareStatus(namespace, &before.Status, &status)
+	if decision == report.DecisionUnchanged && !missing {
 		writes.WithLabelValues(string(decision)).Inc()
 		return before, nil
 	}

@@ -66,7 +66,7 @@ func runContestant(ctx context.Context, args []string) error {
 
 // options find fault with every Job: there is most to do then.
 func options(namespaces []string) jobreport.Options {
-	thresholds := zombie.Defaults()
+	thresholds := zombie.DefaultThresholds()
 	thresholds.ExternallyManaged.Suspicious = time.Nanosecond
 	return jobreport.Options{Namespaces: namespaces, Interval: time.Hour, Top: 50, Thresholds: thresholds}
 }

@@ -20,17 +20,17 @@ type StaleJob struct {
 // StaleJobs are those of examples/jobreport, every one, in the order in which they are shown.
 func StaleJobs() []StaleJob {
 	return []StaleJob{
-		{"failed", zombie.Suspicious, zombie.BackoffLimitExceeded},
-		{"hanging", zombie.Zombie, zombie.RunningTooLong},
-		{"never-starting", zombie.Zombie, zombie.NoReadyPods},
-		{"suspended", zombie.Suspicious, zombie.SuspendedTooLong},
-		{"healthy", zombie.Healthy, ""},
+		{"failed", zombie.CategorySuspicious, zombie.ReasonBackoffLimitExceeded},
+		{"hanging", zombie.CategoryZombie, zombie.ReasonRunningTooLong},
+		{"never-starting", zombie.CategoryZombie, zombie.ReasonNoReadyPods},
+		{"suspended", zombie.CategorySuspicious, zombie.ReasonSuspendedTooLong},
+		{"healthy", zombie.CategoryHealthy, ""},
 	}
 }
 
 // Impatient are thresholds for people who are watching.
 func Impatient() zombie.Thresholds {
-	thresholds := zombie.Defaults()
+	thresholds := zombie.DefaultThresholds()
 	thresholds.NoReadyPods = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
 	thresholds.RunningTooLong = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
 	thresholds.SuspendedTooLong.Suspicious = 5 * time.Second
@@ -56,7 +56,7 @@ func (j *StaleJob) Fault(status *v1alpha1.JobReportStatus) string {
 	if finding := j.Finding(status); finding != nil {
 		got = fmt.Sprintf("%s (%s)", finding.Category, finding.Reason)
 	}
-	if j.Category != zombie.Healthy {
+	if j.Category != zombie.CategoryHealthy {
 		want = fmt.Sprintf("%s (%s)", j.Category, j.Reason)
 	}
 	if got != want {

@@ -50,16 +50,16 @@ func TestStaleJobsAreNamedAsTheirFiles(t *testing.T) {
 
 func TestAFaultIsWhatTheReportShouldNotSay(t *testing.T) {
 	status := &v1alpha1.JobReportStatus{Findings: []v1alpha1.JobFinding{
-		{Name: "hanging", Category: v1alpha1.JobCategory(zombie.Zombie), Reason: string(zombie.RunningTooLong)},
+		{Name: "hanging", Category: v1alpha1.JobCategory(zombie.CategoryZombie), Reason: string(zombie.ReasonRunningTooLong)},
 	}}
 	for name, row := range map[string]struct {
 		job  StaleJob
 		want string
 	}{
-		"found as it should be":           {StaleJob{"hanging", zombie.Zombie, zombie.RunningTooLong}, ""},
-		"healthy, and not spoken of":      {StaleJob{"other", zombie.Healthy, ""}, ""},
-		"not found":                       {StaleJob{"other", zombie.Zombie, zombie.NoReadyPods}, "other: the report has no finding, it should have Zombie (NoReadyPods)"},
-		"found, and should not have been": {StaleJob{"hanging", zombie.Healthy, ""}, "hanging: the report has Zombie (RunningTooLong), it should have no finding"},
+		"found as it should be":           {StaleJob{"hanging", zombie.CategoryZombie, zombie.ReasonRunningTooLong}, ""},
+		"healthy, and not spoken of":      {StaleJob{"other", zombie.CategoryHealthy, ""}, ""},
+		"not found":                       {StaleJob{"other", zombie.CategoryZombie, zombie.ReasonNoReadyPods}, "other: the report has no finding, it should have Zombie (NoReadyPods)"},
+		"found, and should not have been": {StaleJob{"hanging", zombie.CategoryHealthy, ""}, "hanging: the report has Zombie (RunningTooLong), it should have no finding"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := row.job.Fault(status); got != row.want {
