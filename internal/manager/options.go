@@ -207,7 +207,7 @@ func (p *parser) bindReport() {
 	f.StringVar(&p.reported, reportNamespaces, "",
 		"Namespaces whose Jobs are reported on, separated by commas. Empty: none, and the controller jobreport is off.")
 	f.DurationVar(&r.Interval, "report-interval", 5*time.Minute, "Time between two scans of these namespaces.")
-	f.IntVar(&r.Top, "report-top", 50, fmt.Sprintf("How many Jobs a report tells of one by one, at most %d.", report.MaxFindings))
+	f.IntVar(&r.MaxFindings, "report-top", 50, fmt.Sprintf("How many Jobs a report tells of one by one, at most %d.", report.MaxFindings))
 	f.BoolVar(&r.OpenReports, "report-openreports", false,
 		"Write the reports as OpenReports Reports too, where the kind is installed.")
 	r.Thresholds = zombie.DefaultThresholds()
@@ -291,8 +291,8 @@ func checkReport(r jobreport.Options) error {
 	if r.Interval < time.Second {
 		return fmt.Errorf("--report-interval is %s, must be at least 1s", r.Interval)
 	}
-	if r.Top < 0 || r.Top > report.MaxFindings {
-		return fmt.Errorf("--report-top is %d, must be between 0 and %d", r.Top, report.MaxFindings)
+	if r.MaxFindings < 0 || r.MaxFindings > report.MaxFindings {
+		return fmt.Errorf("--report-top is %d, must be between 0 and %d", r.MaxFindings, report.MaxFindings)
 	}
 	if err := r.Thresholds.Validate(); err != nil {
 		return fmt.Errorf("--report-%w", err)

@@ -46,7 +46,7 @@ func defaults() summary {
 		Metrics:        Metrics{Address: ":8443", Secure: true},
 		Webhook:        true,
 		CertManagement: CertsSelf,
-		Report:         jobreport.Options{Interval: 5 * time.Minute, Top: 50, Thresholds: zombie.DefaultThresholds()},
+		Report:         jobreport.Options{Interval: 5 * time.Minute, MaxFindings: 50, Thresholds: zombie.DefaultThresholds()},
 		Broker:         Broker{Engine: "NATS"},
 		QueueSweep:     2 * time.Minute,
 	}
@@ -90,7 +90,7 @@ func TestParse(t *testing.T) {
 			args: "--report-namespaces=b,a,b --report-interval=30s --report-top=7",
 			want: func(s *summary) {
 				s.Controllers = []string{"sequentialjob", "queue", "workerpool", "policy", "agenticsession", "jobreport"}
-				s.Report.Namespaces, s.Report.Interval, s.Report.Top = []string{"a", "b"}, 30*time.Second, 7
+				s.Report.Namespaces, s.Report.Interval, s.Report.MaxFindings = []string{"a", "b"}, 30*time.Second, 7
 			},
 		},
 		"jobreport alone": {
@@ -112,7 +112,7 @@ func TestParse(t *testing.T) {
 		"thresholds, from the environment too": {
 			args:        "--report-never-started-suspicious-after=5s",
 			environment: map[string]string{"YARDMASTER_REPORT_NEVER_STARTED_ZOMBIE_AFTER": "0s"},
-			want:        func(s *summary) { s.Report.Thresholds.NeverStarted = zombie.Threshold{Suspicious: 5 * time.Second} },
+			want:        func(s *summary) { *s.Report.Thresholds[zombie.ReasonNeverStarted] = zombie.Threshold{Suspicious: 5 * time.Second} },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ func newJobReport(findings ...v1alpha1.JobFinding) *v1alpha1.JobReport {
 func zombieFinding(name string) v1alpha1.JobFinding {
 	return v1alpha1.JobFinding{
 		Name: name, UID: types.UID("uid-" + name), Category: "Zombie", Severity: "High",
-		Reason: "NeverStarted", Since: new(metav1.NewTime(testTime)), Message: "to be started",
+		Reason: "NeverStarted", Since: new(metav1.NewTime(testTime)), Message: "never started",
 	}
 }
 
@@ -70,7 +70,7 @@ func TestAFindingIsAResult(t *testing.T) {
 	result := func(change func(*openreportsv1alpha1.ReportResult)) openreportsv1alpha1.ReportResult {
 		r := openreportsv1alpha1.ReportResult{
 			Policy: "NeverStarted", Rule: "NeverStarted", Category: "Zombie", Severity: "high", Result: "fail",
-			Timestamp: metav1.Timestamp{Seconds: testTime.Unix()}, Description: "to be started",
+			Timestamp: metav1.Timestamp{Seconds: testTime.Unix()}, Description: "never started",
 			Subjects: []corev1.ObjectReference{{
 				APIVersion: "batch/v1", Kind: "Job", Namespace: "team-a", Name: "a", UID: "uid-a",
 			}},
@@ -144,12 +144,12 @@ func TestWhatIsAppliedSaysNothingOfWhatIsNotKnown(t *testing.T) {
 	want := []any{
 		map[string]any{
 			"policy": "NeverStarted", "rule": "NeverStarted", "category": "Zombie", "severity": "high", "result": "fail",
-			"message":   "to be started",
+			"message":   "never started",
 			"resources": []any{map[string]any{"apiVersion": "batch/v1", "kind": "Job", "namespace": "team-a", "name": "a", "uid": "uid-a"}},
 		},
 		map[string]any{
 			"policy": "NeverStarted", "rule": "NeverStarted", "category": "Zombie", "severity": "high", "result": "fail",
-			"message":   "to be started",
+			"message":   "never started",
 			"timestamp": map[string]any{"seconds": testTime.Unix(), "nanos": int64(0)},
 			"resources": []any{map[string]any{"apiVersion": "batch/v1", "kind": "Job", "namespace": "team-a", "name": "b", "uid": "uid-b"}},
 		},

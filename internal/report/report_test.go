@@ -25,7 +25,7 @@ var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func zombieEntry(name string, since time.Duration) Entry {
 	return Entry{name, types.UID("uid-" + name), zombie.Finding{
 		Category: zombie.CategoryZombie, Severity: zombie.SeverityHigh, Reason: zombie.ReasonNeverStarted,
-		Since: testTime.Add(since), Message: "to be started",
+		Since: testTime.Add(since), Message: "never started",
 	}}
 }
 
@@ -62,7 +62,7 @@ func TestAReportCountsAllAndTellsOfEachJobThatIsNotHealthy(t *testing.T) {
 	finding := func(name string, category v1alpha1.JobCategory, severity v1alpha1.JobSeverity, reason string) v1alpha1.JobFinding {
 		return v1alpha1.JobFinding{
 			Name: name, UID: types.UID("uid-" + name), Category: category, Severity: severity,
-			Reason: reason, Since: new(metav1.NewTime(testTime)), Message: "to be started",
+			Reason: reason, Since: new(metav1.NewTime(testTime)), Message: "never started",
 		}
 	}
 	condition := func(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
@@ -209,7 +209,7 @@ func TestTheOrderOfTheJobsDoesNotMatter(t *testing.T) {
 func TestOneChangedJobChangesOneFinding(t *testing.T) {
 	rows := largestEntries(40)
 	for i := range rows {
-		rows[i].Finding.Cause, rows[i].Finding.Message = "", "to be started"
+		rows[i].Finding.Cause, rows[i].Finding.Message = "", "never started"
 	}
 	before := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, rows...)
 	for i := range rows {

@@ -135,11 +135,11 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-func TestAFindingTellsAllOfItself(t *testing.T) {
+func TestAFindingOfADeletedJobNamesItsFinalizers(t *testing.T) {
 	job := jobWith(deletedAt(time.Hour, "a.example/hold", "foregroundDeletion"))
 	want := Finding{
 		Category: CategorySuspicious, Reason: ReasonStuckTerminating, Severity: SeverityMedium, Cause: "a.example/hold", Since: timeAfterNoon(time.Hour),
-		Message: "deleted at 2026-03-01T13:00:00Z, and held by a.example/hold, foregroundDeletion",
+		Message: "deleted at 2026-03-01T13:00:00Z but still exists; finalizers: a.example/hold, foregroundDeletion",
 	}
 	if diff := cmp.Diff(want, Classify(job, timeAfterNoon(90*time.Minute), DefaultThresholds())); diff != "" {
 		t.Errorf("finding (-want +got):\n%s", diff)
@@ -228,7 +228,7 @@ func TestThresholds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			thresholds := DefaultThresholds()
-			thresholds.NeverStarted = row.threshold
+			*thresholds[ReasonNeverStarted] = row.threshold
 			if got := Classify(job, timeAfterNoon(2*time.Hour), thresholds).Category; got != row.want {
 				t.Errorf("%s, want %s", got, row.want)
 			}
@@ -236,26 +236,43 @@ func TestThresholds(t *testing.T) {
 	}
 }
 
-func TestSettings(t *testing.T) {
-	// What is set through the settings is all there is to set.
-	thresholds, none := DefaultThresholds(), Thresholds{}
-	seen := map[string]bool{}
+func TestSettingsCoverEveryDefaultThreshold(t *testing.T) {
+	thresholds := DefaultThresholds()
+	names := map[string]bool{}
 	for _, setting := range thresholds.Settings() {
-		if seen[setting.Name] || *setting.Value == 0 || setting.Usage == "" {
-			t.Errorf("%s stands twice, is 0 or says nothing", setting.Name)
+		if names[setting.Name] {
+			t.Errorf("%s exists twice", setting.Name)
 		}
-		seen[setting.Name] = true
+		if *setting.Value == 0 {
+			t.Errorf("%s has no default", setting.Name)
+		}
+		names[setting.Name] = true
 		*setting.Value = 0
 	}
-	if diff := cmp.Diff(none, thresholds); diff != "" {
-		t.Errorf("not to be set (-want +got):\n%s", diff)
+	for reason, threshold := range thresholds {
+		if *threshold != (Threshold{}) {
+			t.Errorf("%s cannot be set completely: %+v", reason, threshold)
+		}
 	}
-	none.NeverStarted.Zombie = -time.Second
-	if err := none.Validate(); err == nil || !strings.Contains(err.Error(), "never-started-zombie-after is -1s") {
-		t.Errorf("a negative threshold: %v", err)
+}
+
+func TestFlagUsageDescribesTheRule(t *testing.T) {
+	want := "Report a Job as Zombie that has no startTime, this long after its creation or resumption. 0 means never."
+	for _, setting := range DefaultThresholds().Settings() {
+		if setting.Name == "never-started-zombie-after" && setting.Usage != want {
+			t.Errorf("usage %q, want %q", setting.Usage, want)
+		}
 	}
-	if err := DefaultThresholds().Validate(); err != nil {
-		t.Error(err)
+}
+
+func TestNegativeThresholdsAreInvalid(t *testing.T) {
+	thresholds := DefaultThresholds()
+	if err := thresholds.Validate(); err != nil {
+		t.Errorf("the defaults are invalid: %v", err)
+	}
+	thresholds[ReasonNeverStarted].Zombie = -time.Second
+	if err := thresholds.Validate(); err == nil || !strings.Contains(err.Error(), "never-started-zombie-after is -1s") {
+		t.Errorf("a negative threshold returns %v", err)
 	}
 }
 

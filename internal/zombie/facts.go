@@ -13,28 +13,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// jobFacts are what the rules look at.
+// jobFacts is the input of a rule's check.
 type jobFacts struct {
 	*batchv1.Job
 
-	now        time.Time
-	thresholds Thresholds
+	now time.Time
+	// threshold of the rule.
+	threshold Threshold
 }
 
-// findingByAge is a finding once what it tells of is old enough.
-func (f *jobFacts) findingByAge(threshold Threshold, since time.Time, reason Reason, cause, message string, arguments ...any) (Finding, bool) {
+// findingByAge returns a finding if the time since then exceeds the rule's threshold.
+func (f *jobFacts) findingByAge(since time.Time, reason Reason, cause, message string, arguments ...any) (Finding, bool) {
 	age := f.timeSince(since)
 	switch {
-	case threshold.Zombie > 0 && age >= threshold.Zombie:
+	case f.threshold.Zombie > 0 && age >= f.threshold.Zombie:
 		return newFinding(CategoryZombie, SeverityHigh, since, reason, cause, message, arguments...), true
-	case threshold.Suspicious > 0 && age >= threshold.Suspicious:
-		return newFinding(CategorySuspicious, SeverityMedium, since, reason, cause, message, arguments...), true
+	case f.threshold.Suspicious > 0 && age >= f.threshold.Suspicious:
+		return suspiciousFinding(since, reason, cause, message, arguments...)
 	default:
 		return Finding{}, false
 	}
 }
 
-// timeSince is how long ago t was; a time that is unknown, or still to come, is no age at all.
+// timeSince returns 0 for an unknown or future time.
 func (f *jobFacts) timeSince(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
@@ -42,7 +43,7 @@ func (f *jobFacts) timeSince(t time.Time) time.Duration {
 	return max(0, f.now.Sub(t))
 }
 
-// suspiciousFinding is a finding at any age.
+// suspiciousFinding returns a finding that does not depend on age.
 func suspiciousFinding(since time.Time, reason Reason, cause, message string, arguments ...any) (Finding, bool) {
 	return newFinding(CategorySuspicious, SeverityMedium, since, reason, cause, message, arguments...), true
 }
@@ -58,7 +59,7 @@ func newFinding(category Category, severity Severity, since time.Time, reason Re
 	}
 }
 
-// trueCondition is the condition of that type, if it is True.
+// trueCondition returns the condition of that type if it is True, or nil.
 func (f *jobFacts) trueCondition(kind batchv1.JobConditionType) *batchv1.JobCondition {
 	for i := range f.Status.Conditions {
 		c := &f.Status.Conditions[i]
@@ -75,7 +76,6 @@ func (f *jobFacts) completeCondition() *batchv1.JobCondition {
 
 func (f *jobFacts) failedCondition() *batchv1.JobCondition { return f.trueCondition(batchv1.JobFailed) }
 
-// finishTime is when the Job ended.
 func (f *jobFacts) finishTime() (at time.Time, finished bool) {
 	for _, terminal := range []*batchv1.JobCondition{f.completeCondition(), f.failedCondition()} {
 		if terminal != nil {
@@ -87,14 +87,13 @@ func (f *jobFacts) finishTime() (at time.Time, finished bool) {
 
 func (f *jobFacts) isDeleted() bool { return f.DeletionTimestamp != nil }
 
-// isUnfinished reports whether the Job still has something to do: one that is being
-// deleted is not expected to do anything any more.
+// isUnfinished is false for a deleted Job, which is not expected to make progress.
 func (f *jobFacts) isUnfinished() bool {
 	_, finished := f.finishTime()
 	return !finished && !f.isDeleted()
 }
 
-// externalManager is the controller other than Kubernetes' own that has the Job.
+// externalManager returns the controller in spec.managedBy unless it is the Job controller.
 func (f *jobFacts) externalManager() (manager string, external bool) {
 	by := f.Spec.ManagedBy
 	if by == nil || *by == batchv1.JobControllerName {
@@ -105,13 +104,12 @@ func (f *jobFacts) externalManager() (manager string, external bool) {
 
 func (f *jobFacts) isSuspended() bool { return f.Spec.Suspend != nil && *f.Spec.Suspend }
 
-// isEnding reports whether the Job is about to fail or to complete, and only waits for its
-// Pods to go.
+// isEnding reports whether the Job will fail or complete once its Pods have terminated.
 func (f *jobFacts) isEnding() bool {
 	return f.trueCondition(batchv1.JobFailureTarget) != nil || f.trueCondition(batchv1.JobSuccessCriteriaMet) != nil
 }
 
-// isExpectedToProgress reports whether the Job controller should have the Job under way.
+// isExpectedToProgress reports whether the Job controller should work on the Job.
 func (f *jobFacts) isExpectedToProgress() bool {
 	_, external := f.externalManager()
 	return f.isUnfinished() && !f.isEnding() && !external && !f.isSuspended()
@@ -119,12 +117,10 @@ func (f *jobFacts) isExpectedToProgress() bool {
 
 func (f *jobFacts) isStarted() bool { return f.Status.StartTime != nil }
 
-// hasZeroParallelism reports whether the Job is told to have no Pods.
 func (f *jobFacts) hasZeroParallelism() bool {
 	return f.Spec.Parallelism != nil && *f.Spec.Parallelism == 0
 }
 
-// isExpectedToHavePods reports whether the Job should have Pods now.
 func (f *jobFacts) isExpectedToHavePods() bool {
 	return f.isExpectedToProgress() && f.isStarted() && !f.hasZeroParallelism()
 }
@@ -135,7 +131,7 @@ func (f *jobFacts) creationTime() time.Time { return f.CreationTimestamp.Time }
 
 func (f *jobFacts) startTime() time.Time { return timeOrZero(f.Status.StartTime) }
 
-// firstKnownTime is the first of the times that is known; the creation, when none is.
+// firstKnownTime returns the first time that is not zero, or the creation time.
 func (f *jobFacts) firstKnownTime(times ...time.Time) time.Time {
 	for _, t := range times {
 		if !t.IsZero() {
@@ -145,12 +141,14 @@ func (f *jobFacts) firstKnownTime(times ...time.Time) time.Time {
 	return f.creationTime()
 }
 
-// lastEditTime is when metadata or spec were last changed, as far as managedFields tell: what
-// they say now has been so since then or before. Otherwise it is the creation.
-func (f *jobFacts) lastEditTime() time.Time { return laterTime(f.creationTime(), f.lastWriteTime("")) }
+// lastEditTime returns when metadata or spec were last changed according to managedFields, or
+// the creation time: their current values are at least that old.
+func (f *jobFacts) lastEditTime() time.Time {
+	return laterTime(f.creationTime(), f.lastWriteTime(""))
+}
 
-// lastStatusUpdateTime is when the status was last changed, as far as managedFields tell: what it
-// says now has been so all the time since.
+// lastStatusUpdateTime returns when the status was last changed according to managedFields: its
+// current values are at least that old.
 func (f *jobFacts) lastStatusUpdateTime() time.Time { return f.lastWriteTime("status") }
 
 func (f *jobFacts) lastWriteTime(subresource string) time.Time {
@@ -177,17 +175,16 @@ func timeOrZero(t *metav1.Time) time.Time {
 	return t.Time
 }
 
-// addSeconds is t and so many seconds; a number that no duration can hold is a very long one.
+// addSeconds limits the seconds to what a time.Duration can represent.
 func addSeconds(t time.Time, seconds int64) time.Time {
-	const most = int64(math.MaxInt64 / time.Second)
-	return t.Add(time.Duration(min(max(seconds, -most), most)) * time.Second)
+	const limit = int64(math.MaxInt64 / time.Second)
+	return t.Add(time.Duration(min(max(seconds, -limit), limit)) * time.Second)
 }
 
-// formatTime is a time as messages have it.
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// TruncateText is the text in one line of at most that many bytes.
-func TruncateText(text string, most int) string {
+// TruncateText returns the text as one line of valid UTF-8 of at most maxBytes bytes.
+func TruncateText(text string, maxBytes int) string {
 	text = strings.ToValidUTF8(text, string(utf8.RuneError))
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -196,11 +193,11 @@ func TruncateText(text string, most int) string {
 		return r
 	}, text)
 	text = strings.TrimSpace(text)
-	if len(text) <= most {
+	if len(text) <= maxBytes {
 		return text
 	}
 	const ellipsis = "…"
-	end := most - len(ellipsis)
+	end := maxBytes - len(ellipsis)
 	for !utf8.RuneStart(text[end]) {
 		end--
 	}

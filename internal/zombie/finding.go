@@ -2,20 +2,21 @@ package zombie
 
 import "time"
 
-// Category is what a Job is.
+// Category is the result of classifying a Job.
 type Category string
 
 // The categories.
 const (
-	// CategoryHealthy: no rule has anything to say of the Job.
+	// CategoryHealthy means that no rule matches the Job.
 	CategoryHealthy Category = "Healthy"
-	// CategorySuspicious: somebody should look at it.
+	// CategorySuspicious means that somebody should examine the Job.
 	CategorySuspicious Category = "Suspicious"
-	// CategoryZombie: it will not come to life again by itself, or is long since of no use.
+	// CategoryZombie means that the Job will not make progress without intervention, or has
+	// been useless for a long time.
 	CategoryZombie Category = "Zombie"
 )
 
-// Severity orders findings by how much they matter.
+// Severity orders findings by importance.
 type Severity string
 
 // The severities.
@@ -25,10 +26,10 @@ const (
 	SeverityHigh   Severity = "High"
 )
 
-// Reason is the rule that matched, in CamelCase.
+// Reason names the rule that matched, in CamelCase.
 type Reason string
 
-// The reasons, in the order in which they win.
+// The reasons. Rules defines their order and meaning.
 const (
 	ReasonUnknown                  Reason = "Unknown"
 	ReasonStuckTerminating         Reason = "StuckTerminating"
@@ -54,34 +55,24 @@ const (
 	ReasonOrphaned                 Reason = "Orphaned"
 )
 
-// AllReasons are all reasons there are, in the order in which they win.
-func AllReasons() []Reason {
-	return []Reason{
-		ReasonUnknown, ReasonStuckTerminating, ReasonTTLNotEnforced, ReasonFailedLongAgo,
-		ReasonBackoffLimitExceeded, ReasonDeadlineExceeded, ReasonPodFailurePolicy, ReasonMaxFailedIndexesExceeded, ReasonFailedIndexes, ReasonFailedOther,
-		ReasonFinishedNotCleaned, ReasonFailureTargetStuck, ReasonSuccessCriteriaStuck, ReasonExternallyManaged, ReasonSuspendedTooLong, ReasonNeverStarted,
-		ReasonPausedByParallelism, ReasonDeadlineNotEnforced, ReasonNoActivePods, ReasonNoReadyPods, ReasonRunningTooLong, ReasonOrphaned,
-	}
-}
-
 // Bounds of a finding's texts, in bytes.
 const (
 	MaxMessageBytes = 256
 	MaxCauseBytes   = 128
 )
 
-// Finding is what a Job is, and why. It holds times, never ages: of an unchanged Job it
-// stays the same until the Job's category changes.
+// Finding is the category of a Job and the reason for it. It contains times, never ages: the
+// finding of an unchanged Job stays the same until the Job's category changes.
 type Finding struct {
 	Category Category
-	// Reason is empty for a healthy Job, like all that follows.
+	// Reason and the fields below are empty for a healthy Job.
 	Reason   Reason
 	Severity Severity
-	// Cause is what the Job itself names as the cause, for programs: the reason of the
-	// condition that was looked at, a finalizer, another controller. It may be empty.
+	// Cause is the cause that the Job itself states, for programs: the reason of the
+	// condition concerned, a finalizer, another controller. It may be empty.
 	Cause string
-	// Since is from when the rule counts; zero where the Job does not say.
+	// Since is the time from which the age counts; zero if the Job does not state it.
 	Since time.Time
-	// Message is for people.
+	// Message describes the finding for humans.
 	Message string
 }

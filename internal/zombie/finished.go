@@ -1,37 +1,38 @@
 package zombie
 
 import (
+	"cmp"
 	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// checkTTLNotEnforced finds Jobs that should have been deleted by their own
-// ttlSecondsAfterFinished.
+// checkTTLNotEnforced finds Jobs that their ttlSecondsAfterFinished should have deleted.
 func checkTTLNotEnforced(f *jobFacts) (Finding, bool) {
 	at, finished := f.finishTime()
 	ttl := f.Spec.TTLSecondsAfterFinished
 	if !finished || at.IsZero() || ttl == nil || f.isDeleted() {
 		return Finding{}, false
 	}
-	due := addSeconds(at, int64(*ttl))
-	return f.findingByAge(f.thresholds.TTLNotEnforced, due, ReasonTTLNotEnforced, "",
-		"finished at %s, and was to be deleted %d s later", formatTime(at), *ttl)
+	return f.findingByAge(addSeconds(at, int64(*ttl)), ReasonTTLNotEnforced, "",
+		"finished at %s and was not deleted after its TTL of %d s", formatTime(at), *ttl)
 }
 
-// checkFailedLongAgo finds failed Jobs that nobody has cleaned up. Those with a controller
-// are that controller's to clean up, as a CronJob does by failedJobsHistoryLimit.
+// checkFailedLongAgo finds failed Jobs that nobody deleted. A controller deletes its Jobs itself,
+// as a CronJob does by failedJobsHistoryLimit.
 func checkFailedLongAgo(f *jobFacts) (Finding, bool) {
 	condition := f.failedCondition()
 	if condition == nil || f.hasController() {
 		return Finding{}, false
 	}
 	at, _ := f.finishTime()
-	return f.findingByAge(f.thresholds.FailedLongAgo, at, ReasonFailedLongAgo, condition.Reason, "failed at %s: %s", formatTime(at), conditionExplanation(condition))
+	return f.findingByAge(at, ReasonFailedLongAgo, condition.Reason, "failed at %s: %s", formatTime(at), conditionExplanation(condition))
 }
 
-// jobControllerFailures are the reasons of the Job controller that are reasons here too.
-var jobControllerFailures = []Reason{ReasonBackoffLimitExceeded, ReasonDeadlineExceeded, ReasonPodFailurePolicy, ReasonMaxFailedIndexesExceeded, ReasonFailedIndexes}
+// jobControllerFailures lists the Job controller's reasons that are also reasons of findings.
+var jobControllerFailures = []Reason{
+	ReasonBackoffLimitExceeded, ReasonDeadlineExceeded, ReasonPodFailurePolicy, ReasonMaxFailedIndexesExceeded, ReasonFailedIndexes,
+}
 
 // checkFailed finds all other failed Jobs.
 func checkFailed(f *jobFacts) (Finding, bool) {
@@ -47,29 +48,20 @@ func checkFailed(f *jobFacts) (Finding, bool) {
 	return suspiciousFinding(at, reason, condition.Reason, "%s", conditionExplanation(condition))
 }
 
-// conditionExplanation is what the condition says of itself, in words if it has some.
 func conditionExplanation(condition *batchv1.JobCondition) string {
-	switch {
-	case condition.Message != "":
-		return condition.Message
-	case condition.Reason != "":
-		return condition.Reason
-	default:
-		return "no reason was given"
-	}
+	return cmp.Or(condition.Message, condition.Reason, "the Job states no reason")
 }
 
-// checkFinishedNotCleaned finds Jobs that succeeded and that nothing will ever delete.
+// checkFinishedNotCleaned finds succeeded Jobs that nothing will ever delete.
 func checkFinishedNotCleaned(f *jobFacts) (Finding, bool) {
 	if f.completeCondition() == nil || f.Spec.TTLSecondsAfterFinished != nil || f.hasController() {
 		return Finding{}, false
 	}
 	at, _ := f.finishTime()
-	found, grown := f.findingByAge(f.thresholds.FinishedNotCleaned, at, ReasonFinishedNotCleaned, "",
-		"completed at %s, without ttlSecondsAfterFinished and without a controller that cleans up", formatTime(at))
-	if grown {
-		// It takes up space, and does no harm.
-		found.Severity = SeverityLow
+	finding, found := f.findingByAge(at, ReasonFinishedNotCleaned, "",
+		"completed at %s; no ttlSecondsAfterFinished or controller deletes it", formatTime(at))
+	if found {
+		finding.Severity = SeverityLow
 	}
-	return found, grown
+	return finding, found
 }

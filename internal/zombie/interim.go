@@ -2,21 +2,21 @@ package zombie
 
 import batchv1 "k8s.io/api/batch/v1"
 
-// checkFailureTargetStuck finds Jobs that are about to fail: their Pods do not go.
-func checkFailureTargetStuck(f *jobFacts) (Finding, bool) {
-	return checkInterimCondition(f, batchv1.JobFailureTarget, ReasonFailureTargetStuck)
+// checkInterimConditions finds Jobs that are about to fail or to complete, but whose Pods do not
+// terminate.
+func checkInterimConditions(f *jobFacts) (Finding, bool) {
+	if finding, found := f.checkInterimCondition(batchv1.JobFailureTarget, ReasonFailureTargetStuck); found {
+		return finding, found
+	}
+	return f.checkInterimCondition(batchv1.JobSuccessCriteriaMet, ReasonSuccessCriteriaStuck)
 }
 
-// checkSuccessCriteriaStuck finds Jobs that are about to complete: their Pods do not go.
-func checkSuccessCriteriaStuck(f *jobFacts) (Finding, bool) {
-	return checkInterimCondition(f, batchv1.JobSuccessCriteriaMet, ReasonSuccessCriteriaStuck)
-}
-
-func checkInterimCondition(f *jobFacts, kind batchv1.JobConditionType, reason Reason) (Finding, bool) {
+func (f *jobFacts) checkInterimCondition(kind batchv1.JobConditionType, reason Reason) (Finding, bool) {
 	condition := f.trueCondition(kind)
 	if condition == nil || !f.isUnfinished() {
 		return Finding{}, false
 	}
-	return f.findingByAge(f.thresholds.InterimStuck, f.firstKnownTime(condition.LastTransitionTime.Time), reason, condition.Reason,
-		"has %s since %s, and has not finished: %s", kind, formatTime(f.firstKnownTime(condition.LastTransitionTime.Time)), conditionExplanation(condition))
+	since := f.firstKnownTime(condition.LastTransitionTime.Time)
+	return f.findingByAge(since, reason, condition.Reason,
+		"condition %s is True since %s, but the Job has not finished: %s", kind, formatTime(since), conditionExplanation(condition))
 }

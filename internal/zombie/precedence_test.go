@@ -122,8 +122,8 @@ func TestTheFirstRuleThatMatchesWins(t *testing.T) {
 // matchingReasons are the reasons of all rules that have found the Job, in their order.
 func matchingReasons(job *batchv1.Job) []Reason {
 	var found []Reason
-	for _, rule := range rules {
-		if finding, matches := rule(&jobFacts{job, timeAfterNoon(100 * oneDay), DefaultThresholds()}); matches {
+	for i := range rules {
+		if finding, ok := rules[i].evaluate(job, timeAfterNoon(100*oneDay), DefaultThresholds()); ok {
 			found = append(found, finding.Reason)
 		}
 	}

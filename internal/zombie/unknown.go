@@ -4,7 +4,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// contradictoryConditions are conditions that no Job can have both.
+// contradictoryConditions lists pairs of conditions that exclude each other.
 var contradictoryConditions = [][2]batchv1.JobConditionType{
 	{batchv1.JobComplete, batchv1.JobFailed},
 	{batchv1.JobComplete, batchv1.JobFailureTarget},
@@ -12,7 +12,7 @@ var contradictoryConditions = [][2]batchv1.JobConditionType{
 	{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget},
 }
 
-// checkContradictions finds Jobs that cannot be judged: all other rules would guess.
+// checkContradictions finds Jobs about which every other rule would have to guess.
 func checkContradictions(f *jobFacts) (Finding, bool) {
 	for _, pair := range contradictoryConditions {
 		one, other := f.trueCondition(pair[0]), f.trueCondition(pair[1])
@@ -24,7 +24,7 @@ func checkContradictions(f *jobFacts) (Finding, bool) {
 			"the conditions %s and %s are both True", pair[0], pair[1])
 	}
 	if mode := f.Spec.CompletionMode; mode != nil && *mode != batchv1.NonIndexedCompletion && *mode != batchv1.IndexedCompletion {
-		return suspiciousFinding(f.creationTime(), ReasonUnknown, "UnknownCompletionMode", "the completion mode %q is not known", *mode)
+		return suspiciousFinding(f.creationTime(), ReasonUnknown, "UnknownCompletionMode", "unknown completion mode %q", *mode)
 	}
 	return Finding{}, false
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/openreports"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
 // mirrored is a namespace that is reported on next to one without the Role for OpenReports.
@@ -32,7 +33,7 @@ type mirrored struct {
 	options         jobreport.Options
 	recorder        *events.FakeRecorder
 	wire            *wire
-	scanner         *jobreport.Scanner
+	scanner         *jobreport.Reconciler
 }
 
 func newMirrored(t *testing.T) *mirrored {
@@ -44,8 +45,8 @@ func newMirrored(t *testing.T) *mirrored {
 	reporter(t, m.namespace, m.bare)
 	grant(t, m.namespace, "jobreport-openreports")
 	m.options = scanOf(m.namespace, m.bare)
-	m.options.Thresholds.ExternallyManaged.Suspicious = time.Nanosecond
-	m.options.Thresholds.StuckTerminating.Zombie = time.Nanosecond
+	m.options.Thresholds[zombie.ReasonExternallyManaged].Suspicious = time.Nanosecond
+	m.options.Thresholds[zombie.ReasonStuckTerminating].Zombie = time.Nanosecond
 	return m
 }
 
@@ -62,7 +63,7 @@ func (m *mirrored) turn(t *testing.T, on bool) {
 func (m *mirrored) scan(t *testing.T) []string {
 	t.Helper()
 	m.wire.reset(nil)
-	m.scanner.ScanAll(t.Context())
+	m.scanner.ReconcileAll(t.Context())
 	var told []string
 	for len(m.recorder.Events) > 0 {
 		told = append(told, <-m.recorder.Events)

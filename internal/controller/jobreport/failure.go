@@ -13,30 +13,30 @@ import (
 	"github.com/yardmaster/yardmaster/internal/report"
 )
 
-// failureOf is what a report says of an error. Of one cause it is always the same, or
+// scanFailure is what a report says of an error. Of one cause it is always the same, or
 // each scan that fails would be a change.
-func failureOf(err error) report.ScanFailure {
+func scanFailure(err error) report.ScanFailure {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return report.ScanFailure{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "the namespace is being deleted"}
-	case isNamespaceGone(err):
+	case isNamespaceNotFound(err):
 		return report.ScanFailure{Reason: v1alpha1.ReasonNamespaceNotFound, Message: "there is no such namespace"}
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return report.ScanFailure{Reason: v1alpha1.ReasonForbidden, Message: bare(err)}
+		return report.ScanFailure{Reason: v1alpha1.ReasonForbidden, Message: stableErrorText(err)}
 	case apierrors.IsResourceExpired(err):
 		return report.ScanFailure{Reason: v1alpha1.ReasonExpired, Message: "the Jobs could not be listed to their end before the list expired"}
-	case isTimeout(err):
+	case isTimeoutError(err):
 		return report.ScanFailure{Reason: v1alpha1.ReasonTimeout, Message: "the Jobs could not be listed in time"}
 	}
 	if list := (*kube.ListError)(nil); errors.As(err, &list) && list.Pages > 0 {
-		return report.ScanFailure{Reason: v1alpha1.ReasonPartialList, Message: "only some of the Jobs could be listed: " + bare(err)}
+		return report.ScanFailure{Reason: v1alpha1.ReasonPartialList, Message: "only some of the Jobs could be listed: " + stableErrorText(err)}
 	}
-	return report.ScanFailure{Reason: v1alpha1.ReasonListFailed, Message: bare(err)}
+	return report.ScanFailure{Reason: v1alpha1.ReasonListFailed, Message: stableErrorText(err)}
 }
 
-// isNamespaceGone reports whether the API server says that the namespace does not exist.
+// isNamespaceNotFound reports whether the API server says that the namespace does not exist.
 // Of a kind that it does not know, it says not found as well.
-func isNamespaceGone(err error) bool {
+func isNamespaceNotFound(err error) bool {
 	var answer apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {
 		return false
@@ -45,15 +45,15 @@ func isNamespaceGone(err error) bool {
 	return details != nil && details.Kind == "namespaces"
 }
 
-func isTimeout(err error) bool {
+func isTimeoutError(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
 		(errors.As(err, &timeout) && timeout.Timeout())
 }
 
-// bare is an error's text without what is another each time: the page it came with, and
+// stableErrorText is an error's text without what is another each time: the page it came with, and
 // the address, which has the continue token in it.
-func bare(err error) string {
+func stableErrorText(err error) string {
 	if list := (*kube.ListError)(nil); errors.As(err, &list) {
 		err = list.Err
 	}

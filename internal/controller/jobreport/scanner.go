@@ -22,12 +22,12 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// workers is how many namespaces are scanned at once. Each asks for one page at a time,
+// concurrentNamespaces is how many namespaces are scanned at once. Each asks for one page at a time,
 // so that is also how many pages are in memory.
-const workers = 4
+const concurrentNamespaces = 4
 
-// maxScan is the longest that a namespace's scan may take. It is never longer than the interval.
-const maxScan = 2 * time.Minute
+// maxScanDuration is the longest that a namespace's scan may take. It is never longer than the interval.
+const maxScanDuration = 2 * time.Minute
 
 // Options say what is scanned, and how it is judged.
 type Options struct {
@@ -35,16 +35,16 @@ type Options struct {
 	Namespaces []string
 	// Interval between scans.
 	Interval time.Duration
-	// Top is the most findings in a report.
-	Top int
+	// MaxFindings is the most findings in a report.
+	MaxFindings int
 	// Thresholds say from which age on a Job is stale.
 	Thresholds zombie.Thresholds
 	// OpenReports has the findings written as OpenReports Reports too.
 	OpenReports bool
 }
 
-// Scanner scans namespaces. It is a manager's Runnable.
-type Scanner struct {
+// Reconciler scans namespaces. It is a manager's Runnable.
+type Reconciler struct {
 	client   client.Client // writes reports
 	live     client.Reader // reads from the API server: a cache would hold all Jobs
 	recorder events.EventRecorder
@@ -54,8 +54,8 @@ type Scanner struct {
 }
 
 // New returns a Scanner. The reader must not be a cache.
-func New(c client.Client, live client.Reader, recorder events.EventRecorder, log logr.Logger, options Options) *Scanner {
-	return &Scanner{client: c, live: live, recorder: recorder, clock: clock.RealClock{}, log: log, options: options}
+func New(c client.Client, live client.Reader, recorder events.EventRecorder, log logr.Logger, options Options) *Reconciler {
+	return &Reconciler{client: c, live: live, recorder: recorder, clock: clock.RealClock{}, log: log, options: options}
 }
 
 // SetupWithManager has the manager scan, if there is a namespace to be scanned.
@@ -68,15 +68,15 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 }
 
 // NeedLeaderElection keeps all replicas but one from scanning.
-func (*Scanner) NeedLeaderElection() bool { return true }
+func (*Reconciler) NeedLeaderElection() bool { return true }
 
 // Start scans at once, and then every interval, until ctx ends.
-func (s *Scanner) Start(ctx context.Context) error {
-	announce(s.options)
+func (s *Reconciler) Start(ctx context.Context) error {
+	initializeMetrics(s.options)
 	ticker := s.clock.NewTicker(s.options.Interval)
 	defer ticker.Stop()
 	for {
-		s.ScanAll(ctx)
+		s.ReconcileAll(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -85,34 +85,34 @@ func (s *Scanner) Start(ctx context.Context) error {
 	}
 }
 
-// ScanAll scans each namespace once, some of them at a time.
-func (s *Scanner) ScanAll(ctx context.Context) {
-	free := make(chan struct{}, workers)
+// ReconcileAll scans each namespace once, some of them at a time.
+func (s *Reconciler) ReconcileAll(ctx context.Context) {
+	free := make(chan struct{}, concurrentNamespaces)
 	var running sync.WaitGroup
 	for _, namespace := range s.options.Namespaces {
 		free <- struct{}{}
 		running.Go(func() {
 			defer func() { <-free }()
-			s.scan(ctx, namespace)
+			s.Reconcile(ctx, namespace)
 		})
 	}
 	running.Wait()
 }
 
-// scan scans one namespace and stores what came of it.
-func (s *Scanner) scan(ctx context.Context, namespace string) {
+// Reconcile scans one namespace and stores what came of it.
+func (s *Reconciler) Reconcile(ctx context.Context, namespace string) {
 	if ctx.Err() != nil {
 		return
 	}
 	began := s.clock.Now()
-	tally, err := s.tally(ctx, namespace, began)
+	tally, err := s.scanJobs(ctx, namespace, began)
 	took := s.clock.Since(began)
 	var unstored error
 	switch {
 	case ctx.Err() != nil:
 		return
 	case err == nil:
-		scanSeconds.Observe(took.Seconds())
+		scanDurationSeconds.Observe(took.Seconds())
 		err = s.storeScan(ctx, namespace, tally, began, took)
 	default:
 		unstored = s.storeFailure(ctx, namespace, err)
@@ -121,7 +121,7 @@ func (s *Scanner) scan(ctx context.Context, namespace string) {
 		return
 	}
 	// Nobody but this ticker is there to return it to.
-	failure := failureOf(err)
-	scanErrors.WithLabelValues(failure.Reason).Inc()
+	failure := scanFailure(err)
+	scanErrorsTotal.WithLabelValues(failure.Reason).Inc()
 	s.log.Error(errors.Join(err, unstored), "Scan failed", "namespace", namespace, "reason", failure.Reason)
 }

@@ -34,56 +34,56 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// yard is an API server that serves Jobs in pages, and fails when it is told to.
-type yard struct {
+// fakeCluster is an API server that serves Jobs in pages, and fails when it is told to.
+type fakeCluster struct {
 	t       *testing.T
-	scanner *Scanner
+	reconciler *Reconciler
 	clock   *testclock.FakeClock
 	events  *events.FakeRecorder
 
 	mu     sync.Mutex
-	jobs   map[string][]batchv1.Job // by namespace
-	fail   map[string]func(page int) error
+	jobsByNamespace   map[string][]batchv1.Job // by namespace
+	failures   map[string]func(page int) error
 	lists  []client.ListOptions
 	writes []string
-	block  map[string]error // by verb: writes of reports that are refused
+	refusedWrites  map[string]error // by verb: writes of reports that are refused
 }
 
-func newYard(t *testing.T, namespaces ...string) *yard {
+func newFakeCluster(t *testing.T, namespaces ...string) *fakeCluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	y := &yard{
-		t: t, clock: testclock.NewFakeClock(noon), events: events.NewFakeRecorder(100),
-		jobs: map[string][]batchv1.Job{}, fail: map[string]func(int) error{}, block: map[string]error{},
+	y := &fakeCluster{
+		t: t, clock: testclock.NewFakeClock(testTime), events: events.NewFakeRecorder(100),
+		jobsByNamespace: map[string][]batchv1.Job{}, failures: map[string]func(int) error{}, refusedWrites: map[string]error{},
 	}
 	c := interceptor.NewClient(
 		fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.JobReport{}).Build(),
-		interceptor.Funcs{List: y.list, Create: y.create, SubResourcePatch: y.patch},
+		interceptor.Funcs{List: y.listJobs, Create: y.createObject, SubResourcePatch: y.patchStatus},
 	)
-	options := Options{Namespaces: namespaces, Interval: 5 * time.Minute, Top: 50, Thresholds: zombie.DefaultThresholds()}
-	y.scanner = New(c, c, y.events, logr.Discard(), options)
-	y.scanner.clock = y.clock
+	options := Options{Namespaces: namespaces, Interval: 5 * time.Minute, MaxFindings: 50, Thresholds: zombie.DefaultThresholds()}
+	y.reconciler = New(c, c, y.events, logr.Discard(), options)
+	y.reconciler.clock = y.clock
 	return y
 }
 
-func (y *yard) list(ctx context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
+func (y *fakeCluster) listJobs(ctx context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	asked := client.ListOptions{}
 	asked.ApplyOptions(options)
 	y.lists = append(y.lists, asked)
 	from, _ := strconv.Atoi(asked.Continue)
-	if fail := y.fail[asked.Namespace]; fail != nil {
+	if fail := y.failures[asked.Namespace]; fail != nil {
 		if err := fail(from / int(asked.Limit)); err != nil {
 			return err
 		}
 	}
-	all := y.jobs[asked.Namespace]
+	all := y.jobsByNamespace[asked.Namespace]
 	to := min(from+int(asked.Limit), len(all))
 	list, isJobs := into.(*batchv1.JobList)
 	if !isJobs {
@@ -96,58 +96,58 @@ func (y *yard) list(ctx context.Context, _ client.WithWatch, into client.ObjectL
 	return ctx.Err()
 }
 
-func (y *yard) create(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-	if err := y.wrote("create", object); err != nil {
+func (y *fakeCluster) createObject(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+	if err := y.recordWrite("create", object); err != nil {
 		return err
 	}
 	return c.Create(ctx, object, options...)
 }
 
-func (y *yard) patch(ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-	if err := y.wrote("patch", object); err != nil {
+func (y *fakeCluster) patchStatus(ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+	if err := y.recordWrite("patch", object); err != nil {
 		return err
 	}
 	return c.SubResource(subresource).Patch(ctx, object, patch, options...)
 }
 
-func (y *yard) wrote(verb string, object client.Object) error {
+func (y *fakeCluster) recordWrite(verb string, object client.Object) error {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.writes = append(y.writes, verb+" "+object.GetNamespace())
-	return y.block[verb]
+	return y.refusedWrites[verb]
 }
 
-// scan scans once, and returns what was written for it.
-func (y *yard) scan() []string {
+// reconcileAll scans once, and returns what was written for it.
+func (y *fakeCluster) reconcileAll() []string {
 	y.writes, y.lists = nil, nil
-	y.scanner.ScanAll(y.t.Context())
+	y.reconciler.ReconcileAll(y.t.Context())
 	return y.writes
 }
 
-func (y *yard) report(namespace string) *v1alpha1.JobReportStatus {
+func (y *fakeCluster) storedStatus(namespace string) *v1alpha1.JobReportStatus {
 	y.t.Helper()
 	report := &v1alpha1.JobReport{}
-	if err := y.scanner.live.Get(y.t.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.JobReportName}, report); err != nil {
+	if err := y.reconciler.live.Get(y.t.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.JobReportName}, report); err != nil {
 		y.t.Fatal(err)
 	}
 	return &report.Status
 }
 
-// add adds so many Jobs, made that long before noon.
-func (y *yard) add(namespace string, count int, age time.Duration) {
+// addJobs adds so many Jobs, made that long before noon.
+func (y *fakeCluster) addJobs(namespace string, count int, age time.Duration) {
 	for range count {
 		job := batchv1.Job{}
-		job.Name = fmt.Sprintf("job-%05d", len(y.jobs[namespace]))
+		job.Name = fmt.Sprintf("job-%05d", len(y.jobsByNamespace[namespace]))
 		job.UID = types.UID(namespace + job.Name)
-		job.CreationTimestamp = metav1.NewTime(noon.Add(-age))
-		y.jobs[namespace] = append(y.jobs[namespace], job)
+		job.CreationTimestamp = metav1.NewTime(testTime.Add(-age))
+		y.jobsByNamespace[namespace] = append(y.jobsByNamespace[namespace], job)
 	}
 }
 
-// wantFailed checks the conditions after a scan that failed.
-func (y *yard) wantFailed(namespace, reason string) {
+// assertScanFailed checks the conditions after a scan that failed.
+func (y *fakeCluster) assertScanFailed(namespace, reason string) {
 	y.t.Helper()
-	status := y.report(namespace)
+	status := y.storedStatus(namespace)
 	failed := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScanFailed)
 	if failed == nil || failed.Status != metav1.ConditionTrue || failed.Reason != reason {
 		y.t.Errorf("%s: condition %+v, want %s", namespace, failed, reason)
@@ -157,9 +157,9 @@ func (y *yard) wantFailed(namespace, reason string) {
 	}
 }
 
-func (y *yard) wantReady(namespace string) {
+func (y *fakeCluster) assertReportReady(namespace string) {
 	y.t.Helper()
-	status := y.report(namespace)
+	status := y.storedStatus(namespace)
 	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReportReady) ||
 		!meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionScanFailed) {
 		y.t.Errorf("%s: conditions %+v", namespace, status.Conditions)
@@ -171,11 +171,11 @@ var (
 
 	errForbidden = apierrors.NewForbidden(jobsResource, "", errors.New("no RBAC policy matched"))
 	errExpired   = apierrors.NewResourceExpired("the continue token is too old")
-	errRefused   = &url.Error{Op: "Get", URL: "https://10.0.0.1/jobs?continue=secret", Err: errors.New("connection refused")}
+	errConnectionRefused   = &url.Error{Op: "Get", URL: "https://10.0.0.1/jobs?continue=secret", Err: errors.New("connection refused")}
 )
 
-// always fails every page, from the one given.
-func always(from int, err error) func(int) error {
+// failFromPage fails every page, from the one given.
+func failFromPage(from int, err error) func(int) error {
 	return func(page int) error {
 		if page >= from {
 			return err
@@ -185,19 +185,19 @@ func always(from int, err error) func(int) error {
 }
 
 func TestAScanWritesOneReportPerNamespace(t *testing.T) {
-	y := newYard(t, "a", "b")
-	y.add("a", 2, 48*time.Hour)
-	y.add("a", 1, time.Hour)
-	y.add("a", 1, time.Second)
-	y.scan()
+	y := newFakeCluster(t, "a", "b")
+	y.addJobs("a", 2, 48*time.Hour)
+	y.addJobs("a", 1, time.Hour)
+	y.addJobs("a", 1, time.Second)
+	y.reconcileAll()
 
-	y.wantReady("a")
-	y.wantReady("b")
+	y.assertReportReady("a")
+	y.assertReportReady("b")
 	want := v1alpha1.JobSummary{Total: 4, Healthy: 1, Suspicious: 1, Zombie: 2, ByReason: map[string]int32{"NeverStarted": 3}}
-	if diff := cmp.Diff(want, y.report("a").Summary); diff != "" {
+	if diff := cmp.Diff(want, y.storedStatus("a").Summary); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(v1alpha1.JobSummary{}, y.report("b").Summary); diff != "" {
+	if diff := cmp.Diff(v1alpha1.JobSummary{}, y.storedStatus("b").Summary); diff != "" {
 		t.Errorf("summary of a namespace without Jobs:\n%s", diff)
 	}
 	for reason, want := range map[string]float64{"NeverStarted": 3} {
@@ -205,16 +205,16 @@ func TestAScanWritesOneReportPerNamespace(t *testing.T) {
 			t.Errorf("metric of %s: %v, want %v", reason, got, want)
 		}
 	}
-	if got := testbuilder.Metric(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(noon.Unix()) {
+	if got := testbuilder.Metric(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(testTime.Unix()) {
 		t.Errorf("last success %v", got)
 	}
 }
 
 func TestJobsAreListedInPagesFromTheNewestState(t *testing.T) {
-	y := newYard(t, "a")
-	y.add("a", 1201, 48*time.Hour)
-	y.scan()
-	if got := y.report("a"); got.Summary.Zombie != 1201 || len(got.Findings) != 50 || got.Omitted != 1151 {
+	y := newFakeCluster(t, "a")
+	y.addJobs("a", 1201, 48*time.Hour)
+	y.reconcileAll()
+	if got := y.storedStatus("a"); got.Summary.Zombie != 1201 || len(got.Findings) != 50 || got.Omitted != 1151 {
 		t.Errorf("%d zombies, %d findings, %d omitted", got.Summary.Zombie, len(got.Findings), got.Omitted)
 	}
 	if len(y.lists) != 3 {
@@ -228,36 +228,36 @@ func TestJobsAreListedInPagesFromTheNewestState(t *testing.T) {
 }
 
 func TestASecondScanWritesNothing(t *testing.T) {
-	y := newYard(t, "a", "b")
-	y.add("a", 700, 48*time.Hour)
-	if got := len(y.scan()); got != 4 {
+	y := newFakeCluster(t, "a", "b")
+	y.addJobs("a", 700, 48*time.Hour)
+	if got := len(y.reconcileAll()); got != 4 {
 		t.Errorf("%d writes at first, want 4", got)
 	}
 	y.clock.Step(5 * time.Minute)
-	if got := y.scan(); got != nil {
+	if got := y.reconcileAll(); got != nil {
 		t.Errorf("it writes %v", got)
 	}
 	y.clock.Step(66 * time.Minute)
-	if got := len(y.scan()); got != 2 {
+	if got := len(y.reconcileAll()); got != 2 {
 		t.Errorf("%d writes after an hour, want 2", got)
 	}
-	if got := y.report("a").LastScanTime.UTC(); !got.Equal(noon.Add(71 * time.Minute)) {
+	if got := y.storedStatus("a").LastScanTime.UTC(); !got.Equal(testTime.Add(71 * time.Minute)) {
 		t.Errorf("last scan at %s", got)
 	}
 }
 
 func TestOneChangedJobIsOneWriteAndOneFinding(t *testing.T) {
-	y := newYard(t, "a", "b")
-	y.add("a", 10, 48*time.Hour)
-	y.add("b", 10, 48*time.Hour)
-	y.scan()
-	before := y.report("a").Findings
-	y.jobs["a"][3].Spec.Suspend = new(true)
-	y.jobs["a"][3].CreationTimestamp = metav1.NewTime(noon.Add(-8 * 24 * time.Hour))
-	if got := y.scan(); !cmp.Equal(got, []string{"patch a"}) {
+	y := newFakeCluster(t, "a", "b")
+	y.addJobs("a", 10, 48*time.Hour)
+	y.addJobs("b", 10, 48*time.Hour)
+	y.reconcileAll()
+	before := y.storedStatus("a").Findings
+	y.jobsByNamespace["a"][3].Spec.Suspend = new(true)
+	y.jobsByNamespace["a"][3].CreationTimestamp = metav1.NewTime(testTime.Add(-8 * 24 * time.Hour))
+	if got := y.reconcileAll(); !cmp.Equal(got, []string{"patch a"}) {
 		t.Errorf("writes %v", got)
 	}
-	after, differ := y.report("a").Findings, 0
+	after, differ := y.storedStatus("a").Findings, 0
 	for i := range after {
 		if !cmp.Equal(before[i], after[i]) {
 			differ++
@@ -273,29 +273,29 @@ func TestAScanThatFailsKeepsTheLastGoodFindings(t *testing.T) {
 		fail func(page int) error
 		want string
 	}{
-		"a namespace without permission":          {always(0, errForbidden), "Forbidden"},
-		"permission is lost on the way":           {always(1, errForbidden), "Forbidden"},
-		"it takes too long":                       {always(1, fmt.Errorf("page: %w", context.DeadlineExceeded)), "Timeout"},
-		"the API server takes too long":           {always(0, apierrors.NewTimeoutError("slow", 1)), "Timeout"},
-		"the API server goes away":                {always(2, errRefused), "PartialList"},
-		"the API server is away":                  {always(0, errRefused), "ListFailed"},
-		"the list expires again and again":        {always(1, errExpired), "Expired"},
-		"the API server has not what is asked of": {always(0, apierrors.NewInternalError(errors.New("etcd"))), "ListFailed"},
+		"a namespace without permission":          {failFromPage(0, errForbidden), "Forbidden"},
+		"permission is lost on the way":           {failFromPage(1, errForbidden), "Forbidden"},
+		"it takes too long":                       {failFromPage(1, fmt.Errorf("page: %w", context.DeadlineExceeded)), "Timeout"},
+		"the API server takes too long":           {failFromPage(0, apierrors.NewTimeoutError("slow", 1)), "Timeout"},
+		"the API server goes away":                {failFromPage(2, errConnectionRefused), "PartialList"},
+		"the API server is away":                  {failFromPage(0, errConnectionRefused), "ListFailed"},
+		"the list expires again and again":        {failFromPage(1, errExpired), "Expired"},
+		"the API server has not what is asked of": {failFromPage(0, apierrors.NewInternalError(errors.New("etcd"))), "ListFailed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			y := newYard(t, "a", "b")
-			y.add("a", 1300, 48*time.Hour)
-			y.add("b", 3, 48*time.Hour)
-			y.scan()
-			good := y.report("a").DeepCopy()
+			y := newFakeCluster(t, "a", "b")
+			y.addJobs("a", 1300, 48*time.Hour)
+			y.addJobs("b", 3, 48*time.Hour)
+			y.reconcileAll()
+			good := y.storedStatus("a").DeepCopy()
 
-			y.jobs["a"] = y.jobs["a"][:1250]
-			y.add("b", 1, 48*time.Hour)
-			y.fail["a"] = row.fail
+			y.jobsByNamespace["a"] = y.jobsByNamespace["a"][:1250]
+			y.addJobs("b", 1, 48*time.Hour)
+			y.failures["a"] = row.fail
 			y.clock.Step(5 * time.Minute)
-			y.scan()
-			y.wantFailed("a", row.want)
-			kept := y.report("a").DeepCopy()
+			y.reconcileAll()
+			y.assertScanFailed("a", row.want)
+			kept := y.storedStatus("a").DeepCopy()
 			if message := meta.FindStatusCondition(kept.Conditions, v1alpha1.ConditionScanFailed).Message; strings.Contains(message, "secret") {
 				t.Errorf("it tells the continue token: %s", message)
 			}
@@ -303,18 +303,18 @@ func TestAScanThatFailsKeepsTheLastGoodFindings(t *testing.T) {
 			if diff := cmp.Diff(good, kept); diff != "" {
 				t.Errorf("the findings have changed (-good +kept):\n%s", diff)
 			}
-			y.wantReady("b")
-			if got := y.report("b").Summary.Zombie; got != 4 {
+			y.assertReportReady("b")
+			if got := y.storedStatus("b").Summary.Zombie; got != 4 {
 				t.Errorf("the other namespace has %d zombies, want 4", got)
 			}
 
-			if got := y.scan(); got != nil {
+			if got := y.reconcileAll(); got != nil {
 				t.Errorf("failing again, it writes %v", got)
 			}
-			y.fail["a"] = nil
-			y.scan()
-			y.wantReady("a")
-			if got := y.report("a").Summary.Zombie; got != 1250 {
+			y.failures["a"] = nil
+			y.reconcileAll()
+			y.assertReportReady("a")
+			if got := y.storedStatus("a").Summary.Zombie; got != 1250 {
 				t.Errorf("recovered, it has %d zombies, want 1250", got)
 			}
 			if got := len(y.events.Events); got != 3 {
@@ -325,42 +325,42 @@ func TestAScanThatFailsKeepsTheLastGoodFindings(t *testing.T) {
 }
 
 func TestAnExpiredListIsBegunAgain(t *testing.T) {
-	y := newYard(t, "a")
-	y.add("a", 1200, 48*time.Hour)
+	y := newFakeCluster(t, "a")
+	y.addJobs("a", 1200, 48*time.Hour)
 	failures := 1
-	y.fail["a"] = func(page int) error {
+	y.failures["a"] = func(page int) error {
 		if page == 1 && failures > 0 {
 			failures--
 			return errExpired
 		}
 		return nil
 	}
-	y.scan()
-	y.wantReady("a")
-	if got := y.report("a").Summary.Total; got != 1200 {
+	y.reconcileAll()
+	y.assertReportReady("a")
+	if got := y.storedStatus("a").Summary.Total; got != 1200 {
 		t.Errorf("%d Jobs, want each once", got)
 	}
 }
 
 func TestANamespaceThatIsForbiddenFromTheBeginning(t *testing.T) {
-	y := newYard(t, "a")
-	y.fail["a"] = always(0, errForbidden)
-	if got := y.scan(); !cmp.Equal(got, []string{"create a", "patch a"}) {
+	y := newFakeCluster(t, "a")
+	y.failures["a"] = failFromPage(0, errForbidden)
+	if got := y.reconcileAll(); !cmp.Equal(got, []string{"create a", "patch a"}) {
 		t.Errorf("writes %v", got)
 	}
-	y.wantFailed("a", "Forbidden")
+	y.assertScanFailed("a", "Forbidden")
 }
 
 func TestANamespaceThatDoesNotExist(t *testing.T) {
 	for reason, refusal := range map[string]error{
 		"NamespaceNotFound":    apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "a"),
-		"NamespaceTerminating": terminating(),
+		"NamespaceTerminating": errNamespaceTerminating(),
 	} {
 		t.Run(reason, func(t *testing.T) {
-			y := newYard(t, "a")
-			y.block["create"] = refusal
+			y := newFakeCluster(t, "a")
+			y.refusedWrites["create"] = refusal
 			before := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", reason)
-			if got := y.scan(); !cmp.Equal(got, []string{"create a"}) {
+			if got := y.reconcileAll(); !cmp.Equal(got, []string{"create a"}) {
 				t.Errorf("writes %v", got)
 			}
 			if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", reason) - before; got != 1 {
@@ -374,29 +374,29 @@ func TestANamespaceThatDoesNotExist(t *testing.T) {
 func TestWhatIsNotSeenAnyMoreIsNotCounted(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"the namespace is gone":                  apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "a"),
-		"the namespace goes":                     terminating(),
+		"the namespace goes":                     errNamespaceTerminating(),
 		"there is no permission for reports too": errForbidden,
 	} {
 		t.Run(name, func(t *testing.T) {
-			y := newYard(t, "a")
-			y.add("a", 2, 48*time.Hour)
-			y.scan()
+			y := newFakeCluster(t, "a")
+			y.addJobs("a", 2, 48*time.Hour)
+			y.reconcileAll()
 			if got := testbuilder.Metric(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
 				t.Fatalf("%v zombies counted, want 2", got)
 			}
-			y.fail["a"] = always(0, errForbidden)
+			y.failures["a"] = failFromPage(0, errForbidden)
 			y.clock.Step(5 * time.Minute)
-			y.scan()
+			y.reconcileAll()
 			if got := testbuilder.Metric(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
 				t.Errorf("%v zombies counted while the report tells of 2", got)
 			}
-			y.fail["a"] = always(0, errExpired) // what is told changes, so that a write is due
-			y.block["patch"] = refusal
-			y.scan()
+			y.failures["a"] = failFromPage(0, errExpired) // what is told changes, so that a write is due
+			y.refusedWrites["patch"] = refusal
+			y.reconcileAll()
 			if testbuilder.Metric(t, "yardmaster_jobreport_jobs", "Zombie", "a") != 0 || testbuilder.Metric(t, "yardmaster_jobreport_findings", "a", "NeverStarted") != 0 {
 				t.Error("they are counted still")
 			}
-			if got := testbuilder.Metric(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(noon.Unix()) {
+			if got := testbuilder.Metric(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(testTime.Unix()) {
 				t.Errorf("last success %v, want it kept", got)
 			}
 		})
@@ -404,84 +404,84 @@ func TestWhatIsNotSeenAnyMoreIsNotCounted(t *testing.T) {
 }
 
 func TestAKindThatIsMissingIsNoMissingNamespace(t *testing.T) {
-	y := newYard(t, "a")
-	y.block["create"] = apierrors.NewGenericServerResponse(404, "POST", schema.GroupResource{Resource: "jobreports"}, "jobs", "404 page not found", 0, true)
+	y := newFakeCluster(t, "a")
+	y.refusedWrites["create"] = apierrors.NewGenericServerResponse(404, "POST", schema.GroupResource{Resource: "jobreports"}, "jobs", "404 page not found", 0, true)
 	before := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "NamespaceNotFound")
-	y.scan()
+	y.reconcileAll()
 	if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "NamespaceNotFound") - before; got != 0 {
 		t.Error("it says that the namespace does not exist")
 	}
 }
 
 func TestAFailureInOtherNumbersIsNotWritten(t *testing.T) {
-	y := newYard(t, "a")
+	y := newFakeCluster(t, "a")
 	reset := func(port int) error {
 		return &url.Error{Op: "Get", URL: "https://10.0.0.1/jobs", Err: &net.OpError{
 			Op: "read", Net: "tcp", Err: errors.New("connection reset by peer"),
 			Source: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2), Port: port}, Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 443},
 		}}
 	}
-	y.fail["a"] = always(0, reset(40001))
-	y.scan()
-	y.wantFailed("a", "ListFailed")
-	y.fail["a"] = always(0, reset(51234))
-	if got := y.scan(); got != nil {
+	y.failures["a"] = failFromPage(0, reset(40001))
+	y.reconcileAll()
+	y.assertScanFailed("a", "ListFailed")
+	y.failures["a"] = failFromPage(0, reset(51234))
+	if got := y.reconcileAll(); got != nil {
 		t.Errorf("it writes %v", got)
 	}
 }
 
-func terminating() error {
+func errNamespaceTerminating() error {
 	err := apierrors.NewForbidden(schema.GroupResource{Resource: "jobreports"}, "jobs", errors.New("it goes"))
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	return err
 }
 
 func TestAReportThatIsDeletedIsMadeAgain(t *testing.T) {
-	y := newYard(t, "a")
-	y.add("a", 1, 48*time.Hour)
-	y.scan()
+	y := newFakeCluster(t, "a")
+	y.addJobs("a", 1, 48*time.Hour)
+	y.reconcileAll()
 	report := &v1alpha1.JobReport{}
 	report.Namespace, report.Name = "a", v1alpha1.JobReportName
-	if err := y.scanner.client.Delete(t.Context(), report); err != nil {
+	if err := y.reconciler.client.Delete(t.Context(), report); err != nil {
 		t.Fatal(err)
 	}
-	y.scan()
-	y.wantReady("a")
+	y.reconcileAll()
+	y.assertReportReady("a")
 }
 
 func TestAReportIsStoredOnceTheAPIServerIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(t, "a")
-		y.scanner.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
-		y.fail["a"] = always(0, errRefused)
-		y.block["create"] = errRefused
+		y := newFakeCluster(t, "a")
+		y.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		y.failures["a"] = failFromPage(0, errConnectionRefused)
+		y.refusedWrites["create"] = errConnectionRefused
 		time.AfterFunc(5*time.Second, func() {
 			y.mu.Lock()
 			defer y.mu.Unlock()
-			delete(y.block, "create")
+			delete(y.refusedWrites, "create")
 		})
-		y.scan()
-		y.wantFailed("a", "ListFailed")
+		y.reconcileAll()
+		y.assertScanFailed("a", "ListFailed")
 	})
 }
 
 // It answers before it knows all Roles.
 func TestAnAPIServerThatIsJustBackIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(t, "a")
-		y.add("a", 600, 48*time.Hour)
-		y.scan()
-		y.scanner.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
-		y.fail["a"] = always(1, errRefused)
-		y.block["patch"] = errForbidden
+		y := newFakeCluster(t, "a")
+		y.addJobs("a", 600, 48*time.Hour)
+		y.reconcileAll()
+		y.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		y.failures["a"] = failFromPage(1, errConnectionRefused)
+		y.refusedWrites["patch"] = errForbidden
 		time.AfterFunc(3*time.Second, func() {
 			y.mu.Lock()
 			defer y.mu.Unlock()
-			delete(y.block, "patch")
+			delete(y.refusedWrites, "patch")
 		})
 		before := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "PartialList")
-		y.scan()
-		y.wantFailed("a", "PartialList")
+		y.reconcileAll()
+		y.assertScanFailed("a", "PartialList")
 		if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "PartialList") - before; got != 1 {
 			t.Errorf("counted %v times", got)
 		}
@@ -489,11 +489,11 @@ func TestAnAPIServerThatIsJustBackIsAskedAgain(t *testing.T) {
 }
 
 func TestAScanIsCountedByWhyItFailedNotByWhyThatCouldNotBeStored(t *testing.T) {
-	y := newYard(t, "a")
-	y.fail["a"] = always(0, apierrors.NewInternalError(errors.New("etcd")))
-	y.block["create"] = errForbidden
+	y := newFakeCluster(t, "a")
+	y.failures["a"] = failFromPage(0, apierrors.NewInternalError(errors.New("etcd")))
+	y.refusedWrites["create"] = errForbidden
 	failed, forbidden := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "ListFailed"), testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "Forbidden")
-	y.scan()
+	y.reconcileAll()
 	if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "ListFailed") - failed; got != 1 {
 		t.Errorf("counted %v times", got)
 	}
@@ -508,10 +508,10 @@ func TestOnlySomeNamespacesAreScannedAtOnce(t *testing.T) {
 		for i := range 20 {
 			namespaces = append(namespaces, fmt.Sprintf("team-%d", i))
 		}
-		y := newYard(t, namespaces...)
+		y := newFakeCluster(t, namespaces...)
 		var mu sync.Mutex
 		most, now := 0, 0
-		c := interceptor.NewClient(y.scanner.client.(client.WithWatch), interceptor.Funcs{
+		c := interceptor.NewClient(y.reconciler.client.(client.WithWatch), interceptor.Funcs{
 			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 				mu.Lock()
 				now++
@@ -524,19 +524,19 @@ func TestOnlySomeNamespacesAreScannedAtOnce(t *testing.T) {
 				return nil
 			},
 		})
-		y.scanner.live = c
-		y.scan()
-		if most != workers {
-			t.Errorf("%d at once, want %d", most, workers)
+		y.reconciler.live = c
+		y.reconcileAll()
+		if most != concurrentNamespaces {
+			t.Errorf("%d at once, want %d", most, concurrentNamespaces)
 		}
-		y.wantReady("team-19")
+		y.assertReportReady("team-19")
 	})
 }
 
 func TestANamespaceThatHangsIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(t, "a", "b")
-		y.scanner.live = interceptor.NewClient(y.scanner.client.(client.WithWatch), interceptor.Funcs{
+		y := newFakeCluster(t, "a", "b")
+		y.reconciler.live = interceptor.NewClient(y.reconciler.client.(client.WithWatch), interceptor.Funcs{
 			List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) error {
 				asked := client.ListOptions{}
 				asked.ApplyOptions(options)
@@ -548,22 +548,22 @@ func TestANamespaceThatHangsIsGivenUp(t *testing.T) {
 			},
 		})
 		began := time.Now()
-		y.scan()
-		if took := time.Since(began); took != maxScan {
-			t.Errorf("it took %s, want %s", took, maxScan)
+		y.reconcileAll()
+		if took := time.Since(began); took != maxScanDuration {
+			t.Errorf("it took %s, want %s", took, maxScanDuration)
 		}
-		y.wantFailed("a", "Timeout")
-		y.wantReady("b")
+		y.assertScanFailed("a", "Timeout")
+		y.assertReportReady("b")
 	})
 }
 
 func TestTheFirstScanIsAtOnceAndThenEveryInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(t, "a")
-		y.scanner.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		y := newFakeCluster(t, "a")
+		y.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- y.scanner.Start(ctx) }()
+		go func() { done <- y.reconciler.Start(ctx) }()
 		for _, want := range []int{1, 2, 3} {
 			synctest.Wait()
 			y.mu.Lock()
@@ -583,12 +583,12 @@ func TestTheFirstScanIsAtOnceAndThenEveryInterval(t *testing.T) {
 // Five namespaces hang, and four are scanned at once: that takes two intervals.
 func TestAScanThatTakesLongerThanTheIntervalIsNotOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(t, "a", "b", "c", "d", "e")
-		y.scanner.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
-		y.scanner.options.Interval = time.Minute
+		y := newFakeCluster(t, "a", "b", "c", "d", "e")
+		y.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+		y.reconciler.options.Interval = time.Minute
 		var mu sync.Mutex
 		scans, now, most := 0, map[string]int{}, 0
-		y.scanner.live = interceptor.NewClient(y.scanner.client.(client.WithWatch), interceptor.Funcs{
+		y.reconciler.live = interceptor.NewClient(y.reconciler.client.(client.WithWatch), interceptor.Funcs{
 			List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) error {
 				asked := client.ListOptions{}
 				asked.ApplyOptions(options)
@@ -606,7 +606,7 @@ func TestAScanThatTakesLongerThanTheIntervalIsNotOvertaken(t *testing.T) {
 		})
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute+time.Second)
 		defer stop()
-		if err := y.scanner.Start(ctx); err != nil {
+		if err := y.reconciler.Start(ctx); err != nil {
 			t.Error(err)
 		}
 		if most != 1 {
@@ -619,7 +619,7 @@ func TestAScanThatTakesLongerThanTheIntervalIsNotOvertaken(t *testing.T) {
 }
 
 func TestOneReplicaScans(t *testing.T) {
-	if !(&Scanner{}).NeedLeaderElection() {
+	if !(&Reconciler{}).NeedLeaderElection() {
 		t.Error("all do")
 	}
 }

@@ -15,53 +15,53 @@ import (
 	"github.com/yardmaster/yardmaster/internal/report"
 )
 
-// maxStore is the longest that storing a report may take.
-const maxStore = 30 * time.Second
+// maxRecordDuration is the longest that storing a report may take.
+const maxRecordDuration = 30 * time.Second
 
-// retryStore is how long after a failure it is tried again.
-const retryStore = time.Second
+// recordRetryInterval is how long after a failure it is tried again.
+const recordRetryInterval = time.Second
 
 // storeScan stores what a scan found, if that is worth a write.
-func (s *Scanner) storeScan(ctx context.Context, namespace string, tally *report.Aggregator, began time.Time, took time.Duration) error {
+func (s *Reconciler) storeScan(ctx context.Context, namespace string, tally *report.Aggregator, began time.Time, took time.Duration) error {
 	stored, err := s.store(ctx, namespace, nil, func(before v1alpha1.JobReportStatus) v1alpha1.JobReportStatus {
 		return report.StatusAfterScan(before, tally, began, took)
 	})
 	if err != nil {
 		return err
 	}
-	observe(namespace, &stored.Status.Summary, began)
-	s.mirror(ctx, stored)
+	recordScanMetrics(namespace, &stored.Status.Summary, began)
+	s.exportReport(ctx, stored)
 	return nil
 }
 
 // storeFailure stores that a scan failed, and why it did.
-func (s *Scanner) storeFailure(ctx context.Context, namespace string, cause error) error {
+func (s *Reconciler) storeFailure(ctx context.Context, namespace string, cause error) error {
 	stored, err := s.store(ctx, namespace, cause, func(before v1alpha1.JobReportStatus) v1alpha1.JobReportStatus {
-		return report.StatusAfterFailure(before, failureOf(cause), s.clock.Now())
+		return report.StatusAfterFailure(before, scanFailure(cause), s.clock.Now())
 	})
 	if err != nil {
 		return err
 	}
-	s.mirror(ctx, stored)
+	s.exportReport(ctx, stored)
 	return nil
 }
 
 // store makes the report's next status from its last, and writes it if that is due. It
 // returns the report as it is stored then. While the API server is away it tries again:
 // a scan that fails because of that, which is then the cause, should be told of.
-func (s *Scanner) store(ctx context.Context, namespace string, cause error, next func(v1alpha1.JobReportStatus) v1alpha1.JobReportStatus) (*v1alpha1.JobReport, error) {
-	ctx, cancel := context.WithTimeout(ctx, maxStore)
+func (s *Reconciler) store(ctx context.Context, namespace string, cause error, next func(v1alpha1.JobReportStatus) v1alpha1.JobReportStatus) (*v1alpha1.JobReport, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxRecordDuration)
 	defer cancel()
-	wasAway := cause != nil && !answered(cause)
+	wasAway := cause != nil && !isAPIStatus(cause)
 	for {
 		stored, err := s.write(ctx, namespace, next)
 		if err == nil {
 			return stored, nil
 		}
-		wasAway = wasAway || !answered(err)
-		if again := mayPass(err) || wasAway && isDenied(err); !again || !s.pause(ctx) {
-			if isShutOut(err) {
-				forget(namespace)
+		wasAway = wasAway || !isAPIStatus(err)
+		if again := isRetriable(err) || wasAway && isForbidden(err); !again || !s.pause(ctx) {
+			if isInaccessible(err) {
+				deleteJobCounts(namespace)
 			}
 			return nil, err
 		}
@@ -69,37 +69,37 @@ func (s *Scanner) store(ctx context.Context, namespace string, cause error, next
 }
 
 // pause waits until it is time to try again. It returns false if there is none left.
-func (s *Scanner) pause(ctx context.Context) bool {
+func (s *Reconciler) pause(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case <-s.clock.After(retryStore):
+	case <-s.clock.After(recordRetryInterval):
 		return true
 	}
 }
 
-// answered reports whether an error is what the API server has said, and not that it said nothing.
-func answered(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }
+// isAPIStatus reports whether an error is what the API server has said, and not that it said nothing.
+func isAPIStatus(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }
 
-// mayPass reports whether an error is likely to be over soon: the API server did not
+// isRetriable reports whether an error is likely to be over soon: the API server did not
 // answer, has too much to do, or has a newer version of the report.
-func mayPass(err error) bool {
-	return !answered(err) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
+func isRetriable(err error) bool {
+	return !isAPIStatus(err) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
 }
 
-// isDenied reports whether there is no permission. An API server that has just come back
+// isForbidden reports whether there is no permission. An API server that has just come back
 // says so too, until it knows all Roles.
-func isDenied(err error) bool {
+func isForbidden(err error) bool {
 	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// isShutOut reports whether there is no report to be had in the namespace: it is gone or
+// isInaccessible reports whether there is no report to be had in the namespace: it is gone or
 // goes, and with it the Role, or only that does. What was counted there is then not known
 // to be there still.
-func isShutOut(err error) bool { return isNamespaceGone(err) || apierrors.IsForbidden(err) }
+func isInaccessible(err error) bool { return isNamespaceNotFound(err) || apierrors.IsForbidden(err) }
 
 // write reads the report, and writes its next status if that is due.
-func (s *Scanner) write(ctx context.Context, namespace string, next func(v1alpha1.JobReportStatus) v1alpha1.JobReportStatus) (*v1alpha1.JobReport, error) {
+func (s *Reconciler) write(ctx context.Context, namespace string, next func(v1alpha1.JobReportStatus) v1alpha1.JobReportStatus) (*v1alpha1.JobReport, error) {
 	before := &v1alpha1.JobReport{}
 	before.Namespace, before.Name = namespace, v1alpha1.JobReportName
 	err := s.live.Get(ctx, client.ObjectKeyFromObject(before), before)
@@ -114,26 +114,26 @@ func (s *Scanner) write(ctx context.Context, namespace string, next func(v1alpha
 	}
 	decision := report.CompareStatus(namespace, &before.Status, &status)
 	if decision == report.DecisionUnchanged && !missing {
-		writes.WithLabelValues(string(decision)).Inc()
+		writesTotal.WithLabelValues(string(decision)).Inc()
 		return before, nil
 	}
 	if missing {
 		if err := s.client.Create(ctx, before); err != nil {
-			writes.WithLabelValues(writeFailed).Inc()
+			writesTotal.WithLabelValues(writeResultFailed).Inc()
 			return nil, fmt.Errorf("creating the report: %w", err)
 		}
 	}
 	after, err := s.patch(ctx, before, status)
 	if err != nil {
-		writes.WithLabelValues(writeFailed).Inc()
+		writesTotal.WithLabelValues(writeResultFailed).Inc()
 		return nil, err
 	}
-	writes.WithLabelValues(string(decision)).Inc()
+	writesTotal.WithLabelValues(string(decision)).Inc()
 	return after, nil
 }
 
 // patch writes the next status over the report, and tells what has changed.
-func (s *Scanner) patch(ctx context.Context, before *v1alpha1.JobReport, status v1alpha1.JobReportStatus) (*v1alpha1.JobReport, error) {
+func (s *Reconciler) patch(ctx context.Context, before *v1alpha1.JobReport, status v1alpha1.JobReportStatus) (*v1alpha1.JobReport, error) {
 	after := before.DeepCopy()
 	after.Status = status
 	if err := kube.PatchStatus(ctx, s.client, before, after); err != nil {

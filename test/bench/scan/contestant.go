@@ -56,7 +56,7 @@ func runContestant(ctx context.Context, args []string) error {
 	}
 	begun := time.Now()
 	if args[0] != bareList {
-		jobreport.New(c, c, events.NewFakeRecorder(100), logr.Discard(), options(namespaces)).ScanAll(ctx)
+		jobreport.New(c, c, events.NewFakeRecorder(100), logr.Discard(), options(namespaces)).ReconcileAll(ctx)
 	} else if err := list(ctx, c, namespaces, jobs); err != nil {
 		return err
 	}
@@ -67,8 +67,8 @@ func runContestant(ctx context.Context, args []string) error {
 // options find fault with every Job: there is most to do then.
 func options(namespaces []string) jobreport.Options {
 	thresholds := zombie.DefaultThresholds()
-	thresholds.ExternallyManaged.Suspicious = time.Nanosecond
-	return jobreport.Options{Namespaces: namespaces, Interval: time.Hour, Top: 50, Thresholds: thresholds}
+	thresholds[zombie.ReasonExternallyManaged].Suspicious = time.Nanosecond
+	return jobreport.Options{Namespaces: namespaces, Interval: time.Hour, MaxFindings: 50, Thresholds: thresholds}
 }
 
 // list is the least that sees all Jobs.

@@ -31,9 +31,9 @@ func StaleJobs() []StaleJob {
 // Impatient are thresholds for people who are watching.
 func Impatient() zombie.Thresholds {
 	thresholds := zombie.DefaultThresholds()
-	thresholds.NoReadyPods = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
-	thresholds.RunningTooLong = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
-	thresholds.SuspendedTooLong.Suspicious = 5 * time.Second
+	*thresholds[zombie.ReasonNoReadyPods] = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
+	*thresholds[zombie.ReasonRunningTooLong] = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
+	thresholds[zombie.ReasonSuspendedTooLong].Suspicious = 5 * time.Second
 	return thresholds
 }
 
