@@ -117,7 +117,8 @@ func (r *reportCommand) buildReports(tallies map[string]*report.Aggregator, bega
 		one := v1alpha1.JobReport{}
 		one.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReport"}
 		one.Namespace, one.Name = namespace, v1alpha1.JobReportName
-		one.Status = report.StatusAfterScan(v1alpha1.JobReportStatus{}, tallies[namespace], began, r.now().Sub(began))
+		scan := report.Scan{Jobs: tallies[namespace], StartTime: began, Duration: r.now().Sub(began)}
+		one.Status = report.Decide(report.Observation{Report: &one, Scan: scan, Now: began}).Status
 		reports = append(reports, one)
 	}
 	return reports

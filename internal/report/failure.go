@@ -9,18 +9,17 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// ScanFailure is why something about a report did not come about.
-type ScanFailure struct {
-	// Reason of the condition that tells.
+// Failure explains why a scan or an export failed.
+type Failure struct {
+	// Reason of the condition.
 	Reason string
-	// Message for people.
+	// Message of the condition.
 	Message string
 }
 
-// stableMessage is the one for the condition: that which stands there, if it says the same. An
-// error's text may have a port or a time in it that is another with each try, and each
-// would be a write.
-func (f ScanFailure) stableMessage(before *v1alpha1.JobReportStatus, kind string) string {
+// stableMessage returns the condition's present message if it differs only in numbers. An error
+// may contain a port or a time that differs for each attempt, and each would cause a write.
+func (f *Failure) stableMessage(before *v1alpha1.JobReportStatus, kind string) string {
 	message := zombie.TruncateText(f.Message, zombie.MaxMessageBytes)
 	if was := conditionOrEmpty(before, kind); was.Reason == f.Reason && slices.Equal(wordsWithoutDigits(was.Message), wordsWithoutDigits(message)) {
 		return was.Message
@@ -28,8 +27,7 @@ func (f ScanFailure) stableMessage(before *v1alpha1.JobReportStatus, kind string
 	return message
 }
 
-// wordsWithoutDigits are those of a text that no digit is in.
 func wordsWithoutDigits(text string) []string {
-	all := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
-	return slices.DeleteFunc(all, func(word string) bool { return strings.ContainsFunc(word, unicode.IsDigit) })
+	words := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return slices.DeleteFunc(words, func(word string) bool { return strings.ContainsFunc(word, unicode.IsDigit) })
 }

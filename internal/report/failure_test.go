@@ -7,41 +7,41 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func TestAFailureThatSaysTheSameIsNoChange(t *testing.T) {
+func TestAFailureThatDiffersOnlyInNumbersIsNoChange(t *testing.T) {
 	for name, row := range map[string]struct {
-		first, second ScanFailure
-		want          WriteDecision
+		first, second Failure
+		want          WriteReason
 	}{
-		"another port": {
-			ScanFailure{"ListFailed", "read tcp 10.0.0.2:51234->10.0.0.1:443: read: connection reset by peer"},
-			ScanFailure{"ListFailed", "read tcp 10.0.0.2:40022->10.0.0.1:443: read: connection reset by peer"},
-			DecisionUnchanged,
+		"other port": {
+			Failure{"ListFailed", "read tcp 10.0.0.2:51234->10.0.0.1:443: read: connection reset by peer"},
+			Failure{"ListFailed", "read tcp 10.0.0.2:40022->10.0.0.1:443: read: connection reset by peer"},
+			WriteUnchanged,
 		},
-		"another time": {
-			ScanFailure{"ListFailed", "certificate has expired: current time 2026-03-01T12:00:00Z is after 2026-02-28T00:00:00Z"},
-			ScanFailure{"ListFailed", "certificate has expired: current time 2026-03-01T12:05:00Z is after 2026-02-28T00:00:00Z"},
-			DecisionUnchanged,
+		"other time": {
+			Failure{"ListFailed", "certificate has expired: current time 2026-03-01T12:00:00Z is after 2026-02-28T00:00:00Z"},
+			Failure{"ListFailed", "certificate has expired: current time 2026-03-01T12:05:00Z is after 2026-02-28T00:00:00Z"},
+			WriteUnchanged,
 		},
-		"another stream": {
-			ScanFailure{"PartialList", `http2: server sent GOAWAY; LastStreamID=199, debug=""`},
-			ScanFailure{"PartialList", `http2: server sent GOAWAY; LastStreamID=7, debug=""`},
-			DecisionUnchanged,
+		"other stream": {
+			Failure{"PartialList", `http2: server sent GOAWAY; LastStreamID=199, debug=""`},
+			Failure{"PartialList", `http2: server sent GOAWAY; LastStreamID=7, debug=""`},
+			WriteUnchanged,
 		},
-		"another cause": {
-			ScanFailure{"ListFailed", "connect: connection refused"},
-			ScanFailure{"ListFailed", "connect: no route to host"},
-			DecisionChanged,
+		"other cause": {
+			Failure{"ListFailed", "connect: connection refused"},
+			Failure{"ListFailed", "connect: no route to host"},
+			WriteChanged,
 		},
-		"another reason": {
-			ScanFailure{"ListFailed", "connect: connection refused"},
-			ScanFailure{"PartialList", "connect: connection refused"},
-			DecisionChanged,
+		"other reason": {
+			Failure{"ListFailed", "connect: connection refused"},
+			Failure{"PartialList", "connect: connection refused"},
+			WriteChanged,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := StatusAfterFailure(v1alpha1.JobReportStatus{}, row.first, testTime)
-			after := StatusAfterFailure(before, row.second, testTime.Add(time.Minute))
-			if got := CompareStatus("a", &before, &after); got != row.want {
+			before := statusAfterFailure(v1alpha1.JobReportStatus{}, row.first, testTime)
+			after := statusAfterFailure(before, row.second, testTime.Add(time.Minute))
+			if got := compareStatus("a", &before, &after); got != row.want {
 				t.Errorf("%s, want %s: %+v", got, row.want, after.Conditions)
 			}
 		})

@@ -16,12 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
 var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// zombieEntry is a row of a Job that is a zombie since then.
+// zombieEntry returns an entry of a Job that is a zombie since that long after testTime.
 func zombieEntry(name string, since time.Duration) Entry {
 	return Entry{name, types.UID("uid-" + name), zombie.Finding{
 		Category: zombie.CategoryZombie, Severity: zombie.SeverityHigh, Reason: zombie.ReasonNeverStarted,
@@ -29,7 +30,7 @@ func zombieEntry(name string, since time.Duration) Entry {
 	}}
 }
 
-// suspiciousEntry is a row of a Job that is suspicious.
+// suspiciousEntry returns an entry of a suspicious Job.
 func suspiciousEntry(name string, severity zombie.Severity, since time.Duration) Entry {
 	row := zombieEntry(name, since)
 	row.Finding.Category, row.Finding.Severity, row.Finding.Reason = zombie.CategorySuspicious, severity, zombie.ReasonOrphaned
@@ -40,13 +41,24 @@ func healthyEntry(name string) Entry {
 	return Entry{Name: name, Finding: zombie.Finding{Category: zombie.CategoryHealthy}}
 }
 
-// scanEntries is the status after a scan of these rows.
+// scanEntries returns the status after a scan of these entries.
 func scanEntries(before v1alpha1.JobReportStatus, at time.Time, top int, rows ...Entry) v1alpha1.JobReportStatus {
-	tally := NewAggregator(top)
+	aggregator := NewAggregator(top)
 	for _, row := range rows {
-		tally.Add(row)
+		aggregator.Add(row)
 	}
-	return StatusAfterScan(before, tally, at, time.Second)
+	return decideOn(before, Scan{Jobs: aggregator, StartTime: at, Duration: time.Second}, nil, at).Status
+}
+
+// statusAfterFailure returns the status after a failed scan.
+func statusAfterFailure(before v1alpha1.JobReportStatus, failure Failure, now time.Time) v1alpha1.JobReportStatus {
+	return decideOn(before, Scan{Failure: &failure}, nil, now).Status
+}
+
+func decideOn(before v1alpha1.JobReportStatus, scan Scan, export *ExportResult, now time.Time) Decision {
+	stored := &v1alpha1.JobReport{Status: before}
+	stored.Namespace, stored.Generation = "a", 1
+	return Decide(Observation{Report: stored, Scan: scan, ExportEnabled: true, Export: export, Now: now})
 }
 
 func findingNames(findings []v1alpha1.JobFinding) []string {
@@ -57,7 +69,7 @@ func findingNames(findings []v1alpha1.JobFinding) []string {
 	return all
 }
 
-func TestAReportCountsAllAndTellsOfEachJobThatIsNotHealthy(t *testing.T) {
+func TestAReportCountsAllJobsAndListsThoseThatAreNotHealthy(t *testing.T) {
 	got := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, healthyEntry("b"), zombieEntry("c", 0), suspiciousEntry("a", zombie.SeverityLow, 0), healthyEntry("d"))
 	finding := func(name string, category v1alpha1.JobCategory, severity v1alpha1.JobSeverity, reason string) v1alpha1.JobFinding {
 		return v1alpha1.JobFinding{
@@ -68,11 +80,20 @@ func TestAReportCountsAllAndTellsOfEachJobThatIsNotHealthy(t *testing.T) {
 	condition := func(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(testTime)}
 	}
+	summary := func(kind string, status metav1.ConditionStatus) metav1.Condition {
+		summary := condition(kind, status, "Scanned", "all Jobs were scanned")
+		summary.ObservedGeneration = 1
+		return summary
+	}
 	want := v1alpha1.JobReportStatus{
+		ObservedGeneration: 1,
 		Conditions: []metav1.Condition{
 			condition("ReportReady", metav1.ConditionTrue, "Scanned", "all Jobs were scanned"),
 			condition("ScanFailed", metav1.ConditionFalse, "Scanned", "all Jobs were scanned"),
-			condition("Truncated", metav1.ConditionFalse, "AllFindings", "findings has all Jobs that are not healthy"),
+			condition("Truncated", metav1.ConditionFalse, "AllFindings", "findings lists all Jobs that are not healthy"),
+			summary("Ready", metav1.ConditionTrue),
+			summary("Reconciling", metav1.ConditionFalse),
+			summary("Stalled", metav1.ConditionFalse),
 		},
 		Summary: v1alpha1.JobSummary{
 			Total: 4, Healthy: 2, Suspicious: 1, Zombie: 1,
@@ -91,17 +112,17 @@ func TestAReportCountsAllAndTellsOfEachJobThatIsNotHealthy(t *testing.T) {
 	}
 }
 
-func TestWhatMattersMostIsShown(t *testing.T) {
+func TestTheMostImportantFindingsAreListed(t *testing.T) {
 	for name, row := range map[string]struct {
 		rows []Entry
 		want []string
 	}{
-		"severe before mild":         {[]Entry{suspiciousEntry("a", zombie.SeverityLow, -time.Hour), zombieEntry("b", 0), suspiciousEntry("c", zombie.SeverityMedium, 0)}, []string{"b", "c"}},
-		"old before new":             {[]Entry{zombieEntry("a", 0), zombieEntry("b", -time.Hour), zombieEntry("c", -time.Minute)}, []string{"b", "c"}},
-		"then by uid":                {[]Entry{zombieEntry("c", 0), zombieEntry("b", 0), zombieEntry("a", 0)}, []string{"a", "b"}},
-		"of unknown age comes last":  {[]Entry{entryWithoutAge("a"), zombieEntry("b", 0), zombieEntry("c", 0)}, []string{"b", "c"}},
-		"shown by name, though":      {[]Entry{zombieEntry("b", -time.Hour), zombieEntry("a", 0)}, []string{"a", "b"}},
-		"healthy Jobs are not shown": {[]Entry{healthyEntry("a"), healthyEntry("b"), healthyEntry("c")}, nil},
+		"severe before mild":          {[]Entry{suspiciousEntry("a", zombie.SeverityLow, -time.Hour), zombieEntry("b", 0), suspiciousEntry("c", zombie.SeverityMedium, 0)}, []string{"b", "c"}},
+		"old before new":              {[]Entry{zombieEntry("a", 0), zombieEntry("b", -time.Hour), zombieEntry("c", -time.Minute)}, []string{"b", "c"}},
+		"then by uid":                 {[]Entry{zombieEntry("c", 0), zombieEntry("b", 0), zombieEntry("a", 0)}, []string{"a", "b"}},
+		"unknown age comes last":      {[]Entry{entryWithoutAge("a"), zombieEntry("b", 0), zombieEntry("c", 0)}, []string{"b", "c"}},
+		"listed by name":              {[]Entry{zombieEntry("b", -time.Hour), zombieEntry("a", 0)}, []string{"a", "b"}},
+		"healthy Jobs are not listed": {[]Entry{healthyEntry("a"), healthyEntry("b"), healthyEntry("c")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := findingNames(scanEntries(v1alpha1.JobReportStatus{}, testTime, 2, row.rows...).Findings)
@@ -118,7 +139,7 @@ func entryWithoutAge(name string) Entry {
 	return row
 }
 
-// largestEntries are that many zombies, each as big as a finding can be.
+// largestEntries returns n zombies, each with the longest possible finding.
 func largestEntries(n int) []Entry {
 	rows := make([]Entry, 0, n)
 	for i := range n {
@@ -133,45 +154,45 @@ func largestEntries(n int) []Entry {
 func TestFiveThousandZombiesFitInto64KiB(t *testing.T) {
 	for _, top := range []int{0, 1, 50, MaxFindings, 100 * MaxFindings} {
 		status := scanEntries(v1alpha1.JobReportStatus{}, testTime, top, largestEntries(5000)...)
-		status = StatusAfterFailure(status, ScanFailure{v1alpha1.ReasonPartialList, strings.Repeat("<", 1000)}, testTime)
+		status = statusAfterFailure(status, Failure{v1alpha1.ReasonPartialList, strings.Repeat("<", 1000)}, testTime)
 		raw, err := json.Marshal(status)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(raw) > MaxStatusBytes {
-			t.Errorf("top %d: the status is of %d bytes", top, len(raw))
+			t.Errorf("top %d: the status has %d bytes", top, len(raw))
 		}
 		if status.Summary.Zombie != 5000 || status.Summary.Total != 5000 || status.Summary.ByReason["NeverStarted"] != 5000 {
 			t.Errorf("top %d: counts %+v", top, status.Summary)
 		}
 		if shown := len(status.Findings); shown > min(top, MaxFindings) || int(status.Omitted)+shown != 5000 {
-			t.Errorf("top %d: %d shown, %d omitted", top, shown, status.Omitted)
+			t.Errorf("top %d: %d listed, %d omitted", top, shown, status.Omitted)
 		}
 		if !slices.IsSorted(findingNames(status.Findings)) {
-			t.Errorf("top %d: not by name", top)
+			t.Errorf("top %d: not sorted by name", top)
 		}
 	}
 }
 
-func TestATallyStaysSmall(t *testing.T) {
-	tally := NewAggregator(50)
+func TestAnAggregatorKeepsAtMostTwiceTheListedEntries(t *testing.T) {
+	aggregator := NewAggregator(50)
 	for _, row := range largestEntries(5000) {
-		tally.Add(row)
-		if len(tally.rows) > 100 {
-			t.Fatalf("it holds %d rows", len(tally.rows))
+		aggregator.Add(row)
+		if len(aggregator.entries) > 100 {
+			t.Fatalf("it keeps %d entries", len(aggregator.entries))
 		}
 	}
 }
 
-func TestTruncatedSaysWhy(t *testing.T) {
+func TestTheConditionTruncatedGivesTheReason(t *testing.T) {
 	for name, row := range map[string]struct {
 		top, jobs           int
 		wantStatus          metav1.ConditionStatus
 		wantReason, wantMsg string
 	}{
-		"all are shown":           {50, 50, "False", "AllFindings", "findings has all Jobs that are not healthy"},
-		"more than asked for":     {50, 51, "True", "TooManyFindings", "findings has 50 of 51 Jobs"},
-		"more than there is room": {500, 501, "True", "TooBig", ""},
+		"all are listed":           {50, 50, "False", "AllFindings", "findings lists all Jobs that are not healthy"},
+		"more than configured":     {50, 51, "True", "TooManyFindings", "findings lists 50 of 51 Jobs that are not healthy"},
+		"more than fits in 64 KiB": {500, 501, "True", "TooBig", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rows := largestEntries(row.jobs)
@@ -201,7 +222,7 @@ func TestTheOrderOfTheJobsDoesNotMatter(t *testing.T) {
 	for range 20 {
 		random.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 		if got := encodeJSON(scanEntries(v1alpha1.JobReportStatus{}, testTime, 60, rows...)); !bytes.Equal(got, want) {
-			t.Fatalf("another report:\n%s", cmp.Diff(string(want), string(got)))
+			t.Fatalf("the report differs:\n%s", cmp.Diff(string(want), string(got)))
 		}
 	}
 }
@@ -223,62 +244,62 @@ func TestOneChangedJobChangesOneFinding(t *testing.T) {
 			}
 		}
 		if differ != 1 || len(before.Findings) != len(after.Findings) {
-			t.Errorf("%d findings have changed, and there are %d", differ, len(after.Findings))
+			t.Errorf("%d findings changed, %d in total", differ, len(after.Findings))
 		}
 		if after.ContentHash == before.ContentHash {
-			t.Error("the hash is the same")
+			t.Error("the content hash did not change")
 		}
 	}
 }
 
-func TestAFailedScanKeepsWhatWasFound(t *testing.T) {
+func TestAFailedScanKeepsThePreviousFindings(t *testing.T) {
 	good := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, zombieEntry("a", 0))
-	bad := StatusAfterFailure(good, ScanFailure{v1alpha1.ReasonForbidden, "no"}, testTime.Add(time.Hour))
+	bad := statusAfterFailure(good, Failure{v1alpha1.ReasonForbidden, "no"}, testTime.Add(time.Hour))
 
 	kept := bad
 	kept.Conditions = good.Conditions
 	if diff := cmp.Diff(good, kept); diff != "" {
-		t.Errorf("it changed more than conditions (-good +bad):\n%s", diff)
+		t.Errorf("more than the conditions changed (-good +failed):\n%s", diff)
 	}
 	ready, failed := conditionOrEmpty(&bad, v1alpha1.ConditionReportReady), conditionOrEmpty(&bad, v1alpha1.ConditionScanFailed)
 	if ready.Status != "False" || failed.Status != "True" || failed.Reason != "Forbidden" || failed.Message != "no" {
 		t.Errorf("conditions %+v, %+v", ready, failed)
 	}
 	if conditionOrEmpty(&good, v1alpha1.ConditionScanFailed).Status != "False" {
-		t.Error("the status before was changed")
+		t.Error("the previous status was changed")
 	}
 	again := scanEntries(bad, testTime.Add(2*time.Hour), 50, zombieEntry("a", 0))
 	if conditionOrEmpty(&again, v1alpha1.ConditionReportReady).Status != "True" || again.ContentHash != good.ContentHash {
-		t.Errorf("it does not recover: %+v", again.Conditions)
+		t.Errorf("the next scan does not reset the conditions: %+v", again.Conditions)
 	}
-	first := StatusAfterFailure(v1alpha1.JobReportStatus{}, ScanFailure{v1alpha1.ReasonTimeout, "late"}, testTime)
+	first := statusAfterFailure(v1alpha1.JobReportStatus{}, Failure{v1alpha1.ReasonTimeout, "late"}, testTime)
 	if got := conditionOrEmpty(&first, v1alpha1.ConditionReportReady).Message; got != "no scan has succeeded yet" {
 		t.Errorf("before the first scan: %q", got)
 	}
 }
 
-func TestDecide(t *testing.T) {
+func TestAStatusIsWrittenOnlyWhenItChangedOrAHeartbeatIsDue(t *testing.T) {
 	good := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, zombieEntry("a", 0))
-	bad := StatusAfterFailure(good, ScanFailure{v1alpha1.ReasonForbidden, "no"}, testTime)
+	bad := statusAfterFailure(good, Failure{v1alpha1.ReasonForbidden, "no"}, testTime)
 	for name, row := range map[string]struct {
 		before, after v1alpha1.JobReportStatus
-		want          WriteDecision
+		want          WriteReason
 	}{
-		"the first scan":              {v1alpha1.JobReportStatus{}, good, DecisionChanged},
-		"the first scan of no Jobs":   {v1alpha1.JobReportStatus{}, scanEntries(v1alpha1.JobReportStatus{}, testTime, 50), DecisionChanged},
-		"nothing new":                 {good, scanEntries(good, testTime.Add(5*time.Minute), 50, zombieEntry("a", 0)), DecisionUnchanged},
-		"nothing new for long":        {good, scanEntries(good, testTime.Add(67*time.Minute), 50, zombieEntry("a", 0)), DecisionHeartbeat},
-		"another Job":                 {good, scanEntries(good, testTime, 50, zombieEntry("b", 0)), DecisionChanged},
-		"a Job is gone":               {good, scanEntries(good, testTime, 50), DecisionChanged},
-		"one more Job, healthy":       {good, scanEntries(good, testTime, 50, zombieEntry("a", 0), healthyEntry("b")), DecisionChanged},
-		"the scan fails":              {good, bad, DecisionChanged},
-		"it fails again":              {bad, StatusAfterFailure(bad, ScanFailure{v1alpha1.ReasonForbidden, "no"}, testTime.Add(oneDay)), DecisionUnchanged},
-		"it fails for another reason": {bad, StatusAfterFailure(bad, ScanFailure{v1alpha1.ReasonTimeout, "no"}, testTime.Add(time.Minute)), DecisionChanged},
-		"it fails in other words":     {bad, StatusAfterFailure(bad, ScanFailure{v1alpha1.ReasonForbidden, "never"}, testTime.Add(time.Minute)), DecisionChanged},
-		"it recovers":                 {bad, scanEntries(bad, testTime, 50, zombieEntry("a", 0)), DecisionChanged},
+		"first scan":                            {v1alpha1.JobReportStatus{}, good, WriteChanged},
+		"first scan, no Jobs":                   {v1alpha1.JobReportStatus{}, scanEntries(v1alpha1.JobReportStatus{}, testTime, 50), WriteChanged},
+		"nothing changed":                       {good, scanEntries(good, testTime.Add(5*time.Minute), 50, zombieEntry("a", 0)), WriteUnchanged},
+		"nothing changed for more than an hour": {good, scanEntries(good, testTime.Add(67*time.Minute), 50, zombieEntry("a", 0)), WriteHeartbeat},
+		"other Job":                             {good, scanEntries(good, testTime, 50, zombieEntry("b", 0)), WriteChanged},
+		"a Job was deleted":                     {good, scanEntries(good, testTime, 50), WriteChanged},
+		"one more healthy Job":                  {good, scanEntries(good, testTime, 50, zombieEntry("a", 0), healthyEntry("b")), WriteChanged},
+		"scan fails":                            {good, bad, WriteChanged},
+		"scan fails again":                      {bad, statusAfterFailure(bad, Failure{v1alpha1.ReasonForbidden, "no"}, testTime.Add(oneDay)), WriteUnchanged},
+		"other reason":                          {bad, statusAfterFailure(bad, Failure{v1alpha1.ReasonTimeout, "no"}, testTime.Add(time.Minute)), WriteChanged},
+		"other message":                         {bad, statusAfterFailure(bad, Failure{v1alpha1.ReasonForbidden, "never"}, testTime.Add(time.Minute)), WriteChanged},
+		"scan succeeds again":                   {bad, scanEntries(bad, testTime, 50, zombieEntry("a", 0)), WriteChanged},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := CompareStatus("ns", &row.before, &row.after); got != row.want {
+			if got := compareStatus("ns", &row.before, &row.after); got != row.want {
 				t.Errorf("%s, want %s", got, row.want)
 			}
 		})
@@ -293,19 +314,19 @@ func TestHeartbeatsAreSpread(t *testing.T) {
 		name := fmt.Sprintf("team-%d", i)
 		beat := heartbeatInterval(name)
 		if beat < 54*time.Minute || beat > 66*time.Minute {
-			t.Errorf("%s beats every %s", name, beat)
+			t.Errorf("%s has a heartbeat every %s", name, beat)
 		}
 		if heartbeatInterval(name) != beat {
-			t.Errorf("%s beats now so, now so", name)
+			t.Errorf("the interval of %s is not constant", name)
 		}
 		seen[beat] = true
 	}
 	if len(seen) < 80 {
-		t.Errorf("only %d different beats", len(seen))
+		t.Errorf("only %d different intervals", len(seen))
 	}
 }
 
-// A status goes through the API server, and comes back the same as far as matters.
+// Storing a status truncates its times, which must not count as a change.
 func TestAStoredStatusIsUnchanged(t *testing.T) {
 	good := scanEntries(v1alpha1.JobReportStatus{}, testTime.Add(time.Millisecond), 50, zombieEntry("a", 0), healthyEntry("b"))
 	var stored v1alpha1.JobReportStatus
@@ -313,32 +334,35 @@ func TestAStoredStatusIsUnchanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := scanEntries(stored, testTime.Add(time.Minute), 50, zombieEntry("a", 0), healthyEntry("b"))
-	if got := CompareStatus("ns", &stored, &again); got != DecisionUnchanged {
-		t.Errorf("it is %s", got)
+	if got := compareStatus("ns", &stored, &again); got != WriteUnchanged {
+		t.Errorf("the decision is %s, want no write", got)
 	}
 }
 
-func TestEventsTellOfConditionsOnly(t *testing.T) {
+func TestEventsReportConditionsOnly(t *testing.T) {
 	none := v1alpha1.JobReportStatus{}
 	good := scanEntries(none, testTime, 1, zombieEntry("a", 0))
-	bad := StatusAfterFailure(good, ScanFailure{v1alpha1.ReasonForbidden, "no"}, testTime)
-	worse := StatusAfterFailure(bad, ScanFailure{v1alpha1.ReasonTimeout, "late"}, testTime)
-	long := scanEntries(good, testTime, 1, zombieEntry("a", 0), zombieEntry("b", 0))
+	failed := statusAfterFailure(good, Failure{v1alpha1.ReasonForbidden, "no"}, testTime)
+	failedOtherwise := statusAfterFailure(failed, Failure{v1alpha1.ReasonTimeout, "late"}, testTime)
+	truncated := scanEntries(good, testTime, 1, zombieEntry("a", 0), zombieEntry("b", 0))
+	event := func(kind, reason, message string) []core.Event {
+		return []core.Event{{Type: kind, Reason: reason, Action: "Scan", Message: message}}
+	}
 	for name, row := range map[string]struct {
 		before, after v1alpha1.JobReportStatus
-		want          []Event
+		want          []core.Event
 	}{
-		"the first scan":           {none, good, nil},
-		"other findings":           {good, scanEntries(good, testTime, 1, zombieEntry("z", 0)), nil},
-		"the scan fails":           {good, bad, []Event{{"Warning", "ScanFailed", "Forbidden: no"}}},
-		"it fails again":           {bad, bad, nil},
-		"it fails otherwise":       {bad, worse, []Event{{"Warning", "ScanFailed", "Timeout: late"}}},
-		"it recovers":              {bad, good, []Event{{"Normal", "ScanRecovered", "all Jobs were scanned"}}},
-		"there is not room enough": {good, long, []Event{{"Normal", "Truncated", "findings has 1 of 2 Jobs"}}},
-		"there is room again":      {long, good, []Event{{"Normal", "NotTruncated", "findings has all Jobs that are not healthy"}}},
+		"first scan":                {none, good, nil},
+		"other findings":            {good, scanEntries(good, testTime, 1, zombieEntry("z", 0)), nil},
+		"scan fails":                {good, failed, event("Warning", "ScanFailed", "Forbidden: no")},
+		"scan fails again":          {failed, failed, nil},
+		"other failure":             {failed, failedOtherwise, event("Warning", "ScanFailed", "Timeout: late")},
+		"scan succeeds again":       {failed, good, event("Normal", "ScanRecovered", "all Jobs were scanned")},
+		"findings are truncated":    {good, truncated, event("Normal", "Truncated", "findings lists 1 of 2 Jobs that are not healthy")},
+		"findings are all included": {truncated, good, event("Normal", "NotTruncated", "findings lists all Jobs that are not healthy")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, Events(&row.before, &row.after)); diff != "" {
+			if diff := cmp.Diff(row.want, transitionEvents(&row.before, &row.after)); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})

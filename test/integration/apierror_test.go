@@ -67,7 +67,7 @@ func TestErrorsOfTheAPIServerHaveTheirClass(t *testing.T) {
 
 		"missing permission":    {provokeMissingPermission, `is forbidden: User "jane" cannot `, apierror.PermissionMissing},
 		"grant escalation":      {provokeEscalation, `is forbidden: user "jane" (groups=`, apierror.PermissionMissing},
-		"unknown credentials":   {provokeUnauthorized, "", apierror.Unavailable},
+		"unknown credentials":   {provokeUnauthorized, "", apierror.PermissionMissing},
 		"terminating namespace": {provokeTerminatingNamespace, "because it is being terminated", apierror.NamespaceTerminating},
 		"missing namespace":     {provokeMissingNamespace, "namespaces \"none\" not found", apierror.NotFound},
 		"missing object":        {provokeMissingObject, "", apierror.NotFound},
