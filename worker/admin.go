@@ -11,94 +11,108 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Admin is the worker's own API:
+const (
+	adminHeaderTimeout   = 5 * time.Second
+	adminReadTimeout     = 10 * time.Second
+	adminMaxHeaderBytes  = 1 << 14
+	adminShutdownTimeout = time.Second
+	// adminDisabled is the AdminAddress that disables the admin API.
+	adminDisabled = "0"
+)
+
+// Admin returns the handler of the admin API. It serves:
 //
-//	GET  /livez    200 while the process is there
-//	GET  /readyz   200 while it takes jobs, else 503
-//	POST /drain    has it take no more; 202 with the stats
-//	POST /resume   has it take jobs again; 200, or 409 if it is about to end
-//	GET  /prestop  has it drain and end; 200 once it is drained, 503 if it could not in time
-//	GET  /stats    what it does
-//	GET  /metrics  the same for Prometheus
+//	GET  /livez    200 while the process runs
+//	GET  /readyz   200 while the worker takes jobs, else 503
+//	POST /drain    drains the worker; 202
+//	POST /resume   makes a drained worker take jobs again; 200, or 409 if it is shutting down
+//	GET  /prestop  drains the worker and ends its process; 200 once it is drained, or 503 at
+//	               the end of the drain timeout
+//	GET  /stats    the Stats as JSON
+//	GET  /metrics  metrics for Prometheus
+//
+// All responses except those of /livez and /metrics contain the Stats.
 func (w *Worker) Admin() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(answer http.ResponseWriter, _ *http.Request) { answer.WriteHeader(http.StatusOK) })
-	mux.HandleFunc("GET /readyz", func(answer http.ResponseWriter, _ *http.Request) {
-		if s := w.Stats(); !s.Connected || s.State != Running {
-			w.answer(answer, http.StatusServiceUnavailable)
+	mux.HandleFunc("GET /livez", func(response http.ResponseWriter, _ *http.Request) { response.WriteHeader(http.StatusOK) })
+	mux.HandleFunc("GET /readyz", func(response http.ResponseWriter, _ *http.Request) {
+		if s := w.Stats(); !s.Connected || s.State != StateRunning {
+			w.writeStats(response, http.StatusServiceUnavailable)
 			return
 		}
-		w.answer(answer, http.StatusOK)
+		w.writeStats(response, http.StatusOK)
 	})
-	mux.HandleFunc("POST /drain", func(answer http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("POST /drain", func(response http.ResponseWriter, _ *http.Request) {
 		w.Drain()
-		w.answer(answer, http.StatusAccepted)
+		w.writeStats(response, http.StatusAccepted)
 	})
-	mux.HandleFunc("POST /resume", func(answer http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("POST /resume", func(response http.ResponseWriter, _ *http.Request) {
 		status := http.StatusOK
 		if !w.Resume() {
 			status = http.StatusConflict
 		}
-		w.answer(answer, status)
+		w.writeStats(response, status)
 	})
-	mux.HandleFunc("GET /prestop", w.preStop)
-	mux.HandleFunc("GET /stats", func(answer http.ResponseWriter, _ *http.Request) { w.answer(answer, http.StatusOK) })
+	mux.HandleFunc("GET /prestop", w.handlePreStop)
+	mux.HandleFunc("GET /stats", func(response http.ResponseWriter, _ *http.Request) { w.writeStats(response, http.StatusOK) })
 	mux.Handle("GET /metrics", promhttp.HandlerFor(w.metrics.registry, promhttp.HandlerOpts{}))
 	return mux
 }
 
-// preStop is what a Pod's preStop hook asks for, which can only get, and which is over when
-// it is answered. Whoever hangs up changes nothing: the worker ends all the same.
-func (w *Worker) preStop(answer http.ResponseWriter, request *http.Request) {
-	// The deadline is for reading requests; this one would be taken for broken off by it.
-	err := http.NewResponseController(answer).SetReadDeadline(time.Time{})
+// handlePreStop serves the preStop hook of a Pod. The hook can only send GET requests, and
+// ends when it receives the response. The worker shuts down even if the client disconnects.
+func (w *Worker) handlePreStop(response http.ResponseWriter, request *http.Request) {
+	// Without this, the server would cancel the request's context at its read deadline.
+	err := http.NewResponseController(response).SetReadDeadline(time.Time{})
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
-		w.log.Debug("A request to drain and end may be broken off", "error", err)
+		w.log.Debug("Failed to disable the read deadline; the preStop request may end early", "error", err)
 	}
 	status := http.StatusOK
-	if !w.quietBy(request.Context(), w.depart()) {
+	if !w.waitUntilDrained(request.Context(), w.beginShutdown()) {
 		status = http.StatusServiceUnavailable
 	}
-	w.answer(answer, status)
+	w.writeStats(response, status)
 }
 
-// answer answers with the stats.
-func (w *Worker) answer(answer http.ResponseWriter, status int) {
-	answer.Header().Set("Content-Type", "application/json")
-	answer.WriteHeader(status)
-	if err := json.NewEncoder(answer).Encode(w.Stats()); err != nil {
-		w.log.Debug("Somebody who asked did not wait for the answer", "error", err)
+func (w *Worker) writeStats(response http.ResponseWriter, status int) {
+	response.Header().Set("Content-Type", "application/json")
+	response.WriteHeader(status)
+	if err := json.NewEncoder(response).Encode(w.Stats()); err != nil {
+		w.log.Debug("Failed to write a response of the admin API", "error", err)
 	}
 }
 
-func (w *Worker) server() *http.Server {
-	return &http.Server{Handler: w.Admin(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 14}
+func (w *Worker) newAdminServer() *http.Server {
+	return &http.Server{
+		Handler: w.Admin(), ReadHeaderTimeout: adminHeaderTimeout, ReadTimeout: adminReadTimeout, MaxHeaderBytes: adminMaxHeaderBytes,
+	}
 }
 
-// serve serves the admin API. The function it returns ends that.
-func (w *Worker) serve(ctx context.Context, address string) (stop func(), err error) {
-	if address == "0" {
+// startAdminServer serves the admin API at the address. Call stop to end it.
+func (w *Worker) startAdminServer(ctx context.Context, address string) (stop func(), err error) {
+	if address == adminDisabled {
 		return func() {}, nil
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	server := w.server()
-	ended := make(chan struct{})
+	server := w.newAdminServer()
+	stopped := make(chan struct{})
 	go func() {
-		defer close(ended)
+		defer close(stopped)
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			w.log.Error("The admin API has ended", "error", err)
+			w.log.Error("The admin API failed", "error", err)
 		}
 	}()
 	return func() {
-		// Whoever asks for the stats may hear that all is drained.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		// Current requests can still be answered, so that clients see that the worker is
+		// drained.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), adminShutdownTimeout)
 		defer cancel()
 		if err := server.Shutdown(ctx); err != nil {
 			_ = server.Close()
 		}
-		<-ended
+		<-stopped
 	}, nil
 }

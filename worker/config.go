@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -9,249 +10,285 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/worker/internal/breaker"
+	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
-// Config is what a worker works on and how. It may change while the worker runs, but for
-// Broker and AdminAddress.
+// Config is the configuration of a worker. It may change while the worker runs, except for
+// Broker and AdminAddress, which require a restart.
 type Config struct {
 	// Broker that has the queues.
-	Broker Broker `json:"broker"`
-	// Queues to work on, at least one.
-	Queues []Queue `json:"queues"`
-	// Concurrency is how many jobs run at a time.
+	Broker BrokerConfig `json:"broker"`
+	// Queues to take jobs from, 1 to 16.
+	Queues []QueueConfig `json:"queues"`
+	// Concurrency is the number of jobs that run at a time, 1 to 10,000. The default is 10.
 	Concurrency int `json:"concurrency,omitempty"`
-	// MaxInFlight messages are with the worker at a time: those whose jobs run, and those
-	// fetched in advance. 0: besides Concurrency, what it will begin within a tenth of a
-	// second.
+	// MaxInFlight is the number of messages that the worker has at a time: those whose jobs
+	// run and those that are prefetched. It must not be less than Concurrency. By default
+	// the worker prefetches what it will start within a tenth of a second, and at most 2,048
+	// messages.
 	MaxInFlight int `json:"maxInFlight,omitempty"`
-	// DrainTimeout is how long jobs that run may take once the worker is to end.
+	// DrainTimeout is the time that running jobs have to finish before the worker exits. The
+	// default is 10 minutes.
 	DrainTimeout Duration `json:"drainTimeout,omitempty"`
-	// AdminAddress is where /livez, /readyz, /drain, /resume, /prestop, /stats and /metrics
-	// are. "0": nowhere.
+	// AdminAddress is the address of the admin API. The default is ":8081"; "0" disables the
+	// API.
 	AdminAddress string `json:"adminAddress,omitempty"`
 }
 
-// Broker says how the broker is reached. What is secret is in files.
-type Broker struct {
-	// URL of the server, or URLFile that holds it: of NATS, or of a Redis or Valkey with
-	// asynq's queues (redis://, rediss://).
+// BrokerConfig defines how to connect to the broker. Secrets are read from files. Each new
+// connection reads the files again.
+type BrokerConfig struct {
+	// URL of a NATS server, or of a Redis or Valkey with asynq queues (redis://, rediss://).
+	// Set either URL or URLFile, the path of a file that contains the URL.
 	URL     string `json:"url,omitempty"`
 	URLFile string `json:"urlFile,omitempty"`
-	// UsernameFile and PasswordFile, or TokenFile, hold who logs in, rather than whom the URL
-	// names. A line's end at the end is not part of it.
+	// UsernameFile, PasswordFile and TokenFile are paths of files with the login. They take
+	// precedence over a login in the URL. Line breaks at the end of a file are ignored.
 	UsernameFile string `json:"usernameFile,omitempty"`
 	PasswordFile string `json:"passwordFile,omitempty"`
 	TokenFile    string `json:"tokenFile,omitempty"`
-	// CredentialsFile is a NATS credentials file.
+	// CredentialsFile is the path of a NATS credentials file.
 	CredentialsFile string `json:"credentialsFile,omitempty"`
-	TLS             TLS    `json:"tls,omitzero"`
+	// TLS settings of the connection.
+	TLS TLSConfig `json:"tls,omitzero"`
 }
 
-// TLS says how the broker's certificate is checked, and which one is shown to it.
-type TLS struct {
-	CAFile          string `json:"caFile,omitempty"`
+// TLSConfig defines how the broker's certificate is verified and which client certificate is
+// presented.
+type TLSConfig struct {
+	// CAFile is the path of the certificate authorities that may sign the broker's
+	// certificate. By default those of the system are used.
+	CAFile string `json:"caFile,omitempty"`
+	// CertificateFile and KeyFile are the paths of the client certificate and its key.
 	CertificateFile string `json:"certificateFile,omitempty"`
 	KeyFile         string `json:"keyFile,omitempty"`
-	ServerName      string `json:"serverName,omitempty"`
+	// ServerName is the host name expected in the broker's certificate. The default is the
+	// host of the URL.
+	ServerName string `json:"serverName,omitempty"`
 }
 
-// Queue is one queue to work on, as its own fields are.
-type Queue struct {
+// QueueConfig is the configuration of one queue. In a WorkerPool it follows the Queue.
+type QueueConfig struct {
+	// Name of the queue on the broker.
 	Name string `json:"name"`
-	// Weight is this queue's share of the worker beside its other queues.
+	// Weight is the queue's share of the worker relative to the worker's other queues, 1 to
+	// 100. The default is 1.
 	Weight int `json:"weight,omitempty"`
-	// Priorities from the most urgent to the least.
-	Priorities []Priority `json:"priorities,omitempty"`
-	// StrictPriority: nothing of a priority is begun while there is something of a more
-	// urgent one.
-	StrictPriority bool            `json:"strictPriority,omitempty"`
-	Lease          Duration        `json:"lease,omitempty"`
-	Retry          *RetryPolicy    `json:"retry,omitempty"`
-	DeadLetter     *DeadLetters    `json:"deadLetter,omitempty"`
+	// Priorities in descending order of urgency. The default is one priority named
+	// "default".
+	Priorities []PriorityConfig `json:"priorities,omitempty"`
+	// StrictPriority makes jobs wait while jobs of a more urgent priority are waiting. By
+	// default, priorities share the worker by weight.
+	StrictPriority bool `json:"strictPriority,omitempty"`
+	// Lease is the time after which the broker redelivers a message if the worker does not
+	// extend its lease. The default is 30 seconds.
+	Lease Duration `json:"lease,omitempty"`
+	// Retry defines when failed jobs are retried.
+	Retry *RetryPolicy `json:"retry,omitempty"`
+	// DeadLetter defines what happens to jobs that are not retried.
+	DeadLetter *DeadLetterPolicy `json:"deadLetter,omitempty"`
+	// CircuitBreaker stops the worker from taking jobs while most of them fail. By default
+	// it never does.
 	CircuitBreaker *CircuitBreaker `json:"circuitBreaker,omitempty"`
 }
 
-// Priority is one class of urgency.
-type Priority struct {
-	Name   string `json:"name"`
-	Weight int    `json:"weight,omitempty"`
+// PriorityConfig is one priority of a queue.
+type PriorityConfig struct {
+	Name string `json:"name"`
+	// Weight is the priority's share of the queue relative to its other priorities. The
+	// default is 1.
+	Weight int `json:"weight,omitempty"`
 }
 
-// RetryPolicy says how often a job is tried, and how long to wait in between.
+// RetryPolicy defines how often and after which delays failed jobs are retried.
 type RetryPolicy struct {
-	MaxAttempts       *int      `json:"maxAttempts,omitempty"`
-	InitialDelay      *Duration `json:"initialDelay,omitempty"`
-	MaxDelay          *Duration `json:"maxDelay,omitempty"`
-	MultiplierPercent *int      `json:"multiplierPercent,omitempty"`
-	JitterPercent     *int      `json:"jitterPercent,omitempty"`
+	// MaxAttempts is the number of attempts, including the first. The default is 5.
+	MaxAttempts *int `json:"maxAttempts,omitempty"`
+	// InitialDelay is the delay before the second attempt. The default is 1 second.
+	InitialDelay *Duration `json:"initialDelay,omitempty"`
+	// MaxDelay is the upper bound of all delays. The default is 10 minutes.
+	MaxDelay *Duration `json:"maxDelay,omitempty"`
+	// MultiplierPercent is the ratio of each delay to the previous one, in percent. The
+	// default is 200.
+	MultiplierPercent *int `json:"multiplierPercent,omitempty"`
+	// JitterPercent is the random part of each delay, in percent of the delay. The default
+	// is 20.
+	JitterPercent *int `json:"jitterPercent,omitempty"`
 }
 
-// DeadLetters says whether jobs that are not tried again are kept.
-type DeadLetters struct {
+// DeadLetterPolicy defines what happens to jobs that are not retried.
+type DeadLetterPolicy struct {
+	// Enabled keeps the jobs as dead letters. Otherwise they are dropped. The default is
+	// true.
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
-// CircuitBreaker says when this worker stops taking jobs of a queue, because most fail.
+// CircuitBreaker defines when a worker stops taking jobs of a queue because most of them
+// fail. Each worker has its own breaker for each queue.
 type CircuitBreaker struct {
-	FailureThresholdPercent *int      `json:"failureThresholdPercent,omitempty"`
-	Window                  *Duration `json:"window,omitempty"`
-	MinSamples              *int      `json:"minSamples,omitempty"`
-	Cooldown                *Duration `json:"cooldown,omitempty"`
-	HalfOpenProbes          *int      `json:"halfOpenProbes,omitempty"`
+	// FailureThresholdPercent is the percentage of failed jobs within Window at which the
+	// breaker opens. The default is 50; 0 disables the breaker.
+	FailureThresholdPercent *int `json:"failureThresholdPercent,omitempty"`
+	// Window is the period over which jobs are counted. The default is 1 minute, the minimum
+	// 1 second.
+	Window *Duration `json:"window,omitempty"`
+	// MinSamples is the number of jobs within Window below which the breaker stays closed.
+	// The default is 20.
+	MinSamples *int `json:"minSamples,omitempty"`
+	// Cooldown is the time that the breaker stays open. The default is 30 seconds.
+	Cooldown *Duration `json:"cooldown,omitempty"`
+	// HalfOpenProbes is the number of jobs that run after the cooldown. If all of them
+	// succeed, the breaker closes. The default is 1.
+	HalfOpenProbes *int `json:"halfOpenProbes,omitempty"`
 }
 
-// The defaults of a Config.
 const (
 	defaultConcurrency  = 10
-	defaultDrainTimeout = 10 * time.Minute
+	defaultDrainTimeout = Duration(10 * time.Minute)
 	defaultAdminAddress = ":8081"
 	maxConcurrency      = 10_000
-	maxQueues           = 16
+	maxQueueCount       = 16
+	maxQueueWeight      = 100
+	// unusedOwnerUID satisfies the validation of queues: workers do not need the owner.
+	unusedOwnerUID = "-"
 )
 
-// ParseConfig reads YAML or JSON. A field it does not know is an error.
+// ParseConfig reads a Config from YAML or JSON. Unknown fields are an error.
 func ParseConfig(raw []byte) (Config, error) {
 	var c Config
 	if err := yaml.UnmarshalStrict(raw, &c); err != nil {
-		return Config{}, fmt.Errorf("reading the configuration: %w", err)
+		return Config{}, fmt.Errorf("parsing the worker configuration: %w", err)
 	}
 	return c, nil
 }
 
-// settings are a Config with all its defaults.
+// settings are a validated Config with all defaults applied.
 type settings struct {
 	concurrency  int
 	maxInFlight  int
 	drainTimeout time.Duration
 	adminAddress string
-	broker       Broker
-	queues       []queueSettings
+	broker       BrokerConfig
+	queues       []scheduler.QueueConfig
 }
 
-type queueSettings struct {
-	broker.Queue
-	weight  int
-	breaker breaker.Settings
-}
-
-// settings fills in the defaults, and tells each field that cannot be, and why.
+// settings applies the defaults. The error names every invalid field.
 func (c *Config) settings() (*settings, error) {
+	concurrency := cmp.Or(c.Concurrency, defaultConcurrency)
 	s := &settings{
-		concurrency:  or(c.Concurrency, defaultConcurrency),
-		maxInFlight:  or(c.MaxInFlight, or(c.Concurrency, defaultConcurrency)+mostAhead),
-		drainTimeout: time.Duration(or(c.DrainTimeout, Duration(defaultDrainTimeout))),
-		adminAddress: or(c.AdminAddress, defaultAdminAddress),
+		concurrency:  concurrency,
+		maxInFlight:  cmp.Or(c.MaxInFlight, concurrency+scheduler.MaxPrefetch),
+		drainTimeout: time.Duration(cmp.Or(c.DrainTimeout, defaultDrainTimeout)),
+		adminAddress: cmp.Or(c.AdminAddress, defaultAdminAddress),
 		broker:       c.Broker,
 	}
 	var errs []error
-	fail := func(format string, values ...any) { errs = append(errs, fmt.Errorf(format, values...)) }
+	addError := func(format string, values ...any) { errs = append(errs, fmt.Errorf(format, values...)) }
 	if s.concurrency < 1 || s.concurrency > maxConcurrency {
-		fail("concurrency is %d, must be 1 to %d", s.concurrency, maxConcurrency)
+		addError("concurrency is %d, must be 1 to %d", s.concurrency, maxConcurrency)
 	}
 	if s.maxInFlight < s.concurrency {
-		fail("maxInFlight is %d, must not be less than concurrency, %d", s.maxInFlight, s.concurrency)
+		addError("maxInFlight is %d, must not be less than concurrency, %d", s.maxInFlight, s.concurrency)
 	}
 	if s.drainTimeout < 0 {
-		fail("drainTimeout is negative")
+		addError("drainTimeout is %s, must not be negative", s.drainTimeout)
 	}
 	errs = append(errs, c.Broker.validate())
-	if len(c.Queues) < 1 || len(c.Queues) > maxQueues {
-		fail("queues has %d, must have 1 to %d", len(c.Queues), maxQueues)
+	if len(c.Queues) < 1 || len(c.Queues) > maxQueueCount {
+		addError("queues has %d items, must have 1 to %d", len(c.Queues), maxQueueCount)
 	}
-	seen := map[string]bool{}
+	names := map[string]bool{}
 	for i := range c.Queues {
-		q, err := c.Queues[i].settings()
+		q, err := c.Queues[i].withDefaults()
 		if err != nil {
-			fail("queues[%d]: %w", i, err)
+			addError("queues[%d]: %w", i, err)
 		}
-		if seen[q.Name] {
-			fail("queues[%d]: name %q is there twice", i, q.Name)
+		if names[q.Name] {
+			addError("queues[%d]: name %q is used twice", i, q.Name)
 		}
-		seen[q.Name] = true
+		names[q.Name] = true
 		s.queues = append(s.queues, q)
 	}
 	return s, errors.Join(errs...)
 }
 
-// validate tells what cannot be said together.
-func (b *Broker) validate() error {
+// validate returns an error that names every conflict between fields.
+func (b *BrokerConfig) validate() error {
 	var errs []error
 	if (b.URL == "") == (b.URLFile == "") {
-		errs = append(errs, errors.New("broker must have one of url and urlFile"))
+		errs = append(errs, errors.New("broker must have exactly one of url and urlFile"))
 	}
-	if one(b.UsernameFile != "")+one(b.TokenFile != "")+one(b.CredentialsFile != "") > 1 {
-		errs = append(errs, errors.New("broker must have no more than one of usernameFile, tokenFile and credentialsFile"))
+	if toInt(b.UsernameFile != "")+toInt(b.TokenFile != "")+toInt(b.CredentialsFile != "") > 1 {
+		errs = append(errs, errors.New("broker must have at most one of usernameFile, tokenFile and credentialsFile"))
 	}
 	if b.PasswordFile != "" && b.UsernameFile == "" {
-		errs = append(errs, errors.New("broker has passwordFile, and must then have usernameFile"))
+		errs = append(errs, errors.New("broker has passwordFile, which requires usernameFile"))
 	}
 	return errors.Join(errs...)
 }
 
-func (q *Queue) settings() (queueSettings, error) {
-	s := queueSettings{Queue: broker.Defaults(q.Name), weight: or(q.Weight, 1), breaker: q.CircuitBreaker.settings()}
-	// Whose it is does not matter to a worker.
-	s.Owner.UID = "-"
-	s.StrictPriority = q.StrictPriority
-	s.Lease = time.Duration(or(q.Lease, Duration(s.Lease)))
+func (q *QueueConfig) withDefaults() (scheduler.QueueConfig, error) {
+	c := scheduler.QueueConfig{QueueConfig: broker.DefaultQueueConfig(q.Name), Weight: cmp.Or(q.Weight, 1), Breaker: q.CircuitBreaker.withDefaults()}
+	c.Owner.UID = unusedOwnerUID
+	c.StrictPriority = q.StrictPriority
+	c.Lease = time.Duration(cmp.Or(q.Lease, Duration(c.Lease)))
 	if len(q.Priorities) > 0 {
-		s.Priorities = nil
+		c.Priorities = nil
 	}
 	for _, p := range q.Priorities {
-		s.Priorities = append(s.Priorities, broker.Priority{Name: p.Name, Weight: or(p.Weight, 1)})
+		c.Priorities = append(c.Priorities, broker.Priority{Name: p.Name, Weight: cmp.Or(p.Weight, 1)})
 	}
 	if r := q.Retry; r != nil {
-		set(&s.Retry.MaxAttempts, r.MaxAttempts)
-		setDuration(&s.Retry.InitialDelay, r.InitialDelay)
-		setDuration(&s.Retry.MaxDelay, r.MaxDelay)
-		set(&s.Retry.MultiplierPercent, r.MultiplierPercent)
-		set(&s.Retry.JitterPercent, r.JitterPercent)
+		setIfPresent(&c.Retry.MaxAttempts, r.MaxAttempts)
+		setDurationIfPresent(&c.Retry.InitialDelay, r.InitialDelay)
+		setDurationIfPresent(&c.Retry.MaxDelay, r.MaxDelay)
+		setIfPresent(&c.Retry.MultiplierPercent, r.MultiplierPercent)
+		setIfPresent(&c.Retry.JitterPercent, r.JitterPercent)
 	}
 	if q.DeadLetter != nil {
-		set(&s.DeadLetter.Enabled, q.DeadLetter.Enabled)
+		setIfPresent(&c.DeadLetter.Enabled, q.DeadLetter.Enabled)
 	}
-	err := s.Validate()
-	if s.weight < 1 || s.weight > 100 {
-		err = errors.Join(err, fmt.Errorf("weight is %d, must be 1 to 100", s.weight))
+	err := c.Validate()
+	if c.Weight < 1 || c.Weight > maxQueueWeight {
+		err = errors.Join(err, fmt.Errorf("weight is %d, must be 1 to %d", c.Weight, maxQueueWeight))
 	}
-	if broken := s.breaker.Validate(); broken != nil {
-		err = errors.Join(err, fmt.Errorf("circuitBreaker.%w", broken))
+	if breakerError := c.Breaker.Validate(); breakerError != nil {
+		err = errors.Join(err, fmt.Errorf("circuitBreaker.%w", breakerError))
 	}
-	return s, err
+	return c, err
 }
 
-// settings of a breaker that is not there never open it.
-func (c *CircuitBreaker) settings() breaker.Settings {
+// withDefaults returns the settings of the breaker. Without a configuration it never opens.
+func (c *CircuitBreaker) withDefaults() breaker.Settings {
 	if c == nil {
 		return breaker.Settings{}
 	}
 	s := breaker.Settings{
 		FailureThresholdPercent: 50, Window: time.Minute, MinSamples: 20, Cooldown: 30 * time.Second, HalfOpenProbes: 1,
 	}
-	set(&s.FailureThresholdPercent, c.FailureThresholdPercent)
-	setDuration(&s.Window, c.Window)
-	set(&s.MinSamples, c.MinSamples)
-	setDuration(&s.Cooldown, c.Cooldown)
-	set(&s.HalfOpenProbes, c.HalfOpenProbes)
+	setIfPresent(&s.FailureThresholdPercent, c.FailureThresholdPercent)
+	setDurationIfPresent(&s.Window, c.Window)
+	setIfPresent(&s.MinSamples, c.MinSamples)
+	setDurationIfPresent(&s.Cooldown, c.Cooldown)
+	setIfPresent(&s.HalfOpenProbes, c.HalfOpenProbes)
 	return s
 }
 
-func or[T comparable](value, fallback T) T {
-	var none T
-	if value == none {
-		return fallback
-	}
-	return value
-}
-
-func set[T any](to, from *T) {
-	if from != nil {
-		*to = *from
+func setIfPresent[T any](target, value *T) {
+	if value != nil {
+		*target = *value
 	}
 }
 
-func setDuration(to *time.Duration, from *Duration) {
-	if from != nil {
-		*to = time.Duration(*from)
+func setDurationIfPresent(target *time.Duration, value *Duration) {
+	if value != nil {
+		*target = time.Duration(*value)
 	}
+}
+
+func toInt(condition bool) int {
+	if condition {
+		return 1
+	}
+	return 0
 }

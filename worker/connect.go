@@ -6,55 +6,46 @@ import (
 	"os"
 	"strings"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/engines"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
 )
 
-// connect reads the broker's secrets and connects once. They are read again for each
-// connection that is made anew: who changes a password changes the files, and then has the
-// broker refuse the old one.
-func (b *Broker) connect(ctx context.Context, name string) (broker.Engine, error) {
-	now := func() (engines.Access, error) {
-		access, err := b.access()
-		access.Name = name
-		return access, err
-	}
-	access, err := now()
+// connect reads the broker's credentials from their files and connects. Each reconnect reads
+// the files again: to rotate a password, change the file first and then the broker.
+func (b *BrokerConfig) connect(ctx context.Context, name string) (broker.Engine, error) {
+	refresh := func() (broker.Credentials, error) { return b.readCredentials(name) }
+	credentials, err := refresh()
 	if err != nil {
 		return nil, err
 	}
-	access.Now = now
-	return engines.Connect(ctx, access)
+	credentials.Refresh = refresh
+	return dial.Connect(ctx, dial.EngineOf(credentials.URL), credentials)
 }
 
-// access is what the broker's files say.
-func (b *Broker) access() (engines.Access, error) {
-	var f files
-	access := engines.Access{Access: source.Access{
-		URL:      b.URL,
-		Username: f.line("usernameFile", b.UsernameFile),
-		Password: f.line("passwordFile", b.PasswordFile),
-		Token:    f.line("tokenFile", b.TokenFile),
-	}, Credentials: f.read(b.CredentialsFile)}
+func (b *BrokerConfig) readCredentials(name string) (broker.Credentials, error) {
+	var files fileReader
+	credentials := broker.Credentials{
+		URL:             b.URL,
+		Username:        files.readLogin("usernameFile", b.UsernameFile),
+		Password:        files.readLogin("passwordFile", b.PasswordFile),
+		Token:           files.readLogin("tokenFile", b.TokenFile),
+		NATSCredentials: files.read(b.CredentialsFile),
+		TLS:             broker.NewTLS(files.read(b.TLS.CAFile), files.read(b.TLS.CertificateFile), files.read(b.TLS.KeyFile), b.TLS.ServerName),
+		Name:            name,
+	}
 	if b.URLFile != "" {
-		access.URL = strings.TrimSpace(string(f.read(b.URLFile)))
+		credentials.URL = strings.TrimSpace(string(files.read(b.URLFile)))
 	}
-	if b.TLS != (TLS{}) {
-		access.TLS = &source.TLS{
-			CA: f.read(b.TLS.CAFile), Certificate: f.read(b.TLS.CertificateFile), Key: f.read(b.TLS.KeyFile), ServerName: b.TLS.ServerName,
-		}
+	if files.err != nil {
+		return broker.Credentials{}, broker.Errorf(broker.ClassInvalid, "reading the broker credentials: %w", files.err)
 	}
-	if f.err != nil {
-		return engines.Access{}, broker.Fail(broker.Invalid, "reading what the broker needs: %w", f.err)
-	}
-	return access, nil
+	return credentials, nil
 }
 
-// files are read until one cannot be.
-type files struct{ err error }
+// fileReader reads files until the first error.
+type fileReader struct{ err error }
 
-func (f *files) read(path string) []byte {
+func (f *fileReader) read(path string) []byte {
 	if path == "" || f.err != nil {
 		return nil
 	}
@@ -63,9 +54,9 @@ func (f *files) read(path string) []byte {
 	return raw
 }
 
-// line is what stands in the file that a field names, if it does. Without a name or a token
-// in it the worker would log in as nobody, and hear no more than that it may not.
-func (f *files) line(field, path string) string {
+// readLogin reads a file that the named field refers to. An empty file is an error: the
+// worker would otherwise log in anonymously, and the broker's error would not show why.
+func (f *fileReader) readLogin(field, path string) string {
 	text := strings.TrimRight(string(f.read(path)), "\r\n")
 	if path != "" && text == "" && f.err == nil {
 		f.err = fmt.Errorf("broker.%s: %s is empty", field, path)

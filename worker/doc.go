@@ -1,19 +1,23 @@
-// Package worker runs the jobs of a queue in a program of yours.
+// Package worker runs the jobs of queues in a Go program.
 //
-// A worker takes jobs, keeps their lease while the handler works on them, and settles
-// them by what the handler returns. It keeps to its queues' priorities, retries and rate
-// limit, stops taking jobs of a queue where most fail, and is drained before it ends: it
-// takes nothing more, gives back what it has not begun, and lets what runs finish.
+// A worker takes messages from its queues and calls a handler for each of them. While the
+// handler runs, the worker extends the message's lease; afterwards it settles the message
+// according to the handler's result. Workers follow the priorities, retry policy and rate
+// limit of each queue, and a circuit breaker stops them from taking jobs of a queue whose
+// jobs keep failing.
 //
 //	func main() {
 //		options, err := worker.FromEnvironment()
 //		if err != nil { … }
 //		err = worker.Run(context.Background(), options, func(ctx context.Context, job *worker.Job) error {
-//			return bill(ctx, job.Payload)
+//			return chargeCustomer(ctx, job.Payload)
 //		})
 //		…
 //	}
 //
-// Delivery is at least once. A job whose worker is not heard of for the length of its lease
-// is given to another, so handlers must bear to be called twice with the same job.
+// On SIGTERM the worker drains: it takes no more messages, gives back those that have not
+// started, and waits for running jobs to finish.
+//
+// Delivery is at least once. If a worker does not extend the lease of a message in time, the
+// broker delivers the message to another worker. Handlers must therefore be idempotent.
 package worker

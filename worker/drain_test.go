@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-func TestDrainingLetsJobsFinishAndHandsTheRestBack(t *testing.T) {
+func TestDrainFinishesRunningJobsAndReleasesTheRest(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.send("default", numbered(100)...)
+	env := newTestEnv(t)
+	env.send("default", numberedPayloads(100)...)
 	release := make(chan struct{})
-	var done ledger
+	var done jobLog
 	handler := func(ctx context.Context, job *Job) error {
 		select {
 		case <-release:
@@ -29,73 +29,69 @@ func TestDrainingLetsJobsFinishAndHandsTheRestBack(t *testing.T) {
 		done.add(job)
 		return nil
 	}
-	w := b.start(b.config(), handler)
-	eventually(t, "it is busy", func() bool { return w.Stats().InFlight == 10 })
-	w.stop()
-	eventually(t, "it holds nothing", func() bool { s := w.Stats(); return s.State == Draining && s.Held == 0 })
-	if f := b.figures(); f.InFlight > 10+20 { // what was handed back counts until it is taken again
-		t.Errorf("figures %+v", f)
+	w := env.start(env.config(), handler)
+	eventually(t, "all executors are busy", func() bool { return w.Stats().InFlight == 10 })
+	w.shutDownNow()
+	eventually(t, "no message is prefetched", func() bool { s := w.Stats(); return s.State == StateDraining && s.Prefetched == 0 })
+	if stats := env.stats(); stats.InFlight > 10+20 { // released messages count until they are delivered again
+		t.Errorf("queue stats %+v, want at most 30 in flight", stats)
 	}
 	close(release)
-	if err := <-w.done; err != nil {
+	if err := <-w.result; err != nil {
 		t.Error(err)
 	}
 	if got := done.count(); got != 10 {
-		t.Errorf("%d are done", got)
+		t.Errorf("%d jobs are done, want 10", got)
 	}
-	other := b.start(b.config(), handler)
-	eventually(t, "another does the rest", func() bool { return b.empty() })
-	if err := other.end(t); err != nil {
-		t.Error(err)
-	}
+	other := env.start(env.config(), handler)
+	eventually(t, "another worker has done the remaining jobs", env.isEmpty)
+	requireCleanShutdown(t, other)
 	for _, job := range done.all() {
 		if job.Attempt != 1 {
-			t.Errorf("job %s is attempt %d", job.ID, job.Attempt)
+			t.Errorf("job %s was done in attempt %d, want 1", job.ID, job.Attempt)
 		}
 	}
 	if got := done.count(); got != 100 {
-		t.Errorf("%d are done", got)
+		t.Errorf("%d jobs are done, want 100", got)
 	}
 }
 
-func TestAHandlerThatDoesNotFinishInTimeIsToldAndItsJobGoesBack(t *testing.T) {
+func TestHandlerContextEndsAtTheDrainTimeoutAndTheJobIsReleased(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.send("default", "x")
-	w := b.start(b.config(func(c *Config) { c.DrainTimeout = Duration(200 * time.Millisecond) }), func(ctx context.Context, _ *Job) error {
+	env := newTestEnv(t)
+	env.send("default", "x")
+	w := env.start(env.config(func(c *Config) { c.DrainTimeout = Duration(200 * time.Millisecond) }), func(ctx context.Context, _ *Job) error {
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	eventually(t, "it is busy", func() bool { return w.Stats().InFlight == 1 })
+	eventually(t, "all executors are busy", func() bool { return w.Stats().InFlight == 1 })
 	began := time.Now()
-	if err := w.end(t); !errors.Is(err, ErrDrainTimeout) {
-		t.Errorf("ended with %v", err)
+	if err := w.shutDownAndWait(t); !errors.Is(err, ErrDrainTimeout) {
+		t.Errorf("Run returned %v, want ErrDrainTimeout", err)
 	}
 	if took := time.Since(began); took < 200*time.Millisecond || took > 3*time.Second {
-		t.Errorf("after %s", took)
+		t.Errorf("shutdown took %s, want 200 ms to 3 s", took)
 	}
 	if s := w.Stats(); s.Succeeded+s.Failed > 0 {
-		t.Errorf("it succeeded %d times, and failed %d", s.Succeeded, s.Failed)
+		t.Errorf("%d attempts succeeded and %d failed, want none counted", s.Succeeded, s.Failed)
 	}
 	var attempt atomic.Int32
-	other := b.start(b.config(), func(_ context.Context, job *Job) error {
+	other := env.start(env.config(), func(_ context.Context, job *Job) error {
 		attempt.Store(int32(job.Attempt))
 		return nil
 	})
-	eventually(t, "another does it", b.empty)
+	eventually(t, "another worker has done the job", env.isEmpty)
 	if attempt.Load() != 1 {
-		t.Errorf("as attempt %d", attempt.Load())
+		t.Errorf("the job was done in attempt %d, want 1", attempt.Load())
 	}
-	if err := other.end(t); err != nil {
-		t.Error(err)
-	}
+	requireCleanShutdown(t, other)
 }
 
-func TestTheAdminAPIDrainsAndResumes(t *testing.T) {
+func TestAdminAPIDrainsAndResumes(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	var done ledger
-	w := b.startWith(Options{Config: b.config(), Pool: "pool", Revision: "r1"}, func(_ context.Context, job *Job) error {
+	env := newTestEnv(t)
+	var done jobLog
+	w := env.startWithOptions(Options{Config: env.config(), Pool: "pool", Revision: "r1"}, func(_ context.Context, job *Job) error {
 		done.add(job)
 		return nil
 	})
@@ -126,41 +122,39 @@ func TestTheAdminAPIDrainsAndResumes(t *testing.T) {
 			return status == want
 		}
 	}
-	eventually(t, "it is ready", ready(http.StatusOK))
+	eventually(t, "the worker is ready", ready(http.StatusOK))
 	if status, _ := call(http.MethodGet, "/livez"); status != http.StatusOK {
-		t.Errorf("/livez: %d", status)
+		t.Errorf("GET /livez returned %d", status)
 	}
 	if status, _ := call(http.MethodGet, "/drain"); status != http.StatusMethodNotAllowed {
-		t.Errorf("GET /drain: %d", status)
+		t.Errorf("GET /drain returned %d", status)
 	}
-	if status, s := call(http.MethodPost, "/drain"); status != http.StatusAccepted || s.State == Running || s.Pool != "pool" || s.Revision != "r1" || s.Capacity != 10 {
-		t.Errorf("POST /drain: %d, %+v", status, s)
+	if status, s := call(http.MethodPost, "/drain"); status != http.StatusAccepted || s.State == StateRunning || s.Pool != "pool" || s.Revision != "r1" || s.Capacity != 10 {
+		t.Errorf("POST /drain returned %d, %+v", status, s)
 	}
-	eventually(t, "it is not ready", ready(http.StatusServiceUnavailable))
-	eventually(t, "it is drained", func() bool { _, s := call(http.MethodGet, "/stats"); return s.State == Drained })
-	b.send("default", "x")
+	eventually(t, "the worker is not ready", ready(http.StatusServiceUnavailable))
+	eventually(t, "the worker is drained", func() bool { _, s := call(http.MethodGet, "/stats"); return s.State == StateDrained })
+	env.send("default", "x")
 	if done.count() > 0 {
-		t.Error("it takes jobs")
+		t.Error("the drained worker took a job")
 	}
-	if status, s := call(http.MethodPost, "/resume"); status != http.StatusOK || s.State != Running {
-		t.Errorf("POST /resume: %d, %+v", status, s)
+	if status, s := call(http.MethodPost, "/resume"); status != http.StatusOK || s.State != StateRunning {
+		t.Errorf("POST /resume returned %d, %+v", status, s)
 	}
-	eventually(t, "it takes jobs again", func() bool { return done.count() == 1 })
+	eventually(t, "the worker takes jobs again", func() bool { return done.count() == 1 })
 	if status, _ := call(http.MethodGet, "/metrics"); status != http.StatusOK {
-		t.Errorf("/metrics: %d", status)
+		t.Errorf("GET /metrics returned %d", status)
 	}
-	if err := w.end(t); err != nil {
-		t.Error(err)
-	}
+	requireCleanShutdown(t, w)
 	if status, _ := call(http.MethodPost, "/resume"); status != http.StatusConflict {
-		t.Errorf("POST /resume when it has ended: %d", status)
+		t.Errorf("POST /resume returned %d after the shutdown, want 409", status)
 	}
 }
 
-// A ConfigMap's volume: the file is a link into a directory that is a link.
-func TestAChangedConfigMapHoldsWithoutARestart(t *testing.T) {
+// In a ConfigMap volume, the file is a symbolic link into a directory that is a symbolic link.
+func TestConfigMapChangesApplyWithoutRestart(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	env := newTestEnv(t)
 	dir := t.TempDir()
 	write := func(version, text string) {
 		t.Helper()
@@ -175,45 +169,43 @@ func TestAChangedConfigMapHoldsWithoutARestart(t *testing.T) {
 			}
 		}
 	}
-	of := func(concurrency string) string {
-		return "{broker: {url: " + b.server.ClientURL() + "}, adminAddress: '0', queues: [{name: orders}], concurrency: " + concurrency + "}"
+	configWith := func(concurrency string) string {
+		return "{broker: {url: " + env.server.ClientURL() + "}, adminAddress: '0', queues: [{name: orders}], concurrency: " + concurrency + "}"
 	}
-	write("..1", of("2"))
+	write("..1", configWith("2"))
 	file := filepath.Join(dir, "config.yaml")
 	if err := os.Symlink("..data/config.yaml", file); err != nil {
 		t.Fatal(err)
 	}
 	release := make(chan struct{})
-	w := b.startWith(Options{ConfigFile: file}, func(context.Context, *Job) error {
+	w := env.startWithOptions(Options{ConfigFile: file}, func(context.Context, *Job) error {
 		<-release
 		return nil
 	})
-	b.send("default", numbered(20)...)
-	eventually(t, "two run", func() bool { return w.Stats().InFlight == 2 })
-	write("..2", of("5"))
-	eventually(t, "five run", func() bool { return w.Stats().InFlight == 5 })
-	write("..3", of("-1"))
-	write("..4", of("1"))
-	eventually(t, "one may run", func() bool { return w.Stats().Capacity == 1 })
+	env.send("default", numberedPayloads(20)...)
+	eventually(t, "two jobs run", func() bool { return w.Stats().InFlight == 2 })
+	write("..2", configWith("5"))
+	eventually(t, "five jobs run", func() bool { return w.Stats().InFlight == 5 })
+	write("..3", configWith("-1"))
+	write("..4", configWith("1"))
+	eventually(t, "the capacity is one", func() bool { return w.Stats().Capacity == 1 })
 	close(release)
-	eventually(t, "all are done", b.empty)
-	write("..5", strings.Replace(of("1"), "orders", "other", 1))
-	b.queue("other")
-	b.sendTo("other", "default", "x")
-	eventually(t, "the other queue is worked on", func() bool {
-		f, err := b.engine.Figures(t.Context(), "other")
-		return err == nil && f.Ready+f.InFlight == 0
+	eventually(t, "all jobs are done", env.isEmpty)
+	write("..5", strings.Replace(configWith("1"), "orders", "other", 1))
+	env.ensureQueue("other")
+	env.sendTo("other", "default", "x")
+	eventually(t, "the job of the other queue is done", func() bool {
+		stats, err := env.engine.Stats(t.Context(), "other")
+		return err == nil && stats.Ready+stats.InFlight == 0
 	})
-	if err := w.end(t); err != nil {
-		t.Error(err)
-	}
+	requireCleanShutdown(t, w)
 }
 
-func TestTheEnvironment(t *testing.T) {
+func TestOptionsAreReadFromTheEnvironment(t *testing.T) {
 	values := map[string]string{
 		envPool: "pool", envQueues: "orders=3, mail", envConcurrency: "7", envDrainTimeout: "1m", envRevision: "r1",
 	}
-	o, err := fromEnvironment(func(name string) string { return values[name] })
+	o, err := parseEnvironment(func(name string) string { return values[name] })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,10 +215,10 @@ func TestTheEnvironment(t *testing.T) {
 		t.Errorf("options %+v", o)
 	}
 	values = map[string]string{envQueues: "orders=x", envConcurrency: "y", envDrainTimeout: "z"}
-	_, err = fromEnvironment(func(name string) string { return values[name] })
+	_, err = parseEnvironment(func(name string) string { return values[name] })
 	for _, want := range []string{envQueues, envConcurrency, envDrainTimeout} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("told %v, want %s", err, want)
+			t.Errorf("error %v, want one that names %s", err, want)
 		}
 	}
 }

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// Duration is written as text: 30s, 1m30s.
+// Duration is a time.Duration that is written as text in YAML and JSON, such as 30s or
+// 1m30s.
 type Duration time.Duration
 
-// UnmarshalJSON reads it.
+// UnmarshalJSON implements json.Unmarshaler.
 func (d *Duration) UnmarshalJSON(raw []byte) error {
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
@@ -23,7 +24,8 @@ func (d *Duration) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// MarshalJSON writes it.
+// MarshalJSON implements json.Marshaler.
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
 
+// String implements fmt.Stringer.
 func (d Duration) String() string { return time.Duration(d).String() }

@@ -10,194 +10,191 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/worker/internal/backoff"
+	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
-// errLeaving is why a handler's context ends: the worker has no more time to wait.
-var errLeaving = errors.New("the worker has to end")
+const (
+	// settleTimeout bounds one attempt to settle a message.
+	settleTimeout = 5 * time.Second
+	// unknownAttemptDelay is the time until redelivery of a message whose attempts could not
+	// be counted.
+	unknownAttemptDelay = time.Second
+)
 
-// executor runs one job after another.
-func (w *Worker) executor() {
-	var o outcome
-	for h := w.yard.next(nil, o); h != nil; h = w.yard.next(h, o) {
-		o = w.execute(h)
+// errShutdown is the cause of the end of a handler's context.
+var errShutdown = errors.New("the worker is shutting down")
+
+// runExecutor runs one job after the other.
+func (w *Worker) runExecutor() {
+	var outcome scheduler.Outcome
+	for m := w.scheduler.Next(nil, outcome); m != nil; m = w.scheduler.Next(m, outcome) {
+		outcome = w.runJob(m)
 	}
 }
 
-// execute runs a job and settles it.
-func (w *Worker) execute(h *held) outcome {
-	ctx := w.settling
-	attempt, err := h.Attempt(ctx)
+// runJob calls the handler for a message and settles the message.
+func (w *Worker) runJob(m *scheduler.LeasedMessage) scheduler.Outcome {
+	attempt, err := m.AttemptNumber(w.settleContext)
 	if err != nil {
-		w.log.Warn("A job's attempts are not known; it is put off", "error", err)
-		w.settle(h, resultPutOff, func(ctx context.Context) error { return h.Retry(ctx, time.Second) })
-		return unknown
+		w.log.Warn("Failed to count the attempts of a job; it is delivered again", "error", err, "retryAfter", unknownAttemptDelay)
+		w.settle(m, resultPostponed, func(ctx context.Context) error { return m.Retry(ctx, unknownAttemptDelay) })
+		return scheduler.OutcomeUnknown
 	}
-	s := &h.lane.queue.settings
-	if attempt > s.Retry.MaxAttempts {
-		// Nobody told how the last attempt ended: its worker was lost.
-		w.bury(h, "the worker was lost in each of the last attempts", attempt-1)
-		return unknown
+	if maxAttempts := m.Queue().Retry.MaxAttempts; attempt > maxAttempts {
+		// No worker reported the result of the last attempt.
+		w.buryJob(m, "the worker was lost in each of the last attempts", attempt-1)
+		return scheduler.OutcomeUnknown
 	}
-	job := jobOf(h, attempt)
-	began := w.yard.now()
-	w.metrics.waited(began.Sub(job.Sent))
-	err = w.call(job)
-	ended := w.yard.now()
-	w.metrics.took(ended.Sub(began))
-	w.tally(err)
-	return w.conclude(h, job, err, ended)
+	job := newJob(m, attempt)
+	startedAt := w.now()
+	w.metrics.observeWait(startedAt.Sub(job.SentTime))
+	err = w.callHandler(job)
+	finishedAt := w.now()
+	w.metrics.observeDuration(finishedAt.Sub(startedAt))
+	w.countResult(err)
+	return w.settleByResult(m, job, err, finishedAt)
 }
 
-func jobOf(h *held, attempt int) *Job {
-	m, s := h.Message(), &h.lane.queue.settings
+func newJob(m *scheduler.LeasedMessage, attempt int) *Job {
+	message, config := m.Message(), m.Queue()
 	return &Job{
-		ID: m.ID, Queue: s.Name, Priority: m.Priority, Payload: m.Payload, Headers: m.Headers,
-		Attempt: attempt, MaxAttempts: s.Retry.MaxAttempts, Sent: m.Sent,
+		ID: message.ID, Queue: config.Name, Priority: message.Priority, Payload: message.Payload, Headers: message.Headers,
+		Attempt: attempt, MaxAttempts: config.Retry.MaxAttempts, SentTime: message.SentTime,
 	}
 }
 
-// call calls the handler, and makes an error of a panic.
-func (w *Worker) call(job *Job) (err error) {
+// callHandler calls the handler, and turns a panic into an error.
+func (w *Worker) callHandler(job *Job) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			w.log.Error("A handler panicked", "queue", job.Queue, "job", job.ID, "panic", value, "stack", string(debug.Stack()))
+			w.log.Error("Handler panicked", "queue", job.Queue, "job", job.ID, "panic", value, "stack", string(debug.Stack()))
 			err = fmt.Errorf("panic: %v", value)
 		}
 	}()
-	return w.handler(w.handling, job)
+	return w.handler(w.handlerContext, job)
 }
 
-// tally counts what a handler returned. A job that was not tried, or not let finish, tells
-// nothing of the handler.
-func (w *Worker) tally(err error) {
+// countResult counts the handler's result. Jobs that were snoozed or interrupted say nothing
+// about the handler and are not counted.
+func (w *Worker) countResult(err error) {
 	switch {
 	case err == nil:
 		w.succeeded.Add(1)
-	case !IsPutBack(err) && !w.cutShort(err):
+	case !IsSnooze(err) && !w.wasInterrupted(err):
 		w.failed.Add(1)
 	}
 }
 
-// cutShort tells whether a handler did not finish because the worker could not wait.
-func (w *Worker) cutShort(err error) bool {
-	return errors.Is(context.Cause(w.handling), errLeaving) && errors.Is(err, context.Canceled)
+// wasInterrupted reports whether the handler returned early because the worker shuts down.
+func (w *Worker) wasInterrupted(err error) bool {
+	return errors.Is(context.Cause(w.handlerContext), errShutdown) && errors.Is(err, context.Canceled)
 }
 
-// conclude settles a job by what its handler returned, and when.
-func (w *Worker) conclude(h *held, job *Job, err error, ended time.Time) outcome {
-	lost, draining := w.yard.lost(h, ended)
-	if lost && w.stale(h, err) {
+// settleByResult settles a message according to the handler's result.
+func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error, finishedAt time.Time) scheduler.Outcome {
+	if m.IsLeaseLost(finishedAt) && w.isAlreadySettled(m, err) {
 		return outcomeOf(err)
 	}
-	untried := (*putBackError)(nil)
+	snooze := (*snoozeError)(nil)
 	switch {
 	case err == nil:
-		w.done(h, draining)
-	case w.cutShort(err):
-		w.settle(h, resultReturned, back(h, 0))
-		return unknown
-	case errors.As(err, &untried):
-		w.log.Warn("A job could not be tried", "queue", job.Queue, "job", job.ID, "error", err)
-		w.settle(h, resultReturned, back(h, untried.after))
+		w.acknowledge(m)
+	case w.wasInterrupted(err):
+		w.releaseMessage(m, 0)
+		return scheduler.OutcomeUnknown
+	case errors.As(err, &snooze):
+		w.log.Warn("Job snoozed", "queue", job.Queue, "job", job.ID, "after", snooze.after, "error", err)
+		w.releaseMessage(m, snooze.after)
 	case IsDeadLetter(err) || job.Attempt >= job.MaxAttempts:
-		w.bury(h, err.Error(), job.Attempt)
+		w.buryJob(m, err.Error(), job.Attempt)
 	default:
-		delay, asked := RetryAfter(err)
-		if !asked {
-			delay = backoff.Delay(h.lane.queue.settings.Retry, job.Attempt, rand.Float64()) //nolint:gosec // to spread, not to hide
+		delay, found := RetryAfter(err)
+		if !found {
+			delay = backoff.RetryDelay(m.Queue().Retry, job.Attempt, rand.Float64()) //nolint:gosec // it spreads retries and protects nothing
 		}
-		w.log.Debug("A job failed and will be tried again", "queue", job.Queue, "job", job.ID, "attempt", job.Attempt, "after", delay, "error", err)
-		w.settle(h, resultRetried, func(ctx context.Context) error { return h.Retry(ctx, delay) })
+		w.log.Debug("Job failed and will be retried", "queue", job.Queue, "job", job.ID, "attempt", job.Attempt, "after", delay, "error", err)
+		w.settle(m, resultRetried, func(ctx context.Context) error { return m.Retry(ctx, delay) })
 	}
 	return outcomeOf(err)
 }
 
-// outcomeOf a job tells how what it depends on does. A job that cannot be done by
-// anybody tells nothing against that.
-func outcomeOf(err error) outcome {
+// outcomeOf returns what a result says about the services that the job depends on. A job
+// that is dead-lettered on purpose is invalid itself and does not count as a failure.
+func outcomeOf(err error) scheduler.Outcome {
 	if err == nil || IsDeadLetter(err) {
-		return succeeded
+		return scheduler.OutcomeSucceeded
 	}
-	return failed
+	return scheduler.OutcomeFailed
 }
 
-// stale deals with a job whose lease is over. It tells whether nothing else is left to
-// do: another has it, and what became of it here counts only if it is done.
-func (w *Worker) stale(h *held, err error) bool {
-	gone, unsure := h.Gone(w.settling)
+// isAlreadySettled handles a job that finished after its lease was lost. It returns false
+// if the job succeeded and no other worker has settled the message yet: only then does this
+// worker settle it.
+func (w *Worker) isAlreadySettled(m *scheduler.LeasedMessage, err error) bool {
+	wasRemoved, checkError := m.WasRemoved(w.settleContext)
 	switch {
-	case gone, err != nil:
-		w.metrics.count(resultStale)
-	case unsure == nil:
-		w.metrics.count(resultLate)
+	case wasRemoved, err != nil:
+		w.metrics.countMessage(resultStale)
+	case checkError == nil:
+		w.metrics.countMessage(resultLate)
 		return false
 	}
-	w.log.Warn("A job ended after its lease was lost", "queue", h.lane.queue.settings.Name, "job", h.Message().ID, "done", err == nil, "gone", gone)
-	return gone || err != nil
+	w.log.Warn("Job finished after its lease was lost", "queue", m.Queue().Name, "job", m.Message().ID,
+		"succeeded", err == nil, "removedByOtherWorker", wasRemoved)
+	return wasRemoved || err != nil
 }
 
-// done acknowledges a job. While the worker drains it waits for the broker's word: those
-// are the last things it says.
-func (w *Worker) done(h *held, draining bool) {
-	if !draining && h.Ack(w.settling, false) == nil {
+// acknowledge removes the message of a job that is done. It waits for the broker's
+// confirmation only while the worker drains, because the connection closes soon after.
+func (w *Worker) acknowledge(m *scheduler.LeasedMessage) {
+	if !w.scheduler.IsDraining() && m.Ack(w.settleContext, false) == nil {
 		w.metrics.done.Inc()
 		return
 	}
-	w.settle(h, resultDone, func(ctx context.Context) error { return h.Ack(ctx, true) })
+	w.settle(m, resultDone, func(ctx context.Context) error { return m.Ack(ctx, true) })
 }
 
-// bury makes a dead letter of a job, or drops it where there are none.
-func (w *Worker) bury(h *held, reason string, attempts int) {
-	s := &h.lane.queue.settings
-	w.log.Warn("A job is not tried again", "queue", s.Name, "job", h.Message().ID, "attempts", attempts, "kept", s.DeadLetter.Enabled, "reason", reason)
-	if !s.DeadLetter.Enabled {
-		w.settle(h, resultDropped, func(ctx context.Context) error { return h.Ack(ctx, true) })
+// buryJob makes the message a dead letter, or drops it if the queue keeps none.
+func (w *Worker) buryJob(m *scheduler.LeasedMessage, reason string, attempts int) {
+	config := m.Queue()
+	isKept := config.DeadLetter.Enabled
+	w.log.Warn("Job failed and will not be retried", "queue", config.Name, "job", m.Message().ID, "attempts", attempts, "deadLettered", isKept, "reason", reason)
+	if !isKept {
+		w.settle(m, resultDropped, func(ctx context.Context) error { return m.Ack(ctx, true) })
 		return
 	}
-	w.settle(h, resultDead, func(ctx context.Context) error { return h.Bury(ctx, reason, attempts) })
+	w.settle(m, resultDeadLettered, func(ctx context.Context) error { return m.Bury(ctx, reason, attempts) })
 }
 
-func back(h *held, after time.Duration) func(context.Context) error {
-	return func(ctx context.Context) error { return h.Return(ctx, after) }
+// releaseMessage gives the message back to the queue without counting an attempt.
+func (w *Worker) releaseMessage(m *scheduler.LeasedMessage, after time.Duration) {
+	w.settle(m, resultReleased, func(ctx context.Context) error { return m.Release(ctx, after) })
 }
 
-// settleTimeout is how long one try to tell the broker may take.
-const settleTimeout = 5 * time.Second
-
-// settle tells the broker what became of a job, again and again while the lease lasts:
-// after that another has it anyway.
-func (w *Worker) settle(h *held, result string, tell func(context.Context) error) {
-	for tries := 1; ; tries++ {
-		ctx, cancel := context.WithTimeout(w.settling, settleTimeout)
-		err := tell(ctx)
-		cancel()
-		if err == nil {
-			w.metrics.count(result)
-			return
-		}
-		if lost, _ := w.yard.lost(h, w.yard.now()); lost || w.settling.Err() != nil || broker.ClassOf(err) == broker.Invalid {
-			w.metrics.count(resultUnsettled)
-			w.log.Error("The broker could not be told what became of a job", "queue", h.lane.queue.settings.Name, "job", h.Message().ID, "result", result, "error", err)
-			return
-		}
-		sleep(w.settling, broker.Backoff(tries, rand.Float64())) //nolint:gosec // to spread, not to hide
-	}
-}
-
-// giveBack hands a message back, as if it had never been here.
-func (w *Worker) giveBack(h *held) {
+// releaseUnused gives back a message that the scheduler will not start.
+func (w *Worker) releaseUnused(m *scheduler.LeasedMessage) {
 	w.background.Go(func() {
-		w.settle(h, resultReturned, back(h, 0))
-		w.yard.returned(h)
+		w.releaseMessage(m, 0)
+		w.scheduler.Released(m)
 	})
 }
 
-// sleep waits that long, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
+// settle sends the result of a job to the broker. It retries until the lease expires: after
+// that the broker delivers the message again anyway.
+func (w *Worker) settle(m *scheduler.LeasedMessage, result string, send func(context.Context) error) {
+	for failures := 1; ; failures++ {
+		ctx, cancel := context.WithTimeout(w.settleContext, settleTimeout)
+		err := send(ctx)
+		cancel()
+		if err == nil {
+			w.metrics.countMessage(result)
+			return
+		}
+		if m.IsLeaseLost(w.now()) || w.settleContext.Err() != nil || broker.ClassOf(err) == broker.ClassInvalid {
+			w.metrics.countMessage(resultUnsettled)
+			w.log.Error("Failed to settle a message; the broker delivers it again", "queue", m.Queue().Name, "job", m.Message().ID, "result", result, "error", err)
+			return
+		}
+		sleep(w.settleContext, reconnectDelay(failures))
 	}
 }

@@ -9,73 +9,77 @@ import (
 
 // Job is one message of a queue.
 type Job struct {
-	// ID tells it from all other jobs of its queue. It is the same each time it is tried.
-	ID       string
-	Queue    string
-	Priority string
-	Payload  []byte
-	// Headers that the producer gave it.
+	// ID identifies the job within its queue. It is the same for every attempt.
+	ID string
+	// Queue and Priority are the names of the queue and priority that the job was sent to.
+	Queue, Priority string
+	Payload         []byte
+	// Headers that the producer set.
 	Headers map[string][]string
-	// Attempt counts how often it has been tried, from 1. MaxAttempts is the last.
+	// Attempt is the number of this attempt, counted from 1. MaxAttempts is the number of
+	// the last one.
 	Attempt, MaxAttempts int
-	// Sent is when the producer sent it.
-	Sent time.Time
+	// SentTime is when the producer sent the job.
+	SentTime time.Time
 }
 
-// Handler works on a job. It returns nil if the job is done, and then the job is removed
-// from its queue. After any error the job is tried again later, until its attempts are
-// over; errors that have Retry, DeadLetter or PutBack in them say otherwise. A panic is an error.
+// Handler runs a job. If it returns nil, the job is done and is removed from its queue. If
+// it returns an error or panics, the job is retried later until its attempts are used up;
+// then it becomes a dead letter. Errors that wrap the result of Retry, DeadLetter or Snooze
+// change that.
 //
-// The context ends when the worker has no more time to wait for the job.
+// The context ends when the worker has to exit before the job is done. The job is then given
+// back to the queue, and this attempt does not count.
 type Handler func(ctx context.Context, job *Job) error
 
-// retryError is an error after which the job is tried again at a time it names.
+// retryError requests a retry after a given time.
 type retryError struct{ after time.Duration }
 
-func (e *retryError) Error() string { return fmt.Sprintf("to be tried again after %s", e.after) }
+func (e *retryError) Error() string { return fmt.Sprintf("retry after %s", e.after) }
 
-// Retry has the job tried again after that time, if it has attempts left. Wrap it to say
-// why:
+// Retry returns an error that makes the worker retry the job after the given time instead of
+// the delay of its retry policy. It counts as an attempt. Wrap it to give a reason:
 //
 //	return fmt.Errorf("the bank is closed: %w", worker.Retry(time.Hour))
 func Retry(after time.Duration) error { return &retryError{after: max(after, 0)} }
 
-// putBackError is an error of a job that could not even be tried.
-type putBackError struct{ after time.Duration }
-
-func (e *putBackError) Error() string {
-	return fmt.Sprintf("not to be tried before %s are over", e.after)
-}
-
-// PutBack has the job given back as if it had never been here, for any worker to try it
-// after that time: what is needed to try it at all is not there. It is no attempt.
-func PutBack(after time.Duration) error { return &putBackError{after: max(after, 0)} }
-
-// IsPutBack tells whether an error has PutBack in it.
-func IsPutBack(err error) bool {
-	putBack := (*putBackError)(nil)
-	return errors.As(err, &putBack)
-}
-
-// deadLetterError is an error after which the job is not tried again.
-type deadLetterError struct{ reason string }
-
-func (e *deadLetterError) Error() string { return e.reason }
-
-// DeadLetter has the job not tried again: it becomes a dead letter, with that reason.
-func DeadLetter(reason string) error { return &deadLetterError{reason: reason} }
-
-// IsDeadLetter tells whether an error has DeadLetter in it.
-func IsDeadLetter(err error) bool {
-	dead := (*deadLetterError)(nil)
-	return errors.As(err, &dead)
-}
-
-// RetryAfter is the time that an error with Retry in it asks for.
+// RetryAfter returns the time that a Retry error requests. Found is false if err does not
+// wrap one.
 func RetryAfter(err error) (after time.Duration, found bool) {
 	retry := (*retryError)(nil)
 	if errors.As(err, &retry) {
 		return retry.after, true
 	}
 	return 0, false
+}
+
+// snoozeError gives a job back without counting an attempt.
+type snoozeError struct{ after time.Duration }
+
+func (e *snoozeError) Error() string { return fmt.Sprintf("snooze for %s", e.after) }
+
+// Snooze returns an error that gives the job back to its queue, to be delivered again after
+// the given time. It does not count as an attempt. Use it if the job could not be tried at
+// all, for example because a service that it needs is not running.
+func Snooze(after time.Duration) error { return &snoozeError{after: max(after, 0)} }
+
+// IsSnooze reports whether err wraps a Snooze error.
+func IsSnooze(err error) bool {
+	snooze := (*snoozeError)(nil)
+	return errors.As(err, &snooze)
+}
+
+// deadLetterError stops retries of a job.
+type deadLetterError struct{ reason string }
+
+func (e *deadLetterError) Error() string { return e.reason }
+
+// DeadLetter returns an error that makes the job a dead letter without further attempts. Use
+// it if no attempt can succeed, for example because the payload is invalid.
+func DeadLetter(reason string) error { return &deadLetterError{reason: reason} }
+
+// IsDeadLetter reports whether err wraps a DeadLetter error.
+func IsDeadLetter(err error) bool {
+	deadLetter := (*deadLetterError)(nil)
+	return errors.As(err, &deadLetter)
 }

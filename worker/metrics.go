@@ -10,31 +10,35 @@ import (
 	"github.com/yardmaster/yardmaster/worker/internal/breaker"
 )
 
-// What became of jobs.
+// Results of messages, the values of the label "result".
 const (
-	resultDone     = "done"
-	resultRetried  = "retried"
-	resultDead     = "dead"
-	resultDropped  = "dropped"
-	resultReturned = "returned"
-	resultPutOff   = "put_off"
-	// resultLate is a job done after its lease was lost, and before anybody else was done
-	// with it.
+	resultDone         = "done"
+	resultRetried      = "retried"
+	resultDeadLettered = "dead_lettered"
+	resultDropped      = "dropped"
+	resultReleased     = "released"
+	resultPostponed    = "postponed"
+	// resultLate: the job was done after its lease was lost, before another worker settled
+	// the message. It is counted besides resultDone.
 	resultLate = "late"
-	// resultStale is one where somebody else was.
+	// resultStale: the job ended after its lease was lost, and another worker has the
+	// message.
 	resultStale     = "stale"
 	resultUnsettled = "unsettled"
 )
 
-// metrics have no names of objects in them: those are the labels of whoever scrapes.
+// metrics of a worker. No label is the name of an object: Prometheus adds the labels of the
+// Pod that it scrapes.
 type metrics struct {
 	registry *prometheus.Registry
 
-	jobs        *prometheus.CounterVec
-	done        prometheus.Counter // of jobs, the one that is counted most
+	messages *prometheus.CounterVec
+	// done is the counter of messages with resultDone. It is kept because it is incremented
+	// for every job.
+	done        prometheus.Counter
 	duration    prometheus.Histogram
 	wait        prometheus.Histogram
-	renewals    *prometheus.CounterVec
+	extensions  *prometheus.CounterVec
 	fetchErrors *prometheus.CounterVec
 	reloads     *prometheus.CounterVec
 }
@@ -42,79 +46,73 @@ type metrics struct {
 func newMetrics(w *Worker) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "yardmaster_worker_jobs_total",
-			Help: "What became of messages: done, retried, dead, dropped, returned unused, put_off; unsettled if the broker could not be " +
-				"told; late and stale of jobs that ended after their lease.",
-		}, []string{"result"}),
+		messages: newCounterVec("yardmaster_worker_jobs_total",
+			"Number of messages by result: done, retried, dead_lettered, dropped (the queue keeps no dead letters), released (given back without "+
+				"an attempt), postponed (the attempts could not be counted), unsettled (the result could not be sent to the broker), late and "+
+				"stale (the job ended after its lease was lost).", "result"),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "yardmaster_worker_job_duration_seconds",
-			Help:    "Time that the handler took.",
+			Help:    "Time that handlers take.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600},
 		}),
 		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "yardmaster_worker_job_wait_seconds",
-			Help:    "Time from when a job was sent, or became due, until it began.",
+			Help:    "Time from when a job was sent or became due to when its handler is called.",
 			Buckets: []float64{.01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600},
 		}),
-		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "yardmaster_worker_lease_renewals_total",
-			Help: "Leases that were renewed, or could not be.",
-		}, []string{"result"}),
-		fetchErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "yardmaster_worker_fetch_errors_total",
-			Help: "Requests for messages that failed, by class of failure.",
-		}, []string{"class"}),
-		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "yardmaster_worker_config_reloads_total",
-			Help: "Times the configuration was read again.",
-		}, []string{"result"}),
+		extensions:  newCounterVec("yardmaster_worker_lease_renewals_total", "Number of attempts to extend a lease, by result: succeeded or failed.", "result"),
+		fetchErrors: newCounterVec("yardmaster_worker_fetch_errors_total", "Number of failed requests for messages, by class of the error.", "class"),
+		reloads:     newCounterVec("yardmaster_worker_config_reloads_total", "Number of configuration reloads, by result: succeeded or failed.", "result"),
 	}
-	m.done = m.jobs.WithLabelValues(resultDone)
-	m.registry.MustRegister(m.jobs, m.duration, m.wait, m.renewals, m.fetchErrors, m.reloads,
+	m.done = m.messages.WithLabelValues(resultDone)
+	m.registry.MustRegister(m.messages, m.duration, m.wait, m.extensions, m.fetchErrors, m.reloads,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		gauge("yardmaster_worker_in_flight", "Jobs that run.", func() int { return w.Stats().InFlight }),
-		gauge("yardmaster_worker_held", "Messages that are held and not begun.", func() int { return w.Stats().Held }),
-		gauge("yardmaster_worker_capacity", "Jobs that can run at a time.", func() int { return w.Stats().Capacity }),
-		gauge("yardmaster_worker_draining", "1 if nothing is taken.", func() int { return one(w.Stats().State != Running) }),
-		gauge("yardmaster_worker_breakers_open", "Queues of which nothing, or little, is taken because jobs failed.", func() int {
-			n := 0
-			for _, q := range w.Stats().Queues {
-				n += one(q.Breaker != breaker.Closed)
-			}
-			return n
-		}),
+		newGauge("yardmaster_worker_in_flight", "Number of running jobs.", func() int { return w.Stats().InFlight }),
+		newGauge("yardmaster_worker_prefetched", "Number of prefetched messages, whose jobs have not started.", func() int { return w.Stats().Prefetched }),
+		newGauge("yardmaster_worker_capacity", "Number of jobs that can run at a time.", func() int { return w.Stats().Capacity }),
+		newGauge("yardmaster_worker_draining", "1 if the worker takes no jobs because it is draining or drained, else 0.", func() int { return toInt(w.Stats().State != StateRunning) }),
+		newGauge("yardmaster_worker_breakers_open", "Number of queues whose circuit breaker is open or half-open.", func() int { return countOpenBreakers(w.Stats().Queues) }),
 	)
 	return m
 }
 
-func gauge(name, help string, value func() int) prometheus.Collector {
+func newCounterVec(name, help, label string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+}
+
+func newGauge(name, help string, value func() int) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 }
 
-func one(is bool) int {
-	if is {
-		return 1
+func countOpenBreakers(queues []QueueStats) int {
+	count := 0
+	for _, q := range queues {
+		count += toInt(q.Breaker != breaker.Closed)
 	}
-	return 0
+	return count
 }
 
-func (m *metrics) count(result string) { m.jobs.WithLabelValues(result).Inc() }
+func (m *metrics) countMessage(result string) { m.messages.WithLabelValues(result).Inc() }
 
-func (m *metrics) took(d time.Duration) { m.duration.Observe(d.Seconds()) }
+func (m *metrics) observeDuration(d time.Duration) { m.duration.Observe(d.Seconds()) }
 
-func (m *metrics) waited(d time.Duration) { m.wait.Observe(max(d, 0).Seconds()) }
+// observeWait counts a negative wait, which a difference between clocks can cause, as 0.
+func (m *metrics) observeWait(d time.Duration) { m.wait.Observe(max(d, 0).Seconds()) }
 
-func (m *metrics) leaseRenewed(ok bool) { m.renewals.WithLabelValues(result(ok)).Inc() }
+func (m *metrics) recordLeaseExtension(succeeded bool) {
+	m.extensions.WithLabelValues(successLabel(succeeded)).Inc()
+}
 
-func (m *metrics) fetchFailed(err error) {
+func (m *metrics) recordFetchError(err error) {
 	m.fetchErrors.WithLabelValues(string(broker.ClassOf(err))).Inc()
 }
 
-func (m *metrics) reloaded(ok bool) { m.reloads.WithLabelValues(result(ok)).Inc() }
+func (m *metrics) recordReload(succeeded bool) {
+	m.reloads.WithLabelValues(successLabel(succeeded)).Inc()
+}
 
-func result(ok bool) string {
-	if ok {
+func successLabel(succeeded bool) string {
+	if succeeded {
 		return "succeeded"
 	}
 	return "failed"

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,20 +11,21 @@ import (
 	"time"
 )
 
-// Options are what a worker starts with.
+// Options configure a worker. FromEnvironment reads them from the environment that a
+// WorkerPool sets in its Pods.
 type Options struct {
-	// Config, where ConfigFile does not say otherwise.
+	// Config applies where ConfigFile does not set a field.
 	Config Config
-	// ConfigFile has a Config as YAML or JSON, which takes the place of Config's fields that
-	// it has. It is read again when it changes.
+	// ConfigFile is the path of a Config as YAML or JSON. The worker reloads the file when
+	// it changes. If empty, only Config applies.
 	ConfigFile string
-	// Pool, Namespace, Pod and Revision are whose worker this is, for who asks it.
+	// Pool, Namespace, Pod and Revision identify the worker in its stats.
 	Pool, Namespace, Pod, Revision string
-	// Logger is told what happens; slog's default if there is none.
+	// Logger of the worker. The default is slog.Default.
 	Logger *slog.Logger
 }
 
-// The environment of a worker.
+// The environment variables of a worker.
 const (
 	envPool         = "YARDMASTER_POOL"
 	envNamespace    = "YARDMASTER_NAMESPACE"
@@ -35,40 +37,41 @@ const (
 	envDrainTimeout = "YARDMASTER_DRAIN_TIMEOUT"
 )
 
-// FromEnvironment are the options that a WorkerPool gives to its Pods. YARDMASTER_QUEUES
-// are names with commas between, each perhaps with its weight: orders=3,mail.
-func FromEnvironment() (Options, error) { return fromEnvironment(os.Getenv) }
+// FromEnvironment returns the options that the YARDMASTER_* environment variables define.
+// YARDMASTER_QUEUES is a comma-separated list of queue names, each with an optional weight:
+// orders=3,mail. The error names every invalid variable.
+func FromEnvironment() (Options, error) { return parseEnvironment(os.Getenv) }
 
-func fromEnvironment(variable func(string) string) (Options, error) {
+func parseEnvironment(getenv func(string) string) (Options, error) {
 	o := Options{
-		ConfigFile: variable(envConfigFile),
-		Pool:       variable(envPool),
-		Namespace:  variable(envNamespace),
-		Pod:        variable(envPod),
-		Revision:   variable(envRevision),
+		ConfigFile: getenv(envConfigFile),
+		Pool:       getenv(envPool),
+		Namespace:  getenv(envNamespace),
+		Pod:        getenv(envPod),
+		Revision:   getenv(envRevision),
 	}
 	var errs []error
-	for one := range strings.SplitSeq(variable(envQueues), ",") {
-		name, weight, weighted := strings.Cut(strings.TrimSpace(one), "=")
+	for item := range strings.SplitSeq(getenv(envQueues), ",") {
+		name, weight, hasWeight := strings.Cut(strings.TrimSpace(item), "=")
 		if name == "" {
 			continue
 		}
-		q := Queue{Name: name}
-		if weighted {
+		q := QueueConfig{Name: name}
+		if hasWeight {
 			var err error
 			if q.Weight, err = strconv.Atoi(weight); err != nil || q.Weight < 1 {
-				errs = append(errs, fmt.Errorf("%s: the weight of %s is %q, must be 1 to 100", envQueues, name, weight))
+				errs = append(errs, fmt.Errorf("%s: the weight of %s is %q, must be 1 to %d", envQueues, name, weight, maxQueueWeight))
 			}
 		}
 		o.Config.Queues = append(o.Config.Queues, q)
 	}
-	if text := variable(envConcurrency); text != "" {
+	if text := getenv(envConcurrency); text != "" {
 		var err error
 		if o.Config.Concurrency, err = strconv.Atoi(text); err != nil {
 			errs = append(errs, fmt.Errorf("%s is %q, must be a number", envConcurrency, text))
 		}
 	}
-	if text := variable(envDrainTimeout); text != "" {
+	if text := getenv(envDrainTimeout); text != "" {
 		timeout, err := time.ParseDuration(text)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s is %q, must be a duration such as 10m", envDrainTimeout, text))
@@ -78,8 +81,8 @@ func fromEnvironment(variable func(string) string) (Options, error) {
 	return o, errors.Join(errs...)
 }
 
-// read is the Config as it is now: that of the file over that of the options.
-func (o *Options) read() (*settings, error) {
+// loadSettings reads the config file, merges it over Config, and applies the defaults.
+func (o *Options) loadSettings() (*settings, error) {
 	config := o.Config
 	if o.ConfigFile != "" {
 		raw, err := os.ReadFile(o.ConfigFile)
@@ -90,7 +93,7 @@ func (o *Options) read() (*settings, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", o.ConfigFile, err)
 		}
-		config = file.over(config)
+		config = mergeConfig(&file, &config)
 	}
 	s, err := config.settings()
 	if err != nil && o.ConfigFile != "" {
@@ -99,17 +102,17 @@ func (o *Options) read() (*settings, error) {
 	return s, err
 }
 
-// over is the Config where it says something, and else the one below.
-func (c *Config) over(below Config) Config {
-	all := Config{
-		Broker:       or(c.Broker, below.Broker),
+// mergeConfig takes each field from the fallback if it is not set.
+func mergeConfig(c, fallback *Config) Config {
+	merged := Config{
+		Broker:       cmp.Or(c.Broker, fallback.Broker),
 		Queues:       c.Queues,
-		Concurrency:  or(c.Concurrency, below.Concurrency),
-		DrainTimeout: or(c.DrainTimeout, below.DrainTimeout),
-		AdminAddress: or(c.AdminAddress, below.AdminAddress),
+		Concurrency:  cmp.Or(c.Concurrency, fallback.Concurrency),
+		DrainTimeout: cmp.Or(c.DrainTimeout, fallback.DrainTimeout),
+		AdminAddress: cmp.Or(c.AdminAddress, fallback.AdminAddress),
 	}
-	if len(all.Queues) == 0 {
-		all.Queues = below.Queues
+	if len(merged.Queues) == 0 {
+		merged.Queues = fallback.Queues
 	}
-	return all
+	return merged
 }

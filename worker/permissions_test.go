@@ -15,8 +15,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// The page for users lists what a worker may do on the broker: that is enough.
-func TestAWorkerNeedsNoMorePermissionsThanTheDocumentationSays(t *testing.T) {
+// docs/worker.md lists the NATS permissions of a worker. The list must be sufficient.
+func TestDocumentedBrokerPermissionsAreSufficient(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/worker.md")
 	if err != nil {
@@ -25,12 +25,12 @@ func TestAWorkerNeedsNoMorePermissionsThanTheDocumentationSays(t *testing.T) {
 	_, list, _ := strings.Cut(string(page), "needs to publish to")
 	block := regexp.MustCompile("(?s)```\n(.*?)```").FindStringSubmatch(list)
 	if block == nil {
-		t.Fatal("the page has no such list")
+		t.Fatal("docs/worker.md has no list of permissions")
 	}
-	b := newBench(t, func(q *broker.Queue) {
+	env := newTestEnv(t, func(q *broker.QueueConfig) {
 		q.RateLimit = &broker.RateLimit{Limit: 100, Per: time.Second, Burst: 1}
 	})
-	options := b.server.Options()
+	options := env.server.Options()
 	options.Users = []*server.User{
 		{Username: "admin", Password: "p"},
 		{Username: "worker", Password: "p", Permissions: &server.Permissions{
@@ -39,30 +39,25 @@ func TestAWorkerNeedsNoMorePermissionsThanTheDocumentationSays(t *testing.T) {
 		}},
 	}
 	options.NoAuthUser = "admin"
-	b.server.Restart()
-	eventually(t, "it can be sent to", func() bool {
-		_, err := b.js.Publish(t.Context(), "yardmaster.orders.ready.default", []byte("poison"))
-		return err == nil
-	})
-	b.send("default", "good", "again")
-	var again atomic.Bool
-	w := b.start(b.config(func(c *Config) {
-		fast(c)
+	env.server.Restart()
+	env.waitUntilSendable("poison")
+	env.send("default", "good", "retried")
+	var wasTried atomic.Bool
+	w := env.start(env.config(func(c *Config) {
+		withFastRetries(c)
 		c.Concurrency = 1
-		c.Broker.URL = "nats://worker:p@" + b.server.Address()
+		c.Broker.URL = "nats://worker:p@" + env.server.Address()
 	}), func(_ context.Context, job *Job) error {
 		switch string(job.Payload) {
 		case "poison":
 			return DeadLetter("bad")
-		case "again":
-			if !again.Swap(true) {
+		case "retried":
+			if !wasTried.Swap(true) {
 				return errors.New("not yet")
 			}
 		}
 		return nil
 	})
-	eventually(t, "all are settled", func() bool { return b.figures().Dead == 1 && b.empty() })
-	if err := w.end(t); err != nil {
-		t.Error(err)
-	}
+	eventually(t, "all jobs are settled", func() bool { return env.stats().DeadLetters == 1 && env.isEmpty() })
+	requireCleanShutdown(t, w)
 }

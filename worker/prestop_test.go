@@ -11,36 +11,36 @@ import (
 	"time"
 )
 
-// hook is a preStop hook under way.
-type hook struct {
+// preStopResponse is the response to a preStop hook.
+type preStopResponse struct {
 	status int
 	stats  Stats
 	err    error
 }
 
-// preStop does what a kubelet does, which waits for the answer.
-func preStop(ctx context.Context, url string) <-chan hook {
-	answered := make(chan hook, 1)
+// callPreStop sends the request of a preStop hook in the background, as a kubelet does.
+func callPreStop(ctx context.Context, url string) <-chan preStopResponse {
+	responses := make(chan preStopResponse, 1)
 	go func() {
-		var h hook
-		defer func() { answered <- h }()
+		var result preStopResponse
+		defer func() { responses <- result }()
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/prestop", http.NoBody)
 		if err != nil {
-			h.err = err
+			result.err = err
 			return
 		}
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
-			h.err = err
+			result.err = err
 			return
 		}
 		defer response.Body.Close()
-		h.status, h.err = response.StatusCode, json.NewDecoder(response.Body).Decode(&h.stats)
+		result.status, result.err = response.StatusCode, json.NewDecoder(response.Body).Decode(&result.stats)
 	}()
-	return answered
+	return responses
 }
 
-// freeAddress is one where nobody listens.
+// freeAddress returns a local address without a listener.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -51,8 +51,8 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// blocked is a handler that finishes when it is let, or when it has to.
-func blocked(release <-chan struct{}) Handler {
+// blockingHandler returns when release is closed or its context ends.
+func blockingHandler(release <-chan struct{}) Handler {
 	return func(ctx context.Context, _ *Job) error {
 		select {
 		case <-release:
@@ -63,17 +63,17 @@ func blocked(release <-chan struct{}) Handler {
 	}
 }
 
-func TestAPreStopHookIsAnsweredWhenTheWorkerIsDrainedAndThenItEnds(t *testing.T) {
+func TestPreStopReturnsWhenTheWorkerIsDrainedAndTheWorkerExits(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.send("default", numbered(2)...)
+	env := newTestEnv(t)
+	env.send("default", numberedPayloads(2)...)
 	release := make(chan struct{})
 	address := freeAddress(t)
-	w := b.start(b.config(func(c *Config) { c.Concurrency, c.AdminAddress = 1, address }), blocked(release))
-	eventually(t, "it is busy", func() bool { return w.Stats().InFlight == 1 })
-	answered := preStop(t.Context(), "http://"+address)
-	again := preStop(t.Context(), "http://"+address)
-	eventually(t, "it takes nothing more", func() bool { s := w.Stats(); return s.State == Draining && s.Held == 0 })
+	w := env.start(env.config(func(c *Config) { c.Concurrency, c.AdminAddress = 1, address }), blockingHandler(release))
+	eventually(t, "a job runs", func() bool { return w.Stats().InFlight == 1 })
+	first := callPreStop(t.Context(), "http://"+address)
+	second := callPreStop(t.Context(), "http://"+address)
+	eventually(t, "no message is prefetched", func() bool { s := w.Stats(); return s.State == StateDraining && s.Prefetched == 0 })
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/resume", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
@@ -84,107 +84,107 @@ func TestAPreStopHookIsAnsweredWhenTheWorkerIsDrainedAndThenItEnds(t *testing.T)
 	}
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusConflict {
-		t.Errorf("POST /resume: %d", response.StatusCode)
+		t.Errorf("POST /resume returned %d, want 409", response.StatusCode)
 	}
 	select {
-	case h := <-answered:
-		t.Fatalf("it is answered while a job runs: %+v", h)
+	case r := <-first:
+		t.Fatalf("preStop returned while a job runs: %+v", r)
 	default:
 	}
 	close(release)
-	for _, hook := range []<-chan hook{answered, again} {
-		if h := <-hook; h.err != nil || h.status != http.StatusOK || h.stats.State != Drained {
-			t.Errorf("the answer is %+v", h)
+	for _, responses := range []<-chan preStopResponse{first, second} {
+		if r := <-responses; r.err != nil || r.status != http.StatusOK || r.stats.State != StateDrained {
+			t.Errorf("preStop returned %+v", r)
 		}
 	}
-	if err := <-w.done; err != nil {
+	if err := <-w.result; err != nil {
 		t.Error(err)
 	}
-	if f := b.figures(); f.Ready+f.InFlight+f.Delayed != 1 {
-		t.Errorf("the other job: %+v", f)
+	if stats := env.stats(); stats.Ready+stats.InFlight+stats.Delayed != 1 {
+		t.Errorf("queue stats %+v, want one job left", stats)
 	}
 }
 
-func TestAPreStopHookIsAnsweredWhenTheDrainTimeoutIsOver(t *testing.T) {
+func TestPreStopReturnsAtTheDrainTimeout(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.send("default", "x")
+	env := newTestEnv(t)
+	env.send("default", "x")
 	address := freeAddress(t)
-	w := b.start(b.config(func(c *Config) {
+	w := env.start(env.config(func(c *Config) {
 		c.DrainTimeout, c.AdminAddress = Duration(200*time.Millisecond), address
-	}), blocked(nil))
-	eventually(t, "it is busy", func() bool { return w.Stats().InFlight == 1 })
+	}), blockingHandler(nil))
+	eventually(t, "a job runs", func() bool { return w.Stats().InFlight == 1 })
 	began := time.Now()
-	if h := <-preStop(t.Context(), "http://"+address); h.err != nil || h.status != http.StatusServiceUnavailable {
-		t.Errorf("the answer is %+v", h)
+	if r := <-callPreStop(t.Context(), "http://"+address); r.err != nil || r.status != http.StatusServiceUnavailable {
+		t.Errorf("preStop returned %+v", r)
 	}
-	// A SIGTERM that follows finds it on its way, and gives it no more time.
-	if err := w.end(t); !errors.Is(err, ErrDrainTimeout) {
-		t.Errorf("ended with %v", err)
+	// A SIGTERM that follows does not extend the drain timeout.
+	if err := w.shutDownAndWait(t); !errors.Is(err, ErrDrainTimeout) {
+		t.Errorf("Run returned %v, want ErrDrainTimeout", err)
 	}
 	if took := time.Since(began); took < 200*time.Millisecond || took > 3*time.Second {
-		t.Errorf("after %s", took)
+		t.Errorf("shutdown took %s, want 200 ms to 3 s", took)
 	}
 }
 
-func TestAPreStopHookMayTakeLongerThanRequestsMayTakeToCome(t *testing.T) {
+func TestPreStopMayTakeLongerThanTheReadTimeout(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.send("default", "x")
-	w := b.start(b.config(), func(context.Context, *Job) error {
+	env := newTestEnv(t)
+	env.send("default", "x")
+	w := env.start(env.config(), func(context.Context, *Job) error {
 		time.Sleep(time.Second)
 		return nil
 	})
 	server := httptest.NewUnstartedServer(nil)
-	server.Config = w.server()
+	server.Config = w.newAdminServer()
 	server.Config.ReadTimeout = 50 * time.Millisecond
 	server.Start()
 	defer server.Close()
-	eventually(t, "it is busy", func() bool { return w.Stats().InFlight == 1 })
-	if h := <-preStop(t.Context(), server.URL); h.err != nil || h.status != http.StatusOK {
-		t.Errorf("the answer is %+v", h)
+	eventually(t, "a job runs", func() bool { return w.Stats().InFlight == 1 })
+	if r := <-callPreStop(t.Context(), server.URL); r.err != nil || r.status != http.StatusOK {
+		t.Errorf("preStop returned %+v", r)
 	}
-	if err := <-w.done; err != nil {
+	if err := <-w.result; err != nil {
 		t.Error(err)
 	}
 }
 
-func TestAPreStopHookThatIsBrokenOffHasTheWorkerEndAllTheSame(t *testing.T) {
+func TestWorkerExitsEvenIfThePreStopClientDisconnects(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.send("default", "x")
+	env := newTestEnv(t)
+	env.send("default", "x")
 	release := make(chan struct{})
-	w := b.start(b.config(), blocked(release))
+	w := env.start(env.config(), blockingHandler(release))
 	server := httptest.NewServer(w.Admin())
 	defer server.Close()
-	eventually(t, "it is busy", func() bool { return w.Stats().InFlight == 1 })
-	ctx, hangUp := context.WithCancel(t.Context())
-	answered := preStop(ctx, server.URL)
-	eventually(t, "it drains", func() bool { return w.Stats().State == Draining })
-	hangUp()
-	if h := <-answered; !errors.Is(h.err, context.Canceled) {
-		t.Errorf("the answer is %+v", h)
+	eventually(t, "a job runs", func() bool { return w.Stats().InFlight == 1 })
+	ctx, disconnect := context.WithCancel(t.Context())
+	first := callPreStop(ctx, server.URL)
+	eventually(t, "the worker drains", func() bool { return w.Stats().State == StateDraining })
+	disconnect()
+	if r := <-first; !errors.Is(r.err, context.Canceled) {
+		t.Errorf("preStop returned %+v", r)
 	}
 	close(release)
-	if err := <-w.done; err != nil {
+	if err := <-w.result; err != nil {
 		t.Error(err)
 	}
-	if !b.empty() {
-		t.Error("the job is not done")
+	if !env.isEmpty() {
+		t.Error("the job was not done")
 	}
 }
 
-func TestAPreStopHookIsAnsweredBeforeTheBrokerIsReached(t *testing.T) {
+func TestPreStopReturnsBeforeTheWorkerHasConnected(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.server.Stop()
-	w := b.start(b.config(), blocked(nil))
+	env := newTestEnv(t)
+	env.server.Stop()
+	w := env.start(env.config(), blockingHandler(nil))
 	server := httptest.NewServer(w.Admin())
 	defer server.Close()
-	if h := <-preStop(t.Context(), server.URL); h.err != nil || h.status != http.StatusOK || h.stats.Connected {
-		t.Errorf("the answer is %+v", h)
+	if r := <-callPreStop(t.Context(), server.URL); r.err != nil || r.status != http.StatusOK || r.stats.Connected {
+		t.Errorf("preStop returned %+v", r)
 	}
-	if err := <-w.done; err != nil {
+	if err := <-w.result; err != nil {
 		t.Error(err)
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// settled is how long after a change the configuration is read: several changes that come
-// together are one.
-const settled = 100 * time.Millisecond
+// reloadDelay is the time between the last change of the config file and its reload. Several
+// changes in short succession cause one reload.
+const reloadDelay = 100 * time.Millisecond
 
-// watch tells of changes of the configuration file, until ctx ends. What is watched is
-// its directory: in a volume of a ConfigMap the file itself never changes, a link beside
-// it is made to point elsewhere.
-func (w *Worker) watch(ctx context.Context) (<-chan struct{}, error) {
+// watchConfigFile returns a channel that receives a value after each change of the config
+// file, until ctx ends. It watches the directory of the file: in a ConfigMap volume the file
+// is a symbolic link that never changes, and a link next to it changes its target.
+func (w *Worker) watchConfigFile(ctx context.Context) (<-chan struct{}, error) {
 	changed := make(chan struct{}, 1)
 	if w.options.ConfigFile == "" {
 		return changed, nil
@@ -31,21 +31,21 @@ func (w *Worker) watch(ctx context.Context) (<-chan struct{}, error) {
 	}
 	w.background.Go(func() {
 		defer func() { _ = watcher.Close() }()
-		var wait <-chan time.Time
+		var delay <-chan time.Time
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-watcher.Events:
-				wait = time.After(settled)
+				delay = time.After(reloadDelay)
 			case err := <-watcher.Errors:
-				w.log.Warn("Watching the configuration", "error", err)
-				wait = time.After(settled)
-			case <-wait:
-				wait = nil
+				w.log.Warn("Failed to watch the configuration file; reloading it", "error", err)
+				delay = time.After(reloadDelay)
+			case <-delay:
+				delay = nil
 				select {
 				case changed <- struct{}{}:
-				default: // one is told already
+				default: // a reload is pending already
 				}
 			}
 		}
@@ -53,20 +53,20 @@ func (w *Worker) watch(ctx context.Context) (<-chan struct{}, error) {
 	return changed, nil
 }
 
-// reload makes the configuration hold that is there now. With one that cannot be, the
-// one before goes on to hold.
-func (w *Worker) reload(ctx context.Context) {
-	s, err := w.options.read()
+// reloadConfig applies the current configuration. If it is invalid, the previous one stays
+// in effect.
+func (w *Worker) reloadConfig(ctx context.Context) {
+	s, err := w.options.loadSettings()
 	if err != nil {
-		w.metrics.reloaded(false)
-		w.log.Error("The configuration is not taken over", "error", err)
+		w.metrics.recordReload(false)
+		w.log.Error("Failed to reload the configuration; the previous one stays in effect", "error", err)
 		return
 	}
-	if now := w.current(); s.broker != now.broker || s.adminAddress != now.adminAddress {
-		w.log.Warn("The broker or the admin address changed: that takes a restart")
-		s.broker, s.adminAddress = now.broker, now.adminAddress
+	if current := w.currentSettings(); s.broker != current.broker || s.adminAddress != current.adminAddress {
+		w.log.Warn("The broker or the admin address changed; restart the worker to apply this")
+		s.broker, s.adminAddress = current.broker, current.adminAddress
 	}
-	w.apply(ctx, s)
-	w.metrics.reloaded(true)
-	w.log.Info("The configuration is taken over", "concurrency", s.concurrency, "queues", len(s.queues))
+	w.applySettings(ctx, s)
+	w.metrics.recordReload(true)
+	w.log.Info("Reloaded the configuration", "concurrency", s.concurrency, "queues", len(s.queues))
 }

@@ -4,82 +4,106 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/worker/internal/breaker"
+	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
-// Stats are what a worker is doing.
+// State of a worker.
+type State string
+
+// The states of a worker.
+const (
+	// StateRunning: the worker takes jobs.
+	StateRunning State = "Running"
+	// StateDraining: the worker takes no jobs, and some have not finished.
+	StateDraining State = "Draining"
+	// StateDrained: the worker takes no jobs and has none.
+	StateDrained State = "Drained"
+)
+
+// Stats describe a worker at one moment. The admin API serves them as JSON.
 type Stats struct {
 	State State `json:"state"`
-	// Connected: the broker has been reached since the worker started.
+	// Connected is true once the worker has connected to the broker.
 	Connected bool `json:"connected"`
-	// InFlight jobs run, of Capacity.
+	// InFlight is the number of running jobs, and Capacity its maximum.
 	InFlight int `json:"inFlight"`
 	Capacity int `json:"capacity"`
-	// Held messages are not yet begun, and go back if the worker is drained.
-	Held int `json:"held"`
-	// Succeeded and Failed count what handlers made of jobs since the worker started, each
-	// attempt for itself. A job that was put back, or not let finish, is neither.
+	// Prefetched is the number of messages that have not started. They are given back when
+	// the worker drains.
+	Prefetched int `json:"prefetched"`
+	// Succeeded and Failed are the numbers of attempts since the worker started. Attempts
+	// that were snoozed or interrupted by a shutdown count as neither.
 	Succeeded int64 `json:"succeeded"`
 	Failed    int64 `json:"failed"`
-	// Breaker is the worst of all queues'.
+	// Breaker is the worst state among the circuit breakers of all queues.
 	Breaker   breaker.State `json:"breaker"`
 	Queues    []QueueStats  `json:"queues"`
 	Pool      string        `json:"pool,omitempty"`
 	Namespace string        `json:"namespace,omitempty"`
 	Pod       string        `json:"pod,omitempty"`
 	Revision  string        `json:"revision,omitempty"`
-	Started   time.Time     `json:"started"`
+	// StartTime is when the worker was created.
+	StartTime time.Time `json:"startTime"`
 }
 
-// QueueStats are those of one queue.
+// QueueStats describe one queue of a worker.
 type QueueStats struct {
-	Name    string        `json:"name"`
+	Name string `json:"name"`
+	// Breaker is the state of the queue's circuit breaker.
 	Breaker breaker.State `json:"breaker"`
-	Held    int           `json:"held"`
-	Limited bool          `json:"limited"`
+	// Prefetched is the number of the queue's messages that have not started.
+	Prefetched int `json:"prefetched"`
+	// RateLimited is true if the queue has a rate limit.
+	RateLimited bool `json:"rateLimited"`
 }
 
-// Stats tells what the worker is doing.
+// Stats returns the worker's current stats.
 func (w *Worker) Stats() Stats {
-	o := &w.options
-	s := Stats{
-		Breaker: breaker.Closed, Queues: []QueueStats{}, Pool: o.Pool, Namespace: o.Namespace, Pod: o.Pod, Revision: o.Revision,
-		Started: w.started, Succeeded: w.succeeded.Load(), Failed: w.failed.Load(),
+	o, snapshot := &w.options, w.scheduler.Snapshot()
+	stats := Stats{
+		State: stateOf(&snapshot), InFlight: snapshot.Running, Prefetched: snapshot.Prefetched,
+		Succeeded: w.succeeded.Load(), Failed: w.failed.Load(), Breaker: breaker.Closed, Queues: []QueueStats{},
+		Pool: o.Pool, Namespace: o.Namespace, Pod: o.Pod, Revision: o.Revision, StartTime: w.startedAt,
 	}
-	w.mu.Lock()
-	s.Connected, s.Capacity = w.engine != nil, w.settings.concurrency
-	w.mu.Unlock()
-
-	y := w.yard
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	now := y.now()
-	s.State, s.InFlight, s.Held = y.state(), y.busy, y.waiting+y.returning
-	for _, q := range y.queues {
-		state := q.breaker.State(now)
-		s.Queues = append(s.Queues, QueueStats{q.settings.Name, state, q.waiting, q.limited()})
-		if state == breaker.Open || state == breaker.HalfOpen && s.Breaker == breaker.Closed {
-			s.Breaker = state
+	for _, q := range snapshot.Queues {
+		stats.Queues = append(stats.Queues, QueueStats(q))
+		if q.Breaker == breaker.Open || q.Breaker == breaker.HalfOpen && stats.Breaker == breaker.Closed {
+			stats.Breaker = q.Breaker
 		}
 	}
-	return s
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	stats.Connected, stats.Capacity = w.engine != nil, w.settings.concurrency
+	return stats
 }
 
-// Drain has the worker take nothing more, and hand back what it has not begun. Jobs
-// that run are let finish. It returns at once.
+func stateOf(snapshot *scheduler.Snapshot) State {
+	switch {
+	case snapshot.Drained:
+		return StateDrained
+	case snapshot.Draining:
+		return StateDraining
+	default:
+		return StateRunning
+	}
+}
+
+// Drain stops the worker from taking jobs and gives back those that have not started.
+// Running jobs continue. Drain returns immediately; Stats shows when the worker is drained.
 func (w *Worker) Drain() {
 	w.log.Info("Draining")
-	w.yard.drain()
+	w.scheduler.Drain()
 }
 
-// Resume has the worker take jobs again. It tells whether it does: one that is about to
-// end does not.
+// Resume makes a drained worker take jobs again. It returns false if the worker is shutting
+// down; then it stays drained.
 func (w *Worker) Resume() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.leaving {
+	if w.isShuttingDown {
 		return false
 	}
 	w.log.Info("Resuming")
-	w.yard.resume()
+	w.scheduler.Resume()
 	return true
 }

@@ -6,16 +6,65 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os/signal"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
-// Run runs a worker until ctx ends or the process is told to end, and has drained it.
+// ErrDrainTimeout is returned by Run if jobs were still running at the end of the drain
+// timeout.
+var ErrDrainTimeout = errors.New("jobs were still running at the end of the drain timeout")
+
+// handlerGracePeriod is the time that handlers have to return after their context is
+// cancelled.
+const handlerGracePeriod = 5 * time.Second
+
+// Worker runs the jobs of its queues. Create it with New.
+type Worker struct {
+	options   Options
+	handler   Handler
+	log       *slog.Logger
+	metrics   *metrics
+	scheduler *scheduler.Scheduler
+	now       func() time.Time
+	startedAt time.Time
+	// succeeded and failed count handler calls.
+	succeeded, failed atomic.Int64
+
+	mu sync.Mutex
+	// settings currently in effect, and the queues that belong to them.
+	settings      *settings
+	queues        map[string]*attachedQueue
+	executorCount int
+	engine        broker.Engine
+	// isShuttingDown is set once the worker drains to exit, at drainDeadline at the latest.
+	// shutdownRequested is closed at the same time.
+	isShuttingDown    bool
+	drainDeadline     time.Time
+	shutdownRequested chan struct{}
+
+	// handlerContext is passed to handlers. settleContext is used for requests that settle
+	// messages; it outlives handlerContext.
+	handlerContext, settleContext context.Context
+	cancelHandlers                context.CancelCauseFunc
+	background                    sync.WaitGroup
+	executors                     sync.WaitGroup
+}
+
+// attachedQueue is a queue that the worker takes messages from, or is about to.
+type attachedQueue struct {
+	config scheduler.QueueConfig
+	// scheduled is nil until the queue is found on the broker.
+	scheduled *scheduler.Queue
+	stop      context.CancelFunc
+}
+
+// Run creates a worker and runs it until ctx ends or the process receives SIGTERM or SIGINT.
+// It returns after the worker has drained.
 func Run(ctx context.Context, options Options, handler Handler) error {
 	w, err := New(options, handler)
 	if err != nil {
@@ -26,98 +75,59 @@ func Run(ctx context.Context, options Options, handler Handler) error {
 	return w.Run(ctx)
 }
 
-// Worker works on the jobs of some queues.
-type Worker struct {
-	options Options
-	handler Handler
-	log     *slog.Logger
-	metrics *metrics
-	yard    *yard
-	started time.Time
-	// succeeded and failed are how many times a handler did.
-	succeeded, failed atomic.Int64
-
-	mu sync.Mutex
-	// settings that hold, and the queues that are worked on by them.
-	settings  *settings
-	queues    map[string]*working
-	executors int
-	engine    broker.Engine
-	// leaving: it is about to end, once it is drained or the deadline is over. Then ending is
-	// closed.
-	leaving  bool
-	deadline time.Time
-	ending   chan struct{}
-
-	// handling is the context of handlers, settling that of what is told to the broker.
-	handling, settling context.Context
-	abandon            context.CancelCauseFunc
-	background         sync.WaitGroup
-	workers            sync.WaitGroup
-}
-
-// working is a queue that is worked on, or about to be.
-type working struct {
-	settings queueSettings
-	queue    *queue // once it is there
-	stop     context.CancelFunc
-}
-
-// ErrDrainTimeout is returned by Run if jobs were still running when the time for them to
-// finish was over.
-var ErrDrainTimeout = errors.New("jobs were still running when the drain timeout was over")
-
-// New makes a worker. It reads the configuration, and connects to nothing.
+// New returns a worker. It reads and validates the configuration, but does not connect to
+// the broker.
 func New(options Options, handler Handler) (*Worker, error) {
 	if handler == nil {
-		return nil, errors.New("there is no handler")
+		return nil, errors.New("handler must not be nil")
 	}
-	settings, err := options.read()
+	settings, err := options.loadSettings()
 	if err != nil {
 		return nil, err
 	}
 	w := &Worker{
-		options: options, handler: handler, log: options.Logger, settings: settings, queues: map[string]*working{}, started: time.Now(),
-		ending: make(chan struct{}),
+		options: options, handler: handler, log: options.Logger, settings: settings, queues: map[string]*attachedQueue{},
+		now: time.Now, startedAt: time.Now(), shutdownRequested: make(chan struct{}),
 	}
 	if w.log == nil {
 		w.log = slog.Default()
 	}
-	w.yard = newYard(time.Now, w.giveBack)
+	w.scheduler = scheduler.New(func() time.Time { return w.now() }, w.releaseUnused)
 	w.metrics = newMetrics(w)
 	return w, nil
 }
 
-// Run works until ctx ends, or the admin API is told that the Pod does, and then drains: it
-// takes nothing more, hands back what it has not begun, and waits for what runs as long as
-// the drain timeout lets it.
+// Run takes and runs jobs until ctx ends or the admin API receives /prestop. Then it drains:
+// it takes no more messages, gives back those that have not started, and waits for running
+// jobs, for the drain timeout at most. If jobs are still running after that, it cancels
+// their context and returns ErrDrainTimeout.
 func (w *Worker) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
 		select {
-		case <-w.ending:
+		case <-w.shutdownRequested:
 			stop()
 		case <-ctx.Done():
 		}
 	}()
-	handling, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
-	settling, stopSettling := context.WithCancel(context.WithoutCancel(ctx))
+	handlerContext, cancelHandlers := context.WithCancelCause(context.WithoutCancel(ctx))
+	settleContext, stopSettling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSettling()
-	w.handling, w.settling, w.abandon = handling, settling, abandon
-	defer abandon(nil)
+	w.handlerContext, w.settleContext, w.cancelHandlers = handlerContext, settleContext, cancelHandlers
+	defer cancelHandlers(nil)
 
-	stopAdmin, err := w.serve(ctx, w.settings.adminAddress)
+	stopAdmin, err := w.startAdminServer(ctx, w.settings.adminAddress)
 	if err != nil {
 		return err
 	}
 	defer stopAdmin()
-	reload, err := w.watch(settling)
+	configChanged, err := w.watchConfigFile(settleContext)
 	if err != nil {
 		return err
 	}
 
-	engine, err := w.connect(ctx)
+	engine, err := w.connectWithRetry(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -128,70 +138,72 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Lock()
 	w.engine = engine
 	w.mu.Unlock()
-	w.apply(settling, w.current())
-	w.background.Go(func() { w.ticking(settling) })
+	w.applySettings(settleContext, w.currentSettings())
+	w.background.Go(func() { w.maintainLeases(settleContext) })
 
 	for {
 		select {
-		case <-reload:
-			w.reload(settling)
+		case <-configChanged:
+			w.reloadConfig(settleContext)
 		case <-ctx.Done():
-			return w.leave(context.WithoutCancel(ctx), stopSettling)
+			return w.shutDown(context.WithoutCancel(ctx), stopSettling)
 		}
 	}
 }
 
-func (w *Worker) current() *settings {
+func (w *Worker) currentSettings() *settings {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.settings
 }
 
-// connect connects, however long it takes. Only what no time will mend is an error.
-func (w *Worker) connect(ctx context.Context) (broker.Engine, error) {
+// connectWithRetry connects to the broker, and retries until ctx ends. It returns an error
+// at once if the configuration is invalid.
+func (w *Worker) connectWithRetry(ctx context.Context) (broker.Engine, error) {
 	name := w.options.Pod
 	if name == "" {
 		name = "yardmaster worker"
 	}
-	settings := w.current()
-	for tries := 1; ; tries++ {
+	settings := w.currentSettings()
+	for failures := 1; ; failures++ {
 		engine, err := settings.broker.connect(ctx, name)
 		if err == nil {
 			w.log.Info("Connected to the broker")
 			return engine, nil
 		}
-		if class := broker.ClassOf(err); class == broker.Invalid || ctx.Err() != nil {
+		if class := broker.ClassOf(err); class == broker.ClassInvalid || ctx.Err() != nil {
 			return nil, err
 		}
-		delay := broker.Backoff(tries, rand.Float64()) //nolint:gosec // to spread, not to hide
-		w.log.Warn("The broker cannot be reached", "error", err, "again", delay)
+		delay := reconnectDelay(failures)
+		w.log.Warn("Failed to connect to the broker", "error", err, "retryAfter", delay)
 		sleep(ctx, delay)
 	}
 }
 
-// depart has the worker drain and end, by a deadline that counts from the first time.
-func (w *Worker) depart() (deadline time.Time) {
+// beginShutdown makes the worker drain and exit. The drain timeout starts with the first
+// call.
+func (w *Worker) beginShutdown() (deadline time.Time) {
 	w.mu.Lock()
-	if !w.leaving {
-		w.log.Info("Draining to end", "timeout", w.settings.drainTimeout)
-		w.leaving, w.deadline = true, time.Now().Add(w.settings.drainTimeout)
-		close(w.ending)
+	if !w.isShuttingDown {
+		w.log.Info("Draining before exit", "timeout", w.settings.drainTimeout)
+		w.isShuttingDown, w.drainDeadline = true, time.Now().Add(w.settings.drainTimeout)
+		close(w.shutdownRequested)
 	}
-	deadline = w.deadline
+	deadline = w.drainDeadline
 	w.mu.Unlock()
-	w.yard.drain()
+	w.scheduler.Drain()
 	return deadline
 }
 
-// leave drains the worker, and ends all that it does.
-func (w *Worker) leave(ctx context.Context, stopSettling func()) error {
-	drained := w.quietBy(ctx, w.depart())
+// shutDown drains the worker and stops its goroutines.
+func (w *Worker) shutDown(ctx context.Context, stopSettling func()) error {
+	drained := w.waitUntilDrained(ctx, w.beginShutdown())
 	if !drained {
-		// Those who listen to their context have a moment to say so.
-		w.abandon(errLeaving)
-		w.quietBy(ctx, time.Now().Add(abandonedFor))
+		// Handlers that observe their context can still return their job to the queue.
+		w.cancelHandlers(errShutdown)
+		w.waitUntilDrained(ctx, time.Now().Add(handlerGracePeriod))
 	}
-	w.yard.close()
+	w.scheduler.Close()
 	w.mu.Lock()
 	for _, q := range w.queues {
 		q.stop()
@@ -202,81 +214,72 @@ func (w *Worker) leave(ctx context.Context, stopSettling func()) error {
 	if !drained {
 		return ErrDrainTimeout
 	}
-	w.workers.Wait()
+	w.executors.Wait()
 	w.log.Info("Drained")
 	return nil
 }
 
-// abandonedFor is how long handlers have to return once their context has ended.
-const abandonedFor = 5 * time.Second
-
-// quietBy waits until nothing is in flight, and tells whether that is so by the deadline,
-// or when ctx ends.
-func (w *Worker) quietBy(ctx context.Context, deadline time.Time) bool {
+// waitUntilDrained waits until no message is left, the deadline, or the end of ctx. It
+// reports whether the worker is drained.
+func (w *Worker) waitUntilDrained(ctx context.Context, deadline time.Time) bool {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	return w.yard.quiet(ctx.Done())
+	return w.scheduler.WaitUntilDrained(ctx)
 }
 
-// apply makes settings hold, until ctx ends.
-func (w *Worker) apply(ctx context.Context, s *settings) {
+// applySettings makes the settings take effect. Goroutines that it starts end with ctx.
+func (w *Worker) applySettings(ctx context.Context, s *settings) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.settings = s
-	for ; w.executors < s.concurrency; w.executors++ {
-		w.workers.Go(w.executor)
+	for ; w.executorCount < s.concurrency; w.executorCount++ {
+		w.executors.Go(w.runExecutor)
 	}
-	wanted := map[string]bool{}
-	var retired []*queue
-	for _, q := range s.queues {
-		wanted[q.Name] = true
-		if now, there := w.queues[q.Name]; there {
-			if same(now.settings, q) {
+	configured := map[string]bool{}
+	var retired []*scheduler.Queue
+	for i := range s.queues {
+		config := &s.queues[i]
+		configured[config.Name] = true
+		if current, found := w.queues[config.Name]; found {
+			if isUnchanged(&current.config, config) {
 				continue
 			}
-			retired = w.remove(q.Name, retired)
+			retired = w.detachQueue(config.Name, retired)
 		}
-		w.add(ctx, q)
+		w.attachQueue(ctx, config)
 	}
 	for name := range w.queues {
-		if !wanted[name] {
-			retired = w.remove(name, retired)
+		if !configured[name] {
+			retired = w.detachQueue(name, retired)
 		}
 	}
-	w.yard.retire(retired)
-	w.arrange()
+	w.scheduler.Retire(retired)
+	w.configureScheduler()
 }
 
-func same(a, b queueSettings) bool {
-	return a.weight == b.weight && a.breaker == b.breaker && a.StrictPriority == b.StrictPriority && a.Lease == b.Lease &&
-		a.Retry == b.Retry && a.DeadLetter == b.DeadLetter && slices.Equal(a.Priorities, b.Priorities)
-}
-
-func (w *Worker) remove(name string, retired []*queue) []*queue {
-	gone := w.queues[name]
-	delete(w.queues, name)
-	gone.stop()
-	if gone.queue != nil {
-		retired = append(retired, gone.queue)
-	}
-	return retired
-}
-
-// add begins to work on a queue, once it is there.
-func (w *Worker) add(ctx context.Context, s queueSettings) {
-	ctx, stop := context.WithCancel(ctx)
-	q := &working{settings: s, stop: stop}
-	w.queues[s.Name] = q
-	w.background.Go(func() { w.attach(ctx, q) })
-}
-
-// arrange tells the yard which queues there are.
-func (w *Worker) arrange() {
-	var queues []*queue
-	for _, s := range w.settings.queues {
-		if q := w.queues[s.Name]; q != nil && q.queue != nil {
-			queues = append(queues, q.queue)
+// configureScheduler passes the queues that were found on the broker to the scheduler. It
+// requires the lock.
+func (w *Worker) configureScheduler() {
+	var queues []*scheduler.Queue
+	for i := range w.settings.queues {
+		if q := w.queues[w.settings.queues[i].Name]; q != nil && q.scheduled != nil {
+			queues = append(queues, q.scheduled)
 		}
 	}
-	w.yard.set(queues, w.settings.concurrency, w.settings.maxInFlight)
+	w.scheduler.Configure(queues, scheduler.Limits{Concurrency: w.settings.concurrency, MaxInFlight: w.settings.maxInFlight})
+}
+
+// reconnectDelay returns the time to wait after the given number of consecutive failures.
+func reconnectDelay(failures int) time.Duration {
+	return broker.ReconnectDelay(failures, rand.Float64()) //nolint:gosec // it spreads requests and protects nothing
+}
+
+// sleep waits for the duration or until ctx ends.
+func sleep(ctx context.Context, duration time.Duration) {
+	timer := time.NewTimer(duration)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }

@@ -240,7 +240,7 @@ const (
 	ReasonParentOwnedByOtherUser = "ParentOwnedByOtherUser"
 	ReasonParentHasNoWorkspace   = "ParentHasNoWorkspace"
 	ReasonWorkspaceInUse         = "WorkspaceInUse"
-	ReasonForeignObject          = "ForeignObject"
+	ReasonWorkspaceNotFound      = "WorkspaceNotFound"
 	ReasonChildRefused           = "ChildRefused"
 	ReasonPreviousJobRunning     = "PreviousJobRunning"
 	ReasonDependenciesReady      = "DependenciesReady"
@@ -281,5 +281,5 @@ const (
 	EventInactivityTimeout = "InactivityTimeout"
 	EventRetrying          = "Retrying"
 	EventPodRejected       = "PodRejected"
-	EventForeignObject     = "ForeignObject"
+	EventNameTaken         = "NameTaken"
 )

@@ -38,8 +38,9 @@ type AgenticSession struct {
 	// +required
 	Spec AgenticSessionSpec `json:"spec"`
 
-	// status is what was seen of the session.
+	// status is the observed state of the session.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status AgenticSessionStatus `json:"status,omitempty"`
 }
 

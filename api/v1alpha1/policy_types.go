@@ -32,6 +32,7 @@ type Policy struct {
 
 	// status is whom it says it to.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status PolicyStatus `json:"status,omitempty"`
 }
 

@@ -19,23 +19,23 @@ type ScaleMemory struct {
 	Finished *int64 `json:"finished,omitempty"`
 	// held messages, waiting and in flight.
 	// +optional
-	Held int64 `json:"held,omitempty"`
+	Outstanding int64 `json:"outstanding,omitempty"`
 
 	// arrivalRate in messages a second, smoothed over 10 s.
 	// +optional
 	ArrivalRate *resource.Quantity `json:"arrivalRate,omitempty"`
 	// earlierRate is the same, smoothed over 40 s.
 	// +optional
-	EarlierRate *resource.Quantity `json:"earlierRate,omitempty"`
+	TrendRate *resource.Quantity `json:"trendRate,omitempty"`
 	// finishRate in messages a second, smoothed over 10 s.
 	// +optional
 	FinishRate *resource.Quantity `json:"finishRate,omitempty"`
 	// worked is how many seconds messages were in flight lately, all together.
 	// +optional
-	Worked *resource.Quantity `json:"worked,omitempty"`
+	BusySeconds *resource.Quantity `json:"busySeconds,omitempty"`
 	// ended is how many were finished in that time.
 	// +optional
-	Ended *resource.Quantity `json:"ended,omitempty"`
+	BusyFinished *resource.Quantity `json:"busyFinished,omitempty"`
 	// serviceSeconds of a message, as the workers say it.
 	// +optional
 	ServiceSeconds *resource.Quantity `json:"serviceSeconds,omitempty"`
@@ -44,13 +44,13 @@ type ScaleMemory struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
-	Wants []WantSpan `json:"wants,omitempty"`
+	Recommendations []RecommendationSpan `json:"recommendations,omitempty"`
 	// grown is growth that may not be over.
 	// +optional
-	Grown *ScaleRamp `json:"grown,omitempty"`
+	ScaleUp *ScaleRamp `json:"scaleUp,omitempty"`
 	// shrunk is shrinking that may not be over.
 	// +optional
-	Shrunk *ScaleRamp `json:"shrunk,omitempty"`
+	ScaleDown *ScaleRamp `json:"scaleDown,omitempty"`
 	// idleTime is since when there is nothing to do.
 	// +optional
 	IdleTime *metav1.Time `json:"idleTime,omitempty"`
@@ -62,14 +62,14 @@ type ScaleMemory struct {
 	Saturation *SaturationMemory `json:"saturation,omitempty"`
 }
 
-// WantSpan is what was wanted in a part of a window.
-type WantSpan struct {
+// RecommendationSpan is what was wanted in a part of a window.
+type RecommendationSpan struct {
 	// time it began.
 	Time metav1.Time `json:"time"`
 	// least that was wanted.
-	Least int32 `json:"least"`
+	Min int32 `json:"min"`
 	// most that was wanted.
-	Most int32 `json:"most"`
+	Max int32 `json:"max"`
 }
 
 // ScaleRamp is growth or shrinking that takes more than one decision.
@@ -90,15 +90,15 @@ type SaturationMemory struct {
 	Time *metav1.Time `json:"time,omitempty"`
 	// wokenTime is since when there are any.
 	// +optional
-	WokenTime *metav1.Time `json:"wokenTime,omitempty"`
+	ActiveSince *metav1.Time `json:"activeSince,omitempty"`
 	// knownReady workers finished knownRate messages a second before the pool grew.
 	// +optional
-	KnownReady int32 `json:"knownReady,omitempty"`
+	BaselineReady int32 `json:"baselineReady,omitempty"`
 	// knownRate they finished.
 	// +optional
-	KnownRate *resource.Quantity `json:"knownRate,omitempty"`
+	BaselineRate *resource.Quantity `json:"baselineRate,omitempty"`
 	// frozenRate is what was finished in a second when growth was found to be of no use; 0
 	// if it was not.
 	// +optional
-	FrozenRate *resource.Quantity `json:"frozenRate,omitempty"`
+	SaturatedRate *resource.Quantity `json:"saturatedRate,omitempty"`
 }

@@ -144,7 +144,7 @@ type ScaleDecision struct {
 	// want is how many workers the figures ask for.
 	// +optional
 	// +kubebuilder:default=0
-	Want int32 `json:"want"`
+	Recommendation int32 `json:"recommendation"`
 	// applied is how many there shall be, after all rules.
 	// +optional
 	// +kubebuilder:default=0
@@ -231,25 +231,26 @@ const (
 
 // Reasons of a WorkerPool's conditions. Those of a decision are in package scaling.
 const (
-	ReasonQueueNotFound      = "QueueNotFound"
-	ReasonQueuesDiffer       = "QueuesOnSeveralBrokers"
-	ReasonSpecInvalid        = "SpecInvalid"
-	ReasonMinimumAvailable   = "MinimumAvailable"
-	ReasonMinimumUnavailable = "MinimumUnavailable"
-	ReasonRolledOut          = "RolledOut"
-	ReasonRollingOut         = "RollingOut"
-	ReasonNoProgress         = "NoProgress"
-	ReasonAnalysisFailed     = "AnalysisFailed"
-	ReasonImagePull          = "ImagePull"
-	ReasonCrashLoop          = "CrashLoop"
-	ReasonFresh              = "Fresh"
-	ReasonStale              = "Stale"
-	ReasonAutoscaled         = "Autoscaled"
-	ReasonManual             = "Manual"
-	ReasonWithinBounds       = "WithinBounds"
-	ReasonDrained            = "Drained"
-	ReasonDrainsRunning      = "DrainsRunning"
-	ReasonDrainTimeout       = "DrainTimeout"
+	ReasonQueueNotFound          = "QueueNotFound"
+	ReasonQueuesOnSeveralBrokers = "QueuesOnSeveralBrokers"
+	ReasonSpecInvalid            = "SpecInvalid"
+	ReasonPolicyDenied           = "PolicyDenied"
+	ReasonMinimumAvailable       = "MinimumAvailable"
+	ReasonMinimumUnavailable     = "MinimumUnavailable"
+	ReasonRolledOut              = "RolledOut"
+	ReasonRollingOut             = "RollingOut"
+	ReasonNoProgress             = "NoProgress"
+	ReasonAnalysisFailed         = "AnalysisFailed"
+	ReasonImagePull              = "ImagePull"
+	ReasonCrashLoop              = "CrashLoop"
+	ReasonMetricsFresh           = "MetricsFresh"
+	ReasonMetricsStale           = "MetricsStale"
+	ReasonAutoscaled             = "Autoscaled"
+	ReasonManual                 = "Manual"
+	ReasonWithinBounds           = "WithinBounds"
+	ReasonDrained                = "Drained"
+	ReasonDrainsRunning          = "DrainsRunning"
+	ReasonDrainTimeout           = "DrainTimeout"
 )
 
 // Reasons of events on a WorkerPool.
@@ -257,7 +258,7 @@ const (
 	EventScaled           = "Scaled"
 	EventScalingLimited   = "ScalingLimited"
 	EventMetricsLost      = "MetricsLost"
-	EventMetricsBack      = "MetricsBack"
+	EventMetricsRecovered = "MetricsRecovered"
 	EventDrainStarted     = "DrainStarted"
 	EventDrainTimedOut    = "DrainTimedOut"
 	EventRolloutStarted   = "RolloutStarted"

@@ -43,6 +43,7 @@ type WorkerPool struct {
 
 	// status is what was seen of the pool, and what was decided.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status WorkerPoolStatus `json:"status,omitempty"`
 }
 

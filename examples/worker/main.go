@@ -1,9 +1,9 @@
-// Command worker is an example of a worker in Go. Each job says how long it takes, and
-// leaves a line in a ledger, a file: what came of a thousand jobs can then be read there,
-// line by line.
+// Command worker is an example of a worker in Go. The payload of each job defines how long
+// the job takes. Every job appends a line to a ledger file, so that a test can verify which
+// jobs were done and how often.
 //
-// As the image of a WorkerPool it gets all else from the pool. LEDGER names the file, to
-// which many workers may append.
+// In a WorkerPool, the operator configures the worker through its environment. The
+// environment variable LEDGER is the path of the ledger; workers may share one ledger.
 package main
 
 import (
@@ -17,26 +17,26 @@ import (
 	"github.com/yardmaster/yardmaster/worker"
 )
 
-// Order is a job's payload.
+// Order is the payload of a job.
 type Order struct {
 	ID           string `json:"id"`
 	Milliseconds int    `json:"milliseconds"`
 }
 
 func main() {
-	if err := run(); err != nil {
-		slog.Error("The worker ended", "error", err)
+	if err := runWorker(); err != nil {
+		slog.Error("Worker failed", "error", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
+func runWorker() error {
 	options, err := worker.FromEnvironment()
 	if err != nil {
 		return err
 	}
-	// Lines are appended by one write each, so those of many workers do not mix.
-	ledger, err := os.OpenFile(os.Getenv("LEDGER"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // the ledger is where the pool says
+	// Each line is written with one append, so that lines of several workers do not mix.
+	ledger, err := os.OpenFile(os.Getenv("LEDGER"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // the path comes from the pool's configuration
 	if err != nil {
 		return fmt.Errorf("opening the ledger: %w", err)
 	}
@@ -44,25 +44,25 @@ func run() error {
 	return worker.Run(context.Background(), options, func(ctx context.Context, job *worker.Job) error {
 		var order Order
 		if err := json.Unmarshal(job.Payload, &order); err != nil {
-			return worker.DeadLetter("not an order: " + err.Error())
+			return worker.DeadLetter("the payload is not an order: " + err.Error())
 		}
-		// The line is written in the middle: who is stopped after it, and not let finish,
-		// leaves an order that looks undone and is not, as it is with real work.
+		// The line is written halfway through. A job that is interrupted after that is
+		// retried although it has had its effect, as can happen with real work.
 		half := time.Duration(order.Milliseconds) * time.Millisecond / 2
-		if err := work(ctx, half); err != nil {
+		if err := simulateWork(ctx, half); err != nil {
 			return err
 		}
 		if _, err := fmt.Fprintf(ledger, "%s %s %s %d\n", order.ID, options.Pod, options.Revision, job.Attempt); err != nil {
 			return err
 		}
-		return work(ctx, half)
+		return simulateWork(ctx, half)
 	})
 }
 
-// work takes some time, unless the worker has no more to give.
-func work(ctx context.Context, takes time.Duration) error {
+// simulateWork waits for the duration. It returns early if the worker shuts down.
+func simulateWork(ctx context.Context, duration time.Duration) error {
 	select {
-	case <-time.After(takes):
+	case <-time.After(duration):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

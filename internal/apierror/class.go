@@ -67,7 +67,7 @@ func ClassOf(err error) Class {
 	case apierrors.IsUnauthorized(err):
 		return PermissionMissing
 	case apierrors.IsForbidden(err):
-		return classOfForbidden(messageOf(err))
+		return ClassOfForbidden(messageOf(err))
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
 		return Invalid
 	}
@@ -128,9 +128,10 @@ var refusals = []struct {
 	{"not yet ready to handle request", Unavailable},
 }
 
-// classOfForbidden returns PermissionMissing for a message that is not in the table, such as
-// those of the authorizers and of the RBAC check against granting permissions one does not have.
-func classOfForbidden(message string) Class {
+// ClassOfForbidden returns the class of the message of a Forbidden error. It also reads messages
+// that other controllers copy into conditions. It returns PermissionMissing for a message that is
+// not in the table, such as those of the authorizers and of the RBAC escalation check.
+func ClassOfForbidden(message string) Class {
 	cause := strings.TrimPrefix(causeOf(message), "[") // LimitRanger lists several violations in brackets
 	for _, refusal := range refusals {
 		if strings.HasPrefix(cause, refusal.prefix) {

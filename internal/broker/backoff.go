@@ -2,16 +2,16 @@ package broker
 
 import "time"
 
-// MaxBackoff is the longest time between two tries to reach a broker.
-const MaxBackoff = time.Minute
+// MaxReconnectDelay is the longest time between two tries to reach a broker.
+const MaxReconnectDelay = time.Minute
 
-// Backoff is how long to wait after that many tries in a row that failed: from half a
+// ReconnectDelay is how long to wait after that many tries in a row that failed: from half a
 // second, doubling, to MaxBackoff. Spread, from 0 to 1, takes up to half of it away, so
 // that many who lost the same broker do not come back all at once.
-func Backoff(tries int, spread float64) time.Duration {
-	delay := MaxBackoff
+func ReconnectDelay(tries int, spread float64) time.Duration {
+	delay := MaxReconnectDelay
 	if tries < 8 {
-		delay = min(MaxBackoff, 250*time.Millisecond<<max(tries, 1))
+		delay = min(MaxReconnectDelay, 250*time.Millisecond<<max(tries, 1))
 	}
 	return delay - time.Duration(spread*float64(delay)/2)
 }

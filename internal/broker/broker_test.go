@@ -12,42 +12,42 @@ import (
 
 func TestValidate(t *testing.T) {
 	for name, row := range map[string]struct {
-		change func(*Queue)
+		change func(*QueueConfig)
 		want   []string
 	}{
-		"the defaults":                      {func(*Queue) {}, nil},
-		"a name with a dot":                 {func(q *Queue) { q.Name = "a.b" }, []string{`name is "a.b"`}},
-		"a name with an underscore":         {func(q *Queue) { q.Name = "a_b" }, []string{`name is "a_b"`}},
-		"a name with a subject's wild card": {func(q *Queue) { q.Name = "a>" }, []string{`name is "a>"`}},
-		"a name that is too long":           {func(q *Queue) { q.Name = strings.Repeat("a", 64) }, []string{"name is"}},
-		"no owner":                          {func(q *Queue) { q.Owner = Owner{} }, []string{"owner has no UID"}},
-		"no priorities":                     {func(q *Queue) { q.Priorities = nil }, []string{"priorities has 0"}},
+		"the defaults":                      {func(*QueueConfig) {}, nil},
+		"a name with a dot":                 {func(q *QueueConfig) { q.Name = "a.b" }, []string{`name is "a.b"`}},
+		"a name with an underscore":         {func(q *QueueConfig) { q.Name = "a_b" }, []string{`name is "a_b"`}},
+		"a name with a subject's wild card": {func(q *QueueConfig) { q.Name = "a>" }, []string{`name is "a>"`}},
+		"a name that is too long":           {func(q *QueueConfig) { q.Name = strings.Repeat("a", 64) }, []string{"name is"}},
+		"no owner":                          {func(q *QueueConfig) { q.Owner = QueueOwner{} }, []string{"owner has no UID"}},
+		"no priorities":                     {func(q *QueueConfig) { q.Priorities = nil }, []string{"priorities has 0"}},
 		"a priority twice, and one without weight": {
-			func(q *Queue) { q.Priorities = []Priority{{"a", 1}, {"a", 0}} },
+			func(q *QueueConfig) { q.Priorities = []Priority{{"a", 1}, {"a", 0}} },
 			[]string{`priorities[1].name "a" is there twice`, "priorities[1].weight is 0"},
 		},
 		"no part of maxInFlight for a priority": {
-			func(q *Queue) { q.Priorities, q.MaxInFlight = []Priority{{"a", 1}, {"b", 1}}, 1 },
+			func(q *QueueConfig) { q.Priorities, q.MaxInFlight = []Priority{{"a", 1}, {"b", 1}}, 1 },
 			[]string{"maxInFlight is 1, and each of the 2 priorities needs a part of it"},
 		},
 		"negative bounds": {
-			func(q *Queue) { q.MaxInFlight, q.MaxBacklog, q.DeadLetter.MaxEntries = -1, -1, -1 },
+			func(q *QueueConfig) { q.MaxInFlight, q.MaxBacklog, q.DeadLetter.MaxEntries = -1, -1, -1 },
 			[]string{"maxInFlight is", "maxInFlight is -1", "maxBacklog is -1", "deadLetter.maxEntries is -1"},
 		},
 		"a rate limit of nothing": {
-			func(q *Queue) { q.RateLimit = &RateLimit{Per: time.Second, Burst: 1} }, []string{"rateLimit.limit is 0"},
+			func(q *QueueConfig) { q.RateLimit = &RateLimit{Per: time.Second, Burst: 1} }, []string{"rateLimit.limit is 0"},
 		},
 		"a rate limit that no clock can keep": {
-			func(q *Queue) { q.RateLimit = &RateLimit{Limit: 2_000_000, Per: time.Second, Burst: 1} },
+			func(q *QueueConfig) { q.RateLimit = &RateLimit{Limit: 2_000_000, Per: time.Second, Burst: 1} },
 			[]string{"rateLimit is more than one job in a microsecond"},
 		},
-		"a lease that is too short":    {func(q *Queue) { q.Lease = time.Second }, []string{"lease is 1s, must be 5s to 1h0m0s"}},
-		"delays that shrink":           {func(q *Queue) { q.Retry.MultiplierPercent = 50 }, []string{"retry.multiplierPercent is 50"}},
-		"a last delay below the first": {func(q *Queue) { q.Retry.MaxDelay = 0 }, []string{"retry.maxDelay is 0s, shorter"}},
-		"a drift that is not known":    {func(q *Queue) { q.Drift = "x" }, []string{`drift is "x"`}},
+		"a lease that is too short":    {func(q *QueueConfig) { q.Lease = time.Second }, []string{"lease is 1s, must be 5s to 1h0m0s"}},
+		"delays that shrink":           {func(q *QueueConfig) { q.Retry.MultiplierPercent = 50 }, []string{"retry.multiplierPercent is 50"}},
+		"a last delay below the first": {func(q *QueueConfig) { q.Retry.MaxDelay = 0 }, []string{"retry.maxDelay is 0s, shorter"}},
+		"a drift that is not known":    {func(q *QueueConfig) { q.Drift = "x" }, []string{`drift is "x"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := Defaults("orders")
+			q := DefaultQueueConfig("orders")
 			q.Owner.UID = "1"
 			row.change(&q)
 			var got []string
@@ -68,10 +68,10 @@ func TestValidate(t *testing.T) {
 
 func TestOfTwoOwnersTheOlderPrecedes(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	older, younger := Owner{UID: "2", Created: noon}, Owner{UID: "1", Created: noon.Add(time.Second)}
-	twin := Owner{UID: "3", Created: noon}
+	older, younger := QueueOwner{UID: "2", CreationTime: noon}, QueueOwner{UID: "1", CreationTime: noon.Add(time.Second)}
+	twin := QueueOwner{UID: "3", CreationTime: noon}
 	for name, row := range map[string]struct {
-		one, other Owner
+		one, other QueueOwner
 		want       bool
 	}{
 		"the older":                       {older, younger, true},
@@ -81,7 +81,7 @@ func TestOfTwoOwnersTheOlderPrecedes(t *testing.T) {
 		"itself":                          {older, older, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := row.one.Precedes(row.other); got != row.want {
+			if got := row.one.HasPrecedenceOver(row.other); got != row.want {
 				t.Errorf("%t, want %t", got, row.want)
 			}
 		})
@@ -90,14 +90,14 @@ func TestOfTwoOwnersTheOlderPrecedes(t *testing.T) {
 
 func TestAnErrorKeepsItsClassAndCause(t *testing.T) {
 	cause := errors.New("connection refused")
-	err := fmt.Errorf("looking at orders: %w", Fail(Unreachable, "dialling: %w", cause))
-	if ClassOf(err) != Unreachable || !errors.Is(err, cause) {
+	err := fmt.Errorf("looking at orders: %w", Errorf(ClassUnreachable, "dialling: %w", cause))
+	if ClassOf(err) != ClassUnreachable || !errors.Is(err, cause) {
 		t.Errorf("%v is %s", err, ClassOf(err))
 	}
-	if got := ClassOf(fmt.Errorf("x: %w", &ConflictError{})); got != Conflict {
+	if got := ClassOf(fmt.Errorf("x: %w", &OwnerConflictError{})); got != ClassConflict {
 		t.Errorf("a conflict is %s", got)
 	}
-	if got := ClassOf(cause); got != Unknown {
+	if got := ClassOf(cause); got != ClassUnknown {
 		t.Errorf("an error of no class is %s", got)
 	}
 }
@@ -105,14 +105,14 @@ func TestAnErrorKeepsItsClassAndCause(t *testing.T) {
 func TestBackoff(t *testing.T) {
 	var got []time.Duration
 	for tries := range 10 {
-		got = append(got, Backoff(tries+1, 0))
+		got = append(got, ReconnectDelay(tries+1, 0))
 	}
 	s := time.Second
 	want := []time.Duration{s / 2, s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s, 60 * s}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("delays (-want +got):\n%s", diff)
 	}
-	if got := Backoff(3, 1); got != s {
+	if got := ReconnectDelay(3, 1); got != s {
 		t.Errorf("the shortest delay after 3 tries is %s", got)
 	}
 }
@@ -124,7 +124,7 @@ func FuzzSplitGivesAllAndToEachAPart(f *testing.F) {
 	f.Fuzz(func(t *testing.T, total, a, b, c int) {
 		within := func(n, least, most int) int { return least + int(uint(n)%uint(most-least+1)) }
 		a, b, c, total = within(a, 1, 100), within(b, 1, 100), within(c, 1, 100), within(total, 3, 10_000)
-		parts, weights := Split(total, []int{a, b, c}), []int{a, b, c}
+		parts, weights := SplitByWeight(total, []int{a, b, c}), []int{a, b, c}
 		sum := 0
 		for i, part := range parts {
 			sum += part

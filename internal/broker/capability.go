@@ -1,20 +1,20 @@
 package broker
 
-// Field is a field of a Queue, or a feature, that something must keep to.
-type Field string
+// QueueField is a field of a Queue, or a feature, that something must keep to.
+type QueueField string
 
 // The fields that engines differ in.
 const (
-	FieldLease       Field = "lease"
-	FieldRetry       Field = "retry"
-	FieldMaxInFlight Field = "maxInFlight"
-	FieldMaxBacklog  Field = "maxBacklog"
-	FieldDelayed     Field = "delayed"
-	FieldDeadLetter  Field = "deadLetter"
-	FieldPaused      Field = "paused"
-	FieldPriorities  Field = "priorities"
-	FieldRateLimit   Field = "rateLimit"
-	FieldMaxAge      Field = "retention.maxAge"
+	FieldLease       QueueField = "lease"
+	FieldRetry       QueueField = "retry"
+	FieldMaxInFlight QueueField = "maxInFlight"
+	FieldMaxBacklog  QueueField = "maxBacklog"
+	FieldDelayed     QueueField = "delayed"
+	FieldDeadLetter  QueueField = "deadLetter"
+	FieldPaused      QueueField = "paused"
+	FieldPriorities  QueueField = "priorities"
+	FieldRateLimit   QueueField = "rateLimit"
+	FieldMaxAge      QueueField = "retention.maxAge"
 )
 
 // Enforcer is who keeps to a field.
@@ -22,12 +22,12 @@ type Enforcer string
 
 // Who keeps to a field.
 const (
-	// ByBroker: whatever workers do.
-	ByBroker Enforcer = "Broker"
-	// ByWorker: by workers with this project's runtime.
-	ByWorker Enforcer = "Worker"
-	// Unsupported: nobody.
-	Unsupported Enforcer = "Unsupported"
+	// EnforcedByBroker: whatever workers do.
+	EnforcedByBroker Enforcer = "Broker"
+	// EnforcedByWorker: by workers with this project's runtime.
+	EnforcedByWorker Enforcer = "Worker"
+	// NotEnforced: nobody.
+	NotEnforced Enforcer = "Unsupported"
 )
 
 // Enforcement is who keeps to a field, and what is to be known about it.
@@ -38,4 +38,4 @@ type Enforcement struct {
 }
 
 // Capabilities tell who keeps to which field.
-type Capabilities map[Field]Enforcement
+type Capabilities map[QueueField]Enforcement

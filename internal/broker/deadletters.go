@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// DeadLetters are the jobs of a queue that are not tried again. A number of 0 means all
+// DeadLetterQueue are the jobs of a queue that are not tried again. A number of 0 means all
 // of those that are there when the call begins.
-type DeadLetters interface {
+type DeadLetterQueue interface {
 	// List tells of at most limit dead letters whose ID is after that one, oldest first.
-	List(ctx context.Context, after uint64, limit int) ([]Letter, error)
+	List(ctx context.Context, after uint64, limit int) ([]DeadLetter, error)
 	// Requeue gives the oldest of them back to workers, as new: with none of its attempts.
 	// It returns how many; one that was given back and then could not be removed is not
 	// given back again.
@@ -20,8 +20,8 @@ type DeadLetters interface {
 	Purge(ctx context.Context) error
 }
 
-// Letter is a dead letter.
-type Letter struct {
+// DeadLetter is a dead letter.
+type DeadLetter struct {
 	// ID grows from one to the next.
 	ID      uint64
 	Payload []byte
@@ -31,8 +31,8 @@ type Letter struct {
 	// Error is why the last attempt failed, in one line.
 	Error    string
 	Attempts int
-	// Origin is where it was: the broker's name of it in its queue.
-	Origin string
-	// Sent is when its producer sent it, Died when it was given up.
-	Sent, Died time.Time
+	// MessageID is where it was: the broker's name of it in its queue.
+	MessageID string
+	// SentTime is when its producer sent it, Died when it was given up.
+	SentTime, DeadLetteredTime time.Time
 }

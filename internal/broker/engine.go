@@ -11,77 +11,77 @@ type Engine interface {
 	// Capabilities tell who keeps to which field of a Queue.
 	Capabilities() Capabilities
 
-	// Ensure makes the queue what it is to be, or tells in what it is not.
-	Ensure(ctx context.Context, queue Queue) (Outcome, error)
-	// Pause stops messages from being given to workers, or lets them.
-	Pause(ctx context.Context, queue string, paused bool) error
-	// Figures are how much there is to do, in few cheap requests.
-	Figures(ctx context.Context, queue string) (Figures, error)
-	// Wait returns as soon as the queue has a message for workers, or ctx ends. It does not
+	// EnsureQueue makes the queue what it is to be, or tells in what it is not.
+	EnsureQueue(ctx context.Context, queue QueueConfig) (EnsureResult, error)
+	// SetPaused stops messages from being given to workers, or lets them.
+	SetPaused(ctx context.Context, queue string, paused bool) error
+	// Stats are how much there is to do, in few cheap requests.
+	Stats(ctx context.Context, queue string) (QueueStats, error)
+	// WaitForMessage returns as soon as the queue has a message for workers, or ctx ends. It does not
 	// poll.
-	Wait(ctx context.Context, queue string) error
+	WaitForMessage(ctx context.Context, queue string) error
 	// Rescue makes dead letters of messages that the broker has given up on by itself. It
 	// returns how many.
 	Rescue(ctx context.Context, queue string) (int, error)
 	// DeadLetters are the queue's dead letters.
-	DeadLetters(queue string) DeadLetters
+	DeadLetters(queue string) DeadLetterQueue
 
-	// Source is where a worker gets the queue's messages from.
-	Source(ctx context.Context, queue string) (Source, error)
+	// Subscribe is where a worker gets the queue's messages from.
+	Subscribe(ctx context.Context, queue string) (Subscription, error)
 
-	// Close lets the queue take no more messages, for it to run empty.
-	Close(ctx context.Context, queue string, owner Owner) error
-	// Release lets another object own the queue, and leaves it as it is.
-	Release(ctx context.Context, queue string, owner Owner) error
-	// Delete removes the queue with all that is in it, its dead letters too. A queue that
+	// RejectNewMessages lets the queue take no more messages, for it to run empty.
+	RejectNewMessages(ctx context.Context, queue string, owner QueueOwner) error
+	// ReleaseOwnership lets another object own the queue, and leaves it as it is.
+	ReleaseOwnership(ctx context.Context, queue string, owner QueueOwner) error
+	// DeleteQueue removes the queue with all that is in it, its dead letters too. A queue that
 	// is not there is deleted.
-	Delete(ctx context.Context, queue string, owner Owner) error
+	DeleteQueue(ctx context.Context, queue string, owner QueueOwner) error
 
 	// Disconnect ends the connection.
 	Disconnect()
 }
 
-// Outcome is what Ensure has found and done.
-type Outcome struct {
+// EnsureResult is what Ensure has found and done.
+type EnsureResult struct {
 	// Created: the queue was not there.
 	Created bool
 	// Updated: the Queue asks for something else than the last time.
 	Updated bool
 	// Drift is what was not as it had been made.
-	Drift []Difference
+	Drift []SettingDifference
 	// Corrected: the drift is gone.
 	Corrected bool
 	// Enforcement is who keeps to which field, for this queue.
 	Enforcement Capabilities
-	// Retiring are priorities that the Queue has no more, kept until they are empty.
-	Retiring []string
+	// RetiringPriorities are priorities that the Queue has no more, kept until they are empty.
+	RetiringPriorities []string
 }
 
-// Difference is one setting that is not what it is to be.
-type Difference struct {
+// SettingDifference is one setting that is not what it is to be.
+type SettingDifference struct {
 	// Object of the broker, and its setting.
 	Object, Setting string
 	Want, Found     string
 }
 
-func (d Difference) String() string {
+func (d SettingDifference) String() string {
 	return d.Object + ": " + d.Setting + " is " + d.Found + ", should be " + d.Want
 }
 
-// Figures are how much there is to do.
-type Figures struct {
+// QueueStats are how much there is to do.
+type QueueStats struct {
 	// Ready messages can be taken by workers.
 	Ready int64
 	// InFlight messages are with workers, or wait for another attempt.
 	InFlight int64
 	// Delayed messages are not yet due.
 	Delayed int64
-	// Dead letters.
-	Dead int64
-	// Oldest is when the oldest message that is ready was sent; zero if none is.
-	Oldest time.Time
-	// Arrivals counts messages since the queue was made. It only grows.
-	Arrivals uint64
-	// At is when this was so, by the broker's clock.
-	At time.Time
+	// DeadLetters letters.
+	DeadLetters int64
+	// OldestReadyTime is when the oldest message that is ready was sent; zero if none is.
+	OldestReadyTime time.Time
+	// TotalArrivals counts messages since the queue was made. It only grows.
+	TotalArrivals uint64
+	// MeasuredTime is when this was so, by the broker's clock.
+	MeasuredTime time.Time
 }

@@ -2,14 +2,14 @@ package broker
 
 import "time"
 
-// Queue is what a queue on the broker is to be.
-type Queue struct {
+// QueueConfig is what a queue on the broker is to be.
+type QueueConfig struct {
 	// Name is the queue's name on the broker.
 	Name string
 	// Owner is the object that the queue belongs to.
-	Owner Owner
-	// Supersedes is the UID of an owner that is known to be gone, whose queue this is now.
-	Supersedes string
+	Owner QueueOwner
+	// ReplacesOwnerUID is the UID of an owner that is known to be gone, whose queue this is now.
+	ReplacesOwnerUID string
 
 	// Priorities from the most urgent to the least.
 	Priorities []Priority
@@ -28,13 +28,13 @@ type Queue struct {
 	// Lease is how long a worker that is not heard of keeps a message.
 	Lease time.Duration
 	// Retry says when a job that failed is tried again.
-	Retry Retry
+	Retry RetryPolicy
 	// DeadLetter says what becomes of a job that is not tried again.
-	DeadLetter DeadLetter
+	DeadLetter DeadLetterPolicy
 	// MaxAge is when a message that nobody took is dropped; 0: never.
 	MaxAge time.Duration
 	// Drift says what to do about changes made on the broker by hand.
-	Drift Drift
+	Drift DriftPolicy
 }
 
 // Priority is one class of urgency.
@@ -55,10 +55,10 @@ type RateLimit struct {
 // Interval is the time between two jobs that begin at the limit.
 func (r RateLimit) Interval() time.Duration { return r.Per / time.Duration(r.Limit) }
 
-// Retry says how often a job is tried, and how long to wait in between: InitialDelay
+// RetryPolicy says how often a job is tried, and how long to wait in between: InitialDelay
 // after the first attempt, then each time MultiplierPercent of the delay before, at most
 // MaxDelay. Each delay is changed at random by up to JitterPercent.
-type Retry struct {
+type RetryPolicy struct {
 	MaxAttempts       int
 	InitialDelay      time.Duration
 	MaxDelay          time.Duration
@@ -66,8 +66,8 @@ type Retry struct {
 	JitterPercent     int
 }
 
-// DeadLetter says what becomes of a job that is not tried again.
-type DeadLetter struct {
+// DeadLetterPolicy says what becomes of a job that is not tried again.
+type DeadLetterPolicy struct {
 	// Enabled keeps it, with its payload, error, attempts and origin. Otherwise it is
 	// dropped.
 	Enabled bool
@@ -77,28 +77,28 @@ type DeadLetter struct {
 	Retention time.Duration
 }
 
-// Drift says what to do about changes made on the broker by hand.
-type Drift string
+// DriftPolicy says what to do about changes made on the broker by hand.
+type DriftPolicy string
 
 // What to do about drift.
 const (
-	// Correct undoes them.
-	Correct Drift = "Correct"
-	// Warn tells of them and leaves them as they are. What the Queue itself asks for anew
+	// DriftCorrect undoes them.
+	DriftCorrect DriftPolicy = "Correct"
+	// DriftWarn tells of them and leaves them as they are. What the Queue itself asks for anew
 	// is still carried out.
-	Warn Drift = "Warn"
+	DriftWarn DriftPolicy = "Warn"
 )
 
-// Defaults are a queue's fields where nothing else is said.
-func Defaults(name string) Queue {
-	return Queue{
+// DefaultQueueConfig are a queue's fields where nothing else is said.
+func DefaultQueueConfig(name string) QueueConfig {
+	return QueueConfig{
 		Name:       name,
 		Priorities: []Priority{{Name: "default", Weight: 1}},
 		Lease:      30 * time.Second,
-		Retry: Retry{
+		Retry: RetryPolicy{
 			MaxAttempts: 5, InitialDelay: time.Second, MaxDelay: 10 * time.Minute, MultiplierPercent: 200, JitterPercent: 20,
 		},
-		DeadLetter: DeadLetter{Enabled: true},
-		Drift:      Correct,
+		DeadLetter: DeadLetterPolicy{Enabled: true},
+		Drift:      DriftCorrect,
 	}
 }

@@ -1,9 +1,9 @@
 package broker
 
-// Split divides total among weights: each gets at least 1, they add up to total, and
+// SplitByWeight divides total among weights: each gets at least 1, they add up to total, and
 // otherwise each is as near to its weight's share as whole numbers let it be. Total must
 // be no less than there are weights.
-func Split(total int, weights []int) []int {
+func SplitByWeight(total int, weights []int) []int {
 	sum := 0
 	for _, weight := range weights {
 		sum += weight

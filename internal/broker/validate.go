@@ -21,7 +21,7 @@ const (
 var NamePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // Validate tells each field that cannot be, and why.
-func (q *Queue) Validate() error {
+func (q *QueueConfig) Validate() error {
 	c := &checks{}
 	c.name("name", q.Name)
 	c.that(q.Owner.UID != "", "owner", "has no UID")
@@ -40,11 +40,11 @@ func (q *Queue) Validate() error {
 	c.atLeast("deadLetter.maxEntries", q.DeadLetter.MaxEntries, 0)
 	c.that(q.DeadLetter.Retention >= 0, "deadLetter.retention", "is negative")
 	c.that(q.MaxAge >= 0, "retention.maxAge", "is negative")
-	c.that(slices.Contains([]Drift{Correct, Warn}, q.Drift), "drift", "is %q, must be %s or %s", q.Drift, Correct, Warn)
+	c.that(slices.Contains([]DriftPolicy{DriftCorrect, DriftWarn}, q.Drift), "drift", "is %q, must be %s or %s", q.Drift, DriftCorrect, DriftWarn)
 	return c.err()
 }
 
-func (q *Queue) validatePriorities(c *checks) {
+func (q *QueueConfig) validatePriorities(c *checks) {
 	c.that(len(q.Priorities) > 0 && len(q.Priorities) <= MaxPriorities, "priorities", "has %d, must have 1 to %d",
 		len(q.Priorities), MaxPriorities)
 	seen := map[string]bool{}
@@ -60,13 +60,13 @@ func (q *Queue) validatePriorities(c *checks) {
 }
 
 // Validate tells each field that cannot be, and why.
-func (r Retry) Validate() error {
+func (r RetryPolicy) Validate() error {
 	c := &checks{}
 	r.check(c, "")
 	return c.err()
 }
 
-func (r Retry) check(c *checks, prefix string) {
+func (r RetryPolicy) check(c *checks, prefix string) {
 	c.that(r.MaxAttempts >= 1 && r.MaxAttempts <= 1000, prefix+"maxAttempts", "is %d, must be 1 to 1000", r.MaxAttempts)
 	c.that(r.InitialDelay >= 0, prefix+"initialDelay", "is negative")
 	c.that(r.MaxDelay >= r.InitialDelay, prefix+"maxDelay", "is %s, shorter than initialDelay, %s", r.MaxDelay, r.InitialDelay)

@@ -6,126 +6,136 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/queue"
 )
 
-var errNoBroker = errors.New("broker is neither in the spec nor in a Policy that selects it, and the operator has none of its own")
-
-// Conn is a connection to a broker, or the tries to have one.
+// Conn is a connection to a broker, or the attempts to establish one.
 type Conn struct {
 	Key BrokerKey
 
 	manager      *Manager
-	dial         DialFunc
 	healthChecks chan struct{}
-	lastUsed     time.Time // guarded by the Keeper
+	lastUsed     time.Time // guarded by the Manager
 
-	mu     sync.Mutex
+	mu         sync.Mutex
+	session    *session // nil before the first connection and after the last
+	problem    *ConnectionError
+	problemSet time.Time
+}
+
+// session is one established connection, and what is shared while it lasts. The Conn guards it.
+type session struct {
 	engine broker.Engine
-	// engineCtx ends with the engine's.
-	engineCtx    context.Context //nolint:containedctx // of what is begun with the engine, not of a call
-	cancelEngine context.CancelFunc
-	problem      *ConnectionError
-	reportedAt   time.Time
-	queues       map[string]*reading
-	awaited      map[string]context.CancelFunc
+	ctx    context.Context //nolint:containedctx // ends with the session, not with a call
+	cancel context.CancelFunc
+	reads  singleflight.Group
+	stats  map[string]timedStats
+	// waits are the requests for the next message of a queue.
+	waits map[string]context.CancelFunc
 }
 
-func newConn(k *Manager, key BrokerKey, dial DialFunc) *Conn {
-	return &Conn{Key: key, manager: k, dial: dial, healthChecks: make(chan struct{}, 1)}
+func newConn(m *Manager, key BrokerKey) *Conn {
+	return &Conn{Key: key, manager: m, healthChecks: make(chan struct{}, 1)}
 }
 
-// Engine is the connection. Without one the error is ErrConnecting or an Error.
-func (l *Conn) Engine() (broker.Engine, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// Engine returns the connected engine. The error is ErrConnecting or a ConnectionError.
+func (c *Conn) Engine() (broker.Engine, error) {
+	s, err := c.currentSession()
+	if err != nil {
+		return nil, err
+	}
+	return s.engine, nil
+}
+
+func (c *Conn) currentSession() (*session, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch {
-	case l.problem != nil:
-		return nil, l.problem
-	case l.engine == nil:
+	case c.problem != nil:
+		return nil, c.problem
+	case c.session == nil:
 		return nil, ErrConnecting
 	}
-	return l.engine, nil
+	return c.session, nil
 }
 
-// EngineForCleanup is the connection as long as it lasts, also when its Secrets are gone: what
-// is deleted together with them can still be taken from the broker. Nil if there is none.
-func (l *Conn) EngineForCleanup() broker.Engine {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.problem != nil && l.problem.Reason != v1alpha1.ReasonSecretNotFound {
+// EngineForCleanup returns an engine that is still connected although its Secret was deleted, so
+// that Queues deleted together with the Secret can be removed from the broker; nil if there is
+// none.
+func (c *Conn) EngineForCleanup() broker.Engine {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil || c.problem != nil && c.problem.Reason != v1alpha1.ReasonSecretNotFound {
 		return nil
 	}
-	return l.engine
+	return c.session.engine
 }
 
-// CheckHealth has the line look at once whether the broker is there, if the error says that it
-// is not.
-func (l *Conn) CheckHealth(err error) {
-	if class := broker.ClassOf(err); class != broker.Unreachable && class != broker.Unauthorised {
+// CheckHealth probes the broker at once if an error says that it cannot be reached. Errors of the
+// connection itself are no news.
+func (c *Conn) CheckHealth(err error) {
+	class := broker.ClassOf(err)
+	if errors.As(err, new(*ConnectionError)) || class != broker.ClassUnreachable && class != broker.ClassUnauthorized {
 		return
 	}
 	select {
-	case l.healthChecks <- struct{}{}:
-	default: // it is about to
+	case c.healthChecks <- struct{}{}:
+	default: // a check is already pending
 	}
 }
 
-// healthyEngine is the engine, if all is well with it.
-func (l *Conn) healthyEngine() broker.Engine {
-	engine, err := l.Engine()
-	if err != nil {
-		return nil
+// replace starts a session with a new engine and ends the previous one.
+func (c *Conn) replace(engine broker.Engine) {
+	ctx, cancel := context.WithCancel(c.manager.ctx)
+	s := &session{engine: engine, ctx: ctx, cancel: cancel, stats: map[string]timedStats{}, waits: map[string]context.CancelFunc{}}
+	c.mu.Lock()
+	previous := c.session
+	c.session, c.problem = s, nil
+	c.mu.Unlock()
+	c.endSession(previous)
+	c.manager.notifyListeners(Notification{Key: c.Key})
+}
+
+// endSession disconnects in the background, because that takes a second if the broker is down.
+func (c *Conn) endSession(s *session) {
+	if s != nil {
+		s.cancel()
+		c.manager.background.Go(s.engine.Disconnect)
 	}
-	return engine
 }
 
-// replace takes an engine into use, in place of the one there was.
-func (l *Conn) replace(engine broker.Engine) {
-	l.mu.Lock()
-	old, end := l.engine, l.cancelEngine
-	l.engine, l.problem = engine, nil
-	l.engineCtx, l.cancelEngine = context.WithCancel(l.manager.ctx)
-	l.queues, l.awaited = map[string]*reading{}, map[string]context.CancelFunc{}
-	l.mu.Unlock()
-	l.disconnect(old, end)
-	l.manager.notifyListeners(Notification{Key: l.Key})
+func (c *Conn) close() {
+	c.mu.Lock()
+	s := c.session
+	c.session = nil
+	c.mu.Unlock()
+	c.endSession(s)
 }
 
-func (l *Conn) disconnect(engine broker.Engine, end context.CancelFunc) {
-	if engine == nil {
-		return
-	}
-	end()
-	l.manager.background.Go(engine.Disconnect) // a broker that is not there takes a second
-}
+// problemStableTime is how long the message of a problem is kept if only its details change, such
+// as a port number.
+const problemStableTime = time.Minute
 
-// close ends the connection.
-func (l *Conn) close() {
-	l.mu.Lock()
-	engine, end := l.engine, l.cancelEngine
-	l.engine = nil
-	l.mu.Unlock()
-	l.disconnect(engine, end)
-}
-
-// sameFor is how long a problem's text stays although the broker puts it differently each
-// time, as with the number of a port.
-const sameFor = time.Minute
-
-// reportProblem keeps why there is no connection, and tells of it if that is new.
-func (l *Conn) reportProblem(err error) {
-	problem := &ConnectionError{ConditionReason(err), err}
+// reportProblem stores why the connection cannot be used, and notifies listeners of a change.
+func (c *Conn) reportProblem(err error) {
+	problem := &ConnectionError{queue.ReasonForClass(broker.ClassOf(err)), err}
 	errors.As(err, &problem)
-	l.mu.Lock()
-	old := l.problem != nil && l.problem.Reason == problem.Reason &&
-		(l.problem.Error() == problem.Error() || time.Since(l.reportedAt) < sameFor)
-	if !old {
-		l.problem, l.reportedAt = problem, time.Now()
+	if c.setProblem(problem) {
+		c.manager.notifyListeners(Notification{Key: c.Key})
 	}
-	l.mu.Unlock()
-	if !old {
-		l.manager.notifyListeners(Notification{Key: l.Key})
+}
+
+func (c *Conn) setProblem(problem *ConnectionError) (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.problem != nil && c.problem.Reason == problem.Reason &&
+		(c.problem.Error() == problem.Error() || time.Since(c.problemSet) < problemStableTime) {
+		return false
 	}
+	c.problem, c.problemSet = problem, time.Now()
+	return true
 }

@@ -1,12 +1,17 @@
-// Package connection keeps the connections to brokers, for all controllers together.
+// Package brokerconn maintains the connections to brokers for all controllers.
 //
-// A Keeper has a Line for each broker that an object refers to. A Line reads the Secrets
-// of its reference, by name and live, connects, and from then on looks every few seconds
-// whether the broker is there, so that a thousand queues need not. It connects anew when
-// the broker was lost or a Secret has changed, and it is closed when nobody asks for it
-// any more. Nobody waits for a connection: who asks is told how it stands, and whoever
-// listens is told when that changes.
+// The Manager has one Conn for each broker that objects refer to. A Conn reads the Secrets of
+// its reference by name, bypassing the cache, and connects. It then probes the broker every few
+// seconds, so that the queues on it do not have to. It reconnects when the broker is lost or a
+// Secret changes, and it is closed when it is no longer used. Callers never wait for a
+// connection: they get its current state, and listeners are notified of every change.
 //
-// What is asked of one queue by several controllers is asked of the broker once: its
-// figures, and to be told of the next message.
+//	            ┌── Secret missing or invalid ◂──┐
+//	            ▾                                │
+//	Connecting ─┴▸ Connected ─ broker lost ─▸ Problem
+//	                   ▴                         │
+//	                   └───────── retry ─────────┘
+//
+// Controllers share what they read: the stats of a queue are read once for all of them, and one
+// request waits for its next message. SourceReader does the same for backlog sources.
 package brokerconn

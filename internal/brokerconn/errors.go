@@ -3,17 +3,17 @@ package brokerconn
 import (
 	"errors"
 
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// ErrConnecting tells that the first try to connect is under way. Listeners are told of
-// its end.
+// ErrConnecting is returned until the first attempt to connect ends. Listeners are notified then.
 var ErrConnecting = errors.New("connecting to the broker")
 
-// ConnectionError is why there is no connection.
+var errNoBroker = errors.New("the object has no broker: set spec.broker, a Policy with defaults.broker, or the operator's flag --broker-url-secret")
+
+// ConnectionError is why a connection cannot be used.
 type ConnectionError struct {
-	// Reason of the condition that tells of it.
+	// Reason of the condition that reports it.
 	Reason string
 	Err    error
 }
@@ -22,19 +22,7 @@ func (e *ConnectionError) Error() string { return e.Err.Error() }
 
 func (e *ConnectionError) Unwrap() error { return e.Err }
 
-// ConditionReason an error that a broker has given, for a condition.
-func ConditionReason(err error) string {
-	if problem := (*ConnectionError)(nil); errors.As(err, &problem) {
-		return problem.Reason
-	}
-	switch broker.ClassOf(err) {
-	case broker.Unauthorised:
-		return v1alpha1.ReasonUnauthorized
-	case broker.Invalid:
-		return v1alpha1.ReasonRefusedByBroker
-	case broker.Conflict:
-		return v1alpha1.ReasonOwnedByOtherQueue
-	case broker.Unreachable, broker.Missing, broker.Unknown:
-	}
-	return v1alpha1.ReasonConnectionFailed
+// Problem returns the error as conditions report it.
+func (e *ConnectionError) Problem() core.Problem {
+	return core.Problem{Reason: e.Reason, Message: e.Err.Error()}
 }

@@ -7,138 +7,134 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
 )
 
-// maintain holds the connection until ctx ends or nobody asks for it.
-func (l *Conn) maintain(ctx context.Context) {
-	defer l.close()
-	var u upkeep
+// maintain keeps the connection established until ctx ends or the connection is unused.
+func (c *Conn) maintain(ctx context.Context) {
+	defer c.close()
+	var state maintenance
 	for {
-		timer := time.NewTimer(u.look(ctx, l))
+		timer := time.NewTimer(state.maintainOnce(ctx, c))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-l.healthChecks:
+		case <-c.healthChecks:
 			timer.Stop()
 		case <-timer.C:
 		}
-		if l.manager.removeIfIdle(l) {
+		if c.manager.removeIfIdle(c) {
 			return
 		}
 	}
 }
 
-// upkeep is what the keeping of a line must know of the last look.
-type upkeep struct {
-	// access is what the Secrets say; nil, if they cannot be used.
-	access *Access
-	// used is what the connection was made with.
-	used *Access
-	// read and dialled are when that is due again.
-	read, dialled time.Time
-	tries         int
+// maintenance is the state between two rounds of maintaining a connection.
+type maintenance struct {
+	// credentials that the Secrets contain; nil if they cannot be used.
+	credentials *broker.Credentials
+	// connectedWith are the credentials of the last connection.
+	connectedWith *broker.Credentials
+	nextRead      time.Time // of the Secrets
+	nextDial      time.Time
+	failedDials   int
 }
 
-// look sees to the connection, and tells when to look again.
-func (u *upkeep) look(ctx context.Context, l *Conn) time.Duration {
-	if !time.Now().Before(u.read) {
-		u.reread(ctx, l)
+// maintainOnce reads, probes and connects as necessary. It returns the time until the next round.
+func (m *maintenance) maintainOnce(ctx context.Context, c *Conn) time.Duration {
+	if !time.Now().Before(m.nextRead) {
+		m.readSecrets(ctx, c)
 	}
-	if u.access == nil {
-		return time.Until(u.read)
+	if m.credentials == nil {
+		return time.Until(m.nextRead)
 	}
-	if engine := l.healthyEngine(); engine != nil && u.access.equal(u.used) {
-		if l.probe(ctx, engine) == nil {
-			return l.manager.options.ProbeInterval
+	if engine, err := c.Engine(); err == nil && m.credentials.Equal(m.connectedWith) {
+		if c.probe(ctx, engine) == nil {
+			return c.manager.options.ProbeInterval
 		}
-		u.dialled = time.Time{} // what is wrong, a new connection tells best
+		m.nextDial = time.Time{} // a new connection either works or finds the cause
 	}
-	if time.Now().Before(u.dialled) {
-		return time.Until(minTime(u.dialled, u.read))
+	if !time.Now().Before(m.nextDial) && m.reconnect(ctx, c) == nil {
+		return c.manager.options.ProbeInterval
 	}
-	if u.connect(ctx, l) == nil {
-		return l.manager.options.ProbeInterval
-	}
-	return time.Until(minTime(u.dialled, u.read))
+	return time.Until(earlierTime(m.nextDial, m.nextRead))
 }
 
-// reread reads the Secrets.
-func (u *upkeep) reread(ctx context.Context, l *Conn) {
-	o := &l.manager.options
+func (m *maintenance) readSecrets(ctx context.Context, c *Conn) {
+	o := &c.manager.options
 	reading, cancel := context.WithTimeout(ctx, o.RequestTimeout)
 	defer cancel()
-	access, err := readCredentials(reading, l.manager.liveReader, l.Key)
+	credentials, err := readCredentials(reading, c.manager.liveReader, c.Key)
 	switch {
 	case err == nil:
-		u.read = time.Now().Add(o.SecretReadInterval)
-		if !access.equal(u.access) {
-			u.access, u.dialled, u.tries = access, time.Time{}, 0
+		m.nextRead = time.Now().Add(o.SecretReadInterval)
+		if !credentials.Equal(m.credentials) {
+			m.credentials, m.nextDial, m.failedDials = credentials, time.Time{}, 0
 		}
 	case errors.As(err, new(*ConnectionError)):
-		u.read, u.access = time.Now().Add(min(o.SecretReadInterval, 2*o.ProbeInterval)), nil
-		l.reportProblem(err)
+		m.nextRead, m.credentials = time.Now().Add(min(o.SecretReadInterval, 2*o.ProbeInterval)), nil
+		c.reportProblem(err)
 	default: // the API server does not answer, which says nothing about the broker
-		u.read = time.Now().Add(o.ProbeInterval)
-		if u.access == nil {
-			l.reportProblem(err)
+		m.nextRead = time.Now().Add(o.ProbeInterval)
+		if m.credentials == nil {
+			c.reportProblem(err)
 		}
 	}
 }
 
-// connect makes a new connection, in place of the one there was.
-func (u *upkeep) connect(ctx context.Context, l *Conn) error {
-	engine, err := l.connect(ctx, u.access)
+// reconnect replaces the connection. After a failure it schedules the next attempt, and an earlier
+// read of the Secrets, which may be corrected by then.
+func (m *maintenance) reconnect(ctx context.Context, c *Conn) error {
+	engine, err := c.connect(ctx, m.credentials)
 	if err == nil {
-		u.tries, u.used = 0, u.access
-		l.replace(engine)
+		m.failedDials, m.connectedWith = 0, m.credentials
+		c.replace(engine)
 		return nil
 	}
-	o := &l.manager.options
-	u.tries++
-	wait := broker.Backoff(u.tries, rand.Float64()) //nolint:gosec // to spread, not to hide
-	if broker.ClassOf(err) == broker.Unreachable {
-		wait = min(wait, o.MaxRetryInterval) // who waits for a broker that is back should not wait long
+	o := &c.manager.options
+	m.failedDials++
+	delay := broker.ReconnectDelay(m.failedDials, rand.Float64()) //nolint:gosec // no secret depends on it
+	if broker.ClassOf(err) == broker.ClassUnreachable {
+		delay = min(delay, o.MaxRetryInterval)
 	}
-	u.dialled = time.Now().Add(wait)
-	// Nor who has put a Secret right.
-	u.read = minTime(u.read, time.Now().Add(2*o.ProbeInterval))
+	m.nextDial = time.Now().Add(delay)
+	m.nextRead = earlierTime(m.nextRead, time.Now().Add(2*o.ProbeInterval))
 	if ctx.Err() == nil {
-		l.reportProblem(err)
+		c.reportProblem(err)
 	}
 	return err
 }
 
-func (l *Conn) connect(ctx context.Context, access *Access) (broker.Engine, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.manager.options.RequestTimeout)
+func (c *Conn) connect(ctx context.Context, credentials *broker.Credentials) (broker.Engine, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.manager.options.RequestTimeout)
 	defer cancel()
-	engine, err := l.dial(ctx, access)
+	engine, err := dial.Connect(ctx, dial.EngineName(c.Key.Engine), *credentials)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.probe(ctx, engine); err != nil {
+	if err := c.probe(ctx, engine); err != nil {
 		engine.Disconnect()
 		return nil, err
 	}
 	return engine, nil
 }
 
-// nowhere is a queue that cannot be: names that begin so are refused.
-const nowhere = "yardmaster-nowhere"
+// probedQueue cannot exist: Queues cannot have a name with this prefix.
+const probedQueue = "yardmaster-nowhere"
 
-// probe tells whether the broker answers. It asks for a queue that is not there, as who
-// may ask for queues at all may do.
-func (l *Conn) probe(ctx context.Context, engine broker.Engine) error {
-	ctx, cancel := context.WithTimeout(ctx, l.manager.options.RequestTimeout)
+// probe checks whether the broker answers, with the permissions that reading any queue needs.
+func (c *Conn) probe(ctx context.Context, engine broker.Engine) error {
+	ctx, cancel := context.WithTimeout(ctx, c.manager.options.RequestTimeout)
 	defer cancel()
-	_, err := engine.Figures(ctx, nowhere)
-	if broker.ClassOf(err) == broker.Missing {
+	_, err := engine.Stats(ctx, probedQueue)
+	if broker.ClassOf(err) == broker.ClassNotFound {
 		return nil
 	}
 	return err
 }
 
-func minTime(a, b time.Time) time.Time {
+func earlierTime(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}

@@ -1,6 +1,7 @@
 package brokerconn
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -9,10 +10,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/dial"
 )
 
-// BrokerKey is a reference to a broker. Two objects of a namespace that refer to the same
-// Secrets have the same.
+// BrokerKey identifies a broker by the Secrets of its reference. Objects of one namespace that
+// refer to the same Secrets have equal keys and share a connection.
 type BrokerKey struct {
 	Namespace                    string
 	Engine                       v1alpha1.Engine
@@ -20,11 +22,19 @@ type BrokerKey struct {
 	TLSSecret, CredentialsSecret string
 }
 
-// BrokerKeyOf a broker that an object of the namespace names.
+// String is unique, because no part contains a slash.
+func (k BrokerKey) String() string {
+	return fmt.Sprintf("%s/%s/%s/%s/%s/%s", k.Namespace, k.Engine, k.URLSecret, k.URLKey, k.TLSSecret, k.CredentialsSecret)
+}
+
+// defaultURLKey is the default that the API server sets.
+const defaultURLKey = "url"
+
+// BrokerKeyOf returns the key of a broker that an object of the namespace refers to.
 func BrokerKeyOf(namespace string, b *v1alpha1.Broker) BrokerKey {
-	key := BrokerKey{Namespace: namespace, Engine: b.Engine, URLSecret: b.URLSecretRef.Name, URLKey: b.URLSecretRef.Key}
-	if key.URLKey == "" {
-		key.URLKey = "url" // as the API server's default
+	key := BrokerKey{
+		Namespace: namespace, Engine: b.Engine,
+		URLSecret: b.URLSecretRef.Name, URLKey: cmp.Or(b.URLSecretRef.Key, defaultURLKey),
 	}
 	if b.TLSSecretRef != nil {
 		key.TLSSecret = b.TLSSecretRef.Name
@@ -35,58 +45,49 @@ func BrokerKeyOf(namespace string, b *v1alpha1.Broker) BrokerKey {
 	return key
 }
 
-// Notification tells listeners that something is not as it was.
+// Notification is sent to listeners when a connection changes or a queue has a message.
 type Notification struct {
-	// Key of the line.
+	// Key of the connection.
 	Key BrokerKey
-	// Queue that has a message; empty: the connection was made, lost, or has another
+	// Queue that has a message; empty if the connection was established, lost, or has another
 	// problem.
 	Queue string
 }
 
-// Options of a Keeper. Times that are 0 have defaults.
+// Options of a Manager and of a SourceReader. A duration of 0 means the default.
 type Options struct {
-	// Engines that can be connected to.
-	Engines map[v1alpha1.Engine]DialFunc
-	// DefaultBroker is the operator's own broker, with Secrets in the namespace DefaultNamespace;
-	// nil: none.
+	// DefaultBroker is the operator's broker, with Secrets in DefaultNamespace. Optional.
 	DefaultBroker    *v1alpha1.Broker
 	DefaultNamespace string
 
-	// ProbeInterval is the time between two looks whether a broker is there.
+	// ProbeInterval is the time between two checks whether a broker answers. Default 3s.
 	ProbeInterval time.Duration
-	// RequestTimeout is how long a broker may take to answer.
+	// RequestTimeout is how long a broker may take to answer. Default 3s.
 	RequestTimeout time.Duration
-	// MaxRetryInterval is the longest time between two tries to reach a broker that does not answer.
+	// MaxRetryInterval is the longest time between two attempts to reach a broker that does not
+	// answer. Default 5s.
 	MaxRetryInterval time.Duration
-	// SecretReadInterval is the time between two looks at the Secrets of a connection.
+	// SecretReadInterval is the time between two reads of the Secrets of a connection. Default
+	// 30s.
 	SecretReadInterval time.Duration
-	// IdleTimeout is after how long a connection is closed that nobody asks for.
+	// IdleTimeout is when an unused connection is closed. Default 10m.
 	IdleTimeout time.Duration
 }
 
 func (o *Options) setDefaults() {
-	set := func(value *time.Duration, fallback time.Duration) {
-		if *value == 0 {
-			*value = fallback
-		}
-	}
-	set(&o.ProbeInterval, 3*time.Second)
-	set(&o.RequestTimeout, 3*time.Second)
-	set(&o.MaxRetryInterval, 5*time.Second)
-	set(&o.SecretReadInterval, 30*time.Second)
-	set(&o.IdleTimeout, 10*time.Minute)
-	if o.Engines == nil {
-		o.Engines = Engines()
-	}
+	o.ProbeInterval = cmp.Or(o.ProbeInterval, 3*time.Second)
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, 3*time.Second)
+	o.MaxRetryInterval = cmp.Or(o.MaxRetryInterval, 5*time.Second)
+	o.SecretReadInterval = cmp.Or(o.SecretReadInterval, 30*time.Second)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, 10*time.Minute)
 }
 
-// Manager keeps connections. All its methods, and those of its lines, may be called at the
-// same time.
+// Manager owns the connections to brokers. All its methods, and those of its connections, are
+// safe for concurrent use.
 type Manager struct {
 	liveReader client.Reader
 	options    Options
-	ctx        context.Context //nolint:containedctx // the connections' life, which no call is as long as
+	ctx        context.Context //nolint:containedctx // ends with the Manager, not with a call
 	stop       context.CancelFunc
 	background sync.WaitGroup
 
@@ -95,73 +96,74 @@ type Manager struct {
 	listeners []func(Notification)
 }
 
-// NewManager reads Secrets with the reader, which must not be a cache.
-func NewManager(live client.Reader, o Options) *Manager {
+// NewManager returns a Manager that reads Secrets with the reader, which must not be a cache.
+func NewManager(liveReader client.Reader, o Options) *Manager {
 	o.setDefaults()
-	k := &Manager{liveReader: live, options: o, conns: map[BrokerKey]*Conn{}}
-	k.ctx, k.stop = context.WithCancel(context.Background())
-	return k
+	m := &Manager{liveReader: liveReader, options: o, conns: map[BrokerKey]*Conn{}}
+	m.ctx, m.stop = context.WithCancel(context.Background())
+	return m
 }
 
-// Start waits for the end of ctx, and ends all connections. The manager runs it.
-func (k *Manager) Start(ctx context.Context) error {
+// Start closes all connections when ctx ends. It implements manager.Runnable.
+func (m *Manager) Start(ctx context.Context) error {
 	<-ctx.Done()
-	k.stop()
-	k.background.Wait()
+	m.stop()
+	m.background.Wait()
 	return nil
 }
 
-// AddListener has the function told of every Event. It must be quick, and not call back.
-func (k *Manager) AddListener(listener func(Notification)) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.listeners = append(k.listeners, listener)
+// AddListener registers a function for all notifications. It must return quickly and must not
+// call the Manager.
+func (m *Manager) AddListener(listener func(Notification)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.listeners = append(m.listeners, listener)
 }
 
-func (k *Manager) notifyListeners(event Notification) {
-	k.mu.Lock()
-	listeners := k.listeners
-	k.mu.Unlock()
-	for _, listener := range listeners {
-		listener(event)
+func (m *Manager) notifyListeners(notification Notification) {
+	m.mu.Lock()
+	listeners := m.listeners
+	m.mu.Unlock()
+	for _, notify := range listeners {
+		notify(notification)
 	}
 }
 
-// Conn to a broker that an object of the namespace names; to the operator's own if it
-// names none. It is connected, if it was not, without waiting for that.
-func (k *Manager) Conn(namespace string, b *v1alpha1.Broker) *Conn {
+// Conn returns the connection to a broker that an object of the namespace refers to; without a
+// broker, the one to the operator's broker. If there is none yet, it starts to connect in the
+// background.
+func (m *Manager) Conn(namespace string, b *v1alpha1.Broker) *Conn {
 	if b == nil {
-		b, namespace = k.options.DefaultBroker, k.options.DefaultNamespace
+		b, namespace = m.options.DefaultBroker, m.options.DefaultNamespace
 	}
 	if b == nil {
 		return &Conn{problem: &ConnectionError{v1alpha1.ReasonNoBroker, errNoBroker}}
 	}
 	key := BrokerKeyOf(namespace, b)
-	dial, known := k.options.Engines[b.Engine]
-	if !known {
+	if !dial.IsSupported(dial.EngineName(b.Engine)) {
 		return &Conn{Key: key, problem: &ConnectionError{
-			v1alpha1.ReasonNoBroker, fmt.Errorf("broker.engine is %s, which this version of the operator keeps no queues on", b.Engine),
+			v1alpha1.ReasonNoBroker, fmt.Errorf("broker.engine is %s, which this version of the operator does not support", b.Engine),
 		}}
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	line, there := k.conns[key]
-	if !there {
-		line = newConn(k, key, dial)
-		k.conns[key] = line
-		k.background.Go(func() { line.maintain(k.ctx) })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	conn, found := m.conns[key]
+	if !found {
+		conn = newConn(m, key)
+		m.conns[key] = conn
+		m.background.Go(func() { conn.maintain(m.ctx) })
 	}
-	line.lastUsed = time.Now()
-	return line
+	conn.lastUsed = time.Now()
+	return conn
 }
 
-// removeIfIdle forgets a line that nobody has asked for in a long time.
-func (k *Manager) removeIfIdle(l *Conn) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if time.Since(l.lastUsed) < k.options.IdleTimeout {
+// removeIfIdle removes a connection that is unused for the IdleTimeout. It reports whether it did.
+func (m *Manager) removeIfIdle(conn *Conn) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if time.Since(conn.lastUsed) < m.options.IdleTimeout {
 		return false
 	}
-	delete(k.conns, l.Key)
+	delete(m.conns, conn.Key)
 	return true
 }

@@ -16,14 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/backlog/redis/redistest"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
 
 const ns = "team"
 
-func secretOf(name string, data ...string) *corev1.Secret {
+func newSecret(name string, data ...string) *corev1.Secret {
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Data: map[string][]byte{}}
 	for i := 0; i < len(data); i += 2 {
 		s.Data[data[i]] = []byte(data[i+1])
@@ -31,204 +31,204 @@ func secretOf(name string, data ...string) *corev1.Secret {
 	return s
 }
 
-// nats is a broker whose URL is in the secret of that name.
-func nats(url string) *v1alpha1.Broker {
+// natsBroker returns a reference to a broker whose URL is in that Secret.
+func natsBroker(urlSecret string) *v1alpha1.Broker {
 	b := &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
-	b.URLSecretRef.Name, b.URLSecretRef.Key = url, "url"
+	b.URLSecretRef.Name, b.URLSecretRef.Key = urlSecret, "url"
 	return b
 }
 
-// kept is a Keeper in a hurry, and what its listeners are told.
-type kept struct {
+// testManager is a Manager with short intervals, and its notifications.
+type testManager struct {
 	*Manager
-	t       *testing.T
-	cluster client.Client
-	events  chan Notification
+	t             *testing.T
+	cluster       client.Client
+	notifications chan Notification
 }
 
-func keep(t *testing.T, secrets ...client.Object) *kept {
+func startManager(t *testing.T, secrets ...client.Object) *testManager {
 	t.Helper()
-	k := &kept{t: t, cluster: fake.NewClientBuilder().WithObjects(secrets...).Build(), events: make(chan Notification, 100)}
-	k.Manager = NewManager(k.cluster, Options{
+	m := &testManager{t: t, cluster: fake.NewClientBuilder().WithObjects(secrets...).Build(), notifications: make(chan Notification, 100)}
+	m.Manager = NewManager(m.cluster, Options{
 		ProbeInterval: 50 * time.Millisecond, RequestTimeout: time.Second, MaxRetryInterval: 100 * time.Millisecond, SecretReadInterval: 100 * time.Millisecond,
 	})
-	k.AddListener(func(e Notification) { k.events <- e })
+	m.AddListener(func(e Notification) { m.notifications <- e })
 	t.Cleanup(func() {
-		k.stop()
-		k.background.Wait()
+		m.stop()
+		m.background.Wait()
 	})
-	return k
+	return m
 }
 
-// becomes waits until asking for the engine gives that reason; empty: gives the engine.
-func (k *kept) becomes(b *v1alpha1.Broker, want string) error {
-	k.t.Helper()
+// waitForReason waits until the connection has a problem with that reason; an empty reason means none.
+func (m *testManager) waitForReason(b *v1alpha1.Broker, want string) error {
+	m.t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
-		_, err := k.Conn(ns, b).Engine()
+		_, err := m.Conn(ns, b).Engine()
 		problem := (*ConnectionError)(nil)
 		if err == nil && want == "" || errors.As(err, &problem) && problem.Reason == want {
 			return err
 		}
 		select {
-		case <-k.events: // each change of state is told
+		case <-m.notifications: // sent for each change
 		case <-deadline:
-			k.t.Fatalf("it is %v, want the reason %q", err, want)
+			m.t.Fatalf("the error is %v, want the reason %q", err, want)
 		}
 	}
 }
 
-func TestABrokerThatGoesAndComesBackIsToldOf(t *testing.T) {
+func TestALostBrokerIsReportedAndReconnected(t *testing.T) {
 	s := natstest.Start(t)
-	k := keep(t, secretOf("broker", "url", s.ClientURL()))
-	if _, err := k.Conn(ns, nats("broker")).Engine(); !errors.Is(err, ErrConnecting) {
-		t.Errorf("at first it is %v", err)
+	m := startManager(t, newSecret("broker", "url", s.ClientURL()))
+	if _, err := m.Conn(ns, natsBroker("broker")).Engine(); !errors.Is(err, ErrConnecting) {
+		t.Errorf("the first error is %v", err)
 	}
-	k.becomes(nats("broker"), "")
+	m.waitForReason(natsBroker("broker"), "")
 	s.Stop()
-	k.becomes(nats("broker"), v1alpha1.ReasonConnectionFailed)
+	m.waitForReason(natsBroker("broker"), v1alpha1.ReasonConnectionFailed)
 	s.Restart()
-	k.becomes(nats("broker"), "")
+	m.waitForReason(natsBroker("broker"), "")
 }
 
-func TestASecretThatIsNotThereIsNamedAndThenFound(t *testing.T) {
+func TestAMissingSecretIsReportedAndFoundOnceCreated(t *testing.T) {
 	s := natstest.Start(t)
-	k := keep(t)
-	if err := k.becomes(nats("broker"), v1alpha1.ReasonSecretNotFound); !strings.Contains(err.Error(), `Secret "broker" not found`) {
+	m := startManager(t)
+	if err := m.waitForReason(natsBroker("broker"), v1alpha1.ReasonSecretNotFound); !strings.Contains(err.Error(), `Secret "broker" not found`) {
 		t.Errorf("%v", err)
 	}
-	if err := k.cluster.Create(t.Context(), secretOf("broker", "url", s.ClientURL())); err != nil {
+	if err := m.cluster.Create(t.Context(), newSecret("broker", "url", s.ClientURL())); err != nil {
 		t.Fatal(err)
 	}
-	k.becomes(nats("broker"), "")
+	m.waitForReason(natsBroker("broker"), "")
 }
 
-func TestAConnectionOutlivesItsSecretForWhatIsLeftToDo(t *testing.T) {
+func TestADeletedSecretKeepsTheConnectionForCleanup(t *testing.T) {
 	s := natstest.Start(t)
-	secret := secretOf("broker", "url", s.ClientURL())
-	k := keep(t, secret)
-	k.becomes(nats("broker"), "")
-	if err := k.cluster.Delete(t.Context(), secret); err != nil {
+	secret := newSecret("broker", "url", s.ClientURL())
+	m := startManager(t, secret)
+	m.waitForReason(natsBroker("broker"), "")
+	if err := m.cluster.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	k.becomes(nats("broker"), v1alpha1.ReasonSecretNotFound)
-	engine := k.Conn(ns, nats("broker")).EngineForCleanup()
+	m.waitForReason(natsBroker("broker"), v1alpha1.ReasonSecretNotFound)
+	engine := m.Conn(ns, natsBroker("broker")).EngineForCleanup()
 	if engine == nil {
-		t.Fatal("there is no connection")
+		t.Fatal("the connection was closed")
 	}
-	if _, err := engine.Figures(t.Context(), "orders"); broker.ClassOf(err) != broker.Missing {
-		t.Errorf("the broker says %v", err)
+	if _, err := engine.Stats(t.Context(), "orders"); broker.ClassOf(err) != broker.ClassNotFound {
+		t.Errorf("reading the stats fails with %v", err)
 	}
 }
 
-func TestNewCredentialsMakeANewConnection(t *testing.T) {
+func TestChangedCredentialsReplaceTheConnection(t *testing.T) {
 	old := &server.User{Username: "me", Password: "old"}
 	s := natstest.Start(t, func(o *server.Options) { o.Users = []*server.User{old} })
-	b := nats("broker")
+	b := natsBroker("broker")
 	b.CredentialsSecretRef = &v1alpha1.SecretRef{Name: "login"}
-	k := keep(t, secretOf("broker", "url", "nats://"+s.Address()), secretOf("login", "username", "me", "password", "old"))
-	k.becomes(b, "")
-	if err := k.cluster.Update(t.Context(), secretOf("login", "username", "me", "password", "new")); err != nil {
+	m := startManager(t, newSecret("broker", "url", "nats://"+s.Address()), newSecret("login", "username", "me", "password", "old"))
+	m.waitForReason(b, "")
+	if err := m.cluster.Update(t.Context(), newSecret("login", "username", "me", "password", "new")); err != nil {
 		t.Fatal(err)
 	}
-	err := k.becomes(b, v1alpha1.ReasonUnauthorized)
+	err := m.waitForReason(b, v1alpha1.ReasonUnauthorized)
 	if strings.Contains(err.Error(), "new") {
 		t.Errorf("the password is in the error: %v", err)
 	}
-	if err := k.cluster.Update(t.Context(), secretOf("login", "username", "me", "password", "old")); err != nil {
+	if err := m.cluster.Update(t.Context(), newSecret("login", "username", "me", "password", "old")); err != nil {
 		t.Fatal(err)
 	}
-	k.becomes(b, "")
+	m.waitForReason(b, "")
 }
 
-func TestWhatCannotBeIsNamed(t *testing.T) {
-	tls := nats("broker")
+func TestAnInvalidBrokerIsReported(t *testing.T) {
+	tls := natsBroker("broker")
 	tls.TLSSecretRef = &v1alpha1.SecretRef{Name: "empty"}
-	login := nats("broker")
+	login := natsBroker("broker")
 	login.CredentialsSecretRef = &v1alpha1.SecretRef{Name: "empty"}
-	unheardOf := nats("broker")
-	unheardOf.Engine = "Pigeon"
-	key := nats("broker")
+	unsupported := natsBroker("broker")
+	unsupported.Engine = "Pigeon"
+	key := natsBroker("broker")
 	key.URLSecretRef.Key = "address"
 	for name, row := range map[string]struct {
-		broker       *v1alpha1.Broker
-		reason, says string
+		broker              *v1alpha1.Broker
+		reason, wantMessage string
 	}{
-		"no broker at all":            {nil, v1alpha1.ReasonNoBroker, "the operator has none of its own"},
-		"an engine that is not there": {unheardOf, v1alpha1.ReasonNoBroker, "broker.engine is Pigeon"},
-		"a key that is not there":     {key, v1alpha1.ReasonSecretInvalid, `"broker" has nothing under the key "address"`},
-		"a TLS secret of nothing":     {tls, v1alpha1.ReasonSecretInvalid, "none of the keys ca.crt"},
-		"credentials of nothing":      {login, v1alpha1.ReasonSecretInvalid, "none of the keys username"},
-		"a URL of another kind":       {nats("web"), v1alpha1.ReasonRefusedByBroker, `the scheme "http"`},
-		"a URL with a password":       {nats("odd"), v1alpha1.ReasonRefusedByBroker, "url is not one"},
+		"no broker":                      {nil, v1alpha1.ReasonNoBroker, "the object has no broker"},
+		"an unsupported engine":          {unsupported, v1alpha1.ReasonNoBroker, "broker.engine is Pigeon"},
+		"a missing key":                  {key, v1alpha1.ReasonSecretInvalid, `"broker" has no value for the key "address"`},
+		"an empty TLS Secret":            {tls, v1alpha1.ReasonSecretInvalid, "none of the keys ca.crt"},
+		"empty credentials":              {login, v1alpha1.ReasonSecretInvalid, "none of the keys username"},
+		"a URL of another scheme":        {natsBroker("web"), v1alpha1.ReasonRefusedByBroker, `the scheme "http"`},
+		"an invalid URL with a password": {natsBroker("odd"), v1alpha1.ReasonRefusedByBroker, "url is not a valid URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := keep(t, secretOf("broker", "url", "nats://127.0.0.1:1"), secretOf("empty"),
-				secretOf("web", "url", "http://broker"), secretOf("odd", "url", "nats://me:hidden@%zz"))
-			err := k.becomes(row.broker, row.reason)
-			if !strings.Contains(err.Error(), row.says) || strings.Contains(err.Error(), "hidden") {
-				t.Errorf("it says %q, want %q", err, row.says)
+			m := startManager(t, newSecret("broker", "url", "nats://127.0.0.1:1"), newSecret("empty"),
+				newSecret("web", "url", "http://broker"), newSecret("odd", "url", "nats://me:hidden@%zz"))
+			err := m.waitForReason(row.broker, row.reason)
+			if !strings.Contains(err.Error(), row.wantMessage) || strings.Contains(err.Error(), "hidden") {
+				t.Errorf("the message is %q, want %q", err, row.wantMessage)
 			}
 		})
 	}
 }
 
-func TestFiguresAreReadOnceForAll(t *testing.T) {
+func TestStatsAreReadOnceForAllCallers(t *testing.T) {
 	s := natstest.Start(t)
-	k := keep(t, secretOf("broker", "url", s.ClientURL()))
-	k.becomes(nats("broker"), "")
-	line := k.Conn(ns, nats("broker"))
-	engine, err := line.Engine()
+	m := startManager(t, newSecret("broker", "url", s.ClientURL()))
+	m.waitForReason(natsBroker("broker"), "")
+	conn := m.Conn(ns, natsBroker("broker"))
+	engine, err := conn.Engine()
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := broker.Defaults("orders")
+	q := broker.DefaultQueueConfig("orders")
 	q.Owner.UID = "1"
-	if _, err := engine.Ensure(t.Context(), q); err != nil {
+	if _, err := engine.EnsureQueue(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
-	first, err := line.Stats(t.Context(), "orders", time.Minute)
+	first, err := conn.Stats(t.Context(), "orders", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := line.Stats(t.Context(), "orders", time.Minute)
+	again, err := conn.Stats(t.Context(), "orders", time.Minute)
 	if err != nil || again != first {
 		t.Errorf("%+v, then %+v: %v", first, again, err)
 	}
-	if now, err := line.Stats(t.Context(), "orders", 0); err != nil || !now.At.After(first.At) {
-		t.Errorf("nothing is read anew: %+v, then %+v: %v", first, now, err)
+	if now, err := conn.Stats(t.Context(), "orders", 0); err != nil || !now.MeasuredTime.After(first.MeasuredTime) {
+		t.Errorf("a maximum age of 0 returns %+v, then %+v: %v", first, now, err)
 	}
 
-	line.NotifyWhenReady("orders")
-	line.NotifyWhenReady("orders")
-	if err := producer(t, s).Publish("yardmaster.orders.ready.default", nil); err != nil {
+	conn.NotifyWhenReady("orders")
+	conn.NotifyWhenReady("orders")
+	if err := connectProducer(t, s).Publish("yardmaster.orders.ready.default", nil); err != nil {
 		t.Fatal(err)
 	}
-	k.told(Notification{Key: line.Key, Queue: "orders"})
-	if len(k.events) > 0 {
-		t.Errorf("it is told again: %+v", <-k.events)
+	m.expectNotification(Notification{Key: conn.Key, Queue: "orders"})
+	if len(m.notifications) > 0 {
+		t.Errorf("it is notified again: %+v", <-m.notifications)
 	}
-	if now, err := line.Stats(t.Context(), "orders", time.Minute); err != nil || now.Ready != 1 {
+	if now, err := conn.Stats(t.Context(), "orders", time.Minute); err != nil || now.Ready != 1 {
 		t.Errorf("after a message: %+v: %v", now, err)
 	}
 }
 
-// told waits for the event, past others.
-func (k *kept) told(want Notification) {
-	k.t.Helper()
+// expectNotification waits for a notification and skips others.
+func (m *testManager) expectNotification(want Notification) {
+	m.t.Helper()
 	for deadline := time.After(10 * time.Second); ; {
 		select {
-		case got := <-k.events:
+		case got := <-m.notifications:
 			if got == want {
 				return
 			}
 		case <-deadline:
-			k.t.Fatalf("not told: %+v", want)
+			m.t.Fatalf("no notification %+v", want)
 		}
 	}
 }
 
-func producer(t *testing.T, s *natstest.Server) *natsclient.Conn {
+func connectProducer(t *testing.T, s *natstest.Server) *natsclient.Conn {
 	t.Helper()
 	nc, err := natsclient.Connect(s.ClientURL())
 	if err != nil {
@@ -238,16 +238,16 @@ func producer(t *testing.T, s *natstest.Server) *natsclient.Conn {
 	return nc
 }
 
-func TestALineThatNobodyAsksForIsClosed(t *testing.T) {
+func TestAnUnusedConnectionIsClosed(t *testing.T) {
 	s := natstest.Start(t)
-	k := keep(t, secretOf("broker", "url", s.ClientURL()))
-	k.becomes(nats("broker"), "")
-	k.mu.Lock()
-	k.options.IdleTimeout = time.Millisecond
-	k.mu.Unlock()
-	k.background.Wait()
-	if len(k.conns) != 0 {
-		t.Errorf("%d lines", len(k.conns))
+	m := startManager(t, newSecret("broker", "url", s.ClientURL()))
+	m.waitForReason(natsBroker("broker"), "")
+	m.mu.Lock()
+	m.options.IdleTimeout = time.Millisecond
+	m.mu.Unlock()
+	m.background.Wait()
+	if len(m.conns) != 0 {
+		t.Errorf("%d connections remain", len(m.conns))
 	}
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
 		return s.NumClients() == 0, nil
@@ -257,26 +257,26 @@ func TestALineThatNobodyAsksForIsClosed(t *testing.T) {
 	}
 }
 
-func TestTheOperatorsOwnBrokerIsForWhoNamesNone(t *testing.T) {
+func TestObjectsWithoutABrokerShareTheDefaultBroker(t *testing.T) {
 	s := natstest.Start(t)
-	k := keep(t, secretOf("house", "url", s.ClientURL()))
-	k.options.DefaultBroker, k.options.DefaultNamespace = nats("house"), ns
-	line := k.Conn("elsewhere", nil)
-	k.told(Notification{Key: line.Key})
-	if _, err := line.Engine(); err != nil {
+	m := startManager(t, newSecret("default", "url", s.ClientURL()))
+	m.options.DefaultBroker, m.options.DefaultNamespace = natsBroker("default"), ns
+	conn := m.Conn("elsewhere", nil)
+	m.expectNotification(Notification{Key: conn.Key})
+	if _, err := conn.Engine(); err != nil {
 		t.Error(err)
 	}
-	if k.Conn("another", nil) != line {
-		t.Error("two namespaces have two connections to it")
+	if m.Conn("another", nil) != conn {
+		t.Error("two namespaces have two connections to the default broker")
 	}
 }
 
-func TestQueuesOfAsynqAreConnectedTo(t *testing.T) {
+func TestABrokerOfTheAsynqEngine(t *testing.T) {
 	s := redistest.Start(t)
-	b := nats("redis")
+	b := natsBroker("redis")
 	b.Engine = v1alpha1.EngineAsynq
-	k := keep(t, secretOf("redis", "url", s.URL()))
-	k.becomes(b, "")
+	m := startManager(t, newSecret("redis", "url", s.URL()))
+	m.waitForReason(b, "")
 	s.Stop()
-	k.becomes(b, v1alpha1.ReasonConnectionFailed)
+	m.waitForReason(b, v1alpha1.ReasonConnectionFailed)
 }

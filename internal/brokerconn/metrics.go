@@ -10,27 +10,27 @@ import (
 )
 
 var (
-	requestSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "yardmaster_broker_figures_seconds",
-		Help:    "Time to read the figures of a queue from its broker.",
+	readSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "yardmaster_broker_stats_seconds",
+		Help:    "Time to read the stats of a queue from its broker, or of a backlog source.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 	})
-	requestErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "yardmaster_broker_figures_errors_total",
-		Help: "Readings of a queue's figures that failed, by class of error.",
+	readErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "yardmaster_broker_stats_errors_total",
+		Help: "Number of failed reads of stats, by class of error.",
 	}, []string{"class"})
 	connections = prometheus.NewDesc("yardmaster_broker_connections",
-		"Brokers that objects refer to, by state: connected, or the reason why not.", []string{"state"}, nil)
+		"Brokers that objects refer to, by state: Connected, Connecting, or the reason of the problem.", []string{"state"}, nil)
 )
 
 func init() {
-	metrics.Registry.MustRegister(requestSeconds, requestErrors)
+	metrics.Registry.MustRegister(readSeconds, readErrors)
 }
 
-func observeRequest(began time.Time, err error) {
-	requestSeconds.Observe(time.Since(began).Seconds())
+func recordRead(start time.Time, err error) {
+	readSeconds.Observe(time.Since(start).Seconds())
 	if err != nil {
-		requestErrors.WithLabelValues(string(broker.ClassOf(err))).Inc()
+		readErrors.WithLabelValues(string(broker.ClassOf(err))).Inc()
 	}
 }
 
@@ -38,25 +38,25 @@ func observeRequest(began time.Time, err error) {
 func (*Manager) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- connections }
 
 // Collect implements prometheus.Collector.
-func (k *Manager) Collect(collected chan<- prometheus.Metric) {
+func (m *Manager) Collect(collected chan<- prometheus.Metric) {
 	states := map[string]int{}
-	k.mu.Lock()
-	for _, line := range k.conns {
-		states[line.connectionState()]++
+	m.mu.Lock()
+	for _, conn := range m.conns {
+		states[conn.connectionState()]++
 	}
-	k.mu.Unlock()
+	m.mu.Unlock()
 	for state, number := range states {
 		collected <- prometheus.MustNewConstMetric(connections, prometheus.GaugeValue, float64(number), state)
 	}
 }
 
-func (l *Conn) connectionState() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (c *Conn) connectionState() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch {
-	case l.problem != nil:
-		return l.problem.Reason
-	case l.engine == nil:
+	case c.problem != nil:
+		return c.problem.Reason
+	case c.session == nil:
 		return "Connecting"
 	}
 	return "Connected"

@@ -1,195 +1,229 @@
 package brokerconn
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"math/rand/v2"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"golang.org/x/sync/singleflight"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
+	"github.com/yardmaster/yardmaster/internal/backlog"
+	"github.com/yardmaster/yardmaster/internal/backlog/kedascaler"
+	"github.com/yardmaster/yardmaster/internal/backlog/prometheus"
+	"github.com/yardmaster/yardmaster/internal/backlog/rabbitmq"
+	"github.com/yardmaster/yardmaster/internal/backlog/redis"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// SourceReader read what waits at places that keep no queue of ours. What several pools ask of
-// one place is asked once at a time, and a place that fails is left alone for a while.
+// SourceReader reads the backlog of sources that the operator does not manage. Concurrent readers
+// of one source share one request, and a source that fails is not asked again for a while.
 type SourceReader struct {
-	live    client.Reader
-	options Options
+	liveReader client.Reader
+	options    Options
+	reads      singleflight.Group
 
-	mu     sync.Mutex
-	places map[string]*place
+	mu    sync.Mutex
+	conns map[string]*sourceConn
 }
 
-// NewSourceReader reads Secrets with the reader, which must not be a cache.
-func NewSourceReader(live client.Reader, o Options) *SourceReader {
+// NewSourceReader returns a SourceReader that reads Secrets with the reader, which must not be a
+// cache.
+func NewSourceReader(liveReader client.Reader, o Options) *SourceReader {
 	o.setDefaults()
-	return &SourceReader{live: live, options: o, places: map[string]*place{}}
+	return &SourceReader{liveReader: liveReader, options: o, conns: map[string]*sourceConn{}}
 }
 
-// Start waits for the end of ctx, and ends all connections. The manager runs it.
-func (s *SourceReader) Start(ctx context.Context) error {
+// Start closes all connections when ctx ends. It implements manager.Runnable.
+func (r *SourceReader) Start(ctx context.Context) error {
 	<-ctx.Done()
-	s.drop(func(*place) bool { return true })
+	r.closeConns(func(*sourceConn) bool { return true })
 	return nil
 }
 
-// ReadBacklog of a source that an object of the namespace names.
-func (s *SourceReader) ReadBacklog(ctx context.Context, namespace string, of *v1alpha1.Source) (*pool.QueueStats, error) {
-	raw, err := json.Marshal(of)
+// ReadBacklog reads the backlog of a source that an object of the namespace refers to.
+func (r *SourceReader) ReadBacklog(ctx context.Context, namespace string, source *v1alpha1.Source) (*pool.QueueStats, error) {
+	raw, err := json.Marshal(source)
 	if err != nil {
 		return nil, err
 	}
-	s.drop(func(p *place) bool { return time.Since(p.used) > s.options.IdleTimeout })
-	reading, err := s.place(namespace+"/"+string(raw)).read(ctx, s, namespace, of)
+	r.closeConns(func(c *sourceConn) bool { return time.Since(c.lastUsed) > r.options.IdleTimeout })
+	key := namespace + "/" + string(raw)
+	conn := r.connOf(key, namespace, source)
+	result, err, _ := r.reads.Do(key, func() (any, error) {
+		return conn.read(context.WithoutCancel(ctx)) // other callers wait for it too
+	})
 	if err != nil {
 		return nil, err
 	}
-	figures := &pool.QueueStats{BacklogStats: scaling.BacklogStats{Backlog: reading.Waiting}}
+	reading := result.(backlog.Reading) //nolint:forcetypeassert // read returns it
+	stats := &pool.QueueStats{BacklogStats: scaling.BacklogStats{Backlog: reading.Backlog}}
 	if reading.InFlight != nil {
-		figures.InFlight, figures.InFlightKnown = *reading.InFlight, true
+		stats.InFlight, stats.InFlightKnown = *reading.InFlight, true
 	}
-	if reading.Arrivals != nil {
-		figures.Arrived = new(int64(*reading.Arrivals)) //nolint:gosec // a count of messages
+	if reading.TotalArrivals != nil {
+		stats.Arrived = new(int64(*reading.TotalArrivals)) //nolint:gosec // a count of messages
 	}
-	return figures, nil
+	return stats, nil
 }
 
-func (s *SourceReader) place(key string) *place {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, there := s.places[key]
-	if !there {
-		p = &place{}
-		s.places[key] = p
+func (r *SourceReader) connOf(key, namespace string, source *v1alpha1.Source) *sourceConn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	conn, found := r.conns[key]
+	if !found {
+		conn = &sourceConn{liveReader: r.liveReader, options: &r.options, namespace: namespace, spec: source.DeepCopy()}
+		r.conns[key] = conn
 	}
-	p.used = time.Now()
-	return p
+	conn.lastUsed = time.Now()
+	return conn
 }
 
-// drop ends the connections of some places.
-func (s *SourceReader) drop(which func(*place) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key, p := range s.places {
-		if which(p) {
-			delete(s.places, key)
-			go p.hangUp() // a question may be under way
+// closeConns closes connections in the background, because a request may be in progress.
+func (r *SourceReader) closeConns(isSelected func(*sourceConn) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, conn := range r.conns {
+		if isSelected(conn) {
+			delete(r.conns, key)
+			go conn.close()
 		}
 	}
 }
 
-// place is one source, as it is connected to now.
-type place struct {
-	used time.Time // guarded by Sources
+// sourceConn is the connection to one source.
+type sourceConn struct {
+	liveReader client.Reader
+	options    *Options
+	namespace  string
+	spec       *v1alpha1.Source
+	lastUsed   time.Time // guarded by the SourceReader
 
-	mu     sync.Mutex // held while it is asked: others wait for their turn
-	source source.Source
-	access *Access
-	// reread is when its Secrets are due again.
-	reread time.Time
-	// failures in a row, the last of which is told until the next try.
-	failures int
-	failure  error
-	again    time.Time
+	mu             sync.Mutex
+	source         backlog.Source
+	credentials    *broker.Credentials
+	nextSecretRead time.Time
+	// lastError is returned until nextAttempt.
+	lastError    error
+	nextAttempt  time.Time
+	failureCount int
 }
 
-func (p *place) read(ctx context.Context, s *SourceReader, namespace string, of *v1alpha1.Source) (source.Reading, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.failure != nil && time.Now().Before(p.again) {
-		return source.Reading{}, p.failure
+func (c *sourceConn) read(ctx context.Context) (backlog.Reading, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lastError != nil && time.Now().Before(c.nextAttempt) {
+		return backlog.Reading{}, c.lastError
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.options.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
 	defer cancel()
-	began := time.Now()
-	reading, err := p.ask(ctx, s, namespace, of)
-	observeRequest(began, err)
-	if p.failure = err; err == nil {
-		p.failures = 0
+	start := time.Now()
+	reading, err := c.readOnce(ctx)
+	recordRead(start, err)
+	if c.lastError = err; err == nil {
+		c.failureCount = 0
 		return reading, nil
 	}
-	p.failures++
-	p.again = time.Now().Add(min(broker.Backoff(p.failures, rand.Float64()), s.options.MaxRetryInterval)) //nolint:gosec // to spread, not to hide
-	p.reread = time.Time{}                                                                                // a Secret may have been put right
-	return source.Reading{}, err
+	c.failureCount++
+	delay := broker.ReconnectDelay(c.failureCount, rand.Float64()) //nolint:gosec // no secret depends on it
+	c.nextAttempt = time.Now().Add(min(delay, c.options.MaxRetryInterval))
+	c.nextSecretRead = time.Time{} // somebody may correct the Secret
+	return backlog.Reading{}, err
 }
 
-func (p *place) ask(ctx context.Context, s *SourceReader, namespace string, of *v1alpha1.Source) (source.Reading, error) {
-	if p.source == nil || !time.Now().Before(p.reread) {
-		access, err := accessOf(ctx, s.live, namespace, of)
+func (c *sourceConn) readOnce(ctx context.Context) (backlog.Reading, error) {
+	if c.source == nil || !time.Now().Before(c.nextSecretRead) {
+		credentials, err := readSourceCredentials(ctx, c.liveReader, c.namespace, c.spec)
 		if err != nil {
-			return source.Reading{}, err
+			return backlog.Reading{}, err
 		}
-		p.reread = time.Now().Add(s.options.SecretReadInterval)
-		if p.source == nil || !access.equal(p.access) {
-			if err := p.connect(ctx, access, namespace, of); err != nil {
-				return source.Reading{}, err
+		c.nextSecretRead = time.Now().Add(c.options.SecretReadInterval)
+		if c.source == nil || !credentials.Equal(c.credentials) {
+			if err := c.connect(ctx, credentials); err != nil {
+				return backlog.Reading{}, err
 			}
 		}
 	}
-	return p.source.Read(ctx)
+	return c.source.Read(ctx)
 }
 
-// connect connects with what the Secrets say now, in place of what they said before.
-func (p *place) connect(ctx context.Context, access *Access, namespace string, of *v1alpha1.Source) error {
-	connected, err := open(ctx, access, namespace, of)
+// connect replaces the connection by one with new credentials.
+func (c *sourceConn) connect(ctx context.Context, credentials *broker.Credentials) error {
+	source, err := connectSource(ctx, credentials, c.namespace, c.spec)
 	if err != nil {
 		return err
 	}
-	if p.source != nil {
-		p.source.Disconnect()
+	if c.source != nil {
+		c.source.Disconnect()
 	}
-	p.source, p.access = connected, access
+	c.source, c.credentials = source, credentials
 	return nil
 }
 
-func (p *place) hangUp() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.source != nil {
-		p.source.Disconnect()
+func (c *sourceConn) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.source != nil {
+		c.source.Disconnect()
 	}
-	p.source, p.reread = nil, time.Time{}
+	c.source, c.nextSecretRead = nil, time.Time{}
 }
 
-// accessOf a source, from its Secrets.
-func accessOf(ctx context.Context, live client.Reader, namespace string, of *v1alpha1.Source) (*Access, error) {
-	var by *v1alpha1.BrokerAccess
+// defaultVHost is the default that the API server sets.
+const defaultVHost = "/"
+
+func connectSource(ctx context.Context, credentials *broker.Credentials, namespace string, source *v1alpha1.Source) (backlog.Source, error) {
 	switch {
-	case of.RedisList != nil:
-		by = &of.RedisList.BrokerAccess
-	case of.RedisStream != nil:
-		by = &of.RedisStream.BrokerAccess
-	case of.RabbitMQ != nil:
-		by = &of.RabbitMQ.BrokerAccess
-	case of.Prometheus != nil:
-		by = &of.Prometheus.BrokerAccess
-	default:
-		return tlsOf(ctx, live, namespace, of.External)
+	case source.RedisList != nil:
+		return redis.NewListSource(ctx, *credentials, source.RedisList.Key)
+	case source.RedisStream != nil:
+		return redis.NewStreamSource(ctx, *credentials, source.RedisStream.Key, source.RedisStream.Group)
+	case source.RabbitMQ != nil:
+		return rabbitmq.NewQueueSource(*credentials, cmp.Or(source.RabbitMQ.VHost, defaultVHost), source.RabbitMQ.Queue)
+	case source.Prometheus != nil:
+		spec := source.Prometheus
+		return prometheus.NewQuerySource(*credentials, prometheus.Queries{Backlog: spec.Query, InFlight: spec.InFlightQuery, TotalArrivals: spec.ArrivalsQuery})
+	case source.External != nil:
+		return kedascaler.New(kedascaler.ScalerOptions{
+			Address: source.External.Address, Namespace: namespace, Metadata: source.External.Metadata, TLS: credentials.TLS,
+		})
 	}
-	return ReadCredentials(ctx, live, namespace, &v1alpha1.Broker{BrokerAccess: *by})
+	return nil, broker.Errorf(broker.ClassInvalid, "source has no type")
 }
 
-// tlsOf an external scaler, which has no other Secret.
-func tlsOf(ctx context.Context, live client.Reader, namespace string, of *v1alpha1.ExternalSource) (*Access, error) {
-	a := &Access{}
-	if of == nil || of.TLSSecretRef == nil {
-		return a, nil
+func readSourceCredentials(ctx context.Context, liveReader client.Reader, namespace string, source *v1alpha1.Source) (*broker.Credentials, error) {
+	var access *v1alpha1.BrokerAccess
+	switch {
+	case source.RedisList != nil:
+		access = &source.RedisList.BrokerAccess
+	case source.RedisStream != nil:
+		access = &source.RedisStream.BrokerAccess
+	case source.RabbitMQ != nil:
+		access = &source.RabbitMQ.BrokerAccess
+	case source.Prometheus != nil:
+		access = &source.Prometheus.BrokerAccess
+	default:
+		return readScalerCredentials(ctx, liveReader, namespace, source.External)
 	}
-	data, err := secret(ctx, live, namespace, of.TLSSecretRef.Name)
+	return ReadCredentials(ctx, liveReader, namespace, &v1alpha1.Broker{BrokerAccess: *access})
+}
+
+// readScalerCredentials reads the TLS Secret of an external scaler, the only Secret it has.
+func readScalerCredentials(ctx context.Context, liveReader client.Reader, namespace string, external *v1alpha1.ExternalSource) (*broker.Credentials, error) {
+	credentials := &broker.Credentials{Name: clientName}
+	if external == nil || external.TLSSecretRef == nil {
+		return credentials, nil
+	}
+	tls, err := readTLS(ctx, liveReader, namespace, external.TLSSecretRef.Name)
 	if err != nil {
 		return nil, err
 	}
-	a.CA, a.Certificate, a.Key = data["ca.crt"], data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]
-	if len(a.CA)+len(a.Certificate)+len(a.Key) == 0 {
-		return nil, invalid("Secret %q has none of the keys ca.crt, tls.crt, tls.key", of.TLSSecretRef.Name)
-	}
-	return a, nil
+	credentials.TLS = tls
+	return credentials, nil
 }

@@ -13,22 +13,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/backlog/redis/redistest"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
 
-var quick = Options{MaxRetryInterval: 10 * time.Millisecond, SecretReadInterval: time.Millisecond}
+var shortIntervals = Options{MaxRetryInterval: 10 * time.Millisecond, SecretReadInterval: time.Millisecond}
 
-func byURL(secret string) v1alpha1.BrokerAccess {
+func accessWithURL(secret string) v1alpha1.BrokerAccess {
 	return v1alpha1.BrokerAccess{URLSecretRef: v1alpha1.SecretKey{SecretRef: v1alpha1.SecretRef{Name: secret}}}
 }
 
-func TestEachSourceIsAskedAtItsPlace(t *testing.T) {
+func TestEachTypeOfSourceIsRead(t *testing.T) {
 	redis := redistest.Start(t)
-	redis.CLI("LPUSH", "jobs", "a", "b", "c")
-	redis.CLI("XGROUP", "CREATE", "stream", "g", "$", "MKSTREAM")
-	redis.CLI("XADD", "stream", "*", "a", "b")
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	redis.RunCLI("LPUSH", "jobs", "a", "b", "c")
+	redis.RunCLI("XGROUP", "CREATE", "stream", "g", "$", "MKSTREAM")
+	redis.RunCLI("XADD", "stream", "*", "a", "b")
+	webServer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.EscapedPath() {
 		case "/api/queues/%2F/jobs":
 			_, _ = fmt.Fprint(w, `{"messages_ready":4,"messages_unacknowledged":2,"message_stats":{"publish":9}}`)
@@ -38,19 +38,19 @@ func TestEachSourceIsAskedAtItsPlace(t *testing.T) {
 			http.NotFound(w, r)
 		}
 	}))
-	defer web.Close()
-	s := NewSourceReader(fake.NewClientBuilder().WithObjects(secretOf("redis", "url", redis.URL()), secretOf("web", "url", web.URL)).Build(), quick)
+	defer webServer.Close()
+	s := NewSourceReader(fake.NewClientBuilder().WithObjects(newSecret("redis", "url", redis.URL()), newSecret("web", "url", webServer.URL)).Build(), shortIntervals)
 	for name, row := range map[string]struct {
 		source   v1alpha1.Source
 		backlog  int64
-		inFlight int64 // -1: not known
+		inFlight int64 // -1: unknown
 		arrived  bool
 	}{
-		"a list":    {v1alpha1.Source{RedisList: &v1alpha1.RedisListSource{BrokerAccess: byURL("redis"), Key: "jobs"}}, 3, -1, false},
-		"a stream":  {v1alpha1.Source{RedisStream: &v1alpha1.RedisStreamSource{BrokerAccess: byURL("redis"), Key: "stream", Group: "g"}}, 1, 0, false},
-		"RabbitMQ":  {v1alpha1.Source{RabbitMQ: &v1alpha1.RabbitMQSource{BrokerAccess: byURL("web"), Queue: "jobs"}}, 4, 2, true},
-		"a query":   {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: byURL("web"), Query: "q"}}, 5, -1, false},
-		"two of it": {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: byURL("web"), Query: "q", InFlightQuery: "i", ArrivalsQuery: "a"}}, 5, 5, true},
+		"Redis list":                  {v1alpha1.Source{RedisList: &v1alpha1.RedisListSource{BrokerAccess: accessWithURL("redis"), Key: "jobs"}}, 3, -1, false},
+		"Redis stream":                {v1alpha1.Source{RedisStream: &v1alpha1.RedisStreamSource{BrokerAccess: accessWithURL("redis"), Key: "stream", Group: "g"}}, 1, 0, false},
+		"RabbitMQ":                    {v1alpha1.Source{RabbitMQ: &v1alpha1.RabbitMQSource{BrokerAccess: accessWithURL("web"), Queue: "jobs"}}, 4, 2, true},
+		"Prometheus query":            {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: accessWithURL("web"), Query: "q"}}, 5, -1, false},
+		"Prometheus with all queries": {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: accessWithURL("web"), Query: "q", InFlightQuery: "i", ArrivalsQuery: "a"}}, 5, 5, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, err := s.ReadBacklog(t.Context(), ns, &row.source)
@@ -60,21 +60,21 @@ func TestEachSourceIsAskedAtItsPlace(t *testing.T) {
 		})
 	}
 	external := &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: "127.0.0.1:1"}}
-	if f, err := s.ReadBacklog(t.Context(), ns, external); broker.ClassOf(err) != broker.Unreachable {
-		t.Errorf("of nobody: %+v, %v", f, err)
+	if f, err := s.ReadBacklog(t.Context(), ns, external); broker.ClassOf(err) != broker.ClassUnreachable {
+		t.Errorf("unreachable source: %+v, %v", f, err)
 	}
-	if f, err := s.ReadBacklog(t.Context(), ns, &v1alpha1.Source{}); broker.ClassOf(err) != broker.Invalid {
-		t.Errorf("of nothing: %+v, %v", f, err)
+	if f, err := s.ReadBacklog(t.Context(), ns, &v1alpha1.Source{}); broker.ClassOf(err) != broker.ClassInvalid {
+		t.Errorf("source without a type: %+v, %v", f, err)
 	}
 }
 
-func TestASourceFollowsItsSecretAndItsServer(t *testing.T) {
+func TestASourceFollowsItsSecret(t *testing.T) {
 	one, other := redistest.Start(t), redistest.Start(t)
-	other.CLI("LPUSH", "jobs", "x")
+	other.RunCLI("LPUSH", "jobs", "x")
 	cluster := fake.NewClientBuilder().Build()
-	s := NewSourceReader(cluster, quick)
-	list := &v1alpha1.Source{RedisList: &v1alpha1.RedisListSource{BrokerAccess: byURL("redis"), Key: "jobs"}}
-	becomes := func(backlog int64) {
+	s := NewSourceReader(cluster, shortIntervals)
+	list := &v1alpha1.Source{RedisList: &v1alpha1.RedisListSource{BrokerAccess: accessWithURL("redis"), Key: "jobs"}}
+	waitForBacklog := func(backlog int64) {
 		t.Helper()
 		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 			f, err := s.ReadBacklog(t.Context(), ns, list)
@@ -90,24 +90,24 @@ func TestASourceFollowsItsSecretAndItsServer(t *testing.T) {
 	if _, err := s.ReadBacklog(t.Context(), ns, list); !errors.As(err, &problem) || problem.Reason != v1alpha1.ReasonSecretNotFound || !strings.Contains(err.Error(), `"redis"`) {
 		t.Errorf("without its Secret: %v", err)
 	}
-	if err := cluster.Create(t.Context(), secretOf("redis", "url", one.URL())); err != nil {
+	if err := cluster.Create(t.Context(), newSecret("redis", "url", one.URL())); err != nil {
 		t.Fatal(err)
 	}
-	becomes(0)
+	waitForBacklog(0)
 	one.Stop()
-	for range 2 { // the second is told what the first was
-		if f, err := s.ReadBacklog(t.Context(), ns, list); broker.ClassOf(err) != broker.Unreachable {
-			t.Errorf("of a server that is gone: %+v, %v", f, err)
+	for range 2 { // the second read returns the first error
+		if f, err := s.ReadBacklog(t.Context(), ns, list); broker.ClassOf(err) != broker.ClassUnreachable {
+			t.Errorf("of a stopped server: %+v, %v", f, err)
 		}
 	}
-	if err := cluster.Update(t.Context(), secretOf("redis", "url", other.URL())); err != nil {
+	if err := cluster.Update(t.Context(), newSecret("redis", "url", other.URL())); err != nil {
 		t.Fatal(err)
 	}
-	becomes(1)
+	waitForBacklog(1)
 
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if err := s.Start(ctx); err != nil || len(s.places) != 0 {
-		t.Errorf("%v, %d places", err, len(s.places))
+	if err := s.Start(ctx); err != nil || len(s.conns) != 0 {
+		t.Errorf("%v, %d connections remain", err, len(s.conns))
 	}
 }

@@ -2,97 +2,108 @@ package brokerconn
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// reading is what was last read of one queue.
-type reading struct {
-	mu      sync.Mutex // held while it is read: others wait for the same answer
-	at      time.Time
-	figures broker.Figures
+// timedStats are stats with the time at which reading them started.
+type timedStats struct {
+	broker.QueueStats
+	readTime time.Time
 }
 
-// Stats of a queue, read at most maxAge ago, whoever had them read.
-func (l *Conn) Stats(ctx context.Context, queue string, maxAge time.Duration) (broker.Figures, error) {
-	l.mu.Lock()
-	engine, problem := l.engine, l.problem
-	if problem != nil || engine == nil {
-		l.mu.Unlock()
-		_, err := l.Engine()
-		return broker.Figures{}, err
-	}
-	r, there := l.queues[queue]
-	if !there {
-		r = &reading{}
-		l.queues[queue] = r
-	}
-	l.mu.Unlock()
-
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.at.IsZero() && time.Since(r.at) <= maxAge {
-		return r.figures, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.manager.options.RequestTimeout)
-	defer cancel()
-	began := time.Now()
-	figures, err := engine.Figures(ctx, queue)
-	observeRequest(began, err)
+// Stats returns the stats of a queue, at most maxAge old. All callers share one read, except
+// that a maxAge of 0 starts a new one: a read in progress may not show the caller's own change.
+func (c *Conn) Stats(ctx context.Context, queue string, maxAge time.Duration) (broker.QueueStats, error) {
+	s, err := c.currentSession()
 	if err != nil {
-		l.CheckHealth(err)
-		return broker.Figures{}, err
+		return broker.QueueStats{}, err
 	}
-	r.at, r.figures = began, figures
-	return figures, nil
+	c.mu.Lock()
+	cached, found := s.stats[queue]
+	c.mu.Unlock()
+	switch {
+	case maxAge == 0:
+		s.reads.Forget(queue)
+	case found && time.Since(cached.readTime) <= maxAge:
+		return cached.QueueStats, nil
+	}
+	stats, err, _ := s.reads.Do(queue, func() (any, error) {
+		return c.readStats(context.WithoutCancel(ctx), s, queue) // other callers wait for it too
+	})
+	if err != nil {
+		return broker.QueueStats{}, err
+	}
+	return stats.(broker.QueueStats), nil //nolint:forcetypeassert // readStats returns it
 }
 
-// NotifyWhenReady has listeners told, once, when the queue has a message for workers. It returns at
-// once; to ask again while the answer is outstanding changes nothing.
-func (l *Conn) NotifyWhenReady(queue string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.engine == nil || l.problem != nil || l.awaited[queue] != nil {
+func (c *Conn) readStats(ctx context.Context, s *session, queue string) (broker.QueueStats, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.manager.options.RequestTimeout)
+	defer cancel()
+	start := time.Now()
+	stats, err := s.engine.Stats(ctx, queue)
+	recordRead(start, err)
+	if err != nil {
+		c.CheckHealth(err)
+		return broker.QueueStats{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if start.After(s.stats[queue].readTime) {
+		s.stats[queue] = timedStats{stats, start}
+	}
+	return stats, nil
+}
+
+// NotifyWhenReady notifies listeners once when the queue has a message for workers. It does not
+// wait. A second call has no effect until the notification is sent.
+func (c *Conn) NotifyWhenReady(queue string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.session
+	if s == nil || c.problem != nil || s.waits[queue] != nil {
 		return
 	}
-	engine := l.engine
-	ctx, cancel := context.WithCancel(l.engineCtx)
-	l.awaited[queue] = cancel
-	l.manager.background.Go(func() {
-		err := engine.Wait(ctx, queue)
-		if !l.finishWait(ctx, queue) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.waits[queue] = cancel
+	c.manager.background.Go(func() {
+		err := s.engine.WaitForMessage(ctx, queue)
+		if !c.finishWait(ctx, s, queue) {
 			return
 		}
 		cancel()
 		if err == nil {
-			l.manager.notifyListeners(Notification{Key: l.Key, Queue: queue})
+			c.manager.notifyListeners(Notification{Key: c.Key, Queue: queue})
 		} else {
-			l.CheckHealth(err)
+			c.CheckHealth(err)
 		}
 	})
 }
 
-// finishWait takes note that the wait for a queue is over, unless nobody waits any more.
-func (l *Conn) finishWait(ctx context.Context, queue string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// finishWait reports whether the wait was still wanted. If so, it also drops the stats that were
+// read before the message arrived.
+func (c *Conn) finishWait(ctx context.Context, s *session, queue string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if ctx.Err() != nil {
-		return false // its place may be another's by now
+		return false // the queue was forgotten, and the entry may belong to a newer wait
 	}
-	delete(l.awaited, queue)
-	delete(l.queues, queue) // what was read before is history
+	delete(s.waits, queue)
+	delete(s.stats, queue)
 	return true
 }
 
-// ForgetQueue drops what is kept of a queue that is gone.
-func (l *Conn) ForgetQueue(queue string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.queues, queue)
-	if cancel := l.awaited[queue]; cancel != nil {
+// ForgetQueue drops everything about a queue that no longer exists.
+func (c *Conn) ForgetQueue(queue string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil {
+		return
+	}
+	delete(c.session.stats, queue)
+	if cancel := c.session.waits[queue]; cancel != nil {
 		cancel()
-		delete(l.awaited, queue)
+		delete(c.session.waits, queue)
 	}
 }

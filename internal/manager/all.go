@@ -48,7 +48,7 @@ func setupQueue(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	return queue.New(mgr, brokers, queue.Options{Concurrency: o.Concurrency, Sweep: o.QueueSweep}).SetupWithManager(mgr)
+	return queue.New(mgr, brokers, queue.Options{Concurrency: o.Concurrency, SweepInterval: o.QueueSweep}).SetupWithManager(mgr)
 }
 
 func setupWorkerPool(mgr ctrl.Manager, o Options) error {

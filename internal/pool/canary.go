@@ -10,104 +10,107 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// advanceCanary takes the new revision through its steps, one at a time.
-func (d *evaluation) advanceCanary(trusted *revisionState) {
-	past := &d.updated.newHistory
-	if told := d.recordedFailure(); told != "" && past.FailureMessage == "" { // and not yet written, or not yet seen, on the revision
-		past.FailureMessage = told
-		d.replaceWorkers(trusted, 0)
+// advanceCanary moves the updated revision through the canary steps.
+func (e *evaluation) advanceCanary(stable *revisionState) {
+	history := &e.updated.newHistory
+	if failure := e.recordedFailure(); failure != "" && history.FailureMessage == "" {
+		history.FailureMessage = failure
+		e.replaceWorkers(stable, 0)
 		return
 	}
-	verdict := d.compareFailures()
-	if verdict.failed != "" {
-		past.FailureMessage = verdict.failed
-		d.replaceWorkers(trusted, 0)
+	verdict, message := e.analyzeCanary()
+	if verdict == canaryFailed {
+		history.FailureMessage = message
+		e.replaceWorkers(stable, 0)
 		return
 	}
-	if past.CanaryStep < len(d.rollout.Steps) {
-		if past.StepReached.IsZero() && d.desired > 0 && d.provenWorkers() >= d.canaryTarget() {
-			past.StepReached, past.LastProgress = d.now, d.now
+	if history.CanaryStep < len(e.rollout.Steps) {
+		if history.StepReached.IsZero() && e.desired > 0 && e.provenWorkers() >= e.canaryTarget() {
+			history.StepReached, history.LastProgress = e.now, e.now
 		}
-		if !past.StepReached.IsZero() && d.isStepFinished(verdict) {
-			past.CanaryStep, past.StepReached = past.CanaryStep+1, time.Time{}
+		if !history.StepReached.IsZero() && e.isStepFinished(verdict) {
+			history.CanaryStep, history.StepReached = history.CanaryStep+1, time.Time{}
 		}
 	}
-	d.replaceWorkers(trusted, d.canaryTarget())
+	e.replaceWorkers(stable, e.canaryTarget())
 }
 
-// recordedFailure is why the status says that the revision is given up; empty if it does not.
-// The status is written first: what it says holds, though the workers that it was about may
-// be gone before the revision says it too.
-func (d *evaluation) recordedFailure() string {
-	before := &d.observation.Pool.Status
+// recordedFailure returns the failure of the updated revision that the stored status reports;
+// empty if there is none. The status is stored before the revision's history: it counts even
+// if the workers that failed have stopped since.
+func (e *evaluation) recordedFailure() string {
+	before := &e.observation.Pool.Status
 	c := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionProgressing)
-	if c == nil || c.Reason != v1alpha1.ReasonAnalysisFailed || before.UpdatedRevision != d.updated.Name {
+	if c == nil || c.Reason != v1alpha1.ReasonAnalysisFailed || before.UpdatedRevision != e.updated.Name {
 		return ""
 	}
 	return c.Message
 }
 
-// canaryTarget is how many workers are new in the present step. After the last all are.
-func (d *evaluation) canaryTarget() int32 {
-	past := &d.updated.newHistory
-	if past.CanaryStep >= len(d.rollout.Steps) || d.desired == 0 {
-		return d.desired
+// canaryTarget is the number of workers of the updated revision in the present step.
+func (e *evaluation) canaryTarget() int32 {
+	step := e.updated.newHistory.CanaryStep
+	if step >= len(e.rollout.Steps) || e.desired == 0 {
+		return e.desired
 	}
-	percent := d.rollout.Steps[past.CanaryStep].Percent
-	return min(d.desired, max(1, int32(math.Ceil(float64(d.desired)*float64(percent)/100))))
+	return min(e.desired, max(1, int32(math.Ceil(float64(e.desired)*float64(e.rollout.Steps[step].Percent)/100))))
 }
 
-// isStepFinished tells whether the step that was reached has lasted long enough: for its pause,
-// or else until the new revision can be judged.
-func (d *evaluation) isStepFinished(v canaryVerdict) bool {
-	past := &d.updated.newHistory
-	if pause := d.rollout.Steps[past.CanaryStep].Pause; pause != nil {
-		return d.now.Sub(past.StepReached) >= pause.Duration.Duration
+// isStepFinished reports whether the step that was reached is over: after its pause, or without
+// one once the analysis has enough samples.
+func (e *evaluation) isStepFinished(verdict canaryVerdict) bool {
+	history := &e.updated.newHistory
+	if pause := e.rollout.Steps[history.CanaryStep].Pause; pause != nil {
+		return e.now.Sub(history.StepReached) >= pause.Duration.Duration
 	}
-	return v.known
+	return verdict == canaryPassed
 }
 
-// canaryVerdict about the new revision.
-type canaryVerdict struct {
-	// known: enough messages were handled to tell.
-	known bool
-	// failed is why it is no good; empty if it is.
-	failed string
-}
+// canaryVerdict is the result of the analysis of a canary.
+type canaryVerdict int
 
-// compareFailures compares how often messages fail with the new revision and with the others.
-func (d *evaluation) compareFailures() canaryVerdict {
-	limit, samples := int32(defaultFailureIncrease), int64(defaultMinSamples)
-	if a := d.rollout.Analysis; a != nil {
-		if a.MaxFailureRatioIncreasePercent != nil {
-			limit = *a.MaxFailureRatioIncreasePercent
+const (
+	// canaryUndecided means that too few messages were handled.
+	canaryUndecided canaryVerdict = iota
+	canaryPassed
+	canaryFailed
+)
+
+// analyzeCanary compares the failure ratio of the updated revision with that of the others. The
+// message explains a failure.
+func (e *evaluation) analyzeCanary() (verdict canaryVerdict, message string) {
+	maxIncrease, minSamples := int32(defaultFailureIncrease), int64(defaultMinSamples)
+	if analysis := e.rollout.Analysis; analysis != nil {
+		if analysis.MaxFailureRatioIncreasePercent != nil {
+			maxIncrease = *analysis.MaxFailureRatioIncreasePercent
 		}
-		if a.MinSamples > 0 {
-			samples = int64(a.MinSamples)
+		if analysis.MinSamples > 0 {
+			minSamples = int64(analysis.MinSamples)
 		}
 	}
-	var fresh, old messageOutcomes
-	for _, r := range d.revisions {
-		if r == d.updated {
-			fresh.addRevision(r)
-			continue
+	var updated, old messageOutcomes
+	for _, r := range e.revisions {
+		if r == e.updated {
+			updated.addRevision(r)
+		} else {
+			old.addRevision(r)
 		}
-		old.addRevision(r)
 	}
-	if fresh.total() < samples {
-		return canaryVerdict{}
+	switch {
+	case updated.total() < minSamples:
+		return canaryUndecided, ""
+	case updated.failureRatio()-old.failureRatio() > float64(maxIncrease)/100:
+		return canaryFailed, fmt.Sprintf("%s: %.1f %% of its %d messages failed, compared to %.1f %% before",
+			v1alpha1.ReasonAnalysisFailed, 100*updated.failureRatio(), updated.total(), 100*old.failureRatio())
+	default:
+		return canaryPassed, ""
 	}
-	if increase := fresh.failureRatio() - old.failureRatio(); increase > float64(limit)/100 {
-		return canaryVerdict{known: true, failed: fmt.Sprintf("%s: %.1f %% of its %d messages have failed, %.1f %% before",
-			v1alpha1.ReasonAnalysisFailed, 100*fresh.failureRatio(), fresh.total(), 100*old.failureRatio())}
-	}
-	return canaryVerdict{known: true}
 }
 
-// messageOutcomes of messages.
+// messageOutcomes counts the messages that workers handled.
 type messageOutcomes struct{ succeeded, failed int64 }
 
-// addRevision what the revision's workers count. One that does not say counts for nothing.
+// addRevision adds the counts that the revision's workers report.
 func (o *messageOutcomes) addRevision(r *revisionState) {
 	for _, w := range r.workers {
 		if w.Stats != nil && w.Stats.Succeeded != nil && w.Stats.Failed != nil {
@@ -119,7 +122,7 @@ func (o *messageOutcomes) addRevision(r *revisionState) {
 
 func (o *messageOutcomes) total() int64 { return o.succeeded + o.failed }
 
-// failureRatio is which part of the messages failed.
+// failureRatio is between 0 and 1; 0 without messages.
 func (o *messageOutcomes) failureRatio() float64 {
 	if o.total() == 0 {
 		return 0

@@ -13,192 +13,220 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
+// conditionVerdict is the status of a condition and the reason for it.
+type conditionVerdict struct {
+	status          metav1.ConditionStatus
+	reason, message string
+}
+
+// conditionRules are the pool's own conditions. A rule that returns nil leaves its condition
+// unchanged.
+var conditionRules = []struct {
+	kind     string
+	evaluate func(*evaluation) *conditionVerdict
+}{
+	{v1alpha1.ConditionAvailable, availableVerdict},
+	{v1alpha1.ConditionRolloutPaused, rolloutPausedVerdict},
+	{v1alpha1.ConditionProgressing, progressingVerdict},
+	{v1alpha1.ConditionMetricsFresh, metricsFreshVerdict},
+	{v1alpha1.ConditionScalingActive, scalingActiveVerdict},
+	{v1alpha1.ConditionScalingLimited, scalingLimitedVerdict},
+	{v1alpha1.ConditionDraining, drainingVerdict},
+	{v1alpha1.ConditionDrainTimedOut, drainTimedOutVerdict},
+	{v1alpha1.ConditionDegraded, degradedVerdict},
+}
+
+func isTrue(reason, format string, values ...any) *conditionVerdict {
+	return &conditionVerdict{metav1.ConditionTrue, reason, fmt.Sprintf(format, values...)}
+}
+
+func isFalse(reason, format string, values ...any) *conditionVerdict {
+	return &conditionVerdict{metav1.ConditionFalse, reason, fmt.Sprintf(format, values...)}
+}
+
 // setConditions sets all conditions of the pool.
-func (d *evaluation) setConditions() {
-	d.setAvailability()
-	if d.problem == nil && d.observation.Pool.DeletionTimestamp.IsZero() {
-		d.rolloutConditions()
+func (e *evaluation) setConditions() {
+	for _, rule := range conditionRules {
+		verdict := rule.evaluate(e)
+		if verdict == nil {
+			continue
+		}
+		meta.SetStatusCondition(&e.status.Conditions, metav1.Condition{
+			Type: rule.kind, Status: verdict.status, Reason: verdict.reason, Message: verdict.message,
+			ObservedGeneration: e.observation.Pool.Generation, LastTransitionTime: metav1.NewTime(e.now),
+		})
 	}
-	d.scalingConditions()
-	d.drainConditions()
-	d.setDegraded()
+	e.setSummary()
 }
 
-func (d *evaluation) setCondition(kind string, status metav1.ConditionStatus, reason, format string, values ...any) {
-	meta.SetStatusCondition(&d.status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: fmt.Sprintf(format, values...),
-		ObservedGeneration: d.observation.Pool.Generation, LastTransitionTime: metav1.NewTime(d.now),
-	})
+func availableVerdict(e *evaluation) *conditionVerdict {
+	message := e.availabilityMessage()
+	if e.isAvailable() {
+		return isTrue(v1alpha1.ReasonMinimumAvailable, "%s", message)
+	}
+	return isFalse(v1alpha1.ReasonMinimumUnavailable, "%s", message)
 }
 
-// setAvailability sets Available and Ready.
-func (d *evaluation) setAvailability() {
-	ready, least := d.availableWorkers(), d.minimumAvailable()
-	status, reason := metav1.ConditionTrue, v1alpha1.ReasonMinimumAvailable
-	if ready < least {
-		status, reason = metav1.ConditionFalse, v1alpha1.ReasonMinimumUnavailable
+func (e *evaluation) isAvailable() bool { return e.availableWorkers() >= e.minimumAvailable() }
+
+// minimumAvailable is the number of workers that must be ready for the pool to be available.
+func (e *evaluation) minimumAvailable() int32 {
+	if autoscaling := e.observation.Pool.Spec.Autoscaling; autoscaling != nil {
+		return min(autoscaling.MinReplicas, e.desired)
 	}
-	d.setCondition(v1alpha1.ConditionAvailable, status, reason, "%d of %d workers are ready, at least %d must be", ready, d.desired, least)
+	return e.desired
+}
+
+func (e *evaluation) availabilityMessage() string {
+	return fmt.Sprintf("%d of %d workers are ready; the minimum is %d", e.availableWorkers(), e.desired, e.minimumAvailable())
+}
+
+// hasNoRollout reports whether the rollout was not evaluated.
+func (e *evaluation) hasNoRollout() bool { return e.problem != nil || e.isDeleting() }
+
+func rolloutPausedVerdict(e *evaluation) *conditionVerdict {
+	failure := e.updated.startFailure()
 	switch {
-	case !d.observation.Pool.DeletionTimestamp.IsZero():
-		d.setCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDeleting, "%s", d.deletionMessage())
-	case d.problem != nil:
-		d.setCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, d.problem.Reason, "%s", d.problem.Message)
-	case status == metav1.ConditionFalse:
-		d.setCondition(v1alpha1.ConditionReady, status, reason, "%d of %d workers are ready, at least %d must be", ready, d.desired, least)
+	case e.hasNoRollout():
+		return nil
+	case e.updated.newHistory.FailureMessage != "":
+		return isTrue(v1alpha1.ReasonAnalysisFailed, "revision %s failed and was rolled back: %s", e.updated.Name, e.updated.newHistory.FailureMessage)
+	case failure != nil && !e.rolloutComplete:
+		return isTrue(failure.Reason, "%s", failure.Message)
+	case e.rolloutComplete:
+		return isFalse(v1alpha1.ReasonRolledOut, "")
 	default:
-		d.setCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "")
+		return isFalse(v1alpha1.ReasonRollingOut, "")
 	}
 }
 
-// deletionMessage tells what a pool that is being deleted waits for.
-func (d *evaluation) deletionMessage() string {
-	left := d.status.Replicas
+func progressingVerdict(e *evaluation) *conditionVerdict {
 	switch {
-	case left == 0:
-		return "all workers are drained"
-	case d.observation.Stats == nil:
-		return fmt.Sprintf("%d workers are drained, and the broker cannot be asked whether they have finished (%s); "+
-			"annotate the WorkerPool with %s=true to delete it nevertheless", left, d.observation.StatsError, AnnotationAbandon)
+	case e.hasNoRollout():
+		return nil
+	case e.rolloutComplete:
+		return isTrue(v1alpha1.ReasonRolledOut, "all workers are of revision %s", e.updated.Name)
+	case e.updated.newHistory.FailureMessage != "":
+		return isFalse(v1alpha1.ReasonAnalysisFailed, "%s", e.updated.newHistory.FailureMessage)
+	case e.isProgressOverdue():
+		return isFalse(v1alpha1.ReasonNoProgress, "%s", e.noProgressMessage())
 	default:
-		return fmt.Sprintf("%d workers are drained first", left)
+		return isTrue(v1alpha1.ReasonRollingOut, "%s", e.progressMessage())
 	}
 }
 
-// rolloutConditions sets Progressing and RolloutPaused.
-func (d *evaluation) rolloutConditions() {
-	past := &d.updated.newHistory
-	reason, message := d.updated.startFailure()
-	switch {
-	case past.FailureMessage != "":
-		d.setCondition(v1alpha1.ConditionRolloutPaused, metav1.ConditionTrue, v1alpha1.ReasonAnalysisFailed,
-			"revision %s is given up: %s", d.updated.Name, past.FailureMessage)
-	case reason != "" && !d.rolloutComplete:
-		d.setCondition(v1alpha1.ConditionRolloutPaused, metav1.ConditionTrue, reason, "revision %s: %s", d.updated.Name, message)
-	case d.rolloutComplete:
-		d.setCondition(v1alpha1.ConditionRolloutPaused, metav1.ConditionFalse, v1alpha1.ReasonRolledOut, "")
-	default:
-		d.setCondition(v1alpha1.ConditionRolloutPaused, metav1.ConditionFalse, v1alpha1.ReasonRollingOut, "")
-	}
-	switch {
-	case d.rolloutComplete:
-		d.setCondition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonRolledOut, "all workers are of revision %s", d.updated.Name)
-	case past.FailureMessage != "":
-		d.setCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAnalysisFailed, "%s", past.FailureMessage)
-	case d.isProgressOverdue():
-		d.setCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonNoProgress,
-			"revision %s has made no progress for %s", d.updated.Name, d.progressDeadline())
-	default:
-		d.setCondition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonRollingOut, "%s", d.progressMessage())
-	}
+func (e *evaluation) progressDeadline() time.Duration {
+	return durationOr(e.rollout.ProgressDeadline, defaultProgressDeadline).Duration.Duration
 }
 
-func (d *evaluation) progressDeadline() time.Duration {
-	return durationOr(d.rollout.ProgressDeadline, defaultProgressDeadline).Duration.Duration
-}
-
-// isProgressOverdue tells whether the rollout gets nowhere. Without anything to do it cannot.
-func (d *evaluation) isProgressOverdue() bool {
-	last := d.updated.Created
-	if d.updated.newHistory.LastProgress.After(last) {
-		last = d.updated.newHistory.LastProgress
+// isProgressOverdue reports whether the rollout exceeded its progress deadline. A rollout of a
+// pool without workers, or one that waits in a canary step, does not.
+func (e *evaluation) isProgressOverdue() bool {
+	last := e.updated.Created
+	if e.updated.newHistory.LastProgress.After(last) {
+		last = e.updated.newHistory.LastProgress
 	}
-	waits := !d.updated.newHistory.StepReached.IsZero()
-	return d.desired > 0 && !waits && d.now.Sub(last) > d.progressDeadline()
+	inStep := !e.updated.newHistory.StepReached.IsZero()
+	return e.desired > 0 && !inStep && e.now.Sub(last) > e.progressDeadline()
 }
 
-func (d *evaluation) progressMessage() string {
-	text := fmt.Sprintf("revision %s: %d of %d workers have proven themselves", d.updated.Name, d.provenWorkers(), d.desired)
-	if d.rollout.Strategy == v1alpha1.RolloutCanary && d.updated.newHistory.CanaryStep < len(d.rollout.Steps) {
-		text += fmt.Sprintf(", step %d of %d", d.updated.newHistory.CanaryStep+1, len(d.rollout.Steps))
+func (e *evaluation) noProgressMessage() string {
+	return fmt.Sprintf("revision %s has made no progress for %s", e.updated.Name, e.progressDeadline())
+}
+
+func (e *evaluation) progressMessage() string {
+	text := fmt.Sprintf("revision %s: %d of %d workers have proven to work", e.updated.Name, e.provenWorkers(), e.desired)
+	if e.rollout.Strategy == v1alpha1.RolloutCanary && e.updated.newHistory.CanaryStep < len(e.rollout.Steps) {
+		text += fmt.Sprintf(", step %d of %d", e.updated.newHistory.CanaryStep+1, len(e.rollout.Steps))
 	}
 	return text
 }
 
-// limitingReasons are the reasons for which a pool has not as many workers as the figures ask for.
+func metricsFreshVerdict(e *evaluation) *conditionVerdict {
+	if e.observation.Stats == nil {
+		return isFalse(v1alpha1.ReasonMetricsStale, "%s", e.observation.StatsError)
+	}
+	return isTrue(v1alpha1.ReasonMetricsFresh, "")
+}
+
+// inactiveReasons are the reasons of scaling decisions that do not follow the metrics.
+var inactiveReasons = []scaling.Reason{
+	scaling.ReasonPaused, scaling.ReasonDryRun, scaling.ReasonStatsUnavailable, scaling.ReasonFallback,
+}
+
+func scalingActiveVerdict(e *evaluation) *conditionVerdict {
+	switch {
+	case e.observation.Pool.Spec.Autoscaling == nil:
+		return isFalse(v1alpha1.ReasonManual, "spec.replicas sets the number of workers")
+	case e.scalingDecision == nil: // scaling was not evaluated
+		return nil
+	case slices.Contains(inactiveReasons, e.scalingDecision.Reason):
+		return isFalse(string(e.scalingDecision.Reason), "%s", e.status.LastDecision.Message)
+	default:
+		return isTrue(v1alpha1.ReasonAutoscaled, "")
+	}
+}
+
+// limitingReasons are the reasons for which the number of workers differs from the
+// recommendation.
 var limitingReasons = []scaling.Reason{
 	scaling.ReasonMaxReplicas, scaling.ReasonMinReplicas, scaling.ReasonBudget, scaling.ReasonRateLimit,
 	scaling.ReasonMaxInFlight, scaling.ReasonThroughputSaturated,
 }
 
-// scalingConditions sets ScalingActive, ScalingLimited and MetricsFresh.
-func (d *evaluation) scalingConditions() {
-	if d.observation.Stats != nil {
-		d.setCondition(v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, v1alpha1.ReasonFresh, "")
-	} else {
-		d.setCondition(v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse, v1alpha1.ReasonStale, "%s", d.observation.StatsError)
+func scalingLimitedVerdict(e *evaluation) *conditionVerdict {
+	decision := e.scalingDecision
+	switch replicas := e.observation.Pool.Spec.Replicas; {
+	case e.observation.Pool.Spec.Autoscaling == nil:
+		if replicas != nil && e.desired < *replicas && !e.isDeleting() {
+			return isTrue(string(scaling.ReasonBudget), "spec.replicas is %d, Policies allow %d", *replicas, e.replicaLimit)
+		}
+	case decision == nil:
+		return nil
+	case decision.Recommended != e.desired && slices.Contains(limitingReasons, decision.Reason):
+		return isTrue(string(decision.Reason), "%s", e.status.LastDecision.Message)
 	}
-	if d.observation.Pool.Spec.Autoscaling == nil {
-		d.setCondition(v1alpha1.ConditionScalingActive, metav1.ConditionFalse, v1alpha1.ReasonManual, "spec.replicas says how many workers there are")
-		d.setManualScalingLimited()
-		return
-	}
-	if d.scalingDecision == nil { // it was not decided, and nothing is known anew
-		return
-	}
-	decision := d.status.LastDecision
-	switch d.scalingDecision.Reason {
-	case scaling.ReasonPaused, scaling.ReasonDryRun, scaling.ReasonStatsUnavailable, scaling.ReasonFallback:
-		d.setCondition(v1alpha1.ConditionScalingActive, metav1.ConditionFalse, string(d.scalingDecision.Reason), "%s", decision.Message)
-	default:
-		d.setCondition(v1alpha1.ConditionScalingActive, metav1.ConditionTrue, v1alpha1.ReasonAutoscaled, "")
-	}
-	if d.scalingDecision.Recommended != d.desired && slices.Contains(limitingReasons, d.scalingDecision.Reason) {
-		d.setCondition(v1alpha1.ConditionScalingLimited, metav1.ConditionTrue, string(d.scalingDecision.Reason), "%s", decision.Message)
-		return
-	}
-	d.setCondition(v1alpha1.ConditionScalingLimited, metav1.ConditionFalse, v1alpha1.ReasonWithinBounds, "")
+	return isFalse(v1alpha1.ReasonWithinBounds, "")
 }
 
-func (d *evaluation) setManualScalingLimited() {
-	if wanted := d.observation.Pool.Spec.Replicas; wanted != nil && d.desired < *wanted && d.observation.Pool.DeletionTimestamp.IsZero() {
-		d.setCondition(v1alpha1.ConditionScalingLimited, metav1.ConditionTrue, string(scaling.ReasonBudget),
-			"%d workers are asked for, the Policies allow %d", *wanted, d.replicaLimit)
-		return
+func drainingVerdict(e *evaluation) *conditionVerdict {
+	if e.status.Draining == 0 {
+		return isFalse(v1alpha1.ReasonDrained, "")
 	}
-	d.setCondition(v1alpha1.ConditionScalingLimited, metav1.ConditionFalse, v1alpha1.ReasonWithinBounds, "")
+	return isTrue(v1alpha1.ReasonDrainsRunning, "%d workers are draining", e.status.Draining)
 }
 
-// drainConditions sets Draining and DrainTimedOut.
-func (d *evaluation) drainConditions() {
-	if number := d.status.Draining; number > 0 {
-		d.setCondition(v1alpha1.ConditionDraining, metav1.ConditionTrue, v1alpha1.ReasonDrainsRunning, "%d workers finish what they have", number)
-	} else {
-		d.setCondition(v1alpha1.ConditionDraining, metav1.ConditionFalse, v1alpha1.ReasonDrained, "")
-	}
+func drainTimedOutVerdict(e *evaluation) *conditionVerdict {
 	var late []string
-	for _, r := range d.revisions {
+	for _, r := range e.revisions {
 		for _, w := range r.workers {
-			if d.hasTimedOut(w) {
+			if e.hasTimedOut(w) {
 				late = append(late, w.Name)
 			}
 		}
 	}
 	if len(late) == 0 {
-		d.setCondition(v1alpha1.ConditionDrainTimedOut, metav1.ConditionFalse, v1alpha1.ReasonDrained, "")
-		return
+		return isFalse(v1alpha1.ReasonDrained, "")
 	}
-	d.setCondition(v1alpha1.ConditionDrainTimedOut, metav1.ConditionTrue, v1alpha1.ReasonDrainTimeout,
-		"%d workers have not finished in %s: %s", len(late), d.drain.Timeout.Duration.Duration, summarizeNames(late))
+	return isTrue(v1alpha1.ReasonDrainTimeout, "%d workers still have messages in flight after %s: %s",
+		len(late), e.drain.Timeout.Duration.Duration, summarizeNames(late))
 }
 
-// setDegraded sets Degraded.
-func (d *evaluation) setDegraded() {
-	for _, r := range d.revisions {
-		if reason, message := r.startFailure(); reason != "" {
-			d.setCondition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, reason, "revision %s: %s", r.Name, message)
-			return
+func degradedVerdict(e *evaluation) *conditionVerdict {
+	for _, r := range e.revisions {
+		if failure := r.startFailure(); failure != nil {
+			return isTrue(failure.Reason, "%s", failure.Message)
 		}
 	}
-	d.setCondition(v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonReady, "")
+	return isFalse(v1alpha1.ReasonReady, "")
 }
 
-// summarizeNames are the first of the names.
+// summarizeNames lists the first three names, and the number of the others.
 func summarizeNames(names []string) string {
-	const few = 3
+	const listed = 3
 	slices.Sort(names)
-	if len(names) > few {
-		return strings.Join(names[:few], ", ") + fmt.Sprintf(" and %d more", len(names)-few)
+	if len(names) > listed {
+		return strings.Join(names[:listed], ", ") + fmt.Sprintf(" and %d more", len(names)-listed)
 	}
 	return strings.Join(names, ", ")
 }

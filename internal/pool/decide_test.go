@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
@@ -62,7 +64,7 @@ func withoutStats(s *testPool) *testPool {
 }
 
 func withMissingQueue(s *testPool) *testPool {
-	s.Problem = &Problem{v1alpha1.ReasonQueueNotFound, "there is none"}
+	s.Problem = &core.Problem{Reason: v1alpha1.ReasonQueueNotFound, Message: "Queue not found"}
 	return s
 }
 
@@ -74,35 +76,40 @@ func withDeletionTimestamp(s *testPool) *testPool {
 func TestTheFirstMessageWakesAPool(t *testing.T) {
 	s := autoscaledPool(0)
 	s.Stats.Backlog, s.Stats.Arrived, s.Stats.Finished = 1, new(int64(1)), new(int64(0))
-	plan := Decide(s.Observation)
-	if plan.Status.Desired != 1 || s.plannedReplicas(&plan)[s.Revisions[0].Name] != 1 {
-		t.Errorf("%d workers are wanted, and asked for is %v", plan.Status.Desired, s.plannedReplicas(&plan))
+	decision := Decide(s.Observation)
+	if decision.Status.Desired != 1 || s.plannedReplicas(&decision)[s.Revisions[0].Name] != 1 {
+		t.Errorf("%d workers are wanted, and asked for is %v", decision.Status.Desired, s.plannedReplicas(&decision))
 	}
 }
 
 func TestAProblemLeavesAllAsItIs(t *testing.T) {
 	s := withMissingQueue(newTestPool(3).withCurrentRevision(3).withReplicas(0))
-	plan := Decide(s.Observation)
-	if plan.changesCluster() || len(plan.SharedObjects) > 0 || plan.Status.Desired != 3 {
-		t.Errorf("it is acted on: %+v", plan)
+	decision := Decide(s.Observation)
+	if decision.changesCluster() || len(decision.SharedObjects) > 0 || decision.Status.Desired != 3 {
+		t.Errorf("it is acted on: %+v", decision)
 	}
-	if c := meta.FindStatusCondition(plan.Status.Conditions, v1alpha1.ConditionReady); c.Reason != v1alpha1.ReasonQueueNotFound {
+	if c := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionReady); c.Reason != v1alpha1.ReasonQueueNotFound {
 		t.Errorf("Ready is %s, %s", c.Status, c.Reason)
 	}
 }
 
 func TestABudgetIsKeptToAlsoByBusyPools(t *testing.T) {
 	s := autoscaledPool(5)
-	s.Budget = new(int32(3))
+	s.Pool.Status.Replicas = 5
+	limit := v1alpha1.Policy{Spec: v1alpha1.PolicySpec{Limits: &v1alpha1.PolicyLimits{MaxReplicasTotal: new(int32(8))}}}
+	other := v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "other"}}
+	other.Spec.Priority, other.Spec.Replicas = 10, new(int32(5))
+	other.Status.Desired, other.Status.Replicas = 5, 5
+	s.Policies, s.NamespacePools = policy.Selection{&limit}, []v1alpha1.WorkerPool{*s.Pool, other}
 	for _, w := range s.Workers {
 		s.withInFlight(w.Name, 10)
 	}
-	plan := Decide(s.Observation)
-	if plan.Status.Desired != 3 || len(workersWhere(&plan, func(m DrainState) bool { return !m.DrainingSince.IsZero() })) != 2 {
-		t.Errorf("%d workers are wanted, and %+v drained", plan.Status.Desired, plan.DrainStates)
+	decision := Decide(s.Observation)
+	if decision.Status.Desired != 3 || len(workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })) != 2 {
+		t.Errorf("%d workers are wanted, and %+v drained", decision.Status.Desired, decision.DrainStates)
 	}
-	if len(plan.Events) == 0 || plan.Events[0].Reason != v1alpha1.EventPreempted {
-		t.Errorf("nobody is told: %+v", plan.Events)
+	if len(decision.Events) == 0 || decision.Events[0].Reason != v1alpha1.EventPreempted {
+		t.Errorf("nobody is told: %+v", decision.Events)
 	}
 }
 
@@ -135,13 +142,13 @@ func TestADeletedPoolDrainsItsWorkers(t *testing.T) {
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
 			s := withDeletionTimestamp(test.scene)
-			plan := Decide(s.Observation)
-			drains := workersWhere(&plan, func(m DrainState) bool { return m.DrainingSince.Equal(testTime) })
+			decision := Decide(s.Observation)
+			drains := workersWhere(&decision, func(d DrainState) bool { return d.DrainingSince.Equal(testTime) })
 			if diff := cmp.Diff(test.drains, drains); diff != "" {
 				t.Errorf("-want, +got:\n%s", diff)
 			}
-			if plan.KeepFinalizer != test.finalizer || s.plannedReplicas(&plan)[s.Revisions[0].Name] != test.replicas {
-				t.Errorf("finalizer %t, replicas %v", plan.KeepFinalizer, s.plannedReplicas(&plan))
+			if decision.KeepFinalizer != test.finalizer || s.plannedReplicas(&decision)[s.Revisions[0].Name] != test.replicas {
+				t.Errorf("finalizer %t, replicas %v", decision.KeepFinalizer, s.plannedReplicas(&decision))
 			}
 		})
 	}
@@ -154,7 +161,7 @@ func withAbandonAnnotation(s *testPool) *testPool {
 
 func TestFiguresThatWereNeverReadAreNotLost(t *testing.T) {
 	lost := func(s *testPool) bool {
-		return slices.ContainsFunc(Decide(s.Observation).Events, func(e Event) bool { return e.Reason == v1alpha1.EventMetricsLost })
+		return slices.ContainsFunc(Decide(s.Observation).Events, func(e core.Event) bool { return e.Reason == v1alpha1.EventMetricsLost })
 	}
 	s := withoutStats(autoscaledPool(1))
 	if lost(s) {
@@ -174,11 +181,11 @@ func TestFiguresAloneMayBeRecordedLater(t *testing.T) {
 	first := Decide(s.Observation)
 	s.Pool.Status, s.Memory, s.Now = first.Status, first.Memory, testTime.Add(2*time.Second)
 	s.withInFlight("worker:1-0", 2)
-	if plan := Decide(s.Observation); !plan.StatusDeferrable {
+	if decision := Decide(s.Observation); !decision.StatusDeferrable {
 		t.Error("a figure is taken for news")
 	}
 	s.Workers[0].ReadySince = time.Time{}
-	if plan := Decide(s.Observation); plan.StatusDeferrable {
+	if decision := Decide(s.Observation); decision.StatusDeferrable {
 		t.Error("a worker that is not ready any more is no news")
 	}
 }

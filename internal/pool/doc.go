@@ -1,22 +1,22 @@
 // Package pool decides what a WorkerPool does next.
 //
-// It is pure: from the object, what was seen of its revisions, its workers and its queues,
-// and the time, Decide tells the status to record and the actions to take. How many
-// workers there shall be it asks package scaling; the rest is its own: which revision they
-// are of, and in which order they come and go.
+// It is pure: from an observation of the WorkerPool, its revisions, its workers, its queues and
+// the time, Decide computes the status to record and the actions to take. Package scaling
+// computes the number of workers. This package decides which revision they belong to, and in
+// which order they start and stop.
 //
-// No worker is removed that may be at work. On the way out it goes through
+// A worker that may have messages in flight is never removed. A worker that is not needed
+// moves through these states:
 //
-//	          chosen                 nothing in flight,         seen by all
-//	serving ─────────▶ draining ───────────────────────▶ leaving ──────────▶ replicas − 1
-//	   ▲                   │         as the broker says
-//	   └───────────────────┘
-//	     wanted again: /resume
+//	          not needed             nothing in flight,
+//	serving ─────────────▶ draining ────────────────────▶ removable ─────▶ replicas − 1
+//	   ▲                      │      according to the broker
+//	   └──────────────────────┘
+//	    needed again: undrain
 //
-// Where a worker stands is written on its Pod before anything is done about it, so any pass
-// may be the first one after a crash. A leaving worker is never called back: whoever removes
-// Pods may already be at it.
+// Each state is written on the worker's Pod before the pool acts on it, so the operator can
+// continue after a crash. A removable worker is never undrained: the workload controller may
+// already be deleting it.
 //
-// What is not known is never taken for nothing: without figures from the broker no
-// worker leaves.
+// Unknown is never treated as zero: without stats from the broker no worker becomes removable.
 package pool

@@ -9,38 +9,37 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// planRevision brings a revision nearer to the workers it is wanted to have, and has those
-// it is not drained before they go.
-func (d *evaluation) planRevision(r *revisionState) {
-	d.drainHighestOrdinals(r)
-	d.updateIdleTimes(r)
+// planRevision plans the replicas of a revision, and the drain states of its workers.
+func (e *evaluation) planRevision(r *revisionState) {
+	e.drainHighestOrdinals(r)
+	e.updateIdleTimes(r)
 	r.newReplicas = r.Replicas
-	gone := d.removableWorkers(r)
+	removed := e.removableWorkers(r)
 	switch surplus := r.servingWorkers() - r.servingTarget; {
-	case gone > 0:
-		// Growth waits until they are gone: it would keep them.
-		r.newReplicas = min(r.Replicas, r.liveWorkers()-gone)
+	case removed > 0:
+		// The revision grows only after they are removed: otherwise it would keep them.
+		r.newReplicas = min(r.Replicas, r.liveWorkers()-removed)
 	case surplus < 0:
 		surplus += r.undrain(-surplus)
 		if r.lowestRemovableOrdinal() == math.MaxInt32 {
 			r.newReplicas = max(r.Replicas, r.totalWorkers()-surplus)
 		}
-		d.markRemovable(r)
+		e.markRemovable(r)
 	case surplus > 0 && r.CreationFailure != "" && r.uncreatedWorkers() > 0:
 		r.newReplicas = r.Replicas - min(r.uncreatedWorkers(), surplus)
 	default:
-		// Those still to come count for nothing: if they are too many, they go once they are
-		// there, before they have begun anything.
-		d.startDraining(r, surplus-r.uncreatedWorkers())
-		d.markRemovable(r)
+		// Workers that are not created yet are not drained. If they turn out to be too many,
+		// they are removed after their creation, before they take messages.
+		e.startDraining(r, surplus-r.uncreatedWorkers())
+		e.markRemovable(r)
 	}
-	d.planDrainRequests(r)
+	e.planDrainRequests(r)
 }
 
-// updateIdleTimes notes which of the draining workers say that they have nothing in flight. One
-// that has said so and does not answer now takes no more messages either: it is not to
-// begin a lease anew for each answer that is late.
-func (d *evaluation) updateIdleTimes(r *revisionState) {
+// updateIdleTimes records which draining workers report that they have nothing in flight. A
+// worker that reported it and does not answer now keeps its idle time: it takes no messages, and
+// a late answer must not restart the wait for its lease.
+func (e *evaluation) updateIdleTimes(r *revisionState) {
 	for _, w := range r.workers {
 		switch {
 		case w.targetDraining.IsZero():
@@ -49,86 +48,85 @@ func (d *evaluation) updateIdleTimes(r *revisionState) {
 		case !w.Stats.Drained || w.Stats.InFlight > 0:
 			w.targetIdle = time.Time{}
 		case w.targetIdle.IsZero():
-			w.targetIdle = d.now
+			w.targetIdle = e.now
 		}
 	}
 }
 
-// startDraining has so many workers drain.
-func (d *evaluation) startDraining(r *revisionState, number int32) {
-	if number <= 0 {
+// startDraining selects workers to drain.
+func (e *evaluation) startDraining(r *revisionState, count int32) {
+	if count <= 0 {
 		return
 	}
-	victims := slices.DeleteFunc(slices.Clone(r.workers), func(w *workerState) bool { return !w.isServing() })
-	slices.SortStableFunc(victims, ordinalOrderOr(r.Ordered, compareDrainCost))
-	for _, w := range victims[:min(int(number), len(victims))] {
-		w.targetDraining = d.now
+	candidates := slices.DeleteFunc(slices.Clone(r.workers), func(w *workerState) bool { return !w.isServing() })
+	slices.SortStableFunc(candidates, ordinalOrderOr(r.Ordered, compareDrainCost))
+	for _, w := range candidates[:min(int(count), len(candidates))] {
+		w.targetDraining = e.now
 	}
 }
 
-// undrain has up to so many draining workers go on, the last asked first. It returns how
-// many do.
-func (r *revisionState) undrain(number int32) int32 {
-	floor := r.lowestRemovableOrdinal()
-	back := slices.DeleteFunc(slices.Clone(r.workers), func(w *workerState) bool {
-		return w.targetDraining.IsZero() || !w.targetRemovable.IsZero() || w.Ordinal > floor
+// undrain undrains up to count workers, those that started draining last first. It returns how
+// many it undrained.
+func (r *revisionState) undrain(count int32) int32 {
+	lowest := r.lowestRemovableOrdinal()
+	candidates := slices.DeleteFunc(slices.Clone(r.workers), func(w *workerState) bool {
+		return !w.isUndrainable() || w.Ordinal > lowest
 	})
-	slices.SortStableFunc(back, func(a, b *workerState) int {
+	slices.SortStableFunc(candidates, func(a, b *workerState) int {
 		if r.Ordered {
 			return cmp.Compare(a.Ordinal, b.Ordinal)
 		}
 		return cmp.Or(b.targetDraining.Compare(a.targetDraining), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 	})
-	called := int32(0)
-	for _, w := range back[:min(int(number), len(back))] {
+	undrained := candidates[:min(int(count), len(candidates))]
+	for _, w := range undrained {
 		w.undrain()
-		called++
 	}
-	return called
+	return int32(len(undrained)) //nolint:gosec // at most count
 }
 
-func (w *workerState) undrain() { w.targetDraining, w.targetIdle = time.Time{}, time.Time{} }
-
-// markRemovable has those leave that have finished. Removing them is for a later pass, which has
-// seen that this is on their Pods: who removes Pods goes by that.
-func (d *evaluation) markRemovable(r *revisionState) {
+// markRemovable marks the workers that have finished. They are removed in a later
+// reconciliation that has read the mark from their Pods: the ReplicaSet controller removes the
+// Pods that carry it first.
+func (e *evaluation) markRemovable(r *revisionState) {
 	for _, w := range r.workers {
-		if !w.targetDraining.IsZero() && w.targetRemovable.IsZero() && d.canRemove(w) {
-			w.targetRemovable = d.now
+		if w.isUndrainable() && e.canRemove(w) {
+			w.targetRemovable = e.now
 		}
 	}
 }
 
-// removableWorkers is how many workers can be removed now: all of them leave, have nothing in
-// flight, and are the first that the workload's controller would take.
-func (d *evaluation) removableWorkers(r *revisionState) int32 {
-	order, precedes := slices.Clone(r.workers), ordinalOrderOr(r.Ordered, compareRemovalOrder)
-	slices.SortStableFunc(order, precedes)
-	number, seen := int32(0), int32(0)
+// removableWorkers returns how many workers can be removed now: all of them are marked as
+// removable, have finished, and are the first that the workload controller would remove.
+func (e *evaluation) removableWorkers(r *revisionState) int32 {
+	order, compare := slices.Clone(r.workers), ordinalOrderOr(r.Ordered, compareRemovalOrder)
+	slices.SortStableFunc(order, compare)
+	removable, examined := int32(0), int32(0)
 	for i, w := range order {
-		if w.RemovableSince.IsZero() || !d.canRemove(w) {
+		if w.RemovableSince.IsZero() || !e.canRemove(w) {
 			break
 		}
-		seen++
-		// Of two that are equal in all that is known, either may be taken.
-		if i+1 == len(order) || precedes(w, order[i+1]) < 0 {
-			number = seen
+		examined++
+		// The controller may remove either of two workers that compare as equal.
+		if i+1 == len(order) || compare(w, order[i+1]) < 0 {
+			removable = examined
 		}
 	}
-	return number
+	return removable
 }
 
-// ordinalOrderOr is an order of workers, or else that of their numbers, the highest first.
-func ordinalOrderOr(ordered bool, order func(a, b *workerState) int) func(a, b *workerState) int {
+// ordinalOrderOr returns the order of a StatefulSet, highest ordinal first, or else the given
+// order.
+func ordinalOrderOr(ordered bool, compare func(a, b *workerState) int) func(a, b *workerState) int {
 	if ordered {
 		return func(a, b *workerState) int { return cmp.Compare(b.Ordinal, a.Ordinal) }
 	}
-	return order
+	return compare
 }
 
-// compareRemovalOrder is the order in which a ReplicaSet removes Pods, as far as it matters here: those
-// without a node, then pending, then unready ones; then by the deletion cost, which is
-// lowest where a worker leaves.
+// compareRemovalOrder is the order in which a ReplicaSet removes Pods, as far as it matters
+// here: unassigned, pending and unready Pods first, then by deletion cost, which is lowest for
+// removable workers.
 func compareRemovalOrder(a, b *workerState) int {
 	return cmp.Or(
 		compareTrueFirst(!a.Assigned, !b.Assigned),
@@ -138,8 +136,8 @@ func compareRemovalOrder(a, b *workerState) int {
 	)
 }
 
-// compareDrainCost is the order in which workers are chosen: those that a ReplicaSet would take
-// first anyway, then idle ones, then the youngest.
+// compareDrainCost is the order in which workers are selected for draining: those that a
+// ReplicaSet removes first anyway, then idle ones, then the youngest.
 func compareDrainCost(a, b *workerState) int {
 	return cmp.Or(
 		compareTrueFirst(!a.Assigned, !b.Assigned),
@@ -152,7 +150,6 @@ func compareDrainCost(a, b *workerState) int {
 	)
 }
 
-// compareTrueFirst puts what is before what is not.
 func compareTrueFirst(a, b bool) int {
 	switch {
 	case a == b:
@@ -164,71 +161,100 @@ func compareTrueFirst(a, b bool) int {
 	}
 }
 
-// canRemove tells whether nothing is lost when a draining worker goes.
-func (d *evaluation) canRemove(w *workerState) bool {
-	f := d.observation.Stats
+// canRemove reports whether removing a draining worker loses no message.
+func (e *evaluation) canRemove(w *workerState) bool {
+	stats := e.observation.Stats
 	switch {
-	case !w.Running && w.Stats == nil, d.isDrainAbandoned():
+	case !w.Running && w.Stats == nil, e.isDrainAbandoned():
 		return true
-	case d.drain.Mode == v1alpha1.DrainSignal:
-		return f != nil // going is how it is asked
-	case f == nil:
+	case e.drain.Mode == v1alpha1.DrainSignal:
+		return stats != nil // the removal itself asks the worker to drain
+	case stats == nil:
 		return false
-	case d.hasTimedOut(w) && d.drain.OnTimeout == v1alpha1.DrainRequeue:
+	case e.hasTimedOut(w) && e.drain.OnTimeout == v1alpha1.DrainRequeue:
 		return true
 	case w.Stats == nil:
-		// It does not say. The broker does, once it would have given to others what a
-		// worker that is not there had.
-		return f.InFlightKnown && d.isInFlightExplained(w) && d.now.Sub(w.targetDraining) >= d.messageLease()
+		// Without an answer only the broker's count is known. After a lease it has redelivered
+		// the messages of a worker that no longer runs.
+		return stats.InFlightKnown && e.othersHoldAllInFlight(w) && e.now.Sub(w.targetDraining) >= e.messageLease()
 	case !w.Stats.Drained || w.Stats.InFlight > 0:
 		return false
 	default:
-		return d.isInFlightExplained(w) || !w.targetIdle.IsZero() && d.now.Sub(w.targetIdle) >= d.messageLease()
+		return e.othersHoldAllInFlight(w) || !w.targetIdle.IsZero() && e.now.Sub(w.targetIdle) >= e.messageLease()
 	}
 }
 
-// isInFlightExplained tells whether the broker knows of no more in flight than the other workers
-// say they have, those included that they have fetched in advance. It counts messages that wait for another try, too, so that what is not
-// explained may be nobody's: a lease later, at the latest, it is not this worker's.
-func (d *evaluation) isInFlightExplained(w *workerState) bool {
-	if !d.observation.Stats.InFlightKnown {
+// othersHoldAllInFlight reports whether the other workers report, including prefetched messages,
+// all messages that the broker counts as in flight. The broker also counts messages that wait
+// for a retry and belong to no worker, so the caller accepts a false result only for one lease.
+func (e *evaluation) othersHoldAllInFlight(w *workerState) bool {
+	if !e.observation.Stats.InFlightKnown {
 		return true
 	}
 	others := int64(0)
-	for i := range d.observation.Workers {
-		if other := &d.observation.Workers[i]; other.Name != w.Name && other.Stats != nil {
+	for i := range e.observation.Workers {
+		if other := &e.observation.Workers[i]; other.Name != w.Name && other.Stats != nil {
 			others += max(other.Stats.InFlight, 0) + max(other.Stats.Prefetched, 0)
 		}
 	}
-	return d.observation.Stats.InFlight <= others
+	return e.observation.Stats.InFlight <= others
 }
 
-func (d *evaluation) messageLease() time.Duration {
-	if d.observation.Stats == nil || d.observation.Stats.Lease <= 0 {
+func (e *evaluation) messageLease() time.Duration {
+	if e.observation.Stats == nil || e.observation.Stats.Lease <= 0 {
 		return defaultLease
 	}
-	return d.observation.Stats.Lease
+	return e.observation.Stats.Lease
 }
 
-func (d *evaluation) hasTimedOut(w *workerState) bool {
-	return !w.targetDraining.IsZero() && d.now.Sub(w.targetDraining) >= d.drain.Timeout.Duration.Duration
+func (e *evaluation) hasTimedOut(w *workerState) bool {
+	return !w.targetDraining.IsZero() && e.now.Sub(w.targetDraining) >= e.drain.Timeout.Duration.Duration
 }
 
-// planDrainRequests plans to mark what has changed, and to ask whoever does not do what is marked.
-func (d *evaluation) planDrainRequests(r *revisionState) {
+// isDrainAbandoned reports whether a user abandoned draining of a pool that is being deleted.
+func (e *evaluation) isDrainAbandoned() bool {
+	return e.isDeleting() && e.observation.Pool.Annotations[AnnotationAbandon] == "true"
+}
+
+// planDrainRequests plans the drain states to write, and requests to workers whose behavior
+// differs from their state.
+func (e *evaluation) planDrainRequests(r *revisionState) {
 	for _, w := range r.workers {
 		if !w.targetDraining.Equal(w.DrainingSince) || !w.targetIdle.Equal(w.IdleSince) || !w.targetRemovable.Equal(w.RemovableSince) {
-			d.decision.DrainStates = append(d.decision.DrainStates, DrainState{w.Name, w.targetDraining, w.targetIdle, w.targetRemovable})
+			e.decision.DrainStates = append(e.decision.DrainStates, DrainState{w.Name, w.targetDraining, w.targetIdle, w.targetRemovable})
 		}
-		if !w.Running && w.Stats == nil || d.drain.Mode == v1alpha1.DrainSignal {
+		if !w.Running && w.Stats == nil || e.drain.Mode == v1alpha1.DrainSignal {
 			continue
 		}
-		drains := w.Stats != nil && w.Stats.Draining
-		switch {
-		case !w.targetDraining.IsZero() && !drains:
-			d.decision.DrainRequests = append(d.decision.DrainRequests, DrainRequest{Worker: w.Name, Drain: true})
-		case w.targetDraining.IsZero() && drains:
-			d.decision.DrainRequests = append(d.decision.DrainRequests, DrainRequest{Worker: w.Name})
+		isDraining := w.Stats != nil && w.Stats.Draining
+		if shouldDrain := !w.targetDraining.IsZero(); shouldDrain != isDraining {
+			e.decision.DrainRequests = append(e.decision.DrainRequests, DrainRequest{Worker: w.Name, Drain: shouldDrain})
 		}
+	}
+}
+
+// drainHighestOrdinals makes the highest ordinals of a StatefulSet drain, because it removes
+// those first. A worker that was recreated after its node failed may have a higher ordinal than
+// workers that drain: then it drains instead of one of those.
+func (e *evaluation) drainHighestOrdinals(r *revisionState) {
+	if !r.Ordered {
+		return
+	}
+	slices.SortFunc(r.workers, func(a, b *workerState) int { return cmp.Compare(b.Ordinal, a.Ordinal) })
+	lowest := r.lowestRemovableOrdinal()
+	for i, w := range r.workers {
+		if !w.isServing() {
+			continue
+		}
+		if w.Ordinal > lowest {
+			w.targetDraining = e.now
+			continue
+		}
+		lower := slices.IndexFunc(r.workers[i:], (*workerState).isUndrainable)
+		if lower < 0 {
+			return
+		}
+		w.targetDraining = e.now
+		r.workers[i+lower].undrain()
 	}
 }

@@ -41,12 +41,12 @@ func TestWhoIsDrainedFirst(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			s := newTestPool(3).withCurrentRevision(3).withReplicas(2)
 			test.change(s)
-			plan := Decide(s.Observation)
-			got := workersWhere(&plan, func(m DrainState) bool { return m.DrainingSince.Equal(testTime) })
+			decision := Decide(s.Observation)
+			got := workersWhere(&decision, func(d DrainState) bool { return d.DrainingSince.Equal(testTime) })
 			if diff := cmp.Diff([]string{test.want}, got); diff != "" {
 				t.Errorf("-want, +got:\n%s", diff)
 			}
-			if s.plannedReplicas(&plan)[s.Revisions[0].Name] != 3 {
+			if s.plannedReplicas(&decision)[s.Revisions[0].Name] != 3 {
 				t.Error("it is removed before it is drained")
 			}
 		})
@@ -57,8 +57,8 @@ func TestOfAStatefulSetTheLastIsDrained(t *testing.T) {
 	s := newTestPool(3)
 	s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet
 	s.withCurrentRevision(3).withReplicas(2).withInFlight("worker:1-2", 3)
-	plan := Decide(s.Observation)
-	if diff := cmp.Diff([]string{"worker:1-2"}, workersWhere(&plan, func(m DrainState) bool { return !m.DrainingSince.IsZero() })); diff != "" {
+	decision := Decide(s.Observation)
+	if diff := cmp.Diff([]string{"worker:1-2"}, workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
 }
@@ -74,7 +74,7 @@ func TestALateAnswerDoesNotBeginALeaseAnew(t *testing.T) {
 		}
 	}
 	s.changeWorker(name, func(w *Worker) { w.Stats = &WorkerStats{Draining: true, InFlight: 1} })
-	if marks := Decide(s.Observation).DrainStates; !slices.ContainsFunc(marks, func(m DrainState) bool { return m.Worker == name && m.IdleSince.IsZero() }) {
+	if marks := Decide(s.Observation).DrainStates; !slices.ContainsFunc(marks, func(d DrainState) bool { return d.Worker == name && d.IdleSince.IsZero() }) {
 		t.Error("one that has a message after all is taken for idle")
 	}
 }
@@ -140,8 +140,8 @@ func TestWhenADrainingWorkerMayLeave(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			s := newTestPool(2).withCurrentRevision(2).withReplicas(1).changeWorker(name, drainedSince(10*time.Second))
 			test.change(s)
-			plan := Decide(s.Observation)
-			leaves := len(workersWhere(&plan, func(m DrainState) bool { return m.Worker == name && !m.RemovableSince.IsZero() })) > 0
+			decision := Decide(s.Observation)
+			leaves := len(workersWhere(&decision, func(d DrainState) bool { return d.Worker == name && !d.RemovableSince.IsZero() })) > 0
 			if leaves != test.want {
 				t.Errorf("it leaves: %t, want %t", leaves, test.want)
 			}
@@ -169,8 +169,8 @@ func TestAWorkerIsRemovedOnlyWhenItsMarkIsSeen(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			s := newTestPool(2).withCurrentRevision(2).withReplicas(1)
 			test.change(s)
-			plan := Decide(s.Observation)
-			if got := s.plannedReplicas(&plan)[s.Revisions[0].Name]; got != test.want {
+			decision := Decide(s.Observation)
+			if got := s.plannedReplicas(&decision)[s.Revisions[0].Name]; got != test.want {
 				t.Errorf("%d replicas, want %d", got, test.want)
 			}
 		})
@@ -180,11 +180,11 @@ func TestAWorkerIsRemovedOnlyWhenItsMarkIsSeen(t *testing.T) {
 func TestADrainingWorkerIsCalledBackWhenItIsWantedAgain(t *testing.T) {
 	s := newTestPool(3).withCurrentRevision(3).changeWorker("worker:1-2", drainedSince(time.Minute)).changeWorker("worker:1-1", drainedSince(time.Second))
 	s.withReplicas(2)
-	plan := Decide(s.Observation)
-	if diff := cmp.Diff([]DrainRequest{{Worker: "worker:1-1"}}, plan.DrainRequests); diff != "" {
+	decision := Decide(s.Observation)
+	if diff := cmp.Diff([]DrainRequest{{Worker: "worker:1-1"}}, decision.DrainRequests); diff != "" {
 		t.Errorf("the last that was asked goes on (-want, +got):\n%s", diff)
 	}
-	if got := s.plannedReplicas(&plan)[s.Revisions[0].Name]; got != 3 {
+	if got := s.plannedReplicas(&decision)[s.Revisions[0].Name]; got != 3 {
 		t.Errorf("%d replicas, want 3", got)
 	}
 }
@@ -192,9 +192,9 @@ func TestADrainingWorkerIsCalledBackWhenItIsWantedAgain(t *testing.T) {
 func TestWhoeverDoesNotWhatIsMarkedIsAskedAgain(t *testing.T) {
 	s := newTestPool(2).withCurrentRevision(2).withReplicas(1).changeWorker("worker:1-1", func(w *Worker) { w.DrainingSince = testTime.Add(-time.Minute) })
 	s.changeWorker("worker:1-0", func(w *Worker) { w.Stats.Draining = true })
-	plan := Decide(s.Observation)
+	decision := Decide(s.Observation)
 	want := []DrainRequest{{Worker: "worker:1-0"}, {Worker: "worker:1-1", Drain: true}}
-	if diff := cmp.Diff(want, plan.DrainRequests); diff != "" {
+	if diff := cmp.Diff(want, decision.DrainRequests); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
 }

@@ -3,92 +3,95 @@ package pool
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// What the operator did that an event is about.
+// Actions of events.
 const (
 	actionScale     = "Scale"
 	actionDrain     = "Drain"
 	actionRollout   = "Rollout"
-	actionReadStats = "ReadFigures"
+	actionReadStats = "ReadMetrics"
 )
 
-// eventsSinceStatus are what has changed since the status that is stored.
-func (d *evaluation) eventsSinceStatus() []Event {
-	before := &d.observation.Pool.Status
-	var all []Event
-	tell := func(kind, reason, action, format string, values ...any) {
-		all = append(all, Event{kind, reason, action, fmt.Sprintf(format, values...)})
+// conditionEvents are the events about a condition that got a status.
+var conditionEvents = []struct {
+	condition         string
+	status            metav1.ConditionStatus
+	eventType, reason string
+	action            string
+	// from is the status that the condition must have had before; empty for any other.
+	from metav1.ConditionStatus
+}{
+	{v1alpha1.ConditionScalingLimited, metav1.ConditionTrue, corev1.EventTypeWarning, v1alpha1.EventScalingLimited, actionScale, ""},
+	{v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse, corev1.EventTypeWarning, v1alpha1.EventMetricsLost, actionReadStats, metav1.ConditionTrue},
+	{v1alpha1.ConditionDraining, metav1.ConditionTrue, corev1.EventTypeNormal, v1alpha1.EventDrainStarted, actionDrain, ""},
+	{v1alpha1.ConditionDrainTimedOut, metav1.ConditionTrue, corev1.EventTypeWarning, v1alpha1.EventDrainTimedOut, actionDrain, ""},
+	{v1alpha1.ConditionRolloutPaused, metav1.ConditionTrue, corev1.EventTypeWarning, v1alpha1.EventRolloutPaused, actionRollout, ""},
+	{v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, corev1.EventTypeNormal, v1alpha1.EventMetricsRecovered, actionReadStats, metav1.ConditionFalse},
+}
+
+// eventsSinceStatus returns the events for all changes since the stored status.
+func (e *evaluation) eventsSinceStatus() []core.Event {
+	var events []core.Event
+	before := e.observation.Pool.Status
+	if e.desired != before.Desired {
+		events = append(events, e.scaledEvent())
 	}
-	if d.desired != before.Desired {
-		d.addScaledEvent(tell)
-	}
-	for _, turn := range []struct {
-		condition    string
-		to           metav1.ConditionStatus
-		kind, reason string
-		action       string
-	}{
-		{v1alpha1.ConditionScalingLimited, metav1.ConditionTrue, eventWarning, v1alpha1.EventScalingLimited, actionScale},
-		{v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse, eventWarning, v1alpha1.EventMetricsLost, actionReadStats},
-		{v1alpha1.ConditionDraining, metav1.ConditionTrue, eventNormal, v1alpha1.EventDrainStarted, actionDrain},
-		{v1alpha1.ConditionDrainTimedOut, metav1.ConditionTrue, eventWarning, v1alpha1.EventDrainTimedOut, actionDrain},
-		{v1alpha1.ConditionRolloutPaused, metav1.ConditionTrue, eventWarning, v1alpha1.EventRolloutPaused, actionRollout},
-	} {
-		if turn.reason == v1alpha1.EventMetricsLost && !meta.IsStatusConditionTrue(before.Conditions, turn.condition) {
-			continue // what was never there is not lost
+	for _, rule := range conditionEvents {
+		was := meta.FindStatusCondition(before.Conditions, rule.condition)
+		is := meta.FindStatusCondition(e.status.Conditions, rule.condition)
+		changed := is != nil && is.Status == rule.status && (was == nil || was.Status != rule.status)
+		if !changed || rule.from != "" && (was == nil || was.Status != rule.from) {
+			continue
 		}
-		if after := d.conditionChangedTo(turn.condition, turn.to); after != nil {
-			tell(turn.kind, turn.reason, turn.action, "%s", after.Message)
+		message := is.Message
+		if rule.reason == v1alpha1.EventMetricsRecovered {
+			message = "queue metrics can be read again"
 		}
+		events = append(events, core.Event{Type: rule.eventType, Reason: rule.reason, Action: rule.action, Message: message})
 	}
-	if meta.IsStatusConditionFalse(before.Conditions, v1alpha1.ConditionMetricsFresh) && d.conditionChangedTo(v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue) != nil {
-		tell(eventNormal, v1alpha1.EventMetricsBack, actionReadStats, "figures can be read")
-	}
-	d.addRolloutEvents(tell)
-	return all
+	return append(events, e.rolloutEvents()...)
 }
 
-type eventRecorder func(kind, reason, action, format string, values ...any)
-
-func (d *evaluation) addScaledEvent(tell eventRecorder) {
-	before := d.observation.Pool.Status.Desired
-	if d.scalingDecision == nil {
-		tell(eventNormal, v1alpha1.EventScaled, actionScale, "from %d to %d workers", before, d.desired)
-		return
+func (e *evaluation) scaledEvent() core.Event {
+	before := e.observation.Pool.Status.Desired
+	event := core.Event{
+		Type: corev1.EventTypeNormal, Reason: v1alpha1.EventScaled, Action: actionScale,
+		Message: fmt.Sprintf("scaled from %d to %d workers", before, e.desired),
 	}
-	reason := v1alpha1.EventScaled
-	if d.scalingDecision.Reason == scaling.ReasonBudget && d.desired < before {
-		reason = v1alpha1.EventPreempted
+	if e.scalingDecision == nil {
+		return event
 	}
-	tell(eventNormal, reason, actionScale, "from %d to %d workers: %s", before, d.desired, d.status.LastDecision.Message)
+	event.Message += ": " + e.status.LastDecision.Message
+	if e.scalingDecision.Reason == scaling.ReasonBudget && e.desired < before {
+		event.Reason = v1alpha1.EventPreempted
+	}
+	return event
 }
 
-func (d *evaluation) addRolloutEvents(tell eventRecorder) {
-	before := &d.observation.Pool.Status
-	switch {
-	case !d.observation.Pool.DeletionTimestamp.IsZero() || d.problem != nil:
-		return
-	case before.UpdatedRevision != d.status.UpdatedRevision && !d.rolloutComplete:
-		tell(eventNormal, v1alpha1.EventRolloutStarted, actionRollout, "revision %s replaces %s", d.updated.Name, d.status.CurrentRevision)
-	case before.CurrentRevision != "" && before.CurrentRevision != d.status.CurrentRevision:
-		tell(eventNormal, v1alpha1.EventRolloutCompleted, actionRollout, "revision %s has replaced %s", d.updated.Name, before.CurrentRevision)
-	}
-	if d.updated.newHistory.FailureMessage != "" && d.updated.History.FailureMessage == "" && d.recordedFailure() == "" {
-		tell(eventWarning, v1alpha1.EventRolledBack, actionRollout, "back to revision %s: %s", d.status.CurrentRevision, d.updated.newHistory.FailureMessage)
-	}
-}
-
-// conditionChangedTo is a condition that has this status, and had not.
-func (d *evaluation) conditionChangedTo(kind string, to metav1.ConditionStatus) *metav1.Condition {
-	after := meta.FindStatusCondition(d.status.Conditions, kind)
-	if after == nil || after.Status != to || meta.IsStatusConditionPresentAndEqual(d.observation.Pool.Status.Conditions, kind, to) {
+func (e *evaluation) rolloutEvents() []core.Event {
+	if e.hasNoRollout() {
 		return nil
 	}
-	return after
+	var events []core.Event
+	add := func(eventType, reason, format string, values ...any) {
+		events = append(events, core.Event{Type: eventType, Reason: reason, Action: actionRollout, Message: fmt.Sprintf(format, values...)})
+	}
+	switch before := &e.observation.Pool.Status; {
+	case before.UpdatedRevision != e.status.UpdatedRevision && !e.rolloutComplete:
+		add(corev1.EventTypeNormal, v1alpha1.EventRolloutStarted, "revision %s replaces revision %s", e.updated.Name, e.status.CurrentRevision)
+	case before.CurrentRevision != "" && before.CurrentRevision != e.status.CurrentRevision:
+		add(corev1.EventTypeNormal, v1alpha1.EventRolloutCompleted, "revision %s replaced revision %s", e.updated.Name, before.CurrentRevision)
+	}
+	if e.updated.newHistory.FailureMessage != "" && e.updated.History.FailureMessage == "" && e.recordedFailure() == "" {
+		add(corev1.EventTypeWarning, v1alpha1.EventRolledBack, "rolled back to revision %s: %s", e.status.CurrentRevision, e.updated.newHistory.FailureMessage)
+	}
+	return events
 }

@@ -12,63 +12,63 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Labels and annotations of what a pool is made of.
+// Labels and annotations of the objects of a pool.
 const (
-	// LabelWorkerPool carries the pool's name, cut to what a label holds. It selects the workers;
-	// ownership itself is always read from the controller reference.
+	// LabelWorkerPool is the pool's name, truncated to the length of a label. It selects the
+	// workers. Ownership is always read from the controller reference.
 	LabelWorkerPool = v1alpha1.Prefix + "workerpool"
-	// LabelRevision carries the hash of a worker's revision.
+	// LabelRevision is the hash of a worker's revision.
 	LabelRevision = v1alpha1.Prefix + "revision"
-	// AnnotationWorkerPool on a worker's Pod is the pool's name in full.
+	// AnnotationWorkerPool on a worker's Pod is the pool's full name.
 	AnnotationWorkerPool = v1alpha1.Prefix + "workerpool"
-	// LabelAppVersion is the well-known one.
+	// LabelAppVersion is the recommended label for the version.
 	LabelAppVersion = "app.kubernetes.io/version"
 
-	// AnnotationRolloutHistory on a revision is what it has been through, in JSON.
-	AnnotationRolloutHistory = v1alpha1.Prefix + "past"
-	// AnnotationImage on a revision is that of its worker, for people.
+	// AnnotationRolloutHistory on a revision is the History of its rollout, in JSON.
+	AnnotationRolloutHistory = v1alpha1.Prefix + "rollout-history"
+	// AnnotationImage on a revision is the image of its worker container, for display.
 	AnnotationImage = v1alpha1.Prefix + "image"
 	// AnnotationDraining, AnnotationIdle and AnnotationLeaving on a Pod are where it stands
 	// on its way out, as times.
 	AnnotationDraining  = v1alpha1.Prefix + "draining"
 	AnnotationIdle      = v1alpha1.Prefix + "idle"
-	AnnotationRemovable = v1alpha1.Prefix + "leaving"
-	// AnnotationAbandon on a WorkerPool that is being deleted gives up on draining: for when
-	// its broker is gone for good.
+	AnnotationRemovable = v1alpha1.Prefix + "removable"
+	// AnnotationAbandon on a WorkerPool that is being deleted skips draining: for a broker
+	// that no longer exists.
 	AnnotationAbandon = v1alpha1.Prefix + "abandon"
 )
 
 const (
-	// maxNameLength leaves a StatefulSet's name room for the hash that its Pods' labels add.
+	// maxNameLength leaves room for the hash that the StatefulSet controller appends in labels.
 	maxNameLength = 52
 	hashLength    = 10
-	// maxLabelLength is what a label's value can hold.
+	// maxLabelLength is the maximum length of a label's value.
 	maxLabelLength = 63
 )
 
-// childObjectName is "<owner>-<part>", a DNS label. If the owner's name has to be changed for
-// that, a hash of it keeps two apart that would become the same.
+// childObjectName returns "<owner>-<part>" as a DNS label. If the owner's name has to be changed
+// for that, a hash of it is added, so that different owners get different names.
 func childObjectName(owner, part string) string {
 	prefix := strings.ReplaceAll(owner, ".", "-")
 	room := maxNameLength - len(part) - 1
-	letter := prefix[0] >= 'a' && prefix[0] <= 'z' // a Service's name begins with one
-	if prefix == owner && len(prefix) <= room && letter {
+	startsWithLetter := prefix[0] >= 'a' && prefix[0] <= 'z' // as a Service's name must
+	if prefix == owner && len(prefix) <= room && startsWithLetter {
 		return prefix + "-" + part
 	}
-	if !letter {
+	if !startsWithLetter {
 		prefix = "p" + prefix
 	}
-	mark := "-" + hexDigest([]byte(owner), hashLength/2)
-	if room -= len(mark); len(prefix) > room {
+	suffix := "-" + hexDigest([]byte(owner), hashLength/2)
+	if room -= len(suffix); len(prefix) > room {
 		prefix = prefix[:room]
 	}
-	return strings.TrimRight(prefix, "-") + mark + "-" + part
+	return strings.TrimRight(prefix, "-") + suffix + "-" + part
 }
 
-// RevisionName is the name of a revision's Deployment or StatefulSet.
+// RevisionName returns the name of a revision's Deployment or StatefulSet.
 func RevisionName(owner, hash string) string { return childObjectName(owner, hash) }
 
-// sharedObjectName is the name of all else that the pool is made of.
+// sharedObjectName returns the name of the objects that all revisions use.
 func sharedObjectName(owner string) string { return childObjectName(owner, "workers") }
 
 // poolLabelValue is the value of LabelPool.
@@ -76,19 +76,19 @@ func poolLabelValue(owner string) string {
 	if len(owner) <= maxLabelLength {
 		return owner
 	}
-	mark := "-" + hexDigest([]byte(owner), hashLength)
-	return strings.TrimRight(owner[:maxLabelLength-len(mark)], "-.") + mark
+	suffix := "-" + hexDigest([]byte(owner), hashLength)
+	return strings.TrimRight(owner[:maxLabelLength-len(suffix)], "-.") + suffix
 }
 
-// WorkerSelector of a pool's workers.
+// WorkerSelector returns the labels that select a pool's workers.
 func WorkerSelector(owner string) map[string]string {
 	return map[string]string{LabelWorkerPool: poolLabelValue(owner)}
 }
 
-// HashJSON is a short hash of a value's JSON form.
+// HashJSON returns a short hash of a value's JSON form.
 func HashJSON(value any) string {
 	raw, err := json.Marshal(value)
-	if err != nil { // API types always marshal
+	if err != nil { // impossible for API types
 		raw = fmt.Appendf(nil, "%#v", value)
 	}
 	return hexDigest(raw, hashLength)
@@ -99,13 +99,13 @@ func hexDigest(raw []byte, chars int) string {
 	return hex.EncodeToString(sum[:])[:chars]
 }
 
-// objectLabels are on everything made for a pool.
+// objectLabels returns the labels of all objects of a pool.
 func objectLabels(owner string) map[string]string {
 	return map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, LabelWorkerPool: poolLabelValue(owner)}
 }
 
-// childMetadata of something made for a pool, which is its controller. It does not block the
-// pool's deletion: the finalizer sees to the order.
+// childMetadata returns the metadata of an object that the pool controls. The object does not
+// block the pool's deletion, because the finalizer ensures the order.
 func childMetadata(wp *v1alpha1.WorkerPool, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: name, Namespace: wp.Namespace, Labels: objectLabels(wp.Name),
@@ -115,7 +115,7 @@ func childMetadata(wp *v1alpha1.WorkerPool, name string) metav1.ObjectMeta {
 	}
 }
 
-// IsControllerOf reports whether the object's controller is this pool.
+// IsControllerOf reports whether the pool is the controller of the object.
 func IsControllerOf(wp *v1alpha1.WorkerPool, child metav1.Object) bool {
 	controller := metav1.GetControllerOf(child)
 	return controller != nil && controller.UID == wp.UID

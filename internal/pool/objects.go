@@ -13,49 +13,58 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// PodMonitorKind is that of the Prometheus operator.
+// PodMonitorKind is the kind of the Prometheus operator.
 var PodMonitorKind = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "PodMonitor"}
 
-// sharedObjects are the objects that all revisions of the pool have in common, in the order in
-// which workers need them.
-func (d *evaluation) sharedObjects() []Object {
-	objects := []Object{d.buildServiceAccount(), d.buildConfigMap(), d.buildService(), d.buildDisruptionBudget()}
-	if d.observation.Operator.PodMonitors {
-		objects = append(objects, d.buildPodMonitor())
+// workloadBuilder builds the objects of a pool.
+type workloadBuilder struct {
+	pool     *v1alpha1.WorkerPool
+	drain    v1alpha1.Drain
+	config   WorkerConfig
+	operator OperatorSettings
+}
+
+// sharedObjects returns the objects that all revisions use, in the order in which workers need
+// them.
+func (b *workloadBuilder) sharedObjects() []core.Object {
+	objects := []core.Object{b.buildServiceAccount(), b.buildConfigMap(), b.buildService(), b.buildDisruptionBudget()}
+	if b.operator.PodMonitors {
+		objects = append(objects, b.buildPodMonitor())
 	}
 	return objects
 }
 
-func (d *evaluation) buildServiceAccount() Object {
+func (b *workloadBuilder) buildServiceAccount() core.Object {
 	return &corev1.ServiceAccount{
 		TypeMeta:                     metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
-		ObjectMeta:                   d.sharedMetadata(),
+		ObjectMeta:                   b.sharedMetadata(),
 		AutomountServiceAccountToken: new(false),
 	}
 }
 
-func (d *evaluation) buildConfigMap() Object {
-	data := map[string]string{configKeyConcurrency: strconv.Itoa(int(workerConcurrency(d.observation.Pool)))}
-	if d.observation.Config.File != "" {
-		data[configFileName], data[configKeyQueues] = d.observation.Config.File, d.observation.Config.Queues
+func (b *workloadBuilder) buildConfigMap() core.Object {
+	data := map[string]string{configKeyConcurrency: strconv.Itoa(int(workerConcurrency(b.pool)))}
+	if b.config.File != "" {
+		data[configFileName], data[configKeyQueues] = b.config.File, b.config.Queues
 	}
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: d.sharedMetadata(),
+		ObjectMeta: b.sharedMetadata(),
 		Data:       data,
 	}
 }
 
-// buildService gives each worker a name. It needs no address of its own: nobody asks just any.
-func (d *evaluation) buildService() Object {
+// buildService returns the headless Service that gives each worker a DNS name.
+func (b *workloadBuilder) buildService() core.Object {
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: d.sharedMetadata(),
+		ObjectMeta: b.sharedMetadata(),
 		Spec: corev1.ServiceSpec{
 			ClusterIP:                corev1.ClusterIPNone,
-			Selector:                 WorkerSelector(d.observation.Pool.Name),
+			Selector:                 WorkerSelector(b.pool.Name),
 			PublishNotReadyAddresses: true,
 			Ports: []corev1.ServicePort{{
 				Name: adminPortName, Port: AdminPort, TargetPort: intstr.FromInt32(AdminPort), Protocol: corev1.ProtocolTCP,
@@ -64,26 +73,26 @@ func (d *evaluation) buildService() Object {
 	}
 }
 
-func (d *evaluation) buildDisruptionBudget() Object {
+func (b *workloadBuilder) buildDisruptionBudget() core.Object {
 	unavailable := intstr.FromInt32(1)
-	if disruption := d.observation.Pool.Spec.Disruption; disruption != nil && disruption.MaxUnavailable != nil {
+	if disruption := b.pool.Spec.Disruption; disruption != nil && disruption.MaxUnavailable != nil {
 		unavailable = *disruption.MaxUnavailable
 	}
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
-		ObjectMeta: d.sharedMetadata(),
+		ObjectMeta: b.sharedMetadata(),
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: &unavailable,
-			Selector:       &metav1.LabelSelector{MatchLabels: WorkerSelector(d.observation.Pool.Name)},
-			// A worker that never gets ready must not keep a node from being drained.
+			Selector:       &metav1.LabelSelector{MatchLabels: WorkerSelector(b.pool.Name)},
+			// A worker that never becomes ready must not block the drain of its node.
 			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
 		},
 	}
 }
 
-func (d *evaluation) buildPodMonitor() Object {
+func (b *workloadBuilder) buildPodMonitor() core.Object {
 	selector := map[string]any{}
-	for key, value := range WorkerSelector(d.observation.Pool.Name) {
+	for key, value := range WorkerSelector(b.pool.Name) {
 		selector[key] = value
 	}
 	monitor := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
@@ -91,7 +100,7 @@ func (d *evaluation) buildPodMonitor() Object {
 		"podMetricsEndpoints": []any{map[string]any{"port": adminPortName, "path": "/metrics"}},
 	}}}
 	monitor.SetGroupVersionKind(PodMonitorKind)
-	meta := d.sharedMetadata()
+	meta := b.sharedMetadata()
 	monitor.SetName(meta.Name)
 	monitor.SetNamespace(meta.Namespace)
 	monitor.SetLabels(meta.Labels)
@@ -99,15 +108,19 @@ func (d *evaluation) buildPodMonitor() Object {
 	return monitor
 }
 
-// buildWorkload is a revision's Deployment or StatefulSet.
-func (d *evaluation) buildWorkload(t *corev1.PodTemplateSpec, hash string) Object {
-	wp := d.observation.Pool
+// buildWorkload returns the Deployment or StatefulSet of the revision that the spec asks for, and
+// the revision's hash.
+func (b *workloadBuilder) buildWorkload() (workload core.Object, hash string) {
+	wp := b.pool
+	template := b.buildTemplate()
+	hash = b.templateHash(&template)
+	setRevisionHash(&template, hash)
 	meta := childMetadata(wp, RevisionName(wp.Name, hash))
 	meta.Labels[LabelRevision] = hash
 	if wp.Spec.Version != "" {
 		meta.Labels[LabelAppVersion] = wp.Spec.Version
 	}
-	meta.Annotations = map[string]string{AnnotationImage: d.workerImage()}
+	meta.Annotations = map[string]string{AnnotationImage: b.workerImage()}
 	selector := WorkerSelector(wp.Name)
 	maps.Copy(selector, map[string]string{LabelRevision: hash})
 	if wp.Spec.Workload == v1alpha1.WorkloadStatefulSet {
@@ -118,12 +131,11 @@ func (d *evaluation) buildWorkload(t *corev1.PodTemplateSpec, hash string) Objec
 				Replicas:             new(int32(0)),
 				ServiceName:          sharedObjectName(wp.Name),
 				Selector:             &metav1.LabelSelector{MatchLabels: selector},
-				Template:             *t,
+				Template:             template,
 				RevisionHistoryLimit: new(int32(0)),
-				// Workers do not wait for one another.
-				PodManagementPolicy: appsv1.ParallelPodManagement,
+				PodManagementPolicy:  appsv1.ParallelPodManagement,
 			},
-		}
+		}, hash
 	}
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
@@ -131,14 +143,23 @@ func (d *evaluation) buildWorkload(t *corev1.PodTemplateSpec, hash string) Objec
 		Spec: appsv1.DeploymentSpec{
 			Replicas:             new(int32(0)),
 			Selector:             &metav1.LabelSelector{MatchLabels: selector},
-			Template:             *t,
+			Template:             template,
 			RevisionHistoryLimit: new(int32(0)),
 		},
-	}
+	}, hash
 }
 
-func (d *evaluation) sharedMetadata() metav1.ObjectMeta {
-	return childMetadata(d.observation.Pool, sharedObjectName(d.observation.Pool.Name))
+// templateHash identifies a revision. It covers the Pod template and the kind of workload, but
+// not the settings that workers read from their configuration file.
+func (b *workloadBuilder) templateHash(t *corev1.PodTemplateSpec) string {
+	return HashJSON(struct {
+		Template *corev1.PodTemplateSpec
+		Workload v1alpha1.Workload
+	}{t, b.pool.Spec.Workload})
+}
+
+func (b *workloadBuilder) sharedMetadata() metav1.ObjectMeta {
+	return childMetadata(b.pool, sharedObjectName(b.pool.Name))
 }
 
 func workerConcurrency(wp *v1alpha1.WorkerPool) int32 { return max(wp.Spec.Concurrency, 1) }

@@ -7,40 +7,42 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// minProvenIdleTime is how long the first worker of a new revision must have been ready, if it
-// has had nothing to do, to be taken for one that works.
+// minProvenIdleTime is how long the first worker of a new revision must be ready without
+// messages before it counts as proven.
 const minProvenIdleTime = 30 * time.Second
 
-// planRollout decides how many workers each revision is to have.
-func (d *evaluation) planRollout() {
-	if d.status.CurrentRevision == d.updated.Name { // it served before: a way back needs no proof
-		d.updated.newHistory.ProvenWorkers = max(1, d.updated.newHistory.ProvenWorkers)
-	} else {
-		d.recordProvenWorkers()
+// planRollout decides how many workers of each revision should take messages.
+func (e *evaluation) planRollout() {
+	history := &e.updated.newHistory
+	switch proven := e.provenWorkers(); {
+	case e.status.CurrentRevision == e.updated.Name: // a rollback to a revision that served before needs no proof
+		history.ProvenWorkers = max(1, history.ProvenWorkers)
+	case proven > history.ProvenWorkers:
+		history.ProvenWorkers, history.LastProgress = proven, e.now
 	}
-	trusted := d.stableRevision()
+	stable := e.stableRevision()
 	switch {
-	case trusted == nil, d.isFullyReplaced():
-		d.completeRollout()
-	case d.updated.newHistory.FailureMessage != "":
-		d.replaceWorkers(trusted, 0)
-	case d.rollout.Strategy == v1alpha1.RolloutRecreate:
-		d.recreateWorkers()
-	case d.rollout.Strategy == v1alpha1.RolloutCanary && d.status.CurrentRevision != d.updated.Name:
-		d.advanceCanary(trusted)
+	case stable == nil, e.isFullyReplaced():
+		e.completeRollout()
+	case history.FailureMessage != "":
+		e.replaceWorkers(stable, 0)
+	case e.rollout.Strategy == v1alpha1.RolloutRecreate:
+		e.recreateWorkers()
+	case e.rollout.Strategy == v1alpha1.RolloutCanary && e.status.CurrentRevision != e.updated.Name:
+		e.advanceCanary(stable)
 	default:
-		d.replaceWorkers(trusted, d.desired)
+		e.replaceWorkers(stable, e.desired)
 	}
 }
 
-// stableRevision is the revision that served before the rollout, or else any other that has
-// workers; nil if there is none.
-func (d *evaluation) stableRevision() *revisionState {
+// stableRevision returns the revision that served before the rollout, or else any other
+// revision with workers; nil if there is none.
+func (e *evaluation) stableRevision() *revisionState {
 	var found *revisionState
-	for _, r := range d.revisions {
+	for _, r := range e.revisions {
 		switch {
-		case r == d.updated || !r.exists:
-		case r.Name == d.status.CurrentRevision:
+		case r == e.updated || !r.exists:
+		case r.Name == e.status.CurrentRevision:
 			return r
 		case found == nil && r.totalWorkers() > 0:
 			found = r
@@ -49,119 +51,112 @@ func (d *evaluation) stableRevision() *revisionState {
 	return found
 }
 
-// recordProvenWorkers notes how many workers of the new revision do what they are there for.
-func (d *evaluation) recordProvenWorkers() {
-	if proven := d.provenWorkers(); proven > d.updated.newHistory.ProvenWorkers {
-		d.updated.newHistory.ProvenWorkers, d.updated.newHistory.LastProgress = proven, d.now
-	}
-}
-
-// provenWorkers workers of the new revision are ready. For the first of them that is not enough:
-// it must have had a success, or have been idle for a while.
-func (d *evaluation) provenWorkers() int32 {
-	works := d.updated.newHistory.ProvenWorkers > 0 || slices.ContainsFunc(d.updated.workers, func(w *workerState) bool {
+// provenWorkers counts the workers of the updated revision that have proven to work. A worker
+// must be ready. As long as no worker is proven, one of them must also have handled a message,
+// or have been idle for a while.
+func (e *evaluation) provenWorkers() int32 {
+	revisionWorks := e.updated.newHistory.ProvenWorkers > 0 || slices.ContainsFunc(e.updated.workers, func(w *workerState) bool {
 		return w.Stats != nil && w.Stats.Succeeded != nil && *w.Stats.Succeeded > 0
 	})
-	return d.updated.countWorkers(func(w *workerState) bool {
+	return e.updated.countWorkers(func(w *workerState) bool {
 		if !w.isServing() || !w.IsReady() {
 			return false
 		}
 		idle := w.Stats == nil || w.Stats.InFlight == 0
-		return works || idle && d.now.Sub(w.ReadySince) >= minProvenIdleTime
+		return revisionWorks || idle && e.now.Sub(w.ReadySince) >= minProvenIdleTime
 	})
 }
 
-// isFullyReplaced tells whether the rollout is over: the new revision has proven itself, and
-// nothing is left of the others. Recreate asks for no proof: there is no way back.
-func (d *evaluation) isFullyReplaced() bool {
-	for _, r := range d.revisions {
-		if r != d.updated && r.totalWorkers() > 0 {
+// isFullyReplaced reports whether the updated revision is proven and has replaced all others.
+// Strategy Recreate needs no proof, as the old revision has no workers to return to.
+func (e *evaluation) isFullyReplaced() bool {
+	for _, r := range e.revisions {
+		if r != e.updated && r.totalWorkers() > 0 {
 			return false
 		}
 	}
-	if d.rollout.Strategy == v1alpha1.RolloutRecreate {
-		return d.sumOfRevisions(func(r *revisionState) int32 { return r.terminating }) == d.updated.terminating
+	if e.rollout.Strategy == v1alpha1.RolloutRecreate {
+		return e.sumOfRevisions(func(r *revisionState) int32 { return r.terminating }) == e.updated.terminating
 	}
-	return d.updated.newHistory.ProvenWorkers > 0 && d.updated.newHistory.FailureMessage == "" && d.provenWorkers() >= d.desired
+	history := &e.updated.newHistory
+	return history.ProvenWorkers > 0 && history.FailureMessage == "" && e.provenWorkers() >= e.desired
 }
 
-// completeRollout has the new revision be the only one.
-func (d *evaluation) completeRollout() {
-	d.rolloutComplete = true
-	d.status.CurrentRevision = d.updated.Name
-	d.updated.newHistory.ProvenWorkers = max(1, d.updated.newHistory.ProvenWorkers) // here, so that the next pass need not write it
-	for _, r := range d.revisions {
+// completeRollout makes the updated revision the only one that serves.
+func (e *evaluation) completeRollout() {
+	e.rolloutComplete = true
+	e.status.CurrentRevision = e.updated.Name
+	// Set here, the history needs no second write after the revision is created.
+	e.updated.newHistory.ProvenWorkers = max(1, e.updated.newHistory.ProvenWorkers)
+	for _, r := range e.revisions {
 		r.servingTarget = 0
 	}
-	d.updated.servingTarget = d.desired
+	e.updated.servingTarget = e.desired
 }
 
-// recreateWorkers starts the new revision when nothing of the others is left.
-func (d *evaluation) recreateWorkers() {
-	for _, r := range d.revisions {
+// recreateWorkers starts the updated revision once no worker of another one is left.
+func (e *evaluation) recreateWorkers() {
+	for _, r := range e.revisions {
 		r.servingTarget = 0
 	}
-	d.updated.servingTarget = min(d.updated.servingWorkers(), d.desired)
+	e.updated.servingTarget = min(e.updated.servingWorkers(), e.desired)
 }
 
-// maxSurge is how many workers more there may be, and spare how many fewer.
-func (d *evaluation) maxSurge() int32 {
-	return resolveIntOrPercent(d.rollout.MaxSurge, defaultMaxSurge, d.desired, true)
+// maxSurge is how many workers more than desired may exist.
+func (e *evaluation) maxSurge() int32 {
+	return resolveIntOrPercent(e.rollout.MaxSurge, defaultMaxSurge, e.desired, true)
 }
 
-func (d *evaluation) maxUnavailable() int32 {
-	return resolveIntOrPercent(d.rollout.MaxUnavailable, "0", d.desired, false)
+// maxUnavailable is how many workers fewer than desired may serve.
+func (e *evaluation) maxUnavailable() int32 {
+	return resolveIntOrPercent(e.rollout.MaxUnavailable, "0", e.desired, false)
 }
 
-// surgeRoom is how many workers more there may be now. Those that drain still count.
-func (d *evaluation) surgeRoom() int32 {
-	return max(0, d.desired+d.maxSurge()-d.sumOfRevisions((*revisionState).totalWorkers))
+// surgeRoom is how many more workers may be created now. Draining workers count as existing.
+func (e *evaluation) surgeRoom() int32 {
+	return max(0, e.desired+e.maxSurge()-e.sumOfRevisions((*revisionState).totalWorkers))
 }
 
-// replaceWorkers has so many workers be new, and the others old, as far as surge and spare let
-// it. Until the new revision has proven itself there is only a first batch of it, and
-// it is the old one that grows when more workers are needed.
-func (d *evaluation) replaceWorkers(trusted *revisionState, target int32) {
+// replaceWorkers moves towards the target number of workers of the updated revision, within
+// maxSurge and maxUnavailable. Until the updated revision is proven, it gets only a first batch
+// of workers, and the old revision grows if more workers are needed.
+func (e *evaluation) replaceWorkers(stable *revisionState, target int32) {
+	proven := e.updated.newHistory.ProvenWorkers > 0
 	batch := target
-	if d.updated.newHistory.ProvenWorkers == 0 {
-		batch = min(target, max(1, d.maxSurge()))
+	if !proven {
+		batch = min(target, max(1, e.maxSurge()))
 	}
-	serving, room := d.updated.servingWorkers(), d.surgeRoom()
-	fresh := min(target, max(serving, min(batch, serving+max(room, d.updated.undrainableWorkers()))))
-	room -= max(0, fresh-serving-d.updated.undrainableWorkers())
+	serving, undrainable, room := e.updated.servingWorkers(), e.updated.undrainableWorkers(), e.surgeRoom()
+	updated := min(target, max(serving, min(batch, serving+max(room, undrainable))))
+	room -= max(0, updated-serving-undrainable)
 
-	old := d.servingWorkers() - serving
-	enough := max(d.desired-target, d.desired-d.maxUnavailable()-min(d.provenWorkers(), target))
-	least := d.desired - target
-	if d.updated.newHistory.ProvenWorkers == 0 {
-		least = enough
+	old := e.servingWorkers() - serving
+	sufficient := max(e.desired-target, e.desired-e.maxUnavailable()-min(e.provenWorkers(), target))
+	minimum := e.desired - target
+	if !proven {
+		minimum = sufficient
 	}
 	switch {
-	case old > enough:
-		old = enough
-	case old < least:
-		old = min(least, old+max(room, trusted.undrainableWorkers()))
+	case old > sufficient:
+		old = sufficient
+	case old < minimum:
+		old = min(minimum, old+max(room, stable.undrainableWorkers()))
 	}
-	d.divideOldWorkers(trusted, old, fresh)
+	e.updated.servingTarget = updated
+	e.divideOldWorkers(stable, old)
 }
 
-// undrainableWorkers workers drain, and can be called back.
-func (r *revisionState) undrainableWorkers() int32 {
-	return r.countWorkers(func(w *workerState) bool { return !w.targetDraining.IsZero() && w.targetRemovable.IsZero() })
-}
-
-// divideOldWorkers divides the old workers among the old revisions: the trusted one has them first.
-func (d *evaluation) divideOldWorkers(trusted *revisionState, old, fresh int32) {
-	d.updated.servingTarget = fresh
-	trusted.servingTarget = old
+// divideOldWorkers divides the old workers among the old revisions, the stable revision first.
+func (e *evaluation) divideOldWorkers(stable *revisionState, old int32) {
+	stable.servingTarget = old
 	others := int32(0)
-	for _, r := range d.revisions {
-		if r == d.updated || r == trusted {
+	for _, r := range e.revisions {
+		if r == e.updated || r == stable {
 			continue
 		}
-		// What another serves the trusted one need not, while it has too few of its own.
-		r.servingTarget = min(r.servingWorkers(), max(0, old-trusted.servingWorkers()-others))
+		// Other revisions serve only while the stable revision has too few workers.
+		r.servingTarget = min(r.servingWorkers(), max(0, old-stable.servingWorkers()-others))
 		others += r.servingTarget
 	}
-	trusted.servingTarget -= others
+	stable.servingTarget -= others
 }

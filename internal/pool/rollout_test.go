@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 // rollingPool is a pool of four, a worker more allowed, whose image has changed. So many
@@ -48,11 +49,11 @@ func TestRolling(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			plan := Decide(test.scene.Observation)
-			sizes := test.scene.plannedReplicas(&plan)
+			decision := Decide(test.scene.Observation)
+			sizes := test.scene.plannedReplicas(&decision)
 			got := want{
 				sizes[test.scene.Revisions[0].Name], sizes[test.scene.Revisions[1].Name],
-				int32(len(workersWhere(&plan, func(m DrainState) bool { return m.DrainingSince.Equal(testTime) }))),
+				int32(len(workersWhere(&decision, func(d DrainState) bool { return d.DrainingSince.Equal(testTime) }))),
 			}
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(want{})); diff != "" {
 				t.Errorf("-want, +got:\n%s", diff)
@@ -85,42 +86,42 @@ func withRecreate(s *testPool) *testPool {
 
 func TestABadImagePausesTheRollout(t *testing.T) {
 	s := rollingPool(4, 1).changeWorker("worker:2-0", failImagePull)
-	plan := Decide(s.Observation)
+	decision := Decide(s.Observation)
 	for _, kind := range []string{v1alpha1.ConditionRolloutPaused, v1alpha1.ConditionDegraded} {
-		c := meta.FindStatusCondition(plan.Status.Conditions, kind)
+		c := meta.FindStatusCondition(decision.Status.Conditions, kind)
 		if c.Status != "True" || c.Reason != v1alpha1.ReasonImagePull {
 			t.Errorf("%s is %s, %s", kind, c.Status, c.Reason)
 		}
 	}
-	if !meta.IsStatusConditionTrue(plan.Status.Conditions, v1alpha1.ConditionReady) {
+	if !meta.IsStatusConditionTrue(decision.Status.Conditions, v1alpha1.ConditionReady) {
 		t.Error("the old revision serves, and the pool is not Ready")
 	}
 }
 
 func TestARolloutWithoutProgressSaysSo(t *testing.T) {
 	s := rollingPool(4, 1).changeWorker("worker:2-0", func(w *Worker) { w.ReadySince = time.Time{} })
-	plan := Decide(s.Observation) // its revision was made an hour ago
-	if c := meta.FindStatusCondition(plan.Status.Conditions, v1alpha1.ConditionProgressing); c.Reason != v1alpha1.ReasonNoProgress {
+	decision := Decide(s.Observation) // its revision was made an hour ago
+	if c := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionProgressing); c.Reason != v1alpha1.ReasonNoProgress {
 		t.Errorf("Progressing is %s, %s", c.Status, c.Reason)
 	}
 }
 
 func TestANewerSpecSupersedes(t *testing.T) {
 	s := rollingPool(4, 1).withImage("worker:3")
-	plan := Decide(s.Observation)
-	if diff := cmp.Diff([]string{"worker:2-0"}, workersWhere(&plan, func(m DrainState) bool { return !m.DrainingSince.IsZero() })); diff != "" {
+	decision := Decide(s.Observation)
+	if diff := cmp.Diff([]string{"worker:2-0"}, workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })); diff != "" {
 		t.Errorf("what was in between goes first (-want, +got):\n%s", diff)
 	}
 }
 
 func TestTheWayBackNeedsNoProof(t *testing.T) {
 	s := rollingPool(4, 1).withImage("worker:1").changeWorker("worker:1-3", readyWithoutSuccess(time.Second))
-	plan := Decide(s.Observation)
-	if diff := cmp.Diff([]string{"worker:2-0"}, workersWhere(&plan, func(m DrainState) bool { return !m.DrainingSince.IsZero() })); diff != "" {
+	decision := Decide(s.Observation)
+	if diff := cmp.Diff([]string{"worker:2-0"}, workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
-	if plan.Status.CurrentRevision != s.Revisions[0].Name {
-		t.Errorf("the revision is %s", plan.Status.CurrentRevision)
+	if decision.Status.CurrentRevision != s.Revisions[0].Name {
+		t.Errorf("the revision is %s", decision.Status.CurrentRevision)
 	}
 }
 
@@ -132,8 +133,8 @@ func TestOldRevisionsAreKeptToGoBackTo(t *testing.T) {
 	}
 	s.withImage("worker:1").withCurrentRevision(1)
 	s.Pool.Spec.Rollout = &v1alpha1.Rollout{RevisionHistory: new(int32(2))}
-	plan := Decide(s.Observation)
-	if diff := cmp.Diff([]string{s.Revisions[1].Name, s.Revisions[0].Name}, plan.DeleteRevisions); diff != "" {
+	decision := Decide(s.Observation)
+	if diff := cmp.Diff([]string{s.Revisions[1].Name, s.Revisions[0].Name}, decision.DeleteRevisions); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
 }
@@ -182,15 +183,15 @@ func TestCanary(t *testing.T) {
 		},
 		"if too many fail, it goes back": {
 			canaryPool(8, 2, History{ProvenWorkers: 2, LastProgress: reached}).changeWorker("worker:2-0", counts(15, 4)),
-			want{10, 2, History{ProvenWorkers: 2, LastProgress: reached, FailureMessage: "AnalysisFailed: 20.0 % of its 20 messages have failed, 0.0 % before"}},
+			want{10, 2, History{ProvenWorkers: 2, LastProgress: reached, FailureMessage: "AnalysisFailed: 20.0 % of its 20 messages failed, compared to 0.0 % before"}},
 		},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			plan := Decide(test.scene.Observation)
-			sizes := test.scene.plannedReplicas(&plan)
+			decision := Decide(test.scene.Observation)
+			sizes := test.scene.plannedReplicas(&decision)
 			got := want{sizes[test.scene.Revisions[0].Name], sizes[test.scene.Revisions[1].Name], test.scene.Revisions[1].History}
-			for _, size := range plan.Resizes {
+			for _, size := range decision.Resizes {
 				if size.Name == test.scene.Revisions[1].Name {
 					got.past = size.History
 				}
@@ -245,6 +246,6 @@ func TestACanaryThatIsGivenUpStaysSoThoughItsRevisionDoesNotSayItYet(t *testing.
 	t.Errorf("it is tried again: %+v", second.Resizes)
 }
 
-func hasEvent(plan *Decision, reason string) bool {
-	return slices.ContainsFunc(plan.Events, func(e Event) bool { return e.Reason == reason })
+func hasEvent(decision *Decision, reason string) bool {
+	return slices.ContainsFunc(decision.Events, func(e core.Event) bool { return e.Reason == reason })
 }

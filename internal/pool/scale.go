@@ -7,71 +7,67 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// scaleAutomatically decides how many workers there shall be.
-func (d *evaluation) scaleAutomatically() {
-	spec := &d.observation.Pool.Spec
-	if spec.Autoscaling == nil {
-		d.scaleToSpec()
+// decideDesired decides the desired number of workers.
+func (e *evaluation) decideDesired() {
+	budget := replicaBudget(e.observation.Pool, e.observation.Policies, e.observation.NamespacePools)
+	if e.observation.Pool.Spec.Autoscaling == nil {
+		e.useSpecReplicas(budget)
 		return
 	}
-	policy := scaling.NewSettings(spec.Autoscaling, workerConcurrency(d.observation.Pool))
-	if d.observation.Effective != nil && d.observation.Effective.MaxReplicas != nil {
-		policy.MaxReplicas = min(policy.MaxReplicas, *d.observation.Effective.MaxReplicas)
+	settings := scaling.NewSettings(e.observation.Pool.Spec.Autoscaling, workerConcurrency(e.observation.Pool))
+	settings.MaxReplicas = min(settings.MaxReplicas, *e.effective.MaxReplicas)
+	settings.Budget = budget
+	settings.RatePerSecond, settings.MaxInFlight = e.observation.Limits.RatePerSecond, e.observation.Limits.MaxInFlight
+	observation := scaling.Observation{
+		Now: e.observation.Now, Settings: settings,
+		Replicas: e.desired, Ready: e.availableWorkers(), PodStart: e.podStartTime(),
+		Memory: e.observation.Memory,
 	}
-	policy.Budget = d.observation.Budget
-	policy.RatePerSecond, policy.MaxInFlight = d.observation.Limits.RatePerSecond, d.observation.Limits.MaxInFlight
-	in := scaling.Observation{
-		Now: d.observation.Now, Settings: policy,
-		Replicas: d.desired, Ready: d.availableWorkers(), PodStart: d.medianPodStart(),
-		Memory: d.observation.Memory,
+	if e.observation.Stats != nil {
+		observation.Stats = &e.observation.Stats.BacklogStats
 	}
-	if d.observation.Stats != nil {
-		in.Stats = &d.observation.Stats.BacklogStats
+	decision := scaling.Decide(observation)
+	// A budget applies to busy workers too: they are drained like all others.
+	if budget != nil && observation.Stats != nil && decision.Applied > *budget {
+		decision.Applied, decision.Reason = max(*budget, 0), scaling.ReasonBudget
 	}
-	decided := scaling.Decide(in)
-	// Of a budget no worker is kept because it is busy: it is drained, as any other.
-	if budget := d.observation.Budget; budget != nil && in.Stats != nil && decided.Applied > *budget {
-		decided.Applied, decided.Reason = max(*budget, 0), scaling.ReasonBudget
-	}
-	d.scalingDecision, d.desired, d.memory, d.replicaLimit = &decided, decided.Applied, decided.Memory, policy.MaxReplicas
-	d.status.LastDecision = scaling.ExplainDecision(in, decided)
-	d.status.Scaling = scaling.StoreMemory(decided.Memory)
+	e.scalingDecision, e.desired, e.memory, e.replicaLimit = &decision, decision.Applied, decision.Memory, settings.MaxReplicas
+	e.status.LastDecision = scaling.ExplainDecision(observation, decision)
+	e.status.Scaling = scaling.StoreMemory(decision.Memory)
 }
 
-// scaleToSpec takes over the number that was asked for, within what the Policies allow.
-func (d *evaluation) scaleToSpec() {
-	d.status.LastDecision, d.status.Scaling, d.memory = nil, nil, scaling.Memory{}
-	wanted := int32(0)
-	if d.observation.Pool.Spec.Replicas != nil {
-		wanted = *d.observation.Pool.Spec.Replicas
+// useSpecReplicas sets the desired number of workers from spec.replicas, up to the limits that
+// Policies set.
+func (e *evaluation) useSpecReplicas(budget *int32) {
+	e.status.LastDecision, e.status.Scaling, e.memory = nil, nil, scaling.Memory{}
+	replicas := int32(0)
+	if e.observation.Pool.Spec.Replicas != nil {
+		replicas = *e.observation.Pool.Spec.Replicas
 	}
-	d.desired, d.replicaLimit = wanted, wanted
-	if d.observation.Effective != nil && d.observation.Effective.MaxReplicas != nil {
-		d.replicaLimit = *d.observation.Effective.MaxReplicas
+	e.replicaLimit = *e.effective.MaxReplicas
+	if budget != nil {
+		e.replicaLimit = min(e.replicaLimit, max(*budget, 0))
 	}
-	if d.observation.Budget != nil {
-		d.replicaLimit = min(d.replicaLimit, max(*d.observation.Budget, 0))
-	}
-	d.desired = min(d.desired, d.replicaLimit)
+	e.desired = min(replicas, e.replicaLimit)
 }
 
-// medianPodStart is how long a Pod of this pool takes until it takes messages: what half of
-// them took at most.
-func (d *evaluation) medianPodStart() time.Duration {
-	var took []time.Duration
-	for _, r := range d.revisions {
+// podStartTime returns the median time from the creation of a worker until it is ready. If no
+// worker is ready, it returns the time of the last decision.
+func (e *evaluation) podStartTime() time.Duration {
+	var times []time.Duration
+	for _, r := range e.revisions {
 		for _, w := range r.workers {
 			if start := w.ReadySince.Sub(w.Created); w.IsReady() && start > 0 {
-				took = append(took, start)
+				times = append(times, start)
 			}
 		}
 	}
-	if len(took) == 0 {
-		if d.status.LastDecision != nil && d.status.LastDecision.Inputs.PodStart != nil {
-			return d.status.LastDecision.Inputs.PodStart.Duration
-		}
-		return 0
+	if len(times) > 0 {
+		slices.Sort(times)
+		return times[len(times)/2]
 	}
-	slices.Sort(took)
-	return took[len(took)/2]
+	if e.status.LastDecision != nil && e.status.LastDecision.Inputs.PodStart != nil {
+		return e.status.LastDecision.Inputs.PodStart.Duration
+	}
+	return 0
 }

@@ -8,107 +8,101 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// maxStatusRevisions a status has room for.
+// maxStatusRevisions is the number of revisions that a status lists at most.
 const maxStatusRevisions = 16
 
-// buildStatus writes what was seen and decided into the status.
-func (d *evaluation) buildStatus() {
-	s := &d.status
-	s.ObservedGeneration = d.observation.Pool.Generation
-	s.Selector = k8slabels.SelectorFromSet(WorkerSelector(d.observation.Pool.Name)).String()
-	s.Desired = d.desired
-	s.Replicas = d.sumOfRevisions((*revisionState).liveWorkers)
-	s.Ready = d.availableWorkers()
-	s.Draining = d.sumOfRevisions(func(r *revisionState) int32 {
-		return r.terminating + r.countWorkers(func(w *workerState) bool { return !w.isServing() })
-	})
-	s.Busy = d.busyWorkers()
-	s.UpdatedRevision = d.updated.Name
-	s.Revisions = d.revisionStatuses()
-	s.Effective = d.observation.Effective
-	if s.Effective == nil {
-		s.Effective = &v1alpha1.WorkerPoolEffective{Drain: &d.drain}
-	}
+// updateStatus writes what was observed and decided to the status.
+func (e *evaluation) updateStatus() {
+	s := &e.status
+	s.ObservedGeneration = e.observation.Pool.Generation
+	s.Selector = k8slabels.SelectorFromSet(WorkerSelector(e.observation.Pool.Name)).String()
+	s.Desired = e.desired
+	s.Replicas = e.sumOfRevisions((*revisionState).liveWorkers)
+	s.Ready = e.availableWorkers()
+	s.Draining = e.sumOfRevisions((*revisionState).drainingWorkers)
+	s.Busy = busyWorkers(e.revisions)
+	s.UpdatedRevision = e.updated.Name
+	s.Revisions = revisionStatuses(e.revisions)
+	s.Effective = e.effective
 	s.Backlog, s.InFlight = nil, nil
-	if f := d.observation.Stats; f != nil {
-		s.Backlog = new(f.Backlog)
-		if f.InFlightKnown {
-			s.InFlight = new(f.InFlight)
+	if stats := e.observation.Stats; stats != nil {
+		s.Backlog = new(stats.Backlog)
+		if stats.InFlightKnown {
+			s.InFlight = new(stats.InFlight)
 		}
 	}
-	s.SLO = d.objectiveStatus()
-	d.setConditions()
+	s.SLO = objectiveStatus(e.observation.Pool.Spec.Autoscaling, e.observation.Stats)
+	e.setConditions()
 }
 
-// busyWorkers is how many workers have something in flight; nil if a ready one does not say.
-func (d *evaluation) busyWorkers() *int32 {
-	number := int32(0)
-	for _, r := range d.revisions {
+// busyWorkers counts the workers with messages in flight; nil if a ready worker did not answer.
+func busyWorkers(revisions []*revisionState) *int32 {
+	count := int32(0)
+	for _, r := range revisions {
 		for _, w := range r.workers {
 			switch {
 			case w.Stats != nil && w.Stats.InFlight > 0:
-				number++
+				count++
 			case w.Stats == nil && w.IsReady():
 				return nil
 			}
 		}
 	}
-	return &number
+	return &count
 }
 
-func (d *evaluation) revisionStatuses() []v1alpha1.RevisionStatus {
+func revisionStatuses(revisions []*revisionState) []v1alpha1.RevisionStatus {
 	var statuses []v1alpha1.RevisionStatus
-	for _, r := range d.revisions {
-		if !r.exists && r.workload == nil || len(statuses) == maxStatusRevisions {
-			continue
+	for _, r := range revisions {
+		if len(statuses) == maxStatusRevisions {
+			break
 		}
-		counts := messageOutcomes{}
-		counts.addRevision(r)
 		status := v1alpha1.RevisionStatus{
 			Name: r.Name, Hash: r.Hash, Version: r.Version, Image: r.Image,
 			Replicas:    r.liveWorkers(),
 			Ready:       r.availableWorkers(),
-			Draining:    r.terminating + r.countWorkers(func(w *workerState) bool { return !w.isServing() }),
+			Draining:    r.drainingWorkers(),
 			CreatedTime: new(metav1.NewTime(r.Created)),
 		}
-		if counts.total() > 0 {
-			status.Succeeded, status.Failed = new(counts.succeeded), new(counts.failed)
+		outcomes := messageOutcomes{}
+		outcomes.addRevision(r)
+		if outcomes.total() > 0 {
+			status.Succeeded, status.Failed = new(outcomes.succeeded), new(outcomes.failed)
 		}
 		statuses = append(statuses, status)
 	}
 	return statuses
 }
 
-// objectiveStatus tells how the pool keeps to its waiting time.
-func (d *evaluation) objectiveStatus() *v1alpha1.ObjectiveStatus {
-	a := d.observation.Pool.Spec.Autoscaling
-	if a == nil || a.SLO == nil || a.SLO.WaitP95 == nil {
+// objectiveStatus compares the measured waiting time with the objective; nil without one.
+func objectiveStatus(autoscaling *v1alpha1.Autoscaling, stats *QueueStats) *v1alpha1.ObjectiveStatus {
+	if autoscaling == nil || autoscaling.SLO == nil || autoscaling.SLO.WaitP95 == nil {
 		return nil
 	}
-	status := &v1alpha1.ObjectiveStatus{WaitP95: &a.SLO.WaitP95.Duration, Met: metav1.ConditionUnknown}
-	f := d.observation.Stats
+	objective := &autoscaling.SLO.WaitP95.Duration
+	status := &v1alpha1.ObjectiveStatus{WaitP95: objective, Met: metav1.ConditionUnknown}
 	switch {
-	case f == nil:
-	case f.WaitP95 != nil:
-		status.MeasuredP95 = &metav1.Duration{Duration: *f.WaitP95}
-		status.Met = conditionStatus(*f.WaitP95 <= a.SLO.WaitP95.Duration.Duration)
-	case f.OldestAge > a.SLO.WaitP95.Duration.Duration:
+	case stats == nil:
+	case stats.WaitP95 != nil:
+		status.MeasuredP95 = &metav1.Duration{Duration: *stats.WaitP95}
+		status.Met = conditionStatus(*stats.WaitP95 <= objective.Duration)
+	case stats.OldestAge > objective.Duration:
 		status.Met = metav1.ConditionFalse
-	case f.Backlog == 0:
+	case stats.Backlog == 0:
 		status.Met = metav1.ConditionTrue
 	}
 	return status
 }
 
-func conditionStatus(is bool) metav1.ConditionStatus {
-	if is {
+func conditionStatus(value bool) metav1.ConditionStatus {
+	if value {
 		return metav1.ConditionTrue
 	}
 	return metav1.ConditionFalse
 }
 
-// differsInStatsOnly tells whether a status differs from another in figures only, which are out
-// of date soon anyway.
+// differsInStatsOnly reports whether two statuses differ only in stats, which are soon outdated
+// anyway.
 func differsInStatsOnly(before, after *v1alpha1.WorkerPoolStatus) bool {
 	if before.LastDecision == nil || before.LastDecision.Time == nil || after.LastDecision == nil {
 		return false
@@ -128,12 +122,4 @@ func differsInStatsOnly(before, after *v1alpha1.WorkerPoolStatus) bool {
 		}
 	}
 	return equality.Semantic.DeepEqual(a, b)
-}
-
-// minimumAvailable is how many workers must be ready for the pool to be available.
-func (d *evaluation) minimumAvailable() int32 {
-	if a := d.observation.Pool.Spec.Autoscaling; a != nil {
-		return min(a.MinReplicas, d.desired)
-	}
-	return d.desired
 }

@@ -13,55 +13,58 @@ import (
 )
 
 const (
-	// SidecarContainer is the name of the container with our runtime, in drain mode Sidecar.
+	// SidecarContainer is the name of the container with the operator's worker runtime, in
+	// drain mode Sidecar.
 	SidecarContainer = "yardmaster"
-	// AdminPort is where a worker's admin API is, and adminPortName the port's name.
+	// AdminPort is the port of a worker's admin API, adminPortName its name.
 	AdminPort     = 8081
 	adminPortName = "admin"
-	// preStopPath drains, and answers when nothing is in flight any more: what a preStop hook,
-	// which can only get, needs.
+	// preStopPath drains the worker, and answers once nothing is in flight. It accepts GET
+	// requests, the only ones that a preStop hook can send.
 	preStopPath = "/prestop"
-	// defaultHandlerPort is where a worker listens to the forwarder if it does not say.
+	// defaultHandlerPort is the port that the sidecar forwards messages to if the worker
+	// container declares none.
 	defaultHandlerPort = 8080
 
 	configFileName = "config.yaml"
-	// ConfigMountPath is where a worker finds what it reads, a directory for each.
+	// ConfigMountPath contains a directory for the configuration and for each Secret.
 	ConfigMountPath = "/etc/yardmaster"
 
 	configKeyConcurrency = "concurrency"
 	configKeyQueues      = "queues"
 )
 
-// shutdownMargin is how long before it would be killed a worker gives up on what it is at,
-// so that it can still give its messages back.
+// shutdownMargin is how long before the end of its grace period a worker stops handling
+// messages, so that it can still release them.
 const shutdownMargin = 5 * time.Second
 
-// buildTemplate of the workers' Pods, without what depends on its own hash.
-func (d *evaluation) buildTemplate() corev1.PodTemplateSpec {
-	wp := d.observation.Pool
+// buildTemplate returns the template of the workers' Pods, without the fields that depend on its
+// hash.
+func (b *workloadBuilder) buildTemplate() corev1.PodTemplateSpec {
+	wp := b.pool
 	t := corev1.PodTemplateSpec{}
 	if wp.Spec.Template != nil {
 		t = *wp.Spec.Template.DeepCopy()
 	}
-	worker := d.workerContainer(&t.Spec)
+	worker := b.workerContainer(&t.Spec)
 	t.Spec.RestartPolicy = corev1.RestartPolicyAlways
-	t.Spec.TerminationGracePeriodSeconds = new(wholeSeconds(d.terminationGrace()))
+	t.Spec.TerminationGracePeriodSeconds = new(wholeSeconds(b.terminationGrace()))
 	if t.Spec.ServiceAccountName == "" {
 		t.Spec.ServiceAccountName = sharedObjectName(wp.Name)
 	}
 	if t.Spec.AutomountServiceAccountToken == nil {
 		t.Spec.AutomountServiceAccountToken = new(false)
 	}
-	speaker := worker
-	if d.drain.Mode == v1alpha1.DrainSidecar {
-		t.Spec.InitContainers = append(t.Spec.InitContainers, d.buildSidecar(worker))
-		speaker = &t.Spec.InitContainers[len(t.Spec.InitContainers)-1]
+	consumer := worker
+	if b.drain.Mode == v1alpha1.DrainSidecar {
+		t.Spec.InitContainers = append(t.Spec.InitContainers, b.buildSidecar(worker))
+		consumer = &t.Spec.InitContainers[len(t.Spec.InitContainers)-1]
 	}
-	if d.drain.Mode == v1alpha1.DrainHTTP {
+	if b.drain.Mode == v1alpha1.DrainHTTP {
 		addAdminPort(worker)
 	}
-	d.addBrokerAccess(&t.Spec, speaker)
-	if d.drain.Mode != v1alpha1.DrainSignal {
+	b.addBrokerAccess(&t.Spec, consumer)
+	if b.drain.Mode != v1alpha1.DrainSignal {
 		addPreStopHook(worker)
 	}
 	restrictPod(&t.Spec)
@@ -79,7 +82,7 @@ func (d *evaluation) buildTemplate() corev1.PodTemplateSpec {
 	return t
 }
 
-// setRevisionHash gives a template what depends on its hash.
+// setRevisionHash sets the fields of a template that depend on its hash.
 func setRevisionHash(t *corev1.PodTemplateSpec, hash string) {
 	t.Labels[LabelRevision] = hash
 	for _, containers := range [][]corev1.Container{t.Spec.Containers, t.Spec.InitContainers} {
@@ -93,9 +96,10 @@ func setRevisionHash(t *corev1.PodTemplateSpec, hash string) {
 	}
 }
 
-// workerContainer is the container that works, with the short forms over it.
-func (d *evaluation) workerContainer(pod *corev1.PodSpec) *corev1.Container {
-	spec := &d.observation.Pool.Spec
+// workerContainer returns the worker container of a Pod, and applies spec.image, spec.resources
+// and spec.env to it.
+func (b *workloadBuilder) workerContainer(pod *corev1.PodSpec) *corev1.Container {
+	spec := &b.pool.Spec
 	i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == v1alpha1.WorkerContainer })
 	if i < 0 {
 		pod.Containers = append(pod.Containers, corev1.Container{Name: v1alpha1.WorkerContainer})
@@ -119,15 +123,15 @@ func (d *evaluation) workerContainer(pod *corev1.PodSpec) *corev1.Container {
 	return worker
 }
 
-// buildSidecar is our runtime, which gives each message to the worker beside it.
-func (d *evaluation) buildSidecar(worker *corev1.Container) corev1.Container {
+// buildSidecar returns the sidecar, which forwards each message to the worker container.
+func (b *workloadBuilder) buildSidecar(worker *corev1.Container) corev1.Container {
 	port := int32(defaultHandlerPort)
 	if len(worker.Ports) > 0 {
 		port = worker.Ports[0].ContainerPort
 	}
 	return corev1.Container{
 		Name:           SidecarContainer,
-		Image:          d.observation.Operator.Image,
+		Image:          b.operator.Image,
 		Args:           []string{"worker", "--forward", fmt.Sprintf("http://127.0.0.1:%d", port)},
 		RestartPolicy:  new(corev1.ContainerRestartPolicyAlways),
 		Ports:          []corev1.ContainerPort{{Name: adminPortName, ContainerPort: AdminPort, Protocol: corev1.ProtocolTCP}},
@@ -136,7 +140,7 @@ func (d *evaluation) buildSidecar(worker *corev1.Container) corev1.Container {
 	}
 }
 
-// addAdminPort has a PodMonitor find the worker's metrics.
+// addAdminPort declares the port at which a PodMonitor scrapes the worker's metrics.
 func addAdminPort(worker *corev1.Container) {
 	taken := func(p corev1.ContainerPort) bool { return p.ContainerPort == AdminPort || p.Name == adminPortName }
 	if !slices.ContainsFunc(worker.Ports, taken) {
@@ -148,8 +152,8 @@ func httpGetAction(path string) corev1.ProbeHandler {
 	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(AdminPort)}}
 }
 
-// addPreStopHook has the worker drained by whoever deletes its Pod: a node's drain, an
-// eviction. One who has a hook of its own keeps it.
+// addPreStopHook drains the worker when its Pod is deleted, for example by a node drain or an
+// eviction. A hook that the user set is kept.
 func addPreStopHook(worker *corev1.Container) {
 	if worker.Lifecycle == nil {
 		worker.Lifecycle = &corev1.Lifecycle{}
@@ -159,20 +163,21 @@ func addPreStopHook(worker *corev1.Container) {
 	}
 }
 
-// addBrokerAccess gives the container that speaks to the broker what it needs for that.
-func (d *evaluation) addBrokerAccess(pod *corev1.PodSpec, c *corev1.Container) {
-	shared := sharedObjectName(d.observation.Pool.Name)
+// addBrokerAccess adds the configuration and the Secrets that a container needs to consume
+// messages from the broker.
+func (b *workloadBuilder) addBrokerAccess(pod *corev1.PodSpec, c *corev1.Container) {
+	shared := sharedObjectName(b.pool.Name)
 	fixed := []corev1.EnvVar{
-		{Name: "POOL", Value: d.observation.Pool.Name},
-		{Name: "NAMESPACE", Value: d.observation.Pool.Namespace},
+		{Name: "POOL", Value: b.pool.Name},
+		{Name: "NAMESPACE", Value: b.pool.Namespace},
 		{Name: "POD", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}},
 		{Name: "REVISION"},
 		{Name: "QUEUES", ValueFrom: configMapKeyRef(shared, configKeyQueues)},
 		{Name: "CONCURRENCY", ValueFrom: configMapKeyRef(shared, configKeyConcurrency)},
 		{Name: "CONFIG_FILE", Value: ConfigMountPath + "/config/" + configFileName},
-		{Name: "DRAIN_TIMEOUT", Value: max(d.terminationGrace()-shutdownMargin, d.terminationGrace()/2).String()},
+		{Name: "DRAIN_TIMEOUT", Value: max(b.terminationGrace()-shutdownMargin, b.terminationGrace()/2).String()},
 	}
-	if d.observation.Config.File == "" { // a pool with a source: nothing to read
+	if b.config.File == "" { // a pool with a source has no configuration file
 		fixed = slices.DeleteFunc(fixed, func(e corev1.EnvVar) bool {
 			return e.Name == "QUEUES" || e.Name == "CONFIG_FILE"
 		})
@@ -181,15 +186,15 @@ func (d *evaluation) addBrokerAccess(pod *corev1.PodSpec, c *corev1.Container) {
 		fixed[i].Name = v1alpha1.WorkerEnvPrefix + fixed[i].Name
 	}
 	c.Env = append(fixed, c.Env...)
-	if d.observation.Config.File == "" {
+	if b.config.File == "" {
 		return
 	}
 	mountVolume(pod, c, "config", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 		LocalObjectReference: corev1.LocalObjectReference{Name: shared},
 		Items:                []corev1.KeyToPath{{Key: configFileName, Path: configFileName}},
 	}})
-	for _, name := range sortedKeys(d.observation.Config.Secrets) {
-		files := d.observation.Config.Secrets[name]
+	for _, name := range slices.Sorted(maps.Keys(b.config.Secrets)) {
+		files := b.config.Secrets[name]
 		source := &corev1.SecretVolumeSource{SecretName: files.Secret}
 		for _, key := range files.Keys {
 			source.Items = append(source.Items, corev1.KeyToPath{Key: key, Path: key})
@@ -204,15 +209,14 @@ func configMapKeyRef(name, key string) *corev1.EnvVarSource {
 	}}
 }
 
-// mountVolume puts a volume where the container reads it.
+// mountVolume adds a volume to the Pod and mounts it into the container.
 func mountVolume(pod *corev1.PodSpec, c *corev1.Container, name string, source corev1.VolumeSource) {
 	volume := SidecarContainer + "-" + name
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volume, VolumeSource: source})
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: ConfigMountPath + "/" + name, ReadOnly: true})
 }
 
-// restrictPod gives the Pod what the restricted Pod Security Standard asks for, where it
-// does not say otherwise itself.
+// restrictPod applies the restricted Pod Security Standard to fields that the user did not set.
 func restrictPod(pod *corev1.PodSpec) {
 	if pod.SecurityContext == nil {
 		pod.SecurityContext = &corev1.PodSecurityContext{}
@@ -242,14 +246,23 @@ func restrictContainer(c *corev1.Container) {
 	}
 }
 
-// terminationGrace is how long a worker has that is deleted. SIGTERM is the only way to ask one in
-// mode Signal, so there it is all the time it has.
-func (d *evaluation) terminationGrace() time.Duration {
-	grace := d.drain.TerminationGrace.Duration.Duration
-	if d.drain.Mode == v1alpha1.DrainSignal {
-		grace += d.drain.Timeout.Duration.Duration
+// terminationGrace is the grace period of a worker's Pod. In mode Signal, SIGTERM is what starts
+// draining, so the grace period includes the drain timeout.
+func (b *workloadBuilder) terminationGrace() time.Duration {
+	grace := b.drain.TerminationGrace.Duration.Duration
+	if b.drain.Mode == v1alpha1.DrainSignal {
+		grace += b.drain.Timeout.Duration.Duration
 	}
 	return grace
 }
 
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// workerImage returns the image of the worker container.
+func (b *workloadBuilder) workerImage() string {
+	pod := corev1.PodSpec{}
+	if b.pool.Spec.Template != nil {
+		pod = *b.pool.Spec.Template.Spec.DeepCopy()
+	}
+	return b.workerContainer(&pod).Image
+}

@@ -144,21 +144,21 @@ func TestBadInputIsNamed(t *testing.T) {
 		},
 		"a sidecar of an unknown image": {
 			func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar} },
-			"drain.mode is Sidecar, and the operator was not told by which image its runtime is to be had: --worker-image",
+			"drain.mode is Sidecar, but the operator has no image for the sidecar: set the operator's flag --worker-image",
 		},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
 			s := newTestPool(3)
 			test.change(s)
-			plan := Decide(s.Observation)
-			if plan.changesCluster() {
+			decision := Decide(s.Observation)
+			if decision.changesCluster() {
 				t.Error("it is acted on")
 			}
 			var ready *metav1.Condition
-			for i := range plan.Status.Conditions {
-				if plan.Status.Conditions[i].Type == v1alpha1.ConditionReady {
-					ready = &plan.Status.Conditions[i]
+			for i := range decision.Status.Conditions {
+				if decision.Status.Conditions[i].Type == v1alpha1.ConditionReady {
+					ready = &decision.Status.Conditions[i]
 				}
 			}
 			if ready.Reason != v1alpha1.ReasonSpecInvalid || !strings.Contains(ready.Message, test.want) {

@@ -12,177 +12,261 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/condition"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// maxMessage is how long a condition's message may be, in characters.
-const maxMessage = 1024
+// maxMessageLength is the longest message of a condition, in characters.
+const maxMessageLength = 1024
 
-// verdict is a condition to be.
-type verdict struct {
+// conditionInput is what the conditions of a Queue are derived from.
+type conditionInput struct {
+	*Observation
+	// result of the last comparison with the spec; nil if unknown.
+	result  *broker.EnsureResult
+	blocked *core.Problem
+	history StatsHistory
+}
+
+// conditionState is the status, reason and message of one condition.
+type conditionState struct {
 	status          metav1.ConditionStatus
 	reason, message string
 }
 
-func yes(reason, message string) verdict { return verdict{metav1.ConditionTrue, reason, message} }
+func isTrue(reason, message string) conditionState {
+	return conditionState{metav1.ConditionTrue, reason, message}
+}
 
-func no(reason, message string) verdict { return verdict{metav1.ConditionFalse, reason, message} }
+func isFalse(reason, message string) conditionState {
+	return conditionState{metav1.ConditionFalse, reason, message}
+}
 
-func unknown(t *Trouble) verdict { return verdict{metav1.ConditionUnknown, t.Reason, t.Message} }
+func isUnknown(p core.Problem) conditionState {
+	return conditionState{metav1.ConditionUnknown, p.Reason, p.Message}
+}
 
-func setConditions(q *v1alpha1.Queue, s *v1alpha1.QueueStatus, o *Observation, m Memory) {
-	set := func(kind string, v verdict) {
-		message := []rune(v.message)
-		if len(message) > maxMessage {
-			message = append(message[:maxMessage-1], '…')
-		}
-		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-			Type: kind, Status: v.status, Reason: v.reason, Message: string(message), ObservedGeneration: q.Generation,
+var notObserved = core.Problem{Reason: v1alpha1.ReasonPending, Message: "Not observed yet"}
+
+// setConditions keeps conditions about which nothing new is known.
+func setConditions(status *v1alpha1.QueueStatus, in *conditionInput) {
+	set := func(kind string, state conditionState) {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: kind, Status: state.status, Reason: state.reason, Message: truncateMessage(state.message),
+			ObservedGeneration: in.Queue.Generation, LastTransitionTime: metav1.NewTime(in.Now),
 		})
 	}
-	synced, conflict := syncedOf(q, o), conflictOf(o)
-	set(v1alpha1.ConditionReady, readyOf(q, o, m, synced, conflict))
-	set(v1alpha1.ConditionBrokerReachable, reachableOf(o))
-	set(v1alpha1.ConditionConfigSynced, synced)
-	set(v1alpha1.ConditionConflict, conflict)
-	// What was known of these stays until it is known anew.
-	notYet := verdict{metav1.ConditionUnknown, v1alpha1.ReasonPending, "not yet looked"}
-	if o.Outcome != nil {
-		set(v1alpha1.ConditionPolicyFullyEnforced, enforcedOf(s, o))
-	} else if s.Enforcement == nil {
-		set(v1alpha1.ConditionPolicyFullyEnforced, notYet)
+	setSummary(status, in.Observation, summaryOf(in))
+	set(v1alpha1.ConditionBrokerReachable, brokerReachable(in))
+	set(v1alpha1.ConditionConfigSynced, configSynced(in))
+	set(v1alpha1.ConditionConflict, ownerConflict(in))
+	if in.result != nil {
+		set(v1alpha1.ConditionPolicyFullyEnforced, policyFullyEnforced(status.Enforcement, in.result))
+	} else if status.Enforcement == nil {
+		set(v1alpha1.ConditionPolicyFullyEnforced, isUnknown(notObserved))
 	}
-	if dead := s.Dead; dead != nil {
-		set(v1alpha1.ConditionDeadLettersPresent, deadOf(*dead, threshold(&o.Effective)))
-	} else if meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionDeadLettersPresent) == nil {
-		set(v1alpha1.ConditionDeadLettersPresent, notYet)
+	if status.Dead != nil {
+		set(v1alpha1.ConditionDeadLettersPresent, deadLettersPresent(*status.Dead, alertThreshold(&in.Effective)))
+	} else if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDeadLettersPresent) == nil {
+		set(v1alpha1.ConditionDeadLettersPresent, isUnknown(notObserved))
 	}
 	switch {
-	case o.Blocked != nil:
-		set(v1alpha1.ConditionDeletionBlocked, yes(o.Blocked.Reason, o.Blocked.Message))
-	case !q.DeletionTimestamp.IsZero():
-		set(v1alpha1.ConditionDeletionBlocked, no(v1alpha1.ReasonNotBlocked, "the deletion goes on"))
+	case in.blocked != nil:
+		set(v1alpha1.ConditionDeletionBlocked, isTrue(in.blocked.Reason, in.blocked.Message))
+	case in.isDeleted():
+		set(v1alpha1.ConditionDeletionBlocked, isFalse(v1alpha1.ReasonNotBlocked, "The deletion is in progress"))
 	}
 }
 
-func reachableOf(o *Observation) verdict {
-	if o.Unreachable != nil {
-		return no(o.Unreachable.Reason, o.Unreachable.Message)
-	}
-	return yes(v1alpha1.ReasonConnected, "the broker answers")
+func setSummary(status *v1alpha1.QueueStatus, o *Observation, summary condition.Summary) {
+	summary.Message = truncateMessage(summary.Message)
+	condition.Set(&status.Conditions, o.Queue.Generation, metav1.NewTime(o.Now), summary)
 }
 
-// syncedOf tells whether the queue on the broker is as the spec says.
-func syncedOf(q *v1alpha1.Queue, o *Observation) verdict {
+func truncateMessage(message string) string {
+	if characters := []rune(message); len(characters) > maxMessageLength {
+		return string(characters[:maxMessageLength-1]) + "…"
+	}
+	return message
+}
+
+// summaryChecks are the states of a Queue other than Ready. The first that applies decides.
+var summaryChecks = []func(*conditionInput) (condition.Summary, bool){
+	checkDeleting, checkUnreachable, checkRefused, checkDrifted, checkPaused, checkRateBelowArrivals,
+}
+
+// summaryOf returns the conditions Ready, Reconciling and Stalled; see docs/conditions.md.
+func summaryOf(in *conditionInput) condition.Summary {
+	for _, check := range summaryChecks {
+		if summary, found := check(in); found {
+			return summary
+		}
+	}
+	return condition.Summary{
+		Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "The queue accepts messages and delivers them to workers",
+	}
+}
+
+func pendingSummary(message string) condition.Summary {
+	return condition.Summary{
+		Ready: metav1.ConditionUnknown, Progress: condition.InProgress, Reason: v1alpha1.ReasonPending, Message: message,
+	}
+}
+
+func checkDeleting(in *conditionInput) (condition.Summary, bool) {
+	return condition.Summary{
+		Ready: metav1.ConditionFalse, Progress: condition.InProgress, Reason: v1alpha1.ReasonDeleting, Message: "The Queue is being deleted",
+	}, in.isDeleted()
+}
+
+// checkUnreachable distinguishes what can happen by itself, such as a Secret that is created
+// later, from what somebody has to correct.
+func checkUnreachable(in *conditionInput) (condition.Summary, bool) {
+	problem := in.unreachable()
+	if problem == nil {
+		return condition.Summary{}, false
+	}
+	summary := condition.Summary{Ready: metav1.ConditionFalse, Progress: condition.InProgress, Reason: problem.Reason, Message: problem.Message}
+	switch problem.Reason {
+	case v1alpha1.ReasonSecretInvalid, v1alpha1.ReasonUnauthorized, v1alpha1.ReasonRefusedByBroker:
+		summary.Progress = condition.Stuck
+	}
+	return summary, true
+}
+
+func checkRefused(in *conditionInput) (condition.Summary, bool) {
+	state := configSynced(in)
+	if conflict := ownerConflict(in); conflict.status == metav1.ConditionTrue {
+		state = conflict
+	}
+	return condition.Summary{
+		Ready: metav1.ConditionFalse, Progress: condition.Stuck, Reason: state.reason, Message: state.message,
+	}, in.BrokerError != nil
+}
+
+func checkDrifted(in *conditionInput) (condition.Summary, bool) {
+	return condition.Summary{
+		Ready: metav1.ConditionFalse, Progress: condition.Stuck, Reason: v1alpha1.ReasonDrifted, Message: configSynced(in).message,
+	}, hasRemainingDrift(in.result)
+}
+
+func checkPaused(in *conditionInput) (condition.Summary, bool) {
+	return condition.Summary{
+		Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonPaused, Message: "The queue is paused: workers get no messages",
+	}, in.Queue.Spec.Paused
+}
+
+func checkRateBelowArrivals(in *conditionInput) (condition.Summary, bool) {
+	limit, arriving, found := rateBelowArrivals(in.Effective.RateLimit, in.history)
+	return condition.Summary{
+		Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonRateBelowArrivals, Message: fmt.Sprintf(
+			"The backlog grows by %s messages per second: %s arrive, and rateLimit lets workers start %s",
+			rateQuantity(arriving-limit), rateQuantity(arriving), rateQuantity(limit)),
+	}, found
+}
+
+// steadySeconds is how long arrivals have to be observed before their rate counts as steady.
+const steadySeconds = 0.8 * float64(rateTimeConstant/time.Second)
+
+// rateBelowArrivals reports whether the rate limit keeps workers from ever catching up.
+func rateBelowArrivals(r *v1alpha1.RateLimit, history StatsHistory) (limit, arriving float64, found bool) {
+	desired := desiredRateLimit(r)
+	if desired == nil || history.Last == nil || history.Last.Ready == 0 || history.Rates.Seconds < steadySeconds {
+		return 0, 0, false
+	}
+	limit, arriving = float64(desired.Limit)/desired.Per.Seconds(), history.Rates.arrivalRate()
+	return limit, arriving, arriving > 1.05*limit
+}
+
+func brokerReachable(in *conditionInput) conditionState {
+	if problem := in.unreachable(); problem != nil {
+		return isFalse(problem.Reason, problem.Message)
+	}
+	return isTrue(v1alpha1.ReasonConnected, "The broker answers")
+}
+
+// configSynced reports whether the queue on the broker matches the spec.
+func configSynced(in *conditionInput) conditionState {
+	problem := in.unreachable()
 	switch {
-	case !q.DeletionTimestamp.IsZero():
-		return no(v1alpha1.ReasonDeleting, "the Queue is being deleted")
-	case o.Unreachable != nil:
-		return unknown(o.Unreachable)
-	case o.Failure != nil && broker.ClassOf(o.Failure) == broker.Conflict:
-		return no(v1alpha1.ReasonOwnedByOtherQueue, o.Failure.Error())
-	case o.Failure != nil:
-		return no(v1alpha1.ReasonRefusedByBroker, o.Failure.Error())
-	case o.Outcome == nil:
-		return unknown(&Trouble{v1alpha1.ReasonPending, "not yet looked"})
-	case len(o.Outcome.Drift) > 0 && !o.Outcome.Corrected:
-		return no(v1alpha1.ReasonDrifted, "changed by hand: "+differences(o.Outcome.Drift))
-	case len(o.Outcome.Retiring) > 0:
-		return yes(v1alpha1.ReasonSynced, "kept until they are empty: the priorities "+strings.Join(o.Outcome.Retiring, ", "))
+	case in.isDeleted():
+		return isFalse(v1alpha1.ReasonDeleting, "The Queue is being deleted")
+	case problem != nil:
+		return isUnknown(*problem)
+	case in.BrokerError != nil && broker.ClassOf(in.BrokerError) == broker.ClassConflict:
+		return isFalse(v1alpha1.ReasonOwnedByOtherQueue, in.BrokerError.Error())
+	case in.BrokerError != nil:
+		return isFalse(v1alpha1.ReasonRefusedByBroker, in.BrokerError.Error())
+	case hasRemainingDrift(in.result):
+		return isFalse(v1alpha1.ReasonDrifted, "Changed by someone else: "+formatDrift(in.result.Drift))
+	case len(in.result.RetiringPriorities) > 0:
+		return isTrue(v1alpha1.ReasonSynced, "Removed priorities stay on the broker until they are empty: "+strings.Join(in.result.RetiringPriorities, ", "))
 	}
-	return yes(v1alpha1.ReasonSynced, "the queue on the broker is as the spec says")
+	return isTrue(v1alpha1.ReasonSynced, "The queue on the broker matches the spec")
 }
 
-// differences are told of in full where they are few.
-func differences(all []broker.Difference) string {
-	const some = 5
+func hasRemainingDrift(result *broker.EnsureResult) bool {
+	return result != nil && len(result.Drift) > 0 && !result.Corrected
+}
+
+// formatDrift names at most five settings.
+func formatDrift(drift []broker.SettingDifference) string {
+	const maxSettings = 5
 	var texts []string
-	for _, d := range all[:min(some, len(all))] {
+	for _, d := range drift[:min(maxSettings, len(drift))] {
 		texts = append(texts, d.String())
 	}
-	if more := len(all) - some; more > 0 {
+	if more := len(drift) - maxSettings; more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(texts, "; ")
 }
 
-func conflictOf(o *Observation) verdict {
-	if conflict := (*broker.ConflictError)(nil); errors.As(o.Failure, &conflict) {
-		return yes(v1alpha1.ReasonOwnedByOtherQueue, fmt.Sprintf("%s. If that Queue is gone for good, take over with the annotation %s: %q",
+func ownerConflict(in *conditionInput) conditionState {
+	if conflict := (*broker.OwnerConflictError)(nil); errors.As(in.BrokerError, &conflict) {
+		return isTrue(v1alpha1.ReasonOwnedByOtherQueue, fmt.Sprintf("%s. If that Queue no longer exists, take over its queue with the annotation %s: %q",
 			conflict.Error(), AnnotationSupersedes, conflict.Owner.UID))
 	}
-	if o.Unreachable != nil {
-		return unknown(o.Unreachable)
+	if problem := in.unreachable(); problem != nil {
+		return isUnknown(*problem)
 	}
-	return no(v1alpha1.ReasonSynced, "no other Queue has this queue on the broker")
+	return isFalse(v1alpha1.ReasonSynced, "No other Queue owns the queue on the broker")
 }
 
-// enforcedOf tells whether somebody keeps to each field of the spec. What an engine
-// cannot do besides, such as delaying messages, is in the enforcement alone.
-func enforcedOf(s *v1alpha1.QueueStatus, o *Observation) verdict {
-	var missed []string
-	for field, by := range s.Enforcement {
+// policyFullyEnforced reports whether every field of the spec is enforced. What an engine lacks
+// apart from the spec, such as delayed messages, is only in status.enforcement.
+func policyFullyEnforced(enforcement map[string]v1alpha1.Enforcement, result *broker.EnsureResult) conditionState {
+	var missing []string
+	for field, by := range enforcement {
 		if by != v1alpha1.EnforcementUnsupported || field == string(broker.FieldDelayed) {
 			continue
 		}
-		if why := o.Outcome.Enforcement[broker.Field(field)].Message; why != "" {
+		if why := result.Enforcement[broker.QueueField(field)].Message; why != "" {
 			field += " (" + why + ")"
 		}
-		missed = append(missed, field)
+		missing = append(missing, field)
 	}
-	if len(missed) == 0 {
-		return yes(v1alpha1.ReasonEnforced, "all fields of the spec are kept to")
+	if len(missing) == 0 {
+		return isTrue(v1alpha1.ReasonEnforced, "All fields of the spec are enforced")
 	}
-	slices.Sort(missed)
-	return no(v1alpha1.ReasonUnsupported, "nobody keeps to "+strings.Join(missed, ", "))
+	slices.Sort(missing)
+	return isFalse(v1alpha1.ReasonUnsupported, "Not enforced: "+strings.Join(missing, ", "))
 }
 
-func deadOf(dead, threshold int64) verdict {
+func deadLettersPresent(deadLetters, threshold int64) conditionState {
+	text := "The queue has " + countNoun(deadLetters, "dead letter")
 	switch {
-	case dead >= threshold:
-		return yes(v1alpha1.ReasonDeadLetters, counted(dead, "dead letter"))
-	case dead > 0:
-		return no(v1alpha1.ReasonNoDeadLetters, fmt.Sprintf("%s, fewer than deadLetter.alertThreshold, %d", counted(dead, "dead letter"), threshold))
+	case deadLetters >= threshold:
+		return isTrue(v1alpha1.ReasonDeadLetters, text)
+	case deadLetters > 0:
+		return isFalse(v1alpha1.ReasonNoDeadLetters, fmt.Sprintf("%s, fewer than deadLetter.alertThreshold (%d)", text, threshold))
 	}
-	return no(v1alpha1.ReasonNoDeadLetters, "no dead letters")
+	return isFalse(v1alpha1.ReasonNoDeadLetters, "The queue has no dead letters")
 }
 
-func counted(number int64, noun string) string {
+func countNoun(number int64, noun string) string {
 	if number == 1 {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", number, noun)
-}
-
-func readyOf(q *v1alpha1.Queue, o *Observation, m Memory, synced, conflict verdict) verdict {
-	switch {
-	case !q.DeletionTimestamp.IsZero():
-		return no(v1alpha1.ReasonDeleting, "the Queue is being deleted")
-	case o.Unreachable != nil:
-		return no(o.Unreachable.Reason, o.Unreachable.Message)
-	case conflict.status == metav1.ConditionTrue:
-		return no(conflict.reason, conflict.message)
-	case synced.status != metav1.ConditionTrue:
-		return verdict{synced.status, synced.reason, synced.message}
-	case q.Spec.Paused:
-		return yes(v1alpha1.ReasonPaused, "workers are given no messages")
-	}
-	if limit, arriving, below := rateBelowArrivals(o.Effective.RateLimit, m); below {
-		return yes(v1alpha1.ReasonRateBelowArrivals, fmt.Sprintf(
-			"rateLimit lets %s messages a second begin and %s arrive: the backlog grows by %s a second",
-			quantity(limit), quantity(arriving), quantity(arriving-limit)))
-	}
-	return yes(v1alpha1.ReasonReady, "the queue takes messages, and workers get them")
-}
-
-// enough seconds to call a rate of arrivals steady.
-const enough = 0.8 * float64(rateMemory/time.Second)
-
-// rateBelowArrivals tells that the limit makes the backlog grow and grow.
-func rateBelowArrivals(r *v1alpha1.RateLimit, m Memory) (limit, arriving float64, below bool) {
-	of := rateLimit(r)
-	if of == nil || m.Last == nil || m.Last.Ready == 0 || m.Rates.Seconds < enough {
-		return 0, 0, false
-	}
-	limit, arriving = float64(of.Limit)/of.Per.Seconds(), m.Rates.Arriving()
-	return limit, arriving, arriving > 1.05*limit
 }

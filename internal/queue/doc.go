@@ -1,15 +1,24 @@
-// Package queue decides about a Queue: what it is to be on its broker, what its status
-// says of what was seen there, and what is left to do before a deleted one may go.
+// Package queue decides what the operator does about a Queue. Decide looks at an Observation
+// and returns either the next action on the broker or the final status. The controller
+// executes the action, adds its result to the observation and decides again:
 //
-// A deleted Queue goes this way, each step again and again until it is done:
+//	observe ▸ Decide ▸ action? ── yes ▸ execute ▸ Apply ▸ Decide
+//	                          └─ no ▸ record the status ▸ act
 //
-//	Retain   claim ▸ references ▸ dead letters ▸ release                     ▸ let go
-//	Drain    close ▸ run empty  ▸ references ▸ dead letters ▸ delete         ▸ let go
-//	Purge    references         ▸ close      ▸ dead letters ▸ delete         ▸ let go
+// A Queue that is not deleted takes these actions, each only if necessary:
 //
-// To claim, close, release or delete is refused for what belongs to another, and then
-// there is nothing to do: so dead letters are only touched by who owns them.
+//	add finalizer ▸ read stats ▸ assert fresh ▸ ensure ▸ rescue ▸ read stats ▸ dead-letter request ▸ read stats
 //
-// It refuses to take what could not be read for zero. It talks to no broker and has no
-// clock: what it knows of the past it hands back as a Memory.
+// The deletion policies order the actions on a deleted Queue:
+//
+//	Retain   read stats ▸ ensure (claims it) ▸ rescue ▸ WorkerPools ▸ dead letters ▸ release
+//	Drain    reject messages ▸ rescue ▸ empty? ▸ WorkerPools ▸ dead letters ▸ delete
+//	Purge    WorkerPools ▸ reject messages ▸ rescue ▸ dead letters ▸ delete
+//
+// Each action can be executed twice without harm. An engine refuses to claim, close, release or
+// delete a queue that belongs to another owner, and then nothing is left to do. So only the
+// owner of a queue moves or deletes its dead letters.
+//
+// An unknown number is never treated as zero. The package has no client, no connection to a
+// broker and no clock. Decide returns what the next reconciliation has to know as a History.
 package queue

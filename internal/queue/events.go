@@ -7,72 +7,71 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// Event tells of a transition.
-type Event struct{ Type, Reason, Action, Message string }
-
-// OfBroker tells that all Queues on the broker have the same to tell.
-func (e Event) OfBroker() bool {
-	return e.Reason == v1alpha1.EventBrokerUnreachable || e.Reason == v1alpha1.EventBrokerReachable
-}
-
-// told are what a condition may become that is worth an event. Without a reason, any
-// will do; it is told again when the reason is another.
-var told = []struct {
-	condition string
-	status    metav1.ConditionStatus
-	because   string
-	kind      string
-	reason    string
+// reportedTransitions are the changes of conditions that become events: when the condition gets
+// this status, or gets another reason. An empty conditionReason matches any reason. Events about
+// a broker concern all its Queues at once, so they are routine.
+var reportedTransitions = []struct {
+	condition       string
+	status          metav1.ConditionStatus
+	conditionReason string
+	event           core.Event
 }{
-	{v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, "", corev1.EventTypeWarning, v1alpha1.EventBrokerUnreachable},
-	{v1alpha1.ConditionConflict, metav1.ConditionTrue, "", corev1.EventTypeWarning, v1alpha1.ReasonOwnedByOtherQueue},
-	{v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, "", corev1.EventTypeWarning, v1alpha1.EventDeadLetters},
-	{v1alpha1.ConditionPolicyFullyEnforced, metav1.ConditionFalse, "", corev1.EventTypeWarning, v1alpha1.ReasonUnsupported},
-	{v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, "", corev1.EventTypeNormal, v1alpha1.EventDeletionBlocked},
-	{v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRateBelowArrivals, corev1.EventTypeWarning, v1alpha1.ReasonRateBelowArrivals},
-	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefusedByBroker, corev1.EventTypeWarning, v1alpha1.ReasonRefusedByBroker},
+	{v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, "", core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.EventBrokerUnreachable, Routine: true}},
+	{v1alpha1.ConditionConflict, metav1.ConditionTrue, "", core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonOwnedByOtherQueue}},
+	{v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, "", core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.EventDeadLetters}},
+	{v1alpha1.ConditionPolicyFullyEnforced, metav1.ConditionFalse, "", core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonUnsupported}},
+	{v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, "", core.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.EventDeletionBlocked}},
+	{v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRateBelowArrivals, core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonRateBelowArrivals}},
+	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefusedByBroker, core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonRefusedByBroker}},
 }
 
-// Events are the transitions from one stored status to the next.
-func Events(before, after *v1alpha1.QueueStatus) []Event {
-	var all []Event
-	for _, t := range told {
-		was, is := meta.FindStatusCondition(before.Conditions, t.condition), meta.FindStatusCondition(after.Conditions, t.condition)
-		if is == nil || is.Status != t.status || t.because != "" && is.Reason != t.because {
+// conditionEvents returns the events of the change from one status to the next.
+func conditionEvents(before, after *v1alpha1.QueueStatus) []core.Event {
+	var events []core.Event
+	for _, t := range reportedTransitions {
+		old, current := meta.FindStatusCondition(before.Conditions, t.condition), meta.FindStatusCondition(after.Conditions, t.condition)
+		if current == nil || current.Status != t.status || t.conditionReason != "" && current.Reason != t.conditionReason {
 			continue
 		}
-		if was == nil || was.Status != is.Status || was.Reason != is.Reason {
-			all = append(all, Event{t.kind, t.reason, "Observe", is.Message})
+		if old == nil || old.Status != current.Status || old.Reason != current.Reason {
+			event := t.event
+			event.Action, event.Message = "Observe", current.Message
+			events = append(events, event)
 		}
 	}
 	if meta.IsStatusConditionFalse(before.Conditions, v1alpha1.ConditionBrokerReachable) &&
 		meta.IsStatusConditionTrue(after.Conditions, v1alpha1.ConditionBrokerReachable) {
-		all = append(all, Event{corev1.EventTypeNormal, v1alpha1.EventBrokerReachable, "Observe", "the broker answers"})
+		events = append(events, core.Event{
+			Type: corev1.EventTypeNormal, Reason: v1alpha1.EventBrokerReachable, Action: "Observe", Message: "The broker answers again", Routine: true,
+		})
 	}
-	return all
+	return events
 }
 
-// Done are the events of what was done on the broker. Drift that stays is told of once,
-// when the status did not yet tell of it.
-func Done(outcome *broker.Outcome, before, after *v1alpha1.QueueStatus) []Event {
-	if outcome == nil {
+// comparisonEvents returns the events of comparing the queue with its spec. Drift that is not
+// corrected is reported once, when the status does not show it yet.
+func comparisonEvents(result *broker.EnsureResult, before, after *v1alpha1.QueueStatus) []core.Event {
+	switch {
+	case result == nil:
 		return nil
-	}
-	if outcome.Created {
-		return []Event{{corev1.EventTypeNormal, v1alpha1.EventQueueCreated, "Ensure", "the queue was made on the broker"}}
-	}
-	if len(outcome.Drift) == 0 {
+	case result.Created:
+		return ensureEvent(corev1.EventTypeNormal, v1alpha1.EventQueueCreated, "Created the queue on the broker")
+	case len(result.Drift) == 0:
 		return nil
+	case result.Corrected:
+		return ensureEvent(corev1.EventTypeWarning, v1alpha1.EventDriftCorrected, "Changed back to the spec: "+formatDrift(result.Drift))
 	}
-	if outcome.Corrected {
-		return []Event{{corev1.EventTypeWarning, v1alpha1.EventDriftCorrected, "Ensure", "changed back: " + differences(outcome.Drift)}}
-	}
-	was, is := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionConfigSynced),
+	old, current := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionConfigSynced),
 		meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionConfigSynced)
-	if was != nil && is != nil && was.Message == is.Message {
+	if old != nil && current != nil && old.Message == current.Message {
 		return nil
 	}
-	return []Event{{corev1.EventTypeWarning, v1alpha1.EventDriftFound, "Ensure", "changed by hand: " + differences(outcome.Drift)}}
+	return ensureEvent(corev1.EventTypeWarning, v1alpha1.EventDriftFound, "Changed by someone else: "+formatDrift(result.Drift))
+}
+
+func ensureEvent(kind, reason, message string) []core.Event {
+	return []core.Event{{Type: kind, Reason: reason, Action: "Ensure", Message: message}}
 }

@@ -9,57 +9,54 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// rateMemory is how long ago a message counts by a third.
-const rateMemory = 30 * time.Second
+// rateTimeConstant is the age at which a message counts by 1/e in a rate.
+const rateTimeConstant = 30 * time.Second
 
-// slowest rate that is told; a lower one is none.
-const slowest = 0.05
+// minRate in messages per second; a lower rate counts as 0.
+const minRate = 0.05
 
-// Rates are how fast messages come and go, as sums that fade: Seconds of time seen, and
-// the messages in it. So they are right from the second reading on.
+// Rates are exponentially decaying sums of observed seconds and of the messages in them. They
+// are correct from the second read of the stats on.
 type Rates struct {
 	Seconds, Arrived, Finished float64
 }
 
-func (r Rates) learn(before, now *broker.Figures, elapsed time.Duration) Rates {
-	arrived := now.Arrivals - before.Arrivals
-	finished := max(0, int64(arrived)-held(now)+held(before)) //nolint:gosec // a count of messages
-	kept := math.Exp(-elapsed.Seconds() / rateMemory.Seconds())
-	// What came in a long time came somewhere in it: it fades by half of that time.
-	seen := rateMemory.Seconds() * (1 - kept) / elapsed.Seconds()
+func (r Rates) add(before, now *broker.QueueStats, elapsed time.Duration) Rates {
+	arrived := now.TotalArrivals - before.TotalArrivals
+	finished := max(0, int64(arrived)-messageCount(now)+messageCount(before)) //nolint:gosec // a count of messages
+	decay := math.Exp(-elapsed.Seconds() / rateTimeConstant.Seconds())
+	// Messages arrive evenly over the elapsed time, so their weight is the mean decay in it.
+	weight := rateTimeConstant.Seconds() * (1 - decay) / elapsed.Seconds()
 	return Rates{
-		Seconds:  r.Seconds*kept + seen*elapsed.Seconds(),
-		Arrived:  r.Arrived*kept + seen*float64(arrived),
-		Finished: r.Finished*kept + seen*float64(finished),
+		Seconds:  r.Seconds*decay + weight*elapsed.Seconds(),
+		Arrived:  r.Arrived*decay + weight*float64(arrived),
+		Finished: r.Finished*decay + weight*float64(finished),
 	}
 }
 
-// Arriving messages a second; 0 if not known.
-func (r Rates) Arriving() float64 { return r.rate(r.Arrived) }
+// arrivalRate returns messages per second; 0 if unknown.
+func (r Rates) arrivalRate() float64 { return r.perSecond(r.Arrived) }
 
-// Finishing messages a second; 0 if not known.
-func (r Rates) Finishing() float64 { return r.rate(r.Finished) }
+// serviceRate returns finished messages per second; 0 if unknown.
+func (r Rates) serviceRate() float64 { return r.perSecond(r.Finished) }
 
-func (r Rates) rate(messages float64) float64 {
-	if r.Seconds == 0 || messages/r.Seconds < slowest {
+func (r Rates) perSecond(messages float64) float64 {
+	if r.Seconds == 0 || messages/r.Seconds < minRate {
 		return 0
 	}
 	return messages / r.Seconds
 }
 
-// quantity is a rate for people. Two digits are enough, and keep a steady rate steady.
-func quantity(rate float64) *resource.Quantity {
-	return resource.NewMilliQuantity(int64(round(rate*1000)), resource.DecimalSI)
+// rateQuantity rounds a rate to two digits, so that a steady rate does not change the status.
+func rateQuantity(rate float64) *resource.Quantity {
+	return resource.NewMilliQuantity(int64(roundToTwoDigits(rate*1000)), resource.DecimalSI)
 }
 
-// round to two digits.
-func round(value float64) float64 {
+// roundToTwoDigits rounds to two significant digits, but not to fractions.
+func roundToTwoDigits(value float64) float64 {
 	if value == 0 {
 		return 0
 	}
-	unit := math.Pow(10, math.Floor(math.Log10(math.Abs(value)))-1)
-	if unit < 1 {
-		unit = 1
-	}
+	unit := max(1, math.Pow(10, math.Floor(math.Log10(math.Abs(value)))-1))
 	return math.Round(value/unit) * unit
 }

@@ -8,174 +8,139 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// Observation is what was seen of a Queue in one pass.
-type Observation struct {
-	Effective v1alpha1.QueueEffective
-	// Engine of the broker; empty, if there is none.
-	Engine v1alpha1.Engine
-	// Unreachable is why the broker could not be asked; nil if it could.
-	Unreachable *Trouble
-	// Outcome of making the queue as it is to be; nil, if that has failed or was not tried.
-	Outcome *broker.Outcome
-	// Failure of that, other than Unreachable.
-	Failure error
-	// Figures just read; nil, if they could not be.
-	Figures *broker.Figures
-	// Memory of earlier passes.
-	Memory Memory
-	// Blocked is what keeps a deleted Queue; nil: nothing does.
-	Blocked *Trouble
-}
-
-// Trouble is why something is not so.
-type Trouble struct {
-	// Reason for a condition.
-	Reason string
-	// Message for people.
-	Message string
-}
-
-// Plan is what follows from an Observation.
-type Plan struct {
-	Status v1alpha1.QueueStatus
-	Memory Memory
-	// Minor: nothing but figures differs from the status there was, so the write may wait
-	// for others.
-	Minor bool
-}
-
-// Decide what the status of a Queue says after a pass.
-func Decide(q *v1alpha1.Queue, o *Observation) Plan {
-	p := Plan{Memory: o.Memory}
-	before := &q.Status
-	s := before.DeepCopy()
-	s.ObservedGeneration = q.Generation
-	s.Name, s.Engine = BrokerQueueName(q), o.Engine
-	s.Effective = o.Effective.DeepCopy()
-	switch {
-	case o.Outcome != nil:
-		s.Enforcement = enforcement(q, &o.Effective, o.Outcome.Enforcement)
-	case o.Engine != before.Engine:
-		s.Enforcement = nil
-	}
-	if o.Figures != nil {
-		p.Memory = o.Memory.learn(o.Figures)
+// conclude computes the status, its events and the history of a reconciliation that has no
+// further action. blocked is what blocks the deletion of the Queue, nil if nothing does.
+func conclude(o *Observation, blocked *core.Problem) Decision {
+	before := &o.Queue.Status
+	history := o.History
+	if o.Stats != nil {
+		history.Stats = history.Stats.add(o.Stats)
 	} else {
-		p.Memory = Memory{}
+		history.Stats = StatsHistory{}
 	}
-	setFigures(s, p.Memory)
-	setConditions(q, s, o, p.Memory)
-	settle(before, s)
-	p.Status = *s
-	p.Minor = !equality.Semantic.DeepEqual(before, s) && minor(before, s)
-	return p
+	if o.Connection.Connecting {
+		return concludeConnecting(o, history)
+	}
+	result := latestComparison(o)
+	status := before.DeepCopy()
+	status.ObservedGeneration = o.Queue.Generation
+	status.Name, status.Engine = BrokerQueueName(o.Queue), o.Connection.Engine
+	status.Effective = o.Effective.DeepCopy()
+	switch {
+	case result != nil:
+		status.Enforcement = enforcementOf(o.Queue, &o.Effective, result.Enforcement)
+	case status.Engine != before.Engine:
+		status.Enforcement = nil
+	}
+	setStats(status, history.Stats)
+	setConditions(status, &conditionInput{Observation: o, result: result, blocked: blocked, history: history.Stats})
+	keepMeasuredTime(before, status)
+	actionEvents := comparisonEvents(result, before, status)
+	return Decision{
+		Status: *status, History: history, Events: append(actionEvents, conditionEvents(before, status)...),
+		StatsOnly: len(actionEvents) == 0 && differsInStatsOnly(before, status),
+	}
 }
 
-// setFigures sets those that are known, and clears those that are not.
-func setFigures(s *v1alpha1.QueueStatus, m Memory) {
-	s.Ready, s.InFlight, s.Delayed, s.Dead = nil, nil, nil, nil
-	s.OldestTime, s.Wait, s.ArrivalRate, s.ServiceRate, s.MeasuredTime = nil, nil, nil, nil, nil
-	f := m.Last
-	if f == nil {
+// concludeConnecting reports a pending connection only on a Queue without conditions. Every
+// restart of the operator would otherwise change the status of each Queue twice.
+func concludeConnecting(o *Observation, history History) Decision {
+	status := o.Queue.Status.DeepCopy()
+	if len(status.Conditions) == 0 {
+		status.ObservedGeneration = o.Queue.Generation
+		setSummary(status, o, pendingSummary("Connecting to the broker"))
+	}
+	return Decision{Status: *status, History: history}
+}
+
+// latestComparison returns the result of comparing the queue with its spec, nil if it is
+// unknown. A result of an earlier reconciliation is still valid, but its changes are complete.
+func latestComparison(o *Observation) *broker.EnsureResult {
+	if o.EnsureResult != nil || o.isDeleted() || o.hasFailed() {
+		return o.EnsureResult
+	}
+	result := o.History.Comparison.Result
+	if result.Corrected {
+		result.Drift = nil
+	}
+	result.Created, result.Updated, result.Corrected = false, false, false
+	return &result
+}
+
+// setStats sets the stats that are known and clears the others.
+func setStats(status *v1alpha1.QueueStatus, history StatsHistory) {
+	clearStats(status)
+	stats := history.Last
+	if stats == nil {
 		return
 	}
-	s.Ready, s.InFlight, s.Delayed, s.Dead = &f.Ready, &f.InFlight, &f.Delayed, &f.Dead
-	if !f.Oldest.IsZero() {
-		s.OldestTime = new(metav1.NewTime(f.Oldest).Rfc3339Copy())
+	status.Ready, status.InFlight, status.Delayed, status.Dead = &stats.Ready, &stats.InFlight, &stats.Delayed, &stats.DeadLetters
+	if !stats.OldestReadyTime.IsZero() {
+		status.OldestTime = new(metav1.NewTime(stats.OldestReadyTime).Rfc3339Copy())
 	}
-	s.Wait = m.Waits.quantiles()
-	if m.Rates.Seconds > 0 {
-		s.ArrivalRate, s.ServiceRate = quantity(m.Rates.Arriving()), quantity(m.Rates.Finishing())
+	status.Wait = history.Latency.waitTimes()
+	if history.Rates.Seconds > 0 {
+		status.ArrivalRate, status.ServiceRate = rateQuantity(history.Rates.arrivalRate()), rateQuantity(history.Rates.serviceRate())
 	}
-	s.MeasuredTime = new(metav1.NewTime(f.At).Rfc3339Copy())
+	status.MeasuredTime = new(metav1.NewTime(stats.MeasuredTime).Rfc3339Copy())
 }
 
-// settle keeps the time of figures that have not changed: otherwise a queue in which
-// nothing happens would be written again and again.
-func settle(before, after *v1alpha1.QueueStatus) {
+func clearStats(status *v1alpha1.QueueStatus) {
+	status.Ready, status.InFlight, status.Delayed, status.Dead = nil, nil, nil, nil
+	status.OldestTime, status.Wait, status.ArrivalRate, status.ServiceRate, status.MeasuredTime = nil, nil, nil, nil, nil
+}
+
+// keepMeasuredTime keeps the time of unchanged stats. Otherwise the status of an idle queue
+// would change with every read.
+func keepMeasuredTime(before, after *v1alpha1.QueueStatus) {
 	if before.MeasuredTime == nil || after.MeasuredTime == nil {
 		return
 	}
 	measured := after.MeasuredTime
 	after.MeasuredTime = before.MeasuredTime
-	if !equality.Semantic.DeepEqual(figuresOf(before), figuresOf(after)) {
+	if !equality.Semantic.DeepEqual(statsOf(before), statsOf(after)) {
 		after.MeasuredTime = measured
 	}
 }
 
-// figuresOf is the status without all that is not a figure.
-func figuresOf(s *v1alpha1.QueueStatus) *v1alpha1.QueueStatus {
+// statsOf returns a status with nothing but its stats.
+func statsOf(s *v1alpha1.QueueStatus) *v1alpha1.QueueStatus {
 	return &v1alpha1.QueueStatus{
 		Ready: s.Ready, InFlight: s.InFlight, Delayed: s.Delayed, Dead: s.Dead, OldestTime: s.OldestTime,
 		Wait: s.Wait, ArrivalRate: s.ArrivalRate, ServiceRate: s.ServiceRate, MeasuredTime: s.MeasuredTime,
 	}
 }
 
-// minor tells that two statuses differ in figures alone. What was never measured, or no
-// more is, is no minor difference.
-func minor(before, after *v1alpha1.QueueStatus) bool {
-	if (before.MeasuredTime == nil) != (after.MeasuredTime == nil) {
+// differsInStatsOnly reports whether the stats changed and nothing else. Stats that become
+// known or unknown are more than a changed number.
+func differsInStatsOnly(before, after *v1alpha1.QueueStatus) bool {
+	if equality.Semantic.DeepEqual(before, after) || (before.MeasuredTime == nil) != (after.MeasuredTime == nil) {
 		return false
 	}
 	a, b := *before, *after
-	for _, s := range []*v1alpha1.QueueStatus{&a, &b} {
-		s.Ready, s.InFlight, s.Delayed, s.Dead = nil, nil, nil, nil
-		s.OldestTime, s.Wait, s.ArrivalRate, s.ServiceRate, s.MeasuredTime = nil, nil, nil, nil, nil
-	}
-	a.Conditions, b.Conditions = verdicts(a.Conditions), verdicts(b.Conditions)
+	clearStats(&a)
+	clearStats(&b)
+	a.Conditions, b.Conditions = withoutNumbers(a.Conditions), withoutNumbers(b.Conditions)
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-// verdicts are conditions without what goes with figures: the words of some.
-func verdicts(conditions []metav1.Condition) []metav1.Condition {
-	var all []metav1.Condition
+// withoutNumbers returns conditions without the messages that contain stats.
+func withoutNumbers(conditions []metav1.Condition) []metav1.Condition {
+	var changed []metav1.Condition
 	for _, c := range conditions {
 		if c.Reason == v1alpha1.ReasonDeadLetters || c.Reason == v1alpha1.ReasonRateBelowArrivals {
 			c.Message = ""
 		}
-		all = append(all, c)
+		changed = append(changed, c)
 	}
-	return all
+	return changed
 }
 
-// enforcement tells, of each field in use, who keeps to it.
-func enforcement(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, by broker.Capabilities) map[string]v1alpha1.Enforcement {
-	all := map[string]v1alpha1.Enforcement{}
-	for field, used := range fieldsInUse(q, e) {
-		if is, known := by[field]; used && known {
-			all[string(field)] = enforcers[is.By]
-		}
-	}
-	return all
-}
-
-var enforcers = map[broker.Enforcer]v1alpha1.Enforcement{
-	broker.ByBroker:    v1alpha1.EnforcedByBroker,
-	broker.ByWorker:    v1alpha1.EnforcedByWorkers,
-	broker.Unsupported: v1alpha1.EnforcementUnsupported,
-}
-
-// fieldsInUse has all fields that engines differ in, and tells which of them a Queue asks
-// for.
-func fieldsInUse(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) map[broker.Field]bool {
-	return map[broker.Field]bool{
-		broker.FieldLease:       true,
-		broker.FieldRetry:       true,
-		broker.FieldDeadLetter:  e.DeadLetter == nil || e.DeadLetter.Enabled == nil || *e.DeadLetter.Enabled,
-		broker.FieldPriorities:  len(q.Spec.Priorities) > 1,
-		broker.FieldMaxInFlight: q.Spec.MaxInFlight != nil,
-		broker.FieldMaxBacklog:  q.Spec.MaxBacklog != nil,
-		broker.FieldRateLimit:   e.RateLimit != nil,
-		broker.FieldMaxAge:      q.Spec.Retention != nil,
-		broker.FieldPaused:      true,
-		broker.FieldDelayed:     true,
-	}
-}
-
-// threshold from which dead letters are told of.
-func threshold(e *v1alpha1.QueueEffective) int64 {
+// alertThreshold returns the number of dead letters from which DeadLettersPresent is True.
+func alertThreshold(e *v1alpha1.QueueEffective) int64 {
 	if e.DeadLetter == nil || e.DeadLetter.AlertThreshold == nil {
 		return 1
 	}

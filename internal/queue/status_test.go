@@ -11,251 +11,307 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/condition/conditiontest"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// seen is a look at a broker that answers, and has the queue as it is to be.
-func seen(changes ...func(*Observation)) *Observation {
-	o := &Observation{
-		Engine: v1alpha1.EngineNATS,
-		Outcome: &broker.Outcome{Enforcement: broker.Capabilities{
-			broker.FieldLease: {By: broker.ByBroker}, broker.FieldRetry: {By: broker.ByWorker},
-		}},
-		Figures: at(0, 0, 0, 0, 0),
-	}
+// observed returns an observation of an empty queue that matches its spec, with no action left.
+func observed(changes ...func(*Observation)) Observation {
+	o := unobserved()
+	o.Queue.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Queue"}
+	o.EnsureResult = &broker.EnsureResult{Enforcement: broker.Capabilities{
+		broker.FieldLease: {By: broker.EnforcedByBroker}, broker.FieldRetry: {By: broker.EnforcedByWorker},
+	}}
+	o.Rescued, o.Stats = true, statsAt(0, 0, 0, 0, 0)
 	for _, change := range changes {
-		change(o)
+		change(&o)
 	}
 	return o
 }
 
-func conditions(s *v1alpha1.QueueStatus) map[string]string {
-	all := map[string]string{}
-	for _, c := range s.Conditions {
-		all[c.Type] = fmt.Sprintf("%s %s", c.Status, c.Reason)
+// failedWith sets what is known after the broker refused to ensure the queue.
+func failedWith(err error) func(*Observation) {
+	return func(o *Observation) { o.EnsureResult, o.Stats, o.BrokerError = nil, nil, err }
+}
+
+// withoutConnection sets what is known if the connection has a problem.
+func withoutConnection(reason string) func(*Observation) {
+	return func(o *Observation) {
+		o.EnsureResult, o.Stats = nil, nil
+		o.Connection.Problem = &core.Problem{Reason: reason, Message: `Secret "broker" not found`}
 	}
-	return all
+}
+
+func withDrift(corrected bool) func(*Observation) {
+	return func(o *Observation) {
+		o.EnsureResult.Drift = []broker.SettingDifference{{Object: "stream x", Setting: "max_msgs", Want: "1", Found: "2"}}
+		o.EnsureResult.Corrected = corrected
+	}
+}
+
+func isPaused(o *Observation) { o.Queue.Spec.Paused = true }
+
+func findCondition(s *v1alpha1.QueueStatus, kind string) metav1.Condition {
+	if c := meta.FindStatusCondition(s.Conditions, kind); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+func conditionStates(s *v1alpha1.QueueStatus) map[string]string {
+	states := map[string]string{}
+	for _, c := range s.Conditions {
+		states[c.Type] = fmt.Sprintf("%s %s", c.Status, c.Reason)
+	}
+	return states
+}
+
+// The rows are those of docs/conditions.md.
+func TestConditionsAsKstatusReadsThem(t *testing.T) {
+	conflict := &broker.OwnerConflictError{Queue: "mail", Owner: broker.QueueOwner{UID: "0"}}
+	for name, row := range map[string]struct {
+		change                    func(*Observation)
+		ready, reconciling, stuck metav1.ConditionStatus
+		reason                    string
+		want                      status.Status
+	}{
+		"connecting":                   {func(o *Observation) { o.Connection.Connecting = true }, "Unknown", "True", "False", "Pending", status.InProgressStatus},
+		"in sync":                      {func(*Observation) {}, "True", "False", "False", "Ready", status.CurrentStatus},
+		"paused":                       {isPaused, "True", "False", "False", "Paused", status.CurrentStatus},
+		"no broker":                    {withoutConnection(v1alpha1.ReasonNoBroker), "False", "True", "False", "NoBroker", status.InProgressStatus},
+		"no Secret":                    {withoutConnection(v1alpha1.ReasonSecretNotFound), "False", "True", "False", "SecretNotFound", status.InProgressStatus},
+		"the broker does not answer":   {withoutConnection(v1alpha1.ReasonConnectionFailed), "False", "True", "False", "ConnectionFailed", status.InProgressStatus},
+		"invalid Secret":               {withoutConnection(v1alpha1.ReasonSecretInvalid), "False", "False", "True", "SecretInvalid", status.FailedStatus},
+		"the login is refused":         {withoutConnection(v1alpha1.ReasonUnauthorized), "False", "False", "True", "Unauthorized", status.FailedStatus},
+		"the configuration is refused": {failedWith(broker.Errorf(broker.ClassInvalid, "no")), "False", "False", "True", "RefusedByBroker", status.FailedStatus},
+		"another Queue owns the queue": {failedWith(conflict), "False", "False", "True", "OwnedByOtherQueue", status.FailedStatus},
+		"drift that is not corrected":  {withDrift(false), "False", "False", "True", "Drifted", status.FailedStatus},
+		"being deleted": {func(o *Observation) {
+			o.Queue.DeletionTimestamp = new(metav1.NewTime(noon))
+			withUnreachableBroker(o)
+		}, "False", "True", "False", "Deleting", status.TerminatingStatus},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := observed(row.change)
+			o.Queue.Status = Decide(o).Status
+			want := map[string]string{
+				v1alpha1.ConditionReady: string(row.ready) + " " + row.reason, v1alpha1.ConditionReconciling: string(row.reconciling) + " " + row.reason,
+				v1alpha1.ConditionStalled: string(row.stuck) + " " + row.reason,
+			}
+			got := conditionStates(&o.Queue.Status)
+			maps.DeleteFunc(got, func(kind, _ string) bool { return want[kind] == "" })
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			conditiontest.AssertKstatus(t, o.Queue, row.want)
+		})
+	}
 }
 
 func TestConditions(t *testing.T) {
-	drift := []broker.Difference{{Object: "stream x", Setting: "max_msgs", Want: "1", Found: "2"}}
-	unreachable := func(o *Observation) {
-		o.Outcome, o.Figures = nil, nil
-		o.Unreachable = &Trouble{v1alpha1.ReasonSecretNotFound, `Secret "broker" not found`}
-	}
 	for name, row := range map[string]struct {
-		queue func(*v1alpha1.Queue)
-		seen  func(*Observation)
-		// want differs so from a queue with which all is well.
-		want map[string]string
-		says string
+		change func(*Observation)
+		// want lists the conditions that differ from those of an empty queue in sync.
+		want        map[string]string
+		wantMessage string
 	}{
-		"all is well": {},
-		"paused": {
-			queue: func(q *v1alpha1.Queue) { q.Spec.Paused = true },
-			want:  map[string]string{v1alpha1.ConditionReady: "True Paused"},
-		},
-		"the Secret is not there": {
-			seen: unreachable,
+		"in sync": {},
+		"no Secret": {
+			change: withoutConnection(v1alpha1.ReasonSecretNotFound),
 			want: map[string]string{
-				v1alpha1.ConditionReady: "False SecretNotFound", v1alpha1.ConditionBrokerReachable: "False SecretNotFound",
-				v1alpha1.ConditionConfigSynced: "Unknown SecretNotFound", v1alpha1.ConditionConflict: "Unknown SecretNotFound",
+				v1alpha1.ConditionBrokerReachable: "False SecretNotFound",
+				v1alpha1.ConditionConfigSynced:    "Unknown SecretNotFound", v1alpha1.ConditionConflict: "Unknown SecretNotFound",
 				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
 			},
-			says: `Secret "broker" not found`,
+			wantMessage: `Secret "broker" not found`,
 		},
-		"an older Queue has it": {
-			seen: func(o *Observation) {
-				o.Outcome, o.Figures = nil, nil
-				o.Failure = fmt.Errorf("ensuring: %w", &broker.ConflictError{Queue: "mail", Owner: broker.Owner{UID: "0", Name: "ns/post"}})
-			},
+		"another Queue owns the queue": {
+			change: failedWith(fmt.Errorf("ensuring: %w", &broker.OwnerConflictError{Queue: "mail", Owner: broker.QueueOwner{UID: "0", Name: "ns/post"}})),
 			want: map[string]string{
-				v1alpha1.ConditionReady: "False OwnedByOtherQueue", v1alpha1.ConditionConfigSynced: "False OwnedByOtherQueue", v1alpha1.ConditionConflict: "True OwnedByOtherQueue",
+				v1alpha1.ConditionConfigSynced: "False OwnedByOtherQueue", v1alpha1.ConditionConflict: "True OwnedByOtherQueue",
 				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
 			},
-			says: `yardmaster.dev/supersedes: "0"`,
+			wantMessage: `yardmaster.dev/supersedes: "0"`,
 		},
-		"the broker cannot do it": {
-			seen: func(o *Observation) {
-				o.Outcome, o.Figures, o.Failure = nil, nil, broker.Fail(broker.Invalid, "retention is Limits")
-			},
+		"the configuration is refused": {
+			change: failedWith(broker.Errorf(broker.ClassInvalid, "retention is Limits")),
 			want: map[string]string{
-				v1alpha1.ConditionReady: "False RefusedByBroker", v1alpha1.ConditionConfigSynced: "False RefusedByBroker",
+				v1alpha1.ConditionConfigSynced:        "False RefusedByBroker",
 				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
 			},
-			says: "retention is Limits",
+			wantMessage: "retention is Limits",
 		},
-		"drift that stays": {
-			seen: func(o *Observation) { o.Outcome.Drift = drift },
-			want: map[string]string{v1alpha1.ConditionReady: "False Drifted", v1alpha1.ConditionConfigSynced: "False Drifted"},
-			says: "stream x: max_msgs is 2, should be 1",
+		"drift that is not corrected": {
+			change:      withDrift(false),
+			want:        map[string]string{v1alpha1.ConditionConfigSynced: "False Drifted"},
+			wantMessage: "stream x: max_msgs is 2, should be 1",
 		},
-		"drift that was corrected": {
-			seen: func(o *Observation) { o.Outcome.Drift, o.Outcome.Corrected = drift, true },
-		},
-		"nobody keeps to a field": {
-			queue: func(q *v1alpha1.Queue) { q.Spec.MaxBacklog = new(int64(9)) },
-			seen: func(o *Observation) {
-				o.Outcome.Enforcement[broker.FieldMaxBacklog] = broker.Enforcement{By: broker.Unsupported, Message: "too late"}
+		"drift that was corrected": {change: withDrift(true)},
+		"a field that nothing enforces": {
+			change: func(o *Observation) {
+				o.Queue.Spec.MaxBacklog = new(int64(9))
+				o.EnsureResult.Enforcement[broker.FieldMaxBacklog] = broker.Enforcement{By: broker.NotEnforced, Message: "too late"}
 			},
-			want: map[string]string{v1alpha1.ConditionPolicyFullyEnforced: "False Unsupported"},
-			says: "nobody keeps to maxBacklog (too late)",
+			want:        map[string]string{v1alpha1.ConditionPolicyFullyEnforced: "False Unsupported"},
+			wantMessage: "Not enforced: maxBacklog (too late)",
 		},
-		"what the engine cannot do besides is no field of the spec": {
-			seen: func(o *Observation) {
-				o.Outcome.Enforcement[broker.FieldDelayed] = broker.Enforcement{By: broker.Unsupported}
+		"a missing feature that is no field of the spec": {
+			change: func(o *Observation) {
+				o.EnsureResult.Enforcement[broker.FieldDelayed] = broker.Enforcement{By: broker.NotEnforced}
 			},
 		},
 		"dead letters": {
-			seen: func(o *Observation) { o.Figures.Dead = 1 },
-			want: map[string]string{v1alpha1.ConditionDeadLettersPresent: "True DeadLetters"},
-			says: "1 dead letter",
+			change:      func(o *Observation) { o.Stats.DeadLetters = 1 },
+			want:        map[string]string{v1alpha1.ConditionDeadLettersPresent: "True DeadLetters"},
+			wantMessage: "1 dead letter",
 		},
 		"dead letters below the threshold": {
-			seen: func(o *Observation) {
-				o.Figures.Dead = 2
+			change: func(o *Observation) {
+				o.Stats.DeadLetters = 2
 				o.Effective.DeadLetter = &v1alpha1.DeadLetter{AlertThreshold: new(int64(3))}
 			},
-			says: "2 dead letters, fewer than deadLetter.alertThreshold, 3",
+			wantMessage: "2 dead letters, fewer than deadLetter.alertThreshold (3)",
 		},
-		"more arrives than may begin": {
-			seen: func(o *Observation) {
-				o.Effective.RateLimit = &v1alpha1.RateLimit{Limit: 600, Per: lasting(time.Minute)}
+		"more messages arrive than workers may start": {
+			change: func(o *Observation) {
+				o.Effective.RateLimit = &v1alpha1.RateLimit{Limit: 600, Per: durationOf(time.Minute)}
 				for i := range 20 {
-					o.Memory = o.Memory.learn(at(float64(5*i), uint64(125*i), int64(75*i), 0, time.Second))
+					o.History.Stats = o.History.Stats.add(statsAt(float64(5*i), uint64(125*i), int64(75*i), 0, time.Second))
 				}
-				o.Figures = at(100, 2500, 1500, 0, time.Second)
+				o.Stats = statsAt(100, 2500, 1500, 0, time.Second)
 			},
-			want: map[string]string{v1alpha1.ConditionReady: "True RateBelowArrivals"},
-			says: "rateLimit lets 10 messages a second begin and 25 arrive: the backlog grows by 15 a second",
+			wantMessage: "The backlog grows by 15 messages per second: 25 arrive, and rateLimit lets workers start 10",
 		},
-		"deleted, and kept by something": {
-			queue: func(q *v1alpha1.Queue) { q.DeletionTimestamp = new(metav1.NewTime(noon)) },
-			seen:  func(o *Observation) { o.Outcome, o.Blocked = nil, &Trouble{v1alpha1.ReasonNotEmpty, "2 messages left"} },
-			want: map[string]string{
-				v1alpha1.ConditionReady: "False Deleting", v1alpha1.ConditionConfigSynced: "False Deleting",
-				v1alpha1.ConditionDeletionBlocked: "True NotEmpty", v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending",
+		"deletion blocked": {
+			change: func(o *Observation) {
+				o.Queue.DeletionTimestamp, o.Queue.Spec.DeletionPolicy = new(metav1.NewTime(noon)), v1alpha1.DeletionDrain
+				o.EnsureResult = nil
+				owned(broker.QueueStats{Ready: 2, MeasuredTime: noon})(o)
 			},
-			says: "2 messages left",
+			want: map[string]string{
+				v1alpha1.ConditionConfigSynced: "False Deleting", v1alpha1.ConditionDeletionBlocked: "True NotEmpty",
+				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending",
+			},
+			wantMessage: "2 messages left",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q, o := mail(), seen()
-			if row.queue != nil {
-				row.queue(q)
-			}
-			if row.seen != nil {
-				row.seen(o)
+			o := observed()
+			if row.change != nil {
+				row.change(&o)
 			}
 			want := map[string]string{
-				v1alpha1.ConditionReady: "True Ready", v1alpha1.ConditionBrokerReachable: "True Connected",
-				v1alpha1.ConditionConfigSynced: "True Synced", v1alpha1.ConditionConflict: "False Synced",
+				v1alpha1.ConditionBrokerReachable: "True Connected",
+				v1alpha1.ConditionConfigSynced:    "True Synced", v1alpha1.ConditionConflict: "False Synced",
 				v1alpha1.ConditionPolicyFullyEnforced: "True Enforced", v1alpha1.ConditionDeadLettersPresent: "False NoDeadLetters",
 			}
 			maps.Copy(want, row.want)
-			plan := Decide(q, o)
-			if diff := cmp.Diff(want, conditions(&plan.Status)); diff != "" {
+			d := Decide(o)
+			got := conditionStates(&d.Status)
+			for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+				delete(got, kind)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
-			said := ""
-			for _, c := range plan.Status.Conditions {
-				said += c.Message + "\n"
+			messages := ""
+			for _, c := range d.Status.Conditions {
+				messages += c.Message + "\n"
 				if c.ObservedGeneration != 3 {
-					t.Errorf("%s is of generation %d", c.Type, c.ObservedGeneration)
+					t.Errorf("%s has generation %d", c.Type, c.ObservedGeneration)
 				}
 			}
-			if !strings.Contains(said, row.says) {
-				t.Errorf("no condition says %q:\n%s", row.says, said)
+			if !strings.Contains(messages, row.wantMessage) {
+				t.Errorf("no condition has the message %q:\n%s", row.wantMessage, messages)
 			}
 		})
 	}
 }
 
-func TestAStatusThatSaysTheSameIsTheSame(t *testing.T) {
-	q := mail()
-	m := Memory{}
+func TestTheStatusOfAnIdleQueueDoesNotChange(t *testing.T) {
+	q := newQueue()
+	history := History{}
 	changes := 0
 	for i := range 100 {
-		o := seen(func(o *Observation) { o.Memory, o.Figures = m, at(float64(60*i), 7, 0, 0, 0) })
-		plan := Decide(q, o)
-		if m = plan.Memory; !equality.Semantic.DeepEqual(q.Status, plan.Status) {
+		d := Decide(observed(func(o *Observation) {
+			o.Queue.Status, o.History, o.Stats = q.Status, history, statsAt(float64(60*i), 7, 0, 0, 0)
+		}))
+		if history = d.History; !equality.Semantic.DeepEqual(q.Status, d.Status) {
 			changes++
 		}
-		q.Status = plan.Status
+		q.Status = d.Status
 	}
-	// The first look, and the first rate.
+	// The first stats, and the first rates.
 	if changes > 2 {
-		t.Errorf("an idle queue's status changed %d times", changes)
+		t.Errorf("the status changed %d times", changes)
 	}
 }
 
-func TestOnlyFiguresThatChangeAreMinor(t *testing.T) {
-	q := mail()
-	first := Decide(q, seen(func(o *Observation) { o.Figures.Dead = 1 }))
-	q.Status = first.Status
+func TestOnlyAChangeOfStatsCanBeStoredLater(t *testing.T) {
+	before := Decide(observed(func(o *Observation) { o.Stats.DeadLetters = 1 })).Status
 	for name, row := range map[string]struct {
 		change func(*Observation)
 		want   bool
 	}{
-		"nothing at all":                  {func(*Observation) {}, false},
-		"another number of messages":      {func(o *Observation) { o.Figures.Ready = 9 }, true},
-		"another number of dead letters":  {func(o *Observation) { o.Figures.Dead = 2 }, true},
-		"the first dead letters are gone": {func(o *Observation) { o.Figures.Dead = 0 }, false},
-		"nothing can be read any more":    {func(o *Observation) { o.Figures = nil }, false},
-		"another effective limit":         {func(o *Observation) { o.Effective.RateLimit = &v1alpha1.RateLimit{Limit: 1} }, false},
+		"no change":                      {func(*Observation) {}, false},
+		"another number of messages":     {func(o *Observation) { o.Stats.Ready = 9 }, true},
+		"another number of dead letters": {func(o *Observation) { o.Stats.DeadLetters = 2 }, true},
+		"no dead letters any more":       {func(o *Observation) { o.Stats.DeadLetters = 0 }, false},
+		"unknown stats":                  {withoutConnection(v1alpha1.ReasonConnectionFailed), false},
+		"another effective limit":        {func(o *Observation) { o.Effective.RateLimit = &v1alpha1.RateLimit{Limit: 1} }, false},
+		"a created queue":                {func(o *Observation) { o.Stats.Ready, o.EnsureResult.Created = 9, true }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := seen(func(o *Observation) { o.Figures.Dead = 1 })
-			row.change(o)
-			if got := Decide(q, o).Minor; got != row.want {
-				t.Errorf("minor: %t", got)
+			o := observed(func(o *Observation) { o.Queue.Status, o.Stats.DeadLetters = before, 1 })
+			row.change(&o)
+			if got := Decide(o).StatsOnly; got != row.want {
+				t.Errorf("can be stored later: %t, want %t", got, row.want)
 			}
 		})
 	}
 }
 
-func TestFiguresThatCannotBeReadAreLeftOut(t *testing.T) {
-	q := mail()
-	q.Status = Decide(q, seen()).Status
-	s := Decide(q, seen(func(o *Observation) { o.Figures = nil })).Status
-	if s.Ready != nil || s.InFlight != nil || s.Delayed != nil || s.Dead != nil || s.MeasuredTime != nil {
-		t.Errorf("there are figures: %+v", s)
+func TestUnknownStatsAreLeftOut(t *testing.T) {
+	before := Decide(observed()).Status
+	s := Decide(observed(withoutConnection(v1alpha1.ReasonConnectionFailed), func(o *Observation) { o.Queue.Status = before })).Status
+	if diff := cmp.Diff(&v1alpha1.QueueStatus{}, statsOf(&s)); diff != "" {
+		t.Errorf("the status has stats (-want +got):\n%s", diff)
 	}
-	// But that there were dead letters is not forgotten with their number.
-	if meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionDeadLettersPresent) == nil {
-		t.Error("the condition is gone")
+	if got := findCondition(&s, v1alpha1.ConditionDeadLettersPresent); got.Status != metav1.ConditionFalse {
+		t.Errorf("DeadLettersPresent is %q, want the last known state", got.Status)
 	}
 }
 
-func TestEventsAreOfTransitions(t *testing.T) {
-	status := func(changes ...func(*Observation)) *v1alpha1.QueueStatus {
-		plan := Decide(mail(), seen(changes...))
-		return &plan.Status
+func TestEventsReportTransitions(t *testing.T) {
+	statusWith := func(changes ...func(*Observation)) *v1alpha1.QueueStatus {
+		d := Decide(observed(changes...))
+		return &d.Status
 	}
-	lost := func(o *Observation) { o.Unreachable = &Trouble{v1alpha1.ReasonConnectionFailed, "refused"} }
-	dead := func(o *Observation) { o.Figures.Dead = 1 }
-	nothing := &v1alpha1.QueueStatus{}
+	lost := withoutConnection(v1alpha1.ReasonConnectionFailed)
+	deadLetters := func(number int64) func(*Observation) {
+		return func(o *Observation) { o.Stats.DeadLetters = number }
+	}
 	for name, row := range map[string]struct {
 		before, after *v1alpha1.QueueStatus
 		want          []string
 	}{
-		"at first":          {nothing, status(), nil},
-		"lost at once":      {nothing, status(lost), []string{v1alpha1.EventBrokerUnreachable}},
-		"lost":              {status(), status(lost), []string{v1alpha1.EventBrokerUnreachable}},
-		"still lost":        {status(lost), status(lost), nil},
-		"found":             {status(lost), status(), []string{v1alpha1.EventBrokerReachable}},
-		"dead letters":      {status(), status(dead), []string{v1alpha1.EventDeadLetters}},
-		"more dead letters": {status(dead), status(func(o *Observation) { o.Figures.Dead = 5 }), nil},
-		"refused":           {status(), status(func(o *Observation) { o.Failure = broker.Fail(broker.Invalid, "no") }), []string{v1alpha1.ReasonRefusedByBroker}},
-		"an older Queue turned up": {
-			status(), status(func(o *Observation) { o.Failure = &broker.ConflictError{} }), []string{v1alpha1.ReasonOwnedByOtherQueue},
-		},
+		"a first observation":          {&v1alpha1.QueueStatus{}, statusWith(), nil},
+		"never reachable":              {&v1alpha1.QueueStatus{}, statusWith(lost), []string{v1alpha1.EventBrokerUnreachable}},
+		"broker lost":                  {statusWith(), statusWith(lost), []string{v1alpha1.EventBrokerUnreachable}},
+		"broker still lost":            {statusWith(lost), statusWith(lost), nil},
+		"broker back":                  {statusWith(lost), statusWith(), []string{v1alpha1.EventBrokerReachable}},
+		"dead letters":                 {statusWith(), statusWith(deadLetters(1)), []string{v1alpha1.EventDeadLetters}},
+		"more dead letters":            {statusWith(deadLetters(1)), statusWith(deadLetters(5)), nil},
+		"refused":                      {statusWith(), statusWith(failedWith(broker.Errorf(broker.ClassInvalid, "no"))), []string{v1alpha1.ReasonRefusedByBroker}},
+		"another Queue owns the queue": {statusWith(), statusWith(failedWith(&broker.OwnerConflictError{})), []string{v1alpha1.ReasonOwnedByOtherQueue}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, event := range Events(row.before, row.after) {
+			for _, event := range conditionEvents(row.before, row.after) {
 				got = append(got, event.Reason)
 			}
 			if diff := cmp.Diff(row.want, got); diff != "" {
@@ -265,27 +321,35 @@ func TestEventsAreOfTransitions(t *testing.T) {
 	}
 }
 
-func TestDriftIsToldOfOnce(t *testing.T) {
-	drift := []broker.Difference{{Object: "stream x", Setting: "max_msgs", Want: "1", Found: "2"}}
-	outcome := &broker.Outcome{Drift: drift}
-	first := Decide(mail(), seen(func(o *Observation) { o.Outcome = outcome })).Status
-	if got := Done(outcome, &v1alpha1.QueueStatus{}, &first); len(got) != 1 || got[0].Reason != v1alpha1.EventDriftFound {
-		t.Errorf("at first: %+v", got)
+func TestDriftIsReportedOnce(t *testing.T) {
+	first := Decide(observed(withDrift(false)))
+	if len(first.Events) != 1 || first.Events[0].Reason != v1alpha1.EventDriftFound {
+		t.Errorf("first: %+v", first.Events)
 	}
-	if got := Done(outcome, &first, &first); got != nil {
-		t.Errorf("again: %+v", got)
+	stillDrifted := func(o *Observation) { o.Queue.Status = first.Status }
+	if again := Decide(observed(withDrift(false), stillDrifted)); again.Events != nil {
+		t.Errorf("again: %+v", again.Events)
 	}
-	if got := Done(&broker.Outcome{Drift: drift, Corrected: true}, &first, &first); len(got) != 1 || got[0].Reason != v1alpha1.EventDriftCorrected {
-		t.Errorf("corrected: %+v", got)
+	if corrected := Decide(observed(withDrift(true), stillDrifted)); len(corrected.Events) != 1 || corrected.Events[0].Reason != v1alpha1.EventDriftCorrected {
+		t.Errorf("corrected: %+v", corrected.Events)
 	}
 }
 
-func TestALongMessageIsCut(t *testing.T) {
-	plan := Decide(mail(), seen(func(o *Observation) {
-		o.Unreachable = &Trouble{v1alpha1.ReasonConnectionFailed, strings.Repeat("ä", 5000)}
+func TestCorrectedDriftOfAnEarlierComparisonIsOver(t *testing.T) {
+	o := observed(withDrift(true))
+	o.History.Comparison = Comparison{BrokerID: "nats", Desired: DesiredQueue(o.Queue, &o.Effective), Expires: noon.Add(time.Hour), Result: *o.EnsureResult}
+	o.EnsureResult = nil
+	if d := Decide(o); d.Action != ActionNone || d.Events != nil || conditionStates(&d.Status)[v1alpha1.ConditionConfigSynced] != "True Synced" {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestALongMessageIsTruncated(t *testing.T) {
+	d := Decide(observed(func(o *Observation) {
+		o.Connection.Problem = &core.Problem{Reason: v1alpha1.ReasonConnectionFailed, Message: strings.Repeat("ä", 5000)}
 	}))
-	for _, c := range plan.Status.Conditions {
-		if length := len([]rune(c.Message)); length > maxMessage {
+	for _, c := range d.Status.Conditions {
+		if length := len([]rune(c.Message)); length > maxMessageLength {
 			t.Errorf("%s has %d characters", c.Type, length)
 		}
 	}

@@ -8,32 +8,33 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Validate tells what is wrong with a spec by itself, where a rule of the CRD cannot. What
-// a Policy may complete, as retry, is left out: only then it is known what holds.
+// Validate returns the errors of a spec that no rule of the CRD finds. It leaves out what a
+// Policy may complete, such as retry, because only the effective values can be checked.
 func Validate(q *v1alpha1.Queue) field.ErrorList {
-	wanted := DesiredQueue(q, &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit})
-	if wanted.Owner.UID == "" {
-		wanted.Owner.UID = "new" // the API server has yet to give it
+	desired := DesiredQueue(q, &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit})
+	if desired.Owner.UID == "" {
+		desired.Owner.UID = "unassigned" // the API server assigns it after admission
 	}
-	return fieldErrors(wanted.Validate())
+	return toFieldErrors(desired.Validate())
 }
 
-// fieldErrors are a broker.Queue's, whose fields have the spec's names.
-func fieldErrors(err error) field.ErrorList {
-	if err == nil {
-		return nil
-	}
+// toFieldErrors converts the errors of a broker.QueueConfig, whose fields are named as in the
+// spec.
+func toFieldErrors(err error) field.ErrorList {
 	var all field.ErrorList
-	for _, problem := range unjoin(err) {
+	for _, problem := range splitJoined(err) {
 		path, detail, _ := strings.Cut(problem.Error(), " ")
 		all = append(all, field.Invalid(field.NewPath("spec", strings.Split(path, ".")...), field.OmitValueType{}, detail))
 	}
 	return all
 }
 
-func unjoin(err error) []error {
-	if joined, is := err.(interface{ Unwrap() []error }); is {
+func splitJoined(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
 	}
 	return []error{err}
 }

@@ -8,63 +8,64 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// Warnings are what is right as it stands, and yet may not be what its author expects.
+// Warnings returns warnings about valid fields whose effect may surprise the author.
 func Warnings(q *v1alpha1.Queue) []string {
-	s := &q.Spec
-	var all []string
-	warn := func(so bool, field, text string) {
-		if so {
-			all = append(all, "spec."+field+": "+text)
+	spec := &q.Spec
+	var warnings []string
+	warnIf := func(applies bool, field, text string) {
+		if applies {
+			warnings = append(warnings, "spec."+field+": "+text)
 		}
 	}
-	many := len(s.Priorities) > 1
-	warn(onNATS(q) && s.MaxBacklog != nil, "maxBacklog", "NATS cannot deliver messages later in a queue with maxBacklog")
-	warn(s.MaxInFlight != nil && many, "maxInFlight", "each priority has a part of it, by weight, that the others do not use")
-	warn(s.StrictPriority && many, "strictPriority", "messages of lesser weight may never be taken")
-	if d := s.DeadLetter; d != nil {
-		warn(d.Enabled != nil && !*d.Enabled, "deadLetter.enabled", "messages that are given up are lost")
-		warn(d.MaxEntries != nil && *d.MaxEntries > 0, "deadLetter.maxEntries", "dead letters over that number are lost, the oldest first")
-		warn(d.Retention != nil && span(*d.Retention) > 0, "deadLetter.retention", "dead letters of that age are lost")
+	hasPriorities := len(spec.Priorities) > 1
+	warnIf(specifiesNATS(q) && spec.MaxBacklog != nil, "maxBacklog", "NATS cannot delay messages in a queue with maxBacklog")
+	warnIf(spec.MaxInFlight != nil && hasPriorities, "maxInFlight",
+		"each priority gets a share by weight, and other priorities cannot use a share that is idle")
+	warnIf(spec.StrictPriority && hasPriorities, "strictPriority", "workers may never take messages of lower weight")
+	if d := spec.DeadLetter; d != nil {
+		warnIf(d.Enabled != nil && !*d.Enabled, "deadLetter.enabled", "messages that exhaust their attempts are deleted")
+		warnIf(d.MaxEntries != nil && *d.MaxEntries > 0, "deadLetter.maxEntries", "the oldest dead letters beyond this number are deleted")
+		warnIf(d.Retention != nil && toDuration(*d.Retention) > 0, "deadLetter.retention", "dead letters older than this are deleted")
 	}
-	return all
+	return warnings
 }
 
-// UnenforcedFieldWarnings are the fields that nobody will keep to, as far as the engine's capabilities
-// tell before the queue is made.
-func UnenforcedFieldWarnings(q *v1alpha1.Queue, by broker.Capabilities) []string {
-	var all []string
-	asked := &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit, DeadLetter: q.Spec.DeadLetter}
-	for field, used := range fieldsInUse(q, asked) {
-		is := by[field]
+// UnenforcedFieldWarnings returns warnings about the fields that nothing enforces, as far as
+// the capabilities of the engine show before the queue is created.
+func UnenforcedFieldWarnings(q *v1alpha1.Queue, capabilities broker.Capabilities) []string {
+	var warnings []string
+	effective := &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit, DeadLetter: q.Spec.DeadLetter}
+	for field, isUsed := range fieldsInUse(q, effective) {
 		if field == broker.FieldLease {
-			// What every queue has that asks for nothing else is no wish.
-			used = q.Spec.Lease != nil && span(*q.Spec.Lease) != broker.Defaults("").Lease
+			// The API server sets the default, so only another lease is a request.
+			isUsed = q.Spec.Lease != nil && toDuration(*q.Spec.Lease) != broker.DefaultQueueConfig("").Lease
 		}
-		if used && is.By == broker.Unsupported && field != broker.FieldDelayed {
-			all = append(all, fmt.Sprintf("spec.%s: nobody keeps to it: %s", field, is.Message))
+		if capability := capabilities[field]; isUsed && capability.By == broker.NotEnforced && field != broker.FieldDelayed {
+			warnings = append(warnings, fmt.Sprintf("spec.%s: not enforced: %s", field, capability.Message))
 		}
 	}
-	slices.Sort(all)
-	return all
+	slices.Sort(warnings)
+	return warnings
 }
 
-// onNATS tells that the Queue itself says so. A Policy's or the operator's broker is only
-// known later: status.enforcement has the outcome.
-func onNATS(q *v1alpha1.Queue) bool {
+// specifiesNATS reports whether the Queue itself selects the engine NATS. The engine of a
+// Policy's or the operator's broker is known only later; see status.enforcement.
+func specifiesNATS(q *v1alpha1.Queue) bool {
 	return q.Spec.Broker != nil && q.Spec.Broker.Engine == v1alpha1.EngineNATS
 }
 
-// UpdateWarnings are of a change of the spec.
+// UpdateWarnings returns warnings about a change of the spec.
 func UpdateWarnings(before, after *v1alpha1.Queue) []string {
-	var all []string
-	if onNATS(after) && before.Spec.MaxBacklog == nil && after.Spec.MaxBacklog != nil {
-		all = append(all, "spec.maxBacklog: a queue made without it on NATS 2.12 or later takes messages for later, "+
-			"and then cannot refuse producers: status.enforcement tells")
+	var warnings []string
+	if specifiesNATS(after) && before.Spec.MaxBacklog == nil && after.Spec.MaxBacklog != nil {
+		warnings = append(warnings, "spec.maxBacklog: NATS 2.12 or later cannot enforce it on a queue that was created without it, "+
+			"because such a queue accepts delayed messages: see status.enforcement")
 	}
 	for _, p := range before.Spec.Priorities {
-		if !slices.ContainsFunc(after.Spec.Priorities, func(q v1alpha1.QueuePriority) bool { return q.Name == p.Name }) {
-			all = append(all, fmt.Sprintf("spec.priorities: %s is kept on the broker until it is empty", p.Name))
+		isKept := slices.ContainsFunc(after.Spec.Priorities, func(kept v1alpha1.QueuePriority) bool { return kept.Name == p.Name })
+		if !isKept {
+			warnings = append(warnings, fmt.Sprintf("spec.priorities: %s stays on the broker until it is empty", p.Name))
 		}
 	}
-	return all
+	return warnings
 }

@@ -15,33 +15,33 @@ func TestWarnings(t *testing.T) {
 		spec v1alpha1.QueueSpec
 		want []string
 	}{
-		"the defaults":          {v1alpha1.QueueSpec{}, nil},
-		"a bounded NATS queue":  {v1alpha1.QueueSpec{Broker: nats, MaxBacklog: new(int64(9))}, []string{"spec.maxBacklog: NATS cannot deliver"}},
-		"parts of maxInFlight":  {v1alpha1.QueueSpec{Priorities: two, MaxInFlight: new(int32(4))}, []string{"spec.maxInFlight: each priority"}},
-		"strict priorities":     {v1alpha1.QueueSpec{Priorities: two, StrictPriority: true}, []string{"spec.strictPriority: "}},
-		"dead letters dropped":  {v1alpha1.QueueSpec{DeadLetter: &v1alpha1.DeadLetter{Enabled: new(false)}}, []string{"spec.deadLetter.enabled: "}},
-		"some dead letters":     {v1alpha1.QueueSpec{DeadLetter: &v1alpha1.DeadLetter{MaxEntries: new(int64(5))}}, []string{"spec.deadLetter.maxEntries: "}},
-		"old dead letters":      {v1alpha1.QueueSpec{DeadLetter: &v1alpha1.DeadLetter{Retention: lasting(time.Hour)}}, []string{"spec.deadLetter.retention: "}},
-		"all of them, as usual": {v1alpha1.QueueSpec{DeadLetter: &v1alpha1.DeadLetter{MaxEntries: new(int64(0)), Retention: lasting(0)}}, nil},
+		"the defaults":                {v1alpha1.QueueSpec{}, nil},
+		"maxBacklog on NATS":          {v1alpha1.QueueSpec{Broker: nats, MaxBacklog: new(int64(9))}, []string{"spec.maxBacklog: NATS cannot delay messages"}},
+		"maxInFlight with priorities": {v1alpha1.QueueSpec{Priorities: two, MaxInFlight: new(int32(4))}, []string{"spec.maxInFlight: each priority gets a share"}},
+		"strict priorities":           {v1alpha1.QueueSpec{Priorities: two, StrictPriority: true}, []string{"spec.strictPriority: "}},
+		"no dead letters":             {v1alpha1.QueueSpec{DeadLetter: &v1alpha1.DeadLetter{Enabled: new(false)}}, []string{"spec.deadLetter.enabled: "}},
+		"limited dead letters":        {v1alpha1.QueueSpec{DeadLetter: &v1alpha1.DeadLetter{MaxEntries: new(int64(5))}}, []string{"spec.deadLetter.maxEntries: "}},
+		"expiring dead letters":       {v1alpha1.QueueSpec{DeadLetter: &v1alpha1.DeadLetter{Retention: durationOf(time.Hour)}}, []string{"spec.deadLetter.retention: "}},
+		"dead letters without limits": {v1alpha1.QueueSpec{DeadLetter: &v1alpha1.DeadLetter{MaxEntries: new(int64(0)), Retention: durationOf(0)}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantTexts(t, Warnings(mail(func(q *v1alpha1.Queue) { q.Spec = row.spec })), row.want)
+			assertPrefixes(t, Warnings(newQueue(func(q *v1alpha1.Queue) { q.Spec = row.spec })), row.want)
 		})
 	}
 }
 
-func TestChangeWarnings(t *testing.T) {
-	before := mail(func(q *v1alpha1.Queue) {
+func TestUpdateWarnings(t *testing.T) {
+	before := newQueue(func(q *v1alpha1.Queue) {
 		q.Spec.Broker = &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
 		q.Spec.Priorities = []v1alpha1.QueuePriority{{Name: "high"}, {Name: "low"}}
 	})
 	after := before.DeepCopy()
-	wantTexts(t, UpdateWarnings(before, after), nil)
+	assertPrefixes(t, UpdateWarnings(before, after), nil)
 	after.Spec.Priorities, after.Spec.MaxBacklog = after.Spec.Priorities[:1], new(int64(9))
-	wantTexts(t, UpdateWarnings(before, after), []string{"spec.maxBacklog: a queue made without it", "spec.priorities: low is kept"})
+	assertPrefixes(t, UpdateWarnings(before, after), []string{"spec.maxBacklog: NATS 2.12 or later cannot enforce it", "spec.priorities: low stays on the broker"})
 }
 
-func wantTexts(t *testing.T, got, want []string) {
+func assertPrefixes(t *testing.T, got, want []string) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%q, want %q", got, want)

@@ -14,12 +14,12 @@ import (
 // ExplainDecision is a decision as a WorkerPool's status has it.
 func ExplainDecision(in Observation, d Decision) *v1alpha1.ScaleDecision {
 	return &v1alpha1.ScaleDecision{
-		Time:    new(metav1.NewTime(in.Now)),
-		Inputs:  decisionInputs(in, d),
-		Want:    d.Recommended,
-		Applied: d.Applied,
-		Reason:  string(d.Reason),
-		Message: decisionMessage(in, d),
+		Time:           new(metav1.NewTime(in.Now)),
+		Inputs:         decisionInputs(in, d),
+		Recommendation: d.Recommended,
+		Applied:        d.Applied,
+		Reason:         string(d.Reason),
+		Message:        decisionMessage(in, d),
 	}
 }
 

@@ -18,7 +18,7 @@ func TestExplain(t *testing.T) {
 			Replicas: 1, Backlog: new(int64(2000)), InFlight: new(int64(10)), OldestAge: roundedDuration(1500 * time.Millisecond),
 			ArrivalRate: milliQuantity(2.5), ServiceTime: roundedDuration(time.Second), Concurrency: 10, PodStart: roundedDuration(10 * time.Second),
 		},
-		Want: 12, Applied: 12, Reason: "Demand", Message: "12 wanted, from 1 to 12: the figures ask for it",
+		Recommendation: 12, Applied: 12, Reason: "Demand", Message: "12 wanted, from 1 to 12: the figures ask for it",
 	}
 	if diff := cmp.Diff(want, ExplainDecision(in, Decide(in))); diff != "" {
 		t.Errorf("the explanation differs (-want, +got):\n%s", diff)

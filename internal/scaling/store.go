@@ -15,22 +15,22 @@ func StoreMemory(m Memory) *v1alpha1.ScaleMemory {
 	r, s := m.Rates, m.Saturation
 	stored := &v1alpha1.ScaleMemory{
 		MeasuredTime: storeTime(r.MeasuredAt),
-		Arrived:      r.Arrived, Finished: r.Finished, Held: r.Outstanding,
-		ArrivalRate: milliQuantity(r.ArrivalRate), EarlierRate: milliQuantity(r.TrendRate), FinishRate: milliQuantity(r.FinishRate),
-		Worked: milliQuantity(r.BusySeconds), Ended: milliQuantity(r.BusyFinished), ServiceSeconds: milliQuantity(r.ReportedServiceSeconds),
-		Grown: storeRamp(m.ScaleUp), Shrunk: storeRamp(m.ScaleDown),
+		Arrived:      r.Arrived, Finished: r.Finished, Outstanding: r.Outstanding,
+		ArrivalRate: milliQuantity(r.ArrivalRate), TrendRate: milliQuantity(r.TrendRate), FinishRate: milliQuantity(r.FinishRate),
+		BusySeconds: milliQuantity(r.BusySeconds), BusyFinished: milliQuantity(r.BusyFinished), ServiceSeconds: milliQuantity(r.ReportedServiceSeconds),
+		ScaleUp: storeRamp(m.ScaleUp), ScaleDown: storeRamp(m.ScaleDown),
 		IdleTime: storeTime(m.IdleSince), MissingTime: storeTime(m.MissingSince),
 		Saturation: &v1alpha1.SaturationMemory{
-			Ready: s.Ready, Time: storeTime(s.ReadySince), WokenTime: storeTime(s.ActiveSince),
-			KnownReady: s.BaselineReady, KnownRate: milliQuantity(s.BaselineRate), FrozenRate: milliQuantity(s.SaturatedRate),
+			Ready: s.Ready, Time: storeTime(s.ReadySince), ActiveSince: storeTime(s.ActiveSince),
+			BaselineReady: s.BaselineReady, BaselineRate: milliQuantity(s.BaselineRate), SaturatedRate: milliQuantity(s.SaturatedRate),
 		},
 	}
 	if s == (Saturation{}) {
 		stored.Saturation = nil
 	}
 	for _, span := range m.Recommendations {
-		stored.Wants = append(stored.Wants, v1alpha1.WantSpan{
-			Time: metav1.NewTime(span.Start.Truncate(time.Second)), Least: span.Min, Most: span.Max,
+		stored.Recommendations = append(stored.Recommendations, v1alpha1.RecommendationSpan{
+			Time: metav1.NewTime(span.Start.Truncate(time.Second)), Min: span.Min, Max: span.Max,
 		})
 	}
 	return stored
@@ -44,21 +44,21 @@ func RestoreMemory(stored *v1alpha1.ScaleMemory) Memory {
 	m := Memory{
 		Rates: Rates{
 			MeasuredAt: restoreTime(stored.MeasuredTime),
-			Arrived:    stored.Arrived, Finished: stored.Finished, Outstanding: stored.Held,
-			ArrivalRate: quantityValue(stored.ArrivalRate), TrendRate: quantityValue(stored.EarlierRate), FinishRate: quantityValue(stored.FinishRate),
-			BusySeconds: quantityValue(stored.Worked), BusyFinished: quantityValue(stored.Ended), ReportedServiceSeconds: quantityValue(stored.ServiceSeconds),
+			Arrived:    stored.Arrived, Finished: stored.Finished, Outstanding: stored.Outstanding,
+			ArrivalRate: quantityValue(stored.ArrivalRate), TrendRate: quantityValue(stored.TrendRate), FinishRate: quantityValue(stored.FinishRate),
+			BusySeconds: quantityValue(stored.BusySeconds), BusyFinished: quantityValue(stored.BusyFinished), ReportedServiceSeconds: quantityValue(stored.ServiceSeconds),
 		},
-		ScaleUp: restoreRamp(stored.Grown), ScaleDown: restoreRamp(stored.Shrunk),
+		ScaleUp: restoreRamp(stored.ScaleUp), ScaleDown: restoreRamp(stored.ScaleDown),
 		IdleSince: restoreTime(stored.IdleTime), MissingSince: restoreTime(stored.MissingTime),
 	}
 	if s := stored.Saturation; s != nil {
 		m.Saturation = Saturation{
-			Ready: s.Ready, ReadySince: restoreTime(s.Time), ActiveSince: restoreTime(s.WokenTime),
-			BaselineReady: s.KnownReady, BaselineRate: quantityValue(s.KnownRate), SaturatedRate: quantityValue(s.FrozenRate),
+			Ready: s.Ready, ReadySince: restoreTime(s.Time), ActiveSince: restoreTime(s.ActiveSince),
+			BaselineReady: s.BaselineReady, BaselineRate: quantityValue(s.BaselineRate), SaturatedRate: quantityValue(s.SaturatedRate),
 		}
 	}
-	for _, span := range stored.Wants {
-		m.Recommendations = append(m.Recommendations, RecommendationSpan{Start: span.Time.Time, Min: span.Least, Max: span.Most})
+	for _, span := range stored.Recommendations {
+		m.Recommendations = append(m.Recommendations, RecommendationSpan{Start: span.Time.Time, Min: span.Min, Max: span.Max})
 	}
 	return m
 }

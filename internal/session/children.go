@@ -9,52 +9,55 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// children are what the attempt's Job needs, in the order in which they are made: nothing
-// of a session runs before its network is closed.
-func (d *evaluation) children(inputs *corev1.Secret) []Object {
-	s, runner := d.observation.Session, d.resolved.runner
-	objects := []Object{d.serviceAccount(), buildNetworkPolicy(s, runner), inputs}
-	if d.resolved.persistent && s.Spec.ContinueFrom == nil {
-		objects = append(objects, d.claim())
+// objectBuilder builds the objects of an attempt. Their content depends only on its fields.
+type objectBuilder struct {
+	session  *v1alpha1.AgenticSession
+	settings *runnerSettings
+	// status with the open attempt.
+	status *v1alpha1.AgenticSessionStatus
+}
+
+// newChildObjects returns the objects that the attempt's Job needs, in the order in which they
+// are created: the network is restricted before anything of a session runs.
+func (b *objectBuilder) newChildObjects(inputs *corev1.Secret) []core.Object {
+	s, runner := b.session, b.settings.runner
+	objects := []core.Object{b.newServiceAccount(), buildNetworkPolicy(s, runner), inputs}
+	if b.settings.persistent && s.Spec.ContinueFrom == nil {
+		objects = append(objects, b.newClaim())
 	}
 	if s.Spec.Interactive {
-		objects = append(objects, d.service())
+		objects = append(objects, b.newService())
 	}
 	if runner.Spec.ActivityLease {
-		objects = append(objects, d.lease(), d.role(), d.roleBinding())
+		objects = append(objects, b.newLease(), b.newRole(), b.newRoleBinding())
 	}
 	return objects
 }
 
-// guards are the children that must stay as they are while a Job runs.
-func (d *evaluation) guards() []Object {
-	if d.observation.Runner == nil { // it stays as it was
-		return nil
-	}
-	return []Object{buildNetworkPolicy(d.observation.Session, d.observation.Runner)}
-}
-
-func (d *evaluation) serviceAccount() Object {
+func (b *objectBuilder) newServiceAccount() core.Object {
 	return &corev1.ServiceAccount{
 		TypeMeta:                     metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
-		ObjectMeta:                   childMetadata(d.observation.Session, sharedName(d.observation.Session.Name)),
+		ObjectMeta:                   childMetadata(b.session, sharedName(b.session.Name)),
 		AutomountServiceAccountToken: new(false),
 	}
 }
 
-// claim is the session's workspace. One that is to be kept has no owner, so that the
-// garbage collector leaves it; its label says whose it is.
-func (d *evaluation) claim() Object {
-	s := d.observation.Session
+// newClaim returns the claim of the session's workspace. A retained claim has no owner, so that
+// the garbage collector does not delete it; its label names the session.
+func (b *objectBuilder) newClaim() core.Object {
+	s := b.session
 	claim := &corev1.PersistentVolumeClaim{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
 		ObjectMeta: childMetadata(s, ClaimName(s.Name)),
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			StorageClassName: d.resolved.class,
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: d.resolved.size}},
+			StorageClassName: b.settings.storageClass,
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: b.settings.workspaceSize}},
 		},
 	}
 	if s.Spec.Workspace != nil && s.Spec.Workspace.Retain {
@@ -63,8 +66,8 @@ func (d *evaluation) claim() Object {
 	return claim
 }
 
-func (d *evaluation) service() Object {
-	s := d.observation.Session
+func (b *objectBuilder) newService() core.Object {
+	s := b.session
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: childMetadata(s, ServiceName(s.Name)),
@@ -72,23 +75,24 @@ func (d *evaluation) service() Object {
 			Type:     corev1.ServiceTypeClusterIP,
 			Selector: map[string]string{LabelSessionUID: string(s.UID)},
 			Ports: []corev1.ServicePort{{
-				Name: sessionPortName, Port: d.port(), TargetPort: intstr.FromString(sessionPortName), Protocol: corev1.ProtocolTCP,
+				Name: sessionPortName, Port: b.sessionPort(), TargetPort: intstr.FromString(sessionPortName), Protocol: corev1.ProtocolTCP,
 			}},
 		},
 	}
 }
 
-// lease is where the runner shows that it is at work. What it writes there is its own.
-func (d *evaluation) lease() Object {
+// newLease returns the Lease through which the runner reports activity. The operator does not
+// write its spec.
+func (b *objectBuilder) newLease() core.Object {
 	return &coordinationv1.Lease{
 		TypeMeta:   metav1.TypeMeta{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"},
-		ObjectMeta: childMetadata(d.observation.Session, LeaseName(d.observation.Session.Name)),
+		ObjectMeta: childMetadata(b.session, LeaseName(b.session.Name)),
 	}
 }
 
-// role allows the runner its own Lease, and nothing else.
-func (d *evaluation) role() Object {
-	s := d.observation.Session
+// newRole returns the Role that allows the runner to renew its Lease, and nothing else.
+func (b *objectBuilder) newRole() core.Object {
+	s := b.session
 	return &rbacv1.Role{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
 		ObjectMeta: childMetadata(s, sharedName(s.Name)),
@@ -99,8 +103,8 @@ func (d *evaluation) role() Object {
 	}
 }
 
-func (d *evaluation) roleBinding() Object {
-	s := d.observation.Session
+func (b *objectBuilder) newRoleBinding() core.Object {
+	s := b.session
 	name := sharedName(s.Name)
 	return &rbacv1.RoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
@@ -110,14 +114,14 @@ func (d *evaluation) roleBinding() Object {
 	}
 }
 
-// job is the attempt's Job. It ends by itself when the session's time is up.
-func (d *evaluation) job(template *corev1.PodTemplateSpec) *batchv1.Job {
-	meta := childMetadata(d.observation.Session, d.status.Job)
+// newJob returns the attempt's Job, without a deadline.
+func (b *objectBuilder) newJob(template *corev1.PodTemplateSpec) *batchv1.Job {
+	meta := childMetadata(b.session, b.status.Job)
 	meta.Annotations = map[string]string{
-		AnnotationRun:     strconv.Itoa(int(d.status.Run)),
-		AnnotationAttempt: strconv.Itoa(int(d.status.Attempt)),
+		AnnotationRun:     strconv.Itoa(int(b.status.Run)),
+		AnnotationAttempt: strconv.Itoa(int(b.status.Attempt)),
 	}
-	job := &batchv1.Job{
+	return &batchv1.Job{
 		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
 		ObjectMeta: meta,
 		Spec: batchv1.JobSpec{
@@ -128,31 +132,13 @@ func (d *evaluation) job(template *corev1.PodTemplateSpec) *batchv1.Job {
 			Template:             *template,
 		},
 	}
-	if left, limited := d.left(); limited {
-		job.Spec.ActiveDeadlineSeconds = new(left)
-	}
-	return job
 }
 
-// trial is what the Job will make, to be tried first.
-func (d *evaluation) trial(template *corev1.PodTemplateSpec) *corev1.Pod {
+// newDryRunPod returns the Pod that the Job will create, for a dry run.
+func (b *objectBuilder) newDryRunPod(template *corev1.PodTemplateSpec) *corev1.Pod {
 	meta := metav1.ObjectMeta{
-		GenerateName: d.status.Job + "-", Namespace: d.observation.Session.Namespace,
-		Labels: template.Labels, OwnerReferences: childMetadata(d.observation.Session, "").OwnerReferences,
+		GenerateName: b.status.Job + "-", Namespace: b.session.Namespace,
+		Labels: template.Labels, OwnerReferences: childMetadata(b.session, "").OwnerReferences,
 	}
 	return &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: meta, Spec: *template.Spec.DeepCopy()}
-}
-
-// left is how long the session may still run; false if that has no end.
-func (d *evaluation) left() (seconds int64, limited bool) {
-	allowed := int64(secondsOrDefault(d.observation.Session.Spec.Timeout, defaultTimeoutSeconds))
-	if runner := d.observation.Runner; runner != nil && runner.Spec.ActiveDeadlineSeconds != nil {
-		if most := *runner.Spec.ActiveDeadlineSeconds; allowed == 0 || most < allowed {
-			allowed = most
-		}
-	}
-	if allowed == 0 {
-		return 0, false
-	}
-	return max(allowed-d.status.ActiveSeconds, 0), true
 }

@@ -16,9 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-func objectKinds(objects []Object) []string {
+func objectKinds(objects []core.Object) []string {
 	var all []string
 	for _, object := range objects {
 		all = append(all, object.GetObjectKind().GroupVersionKind().Kind)
@@ -60,7 +62,7 @@ func TestChildObjectsAreCreatedInOrderBeforeTheJob(t *testing.T) {
 func TestChildObjectsHaveNonBlockingOwnerReference(t *testing.T) {
 	plan := newFullScenario(t).decideAndRecord()
 	want := []metav1.OwnerReference{{APIVersion: "yardmaster.dev/v1alpha1", Kind: "AgenticSession", Name: "fix", UID: "session", Controller: new(true)}}
-	for _, object := range append(plan.ApplyObjects, Object(plan.CreateJob)) {
+	for _, object := range append(plan.ApplyObjects, core.Object(plan.CreateJob)) {
 		if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
 			t.Errorf("%s (-want, +got):\n%s", object.GetObjectKind().GroupVersionKind().Kind, diff)
 		}
@@ -90,7 +92,7 @@ func TestObjectNamesAreValidAndUnique(t *testing.T) {
 		s.Session.Status.Run, s.Session.Status.Attempt = 2147483647, 99999
 		s.Answers.Listed = true
 		plan := s.decideAndRecord()
-		for _, object := range append(plan.ApplyObjects, Object(plan.CreateJob)) {
+		for _, object := range append(plan.ApplyObjects, core.Object(plan.CreateJob)) {
 			if errs := validation.IsDNS1035Label(object.GetName()); len(errs) > 0 {
 				t.Errorf("%T %s: %v", object, object.GetName(), errs)
 			}
@@ -256,18 +258,18 @@ func TestOnlyTheRunnerContainerHasAToken(t *testing.T) {
 func TestObjectOfAnotherOwnerIsNeverAdopted(t *testing.T) {
 	s := newScenario(t)
 	s.decideAndRecord()
-	s.Refusal = &Refusal{RefusedForeign, "Secret", "Secret x is not this session's"}
-	if plan := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonForeignObject); plan.CreateJob != nil || len(plan.ApplyObjects) > 0 {
+	s.Refusal = &core.Refusal{Class: apierror.AlreadyExists, Kind: "Secret", Message: "Secret x is not this session's"}
+	if plan := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonNameTaken); plan.CreateJob != nil || len(plan.ApplyObjects) > 0 {
 		t.Error("it goes on")
 	}
-	s.wantEvent(v1alpha1.EventForeignObject)
-	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonForeignObject)
+	s.wantEvent(v1alpha1.EventNameTaken)
+	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
 	if plan := s.advanceClock(2 * 60e9).decideAndRecord(); plan.CreateJob == nil {
 		t.Error("it is not tried again")
 	}
-	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonForeignObject)
-	s.Refusal = &Refusal{RefusedForeign, "Secret", "Secret x is not this session's"}
-	s.advanceClock(8*60e9).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonForeignObject)
+	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	s.Refusal = &core.Refusal{Class: apierror.AlreadyExists, Kind: "Secret", Message: "Secret x is not this session's"}
+	s.advanceClock(8*60e9).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonNameTaken)
 }
 
 func TestJobOfAnotherOwnerIsIgnored(t *testing.T) {

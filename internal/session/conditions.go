@@ -8,198 +8,242 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/condition"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// summarise derives the phase, and the conditions but for those that were set on the way.
-func (d *evaluation) summarise() {
-	d.status.Phase = d.phase()
-	d.dependencies()
-	d.network()
-	d.jobConditions()
-	d.stuck()
-	d.completed()
-	d.ready()
+// maxConditionMessageLength keeps the status small.
+const maxConditionMessageLength = 4096
+
+// conditionState is the value of a condition.
+type conditionState struct {
+	status          metav1.ConditionStatus
+	reason, message string
 }
 
-// phase is where the session stands: by the open attempt's Job, or by how the last attempt
-// ended.
-func (d *evaluation) phase() v1alpha1.SessionPhase {
+// conditionRule determines one condition. If found is false the condition stays as it is.
+type conditionRule struct {
+	conditionType string
+	evaluate      func(*evaluation) (state conditionState, found bool)
+}
+
+// The rules of the conditions, in the order in which the status lists them.
+var (
+	dependencyRules = []conditionRule{
+		{v1alpha1.ConditionDependenciesReady, dependenciesReady},
+		{v1alpha1.ConditionNetworkRestricted, networkRestricted},
+	}
+	attemptRules = []conditionRule{
+		{v1alpha1.ConditionJobCreated, jobCreated},
+		{v1alpha1.ConditionPodScheduled, podScheduled},
+		{v1alpha1.ConditionRunnerStarted, runnerStarted},
+	}
+	outcomeRules = []conditionRule{
+		{v1alpha1.ConditionStopStuck, stopStuck},
+		{v1alpha1.ConditionCompleted, completed},
+	}
+)
+
+// setConditions sets all conditions, given the phase. A finished session keeps the attempt
+// conditions of its last Job.
+func (e *evaluation) setConditions() {
+	e.applyRules(dependencyRules)
+	isFinished := e.status.Phase == v1alpha1.SessionCompleted || e.status.Phase == v1alpha1.SessionFailed
+	if !isFinished || e.findCondition(v1alpha1.ConditionJobCreated) == nil {
+		e.applyRules(attemptRules)
+	}
+	e.applyRules(outcomeRules)
+	condition.Set(&e.status.Conditions, e.observation.Session.Generation, e.now, e.summary())
+}
+
+func (e *evaluation) applyRules(rules []conditionRule) {
+	for _, rule := range rules {
+		if state, found := rule.evaluate(e); found {
+			e.setCondition(rule.conditionType, state)
+		}
+	}
+}
+
+func (e *evaluation) setCondition(conditionType string, state conditionState) {
+	meta.SetStatusCondition(&e.status.Conditions, metav1.Condition{
+		Type: conditionType, Status: state.status, Reason: state.reason, Message: truncateConditionMessage(state.message),
+		ObservedGeneration: e.observation.Session.Generation, LastTransitionTime: e.now,
+	})
+}
+
+func truncateConditionMessage(message string) string {
+	runes := []rune(message)
+	return string(runes[:min(len(runes), maxConditionMessageLength)])
+}
+
+func (e *evaluation) findCondition(conditionType string) *metav1.Condition {
+	return meta.FindStatusCondition(e.status.Conditions, conditionType)
+}
+
+// phaseOf derives the phase from the open attempt's Job, or from how the last attempt ended.
+func phaseOf(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
 	switch {
-	case d.status.Job != "" && d.status.StopTime != nil:
+	case status.Job != "" && status.StopTime != nil:
 		return v1alpha1.SessionStopping
-	case d.status.Job != "" && d.status.RunnerStartTime != nil:
+	case status.Job != "" && status.RunnerStartTime != nil:
 		return v1alpha1.SessionRunning
-	case d.status.Job != "" && d.status.JobUID != "":
+	case status.Job != "" && status.JobUID != "":
 		return v1alpha1.SessionCreating
-	case d.status.Job != "":
+	case status.Job != "":
 		return v1alpha1.SessionPending
 	}
-	last := d.lastRun()
+	last := lastRun(status)
 	switch {
 	case last != nil && last.Outcome == v1alpha1.RunCompleted:
 		return v1alpha1.SessionCompleted
 	case last != nil && last.Outcome == v1alpha1.RunFailed:
 		return v1alpha1.SessionFailed
-	case d.status.StoppedReason != "":
+	case status.StoppedReason != "":
 		return v1alpha1.SessionStopped
 	default:
 		return v1alpha1.SessionPending
 	}
 }
 
-func (d *evaluation) set(kind string, status metav1.ConditionStatus, reason, format string, values ...any) {
-	const maxConditionMessage = 4096 // a status is kept small
-	message := []rune(fmt.Sprintf(format, values...))
-	meta.SetStatusCondition(&d.status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: string(message[:min(len(message), maxConditionMessage)]),
-		ObservedGeneration: d.observation.Session.Generation, LastTransitionTime: d.now,
-	})
+// dependenciesReady keeps the condition of a session that has ended.
+func dependenciesReady(e *evaluation) (conditionState, bool) {
+	switch o := e.obstacle; {
+	case o != nil && (o.timeLimited || o.Reason == v1alpha1.ReasonWorkspaceInUse):
+		return conditionState{metav1.ConditionFalse, o.Reason, o.Message}, true
+	case e.status.Job != "":
+		return conditionState{metav1.ConditionTrue, v1alpha1.ReasonDependenciesReady, ""}, true
+	case e.findCondition(v1alpha1.ConditionDependenciesReady) == nil:
+		return conditionState{metav1.ConditionUnknown, v1alpha1.ReasonUnknown, ""}, true
+	}
+	return conditionState{}, false
 }
 
-func (d *evaluation) condition(kind string) *metav1.Condition {
-	return meta.FindStatusCondition(d.status.Conditions, kind)
-}
-
-// dependencies sets DependenciesReady. What is known of a session that has ended stays.
-func (d *evaluation) dependencies() {
+func networkRestricted(e *evaluation) (conditionState, bool) {
+	session, policy, runner := e.observation.Session, e.observation.NetworkPolicy, e.observation.Runner
 	switch {
-	case d.waits != nil && d.missing, d.waits != nil && d.waits.reason == v1alpha1.ReasonWorkspaceInUse:
-		d.set(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, d.waits.reason, "%s", d.waits.message)
-	case d.status.Job != "":
-		d.set(v1alpha1.ConditionDependenciesReady, metav1.ConditionTrue, v1alpha1.ReasonDependenciesReady, "")
-	case d.condition(v1alpha1.ConditionDependenciesReady) == nil:
-		d.set(v1alpha1.ConditionDependenciesReady, metav1.ConditionUnknown, v1alpha1.ReasonUnknown, "")
+	case policy == nil || !IsControlledBy(session, policy):
+		return conditionState{
+			metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyNotFound,
+			"NetworkPolicy " + NetworkPolicyName(session.Name) + " does not exist",
+		}, true
+	case runner != nil && !isNetworkPolicyApplied(policy, buildNetworkPolicy(session, runner)):
+		return conditionState{
+			metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyDiffers,
+			"NetworkPolicy " + policy.Name + " differs from what SessionRunner " + runner.Name + " allows",
+		}, true
 	}
+	return conditionState{metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied, ""}, true
 }
 
-// network sets NetworkRestricted.
-func (d *evaluation) network() {
-	there := d.observation.NetworkPolicy
+// jobCreated keeps the report of an exceeded quota while the Job is tried again.
+func jobCreated(e *evaluation) (conditionState, bool) {
+	previous := e.findCondition(v1alpha1.ConditionJobCreated)
 	switch {
-	case there == nil || !IsControlledBy(d.observation.Session, there):
-		d.set(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyNotFound, "there is no NetworkPolicy %s", NetworkPolicyName(d.observation.Session.Name))
-	case d.observation.Runner != nil && !isNetworkPolicyApplied(there, buildNetworkPolicy(d.observation.Session, d.observation.Runner)):
-		d.set(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyDiffers, "NetworkPolicy %s is not as the SessionRunner says", there.Name)
-	default:
-		d.set(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied, "")
+	case e.status.JobUID != "":
+		return conditionState{metav1.ConditionTrue, v1alpha1.ReasonJobCreated, "Job " + e.status.Job}, true
+	case e.obstacle != nil:
+		return conditionState{metav1.ConditionFalse, e.obstacle.Reason, e.obstacle.Message}, true
+	case e.decision.CreateJob != nil && previous != nil && previous.Reason == v1alpha1.ReasonQuotaExceeded:
+		return conditionState{}, false
 	}
+	return conditionState{metav1.ConditionFalse, v1alpha1.ReasonJobNotCreated, ""}, true
 }
 
-// jobConditions sets JobCreated, PodScheduled and RunnerStarted. Those of a session that has
-// ended tell of its last Job.
-func (d *evaluation) jobConditions() {
-	ended := d.status.Job == "" && (d.status.Phase == v1alpha1.SessionCompleted || d.status.Phase == v1alpha1.SessionFailed)
-	if ended && d.condition(v1alpha1.ConditionJobCreated) != nil {
-		return
-	}
-	d.jobCreated()
-	d.podScheduled()
-	d.runnerStarted()
-}
-
-func (d *evaluation) jobCreated() {
+// podScheduled keeps the condition of a Pod that the cache does not contain.
+func podScheduled(e *evaluation) (conditionState, bool) {
 	switch {
-	case d.status.JobUID != "":
-		d.set(v1alpha1.ConditionJobCreated, metav1.ConditionTrue, v1alpha1.ReasonJobCreated, "Job %s", d.status.Job)
-	case d.waits != nil && d.waits.reason != v1alpha1.ReasonForeignObject:
-		d.set(v1alpha1.ConditionJobCreated, metav1.ConditionFalse, d.waits.reason, "%s", d.waits.message)
-	case d.tries():
-	default:
-		d.set(v1alpha1.ConditionJobCreated, metav1.ConditionFalse, v1alpha1.ReasonJobNotCreated, "")
-	}
-}
-
-// tries tells whether the plan is to try anew what a quota barred: until it has been tried,
-// that stays as it is.
-func (d *evaluation) tries() bool {
-	was := d.condition(v1alpha1.ConditionJobCreated)
-	return d.decision.CreateJob != nil && was != nil && was.Reason == v1alpha1.ReasonQuotaExceeded
-}
-
-func (d *evaluation) podScheduled() {
-	if d.current == nil || d.pod == nil {
-		if d.status.Job == "" || d.condition(v1alpha1.ConditionPodScheduled) == nil {
-			d.set(v1alpha1.ConditionPodScheduled, metav1.ConditionFalse, v1alpha1.ReasonPodNotCreated, "")
-		}
-		return
-	}
-	if d.pod.Spec.NodeName != "" {
-		d.set(v1alpha1.ConditionPodScheduled, metav1.ConditionTrue, v1alpha1.ReasonScheduled, "")
-		return
+	case e.job == nil || e.pod == nil:
+		isKept := e.status.Job != "" && e.findCondition(v1alpha1.ConditionPodScheduled) != nil
+		return conditionState{metav1.ConditionFalse, v1alpha1.ReasonPodNotCreated, ""}, !isKept
+	case e.pod.Spec.NodeName != "":
+		return conditionState{metav1.ConditionTrue, v1alpha1.ReasonScheduled, ""}, true
 	}
 	message := ""
-	if c := d.podCondition(corev1.PodScheduled, corev1.ConditionFalse); c != nil {
+	if c := findPodCondition(e.pod, corev1.PodScheduled, corev1.ConditionFalse); c != nil {
 		message = formatReason(c.Reason, c.Message)
 	}
-	d.set(v1alpha1.ConditionPodScheduled, metav1.ConditionFalse, v1alpha1.ReasonUnscheduled, "%s", message)
+	return conditionState{metav1.ConditionFalse, v1alpha1.ReasonUnscheduled, message}, true
 }
 
-func (d *evaluation) runnerStarted() {
-	problem := d.startProblem()
-	switch {
-	case d.status.RunnerStartTime != nil:
-		d.set(v1alpha1.ConditionRunnerStarted, metav1.ConditionTrue, v1alpha1.ReasonRunnerStarted, "")
-	case problem != nil:
-		d.set(v1alpha1.ConditionRunnerStarted, metav1.ConditionFalse, problem.reason, "%s", problem.message)
-	default:
-		d.set(v1alpha1.ConditionRunnerStarted, metav1.ConditionFalse, v1alpha1.ReasonRunnerNotStarted, "")
+func runnerStarted(e *evaluation) (conditionState, bool) {
+	if e.status.RunnerStartTime != nil {
+		return conditionState{metav1.ConditionTrue, v1alpha1.ReasonRunnerStarted, ""}, true
 	}
+	if problem := containerStartProblem(e.pod); problem != nil {
+		return conditionState{metav1.ConditionFalse, problem.Reason, problem.Message}, true
+	}
+	return conditionState{metav1.ConditionFalse, v1alpha1.ReasonRunnerNotStarted, ""}, true
 }
 
-// stuck sets StopStuck, which is there only once it has been True.
-func (d *evaluation) stuck() {
-	if d.status.StopTime != nil && !d.observation.Now.Before(d.stuckTime()) {
+// stopStuck sets the condition only once it has been True.
+func stopStuck(e *evaluation) (conditionState, bool) {
+	if e.status.StopTime != nil && !e.observation.Now.Before(e.stuckTime()) {
 		name := "its Pod"
-		if d.pod != nil {
-			name = "Pod " + d.pod.Name
+		if e.pod != nil {
+			name = "Pod " + e.pod.Name
 		}
-		d.set(v1alpha1.ConditionStopStuck, metav1.ConditionTrue, v1alpha1.ReasonGracePeriodExceeded,
-			"%s was told to end at %s and is still there; its node may be gone", name, d.status.StopTime.UTC().Format("2006-01-02T15:04:05Z"))
-		return
+		return conditionState{metav1.ConditionTrue, v1alpha1.ReasonGracePeriodExceeded, fmt.Sprintf(
+			"%s was terminated at %s and still exists; check whether its node is available",
+			name, e.status.StopTime.UTC().Format("2006-01-02T15:04:05Z"),
+		)}, true
 	}
-	if d.condition(v1alpha1.ConditionStopStuck) != nil {
-		d.set(v1alpha1.ConditionStopStuck, metav1.ConditionFalse, v1alpha1.ReasonPodTerminated, "")
-	}
+	wasStuck := e.findCondition(v1alpha1.ConditionStopStuck) != nil
+	return conditionState{metav1.ConditionFalse, v1alpha1.ReasonPodTerminated, ""}, wasStuck
 }
 
-// completed sets Completed.
-func (d *evaluation) completed() {
-	status, reason, message := metav1.ConditionFalse, d.why().reason, d.why().message
-	if d.status.Phase == v1alpha1.SessionCompleted {
-		status = metav1.ConditionTrue
+func completed(e *evaluation) (conditionState, bool) {
+	problem := e.phaseReason()
+	if e.status.Phase == v1alpha1.SessionCompleted {
+		return conditionState{metav1.ConditionTrue, problem.Reason, problem.Message}, true
 	}
-	d.set(v1alpha1.ConditionCompleted, status, reason, "%s", message)
+	return conditionState{metav1.ConditionFalse, problem.Reason, problem.Message}, true
 }
 
-// ready sets Ready.
-func (d *evaluation) ready() {
-	status := metav1.ConditionFalse
-	if d.status.Phase == v1alpha1.SessionCompleted || d.status.Phase == v1alpha1.SessionRunning {
-		status = metav1.ConditionTrue
+// summary returns Ready, Reconciling and Stalled, as docs/conditions.md lists them.
+func (e *evaluation) summary() condition.Summary {
+	problem := e.phaseReason()
+	s := condition.Summary{
+		Ready: metav1.ConditionFalse, Reason: problem.Reason, Message: truncateConditionMessage(problem.Message), Progress: condition.InProgress,
 	}
-	d.set(v1alpha1.ConditionReady, status, d.why().reason, "%s", d.why().message)
-}
-
-// why is the reason of the phase.
-func (d *evaluation) why() problem {
-	last := d.lastRun()
-	switch d.status.Phase {
-	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
-		return problem{last.Reason, last.Message}
-	case v1alpha1.SessionRunning:
-		return problem{v1alpha1.ReasonRunning, ""}
-	case v1alpha1.SessionStopping:
-		return problem{v1alpha1.ReasonStopping, string(d.status.StoppedReason)}
+	switch e.status.Phase {
+	case v1alpha1.SessionRunning, v1alpha1.SessionCompleted:
+		s.Ready, s.Progress = metav1.ConditionTrue, condition.Settled
 	case v1alpha1.SessionStopped:
-		return problem{v1alpha1.ReasonStopped, string(d.status.StoppedReason)}
-	case v1alpha1.SessionCreating:
-		if start := d.startProblem(); start != nil {
-			return *start
+		s.Progress = condition.Settled
+	case v1alpha1.SessionFailed:
+		s.Progress = condition.Stuck
+	case v1alpha1.SessionPending:
+		// A missing object may still be created; these need a change by someone.
+		switch problem.Reason {
+		case v1alpha1.ReasonInvalid, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonNameTaken:
+			s.Progress = condition.Stuck
 		}
-		return problem{v1alpha1.ReasonCreating, ""}
+	case v1alpha1.SessionCreating, v1alpha1.SessionStopping:
 	}
-	if d.waits != nil {
-		return *d.waits
+	return s
+}
+
+// phaseReason returns why the session is in its phase.
+func (e *evaluation) phaseReason() core.Problem {
+	switch e.status.Phase {
+	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
+		last := lastRun(&e.status)
+		return core.Problem{Reason: last.Reason, Message: last.Message}
+	case v1alpha1.SessionRunning:
+		return core.Problem{Reason: v1alpha1.ReasonRunning}
+	case v1alpha1.SessionStopping:
+		return core.Problem{Reason: v1alpha1.ReasonStopping, Message: string(e.status.StoppedReason)}
+	case v1alpha1.SessionStopped:
+		return core.Problem{Reason: v1alpha1.ReasonStopped, Message: string(e.status.StoppedReason)}
+	case v1alpha1.SessionCreating:
+		if problem := containerStartProblem(e.pod); problem != nil {
+			return *problem
+		}
+		return core.Problem{Reason: v1alpha1.ReasonCreating}
+	case v1alpha1.SessionPending:
 	}
-	return problem{v1alpha1.ReasonWaiting, ""}
+	if e.obstacle != nil {
+		return e.obstacle.Problem
+	}
+	return core.Problem{Reason: v1alpha1.ReasonWaiting}
 }

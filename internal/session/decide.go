@@ -6,41 +6,38 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// What holds where the API server's defaults are not, as in an object of an older CRD.
+// Values of fields that the API server does not default, as in an object of an older CRD.
 const (
 	defaultTimeoutSeconds        = 14400
 	defaultStartupTimeoutSeconds = 600
 )
 
-// Decide plans the next moves of a session.
-func Decide(in Observation) Decision {
-	d := newEvaluation(in)
-	if !in.Session.DeletionTimestamp.IsZero() {
-		d.decision.Status = d.status
-		return d.decision // the garbage collector has all that is owned, at once and without us
+// Decide returns the next actions of a session.
+func Decide(observation Observation) Decision {
+	unchanged := Decision{Status: *observation.Session.Status.DeepCopy()}
+	if !observation.Session.DeletionTimestamp.IsZero() {
+		return unchanged // the garbage collector deletes all owned objects
 	}
-	d.accept()
-	d.settle()
-	if d.decision.Question == nil && d.status.Job == "" {
-		d.rest()
+	e := newEvaluation(observation)
+	if question := e.advance(); question != nil {
+		unchanged.Question = question
+		return unchanged
 	}
-	if d.decision.Question != nil {
-		return Decision{Question: d.decision.Question, Status: *in.Session.Status.DeepCopy()}
-	}
-	d.sweep()
-	d.summarise()
-	d.decision.Status = d.status
-	d.decision.Events = eventsBetween(&in.Session.Status, &d.status)
-	return d.decision
+	e.deleteOrphanJobs()
+	e.status.Phase = phaseOf(&e.status)
+	e.setConditions()
+	e.decision.Status = e.status
+	e.decision.Events = eventsBetween(&observation.Session.Status, &e.status)
+	return e.decision
 }
 
-// evaluation is one call of Decide on its way.
+// evaluation is the state of one call of Decide.
 type evaluation struct {
 	observation Observation
 	now         metav1.Time
@@ -48,87 +45,82 @@ type evaluation struct {
 	status      v1alpha1.AgenticSessionStatus
 	decision    Decision
 
-	// resolved is what the session runs as; nil if that is refused, or not known.
-	resolved *runnerSettings
-	// waits is why no Job is made for now, and missing says that it must not take long.
-	waits   *problem
-	missing bool
-	// current Job and its Pod, if they are there.
-	current *batchv1.Job
-	pod     *corev1.Pod
+	// settings that the session runs with; nil if they are refused or not known.
+	settings *runnerSettings
+	// obstacle that keeps the session from creating a Job; nil if it can.
+	obstacle *obstacle
+	// job of the open attempt and its Pod; nil if they do not exist.
+	job *batchv1.Job
+	pod *corev1.Pod
 }
 
-// problem is why something is not as it should be, as a condition has it.
-type problem struct{ reason, message string }
-
-func newEvaluation(in Observation) *evaluation {
-	d := &evaluation{
-		observation: in,
-		now:         metav1.NewTime(in.Now.Truncate(time.Second)), // as it is stored
-		spec:        &in.Session.Spec,
-		status:      *in.Session.Status.DeepCopy(),
+func newEvaluation(observation Observation) *evaluation {
+	e := &evaluation{
+		observation: observation,
+		now:         metav1.NewTime(observation.Now.Truncate(time.Second)), // the API server's precision
+		spec:        &observation.Session.Spec,
+		status:      *observation.Session.Status.DeepCopy(),
 	}
-	d.status.ObservedGeneration = in.Session.Generation
-	if d.status.Run == 0 {
-		d.status.Run = max(d.spec.RunRequest, 1)
+	e.status.ObservedGeneration = observation.Session.Generation
+	if e.status.Run == 0 {
+		e.status.Run = max(e.spec.RunRequest, 1)
 	}
-	return d
+	settings, state := acceptance(observation.Session, observation.Runner)
+	e.settings = settings
+	e.setCondition(v1alpha1.ConditionAccepted, state)
+	return e
 }
 
-// settle sees what became of the attempt that is open.
-func (d *evaluation) settle() {
-	if d.status.Job == "" {
-		return
+// advance follows the open attempt, and starts one if none is open. It returns a question if
+// it has to know more.
+func (e *evaluation) advance() *Question {
+	if e.status.Job != "" {
+		job, question := e.findJob(e.status.Job)
+		if question != nil {
+			return question
+		}
+		e.followAttempt(job)
 	}
-	job, known := d.jobNamed(d.status.Job)
-	switch {
-	case !known:
-	case job == nil && d.status.JobUID == "" && d.observation.CreatedJobs[d.status.Job] == "":
-		d.unmade()
-	case job == nil, d.status.JobUID != "" && d.status.JobUID != job.UID:
-		d.gone()
-	default:
-		d.observe(job)
+	if e.status.Job == "" {
+		return e.betweenAttempts()
 	}
+	return nil
 }
 
-// jobNamed is the Job of ours that has the name; nil if there is none. It asks if the cache
-// does not show it: that may be behind.
-func (d *evaluation) jobNamed(name string) (job *batchv1.Job, known bool) {
-	if read, answered := d.observation.Answers.Jobs[name]; answered {
-		return read, true
+// findJob returns the session's Job with this name; nil if it does not exist. The cache may
+// be behind, so a Job that it does not contain is a question.
+func (e *evaluation) findJob(name string) (*batchv1.Job, *Question) {
+	if job, answered := e.observation.Answers.Jobs[name]; answered {
+		return job, nil
 	}
-	for _, job := range d.observation.Jobs {
-		if job.Name == name && IsControlledBy(d.observation.Session, job) {
-			return job, true
+	for _, job := range e.observation.Jobs {
+		if job.Name == name && IsControlledBy(e.observation.Session, job) {
+			return job, nil
 		}
 	}
-	if d.observation.Answers.Listed {
-		return nil, true
+	if e.observation.Answers.Listed {
+		return nil, nil
 	}
-	d.decision.Question = &Question{JobName: name}
-	return nil, false
+	return nil, &Question{JobName: name}
 }
 
-// rest is where the session is without an open attempt. It may begin one.
-func (d *evaluation) rest() {
-	last := d.lastRun()
+// betweenAttempts decides about a session without an open attempt.
+func (e *evaluation) betweenAttempts() *Question {
+	last := lastRun(&e.status)
 	switch {
 	case last == nil || last.Outcome == v1alpha1.RunRetried:
-		d.pending()
+		return e.startAttempt()
 	case last.Outcome == v1alpha1.RunStopped:
-		d.stopped()
-	case d.spec.RunRequest > d.status.Run:
-		d.beginRun()
-		d.pending()
-	default:
-		d.finished()
+		return e.resumeStopped()
+	case e.spec.RunRequest > e.status.Run:
+		e.startNextRun()
+		return e.startAttempt()
 	}
+	e.expireFinished()
+	return nil
 }
 
-// lastRun is how the last attempt at the present run ended; nil if none has.
-func (d *evaluation) lastRun() *v1alpha1.SessionRun { return lastRun(&d.status) }
-
+// lastRun returns how the last attempt of the current run ended; nil if none has ended.
 func lastRun(status *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
 	if len(status.Runs) == 0 {
 		return nil
@@ -140,84 +132,84 @@ func lastRun(status *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
 	return last
 }
 
-// beginRun goes on to the run that was asked for.
-func (d *evaluation) beginRun() {
-	d.status.Run = d.spec.RunRequest
-	d.status.Attempt, d.status.Retries, d.status.Disruptions = 0, 0, 0
-	d.status.CompletionTime, d.status.WaitingSince = nil, nil
-	d.status.StoppedReason = ""
+// startNextRun switches to the requested run.
+func (e *evaluation) startNextRun() {
+	e.status.Run = e.spec.RunRequest
+	e.status.Attempt, e.status.Retries, e.status.Disruptions = 0, 0, 0
+	e.status.CompletionTime, e.status.WaitingSince = nil, nil
+	e.status.StoppedReason = ""
 }
 
-// stopped sessions go on when their user says so. One that was stopped for its idleness
-// would else be at it again.
-func (d *evaluation) stopped() {
+// resumeStopped resumes a stopped session when its user requests it. A session that was
+// stopped for inactivity would otherwise restart at once.
+func (e *evaluation) resumeStopped() *Question {
 	switch {
-	case d.spec.OperatingMode == v1alpha1.ModeStopped:
-		d.status.StoppedReason = v1alpha1.StopUser
-	case d.spec.RunRequest > d.status.Run:
-		d.beginRun()
-		d.pending()
-	case d.status.StoppedReason == v1alpha1.StopUser || d.status.StoppedReason == "":
-		d.pending()
+	case e.spec.OperatingMode == v1alpha1.ModeStopped:
+		e.status.StoppedReason = v1alpha1.StopUser
+	case e.spec.RunRequest > e.status.Run:
+		e.startNextRun()
+		return e.startAttempt()
+	case e.status.StoppedReason == v1alpha1.StopUser || e.status.StoppedReason == "":
+		return e.startAttempt()
 	}
+	return nil
 }
 
-// finished sessions wait for the end of their time to live.
-func (d *evaluation) finished() {
-	ttl := d.spec.TTLSecondsAfterFinished
-	if ttl == nil || d.status.CompletionTime == nil {
+// expireFinished deletes a finished session at the end of its time to live.
+func (e *evaluation) expireFinished() {
+	ttl := e.spec.TTLSecondsAfterFinished
+	if ttl == nil || e.status.CompletionTime == nil {
 		return
 	}
-	due := d.status.CompletionTime.Add(time.Duration(*ttl) * time.Second)
-	if d.reached(due) {
-		d.decision.DeleteSession = true
+	if e.hasReached(e.status.CompletionTime.Add(time.Duration(*ttl) * time.Second)) {
+		e.decision.DeleteSession = true
 	}
 }
 
-// reached tells whether a time has come. If not, the session is looked at then.
-func (d *evaluation) reached(due time.Time) bool {
-	left := due.Sub(d.observation.Now)
+// hasReached reports whether it is at least this time, and requeues the session for then if
+// not.
+func (e *evaluation) hasReached(due time.Time) bool {
+	left := due.Sub(e.observation.Now)
 	if left <= 0 {
 		return true
 	}
-	d.lookAfter(left)
+	e.requeueAfter(left)
 	return false
 }
 
-// lookAfter has the session looked at after that time, if not before.
-func (d *evaluation) lookAfter(wait time.Duration) {
-	if d.decision.RequeueAfter == 0 || wait < d.decision.RequeueAfter {
-		d.decision.RequeueAfter = max(wait, time.Millisecond)
-	}
+func (e *evaluation) requeueAfter(wait time.Duration) {
+	e.decision.RequeueAfter = core.Earliest(e.decision.RequeueAfter, max(wait, time.Millisecond))
 }
 
-// sweep deletes Jobs of the session that run and are not the open attempt's: whoever made
-// them did not know that it is over. And those that have ended, once their attempts are no
-// longer recorded: else a session that is started again and again would leave one each time.
-func (d *evaluation) sweep() {
-	for _, job := range d.observation.Jobs {
-		if job.Name == d.status.Job || !IsControlledBy(d.observation.Session, job) || !job.DeletionTimestamp.IsZero() || d.deletes(job) {
+// deleteOrphanJobs deletes active Jobs of the session that do not belong to the open attempt,
+// which a stale decision may have created. It also deletes ended Jobs whose attempts are no
+// longer recorded: without that, a session that is restarted often would leave one each time.
+func (e *evaluation) deleteOrphanJobs() {
+	for _, job := range e.observation.Jobs {
+		if job.Name == e.status.Job || !IsControlledBy(e.observation.Session, job) {
 			continue
 		}
-		if isJobActive(job) || !d.recorded(job) {
-			d.decision.DeleteJobs = append(d.decision.DeleteJobs, job)
+		isRecorded := slices.ContainsFunc(e.status.Runs, func(run v1alpha1.SessionRun) bool { return run.Job == job.Name })
+		if isJobActive(job) || !isRecorded {
+			e.deleteJob(job)
 		}
 	}
 }
 
-func (d *evaluation) recorded(job *batchv1.Job) bool {
-	return slices.ContainsFunc(d.status.Runs, func(run v1alpha1.SessionRun) bool { return run.Job == job.Name })
+// deleteJob deletes a Job, unless it is being deleted already.
+func (e *evaluation) deleteJob(job *batchv1.Job) {
+	isPlanned := slices.ContainsFunc(e.decision.DeleteJobs, func(other *batchv1.Job) bool { return other.UID == job.UID })
+	if job.DeletionTimestamp.IsZero() && !isPlanned {
+		e.decision.DeleteJobs = append(e.decision.DeleteJobs, job)
+	}
 }
 
-func (d *evaluation) deletes(job *batchv1.Job) bool {
-	return slices.ContainsFunc(d.decision.DeleteJobs, func(other *batchv1.Job) bool { return other.UID == job.UID })
-}
-
-// isJobActive tells whether Pods of a Job may still run.
+// isJobActive reports whether Pods of a Job may still run.
 func isJobActive(job *batchv1.Job) bool { return findEndCondition(job) == nil }
 
-// findEndCondition is the condition with which a Job has ended; nil if it has not. Only these two
-// count: under those that come before them, and whatever the counters say, Pods still run.
+// findEndCondition returns the condition with which a Job ended; nil if it has not ended. Only
+// Complete and Failed count: with FailureTarget, SuccessCriteriaMet, or a counted failure,
+// Pods may still run.
 func findEndCondition(job *batchv1.Job) *batchv1.JobCondition {
 	for i := range job.Status.Conditions {
 		c := &job.Status.Conditions[i]
@@ -235,7 +227,23 @@ func secondsOrDefault(value *int32, fallback int32) int32 {
 	return *value
 }
 
-// ChangesStatus reports whether a plan's status is not what is stored.
-func (p *Decision) ChangesStatus(s *v1alpha1.AgenticSession) bool {
-	return !equality.Semantic.DeepEqual(s.Status, p.Status)
+// remainingSeconds returns how long the session may still run; false if its time is not
+// limited.
+func (e *evaluation) remainingSeconds() (seconds int64, limited bool) {
+	allowed := int64(secondsOrDefault(e.spec.Timeout, defaultTimeoutSeconds))
+	if runner := e.observation.Runner; runner != nil && runner.Spec.ActiveDeadlineSeconds != nil {
+		if limit := *runner.Spec.ActiveDeadlineSeconds; allowed == 0 || limit < allowed {
+			allowed = limit
+		}
+	}
+	if allowed == 0 {
+		return 0, false
+	}
+	return max(allowed-e.status.ActiveSeconds, 0), true
+}
+
+// isTimeUsedUp reports whether the session may not run any longer.
+func (e *evaluation) isTimeUsedUp() bool {
+	left, limited := e.remainingSeconds()
+	return limited && left == 0
 }

@@ -1,24 +1,24 @@
 // Package session decides what an AgenticSession does next.
 //
-// It is pure: from the object, its SessionRunner, what was seen of its Jobs and their Pods,
-// and the time, Decide tells the status to record and the actions to take. It refuses to
-// guess: a Job that a cache does not show is asked for before it is taken for gone.
+// It is pure: Decide takes the session, its SessionRunner, the observed Jobs and Pods, and the
+// time, and returns the status to record and the actions to take. It never guesses: before it
+// treats a Job as deleted because the cache does not contain it, it asks for a live read.
 //
-//	                  Job made            runner starts
+//	             Job created             runner starts
 //	Pending ─────────────────▶ Creating ────────────────▶ Running
 //	 ▲ │ ▲ ▲                    │  │ │                    │  │ │
-//	 │ │ │ └── to be retried ───┘  │ └── stop ─┐   stop ──┘  │ └──▶ Completed
+//	 │ │ │ └────── retry ───────┘  │ └── stop ─┐   stop ──┘  │ └──▶ Completed
 //	 │ │ │                         │           ▼    │        │          │
 //	 │ │ └──── mode Running ─── Stopped ◀── Stopping◀        │          │
 //	 │ │                           │                         │          │
 //	 │ └── refused, missing ───────┴──────────▶ Failed ◀─────┘          │
 //	 │                                            │                     │
-//	 └────────────── one more runRequest ─────────┴─────────────────────┘
+//	 └────────────── runRequest increased ────────┴─────────────────────┘
 //
-// Only how attempts ended is recorded. The phase is derived anew each time from those
-// records, from the spec, and from the Job of the attempt that is open: one that status.job
-// names. There is never more than one, and it is named before its Job is made.
+// The status records only how attempts ended. The phase is derived each time from those
+// records, the spec, and the Job of the open attempt, which status.job names. At most one
+// attempt is open, and status.job names its Job before the Job is created.
 //
-// What a Pod may do is not the session's to say. Its containers are built here from few
-// fields, so that there is nothing to be overridden, and SessionRunner sets the limits.
+// A session cannot change what its Pod is allowed to do: this package builds the containers
+// from a few fields, and the SessionRunner sets the limits.
 package session

@@ -7,43 +7,46 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// What the operator did, or saw, that an event is about.
+// Actions of events.
 const (
 	actionRun  = "Run"
 	actionStop = "Stop"
 )
 
-// eventsBetween are what changed between two statuses, the second of which is stored.
-func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []Event {
-	var all []Event
-	tell := func(kind, reason, action, format string, values ...any) {
-		all = append(all, Event{kind, reason, action, fmt.Sprintf(format, values...)})
+// eventsBetween returns the events for the changes from one stored status to the next.
+func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []core.Event {
+	var events []core.Event
+	add := func(kind, reason, action, format string, values ...any) {
+		events = append(events, core.Event{Type: kind, Reason: reason, Action: action, Message: fmt.Sprintf(format, values...)})
 	}
-	if becameReason(before, after, v1alpha1.ReasonForeignObject) {
-		tell(corev1.EventTypeWarning, v1alpha1.EventForeignObject, actionRun, "%s",
+	if isNameTaken(after) && !isNameTaken(before) {
+		add(corev1.EventTypeWarning, v1alpha1.EventNameTaken, actionRun, "%s",
 			meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionDependenciesReady).Message)
 	}
 	if after.JobUID != "" && before.JobUID != after.JobUID {
-		tell(corev1.EventTypeNormal, v1alpha1.EventJobCreated, actionRun, "Job %s", after.Job)
+		add(corev1.EventTypeNormal, v1alpha1.EventJobCreated, actionRun, "Created Job %s", after.Job)
 	}
 	if after.Phase == v1alpha1.SessionRunning && before.Phase != v1alpha1.SessionRunning {
-		tell(corev1.EventTypeNormal, v1alpha1.EventRunning, actionRun, "attempt %d at run %d", after.Attempt, after.Run)
+		add(corev1.EventTypeNormal, v1alpha1.EventRunning, actionRun, "Started attempt %d of run %d", after.Attempt, after.Run)
 	}
 	if after.StopTime != nil && before.StopTime == nil {
 		if after.StoppedReason == v1alpha1.StopInactivity {
-			tell(corev1.EventTypeNormal, v1alpha1.EventInactivityTimeout, actionStop, "the runner has shown no activity since %s", formatLastActivity(after))
+			add(corev1.EventTypeNormal, v1alpha1.EventInactivityTimeout, actionStop, "The runner has shown no activity since %s", formatLastActivity(after))
 		}
-		tell(corev1.EventTypeNormal, v1alpha1.EventStopping, actionStop, "%s", after.StoppedReason)
+		add(corev1.EventTypeNormal, v1alpha1.EventStopping, actionStop, "Stopping, requested by: %s", after.StoppedReason)
 	}
 	if after.Phase == v1alpha1.SessionStopped && before.Phase != v1alpha1.SessionStopped {
-		tell(corev1.EventTypeNormal, v1alpha1.EventStopped, actionStop, "%s", after.StoppedReason)
+		add(corev1.EventTypeNormal, v1alpha1.EventStopped, actionStop, "Stopped, requested by: %s", after.StoppedReason)
 	}
 	if run := addedRun(before, after); run != nil {
-		tellRun(tell, run)
+		if event, found := eventOfRun(run); found {
+			events = append(events, event)
+		}
 	}
-	return all
+	return events
 }
 
 func formatLastActivity(status *v1alpha1.AgenticSessionStatus) string {
@@ -53,42 +56,45 @@ func formatLastActivity(status *v1alpha1.AgenticSessionStatus) string {
 	return status.LastActivityTime.UTC().Format("2006-01-02T15:04:05Z")
 }
 
-// becameReason reports whether the dependencies newly are not ready for that reason.
-func becameReason(before, after *v1alpha1.AgenticSessionStatus, reason string) bool {
-	is := func(status *v1alpha1.AgenticSessionStatus) bool {
-		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDependenciesReady)
-		return c != nil && c.Reason == reason
-	}
-	return is(after) && !is(before)
+func isNameTaken(status *v1alpha1.AgenticSessionStatus) bool {
+	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDependenciesReady)
+	return c != nil && c.Reason == v1alpha1.ReasonNameTaken
 }
 
-// addedRun is the record that was added; nil if none was. No pass adds two.
+// addedRun returns the record that was added; nil if none was. A decision adds at most one.
 func addedRun(before, after *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
 	if len(after.Runs) == 0 {
 		return nil
 	}
 	last := &after.Runs[len(after.Runs)-1]
 	if len(before.Runs) > 0 {
-		was := &before.Runs[len(before.Runs)-1]
-		if was.Run == last.Run && was.Attempt == last.Attempt && was.Outcome == last.Outcome && was.Job == last.Job {
+		old := &before.Runs[len(before.Runs)-1]
+		if old.Run == last.Run && old.Attempt == last.Attempt && old.Outcome == last.Outcome && old.Job == last.Job {
 			return nil
 		}
 	}
 	return last
 }
 
-func tellRun(tell func(kind, reason, action, format string, values ...any), run *v1alpha1.SessionRun) {
-	switch run.Outcome {
-	case v1alpha1.RunCompleted:
-		tell(corev1.EventTypeNormal, v1alpha1.EventCompleted, actionRun, "attempt %d at run %d", run.Attempt, run.Run)
-	case v1alpha1.RunRetried:
-		tell(corev1.EventTypeWarning, v1alpha1.EventRetrying, actionRun, "attempt %d at run %d: %s", run.Attempt, run.Run, formatReason(run.Reason, run.Message))
-	case v1alpha1.RunFailed:
-		reason := v1alpha1.EventFailed
-		if run.Reason == v1alpha1.ReasonDeadlineExceeded || run.Reason == v1alpha1.ReasonPodRejected {
-			reason = run.Reason
-		}
-		tell(corev1.EventTypeWarning, reason, actionRun, "attempt %d at run %d: %s", run.Attempt, run.Run, formatReason(run.Reason, run.Message))
-	case v1alpha1.RunStopped:
+// eventOfRun returns the event for the end of an attempt. A stopped attempt has none: the
+// session's phase already has one.
+func eventOfRun(run *v1alpha1.SessionRun) (event core.Event, found bool) {
+	event = core.Event{
+		Type: corev1.EventTypeWarning, Reason: v1alpha1.EventFailed, Action: actionRun,
+		Message: fmt.Sprintf("Attempt %d of run %d failed: %s", run.Attempt, run.Run, formatReason(run.Reason, run.Message)),
 	}
+	switch run.Outcome {
+	case v1alpha1.RunStopped:
+		return core.Event{}, false
+	case v1alpha1.RunCompleted:
+		event.Type, event.Reason = corev1.EventTypeNormal, v1alpha1.EventCompleted
+		event.Message = fmt.Sprintf("Attempt %d of run %d completed", run.Attempt, run.Run)
+	case v1alpha1.RunRetried:
+		event.Reason = v1alpha1.EventRetrying
+	case v1alpha1.RunFailed:
+		if run.Reason == v1alpha1.ReasonDeadlineExceeded || run.Reason == v1alpha1.ReasonPodRejected {
+			event.Reason = run.Reason
+		}
+	}
+	return event, true
 }

@@ -14,16 +14,17 @@ const (
 	// promptKey and keySession are the files of a session's inputs.
 	promptKey      = "prompt"
 	sessionFileKey = "session.json"
-	// variableKeyPrefix begins the keys of its environment variables, which are no files.
+	// variableKeyPrefix begins the keys of environment variables, which are not mounted.
 	variableKeyPrefix = "env."
 )
 
-// RunnerInputs are what a runner reads of its session, besides the prompt, as session.json.
+// RunnerInputs is the content of session.json, from which a runner reads its session. The
+// prompt is a file of its own.
 type RunnerInputs struct {
 	// Name and Namespace of the session.
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
-	// These are as in the session's spec.
+	// The other fields are those of the session's spec.
 	DisplayName       string                   `json:"displayName,omitempty"`
 	UserContext       *v1alpha1.UserContext    `json:"userContext,omitempty"`
 	Interactive       bool                     `json:"interactive"`
@@ -34,25 +35,25 @@ type RunnerInputs struct {
 	StopOnRunFinished bool                     `json:"stopOnRunFinished,omitempty"`
 }
 
-// RunnerRepo is a repository with the directory that it belongs into.
+// RunnerRepo is a repository and the directory to clone it into.
 type RunnerRepo struct {
 	v1alpha1.SessionRepo `json:",inline"`
 
-	// Directory in the workspace.
+	// Directory is the name of a directory in the workspace.
 	Directory string `json:"directory"`
 }
 
-// inputs are the Secret with what the session's runner is given. It is immutable, and its
-// name says what is in it: other inputs are another Secret.
-func (d *evaluation) inputs() *corev1.Secret {
-	spec := &d.observation.Session.Spec
-	data := map[string][]byte{promptKey: []byte(promptOf(spec)), sessionFileKey: d.sessionFile()}
+// newInputsSecret returns the Secret with the runner's inputs. It is immutable, and its name
+// contains a hash of its content: changed inputs are another Secret.
+func (b *objectBuilder) newInputsSecret() *corev1.Secret {
+	spec := &b.session.Spec
+	data := map[string][]byte{promptKey: []byte(promptOf(spec)), sessionFileKey: b.marshalSessionFile()}
 	for name, value := range spec.EnvironmentVariables {
 		data[variableKeyPrefix+name] = []byte(value)
 	}
 	return &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: childMetadata(d.observation.Session, childObjectName(d.observation.Session.Name, inputsNamePart+hashJSON(data))),
+		ObjectMeta: childMetadata(b.session, childObjectName(b.session.Name, inputsNamePart+hashJSON(data))),
 		Immutable:  new(true),
 		Type:       corev1.SecretTypeOpaque,
 		Data:       data,
@@ -66,10 +67,10 @@ func promptOf(spec *v1alpha1.AgenticSessionSpec) string {
 	return spec.InitialPrompt
 }
 
-func (d *evaluation) sessionFile() []byte {
-	spec := &d.observation.Session.Spec
+func (b *objectBuilder) marshalSessionFile() []byte {
+	spec := &b.session.Spec
 	in := RunnerInputs{
-		Name: d.observation.Session.Name, Namespace: d.observation.Session.Namespace,
+		Name: b.session.Name, Namespace: b.session.Namespace,
 		DisplayName: spec.DisplayName, UserContext: spec.UserContext, Interactive: spec.Interactive,
 		LLMSettings: spec.LLMSettings, ActiveWorkflow: spec.ActiveWorkflow, MCPServers: spec.MCPServers,
 		StopOnRunFinished: spec.StopOnRunFinished,

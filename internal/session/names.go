@@ -13,31 +13,32 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Labels and annotations of what a session is made of.
+// Labels and annotations of a session's objects.
 const (
-	// LabelSession carries the session's name, for people who select by it.
+	// LabelSession contains the session's name, for selectors of users.
 	LabelSession = v1alpha1.Prefix + "session"
-	// LabelSessionUID carries its UID. It narrows what the operator caches, and selects the
-	// Pods that the NetworkPolicy holds for; ownership itself is always read from the
-	// controller reference.
+	// LabelSessionUID contains the session's UID. It limits what the operator caches and
+	// selects the Pods of the NetworkPolicy. Ownership is always determined by the controller
+	// reference.
 	LabelSessionUID = v1alpha1.Prefix + "session-uid"
 
-	// AnnotationRun and AnnotationAttempt on a Job say which attempt at which run it is.
+	// AnnotationRun and AnnotationAttempt of a Job contain the numbers of its run and attempt.
 	AnnotationRun     = v1alpha1.AnnotationRun
 	AnnotationAttempt = v1alpha1.Prefix + "attempt"
-	// AnnotationRunFinished on a Lease is the Job whose runner has finished what it was at.
+	// AnnotationRunFinished of a Lease names the Job whose runner finished its run.
 	AnnotationRunFinished = v1alpha1.Prefix + "run-finished"
 )
 
 const (
-	// maxNameLength is that of a label, which a Job's name becomes on its Pods.
+	// maxNameLength is the maximum length of a label value: Pods are labeled with their Job's
+	// name.
 	maxNameLength    = 63
 	inputsHashLength = 10
 	nameHashLength   = 6
 )
 
-// childObjectName is "<owner>-<part>". If the owner's name has to be cut for that, a hash of it
-// keeps two apart that would become the same.
+// childObjectName returns "<owner>-<part>". If that is too long the owner's name is cut and
+// followed by its hash, so that the names of different owners stay different.
 func childObjectName(owner, part string) string {
 	if len(owner)+1+len(part) <= maxNameLength {
 		return owner + "-" + part
@@ -47,31 +48,30 @@ func childObjectName(owner, part string) string {
 	return strings.TrimRight(owner[:room], "-") + mark + "-" + part
 }
 
-// jobName is the name of the Job for one attempt. It depends on nothing that changes, so
-// that a pass which does not see the Job it made finds the name taken instead of making a
-// twin.
+// jobName returns the name of an attempt's Job. It never changes, so that a reconciliation with
+// a stale cache gets AlreadyExists instead of creating a second Job.
 func jobName(owner string, run, attempt int32) string {
 	return childObjectName(owner, fmt.Sprintf("r%d-a%d", run, attempt))
 }
 
-// inputsNamePart is how the names of Secrets with inputs end, but for the hash.
+// inputsNamePart precedes the hash in the names of inputs Secrets.
 const inputsNamePart = "inputs-"
 
 var inputsNamePattern = regexp.MustCompile(`-` + inputsNamePart + `[0-9a-f]{10}$`)
 
-// sharedName is the name of the ServiceAccount and the NetworkPolicy, and of the Role.
+// sharedName returns the name of the ServiceAccount, NetworkPolicy, Role and RoleBinding.
 func sharedName(owner string) string { return childObjectName(owner, "session") }
 
-// ClaimName is the name of a session's own PersistentVolumeClaim.
+// ClaimName returns the name of the PersistentVolumeClaim that a session creates.
 func ClaimName(owner string) string { return childObjectName(owner, "workspace") }
 
-// ServiceName is the name of the Service of an interactive session.
+// ServiceName returns the name of an interactive session's Service.
 func ServiceName(owner string) string { return owner }
 
-// LeaseName is the name of the Lease that a runner renews.
+// LeaseName returns the name of the Lease that a runner renews.
 func LeaseName(owner string) string { return owner }
 
-// NetworkPolicyName is the name of a session's NetworkPolicy.
+// NetworkPolicyName returns the name of a session's NetworkPolicy.
 func NetworkPolicyName(owner string) string { return sharedName(owner) }
 
 func shortDigest(raw []byte, chars int) string {
@@ -79,7 +79,7 @@ func shortDigest(raw []byte, chars int) string {
 	return hex.EncodeToString(sum[:])[:chars]
 }
 
-// hashJSON is a short hash of a value's JSON form.
+// hashJSON returns a short hash of a value's JSON form.
 func hashJSON(value any) string {
 	raw, err := json.Marshal(value)
 	if err != nil { // API types always marshal
@@ -88,7 +88,7 @@ func hashJSON(value any) string {
 	return shortDigest(raw, inputsHashLength)
 }
 
-// childLabels are on everything made for a session.
+// childLabels returns the labels of all objects of a session.
 func childLabels(s *v1alpha1.AgenticSession) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue,
@@ -97,8 +97,9 @@ func childLabels(s *v1alpha1.AgenticSession) map[string]string {
 	}
 }
 
-// childMetadata of something made for a session, which is its controller. It does not block the
-// session's deletion: nothing of it has to go before the session does.
+// childMetadata returns the metadata of an object of a session, with the session as its
+// controller. The reference does not block the session's deletion: no object has to be deleted
+// before the session.
 func childMetadata(s *v1alpha1.AgenticSession, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: name, Namespace: s.Namespace, Labels: childLabels(s),
@@ -108,14 +109,14 @@ func childMetadata(s *v1alpha1.AgenticSession, name string) metav1.ObjectMeta {
 	}
 }
 
-// IsControlledBy reports whether the object's controller is this session.
+// IsControlledBy reports whether the session is the object's controller.
 func IsControlledBy(s *v1alpha1.AgenticSession, child metav1.Object) bool {
 	controller := metav1.GetControllerOf(child)
 	return controller != nil && controller.UID == s.UID
 }
 
-// WasCreatedFor reports whether an object found under one of our names was made for this session.
-// A workspace that is to be kept has no owner: its label says whose it is.
+// WasCreatedFor reports whether the operator created the object for this session. A retained
+// workspace has no owner; its label names the session.
 func WasCreatedFor(s *v1alpha1.AgenticSession, child metav1.Object) bool {
 	if metav1.GetControllerOf(child) != nil {
 		return IsControlledBy(s, child)

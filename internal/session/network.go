@@ -12,11 +12,11 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// linkLocalNetworks are the addresses behind which clouds have what identifies a node.
+// linkLocalNetworks contain the addresses at which clouds serve a node's credentials.
 var linkLocalNetworks = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("fd00:ec2::/32")}
 
-// buildNetworkPolicy closes the session's Pods, but for what the SessionRunner names and the
-// cluster's DNS.
+// buildNetworkPolicy returns the NetworkPolicy of the session's Pods: it allows what the
+// SessionRunner names and the cluster's DNS.
 func buildNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) *networkingv1.NetworkPolicy {
 	policy := &networkingv1.NetworkPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
@@ -43,7 +43,7 @@ func buildNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunn
 	return policy
 }
 
-// allowClusterDNS lets names be looked up at the cluster's DNS, and nowhere else.
+// allowClusterDNS returns the rule that allows name resolution by the cluster's DNS.
 func allowClusterDNS() networkingv1.NetworkPolicyEgressRule {
 	const port = 53
 	return networkingv1.NetworkPolicyEgressRule{
@@ -69,8 +69,8 @@ func egressRule(rule *v1alpha1.SessionEgress) networkingv1.NetworkPolicyEgressRu
 	return allowed
 }
 
-func isExcepted(network netip.Prefix, by []string) bool {
-	for _, text := range by {
+func isExcepted(network netip.Prefix, exceptions []string) bool {
+	for _, text := range exceptions {
 		if other, err := netip.ParsePrefix(text); err == nil && (other == network || isSubnet(network.String(), text)) {
 			return true
 		}
@@ -85,7 +85,6 @@ func networkPolicyPort(port int32, end *int32, protocol corev1.Protocol) network
 	return networkingv1.NetworkPolicyPort{Port: new(intstr.FromInt32(port)), EndPort: end, Protocol: &protocol}
 }
 
-// isNetworkPolicyApplied tells whether the policy that there is says what it has to.
-func isNetworkPolicyApplied(there, wanted *networkingv1.NetworkPolicy) bool {
-	return there != nil && equality.Semantic.DeepEqual(there.Spec, wanted.Spec)
+func isNetworkPolicyApplied(found, want *networkingv1.NetworkPolicy) bool {
+	return found != nil && equality.Semantic.DeepEqual(found.Spec, want.Spec)
 }

@@ -6,129 +6,100 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// Observation is all that a decision rests on. Decide changes nothing of it.
+// Observation is everything that a decision is based on. Decide does not change it.
 type Observation struct {
-	// Session as last read. It may be stale: the plan's status is written over exactly this
-	// version or not at all.
+	// Session as last read. It may be stale: the decision's status is written over exactly
+	// this version or not at all.
 	Session *v1alpha1.AgenticSession
-	// Runner that the session names; nil if there is none.
+	// Runner that the session names; nil if it does not exist.
 	Runner *v1alpha1.SessionRunner
-	// Parent that the session continues; nil if it names none, or there is none.
+	// Parent is the session that spec.continueFrom names; nil if it names none or the session
+	// does not exist.
 	Parent *v1alpha1.AgenticSession
-	// WorkspaceUser is another session that has a Job in the same workspace; empty if none
-	// has.
+	// WorkspaceUser is the name of another session that has a Job in the same workspace.
 	WorkspaceUser string
-	// Jobs whose controller is the session, as last seen, and their Pods. They may be stale,
-	// and a Job that is missing may exist.
+	// Jobs that the session controls, and their Pods. They may be stale, and a Job that is
+	// missing here may exist.
 	Jobs []*batchv1.Job
 	Pods []corev1.Pod
-	// NetworkPolicy of the session as last seen; nil if there is none.
+	// NetworkPolicy of the session; nil if it does not exist.
 	NetworkPolicy *networkingv1.NetworkPolicy
-	// Activity is what the runner's Lease says; nil if there is none.
+	// Activity that the runner's Lease shows; nil without a Lease.
 	Activity *Activity
-	// CreatedJobs are the UIDs of the Jobs that this process made, by name.
+	// CreatedJobs are the UIDs of the Jobs that this process created, by name.
 	CreatedJobs map[string]types.UID
 	// Now is the time of the decision.
 	Now time.Time
-	// Answers to the questions that earlier calls with this input asked.
+	// Answers to the questions of earlier calls with this observation.
 	Answers Answers
-	// Refusal is what the API server refused when this input's plan was carried out.
-	Refusal *Refusal
+	// Refusal is the object that the API server refused when this observation's decision was
+	// executed; nil if it refused none.
+	Refusal *core.Refusal
 }
 
-// Activity is what a runner tells through its Lease.
+// Activity is what a runner reports through its Lease.
 type Activity struct {
-	// RenewTime is when it last did something.
+	// RenewTime is the time of its last activity.
 	RenewTime time.Time
-	// FinishedJob is the Job whose runner has finished what it was at; empty if none has.
+	// FinishedJob is the Job whose runner reported that its run is finished.
 	FinishedJob string
 }
 
-// Question is what Decide must know before it can plan. One field is set.
+// Question is what Decide has to know before it can decide. Exactly one field is set.
 type Question struct {
-	// JobName asks for a live read of the Job of this name.
+	// JobName requests a live read of the Job with this name.
 	JobName string
-	// AllJobs asks for a live list of the Jobs that the session controls, with their Pods.
+	// AllJobs requests a live list of the Jobs that the session controls, and their Pods.
 	AllJobs bool
 }
 
-// Answers hold what was found out for questions.
+// Answers to questions.
 type Answers struct {
-	// Jobs are the Jobs of ours that live reads found, by name; nil where there is none.
+	// Jobs of the session that live reads returned, by name; nil for a Job that does not
+	// exist.
 	Jobs map[string]*batchv1.Job
-	// Listed says that Input.Jobs came from a live list.
+	// Listed means that Observation.Jobs comes from a live list.
 	Listed bool
 }
 
-// RefusalKind says what a refusal means.
-type RefusalKind string
-
-// The kinds of refusal.
-const (
-	// RefusedInvalid: the object can never be made as it is.
-	RefusedInvalid RefusalKind = "Invalid"
-	// RefusedQuota: it can be made when a quota has room again.
-	RefusedQuota RefusalKind = "Quota"
-	// RefusedForeign: its name belongs to an object that is not ours.
-	RefusedForeign RefusalKind = "Foreign"
-)
-
-// Refusal is an object that the API server did not take.
-type Refusal struct {
-	Kind RefusalKind
-	// Object is the kind of what was refused: Pod if it was the dry run.
-	Object string
-	// Message of the API server.
-	Message string
-}
-
-// Object is one of the API.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
-
-// Decision is what to do: first record Status, then the rest in the order of the fields.
+// Decision is what to do: first record Status, then execute the rest in the order of the
+// fields.
 type Decision struct {
-	// Question, when set, must be answered before anything is done.
+	// Question, if set, must be answered first. The other fields are then not valid.
 	Question *Question
 
-	// Status to record. Nothing else of the plan may happen if that fails.
+	// Status to record. If that fails, nothing else of the decision may be executed.
 	Status v1alpha1.AgenticSessionStatus
-	// Events to tell, now that the status is stored.
-	Events []Event
-	// DeleteJobs are Jobs to delete in the foreground, so that they are gone only when their
-	// Pods are; each only as it was seen.
+	// Events to emit after the status is stored.
+	Events []core.Event
+	// DeleteJobs are Jobs to delete in the foreground, so that a Job exists until its Pods are
+	// deleted. Each is deleted only in the observed version.
 	DeleteJobs []*batchv1.Job
-	// ApplyObjects objects in this order. None may be somebody else's.
-	ApplyObjects []Object
-	// ShareClaim is a claim of another session, whose owner the session becomes as well, so that it
-	// stays as long as both.
+	// ApplyObjects are applied in this order, unless another owner has one of their names.
+	ApplyObjects []core.Object
+	// ShareClaim is a claim of another session. The session becomes a further owner, so that
+	// the claim exists as long as one of them.
 	ShareClaim string
-	// DryRunPod is a Pod to try before its Job is made.
+	// DryRunPod is a Pod to create with dry run before its Job is created.
 	DryRunPod *corev1.Pod
-	// CreateJob is the Job to make.
+	// CreateJob is the Job to create.
 	CreateJob *batchv1.Job
-	// DeleteSecret is one with inputs that nothing uses any more.
+	// DeleteSecret is the name of an inputs Secret that nothing uses any more.
 	DeleteSecret string
-	// DeleteSession says that the session's time to live is over: delete it.
+	// DeleteSession means that the session's time to live is over.
 	DeleteSession bool
-	// RequeueAfter is when to decide again if nothing happens before; 0 is never.
+	// RequeueAfter is when to decide again if nothing else happens before; 0 means never.
 	RequeueAfter time.Duration
 }
 
-// Event is something worth telling the people who watch a session.
-type Event struct {
-	// Type is corev1.EventTypeNormal or corev1.EventTypeWarning.
-	Type    string
-	Reason  string
-	Action  string
-	Message string
+// ChangesStatus reports whether the decision's status differs from the stored one.
+func (d *Decision) ChangesStatus(s *v1alpha1.AgenticSession) bool {
+	return !equality.Semantic.DeepEqual(s.Status, d.Status)
 }

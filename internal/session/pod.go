@@ -11,14 +11,14 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Where a runner finds things. All else in its file system is read-only.
+// Paths in the runner's container. The rest of its file system is read-only.
 const (
 	inputsPath    = "/etc/agentic"
 	workspacePath = "/workspace"
 	secretsPath   = "/secrets"
 	homePath      = "/home/agent"
 	tempPath      = "/tmp"
-	tokenPath     = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // no credential: where one is found
+	tokenPath     = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // the path of a credential, not a credential
 	resultPath    = corev1.TerminationMessagePathDefault
 
 	homeVariable = "HOME"
@@ -35,40 +35,41 @@ const (
 )
 
 const (
-	// gracePeriodSeconds is how long a Pod has to end. A deleted session's must be gone in 30 s.
+	// gracePeriodSeconds is how long a Pod has to end. The Pods of a deleted session must be
+	// deleted within 30 s.
 	gracePeriodSeconds = 25
-	// defaultFSGroup owns the volumes if the SessionRunner does not say who does.
+	// defaultFSGroup owns the volumes if the SessionRunner names no group.
 	defaultFSGroup = 65532
-	// tokenExpirationSeconds is how long a token for the Lease is good for. The kubelet renews it.
+	// tokenExpirationSeconds is the lifetime of the Lease's token. The kubelet rotates it.
 	tokenExpirationSeconds = 3600
-	// defaultSessionPort is where an interactive session listens.
+	// defaultSessionPort is the port of an interactive session.
 	defaultSessionPort = 8080
 	sessionPortName    = "session"
 )
 
-// operatorVariables are those that the operator sets, whatever they are called.
+// operatorVariables are environment variables without the operator's prefix that it sets.
 var operatorVariables = []string{homeVariable, tempVariable}
 
-// template of the attempt's Pod. It is built from nothing: no part of it is a user's to
-// give whole.
-func (d *evaluation) template(inputs string) corev1.PodTemplateSpec {
-	s := d.observation.Session
+// newPodTemplate returns the template of the attempt's Pod. Every part is built here: users
+// cannot supply a part as a whole.
+func (b *objectBuilder) newPodTemplate(inputs string) corev1.PodTemplateSpec {
+	s := b.session
 	pod := corev1.PodSpec{
 		ServiceAccountName:            sharedName(s.Name),
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
 		RestartPolicy:                 corev1.RestartPolicyNever,
 		TerminationGracePeriodSeconds: new(int64(gracePeriodSeconds)),
-		RuntimeClassName:              d.resolved.runner.Spec.RuntimeClassName,
-		SecurityContext:               d.podSecurity(),
-		Volumes:                       d.volumes(inputs),
-		Containers:                    []corev1.Container{d.runnerContainer(inputs)},
-		InitContainers:                d.sidecars(),
+		RuntimeClassName:              b.settings.runner.Spec.RuntimeClassName,
+		SecurityContext:               b.newPodSecurityContext(),
+		Volumes:                       b.newVolumes(inputs),
+		Containers:                    []corev1.Container{b.newRunnerContainer(inputs)},
+		InitContainers:                b.newSidecars(),
 	}
 	for i := range pod.InitContainers {
 		pod.Volumes = append(pod.Volumes, emptyDirVolume(sidecarTempVolume(i), pod.InitContainers[i].Resources.Limits))
 	}
-	for _, secret := range d.resolved.runner.Spec.ImagePullSecrets {
+	for _, secret := range b.settings.runner.Spec.ImagePullSecrets {
 		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: secret.Name})
 	}
 	hardenContainers(pod.InitContainers)
@@ -76,8 +77,8 @@ func (d *evaluation) template(inputs string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: childLabels(s)}, Spec: pod}
 }
 
-func (d *evaluation) podSecurity() *corev1.PodSecurityContext {
-	spec := &d.resolved.runner.Spec
+func (b *objectBuilder) newPodSecurityContext() *corev1.PodSecurityContext {
+	spec := &b.settings.runner.Spec
 	group := spec.RunAsGroup
 	if group == nil {
 		group = new(int64(defaultFSGroup))
@@ -88,13 +89,12 @@ func (d *evaluation) podSecurity() *corev1.PodSecurityContext {
 		RunAsGroup:     spec.RunAsGroup,
 		FSGroup:        group,
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		// A volume with many files is not gone through at each start.
+		// Changing the owner of every file at each start takes long on large volumes.
 		FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
 	}
 }
 
-// hardenContainers takes from all containers what no session needs. It sets the whole of it, so that
-// nothing is left of what might have been there.
+// hardenContainers replaces the security context of each container with a restricted one.
 func hardenContainers(containers []corev1.Container) {
 	for i := range containers {
 		containers[i].SecurityContext = &corev1.SecurityContext{
@@ -108,13 +108,13 @@ func hardenContainers(containers []corev1.Container) {
 	}
 }
 
-func (d *evaluation) runnerContainer(inputs string) corev1.Container {
-	spec := &d.resolved.runner.Spec
+func (b *objectBuilder) newRunnerContainer(inputs string) corev1.Container {
+	spec := &b.settings.runner.Spec
 	c := corev1.Container{
-		Name: v1alpha1.RunnerContainer, Image: d.resolved.image,
+		Name: v1alpha1.RunnerContainer, Image: b.settings.image,
 		Command: spec.Command, Args: spec.Args,
-		Env: d.environment(inputs), EnvFrom: d.observation.Session.Spec.EnvFrom,
-		Resources:                d.resolved.resources,
+		Env: b.newEnvironment(inputs), EnvFrom: b.session.Spec.EnvFrom,
+		Resources:                b.settings.resources,
 		TerminationMessagePath:   resultPath,
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 		VolumeMounts: []corev1.VolumeMount{
@@ -124,35 +124,35 @@ func (d *evaluation) runnerContainer(inputs string) corev1.Container {
 			{Name: tempVolume, MountPath: tempPath},
 		},
 	}
-	for i := range d.observation.Session.Spec.SecretMounts {
-		mount := &d.observation.Session.Spec.SecretMounts[i]
+	for i := range b.session.Spec.SecretMounts {
+		mount := &b.session.Spec.SecretMounts[i]
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: secretVolumeName(i), MountPath: secretMountPath(mount), ReadOnly: true})
 	}
 	if spec.ActivityLease {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tokenVolume, MountPath: tokenPath, ReadOnly: true})
 	}
-	if d.observation.Session.Spec.Interactive {
-		c.Ports = []corev1.ContainerPort{{Name: sessionPortName, ContainerPort: d.port(), Protocol: corev1.ProtocolTCP}}
+	if b.session.Spec.Interactive {
+		c.Ports = []corev1.ContainerPort{{Name: sessionPortName, ContainerPort: b.sessionPort(), Protocol: corev1.ProtocolTCP}}
 		c.ReadinessProbe = &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(d.port())}},
+			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(b.sessionPort())}},
 			PeriodSeconds: 2,
 		}
 	}
 	return c
 }
 
-func (d *evaluation) port() int32 {
-	if port := d.resolved.runner.Spec.Port; port != 0 {
+func (b *objectBuilder) sessionPort() int32 {
+	if port := b.settings.runner.Spec.Port; port != 0 {
 		return port
 	}
 	return defaultSessionPort
 }
 
-// environment of the runner: the operator's variables, the SessionRunner's, the session's.
-// What stands later can refer to what stands earlier, never the other way round. No name
-// comes twice, and all of them go before what envFrom brings.
-func (d *evaluation) environment(inputs string) []corev1.EnvVar {
-	s := d.observation.Session
+// newEnvironment returns the runner's variables: the operator's, the SessionRunner's, then the
+// session's. A variable can refer only to earlier ones, so a session cannot change the value of
+// another variable. No name occurs twice, and all of them take precedence over envFrom.
+func (b *objectBuilder) newEnvironment(inputs string) []corev1.EnvVar {
+	s := b.session
 	env := []corev1.EnvVar{
 		{Name: homeVariable, Value: homePath},
 		{Name: tempVariable, Value: tempPath},
@@ -162,32 +162,32 @@ func (d *evaluation) environment(inputs string) []corev1.EnvVar {
 	}
 	set("SESSION", s.Name)
 	set("NAMESPACE", s.Namespace)
-	set("RUN", strconv.Itoa(int(d.status.Run)))
-	set("ATTEMPT", strconv.Itoa(int(d.status.Attempt)))
-	set("JOB", d.status.Job)
+	set("RUN", strconv.Itoa(int(b.status.Run)))
+	set("ATTEMPT", strconv.Itoa(int(b.status.Attempt)))
+	set("JOB", b.status.Job)
 	set("PROMPT_FILE", inputsPath+"/"+promptKey)
 	set("SESSION_FILE", inputsPath+"/"+sessionFileKey)
 	set("WORKSPACE", workspacePath)
 	set("RESULT_FILE", resultPath)
-	set("SDK_SESSION_ID", d.status.SDKSessionID)
-	if d.resolved.runner.Spec.ActivityLease {
+	set("SDK_SESSION_ID", b.status.SDKSessionID)
+	if b.settings.runner.Spec.ActivityLease {
 		set("LEASE", LeaseName(s.Name))
 	}
 	if s.Spec.Interactive {
-		set("PORT", strconv.Itoa(int(d.port())))
+		set("PORT", strconv.Itoa(int(b.sessionPort())))
 	}
-	taken := map[string]bool{}
+	setNames := map[string]bool{}
 	for i := range env {
-		taken[env[i].Name] = true
+		setNames[env[i].Name] = true
 	}
-	for _, variable := range d.resolved.runner.Spec.Env {
-		if !taken[variable.Name] {
-			taken[variable.Name] = true
+	for _, variable := range b.settings.runner.Spec.Env {
+		if !setNames[variable.Name] {
+			setNames[variable.Name] = true
 			env = append(env, *variable.DeepCopy())
 		}
 	}
 	for _, name := range sortedKeys(s.Spec.EnvironmentVariables) {
-		if !taken[name] {
+		if !setNames[name] {
 			env = append(env, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: inputs}, Key: variableKeyPrefix + name,
 			}}})
@@ -196,16 +196,16 @@ func (d *evaluation) environment(inputs string) []corev1.EnvVar {
 	return env
 }
 
-// volumes that the runner has.
-func (d *evaluation) volumes(inputs string) []corev1.Volume {
-	s := d.observation.Session
-	limits := d.resolved.resources.Limits
+// newVolumes returns the volumes of the runner.
+func (b *objectBuilder) newVolumes(inputs string) []corev1.Volume {
+	s := b.session
+	limits := b.settings.resources.Limits
 	volumes := []corev1.Volume{
 		{Name: inputsVolume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 			SecretName: inputs, DefaultMode: new(int32(0o440)),
 			Items: []corev1.KeyToPath{{Key: promptKey, Path: promptKey}, {Key: sessionFileKey, Path: sessionFileKey}},
 		}}},
-		d.workspaceVolume(),
+		b.newWorkspaceVolume(),
 		emptyDirVolume(homeVolume, limits),
 		emptyDirVolume(tempVolume, limits),
 	}
@@ -215,24 +215,24 @@ func (d *evaluation) volumes(inputs string) []corev1.Volume {
 			SecretName: mount.SecretName, DefaultMode: new(int32(0o440)), Optional: new(mount.Optional),
 		}}})
 	}
-	if d.resolved.runner.Spec.ActivityLease {
+	if b.settings.runner.Spec.ActivityLease {
 		volumes = append(volumes, leaseTokenVolume())
 	}
 	return volumes
 }
 
-func (d *evaluation) workspaceVolume() corev1.Volume {
+func (b *objectBuilder) newWorkspaceVolume() corev1.Volume {
 	volume := corev1.Volume{Name: workspaceVolume}
-	if claim := d.status.WorkspaceClaim; claim != "" {
+	if claim := b.status.WorkspaceClaim; claim != "" {
 		volume.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}
 		return volume
 	}
-	size := d.resolved.size
+	size := b.settings.workspaceSize
 	volume.EmptyDir = &corev1.EmptyDirVolumeSource{SizeLimit: &size}
 	return volume
 }
 
-// emptyDirVolume is no larger than what its container may write at all.
+// emptyDirVolume returns a volume that is limited to the container's ephemeral storage.
 func emptyDirVolume(name string, limits corev1.ResourceList) corev1.Volume {
 	source := &corev1.EmptyDirVolumeSource{}
 	if limit, limited := limits[corev1.ResourceEphemeralStorage]; limited {
@@ -241,8 +241,8 @@ func emptyDirVolume(name string, limits corev1.ResourceList) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: source}}
 }
 
-// leaseTokenVolume is what the runner renews its Lease with, where programs look for one. Only the
-// runner has it, and only if the SessionRunner says so.
+// leaseTokenVolume returns the volume with the token that renews the Lease, in the layout that
+// client libraries expect. Only the runner's container mounts it, and only with activityLease.
 func leaseTokenVolume() corev1.Volume {
 	return corev1.Volume{Name: tokenVolume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 		DefaultMode: new(int32(0o440)),
@@ -259,11 +259,11 @@ func leaseTokenVolume() corev1.Volume {
 	}}}
 }
 
-// sidecars are native ones: containers that start before the runner, and end after it.
-func (d *evaluation) sidecars() []corev1.Container {
+// newSidecars returns native sidecars: containers that start before the runner and end after it.
+func (b *objectBuilder) newSidecars() []corev1.Container {
 	var containers []corev1.Container
-	for i := range d.resolved.runner.Spec.Sidecars {
-		sidecar := d.resolved.runner.Spec.Sidecars[i].DeepCopy()
+	for i := range b.settings.runner.Spec.Sidecars {
+		sidecar := b.settings.runner.Spec.Sidecars[i].DeepCopy()
 		c := corev1.Container{
 			Name: sidecar.Name, Image: sidecar.Image, Command: sidecar.Command, Args: sidecar.Args, Env: sidecar.Env,
 			Resources:                resourceRequirements(fillResources(sidecar.Resources, sidecarDefaults)),
@@ -281,8 +281,8 @@ func (d *evaluation) sidecars() []corev1.Container {
 	return containers
 }
 
-// restrictProbe asks the Pod itself. A probe of another host would be the kubelet's request,
-// which no NetworkPolicy holds back.
+// restrictProbe lets a probe connect only to the Pod itself. The kubelet sends probes, so a
+// NetworkPolicy would not stop a probe of another host.
 func restrictProbe(probe *corev1.Probe) *corev1.Probe {
 	if probe == nil {
 		return nil
@@ -297,11 +297,11 @@ func restrictProbe(probe *corev1.Probe) *corev1.Probe {
 	return probe
 }
 
-func secretVolumeName(i int) string { return fmt.Sprintf("secret-%d", i) }
+func secretVolumeName(index int) string { return fmt.Sprintf("secret-%d", index) }
 
-func sidecarTempVolume(i int) string { return fmt.Sprintf("sidecar-%d-tmp", i) }
+func sidecarTempVolume(index int) string { return fmt.Sprintf("sidecar-%d-tmp", index) }
 
-// secretMountPath is where the files of a Secret are.
+// secretMountPath returns the directory of a Secret's files.
 func secretMountPath(mount *v1alpha1.SecretMount) string {
 	if mount.MountPath != "" {
 		return mount.MountPath

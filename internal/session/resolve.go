@@ -8,82 +8,117 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// defaultWorkspaceSize is that of a workspace whose session and SessionRunner say nothing.
+// defaultWorkspaceSize is the size of a workspace if neither the session nor the SessionRunner
+// sets one.
 var defaultWorkspaceSize = resource.MustParse("10Gi")
 
-// runnerSettings is what a session runs as, within what its SessionRunner allows.
+// runnerSettings are the settings that a session runs with, within the limits of its
+// SessionRunner.
 type runnerSettings struct {
 	runner    *v1alpha1.SessionRunner
 	image     string
 	resources corev1.ResourceRequirements
-	// persistent workspace, of a class and a size.
-	persistent bool
-	class      *string
-	size       resource.Quantity
+	// persistent means that the workspace is a PersistentVolumeClaim.
+	persistent    bool
+	storageClass  *string
+	workspaceSize resource.Quantity
 }
 
-// resolveSettings tells what the session runs as, and each field in which it asks for more than its
-// SessionRunner allows.
+// acceptance returns the settings that a session runs with, nil if it is not accepted, and its
+// condition Accepted.
+func acceptance(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (*runnerSettings, conditionState) {
+	errs := Validate(s)
+	reason := v1alpha1.ReasonInvalid
+	if runner == nil {
+		if len(errs) > 0 {
+			return nil, conditionState{metav1.ConditionFalse, reason, errs.ToAggregate().Error()}
+		}
+		return nil, conditionState{
+			metav1.ConditionUnknown, v1alpha1.ReasonRunnerNotFound,
+			"SessionRunner " + s.Spec.Runner + " does not exist; create it or set spec.runner",
+		}
+	}
+	if len(errs) == 0 {
+		reason = v1alpha1.ReasonNotAllowed
+	}
+	settings, refused := resolveSettings(s, runner)
+	if errs = append(errs, refused...); len(errs) > 0 {
+		return nil, conditionState{metav1.ConditionFalse, reason, errs.ToAggregate().Error()}
+	}
+	return settings, conditionState{metav1.ConditionTrue, v1alpha1.ReasonAccepted, ""}
+}
+
+// runnerChecks compare a session with the limits of its SessionRunner. They resolve the
+// settings too.
+var runnerChecks = []func(*runnerSettings, *v1alpha1.AgenticSession) field.ErrorList{
+	func(r *runnerSettings, _ *v1alpha1.AgenticSession) field.ErrorList { return validateRunner(r.runner) },
+	(*runnerSettings).resolveImage,
+	(*runnerSettings).resolveResources,
+	(*runnerSettings).resolveWorkspace,
+	(*runnerSettings).checkVariablesAllowed,
+	(*runnerSettings).checkSecretsAllowed,
+	(*runnerSettings).checkActivityFields,
+}
+
+// resolveSettings returns the settings that a session runs with, and an error for each field
+// that exceeds the limits of its SessionRunner.
 func resolveSettings(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (*runnerSettings, field.ErrorList) {
-	r := &runnerSettings{runner: runner}
-	errs := validateRunner(runner)
-	errs = append(errs, r.resolveImage(s)...)
-	var tooMuch field.ErrorList
-	r.resources, tooMuch = runnerResources(s, runner)
-	errs = append(errs, tooMuch...)
-	errs = append(errs, r.resolveWorkspace(s)...)
-	errs = append(errs, checkVariablesAllowed(s, runner)...)
-	errs = append(errs, checkSecretsAllowed(s, runner)...)
-	errs = append(errs, checkActivityFields(s, runner)...)
-	return r, errs
+	settings := &runnerSettings{runner: runner}
+	var errs field.ErrorList
+	for _, check := range runnerChecks {
+		errs = append(errs, check(settings, s)...)
+	}
+	return settings, errs
 }
 
-// ValidateWithRunner tells each field in which a session asks for more than its SessionRunner allows.
+// ValidateWithRunner returns an error for each field of a session that exceeds the limits of its
+// SessionRunner.
 func ValidateWithRunner(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) field.ErrorList {
 	_, errs := resolveSettings(s, runner)
 	return errs
 }
 
-// validateRunner tells what is wrong with a SessionRunner, as a mistake of spec.runner: its
-// sessions cannot do anything about it but name another.
+// validateRunner validates a SessionRunner. It reports errors for spec.runner, since all that a
+// session can change is the SessionRunner that it names.
 func validateRunner(runner *v1alpha1.SessionRunner) field.ErrorList {
 	at := field.NewPath("spec", "runner")
 	var errs field.ErrorList
-	bad := func(detail string) {
+	addError := func(detail string) {
 		errs = append(errs, field.Invalid(at, runner.Name, "the SessionRunner's "+detail))
 	}
 	for _, problem := range validateResources(&runner.Spec.Resources, field.NewPath("resources")) {
-		bad(problem.Error())
+		addError(problem.Error())
 	}
 	for i := range runner.Spec.Egress {
 		for _, except := range runner.Spec.Egress[i].Except {
 			if !isSubnet(except, runner.Spec.Egress[i].CIDR) {
-				bad("egress: " + except + " does not lie within " + runner.Spec.Egress[i].CIDR)
+				addError("egress: " + except + " is not a part of " + runner.Spec.Egress[i].CIDR)
 			}
 		}
 	}
 	for i := range runner.Spec.Sidecars {
 		if runner.Spec.Sidecars[i].Name == v1alpha1.RunnerContainer {
-			bad("sidecar must not be named " + v1alpha1.RunnerContainer)
+			addError("sidecar must not be named " + v1alpha1.RunnerContainer)
 		}
 		for _, problem := range validateResources(&runner.Spec.Sidecars[i].Resources, field.NewPath("sidecars").Index(i)) {
-			bad(problem.Error())
+			addError(problem.Error())
 		}
 	}
 	for i := range runner.Spec.Env {
 		if name := runner.Spec.Env[i].Name; slices.Contains(operatorVariables, name) {
-			bad("env: " + name + " is set by the operator")
+			addError("env: " + name + " is set by the operator")
 		}
 	}
 	return errs
 }
 
-// isSubnet tells whether one network lies in another, and is not all of it.
+// isSubnet reports whether one network is a proper part of another.
 func isSubnet(inner, outer string) bool {
 	in, err := netip.ParsePrefix(inner)
 	if err != nil {
@@ -93,8 +128,8 @@ func isSubnet(inner, outer string) bool {
 	return err == nil && in.Bits() > out.Bits() && out.Contains(in.Addr())
 }
 
-// resolveImage takes the session's image only if the SessionRunner names the very same: a
-// pattern could be met by an image that nobody thought of.
+// resolveImage accepts the session's image only if the SessionRunner names exactly this image:
+// a pattern could match an image that its author did not intend.
 func (r *runnerSettings) resolveImage(s *v1alpha1.AgenticSession) field.ErrorList {
 	spec := &r.runner.Spec
 	r.image = cmp.Or(s.Spec.Image, spec.Image)
@@ -105,13 +140,13 @@ func (r *runnerSettings) resolveImage(s *v1alpha1.AgenticSession) field.ErrorLis
 }
 
 func (r *runnerSettings) resolveWorkspace(s *v1alpha1.AgenticSession) field.ErrorList {
-	most := defaultWorkspaceSize
+	maxSize := defaultWorkspaceSize
 	if r.runner.Spec.MaxWorkspaceSize != nil {
-		most = *r.runner.Spec.MaxWorkspaceSize
+		maxSize = *r.runner.Spec.MaxWorkspaceSize
 	}
-	r.class, r.size = r.runner.Spec.StorageClassName, defaultWorkspaceSize
-	if r.size.Cmp(most) > 0 {
-		r.size = most
+	r.storageClass, r.workspaceSize = r.runner.Spec.StorageClassName, defaultWorkspaceSize
+	if r.workspaceSize.Cmp(maxSize) > 0 {
+		r.workspaceSize = maxSize
 	}
 	r.persistent = s.Spec.ContinueFrom != nil
 	workspace, at := s.Spec.Workspace, field.NewPath("spec", "workspace")
@@ -121,41 +156,41 @@ func (r *runnerSettings) resolveWorkspace(s *v1alpha1.AgenticSession) field.Erro
 	var errs field.ErrorList
 	r.persistent = workspace.Persistence != v1alpha1.WorkspaceEphemeral
 	if workspace.Size != nil {
-		r.size = *workspace.Size
-		if r.size.Sign() <= 0 {
-			errs = append(errs, field.Invalid(at.Child("size"), r.size.String(), "must be greater than zero"))
+		r.workspaceSize = *workspace.Size
+		if r.workspaceSize.Sign() <= 0 {
+			errs = append(errs, field.Invalid(at.Child("size"), r.workspaceSize.String(), "must be greater than zero"))
 		}
-		if r.size.Cmp(most) > 0 {
-			errs = append(errs, field.Invalid(at.Child("size"), r.size.String(), "SessionRunner "+r.runner.Name+" allows at most "+most.String()))
+		if r.workspaceSize.Cmp(maxSize) > 0 {
+			errs = append(errs, field.Invalid(at.Child("size"), r.workspaceSize.String(), "SessionRunner "+r.runner.Name+" allows at most "+maxSize.String()))
 		}
 	}
-	if class := workspace.StorageClassName; class != nil && (r.class == nil || *class != *r.class) {
+	if class := workspace.StorageClassName; class != nil && (r.storageClass == nil || *class != *r.storageClass) {
 		errs = append(errs, field.Forbidden(at.Child("storageClassName"), "SessionRunner "+r.runner.Name+" does not allow this class"))
 	}
 	return errs
 }
 
-// checkVariablesAllowed refuses those that the SessionRunner sets.
-func checkVariablesAllowed(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) field.ErrorList {
+// checkVariablesAllowed rejects variables that the SessionRunner sets.
+func (r *runnerSettings) checkVariablesAllowed(s *v1alpha1.AgenticSession) field.ErrorList {
 	var errs field.ErrorList
-	for i := range runner.Spec.Env {
-		name := runner.Spec.Env[i].Name
+	for i := range r.runner.Spec.Env {
+		name := r.runner.Spec.Env[i].Name
 		if _, set := s.Spec.EnvironmentVariables[name]; set {
-			errs = append(errs, field.Forbidden(field.NewPath("spec", "environmentVariables").Key(name), "SessionRunner "+runner.Name+" sets this variable"))
+			errs = append(errs, field.Forbidden(field.NewPath("spec", "environmentVariables").Key(name), "SessionRunner "+r.runner.Name+" sets this variable"))
 		}
 	}
 	return errs
 }
 
-// checkSecretsAllowed refuses those that the SessionRunner does not name, if it names any.
-func checkSecretsAllowed(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) field.ErrorList {
-	if runner.Spec.AllowedSecrets == nil {
+// checkSecretsAllowed rejects Secrets that the SessionRunner does not allow, if it has a list.
+func (r *runnerSettings) checkSecretsAllowed(s *v1alpha1.AgenticSession) field.ErrorList {
+	if r.runner.Spec.AllowedSecrets == nil {
 		return nil
 	}
 	var errs field.ErrorList
 	check := func(name string, at *field.Path) {
-		if !slices.Contains(*runner.Spec.AllowedSecrets, name) {
-			errs = append(errs, field.Forbidden(at, "SessionRunner "+runner.Name+" does not allow Secret "+name))
+		if !slices.Contains(*r.runner.Spec.AllowedSecrets, name) {
+			errs = append(errs, field.Forbidden(at, "SessionRunner "+r.runner.Name+" does not allow Secret "+name))
 		}
 	}
 	at := field.NewPath("spec")
@@ -170,14 +205,14 @@ func checkSecretsAllowed(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRun
 	return errs
 }
 
-// checkActivityFields refuses what nobody could keep to: only a runner with a Lease can tell that
-// it is idle, or has finished.
-func checkActivityFields(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) field.ErrorList {
-	if runner.Spec.ActivityLease {
+// checkActivityFields rejects fields without effect: only a runner with a Lease can report that
+// it is idle or finished.
+func (r *runnerSettings) checkActivityFields(s *v1alpha1.AgenticSession) field.ErrorList {
+	if r.runner.Spec.ActivityLease {
 		return nil
 	}
 	var errs field.ErrorList
-	at, detail := field.NewPath("spec"), "SessionRunner "+runner.Name+" has no activityLease, so nobody can tell"
+	at, detail := field.NewPath("spec"), "SessionRunner "+r.runner.Name+" has no activityLease, so activity cannot be measured"
 	if secondsOrDefault(s.Spec.InactivityTimeout, 0) > 0 {
 		errs = append(errs, field.Forbidden(at.Child("inactivityTimeout"), detail))
 	}

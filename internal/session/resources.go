@@ -12,8 +12,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// What containers have when nobody says. Each has requests and limits of all three: a
-// namespace's quota may ask for them, and a node is protected by them.
+// The default resources of containers. All have requests and limits of all three resources: a
+// quota of the namespace may require them, and they protect the node.
 var (
 	runnerDefaults = v1alpha1.SessionResources{
 		Requests: resourceAmounts("100m", "256Mi", "1Gi"), Limits: resourceAmounts("1", "2Gi", "4Gi"),
@@ -31,7 +31,7 @@ func resourceAmounts(cpu, memory, storage string) corev1.ResourceList {
 	}
 }
 
-// validateResources tells what is wrong with an amount by itself.
+// validateResources validates amounts without the SessionRunner's limits.
 func validateResources(r *v1alpha1.SessionResources, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for part, list := range map[string]corev1.ResourceList{"requests": r.Requests, "limits": r.Limits} {
@@ -51,17 +51,17 @@ func validateResources(r *v1alpha1.SessionResources, at *field.Path) field.Error
 	return errs
 }
 
-// fillResources lays amounts over defaults. Who sets only a limit has the request go down with it,
-// and who sets only a request has the limit go up.
+// fillResources merges amounts with defaults. A limit below the default request lowers the
+// request, and a request above the default limit raises the limit.
 func fillResources(r, defaults v1alpha1.SessionResources) v1alpha1.SessionResources {
 	filled := v1alpha1.SessionResources{Requests: maps.Clone(defaults.Requests), Limits: maps.Clone(defaults.Limits)}
 	maps.Copy(filled.Requests, r.Requests)
 	maps.Copy(filled.Limits, r.Limits)
 	for name, limit := range filled.Limits {
 		request, requested := filled.Requests[name]
-		switch _, asked := r.Limits[name]; {
+		switch _, isSet := r.Limits[name]; {
 		case requested && request.Cmp(limit) <= 0:
-		case asked, !requested:
+		case isSet, !requested:
 			filled.Requests[name] = limit
 		default:
 			filled.Limits[name] = request
@@ -75,12 +75,15 @@ func fillResources(r, defaults v1alpha1.SessionResources) v1alpha1.SessionResour
 	return filled
 }
 
-// runnerResources are those of a session's runner, and what of them is too much.
-func runnerResources(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (corev1.ResourceRequirements, field.ErrorList) {
+// resolveResources sets the resources of a session's runner, and returns an error for each
+// amount that exceeds the SessionRunner's limits.
+func (r *runnerSettings) resolveResources(s *v1alpha1.AgenticSession) field.ErrorList {
+	runner := r.runner
 	errs := checkRunnerDefaults(runner)
 	defaults := fillResources(runner.Spec.Resources, capResources(runnerDefaults, runner.Spec.MaxResources))
+	r.resources = resourceRequirements(defaults)
 	if s.Spec.Resources == nil {
-		return resourceRequirements(defaults), errs
+		return errs
 	}
 	filled := fillResources(*s.Spec.Resources, defaults)
 	at := field.NewPath("spec", "resources")
@@ -91,7 +94,7 @@ func runnerResources(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner)
 			allowed, named = defaults.Limits[name]
 		}
 		where := at.Child("limits").Key(string(name))
-		if _, asked := s.Spec.Resources.Limits[name]; !asked {
+		if _, isSet := s.Spec.Resources.Limits[name]; !isSet {
 			where = at.Child("requests").Key(string(name))
 		}
 		switch {
@@ -101,15 +104,16 @@ func runnerResources(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner)
 			errs = append(errs, field.Invalid(where, limit.String(), "SessionRunner "+runner.Name+" allows at most "+allowed.String()))
 		}
 	}
-	return resourceRequirements(filled), errs
+	r.resources = resourceRequirements(filled)
+	return errs
 }
 
-// capResources are amounts of which none is greater than the most there may be.
-func capResources(r v1alpha1.SessionResources, most corev1.ResourceList) v1alpha1.SessionResources {
+// capResources lowers each amount to its maximum.
+func capResources(r v1alpha1.SessionResources, maxAmounts corev1.ResourceList) v1alpha1.SessionResources {
 	lower := func(list corev1.ResourceList) corev1.ResourceList {
 		list = maps.Clone(list)
 		for name, amount := range list {
-			if limit, limited := most[name]; limited && amount.Cmp(limit) > 0 {
+			if limit, limited := maxAmounts[name]; limited && amount.Cmp(limit) > 0 {
 				list[name] = limit
 			}
 		}
@@ -118,15 +122,15 @@ func capResources(r v1alpha1.SessionResources, most corev1.ResourceList) v1alpha
 	return v1alpha1.SessionResources{Requests: lower(r.Requests), Limits: lower(r.Limits)}
 }
 
-// checkRunnerDefaults refuses a SessionRunner that gives more than it allows.
+// checkRunnerDefaults rejects a SessionRunner whose resources exceed its maxResources.
 func checkRunnerDefaults(runner *v1alpha1.SessionRunner) field.ErrorList {
 	var errs field.ErrorList
 	for _, list := range []corev1.ResourceList{runner.Spec.Resources.Requests, runner.Spec.Resources.Limits} {
 		for _, name := range sortedKeys(list) {
 			amount := list[name]
-			if most, limited := runner.Spec.MaxResources[name]; limited && amount.Cmp(most) > 0 {
+			if limit, limited := runner.Spec.MaxResources[name]; limited && amount.Cmp(limit) > 0 {
 				errs = append(errs, field.Invalid(field.NewPath("spec", "runner"), runner.Name,
-					"the SessionRunner's resources: "+string(name)+" is more than its maxResources"))
+					"the SessionRunner's resources: "+string(name)+" exceeds its maxResources"))
 			}
 		}
 	}
@@ -142,7 +146,7 @@ func mcpServersBytes(servers *v1alpha1.MCPServers) int {
 		return 0
 	}
 	raw, err := json.Marshal(servers)
-	if err != nil { // they came as JSON
+	if err != nil { // cannot happen: the value was decoded from JSON
 		return maxMCPServersBytes + 1
 	}
 	return len(raw)

@@ -18,57 +18,59 @@ import (
 )
 
 const (
-	// maxResultBytes is what the kubelet takes of a termination message.
+	// maxResultBytes is the length to which the kubelet cuts a termination message.
 	maxResultBytes        = 4096
 	maxSDKSessionIDLength = 256
-	// maxCostDollars is more than any session costs, and small enough to be summed without loss.
+	// maxCostDollars is small enough to sum costs without loss of precision.
 	maxCostDollars = 1e9
-	// microsPerDollar are the millionths of a dollar that costs are counted in.
+	// microsPerDollar is the precision of costs.
 	microsPerDollar = 1e6
 )
 
-// readResult keeps what the runner left, if it has ended. What cannot be read is said in a
-// condition, and changes no outcome.
-func (d *evaluation) readResult() {
-	exit := d.exit()
-	if exit == nil || strings.TrimSpace(exit.Message) == "" {
+// readResult stores the result of a runner that ended. A malformed result sets a condition and
+// does not change the outcome.
+func (e *evaluation) readResult() {
+	termination := runnerTermination(e.pod)
+	if termination == nil || strings.TrimSpace(termination.Message) == "" {
 		return
 	}
-	result, err := ParseResult(exit.Message)
+	result, err := ParseResult(termination.Message)
 	if err != nil {
-		d.set(v1alpha1.ConditionResultValid, metav1.ConditionFalse, v1alpha1.ReasonResultMalformed, "attempt %d at run %d: %s",
-			d.status.Attempt, d.status.Run, err)
+		e.setCondition(v1alpha1.ConditionResultValid, conditionState{
+			metav1.ConditionFalse, v1alpha1.ReasonResultMalformed,
+			fmt.Sprintf("attempt %d of run %d: %s", e.status.Attempt, e.status.Run, err),
+		})
 		return
 	}
-	d.set(v1alpha1.ConditionResultValid, metav1.ConditionTrue, v1alpha1.ReasonResultParsed, "")
-	result.Run, result.Attempt = d.status.Run, d.status.Attempt
-	d.status.Result = result
+	e.setCondition(v1alpha1.ConditionResultValid, conditionState{metav1.ConditionTrue, v1alpha1.ReasonResultParsed, ""})
+	result.Run, result.Attempt = e.status.Run, e.status.Attempt
+	e.status.Result = result
 	if result.SDKSessionID != "" {
-		d.status.SDKSessionID = result.SDKSessionID
+		e.status.SDKSessionID = result.SDKSessionID
 	}
 }
 
-// ParseResult reads what a runner leaves: one JSON object. Fields that are not known are
-// left out: a runner may have more to say than this version can hear.
+// ParseResult parses a runner's result, one JSON object. It ignores unknown fields, which a newer
+// runner may write. It returns an error if the object is malformed or a value is out of range.
 func ParseResult(message string) (*v1alpha1.SessionResult, error) {
 	if len(message) > maxResultBytes {
-		return nil, fmt.Errorf("the result has %d bytes, which is more than %d", len(message), maxResultBytes)
+		return nil, fmt.Errorf("the result has %d bytes, the maximum is %d", len(message), maxResultBytes)
 	}
 	var raw struct {
 		Summary      string          `json:"summary"`
 		Usage        json.RawMessage `json:"usage"`
 		CostUSD      *json.Number    `json:"costUSD"`
-		SDKSessionID string          `json:"sdkSessionId"` //nolint:tagliatelle // The name that is known.
+		SDKSessionID string          `json:"sdkSessionId"` //nolint:tagliatelle // the SDK's spelling
 	}
 	decoder := json.NewDecoder(strings.NewReader(message))
 	if err := decoder.Decode(&raw); err != nil {
 		if len(message) == maxResultBytes {
-			return nil, fmt.Errorf("the result is cut off at %d bytes: %w", maxResultBytes, err)
+			return nil, fmt.Errorf("the result is cut off at the maximum of %d bytes: %w", maxResultBytes, err)
 		}
-		return nil, fmt.Errorf("the result is no JSON object of the known form: %w", err)
+		return nil, fmt.Errorf("the result is not a valid JSON object: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the result's JSON object")
+		return nil, errors.New("the result has data after its JSON object")
 	}
 	result := &v1alpha1.SessionResult{Summary: raw.Summary, SDKSessionID: raw.SDKSessionID}
 	if utf8.RuneCountInString(result.SDKSessionID) > maxSDKSessionIDLength {
@@ -76,7 +78,7 @@ func ParseResult(message string) (*v1alpha1.SessionResult, error) {
 	}
 	if usage := bytes.TrimSpace(raw.Usage); len(usage) > 0 && !bytes.Equal(usage, []byte("null")) {
 		if usage[0] != '{' {
-			return nil, errors.New("usage is no JSON object")
+			return nil, errors.New("usage is not a JSON object")
 		}
 		result.Usage = &apiextensionsv1.JSON{Raw: usage}
 	}
@@ -90,16 +92,16 @@ func ParseResult(message string) (*v1alpha1.SessionResult, error) {
 	return result, nil
 }
 
-// parseCost takes a number of dollars, and rounds it to millionths.
+// parseCost parses a number of dollars and rounds it to millionths.
 func parseCost(text string) (v1alpha1.Number, error) {
 	cost, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(cost) || cost < 0 || cost > maxCostDollars {
-		return "", fmt.Errorf("costUSD is %s, and must be from 0 to %.0f", text, float64(maxCostDollars))
+		return "", fmt.Errorf("costUSD is %s, it must be from 0 to %.0f", text, float64(maxCostDollars))
 	}
 	return formatDollars(int64(math.Round(cost * microsPerDollar))), nil
 }
 
-// sumCosts of costs, of which each may be unknown.
+// sumCosts adds two costs; nil is an unknown cost.
 func sumCosts(a, b *v1alpha1.Number) *v1alpha1.Number {
 	switch {
 	case a == nil:
@@ -110,7 +112,8 @@ func sumCosts(a, b *v1alpha1.Number) *v1alpha1.Number {
 	return new(formatDollars(parseMicroDollars(*a) + parseMicroDollars(*b)))
 }
 
-// parseMicroDollars is the inverse of dollars. Whoever edits a status gets 0 for what is no cost.
+// parseMicroDollars is the inverse of formatDollars. It returns 0 for a value that is not a cost,
+// which only an edited status can contain.
 func parseMicroDollars(n v1alpha1.Number) int64 {
 	cost, err := strconv.ParseFloat(string(n), 64)
 	if err != nil || math.IsNaN(cost) || math.Abs(cost) > math.MaxInt64/microsPerDollar/2 {

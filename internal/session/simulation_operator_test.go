@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 // reconcileOnce plays one pass of the operator, as the reconciler makes it: observe, decide, record,
@@ -108,7 +110,7 @@ func (w *simulation) recordStatus(in *Observation, version *int, plan *Decision)
 }
 
 // executeDecision carries out the rest of a plan.
-func (w *simulation) executeDecision(in *Observation, plan *Decision) (refusal *Refusal, acted bool) {
+func (w *simulation) executeDecision(in *Observation, plan *Decision) (refusal *core.Refusal, acted bool) {
 	for _, job := range plan.DeleteJobs {
 		if w.maybeCrash() {
 			return nil, true
@@ -129,9 +131,9 @@ func (w *simulation) executeDecision(in *Observation, plan *Decision) (refusal *
 		return nil, true
 	}
 	if !w.faultsDisabled && w.randomChance(10) {
-		kind := []RefusalKind{RefusedQuota, RefusedForeign, RefusedInvalid}[w.rng.IntN(3)]
-		w.logf("refused: %s", kind)
-		return &Refusal{Kind: kind, Object: "Pod", Message: "no"}, true
+		class := []apierror.Class{apierror.QuotaExceeded, apierror.AlreadyExists, apierror.Invalid, apierror.PolicyDenied}[w.rng.IntN(4)]
+		w.logf("refused: %s", class)
+		return &core.Refusal{Class: class, Kind: "Pod", Message: "refused"}, true
 	}
 	w.createJob(in, plan.CreateJob)
 	return nil, true

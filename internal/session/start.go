@@ -7,100 +7,125 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 const (
-	// firstRetryDelay is how long to wait before a run is tried again, and twice as long each time
-	// after.
-	firstRetryDelay = 10 * time.Second
-	// The waits between tries at what a quota or a taken name bars: as long again as it has
-	// lasted, between these.
+	// firstRetryDelay is the delay before the first retry of a run. It doubles each time, up
+	// to maxRetryDoublings times.
+	firstRetryDelay   = 10 * time.Second
+	maxRetryDoublings = 4
+	// An object that was refused for a quota or a taken name is tried again after as long as it
+	// has been refused, within these limits.
 	minRetryInterval = time.Second
 	maxRetryInterval = time.Minute
 )
 
-// accept sees whether the session may run as it asks to.
-func (d *evaluation) accept() {
-	errs := Validate(d.observation.Session)
-	if d.observation.Runner == nil {
-		if len(errs) > 0 {
-			d.set(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalid, "%s", errs.ToAggregate())
-			return
-		}
-		d.set(v1alpha1.ConditionAccepted, metav1.ConditionUnknown, v1alpha1.ReasonRunnerNotFound, "there is no SessionRunner %s", d.spec.Runner)
-		return
-	}
-	reason := v1alpha1.ReasonInvalid
-	resolved, refused := resolveSettings(d.observation.Session, d.observation.Runner)
-	if len(errs) == 0 {
-		reason = v1alpha1.ReasonNotAllowed
-	}
-	if errs = append(errs, refused...); len(errs) > 0 {
-		d.set(v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, "%s", errs.ToAggregate())
-		return
-	}
-	d.resolved = resolved
-	d.set(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "")
+// obstacle is what keeps a session from creating a Job.
+type obstacle struct {
+	core.Problem
+
+	// timeLimited obstacles fail the run after startupTimeout.
+	timeLimited bool
 }
 
-// pending begins an attempt, if nothing is in its way.
-func (d *evaluation) pending() {
-	if d.spec.OperatingMode == v1alpha1.ModeStopped {
-		d.status.StoppedReason, d.status.WaitingSince = v1alpha1.StopUser, nil
-		return
-	}
-	d.status.StoppedReason = ""
-	if left, limited := d.left(); limited && left == 0 {
-		d.fail(v1alpha1.ReasonDeadlineExceeded, "all of the session's time is used up")
-		return
-	}
-	if d.waits, d.missing = d.obstacle(); d.waits != nil {
-		d.wait()
-		return
-	}
-	d.status.WaitingSince = nil
-	if d.backsOff() || !d.alone() {
-		return
-	}
-	d.open()
-	d.launch()
+// startChecks are the obstacles to an attempt. The first one found is reported.
+var startChecks = []struct {
+	check       func(*evaluation) (reason, message string, found bool)
+	timeLimited bool
+}{
+	{isNotAccepted, true},
+	{isParentUnusable, true},
+	{isWorkspaceInUse, false},
+	{isBackingOff, false},
 }
 
-// obstacle is what the session waits for, and whether that is something missing, which must
-// not take longer than its startupTimeout.
-func (d *evaluation) obstacle() (*problem, bool) {
-	if d.resolved == nil {
-		accepted := d.condition(v1alpha1.ConditionAccepted)
-		return &problem{accepted.Reason, accepted.Message}, true
-	}
-	if problem := d.parentProblem(); problem != nil {
-		return problem, true
-	}
-	if other := d.observation.WorkspaceUser; other != "" {
-		return &problem{v1alpha1.ReasonWorkspaceInUse, "session " + other + " runs in the workspace"}, false
-	}
-	return nil, false
-}
-
-// parentProblem tells why the session cannot go on in its parent's workspace. Once it has, it
-// needs its parent no more: the workspace is also its own.
-func (d *evaluation) parentProblem() *problem {
-	if d.spec.ContinueFrom == nil || d.status.WorkspaceClaim != "" {
+// startAttempt opens an attempt and creates its Job, unless an obstacle exists.
+func (e *evaluation) startAttempt() *Question {
+	if e.spec.OperatingMode == v1alpha1.ModeStopped {
+		e.status.StoppedReason, e.status.WaitingSince = v1alpha1.StopUser, nil
 		return nil
 	}
-	name, parent := d.spec.ContinueFrom.Name, d.observation.Parent
+	e.status.StoppedReason = ""
+	if e.isTimeUsedUp() {
+		e.failRun(problemTimeUsedUp)
+		return nil
+	}
+	for _, rule := range startChecks {
+		if reason, message, found := rule.check(e); found {
+			e.waitFor(obstacle{core.Problem{Reason: reason, Message: message}, rule.timeLimited})
+			return nil
+		}
+	}
+	// Before its very first attempt the session cannot have a Job.
+	isFirst := e.status.Attempt == 0 && len(e.status.Runs) == 0
+	if !isFirst && !e.observation.Answers.Listed {
+		return &Question{AllJobs: true}
+	}
+	if reason, message, found := isPreviousJobRunning(&e.observation); found {
+		e.waitFor(obstacle{core.Problem{Reason: reason, Message: message}, false})
+		return nil
+	}
+	e.status.WaitingSince = nil
+	e.openAttempt()
+	e.createAttemptObjects()
+	return nil
+}
+
+func isNotAccepted(e *evaluation) (reason, message string, found bool) {
+	if e.settings != nil {
+		return "", "", false
+	}
+	accepted := e.findCondition(v1alpha1.ConditionAccepted)
+	return accepted.Reason, accepted.Message, true
+}
+
+// isParentUnusable reports why the session cannot continue in its parent's workspace. Once it
+// uses the workspace it owns it too, and does not need its parent any more.
+func isParentUnusable(e *evaluation) (reason, message string, found bool) {
+	if e.spec.ContinueFrom == nil || e.status.WorkspaceClaim != "" {
+		return "", "", false
+	}
+	name, parent := e.spec.ContinueFrom.Name, e.observation.Parent
 	switch {
 	case parent == nil || !parent.DeletionTimestamp.IsZero():
-		return &problem{v1alpha1.ReasonParentNotFound, "there is no session " + name}
-	case userIDOf(parent) != userIDOf(d.observation.Session):
-		return &problem{v1alpha1.ReasonParentOwnedByOtherUser, "session " + name + " is another user's"}
+		return v1alpha1.ReasonParentNotFound, "AgenticSession " + name + " of continueFrom does not exist", true
+	case userIDOf(parent) != userIDOf(e.observation.Session):
+		return v1alpha1.ReasonParentOwnedByOtherUser, "AgenticSession " + name + " of continueFrom belongs to another user", true
 	case parent.Status.Phase != v1alpha1.SessionCompleted && parent.Status.Phase != v1alpha1.SessionFailed:
-		return &problem{v1alpha1.ReasonParentNotFinished, "session " + name + " has not ended"}
+		return v1alpha1.ReasonParentNotFinished, "AgenticSession " + name + " of continueFrom has not completed or failed yet", true
 	case parent.Status.WorkspaceClaim == "":
-		return &problem{v1alpha1.ReasonParentHasNoWorkspace, "session " + name + " has no persistent workspace"}
-	default:
-		return nil
+		return v1alpha1.ReasonParentHasNoWorkspace, "AgenticSession " + name + " of continueFrom has no persistent workspace", true
 	}
+	return "", "", false
+}
+
+func isWorkspaceInUse(e *evaluation) (reason, message string, found bool) {
+	user := e.observation.WorkspaceUser
+	return v1alpha1.ReasonWorkspaceInUse, "AgenticSession " + user + " runs in the workspace", user != ""
+}
+
+// isBackingOff reports whether a failed run waits for its retry.
+func isBackingOff(e *evaluation) (reason, message string, found bool) {
+	last := lastRun(&e.status)
+	if last == nil || last.Outcome != v1alpha1.RunRetried || last.End == nil {
+		return "", "", false
+	}
+	delay := firstRetryDelay << min(max(e.status.Retries+e.status.Disruptions-1, 0), maxRetryDoublings)
+	if e.hasReached(last.End.Add(delay)) {
+		return "", "", false
+	}
+	return v1alpha1.ReasonRetrying, fmt.Sprintf("the run is retried %s after its last attempt ended", delay), true
+}
+
+func isPreviousJobRunning(observation *Observation) (reason, message string, found bool) {
+	for _, job := range observation.Jobs {
+		if IsControlledBy(observation.Session, job) && isJobActive(job) {
+			return v1alpha1.ReasonPreviousJobRunning, "Job " + job.Name + " has not ended yet", true
+		}
+	}
+	return "", "", false
 }
 
 func userIDOf(s *v1alpha1.AgenticSession) string {
@@ -110,141 +135,100 @@ func userIDOf(s *v1alpha1.AgenticSession) string {
 	return s.Spec.UserContext.UserID
 }
 
-// wait does not wait for ever for what is missing.
-func (d *evaluation) wait() {
-	if !d.missing {
-		d.status.WaitingSince = nil
+// waitFor reports the obstacle, and fails the run if a time-limited one lasts too long.
+func (e *evaluation) waitFor(o obstacle) {
+	e.obstacle = &o
+	if !o.timeLimited {
+		e.status.WaitingSince = nil
 		return
 	}
-	if d.status.WaitingSince == nil {
-		d.status.WaitingSince = &d.now
+	if e.status.WaitingSince == nil {
+		e.status.WaitingSince = &e.now
 	}
-	if d.waitedTooLong() {
-		d.fail(d.waits.reason, d.waits.message)
+	limit := secondsOrDefault(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
+	if limit > 0 && e.hasReached(e.status.WaitingSince.Add(time.Duration(limit)*time.Second)) {
+		e.failRun(o.Problem)
 	}
 }
 
-func (d *evaluation) waitedTooLong() bool {
-	limit := secondsOrDefault(d.spec.StartupTimeout, defaultStartupTimeoutSeconds)
-	return limit > 0 && d.reached(d.status.WaitingSince.Add(time.Duration(limit)*time.Second))
-}
-
-// backsOff waits before a run that failed is tried again.
-func (d *evaluation) backsOff() bool {
-	last := d.lastRun()
-	if last == nil || last.Outcome != v1alpha1.RunRetried || last.End == nil {
-		return false
-	}
-	delay := firstRetryDelay << min(max(d.status.Retries+d.status.Disruptions-1, 0), 4)
-	if d.reached(last.End.Add(delay)) {
-		return false
-	}
-	d.waits = &problem{v1alpha1.ReasonRetrying, fmt.Sprintf("the run is tried again %s after its last attempt ended", delay)}
-	return true
-}
-
-// alone makes sure that no Job of the session runs. Its very first one needs no look: nothing
-// was recorded, so nothing was made.
-func (d *evaluation) alone() bool {
-	first := d.status.Attempt == 0 && len(d.status.Runs) == 0
-	if !first && !d.observation.Answers.Listed {
-		d.decision.Question = &Question{AllJobs: true}
-		return false
-	}
-	for _, job := range d.observation.Jobs {
-		if IsControlledBy(d.observation.Session, job) && isJobActive(job) {
-			d.waits = &problem{v1alpha1.ReasonPreviousJobRunning, "Job " + job.Name + " has not ended"}
-			return false
-		}
-	}
-	return true
-}
-
-// open begins an attempt. From here on its Job may be there.
-func (d *evaluation) open() {
-	d.status.Attempt++
-	d.status.Job = jobName(d.observation.Session.Name, d.status.Run, d.status.Attempt)
-	if d.status.WorkspaceClaim != "" {
+// openAttempt opens an attempt. From now on its Job may exist.
+func (e *evaluation) openAttempt() {
+	e.status.Attempt++
+	e.status.Job = jobName(e.observation.Session.Name, e.status.Run, e.status.Attempt)
+	if e.status.WorkspaceClaim != "" {
 		return
 	}
 	switch {
-	case d.spec.ContinueFrom != nil:
-		d.status.WorkspaceClaim = d.observation.Parent.Status.WorkspaceClaim
-		d.status.SDKSessionID = d.observation.Parent.Status.SDKSessionID
-	case d.resolved.persistent:
-		d.status.WorkspaceClaim = ClaimName(d.observation.Session.Name)
+	case e.spec.ContinueFrom != nil:
+		e.status.WorkspaceClaim = e.observation.Parent.Status.WorkspaceClaim
+		e.status.SDKSessionID = e.observation.Parent.Status.SDKSessionID
+	case e.settings.persistent:
+		e.status.WorkspaceClaim = ClaimName(e.observation.Session.Name)
 	}
 }
 
-// unmade is an attempt whose Job was never seen. It is made, unless that is not wanted any
-// more.
-func (d *evaluation) unmade() {
-	switch {
-	case d.spec.OperatingMode == v1alpha1.ModeStopped, d.resolved == nil:
-		d.abandon()
+// createAttemptObjects creates the Job of the open attempt and the objects that it needs.
+func (e *evaluation) createAttemptObjects() {
+	if e.observation.Refusal != nil {
+		e.handleRefusal(e.observation.Refusal)
+		return
+	}
+	b := &objectBuilder{session: e.observation.Session, settings: e.settings, status: &e.status}
+	inputs := b.newInputsSecret()
+	template := b.newPodTemplate(inputs.Name)
+	if old := e.status.Inputs; old != "" && old != inputs.Name {
+		e.decision.DeleteSecret = old
+	}
+	e.status.Inputs = inputs.Name
+	if e.spec.Interactive {
+		e.status.Service = ServiceName(e.observation.Session.Name)
+	}
+	e.decision.ApplyObjects = b.newChildObjects(inputs)
+	if e.spec.ContinueFrom != nil {
+		e.decision.ShareClaim = e.status.WorkspaceClaim
+	}
+	e.decision.DryRunPod = b.newDryRunPod(&template)
+	e.decision.CreateJob = b.newJob(&template)
+	if left, limited := e.remainingSeconds(); limited {
+		e.decision.CreateJob.Spec.ActiveDeadlineSeconds = &left
+	}
+	// A refused name stays reported until the API server has accepted it.
+	if c := e.findCondition(v1alpha1.ConditionDependenciesReady); c != nil &&
+		(c.Reason == v1alpha1.ReasonNameTaken || c.Reason == v1alpha1.ReasonWorkspaceNotFound) {
+		e.obstacle = &obstacle{core.Problem{Reason: c.Reason, Message: c.Message}, true}
+	}
+}
+
+// handleRefusal waits or fails after the API server refused an object of the attempt.
+func (e *evaluation) handleRefusal(refusal *core.Refusal) {
+	switch refusal.Class {
+	case apierror.QuotaExceeded: // without a time limit: a quota has room again when other objects end
+		e.waitFor(obstacle{core.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: refusal.Message}, false})
+		e.retryLater(v1alpha1.ConditionJobCreated)
+	case apierror.AlreadyExists:
+		e.waitFor(obstacle{core.Problem{Reason: v1alpha1.ReasonNameTaken, Message: refusal.Message}, true})
+		e.retryLater(v1alpha1.ConditionDependenciesReady)
+	case apierror.NotFound:
+		e.waitFor(obstacle{core.Problem{Reason: v1alpha1.ReasonWorkspaceNotFound, Message: refusal.Message}, true})
+		e.retryLater(v1alpha1.ConditionDependenciesReady)
 	default:
-		d.launch()
-	}
-}
-
-// abandon closes an attempt that never had a Job. There is nothing to record.
-func (d *evaluation) abandon() {
-	d.status.Job, d.status.StopTime = "", nil
-}
-
-// launch plans all that the attempt's Job needs, and the Job.
-func (d *evaluation) launch() {
-	if d.observation.Refusal != nil {
-		d.refused(d.observation.Refusal)
-		return
-	}
-	inputs := d.inputs()
-	template := d.template(inputs.Name)
-	if old := d.status.Inputs; old != "" && old != inputs.Name {
-		d.decision.DeleteSecret = old
-	}
-	d.status.Inputs = inputs.Name
-	if d.spec.Interactive {
-		d.status.Service = ServiceName(d.observation.Session.Name)
-	}
-	d.decision.ApplyObjects = d.children(inputs)
-	if d.spec.ContinueFrom != nil {
-		d.decision.ShareClaim = d.status.WorkspaceClaim
-	}
-	d.decision.DryRunPod = d.trial(&template)
-	d.decision.CreateJob = d.job(&template)
-	if was := d.condition(v1alpha1.ConditionDependenciesReady); was != nil && was.Reason == v1alpha1.ReasonForeignObject {
-		d.waits, d.missing = &problem{was.Reason, was.Message}, true // until the try has been made
-	}
-}
-
-// refused sorts what the API server did not take.
-func (d *evaluation) refused(refusal *Refusal) {
-	switch refusal.Kind {
-	case RefusedInvalid:
 		reason := v1alpha1.ReasonChildRefused
-		if refusal.Object == "Pod" || refusal.Object == "Job" {
+		if refusal.Kind == "Pod" || refusal.Kind == "Job" {
 			reason = v1alpha1.ReasonPodRejected
 		}
-		d.fail(reason, refusal.Message)
-	case RefusedQuota: // it waits: quota is given back when something else ends
-		d.status.WaitingSince = nil
-		d.waits, d.missing = &problem{v1alpha1.ReasonQuotaExceeded, refusal.Message}, false
-		d.tryAgain(v1alpha1.ConditionJobCreated)
-	case RefusedForeign:
-		d.waits, d.missing = &problem{v1alpha1.ReasonForeignObject, refusal.Message}, true
-		d.wait()
-		if d.status.Job != "" {
-			d.tryAgain(v1alpha1.ConditionDependenciesReady)
-		}
+		e.failRun(core.Problem{Reason: reason, Message: refusal.Message})
 	}
 }
 
-// tryAgain looks again after as long as a condition has stood.
-func (d *evaluation) tryAgain(condition string) {
-	stood := time.Duration(0)
-	if was := d.condition(condition); was != nil && was.Status == metav1.ConditionFalse {
-		stood = d.observation.Now.Sub(was.LastTransitionTime.Time)
+// retryLater tries to create the Job again after as long as the condition has been False, if
+// the attempt is still open.
+func (e *evaluation) retryLater(conditionType string) {
+	if e.status.Job == "" {
+		return
 	}
-	d.lookAfter(min(max(stood, minRetryInterval), maxRetryInterval))
+	age := time.Duration(0)
+	if c := e.findCondition(conditionType); c != nil && c.Status == metav1.ConditionFalse {
+		age = e.observation.Now.Sub(c.LastTransitionTime.Time)
+	}
+	e.requeueAfter(min(max(age, minRetryInterval), maxRetryInterval))
 }

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 // Each of these is a row of the state table.
@@ -40,7 +42,7 @@ func TestPhaseTransitions(t *testing.T) {
 	t.Run("Pending becomes Failed when the dry run is refused", func(t *testing.T) {
 		s := newScenario(t)
 		s.decideAndRecord()
-		s.Refusal = &Refusal{RefusedInvalid, "Pod", "violates PodSecurity"}
+		s.Refusal = &core.Refusal{Class: apierror.PolicyDenied, Kind: "Pod", Message: "violates PodSecurity"}
 		if plan := s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonPodRejected); plan.CreateJob != nil {
 			t.Error("its Job is made nevertheless")
 		}
@@ -68,7 +70,7 @@ func TestPhaseTransitions(t *testing.T) {
 		s := newScenario(t)
 		s.decideAndRecord()
 		for range 5 {
-			s.Refusal = &Refusal{RefusedQuota, "Pod", "exceeded quota"}
+			s.Refusal = &core.Refusal{Class: apierror.QuotaExceeded, Kind: "Pod", Message: "exceeded quota"}
 			s.advanceClock(time.Hour).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonQuotaExceeded)
 			s.wantCondition(v1alpha1.ConditionJobCreated, metav1.ConditionFalse, v1alpha1.ReasonQuotaExceeded)
 		}

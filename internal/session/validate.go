@@ -12,22 +12,21 @@ import (
 )
 
 const (
-	// maxEnvironmentBytes is how many bytes the variables of a session may have, names and values
-	// together: they must fit into a Secret, and into what a process can be started with.
+	// maxEnvironmentBytes is the maximum size of a session's variables, names and values
+	// together: they must fit into a Secret and into a process's environment.
 	maxEnvironmentBytes = 256 << 10
-	// maxMCPServersBytes is how many bytes mcpServers may have as JSON.
+	// maxMCPServersBytes is the maximum size of mcpServers as JSON.
 	maxMCPServersBytes = 64 << 10
 )
 
-// reservedPrefixes and reservedNames are those of environment variables that a session
-// cannot set.
+// Environment variables that a session cannot set.
 var (
 	reservedPrefixes = []string{v1alpha1.SessionEnvPrefix, v1alpha1.WorkerEnvPrefix, "KUBERNETES_", "LD_"}
 	reservedNames    = []string{"PATH", homeVariable, tempVariable}
 )
 
-// Validate tells what is wrong with a session whatever its SessionRunner allows, and the
-// API server's own rules cannot refuse.
+// Validate returns errors that do not depend on the SessionRunner and that the CRD's rules cannot
+// express.
 func Validate(s *v1alpha1.AgenticSession) field.ErrorList {
 	spec, at := &s.Spec, field.NewPath("spec")
 	errs := validateEnvironment(spec, at)
@@ -49,11 +48,11 @@ func validateEnvironment(spec *v1alpha1.AgenticSessionSpec, at *field.Path) fiel
 	for _, name := range sortedKeys(spec.EnvironmentVariables) {
 		value := spec.EnvironmentVariables[name]
 		size += len(name) + len(value)
-		if isReservedVariable(name) { // the API server refuses it, but not where its CRD is another
+		if isReservedVariable(name) { // the CRD rejects it too, but an older CRD may not
 			errs = append(errs, field.Forbidden(at.Child("environmentVariables").Key(name), "the name is reserved"))
 		}
 		if strings.ContainsRune(string(value), 0) {
-			errs = append(errs, field.Invalid(at.Child("environmentVariables").Key(name), "", "the value must not contain a NUL"))
+			errs = append(errs, field.Invalid(at.Child("environmentVariables").Key(name), "", "the value must not contain a NUL character"))
 		}
 	}
 	if size > maxEnvironmentBytes {
@@ -76,7 +75,7 @@ func validateEnvFrom(sources []corev1.EnvFromSource, at *field.Path) field.Error
 	for i := range sources {
 		source, at := &sources[i], at.Index(i)
 		if (source.SecretRef == nil) == (source.ConfigMapRef == nil) {
-			errs = append(errs, field.Invalid(at, "", "give either secretRef or configMapRef"))
+			errs = append(errs, field.Invalid(at, "", "set either secretRef or configMapRef"))
 		}
 		if source.SecretRef != nil {
 			errs = append(errs, validateSecretName(source.SecretRef.Name, at.Child("secretRef", "name"))...)
@@ -90,49 +89,49 @@ func validateEnvFrom(sources []corev1.EnvFromSource, at *field.Path) field.Error
 
 func validateSecretMounts(mounts []v1alpha1.SecretMount, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	taken := map[string]bool{}
+	seen := map[string]bool{}
 	for i := range mounts {
 		mount := &mounts[i]
 		errs = append(errs, validateSecretName(mount.SecretName, at.Index(i).Child("secretName"))...)
-		where := secretMountPath(mount)
-		if path.Dir(where) != secretsPath || path.Clean(where) != where {
-			errs = append(errs, field.Invalid(at.Index(i).Child("mountPath"), where, "must be a directory in "+secretsPath))
+		directory := secretMountPath(mount)
+		if path.Dir(directory) != secretsPath || path.Clean(directory) != directory {
+			errs = append(errs, field.Invalid(at.Index(i).Child("mountPath"), directory, "must be a directory in "+secretsPath))
 		}
-		if taken[where] {
-			errs = append(errs, field.Duplicate(at.Index(i).Child("mountPath"), where))
+		if seen[directory] {
+			errs = append(errs, field.Duplicate(at.Index(i).Child("mountPath"), directory))
 		}
-		taken[where] = true
+		seen[directory] = true
 	}
 	return errs
 }
 
-// validateSecretName refuses the inputs of sessions: they are their users' own.
+// validateSecretName rejects the inputs Secrets of sessions, which only their runners may read.
 func validateSecretName(name string, at *field.Path) field.ErrorList {
 	switch {
 	case name == "":
 		return field.ErrorList{field.Required(at, "")}
 	case inputsNamePattern.MatchString(name):
-		return field.ErrorList{field.Forbidden(at, "the inputs of sessions are for their own runners only")}
+		return field.ErrorList{field.Forbidden(at, "the inputs Secret of a session is only for its runner")}
 	default:
 		return nil
 	}
 }
 
-// validateRepos refuses two in one directory.
+// validateRepos rejects repositories with the same directory.
 func validateRepos(repos []v1alpha1.SessionRepo, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	taken := map[string]bool{}
+	seen := map[string]bool{}
 	for i := range repos {
 		name := repoDirectory(&repos[i])
-		if taken[name] {
+		if seen[name] {
 			errs = append(errs, field.Duplicate(at.Index(i).Child("name"), name))
 		}
-		taken[name] = true
+		seen[name] = true
 	}
 	return errs
 }
 
-// repoDirectory is the name of a repository's directory in the workspace.
+// repoDirectory returns the name of a repository's directory in the workspace.
 func repoDirectory(repo *v1alpha1.SessionRepo) string {
 	if repo.Name != "" {
 		return repo.Name

@@ -1,79 +1,101 @@
 package session
 
 import (
+	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 const (
 	maxRecordedRuns     = 10
 	maxRunMessageLength = 256
+	// maxDisruptions is how often a disrupted run is retried.
+	maxDisruptions = 5
 )
 
-// verdict is how an attempt ended.
+// verdict is how an attempt ended, and why.
 type verdict struct {
-	outcome         v1alpha1.RunOutcome
-	reason, message string
-	exitCode        *int32
-	end             time.Time
+	outcome v1alpha1.RunOutcome
+	core.Problem
+
+	// exitCode of the runner; nil if it is not known.
+	exitCode *int32
+	endTime  time.Time
 }
 
-// closeFailed closes an attempt that failed, and has the run tried again if that may be.
-func (d *evaluation) closeFailed(c verdict) {
-	c.outcome = v1alpha1.RunFailed
-	d.close(c)
-	if d.retries(c.reason) {
-		d.lastRun().Outcome, d.status.CompletionTime = v1alpha1.RunRetried, nil
-	}
-}
+var problemTimeUsedUp = core.Problem{Reason: v1alpha1.ReasonDeadlineExceeded, Message: "the session used all of its time; increase timeout to run it again"}
 
-// retries tells whether the run is tried again, and counts.
-func (d *evaluation) retries(reason string) bool {
-	retry := d.spec.Retry
-	if left, limited := d.left(); retry == nil || limited && left == 0 {
-		return false
+// verdictOfJob returns the verdict of a Job that ended. Only the runner's exit counts, never a
+// sidecar's, and if the runner was terminated its exit code does not count either.
+func verdictOfJob(job *batchv1.Job, pod *corev1.Pod, end *batchv1.JobCondition, hasResult bool) verdict {
+	v := verdict{outcome: v1alpha1.RunFailed, exitCode: runnerExitCode(pod), endTime: end.LastTransitionTime.Time}
+	if job.Status.CompletionTime != nil {
+		v.endTime = job.Status.CompletionTime.Time
 	}
-	switch reason {
-	case v1alpha1.ReasonExitedWithError, v1alpha1.ReasonOOMKilled:
-		if d.status.Retries >= retry.Limit {
-			return false
-		}
-		d.status.Retries++
-	case v1alpha1.ReasonEvicted, v1alpha1.ReasonPodLost:
-		if !retry.OnDisruption || d.status.Disruptions >= maxDisruptions {
-			return false
-		}
-		d.status.Disruptions++
+	termination, disruption := runnerTermination(pod), podDisruption(pod)
+	switch {
+	case end.Type == batchv1.JobComplete:
+		v.outcome, v.Reason = v1alpha1.RunCompleted, v1alpha1.ReasonCompleted
+	case end.Reason == batchv1.JobReasonDeadlineExceeded:
+		v.Problem = problemTimeUsedUp
+	case disruption != nil:
+		v.Problem = *disruption
+	case termination == nil:
+		v.Reason, v.Message = v1alpha1.ReasonPodLost, formatReason(end.Reason, end.Message)
+	case termination.ExitCode == 0:
+		v.outcome, v.Reason = v1alpha1.RunCompleted, v1alpha1.ReasonCompleted
+	case termination.Reason == v1alpha1.ReasonOOMKilled:
+		v.Reason, v.Message = v1alpha1.ReasonOOMKilled, "the runner exceeded its memory limit"
 	default:
-		return false
+		v.Reason, v.Message = v1alpha1.ReasonExitedWithError, fmt.Sprintf("the runner exited with code %d", termination.ExitCode)
+		if output := strings.TrimSpace(termination.Message); output != "" && !hasResult {
+			v.Message += ": " + output
+		}
 	}
-	return true
+	return v
 }
 
-// fail ends the run without a Job, or before the one of the open attempt was made.
-func (d *evaluation) fail(reason, message string) {
-	d.close(verdict{outcome: v1alpha1.RunFailed, reason: reason, message: message, end: d.now.Time})
+// hasResult reports whether the runner of the open attempt left a valid result.
+func (e *evaluation) hasResult() bool {
+	result := e.status.Result
+	return result != nil && result.Run == e.status.Run && result.Attempt == e.status.Attempt
 }
 
-// close records how the open attempt ended. From here on its Job does not matter.
-func (d *evaluation) close(c verdict) {
-	s := &d.status
-	end := metav1.NewTime(c.end.Truncate(time.Second)) // as it is stored
-	record := v1alpha1.SessionRun{
-		Run: s.Run, Attempt: s.Attempt, Job: s.Job, Start: s.JobStartTime, End: &end,
-		ExitCode: c.exitCode, Outcome: c.outcome, Reason: c.reason, Message: truncateMessage(c.message),
+// failRun fails the run now, with the open attempt or without one.
+func (e *evaluation) failRun(problem core.Problem) {
+	e.closeAttempt(verdict{outcome: v1alpha1.RunFailed, Problem: problem, endTime: e.now.Time})
+}
+
+// closeAttempt records how the open attempt ended, and whether its run is retried. From now on
+// its Job does not matter.
+func (e *evaluation) closeAttempt(v verdict) {
+	s := &e.status
+	end := metav1.NewTime(v.endTime.Truncate(time.Second)) // the API server's precision
+	if v.endTime.IsZero() {
+		v.endTime, end = e.now.Time, e.now
 	}
 	if s.JobStartTime != nil {
-		// Rounded up: of several attempts none may get time that another has used.
-		s.ActiveSeconds += int64(max(c.end.Sub(s.JobStartTime.Time)+time.Second-1, 0) / time.Second)
+		// Rounded up, so that no attempt gets time that another one used.
+		s.ActiveSeconds += int64(max(v.endTime.Sub(s.JobStartTime.Time)+time.Second-1, 0) / time.Second)
 	}
-	if result := s.Result; result != nil && result.Run == s.Run && result.Attempt == s.Attempt && s.JobUID != "" {
-		record.CostUSD = result.CostUSD
-		s.TotalCostUSD = sumCosts(s.TotalCostUSD, result.CostUSD)
+	if v.outcome == v1alpha1.RunFailed && e.takeRetry(v.Reason) {
+		v.outcome = v1alpha1.RunRetried
+	}
+	record := v1alpha1.SessionRun{
+		Run: s.Run, Attempt: s.Attempt, Job: s.Job, Start: s.JobStartTime, End: &end,
+		ExitCode: v.exitCode, Outcome: v.outcome, Reason: v.Reason, Message: truncateMessage(v.Message),
+	}
+	if e.hasResult() && s.JobUID != "" {
+		record.CostUSD = s.Result.CostUSD
+		s.TotalCostUSD = sumCosts(s.TotalCostUSD, s.Result.CostUSD)
 	}
 	s.Runs = append(s.Runs, record)
 	if len(s.Runs) > maxRecordedRuns {
@@ -81,15 +103,39 @@ func (d *evaluation) close(c verdict) {
 	}
 	s.Job, s.JobUID = "", ""
 	s.JobStartTime, s.RunnerStartTime, s.StopTime, s.WaitingSince = nil, nil, nil, nil
-	if c.outcome != v1alpha1.RunStopped {
+	if v.outcome != v1alpha1.RunStopped {
 		s.StoppedReason = ""
 	}
-	if c.outcome == v1alpha1.RunCompleted || c.outcome == v1alpha1.RunFailed {
+	if v.outcome == v1alpha1.RunCompleted || v.outcome == v1alpha1.RunFailed {
 		s.CompletionTime = &end
 	}
 }
 
-// truncateMessage cuts a message to what a record holds, marking the cut.
+// takeRetry counts and allows a retry after a failure with this reason, if one is left.
+func (e *evaluation) takeRetry(reason string) bool {
+	retry := e.spec.Retry
+	if retry == nil || e.isTimeUsedUp() {
+		return false
+	}
+	count, limit := &e.status.Retries, retry.Limit
+	switch reason {
+	case v1alpha1.ReasonExitedWithError, v1alpha1.ReasonOOMKilled:
+	case v1alpha1.ReasonEvicted, v1alpha1.ReasonPodLost:
+		count, limit = &e.status.Disruptions, maxDisruptions
+		if !retry.OnDisruption {
+			return false
+		}
+	default:
+		return false
+	}
+	if *count >= limit {
+		return false
+	}
+	*count++
+	return true
+}
+
+// truncateMessage shortens a message to what a record holds, and marks the cut.
 func truncateMessage(message string) string {
 	const mark = "..."
 	if utf8.RuneCountInString(message) <= maxRunMessageLength {

@@ -1,10 +1,9 @@
-// Package admin asks workers, at their admin API, what they are doing, and to drain or to
-// go on.
+// Package workerclient is a client for the admin API of workers.
 //
-// A worker is somebody else's program. It may hang, answer with anything or at any length,
-// or send us elsewhere; so each request has a time limit, each answer a size limit, and no
-// redirect is followed. What it says is its word and no more: whether a message is really
-// done the broker knows.
+// Workers are programs of the user: they may hang, return anything, or redirect requests.
+// Therefore each request has a timeout and each response a size limit, and redirects are not
+// followed. The stats are what the worker claims; whether a message is done is decided by the
+// broker.
 package workerclient
 
 import (
@@ -19,40 +18,43 @@ import (
 )
 
 const (
-	// patience is how long a worker may take to answer. Its API does nothing that takes time.
-	patience = time.Second
-	// longest answer that is read.
-	longest = 1 << 16
-	// atOnce is how many workers are asked at a time.
-	atOnce = 128
-	// kept connections live for longer than the time between two looks.
-	kept = 10 * time.Second
+	// requestTimeout bounds each request. The admin API does nothing that takes time.
+	requestTimeout   = time.Second
+	maxResponseBytes = 1 << 16
+	// maxConcurrentRequests bounds the requests of one Client to all workers.
+	maxConcurrentRequests = 128
+	// idleConnectionTimeout is longer than the interval at which the operator requests stats,
+	// so that connections are reused.
+	idleConnectionTimeout = 10 * time.Second
 )
 
-// States of a worker, as it says them.
+// States of a worker in its stats.
 const (
 	stateDraining = "Draining"
 	stateDrained  = "Drained"
 )
 
-// Stats are what a worker says of itself.
+// Stats are the stats that a worker reports.
 type Stats struct {
-	State    string `json:"state"`
-	InFlight int64  `json:"inFlight"`
-	// Held messages it has fetched in advance; 0 if it does not say.
-	Held int64 `json:"held"`
-	// Succeeded and Failed messages since it started; nil if it does not count them.
+	// State is Running, Draining, Drained, or a state that only the worker knows.
+	State string `json:"state"`
+	// InFlight is the number of running jobs.
+	InFlight int64 `json:"inFlight"`
+	// Held is the number of prefetched messages; 0 if the worker does not report it.
+	Held int64 `json:"prefetched"`
+	// Succeeded and Failed are the numbers of attempts since the worker started; nil if the
+	// worker does not report them.
 	Succeeded *int64 `json:"succeeded,omitempty"`
 	Failed    *int64 `json:"failed,omitempty"`
 }
 
-// Draining tells whether the worker takes no more messages.
+// Draining reports whether the worker takes no messages.
 func (s *Stats) Draining() bool { return s.State == stateDraining || s.State == stateDrained }
 
-// Drained tells whether it has none in flight either.
+// Drained reports whether the worker takes no messages and runs none.
 func (s *Stats) Drained() bool { return s.State == stateDrained && s.InFlight == 0 }
 
-// Client asks workers. All its methods may be called at the same time.
+// Client sends requests to workers. It is safe for concurrent use.
 type Client struct {
 	http  *http.Client
 	slots chan struct{}
@@ -62,53 +64,54 @@ type Client struct {
 func New() *Client {
 	return &Client{
 		http: &http.Client{
-			Timeout: patience,
+			Timeout: requestTimeout,
 			Transport: &http.Transport{
-				// Workers are asked where they are, whatever proxy the operator has.
+				// Workers are in the cluster; a proxy of the operator does not apply to them.
 				Proxy:                  nil,
-				DialContext:            (&net.Dialer{Timeout: patience}).DialContext,
-				MaxIdleConns:           2 * atOnce,
+				DialContext:            (&net.Dialer{Timeout: requestTimeout}).DialContext,
+				MaxIdleConns:           2 * maxConcurrentRequests,
 				MaxIdleConnsPerHost:    1,
-				IdleConnTimeout:        kept,
-				MaxResponseHeaderBytes: longest,
-				DisableCompression:     true, // a short answer could become a long one
+				IdleConnTimeout:        idleConnectionTimeout,
+				MaxResponseHeaderBytes: maxResponseBytes,
+				DisableCompression:     true, // a short response could expand to any size
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		slots: make(chan struct{}, atOnce),
+		slots: make(chan struct{}, maxConcurrentRequests),
 	}
 }
 
-// Stats asks the worker at the address, host:port, what it is doing.
+// Stats returns the stats of the worker at the address, host:port. Stats that are impossible,
+// such as negative numbers, are an error.
 func (c *Client) Stats(ctx context.Context, address string) (*Stats, error) {
-	raw, err := c.ask(ctx, http.MethodGet, address, "/stats")
+	body, err := c.sendRequest(ctx, http.MethodGet, address, "/stats")
 	if err != nil {
 		return nil, err
 	}
 	s := &Stats{}
-	if err := json.Unmarshal(raw, s); err != nil {
-		return nil, fmt.Errorf("what %s says of itself: %w", address, err)
+	if err := json.Unmarshal(body, s); err != nil {
+		return nil, fmt.Errorf("parsing the stats of worker %s: %w", address, err)
 	}
 	if s.State == "" || s.InFlight < 0 || s.Held < 0 {
-		return nil, fmt.Errorf("what %s says of itself cannot be: state %q, %d in flight, %d held", address, s.State, s.InFlight, s.Held)
+		return nil, fmt.Errorf("worker %s reports invalid stats: state %q, %d in flight, %d prefetched", address, s.State, s.InFlight, s.Held)
 	}
 	return s, nil
 }
 
-// Drain asks the worker to take no more messages.
+// Drain makes the worker at the address stop taking messages.
 func (c *Client) Drain(ctx context.Context, address string) error {
-	_, err := c.ask(ctx, http.MethodPost, address, "/drain")
+	_, err := c.sendRequest(ctx, http.MethodPost, address, "/drain")
 	return err
 }
 
-// Resume asks the worker to take messages again.
+// Resume makes the worker at the address take messages again.
 func (c *Client) Resume(ctx context.Context, address string) error {
-	_, err := c.ask(ctx, http.MethodPost, address, "/resume")
+	_, err := c.sendRequest(ctx, http.MethodPost, address, "/resume")
 	return err
 }
 
-// ask makes one request, when there is a slot for it.
-func (c *Client) ask(ctx context.Context, method, address, path string) (answer []byte, err error) {
+// sendRequest waits for one of the client's slots, and returns the body of the response.
+func (c *Client) sendRequest(ctx context.Context, method, address, path string) (body []byte, err error) {
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
@@ -124,14 +127,14 @@ func (c *Client) ask(ctx context.Context, method, address, path string) (answer 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, response.Body.Close()) }()
-	answer, err = io.ReadAll(io.LimitReader(response.Body, longest+1))
+	body, err = io.ReadAll(io.LimitReader(response.Body, maxResponseBytes+1))
 	switch {
 	case err != nil:
 		return nil, err
-	case len(answer) > longest:
-		return nil, fmt.Errorf("%s %s%s: the answer is longer than %d bytes", method, address, path, longest)
+	case len(body) > maxResponseBytes:
+		return nil, fmt.Errorf("%s %s%s: the response is longer than %d bytes", method, address, path, maxResponseBytes)
 	case response.StatusCode/100 != 2:
 		return nil, fmt.Errorf("%s %s%s: %s", method, address, path, response.Status)
 	}
-	return answer, nil
+	return body, nil
 }

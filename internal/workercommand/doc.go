@@ -1,13 +1,13 @@
-// Package workercommand is `yardmaster worker`: the runtime of package worker for jobs
-// that are not worked on by a Go program.
+// Package workercommand implements `yardmaster worker`, which runs the jobs of queues with
+// programs that do not use the Go package worker.
 //
-// With --forward each job is sent to an HTTP server beside it, with --exec each is a
-// process of its own. What becomes of the job follows from the answer:
+// With --forward it sends each job to an HTTP server, usually in the same Pod. With --exec it
+// starts a command for each job. The response or exit code decides what happens to the job:
 //
 //	HTTP status                 exit code        the job
 //	2xx                         0                is done
-//	429, 503                    75               is tried again, after Retry-After if it is there
+//	429, 503                    75               is retried, after Retry-After if it is set
 //	other 4xx                   65               becomes a dead letter
-//	5xx, 3xx, no answer in time any other        is tried again
-//	nobody listens              cannot start     is given back: that was no attempt
+//	5xx, 3xx, timeout           any other        is retried
+//	connection refused          cannot start     is snoozed: this is not an attempt
 package workercommand

@@ -17,87 +17,88 @@ import (
 	"github.com/yardmaster/yardmaster/worker"
 )
 
-// exitDataErr, as sysexits.h has it: the job itself is wrong, and trying it again is of no
-// use. After any other code it is of use, and EX_TEMPFAIL, 75, is the one to say just that.
-const exitDataErr = 65
+// exitDataError is EX_DATAERR of sysexits.h: the job itself is invalid, so no retry can
+// succeed. Every other code leads to a retry; EX_TEMPFAIL, 75, exists to say so explicitly.
+const exitDataError = 65
 
 const (
-	// lastWords is how much of the end of its standard error becomes part of an error.
-	lastWords = 512
-	// graceful is how long a command has to end by itself once it is told to.
-	graceful = 3 * time.Second
-	// longestHeaders is how much an environment variable is sure to hold.
-	longestHeaders = 64 << 10
-	// notStarted is how long a job waits for a process to be had.
-	notStarted = 2 * time.Second
+	// errorTailBytes is the length of the end of standard error that an error contains.
+	errorTailBytes = 512
+	// terminationGracePeriod is the time between SIGTERM and SIGKILL.
+	terminationGracePeriod = 3 * time.Second
+	// maxHeaderBytes is a size that fits into an environment variable on every platform.
+	maxHeaderBytes = 64 << 10
+	// startFailureDelay is the time until redelivery of a job whose command did not start.
+	startFailureDelay = 2 * time.Second
 )
 
-// executor runs a command for each job, which has the payload on its standard input. No
-// shell is between, and nothing of the job is an argument.
-type executor struct {
-	command     []string
+// commandRunner runs a command for each job, with the payload on standard input. It uses no
+// shell, and no argument depends on the job, so that payloads cannot inject commands.
+type commandRunner struct {
+	command []string
+	// timeout of the command. 0 means no limit.
 	timeout     time.Duration
 	out, errOut io.Writer
 }
 
-func (e *executor) handle(ctx context.Context, job *worker.Job) error {
-	environment, err := environmentOf(job)
+func (r *commandRunner) handle(ctx context.Context, job *worker.Job) error {
+	environment, err := jobEnvironment(job)
 	if err != nil {
 		return err
 	}
-	limited := ctx
-	if e.timeout > 0 {
+	commandContext := ctx
+	if r.timeout > 0 {
 		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, e.timeout)
+		commandContext, cancel = context.WithTimeout(ctx, r.timeout)
 		defer cancel()
 	}
-	last := &tail{}
-	command := exec.CommandContext(limited, e.command[0], e.command[1:]...)
+	errorTail := &tailBuffer{}
+	command := exec.CommandContext(commandContext, r.command[0], r.command[1:]...)
 	command.Env = append(os.Environ(), environment...)
 	command.Stdin = bytes.NewReader(job.Payload)
-	command.Stdout, command.Stderr = e.out, io.MultiWriter(e.errOut, last)
-	// Its own group, so that a signal to the worker is none to its jobs, and that what it
-	// starts ends with it.
+	command.Stdout, command.Stderr = r.out, io.MultiWriter(r.errOut, errorTail)
+	// The command gets a process group of its own: a signal to the worker's group does not
+	// reach it, and its child processes can be terminated together with it.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGTERM) }
-	command.WaitDelay = graceful
+	command.WaitDelay = terminationGracePeriod
 	if err := command.Start(); err != nil {
-		return fmt.Errorf("%w: %w", err, worker.PutBack(notStarted))
+		return fmt.Errorf("%w: %w", err, worker.Snooze(startFailureDelay))
 	}
 	err = command.Wait()
-	if limited.Err() != nil {
-		// Whoever of the group did not listen. It may be that nobody is left.
+	if commandContext.Err() != nil {
+		// Kill processes of the group that ignored SIGTERM. This fails if none is left.
 		_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL)
 	}
-	return verdict(ctx, limited, err, last.String())
+	return classifyExit(ctx, commandContext, err, errorTail.String())
 }
 
-// verdict tells what the end of a command means for its job.
-func verdict(ctx, limited context.Context, err error, last string) error {
+// classifyExit turns the end of a command into the result of its job.
+func classifyExit(ctx, commandContext context.Context, err error, errorTail string) error {
 	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it succeeded, and left somebody behind
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it succeeded, but a child process still has its output open
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case limited.Err() != nil:
-		return errors.New("it took too long")
+	case commandContext.Err() != nil:
+		return errors.New("the command exceeded its time limit")
 	}
-	reason := strings.TrimSpace(err.Error() + ": " + last)
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == exitDataErr {
+	reason := strings.TrimSpace(err.Error() + ": " + errorTail)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == exitDataError {
 		return worker.DeadLetter(reason)
 	}
 	return errors.New(reason)
 }
 
-// environmentOf tells a command of its job. The headers are JSON in one variable: names
-// that a producer chose are not those of variables.
-func environmentOf(job *worker.Job) ([]string, error) {
+// jobEnvironment returns the environment variables that describe a job. All headers are JSON
+// in one variable, because producers could choose names such as PATH.
+func jobEnvironment(job *worker.Job) ([]string, error) {
 	headers, err := json.Marshal(job.Headers)
 	if err != nil {
 		return nil, err
 	}
-	if len(headers) > longestHeaders {
-		return nil, worker.DeadLetter(fmt.Sprintf("the headers are %d bytes, more than the %d that a variable is sure to hold", len(headers), longestHeaders))
+	if len(headers) > maxHeaderBytes {
+		return nil, worker.DeadLetter(fmt.Sprintf("the headers have %d bytes, more than the %d that fit into an environment variable", len(headers), maxHeaderBytes))
 	}
 	return []string{
 		"YARDMASTER_JOB_ID=" + job.ID,
@@ -105,20 +106,21 @@ func environmentOf(job *worker.Job) ([]string, error) {
 		"YARDMASTER_JOB_PRIORITY=" + job.Priority,
 		"YARDMASTER_JOB_ATTEMPT=" + strconv.Itoa(job.Attempt),
 		"YARDMASTER_JOB_MAX_ATTEMPTS=" + strconv.Itoa(job.MaxAttempts),
-		"YARDMASTER_JOB_SENT=" + job.Sent.UTC().Format(time.RFC3339Nano),
+		"YARDMASTER_JOB_SENT=" + job.SentTime.UTC().Format(time.RFC3339Nano),
 		"YARDMASTER_JOB_HEADERS=" + string(headers),
 	}, nil
 }
 
-// tail keeps the end of what is written to it.
-type tail struct{ end []byte }
+// tailBuffer keeps the last errorTailBytes that are written to it.
+type tailBuffer struct{ tail []byte }
 
-func (t *tail) Write(p []byte) (int, error) {
-	t.end = append(t.end, p...)
-	if over := len(t.end) - lastWords; over > 0 {
-		t.end = append(t.end[:0], t.end[over:]...)
+// Write implements io.Writer.
+func (b *tailBuffer) Write(p []byte) (int, error) {
+	b.tail = append(b.tail, p...)
+	if excess := len(b.tail) - errorTailBytes; excess > 0 {
+		b.tail = append(b.tail[:0], b.tail[excess:]...)
 	}
 	return len(p), nil
 }
 
-func (t *tail) String() string { return strings.ToValidUTF8(string(t.end), "") }
+func (b *tailBuffer) String() string { return strings.ToValidUTF8(string(b.tail), "") }

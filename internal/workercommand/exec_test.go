@@ -15,41 +15,42 @@ import (
 	"github.com/yardmaster/yardmaster/worker"
 )
 
-// script is an executor of a few lines of shell: the test's, not the job's.
-func script(lines string) (*executor, *bytes.Buffer) {
+// newScriptRunner returns a runner that runs a shell script for each job, and the output of
+// the scripts.
+func newScriptRunner(script string) (*commandRunner, *bytes.Buffer) {
 	out := &bytes.Buffer{}
-	return &executor{command: []string{"/bin/sh", "-c", lines}, out: out, errOut: &bytes.Buffer{}}, out
+	return &commandRunner{command: []string{"/bin/sh", "-c", script}, out: out, errOut: &bytes.Buffer{}}, out
 }
 
-func TestAnExitCodeDecides(t *testing.T) {
-	for name, row := range map[string]struct{ lines, want string }{
-		"0":                            {"exit 0", "done"},
-		"0, without reading":           {"exec 0<&-; exit 0", "done"},
-		"65":                           {"echo no such order >&2; exit 65", "dead: exit status 65: no such order"},
-		"75":                           {"exit 75", "again: exit status 75:"},
-		"any other":                    {"echo oh no >&2; exit 1", "again: exit status 1: oh no"},
-		"killed":                       {"kill -9 $$", "again: signal: killed:"},
-		"0, with somebody left behind": {"sleep 60 & exit 0", "done"},
+func TestExitCodeDecidesWhatHappensToTheJob(t *testing.T) {
+	for name, row := range map[string]struct{ script, want string }{
+		"exit code 0":                       {"exit 0", "done"},
+		"exit code 0 without reading input": {"exec 0<&-; exit 0", "done"},
+		"exit code 65":                      {"echo no such order >&2; exit 65", "dead: exit status 65: no such order"},
+		"exit code 75":                      {"exit 75", "retry: exit status 75:"},
+		"any other exit code":               {"echo oh no >&2; exit 1", "retry: exit status 1: oh no"},
+		"killed by a signal":                {"kill -9 $$", "retry: signal: killed:"},
+		"exit code 0 with a running child":  {"sleep 60 & exit 0", "done"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, _ := script(row.lines)
-			if got := meaning(e.handle(t.Context(), job())); got != row.want {
+			e, _ := newScriptRunner(row.script)
+			if got := describeResult(e.handle(t.Context(), newJob())); got != row.want {
 				t.Errorf("%s, want %s", got, row.want)
 			}
 		})
 	}
-	t.Run("a command that cannot start: that was no attempt", func(t *testing.T) {
-		e := &executor{command: []string{filepath.Join(t.TempDir(), "none")}}
-		if got := meaning(e.handle(t.Context(), job())); got != "put back" {
+	t.Run("a command that cannot start snoozes the job", func(t *testing.T) {
+		e := &commandRunner{command: []string{filepath.Join(t.TempDir(), "none")}}
+		if got := describeResult(e.handle(t.Context(), newJob())); got != "snoozed" {
 			t.Error(got)
 		}
 	})
 }
 
-func TestACommandIsToldOfItsJobAndNothingIsAnArgument(t *testing.T) {
-	e, out := script(`cat; echo; echo "$# $YARDMASTER_JOB_ID $YARDMASTER_JOB_QUEUE $YARDMASTER_JOB_PRIORITY ` +
+func TestCommandReceivesTheJobWithoutArguments(t *testing.T) {
+	e, out := newScriptRunner(`cat; echo; echo "$# $YARDMASTER_JOB_ID $YARDMASTER_JOB_QUEUE $YARDMASTER_JOB_PRIORITY ` +
 		`$YARDMASTER_JOB_ATTEMPT $YARDMASTER_JOB_MAX_ATTEMPTS $YARDMASTER_JOB_SENT"; echo "$YARDMASTER_JOB_HEADERS"`)
-	j := job()
+	j := newJob()
 	j.Payload = []byte("$(touch x); `id`")
 	j.Headers = map[string][]string{"PATH": {"forged"}, "a\x00": {"$(id)"}}
 	if err := e.handle(t.Context(), j); err != nil {
@@ -57,49 +58,49 @@ func TestACommandIsToldOfItsJobAndNothingIsAnArgument(t *testing.T) {
 	}
 	want := "$(touch x); `id`\n0 7 orders high 2 5 2026-03-01T12:00:00Z\n" + `{"PATH":["forged"],"a\u0000":["$(id)"]}` + "\n"
 	if got := out.String(); got != want {
-		t.Errorf("it saw %q, want %q", got, want)
+		t.Errorf("the command received %q, want %q", got, want)
 	}
-	j.Headers = map[string][]string{"Big": {strings.Repeat("x", longestHeaders)}}
+	j.Headers = map[string][]string{"Big": {strings.Repeat("x", maxHeaderBytes)}}
 	if err := e.handle(t.Context(), j); !worker.IsDeadLetter(err) {
-		t.Errorf("headers that are too long: %v", err)
+		t.Errorf("headers that are too long cause %v, want a dead letter", err)
 	}
 }
 
-func TestNobodyOfTheGroupOutlivesTheDeadline(t *testing.T) {
+func TestProcessGroupIsTerminatedWhenTheContextEnds(t *testing.T) {
 	for name, row := range map[string]struct {
-		lines string
-		most  time.Duration
+		script  string
+		maxTime time.Duration
 	}{
-		"who listens ends at once":           {"sleep 60 & echo $! >%s; wait", 2 * time.Second},
-		"who does not is killed a bit later": {"trap '' TERM; sleep 60 & echo $! >%s; wait; sleep 60", graceful + 2*time.Second},
+		"a command that handles SIGTERM exits at once":            {"sleep 60 & echo $! >%s; wait", 2 * time.Second},
+		"a command that ignores SIGTERM is killed a little later": {"trap '' TERM; sleep 60 & echo $! >%s; wait; sleep 60", terminationGracePeriod + 2*time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "pid")
-			e, _ := script(strings.Replace(row.lines, "%s", file, 1))
+			e, _ := newScriptRunner(strings.Replace(row.script, "%s", file, 1))
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
-			go func() { done <- e.handle(ctx, job()) }()
+			go func() { done <- e.handle(ctx, newJob()) }()
 			pid := 0
-			eventually(t, "the child is there", func() bool {
+			eventually(t, "the child process runs", func() bool {
 				text, _ := os.ReadFile(file)
 				pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
 				return pid > 0
 			})
-			began := time.Now()
+			startedAt := time.Now()
 			cancel()
 			if err := <-done; !errors.Is(err, context.Canceled) {
-				t.Errorf("ended with %v", err)
+				t.Errorf("the handler returned %v, want context.Canceled", err)
 			}
-			if took := time.Since(began); took > row.most {
-				t.Errorf("after %s", took)
+			if took := time.Since(startedAt); took > row.maxTime {
+				t.Errorf("termination took %s, want at most %s", took, row.maxTime)
 			}
-			eventually(t, "its child is gone", func() bool { return gone(pid) })
+			eventually(t, "the child process has exited", func() bool { return hasExited(pid) })
 		})
 	}
 }
 
-// gone tells whether a process runs no more. One that nobody has waited for yet does not.
-func gone(pid int) bool {
+// hasExited reports whether a process has exited. Zombie processes have exited, too.
+func hasExited(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true
 	}
@@ -107,19 +108,20 @@ func gone(pid int) bool {
 	return err != nil || bytes.Contains(stat, []byte(") Z "))
 }
 
-func TestACommandThatTakesTooLongIsTriedAgain(t *testing.T) {
-	e, _ := script("sleep 60")
+func TestCommandThatExceedsItsTimeLimitIsRetried(t *testing.T) {
+	e, _ := newScriptRunner("sleep 60")
 	e.timeout = 50 * time.Millisecond
-	if got := meaning(e.handle(t.Context(), job())); got != "again: it took too long" {
+	if got := describeResult(e.handle(t.Context(), newJob())); got != "retry: the command exceeded its time limit" {
 		t.Error(got)
 	}
 }
 
-func eventually(t *testing.T, what string, so func() bool) {
+// eventually waits until the condition is true.
+func eventually(t *testing.T, description string, isTrue func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !so(); {
+	for deadline := time.Now().Add(20 * time.Second); !isTrue(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("not in 20 s: %s", what)
+			t.Fatalf("timed out after 20 s waiting until %s", description)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

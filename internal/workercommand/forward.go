@@ -18,27 +18,33 @@ import (
 	"github.com/yardmaster/yardmaster/worker"
 )
 
-// The headers of a request that tell of its job. Those its producer gave it come with
-// headerOwn before their names: they must not pass for anything else.
+// Request headers that describe the job.
 const (
-	headerID          = "Yardmaster-Job-Id"
+	headerJobID       = "Yardmaster-Job-Id"
 	headerQueue       = "Yardmaster-Job-Queue"
 	headerPriority    = "Yardmaster-Job-Priority"
 	headerAttempt     = "Yardmaster-Job-Attempt"
 	headerMaxAttempts = "Yardmaster-Job-Max-Attempts"
-	headerSent        = "Yardmaster-Job-Sent"
-	headerOwn         = "Yardmaster-Header-"
+	headerSentTime    = "Yardmaster-Job-Sent"
+	// producerHeaderPrefix is put before the names of the producer's headers, so that they
+	// cannot be mistaken for headers of the worker.
+	producerHeaderPrefix = "Yardmaster-Header-"
 )
 
 const (
-	// told is how much of an answer becomes part of an error.
-	told = 512
-	// read is how much of an answer is read at all, for its connection to be used again.
-	read = 64 << 10
-	// longestRetryAfter bounds what an answer may ask for.
-	longestRetryAfter = 24 * time.Hour
-	// absent is how long a job waits for its server to be there.
-	absent = 2 * time.Second
+	// errorBodyBytes is the length of a response body that an error contains.
+	errorBodyBytes = 512
+	// maxBodyBytes is the length up to which a response body is read, so that the connection
+	// can be reused.
+	maxBodyBytes = 64 << 10
+	// maxRetryAfter bounds the Retry-After of a response.
+	maxRetryAfter = 24 * time.Hour
+	// unreachableDelay is the time until redelivery of a job whose server accepts no
+	// connections.
+	unreachableDelay   = 2 * time.Second
+	dialTimeout        = 5 * time.Second
+	idleTimeout        = time.Minute
+	maxIdleConnections = 1000 // more than the usual concurrency
 )
 
 // forwarder sends jobs to an HTTP server.
@@ -51,13 +57,13 @@ func newForwarder(target *url.URL, timeout time.Duration) *forwarder {
 	return &forwarder{target: target.String(), client: &http.Client{
 		Timeout: timeout,
 		Transport: &http.Transport{
-			// No proxy: it is a server beside this one.
-			DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
-			MaxIdleConnsPerHost: 1000, // one for each job at a time
-			IdleConnTimeout:     time.Minute,
+			// Proxy is not set, because the server usually runs in the same Pod.
+			DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+			MaxIdleConnsPerHost: maxIdleConnections,
+			IdleConnTimeout:     idleTimeout,
 			DisableCompression:  true,
 		},
-		// A job is sent where it is to go, and nowhere else.
+		// A redirect could send the job to a server that the user did not choose.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
@@ -67,58 +73,60 @@ func (f *forwarder) handle(ctx context.Context, job *worker.Job) error {
 	if err != nil {
 		return err
 	}
-	describe(request.Header, job)
-	answer, err := f.client.Do(request)
+	setJobHeaders(request.Header, job)
+	response, err := f.client.Do(request)
 	if err != nil {
-		return unanswered(err)
+		return classifyRequestError(err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, read))
-	if err != nil && answer.StatusCode/100 != 2 {
-		return fmt.Errorf("answered %s, and no more: %w", answer.Status, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxBodyBytes))
+	if err != nil && response.StatusCode/100 != 2 {
+		return fmt.Errorf("reading the response, %s: %w", response.Status, err)
 	}
-	return judge(answer, string(text[:min(len(text), told)]), time.Now())
+	return classifyResponse(response, string(body[:min(len(body), errorBodyBytes)]), time.Now())
 }
 
-// describe sets the headers of a job's request.
-func describe(header http.Header, job *worker.Job) {
+// setJobHeaders sets the headers that describe the job. Producer headers that are invalid in
+// HTTP are dropped.
+func setJobHeaders(header http.Header, job *worker.Job) {
 	header.Set("Content-Type", "application/octet-stream")
 	for name, values := range job.Headers {
 		for _, value := range values {
 			if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-				continue // HTTP cannot say it
+				continue
 			}
-			header.Add(headerOwn+name, value)
+			header.Add(producerHeaderPrefix+name, value)
 			if strings.EqualFold(name, "Content-Type") {
 				header.Set("Content-Type", value)
 			}
 		}
 	}
-	header.Set(headerID, job.ID)
+	header.Set(headerJobID, job.ID)
 	header.Set(headerQueue, job.Queue)
 	header.Set(headerPriority, job.Priority)
 	header.Set(headerAttempt, strconv.Itoa(job.Attempt))
 	header.Set(headerMaxAttempts, strconv.Itoa(job.MaxAttempts))
-	header.Set(headerSent, job.Sent.UTC().Format(time.RFC3339Nano))
+	header.Set(headerSentTime, job.SentTime.UTC().Format(time.RFC3339Nano))
 }
 
-// unanswered is what no answer means: if nobody listens, the job was not tried.
-func unanswered(err error) error {
-	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
-		return fmt.Errorf("%w: %w", err, worker.PutBack(absent))
+// classifyRequestError snoozes the job if no connection was made: the server has not seen
+// the job, so this is not an attempt.
+func classifyRequestError(err error) error {
+	if dialError := (*net.OpError)(nil); errors.As(err, &dialError) && dialError.Op == "dial" {
+		return fmt.Errorf("%w: %w", err, worker.Snooze(unreachableDelay))
 	}
 	return err
 }
 
-// judge tells what an answer means for the job.
-func judge(answer *http.Response, text string, now time.Time) error {
-	status := answer.StatusCode
-	reason := strings.TrimSpace("answered " + answer.Status + " " + text)
+// classifyResponse turns a response into the result of the job.
+func classifyResponse(response *http.Response, body string, now time.Time) error {
+	status := response.StatusCode
+	reason := strings.TrimSpace("the server responded " + response.Status + " " + body)
 	switch {
 	case status/100 == 2:
 		return nil
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
-		if after, found := retryAfter(answer.Header.Get("Retry-After"), now); found {
+		if after, found := parseRetryAfter(response.Header.Get("Retry-After"), now); found {
 			return fmt.Errorf("%s: %w", reason, worker.Retry(after))
 		}
 		return errors.New(reason)
@@ -129,14 +137,14 @@ func judge(answer *http.Response, text string, now time.Time) error {
 	}
 }
 
-// retryAfter reads seconds, or a date.
-func retryAfter(text string, now time.Time) (time.Duration, bool) {
+// parseRetryAfter parses a Retry-After header, which contains seconds or a date.
+func parseRetryAfter(text string, now time.Time) (after time.Duration, found bool) {
 	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
-		return min(time.Duration(seconds)*time.Second, longestRetryAfter), true
+		return min(time.Duration(seconds)*time.Second, maxRetryAfter), true
 	}
 	date, err := http.ParseTime(text)
 	if err != nil {
 		return 0, false
 	}
-	return min(max(date.Sub(now), 0), longestRetryAfter), true
+	return min(max(date.Sub(now), 0), maxRetryAfter), true
 }

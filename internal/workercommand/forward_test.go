@@ -18,11 +18,11 @@ import (
 	"github.com/yardmaster/yardmaster/worker"
 )
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+var sentTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func job() *worker.Job {
+func newJob() *worker.Job {
 	return &worker.Job{
-		ID: "7", Queue: "orders", Priority: "high", Payload: []byte("\x00payload"), Attempt: 2, MaxAttempts: 5, Sent: noon,
+		ID: "7", Queue: "orders", Priority: "high", Payload: []byte("\x00payload"), Attempt: 2, MaxAttempts: 5, SentTime: sentTime,
 		Headers: map[string][]string{
 			"Tenant": {"a", "b"}, "Content-Type": {"application/json"}, "Yardmaster-Job-Id": {"forged"}, "Authorization": {"forged"},
 			"not a name": {"x"}, "Smuggled": {"a\r\nHost: b"},
@@ -30,25 +30,24 @@ func job() *worker.Job {
 	}
 }
 
-// meaning of what a handler returns.
-func meaning(err error) string {
+// describeResult describes what the result of a handler does to its job.
+func describeResult(err error) string {
 	after, retry := worker.RetryAfter(err)
-	putBack := worker.IsPutBack(err)
 	switch {
 	case err == nil:
 		return "done"
 	case worker.IsDeadLetter(err):
 		return "dead: " + err.Error()
-	case putBack:
-		return "put back"
+	case worker.IsSnooze(err):
+		return "snoozed"
 	case retry:
-		return fmt.Sprintf("after %s", after)
+		return fmt.Sprintf("retry after %s", after)
 	default:
-		return "again: " + err.Error()
+		return "retry: " + err.Error()
 	}
 }
 
-func forward(t *testing.T, timeout time.Duration, server http.HandlerFunc) *forwarder {
+func forwardTo(t *testing.T, timeout time.Duration, server http.HandlerFunc) *forwarder {
 	t.Helper()
 	s := httptest.NewServer(server)
 	t.Cleanup(s.Close)
@@ -59,7 +58,7 @@ func forward(t *testing.T, timeout time.Duration, server http.HandlerFunc) *forw
 	return newForwarder(target, timeout)
 }
 
-func TestAnAnswerDecides(t *testing.T) {
+func TestResponseDecidesWhatHappensToTheJob(t *testing.T) {
 	for name, row := range map[string]struct {
 		status int
 		header http.Header
@@ -68,38 +67,38 @@ func TestAnAnswerDecides(t *testing.T) {
 	}{
 		"200":                        {200, nil, "", "done"},
 		"204":                        {204, nil, "", "done"},
-		"429":                        {429, nil, "slow down", "again: answered 429 Too Many Requests slow down"},
-		"429 with seconds":           {429, http.Header{"Retry-After": {"120"}}, "", "after 2m0s"},
-		"503 with a date":            {503, http.Header{"Retry-After": {"Mon, 02 Jan 2006 15:04:05 GMT"}}, "", "after 0s"},
-		"503 with more than a day":   {503, http.Header{"Retry-After": {"999999"}}, "", "after 24h0m0s"},
-		"503 with what is neither":   {503, http.Header{"Retry-After": {"soon"}}, "", "again: answered 503 Service Unavailable"},
-		"400":                        {400, nil, "no such order", "dead: answered 400 Bad Request no such order"},
-		"404":                        {404, nil, "", "dead: answered 404 Not Found"},
-		"500":                        {500, nil, "oh no", "again: answered 500 Internal Server Error oh no"},
-		"a redirect is not followed": {302, http.Header{"Location": {"http://127.0.0.1:1/"}}, "", "again: answered 302 Found"},
-		"a long answer is cut":       {400, nil, strings.Repeat("x", 9000), "dead: answered 400 Bad Request " + strings.Repeat("x", told)},
+		"429":                        {429, nil, "slow down", "retry: the server responded 429 Too Many Requests slow down"},
+		"429 with seconds":           {429, http.Header{"Retry-After": {"120"}}, "", "retry after 2m0s"},
+		"503 with a date":            {503, http.Header{"Retry-After": {"Mon, 02 Jan 2006 15:04:05 GMT"}}, "", "retry after 0s"},
+		"503 with more than a day":   {503, http.Header{"Retry-After": {"999999"}}, "", "retry after 24h0m0s"},
+		"503 with an invalid value":  {503, http.Header{"Retry-After": {"soon"}}, "", "retry: the server responded 503 Service Unavailable"},
+		"400":                        {400, nil, "no such order", "dead: the server responded 400 Bad Request no such order"},
+		"404":                        {404, nil, "", "dead: the server responded 404 Not Found"},
+		"500":                        {500, nil, "oh no", "retry: the server responded 500 Internal Server Error oh no"},
+		"a redirect is not followed": {302, http.Header{"Location": {"http://127.0.0.1:1/"}}, "", "retry: the server responded 302 Found"},
+		"a long body is truncated":   {400, nil, strings.Repeat("x", 9000), "dead: the server responded 400 Bad Request " + strings.Repeat("x", errorBodyBytes)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := forward(t, time.Minute, func(answer http.ResponseWriter, _ *http.Request) {
-				maps.Copy(answer.Header(), row.header)
-				answer.WriteHeader(row.status)
-				_, _ = io.WriteString(answer, row.body)
+			f := forwardTo(t, time.Minute, func(response http.ResponseWriter, _ *http.Request) {
+				maps.Copy(response.Header(), row.header)
+				response.WriteHeader(row.status)
+				_, _ = io.WriteString(response, row.body)
 			})
-			if got := meaning(f.handle(t.Context(), job())); got != row.want {
+			if got := describeResult(f.handle(t.Context(), newJob())); got != row.want {
 				t.Errorf("%s, want %s", got, row.want)
 			}
 		})
 	}
 }
 
-func TestARequestTellsOfItsJobAndNothingForged(t *testing.T) {
+func TestRequestDescribesTheJobAndHeadersCannotBeForged(t *testing.T) {
 	got := http.Header{}
 	var body []byte
-	f := forward(t, time.Minute, func(_ http.ResponseWriter, request *http.Request) {
+	f := forwardTo(t, time.Minute, func(_ http.ResponseWriter, request *http.Request) {
 		got = request.Header
 		body, _ = io.ReadAll(request.Body)
 	})
-	if err := f.handle(t.Context(), job()); err != nil {
+	if err := f.handle(t.Context(), newJob()); err != nil {
 		t.Fatal(err)
 	}
 	want := http.Header{
@@ -110,37 +109,37 @@ func TestARequestTellsOfItsJobAndNothingForged(t *testing.T) {
 		"Yardmaster-Header-Yardmaster-Job-Id": {"forged"}, "Yardmaster-Header-Authorization": {"forged"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || string(body) != "\x00payload" {
-		t.Errorf("%q, headers (-want +got):\n%s", body, diff)
+		t.Errorf("body %q, headers (-want +got):\n%s", body, diff)
 	}
 }
 
-func TestNoAnswer(t *testing.T) {
+func TestMissingResponse(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	slow := func(http.ResponseWriter, *http.Request) { <-release }
 
-	t.Run("in time: it is tried again", func(t *testing.T) {
+	t.Run("a response after the timeout: the job is retried", func(t *testing.T) {
 		s := httptest.NewServer(http.HandlerFunc(slow))
 		target, err := url.Parse(s.URL)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := meaning(newForwarder(target, 50*time.Millisecond).handle(t.Context(), job())); !strings.HasPrefix(got, "again: ") {
+		if got := describeResult(newForwarder(target, 50*time.Millisecond).handle(t.Context(), newJob())); !strings.HasPrefix(got, "retry: ") {
 			t.Error(got)
 		}
 	})
-	t.Run("as nobody is there: that was no attempt", func(t *testing.T) {
+	t.Run("connection refused: the job is snoozed", func(t *testing.T) {
 		s := httptest.NewServer(http.NotFoundHandler())
 		target, err := url.Parse(s.URL)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Close()
-		if got := meaning(newForwarder(target, time.Minute).handle(t.Context(), job())); got != "put back" {
+		if got := describeResult(newForwarder(target, time.Minute).handle(t.Context(), newJob())); got != "snoozed" {
 			t.Error(got)
 		}
 	})
-	t.Run("before the worker has to end: it says so", func(t *testing.T) {
+	t.Run("the worker shuts down: the error of the context is returned", func(t *testing.T) {
 		s := httptest.NewServer(http.HandlerFunc(slow))
 		target, err := url.Parse(s.URL)
 		if err != nil {
@@ -148,7 +147,7 @@ func TestNoAnswer(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := newForwarder(target, time.Minute).handle(ctx, job()); !errors.Is(err, context.Canceled) {
+		if err := newForwarder(target, time.Minute).handle(ctx, newJob()); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})

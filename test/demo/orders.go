@@ -159,7 +159,7 @@ func (a *orders) tell(before, pool *v1alpha1.WorkerPool, since time.Duration) {
 	if pool.Status.Backlog != nil {
 		a.history = append(a.history, *pool.Status.Backlog)
 	}
-	a.screen.DrawLines(render.Loads(a.screen.Style, []render.PoolLoad{{Pool: pool, Backlogs: a.history}}))
+	a.screen.DrawLines(render.PoolLoadTable(a.screen.Style, []*render.PoolLoad{{Pool: pool, Backlogs: a.history}}).Lines(false))
 }
 
 // rollOut gives the workers a new version, once, when several are there.
@@ -177,14 +177,14 @@ func (a *orders) rollOut(ctx context.Context, pool *v1alpha1.WorkerPool) {
 	a.rolled = true
 }
 
-// judge has the ledger judged.
+// judge verifies the ledger.
 func (a *orders) judge(ctx context.Context) error {
-	if err := a.run(ctx, "judge", "judge", "-run=demo", fmt.Sprintf("-jobs=%d", ordersSent)); err != nil {
+	if err := a.run(ctx, "verify", "verify", "-run=demo", fmt.Sprintf("-jobs=%d", ordersSent)); err != nil {
 		return err
 	}
-	var verdict verify.Verdict
+	var verdict verify.LedgerResult
 	err := a.until(ctx, "the verdict", func(*v1alpha1.Queue, *v1alpha1.WorkerPool) bool {
-		output := a.logOf(ctx, "judge")
+		output := a.logOf(ctx, "verify")
 		_, output, found := strings.Cut(output, "{")
 		line, _, _ := strings.Cut(output, "\n")
 		return found && json.Unmarshal([]byte("{"+line), &verdict) == nil
@@ -193,7 +193,7 @@ func (a *orders) judge(ctx context.Context) error {
 		return err
 	}
 	a.screen.PrintLine("  The ledger, in which each worker writes what it has done: %s", verdict.String())
-	if !verdict.OnceEach() {
+	if !verdict.EachDoneOnce() {
 		return fmt.Errorf("not each job was done once: %+v", verdict)
 	}
 	if verdict.Revisions < 2 {

@@ -30,17 +30,16 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// previousManifest is what the previous release is installed with. With each release it
-// is made anew: testdata/README.md tells how.
+// The release that upgrades start from: see test/upgrade.
 const (
-	previousManifest = "testdata/install-v0.yaml.gz"
-	previousImage    = "yardmaster:v0"
+	baselineManifest = root + "/test/upgrade/v0.1.0/install.yaml.gz"
+	baselineImage    = "yardmaster:v0.1.0"
 )
 
 func upgrade(t *testing.T) {
-	applyManifest(t, previousManifest)
+	applyManifest(t, baselineManifest)
 	must(t, waitForOperator(t.Context()))
-	wantOperatorImage(t, previousImage)
+	wantOperatorImage(t, baselineImage)
 
 	s := tell(t, testbuilder.SequentialJob("upgraded", "").Step("long", held()).Step("next", script("true")).Obj())
 	pod := s.podOf("long")

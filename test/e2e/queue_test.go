@@ -244,7 +244,7 @@ func (o *office) isEmpty(name string, after time.Time) bool {
 }
 
 // verdict is what the ledger says.
-func (o *office) verdict() verify.Verdict {
+func (o *office) verdict() verify.LedgerResult {
 	o.t.Helper()
 	return o.judge("job", o.jobs)
 }
@@ -258,18 +258,18 @@ func (o *office) wantOnce(revisions int, runs ...string) {
 			continue
 		}
 		verdict := o.judge(b.run, b.jobs)
-		if !verdict.OnceEach() || b.run == runs[0] && verdict.Revisions < revisions {
+		if !verdict.EachDoneOnce() || b.run == runs[0] && verdict.Revisions < revisions {
 			o.t.Errorf("%s: %+v", b.run, verdict)
 		}
 	}
 }
 
-func (o *office) judge(run string, jobs int) verify.Verdict {
+func (o *office) judge(run string, jobs int) verify.LedgerResult {
 	o.t.Helper()
-	o.tool("judge-"+run, "judge", "-run="+run, fmt.Sprintf("-jobs=%d", jobs))
+	o.tool("verify-"+run, "verify", "-run="+run, fmt.Sprintf("-jobs=%d", jobs))
 	var output string
 	o.until("the verdict", patience, func() bool {
-		pods, err := clientset.CoreV1().Pods(o.ns).List(o.t.Context(), metav1.ListOptions{LabelSelector: "job-name=judge-" + run})
+		pods, err := clientset.CoreV1().Pods(o.ns).List(o.t.Context(), metav1.ListOptions{LabelSelector: "job-name=verify-" + run})
 		if err != nil || len(pods.Items) == 0 {
 			return false
 		}
@@ -281,7 +281,7 @@ func (o *office) judge(run string, jobs int) verify.Verdict {
 		output = string(raw)
 		return err == nil
 	})
-	var v verify.Verdict
+	var v verify.LedgerResult
 	_, output, _ = strings.Cut(output, "{") // beside it stands why the program failed
 	line, _, _ := strings.Cut(output, "\n")
 	if err := json.Unmarshal([]byte("{"+line), &v); err != nil {
@@ -353,7 +353,7 @@ func nothingLost(t *testing.T) {
 	rollouts := o.disturb(nil)
 	o.untilDone()
 	verdict := o.verdict()
-	if !verdict.OnceEach() {
+	if !verdict.EachDoneOnce() {
 		t.Errorf("%+v", verdict)
 	}
 	if rollouts < 5 || verdict.Revisions < 5 {
@@ -398,7 +398,7 @@ func nothingLostByForce(t *testing.T) {
 	})
 	o.untilDone()
 	verdict := o.verdict()
-	if verdict.Done != verdict.Sent || len(verdict.Strange) > 0 {
+	if verdict.Done != verdict.Sent || len(verdict.Unexpected) > 0 {
 		t.Errorf("%+v", verdict)
 	}
 	if verdict.Repeated > inFlight+60 { // and what all could have when the broker went
@@ -437,7 +437,7 @@ func (o *office) configure(pod *corev1.PodSpec) {
 }
 
 // control has careless workers do the jobs, and returns the verdict on them.
-func control(t *testing.T, ns, program string, args ...string) verify.Verdict {
+func control(t *testing.T, ns, program string, args ...string) verify.LedgerResult {
 	o := open(t, ns)
 	o.jobs, o.rate, o.takes = 800, 20, 3*time.Second // nobody can finish that in a moment
 	o.careless(program, args...)
@@ -451,7 +451,7 @@ func control(t *testing.T, ns, program string, args ...string) verify.Verdict {
 }
 
 func controlWithoutDrain(t *testing.T) {
-	if verdict := control(t, office3, "/worker"); verdict.OnceEach() {
+	if verdict := control(t, office3, "/worker"); verdict.EachDoneOnce() {
 		t.Errorf("a Deployment without drain passes: %+v", verdict)
 	}
 }

@@ -47,7 +47,7 @@ func pluginFollows(t *testing.T) {
 		t.Errorf("list does not show it as %s:\n%s", row, list)
 	}
 	again := s.runPlugin(0, "restart")
-	if !strings.HasSuffix(strings.TrimSpace(again), s.s.Name+" begins run 2") {
+	if !strings.HasSuffix(strings.TrimSpace(again), s.s.Name+" starts run 2") {
 		t.Errorf("restart says %q", again)
 	}
 	s.waitUntil("to have its second run", func(status *v1alpha1.AgenticSessionStatus) bool {
@@ -70,13 +70,13 @@ func pluginStops(t *testing.T) {
 	s := createSession(t, shellRunner, logbookScript, setPersistentWorkspace)
 	s.waitForPhase(v1alpha1.SessionRunning)
 	s.waitForLogLine("waiting")
-	if said := s.runPlugin(0, "stop"); !strings.HasSuffix(strings.TrimSpace(said), s.s.Name+" is told to stop") {
+	if said := s.runPlugin(0, "stop"); !strings.HasSuffix(strings.TrimSpace(said), s.s.Name+" stop requested") {
 		t.Errorf("stop says %q", said)
 	}
 	s.waitForPhase(v1alpha1.SessionStopped)
 	s.runPlugin(1, "watch") // a session that is stopped has not completed
 	said := s.runPlugin(0, "restart", "--watch")
-	if !strings.Contains(said, s.s.Name+" goes on at run 1") || !strings.HasSuffix(lastLine(said), "Completed, run 1, attempt 2") {
+	if !strings.Contains(said, s.s.Name+" continues run 1") || !strings.HasSuffix(lastLine(said), "Completed, run 1, attempt 2") {
 		t.Errorf("restart --watch says:\n%s", said)
 	}
 	if result := s.runPlugin(0, "result"); !strings.Contains(result, "begun 1/1 stopped begun 1/2") {

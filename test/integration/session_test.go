@@ -260,7 +260,7 @@ func TestObjectOfAnotherOwnerIsNotAdoptedBySession(t *testing.T) {
 	s := createSessionIn(t, ns, "fix")
 	eventually(t, "the condition that tells of it", func() bool {
 		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
-		return c != nil && c.Reason == v1alpha1.ReasonForeignObject
+		return c != nil && c.Reason == v1alpha1.ReasonNameTaken
 	})
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(account), account); err != nil || len(account.OwnerReferences) > 0 {
 		t.Errorf("it was changed: %v, %+v", err, account.OwnerReferences)

@@ -153,7 +153,7 @@ func (c *crew) begin(ctx context.Context, pod *corev1.Pod) {
 		return
 	}
 	// Where the files would be that the Pod mounts.
-	o.Config.Broker = worker.Broker{URL: "nats://" + c.Address()}
+	o.Config.Broker = worker.BrokerConfig{URL: "nats://" + c.Address()}
 	o.Config.AdminAddress = "0"
 	w, err := worker.New(o, c.handle)
 	if err != nil {

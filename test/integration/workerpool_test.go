@@ -157,9 +157,9 @@ func TestAPoolWithoutItsBrokerKeepsItsWorkers(t *testing.T) {
 	c := newCrew(t, 10*time.Millisecond)
 	c.hire("postmen", "autoscaling: {minReplicas: 2, maxReplicas: 4, scaleDown: {window: 0s, maxStep: 4, period: 1s}}")
 	c.until("postmen", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 2 })
-	c.wantIs("postmen", v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, v1alpha1.ReasonFresh)
+	c.wantIs("postmen", v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, v1alpha1.ReasonMetricsFresh)
 	c.Stop()
-	c.wantIs("postmen", v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse, v1alpha1.ReasonStale)
+	c.wantIs("postmen", v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse, v1alpha1.ReasonMetricsStale)
 	c.change("postmen", `{"spec":{"autoscaling":{"minReplicas":0}}}`)
 	c.until("postmen", "decided about anew", func(wp *v1alpha1.WorkerPool) bool {
 		return wp.Status.ObservedGeneration == wp.Generation && wp.Status.LastDecision.Reason == "NoFigures"
@@ -168,5 +168,5 @@ func TestAPoolWithoutItsBrokerKeepsItsWorkers(t *testing.T) {
 		t.Errorf("%s", describePool(wp))
 	}
 	c.Restart()
-	c.wantIs("postmen", v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, v1alpha1.ReasonFresh)
+	c.wantIs("postmen", v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, v1alpha1.ReasonMetricsFresh)
 }

@@ -1,9 +1,11 @@
-// Command ledger sends jobs for the example worker, and judges what came of them.
+// Command loadgen sends jobs to the example worker, and verifies from the worker's ledger that
+// they were done.
 //
-//	ledger send -url nats://nats:4222 -queue orders -run a -jobs 5000 -rate 200 -milliseconds 300
-//	ledger judge -file /ledger/lines -run a -jobs 5000
+//	loadgen send -url nats://nats:4222 -queue orders -run a -jobs 5000 -rate 200 -milliseconds 300
+//	loadgen verify -file /ledger/lines -run a -jobs 5000
 //
-// The verdict is JSON; the exit code is 1 if not each job was done once.
+// The result of the verification is JSON. The exit code is 1 unless each job was done exactly
+// once.
 package main
 
 import (
@@ -24,41 +26,42 @@ import (
 	"github.com/yardmaster/yardmaster/test/loadgen/verify"
 )
 
-// unacknowledged is how many jobs may be on their way to the broker at once.
-const unacknowledged = 256
+// maxUnacknowledged is the number of jobs that may wait for the broker's acknowledgement at a
+// time.
+const maxUnacknowledged = 256
 
-// patience is how long the broker may be away in between.
-const patience = 5 * time.Minute
+// brokerTimeout is the time that the broker may be unavailable.
+const brokerTimeout = 5 * time.Minute
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
+	err := runCommand(ctx)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "ledger:", err)
+		fmt.Fprintln(os.Stderr, "loadgen:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func runCommand(ctx context.Context) error {
 	if len(os.Args) < 2 {
-		return errors.New("say send or judge")
+		return errors.New("a command is required: send or verify")
 	}
 	switch os.Args[1] {
 	case "send":
-		return send(ctx, os.Args[2:])
-	case "judge":
-		return judge(os.Args[2:])
+		return parseAndSend(ctx, os.Args[2:])
+	case "verify":
+		return verifyLedger(os.Args[2:])
 	default:
-		return fmt.Errorf("%q is neither send nor judge", os.Args[1])
+		return fmt.Errorf("unknown command %q, must be send or verify", os.Args[1])
 	}
 }
 
-func judge(args []string) error {
-	f := flag.NewFlagSet("judge", flag.ContinueOnError)
-	file := f.String("file", "/ledger/lines", "the ledger")
-	name := f.String("run", "run", "which run's jobs")
-	jobs := f.Int("jobs", 1, "how many there were")
+func verifyLedger(args []string) error {
+	f := flag.NewFlagSet("verify", flag.ContinueOnError)
+	file := f.String("file", "/ledger/lines", "path of the ledger")
+	name := f.String("run", "run", "prefix of the names of the jobs")
+	jobs := f.Int("jobs", 1, "number of jobs that were sent")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -67,35 +70,35 @@ func judge(args []string) error {
 		return err
 	}
 	defer ledger.Close()
-	verdict, err := verify.Judge(ledger, *name, *jobs)
+	result, err := verify.VerifyLedger(ledger, *name, *jobs)
 	if err != nil {
 		return err
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(verdict); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
 		return err
 	}
-	if !verdict.OnceEach() {
-		return errors.New("not each job was done once")
+	if !result.EachDoneOnce() {
+		return errors.New("not every job was done exactly once")
 	}
 	return nil
 }
 
-// batch is the jobs that are sent.
-type batch struct {
-	url, queue, name   string
+// jobBatch describes the jobs to send.
+type jobBatch struct {
+	url, queue, run    string
 	jobs, milliseconds int
 	rate               float64
 }
 
-func send(ctx context.Context, args []string) error {
-	var b batch
+func parseAndSend(ctx context.Context, args []string) error {
+	var b jobBatch
 	f := flag.NewFlagSet("send", flag.ContinueOnError)
-	f.StringVar(&b.url, "url", nats.DefaultURL, "the broker")
-	f.StringVar(&b.queue, "queue", "orders", "the queue")
-	f.StringVar(&b.name, "run", "run", "what the jobs' names begin with")
-	f.IntVar(&b.jobs, "jobs", 1, "how many")
-	f.Float64Var(&b.rate, "rate", 0, "how many a second; 0: as fast as the broker takes them")
-	f.IntVar(&b.milliseconds, "milliseconds", 100, "how long each takes")
+	f.StringVar(&b.url, "url", nats.DefaultURL, "URL of the broker")
+	f.StringVar(&b.queue, "queue", "orders", "name of the queue")
+	f.StringVar(&b.run, "run", "run", "prefix of the names of the jobs")
+	f.IntVar(&b.jobs, "jobs", 1, "number of jobs")
+	f.Float64Var(&b.rate, "rate", 0, "jobs per second; 0 means as fast as the broker accepts them")
+	f.IntVar(&b.milliseconds, "milliseconds", 100, "duration of each job in milliseconds")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -108,60 +111,60 @@ func send(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	begun := time.Now()
-	if err := b.send(ctx, stream, begun); err != nil {
+	startedAt := time.Now()
+	if err := b.sendJobs(ctx, stream, startedAt); err != nil {
 		return err
 	}
-	fmt.Printf("sent %d jobs in %s\n", b.jobs, time.Since(begun).Round(time.Millisecond))
+	fmt.Printf("sent %d jobs in %s\n", b.jobs, time.Since(startedAt).Round(time.Millisecond))
 	return nil
 }
 
-// send sends the batch at its rate, some jobs at a time.
-func (b *batch) send(ctx context.Context, stream jetstream.JetStream, begun time.Time) error {
+// sendJobs sends the jobs at the rate of the batch, several concurrently.
+func (b *jobBatch) sendJobs(ctx context.Context, stream jetstream.JetStream, startedAt time.Time) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(unacknowledged)
+	group.SetLimit(maxUnacknowledged)
 	for number := range b.jobs {
 		if b.rate > 0 {
-			if err := until(ctx, begun.Add(time.Duration(float64(number)/b.rate*float64(time.Second)))); err != nil {
+			if err := sleepUntil(ctx, startedAt.Add(time.Duration(float64(number)/b.rate*float64(time.Second)))); err != nil {
 				return errors.Join(err, group.Wait())
 			}
 		}
-		name := verify.Name(b.name, number)
+		name := verify.JobName(b.run, number)
 		group.Go(func() error {
 			payload := fmt.Sprintf(`{"id":%q,"milliseconds":%d}`, name, b.milliseconds)
-			return one(ctx, stream, "yardmaster."+b.queue+".ready.default", name, payload)
+			return sendJob(ctx, stream, "yardmaster."+b.queue+".ready.default", name, payload)
 		})
 	}
 	return group.Wait()
 }
 
-// one sends a job until the broker has it. Its name keeps it from being there twice, when
-// only the acknowledgement was lost.
-func one(ctx context.Context, stream jetstream.JetStream, subject, id, payload string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// sendJob retries until the broker has acknowledged the job. The message ID prevents duplicates
+// when only an acknowledgement was lost.
+func sendJob(ctx context.Context, stream jetstream.JetStream, subject, id, payload string) error {
+	ctx, cancel := context.WithTimeout(ctx, brokerTimeout)
 	defer cancel()
 	for {
-		err := try(ctx, stream, subject, id, payload)
+		err := publishOnce(ctx, stream, subject, id, payload)
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		if err := until(ctx, time.Now().Add(200*time.Millisecond)); err != nil {
+		if err := sleepUntil(ctx, time.Now().Add(200*time.Millisecond)); err != nil {
 			return err
 		}
 	}
 }
 
-// answer is how long one try waits for the broker's word, which may have been lost.
-const answer = 2 * time.Second
+// publishTimeout is the time to wait for an acknowledgement before the job is sent again.
+const publishTimeout = 2 * time.Second
 
-func try(ctx context.Context, stream jetstream.JetStream, subject, id, payload string) error {
-	ctx, cancel := context.WithTimeout(ctx, answer)
+func publishOnce(ctx context.Context, stream jetstream.JetStream, subject, id, payload string) error {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	_, err := stream.Publish(ctx, subject, []byte(payload), jetstream.WithMsgID(id))
 	return err
 }
 
-func until(ctx context.Context, due time.Time) error {
+func sleepUntil(ctx context.Context, due time.Time) error {
 	select {
 	case <-time.After(time.Until(due)):
 		return nil

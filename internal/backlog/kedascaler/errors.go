@@ -9,19 +9,19 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-var classes = map[codes.Code]broker.Class{
-	codes.Unavailable:        broker.Unreachable,
-	codes.DeadlineExceeded:   broker.Unreachable,
-	codes.Aborted:            broker.Unreachable,
-	codes.Canceled:           broker.Unreachable,
-	codes.Unauthenticated:    broker.Unauthorised,
-	codes.PermissionDenied:   broker.Unauthorised,
-	codes.NotFound:           broker.Missing,
-	codes.InvalidArgument:    broker.Invalid,
-	codes.FailedPrecondition: broker.Invalid,
-	codes.OutOfRange:         broker.Invalid,
-	codes.Unimplemented:      broker.Invalid,
-	codes.ResourceExhausted:  broker.Invalid, // an answer that is too long
+var classes = map[codes.Code]broker.ErrorClass{
+	codes.Unavailable:        broker.ClassUnreachable,
+	codes.DeadlineExceeded:   broker.ClassUnreachable,
+	codes.Aborted:            broker.ClassUnreachable,
+	codes.Canceled:           broker.ClassUnreachable,
+	codes.Unauthenticated:    broker.ClassUnauthorized,
+	codes.PermissionDenied:   broker.ClassUnauthorized,
+	codes.NotFound:           broker.ClassNotFound,
+	codes.InvalidArgument:    broker.ClassInvalid,
+	codes.FailedPrecondition: broker.ClassInvalid,
+	codes.OutOfRange:         broker.ClassInvalid,
+	codes.Unimplemented:      broker.ClassInvalid,
+	codes.ResourceExhausted:  broker.ClassInvalid, // an answer that is too long
 }
 
 // distrust is what gRPC says when one side does not trust the other.
@@ -32,10 +32,10 @@ func classify(doing string, err error) error {
 	said := status.Convert(err)
 	class, known := classes[said.Code()]
 	if !known {
-		class = broker.Unknown
+		class = broker.ClassUnknown
 	}
 	if said.Code() == codes.Unavailable && strings.Contains(said.Message(), distrust) {
-		class = broker.Unauthorised
+		class = broker.ClassUnauthorized
 	}
-	return broker.Fail(class, "%s: %s: %s", doing, said.Code(), printable(said.Message()))
+	return broker.Errorf(class, "%s: %s: %s", doing, said.Code(), printable(said.Message()))
 }

@@ -15,10 +15,10 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"github.com/yardmaster/yardmaster/internal/backlog"
 	"github.com/yardmaster/yardmaster/internal/backlog/kedascaler/externalscaler"
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
-	"github.com/yardmaster/yardmaster/internal/backlog/source/certtest"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/certtest"
 )
 
 // program is an external scaler: a real server of the protocol.
@@ -63,7 +63,7 @@ func (p *program) serve(t *testing.T, options ...grpc.ServerOption) (address str
 	return listener.Addr().String()
 }
 
-func scaler(t *testing.T, o Options) *Scaler {
+func scaler(t *testing.T, o ScalerOptions) backlog.Source {
 	t.Helper()
 	s, err := New(o)
 	if err != nil {
@@ -86,7 +86,7 @@ func TestWhatAScalerSays(t *testing.T) {
 	for name, row := range map[string]struct {
 		program program
 		want    float64
-		class   broker.Class
+		class   broker.ErrorClass
 		says    string
 	}{
 		"a whole number":                  {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(12, 0)}}, 12, "", ""},
@@ -97,29 +97,29 @@ func TestWhatAScalerSays(t *testing.T) {
 			metrics: []*externalscaler.MetricSpec{spec("a", 100, 0), spec("b", 1, 0), spec("c", 10, 0)},
 			values:  map[string][]*externalscaler.MetricValue{"a": value(200, 0), "b": value(7, 0), "c": value(30, 0)},
 		}, 7, "", ""},
-		"no metric":              {program{}, 0, broker.Invalid, "names 0 metrics"},
-		"many metrics":           {program{metrics: make([]*externalscaler.MetricSpec, 33)}, 0, broker.Invalid, "names 33 metrics"},
-		"a target of nothing":    {program{metrics: []*externalscaler.MetricSpec{spec("m", 0, 0)}}, 0, broker.Invalid, `the target of the metric "m" is 0`},
-		"a target that is none":  {program{metrics: []*externalscaler.MetricSpec{spec("m", 0, math.NaN())}}, 0, broker.Invalid, `is NaN`},
-		"no value":               {program{metrics: one}, 0, broker.Invalid, `the metric "m" has 0 values`},
-		"two values":             {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": append(value(1, 0), value(2, 0)...)}}, 0, broker.Invalid, "has 2 values"},
-		"not a number":           {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(0, math.NaN())}}, 0, broker.Invalid, "is not a number"},
-		"less than nothing":      {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(-3, 0)}}, 0, broker.Invalid, "is -3"},
-		"a long answer":          {program{metrics: []*externalscaler.MetricSpec{spec(strings.Repeat("x", maxAnswer), 1, 0)}}, 0, broker.Invalid, "larger than max"},
-		"a failure":              {program{err: errors.New("the queue is on fire")}, 0, broker.Unknown, "the queue is on fire"},
-		"no right to ask":        {program{err: status.Error(codes.PermissionDenied, "not you")}, 0, broker.Unauthorised, "not you"},
-		"metadata that is wrong": {program{err: status.Error(codes.InvalidArgument, strings.Repeat("y", 4000))}, 0, broker.Invalid, "y…"},
+		"no metric":              {program{}, 0, broker.ClassInvalid, "names 0 metrics"},
+		"many metrics":           {program{metrics: make([]*externalscaler.MetricSpec, 33)}, 0, broker.ClassInvalid, "names 33 metrics"},
+		"a target of nothing":    {program{metrics: []*externalscaler.MetricSpec{spec("m", 0, 0)}}, 0, broker.ClassInvalid, `the target of the metric "m" is 0`},
+		"a target that is none":  {program{metrics: []*externalscaler.MetricSpec{spec("m", 0, math.NaN())}}, 0, broker.ClassInvalid, `is NaN`},
+		"no value":               {program{metrics: one}, 0, broker.ClassInvalid, `the metric "m" has 0 values`},
+		"two values":             {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": append(value(1, 0), value(2, 0)...)}}, 0, broker.ClassInvalid, "has 2 values"},
+		"not a number":           {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(0, math.NaN())}}, 0, broker.ClassInvalid, "is NaN, must be a number"},
+		"less than nothing":      {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(-3, 0)}}, 0, broker.ClassInvalid, "is -3"},
+		"a long answer":          {program{metrics: []*externalscaler.MetricSpec{spec(strings.Repeat("x", maxAnswer), 1, 0)}}, 0, broker.ClassInvalid, "larger than max"},
+		"a failure":              {program{err: errors.New("the queue is on fire")}, 0, broker.ClassUnknown, "the queue is on fire"},
+		"no right to ask":        {program{err: status.Error(codes.PermissionDenied, "not you")}, 0, broker.ClassUnauthorized, "not you"},
+		"metadata that is wrong": {program{err: status.Error(codes.InvalidArgument, strings.Repeat("y", 4000))}, 0, broker.ClassInvalid, "y…"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := scaler(t, Options{Address: row.program.serve(t), Namespace: "team", Name: "orders", Metadata: map[string]string{"queue": "q"}})
+			s := scaler(t, ScalerOptions{Address: row.program.serve(t), Namespace: "team", Name: "orders", Metadata: map[string]string{"queue": "q"}})
 			reading, err := s.Read(t.Context())
 			if row.class != "" {
-				if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.says) || reading != (source.Reading{}) {
+				if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.says) || reading != (backlog.Reading{}) {
 					t.Errorf("%+v: %v is %s, want %s", reading, err, broker.ClassOf(err), row.class)
 				}
 				return
 			}
-			if err != nil || float64(reading.Waiting) != row.want || reading.InFlight != nil || reading.At.IsZero() {
+			if err != nil || float64(reading.Backlog) != row.want || reading.InFlight != nil || reading.MeasuredTime.IsZero() {
 				t.Errorf("%+v: %v, want %g", reading, err, row.want)
 			}
 			if a := row.program.asked; a.GetName() != "orders" || a.GetNamespace() != "team" || a.GetScalerMetadata()["queue"] != "q" {
@@ -139,7 +139,7 @@ func TestAScalerThatIsNotThereIsUnreachable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if _, err := scaler(t, Options{Address: address}).Read(ctx); broker.ClassOf(err) != broker.Unreachable {
+			if _, err := scaler(t, ScalerOptions{Address: address}).Read(ctx); broker.ClassOf(err) != broker.ClassUnreachable {
 				t.Errorf("%v", err)
 			}
 		})
@@ -148,7 +148,7 @@ func TestAScalerThatIsNotThereIsUnreachable(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	authority := certtest.New(t)
-	certificate, key := authority.Pair()
+	certificate, key := authority.IssueCertificate()
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		t.Fatal(err)
@@ -156,22 +156,22 @@ func TestTLS(t *testing.T) {
 	p := &program{metrics: []*externalscaler.MetricSpec{spec("m", 5, 0)}, values: map[string][]*externalscaler.MetricValue{"m": value(2, 0)}}
 	address := p.serve(t, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})))
 	for name, row := range map[string]struct {
-		tls  *source.TLS
-		want broker.Class
+		tls  *broker.TLS
+		want broker.ErrorClass
 	}{
-		"with its authority":    {&source.TLS{CA: authority.PEM}, ""},
-		"with another":          {&source.TLS{CA: certtest.New(t).PEM}, broker.Unauthorised},
-		"by the system's alone": {&source.TLS{}, broker.Unauthorised},
-		"without TLS":           {nil, broker.Unreachable},
+		"with its authority":    {&broker.TLS{CA: authority.CertificatePEM}, ""},
+		"with another":          {&broker.TLS{CA: certtest.New(t).CertificatePEM}, broker.ClassUnauthorized},
+		"by the system's alone": {&broker.TLS{}, broker.ClassUnauthorized},
+		"without TLS":           {nil, broker.ClassUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reading, err := scaler(t, Options{Address: address, TLS: row.tls}).Read(t.Context())
-			if row.want == "" && (err != nil || reading.Waiting != 2) || row.want != "" && broker.ClassOf(err) != row.want {
+			reading, err := scaler(t, ScalerOptions{Address: address, TLS: row.tls}).Read(t.Context())
+			if row.want == "" && (err != nil || reading.Backlog != 2) || row.want != "" && broker.ClassOf(err) != row.want {
 				t.Errorf("%+v: %v, want %s", reading, err, row.want)
 			}
 		})
 	}
-	if _, err := New(Options{Address: address, TLS: &source.TLS{CA: []byte("x")}}); broker.ClassOf(err) != broker.Invalid {
+	if _, err := New(ScalerOptions{Address: address, TLS: &broker.TLS{CA: []byte("x")}}); broker.ClassOf(err) != broker.ClassInvalid {
 		t.Errorf("with an authority that is none: %v", err)
 	}
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hibiken/asynq"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis/redistest"
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
 
 // bench is a server with an engine, and asynq's own client and inspector beside it.
@@ -38,12 +37,12 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) connect() *Engine {
 	b.t.Helper()
-	e, err := Connect(b.t.Context(), source.Access{URL: b.server.URL(), Name: "test"})
+	e, err := Connect(b.t.Context(), broker.Credentials{URL: b.server.URL(), Name: "test"})
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(e.Disconnect)
-	return e
+	return e.(*Engine)
 }
 
 func (b *bench) send(payload string, options ...asynq.Option) string {
@@ -55,9 +54,9 @@ func (b *bench) send(payload string, options ...asynq.Option) string {
 	return task.ID
 }
 
-func (b *bench) figures() broker.Figures {
+func (b *bench) figures() broker.QueueStats {
 	b.t.Helper()
-	f, err := b.Figures(b.t.Context(), "orders")
+	f, err := b.Stats(b.t.Context(), "orders")
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -71,18 +70,18 @@ func (b *bench) do(err error) {
 	}
 }
 
-func wanted(changes ...func(*broker.Queue)) broker.Queue {
-	q := broker.Defaults("orders")
-	q.Owner = broker.Owner{UID: "1", Name: "ns/orders", Created: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+func wanted(changes ...func(*broker.QueueConfig)) broker.QueueConfig {
+	q := broker.DefaultQueueConfig("orders")
+	q.Owner = broker.QueueOwner{UID: "1", Name: "ns/orders", CreationTime: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	for _, change := range changes {
 		change(&q)
 	}
 	return q
 }
 
-func (b *bench) ensure(changes ...func(*broker.Queue)) broker.Outcome {
+func (b *bench) ensure(changes ...func(*broker.QueueConfig)) broker.EnsureResult {
 	b.t.Helper()
-	o, err := b.Ensure(b.t.Context(), wanted(changes...))
+	o, err := b.EnsureQueue(b.t.Context(), wanted(changes...))
 	b.do(err)
 	return o
 }
@@ -107,7 +106,7 @@ func TestFiguresAreThoseThatAsynqAndRedisTell(t *testing.T) {
 	}
 	b.send("later", asynq.ProcessIn(time.Hour))
 	due := b.send("due", asynq.ProcessIn(time.Hour))
-	b.server.CLI("ZADD", "asynq:{orders}:scheduled", fmt.Sprint(time.Now().Unix()-100), due)
+	b.server.RunCLI("ZADD", "asynq:{orders}:scheduled", fmt.Sprint(time.Now().Unix()-100), due)
 	dead := b.send("dead")
 	b.do(b.ask.ArchiveTask("orders", dead))
 	taken := b.take(2)
@@ -119,28 +118,28 @@ func TestFiguresAreThoseThatAsynqAndRedisTell(t *testing.T) {
 	for what, row := range map[string]struct {
 		got, asynq, redis, want int64
 	}{
-		"ready":     {f.Ready - 1, int64(info.Pending), b.server.Number("LLEN", "asynq:{orders}:pending"), 3},
-		"in flight": {f.InFlight, int64(info.Active), b.server.Number("LLEN", "asynq:{orders}:active"), 1},
+		"ready":     {f.Ready - 1, int64(info.Pending), b.server.RunCLIForNumber("LLEN", "asynq:{orders}:pending"), 3},
+		"in flight": {f.InFlight, int64(info.Active), b.server.RunCLIForNumber("LLEN", "asynq:{orders}:active"), 1},
 		"delayed": {
 			f.Delayed + 1, int64(info.Scheduled + info.Retry),
-			b.server.Number("ZCARD", "asynq:{orders}:scheduled") + b.server.Number("ZCARD", "asynq:{orders}:retry"), 3,
+			b.server.RunCLIForNumber("ZCARD", "asynq:{orders}:scheduled") + b.server.RunCLIForNumber("ZCARD", "asynq:{orders}:retry"), 3,
 		},
-		"dead": {f.Dead, int64(info.Archived), b.server.Number("ZCARD", "asynq:{orders}:archived"), 1},
+		"dead": {f.DeadLetters, int64(info.Archived), b.server.RunCLIForNumber("ZCARD", "asynq:{orders}:archived"), 1},
 	} {
 		if row.got != row.want || row.asynq != row.want || row.redis != row.want {
 			t.Errorf("%s: %d, asynq says %d, redis-cli says %d, want %d", what, row.got, row.asynq, row.redis, row.want)
 		}
 	}
-	if f.Arrivals != 8 || f.At.Before(began) || time.Until(f.At) > time.Minute {
+	if f.TotalArrivals != 8 || f.MeasuredTime.Before(began) || time.Until(f.MeasuredTime) > time.Minute {
 		t.Errorf("%+v", f)
 	}
 	// The one that was due a hundred seconds ago, and without it the oldest that waits.
-	if age := f.At.Sub(f.Oldest); age < 99*time.Second || age > 2*time.Minute {
+	if age := f.MeasuredTime.Sub(f.OldestReadyTime); age < 99*time.Second || age > 2*time.Minute {
 		t.Errorf("the oldest is %s old", age)
 	}
-	b.server.CLI("ZREM", "asynq:{orders}:scheduled", due)
+	b.server.RunCLI("ZREM", "asynq:{orders}:scheduled", due)
 	f = b.figures()
-	if age := f.At.Sub(f.Oldest); age < info.Latency || age > info.Latency+time.Minute {
+	if age := f.MeasuredTime.Sub(f.OldestReadyTime); age < info.Latency || age > info.Latency+time.Minute {
 		t.Errorf("the oldest is %s old, asynq says %s", age, info.Latency)
 	}
 }
@@ -155,20 +154,20 @@ func (b *bench) take(number int) []broker.Delivery {
 	return all
 }
 
-func receive(t *testing.T, lane broker.Lane, number int) (all []broker.Delivery, got int) {
+func receive(t *testing.T, lane broker.Consumer, number int) (all []broker.Delivery, got int) {
 	t.Helper()
-	got, err := lane.Take(t.Context(), number, func(d broker.Delivery) { all = append(all, d) })
+	got, err := lane.Fetch(t.Context(), number, func(d broker.Delivery) { all = append(all, d) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	return all, got
 }
 
-func (b *bench) lane(e *Engine) broker.Lane {
+func (b *bench) lane(e *Engine) broker.Consumer {
 	b.t.Helper()
-	from, err := e.Source(b.t.Context(), "orders")
+	from, err := e.Subscribe(b.t.Context(), "orders")
 	b.do(err)
-	lane, err := from.Lane(b.t.Context(), "default")
+	lane, err := from.Consumer(b.t.Context(), "default")
 	b.do(err)
 	b.t.Cleanup(lane.Stop)
 	return lane
@@ -179,7 +178,7 @@ func TestArrivalsGrowWhateverBecomesOfTasks(t *testing.T) {
 	b := newBench(t)
 	arrivals := func(want uint64) {
 		t.Helper()
-		if got := b.figures().Arrivals; got != want {
+		if got := b.figures().TotalArrivals; got != want {
 			t.Errorf("%d arrivals, want %d", got, want)
 		}
 	}
@@ -202,35 +201,35 @@ func TestArrivalsGrowWhateverBecomesOfTasks(t *testing.T) {
 
 func TestEnsure(t *testing.T) {
 	t.Parallel()
-	paused := func(q *broker.Queue) { q.Paused = true }
-	warn := func(q *broker.Queue) { q.Drift = broker.Warn }
-	drift := []broker.Difference{{Object: "queue orders", Setting: "paused", Want: "false", Found: "true"}}
+	paused := func(q *broker.QueueConfig) { q.Paused = true }
+	warn := func(q *broker.QueueConfig) { q.Drift = broker.DriftWarn }
+	drift := []broker.SettingDifference{{Object: "queue orders", Setting: "paused", Want: "false", Found: "true"}}
 	for name, row := range map[string]struct {
 		before func(*bench)
-		change func(*broker.Queue)
-		want   broker.Outcome
+		change func(*broker.QueueConfig)
+		want   broker.EnsureResult
 		paused bool
 	}{
-		"a queue that is not there is made": {func(*bench) {}, paused, broker.Outcome{Created: true}, true},
-		"one that asynq made is taken on":   {func(b *bench) { b.send("x") }, paused, broker.Outcome{Updated: true}, true},
-		"twice changes nothing":             {func(b *bench) { b.ensure() }, func(*broker.Queue) {}, broker.Outcome{}, false},
-		"it is paused":                      {func(b *bench) { b.ensure() }, paused, broker.Outcome{Updated: true}, true},
+		"a queue that is not there is made": {func(*bench) {}, paused, broker.EnsureResult{Created: true}, true},
+		"one that asynq made is taken on":   {func(b *bench) { b.send("x") }, paused, broker.EnsureResult{Updated: true}, true},
+		"twice changes nothing":             {func(b *bench) { b.ensure() }, func(*broker.QueueConfig) {}, broker.EnsureResult{}, false},
+		"it is paused":                      {func(b *bench) { b.ensure() }, paused, broker.EnsureResult{Updated: true}, true},
 		"a pause that somebody else made is ended": {
-			func(b *bench) { b.ensure(); b.do(b.ask.PauseQueue("orders")) }, func(*broker.Queue) {},
-			broker.Outcome{Drift: drift, Corrected: true},
+			func(b *bench) { b.ensure(); b.do(b.ask.PauseQueue("orders")) }, func(*broker.QueueConfig) {},
+			broker.EnsureResult{Drift: drift, Corrected: true},
 			false,
 		},
 		"or told of": {
-			func(b *bench) { b.ensure(warn); b.do(b.ask.PauseQueue("orders")) }, warn, broker.Outcome{Drift: drift}, true,
+			func(b *bench) { b.ensure(warn); b.do(b.ask.PauseQueue("orders")) }, warn, broker.EnsureResult{Drift: drift}, true,
 		},
 		"one that was deleted by hand is made again": {
-			func(b *bench) { b.ensure(); b.do(b.ask.DeleteQueue("orders", true)) }, func(*broker.Queue) {},
-			broker.Outcome{Created: true},
+			func(b *bench) { b.ensure(); b.do(b.ask.DeleteQueue("orders", true)) }, func(*broker.QueueConfig) {},
+			broker.EnsureResult{Created: true},
 			false,
 		},
 		"a closed one is opened": {
-			func(b *bench) { b.ensure(); b.do(b.Close(b.t.Context(), "orders", wanted().Owner)) }, func(*broker.Queue) {},
-			broker.Outcome{},
+			func(b *bench) { b.ensure(); b.do(b.RejectNewMessages(b.t.Context(), "orders", wanted().Owner)) }, func(*broker.QueueConfig) {},
+			broker.EnsureResult{},
 			false,
 		},
 	} {
@@ -248,7 +247,7 @@ func TestEnsure(t *testing.T) {
 			if info.Paused != row.paused {
 				t.Errorf("asynq says that it is paused: %t", info.Paused)
 			}
-			if closed := b.server.CLI("HEXISTS", "yardmaster:{orders}", "closed"); closed != "0" {
+			if closed := b.server.RunCLI("HEXISTS", "yardmaster:{orders}", "closed"); closed != "0" {
 				t.Errorf("it is closed: %s", closed)
 			}
 		})
@@ -257,23 +256,25 @@ func TestEnsure(t *testing.T) {
 
 func TestAQueueBelongsToTheOlder(t *testing.T) {
 	t.Parallel()
-	other := func(created time.Duration) func(*broker.Queue) {
-		return func(q *broker.Queue) { q.Owner.UID, q.Owner.Created = "2", q.Owner.Created.Add(created) }
+	other := func(created time.Duration) func(*broker.QueueConfig) {
+		return func(q *broker.QueueConfig) {
+			q.Owner.UID, q.Owner.CreationTime = "2", q.Owner.CreationTime.Add(created)
+		}
 	}
 	for name, row := range map[string]struct {
-		change func(*broker.Queue)
-		want   broker.Class
+		change func(*broker.QueueConfig)
+		want   broker.ErrorClass
 	}{
 		"an older one takes it":                 {other(-time.Hour), ""},
-		"a younger one does not":                {other(time.Hour), broker.Conflict},
-		"unless it supersedes one that is gone": {func(q *broker.Queue) { other(time.Hour)(q); q.Supersedes = "1" }, ""},
+		"a younger one does not":                {other(time.Hour), broker.ClassConflict},
+		"unless it supersedes one that is gone": {func(q *broker.QueueConfig) { other(time.Hour)(q); q.ReplacesOwnerUID = "1" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.ensure()
 			q := wanted(row.change)
-			_, err := b.Ensure(t.Context(), q)
+			_, err := b.EnsureQueue(t.Context(), q)
 			if err != nil && broker.ClassOf(err) != row.want || err == nil && row.want != "" {
 				t.Fatalf("%v", err)
 			}
@@ -282,11 +283,11 @@ func TestAQueueBelongsToTheOlder(t *testing.T) {
 				loser = q.Owner
 			}
 			for what, err := range map[string]error{
-				"closing":   b.Close(t.Context(), "orders", loser),
-				"releasing": b.Release(t.Context(), "orders", loser),
-				"deleting":  b.Delete(t.Context(), "orders", loser),
+				"closing":   b.RejectNewMessages(t.Context(), "orders", loser),
+				"releasing": b.ReleaseOwnership(t.Context(), "orders", loser),
+				"deleting":  b.DeleteQueue(t.Context(), "orders", loser),
 			} {
-				if broker.ClassOf(err) != broker.Conflict {
+				if broker.ClassOf(err) != broker.ClassConflict {
 					t.Errorf("%s by who has it not: %v", what, err)
 				}
 			}
@@ -299,8 +300,8 @@ func TestAReleasedQueueIsAnybodys(t *testing.T) {
 	b := newBench(t)
 	b.ensure()
 	b.send("x")
-	b.do(b.Release(t.Context(), "orders", wanted().Owner))
-	b.ensure(func(q *broker.Queue) { q.Owner.UID, q.Owner.Created = "2", time.Now() })
+	b.do(b.ReleaseOwnership(t.Context(), "orders", wanted().Owner))
+	b.ensure(func(q *broker.QueueConfig) { q.Owner.UID, q.Owner.CreationTime = "2", time.Now() })
 	if f := b.figures(); f.Ready != 1 {
 		t.Errorf("%+v", f)
 	}
@@ -310,27 +311,29 @@ func TestWhatAsynqCannotKeepToIsSaid(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for name, row := range map[string]struct {
-		change func(*broker.Queue)
-		field  broker.Field
+		change func(*broker.QueueConfig)
+		field  broker.QueueField
 		want   broker.Enforcer
 	}{
-		"the lease that asynq has":       {func(*broker.Queue) {}, broker.FieldLease, broker.ByBroker},
-		"another lease":                  {func(q *broker.Queue) { q.Lease = time.Minute }, broker.FieldLease, broker.Unsupported},
-		"one priority":                   {func(*broker.Queue) {}, broker.FieldPriorities, broker.ByBroker},
-		"two":                            {func(q *broker.Queue) { q.Priorities = append(q.Priorities, broker.Priority{Name: "low", Weight: 1}) }, broker.FieldPriorities, broker.Unsupported},
-		"maxInFlight":                    {func(q *broker.Queue) { q.MaxInFlight = 5 }, broker.FieldMaxInFlight, broker.Unsupported},
-		"maxBacklog":                     {func(q *broker.Queue) { q.MaxBacklog = 5 }, broker.FieldMaxBacklog, broker.Unsupported},
-		"a rate limit":                   {func(q *broker.Queue) { q.RateLimit = &broker.RateLimit{Limit: 1, Per: time.Second, Burst: 1} }, broker.FieldRateLimit, broker.Unsupported},
-		"the age of messages":            {func(q *broker.Queue) { q.MaxAge = time.Hour }, broker.FieldMaxAge, broker.Unsupported},
-		"dead letters as asynq has them": {func(*broker.Queue) {}, broker.FieldDeadLetter, broker.ByBroker},
-		"fewer dead letters":             {func(q *broker.Queue) { q.DeadLetter.MaxEntries = 5 }, broker.FieldDeadLetter, broker.Unsupported},
-		"dead letters for shorter":       {func(q *broker.Queue) { q.DeadLetter.Retention = time.Hour }, broker.FieldDeadLetter, broker.Unsupported},
-		"retries":                        {func(*broker.Queue) {}, broker.FieldRetry, broker.ByWorker},
-		"the pause":                      {func(*broker.Queue) {}, broker.FieldPaused, broker.ByBroker},
+		"the lease that asynq has": {func(*broker.QueueConfig) {}, broker.FieldLease, broker.EnforcedByBroker},
+		"another lease":            {func(q *broker.QueueConfig) { q.Lease = time.Minute }, broker.FieldLease, broker.NotEnforced},
+		"one priority":             {func(*broker.QueueConfig) {}, broker.FieldPriorities, broker.EnforcedByBroker},
+		"two": {func(q *broker.QueueConfig) {
+			q.Priorities = append(q.Priorities, broker.Priority{Name: "low", Weight: 1})
+		}, broker.FieldPriorities, broker.NotEnforced},
+		"maxInFlight":                    {func(q *broker.QueueConfig) { q.MaxInFlight = 5 }, broker.FieldMaxInFlight, broker.NotEnforced},
+		"maxBacklog":                     {func(q *broker.QueueConfig) { q.MaxBacklog = 5 }, broker.FieldMaxBacklog, broker.NotEnforced},
+		"a rate limit":                   {func(q *broker.QueueConfig) { q.RateLimit = &broker.RateLimit{Limit: 1, Per: time.Second, Burst: 1} }, broker.FieldRateLimit, broker.NotEnforced},
+		"the age of messages":            {func(q *broker.QueueConfig) { q.MaxAge = time.Hour }, broker.FieldMaxAge, broker.NotEnforced},
+		"dead letters as asynq has them": {func(*broker.QueueConfig) {}, broker.FieldDeadLetter, broker.EnforcedByBroker},
+		"fewer dead letters":             {func(q *broker.QueueConfig) { q.DeadLetter.MaxEntries = 5 }, broker.FieldDeadLetter, broker.NotEnforced},
+		"dead letters for shorter":       {func(q *broker.QueueConfig) { q.DeadLetter.Retention = time.Hour }, broker.FieldDeadLetter, broker.NotEnforced},
+		"retries":                        {func(*broker.QueueConfig) {}, broker.FieldRetry, broker.EnforcedByWorker},
+		"the pause":                      {func(*broker.QueueConfig) {}, broker.FieldPaused, broker.EnforcedByBroker},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := b.ensure(row.change).Enforcement[row.field]
-			if got.By != row.want || got.By == broker.Unsupported && got.Message == "" {
+			if got.By != row.want || got.By == broker.NotEnforced && got.Message == "" {
 				t.Errorf("%+v, want %s", got, row.want)
 			}
 		})
@@ -358,8 +361,8 @@ func TestDeadLetters(t *testing.T) {
 	}
 	var got []string
 	for i, letter := range append(list, rest...) {
-		got = append(got, strings.TrimPrefix(letter.Origin, "asynq:{orders}:t:"))
-		if letter.Error != "no such customer" || letter.Attempts != 1 || !slices.Equal(letter.Headers["Asynq-Type"], []string{"bill"}) || time.Since(letter.Died) > time.Minute {
+		got = append(got, strings.TrimPrefix(letter.MessageID, "asynq:{orders}:t:"))
+		if letter.Error != "no such customer" || letter.Attempts != 1 || !slices.Equal(letter.Headers["Asynq-Type"], []string{"bill"}) || time.Since(letter.DeadLetteredTime) > time.Minute {
 			t.Errorf("%+v", letter)
 		}
 		if i > 0 && letter.ID <= list[0].ID {
@@ -374,38 +377,38 @@ func TestDeadLetters(t *testing.T) {
 
 	n, err := letters.Requeue(t.Context(), 2)
 	b.do(err)
-	if f := b.figures(); n != 2 || f.Ready != 2 || f.Dead != 3 {
+	if f := b.figures(); n != 2 || f.Ready != 2 || f.DeadLetters != 3 {
 		t.Errorf("%d requeued: %+v", n, f)
 	}
 	again := b.take(1)[0]
-	if attempt, err := again.Attempt(t.Context()); attempt != 1 || err != nil || len(again.Message().Payload) != 1 {
+	if attempt, err := again.AttemptNumber(t.Context()); attempt != 1 || err != nil || len(again.Message().Payload) != 1 {
 		t.Errorf("attempt %d: %v", attempt, err)
 	}
 
-	if _, err := letters.Move(t.Context(), "other", 0); broker.ClassOf(err) != broker.Missing {
+	if _, err := letters.Move(t.Context(), "other", 0); broker.ClassOf(err) != broker.ClassNotFound {
 		t.Errorf("moving to a queue that is not there: %v", err)
 	}
-	q := wanted(func(q *broker.Queue) { q.Name = "other" })
-	_, err = b.Ensure(t.Context(), q)
+	q := wanted(func(q *broker.QueueConfig) { q.Name = "other" })
+	_, err = b.EnsureQueue(t.Context(), q)
 	b.do(err)
 	n, err = letters.Move(t.Context(), "other", 2)
 	b.do(err)
 	moved, err := b.DeadLetters("other").List(t.Context(), 0, 0)
 	b.do(err)
-	if n != 2 || len(moved) != 2 || b.figures().Dead != 1 {
+	if n != 2 || len(moved) != 2 || b.figures().DeadLetters != 1 {
 		t.Fatalf("%d moved: %+v", n, moved)
 	}
 	for _, letter := range moved {
-		if letter.Error != "no such customer" || letter.Attempts != 1 || !strings.HasPrefix(letter.Origin, "asynq:{orders}:t:") || len(letter.Headers) != 1 {
+		if letter.Error != "no such customer" || letter.Attempts != 1 || !strings.HasPrefix(letter.MessageID, "asynq:{orders}:t:") || len(letter.Headers) != 1 {
 			t.Errorf("%+v", letter)
 		}
 	}
 
 	b.do(letters.Purge(t.Context()))
-	if f := b.figures(); f.Dead != 0 {
+	if f := b.figures(); f.DeadLetters != 0 {
 		t.Errorf("%+v", f)
 	}
-	if _, err := b.DeadLetters("nowhere").List(t.Context(), 0, 1); broker.ClassOf(err) != broker.Missing {
+	if _, err := b.DeadLetters("nowhere").List(t.Context(), 0, 1); broker.ClassOf(err) != broker.ClassNotFound {
 		t.Errorf("of a queue that is not there: %v", err)
 	}
 }
@@ -424,7 +427,7 @@ func TestARequeueThatBrokeOffIsNotDoneTwice(t *testing.T) {
 	b.do(a.enqueue(t.Context(), asynq.NewTask("bill", []byte("x")), "orders", renewed(&graves[0]), letter))
 	n, err := a.Requeue(t.Context(), 0)
 	b.do(err)
-	if f := b.figures(); n != 1 || f.Ready != 1 || f.Dead != 0 {
+	if f := b.figures(); n != 1 || f.Ready != 1 || f.DeadLetters != 0 {
 		t.Errorf("%d requeued: %+v", n, f)
 	}
 }
@@ -444,24 +447,24 @@ func TestDelete(t *testing.T) {
 	}{
 		"what is not there is deleted":      {func(*bench) {}, true},
 		"all that is in it goes":            {full, true},
-		"one that is closed and empty goes": {func(b *bench) { b.ensure(); b.do(b.Close(b.t.Context(), "orders", owner)) }, true},
-		"one that is closed must be empty":  {func(b *bench) { full(b); b.do(b.Close(b.t.Context(), "orders", owner)) }, false},
+		"one that is closed and empty goes": {func(b *bench) { b.ensure(); b.do(b.RejectNewMessages(b.t.Context(), "orders", owner)) }, true},
+		"one that is closed must be empty":  {func(b *bench) { full(b); b.do(b.RejectNewMessages(b.t.Context(), "orders", owner)) }, false},
 		"not while a task is worked on":     {func(b *bench) { full(b); b.take(1) }, false},
 		"tasks of lost workers hold up nobody": {func(b *bench) {
 			full(b)
-			b.server.CLI("RPOPLPUSH", "asynq:{orders}:pending", "asynq:{orders}:active")
-			b.server.CLI("ZADD", "asynq:{orders}:lease", fmt.Sprint(time.Now().Unix()-100), b.server.CLI("LINDEX", "asynq:{orders}:active", "0"))
+			b.server.RunCLI("RPOPLPUSH", "asynq:{orders}:pending", "asynq:{orders}:active")
+			b.server.RunCLI("ZADD", "asynq:{orders}:lease", fmt.Sprint(time.Now().Unix()-100), b.server.RunCLI("LINDEX", "asynq:{orders}:active", "0"))
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			row.before(b)
-			err := b.Delete(t.Context(), "orders", owner)
+			err := b.DeleteQueue(t.Context(), "orders", owner)
 			if (err == nil) != row.gone {
 				t.Fatalf("%v", err)
 			}
-			left := b.server.CLI("--scan", "--pattern", "*{orders}*")
+			left := b.server.RunCLI("--scan", "--pattern", "*{orders}*")
 			var kept []string
 			for name := range strings.FieldsSeq(left) {
 				if strings.Contains(name, ":t:") || strings.HasPrefix(name, "yardmaster") {
@@ -471,7 +474,7 @@ func TestDelete(t *testing.T) {
 			if row.gone && len(kept) > 0 || !row.gone && len(kept) == 0 {
 				t.Errorf("left: %s", left)
 			}
-			if _, err := b.Figures(t.Context(), "orders"); row.gone && broker.ClassOf(err) != broker.Missing {
+			if _, err := b.Stats(t.Context(), "orders"); row.gone && broker.ClassOf(err) != broker.ClassNotFound {
 				t.Errorf("figures: %v", err)
 			}
 		})
@@ -496,7 +499,7 @@ func TestWaitEndsWithTheFirstTask(t *testing.T) {
 			row.before(b)
 			began := time.Now()
 			woken := make(chan error, 1)
-			go func() { woken <- b.Wait(t.Context(), "orders") }()
+			go func() { woken <- b.WaitForMessage(t.Context(), "orders") }()
 			// It may not be waiting yet; that it is makes no difference to what is asked.
 			row.then(b)
 			select {
@@ -518,21 +521,21 @@ func TestWaitingTakesNothingAndEndsWithItsContext(t *testing.T) {
 	b.ensure()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := b.Wait(ctx, "orders"); !errors.Is(err, context.DeadlineExceeded) {
+	if err := b.WaitForMessage(ctx, "orders"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 	first, second := b.send("1"), b.send("2")
-	b.do(b.Wait(t.Context(), "orders"))
+	b.do(b.WaitForMessage(t.Context(), "orders"))
 	there, err := b.blockFor(t.Context(), "orders", time.Second)
 	b.do(err)
-	if list := b.server.CLI("LRANGE", "asynq:{orders}:pending", "0", "-1"); !there || list != second+"\n"+first {
+	if list := b.server.RunCLI("LRANGE", "asynq:{orders}:pending", "0", "-1"); !there || list != second+"\n"+first {
 		t.Errorf("%t, %s", there, list)
 	}
-	if err := b.Wait(t.Context(), "nowhere"); broker.ClassOf(err) != broker.Missing {
+	if err := b.WaitForMessage(t.Context(), "nowhere"); broker.ClassOf(err) != broker.ClassNotFound {
 		t.Errorf("at a queue that is not there: %v", err)
 	}
 	b.server.Stop()
-	if err := b.Wait(t.Context(), "orders"); broker.ClassOf(err) != broker.Unreachable {
+	if err := b.WaitForMessage(t.Context(), "orders"); broker.ClassOf(err) != broker.ClassUnreachable {
 		t.Errorf("at a server that is not there: %v", err)
 	}
 }
@@ -540,24 +543,24 @@ func TestWaitingTakesNothingAndEndsWithItsContext(t *testing.T) {
 func TestWhatCannotBeIsAnErrorOfItsClass(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	q := wanted(func(q *broker.Queue) { q.Name = "A" })
-	_, invalid := b.Ensure(t.Context(), q)
-	_, missing := b.Figures(t.Context(), "nowhere")
-	_, noSource := b.Source(t.Context(), "nowhere")
-	noPause := b.Pause(t.Context(), "nowhere", true)
+	q := wanted(func(q *broker.QueueConfig) { q.Name = "A" })
+	_, invalid := b.EnsureQueue(t.Context(), q)
+	_, missing := b.Stats(t.Context(), "nowhere")
+	_, noSource := b.Subscribe(t.Context(), "nowhere")
+	noPause := b.SetPaused(t.Context(), "nowhere", true)
 	b.server.Stop()
-	_, gone := b.Figures(t.Context(), "orders")
-	_, goneToo := b.Ensure(t.Context(), wanted())
+	_, gone := b.Stats(t.Context(), "orders")
+	_, goneToo := b.EnsureQueue(t.Context(), wanted())
 	for name, row := range map[string]struct {
 		err  error
-		want broker.Class
+		want broker.ErrorClass
 	}{
-		"a name that cannot be": {invalid, broker.Invalid},
-		"figures of no queue":   {missing, broker.Missing},
-		"a source of no queue":  {noSource, broker.Missing},
-		"a pause of no queue":   {noPause, broker.Missing},
-		"figures of no server":  {gone, broker.Unreachable},
-		"a queue on no server":  {goneToo, broker.Unreachable},
+		"a name that cannot be": {invalid, broker.ClassInvalid},
+		"figures of no queue":   {missing, broker.ClassNotFound},
+		"a source of no queue":  {noSource, broker.ClassNotFound},
+		"a pause of no queue":   {noPause, broker.ClassNotFound},
+		"figures of no server":  {gone, broker.ClassUnreachable},
+		"a queue on no server":  {goneToo, broker.ClassUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := broker.ClassOf(row.err); row.err == nil || got != row.want {

@@ -10,9 +10,8 @@ import (
 	"github.com/hibiken/asynq"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis"
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 const (
@@ -44,13 +43,20 @@ var _ broker.Engine = (*Engine)(nil)
 
 // Connect connects to a server, or to a cluster. A connection that is lost later is made
 // anew, for as long as the Engine lives.
-func Connect(ctx context.Context, access source.Access) (*Engine, error) {
+func Connect(ctx context.Context, access broker.Credentials) (broker.Engine, error) {
+	switch {
+	case access.Username != "":
+	case len(access.NATSCredentials) > 0:
+		return nil, broker.Errorf(broker.ClassInvalid, "a NATS credentials file cannot log in to Redis; use a username and a password")
+	case access.Token != "":
+		return nil, broker.Errorf(broker.ClassInvalid, "a token cannot log in to Redis; use a username and a password")
+	}
 	e := &Engine{closing: make(chan struct{}), arrivals: map[string]*arrivals{}}
 	var err error
-	if e.client, err = redis.Connect(ctx, access, askingConnections); err != nil {
+	if e.client, err = redisclient.NewClient(ctx, access, askingConnections); err != nil {
 		return nil, err
 	}
-	if e.waiting, err = redis.Connect(ctx, access, waitingConnections); err != nil {
+	if e.waiting, err = redisclient.NewClient(ctx, access, waitingConnections); err != nil {
 		_ = e.client.Close()
 		return nil, err
 	}
@@ -66,16 +72,16 @@ func Connect(ctx context.Context, access source.Access) (*Engine, error) {
 func (e *Engine) check(ctx context.Context) error {
 	info, err := e.client.Info(ctx, "server").Result()
 	if err != nil {
-		return redis.Classify("asking for the server's version", err)
+		return redisclient.ClassifyError("asking for the server's version", err)
 	}
 	_, version, _ := strings.Cut(info, "redis_version:")
 	version, _, _ = strings.Cut(version, "\r\n")
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
-		return broker.Fail(broker.Invalid, "the server's version is %q, which is none", version)
+		return broker.Errorf(broker.ClassInvalid, "the server's version is %q, which is none", version)
 	}
 	if major < oldestMajor || major == oldestMajor && minor < oldestMinor {
-		return broker.Fail(broker.Invalid, "the server's version is %s, must be at least %d.%d", version, oldestMajor, oldestMinor)
+		return broker.Errorf(broker.ClassInvalid, "the server's version is %s, must be at least %d.%d", version, oldestMajor, oldestMinor)
 	}
 	return nil
 }
@@ -100,7 +106,7 @@ func (e *Engine) exists(ctx context.Context, queue string) error {
 }
 
 func missing(queue string) error {
-	return broker.Fail(broker.Missing, "asynq has no queue %s", queue)
+	return broker.Errorf(broker.ClassNotFound, "asynq has no queue %s", queue)
 }
 
 // blockFor waits until there is a task to take, for at most that long, without taking it.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 // archive are the dead letters of a queue: the tasks that asynq has archived.
@@ -23,10 +23,10 @@ type archive struct {
 	queue string
 }
 
-var _ broker.DeadLetters = (*archive)(nil)
+var _ broker.DeadLetterQueue = (*archive)(nil)
 
 // DeadLetters are the queue's dead letters.
-func (e *Engine) DeadLetters(queue string) broker.DeadLetters { return &archive{e, queue} }
+func (e *Engine) DeadLetters(queue string) broker.DeadLetterQueue { return &archive{e, queue} }
 
 // grave is where a dead letter is in an archive.
 type grave struct {
@@ -61,13 +61,13 @@ func (a *archive) graves(ctx context.Context) ([]grave, error) {
 }
 
 // List tells of at most limit dead letters whose ID is after that one, oldest first.
-func (a *archive) List(ctx context.Context, after uint64, limit int) ([]broker.Letter, error) {
-	var letters []broker.Letter
+func (a *archive) List(ctx context.Context, after uint64, limit int) ([]broker.DeadLetter, error) {
+	var letters []broker.DeadLetter
 	_, err := a.each(ctx, after, limit, func(g *grave, task *asynq.TaskInfo) error {
 		letters = append(letters, letterOf(g, task))
 		return nil
 	})
-	return letters, redis.Classify("listing the dead letters of the queue "+a.queue, err)
+	return letters, redisclient.ClassifyError("listing the dead letters of the queue "+a.queue, err)
 }
 
 // each shows the dead letters that are there now to a function, oldest first.
@@ -112,13 +112,13 @@ const (
 	headerType = "Asynq-Type"
 )
 
-func letterOf(g *grave, task *asynq.TaskInfo) broker.Letter {
-	letter := broker.Letter{
+func letterOf(g *grave, task *asynq.TaskInfo) broker.DeadLetter {
+	letter := broker.DeadLetter{
 		ID: g.number, Payload: task.Payload, Headers: headersOf(task.Type, task.Headers), Error: task.LastErr,
-		Attempts: task.Retried + 1, Origin: taskOf(task.Queue, task.ID), Died: g.died,
+		Attempts: task.Retried + 1, MessageID: taskOf(task.Queue, task.ID), DeadLetteredTime: g.died,
 	}
 	if origin, moved := task.Headers[headerOrigin]; moved {
-		letter.Origin, letter.Error = origin, task.Headers[headerError]
+		letter.MessageID, letter.Error = origin, task.Headers[headerError]
 		letter.Attempts, _ = strconv.Atoi(task.Headers[headerAttempts])
 	}
 	return letter
@@ -150,22 +150,22 @@ func (a *archive) Requeue(ctx context.Context, number int) (int, error) {
 		task := asynq.NewTaskWithHeaders(letter.Type, letter.Payload, producerHeaders(letter.Headers))
 		return a.enqueue(ctx, task, a.queue, renewed(g), letter)
 	})
-	return n, redis.Classify("requeueing the dead letters of the queue "+a.queue, err)
+	return n, redisclient.ClassifyError("requeueing the dead letters of the queue "+a.queue, err)
 }
 
 // Move makes the oldest of them dead letters of another queue.
 func (a *archive) Move(ctx context.Context, to string, number int) (int, error) {
 	doing := fmt.Sprintf("moving the dead letters of the queue %s to %s", a.queue, to)
 	if to == a.queue {
-		return 0, broker.Fail(broker.Invalid, "%s: they are there already", doing)
+		return 0, broker.Errorf(broker.ClassInvalid, "%s: they are there already", doing)
 	}
 	if err := a.exists(ctx, to); err != nil {
-		return 0, redis.Classify(doing, err)
+		return 0, redisclient.ClassifyError(doing, err)
 	}
 	n, err := a.send(ctx, number, func(g *grave, letter *asynq.TaskInfo) error {
 		was := letterOf(g, letter)
 		headers := producerHeaders(letter.Headers)
-		headers[headerOrigin], headers[headerError], headers[headerAttempts] = was.Origin, was.Error, strconv.Itoa(was.Attempts)
+		headers[headerOrigin], headers[headerError], headers[headerAttempts] = was.MessageID, was.Error, strconv.Itoa(was.Attempts)
 		task := asynq.NewTaskWithHeaders(letter.Type, letter.Payload, headers)
 		// Nobody may take it before it is archived.
 		if err := a.enqueue(ctx, task, to, renewed(g), letter, asynq.ProcessIn(farOff)); err != nil {
@@ -173,7 +173,7 @@ func (a *archive) Move(ctx context.Context, to string, number int) (int, error) 
 		}
 		return a.bury(to, renewed(g))
 	})
-	return n, redis.Classify(doing, err)
+	return n, redisclient.ClassifyError(doing, err)
 }
 
 // farOff is longer than any move takes.
@@ -232,10 +232,10 @@ func (a *archive) Purge(ctx context.Context) error {
 	if err == nil {
 		_, err = a.inspector.DeleteAllArchivedTasks(a.queue)
 	}
-	return redis.Classify("purging the dead letters of the queue "+a.queue, err)
+	return redisclient.ClassifyError("purging the dead letters of the queue "+a.queue, err)
 }
 
 // Rescue has nothing to do: a task that asynq gives up on, it archives.
 func (e *Engine) Rescue(ctx context.Context, queue string) (int, error) {
-	return 0, redis.Classify("rescuing messages of the queue "+queue, e.exists(ctx, queue))
+	return 0, redisclient.ClassifyError("rescuing messages of the queue "+queue, e.exists(ctx, queue))
 }

@@ -8,28 +8,28 @@ import (
 	"github.com/hibiken/asynq"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
-// Close notes that the queue is to run empty. asynq cannot refuse producers, so nothing but
+// RejectNewMessages notes that the queue is to run empty. asynq cannot refuse producers, so nothing but
 // Delete minds: it deletes a queue that was closed only if it is empty.
-func (e *Engine) Close(ctx context.Context, queue string, owner broker.Owner) error {
+func (e *Engine) RejectNewMessages(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	err := e.change(ctx, queue, func(record map[string]string, _ bool) (func(goredis.Pipeliner), error) {
 		if len(record) == 0 {
 			return nil, nil // it is not there
 		}
 		return func(p goredis.Pipeliner) { p.HSet(ctx, recordOf(queue), fieldClosed, "true") }, held(queue, record, owner)
 	})
-	return redis.Classify("closing the queue "+queue, err)
+	return redisclient.ClassifyError("closing the queue "+queue, err)
 }
 
-// Release lets another object own the queue, and leaves it as it is.
-func (e *Engine) Release(ctx context.Context, queue string, owner broker.Owner) error {
+// ReleaseOwnership lets another object own the queue, and leaves it as it is.
+func (e *Engine) ReleaseOwnership(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	err := e.change(ctx, queue, func(record map[string]string, _ bool) (func(goredis.Pipeliner), error) {
 		return func(p goredis.Pipeliner) { p.Del(ctx, recordOf(queue)) }, held(queue, record, owner)
 	})
-	return redis.Classify("releasing the queue "+queue, err)
+	return redisclient.ClassifyError("releasing the queue "+queue, err)
 }
 
 // abandoned drops tasks whose workers are not heard of any more: asynq deletes no queue of
@@ -43,13 +43,13 @@ for _, id in ipairs(ids) do
 end
 return #ids`
 
-// Delete removes the queue with all that is in it. The record of whose it is goes last, so
+// DeleteQueue removes the queue with all that is in it. The record of whose it is goes last, so
 // that a deletion that broke off can be taken up again.
-func (e *Engine) Delete(ctx context.Context, queue string, owner broker.Owner) error {
-	return redis.Classify("deleting the queue "+queue, e.delete(ctx, queue, owner))
+func (e *Engine) DeleteQueue(ctx context.Context, queue string, owner broker.QueueOwner) error {
+	return redisclient.ClassifyError("deleting the queue "+queue, e.delete(ctx, queue, owner))
 }
 
-func (e *Engine) delete(ctx context.Context, queue string, owner broker.Owner) error {
+func (e *Engine) delete(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	record, err := e.client.HGetAll(ctx, recordOf(queue)).Result()
 	if err == nil {
 		err = held(queue, record, owner)
@@ -66,7 +66,7 @@ func (e *Engine) delete(ctx context.Context, queue string, owner broker.Owner) e
 		}
 	} else {
 		keys := []string{activeOf(queue), leaseOf(queue)}
-		if err := e.client.Eval(ctx, abandoned, keys, time.Now().Add(-lease).Unix(), taskOf(queue, "")).Err(); err != nil {
+		if err := e.client.Eval(ctx, abandoned, keys, time.Now().Add(-leaseDuration).Unix(), taskOf(queue, "")).Err(); err != nil {
 			return err
 		}
 	}

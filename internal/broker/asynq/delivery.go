@@ -11,8 +11,8 @@ import (
 	"github.com/hibiken/asynq"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 // delivery is a message that a worker has under a lease.
@@ -110,21 +110,21 @@ func poppedOf(values []any) (id string, p popped) {
 // task could first be taken, in this attempt.
 func (d *delivery) Message() *broker.Message {
 	return &broker.Message{
-		ID: d.id, Payload: d.task.Payload(), Headers: headersOf(d.task.Type(), d.task.Headers()), Priority: d.priority, Sent: d.since,
+		ID: d.id, Payload: d.task.Payload(), Headers: headersOf(d.task.Type(), d.task.Headers()), Priority: d.priority, SentTime: d.since,
 	}
 }
 
-// Behind is how many more waited when it was delivered.
-func (d *delivery) Behind() uint64 { return d.behind }
+// PendingCount is how many more waited when it was delivered.
+func (d *delivery) PendingCount() uint64 { return d.behind }
 
-// Renew asks whether the lease holds: asynq's server extends it.
-func (d *delivery) Renew(ctx context.Context) error {
+// ExtendLease asks whether the lease holds: asynq's server extends it.
+func (d *delivery) ExtendLease(ctx context.Context) error {
 	return d.failed("renewing the lease of", d.leased(ctx))
 }
 
 // errTaken tells that asynq has taken the task away: its time is over, it was cancelled, or
 // its lease was lost.
-var errTaken = broker.Fail(broker.Invalid, "asynq has taken it away")
+var errTaken = broker.Errorf(broker.ClassInvalid, "asynq has taken it away")
 
 // leased fails unless the task is with this worker.
 func (d *delivery) leased(ctx context.Context) error {
@@ -154,8 +154,8 @@ func (d *delivery) Retry(ctx context.Context, delay time.Duration) error {
 	return d.failed("handing back", d.confirm(ctx))
 }
 
-// Return has it delivered again as if it had never been here.
-func (d *delivery) Return(ctx context.Context, delay time.Duration) error {
+// Release has it delivered again as if it had never been here.
+func (d *delivery) Release(ctx context.Context, delay time.Duration) error {
 	d.conclude(&verdict{back: true, after: delay})
 	return d.failed("handing back unused", d.confirm(ctx))
 }
@@ -169,14 +169,14 @@ func (d *delivery) Bury(ctx context.Context, reason string, _ int) error {
 	return d.failed("burying", d.confirm(ctx))
 }
 
-// Attempt counts how often it has been tried, this time included.
-func (d *delivery) Attempt(context.Context) (int, error) {
+// AttemptNumber counts how often it has been tried, this time included.
+func (d *delivery) AttemptNumber(context.Context) (int, error) {
 	return d.retried + 1, nil
 }
 
-// Gone tells whether somebody else has removed it from its queue, or is about to: asynq has
+// WasRemoved tells whether somebody else has removed it from its queue, or is about to: asynq has
 // it tried again once its time here is over.
-func (d *delivery) Gone(ctx context.Context) (bool, error) {
+func (d *delivery) WasRemoved(ctx context.Context) (bool, error) {
 	err := d.leased(ctx)
 	if errors.Is(err, errTaken) {
 		return true, nil
@@ -237,7 +237,7 @@ func (d *delivery) ended() {
 	failed := d.failure != nil
 	d.mu.Unlock()
 	if failed {
-		time.AfterFunc(lease, func() { d.finish(true) })
+		time.AfterFunc(leaseDuration, func() { d.finish(true) })
 		return
 	}
 	d.finish(true)
@@ -284,5 +284,5 @@ func (d *delivery) giveBack(ctx context.Context, delay time.Duration) *goredis.C
 }
 
 func (d *delivery) failed(doing string, err error) error {
-	return redis.Classify(doing+" message "+d.id+" of the queue "+d.queue, err)
+	return redisclient.ClassifyError(doing+" message "+d.id+" of the queue "+d.queue, err)
 }

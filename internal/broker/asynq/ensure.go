@@ -8,28 +8,28 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
-// Ensure makes the queue what it is to be, or tells in what it is not. Of all that a queue
+// EnsureQueue makes the queue what it is to be, or tells in what it is not. Of all that a queue
 // can be, asynq only keeps whether it is paused.
-func (e *Engine) Ensure(ctx context.Context, queue broker.Queue) (broker.Outcome, error) {
+func (e *Engine) EnsureQueue(ctx context.Context, queue broker.QueueConfig) (broker.EnsureResult, error) {
 	if err := queue.Validate(); err != nil {
-		return broker.Outcome{}, &broker.ClassedError{Class: broker.Invalid, Err: err}
+		return broker.EnsureResult{}, &broker.ClassifiedError{Class: broker.ClassInvalid, Err: err}
 	}
 	outcome, err := e.ensure(ctx, &queue)
-	return outcome, redis.Classify("ensuring the queue "+queue.Name, err)
+	return outcome, redisclient.ClassifyError("ensuring the queue "+queue.Name, err)
 }
 
-func (e *Engine) ensure(ctx context.Context, q *broker.Queue) (broker.Outcome, error) {
+func (e *Engine) ensure(ctx context.Context, q *broker.QueueConfig) (broker.EnsureResult, error) {
 	known, err := e.client.SIsMember(ctx, allQueues, q.Name).Result()
 	if err != nil {
-		return broker.Outcome{}, err
+		return broker.EnsureResult{}, err
 	}
 	n := &ensuring{queue: q, known: known}
 	if n.applied, err = fingerprint(q); err != nil {
-		return broker.Outcome{}, err
+		return broker.EnsureResult{}, err
 	}
 	err = e.change(ctx, q.Name, func(record map[string]string, paused bool) (func(goredis.Pipeliner), error) {
 		if err := claim(q, record); err != nil {
@@ -44,29 +44,29 @@ func (e *Engine) ensure(ctx context.Context, q *broker.Queue) (broker.Outcome, e
 	if err == nil && !known {
 		err = e.client.SAdd(ctx, allQueues, q.Name).Err()
 	}
-	n.outcome.Enforcement = e.enforcement(q)
+	n.outcome.Enforcement = e.capabilitiesFor(q)
 	return n.outcome, err
 }
 
 // ensuring is one call of Ensure.
 type ensuring struct {
-	queue   *broker.Queue
+	queue   *broker.QueueConfig
 	applied string
 	// known: asynq has the queue.
 	known bool
 	// correct: what is not as it is to be is changed.
 	correct bool
-	outcome broker.Outcome
+	outcome broker.EnsureResult
 }
 
 // compare tells in what the queue is not what it is to be. Only of drift is told what
 // differs from what had been carried out.
 func (n *ensuring) compare(record map[string]string, paused bool) {
-	n.outcome = broker.Outcome{Created: !n.known, Updated: n.known && record[fieldApplied] != n.applied}
+	n.outcome = broker.EnsureResult{Created: !n.known, Updated: n.known && record[fieldApplied] != n.applied}
 	anew := n.outcome.Created || n.outcome.Updated
-	n.correct = anew || n.queue.Drift == broker.Correct
+	n.correct = anew || n.queue.Drift == broker.DriftCorrect
 	if paused != n.queue.Paused && !anew {
-		n.outcome.Drift = []broker.Difference{{
+		n.outcome.Drift = []broker.SettingDifference{{
 			Object: "queue " + n.queue.Name, Setting: "paused",
 			Want: strconv.FormatBool(n.queue.Paused), Found: strconv.FormatBool(paused),
 		}}
@@ -97,8 +97,8 @@ func pause(ctx context.Context, p goredis.Pipeliner, queue string, paused bool) 
 	}
 }
 
-// Pause stops messages from being given to workers, or lets them.
-func (e *Engine) Pause(ctx context.Context, queue string, paused bool) error {
+// SetPaused stops messages from being given to workers, or lets them.
+func (e *Engine) SetPaused(ctx context.Context, queue string, paused bool) error {
 	err := e.exists(ctx, queue)
 	if err == nil {
 		_, err = e.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
@@ -106,5 +106,5 @@ func (e *Engine) Pause(ctx context.Context, queue string, paused bool) error {
 			return nil
 		})
 	}
-	return redis.Classify(fmt.Sprintf("setting the pause of the queue %s to %t", queue, paused), err)
+	return redisclient.ClassifyError(fmt.Sprintf("setting the pause of the queue %s to %t", queue, paused), err)
 }

@@ -8,8 +8,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 // count tells of a queue all at once. A delayed task is due by its producer's clock, which
@@ -42,22 +42,22 @@ type counted struct {
 	since, nextScheduled, nextRetry int64
 }
 
-// Figures are how much there is to do, in one request. A delayed task that is due counts
+// Stats are how much there is to do, in one request. A delayed task that is due counts
 // as ready, for without a worker nothing else would make it so; one that failed and waits
 // for its next attempt counts as delayed, as no worker has it.
-func (e *Engine) Figures(ctx context.Context, queue string) (broker.Figures, error) {
+func (e *Engine) Stats(ctx context.Context, queue string) (broker.QueueStats, error) {
 	c, err := e.count(ctx, queue)
 	if err != nil {
-		return broker.Figures{}, redis.Classify("asking for the figures of the queue "+queue, err)
+		return broker.QueueStats{}, redisclient.ClassifyError("asking for the figures of the queue "+queue, err)
 	}
-	return broker.Figures{
-		Ready:    c.ready(),
-		InFlight: c.active,
-		Delayed:  c.scheduled + c.retried - c.dueScheduled - c.dueRetry,
-		Dead:     c.archived,
-		Oldest:   c.oldest(),
-		Arrivals: e.arrived(queue, c.ever()),
-		At:       time.Unix(c.seconds, c.micros*int64(time.Microsecond)),
+	return broker.QueueStats{
+		Ready:           c.ready(),
+		InFlight:        c.active,
+		Delayed:         c.scheduled + c.retried - c.dueScheduled - c.dueRetry,
+		DeadLetters:     c.archived,
+		OldestReadyTime: c.oldest(),
+		TotalArrivals:   e.arrived(queue, c.ever()),
+		MeasuredTime:    time.Unix(c.seconds, c.micros*int64(time.Microsecond)),
 	}, nil
 }
 
@@ -171,8 +171,8 @@ const (
 	shortest = 100 * time.Millisecond
 )
 
-// Wait returns as soon as the queue has a message for workers, or ctx ends.
-func (e *Engine) Wait(ctx context.Context, queue string) error {
+// WaitForMessage returns as soon as the queue has a message for workers, or ctx ends.
+func (e *Engine) WaitForMessage(ctx context.Context, queue string) error {
 	woken := make(chan error, 1)
 	go func() { woken <- e.wait(ctx, queue) }()
 	select {
@@ -199,7 +199,7 @@ func (e *Engine) wait(ctx context.Context, queue string) error {
 				continue
 			}
 		}
-		return redis.Classify("waiting for the queue "+queue, err)
+		return redisclient.ClassifyError("waiting for the queue "+queue, err)
 	}
 	return ctx.Err()
 }

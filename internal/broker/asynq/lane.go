@@ -9,8 +9,8 @@ import (
 	"github.com/hibiken/asynq"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 const (
@@ -94,13 +94,13 @@ func (e *Engine) newLane(queue, priority string) (*lane, error) {
 	return l, nil
 }
 
-// Take hands out at most number messages that are ready now.
-func (l *lane) Take(_ context.Context, number int, receive func(broker.Delivery)) (int, error) {
+// Fetch hands out at most number messages that are ready now.
+func (l *lane) Fetch(_ context.Context, number int, receive func(broker.Delivery)) (int, error) {
 	return l.ask(&request{wanted: number}, 0, receive)
 }
 
-// Await waits up to that long for one message.
-func (l *lane) Await(_ context.Context, wait time.Duration, receive func(broker.Delivery)) (int, error) {
+// Next waits up to that long for one message.
+func (l *lane) Next(_ context.Context, wait time.Duration, receive func(broker.Delivery)) (int, error) {
 	return l.ask(&request{wanted: 1, until: time.Now().Add(wait)}, wait, receive)
 }
 
@@ -124,7 +124,7 @@ func (l *lane) ask(r *request, wait time.Duration, receive func(broker.Delivery)
 	if !r.isDone {
 		r.err = context.DeadlineExceeded
 	}
-	return r.got, redis.Classify("fetching from the queue "+l.queue, r.err)
+	return r.got, redisclient.ClassifyError("fetching from the queue "+l.queue, r.err)
 }
 
 // answering is how long the server may take for an answer before a request fails by itself.

@@ -11,10 +11,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-func await(t *testing.T, lane broker.Lane, wait time.Duration) broker.Delivery {
+func await(t *testing.T, lane broker.Consumer, wait time.Duration) broker.Delivery {
 	t.Helper()
 	var one broker.Delivery
-	n, err := lane.Await(t.Context(), wait, func(d broker.Delivery) { one = d })
+	n, err := lane.Next(t.Context(), wait, func(d broker.Delivery) { one = d })
 	if err != nil || (n == 1) != (one != nil) {
 		t.Fatalf("%d: %v", n, err)
 	}
@@ -45,10 +45,10 @@ func TestNothingIsTakenThatNobodyAskedFor(t *testing.T) {
 			t.Fatalf("%+v, want %d in flight", f, want)
 		}
 		d := await(t, lane, time.Second)
-		if m := d.Message(); string(m.Payload) != fmt.Sprint(want) || m.Headers[headerType][0] != "bill" || time.Since(m.Sent) > time.Minute || m.Priority != "default" {
+		if m := d.Message(); string(m.Payload) != fmt.Sprint(want) || m.Headers[headerType][0] != "bill" || time.Since(m.SentTime) > time.Minute || m.Priority != "default" {
 			t.Errorf("%+v", m)
 		}
-		if behind := d.Behind(); behind != uint64(9-want) {
+		if behind := d.PendingCount(); behind != uint64(9-want) {
 			t.Errorf("%d are behind it", behind)
 		}
 	}
@@ -81,13 +81,13 @@ func TestAPausedQueueGivesNothing(t *testing.T) {
 	b := newBench(t)
 	b.ensure()
 	b.send("x")
-	b.do(b.Pause(t.Context(), "orders", true))
-	b.do(b.Pause(t.Context(), "orders", true))
+	b.do(b.SetPaused(t.Context(), "orders", true))
+	b.do(b.SetPaused(t.Context(), "orders", true))
 	lane := b.lane(b.Engine)
 	if d := await(t, lane, 500*time.Millisecond); d != nil {
 		t.Fatal("it is given out")
 	}
-	b.do(b.Pause(t.Context(), "orders", false))
+	b.do(b.SetPaused(t.Context(), "orders", false))
 	if d := await(t, lane, time.Second); d == nil {
 		t.Fatal("it is not given out")
 	}
@@ -115,15 +115,15 @@ func TestHowADeliveryEnds(t *testing.T) {
 			func(b *bench, d broker.Delivery) error { return d.Retry(b.t.Context(), time.Hour) }, asynq.TaskStateArchived, 0, "the attempt failed",
 		},
 		"Return: it can be taken": {
-			nil, func(b *bench, d broker.Delivery) error { return d.Return(b.t.Context(), 0) }, asynq.TaskStatePending, 0, "",
+			nil, func(b *bench, d broker.Delivery) error { return d.Release(b.t.Context(), 0) }, asynq.TaskStatePending, 0, "",
 		},
 		"Return: also if it has no other attempt": {
 			[]asynq.Option{asynq.MaxRetry(0)},
-			func(b *bench, d broker.Delivery) error { return d.Return(b.t.Context(), 0) }, asynq.TaskStatePending, 0, "",
+			func(b *bench, d broker.Delivery) error { return d.Release(b.t.Context(), 0) }, asynq.TaskStatePending, 0, "",
 		},
 		"Return: it can be taken later": {
 			[]asynq.Option{asynq.MaxRetry(0)},
-			func(b *bench, d broker.Delivery) error { return d.Return(b.t.Context(), time.Hour) }, asynq.TaskStateScheduled, 0, "",
+			func(b *bench, d broker.Delivery) error { return d.Release(b.t.Context(), time.Hour) }, asynq.TaskStateScheduled, 0, "",
 		},
 		"Bury: it is a dead letter": {
 			nil, func(b *bench, d broker.Delivery) error { return d.Bury(b.t.Context(), "not JSON", 1) }, asynq.TaskStateArchived, 0, "not JSON",
@@ -135,7 +135,7 @@ func TestHowADeliveryEnds(t *testing.T) {
 			id := b.send("x", row.options...)
 			lane := b.lane(b.Engine)
 			d := await(t, lane, time.Second)
-			b.do(d.Renew(t.Context()))
+			b.do(d.ExtendLease(t.Context()))
 			b.do(row.end(b, d))
 			b.do(row.end(b, d)) // said again, as after a broken connection
 			task := b.task(id)
@@ -149,7 +149,7 @@ func TestHowADeliveryEnds(t *testing.T) {
 			if f := b.figures(); f.InFlight != 0 {
 				t.Errorf("%+v", f)
 			}
-			if gone, err := d.Gone(t.Context()); !gone || err != nil {
+			if gone, err := d.WasRemoved(t.Context()); !gone || err != nil {
 				t.Errorf("gone: %t, %v", gone, err)
 			}
 			if row.state == asynq.TaskStatePending {
@@ -176,7 +176,7 @@ func TestATaskComesAgainAfterItsDelayWithItsAttempts(t *testing.T) {
 		if d == nil {
 			t.Fatalf("attempt %d does not come", attempt)
 		}
-		if got, err := d.Attempt(t.Context()); got != attempt || err != nil {
+		if got, err := d.AttemptNumber(t.Context()); got != attempt || err != nil {
 			t.Errorf("attempt %d: %v, want %d", got, err, attempt)
 		}
 		b.do(d.Retry(t.Context(), 10*time.Millisecond))
@@ -189,13 +189,13 @@ func TestATaskWhoseTimeIsOverIsNotSettledHere(t *testing.T) {
 	id := b.send("x", asynq.Timeout(time.Second))
 	d := await(t, b.lane(b.Engine), time.Second)
 	eventually(t, "asynq takes it away", func() bool { return b.task(id).State == asynq.TaskStateRetry })
-	if err := d.Renew(t.Context()); broker.ClassOf(err) != broker.Invalid {
+	if err := d.ExtendLease(t.Context()); broker.ClassOf(err) != broker.ClassInvalid {
 		t.Errorf("the lease: %v", err)
 	}
-	if gone, err := d.Gone(t.Context()); !gone || err != nil {
+	if gone, err := d.WasRemoved(t.Context()); !gone || err != nil {
 		t.Errorf("gone: %t, %v", gone, err)
 	}
-	if err := d.Ack(t.Context(), true); broker.ClassOf(err) != broker.Invalid {
+	if err := d.Ack(t.Context(), true); broker.ClassOf(err) != broker.ClassInvalid {
 		t.Errorf("acknowledging: %v", err)
 	}
 	if task := b.task(id); task == nil || task.State != asynq.TaskStateRetry {
@@ -211,7 +211,7 @@ func TestAStoppedLaneLetsWhatItDeliveredBeSettled(t *testing.T) {
 	d := await(t, lane, time.Second)
 	lane.Stop()
 	time.Sleep(2 * abandonAfter) // longer than a server waits that was shut down
-	b.do(d.Renew(t.Context()))
+	b.do(d.ExtendLease(t.Context()))
 	b.do(d.Ack(t.Context(), true))
 	if b.task(first) != nil || b.task(second).State != asynq.TaskStatePending {
 		t.Errorf("%+v, %+v", b.task(first), b.task(second))
@@ -229,7 +229,7 @@ func TestWhatHandlersStillHaveGoesBackWithTheConnection(t *testing.T) {
 	if task := b.task(id); task.State != asynq.TaskStatePending || task.Retried != 0 {
 		t.Errorf("%+v", task)
 	}
-	if err := d.Ack(t.Context(), true); broker.ClassOf(err) != broker.Invalid {
+	if err := d.Ack(t.Context(), true); broker.ClassOf(err) != broker.ClassInvalid {
 		t.Errorf("acknowledging: %v", err)
 	}
 	if other := await(t, b.lane(b.Engine), time.Second); other == nil {
@@ -245,16 +245,16 @@ func TestALaneGoesOnAfterTheServerIsBack(t *testing.T) {
 	lane := b.lane(b.Engine)
 	d := await(t, lane, time.Second)
 	b.server.Stop()
-	if err := d.Ack(t.Context(), true); broker.ClassOf(err) != broker.Unreachable {
+	if err := d.Ack(t.Context(), true); broker.ClassOf(err) != broker.ClassUnreachable {
 		t.Errorf("acknowledging: %v", err)
 	}
-	if n, err := lane.Await(t.Context(), time.Second, func(broker.Delivery) {}); n != 0 || broker.ClassOf(err) != broker.Unreachable {
+	if n, err := lane.Next(t.Context(), time.Second, func(broker.Delivery) {}); n != 0 || broker.ClassOf(err) != broker.ClassUnreachable {
 		t.Errorf("%d: %v", n, err)
 	}
 	b.server.Restart()
 	eventually(t, "asynq has stored it", func() bool { return d.Ack(t.Context(), true) == nil })
 	eventually(t, "the next one comes", func() bool {
-		n, err := lane.Await(t.Context(), time.Second, func(broker.Delivery) {})
+		n, err := lane.Next(t.Context(), time.Second, func(broker.Delivery) {})
 		return n == 1 && err == nil
 	})
 }
@@ -266,14 +266,14 @@ func TestALateWordOnAnEarlierDeliveryChangesNothing(t *testing.T) {
 	b := newBench(t)
 	id := b.send("x")
 	l := b.lane(b.Engine).(*lane)
-	b.do(await(t, l, time.Second).Return(t.Context(), 0))
+	b.do(await(t, l, time.Second).Release(t.Context(), 0))
 	d := await(t, l, time.Second)
 	late := &gate{b.Engine.client, l}
 	done := late.Eval(t.Context(), `return redis.call("LREM", KEYS[1], 0, ARGV[1])`, []string{activeOf("orders"), leaseOf("orders"), taskOf("orders", id)}, id)
 	if !notFound(done.Err()) {
 		t.Errorf("it says %v, %v", done.Val(), done.Err())
 	}
-	b.do(d.Renew(t.Context()))
+	b.do(d.ExtendLease(t.Context()))
 	b.do(d.Ack(t.Context(), true))
 }
 
@@ -281,12 +281,12 @@ func TestASecondPriorityHasNoMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.send("x")
-	from, err := b.Source(t.Context(), "orders")
+	from, err := b.Subscribe(t.Context(), "orders")
 	b.do(err)
-	high, err := from.Lane(t.Context(), "high")
+	high, err := from.Consumer(t.Context(), "high")
 	b.do(err)
 	defer high.Stop()
-	low, err := from.Lane(t.Context(), "low")
+	low, err := from.Consumer(t.Context(), "low")
 	b.do(err)
 	defer low.Stop()
 	if _, got := receive(t, low, 1); got != 0 || await(t, low, 10*time.Millisecond) != nil {
@@ -295,11 +295,11 @@ func TestASecondPriorityHasNoMessages(t *testing.T) {
 	if d := await(t, high, time.Second); d == nil || d.Message().Priority != "high" {
 		t.Error("the first has none")
 	}
-	limiter, err := from.Limiter(t.Context())
+	limiter, err := from.RateLimiter(t.Context())
 	b.do(err)
 	defer limiter.Stop()
 	times, err := limiter.Reserve(t.Context(), 3)
-	if limiter.Limited() || err != nil || len(times) != 3 || time.Until(times[2]) > 0 {
+	if limiter.IsLimited() || err != nil || len(times) != 3 || time.Until(times[2]) > 0 {
 		t.Errorf("%v: %v", times, err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis/redistest"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 	"github.com/yardmaster/yardmaster/worker"
 )
 
@@ -66,7 +66,7 @@ func TestNoTaskIsLostOrDoneTwiceWhileWorkersAreDrained(t *testing.T) {
 	client := asynq.NewClient(asynq.RedisClientOpt{Addr: server.Address()})
 	defer func() { _ = client.Close() }()
 	c := &crew{t: t, done: map[string]int{}, config: worker.Config{
-		Broker: worker.Broker{URL: server.URL()}, Queues: []worker.Queue{{Name: "orders"}}, AdminAddress: "0",
+		Broker: worker.BrokerConfig{URL: server.URL()}, Queues: []worker.QueueConfig{{Name: "orders"}}, AdminAddress: "0",
 	}}
 	sent := make(chan error, 1)
 	go func() {
@@ -111,7 +111,7 @@ func TestNoTaskIsLostOrDoneTwiceWhileWorkersAreDrained(t *testing.T) {
 		{"ZCARD", "asynq:{orders}:archived"},
 		{"ZCARD", "asynq:{orders}:scheduled"},
 	} {
-		if left := server.Number(list...); left != 0 {
+		if left := server.RunCLIForNumber(list...); left != 0 {
 			t.Errorf("%v: %d", list, left)
 		}
 	}

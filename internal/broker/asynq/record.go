@@ -25,42 +25,42 @@ const (
 
 // ownerOf a queue, by its record. Who wrote it may be anybody: an age that cannot be read
 // is none, and a younger owner precedes nobody.
-func ownerOf(record map[string]string) broker.Owner {
+func ownerOf(record map[string]string) broker.QueueOwner {
 	created, err := time.Parse(time.RFC3339Nano, record[fieldCreated])
 	if err != nil {
 		created = time.Now()
 	}
-	return broker.Owner{UID: record[fieldUID], Name: record[fieldName], Created: created}
+	return broker.QueueOwner{UID: record[fieldUID], Name: record[fieldName], CreationTime: created}
 }
 
-func recordFields(owner broker.Owner, applied string) map[string]any {
+func recordFields(owner broker.QueueOwner, applied string) map[string]any {
 	return map[string]any{
-		fieldUID: owner.UID, fieldName: owner.Name, fieldCreated: owner.Created.UTC().Format(time.RFC3339Nano), fieldApplied: applied,
+		fieldUID: owner.UID, fieldName: owner.Name, fieldCreated: owner.CreationTime.UTC().Format(time.RFC3339Nano), fieldApplied: applied,
 	}
 }
 
 // held tells whether the queue belongs to owner, or to nobody.
-func held(queue string, record map[string]string, owner broker.Owner) error {
+func held(queue string, record map[string]string, owner broker.QueueOwner) error {
 	if has := ownerOf(record); has.UID != "" && has.UID != owner.UID {
-		return &broker.ConflictError{Queue: queue, Owner: has}
+		return &broker.OwnerConflictError{Queue: queue, Owner: has}
 	}
 	return nil
 }
 
 // claim tells whether the queue may be taken from who has it.
-func claim(q *broker.Queue, record map[string]string) error {
+func claim(q *broker.QueueConfig, record map[string]string) error {
 	has := ownerOf(record)
 	switch {
-	case has.UID == "", has.UID == q.Owner.UID, has.UID == q.Supersedes, q.Owner.Precedes(has):
+	case has.UID == "", has.UID == q.Owner.UID, has.UID == q.ReplacesOwnerUID, q.Owner.HasPrecedenceOver(has):
 		return nil
 	}
-	return &broker.ConflictError{Queue: q.Name, Owner: has}
+	return &broker.OwnerConflictError{Queue: q.Name, Owner: has}
 }
 
 // fingerprint tells one wanted queue from another.
-func fingerprint(q *broker.Queue) (string, error) {
+func fingerprint(q *broker.QueueConfig) (string, error) {
 	wanted := *q
-	wanted.Owner, wanted.Supersedes = broker.Owner{}, ""
+	wanted.Owner, wanted.ReplacesOwnerUID = broker.QueueOwner{}, ""
 	raw, err := json.Marshal(wanted)
 	if err != nil {
 		return "", err

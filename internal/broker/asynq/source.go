@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/redis"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 // origin is a queue as its workers see it.
@@ -19,17 +19,17 @@ type origin struct {
 	first string
 }
 
-// Source is where a worker gets the queue's messages from.
-func (e *Engine) Source(ctx context.Context, queue string) (broker.Source, error) {
+// Subscribe is where a worker gets the queue's messages from.
+func (e *Engine) Subscribe(ctx context.Context, queue string) (broker.Subscription, error) {
 	if err := e.exists(ctx, queue); err != nil {
-		return nil, redis.Classify("looking for the queue "+queue, err)
+		return nil, redisclient.ClassifyError("looking for the queue "+queue, err)
 	}
 	return &origin{Engine: e, queue: queue}, nil
 }
 
-// Lane leads to the messages of one priority. asynq has none, so the first that is asked
+// Consumer leads to the messages of one priority. asynq has none, so the first that is asked
 // for, the most urgent, has all messages, and the others have none.
-func (o *origin) Lane(_ context.Context, priority string) (broker.Lane, error) {
+func (o *origin) Consumer(_ context.Context, priority string) (broker.Consumer, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.first == "" {
@@ -41,17 +41,17 @@ func (o *origin) Lane(_ context.Context, priority string) (broker.Lane, error) {
 	return o.newLane(o.queue, priority)
 }
 
-// Limiter is none: asynq knows of no limit.
-func (*origin) Limiter(context.Context) (broker.Limiter, error) { return unlimited{}, nil }
+// RateLimiter is none: asynq knows of no limit.
+func (*origin) RateLimiter(context.Context) (broker.RateLimiter, error) { return unlimited{}, nil }
 
 // deadEnd is a lane with no messages.
 type deadEnd struct{}
 
-// Take has nothing to hand out.
-func (deadEnd) Take(context.Context, int, func(broker.Delivery)) (int, error) { return 0, nil }
+// Fetch has nothing to hand out.
+func (deadEnd) Fetch(context.Context, int, func(broker.Delivery)) (int, error) { return 0, nil }
 
-// Await waits in vain.
-func (deadEnd) Await(ctx context.Context, wait time.Duration, _ func(broker.Delivery)) (int, error) {
+// Next waits in vain.
+func (deadEnd) Next(ctx context.Context, wait time.Duration, _ func(broker.Delivery)) (int, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -67,8 +67,8 @@ func (deadEnd) Stop() {}
 // unlimited lets jobs begin at any time.
 type unlimited struct{}
 
-// Limited tells that there is no limit.
-func (unlimited) Limited() bool { return false }
+// IsLimited tells that there is no limit.
+func (unlimited) IsLimited() bool { return false }
 
 // Reserve returns times that are past.
 func (unlimited) Reserve(_ context.Context, number int) ([]time.Time, error) {

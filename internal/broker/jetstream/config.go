@@ -36,18 +36,21 @@ const (
 
 // wanted is what a queue is to be, together with what the server lets it be.
 type wanted struct {
-	*broker.Queue
+	*broker.QueueConfig
 	// scheduling: messages can be sent that are not yet due.
 	scheduling bool
-	replicas   int
 }
+
+// createdReplicas is the number of replicas that streams and buckets are created with.
+// Administrators may change it; it is not drift.
+const createdReplicas = 1
 
 // fingerprint is another whenever the Queue asks for something else.
 func (w *wanted) fingerprint() (string, error) {
-	asked := *w.Queue
-	asked.Owner, asked.Supersedes = broker.Owner{}, ""
+	asked := *w.QueueConfig
+	asked.Owner, asked.ReplacesOwnerUID = broker.QueueOwner{}, ""
 	raw, err := json.Marshal(struct {
-		Queue      broker.Queue
+		Queue      broker.QueueConfig
 		Scheduling bool
 	}{asked, w.scheduling})
 	if err != nil {
@@ -95,7 +98,7 @@ func setAge(c *jetstream.StreamConfig, age time.Duration) {
 // newStream is a stream that is not there yet.
 func (w *wanted) newStream() jetstream.StreamConfig {
 	return w.stream(jetstream.StreamConfig{
-		Name: streamOf(w.Name), Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: w.replicas,
+		Name: streamOf(w.Name), Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: createdReplicas,
 	}, "")
 }
 
@@ -113,7 +116,7 @@ func (w *wanted) deadStream(found jetstream.StreamConfig) jetstream.StreamConfig
 
 func (w *wanted) newDeadStream() jetstream.StreamConfig {
 	return w.deadStream(jetstream.StreamConfig{
-		Name: deadStreamOf(w.Name), Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: w.replicas,
+		Name: deadStreamOf(w.Name), Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: createdReplicas,
 	})
 }
 
@@ -124,7 +127,7 @@ func (w *wanted) metadata(found map[string]string, applied string) map[string]st
 	}
 	all[metaOwner] = w.Owner.Name
 	all[metaOwnerUID] = w.Owner.UID
-	all[metaOwnerCreated] = w.Owner.Created.UTC().Format(time.RFC3339Nano)
+	all[metaOwnerCreated] = w.Owner.CreationTime.UTC().Format(time.RFC3339Nano)
 	if applied != "" {
 		all[metaApplied] = applied
 	}
@@ -132,10 +135,10 @@ func (w *wanted) metadata(found map[string]string, applied string) map[string]st
 }
 
 // ownerOf is who a stream belongs to; nobody if it has no UID.
-func ownerOf(metadata map[string]string) broker.Owner {
+func ownerOf(metadata map[string]string) broker.QueueOwner {
 	// One whose age somebody has written over is as old as can be, and keeps what it has.
 	created, _ := time.Parse(time.RFC3339Nano, metadata[metaOwnerCreated])
-	return broker.Owner{UID: metadata[metaOwnerUID], Name: metadata[metaOwner], Created: created}
+	return broker.QueueOwner{UID: metadata[metaOwnerUID], Name: metadata[metaOwner], CreationTime: created}
 }
 
 // consumers are those of the queue's priorities, found as they are to be.
@@ -171,7 +174,7 @@ func (w *wanted) inFlight() []int {
 		weights[i], parts[i] = p.Weight, -1
 	}
 	if w.MaxInFlight > 0 {
-		return broker.Split(w.MaxInFlight, weights)
+		return broker.SplitByWeight(w.MaxInFlight, weights)
 	}
 	return parts
 }

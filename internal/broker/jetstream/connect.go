@@ -1,10 +1,11 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,31 +15,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// Options say how a server is reached.
-type Options struct {
-	// URL of a server, or of several, with commas between. It may hold a password, so it is
-	// never part of an error.
-	URL string
-	// Username and Password, or else Token, go before what the URL says of them.
-	Username, Password, Token string
-	// Credentials are the content of a NATS credentials file.
-	Credentials []byte
-	// TLS, for a server that asks for it or has a certificate of one's own authority.
-	TLS *source.TLS
-	// Name of the connection, for who looks at the server.
-	Name string
-	// Replicas of the streams that are made; 0: one.
-	Replicas int
-	// Now tells the Options that hold by now, of which each connection that is made anew
-	// takes login and certificates; nil: those that are given.
-	Now func() (Options, error)
-}
-
 const (
+	defaultPort = "4222"
 	dialTimeout = 5 * time.Second
 	pingEvery   = 10 * time.Second
 	// oldestServer can pause consumers.
@@ -49,9 +30,8 @@ const (
 
 // Engine is a connection to a server. See package broker.
 type Engine struct {
-	nc       *nats.Conn
-	js       jetstream.JetStream
-	replicas int
+	nc *nats.Conn
+	js jetstream.JetStream
 	// denied is the last error that the server told by itself: of a request that it does
 	// not permit, the requester only hears that nobody answered.
 	denied atomic.Pointer[denial]
@@ -64,18 +44,17 @@ type denial struct {
 
 var _ broker.Engine = (*Engine)(nil)
 
-// Connect connects to a server. A connection that is lost later is made anew, for as long
-// as the Engine lives.
-func Connect(ctx context.Context, o Options) (*Engine, error) {
-	e := &Engine{replicas: max(o.Replicas, 1)}
-	if o.Now != nil {
-		o.takeUser()
+// Connect connects to a NATS server. The connection reconnects until Disconnect.
+func Connect(ctx context.Context, c broker.Credentials) (broker.Engine, error) {
+	e := &Engine{}
+	if c.Refresh != nil {
+		takeUserFromURL(&c)
 	}
-	servers, err := o.servers()
+	servers, err := serverURLs(&c)
 	if err != nil {
 		return nil, err
 	}
-	options, err := o.natsOptions()
+	options, err := connectionOptions(&c)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +65,7 @@ func Connect(ctx context.Context, o Options) (*Engine, error) {
 		options = append(options, nats.Timeout(min(dialTimeout, time.Until(deadline))))
 	}
 	if e.nc, err = nats.Connect(servers, options...); err != nil {
-		return nil, e.classify("connecting", err)
+		return nil, addDialError(ctx, e.classify("connecting", err), servers)
 	}
 	if e.js, err = jetstream.New(e.nc); err != nil {
 		e.nc.Close()
@@ -99,10 +78,30 @@ func Connect(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
+// addDialError adds the reason why the first server cannot be reached, which the client
+// library does not return. It dials that server once more.
+func addDialError(ctx context.Context, err error, servers string) error {
+	if broker.ClassOf(err) != broker.ClassUnreachable {
+		return err
+	}
+	first, _, _ := strings.Cut(servers, ",")
+	parsed, invalid := url.Parse(first)
+	if invalid != nil {
+		return err
+	}
+	dialer := net.Dialer{Timeout: dialTimeout}
+	conn, cause := dialer.DialContext(ctx, "tcp", net.JoinHostPort(parsed.Hostname(), cmp.Or(parsed.Port(), defaultPort)))
+	if cause != nil {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	_ = conn.Close()
+	return err
+}
+
 // check asks the server whether it can do at all what is needed.
 func (e *Engine) check(ctx context.Context) error {
 	if version := e.nc.ConnectedServerVersion(); !atLeast(version, oldestServer) {
-		return broker.Fail(broker.Invalid, "the server's version is %s, must be at least %s", version, oldestServer)
+		return broker.Errorf(broker.ClassInvalid, "the server's version is %s, must be at least %s", version, oldestServer)
 	}
 	if _, err := e.js.AccountInfo(ctx); err != nil {
 		return e.classify("asking for JetStream", err)
@@ -110,9 +109,9 @@ func (e *Engine) check(ctx context.Context) error {
 	return nil
 }
 
-func (o *Options) natsOptions() ([]nats.Option, error) {
+func connectionOptions(c *broker.Credentials) ([]nats.Option, error) {
 	options := []nats.Option{
-		nats.Name(o.Name),
+		nats.Name(c.Name),
 		nats.Timeout(dialTimeout),
 		nats.PingInterval(pingEvery),
 		nats.MaxReconnects(-1),
@@ -121,12 +120,12 @@ func (o *Options) natsOptions() ([]nats.Option, error) {
 		nats.IgnoreAuthErrorAbort(),
 		nats.CustomReconnectDelay(reconnectDelay),
 	}
-	p := &present{options: *o}
-	login, err := o.login(p)
+	current := &currentCredentials{credentials: *c}
+	login, err := loginOptions(c, current)
 	if err != nil {
 		return nil, err
 	}
-	secure, err := o.secure(p)
+	secure, err := tlsOptions(c, current)
 	if err != nil {
 		return nil, err
 	}
@@ -134,34 +133,36 @@ func (o *Options) natsOptions() ([]nats.Option, error) {
 }
 
 func reconnectDelay(tries int) time.Duration {
-	return broker.Backoff(tries, rand.Float64()) //nolint:gosec // to spread, not to hide
+	return broker.ReconnectDelay(tries, rand.Float64()) //nolint:gosec // to spread, not to hide
 }
 
-// servers are those of the URL. A user that one of them names would hold rather than the
-// one that is given beside it, so it is left out.
-func (o *Options) servers() (string, error) {
-	var all []string
-	for one := range strings.SplitSeq(o.URL, ",") {
+// splitURLs returns the URLs of a list separated by commas, each with a scheme.
+func splitURLs(list string) []string {
+	urls := strings.Split(list, ",")
+	for i, one := range urls {
 		if one = strings.TrimSpace(one); !strings.Contains(one, "://") {
 			one = "nats://" + one
 		}
-		parsed, err := url.Parse(one)
-		if parse := (*url.Error)(nil); errors.As(err, &parse) {
-			return "", broker.Fail(broker.Invalid, "url is not one: %w", parse.Err)
-		}
-		if schemes := []string{"nats", "tls", "ws", "wss"}; !slices.Contains(schemes, parsed.Scheme) {
-			return "", broker.Fail(broker.Invalid, "url has the scheme %q, must be one of %v", parsed.Scheme, schemes)
-		}
-		if parsed.Hostname() == "" {
-			return "", broker.Fail(broker.Invalid, "url has no host")
-		}
-		if o.Username != "" || o.Token != "" {
-			parsed.User = nil
-			one = parsed.String()
-		}
-		all = append(all, one)
+		urls[i] = one
 	}
-	return strings.Join(all, ","), nil
+	return urls
+}
+
+// serverURLs returns the servers to connect to. It removes the users from the URLs if the
+// credentials name a user or a token, because the client library prefers those in URLs.
+func serverURLs(c *broker.Credentials) (string, error) {
+	urls := splitURLs(c.URL)
+	for i, one := range urls {
+		parsed, err := broker.ParseURL(one, "nats", "tls", "ws", "wss")
+		if err != nil {
+			return "", err
+		}
+		if c.Username != "" || c.Token != "" {
+			parsed.User = nil
+			urls[i] = parsed.String()
+		}
+	}
+	return strings.Join(urls, ","), nil
 }
 
 // Disconnect ends the connection, once what is under way has been sent.

@@ -18,7 +18,6 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/yardmaster/yardmaster/internal/backlog/source"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 )
@@ -35,32 +34,32 @@ func TestAFailureToConnectTellsItsCauseAndNoPassword(t *testing.T) {
 	stopped.Stop()
 
 	for name, row := range map[string]struct {
-		options Options
-		class   broker.Class
-		want    string
+		credentials broker.Credentials
+		class       broker.ErrorClass
+		want        string
 	}{
-		"nobody there":         {Options{URL: at(stopped, "")}, broker.Unreachable, ""},
-		"no password":          {Options{URL: at(locked, "")}, broker.Unauthorised, "Authorization Violation"},
-		"the wrong password":   {Options{URL: at(locked, "u:secret@")}, broker.Unauthorised, "Authorization Violation"},
-		"no JetStream":         {Options{URL: at(plain, "")}, broker.Invalid, "jetstream not enabled"},
-		"an unknown authority": {Options{URL: at(encrypted, "")}, broker.Unauthorised, "certificate"},
-		"not a URL":            {Options{URL: "nats://u:secret@a b"}, broker.Invalid, "url is not one"},
-		"no URL":               {Options{}, broker.Invalid, "url has no host"},
-		"another scheme":       {Options{URL: "redis://u:secret@localhost"}, broker.Invalid, `url has the scheme "redis"`},
+		"nobody there":         {broker.Credentials{URL: at(stopped, "")}, broker.ClassUnreachable, ""},
+		"no password":          {broker.Credentials{URL: at(locked, "")}, broker.ClassUnauthorized, "Authorization Violation"},
+		"the wrong password":   {broker.Credentials{URL: at(locked, "u:secret@")}, broker.ClassUnauthorized, "Authorization Violation"},
+		"no JetStream":         {broker.Credentials{URL: at(plain, "")}, broker.ClassInvalid, "jetstream not enabled"},
+		"an unknown authority": {broker.Credentials{URL: at(encrypted, "")}, broker.ClassUnauthorized, "certificate"},
+		"not a URL":            {broker.Credentials{URL: "nats://u:secret@a b"}, broker.ClassInvalid, "url is not a valid URL"},
+		"no URL":               {broker.Credentials{}, broker.ClassInvalid, "url has no host"},
+		"another scheme":       {broker.Credentials{URL: "redis://u:secret@localhost"}, broker.ClassInvalid, `url has the scheme "redis"`},
 		"an authority that is none": {
-			Options{URL: at(encrypted, ""), TLS: &source.TLS{CA: []byte("x")}}, broker.Invalid, "the authority's certificate is not PEM",
+			broker.Credentials{URL: at(encrypted, ""), TLS: &broker.TLS{CA: []byte("x")}}, broker.ClassInvalid, "the CA certificate is not PEM",
 		},
 		"a certificate without its key": {
-			Options{URL: at(encrypted, ""), TLS: &source.TLS{Certificate: []byte("x")}}, broker.Invalid, "the certificate and its key",
+			broker.Credentials{URL: at(encrypted, ""), TLS: &broker.TLS{Certificate: []byte("x")}}, broker.ClassInvalid, "invalid client certificate or key",
 		},
 		"credentials that are none": {
-			Options{URL: at(locked, ""), Credentials: []byte("secret")}, broker.Invalid, "credentials",
+			broker.Credentials{URL: at(locked, ""), NATSCredentials: []byte("secret")}, broker.ClassInvalid, "credentials",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
-			_, err := Connect(ctx, row.options)
+			_, err := Connect(ctx, row.credentials)
 			if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("told %v (%s), want %s: %s", err, broker.ClassOf(err), row.class, row.want)
 			}
@@ -71,7 +70,7 @@ func TestAFailureToConnectTellsItsCauseAndNoPassword(t *testing.T) {
 	}
 	t.Run("all is right", func(t *testing.T) {
 		authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
-		e, err := Connect(t.Context(), Options{URL: at(encrypted, ""), TLS: &source.TLS{CA: authority}})
+		e, err := Connect(t.Context(), broker.Credentials{URL: at(encrypted, ""), TLS: &broker.TLS{CA: authority}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +82,7 @@ func TestWhoLogsInIsSaidInTheURLOrBesideIt(t *testing.T) {
 	const odd = "a,b@c:d/%"
 	users := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "u", odd })
 	tokens := natstest.Start(t, func(o *server.Options) { o.Authorization = odd })
-	for name, options := range map[string]Options{
+	for name, options := range map[string]broker.Credentials{
 		"in the URL":                 {URL: "nats://u:a%2Cb%40c%3Ad%2F%25@" + users.Address()},
 		"beside it":                  {URL: "nats://" + users.Address(), Username: "u", Password: odd},
 		"beside one without scheme":  {URL: users.Address(), Username: "u", Password: odd},
@@ -112,15 +111,16 @@ func TestAConnectionThatIsMadeAnewGoesByTheCertificatesOfThen(t *testing.T) {
 	})
 	var authority atomic.Pointer[[]byte]
 	authority.Store(new(pemOf(first)))
-	options := func() (Options, error) {
-		return Options{URL: "tls://" + s.Address(), TLS: &source.TLS{CA: *authority.Load()}}, nil
+	options := func() (broker.Credentials, error) {
+		return broker.Credentials{URL: "tls://" + s.Address(), TLS: &broker.TLS{CA: *authority.Load()}}, nil
 	}
 	o, _ := options()
-	o.Now = options
-	e, err := Connect(t.Context(), o)
+	o.Refresh = options
+	engine, err := Connect(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	e := engine.(*Engine)
 	defer e.Disconnect()
 	authority.Store(new(pemOf(second)))
 	s.Options().TLSConfig.Certificates = []tls.Certificate{second}
@@ -156,15 +156,15 @@ func TestWhatTheServerDoesNotPermitIsTold(t *testing.T) {
 			Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.CREATE.>"}},
 		}}}
 	})
-	e, err := Connect(t.Context(), Options{URL: "nats://u:p@" + s.Address()})
+	e, err := Connect(t.Context(), broker.Credentials{URL: "nats://u:p@" + s.Address()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Disconnect()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	_, err = e.Ensure(ctx, orders())
-	if broker.ClassOf(err) != broker.Unauthorised || !strings.Contains(err.Error(), "STREAM.CREATE") {
+	_, err = e.EnsureQueue(ctx, orders())
+	if broker.ClassOf(err) != broker.ClassUnauthorized || !strings.Contains(err.Error(), "STREAM.CREATE") {
 		t.Errorf("told %v (%s)", err, broker.ClassOf(err))
 	}
 }
@@ -176,7 +176,7 @@ func TestABrokerThatIsGoneIsUnreachable(t *testing.T) {
 	s.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := e.Figures(ctx, "orders"); broker.ClassOf(err) != broker.Unreachable {
+	if _, err := e.Stats(ctx, "orders"); broker.ClassOf(err) != broker.ClassUnreachable {
 		t.Errorf("told %v (%s)", err, broker.ClassOf(err))
 	}
 }

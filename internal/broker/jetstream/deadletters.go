@@ -20,11 +20,11 @@ type cemetery struct {
 }
 
 // DeadLetters are the queue's dead letters.
-func (e *Engine) DeadLetters(queue string) broker.DeadLetters { return &cemetery{e, queue} }
+func (e *Engine) DeadLetters(queue string) broker.DeadLetterQueue { return &cemetery{e, queue} }
 
 // List tells of at most limit dead letters whose ID is after that one, oldest first.
-func (c *cemetery) List(ctx context.Context, after uint64, limit int) ([]broker.Letter, error) {
-	var letters []broker.Letter
+func (c *cemetery) List(ctx context.Context, after uint64, limit int) ([]broker.DeadLetter, error) {
+	var letters []broker.DeadLetter
 	_, err := c.each(ctx, after, limit, func(message *jetstream.RawStreamMsg) error {
 		letters = append(letters, letterOf(message))
 		return nil
@@ -58,7 +58,7 @@ func (c *cemetery) Requeue(ctx context.Context, number int) (int, error) {
 func (c *cemetery) Move(ctx context.Context, to string, number int) (int, error) {
 	doing := fmt.Sprintf("moving the dead letters of the queue %s to %s", c.queue, to)
 	if to == c.queue {
-		return 0, broker.Fail(broker.Invalid, "%s: they are there already", doing)
+		return 0, broker.Errorf(broker.ClassInvalid, "%s: they are there already", doing)
 	}
 	if _, err := c.js.Stream(ctx, deadStreamOf(to)); err != nil {
 		return 0, c.classify(doing, err)

@@ -17,17 +17,17 @@ import (
 // take takes one message of the queue as a worker does.
 func take(t *testing.T, e *Engine, queue, priority string) broker.Delivery {
 	t.Helper()
-	source, err := e.Source(t.Context(), queue)
+	source, err := e.Subscribe(t.Context(), queue)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lane, err := source.Lane(t.Context(), priority)
+	lane, err := source.Consumer(t.Context(), priority)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lane.Stop()
 	var taken broker.Delivery
-	if _, err := lane.Await(t.Context(), 5*time.Second, func(d broker.Delivery) { taken = d }); err != nil {
+	if _, err := lane.Next(t.Context(), 5*time.Second, func(d broker.Delivery) { taken = d }); err != nil {
 		t.Fatal(err)
 	}
 	if taken == nil {
@@ -36,7 +36,7 @@ func take(t *testing.T, e *Engine, queue, priority string) broker.Delivery {
 	return taken
 }
 
-func letters(t *testing.T, e *Engine, queue string) []broker.Letter {
+func letters(t *testing.T, e *Engine, queue string) []broker.DeadLetter {
 	t.Helper()
 	all, err := e.DeadLetters(queue).List(t.Context(), 0, 100)
 	if err != nil {
@@ -63,18 +63,18 @@ func TestADeadLetterKeepsAllAndComesBackAsNew(t *testing.T) {
 	if err := d.Bury(t.Context(), "cannot be\nread\r\nNats-Rollup: all", 5); err != nil {
 		t.Fatal(err)
 	}
-	want := []broker.Letter{{
+	want := []broker.DeadLetter{{
 		ID: 1, Payload: []byte(poison), Headers: map[string][]string{"Tenant": {"a", "b"}}, Priority: "low",
-		Error: "cannot be read  Nats-Rollup: all", Attempts: 5, Origin: "yardmaster_orders/1",
+		Error: "cannot be read  Nats-Rollup: all", Attempts: 5, MessageID: "yardmaster_orders/1",
 	}}
 	got := letters(t, e, "orders")
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(broker.Letter{}, "Sent", "Died")); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(broker.DeadLetter{}, "SentTime", "DeadLetteredTime")); diff != "" {
 		t.Fatalf("dead letters (-want +got):\n%s", diff)
 	}
-	if got[0].Sent.Before(sent) || got[0].Died.Before(got[0].Sent) {
-		t.Errorf("sent %s, died %s", got[0].Sent, got[0].Died)
+	if got[0].SentTime.Before(sent) || got[0].DeadLetteredTime.Before(got[0].SentTime) {
+		t.Errorf("sent %s, died %s", got[0].SentTime, got[0].DeadLetteredTime)
 	}
-	if f := figures(t, e, "orders"); f.Dead != 1 || f.Ready+f.InFlight+f.Delayed != 0 {
+	if f := figures(t, e, "orders"); f.DeadLetters != 1 || f.Ready+f.InFlight+f.Delayed != 0 {
 		t.Errorf("figures %+v", f)
 	}
 
@@ -82,14 +82,14 @@ func TestADeadLetterKeepsAllAndComesBackAsNew(t *testing.T) {
 		t.Fatalf("requeued %d: %v", n, err)
 	}
 	again := take(t, e, "orders", "low")
-	if attempt, err := again.Attempt(t.Context()); err != nil || attempt != 1 {
+	if attempt, err := again.AttemptNumber(t.Context()); err != nil || attempt != 1 {
 		t.Errorf("it is attempt %d: %v", attempt, err)
 	}
 	m := again.Message()
 	if diff := cmp.Diff(map[string][]string{"Tenant": {"a", "b"}}, m.Headers); diff != "" || string(m.Payload) != poison {
 		t.Errorf("%q came back, headers (-want +got):\n%s", m.Payload, diff)
 	}
-	if f := figures(t, e, "orders"); f.Dead != 0 {
+	if f := figures(t, e, "orders"); f.DeadLetters != 0 {
 		t.Errorf("figures %+v", f)
 	}
 }
@@ -119,7 +119,7 @@ func bury(t *testing.T, e *Engine, payloads ...string) {
 	}
 }
 
-func payloads(letters []broker.Letter) string {
+func payloads(letters []broker.DeadLetter) string {
 	var all []string
 	for _, letter := range letters {
 		all = append(all, string(letter.Payload))
@@ -130,7 +130,7 @@ func payloads(letters []broker.Letter) string {
 func TestDeadLettersByNumber(t *testing.T) {
 	e := start(t)
 	ensure(t, e, orders())
-	other := orders(func(q *broker.Queue) { q.Name = "other" })
+	other := orders(func(q *broker.QueueConfig) { q.Name = "other" })
 	ensure(t, e, other)
 	bury(t, e, "a", "b", "c", "d")
 	dead := e.DeadLetters("orders")
@@ -146,16 +146,16 @@ func TestDeadLettersByNumber(t *testing.T) {
 		t.Errorf("moved %d: %v", n, err)
 	}
 	if left, moved := payloads(letters(t, e, "orders")), letters(t, e, "other"); left != "d" || payloads(moved) != "b c" ||
-		moved[0].Error != "bad" || moved[0].Origin != "yardmaster_orders/2" {
+		moved[0].Error != "bad" || moved[0].MessageID != "yardmaster_orders/2" {
 		t.Errorf("left %s, moved %+v", left, moved)
 	}
-	if err := dead.Purge(t.Context()); err != nil || figures(t, e, "orders").Dead != 0 {
+	if err := dead.Purge(t.Context()); err != nil || figures(t, e, "orders").DeadLetters != 0 {
 		t.Errorf("purged: %v, %+v", err, figures(t, e, "orders"))
 	}
-	if _, err := dead.Move(t.Context(), "nowhere", 0); broker.ClassOf(err) != broker.Missing {
+	if _, err := dead.Move(t.Context(), "nowhere", 0); broker.ClassOf(err) != broker.ClassNotFound {
 		t.Errorf("moving them nowhere: %v", err)
 	}
-	if _, err := dead.Move(t.Context(), "orders", 0); broker.ClassOf(err) != broker.Invalid {
+	if _, err := dead.Move(t.Context(), "orders", 0); broker.ClassOf(err) != broker.ClassInvalid {
 		t.Errorf("moving them to where they are: %v", err)
 	}
 }
@@ -185,7 +185,7 @@ func TestALetterOfAPriorityThatIsGoneIsRequeuedToAnother(t *testing.T) {
 
 func TestWhatTheServerGivesUpOnIsRescued(t *testing.T) {
 	e := start(t)
-	q := orders(func(q *broker.Queue) { q.Retry.MaxAttempts = 1 })
+	q := orders(func(q *broker.QueueConfig) { q.Retry.MaxAttempts = 1 })
 	ensure(t, e, q)
 	sendWith(t, e, "yardmaster.orders.ready.default", "x", nats.Header{"Tenant": {"a"}})
 	// A worker of another make: it fails and fails, and never gives up by itself.
@@ -221,7 +221,7 @@ func TestWhatTheServerGivesUpOnIsRescued(t *testing.T) {
 		got[0].Error != "delivered 51 times, and neither done nor failed" {
 		t.Errorf("dead letters %+v", got)
 	}
-	if f := figures(t, e, "orders"); f.Dead != 1 || f.Ready+f.InFlight+f.Delayed != 0 {
+	if f := figures(t, e, "orders"); f.DeadLetters != 1 || f.Ready+f.InFlight+f.Delayed != 0 {
 		t.Errorf("figures %+v", f)
 	}
 	if n, err := e.Rescue(t.Context(), "orders"); n != 0 || err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// Close lets the queue take no more messages, for it to run empty. Producers are told
+// RejectNewMessages lets the queue take no more messages, for it to run empty. Producers are told
 // that nobody answers at its subjects.
-func (e *Engine) Close(ctx context.Context, queue string, owner broker.Owner) error {
+func (e *Engine) RejectNewMessages(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	return e.change(ctx, "closing", queue, owner, func(c *jetstream.StreamConfig) {
 		c.Subjects = []string{closedSubject(queue)}
 		if c.AllowMsgSchedules {
@@ -21,8 +21,8 @@ func (e *Engine) Close(ctx context.Context, queue string, owner broker.Owner) er
 	})
 }
 
-// Release lets another object own the queue, and leaves it as it is.
-func (e *Engine) Release(ctx context.Context, queue string, owner broker.Owner) error {
+// ReleaseOwnership lets another object own the queue, and leaves it as it is.
+func (e *Engine) ReleaseOwnership(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	return e.change(ctx, "releasing", queue, owner, func(c *jetstream.StreamConfig) {
 		c.Metadata = maps.Clone(c.Metadata)
 		for _, key := range []string{metaOwner, metaOwnerUID, metaOwnerCreated, metaApplied} {
@@ -33,7 +33,7 @@ func (e *Engine) Release(ctx context.Context, queue string, owner broker.Owner) 
 
 // change changes a queue that belongs to owner. One that is not there needs no change.
 func (e *Engine) change(
-	ctx context.Context, doing, queue string, owner broker.Owner, change func(*jetstream.StreamConfig),
+	ctx context.Context, doing, queue string, owner broker.QueueOwner, change func(*jetstream.StreamConfig),
 ) error {
 	err := func() error {
 		stream, err := e.js.Stream(ctx, streamOf(queue))
@@ -55,16 +55,16 @@ func (e *Engine) change(
 }
 
 // held tells whether the queue belongs to owner, or to nobody.
-func held(queue string, config *jetstream.StreamConfig, owner broker.Owner) error {
+func held(queue string, config *jetstream.StreamConfig, owner broker.QueueOwner) error {
 	if has := ownerOf(config.Metadata); has.UID != "" && has.UID != owner.UID {
-		return &broker.ConflictError{Queue: queue, Owner: has}
+		return &broker.OwnerConflictError{Queue: queue, Owner: has}
 	}
 	return nil
 }
 
-// Delete removes the queue with all that is in it. The stream that says whose it is goes
+// DeleteQueue removes the queue with all that is in it. The stream that says whose it is goes
 // last, so that a deletion that broke off can be taken up again.
-func (e *Engine) Delete(ctx context.Context, queue string, owner broker.Owner) error {
+func (e *Engine) DeleteQueue(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	err := func() error {
 		stream, err := e.js.Stream(ctx, streamOf(queue))
 		if err == nil {

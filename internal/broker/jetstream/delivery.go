@@ -26,20 +26,20 @@ func (d *delivery) Message() *broker.Message {
 		Payload:  d.message.Data,
 		Headers:  producerHeaders(d.message.Header),
 		Priority: d.priority,
-		Sent:     d.facts.Timestamp,
+		SentTime: d.facts.Timestamp,
 	}
 }
 
-// Behind is how many more of its priority waited when it was delivered.
-func (d *delivery) Behind() uint64 { return d.facts.NumPending }
+// PendingCount is how many more of its priority waited when it was delivered.
+func (d *delivery) PendingCount() uint64 { return d.facts.NumPending }
 
 func (d *delivery) id() string { return strconv.FormatUint(d.facts.Sequence.Stream, 10) }
 
 // inProgress is what a worker says to the server to renew its lease.
 var inProgress = []byte("+WPI")
 
-// Renew starts the lease anew.
-func (d *delivery) Renew(ctx context.Context) error {
+// ExtendLease starts the lease anew.
+func (d *delivery) ExtendLease(ctx context.Context) error {
 	_, err := d.nc.RequestWithContext(ctx, d.message.Reply, inProgress)
 	return d.failed("renewing the lease", err)
 }
@@ -63,9 +63,9 @@ func (d *delivery) Retry(_ context.Context, delay time.Duration) error {
 // returnsKept is how long it is known that a delivery was no attempt.
 const returnsKept = 7 * 24 * time.Hour
 
-// Return has it delivered again as if it had never been here. The server counts each delivery, so this one is
+// Release has it delivered again as if it had never been here. The server counts each delivery, so this one is
 // first noted down as no attempt.
-func (d *delivery) Return(ctx context.Context, delay time.Duration) error {
+func (d *delivery) Release(ctx context.Context, delay time.Duration) error {
 	returns, err := d.returns(ctx)
 	if err != nil {
 		return d.failed("handing back unused", err)
@@ -95,8 +95,8 @@ func (d *delivery) returns(ctx context.Context) (int, error) {
 	return strconv.Atoi(string(entry.Value()))
 }
 
-// Attempt counts how often it has been tried, this time included.
-func (d *delivery) Attempt(ctx context.Context) (int, error) {
+// AttemptNumber counts how often it has been tried, this time included.
+func (d *delivery) AttemptNumber(ctx context.Context) (int, error) {
 	returns, err := d.returns(ctx)
 	if err != nil {
 		return 0, d.failed("counting attempts", err)
@@ -117,8 +117,8 @@ func (d *delivery) Bury(ctx context.Context, reason string, attempts int) error 
 	return d.Ack(ctx, true)
 }
 
-// Gone tells whether somebody else has removed it from its queue.
-func (d *delivery) Gone(ctx context.Context) (bool, error) {
+// WasRemoved tells whether somebody else has removed it from its queue.
+func (d *delivery) WasRemoved(ctx context.Context) (bool, error) {
 	_, err := d.stream.GetMsg(ctx, d.facts.Sequence.Stream)
 	if missing(err) {
 		return true, nil

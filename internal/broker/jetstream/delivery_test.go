@@ -11,7 +11,7 @@ import (
 
 func attempt(t *testing.T, d broker.Delivery) int {
 	t.Helper()
-	n, err := d.Attempt(t.Context())
+	n, err := d.AttemptNumber(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func TestAReturnIsNoAttempt(t *testing.T) {
 	ensure(t, e, orders())
 	send(t, e, "yardmaster.orders.ready.default", "x")
 	for range 3 {
-		if err := take(t, e, "orders", "default").Return(t.Context(), 0); err != nil {
+		if err := take(t, e, "orders", "default").Release(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,7 +59,7 @@ func TestARetryComesAfterItsDelay(t *testing.T) {
 
 func TestALeaseThatIsRenewedHolds(t *testing.T) {
 	e := start(t)
-	ensure(t, e, orders(func(q *broker.Queue) { q.Lease = broker.MinLease }))
+	ensure(t, e, orders(func(q *broker.QueueConfig) { q.Lease = broker.MinLease }))
 	send(t, e, "yardmaster.orders.ready.default", "x")
 	d := take(t, e, "orders", "default")
 	other := make(chan time.Time, 1)
@@ -70,7 +70,7 @@ func TestALeaseThatIsRenewedHolds(t *testing.T) {
 	}()
 	for range 2 {
 		time.Sleep(time.Second)
-		if err := d.Renew(t.Context()); err != nil {
+		if err := d.ExtendLease(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -88,13 +88,13 @@ func TestGone(t *testing.T) {
 	ensure(t, e, orders())
 	send(t, e, "yardmaster.orders.ready.default", "x")
 	d := take(t, e, "orders", "default")
-	if gone, err := d.Gone(t.Context()); gone || err != nil {
+	if gone, err := d.WasRemoved(t.Context()); gone || err != nil {
 		t.Errorf("before: %t, %v", gone, err)
 	}
 	if err := d.Ack(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	if gone, err := d.Gone(t.Context()); !gone || err != nil {
+	if gone, err := d.WasRemoved(t.Context()); !gone || err != nil {
 		t.Errorf("after: %t, %v", gone, err)
 	}
 }
@@ -108,7 +108,7 @@ func TestARenewalThatTheServerDoesNotConfirmFails(t *testing.T) {
 	s.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := d.Renew(ctx); broker.ClassOf(err) != broker.Unreachable {
+	if err := d.ExtendLease(ctx); broker.ClassOf(err) != broker.ClassUnreachable {
 		t.Errorf("told %v", err)
 	}
 }

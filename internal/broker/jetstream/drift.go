@@ -14,18 +14,18 @@ import (
 // comparison gathers what is not as it is to be.
 type comparison struct {
 	object      string
-	differences []broker.Difference
+	differences []broker.SettingDifference
 }
 
 func (c *comparison) setting(name string, want, found any) {
 	w, f := fmt.Sprint(want), fmt.Sprint(found)
 	if w != f {
-		c.differences = append(c.differences, broker.Difference{Object: c.object, Setting: name, Want: w, Found: f})
+		c.differences = append(c.differences, broker.SettingDifference{Object: c.object, Setting: name, Want: w, Found: f})
 	}
 }
 
 // streamDrift compares the settings that are ours to say.
-func streamDrift(want, found *jetstream.StreamConfig) []broker.Difference {
+func streamDrift(want, found *jetstream.StreamConfig) []broker.SettingDifference {
 	c := &comparison{object: "stream " + want.Name}
 	c.setting("subjects", sorted(want.Subjects), sorted(found.Subjects))
 	c.setting("discard", want.Discard, found.Discard)
@@ -49,7 +49,7 @@ func republished(r *jetstream.RePublish) string {
 	return fmt.Sprintf("%s to %s, headers only: %t", r.Source, r.Destination, r.HeadersOnly)
 }
 
-func consumerDrift(queue string, want, found *jetstream.ConsumerConfig) []broker.Difference {
+func consumerDrift(queue string, want, found *jetstream.ConsumerConfig) []broker.SettingDifference {
 	c := &comparison{object: "consumer " + want.Name + " of " + streamOf(queue)}
 	c.setting("filter_subject", want.FilterSubject, found.FilterSubject)
 	c.setting("ack_wait", want.AckWait, found.AckWait)
@@ -60,14 +60,14 @@ func consumerDrift(queue string, want, found *jetstream.ConsumerConfig) []broker
 	return c.differences
 }
 
-func pauseDrift(queue, consumer string, want, found bool) []broker.Difference {
+func pauseDrift(queue, consumer string, want, found bool) []broker.SettingDifference {
 	c := &comparison{object: "consumer " + consumer + " of " + streamOf(queue)}
 	c.setting("paused", want, found)
 	return c.differences
 }
 
 // limitDrift compares what the bucket says. Text that is no limit differs from every one.
-func limitDrift(queue string, want limit, raw []byte) []broker.Difference {
+func limitDrift(queue string, want limit, raw []byte) []broker.SettingDifference {
 	c := &comparison{object: "key " + limitKey + " of bucket " + bucketOf(queue)}
 	var found limit
 	if len(raw) > 0 {
@@ -82,6 +82,6 @@ func limitDrift(queue string, want limit, raw []byte) []broker.Difference {
 
 // unchangeable is a setting that the server takes no change of.
 func unchangeable(object, setting string, want, found any) error {
-	return broker.Fail(broker.Invalid, "%s is there already, and its %s is %v, must be %v: delete it, or name the queue otherwise",
+	return broker.Errorf(broker.ClassInvalid, "%s is there already, and its %s is %v, must be %v: delete it, or name the queue otherwise",
 		object, setting, found, want)
 }

@@ -18,11 +18,11 @@ import (
 // noon is when the tests' Queues were created.
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-var alice = broker.Owner{UID: "1", Name: "ns/alice", Created: noon}
+var alice = broker.QueueOwner{UID: "1", Name: "ns/alice", CreationTime: noon}
 
 // orders is a queue that belongs to alice.
-func orders(changes ...func(*broker.Queue)) broker.Queue {
-	q := broker.Defaults("orders")
+func orders(changes ...func(*broker.QueueConfig)) broker.QueueConfig {
+	q := broker.DefaultQueueConfig("orders")
 	q.Owner = alice
 	for _, change := range changes {
 		change(&q)
@@ -30,8 +30,8 @@ func orders(changes ...func(*broker.Queue)) broker.Queue {
 	return q
 }
 
-func priorities(names ...string) func(*broker.Queue) {
-	return func(q *broker.Queue) {
+func priorities(names ...string) func(*broker.QueueConfig) {
+	return func(q *broker.QueueConfig) {
 		q.Priorities = nil
 		for i, name := range names {
 			q.Priorities = append(q.Priorities, broker.Priority{Name: name, Weight: len(names) - i})
@@ -39,16 +39,18 @@ func priorities(names ...string) func(*broker.Queue) {
 	}
 }
 
-func maxBacklog(n int64) func(*broker.Queue) { return func(q *broker.Queue) { q.MaxBacklog = n } }
+func maxBacklog(n int64) func(*broker.QueueConfig) {
+	return func(q *broker.QueueConfig) { q.MaxBacklog = n }
+}
 
 func connect(t *testing.T, s *natstest.Server) *Engine {
 	t.Helper()
-	e, err := Connect(t.Context(), Options{URL: s.ClientURL(), Name: t.Name()})
+	e, err := Connect(t.Context(), broker.Credentials{URL: s.ClientURL(), Name: t.Name()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Disconnect)
-	return e
+	return e.(*Engine)
 }
 
 func start(t *testing.T) *Engine {
@@ -56,9 +58,9 @@ func start(t *testing.T) *Engine {
 	return connect(t, natstest.Start(t))
 }
 
-func ensure(t *testing.T, e *Engine, q broker.Queue) broker.Outcome {
+func ensure(t *testing.T, e *Engine, q broker.QueueConfig) broker.EnsureResult {
 	t.Helper()
-	outcome, err := e.Ensure(t.Context(), q)
+	outcome, err := e.EnsureQueue(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,9 +83,9 @@ func config(t *testing.T, e *Engine, stream string) jetstream.StreamConfig {
 	return s.CachedInfo().Config
 }
 
-func figures(t *testing.T, e *Engine, queue string) broker.Figures {
+func figures(t *testing.T, e *Engine, queue string) broker.QueueStats {
 	t.Helper()
-	f, err := e.Figures(t.Context(), queue)
+	f, err := e.Stats(t.Context(), queue)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +105,7 @@ func eventually(t *testing.T, what string, so func() bool) {
 
 func TestEnsureCreatesOnceAndThenChangesNothing(t *testing.T) {
 	e := start(t)
-	q := orders(priorities("high", "low"), func(q *broker.Queue) {
+	q := orders(priorities("high", "low"), func(q *broker.QueueConfig) {
 		q.MaxInFlight, q.RateLimit, q.Paused = 7, &broker.RateLimit{Limit: 10, Per: time.Second, Burst: 1}, true
 		q.DeadLetter.MaxEntries, q.MaxAge = 100, time.Hour
 	})
@@ -126,33 +128,33 @@ func TestEnsureCreatesOnceAndThenChangesNothing(t *testing.T) {
 
 func TestEnsureCarriesOutEachChangeOfTheQueue(t *testing.T) {
 	for name, row := range map[string]struct {
-		change func(*broker.Queue)
+		change func(*broker.QueueConfig)
 		so     func(*testing.T, *Engine) bool
 	}{
 		"lease": {
-			func(q *broker.Queue) { q.Lease = time.Minute },
+			func(q *broker.QueueConfig) { q.Lease = time.Minute },
 			func(t *testing.T, e *Engine) bool { return consumer(t, e, "default").Config.AckWait == time.Minute },
 		},
 		"attempts": {
-			func(q *broker.Queue) { q.Retry.MaxAttempts = 9 },
+			func(q *broker.QueueConfig) { q.Retry.MaxAttempts = 9 },
 			func(t *testing.T, e *Engine) bool {
 				return consumer(t, e, "default").Config.MaxDeliver == 9+spareDeliveries
 			},
 		},
 		"maxInFlight": {
-			func(q *broker.Queue) { q.MaxInFlight = 3 },
+			func(q *broker.QueueConfig) { q.MaxInFlight = 3 },
 			func(t *testing.T, e *Engine) bool { return consumer(t, e, "default").Config.MaxAckPending == 3 },
 		},
 		"pause": {
-			func(q *broker.Queue) { q.Paused = true },
+			func(q *broker.QueueConfig) { q.Paused = true },
 			func(t *testing.T, e *Engine) bool { return consumer(t, e, "default").Paused },
 		},
 		"age": {
-			func(q *broker.Queue) { q.MaxAge = time.Hour },
+			func(q *broker.QueueConfig) { q.MaxAge = time.Hour },
 			func(t *testing.T, e *Engine) bool { return config(t, e, "yardmaster_orders").MaxAge == time.Hour },
 		},
 		"dead letters": {
-			func(q *broker.Queue) { q.DeadLetter.MaxEntries, q.DeadLetter.Retention = 5, time.Hour },
+			func(q *broker.QueueConfig) { q.DeadLetter.MaxEntries, q.DeadLetter.Retention = 5, time.Hour },
 			func(t *testing.T, e *Engine) bool {
 				c := config(t, e, "yardmaster_orders_dead")
 				return c.MaxMsgs == 5 && c.MaxAge == time.Hour
@@ -163,7 +165,7 @@ func TestEnsureCarriesOutEachChangeOfTheQueue(t *testing.T) {
 			func(t *testing.T, e *Engine) bool { return consumer(t, e, "low").Config.Metadata[metaWeight] == "1" },
 		},
 		"rate limit": {
-			func(q *broker.Queue) { q.RateLimit = &broker.RateLimit{Limit: 7, Per: time.Second, Burst: 2} },
+			func(q *broker.QueueConfig) { q.RateLimit = &broker.RateLimit{Limit: 7, Per: time.Second, Burst: 2} },
 			func(t *testing.T, e *Engine) bool {
 				bucket, err := e.bucket(t.Context(), "orders")
 				if err != nil {
@@ -175,10 +177,10 @@ func TestEnsureCarriesOutEachChangeOfTheQueue(t *testing.T) {
 		},
 	} {
 		// Even where drift is only warned of: this is none.
-		for _, drift := range []broker.Drift{broker.Correct, broker.Warn} {
+		for _, drift := range []broker.DriftPolicy{broker.DriftCorrect, broker.DriftWarn} {
 			t.Run(name+", "+string(drift), func(t *testing.T) {
 				e := start(t)
-				q := orders(func(q *broker.Queue) { q.Drift = drift })
+				q := orders(func(q *broker.QueueConfig) { q.Drift = drift })
 				ensure(t, e, q)
 				row.change(&q)
 				outcome := ensure(t, e, q)
@@ -225,16 +227,16 @@ func TestDrift(t *testing.T) {
 		"consumer default of yardmaster_orders: paused is true, should be false",
 	}
 	for name, row := range map[string]struct {
-		drift     broker.Drift
+		drift     broker.DriftPolicy
 		corrected bool
 		then      []string
 	}{
-		"is told and undone":        {broker.Correct, true, nil},
-		"is told and left as it is": {broker.Warn, false, want},
+		"is told and undone":        {broker.DriftCorrect, true, nil},
+		"is told and left as it is": {broker.DriftWarn, false, want},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := start(t)
-			q := orders(func(q *broker.Queue) { q.Drift = row.drift })
+			q := orders(func(q *broker.QueueConfig) { q.Drift = row.drift })
 			ensure(t, e, q)
 			byHand(t, e)
 			outcome := ensure(t, e, q)
@@ -248,7 +250,7 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-func told(o broker.Outcome) []string {
+func told(o broker.EnsureResult) []string {
 	var all []string
 	for _, difference := range o.Drift {
 		all = append(all, difference.String())
@@ -270,7 +272,7 @@ func TestALostPartIsMadeAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := start(t)
-			q := orders(func(q *broker.Queue) { q.Drift = broker.Warn })
+			q := orders(func(q *broker.QueueConfig) { q.Drift = broker.DriftWarn })
 			ensure(t, e, q)
 			if err := lose(t.Context(), e); err != nil {
 				t.Fatal(err)
@@ -286,43 +288,45 @@ func TestALostPartIsMadeAgain(t *testing.T) {
 }
 
 func TestAQueueBelongsToOneOwner(t *testing.T) {
-	older := broker.Owner{UID: "0", Name: "ns/older", Created: noon.Add(-time.Hour)}
-	younger := broker.Owner{UID: "2", Name: "ns/younger", Created: noon.Add(time.Hour)}
-	by := func(owner broker.Owner) broker.Queue { return orders(func(q *broker.Queue) { q.Owner = owner }) }
+	older := broker.QueueOwner{UID: "0", Name: "ns/older", CreationTime: noon.Add(-time.Hour)}
+	younger := broker.QueueOwner{UID: "2", Name: "ns/younger", CreationTime: noon.Add(time.Hour)}
+	by := func(owner broker.QueueOwner) broker.QueueConfig {
+		return orders(func(q *broker.QueueConfig) { q.Owner = owner })
+	}
 
 	e := start(t)
 	ensure(t, e, by(alice))
 
-	_, err := e.Ensure(t.Context(), by(younger))
-	conflict := (*broker.ConflictError)(nil)
-	if !errors.As(err, &conflict) || conflict.Owner != alice || broker.ClassOf(err) != broker.Conflict {
+	_, err := e.EnsureQueue(t.Context(), by(younger))
+	conflict := (*broker.OwnerConflictError)(nil)
+	if !errors.As(err, &conflict) || conflict.Owner != alice || broker.ClassOf(err) != broker.ClassConflict {
 		t.Fatalf("the younger is told %v", err)
 	}
-	for doing, does := range map[string]func(context.Context, string, broker.Owner) error{
-		"close": e.Close, "release": e.Release, "delete": e.Delete,
+	for doing, does := range map[string]func(context.Context, string, broker.QueueOwner) error{
+		"close": e.RejectNewMessages, "release": e.ReleaseOwnership, "delete": e.DeleteQueue,
 	} {
-		if err := does(t.Context(), "orders", younger); broker.ClassOf(err) != broker.Conflict {
+		if err := does(t.Context(), "orders", younger); broker.ClassOf(err) != broker.ClassConflict {
 			t.Errorf("the younger can %s it: %v", doing, err)
 		}
 	}
 	superseding := by(younger)
-	superseding.Supersedes = alice.UID
+	superseding.ReplacesOwnerUID = alice.UID
 	ensure(t, e, superseding) // alice is known to be gone
 	ensure(t, e, by(older))   // the older wins, whoever came first
-	if _, err := e.Ensure(t.Context(), by(alice)); broker.ClassOf(err) != broker.Conflict {
+	if _, err := e.EnsureQueue(t.Context(), by(alice)); broker.ClassOf(err) != broker.ClassConflict {
 		t.Errorf("alice is told %v", err)
 	}
-	if err := e.Release(t.Context(), "orders", older); err != nil {
+	if err := e.ReleaseOwnership(t.Context(), "orders", older); err != nil {
 		t.Fatal(err)
 	}
 	ensure(t, e, by(younger)) // nobody has it
-	if err := e.Delete(t.Context(), "orders", younger); err != nil {
+	if err := e.DeleteQueue(t.Context(), "orders", younger); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Figures(t.Context(), "orders"); broker.ClassOf(err) != broker.Missing {
+	if _, err := e.Stats(t.Context(), "orders"); broker.ClassOf(err) != broker.ClassNotFound {
 		t.Errorf("the queue is still there: %v", err)
 	}
-	if err := e.Delete(t.Context(), "orders", younger); err != nil {
+	if err := e.DeleteQueue(t.Context(), "orders", younger); err != nil {
 		t.Errorf("deleting what is deleted: %v", err)
 	}
 }
@@ -332,16 +336,16 @@ func TestAStreamOfAnotherMakeIsRefused(t *testing.T) {
 	if _, err := e.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "yardmaster_orders", Subjects: []string{"x"}}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := e.Ensure(t.Context(), orders())
-	if broker.ClassOf(err) != broker.Invalid || !strings.Contains(fmt.Sprint(err), "its retention is Limits, must be WorkQueue") {
+	_, err := e.EnsureQueue(t.Context(), orders())
+	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(fmt.Sprint(err), "its retention is Limits, must be WorkQueue") {
 		t.Errorf("told %v", err)
 	}
 }
 
 func TestBadInputIsRefusedByName(t *testing.T) {
 	e := start(t)
-	_, err := e.Ensure(t.Context(), orders(func(q *broker.Queue) { q.Name, q.Lease = "a.>", 0 }))
-	if broker.ClassOf(err) != broker.Invalid || !strings.Contains(err.Error(), `name is "a.>"`) || !strings.Contains(err.Error(), "lease is 0s") {
+	_, err := e.EnsureQueue(t.Context(), orders(func(q *broker.QueueConfig) { q.Name, q.Lease = "a.>", 0 }))
+	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(err.Error(), `name is "a.>"`) || !strings.Contains(err.Error(), "lease is 0s") {
 		t.Errorf("told %v", err)
 	}
 }
@@ -349,8 +353,8 @@ func TestBadInputIsRefusedByName(t *testing.T) {
 func TestMaxBacklogRefusesProducers(t *testing.T) {
 	e := start(t)
 	outcome := ensure(t, e, orders(maxBacklog(2)))
-	if outcome.Enforcement[broker.FieldMaxBacklog].By != broker.ByBroker ||
-		outcome.Enforcement[broker.FieldDelayed].By != broker.Unsupported {
+	if outcome.Enforcement[broker.FieldMaxBacklog].By != broker.EnforcedByBroker ||
+		outcome.Enforcement[broker.FieldDelayed].By != broker.NotEnforced {
 		t.Errorf("enforcement %+v", outcome.Enforcement)
 	}
 	send(t, e, "yardmaster.orders.ready.default", "1")
@@ -361,7 +365,7 @@ func TestMaxBacklogRefusesProducers(t *testing.T) {
 	ensure(t, e, orders()) // now without
 	send(t, e, "yardmaster.orders.ready.default", "3")
 	again := ensure(t, e, orders(maxBacklog(2)))
-	if by := again.Enforcement[broker.FieldMaxBacklog]; by.By != broker.Unsupported || by.Message == "" {
+	if by := again.Enforcement[broker.FieldMaxBacklog]; by.By != broker.NotEnforced || by.Message == "" {
 		t.Errorf("a queue that delivers later: %+v", by)
 	}
 }
@@ -373,15 +377,15 @@ func TestADelayedMessageIsDueLater(t *testing.T) {
 		jetstream.WithScheduleTarget("yardmaster.orders.ready.default"))
 	send(t, e, "yardmaster.orders.delayed.two", "much later", jetstream.WithScheduleAt(time.Now().Add(time.Hour)),
 		jetstream.WithScheduleTarget("yardmaster.orders.ready.default"))
-	if f := figures(t, e, "orders"); f.Delayed != 2 || f.Ready != 0 || !f.Oldest.IsZero() {
+	if f := figures(t, e, "orders"); f.Delayed != 2 || f.Ready != 0 || !f.OldestReadyTime.IsZero() {
 		t.Errorf("at first: %+v", f)
 	}
 	due := time.Now()
-	if err := e.Wait(t.Context(), "orders"); err != nil {
+	if err := e.WaitForMessage(t.Context(), "orders"); err != nil {
 		t.Fatal(err)
 	}
 	f := figures(t, e, "orders")
-	if f.Delayed != 1 || f.Ready != 1 || f.Oldest.Before(due) {
+	if f.Delayed != 1 || f.Ready != 1 || f.OldestReadyTime.Before(due) {
 		t.Errorf("when one is due: %+v", f)
 	}
 }
@@ -392,7 +396,7 @@ func TestWait(t *testing.T) {
 	ensure(t, e, orders())
 	waiting := func() chan error {
 		done := make(chan error, 1)
-		go func() { done <- e.Wait(t.Context(), "orders") }()
+		go func() { done <- e.WaitForMessage(t.Context(), "orders") }()
 		return done
 	}
 	listened := func() {
@@ -434,7 +438,7 @@ func TestWait(t *testing.T) {
 	t.Run("ends with its context", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := e.Wait(ctx, "orders"); !errors.Is(err, context.Canceled) {
+		if err := e.WaitForMessage(ctx, "orders"); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})
@@ -456,7 +460,7 @@ func TestAPriorityThatIsTakenAwayGoesOnceItIsEmpty(t *testing.T) {
 	ensure(t, e, orders(priorities("high", "low")))
 	send(t, e, "yardmaster.orders.ready.low", "x")
 	q := orders(priorities("high"))
-	if got := ensure(t, e, q).Retiring; !cmp.Equal(got, []string{"low"}) {
+	if got := ensure(t, e, q).RetiringPriorities; !cmp.Equal(got, []string{"low"}) {
 		t.Errorf("retiring %v", got)
 	}
 	if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.low", nil); !errors.Is(err, jetstream.ErrNoStreamResponse) {
@@ -473,7 +477,7 @@ func TestAPriorityThatIsTakenAwayGoesOnceItIsEmpty(t *testing.T) {
 	if err := message.DoubleAck(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := ensure(t, e, q).Retiring; got != nil {
+	if got := ensure(t, e, q).RetiringPriorities; got != nil {
 		t.Errorf("still retiring %v", got)
 	}
 	if _, err := e.js.Consumer(t.Context(), "yardmaster_orders", "low"); !missing(err) {
@@ -485,7 +489,7 @@ func TestPauseAndResume(t *testing.T) {
 	e := start(t)
 	ensure(t, e, orders(priorities("high", "low")))
 	for _, paused := range []bool{true, true, false} {
-		if err := e.Pause(t.Context(), "orders", paused); err != nil {
+		if err := e.SetPaused(t.Context(), "orders", paused); err != nil {
 			t.Fatal(err)
 		}
 		if consumer(t, e, "high").Paused != paused || consumer(t, e, "low").Paused != paused {
@@ -500,7 +504,7 @@ func TestAClosedQueueRunsEmpty(t *testing.T) {
 	send(t, e, "yardmaster.orders.ready.default", "x")
 	send(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(time.Now().Add(time.Second)),
 		jetstream.WithScheduleTarget("yardmaster.orders.ready.default"))
-	if err := e.Close(t.Context(), "orders", alice); err != nil {
+	if err := e.RejectNewMessages(t.Context(), "orders", alice); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.default", nil); !errors.Is(err, jetstream.ErrNoStreamResponse) {

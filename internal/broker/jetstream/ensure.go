@@ -13,12 +13,12 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// Ensure makes the queue what it is to be, or tells in what it is not.
-func (e *Engine) Ensure(ctx context.Context, queue broker.Queue) (broker.Outcome, error) {
+// EnsureQueue makes the queue what it is to be, or tells in what it is not.
+func (e *Engine) EnsureQueue(ctx context.Context, queue broker.QueueConfig) (broker.EnsureResult, error) {
 	if err := queue.Validate(); err != nil {
-		return broker.Outcome{}, &broker.ClassedError{Class: broker.Invalid, Err: err}
+		return broker.EnsureResult{}, &broker.ClassifiedError{Class: broker.ClassInvalid, Err: err}
 	}
-	n := &ensuring{Engine: e, wanted: wanted{Queue: &queue, replicas: e.replicas}}
+	n := &ensuring{Engine: e, wanted: wanted{QueueConfig: &queue}}
 	err := n.run(ctx)
 	return n.outcome, e.classify("ensuring the queue "+queue.Name, err)
 }
@@ -28,7 +28,7 @@ type ensuring struct {
 	*Engine
 	wanted
 
-	outcome broker.Outcome
+	outcome broker.EnsureResult
 	// write: what is not as it is to be is changed.
 	write bool
 }
@@ -44,8 +44,8 @@ func (n *ensuring) run(ctx context.Context) error {
 		return err
 	}
 	n.outcome.Updated = config.Metadata[metaApplied] != fingerprint && !n.outcome.Created
-	n.write = n.outcome.Created || n.outcome.Updated || n.Drift == broker.Correct
-	n.outcome.Enforcement = n.enforcement(n.Queue, n.scheduling)
+	n.write = n.outcome.Created || n.outcome.Updated || n.Drift == broker.DriftCorrect
+	n.outcome.Enforcement = n.enforcement(n.QueueConfig, n.scheduling)
 
 	for _, part := range []func(context.Context) error{
 		func(ctx context.Context) error { return n.ensureStream(ctx, config) },
@@ -101,12 +101,12 @@ func (n *ensuring) stream(ctx context.Context) (jetstream.Stream, error) {
 }
 
 // claim tells whether the queue may be taken from who has it.
-func (n *ensuring) claim(has broker.Owner) error {
+func (n *ensuring) claim(has broker.QueueOwner) error {
 	switch {
-	case has.UID == "", has.UID == n.Owner.UID, has.UID == n.Supersedes, n.Owner.Precedes(has):
+	case has.UID == "", has.UID == n.Owner.UID, has.UID == n.ReplacesOwnerUID, n.Owner.HasPrecedenceOver(has):
 		return nil
 	}
-	return &broker.ConflictError{Queue: n.Name, Owner: has}
+	return &broker.OwnerConflictError{Queue: n.Name, Owner: has}
 }
 
 func (n *ensuring) ensureStream(ctx context.Context, found jetstream.StreamConfig) error {
@@ -153,7 +153,7 @@ func (n *ensuring) ensureDeadStream(ctx context.Context) error {
 // lost tells of an object that was there once. It is made again even where drift is only
 // warned of: without it the queue does not work.
 func (n *ensuring) lost(object, setting string) {
-	n.outcome.Drift = append(n.outcome.Drift, broker.Difference{Object: object, Setting: setting, Want: "true", Found: "false"})
+	n.outcome.Drift = append(n.outcome.Drift, broker.SettingDifference{Object: object, Setting: setting, Want: "true", Found: "false"})
 }
 
 func (n *ensuring) ensureLimit(ctx context.Context) error {
@@ -161,7 +161,7 @@ func (n *ensuring) ensureLimit(ctx context.Context) error {
 	if missing(err) {
 		n.lost("bucket "+bucketOf(n.Name), "there")
 		bucket, err = n.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: bucketOf(n.Name), History: 1, LimitMarkerTTL: time.Minute, Replicas: n.wanted.replicas,
+			Bucket: bucketOf(n.Name), History: 1, LimitMarkerTTL: time.Minute, Replicas: createdReplicas,
 		})
 	}
 	if err != nil {
@@ -252,14 +252,14 @@ func (n *ensuring) retire(ctx context.Context, stream jetstream.Stream, infos ma
 			continue
 		}
 		if info.NumPending > 0 || info.NumAckPending > 0 || !n.write {
-			n.outcome.Retiring = append(n.outcome.Retiring, name)
+			n.outcome.RetiringPriorities = append(n.outcome.RetiringPriorities, name)
 			continue
 		}
 		if err := stream.DeleteConsumer(ctx, name); err != nil && !missing(err) {
 			return err
 		}
 	}
-	slices.Sort(n.outcome.Retiring)
+	slices.Sort(n.outcome.RetiringPriorities)
 	return nil
 }
 
@@ -273,8 +273,8 @@ func consumersOf(ctx context.Context, stream jetstream.Stream) (map[string]*jets
 	return all, lister.Err()
 }
 
-// Pause stops messages from being given to workers, or lets them.
-func (e *Engine) Pause(ctx context.Context, queue string, paused bool) error {
+// SetPaused stops messages from being given to workers, or lets them.
+func (e *Engine) SetPaused(ctx context.Context, queue string, paused bool) error {
 	err := func() error {
 		stream, err := e.js.Stream(ctx, streamOf(queue))
 		if err != nil {

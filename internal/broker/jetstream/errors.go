@@ -21,50 +21,50 @@ func (e *Engine) classify(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if classed := broker.ClassOf(err); classed != broker.Unknown {
+	if classed := broker.ClassOf(err); classed != broker.ClassUnknown {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	class := classOf(err)
-	if class == broker.Unreachable && e.nc != nil {
+	if class == broker.ClassUnreachable && e.nc != nil {
 		if denied := e.denied.Load(); denied != nil && time.Since(denied.at) < 2*dialTimeout &&
 			errors.Is(denied.err, nats.ErrPermissionViolation) {
-			return broker.Fail(broker.Unauthorised, "%s: %w", doing, denied.err)
+			return broker.Errorf(broker.ClassUnauthorized, "%s: %w", doing, denied.err)
 		}
 		if last := e.nc.LastError(); last != nil && !e.nc.IsConnected() {
-			if classOf(last) == broker.Unauthorised {
-				class = broker.Unauthorised
+			if classOf(last) == broker.ClassUnauthorized {
+				class = broker.ClassUnauthorized
 			}
 			err = fmt.Errorf("%w: %w", err, last)
 		}
 	}
-	return broker.Fail(class, "%s: %w", doing, err)
+	return broker.Errorf(class, "%s: %w", doing, err)
 }
 
-func classOf(err error) broker.Class {
+func classOf(err error) broker.ErrorClass {
 	if api := (*jetstream.APIError)(nil); errors.As(err, &api) {
 		switch {
 		case api.Code == http.StatusNotFound:
-			return broker.Missing
+			return broker.ClassNotFound
 		case api.Code == http.StatusServiceUnavailable && api.ErrorCode != jetstream.JSErrCodeJetStreamNotEnabled:
-			return broker.Unreachable
+			return broker.ClassUnreachable
 		default:
-			return broker.Invalid
+			return broker.ClassInvalid
 		}
 	}
 	if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrKeyNotFound) ||
 		errors.Is(err, jetstream.ErrBucketNotFound) {
-		return broker.Missing
+		return broker.ClassNotFound
 	}
 	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
-		return broker.Invalid
+		return broker.ClassInvalid
 	}
 	if refused(err) {
-		return broker.Unauthorised
+		return broker.ClassUnauthorized
 	}
 	if unreachable(err) {
-		return broker.Unreachable
+		return broker.ClassUnreachable
 	}
-	return broker.Unknown
+	return broker.ClassUnknown
 }
 
 // refused tells that one side does not trust the other.
@@ -101,4 +101,4 @@ func unreachable(err error) bool {
 }
 
 // missing tells that what was asked about is not there.
-func missing(err error) bool { return err != nil && classOf(err) == broker.Missing }
+func missing(err error) bool { return err != nil && classOf(err) == broker.ClassNotFound }

@@ -9,40 +9,40 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// Figures are how much there is to do: two requests, one more about dead letters, and
+// Stats are how much there is to do: two requests, one more about dead letters, and
 // one for each priority that has messages beside others in flight or delayed, or for all
 // of them if there are only delayed ones.
-func (e *Engine) Figures(ctx context.Context, queue string) (broker.Figures, error) {
+func (e *Engine) Stats(ctx context.Context, queue string) (broker.QueueStats, error) {
 	figures, err := e.figures(ctx, queue)
 	return figures, e.classify("asking for the figures of the queue "+queue, err)
 }
 
-func (e *Engine) figures(ctx context.Context, queue string) (broker.Figures, error) {
+func (e *Engine) figures(ctx context.Context, queue string) (broker.QueueStats, error) {
 	// The messages first: one that is done in between counts as delayed for a moment,
 	// not as missing from what there is to do.
 	stream, err := e.js.Stream(ctx, streamOf(queue))
 	if err != nil {
-		return broker.Figures{}, err
+		return broker.QueueStats{}, err
 	}
 	infos, err := consumersOf(ctx, stream)
 	if err != nil {
-		return broker.Figures{}, err
+		return broker.QueueStats{}, err
 	}
 	info := stream.CachedInfo()
-	f := broker.Figures{Arrivals: info.State.LastSeq, At: info.TimeStamp}
+	f := broker.QueueStats{TotalArrivals: info.State.LastSeq, MeasuredTime: info.TimeStamp}
 	for _, consumer := range infos {
 		f.Ready += int64(consumer.NumPending) //nolint:gosec // counts of messages
 		f.InFlight += int64(consumer.NumAckPending)
 	}
 	f.Delayed = max(0, int64(info.State.Msgs)-f.Ready-f.InFlight) //nolint:gosec // counts of messages
 	if err := look(ctx, stream, infos, &f); err != nil {
-		return broker.Figures{}, err
+		return broker.QueueStats{}, err
 	}
 	dead, err := e.js.Stream(ctx, deadStreamOf(queue))
 	if err != nil {
-		return broker.Figures{}, err
+		return broker.QueueStats{}, err
 	}
-	f.Dead = int64(dead.CachedInfo().State.Msgs) //nolint:gosec // counts of messages
+	f.DeadLetters = int64(dead.CachedInfo().State.Msgs) //nolint:gosec // counts of messages
 	return f, nil
 }
 
@@ -52,9 +52,9 @@ func (e *Engine) figures(ctx context.Context, queue string) (broker.Figures, err
 // A consumer takes note of a message a moment after the stream has it and has told of it.
 // A message that looks delayed to who comes in between is found here: else a pool that was
 // woken for it would go back to sleep.
-func look(ctx context.Context, stream jetstream.Stream, infos map[string]*jetstream.ConsumerInfo, f *broker.Figures) error {
+func look(ctx context.Context, stream jetstream.Stream, infos map[string]*jetstream.ConsumerInfo, f *broker.QueueStats) error {
 	if f.Ready > 0 && f.InFlight == 0 && f.Delayed == 0 {
-		f.Oldest = stream.CachedInfo().State.FirstTime
+		f.OldestReadyTime = stream.CachedInfo().State.FirstTime
 		return nil
 	}
 	unnoticed := f.Ready == 0
@@ -75,17 +75,17 @@ func look(ctx context.Context, stream jetstream.Stream, infos map[string]*jetstr
 		if unnoticed && f.Delayed > 0 {
 			f.Ready, f.Delayed = f.Ready+1, f.Delayed-1
 		}
-		if f.Oldest.IsZero() || message.Time.Before(f.Oldest) {
-			f.Oldest = message.Time
+		if f.OldestReadyTime.IsZero() || message.Time.Before(f.OldestReadyTime) {
+			f.OldestReadyTime = message.Time
 		}
 	}
 	return nil
 }
 
-// Wait returns as soon as the queue has a message for workers, or ctx ends. It listens
+// WaitForMessage returns as soon as the queue has a message for workers, or ctx ends. It listens
 // first and then looks, so that no message comes unnoticed in between; and it looks again
 // each time the connection is back.
-func (e *Engine) Wait(ctx context.Context, queue string) error {
+func (e *Engine) WaitForMessage(ctx context.Context, queue string) error {
 	arrived := make(chan *nats.Msg, 1)
 	subscription, err := e.nc.ChanSubscribe(arrivedSubject(queue, "*"), arrived)
 	if err != nil {
@@ -115,6 +115,6 @@ func (e *Engine) ready(ctx context.Context, queue string) (bool, error) {
 	if err := e.nc.FlushWithContext(soon); err != nil {
 		return false, e.classify("listening at the queue "+queue, err)
 	}
-	figures, err := e.Figures(ctx, queue)
+	figures, err := e.Stats(ctx, queue)
 	return figures.Ready > 0, err
 }

@@ -22,8 +22,8 @@ type workQueue struct {
 	bucket jetstream.KeyValue
 }
 
-// Source is where a worker gets the queue's messages from.
-func (e *Engine) Source(ctx context.Context, queue string) (broker.Source, error) {
+// Subscribe is where a worker gets the queue's messages from.
+func (e *Engine) Subscribe(ctx context.Context, queue string) (broker.Subscription, error) {
 	doing := "looking for the queue " + queue
 	stream, err := e.js.Stream(ctx, streamOf(queue))
 	if err != nil {
@@ -36,8 +36,8 @@ func (e *Engine) Source(ctx context.Context, queue string) (broker.Source, error
 	return &workQueue{e, queue, stream, bucket}, nil
 }
 
-// Lane leads to the messages of one priority.
-func (s *workQueue) Lane(ctx context.Context, priority string) (broker.Lane, error) {
+// Consumer leads to the messages of one priority.
+func (s *workQueue) Consumer(ctx context.Context, priority string) (broker.Consumer, error) {
 	doing := "looking for the priority " + priority + " of the queue " + s.queue
 	if _, err := s.stream.Consumer(ctx, priority); err != nil {
 		return nil, s.classify(doing, err)
@@ -93,14 +93,14 @@ func (p *pull) end(err error) {
 	}
 }
 
-// Take hands out at most number messages that are ready now.
-func (l *lane) Take(ctx context.Context, number int, receive func(broker.Delivery)) (int, error) {
+// Fetch hands out at most number messages that are ready now.
+func (l *lane) Fetch(ctx context.Context, number int, receive func(broker.Delivery)) (int, error) {
 	return l.pull(ctx, &pullRequest{Batch: number, NoWait: true}, receive)
 }
 
-// Await waits up to that long for one message. It asks for no more than one: a second
+// Next waits up to that long for one message. It asks for no more than one: a second
 // might come when there is no use for it any more.
-func (l *lane) Await(ctx context.Context, wait time.Duration, receive func(broker.Delivery)) (int, error) {
+func (l *lane) Next(ctx context.Context, wait time.Duration, receive func(broker.Delivery)) (int, error) {
 	return l.pull(ctx, &pullRequest{Batch: 1, Expires: wait}, receive)
 }
 

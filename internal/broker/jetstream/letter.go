@@ -89,18 +89,18 @@ func (g *grave) letter() (*nats.Msg, string) {
 
 // letterOf reads a dead letter. Who wrote it may be anybody: what cannot be read is left
 // empty.
-func letterOf(message *jetstream.RawStreamMsg) broker.Letter {
+func letterOf(message *jetstream.RawStreamMsg) broker.DeadLetter {
 	sent, _ := time.Parse(time.RFC3339Nano, message.Header.Get(headerSent))
 	attempts, _ := strconv.Atoi(message.Header.Get(headerAttempts))
-	return broker.Letter{
-		ID:       message.Sequence,
-		Payload:  message.Data,
-		Headers:  producerHeaders(message.Header),
-		Priority: priorityOf(message.Subject),
-		Error:    message.Header.Get(headerError),
-		Attempts: attempts,
-		Origin:   message.Header.Get(headerOrigin),
-		Sent:     sent,
-		Died:     message.Time,
+	return broker.DeadLetter{
+		ID:               message.Sequence,
+		Payload:          message.Data,
+		Headers:          producerHeaders(message.Header),
+		Priority:         priorityOf(message.Subject),
+		Error:            message.Header.Get(headerError),
+		Attempts:         attempts,
+		MessageID:        message.Header.Get(headerOrigin),
+		SentTime:         sent,
+		DeadLetteredTime: message.Time,
 	}
 }

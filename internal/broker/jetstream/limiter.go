@@ -33,8 +33,8 @@ type limiter struct {
 	measured time.Time
 }
 
-// Limiter keeps all workers of the queue to its rate limit.
-func (s *workQueue) Limiter(ctx context.Context) (broker.Limiter, error) {
+// RateLimiter keeps all workers of the queue to its rate limit.
+func (s *workQueue) RateLimiter(ctx context.Context) (broker.RateLimiter, error) {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	watcher, err := s.bucket.Watch(watching, limitKey)
 	if err != nil {
@@ -78,8 +78,8 @@ func (l *limiter) Stop() {
 	<-l.done
 }
 
-// Limited tells whether there is a limit at this time.
-func (l *limiter) Limited() bool {
+// IsLimited tells whether there is a limit at this time.
+func (l *limiter) IsLimited() bool {
 	now := l.limit.Load()
 	return now != nil && now.Limit > 0
 }

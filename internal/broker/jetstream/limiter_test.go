@@ -10,19 +10,19 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-func limited(perSecond, burst int) func(*broker.Queue) {
-	return func(q *broker.Queue) {
+func limited(perSecond, burst int) func(*broker.QueueConfig) {
+	return func(q *broker.QueueConfig) {
 		q.RateLimit = &broker.RateLimit{Limit: perSecond, Per: time.Second, Burst: burst}
 	}
 }
 
-func limiterOf(t *testing.T, e *Engine) broker.Limiter {
+func limiterOf(t *testing.T, e *Engine) broker.RateLimiter {
 	t.Helper()
-	source, err := e.Source(t.Context(), "orders")
+	source, err := e.Subscribe(t.Context(), "orders")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := source.Limiter(t.Context())
+	l, err := source.RateLimiter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestWithoutALimitJobsBeginAtOnce(t *testing.T) {
 	ensure(t, e, orders())
 	l := limiterOf(t, e)
 	slots, err := l.Reserve(t.Context(), 1000)
-	if l.Limited() || err != nil || len(slots) != 1000 || slots[999].After(time.Now()) {
+	if l.IsLimited() || err != nil || len(slots) != 1000 || slots[999].After(time.Now()) {
 		t.Errorf("%d slots: %v", len(slots), err)
 	}
 }
@@ -97,7 +97,7 @@ func TestAChangedLimitHoldsAtOnce(t *testing.T) {
 		t.Errorf("the next job begins after %s: %v", time.Since(began), err)
 	}
 	ensure(t, e, orders())
-	eventually(t, "there is no limit", func() bool { return !l.Limited() })
+	eventually(t, "there is no limit", func() bool { return !l.IsLimited() })
 }
 
 func TestWhatSomebodyWroteIntoTheBucketDoesNoHarm(t *testing.T) {

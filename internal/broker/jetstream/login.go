@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net/url"
-	"strings"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -13,40 +12,37 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// present is what the Options say at present.
-type present struct {
-	mu      sync.Mutex
-	options Options
+// currentCredentials keeps the last credentials that could be read.
+type currentCredentials struct {
+	mu          sync.Mutex
+	credentials broker.Credentials
 }
 
-// look tells what holds now: what held before, where that cannot be read, as while its
+// get returns the current credentials, or the last ones if reading fails, as it can while
 // files are replaced.
-func (p *present) look() Options {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.options.Now
-	if now == nil {
-		return p.options
+func (c *currentCredentials) get() broker.Credentials {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	refresh := c.credentials.Refresh
+	if refresh == nil {
+		return c.credentials
 	}
-	if options, err := now(); err == nil {
-		options.Now = now
-		options.takeUser()
-		p.options = options
+	if refreshed, err := refresh(); err == nil {
+		refreshed.Refresh = refresh
+		takeUserFromURL(&refreshed)
+		c.credentials = refreshed
 	}
-	return p.options
+	return c.credentials
 }
 
-// takeUser makes a user that the URL names the one of the Options: what stands in the URL
-// would hold for as long as the connection lives. Servers with different users are left.
-func (o *Options) takeUser() {
-	if o.Username != "" || o.Token != "" || len(o.Credentials) > 0 {
+// takeUserFromURL moves the user in the URL to the credentials, if all servers have the
+// same: the client library would use a user in the URL for the life of the connection.
+func takeUserFromURL(c *broker.Credentials) {
+	if c.Username != "" || c.Token != "" || len(c.NATSCredentials) > 0 {
 		return
 	}
 	var user *url.Userinfo
-	for i, one := range strings.Split(o.URL, ",") {
-		if one = strings.TrimSpace(one); !strings.Contains(one, "://") {
-			one = "nats://" + one
-		}
+	for i, one := range splitURLs(c.URL) {
 		parsed, err := url.Parse(one)
 		if err != nil || parsed.User == nil || i > 0 && parsed.User.String() != user.String() {
 			return
@@ -54,34 +50,34 @@ func (o *Options) takeUser() {
 		user = parsed.User
 	}
 	if password, has := user.Password(); has {
-		o.Username, o.Password = user.Username(), password
+		c.Username, c.Password = user.Username(), password
 		return
 	}
-	o.Token = user.Username()
+	c.Token = user.Username()
 }
 
-// login has each connection that is made log in with what holds by then.
-func (o *Options) login(p *present) ([]nats.Option, error) {
+// loginOptions make each new connection log in with the current credentials.
+func loginOptions(c *broker.Credentials, current *currentCredentials) ([]nats.Option, error) {
 	var options []nats.Option
 	switch {
-	case o.Username != "":
+	case c.Username != "":
 		options = append(options, nats.UserInfoHandler(func() (user, password string) {
-			now := p.look()
+			now := current.get()
 			return now.Username, now.Password
 		}))
-	case o.Token != "":
-		options = append(options, nats.TokenHandler(func() string { return p.look().Token }))
+	case c.Token != "":
+		options = append(options, nats.TokenHandler(func() string { return current.get().Token }))
 	}
-	if len(o.Credentials) == 0 {
+	if len(c.NATSCredentials) == 0 {
 		return options, nil
 	}
-	if _, err := nkeys.ParseDecoratedUserNKey(o.Credentials); err != nil {
-		return nil, broker.Fail(broker.Invalid, "credentials are not those of a user: %w", err)
+	if _, err := nkeys.ParseDecoratedUserNKey(c.NATSCredentials); err != nil {
+		return nil, broker.Errorf(broker.ClassInvalid, "invalid NATS credentials file: %w", err)
 	}
 	return append(options, nats.UserJWT(
-		func() (string, error) { return nkeys.ParseDecoratedJWT(p.look().Credentials) },
+		func() (string, error) { return nkeys.ParseDecoratedJWT(current.get().NATSCredentials) },
 		func(nonce []byte) ([]byte, error) {
-			key, err := nkeys.ParseDecoratedUserNKey(p.look().Credentials)
+			key, err := nkeys.ParseDecoratedUserNKey(current.get().NATSCredentials)
 			if err != nil {
 				return nil, err
 			}
@@ -91,26 +87,26 @@ func (o *Options) login(p *present) ([]nats.Option, error) {
 	)), nil
 }
 
-// secure has each connection go by the certificates that hold by then.
-func (o *Options) secure(p *present) ([]nats.Option, error) {
-	if o.TLS == nil {
+// tlsOptions make each new connection use the current certificates.
+func tlsOptions(c *broker.Credentials, current *currentCredentials) ([]nats.Option, error) {
+	if c.TLS == nil {
 		return nil, nil
 	}
-	config, err := o.TLS.Config()
+	config, err := c.TLS.ClientConfig()
 	if err != nil {
 		return nil, err
 	}
 	options := []nats.Option{nats.Secure(config)}
-	now := func() (*tls.Config, error) {
-		if t := p.look().TLS; t != nil {
-			return t.Config()
+	currentConfig := func() (*tls.Config, error) {
+		if t := current.get().TLS; t != nil {
+			return t.ClientConfig()
 		}
 		return config, nil
 	}
 	var certificate nats.TLSCertHandler
 	if len(config.Certificates) > 0 {
 		certificate = func() (tls.Certificate, error) {
-			c, err := now()
+			c, err := currentConfig()
 			if err != nil || len(c.Certificates) == 0 {
 				return config.Certificates[0], err
 			}
@@ -120,7 +116,7 @@ func (o *Options) secure(p *present) ([]nats.Option, error) {
 	var authorities nats.RootCAsHandler
 	if config.RootCAs != nil {
 		authorities = func() (*x509.CertPool, error) {
-			c, err := now()
+			c, err := currentConfig()
 			if err != nil || c.RootCAs == nil {
 				return config.RootCAs, err
 			}

@@ -91,4 +91,4 @@ func (e *Engine) keep(ctx context.Context, g *grave) error {
 	return nil
 }
 
-var _ broker.DeadLetters = (*cemetery)(nil)
+var _ broker.DeadLetterQueue = (*cemetery)(nil)

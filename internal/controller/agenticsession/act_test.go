@@ -20,10 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-// fakeAPIServer notes what the API server is asked, and has a quota refuse what is new.
+// fakeAPIServer records requests, and refuses new objects if quotaExceeded is set.
 type fakeAPIServer struct {
 	requests      []string
 	quotaExceeded bool
@@ -61,25 +63,25 @@ func TestChildObjectsAreCreatedBeforeTheyAreRead(t *testing.T) {
 	}
 	policy := &networkingv1.NetworkPolicy{TypeMeta: metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"}, ObjectMeta: metadata("1")}
 	tests := map[string]struct {
-		attempt int32
-		there   []client.Object
-		full    bool
-		object  session.Object
-		want    string
-		refused session.RefusalKind
+		attempt       int32
+		existing      []client.Object
+		quotaExceeded bool
+		object        core.Object
+		want          string
+		wantRefusal   apierror.Class
 	}{
-		"at first there is nothing":                           {1, nil, false, account("1"), "create", ""},
-		"an operator that was killed had made it":             {1, []client.Object{account("1")}, false, account("1"), "create get apply", ""},
-		"a quota has no room, and needs none for it":          {1, []client.Object{account("1")}, true, account("1"), "create get apply", ""},
-		"a quota has no room":                                 {1, nil, true, account("1"), "create get", session.RefusedQuota},
-		"its name is taken":                                   {1, []client.Object{account("2")}, false, account("1"), "create get", session.RefusedForeign},
-		"a later attempt finds it there":                      {2, []client.Object{account("1")}, false, account("1"), "get apply", ""},
-		"something of it may have to be left out at a change": {1, nil, false, policy, "get apply", ""},
+		"no object exists":                                    {1, nil, false, account("1"), "create", ""},
+		"an operator that crashed created it":                 {1, []client.Object{account("1")}, false, account("1"), "create get apply", ""},
+		"a quota is exceeded and the object exists":           {1, []client.Object{account("1")}, true, account("1"), "create get apply", ""},
+		"a quota is exceeded":                                 {1, nil, true, account("1"), "create get", apierror.QuotaExceeded},
+		"another owner has the name":                          {1, []client.Object{account("2")}, false, account("1"), "create get", apierror.AlreadyExists},
+		"a later attempt reads first":                         {2, []client.Object{account("1")}, false, account("1"), "get apply", ""},
+		"an object whose fields may be removed is read first": {1, nil, false, policy, "get apply", ""},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			a := &fakeAPIServer{quotaExceeded: test.full}
-			c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(test.there...).WithInterceptorFuncs(a.interceptors()).Build()
+			a := &fakeAPIServer{quotaExceeded: test.quotaExceeded}
+			c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(test.existing...).WithInterceptorFuncs(a.interceptors()).Build()
 			r := &Reconciler{client: c, live: c, options: Options{Children: emptyCache{}}}
 			now := s.DeepCopy()
 			now.Status.Attempt = test.attempt
@@ -90,21 +92,21 @@ func TestChildObjectsAreCreatedBeforeTheyAreRead(t *testing.T) {
 			if diff := cmp.Diff(test.want, strings.Join(a.requests, " ")); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
-			if kind := classOfRefusal(refusal); kind != test.refused {
-				t.Errorf("refused as %q, want %q", kind, test.refused)
+			if class := classOfRefusal(refusal); class != test.wantRefusal {
+				t.Errorf("refused as %q, want %q", class, test.wantRefusal)
 			}
 		})
 	}
 }
 
-func classOfRefusal(refusal *session.Refusal) session.RefusalKind {
+func classOfRefusal(refusal *core.Refusal) apierror.Class {
 	if refusal == nil {
 		return ""
 	}
-	return refusal.Kind
+	return refusal.Class
 }
 
-// emptyCache is a cache that has seen nothing yet.
+// emptyCache is a cache without objects.
 type emptyCache struct{ cache.Cache }
 
 func (emptyCache) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {

@@ -3,75 +3,55 @@ package agenticsession
 import (
 	"context"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-// deletedPods remembers the last Pod of each session that has gone, as it was last seen. A Pod
-// can end and go before a pass looks at it, and what its runner left goes with it.
-type deletedPods struct {
-	mu   sync.Mutex
-	pods map[types.NamespacedName]*corev1.Pod
-}
+// deletedPods remembers the last deleted Pod of each session as it was last observed. A Pod can end
+// and be deleted before a reconciliation observes it, and the runner's result with it.
+type deletedPods struct{ pods *kube.Store[*corev1.Pod] }
 
-func newDeletedPods() *deletedPods { return &deletedPods{pods: map[types.NamespacedName]*corev1.Pod{}} }
+func newDeletedPods() *deletedPods { return &deletedPods{kube.NewStore[*corev1.Pod]()} }
 
-// eventHandler has the session of a Pod reconciled, and remembers the Pod if it is gone.
+// eventHandler requeues the session of a Pod, and remembers the Pod if it was deleted.
 func (d *deletedPods) eventHandler() handler.EventHandler {
-	changed := handler.EnqueueRequestsFromMapFunc(childToSession)
+	enqueue := handler.EnqueueRequestsFromMapFunc(childToSession)
 	return handler.Funcs{
-		CreateFunc: changed.Create,
-		UpdateFunc: changed.Update,
+		CreateFunc: enqueue.Create,
+		UpdateFunc: enqueue.Update,
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			for _, request := range childToSession(ctx, e.Object) {
-				d.add(request.NamespacedName, e.Object)
+			if pod, ok := e.Object.(*corev1.Pod); ok {
+				d.pods.Set(sessionOfPod(pod), pod)
 			}
-			changed.Delete(ctx, e, queue)
+			enqueue.Delete(ctx, e, queue)
 		},
 	}
 }
 
-func (d *deletedPods) add(key types.NamespacedName, object client.Object) {
-	pod, is := object.(*corev1.Pod)
-	if !is {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.pods[key] = pod
+// sessionOfPod returns the identity of a Pod's session.
+func sessionOfPod(pod *corev1.Pod) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: pod.Namespace, Name: pod.Labels[session.LabelSession], UID: types.UID(pod.Labels[session.LabelSessionUID]),
+	}}
 }
 
-// withDeletedPod adds the session's Pod that has gone to those that are there.
+// withDeletedPod adds the session's deleted Pod to those that exist.
 func (d *deletedPods) withDeletedPod(pods []corev1.Pod, s *v1alpha1.AgenticSession) []corev1.Pod {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	gone, known := d.pods[client.ObjectKeyFromObject(s)]
-	if !known || gone.Labels[session.LabelSessionUID] != string(s.UID) ||
-		slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.UID == gone.UID }) {
+	deleted, found := d.pods.Get(s)
+	if !found || slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.UID == deleted.UID }) {
 		return pods
 	}
-	return append(pods, *gone)
+	return append(pods, *deleted)
 }
 
-// settle forgets what is of no use to a session without an open attempt.
-func (d *deletedPods) settle(s *v1alpha1.AgenticSession) {
-	if s.Status.Job == "" {
-		d.forget(client.ObjectKeyFromObject(s))
-	}
-}
-
-func (d *deletedPods) forget(key types.NamespacedName) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.pods, key)
-}
+func (d *deletedPods) forget(key types.NamespacedName) { d.pods.Forget(key) }

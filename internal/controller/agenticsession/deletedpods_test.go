@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
@@ -30,25 +31,26 @@ func TestDeletedPodIsObservedUntilAttemptEnds(t *testing.T) {
 	defer queue.ShutDown()
 	d.eventHandler().Delete(context.Background(), event.DeleteEvent{Object: &pod}, queue)
 	if queue.Len() != 1 {
-		t.Error("nobody looks at it")
+		t.Error("the session is not requeued")
 	}
 	s := newTestSession("one")
 	if got := d.withDeletedPod(nil, s); len(got) != 1 || got[0].UID != "pod" {
 		t.Errorf("%d Pods", len(got))
 	}
 	if got := d.withDeletedPod([]corev1.Pod{pod}, s); len(got) != 1 {
-		t.Error("it is there twice")
+		t.Error("the Pod is listed twice")
 	}
 	if got := d.withDeletedPod(nil, newTestSession("another of its name")); len(got) != 0 {
-		t.Error("it is another session's")
+		t.Error("another session with the same name gets the Pod")
 	}
-	d.settle(s)
+	r := &Reconciler{createdJobs: kube.NewStore[createdJob](), deletedPods: d, workspaces: newWorkspaceReservations()}
+	r.forgetUnused(s)
 	if got := d.withDeletedPod(nil, s); len(got) != 1 {
-		t.Error("it is forgotten while its attempt is open")
+		t.Error("the Pod is forgotten while its attempt is open")
 	}
 	s.Status.Job = ""
-	d.settle(s)
-	if len(d.pods) != 0 {
-		t.Error("it is kept for ever")
+	r.forgetUnused(s)
+	if got := d.withDeletedPod(nil, s); len(got) != 0 {
+		t.Error("the Pod is kept after its attempt ended")
 	}
 }

@@ -19,16 +19,17 @@ import (
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-// deletionTracker measures how long the Jobs and Pods of deleted sessions stay. The garbage
-// collector removes them, so it is the only sign of one that does not. It reconciles nothing.
+// deletionTracker measures how long the Jobs and Pods of deleted sessions exist. The garbage
+// collector deletes them, so this metric is the only sign that it does not.
 type deletionTracker struct {
 	children client.Reader
 	clock    clock.PassiveClock
-	// observeDuration is told how long it was until the last was gone.
+	// observeDuration receives the time until the last one was deleted.
 	observeDuration func(time.Duration)
 
 	mu sync.Mutex
-	// deletedSince is when sessions were deleted of which something is left, by UID.
+	// deletedSince contains the deletion times of sessions with remaining children, by UID: a
+	// new session can have the same name.
 	deletedSince map[types.UID]time.Time
 }
 
@@ -39,32 +40,33 @@ func newDeletionTracker(children client.Reader, c clock.PassiveClock) *deletionT
 	}
 }
 
-// deleteHandler has one of the two below told of what is deleted, and nothing reconciled.
-func deleteHandler(told func(context.Context, client.Object)) handler.EventHandler {
+// deleteHandler calls a function for each deleted object, and requeues nothing.
+func deleteHandler(onDelete func(context.Context, client.Object)) handler.EventHandler {
 	return handler.Funcs{
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			told(ctx, e.Object)
+			onDelete(ctx, e.Object)
 		},
 	}
 }
 
-// sessionDeleted begins to measure. One that waited for its children is gone after them.
+// sessionDeleted starts the measurement. A session deleted in the foreground is deleted after its
+// children, and its measurement ends at once.
 func (d *deletionTracker) sessionDeleted(ctx context.Context, s client.Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	since, waited := d.clock.Now(), s.GetDeletionTimestamp() != nil
-	if waited {
+	since, inForeground := d.clock.Now(), s.GetDeletionTimestamp() != nil
+	if inForeground {
 		since = s.GetDeletionTimestamp().Time
 	}
 	switch {
 	case d.hasChildren(ctx, s.GetNamespace(), s.GetUID()):
 		d.deletedSince[s.GetUID()] = since
-	case waited:
+	case inForeground:
 		d.observeDuration(d.clock.Since(since))
 	}
 }
 
-// childDeleted ends it with the last one.
+// childDeleted ends the measurement with the last child.
 func (d *deletionTracker) childDeleted(ctx context.Context, child client.Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,13 +79,13 @@ func (d *deletionTracker) childDeleted(ctx context.Context, child client.Object)
 	d.observeDuration(d.clock.Since(since))
 }
 
-// hasChildren tells whether there are Jobs or Pods of a session.
+// hasChildren reports whether Jobs or Pods of a session exist.
 func (d *deletionTracker) hasChildren(ctx context.Context, namespace string, uid types.UID) bool {
 	var jobs batchv1.JobList
 	var pods corev1.PodList
 	for _, list := range []client.ObjectList{&jobs, &pods} {
 		if err := d.children.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{uidIndex: string(uid)}, client.UnsafeDisableDeepCopy); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Listing what is left of a deleted session")
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to list the remaining Jobs and Pods of a deleted session; its deletion is not measured")
 			return false
 		}
 	}

@@ -22,38 +22,38 @@ func TestDeletionIsMeasuredUntilLastJobAndPodAreDeleted(t *testing.T) {
 		return metav1.ObjectMeta{Name: name, Namespace: "ns", Labels: map[string]string{session.LabelSessionUID: "1"}}
 	}
 	job, pod := &batchv1.Job{ObjectMeta: metadata("job")}, &corev1.Pod{ObjectMeta: metadata("pod")}
-	began := time.Unix(1e9, 0)
-	inForeground := new(metav1.NewTime(began.Add(-time.Minute)))
+	deletionTime := time.Unix(1e9, 0)
+	inForeground := new(metav1.NewTime(deletionTime.Add(-time.Minute)))
 	tests := map[string]struct {
-		deleted *metav1.Time
-		there   []client.Object
-		want    []time.Duration
+		deleted  *metav1.Time
+		existing []client.Object
+		want     []time.Duration
 	}{
-		"a Job and its Pod, which go one after the other": {nil, []client.Object{job, pod}, []time.Duration{2 * time.Second}},
-		"it never had a Job":                              {nil, nil, nil},
-		"it waited for its children, and went after them": {inForeground, nil, []time.Duration{time.Minute}},
+		"a Job and its Pod are deleted one after the other": {nil, []client.Object{job, pod}, []time.Duration{2 * time.Second}},
+		"a session without a Job":                           {nil, nil, nil},
+		"a session deleted in the foreground":               {inForeground, nil, []time.Duration{time.Minute}},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			now := testingclock.NewFakePassiveClock(began)
+			now := testingclock.NewFakePassiveClock(deletionTime)
 			byUID := func(o client.Object) []string { return []string{o.GetLabels()[session.LabelSessionUID]} }
-			children := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(test.there...).
+			children := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(test.existing...).
 				WithIndex(&batchv1.Job{}, uidIndex, byUID).WithIndex(&corev1.Pod{}, uidIndex, byUID).Build()
 			d := newDeletionTracker(children, now)
-			var took []time.Duration
-			d.observeDuration = func(one time.Duration) { took = append(took, one) }
+			var durations []time.Duration
+			d.observeDuration = func(duration time.Duration) { durations = append(durations, duration) }
 			d.sessionDeleted(t.Context(), &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{
 				Name: "fix", Namespace: "ns", UID: "1", DeletionTimestamp: test.deleted,
 			}})
-			for i, object := range test.there {
-				now.SetTime(began.Add(time.Duration(i+1) * time.Second))
+			for i, object := range test.existing {
+				now.SetTime(deletionTime.Add(time.Duration(i+1) * time.Second))
 				if err := children.Delete(t.Context(), object.DeepCopyObject().(client.Object)); err != nil {
 					t.Fatal(err)
 				}
 				d.childDeleted(t.Context(), object)
 			}
-			if !slices.Equal(took, test.want) || len(d.deletedSince) != 0 {
-				t.Errorf("took %v, want %v; %d are not forgotten", took, test.want, len(d.deletedSince))
+			if !slices.Equal(durations, test.want) || len(d.deletedSince) != 0 {
+				t.Errorf("measured %v, want %v; %d sessions are still tracked", durations, test.want, len(d.deletedSince))
 			}
 		})
 	}

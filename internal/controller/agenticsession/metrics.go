@@ -16,32 +16,32 @@ import (
 var (
 	transitionsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "yardmaster_session_transitions_total",
-		Help: "Phases that sessions have come to.",
+		Help: "Number of phase transitions of sessions, by the new phase.",
 	}, []string{"phase"})
 	startupSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "yardmaster_session_startup_seconds",
-		Help:    "Time from the making of a session to the first start of its runner.",
+		Help:    "Time in seconds from the creation of a session to the first start of its runner.",
 		Buckets: []float64{.25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
 	})
 	attemptSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "yardmaster_session_run_seconds",
-		Help:    "Time from the start of an attempt's Job to its end.",
+		Help:    "Time in seconds from the start of an attempt's Job to its end.",
 		Buckets: []float64{1, 10, 30, 60, 300, 900, 1800, 3600, 7200, 14400, 43200, 86400, 604800},
 	})
 	outcomeTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "yardmaster_session_outcome_total",
-		Help: "Attempts that ended, by reason.",
+		Help: "Number of attempts that ended, by reason.",
 	}, []string{"reason"})
 	statusUpdateTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "yardmaster_session_status_update_total",
-		Help: "Writes of a session's status, by result: stored, conflict, gone or failed.",
+		Help: "Number of status writes of sessions, by result: stored, conflict, deleted or failed.",
 	}, []string{"result"})
 	childrenDeletionSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "yardmaster_session_children_delete_seconds",
-		Help:    "Time from the deletion of a session until its Jobs and Pods were gone.",
+		Help:    "Time in seconds from the deletion of a session to the deletion of its last Job or Pod.",
 		Buckets: []float64{.5, 1, 2.5, 5, 10, 30, 60, 120, 300},
 	})
-	sessionsByPhase = prometheus.NewDesc("yardmaster_session_phase", "Sessions, by phase.", []string{"phase"}, nil)
+	sessionsByPhase = prometheus.NewDesc("yardmaster_session_phase", "Number of sessions, by phase.", []string{"phase"}, nil)
 )
 
 func init() {
@@ -56,12 +56,12 @@ func countStatusUpdate(err error) {
 	case apierrors.IsConflict(err):
 		result = "conflict"
 	case apierrors.IsNotFound(err):
-		result = "gone"
+		result = "deleted"
 	}
 	statusUpdateTotal.WithLabelValues(result).Inc()
 }
 
-// countTransition counts what has changed between two stored statuses.
+// countTransition counts what changed between two stored statuses.
 func countTransition(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSessionStatus, now time.Time) {
 	after := &s.Status
 	if before.Phase != after.Phase {
@@ -83,7 +83,7 @@ func countTransition(s *v1alpha1.AgenticSession, before *v1alpha1.AgenticSession
 	}
 }
 
-// registerPhaseGauge has sessions counted when the metrics are scraped.
+// registerPhaseGauge registers the number of sessions by phase, which is computed at each scrape.
 func registerPhaseGauge(cache client.Reader) error {
 	err := metrics.Registry.Register(kube.GaugeCollector[*v1alpha1.AgenticSessionList]{
 		Reader: cache, NewList: func() *v1alpha1.AgenticSessionList { return &v1alpha1.AgenticSessionList{} }, Sum: countPhases,
@@ -95,7 +95,7 @@ func registerPhaseGauge(cache client.Reader) error {
 	return nil
 }
 
-// countPhases tells of each phase, also of one that no session is in.
+// countPhases reports every phase, with 0 for a phase without sessions.
 func countPhases(sums kube.GaugeSums, list *v1alpha1.AgenticSessionList) {
 	for _, phase := range []v1alpha1.SessionPhase{
 		v1alpha1.SessionPending, v1alpha1.SessionCreating, v1alpha1.SessionRunning, v1alpha1.SessionStopping,

@@ -9,44 +9,55 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-// observe gathers what is known of the session without asking the API server.
+// observe collects what the caches contain about the session.
 func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (session.Observation, error) {
-	in := session.Observation{
-		Session: s.DeepCopy(), Now: r.clock.Now(), CreatedJobs: r.created.of(s),
+	observation := session.Observation{
+		Session: s.DeepCopy(), Now: r.clock.Now(), CreatedJobs: r.createdJobUIDs(s),
 		Answers: session.Answers{Jobs: map[string]*batchv1.Job{}},
 	}
 	runner := &v1alpha1.SessionRunner{}
 	found, err := getIfExists(ctx, r.client, s.Namespace, s.Spec.Runner, runner)
 	if err != nil {
-		return in, err
+		return observation, err
 	}
 	if found {
-		in.Runner = runner
+		observation.Runner = runner
 	}
 	policy := &networkingv1.NetworkPolicy{}
 	found, err = getIfExists(ctx, r.options.Children, s.Namespace, session.NetworkPolicyName(s.Name), policy)
 	if err != nil {
-		return in, err
+		return observation, err
 	}
 	if found {
-		in.NetworkPolicy = policy
+		observation.NetworkPolicy = policy
 	}
-	if err := r.observeJobs(ctx, r.options.Children, &in, client.MatchingFields{uidIndex: string(s.UID)}); err != nil {
-		return in, err
+	if err := r.observeJobs(ctx, r.options.Children, &observation, client.MatchingFields{uidIndex: string(s.UID)}); err != nil {
+		return observation, err
 	}
-	if err := r.observeWorkspace(ctx, &in); err != nil {
-		return in, err
+	if err := r.observeWorkspace(ctx, &observation); err != nil {
+		return observation, err
 	}
-	return in, r.observeActivity(ctx, &in)
+	return observation, r.observeActivity(ctx, &observation)
 }
 
-// getIfExists reads an object; a failed read is an error, and one that is not there none.
+// createdJobUIDs returns the UIDs of the Jobs that this process created for the session and that the
+// status does not contain yet, by name.
+func (r *Reconciler) createdJobUIDs(s *v1alpha1.AgenticSession) map[string]types.UID {
+	job, found := r.createdJobs.Get(s)
+	if !found {
+		return nil
+	}
+	return map[string]types.UID{job.name: job.uid}
+}
+
+// getIfExists reads an object. A missing object is not an error.
 func getIfExists(ctx context.Context, reader client.Reader, namespace, name string, into client.Object) (found bool, err error) {
 	err = reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
 	if apierrors.IsNotFound(err) {
@@ -59,29 +70,29 @@ func getIfExists(ctx context.Context, reader client.Reader, namespace, name stri
 }
 
 // observeJobs lists the session's Jobs and their Pods.
-func (r *Reconciler) observeJobs(ctx context.Context, reader client.Reader, in *session.Observation, which client.ListOption) error {
+func (r *Reconciler) observeJobs(ctx context.Context, reader client.Reader, observation *session.Observation, which client.ListOption) error {
 	var jobs batchv1.JobList
-	if err := reader.List(ctx, &jobs, client.InNamespace(in.Session.Namespace), which); err != nil {
+	if err := reader.List(ctx, &jobs, client.InNamespace(observation.Session.Namespace), which); err != nil {
 		return fmt.Errorf("listing owned Jobs: %w", err)
 	}
-	in.Jobs = nil
+	observation.Jobs = nil
 	for i := range jobs.Items {
-		if session.IsControlledBy(in.Session, &jobs.Items[i]) {
-			in.Jobs = append(in.Jobs, &jobs.Items[i])
+		if session.IsControlledBy(observation.Session, &jobs.Items[i]) {
+			observation.Jobs = append(observation.Jobs, &jobs.Items[i])
 		}
 	}
 	var pods corev1.PodList
-	if err := reader.List(ctx, &pods, client.InNamespace(in.Session.Namespace), which); err != nil {
+	if err := reader.List(ctx, &pods, client.InNamespace(observation.Session.Namespace), which); err != nil {
 		return fmt.Errorf("listing Pods: %w", err)
 	}
-	in.Pods = r.departed.withDeletedPod(pods.Items, in.Session)
+	observation.Pods = r.deletedPods.withDeletedPod(pods.Items, observation.Session)
 	return nil
 }
 
-// observeWorkspace reads the session that this one continues, and looks for another one at
-// work in the same workspace.
-func (r *Reconciler) observeWorkspace(ctx context.Context, in *session.Observation) error {
-	s := in.Session
+// observeWorkspace reads the session that this one continues, and finds another session that runs
+// in the same workspace.
+func (r *Reconciler) observeWorkspace(ctx context.Context, observation *session.Observation) error {
+	s := observation.Session
 	claim := s.Status.WorkspaceClaim
 	if s.Spec.ContinueFrom != nil {
 		parent := &v1alpha1.AgenticSession{}
@@ -90,7 +101,7 @@ func (r *Reconciler) observeWorkspace(ctx context.Context, in *session.Observati
 			return err
 		}
 		if found {
-			in.Parent = parent
+			observation.Parent = parent
 			if claim == "" {
 				claim = parent.Status.WorkspaceClaim
 			}
@@ -99,56 +110,56 @@ func (r *Reconciler) observeWorkspace(ctx context.Context, in *session.Observati
 	if claim == "" {
 		return nil
 	}
-	if in.WorkspaceUser = r.workspaces.userOf(s, claim); in.WorkspaceUser != "" {
+	if observation.WorkspaceUser = r.workspaces.otherUser(s, claim); observation.WorkspaceUser != "" {
 		return nil
 	}
 	var sharers v1alpha1.AgenticSessionList
 	if err := r.client.List(ctx, &sharers, client.InNamespace(s.Namespace), client.MatchingFields{claimIndex: claim}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing the sessions of a workspace: %w", err)
+		return fmt.Errorf("listing the sessions of workspace %s: %w", claim, err)
 	}
 	for i := range sharers.Items {
 		if other := &sharers.Items[i]; other.UID != s.UID && other.Status.Job != "" {
-			in.WorkspaceUser = other.Name
+			observation.WorkspaceUser = other.Name
 		}
 	}
 	return nil
 }
 
-// observeActivity reads the runner's Lease, if what it says matters.
-func (r *Reconciler) observeActivity(ctx context.Context, in *session.Observation) error {
-	if in.Runner == nil || !in.Runner.Spec.ActivityLease || in.Session.Status.Job == "" {
+// observeActivity reads the runner's Lease while an attempt is open.
+func (r *Reconciler) observeActivity(ctx context.Context, observation *session.Observation) error {
+	if observation.Runner == nil || !observation.Runner.Spec.ActivityLease || observation.Session.Status.Job == "" {
 		return nil
 	}
 	lease := &coordinationv1.Lease{}
-	found, err := getIfExists(ctx, r.options.Children, in.Session.Namespace, session.LeaseName(in.Session.Name), lease)
-	if err != nil || !found || !session.IsControlledBy(in.Session, lease) {
+	found, err := getIfExists(ctx, r.options.Children, observation.Session.Namespace, session.LeaseName(observation.Session.Name), lease)
+	if err != nil || !found || !session.IsControlledBy(observation.Session, lease) {
 		return err
 	}
-	in.Activity = &session.Activity{FinishedJob: lease.Annotations[session.AnnotationRunFinished]}
+	observation.Activity = &session.Activity{FinishedJob: lease.Annotations[session.AnnotationRunFinished]}
 	if lease.Spec.RenewTime != nil {
-		in.Activity.RenewTime = lease.Spec.RenewTime.Time
+		observation.Activity.RenewTime = lease.Spec.RenewTime.Time
 	}
 	return nil
 }
 
-// answerQuestion finds out, live, what the core must know.
-func (r *Reconciler) answerQuestion(ctx context.Context, in *session.Observation, question *session.Question) error {
+// answerQuestion answers a question of the core with live reads.
+func (r *Reconciler) answerQuestion(ctx context.Context, observation *session.Observation, question *session.Question) error {
 	if question.AllJobs {
-		which := client.MatchingLabels{session.LabelSessionUID: string(in.Session.UID)}
-		if err := r.observeJobs(ctx, r.live, in, which); err != nil {
+		which := client.MatchingLabels{session.LabelSessionUID: string(observation.Session.UID)}
+		if err := r.observeJobs(ctx, r.live, observation, which); err != nil {
 			return err
 		}
-		in.Answers.Listed = true
+		observation.Answers.Listed = true
 		return nil
 	}
 	job := &batchv1.Job{}
-	found, err := getIfExists(ctx, r.live, in.Session.Namespace, question.JobName, job)
+	found, err := getIfExists(ctx, r.live, observation.Session.Namespace, question.JobName, job)
 	if err != nil {
 		return err
 	}
-	if !found || !session.IsControlledBy(in.Session, job) {
-		job = nil // making ours will tell of one that is somebody else's
+	if !found || !session.IsControlledBy(observation.Session, job) {
+		job = nil // creating the session's Job reports a name conflict
 	}
-	in.Answers.Jobs[question.JobName] = job
+	observation.Answers.Jobs[question.JobName] = job
 	return nil
 }

@@ -1,14 +1,12 @@
-// Package agenticsession carries out what package session decides: it observes an
-// AgenticSession, its SessionRunner, its Jobs and their Pods, records the decision in the
-// status, and acts.
+// Package agenticsession executes what package session decides: it observes an AgenticSession, its
+// SessionRunner, its Jobs and their Pods, records the decision in the status, and acts.
 //
-// It puts no finalizer on a session and lists no Secrets: what a session is made of goes with
-// it by the garbage collector, also when no operator runs.
+// It adds no finalizer to sessions and lists no Secrets: the garbage collector deletes a session's
+// objects with it, even while no operator runs.
 package agenticsession
 
 import (
 	"context"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,15 +17,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
 // Options of the controller.
 type Options struct {
-	// Concurrency is how many sessions are reconciled at once.
+	// Concurrency is the number of sessions that are reconciled at the same time.
 	Concurrency int
-	// Children is a cache of what sessions are made of, and of nothing else.
+	// Children is a cache of the objects of sessions, and of nothing else.
 	Children cache.Cache
 }
 
@@ -40,12 +39,14 @@ type Reconciler struct {
 	options  Options
 
 	writeCache *kube.WriteCache[*v1alpha1.AgenticSession]
-	created    *created
-	departed   *deletedPods
-	workspaces *workspaceReservations
+	// createdJobs are Jobs that this process created and whose UID no status contains yet: if
+	// one is deleted before the cache shows it, it is lost and must not be created again.
+	createdJobs *kube.Store[createdJob]
+	deletedPods *deletedPods
+	workspaces  *workspaceReservations
 }
 
-// New returns a Reconciler that works through the manager's clients.
+// New returns a Reconciler that uses the manager's clients.
 func New(mgr ctrl.Manager, o Options) *Reconciler {
 	return &Reconciler{
 		client:   mgr.GetClient(),
@@ -54,15 +55,15 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 		clock:    clock.RealClock{},
 		options:  o,
 
-		writeCache: kube.NewWriteCache[*v1alpha1.AgenticSession](),
-		created:    newCreated(),
-		departed:   newDeletedPods(),
-		workspaces: newWorkspaceReservations(),
+		writeCache:  kube.NewWriteCache[*v1alpha1.AgenticSession](),
+		createdJobs: kube.NewStore[createdJob](),
+		deletedPods: newDeletedPods(),
+		workspaces:  newWorkspaceReservations(),
 	}
 }
 
-// To try a Pod the operator needs the right to make one, and to give a runner a right that it
-// must have it itself.
+// A dry run of a Pod needs the permission to create Pods, and the operator can grant a runner only
+// permissions that it has itself.
 //
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=agenticsessions,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=agenticsessions/status,verbs=patch
@@ -76,92 +77,77 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile takes one session as far as it goes now.
+// Reconcile takes the next actions of one session.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := &v1alpha1.AgenticSession{}
 	if err := r.client.Get(ctx, req.NamespacedName, s); err != nil {
-		if apierrors.IsNotFound(err) { // a failed read tells nothing
+		if apierrors.IsNotFound(err) { // after any other error the session may exist
 			r.forget(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !s.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil // the garbage collector removes what it is made of
+		return ctrl.Result{}, nil // the garbage collector deletes its objects
 	}
 	s = r.writeCache.Newest(s)
-	r.dropUnused(s)
-	in, err := r.observe(ctx, s)
+	r.forgetUnused(s)
+	observation, err := r.observe(ctx, s)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	plan, err := r.decide(ctx, s, &in)
+	decision, err := r.decide(ctx, &observation)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	refusal, err := r.act(ctx, s, &plan, in.Session.ResourceVersion)
+	if err := r.record(ctx, s, &decision); err != nil {
+		return ctrl.Result{}, err
+	}
+	refusal, err := r.act(ctx, s, &decision, observation.Session.ResourceVersion)
 	if err != nil || refusal == nil {
-		return ctrl.Result{RequeueAfter: plan.RequeueAfter}, err
+		return ctrl.Result{RequeueAfter: decision.RequeueAfter}, err
 	}
-	return r.reconcileRefusal(ctx, s, in, refusal)
+	return r.reconcileRefusal(ctx, s, observation, refusal)
 }
 
-// reconcileRefusal decides again, now that the API server is known to refuse the plan, and
-// records what that means. What there is to do waits for its pass.
-func (r *Reconciler) reconcileRefusal(ctx context.Context, s *v1alpha1.AgenticSession, in session.Observation, refusal *session.Refusal) (ctrl.Result, error) {
-	in.Session, in.Refusal = s.DeepCopy(), refusal
-	plan, err := r.decide(ctx, s, &in)
-	return ctrl.Result{RequeueAfter: plan.RequeueAfter}, err
+// reconcileRefusal decides again after the API server refused an object, and records that
+// decision. The next reconciliation executes its actions.
+func (r *Reconciler) reconcileRefusal(ctx context.Context, s *v1alpha1.AgenticSession, observation session.Observation, refusal *core.Refusal) (ctrl.Result, error) {
+	observation.Session, observation.Refusal = s.DeepCopy(), refusal
+	decision, err := r.decide(ctx, &observation)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, r.record(ctx, s, &decision)
 }
 
-// dropUnused and forget drop what is of no use any more of what this process remembers.
-func (r *Reconciler) dropUnused(s *v1alpha1.AgenticSession) {
-	r.created.settle(s)
-	r.departed.settle(s)
-	r.workspaces.release(s)
-}
-
-func (r *Reconciler) forget(key types.NamespacedName) {
-	r.writeCache.Forget(key)
-	r.created.forget(key)
-	r.departed.forget(key)
-	r.workspaces.forget(key)
-}
-
-// decide asks the core until it has no more questions, and records what it says.
-func (r *Reconciler) decide(ctx context.Context, s *v1alpha1.AgenticSession, in *session.Observation) (session.Decision, error) {
+// decide answers the core's questions until it has none.
+func (r *Reconciler) decide(ctx context.Context, observation *session.Observation) (session.Decision, error) {
 	for {
-		plan := session.Decide(*in)
-		if plan.Question == nil {
-			return plan, r.record(ctx, s, &plan)
+		decision := session.Decide(*observation)
+		if decision.Question == nil {
+			return decision, nil
 		}
-		if err := r.answerQuestion(ctx, in, plan.Question); err != nil {
+		if err := r.answerQuestion(ctx, observation, decision.Question); err != nil {
 			return session.Decision{}, err
 		}
 	}
 }
 
-// record stores the plan's status, then tells of it.
-func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, plan *session.Decision) error {
-	if !plan.ChangesStatus(s) {
-		return nil
+// forgetUnused drops what the session's status makes useless. forget drops everything of a deleted
+// session.
+func (r *Reconciler) forgetUnused(s *v1alpha1.AgenticSession) {
+	if created, found := r.createdJobs.Get(s); found && (s.Status.JobUID != "" || s.Status.Job != created.name) {
+		r.createdJobs.Delete(s)
 	}
-	before, after := s.DeepCopy(), s.DeepCopy()
-	after.Status = plan.Status
-	if !r.workspaces.pass(before, after) {
-		return kube.ErrStale // the next pass sees whose it is
+	if s.Status.Job == "" {
+		r.deletedPods.forget(client.ObjectKeyFromObject(s))
 	}
-	err := kube.PatchStatus(ctx, r.client, before, after)
-	countStatusUpdate(err)
-	if err != nil {
-		r.workspaces.release(s)
-		return fmt.Errorf("patching status: %w", err)
-	}
-	*s = *after
-	r.writeCache.Record(s)
-	r.dropUnused(s)
-	for _, event := range plan.Events {
-		r.recorder.Eventf(s, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
-	}
-	countTransition(s, &before.Status, r.clock.Now())
-	return nil
+	r.workspaces.releaseUnused(s)
+}
+
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.writeCache.Forget(key)
+	r.createdJobs.Forget(key)
+	r.deletedPods.forget(key)
+	r.workspaces.forget(key)
 }

@@ -29,19 +29,19 @@ import (
 )
 
 const (
-	// uidIndex finds what a session is made of by the session's UID.
+	// uidIndex indexes the objects of sessions by the session's UID.
 	uidIndex = "session-uid"
-	// claimIndex finds sessions by the claim of their workspace, runnerIndex by their
+	// claimIndex indexes sessions by the claim of their workspace, runnerIndex by their
 	// SessionRunner, and parentIndex by the session that they continue.
 	claimIndex  = "status.workspaceClaim"
 	runnerIndex = "spec.runner"
 	parentIndex = "spec.continueFrom.name"
 )
 
-// NewCache is a cache of what sessions of these namespaces, or of all, are made of. It is
-// apart from the manager's: what is kept of Jobs and Pods there is chosen by other labels.
+// NewCache returns a cache of the objects of sessions in these namespaces, in all if there are
+// none. It is separate from the manager's cache, which selects Jobs and Pods by other labels.
 func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache, error) {
-	ofSessions, err := labels.NewRequirement(session.LabelSessionUID, apiselection.Exists, nil)
+	hasSession, err := labels.NewRequirement(session.LabelSessionUID, apiselection.Exists, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		NewInformer:          informer.NewInformer,
 		DefaultNamespaces:    namespaces,
-		DefaultLabelSelector: labels.NewSelector().Add(*ofSessions),
+		DefaultLabelSelector: labels.NewSelector().Add(*hasSession),
 		DefaultTransform:     cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&batchv1.Job{}: {Transform: kube.DropJobTemplate},
@@ -57,21 +57,21 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making the cache of sessions' children: %w", err)
+		return nil, fmt.Errorf("creating the cache of the objects of sessions: %w", err)
 	}
 	return children, mgr.Add(children)
 }
 
-// dropPodSpec removes a Pod's spec, except for its node, and its managed fields.
+// dropPodSpec removes a Pod's spec, except for its node, and its managed fields, to save memory.
 func dropPodSpec(object any) (any, error) {
-	if pod, is := object.(*corev1.Pod); is {
+	if pod, ok := object.(*corev1.Pod); ok {
 		pod.ManagedFields = nil
 		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
 	}
 	return object, nil
 }
 
-// SetupWithManager has the manager run the reconciler.
+// SetupWithManager adds the controller to the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := r.indexFields(mgr); err != nil {
 		return err
@@ -86,16 +86,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(r.runnerToSessions), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	for child, watcher := range map[client.Object]handler.EventHandler{
 		&batchv1.Job{}:                handler.EnqueueRequestsFromMapFunc(childToSession),
-		&corev1.Pod{}:                 r.departed.eventHandler(),
+		&corev1.Pod{}:                 r.deletedPods.eventHandler(),
 		&networkingv1.NetworkPolicy{}: handler.EnqueueRequestsFromMapFunc(childToSession),
 	} {
 		b = b.WatchesRawSource(source.Kind(r.options.Children, child, watcher))
 	}
 	b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, &coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(childToSession), runFinishedChanged))
-	gone := newDeletionTracker(r.options.Children, r.clock)
-	b = b.Watches(&v1alpha1.AgenticSession{}, deleteHandler(gone.sessionDeleted))
+	tracker := newDeletionTracker(r.options.Children, r.clock)
+	b = b.Watches(&v1alpha1.AgenticSession{}, deleteHandler(tracker.sessionDeleted))
 	for _, child := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
-		b = b.WatchesRawSource(source.Kind(r.options.Children, child, deleteHandler(gone.childDeleted)))
+		b = b.WatchesRawSource(source.Kind(r.options.Children, child, deleteHandler(tracker.childDeleted)))
 	}
 	return b.WithOptions(kube.ControllerOptions(r.options.Concurrency)).Complete(kube.RequeueOnConflict(r))
 }
@@ -106,7 +106,7 @@ func (r *Reconciler) indexFields(mgr ctrl.Manager) error {
 		if err := r.options.Children.IndexField(ctx, child, uidIndex, func(object client.Object) []string {
 			return []string{object.GetLabels()[session.LabelSessionUID]}
 		}); err != nil {
-			return fmt.Errorf("indexing what sessions are made of: %w", err)
+			return fmt.Errorf("indexing the objects of sessions: %w", err)
 		}
 	}
 	for name, value := range map[string]func(s *v1alpha1.AgenticSession) string{
@@ -120,8 +120,8 @@ func (r *Reconciler) indexFields(mgr ctrl.Manager) error {
 		},
 	} {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.AgenticSession{}, name, func(object client.Object) []string {
-			s, is := object.(*v1alpha1.AgenticSession)
-			if !is || value(s) == "" {
+			s, ok := object.(*v1alpha1.AgenticSession)
+			if !ok || value(s) == "" {
 				return nil
 			}
 			return []string{value(s)}
@@ -132,8 +132,8 @@ func (r *Reconciler) indexFields(mgr ctrl.Manager) error {
 	return nil
 }
 
-// childToSession is the session that something is made for: its controller, or for a Pod, whose
-// controller is a Job, the one that its label names.
+// childToSession maps an object to the session that its label names. For a Pod the controller is a
+// Job, so the controller reference is no help.
 func childToSession(_ context.Context, object client.Object) []reconcile.Request {
 	name := object.GetLabels()[session.LabelSession]
 	if name == "" {
@@ -142,8 +142,8 @@ func childToSession(_ context.Context, object client.Object) []reconcile.Request
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
 }
 
-// runFinishedChanged lets through a Lease that says something new, or is gone: not each time that it
-// is renewed.
+// runFinishedChanged selects Leases whose run-finished annotation changed, and deleted Leases.
+// Renewals are too frequent to reconcile.
 var runFinishedChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -151,22 +151,22 @@ var runFinishedChanged = predicate.Funcs{
 	},
 }
 
-// phaseOrJobChanged lets through a session whose Job comes or goes: others may wait for that.
+// phaseOrJobChanged selects sessions whose phase or Job changed: other sessions may wait for that.
 var phaseOrJobChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return true },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, is := e.ObjectOld.(*v1alpha1.AgenticSession)
-		after, isToo := e.ObjectNew.(*v1alpha1.AgenticSession)
-		return is && isToo && (before.Status.Job != after.Status.Job || before.Status.Phase != after.Status.Phase)
+		before, oldOK := e.ObjectOld.(*v1alpha1.AgenticSession)
+		after, newOK := e.ObjectNew.(*v1alpha1.AgenticSession)
+		return oldOK && newOK && (before.Status.Job != after.Status.Job || before.Status.Phase != after.Status.Phase)
 	},
 }
 
-// affectedSessions are the sessions that continue one or share its workspace, and those that wait to
-// continue one of these.
+// affectedSessions maps a session to the sessions that continue it or share its workspace, and to
+// those that wait to continue one of these.
 func (r *Reconciler) affectedSessions(ctx context.Context, object client.Object) []reconcile.Request {
 	self := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}
 	sharers := []reconcile.Request{self}
-	if s, is := object.(*v1alpha1.AgenticSession); is && s.Status.WorkspaceClaim != "" {
+	if s, ok := object.(*v1alpha1.AgenticSession); ok && s.Status.WorkspaceClaim != "" {
 		sharers = append(sharers, r.sessionRequests(ctx, s.Namespace, client.MatchingFields{claimIndex: s.Status.WorkspaceClaim})...)
 	}
 	all := sets.New(sharers...)

@@ -7,75 +7,64 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// workspaceReservations remembers which sessions this process has let begin in a workspace. The cache
-// shows that a moment later, and until then two sessions, made at once to go on from the same
-// one, would both find it free.
+// workspaceReservations remembers which sessions this process started in a workspace. The cache
+// shows that a moment later, and until then two sessions that continue the same one would both
+// find its workspace free.
 type workspaceReservations struct {
-	mu    sync.Mutex
-	users map[types.NamespacedName]workspaceUser
-}
-
-type workspaceUser struct {
-	uid   types.UID
-	claim string
+	// mu makes checking and reserving a workspace one operation.
+	mu sync.Mutex
+	// claims that sessions reserved, by session.
+	claims *kube.Store[string]
 }
 
 func newWorkspaceReservations() *workspaceReservations {
-	return &workspaceReservations{users: map[types.NamespacedName]workspaceUser{}}
+	return &workspaceReservations{claims: kube.NewStore[string]()}
 }
 
-// pass takes the workspace for a session that is about to begin, and gives it back for one
-// that has ended: before that is written, since who waits for it looks when it is. It tells
-// whether the session may go on.
-func (w *workspaceReservations) pass(before, after *v1alpha1.AgenticSession) bool {
+// update reserves the workspace of a session that starts an attempt, and releases that of a
+// session that ended one. It is called before the status is written, because waiting sessions
+// check the reservation when they observe that status. It returns false if another session
+// reserved the workspace.
+func (w *workspaceReservations) update(before, after *v1alpha1.AgenticSession) bool {
 	if before.Status.Job == "" && after.Status.Job != "" && after.Status.WorkspaceClaim != "" {
 		return w.reserve(after)
 	}
-	w.release(after)
+	w.releaseUnused(after)
 	return true
 }
 
-// reserve tells whether the session has the workspace that its status names: nobody else has.
+// reserve reserves the workspace of the session's status, unless another session did.
 func (w *workspaceReservations) reserve(s *v1alpha1.AgenticSession) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.other(s, s.Status.WorkspaceClaim) != "" {
+	if w.otherUser(s, s.Status.WorkspaceClaim) != "" {
 		return false
 	}
-	w.users[client.ObjectKeyFromObject(s)] = workspaceUser{s.UID, s.Status.WorkspaceClaim}
+	w.claims.Set(s, s.Status.WorkspaceClaim)
 	return true
 }
 
-// userOf is another session that has the workspace; empty if none has.
-func (w *workspaceReservations) userOf(s *v1alpha1.AgenticSession, claim string) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.other(s, claim)
-}
-
-func (w *workspaceReservations) other(s *v1alpha1.AgenticSession, claim string) string {
-	for key, user := range w.users {
-		if key.Namespace == s.Namespace && user.claim == claim && user.uid != s.UID {
-			return key.Name
+// otherUser returns the name of another session that reserved the claim; empty if none did.
+func (w *workspaceReservations) otherUser(s *v1alpha1.AgenticSession, claim string) string {
+	name := ""
+	w.claims.Each(func(key types.NamespacedName, uid types.UID, reserved string) bool {
+		if key.Namespace == s.Namespace && reserved == claim && uid != s.UID {
+			name = key.Name
 		}
-	}
-	return ""
+		return name == ""
+	})
+	return name
 }
 
-// release forgets a session that runs no more, or was another one of its name.
-func (w *workspaceReservations) release(s *v1alpha1.AgenticSession) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	key := client.ObjectKeyFromObject(s)
-	if user, known := w.users[key]; known && (user.uid != s.UID || s.Status.Job == "") {
-		delete(w.users, key)
+// releaseUnused releases the workspace of a session without an open attempt, and that of an
+// earlier session with its name.
+func (w *workspaceReservations) releaseUnused(s *v1alpha1.AgenticSession) {
+	if _, reserved := w.claims.Get(s); !reserved || s.Status.Job == "" {
+		w.forget(client.ObjectKeyFromObject(s))
 	}
 }
 
-func (w *workspaceReservations) forget(key types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.users, key)
-}
+func (w *workspaceReservations) forget(key types.NamespacedName) { w.claims.Forget(key) }

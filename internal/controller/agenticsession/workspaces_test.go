@@ -21,41 +21,41 @@ func TestOnlyOneSessionReservesAWorkspace(t *testing.T) {
 	elsewhere.Status.WorkspaceClaim = "own"
 	for range 2 {
 		if !w.reserve(first) {
-			t.Error("the first has not got it")
+			t.Error("the first session cannot reserve the workspace")
 		}
 	}
 	if w.reserve(second) {
-		t.Error("both have it")
+		t.Error("both sessions reserved the workspace")
 	}
-	if got := w.userOf(second, "shared"); got != "first" {
-		t.Errorf("the second waits for %q", got)
+	if got := w.otherUser(second, "shared"); got != "first" {
+		t.Errorf("the second session waits for %q", got)
 	}
-	if got := w.userOf(first, "shared"); got != "" {
-		t.Errorf("the first waits for %q", got)
+	if got := w.otherUser(first, "shared"); got != "" {
+		t.Errorf("the first session waits for %q", got)
 	}
 	if !w.reserve(elsewhere) {
-		t.Error("a workspace of its own is not free")
+		t.Error("a different workspace is not free")
 	}
 	first.Status.Job = ""
-	w.release(first)
+	w.releaseUnused(first)
 	if !w.reserve(second) {
-		t.Error("it is not free when the first has ended")
+		t.Error("the workspace is not free after the first session ended")
 	}
 }
 
 func TestWorkspaceIsReleasedWhenSessionIsDeleted(t *testing.T) {
-	for title, leave := range map[string]func(w *workspaceReservations){
-		"it is known to be gone": func(w *workspaceReservations) {
+	for title, release := range map[string]func(w *workspaceReservations){
+		"the session is deleted": func(w *workspaceReservations) {
 			w.forget(client.ObjectKeyFromObject(newSessionInWorkspace("first", "1")))
 		},
-		"there is another of its name by now": func(w *workspaceReservations) { w.release(newSessionInWorkspace("first", "9")) },
+		"another session has its name": func(w *workspaceReservations) { w.releaseUnused(newSessionInWorkspace("first", "9")) },
 	} {
 		t.Run(title, func(t *testing.T) {
 			w := newWorkspaceReservations()
 			w.reserve(newSessionInWorkspace("first", "1"))
-			leave(w)
+			release(w)
 			if !w.reserve(newSessionInWorkspace("second", "2")) {
-				t.Error("it is taken for ever")
+				t.Error("the workspace is still reserved")
 			}
 		})
 	}

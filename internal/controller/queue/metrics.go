@@ -12,28 +12,28 @@ import (
 )
 
 var (
-	corrections = prometheus.NewCounter(prometheus.CounterOpts{
+	driftCorrections = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "yardmaster_queue_drift_corrections_total",
-		Help: "Times that a queue on a broker was changed back after somebody had changed it by hand.",
+		Help: "Number of times that the operator changed the configuration of a queue on its broker back to the spec.",
 	})
-	rescues = prometheus.NewCounter(prometheus.CounterOpts{
+	rescuedMessages = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "yardmaster_queue_rescued_messages_total",
-		Help: "Messages made dead letters because their broker had given up on them by itself.",
+		Help: "Number of messages that became dead letters because the broker stopped delivering them.",
 	})
-	messages = prometheus.NewDesc("yardmaster_queue_messages",
-		"Messages in all queues of a namespace, as last seen, by state.", []string{"namespace", "state"}, nil)
-	queues = prometheus.NewDesc("yardmaster_queue_queues",
-		"Queues of a namespace by the reason of their condition Ready.", []string{"namespace", "ready", "reason"}, nil)
+	messagesGauge = prometheus.NewDesc("yardmaster_queue_messages",
+		"Messages in all queues of a namespace, by state, as last reported by the brokers.", []string{"namespace", "state"}, nil)
+	queuesGauge = prometheus.NewDesc("yardmaster_queue_queues",
+		"Queues of a namespace by status and reason of their condition Ready.", []string{"namespace", "ready", "reason"}, nil)
 )
 
 func init() {
-	metrics.Registry.MustRegister(corrections, rescues)
+	metrics.Registry.MustRegister(driftCorrections, rescuedMessages)
 }
 
-// registerMetrics has what the statuses say scraped.
+// registerMetrics registers the gauges that are computed from the statuses in the cache.
 func registerMetrics(cache client.Reader) error {
 	err := metrics.Registry.Register(kube.GaugeCollector[*v1alpha1.QueueList]{
-		Reader: cache, NewList: func() *v1alpha1.QueueList { return &v1alpha1.QueueList{} }, Sum: sum, Gauges: []*prometheus.Desc{messages, queues},
+		Reader: cache, NewList: func() *v1alpha1.QueueList { return &v1alpha1.QueueList{} }, Sum: sumStatuses, Gauges: []*prometheus.Desc{messagesGauge, queuesGauge},
 	})
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
@@ -41,16 +41,16 @@ func registerMetrics(cache client.Reader) error {
 	return nil
 }
 
-func sum(sums kube.GaugeSums, list *v1alpha1.QueueList) {
+func sumStatuses(sums kube.GaugeSums, list *v1alpha1.QueueList) {
 	for i := range list.Items {
 		q := &list.Items[i]
 		for state, number := range map[string]*int64{
 			"ready": q.Status.Ready, "in_flight": q.Status.InFlight, "delayed": q.Status.Delayed, "dead": q.Status.Dead,
 		} {
 			if number != nil {
-				sums.Add(messages, *number, q.Namespace, state)
+				sums.Add(messagesGauge, *number, q.Namespace, state)
 			}
 		}
-		sums.AddReady(queues, q, q.Status.Conditions)
+		sums.AddReady(queuesGauge, q, q.Status.Conditions)
 	}
 }

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -17,36 +18,40 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// SetupWithManager has the manager run the reconciler.
+// SetupWithManager adds the reconciler to the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := registerMetrics(mgr.GetCache()); err != nil {
 		return err
 	}
-	// Policies select by labels, and annotations let go or take over.
-	changed := predicate.Or[client.Object](
+	// Policies select by labels; annotations abandon, supersede and request.
+	isRelevant := predicate.Or[client.Object](
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("queue").
-		For(&v1alpha1.Queue{}, builder.WithPredicates(changed)).
-		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
+		For(&v1alpha1.Queue{}, builder.WithPredicates(isRelevant)).
+		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.policyToQueues),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Func(r.listen)).
+		WatchesRawSource(source.Func(r.watchBrokers)).
 		WithOptions(kube.ControllerOptions(r.options.Concurrency)).
 		Complete(kube.RequeueOnConflict(r))
 }
 
-// listen has the Queues looked at whose broker was found or lost, or that have a message.
-func (r *Reconciler) listen(_ context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	r.keeper.AddListener(func(e brokerconn.Notification) {
-		for _, key := range r.known.concerned(e) {
-			requests.Add(reconcile.Request{NamespacedName: key})
-		}
+// watchBrokers enqueues the Queues of a broker whose connection changed, and a Queue that has a
+// message.
+func (r *Reconciler) watchBrokers(_ context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	r.brokers.AddListener(func(notification brokerconn.Notification) {
+		r.tracked.Each(func(key types.NamespacedName, _ types.UID, t trackedQueue) bool {
+			if t.broker == notification.Key && (notification.Queue == "" || notification.Queue == t.name) {
+				requests.Add(reconcile.Request{NamespacedName: key})
+			}
+			return true
+		})
 	})
 	return nil
 }
 
-// ofNamespace are all Queues of an object's namespace: a Policy that changes may have
-// selected one before that it does not select now.
-func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
+// policyToQueues returns all Queues of the Policy's namespace, because a changed Policy may no
+// longer select a Queue that it selected before.
+func (r *Reconciler) policyToQueues(ctx context.Context, object client.Object) []reconcile.Request {
 	return kube.RequestsForList(ctx, r.client, &v1alpha1.QueueList{}, client.InNamespace(object.GetNamespace()))
 }

@@ -3,6 +3,7 @@ package workerpool
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,44 +16,47 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
 
-// lowestCost has a ReplicaSet take a Pod before all others that are as ready.
-const lowestCost = "-2147483647"
+// lowestDeletionCost makes a ReplicaSet remove a Pod before all others that are as ready.
+const lowestDeletionCost = "-2147483647"
 
-// act carries out a plan whose status is recorded.
-func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, seen *sight, plan *pool.Decision) error {
-	if plan.KeepFinalizer {
+// act executes a decision whose status is recorded. It stops at the first object that the API
+// server refuses, and returns the refusal.
+func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, decision *pool.Decision) (*core.Refusal, error) {
+	if decision.KeepFinalizer {
 		if err := r.patchFinalizer(ctx, wp, func(o client.Object) { controllerutil.AddFinalizer(o, v1alpha1.WorkerPoolFinalizer) }); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if err := r.mark(ctx, seen, plan.DrainStates); err != nil {
-		return err
+	if err := r.writeDrainStates(ctx, observed, decision.DrainStates); err != nil {
+		return nil, err
 	}
-	r.ask(ctx, seen, plan.DrainRequests)
-	if err := r.apply(ctx, wp, seen, plan); err != nil {
-		return err
+	r.sendDrainRequests(ctx, observed, decision.DrainRequests)
+	if refusal, err := r.applySharedObjects(ctx, wp, observed, decision); refusal != nil || err != nil {
+		return refusal, err
 	}
-	if err := r.keep(ctx, wp, seen, plan); err != nil {
-		return err
+	if refusal, err := r.restoreWorkload(ctx, wp, observed, decision); refusal != nil || err != nil {
+		return refusal, err
 	}
-	for i := range plan.Resizes {
-		if err := r.resize(ctx, wp, seen, &plan.Resizes[i]); err != nil {
-			return err
+	for i := range decision.Resizes {
+		if refusal, err := r.resizeRevision(ctx, wp, observed, &decision.Resizes[i]); refusal != nil || err != nil {
+			return refusal, err
 		}
 	}
-	for _, name := range plan.DeleteRevisions {
-		if err := r.remove(ctx, seen.workloads[name]); err != nil {
-			return err
+	for _, name := range decision.DeleteRevisions {
+		if err := r.deleteRevision(ctx, observed.workloads[name]); err != nil {
+			return nil, err
 		}
 	}
-	if plan.KeepFinalizer {
-		return nil
+	if decision.KeepFinalizer {
+		return nil, nil //nolint:nilnil // no refusal
 	}
-	return r.patchFinalizer(ctx, wp, func(o client.Object) { controllerutil.RemoveFinalizer(o, v1alpha1.WorkerPoolFinalizer) })
+	return nil, r.patchFinalizer(ctx, wp, func(o client.Object) { controllerutil.RemoveFinalizer(o, v1alpha1.WorkerPoolFinalizer) })
 }
 
 func (r *Reconciler) patchFinalizer(ctx context.Context, wp *v1alpha1.WorkerPool, change func(client.Object)) error {
@@ -66,27 +70,49 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, wp *v1alpha1.WorkerPool
 	return nil
 }
 
-// markers is how many Pods are written at once.
-const markers = 8
+// refusalOf returns the refusal of an object, if the error is one that only a change of the
+// object, a policy or a quota can fix. It returns other errors, to be retried, except that of a
+// terminating namespace: there the pool itself will be deleted soon.
+func refusalOf(err error, object client.Object) (*core.Refusal, error) {
+	kind := object.GetObjectKind().GroupVersionKind().Kind
+	switch class := apierror.ClassOf(err); class { //nolint:exhaustive // all others are retried
+	case apierror.None, apierror.NamespaceTerminating:
+		return nil, nil //nolint:nilnil // no refusal
+	case apierror.Invalid, apierror.PolicyDenied, apierror.QuotaExceeded:
+		return &core.Refusal{Class: class, Kind: kind, Name: object.GetName(), Message: strings.TrimSpace(err.Error())}, nil
+	default:
+		return nil, fmt.Errorf("writing %s %s: %w", kind, object.GetName(), err)
+	}
+}
 
-// mark writes on Pods where they stand on their way out. One that has changed meanwhile keeps
-// none of the others from being written.
-func (r *Reconciler) mark(ctx context.Context, seen *sight, marks []pool.DrainState) error {
+// nameTaken is the refusal of an object whose name another object has.
+func nameTaken(object client.Object) *core.Refusal {
+	return &core.Refusal{
+		Class: apierror.AlreadyExists, Kind: object.GetObjectKind().GroupVersionKind().Kind, Name: object.GetName(),
+	}
+}
+
+// maxConcurrentPatches is the number of Pods that are patched at the same time.
+const maxConcurrentPatches = 8
+
+// writeDrainStates writes drain states on Pods. If a Pod has changed in the meantime, the others
+// are written nevertheless.
+func (r *Reconciler) writeDrainStates(ctx context.Context, observed *observation, states []pool.DrainState) error {
 	var group errgroup.Group
-	group.SetLimit(markers)
-	for _, m := range marks {
+	group.SetLimit(maxConcurrentPatches)
+	for _, state := range states {
 		group.Go(func() error {
-			before := seen.pods[m.Worker]
+			before := observed.pods[state.Worker]
 			after := before.DeepCopy()
-			write(after, pool.AnnotationDraining, m.DrainingSince)
-			write(after, pool.AnnotationIdle, m.IdleSince)
-			write(after, pool.AnnotationRemovable, m.RemovableSince)
-			if !m.RemovableSince.IsZero() {
-				metav1.SetMetaDataAnnotation(&after.ObjectMeta, corev1.PodDeletionCost, lowestCost)
+			annotateTime(after, pool.AnnotationDraining, state.DrainingSince)
+			annotateTime(after, pool.AnnotationIdle, state.IdleSince)
+			annotateTime(after, pool.AnnotationRemovable, state.RemovableSince)
+			if !state.RemovableSince.IsZero() {
+				metav1.SetMetaDataAnnotation(&after.ObjectMeta, corev1.PodDeletionCost, lowestDeletionCost)
 			}
 			err := r.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 			if err != nil {
-				return fmt.Errorf("marking Pod %s: %w", m.Worker, err)
+				return fmt.Errorf("writing the drain state of Pod %s: %w", state.Worker, err)
 			}
 			return nil
 		})
@@ -94,7 +120,7 @@ func (r *Reconciler) mark(ctx context.Context, seen *sight, marks []pool.DrainSt
 	return group.Wait()
 }
 
-func write(pod *corev1.Pod, annotation string, at time.Time) {
+func annotateTime(pod *corev1.Pod, annotation string, at time.Time) {
 	if at.IsZero() {
 		delete(pod.Annotations, annotation)
 		return
@@ -102,71 +128,72 @@ func write(pod *corev1.Pod, annotation string, at time.Time) {
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, annotation, at.UTC().Format(time.RFC3339))
 }
 
-// ask has workers drain or go on. One that does not hear is asked again in the next pass.
-func (r *Reconciler) ask(ctx context.Context, seen *sight, requests []pool.DrainRequest) {
-	ctx, cancel := context.WithTimeout(ctx, asking)
+// sendDrainRequests asks workers to drain or undrain. If a worker cannot be reached, the next
+// reconciliation repeats the request.
+func (r *Reconciler) sendDrainRequests(ctx context.Context, observed *observation, requests []pool.DrainRequest) {
+	ctx, cancel := context.WithTimeout(ctx, workerTimeout)
 	defer cancel()
 	var group errgroup.Group
 	for _, request := range requests {
-		pod, do := seen.pods[request.Worker], r.workers.Resume
+		pod, send := observed.pods[request.Worker], r.workers.Resume
 		if request.Drain {
-			do = r.workers.Drain
+			send = r.workers.Drain
 		}
 		if pod.Status.PodIP == "" {
 			continue
 		}
 		group.Go(func() error {
-			if err := do(ctx, r.options.Address(pod)); err != nil {
-				ctrl.LoggerFrom(ctx).V(1).Info("A worker could not be asked", "pod", pod.Name, "drain", request.Drain, "error", err.Error())
+			if err := send(ctx, r.options.Address(pod)); err != nil {
+				ctrl.LoggerFrom(ctx).V(1).Info("Could not send a drain request to a worker", "pod", pod.Name, "drain", request.Drain, "error", err.Error())
 			}
 			return nil
 		})
 	}
-	_ = group.Wait() // none fails
+	_ = group.Wait() // no request returns an error
 }
 
-// resize makes a revision, or asks it for other replicas.
-func (r *Reconciler) resize(ctx context.Context, wp *v1alpha1.WorkerPool, seen *sight, size *pool.RevisionSize) error {
+// resizeRevision creates a revision, or sets its replicas.
+func (r *Reconciler) resizeRevision(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, size *pool.RevisionSize) (*core.Refusal, error) {
 	if size.NewWorkload != nil {
-		return r.create(ctx, wp, size)
+		return r.createRevision(ctx, wp, size)
 	}
-	before := seen.workloads[size.Name]
-	after := before.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has its original's type
-	replicas := replicasOf(after)
+	before := observed.workloads[size.Name]
+	after := before.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of its original
+	replicas := replicasField(after)
 	if size.Replicas < *replicas {
-		if err := r.assertHarmless(ctx, seen, size); err != nil {
-			return err
+		if err := r.assertNoInterruption(ctx, observed, size); err != nil {
+			return nil, err
 		}
 	}
 	*replicas = size.Replicas
-	remember(after, size.History)
-	err := r.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	return refusedOr(err, "changing", size.Name)
+	annotateHistory(after, size.History)
+	return refusalOf(r.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})), after)
 }
 
-// replicasOf is where a workload has them.
-func replicasOf(workload client.Object) *int32 {
+// replicasField returns a pointer to the replicas of a workload, set to their default if
+// necessary.
+func replicasField(workload client.Object) *int32 {
+	var field **int32
 	switch w := workload.(type) {
 	case *appsv1.Deployment:
-		if w.Spec.Replicas == nil {
-			w.Spec.Replicas = new(int32(1))
-		}
-		return w.Spec.Replicas
+		field = &w.Spec.Replicas
 	case *appsv1.StatefulSet:
-		if w.Spec.Replicas == nil {
-			w.Spec.Replicas = new(int32(1))
-		}
-		return w.Spec.Replicas
+		field = &w.Spec.Replicas
+	default:
+		return new(int32(0))
 	}
-	return new(int32(0))
+	if *field == nil {
+		*field = new(int32(1))
+	}
+	return *field
 }
 
-func remember(workload client.Object, past pool.History) {
+func annotateHistory(workload client.Object, history pool.History) {
 	annotations := workload.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	if text := past.String(); text != "" {
+	if text := history.String(); text != "" {
 		annotations[pool.AnnotationRolloutHistory] = text
 	} else {
 		delete(annotations, pool.AnnotationRolloutHistory)
@@ -174,51 +201,53 @@ func remember(workload client.Object, past pool.History) {
 	workload.SetAnnotations(annotations)
 }
 
-// assertHarmless looks, live, at the workers that a revision would lose.
-func (r *Reconciler) assertHarmless(ctx context.Context, seen *sight, size *pool.RevisionSize) error {
-	workload := seen.workloads[size.Name]
-	selector := pool.WorkerSelector(seen.in.Pool.Name)
-	selector[pool.LabelRevision] = hashOf(workload)
+// assertNoInterruption lists the workers of a revision from the API server. It returns
+// kube.ErrStale if the new size might remove another worker than those that have finished.
+func (r *Reconciler) assertNoInterruption(ctx context.Context, observed *observation, size *pool.RevisionSize) error {
+	workload := observed.workloads[size.Name]
+	selector := pool.WorkerSelector(observed.Pool.Name)
+	selector[pool.LabelRevision] = revisionHash(workload)
 	var pods corev1.PodList
 	if err := r.live.List(ctx, &pods, client.InNamespace(workload.GetNamespace()), client.MatchingLabels(selector)); err != nil {
 		return fmt.Errorf("listing the Pods of %s: %w", size.Name, err)
 	}
-	now := &sight{workloads: seen.workloads, pods: map[string]*corev1.Pod{}}
-	if size.WouldInterrupt(now.workers(pods.Items)) {
+	current := &observation{workloads: observed.workloads, pods: map[string]*corev1.Pod{}}
+	if size.WouldInterrupt(current.addPods(pods.Items)) {
 		return kube.ErrStale
 	}
 	return nil
 }
 
-func (r *Reconciler) create(ctx context.Context, wp *v1alpha1.WorkerPool, size *pool.RevisionSize) error {
-	workload := size.NewWorkload.DeepCopyObject().(client.Object) //nolint:forcetypeassert // all objects are
-	*replicasOf(workload) = size.Replicas
-	remember(workload, size.History)
+func (r *Reconciler) createRevision(ctx context.Context, wp *v1alpha1.WorkerPool, size *pool.RevisionSize) (*core.Refusal, error) {
+	workload := size.NewWorkload.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of its original
+	*replicasField(workload) = size.Replicas
+	annotateHistory(workload, size.History)
 	err := r.client.Create(ctx, workload)
 	if !apierrors.IsAlreadyExists(err) {
-		return refusedOr(err, "making", size.Name)
+		return refusalOf(err, size.NewWorkload)
 	}
-	// Ours if a pass made it that could not tell, or the cache is behind.
+	// The pool may own it: the cache is outdated, or an earlier request succeeded without an
+	// answer.
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(workload), workload); err != nil {
-		return fmt.Errorf("reading %s: %w", size.Name, err)
+		return nil, fmt.Errorf("reading %s: %w", size.Name, err)
 	}
 	if !pool.IsControllerOf(wp, workload) {
-		return nameTaken(workload)
+		return nameTaken(size.NewWorkload), nil
 	}
-	if pool.HasDrifted(size.NewWorkload, workload) { // without its labels the cache does not have it
-		u, err := configurationOf(size.NewWorkload)
+	if pool.HasDrifted(size.NewWorkload, workload) { // without its labels it is not in the cache
+		desired, err := applyConfigurationOf(size.NewWorkload)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := r.applyOne(ctx, wp, u, workload); err != nil {
-			return err
+		if refusal, err := r.applyObject(ctx, wp, desired, workload); refusal != nil || err != nil {
+			return refusal, err
 		}
 	}
-	return kube.ErrStale
+	return nil, kube.ErrStale
 }
 
-// remove deletes a revision that has no workers.
-func (r *Reconciler) remove(ctx context.Context, workload client.Object) error {
+// deleteRevision deletes a revision that has no workers.
+func (r *Reconciler) deleteRevision(ctx context.Context, workload client.Object) error {
 	version, uid := workload.GetResourceVersion(), workload.GetUID()
 	err := r.client.Delete(ctx, workload, client.PropagationPolicy(metav1.DeletePropagationBackground),
 		client.Preconditions{UID: &uid, ResourceVersion: &version})

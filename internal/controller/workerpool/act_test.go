@@ -14,44 +14,43 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
 
-func TestAPodThatHasChangedKeepsNoOtherFromBeingMarked(t *testing.T) {
-	const changed, number = "worker-0", 3 * markers
+func TestAConflictOnOnePodDoesNotPreventTheDrainStatesOfOthers(t *testing.T) {
+	const changed, number = "worker-0", 3 * maxConcurrentPatches
 	var objects []client.Object
-	seen := &sight{pods: map[string]*corev1.Pod{}}
-	var marks []pool.DrainState
+	observed := &observation{pods: map[string]*corev1.Pod{}}
+	var states []pool.DrainState
 	for i := range number {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("worker-%d", i), ResourceVersion: "1"}}
-		objects, seen.pods[pod.Name] = append(objects, pod), pod.DeepCopy()
-		marks = append(marks, pool.DrainState{Worker: pod.Name, DrainingSince: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)})
+		objects, observed.pods[pod.Name] = append(objects, pod), pod.DeepCopy()
+		states = append(states, pool.DrainState{Worker: pod.Name, DrainingSince: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)})
 	}
 	r := &Reconciler{client: fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if object.GetName() == changed {
-				return apierrors.NewConflict(corev1.Resource("pods"), changed, errors.New("it has changed"))
+				return apierrors.NewConflict(corev1.Resource("pods"), changed, errors.New("the object has been modified"))
 			}
 			select {
-			case <-ctx.Done(): // as a real request would end
+			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(20 * time.Millisecond): // and this long it takes
+			case <-time.After(20 * time.Millisecond): // the duration of a request
 				return c.Patch(ctx, object, patch, options...)
 			}
 		},
 	}).Build()}
 
-	if err := r.mark(t.Context(), seen, marks); !errors.Is(err, kube.ErrStale) {
-		t.Errorf("the pass ends with %v", err)
+	if err := r.writeDrainStates(t.Context(), observed, states); !apierrors.IsConflict(err) {
+		t.Errorf("error %v, want a conflict", err)
 	}
 	for _, object := range objects {
 		pod := &corev1.Pod{}
 		if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(object), pod); err != nil {
 			t.Fatal(err)
 		}
-		if marked := pod.Annotations[pool.AnnotationDraining] != ""; marked != (pod.Name != changed) {
-			t.Errorf("%s is marked: %t", pod.Name, marked)
+		if written := pod.Annotations[pool.AnnotationDraining] != ""; written != (pod.Name != changed) {
+			t.Errorf("drain state of %s is written: %t", pod.Name, written)
 		}
 	}
 }

@@ -15,100 +15,137 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
 
-// asking is how long all workers of a pool have to answer in one look.
-const asking = 1500 * time.Millisecond
+// workerTimeout is the time in which all workers of a pool must answer.
+const workerTimeout = 1500 * time.Millisecond
 
-// sight is what was seen of a pool.
-type sight struct {
-	in pool.Observation
-	// workloads and pods are the objects that were read, by name: what is changed is changed
-	// over exactly these versions.
+// observation is the input of the decision, and the objects that it was made from.
+type observation struct {
+	pool.Observation
+	// workloads and pods by name: they are changed only over the versions that were read.
 	workloads map[string]client.Object
 	pods      map[string]*corev1.Pod
-	queues    *queues
-	policies  policies
+	queues    *observedQueues
+	// namespacePolicies are all Policies of the namespace.
+	namespacePolicies []v1alpha1.Policy
 }
 
-// observe gathers all that the core must know.
-func (r *Reconciler) observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*sight, error) {
-	seen := &sight{
-		in: pool.Observation{
+// observe reads everything that a decision depends on.
+func (r *Reconciler) observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*observation, error) {
+	remembered, _ := r.memory.Get(wp)
+	observed := &observation{
+		Observation: pool.Observation{
 			Pool:     wp.DeepCopy(),
 			Operator: pool.OperatorSettings{Image: r.options.Image, PodMonitors: r.podMonitors.Load()},
-			Memory:   r.known.memory(wp),
+			Memory:   r.scalingMemory(wp),
+			Refusal:  remembered.refusal,
 		},
 		workloads: map[string]client.Object{}, pods: map[string]*corev1.Pod{},
 	}
-	if err := r.observePolicies(ctx, seen); err != nil {
-		return nil, err
+	for _, read := range []func(context.Context, *observation) error{
+		r.observePolicies,
+		r.observeRevisions,
+		r.observeWorkers,
+		// After the workers: the broker then counts all messages that they report.
+		r.observeQueues,
+	} {
+		if err := read(ctx, observed); err != nil {
+			return nil, err
+		}
 	}
-	if err := r.observeRevisions(ctx, seen); err != nil {
-		return nil, err
+	observed.Now = r.clock.Now()
+	return observed, nil
+}
+
+// setProblem sets the problem, unless an earlier one was found.
+func (o *observation) setProblem(reason, message string) {
+	if o.Problem == nil {
+		o.Problem = &core.Problem{Reason: reason, Message: message}
 	}
-	if err := r.observeWorkers(ctx, seen); err != nil {
-		return nil, err
+}
+
+func (r *Reconciler) observePolicies(ctx context.Context, observed *observation) error {
+	wp := observed.Pool
+	var list v1alpha1.PolicyList
+	if err := r.client.List(ctx, &list, client.InNamespace(wp.Namespace)); err != nil {
+		return fmt.Errorf("listing Policies: %w", err)
 	}
-	// After the workers: what they had begun by then the broker counts, too.
-	if err := r.observeQueues(ctx, seen); err != nil {
-		return nil, err
+	selected, err := policy.SelectPolicies(list.Items, wp.Labels)
+	if err != nil {
+		// The webhook refuses such a Policy. The others apply nevertheless.
+		ctrl.LoggerFrom(ctx).Error(err, "Ignoring Policies with an invalid selector")
 	}
-	seen.in.Now = r.clock.Now()
-	return seen, nil
+	observed.namespacePolicies, observed.Policies = list.Items, selected
+	return nil
+}
+
+// observeBudget reads the pools with which the pool shares a replica budget.
+func (r *Reconciler) observeBudget(ctx context.Context, observed *observation) error {
+	if !pool.SharesBudget(observed.Policies) {
+		return nil
+	}
+	var pools v1alpha1.WorkerPoolList
+	if err := r.client.List(ctx, &pools, client.InNamespace(observed.Pool.Namespace)); err != nil {
+		return fmt.Errorf("listing WorkerPools: %w", err)
+	}
+	for i := range pools.Items {
+		observed.NamespacePools = append(observed.NamespacePools, *r.writeCache.Newest(&pools.Items[i]))
+	}
+	return nil
 }
 
 // observeRevisions reads the pool's Deployments and StatefulSets.
-func (r *Reconciler) observeRevisions(ctx context.Context, seen *sight) error {
-	wp := seen.in.Pool
-	mine := []client.ListOption{client.InNamespace(wp.Namespace), client.MatchingLabels(pool.WorkerSelector(wp.Name))}
+func (r *Reconciler) observeRevisions(ctx context.Context, observed *observation) error {
+	wp := observed.Pool
+	ofPool := []client.ListOption{client.InNamespace(wp.Namespace), client.MatchingLabels(pool.WorkerSelector(wp.Name))}
 	var deployments appsv1.DeploymentList
-	if err := r.client.List(ctx, &deployments, mine...); err != nil {
+	if err := r.client.List(ctx, &deployments, ofPool...); err != nil {
 		return fmt.Errorf("listing Deployments: %w", err)
 	}
 	for i := range deployments.Items {
 		d := &deployments.Items[i]
 		if pool.IsControllerOf(wp, d) {
-			revision := seen.addRevision(d, d.Spec.Replicas)
-			revision.CreationFailure = stuck(d)
-			seen.in.Revisions = append(seen.in.Revisions, revision)
+			revision := observed.addRevision(d, d.Spec.Replicas)
+			revision.CreationFailure = replicaFailure(d)
 		}
 	}
 	var sets appsv1.StatefulSetList
-	if err := r.client.List(ctx, &sets, mine...); err != nil {
+	if err := r.client.List(ctx, &sets, ofPool...); err != nil {
 		return fmt.Errorf("listing StatefulSets: %w", err)
 	}
 	for i := range sets.Items {
 		s := &sets.Items[i]
 		if pool.IsControllerOf(wp, s) {
-			revision := seen.addRevision(s, s.Spec.Replicas)
-			revision.Ordered = true
-			seen.in.Revisions = append(seen.in.Revisions, revision)
+			observed.addRevision(s, s.Spec.Replicas).Ordered = true
 		}
 	}
 	return nil
 }
 
-func (s *sight) addRevision(object client.Object, replicas *int32) pool.Revision {
-	s.workloads[object.GetName()] = object
+func (o *observation) addRevision(workload client.Object, replicas *int32) *pool.Revision {
+	o.workloads[workload.GetName()] = workload
 	revision := pool.Revision{
-		Name:    object.GetName(),
-		Hash:    hashOf(object),
-		Version: object.GetLabels()[pool.LabelAppVersion],
-		Image:   object.GetAnnotations()[pool.AnnotationImage],
-		Created: object.GetCreationTimestamp().Time,
-		History: pool.ParseHistory(object.GetAnnotations()[pool.AnnotationRolloutHistory]),
+		Name:    workload.GetName(),
+		Hash:    revisionHash(workload),
+		Version: workload.GetLabels()[pool.LabelAppVersion],
+		Image:   workload.GetAnnotations()[pool.AnnotationImage],
+		Created: workload.GetCreationTimestamp().Time,
+		History: pool.ParseHistory(workload.GetAnnotations()[pool.AnnotationRolloutHistory]),
 	}
 	if replicas != nil {
 		revision.Replicas = *replicas
 	}
-	return revision
+	o.Revisions = append(o.Revisions, revision)
+	return &o.Revisions[len(o.Revisions)-1]
 }
 
-// hashOf a revision is in the selector of its Pods, which nobody can change, unlike the
-// label on the revision itself.
-func hashOf(workload client.Object) string {
+// revisionHash returns the hash of a revision, from the selector of its Pods. Unlike the label
+// of the revision itself, the selector is immutable.
+func revisionHash(workload client.Object) string {
 	selector := &metav1.LabelSelector{}
 	switch w := workload.(type) {
 	case *appsv1.Deployment:
@@ -119,8 +156,8 @@ func hashOf(workload client.Object) string {
 	return selector.MatchLabels[pool.LabelRevision]
 }
 
-// stuck is why a Deployment's Pods cannot be made.
-func stuck(d *appsv1.Deployment) string {
+// replicaFailure returns why the Pods of a Deployment cannot be created; empty if they can.
+func replicaFailure(d *appsv1.Deployment) string {
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
 			return c.Message
@@ -129,37 +166,37 @@ func stuck(d *appsv1.Deployment) string {
 	return ""
 }
 
-// observeWorkers reads the pool's Pods, and asks each what it is doing.
-func (r *Reconciler) observeWorkers(ctx context.Context, seen *sight) error {
-	wp := seen.in.Pool
+// observeWorkers reads the pool's Pods, and the stats of each worker.
+func (r *Reconciler) observeWorkers(ctx context.Context, observed *observation) error {
+	wp := observed.Pool
 	var pods corev1.PodList
 	err := r.client.List(ctx, &pods, client.InNamespace(wp.Namespace), client.MatchingLabels(pool.WorkerSelector(wp.Name)))
 	if err != nil {
 		return fmt.Errorf("listing Pods: %w", err)
 	}
-	seen.in.Workers = seen.workers(pods.Items)
-	ctx, cancel := context.WithTimeout(ctx, asking)
+	observed.Workers = observed.addPods(pods.Items)
+	ctx, cancel := context.WithTimeout(ctx, workerTimeout)
 	defer cancel()
 	var group errgroup.Group
-	for i := range seen.in.Workers {
-		w := &seen.in.Workers[i]
+	for i := range observed.Workers {
+		w := &observed.Workers[i]
 		group.Go(func() error {
-			w.Stats = r.stats(ctx, seen.pods[w.Name])
+			w.Stats = r.readWorkerStats(ctx, observed.pods[w.Name])
 			return nil
 		})
 	}
 	return group.Wait()
 }
 
-// stats are a worker's own word; nil if it gives none, which is no error: it may not be
-// there yet, or no more.
-func (r *Reconciler) stats(ctx context.Context, worker *corev1.Pod) *pool.WorkerStats {
+// readWorkerStats returns nil if the worker does not answer. That is no error: it may be
+// starting or stopping.
+func (r *Reconciler) readWorkerStats(ctx context.Context, worker *corev1.Pod) *pool.WorkerStats {
 	if worker.Status.PodIP == "" {
 		return nil
 	}
 	s, err := r.workers.Stats(ctx, r.options.Address(worker))
 	if err != nil {
-		ctrl.LoggerFrom(ctx).V(1).Info("A worker does not say what it is doing", "pod", worker.Name, "error", err.Error())
+		ctrl.LoggerFrom(ctx).V(1).Info("Could not read the stats of a worker", "pod", worker.Name, "error", err.Error())
 		return nil
 	}
 	return &pool.WorkerStats{
@@ -167,21 +204,21 @@ func (r *Reconciler) stats(ctx context.Context, worker *corev1.Pod) *pool.Worker
 	}
 }
 
-// workers are the Pods that one of the revisions has made.
-func (s *sight) workers(pods []corev1.Pod) []pool.Worker {
+// addPods adds the Pods that belong to a revision, and returns the workers in them.
+func (o *observation) addPods(pods []corev1.Pod) []pool.Worker {
 	var workers []pool.Worker
 	for i := range pods {
-		if pod := &pods[i]; s.made(pod) && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			s.pods[pod.Name] = pod
-			workers = append(workers, workerOf(pod))
+		if pod := &pods[i]; o.belongsToRevision(pod) && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			o.pods[pod.Name] = pod
+			workers = append(workers, workerOfPod(pod))
 		}
 	}
 	return workers
 }
 
-// made tells whether a revision has made the Pod, itself or by a ReplicaSet, whose name
-// begins with its own.
-func (s *sight) made(pod *corev1.Pod) bool {
+// belongsToRevision reports whether a revision created the Pod, directly or through a
+// ReplicaSet, whose name begins with the revision's name.
+func (o *observation) belongsToRevision(pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOf(pod)
 	if controller == nil {
 		return false
@@ -190,21 +227,20 @@ func (s *sight) made(pod *corev1.Pod) bool {
 	if controller.Kind == "ReplicaSet" {
 		name = name[:max(0, strings.LastIndexByte(name, '-'))]
 	}
-	workload := s.workloads[name]
-	return workload != nil && hashOf(workload) == pod.Labels[pool.LabelRevision]
+	workload := o.workloads[name]
+	return workload != nil && revisionHash(workload) == pod.Labels[pool.LabelRevision]
 }
 
-// workerOf a Pod, as the core sees it.
-func workerOf(pod *corev1.Pod) pool.Worker {
+func workerOfPod(pod *corev1.Pod) pool.Worker {
 	w := pool.Worker{
 		Name: pod.Name, Revision: pod.Labels[pool.LabelRevision], Created: pod.CreationTimestamp.Time,
-		Ordinal:        ordinal(pod),
+		Ordinal:        podOrdinal(pod),
 		Assigned:       pod.Spec.NodeName != "",
 		Pending:        pod.Status.Phase == corev1.PodPending,
 		Terminating:    !pod.DeletionTimestamp.IsZero(),
-		DrainingSince:  markOf(pod, pool.AnnotationDraining),
-		IdleSince:      markOf(pod, pool.AnnotationIdle),
-		RemovableSince: markOf(pod, pool.AnnotationRemovable),
+		DrainingSince:  annotatedTime(pod, pool.AnnotationDraining),
+		IdleSince:      annotatedTime(pod, pool.AnnotationIdle),
+		RemovableSince: annotatedTime(pod, pool.AnnotationRemovable),
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
@@ -214,7 +250,7 @@ func workerOf(pod *corev1.Pod) pool.Worker {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
 			c := &statuses[i]
-			w.Running = w.Running || c.State.Running != nil && speaks(c.Name)
+			w.Running = w.Running || c.State.Running != nil && consumesMessages(c.Name)
 			if c.State.Waiting != nil && w.WaitingReason == "" {
 				w.WaitingReason = c.State.Waiting.Reason
 			}
@@ -223,22 +259,22 @@ func workerOf(pod *corev1.Pod) pool.Worker {
 	return w
 }
 
-// speaks tells whether a container may have messages.
-func speaks(container string) bool {
+// consumesMessages reports whether a container may have messages in flight.
+func consumesMessages(container string) bool {
 	return container == v1alpha1.WorkerContainer || container == pool.SidecarContainer
 }
 
-// ordinal of a StatefulSet's Pod.
-func ordinal(pod *corev1.Pod) int32 {
-	number, err := strconv.ParseInt(pod.Labels[appsv1.PodIndexLabel], 10, 32)
+// podOrdinal returns the ordinal of a StatefulSet's Pod, 0 for a Deployment's Pod.
+func podOrdinal(pod *corev1.Pod) int32 {
+	ordinal, err := strconv.ParseInt(pod.Labels[appsv1.PodIndexLabel], 10, 32)
 	if err != nil {
-		return 0 // a Deployment's
+		return 0
 	}
-	return int32(number)
+	return int32(ordinal)
 }
 
-// markOf is a time that was written on a Pod; none if somebody broke it.
-func markOf(pod *corev1.Pod, annotation string) time.Time {
+// annotatedTime returns the time in an annotation; zero if it is missing or invalid.
+func annotatedTime(pod *corev1.Pod, annotation string) time.Time {
 	at, err := time.Parse(time.RFC3339, pod.Annotations[annotation])
 	if err != nil {
 		return time.Time{}

@@ -27,16 +27,16 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
 
-// SetupWithManager has the manager run the reconciler.
+// SetupWithManager adds the controller to the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.WorkerPool{}, queueIndex, queueNames); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.WorkerPool{}, queueIndex, indexedQueueNames); err != nil {
 		return fmt.Errorf("indexing WorkerPools by their Queues: %w", err)
 	}
-	// Policies select by labels, and an annotation gives up on draining.
+	// Policies select pools by their labels, and an annotation abandons draining.
 	changed := predicate.Or[client.Object](
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	spec := builder.WithPredicates(predicate.GenerationChangedPredicate{})
-	shared := []builder.OwnsOption{builder.OnlyMetadata, builder.WithPredicates(byHand)}
+	shared := []builder.OwnsOption{builder.OnlyMetadata, builder.WithPredicates(externalChange)}
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("workerpool").
 		For(&v1alpha1.WorkerPool{}, builder.WithPredicates(changed)).
@@ -46,39 +46,40 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&corev1.ConfigMap{}, shared...).
 		Owns(&corev1.Service{}, shared...).
 		Owns(&policyv1.PodDisruptionBudget{}, shared...).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod)).
-		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue),
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToPool)).
+		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.queueToPools),
 			builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, becomesReady))).
-		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), spec).
-		WatchesRawSource(source.Func(r.listen)).
+		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.policyToPools), spec).
+		WatchesRawSource(source.Func(r.forwardNotifications)).
 		WithOptions(kube.ControllerOptions(r.options.Concurrency)).
 		Build(kube.RequeueOnConflict(r))
 	if err != nil {
 		return err
 	}
-	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return r.awaitPodMonitors(ctx, mgr, c) }))
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return r.detectPodMonitors(ctx, mgr, c) }))
 }
 
-// byHand lets through what somebody may have done to an object that all revisions share.
-// Of one that comes there is nothing to say: it was made in a pass.
-var byHand = predicate.Funcs{
+// externalChange passes changes of shared objects that someone else may have made. Their
+// creation is not passed, because the reconciler itself creates them.
+var externalChange = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
-	UpdateFunc: func(e event.UpdateEvent) bool { return stateOf(e.ObjectOld) != stateOf(e.ObjectNew) },
+	UpdateFunc: func(e event.UpdateEvent) bool { return contentVersion(e.ObjectOld) != contentVersion(e.ObjectNew) },
 }
 
-// listen has the pools looked at whose broker was found or lost, or that have a message.
-func (r *Reconciler) listen(_ context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	r.brokers.AddListener(func(e brokerconn.Notification) {
-		for _, key := range r.known.concerned(e) {
+// forwardNotifications enqueues the pools whose broker was connected or disconnected, or whose
+// queue has a message.
+func (r *Reconciler) forwardNotifications(_ context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	r.brokers.AddListener(func(n brokerconn.Notification) {
+		for _, key := range r.poolsAffected(n) {
 			requests.Add(reconcile.Request{NamespacedName: key})
 		}
 	})
 	return nil
 }
 
-// ofPod is the pool that a Pod works for. Its name stands on the revision that made the
-// Pod; a label has it, too, unless it is too long for one.
-func ofPod(_ context.Context, object client.Object) []reconcile.Request {
+// podToPool returns the pool of a worker's Pod. The annotation has the pool's full name; the
+// label may be truncated.
+func podToPool(_ context.Context, object client.Object) []reconcile.Request {
 	name := object.GetAnnotations()[pool.AnnotationWorkerPool]
 	if name == "" || metav1.GetControllerOf(object) == nil {
 		return nil
@@ -86,25 +87,25 @@ func ofPod(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
 }
 
-// ofNamespace are all pools of a Policy's namespace: one that changes may have selected a
-// pool before that it does not select now.
-func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
+// policyToPools returns all pools of the namespace, because the Policy may have selected other
+// pools before its change.
+func (r *Reconciler) policyToPools(ctx context.Context, object client.Object) []reconcile.Request {
 	return kube.RequestsForList(ctx, r.client, &v1alpha1.WorkerPoolList{}, client.InNamespace(object.GetNamespace()))
 }
 
-// becomesReady lets through a Queue that is made on its broker now. A pool that was looked
-// at before that has no figures, and would have waited for its next look.
-var becomesReady = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return !isReady(e.ObjectOld) && isReady(e.ObjectNew) }}
+// becomesReady passes a Queue that has become ready. A pool that was reconciled before has no
+// stats, and would otherwise wait for its next reconciliation.
+var becomesReady = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return !isQueueReady(e.ObjectOld) && isQueueReady(e.ObjectNew) }}
 
-func isReady(object client.Object) bool {
+func isQueueReady(object client.Object) bool {
 	q, _ := object.(*v1alpha1.Queue)
 	return q != nil && meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionReady)
 }
 
-// queueIndex is the cache's index of WorkerPools by the names of their Queues.
+// queueIndex indexes WorkerPools by the names of their Queues.
 const queueIndex = "spec.queues.name"
 
-func queueNames(object client.Object) []string {
+func indexedQueueNames(object client.Object) []string {
 	wp, _ := object.(*v1alpha1.WorkerPool)
 	if wp == nil {
 		return nil
@@ -116,9 +117,8 @@ func queueNames(object client.Object) []string {
 	return names
 }
 
-// ofQueue are the pools that take messages from a Queue. Were it all of the namespace, a
-// thousand Queues that come with a start would have each of a thousand pools looked at
-// again and again.
-func (r *Reconciler) ofQueue(ctx context.Context, object client.Object) []reconcile.Request {
+// queueToPools returns the pools that consume a Queue. To return all pools of the namespace
+// instead would reconcile a thousand pools a thousand times when the operator starts.
+func (r *Reconciler) queueToPools(ctx context.Context, object client.Object) []reconcile.Request {
 	return kube.RequestsForList(ctx, r.client, &v1alpha1.WorkerPoolList{}, client.InNamespace(object.GetNamespace()), client.MatchingFields{queueIndex: object.GetName()})
 }

@@ -9,26 +9,26 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func TestAPoolIsLookedAtWhenItsQueueBecomesReady(t *testing.T) {
+func TestPoolIsReconciledWhenItsQueueBecomesReady(t *testing.T) {
 	tests := map[string]struct {
 		before, after metav1.ConditionStatus
 		want          bool
 	}{
-		"made on its broker":             {"", metav1.ConditionTrue, true},
-		"ready again":                    {metav1.ConditionFalse, metav1.ConditionTrue, true},
-		"ready as before, other figures": {metav1.ConditionTrue, metav1.ConditionTrue, false},
-		"ready no more":                  {metav1.ConditionTrue, metav1.ConditionFalse, false},
+		"created on its broker":    {"", metav1.ConditionTrue, true},
+		"ready again":              {metav1.ConditionFalse, metav1.ConditionTrue, true},
+		"still ready, other stats": {metav1.ConditionTrue, metav1.ConditionTrue, false},
+		"not ready any more":       {metav1.ConditionTrue, metav1.ConditionFalse, false},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			if got := becomesReady.Update(event.UpdateEvent{ObjectOld: queueThatIs(test.before), ObjectNew: queueThatIs(test.after)}); got != test.want {
-				t.Errorf("looked at: %t, want %t", got, test.want)
+			if got := becomesReady.Update(event.UpdateEvent{ObjectOld: queueWithReady(test.before), ObjectNew: queueWithReady(test.after)}); got != test.want {
+				t.Errorf("reconciled: %t, want %t", got, test.want)
 			}
 		})
 	}
 }
 
-func queueThatIs(ready metav1.ConditionStatus) *v1alpha1.Queue {
+func queueWithReady(ready metav1.ConditionStatus) *v1alpha1.Queue {
 	q := &v1alpha1.Queue{}
 	if ready != "" {
 		q.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready}}

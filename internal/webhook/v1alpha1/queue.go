@@ -27,6 +27,7 @@ var _ admission.Validator[*v1alpha1.Queue] = queueValidator{}
 func (queueValidator) warnings(q *v1alpha1.Queue) admission.Warnings {
 	all := queue.Warnings(q)
 	if q.Spec.Broker != nil && q.Spec.Broker.Engine == v1alpha1.EngineAsynq {
+		all = append(all, "spec.broker.engine: "+asynq.ExperimentalWarning)
 		all = append(all, queue.UnenforcedFieldWarnings(q, (*asynq.Engine)(nil).Capabilities())...)
 	}
 	return all

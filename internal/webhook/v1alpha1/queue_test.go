@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/asynq"
 )
 
 func queueOf(spec v1alpha1.QueueSpec) *v1alpha1.Queue {
@@ -36,9 +37,10 @@ func TestQueueFieldsThatAnEngineCannotKeepToAreWarnedOf(t *testing.T) {
 	})
 	warnings, err := queueValidator{}.ValidateCreate(t.Context(), q)
 	want := []string{
-		"spec.maxBacklog: nobody keeps to it: asynq refuses no producer",
-		"spec.rateLimit: nobody keeps to it: asynq has no rate over all workers",
-		"spec.retention.maxAge: nobody keeps to it: asynq drops no task for its age",
+		"spec.broker.engine: " + asynq.ExperimentalWarning,
+		"spec.maxBacklog: not enforced: asynq cannot reject messages from producers",
+		"spec.rateLimit: not enforced: asynq has no rate limit across workers",
+		"spec.retention.maxAge: not enforced: asynq does not delete old tasks",
 	}
 	if diff := cmp.Diff(want, []string(warnings)); diff != "" || err != nil {
 		t.Errorf("%v; warnings (-want, +got):\n%s", err, diff)
@@ -55,7 +57,7 @@ func TestQueueUpdate(t *testing.T) {
 		"what cannot be is refused": {
 			edit:  func(q *v1alpha1.Queue) { q.Spec = impossible() },
 			want:  []string{"spec.maxInFlight"},
-			warns: []string{"spec.maxInFlight: each priority has a part of it, by weight, that the others do not use"},
+			warns: []string{"spec.maxInFlight: each priority gets a share by weight, and other priorities cannot use a share that is idle"},
 		},
 		"what was taken once bars no other change": {
 			before: impossible(),
@@ -67,7 +69,7 @@ func TestQueueUpdate(t *testing.T) {
 		"a priority that goes": {
 			before: v1alpha1.QueueSpec{Priorities: impossible().Priorities},
 			edit:   func(q *v1alpha1.Queue) { q.Spec.Priorities = q.Spec.Priorities[:1] },
-			warns:  []string{"spec.priorities: low is kept on the broker until it is empty"},
+			warns:  []string{"spec.priorities: low stays on the broker until it is empty"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package lab is what the benchmarks have in common: a control plane of their own, the
-// operator as it is built, and what its process uses.
+// Package harness contains what the benchmarks share: a control plane, a release build of the
+// operator, brokers, and measurements of processes.
 package harness
 
 import (
@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	clusterName  = "bench"
-	localcluster = "bin/localcluster"
+	clusterName        = "bench"
+	localclusterBinary = "bin/localcluster"
 )
 
-// Cluster is the control plane that is measured on.
+// Cluster is the control plane on which a benchmark runs.
 type Cluster struct {
 	client.WithWatch
 
@@ -36,46 +36,47 @@ type Cluster struct {
 	Kubeconfig string
 }
 
-// Open leads to the control plane of a kubeconfig, with the CustomResourceDefinitions installed
-// there, or else starts one. What it returns beside it ends it.
-func Open(ctx context.Context, kubeconfig string) (*Cluster, func(), error) {
+// OpenCluster connects to the control plane of a kubeconfig and installs the
+// CustomResourceDefinitions. If kubeconfig is empty, it starts a local control plane. Call the
+// returned function at the end.
+func OpenCluster(ctx context.Context, kubeconfig string) (*Cluster, func(), error) {
 	if kubeconfig == "" {
-		c, err := Start(ctx)
+		c, err := StartCluster(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		return c, func() { c.Stop(ctx) }, nil
+		return c, func() { c.StopControlPlane(ctx) }, nil
 	}
-	c, err := Connect(kubeconfig)
+	c, err := ConnectToCluster(kubeconfig)
 	if err != nil {
 		return nil, nil, err
 	}
 	return c, func() {}, c.installCRDs(ctx)
 }
 
-// Start brings the cluster up, with the CustomResourceDefinitions installed.
-func Start(ctx context.Context) (*Cluster, error) {
-	if err := Command(ctx, localcluster, "up", "--mode", "control-plane", "--name", clusterName); err != nil {
+// StartCluster starts a local control plane and installs the CustomResourceDefinitions.
+func StartCluster(ctx context.Context) (*Cluster, error) {
+	if err := RunCommand(ctx, localclusterBinary, "up", "--mode", "control-plane", "--name", clusterName); err != nil {
 		return nil, err
 	}
-	kubeconfig, err := exec.CommandContext(ctx, localcluster, "kubeconfig", "--name", clusterName).Output()
+	kubeconfig, err := exec.CommandContext(ctx, localclusterBinary, "kubeconfig", "--name", clusterName).Output()
 	if err != nil {
-		return nil, fmt.Errorf("asking for the kubeconfig: %w", err)
+		return nil, fmt.Errorf("getting the kubeconfig: %w", err)
 	}
-	c, err := Connect(strings.TrimSpace(string(kubeconfig)))
+	c, err := ConnectToCluster(strings.TrimSpace(string(kubeconfig)))
 	if err != nil {
 		return nil, err
 	}
 	return c, c.installCRDs(ctx)
 }
 
-// Connect leads to a cluster that is up.
-func Connect(kubeconfig string) (*Cluster, error) {
+// ConnectToCluster connects to a running cluster.
+func ConnectToCluster(kubeconfig string) (*Cluster, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	config.QPS = -1 // the API server's own fairness is the limit, as it is for the operator
+	config.QPS = -1 // only API Priority and Fairness limits the client, as it does the operator
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -90,9 +91,9 @@ func Connect(kubeconfig string) (*Cluster, error) {
 	return &Cluster{WithWatch: withWatch, Config: config, Kubeconfig: kubeconfig}, nil
 }
 
-// Stop takes the cluster down, also after an interrupt.
-func (*Cluster) Stop(ctx context.Context) {
-	if err := Command(context.WithoutCancel(ctx), localcluster, "down", "--name", clusterName); err != nil {
+// StopControlPlane stops the local control plane, even if ctx has ended.
+func (*Cluster) StopControlPlane(ctx context.Context) {
+	if err := RunCommand(context.WithoutCancel(ctx), localclusterBinary, "down", "--name", clusterName); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}
 }
@@ -103,14 +104,14 @@ func (c *Cluster) installCRDs(ctx context.Context) error {
 		return err
 	}
 	for _, file := range files {
-		if err := c.installCRD(ctx, file); err != nil {
+		if err := c.installCRDFile(ctx, file); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
 	return nil
 }
 
-func (c *Cluster) installCRD(ctx context.Context, file string) error {
+func (c *Cluster) installCRDFile(ctx context.Context, file string) error {
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -122,15 +123,15 @@ func (c *Cluster) installCRD(ctx context.Context, file string) error {
 	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(crd), client.FieldOwner("bench"), client.ForceOwnership); err != nil {
 		return err
 	}
-	return Poll(ctx, time.Minute, func() (bool, error) {
+	return PollUntil(ctx, time.Minute, func() (bool, error) {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
 			return false, err
 		}
-		return established(crd), nil
+		return isEstablished(crd), nil
 	})
 }
 
-func established(crd *unstructured.Unstructured) bool {
+func isEstablished(crd *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
 	return slices.ContainsFunc(conditions, func(c any) bool {
 		condition, _ := c.(map[string]any)

@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Follow watches the objects of each list that the options select, and calls see for each
-// event, with the time at which it came. Ended is called when a watch has ended for good. Both
-// may be called by several at once.
+// WatchLists watches the objects that the lists and options select. It calls onEvent for each
+// event with the time of its arrival, and onEnd when a watch has ended with an error. Both may
+// be called concurrently.
 //
-// An API server that has much to do ends a watch whose events it cannot get rid of in time.
-// It goes on then where it ended: nothing is missed, or told twice.
-func Follow(
-	ctx context.Context, c *Cluster, see func(watch.Event, time.Time), ended func(error),
+// A busy API server closes watches of clients that it cannot serve in time. Such a watch is
+// resumed where it ended, so that no event is lost or repeated.
+func WatchLists(
+	ctx context.Context, c *Cluster, onEvent func(watch.Event, time.Time), onEnd func(error),
 	lists []client.ObjectList, options ...client.ListOption,
 ) error {
 	for _, list := range lists {
@@ -28,15 +28,15 @@ func Follow(
 			return err
 		}
 		go func() {
-			ended(follow(ctx, c, see, list, options, events))
+			onEnd(watchList(ctx, c, onEvent, list, options, events))
 		}()
 	}
 	return nil
 }
 
-// follow passes events on until they end, and cannot be had any more.
-func follow(
-	ctx context.Context, c *Cluster, see func(watch.Event, time.Time),
+// watchList passes on events until the watch cannot be resumed.
+func watchList(
+	ctx context.Context, c *Cluster, onEvent func(watch.Event, time.Time),
 	list client.ObjectList, options []client.ListOption, events watch.Interface,
 ) error {
 	version := ""
@@ -45,19 +45,19 @@ func follow(
 			if event.Type == watch.Error {
 				return fmt.Errorf("watching %T: %w", list, apierrors.FromObject(event.Object))
 			}
-			if object, is := event.Object.(metav1.Object); is {
+			if object, ok := event.Object.(metav1.Object); ok {
 				version = object.GetResourceVersion()
 			}
-			see(event, time.Now())
+			onEvent(event, time.Now())
 		}
 		if version == "" {
-			return errors.Join(fmt.Errorf("a watch of %T ended before there was anything", list), ctx.Err())
+			return errors.Join(fmt.Errorf("the watch of %T ended before its first event", list), ctx.Err())
 		}
 		from := append([]client.ListOption{}, options...)
 		var err error
 		events, err = c.Watch(ctx, list, append(from, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})...)
 		if err != nil {
-			return fmt.Errorf("watching %T again: %w", list, err)
+			return fmt.Errorf("resuming the watch of %T: %w", list, err)
 		}
 	}
 }

@@ -12,13 +12,13 @@ import (
 
 const metricsAddress = "127.0.0.1:18982"
 
-// WithMetrics are flags for an operator whose metrics are read.
-func WithMetrics() []string {
+// MetricsFlags returns the flags of an operator that serves metrics for OperatorMetrics.
+func MetricsFlags() []string {
 	return []string{"--metrics-bind-address=" + metricsAddress, "--metrics-secure=false"}
 }
 
-// Metrics reads those of the operator.
-func Metrics(ctx context.Context) (map[string]*dto.MetricFamily, error) {
+// OperatorMetrics returns the operator's metrics.
+func OperatorMetrics(ctx context.Context) (map[string]*dto.MetricFamily, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metricsAddress+"/metrics", http.NoBody)
 	if err != nil {
 		return nil, err
@@ -32,8 +32,9 @@ func Metrics(ctx context.Context) (map[string]*dto.MetricFamily, error) {
 	return parser.TextToMetricFamilies(response.Body)
 }
 
-// Label of a metric; empty if it has none of the name.
-func Label(metric *dto.Metric, name string) string {
+// MetricLabel returns the value of a metric's label, or the empty string if the metric has no
+// such label.
+func MetricLabel(metric *dto.Metric, name string) string {
 	for _, pair := range metric.GetLabel() {
 		if pair.GetName() == name {
 			return pair.GetValue()

@@ -16,10 +16,11 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// NATSServer is the first argument that makes a benchmark the broker.
-const NATSServer = "nats-server"
+// NATSServerRole is the role of a process that is the broker.
+const NATSServerRole = "nats-server"
 
-// serveNATS serves from a directory, at a port, until it is interrupted, and prints its URL.
+// serveNATS prints the server's URL and serves until it is interrupted. Its arguments are the
+// storage directory and the port.
 func serveNATS(ctx context.Context, args []string) error {
 	if len(args) != 3 {
 		return fmt.Errorf("%s DIRECTORY PORT", args[0])
@@ -36,7 +37,7 @@ func serveNATS(ctx context.Context, args []string) error {
 	}
 	s.Start()
 	if !s.ReadyForConnections(10 * time.Second) {
-		return errors.New("the NATS server does not start")
+		return errors.New("the NATS server did not start within 10 s")
 	}
 	if _, err := fmt.Fprintln(os.Stdout, s.ClientURL()); err != nil {
 		return err
@@ -47,34 +48,36 @@ func serveNATS(ctx context.Context, args []string) error {
 	return nil
 }
 
-// NATS is a server in a process of its own, so that it can be told apart, and killed.
-type NATS struct {
+// NATSProcess is a NATS server in a process of its own, so that its CPU time can be measured
+// and it can be killed.
+type NATSProcess struct {
 	URL string
 
-	ctx     context.Context //nolint:containedctx // it is that of the processes, each of which ends with it
-	store   string
-	process *exec.Cmd
+	ctx            context.Context //nolint:containedctx // restarted processes must end with it, too
+	storeDirectory string
+	process        *exec.Cmd
 }
 
-// StartNATS starts the benchmark again as the broker, and waits for it to answer.
-func StartNATS(ctx context.Context) (*NATS, error) {
+// StartNATS starts a NATS server on a free port, and returns when the server accepts
+// connections.
+func StartNATS(ctx context.Context) (*NATSProcess, error) {
 	store, err := os.MkdirTemp("", "bench-nats-")
 	if err != nil {
 		return nil, err
 	}
-	n := &NATS{ctx: ctx, store: store}
-	if err := n.start(strconv.Itoa(server.RANDOM_PORT)); err != nil {
+	n := &NATSProcess{ctx: ctx, storeDirectory: store}
+	if err := n.startServer(strconv.Itoa(server.RANDOM_PORT)); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(store))
 	}
 	return n, nil
 }
 
-func (n *NATS) start(port string) error {
+func (n *NATSProcess) startServer(port string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	process := exec.CommandContext(n.ctx, self, NATSServer, n.store, port)
+	process := exec.CommandContext(n.ctx, self, NATSServerRole, n.storeDirectory, port)
 	process.Stderr = os.Stderr
 	output, err := process.StdoutPipe()
 	if err != nil {
@@ -85,39 +88,39 @@ func (n *NATS) start(port string) error {
 	}
 	line, err := bufio.NewReader(output).ReadString('\n')
 	if err != nil {
-		End(process)
+		TerminateProcess(process)
 		return fmt.Errorf("waiting for the NATS server: %w", err)
 	}
 	n.process, n.URL = process, strings.TrimSpace(line)
 	return nil
 }
 
-// Pid of the server's process.
-func (n *NATS) Pid() int { return n.process.Process.Pid }
+// Pid returns the server's process ID.
+func (n *NATSProcess) Pid() int { return n.process.Process.Pid }
 
-// Kill ends the server without a word to its clients. Its files stay.
-func (n *NATS) Kill() error {
+// Kill kills the server, so that it cannot close its connections. Its files remain.
+func (n *NATSProcess) Kill() error {
 	if err := n.process.Process.Signal(syscall.SIGKILL); err != nil {
 		return err
 	}
-	_ = n.process.Wait() // it tells of the signal
+	_ = n.process.Wait() // it returns an error that describes the signal
 	return nil
 }
 
-// Restart starts a server that was killed, at the same address with the same files, and
-// returns when it answers.
-func (n *NATS) Restart() error {
+// Restart starts a killed server with the same address and files, and returns when the server
+// accepts connections.
+func (n *NATSProcess) Restart() error {
 	address, err := url.Parse(n.URL)
 	if err != nil {
 		return err
 	}
-	return n.start(address.Port())
+	return n.startServer(address.Port())
 }
 
-// Close ends the server and removes its files.
-func (n *NATS) Close() {
-	End(n.process)
-	if err := os.RemoveAll(n.store); err != nil {
+// StopAndRemove stops the server and removes its files.
+func (n *NATSProcess) StopAndRemove() {
+	TerminateProcess(n.process)
+	if err := os.RemoveAll(n.storeDirectory); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}
 }

@@ -10,13 +10,13 @@ import (
 
 const healthAddress = "127.0.0.1:18981"
 
-// BuildOperator builds the operator as it is shipped.
+// BuildOperator builds the operator as in a release, and returns the path of the binary.
 func BuildOperator(ctx context.Context) (string, error) {
 	const binary = "bin/yardmaster-bench"
-	return binary, Command(ctx, "go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/yardmaster")
+	return binary, RunCommand(ctx, "go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/yardmaster")
 }
 
-// StartOperator starts the operator with flags of the benchmark's, and waits until it is ready.
+// StartOperator starts the operator with additional flags, and waits until it is ready.
 func StartOperator(ctx context.Context, binary string, c *Cluster, flags ...string) (*exec.Cmd, error) {
 	common := []string{"--leader-elect=false", "--webhook=false", "--metrics-bind-address=0", "--health-probe-bind-address=" + healthAddress}
 	command := exec.CommandContext(ctx, binary, append(common, flags...)...)
@@ -33,10 +33,10 @@ func StartOperator(ctx context.Context, binary string, c *Cluster, flags ...stri
 	if err := command.Start(); err != nil {
 		return nil, err
 	}
-	return command, Poll(ctx, time.Minute, func() (bool, error) { return healthy(ctx), nil })
+	return command, PollUntil(ctx, time.Minute, func() (bool, error) { return isOperatorReady(ctx), nil })
 }
 
-func healthy(ctx context.Context) bool {
+func isOperatorReady(ctx context.Context) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+healthAddress+"/readyz", http.NoBody)
 	if err != nil {
 		return false

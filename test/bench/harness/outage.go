@@ -15,60 +15,60 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Outage kills the API server, and etcd and all controllers with it, has them started again
-// after that time, and returns when /readyz answers. It tells how long it was away, the time
-// that it takes to start included.
-func (c *Cluster) Outage(ctx context.Context, d time.Duration) (away time.Duration, err error) {
-	controlPlane, err := c.processOf("control-plane")
+// InterruptControlPlane kills the process of the API server, etcd and all controllers, lets it
+// start again after the given time, and returns when /readyz succeeds. The returned downtime
+// includes the time that the start takes.
+func (c *Cluster) InterruptControlPlane(ctx context.Context, pause time.Duration) (downtime time.Duration, err error) {
+	controlPlane, err := c.findComponentProcess("control-plane")
 	if err != nil {
 		return 0, err
 	}
-	supervisor, err := parentOf(controlPlane)
+	supervisor, err := parentProcessID(controlPlane)
 	if err != nil {
 		return 0, err
 	}
-	// A supervisor that is stopped starts nothing.
+	// A stopped supervisor does not restart the control plane.
 	if err := syscall.Kill(supervisor, syscall.SIGSTOP); err != nil {
 		return 0, fmt.Errorf("stopping the supervisor: %w", err)
 	}
-	began := time.Now()
-	err = errors.Join(syscall.Kill(controlPlane, syscall.SIGKILL), Pause(ctx, d))
+	killedAt := time.Now()
+	err = errors.Join(syscall.Kill(controlPlane, syscall.SIGKILL), SleepContext(ctx, pause))
 	if err := errors.Join(err, syscall.Kill(supervisor, syscall.SIGCONT)); err != nil {
 		return 0, fmt.Errorf("killing the control plane: %w", err)
 	}
-	err = c.awaitReady(ctx)
-	return time.Since(began), err
+	err = c.waitUntilReady(ctx)
+	return time.Since(killedAt), err
 }
 
-// awaitReady asks often, and each time anew: a connection that waits to be tried again would
-// tell late.
-func (c *Cluster) awaitReady(ctx context.Context) error {
+// waitUntilReady opens a new connection for each request. An existing connection could wait for
+// a retry and delay the result.
+func (c *Cluster) waitUntilReady(ctx context.Context) error {
 	config := rest.CopyConfig(c.Config)
 	config.Timeout = time.Second
-	const often, patience = 10 * time.Millisecond, 2 * time.Minute
-	asking, err := rest.HTTPClientFor(config)
+	const interval, timeout = 10 * time.Millisecond, 2 * time.Minute
+	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return err
 	}
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for time.Now().Before(deadline) {
-		asking.CloseIdleConnections()
-		if ready(ctx, asking, config.Host+"/readyz") {
+		client.CloseIdleConnections()
+		if isResponseOK(ctx, client, config.Host+"/readyz") {
 			return nil
 		}
-		if err := Pause(ctx, often); err != nil {
+		if err := SleepContext(ctx, interval); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("the API server is not back within %s", patience)
+	return fmt.Errorf("the API server is not ready within %s", timeout)
 }
 
-func ready(ctx context.Context, asking *http.Client, url string) bool {
+func isResponseOK(ctx context.Context, client *http.Client, url string) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return false
 	}
-	response, err := asking.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return false
 	}
@@ -76,9 +76,9 @@ func ready(ctx context.Context, asking *http.Client, url string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// processOf finds the process of a component of the local cluster by what its environment
-// says. Its kubeconfig lies in the cluster's own directory.
-func (c *Cluster) processOf(component string) (pid int, err error) {
+// findComponentProcess finds the process of a component of the local cluster by its
+// environment. The kubeconfig is in the cluster's directory.
+func (c *Cluster) findComponentProcess(component string) (pid int, err error) {
 	directory := filepath.Dir(filepath.Dir(c.Kubeconfig))
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *Cluster) processOf(component string) (pid int, err error) {
 			continue
 		}
 		environment, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "environ"))
-		if err != nil { // somebody else's
+		if err != nil { // a process of another user
 			continue
 		}
 		text := "\x00" + string(environment)
@@ -98,10 +98,10 @@ func (c *Cluster) processOf(component string) (pid int, err error) {
 			return pid, nil
 		}
 	}
-	return 0, fmt.Errorf("no %s runs for %s: outages need a local cluster", component, directory)
+	return 0, fmt.Errorf("no process of %s found for %s: outages require a local cluster", component, directory)
 }
 
-func parentOf(pid int) (int, error) {
+func parentProcessID(pid int) (int, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err

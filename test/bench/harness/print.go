@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// PrintMachine says what is measured on.
+// PrintMachine prints the machine on which the benchmark runs.
 func PrintMachine() {
 	cpu := "unknown CPU"
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -19,25 +19,25 @@ func PrintMachine() {
 			}
 		}
 	}
-	fmt.Printf("%s, %d cores shared by what is measured and all that it needs; %s\n", cpu, runtime.NumCPU(), runtime.Version())
+	fmt.Printf("%s, %d cores, shared by what is measured and its environment; %s\n", cpu, runtime.NumCPU(), runtime.Version())
 }
 
-// Row prints a figure of ours beside that of the bare loop, and their ratio. It is for a
-// tabwriter.
-func Row(w io.Writer, what string, ours, bare float64) {
+// PrintComparison prints a value of the product, that of the bare loop, and their ratio, as a
+// row for a tabwriter.
+func PrintComparison(w io.Writer, label string, ours, bare float64) {
 	ratio := "-"
 	if bare > 0 {
 		ratio = fmt.Sprintf("%.2f", ours/bare)
 	}
-	fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%s\t\n", what, ours, bare, ratio)
+	fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%s\t\n", label, ours, bare, ratio)
 }
 
-// Check prints whether a bar is met, and is an error if it is not.
-func Check(bar string, met bool) error {
+// CheckTarget prints whether a target is met, and returns an error if it is not.
+func CheckTarget(target string, met bool) error {
 	if !met {
-		fmt.Println("MISSED:", bar)
-		return fmt.Errorf("missed: %s", bar)
+		fmt.Println("MISSED:", target)
+		return fmt.Errorf("missed: %s", target)
 	}
-	fmt.Println("met:", bar)
+	fmt.Println("met:", target)
 	return nil
 }

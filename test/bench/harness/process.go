@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Command runs a command, whose output is a matter of progress.
-func Command(ctx context.Context, name string, args ...string) error {
+// RunCommand runs a command. Its output goes to standard error.
+func RunCommand(ctx context.Context, name string, args ...string) error {
 	process := exec.CommandContext(ctx, name, args...)
 	process.Stdout, process.Stderr = os.Stderr, os.Stderr
 	if err := process.Run(); err != nil {
@@ -19,9 +19,9 @@ func Command(ctx context.Context, name string, args ...string) error {
 	return nil
 }
 
-// Poll calls done until it says so.
-func Poll(ctx context.Context, patience time.Duration, done func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// PollUntil calls done until it returns true or an error, for the timeout at most.
+func PollUntil(ctx context.Context, timeout time.Duration, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		if ok, err := done(); ok || err != nil {
@@ -29,20 +29,20 @@ func Poll(ctx context.Context, patience time.Duration, done func() (bool, error)
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("not within %s: %w", patience, ctx.Err())
+			return fmt.Errorf("timed out after %s: %w", timeout, ctx.Err())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
-// End asks a process to end, and waits until it has.
-func End(process *exec.Cmd) {
-	_ = process.Process.Signal(os.Interrupt) // it may have ended
-	_ = process.Wait()                       // how it ended says nothing about what was measured
+// TerminateProcess interrupts a process and waits until it exits.
+func TerminateProcess(process *exec.Cmd) {
+	_ = process.Process.Signal(os.Interrupt) // it may have exited
+	_ = process.Wait()                       // its exit code does not affect the measurement
 }
 
-// Pause waits that long.
-func Pause(ctx context.Context, d time.Duration) error {
+// SleepContext waits for the duration or until ctx ends.
+func SleepContext(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

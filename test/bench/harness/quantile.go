@@ -6,18 +6,20 @@ import (
 	"slices"
 )
 
-// Quantile is the value that a share q of all are not above: of few values the 99th
-// percentile is the greatest. It is zero without any.
+// Quantile returns the smallest value that is at least as large as a share q of all values
+// (nearest rank). For few values, the 99th percentile is therefore the maximum. Without values
+// it returns zero.
 func Quantile[T cmp.Ordered](all []T, q float64) T {
 	if len(all) == 0 {
-		var none T
-		return none
+		var zero T
+		return zero
 	}
 	ordered := slices.Sorted(slices.Values(all))
 	return ordered[max(int(math.Ceil(q*float64(len(ordered)))), 1)-1]
 }
 
-// Median is the middle of all, or of the two in the middle. It is zero without any.
+// Median returns the middle value, or the mean of the two middle values. Without values it
+// returns zero.
 func Median(all []float64) float64 {
 	ordered := slices.Sorted(slices.Values(all))
 	if len(ordered) == 0 {

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// CPUOf is the CPU time that a running process has used, from /proc.
-func CPUOf(pid int) (time.Duration, error) {
+// ProcessCPUTime returns the CPU time that a running process has used, from /proc.
+func ProcessCPUTime(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	// After the command in parentheses: state is field 3, utime and stime are 14 and 15,
-	// in hundredths of a second on every Linux.
+	// The fields follow the command in parentheses: state is field 3, utime and stime are
+	// fields 14 and 15, in hundredths of a second on every Linux.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	var ticks int64
 	for _, field := range fields[11:13] {
@@ -29,16 +29,17 @@ func CPUOf(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-// UsageOf is what a process that has ended used: CPU time and, in bytes, memory.
-func UsageOf(state *os.ProcessState) (cpu time.Duration, peakRSS int64) {
+// ExitedProcessUsage returns the CPU time and the peak memory in bytes that a process has used.
+func ExitedProcessUsage(state *os.ProcessState) (cpu time.Duration, peakRSS int64) {
 	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
 		peakRSS = usage.Maxrss << 10
 	}
 	return state.UserTime() + state.SystemTime(), peakRSS
 }
 
-// RSSOf a running process, now and at most, from /proc.
-func RSSOf(pid int) (now, peak int64, err error) {
+// ProcessMemory returns the current and the peak resident memory of a running process in bytes,
+// from /proc.
+func ProcessMemory(pid int) (now, peak int64, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, 0, err

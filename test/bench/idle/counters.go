@@ -7,40 +7,40 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// counters are what the operator counts of itself.
-type counters struct {
-	// requests to the API server, and those of them that write.
+// operatorCounters are the counters in the operator's metrics.
+type operatorCounters struct {
+	// requests to the API server, and the writes among them.
 	requests, writes float64
-	// passes over Queues and WorkerPools.
-	queuePasses, poolPasses float64
+	// reconciliations of Queues and WorkerPools.
+	queueReconciliations, poolReconciliations float64
 }
 
-func (c counters) since(before counters) counters {
-	return counters{
+func (c operatorCounters) difference(before operatorCounters) operatorCounters {
+	return operatorCounters{
 		requests: c.requests - before.requests, writes: c.writes - before.writes,
-		queuePasses: c.queuePasses - before.queuePasses, poolPasses: c.poolPasses - before.poolPasses,
+		queueReconciliations: c.queueReconciliations - before.queueReconciliations, poolReconciliations: c.poolReconciliations - before.poolReconciliations,
 	}
 }
 
-// count reads the operator's metrics.
-func count(ctx context.Context) (counters, error) {
-	families, err := harness.Metrics(ctx)
+// readCounters reads the operator's metrics.
+func readCounters(ctx context.Context) (operatorCounters, error) {
+	families, err := harness.OperatorMetrics(ctx)
 	if err != nil {
-		return counters{}, err
+		return operatorCounters{}, err
 	}
-	var c counters
+	var c operatorCounters
 	for _, metric := range families["rest_client_requests_total"].GetMetric() {
 		c.requests += metric.GetCounter().GetValue()
-		if harness.Label(metric, "method") != http.MethodGet {
+		if harness.MetricLabel(metric, "method") != http.MethodGet {
 			c.writes += metric.GetCounter().GetValue()
 		}
 	}
 	for _, metric := range families["controller_runtime_reconcile_total"].GetMetric() {
-		switch harness.Label(metric, "controller") {
+		switch harness.MetricLabel(metric, "controller") {
 		case "queue":
-			c.queuePasses += metric.GetCounter().GetValue()
+			c.queueReconciliations += metric.GetCounter().GetValue()
 		case "workerpool":
-			c.poolPasses += metric.GetCounter().GetValue()
+			c.poolReconciliations += metric.GetCounter().GetValue()
 		}
 	}
 	return c, nil

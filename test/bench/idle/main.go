@@ -1,12 +1,12 @@
-// Command idle measures what Queues and WorkerPools cost in which nothing is done, on a
-// real control plane and a real NATS server.
+// Command idle measures what idle Queues and WorkerPools cost, on a real control plane with a
+// real NATS server.
 //
 //	go run ./test/bench/idle              1,000 Queues, and a WorkerPool at zero for each
 //	go run ./test/bench/idle -pools 200   a fifth of that
 //
-// The operator is run as it is built, with all its controllers. What it takes until all
-// is decided is measured, and then, after a pause, what it uses while nothing happens. The
-// NATS server is a process of its own, so that it can be told apart.
+// It runs a release build of the operator with all its controllers. It measures the usage until
+// all objects are reconciled and, after a pause, the usage while nothing happens. The NATS
+// server is a process of its own, so that its usage can be measured separately.
 package main
 
 import (
@@ -20,27 +20,27 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-func main() { harness.Main(run, nil) }
+func main() { harness.RunMain(runBenchmark, nil) }
 
-func run(ctx context.Context) error {
-	y := &yard{Yard: "bench-idle"}
-	flag.IntVar(&y.pools, "pools", 1000, "WorkerPools, each with a Queue")
-	settle := flag.Duration("settle", 30*time.Second, "pause between the last decision and the measurement")
-	window := flag.Duration("window", time.Minute, "how long is measured")
-	kubeconfig := flag.String("kubeconfig", "", "a control plane that is up; empty: one of its own")
+func runBenchmark(ctx context.Context) error {
+	env := &environment{Environment: "bench-idle"}
+	flag.IntVar(&env.pools, "pools", 1000, "number of WorkerPools, each with a Queue")
+	settle := flag.Duration("settle", 30*time.Second, "pause between the first reconciliations and the measurement at rest")
+	window := flag.Duration("window", time.Minute, "duration of the measurement at rest")
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of a running control plane; if empty, a local one is started")
 	flag.Parse()
-	if y.pools < 1 || *window < time.Second {
+	if env.pools < 1 || *window < time.Second {
 		return errors.New("-pools must be at least 1, and -window at least 1s")
 	}
-	c, end, err := harness.Open(ctx, *kubeconfig)
+	c, end, err := harness.OpenCluster(ctx, *kubeconfig)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return bench(ctx, c, y, *settle, *window)
+	return measureUsage(ctx, c, env, *settle, *window)
 }
 
-func bench(ctx context.Context, c *harness.Cluster, y *yard, settle, window time.Duration) error {
+func measureUsage(ctx context.Context, c *harness.Cluster, env *environment, settle, window time.Duration) error {
 	binary, err := harness.BuildOperator(ctx)
 	if err != nil {
 		return err
@@ -50,32 +50,32 @@ func bench(ctx context.Context, c *harness.Cluster, y *yard, settle, window time
 	if err != nil {
 		return err
 	}
-	defer nats.Close()
-	defer y.Clear(ctx, c)
-	if err := y.fill(ctx, c, nats.URL); err != nil {
-		return fmt.Errorf("filling the yard: %w", err)
+	defer nats.StopAndRemove()
+	defer env.DeleteObjects(ctx, c)
+	if err := env.createObjects(ctx, c, nats.URL); err != nil {
+		return fmt.Errorf("creating the environment: %w", err)
 	}
-	begun := time.Now()
-	operator, err := harness.StartOperator(ctx, binary, c, append(harness.WithMetrics(), "--namespaces", string(y.Yard))...)
+	startedAt := time.Now()
+	operator, err := harness.StartOperator(ctx, binary, c, append(harness.MetricsFlags(), "--namespaces", string(env.Environment))...)
 	if err != nil {
 		return err
 	}
-	defer harness.End(operator)
-	if err := y.WaitUntilDecided(ctx, c, patience, y.pools, y.pools); err != nil {
+	defer harness.TerminateProcess(operator)
+	if err := env.WaitUntilReconciled(ctx, c, reconcileTimeout, env.pools, env.pools); err != nil {
 		return err
 	}
-	start, err := measureSince(ctx, begun, operator.Process.Pid, nats.Pid())
+	start, err := readUsageSince(ctx, startedAt, operator.Process.Pid, nats.Pid())
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "  all is decided after %s; it comes to rest\n", start.took.Round(time.Second))
-	if err := harness.Pause(ctx, settle); err != nil {
+	fmt.Fprintf(os.Stderr, "  all objects are reconciled after %s; waiting before the measurement at rest\n", start.duration.Round(time.Second))
+	if err := harness.SleepContext(ctx, settle); err != nil {
 		return err
 	}
-	idle, err := measureFor(ctx, window, operator.Process.Pid, nats.Pid())
+	idle, err := measureUsageFor(ctx, window, operator.Process.Pid, nats.Pid())
 	if err != nil {
 		return err
 	}
-	report(y, start, idle)
+	printReport(env, start, idle)
 	return nil
 }

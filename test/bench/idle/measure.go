@@ -7,49 +7,51 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// usage is what was used, and asked for, in a time.
-type usage struct {
-	took, operator, nats time.Duration // the latter two: CPU
-	counters
-	// rss and peakRSS of the operator at its end, in bytes.
+// resourceUsage is what the processes used in a period.
+type resourceUsage struct {
+	duration             time.Duration
+	operatorCPU, natsCPU time.Duration
+	operatorCounters
+	// rss and peakRSS of the operator at the end of the period, in bytes.
 	rss, peakRSS int64
 }
 
-// perMinute is a count as a rate.
-func (u *usage) perMinute(count float64) float64 { return count / u.took.Minutes() }
+// perMinute converts a count to a rate.
+func (u *resourceUsage) perMinute(count float64) float64 { return count / u.duration.Minutes() }
 
-// measureSince is what was used since the operator's start.
-func measureSince(ctx context.Context, begun time.Time, operator, nats int) (u usage, err error) {
-	u.took = time.Since(begun)
-	if u.operator, err = harness.CPUOf(operator); err != nil {
+// readUsageSince returns the usage of the processes since their start. The duration counts from
+// startedAt.
+func readUsageSince(ctx context.Context, startedAt time.Time, operator, nats int) (u resourceUsage, err error) {
+	u.duration = time.Since(startedAt)
+	if u.operatorCPU, err = harness.ProcessCPUTime(operator); err != nil {
 		return u, err
 	}
-	if u.nats, err = harness.CPUOf(nats); err != nil {
+	if u.natsCPU, err = harness.ProcessCPUTime(nats); err != nil {
 		return u, err
 	}
-	if u.rss, u.peakRSS, err = harness.RSSOf(operator); err != nil {
+	if u.rss, u.peakRSS, err = harness.ProcessMemory(operator); err != nil {
 		return u, err
 	}
-	u.counters, err = count(ctx)
+	u.operatorCounters, err = readCounters(ctx)
 	return u, err
 }
 
-// measureFor is what is used from now on, for so long.
-func measureFor(ctx context.Context, window time.Duration, operator, nats int) (usage, error) {
-	begun := time.Now()
-	before, err := measureSince(ctx, begun, operator, nats)
+// measureUsageFor measures the usage for the given duration from now on.
+func measureUsageFor(ctx context.Context, window time.Duration, operator, nats int) (resourceUsage, error) {
+	startedAt := time.Now()
+	before, err := readUsageSince(ctx, startedAt, operator, nats)
 	if err != nil {
-		return usage{}, err
+		return resourceUsage{}, err
 	}
-	if err := harness.Pause(ctx, window); err != nil {
-		return usage{}, err
+	if err := harness.SleepContext(ctx, window); err != nil {
+		return resourceUsage{}, err
 	}
-	after, err := measureSince(ctx, begun, operator, nats)
+	after, err := readUsageSince(ctx, startedAt, operator, nats)
 	if err != nil {
-		return usage{}, err
+		return resourceUsage{}, err
 	}
-	after.operator -= before.operator
-	after.nats -= before.nats
-	after.counters = after.since(before.counters)
+	after.operatorCPU -= before.operatorCPU
+	after.natsCPU -= before.natsCPU
+	after.operatorCounters = after.difference(before.operatorCounters)
 	return after, nil
 }

@@ -14,108 +14,110 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// result is what one outage showed.
-type result struct {
-	// lost and back are how long it took until each Queue told of it.
-	lost, back []time.Duration
-	// sequence is how long the SequentialJob took that ran while the broker was gone.
-	sequence time.Duration
-	// fewest and most replicas that the pool was asked for from before until after.
-	fewest, most int32
+// outageResult is the result of one outage.
+type outageResult struct {
+	// unreachableAfter and reachableAfter are the times until each Queue reported the change.
+	unreachableAfter, reachableAfter []time.Duration
+	// sequenceDuration is the duration of the SequentialJob that ran during the outage.
+	sequenceDuration time.Duration
+	// minReplicas and maxReplicas are the bounds of the pool's replicas from before the outage
+	// until after it.
+	minReplicas, maxReplicas int32
 }
 
-// measure runs the operator, and has its broker go and come back so often.
-func (y *yard) measure(ctx context.Context, c *harness.Cluster, binary string, outages int, down time.Duration) ([]result, error) {
+// measureOutages runs the operator and measures the given number of outages of its broker.
+func (env *environment) measureOutages(ctx context.Context, c *harness.Cluster, binary string, outages int, down time.Duration) ([]outageResult, error) {
 	broker, err := harness.StartNATS(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer broker.Close()
-	defer y.Clear(ctx, c)
-	if err := y.fill(ctx, c, broker.URL); err != nil {
-		return nil, fmt.Errorf("filling the yard: %w", err)
+	defer broker.StopAndRemove()
+	defer env.DeleteObjects(ctx, c)
+	if err := env.createObjects(ctx, c, broker.URL); err != nil {
+		return nil, fmt.Errorf("creating the environment: %w", err)
 	}
-	o, err := observe(ctx, c, string(y.Yard))
+	o, err := startObserver(ctx, c, string(env.Environment))
 	if err != nil {
 		return nil, err
 	}
-	operator, err := harness.StartOperator(ctx, binary, c, "--namespaces", string(y.Yard))
+	operator, err := harness.StartOperator(ctx, binary, c, "--namespaces", string(env.Environment))
 	if err != nil {
 		return nil, err
 	}
-	defer harness.End(operator)
-	if err := y.WaitUntilDecided(ctx, c, patience, y.queues, 1); err != nil {
+	defer harness.TerminateProcess(operator)
+	if err := env.WaitUntilReconciled(ctx, c, waitTimeout, env.queues, 1); err != nil {
 		return nil, err
 	}
-	if err := load(ctx, broker.URL); err != nil {
-		return nil, fmt.Errorf("making a backlog: %w", err)
+	if err := publishBacklog(ctx, broker.URL); err != nil {
+		return nil, fmt.Errorf("publishing the backlog: %w", err)
 	}
-	var results []result
+	var results []outageResult
 	for i := range outages {
-		r, err := y.outage(ctx, c, o, broker, i, down)
+		r, err := env.measureOutage(ctx, c, o, broker, i, down)
 		if err != nil {
 			return nil, fmt.Errorf("outage %d: %w", i+1, err)
 		}
-		fmt.Fprintf(os.Stderr, "  %d of %d: lost after %.2f s, back after %.2f s\n", i+1, outages,
-			harness.Quantile(r.lost, 1).Seconds(), harness.Quantile(r.back, 1).Seconds())
+		fmt.Fprintf(os.Stderr, "  %d of %d: unreachable after %.2f s, reachable after %.2f s\n", i+1, outages,
+			harness.Quantile(r.unreachableAfter, 1).Seconds(), harness.Quantile(r.reachableAfter, 1).Seconds())
 		results = append(results, r)
 	}
 	return results, nil
 }
 
-// outage has the broker go and come back.
-func (y *yard) outage(ctx context.Context, c *harness.Cluster, o *observer, broker *harness.NATS, i int, down time.Duration) (r result, err error) {
-	if err := y.atWork(ctx, c, o); err != nil {
-		return r, fmt.Errorf("waiting for all to be at work: %w", err)
+// measureOutage kills and restarts the broker.
+func (env *environment) measureOutage(ctx context.Context, c *harness.Cluster, o *clusterObserver, broker *harness.NATSProcess, i int, down time.Duration) (r outageResult, err error) {
+	if err := env.waitUntilSteady(ctx, c, o); err != nil {
+		return r, fmt.Errorf("waiting for a steady state: %w", err)
 	}
-	o.reset()
-	gone := time.Now()
+	o.resetReplicaBounds()
+	killedAt := time.Now()
 	if err := broker.Kill(); err != nil {
 		return r, err
 	}
-	if r.sequence, err = y.runSequence(ctx, c, fmt.Sprintf("during-%d", i)); err != nil {
+	if r.sequenceDuration, err = env.runSequentialJob(ctx, c, fmt.Sprintf("during-%d", i)); err != nil {
 		return r, fmt.Errorf("running a SequentialJob: %w", err)
 	}
-	if r.lost, err = y.until(ctx, o, metav1.ConditionFalse, gone); err != nil {
-		return r, fmt.Errorf("waiting for the loss to be told of: %w", err)
+	if r.unreachableAfter, err = env.waitForCondition(ctx, o, metav1.ConditionFalse, killedAt); err != nil {
+		return r, fmt.Errorf("waiting for BrokerReachable=False: %w", err)
 	}
-	if err := harness.Pause(ctx, down-time.Since(gone)); err != nil {
+	if err := harness.SleepContext(ctx, down-time.Since(killedAt)); err != nil {
 		return r, err
 	}
 	if err := broker.Restart(); err != nil {
 		return r, err
 	}
-	if r.back, err = y.until(ctx, o, metav1.ConditionTrue, time.Now()); err != nil {
-		return r, fmt.Errorf("waiting for the return to be told of: %w", err)
+	if r.reachableAfter, err = env.waitForCondition(ctx, o, metav1.ConditionTrue, time.Now()); err != nil {
+		return r, fmt.Errorf("waiting for BrokerReachable=True: %w", err)
 	}
-	err = y.atWork(ctx, c, o)
-	_, r.fewest, r.most = o.replicas()
+	err = env.waitUntilSteady(ctx, c, o)
+	_, r.minReplicas, r.maxReplicas = o.replicaCounts()
 	return r, err
 }
 
-// atWork waits until the pool has its figures and its workers, and a while more: another
-// one each time, so that nothing is in step with what the operator does every so often.
-func (y *yard) atWork(ctx context.Context, c *harness.Cluster, o *observer) error {
-	if err := y.WaitUntilDecided(ctx, c, patience, y.queues, 1); err != nil {
+// waitUntilSteady waits until the pool has its metrics and its workers, and then for a random
+// time, so that the outage is not synchronized with periodic work of the operator.
+func (env *environment) waitUntilSteady(ctx context.Context, c *harness.Cluster, o *clusterObserver) error {
+	if err := env.WaitUntilReconciled(ctx, c, waitTimeout, env.queues, 1); err != nil {
 		return err
 	}
-	err := harness.Poll(ctx, patience, func() (bool, error) {
-		now, _, _ := o.replicas()
-		return now == replicas, nil
+	err := harness.PollUntil(ctx, waitTimeout, func() (bool, error) {
+		now, _, _ := o.replicaCounts()
+		return now == poolReplicas, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%d replicas are wanted: %w", replicas, err)
+		return fmt.Errorf("waiting for %d replicas: %w", poolReplicas, err)
 	}
-	return harness.Pause(ctx, 3*time.Second+time.Duration(rand.Int64N(int64(3*time.Second)))) //nolint:gosec // to spread, not to hide
+	return harness.SleepContext(ctx, 3*time.Second+time.Duration(rand.Int64N(int64(3*time.Second)))) //nolint:gosec // the time is not a secret
 }
 
-// until waits until each Queue tells that of the broker, and how long each took.
-func (y *yard) until(ctx context.Context, o *observer, status metav1.ConditionStatus, began time.Time) (took []time.Duration, err error) {
+// waitForCondition waits until each Queue has reported the status of BrokerReachable, and
+// returns how long each took.
+func (env *environment) waitForCondition(ctx context.Context, o *clusterObserver, status metav1.ConditionStatus, began time.Time) (took []time.Duration, err error) {
 	var since []time.Time
-	err = harness.Poll(ctx, patience, func() (bool, error) {
+	err = harness.PollUntil(ctx, waitTimeout, func() (bool, error) {
 		var err error
-		since, err = o.telling(status)
-		return len(since) == y.queues, err
+		since, err = o.transitionTimes(status)
+		return len(since) == env.queues, err
 	})
 	for _, at := range since {
 		took = append(took, at.Sub(began))
@@ -123,19 +125,19 @@ func (y *yard) until(ctx context.Context, o *observer, status metav1.ConditionSt
 	return took, err
 }
 
-// runSequence has a SequentialJob run, and takes it away again.
-func (y *yard) runSequence(ctx context.Context, c *harness.Cluster, name string) (time.Duration, error) {
+// runSequentialJob runs a SequentialJob, deletes it, and returns how long it took.
+func (env *environment) runSequentialJob(ctx context.Context, c *harness.Cluster, name string) (time.Duration, error) {
 	began := time.Now()
-	sj := y.sequentialJob(name)
+	sj := env.newSequentialJob(name)
 	if err := c.Create(ctx, sj); err != nil {
 		return 0, err
 	}
-	err := harness.Poll(ctx, patience, func() (bool, error) {
+	err := harness.PollUntil(ctx, waitTimeout, func() (bool, error) {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(sj), sj); err != nil {
 			return false, err
 		}
 		if sj.Status.Phase == v1alpha1.PhaseFailed {
-			return false, fmt.Errorf("%s failed", name)
+			return false, fmt.Errorf("SequentialJob %s failed", name)
 		}
 		return sj.Status.Phase == v1alpha1.PhaseCompleted, nil
 	})

@@ -16,83 +16,85 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// observer watches from outside what the Queues tell of the broker, and what the pool's
-// Deployments are asked for.
-type observer struct {
-	mu    sync.Mutex
-	told  map[string]told  // by Queue
-	asked map[string]int32 // by Deployment
-	// fewest and most replicas that all were asked for since the last reset.
-	fewest, most int32
-	err          error
+// clusterObserver watches the BrokerReachable conditions of the Queues and the replicas of the
+// pool's Deployments.
+type clusterObserver struct {
+	mu                 sync.Mutex
+	brokerConditions   map[string]brokerCondition // by Queue
+	deploymentReplicas map[string]int32           // by Deployment
+	// minReplicas and maxReplicas are the bounds of the total since the last reset.
+	minReplicas, maxReplicas int32
+	err                      error
 }
 
-// told is what a Queue last told of the broker, and when it began to.
-type told struct {
-	status metav1.ConditionStatus
-	at     time.Time
+// brokerCondition is the last observed status of BrokerReachable, and when it was first
+// observed.
+type brokerCondition struct {
+	status         metav1.ConditionStatus
+	transitionTime time.Time
 }
 
-func observe(ctx context.Context, c *harness.Cluster, ns string) (*observer, error) {
-	o := &observer{told: map[string]told{}, asked: map[string]int32{}}
-	return o, harness.Follow(ctx, c, o.see, o.ended, []client.ObjectList{&v1alpha1.QueueList{}, &appsv1.DeploymentList{}}, client.InNamespace(ns))
+func startObserver(ctx context.Context, c *harness.Cluster, ns string) (*clusterObserver, error) {
+	o := &clusterObserver{brokerConditions: map[string]brokerCondition{}, deploymentReplicas: map[string]int32{}}
+	return o, harness.WatchLists(ctx, c, o.recordEvent, o.recordWatchEnd, []client.ObjectList{&v1alpha1.QueueList{}, &appsv1.DeploymentList{}}, client.InNamespace(ns))
 }
 
-func (o *observer) ended(err error) {
+func (o *clusterObserver) recordWatchEnd(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.err = err
 }
 
-func (o *observer) see(event watch.Event, now time.Time) {
+func (o *clusterObserver) recordEvent(event watch.Event, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch object := event.Object.(type) {
 	case *v1alpha1.Queue:
-		is := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionBrokerReachable)
-		if is != nil && o.told[object.Name].status != is.Status {
-			o.told[object.Name] = told{is.Status, now}
+		condition := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionBrokerReachable)
+		if condition != nil && o.brokerConditions[object.Name].status != condition.Status {
+			o.brokerConditions[object.Name] = brokerCondition{condition.Status, now}
 		}
 	case *appsv1.Deployment:
 		if object.Labels[pool.LabelWorkerPool] == "" {
 			return
 		}
-		o.asked[object.Name] = 0
+		o.deploymentReplicas[object.Name] = 0
 		if event.Type != watch.Deleted && object.Spec.Replicas != nil {
-			o.asked[object.Name] = *object.Spec.Replicas
+			o.deploymentReplicas[object.Name] = *object.Spec.Replicas
 		}
-		o.fewest, o.most = min(o.fewest, o.sum()), max(o.most, o.sum())
+		o.minReplicas, o.maxReplicas = min(o.minReplicas, o.totalReplicas()), max(o.maxReplicas, o.totalReplicas())
 	}
 }
 
-func (o *observer) sum() (sum int32) {
-	for _, replicas := range o.asked {
+func (o *clusterObserver) totalReplicas() (sum int32) {
+	for _, replicas := range o.deploymentReplicas {
 		sum += replicas
 	}
 	return sum
 }
 
-// reset forgets how many replicas were asked for before.
-func (o *observer) reset() {
+// resetReplicaBounds restarts the observation of the bounds.
+func (o *clusterObserver) resetReplicaBounds() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.fewest, o.most = o.sum(), o.sum()
+	o.minReplicas, o.maxReplicas = o.totalReplicas(), o.totalReplicas()
 }
 
-// replicas are how many are asked for, and the fewest and most since the last reset.
-func (o *observer) replicas() (now, fewest, most int32) {
+// replicaCounts returns the current total of replicas, and its bounds since the last reset.
+func (o *clusterObserver) replicaCounts() (now, fewest, most int32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.sum(), o.fewest, o.most
+	return o.totalReplicas(), o.minReplicas, o.maxReplicas
 }
 
-// telling is when each Queue began to tell that, of those that do.
-func (o *observer) telling(status metav1.ConditionStatus) (since []time.Time, err error) {
+// transitionTimes returns when each Queue changed to the status, for those that currently have
+// it.
+func (o *clusterObserver) transitionTimes(status metav1.ConditionStatus) (since []time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, t := range o.told {
+	for _, t := range o.brokerConditions {
 		if t.status == status {
-			since = append(since, t.at)
+			since = append(since, t.transitionTime)
 		}
 	}
 	return since, o.err

@@ -10,40 +10,40 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// How long it may take at most until a Queue tells of the broker.
+// Targets for the time until every Queue reports the state of the broker.
 const (
-	mostUntilLost = 15 * time.Second
-	mostUntilBack = 10 * time.Second
+	maxTimeUntilUnreachable = 15 * time.Second
+	maxTimeUntilReachable   = 10 * time.Second
 )
 
-// report prints the figures, and says whether the bars are met. That SequentialJobs ran
-// through is no bar: if one had not, there would be no report.
-func report(y *yard, results []result) error {
-	var lost, back, sequences []float64
-	held := true
+// printReport prints the results and returns an error if a target is missed. SequentialJobs
+// need no target: if one fails, the measurement fails.
+func printReport(env *environment, results []outageResult) error {
+	var unreachable, reachable, sequences []float64
+	isConstant := true
 	for _, r := range results {
-		lost, back = append(lost, seconds(r.lost...)...), append(back, seconds(r.back...)...)
-		sequences = append(sequences, seconds(r.sequence)...)
-		held = held && r.fewest == replicas && r.most == replicas
+		unreachable, reachable = append(unreachable, toSeconds(r.unreachableAfter...)...), append(reachable, toSeconds(r.reachableAfter...)...)
+		sequences = append(sequences, toSeconds(r.sequenceDuration)...)
+		isConstant = isConstant && r.minReplicas == poolReplicas && r.maxReplicas == poolReplicas
 	}
-	fmt.Printf("\n%d Queues, the broker gone %d times\n", y.queues, len(results))
+	fmt.Printf("\n%d Queues, %d outages of the broker\n", env.queues, len(results))
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "seconds\tp50\tp90\tmax\t")
-	row := func(what string, all []float64) {
-		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t\n", what, harness.Quantile(all, .5), harness.Quantile(all, .9), harness.Quantile(all, 1))
+	row := func(label string, all []float64) {
+		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t\n", label, harness.Quantile(all, .5), harness.Quantile(all, .9), harness.Quantile(all, 1))
 	}
-	row("from the loss to BrokerReachable=False", lost)
-	row("from the return to BrokerReachable=True", back)
-	row("a SequentialJob meanwhile", sequences)
-	_ = w.Flush() // to standard output
+	row("from the outage to BrokerReachable=False", unreachable)
+	row("from the restart to BrokerReachable=True", reachable)
+	row("a SequentialJob during the outage", sequences)
+	_ = w.Flush() // it writes to standard output
 	return errors.Join(
-		harness.Check(fmt.Sprintf("every Queue tells of the loss in %s", mostUntilLost), harness.Quantile(lost, 1) <= mostUntilLost.Seconds()),
-		harness.Check(fmt.Sprintf("every Queue tells of the return in %s", mostUntilBack), harness.Quantile(back, 1) <= mostUntilBack.Seconds()),
-		harness.Check(fmt.Sprintf("the pool was asked for %d replicas all the time", replicas), held),
+		harness.CheckTarget(fmt.Sprintf("every Queue reports the outage within %s", maxTimeUntilUnreachable), harness.Quantile(unreachable, 1) <= maxTimeUntilUnreachable.Seconds()),
+		harness.CheckTarget(fmt.Sprintf("every Queue reports the recovery within %s", maxTimeUntilReachable), harness.Quantile(reachable, 1) <= maxTimeUntilReachable.Seconds()),
+		harness.CheckTarget(fmt.Sprintf("the pool always has %d desired replicas", poolReplicas), isConstant),
 	)
 }
 
-func seconds(all ...time.Duration) (values []float64) {
+func toSeconds(all ...time.Duration) (values []float64) {
 	for _, d := range all {
 		values = append(values, d.Seconds())
 	}

@@ -1,14 +1,14 @@
-// Command reaction measures how soon a WorkerPool at zero asks for workers, on a real
-// control plane with simulated nodes and a real NATS server.
+// Command reaction measures how soon a WorkerPool at zero scales up, on a real control plane
+// with simulated nodes and a real NATS server.
 //
-//	go run ./test/bench/reaction                         20 times 5,000 messages
-//	go run ./test/bench/reaction -trials 100 -jobs 1     100 times a single one
+//	go run ./test/bench/reaction                         20 trials with 5,000 messages
+//	go run ./test/bench/reaction -trials 100 -jobs 1     100 trials with one message
 //
-// The operator is run as it is built. Each time, messages are published as fast as the
-// broker takes them, and two watches see the pool's Deployment be asked for replicas and its
-// first Pod be made; the clock runs from before the first message is sent. Then the queue
-// is purged, as simulated Pods work off nothing, and the pool goes back to zero by its own
-// rules before the next time. Other pools sleep beside it all the while.
+// It runs a release build of the operator. Each trial publishes messages as fast as the broker
+// accepts them, and measures the time from before the first message until two watches show
+// replicas in the pool's Deployment and its first Pod. Then the queue is purged, because
+// simulated Pods process nothing, and the pool scales to zero by its own rules before the next
+// trial. Other pools stay idle during the benchmark.
 package main
 
 import (
@@ -21,27 +21,27 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-func main() { harness.Main(run, nil) }
+func main() { harness.RunMain(runBenchmark, nil) }
 
-func run(ctx context.Context) error {
-	y := &yard{Yard: "bench-reaction"}
-	trials := flag.Int("trials", 20, "how often it is measured")
-	flag.IntVar(&y.jobs, "jobs", 5000, "messages of a burst")
-	flag.IntVar(&y.beside, "beside", 9, "other pools that sleep")
-	kubeconfig := flag.String("kubeconfig", "", "a control plane that is up; empty: one of its own")
+func runBenchmark(ctx context.Context) error {
+	env := &environment{Environment: "bench-reaction"}
+	trials := flag.Int("trials", 20, "number of trials")
+	flag.IntVar(&env.burstMessages, "jobs", 5000, "number of messages in a trial")
+	flag.IntVar(&env.idlePools, "idle-pools", 9, "number of other pools, which are idle")
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of a running control plane; if empty, a local one is started")
 	flag.Parse()
-	if *trials < 1 || y.jobs < 1 {
+	if *trials < 1 || env.burstMessages < 1 {
 		return errors.New("-trials and -jobs must be at least 1")
 	}
-	c, end, err := harness.Open(ctx, *kubeconfig)
+	c, end, err := harness.OpenCluster(ctx, *kubeconfig)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return bench(ctx, c, y, *trials)
+	return measureReactions(ctx, c, env, *trials)
 }
 
-func bench(ctx context.Context, c *harness.Cluster, y *yard, trials int) error {
+func measureReactions(ctx context.Context, c *harness.Cluster, env *environment, trials int) error {
 	binary, err := harness.BuildOperator(ctx)
 	if err != nil {
 		return err
@@ -51,36 +51,36 @@ func bench(ctx context.Context, c *harness.Cluster, y *yard, trials int) error {
 	if err != nil {
 		return err
 	}
-	defer nats.Close()
-	defer y.Clear(ctx, c)
-	if err := y.fill(ctx, c, nats.URL); err != nil {
-		return fmt.Errorf("filling the yard: %w", err)
+	defer nats.StopAndRemove()
+	defer env.DeleteObjects(ctx, c)
+	if err := env.createObjects(ctx, c, nats.URL); err != nil {
+		return fmt.Errorf("creating the environment: %w", err)
 	}
-	operator, err := harness.StartOperator(ctx, binary, c, "--namespaces", string(y.Yard))
+	operator, err := harness.StartOperator(ctx, binary, c, "--namespaces", string(env.Environment))
 	if err != nil {
 		return err
 	}
-	defer harness.End(operator)
-	if err := y.WaitUntilDecided(ctx, c, patience, 1+y.beside, 1+y.beside); err != nil {
+	defer harness.TerminateProcess(operator)
+	if err := env.WaitUntilReconciled(ctx, c, waitTimeout, 1+env.idlePools, 1+env.idlePools); err != nil {
 		return err
 	}
-	p, err := newProducer(nats.URL)
+	p, err := connectProducer(nats.URL)
 	if err != nil {
 		return err
 	}
-	defer p.close()
-	o, err := observe(ctx, c, string(y.Yard))
+	defer p.closeConnection()
+	o, err := startObserver(ctx, c, string(env.Environment))
 	if err != nil {
 		return err
 	}
-	var results []result
+	var results []trialResult
 	for trial := range trials {
-		one, err := y.measure(ctx, c, o, p)
+		one, err := env.measureTrial(ctx, c, o, p)
 		if err != nil {
 			return fmt.Errorf("trial %d: %w", trial+1, err)
 		}
-		fmt.Fprintf(os.Stderr, "  %d of %d: replicas after %.3f s, a Pod after %.3f s\n", trial+1, trials, one.replicas.Seconds(), one.pod.Seconds())
+		fmt.Fprintf(os.Stderr, "  %d of %d: replicas after %.3f s, a Pod after %.3f s\n", trial+1, trials, one.timeToReplicas.Seconds(), one.timeToPod.Seconds())
 		results = append(results, one)
 	}
-	return report(y, results)
+	return printReport(env, results)
 }

@@ -10,38 +10,40 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// idle is why a pool sleeps.
-const idle = string(scaling.ReasonIdle)
+// idleReason is the reason of an idle pool's last decision.
+const idleReason = string(scaling.ReasonIdle)
 
-// result is what one trial found, counted from before the first message was sent.
-type result struct {
-	published     time.Duration // the broker has all messages
-	replicas, pod time.Duration
+// trialResult is the result of one trial. All times count from before the first message was
+// published.
+type trialResult struct {
+	publishDuration           time.Duration // until the broker has all messages
+	timeToReplicas, timeToPod time.Duration
 }
 
-// measure waits until the pool sleeps, sends a burst, and sees the pool wake up.
-func (y *yard) measure(ctx context.Context, c *harness.Cluster, o *observer, p *producer) (result, error) {
-	if err := y.asleep(ctx, c); err != nil {
-		return result{}, fmt.Errorf("waiting for the pool to sleep: %w", err)
+// measureTrial waits until the pool is idle, publishes a burst, and waits until the pool has
+// replicas and a Pod.
+func (env *environment) measureTrial(ctx context.Context, c *harness.Cluster, o *poolObserver, p *queueProducer) (trialResult, error) {
+	if err := env.waitUntilIdle(ctx, c); err != nil {
+		return trialResult{}, fmt.Errorf("waiting for the pool to become idle: %w", err)
 	}
-	// Another time each: nothing shall be in step with what the operator does every so often.
-	pause := time.Second + time.Duration(rand.Int64N(int64(4*time.Second))) //nolint:gosec // to spread, not to hide
-	if err := harness.Pause(ctx, pause); err != nil {
-		return result{}, err
+	// A random time keeps the trial from being synchronized with periodic work of the operator.
+	pause := time.Second + time.Duration(rand.Int64N(int64(4*time.Second))) //nolint:gosec // the time is not a secret
+	if err := harness.SleepContext(ctx, pause); err != nil {
+		return trialResult{}, err
 	}
-	o.reset()
-	began := time.Now()
-	if err := p.burst(ctx, y.jobs); err != nil {
-		return result{}, err
+	o.resetTimes()
+	startedAt := time.Now()
+	if err := p.publishBurst(ctx, env.burstMessages); err != nil {
+		return trialResult{}, err
 	}
-	r := result{published: time.Since(began)}
-	err := harness.Poll(ctx, patience, func() (bool, error) {
-		asked, made, both, err := o.seen()
-		r.replicas, r.pod = asked.Sub(began), made.Sub(began)
-		return both, err
+	r := trialResult{publishDuration: time.Since(startedAt)}
+	err := harness.PollUntil(ctx, waitTimeout, func() (bool, error) {
+		replicasTime, podTime, complete, err := o.reactionTimes()
+		r.timeToReplicas, r.timeToPod = replicasTime.Sub(startedAt), podTime.Sub(startedAt)
+		return complete, err
 	})
 	if err != nil {
-		return result{}, fmt.Errorf("waiting for a Pod: %w", err)
+		return trialResult{}, fmt.Errorf("waiting for a Pod: %w", err)
 	}
-	return r, p.purge(ctx)
+	return r, p.purgeQueue(ctx)
 }

@@ -14,52 +14,52 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// observer watches from outside what becomes of the pool that is measured.
-type observer struct {
+// poolObserver watches the Deployments and Pods of the measured pool.
+type poolObserver struct {
 	mu sync.Mutex
-	// asked and made are when replicas were first asked for and when a Pod was first made,
+	// replicasTime and podTime are when the first replicas and the first Pod were observed
 	// since the last reset.
-	asked, made time.Time
-	err         error
+	replicasTime, podTime time.Time
+	err                   error
 }
 
-func observe(ctx context.Context, c *harness.Cluster, ns string) (*observer, error) {
-	o := &observer{}
-	return o, harness.Follow(ctx, c, o.see, o.ended, []client.ObjectList{&appsv1.DeploymentList{}, &corev1.PodList{}},
-		client.InNamespace(ns), client.MatchingLabels{pool.LabelWorkerPool: measured})
+func startObserver(ctx context.Context, c *harness.Cluster, ns string) (*poolObserver, error) {
+	o := &poolObserver{}
+	return o, harness.WatchLists(ctx, c, o.recordEvent, o.recordWatchEnd, []client.ObjectList{&appsv1.DeploymentList{}, &corev1.PodList{}},
+		client.InNamespace(ns), client.MatchingLabels{pool.LabelWorkerPool: measuredQueue})
 }
 
-func (o *observer) ended(err error) {
+func (o *poolObserver) recordWatchEnd(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.err = err
 }
 
-func (o *observer) see(event watch.Event, now time.Time) {
+func (o *poolObserver) recordEvent(event watch.Event, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch object := event.Object.(type) {
 	case *appsv1.Deployment:
-		if o.asked.IsZero() && event.Type != watch.Deleted && object.Spec.Replicas != nil && *object.Spec.Replicas > 0 {
-			o.asked = now
+		if o.replicasTime.IsZero() && event.Type != watch.Deleted && object.Spec.Replicas != nil && *object.Spec.Replicas > 0 {
+			o.replicasTime = now
 		}
 	case *corev1.Pod:
-		if o.made.IsZero() && event.Type == watch.Added {
-			o.made = now
+		if o.podTime.IsZero() && event.Type == watch.Added {
+			o.podTime = now
 		}
 	}
 }
 
-// reset forgets what was seen.
-func (o *observer) reset() {
+// resetTimes restarts the observation.
+func (o *poolObserver) resetTimes() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.asked, o.made = time.Time{}, time.Time{}
+	o.replicasTime, o.podTime = time.Time{}, time.Time{}
 }
 
-// seen tells whether both have happened, and when.
-func (o *observer) seen() (asked, made time.Time, both bool, err error) {
+// reactionTimes returns the observed times. Complete is true once both have been observed.
+func (o *poolObserver) reactionTimes() (replicasTime, podTime time.Time, complete bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.asked, o.made, !o.asked.IsZero() && !o.made.IsZero(), o.err
+	return o.replicasTime, o.podTime, !o.replicasTime.IsZero() && !o.podTime.IsZero(), o.err
 }

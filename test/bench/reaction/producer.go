@@ -9,15 +9,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-const subject = "yardmaster." + measured + ".ready.default"
+const publishSubject = "yardmaster." + measuredQueue + ".ready.default"
 
-// producer sends to the queue that is measured. It knows the broker, and not the operator.
-type producer struct {
+// queueProducer publishes messages to the measured queue.
+type queueProducer struct {
 	nc *nats.Conn
 	js jetstream.JetStream
 }
 
-func newProducer(url string) (*producer, error) {
+func connectProducer(url string) (*queueProducer, error) {
 	nc, err := nats.Connect(url)
 	if err != nil {
 		return nil, err
@@ -27,31 +27,32 @@ func newProducer(url string) (*producer, error) {
 		nc.Close()
 		return nil, err
 	}
-	return &producer{nc, js}, nil
+	return &queueProducer{nc, js}, nil
 }
 
-func (p *producer) close() { p.nc.Close() }
+func (p *queueProducer) closeConnection() { p.nc.Close() }
 
-// burst publishes so many messages, and waits until the broker has them all.
-func (p *producer) burst(ctx context.Context, messages int) error {
+// publishBurst publishes the given number of messages, and waits until the broker has stored
+// all of them.
+func (p *queueProducer) publishBurst(ctx context.Context, messages int) error {
 	for range messages {
-		if _, err := p.js.PublishAsync(subject, nil, jetstream.WithStallWait(patience)); err != nil {
+		if _, err := p.js.PublishAsync(publishSubject, nil, jetstream.WithStallWait(waitTimeout)); err != nil {
 			return err
 		}
 	}
 	select {
 	case <-p.js.PublishAsyncComplete():
 		return nil
-	case <-time.After(patience):
-		return errors.New("the broker does not take the messages")
+	case <-time.After(waitTimeout):
+		return errors.New("timed out waiting until the broker has stored the messages")
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// purge takes all messages away, as an admin of the broker would.
-func (p *producer) purge(ctx context.Context) error {
-	stream, err := p.js.Stream(ctx, "yardmaster_"+measured)
+// purgeQueue removes all messages from the queue.
+func (p *queueProducer) purgeQueue(ctx context.Context) error {
+	stream, err := p.js.Stream(ctx, "yardmaster_"+measuredQueue)
 	if err != nil {
 		return err
 	}

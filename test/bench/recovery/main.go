@@ -1,12 +1,13 @@
-// Command recovery measures how soon the operator sees what is new after the API server was
-// away, on a real control plane that is killed and started again.
+// Command recovery measures how soon the operator reconciles new objects after an outage of the
+// API server, on a real control plane that is killed and restarted.
 //
 //	go run ./test/bench/recovery                                 5 outages each of 2, 20, 60 and 100 s
 //	go run ./test/bench/recovery -outages 2s,20s -times 10
 //
-// The operator is run as it is built, with all its controllers, and is left alone. As soon as
-// /readyz says that the API server is back, an object of each kind is made, and the clock runs
-// until a watch shows what its controller made of it. JobReports are of no kind that is watched.
+// It runs a release build of the operator with all its controllers, which keeps running during
+// the outages. As soon as /readyz of the API server succeeds, the benchmark creates an object
+// of each kind and measures the time until a watch shows that its controller has reconciled it.
+// JobReports are not measured, because the operator does not watch them.
 package main
 
 import (
@@ -21,12 +22,12 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-func main() { harness.Main(run, nil) }
+func main() { harness.RunMain(runBenchmark, nil) }
 
-func run(ctx context.Context) error {
-	outages := flag.String("outages", "2s,20s,60s,100s", "how long the API server is away, besides the time that it takes to start")
-	times := flag.Int("times", 5, "how often it is away for each")
-	kubeconfig := flag.String("kubeconfig", "", "a local cluster that is up; empty: one of its own")
+func runBenchmark(ctx context.Context) error {
+	outages := flag.String("outages", "2s,20s,60s,100s", "comma-separated durations of outages, without the start of the API server")
+	times := flag.Int("times", 5, "number of outages of each duration")
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of a running local cluster; if empty, one is started")
 	flag.Parse()
 	if *times < 1 {
 		return errors.New("-times must be at least 1")
@@ -39,39 +40,39 @@ func run(ctx context.Context) error {
 		}
 		durations = append(durations, d)
 	}
-	c, end, err := harness.Open(ctx, *kubeconfig)
+	c, end, err := harness.OpenCluster(ctx, *kubeconfig)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return bench(ctx, c, durations, *times)
+	return measureOutages(ctx, c, durations, *times)
 }
 
-func bench(ctx context.Context, c *harness.Cluster, outages []time.Duration, times int) error {
+func measureOutages(ctx context.Context, c *harness.Cluster, outages []time.Duration, times int) error {
 	binary, err := harness.BuildOperator(ctx)
 	if err != nil {
 		return err
 	}
 	harness.PrintMachine()
-	y := yard{Yard: "bench-recovery"}
-	if err := y.open(ctx, c); err != nil {
-		return fmt.Errorf("opening the yard: %w", err)
+	env := environment{Environment: "bench-recovery"}
+	if err := env.createObjects(ctx, c); err != nil {
+		return fmt.Errorf("creating the environment: %w", err)
 	}
-	operator, err := harness.StartOperator(ctx, binary, c, "--namespaces", string(y.Yard))
+	operator, err := harness.StartOperator(ctx, binary, c, "--namespaces", string(env.Environment))
 	if err != nil {
 		return err
 	}
-	defer harness.End(operator)
-	var results []result
+	defer harness.TerminateProcess(operator)
+	var results []outageResult
 	for _, outage := range outages {
 		for i := range times {
-			r, err := y.measure(ctx, c, outage)
+			r, err := env.measureOutage(ctx, c, outage)
 			if err != nil {
 				return fmt.Errorf("outage %d of %s: %w", i+1, outage, err)
 			}
-			fmt.Fprintf(os.Stderr, "  %s, %d of %d: away for %.1f s, then %s\n", outage, i+1, times, r.away.Seconds(), r.slowest())
+			fmt.Fprintf(os.Stderr, "  %s, %d of %d: down for %.1f s, then %s\n", outage, i+1, times, r.downtime.Seconds(), r.describeSlowest())
 			results = append(results, r)
 		}
 	}
-	return report(outages, results)
+	return printReport(outages, results)
 }

@@ -13,21 +13,22 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// patience with each object. client-go's own informers would need up to a minute.
-const patience = 2 * time.Minute
+// reconcileTimeout is the time that the operator has to reconcile the objects. Informers of
+// client-go can take up to a minute to reconnect.
+const reconcileTimeout = 2 * time.Minute
 
-// result is what one outage showed.
-type result struct {
-	outage, away time.Duration
-	// took is how long it was from /readyz to the first reconcile of an object that is new,
-	// by kind.
-	took map[string]time.Duration
+// outageResult is the result of one outage.
+type outageResult struct {
+	outage, downtime time.Duration
+	// reconciledAfter is the time from /readyz to the first reconciliation of a new object, by
+	// kind.
+	reconciledAfter map[string]time.Duration
 }
 
-// slowest tells of the kind that took longest.
-func (r *result) slowest() string {
+// describeSlowest returns the kind that took longest, and its time.
+func (r *outageResult) describeSlowest() string {
 	text, most := "", time.Duration(-1)
-	for kind, took := range r.took {
+	for kind, took := range r.reconciledAfter {
 		if took > most {
 			text, most = fmt.Sprintf("%s after %.2f s", kind, took.Seconds()), took
 		}
@@ -35,34 +36,34 @@ func (r *result) slowest() string {
 	return text
 }
 
-// measure waits until all controllers are at work, has the API server go away, and sees them
-// be at work again.
-func (y *yard) measure(ctx context.Context, c *harness.Cluster, outage time.Duration) (result, error) {
-	if _, err := y.reconciled(ctx, c, time.Now()); err != nil {
-		return result{}, fmt.Errorf("before it: %w", err)
+// measureOutage waits until all controllers work, interrupts the control plane, and measures
+// the recovery.
+func (env *environment) measureOutage(ctx context.Context, c *harness.Cluster, outage time.Duration) (outageResult, error) {
+	if _, err := env.reconcileNewObjects(ctx, c, time.Now()); err != nil {
+		return outageResult{}, fmt.Errorf("before the outage: %w", err)
 	}
-	away, err := c.Outage(ctx, outage)
+	away, err := c.InterruptControlPlane(ctx, outage)
 	if err != nil {
-		return result{}, err
+		return outageResult{}, err
 	}
-	took, err := y.reconciled(ctx, c, time.Now())
-	return result{outage, away, took}, err
+	took, err := env.reconcileNewObjects(ctx, c, time.Now())
+	return outageResult{outage, away, took}, err
 }
 
-// reconciled makes an object of each kind, waits until each is reconciled, and takes them
-// away again. It tells how long each took since then.
-func (y *yard) reconciled(ctx context.Context, c *harness.Cluster, since time.Time) (map[string]time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// reconcileNewObjects creates an object of each kind, waits until all are reconciled, and
+// deletes them. It returns the time from since to the reconciliation, by kind.
+func (env *environment) reconcileNewObjects(ctx context.Context, c *harness.Cluster, since time.Time) (map[string]time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
-	probes := y.probes()
+	probes := env.newObjects()
 	took := make([]time.Duration, len(probes))
 	group, requests := errgroup.WithContext(ctx)
 	for i := range probes {
 		group.Go(func() error {
-			at, err := probes[i].await(requests, c)
+			at, err := probes[i].createAndWait(requests, c)
 			took[i] = at.Sub(since)
 			if err != nil {
-				return fmt.Errorf("a new %s: %w", probes[i].kind, err)
+				return fmt.Errorf("reconciling a new %s: %w", probes[i].kind, err)
 			}
 			return nil
 		})
@@ -73,46 +74,46 @@ func (y *yard) reconciled(ctx context.Context, c *harness.Cluster, since time.Ti
 	byKind := map[string]time.Duration{}
 	for i := range probes {
 		byKind[probes[i].kind] = took[i]
-		if err := release(ctx, c, probes[i].object); err != nil {
+		if err := deleteWithoutFinalizers(ctx, c, probes[i].object); err != nil {
 			return nil, err
 		}
 	}
 	return byKind, nil
 }
 
-// await makes the object, and tells when its controller has told of it.
-func (p *probe) await(ctx context.Context, c *harness.Cluster) (time.Time, error) {
-	if err := p.create(ctx, c); err != nil {
+// createAndWait creates the object and returns when it was reconciled.
+func (p *newObject) createAndWait(ctx context.Context, c *harness.Cluster) (time.Time, error) {
+	if err := p.createWithRetry(ctx, c); err != nil {
 		return time.Time{}, err
 	}
 	for {
-		at, seen, err := p.watch(ctx, c)
+		at, seen, err := p.watchUntilReconciled(ctx, c)
 		if seen || err != nil {
 			return at, err
 		}
 	}
 }
 
-// watch tells when the controller has told of the object, unless the watch ends before. One
-// that is begun anew shows first what there is.
-func (p *probe) watch(ctx context.Context, c *harness.Cluster) (at time.Time, seen bool, err error) {
+// watchUntilReconciled returns when the object was reconciled. Seen is false if the watch ends
+// before that; a new watch starts with the current state.
+func (p *newObject) watchUntilReconciled(ctx context.Context, c *harness.Cluster) (at time.Time, seen bool, err error) {
 	events, err := c.Watch(ctx, p.list, client.InNamespace(p.object.GetNamespace()), client.MatchingFields{"metadata.name": p.object.GetName()})
 	if err != nil {
 		return time.Time{}, false, err
 	}
 	defer events.Stop()
 	for event := range events.ResultChan() {
-		if object, is := event.Object.(client.Object); is && p.reconciled(object) > 0 {
+		if object, ok := event.Object.(client.Object); ok && p.observedGeneration(object) > 0 {
 			return time.Now(), true, nil
 		}
 	}
 	return time.Time{}, false, ctx.Err()
 }
 
-// create makes the object. An API server that is just back may not serve all kinds at once;
-// that time counts.
-func (p *probe) create(ctx context.Context, c *harness.Cluster) error {
-	return harness.Poll(ctx, patience, func() (bool, error) {
+// createWithRetry creates the object. A restarted API server may not serve all kinds at once;
+// this time counts as part of the recovery.
+func (p *newObject) createWithRetry(ctx context.Context, c *harness.Cluster) error {
+	return harness.PollUntil(ctx, reconcileTimeout, func() (bool, error) {
 		err := c.Create(ctx, p.object)
 		if apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) {
 			return false, nil
@@ -121,10 +122,11 @@ func (p *probe) create(ctx context.Context, c *harness.Cluster) error {
 	})
 }
 
-// release deletes an object without its finalizers' being heard: there is no broker.
-func release(ctx context.Context, c client.Client, object client.Object) error {
-	none := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-	if err := c.Patch(ctx, object, none); err != nil {
+// deleteWithoutFinalizers removes the finalizers of an object and deletes it: without a broker,
+// the operator cannot complete its deletion.
+func deleteWithoutFinalizers(ctx context.Context, c client.Client, object client.Object) error {
+	withoutFinalizers := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	if err := c.Patch(ctx, object, withoutFinalizers); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	return client.IgnoreNotFound(c.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)))

@@ -1,13 +1,13 @@
-// Command scan measures the scanner behind JobReports on a real control plane full of
-// Jobs, next to a bare loop that lists the same Jobs in the same pages and forgets them.
+// Command scan measures the scanner that writes JobReports, on a real control plane full of
+// Jobs, compared with a bare loop that lists the same Jobs in the same pages and discards them.
 //
 //	go run ./test/bench/scan                               100,000 Jobs in 10 namespaces
-//	go run ./test/bench/scan -jobs 10000 -namespaces 10    a tenth of that
+//	go run ./test/bench/scan -jobs 10000 -namespaces 10    10,000 Jobs in 10 namespaces
 //
-// Each is a process of its own that makes one scan; they take turns. A scan is measured
-// twice: as the first of its namespaces, which writes a report for each, and as one of
-// those that follow, which find the same again and write nothing. The operator is then run
-// as it is built, until it has scanned several times, for its memory.
+// Each subject is a process of its own that makes one scan; the subjects take turns. The
+// scanner is measured twice: for the first scan of its namespaces, which creates a report for
+// each of them, and for later scans, which find the same Jobs and write nothing. Then a release
+// build of the operator runs until it has scanned several times, to measure its memory.
 package main
 
 import (
@@ -21,50 +21,50 @@ import (
 )
 
 func main() {
-	roles := map[string]harness.Role{}
-	for _, turn := range turns {
-		roles[turn] = runContestant
+	roles := map[string]harness.ProcessRole{}
+	for _, subject := range subjects {
+		roles[subject] = runSubject
 	}
-	harness.Main(run, roles)
+	harness.RunMain(runBenchmark, roles)
 }
 
-func run(ctx context.Context) error {
-	jobs := flag.Int("jobs", 100_000, "Jobs in all")
-	namespaces := flag.Int("namespaces", 10, "namespaces they are in")
-	rounds := flag.Int("rounds", 6, "how often each is measured")
-	scans := flag.Int("scans", 3, "how often the operator scans before its memory is read")
-	keep := flag.Bool("keep", false, "leave the cluster and the Jobs there")
+func runBenchmark(ctx context.Context) error {
+	jobs := flag.Int("jobs", 100_000, "total number of Jobs")
+	namespaces := flag.Int("namespaces", 10, "number of namespaces")
+	rounds := flag.Int("rounds", 6, "number of scans of each subject")
+	scans := flag.Int("scans", 3, "number of scans of the operator before its memory is measured")
+	keep := flag.Bool("keep", false, "keep the cluster and the Jobs")
 	flag.Parse()
-	return bench(ctx, &yard{jobs: *jobs, namespaces: *namespaces}, *rounds, *scans, *keep)
+	return measureScans(ctx, &environment{jobs: *jobs, namespaces: *namespaces}, *rounds, *scans, *keep)
 }
 
-func bench(ctx context.Context, y *yard, rounds, scans int, keep bool) error {
-	c, err := harness.Start(ctx)
+func measureScans(ctx context.Context, env *environment, rounds, scans int, keep bool) error {
+	c, err := harness.StartCluster(ctx)
 	if err != nil {
 		return err
 	}
 	if !keep {
-		defer c.Stop(ctx)
+		defer c.StopControlPlane(ctx)
 	}
 	operator, err := harness.BuildOperator(ctx)
 	if err != nil {
 		return err
 	}
 	harness.PrintMachine()
-	begun := time.Now()
-	if err := y.fill(ctx, c); err != nil {
-		return fmt.Errorf("making Jobs: %w", err)
+	startedAt := time.Now()
+	if err := env.createJobs(ctx, c); err != nil {
+		return fmt.Errorf("creating Jobs: %w", err)
 	}
-	fmt.Fprintf(os.Stderr, "  %d Jobs in %d namespaces, made in %s\n", y.jobs, y.namespaces, time.Since(begun).Round(time.Second))
+	fmt.Fprintf(os.Stderr, "  %d Jobs in %d namespaces, created in %s\n", env.jobs, env.namespaces, time.Since(startedAt).Round(time.Second))
 
-	results, err := y.takeTurns(ctx, c, rounds)
+	results, err := env.measureRounds(ctx, c, rounds)
 	if err != nil {
 		return err
 	}
-	running, err := measureOperator(ctx, c, operator, y, scans)
+	running, err := measureOperator(ctx, c, operator, env, scans)
 	if err != nil {
 		return fmt.Errorf("operator: %w", err)
 	}
-	report(y, results, running)
+	printReport(env, results, running)
 	return nil
 }

@@ -17,75 +17,77 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// interval of the operator's scans: as short as lets one end before the next begins.
-const interval = time.Minute
+// operatorScanInterval is the interval between the operator's scans. It is longer than one
+// scan.
+const operatorScanInterval = time.Minute
 
-// result is what one scan took.
-type result struct {
-	took, cpu time.Duration
-	peakRSS   int64 // bytes
+// scanResult is the result of one scan.
+type scanResult struct {
+	duration, cpu time.Duration
+	peakRSS       int64 // bytes
 }
 
-// turns are what is measured.
-var turns = []string{bareList, scanAgain, scanFirst}
+// subjects are the roles of the measured processes.
+var subjects = []string{bareListSubject, laterScanSubject, firstScanSubject}
 
-// rest is how long the API server has to clear up after one turn before the next.
-const rest = 2 * time.Second
+// pauseBetweenScans is the time that the API server has to finish its work for one scan before
+// the next.
+const pauseBetweenScans = 2 * time.Second
 
-// takeTurns measures each so often. They take turns, because a machine that others use too
-// is not as fast at all times, and in an order that is another each time: what was done
-// before leaves the API server work to do.
-func (y *yard) takeTurns(ctx context.Context, c *harness.Cluster, rounds int) (map[string][]result, error) {
-	results := map[string][]result{}
-	order := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same each time is what is wanted
+// measureRounds measures each subject once per round. The order changes with every round,
+// because the load of a shared machine varies, and because each scan leaves work for the API
+// server.
+func (env *environment) measureRounds(ctx context.Context, c *harness.Cluster, rounds int) (map[string][]scanResult, error) {
+	results := map[string][]scanResult{}
+	order := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the order must be reproducible
 	for round := range rounds + 1 {
-		for _, i := range order.Perm(len(turns)) {
-			turn := turns[i]
-			time.Sleep(rest)
-			one, err := y.measure(ctx, c, turn)
+		for _, i := range order.Perm(len(subjects)) {
+			subject := subjects[i]
+			time.Sleep(pauseBetweenScans)
+			one, err := env.measureSubject(ctx, c, subject)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", turn, err)
+				return nil, fmt.Errorf("%s: %w", subject, err)
 			}
-			if round > 0 { // the first is for warming up, and so that there are reports
-				results[turn] = append(results[turn], one)
+			if round > 0 { // round 0 warms up and creates the reports
+				results[subject] = append(results[subject], one)
 			}
 		}
 	}
 	return results, nil
 }
 
-// measure makes one scan, in a process of its own, and looks at what came of it.
-func (y *yard) measure(ctx context.Context, c *harness.Cluster, turn string) (result, error) {
-	if turn == scanFirst {
-		if err := y.clearReports(ctx, c); err != nil {
-			return result{}, err
+// measureSubject makes one scan in a process of its own and verifies its result.
+func (env *environment) measureSubject(ctx context.Context, c *harness.Cluster, subject string) (scanResult, error) {
+	if subject == firstScanSubject {
+		if err := env.deleteReports(ctx, c); err != nil {
+			return scanResult{}, err
 		}
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return result{}, err
+		return scanResult{}, err
 	}
-	process := exec.CommandContext(ctx, self, turn, c.Kubeconfig, strings.Join(y.names(), ","), strconv.Itoa(y.jobs))
+	process := exec.CommandContext(ctx, self, subject, c.Kubeconfig, strings.Join(env.namespaceNames(), ","), strconv.Itoa(env.jobs))
 	process.Stderr = os.Stderr
 	out, err := process.Output()
 	if err != nil {
-		return result{}, err
+		return scanResult{}, err
 	}
 	took, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
 	if err != nil {
-		return result{}, err
+		return scanResult{}, err
 	}
-	if turn != bareList {
-		if err := y.check(ctx, c); err != nil {
-			return result{}, err
+	if subject != bareListSubject {
+		if err := env.verifyReports(ctx, c); err != nil {
+			return scanResult{}, err
 		}
 	}
-	cpu, peakRSS := harness.UsageOf(process.ProcessState)
-	return result{took: time.Duration(took), cpu: cpu, peakRSS: peakRSS}, nil
+	cpu, peakRSS := harness.ExitedProcessUsage(process.ProcessState)
+	return scanResult{duration: time.Duration(took), cpu: cpu, peakRSS: peakRSS}, nil
 }
 
-// check fails if a Job is missing in the reports.
-func (y *yard) check(ctx context.Context, c client.Reader) error {
+// verifyReports returns an error if the reports do not contain every Job.
+func (env *environment) verifyReports(ctx context.Context, c client.Reader) error {
 	var reports v1alpha1.JobReportList
 	if err := c.List(ctx, &reports); err != nil {
 		return err
@@ -94,43 +96,43 @@ func (y *yard) check(ctx context.Context, c client.Reader) error {
 	for i := range reports.Items {
 		found += int(reports.Items[i].Status.Summary.Suspicious)
 	}
-	if found != y.jobs {
-		return fmt.Errorf("the reports tell of %d Jobs, want %d", found, y.jobs)
+	if found != env.jobs {
+		return fmt.Errorf("the reports contain %d Jobs, want %d", found, env.jobs)
 	}
 	return nil
 }
 
-// measureOperator runs the operator, with all its controllers, until it has scanned so
-// many times.
-func measureOperator(ctx context.Context, c *harness.Cluster, binary string, y *yard, scans int) (result, error) {
-	if err := y.clearReports(ctx, c); err != nil {
-		return result{}, err
+// measureOperator runs the operator with all its controllers until it has made the given number
+// of scans.
+func measureOperator(ctx context.Context, c *harness.Cluster, binary string, env *environment, scans int) (scanResult, error) {
+	if err := env.deleteReports(ctx, c); err != nil {
+		return scanResult{}, err
 	}
-	names := strings.Join(y.names(), ",")
+	names := strings.Join(env.namespaceNames(), ",")
 	process, err := harness.StartOperator(ctx, binary, c, "--namespaces", names, "--report-namespaces", names,
-		"--report-interval="+interval.String(), "--report-externally-managed-suspicious-after=1ns")
+		"--report-interval="+operatorScanInterval.String(), "--report-externally-managed-suspicious-after=1ns")
 	if err != nil {
-		return result{}, err
+		return scanResult{}, err
 	}
 	for scan := range scans {
-		fmt.Fprintf(os.Stderr, "  the operator scans, %d of %d\n", scan+1, scans)
-		if err := y.waitForReports(ctx, c); err != nil {
+		fmt.Fprintf(os.Stderr, "  waiting for scan %d of %d of the operator\n", scan+1, scans)
+		if err := env.waitForReports(ctx, c); err != nil {
 			_ = process.Process.Kill()
-			return result{}, err
+			return scanResult{}, err
 		}
-		// Without reports the next scan writes them again, and is seen to be over.
-		if err := y.clearReports(ctx, c); err != nil {
-			return result{}, err
+		// The next scan writes the reports again, which shows that it is complete.
+		if err := env.deleteReports(ctx, c); err != nil {
+			return scanResult{}, err
 		}
 	}
 	_ = process.Process.Signal(os.Interrupt)
 	_ = process.Wait()
-	cpu, peakRSS := harness.UsageOf(process.ProcessState)
-	return result{cpu: cpu / time.Duration(scans), peakRSS: peakRSS}, nil
+	cpu, peakRSS := harness.ExitedProcessUsage(process.ProcessState)
+	return scanResult{cpu: cpu / time.Duration(scans), peakRSS: peakRSS}, nil
 }
 
-func (y *yard) waitForReports(ctx context.Context, c client.Reader) error {
-	return harness.Poll(ctx, 3*interval, func() (bool, error) {
+func (env *environment) waitForReports(ctx context.Context, c client.Reader) error {
+	return harness.PollUntil(ctx, 3*operatorScanInterval, func() (bool, error) {
 		var reports v1alpha1.JobReportList
 		if err := c.List(ctx, &reports); err != nil {
 			return false, err
@@ -141,6 +143,6 @@ func (y *yard) waitForReports(ctx context.Context, c client.Reader) error {
 				ready++
 			}
 		}
-		return ready == y.namespaces && y.check(ctx, c) == nil, nil
+		return ready == env.namespaces && env.verifyReports(ctx, c) == nil, nil
 	})
 }

@@ -15,29 +15,31 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// bareRunner runs the load with the bare loop, in a process of its own.
-type bareRunner struct{}
+// bareLoopRunner runs the load with the bare loop in a process of its own.
+type bareLoopRunner struct{}
 
-func (bareRunner) start(ctx context.Context, c *harness.Cluster, l load, ns string) (*exec.Cmd, error) {
+func (bareLoopRunner) startProcess(ctx context.Context, c *harness.Cluster, l sequenceLoad, ns string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	command := exec.CommandContext(ctx, self, bareLoop, c.Kubeconfig, ns, strconv.Itoa(l.steps), strconv.Itoa(l.sequences)+"x"+l.duration.String())
+	command := exec.CommandContext(ctx, self, bareLoopRole, c.Kubeconfig, ns, strconv.Itoa(l.steps), strconv.Itoa(l.sequences)+"x"+l.stepDuration.String())
 	command.Stderr = os.Stderr
 	return command, command.Start()
 }
 
-// bringIn does nothing: the loop makes the first Jobs itself.
-func (bareRunner) bringIn(context.Context, *harness.Cluster, load, string) error { return nil }
+// createLoad does nothing, because the bare loop creates the first Jobs itself.
+func (bareLoopRunner) createLoad(context.Context, *harness.Cluster, sequenceLoad, string) error {
+	return nil
+}
 
-// runBareLoop is the least that runs sequences: it watches Jobs, and makes the next one
-// when one is over. It keeps no status, and would lose its place if it were stopped.
+// runBareLoop is the least that can run sequences: it watches Jobs and creates the next one
+// when one has ended. It stores no status, so a restart would lose its state.
 func runBareLoop(ctx context.Context, args []string) error {
 	if len(args) != 5 {
 		return fmt.Errorf("%s KUBECONFIG NAMESPACE STEPS LOAD", args[0])
 	}
-	c, err := harness.Connect(args[1])
+	c, err := harness.ConnectToCluster(args[1])
 	if err != nil {
 		return err
 	}
@@ -57,9 +59,9 @@ func runBareLoop(ctx context.Context, args []string) error {
 	defer jobs.Stop()
 	failed := make(chan error, 1)
 	go func() {
-		failed <- l.bringIn(ctx, c, func(i int) client.Object { return l.job(i, 0, ns) })
+		failed <- l.createObjects(ctx, c, func(i int) client.Object { return l.newJob(i, 0, ns) })
 	}()
-	for over := map[string]bool{}; len(over) < l.jobs(); {
+	for ended := map[string]bool{}; len(ended) < l.jobCount(); {
 		select {
 		case err := <-failed:
 			if err != nil {
@@ -68,19 +70,19 @@ func runBareLoop(ctx context.Context, args []string) error {
 			failed = nil
 		case event, ok := <-jobs.ResultChan():
 			if !ok {
-				return errors.New("the watch ended")
+				return errors.New("the watch of Jobs ended")
 			}
-			if ended, ok := event.Object.(*batchv1.Job); ok && sequence.IsTerminal(ended) && !over[ended.Name] {
-				over[ended.Name] = true
-				go l.next(ctx, c, ended)
+			if job, ok := event.Object.(*batchv1.Job); ok && sequence.IsTerminal(job) && !ended[job.Name] {
+				ended[job.Name] = true
+				go l.createNextJob(ctx, c, job)
 			}
 		}
 	}
 	return nil
 }
 
-// next makes the Job that follows the one that ended.
-func (l load) next(ctx context.Context, c client.Client, ended *batchv1.Job) {
+// createNextJob creates the Job of the step after the one that ended.
+func (l sequenceLoad) createNextJob(ctx context.Context, c client.Client, ended *batchv1.Job) {
 	sequence, err := strconv.Atoi(ended.Labels[labelSequence])
 	if err != nil {
 		return
@@ -89,7 +91,7 @@ func (l load) next(ctx context.Context, c client.Client, ended *batchv1.Job) {
 	if err != nil || step+1 >= l.steps {
 		return
 	}
-	if err := c.Create(ctx, l.job(sequence, step+1, ended.Namespace)); err != nil {
+	if err := c.Create(ctx, l.newJob(sequence, step+1, ended.Namespace)); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}
 }

@@ -16,76 +16,79 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// creators is how many requests at once bring the load in.
-const creators = 16
+// createConcurrency is the number of concurrent requests that create the load.
+const createConcurrency = 16
 
-// The labels by which the observer knows whose Job it sees.
+// Labels that identify the sequence and the step of a Job of the bare loop.
 const (
 	labelSequence = "bench.yardmaster.dev/sequence"
 	labelStep     = "bench.yardmaster.dev/step"
 )
 
-// load is what is run: so many sequences at once, of so many steps that take so long.
-type load struct {
+// sequenceLoad is a number of concurrent sequences, their number of steps, and the duration of
+// the steps.
+type sequenceLoad struct {
 	sequences, steps int
-	// duration of a step on average. A sequence's are all the same, between half of
-	// that and half more: all sequences ending at once would be a load of its own.
-	duration time.Duration
+	// stepDuration is the average duration of a step. The steps of one sequence have equal
+	// durations, from half to one and a half times the average across sequences, because
+	// sequences that all end together would cause a load peak.
+	stepDuration time.Duration
 }
 
-// parseLoad reads "100x10s".
-func parseLoad(text string, steps int) (load, error) {
+// parseLoad parses a load such as "100x10s".
+func parseLoad(text string, steps int) (sequenceLoad, error) {
 	sequences, duration, found := strings.Cut(text, "x")
 	if !found {
-		return load{}, fmt.Errorf("%q is not of the form SEQUENCESxSTEPDURATION", text)
+		return sequenceLoad{}, fmt.Errorf("%q is not of the form SEQUENCESxSTEPDURATION", text)
 	}
-	l := load{steps: steps}
+	l := sequenceLoad{steps: steps}
 	var err error
 	if l.sequences, err = strconv.Atoi(sequences); err != nil {
-		return load{}, err
+		return sequenceLoad{}, err
 	}
-	l.duration, err = time.ParseDuration(duration)
+	l.stepDuration, err = time.ParseDuration(duration)
 	return l, err
 }
 
-func (l load) String() string {
-	return fmt.Sprintf("%d sequences of %d steps of %s", l.sequences, l.steps, l.duration)
+func (l sequenceLoad) String() string {
+	return fmt.Sprintf("%d sequences of %d steps of %s", l.sequences, l.steps, l.stepDuration)
 }
 
-// durationOf is how long the steps of a sequence take: the same in every measurement.
-func (l load) durationOf(sequence int) time.Duration {
+// stepDurationOf returns the duration of the steps of a sequence. It is the same in every
+// measurement.
+func (l sequenceLoad) stepDurationOf(sequence int) time.Duration {
 	if l.sequences == 1 {
-		return l.duration
+		return l.stepDuration
 	}
-	return l.duration/2 + l.duration*time.Duration(sequence)/time.Duration(l.sequences)
+	return l.stepDuration/2 + l.stepDuration*time.Duration(sequence)/time.Duration(l.sequences)
 }
 
-// podMetadata tells the simulated node how long the Pod runs.
-func (l load) podMetadata(sequence int) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Annotations: map[string]string{"sim.localcluster.dev/duration": l.durationOf(sequence).String()}}
+// podMetadata returns metadata from which simulated nodes read how long the Pod runs.
+func (l sequenceLoad) podMetadata(sequence int) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Annotations: map[string]string{"sim.localcluster.dev/duration": l.stepDurationOf(sequence).String()}}
 }
 
-func (l load) jobs() int { return l.sequences * l.steps }
+func (l sequenceLoad) jobCount() int { return l.sequences * l.steps }
 
 func sequenceName(i int) string { return fmt.Sprintf("s%04d", i) }
 func stepName(i int) string     { return fmt.Sprintf("step-%d", i) }
 
-func container(step int) corev1.Container {
+func newContainer(step int) corev1.Container {
 	return corev1.Container{Name: stepName(step), Image: "registry.example/tool:1", Command: []string{"run"}}
 }
 
-// sequentialJob is one of the load's sequences for the operator.
-func (l load) sequentialJob(i int, ns string) *v1alpha1.SequentialJob {
+// newSequentialJob returns one sequence for the operator.
+func (l sequenceLoad) newSequentialJob(i int, ns string) *v1alpha1.SequentialJob {
 	sj := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: sequenceName(i), Namespace: ns}}
 	sj.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: l.podMetadata(i)}
 	for step := range l.steps {
-		sj.Spec.Containers = append(sj.Spec.Containers, v1alpha1.Step{Name: stepName(step), Container: container(step)})
+		sj.Spec.Containers = append(sj.Spec.Containers, v1alpha1.Step{Name: stepName(step), Container: newContainer(step)})
 	}
 	return sj
 }
 
-// job is one step for the bare loop.
-func (l load) job(sequence, step int, ns string) *batchv1.Job {
+// newJob returns one step for the bare loop.
+func (l sequenceLoad) newJob(sequence, step int, ns string) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: sequenceName(sequence) + "-" + stepName(step), Namespace: ns,
@@ -97,17 +100,17 @@ func (l load) job(sequence, step int, ns string) *batchv1.Job {
 				ObjectMeta: l.podMetadata(sequence),
 				Spec: corev1.PodSpec{
 					RestartPolicy: corev1.RestartPolicyNever,
-					Containers:    []corev1.Container{container(step)},
+					Containers:    []corev1.Container{newContainer(step)},
 				},
 			},
 		},
 	}
 }
 
-// bringIn makes one object for each sequence.
-func (l load) bringIn(ctx context.Context, c client.Client, object func(i int) client.Object) error {
+// createObjects creates one object for each sequence.
+func (l sequenceLoad) createObjects(ctx context.Context, c client.Client, object func(i int) client.Object) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(creators)
+	group.SetLimit(createConcurrency)
 	for i := range l.sequences {
 		group.Go(func() error { return c.Create(ctx, object(i)) })
 	}

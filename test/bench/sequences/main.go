@@ -1,14 +1,14 @@
-// Command sequences measures how the operator runs SequentialJobs, on a real control plane
-// with simulated nodes, next to a bare client loop that makes the same Jobs with one watch
-// and keeps nothing.
+// Command sequences measures how the operator runs SequentialJobs, on a real control plane with
+// simulated nodes, compared with a bare client loop that creates the same Jobs with one watch
+// and stores nothing.
 //
 //	go run ./test/bench/sequences                    1, 100 and 1,000 sequences of 3 steps
-//	go run ./test/bench/sequences -loads 100x10s     100 sequences, their steps taking 5 to 15 s
+//	go run ./test/bench/sequences -loads 100x10s     100 sequences with steps of 5 to 15 s
 //
-// A load is a number of sequences and how long their steps take, on average. With long
-// steps the control plane has time to spare, as it has in most clusters, and what is
-// measured is the operator. With steps of 100 ms it has none: there everything that asks
-// anything of it waits, and what is measured is how much more the operator asks.
+// A load is a number of sequences and the average duration of their steps. With long steps, the
+// control plane has capacity to spare, as in most clusters, and the operator is what is
+// measured. With steps of 100 ms it has none, and the benchmark measures how many more requests
+// the operator makes.
 package main
 
 import (
@@ -20,23 +20,23 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// bareLoop, as the first argument, makes this program the loop that is measured.
-const bareLoop = "bare-loop"
+// bareLoopRole is the role of the process that runs the bare loop.
+const bareLoopRole = "bare-loop"
 
-func main() { harness.Main(run, map[string]harness.Role{bareLoop: runBareLoop}) }
+func main() { harness.RunMain(runBenchmark, map[string]harness.ProcessRole{bareLoopRole: runBareLoop}) }
 
-func run(ctx context.Context) error {
-	loads := flag.String("loads", "1x1s,100x10s,1000x30s,100x100ms,1000x100ms", "SEQUENCESxSTEPDURATION, one measurement each")
-	steps := flag.Int("steps", 3, "steps of a sequence")
-	keep := flag.Bool("keep", false, "leave the cluster up")
+func runBenchmark(ctx context.Context) error {
+	loads := flag.String("loads", "1x1s,100x10s,1000x30s,100x100ms,1000x100ms", "comma-separated loads, SEQUENCESxSTEPDURATION, one measurement each")
+	steps := flag.Int("steps", 3, "number of steps of a sequence")
+	keep := flag.Bool("keep", false, "keep the cluster")
 	flag.Parse()
 
-	c, err := harness.Start(ctx)
+	c, err := harness.StartCluster(ctx)
 	if err != nil {
 		return err
 	}
 	if !*keep {
-		defer c.Stop(ctx)
+		defer c.StopControlPlane(ctx)
 	}
 	operator, err := harness.BuildOperator(ctx)
 	if err != nil {
@@ -48,15 +48,15 @@ func run(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("-loads: %w", err)
 		}
-		bare, err := measure(ctx, c, load, bareRunner{})
+		bare, err := measureLoad(ctx, c, load, bareLoopRunner{})
 		if err != nil {
 			return fmt.Errorf("bare loop, %s: %w", load, err)
 		}
-		ours, err := measure(ctx, c, load, operatorRunner{operator})
+		ours, err := measureLoad(ctx, c, load, operatorRunner{operator})
 		if err != nil {
 			return fmt.Errorf("operator, %s: %w", load, err)
 		}
-		report(load, ours, bare)
+		printReport(load, ours, bare)
 	}
 	return nil
 }

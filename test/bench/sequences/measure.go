@@ -17,34 +17,34 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// patience is how long one measurement may take.
-const patience = 20 * time.Minute
+// measurementTimeout bounds one measurement.
+const measurementTimeout = 20 * time.Minute
 
-// runner is what runs the load: the operator, or the bare loop.
-type runner interface {
-	start(ctx context.Context, c *harness.Cluster, l load, ns string) (*exec.Cmd, error)
-	bringIn(ctx context.Context, c *harness.Cluster, l load, ns string) error
+// loadRunner runs a load: the operator or the bare loop.
+type loadRunner interface {
+	startProcess(ctx context.Context, c *harness.Cluster, l sequenceLoad, ns string) (*exec.Cmd, error)
+	createLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, ns string) error
 }
 
-// result is what one measurement found.
-type result struct {
+// loadResult is the result of one measurement.
+type loadResult struct {
 	makespan    time.Duration
 	transitions []time.Duration
-	writes      writes
+	writes      apiWrites
 	cpu         time.Duration
 	peakRSS     int64 // bytes
 }
 
-// measure runs the load once, in a namespace of its own.
-func measure(ctx context.Context, c *harness.Cluster, l load, r runner) (*result, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// measureLoad runs the load once in a new namespace.
+func measureLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, r loadRunner) (*loadResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, measurementTimeout)
 	defer cancel()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
 	if err := c.Create(ctx, ns); err != nil {
 		return nil, err
 	}
-	defer clearUp(ctx, c, ns)
-	o, err := observe(ctx, c, ns.Name)
+	defer deleteNamespace(ctx, c, ns)
+	o, err := startObserver(ctx, c, ns.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -52,58 +52,58 @@ func measure(ctx context.Context, c *harness.Cluster, l load, r runner) (*result
 	if err != nil {
 		return nil, err
 	}
-	begun := time.Now()
-	process, err := r.start(ctx, c, l, ns.Name)
+	startedAt := time.Now()
+	process, err := r.startProcess(ctx, c, l, ns.Name)
 	if err != nil {
 		return nil, err
 	}
 	var idle time.Duration
 	if _, isOperator := r.(operatorRunner); isOperator {
-		begun = time.Now() // it was there before the work was
-		if idle, err = harness.CPUOf(process.Process.Pid); err != nil {
+		startedAt = time.Now() // the operator's start does not count
+		if idle, err = harness.ProcessCPUTime(process.Process.Pid); err != nil {
 			return nil, err
 		}
 	}
-	if err := r.bringIn(ctx, c, l, ns.Name); err != nil {
+	if err := r.createLoad(ctx, c, l, ns.Name); err != nil {
 		return nil, err
 	}
-	if err := l.wait(ctx, c, o, ns.Name); err != nil {
+	if err := l.waitUntilFinished(ctx, c, o, ns.Name); err != nil {
 		return nil, err
 	}
-	_ = process.Process.Signal(os.Interrupt) // the bare loop may have ended by itself
+	_ = process.Process.Signal(os.Interrupt) // the bare loop may have exited
 	_ = process.Wait()
-	cpu, peakRSS := harness.UsageOf(process.ProcessState)
+	cpu, peakRSS := harness.ExitedProcessUsage(process.ProcessState)
 	after, err := countWrites(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	transitions, last := o.results()
+	transitions, last := o.transitionResults()
 	slices.Sort(transitions)
-	return &result{
-		makespan:    last.Sub(begun),
+	return &loadResult{
+		makespan:    last.Sub(startedAt),
 		transitions: transitions,
-		writes:      after.since(before),
+		writes:      after.difference(before),
 		cpu:         cpu - idle,
 		peakRSS:     peakRSS,
 	}, nil
 }
 
-// wait waits for all Jobs to be over, and for the operator to have said so.
-func (l load) wait(ctx context.Context, c *harness.Cluster, o *observer, ns string) error {
+// waitUntilFinished waits until all Jobs have ended and the operator has recorded that.
+func (l sequenceLoad) waitUntilFinished(ctx context.Context, c *harness.Cluster, o *jobObserver, ns string) error {
 	progress := time.NewTicker(10 * time.Second)
 	defer progress.Stop()
-	err := harness.Poll(ctx, patience, func() (bool, error) {
+	err := harness.PollUntil(ctx, measurementTimeout, func() (bool, error) {
 		select {
 		case <-progress.C:
-			fmt.Fprintf(os.Stderr, "  %d of %d Jobs are over\n", o.jobsOver(), l.jobs())
+			fmt.Fprintf(os.Stderr, "  %d of %d Jobs have ended\n", o.finishedCount(), l.jobCount())
 		default:
 		}
-		return o.jobsOver() >= l.jobs(), nil
+		return o.finishedCount() >= l.jobCount(), nil
 	})
 	if err != nil {
 		return err
 	}
-	return harness.Poll(ctx, time.Minute, func() (bool, error) {
+	return harness.PollUntil(ctx, time.Minute, func() (bool, error) {
 		var list v1alpha1.SequentialJobList
 		if err := c.List(ctx, &list, client.InNamespace(ns)); err != nil {
 			return false, err
@@ -114,21 +114,21 @@ func (l load) wait(ctx context.Context, c *harness.Cluster, o *observer, ns stri
 	})
 }
 
-// clearUp deletes what the measurement made, and waits for it to be gone: the next one
-// begins with the control plane at rest.
-func clearUp(ctx context.Context, c *harness.Cluster, ns *corev1.Namespace) {
+// deleteNamespace deletes the objects of the measurement and waits until its Pods are deleted,
+// so that the next measurement starts with an idle control plane.
+func deleteNamespace(ctx context.Context, c *harness.Cluster, ns *corev1.Namespace) {
 	ctx = context.WithoutCancel(ctx)
 	background := client.PropagationPolicy(metav1.DeletePropagationBackground)
 	_ = c.DeleteAllOf(ctx, &v1alpha1.SequentialJob{}, client.InNamespace(ns.Name), background)
 	_ = c.DeleteAllOf(ctx, &batchv1.Job{}, client.InNamespace(ns.Name), background)
 	_ = c.Delete(ctx, ns)
-	if err := harness.Poll(ctx, patience, func() (bool, error) {
+	if err := harness.PollUntil(ctx, measurementTimeout, func() (bool, error) {
 		var pods corev1.PodList
 		if err := c.List(ctx, &pods, client.InNamespace(ns.Name), client.Limit(1)); err != nil {
 			return false, err
 		}
 		return len(pods.Items) == 0, nil
 	}); err != nil {
-		fmt.Fprintln(os.Stderr, "bench: clearing up:", err)
+		fmt.Fprintln(os.Stderr, "bench: deleting the namespace:", err)
 	}
 }

@@ -14,58 +14,58 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// observer watches the Jobs of a namespace from outside, whoever makes them. What it
-// takes for a transition is the time between its seeing a Job end and its seeing the
-// sequence's next Job made; both come through the same watch, so its delay cancels out.
-type observer struct {
-	mu          sync.Mutex
-	ended       map[string]time.Time // by sequence: when its last Job ended
-	over        map[string]bool      // by Job
-	transitions []time.Duration
-	last        time.Time
+// jobObserver watches the Jobs of a namespace. A transition is the time from the event that
+// shows the end of a Job to the event that shows the sequence's next Job. Both events come
+// through the same watch, so its delay cancels out.
+type jobObserver struct {
+	mu           sync.Mutex
+	lastJobEnd   map[string]time.Time // by sequence
+	finishedJobs map[string]bool      // by Job
+	transitions  []time.Duration
+	lastEnd      time.Time
 }
 
-func observe(ctx context.Context, c *harness.Cluster, ns string) (*observer, error) {
+func startObserver(ctx context.Context, c *harness.Cluster, ns string) (*jobObserver, error) {
 	events, err := c.Watch(ctx, &batchv1.JobList{}, client.InNamespace(ns))
 	if err != nil {
 		return nil, err
 	}
-	o := &observer{ended: map[string]time.Time{}, over: map[string]bool{}}
+	o := &jobObserver{lastJobEnd: map[string]time.Time{}, finishedJobs: map[string]bool{}}
 	go func() {
 		defer events.Stop()
 		for event := range events.ResultChan() {
 			if job, ok := event.Object.(*batchv1.Job); ok {
-				o.see(job, event.Type, time.Now())
+				o.recordJob(job, event.Type, time.Now())
 			}
 		}
 	}()
 	return o, nil
 }
 
-func (o *observer) see(job *batchv1.Job, kind watch.EventType, now time.Time) {
+func (o *jobObserver) recordJob(job *batchv1.Job, kind watch.EventType, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	owner := job.Labels[labelSequence] + job.Labels[v1alpha1.LabelSequentialJob]
 	switch {
 	case kind == watch.Added:
-		if ended, ok := o.ended[owner]; ok {
+		if ended, ok := o.lastJobEnd[owner]; ok {
 			o.transitions = append(o.transitions, now.Sub(ended))
 		}
-	case kind == watch.Modified && sequence.IsTerminal(job) && !o.over[job.Name]:
-		o.over[job.Name] = true
-		o.ended[owner], o.last = now, now
+	case kind == watch.Modified && sequence.IsTerminal(job) && !o.finishedJobs[job.Name]:
+		o.finishedJobs[job.Name] = true
+		o.lastJobEnd[owner], o.lastEnd = now, now
 	}
 }
 
-// jobsOver is how many Jobs have ended.
-func (o *observer) jobsOver() int {
+// finishedCount returns the number of Jobs that have ended.
+func (o *jobObserver) finishedCount() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.over)
+	return len(o.finishedJobs)
 }
 
-func (o *observer) results() (transitions []time.Duration, last time.Time) {
+func (o *jobObserver) transitionResults() (transitions []time.Duration, last time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.transitions, o.last
+	return o.transitions, o.lastEnd
 }

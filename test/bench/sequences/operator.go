@@ -9,13 +9,13 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// operatorRunner runs the load with the operator, as it is built.
+// operatorRunner runs the load with a release build of the operator.
 type operatorRunner struct{ binary string }
 
-func (r operatorRunner) start(ctx context.Context, c *harness.Cluster, _ load, ns string) (*exec.Cmd, error) {
+func (r operatorRunner) startProcess(ctx context.Context, c *harness.Cluster, _ sequenceLoad, ns string) (*exec.Cmd, error) {
 	return harness.StartOperator(ctx, r.binary, c, "--namespaces", ns)
 }
 
-func (operatorRunner) bringIn(ctx context.Context, c *harness.Cluster, l load, ns string) error {
-	return l.bringIn(ctx, c, func(i int) client.Object { return l.sequentialJob(i, ns) })
+func (operatorRunner) createLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, ns string) error {
+	return l.createObjects(ctx, c, func(i int) client.Object { return l.newSequentialJob(i, ns) })
 }

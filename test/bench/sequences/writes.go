@@ -12,50 +12,50 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// writes are requests that changed something, counted by the API server. Only the
-// operator or the loop makes Jobs and changes SequentialJobs, so these are all theirs.
-type writes struct {
-	objects float64 // Jobs made, SequentialJobs and their statuses patched
-	dryRuns float64 // tries, which change nothing
+// apiWrites counts requests that changed objects, according to the API server. Only the
+// measured process creates Jobs and patches SequentialJobs.
+type apiWrites struct {
+	objects float64 // created Jobs, isSequencePatch SequentialJobs and statuses
+	dryRuns float64 // these change nothing
 }
 
-func (w writes) since(before writes) writes {
-	return writes{objects: w.objects - before.objects, dryRuns: w.dryRuns - before.dryRuns}
+func (w apiWrites) difference(before apiWrites) apiWrites {
+	return apiWrites{objects: w.objects - before.objects, dryRuns: w.dryRuns - before.dryRuns}
 }
 
-func countWrites(ctx context.Context, c *harness.Cluster) (writes, error) {
+func countWrites(ctx context.Context, c *harness.Cluster) (apiWrites, error) {
 	clientset, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
-		return writes{}, err
+		return apiWrites{}, err
 	}
 	body, err := clientset.Discovery().RESTClient().Get().AbsPath("/metrics").Stream(ctx)
 	if err != nil {
-		return writes{}, fmt.Errorf("reading the API server's metrics: %w", err)
+		return apiWrites{}, fmt.Errorf("reading the API server's metrics: %w", err)
 	}
 	defer body.Close()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(body)
 	if err != nil {
-		return writes{}, err
+		return apiWrites{}, err
 	}
-	var w writes
+	var w apiWrites
 	for _, metric := range families["apiserver_request_total"].GetMetric() {
-		w.add(metric)
+		w.addMetric(metric)
 	}
 	return w, nil
 }
 
-func (w *writes) add(metric *dto.Metric) {
+func (w *apiWrites) addMetric(metric *dto.Metric) {
 	label := map[string]string{}
 	for _, pair := range metric.GetLabel() {
 		label[pair.GetName()] = pair.GetValue()
 	}
-	madeJob := label["resource"] == "jobs" && label["verb"] == "POST"
-	patched := label["resource"] == "sequentialjobs" && label["verb"] == "PATCH"
+	isJobCreation := label["resource"] == "jobs" && label["verb"] == "POST"
+	isSequencePatch := label["resource"] == "sequentialjobs" && label["verb"] == "PATCH"
 	switch {
-	case madeJob && label["dry_run"] != "":
+	case isJobCreation && label["dry_run"] != "":
 		w.dryRuns += metric.GetCounter().GetValue()
-	case madeJob, patched:
+	case isJobCreation, isSequencePatch:
 		w.objects += metric.GetCounter().GetValue()
 	}
 }

@@ -18,16 +18,16 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// bare makes what as many sessions are made of as come at once, with one create for each
-// object and nothing between them. It has no sessions to read and keeps no status.
-func (y *yard) bare(ctx context.Context, c *harness.Cluster, o *observer) ([]time.Duration, error) {
-	began := map[types.UID]time.Time{}
+// measureBareClient creates the objects of one burst of sessions, with one create request for
+// each object and nothing in between. It needs no AgenticSessions and stores no status.
+func (env *environment) measureBareClient(ctx context.Context, c *harness.Cluster, o *objectObserver) ([]time.Duration, error) {
+	startTimes := map[types.UID]time.Time{}
 	group, requests := errgroup.WithContext(ctx)
-	for i := range y.burst {
+	for i := range env.burst {
 		uid, name := uuid.NewUUID(), fmt.Sprintf("bare-%03d", i)
-		began[uid] = time.Now()
+		startTimes[uid] = time.Now()
 		group.Go(func() error {
-			before, tried, job := y.objects(name, uid)
+			before, tried, job := env.newSessionObjects(name, uid)
 			for _, object := range before {
 				if err := c.Create(requests, object); err != nil {
 					return err
@@ -42,13 +42,13 @@ func (y *yard) bare(ctx context.Context, c *harness.Cluster, o *observer) ([]tim
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return await(ctx, o, began, o.jobOf)
+	return waitForEach(ctx, o, startTimes, o.jobCreationTime)
 }
 
-// objects are what a session is made of: what comes before its Pod is tried, that Pod, and
-// its Job.
-func (y *yard) objects(name string, uid types.UID) (before []client.Object, tried *corev1.Pod, job *batchv1.Job) {
-	metadata := y.Object(name)
+// newSessionObjects returns the objects of one session: those that are created before the dry
+// run of its Pod, that Pod, and the Job.
+func (env *environment) newSessionObjects(name string, uid types.UID) (before []client.Object, tried *corev1.Pod, job *batchv1.Job) {
+	metadata := env.ObjectMeta(name)
 	metadata.Labels = map[string]string{session.LabelSessionUID: string(uid)}
 	account := &corev1.ServiceAccount{ObjectMeta: metadata}
 	policy := &networkingv1.NetworkPolicy{ObjectMeta: metadata}
@@ -67,6 +67,6 @@ func (y *yard) objects(name string, uid types.UID) (before []client.Object, trie
 			AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		}}},
 	}
-	tried = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-", Namespace: string(y.Yard)}, Spec: *job.Spec.Template.Spec.DeepCopy()}
+	tried = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-", Namespace: string(env.Environment)}, Spec: *job.Spec.Template.Spec.DeepCopy()}
 	return []client.Object{account, policy, secret}, tried, job
 }

@@ -1,16 +1,15 @@
-// Command sessions measures what AgenticSessions cost, on a real control plane with simulated
-// nodes, while many of them run.
+// Command sessions measures what AgenticSessions cost while many of them run, on a real control
+// plane with simulated nodes.
 //
-//	go run ./test/bench/sessions                           1,000 that run; 100 more at once, 5 times
+//	go run ./test/bench/sessions                           1,000 run; 5 bursts of 100 more
 //	go run ./test/bench/sessions -sessions 100 -bursts 1
 //
-// The operator is run as it is built, with all its controllers. The clock of a session runs
-// from when the API server has said that it has it to when a watch shows its Job, once for
-// sessions that come one at a time and once for those that come all at once. Next to it, a
-// bare client makes the same objects and nothing else: the least that it can take here.
-// Then sessions are deleted all at once, with the operator and without it, until a watch
-// shows that nothing is left of what they were made of. Their namespace enforces the Pod
-// Security Standard restricted.
+// It runs a release build of the operator with all its controllers. The time of a session
+// counts from the API server's response to its creation until a watch shows its Job, for
+// sessions that are created one at a time and for bursts. For comparison, a bare client creates
+// the same objects and nothing else. Then sessions are deleted in bursts, with the operator and
+// without it, until a watch shows that all their objects are deleted. The namespace enforces
+// the Pod Security Standard restricted.
 package main
 
 import (
@@ -23,41 +22,41 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-func main() { harness.Main(run, nil) }
+func main() { harness.RunMain(runBenchmark, nil) }
 
-func run(ctx context.Context) error {
-	y := &yard{Yard: "bench-sessions"}
-	flag.IntVar(&y.sessions, "sessions", 1000, "sessions that run all the while")
-	flag.IntVar(&y.burst, "burst", 100, "sessions that are made, and deleted, at once")
-	flag.IntVar(&y.bursts, "bursts", 5, "how often")
-	flag.IntVar(&y.single, "single", 50, "sessions that are made one at a time")
-	kubeconfig := flag.String("kubeconfig", "", "a control plane that is up; empty: one of its own")
+func runBenchmark(ctx context.Context) error {
+	env := &environment{Environment: "bench-sessions"}
+	flag.IntVar(&env.sessions, "sessions", 1000, "number of sessions that run during the benchmark")
+	flag.IntVar(&env.burst, "burst", 100, "number of sessions that are created and deleted at once")
+	flag.IntVar(&env.bursts, "bursts", 5, "number of bursts")
+	flag.IntVar(&env.single, "single", 50, "number of sessions that are created one at a time")
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of a running control plane; if empty, a local one is started")
 	flag.Parse()
-	if y.sessions < 1 || y.burst < 1 || y.bursts < 1 || y.single < 1 {
+	if env.sessions < 1 || env.burst < 1 || env.bursts < 1 || env.single < 1 {
 		return errors.New("-sessions, -burst, -bursts and -single must be at least 1")
 	}
-	c, end, err := harness.Open(ctx, *kubeconfig)
+	c, end, err := harness.OpenCluster(ctx, *kubeconfig)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return bench(ctx, c, y)
+	return measureSessions(ctx, c, env)
 }
 
-func bench(ctx context.Context, c *harness.Cluster, y *yard) error {
+func measureSessions(ctx context.Context, c *harness.Cluster, env *environment) error {
 	binary, err := harness.BuildOperator(ctx)
 	if err != nil {
 		return err
 	}
 	harness.PrintMachine()
-	if err := y.open(ctx, c); err != nil {
-		return fmt.Errorf("opening the yard: %w", err)
+	if err := env.createNamespace(ctx, c); err != nil {
+		return fmt.Errorf("creating the namespace: %w", err)
 	}
-	o, err := observe(ctx, c, string(y.Yard))
+	o, err := startObserver(ctx, c, string(env.Environment))
 	if err != nil {
 		return err
 	}
-	operator, err := harness.StartOperator(ctx, binary, c, append(harness.WithMetrics(), "--namespaces", string(y.Yard))...)
+	operator, err := harness.StartOperator(ctx, binary, c, append(harness.MetricsFlags(), "--namespaces", string(env.Environment))...)
 	if err != nil {
 		return err
 	}
@@ -65,24 +64,24 @@ func bench(ctx context.Context, c *harness.Cluster, y *yard) error {
 	end := func() {
 		if !ended {
 			ended = true
-			harness.End(operator)
+			harness.TerminateProcess(operator)
 		}
 	}
 	defer end()
-	if err := y.fill(ctx, c, o); err != nil {
-		return fmt.Errorf("filling the yard: %w", err)
+	if err := env.startSessions(ctx, c, o); err != nil {
+		return fmt.Errorf("starting the sessions: %w", err)
 	}
-	fmt.Fprintf(os.Stderr, "  %d sessions run\n", y.sessions)
-	r, err := y.measure(ctx, c, o, operator.Process.Pid)
+	fmt.Fprintf(os.Stderr, "  %d sessions run\n", env.sessions)
+	r, err := env.measureEnvironment(ctx, c, o, operator.Process.Pid)
 	if err != nil {
 		return err
 	}
-	if r.deleted, err = y.delete(ctx, c, o); err != nil {
+	if r.deleted, err = env.measureDeletion(ctx, c, o); err != nil {
 		return fmt.Errorf("deleting with the operator: %w", err)
 	}
 	end()
-	if r.deletedAlone, err = y.delete(ctx, c, o); err != nil {
+	if r.deletedAlone, err = env.measureDeletion(ctx, c, o); err != nil {
 		return fmt.Errorf("deleting without the operator: %w", err)
 	}
-	return report(y, r)
+	return printReport(env, r)
 }

@@ -17,64 +17,65 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// result is what was found.
-type result struct {
-	// single and atOnce are how long it took from a session to its Job, when sessions come
-	// one at a time and when they come all at once; bare is how long the bare client took.
+// sessionResult is the result of the benchmark.
+type sessionResult struct {
+	// single and atOnce are the times from a session to its Job, created one at a time and in
+	// bursts. bare is the time of the bare client.
 	single, atOnce, bare []time.Duration
-	// requests to the API server for each session, until it ran.
+	// requests is the number of API requests per session until it runs.
 	requests float64
 	// rss and peakRSS of the operator, in bytes.
 	rss, peakRSS int64
-	// deleted is how long it took until nothing was left of a session that was deleted,
-	// and deletedAlone the same without the operator.
+	// deleted is the time until all objects of a deleted session are deleted, and deletedAlone
+	// the same without the operator.
 	deleted, deletedAlone []time.Duration
 }
 
-// measure makes more sessions, next to those that run.
-func (y *yard) measure(ctx context.Context, c *harness.Cluster, o *observer, operator int) (r result, err error) {
-	for range y.single {
-		took, err := y.launch(ctx, c, o, 1)
+// measureEnvironment creates more sessions besides those that run.
+func (env *environment) measureEnvironment(ctx context.Context, c *harness.Cluster, o *objectObserver, operator int) (r sessionResult, err error) {
+	for range env.single {
+		took, err := env.measureCreation(ctx, c, o, 1)
 		if err != nil {
 			return r, fmt.Errorf("one session: %w", err)
 		}
 		r.single = append(r.single, took...)
 	}
-	if err := y.awaitRunning(ctx, c, o); err != nil {
+	if err := env.waitUntilRunning(ctx, c, o); err != nil {
 		return r, err
 	}
-	before, err := requests(ctx)
+	before, err := countRequests(ctx)
 	if err != nil {
 		return r, err
 	}
-	for i := range y.bursts {
-		took, err := y.launch(ctx, c, o, y.burst)
+	for i := range env.bursts {
+		took, err := env.measureCreation(ctx, c, o, env.burst)
 		if err != nil {
 			return r, fmt.Errorf("burst %d: %w", i+1, err)
 		}
 		r.atOnce = append(r.atOnce, took...)
-		if err := y.awaitRunning(ctx, c, o); err != nil {
+		if err := env.waitUntilRunning(ctx, c, o); err != nil {
 			return r, err
 		}
-		fmt.Fprintf(os.Stderr, "  burst %d of %d: p99 %.3f s\n", i+1, y.bursts, harness.Quantile(took, .99).Seconds())
+		fmt.Fprintf(os.Stderr, "  burst %d of %d: p99 %.3f s\n", i+1, env.bursts, harness.Quantile(took, .99).Seconds())
 	}
-	after, err := requests(ctx)
+	after, err := countRequests(ctx)
 	if err != nil {
 		return r, err
 	}
-	r.requests = (after - before) / float64(y.burst*y.bursts)
-	if r.rss, r.peakRSS, err = harness.RSSOf(operator); err != nil {
+	r.requests = (after - before) / float64(env.burst*env.bursts)
+	if r.rss, r.peakRSS, err = harness.ProcessMemory(operator); err != nil {
 		return r, err
 	}
-	r.bare, err = y.bare(ctx, c, o)
+	r.bare, err = env.measureBareClient(ctx, c, o)
 	return r, err
 }
 
-// launch makes so many sessions at once, and sees how long each takes to have its Job.
-func (y *yard) launch(ctx context.Context, c *harness.Cluster, o *observer, number int) ([]time.Duration, error) {
+// measureCreation creates the given number of sessions at once, and returns how long each took
+// until its Job existed.
+func (env *environment) measureCreation(ctx context.Context, c *harness.Cluster, o *objectObserver, number int) ([]time.Duration, error) {
 	var mu sync.Mutex
 	stored := map[types.UID]time.Time{}
-	if err := y.create(ctx, c, number, number, func(s *v1alpha1.AgenticSession) {
+	if err := env.createSessions(ctx, c, number, number, func(s *v1alpha1.AgenticSession) {
 		now := time.Now()
 		mu.Lock()
 		defer mu.Unlock()
@@ -82,37 +83,37 @@ func (y *yard) launch(ctx context.Context, c *harness.Cluster, o *observer, numb
 	}); err != nil {
 		return nil, err
 	}
-	return await(ctx, o, stored, o.jobOf)
+	return waitForEach(ctx, o, stored, o.jobCreationTime)
 }
 
-// await waits until each is seen, and tells how long it took since then.
-func await(ctx context.Context, o *observer, since map[types.UID]time.Time, seen func(types.UID) (time.Time, bool)) (took []time.Duration, err error) {
-	err = harness.Poll(ctx, patience, func() (bool, error) {
+// waitForEach waits until each session has been observed, and returns how long each took.
+func waitForEach(ctx context.Context, o *objectObserver, since map[types.UID]time.Time, seen func(types.UID) (time.Time, bool)) (took []time.Duration, err error) {
+	err = harness.PollUntil(ctx, waitTimeout, func() (bool, error) {
 		took = took[:0]
-		for uid, began := range since {
-			at, is := seen(uid)
-			if !is {
-				return false, o.failure()
+		for uid, startedAt := range since {
+			observedAt, ok := seen(uid)
+			if !ok {
+				return false, o.watchError()
 			}
-			took = append(took, max(at.Sub(began), 0))
+			took = append(took, max(observedAt.Sub(startedAt), 0))
 		}
 		return true, nil
 	})
 	return took, err
 }
 
-// delete deletes as many sessions at once as are made at once, and sees how long it takes until
-// nothing is left of each.
-func (y *yard) delete(ctx context.Context, c *harness.Cluster, o *observer) ([]time.Duration, error) {
-	if len(y.made) < y.burst {
-		return nil, errors.New("there are too few sessions")
+// measureDeletion deletes one burst of sessions at once, and returns how long each took until
+// all its objects were deleted.
+func (env *environment) measureDeletion(ctx context.Context, c *harness.Cluster, o *objectObserver) ([]time.Duration, error) {
+	if len(env.created) < env.burst {
+		return nil, errors.New("fewer sessions are left than a burst deletes")
 	}
-	last := y.made[len(y.made)-y.burst:]
-	y.made = y.made[:len(y.made)-y.burst]
-	began := map[types.UID]time.Time{}
+	last := env.created[len(env.created)-env.burst:]
+	env.created = env.created[:len(env.created)-env.burst]
+	startTimes := map[types.UID]time.Time{}
 	group, requests := errgroup.WithContext(ctx)
 	for _, s := range last {
-		began[s.UID] = time.Now()
+		startTimes[s.UID] = time.Now()
 		group.Go(func() error {
 			return c.Delete(requests, s, client.PropagationPolicy(metav1.DeletePropagationBackground))
 		})
@@ -120,12 +121,12 @@ func (y *yard) delete(ctx context.Context, c *harness.Cluster, o *observer) ([]t
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return await(ctx, o, began, o.goneOf)
+	return waitForEach(ctx, o, startTimes, o.deletionTime)
 }
 
-// requests that the operator has made.
-func requests(ctx context.Context) (sum float64, err error) {
-	families, err := harness.Metrics(ctx)
+// countRequests returns the number of API requests of the operator.
+func countRequests(ctx context.Context) (sum float64, err error) {
+	families, err := harness.OperatorMetrics(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -17,70 +17,71 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// observer watches from outside what sessions are made of.
-type observer struct {
+// objectObserver watches the objects that sessions consist of.
+type objectObserver struct {
 	mu sync.Mutex
-	// jobs is when a session's Job was first seen, left is what there is of a session, and
-	// gone when the last of it went. All by the session's UID.
-	jobs, gone map[types.UID]time.Time
-	left       map[types.UID]map[string]bool
-	err        error
+	// jobTimes contains when each session's Job was first observed, remainingObjects what
+	// exists of a session, and deletionTimes when its last object was deleted. All are keyed by
+	// the session's UID.
+	jobTimes, deletionTimes map[types.UID]time.Time
+	remainingObjects        map[types.UID]map[string]bool
+	err                     error
 }
 
-func observe(ctx context.Context, c *harness.Cluster, ns string) (*observer, error) {
-	o := &observer{jobs: map[types.UID]time.Time{}, gone: map[types.UID]time.Time{}, left: map[types.UID]map[string]bool{}}
-	return o, harness.Follow(ctx, c, o.see, o.ended, []client.ObjectList{
+func startObserver(ctx context.Context, c *harness.Cluster, ns string) (*objectObserver, error) {
+	o := &objectObserver{jobTimes: map[types.UID]time.Time{}, deletionTimes: map[types.UID]time.Time{}, remainingObjects: map[types.UID]map[string]bool{}}
+	return o, harness.WatchLists(ctx, c, o.recordEvent, o.recordWatchEnd, []client.ObjectList{
 		&batchv1.JobList{}, &corev1.PodList{}, &corev1.SecretList{}, &corev1.ServiceAccountList{}, &networkingv1.NetworkPolicyList{},
 	}, client.InNamespace(ns), client.HasLabels{session.LabelSessionUID})
 }
 
-func (o *observer) ended(err error) {
+func (o *objectObserver) recordWatchEnd(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.err = err
 }
 
-func (o *observer) failure() error {
+func (o *objectObserver) watchError() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-func (o *observer) see(event watch.Event, now time.Time) {
-	object, is := event.Object.(client.Object)
-	if !is {
+func (o *objectObserver) recordEvent(event watch.Event, now time.Time) {
+	object, ok := event.Object.(client.Object)
+	if !ok {
 		return
 	}
 	uid, what := types.UID(object.GetLabels()[session.LabelSessionUID]), fmt.Sprintf("%T %s", object, object.GetName())
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, isJob := object.(*batchv1.Job); isJob && o.jobs[uid].IsZero() {
-		o.jobs[uid] = now
+	if _, isJob := object.(*batchv1.Job); isJob && o.jobTimes[uid].IsZero() {
+		o.jobTimes[uid] = now
 	}
 	if event.Type != watch.Deleted {
-		if o.left[uid] == nil {
-			o.left[uid] = map[string]bool{}
+		if o.remainingObjects[uid] == nil {
+			o.remainingObjects[uid] = map[string]bool{}
 		}
-		o.left[uid][what] = true
+		o.remainingObjects[uid][what] = true
 		return
 	}
-	delete(o.left[uid], what)
-	if len(o.left[uid]) == 0 {
-		o.gone[uid] = now
+	delete(o.remainingObjects[uid], what)
+	if len(o.remainingObjects[uid]) == 0 {
+		o.deletionTimes[uid] = now
 	}
 }
 
-// jobOf is when the session's Job was first seen.
-func (o *observer) jobOf(uid types.UID) (at time.Time, seen bool) {
+// jobCreationTime returns when the session's Job was first observed.
+func (o *objectObserver) jobCreationTime(uid types.UID) (at time.Time, seen bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	at, seen = o.jobs[uid]
+	at, seen = o.jobTimes[uid]
 	return at, seen
 }
 
-// goneOf is when the last of what the session was made of went, if nothing is left.
-func (o *observer) goneOf(uid types.UID) (at time.Time, all bool) {
+// deletionTime returns when the session's last object was deleted.
+func (o *objectObserver) deletionTime(uid types.UID) (at time.Time, all bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.gone[uid], len(o.left[uid]) == 0 && !o.gone[uid].IsZero()
+	return o.deletionTimes[uid], len(o.remainingObjects[uid]) == 0 && !o.deletionTimes[uid].IsZero()
 }

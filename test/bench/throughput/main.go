@@ -1,15 +1,15 @@
-// Command throughput measures how many jobs that take no time a worker does in a second,
-// next to a bare consumer of the same queue that acknowledges each message and does nothing
-// else.
+// Command throughput measures how many jobs without work a worker completes per second,
+// compared with a bare consumer of the same queue that acknowledges each message and does
+// nothing else.
 //
 //	go run ./test/bench/throughput                          10 rounds of 100,000 jobs
-//	go run ./test/bench/throughput -rounds 3 -jobs 20000    a short look
-//	go run ./test/bench/throughput -profile dist/worker     and CPU profiles of each worker
+//	go run ./test/bench/throughput -rounds 3 -jobs 20000    a short run
+//	go run ./test/bench/throughput -profile dist/worker     with CPU profiles of the workers
 //
-// The NATS server is one process all the while; each contestant is another, which finds a
-// backlog and works it off. In each round each has its turn, the worker first in every
-// other: what the machine does beside it, and what the server has to clear up, meets both.
-// The ratio is taken round by round, and its median counts.
+// The NATS server runs in one process during the whole benchmark. Each subject is a process
+// that consumes a backlog. Both subjects run once in each round, in alternating order, so that
+// other load on the machine and work that the server has left affect both. The target applies
+// to the median of the ratios of all rounds.
 package main
 
 import (
@@ -23,43 +23,43 @@ import (
 )
 
 func main() {
-	harness.Main(run, map[string]harness.Role{ours: runContestant, bare: runContestant})
+	harness.RunMain(runBenchmark, map[string]harness.ProcessRole{workerSubject: runSubject, bareConsumerSubject: runSubject})
 }
 
-func run(ctx context.Context) error {
-	rounds := flag.Int("rounds", 10, "how often each is measured")
-	jobs := flag.Int("jobs", 100_000, "jobs of a backlog")
-	profile := flag.String("profile", "", "where to write CPU profiles of the workers, as NAME-ROUND.pprof; empty: nowhere")
+func runBenchmark(ctx context.Context) error {
+	rounds := flag.Int("rounds", 10, "number of measurements of each subject")
+	jobs := flag.Int("jobs", 100_000, "number of jobs of a backlog")
+	profile := flag.String("profile", "", "prefix of files for CPU profiles of the workers, PREFIX-ROUND.pprof; if empty, none are written")
 	flag.Parse()
 	if *rounds < 1 || *jobs < 1 {
 		return errors.New("-rounds and -jobs must be at least 1")
 	}
-	return bench(ctx, *rounds, *jobs, *profile)
+	return measureRounds(ctx, *rounds, *jobs, *profile)
 }
 
-func bench(ctx context.Context, rounds, jobs int, profile string) error {
+func measureRounds(ctx context.Context, rounds, jobs int, profile string) error {
 	harness.PrintMachine()
 	nats, err := harness.StartNATS(ctx)
 	if err != nil {
 		return err
 	}
-	defer nats.Close()
-	q, err := openQueue(ctx, nats.URL, nats.Pid())
+	defer nats.StopAndRemove()
+	q, err := createQueue(ctx, nats.URL, nats.Pid())
 	if err != nil {
 		return err
 	}
-	defer q.close()
-	var results []round
+	defer q.closeConnection()
+	var results []roundResult
 	for i := range rounds + 1 {
-		r, err := q.takeTurns(ctx, i, jobs, profile)
+		r, err := q.measureRound(ctx, i, jobs, profile)
 		if err != nil {
 			return fmt.Errorf("round %d: %w", i, err)
 		}
 		if i == 0 {
-			continue // it is for warming up
+			continue // round 0 warms up
 		}
-		fmt.Fprintf(os.Stderr, "  %d of %d: %.2f\n", i, rounds, r.ratio())
+		fmt.Fprintf(os.Stderr, "  %d of %d: %.2f\n", i, rounds, r.throughputRatio())
 		results = append(results, r)
 	}
-	return report(jobs, results)
+	return printReport(jobs, results)
 }

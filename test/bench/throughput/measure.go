@@ -11,28 +11,31 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-// turn is what one contestant took for a backlog: time, CPU, and CPU of the server's.
-type turn struct{ took, cpu, server time.Duration }
+// subjectUsage is what one subject used for a backlog: time, CPU time, and CPU time of the
+// server.
+type subjectUsage struct{ duration, cpu, serverCPU time.Duration }
 
-// round is a turn of each.
-type round struct{ ours, bare turn }
+// roundResult contains the usage of each subject.
+type roundResult struct{ worker, bareConsumer subjectUsage }
 
-// ratio is how many jobs the worker does for each of the bare consumer's.
-func (r *round) ratio() float64 { return r.bare.took.Seconds() / r.ours.took.Seconds() }
+// throughputRatio returns the worker's throughput relative to that of the bare consumer.
+func (r *roundResult) throughputRatio() float64 {
+	return r.bareConsumer.duration.Seconds() / r.worker.duration.Seconds()
+}
 
-// takeTurns measures each once.
-func (q *queue) takeTurns(ctx context.Context, number, jobs int, profile string) (r round, err error) {
+// measureRound measures each subject once.
+func (q *benchmarkQueue) measureRound(ctx context.Context, number, jobs int, profile string) (r roundResult, err error) {
 	turns := []func() error{
 		func() error {
 			path := ""
 			if profile != "" {
 				path = fmt.Sprintf("%s-%d.pprof", profile, number)
 			}
-			r.ours, err = q.measure(ctx, ours, jobs, path)
+			r.worker, err = q.measureSubject(ctx, workerSubject, jobs, path)
 			return err
 		},
 		func() error {
-			r.bare, err = q.measure(ctx, bare, jobs, "")
+			r.bareConsumer, err = q.measureSubject(ctx, bareConsumerSubject, jobs, "")
 			return err
 		},
 	}
@@ -44,29 +47,29 @@ func (q *queue) takeTurns(ctx context.Context, number, jobs int, profile string)
 	return r, nil
 }
 
-// measure makes a backlog, and has a contestant work it off in a process of its own.
-func (q *queue) measure(ctx context.Context, contestant string, jobs int, profile string) (t turn, err error) {
-	if err := q.fill(ctx, jobs); err != nil {
-		return t, fmt.Errorf("making a backlog: %w", err)
+// measureSubject publishes a backlog and runs a subject in a process of its own.
+func (q *benchmarkQueue) measureSubject(ctx context.Context, subject string, jobs int, profile string) (t subjectUsage, err error) {
+	if err := q.publishBacklog(ctx, jobs); err != nil {
+		return t, fmt.Errorf("publishing the backlog: %w", err)
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return t, err
 	}
-	before, err := harness.CPUOf(q.server)
+	before, err := harness.ProcessCPUTime(q.serverPID)
 	if err != nil {
 		return t, err
 	}
-	process := exec.CommandContext(ctx, self, contestant, q.url, strconv.Itoa(jobs), profile)
+	process := exec.CommandContext(ctx, self, subject, q.url, strconv.Itoa(jobs), profile)
 	process.Stderr = os.Stderr
 	output, err := process.Output()
 	if err != nil {
-		return t, fmt.Errorf("%s: %w", contestant, err)
+		return t, fmt.Errorf("%s: %w", subject, err)
 	}
-	if _, err := fmt.Sscan(string(output), &t.took, &t.cpu); err != nil {
-		return t, fmt.Errorf("%s says %q: %w", contestant, output, err)
+	if _, err := fmt.Sscan(string(output), &t.duration, &t.cpu); err != nil {
+		return t, fmt.Errorf("parsing the output of %s, %q: %w", subject, output, err)
 	}
-	t.server, err = harness.CPUOf(q.server)
-	t.server -= before
+	t.serverCPU, err = harness.ProcessCPUTime(q.serverPID)
+	t.serverCPU -= before
 	return t, err
 }

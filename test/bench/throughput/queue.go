@@ -13,43 +13,43 @@ import (
 )
 
 const (
-	name     = "orders"
-	priority = "default"
-	stream   = "yardmaster_" + name
-	subject  = "yardmaster." + name + ".ready." + priority
-	// patience with whatever is waited for.
-	patience = 5 * time.Minute
+	queueName      = "orders"
+	priorityName   = "default"
+	streamName     = "yardmaster_" + queueName
+	publishSubject = "yardmaster." + queueName + ".ready." + priorityName
+	// waitTimeout bounds every wait.
+	waitTimeout = 5 * time.Minute
 )
 
-// queue is that whose backlog is worked off, as the operator makes it.
-type queue struct {
-	url    string
-	server int // the server's process, where that is measured
-	nc     *nats.Conn
-	js     natsjs.JetStream
+// benchmarkQueue is a queue as the operator creates it.
+type benchmarkQueue struct {
+	url       string
+	serverPID int // process of the NATS server; 0 in subjects
+	nc        *nats.Conn
+	js        natsjs.JetStream
 }
 
-func openQueue(ctx context.Context, url string, server int) (*queue, error) {
-	engine, err := jetstream.Connect(ctx, jetstream.Options{URL: url, Name: "bench"})
+func createQueue(ctx context.Context, url string, server int) (*benchmarkQueue, error) {
+	engine, err := jetstream.Connect(ctx, broker.Credentials{URL: url, Name: "bench"})
 	if err != nil {
 		return nil, err
 	}
 	defer engine.Disconnect()
-	wanted := broker.Defaults(name)
-	wanted.Owner = broker.Owner{UID: "1", Name: "bench/" + name}
-	if _, err := engine.Ensure(ctx, wanted); err != nil {
+	config := broker.DefaultQueueConfig(queueName)
+	config.Owner = broker.QueueOwner{UID: "1", Name: "bench/" + queueName}
+	if _, err := engine.EnsureQueue(ctx, config); err != nil {
 		return nil, err
 	}
-	q, err := findQueue(url)
+	q, err := connectToQueue(url)
 	if err != nil {
 		return nil, err
 	}
-	q.server = server
+	q.serverPID = server
 	return q, nil
 }
 
-// findQueue connects to a queue that is there.
-func findQueue(url string) (*queue, error) {
+// connectToQueue connects to an existing queue.
+func connectToQueue(url string) (*benchmarkQueue, error) {
 	nc, err := nats.Connect(url)
 	if err != nil {
 		return nil, err
@@ -59,31 +59,31 @@ func findQueue(url string) (*queue, error) {
 		nc.Close()
 		return nil, err
 	}
-	return &queue{url: url, nc: nc, js: js}, nil
+	return &benchmarkQueue{url: url, nc: nc, js: js}, nil
 }
 
-func (q *queue) close() { q.nc.Close() }
+func (q *benchmarkQueue) closeConnection() { q.nc.Close() }
 
-// fill makes a backlog.
-func (q *queue) fill(ctx context.Context, jobs int) error {
+// publishBacklog publishes jobs without payload and waits until the broker has stored them.
+func (q *benchmarkQueue) publishBacklog(ctx context.Context, jobs int) error {
 	for range jobs {
-		if _, err := q.js.PublishAsync(subject, nil, natsjs.WithStallWait(patience)); err != nil {
+		if _, err := q.js.PublishAsync(publishSubject, nil, natsjs.WithStallWait(waitTimeout)); err != nil {
 			return err
 		}
 	}
 	select {
 	case <-q.js.PublishAsyncComplete():
 		return nil
-	case <-time.After(patience):
-		return errors.New("the broker does not take the jobs")
+	case <-time.After(waitTimeout):
+		return errors.New("timed out waiting until the broker has stored the jobs")
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// left is how many jobs are not acknowledged.
-func (q *queue) left(ctx context.Context) (uint64, error) {
-	s, err := q.js.Stream(ctx, stream)
+// unacknowledgedCount returns the number of jobs that are not acknowledged.
+func (q *benchmarkQueue) unacknowledgedCount(ctx context.Context) (uint64, error) {
+	s, err := q.js.Stream(ctx, streamName)
 	if err != nil {
 		return 0, err
 	}

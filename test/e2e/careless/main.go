@@ -1,5 +1,5 @@
-// Command careless is how not to write a worker: it acknowledges each job before it has
-// done it. The test that says that nothing is lost must say of this one that something is.
+// Command careless is an incorrect worker: it acknowledges each job before it has done it. The
+// end-to-end tests use it to prove that they detect lost jobs.
 package main
 
 import (
@@ -16,15 +16,15 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1], os.Args[2]); err != nil {
+	if err := consumeQueue(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// run works off the queue at that URL.
-func run(url, queue string) error {
-	ledger, err := os.OpenFile(os.Getenv("LEDGER"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // the ledger is where the test says
+// consumeQueue consumes the queue at the URL until SIGTERM.
+func consumeQueue(url, queue string) error {
+	ledger, err := os.OpenFile(os.Getenv("LEDGER"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // the test sets the path
 	if err != nil {
 		return err
 	}
@@ -45,18 +45,18 @@ func run(url, queue string) error {
 		return err
 	}
 	consuming, err := consumer.Consume(func(message jetstream.Msg) {
-		_ = message.Ack() // before it is done
-		go done(ledger, message.Data())
+		_ = message.Ack() // the mistake: the job is not done yet
+		go completeJob(ledger, message.Data())
 	})
 	if err != nil {
 		return err
 	}
 	defer consuming.Stop()
 	<-ctx.Done()
-	return nil // and what is under way is forgotten
+	return nil // running jobs are lost
 }
 
-func done(ledger *os.File, payload []byte) {
+func completeJob(ledger *os.File, payload []byte) {
 	var order struct {
 		ID           string `json:"id"`
 		Milliseconds int    `json:"milliseconds"`

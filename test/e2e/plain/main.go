@@ -1,13 +1,13 @@
-// Command plain is a worker that knows nothing of queues: an HTTP server that is sent jobs,
-// or a command that finds one on its standard input. It writes into the ledger what it has
-// done, and does nothing about SIGTERM.
+// Command plain is a worker without any knowledge of queues: an HTTP server that receives jobs,
+// or a command that reads one job from standard input. It appends completed jobs to the ledger
+// and ignores SIGTERM.
 //
 //	plain serve
 //	plain once
 //
-// What a job is called says what comes of it: "bad-" is refused for good, and "later-" the
-// first time. With BROKEN set all fail, as in a bad release. VERSION is what the ledger
-// has for the revision.
+// The ID of a job determines its result: "bad-" fails permanently, and "later-" fails in the
+// first attempt. With BROKEN set, all jobs fail, as with a defective release. VERSION is
+// written to the ledger as the revision.
 package main
 
 import (
@@ -22,21 +22,21 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
+	if err := runCommand(); err != nil {
 		fmt.Fprintln(os.Stderr, "plain:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
+func runCommand() error {
 	if len(os.Args) == 2 && os.Args[1] == "serve" {
-		return serve()
+		return serveHTTP()
 	}
 	payload, err := io.ReadAll(os.Stdin)
 	if err != nil {
 		return err
 	}
-	switch status := work(payload, os.Getenv("YARDMASTER_JOB_ATTEMPT")); status {
+	switch status := doJob(payload, os.Getenv("YARDMASTER_JOB_ATTEMPT")); status {
 	case http.StatusOK:
 		return nil
 	case http.StatusBadRequest:
@@ -44,25 +44,25 @@ func run() error {
 	case http.StatusServiceUnavailable:
 		os.Exit(75)
 	default:
-		return fmt.Errorf("%d", status)
+		return fmt.Errorf("the job failed with status %d", status)
 	}
 	return nil
 }
 
-func serve() error {
+func serveHTTP() error {
 	server := &http.Server{Addr: ":8080", ReadHeaderTimeout: time.Second}
-	server.Handler = http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
+	server.Handler = http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		payload, err := io.ReadAll(request.Body)
 		if err != nil {
-			return // who sent it hears no answer
+			return // the client has disconnected
 		}
-		answer.WriteHeader(work(payload, request.Header.Get("Yardmaster-Job-Attempt")))
+		response.WriteHeader(doJob(payload, request.Header.Get("Yardmaster-Job-Attempt")))
 	})
 	return server.ListenAndServe()
 }
 
-// work does a job, and says as an HTTP status what came of it.
-func work(payload []byte, attempt string) int {
+// doJob does a job and returns its result as an HTTP status.
+func doJob(payload []byte, attempt string) int {
 	var order struct {
 		ID           string `json:"id"`
 		Milliseconds int    `json:"milliseconds"`
@@ -75,19 +75,19 @@ func work(payload []byte, attempt string) int {
 	case strings.HasPrefix(order.ID, "later-") && attempt == "1":
 		return http.StatusServiceUnavailable
 	}
-	// The line is written in the middle: who is stopped after it leaves a job that looks
-	// undone and is not, as it is with real work.
+	// The line is written halfway through. A job that is interrupted after that is retried
+	// although it has had its effect, as can happen with real work.
 	half := time.Duration(order.Milliseconds) * time.Millisecond / 2
 	time.Sleep(half)
-	if err := record(order.ID, attempt); err != nil {
+	if err := appendToLedger(order.ID, attempt); err != nil {
 		return http.StatusInternalServerError
 	}
 	time.Sleep(half)
 	return http.StatusOK
 }
 
-func record(id, attempt string) error {
-	ledger, err := os.OpenFile(os.Getenv("LEDGER"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // the ledger is where the test says
+func appendToLedger(id, attempt string) error {
+	ledger, err := os.OpenFile(os.Getenv("LEDGER"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // the test sets the path
 	if err != nil {
 		return err
 	}

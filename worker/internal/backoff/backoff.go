@@ -1,4 +1,4 @@
-// Package backoff tells how long a job that failed waits for its next attempt.
+// Package backoff computes the delay between two attempts of a job.
 package backoff
 
 import (
@@ -8,12 +8,13 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// Delay is the time between that attempt, counted from 1, and the next. Chance, from 0 to
-// 1, is where in the jitter it falls. It is never longer than the retry's MaxDelay.
-func Delay(retry broker.Retry, attempt int, chance float64) time.Duration {
+// RetryDelay returns the time between the given attempt, counted from 1, and the next one.
+// Spread, from 0 to 1, selects a point within the jitter range. The result is between 0 and
+// the retry policy's MaxDelay.
+func RetryDelay(retry broker.RetryPolicy, attempt int, spread float64) time.Duration {
 	growth := math.Pow(float64(retry.MultiplierPercent)/100, float64(max(attempt, 1)-1))
 	delay := min(float64(retry.InitialDelay)*growth, float64(retry.MaxDelay))
 	jitter := float64(retry.JitterPercent) / 100
-	delay *= 1 + jitter*(2*chance-1)
+	delay *= 1 + jitter*(2*spread-1)
 	return time.Duration(min(max(delay, 0), float64(retry.MaxDelay)))
 }

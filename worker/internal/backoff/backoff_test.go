@@ -10,47 +10,51 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-func TestDelay(t *testing.T) {
-	retry := broker.Defaults("orders").Retry
+func TestDelaysDoubleWithinTheJitterRange(t *testing.T) {
+	retry := broker.DefaultQueueConfig("orders").Retry
 	for name, row := range map[string]struct {
-		chance float64
+		spread float64
 		want   []time.Duration
 	}{
-		"in the middle": {0.5, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}},
-		"the shortest":  {0, []time.Duration{800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond}},
-		"the longest":   {1, []time.Duration{1200 * time.Millisecond, 2400 * time.Millisecond, 4800 * time.Millisecond}},
+		"middle of the range": {0.5, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}},
+		"shortest delays":     {0, []time.Duration{800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond}},
+		"longest delays":      {1, []time.Duration{1200 * time.Millisecond, 2400 * time.Millisecond, 4800 * time.Millisecond}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []time.Duration
 			for attempt := range 3 {
-				got = append(got, Delay(retry, attempt+1, row.chance))
+				got = append(got, RetryDelay(retry, attempt+1, row.spread))
 			}
 			if diff := cmp.Diff(row.want, got); diff != "" {
 				t.Errorf("delays (-want +got):\n%s", diff)
 			}
 		})
 	}
-	if got := Delay(retry, 1000, 0.5); got != retry.MaxDelay {
-		t.Errorf("the thousandth delay is %s", got)
+}
+
+func TestDelayNeverExceedsMaxDelay(t *testing.T) {
+	retry := broker.DefaultQueueConfig("orders").Retry
+	if got := RetryDelay(retry, 1000, 0.5); got != retry.MaxDelay {
+		t.Errorf("delay after attempt 1000 is %s, want %s", got, retry.MaxDelay)
 	}
 }
 
-func FuzzDelay(f *testing.F) {
+func FuzzRetryDelay(f *testing.F) {
 	f.Add(int64(time.Second), int64(time.Minute), 200, 20, 5, 0.5)
-	f.Fuzz(func(t *testing.T, initial, most int64, multiplier, jitter, attempt int, chance float64) {
-		within := func(n int64, most int64) int64 { return int64(uint64(n) % uint64(most+1)) }
-		if math.IsNaN(chance) || math.IsInf(chance, 0) {
-			chance = 0
+	f.Fuzz(func(t *testing.T, initialDelay, maxDelay int64, multiplier, jitter, attempt int, spread float64) {
+		upTo := func(n, limit int64) int64 { return int64(uint64(n) % uint64(limit+1)) }
+		if math.IsNaN(spread) || math.IsInf(spread, 0) {
+			spread = 0
 		}
-		chance = math.Abs(math.Mod(chance, 1))
-		retry := broker.Retry{
-			MaxDelay:          time.Duration(within(most, int64(24*time.Hour))),
-			MultiplierPercent: 100 + int(within(int64(multiplier), 900)),
-			JitterPercent:     int(within(int64(jitter), 100)),
+		spread = math.Abs(math.Mod(spread, 1))
+		retry := broker.RetryPolicy{
+			MaxDelay:          time.Duration(upTo(maxDelay, int64(24*time.Hour))),
+			MultiplierPercent: 100 + int(upTo(int64(multiplier), 900)),
+			JitterPercent:     int(upTo(int64(jitter), 100)),
 		}
-		retry.InitialDelay = time.Duration(within(initial, int64(retry.MaxDelay)))
-		if got := Delay(retry, attempt, chance); got < 0 || got > retry.MaxDelay {
-			t.Errorf("%+v, attempt %d, chance %f: %s", retry, attempt, chance, got)
+		retry.InitialDelay = time.Duration(upTo(initialDelay, int64(retry.MaxDelay)))
+		if got := RetryDelay(retry, attempt, spread); got < 0 || got > retry.MaxDelay {
+			t.Errorf("%+v, attempt %d, spread %f: delay %s is out of bounds", retry, attempt, spread, got)
 		}
 	})
 }

@@ -1,14 +1,14 @@
-// Package breaker stops work that keeps failing for some time, then tries a little of it.
+// Package breaker implements a circuit breaker: it stops work that keeps failing, and after
+// a cooldown admits a few probes to find out whether the cause is fixed.
 //
-//	               too many of the last failed
-//	Closed ──────────────────────────────────────────▶ Open
-//	  ▲                                                 │ ▲
-//	  │                                        cooldown │ │
-//	  │ all probes succeeded                            ▼ │ a probe failed
-//	  └─────────────────────────────────────────────  HalfOpen
+//	         the failure threshold is reached
+//	Closed ────────────────────────────────────▶ Open
+//	  ▲                                           │ ▲
+//	  │                                  cooldown │ │
+//	  │ all probes succeeded                      ▼ │ a probe failed
+//	  └───────────────────────────────────────  HalfOpen
 //
-// It is pure: it is given the time, and its user sees to it that it is used by one at a
-// time.
+// The package is pure: callers pass in the time and serialize access.
 package breaker
 
 import (
@@ -19,28 +19,31 @@ import (
 // State of a breaker.
 type State string
 
-// The states.
+// The states of a breaker.
 const (
 	Closed   State = "Closed"
 	Open     State = "Open"
 	HalfOpen State = "HalfOpen"
 )
 
-// Settings say when a breaker opens, and for how long.
+// Settings define when a breaker opens and when it closes again. The zero value is a
+// breaker that never opens.
 type Settings struct {
-	// FailureThresholdPercent of the jobs within Window that have to fail for it to open; 0:
-	// it never does.
+	// FailureThresholdPercent is the share of failed jobs within Window at which the breaker
+	// opens. 0 disables the breaker.
 	FailureThresholdPercent int
-	Window                  time.Duration
-	// MinSamples is how many jobs within Window are too few to judge by.
+	// Window is the period over which results are counted.
+	Window time.Duration
+	// MinSamples is the number of results within Window below which the breaker stays closed.
 	MinSamples int
-	// Cooldown is how long it stays open.
+	// Cooldown is the time that the breaker stays open.
 	Cooldown time.Duration
-	// HalfOpenProbes is how many jobs have to succeed, then, for it to close.
+	// HalfOpenProbes is the number of jobs that a half-open breaker admits. It closes after
+	// all of them succeeded.
 	HalfOpenProbes int
 }
 
-// Validate tells the first field that cannot be, and why.
+// Validate returns an error that names the first invalid field.
 func (s Settings) Validate() error {
 	switch {
 	case s.FailureThresholdPercent < 0 || s.FailureThresholdPercent > 100:
@@ -59,119 +62,130 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// parts is how many a window is divided into: that much finer than the window, jobs are
-// forgotten.
-const parts = 10
+const (
+	// windowBuckets is the number of parts into which the window is divided. Results leave
+	// the window one bucket at a time.
+	windowBuckets = 10
+	// unlimitedJobs is the admission limit of a closed breaker.
+	unlimitedJobs = 1 << 30
+)
 
-type count struct{ jobs, failed int }
+// resultCount is the number of results in one bucket of the window.
+type resultCount struct{ finished, failed int }
 
-// Breaker is closed at first.
+// Breaker is a circuit breaker. It starts closed. It is not safe for concurrent use.
 type Breaker struct {
 	settings Settings
 	state    State
-	// until is when an open breaker becomes half-open.
-	until time.Time
-	// counts of the window's parts, of which the latest begins at start.
-	counts [parts]count
-	start  time.Time
-	// Of a half-open breaker: probes that run, and that succeeded.
-	probing, succeeded int
-	// round is another each time the breaker opens: a job from before tells nothing about
-	// afterwards.
-	round int
+	// openUntil is when an open breaker becomes half-open.
+	openUntil time.Time
+	// buckets of the window, the latest first. The latest bucket starts at bucketStart.
+	buckets     [windowBuckets]resultCount
+	bucketStart time.Time
+	// probesRunning and probesSucceeded count the probes of a half-open breaker.
+	probesRunning, probesSucceeded int
+	// generation increases each time the breaker opens. Jobs of an earlier generation are
+	// not counted: they do not show whether the cause is fixed.
+	generation int
 }
 
-// New makes a breaker.
+// New returns a closed breaker.
 func New(settings Settings) *Breaker { return &Breaker{settings: settings, state: Closed} }
 
-// Ticket is a job that was let through.
-type Ticket struct{ round int }
+// Ticket identifies an admitted job. Pass it to RecordResult or DiscardResult.
+type Ticket struct{ generation int }
 
-// State at that time.
+// State returns the breaker's state at the given time.
 func (b *Breaker) State(now time.Time) State {
-	if b.state == Open && !now.Before(b.until) {
-		b.state, b.probing, b.succeeded = HalfOpen, 0, 0
+	if b.state == Open && !now.Before(b.openUntil) {
+		b.state, b.probesRunning, b.probesSucceeded = HalfOpen, 0, 0
 	}
 	return b.state
 }
 
-// Admits tells how many jobs may begin now; many, while it is closed.
-func (b *Breaker) Admits(now time.Time) int {
+// AdmissionLimit returns the number of jobs that may start now: 0 while the breaker is
+// open, the remaining probes while it is half-open, and effectively no limit while it is
+// closed.
+func (b *Breaker) AdmissionLimit(now time.Time) int {
 	switch b.State(now) {
 	case Open:
 		return 0
 	case HalfOpen:
-		return max(0, b.settings.HalfOpenProbes-b.probing-b.succeeded)
+		return max(0, b.settings.HalfOpenProbes-b.probesRunning-b.probesSucceeded)
 	default:
-		return 1 << 30
+		return unlimitedJobs
 	}
 }
 
-// Begin is told that a job begins.
-func (b *Breaker) Begin(now time.Time) Ticket {
+// AdmitJob records that a job starts. Call it only if AdmissionLimit is more than 0.
+func (b *Breaker) AdmitJob(now time.Time) Ticket {
 	if b.State(now) == HalfOpen {
-		b.probing++
+		b.probesRunning++
 	}
-	return Ticket{b.round}
+	return Ticket{b.generation}
 }
 
-// End is told how a job ended.
-func (b *Breaker) End(ticket Ticket, failed bool, now time.Time) {
-	if ticket.round != b.round || b.settings.FailureThresholdPercent == 0 {
+// RecordResult records the result of an admitted job.
+func (b *Breaker) RecordResult(ticket Ticket, failed bool, now time.Time) {
+	if ticket.generation != b.generation || b.settings.FailureThresholdPercent == 0 {
 		return
 	}
 	if b.State(now) == HalfOpen {
-		b.probed(failed, now)
+		b.recordProbe(failed, now)
 		return
 	}
-	b.turn(now)
-	latest := &b.counts[0]
-	latest.jobs++
+	b.rotateBuckets(now)
+	latest := &b.buckets[0]
+	latest.finished++
 	if failed {
 		latest.failed++
 	}
-	sum := count{}
-	for _, c := range b.counts {
-		sum.jobs, sum.failed = sum.jobs+c.jobs, sum.failed+c.failed
-	}
-	if sum.jobs >= b.settings.MinSamples && 100*sum.failed >= b.settings.FailureThresholdPercent*sum.jobs {
+	if b.isThresholdReached() {
 		b.open(now)
 	}
 }
 
-// Abandon is told of a job that ended without an outcome.
-func (b *Breaker) Abandon(ticket Ticket, now time.Time) {
-	if ticket.round == b.round && b.State(now) == HalfOpen && b.probing > 0 {
-		b.probing--
+// DiscardResult releases an admitted job that has no meaningful result.
+func (b *Breaker) DiscardResult(ticket Ticket, now time.Time) {
+	if ticket.generation == b.generation && b.State(now) == HalfOpen && b.probesRunning > 0 {
+		b.probesRunning--
 	}
 }
 
-func (b *Breaker) probed(failed bool, now time.Time) {
-	b.probing--
-	b.succeeded++
+func (b *Breaker) isThresholdReached() bool {
+	sum := resultCount{}
+	for _, bucket := range b.buckets {
+		sum.finished, sum.failed = sum.finished+bucket.finished, sum.failed+bucket.failed
+	}
+	return sum.finished >= b.settings.MinSamples && 100*sum.failed >= b.settings.FailureThresholdPercent*sum.finished
+}
+
+func (b *Breaker) recordProbe(failed bool, now time.Time) {
+	b.probesRunning--
+	b.probesSucceeded++
 	switch {
 	case failed:
 		b.open(now)
-	case b.succeeded >= b.settings.HalfOpenProbes:
-		b.state, b.counts = Closed, [parts]count{}
+	case b.probesSucceeded >= b.settings.HalfOpenProbes:
+		b.state, b.buckets = Closed, [windowBuckets]resultCount{}
 	}
 }
 
 func (b *Breaker) open(now time.Time) {
-	b.state, b.until, b.counts = Open, now.Add(b.settings.Cooldown), [parts]count{}
-	b.round++
+	b.state, b.openUntil, b.buckets = Open, now.Add(b.settings.Cooldown), [windowBuckets]resultCount{}
+	b.generation++
 }
 
-// turn forgets what is older than the window.
-func (b *Breaker) turn(now time.Time) {
-	part := b.settings.Window / parts
-	for n := 0; !now.Before(b.start.Add(part)); n++ {
-		if n == parts {
-			b.start = now
+// rotateBuckets drops the results that are older than the window.
+func (b *Breaker) rotateBuckets(now time.Time) {
+	length := b.settings.Window / windowBuckets
+	for rotations := 0; !now.Before(b.bucketStart.Add(length)); rotations++ {
+		if rotations == windowBuckets {
+			b.bucketStart = now
 			return
 		}
-		copy(b.counts[1:], b.counts[:parts-1])
-		b.counts[0] = count{}
-		b.start = b.start.Add(part)
+		copy(b.buckets[1:], b.buckets[:windowBuckets-1])
+		b.buckets[0] = resultCount{}
+		b.bucketStart = b.bucketStart.Add(length)
 	}
 }

@@ -6,172 +6,173 @@ import (
 	"time"
 )
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+var startTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func at(d time.Duration) time.Time { return noon.Add(d) }
+func at(offset time.Duration) time.Time { return startTime.Add(offset) }
 
-var settings = Settings{
+var testSettings = Settings{
 	FailureThresholdPercent: 50, Window: time.Minute, MinSamples: 4, Cooldown: 30 * time.Second, HalfOpenProbes: 2,
 }
 
-// play ends one job after another, a second apart: + succeeds, - fails.
-func play(b *Breaker, from time.Duration, jobs string) {
-	for i, job := range jobs {
+// runJobs runs one job a second from the given offset. In results, + is a job that succeeds
+// and - is a job that fails.
+func runJobs(b *Breaker, from time.Duration, results string) {
+	for i, result := range results {
 		now := at(from + time.Duration(i)*time.Second)
-		b.End(b.Begin(now), job == '-', now)
+		b.RecordResult(b.AdmitJob(now), result == '-', now)
 	}
 }
 
-func TestWhenItOpens(t *testing.T) {
+func TestBreakerOpensAtTheFailureThreshold(t *testing.T) {
 	for name, row := range map[string]struct {
-		jobs string
-		want State
+		results string
+		want    State
 	}{
-		"nothing happened":              {"", Closed},
-		"too few to judge":              {"---", Closed},
-		"enough, and all failed":        {"----", Open},
-		"as many failed as the share":   {"++--", Open},
-		"fewer failed":                  {"+++--", Closed},
-		"they succeed again, as it was": {"---+", Open},
+		"no jobs":                                  {"", Closed},
+		"fewer jobs than MinSamples":               {"---", Closed},
+		"all of MinSamples failed":                 {"----", Open},
+		"failures reach the threshold":             {"++--", Open},
+		"failures stay below the threshold":        {"+++--", Closed},
+		"threshold reached by a job that succeeds": {"---+", Open},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := New(settings)
-			play(b, 0, row.jobs)
+			b := New(testSettings)
+			runJobs(b, 0, row.results)
 			if got := b.State(at(10 * time.Second)); got != row.want {
-				t.Errorf("%s, want %s", got, row.want)
+				t.Errorf("state %s, want %s", got, row.want)
 			}
 		})
 	}
 }
 
-func TestJobsBeforeTheWindowAreForgotten(t *testing.T) {
-	b := New(settings)
-	play(b, 0, "---")
-	play(b, 2*time.Minute, "-")
+func TestResultsOutsideTheWindowDoNotCount(t *testing.T) {
+	b := New(testSettings)
+	runJobs(b, 0, "---")
+	runJobs(b, 2*time.Minute, "-")
 	if got := b.State(at(3 * time.Minute)); got != Closed {
-		t.Errorf("%s", got)
+		t.Errorf("unexpected state %s", got)
 	}
 }
 
-func TestAnOpenBreakerTriesAgainAfterItsCooldown(t *testing.T) {
+func TestOpenBreakerAdmitsProbesAfterTheCooldown(t *testing.T) {
 	for name, row := range map[string]struct {
 		probes string
 		want   State
 	}{
-		"not yet all probes": {"+", HalfOpen},
-		"all probes succeed": {"++", Closed},
-		"the first fails":    {"-", Open},
-		"the second fails":   {"+-", Open},
+		"some probes succeed": {"+", HalfOpen},
+		"all probes succeed":  {"++", Closed},
+		"first probe fails":   {"-", Open},
+		"second probe fails":  {"+-", Open},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := New(settings)
-			play(b, 0, "----") // opens at 3 s
-			if got := b.Admits(at(33*time.Second - 1)); got != 0 {
-				t.Errorf("open, it admits %d", got)
+			b := New(testSettings)
+			runJobs(b, 0, "----") // opens at 3 s
+			if got := b.AdmissionLimit(at(33*time.Second - 1)); got != 0 {
+				t.Errorf("the open breaker admits %d jobs", got)
 			}
-			if got := b.Admits(at(33 * time.Second)); got != 2 {
-				t.Errorf("half-open, it admits %d", got)
+			if got := b.AdmissionLimit(at(33 * time.Second)); got != 2 {
+				t.Errorf("the half-open breaker admits %d jobs, want 2", got)
 			}
-			play(b, 33*time.Second, row.probes)
+			runJobs(b, 33*time.Second, row.probes)
 			if got := b.State(at(40 * time.Second)); got != row.want {
-				t.Errorf("%s, want %s", got, row.want)
+				t.Errorf("state %s, want %s", got, row.want)
 			}
 		})
 	}
 }
 
-func TestProbesAtTheSameTimeAreNoMoreThanAllowed(t *testing.T) {
-	b := New(settings)
-	play(b, 0, "----")
+func TestConcurrentProbesStayWithinTheLimit(t *testing.T) {
+	b := New(testSettings)
+	runJobs(b, 0, "----")
 	now := at(time.Minute)
-	first, second := b.Begin(now), b.Begin(now)
-	if got := b.Admits(now); got != 0 {
-		t.Errorf("it admits %d more", got)
+	first, second := b.AdmitJob(now), b.AdmitJob(now)
+	if got := b.AdmissionLimit(now); got != 0 {
+		t.Errorf("%d more probes are admitted, want 0", got)
 	}
-	b.Abandon(first, now)
-	if got := b.Admits(now); got != 1 {
-		t.Errorf("after one came to nothing it admits %d", got)
+	b.DiscardResult(first, now)
+	if got := b.AdmissionLimit(now); got != 1 {
+		t.Errorf("%d probes are admitted after one was discarded, want 1", got)
 	}
-	b.End(second, true, now)
+	b.RecordResult(second, true, now)
 	if got := b.State(now); got != Open {
-		t.Errorf("%s", got)
+		t.Errorf("unexpected state %s", got)
 	}
 }
 
-func TestAJobFromBeforeItOpenedTellsNothing(t *testing.T) {
-	b := New(settings)
-	slow := b.Begin(noon)
-	play(b, 0, "----")
-	b.End(slow, false, at(time.Minute))
-	if got := b.State(at(time.Minute)); got != HalfOpen || b.Admits(at(time.Minute)) != 2 {
-		t.Errorf("%s, admits %d", got, b.Admits(at(time.Minute)))
+func TestJobsStartedBeforeTheBreakerOpenedDoNotCount(t *testing.T) {
+	b := New(testSettings)
+	slow := b.AdmitJob(startTime)
+	runJobs(b, 0, "----")
+	b.RecordResult(slow, false, at(time.Minute))
+	if got := b.State(at(time.Minute)); got != HalfOpen || b.AdmissionLimit(at(time.Minute)) != 2 {
+		t.Errorf("state %s, admits %d jobs", got, b.AdmissionLimit(at(time.Minute)))
 	}
 }
 
-func TestWithoutAThresholdItNeverOpens(t *testing.T) {
+func TestBreakerWithoutThresholdNeverOpens(t *testing.T) {
 	b := New(Settings{})
-	play(b, 0, "----------------")
+	runJobs(b, 0, "----------------")
 	if got := b.State(at(time.Minute)); got != Closed {
-		t.Errorf("%s", got)
+		t.Errorf("unexpected state %s", got)
 	}
 }
 
-func TestAtRandomItIsNeverStuckAndNeverAdmitsTooMany(t *testing.T) {
+func TestRandomResultsNeitherBlockTheBreakerNorExceedItsProbes(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		b, now := New(settings), noon
+		b, now := New(testSettings), startTime
 		var running []Ticket
 		for range 2000 {
 			now = now.Add(time.Duration(random.Int64N(int64(3 * time.Second))))
-			admits := b.Admits(now)
-			if b.State(now) == HalfOpen && admits > settings.HalfOpenProbes || admits < 0 {
-				t.Fatalf("seed %d: %s, admits %d", seed, b.State(now), admits)
+			limit := b.AdmissionLimit(now)
+			if b.State(now) == HalfOpen && limit > testSettings.HalfOpenProbes || limit < 0 {
+				t.Fatalf("seed %d: state %s admits %d jobs", seed, b.State(now), limit)
 			}
-			if admits > 0 && random.IntN(2) == 0 {
-				running = append(running, b.Begin(now))
+			if limit > 0 && random.IntN(2) == 0 {
+				running = append(running, b.AdmitJob(now))
 				continue
 			}
 			if len(running) > 0 {
 				ticket := running[0]
 				running = running[1:]
 				if random.IntN(10) == 0 {
-					b.Abandon(ticket, now)
+					b.DiscardResult(ticket, now)
 				} else {
-					b.End(ticket, random.IntN(3) == 0, now)
+					b.RecordResult(ticket, random.IntN(3) == 0, now)
 				}
 			}
 		}
 		for _, ticket := range running {
-			b.End(ticket, false, now)
+			b.RecordResult(ticket, false, now)
 		}
-		if now = now.Add(time.Hour); b.Admits(now) == 0 {
-			t.Fatalf("seed %d: stuck in %s", seed, b.State(now))
+		if now = now.Add(time.Hour); b.AdmissionLimit(now) == 0 {
+			t.Fatalf("seed %d: no job is admitted after an hour in state %s", seed, b.State(now))
 		}
 	}
 }
 
-func TestSettings(t *testing.T) {
+func TestSettingsAreValidated(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*Settings)
 		want   string
 	}{
-		"all right":              {func(*Settings) {}, ""},
-		"off, whatever the rest": {func(s *Settings) { *s = Settings{} }, ""},
-		"more than all":          {func(s *Settings) { s.FailureThresholdPercent = 101 }, "failureThresholdPercent is 101, must be 0 to 100"},
-		"no window":              {func(s *Settings) { s.Window = 0 }, "window is 0s, must be at least 1s"},
-		"no samples":             {func(s *Settings) { s.MinSamples = 0 }, "minSamples is 0, must be at least 1"},
-		"no cooldown":            {func(s *Settings) { s.Cooldown = 0 }, "cooldown is 0s, must be more than 0"},
-		"no probes":              {func(s *Settings) { s.HalfOpenProbes = 0 }, "halfOpenProbes is 0, must be at least 1"},
+		"valid settings":                {func(*Settings) {}, ""},
+		"disabled, other fields unset":  {func(s *Settings) { *s = Settings{} }, ""},
+		"threshold above 100 percent":   {func(s *Settings) { s.FailureThresholdPercent = 101 }, "failureThresholdPercent is 101, must be 0 to 100"},
+		"window is not set":             {func(s *Settings) { s.Window = 0 }, "window is 0s, must be at least 1s"},
+		"minimum of samples is not set": {func(s *Settings) { s.MinSamples = 0 }, "minSamples is 0, must be at least 1"},
+		"cooldown is not set":           {func(s *Settings) { s.Cooldown = 0 }, "cooldown is 0s, must be more than 0"},
+		"number of probes is not set":   {func(s *Settings) { s.HalfOpenProbes = 0 }, "halfOpenProbes is 0, must be at least 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := settings
+			s := testSettings
 			row.change(&s)
 			got := ""
 			if err := s.Validate(); err != nil {
 				got = err.Error()
 			}
 			if got != row.want {
-				t.Errorf("%q, want %q", got, row.want)
+				t.Errorf("error %q, want %q", got, row.want)
 			}
 		})
 	}

@@ -1,0 +1,140 @@
+package backlog
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+const (
+	// httpTimeout bounds a request, including the response body.
+	httpTimeout = 5 * time.Second
+	// maxResponseBytes is far more than a response with a few numbers needs.
+	maxResponseBytes = 1 << 20
+)
+
+// HTTPClient sends requests to a source that has an HTTP API. It bounds the time and the
+// size of each response, and does not follow redirects, which would send the credentials
+// to another server.
+type HTTPClient struct {
+	*http.Client
+	// BaseURL contains no credentials and no query.
+	BaseURL *url.URL
+}
+
+// NewHTTPClient does not connect yet.
+func NewHTTPClient(credentials broker.Credentials) (*HTTPClient, error) {
+	parsed, err := broker.ParseURL(credentials.URL, "http", "https")
+	if err != nil {
+		return nil, err
+	}
+	tls, err := credentials.TLS.ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	return &HTTPClient{
+		Client: &http.Client{Timeout: httpTimeout, Transport: &httpTransport{
+			Transport: &http.Transport{TLSClientConfig: tls, MaxIdleConns: 2, IdleConnTimeout: time.Minute, Proxy: http.ProxyFromEnvironment},
+			header:    requestHeader(&credentials, parsed),
+		}},
+		BaseURL: &url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path, RawPath: parsed.RawPath},
+	}, nil
+}
+
+func requestHeader(credentials *broker.Credentials, parsed *url.URL) http.Header {
+	header := http.Header{"Accept": {"application/json"}}
+	username, password := credentials.UserOf(parsed)
+	switch {
+	case credentials.Token != "":
+		header.Set("Authorization", "Bearer "+credentials.Token)
+	case username != "":
+		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(username+":"+password)))
+	}
+	if credentials.Name != "" {
+		header.Set("User-Agent", credentials.Name)
+	}
+	return header
+}
+
+// httpTransport adds the header to requests, bounds responses, and returns an error for a
+// status that concerns the client or the server rather than the request.
+type httpTransport struct {
+	*http.Transport
+	header http.Header
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *httpTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	request = request.Clone(request.Context())
+	maps.Copy(request.Header, t.header)
+	response, err := t.Transport.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	if err := statusError(response.StatusCode); err != nil {
+		_ = response.Body.Close()
+		return nil, err
+	}
+	response.Body = http.MaxBytesReader(nil, response.Body, maxResponseBytes)
+	return response, nil
+}
+
+func statusError(status int) error {
+	switch {
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return broker.Errorf(broker.ClassUnauthorized, "the response is %d %s", status, http.StatusText(status))
+	case status >= 300 && status < 400:
+		return broker.Errorf(broker.ClassInvalid, "the response is %d %s: use the URL that it redirects to", status, http.StatusText(status))
+	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable:
+		return broker.Errorf(broker.ClassUnreachable, "the response is %d %s", status, http.StatusText(status))
+	}
+	return nil
+}
+
+// GetJSON requests an escaped path below the base URL, and decodes the response whatever
+// its status.
+func (c *HTTPClient) GetJSON(ctx context.Context, escapedPath string, into any) (status int, err error) {
+	const operation = "GET"
+	target, err := url.Parse(c.BaseURL.JoinPath("/").String() + escapedPath)
+	if err != nil {
+		return 0, broker.Errorf(broker.ClassInvalid, "url is not a valid URL")
+	}
+	request := (&http.Request{Method: http.MethodGet, URL: target, Header: http.Header{}}).WithContext(ctx)
+	response, err := c.Do(request)
+	if err != nil {
+		return 0, ClassifyHTTPError(operation, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return response.StatusCode, ClassifyHTTPError(operation, err)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		class := broker.ClassInvalid
+		if response.StatusCode == http.StatusServiceUnavailable {
+			class = broker.ClassUnreachable // of a proxy whose backend is down
+		}
+		return response.StatusCode, broker.Errorf(class, "the response is %d %s, and is not JSON",
+			response.StatusCode, http.StatusText(response.StatusCode))
+	}
+	return response.StatusCode, nil
+}
+
+// ClassifyHTTPError adds the operation and a class to an error of an HTTPClient.
+func ClassifyHTTPError(operation string, err error) error {
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return broker.Errorf(broker.ClassInvalid, "%s: the response is longer than %d bytes", operation, tooLarge.Limit)
+	}
+	return broker.ClassifyNetworkError(operation, err)
+}
+
+// Disconnect closes idle connections.
+func (c *HTTPClient) Disconnect() { c.CloseIdleConnections() }

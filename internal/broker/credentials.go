@@ -1,0 +1,114 @@
+package broker
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Credentials describe how to reach a broker or a backlog source, and how to log in. They
+// must not appear in an error or a log.
+type Credentials struct {
+	// URL of a server. NATS and Redis Cluster accept several, separated by commas. It may
+	// contain a user and a password; Username, Password and Token override them.
+	URL                string
+	Username, Password string
+	// Token is a NATS token, or a bearer token for a source that speaks HTTP.
+	Token string
+	// NATSCredentials is the content of a NATS credentials file.
+	NATSCredentials []byte
+	// TLS is nil for a server without TLS, or with a certificate that the system trusts.
+	TLS *TLS
+	// Name identifies the connection to people who inspect the server.
+	Name string
+	// Refresh returns the current credentials, for each connection made again after a loss:
+	// passwords and certificates rotate. Optional.
+	Refresh func() (Credentials, error)
+}
+
+// Equal reports whether both lead to the same connection. It ignores Refresh.
+func (c *Credentials) Equal(other *Credentials) bool {
+	if c == nil || other == nil {
+		return c == other
+	}
+	return c.URL == other.URL && c.Username == other.Username && c.Password == other.Password &&
+		c.Token == other.Token && bytes.Equal(c.NATSCredentials, other.NATSCredentials) &&
+		c.TLS.equal(other.TLS) && c.Name == other.Name
+}
+
+// UserOf returns the user and the password to log in with at a parsed URL.
+func (c *Credentials) UserOf(parsed *url.URL) (username, password string) {
+	if c.Username != "" {
+		return c.Username, c.Password
+	}
+	password, _ = parsed.User.Password()
+	return parsed.User.Username(), password
+}
+
+// TLS contains the parts of a TLS configuration, as PEM.
+type TLS struct {
+	CA, Certificate, Key []byte
+	// ServerName is the name in the server's certificate. Default: the host of the URL.
+	ServerName string
+}
+
+// NewTLS returns nil if all parts are empty.
+func NewTLS(ca, certificate, key []byte, serverName string) *TLS {
+	if len(ca)+len(certificate)+len(key) == 0 && serverName == "" {
+		return nil
+	}
+	return &TLS{CA: ca, Certificate: certificate, Key: key, ServerName: serverName}
+}
+
+func (t *TLS) equal(other *TLS) bool {
+	if t == nil || other == nil {
+		return t == other
+	}
+	return bytes.Equal(t.CA, other.CA) && bytes.Equal(t.Certificate, other.Certificate) && bytes.Equal(t.Key, other.Key) &&
+		t.ServerName == other.ServerName
+}
+
+// ClientConfig returns a configuration for clients. A nil TLS, or one without CA, trusts
+// the certificate authorities of the system.
+func (t *TLS) ClientConfig() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t == nil {
+		return config, nil
+	}
+	config.ServerName = t.ServerName
+	if len(t.CA) > 0 {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(t.CA) {
+			return nil, Errorf(ClassInvalid, "tls: the CA certificate is not PEM")
+		}
+	}
+	if len(t.Certificate) > 0 || len(t.Key) > 0 {
+		pair, err := tls.X509KeyPair(t.Certificate, t.Key)
+		if err != nil {
+			return nil, Errorf(ClassInvalid, "tls: invalid client certificate or key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// ParseURL parses a URL that must have a host and one of the schemes. Its error does not
+// contain the URL.
+func ParseURL(text string, schemes ...string) (*url.URL, error) {
+	parsed, err := url.Parse(strings.TrimSpace(text))
+	if failure := (*url.Error)(nil); errors.As(err, &failure) {
+		// The cause may quote a part of the password.
+		return nil, Errorf(ClassInvalid, "url is not a valid URL")
+	}
+	if !slices.Contains(schemes, parsed.Scheme) {
+		return nil, Errorf(ClassInvalid, "url has the scheme %q, must be one of %v", parsed.Scheme, schemes)
+	}
+	if parsed.Hostname() == "" {
+		return nil, Errorf(ClassInvalid, "url has no host")
+	}
+	return parsed, nil
+}

@@ -1,0 +1,97 @@
+package broker
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+)
+
+// ErrorClass decides how callers handle an error.
+type ErrorClass string
+
+// The classes of errors.
+const (
+	// ClassUnreachable: the broker does not respond. A retry may succeed.
+	ClassUnreachable ErrorClass = "Unreachable"
+	// ClassUnauthorized: authentication, authorization or TLS verification failed. Someone
+	// has to change the credentials or the permissions.
+	ClassUnauthorized ErrorClass = "Unauthorized"
+	// ClassInvalid: the broker does not support the request. Someone has to change it.
+	ClassInvalid ErrorClass = "Invalid"
+	// ClassConflict: the queue belongs to another owner.
+	ClassConflict ErrorClass = "Conflict"
+	// ClassNotFound: the queue, stream or key does not exist.
+	ClassNotFound ErrorClass = "NotFound"
+	// ClassUnknown: none of the above. A retry may succeed.
+	ClassUnknown ErrorClass = "Unknown"
+)
+
+// ClassifiedError is an error with a class.
+type ClassifiedError struct {
+	Class ErrorClass
+	Err   error
+}
+
+func (e *ClassifiedError) Error() string { return e.Err.Error() }
+
+func (e *ClassifiedError) Unwrap() error { return e.Err }
+
+// Errorf returns an error with a class.
+func Errorf(class ErrorClass, format string, values ...any) error {
+	return &ClassifiedError{Class: class, Err: fmt.Errorf(format, values...)}
+}
+
+// ClassOf returns the class of an error, ClassUnknown if it has none.
+func ClassOf(err error) ErrorClass {
+	if conflict := (*OwnerConflictError)(nil); errors.As(err, &conflict) {
+		return ClassConflict
+	}
+	if failure := (*ClassifiedError)(nil); errors.As(err, &failure) {
+		return failure.Class
+	}
+	return ClassUnknown
+}
+
+// ClassifyNetworkError adds the operation to an error's message, and the class of a
+// network or TLS error. An error that has a class keeps it.
+func ClassifyNetworkError(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if failure := (*url.Error)(nil); errors.As(err, &failure) {
+		err = failure.Err // its message has the URL, which may contain a password
+	}
+	if ClassOf(err) != ClassUnknown {
+		return fmt.Errorf("%s: %w", operation, err)
+	}
+	return Errorf(networkErrorClass(err), "%s: %w", operation, err)
+}
+
+// remoteAlertOp is the Op of a net.OpError for a TLS alert sent by the server.
+const remoteAlertOp = "remote error"
+
+func networkErrorClass(err error) ErrorClass {
+	var (
+		authority   x509.UnknownAuthorityError
+		hostname    x509.HostnameError
+		certificate *tls.CertificateVerificationError
+		alert       tls.AlertError
+		header      tls.RecordHeaderError
+		network     net.Error
+		operation   *net.OpError
+	)
+	switch {
+	case errors.As(err, &authority), errors.As(err, &hostname), errors.As(err, &certificate), errors.As(err, &alert),
+		errors.As(err, &header), errors.As(err, &operation) && operation.Op == remoteAlertOp:
+		return ClassUnauthorized
+	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, net.ErrClosed):
+		return ClassUnreachable
+	}
+	return ClassUnknown
+}

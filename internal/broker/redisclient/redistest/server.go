@@ -1,0 +1,136 @@
+// Package redistest runs a Redis server for tests: the real one.
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Server is a running server.
+type Server struct {
+	t        testing.TB
+	dir      string
+	port     string
+	settings []string
+	process  *exec.Cmd
+	output   *bytes.Buffer
+}
+
+// Start starts redis-server for as long as the test lasts. Settings are those of its
+// command line.
+func Start(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	for _, program := range []string{"redis-server", "redis-cli"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Fatalf("%s is missing. Please install it: hack/prerequisites %s=redis-server", program, program)
+		}
+	}
+	s := &Server{t: t, dir: t.TempDir(), port: freePort(t), settings: settings}
+	s.run()
+	t.Cleanup(s.Stop)
+	return s
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// startTimeout is how long a server may take to answer.
+const startTimeout = 20 * time.Second
+
+func (s *Server) run() {
+	s.t.Helper()
+	arguments := []string{
+		"--bind", "127.0.0.1", "--port", s.port, "--dir", s.dir, "--save", "", "--appendonly", "yes", "--appendfsync", "no",
+	}
+	s.output = &bytes.Buffer{}
+	s.process = exec.CommandContext(context.Background(), "redis-server", append(arguments, s.settings...)...)
+	s.process.Stdout, s.process.Stderr = s.output, s.output
+	if err := s.process.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(startTimeout); ; time.Sleep(10 * time.Millisecond) {
+		connection, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", s.Address())
+		if err == nil {
+			_ = connection.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			s.Stop()
+			s.t.Fatalf("redis-server does not start: %s", s.output)
+		}
+	}
+}
+
+// Address is host and port.
+func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", s.port) }
+
+// URL of the server.
+func (s *Server) URL() string { return "redis://" + s.Address() }
+
+// Stop stops the server. Its files stay.
+func (s *Server) Stop() {
+	if s.process == nil {
+		return
+	}
+	_ = s.process.Process.Signal(os.Interrupt)
+	_ = s.process.Wait()
+	s.process = nil
+}
+
+// Kill ends the server without a word.
+func (s *Server) Kill() {
+	_ = s.process.Process.Kill()
+	_ = s.process.Wait()
+	s.process = nil
+}
+
+// Restart stops the server, if it runs, and starts it at the same address.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Stop()
+	s.run()
+}
+
+// RunCLI is what redis-cli says to a command.
+func (s *Server) RunCLI(arguments ...string) string {
+	s.t.Helper()
+	output, err := exec.CommandContext(s.t.Context(), "redis-cli", append([]string{"-p", s.port}, arguments...)...).Output()
+	if err != nil {
+		stderr := ""
+		if failure := (*exec.ExitError)(nil); errors.As(err, &failure) {
+			stderr = string(failure.Stderr)
+		}
+		s.t.Fatalf("redis-cli %v: %v %s", arguments, err, stderr)
+	}
+	return strings.TrimSpace(string(output))
+}
+
+// RunCLIForNumber is what redis-cli says to a command, as a number.
+func (s *Server) RunCLIForNumber(arguments ...string) int64 {
+	s.t.Helper()
+	said := s.RunCLI(arguments...)
+	number, err := strconv.ParseInt(said, 10, 64)
+	if err != nil {
+		s.t.Fatalf("redis-cli %v says %q", arguments, said)
+	}
+	return number
+}

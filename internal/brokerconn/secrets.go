@@ -1,0 +1,91 @@
+package brokerconn
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// clientName is the name of the operator's connections, as the broker shows it.
+const clientName = "yardmaster"
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+
+// ReadCredentials reads the Secrets of a broker that an object of the namespace refers to. The
+// reader must not be a cache, which would list and keep all Secrets of the namespace. Its error is
+// a ConnectionError unless the API server did not answer.
+func ReadCredentials(ctx context.Context, liveReader client.Reader, namespace string, b *v1alpha1.Broker) (*broker.Credentials, error) {
+	return readCredentials(ctx, liveReader, BrokerKeyOf(namespace, b))
+}
+
+func readCredentials(ctx context.Context, liveReader client.Reader, key BrokerKey) (*broker.Credentials, error) {
+	credentials := &broker.Credentials{Name: clientName}
+	data, err := readSecret(ctx, liveReader, key.Namespace, key.URLSecret)
+	if err != nil {
+		return nil, err
+	}
+	if credentials.URL = strings.TrimSpace(string(data[key.URLKey])); credentials.URL == "" {
+		return nil, invalidSecret("Secret %q has no value for the key %q", key.URLSecret, key.URLKey)
+	}
+	if key.TLSSecret != "" {
+		if credentials.TLS, err = readTLS(ctx, liveReader, key.Namespace, key.TLSSecret); err != nil {
+			return nil, err
+		}
+	}
+	if key.CredentialsSecret != "" {
+		err = readLogin(ctx, liveReader, key, credentials)
+	}
+	return credentials, err
+}
+
+func readLogin(ctx context.Context, liveReader client.Reader, key BrokerKey, credentials *broker.Credentials) error {
+	data, err := readSecret(ctx, liveReader, key.Namespace, key.CredentialsSecret)
+	if err != nil {
+		return err
+	}
+	credentials.Username, credentials.Password = string(data[corev1.BasicAuthUsernameKey]), string(data[corev1.BasicAuthPasswordKey])
+	credentials.Token, credentials.NATSCredentials = string(data["token"]), data["creds"]
+	if credentials.Username == "" && credentials.Token == "" && len(credentials.NATSCredentials) == 0 {
+		return invalidSecret("Secret %q has none of the keys username, token, creds", key.CredentialsSecret)
+	}
+	return nil
+}
+
+// readTLS reads a Secret with a CA certificate, a client certificate, or both.
+func readTLS(ctx context.Context, liveReader client.Reader, namespace, name string) (*broker.TLS, error) {
+	data, err := readSecret(ctx, liveReader, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	tls := broker.NewTLS(data["ca.crt"], data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], "")
+	if tls == nil {
+		return nil, invalidSecret("Secret %q has none of the keys ca.crt, tls.crt, tls.key", name)
+	}
+	return tls, nil
+}
+
+func readSecret(ctx context.Context, liveReader client.Reader, namespace, name string) (map[string][]byte, error) {
+	secret := &corev1.Secret{}
+	err := liveReader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
+	switch apierror.ClassOf(err) {
+	case apierror.None:
+		return secret.Data, nil
+	case apierror.NotFound:
+		return nil, &ConnectionError{v1alpha1.ReasonSecretNotFound, fmt.Errorf("Secret %q not found", name)} //nolint:staticcheck // kinds are capitalized
+	case apierror.PermissionMissing:
+		return nil, invalidSecret("the operator cannot read Secret %q: allow it to get secrets in the namespace", name)
+	}
+	return nil, fmt.Errorf("reading Secret %q: %w", name, err)
+}
+
+func invalidSecret(format string, values ...any) error {
+	return &ConnectionError{v1alpha1.ReasonSecretInvalid, fmt.Errorf(format, values...)}
+}

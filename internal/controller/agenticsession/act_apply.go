@@ -1,0 +1,116 @@
+package agenticsession
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/session"
+)
+
+// fieldOwner of a session's objects. A claim that several sessions own has a further field owner
+// for each of them, so that none removes another's owner reference.
+const fieldOwner = client.FieldOwner("yardmaster-session")
+
+// applyObjects applies the decision's objects in their order.
+func (r *Reconciler) applyObjects(ctx context.Context, s *v1alpha1.AgenticSession, decision *session.Decision) (*core.Refusal, error) {
+	for _, object := range decision.ApplyObjects {
+		if refusal, err := r.applyObject(ctx, s, object); refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	if decision.ShareClaim == "" {
+		return nil, nil
+	}
+	return r.addClaimOwner(ctx, s, decision.ShareClaim)
+}
+
+func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession, object core.Object) (*core.Refusal, error) {
+	if policy, ok := object.(*networkingv1.NetworkPolicy); ok && r.isNetworkPolicyCurrent(ctx, s, policy) {
+		return nil, nil
+	}
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", object.GetName(), err)
+	}
+	u := &unstructured.Unstructured{Object: raw}
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(u.Object, "status")
+	var createError error
+	if canCreateFirst(object) && s.Status.Attempt == 1 {
+		if createError = r.client.Create(ctx, u.DeepCopy(), fieldOwner); createError == nil {
+			return nil, nil
+		}
+	}
+	existing := &metav1.PartialObjectMetadata{}
+	existing.SetGroupVersionKind(u.GroupVersionKind())
+	found, err := getIfExists(ctx, r.live, s.Namespace, u.GetName(), existing)
+	switch {
+	case err != nil:
+		return nil, err
+	case found && !session.WasCreatedFor(s, existing):
+		return nameTaken(u.GetKind(), u.GetName()), nil
+	case found && u.GetKind() == "Lease": // the runner writes its spec
+		return nil, nil
+	case !found && createError != nil:
+		return asRefusal(createError, u.GetKind(), u.GetName())
+	}
+	err = r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership)
+	return asRefusal(err, u.GetKind(), u.GetName())
+}
+
+// canCreateFirst reports whether an object can be created without a read before, which is one
+// request instead of two. If that fails, the object exists, or a quota is exceeded, which an
+// existing object does not need. An object from which a later apply removes fields cannot: apply
+// removes only fields that an earlier apply set.
+func canCreateFirst(object core.Object) bool {
+	switch object.(type) {
+	case *networkingv1.NetworkPolicy, *corev1.Service:
+		return false
+	default:
+		return true
+	}
+}
+
+// isNetworkPolicyCurrent reports whether the cache contains the NetworkPolicy with this spec.
+func (r *Reconciler) isNetworkPolicyCurrent(ctx context.Context, s *v1alpha1.AgenticSession, policy *networkingv1.NetworkPolicy) bool {
+	cached := &networkingv1.NetworkPolicy{}
+	found, err := getIfExists(ctx, r.options.Children, policy.Namespace, policy.Name, cached)
+	return err == nil && found && session.IsControlledBy(s, cached) && equality.Semantic.DeepEqual(cached.Spec, policy.Spec)
+}
+
+// addClaimOwner makes the session an owner, but not the controller, of another session's claim.
+func (r *Reconciler) addClaimOwner(ctx context.Context, s *v1alpha1.AgenticSession, name string) (*core.Refusal, error) {
+	claim := &metav1.PartialObjectMetadata{}
+	claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+	found, err := getIfExists(ctx, r.live, s.Namespace, name, claim)
+	if err != nil {
+		return nil, err
+	}
+	if !found || claim.Labels[session.LabelSessionUID] == "" || !claim.DeletionTimestamp.IsZero() {
+		return &core.Refusal{
+			Class: apierror.NotFound, Kind: "PersistentVolumeClaim", Name: name,
+			Message: "PersistentVolumeClaim " + name + " of the continued session no longer exists; continue another session, or create one without continueFrom",
+		}, nil
+	}
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(claim.GroupVersionKind())
+	u.SetNamespace(s.Namespace)
+	u.SetName(name)
+	u.SetUID(claim.UID) // apply must not create another claim
+	u.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "AgenticSession", Name: s.Name, UID: s.UID,
+	}})
+	err = r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner+"-"+client.FieldOwner(s.UID), client.ForceOwnership)
+	return asRefusal(err, "PersistentVolumeClaim", name)
+}

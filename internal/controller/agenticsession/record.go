@@ -1,0 +1,37 @@
+package agenticsession
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/session"
+)
+
+// record stores the decision's status, then emits its events. A status that opens an attempt is
+// stored only if no other session reserved the workspace.
+func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, decision *session.Decision) error {
+	if !decision.ChangesStatus(s) {
+		return nil
+	}
+	before, after := s.DeepCopy(), s.DeepCopy()
+	after.Status = decision.Status
+	if !r.workspaces.update(before, after) {
+		return kube.ErrStale // the next reconciliation observes which session uses it
+	}
+	err := kube.PatchStatus(ctx, r.client, before, after)
+	countStatusUpdate(err)
+	if err != nil {
+		r.workspaces.releaseUnused(s)
+		return fmt.Errorf("patching status: %w", err)
+	}
+	*s = *after
+	r.writeCache.Record(s)
+	r.forgetUnused(s)
+	for _, event := range decision.Events {
+		r.recorder.Eventf(s, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
+	}
+	countTransition(s, &before.Status, r.clock.Now())
+	return nil
+}

@@ -1,0 +1,124 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/queue"
+)
+
+const (
+	// decideTimeout limits all actions of one reconciliation, so that other Queues get their
+	// turn.
+	decideTimeout = 20 * time.Second
+	// actionTimeout limits one action.
+	actionTimeout = 10 * time.Second
+	// moveBatchSize is the number of dead letters that one action moves.
+	moveBatchSize = 200
+)
+
+// decide executes the actions that the core returns until its decision is final.
+func (r *Reconciler) decide(ctx context.Context, o *queue.Observation) (queue.Decision, error) {
+	executing, cancel := context.WithTimeout(ctx, decideTimeout)
+	defer cancel()
+	for {
+		decision := queue.Decide(*o)
+		if decision.Action == queue.ActionNone {
+			return decision, nil
+		}
+		result, err := r.execute(executing, o, &decision)
+		if err != nil {
+			return queue.Decision{}, err
+		}
+		if ctx.Err() != nil {
+			return queue.Decision{}, ctx.Err() // the operator stops; this is not the broker's answer
+		}
+		o.Apply(decision.Action, result)
+	}
+}
+
+// execute executes one action. Errors of the broker are part of the result.
+func (r *Reconciler) execute(ctx context.Context, o *queue.Observation, d *queue.Decision) (queue.ActionResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, actionTimeout)
+	defer cancel()
+	switch d.Action {
+	case queue.ActionAddFinalizer:
+		return queue.ActionResult{}, r.addFinalizer(ctx, o.Queue)
+	case queue.ActionAssertFresh:
+		return queue.ActionResult{}, kube.AssertFresh(ctx, r.liveReader, r.client, o.Queue)
+	}
+	conn := r.connOf(o)
+	engine, err := engineOf(conn, o)
+	if err != nil {
+		return queue.ActionResult{Err: err}, nil
+	}
+	result := queue.ActionResult{}
+	switch {
+	case d.Action == queue.ActionMoveDeadLetters:
+		result, err = r.moveDeadLetters(ctx, engine, o)
+	case d.Action == queue.ActionReadStats && o.Queue.DeletionTimestamp.IsZero():
+		result.Stats, result.Err = conn.Stats(ctx, queue.BrokerQueueName(o.Queue), d.MaxStatsAge)
+	default:
+		result = executeOnBroker(ctx, engine, o, d.Action)
+	}
+	conn.CheckHealth(result.Err)
+	return result, err
+}
+
+// addFinalizer updates the Queue in place.
+func (r *Reconciler) addFinalizer(ctx context.Context, q *v1alpha1.Queue) error {
+	err := kube.PatchMetadata(ctx, r.client, q, func(object client.Object) {
+		controllerutil.AddFinalizer(object, v1alpha1.QueueFinalizer)
+	})
+	if err != nil {
+		return fmt.Errorf("adding the finalizer: %w", err)
+	}
+	r.writeCache.Record(q)
+	return nil
+}
+
+// moveDeadLetters checks the target again, because it may have changed since the last batch.
+func (r *Reconciler) moveDeadLetters(ctx context.Context, engine broker.Engine, o *queue.Observation) (queue.ActionResult, error) {
+	target, problem, err := r.moveTarget(ctx, o)
+	if err != nil || problem != nil {
+		return queue.ActionResult{MoveProblem: problem}, err
+	}
+	_, err = engine.DeadLetters(queue.BrokerQueueName(o.Queue)).Move(ctx, target, moveBatchSize)
+	return queue.ActionResult{Err: err}, nil
+}
+
+func executeOnBroker(ctx context.Context, engine broker.Engine, o *queue.Observation, action queue.Action) (result queue.ActionResult) {
+	name, owner := queue.BrokerQueueName(o.Queue), queue.BrokerQueueOwner(o.Queue)
+	switch action { //exhaustive:enforce
+	case queue.ActionReadStats:
+		result.Stats, result.Err = engine.Stats(ctx, name)
+	case queue.ActionEnsureQueue:
+		result.EnsureResult, result.Err = engine.EnsureQueue(ctx, queue.DesiredQueue(o.Queue, &o.Effective))
+		if result.EnsureResult.Corrected {
+			driftCorrections.Inc()
+		}
+	case queue.ActionRescueMessages:
+		var rescued int
+		rescued, result.Err = engine.Rescue(ctx, name)
+		rescuedMessages.Add(float64(rescued))
+	case queue.ActionRequeueDeadLetters:
+		result.Requeued, result.Err = engine.DeadLetters(name).Requeue(ctx, 0)
+	case queue.ActionPurgeDeadLetters:
+		result.Err = engine.DeadLetters(name).Purge(ctx)
+	case queue.ActionRejectMessages:
+		result.Err = engine.RejectNewMessages(ctx, name, owner)
+	case queue.ActionReleaseQueue:
+		result.Err = engine.ReleaseOwnership(ctx, name, owner)
+	case queue.ActionDeleteQueue:
+		result.Err = engine.DeleteQueue(ctx, name, owner)
+	case queue.ActionNone, queue.ActionAddFinalizer, queue.ActionAssertFresh, queue.ActionMoveDeadLetters:
+	}
+	return result
+}

@@ -1,0 +1,43 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/queue"
+)
+
+// record stores the status of a Queue, and then emits the events of its change.
+func (r *Reconciler) record(ctx context.Context, q *v1alpha1.Queue, d *queue.Decision) error {
+	r.tracked.Update(q, func(t *trackedQueue) { t.history = d.History })
+	if d.StatsOnly && !r.statsWrites.Allow() {
+		d.PostponeStatus()
+		return nil
+	}
+	before := q.DeepCopy()
+	q.Status = d.Status
+	if err := kube.PatchStatus(ctx, r.client, before, q); err != nil {
+		if d.StatusOptional && apierror.ClassOf(err) == apierror.PermissionMissing {
+			return nil
+		}
+		return fmt.Errorf("patching status: %w", err)
+	}
+	if q.ResourceVersion != before.ResourceVersion {
+		r.writeCache.Record(q)
+	}
+	for _, event := range d.Events {
+		r.emit(q, event)
+	}
+	return nil
+}
+
+func (r *Reconciler) emit(q *v1alpha1.Queue, e core.Event) {
+	if e.Routine && !r.routineEvents.Allow() {
+		return
+	}
+	r.recorder.Eventf(q, nil, e.Type, e.Reason, e.Action, "%s", e.Message)
+}

@@ -1,0 +1,89 @@
+package workerpool
+
+import (
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/scaling"
+)
+
+// poolMemory is what this process remembers of a pool.
+type poolMemory struct {
+	// scaling is the memory of the last decision. The status has it too, but is written less
+	// often.
+	scaling *scaling.Memory
+	// broker and queues that the pool consumes.
+	broker brokerconn.BrokerKey
+	queues []string
+	// applied objects, by kind.
+	applied map[string]appliedObject
+	// refusal of the last reconciliation.
+	refusal *core.Refusal
+}
+
+// scalingMemory returns the memory of the last decision, from the status if this process has
+// made none.
+func (r *Reconciler) scalingMemory(wp *v1alpha1.WorkerPool) scaling.Memory {
+	if memory, _ := r.memory.Get(wp); memory.scaling != nil {
+		return *memory.scaling
+	}
+	return scaling.RestoreMemory(wp.Status.Scaling)
+}
+
+// remember stores what the next reconciliation and the broker's notifications need.
+func (r *Reconciler) remember(wp *v1alpha1.WorkerPool, observed *observation) {
+	r.memory.Update(wp, func(memory *poolMemory) {
+		memory.refusal = observed.Refusal
+		if observed.queues != nil {
+			memory.broker, memory.queues = observed.queues.conn.Key, observed.queues.names()
+		}
+	})
+}
+
+// poolsAffected returns the pools that a broker's notification is about.
+func (r *Reconciler) poolsAffected(n brokerconn.Notification) []types.NamespacedName {
+	var pools []types.NamespacedName
+	r.memory.Each(func(key types.NamespacedName, _ types.UID, memory poolMemory) bool {
+		if memory.broker == n.Key && (n.Queue == "" || slices.Contains(memory.queues, n.Queue)) {
+			pools = append(pools, key)
+		}
+		return true
+	})
+	return pools
+}
+
+// refusalChanged reports whether the status has to be decided and recorded again.
+func refusalChanged(before, after *core.Refusal) bool {
+	if before == nil || after == nil {
+		return before != after
+	}
+	return *before != *after
+}
+
+// namespaceLocks has a lock for each namespace.
+type namespaceLocks struct {
+	mu    sync.Mutex
+	locks map[string]*sync.Mutex
+}
+
+func newNamespaceLocks() *namespaceLocks {
+	return &namespaceLocks{locks: map[string]*sync.Mutex{}}
+}
+
+// lock returns the function that unlocks.
+func (n *namespaceLocks) lock(namespace string) (unlock func()) {
+	n.mu.Lock()
+	lock := n.locks[namespace]
+	if lock == nil {
+		lock = &sync.Mutex{}
+		n.locks[namespace] = lock
+	}
+	n.mu.Unlock()
+	lock.Lock()
+	return lock.Unlock
+}

@@ -1,0 +1,91 @@
+package workerpool
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/worker"
+)
+
+func TestWorkersUseTheLoginMethodOfTheSecret(t *testing.T) {
+	const dir = "/etc/yardmaster/credentials/"
+	for name, row := range map[string]struct {
+		secret map[string]string
+		want   worker.BrokerConfig
+		keys   []string // mounted keys: another login method creates a revision
+	}{
+		"user name and password":               {map[string]string{"username": "me", "password": "p"}, worker.BrokerConfig{UsernameFile: dir + "username", PasswordFile: dir + "password"}, []string{"username", "password"}},
+		"user name only":                       {map[string]string{"username": "me", "password": ""}, worker.BrokerConfig{UsernameFile: dir + "username"}, []string{"username"}},
+		"token":                                {map[string]string{"token": "t", "username": ""}, worker.BrokerConfig{TokenFile: dir + "token"}, []string{"token"}},
+		"credentials file":                     {map[string]string{"creds": "c"}, worker.BrokerConfig{CredentialsFile: dir + "creds"}, []string{"creds"}},
+		"one method if the Secret has several": {map[string]string{"creds": "c", "username": "me", "token": "t"}, worker.BrokerConfig{CredentialsFile: dir + "creds"}, []string{"creds"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			observed := observeWithSecret(t, row.secret)
+			if observed.Problem != nil {
+				t.Fatalf("problem %+v", observed.Problem)
+			}
+			c, err := worker.ParseConfig([]byte(observed.Config.File))
+			if err != nil {
+				t.Fatal(err)
+			}
+			row.want.URLFile = "/etc/yardmaster/url/url"
+			if diff := cmp.Diff(row.want, c.Broker); diff != "" {
+				t.Errorf("-want, +got:\n%s", diff)
+			}
+			if _, err := worker.New(worker.Options{Config: c}, func(context.Context, *worker.Job) error { return nil }); err != nil {
+				t.Errorf("a worker refuses the configuration: %v", err)
+			}
+			if diff := cmp.Diff(pool.MountedSecret{Secret: "login", Keys: row.keys}, observed.Config.Secrets["credentials"]); diff != "" {
+				t.Errorf("mounted keys (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSecretWithoutALoginIsInvalid(t *testing.T) {
+	for name, secret := range map[string]map[string]string{
+		"no keys":       {},
+		"password only": {"password": "p"},
+		"empty keys":    {"username": "", "token": "", "creds": ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := observeWithSecret(t, secret).Problem
+			if p == nil || p.Reason != v1alpha1.ReasonSecretInvalid || !strings.Contains(p.Message, `"login" has none of the keys username, token, creds`) {
+				t.Errorf("problem %+v", p)
+			}
+		})
+	}
+}
+
+// observeWithSecret observes a pool whose workers log in with the Secret.
+func observeWithSecret(t *testing.T, secret map[string]string) *observation {
+	t.Helper()
+	login := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "login"}, Data: map[string][]byte{}}
+	for key, value := range secret {
+		login.Data[key] = []byte(value)
+	}
+	r := &Reconciler{live: fake.NewClientBuilder().WithObjects(login).Build(), secretKeys: cache.NewLRUExpireCache(1)}
+	key := brokerconn.BrokerKey{Namespace: "a", Engine: v1alpha1.EngineNATS, URLSecret: "broker", URLKey: "url", CredentialsSecret: "login"}
+	observed := &observation{
+		Observation: pool.Observation{Pool: &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "mail"}}},
+		queues: &observedQueues{
+			conn: &brokerconn.Conn{Key: key}, all: []observedQueue{{object: &v1alpha1.Queue{}, config: broker.DefaultQueueConfig("orders"), weight: 1}},
+		},
+	}
+	if err := r.observeConfig(t.Context(), observed); err != nil {
+		t.Fatal(err)
+	}
+	return observed
+}

@@ -1,0 +1,72 @@
+package pool
+
+import (
+	"time"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/scaling"
+)
+
+// Decision is what to do about a WorkerPool: record Status, then act in the order of the fields.
+type Decision struct {
+	// Status to record. If that fails, the operator must not act.
+	Status v1alpha1.WorkerPoolStatus
+	// StatusDeferrable is true if Status differs from the stored status in stats only.
+	StatusDeferrable bool
+	// Memory for the next scaling decision.
+	Memory scaling.Memory
+	// KeepFinalizer is true until all workers of a deleted pool have stopped. Adding the
+	// finalizer comes before all other actions, removing it comes last.
+	KeepFinalizer bool
+	// DrainStates to write on Pods, each only over the version that was read.
+	DrainStates []DrainState
+	// DrainRequests to send to workers.
+	DrainRequests []DrainRequest
+	// SharedObjects to apply: those that all revisions use.
+	SharedObjects []core.Object
+	// CurrentWorkload to restore if it has drifted, except for its replicas: the workload of
+	// the updated revision; nil if it does not exist yet.
+	CurrentWorkload core.Object
+	// Resizes of revisions. A revision that does not exist yet is created.
+	Resizes []RevisionSize
+	// DeleteRevisions without workers, by name.
+	DeleteRevisions []string
+	// Events to emit once Status is stored.
+	Events []core.Event
+	// RequeueAfter is the time until the next decision if nothing else triggers one; 0 means
+	// never.
+	RequeueAfter time.Duration
+}
+
+// DrainState is the state of a worker that stops; a zero time means that the worker has not
+// reached the state.
+type DrainState struct {
+	Worker                                   string
+	DrainingSince, IdleSince, RemovableSince time.Time
+}
+
+// DrainRequest is a request to a worker.
+type DrainRequest struct {
+	Worker string
+	// Drain asks the worker to drain; false asks it to undrain.
+	Drain bool
+}
+
+// RevisionSize is the number of replicas to set on a revision.
+type RevisionSize struct {
+	Name     string
+	Replicas int32
+	History  History
+	// NewWorkload is the object to create; nil if the revision exists.
+	NewWorkload core.Object
+	// Removable workers, and Unstarted ones among them whose container did not run.
+	Removable, Unstarted []string
+	// Ordered is true if workers are removed by their ordinals, the highest first.
+	Ordered bool
+}
+
+// changesCluster reports whether the decision changes anything other than the status.
+func (d *Decision) changesCluster() bool {
+	return len(d.DrainStates)+len(d.DrainRequests)+len(d.Resizes)+len(d.DeleteRevisions) > 0 || !d.KeepFinalizer
+}

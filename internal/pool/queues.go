@@ -1,0 +1,78 @@
+package pool
+
+import (
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// QueueReading is what was read of one queue of the pool.
+type QueueReading struct {
+	// Queue as it is configured on the broker.
+	Queue broker.QueueConfig
+	// Stats of the queue.
+	Stats broker.QueueStats
+	// WaitP95 is the 95th percentile of recent waiting times; nil if it is unknown.
+	WaitP95 *time.Duration
+}
+
+// CombineReadings returns the stats of all queues together.
+func CombineReadings(readings []QueueReading) *QueueStats {
+	total := &QueueStats{InFlightKnown: true}
+	arrived, finished := int64(0), int64(0)
+	for i := range readings {
+		q, stats := &readings[i].Queue, &readings[i].Stats
+		if !q.Paused { // workers get no messages from a paused queue
+			total.Backlog += stats.Ready
+			if !stats.OldestReadyTime.IsZero() {
+				total.OldestAge = max(total.OldestAge, stats.MeasuredTime.Sub(stats.OldestReadyTime))
+			}
+		}
+		total.InFlight += stats.InFlight
+		total.Delayed += stats.Delayed
+		total.Lease = max(total.Lease, q.Lease)
+		arrivals := int64(min(stats.TotalArrivals, 1<<62)) //nolint:gosec // bounded
+		arrived += arrivals
+		finished += max(0, arrivals-stats.Ready-stats.InFlight-stats.Delayed)
+		if wait := readings[i].WaitP95; wait != nil && (total.WaitP95 == nil || *wait > *total.WaitP95) {
+			total.WaitP95 = wait
+		}
+	}
+	total.Arrived, total.Finished = &arrived, &finished
+	return total
+}
+
+// CombineLimits returns the limits of all queues together. The pool is limited only if each of
+// its queues is.
+func CombineLimits(queues []broker.QueueConfig) QueueLimits {
+	var total QueueLimits
+	rateLimited, inFlightLimited := true, true
+	for i := range queues {
+		q := &queues[i]
+		if q.RateLimit != nil {
+			total.RatePerSecond += float64(q.RateLimit.Limit) / q.RateLimit.Per.Seconds()
+		}
+		total.MaxInFlight += int64(q.MaxInFlight)
+		rateLimited, inFlightLimited = rateLimited && q.RateLimit != nil, inFlightLimited && q.MaxInFlight > 0
+	}
+	if !rateLimited {
+		total.RatePerSecond = 0
+	}
+	if !inFlightLimited {
+		total.MaxInFlight = 0
+	}
+	return total
+}
+
+// AddReportedInFlight adds the messages in flight that workers report to the stats of a source
+// that does not count them.
+func AddReportedInFlight(stats *QueueStats, workers []Worker) {
+	if stats.InFlightKnown {
+		return
+	}
+	for i := range workers {
+		if reported := workers[i].Stats; reported != nil {
+			stats.InFlight += reported.InFlight
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/core"
+)
+
+// connectionError is an error of the connection rather than of the broker.
+type connectionError struct{ error }
+
+func (connectionError) Problem() core.Problem {
+	return core.Problem{Reason: v1alpha1.ReasonSecretNotFound, Message: "not found"}
+}
+
+func requesting(request string) func(*Observation) {
+	return func(o *Observation) { o.Queue.Annotations = map[string]string{AnnotationDeadLetters: request} }
+}
+
+// unobserved returns an observation of a Queue with a finalizer and a connected broker.
+func unobserved(changes ...func(*Observation)) Observation {
+	o := Observation{
+		Queue: newQueue(func(q *v1alpha1.Queue) { q.Finalizers = []string{v1alpha1.QueueFinalizer} }),
+		Now:   noon, SweepInterval: 2 * time.Minute, Jitter: 0.5,
+		Connection: Connection{BrokerID: "nats", Engine: v1alpha1.EngineNATS},
+	}
+	for _, change := range changes {
+		change(&o)
+	}
+	return o
+}
+
+// comparedAt sets a history in which the queue matched its spec at that time.
+func comparedAt(when time.Time) func(*Observation) {
+	return func(o *Observation) {
+		o.History.Comparison = Comparison{
+			BrokerID: o.Connection.BrokerID, Desired: DesiredQueue(o.Queue, &o.Effective), Expires: when.Add(withJitter(o.SweepInterval, o.Jitter)),
+		}
+	}
+}
+
+// decideAll executes all actions with the given answers and returns them with the final decision.
+func decideAll(t *testing.T, o *Observation, answer func(Action) ActionResult) ([]Action, Decision) {
+	t.Helper()
+	var actions []Action
+	for {
+		d := Decide(*o)
+		if d.Action == ActionNone {
+			return actions, d
+		}
+		if actions = append(actions, d.Action); len(actions) > 20 {
+			t.Fatalf("the actions do not end: %v", actions)
+		}
+		if d.Action == ActionAddFinalizer {
+			o.Queue.Finalizers = []string{v1alpha1.QueueFinalizer}
+		}
+		o.Apply(d.Action, answer(d.Action))
+	}
+}
+
+func TestActionsOfALiveQueue(t *testing.T) {
+	failing := func(failing Action, err error) func(Action) ActionResult {
+		return func(action Action) ActionResult {
+			if action == failing {
+				return ActionResult{Err: err}
+			}
+			return ActionResult{}
+		}
+	}
+	missingOnce := func() func(Action) ActionResult {
+		reads := 0
+		return func(action Action) ActionResult {
+			if action == ActionReadStats {
+				if reads++; reads == 1 {
+					return ActionResult{Err: broker.Errorf(broker.ClassNotFound, "no such queue")}
+				}
+			}
+			return ActionResult{}
+		}
+	}
+	noErrors := failing(ActionNone, nil)
+	current := comparedAt(noon.Add(-time.Minute))
+	for name, row := range map[string]struct {
+		observation  Observation
+		answer       func(Action) ActionResult
+		want         []Action
+		wantReady    string
+		wantInterval time.Duration
+	}{
+		"an unchanged queue is only read": {
+			unobserved(current), noErrors, []Action{ActionReadStats}, "True Ready", busyInterval,
+		},
+		"a new Queue gets its finalizer before its queue": {
+			unobserved(func(o *Observation) { o.Queue.Finalizers = nil }), missingOnce(),
+			[]Action{ActionAddFinalizer, ActionReadStats, ActionAssertFresh, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
+			"True Ready", busyInterval,
+		},
+		"a lost queue is created again": {
+			unobserved(current), missingOnce(),
+			[]Action{ActionReadStats, ActionAssertFresh, ActionEnsureQueue, ActionRescueMessages, ActionReadStats}, "True Ready", busyInterval,
+		},
+		"a queue is compared after the sweep interval": {
+			unobserved(comparedAt(noon.Add(-2 * time.Minute))), noErrors,
+			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats}, "True Ready", busyInterval,
+		},
+		"a changed spec is compared at once": {
+			unobserved(current, func(o *Observation) { o.Queue.Spec.Paused = true }), noErrors,
+			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats}, "True Paused", busyInterval,
+		},
+		"another broker is compared at once": {
+			unobserved(current, func(o *Observation) { o.Connection.BrokerID = "other" }), noErrors,
+			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats}, "True Ready", busyInterval,
+		},
+		"retiring priorities are compared each time": {
+			unobserved(current, func(o *Observation) { o.History.Comparison.Result.RetiringPriorities = []string{"low"} }), noErrors,
+			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats}, "True Ready", busyInterval,
+		},
+		"dead letters are requeued once the owner is confirmed": {
+			unobserved(current, requesting(RequestRequeue)), noErrors,
+			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats, ActionRequeueDeadLetters, ActionReadStats},
+			"True Ready", busyInterval,
+		},
+		"the dead letters of another owner are not touched": {
+			unobserved(requesting(RequestPurge)), failing(ActionEnsureQueue, &broker.OwnerConflictError{}),
+			[]Action{ActionReadStats, ActionEnsureQueue}, "False OwnedByOtherQueue", retryInterval,
+		},
+		"a refused configuration is retried": {
+			unobserved(), failing(ActionEnsureQueue, broker.Errorf(broker.ClassInvalid, "too old")),
+			[]Action{ActionReadStats, ActionEnsureQueue}, "False RefusedByBroker", retryInterval,
+		},
+		"a broker that does not answer is asked again": {
+			unobserved(current), failing(ActionReadStats, broker.Errorf(broker.ClassUnreachable, "timeout")),
+			[]Action{ActionReadStats}, "False ConnectionFailed", retryInterval,
+		},
+		"a lost connection reports when it is back": {
+			unobserved(current), failing(ActionReadStats, fmt.Errorf("reading: %w", connectionError{errors.New("x")})),
+			[]Action{ActionReadStats}, "False SecretNotFound", reconnectInterval,
+		},
+		"without a connection the broker is not asked": {
+			unobserved(func(o *Observation) { o.Connection.Problem = &core.Problem{Reason: v1alpha1.ReasonNoBroker} }), noErrors,
+			nil, "False NoBroker", reconnectInterval,
+		},
+		"a new Queue is pending while its broker is being connected": {
+			unobserved(func(o *Observation) { o.Connection.Connecting = true }), noErrors, nil, "Unknown Pending", 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			actions, d := decideAll(t, &row.observation, row.answer)
+			if diff := cmp.Diff(row.want, actions); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			if got := conditionStates(&d.Status)[v1alpha1.ConditionReady]; got != row.wantReady {
+				t.Errorf("Ready is %q, want %q", got, row.wantReady)
+			}
+			if d.RequeueAfter != row.wantInterval {
+				t.Errorf("reconciled again after %s, want %s", d.RequeueAfter, row.wantInterval)
+			}
+		})
+	}
+}
+
+func TestAConnectionInProgressKeepsTheStatus(t *testing.T) {
+	before := observed()
+	before.Queue.Status = Decide(before).Status
+	o := unobserved(func(o *Observation) { o.Connection.Connecting, o.Queue.Status = true, before.Queue.Status })
+	if diff := cmp.Diff(before.Queue.Status, Decide(o).Status); diff != "" {
+		t.Errorf("status (-before +after):\n%s", diff)
+	}
+}
+
+func TestStatsAreReadAgainAfterTheQueueChanged(t *testing.T) {
+	o := unobserved()
+	if d := Decide(o); d.Action != ActionReadStats || d.MaxStatsAge != sharedStatsAge {
+		t.Errorf("first %s, at most %s old", d.Action, d.MaxStatsAge)
+	}
+	o.Apply(ActionReadStats, ActionResult{})
+	o.Apply(ActionEnsureQueue, ActionResult{})
+	o.Apply(ActionRescueMessages, ActionResult{})
+	if d := Decide(o); d.Action != ActionReadStats || d.MaxStatsAge != 0 {
+		t.Errorf("then %s, at most %s old", d.Action, d.MaxStatsAge)
+	}
+}
+
+func TestAProcessedRequestIsRemovedEvenIfTheBrokerIsLost(t *testing.T) {
+	o := observed(requesting(RequestPurge), func(o *Observation) { o.Stats.DeadLetters = 3 })
+	o.Apply(ActionPurgeDeadLetters, ActionResult{})
+	o.Apply(ActionReadStats, ActionResult{Err: broker.Errorf(broker.ClassUnreachable, "timeout")})
+	d := Decide(o)
+	if !d.RemoveDeadLetterRequest || d.CompletionEvent.Reason != "DeadLettersPurged" || d.CompletionEvent.Message != "Purged 3 dead letters" {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestAnIdleQueueWaitsForAMessage(t *testing.T) {
+	if d := Decide(observed()); !d.AwaitMessage {
+		t.Error("an empty queue does not wait for a message")
+	}
+	if d := Decide(observed(func(o *Observation) { o.Stats.Ready = 1 })); d.AwaitMessage {
+		t.Error("a busy queue waits for a message")
+	}
+}
+
+func TestAPostponedStatusIsRetried(t *testing.T) {
+	for after, want := range map[time.Duration]time.Duration{0: retryInterval, busyInterval: busyInterval, time.Minute: retryInterval} {
+		d := Decision{RequeueAfter: after}
+		if d.PostponeStatus(); d.RequeueAfter != want {
+			t.Errorf("%s becomes %s, want %s", after, d.RequeueAfter, want)
+		}
+	}
+}
+
+func TestJitterSpreadsComparisons(t *testing.T) {
+	for jitter, want := range map[float64]time.Duration{0: 90 * time.Second, 0.5: 2 * time.Minute, 1: 150 * time.Second} {
+		if got := withJitter(2*time.Minute, jitter); got != want {
+			t.Errorf("jitter %g: %s, want %s", jitter, got, want)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func durationOf(d time.Duration) *v1alpha1.Duration {
+	return &v1alpha1.Duration{Duration: metav1.Duration{Duration: d}}
+}
+
+// newQueue returns a Queue named mail of generation 3.
+func newQueue(changes ...func(*v1alpha1.Queue)) *v1alpha1.Queue {
+	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{
+		Name: "mail", Namespace: "ns", UID: "1", Generation: 3, CreationTimestamp: metav1.NewTime(noon),
+	}}
+	for _, change := range changes {
+		change(q)
+	}
+	return q
+}
+
+func TestDesiredQueue(t *testing.T) {
+	for name, row := range map[string]struct {
+		queue     func(*v1alpha1.Queue)
+		effective v1alpha1.QueueEffective
+		want      func(*broker.QueueConfig)
+	}{
+		"the defaults": {},
+		"another name on the broker": {
+			queue: func(q *v1alpha1.Queue) { q.Spec.Name = "post" },
+			want:  func(w *broker.QueueConfig) { w.Name = "post" },
+		},
+		"a superseded owner": {
+			queue: func(q *v1alpha1.Queue) { q.Annotations = map[string]string{AnnotationSupersedes: "0"} },
+			want:  func(w *broker.QueueConfig) { w.ReplacesOwnerUID = "0" },
+		},
+		"limits": {
+			queue: func(q *v1alpha1.Queue) {
+				q.Spec.MaxInFlight, q.Spec.MaxBacklog, q.Spec.Lease = new(int32(5)), new(int64(9)), durationOf(time.Minute)
+				q.Spec.Retention = &v1alpha1.Retention{MaxAge: *durationOf(time.Hour)}
+			},
+			want: func(w *broker.QueueConfig) {
+				w.MaxInFlight, w.MaxBacklog, w.Lease, w.MaxAge = 5, 9, time.Minute, time.Hour
+			},
+		},
+		"a rate limit without per and burst": {
+			effective: v1alpha1.QueueEffective{RateLimit: &v1alpha1.RateLimit{Limit: 10}},
+			want:      func(w *broker.QueueConfig) { w.RateLimit = &broker.RateLimit{Limit: 10, Per: time.Second, Burst: 10} },
+		},
+		"an initial delay beyond the default maximum": {
+			effective: v1alpha1.QueueEffective{Retry: &v1alpha1.Retry{InitialDelay: durationOf(time.Hour)}},
+			want:      func(w *broker.QueueConfig) { w.Retry.InitialDelay, w.Retry.MaxDelay = time.Hour, time.Hour },
+		},
+		"dead letters disabled": {
+			effective: v1alpha1.QueueEffective{DeadLetter: &v1alpha1.DeadLetter{Enabled: new(false)}},
+			want:      func(w *broker.QueueConfig) { w.DeadLetter.Enabled = false },
+		},
+		"priorities keep their order": {
+			queue: func(q *v1alpha1.Queue) {
+				q.Spec.Priorities = []v1alpha1.QueuePriority{{Name: "low", Weight: 1}, {Name: "high", Weight: 9}}
+			},
+			want: func(w *broker.QueueConfig) {
+				w.Priorities = []broker.Priority{{Name: "low", Weight: 1}, {Name: "high", Weight: 9}}
+			},
+		},
+		"strict priorities are sorted by weight": {
+			queue: func(q *v1alpha1.Queue) {
+				q.Spec.Priorities = []v1alpha1.QueuePriority{{Name: "low", Weight: 1}, {Name: "high", Weight: 9}}
+				q.Spec.StrictPriority = true
+			},
+			want: func(w *broker.QueueConfig) {
+				w.Priorities = []broker.Priority{{Name: "high", Weight: 9}, {Name: "low", Weight: 1}}
+			},
+		},
+		"drift that is only reported": {
+			queue: func(q *v1alpha1.Queue) { q.Spec.Drift = v1alpha1.DriftWarn },
+			want:  func(w *broker.QueueConfig) { w.Drift = broker.DriftWarn },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newQueue()
+			if row.queue != nil {
+				row.queue(q)
+			}
+			want := broker.DefaultQueueConfig("mail")
+			want.Owner = broker.QueueOwner{UID: "1", Name: "ns/mail", CreationTime: noon}
+			if row.want != nil {
+				row.want(&want)
+			}
+			got := DesiredQueue(q, &row.effective)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("queue (-want +got):\n%s", diff)
+			}
+			if err := got.Validate(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestValidateReturnsTheInvalidFields(t *testing.T) {
+	q := newQueue(func(q *v1alpha1.Queue) {
+		q.UID = ""
+		q.Spec.MaxInFlight = new(int32(1))
+		q.Spec.Priorities = []v1alpha1.QueuePriority{{Name: "low", Weight: 1}, {Name: "high", Weight: 9}}
+		q.Spec.RateLimit = &v1alpha1.RateLimit{Limit: 1_000_001}
+	})
+	var got []string
+	for _, err := range Validate(q) {
+		got = append(got, err.Field)
+	}
+	if diff := cmp.Diff([]string{"spec.maxInFlight", "spec.rateLimit"}, got); diff != "" {
+		t.Errorf("fields (-want +got):\n%s", diff)
+	}
+	if errs := Validate(newQueue()); len(errs) > 0 {
+		t.Errorf("the defaults are refused: %v", errs)
+	}
+}

@@ -1,0 +1,98 @@
+package queue
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/asynq"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+)
+
+// engineIndependent are the fields of a spec in which engines cannot differ, and why.
+var engineIndependent = map[string]string{
+	"broker":         "selects the engine",
+	"name":           "each engine has names",
+	"deletionPolicy": "the operator implements it",
+	"drift":          "the operator implements it",
+	"strictPriority": "applies only with priorities",
+}
+
+// A field in neither list would have no reported enforcement.
+func TestEngineReportsEnforcementOfEachFieldOfTheSpec(t *testing.T) {
+	enforceable := fieldsInUse(newQueue(), &v1alpha1.QueueEffective{})
+	var found []string
+	for _, path := range fieldPaths(reflect.TypeFor[v1alpha1.QueueSpec](), "", enforceable) {
+		_, isEnforceable := enforceable[broker.QueueField(path)]
+		_, isIndependent := engineIndependent[path]
+		if isEnforceable == isIndependent {
+			t.Errorf("spec.%s: in fieldsInUse: %t, in engineIndependent: %t, want exactly one", path, isEnforceable, isIndependent)
+		}
+		found = append(found, path)
+	}
+	for field := range enforceable {
+		if field != broker.FieldDelayed && !slices.Contains(found, string(field)) {
+			t.Errorf("the spec has no field %s", field)
+		}
+	}
+	for field := range engineIndependent {
+		if !slices.Contains(found, field) {
+			t.Errorf("the spec has no field %s", field)
+		}
+	}
+}
+
+// fieldPaths returns the paths of the fields of a struct. It descends into a field of which only
+// parts are enforceable.
+func fieldPaths(of reflect.Type, within string, enforceable map[broker.QueueField]bool) []string {
+	var all []string
+	for field := range of.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		path := within + name
+		kind := field.Type
+		if kind.Kind() == reflect.Pointer {
+			kind = kind.Elem()
+		}
+		if hasFieldBelow(enforceable, path) {
+			all = append(all, fieldPaths(kind, path+".", enforceable)...)
+			continue
+		}
+		all = append(all, path)
+	}
+	return all
+}
+
+func hasFieldBelow(enforceable map[broker.QueueField]bool, path string) bool {
+	for field := range enforceable {
+		if strings.HasPrefix(string(field), path+".") {
+			return true
+		}
+	}
+	return false
+}
+
+func TestEachEngineReportsAllCapabilities(t *testing.T) {
+	nats, err := jetstream.Connect(t.Context(), broker.Credentials{URL: natstest.Start(t).ClientURL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nats.Disconnect)
+	want := slices.Sorted(maps.Keys(fieldsInUse(newQueue(), &v1alpha1.QueueEffective{})))
+	for engine, capabilities := range map[v1alpha1.Engine]broker.Capabilities{
+		v1alpha1.EngineNATS: nats.Capabilities(), v1alpha1.EngineAsynq: (*asynq.Engine)(nil).Capabilities(),
+	} {
+		if got := slices.Sorted(maps.Keys(capabilities)); !slices.Equal(got, want) {
+			t.Errorf("%s reports %v, want %v", engine, got, want)
+		}
+		for field, capability := range capabilities {
+			if capability.By == broker.NotEnforced && capability.Message == "" {
+				t.Errorf("%s does not say why %s is not enforced", engine, field)
+			}
+		}
+	}
+}

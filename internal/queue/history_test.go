@@ -1,0 +1,168 @@
+package queue
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// statsAt returns stats that were read so many seconds after noon.
+func statsAt(second float64, arrivals uint64, ready, inFlight int64, headAge time.Duration) *broker.QueueStats {
+	f := &broker.QueueStats{
+		MeasuredTime: noon.Add(time.Duration(second * float64(time.Second))), TotalArrivals: arrivals, Ready: ready, InFlight: inFlight,
+	}
+	if ready > 0 {
+		f.OldestReadyTime = f.MeasuredTime.Add(-headAge)
+	}
+	return f
+}
+
+func TestASteadyRateIsKnownFromTheSecondReadOn(t *testing.T) {
+	h := StatsHistory{}.add(statsAt(0, 100, 0, 0, 0))
+	if h.Rates.Seconds != 0 {
+		t.Errorf("one read gives a rate: %+v", h.Rates)
+	}
+	for i := 1; i <= 20; i++ {
+		h = h.add(statsAt(float64(5*i), 100+uint64(50*i), 0, int64(i%3), 0))
+		if got := h.Rates.arrivalRate(); math.Abs(got-10) > 0.01 {
+			t.Errorf("after read %d the rate is %f, want 10", i, got)
+		}
+	}
+	if got := h.Rates.serviceRate(); math.Abs(got-10) > 0.5 {
+		t.Errorf("the service rate is %f, want 10", got)
+	}
+}
+
+func TestARateDecaysToZero(t *testing.T) {
+	h := StatsHistory{}.add(statsAt(0, 0, 0, 0, 0)).add(statsAt(5, 1000, 0, 0, 0))
+	reads := 0
+	for second := 10.0; h.Rates.arrivalRate() > 0; reads++ {
+		h = h.add(statsAt(second, 1000, 0, 0, 0))
+		second += h.interval().Seconds()
+	}
+	if reads > 20 {
+		t.Errorf("it takes %d reads until nothing changes any more", reads)
+	}
+}
+
+func TestACounterThatDecreasesResetsTheHistory(t *testing.T) {
+	h := StatsHistory{}.add(statsAt(0, 1000, 0, 0, 0)).add(statsAt(5, 2000, 7, 0, time.Second)).add(statsAt(10, 3, 0, 0, 0))
+	if h.Rates.Seconds != 0 || len(h.Latency) != 0 || h.Last.TotalArrivals != 3 {
+		t.Errorf("the history is %+v", h)
+	}
+}
+
+func TestLatencyOfTakenMessages(t *testing.T) {
+	for name, row := range map[string]struct {
+		reads    []*broker.QueueStats
+		p50, p95 time.Duration
+	}{
+		"taken immediately": {
+			reads: []*broker.QueueStats{statsAt(0, 0, 0, 0, 0), statsAt(5, 50, 0, 2, 0)},
+		},
+		"a backlog of constant age": {
+			reads: []*broker.QueueStats{statsAt(0, 100, 100, 0, 20*time.Second), statsAt(5, 150, 100, 0, 20*time.Second)},
+			p50:   20 * time.Second, p95: 20 * time.Second,
+		},
+		"a processed backlog": {
+			reads: []*broker.QueueStats{statsAt(0, 100, 100, 0, 40*time.Second), statsAt(10, 100, 0, 0, 0)},
+			p50:   15 * time.Second, p95: 35 * time.Second,
+		},
+		"few messages that waited among many that did not": {
+			reads: []*broker.QueueStats{statsAt(0, 1000, 10, 0, time.Minute), statsAt(5, 1000, 0, 0, 0), statsAt(10, 1990, 0, 0, 0)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := StatsHistory{}
+			for _, f := range row.reads {
+				h = h.add(f)
+			}
+			got := h.Latency.waitTimes()
+			if got == nil {
+				t.Fatal("no latency is known")
+			}
+			if got.P50.Duration != row.p50 || got.P95.Duration != row.p95 {
+				t.Errorf("p50 %s, p95 %s; want %s, %s", got.P50.Duration, got.P95.Duration, row.p50, row.p95)
+			}
+		})
+	}
+}
+
+// The test simulates a first-in-first-out queue in steps of 0.1 s and reads its stats every 5 s.
+func TestLatencyEstimateIsCloseToARealQueue(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for round := range 20 {
+		var arrivals []float64
+		var waited LatencySamples
+		h, arrived := StatsHistory{}, uint64(0)
+		for step := range 1200 {
+			now := float64(step) / 10
+			burst := 1 + step/400%2 // the load varies
+			for range random.IntN(4 * burst) {
+				arrivals, arrived = append(arrivals, now), arrived+1
+			}
+			for range min(len(arrivals), random.IntN(6)) {
+				waited = append(waited, LatencySample{Wait: time.Duration((now - arrivals[0]) * float64(time.Second)), Weight: 1})
+				arrivals = arrivals[1:]
+			}
+			if step%50 == 0 {
+				age := time.Duration(0)
+				if len(arrivals) > 0 {
+					age = time.Duration((now - arrivals[0]) * float64(time.Second))
+				}
+				h = h.add(statsAt(now, arrived, int64(len(arrivals)), 0, age))
+			}
+		}
+		got, want := h.Latency.waitTimes().P95.Duration, simulatedQuantile(waited, 0.95)
+		if off := (got - want).Abs(); off > 2*time.Second && off > want/4 {
+			t.Errorf("round %d: p95 is estimated as %s and is %s", round, got, want)
+		}
+	}
+}
+
+func simulatedQuantile(samples LatencySamples, part float64) time.Duration {
+	var total float64
+	most := time.Duration(0)
+	for limit := time.Duration(0); ; limit += 100 * time.Millisecond {
+		total = 0
+		for _, p := range samples {
+			if p.Wait <= limit {
+				total++
+			}
+		}
+		if most = limit; total >= part*float64(len(samples)) {
+			return most
+		}
+	}
+}
+
+func TestAnEmptyQueueIsReadLessAndLessOften(t *testing.T) {
+	h := StatsHistory{}.add(statsAt(0, 5, 2, 0, time.Second))
+	if got := h.interval(); got != busyInterval {
+		t.Errorf("a busy queue is read after %s", got)
+	}
+	for second, want := range map[float64]time.Duration{
+		5: 5 * time.Second, 17: 12 * time.Second, 300: time.Minute, 3600: time.Minute,
+	} {
+		empty := h.add(statsAt(5, 5, 0, 0, 0)).add(statsAt(second, 5, 0, 0, 0))
+		if got := empty.interval(); got != want || !empty.isIdle() {
+			t.Errorf("after %f s: %s, want %s", second, got, want)
+		}
+	}
+	delayed := statsAt(9, 6, 0, 0, 0)
+	delayed.Delayed = 1
+	if got := h.add(delayed).interval(); got != delayedInterval {
+		t.Errorf("a queue with delayed messages is read after %s", got)
+	}
+}
+
+func TestRatesAreRoundedToTwoDigits(t *testing.T) {
+	for value, want := range map[float64]float64{0: 0, 7: 7, 99.4: 99, 1234: 1200, 98765: 99000} {
+		if got := roundToTwoDigits(value); got != want {
+			t.Errorf("%f is rounded to %f, want %f", value, got, want)
+		}
+	}
+}

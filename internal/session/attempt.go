@@ -1,0 +1,239 @@
+package session
+
+import (
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+const (
+	// gracePeriod is how long a Pod has to end.
+	gracePeriod = gracePeriodSeconds * time.Second
+	// stuckPodDelay is how long after its grace period a Pod is reported as stuck.
+	stuckPodDelay = 30 * time.Second
+	// activityPrecision limits how often lastActivityTime is written.
+	activityPrecision = time.Minute
+)
+
+// attemptState is the state of the open attempt's Job.
+type attemptState string
+
+const (
+	// attemptNotCreated: the Job has not been created yet.
+	attemptNotCreated attemptState = "NotCreated"
+	// attemptLost: the Job was deleted before its outcome was observed.
+	attemptLost attemptState = "Lost"
+	// attemptExists: the Job exists.
+	attemptExists attemptState = "Exists"
+)
+
+// attemptStateOf returns the state of the open attempt, given the Job with its name.
+func (e *evaluation) attemptStateOf(job *batchv1.Job) attemptState {
+	wasCreated := e.status.JobUID != "" || e.observation.CreatedJobs[e.status.Job] != ""
+	switch {
+	case job == nil && !wasCreated:
+		return attemptNotCreated
+	case job == nil, e.status.JobUID != "" && e.status.JobUID != job.UID:
+		return attemptLost
+	default:
+		return attemptExists
+	}
+}
+
+// followAttempt determines what became of the open attempt.
+func (e *evaluation) followAttempt(job *batchv1.Job) {
+	switch e.attemptStateOf(job) {
+	case attemptNotCreated:
+		e.resumeCreation()
+	case attemptLost:
+		e.closeLostAttempt()
+	case attemptExists:
+		e.followJob(job)
+	}
+}
+
+// resumeCreation creates the Job of the open attempt, or abandons the attempt if it is no
+// longer wanted. An attempt without a Job leaves no record.
+func (e *evaluation) resumeCreation() {
+	if e.spec.OperatingMode == v1alpha1.ModeStopped || e.settings == nil {
+		e.status.Job, e.status.StopTime = "", nil
+		return
+	}
+	e.createAttemptObjects()
+}
+
+// followJob observes the progress of the open attempt's Job.
+func (e *evaluation) followJob(job *batchv1.Job) {
+	e.job, e.pod = job, newestPod(e.observation.Pods, job.UID)
+	e.status.JobUID = job.UID
+	e.status.WaitingSince = nil
+	if e.status.JobStartTime == nil {
+		e.status.JobStartTime = job.Status.StartTime
+	}
+	e.recordRunnerStart()
+	e.readResult()
+	e.applyRules(attemptRules)
+	end := findEndCondition(job)
+	if end != nil && endedBeforeDeletion(job, end) {
+		e.closeAttempt(verdictOfJob(job, e.pod, end, e.hasResult()))
+		return
+	}
+	if e.status.StopTime == nil {
+		e.recordStop()
+	}
+	switch {
+	case e.status.StopTime != nil:
+		// In the foreground: the Job exists until its Pod has ended.
+		e.deleteJob(job)
+		e.hasReached(e.stuckTime())
+	case end == nil:
+		e.keepNetworkPolicy()
+		e.failStuckStart()
+	}
+}
+
+// endedBeforeDeletion reports whether a Job's end counts. It does not if the Job was deleted
+// before: a runner that fails in the second in which it is terminated may fail because of
+// that.
+func endedBeforeDeletion(job *batchv1.Job, end *batchv1.JobCondition) bool {
+	if job.DeletionTimestamp.IsZero() {
+		return true
+	}
+	deleted, ended := job.DeletionTimestamp.Time, end.LastTransitionTime.Time
+	return ended.Before(deleted) || end.Type == batchv1.JobComplete && ended.Equal(deleted)
+}
+
+// recordRunnerStart records when the runner started. An interactive runner has started when
+// it is ready.
+func (e *evaluation) recordRunnerStart() {
+	c := runnerStatus(e.pod)
+	if e.status.RunnerStartTime != nil || c == nil {
+		return
+	}
+	start := metav1.Time{}
+	switch {
+	case c.State.Terminated != nil:
+		start = c.State.Terminated.StartedAt
+	case c.State.Running != nil && (!e.spec.Interactive || c.Ready):
+		start = c.State.Running.StartedAt
+	default:
+		return
+	}
+	if start.IsZero() || e.spec.Interactive {
+		start = e.now
+	}
+	e.status.RunnerStartTime = &start
+	if e.status.StartTime == nil {
+		e.status.StartTime = &start
+	}
+}
+
+// recordStop records that the session has to stop, if it does.
+func (e *evaluation) recordStop() {
+	reason := e.stopReason()
+	if reason == "" {
+		return
+	}
+	e.status.StopTime, e.status.StoppedReason = &e.now, reason
+}
+
+// stopReason returns why the session has to stop; empty if it does not.
+func (e *evaluation) stopReason() v1alpha1.StopReason {
+	if e.spec.OperatingMode == v1alpha1.ModeStopped {
+		return v1alpha1.StopUser
+	}
+	// Without a Lease there is no activity to measure: see checkActivityFields.
+	if e.status.RunnerStartTime == nil || e.settings == nil || !e.settings.runner.Spec.ActivityLease {
+		return ""
+	}
+	active := e.status.RunnerStartTime.Time
+	if activity := e.observation.Activity; activity != nil {
+		if e.spec.Interactive && e.spec.StopOnRunFinished && activity.FinishedJob == e.status.Job {
+			return v1alpha1.StopRunFinished
+		}
+		if activity.RenewTime.After(active) {
+			active = earlierTime(activity.RenewTime, e.observation.Now) // the runner's clock may be ahead
+		}
+	}
+	if last := e.status.LastActivityTime; last == nil || active.Sub(last.Time) >= activityPrecision {
+		e.status.LastActivityTime = new(metav1.NewTime(active.Truncate(time.Second)))
+	}
+	idle := secondsOrDefault(e.spec.InactivityTimeout, 0)
+	if idle > 0 && e.hasReached(active.Add(time.Duration(idle)*time.Second)) {
+		return v1alpha1.StopInactivity
+	}
+	return ""
+}
+
+// stuckTime returns when the Pod of a stopping session is reported as stuck.
+func (e *evaluation) stuckTime() time.Time {
+	return e.status.StopTime.Add(gracePeriod + stuckPodDelay)
+}
+
+// closeLostAttempt closes an attempt whose Job was deleted. Its Pod may be remembered. However
+// late the deletion is noticed, only time in which the Pod can have run counts.
+func (e *evaluation) closeLostAttempt() {
+	e.pod = newestPod(e.observation.Pods, e.status.JobUID)
+	e.readResult()
+	v := verdict{outcome: v1alpha1.RunFailed, exitCode: runnerExitCode(e.pod), endTime: e.observation.Now}
+	v.Reason, v.Message = v1alpha1.ReasonPodLost, "the Job was deleted before its outcome was observed"
+	if e.status.StopTime != nil {
+		v.outcome, v.Reason, v.Message = v1alpha1.RunStopped, string(e.status.StoppedReason), ""
+		v.endTime = earlierTime(v.endTime, e.status.StopTime.Add(gracePeriod))
+	} else if left, limited := e.remainingSeconds(); limited && e.status.JobStartTime != nil {
+		v.endTime = earlierTime(v.endTime, e.status.JobStartTime.Add(time.Duration(left)*time.Second))
+	}
+	e.closeAttempt(v)
+}
+
+// keepNetworkPolicy restores the NetworkPolicy while a Job runs. Without a SessionRunner it
+// stays as it is.
+func (e *evaluation) keepNetworkPolicy() {
+	if e.observation.Runner != nil {
+		e.decision.ApplyObjects = append(e.decision.ApplyObjects, buildNetworkPolicy(e.observation.Session, e.observation.Runner))
+	}
+}
+
+// failStuckStart closes an attempt whose runner cannot start within startupTimeout.
+func (e *evaluation) failStuckStart() {
+	if e.status.RunnerStartTime != nil {
+		return
+	}
+	problem := containerStartProblem(e.pod)
+	if problem == nil {
+		problem = podSandboxProblem(e.pod)
+	}
+	limit := secondsOrDefault(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
+	if problem == nil || limit == 0 {
+		return
+	}
+	if !e.hasReached(e.startupBegin().Add(time.Duration(limit) * time.Second)) {
+		return
+	}
+	e.decision.ApplyObjects = nil
+	e.deleteJob(e.job)
+	e.failRun(*problem)
+}
+
+// startupBegin returns since when the attempt could have started. Time in which the Pod waits
+// for a node does not count: that is not a mistake of the session.
+func (e *evaluation) startupBegin() time.Time {
+	if c := findPodCondition(e.pod, corev1.PodScheduled, corev1.ConditionTrue); c != nil && !c.LastTransitionTime.IsZero() {
+		return c.LastTransitionTime.Time
+	}
+	if e.status.JobStartTime != nil {
+		return e.status.JobStartTime.Time
+	}
+	return e.job.CreationTimestamp.Time
+}
+
+func earlierTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,147 @@
+package session
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
+)
+
+// newestPod returns the newest Pod of the Job with this UID; nil if it has none. A Job of an
+// earlier run may have had the same name.
+func newestPod(pods []corev1.Pod, job types.UID) *corev1.Pod {
+	var newest *corev1.Pod
+	for i := range pods {
+		pod := &pods[i]
+		controller := metav1.GetControllerOf(pod)
+		if controller == nil || controller.UID != job {
+			continue
+		}
+		if newest == nil || newest.CreationTimestamp.Before(&pod.CreationTimestamp) {
+			newest = pod
+		}
+	}
+	return newest
+}
+
+// runnerStatus returns the status of the runner's container; nil if it has none yet. The Pod
+// may be nil, here and below.
+func runnerStatus(pod *corev1.Pod) *corev1.ContainerStatus {
+	if pod == nil {
+		return nil
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if c := &pod.Status.ContainerStatuses[i]; c.Name == v1alpha1.RunnerContainer {
+			return c
+		}
+	}
+	return nil
+}
+
+// runnerTermination returns how the runner ended; nil if that is not known.
+func runnerTermination(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+	if c := runnerStatus(pod); c != nil {
+		return c.State.Terminated
+	}
+	return nil
+}
+
+func runnerExitCode(pod *corev1.Pod) *int32 {
+	if termination := runnerTermination(pod); termination != nil {
+		return &termination.ExitCode
+	}
+	return nil
+}
+
+// findPodCondition returns the Pod's condition of this type if it has this status.
+func findPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, status corev1.ConditionStatus) *corev1.PodCondition {
+	if pod == nil {
+		return nil
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == kind && c.Status == status {
+			return c
+		}
+	}
+	return nil
+}
+
+// podDisruption returns why the Pod was terminated before its runner ended; nil if it was not.
+func podDisruption(pod *corev1.Pod) *core.Problem {
+	if pod == nil {
+		return nil
+	}
+	if pod.Status.Reason == v1alpha1.ReasonEvicted {
+		return &core.Problem{Reason: v1alpha1.ReasonEvicted, Message: pod.Status.Message}
+	}
+	c := findPodCondition(pod, corev1.DisruptionTarget, corev1.ConditionTrue)
+	if c == nil {
+		return nil
+	}
+	reason := v1alpha1.ReasonEvicted
+	if c.Reason == "DeletionByTaintManager" || c.Reason == "DeletionByPodGC" {
+		reason = v1alpha1.ReasonPodLost
+	}
+	return &core.Problem{Reason: reason, Message: formatReason(c.Reason, c.Message)}
+}
+
+// startFailureReasons are the waiting reasons with which a container does not start until
+// someone changes something, and the reasons that the session reports for them.
+var startFailureReasons = map[string]string{
+	"ErrImagePull":               v1alpha1.ReasonImagePull,
+	"ImagePullBackOff":           v1alpha1.ReasonImagePull,
+	"InvalidImageName":           v1alpha1.ReasonImagePull,
+	"ErrImageNeverPull":          v1alpha1.ReasonImagePull,
+	"ImageInspectError":          v1alpha1.ReasonImagePull,
+	"RegistryUnavailable":        v1alpha1.ReasonImagePull,
+	"CreateContainerConfigError": v1alpha1.ReasonConfigError,
+	"CreateContainerError":       v1alpha1.ReasonConfigError,
+	"RunContainerError":          v1alpha1.ReasonConfigError,
+	"CrashLoopBackOff":           v1alpha1.ReasonConfigError,
+}
+
+// containerStartProblem returns why a container of the Pod cannot start; nil if none fails.
+// Sidecars count too: the runner starts after them.
+func containerStartProblem(pod *corev1.Pod) *core.Problem {
+	if pod == nil {
+		return nil
+	}
+	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	for i := range statuses {
+		waiting := statuses[i].State.Waiting
+		if waiting == nil || startFailureReasons[waiting.Reason] == "" {
+			continue
+		}
+		return &core.Problem{
+			Reason:  startFailureReasons[waiting.Reason],
+			Message: "container " + statuses[i].Name + ": " + formatReason(waiting.Reason, waiting.Message),
+		}
+	}
+	return nil
+}
+
+// podSandboxProblem returns a problem if the node has not yet prepared the Pod: a Secret, a
+// volume or the network is missing. Every Pod is in this state for a moment, so it is a
+// failure only if it lasts. While an image is pulled the Pod is past it. Only the kubelet's
+// events name the cause.
+func podSandboxProblem(pod *corev1.Pod) *core.Problem {
+	if findPodCondition(pod, corev1.PodReadyToStartContainers, corev1.ConditionFalse) == nil {
+		return nil
+	}
+	return &core.Problem{
+		Reason: v1alpha1.ReasonConfigError,
+		Message: "the node cannot prepare Pod " + pod.Name + " for its containers: " +
+			"check the Pod's events for a missing Secret or volume",
+	}
+}
+
+func formatReason(reason, message string) string {
+	if message == "" {
+		return reason
+	}
+	return reason + ": " + message
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/bench/harness"
+)
+
+const (
+	// consumedQueue is the queue of the WorkerPool.
+	consumedQueue = "orders-0000"
+	// poolReplicas is the pool's maxReplicas. backlogMessages is more than that number of
+	// workers can process.
+	poolReplicas, backlogMessages = 5, 1000
+	// waitTimeout bounds every wait.
+	waitTimeout = 2 * time.Minute
+)
+
+// environment contains Queues on one broker, and a WorkerPool for the first of them.
+type environment struct {
+	harness.Environment
+	queues int
+}
+
+// createObjects creates the objects before the operator starts.
+func (env *environment) createObjects(ctx context.Context, c *harness.Cluster, url string) error {
+	if err := env.CreateNamespace(ctx, c, url); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(harness.CreateConcurrency)
+	for i := range env.queues {
+		group.Go(func() error { return c.Create(ctx, env.NewQueue(fmt.Sprintf("orders-%04d", i))) })
+	}
+	wp := env.NewWorkerPool(consumedQueue)
+	wp.Spec.Autoscaling.MaxReplicas = poolReplicas
+	group.Go(func() error { return c.Create(ctx, wp) })
+	return group.Wait()
+}
+
+// publishBacklog publishes a backlog. It stays, because simulated workers process nothing.
+func publishBacklog(ctx context.Context, url string) error {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	for range backlogMessages {
+		if _, err := js.Publish(ctx, "yardmaster."+consumedQueue+".ready.default", nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newSequentialJob returns a SequentialJob with two steps of one second each.
+func (env *environment) newSequentialJob(name string) *v1alpha1.SequentialJob {
+	sj := &v1alpha1.SequentialJob{ObjectMeta: env.ObjectMeta(name)}
+	sj.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+		Annotations: map[string]string{"sim.localcluster.dev/duration": "1s"},
+	}}
+	for _, step := range []string{"first", "second"} {
+		sj.Spec.Containers = append(sj.Spec.Containers, v1alpha1.Step{Name: step, Container: corev1.Container{
+			Name: step, Image: "registry.example/tool:1", Command: []string{"run"},
+		}})
+	}
+	return sj
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/bench/harness"
+)
+
+// waitTimeout bounds every wait.
+const waitTimeout = 10 * time.Minute
+
+// environment is a namespace with sessions.
+type environment struct {
+	harness.Environment
+	sessions, burst, bursts, single int
+
+	// created contains all sessions in the order of their creation.
+	created []*v1alpha1.AgenticSession
+}
+
+// createNamespace creates the namespace and a SessionRunner.
+func (env *environment) createNamespace(ctx context.Context, c client.Client) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: string(env.Environment), Labels: map[string]string{
+		"pod-security.kubernetes.io/enforce": "restricted",
+	}}}
+	if err := c.Create(ctx, ns); err != nil {
+		return err
+	}
+	runner := &v1alpha1.SessionRunner{ObjectMeta: env.ObjectMeta("default")}
+	runner.Spec.Image, runner.Spec.RunAsUser = "registry.example/runner:1", new(int64(65532))
+	for _, object := range append(env.endlessPodPolicy(), runner) {
+		if err := c.Create(ctx, object); err != nil {
+			return err
+		}
+	}
+	return env.waitUntilPodsAreEndless(ctx, c)
+}
+
+const durationAnnotation = "sim.localcluster.dev/duration"
+
+// endlessPodPolicy returns an admission policy that makes simulated nodes run Pods for hours.
+// The operator does not let users add the annotation to session Pods.
+func (env *environment) endlessPodPolicy() []client.Object {
+	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: string(env.Environment)}}
+	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: string(env.Environment)}},
+		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+		}}},
+	}
+	policy.Spec.FailurePolicy = new(admissionregistrationv1.Fail)
+	policy.Spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
+	policy.Spec.Mutations = []admissionregistrationv1.Mutation{{
+		PatchType: admissionregistrationv1.PatchTypeApplyConfiguration,
+		ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{
+			Expression: `Object{metadata: Object.metadata{annotations: {"` + durationAnnotation + `": "10h"}}}`,
+		},
+	}}
+	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: string(env.Environment)}}
+	binding.Spec.PolicyName = policy.Name
+	return []client.Object{policy, binding}
+}
+
+// waitUntilPodsAreEndless waits until the API server applies the policy.
+func (env *environment) waitUntilPodsAreEndless(ctx context.Context, c client.Client) error {
+	return harness.PollUntil(ctx, time.Minute, func() (bool, error) {
+		pod := &corev1.Pod{ObjectMeta: env.ObjectMeta("dry-run")}
+		pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+		pod.Spec.Containers = []corev1.Container{{Name: "only", Image: "registry.example/tool:1", SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}}}
+		err := c.Create(ctx, pod, client.DryRunAll)
+		if apierrors.IsForbidden(err) { // the ServiceAccount does not exist yet
+			return false, nil
+		}
+		return pod.Annotations[durationAnnotation] != "", err
+	})
+}
+
+// startSessions creates the sessions that run during the benchmark.
+func (env *environment) startSessions(ctx context.Context, c client.Client, o *objectObserver) error {
+	if err := env.createSessions(ctx, c, env.sessions, harness.CreateConcurrency, nil); err != nil {
+		return err
+	}
+	return env.waitUntilRunning(ctx, c, o)
+}
+
+// createSessions creates the given number of sessions with the given concurrency, and calls
+// stored after the API server has confirmed each of them.
+func (env *environment) createSessions(ctx context.Context, c client.Client, number, atOnce int, stored func(*v1alpha1.AgenticSession)) error {
+	group, requests := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for range number {
+		s := &v1alpha1.AgenticSession{ObjectMeta: env.ObjectMeta(fmt.Sprintf("s%05d", len(env.created)))}
+		s.Spec.Prompt = "Do the work."
+		env.created = append(env.created, s)
+		group.Go(func() error {
+			if err := c.Create(requests, s); err != nil {
+				return err
+			}
+			if stored != nil {
+				stored(s)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// waitUntilRunning waits until all created sessions run. It polls slowly, because lists of
+// thousands of objects would add load to the control plane.
+func (env *environment) waitUntilRunning(ctx context.Context, c client.Reader, o *objectObserver) error {
+	reportedAt := time.Now()
+	return harness.PollUntil(ctx, waitTimeout, func() (bool, error) {
+		running, err := env.countRunning(ctx, c)
+		if err != nil || running == len(env.created) {
+			return true, err
+		}
+		if time.Since(reportedAt) > 10*time.Second {
+			reportedAt = time.Now()
+			fmt.Fprintf(os.Stderr, "  %d of %d sessions run\n", running, len(env.created))
+		}
+		return false, errors.Join(o.watchError(), harness.SleepContext(ctx, time.Second))
+	})
+}
+
+func (env *environment) countRunning(ctx context.Context, c client.Reader) (running int, err error) {
+	var list v1alpha1.AgenticSessionList
+	if err := c.List(ctx, &list, client.InNamespace(string(env.Environment))); err != nil {
+		return 0, err
+	}
+	for i := range list.Items {
+		switch s := &list.Items[i]; s.Status.Phase {
+		case v1alpha1.SessionRunning:
+			running++
+		case v1alpha1.SessionCompleted, v1alpha1.SessionFailed, v1alpha1.SessionStopped:
+			return 0, fmt.Errorf("%s is %s: %+v", s.Name, s.Status.Phase, s.Status.Runs)
+		default:
+		}
+	}
+	return running, nil
+}

@@ -1,0 +1,215 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
+)
+
+const (
+	// consumersPerPriority is the number of concurrent requests for one priority. While one
+	// request completes, the next one already returns messages.
+	consumersPerPriority = 2
+	// pollTimeout is the time that a request waits for a first message. Requests are never
+	// cancelled, so this is also the time that draining may wait for one.
+	pollTimeout = time.Second
+)
+
+func isUnchanged(a, b *scheduler.QueueConfig) bool {
+	return a.Weight == b.Weight && a.Breaker == b.Breaker && a.StrictPriority == b.StrictPriority && a.Lease == b.Lease &&
+		a.Retry == b.Retry && a.DeadLetter == b.DeadLetter && slices.Equal(a.Priorities, b.Priorities)
+}
+
+// attachQueue starts consuming a queue. It requires the lock.
+func (w *Worker) attachQueue(ctx context.Context, config *scheduler.QueueConfig) {
+	ctx, stop := context.WithCancel(ctx)
+	q := &attachedQueue{config: *config, stop: stop}
+	w.queues[config.Name] = q
+	w.background.Go(func() { w.consumeWithRetry(ctx, q) })
+}
+
+// detachQueue stops consuming a queue, and appends it to the retired ones. It requires the
+// lock.
+func (w *Worker) detachQueue(name string, retired []*scheduler.Queue) []*scheduler.Queue {
+	q := w.queues[name]
+	delete(w.queues, name)
+	q.stop()
+	if q.scheduled != nil {
+		retired = append(retired, q.scheduled)
+	}
+	return retired
+}
+
+// consumeWithRetry waits until the queue exists on the broker, and consumes it until ctx
+// ends.
+func (w *Worker) consumeWithRetry(ctx context.Context, q *attachedQueue) {
+	for failures := 1; ctx.Err() == nil; failures++ {
+		consumers, limiter, err := w.openQueue(ctx, &q.config)
+		if err == nil {
+			w.consumeQueue(ctx, q, consumers, limiter)
+			return
+		}
+		delay := reconnectDelay(failures)
+		w.log.Warn("Failed to open a queue", "queue", q.config.Name, "error", err, "retryAfter", delay)
+		w.metrics.recordFetchError(err)
+		sleep(ctx, delay)
+	}
+}
+
+// openQueue returns consumersPerPriority consumers for each priority, in order, and the
+// queue's rate limiter.
+func (w *Worker) openQueue(ctx context.Context, config *scheduler.QueueConfig) ([]broker.Consumer, broker.RateLimiter, error) {
+	subscription, err := w.engine.Subscribe(ctx, config.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	var consumers []broker.Consumer
+	for _, p := range config.Priorities {
+		for range consumersPerPriority {
+			consumer, err := subscription.Consumer(ctx, p.Name)
+			if err != nil {
+				stopConsumers(consumers)
+				return nil, nil, err
+			}
+			consumers = append(consumers, consumer)
+		}
+	}
+	limiter, err := subscription.RateLimiter(ctx)
+	if err != nil {
+		stopConsumers(consumers)
+	}
+	return consumers, limiter, err
+}
+
+func stopConsumers(consumers []broker.Consumer) {
+	for _, consumer := range consumers {
+		consumer.Stop()
+	}
+}
+
+// consumeQueue fetches messages and reserves slots until ctx ends.
+func (w *Worker) consumeQueue(ctx context.Context, q *attachedQueue, consumers []broker.Consumer, limiter broker.RateLimiter) {
+	defer limiter.Stop()
+	w.mu.Lock()
+	if ctx.Err() != nil { // the queue was detached in the meantime
+		w.mu.Unlock()
+		stopConsumers(consumers)
+		return
+	}
+	q.scheduled = scheduler.NewQueue(q.config, limiter)
+	w.configureScheduler()
+	w.mu.Unlock()
+	w.log.Info("Consuming a queue", "queue", q.config.Name)
+
+	for i, consumer := range consumers {
+		w.background.Go(func() { w.fetchMessages(ctx, q, q.scheduled.Buffers[i/consumersPerPriority], consumer) })
+	}
+	w.reserveSlots(ctx, q.scheduled, limiter)
+	<-ctx.Done()
+}
+
+// fetchMessages fetches messages of one priority whenever the scheduler has capacity.
+func (w *Worker) fetchMessages(ctx context.Context, q *attachedQueue, buffer *scheduler.Buffer, consumer broker.Consumer) {
+	defer consumer.Stop()
+	for failures := 0; ; {
+		request, ok := w.scheduler.NextRequest(buffer)
+		if !ok {
+			return
+		}
+		receive := func(d broker.Delivery) { w.scheduler.Receive(buffer, request, d) }
+		var received int
+		var err error
+		if request.Poll {
+			received, err = consumer.Next(ctx, pollTimeout, receive)
+		} else {
+			received, err = consumer.Fetch(ctx, request.Messages, receive)
+		}
+		w.scheduler.CompleteRequest(buffer, request, received, err)
+		if err == nil {
+			failures = 0
+			continue
+		}
+		failures++
+		w.metrics.recordFetchError(err)
+		delay := reconnectDelay(failures)
+		w.log.Warn("Failed to fetch messages", "queue", q.config.Name, "error", err, "retryAfter", delay)
+		sleep(ctx, delay)
+	}
+}
+
+// reserveSlots reserves slots under the queue's rate limit for its prefetched messages.
+func (w *Worker) reserveSlots(ctx context.Context, q *scheduler.Queue, limiter broker.RateLimiter) {
+	for failures := 0; ; {
+		count, ok := w.scheduler.NextReservation(q)
+		if !ok {
+			return
+		}
+		requestedAt := time.Now()
+		slots, err := limiter.Reserve(ctx, count)
+		if err != nil {
+			failures++
+			w.log.Warn("Failed to reserve slots under the rate limit; no job of the queue starts", "queue", q.Config.Name, "error", err)
+			sleep(ctx, reconnectDelay(failures))
+			continue
+		}
+		failures = 0
+		w.scheduler.SlotsReserved(q, len(slots), slots[0].Sub(requestedAt))
+		// The next slots are reserved before these are due. Otherwise every reservation would
+		// leave a gap of one round trip.
+		w.background.Go(func() { w.openSlotsWhenDue(ctx, q, slots) })
+	}
+}
+
+// openSlotsWhenDue lets one job start at each of the times, which are in order.
+func (w *Worker) openSlotsWhenDue(ctx context.Context, q *scheduler.Queue, slots []time.Time) {
+	for len(slots) > 0 {
+		due := 0
+		for now := time.Now(); due < len(slots) && !slots[due].After(now); {
+			due++
+		}
+		if due == 0 && ctx.Err() == nil {
+			sleep(ctx, time.Until(slots[0]))
+			continue
+		}
+		if due == 0 {
+			due = len(slots) // the queue is detached: release its pending slots
+		}
+		w.scheduler.OpenSlots(q, due)
+		slots = slots[due:]
+	}
+}
+
+// maintainLeases extends leases that are due, and lets the scheduler give back messages that
+// wait in vain.
+func (w *Worker) maintainLeases(ctx context.Context) {
+	ticker := time.NewTicker(scheduler.TickInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			w.scheduler.Tick()
+			for _, m := range w.scheduler.LeasesToExtend() {
+				w.background.Go(func() { w.extendLease(ctx, m) })
+			}
+		}
+	}
+}
+
+// extendTimeoutDivisor leaves time for another extension before the lease expires.
+const extendTimeoutDivisor = 6
+
+// extendLease extends the lease of a message. If that fails, the lease is due again at the
+// next tick.
+func (w *Worker) extendLease(ctx context.Context, m *scheduler.LeasedMessage) {
+	ctx, cancel := context.WithTimeout(ctx, m.Queue().Lease/extendTimeoutDivisor)
+	defer cancel()
+	sentAt := w.now()
+	err := m.ExtendLease(ctx)
+	w.metrics.recordLeaseExtension(err == nil)
+	w.scheduler.LeaseExtended(m, sentAt, err == nil)
+}

@@ -1,0 +1,248 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
+	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
+)
+
+// testTimeout bounds every wait of a test.
+const testTimeout = 20 * time.Second
+
+// testEnv is a NATS server with the queue "orders", and a client that sends jobs to it.
+type testEnv struct {
+	t      testing.TB
+	server *natstest.Server
+	engine broker.Engine
+	js     natsjs.JetStream
+}
+
+func newTestEnv(t testing.TB, changes ...func(*broker.QueueConfig)) *testEnv {
+	t.Helper()
+	env := &testEnv{t: t, server: natstest.Start(t)}
+	var err error
+	if env.engine, err = jetstream.Connect(t.Context(), broker.Credentials{URL: env.server.ClientURL(), Name: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(env.engine.Disconnect)
+	nc, err := nats.Connect(env.server.ClientURL(), nats.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	if env.js, err = natsjs.New(nc, natsjs.WithPublishAsyncMaxPending(1000)); err != nil {
+		t.Fatal(err)
+	}
+	env.ensureQueue("orders", changes...)
+	return env
+}
+
+// ensureQueue creates or updates a queue.
+func (env *testEnv) ensureQueue(name string, changes ...func(*broker.QueueConfig)) {
+	env.t.Helper()
+	q := broker.DefaultQueueConfig(name)
+	q.Owner = broker.QueueOwner{UID: "1", Name: "ns/" + name}
+	for _, change := range changes {
+		change(&q)
+	}
+	if _, err := env.engine.EnsureQueue(env.t.Context(), q); err != nil {
+		env.t.Fatal(err)
+	}
+}
+
+// send sends jobs to the queue "orders".
+func (env *testEnv) send(priority string, payloads ...string) {
+	env.t.Helper()
+	env.sendTo("orders", priority, payloads...)
+}
+
+func (env *testEnv) sendTo(queue, priority string, payloads ...string) {
+	env.t.Helper()
+	stallWait := natsjs.WithStallWait(testTimeout) // parallel tests can slow the server down
+	for _, payload := range payloads {
+		if _, err := env.js.PublishAsync("yardmaster."+queue+".ready."+priority, []byte(payload), stallWait); err != nil {
+			env.t.Fatal(err)
+		}
+	}
+	<-env.js.PublishAsyncComplete()
+}
+
+// waitUntilSendable waits until the server accepts a job after a restart.
+func (env *testEnv) waitUntilSendable(payload string) {
+	env.t.Helper()
+	eventually(env.t, "the server accepts jobs", func() bool {
+		_, err := env.js.Publish(env.t.Context(), "yardmaster.orders.ready.default", []byte(payload))
+		return err == nil
+	})
+}
+
+// numberedPayloads returns the payloads "0", "1" and so on.
+func numberedPayloads(count int) []string {
+	payloads := make([]string, count)
+	for i := range payloads {
+		payloads[i] = fmt.Sprint(i)
+	}
+	return payloads
+}
+
+// stats of the queue "orders".
+func (env *testEnv) stats() broker.QueueStats {
+	env.t.Helper()
+	stats, err := env.engine.Stats(env.t.Context(), "orders")
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	return stats
+}
+
+// isEmpty reports whether the queue "orders" has no messages. Dead letters do not count.
+func (env *testEnv) isEmpty() bool {
+	stats := env.stats()
+	return stats.Ready+stats.InFlight+stats.Delayed == 0
+}
+
+// purge removes all messages of the queue "orders".
+func (env *testEnv) purge() {
+	stream, err := env.js.Stream(env.t.Context(), "yardmaster_orders")
+	if err == nil {
+		err = stream.Purge(env.t.Context())
+	}
+	if err != nil {
+		env.t.Error(err)
+	}
+}
+
+func (env *testEnv) config(changes ...func(*Config)) Config {
+	c := Config{Broker: BrokerConfig{URL: env.server.ClientURL()}, Queues: []QueueConfig{{Name: "orders"}}, AdminAddress: "0"}
+	for _, change := range changes {
+		change(&c)
+	}
+	return c
+}
+
+// withFastRetries retries after milliseconds, with 3 attempts.
+func withFastRetries(c *Config) {
+	c.Queues[0].Retry = &RetryPolicy{MaxAttempts: new(3), InitialDelay: new(Duration(time.Millisecond)), MaxDelay: new(Duration(10 * time.Millisecond))}
+}
+
+// runningWorker is a worker whose Run was called.
+type runningWorker struct {
+	*Worker
+	// shutDownNow cancels the context of Run, and result receives what Run returns.
+	shutDownNow context.CancelFunc
+	result      chan error
+}
+
+func (env *testEnv) start(c Config, handler Handler) *runningWorker {
+	env.t.Helper()
+	return env.startWithOptions(Options{Config: c}, handler)
+}
+
+func (env *testEnv) startWithOptions(o Options, handler Handler) *runningWorker {
+	env.t.Helper()
+	return env.run(env.newWorker(o, handler))
+}
+
+func (env *testEnv) newWorker(o Options, handler Handler) *Worker {
+	env.t.Helper()
+	o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	w, err := New(o, handler)
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	return w
+}
+
+func (env *testEnv) run(w *Worker) *runningWorker {
+	ctx, cancel := context.WithCancel(context.Background())
+	running := &runningWorker{w, cancel, make(chan error, 1)}
+	go func() { running.result <- w.Run(ctx) }()
+	env.t.Cleanup(cancel)
+	return running
+}
+
+// shutDownAndWait shuts the worker down and returns the result of Run.
+func (w *runningWorker) shutDownAndWait(t testing.TB) error {
+	t.Helper()
+	w.shutDownNow()
+	select {
+	case err := <-w.result:
+		return err
+	case <-time.After(testTimeout):
+		t.Fatalf("the worker has not shut down within %s", testTimeout)
+		return nil
+	}
+}
+
+// requireCleanShutdown shuts the workers down and fails the test if Run returns an error.
+func requireCleanShutdown(t testing.TB, workers ...*runningWorker) {
+	t.Helper()
+	for _, w := range workers {
+		if err := w.shutDownAndWait(t); err != nil {
+			t.Errorf("Run returned: %v", err)
+		}
+	}
+}
+
+// eventually waits until the condition is true.
+func eventually(t testing.TB, description string, isTrue func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(testTimeout); !isTrue(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("timed out after %s waiting until %s", testTimeout, description)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// jobLog records jobs in the order in which they started.
+type jobLog struct {
+	mu   sync.Mutex
+	jobs []Job
+}
+
+func (l *jobLog) add(job *Job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.jobs = append(l.jobs, *job)
+}
+
+func (l *jobLog) all() []Job {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.jobs)
+}
+
+func (l *jobLog) count() int { return len(l.all()) }
+
+// countedMessages returns the value of yardmaster_worker_jobs_total for a result.
+func (w *Worker) countedMessages(t testing.TB, result string) int {
+	t.Helper()
+	families, err := w.metrics.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "yardmaster_worker_jobs_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if m.GetLabel()[0].GetValue() == result {
+				return int(m.GetCounter().GetValue())
+			}
+		}
+	}
+	return 0
+}

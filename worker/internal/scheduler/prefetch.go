@@ -1,0 +1,165 @@
+package scheduler
+
+import "github.com/yardmaster/yardmaster/internal/broker"
+
+// MaxPrefetch bounds the number of prefetched messages if the configuration does not.
+const MaxPrefetch = 2048
+
+// minBatchDivisor: while a buffer still has messages, a request smaller than this part of
+// the target is not worth its round trip.
+const minBatchDivisor = 4
+
+// Request is a request for messages that a fetcher sends to the broker.
+type Request struct {
+	// Messages is the maximum number of messages to fetch.
+	Messages int
+	// Poll: the broker is not known to have messages, so the request waits for the first.
+	Poll bool
+}
+
+// NextRequest waits until messages may be fetched into the buffer. It returns false when
+// fetching ends for good.
+func (s *Scheduler) NextRequest(b *Buffer) (Request, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if s.closed || b.queue.retired {
+			return Request{}, false
+		}
+		if request := s.allowedRequest(b); request.Messages > 0 {
+			s.activeRequests++
+			if request.Poll {
+				b.isPolling = true
+			} else {
+				s.addRequested(b, request.Messages)
+			}
+			return request, true
+		}
+		s.capacityFreed.Wait()
+	}
+}
+
+// allowedRequest returns what may be requested for the buffer now. The zero Request means
+// nothing.
+func (s *Scheduler) allowedRequest(b *Buffer) Request {
+	if s.draining.Load() || b.isOutranked() {
+		return Request{}
+	}
+	capacity := s.freeCapacity(b)
+	if capacity <= 0 {
+		return Request{}
+	}
+	if !b.hasBacklog() {
+		return Request{Messages: toInt(!b.isPolling && b.requested == 0), Poll: true}
+	}
+	// If the capacity is too small for every buffer, it goes to the buffer whose turn it is.
+	if _, next := s.selectBuffer(func(b *Buffer) bool {
+		return b.hasBacklog() && !b.isOutranked() && s.remainingShare(b) > 0
+	}); next != b {
+		return Request{}
+	}
+	messages := min(capacity, s.remainingShare(b), MaxPrefetch)
+	if len(b.messages)+b.requested > 0 && messages < s.targetInFlight()/minBatchDivisor {
+		return Request{}
+	}
+	return Request{Messages: messages}
+}
+
+// freeCapacity returns the number of further messages that may be fetched into the buffer.
+func (s *Scheduler) freeCapacity(b *Buffer) int {
+	q := b.queue
+	occupied := s.running + s.prefetched + s.requested
+	capacity := s.targetInFlight() - occupied + b.outrankedMessages() + s.waitingForSlots()
+	capacity = min(capacity, s.limits.MaxInFlight-occupied, q.breaker.AdmissionLimit(s.now())-q.prefetched-q.requested)
+	if q.isRateLimited() {
+		capacity = min(capacity, q.slotPrefetch-q.prefetched-q.requested)
+	}
+	return capacity
+}
+
+// waitingForSlots returns the number of prefetched messages that wait for their queue's rate
+// limit. Other queues may use the capacity in the meantime.
+func (s *Scheduler) waitingForSlots() int {
+	sum := 0
+	for _, q := range s.queues {
+		if q.isRateLimited() {
+			sum += max(0, q.prefetched-q.openSlots)
+		}
+	}
+	return sum
+}
+
+// remainingShare returns the number of further messages that the buffer may have according
+// to its weight among the buffers that have messages or a backlog.
+func (s *Scheduler) remainingShare(b *Buffer) int {
+	sum := 0.0
+	for _, q := range s.queues {
+		for _, other := range q.Buffers {
+			if other == b || other.hasBacklog() || len(other.messages) > 0 {
+				sum += other.weight
+			}
+		}
+	}
+	return max(1, int(float64(s.targetInFlight())*b.weight/sum)) - len(b.messages) - b.requested
+}
+
+// addRequested changes the number of messages that current requests may still return.
+func (s *Scheduler) addRequested(b *Buffer, change int) {
+	b.requested += change
+	b.queue.requested += change
+	s.requested += change
+}
+
+// Receive adds a message that the request returned. A message that can no longer be used is
+// given back.
+func (s *Scheduler) Receive(b *Buffer, request Request, delivery broker.Delivery) {
+	backlog := delivery.PendingCount()
+	s.mu.Lock()
+	m := &LeasedMessage{Delivery: delivery, buffer: b, receivedAt: s.now()}
+	s.leased[m] = struct{}{}
+	if !request.Poll && b.requested > 0 {
+		s.addRequested(b, -1)
+	}
+	b.backlog, b.requestFailed = backlog, false
+	isUnusable := s.draining.Load() || s.closed || b.queue.retired
+	if isUnusable {
+		s.releasing++
+	} else {
+		b.messages = append(b.messages, m)
+		s.prefetched++
+		b.queue.prefetched++
+		s.wakeExecutor()
+		if b.queue.isRateLimited() {
+			s.slotsNeeded.Broadcast()
+		}
+	}
+	s.mu.Unlock()
+	if isUnusable {
+		s.release(m)
+	}
+}
+
+// CompleteRequest records the end of a request, after Receive was called for each of the
+// received messages.
+func (s *Scheduler) CompleteRequest(b *Buffer, request Request, received int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.activeRequests--
+	if request.Poll {
+		b.isPolling = false
+	} else {
+		s.addRequested(b, -min(b.requested, max(0, request.Messages-received)))
+	}
+	b.requestFailed = err != nil
+	if received < request.Messages {
+		b.backlog = 0
+	}
+	s.wakeAll()
+}
+
+func toInt(condition bool) int {
+	if condition {
+		return 1
+	}
+	return 0
+}

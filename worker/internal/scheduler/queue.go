@@ -1,0 +1,127 @@
+package scheduler
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/worker/internal/breaker"
+	"github.com/yardmaster/yardmaster/worker/internal/wrr"
+)
+
+// QueueConfig is the configuration of a queue with all defaults applied.
+type QueueConfig struct {
+	broker.QueueConfig
+	// Weight is the queue's share of the worker relative to the worker's other queues.
+	Weight int
+	// Breaker is the configuration of the queue's circuit breaker.
+	Breaker breaker.Settings
+}
+
+// Queue is one queue that a worker takes messages from. Its unexported fields are guarded by
+// the Scheduler's lock.
+type Queue struct {
+	Config QueueConfig
+	// Buffers hold the prefetched messages, one buffer for each priority of Config.
+	Buffers []*Buffer
+
+	priorityTurns *wrr.RoundRobin
+	breaker       *breaker.Breaker
+	limiter       broker.RateLimiter
+	// prefetched messages are in the buffers. requested is the number of messages that
+	// current requests may still return.
+	prefetched, requested int
+	// openSlots is the number of jobs that may start under the rate limit, pendingSlots the
+	// number of reserved slots that are not due yet. slotPrefetch is the number of messages
+	// to prefetch for future slots.
+	openSlots, pendingSlots, slotPrefetch int
+	retired                               bool
+}
+
+// NewQueue returns a queue with empty buffers. A nil limiter means no rate limit.
+func NewQueue(config QueueConfig, limiter broker.RateLimiter) *Queue {
+	q := &Queue{Config: config, breaker: breaker.New(config.Breaker), limiter: limiter, slotPrefetch: 1}
+	weights, sum := make([]int, len(config.Priorities)), 0
+	for i, p := range config.Priorities {
+		weights[i] = p.Weight
+		sum += p.Weight
+	}
+	for i := range weights {
+		q.Buffers = append(q.Buffers, &Buffer{queue: q, index: i, weight: float64(config.Weight*weights[i]) / float64(sum)})
+	}
+	q.priorityTurns = wrr.New(weights)
+	return q
+}
+
+// isRateLimited reports whether the queue's jobs need slots.
+func (q *Queue) isRateLimited() bool { return q.limiter != nil && q.limiter.IsLimited() }
+
+// Buffer holds the prefetched messages of one priority of a queue. Its fields are guarded by
+// the Scheduler's lock.
+type Buffer struct {
+	queue *Queue
+	// index of the priority. 0 is the most urgent one.
+	index int
+	// weight relative to all buffers of the worker.
+	weight   float64
+	messages []*LeasedMessage
+	// backlog is the number of messages that remain at the broker, as last reported.
+	backlog uint64
+	// requested is the number of messages that current requests may still return.
+	requested int
+	// isPolling is set while a request waits for a first message.
+	isPolling bool
+	// requestFailed is set if the last request failed. The backlog is then unknown.
+	requestFailed bool
+}
+
+// canStart reports whether a message of the buffer may start.
+func (b *Buffer) canStart(now time.Time) bool {
+	q := b.queue
+	return len(b.messages) > 0 && !b.isOutranked() && (!q.isRateLimited() || q.openSlots > 0) && q.breaker.AdmissionLimit(now) > 0
+}
+
+// isOutranked reports whether strict priority makes the buffer wait for a more urgent one.
+func (b *Buffer) isOutranked() bool {
+	if !b.queue.Config.StrictPriority {
+		return false
+	}
+	for _, other := range b.queue.Buffers[:b.index] {
+		if len(other.messages) > 0 || other.hasBacklog() {
+			return true
+		}
+	}
+	return false
+}
+
+// outrankedMessages returns the number of prefetched messages that wait for this buffer
+// because of strict priority. They must not use up its capacity: each would wait for the
+// other.
+func (b *Buffer) outrankedMessages() int {
+	if !b.queue.Config.StrictPriority {
+		return 0
+	}
+	sum := 0
+	for _, other := range b.queue.Buffers[b.index+1:] {
+		sum += len(other.messages)
+	}
+	return sum
+}
+
+// hasBacklog reports whether messages are known to remain at the broker.
+func (b *Buffer) hasBacklog() bool { return b.backlog > 0 && !b.requestFailed }
+
+// LeasedMessage is a message for which the worker has a lease.
+type LeasedMessage struct {
+	broker.Delivery
+
+	buffer     *Buffer
+	receivedAt time.Time
+	// extendedAt is when the lease was last extended; nil if it was not.
+	extendedAt  atomic.Pointer[time.Time]
+	isExtending bool
+	ticket      breaker.Ticket
+}
+
+// Queue returns the configuration of the message's queue.
+func (m *LeasedMessage) Queue() *QueueConfig { return &m.buffer.queue.Config }

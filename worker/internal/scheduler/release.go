@@ -1,0 +1,109 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/yardmaster/yardmaster/worker/internal/breaker"
+)
+
+const (
+	// TickInterval is the time between two calls of Tick.
+	TickInterval = 100 * time.Millisecond
+	// maxIdlePrefetch is how long a message stays prefetched without a prospect of starting.
+	// It then goes back to the broker, where another worker can take it.
+	maxIdlePrefetch = 2 * time.Second
+)
+
+// Tick updates the prefetch limit and gives back messages that wait in vain. Call it every
+// TickInterval.
+func (s *Scheduler) Tick() {
+	s.mu.Lock()
+	s.prefetchLimit, s.startedSinceTick = min(s.startedSinceTick, s.limits.MaxInFlight-s.limits.Concurrency), 0
+	s.releaseAndUnlock(s.unusedMessages())
+}
+
+// unusedMessages returns the prefetched messages whose queue's breaker is open, and those
+// that have waited for long while nothing could start them.
+func (s *Scheduler) unusedMessages() []*LeasedMessage {
+	var unused []*LeasedMessage
+	now := s.now()
+	for _, q := range s.queues {
+		isOpen := q.breaker.State(now) == breaker.Open
+		for _, b := range q.Buffers {
+			isBlocked := s.running >= s.limits.Concurrency || b.isOutranked()
+			for _, m := range b.messages {
+				if isOpen || isBlocked && now.Sub(m.receivedAt) > maxIdlePrefetch {
+					unused = append(unused, m)
+				}
+			}
+		}
+	}
+	return unused
+}
+
+// releaseAndUnlock removes the messages from their buffers, unlocks, and gives them back.
+func (s *Scheduler) releaseAndUnlock(messages []*LeasedMessage) {
+	for _, m := range messages {
+		s.removePrefetched(m)
+		q := m.buffer.queue
+		q.openSlots = min(q.openSlots, q.prefetched)
+	}
+	s.releasing += len(messages)
+	s.wakeAll()
+	s.mu.Unlock()
+	for _, m := range messages {
+		s.release(m)
+	}
+}
+
+// Released records that a message was given back.
+func (s *Scheduler) Released(m *LeasedMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.releasing--
+	delete(s.leased, m)
+	s.wakeAll()
+}
+
+// Drain stops taking messages and gives back the prefetched ones. Running jobs continue.
+func (s *Scheduler) Drain() {
+	s.mu.Lock()
+	s.draining.Store(true)
+	s.releaseAndUnlock(prefetchedMessages(s.queues))
+}
+
+// Resume takes messages again after Drain.
+func (s *Scheduler) Resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining.Store(false)
+	s.wakeAll()
+}
+
+// Retire stops taking messages of the queues and gives back their prefetched messages.
+// Running jobs continue.
+func (s *Scheduler) Retire(queues []*Queue) {
+	s.mu.Lock()
+	for _, q := range queues {
+		q.retired = true
+	}
+	s.releaseAndUnlock(prefetchedMessages(queues))
+}
+
+func prefetchedMessages(queues []*Queue) []*LeasedMessage {
+	var messages []*LeasedMessage
+	for _, q := range queues {
+		for _, b := range q.Buffers {
+			messages = append(messages, b.messages...)
+		}
+	}
+	return messages
+}
+
+// Close ends all waiting: Next, NextRequest and NextReservation return from then on.
+func (s *Scheduler) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.wakeAll()
+}

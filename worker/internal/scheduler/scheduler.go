@@ -1,0 +1,272 @@
+// Package scheduler decides which messages a worker fetches, which one it runs next, and
+// which ones it gives back.
+//
+// A Scheduler is shared by the goroutines that fetch messages, run jobs, reserve slots under
+// the rate limit and extend leases. Each of them waits in the Scheduler until there is
+// something to do: fetchers for capacity, executors for a message that may start.
+//
+//	NextRequest ──▶ Receive ──▶ buffer ──▶ Next ──▶ the job runs ──▶ Next(finished)
+//	(prefetch.go)                 │
+//	                              ├─ rate.go:    slots under the rate limit
+//	                              ├─ leases.go:  leases to extend
+//	                              └─ release.go: messages to give back
+//
+// Besides the running jobs, a worker prefetches as many messages as it started within the
+// last tick. With short jobs the next message is always at hand; with long jobs no message
+// waits here while another worker could run it.
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/yardmaster/yardmaster/worker/internal/breaker"
+	"github.com/yardmaster/yardmaster/worker/internal/wrr"
+)
+
+// Limits bound the messages of a worker.
+type Limits struct {
+	// Concurrency is the number of jobs that run at a time.
+	Concurrency int
+	// MaxInFlight is the number of messages that run, are prefetched or are requested.
+	MaxInFlight int
+}
+
+// Scheduler is safe for concurrent use.
+type Scheduler struct {
+	mu sync.Mutex
+	// messageAvailable wakes executors, capacityFreed fetchers and WaitUntilDrained, and
+	// slotsNeeded the goroutines that reserve slots.
+	messageAvailable, capacityFreed, slotsNeeded *sync.Cond
+	// idleExecutors wait for a message. isWaking is set while one of them wakes up.
+	idleExecutors int
+	isWaking      bool
+
+	limits   Limits
+	draining atomic.Bool
+	closed   bool
+
+	queues     []*Queue
+	queueTurns *wrr.RoundRobin
+	// leased contains every message under a lease: prefetched, running or being released.
+	leased map[*LeasedMessage]struct{}
+	// running, prefetched and releasing count messages. requested is the number of messages
+	// that current requests may still return.
+	running, prefetched, requested, releasing int
+	activeRequests                            int
+	// startedSinceTick becomes prefetchLimit at the next tick.
+	startedSinceTick, prefetchLimit int
+
+	now func() time.Time
+	// release gives a message back to the broker. It is called without the lock.
+	release func(*LeasedMessage)
+}
+
+// New returns a Scheduler without queues. It calls release for every message that has to be
+// given back; call Released once that is done.
+func New(now func() time.Time, release func(*LeasedMessage)) *Scheduler {
+	s := &Scheduler{leased: map[*LeasedMessage]struct{}{}, now: now, release: release}
+	s.messageAvailable, s.capacityFreed, s.slotsNeeded = sync.NewCond(&s.mu), sync.NewCond(&s.mu), sync.NewCond(&s.mu)
+	return s
+}
+
+// Configure sets the queues that messages are taken from, and the limits. Call Retire for
+// queues that are no longer among them.
+func (s *Scheduler) Configure(queues []*Queue, limits Limits) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queues, s.limits = queues, limits
+	weights := make([]int, len(queues))
+	for i, q := range queues {
+		weights[i] = q.Config.Weight
+	}
+	s.queueTurns = wrr.New(weights)
+	s.wakeAll()
+}
+
+func (s *Scheduler) wakeAll() {
+	s.messageAvailable.Broadcast()
+	s.capacityFreed.Broadcast()
+	s.slotsNeeded.Broadcast()
+}
+
+// Outcome of a job, for the circuit breaker of its queue.
+type Outcome int
+
+// The outcomes of a job.
+const (
+	OutcomeSucceeded Outcome = iota
+	OutcomeFailed
+	// OutcomeUnknown says nothing about the health of what the queue's jobs depend on.
+	OutcomeUnknown
+)
+
+// Next waits for a message that may start, and returns it. It returns nil after Close.
+// Finished is the message that the caller has run and settled since its last call, if any.
+func (s *Scheduler) Next(finished *LeasedMessage, outcome Outcome) *LeasedMessage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	if finished != nil {
+		s.finish(finished, outcome, now)
+	}
+	for {
+		if s.closed {
+			return nil
+		}
+		if m := s.startNext(now); m != nil {
+			s.wakeExecutor()
+			return m
+		}
+		s.idleExecutors++
+		s.messageAvailable.Wait()
+		s.idleExecutors--
+		s.isWaking = false
+		now = s.now()
+	}
+}
+
+// wakeExecutor wakes one executor if there is a message to run, unless one is waking up
+// already: that one wakes the next. When many short jobs finish at once, few executors run
+// all of them instead of competing for the lock.
+func (s *Scheduler) wakeExecutor() {
+	if s.prefetched > 0 && !s.isWaking && s.idleExecutors > 0 {
+		s.isWaking = true
+		s.messageAvailable.Signal()
+	}
+}
+
+// startNext removes the message that starts next from its buffer. It returns nil if no
+// message may start.
+func (s *Scheduler) startNext(now time.Time) *LeasedMessage {
+	if s.draining.Load() || s.running >= s.limits.Concurrency || s.prefetched == 0 {
+		return nil
+	}
+	queueIndex, b := s.selectBuffer(func(b *Buffer) bool { return b.canStart(now) })
+	if b == nil {
+		return nil
+	}
+	s.queueTurns.Advance(queueIndex)
+	b.queue.priorityTurns.Advance(b.index)
+	m := b.messages[0]
+	s.removePrefetched(m)
+	s.running++
+	s.startedSinceTick++
+	if b.queue.openSlots > 0 {
+		b.queue.openSlots--
+	}
+	m.ticket = b.queue.breaker.AdmitJob(now)
+	return m
+}
+
+// selectBuffer selects among the eligible buffers: first a queue by weight, then one of its
+// priorities, by weight or strictly.
+func (s *Scheduler) selectBuffer(isEligible func(*Buffer) bool) (queueIndex int, selected *Buffer) {
+	queueIndex = s.queueTurns.Next(func(i int) bool {
+		return slices.ContainsFunc(s.queues[i].Buffers, isEligible)
+	})
+	if queueIndex < 0 {
+		return queueIndex, nil
+	}
+	q := s.queues[queueIndex]
+	if q.Config.StrictPriority {
+		for _, b := range q.Buffers {
+			if isEligible(b) {
+				return queueIndex, b
+			}
+		}
+	}
+	return queueIndex, q.Buffers[q.priorityTurns.Next(func(i int) bool { return isEligible(q.Buffers[i]) })]
+}
+
+// removePrefetched takes a message out of its buffer.
+func (s *Scheduler) removePrefetched(m *LeasedMessage) {
+	b := m.buffer
+	if b.messages[0] == m {
+		b.messages[0], b.messages = nil, b.messages[1:]
+	} else {
+		b.messages = slices.DeleteFunc(b.messages, func(other *LeasedMessage) bool { return other == m })
+	}
+	s.prefetched--
+	b.queue.prefetched--
+}
+
+// finish records the end of a job. It wakes no other executor, because the caller takes the
+// next message itself, and wakes fetchers only once a request is worth its round trip.
+func (s *Scheduler) finish(m *LeasedMessage, outcome Outcome, now time.Time) {
+	s.running--
+	delete(s.leased, m)
+	b := m.buffer.queue.breaker
+	if outcome == OutcomeUnknown {
+		b.DiscardResult(m.ticket, now)
+	} else {
+		b.RecordResult(m.ticket, outcome == OutcomeFailed, now)
+	}
+	if s.prefetched <= s.targetInFlight()/2 {
+		s.capacityFreed.Broadcast()
+	}
+}
+
+// targetInFlight is the number of running and prefetched messages that keeps all executors
+// busy.
+func (s *Scheduler) targetInFlight() int { return s.limits.Concurrency + s.prefetchLimit }
+
+// IsDraining reports whether the worker takes no messages.
+func (s *Scheduler) IsDraining() bool { return s.draining.Load() }
+
+// isDrained requires the lock.
+func (s *Scheduler) isDrained() bool {
+	return s.draining.Load() && s.running+s.prefetched+s.releasing+s.activeRequests == 0
+}
+
+// WaitUntilDrained waits until the worker is draining and has no messages left, or ctx ends.
+// It reports whether the worker is drained.
+func (s *Scheduler) WaitUntilDrained(ctx context.Context) bool {
+	stop := context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.wakeAll()
+	})
+	defer stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.isDrained() && ctx.Err() == nil {
+		s.capacityFreed.Wait()
+	}
+	return s.isDrained()
+}
+
+// Snapshot is the state of a Scheduler at one moment.
+type Snapshot struct {
+	// Draining: no messages are taken. Drained: none is left either.
+	Draining, Drained bool
+	// Running and Prefetched count messages. Messages that are being given back count as
+	// prefetched.
+	Running, Prefetched int
+	Queues              []QueueSnapshot
+}
+
+// QueueSnapshot is the state of one queue of a Scheduler.
+type QueueSnapshot struct {
+	Name        string
+	Breaker     breaker.State
+	Prefetched  int
+	RateLimited bool
+}
+
+// Snapshot returns the current state.
+func (s *Scheduler) Snapshot() Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	snapshot := Snapshot{
+		Draining: s.draining.Load(), Drained: s.isDrained(), Running: s.running, Prefetched: s.prefetched + s.releasing,
+	}
+	for _, q := range s.queues {
+		snapshot.Queues = append(snapshot.Queues, QueueSnapshot{q.Config.Name, q.breaker.State(now), q.prefetched, q.isRateLimited()})
+	}
+	return snapshot
+}

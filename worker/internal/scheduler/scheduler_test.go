@@ -1,0 +1,96 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// fakeDelivery is a message with the given number of messages behind it at the broker.
+type fakeDelivery struct {
+	broker.Delivery
+	backlog uint64
+}
+
+func (d fakeDelivery) PendingCount() uint64 { return d.backlog }
+
+// unavailableLimiter is a rate limit that never assigns a slot.
+type unavailableLimiter struct{ broker.RateLimiter }
+
+func (unavailableLimiter) IsLimited() bool { return true }
+
+var pollRequest = Request{Messages: 1, Poll: true}
+
+func discardRelease(*LeasedMessage) {}
+
+func queueConfig(name string) QueueConfig {
+	return QueueConfig{QueueConfig: broker.DefaultQueueConfig(name), Weight: 1}
+}
+
+// The worker is full of prefetched low-priority messages when a high-priority backlog is
+// discovered.
+func TestOutrankedMessagesDoNotBlockAMoreUrgentPriority(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	s := New(func() time.Time { return now }, discardRelease)
+	config := queueConfig("orders")
+	config.Priorities = []broker.Priority{{Name: "high", Weight: 1}, {Name: "low", Weight: 1}}
+	config.StrictPriority = true
+	q := NewQueue(config, nil)
+	s.Configure([]*Queue{q}, Limits{Concurrency: 2, MaxInFlight: 2 + MaxPrefetch})
+	high, low := q.Buffers[0], q.Buffers[1]
+	for range 2 {
+		s.Receive(low, pollRequest, fakeDelivery{})
+	}
+	s.Receive(high, pollRequest, fakeDelivery{backlog: 10})
+
+	if m := s.startNext(s.now()); m == nil || m.buffer != high {
+		t.Fatalf("started %+v, want the message with high priority", m)
+	}
+	if m := s.startNext(s.now()); m != nil {
+		t.Errorf("started a message of priority %d before the backlog of high priority", m.buffer.index)
+	}
+	if request := s.allowedRequest(high); request.Messages != 1 || request.Poll {
+		t.Errorf("request %+v for high priority, want 1 message", request)
+	}
+	if request := s.allowedRequest(low); request.Messages != 0 {
+		t.Errorf("request %+v for low priority, want none", request)
+	}
+	now = now.Add(maxIdlePrefetch + time.Second)
+	s.Tick()
+	if len(low.messages) != 0 || s.releasing != 2 {
+		t.Errorf("%d messages of low priority are still prefetched, want 0", len(low.messages))
+	}
+}
+
+func TestRequestsStayWithinMaxInFlight(t *testing.T) {
+	s := New(time.Now, discardRelease)
+	q := NewQueue(queueConfig("orders"), nil)
+	s.Configure([]*Queue{q}, Limits{Concurrency: 2, MaxInFlight: 5})
+	s.startedSinceTick = 1000 // short jobs
+	s.Tick()
+	s.Receive(q.Buffers[0], pollRequest, fakeDelivery{backlog: 1000})
+	if s.startNext(s.now()) == nil {
+		t.Fatal("no message started")
+	}
+	if request := s.allowedRequest(q.Buffers[0]); request.Messages != 4 {
+		t.Errorf("request for %d messages besides the running one, want 4", request.Messages)
+	}
+}
+
+func TestRateLimitedQueueDoesNotBlockOtherQueues(t *testing.T) {
+	s := New(time.Now, discardRelease)
+	limited, other := NewQueue(queueConfig("limited"), unavailableLimiter{}), NewQueue(queueConfig("other"), nil)
+	s.Configure([]*Queue{limited, other}, Limits{Concurrency: 1, MaxInFlight: 1 + MaxPrefetch})
+	s.Receive(limited.Buffers[0], pollRequest, fakeDelivery{backlog: 10})
+	if request := s.allowedRequest(limited.Buffers[0]); request.Messages != 0 {
+		t.Errorf("request %+v for the limited queue, want none", request)
+	}
+	if request := s.allowedRequest(other.Buffers[0]); request.Messages != 1 {
+		t.Errorf("request %+v for the other queue, want 1 message", request)
+	}
+	s.Receive(other.Buffers[0], pollRequest, fakeDelivery{})
+	if m := s.startNext(s.now()); m == nil || m.buffer.queue != other {
+		t.Errorf("started %+v, want the message of the other queue", m)
+	}
+}

@@ -1,0 +1,81 @@
+package wrr
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func allEligible(int) bool { return true }
+
+// countTurns takes that many turns and returns how many each candidate got.
+func countTurns(r *RoundRobin, turns int, isEligible func(int) bool) []int {
+	counts := make([]int, len(r.weights))
+	for range turns {
+		if candidate := r.Next(isEligible); candidate >= 0 {
+			r.Advance(candidate)
+			counts[candidate]++
+		}
+	}
+	return counts
+}
+
+func TestTurnsAreProportionalToWeights(t *testing.T) {
+	for name, row := range map[string]struct {
+		weights []int
+		want    []int
+	}{
+		"one candidate":    {[]int{7}, []int{600}},
+		"equal weights":    {[]int{1, 1}, []int{300, 300}},
+		"three to one":     {[]int{3, 1}, []int{450, 150}},
+		"three candidates": {[]int{3, 2, 1}, []int{300, 200, 100}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := countTurns(New(row.weights), 600, allEligible)
+			for i := range got {
+				if got[i] < row.want[i]-1 || got[i] > row.want[i]+1 {
+					t.Fatalf("turns %v, want %v", got, row.want)
+				}
+			}
+		})
+	}
+}
+
+func TestIneligibleCandidatesGetNoTurn(t *testing.T) {
+	r := New([]int{10, 1})
+	if diff := cmp.Diff([]int{0, 100}, countTurns(r, 100, func(i int) bool { return i == 1 })); diff != "" {
+		t.Errorf("turns (-want +got):\n%s", diff)
+	}
+	if got := r.Next(func(int) bool { return false }); got != -1 {
+		t.Errorf("candidate %d is selected although no candidate is eligible", got)
+	}
+}
+
+func TestMissedTurnsAreNotCaughtUp(t *testing.T) {
+	r := New([]int{1, 1})
+	countTurns(r, 1000, func(i int) bool { return i == 0 })
+	if got := countTurns(r, 10, allEligible); got[0] < 4 {
+		t.Errorf("turns %v after the second candidate became eligible, want about 5 each", got)
+	}
+}
+
+func FuzzNoCandidateStarves(f *testing.F) {
+	f.Add(uint64(1), 100, 1, 1)
+	f.Fuzz(func(t *testing.T, seed uint64, a, b, c int) {
+		weight := func(n int) int { return 1 + int(uint(n)%100) }
+		weights := []int{weight(a), weight(b), weight(c)}
+		sum := weights[0] + weights[1] + weights[2]
+		r, random := New(weights), rand.New(rand.NewPCG(seed, 1))
+		// Start with turns in which only some candidates are eligible.
+		countTurns(r, 500, func(int) bool { return random.IntN(3) == 0 })
+		turns := 20 * sum
+		for i, n := range countTurns(r, turns, allEligible) {
+			expected := float64(turns) * float64(weights[i]) / float64(sum)
+			if math.Abs(float64(n)-expected) > 3+float64(sum)/float64(weights[i])/10 {
+				t.Errorf("weight %d of %v got %d of %d turns", weights[i], weights, n, turns)
+			}
+		}
+	})
+}
