@@ -14,7 +14,7 @@ const (
 	SessionsFile = "agenticsession/echo.yaml"
 	// RefusedSessionFile has one that is refused with RefusedSession in the message.
 	RefusedSessionFile = "agenticsession/refused.yaml"
-	RefusedSession     = "credentials must not stand in the URL"
+	RefusedSession     = "the URL must not contain credentials"
 )
 
 // Session is one of the sessions that run, and how it ends.
