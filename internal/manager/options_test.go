@@ -112,7 +112,9 @@ func TestParse(t *testing.T) {
 		"thresholds, from the environment too": {
 			args:        "--report-never-started-suspicious-after=5s",
 			environment: map[string]string{"YARDMASTER_REPORT_NEVER_STARTED_ZOMBIE_AFTER": "0s"},
-			want:        func(s *summary) { *s.Report.Thresholds[zombie.ReasonNeverStarted] = zombie.Threshold{Suspicious: 5 * time.Second} },
+			want: func(s *summary) {
+				*s.Report.Thresholds[zombie.ReasonNeverStarted] = zombie.Threshold{Suspicious: 5 * time.Second}
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
