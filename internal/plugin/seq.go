@@ -39,5 +39,5 @@ func checkRunSucceeded(sj *v1alpha1.SequentialJob) error {
 // isRerunPending reports whether a valid rerun is requested that the operator has not
 // started.
 func isRerunPending(sj *v1alpha1.SequentialJob) bool {
-	return sequence.RerunWanted(&sj.Spec, &sj.Status) && sequence.RerunError(&sj.Spec, &sj.Status) == nil
+	return sequence.IsRerunRequested(&sj.Spec, &sj.Status) && sequence.CheckRerun(&sj.Spec, &sj.Status) == nil
 }

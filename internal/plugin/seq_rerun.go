@@ -88,5 +88,5 @@ func checkRerunnable(sj *v1alpha1.SequentialJob, request *v1alpha1.Rerun) error 
 	}
 	spec := sj.Spec.DeepCopy()
 	spec.Rerun = request
-	return sequence.RerunError(spec, &sj.Status)
+	return sequence.CheckRerun(spec, &sj.Status)
 }

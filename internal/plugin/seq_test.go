@@ -136,8 +136,8 @@ func TestRerunSequence(t *testing.T) {
 		"not while it is being deleted":     {deleted, "", "", "", refused + ": it is being deleted\n"},
 		"not while a rerun is pending":      {pending, "", "", "", refused + ": rerun \"2\" is already requested\n"},
 		"not with the id of the last rerun": {repeated, "--id=2", "", "", refused + ": the last rerun had the id \"2\"; choose another with --id\n"},
-		"not from an unknown step":          {failedSequence("etl"), "--from=transform", "", "", refused + " from step \"transform\": there is no such step\n"},
-		"not from Failed in lower case":     {failedSequence("etl"), "--from=failed", "", "", refused + " from step \"failed\": there is no such step\n"},
+		"not from an unknown step":          {failedSequence("etl"), "--from=transform", "", "", refused + " from step \"transform\": no step in containers has this name\n"},
+		"not from Failed in lower case":     {failedSequence("etl"), "--from=failed", "", "", refused + " from step \"failed\": no step in containers has this name\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newFakeClient(t, row.sj)

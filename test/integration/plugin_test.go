@@ -269,7 +269,7 @@ func TestPluginRerunsFromTheFailedStepAndWatches(t *testing.T) {
 	s.untilPhase(v1alpha1.PhaseFailed)
 	unknown := g.kubectl(t, s.sj.Namespace, "rerun", "etl", "--from=transform")
 	unknown.want(2)
-	wantSaid(t, unknown.errOut.String(), `cannot rerun from step "transform": there is no such step`)
+	wantSaid(t, unknown.errOut.String(), `cannot rerun from step "transform": no step in containers has this name`)
 
 	rerun := g.kubectl(t, s.sj.Namespace, "rerun", "etl", "--watch")
 	rerun.until("step load")

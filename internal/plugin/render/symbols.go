@@ -23,9 +23,9 @@ func stepSymbol(step *v1alpha1.StepStatus) (symbol string, color terminal.Color)
 		return "✘", terminal.Red
 	case v1alpha1.StepStarting, v1alpha1.StepRunning:
 		return "▶", terminal.Cyan
-	case v1alpha1.StepSuspended:
+	case v1alpha1.StepSuspended, v1alpha1.StepInterrupted:
 		return "‖", terminal.Yellow
-	case v1alpha1.StepStopping:
+	case v1alpha1.StepStopping, v1alpha1.StepSuspending:
 		return "■", terminal.Yellow
 	case v1alpha1.StepSkipped:
 		return "-", terminal.Dim

@@ -23,9 +23,9 @@ func impossible() v1alpha1.QueueSpec {
 }
 
 func TestQueueCreate(t *testing.T) {
-	_, err := queueValidator{}.ValidateCreate(t.Context(), queueOf(impossible()))
+	_, err := queueValidator.ValidateCreate(t.Context(), queueOf(impossible()))
 	wantFields(t, err, []string{"spec.maxInFlight"})
-	_, err = queueValidator{}.ValidateCreate(t.Context(), queueOf(v1alpha1.QueueSpec{}))
+	_, err = queueValidator.ValidateCreate(t.Context(), queueOf(v1alpha1.QueueSpec{}))
 	wantFields(t, err, nil)
 }
 
@@ -35,7 +35,7 @@ func TestQueueFieldsThatAnEngineCannotKeepToAreWarnedOf(t *testing.T) {
 		Lease:     &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}},
 		Retention: &v1alpha1.Retention{MaxAge: v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Hour}}},
 	})
-	warnings, err := queueValidator{}.ValidateCreate(t.Context(), q)
+	warnings, err := queueValidator.ValidateCreate(t.Context(), q)
 	want := []string{
 		"spec.broker.engine: " + asynq.ExperimentalWarning,
 		"spec.maxBacklog: not enforced: asynq cannot reject messages from producers",
@@ -76,7 +76,7 @@ func TestQueueUpdate(t *testing.T) {
 			before := queueOf(row.before)
 			after := before.DeepCopy()
 			row.edit(after)
-			warnings, err := queueValidator{}.ValidateUpdate(t.Context(), before, after)
+			warnings, err := queueValidator.ValidateUpdate(t.Context(), before, after)
 			wantFields(t, err, row.want)
 			if diff := cmp.Diff(row.warns, []string(warnings)); diff != "" {
 				t.Errorf("warnings (-want, +got):\n%s", diff)
@@ -89,12 +89,12 @@ func TestPolicy(t *testing.T) {
 	bad := &v1alpha1.Policy{Spec: v1alpha1.PolicySpec{
 		Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Near"}}},
 	}}
-	_, err := policyValidator{}.ValidateCreate(t.Context(), bad)
+	_, err := policyValidator.ValidateCreate(t.Context(), bad)
 	wantFields(t, err, []string{"spec.selector"})
-	_, err = policyValidator{}.ValidateUpdate(t.Context(), &v1alpha1.Policy{}, bad)
+	_, err = policyValidator.ValidateUpdate(t.Context(), &v1alpha1.Policy{}, bad)
 	wantFields(t, err, []string{"spec.selector"})
-	_, err = policyValidator{}.ValidateUpdate(t.Context(), bad, bad)
+	_, err = policyValidator.ValidateUpdate(t.Context(), bad, bad)
 	wantFields(t, err, nil)
-	_, err = policyValidator{}.ValidateCreate(t.Context(), &v1alpha1.Policy{})
+	_, err = policyValidator.ValidateCreate(t.Context(), &v1alpha1.Policy{})
 	wantFields(t, err, nil)
 }

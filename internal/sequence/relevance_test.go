@@ -36,7 +36,7 @@ func TestWhichChangesOfAJobWakeItsSequence(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := Noteworthy(test.before, test.after); got != test.want {
+			if got := IsRelevantUpdate(test.before, test.after); got != test.want {
 				t.Errorf("want %t, got %t", test.want, got)
 			}
 		})

@@ -16,137 +16,135 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // story is a SequentialJob in a small world. It plays the controller and the cluster
 // for Decide, one pass at a time, and the test tells what happens in between. Every pass
-// is made twice; the second must plan nothing.
-type story struct {
+// is made twice; the second must decision nothing.
+type testEnv struct {
 	t       *testing.T
 	sj      *v1alpha1.SequentialJob
 	jobs    []*batchv1.Job
 	pods    map[types.UID][]corev1.Pod
 	created map[string]types.UID
 	now     time.Time
-	events  []Event
+	events  []core.Event
 
 	// made are the steps for which Jobs were made, in order.
 	made []string
 	// uncached are Jobs that exist but that the cache does not show.
 	uncached map[string]bool
 	// refusals of the API server by step, of dry runs and in earnest.
-	dryRun []Refusal
-	create map[string]*Refusal
-	// deferring leaves deferrable statuses unrecorded.
-	deferring bool
+	dryRun []core.Refusal
+	create map[string]*core.Refusal
 }
 
-func newStory(t *testing.T, sj *v1alpha1.SequentialJob) *story {
-	return &story{
+func newTestEnv(t *testing.T, sj *v1alpha1.SequentialJob) *testEnv {
+	return &testEnv{
 		t: t, sj: sj,
 		pods:     map[types.UID][]corev1.Pod{},
 		created:  map[string]types.UID{},
 		now:      time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC),
 		uncached: map[string]bool{},
-		create:   map[string]*Refusal{},
+		create:   map[string]*core.Refusal{},
 	}
 }
 
 // begin is a story whose first pass is over.
-func begin(t *testing.T, sj *testbuilder.SequentialJobBuilder) *story {
-	s := newStory(t, sj.Obj())
-	s.pass()
+func startRun(t *testing.T, sj *testbuilder.SequentialJobBuilder) *testEnv {
+	s := newTestEnv(t, sj.Obj())
+	s.reconcile()
 	return s
 }
 
 // pass decides and does what was planned.
-func (s *story) pass() Plan {
+func (s *testEnv) reconcile() Decision {
 	s.t.Helper()
-	plan := s.decide(nil)
-	s.record(plan)
-	if plan.Create != nil {
-		if refusal := s.create[plan.Create.Labels[v1alpha1.LabelStep]]; refusal != nil {
-			plan = s.decide(refusal)
-			s.record(plan)
-			return plan
+	decision := s.decide(nil)
+	s.record(decision)
+	if decision.CreateJob != nil {
+		if refusal := s.create[decision.CreateJob.Labels[v1alpha1.LabelStep]]; refusal != nil {
+			decision = s.decide(refusal)
+			s.record(decision)
+			return decision
 		}
 	}
-	s.act(plan)
-	s.checkIdle(plan)
-	return plan
+	s.act(decision)
+	s.checkIdle(decision)
+	return decision
 }
 
 // checkIdle makes the pass again, which must find nothing to do. A condition that barred
 // the Job just made is cleared only now that the Job is there.
-func (s *story) checkIdle(plan Plan) {
+func (s *testEnv) checkIdle(decision Decision) {
 	s.t.Helper()
 	again := s.decide(nil)
-	if again.Acts() && !plan.Expired {
+	if again.HasActions() && !decision.DeleteExpired {
 		s.t.Errorf("a second pass acts: %+v", again)
 	}
-	unblocked := plan.Create != nil && blockedByAny(&plan.Status)
-	if !unblocked && !equality.Semantic.DeepEqual(again.Status, plan.Status) {
-		s.t.Errorf("a second pass changes the status (-first, +second):\n%s", cmp.Diff(plan.Status, again.Status))
+	unblocked := decision.CreateJob != nil && isBlocked(&decision.Status)
+	if !unblocked && !equality.Semantic.DeepEqual(again.Status, decision.Status) {
+		s.t.Errorf("a second pass changes the status (-first, +second):\n%s", cmp.Diff(decision.Status, again.Status))
 	}
 }
 
 // decide answers what Decide asks until it plans.
-func (s *story) decide(refusal *Refusal) Plan {
+func (s *testEnv) decide(refusal *core.Refusal) Decision {
 	s.t.Helper()
-	in := Input{SequentialJob: s.sj.DeepCopy(), Created: s.created, Now: s.now, Refusal: refusal}
+	in := Observation{SequentialJob: s.sj.DeepCopy(), CreatedJobs: s.created, Now: s.now, Refusal: refusal}
 	for _, job := range s.jobs {
 		if !s.uncached[job.Name] {
 			in.Jobs = append(in.Jobs, job.DeepCopy())
 		}
 	}
 	for range 10 {
-		plan := Decide(in)
-		if plan.Ask == nil {
-			return plan
+		decision := Decide(in)
+		if decision.Question == nil {
+			return decision
 		}
-		s.answer(&in, plan.Ask)
+		s.answer(&in, decision.Question)
 	}
 	s.t.Fatal("Decide never stops asking")
-	return Plan{}
+	return Decision{}
 }
 
-func (s *story) answer(in *Input, question *Question) {
+func isBlocked(status *v1alpha1.SequentialJobStatus) bool {
+	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionResourcesUnavailable) ||
+		meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionNameConflict)
+}
+
+func (s *testEnv) answer(in *Observation, question *Question) {
 	switch {
 	case question.JobNamed != "":
-		if in.Answers.Read == nil {
-			in.Answers.Read = map[string]*batchv1.Job{}
+		if in.Answers.JobsByName == nil {
+			in.Answers.JobsByName = map[string]*batchv1.Job{}
 		}
-		in.Answers.Read[question.JobNamed] = s.jobNamed(question.JobNamed).DeepCopy()
+		in.Answers.JobsByName[question.JobNamed] = s.jobNamed(question.JobNamed).DeepCopy()
 	case question.PodsOf != nil:
-		if in.Answers.Pods == nil {
-			in.Answers.Pods = map[types.UID][]corev1.Pod{}
+		if in.Answers.PodsByJob == nil {
+			in.Answers.PodsByJob = map[types.UID][]corev1.Pod{}
 		}
-		in.Answers.Pods[question.PodsOf.UID] = s.pods[question.PodsOf.UID]
+		in.Answers.PodsByJob[question.PodsOf.UID] = s.pods[question.PodsOf.UID]
 	case question.AllJobs:
-		in.Jobs, in.Answers.Listed = slices.Clone(s.jobs), true
+		in.Jobs, in.Answers.HasAllJobs = slices.Clone(s.jobs), true
 	default:
-		in.Answers.DryRun = &DryRun{Refusals: s.dryRun}
+		in.Answers.DryRun = &DryRunResult{Refusals: s.dryRun}
 	}
 }
 
-func (s *story) record(plan Plan) {
-	if plan.FirstStep != "" {
-		s.sj.Annotations = map[string]string{v1alpha1.AnnotationFirstStep: plan.FirstStep}
-	}
-	if s.deferring && plan.Deferrable {
-		return
-	}
-	s.events = append(s.events, Events(&s.sj.Status, &plan.Status)...)
-	s.sj.Status = *plan.Status.DeepCopy()
+func (s *testEnv) record(decision Decision) {
+	s.events = append(s.events, decision.Events...)
+	s.sj.Status = *decision.Status.DeepCopy()
 	s.sj.Finalizers = nil
-	if plan.Finalizer {
+	if decision.NeedsFinalizer {
 		s.sj.Finalizers = []string{v1alpha1.SequentialJobFinalizer}
 	}
 }
 
-func (s *story) act(plan Plan) {
-	if job := plan.Create; job != nil {
+func (s *testEnv) act(decision Decision) {
+	if job := decision.CreateJob; job != nil {
 		if s.jobNamed(job.Name) != nil {
 			s.t.Fatalf("Job %s is made twice", job.Name)
 		}
@@ -155,24 +153,24 @@ func (s *story) act(plan Plan) {
 		uid := types.UID(fmt.Sprintf("job-%d", len(s.made)))
 		s.jobs = append(s.jobs, testbuilder.Job(job.DeepCopy()).Created(uid, s.now).Active(s.now).Obj())
 		s.created[job.Name] = uid
-		s.events = append(s.events, StartedEvent(job))
+		s.events = append(s.events, JobCreatedEvent(job))
 	}
-	if plan.Suspend != nil {
-		job := s.jobNamed(plan.Suspend.Name)
+	if decision.SuspendJob != nil {
+		job := s.jobNamed(decision.SuspendJob.Name)
 		job.Spec.Suspend = new(true)
 		job.Annotations[v1alpha1.AnnotationSuspended] = "true"
 	}
-	if plan.Resume != nil {
-		job := s.jobNamed(plan.Resume.Name)
+	if decision.ResumeJob != nil {
+		job := s.jobNamed(decision.ResumeJob.Name)
 		job.Spec.Suspend = new(false)
 		delete(job.Annotations, v1alpha1.AnnotationSuspended)
 	}
-	for _, doomed := range plan.Delete {
+	for _, doomed := range decision.DeleteJobs {
 		testbuilder.Job(s.jobNamed(doomed.Name)).Deleted(s.now)
 	}
 }
 
-func (s *story) jobNamed(name string) *batchv1.Job {
+func (s *testEnv) jobNamed(name string) *batchv1.Job {
 	for _, job := range s.jobs {
 		if job.Name == name {
 			return job
@@ -182,7 +180,7 @@ func (s *story) jobNamed(name string) *batchv1.Job {
 }
 
 // job is the newest Job of a step.
-func (s *story) job(step string) *batchv1.Job {
+func (s *testEnv) job(step string) *batchv1.Job {
 	s.t.Helper()
 	for _, job := range slices.Backward(s.jobs) {
 		if job.Labels[v1alpha1.LabelStep] == step {
@@ -194,57 +192,57 @@ func (s *story) job(step string) *batchv1.Job {
 }
 
 // after lets time go by, and makes a pass.
-func (s *story) after(wait time.Duration) Plan {
+func (s *testEnv) after(wait time.Duration) Decision {
 	s.t.Helper()
 	s.now = s.now.Add(wait)
-	return s.pass()
+	return s.reconcile()
 }
 
 // succeed and fail end a step's Job, and make a pass.
-func (s *story) succeed(step string) Plan {
+func (s *testEnv) succeed(step string) Decision {
 	s.t.Helper()
 	testbuilder.Job(s.job(step)).Complete(s.now)
-	return s.pass()
+	return s.reconcile()
 }
 
-func (s *story) fail(step string) Plan {
+func (s *testEnv) fail(step string) Decision {
 	s.t.Helper()
 	testbuilder.Job(s.job(step)).Failed(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit", s.now)
-	return s.pass()
+	return s.reconcile()
 }
 
 // lose makes a step's Job vanish, and makes a pass.
-func (s *story) lose(step string) {
+func (s *testEnv) lose(step string) {
 	s.t.Helper()
 	job := s.job(step)
 	s.jobs = slices.DeleteFunc(s.jobs, func(j *batchv1.Job) bool { return j == job })
-	s.pass()
+	s.reconcile()
 }
 
 // collect removes the Jobs that were deleted, and makes a pass.
-func (s *story) collect() Plan {
+func (s *testEnv) collect() Decision {
 	s.t.Helper()
 	s.jobs = slices.DeleteFunc(s.jobs, func(j *batchv1.Job) bool { return j.DeletionTimestamp != nil })
-	return s.pass()
+	return s.reconcile()
 }
 
 // change edits the spec, without a pass.
-func (s *story) change(edit func(*v1alpha1.SequentialJobSpec)) {
+func (s *testEnv) change(edit func(*v1alpha1.SequentialJobSpec)) {
 	edit(&s.sj.Spec)
 	s.sj.Generation++
 }
 
 // restart makes the operator forget which Jobs it made.
-func (s *story) restart() { clear(s.created) }
+func (s *testEnv) restart() { clear(s.created) }
 
 // remove asks for the SequentialJob's deletion, and makes a pass.
-func (s *story) remove() Plan {
+func (s *testEnv) remove() Decision {
 	s.t.Helper()
 	s.sj.DeletionTimestamp = new(metav1.NewTime(s.now))
-	return s.pass()
+	return s.reconcile()
 }
 
-func (s *story) step(name string) *v1alpha1.StepStatus {
+func (s *testEnv) step(name string) *v1alpha1.StepStatus {
 	s.t.Helper()
 	step := findStep(s.sj.Status.Steps, name)
 	if step == nil {
@@ -254,7 +252,7 @@ func (s *story) step(name string) *v1alpha1.StepStatus {
 }
 
 // wantSteps compares the steps' phases, each "name: phase" or "name: phase, reason".
-func (s *story) wantSteps(want ...string) {
+func (s *testEnv) wantSteps(want ...string) {
 	s.t.Helper()
 	var got []string
 	for _, step := range s.sj.Status.Steps {
@@ -270,7 +268,7 @@ func (s *story) wantSteps(want ...string) {
 }
 
 // wantMade compares the steps for which Jobs were made.
-func (s *story) wantMade(want ...string) {
+func (s *testEnv) wantMade(want ...string) {
 	s.t.Helper()
 	if diff := cmp.Diff(want, s.made); diff != "" {
 		s.t.Errorf("steps for which Jobs were made (-want, +got):\n%s", diff)
@@ -278,7 +276,7 @@ func (s *story) wantMade(want ...string) {
 }
 
 // wantPhase compares the phase and the reason that goes with it.
-func (s *story) wantPhase(phase v1alpha1.SequentialJobPhase, reason string) {
+func (s *testEnv) wantPhase(phase v1alpha1.SequentialJobPhase, reason string) {
 	s.t.Helper()
 	progressing := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionProgressing)
 	if s.sj.Status.Phase != phase || progressing == nil || progressing.Reason != reason {
@@ -287,7 +285,7 @@ func (s *story) wantPhase(phase v1alpha1.SequentialJobPhase, reason string) {
 }
 
 // wantCondition compares a condition, "" for one that is absent.
-func (s *story) wantCondition(kind, want string) {
+func (s *testEnv) wantCondition(kind, want string) {
 	s.t.Helper()
 	got := ""
 	if c := meta.FindStatusCondition(s.sj.Status.Conditions, kind); c != nil {
@@ -299,7 +297,7 @@ func (s *story) wantCondition(kind, want string) {
 }
 
 // wantEvents compares the reasons of the events since it was last asked.
-func (s *story) wantEvents(want ...string) {
+func (s *testEnv) wantEvents(want ...string) {
 	s.t.Helper()
 	var got []string
 	for _, event := range s.events {
@@ -311,9 +309,9 @@ func (s *story) wantEvents(want ...string) {
 	}
 }
 
-func deletes(plan Plan) []string {
+func deletes(decision Decision) []string {
 	names := map[string]bool{}
-	for _, job := range plan.Delete {
+	for _, job := range decision.DeleteJobs {
 		names[job.Labels[v1alpha1.LabelStep]] = true
 	}
 	return slices.Sorted(maps.Keys(names))

@@ -44,7 +44,7 @@ func TestWhateverHappensStepsRunOneAtATimeOnceAndInOrder(t *testing.T) {
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
 			for seed := next.Add(1); seed < int64(first+runs) && !t.Failed(); seed = next.Add(1) {
-				w := newWorld(uint64(seed))
+				w := newSimulator(uint64(seed))
 				w.play()
 				for _, violation := range w.violations {
 					t.Errorf("seed %d: %s\n%s", seed, violation, w.history())
@@ -61,7 +61,7 @@ func TestWhateverHappensStepsRunOneAtATimeOnceAndInOrder(t *testing.T) {
 }
 
 // world is a cluster with one SequentialJob.
-type world struct {
+type simulator struct {
 	rng  *rand.Rand
 	now  time.Time
 	sj   *v1alpha1.SequentialJob
@@ -88,8 +88,8 @@ type world struct {
 	crashes    int
 }
 
-func newWorld(seed uint64) *world {
-	w := &world{
+func newSimulator(seed uint64) *simulator {
+	w := &simulator{
 		rng:        rand.New(rand.NewPCG(seed, 0)),
 		now:        time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		jobs:       map[string]*batchv1.Job{},
@@ -104,17 +104,17 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
+func (w *simulator) chance(percent int) bool { return w.rng.IntN(100) < percent }
 
-func (w *world) note(format string, args ...any) {
+func (w *simulator) note(format string, args ...any) {
 	w.log = append(w.log, fmt.Sprintf(format, args...))
 }
 
-func (w *world) violate(format string, args ...any) {
+func (w *simulator) violate(format string, args ...any) {
 	w.violations = append(w.violations, fmt.Sprintf(format, args...))
 }
 
-func (w *world) history() string {
+func (w *simulator) history() string {
 	out := ""
 	for _, line := range w.log {
 		out += line + "\n"
@@ -122,7 +122,7 @@ func (w *world) history() string {
 	return out
 }
 
-func (w *world) randomSequentialJob() *v1alpha1.SequentialJob {
+func (w *simulator) randomSequentialJob() *v1alpha1.SequentialJob {
 	sj := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "sim", Namespace: "ns", UID: "owner", Generation: 1}}
 	for i := range 1 + w.rng.IntN(4) {
 		sj.Spec.Containers = append(sj.Spec.Containers, w.randomStep(fmt.Sprintf("s%d", i)))
@@ -148,7 +148,7 @@ func (w *world) randomSequentialJob() *v1alpha1.SequentialJob {
 	return sj
 }
 
-func (w *world) randomStep(name string) v1alpha1.Step {
+func (w *simulator) randomStep(name string) v1alpha1.Step {
 	step := v1alpha1.Step{Name: name, Container: corev1.Container{Image: "image"}, Step: &v1alpha1.StepOptions{}}
 	if w.chance(20) {
 		step.Step.OnFailure = v1alpha1.OnFailureContinue
@@ -161,10 +161,10 @@ func (w *world) randomStep(name string) v1alpha1.Step {
 }
 
 // play runs the world wild for a while, then calm until nothing moves.
-func (w *world) play() {
+func (w *simulator) play() {
 	for range 20 + w.rng.IntN(40) {
 		w.happen()
-		w.pass()
+		w.reconcile()
 	}
 	w.calm = true
 	w.sj = w.sj.DeepCopy()
@@ -177,7 +177,7 @@ func (w *world) play() {
 		w.now = w.now.Add(3 * time.Second)
 		w.progressJobs()
 		versions := len(w.sjVersions)
-		w.pass()
+		w.reconcile()
 		if w.sj.Status.CompletionTime != nil && len(w.sjVersions) == versions {
 			break
 		}
@@ -186,7 +186,7 @@ func (w *world) play() {
 }
 
 // happen lets the world do something.
-func (w *world) happen() {
+func (w *simulator) happen() {
 	w.now = w.now.Add(time.Duration(w.rng.IntN(3000)) * time.Millisecond)
 	if w.chance(60) {
 		w.progressJobs()
@@ -217,7 +217,7 @@ func (w *world) happen() {
 	}
 }
 
-func (w *world) changeSpec(what string, change func(*v1alpha1.SequentialJobSpec)) {
+func (w *simulator) changeSpec(what string, change func(*v1alpha1.SequentialJobSpec)) {
 	changed := w.sj.DeepCopy()
 	change(&changed.Spec)
 	changed.Generation++
@@ -225,26 +225,26 @@ func (w *world) changeSpec(what string, change func(*v1alpha1.SequentialJobSpec)
 	w.storeSJ(changed)
 }
 
-func (w *world) storeSJ(sj *v1alpha1.SequentialJob) {
+func (w *simulator) storeSJ(sj *v1alpha1.SequentialJob) {
 	stored := sj.DeepCopy()
 	stored.ResourceVersion = strconv.Itoa(len(w.sjVersions) + 1)
 	w.sj = stored
 	w.sjVersions = append(w.sjVersions, stored)
 }
 
-func (w *world) storeJobs() {
+func (w *simulator) storeJobs() {
 	w.jobVersions = append(w.jobVersions, maps.Clone(w.jobs))
 }
 
 // setJob stores a changed copy of a Job.
-func (w *world) setJob(job *batchv1.Job, change func(*batchv1.Job)) {
+func (w *simulator) setJob(job *batchv1.Job, change func(*batchv1.Job)) {
 	changed := job.DeepCopy()
 	change(changed)
 	w.jobs[job.Name] = changed
 	w.storeJobs()
 }
 
-func (w *world) jobNames() []string {
+func (w *simulator) jobNames() []string {
 	names := make([]string, 0, len(w.jobs))
 	for name := range w.jobs {
 		names = append(names, name)
@@ -254,7 +254,7 @@ func (w *world) jobNames() []string {
 }
 
 // progressJobs plays the Job controller, the kubelet, the garbage collector and a queue.
-func (w *world) progressJobs() {
+func (w *simulator) progressJobs() {
 	for _, name := range w.jobNames() {
 		job := w.jobs[name]
 		if IsTerminal(job) {
@@ -281,7 +281,7 @@ func (w *world) progressJobs() {
 	}
 }
 
-func (w *world) progressSuspended(job *batchv1.Job) {
+func (w *simulator) progressSuspended(job *batchv1.Job) {
 	if job.Annotations[v1alpha1.AnnotationSuspended] == "" && (w.calm || w.chance(50)) {
 		w.setJob(job, func(j *batchv1.Job) { j.Spec.Suspend = new(false) }) // a queue admits it
 		return
@@ -294,7 +294,7 @@ func (w *world) progressSuspended(job *batchv1.Job) {
 	}
 }
 
-func (w *world) endJob(job *batchv1.Job) {
+func (w *simulator) endJob(job *batchv1.Job) {
 	outcome := batchv1.JobComplete
 	if w.chance(20) {
 		outcome = batchv1.JobFailed
@@ -311,7 +311,7 @@ func (w *world) endJob(job *batchv1.Job) {
 }
 
 // remember keeps the history of a step's Jobs up to date with the Job's last state.
-func (w *world) remember(name string) {
+func (w *simulator) remember(name string) {
 	job := w.jobs[name]
 	key := stepKey(job)
 	for i, known := range w.ran[key] {
@@ -325,7 +325,7 @@ func stepKey(job *batchv1.Job) string {
 	return job.Annotations[v1alpha1.AnnotationRun] + "/" + job.Labels[v1alpha1.LabelStep]
 }
 
-func (w *world) deleteSomeJob() {
+func (w *simulator) deleteSomeJob() {
 	names := w.jobNames()
 	if len(names) == 0 {
 		return
@@ -337,7 +337,7 @@ func (w *world) deleteSomeJob() {
 }
 
 // assertOver checks what must hold when everything has come to rest.
-func (w *world) assertOver() {
+func (w *simulator) assertOver() {
 	status := &w.sj.Status
 	if status.CompletionTime == nil {
 		w.violate("the run never ended: %+v", status)
@@ -353,13 +353,13 @@ func (w *world) assertOver() {
 	}
 	versions, made := len(w.sjVersions), w.created
 	w.sjSeen, w.jobsSeen = len(w.sjVersions)-1, len(w.jobVersions)-1
-	w.pass()
+	w.reconcile()
 	if len(w.sjVersions) != versions || w.created != made {
 		w.violate("a pass over a finished run changed something")
 	}
 }
 
-func (w *world) completedOnce(step *v1alpha1.StepStatus) bool {
+func (w *simulator) completedOnce(step *v1alpha1.StepStatus) bool {
 	key := fmt.Sprintf("%d/%s", step.Run, step.Name)
 	return slices.ContainsFunc(w.ran[key], func(job *batchv1.Job) bool {
 		outcome := terminalCondition(job)

@@ -7,35 +7,37 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestCountsAndProgress(t *testing.T) {
-	run := func() *story {
-		return begin(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build").Finally("cleanup"))
+	run := func() *testEnv {
+		return startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build").Finally("cleanup"))
 	}
 	tests := map[string]struct {
-		happens      func(*story)
+		happens      func(*testEnv)
 		wantState    v1alpha1.StepCounts
 		wantProgress v1alpha1.Progress
 	}{
 		"at the beginning": {
-			happens:      func(*story) {},
+			happens:      func(*testEnv) {},
 			wantState:    v1alpha1.StepCounts{Active: 1},
 			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(0)), CurrentStep: "lint", Display: "0/3"},
 		},
 		"after a step that succeeded": {
-			happens:      func(s *story) { s.succeed("lint") },
+			happens:      func(s *testEnv) { s.succeed("lint") },
 			wantState:    v1alpha1.StepCounts{Active: 1, Succeeded: 1},
 			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build", CompletedIndices: []int32{0}, Display: "1/3"},
 		},
 		"after a failure that is tolerated": {
-			happens:      func(s *story) { s.fail("lint") },
+			happens:      func(s *testEnv) { s.fail("lint") },
 			wantState:    v1alpha1.StepCounts{Active: 1, Failed: 1},
 			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build", Display: "0/3"},
 		},
 		"after a failure that is not": {
-			happens:   func(s *story) { s.succeed("lint"); s.fail("build") },
+			happens:   func(s *testEnv) { s.succeed("lint"); s.fail("build") },
 			wantState: v1alpha1.StepCounts{Active: 1, Succeeded: 1, Failed: 1},
 			wantProgress: v1alpha1.Progress{
 				CurrentIndex: new(int32(2)), CurrentStep: "cleanup", CompletedIndices: []int32{0},
@@ -43,7 +45,7 @@ func TestCountsAndProgress(t *testing.T) {
 			},
 		},
 		"at the end": {
-			happens:      func(s *story) { s.succeed("lint"); s.succeed("build"); s.succeed("cleanup") },
+			happens:      func(s *testEnv) { s.succeed("lint"); s.succeed("build"); s.succeed("cleanup") },
 			wantState:    v1alpha1.StepCounts{Succeeded: 3},
 			wantProgress: v1alpha1.Progress{CompletedIndices: []int32{0, 1, 2}, Display: "3/3"},
 		},
@@ -63,9 +65,9 @@ func TestCountsAndProgress(t *testing.T) {
 }
 
 func TestExactlyOneOfAvailableProgressingFailedIsTrue(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.wantCondition(v1alpha1.ConditionProgressing, `True Running: at step "build"`)
-	s.wantCondition(v1alpha1.ConditionAvailable, `False Running: at step "build"`)
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s.wantCondition(v1alpha1.ConditionProgressing, `True Running: running step "build"`)
+	s.wantCondition(v1alpha1.ConditionAvailable, `False Running: running step "build"`)
 	s.wantCondition(v1alpha1.ConditionFailed, "False NotFailed: ")
 
 	s.succeed("build")
@@ -75,7 +77,7 @@ func TestExactlyOneOfAvailableProgressingFailedIsTrue(t *testing.T) {
 }
 
 func TestEveryConditionSaysWhichGenerationItIsOf(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "new" })
 	s.after(time.Minute)
 	for _, c := range s.sj.Status.Conditions {
@@ -86,7 +88,7 @@ func TestEveryConditionSaysWhichGenerationItIsOf(t *testing.T) {
 }
 
 func TestTimesOfTheRunAndItsSteps(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	t0 := s.now
 	s.now = t0.Add(time.Minute)
 	s.succeed("build")
@@ -101,11 +103,42 @@ func TestTimesOfTheRunAndItsSteps(t *testing.T) {
 	}
 }
 
-func TestAShortStepIsRecordedOnce(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	if plan := s.after(10 * time.Second); plan.Status.Steps[0].Phase != v1alpha1.StepStarting || plan.RequeueAfter != 5*time.Second {
-		t.Errorf("want it Starting for 5 s more, got %+v", plan.Status.Steps)
+func TestStepIsRunningFromItsStart(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s.wantSteps("build: Running")
+	if got := s.step("build").StartTime; got == nil || !got.Time.Equal(s.now) {
+		t.Errorf("want the start time %s, got %s", s.now, got)
 	}
-	s.after(5 * time.Second)
+}
+
+func TestShortStepIsRecordedAtItsStartAndItsEnd(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	if decision := s.after(59 * time.Second); decision.StatusChanged || decision.RequeueAfter != time.Second {
+		t.Errorf("want no write for another second, got %+v", decision)
+	}
+	s.succeed("build")
+	if got := s.step("build").JobUID; got != s.job("build").UID {
+		t.Errorf("the outcome is recorded without the Job's UID: %q", got)
+	}
+}
+
+func TestUIDOfALongRunningJobIsRecorded(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s.after(time.Minute)
+	if got := s.step("build").JobUID; got != s.job("build").UID {
+		t.Errorf("want the UID %s, got %q", s.job("build").UID, got)
+	}
+}
+
+func TestRefusedStepIsStartingUntilItsJobExists(t *testing.T) {
+	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
+	s.create["build"] = &core.Refusal{Class: apierror.QuotaExceeded, Step: "build", Message: "exceeded quota"}
+	s.reconcile()
+	s.wantSteps("build: Starting")
+	delete(s.create, "build")
+	if decision := s.after(time.Second); decision.RequeueAfter != time.Second {
+		t.Errorf("want to observe the Job in 1 s, got %s", decision.RequeueAfter)
+	}
+	s.after(time.Second)
 	s.wantSteps("build: Running")
 }

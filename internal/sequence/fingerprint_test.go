@@ -24,12 +24,12 @@ func TestJobsHaveTheSameShapeUnlessTheyDifferInMoreThanTheirOwner(t *testing.T) 
 		}},
 		"a workspace of its own": {change: func(sj *v1alpha1.SequentialJob) { sj.Spec.Workspace = &v1alpha1.Workspace{} }},
 	}
-	want := Shape(stepJob(base, &base.Spec.Containers[0], 1, 1))
+	want := JobFingerprint(stepJob(base, &base.Spec.Containers[0], 1, 1))
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
 			sj := base.DeepCopy()
 			test.change(sj)
-			if same := Shape(stepJob(sj, &sj.Spec.Containers[0], 1, 1)) == want; same != test.wantSame {
+			if same := JobFingerprint(stepJob(sj, &sj.Spec.Containers[0], 1, 1)) == want; same != test.wantSame {
 				t.Errorf("the same shape: %t, want %t", same, test.wantSame)
 			}
 		})

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 // errPassEnded ends a pass of the simulated operator: a crash, a conflict, stale input.
@@ -20,45 +22,45 @@ var errPassEnded = errors.New("pass ended")
 
 // pass plays one pass of the operator, as the reconciler makes it: observe, ask, record,
 // act, with a chance of a crash between any two requests.
-func (w *world) pass() {
+func (w *simulator) reconcile() {
 	in := w.observe()
-	plan := w.decide(&in)
-	if err := w.carryOut(in, plan); err != nil {
+	decision := w.decide(&in)
+	if err := w.carryOut(in, decision); err != nil {
 		return
 	}
 }
 
-func (w *world) carryOut(in Input, plan Plan) error {
+func (w *simulator) carryOut(in Observation, decision Decision) error {
 	read := in.SequentialJob.ResourceVersion
 	held := in.SequentialJob.DeepCopy()
-	if err := w.record(held, &plan); err != nil {
+	if err := w.record(held, &decision); err != nil {
 		return err
 	}
-	refusal, err := w.act(held, &plan, read)
+	refusal, err := w.act(held, &decision, read)
 	if err != nil || refusal == nil {
 		return err
 	}
 	in.SequentialJob, in.Refusal = held.DeepCopy(), refusal
-	plan = w.decide(&in)
-	return w.record(held, &plan)
+	decision = w.decide(&in)
+	return w.record(held, &decision)
 }
 
 // observe reads caches that lag behind, and what the process remembers.
-func (w *world) observe() Input {
+func (w *simulator) observe() Observation {
 	w.sjSeen = w.lag(w.sjSeen, len(w.sjVersions)-1)
 	w.jobsSeen = w.lag(w.jobsSeen, len(w.jobVersions)-1)
-	in := Input{
+	in := Observation{
 		SequentialJob: w.sjVersions[w.sjSeen].DeepCopy(),
 		Now:           w.now,
-		Created:       map[string]types.UID{},
-		Answers:       Answers{Read: map[string]*batchv1.Job{}, Pods: map[types.UID][]corev1.Pod{}},
+		CreatedJobs:   map[string]types.UID{},
+		Answers:       Answers{JobsByName: map[string]*batchv1.Job{}, PodsByJob: map[types.UID][]corev1.Pod{}},
 	}
 	seen := w.jobVersions[w.jobsSeen]
 	for _, job := range seen {
 		in.Jobs = append(in.Jobs, job)
 	}
 	for name, job := range w.memory {
-		in.Created[name] = job.UID
+		in.CreatedJobs[name] = job.UID
 		if shown := seen[name]; (shown == nil || shown.UID != job.UID) && w.chance(50) {
 			in.Jobs = append(in.Jobs, job) // trusted to exist for a while
 		}
@@ -79,42 +81,42 @@ func compareStrings(a, b string) int {
 }
 
 // lag moves a cache some way towards the newest version.
-func (w *world) lag(seen, newest int) int {
+func (w *simulator) lag(seen, newest int) int {
 	if w.calm || w.chance(50) {
 		return newest
 	}
 	return seen + w.rng.IntN(newest-seen+1)
 }
 
-func (w *world) decide(in *Input) Plan {
+func (w *simulator) decide(in *Observation) Decision {
 	for range 100 {
-		plan := Decide(*in)
-		if plan.Ask == nil {
-			return plan
+		decision := Decide(*in)
+		if decision.Question == nil {
+			return decision
 		}
-		w.answer(in, plan.Ask)
+		w.answer(in, decision.Question)
 	}
 	w.violate("the core never stops asking")
-	return Plan{Status: in.SequentialJob.Status}
+	return Decision{Status: in.SequentialJob.Status}
 }
 
-func (w *world) answer(in *Input, question *Question) {
+func (w *simulator) answer(in *Observation, question *Question) {
 	switch {
 	case question.JobNamed != "":
 		job := w.jobs[question.JobNamed]
-		in.Answers.Read[question.JobNamed] = job
+		in.Answers.JobsByName[question.JobNamed] = job
 		if job != nil && w.memory[job.Name] == nil {
 			w.memory[job.Name] = job
 		}
 	case question.PodsOf != nil:
-		in.Answers.Pods[question.PodsOf.UID] = []corev1.Pod{}
+		in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{}
 	case question.DryRun != nil:
-		in.Answers.DryRun = &DryRun{}
+		in.Answers.DryRun = &DryRunResult{}
 	}
 }
 
 // crash may end the process, which then forgets everything and reads its caches anew.
-func (w *world) crash() bool {
+func (w *simulator) crash() bool {
 	if w.calm || !w.chance(5) {
 		return false
 	}
@@ -140,28 +142,28 @@ func (w *world) crash() bool {
 	return true
 }
 
-func (w *world) record(held *v1alpha1.SequentialJob, plan *Plan) error {
+func (w *simulator) record(held *v1alpha1.SequentialJob, decision *Decision) error {
 	if w.crash() {
 		return errPassEnded
 	}
-	if !plan.Changed || (plan.Deferrable && w.chance(50)) {
+	if !decision.StatusChanged {
 		return nil
 	}
 	changed := held.DeepCopy()
-	changed.Status = plan.Status
+	changed.Status = decision.Status
 	if err := w.write(held, changed); err != nil {
 		return err
 	}
 	maps.DeleteFunc(w.memory, func(name string, _ *batchv1.Job) bool {
 		return !slices.ContainsFunc(held.Status.Steps, func(step v1alpha1.StepStatus) bool {
-			return step.Phase == v1alpha1.StepStarting && step.JobName == name && step.JobUID == ""
+			return (step.Phase == v1alpha1.StepStarting || step.Phase == v1alpha1.StepRunning) && step.JobName == name && step.JobUID == ""
 		})
 	})
 	return nil
 }
 
 // write stores the object under the optimistic lock.
-func (w *world) write(held, changed *v1alpha1.SequentialJob) error {
+func (w *simulator) write(held, changed *v1alpha1.SequentialJob) error {
 	if held.ResourceVersion != w.sj.ResourceVersion {
 		w.note("conflict")
 		return errPassEnded
@@ -169,7 +171,7 @@ func (w *world) write(held, changed *v1alpha1.SequentialJob) error {
 	w.storeSJ(changed)
 	*held = *w.sj.DeepCopy()
 	for _, step := range held.Status.Steps {
-		if step.Phase == v1alpha1.StepStopping && step.Reason == v1alpha1.ReasonInterrupted {
+		if step.Phase == v1alpha1.StepSuspending {
 			w.excused[step.JobUID] = true
 		}
 	}
@@ -182,63 +184,56 @@ func (w *world) write(held, changed *v1alpha1.SequentialJob) error {
 	return nil
 }
 
-func (w *world) act(held *v1alpha1.SequentialJob, plan *Plan, read string) (*Refusal, error) {
-	if plan.Finalizer {
-		if err := w.metadata(held, true, plan.FirstStep); err != nil {
+func (w *simulator) act(held *v1alpha1.SequentialJob, decision *Decision, read string) (*core.Refusal, error) {
+	if decision.NeedsFinalizer {
+		if err := w.setFinalizer(held, true); err != nil {
 			return nil, err
 		}
 	}
-	if plan.Acts() && held.ResourceVersion == read && held.ResourceVersion != w.sj.ResourceVersion {
+	if decision.HasActions() && held.ResourceVersion == read && held.ResourceVersion != w.sj.ResourceVersion {
 		w.note("stale")
 		return nil, errPassEnded
 	}
-	if plan.Create != nil {
-		if refusal, err := w.create(plan.Create); refusal != nil || err != nil {
+	if decision.CreateJob != nil {
+		if refusal, err := w.create(decision.CreateJob); refusal != nil || err != nil {
 			return refusal, err
 		}
 	}
-	w.hold(plan)
-	for _, job := range plan.Delete {
+	w.hold(decision)
+	for _, job := range decision.DeleteJobs {
 		if current := w.jobs[job.Name]; current != nil && current.UID == job.UID {
 			w.note("operator deletes %s", job.Name)
 			w.setJob(current, func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: w.now} })
 		}
 	}
-	if plan.Finalizer {
+	if decision.NeedsFinalizer {
 		return nil, nil
 	}
-	return nil, w.metadata(held, false, "")
+	return nil, w.setFinalizer(held, false)
 }
 
-// metadata puts the finalizer and the record of the first step on, or takes both off.
-func (w *world) metadata(held *v1alpha1.SequentialJob, on bool, firstStep string) error {
-	has := slices.Contains(held.Finalizers, v1alpha1.SequentialJobFinalizer)
-	if has == on && (firstStep == "" || held.Annotations[v1alpha1.AnnotationFirstStep] == firstStep) {
+// setFinalizer adds or removes the finalizer.
+func (w *simulator) setFinalizer(held *v1alpha1.SequentialJob, wanted bool) error {
+	if slices.Contains(held.Finalizers, v1alpha1.SequentialJobFinalizer) == wanted {
 		return nil
 	}
 	changed := held.DeepCopy()
 	changed.Finalizers = nil
-	switch {
-	case !on:
-		changed.Annotations = nil
-	case firstStep != "":
-		changed.Annotations = map[string]string{v1alpha1.AnnotationFirstStep: firstStep}
-	}
-	if on {
+	if wanted {
 		changed.Finalizers = []string{v1alpha1.SequentialJobFinalizer}
 	}
 	return w.write(held, changed)
 }
 
-func (w *world) hold(plan *Plan) {
-	if plan.Suspend != nil && w.jobs[plan.Suspend.Name] != nil && w.jobs[plan.Suspend.Name].UID == plan.Suspend.UID {
-		w.setJob(w.jobs[plan.Suspend.Name], func(j *batchv1.Job) {
+func (w *simulator) hold(decision *Decision) {
+	if decision.SuspendJob != nil && w.jobs[decision.SuspendJob.Name] != nil && w.jobs[decision.SuspendJob.Name].UID == decision.SuspendJob.UID {
+		w.setJob(w.jobs[decision.SuspendJob.Name], func(j *batchv1.Job) {
 			j.Spec.Suspend = new(true)
 			metav1.SetMetaDataAnnotation(&j.ObjectMeta, v1alpha1.AnnotationSuspended, "true")
 		})
 	}
-	if plan.Resume != nil && w.jobs[plan.Resume.Name] != nil && w.jobs[plan.Resume.Name].UID == plan.Resume.UID {
-		w.setJob(w.jobs[plan.Resume.Name], func(j *batchv1.Job) {
+	if decision.ResumeJob != nil && w.jobs[decision.ResumeJob.Name] != nil && w.jobs[decision.ResumeJob.Name].UID == decision.ResumeJob.UID {
+		w.setJob(w.jobs[decision.ResumeJob.Name], func(j *batchv1.Job) {
 			j.Spec.Suspend = new(false)
 			delete(j.Annotations, v1alpha1.AnnotationSuspended)
 		})
@@ -246,18 +241,18 @@ func (w *world) hold(plan *Plan) {
 }
 
 // create makes a Job on the simulated API server, where the promises are checked.
-func (w *world) create(job *batchv1.Job) (*Refusal, error) {
+func (w *simulator) create(job *batchv1.Job) (*core.Refusal, error) {
 	if current := w.jobs[job.Name]; current != nil {
 		w.memory[job.Name] = current
 		return nil, nil
 	}
 	if !w.calm && w.chance(5) {
-		kind := RefusedQuota
+		class := apierror.QuotaExceeded
 		if w.chance(10) {
-			kind = RefusedInvalid
+			class = apierror.Invalid
 		}
-		w.note("refused (%s): %s", kind, job.Name)
-		return &Refusal{Kind: kind, Message: "no"}, nil
+		w.note("refused (%s): %s", class, job.Name)
+		return &core.Refusal{Class: class, Message: "no"}, nil
 	}
 	w.checkPromises(job)
 	w.uid++
@@ -265,7 +260,7 @@ func (w *world) create(job *batchv1.Job) (*Refusal, error) {
 	made := job.DeepCopy()
 	made.UID = types.UID("job-" + strconv.Itoa(w.uid))
 	made.CreationTimestamp = metav1.NewTime(w.now)
-	if queueManaged(made) {
+	if isQueueManaged(made) {
 		made.Spec.Suspend = new(true)
 	}
 	w.note("operator makes %s as %s", made.Name, made.UID)
@@ -279,7 +274,7 @@ func (w *world) create(job *batchv1.Job) (*Refusal, error) {
 	return nil, nil
 }
 
-func (w *world) checkPromises(job *batchv1.Job) {
+func (w *simulator) checkPromises(job *batchv1.Job) {
 	for name, other := range w.jobs {
 		if !IsTerminal(other) {
 			w.violate("%s is made while %s may be running", job.Name, name)
@@ -293,12 +288,12 @@ func (w *world) checkPromises(job *batchv1.Job) {
 }
 
 // checkOrder: every step before this one has its outcome stored.
-func (w *world) checkOrder(job *batchv1.Job) {
+func (w *simulator) checkOrder(job *batchv1.Job) {
 	for _, step := range w.sj.Status.Steps {
 		if step.Name == job.Labels[v1alpha1.LabelStep] {
 			return
 		}
-		if step.Phase == v1alpha1.StepPending || isActive(step.Phase) {
+		if canStart(step.Phase) || isActive(step.Phase) {
 			w.violate("%s is made while step %s is stored as %s", job.Name, step.Name, step.Phase)
 		}
 	}
@@ -307,7 +302,7 @@ func (w *world) checkOrder(job *batchv1.Job) {
 // checkOnce: the step has not run in this run, unless it was lost under onLostJob: Rerun,
 // or interrupted by suspension. One case no status can tell: the operator crashed before
 // it could record the Job, and a stranger deleted that Job before the operator was back.
-func (w *world) checkOnce(job *batchv1.Job) {
+func (w *simulator) checkOnce(job *batchv1.Job) {
 	for _, earlier := range w.ran[stepKey(job)] {
 		outcome := terminalCondition(earlier)
 		switch {
@@ -323,7 +318,7 @@ func (w *world) checkOnce(job *batchv1.Job) {
 	}
 }
 
-func (w *world) outcomeStored(job *batchv1.Job) bool {
+func (w *simulator) outcomeStored(job *batchv1.Job) bool {
 	for _, step := range w.sj.Status.Steps {
 		if step.JobUID == job.UID && (step.Phase == v1alpha1.StepSucceeded || step.Phase == v1alpha1.StepFailed) {
 			return true

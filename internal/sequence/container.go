@@ -9,15 +9,14 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// templateContainer is the name of the container in spec.template that gives defaults
-// to every step.
+// templateContainer is the name of the container in spec.template that has the defaults of all
+// steps.
 const templateContainer = "step"
 
-// mergeContainer lays a step's container over the template's defaults.
+// mergeContainer merges a step's container into the template's defaults.
 //
-// A field that the step sets wins, whichever field it is, so that fields the API gains
-// later pass through too. Lists and maps with keys are merged by key, the template's
-// entries first.
+// Every field that the step sets takes precedence, so that fields added to the API later are
+// merged too. Lists and maps with keys are merged by key, the template's entries first.
 func mergeContainer(defaults, step *corev1.Container) corev1.Container {
 	merged := *defaults.DeepCopy()
 	overlay := step.DeepCopy()
@@ -27,14 +26,14 @@ func mergeContainer(defaults, step *corev1.Container) corev1.Container {
 	merged.EnvFrom = append(append([]corev1.EnvFromSource(nil), defaults.EnvFrom...), step.EnvFrom...)
 	merged.VolumeMounts = mergeByKey(defaults.VolumeMounts, step.VolumeMounts, func(m corev1.VolumeMount) string { return m.MountPath })
 	merged.VolumeDevices = mergeByKey(defaults.VolumeDevices, step.VolumeDevices, func(d corev1.VolumeDevice) string { return d.DevicePath })
-	merged.Ports = mergeByKey(defaults.Ports, step.Ports, portKeyOf)
+	merged.Ports = mergeByKey(defaults.Ports, step.Ports, defaultedPortKey)
 	merged.Resources = mergeResources(defaults.Resources, step.Resources)
 	merged.SecurityContext = mergeSecurityContext(defaults.SecurityContext, step.SecurityContext)
 	return merged
 }
 
-// overlayFields sets every field of base that overlay has a value for. Both point to
-// structs of one type.
+// overlayFields copies every non-zero field of overlay to base. Both point to structs of the
+// same type.
 func overlayFields(base, overlay any) {
 	to, from := reflect.ValueOf(base).Elem(), reflect.ValueOf(overlay).Elem()
 	for i := range from.NumField() {
@@ -44,8 +43,8 @@ func overlayFields(base, overlay any) {
 	}
 }
 
-// mergeByKey replaces entries of base that overlay has too, in their place, and appends
-// the rest of overlay in its order.
+// mergeByKey replaces entries of base that overlay has too, in place, and appends the remaining
+// entries of overlay in their order.
 func mergeByKey[T any, K comparable](base, overlay []T, key func(T) K) []T {
 	merged := append([]T(nil), base...)
 	at := make(map[K]int, len(base)+len(overlay))
@@ -68,7 +67,7 @@ type portKey struct {
 	protocol corev1.Protocol
 }
 
-func portKeyOf(p corev1.ContainerPort) portKey {
+func defaultedPortKey(p corev1.ContainerPort) portKey {
 	if p.Protocol == "" {
 		p.Protocol = corev1.ProtocolTCP // the API server's default
 	}
@@ -105,8 +104,8 @@ func mergeSecurityContext(base, overlay *corev1.SecurityContext) *corev1.Securit
 	return merged
 }
 
-// templateDefaults is the template's container for defaults, or an empty one.
-func templateDefaults(sj *v1alpha1.SequentialJob) *corev1.Container {
+// containerDefaults returns the template's container with the defaults, or an empty one.
+func containerDefaults(sj *v1alpha1.SequentialJob) *corev1.Container {
 	if sj.Spec.Template != nil {
 		for i := range sj.Spec.Template.Spec.Containers {
 			if c := &sj.Spec.Template.Spec.Containers[i]; c.Name == templateContainer {
