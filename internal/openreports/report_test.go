@@ -212,20 +212,20 @@ func TestAReportThatOnlyHasTheNameIsNotOurs(t *testing.T) {
 	}
 }
 
-// maxReportBytes is how big a Report of the biggest JobReport may be: its findings are bounded,
-// and to each of them a result only adds words that are always the same, and the Job's name.
+// maxReportBytes bounds the Report of the largest JobReport: to each finding, a result adds only
+// constant text and the Job's name.
 const maxReportBytes = 128 << 10
 
-func TestAReportIsBoundedAsTheJobReportIs(t *testing.T) {
+func TestTheSizeOfAReportIsBounded(t *testing.T) {
 	for name, message := range map[string]string{
 		"long messages":                 strings.Repeat("x", zombie.MaxMessageBytes),
-		"messages that grow when coded": strings.Repeat("<", zombie.MaxMessageBytes),
+		"messages that grow when encoded": strings.Repeat("<", zombie.MaxMessageBytes),
 		"short messages":                "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			tally := report.NewAggregator(report.MaxFindings)
+			aggregator := report.NewAggregator(report.MaxFindings)
 			for i := range 5000 {
-				tally.Add(report.Entry{
+				aggregator.Add(report.Entry{
 					Name: fmt.Sprintf("%059d-%03d", i, i%1000), UID: types.UID(fmt.Sprintf("%036d", i)),
 					Finding: zombie.Finding{
 						Category: zombie.CategoryZombie, Severity: zombie.SeverityHigh, Reason: zombie.ReasonMaxFailedIndexesExceeded,
@@ -234,7 +234,8 @@ func TestAReportIsBoundedAsTheJobReportIs(t *testing.T) {
 				})
 			}
 			from := newJobReport()
-			from.Status = report.StatusAfterScan(v1alpha1.JobReportStatus{}, tally, testTime, time.Second)
+			scan := report.Scan{Jobs: aggregator, StartTime: testTime, Duration: time.Second}
+			from.Status = report.Decide(report.Observation{Report: from, Scan: scan, Now: testTime}).Status
 			applied, err := ApplyConfiguration(FromJobReport(from))
 			if err != nil {
 				t.Fatal(err)
