@@ -23,7 +23,7 @@ func TestFirstSentence(t *testing.T) {
 	}
 }
 
-type template struct {
+type podTemplate struct {
 	Name             string `json:"name"`
 	corev1.Container `json:",inline"`
 	Pod              *corev1.PodSpec `json:"pod"`
@@ -52,8 +52,8 @@ func templateSchema() *apiextensionsv1.JSONSchemaProps {
 
 func TestWalkCutsOnlyWordsThatAreNotOurs(t *testing.T) {
 	s := templateSchema()
-	w := walker{}
-	w.walk("template", s, reflect.TypeFor[template](), ours)
+	w := schemaWalker{}
+	w.walkSchema("template", s, reflect.TypeFor[podTemplate](), originYardmaster)
 
 	if len(w.problems) > 0 {
 		t.Fatalf("problems: %v", w.problems)
@@ -77,8 +77,8 @@ func TestWalkCutsOnlyWordsThatAreNotOurs(t *testing.T) {
 func TestWalkReportsAnOverrideThatLostItsLimits(t *testing.T) {
 	s := templateSchema()
 	s.Properties["name"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
-	w := walker{}
-	w.walk("template", s, reflect.TypeFor[template](), ours)
+	w := schemaWalker{}
+	w.walkSchema("template", s, reflect.TypeFor[podTemplate](), originYardmaster)
 
 	if len(w.problems) != 1 {
 		t.Errorf("problems: %v, want one about name", w.problems)

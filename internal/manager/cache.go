@@ -43,12 +43,12 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 			&policyv1.PodDisruptionBudget{}: workers,
 		},
 	}
-	options.DefaultNamespaces = inNamespaces(namespaces)
+	options.DefaultNamespaces = namespaceConfigs(namespaces)
 	return options, nil
 }
 
-// inNamespaces limits a cache to some namespaces; nil is all.
-func inNamespaces(namespaces []string) map[string]cache.Config {
+// namespaceConfigs limits a cache to some namespaces; nil is all.
+func namespaceConfigs(namespaces []string) map[string]cache.Config {
 	var limited map[string]cache.Config
 	for _, namespace := range namespaces {
 		if limited == nil {

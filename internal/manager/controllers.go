@@ -30,32 +30,32 @@ type Controller struct {
 	Flag string
 }
 
-// Select takes from known what the selectors ask for, as kube-controller-manager does:
+// SelectControllers takes from known what the selectors ask for, as kube-controller-manager does:
 // a name switches one on and -name off, whatever else is said, and * the rest on.
-func Select(known []Controller, selectors []string) ([]Controller, error) {
+func SelectControllers(known []Controller, selectors []string) ([]Controller, error) {
 	for _, selector := range selectors {
 		name := strings.TrimPrefix(selector, "-")
-		if selector != "*" && !slices.Contains(names(known), name) {
+		if selector != "*" && !slices.Contains(controllerNames(known), name) {
 			return nil, fmt.Errorf("unknown controller %q in --controllers, known are: %s",
-				name, strings.Join(names(known), ", "))
+				name, strings.Join(controllerNames(known), ", "))
 		}
 	}
 	var selected []Controller
 	for _, c := range known {
-		if selects(selectors, c.Name) {
+		if isSelected(selectors, c.Name) {
 			selected = append(selected, c)
 		}
 	}
 	if len(selected) == 0 {
 		return nil, errors.New("--controllers leaves no controller to run, known are: " +
-			strings.Join(names(known), ", "))
+			strings.Join(controllerNames(known), ", "))
 	}
 	return selected, nil
 }
 
-// withFlags leaves out the controllers whose flag is not given. One that was asked for by
+// requireFlags leaves out the controllers whose flag is not given. One that was asked for by
 // name is missed.
-func withFlags(selected []Controller, selectors []string, given map[string]bool) ([]Controller, error) {
+func requireFlags(selected []Controller, selectors []string, given map[string]bool) ([]Controller, error) {
 	var ready []Controller
 	for _, c := range selected {
 		switch {
@@ -71,7 +71,7 @@ func withFlags(selected []Controller, selectors []string, given map[string]bool)
 	return ready, nil
 }
 
-func selects(selectors []string, name string) bool {
+func isSelected(selectors []string, name string) bool {
 	switch {
 	case slices.Contains(selectors, name):
 		return true
@@ -82,7 +82,7 @@ func selects(selectors []string, name string) bool {
 	}
 }
 
-func names(controllers []Controller) []string {
+func controllerNames(controllers []Controller) []string {
 	var all []string
 	for _, c := range controllers {
 		all = append(all, c.Name)

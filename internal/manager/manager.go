@@ -18,8 +18,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// leaseName is the leader election's Lease.
-const leaseName = "yardmaster.yardmaster.dev"
+// leaderElectionLeaseName is the leader election's Lease.
+const leaderElectionLeaseName = "yardmaster.yardmaster.dev"
 
 // New is a manager with the controllers that the options select.
 func New(config *rest.Config, o Options) (ctrl.Manager, error) {
@@ -76,7 +76,7 @@ func managerOptions(o Options) (ctrl.Options, error) {
 		HealthProbeBindAddress:  o.HealthAddress,
 		PprofBindAddress:        o.PprofAddress,
 		LeaderElection:          o.LeaderElection.Enabled,
-		LeaderElectionID:        leaseName,
+		LeaderElectionID:        leaderElectionLeaseName,
 		LeaderElectionNamespace: o.LeaderElection.Namespace,
 		LeaseDuration:           &o.LeaderElection.LeaseDuration,
 		RenewDeadline:           &o.LeaderElection.RenewDeadline,
@@ -90,7 +90,7 @@ func managerOptions(o Options) (ctrl.Options, error) {
 	return options, nil
 }
 
-func metricsOptions(m Metrics) metricsserver.Options {
+func metricsOptions(m MetricsOptions) metricsserver.Options {
 	options := metricsserver.Options{BindAddress: m.Address, SecureServing: m.Secure}
 	if m.Secure {
 		options.FilterProvider = filters.WithAuthenticationAndAuthorization
@@ -110,7 +110,7 @@ func setupWebhooks(mgr ctrl.Manager, o Options) error {
 	if err := mgr.AddReadyzCheck("webhook", mgr.GetWebhookServer().StartedChecker()); err != nil {
 		return err
 	}
-	if o.Webhook.CertManagement == CertsExternal {
+	if o.Webhook.CertManagement == CertManagementExternal {
 		return nil
 	}
 	ready, err := certs.Rotation{

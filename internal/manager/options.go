@@ -35,15 +35,15 @@ type Options struct {
 	KubeAPIQPS   float64
 	KubeAPIBurst int
 
-	LeaderElection LeaderElection
-	Metrics        Metrics
-	Webhook        Webhook
+	LeaderElection LeaderElectionOptions
+	Metrics        MetricsOptions
+	Webhook        WebhookOptions
 
 	// Report is what the controller jobreport scans, and how.
 	Report jobreport.Options
 
 	// Broker of Queues that name none.
-	Broker Broker
+	Broker DefaultBroker
 	// WorkerImage is the image of the sidecar of workers in drain mode Sidecar, which has
 	// the program yardmaster; empty: that mode is refused.
 	WorkerImage string
@@ -57,8 +57,8 @@ type Options struct {
 	Log           zap.Options
 }
 
-// LeaderElection says how one replica of several is chosen.
-type LeaderElection struct {
+// LeaderElectionOptions says how one replica of several is chosen.
+type LeaderElectionOptions struct {
 	Enabled       bool
 	Namespace     string
 	LeaseDuration time.Duration
@@ -66,8 +66,8 @@ type LeaderElection struct {
 	RetryPeriod   time.Duration
 }
 
-// Metrics says how metrics are served.
-type Metrics struct {
+// MetricsOptions says how metrics are served.
+type MetricsOptions struct {
 	Address string
 	Secure  bool
 }
@@ -77,14 +77,14 @@ type CertManagement string
 
 // The ways to manage certificates.
 const (
-	// CertsSelf: the operator makes and rotates it.
-	CertsSelf CertManagement = "self"
-	// CertsExternal: something else, such as cert-manager, puts it into the directory.
-	CertsExternal CertManagement = "external"
+	// CertManagementSelf: the operator makes and rotates it.
+	CertManagementSelf CertManagement = "self"
+	// CertManagementExternal: something else, such as cert-manager, puts it into the directory.
+	CertManagementExternal CertManagement = "external"
 )
 
-// Webhook says how the webhooks are served.
-type Webhook struct {
+// WebhookOptions says how the webhooks are served.
+type WebhookOptions struct {
 	Enabled        bool
 	Port           int
 	CertDir        string
@@ -95,16 +95,16 @@ type Webhook struct {
 	Configuration string
 }
 
-// ErrVersion is returned for --version, once the version is printed.
-var ErrVersion = errors.New("version requested")
+// ErrVersionRequested is returned for --version, once the version is printed.
+var ErrVersionRequested = errors.New("version requested")
 
-// Environment looks a variable up, as os.LookupEnv does.
-type Environment func(name string) (value string, found bool)
+// LookupEnv looks a variable up, as os.LookupEnv does.
+type LookupEnv func(name string) (value string, found bool)
 
-// Parse reads the flags in args. A flag that is not among them is taken from the
+// ParseFlags reads the flags in args. A flag that is not among them is taken from the
 // environment: --kube-api-qps from YARDMASTER_KUBE_API_QPS.
-func Parse(args []string, environment Environment, output io.Writer) (Options, error) {
-	p := newParser(output)
+func ParseFlags(args []string, environment LookupEnv, output io.Writer) (Options, error) {
+	p := newFlagParser(output)
 	if err := p.flags.Parse(args); err != nil {
 		return Options{}, err
 	}
@@ -113,48 +113,48 @@ func Parse(args []string, environment Environment, output io.Writer) (Options, e
 	}
 	if p.version {
 		fmt.Fprintln(output, Version())
-		return Options{}, ErrVersion
+		return Options{}, ErrVersionRequested
 	}
-	if err := fromEnvironment(p.flags, environment); err != nil {
+	if err := setFromEnvironment(p.flags, environment); err != nil {
 		return Options{}, err
 	}
-	return p.options()
+	return p.buildOptions()
 }
 
-// parser holds the flags, and those of their values that are not yet Options.
-type parser struct {
-	flags       *flag.FlagSet
-	values      Options
-	controllers string
-	namespaces  string
-	reported    string
-	certs       string
-	version     bool
+// flagParser holds the flags, and those of their values that are not yet Options.
+type flagParser struct {
+	flags            *flag.FlagSet
+	values           Options
+	controllers      string
+	namespaces       string
+	reportNamespaces string
+	certs            string
+	version          bool
 }
 
-// reportNamespaces is the flag that switches the controller jobreport on.
-const reportNamespaces = "report-namespaces"
+// reportNamespacesFlag is the flag that switches the controller jobreport on.
+const reportNamespacesFlag = "report-namespaces"
 
-func newParser(output io.Writer) *parser {
-	p := &parser{flags: flag.NewFlagSet("yardmaster", flag.ContinueOnError)}
+func newFlagParser(output io.Writer) *flagParser {
+	p := &flagParser{flags: flag.NewFlagSet("yardmaster", flag.ContinueOnError)}
 	p.flags.SetOutput(output)
 	p.values.Log = zap.Options{TimeEncoder: zapcore.RFC3339NanoTimeEncoder}
 	p.values.Log.BindFlags(p.flags)
-	p.bindScope()
-	p.bindServers()
-	p.bindLeaderElection()
-	p.bindWebhook()
-	p.bindReport()
-	p.bindBroker()
+	p.bindScopeFlags()
+	p.bindServerFlags()
+	p.bindLeaderElectionFlags()
+	p.bindWebhookFlags()
+	p.bindReportFlags()
+	p.bindBrokerFlags()
 	return p
 }
 
-func (p *parser) bindScope() {
+func (p *flagParser) bindScopeFlags() {
 	o, f := &p.values, p.flags
 	f.BoolVar(&p.version, "version", false, "Print the version and exit.")
 	f.StringVar(&p.controllers, "controllers", "*",
 		"Controllers to run: * for all, a name to add one, -name to leave one out. Known: "+
-			strings.Join(names(All()), ", ")+".")
+			strings.Join(controllerNames(AllControllers()), ", ")+".")
 	f.StringVar(&p.namespaces, "namespaces", "", "Namespaces to watch, separated by commas. Empty: all.")
 	f.StringVar(&o.OperatorNamespace, "operator-namespace", "",
 		"Namespace the operator runs in. Empty: that of its service account.")
@@ -163,7 +163,7 @@ func (p *parser) bindScope() {
 	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 400, "Requests to the API server above that rate for a short time.")
 }
 
-func (p *parser) bindServers() {
+func (p *flagParser) bindServerFlags() {
 	o, f := &p.values, p.flags
 	f.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081",
 		"Address of /healthz and /readyz. 0: not served.")
@@ -174,7 +174,7 @@ func (p *parser) bindServers() {
 		"Serve metrics over HTTPS, to who is authenticated and authorized.")
 }
 
-func (p *parser) bindLeaderElection() {
+func (p *flagParser) bindLeaderElectionFlags() {
 	l, f := &p.values.LeaderElection, p.flags
 	f.BoolVar(&l.Enabled, "leader-elect", true, "Let one replica of several work.")
 	f.StringVar(&l.Namespace, "leader-election-namespace", "",
@@ -186,13 +186,13 @@ func (p *parser) bindLeaderElection() {
 	f.DurationVar(&l.RetryPeriod, "leader-election-retry-period", 2*time.Second, "Time between tries.")
 }
 
-func (p *parser) bindWebhook() {
+func (p *flagParser) bindWebhookFlags() {
 	w, f := &p.values.Webhook, p.flags
 	f.BoolVar(&w.Enabled, "webhook", true, "Serve the webhooks.")
 	f.IntVar(&w.Port, "webhook-port", 9443, "Port of the webhooks.")
 	f.StringVar(&w.CertDir, "cert-dir", filepath.Join(os.TempDir(), "yardmaster-certs"),
 		"Directory of the webhooks' certificate: tls.crt, tls.key and ca.crt.")
-	f.StringVar(&p.certs, "cert-management", string(CertsSelf),
+	f.StringVar(&p.certs, "cert-management", string(CertManagementSelf),
 		"Who makes that certificate: self, or external (e.g. cert-manager).")
 	f.StringVar(&w.Secret, "webhook-secret", "yardmaster-webhook-certs",
 		"Secret in the operator's namespace that holds the self-managed certificate.")
@@ -202,9 +202,9 @@ func (p *parser) bindWebhook() {
 		"Name of the ValidatingWebhookConfiguration and the MutatingWebhookConfiguration that are given the self-managed CA.")
 }
 
-func (p *parser) bindReport() {
+func (p *flagParser) bindReportFlags() {
 	r, f := &p.values.Report, p.flags
-	f.StringVar(&p.reported, reportNamespaces, "",
+	f.StringVar(&p.reportNamespaces, reportNamespacesFlag, "",
 		"Namespaces whose Jobs are reported on, separated by commas. Empty: none, and the controller jobreport is off.")
 	f.DurationVar(&r.Interval, "report-interval", 5*time.Minute, "Time between two scans of these namespaces.")
 	f.IntVar(&r.MaxFindings, "report-top", 50, fmt.Sprintf("How many Jobs a report tells of one by one, at most %d.", report.MaxFindings))
@@ -216,7 +216,7 @@ func (p *parser) bindReport() {
 	}
 }
 
-func (p *parser) bindBroker() {
+func (p *flagParser) bindBrokerFlags() {
 	o, f := &p.values, p.flags
 	f.StringVar(&o.Broker.URLSecret, "broker-url-secret", "",
 		"Secret in the operator's namespace with the URL of the broker for Queues that name none, as name or name/key. Empty: there is none.")
@@ -231,8 +231,8 @@ func (p *parser) bindBroker() {
 		"Time between two comparisons of a queue on its broker with its Queue, when the Queue has not changed.")
 }
 
-// fromEnvironment sets the flags that were not given from the environment.
-func fromEnvironment(flags *flag.FlagSet, environment Environment) error {
+// setFromEnvironment sets the flags that were not given from the environment.
+func setFromEnvironment(flags *flag.FlagSet, environment LookupEnv) error {
 	given := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 
@@ -250,31 +250,31 @@ func fromEnvironment(flags *flag.FlagSet, environment Environment) error {
 	return errors.Join(errs...)
 }
 
-func (p *parser) options() (Options, error) {
+func (p *flagParser) buildOptions() (Options, error) {
 	o := p.values
-	o.Namespaces = set(p.namespaces)
-	o.Report.Namespaces = set(p.reported)
-	selectors := list(p.controllers)
-	selected, err := Select(All(), selectors)
+	o.Namespaces = sortedSet(p.namespaces)
+	o.Report.Namespaces = sortedSet(p.reportNamespaces)
+	selectors := splitList(p.controllers)
+	selected, err := SelectControllers(AllControllers(), selectors)
 	if err != nil {
 		return Options{}, err
 	}
-	given := map[string]bool{reportNamespaces: len(o.Report.Namespaces) > 0}
-	if o.Controllers, err = withFlags(selected, selectors, given); err != nil {
+	given := map[string]bool{reportNamespacesFlag: len(o.Report.Namespaces) > 0}
+	if o.Controllers, err = requireFlags(selected, selectors, given); err != nil {
 		return Options{}, err
 	}
-	if err := checkReport(o.Report); err != nil {
+	if err := validateReport(o.Report); err != nil {
 		return Options{}, err
 	}
-	if err := o.Broker.check(); err != nil {
+	if err := o.Broker.validate(); err != nil {
 		return Options{}, err
 	}
 	if o.QueueSweep < time.Second {
 		return Options{}, fmt.Errorf("--queue-sweep is %s, must be at least 1s", o.QueueSweep)
 	}
 	o.Webhook.CertManagement = CertManagement(p.certs)
-	if !slices.Contains([]CertManagement{CertsSelf, CertsExternal}, o.Webhook.CertManagement) {
-		return Options{}, fmt.Errorf("--cert-management is %q, must be %s or %s", p.certs, CertsSelf, CertsExternal)
+	if !slices.Contains([]CertManagement{CertManagementSelf, CertManagementExternal}, o.Webhook.CertManagement) {
+		return Options{}, fmt.Errorf("--cert-management is %q, must be %s or %s", p.certs, CertManagementSelf, CertManagementExternal)
 	}
 	if o.Concurrency < 1 {
 		return Options{}, fmt.Errorf("--concurrency is %d, must be at least 1", o.Concurrency)
@@ -287,7 +287,7 @@ func (p *parser) options() (Options, error) {
 	return o, nil
 }
 
-func checkReport(r jobreport.Options) error {
+func validateReport(r jobreport.Options) error {
 	if r.Interval < time.Second {
 		return fmt.Errorf("--report-interval is %s, must be at least 1s", r.Interval)
 	}
@@ -300,15 +300,15 @@ func checkReport(r jobreport.Options) error {
 	return nil
 }
 
-// set is a list in order, without what is there twice.
-func set(text string) []string {
-	items := list(text)
+// sortedSet is a list in order, without what is there twice.
+func sortedSet(text string) []string {
+	items := splitList(text)
 	slices.Sort(items)
 	return slices.Compact(items)
 }
 
-// list splits at commas, and leaves out what is empty.
-func list(text string) []string {
+// splitList splits at commas, and leaves out what is empty.
+func splitList(text string) []string {
 	var items []string
 	for item := range strings.SplitSeq(text, ",") {
 		if item = strings.TrimSpace(item); item != "" {

@@ -22,7 +22,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger) // client-go logs through klog.
 
-	if err := o.locate(); err != nil {
+	if err := o.detectNamespaces(); err != nil {
 		return err
 	}
 	mgr, err := New(config, o)
@@ -30,7 +30,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 		return err
 	}
 	tuneMemory()
-	logger.Info("Starting", "version", Version(), "controllers", names(o.Controllers), "namespaces", o.Namespaces)
+	logger.Info("Starting", "version", Version(), "controllers", controllerNames(o.Controllers), "namespaces", o.Namespaces)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the manager: %w", err)
 	}
@@ -38,22 +38,22 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	return nil
 }
 
-// gcPercent makes the garbage collector keep the heap at one and a half times what is
+// garbageCollectorPercent makes the garbage collector keep the heap at one and a half times what is
 // alive, not twice: the operator is mostly caches, and has more CPU to spare than memory.
-const gcPercent = 50
+const garbageCollectorPercent = 50
 
 // tuneMemory sets gcPercent, unless whoever runs the operator has set GOGC.
 func tuneMemory() {
 	if _, set := os.LookupEnv("GOGC"); !set {
-		debug.SetGCPercent(gcPercent)
+		debug.SetGCPercent(garbageCollectorPercent)
 	}
 }
 
 // serviceAccountNamespace is where a Pod finds the name of its namespace.
 const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// locate fills in the operator's namespace where the flags leave it open.
-func (o *Options) locate() error {
+// detectNamespaces fills in the operator's namespace where the flags leave it open.
+func (o *Options) detectNamespaces() error {
 	if o.OperatorNamespace == "" {
 		namespace, err := os.ReadFile(serviceAccountNamespace)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +64,7 @@ func (o *Options) locate() error {
 	if o.LeaderElection.Namespace == "" {
 		o.LeaderElection.Namespace = o.OperatorNamespace
 	}
-	selfManaged := o.Webhook.Enabled && o.Webhook.CertManagement == CertsSelf
+	selfManaged := o.Webhook.Enabled && o.Webhook.CertManagement == CertManagementSelf
 	if o.OperatorNamespace == "" && selfManaged {
 		return errors.New("outside a cluster, --operator-namespace must be given, or --webhook=false")
 	}

@@ -218,9 +218,9 @@ const maxReportBytes = 128 << 10
 
 func TestTheSizeOfAReportIsBounded(t *testing.T) {
 	for name, message := range map[string]string{
-		"long messages":                 strings.Repeat("x", zombie.MaxMessageBytes),
+		"long messages":                   strings.Repeat("x", zombie.MaxMessageBytes),
 		"messages that grow when encoded": strings.Repeat("<", zombie.MaxMessageBytes),
-		"short messages":                "",
+		"short messages":                  "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			aggregator := report.NewAggregator(report.MaxFindings)
