@@ -1,11 +1,10 @@
-// Command crd finishes the CustomResourceDefinitions that controller-gen writes.
+// Command crd completes the CustomResourceDefinitions that controller-gen writes.
 //
-// Our kinds embed whole Kubernetes types (a container, a Pod template), and
-// controller-gen copies those types' schemas as they stand. This program cuts their
-// descriptions to the first sentence, because in full they are nine tenths of the
-// manifest, and relaxes what Kubernetes requires of a Pod but we don't require of a
-// template for one. What is embedded is read from the Go types, so a new field or
-// kind needs no change here.
+// Yardmaster's kinds embed Kubernetes types such as a container or a Pod template, and controller-gen
+// copies their schemas unchanged. This program shortens their descriptions to the first sentence,
+// because they would otherwise be nine tenths of the manifest, and removes requirements of a Pod that
+// a Pod template does not have. It finds embedded types through the Go types, so new fields and kinds
+// need no change here.
 package main
 
 import (
@@ -83,10 +82,10 @@ func finishManifest(scheme *runtime.Scheme, path string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, out, 0o644) //nolint:gosec // A tracked file, readable like the others.
+	return os.WriteFile(path, out, 0o644) //nolint:gosec // a tracked file, readable like the others
 }
 
-// renderManifest is the CRD as YAML, without the status that its Go type always has.
+// renderManifest returns the CRD as YAML, without the status that its Go type always has.
 func renderManifest(crd *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
 	if err != nil {

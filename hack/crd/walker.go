@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// descriptionOrigin says whose words a description is.
+// descriptionOrigin distinguishes descriptions of Yardmaster and of Kubernetes.
 type descriptionOrigin bool
 
 const (
@@ -21,29 +21,29 @@ const (
 	originKubernetes descriptionOrigin = true
 )
 
-// schemaWalker goes through a schema beside the Go type it was generated from.
+// schemaWalker walks a schema together with the Go type that it was generated from.
 type schemaWalker struct {
 	problems []error
 }
 
-func (w *schemaWalker) walkSchema(path string, s *apiextensionsv1.JSONSchemaProps, t reflect.Type, words descriptionOrigin) {
-	if words == originKubernetes {
+func (w *schemaWalker) walkSchema(path string, s *apiextensionsv1.JSONSchemaProps, t reflect.Type, origin descriptionOrigin) {
+	if origin == originKubernetes {
 		s.Description = firstSentence(s.Description)
 	}
 	switch {
 	case s.Items != nil && s.Items.Schema != nil:
-		w.walkSchema(path+"[]", s.Items.Schema, elementType(t), originOfField(elementType(t), words))
+		w.walkSchema(path+"[]", s.Items.Schema, elementType(t), originOfField(elementType(t), origin))
 	case s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil:
-		w.walkSchema(path+"{}", s.AdditionalProperties.Schema, elementType(t), originOfField(elementType(t), words))
+		w.walkSchema(path+"{}", s.AdditionalProperties.Schema, elementType(t), originOfField(elementType(t), origin))
 	case len(s.Properties) > 0:
-		w.walkStructFields(path, s, dereference(t), originOfField(t, words))
+		w.walkStructFields(path, s, dereference(t), originOfField(t, origin))
 	}
 }
 
-func (w *schemaWalker) walkStructFields(path string, s *apiextensionsv1.JSONSchemaProps, t reflect.Type, words descriptionOrigin) {
+func (w *schemaWalker) walkStructFields(path string, s *apiextensionsv1.JSONSchemaProps, t reflect.Type, origin descriptionOrigin) {
 	if t == reflect.TypeFor[corev1.PodSpec]() {
-		// A template for Pods holds no container, or one with defaults: those that
-		// run come from elsewhere in the object.
+		// A Pod template has no container, or one with defaults: the containers that run
+		// are elsewhere in the object.
 		s.Required = slices.DeleteFunc(s.Required, func(name string) bool { return name == "containers" })
 	}
 	fields := structFields(t)
@@ -53,30 +53,30 @@ func (w *schemaWalker) walkStructFields(path string, s *apiextensionsv1.JSONSche
 			w.problems = append(w.problems, fmt.Errorf("%s.%s: no such field in %s", path, name, t))
 			continue
 		}
-		if words == originYardmaster && field.overrides && !hasLimits(&property) {
+		if origin == originYardmaster && field.overrides && !hasLimits(&property) {
 			w.problems = append(w.problems, fmt.Errorf(
 				"%s.%s: the limits that its override in %s sets are lost", path, name, t))
 		}
-		fieldWords := words
+		fieldOrigin := origin
 		if field.inherited || field.overrides {
-			// controller-gen gives an override the words of what it hides.
-			fieldWords = originKubernetes
+			// controller-gen gives an override the description of the field that it hides.
+			fieldOrigin = originKubernetes
 		}
-		w.walkSchema(path+"."+name, &property, field.Type, fieldWords)
+		w.walkSchema(path+"."+name, &property, field.Type, fieldOrigin)
 		s.Properties[name] = property
 	}
 }
 
-// originOfField says whose words stand inside a value of type t.
-func originOfField(t reflect.Type, words descriptionOrigin) descriptionOrigin {
+// originOfField returns the origin of the descriptions inside a value of type t.
+func originOfField(t reflect.Type, origin descriptionOrigin) descriptionOrigin {
 	if isForeignType(dereference(t)) {
 		return originKubernetes
 	}
-	return words
+	return origin
 }
 
-// hasLimits tells whether a string that we redeclare over an embedded type's still has
-// our limits: controller-gen merges the two, and could let the wider one win.
+// hasLimits reports whether a string that overrides an embedded type's still has Yardmaster's
+// limits: controller-gen merges both and could keep the wider ones.
 func hasLimits(s *apiextensionsv1.JSONSchemaProps) bool {
 	return s.Type != "string" || (s.MinLength != nil && s.MaxLength != nil && s.Pattern != "")
 }
@@ -90,7 +90,7 @@ type structField struct {
 	overrides bool
 }
 
-// structFields lists a struct's properties by JSON name, those of inlined structs too.
+// structFields returns the properties of a struct by JSON name, including those of inlined structs.
 func structFields(t reflect.Type) map[string]structField {
 	fields := map[string]structField{}
 	if t.Kind() != reflect.Struct {
@@ -121,7 +121,7 @@ func jsonName(f reflect.StructField) (name string, inline bool) {
 	return name, f.Anonymous && (name == "" || strings.Contains(options, "inline"))
 }
 
-// isForeignType tells whether a type belongs to Kubernetes.
+// isForeignType reports whether a type belongs to Kubernetes.
 func isForeignType(t reflect.Type) bool {
 	return strings.HasPrefix(t.PkgPath(), "k8s.io/")
 }
@@ -133,15 +133,15 @@ func dereference(t reflect.Type) reflect.Type {
 	return t
 }
 
-// elementType is the type of a list's or map's values.
+// elementType returns the type of the values of a list or map.
 func elementType(t reflect.Type) reflect.Type {
 	return dereference(t).Elem()
 }
 
-// sentencePattern is a text up to a full stop before a capital, so that "e.g." ends nothing.
+// sentencePattern matches up to a full stop before a capital letter, so that "e.g." does not end it.
 var sentencePattern = regexp.MustCompile(`^.*?\.(?: [A-Z]|$)`)
 
-// firstSentence cuts a description after its first sentence, on one line.
+// firstSentence returns the first sentence of a description on one line.
 func firstSentence(description string) string {
 	paragraph, _, _ := strings.Cut(description, "\n\n")
 	line := strings.Join(strings.Fields(paragraph), " ")
@@ -152,7 +152,7 @@ func firstSentence(description string) string {
 	return first[:strings.LastIndex(first, ".")+1]
 }
 
-// goTypeOf is the Go struct of a kind.
+// goTypeOf returns the Go struct of a kind.
 func goTypeOf(scheme *runtime.Scheme, gvk schema.GroupVersionKind) (reflect.Type, error) {
 	object, err := scheme.New(gvk)
 	if err != nil {

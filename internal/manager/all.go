@@ -15,7 +15,7 @@ import (
 	webhookv1alpha1 "github.com/yardmaster/yardmaster/internal/webhook/v1alpha1"
 )
 
-// AllControllers are the controllers there are.
+// AllControllers returns all controllers.
 func AllControllers() []Controller {
 	return []Controller{{
 		Name: "sequentialjob", Kind: kindOf("SequentialJob"),

@@ -14,7 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 )
 
-// DefaultBroker is where Queues are that name no broker: Secrets in the operator's namespace.
+// DefaultBroker is the broker of Queues without a broker. Its Secrets are in the operator's namespace.
 type DefaultBroker struct {
 	Engine string
 	// URLSecret is name or name/key.
@@ -44,7 +44,7 @@ func newBrokerManager(mgr ctrl.Manager, o Options) (*brokerconn.Manager, error) 
 	return brokers, mgr.Add(brokers)
 }
 
-// brokerReference is nil if there is no broker.
+// brokerReference returns nil if no default broker is configured.
 func (b DefaultBroker) brokerReference() *v1alpha1.Broker {
 	if b.URLSecret == "" {
 		return nil

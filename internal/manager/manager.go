@@ -18,10 +18,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// leaderElectionLeaseName is the leader election's Lease.
+// leaderElectionLeaseName is the name of the leader election Lease.
 const leaderElectionLeaseName = "yardmaster.yardmaster.dev"
 
-// New is a manager with the controllers that the options select.
+// New returns a manager with the selected controllers.
 func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	options, err := managerOptions(o)
 	if err != nil {
@@ -32,7 +32,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	config.Wrap(kube.IgnoreRetryAfter)
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
-		return nil, fmt.Errorf("making the manager: %w", err)
+		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
 	if err := checkInstalled(mgr.GetRESTMapper(), o.Controllers); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func managerOptions(o Options) (ctrl.Options, error) {
 		LeaseDuration:           &o.LeaderElection.LeaseDuration,
 		RenewDeadline:           &o.LeaderElection.RenewDeadline,
 		RetryPeriod:             &o.LeaderElection.RetryPeriod,
-		// Safe, because the process ends as soon as the manager has.
+		// Safe, because the process exits as soon as the manager stops.
 		LeaderElectionReleaseOnCancel: true,
 	}
 	if o.Webhook.Enabled {
