@@ -278,7 +278,7 @@ func TestJobReportNeedsNoMoreThanItsRole(t *testing.T) {
 func TestTheOperatorReportsOnTheNamespacesItIsToldTo(t *testing.T) {
 	told, not := namespace(t), namespace(t)
 	suspendedJobs(t, told, 1)
-	options, err := manager.Parse([]string{
+	options, err := manager.ParseFlags([]string{
 		"--controllers=jobreport", "--report-namespaces=" + told, "--report-interval=1s",
 		"--report-suspended-too-long-suspicious-after=1ns",
 		"--leader-elect=false", "--webhook=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
