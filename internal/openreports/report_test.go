@@ -218,15 +218,9 @@ const maxReportBytes = 128 << 10
 
 func TestTheSizeOfAReportIsBounded(t *testing.T) {
 	for name, message := range map[string]string{
-<<<<<<< HEAD
-		"long messages":                 strings.Repeat("x", zombie.MaxMessageBytes),
-		"messages that grow when encoded": strings.Repeat("<", zombie.MaxMessageBytes),
-		"short messages":                "",
-=======
 		"long messages":                   strings.Repeat("x", zombie.MaxMessageBytes),
 		"messages that grow when encoded": strings.Repeat("<", zombie.MaxMessageBytes),
 		"short messages":                  "",
->>>>>>> 049b2462c5716564b740507a978a6d30ec49446f
 	} {
 		t.Run(name, func(t *testing.T) {
 			aggregator := report.NewAggregator(report.MaxFindings)
