@@ -20,9 +20,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// story is a SequentialJob in a small world. It plays the controller and the cluster
-// for Decide, one pass at a time, and the test tells what happens in between. Every pass
-// is created twice; the second must decision nothing.
+// testEnv simulates the controller and the cluster for one SequentialJob. Each reconciliation
+// makes its decision twice; the second must contain no action.
 type testEnv struct {
 	t           *testing.T
 	sj          *v1alpha1.SequentialJob
