@@ -58,7 +58,7 @@ func Sessions() []Session {
 			Phase:    v1alpha1.SessionCompleted,
 			Attempts: []string{"Stopped: User", "Completed"},
 			// What was done before the stop stands in the workspace, and is not done again.
-			Summary: "Echoed 1 lines, going on behind line 1",
+			Summary: "Echoed 1 lines, resumed after line 1",
 		},
 		{
 			Name:     "dig",
