@@ -4,12 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func TestSelect(t *testing.T) {
+func TestPoliciesAreSelectedByLabelsInOrderOfPrecedence(t *testing.T) {
 	for title, test := range map[string]struct {
 		policies []v1alpha1.Policy
 		want     string
@@ -36,9 +34,9 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-func TestASelectorThatCannotBeReadSelectsNothingAndIsTold(t *testing.T) {
+func TestInvalidSelectorSelectsNothingAndIsReported(t *testing.T) {
 	broken := newPolicy("broken", 5)
-	broken.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Like"}}}
+	withInvalidSelector(&broken.Spec)
 	selected, err := SelectPolicies([]v1alpha1.Policy{broken, newPolicy("fine", 0)}, nil)
 	if len(selected) != 1 || selected[0].Name != "fine" {
 		t.Errorf("selected %v, want the other", selected)
