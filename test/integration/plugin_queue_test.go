@@ -67,15 +67,15 @@ func TestPluginSeesToDeadLettersWithTheCallersRightsOnly(t *testing.T) {
 }
 
 func TestPluginDrainsWatchesAndExplainsAPool(t *testing.T) {
-	c := newCrew(t, 10*time.Millisecond)
-	c.hire("postmen", "replicas: 3")
-	c.until("postmen", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
+	c := newPoolTestEnv(t, 10*time.Millisecond)
+	c.createPool("postmen", "replicas: 3")
+	c.waitForPool("postmen", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
 	g := newGate(t)
 	watch := g.plugin(t, c.ns, "pool", "watch", "postmen")
 	watch.until("/3 workers ready")
 	drain := g.drainUntilWritten(t, c.ns, "--replicas=1")
 	wantSaid(t, drain.out.String(), "workerpool.yardmaster.dev/postmen scaled from 3 to 1")
-	if got := *c.pool("postmen").Spec.Replicas; got != 1 {
+	if got := *c.getPool("postmen").Spec.Replicas; got != 1 {
 		t.Errorf("spec.replicas is %d, want 1", got)
 	}
 	watch.until("/1 workers ready")
@@ -106,11 +106,11 @@ func (g *gate) drainUntilWritten(t *testing.T, ns string, args ...string) *call 
 }
 
 func TestPluginExplainsADecision(t *testing.T) {
-	c := newCrew(t, 10*time.Millisecond)
-	c.hire("clerks", "autoscaling: {minReplicas: 0, maxReplicas: 4, dryRun: true}")
+	c := newPoolTestEnv(t, 10*time.Millisecond)
+	c.createPool("clerks", "autoscaling: {minReplicas: 0, maxReplicas: 4, dryRun: true}")
 	c.send("mail", 100)
 	g := newGate(t)
-	c.until("clerks", "decided on with 100 messages", func(wp *v1alpha1.WorkerPool) bool {
+	c.waitForPool("clerks", "decided on with 100 messages", func(wp *v1alpha1.WorkerPool) bool {
 		d := wp.Status.LastDecision
 		return d != nil && d.Inputs.Backlog != nil && *d.Inputs.Backlog == 100
 	})

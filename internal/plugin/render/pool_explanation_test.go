@@ -70,7 +70,7 @@ func TestAnExplanationOf(t *testing.T) {
 		"a pool without figures": {
 			decided(func(wp *v1alpha1.WorkerPool) {
 				wp.Status.LastDecision = &v1alpha1.ScaleDecision{
-					Recommendation: 8, Applied: 8, Reason: "NoFigures", Message: "8 wanted, 8 there: nobody can tell what waits, so it stays as it is",
+					Recommendation: 8, Applied: 8, Reason: "MetricsUnavailable", Message: "8 wanted, 8 there: nobody can tell what waits, so it stays as it is",
 					Inputs: v1alpha1.ScaleInputs{Replicas: 8, Concurrency: 10},
 				}
 				wp.Status.Conditions = append(wp.Status.Conditions, metav1.Condition{
@@ -79,7 +79,7 @@ func TestAnExplanationOf(t *testing.T) {
 			}),
 			[]string{
 				"mailers   8 workers, 6 ready",
-				"  NoFigures: 8 wanted, 8 there: nobody can tell what waits, so it stays as it is",
+				"  MetricsUnavailable: 8 wanted, 8 there: nobody can tell what waits, so it stays as it is",
 				"",
 				"  λ     arrivals            -",
 				"  s     time of a message   not known yet, 1s is assumed",
@@ -94,7 +94,7 @@ func TestAnExplanationOf(t *testing.T) {
 				"",
 				"  8 wanted, 8 applied",
 				"  Bounds: 1 to 12 workers; there were 8 when this was decided.",
-				"  Stale: the broker is away",
+				"  MetricsStale: the broker is away",
 			},
 		},
 	} {
