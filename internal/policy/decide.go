@@ -22,7 +22,7 @@ const (
 )
 
 // SecretInterval returns the time until the Secrets of a default broker are read again, given
-// the problem that was found with them; nil if there is none.
+// the problem that was found with them; nil if none exists.
 func SecretInterval(problem *core.Problem) time.Duration {
 	if problem != nil {
 		return invalidSecretInterval
@@ -36,7 +36,7 @@ type Observation struct {
 	// Queues and WorkerPools of the namespace.
 	Queues      []v1alpha1.Queue
 	WorkerPools []v1alpha1.WorkerPool
-	// BrokerProblem is the problem with the Secrets of the default broker; nil if there is none.
+	// BrokerProblem is the problem with the Secrets of the default broker; nil if none exists.
 	BrokerProblem *core.Problem
 	// Now is the time of the decision.
 	Now time.Time

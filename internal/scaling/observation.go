@@ -42,7 +42,7 @@ type BacklogStats struct {
 // disable a setting, but Concurrency, Utilization, WaitP95 and MaxReplicas must be positive.
 type Settings struct {
 	MinReplicas, MaxReplicas int32
-	// Budget is the upper bound that a shared replica budget sets; nil if there is none.
+	// Budget is the upper bound that a shared replica budget sets; nil if none exists.
 	Budget *int32
 	// Concurrency is the number of messages that a worker handles at the same time.
 	Concurrency int32
