@@ -91,7 +91,7 @@ func TestReconnectUsesTheCurrentContentOfTheFiles(t *testing.T) {
 	inURL, changeURL := startNATS(withUser)
 	tokens, changeToken := startNATS(func(o *server.Options, secret string) { o.Authorization = secret })
 	redis := redistest.Start(t)
-	redis.CLI("ACL", "SETUSER", "me", "on", ">first", "~*", "&*", "+@all")
+	redis.RunCLI("ACL", "SETUSER", "me", "on", ">first", "~*", "&*", "+@all")
 	for name, row := range map[string]struct {
 		broker BrokerConfig
 		path   string
@@ -107,8 +107,8 @@ func TestReconnectUsesTheCurrentContentOfTheFiles(t *testing.T) {
 			BrokerConfig{URL: redis.URL(), UsernameFile: writeFile("redis-user", "me"), PasswordFile: writeFile("redis", "first")},
 			"redis", "%",
 			func() {
-				redis.CLI("ACL", "SETUSER", "me", "resetpass", ">second")
-				redis.CLI("CLIENT", "KILL", "USER", "me")
+				redis.RunCLI("ACL", "SETUSER", "me", "resetpass", ">second")
+				redis.RunCLI("CLIENT", "KILL", "USER", "me")
 			},
 		},
 	} {

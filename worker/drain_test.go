@@ -201,6 +201,28 @@ func TestConfigMapChangesApplyWithoutRestart(t *testing.T) {
 	requireCleanShutdown(t, w)
 }
 
+func TestConfigFileTakesPrecedenceOverOptions(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	text := "{broker: {url: nats://file}, queues: [{name: orders}], concurrency: 3, maxInFlight: 4}"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{ConfigFile: file, Config: Config{
+		Broker: BrokerConfig{URL: "nats://options"}, Queues: []QueueConfig{{Name: "mail"}}, Concurrency: 7, MaxInFlight: 8,
+		DrainTimeout: Duration(time.Minute), AdminAddress: "0",
+	}}
+	got, err := o.loadSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.broker.URL != "nats://file" || got.queues[0].Name != "orders" || got.concurrency != 3 || got.maxInFlight != 4 {
+		t.Errorf("settings %+v, want those of the file", got)
+	}
+	if got.drainTimeout != time.Minute || got.adminAddress != "0" {
+		t.Errorf("settings %+v, want drainTimeout and adminAddress of the options", got)
+	}
+}
+
 func TestOptionsAreReadFromTheEnvironment(t *testing.T) {
 	values := map[string]string{
 		envPool: "pool", envQueues: "orders=3, mail", envConcurrency: "7", envDrainTimeout: "1m", envRevision: "r1",

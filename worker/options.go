@@ -108,6 +108,7 @@ func mergeConfig(c, fallback *Config) Config {
 		Broker:       cmp.Or(c.Broker, fallback.Broker),
 		Queues:       c.Queues,
 		Concurrency:  cmp.Or(c.Concurrency, fallback.Concurrency),
+		MaxInFlight:  cmp.Or(c.MaxInFlight, fallback.MaxInFlight),
 		DrainTimeout: cmp.Or(c.DrainTimeout, fallback.DrainTimeout),
 		AdminAddress: cmp.Or(c.AdminAddress, fallback.AdminAddress),
 	}

@@ -6,61 +6,65 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// AgenticSessionStatus is what was seen of the session's Job, and how its runs ended.
-// Everything else in it is derived anew each time.
+// AgenticSessionStatus is the observed state of the session, of its current Job, and of its last
+// attempts.
 //
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.startTime) || has(self.startTime)",message="startTime cannot be taken back"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.startTime) || has(self.startTime)",message="startTime cannot be removed"
 type AgenticSessionStatus struct {
-	// phase sums the session up in a word.
+	// phase summarizes the session's state.
 	// +optional
 	Phase SessionPhase `json:"phase,omitempty"`
 
-	// conditions: Ready, Accepted, DependenciesReady, NetworkRestricted, JobCreated,
-	// PodScheduled, RunnerStarted, Completed; and, when there is something to tell,
-	// StopStuck and ResultValid.
+	// conditions are Ready, Reconciling, Stalled, Accepted, DependenciesReady, NetworkRestricted,
+	// JobCreated, PodScheduled, RunnerStarted and Completed. StopStuck and ResultValid are added
+	// when they apply.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the metadata.generation this status was derived from.
+	// observedGeneration is the metadata.generation that this status is based on, -1 before the
+	// first reconciliation.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// run is the one that the session is at, as runRequest counts them.
+	// run is the number of the current run, counted as in spec.runRequest.
 	// +optional
 	Run int32 `json:"run,omitempty"`
-	// attempt at that run: each has a Job of its own.
+	// attempt is the number of the current attempt of that run. Each attempt has its own Job.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
-	// retries of that run after its runner failed.
+	// retries is how often that run was retried after its runner failed.
 	// +optional
 	Retries int32 `json:"retries,omitempty"`
-	// disruptions after which that run was tried again.
+	// disruptions is how often that run was retried after a disruption.
 	// +optional
 	Disruptions int32 `json:"disruptions,omitempty"`
 
-	// job of the attempt, from before it is made until its outcome is in runs.
+	// job is the name of the open attempt's Job. It is set before the Job is created, and removed
+	// when the outcome is in runs.
 	// +optional
 	Job string `json:"job,omitempty"`
-	// jobUID is that Job's UID, once it was seen.
+	// jobUID is that Job's UID, set when the Job was first observed.
 	// +optional
 	JobUID types.UID `json:"jobUID,omitempty"`
-	// jobStartTime is when that Job started: from then on its time counts.
+	// jobStartTime is when that Job started. Time counts towards timeout from then on.
 	// +optional
 	JobStartTime *metav1.Time `json:"jobStartTime,omitempty"`
-	// startedTime is when its runner started, or was ready if the session is interactive.
+	// runnerStartTime is when the runner of the open attempt started, or became ready if the
+	// session is interactive.
 	// +optional
 	RunnerStartTime *metav1.Time `json:"runnerStartTime,omitempty"`
-	// stopTime is when that Job was told to stop.
+	// stopTime is when the deletion of that Job was requested.
 	// +optional
 	StopTime *metav1.Time `json:"stopTime,omitempty"`
 
-	// waitingTime is since when the session waits for something that is missing.
+	// waitingSince is since when the session waits for a missing object or a correction. After
+	// startupTimeout it fails.
 	// +optional
 	WaitingSince *metav1.Time `json:"waitingSince,omitempty"`
 
-	// startTime is when a runner of the session first started.
+	// startTime is when the first runner of the session started.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// completionTime is when the session completed or failed.
@@ -69,118 +73,119 @@ type AgenticSessionStatus struct {
 	// lastActivityTime is when the runner last renewed its Lease.
 	// +optional
 	LastActivityTime *metav1.Time `json:"lastActivityTime,omitempty"`
-	// stoppedReason is why the session is or was stopped: User, Inactivity or RunFinished.
+	// stoppedReason is why the session is being or was stopped: User (operatingMode), Inactivity
+	// (inactivityTimeout) or RunFinished (stopOnRunFinished).
 	// +optional
 	StoppedReason StopReason `json:"stoppedReason,omitempty"`
 
-	// activeSeconds is how long the attempts in runs, and those before, have run.
+	// activeSeconds is how many seconds all ended attempts ran in total.
 	// +optional
 	ActiveSeconds int64 `json:"activeSeconds,omitempty"`
-	// runs are how the last attempts ended, the oldest first.
+	// runs are the outcomes of the last 10 ended attempts, oldest first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Runs []SessionRun `json:"runs,omitempty"`
 
-	// result is what the runner left last.
+	// result is the last valid result of a runner.
 	// +optional
 	Result *SessionResult `json:"result,omitempty"`
-	// totalCostUSD of all runs that told theirs.
+	// totalCostUSD is the total cost in US dollars of the attempts that reported one.
 	// +optional
 	TotalCostUSD *Number `json:"totalCostUSD,omitempty"`
-	// sdkSessionId is by which the runner can take the session up again.
+	// sdkSessionId is the runner's identifier of its conversation, which the next attempt gets.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	SDKSessionID string `json:"sdkSessionId,omitempty"`
 
-	// inputs is the Secret with what the last Job was given.
+	// inputs is the name of the Secret with the inputs of the last Job.
 	// +optional
 	Inputs string `json:"inputs,omitempty"`
-	// workspaceClaim is the PersistentVolumeClaim of the workspace.
+	// workspaceClaim is the name of the workspace's PersistentVolumeClaim.
 	// +optional
 	WorkspaceClaim string `json:"workspaceClaim,omitempty"`
-	// service that an interactive session is reached through.
+	// service is the name of an interactive session's Service.
 	// +optional
 	Service string `json:"service,omitempty"`
 }
 
-// SessionRun is how an attempt at a run ended.
+// SessionRun is the outcome of an attempt.
 type SessionRun struct {
-	// run it was an attempt at.
+	// run is the number of the attempt's run.
 	Run int32 `json:"run"`
-	// attempt at the run.
+	// attempt is the number of the attempt within the run.
 	Attempt int32 `json:"attempt"`
-	// job of the attempt.
+	// job is the name of the attempt's Job.
 	// +optional
 	Job string `json:"job,omitempty"`
-	// start of its Job; left out if it never was.
+	// start is when the Job started; not set if it never did.
 	// +optional
 	Start *metav1.Time `json:"start,omitempty"`
-	// end of it.
+	// end is when the attempt ended.
 	// +optional
 	End *metav1.Time `json:"end,omitempty"`
-	// exitCode of the runner, if it is known.
+	// exitCode of the runner, if known.
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
 	// outcome of the attempt.
 	Outcome RunOutcome `json:"outcome"`
-	// reason of the outcome, in CamelCase.
+	// reason for the outcome, in CamelCase.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message for people, at most 256 characters.
+	// message is a description for people, at most 256 characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
-	// costUSD of the attempt, as the runner tells it.
+	// costUSD is the cost of the attempt in US dollars, as reported by the runner.
 	// +optional
 	CostUSD *Number `json:"costUSD,omitempty"`
 }
 
-// SessionResult is what a runner leaves as its termination message.
+// SessionResult is the result that a runner writes as its termination message.
 type SessionResult struct {
-	// run it is of.
+	// run is the number of the attempt's run.
 	Run int32 `json:"run"`
-	// attempt at that run.
+	// attempt is the number of the attempt within the run.
 	Attempt int32 `json:"attempt"`
-	// summary of what was done.
+	// summary of the work, at most 4096 characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Summary string `json:"summary,omitempty"`
-	// usage, as the runner counts it.
+	// usage is an object with the runner's own counts, such as tokens.
 	// +optional
 	Usage *apiextensionsv1.JSON `json:"usage,omitempty"`
-	// costUSD of the attempt.
+	// costUSD is the cost of the attempt in US dollars.
 	// +optional
 	CostUSD *Number `json:"costUSD,omitempty"`
-	// sdkSessionId is by which the runner can take the session up again.
+	// sdkSessionId is the runner's identifier of its conversation.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	SDKSessionID string `json:"sdkSessionId,omitempty"`
 }
 
-// SessionPhase sums a session up.
+// SessionPhase summarizes the state of a session.
 // +kubebuilder:validation:Enum=Pending;Creating;Running;Stopping;Stopped;Completed;Failed
 type SessionPhase string
 
 // The phases of a session.
 const (
-	// SessionPending: it has no Job.
+	// SessionPending: the session has no Job.
 	SessionPending SessionPhase = "Pending"
-	// SessionCreating: it has one whose runner has not started.
+	// SessionCreating: the session has a Job whose runner has not started.
 	SessionCreating SessionPhase = "Creating"
-	// SessionRunning: its runner runs, and is ready if it is interactive.
+	// SessionRunning: the runner runs, and is ready if the session is interactive.
 	SessionRunning SessionPhase = "Running"
-	// SessionStopping: its Job is being ended.
+	// SessionStopping: the Job is being deleted.
 	SessionStopping SessionPhase = "Stopping"
-	// SessionStopped: its Job is gone, and it can go on.
+	// SessionStopped: the Job is deleted, and the session can be resumed.
 	SessionStopped SessionPhase = "Stopped"
-	// SessionCompleted: its runner has done its work.
+	// SessionCompleted: the runner exited with code 0.
 	SessionCompleted SessionPhase = "Completed"
-	// SessionFailed: it has not.
+	// SessionFailed: the run failed and is not retried.
 	SessionFailed SessionPhase = "Failed"
 )
 
-// RunOutcome is how an attempt ended.
+// RunOutcome is the outcome of an attempt.
 // +kubebuilder:validation:Enum=Completed;Failed;Retried;Stopped
 type RunOutcome string
 
@@ -188,45 +193,44 @@ type RunOutcome string
 const (
 	RunCompleted RunOutcome = "Completed"
 	RunFailed    RunOutcome = "Failed"
-	// RunRetried: it failed, and the run is tried again.
+	// RunRetried: the attempt failed, and its run is retried.
 	RunRetried RunOutcome = "Retried"
 	RunStopped RunOutcome = "Stopped"
 )
 
-// StopReason is why a session is stopped.
+// StopReason is why a session was stopped.
 // +kubebuilder:validation:Enum=User;Inactivity;RunFinished
 type StopReason string
 
 // The reasons to stop.
 const (
-	// StopUser: by operatingMode.
+	// StopUser: operatingMode is Stopped.
 	StopUser StopReason = "User"
-	// StopInactivity: its runner was idle for too long.
+	// StopInactivity: the runner was idle for longer than inactivityTimeout.
 	StopInactivity StopReason = "Inactivity"
-	// StopRunFinished: its runner said that it has finished.
+	// StopRunFinished: the runner reported that its run is finished.
 	StopRunFinished StopReason = "RunFinished"
 )
 
-// Condition types of an AgenticSession. It has the one named Ready too: it is True while
-// its runner runs, and after it has completed.
+// Condition types of an AgenticSession, besides Ready, Reconciling and Stalled.
 const (
-	// ConditionAccepted is False when the SessionRunner does not allow what is asked for.
+	// ConditionAccepted is False if the session is invalid or the SessionRunner does not allow it.
 	ConditionAccepted = "Accepted"
-	// ConditionDependenciesReady is False while something is missing that the session needs.
+	// ConditionDependenciesReady is False while the session waits for other objects.
 	ConditionDependenciesReady = "DependenciesReady"
-	// ConditionNetworkRestricted is True when the NetworkPolicy is as it has to be.
+	// ConditionNetworkRestricted is True if the NetworkPolicy matches the SessionRunner.
 	ConditionNetworkRestricted = "NetworkRestricted"
-	// ConditionJobCreated is True when the session has a Job.
+	// ConditionJobCreated is True if the session has a Job.
 	ConditionJobCreated = "JobCreated"
-	// ConditionPodScheduled is True when its Pod has a node.
+	// ConditionPodScheduled is True if the Pod is assigned to a node.
 	ConditionPodScheduled = "PodScheduled"
-	// ConditionRunnerStarted is True when the runner's container has started.
+	// ConditionRunnerStarted is True if the runner's container has started.
 	ConditionRunnerStarted = "RunnerStarted"
-	// ConditionCompleted is True when the session has completed.
+	// ConditionCompleted is True if the session completed.
 	ConditionCompleted = "Completed"
-	// ConditionStopStuck is True when a Pod is still there 30 s after it had to be gone.
+	// ConditionStopStuck is True if a Pod still exists 30 s after its grace period.
 	ConditionStopStuck = "StopStuck"
-	// ConditionResultValid is False when the runner left a result that cannot be read.
+	// ConditionResultValid is False if the runner's result is malformed.
 	ConditionResultValid = "ResultValid"
 )
 
@@ -271,7 +275,7 @@ const (
 	ReasonConfigError     = "ConfigError"
 )
 
-// Reasons of events on an AgenticSession, besides Completed and Failed.
+// Reasons of an AgenticSession's events, besides Completed and Failed.
 const (
 	EventJobCreated        = "JobCreated"
 	EventRunning           = "Running"

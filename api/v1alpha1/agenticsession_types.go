@@ -7,15 +7,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RunnerContainer is the name of the container whose exit decides a session's outcome.
+// RunnerContainer is the name of the container whose exit code determines a session's outcome.
 const RunnerContainer = "runner"
 
-// SessionEnvPrefix begins the names of the environment variables that tell a runner about
-// its session.
+// SessionEnvPrefix is the prefix of the environment variables that describe the session to its
+// runner.
 const SessionEnvPrefix = "AGENTIC_"
 
-// AgenticSession is one session of an AI agent, run as a Job: prompt in, result and cost
-// out. What it may run as is its SessionRunner's business.
+// AgenticSession is one session of an AI agent. It runs as a Job that takes a prompt and reports a
+// result and its cost. A SessionRunner in the same namespace defines the image and the limits.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -34,7 +34,7 @@ type AgenticSession struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the wanted session.
+	// spec is the desired session.
 	// +required
 	Spec AgenticSessionSpec `json:"spec"`
 
@@ -53,52 +53,53 @@ type AgenticSessionList struct {
 	Items           []AgenticSession `json:"items"`
 }
 
-// AgenticSessionSpec is the wanted session. Times are in seconds. A change reaches the
-// next Job of the session, not one that is there; but operatingMode, timeouts of inactivity
-// and of the start, and what is done when it has ended, hold at once.
+// AgenticSessionSpec is the desired session. All times are in seconds. A change applies to the
+// session's next Job, except that operatingMode, inactivityTimeout, startupTimeout,
+// stopOnRunFinished, retry and ttlSecondsAfterFinished apply immediately.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.prompt) && has(self.initialPrompt))",message="give prompt or its alias initialPrompt, not both"
+// +kubebuilder:validation:XValidation:rule="!(has(self.prompt) && has(self.initialPrompt))",message="set prompt or its alias initialPrompt, not both"
 // +kubebuilder:validation:XValidation:rule="has(self.prompt) || has(self.initialPrompt) || (has(self.interactive) && self.interactive) || has(self.activeWorkflow)",message="prompt is required, unless the session is interactive or has an activeWorkflow",fieldPath=".prompt",reason="FieldValueRequired"
 // +kubebuilder:validation:XValidation:rule="has(self.prompt) == has(oldSelf.prompt) && (!has(self.prompt) || self.prompt == oldSelf.prompt)",message="prompt is immutable",fieldPath=".prompt"
 // +kubebuilder:validation:XValidation:rule="has(self.initialPrompt) == has(oldSelf.initialPrompt) && (!has(self.initialPrompt) || self.initialPrompt == oldSelf.initialPrompt)",message="initialPrompt is immutable",fieldPath=".initialPrompt"
 // +kubebuilder:validation:XValidation:rule="has(self.userContext) == has(oldSelf.userContext) && (!has(self.userContext) || self.userContext == oldSelf.userContext)",message="userContext is immutable",fieldPath=".userContext"
 // +kubebuilder:validation:XValidation:rule="has(self.workspace) == has(oldSelf.workspace) && (!has(self.workspace) || self.workspace == oldSelf.workspace)",message="workspace is immutable",fieldPath=".workspace"
 // +kubebuilder:validation:XValidation:rule="has(self.continueFrom) == has(oldSelf.continueFrom) && (!has(self.continueFrom) || self.continueFrom == oldSelf.continueFrom)",message="continueFrom is immutable",fieldPath=".continueFrom"
-// +kubebuilder:validation:XValidation:rule="!(has(self.continueFrom) && has(self.workspace))",message="with continueFrom the workspace is that of the other session: leave workspace out",fieldPath=".workspace"
+// +kubebuilder:validation:XValidation:rule="!(has(self.continueFrom) && has(self.workspace))",message="with continueFrom the session uses the other session's workspace: do not set workspace",fieldPath=".workspace"
 // +kubebuilder:validation:XValidation:rule="!has(self.inactivityTimeout) || !has(self.timeout) || self.timeout == 0 || self.inactivityTimeout <= self.timeout",message="inactivityTimeout must not be greater than timeout",fieldPath=".inactivityTimeout"
 type AgenticSessionSpec struct {
-	// prompt for the agent, at most 64 KiB. It is immutable.
+	// prompt for the agent, at most 64 KiB. It is required unless the session is interactive or
+	// has an activeWorkflow. Immutable.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	// +kubebuilder:validation:XValidation:rule="size(bytes(self)) <= 65536",message="prompt must not have more than 65536 bytes"
 	Prompt string `json:"prompt,omitempty"`
 
-	// initialPrompt is an alias of prompt.
+	// initialPrompt is an alias of prompt. Only one of the two can be set. Immutable.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	// +kubebuilder:validation:XValidation:rule="size(bytes(self)) <= 65536",message="initialPrompt must not have more than 65536 bytes"
 	InitialPrompt string `json:"initialPrompt,omitempty"`
 
-	// displayName of the session, for people.
+	// displayName is a name of the session for people, at most 256 characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	DisplayName string `json:"displayName,omitempty"`
 
-	// userContext is whose session it is. With the webhook on it is that of who creates it,
-	// whatever is given. It is immutable.
+	// userContext is the user that the session belongs to. If the operator's webhook is enabled,
+	// it sets userId and groups to the user who creates the session. Immutable.
 	// +optional
 	UserContext *UserContext `json:"userContext,omitempty"`
 
-	// interactive sessions wait for people, who reach them through a Service. It is
-	// immutable.
+	// interactive sessions run until they are stopped, and serve requests through a Service with
+	// the session's name. Default: false. Immutable.
 	// +optional
 	// +kubebuilder:default=false
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="interactive is immutable"
 	Interactive bool `json:"interactive"`
 
-	// repos for the agent to work with.
+	// repos are up to 16 git repositories for the runner to clone. URLs and names must be unique.
 	// +optional
 	// +listType=map
 	// +listMapKey=url
@@ -106,116 +107,127 @@ type AgenticSessionSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))",message="names of repos must be unique"
 	Repos []SessionRepo `json:"repos,omitempty"`
 
-	// llmSettings are for the runner: the operator does not know what they mean.
+	// llmSettings are passed to the runner. The operator does not interpret them.
 	// +optional
 	LLMSettings *LLMSettings `json:"llmSettings,omitempty"`
 
-	// environmentVariables of the runner. Those of the operator and of the SessionRunner
-	// cannot be set.
+	// environmentVariables are up to 64 variables of the runner, 256 KiB in total. Variables that
+	// the SessionRunner sets, PATH, HOME, TMPDIR, and names that begin with AGENTIC_,
+	// YARDMASTER_, KUBERNETES_ or LD_ are not allowed.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[A-Za-z_][A-Za-z0-9_]{0,127}$'))",message="names of environment variables must be C identifiers of at most 128 characters"
 	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('AGENTIC_') || k.startsWith('YARDMASTER_') || k.startsWith('KUBERNETES_') || k.startsWith('LD_') || k in ['PATH', 'HOME', 'TMPDIR'])",message="names that begin with AGENTIC_, YARDMASTER_, KUBERNETES_ or LD_, and PATH, HOME and TMPDIR, are reserved"
 	EnvironmentVariables map[string]EnvironmentValue `json:"environmentVariables,omitempty"`
 
-	// envFrom takes environment variables from ConfigMaps and Secrets of the namespace.
-	// Secrets are better had as files: secretMounts.
+	// envFrom adds environment variables from up to 16 ConfigMaps and Secrets of the namespace.
+	// Prefer secretMounts for Secrets: files are not inherited by child processes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
 
-	// secretMounts are Secrets of the namespace that the runner has as files.
+	// secretMounts are up to 16 Secrets of the namespace to mount as files into the runner.
 	// +optional
 	// +listType=map
 	// +listMapKey=secretName
 	// +kubebuilder:validation:MaxItems=16
 	SecretMounts []SecretMount `json:"secretMounts,omitempty"`
 
-	// timeout is how long the session may run, all its runs together, by the clocks of its
-	// Jobs. 0 is without end, if the SessionRunner allows.
+	// timeout is how many seconds the session may run, over all its runs, measured from the
+	// start to the end of each Job. 0 means no limit, except activeDeadlineSeconds of the
+	// SessionRunner. Default: 14400 (4 hours). Maximum: 604800 (7 days).
 	// +optional
 	// +kubebuilder:default=14400
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=604800
 	Timeout *int32 `json:"timeout,omitempty"`
 
-	// inactivityTimeout stops a session whose runner has shown no activity for so long. Left
-	// out or 0: never.
+	// inactivityTimeout is after how many seconds without activity of the runner the session is
+	// stopped. It requires activityLease in the SessionRunner. Default: 0, which means never.
+	// Maximum: 2592000 (30 days), and not more than timeout.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2592000
 	InactivityTimeout *int32 `json:"inactivityTimeout,omitempty"`
 
-	// startupTimeout is how long a session waits for what it depends on, and for an image or
-	// a configuration that is wrong, before it fails. 0 is for ever.
+	// startupTimeout is after how many seconds the session fails if an object that it needs is
+	// missing, or its image or configuration is wrong. 0 means never. Default: 600.
+	// Maximum: 604800 (7 days).
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=604800
 	StartupTimeout *int32 `json:"startupTimeout,omitempty"`
 
-	// ttlSecondsAfterFinished deletes the session so long after it has completed or failed.
-	// Left out: never.
+	// ttlSecondsAfterFinished is how many seconds after it completed or failed the session is
+	// deleted. Default: never.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
-	// operatingMode Stopped ends the Job and keeps the workspace; Running goes on.
+	// operatingMode Stopped stops the session: its Job is deleted, its persistent workspace is
+	// kept. Running resumes it. Default: Running.
 	// +optional
 	// +kubebuilder:default=Running
 	OperatingMode OperatingMode `json:"operatingMode,omitempty"`
 
-	// runRequest counts the runs that were asked for: one more starts a session again that
-	// has ended.
+	// runRequest is the number of requested runs. Increase it by one to run a session that has
+	// ended again. Default: 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:XValidation:rule="self >= oldSelf && self <= oldSelf + 1",message="runRequest can only be increased, by one at a time"
 	RunRequest int32 `json:"runRequest,omitempty"`
 
-	// retry says when a run that failed is tried again.
+	// retry defines which failed runs are retried. Default: none.
 	// +optional
 	Retry *SessionRetry `json:"retry,omitempty"`
 
-	// runner is the SessionRunner that the session runs as.
+	// runner is the name of the SessionRunner that defines the image and the limits.
+	// Default: default.
 	// +optional
 	// +kubebuilder:default=default
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Runner string `json:"runner,omitempty"`
 
-	// image instead of the SessionRunner's, one of those it allows.
+	// image of the runner. It must be the SessionRunner's image or one of its allowedImages.
+	// Default: the SessionRunner's image.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image,omitempty"`
 
-	// resources of the runner, within what the SessionRunner allows.
+	// resources of the runner's container, within maxResources of the SessionRunner.
+	// Default: the SessionRunner's resources.
 	// +optional
 	Resources *SessionResources `json:"resources,omitempty"`
 
-	// workspace that the agent works in. It is immutable. Left out: a directory that goes
-	// with each Pod.
+	// workspace is the directory that the agent works in. Default: an empty directory for each
+	// Pod. Immutable.
 	// +optional
 	Workspace *SessionWorkspace `json:"workspace,omitempty"`
 
-	// continueFrom is a session of the same user that has ended, and had a persistent
-	// workspace: this one goes on in it. It is immutable.
+	// continueFrom names a session to continue: this session uses its workspace. That session must
+	// belong to the same user, have completed or failed, and have a persistent workspace.
+	// Immutable.
 	// +optional
 	ContinueFrom *SessionReference `json:"continueFrom,omitempty"`
 
-	// activeWorkflow that the agent follows, for the runner.
+	// activeWorkflow is a git repository with instructions for the agent. It is passed to the
+	// runner.
 	// +optional
 	ActiveWorkflow *ActiveWorkflow `json:"activeWorkflow,omitempty"`
 
-	// mcpServers of the session, for the runner.
+	// mcpServers are the tool servers of the agent, at most 64 KiB as JSON. They are passed to
+	// the runner.
 	// +optional
 	MCPServers *MCPServers `json:"mcpServers,omitempty"`
 
-	// stopOnRunFinished stops an interactive session when its runner says that it has
-	// finished what it was at.
+	// stopOnRunFinished stops an interactive session when its runner reports that its run is
+	// finished. It requires activityLease in the SessionRunner. Default: false.
 	// +optional
 	StopOnRunFinished bool `json:"stopOnRunFinished,omitempty"`
 }
@@ -225,19 +237,19 @@ type AgenticSessionSpec struct {
 // +kubebuilder:validation:MaxLength=32768
 type EnvironmentValue string
 
-// UserContext says whose session it is.
+// UserContext is the user that a session belongs to.
 type UserContext struct {
-	// userId is the name that the API server knows the user by.
+	// userId is the user's name in the API server's authentication.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	UserID string `json:"userId,omitempty"`
 
-	// displayName of the user, for people.
+	// displayName is a name of the user for people, at most 256 characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	DisplayName string `json:"displayName,omitempty"`
 
-	// groups of the user.
+	// groups of the user in the API server's authentication.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -247,155 +259,156 @@ type UserContext struct {
 
 // SessionRepo is a git repository.
 type SessionRepo struct {
-	// url of the repository: https://, ssh:// or git@host:path.
+	// url of the repository, as https://, ssh:// or git@host:path, without credentials.
 	// +required
 	URL GitURL `json:"url"`
 
-	// branch to work on.
+	// branch to check out. Default: main.
 	// +optional
 	// +kubebuilder:default=main
 	Branch GitBranch `json:"branch,omitempty"`
 
-	// name of its directory. Left out: the last part of the URL.
+	// name of the repository's directory in the workspace. Default: the last part of the URL.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// autoPush has the runner push what the agent has changed.
+	// autoPush requests that the runner pushes the agent's changes. Default: false.
 	// +optional
 	AutoPush bool `json:"autoPush,omitempty"`
 }
 
-// GitURL is where a git repository is.
+// GitURL is the URL of a git repository.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=2048
 // +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^\\\\s]+$') || (isURL(self) && url(self).getScheme() in ['https', 'ssh'] && url(self).getHost().size() > 0)",message="the URL must be https://, ssh:// or git@host:path"
-// +kubebuilder:validation:XValidation:rule="!self.matches('^https://[^/]*@') && !self.matches('^ssh://[^/@]*:[^/@]*@')",message="credentials must not stand in the URL: put them into a Secret"
+// +kubebuilder:validation:XValidation:rule="!self.matches('^https://[^/]*@') && !self.matches('^ssh://[^/@]*:[^/@]*@')",message="the URL must not contain credentials: put them into a Secret, and mount it with secretMounts"
 type GitURL string
 
-// GitBranch is the name of a branch.
+// GitBranch is the name of a git branch.
 //
 // +kubebuilder:validation:MaxLength=244
 // +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][A-Za-z0-9._/+@#-]*$`
 type GitBranch string
 
-// LLMSettings are for the runner.
+// LLMSettings are settings of the language model, for the runner.
 type LLMSettings struct {
-	// model to use.
+	// model is the name of the model.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Model string `json:"model,omitempty"`
 
-	// temperature of the model.
+	// temperature of the model, from 0 to 2.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2
 	Temperature *Number `json:"temperature,omitempty"`
 
-	// maxTokens the model may answer with.
+	// maxTokens is the maximum number of tokens in an answer of the model.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000000
 	MaxTokens *int32 `json:"maxTokens,omitempty"`
 }
 
-// SecretMount is a Secret that the runner has as files.
+// SecretMount is a Secret that is mounted as files into the runner.
 type SecretMount struct {
-	// secretName of the Secret.
+	// secretName is the name of the Secret.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName"`
 
-	// mountPath of the directory with its files, below /secrets. Left out:
-	// /secrets/<secretName>.
+	// mountPath is a directory directly below /secrets. Default: /secrets/<secretName>.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^/secrets/[A-Za-z0-9_-][A-Za-z0-9._-]*$`
 	MountPath string `json:"mountPath,omitempty"`
 
-	// optional says that the session may start without the Secret.
+	// optional lets the session start without the Secret. Default: false.
 	// +optional
 	Optional bool `json:"optional,omitempty"`
 }
 
-// SessionRetry says when a run that failed is tried again.
+// SessionRetry defines which failed runs are retried.
 type SessionRetry struct {
-	// limit is how often a run is tried again whose runner failed.
+	// limit is how often a run is retried after its runner failed, at most 5. Default: 0.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=5
 	Limit int32 `json:"limit"`
 
-	// onDisruption tries a run again whose Pod was evicted or preempted, or lost its node: at
-	// most five times, which do not count for limit.
+	// onDisruption retries a run whose Pod was evicted, preempted or lost, up to five times.
+	// These retries do not count towards limit. Default: false.
 	// +optional
 	OnDisruption bool `json:"onDisruption,omitempty"`
 }
 
-// SessionWorkspace is the directory that an agent works in.
+// SessionWorkspace is the directory that the agent works in.
 type SessionWorkspace struct {
-	// persistence of the workspace: Persistent outlives Pods, Ephemeral does not.
+	// persistence of the workspace. Persistent: a PersistentVolumeClaim that all attempts and
+	// runs of the session use. Ephemeral: an empty directory for each Pod. Default: Persistent.
 	// +optional
 	// +kubebuilder:default=Persistent
 	Persistence WorkspacePersistence `json:"persistence,omitempty"`
 
-	// size of the workspace. Left out: 10Gi, or what the SessionRunner allows if that is
-	// less.
+	// size of the workspace, at most maxWorkspaceSize of the SessionRunner. Default: 10Gi, or
+	// maxWorkspaceSize if that is less.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="size must be greater than zero"
 	Size *resource.Quantity `json:"size,omitempty"`
 
-	// storageClassName of the workspace. Left out: the SessionRunner's.
+	// storageClassName of the workspace. Only the SessionRunner's is allowed. Default: the
+	// SessionRunner's.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
 
-	// retain keeps a persistent workspace when the session is deleted.
+	// retain keeps a persistent workspace when the session is deleted. Default: false.
 	// +optional
 	Retain bool `json:"retain,omitempty"`
 }
 
-// SessionReference names a session of the same namespace.
+// SessionReference is a reference to a session in the same namespace.
 type SessionReference struct {
-	// name of the session.
+	// name of the AgenticSession.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=52
 	Name string `json:"name"`
 }
 
-// ActiveWorkflow is a git repository that says how the agent works.
+// ActiveWorkflow is a git repository with instructions for the agent.
 type ActiveWorkflow struct {
-	// gitUrl of the repository: https://, ssh:// or git@host:path.
+	// gitUrl of the repository, as https://, ssh:// or git@host:path, without credentials.
 	// +required
 	GitURL GitURL `json:"gitUrl"`
 
-	// branch to take.
+	// branch to check out. Default: main.
 	// +optional
 	// +kubebuilder:default=main
 	Branch GitBranch `json:"branch,omitempty"`
 
-	// path in the repository.
+	// path of the instructions in the repository.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.matches('(^|/)[.][.](/|$)')",message="path must stay within the repository"
 	Path string `json:"path,omitempty"`
 }
 
-// MCPServers are the tools that an agent has.
+// MCPServers are tool servers that speak the Model Context Protocol.
 type MCPServers struct {
-	// custom servers by their names, as the runner understands them.
+	// custom servers by name, at most 32, in a format that the runner defines.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Custom map[string]apiextensionsv1.JSON `json:"custom,omitempty"`
 
-	// disabled servers of those the runner brings.
+	// disabled are the names of the runner's built-in servers to disable, at most 64.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -403,7 +416,7 @@ type MCPServers struct {
 	Disabled []string `json:"disabled,omitempty"`
 }
 
-// OperatingMode is whether a session is to run.
+// OperatingMode is whether a session runs or is stopped.
 // +kubebuilder:validation:Enum=Running;Stopped
 type OperatingMode string
 
@@ -413,7 +426,7 @@ const (
 	ModeStopped OperatingMode = "Stopped"
 )
 
-// WorkspacePersistence is whether a workspace outlives a Pod.
+// WorkspacePersistence is whether a workspace is kept after its Pod ends.
 // +kubebuilder:validation:Enum=Persistent;Ephemeral
 type WorkspacePersistence string
 

@@ -3,8 +3,9 @@ package v1alpha1
 // Broker says where a broker is and how to log in there. Every secret is one of the
 // object's own namespace; none of it stands in a spec.
 type Broker struct {
-	// engine of the broker. NATS is JetStream; Asynq is a Redis or Valkey as asynq keeps
-	// its queues there.
+	// engine of the broker. NATS is NATS JetStream. Asynq is the task queue asynq on Redis or
+	// Valkey; it is experimental, because it depends on how asynq stores its tasks, which
+	// asynq may change.
 	// +required
 	Engine Engine `json:"engine"`
 

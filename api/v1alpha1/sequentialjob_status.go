@@ -5,58 +5,65 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// SequentialJobStatus is what was observed of the sequence's Jobs. Everything in it
-// is derived from those Jobs and from the outcomes recorded here; nothing is counted up.
+// SequentialJobStatus is the observed state of a SequentialJob. It is derived from the Jobs of
+// its steps and from the outcomes that are recorded here.
 type SequentialJobStatus struct {
-	// phase sums the conditions up in a word.
+	// phase summarizes the conditions: Pending, Running, Suspended, Completed, Failed or
+	// Terminating.
 	// +optional
 	Phase SequentialJobPhase `json:"phase,omitempty"`
 
-	// conditions: Available, Progressing, Failed, Suspended, SpecAccepted,
-	// ResourcesUnavailable, NameConflict.
+	// conditions: Ready, Reconciling, Stalled, Available, Progressing, Failed, Suspended,
+	// SpecAccepted, ResourcesUnavailable, NameConflict.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the metadata.generation this status was derived from.
+	// observedGeneration is the metadata.generation that this status describes; -1 before the
+	// first reconciliation.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// run counts the runs: 1, and one more for each rerun.
+	// run is the number of the current run: 1, increased by each rerun.
 	// +optional
 	Run int32 `json:"run,omitempty"`
 
-	// rerunID is the spec.rerun.id that was last acted on.
+	// rerunID is the last spec.rerun.id that started a rerun, or that was set at creation.
 	// +optional
 	RerunID string `json:"rerunID,omitempty"`
 
-	// startTime is when the run began or, as in batch/v1, was last resumed.
+	// startTime is when the run started or, as in batch/v1, was last resumed.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
-	// completionTime is when the run ended, in success or in failure.
+	// completionTime is when the run finished, whether it completed or failed.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
-	// state counts the run's steps.
+	// deadlineExceededTime is when the run exceeded spec.activeDeadlineSeconds and the operator
+	// stopped or skipped its remaining steps.
+	// +optional
+	DeadlineExceededTime *metav1.Time `json:"deadlineExceededTime,omitempty"`
+
+	// state counts the steps of the current run by state.
 	// +optional
 	State StepCounts `json:"state,omitempty"`
 
-	// progress says how far the run has come.
+	// progress describes how far the run has progressed.
 	// +optional
 	Progress Progress `json:"progress,omitempty"`
 
-	// steps of the run in order, those of finally last.
+	// steps of the run in order, those of spec.finally last.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Steps []StepStatus `json:"steps,omitempty"`
 }
 
-// StepCounts counts steps by what became of them.
+// StepCounts counts steps by state.
 type StepCounts struct {
-	// active steps: one that is starting, running or being stopped; 0 or 1.
+	// active steps: those that have started and not ended; 0 or 1.
 	// +optional
 	// +kubebuilder:default=0
 	Active int32 `json:"active"`
@@ -64,29 +71,29 @@ type StepCounts struct {
 	// +optional
 	// +kubebuilder:default=0
 	Succeeded int32 `json:"succeeded"`
-	// failed steps, those with onFailure: Continue included.
+	// failed steps, including those with onFailure: Continue.
 	// +optional
 	// +kubebuilder:default=0
 	Failed int32 `json:"failed"`
 }
 
-// Progress says how far a run has come. Indices count from 0, through containers and
-// then finally.
+// Progress describes how far a run has progressed. Indices start at 0 and count the steps of
+// spec.containers, then those of spec.finally.
 type Progress struct {
-	// currentIndex is the step that is active, or next.
+	// currentIndex is the index of the active step or, if no step is active, of the next one.
 	// +optional
 	CurrentIndex *int32 `json:"currentIndex,omitempty"`
-	// currentStep is that step's name.
+	// currentStep is the name of the step at currentIndex.
 	// +optional
 	CurrentStep string `json:"currentStep,omitempty"`
-	// completedIndices are the steps that succeeded.
+	// completedIndices are the indices of the steps that succeeded.
 	// +optional
 	// +listType=set
 	CompletedIndices []int32 `json:"completedIndices,omitempty"`
-	// failedIndex is the first step whose failure fails the run.
+	// failedIndex is the index of the first step whose failure fails the run.
 	// +optional
 	FailedIndex *int32 `json:"failedIndex,omitempty"`
-	// failureReason is why the run fails or failed.
+	// failureReason is why the run failed, in CamelCase.
 	// +optional
 	FailureReason string `json:"failureReason,omitempty"`
 	// display is "<steps succeeded>/<steps>".
@@ -94,62 +101,64 @@ type Progress struct {
 	Display string `json:"display,omitempty"`
 }
 
-// StepStatus is what is known of one step in the current run.
+// StepStatus is the observed state of one step in the current run.
 type StepStatus struct {
 	// name of the step.
 	Name string `json:"name"`
-	// finally says that the step is one of spec.finally.
+	// finally is true if the step is one of spec.finally.
 	// +optional
 	Finally bool `json:"finally,omitempty"`
-	// phase of the step.
+	// phase of the step: Pending, Starting, Running, Suspending, Suspended, Interrupted,
+	// Stopping, Lost, Succeeded, Failed or Skipped.
 	Phase StepPhase `json:"phase"`
-	// tolerated says that the step failed and, by its onFailure: Continue, the run
-	// goes on.
+	// tolerated is true if the step failed and the run continues because of its
+	// onFailure: Continue.
 	// +optional
 	Tolerated bool `json:"tolerated,omitempty"`
-	// attempt counts the Jobs made for the step in this run: 1, and one more each
-	// time a lost or interrupted one is made again.
+	// attempt is the number of the step's current attempt in this run. Each attempt is one Job:
+	// 1, increased when a lost or interrupted Job is replaced.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
-	// run in which the step got this outcome; lower than status.run for a step that
-	// kept it over a rerun.
+	// run in which the step got this phase. It is lower than status.run for a step that kept its
+	// outcome in a rerun.
 	// +optional
 	Run int32 `json:"run,omitempty"`
-	// jobName is the step's Job.
+	// jobName is the name of the Job of the current attempt.
 	// +optional
 	JobName string `json:"jobName,omitempty"`
-	// jobUID is that Job's UID, once the Job was seen.
+	// jobUID is the UID of that Job. It is recorded when the step ends, and at the latest about
+	// one minute after the Job was created.
 	// +optional
 	JobUID types.UID `json:"jobUID,omitempty"`
-	// generation of the spec the step was started with.
+	// generation of the spec that the step was started with.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
-	// specHash is a hash of the step's own entry in that spec.
+	// specHash is a hash of the step in the spec that it was started with.
 	// +optional
 	SpecHash string `json:"specHash,omitempty"`
-	// templateHash is a hash of the Pod template the step was started with.
+	// templateHash is a hash of the Pod template that the step was started with.
 	// +optional
 	TemplateHash string `json:"templateHash,omitempty"`
-	// startTime is when the step's Job was started.
+	// startTime is when the step started.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// finishTime is when it ended.
+	// finishTime is when the step ended.
 	// +optional
 	FinishTime *metav1.Time `json:"finishTime,omitempty"`
 	// reason for the phase, in CamelCase.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message for people, at most 256 characters.
+	// message is a human-readable explanation of the phase, at most 256 characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
-	// output is the step's termination message, when the step has outputs: true.
+	// output is the termination message of a step with outputs: true.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Output string `json:"output,omitempty"`
 }
 
-// SequentialJobPhase sums up a SequentialJob's conditions.
+// SequentialJobPhase summarizes a SequentialJob's conditions.
 // +kubebuilder:validation:Enum=Pending;Running;Suspended;Completed;Failed;Terminating
 type SequentialJobPhase string
 
@@ -163,27 +172,37 @@ const (
 	PhaseTerminating SequentialJobPhase = "Terminating"
 )
 
-// StepPhase is where a step stands.
-// +kubebuilder:validation:Enum=Pending;Starting;Running;Suspended;Stopping;Succeeded;Failed;Skipped
+// StepPhase is the phase of a step.
+// +kubebuilder:validation:Enum=Pending;Starting;Running;Suspending;Suspended;Interrupted;Stopping;Lost;Succeeded;Failed;Skipped
 type StepPhase string
 
 // The phases of a step.
 const (
-	// StepPending: not begun.
+	// StepPending: the step has not started.
 	StepPending StepPhase = "Pending"
-	// StepStarting: recorded as begun; its Job is being made, or is younger than 15 s.
+	// StepStarting: the step's Job cannot be created yet. The condition ResourcesUnavailable or
+	// NameConflict has the reason.
 	StepStarting StepPhase = "Starting"
-	// StepRunning: its Job has been there for 15 s or more.
+	// StepRunning: the step's Job is created.
 	StepRunning StepPhase = "Running"
-	// StepSuspended: its Job is held by spec.suspend.
+	// StepSuspending: spec.suspend deletes the step's Job; afterwards the step is Interrupted.
+	StepSuspending StepPhase = "Suspending"
+	// StepSuspended: spec.suspend suspends the step's Job.
 	StepSuspended StepPhase = "Suspended"
-	// StepStopping: its Job is being ended for the reason given.
+	// StepInterrupted: spec.suspend ended the step's Job. The next attempt starts when the run
+	// is resumed.
+	StepInterrupted StepPhase = "Interrupted"
+	// StepStopping: the step's Job is being deleted for the given reason; afterwards the step is
+	// Failed.
 	StepStopping StepPhase = "Stopping"
-	// StepSucceeded: its Job completed.
+	// StepLost: the step's Job was deleted before its outcome was recorded. The next attempt
+	// starts, because of onLostJob: Rerun.
+	StepLost StepPhase = "Lost"
+	// StepSucceeded: the step's Job completed.
 	StepSucceeded StepPhase = "Succeeded"
-	// StepFailed: its Job failed, was lost, or was stopped.
+	// StepFailed: the step's Job failed, was lost, was refused, or was stopped.
 	StepFailed StepPhase = "Failed"
-	// StepSkipped: the run ended before it.
+	// StepSkipped: the step did not run because of an earlier failure, or the run's deadline.
 	StepSkipped StepPhase = "Skipped"
 )
 
@@ -191,19 +210,19 @@ const (
 const (
 	// ConditionAvailable is True when the run completed.
 	ConditionAvailable = "Available"
-	// ConditionProgressing is True while the run goes on.
+	// ConditionProgressing is True while a step of the run is active.
 	ConditionProgressing = "Progressing"
 	// ConditionFailed is True when the run failed.
 	ConditionFailed = "Failed"
-	// ConditionSuspended is True when spec.suspend holds the run and nothing of it runs.
+	// ConditionSuspended is True while spec.suspend is true and no step is running.
 	ConditionSuspended = "Suspended"
-	// ConditionSpecAccepted is False when the spec, or a change of it, cannot be used.
+	// ConditionSpecAccepted is False when the spec, or a change to it, is refused.
 	ConditionSpecAccepted = "SpecAccepted"
-	// ConditionResourcesUnavailable is True while a quota keeps the next step's Job
-	// from being made. That is waiting, not failure.
+	// ConditionResourcesUnavailable is True while a ResourceQuota has no room for the next
+	// step's Job. The run waits; it does not fail.
 	ConditionResourcesUnavailable = "ResourcesUnavailable"
-	// ConditionNameConflict is True while the name of the next step's Job, of the
-	// workspace or of the outputs is taken by an object that is not ours.
+	// ConditionNameConflict is True while an object that belongs to another owner has the name
+	// of the next step's Job, of the workspace or of the outputs.
 	ConditionNameConflict = "NameConflict"
 )
 

@@ -7,15 +7,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SequentialJobManager is the value of spec.managedBy that means this operator, the
-// same as leaving the field out.
+// SequentialJobManager is the value of spec.managedBy that selects this operator, as does
+// leaving the field unset.
 const SequentialJobManager = Prefix + "sequentialjob-controller"
 
-// SequentialJobFinalizer is on a SequentialJob only while one of its steps may be
-// running, so that deleting it ends the running step before the object goes.
+// SequentialJobFinalizer is set only while a step may be running, so that deleting the
+// SequentialJob stops the running step before the object is removed.
 const SequentialJobFinalizer = Prefix + "terminate-step"
 
-// SequentialJob runs containers strictly one after another, each as a native Job.
+// SequentialJob runs containers strictly one after another, each as a Kubernetes Job.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -31,12 +31,13 @@ type SequentialJob struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the wanted sequence.
+	// spec is the desired sequence.
 	// +required
 	Spec SequentialJobSpec `json:"spec"`
 
-	// status is what was observed of the sequence's Jobs.
+	// status is the observed state of the sequence.
 	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status SequentialJobStatus `json:"status,omitempty"`
 }
 
@@ -49,15 +50,16 @@ type SequentialJobList struct {
 	Items           []SequentialJob `json:"items"`
 }
 
-// SequentialJobSpec is the wanted sequence.
+// SequentialJobSpec is the desired sequence.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.finally) || self.finally.all(f, !self.containers.exists(c, c.name == f.name))",message="step names must be unique across containers and finally",fieldPath=".finally"
 // +kubebuilder:validation:XValidation:rule="has(self.workspace) == has(oldSelf.workspace)",message="workspace is immutable: it cannot be added or removed",fieldPath=".workspace"
 // +kubebuilder:validation:XValidation:rule="has(self.managedBy) == has(oldSelf.managedBy)",message="managedBy is immutable: it cannot be added or removed",fieldPath=".managedBy"
 // +kubebuilder:validation:XValidation:rule="!has(self.rerun) || !has(self.rerun.from) || self.rerun.from in ['Failed', 'Start'] || self.containers.exists(c, c.name == self.rerun.from)",message="rerun.from must be Failed, Start or the name of a step in containers",fieldPath=".rerun.from"
 type SequentialJobSpec struct {
-	// containers are the steps, run in this order. Each is a whole Kubernetes
-	// container, plus an optional object `step` that says how it is run as a Job.
+	// containers are the steps, run in this order. Each is a complete Kubernetes container, plus
+	// an optional object `step` with the options of its Job. The steps that have started are
+	// immutable until the run has finished.
 	// +required
 	// +listType=map
 	// +listMapKey=name
@@ -65,72 +67,72 @@ type SequentialJobSpec struct {
 	// +kubebuilder:validation:MaxItems=100
 	Containers []Step `json:"containers"`
 
-	// finally are steps that run in this order after the others, whether those
-	// succeeded, failed or were stopped by activeDeadlineSeconds. One that fails
-	// makes the run fail.
+	// finally are steps that run in this order after those of containers, whether those
+	// succeeded, failed or were stopped by activeDeadlineSeconds. If one of them fails, the run
+	// fails.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10
 	Finally []Step `json:"finally,omitempty"`
 
-	// template is the Pod every step starts from: metadata, volumes, security
-	// context, node selection, pull secrets, init containers and so on. It may hold
-	// one container, named `step`, that gives defaults to every step.
+	// template is the Pod template of all steps: metadata, volumes, security context, node
+	// selection, pull secrets, init containers and so on. It can have one container, named
+	// `step`, with defaults for all steps.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.containers) || self.spec.containers.all(c, c.name == 'step')",message="the only container a template may hold is one named step, which gives defaults to every step; a sidecar goes into initContainers with restartPolicy: Always",fieldPath=".spec.containers"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.containers) || self.spec.containers.all(c, c.name == 'step')",message="the template can have only one container, named step, with defaults for all steps; define sidecars as initContainers with restartPolicy: Always",fieldPath=".spec.containers"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.restartPolicy) || self.spec.restartPolicy in ['Never', 'OnFailure']",message="restartPolicy must be Never or OnFailure: a Job cannot run Pods with Always",fieldPath=".spec.restartPolicy"
 	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
 
-	// jobMetadata is put on every child Job, e.g. the label
-	// kueue.x-k8s.io/queue-name, by which a queue admits each step on its own.
+	// jobMetadata has labels and annotations for all Jobs of the steps, for example the label
+	// kueue.x-k8s.io/queue-name, with which Kueue admits each step separately.
 	// +optional
 	JobMetadata *JobMetadata `json:"jobMetadata,omitempty"`
 
-	// suspend holds the sequence. Setting it back to false lets it go on.
+	// suspend suspends the sequence while it is true: no step starts. Defaults to false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// suspendPolicy says what suspend does to a running step. AfterCurrent lets it
-	// end and starts no other; Immediate ends its Pods, and runs that step again
-	// when the sequence is resumed.
+	// suspendPolicy is what suspend does to a running step. AfterCurrent lets it finish;
+	// Immediate stops its Pods, and runs the step again when the sequence is resumed. Defaults
+	// to AfterCurrent.
 	// +optional
 	// +kubebuilder:default=AfterCurrent
 	SuspendPolicy SuspendPolicy `json:"suspendPolicy,omitempty"`
 
-	// activeDeadlineSeconds bounds the run, in seconds from its start; as in
-	// batch/v1 the clock starts anew when a suspended run is resumed. A run that
-	// exceeds it is stopped and fails; its finally steps still run.
+	// activeDeadlineSeconds limits the duration of the run, in seconds from its start. As in
+	// batch/v1, the time restarts when a suspended run is resumed. A run that exceeds it is
+	// stopped and fails; its finally steps still run. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 
-	// ttlSecondsAfterFinished deletes the SequentialJob, and all it owns, this many
-	// seconds after its run ended. Left out: it is kept.
+	// ttlSecondsAfterFinished is the time in seconds after which a finished SequentialJob is
+	// deleted with all objects it owns. Unset means never.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
-	// workspace is a volume made for this SequentialJob and mounted in every step,
-	// so that one step finds what an earlier one left.
+	// workspace is a volume that is created for this SequentialJob and mounted in every step, so
+	// that steps can share files. It is immutable.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="workspace is immutable"
 	Workspace *Workspace `json:"workspace,omitempty"`
 
-	// rerun starts a finished run again when its id changes.
+	// rerun starts another run of a finished SequentialJob when its id changes.
 	// +optional
 	Rerun *Rerun `json:"rerun,omitempty"`
 
-	// onLostJob says what happens when a step's Job vanished before its outcome was
-	// recorded, so that nobody can tell whether it did its work. Fail fails the
-	// step; Rerun runs it again.
+	// onLostJob is what happens when a step's Job was deleted before its outcome was recorded, so
+	// that it is unknown whether the step did its work. Fail fails the step; Rerun runs it
+	// again. Defaults to Fail.
 	// +optional
 	// +kubebuilder:default=Fail
 	OnLostJob LostJobPolicy `json:"onLostJob,omitempty"`
 
-	// managedBy names the controller that reconciles this object. Left out or
-	// yardmaster.dev/sequentialjob-controller: this operator. Anything else: this
-	// operator does nothing with it.
+	// managedBy names the controller that reconciles this object. If it is unset or
+	// yardmaster.dev/sequentialjob-controller, this operator reconciles it; otherwise this
+	// operator ignores it. It is immutable.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -139,12 +141,9 @@ type SequentialJobSpec struct {
 	ManagedBy *string `json:"managedBy,omitempty"`
 }
 
-// Step is one step of a sequence: a container, and how it is run as a Job.
+// Step is one step of a sequence: a container, and the options of its Job.
 //
-// Name stands here again, over the container's own, so that the API server knows
-// its limits; Container.Name stays empty after decoding. Use AsContainer for the whole.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.restartPolicy) || self.restartPolicy != 'Always'",message="a step's restartPolicy cannot be Always: its Job would never complete; a sidecar goes into template.spec.initContainers",fieldPath=".restartPolicy"
+// +kubebuilder:validation:XValidation:rule="!has(self.restartPolicy) || self.restartPolicy != 'Always'",message="a step's restartPolicy cannot be Always: its Job would never complete; define sidecars in template.spec.initContainers",fieldPath=".restartPolicy"
 type Step struct {
 	// name of the step, unique in the SequentialJob: a DNS label of at most 30
 	// characters. It is also the name of the container in the step's Pod.
@@ -156,19 +155,20 @@ type Step struct {
 
 	corev1.Container `json:",inline"`
 
-	// step says how the container is run as a Job.
+	// step has the options of the step's Job.
 	// +optional
 	Step *StepOptions `json:"step,omitempty"`
 }
 
-// AsContainer is the step's container under the step's name.
+// AsContainer returns the step's container with the step's name. Decoding leaves Container.Name
+// empty, because Step.Name has the same JSON key.
 func (s *Step) AsContainer() *corev1.Container {
 	c := s.Container.DeepCopy()
 	c.Name = s.Name
 	return c
 }
 
-// Options are the step's options, never nil.
+// Options returns the step's options, never nil.
 func (s *Step) Options() *StepOptions {
 	if s.Step == nil {
 		return &StepOptions{}
@@ -176,80 +176,83 @@ func (s *Step) Options() *StepOptions {
 	return s.Step
 }
 
-// StepOptions says how a step's container is run as a Job.
+// StepOptions are the options of a step's Job.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.outputs) || !self.outputs || ((!has(self.completions) || self.completions == 1) && (!has(self.parallelism) || self.parallelism == 1))",message="outputs needs a step that runs one Pod: completions and parallelism of 1",fieldPath=".outputs"
+// +kubebuilder:validation:XValidation:rule="!has(self.outputs) || !self.outputs || ((!has(self.completions) || self.completions == 1) && (!has(self.parallelism) || self.parallelism == 1))",message="outputs requires a step that runs one Pod: completions and parallelism of 1",fieldPath=".outputs"
 // +kubebuilder:validation:XValidation:rule="!has(self.completionMode) || self.completionMode != 'Indexed' || has(self.completions)",message="completions is required when completionMode is Indexed",fieldPath=".completions"
 type StepOptions struct {
-	// backoffLimit is how many times a failed Pod of the step is replaced.
+	// backoffLimit is the number of failed Pods of the step that are replaced before the step
+	// fails. Defaults to 0.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 
-	// activeDeadlineSeconds bounds the step, retries included, in seconds.
+	// activeDeadlineSeconds limits the duration of the step in seconds, including retries. Unset
+	// means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 
-	// startDeadlineSeconds fails the step when none of its Pods has started a
-	// container this many seconds after the Job was: an image that cannot be
-	// pulled, a Pod that fits no node. Left out: it waits for ever.
+	// startDeadlineSeconds is the time in seconds in which a Pod of the step must start a
+	// container after the Job has started. Otherwise the step fails, for example because an
+	// image cannot be pulled or no node fits. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	StartDeadlineSeconds *int64 `json:"startDeadlineSeconds,omitempty"`
 
-	// podFailurePolicy is batch/v1's: which Pod failures count, which end the step
-	// at once. It needs the template's restartPolicy to be Never.
+	// podFailurePolicy is the Job's podFailurePolicy: which Pod failures count, and which fail
+	// the step at once. It requires the template's restartPolicy to be Never.
 	// +optional
 	PodFailurePolicy *batchv1.PodFailurePolicy `json:"podFailurePolicy,omitempty"`
 
-	// onFailure says what the step's failure means for the sequence. Stop skips the
-	// steps after it and fails the run; Continue goes on as if it had succeeded.
+	// onFailure is what the step's failure does to the run. Stop skips the later steps of
+	// containers and fails the run; Continue starts the next step as if this one had succeeded.
+	// Defaults to Stop.
 	// +optional
 	// +kubebuilder:default=Stop
 	OnFailure FailureAction `json:"onFailure,omitempty"`
 
-	// parallelism is how many Pods of the step run at once.
+	// parallelism is the number of Pods of the step that run at the same time. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Parallelism *int32 `json:"parallelism,omitempty"`
 
-	// completions is how many Pods of the step must succeed.
+	// completions is the number of Pods of the step that must succeed. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Completions *int32 `json:"completions,omitempty"`
 
-	// completionMode is batch/v1's: NonIndexed or Indexed.
+	// completionMode is the Job's completionMode: NonIndexed or Indexed. Defaults to NonIndexed.
 	// +optional
 	// +kubebuilder:validation:Enum=NonIndexed;Indexed
 	CompletionMode *batchv1.CompletionMode `json:"completionMode,omitempty"`
 
-	// outputs records what the step wrote to its termination message (at most 4096
-	// bytes; newlines at its end are dropped) and gives it to later steps as the environment variable
-	// STEP_<NAME>_OUTPUT, the name in capitals with _ for -.
+	// outputs records the step's termination message (at most 4096 bytes, without trailing
+	// newlines) and passes it to later steps in the environment variable STEP_<NAME>_OUTPUT,
+	// with the step's name in upper case and - replaced by _. Defaults to false.
 	// +optional
 	Outputs bool `json:"outputs,omitempty"`
 }
 
-// JobMetadata is metadata for child Jobs.
+// JobMetadata has metadata for the Jobs of all steps.
 type JobMetadata struct {
-	// labels for every child Job.
+	// labels of all Jobs. Keys with the prefix yardmaster.dev/ or batch.kubernetes.io/ are reserved.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations for every child Job.
+	// annotations of all Jobs. The same keys are reserved.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Workspace is a PersistentVolumeClaim made for one SequentialJob.
+// Workspace is a PersistentVolumeClaim that is created for one SequentialJob.
 type Workspace struct {
 	// size of the volume.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="size must be greater than zero"
 	Size resource.Quantity `json:"size"`
 
-	// storageClassName of the claim. Left out: the cluster's default class.
+	// storageClassName of the claim. Unset means the cluster's default class.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
@@ -273,17 +276,18 @@ type Workspace struct {
 	Retention WorkspaceRetention `json:"retention,omitempty"`
 }
 
-// Rerun asks for a finished run to be run again.
+// Rerun requests another run of a finished SequentialJob.
 type Rerun struct {
-	// id of this request, any text. A finished run starts again when the id differs
-	// from the one it last saw; an id there from the beginning asks for nothing.
+	// id of this request, any text. A rerun starts when the run has finished and the id differs
+	// from status.rerunID. An id that is set at creation requests nothing.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	ID string `json:"id"`
 
-	// from is where to begin: Failed (the first step that failed), Start, or a
-	// step's name. Steps before it keep their outcome.
+	// from is the first step of the rerun: Failed for the first step that failed, Start for the
+	// first step, or the name of a step in containers. Steps before it keep their outcome.
+	// Defaults to Failed.
 	// +optional
 	// +kubebuilder:default=Failed
 	// +kubebuilder:validation:MinLength=1
@@ -291,13 +295,13 @@ type Rerun struct {
 	From string `json:"from,omitempty"`
 }
 
-// Where a rerun begins, when not at a step's name.
+// The values of Rerun.From that are not step names.
 const (
 	RerunFromFailed = "Failed"
 	RerunFromStart  = "Start"
 )
 
-// SuspendPolicy says what suspending does to a running step.
+// SuspendPolicy is what suspending does to a running step.
 // +kubebuilder:validation:Enum=AfterCurrent;Immediate
 type SuspendPolicy string
 
@@ -307,7 +311,7 @@ const (
 	SuspendImmediate    SuspendPolicy = "Immediate"
 )
 
-// FailureAction says what a step's failure means for the sequence.
+// FailureAction is what a step's failure does to the run.
 // +kubebuilder:validation:Enum=Stop;Continue
 type FailureAction string
 
@@ -317,7 +321,7 @@ const (
 	OnFailureContinue FailureAction = "Continue"
 )
 
-// LostJobPolicy says what happens to a step whose Job vanished.
+// LostJobPolicy is what happens to a step whose Job was deleted before it ended.
 // +kubebuilder:validation:Enum=Fail;Rerun
 type LostJobPolicy string
 
@@ -327,7 +331,7 @@ const (
 	LostJobRerun LostJobPolicy = "Rerun"
 )
 
-// WorkspaceRetention says what becomes of a workspace.
+// WorkspaceRetention is what happens to a workspace when its SequentialJob is deleted.
 // +kubebuilder:validation:Enum=Delete;Retain
 type WorkspaceRetention string
 

@@ -7,8 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SessionRunner says what AgenticSessions of its namespace may run as. It is for those who
-// look after the namespace: who may only create sessions chooses among what it allows.
+// SessionRunner defines the image, the limits and the network access of AgenticSessions in its
+// namespace. Administrators of the namespace create SessionRunners; session authors can only
+// choose among what they allow.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=sr,categories=yardmaster
@@ -20,7 +21,7 @@ type SessionRunner struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what sessions may run as.
+	// spec is the environment that sessions run in, and its limits.
 	// +required
 	Spec SessionRunnerSpec `json:"spec"`
 }
@@ -34,18 +35,20 @@ type SessionRunnerList struct {
 	Items           []SessionRunner `json:"items"`
 }
 
-// SessionRunnerSpec is what sessions may run as. What it does not name is closed.
+// SessionRunnerSpec is the environment that sessions run in, and its limits. Anything that it does
+// not allow is denied.
 //
-// All their containers run as another user than root, without capabilities, and with a root
-// file system that is read-only. Nothing here changes that.
+// All containers run as a non-root user, without capabilities, and with a read-only root file
+// system. No field changes that.
 type SessionRunnerSpec struct {
-	// image of the runner.
+	// image of the runner's container.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image"`
 
-	// allowedImages that a session may ask for instead, in full: there are no patterns.
+	// allowedImages are up to 64 further images that a session may set, as complete references.
+	// Patterns are not supported. Default: none.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -53,26 +56,27 @@ type SessionRunnerSpec struct {
 	// +kubebuilder:validation:items:MaxLength=1024
 	AllowedImages []string `json:"allowedImages,omitempty"`
 
-	// imagePullSecrets that the images are pulled with.
+	// imagePullSecrets are up to 16 Secrets with credentials for the images' registries.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	ImagePullSecrets []SecretRef `json:"imagePullSecrets,omitempty"`
 
-	// command of the runner. Left out: the image's.
+	// command of the runner. Default: the image's.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Command []string `json:"command,omitempty"`
 
-	// args of the runner. Left out: the image's.
+	// args of the runner. Default: the image's.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Args []string `json:"args,omitempty"`
 
-	// env of the runner. A session cannot set these variables.
+	// env are up to 128 environment variables of the runner. A session cannot override them. Names
+	// that begin with AGENTIC_ are not allowed.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -80,78 +84,80 @@ type SessionRunnerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.startsWith('AGENTIC_'))",message="names that begin with AGENTIC_ are reserved"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
-	// resources of the runner when its session does not say. Left out, or one of them:
-	// requests of 100m CPU, 256Mi memory and 1Gi ephemeral storage, and limits of 1 CPU, 2Gi
-	// and 4Gi.
+	// resources of the runner if its session sets none. Default for each: requests of 100m CPU,
+	// 256Mi memory and 1Gi ephemeral storage; limits of 1 CPU, 2Gi and 4Gi.
 	// +optional
 	Resources SessionResources `json:"resources,omitempty"`
 
-	// maxResources a session may ask for. Of what is not named here it may have no more
-	// than the default limit.
+	// maxResources are the maximum limits that a session may set. For a resource that is not
+	// listed, the maximum is the limit in resources.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	MaxResources corev1.ResourceList `json:"maxResources,omitempty"`
 
-	// runtimeClassName of the Pods, such as that of a sandbox.
+	// runtimeClassName of the Pods, for example of a sandbox. Default: the cluster's.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
 
-	// runAsUser of all containers. Left out: the images' users, who must be named by number.
+	// runAsUser is the numeric user of all containers. Default: the images' users, which must be
+	// numeric.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	RunAsUser *int64 `json:"runAsUser,omitempty"`
 
-	// runAsGroup of all containers.
+	// runAsGroup is the numeric group of all containers. Default: the images' groups.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	RunAsGroup *int64 `json:"runAsGroup,omitempty"`
 
-	// sidecars that run beside the runner, and end when it does.
+	// sidecars are up to 8 containers that start before the runner and end after it.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
 	Sidecars []SessionSidecar `json:"sidecars,omitempty"`
 
-	// egress that Pods may reach, besides the cluster's DNS. Link-local addresses, where
-	// clouds have their credentials, are reached only by a cidr that lies within them.
+	// egress are up to 64 rules for addresses that Pods may connect to, besides the cluster's DNS.
+	// Link-local addresses, at which clouds serve credentials, are allowed only by a cidr within
+	// them. Default: none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Egress []SessionEgress `json:"egress,omitempty"`
 
-	// ingressFrom are those who may reach an interactive session's port. Left out: nobody.
+	// ingressFrom are up to 16 peers that may connect to an interactive session's port, as in a
+	// NetworkPolicy. Default: none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	IngressFrom []networkingv1.NetworkPolicyPeer `json:"ingressFrom,omitempty"`
 
-	// port on which the runner of an interactive session listens.
+	// port on which the runner of an interactive session listens, from 1024. Default: 8080.
 	// +optional
 	// +kubebuilder:default=8080
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
 
-	// storageClassName of persistent workspaces. Left out: the cluster's default. A session
-	// may name this one only.
+	// storageClassName of persistent workspaces. A session cannot use another one. Default: the
+	// cluster's default class.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
 
-	// maxWorkspaceSize of a session.
+	// maxWorkspaceSize is the maximum size of a session's workspace. Default: 10Gi.
 	// +optional
 	// +kubebuilder:default="10Gi"
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))",message="maxWorkspaceSize must be greater than zero"
 	MaxWorkspaceSize *resource.Quantity `json:"maxWorkspaceSize,omitempty"`
 
-	// allowedSecrets that a session may have, as environment or as files. Left out: all of
-	// the namespace, but for the inputs of other sessions. Empty: none.
+	// allowedSecrets are the Secrets that a session may use in envFrom and secretMounts. An empty
+	// list allows none. Default: all Secrets of the namespace, except the inputs of sessions.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
@@ -159,16 +165,16 @@ type SessionRunnerSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	AllowedSecrets *[]string `json:"allowedSecrets,omitempty"`
 
-	// activeDeadlineSeconds is the most that a session may run, all its runs together,
-	// whatever its timeout is.
+	// activeDeadlineSeconds is the maximum number of seconds that a session may run, over all its
+	// runs. It limits the session's timeout. Default: no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 
-	// activityLease gives the runner a token with which it may renew the Lease of its
-	// session, and nothing else. Without it nobody can tell whether a session is idle. The
-	// API server must be among egress.
+	// activityLease gives the runner a Lease with which it reports activity, and a token that can
+	// only renew this Lease. inactivityTimeout and stopOnRunFinished of sessions require it.
+	// egress must allow the API server. Default: false.
 	// +optional
 	ActivityLease bool `json:"activityLease,omitempty"`
 }
@@ -185,8 +191,8 @@ type SessionResources struct {
 	Limits corev1.ResourceList `json:"limits,omitempty"`
 }
 
-// SessionSidecar is a container beside the runner. It starts before it, is restarted when
-// it ends, and its exit decides nothing.
+// SessionSidecar is a container that runs next to the runner. It starts before the runner and is
+// restarted when it ends. Its exit code does not affect the session.
 type SessionSidecar struct {
 	// name of the container.
 	// +required
@@ -202,27 +208,28 @@ type SessionSidecar struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image"`
 
-	// command of the container. Left out: the image's.
+	// command of the container. Default: the image's.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Command []string `json:"command,omitempty"`
 
-	// args of the container. Left out: the image's.
+	// args of the container. Default: the image's.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Args []string `json:"args,omitempty"`
 
-	// env of the container. It has none of the session's.
+	// env are up to 128 environment variables of the container. It does not get the session's
+	// variables.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=128
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
-	// resources of the container. Left out, or one of them: requests of 10m CPU, 32Mi memory
-	// and 64Mi ephemeral storage, and limits of 500m, 256Mi and 1Gi.
+	// resources of the container. Default for each: requests of 10m CPU, 32Mi memory and 64Mi
+	// ephemeral storage; limits of 500m CPU, 256Mi and 1Gi.
 	// +optional
 	Resources SessionResources `json:"resources,omitempty"`
 
@@ -230,20 +237,20 @@ type SessionSidecar struct {
 	// +optional
 	StartupProbe *corev1.Probe `json:"startupProbe,omitempty"`
 
-	// workspace mounts the session's workspace into the container, at /workspace.
+	// workspace mounts the session's workspace into the container at /workspace. Default: false.
 	// +optional
 	Workspace bool `json:"workspace,omitempty"`
 }
 
-// SessionEgress are addresses that may be reached.
+// SessionEgress is a rule that allows connections to addresses and ports.
 type SessionEgress struct {
-	// cidr of the addresses.
+	// cidr of the addresses, for example 10.0.0.0/8.
 	// +required
 	// +kubebuilder:validation:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="cidr must be a network, such as 10.0.0.0/8"
 	CIDR string `json:"cidr"`
 
-	// except are networks within cidr that may not be reached.
+	// except are up to 16 networks within cidr that stay denied.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -251,7 +258,7 @@ type SessionEgress struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(e, isCIDR(e))",message="except must be networks"
 	Except []string `json:"except,omitempty"`
 
-	// ports there. At least one is given.
+	// ports that are allowed, from 1 to 16.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -259,7 +266,7 @@ type SessionEgress struct {
 	Ports []SessionPort `json:"ports"`
 }
 
-// SessionPort is a port that may be reached, or a range of them.
+// SessionPort is an allowed port or range of ports.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.endPort) || self.endPort >= self.port",message="endPort must not be less than port",fieldPath=".endPort"
 type SessionPort struct {
@@ -269,13 +276,13 @@ type SessionPort struct {
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
 
-	// endPort is the last of a range.
+	// endPort is the last port of a range. Default: only port is allowed.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	EndPort *int32 `json:"endPort,omitempty"`
 
-	// protocol of the port.
+	// protocol of the port: TCP, UDP or SCTP. Default: TCP.
 	// +optional
 	// +kubebuilder:default=TCP
 	// +kubebuilder:validation:Enum=TCP;UDP;SCTP

@@ -1986,6 +1986,10 @@ func (in *SequentialJobStatus) DeepCopyInto(out *SequentialJobStatus) {
 		in, out := &in.CompletionTime, &out.CompletionTime
 		*out = (*in).DeepCopy()
 	}
+	if in.DeadlineExceededTime != nil {
+		in, out := &in.DeadlineExceededTime, &out.DeadlineExceededTime
+		*out = (*in).DeepCopy()
+	}
 	out.State = in.State
 	in.Progress.DeepCopyInto(&out.Progress)
 	if in.Steps != nil {

@@ -1,7 +1,6 @@
-// Package source says what is asked of a place that work comes from and that keeps no
-// queue of ours: how much waits there. Each kind of place has a package of its own that
-// implements Source. This package has what they share: how one is reached, and the
-// classes of failure that all networks have.
+// Package backlog reads how many messages wait in queues that Yardmaster does not manage.
+// Each kind of source has its own package, which implements Source. This package contains
+// what they share.
 //
-// A reading that could not be had is an error, and never 0: workers would be stopped.
+// A source that cannot be read returns an error, never 0: a backlog of 0 stops workers.
 package backlog

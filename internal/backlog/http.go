@@ -2,117 +2,139 @@ package backlog
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
 const (
-	// httpTimeout is how long an answer is waited for, all of it.
+	// httpTimeout bounds a request, including the response body.
 	httpTimeout = 5 * time.Second
-	// maxAnswer is far more than an answer about one number has.
-	maxAnswer = 1 << 20
+	// maxResponseBytes is far more than a response with a few numbers needs.
+	maxResponseBytes = 1 << 20
 )
 
-// HTTP asks a place that speaks HTTP and JSON.
-type HTTP struct {
-	base   *url.URL
-	access broker.Credentials
-	client *http.Client
+// HTTPClient sends requests to a source that has an HTTP API. It bounds the time and the
+// size of each response, and does not follow redirects, which would send the credentials
+// to another server.
+type HTTPClient struct {
+	*http.Client
+	// BaseURL contains no credentials and no query.
+	BaseURL *url.URL
 }
 
-// NewHTTP connects to nothing yet.
-func NewHTTP(access broker.Credentials) (*HTTP, error) {
-	base, err := broker.ParseURL(access.URL, "http", "https")
+// NewHTTPClient does not connect yet.
+func NewHTTPClient(credentials broker.Credentials) (*HTTPClient, error) {
+	parsed, err := broker.ParseURL(credentials.URL, "http", "https")
 	if err != nil {
 		return nil, err
 	}
-	config, err := access.TLS.ClientConfig()
+	tls, err := credentials.TLS.ClientConfig()
 	if err != nil {
 		return nil, err
 	}
-	return &HTTP{base: base, access: access, client: &http.Client{
-		Timeout:   httpTimeout,
-		Transport: &http.Transport{TLSClientConfig: config, MaxIdleConns: 2, IdleConnTimeout: time.Minute, Proxy: http.ProxyFromEnvironment},
-		// Elsewhere is not where the credentials are meant to go.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	return &HTTPClient{
+		Client: &http.Client{Timeout: httpTimeout, Transport: &httpTransport{
+			Transport: &http.Transport{TLSClientConfig: tls, MaxIdleConns: 2, IdleConnTimeout: time.Minute, Proxy: http.ProxyFromEnvironment},
+			header:    requestHeader(&credentials, parsed),
+		}},
+		BaseURL: &url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path, RawPath: parsed.RawPath},
+	}, nil
 }
 
-// Get asks for a path under the URL's own, whose parts are escaped already, and reads the
-// answer's JSON, whatever its status.
-func (h *HTTP) Get(ctx context.Context, path string, query url.Values, answer any) (status int, err error) {
-	target := strings.TrimSuffix(h.base.Scheme+"://"+h.base.Host+h.base.EscapedPath(), "/") + path
-	if len(query) > 0 {
-		target += "?" + query.Encode()
+func requestHeader(credentials *broker.Credentials, parsed *url.URL) http.Header {
+	header := http.Header{"Accept": {"application/json"}}
+	username, password := credentials.UserOf(parsed)
+	switch {
+	case credentials.Token != "":
+		header.Set("Authorization", "Bearer "+credentials.Token)
+	case username != "":
+		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(username+":"+password)))
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
-	if err != nil {
-		return 0, broker.Errorf(broker.ClassInvalid, "url is not one")
+	if credentials.Name != "" {
+		header.Set("User-Agent", credentials.Name)
 	}
-	h.authorise(request)
-	response, err := h.client.Do(request)
+	return header
+}
+
+// httpTransport adds the header to requests, bounds responses, and returns an error for a
+// status that concerns the client or the server rather than the request.
+type httpTransport struct {
+	*http.Transport
+	header http.Header
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *httpTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	request = request.Clone(request.Context())
+	maps.Copy(request.Header, t.header)
+	response, err := t.Transport.RoundTrip(request)
 	if err != nil {
-		return 0, broker.ClassifyNetworkError("asking", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-	if err != nil {
-		return 0, broker.ClassifyNetworkError("reading the answer", err)
+		return nil, err
 	}
 	if err := statusError(response.StatusCode); err != nil {
-		return response.StatusCode, err
+		_ = response.Body.Close()
+		return nil, err
 	}
-	if len(raw) > maxAnswer {
-		return response.StatusCode, broker.Errorf(broker.ClassInvalid, "the answer is longer than %d bytes", maxAnswer)
-	}
-	if err := json.Unmarshal(raw, answer); err != nil {
-		return response.StatusCode, notJSON(response.StatusCode)
-	}
-	return response.StatusCode, nil
+	response.Body = http.MaxBytesReader(nil, response.Body, maxResponseBytes)
+	return response, nil
 }
 
-func (h *HTTP) authorise(request *http.Request) {
-	name, password := h.access.UserOf(h.base)
-	switch {
-	case h.access.Token != "":
-		request.Header.Set("Authorization", "Bearer "+h.access.Token)
-	case name != "":
-		request.SetBasicAuth(name, password)
-	}
-	request.Header.Set("Accept", "application/json")
-	if h.access.Name != "" {
-		request.Header.Set("User-Agent", h.access.Name)
-	}
-}
-
-// statusError is what an answer's status says about who asked, and about the place. What
-// the place says of the question itself stands in the answer.
 func statusError(status int) error {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return broker.Errorf(broker.ClassUnauthorized, "the answer is %d %s", status, http.StatusText(status))
+		return broker.Errorf(broker.ClassUnauthorized, "the response is %d %s", status, http.StatusText(status))
 	case status >= 300 && status < 400:
-		return broker.Errorf(broker.ClassInvalid, "the answer is %d %s: give the URL that it leads to", status, http.StatusText(status))
+		return broker.Errorf(broker.ClassInvalid, "the response is %d %s: use the URL that it redirects to", status, http.StatusText(status))
 	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable:
-		return broker.Errorf(broker.ClassUnreachable, "the answer is %d %s", status, http.StatusText(status))
+		return broker.Errorf(broker.ClassUnreachable, "the response is %d %s", status, http.StatusText(status))
 	}
 	return nil
 }
 
-// notJSON is an answer of somebody else: a proxy's, if the place behind it is not there.
-func notJSON(status int) error {
-	class := broker.ClassInvalid
-	if status == http.StatusServiceUnavailable {
-		class = broker.ClassUnreachable
+// GetJSON requests an escaped path below the base URL, and decodes the response whatever
+// its status.
+func (c *HTTPClient) GetJSON(ctx context.Context, escapedPath string, into any) (status int, err error) {
+	const operation = "GET"
+	target, err := url.Parse(c.BaseURL.JoinPath("/").String() + escapedPath)
+	if err != nil {
+		return 0, broker.Errorf(broker.ClassInvalid, "url is not a valid URL")
 	}
-	return broker.Errorf(class, "the answer is %d %s, and not the JSON that was asked for", status, http.StatusText(status))
+	request := (&http.Request{Method: http.MethodGet, URL: target, Header: http.Header{}}).WithContext(ctx)
+	response, err := c.Do(request)
+	if err != nil {
+		return 0, ClassifyHTTPError(operation, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return response.StatusCode, ClassifyHTTPError(operation, err)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		class := broker.ClassInvalid
+		if response.StatusCode == http.StatusServiceUnavailable {
+			class = broker.ClassUnreachable // of a proxy whose backend is down
+		}
+		return response.StatusCode, broker.Errorf(class, "the response is %d %s, and is not JSON",
+			response.StatusCode, http.StatusText(response.StatusCode))
+	}
+	return response.StatusCode, nil
 }
 
-// Disconnect ends the connections.
-func (h *HTTP) Disconnect() { h.client.CloseIdleConnections() }
+// ClassifyHTTPError adds the operation and a class to an error of an HTTPClient.
+func ClassifyHTTPError(operation string, err error) error {
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return broker.Errorf(broker.ClassInvalid, "%s: the response is longer than %d bytes", operation, tooLarge.Limit)
+	}
+	return broker.ClassifyNetworkError(operation, err)
+}
+
+// Disconnect closes idle connections.
+func (c *HTTPClient) Disconnect() { c.CloseIdleConnections() }

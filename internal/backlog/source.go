@@ -8,38 +8,36 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// Source can be asked how much waits. All its methods may be called at the same time, and
-// its errors have a class.
+// Source reads the backlog of a queue that Yardmaster does not manage. Its methods are safe
+// for concurrent use, and its errors have a class.
 type Source interface {
 	Read(ctx context.Context) (Reading, error)
-	// Disconnect ends the connection.
 	Disconnect()
 }
 
-// Reading is how much there is to do.
+// Reading is the state of a queue at MeasuredTime.
 type Reading struct {
-	// Waiting messages have not been begun.
-	Waiting int64
-	// InFlight messages are being worked on; nil if the source does not know.
+	// Backlog is the number of messages waiting for a worker.
+	Backlog int64
+	// InFlight is the number of messages delivered and not yet acknowledged; nil if unknown.
 	InFlight *int64
-	// Arrivals counts messages since ever; nil if the source does not. A counter that went
-	// back has begun anew.
-	Arrivals *uint64
-	// At is when this was so.
-	At time.Time
+	// TotalArrivals is the number of messages ever received; nil if unknown. A decrease means
+	// that the source restarted its counter.
+	TotalArrivals *uint64
+	MeasuredTime  time.Time
 }
 
-// most is more than any queue has, and far from where numbers overflow.
-const most = 1 << 53
+// maxMessageCount is more than any queue contains, and far from an overflow.
+const maxMessageCount = 1 << 53
 
-// Count makes a count of messages of a number that a source has told. A part of a message
-// is one: it is work for somebody.
-func Count(what string, value float64) (int64, error) {
+// MessageCount converts a number reported by a source, and rounds fractions up. The
+// description of the number appears in errors.
+func MessageCount(description string, value float64) (int64, error) {
 	switch {
 	case math.IsNaN(value):
-		return 0, broker.Errorf(broker.ClassInvalid, "%s is not a number", what)
-	case value < 0 || value > most:
-		return 0, broker.Errorf(broker.ClassInvalid, "%s is %g, must be 0 to %d", what, value, int64(most))
+		return 0, broker.Errorf(broker.ClassInvalid, "%s is NaN, must be a number", description)
+	case value < 0 || value > maxMessageCount:
+		return 0, broker.Errorf(broker.ClassInvalid, "%s is %g, must be 0 to %d", description, value, int64(maxMessageCount))
 	}
 	return int64(math.Ceil(value)), nil
 }

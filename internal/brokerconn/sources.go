@@ -63,12 +63,12 @@ func (r *SourceReader) ReadBacklog(ctx context.Context, namespace string, source
 		return nil, err
 	}
 	reading := result.(backlog.Reading) //nolint:forcetypeassert // read returns it
-	stats := &pool.QueueStats{BacklogStats: scaling.BacklogStats{Backlog: reading.Waiting}}
+	stats := &pool.QueueStats{BacklogStats: scaling.BacklogStats{Backlog: reading.Backlog}}
 	if reading.InFlight != nil {
 		stats.InFlight, stats.InFlightKnown = *reading.InFlight, true
 	}
-	if reading.Arrivals != nil {
-		stats.Arrived = new(int64(*reading.Arrivals)) //nolint:gosec // a count of messages
+	if reading.TotalArrivals != nil {
+		stats.Arrived = new(int64(*reading.TotalArrivals)) //nolint:gosec // a count of messages
 	}
 	return stats, nil
 }
@@ -181,16 +181,16 @@ const defaultVHost = "/"
 func connectSource(ctx context.Context, credentials *broker.Credentials, namespace string, source *v1alpha1.Source) (backlog.Source, error) {
 	switch {
 	case source.RedisList != nil:
-		return redis.NewList(ctx, *credentials, source.RedisList.Key)
+		return redis.NewListSource(ctx, *credentials, source.RedisList.Key)
 	case source.RedisStream != nil:
-		return redis.NewStream(ctx, *credentials, source.RedisStream.Key, source.RedisStream.Group)
+		return redis.NewStreamSource(ctx, *credentials, source.RedisStream.Key, source.RedisStream.Group)
 	case source.RabbitMQ != nil:
-		return rabbitmq.NewQueue(*credentials, cmp.Or(source.RabbitMQ.VHost, defaultVHost), source.RabbitMQ.Queue)
+		return rabbitmq.NewQueueSource(*credentials, cmp.Or(source.RabbitMQ.VHost, defaultVHost), source.RabbitMQ.Queue)
 	case source.Prometheus != nil:
 		spec := source.Prometheus
-		return prometheus.NewServer(*credentials, prometheus.Queries{Waiting: spec.Query, InFlight: spec.InFlightQuery, Arrivals: spec.ArrivalsQuery})
+		return prometheus.NewQuerySource(*credentials, prometheus.Queries{Backlog: spec.Query, InFlight: spec.InFlightQuery, TotalArrivals: spec.ArrivalsQuery})
 	case source.External != nil:
-		return kedascaler.New(kedascaler.Options{
+		return kedascaler.New(kedascaler.ScalerOptions{
 			Address: source.External.Address, Namespace: namespace, Metadata: source.External.Metadata, TLS: credentials.TLS,
 		})
 	}

@@ -25,9 +25,9 @@ func accessWithURL(secret string) v1alpha1.BrokerAccess {
 
 func TestEachTypeOfSourceIsRead(t *testing.T) {
 	redis := redistest.Start(t)
-	redis.CLI("LPUSH", "jobs", "a", "b", "c")
-	redis.CLI("XGROUP", "CREATE", "stream", "g", "$", "MKSTREAM")
-	redis.CLI("XADD", "stream", "*", "a", "b")
+	redis.RunCLI("LPUSH", "jobs", "a", "b", "c")
+	redis.RunCLI("XGROUP", "CREATE", "stream", "g", "$", "MKSTREAM")
+	redis.RunCLI("XADD", "stream", "*", "a", "b")
 	webServer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.EscapedPath() {
 		case "/api/queues/%2F/jobs":
@@ -70,7 +70,7 @@ func TestEachTypeOfSourceIsRead(t *testing.T) {
 
 func TestASourceFollowsItsSecret(t *testing.T) {
 	one, other := redistest.Start(t), redistest.Start(t)
-	other.CLI("LPUSH", "jobs", "x")
+	other.RunCLI("LPUSH", "jobs", "x")
 	cluster := fake.NewClientBuilder().Build()
 	s := NewSourceReader(cluster, shortIntervals)
 	list := &v1alpha1.Source{RedisList: &v1alpha1.RedisListSource{BrokerAccess: accessWithURL("redis"), Key: "jobs"}}

@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"context"
+	"fmt"
 	"io"
 
 	"github.com/spf13/pflag"
@@ -8,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -17,31 +20,32 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// clusterConnection leads to a cluster.
+// clusterConnection is a client for one cluster.
 type clusterConnection struct {
 	client.WithWatch
 
-	// restConfig reaches what no client here does: ports of Pods.
+	// restConfig is for port forwarding, which client.Client does not offer.
 	restConfig *rest.Config
-	// podsGetter have logs, which the client above knows nothing of.
+	// podsGetter is for the logs of Pods, which client.Client does not offer.
 	podsGetter typedcorev1.PodsGetter
-	// namespace that a command is about if it is told no other.
+	// namespace is the namespace of the flags or the kubeconfig.
 	namespace string
 }
 
-// addConnectionFlags are those of kubectl. They come from client-go, which is needed anyway:
-// cli-runtime's differ by little, and bring kustomize, eleven modules in all, which doubles the program.
+// addConnectionFlags adds kubectl's connection flags and returns the configuration that they
+// select. The flags of cli-runtime differ little, but that module brings ten others,
+// kustomize among them, and doubles the size of the binary.
 func addConnectionFlags(flags *pflag.FlagSet) clientcmd.ClientConfig {
 	rules, overrides := clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{}
-	flags.StringVar(&rules.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "Path of the kubeconfig.")
+	flags.StringVar(&rules.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "Path to the kubeconfig file.")
 	names := clientcmd.RecommendedConfigOverrideFlags("")
 	names.ClusterOverrideFlags.APIServer.ShortName = "s"
 	clientcmd.BindOverrideFlags(overrides, flags, names)
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 }
 
-// newConnector connects as the kubeconfig and the flags say. Warnings of the API server go to
-// errOut, as with kubectl.
+// newConnector returns a function that connects to the cluster of a client configuration.
+// Warnings from the API server are printed to errOut, as kubectl does.
 func newConnector(errOut io.Writer) func(clientcmd.ClientConfig) (*clusterConnection, error) {
 	return func(loading clientcmd.ClientConfig) (*clusterConnection, error) {
 		namespace, _, err := loading.Namespace()
@@ -66,9 +70,30 @@ func newConnector(errOut io.Writer) func(clientcmd.ClientConfig) (*clusterConnec
 	}
 }
 
-// newClientScheme has the kinds that the plugin knows.
+// newClientScheme registers the kinds that the plugin reads and writes.
 func newClientScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	builder := runtime.NewSchemeBuilder(autoscalingv1.AddToScheme, batchv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, v1alpha1.AddToScheme)
 	return scheme, builder.AddToScheme(scheme)
+}
+
+// patchIfUnchanged writes the difference between before and after. If the object changed
+// since before was read, it writes nothing and returns an error.
+func (c *clusterConnection) patchIfUnchanged(ctx context.Context, qualifiedName string, before, after client.Object) error {
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return explainConflict(qualifiedName, c.Patch(ctx, after, patch))
+}
+
+// explainConflict replaces the API server's message about a conflict.
+func explainConflict(qualifiedName string, err error) error {
+	if apierrors.IsConflict(err) {
+		return fmt.Errorf("%s was changed by someone else at the same time; nothing was written: check the change and try again", qualifiedName)
+	}
+	return err
+}
+
+// isPermissionError reports whether a retry cannot succeed because the caller lacks
+// permission.
+func isPermissionError(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }

@@ -10,12 +10,13 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/logs"
 )
 
-// completionTimeout is how long a shell waits for the API server before it completes nothing.
+// completionTimeout limits how long a shell waits for the API server. After it, nothing is
+// completed.
 const completionTimeout = 3 * time.Second
 
 const noFileCompletion = cobra.ShellCompDirectiveNoFileComp
 
-// completeRerunStart completes where a rerun may begin.
+// completeRerunStart completes the value of `seq rerun --from`.
 func (e *environment) completeRerunStart(command *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	starts := []cobra.Completion{v1alpha1.RerunFromFailed, v1alpha1.RerunFromStart}
 	if sj := e.completionTarget(command, given); sj != nil {
@@ -26,7 +27,7 @@ func (e *environment) completeRerunStart(command *cobra.Command, given []string,
 	return starts, noFileCompletion
 }
 
-// completeStepName completes a step's name.
+// completeStepName completes the name of a step.
 func (e *environment) completeStepName(command *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if sj := e.completionTarget(command, given); sj != nil {
 		return logs.StepNames(sj), noFileCompletion
@@ -34,25 +35,23 @@ func (e *environment) completeStepName(command *cobra.Command, given []string, _
 	return nil, noFileCompletion
 }
 
-// completionTarget is the SequentialJob that was named, nil if it cannot be read.
+// completionTarget reads the SequentialJob named on the command line. It returns nil if
+// there is no name yet or the object cannot be read.
 func (e *environment) completionTarget(command *cobra.Command, given []string) *v1alpha1.SequentialJob {
 	if len(given) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
 	defer cancel()
-	cluster, err := e.connect(e.clientConfig)
-	if err != nil {
-		return nil
-	}
-	sj, err := cluster.getSequentialJob(ctx, given[0])
+	_, sj, err := sequentialJobKind().connectAndGet(ctx, e, given[0])
 	if err != nil {
 		return nil
 	}
 	return sj
 }
 
-// panicOnError holds for flags that the same command has just been given.
+// panicOnError is for errors that only a programming mistake can cause, such as completion
+// for a flag that does not exist.
 func panicOnError(err error) {
 	if err != nil {
 		panic(err)

@@ -10,14 +10,13 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// notInstalledMessage is what it means that the API server does not know one of our kinds.
-const notInstalledMessage = "Yardmaster is not installed in this cluster: it does not serve sequentialjobs.yardmaster.dev"
+const notInstalledMessage = "Yardmaster is not installed in this cluster: the API server does not serve sequentialjobs.yardmaster.dev"
 
-// describeError is a line for each thing that went wrong.
+// describeError returns a line for each joined error, without repetitions.
 func describeError(err error) []string {
-	if several, ok := err.(interface{ Unwrap() []error }); ok {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var lines []string
-		for _, one := range several.Unwrap() {
+		for _, one := range joined.Unwrap() {
 			lines = append(lines, describeError(one)...)
 		}
 		return slices.Compact(lines)
@@ -25,7 +24,7 @@ func describeError(err error) []string {
 	var kind *meta.NoKindMatchError
 	var resource *meta.NoResourceMatchError
 	if errors.As(err, &kind) && kind.GroupKind.Kind != "SequentialJob" {
-		return []string{fmt.Sprintf("this cluster does not serve the kind %s of yardmaster.dev: this part of Yardmaster is not installed there", kind.GroupKind.Kind)}
+		return []string{fmt.Sprintf("the API server does not serve the kind %s of yardmaster.dev: install its CustomResourceDefinition", kind.GroupKind.Kind)}
 	}
 	if kind != nil || errors.As(err, &resource) {
 		return []string{notInstalledMessage}

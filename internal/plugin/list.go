@@ -11,7 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// listCommand is `kubectl yardmaster seq list`, `queue list` and `pool list`.
+// listCommand is `kubectl yardmaster seq list`, `queue list`, `pool list` and `session list`.
 type listCommand[T client.Object] struct {
 	*environment
 	objectSelection
@@ -31,7 +31,7 @@ func newListCommand[T client.Object](env *environment, kind *resourceKind[T], sh
 		RunE:              func(command *cobra.Command, _ []string) error { return l.runList(command.Context()) },
 	}
 	l.addSelectionFlags(command)
-	command.Flags().StringVarP(&l.outputFormat, "output", "o", outputTable, "What to print: table, json, yaml or name.")
+	command.Flags().StringVarP(&l.outputFormat, "output", "o", outputTable, "Output format: table, json, yaml or name.")
 	return command
 }
 
@@ -69,15 +69,13 @@ func (l *listCommand[T]) printItems(list client.ObjectList, namespace string) er
 		list.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(l.kind.kindName + "List"))
 		for _, item := range items {
 			item.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(l.kind.kindName))
-			item.SetManagedFields(nil) // as kubectl leaves them out
+			item.SetManagedFields(nil) // kubectl omits them too
 		}
 		return printEncoded(l.out, l.outputFormat, list)
 	case len(items) == 0:
 		fmt.Fprintln(l.errOut, l.kind.noneFoundMessage(&l.objectSelection, namespace))
 		return nil
-	case l.allNamespaces:
-		return terminal.WriteLines(l.out, l.kind.rowsOfNamespaces(l.outputStyle(), items, l.now()))
 	default:
-		return terminal.WriteLines(l.out, l.kind.rows(l.outputStyle(), items, l.now()))
+		return terminal.WriteLines(l.out, l.kind.renderTable(l.outputStyle(), items, l.now()).Lines(l.allNamespaces))
 	}
 }

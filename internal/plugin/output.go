@@ -7,14 +7,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What --output can be.
+// The values of --output.
 const (
 	outputTable = "table"
+	outputText  = "text"
 	outputJSON  = "json"
 	outputYAML  = "yaml"
 	outputName  = "name"
 )
 
+// printEncoded prints a value as JSON or YAML.
 func printEncoded(out io.Writer, format string, v any) error {
 	if format == outputYAML {
 		raw, err := yaml.Marshal(v)

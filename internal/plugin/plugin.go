@@ -1,6 +1,6 @@
-// Package plugin is the kubectl plugin. It works from a laptop, with the rights of who
-// calls it, and asks nothing of the operator but its kinds. For a report of stale Jobs not
-// even those: it judges Jobs itself, in the way the operator does.
+// Package plugin is the kubectl plugin. It works from a laptop with the permissions of its
+// user. Of the operator it needs only the kinds; to report stale Jobs it does not need even
+// those, because it classifies the Jobs itself with the operator's rules.
 package plugin
 
 import (
@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,23 +22,23 @@ import (
 // The exit codes.
 const (
 	exitSuccess      = 0
-	exitUnsuccessful = 1 // a sequence failed, or what --fail-on asks for was found
+	exitUnsuccessful = 1 // watched work failed, or a report found what --fail-on names
 	exitError        = 2
 	exitInterrupted  = 130
 )
 
-// errUnsuccessful is returned when a sequence has failed, or what --fail-on asks for was found.
-// All there is to say about it has been said.
-var errUnsuccessful = errors.New("found")
+// errUnsuccessful makes the exit code 1. The output already shows the reason, so no message
+// is printed for it.
+var errUnsuccessful = errors.New("unsuccessful")
 
-// environment is what a command works with.
+// environment is what all commands share.
 type environment struct {
 	in          io.Reader
 	out, errOut io.Writer
 	now         func() time.Time
 	connect     func(clientcmd.ClientConfig) (*clusterConnection, error)
 
-	// What the flags say that all commands have.
+	// The values of the global flags.
 	clientConfig clientcmd.ClientConfig
 	colorMode    string
 }
@@ -48,7 +49,7 @@ func Run(ctx context.Context, args []string, out, errOut io.Writer) int {
 }
 
 func runCommand(ctx context.Context, args []string, env *environment) int {
-	root := newRootCommand(env) //nolint:contextcheck // cobra hands the context on
+	root := newRootCommand(env) //nolint:contextcheck // cobra passes the context on
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	switch {
@@ -68,7 +69,7 @@ func runCommand(ctx context.Context, args []string, env *environment) int {
 func newRootCommand(env *environment) *cobra.Command {
 	root := &cobra.Command{
 		Use:               "kubectl-yardmaster",
-		Short:             "Look at batch work, and move it on",
+		Short:             "Inspect and control Yardmaster workloads",
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl yardmaster"},
@@ -77,9 +78,22 @@ func newRootCommand(env *environment) *cobra.Command {
 	root.SetOut(env.out)
 	root.SetErr(env.errOut)
 	env.clientConfig = addConnectionFlags(root.PersistentFlags())
-	root.PersistentFlags().StringVar(&env.colorMode, "color", terminal.ColorAuto, "Colours: auto (on a terminal), always or never.")
+	root.PersistentFlags().StringVar(&env.colorMode, "color", terminal.ColorAuto, "When to use colors: auto (on a terminal), always or never.")
 	root.AddCommand(newReportCommand(env), newSequenceCommand(env), newQueueCommand(env), newPoolCommand(env), newSessionCommand(env))
 	return root
+}
+
+// newParentCommand returns a command that only groups others and prints their help.
+func newParentCommand(name string, aliases []string, short string, children ...*cobra.Command) *cobra.Command {
+	command := &cobra.Command{
+		Use:     name,
+		Aliases: aliases,
+		Short:   short,
+		Args:    cobra.NoArgs,
+		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	command.AddCommand(children...)
+	return command
 }
 
 func (e *environment) validateColor() error {
@@ -88,10 +102,10 @@ func (e *environment) validateColor() error {
 
 func (e *environment) outputStyle() terminal.Style { return terminal.NewStyle(e.colorMode, e.out) }
 
-// validateChoice tells that a flag's value is none of those known.
-func validateChoice(flag, value string, known ...string) error {
-	if !slices.Contains(known, value) {
-		return fmt.Errorf("--%s is %q, must be one of %v", flag, value, known)
+// validateChoice returns an error if a flag's value is not one of the choices.
+func validateChoice(flag, value string, choices ...string) error {
+	if !slices.Contains(choices, value) {
+		return fmt.Errorf("invalid --%s %q: must be one of %s", flag, value, strings.Join(choices, ", "))
 	}
 	return nil
 }

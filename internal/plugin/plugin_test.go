@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// cluster is one with these objects.
-func cluster(t *testing.T, objects ...client.Object) client.WithWatch {
+// newFakeClient returns a client for a cluster with these objects.
+func newFakeClient(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme, err := newClientScheme()
 	if err != nil {
@@ -25,24 +25,25 @@ func cluster(t *testing.T, objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }
 
-// call runs the plugin in a cluster with these objects, whose kubeconfig says namespace a.
-func call(t *testing.T, args string, objects ...client.Object) (code int, out, errOut string) {
+// runPlugin runs the plugin for a cluster with these objects. Its kubeconfig selects
+// namespace a.
+func runPlugin(t *testing.T, args string, objects ...client.Object) (code int, out, errOut string) {
 	t.Helper()
-	return callWith(t, args, cluster(t, objects...))
+	return runPluginWith(t, args, newFakeClient(t, objects...))
 }
 
-func callWith(t *testing.T, args string, c client.WithWatch) (code int, out, errOut string) {
+func runPluginWith(t *testing.T, args string, c client.WithWatch) (code int, out, errOut string) {
 	t.Helper()
-	return callWords(t, strings.Fields(args), c)
+	return runPluginArgs(t, strings.Fields(args), c)
 }
 
-func callWords(t *testing.T, words []string, c client.WithWatch) (code int, out, errOut string) {
+func runPluginArgs(t *testing.T, words []string, c client.WithWatch) (code int, out, errOut string) {
 	t.Helper()
-	t.Setenv("KUBECONFIG", kubeconfig(t))
+	t.Setenv("KUBECONFIG", writeKubeconfig(t))
 	var stdout, stderr bytes.Buffer
 	code = runCommand(t.Context(), words, &environment{
 		out: &stdout, errOut: &stderr,
-		now: func() time.Time { return noon },
+		now: func() time.Time { return testTime },
 		connect: func(config clientcmd.ClientConfig) (*clusterConnection, error) {
 			namespace, _, err := config.Namespace()
 			return &clusterConnection{WithWatch: c, namespace: namespace}, err
@@ -51,7 +52,7 @@ func callWords(t *testing.T, words []string, c client.WithWatch) (code int, out,
 	return code, stdout.String(), stderr.String()
 }
 
-func kubeconfig(t *testing.T) string {
+func writeKubeconfig(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	config := clientcmdapi.NewConfig()

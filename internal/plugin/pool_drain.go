@@ -26,92 +26,88 @@ func newDrainPoolCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "drain NAME",
 		Short: "Drain workers of a WorkerPool that is not autoscaled",
-		Long: "Drain workers of a WorkerPool that is not autoscaled: ask for fewer replicas, through its scale subresource.\n\n" +
-			"The operator chooses which go, idle ones first and then the youngest, and lets each finish what it has before it is removed. " +
-			"An autoscaled pool is refused: it would only start others; lower its maxReplicas.",
+		Long: "Drain workers of a WorkerPool that is not autoscaled, by setting fewer replicas through its scale subresource.\n\n" +
+			"The operator removes idle workers first, then the youngest. Each finishes its messages in flight before it is removed. " +
+			"For an autoscaled pool, lower maxReplicas instead: the autoscaler would replace drained workers.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: workerPoolKind().completeSingleName(env),
 		RunE:              func(command *cobra.Command, args []string) error { return d.drainPool(command.Context(), args[0]) },
 	}
 	f := command.Flags()
-	f.Int32Var(&d.replicas, "replicas", 0, "How many workers stay.")
-	f.BoolVar(&d.dryRun, "dry-run", false, "Say what would happen, and write nothing.")
-	f.BoolVarP(&d.watch, "watch", "w", false, "Watch until they are gone.")
+	f.Int32Var(&d.replicas, "replicas", 0, "Number of workers to keep.")
+	f.BoolVar(&d.dryRun, "dry-run", false, "Print what would happen without changing anything.")
+	f.BoolVarP(&d.watch, "watch", "w", false, "Watch until the workers are removed.")
 	return command
 }
 
 func (d *drainPoolCommand) drainPool(ctx context.Context, name string) error {
 	if d.replicas < 0 {
-		return fmt.Errorf("--replicas is %d, must not be negative", d.replicas)
+		return fmt.Errorf("invalid --replicas %d: must not be negative", d.replicas)
 	}
 	if d.dryRun && d.watch {
-		return errors.New("--watch cannot stand with --dry-run: nothing happens")
+		return errors.New("--watch cannot be combined with --dry-run")
 	}
-	cluster, err := d.connect(d.clientConfig)
+	cluster, wp, err := workerPoolKind().connectAndGet(ctx, d.environment, name)
 	if err != nil {
 		return err
 	}
-	wp := &v1alpha1.WorkerPool{}
-	if err := cluster.getByName(ctx, name, wp); err != nil {
-		return err
-	}
-	called := workerPoolKind().qualifiedName(wp)
+	qualifiedName := workerPoolKind().qualifiedName(wp)
 	if err := d.checkDrainable(wp); err != nil {
-		return fmt.Errorf("%s: %w", called, err)
+		return fmt.Errorf("%s: cannot drain: %w", qualifiedName, err)
 	}
 	if d.dryRun {
-		fmt.Fprintf(d.out, "%s would be scaled from %d to %d: %s\n", called, *wp.Spec.Replicas, d.replicas, describeDrain(wp))
+		fmt.Fprintf(d.out, "%s would be scaled from %d to %d: %s\n", qualifiedName, *wp.Spec.Replicas, d.replicas, describeDrain(wp))
 		return nil
 	}
-	// The version says that the pool is as it was looked at.
+	// With the resource version, the API server refuses the request if the pool has changed
+	// since the check.
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: d.replicas}}
 	scale.Namespace, scale.Name, scale.ResourceVersion = wp.Namespace, wp.Name, wp.ResourceVersion
 	if err := cluster.SubResource("scale").Update(ctx, wp.DeepCopy(), client.WithSubResourceBody(scale)); err != nil {
-		return explainConflict(called, err)
+		return explainConflict(qualifiedName, err)
 	}
-	fmt.Fprintf(d.out, "%s scaled from %d to %d: %s\n", called, *wp.Spec.Replicas, d.replicas, describeDrain(wp))
+	fmt.Fprintf(d.out, "%s scaled from %d to %d: %s\n", qualifiedName, *wp.Spec.Replicas, d.replicas, describeDrain(wp))
 	if !d.watch {
 		return nil
 	}
 	return d.watchSinglePool(ctx, cluster, wp, func(now *v1alpha1.WorkerPool) bool { return now.Generation > wp.Generation && d.isDrained(now) })
 }
 
-// checkDrainable tells why draining would do nothing, or not what is meant.
+// checkDrainable returns an error that says why setting the replicas would not drain workers.
 func (d *drainPoolCommand) checkDrainable(wp *v1alpha1.WorkerPool) error {
 	switch a := wp.Spec.Autoscaling; {
 	case !wp.DeletionTimestamp.IsZero():
-		return errors.New("cannot drain: it is being deleted, and all its workers are drained")
+		return errors.New("it is being deleted, which drains all workers")
 	case a != nil:
-		return fmt.Errorf("cannot drain: it is autoscaled between %d and %d workers; lower spec.autoscaling.maxReplicas instead", a.MinReplicas, a.MaxReplicas)
+		return fmt.Errorf("it is autoscaled between %d and %d workers; lower spec.autoscaling.maxReplicas instead", a.MinReplicas, a.MaxReplicas)
 	case wp.Spec.Replicas == nil:
-		return errors.New("cannot drain: spec.replicas is not set")
+		return errors.New("spec.replicas is not set")
 	case *wp.Spec.Replicas <= d.replicas:
-		return fmt.Errorf("cannot drain: spec.replicas is %d already, --replicas must be less", *wp.Spec.Replicas)
+		return fmt.Errorf("spec.replicas is already %d; --replicas must be lower", *wp.Spec.Replicas)
 	default:
 		return nil
 	}
 }
 
-// isDrained reports whether the operator has seen the request, and is done with it.
+// isDrained reports whether the operator has observed the request and removed the workers.
 func (d *drainPoolCommand) isDrained(wp *v1alpha1.WorkerPool) bool {
 	status := &wp.Status
 	return status.ObservedGeneration >= wp.Generation && status.Desired <= d.replicas && status.Replicas <= d.replicas && status.Draining == 0
 }
 
-// describeDrain is how workers go.
+// describeDrain says how workers are removed.
 func describeDrain(wp *v1alpha1.WorkerPool) string {
 	drain := wp.Spec.Drain
 	if e := wp.Status.Effective; e != nil && e.Drain != nil {
 		drain = e.Drain
 	}
-	text := "each worker that goes first finishes what it has in flight"
+	text := "each removed worker first finishes its messages in flight"
 	if drain == nil || drain.Timeout == nil {
 		return text
 	}
-	text += " (" + string(cmp.Or(drain.Mode, v1alpha1.DrainHTTP)) + ")"
-	then := "then it says so in DrainTimedOut and waits on"
+	afterTimeout := "after that, the condition DrainTimedOut is set and the worker keeps draining"
 	if drain.OnTimeout == v1alpha1.DrainRequeue {
-		then = "then it goes, and the broker gives to others what it had"
+		afterTimeout = "after that, the worker is removed and the broker redelivers its messages"
 	}
-	return fmt.Sprintf("%s, for %s; %s", text, drain.Timeout.Duration.Duration, then)
+	return fmt.Sprintf("%s (%s, for up to %s); %s", text, cmp.Or(drain.Mode, v1alpha1.DrainHTTP), drain.Timeout.Duration.Duration, afterTimeout)
 }

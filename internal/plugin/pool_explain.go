@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
@@ -14,9 +13,9 @@ import (
 func newExplainPoolCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain NAME",
-		Short: "Tell why a WorkerPool has as many workers as it has",
-		Long: "Tell why a WorkerPool has as many workers as it has: the last decision, the figures it was made from, " +
-			"and what each part of the formula makes of them.",
+		Short: "Explain the number of workers of a WorkerPool",
+		Long: "Explain the number of workers of a WorkerPool: the last scaling decision, its inputs, and the result of " +
+			"each term of the scaling formula.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: workerPoolKind().completeSingleName(env),
 		RunE:              func(command *cobra.Command, args []string) error { return env.explainPool(command.Context(), args[0]) },
@@ -24,12 +23,8 @@ func newExplainPoolCommand(env *environment) *cobra.Command {
 }
 
 func (e *environment) explainPool(ctx context.Context, name string) error {
-	cluster, err := e.connect(e.clientConfig)
+	_, wp, err := workerPoolKind().connectAndGet(ctx, e, name)
 	if err != nil {
-		return err
-	}
-	wp := &v1alpha1.WorkerPool{}
-	if err := cluster.getByName(ctx, name, wp); err != nil {
 		return err
 	}
 	return terminal.WriteLines(e.out, render.PoolExplanation(e.outputStyle(), wp, e.now()))

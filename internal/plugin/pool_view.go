@@ -1,8 +1,8 @@
 package plugin
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,17 +13,17 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// backlogHistoryLength is how many backlogs a spark line shows.
+// backlogHistoryLength is the number of samples in a sparkline.
 const backlogHistoryLength = 24
 
-// poolListView shows the backlogs of WorkerPools against their workers.
+// poolListView shows the backlogs and workers of WorkerPools.
 type poolListView struct {
 	*environment
 
 	showNamespaces bool
 	loads          map[client.ObjectKey]*render.PoolLoad
-	// singlePool is the one pool that it is about, and until reports whether that is where it
-	// was to come to; nil: it is watched for ever.
+	// singlePool is set if the view is about one pool, and until is the condition that ends
+	// the watch. A nil until never ends it.
 	singlePool *v1alpha1.WorkerPool
 	until      func(*v1alpha1.WorkerPool) bool
 }
@@ -32,16 +32,13 @@ func newPoolListView(e *environment) *poolListView {
 	return &poolListView{environment: e, loads: map[client.ObjectKey]*render.PoolLoad{}}
 }
 
-func (v *poolListView) applyUpdate(sight follow.ObjectUpdate[*v1alpha1.WorkerPool]) []string {
-	wp, key := sight.Object, client.ObjectKeyFromObject(sight.Object)
+func (v *poolListView) applyUpdate(update follow.ObjectUpdate[*v1alpha1.WorkerPool]) []string {
+	wp, key := update.Object, client.ObjectKeyFromObject(update.Object)
 	if v.singlePool != nil && wp.UID != v.singlePool.UID {
-		return nil // another that has got the name since
+		return nil // a new object with the same name
 	}
-	name := key.Name
-	if v.showNamespaces {
-		name = key.String()
-	}
-	if sight.Deleted {
+	name := displayName(key, v.showNamespaces)
+	if update.Deleted {
 		delete(v.loads, key)
 		return []string{name + " was deleted"}
 	}
@@ -50,10 +47,7 @@ func (v *poolListView) applyUpdate(sight follow.ObjectUpdate[*v1alpha1.WorkerPoo
 		load = &render.PoolLoad{}
 		v.loads[key] = load
 	}
-	var lines []string
-	for _, change := range render.PoolChanges(load.Pool, wp) {
-		lines = append(lines, name+" "+change)
-	}
+	lines := prefixLines(name, render.PoolChanges(load.Pool, wp))
 	load.Pool = wp
 	if wp.Status.Backlog != nil {
 		load.Backlogs = append(load.Backlogs, *wp.Status.Backlog)
@@ -63,21 +57,11 @@ func (v *poolListView) applyUpdate(sight follow.ObjectUpdate[*v1alpha1.WorkerPoo
 }
 
 func (v *poolListView) renderLines() []string {
-	var loads []render.PoolLoad
-	for _, load := range v.loads {
-		loads = append(loads, *load)
-	}
-	slices.SortFunc(loads, func(a, b render.PoolLoad) int {
-		return cmp.Or(cmp.Compare(a.Pool.Namespace, b.Pool.Namespace), cmp.Compare(a.Pool.Name, b.Pool.Name))
-	})
-	show := render.Loads
-	if v.showNamespaces {
-		show = render.LoadsOfNamespaces
-	}
-	lines := show(v.outputStyle(), loads)
-	for i := range loads {
-		for _, trouble := range render.PoolProblems(loads[i].Pool) {
-			lines = append(lines, v.outputStyle().Colorize(terminal.Yellow, loads[i].Pool.Name+" "+trouble.String()))
+	loads := slices.SortedFunc(maps.Values(v.loads), func(a, b *render.PoolLoad) int { return compareNames(a.Pool, b.Pool) })
+	lines := render.PoolLoadTable(v.outputStyle(), loads).Lines(v.showNamespaces)
+	for _, load := range loads {
+		for _, problem := range render.PoolProblems(load.Pool) {
+			lines = append(lines, v.outputStyle().Colorize(terminal.Yellow, load.Pool.Name+" "+problem.String()))
 		}
 	}
 	return lines

@@ -1,18 +1,10 @@
 package plugin
 
-import (
-	"github.com/spf13/cobra"
-)
+import "github.com/spf13/cobra"
 
-// newQueueCommand is `kubectl yardmaster queue`, whose commands are about Queues.
+// newQueueCommand is `kubectl yardmaster queue`, the parent of commands for Queues.
 func newQueueCommand(env *environment) *cobra.Command {
-	command := &cobra.Command{
-		Use:     "queue",
-		Aliases: []string{"queues", "wq"},
-		Short:   "Look at Queues, hold them, and see to their dead letters",
-		Args:    cobra.NoArgs,
-		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
-	}
-	command.AddCommand(newListCommand(env, queueKind(), "List Queues, with how much waits in each"), newPauseQueueCommand(env), newResumeQueueCommand(env), newDeadLetterCommand(env))
-	return command
+	return newParentCommand("queue", []string{"queues", "wq"}, "Inspect and pause Queues, and manage their dead letters",
+		newListCommand(env, queueKind(), "List Queues with their message counts"),
+		newPauseQueueCommand(env), newResumeQueueCommand(env), newDeadLetterCommand(env))
 }

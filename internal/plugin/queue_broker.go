@@ -18,7 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
 
-// brokerDialTimeout is how long a broker may take to be reached.
+// brokerDialTimeout limits how long connecting to a broker takes.
 const brokerDialTimeout = 15 * time.Second
 
 // connectedQueue is a Queue with a connection to its broker.
@@ -36,51 +36,47 @@ func (b *connectedQueue) closeConnection() {
 	b.stopForwarding()
 }
 
-// connectToBroker connects to the broker of the Queue, with the caller's rights: at the address given,
-// or else at the one that its Secret has.
+// connectToBroker connects to the broker of the Queue with the user's permissions. An empty
+// address selects the address in the Queue's Secret.
 func (e *environment) connectToBroker(ctx context.Context, name, address string) (*connectedQueue, error) {
-	cluster, err := e.connect(e.clientConfig)
+	cluster, q, err := queueKind().connectAndGet(ctx, e, name)
 	if err != nil {
 		return nil, err
 	}
-	q := &v1alpha1.Queue{}
-	if err := cluster.getByName(ctx, name, q); err != nil {
-		return nil, err
-	}
-	called := queueKind().qualifiedName(q)
+	qualifiedName := queueKind().qualifiedName(q)
 	if meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionConflict) {
-		return nil, fmt.Errorf("%s: an older Queue has the queue %s on the broker, and its dead letters", called, queue.BrokerQueueName(q))
+		return nil, fmt.Errorf("%s: another Queue owns the queue %s on the broker and its dead letters", qualifiedName, queue.BrokerQueueName(q))
 	}
-	named, err := resolveBroker(ctx, cluster, q)
+	reference, err := resolveBroker(ctx, cluster, q)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", called, err)
+		return nil, fmt.Errorf("%s: %w", qualifiedName, err)
 	}
-	access, err := brokerAccess(ctx, cluster, named, address)
+	access, err := brokerAccess(ctx, cluster, reference, address)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", called, err)
+		return nil, fmt.Errorf("%s: %w", qualifiedName, err)
 	}
-	engine := detectEngine(q, named, access.URL)
+	engine := detectEngine(q, reference, access.URL)
 	if !dial.IsSupported(engine) {
-		return nil, fmt.Errorf("%s: its engine is %s, which this program does not know", called, engine)
+		return nil, fmt.Errorf("%s: this version of the plugin does not support the engine %s", qualifiedName, engine)
 	}
 	ctx, cancel := context.WithTimeout(ctx, brokerDialTimeout)
 	defer cancel()
-	hang := func() {}
+	stopForwarding := func() {}
 	if address == "" {
-		if hang, err = cluster.forwardToBroker(ctx, access); err != nil {
-			return nil, fmt.Errorf("%s: %w", called, err)
+		if stopForwarding, err = cluster.forwardToBroker(ctx, access); err != nil {
+			return nil, fmt.Errorf("%s: %w", qualifiedName, err)
 		}
 	}
 	connected, err := dial.Connect(ctx, engine, *access)
 	if err != nil {
-		hang()
-		return nil, fmt.Errorf("%s: the broker: %w", called, err)
+		stopForwarding()
+		return nil, fmt.Errorf("%s: connecting to the broker: %w", qualifiedName, err)
 	}
-	return &connectedQueue{q, connected, queue.BrokerQueueName(q), hang}, nil
+	return &connectedQueue{q, connected, queue.BrokerQueueName(q), stopForwarding}, nil
 }
 
-// detectEngine a broker: as its reference says, or as the operator has found it, or as the URL
-// tells.
+// detectEngine returns the engine of the broker reference, else the one in the Queue's status,
+// else the one that the scheme of the URL suggests.
 func detectEngine(q *v1alpha1.Queue, b *v1alpha1.Broker, address string) dial.EngineName {
 	switch {
 	case b != nil:
@@ -91,7 +87,8 @@ func detectEngine(q *v1alpha1.Queue, b *v1alpha1.Broker, address string) dial.En
 	return dial.EngineOf(address)
 }
 
-// resolveBroker a Queue, as the operator finds it; nil: it is the operator's own.
+// resolveBroker returns the broker of a Queue as the operator resolves it: from the Queue, or
+// from a Policy. It returns nil for the operator's default broker.
 func resolveBroker(ctx context.Context, c *clusterConnection, q *v1alpha1.Queue) (*v1alpha1.Broker, error) {
 	if q.Spec.Broker != nil {
 		return q.Spec.Broker, nil
@@ -107,9 +104,9 @@ func resolveBroker(ctx context.Context, c *clusterConnection, q *v1alpha1.Queue)
 	return policy.EffectiveQueue(q, selected).Broker, nil
 }
 
-var errOperatorBroker = errors.New("it is on the operator's own broker, whose address is not for everybody to read: give --broker-url")
+var errOperatorBroker = errors.New("it uses the operator's default broker, whose address users cannot read: set --broker-url")
 
-// brokerAccess a broker: what its Secrets say, at the address given in place of theirs.
+// brokerAccess reads the broker's Secrets. A given address replaces theirs.
 func brokerAccess(ctx context.Context, c *clusterConnection, b *v1alpha1.Broker, address string) (*broker.Credentials, error) {
 	if b == nil {
 		if address == "" {
@@ -125,8 +122,8 @@ func brokerAccess(ctx context.Context, c *clusterConnection, b *v1alpha1.Broker,
 	return access, nil
 }
 
-// callerErrorReader keeps the API server's words about what the caller may not read: package
-// connection would speak of the operator's rights.
+// callerErrorReader hides the type of permission errors. Otherwise package brokerconn would
+// describe them as missing permissions of the operator.
 type callerErrorReader struct{ client.Reader }
 
 // Get implements client.Reader.

@@ -10,21 +10,21 @@ import (
 	"golang.org/x/term"
 )
 
-// confirmIrreversible asks, on a terminal, whether what cannot be undone is meant. Elsewhere nobody can
-// answer, and only --yes will do.
-func (e *environment) confirmIrreversible(deed, word string) error {
+// confirmIrreversible asks the user to confirm an action that cannot be undone. Without a
+// terminal it returns an error, and the user has to set --yes.
+func (e *environment) confirmIrreversible(action, word string) error {
 	if !isInteractive(e.in) {
-		return fmt.Errorf("to %s needs --yes, or a terminal to ask on", deed)
+		return fmt.Errorf("cannot %s without confirmation: set --yes, or run on a terminal", action)
 	}
-	fmt.Fprintf(e.errOut, "About to %s. This cannot be undone. Type %s to go on: ", deed, word)
-	return checkConfirmation(e.in, deed, word)
+	fmt.Fprintf(e.errOut, "About to %s. This cannot be undone. Type %s to continue: ", action, word)
+	return checkConfirmation(e.in, action, word)
 }
 
-// checkConfirmation tells unless the answer is that word.
-func checkConfirmation(in io.Reader, deed, word string) error {
+// checkConfirmation returns an error unless the answer is the word.
+func checkConfirmation(in io.Reader, action, word string) error {
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil || strings.TrimSpace(answer) != word {
-		return fmt.Errorf("did not %s: the answer was not %q", deed, word)
+		return fmt.Errorf("did not %s: the answer was not %q", action, word)
 	}
 	return nil
 }

@@ -14,28 +14,22 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// deadLetterCommand is `kubectl yardmaster queue dead`: what is given up and kept on the broker.
+// deadLetterCommand is `kubectl yardmaster queue dead` with its subcommands.
 type deadLetterCommand struct {
 	*environment
 
-	brokerURL, output string
-	all, yes          bool
-	limit, oldest     int
+	brokerURL, outputFormat string
+	all, yes                bool
+	limit, oldest           int
 }
 
 func newDeadLetterCommand(env *environment) *cobra.Command {
 	d := &deadLetterCommand{environment: env}
-	command := &cobra.Command{
-		Use:   "dead",
-		Short: "See to the dead letters of a Queue",
-		Long: "See to the dead letters of a Queue: the messages that were given up.\n\n" +
-			"They are on the broker, which is reached with the rights of who calls this: its Secrets are read, and where its address is a Service " +
-			"of the cluster, a port is forwarded to a Pod behind it.",
-		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
-	}
-	command.PersistentFlags().StringVar(&d.brokerURL, "broker-url", "", "Where the broker is, from here. Left out: where the Queue's Secret says.")
-	command.AddCommand(d.newListCommand(), d.newRequeueCommand(), d.newPurgeCommand())
+	command := newParentCommand("dead", nil, "Manage the dead letters of a Queue", d.newListCommand(), d.newRequeueCommand(), d.newPurgeCommand())
+	command.Long = "Manage the dead letters of a Queue: messages that workers could not process.\n\n" +
+		"They are stored on the broker. The plugin reads the broker's Secrets with your permissions. If the broker's address is a Service " +
+		"in the cluster, the plugin forwards a port to a Pod behind it."
+	command.PersistentFlags().StringVar(&d.brokerURL, "broker-url", "", "URL at which this machine reaches the broker. The default is the URL in the Queue's Secret.")
 	return command
 }
 
@@ -64,45 +58,45 @@ func (d *deadLetterCommand) newSubcommand(use, short, long string, run func(ctx 
 func (d *deadLetterCommand) newListCommand() *cobra.Command {
 	command := d.newSubcommand("list NAME", "List dead letters, the oldest first", "", d.listDeadLetters, func() error {
 		if d.limit < 0 {
-			return fmt.Errorf("--limit is %d, must be 0 for all, or more", d.limit)
+			return fmt.Errorf("invalid --limit %d: must be 0 (no limit) or greater", d.limit)
 		}
-		return validateChoice("output", d.output, outputTable, outputJSON, outputYAML)
+		return validateChoice("output", d.outputFormat, outputTable, outputJSON, outputYAML)
 	})
 	command.Aliases = []string{"ls"}
-	const usual = 100
-	command.Flags().IntVar(&d.limit, "limit", usual, "How many are listed at most; 0: all.")
-	command.Flags().StringVarP(&d.output, "output", "o", outputTable, "What to print: table, json or yaml. Only these have the messages' content.")
+	const defaultLimit = 100
+	command.Flags().IntVar(&d.limit, "limit", defaultLimit, "Maximum number of dead letters to list; 0 lists all.")
+	command.Flags().StringVarP(&d.outputFormat, "output", "o", outputTable, "Output format: table, json or yaml. Only json and yaml contain the payload.")
 	return command
 }
 
 func (d *deadLetterCommand) newRequeueCommand() *cobra.Command {
-	command := d.newSubcommand("requeue NAME", "Give dead letters back to workers",
-		"Give dead letters back to workers, as new: with all their attempts before them. They come after what waits already.",
+	command := d.newSubcommand("requeue NAME", "Requeue dead letters",
+		"Requeue dead letters as new messages, without their earlier attempts. They go to the end of the queue.",
 		d.requeueDeadLetters, func() error {
 			if d.all == (d.oldest != 0) {
-				return errors.New("give either --all or --oldest")
+				return errors.New("set either --all or --oldest")
 			}
 			if d.oldest < 0 {
-				return fmt.Errorf("--oldest is %d, must be 1 or more", d.oldest)
+				return fmt.Errorf("invalid --oldest %d: must be at least 1", d.oldest)
 			}
 			return nil
 		})
-	command.Flags().BoolVar(&d.all, "all", false, "All that there are when the call begins.")
-	command.Flags().IntVar(&d.oldest, "oldest", 0, "Only so many, the oldest.")
+	command.Flags().BoolVar(&d.all, "all", false, "Requeue all dead letters that exist when the command starts.")
+	command.Flags().IntVar(&d.oldest, "oldest", 0, "Requeue this many dead letters, the oldest first.")
 	return command
 }
 
 func (d *deadLetterCommand) newPurgeCommand() *cobra.Command {
-	command := d.newSubcommand("purge NAME", "Drop dead letters for good",
-		"Drop all dead letters for good. Without --yes it asks, if there is a terminal, and otherwise does nothing.",
+	command := d.newSubcommand("purge NAME", "Delete all dead letters",
+		"Delete all dead letters. This cannot be undone. Without --yes, the command asks for confirmation, for which it needs a terminal.",
 		d.purgeDeadLetters, func() error {
 			if !d.all {
-				return errors.New("--all is needed: brokers drop all dead letters of a queue, or none")
+				return errors.New("set --all: a broker can only delete all dead letters of a queue")
 			}
 			return nil
 		})
-	command.Flags().BoolVar(&d.all, "all", false, "All that there are.")
-	command.Flags().BoolVar(&d.yes, "yes", false, "Do not ask.")
+	command.Flags().BoolVar(&d.all, "all", false, "Delete all dead letters. Required.")
+	command.Flags().BoolVar(&d.yes, "yes", false, "Do not ask for confirmation.")
 	return command
 }
 
@@ -115,8 +109,8 @@ func (d *deadLetterCommand) listDeadLetters(ctx context.Context, q *connectedQue
 	if err != nil {
 		return err
 	}
-	if d.output != outputTable {
-		return printEncoded(d.out, d.output, deadLetterOutputs(letters))
+	if d.outputFormat != outputTable {
+		return printEncoded(d.out, d.outputFormat, deadLetterOutputs(letters))
 	}
 	if len(letters) == 0 {
 		fmt.Fprintf(d.errOut, "%s has no dead letters.\n", queueKind().qualifiedName(q.Queue))
@@ -124,7 +118,7 @@ func (d *deadLetterCommand) listDeadLetters(ctx context.Context, q *connectedQue
 	}
 	lines := renderDeadLetters(d.outputStyle(), letters, d.now())
 	if more := stats.DeadLetters - int64(len(letters)); more > 0 {
-		lines = append(lines, "", fmt.Sprintf("%d of %d are shown; --limit=0 lists all", len(letters), stats.DeadLetters))
+		lines = append(lines, "", fmt.Sprintf("showing %d of %d; --limit=0 lists all", len(letters), stats.DeadLetters))
 	}
 	return terminal.WriteLines(d.out, lines)
 }
@@ -143,7 +137,7 @@ func renderDeadLetters(s terminal.Style, letters []broker.DeadLetter, now time.T
 	return lines
 }
 
-// deadLetterOutput is a dead letter as it is printed.
+// deadLetterOutput is the JSON and YAML form of a dead letter.
 type deadLetterOutput struct {
 	ID       uint64              `json:"id"`
 	Priority string              `json:"priority,omitempty"`
@@ -172,7 +166,7 @@ func deadLetterOutputs(letters []broker.DeadLetter) []deadLetterOutput {
 func (d *deadLetterCommand) requeueDeadLetters(ctx context.Context, q *connectedQueue) error {
 	number, err := q.DeadLetters(q.brokerName).Requeue(ctx, d.oldest)
 	if err == nil || number > 0 {
-		fmt.Fprintf(d.out, "%s: %s given back to workers\n", queueKind().qualifiedName(q.Queue), formatDeadLetters(int64(number)))
+		fmt.Fprintf(d.out, "%s: requeued %s\n", queueKind().qualifiedName(q.Queue), formatDeadLetters(int64(number)))
 	}
 	return err
 }
@@ -187,18 +181,17 @@ func (d *deadLetterCommand) purgeDeadLetters(ctx context.Context, q *connectedQu
 		return nil
 	}
 	if !d.yes {
-		if err := d.confirmIrreversible(fmt.Sprintf("drop %s of %s", formatDeadLetters(stats.DeadLetters), queueKind().qualifiedName(q.Queue)), q.Name); err != nil {
+		if err := d.confirmIrreversible(fmt.Sprintf("delete %s of %s", formatDeadLetters(stats.DeadLetters), queueKind().qualifiedName(q.Queue)), q.Name); err != nil {
 			return err
 		}
 	}
 	if err := q.DeadLetters(q.brokerName).Purge(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "%s: %s dropped\n", queueKind().qualifiedName(q.Queue), formatDeadLetters(stats.DeadLetters))
+	fmt.Fprintf(d.out, "%s: deleted %s\n", queueKind().qualifiedName(q.Queue), formatDeadLetters(stats.DeadLetters))
 	return nil
 }
 
-// formatDeadLetters is a number of dead letters.
 func formatDeadLetters(number int64) string {
 	if number == 1 {
 		return "1 dead letter"

@@ -16,17 +16,17 @@ import (
 	"k8s.io/client-go/tools/portforward"
 )
 
-// forwardToBroker has the access lead through the API server, if it leads to a Service of the
-// cluster. The function it returns ends that.
+// forwardToBroker forwards a port through the API server and points the access to it, if the
+// broker's address is a Service of the cluster. The returned function stops forwarding.
 func (c *clusterConnection) forwardToBroker(ctx context.Context, access *broker.Credentials) (func(), error) {
-	// Of several servers any knows all there is to know.
+	// Of several servers, any one can serve all requests.
 	first, _, _ := strings.Cut(access.URL, ",")
 	if first = strings.TrimSpace(first); !strings.Contains(first, "://") {
 		first = "nats://" + first
 	}
 	address, err := url.Parse(first)
 	if err != nil {
-		return func() {}, nil //nolint:nilerr // the engine says so, and does not repeat a password
+		return func() {}, nil //nolint:nilerr // the engine reports the invalid URL without its password
 	}
 	behind, err := c.findReadyPod(ctx, address)
 	if err != nil || behind == nil {
@@ -40,8 +40,8 @@ func (c *clusterConnection) forwardToBroker(ctx context.Context, access *broker.
 	return stop, nil
 }
 
-// redirectToLocalPort has the access lead to a local port in place of an address. A certificate is still for
-// the address.
+// redirectToLocalPort points the access to a local port. The server's certificate is still
+// checked against the original host name.
 func redirectToLocalPort(access *broker.Credentials, address *url.URL, local uint16) {
 	secure := slices.Contains([]string{"tls", "wss", "rediss"}, address.Scheme)
 	if access.TLS != nil {
@@ -51,12 +51,12 @@ func redirectToLocalPort(access *broker.Credentials, address *url.URL, local uin
 	} else if secure {
 		access.TLS = &broker.TLS{ServerName: address.Hostname()}
 	}
-	there := *address
-	there.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(int(local)))
-	access.URL = there.String()
+	redirected := *address
+	redirected.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(int(local)))
+	access.URL = redirected.String()
 }
 
-// forwardPort forwards a port of this machine to a Pod's, through WebSockets, as kubectl does.
+// forwardPort forwards a local port to a port of a Pod, through WebSockets, as kubectl does.
 func (c *clusterConnection) forwardPort(ctx context.Context, to *podPort) (local uint16, stop func(), err error) {
 	address, err := c.portForwardURL(to)
 	if err != nil {
@@ -85,12 +85,12 @@ func (c *clusterConnection) forwardPort(ctx context.Context, to *podPort) (local
 	case err := <-failed:
 		return 0, nil, err
 	case <-ctx.Done():
-		close(stopped) // and who knows when the API server answers
+		close(stopped) // without waiting, because the API server may never answer
 		return 0, nil, ctx.Err()
 	}
 	ports, err := forwarder.GetPorts()
 	if err == nil && len(ports) != 1 {
-		err = errors.New("no port was forwarded")
+		err = errors.New("the API server forwarded no port")
 	}
 	if err != nil {
 		stop()
@@ -99,7 +99,7 @@ func (c *clusterConnection) forwardPort(ctx context.Context, to *podPort) (local
 	return ports[0].Local, stop, nil
 }
 
-// portForwardURL is where the API server forwards ports of the Pod.
+// portForwardURL returns the URL of the Pod's portforward subresource.
 func (c *clusterConnection) portForwardURL(to *podPort) (*url.URL, error) {
 	core, err := typedcorev1.NewForConfig(c.restConfig)
 	if err != nil {

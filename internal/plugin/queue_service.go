@@ -22,11 +22,11 @@ type podPort struct {
 	port               int32
 }
 
-// serviceHost is what a host's name means in a cluster: a Service, or one Pod of it.
+// serviceHost is a host name of the cluster: a Service, or one Pod of a headless Service.
 type serviceHost struct{ pod, service, namespace string }
 
-// parseServiceHost reads a host's name as a Pod of the namespace would have it resolved. Of one
-// that has two parts it cannot be known: it is a Service if there is such a one.
+// parseServiceHost parses a host name as a Pod in the namespace would resolve it. A name with
+// two parts is ambiguous: the caller has to check whether the Service exists.
 func parseServiceHost(host, namespace string) (serviceHost, bool) {
 	if net.ParseIP(host) != nil {
 		return serviceHost{}, false
@@ -43,11 +43,11 @@ func parseServiceHost(host, namespace string) (serviceHost, bool) {
 	}
 }
 
-// defaultBrokerPorts of what a broker's URL can begin with.
+// defaultBrokerPorts are the ports of URLs without one, by scheme.
 var defaultBrokerPorts = map[string]int32{"nats": 4222, "tls": 4222, "ws": 80, "wss": 443, "redis": 6379, "rediss": 6379}
 
-// errInvalidBrokerPort does not repeat the URL: there may be a password in it.
-var errInvalidBrokerPort = errors.New("the port in the broker's URL is none")
+// errInvalidBrokerPort does not contain the URL, which can contain a password.
+var errInvalidBrokerPort = errors.New("the broker's URL has an invalid port")
 
 func brokerPort(address *url.URL) (int32, error) {
 	if address.Port() == "" {
@@ -60,18 +60,18 @@ func brokerPort(address *url.URL) (int32, error) {
 	return int32(port), nil
 }
 
-// findReadyPod finds a ready Pod behind the host of a broker's URL; nil: it is no Service of this
-// cluster.
+// findReadyPod returns a ready Pod behind the host of a broker's URL, or nil if the host is not
+// a Service of this cluster.
 func (c *clusterConnection) findReadyPod(ctx context.Context, address *url.URL) (*podPort, error) {
-	host, may := parseServiceHost(address.Hostname(), c.namespace)
-	if !may {
-		return nil, nil //nolint:nilnil // as it says
+	host, isPossible := parseServiceHost(address.Hostname(), c.namespace)
+	if !isPossible {
+		return nil, nil //nolint:nilnil // nil means that there is no Service
 	}
 	service := &corev1.Service{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: host.namespace, Name: host.service}, service)
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && service.Spec.Type == corev1.ServiceTypeExternalName:
-		return nil, nil //nolint:nilnil // as it says
+		return nil, nil //nolint:nilnil // nil means that there is no Service
 	case err != nil:
 		return nil, err
 	}
@@ -79,14 +79,14 @@ func (c *clusterConnection) findReadyPod(ctx context.Context, address *url.URL) 
 	if err != nil {
 		return nil, err
 	}
-	var slicesOf discoveryv1.EndpointSliceList
-	err = c.List(ctx, &slicesOf, client.InNamespace(host.namespace), client.MatchingLabels{discoveryv1.LabelServiceName: host.service})
+	var endpointSlices discoveryv1.EndpointSliceList
+	err = c.List(ctx, &endpointSlices, client.InNamespace(host.namespace), client.MatchingLabels{discoveryv1.LabelServiceName: host.service})
 	if err != nil {
 		return nil, err
 	}
 	name := servicePortName(service, port)
-	for i := range slicesOf.Items {
-		slice := &slicesOf.Items[i]
+	for i := range endpointSlices.Items {
+		slice := &endpointSlices.Items[i]
 		if found := readyPodName(slice, host.pod); found != "" {
 			return &podPort{host.namespace, found, podTargetPort(slice, name, port)}, nil
 		}
@@ -94,7 +94,7 @@ func (c *clusterConnection) findReadyPod(ctx context.Context, address *url.URL) 
 	return nil, fmt.Errorf("the broker's Service %s/%s has no ready Pod", host.namespace, host.service)
 }
 
-// servicePortName is what the Service calls its port of that number.
+// servicePortName returns the name of the Service's port with this number.
 func servicePortName(service *corev1.Service, port int32) *string {
 	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
 	if i < 0 {
@@ -103,8 +103,8 @@ func servicePortName(service *corev1.Service, port int32) *string {
 	return &service.Spec.Ports[i].Name
 }
 
-// podTargetPort is the Pod's port for the Service's. One that the Service does not have, a
-// headless Service lets through all the same.
+// podTargetPort returns the Pod's port behind a port of the Service. For a port that the
+// Service does not define it returns the same number, as a headless Service would.
 func podTargetPort(slice *discoveryv1.EndpointSlice, name *string, port int32) int32 {
 	for i := range slice.Ports {
 		p := &slice.Ports[i]
@@ -115,7 +115,8 @@ func podTargetPort(slice *discoveryv1.EndpointSlice, name *string, port int32) i
 	return port
 }
 
-// readyPodName is the name of a ready Pod; if one is named, of no other.
+// readyPodName returns the name of a ready Pod, or "". A non-empty pod restricts the search to
+// that Pod.
 func readyPodName(slice *discoveryv1.EndpointSlice, pod string) string {
 	for i := range slice.Endpoints {
 		e := &slice.Endpoints[i]

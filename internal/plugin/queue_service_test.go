@@ -13,28 +13,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func TestAHostOfAClusterIs(t *testing.T) {
+func TestParseServiceHost(t *testing.T) {
 	for host, want := range map[string]serviceHost{
-		"nats":                                  {service: "nats", namespace: "a"},
-		"nats.queues":                           {service: "nats", namespace: "queues"},
-		"nats.queues.svc":                       {service: "nats", namespace: "queues"},
-		"nats.queues.svc.cluster.local":         {service: "nats", namespace: "queues"},
-		"nats.queues.svc.cluster.local.":        {service: "nats", namespace: "queues"},
-		"nats-0.nats.queues.svc":                {pod: "nats-0", service: "nats", namespace: "queues"},
-		"nats-0.nats.queues.svc.yard.example":   {pod: "nats-0", service: "nats", namespace: "queues"},
-		"127.0.0.1":                             {},
-		"::1":                                   {},
-		"nats.example.org":                      {},
-		"connect.ngs.global.svcs.example.org":   {},
-		"a.very.long.name.svc.of.somebody.else": {},
+		"nats":                                   {service: "nats", namespace: "a"},
+		"nats.queues":                            {service: "nats", namespace: "queues"},
+		"nats.queues.svc":                        {service: "nats", namespace: "queues"},
+		"nats.queues.svc.cluster.local":          {service: "nats", namespace: "queues"},
+		"nats.queues.svc.cluster.local.":         {service: "nats", namespace: "queues"},
+		"nats-0.nats.queues.svc":                 {pod: "nats-0", service: "nats", namespace: "queues"},
+		"nats-0.nats.queues.svc.cluster.example": {pod: "nats-0", service: "nats", namespace: "queues"},
+		"127.0.0.1":                              {},
+		"::1":                                    {},
+		"nats.example.org":                       {},
+		"connect.ngs.global.svcs.example.org":    {},
+		"a.very.long.name.svc.of.somebody.else":  {},
 	} {
-		if got, is := parseServiceHost(host, "a"); got != want || is != (want != serviceHost{}) {
-			t.Errorf("%s is %+v (%t), want %+v", host, got, is, want)
+		if got, ok := parseServiceHost(host, "a"); got != want || ok != (want != serviceHost{}) {
+			t.Errorf("%s is %+v (%t), want %+v", host, got, ok, want)
 		}
 	}
 }
 
-func TestThePodBehindABrokersServiceIs(t *testing.T) {
+func TestFindReadyPodBehindABrokerService(t *testing.T) {
 	service := func(kind corev1.ServiceType, name string) *corev1.Service {
 		return &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: "nats", Namespace: "queues"},
@@ -60,25 +60,25 @@ func TestThePodBehindABrokersServiceIs(t *testing.T) {
 		want    podPort
 		err     string
 	}{
-		"a ready one, at its own port": {address, []client.Object{service("", "client"), slice(true, "nats-0", "nats-1")}, podPort{"queues", "nats-0", 14222}, ""},
-		"the one named":                {"nats://nats-1.nats.queues.svc", []client.Object{service("", "client"), slice(true, "nats-0", "nats-1")}, podPort{"queues", "nats-1", 14222}, ""},
-		"at a port the Service has not": {
+		"a ready Pod at its own port": {address, []client.Object{service("", "client"), slice(true, "nats-0", "nats-1")}, podPort{"queues", "nats-0", 14222}, ""},
+		"the Pod in the host name":    {"nats://nats-1.nats.queues.svc", []client.Object{service("", "client"), slice(true, "nats-0", "nats-1")}, podPort{"queues", "nats-1", 14222}, ""},
+		"a port that the Service does not define": {
 			"nats://nats.queues:5222", []client.Object{service("", "client"), slice(true, "nats-0")}, podPort{"queues", "nats-0", 5222}, "",
 		},
-		"none that is not ready":      {address, []client.Object{service("", "client"), slice(false, "nats-0")}, podPort{}, "the broker's Service queues/nats has no ready Pod"},
-		"none where there is none":    {address, []client.Object{service("", "client")}, podPort{}, "the broker's Service queues/nats has no ready Pod"},
-		"none of a name elsewhere":    {address, []client.Object{service(corev1.ServiceTypeExternalName, "client")}, podPort{}, ""},
-		"none without a Service":      {address, nil, podPort{}, ""},
-		"none of a name on the Net":   {"nats://nats.example.org", nil, podPort{}, ""},
-		"none at what is not a port":  {"nats://nats.queues:70000", []client.Object{service("", "client"), slice(true, "nats-0")}, podPort{}, errInvalidBrokerPort.Error()},
-		"none of another's EndpointS": {address, []client.Object{service("", "client"), &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "queues"}}}, podPort{}, "has no ready Pod"},
+		"no Pod that is not ready":            {address, []client.Object{service("", "client"), slice(false, "nats-0")}, podPort{}, "the broker's Service queues/nats has no ready Pod"},
+		"no EndpointSlice":                    {address, []client.Object{service("", "client")}, podPort{}, "the broker's Service queues/nats has no ready Pod"},
+		"an ExternalName Service":             {address, []client.Object{service(corev1.ServiceTypeExternalName, "client")}, podPort{}, ""},
+		"no Service":                          {address, nil, podPort{}, ""},
+		"a public host name":                  {"nats://nats.example.org", nil, podPort{}, ""},
+		"an invalid port":                     {"nats://nats.queues:70000", []client.Object{service("", "client"), slice(true, "nats-0")}, podPort{}, errInvalidBrokerPort.Error()},
+		"an EndpointSlice of another Service": {address, []client.Object{service("", "client"), &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "queues"}}}, podPort{}, "has no ready Pod"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			parsed, err := url.Parse(row.address)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := &clusterConnection{WithWatch: cluster(t, row.objects...), namespace: "a"}
+			c := &clusterConnection{WithWatch: newFakeClient(t, row.objects...), namespace: "a"}
 			got, err := c.findReadyPod(t.Context(), parsed)
 			if (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
 				t.Fatalf("error %v, want %q", err, row.err)
@@ -87,26 +87,26 @@ func TestThePodBehindABrokersServiceIs(t *testing.T) {
 				got = &podPort{}
 			}
 			if *got != row.want {
-				t.Errorf("endpoint %+v, want %+v", *got, row.want)
+				t.Errorf("Pod port %+v, want %+v", *got, row.want)
 			}
 		})
 	}
 }
 
-func TestAnAccessThatIsForwardedLeadsToALocalPort(t *testing.T) {
+func TestForwardedAccessUsesTheLocalPort(t *testing.T) {
 	for title, row := range map[string]struct {
 		access, want broker.Credentials
 	}{
-		"with who we are": {
+		"with user and password": {
 			broker.Credentials{URL: "nats://me:secret@nats.queues:4222"}, broker.Credentials{URL: "nats://me:secret@127.0.0.1:5000"},
 		},
-		"with the number of a database": {
+		"with the number of a Redis database": {
 			broker.Credentials{URL: "redis://redis/3"}, broker.Credentials{URL: "redis://127.0.0.1:5000/3"},
 		},
-		"with the name that the certificate is for": {
+		"with the server name of the certificate": {
 			broker.Credentials{URL: "tls://nats.queues"}, broker.Credentials{URL: "tls://127.0.0.1:5000", TLS: &broker.TLS{ServerName: "nats.queues"}},
 		},
-		"... also where only the Secret speaks of TLS": {
+		"with the server name if only the Secret enables TLS": {
 			broker.Credentials{URL: "nats://nats.queues", TLS: &broker.TLS{CA: []byte("x")}}, broker.Credentials{URL: "nats://127.0.0.1:5000", TLS: &broker.TLS{ServerName: "nats.queues", CA: []byte("x")}},
 		},
 	} {

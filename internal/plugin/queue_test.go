@@ -15,8 +15,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// queueOf the namespace a, on the broker that the Secret nats leads to.
-func queueOf(name string, changes ...func(*v1alpha1.Queue)) *v1alpha1.Queue {
+// natsQueue returns a Queue in namespace a, on the broker of the Secret nats.
+func natsQueue(name string, changes ...func(*v1alpha1.Queue)) *v1alpha1.Queue {
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: "1"}}
 	q.Spec.Broker = &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
 	q.Spec.Broker.URLSecretRef.Name = "nats"
@@ -26,106 +26,106 @@ func queueOf(name string, changes ...func(*v1alpha1.Queue)) *v1alpha1.Queue {
 	return q
 }
 
-func paused(q *v1alpha1.Queue) { q.Spec.Paused = true }
+func pauseQueue(q *v1alpha1.Queue) { q.Spec.Paused = true }
 
 func natsSecret(url string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "nats", Namespace: "a"}, Data: map[string][]byte{"url": []byte(url)}}
 }
 
-func TestListsOfQueuesAndPools(t *testing.T) {
-	labelled := queueOf("mail")
+func TestQueueAndPoolLists(t *testing.T) {
+	labelled := natsQueue("mail")
 	labelled.Labels = map[string]string{"team": "data"}
-	for args, row := range map[string]struct{ want, not, said string }{
+	for args, row := range map[string]struct{ want, not, errOut string }{
 		"queue list":                {want: "NAME    STATUS    READY"},
 		"queue list -l team=data":   {want: "mail", not: "video"},
 		"queue list -A":             {want: "a           video   Pending"},
 		"queue list -o name":        {want: "queue.yardmaster.dev/mail\nqueue.yardmaster.dev/video\n", not: "NAME"},
 		"queue list -o yaml":        {want: "kind: QueueList"},
-		"queue list -n b":           {said: "No Queues found in namespace b.\n"},
+		"queue list -n b":           {errOut: "No Queues found in namespace b.\n"},
 		"queue list -n b -o json":   {want: `"items": []`},
 		"queue list --color=always": {want: "\x1b[2mPending\x1b[0m"},
 		"pool list":                 {want: "mailers   Pending   0/0"},
 		"pool list -o name":         {want: "workerpool.yardmaster.dev/mailers\n", not: "NAME"},
 		"pool list -o json":         {want: `"kind": "WorkerPoolList"`},
-		"pool list -A -l team=none": {said: "No WorkerPools found.\n"},
+		"pool list -A -l team=none": {errOut: "No WorkerPools found.\n"},
 		"wp ls":                     {want: "mailers"},
 	} {
 		t.Run(args, func(t *testing.T) {
-			code, out, errOut := call(t, args, labelled, queueOf("video"), poolOf("mailers", 3))
+			code, out, errOut := runPlugin(t, args, labelled, natsQueue("video"), manualPool("mailers", 3))
 			if code != exitSuccess || !strings.Contains(out, row.want) || row.not != "" && strings.Contains(out, row.not) {
-				t.Errorf("code %d:\n%s", code, out)
+				t.Errorf("exit code %d:\n%s", code, out)
 			}
-			if errOut != row.said {
-				t.Errorf("it says %q, want %q", errOut, row.said)
+			if errOut != row.errOut {
+				t.Errorf("stderr %q, want %q", errOut, row.errOut)
 			}
 		})
 	}
 }
 
-func TestWhatIsRefusedAboutQueuesAndPools(t *testing.T) {
+func TestQueueAndPoolCommandsRejectInvalidArguments(t *testing.T) {
 	for args, want := range map[string]string{
-		"queue list -o wide":                     `--output is "wide", must be one of [table json yaml name]`,
+		"queue list -o wide":                     `invalid --output "wide": must be one of table, json, yaml, name`,
 		"queue pause":                            "requires at least 1 arg(s)",
-		"queue dead list mail --limit=-1":        "--limit is -1, must be 0 for all, or more",
-		"queue dead list mail -o name":           `--output is "name", must be one of [table json yaml]`,
-		"queue dead requeue mail":                "give either --all or --oldest",
+		"queue dead list mail --limit=-1":        "invalid --limit -1: must be 0 (no limit) or greater",
+		"queue dead list mail -o name":           `invalid --output "name": must be one of table, json, yaml`,
+		"queue dead requeue mail":                "set either --all or --oldest",
 		"queue dead requeue mail --all --oldest": "flag needs an argument",
-		"queue dead requeue mail --oldest=-1":    "--oldest is -1, must be 1 or more",
-		"queue dead purge mail --yes":            "--all is needed",
+		"queue dead requeue mail --oldest=-1":    "invalid --oldest -1: must be at least 1",
+		"queue dead purge mail --yes":            "set --all",
 		"queue dead list mail":                   `queues.yardmaster.dev "mail" not found`,
-		"pool watch mailers -A":                  "a NAME cannot stand with --all-namespaces or --selector",
+		"pool watch mailers -A":                  "a NAME cannot be combined with --all-namespaces or --selector",
 		"pool watch mailers":                     `workerpools.yardmaster.dev "mailers" not found`,
 		"pool explain":                           "accepts 1 arg(s), received 0",
-		"pool drain mailers --replicas=-1":       "--replicas is -1, must not be negative",
-		"pool drain mailers --dry-run -w":        "--watch cannot stand with --dry-run",
+		"pool drain mailers --replicas=-1":       "invalid --replicas -1: must not be negative",
+		"pool drain mailers --dry-run -w":        "--watch cannot be combined with --dry-run",
 	} {
 		t.Run(args, func(t *testing.T) {
-			code, out, errOut := call(t, args)
+			code, out, errOut := runPlugin(t, args)
 			if code != exitError || out != "" || !strings.HasPrefix(errOut, "error: ") || !strings.Contains(errOut, want) {
-				t.Errorf("code %d, out %q, says %q", code, out, errOut)
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
 			}
 		})
 	}
 }
 
-func TestPauseAndResume(t *testing.T) {
+func TestPauseAndResumeQueues(t *testing.T) {
 	for args, row := range map[string]struct {
-		code      int
-		out, said string
-		paused    []string
+		code        int
+		out, errOut string
+		paused      []string
 	}{
 		"pause mail":         {exitSuccess, "queue.yardmaster.dev/mail paused\n", "", []string{"held", "mail"}},
-		"pause held":         {exitSuccess, "queue.yardmaster.dev/held was paused already\n", "", []string{"held"}},
+		"pause held":         {exitSuccess, "queue.yardmaster.dev/held is already paused\n", "", []string{"held"}},
 		"resume held":        {exitSuccess, "queue.yardmaster.dev/held resumed\n", "", nil},
 		"resume mail":        {exitSuccess, "queue.yardmaster.dev/mail is not paused\n", "", []string{"held"}},
 		"pause no-such mail": {exitError, "queue.yardmaster.dev/mail paused\n", "error: queues.yardmaster.dev \"no-such\" not found\n", []string{"held", "mail"}},
 	} {
 		t.Run(args, func(t *testing.T) {
-			c := cluster(t, queueOf("held", paused), queueOf("mail"))
-			code, out, errOut := callWith(t, "queue "+args, c)
-			if code != row.code || out != row.out || errOut != row.said {
-				t.Errorf("code %d, out %q, says %q", code, out, errOut)
+			c := newFakeClient(t, natsQueue("held", pauseQueue), natsQueue("mail"))
+			code, out, errOut := runPluginWith(t, "queue "+args, c)
+			if code != row.code || out != row.out || errOut != row.errOut {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
 			}
 			var list v1alpha1.QueueList
 			if err := c.List(t.Context(), &list); err != nil {
 				t.Fatal(err)
 			}
-			var are []string
+			var pausedQueues []string
 			for i := range list.Items {
 				if list.Items[i].Spec.Paused {
-					are = append(are, list.Items[i].Name)
+					pausedQueues = append(pausedQueues, list.Items[i].Name)
 				}
 			}
-			slices.Sort(are)
-			if diff := cmp.Diff(row.paused, are); diff != "" {
+			slices.Sort(pausedQueues)
+			if diff := cmp.Diff(row.paused, pausedQueues); diff != "" {
 				t.Errorf("paused (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestAPauseDoesNotOverwriteAConcurrentChange(t *testing.T) {
-	c := interceptor.NewClient(cluster(t, queueOf("mail")), interceptor.Funcs{
+func TestPauseDoesNotOverwriteAConcurrentChange(t *testing.T) {
+	c := interceptor.NewClient(newFakeClient(t, natsQueue("mail")), interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			other := &v1alpha1.Queue{}
 			if err := c.Get(ctx, client.ObjectKeyFromObject(object), other); err != nil {
@@ -138,13 +138,13 @@ func TestAPauseDoesNotOverwriteAConcurrentChange(t *testing.T) {
 			return c.Patch(ctx, object, patch, options...)
 		},
 	})
-	code, out, errOut := callWith(t, "queue pause mail", c)
-	if code != exitError || out != "" || !strings.Contains(errOut, "queue.yardmaster.dev/mail was changed by somebody else in this moment; nothing was written") {
-		t.Errorf("code %d, out %q, says %q", code, out, errOut)
+	code, out, errOut := runPluginWith(t, "queue pause mail", c)
+	if code != exitError || out != "" || !strings.Contains(errOut, "queue.yardmaster.dev/mail was changed by someone else at the same time; nothing was written") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
 	}
 }
 
-func TestCompletionOfQueuesAndPools(t *testing.T) {
+func TestQueueAndPoolCompletion(t *testing.T) {
 	for args, want := range map[string]string{
 		"queue pause mail":     "video\n:4\n",
 		"queue dead list":      "mail\nvideo\n:4\n",
@@ -154,9 +154,9 @@ func TestCompletionOfQueuesAndPools(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			words := append(append([]string{"__complete"}, strings.Fields(args)...), "")
-			code, out, _ := callWords(t, words, cluster(t, queueOf("mail"), queueOf("video"), poolOf("mailers", 1)))
+			code, out, _ := runPluginArgs(t, words, newFakeClient(t, natsQueue("mail"), natsQueue("video"), manualPool("mailers", 1)))
 			if diff := cmp.Diff(want, out); diff != "" || code != exitSuccess {
-				t.Errorf("code %d, completed (-want +got):\n%s", code, diff)
+				t.Errorf("exit code %d, completions (-want +got):\n%s", code, diff)
 			}
 		})
 	}

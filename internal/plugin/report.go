@@ -17,7 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// What --fail-on can be.
+// The values of --fail-on.
 const (
 	failOnZombie     = "zombie"
 	failOnSuspicious = "suspicious"
@@ -38,17 +38,17 @@ func newReportCommand(env *environment) *cobra.Command {
 	r := &reportCommand{environment: env, thresholds: zombie.Defaults()}
 	command := &cobra.Command{
 		Use:   "report",
-		Short: "Tell which Jobs are stale, and why",
-		Long: "Tell which Jobs are stale, and why. The Jobs are judged here: the operator need not be installed.\n\n" +
+		Short: "List stale Jobs and why they are stale",
+		Long: "List stale Jobs and why they are stale. The plugin classifies the Jobs itself, so the operator does not have to be installed.\n\n" +
 			"The exit code is 1 if there are zombies (see --fail-on), and 2 if the Jobs could not be read.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error { return r.runReport(command.Context()) },
 	}
 	f := command.Flags()
-	f.BoolVarP(&r.allNamespaces, "all-namespaces", "A", false, "Look at all namespaces.")
-	f.StringVarP(&r.outputFormat, "output", "o", outputTable, "What to print: table, json or yaml.")
-	f.StringVar(&r.failOn, "fail-on", failOnZombie, "When the exit code is 1: zombie, suspicious (zombies too) or never.")
-	f.IntVar(&r.top, "top", report.MaxTop, fmt.Sprintf("How many Jobs of a namespace are told of one by one, at most %d.", report.MaxTop))
+	f.BoolVarP(&r.allNamespaces, "all-namespaces", "A", false, "Report the Jobs of all namespaces.")
+	f.StringVarP(&r.outputFormat, "output", "o", outputTable, "Output format: table, json or yaml.")
+	f.StringVar(&r.failOn, "fail-on", failOnZombie, "Findings for which the exit code is 1: zombie, suspicious (includes zombies) or never.")
+	f.IntVar(&r.top, "top", report.MaxTop, fmt.Sprintf("Number of stale Jobs to list per namespace, at most %d.", report.MaxTop))
 	for _, setting := range r.thresholds.Settings() {
 		f.DurationVar(setting.Value, setting.Name, *setting.Value, setting.Usage)
 	}
@@ -67,7 +67,7 @@ func (r *reportCommand) runReport(ctx context.Context) error {
 	if r.allNamespaces {
 		namespace = ""
 	}
-	began := r.now()
+	startTime := r.now()
 	var tallies map[string]*report.Tally
 	err = kube.ForEachJob(ctx, cluster, namespace,
 		func() { tallies = map[string]*report.Tally{} },
@@ -75,7 +75,7 @@ func (r *reportCommand) runReport(ctx context.Context) error {
 			if tallies[job.Namespace] == nil {
 				tallies[job.Namespace] = report.NewTally(r.top)
 			}
-			finding := zombie.Classify(job, began, r.thresholds)
+			finding := zombie.Classify(job, startTime, r.thresholds)
 			tallies[job.Namespace].Add(report.Row{Name: job.Name, UID: job.UID, Finding: finding})
 		})
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *reportCommand) runReport(ctx context.Context) error {
 	if len(tallies) == 0 && !r.allNamespaces {
 		tallies[namespace] = report.NewTally(r.top)
 	}
-	reports := r.buildReports(tallies, began)
+	reports := r.buildReports(tallies, startTime)
 	if err := r.printReports(reports, tallies); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (r *reportCommand) validateFlags() error {
 		return err
 	}
 	if r.top < 0 || r.top > report.MaxTop {
-		return fmt.Errorf("--top is %d, must be between 0 and %d", r.top, report.MaxTop)
+		return fmt.Errorf("invalid --top %d: must be between 0 and %d", r.top, report.MaxTop)
 	}
 	if err := r.thresholds.Validate(); err != nil {
 		return fmt.Errorf("--%w", err)
@@ -110,14 +110,14 @@ func (r *reportCommand) validateFlags() error {
 	return nil
 }
 
-// buildReports are what the operator would have written, by namespace.
-func (r *reportCommand) buildReports(tallies map[string]*report.Tally, began time.Time) []v1alpha1.JobReport {
+// buildReports returns the JobReports that the operator would write, ordered by namespace.
+func (r *reportCommand) buildReports(tallies map[string]*report.Tally, startTime time.Time) []v1alpha1.JobReport {
 	var reports []v1alpha1.JobReport
 	for _, namespace := range slices.Sorted(maps.Keys(tallies)) {
 		one := v1alpha1.JobReport{}
 		one.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReport"}
 		one.Namespace, one.Name = namespace, v1alpha1.JobReportName
-		one.Status = report.Scanned(v1alpha1.JobReportStatus{}, tallies[namespace], began, r.now().Sub(began))
+		one.Status = report.Scanned(v1alpha1.JobReportStatus{}, tallies[namespace], startTime, r.now().Sub(startTime))
 		reports = append(reports, one)
 	}
 	return reports

@@ -13,14 +13,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// printReportTable prints the Jobs that are not healthy, of each namespace the worst first, and
-// then how many there are of each sort.
+// printReportTable prints the stale Jobs of each namespace, the stale first, and the number of
+// Jobs in each category.
 func printReportTable(out io.Writer, reports []v1alpha1.JobReport, tallies map[string]*report.Tally, now time.Time, style terminal.Style) error {
 	rows := [][]string{{"NAMESPACE", "JOB", "CATEGORY", "REASON", "FOR", "MESSAGE"}}
 	total, omitted := v1alpha1.JobSummary{}, 0
 	for i := range reports {
-		status, worst := &reports[i].Status, tallies[reports[i].Namespace].Rows()
-		for _, row := range worst {
+		status, stale := &reports[i].Status, tallies[reports[i].Namespace].Rows()
+		for _, row := range stale {
 			f := &row.Finding
 			rows = append(rows, []string{reports[i].Namespace, row.Name, style.Colorize(categoryColor(f.Category), string(f.Category)), string(f.Reason), formatAge(f.Since, now), terminal.Sanitize(f.Message)})
 		}
@@ -28,17 +28,17 @@ func printReportTable(out io.Writer, reports []v1alpha1.JobReport, tallies map[s
 		total.Healthy += status.Summary.Healthy
 		total.Suspicious += status.Summary.Suspicious
 		total.Zombie += status.Summary.Zombie
-		omitted += int(status.Summary.Suspicious+status.Summary.Zombie) - len(worst)
+		omitted += int(status.Summary.Suspicious+status.Summary.Zombie) - len(stale)
 	}
-	var text []string
+	var lines []string
 	if len(rows) > 1 {
-		text = append(terminal.AlignColumns(rows), "")
+		lines = append(terminal.AlignColumns(rows), "")
 	}
-	sum := fmt.Sprintf("%d Jobs: %d healthy, %d suspicious, %d zombie", total.Total, total.Healthy, total.Suspicious, total.Zombie)
+	summary := fmt.Sprintf("%d Jobs: %d healthy, %d suspicious, %d zombie", total.Total, total.Healthy, total.Suspicious, total.Zombie)
 	if omitted > 0 {
-		sum += fmt.Sprintf("; %d are not shown", omitted)
+		summary += fmt.Sprintf("; %d not shown", omitted)
 	}
-	return terminal.WriteLines(out, append(text, sum))
+	return terminal.WriteLines(out, append(lines, summary))
 }
 
 func formatAge(since, now time.Time) string {

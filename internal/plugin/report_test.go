@@ -18,20 +18,20 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// job is one that was never started, made that long before noon.
-func job(namespace, name string, age time.Duration) *batchv1.Job {
+// unstartedJob returns a Job that has never started.
+func unstartedJob(namespace, name string, age time.Duration) *batchv1.Job {
 	job := &batchv1.Job{}
 	job.Namespace, job.Name = namespace, name
-	job.CreationTimestamp = metav1.NewTime(noon.Add(-age))
+	job.CreationTimestamp = metav1.NewTime(testTime.Add(-age))
 	return job
 }
 
-var yard = []client.Object{
-	job("a", "dead", 48*time.Hour), job("a", "slow", time.Hour), job("a", "new", time.Second), job("b", "late", 2*time.Hour),
+var staleTestJobs = []client.Object{
+	unstartedJob("a", "dead", 48*time.Hour), unstartedJob("a", "slow", time.Hour), unstartedJob("a", "new", time.Second), unstartedJob("b", "late", 2*time.Hour),
 }
 
-func TestTheTableHasTheWorstFirst(t *testing.T) {
-	_, out, _ := call(t, "report", yard...)
+func TestReportListsTheWorstJobsFirst(t *testing.T) {
+	_, out, _ := runPlugin(t, "report", staleTestJobs...)
 	want := `NAMESPACE   JOB    CATEGORY     REASON         FOR   MESSAGE
 a           dead   Zombie       NeverStarted   2d    to be started since 2026-02-27T12:00:00Z, and has no startTime
 a           slow   Suspicious   NeverStarted   60m   to be started since 2026-03-01T11:00:00Z, and has no startTime
@@ -43,7 +43,7 @@ a           slow   Suspicious   NeverStarted   60m   to be started since 2026-03
 	}
 }
 
-func TestTheTable(t *testing.T) {
+func TestReportTable(t *testing.T) {
 	for name, row := range map[string]struct {
 		args string
 		want []string
@@ -52,26 +52,26 @@ func TestTheTable(t *testing.T) {
 		"all namespaces":             {"report -A", []string{"\na ", "\nb ", "4 Jobs: 1 healthy, 2 suspicious, 1 zombie"}, "not shown"},
 		"another namespace":          {"report -n b", []string{"late", "1 Jobs: 0 healthy"}, "dead"},
 		"a namespace without Jobs":   {"report -n c", []string{"0 Jobs: 0 healthy, 0 suspicious, 0 zombie"}, "NAMESPACE"},
-		"only the worst":             {"report --top=1", []string{"dead", "; 1 are not shown"}, "slow"},
-		"in colours, if asked for":   {"report --color=always", []string{"\x1b[31mZombie\x1b[0m", "\x1b[33mSuspicious\x1b[0m"}, "\x1b[31mSuspicious"},
-		"without colours in a pipe":  {"report", []string{"Zombie"}, "\x1b"},
-		"with thresholds of its own": {"report --never-started-zombie-after=30m", []string{"2 zombie"}, "Suspicious"},
+		"only the worst":             {"report --top=1", []string{"dead", "; 1 not shown"}, "slow"},
+		"with colors on request":     {"report --color=always", []string{"\x1b[31mZombie\x1b[0m", "\x1b[33mSuspicious\x1b[0m"}, "\x1b[31mSuspicious"},
+		"without colors in a pipe":   {"report", []string{"Zombie"}, "\x1b"},
+		"with thresholds from flags": {"report --never-started-zombie-after=30m", []string{"2 zombie"}, "Suspicious"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, out, _ := call(t, row.args, yard...)
+			_, out, _ := runPlugin(t, row.args, staleTestJobs...)
 			for _, want := range row.want {
 				if !strings.Contains(out, want) {
-					t.Errorf("without %q:\n%s", want, out)
+					t.Errorf("missing %q:\n%s", want, out)
 				}
 			}
 			if strings.Contains(out, row.not) {
-				t.Errorf("with %q:\n%s", row.not, out)
+				t.Errorf("unexpected %q:\n%s", row.not, out)
 			}
 		})
 	}
 }
 
-func TestTheExitCode(t *testing.T) {
+func TestReportExitCode(t *testing.T) {
 	for args, want := range map[string]int{
 		"report":                                  exitUnsuccessful,
 		"report -n b":                             exitSuccess,
@@ -89,31 +89,31 @@ func TestTheExitCode(t *testing.T) {
 		"report --no-ready-pods-zombie-after=-1s": exitError,
 	} {
 		t.Run(args, func(t *testing.T) {
-			code, _, errOut := call(t, args, yard...)
+			code, _, errOut := runPlugin(t, args, staleTestJobs...)
 			if code != want {
-				t.Errorf("it is %d, want %d: %s", code, want, errOut)
+				t.Errorf("exit code %d, want %d: %s", code, want, errOut)
 			}
 			if (errOut != "") != (want == exitError) {
-				t.Errorf("it says %q", errOut)
+				t.Errorf("stderr %q", errOut)
 			}
 		})
 	}
 }
 
-func TestJobsThatCannotBeReadAreAnErrorNotNone(t *testing.T) {
-	failing := interceptor.NewClient(cluster(t), interceptor.Funcs{
+func TestReportFailsIfJobsCannotBeListed(t *testing.T) {
+	failing := interceptor.NewClient(newFakeClient(t), interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return errors.New("forbidden")
 		},
 	})
-	code, out, errOut := callWith(t, "report", failing)
+	code, out, errOut := runPluginWith(t, "report", failing)
 	if code != exitError || out != "" || !strings.Contains(errOut, "listing Jobs, page 1: forbidden") {
-		t.Errorf("code %d, out %q, err %q", code, out, errOut)
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
 	}
 }
 
-func TestJSONAndYAMLAreJobReports(t *testing.T) {
-	_, raw, _ := call(t, "report -o json", yard...)
+func TestReportPrintsJobReportsAsJSONAndYAML(t *testing.T) {
+	_, raw, _ := runPlugin(t, "report -o json", staleTestJobs...)
 	var one v1alpha1.JobReport
 	if err := json.Unmarshal([]byte(raw), &one); err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestJSONAndYAMLAreJobReports(t *testing.T) {
 	if one.Kind != "JobReport" || one.Namespace != "a" || one.Status.Summary.Total != 3 || len(one.Status.Findings) != 2 {
 		t.Errorf("report %+v", one)
 	}
-	_, raw, _ = call(t, "report -A -o yaml", yard...)
+	_, raw, _ = runPlugin(t, "report -A -o yaml", staleTestJobs...)
 	var list v1alpha1.JobReportList
 	if err := yaml.UnmarshalStrict([]byte(raw), &list); err != nil {
 		t.Fatal(err)
@@ -129,8 +129,8 @@ func TestJSONAndYAMLAreJobReports(t *testing.T) {
 	if list.Kind != "JobReportList" || len(list.Items) != 2 || list.Items[1].Namespace != "b" {
 		t.Errorf("reports %+v", list)
 	}
-	_, raw, _ = call(t, "report -A -o json")
+	_, raw, _ = runPlugin(t, "report -A -o json")
 	if !strings.Contains(raw, `"items": []`) {
-		t.Errorf("without a Job: %s", raw)
+		t.Errorf("without Jobs: %s", raw)
 	}
 }

@@ -16,22 +16,25 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// resourceKind is one of those that commands are about.
+// resourceKind describes one of the kinds that commands work on.
 type resourceKind[T client.Object] struct {
-	// kindName of it, and resource as kubectl names one of it.
-	kindName, singularName string
-	newList                func() client.ObjectList
-	// rows of a table.
-	rows, rowsOfNamespaces func(terminal.Style, []T, time.Time) []string
-	// completionHint stands beside a name that is completed.
+	// kindName is the CamelCase name, such as SequentialJob.
+	kindName string
+	// singularName is the name in kubectl's output, such as sequentialjob.
+	singularName string
+	newObject    func() T
+	newList      func() client.ObjectList
+	renderTable  func(terminal.Style, []T, time.Time) *render.Table
+	// completionHint is shown next to a completed name.
 	completionHint func(T) string
 }
 
 func sequentialJobKind() *resourceKind[*v1alpha1.SequentialJob] {
 	return &resourceKind[*v1alpha1.SequentialJob]{
 		kindName: "SequentialJob", singularName: "sequentialjob",
-		newList: func() client.ObjectList { return &v1alpha1.SequentialJobList{Items: []v1alpha1.SequentialJob{}} },
-		rows:    render.Rows, rowsOfNamespaces: render.RowsOfNamespaces,
+		newObject:      func() *v1alpha1.SequentialJob { return &v1alpha1.SequentialJob{} },
+		newList:        func() client.ObjectList { return &v1alpha1.SequentialJobList{Items: []v1alpha1.SequentialJob{}} },
+		renderTable:    render.SequenceTable,
 		completionHint: func(sj *v1alpha1.SequentialJob) string { return string(sj.Status.Phase) },
 	}
 }
@@ -39,8 +42,9 @@ func sequentialJobKind() *resourceKind[*v1alpha1.SequentialJob] {
 func queueKind() *resourceKind[*v1alpha1.Queue] {
 	return &resourceKind[*v1alpha1.Queue]{
 		kindName: "Queue", singularName: "queue",
-		newList: func() client.ObjectList { return &v1alpha1.QueueList{Items: []v1alpha1.Queue{}} },
-		rows:    render.Queues, rowsOfNamespaces: render.QueuesOfNamespaces,
+		newObject:      func() *v1alpha1.Queue { return &v1alpha1.Queue{} },
+		newList:        func() client.ObjectList { return &v1alpha1.QueueList{Items: []v1alpha1.Queue{}} },
+		renderTable:    render.QueueTable,
 		completionHint: func(q *v1alpha1.Queue) string { return readyReason(q.Status.Conditions) },
 	}
 }
@@ -48,12 +52,24 @@ func queueKind() *resourceKind[*v1alpha1.Queue] {
 func workerPoolKind() *resourceKind[*v1alpha1.WorkerPool] {
 	return &resourceKind[*v1alpha1.WorkerPool]{
 		kindName: "WorkerPool", singularName: "workerpool",
-		newList: func() client.ObjectList { return &v1alpha1.WorkerPoolList{Items: []v1alpha1.WorkerPool{}} },
-		rows:    render.Pools, rowsOfNamespaces: render.PoolsOfNamespaces,
+		newObject:      func() *v1alpha1.WorkerPool { return &v1alpha1.WorkerPool{} },
+		newList:        func() client.ObjectList { return &v1alpha1.WorkerPoolList{Items: []v1alpha1.WorkerPool{}} },
+		renderTable:    render.PoolTable,
 		completionHint: func(wp *v1alpha1.WorkerPool) string { return readyReason(wp.Status.Conditions) },
 	}
 }
 
+func agenticSessionKind() *resourceKind[*v1alpha1.AgenticSession] {
+	return &resourceKind[*v1alpha1.AgenticSession]{
+		kindName: "AgenticSession", singularName: "agenticsession",
+		newObject:      func() *v1alpha1.AgenticSession { return &v1alpha1.AgenticSession{} },
+		newList:        func() client.ObjectList { return &v1alpha1.AgenticSessionList{Items: []v1alpha1.AgenticSession{}} },
+		renderTable:    render.SessionTable,
+		completionHint: func(s *v1alpha1.AgenticSession) string { return string(s.Status.Phase) },
+	}
+}
+
+// readyReason returns the reason of the condition Ready, or "" without one.
 func readyReason(conditions []metav1.Condition) string {
 	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
 		return terminal.Sanitize(ready.Reason)
@@ -61,22 +77,35 @@ func readyReason(conditions []metav1.Condition) string {
 	return ""
 }
 
-// qualifiedName is how kubectl names an object that it has done something to.
+// qualifiedName returns the object's name as kubectl prints it, such as
+// sequentialjob.yardmaster.dev/etl.
 func (k *resourceKind[T]) qualifiedName(object T) string {
 	return k.singularName + ".yardmaster.dev/" + object.GetName()
 }
 
-// getByName reads the object of that name.
-func (c *clusterConnection) getByName(ctx context.Context, name string, into client.Object) error {
-	return c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, into)
+// getObject reads the named object from the namespace of the connection.
+func (k *resourceKind[T]) getObject(ctx context.Context, cluster *clusterConnection, name string) (T, error) {
+	object := k.newObject()
+	return object, cluster.Get(ctx, client.ObjectKey{Namespace: cluster.namespace, Name: name}, object)
 }
 
-// selectSingleObject selects the one object.
+// connectAndGet connects to the cluster and reads the named object.
+func (k *resourceKind[T]) connectAndGet(ctx context.Context, env *environment, name string) (*clusterConnection, T, error) {
+	cluster, err := env.connect(env.clientConfig)
+	if err != nil {
+		var none T
+		return nil, none, err
+	}
+	object, err := k.getObject(ctx, cluster, name)
+	return cluster, object, err
+}
+
+// selectSingleObject returns list options that match only this object.
 func selectSingleObject(object client.Object) []client.ListOption {
 	return []client.ListOption{client.InNamespace(object.GetNamespace()), client.MatchingFields{"metadata.name": object.GetName()}}
 }
 
-// extractItems a list, by namespace and name.
+// extractItems returns the items of a list as typed objects.
 func extractItems[T client.Object](list client.ObjectList) ([]T, error) {
 	objects, err := meta.ExtractList(list)
 	if err != nil {
@@ -84,7 +113,7 @@ func extractItems[T client.Object](list client.ObjectList) ([]T, error) {
 	}
 	var items []T
 	for _, object := range objects {
-		if item, is := object.(T); is {
+		if item, ok := object.(T); ok {
 			items = append(items, item)
 		}
 	}
@@ -92,31 +121,23 @@ func extractItems[T client.Object](list client.ObjectList) ([]T, error) {
 }
 
 // completeSingleName completes the name of one object.
-func (k *resourceKind[T]) completeSingleName(e *environment) cobra.CompletionFunc {
-	names := k.completeNames(e)
+func (k *resourceKind[T]) completeSingleName(env *environment) cobra.CompletionFunc {
+	completeNames := k.completeNames(env)
 	return func(command *cobra.Command, given []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(given) > 0 {
 			return nil, noFileCompletion
 		}
-		return names(command, given, typed)
+		return completeNames(command, given, typed)
 	}
 }
 
-// completeNames completes names that are not among those given. The shell itself leaves
-// out what does not begin with what is typed.
-func (k *resourceKind[T]) completeNames(e *environment) cobra.CompletionFunc {
+// completeNames completes names that are not on the command line yet. The shell filters
+// them by what the user typed.
+func (k *resourceKind[T]) completeNames(env *environment) cobra.CompletionFunc {
 	return func(command *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
 		defer cancel()
-		cluster, err := e.connect(e.clientConfig)
-		if err != nil {
-			return nil, noFileCompletion
-		}
-		list := k.newList()
-		if err := cluster.List(ctx, list, client.InNamespace(cluster.namespace)); err != nil {
-			return nil, noFileCompletion
-		}
-		items, err := extractItems[T](list)
+		items, err := k.listNamespace(ctx, env)
 		if err != nil {
 			return nil, noFileCompletion
 		}
@@ -130,7 +151,20 @@ func (k *resourceKind[T]) completeNames(e *environment) cobra.CompletionFunc {
 	}
 }
 
-// noneFoundMessage tells that there is nothing to list.
+// listNamespace connects and lists the objects in the namespace of the connection.
+func (k *resourceKind[T]) listNamespace(ctx context.Context, env *environment) ([]T, error) {
+	cluster, err := env.connect(env.clientConfig)
+	if err != nil {
+		return nil, err
+	}
+	list := k.newList()
+	if err := cluster.List(ctx, list, client.InNamespace(cluster.namespace)); err != nil {
+		return nil, err
+	}
+	return extractItems[T](list)
+}
+
+// noneFoundMessage is printed instead of an empty table.
 func (k *resourceKind[T]) noneFoundMessage(s *objectSelection, namespace string) string {
 	if s.allNamespaces {
 		return fmt.Sprintf("No %ss found.", k.kindName)

@@ -2,46 +2,30 @@ package plugin
 
 import (
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
-// newSessionCommand is `kubectl yardmaster session`, whose commands are about AgenticSessions.
+// newSessionCommand is `kubectl yardmaster session`, the parent of commands for
+// AgenticSessions.
 func newSessionCommand(env *environment) *cobra.Command {
-	command := &cobra.Command{
-		Use:     "session",
-		Aliases: []string{"sessions", "agenticsession", "as"},
-		Short:   "Look at AgenticSessions, stop them and start them again",
-		Args:    cobra.NoArgs,
-		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
-	}
-	command.AddCommand(newListCommand(env, agenticSessionKind(), "List AgenticSessions, with the time and the money they have used"),
-		newSessionWatchCommand(env), newSessionLogsCommand(env), newStopSessionCommand(env), newRestartSessionCommand(env), newSessionResultCommand(env))
-	return command
-}
-
-func agenticSessionKind() *resourceKind[*v1alpha1.AgenticSession] {
-	return &resourceKind[*v1alpha1.AgenticSession]{
-		kindName: "AgenticSession", singularName: "agenticsession",
-		newList: func() client.ObjectList { return &v1alpha1.AgenticSessionList{Items: []v1alpha1.AgenticSession{}} },
-		rows:    render.Sessions, rowsOfNamespaces: render.SessionsOfNamespaces,
-		completionHint: func(s *v1alpha1.AgenticSession) string { return string(s.Status.Phase) },
-	}
+	return newParentCommand("session", []string{"sessions", "agenticsession", "as"}, "Inspect, stop and restart AgenticSessions",
+		newListCommand(env, agenticSessionKind(), "List AgenticSessions with the time and cost they have used"),
+		newSessionWatchCommand(env), newSessionLogsCommand(env),
+		newStopSessionCommand(env), newRestartSessionCommand(env), newSessionResultCommand(env))
 }
 
 // newSessionWatchCommand is `kubectl yardmaster session watch`.
 func newSessionWatchCommand(env *environment) *cobra.Command {
-	return newWatchCommand(env, watchableSessions(), "Watch AgenticSessions get on",
-		"Watch an AgenticSession attempt by attempt until it has ended or is stopped; without a NAME all of the namespace, until interrupted.\n\n"+
-			"On a terminal it is drawn in one place; anywhere else there is a line for each change.\n"+
-			"The exit code is 0 if all completed, 1 if one failed or is stopped, and 2 if they could not be watched.",
-		"End when all have ended or are stopped.")
+	return newWatchCommand(env, watchableSessions(), "Watch AgenticSessions",
+		"Watch the attempts of an AgenticSession until it finishes or is stopped. Without a NAME, watch all AgenticSessions in the namespace "+
+			"until interrupted.\n\n"+watchOutputHelp+
+			"The exit code is 0 if all completed, 1 if one failed or is stopped, and 2 if watching failed.",
+		"Exit when all sessions have finished or are stopped.")
 }
 
-// isSessionInactive reports whether nothing more is to be expected of a session, unless somebody asks for
-// it: it has ended or is stopped, and the operator knows all that was asked for.
+// isSessionInactive reports whether no further change is expected unless a user requests
+// one: the session has finished or is stopped, and the operator has observed its spec.
 func isSessionInactive(s *v1alpha1.AgenticSession) bool {
 	if s.Status.ObservedGeneration < s.Generation {
 		return false
@@ -54,7 +38,7 @@ func isSessionInactive(s *v1alpha1.AgenticSession) bool {
 	}
 }
 
-// checkSessionSucceeded is what the exit code tells of a session that rests.
+// checkSessionSucceeded returns errUnsuccessful for an inactive session that did not complete.
 func checkSessionSucceeded(s *v1alpha1.AgenticSession) error {
 	if s.Status.Phase == v1alpha1.SessionCompleted {
 		return nil

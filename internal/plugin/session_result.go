@@ -13,9 +13,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// outputText is a result as people read it.
-const outputText = "text"
-
 // sessionResultCommand is `kubectl yardmaster session result`.
 type sessionResultCommand struct {
 	*environment
@@ -27,14 +24,14 @@ func newSessionResultCommand(env *environment) *cobra.Command {
 	r := &sessionResultCommand{environment: env}
 	command := &cobra.Command{
 		Use:   "result NAME",
-		Short: "Tell what an AgenticSession has left",
-		Long: "Tell what the runner of an AgenticSession has left last: its summary, its usage and its cost.\n\n" +
-			"A session that has left nothing is an error, and so is what cannot be read.",
+		Short: "Print the result of an AgenticSession",
+		Long: "Print the latest result of an AgenticSession: its summary, usage and cost.\n\n" +
+			"A missing or unreadable result is an error.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: agenticSessionKind().completeSingleName(env),
 		RunE:              func(command *cobra.Command, args []string) error { return r.printResult(command.Context(), args[0]) },
 	}
-	command.Flags().StringVarP(&r.outputFormat, "output", "o", outputText, "What to print: text, json or yaml.")
+	command.Flags().StringVarP(&r.outputFormat, "output", "o", outputText, "Output format: text, json or yaml.")
 	return command
 }
 
@@ -42,12 +39,8 @@ func (r *sessionResultCommand) printResult(ctx context.Context, name string) err
 	if err := validateChoice("output", r.outputFormat, outputText, outputJSON, outputYAML); err != nil {
 		return err
 	}
-	cluster, err := r.connect(r.clientConfig)
+	_, s, err := agenticSessionKind().connectAndGet(ctx, r.environment, name)
 	if err != nil {
-		return err
-	}
-	s := &v1alpha1.AgenticSession{}
-	if err := cluster.getByName(ctx, name, s); err != nil {
 		return err
 	}
 	if err := checkHasResult(s); err != nil {
@@ -59,14 +52,14 @@ func (r *sessionResultCommand) printResult(ctx context.Context, name string) err
 	return terminal.WriteLines(r.out, render.SessionResult(r.outputStyle(), s))
 }
 
-// checkHasResult tells why there is no result of the last attempt that left anything.
+// checkHasResult returns an error that says why there is no result.
 func checkHasResult(s *v1alpha1.AgenticSession) error {
 	valid := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionResultValid)
 	switch {
 	case valid != nil && valid.Status == metav1.ConditionFalse:
 		return fmt.Errorf("the result cannot be read: %s", valid.Message)
 	case s.Status.Result == nil:
-		return fmt.Errorf("there is no result: it is %s", render.SessionPhase(s))
+		return fmt.Errorf("no result yet: the session is %s", render.SessionPhase(s))
 	default:
 		return nil
 	}

@@ -6,64 +6,33 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
-// stopSessionCommand is `kubectl yardmaster session stop`.
-type stopSessionCommand struct{ *environment }
-
+// newStopSessionCommand is `kubectl yardmaster session stop`.
 func newStopSessionCommand(env *environment) *cobra.Command {
-	s := &stopSessionCommand{env}
-	return &cobra.Command{
-		Use:   "stop NAME...",
-		Short: "Stop AgenticSessions",
-		Long: "Stop AgenticSessions. The runner has 25 seconds to end; a persistent workspace is kept, and `session restart` goes on in it.\n\n" +
-			"The exit code is 2 if any of them could not be changed; the others are all the same.",
-		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: agenticSessionKind().completeNames(env),
-		RunE:              func(command *cobra.Command, names []string) error { return s.run(command.Context(), names) },
-	}
+	return newChangeCommand(env, specChange[*v1alpha1.AgenticSession]{
+		kind: agenticSessionKind(), verb: "stop", short: "Stop AgenticSessions",
+		long: "Stop AgenticSessions. The runner has 25 seconds to exit. A persistent workspace is kept, " +
+			"and `session restart` continues in it.",
+		apply: stopSession,
+	})
 }
 
-func (c *stopSessionCommand) run(ctx context.Context, names []string) error {
-	cluster, err := c.connect(c.clientConfig)
-	if err != nil {
-		return err
+func stopSession(s *v1alpha1.AgenticSession) (message string, changed bool) {
+	message, changed = "stop is already requested", s.Spec.OperatingMode != v1alpha1.ModeStopped
+	if changed {
+		message = "stop requested"
 	}
-	var failures []error
-	for _, name := range names {
-		if err := c.one(ctx, cluster, name); err != nil {
-			failures = append(failures, err)
-		}
-	}
-	return errors.Join(failures...)
-}
-
-func (c *stopSessionCommand) one(ctx context.Context, cluster *clusterConnection, name string) error {
-	s := &v1alpha1.AgenticSession{}
-	if err := cluster.getByName(ctx, name, s); err != nil {
-		return err
-	}
-	said := "was told to stop already"
-	if s.Spec.OperatingMode != v1alpha1.ModeStopped {
-		said = "is told to stop"
-		before := s.DeepCopy()
-		s.Spec.OperatingMode = v1alpha1.ModeStopped
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		if err := cluster.Patch(ctx, s, patch); err != nil {
-			return explainConflict(agenticSessionKind().qualifiedName(s), err)
-		}
-	}
+	s.Spec.OperatingMode = v1alpha1.ModeStopped
 	switch s.Status.Phase {
 	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
-		said += "; it has ended, and its next run will not begin"
+		message += "; its run has finished, and the next run will not start"
 	default:
 	}
-	fmt.Fprintln(c.out, agenticSessionKind().qualifiedName(s), said)
-	return nil
+	return message, changed
 }
 
 // restartSessionCommand is `kubectl yardmaster session restart`.
@@ -77,54 +46,46 @@ func newRestartSessionCommand(env *environment) *cobra.Command {
 	r := &restartSessionCommand{environment: env}
 	command := &cobra.Command{
 		Use:   "restart NAME",
-		Short: "Start an AgenticSession again that is stopped, or has ended",
-		Long: "Start an AgenticSession again. One that its user stopped goes on at its run; " +
-			"one that has ended, or was stopped by itself, begins its next. Either has the workspace that it had, if that is persistent.\n\n" +
-			"What cannot be is refused before anything is written. With --watch the exit code is that of `session watch`.",
+		Short: "Restart an AgenticSession that is stopped or has finished",
+		Long: "Restart an AgenticSession. A session that its user stopped continues its run. A session that has finished, or that Yardmaster " +
+			"stopped, starts its next run. Both keep a persistent workspace.\n\n" +
+			"If the session cannot be restarted, the command says why and writes nothing. With --watch, the exit code is that of `session watch`.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: agenticSessionKind().completeSingleName(env),
 		RunE:              func(command *cobra.Command, args []string) error { return r.restartSession(command.Context(), args[0]) },
 	}
-	command.Flags().BoolVarP(&r.watch, "watch", "w", false, "Watch it until it has ended or is stopped.")
+	command.Flags().BoolVarP(&r.watch, "watch", "w", false, "Watch the session until it finishes or is stopped.")
 	return command
 }
 
 func (r *restartSessionCommand) restartSession(ctx context.Context, name string) error {
-	cluster, err := r.connect(r.clientConfig)
+	cluster, s, err := agenticSessionKind().connectAndGet(ctx, r.environment, name)
 	if err != nil {
 		return err
 	}
-	s := &v1alpha1.AgenticSession{}
-	if err := cluster.getByName(ctx, name, s); err != nil {
-		return err
-	}
-	called := agenticSessionKind().qualifiedName(s)
+	qualifiedName := agenticSessionKind().qualifiedName(s)
 	if err := checkRestartable(s); err != nil {
-		return fmt.Errorf("%s: cannot restart: %w", called, err)
+		return fmt.Errorf("%s: cannot restart: %w", qualifiedName, err)
 	}
 	before := s.DeepCopy()
-	said := fmt.Sprintf("goes on at run %d", max(s.Status.Run, 1))
+	message := fmt.Sprintf("continues run %d", max(s.Status.Run, 1))
 	s.Spec.OperatingMode = v1alpha1.ModeRunning
 	if needsNewRun(before) {
-		if s.Spec.RunRequest <= s.Status.Run {
-			s.Spec.RunRequest++
-		}
-		said = fmt.Sprintf("begins run %d", s.Spec.RunRequest)
+		s.Spec.RunRequest = max(s.Spec.RunRequest, s.Status.Run+1)
+		message = fmt.Sprintf("starts run %d", s.Spec.RunRequest)
 	}
-	// What was looked at must be what is started again.
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := cluster.Patch(ctx, s, patch); err != nil {
-		return explainConflict(called, err)
+	if err := cluster.patchIfUnchanged(ctx, qualifiedName, before, s); err != nil {
+		return err
 	}
-	fmt.Fprintln(r.out, called, said)
+	fmt.Fprintln(r.out, qualifiedName, message)
 	if !r.watch {
 		return nil
 	}
 	return watchableSessions().watchObject(ctx, r.environment, cluster, s, true)
 }
 
-// needsNewRun reports whether it takes another run to have the session at work: the present one
-// has ended, or was stopped by something else than its user.
+// needsNewRun reports whether the session cannot continue its current run: the run has
+// finished, or something other than the user stopped it.
 func needsNewRun(s *v1alpha1.AgenticSession) bool {
 	switch s.Status.Phase {
 	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
@@ -136,7 +97,7 @@ func needsNewRun(s *v1alpha1.AgenticSession) bool {
 	}
 }
 
-// checkRestartable tells why the session would not start again.
+// checkRestartable returns an error that says why the session would not start again.
 func checkRestartable(s *v1alpha1.AgenticSession) error {
 	status := &s.Status
 	timeout := s.Spec.Timeout
@@ -146,9 +107,9 @@ func checkRestartable(s *v1alpha1.AgenticSession) error {
 	case s.Spec.OperatingMode != v1alpha1.ModeStopped && !needsNewRun(s):
 		return fmt.Errorf("it is %s", render.SessionPhase(s))
 	case s.Spec.OperatingMode != v1alpha1.ModeStopped && s.Spec.RunRequest > status.Run:
-		return fmt.Errorf("run %d is about to begin", s.Spec.RunRequest)
+		return fmt.Errorf("run %d is already requested", s.Spec.RunRequest)
 	case timeout != nil && *timeout > 0 && status.ActiveSeconds >= int64(*timeout):
-		return fmt.Errorf("all of its time is used up, %d of %d seconds; raise spec.timeout first", status.ActiveSeconds, *timeout)
+		return fmt.Errorf("it has used %d of %d seconds; raise spec.timeout first", status.ActiveSeconds, *timeout)
 	default:
 		return nil
 	}

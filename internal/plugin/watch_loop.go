@@ -10,20 +10,22 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// redrawInterval is how often the times on the screen go on.
+// redrawInterval is how often the times on the screen are updated.
 const redrawInterval = time.Second
+
+const watchOutputHelp = "On a terminal, the output is redrawn in place. Otherwise, a line is printed for each change.\n"
 
 // watchView is what a watch shows.
 type watchView[T client.Object] interface {
-	// applyUpdate takes note of how an object stands, and returns lines about what is new.
-	applyUpdate(sight follow.ObjectUpdate[T]) []string
-	// renderLines are all there is to see now.
+	// applyUpdate records the new state of an object and returns a line for each change.
+	applyUpdate(update follow.ObjectUpdate[T]) []string
+	// renderLines renders the current state.
 	renderLines() []string
-	// isFinished reports whether there is no more to wait for, and what that means.
+	// isFinished reports whether the watch can end, and with which error.
 	isFinished() (bool, error)
 }
 
-// watchLoop is a watch under way.
+// watchLoop is a running watch.
 type watchLoop[T client.Object] struct {
 	*environment
 	watchView[T]
@@ -33,64 +35,64 @@ type watchLoop[T client.Object] struct {
 	connectionErr error
 }
 
-// watchObjects shows the objects that the options select until the view says it is over. List is
-// an empty list of them.
+// watchObjects shows the objects that the options select until the view is finished.
 func watchObjects[T client.Object](
-	ctx context.Context, e *environment, cluster *clusterConnection, shown watchView[T], list client.ObjectList, object T, options ...client.ListOption,
+	ctx context.Context, e *environment, cluster *clusterConnection, view watchView[T], kind *resourceKind[T], options ...client.ListOption,
 ) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	feed, err := follow.StartFeed(ctx, cluster.WithWatch, list, object, options...)
+	feed, err := follow.StartFeed(ctx, cluster.WithWatch, kind.newList(), kind.newObject(), options...)
 	if err != nil {
 		return err
 	}
-	w := &watchLoop[T]{environment: e, screen: terminal.NewScreen(e.out, e.outputStyle()), watchView: shown, feed: feed}
+	w := &watchLoop[T]{environment: e, screen: terminal.NewScreen(e.out, e.outputStyle()), watchView: view, feed: feed}
 	err = w.runUntilFinished(ctx)
 	w.screen.KeepLines()
 	return err
 }
 
 func (w *watchLoop[T]) runUntilFinished(ctx context.Context) error {
-	complete := w.feed.Synced
+	synced := w.feed.Synced
 	ticker := time.NewTicker(redrawInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case sight := <-w.feed.Updates:
-			w.printChanges(w.applyUpdate(sight))
+		case update := <-w.feed.Updates:
+			w.printChanges(w.applyUpdate(update))
 		case err := <-w.feed.Errors:
 			if isPermissionError(err) {
-				return err // it will not pass
+				return err // a retry cannot succeed
 			}
 			w.recordConnectionError(err)
-		case <-complete:
-			complete = nil // from now on what is seen is all there is
+		case <-synced:
+			synced = nil // all existing objects have been received
 		case <-ticker.C:
 		}
-		if complete != nil {
+		if synced != nil {
 			continue
 		}
 		w.redrawScreen()
-		if over, err := w.isFinished(); over {
+		if finished, err := w.isFinished(); finished {
 			return err
 		}
 	}
 }
 
-// recordConnectionError takes down why nothing can be seen, or that it can be again.
-func (w *watchLoop[T]) recordConnectionError(trouble error) {
-	if trouble != nil && w.connectionErr == nil {
-		w.printChanges([]string{"connection lost: " + terminal.Sanitize(trouble.Error())})
+// recordConnectionError prints when the connection is lost and when it is restored.
+func (w *watchLoop[T]) recordConnectionError(err error) {
+	if err != nil && w.connectionErr == nil {
+		w.printChanges([]string{"connection lost: " + terminal.Sanitize(err.Error())})
 	}
-	if trouble == nil && w.connectionErr != nil {
-		w.printChanges([]string{"connected again"})
+	if err == nil && w.connectionErr != nil {
+		w.printChanges([]string{"connection restored"})
 	}
-	w.connectionErr = trouble
+	w.connectionErr = err
 }
 
-// printChanges tells what is new where nothing is drawn.
+// printChanges prints lines with their time, unless the output is a terminal: it shows the
+// current state instead.
 func (w *watchLoop[T]) printChanges(lines []string) {
 	if w.screen.IsTerminal() {
 		return

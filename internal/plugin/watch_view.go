@@ -3,6 +3,7 @@ package plugin
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -10,32 +11,33 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
 )
 
-// objectView shows one object, until it has ended.
+// objectView shows one object until it finishes.
 type objectView[T client.Object] struct {
 	*environment
 
 	kind *watchableKind[T]
-	// latest is how it stood when it was last seen, told whether that is known already.
+	// latest is the latest known state, and latestPrinted whether the user has seen it.
 	latest        T
 	latestPrinted bool
-	// exists says that it has been seen, and not been seen to go, since the watch began.
+	// exists is whether the watch has seen the object and not seen its deletion.
 	exists bool
 }
 
-func (v *objectView[T]) applyUpdate(sight follow.ObjectUpdate[T]) []string {
-	same := sight.Object.GetUID() == v.latest.GetUID() // not another that has got the name since
-	v.exists = same && !sight.Deleted
-	// A list may be served from before what was last seen. A status says nothing about
-	// that; the generation tells whether what this watch is about has been asked for yet.
-	if !same || sight.Object.GetGeneration() < v.latest.GetGeneration() {
+func (v *objectView[T]) applyUpdate(update follow.ObjectUpdate[T]) []string {
+	sameObject := update.Object.GetUID() == v.latest.GetUID() // not a new object with the same name
+	v.exists = sameObject && !update.Deleted
+	// The API server may serve a list from a cache that is older than the latest known state.
+	// The status does not show this, but the generation shows whether the state includes the
+	// request that this watch waits for.
+	if !sameObject || update.Object.GetGeneration() < v.latest.GetGeneration() {
 		return nil
 	}
 	var before T
 	if v.latestPrinted {
 		before = v.latest
 	}
-	v.latest, v.latestPrinted = sight.Object, true
-	return v.kind.describeChanges(before, sight.Object)
+	v.latest, v.latestPrinted = update.Object, true
+	return v.kind.describeChanges(before, update.Object)
 }
 
 func (v *objectView[T]) renderLines() []string {
@@ -53,7 +55,7 @@ func (v *objectView[T]) isFinished() (bool, error) {
 	}
 }
 
-// listView shows objects as rows.
+// listView shows objects as the rows of a table.
 type listView[T client.Object] struct {
 	*environment
 
@@ -61,7 +63,7 @@ type listView[T client.Object] struct {
 	showNamespaces bool
 	endless        bool
 	objects        map[client.ObjectKey]T
-	// anyFailed is set when one failed that may be gone by now, or went before it ended.
+	// anyFailed is set when a deleted object had failed or had not finished.
 	anyFailed, anySeen bool
 }
 
@@ -69,39 +71,24 @@ func newListView[T client.Object](e *environment, kind *watchableKind[T]) *listV
 	return &listView[T]{environment: e, kind: kind, objects: map[client.ObjectKey]T{}}
 }
 
-func (v *listView[T]) applyUpdate(sight follow.ObjectUpdate[T]) []string {
-	key := client.ObjectKeyFromObject(sight.Object)
-	name := key.Name
-	if v.showNamespaces {
-		name = key.String()
-	}
-	var lines []string
-	for _, change := range v.kind.describeChanges(v.objects[key], sight.Object) {
-		lines = append(lines, name+" "+change)
-	}
+func (v *listView[T]) applyUpdate(update follow.ObjectUpdate[T]) []string {
+	key := client.ObjectKeyFromObject(update.Object)
+	name := displayName(key, v.showNamespaces)
+	lines := prefixLines(name, v.kind.describeChanges(v.objects[key], update.Object))
 	v.anySeen = true
-	if !sight.Deleted {
-		v.objects[key] = sight.Object
+	if !update.Deleted {
+		v.objects[key] = update.Object
 		return lines
 	}
 	delete(v.objects, key)
-	v.anyFailed = v.anyFailed || !v.kind.isFinished(sight.Object) || v.kind.checkSucceeded(sight.Object) != nil
+	v.anyFailed = v.anyFailed || !v.kind.isFinished(update.Object) || v.kind.checkSucceeded(update.Object) != nil
 	return append(lines, name+" was deleted")
 }
 
 func (v *listView[T]) renderLines() []string {
-	objects := make([]T, 0, len(v.objects))
-	for _, object := range v.objects {
-		objects = append(objects, object)
-	}
-	slices.SortFunc(objects, func(a, b T) int {
-		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
-	})
-	rows := v.kind.rows
-	if v.showNamespaces {
-		rows = v.kind.rowsOfNamespaces
-	}
-	return append(rows(v.outputStyle(), objects, v.now()), v.kind.renderLegend(v.outputStyle())...)
+	objects := slices.SortedFunc(maps.Values(v.objects), func(a, b T) int { return compareNames(a, b) })
+	lines := v.kind.renderTable(v.outputStyle(), objects, v.now()).Lines(v.showNamespaces)
+	return append(lines, v.kind.renderLegend(v.outputStyle())...)
 }
 
 func (v *listView[T]) isFinished() (bool, error) {
@@ -109,7 +96,7 @@ func (v *listView[T]) isFinished() (bool, error) {
 		return false, nil
 	}
 	if !v.anySeen {
-		return true, fmt.Errorf("there is no %s to wait for", v.kind.kindName)
+		return true, fmt.Errorf("no %s to wait for", v.kind.kindName)
 	}
 	failed := v.anyFailed
 	for _, object := range v.objects {
@@ -122,4 +109,24 @@ func (v *listView[T]) isFinished() (bool, error) {
 		return true, errUnsuccessful
 	}
 	return true, nil
+}
+
+// compareNames orders objects by namespace and name.
+func compareNames(a, b client.Object) int {
+	return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+}
+
+func displayName(key client.ObjectKey, showNamespace bool) string {
+	if showNamespace {
+		return key.String()
+	}
+	return key.Name
+}
+
+func prefixLines(name string, lines []string) []string {
+	var prefixed []string
+	for _, line := range lines {
+		prefixed = append(prefixed, name+" "+line)
+	}
+	return prefixed
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// workspaceClaim is the claim that spec.workspace asks for, or nil.
+// workspaceClaim returns the claim for spec.workspace, nil without one.
 //
-// A claim to be retained has no owner, so that the garbage collector leaves it; its
-// label says whose it is.
+// A retained claim has no owner reference, so that the garbage collector keeps it; a label
+// identifies its SequentialJob.
 func workspaceClaim(sj *v1alpha1.SequentialJob) *corev1.PersistentVolumeClaim {
 	workspace := sj.Spec.Workspace
 	if workspace == nil {
@@ -36,21 +36,21 @@ func workspaceClaim(sj *v1alpha1.SequentialJob) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// outputsConfigMap holds the outputs recorded in the status. It is nil when there are none
-// and never were: a later run empties it of those of the run before.
+// outputsConfigMap returns the ConfigMap with the outputs recorded in the status. It is nil if no
+// step has had an output in any run: a later run removes the outputs of the run before.
 func outputsConfigMap(sj *v1alpha1.SequentialJob, status *v1alpha1.SequentialJobStatus) *corev1.ConfigMap {
-	wanted := false
+	hasOutputs := false
 	data := map[string]string{}
-	for _, step := range allSteps(&sj.Spec) {
+	for _, step := range allStepSpecs(&sj.Spec) {
 		if !step.Options().Outputs {
 			continue
 		}
-		wanted = true
+		hasOutputs = true
 		if recorded := findStep(status.Steps, step.Name); recorded != nil && recorded.Phase == v1alpha1.StepSucceeded {
 			data[step.Name] = recorded.Output
 		}
 	}
-	if !wanted || (len(data) == 0 && status.Run == 1) {
+	if !hasOutputs || (len(data) == 0 && status.Run == 1) {
 		return nil
 	}
 	return &corev1.ConfigMap{
@@ -64,9 +64,8 @@ func outputsConfigMap(sj *v1alpha1.SequentialJob, status *v1alpha1.SequentialJob
 	}
 }
 
-// IsOurs reports whether a claim or ConfigMap found under one of our names was made for
-// this SequentialJob.
-func IsOurs(sj *v1alpha1.SequentialJob, child metav1.Object) bool {
+// WasCreatedFor reports whether a claim or ConfigMap was created for this SequentialJob.
+func WasCreatedFor(sj *v1alpha1.SequentialJob, child metav1.Object) bool {
 	if metav1.GetControllerOf(child) != nil {
 		return IsOwned(sj, child)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -12,19 +13,22 @@ import (
 )
 
 func TestARunThatExceedsItsDeadlineIsStoppedAndItsFinallyRuns(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Deadline(60))
-	if plan := s.after(20 * time.Second); plan.RequeueAfter != 40*time.Second {
-		t.Errorf("want to look again in the 40 s that are left, got %s", plan.RequeueAfter)
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Deadline(60))
+	if decision := s.after(20 * time.Second); decision.RequeueAfter != 40*time.Second {
+		t.Errorf("want to look again in the 40 s that are left, got %s", decision.RequeueAfter)
 	}
 
-	plan := s.after(40 * time.Second)
-	if diff := cmp.Diff([]string{"build"}, deletes(plan)); diff != "" {
+	decision := s.after(40 * time.Second)
+	if diff := cmp.Diff([]string{"build"}, deletes(decision)); diff != "" {
 		t.Errorf("deleted (-want, +got):\n%s", diff)
 	}
 	s.wantSteps("build: Stopping, DeadlineExceeded", "test: Pending", "cleanup: Pending")
+	if got := s.sj.Status.DeadlineExceededTime; got == nil || !got.Time.Equal(s.now) {
+		t.Errorf("want the deadline recorded as exceeded at %s, got %s", s.now, got)
+	}
 
 	s.collect()
-	s.wantSteps("build: Failed, DeadlineExceeded", "test: Skipped, PreviousStepFailed", "cleanup: Starting")
+	s.wantSteps("build: Failed, DeadlineExceeded", "test: Skipped, PreviousStepFailed", "cleanup: Running")
 	s.after(time.Hour)
 	s.succeed("cleanup")
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded)
@@ -32,7 +36,7 @@ func TestARunThatExceedsItsDeadlineIsStoppedAndItsFinallyRuns(t *testing.T) {
 }
 
 func TestFinallyWaitsUntilTheStoppedJobIsGone(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup").Deadline(60))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup").Deadline(60))
 	s.after(time.Hour)
 	s.after(time.Hour)
 	s.wantMade("build")
@@ -41,7 +45,7 @@ func TestFinallyWaitsUntilTheStoppedJobIsGone(t *testing.T) {
 }
 
 func TestAStepThatEndedWhileItWasBeingStoppedKeepsItsOutcome(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Deadline(60))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Deadline(60))
 	s.after(time.Hour)
 	s.succeed("build")
 	s.wantSteps("build: Succeeded")
@@ -49,7 +53,7 @@ func TestAStepThatEndedWhileItWasBeingStoppedKeepsItsOutcome(t *testing.T) {
 }
 
 func TestStepsThatADeadlineLeavesNoTurnAreSkipped(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Deadline(60))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Deadline(60))
 	s.now = s.now.Add(time.Hour)
 	s.succeed("build")
 	s.succeed("cleanup")
@@ -58,11 +62,22 @@ func TestStepsThatADeadlineLeavesNoTurnAreSkipped(t *testing.T) {
 }
 
 func TestADeadlineIsNotToleratedAsAStepsFailureIs(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.ContinueOnFailure()).Step("test").Deadline(60))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.ContinueOnFailure()).Step("test").Deadline(60))
 	s.after(time.Hour)
 	s.collect()
 	s.wantMade("build")
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded)
+}
+
+func TestDeadlineOfAStepIsNotTheDeadlineOfTheRun(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Deadline(60))
+	testbuilder.Job(s.job("build")).Failed(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline", s.now)
+	s.reconcile()
+	s.wantSteps("build: Failed, DeadlineExceeded")
+	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
+	if got := s.sj.Status.DeadlineExceededTime; got != nil {
+		t.Errorf("the run is recorded as exceeding its deadline at %s", got)
+	}
 }
 
 // Upstream waited for ever for an image that could not be pulled.
@@ -82,16 +97,16 @@ func TestUpstreamImagePullErrorsDoNotHangForEver(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StartDeadline(30)).Finally("cleanup"))
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StartDeadline(30)).Finally("cleanup"))
 			testbuilder.Job(s.job("build")).PodPending(s.now)
 			s.pods[s.job("build").UID] = []corev1.Pod{test.pod}
 
-			if plan := s.after(20 * time.Second); plan.RequeueAfter != 10*time.Second {
-				t.Errorf("want to look again in the 10 s that are left, got %s", plan.RequeueAfter)
+			if decision := s.after(20 * time.Second); decision.RequeueAfter != 10*time.Second {
+				t.Errorf("want to look again in the 10 s that are left, got %s", decision.RequeueAfter)
 			}
 			s.after(10 * time.Second)
 			s.collect()
-			s.wantSteps("build: Failed, StartDeadlineExceeded", "cleanup: Starting")
+			s.wantSteps("build: Failed, StartDeadlineExceeded", "cleanup: Running")
 			if got := s.step("build").Message; got != test.want {
 				t.Errorf("want %q, got %q", test.want, got)
 			}
@@ -100,19 +115,19 @@ func TestUpstreamImagePullErrorsDoNotHangForEver(t *testing.T) {
 }
 
 func TestTheStartDeadlineDoesNotMatterOnceAPodStarted(t *testing.T) {
-	tests := map[string]func(*story){
-		"the Job counts a ready Pod": func(s *story) { testbuilder.Job(s.job("build")).Active(s.now) },
-		"a Pod runs but is not ready": func(s *story) {
+	tests := map[string]func(*testEnv){
+		"the Job counts a ready Pod": func(s *testEnv) { testbuilder.Job(s.job("build")).Active(s.now) },
+		"a Pod runs but is not ready": func(s *testEnv) {
 			testbuilder.Job(s.job("build")).PodPending(s.now)
 			s.pods[s.job("build").UID] = []corev1.Pod{testbuilder.Pod("build").Running().Obj()}
 		},
-		"a queue has not admitted the Job yet": func(s *story) {
+		"a queue has not admitted the Job yet": func(s *testEnv) {
 			testbuilder.Job(s.job("build")).Suspended(s.now)
 		},
 	}
 	for name, happens := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StartDeadline(30)))
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StartDeadline(30)))
 			happens(s)
 			s.after(time.Hour)
 			s.wantSteps("build: Running")
@@ -121,7 +136,7 @@ func TestTheStartDeadlineDoesNotMatterOnceAPodStarted(t *testing.T) {
 }
 
 func TestAStartDeadlineIsToleratedAsOtherFailuresAre(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StartDeadline(30), testbuilder.ContinueOnFailure()).Step("test"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StartDeadline(30), testbuilder.ContinueOnFailure()).Step("test"))
 	testbuilder.Job(s.job("build")).PodPending(s.now)
 	s.after(time.Hour)
 	s.collect()
@@ -129,25 +144,25 @@ func TestAStartDeadlineIsToleratedAsOtherFailuresAre(t *testing.T) {
 }
 
 func TestTimeToLive(t *testing.T) {
-	tests := map[string]func(*story){
-		"after success": func(s *story) { s.succeed("build") },
-		"after failure": func(s *story) { s.fail("build") },
+	tests := map[string]func(*testEnv){
+		"after success": func(s *testEnv) { s.succeed("build") },
+		"after failure": func(s *testEnv) { s.fail("build") },
 	}
 	for name, ends := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").TTL(100))
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTL(100))
 			ends(s)
-			if plan := s.after(40 * time.Second); plan.Expired || plan.RequeueAfter != time.Minute {
-				t.Errorf("want to look again in a minute, got %+v", plan)
+			if decision := s.after(40 * time.Second); decision.DeleteExpired || decision.RequeueAfter != time.Minute {
+				t.Errorf("want to look again in a minute, got %+v", decision)
 			}
-			if plan := s.after(time.Minute); !plan.Expired {
+			if decision := s.after(time.Minute); !decision.DeleteExpired {
 				t.Error("want it deleted")
 			}
 		})
 	}
 	t.Run("not while it runs", func(t *testing.T) {
-		s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").TTL(0))
-		if plan := s.after(time.Hour); plan.Expired {
+		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTL(0))
+		if decision := s.after(time.Hour); decision.DeleteExpired {
 			t.Error("want it kept")
 		}
 	})

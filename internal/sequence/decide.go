@@ -1,6 +1,7 @@
 package sequence
 
 import (
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -9,300 +10,267 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// Manages reports whether this operator is the one to reconcile the object.
-func Manages(sj *v1alpha1.SequentialJob) bool {
+// IsManaged reports whether this operator reconciles the object.
+func IsManaged(sj *v1alpha1.SequentialJob) bool {
 	return sj.Spec.ManagedBy == nil || *sj.Spec.ManagedBy == v1alpha1.SequentialJobManager
 }
 
-// Decide plans the next moves of a SequentialJob.
-func Decide(in Input) Plan {
-	d := &decision{
-		in:     in,
-		sj:     in.SequentialJob,
-		status: *in.SequentialJob.Status.DeepCopy(),
-		now:    metav1.NewTime(in.Now.Truncate(time.Second)), // as it is stored
+// Decide decides what a SequentialJob does next.
+func Decide(observation Observation) Decision {
+	e := &evaluation{
+		Observation: observation,
+		spec:        &observation.SequentialJob.Spec,
+		status:      *observation.SequentialJob.Status.DeepCopy(),
+		now:         metav1.NewTime(observation.Now.Truncate(time.Second)), // the precision of the API
 	}
 	switch {
-	case !Manages(d.sj):
-	case !d.sj.DeletionTimestamp.IsZero():
-		d.terminate()
+	case !IsManaged(e.SequentialJob):
+	case !e.SequentialJob.DeletionTimestamp.IsZero():
+		e.decideDeletion()
 	default:
-		d.proceed()
+		e.decideProgress()
 	}
-	d.plan.Status = d.status
-	if d.plan.Ask == nil {
-		d.plan.Changed = !equality.Semantic.DeepEqual(&d.sj.Status, &d.status)
-		d.plan.Deferrable = d.plan.Changed && deferrable(&d.sj.Status, &d.status)
-		if d.plan.Deferrable && d.plan.Finalizer {
-			d.plan.FirstStep = d.startRecord()
+	e.decision.Status = e.status
+	if e.decision.Question == nil {
+		stored := &e.SequentialJob.Status
+		e.decision.StatusChanged = !equality.Semantic.DeepEqual(stored, &e.status)
+		e.decision.Events = append(statusEvents(stored, &e.status), e.decision.Events...)
+	}
+	return e.decision
+}
+
+// evaluation is the working state of one call of Decide.
+type evaluation struct {
+	Observation
+	spec     *v1alpha1.SequentialJobSpec
+	status   v1alpha1.SequentialJobStatus
+	now      metav1.Time
+	decision Decision
+	// startedStep is the step that this decision starts. Its Job can exist only if the record
+	// of an earlier decision was lost, and then it has the same name.
+	startedStep string
+	// blockedBy is the refusal that delays the next step's Job.
+	blockedBy *core.Refusal
+}
+
+// decideProgress decides about a SequentialJob that is not being deleted.
+func (e *evaluation) decideProgress() {
+	e.observeSpec()
+	e.startRequestedRerun()
+	if !isFinished(&e.status) {
+		e.restartResumedDeadline()
+		if e.admitRun() == runAdmitted {
+			e.advanceSteps()
 		}
 	}
-	return d.plan
-}
-
-// decision is one call of Decide on its way.
-type decision struct {
-	in     Input
-	sj     *v1alpha1.SequentialJob
-	status v1alpha1.SequentialJobStatus
-	now    metav1.Time
-	plan   Plan
-	// begun is the step that this very decision starts. No Job can have been made for
-	// it but by a pass whose record was lost, and that Job's name is the same.
-	begun string
-	// blocked is what keeps the next step's Job from being made.
-	blocked *Refusal
-}
-
-// proceed takes a SequentialJob that is not being deleted as far as it goes.
-func (d *decision) proceed() {
-	d.observeSpec()
-	d.beginRerun()
-	if !d.finished() {
-		d.run()
-	}
-	if d.plan.Ask != nil {
+	if e.decision.Question != nil {
 		return
 	}
 	switch {
-	case d.rerunAhead():
-		d.requeueAfter(0)
-	case d.finished():
-		d.expire()
+	case e.canRerun():
+		e.requeueAfter(time.Millisecond)
+	case isFinished(&e.status):
+		e.expireFinished()
 	}
-	d.summarise()
-	d.plan.Finalizer = d.mayRun()
+	e.requeueAtDeadline()
+	e.summarize()
+	e.decision.NeedsFinalizer = mayBeRunning(e.status.Steps)
 }
 
-// run settles steps and starts the next until one has to be waited for.
-func (d *decision) run() {
-	d.restartClock()
-	if !d.admitted() {
-		return
-	}
+// advanceSteps evaluates the active step and starts the next, until a step remains active.
+func (e *evaluation) advanceSteps() {
 	for {
-		if active := d.active(); active != nil && !d.settle(active) {
+		if step := activeStep(e.status.Steps); step != nil {
+			verdict := e.evaluateStep(step)
+			if !verdict.endsAttempt() {
+				return
+			}
+			verdict.applyTo(step, e.now)
+		}
+		if e.deleteOrphans() || !e.startNextStep() {
 			return
 		}
-		if d.deleteStrays() || !d.startNext() {
-			return
-		}
 	}
 }
 
-// restartClock begins the run's deadline anew when the run is resumed.
-func (d *decision) restartClock() {
-	held := meta.IsStatusConditionTrue(d.status.Conditions, v1alpha1.ConditionSuspended)
-	if held && !d.sj.Spec.Suspend && d.status.StartTime != nil {
-		d.status.StartTime = d.now.DeepCopy()
+// restartResumedDeadline restarts the run's deadline when the run is resumed.
+func (e *evaluation) restartResumedDeadline() {
+	wasSuspended := meta.IsStatusConditionTrue(e.status.Conditions, v1alpha1.ConditionSuspended)
+	if wasSuspended && !e.spec.Suspend && e.status.StartTime != nil {
+		e.status.StartTime = e.now.DeepCopy()
 	}
 }
 
-func (d *decision) finished() bool { return d.status.CompletionTime != nil }
+func (e *evaluation) finishRun() { e.status.CompletionTime = e.now.DeepCopy() }
 
-// finish ends the run.
-func (d *decision) finish() { d.status.CompletionTime = d.now.DeepCopy() }
-
-// active is the step that is under way, or nil.
-func (d *decision) active() *v1alpha1.StepStatus {
-	for i := range d.status.Steps {
-		if isActive(d.status.Steps[i].Phase) {
-			return &d.status.Steps[i]
-		}
-	}
-	return nil
-}
-
-func isActive(phase v1alpha1.StepPhase) bool {
-	switch phase {
-	case v1alpha1.StepStarting, v1alpha1.StepRunning, v1alpha1.StepSuspended, v1alpha1.StepStopping:
-		return true
-	default:
-		return false
-	}
-}
-
-// mayRun reports whether something of the sequence may be running, so that deleting the
-// SequentialJob has something to end.
-func (d *decision) mayRun() bool {
-	active := d.active()
-	return active != nil && active.Phase != v1alpha1.StepSuspended
-}
-
-// startNext begins the next step, or finishes the run. It reports whether a step began.
-func (d *decision) startNext() bool {
-	d.skipAfterFailure()
-	next := d.nextPending()
+// startNextStep starts the next step, or finishes the run. It reports whether a step started.
+func (e *evaluation) startNextStep() bool {
+	e.skipSteps()
+	next := nextStep(e.status.Steps)
 	if next == nil {
-		d.finish()
+		e.finishRun()
 		return false
 	}
-	if d.sj.Spec.Suspend {
+	if e.spec.Suspend {
 		return false
 	}
-	d.start(next)
+	e.startStep(next)
 	return true
 }
 
-func (d *decision) nextPending() *v1alpha1.StepStatus {
-	for i := range d.status.Steps {
-		if d.status.Steps[i].Phase == v1alpha1.StepPending {
-			return &d.status.Steps[i]
-		}
-	}
-	return nil
-}
-
-// skipAfterFailure skips the steps that a failure, or the run's deadline, leaves no
-// turn. The steps of finally always have theirs.
-func (d *decision) skipAfterFailure() {
+// skipSteps skips the steps that cannot run after a failure or the run's deadline. Steps of
+// finally run regardless.
+func (e *evaluation) skipSteps() {
 	reason := ""
-	switch {
-	case d.failedStep(false) != nil:
+	switch next := nextStep(e.status.Steps); {
+	case next == nil || next.Finally:
+		return
+	case findFailedStep(e.status.Steps, false) != nil:
 		reason = v1alpha1.ReasonPreviousStepFailed
-	case !d.sj.Spec.Suspend && d.deadlineLeft() < 0:
+	case !e.spec.Suspend && e.exceedsDeadline():
 		reason = v1alpha1.ReasonDeadlineExceeded
 	default:
 		return
 	}
-	for i := range d.status.Steps {
-		if step := &d.status.Steps[i]; step.Phase == v1alpha1.StepPending && !step.Finally {
+	for i := range e.status.Steps {
+		if step := &e.status.Steps[i]; canStart(step.Phase) && !step.Finally {
 			step.Phase, step.Reason, step.Message = v1alpha1.StepSkipped, reason, ""
 		}
 	}
 }
 
-// failedStep is the first step of containers, or of finally, whose failure fails the run.
-func (d *decision) failedStep(finally bool) *v1alpha1.StepStatus {
-	for i := range d.status.Steps {
-		step := &d.status.Steps[i]
-		if step.Finally == finally && step.Phase == v1alpha1.StepFailed && !step.Tolerated {
-			return step
-		}
-	}
-	return nil
-}
-
-// start records that the step begins. Its Job is planned when it is found not to be
-// there yet.
-func (d *decision) start(status *v1alpha1.StepStatus) {
-	step := findSpecStep(&d.sj.Spec, status.Name)
-	if step == nil { // it is to be made again, and somebody removed it meanwhile
-		d.fail(status, v1alpha1.ReasonJobRejected, removedMessage)
+// startStep records that the step starts. Its Job is created once it is known not to exist.
+func (e *evaluation) startStep(step *v1alpha1.StepStatus) {
+	stepSpec := findStepSpec(e.spec, step.Name)
+	if stepSpec == nil { // removed from the spec while its next attempt was due
+		failedVerdict(v1alpha1.ReasonJobRejected, removedMessage).applyTo(step, e.now)
 		return
 	}
-	attempt := int32(1)
-	if status.Run == d.status.Run {
-		attempt = status.Attempt + 1
+	attempt, reason := int32(1), ""
+	if step.Run == e.status.Run {
+		attempt, reason = step.Attempt+1, step.Reason // why there is another attempt
 	}
-	reason := ""
-	if attempt > 1 {
-		reason = status.Reason // why it is made again
-	}
-	*status = v1alpha1.StepStatus{
-		Name:         status.Name,
-		Finally:      status.Finally,
-		Phase:        v1alpha1.StepStarting,
+	*step = v1alpha1.StepStatus{
+		Name:         step.Name,
+		Finally:      step.Finally,
+		Phase:        v1alpha1.StepRunning,
 		Attempt:      attempt,
-		Run:          d.status.Run,
-		JobName:      jobName(d.sj, d.status.Run, status.Name, attempt),
-		Generation:   d.sj.Generation,
-		SpecHash:     hashOf(step),
-		TemplateHash: hashOf(podTemplate(d.sj, step)),
+		Run:          e.status.Run,
+		JobName:      jobName(e.SequentialJob, e.status.Run, step.Name, attempt),
+		Generation:   e.SequentialJob.Generation,
+		SpecHash:     contentHash(stepSpec),
+		TemplateHash: contentHash(podTemplate(e.SequentialJob, stepSpec)),
+		StartTime:    e.now.DeepCopy(),
 		Reason:       reason,
 	}
-	d.begun = status.Name
-	if d.status.StartTime == nil {
-		d.status.StartTime = d.now.DeepCopy()
+	e.startedStep = step.Name
+	if e.status.StartTime == nil {
+		e.status.StartTime = e.now.DeepCopy()
 	}
 }
 
-// deleteStrays deletes Jobs of ours that may be running but that no step accounts for,
-// such as one made by a pass whose record was lost before the spec changed. While there
-// is one, no step starts.
-func (d *decision) deleteStrays() bool {
+// deleteOrphans deletes owned Jobs that may be running but belong to no step, for example
+// because the status that recorded them was lost. It reports whether such a Job exists; until
+// all are deleted, no step starts.
+func (e *evaluation) deleteOrphans() bool {
+	next := nextStep(e.status.Steps)
 	found := false
-	for _, job := range d.in.Jobs {
-		if IsTerminal(job) || d.isFirst(job) {
+	for _, job := range e.Jobs {
+		// The next step adopts a Job that exists under the name of its first attempt.
+		isAdoptable := next != nil && next.Run != e.status.Run &&
+			job.Name == jobName(e.SequentialJob, e.status.Run, next.Name, 1)
+		if IsTerminal(job) || isAdoptable {
 			continue
 		}
 		found = true
-		d.delete(job)
+		e.deleteJob(job)
 	}
 	return found
 }
 
-// isFirst reports whether the Job is the one that the run's next step is about to
-// adopt: it was made by a pass that could not record so.
-func (d *decision) isFirst(job *batchv1.Job) bool {
-	next := d.nextPending()
-	if next == nil || next.Run == d.status.Run {
+func (e *evaluation) deleteJob(job *batchv1.Job) {
+	if job.DeletionTimestamp.IsZero() {
+		e.decision.DeleteJobs = append(e.decision.DeleteJobs, job)
+	}
+}
+
+// requeueAfter schedules another decision after at most this positive time.
+func (e *evaluation) requeueAfter(wait time.Duration) {
+	e.decision.RequeueAfter = core.Earliest(e.decision.RequeueAfter, max(wait, time.Millisecond))
+}
+
+// runDeadline returns the time at which the run exceeds its activeDeadlineSeconds.
+func (e *evaluation) runDeadline() (deadline time.Time, found bool) {
+	seconds := e.spec.ActiveDeadlineSeconds
+	if seconds == nil || e.status.StartTime == nil {
+		return time.Time{}, false
+	}
+	return e.status.StartTime.Add(time.Duration(*seconds) * time.Second), true
+}
+
+// exceedsDeadline reports whether the run has exceeded its activeDeadlineSeconds, and records
+// when that was first observed.
+func (e *evaluation) exceedsDeadline() bool {
+	deadline, found := e.runDeadline()
+	if !found || e.Now.Before(deadline) {
 		return false
 	}
-	return job.Name == jobName(d.sj, d.status.Run, next.Name, 1)
+	if e.status.DeadlineExceededTime == nil {
+		e.status.DeadlineExceededTime = e.now.DeepCopy()
+	}
+	return true
 }
 
-func (d *decision) delete(job *batchv1.Job) {
-	if job.DeletionTimestamp.IsZero() {
-		d.plan.Delete = append(d.plan.Delete, job)
+// requeueAtDeadline schedules a decision for the run's deadline, while a step that it can stop
+// is active.
+func (e *evaluation) requeueAtDeadline() {
+	step := activeStep(e.status.Steps)
+	if step == nil || step.Finally || step.Phase == v1alpha1.StepSuspended {
+		return
+	}
+	if deadline, found := e.runDeadline(); found && e.Now.Before(deadline) {
+		e.requeueAfter(deadline.Sub(e.Now))
 	}
 }
 
-// requeueAfter asks for another decision in at most this time.
-func (d *decision) requeueAfter(wait time.Duration) {
-	wait = max(wait, time.Millisecond)
-	if d.plan.RequeueAfter == 0 || wait < d.plan.RequeueAfter {
-		d.plan.RequeueAfter = wait
-	}
-}
-
-// deadlineLeft is the time left to the run, negative once it is over. It plans to look
-// again when it will be.
-func (d *decision) deadlineLeft() time.Duration {
-	seconds := d.sj.Spec.ActiveDeadlineSeconds
-	if seconds == nil || d.status.StartTime == nil {
-		return 0
-	}
-	left := d.status.StartTime.Add(time.Duration(*seconds) * time.Second).Sub(d.in.Now)
-	if left > 0 {
-		d.requeueAfter(left)
-		return left
-	}
-	return -1
-}
-
-// expire plans the deletion of a SequentialJob whose time to live is over.
-func (d *decision) expire() {
-	seconds := d.sj.Spec.TTLSecondsAfterFinished
+// expireFinished deletes a SequentialJob whose time to live is over.
+func (e *evaluation) expireFinished() {
+	seconds := e.spec.TTLSecondsAfterFinished
 	if seconds == nil {
 		return
 	}
-	left := d.status.CompletionTime.Add(time.Duration(*seconds) * time.Second).Sub(d.in.Now)
+	left := e.status.CompletionTime.Add(time.Duration(*seconds) * time.Second).Sub(e.Now)
 	if left > 0 {
-		d.requeueAfter(left)
+		e.requeueAfter(left)
 		return
 	}
-	d.plan.Expired = true
+	e.decision.DeleteExpired = true
 }
 
-func findStep(steps []v1alpha1.StepStatus, name string) *v1alpha1.StepStatus {
-	for i := range steps {
-		if steps[i].Name == name {
-			return &steps[i]
+// decideDeletion stops what runs of a SequentialJob that is being deleted. The finalizer is
+// removed once a live list shows that nothing runs; the garbage collector does the rest.
+func (e *evaluation) decideDeletion() {
+	finalizers := e.SequentialJob.Finalizers
+	if !slices.Contains(finalizers, v1alpha1.SequentialJobFinalizer) || slices.Contains(finalizers, metav1.FinalizerOrphanDependents) {
+		return // with OrphanDependents the user keeps the Jobs
+	}
+	if !e.Answers.HasAllJobs {
+		e.decision.Question = &Question{AllJobs: true}
+		return
+	}
+	for _, job := range e.Jobs {
+		if !IsTerminal(job) {
+			e.decision.NeedsFinalizer = true
+			e.deleteJob(job)
 		}
 	}
-	return nil
-}
-
-// findSpecStep is the step of that name in the spec, nil when it was removed after it
-// had started.
-func findSpecStep(spec *v1alpha1.SequentialJobSpec, name string) *v1alpha1.Step {
-	for _, step := range allSteps(spec) {
-		if step.Name == name {
-			return step
-		}
+	if !e.decision.NeedsFinalizer {
+		e.decision.Events = append(e.decision.Events, normalEvent(v1alpha1.EventTerminated, actionRun, "The SequentialJob is being deleted, and none of its Jobs is running any more"))
+		return
 	}
-	return nil
+	e.status.Phase = v1alpha1.PhaseTerminating
+	e.setCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonTerminating, "the running step is being stopped because the SequentialJob is being deleted")
 }

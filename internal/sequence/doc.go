@@ -1,23 +1,24 @@
 // Package sequence decides what a SequentialJob does next.
 //
-// It is pure: from the object, what was seen of its Jobs, and the time, Decide tells
-// the status to record and the actions to take. It holds no client and no clock, and
-// refuses to guess: what it needs to know and was not told, it asks for (Question),
-// and a Job that a cache does not show is not taken for one that is gone.
+// It is pure: from the object, its observed Jobs and the time, Decide computes the status to
+// record and the actions to take. It has no client and no clock, and it does not guess: what it
+// needs to know and was not given, it requests with a Question. A Job that a cache does not show
+// may still exist, so Decide never treats it as deleted without an answer.
 //
-// A step goes through these phases:
+// A step has one of these phases:
 //
-//	          start                 Job seen               Complete
-//	Pending ────────▶ Starting ──────────────▶ Running ──────────────▶ Succeeded
-//	   │ ▲                │ refused               │  │  Failed, lost
-//	   │ │ interrupted    ▼                       │  ├───────────────▶ Failed
-//	   │ └─────────── Stopping ◀──────────────────┘  │                   ▲
-//	   │                  └───── deadlines ──────────┼───────────────────┘
-//	   │ an earlier step failed              suspend │ ▲ resume
-//	   ▼                                             ▼ │
-//	Skipped                                       Suspended
+//	         start                        Job complete
+//	Pending ───────▶ Running ─────────────────────────────▶ Succeeded
+//	   │             │  ▲ │ │                Job failed or lost
+//	   │    refused  ▼  │ │ └──────────────────────────────▶ Failed
+//	   │         Starting │ deadline exceeded                  ▲
+//	   │                  ├────────────▶ Stopping ─────────────┘
+//	   │ an earlier       │ suspended
+//	   │ step failed      ├────────────▶ Suspended ──▶ Running
+//	   ▼                  ├────────────▶ Suspending ─▶ Interrupted ─┐
+//	Skipped               └─ Job lost ─▶ Lost ──────────────────────┴─▶ Running (next attempt)
 //
-// At most one step is Starting, Running, Suspended or Stopping. The next one starts
-// only in a pass that also records the outcome of the one before, and that record is
-// written under an optimistic lock before the Job is made.
+// At most one step is Starting, Running, Suspending, Suspended or Stopping. The next step starts
+// in the same decision that records the outcome of the step before it, and that record is
+// written under an optimistic lock before the Job is created.
 package sequence

@@ -8,131 +8,115 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// Event is something worth telling the people who watch a SequentialJob.
-type Event struct {
-	// Type is corev1.EventTypeNormal or corev1.EventTypeWarning.
-	Type    string
-	Reason  string
-	Action  string
-	Message string
-	// Routine says that the event tells of a step's ordinary course, which the status
-	// tells too: under load it may be left out.
-	Routine bool
-}
-
-// What the operator did, or saw, that an event is about.
+// The actions that events report.
 const (
-	actionRun      = "Run"
-	actionReadSpec = "ReadSpec"
-	actionHold     = "Hold"
+	actionRun         = "Run"
+	actionObserveSpec = "ObserveSpec"
+	actionSuspend     = "Suspend"
 )
 
-// Events are what changed between two statuses, the second of which is stored. That a
-// Job was made is told at once (StartedEvent): the status may follow later.
-func Events(before, after *v1alpha1.SequentialJobStatus) []Event {
-	var events []Event
-	events = append(events, specEvents(before, after)...)
+// statusEvents returns events for the changes between two statuses. The creation of a Job is not
+// among them: JobCreatedEvent reports it at once.
+func statusEvents(before, after *v1alpha1.SequentialJobStatus) []core.Event {
+	events := specEvents(before, after)
 	for i := range after.Steps {
 		events = append(events, stepEvents(findStep(before.Steps, after.Steps[i].Name), &after.Steps[i])...)
 	}
 	return append(events, runEvents(before, after)...)
 }
 
-func specEvents(before, after *v1alpha1.SequentialJobStatus) []Event {
-	var events []Event
-	if before.Run > 0 && after.ObservedGeneration != before.ObservedGeneration && before.CompletionTime == nil {
-		events = append(events, normal(v1alpha1.EventSpecChanged, actionReadSpec, fmt.Sprintf("generation %d: steps that have not started follow it", after.ObservedGeneration)))
+func specEvents(before, after *v1alpha1.SequentialJobStatus) []core.Event {
+	var events []core.Event
+	if before.Run > 0 && after.ObservedGeneration != before.ObservedGeneration && !isFinished(before) {
+		message := fmt.Sprintf("Steps that have not started use the spec of generation %d", after.ObservedGeneration)
+		events = append(events, normalEvent(v1alpha1.EventSpecChanged, actionObserveSpec, message))
 	}
-	if became(before, after, v1alpha1.ConditionSpecAccepted, false) {
-		events = append(events, warning(v1alpha1.EventSpecRejected, actionReadSpec, conditionMessage(after, v1alpha1.ConditionSpecAccepted)))
+	if isNewlyFalse(before, after, v1alpha1.ConditionSpecAccepted) {
+		events = append(events, warningEvent(v1alpha1.EventSpecRejected, actionObserveSpec, conditionMessage(after, v1alpha1.ConditionSpecAccepted)))
 	}
 	if after.Run > before.Run && before.Run > 0 {
-		events = append(events, normal(v1alpha1.EventRerunStarted, actionRun, fmt.Sprintf("run %d", after.Run)))
+		events = append(events, normalEvent(v1alpha1.EventRerunStarted, actionRun, fmt.Sprintf("Run %d started", after.Run)))
 	}
 	return events
 }
 
-// stepEvents tell of one step. A step may have gone through several phases since the
-// status was last stored: each is told of once.
-func stepEvents(before, after *v1alpha1.StepStatus) []Event {
+// stepEvents returns events for one step, which may have passed several phases since the status
+// was last stored.
+func stepEvents(before, after *v1alpha1.StepStatus) []core.Event {
 	if before == nil {
 		before = &v1alpha1.StepStatus{Phase: v1alpha1.StepPending}
 	}
-	var events []Event
-	same := before.Run == after.Run && before.Attempt == after.Attempt
-	if !same && after.Attempt > 1 && after.Reason == v1alpha1.ReasonJobLost {
-		events = append(events, warning(v1alpha1.EventJobLost, actionRun, fmt.Sprintf("step %s: its Job vanished before its outcome was recorded; it is made again", after.Name)))
+	var events []core.Event
+	sameAttempt := before.Run == after.Run && before.Attempt == after.Attempt
+	if !sameAttempt && after.Attempt > 1 && after.Reason == v1alpha1.ReasonJobLost {
+		message := fmt.Sprintf("The Job of step %s was deleted before its outcome was recorded; attempt %d starts", after.Name, after.Attempt)
+		events = append(events, warningEvent(v1alpha1.EventJobLost, actionRun, message))
 	}
-	if same && before.Phase == after.Phase {
+	if sameAttempt && before.Phase == after.Phase {
 		return events
 	}
 	switch after.Phase {
 	case v1alpha1.StepSucceeded:
-		events = append(events, routine(v1alpha1.EventJobCompleted, fmt.Sprintf("step %s: Job %s", after.Name, after.JobName)))
+		events = append(events, routineEvent(v1alpha1.EventJobCompleted, fmt.Sprintf("Job %s of step %s completed", after.JobName, after.Name)))
 	case v1alpha1.StepFailed:
-		events = append(events, warning(v1alpha1.EventJobFailed, actionRun, fmt.Sprintf("step %s: %s", after.Name, joinReason(after.Reason, after.Message))))
+		message := fmt.Sprintf("Step %s failed: %s", after.Name, joinReason(after.Reason, after.Message))
+		events = append(events, warningEvent(v1alpha1.EventJobFailed, actionRun, message))
 	}
 	return events
 }
 
-func runEvents(before, after *v1alpha1.SequentialJobStatus) []Event {
-	var events []Event
-	if became(before, after, v1alpha1.ConditionNameConflict, true) {
-		events = append(events, warning(v1alpha1.EventNameConflict, actionRun, conditionMessage(after, v1alpha1.ConditionNameConflict)))
+// conditionEvents are the events for conditions that become True, in order.
+var conditionEvents = []struct {
+	condition, reason, action string
+	newEvent                  func(reason, action, message string) core.Event
+}{
+	{v1alpha1.ConditionNameConflict, v1alpha1.EventNameConflict, actionRun, warningEvent},
+	{v1alpha1.ConditionResourcesUnavailable, v1alpha1.EventResourcesUnavailable, actionRun, warningEvent},
+	{v1alpha1.ConditionSuspended, v1alpha1.EventSuspended, actionSuspend, normalEvent},
+	{v1alpha1.ConditionAvailable, v1alpha1.EventCompleted, actionRun, normalEvent},
+	{v1alpha1.ConditionFailed, v1alpha1.EventFailed, actionRun, warningEvent},
+}
+
+func runEvents(before, after *v1alpha1.SequentialJobStatus) []core.Event {
+	var events []core.Event
+	if meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionSuspended) && isNewlyFalse(before, after, v1alpha1.ConditionSuspended) {
+		events = append(events, normalEvent(v1alpha1.EventResumed, actionSuspend, "The run continues"))
 	}
-	if became(before, after, v1alpha1.ConditionResourcesUnavailable, true) {
-		events = append(events, warning(v1alpha1.EventResourcesUnavailable, actionRun, conditionMessage(after, v1alpha1.ConditionResourcesUnavailable)))
-	}
-	if became(before, after, v1alpha1.ConditionSuspended, true) {
-		events = append(events, normal(v1alpha1.EventSuspended, actionHold, conditionMessage(after, v1alpha1.ConditionSuspended)))
-	}
-	if meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionSuspended) && became(before, after, v1alpha1.ConditionSuspended, false) {
-		events = append(events, normal(v1alpha1.EventResumed, actionHold, "the run goes on"))
-	}
-	if became(before, after, v1alpha1.ConditionAvailable, true) {
-		events = append(events, normal(v1alpha1.EventCompleted, actionRun, conditionMessage(after, v1alpha1.ConditionAvailable)))
-	}
-	if became(before, after, v1alpha1.ConditionFailed, true) {
-		events = append(events, warning(v1alpha1.EventFailed, actionRun, conditionMessage(after, v1alpha1.ConditionFailed)))
+	for _, row := range conditionEvents {
+		if meta.IsStatusConditionTrue(after.Conditions, row.condition) && !meta.IsStatusConditionTrue(before.Conditions, row.condition) {
+			events = append(events, row.newEvent(row.reason, row.action, conditionMessage(after, row.condition)))
+		}
 	}
 	return events
 }
 
-// StartedEvent tells that a step's Job was made.
-func StartedEvent(job *batchv1.Job) Event {
-	return routine(v1alpha1.EventJobStarted, fmt.Sprintf("step %s: Job %s", job.Labels[v1alpha1.LabelStep], job.Name))
+// JobCreatedEvent reports that a step's Job was created.
+func JobCreatedEvent(job *batchv1.Job) core.Event {
+	return routineEvent(v1alpha1.EventJobStarted, fmt.Sprintf("Created Job %s for step %s", job.Name, job.Labels[v1alpha1.LabelStep]))
 }
 
-// TerminatedEvent tells that a deleted SequentialJob's running step has ended.
-func TerminatedEvent() Event {
-	return normal(v1alpha1.EventTerminated, actionRun, "deleted; nothing of it runs any more")
-}
-
-// became reports whether a condition newly has the status.
-func became(before, after *v1alpha1.SequentialJobStatus, condition string, status bool) bool {
-	is := meta.IsStatusConditionTrue
-	if !status {
-		is = meta.IsStatusConditionFalse
-	}
-	return is(after.Conditions, condition) && !is(before.Conditions, condition)
+// isNewlyFalse reports whether a condition became False.
+func isNewlyFalse(before, after *v1alpha1.SequentialJobStatus, condition string) bool {
+	return meta.IsStatusConditionFalse(after.Conditions, condition) && !meta.IsStatusConditionFalse(before.Conditions, condition)
 }
 
 func conditionMessage(status *v1alpha1.SequentialJobStatus, condition string) string {
 	return meta.FindStatusCondition(status.Conditions, condition).Message
 }
 
-func normal(reason, action, message string) Event {
-	return Event{Type: corev1.EventTypeNormal, Reason: reason, Action: action, Message: message}
+func normalEvent(reason, action, message string) core.Event {
+	return core.Event{Type: corev1.EventTypeNormal, Reason: reason, Action: action, Message: message}
 }
 
-func routine(reason, message string) Event {
-	event := normal(reason, actionRun, message)
+func routineEvent(reason, message string) core.Event {
+	event := normalEvent(reason, actionRun, message)
 	event.Routine = true
 	return event
 }
 
-func warning(reason, action, message string) Event {
-	return Event{Type: corev1.EventTypeWarning, Reason: reason, Action: action, Message: message}
+func warningEvent(reason, action, message string) core.Event {
+	return core.Event{Type: corev1.EventTypeWarning, Reason: reason, Action: action, Message: message}
 }

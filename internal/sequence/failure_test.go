@@ -12,7 +12,7 @@ import (
 )
 
 func TestAFailedStepSkipsTheRestAndFailsTheRun(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Step("ship"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Step("ship"))
 	s.succeed("build")
 	s.fail("test")
 	s.wantMade("build", "test")
@@ -23,7 +23,7 @@ func TestAFailedStepSkipsTheRestAndFailsTheRun(t *testing.T) {
 }
 
 func TestFinallyRunsAfterAFailure(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("notify").Finally("cleanup"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("notify").Finally("cleanup"))
 	s.fail("build")
 	s.wantMade("build", "notify")
 	s.succeed("notify")
@@ -33,7 +33,7 @@ func TestFinallyRunsAfterAFailure(t *testing.T) {
 }
 
 func TestAFailureInFinallyFailsTheRunAndSkipsNothing(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("notify").Finally("cleanup"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("notify").Finally("cleanup"))
 	s.succeed("build")
 	s.fail("notify")
 	s.succeed("cleanup")
@@ -42,7 +42,7 @@ func TestAFailureInFinallyFailsTheRunAndSkipsNothing(t *testing.T) {
 }
 
 func TestContinueGoesOnAsIfTheStepHadSucceeded(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
 	s.fail("lint")
 	s.succeed("build")
 	s.wantSteps("lint: Failed, BackoffLimitExceeded", "build: Succeeded")
@@ -56,7 +56,7 @@ func TestContinueGoesOnAsIfTheStepHadSucceeded(t *testing.T) {
 }
 
 func TestOptionsThatSomebodyGarbledAreTheStrictOnes(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
 	s.job("lint").Annotations[v1alpha1.AnnotationStepOptions] = "nonsense"
 	s.fail("lint")
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
@@ -64,7 +64,7 @@ func TestOptionsThatSomebodyGarbledAreTheStrictOnes(t *testing.T) {
 
 // Upstream set completionTime on success only.
 func TestUpstreamCompletionTimeOnFailure(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.now = s.now.Add(time.Minute)
 	s.fail("build")
 	if got := s.sj.Status.CompletionTime; got == nil || !got.Time.Equal(s.now) {
@@ -111,7 +111,7 @@ func TestWhyAStepFailedIsToldFromItsPod(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 			s.pods[s.job("build").UID] = test.pods
 			s.fail("build")
 			if got := s.step("build").Message; got != test.want {

@@ -14,8 +14,8 @@ import (
 )
 
 // atTest is a run whose first step succeeded, whose second runs and whose third is to come.
-func atTest(t *testing.T) *story {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Step("ship").Finally("cleanup"))
+func atTest(t *testing.T) *testEnv {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Step("ship").Finally("cleanup"))
 	s.succeed("build")
 	s.after(time.Minute)
 	return s
@@ -96,7 +96,7 @@ func TestStartedStepsAreFrozen(t *testing.T) {
 			s := atTest(t)
 			changed := s.sj.Spec.DeepCopy()
 			test.edit(changed)
-			if diff := cmp.Diff(test.want, fields(FrozenViolations(changed, &s.sj.Status))); diff != "" {
+			if diff := cmp.Diff(test.want, fields(ImmutabilityViolations(changed, &s.sj.Status))); diff != "" {
 				t.Errorf("violations (-want, +got):\n%s", diff)
 			}
 		})
@@ -104,14 +104,14 @@ func TestStartedStepsAreFrozen(t *testing.T) {
 }
 
 func TestContainersCannotGrowOnceFinallyHasBegun(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup"))
 	s.succeed("build")
 	more := func(spec *v1alpha1.SequentialJobSpec) {
 		spec.Containers = append(spec.Containers, testbuilder.Step("more"))
 	}
 	changed := s.sj.Spec.DeepCopy()
 	more(changed)
-	if diff := cmp.Diff([]string{"spec.containers[1]: Forbidden"}, fields(FrozenViolations(changed, &s.sj.Status))); diff != "" {
+	if diff := cmp.Diff([]string{"spec.containers[1]: Forbidden"}, fields(ImmutabilityViolations(changed, &s.sj.Status))); diff != "" {
 		t.Errorf("violations (-want, +got):\n%s", diff)
 	}
 
@@ -121,92 +121,25 @@ func TestContainersCannotGrowOnceFinallyHasBegun(t *testing.T) {
 	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
 }
 
-func TestAChangeBeforeAStatusIsStoredFindsTheFirstStepFrozen(t *testing.T) {
-	tests := map[string]func(*v1alpha1.SequentialJobSpec){
-		"edited":  func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Image = "other" },
-		"removed": func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[1:] },
-		"moved":   func(spec *v1alpha1.SequentialJobSpec) { slices.Reverse(spec.Containers) },
-	}
-	for name, edit := range tests {
-		t.Run(name, func(t *testing.T) {
-			s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
-			s.deferring = true
-			s.pass()
-			s.restart()
-			s.change(edit)
-			s.deferring = false
-			if plan := s.after(time.Minute); plan.Acts() {
-				t.Errorf("want nothing done, got %+v", plan)
-			}
-			c := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionSpecAccepted)
-			if c == nil || c.Reason != v1alpha1.ReasonStartedStepChanged {
-				t.Errorf("want StartedStepChanged, got %+v", c)
-			}
-			s.succeed("build")
-			if s.made[0] != "build" || len(s.made) > 2 {
-				t.Errorf("want build once, then at most test, got %v", s.made)
-			}
-		})
-	}
-}
-
-func TestNonsenseInTheRecordOfTheFirstStepIsIgnored(t *testing.T) {
-	for name, text := range map[string]string{
-		"no JSON":         "nonsense",
-		"another phase":   `{"name":"test","phase":"Succeeded","run":1,"attempt":1}`,
-		"another's name":  `{"name":"test","phase":"Starting","run":1,"attempt":1,"jobName":"a-test-0000000000"}`,
-		"a run to come":   `{"name":"test","phase":"Starting","run":7,"attempt":1}`,
-		"an empty object": `{}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
-			s.sj.Annotations = map[string]string{v1alpha1.AnnotationFirstStep: text}
-			if got := RecordedStatus(s.sj); got.Run != 0 {
-				t.Errorf("it is taken for a record: %+v", got)
-			}
-			s.pass()
-			s.wantMade("build")
-		})
-	}
-}
-
 func TestNothingIsFrozenWhenNoRunGoesOn(t *testing.T) {
 	shorter := testbuilder.SequentialJob("a", "ns").Step("other").Obj().Spec
 	finished := atTest(t)
 	finished.fail("test")
 	finished.succeed("cleanup")
-	if errs := FrozenViolations(&shorter, &finished.sj.Status); len(errs) > 0 {
+	if errs := ImmutabilityViolations(&shorter, &finished.sj.Status); len(errs) > 0 {
 		t.Errorf("after the run: %v", errs)
 	}
-	if errs := FrozenViolations(&shorter, &v1alpha1.SequentialJobStatus{}); len(errs) > 0 {
+	if errs := ImmutabilityViolations(&shorter, &v1alpha1.SequentialJobStatus{}); len(errs) > 0 {
 		t.Errorf("before the run: %v", errs)
-	}
-}
-
-func TestTheFirstStepIsFrozenBeforeAStatusIsStored(t *testing.T) {
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj()
-	plan := newStory(t, sj).decide(nil)
-	sj.Annotations = map[string]string{v1alpha1.AnnotationFirstStep: plan.FirstStep}
-
-	edited := sj.Spec.DeepCopy()
-	edited.Containers[0].Image = "other"
-	want := []string{"spec.containers[0]: Forbidden"}
-	if diff := cmp.Diff(want, fields(FrozenViolations(edited, RecordedStatus(sj)))); diff != "" {
-		t.Errorf("violations of editing it (-want, +got):\n%s", diff)
-	}
-	later := sj.Spec.DeepCopy()
-	later.Containers[1].Image = "other"
-	if errs := FrozenViolations(later, RecordedStatus(sj)); len(errs) > 0 {
-		t.Errorf("violations of editing a later step: %v", errs)
 	}
 }
 
 func TestWithoutAWebhookAFrozenStepIsReportedAndTheRunGoesOn(t *testing.T) {
 	s := atTest(t)
 	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "other" })
-	plan := s.pass()
-	if plan.Acts() {
-		t.Errorf("the running Job is interrupted: %+v", plan)
+	decision := s.reconcile()
+	if decision.HasActions() {
+		t.Errorf("the running Job is interrupted: %+v", decision)
 	}
 	c := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionSpecAccepted)
 	if c.Status != "False" || c.Reason != v1alpha1.ReasonStartedStepChanged {
@@ -225,8 +158,8 @@ func TestWithoutAWebhookAFrozenStepIsReportedAndTheRunGoesOn(t *testing.T) {
 func TestUpstreamEditingALaterStepDoesNotKillTheRunningOne(t *testing.T) {
 	s := atTest(t)
 	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[2].Image = "new" })
-	if plan := s.pass(); plan.Acts() {
-		t.Errorf("want nothing done, got %+v", plan)
+	if decision := s.reconcile(); decision.HasActions() {
+		t.Errorf("want nothing done, got %+v", decision)
 	}
 	s.succeed("test")
 	s.after(time.Minute)
@@ -257,21 +190,21 @@ func TestTheTemplateHashTellsWhichTemplateAStepRanWith(t *testing.T) {
 	s.change(func(spec *v1alpha1.SequentialJobSpec) {
 		spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{ServiceAccountName: "other"}}
 	})
-	s.pass()
+	s.reconcile()
 	if got := s.sj.Status.Conditions; !meta.IsStatusConditionTrue(got, v1alpha1.ConditionSpecAccepted) {
 		t.Errorf("a new template for the steps to come is refused: %+v", got)
 	}
 	s.succeed("test")
 	for _, step := range []string{"build", "test", "ship"} {
 		job := s.job(step)
-		if got, want := s.step(step).TemplateHash, job.Annotations[v1alpha1.AnnotationTemplateHash]; got != want || want != hashOf(job.Spec.Template) {
-			t.Errorf("step %s: status says %s, its Job %s, the Job's template is %s", step, got, want, hashOf(job.Spec.Template))
+		if got, want := s.step(step).TemplateHash, job.Annotations[v1alpha1.AnnotationTemplateHash]; got != want || want != contentHash(job.Spec.Template) {
+			t.Errorf("step %s: status says %s, its Job %s, the Job's template is %s", step, got, want, contentHash(job.Spec.Template))
 		}
 	}
 }
 
 func TestTheOptionsAStepStartedWithHold(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
 	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Step = nil }) // without a webhook
 	s.fail("lint")
 	s.wantMade("lint", "build")

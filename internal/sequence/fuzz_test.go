@@ -16,14 +16,14 @@ import (
 func FuzzNothingMakesDecidePanic(f *testing.F) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("clean").Obj()
 	begun := sj.DeepCopy()
-	plan := Decide(Input{SequentialJob: begun, Now: time.Unix(0, 0), Answers: Answers{DryRun: &DryRun{}}})
-	begun.Status = plan.Status
+	decision := Decide(Observation{SequentialJob: begun, Now: time.Unix(0, 0), Answers: Answers{DryRun: &DryRunResult{}}})
+	begun.Status = decision.Status
 	for _, seed := range []*v1alpha1.SequentialJob{sj, begun} {
 		object, err := json.Marshal(seed)
 		if err != nil {
 			f.Fatal(err)
 		}
-		job, err := json.Marshal(plan.Create)
+		job, err := json.Marshal(decision.CreateJob)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -34,14 +34,14 @@ func FuzzNothingMakesDecidePanic(f *testing.F) {
 		if json.Unmarshal(object, sj) != nil || json.Unmarshal(job, owned) != nil {
 			return
 		}
-		in := Input{SequentialJob: sj, Jobs: []*batchv1.Job{owned}, Now: time.Unix(seconds, 0)}
-		in.Answers = Answers{Read: map[string]*batchv1.Job{}, Pods: nil, Listed: true, DryRun: &DryRun{}}
-		plan := Decide(in)
-		if plan.Ask != nil && plan.Ask.DryRun != nil {
+		in := Observation{SequentialJob: sj, Jobs: []*batchv1.Job{owned}, Now: time.Unix(seconds, 0)}
+		in.Answers = Answers{JobsByName: map[string]*batchv1.Job{}, PodsByJob: nil, HasAllJobs: true, DryRun: &DryRunResult{}}
+		decision := Decide(in)
+		if decision.Question != nil && decision.Question.DryRun != nil {
 			t.Error("it asks for what was answered")
 		}
 		active := 0
-		for _, step := range plan.Status.Steps {
+		for _, step := range decision.Status.Steps {
 			if isActive(step.Phase) {
 				active++
 			}

@@ -15,7 +15,7 @@ import (
 // workspaceVolume is the name of the workspace's volume in a step's Pod.
 const workspaceVolume = "workspace"
 
-// stepJob is the Job for one attempt at a step.
+// stepJob returns the Job for one attempt at a step.
 func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32) *batchv1.Job {
 	options := step.Options()
 	template := podTemplate(sj, step)
@@ -24,7 +24,7 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 			Name:            jobName(sj, run, step.Name, attempt),
 			Namespace:       sj.Namespace,
 			Labels:          jobLabels(sj, step.Name),
-			Annotations:     jobAnnotations(sj, step, run, hashOf(template)),
+			Annotations:     jobAnnotations(sj, step, run, contentHash(template)),
 			OwnerReferences: []metav1.OwnerReference{ownerReference(sj)},
 		},
 		Spec: batchv1.JobSpec{
@@ -34,8 +34,8 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 			BackoffLimit:          new(backoffLimit(options)),
 			ActiveDeadlineSeconds: options.ActiveDeadlineSeconds,
 			PodFailurePolicy:      options.PodFailurePolicy.DeepCopy(),
-			// A failed Pod is replaced only once it is gone: a step never runs twice
-			// at a time, not even against itself.
+			// A failed Pod is replaced only once it has stopped, so that a step never runs
+			// twice at a time.
 			PodReplacementPolicy: new(batchv1.Failed),
 			Template:             template,
 		},
@@ -49,7 +49,7 @@ func backoffLimit(options *v1alpha1.StepOptions) int32 {
 	return *options.BackoffLimit
 }
 
-// podTemplate is the template with the step's container in it.
+// podTemplate returns spec.template with the step's container.
 func podTemplate(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) corev1.PodTemplateSpec {
 	template := corev1.PodTemplateSpec{}
 	if sj.Spec.Template != nil {
@@ -58,11 +58,11 @@ func podTemplate(sj *v1alpha1.SequentialJob, step *v1alpha1.Step) corev1.PodTemp
 	if template.Spec.RestartPolicy == "" {
 		template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	}
-	template.Labels = withLabels(template.Labels, sj, step.Name)
+	template.Labels = addStepLabels(template.Labels, sj, step.Name)
 
-	container := mergeContainer(templateDefaults(sj), step.AsContainer())
+	container := mergeContainer(containerDefaults(sj), step.AsContainer())
 	container.Name = step.Name
-	container.Env = append(outputVariables(sj, step.Name), container.Env...)
+	container.Env = append(outputEnvVars(sj, step.Name), container.Env...)
 	if workspace := sj.Spec.Workspace; workspace != nil {
 		mountWorkspace(&template.Spec, &container, WorkspaceName(sj), workspace.MountPath)
 	}
@@ -84,11 +84,11 @@ func mountWorkspace(pod *corev1.PodSpec, container *corev1.Container, claim, pat
 	)
 }
 
-// outputVariables give a step the outputs of the steps before it. They come first in
-// its environment, so that its own variables can refer to them.
-func outputVariables(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
+// outputEnvVars returns the environment variables with the outputs of earlier steps. They come
+// first in a step's environment, so that the step's variables can refer to them.
+func outputEnvVars(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
 	var variables []corev1.EnvVar
-	for _, earlier := range allSteps(&sj.Spec) {
+	for _, earlier := range allStepSpecs(&sj.Spec) {
 		if earlier.Name == step {
 			break
 		}
@@ -96,24 +96,24 @@ func outputVariables(sj *v1alpha1.SequentialJob, step string) []corev1.EnvVar {
 			continue
 		}
 		variables = append(variables, corev1.EnvVar{
-			Name: outputVariable(earlier.Name),
+			Name: outputEnvName(earlier.Name),
 			ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: OutputsName(sj)},
 				Key:                  earlier.Name,
-				Optional:             new(true), // a step that failed left none
+				Optional:             new(true), // a failed step has no output
 			}},
 		})
 	}
 	return variables
 }
 
-// jobLabels are the user's labels for Jobs under the operator's own.
+// jobLabels returns the labels from spec.jobMetadata, overridden by those of the operator.
 func jobLabels(sj *v1alpha1.SequentialJob, step string) map[string]string {
 	var labels map[string]string
 	if sj.Spec.JobMetadata != nil {
 		labels = maps.Clone(sj.Spec.JobMetadata.Labels)
 	}
-	return withLabels(labels, sj, step)
+	return addStepLabels(labels, sj, step)
 }
 
 func jobAnnotations(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run int32, templateHash string) map[string]string {
@@ -123,7 +123,7 @@ func jobAnnotations(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run int32, 
 	}
 	annotations[v1alpha1.AnnotationRun] = strconv.Itoa(int(run))
 	annotations[v1alpha1.AnnotationGeneration] = strconv.FormatInt(sj.Generation, 10)
-	annotations[v1alpha1.AnnotationSpecHash] = hashOf(step)
+	annotations[v1alpha1.AnnotationSpecHash] = contentHash(step)
 	annotations[v1alpha1.AnnotationTemplateHash] = templateHash
 	if step.Step != nil {
 		if raw, err := json.Marshal(step.Step); err == nil { // API types always marshal
@@ -133,18 +133,18 @@ func jobAnnotations(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run int32, 
 	return annotations
 }
 
-// optionsOf are the options the Job was made with.
-func optionsOf(job *batchv1.Job) *v1alpha1.StepOptions {
+// jobOptions returns the step options that the Job was created with.
+func jobOptions(job *batchv1.Job) *v1alpha1.StepOptions {
 	options := &v1alpha1.StepOptions{}
 	if raw := job.Annotations[v1alpha1.AnnotationStepOptions]; raw != "" {
 		if err := json.Unmarshal([]byte(raw), options); err != nil {
-			return &v1alpha1.StepOptions{} // somebody edited it; the defaults are the strict ones
+			return &v1alpha1.StepOptions{} // the annotation was edited; the defaults are the strictest options
 		}
 	}
 	return options
 }
 
-func withLabels(labels map[string]string, sj *v1alpha1.SequentialJob, step string) map[string]string {
+func addStepLabels(labels map[string]string, sj *v1alpha1.SequentialJob, step string) map[string]string {
 	if labels == nil {
 		labels = map[string]string{}
 	}
@@ -153,7 +153,7 @@ func withLabels(labels map[string]string, sj *v1alpha1.SequentialJob, step strin
 	return labels
 }
 
-// childLabels are on everything made for a SequentialJob.
+// childLabels returns the labels of every object that is created for a SequentialJob.
 func childLabels(sj *v1alpha1.SequentialJob) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelManagedBy:        v1alpha1.ManagedByValue,
@@ -162,9 +162,9 @@ func childLabels(sj *v1alpha1.SequentialJob) map[string]string {
 	}
 }
 
-// ownerReference makes the SequentialJob the controller of a child. It does not block
-// the owner's deletion: that would need a permission on finalizers, and the finalizer
-// of a running sequence already sees to the order.
+// ownerReference makes the SequentialJob the controller of a child. It does not set
+// blockOwnerDeletion: that requires a permission on finalizers, and the finalizer of a running
+// SequentialJob already ensures that its Job is deleted first.
 func ownerReference(sj *v1alpha1.SequentialJob) metav1.OwnerReference {
 	return metav1.OwnerReference{
 		APIVersion: v1alpha1.GroupVersion.String(),
@@ -181,8 +181,8 @@ func IsOwned(sj *v1alpha1.SequentialJob, child metav1.Object) bool {
 	return controller != nil && controller.UID == sj.UID
 }
 
-// allSteps are the steps of containers and of finally, in order.
-func allSteps(spec *v1alpha1.SequentialJobSpec) []*v1alpha1.Step {
+// allStepSpecs returns the steps of containers, then those of finally.
+func allStepSpecs(spec *v1alpha1.SequentialJobSpec) []*v1alpha1.Step {
 	steps := make([]*v1alpha1.Step, 0, len(spec.Containers)+len(spec.Finally))
 	for i := range spec.Containers {
 		steps = append(steps, &spec.Containers[i])
@@ -193,8 +193,8 @@ func allSteps(spec *v1alpha1.SequentialJobSpec) []*v1alpha1.Step {
 	return steps
 }
 
-// queueManaged reports whether a queue, not this operator, says when the Job may run.
-func queueManaged(job *batchv1.Job) bool {
+// isQueueManaged reports whether a queue such as Kueue decides when the Job may run.
+func isQueueManaged(job *batchv1.Job) bool {
 	return job.Labels["kueue.x-k8s.io/queue-name"] != "" ||
 		(job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName)
 }

@@ -5,19 +5,21 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestAJobThatVanishedFailsItsStep(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
 	s.after(time.Minute)
 	s.lose("build")
 	s.wantMade("build", "cleanup")
-	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed", "cleanup: Starting")
+	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed", "cleanup: Running")
 }
 
 func TestAJobThatVanishedIsMadeAgainIfTheUserWantsThat(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").RerunLostJobs())
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").RerunLostJobs())
 	s.after(time.Minute)
 	first := s.job("build").Name
 	s.lose("build")
@@ -31,31 +33,31 @@ func TestAJobThatVanishedIsMadeAgainIfTheUserWantsThat(t *testing.T) {
 }
 
 func TestAJobThatVanishedBeforeItWasEverSeenIsLostToo(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	s.lose("build") // this process made it, so it was there
 	s.wantMade("build")
 	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed")
 }
 
 func TestAStepWhoseJobWasNeverMadeIsNotLost(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.jobs, s.made = nil, nil // recorded, then crashed before it made the Job
 	s.restart()
-	s.pass()
+	s.reconcile()
 	s.wantMade("build")
-	s.wantSteps("build: Starting")
+	s.wantSteps("build: Running")
 }
 
 func TestAJobMadeAgainByAStrangerUnderOurNameIsNotOurs(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	s.after(time.Minute)
 	testbuilder.Job(s.job("build")).Created("another", s.now).Complete(s.now)
-	s.pass()
+	s.reconcile()
 	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed")
 }
 
 func TestALostJobOfAStepThatWasRemovedIsNotMadeAgain(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").RerunLostJobs())
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").RerunLostJobs())
 	s.after(time.Minute)
 	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[1:] }) // without a webhook
 	s.lose("build")
@@ -64,20 +66,20 @@ func TestALostJobOfAStepThatWasRemovedIsNotMadeAgain(t *testing.T) {
 }
 
 func TestAStepThatWasRemovedBeforeItsJobWasMadeIsNotMade(t *testing.T) {
-	s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
-	s.create["build"] = &Refusal{Kind: RefusedQuota, Step: "build", Message: "exceeded quota"}
-	s.pass()
+	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
+	s.create["build"] = &core.Refusal{Class: apierror.QuotaExceeded, Step: "build", Message: "exceeded quota"}
+	s.reconcile()
 	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[1:] }) // without a webhook
-	s.pass()
+	s.reconcile()
 	s.wantMade()
 	s.wantSteps("build: Failed, JobRejected", "test: Skipped, PreviousStepFailed")
 }
 
 func TestAJobThatAStrangerDeletesIsLostOnlyWhenItIsGone(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	testbuilder.Job(s.job("build")).Deleted(s.now)
-	if plan := s.after(time.Minute); plan.Acts() {
-		t.Errorf("want nothing done, got %+v", plan)
+	if decision := s.after(time.Minute); decision.HasActions() {
+		t.Errorf("want nothing done, got %+v", decision)
 	}
 	s.wantSteps("build: Running", "test: Pending")
 	s.collect()
@@ -85,7 +87,7 @@ func TestAJobThatAStrangerDeletesIsLostOnlyWhenItIsGone(t *testing.T) {
 }
 
 func TestALostJobOfAToleratedStepLetsTheRunGoOn(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
 	s.after(time.Minute)
 	s.lose("lint")
 	s.wantMade("lint", "build")

@@ -11,34 +11,34 @@ import (
 )
 
 const (
-	// maxNameLength leaves a Job's name room for the "-<index>" that Indexed Jobs add
-	// to it in Pod host names, which are DNS labels of 63 characters.
-	maxNameLength = 52
-	nameHashChars = 10
-	specHashChars = 16
+	// maxNameLength leaves room for the "-<index>" that Indexed Jobs append to their names in
+	// Pod host names, which are DNS labels of at most 63 characters.
+	maxNameLength     = 52
+	nameHashLength    = 10
+	contentHashLength = 16
 )
 
-// jobName is the name of the Job for one attempt at a step. It depends on nothing that
-// changes, so that a pass which does not see the Job it made finds the name taken
-// instead of making a twin.
+// jobName returns the name of the Job for one attempt at a step. It depends on nothing that
+// changes, so that an operator that does not observe its own Job yet finds the name taken instead
+// of creating a second Job.
 func jobName(sj *v1alpha1.SequentialJob, run int32, step string, attempt int32) string {
 	return childName(sj.Name, step, fmt.Sprintf("%s/%d/%s/%d", sj.UID, run, step, attempt))
 }
 
-// WorkspaceName is the name of the SequentialJob's PersistentVolumeClaim.
+// WorkspaceName returns the name of the SequentialJob's PersistentVolumeClaim.
 func WorkspaceName(sj *v1alpha1.SequentialJob) string {
 	return childName(sj.Name, "workspace", string(sj.UID)+"/workspace")
 }
 
-// OutputsName is the name of the ConfigMap that holds the outputs of its steps.
+// OutputsName returns the name of the ConfigMap that holds the outputs of its steps.
 func OutputsName(sj *v1alpha1.SequentialJob) string {
 	return childName(sj.Name, "outputs", string(sj.UID)+"/outputs")
 }
 
-// childName is "<owner>-<part>-<hash of identity>", a DNS label. Only the owner's name
-// is cut to make it fit; the hash keeps names apart that are cut to the same text.
+// childName returns "<owner>-<part>-<hash of identity>", a DNS label. Only the owner's name is
+// truncated to fit; the hash distinguishes names that are truncated to the same text.
 func childName(owner, part, identity string) string {
-	suffix := "-" + part + "-" + digest([]byte(identity), nameHashChars)
+	suffix := "-" + part + "-" + hexDigest([]byte(identity), nameHashLength)
 	prefix := strings.ReplaceAll(owner, ".", "-")
 	if room := maxNameLength - len(suffix); len(prefix) > room {
 		prefix = strings.TrimRight(prefix[:room], "-")
@@ -46,7 +46,7 @@ func childName(owner, part, identity string) string {
 	return prefix + suffix
 }
 
-// labelValue cuts a name to what a label value can hold.
+// labelValue truncates a name to the length of a label value.
 func labelValue(name string) string {
 	const maxLabelValue = 63
 	if len(name) > maxLabelValue {
@@ -55,21 +55,21 @@ func labelValue(name string) string {
 	return name
 }
 
-// hashOf is a short hash of a value's JSON form.
-func hashOf(value any) string {
+// contentHash returns a short hash of a value's JSON form.
+func contentHash(value any) string {
 	raw, err := json.Marshal(value)
 	if err != nil { // API types always marshal
 		raw = fmt.Appendf(nil, "%#v", value)
 	}
-	return digest(raw, specHashChars)
+	return hexDigest(raw, contentHashLength)
 }
 
-func digest(raw []byte, chars int) string {
+func hexDigest(raw []byte, length int) string {
 	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:])[:chars]
+	return hex.EncodeToString(sum[:])[:length]
 }
 
-// outputVariable is the environment variable in which later steps find a step's output.
-func outputVariable(step string) string {
+// outputEnvName returns the name of the environment variable with a step's output.
+func outputEnvName(step string) string {
 	return "STEP_" + strings.ToUpper(strings.ReplaceAll(step, "-", "_")) + "_OUTPUT"
 }

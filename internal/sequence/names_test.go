@@ -83,7 +83,7 @@ func TestLabelValuesAreValid(t *testing.T) {
 func TestOutputVariable(t *testing.T) {
 	tests := map[string]string{"build": "STEP_BUILD_OUTPUT", "unit-test-2": "STEP_UNIT_TEST_2_OUTPUT"}
 	for step, want := range tests {
-		if got := outputVariable(step); got != want {
+		if got := outputEnvName(step); got != want {
 			t.Errorf("step %s: want %s, got %s", step, want, got)
 		}
 	}

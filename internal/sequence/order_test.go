@@ -10,11 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestStepsRunOneAfterAnother(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
 	s.wantMade("build")
 	s.wantPhase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunning)
 
@@ -36,7 +38,7 @@ func TestStepsRunOneAfterAnother(t *testing.T) {
 func TestTheNextStepWaitsForATerminalCondition(t *testing.T) {
 	for _, interim := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget, batchv1.JobSuspended} {
 		t.Run(string(interim)+" is not one", func(t *testing.T) {
-			s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
 			testbuilder.Job(s.job("build")).Condition(interim, "", "", s.now)
 			s.after(time.Minute)
 			s.wantMade("build")
@@ -46,7 +48,7 @@ func TestTheNextStepWaitsForATerminalCondition(t *testing.T) {
 }
 
 func TestAConditionThatIsFalseIsNoOutcome(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	testbuilder.Job(s.job("build")).Complete(s.now)
 	conditions := s.job("build").Status.Conditions
 	for i := range conditions {
@@ -57,15 +59,15 @@ func TestAConditionThatIsFalseIsNoOutcome(t *testing.T) {
 }
 
 func TestAStepStartsOnlyWithTheOutcomeOfTheOneBeforeInTheSameRecord(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	testbuilder.Job(s.job("build")).Complete(s.now)
 
-	plan := s.decide(nil)
+	decision := s.decide(nil)
 
-	if plan.Create == nil || plan.Deferrable {
-		t.Fatalf("want the next Job and a status that cannot wait, got %v, deferrable %t", plan.Create, plan.Deferrable)
+	if decision.CreateJob == nil || !decision.StatusChanged {
+		t.Fatalf("want the next Job and a status to record, got %v", decision.CreateJob)
 	}
-	if got := findStep(plan.Status.Steps, "build").Phase; got != v1alpha1.StepSucceeded {
+	if got := findStep(decision.Status.Steps, "build").Phase; got != v1alpha1.StepSucceeded {
 		t.Errorf("the status to record before has build %s", got)
 	}
 }
@@ -73,8 +75,8 @@ func TestAStepStartsOnlyWithTheOutcomeOfTheOneBeforeInTheSameRecord(t *testing.T
 // Upstream made Pods, but watched Jobs.
 func TestUpstreamStepsAreJobsOwnedByTheSequentialJob(t *testing.T) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Obj()
-	s := newStory(t, sj)
-	job := s.pass().Create
+	s := newTestEnv(t, sj)
+	job := s.reconcile().CreateJob
 
 	want := []metav1.OwnerReference{{APIVersion: "yardmaster.dev/v1alpha1", Kind: "SequentialJob", Name: "a", UID: sj.UID, Controller: new(true)}}
 	if diff := cmp.Diff(want, job.OwnerReferences); diff != "" {
@@ -84,7 +86,7 @@ func TestUpstreamStepsAreJobsOwnedByTheSequentialJob(t *testing.T) {
 
 // Upstream, after one lost status write, met AlreadyExists for ever.
 func TestUpstreamALostStatusWriteIsNoAlreadyExistsLoop(t *testing.T) {
-	s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
+	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
 	s.act(s.decide(nil)) // crashed before it recorded anything
 	s.restart()
 
@@ -96,14 +98,14 @@ func TestUpstreamALostStatusWriteIsNoAlreadyExistsLoop(t *testing.T) {
 	s.succeed("build")
 	s.sj.Status = before.Status // the write was lost, the Job of test made
 	s.restart()
-	s.pass()
+	s.reconcile()
 	s.wantMade("build", "test")
 	s.succeed("test")
 	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
 }
 
 func TestAJobThatTheCacheDoesNotShowIsNotMadeAgain(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	s.uncached[s.job("build").Name] = true
 
 	s.after(time.Minute)
@@ -112,28 +114,28 @@ func TestAJobThatTheCacheDoesNotShowIsNotMadeAgain(t *testing.T) {
 }
 
 func TestAJobThatTheCacheDoesNotShowIsAskedFor(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	plan := Decide(Input{SequentialJob: s.sj, Created: s.created, Now: s.now})
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	decision := Decide(Observation{SequentialJob: s.sj, CreatedJobs: s.created, Now: s.now})
 
-	if plan.Ask == nil || plan.Ask.JobNamed != s.job("build").Name {
-		t.Errorf("want a live read of %s, got %+v", s.job("build").Name, plan.Ask)
+	if decision.Question == nil || decision.Question.JobNamed != s.job("build").Name {
+		t.Errorf("want a live read of %s, got %+v", s.job("build").Name, decision.Question)
 	}
-	if plan.Acts() {
+	if decision.HasActions() {
 		t.Error("it acts before it knows")
 	}
 }
 
 // Upstream selected children by label, and counted and deleted strangers'.
 func TestUpstreamAStrangersJobUnderAStepsNameIsNotTouched(t *testing.T) {
-	s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
-	taken := &Refusal{Kind: RefusedNameTaken, Step: "build", Message: "Job a-build belongs to somebody else"}
+	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
+	taken := &core.Refusal{Class: apierror.AlreadyExists, Step: "build", Message: "Job a-build belongs to somebody else"}
 	s.create["build"] = taken
 
-	plan := s.pass()
+	decision := s.reconcile()
 	s.wantCondition(v1alpha1.ConditionNameConflict, "True NameTaken: Job a-build belongs to somebody else")
 	s.wantEvents(v1alpha1.EventNameConflict)
-	if len(plan.Delete) > 0 || plan.RequeueAfter <= 0 {
-		t.Errorf("want another try later and nothing deleted, got %s, %v", plan.RequeueAfter, plan.Delete)
+	if len(decision.DeleteJobs) > 0 || decision.RequeueAfter <= 0 {
+		t.Errorf("want another try later and nothing deleted, got %s, %v", decision.RequeueAfter, decision.DeleteJobs)
 	}
 
 	delete(s.create, "build")
@@ -144,7 +146,7 @@ func TestUpstreamAStrangersJobUnderAStepsNameIsNotTouched(t *testing.T) {
 }
 
 func TestAFinishedStepIsNotRunAgainWhenItsJobIsDeleted(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	s.succeed("build")
 	s.lose("build")
 	s.succeed("test")
@@ -154,20 +156,20 @@ func TestAFinishedStepIsNotRunAgainWhenItsJobIsDeleted(t *testing.T) {
 }
 
 func TestAJobThatNoStepAccountsForIsDeletedBeforeAnotherStarts(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	stray := testbuilder.Job(s.job("build").DeepCopy()).Created("stray", s.now).Obj()
 	stray.Name = "a-forgotten"
 	s.jobs = append([]*batchv1.Job{stray}, s.jobs...)
 
-	if plan := s.succeed("build"); plan.Create != nil || len(plan.Delete) != 1 || plan.Delete[0].Name != "a-forgotten" {
-		t.Errorf("want only the stray deleted, got %v, %v", plan.Create, plan.Delete)
+	if decision := s.succeed("build"); decision.CreateJob != nil || len(decision.DeleteJobs) != 1 || decision.DeleteJobs[0].Name != "a-forgotten" {
+		t.Errorf("want only the stray deleted, got %v, %v", decision.CreateJob, decision.DeleteJobs)
 	}
 	s.collect()
 	s.wantMade("build", "test")
 }
 
 func TestNothingIsDoneForAnotherManager(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").ManagedBy("acme.io/controller"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").ManagedBy("acme.io/controller"))
 	s.wantMade()
 	if s.sj.Status.Run != 0 || s.sj.Finalizers != nil {
 		t.Errorf("want it untouched, got %+v", s.sj)
@@ -175,22 +177,8 @@ func TestNothingIsDoneForAnotherManager(t *testing.T) {
 }
 
 func TestManagedByThisOperatorIsAsIfLeftOut(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").ManagedBy(v1alpha1.SequentialJobManager))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").ManagedBy(v1alpha1.SequentialJobManager))
 	s.wantMade("build")
-}
-
-func TestDeferrableStatusesMayAllBeLostButForOutcomes(t *testing.T) {
-	s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
-	s.deferring = true
-	s.pass()
-	s.restart()
-	s.after(time.Minute)
-	s.succeed("build")
-	s.restart()
-	s.after(time.Minute)
-	s.succeed("test")
-	s.wantMade("build", "test")
-	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
 }
 
 func TestAHundredAndTenStepsRunInOrder(t *testing.T) {
@@ -204,7 +192,7 @@ func TestAHundredAndTenStepsRunInOrder(t *testing.T) {
 		want = append(want, fmt.Sprintf("finally-%d", i))
 		b.Finally(want[100+i])
 	}
-	s := begin(t, b)
+	s := startRun(t, b)
 	for _, step := range want {
 		s.succeed(step)
 	}

@@ -12,27 +12,27 @@ import (
 )
 
 func TestAnOutputIsRecordedAndGivenToLaterSteps(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("get-version", testbuilder.Outputs()).Step("ship").Finally("notify"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("get-version", testbuilder.Outputs()).Step("ship").Finally("notify"))
 	s.pods[s.job("get-version").UID] = []corev1.Pod{testbuilder.Pod("get-version").Exited(0, "1.2.3").Obj()}
 
-	plan := s.succeed("get-version")
+	decision := s.succeed("get-version")
 
 	if got := s.step("get-version").Output; got != "1.2.3" {
 		t.Errorf("want output 1.2.3, got %q", got)
 	}
-	if plan.Outputs == nil {
+	if decision.Outputs == nil {
 		t.Fatal("the outputs are not there before the step that reads them")
 	}
-	if diff := cmp.Diff(map[string]string{"get-version": "1.2.3"}, plan.Outputs.Data); diff != "" {
+	if diff := cmp.Diff(map[string]string{"get-version": "1.2.3"}, decision.Outputs.Data); diff != "" {
 		t.Errorf("outputs (-want, +got):\n%s", diff)
 	}
-	if !IsOwned(s.sj, plan.Outputs) {
+	if !IsOwned(s.sj, decision.Outputs) {
 		t.Error("the ConfigMap is not owned")
 	}
 	want := []corev1.EnvVar{{Name: "STEP_GET_VERSION_OUTPUT", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
-		LocalObjectReference: corev1.LocalObjectReference{Name: plan.Outputs.Name}, Key: "get-version", Optional: new(true),
+		LocalObjectReference: corev1.LocalObjectReference{Name: decision.Outputs.Name}, Key: "get-version", Optional: new(true),
 	}}}}
-	if diff := cmp.Diff(want, plan.Create.Spec.Template.Spec.Containers[0].Env); diff != "" {
+	if diff := cmp.Diff(want, decision.CreateJob.Spec.Template.Spec.Containers[0].Env); diff != "" {
 		t.Errorf("environment of ship (-want, +got):\n%s", diff)
 	}
 }
@@ -45,7 +45,7 @@ func TestOutputsComeFirstInTheEnvironmentAndOnlyFromEarlierSteps(t *testing.T) {
 		"two":   {"STEP_ONE_OUTPUT", "TAG"},
 		"three": {"STEP_ONE_OUTPUT", "STEP_TWO_OUTPUT"},
 	}
-	for _, step := range allSteps(&sj.Spec) {
+	for _, step := range allStepSpecs(&sj.Spec) {
 		var got []string
 		for _, variable := range podTemplate(sj, step).Spec.Containers[0].Env {
 			got = append(got, variable.Name)
@@ -74,7 +74,7 @@ func TestWhatIsRecordedAsOutput(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Outputs()))
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Outputs()))
 			s.pods[s.job("build").UID] = test.pods
 			s.succeed("build")
 			if got := s.step("build").Output; got != test.want {
@@ -85,10 +85,10 @@ func TestWhatIsRecordedAsOutput(t *testing.T) {
 }
 
 func TestNoOutputIsReadOfAStepWithoutOutputs(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	s.pods[s.job("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(0, "text").Obj()}
-	if plan := s.succeed("build"); plan.Outputs != nil {
-		t.Errorf("want no ConfigMap, got %v", plan.Outputs)
+	if decision := s.succeed("build"); decision.Outputs != nil {
+		t.Errorf("want no ConfigMap, got %v", decision.Outputs)
 	}
 	if got := s.step("build").Output; got != "" {
 		t.Errorf("want none, got %q", got)
@@ -96,10 +96,10 @@ func TestNoOutputIsReadOfAStepWithoutOutputs(t *testing.T) {
 }
 
 func TestAFailedStepLeavesNoOutput(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Outputs(), testbuilder.ContinueOnFailure()).Step("test"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Outputs(), testbuilder.ContinueOnFailure()).Step("test"))
 	s.pods[s.job("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(1, "secret").Obj()}
-	if plan := s.fail("build"); plan.Outputs != nil {
-		t.Errorf("want no ConfigMap, got %v", plan.Outputs)
+	if decision := s.fail("build"); decision.Outputs != nil {
+		t.Errorf("want no ConfigMap, got %v", decision.Outputs)
 	}
 }
 

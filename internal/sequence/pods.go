@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	maxMessage = 256
-	maxOutput  = 4096
+	maxMessageLength = 256
+	maxOutputBytes   = 4096
 )
 
-// podsHaveStarted reports whether the Job's own counters prove that a Pod started. When
-// they do not, a Pod may still have: one with a readiness probe is not ready at once.
-func podsHaveStarted(job *batchv1.Job) bool {
+// hasStartedPod reports whether the Job's counters prove that a Pod started. If it returns false,
+// a Pod may still have started: one with a readiness probe is not ready at once.
+func hasStartedPod(job *batchv1.Job) bool {
 	return job.Status.Succeeded > 0 || job.Status.Failed > 0 || (job.Status.Ready != nil && *job.Status.Ready > 0)
 }
 
-// anyContainerStarted reports whether a container of any Pod runs or ran.
-func anyContainerStarted(pods []corev1.Pod) bool {
+// hasStartedContainer reports whether a container of any Pod is running or has terminated.
+func hasStartedContainer(pods []corev1.Pod) bool {
 	for i := range pods {
 		for _, status := range containerStatuses(&pods[i]) {
 			if status.State.Running != nil || status.State.Terminated != nil || status.LastTerminationState.Terminated != nil {
@@ -36,7 +36,7 @@ func containerStatuses(pod *corev1.Pod) []corev1.ContainerStatus {
 	return append(append([]corev1.ContainerStatus(nil), pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...)
 }
 
-// waitingMessage says what keeps the Pods from starting.
+// waitingMessage returns why the Pods have not started, empty if that is unknown.
 func waitingMessage(pods []corev1.Pod) string {
 	for i := range pods {
 		for _, status := range containerStatuses(&pods[i]) {
@@ -60,7 +60,7 @@ func joinReason(reason, message string) string {
 	return reason + ": " + message
 }
 
-// failureMessage tells how the newest failed Pod ended, empty when that is not known.
+// failureMessage returns why the newest failed Pod failed, empty if that is unknown.
 func failureMessage(pods []corev1.Pod, step string) string {
 	pod := newestPod(pods, corev1.PodFailed)
 	if pod == nil {
@@ -74,7 +74,7 @@ func failureMessage(pods []corev1.Pod, step string) string {
 			return exitMessage(status.Name, terminated)
 		}
 	}
-	return joinReason(pod.Status.Reason, pod.Status.Message) // evicted, preempted, node gone
+	return joinReason(pod.Status.Reason, pod.Status.Message) // evicted, preempted, or its node was lost
 }
 
 func exitMessage(container string, terminated *corev1.ContainerStateTerminated) string {
@@ -82,21 +82,21 @@ func exitMessage(container string, terminated *corev1.ContainerStateTerminated) 
 	if terminated.Reason != "" && terminated.Reason != "Error" {
 		message += " (" + terminated.Reason + ")"
 	}
-	if said := strings.TrimSpace(terminated.Message); said != "" {
-		message += ": " + said
+	if detail := strings.TrimSpace(terminated.Message); detail != "" {
+		message += ": " + detail
 	}
 	return message
 }
 
-// terminationMessage is what the newest successful Pod of the step left as its output,
-// without the newlines at its end, as a shell's $(command) would take it.
+// terminationMessage returns the output of the step's newest successful Pod, without trailing
+// newlines, as a shell's $(command) removes them.
 func terminationMessage(pods []corev1.Pod, step string) string {
 	pod := newestPod(pods, corev1.PodSucceeded)
 	if pod == nil {
 		return ""
 	}
 	if terminated := terminatedState(pod, step); terminated != nil {
-		return truncate(strings.TrimRight(terminated.Message, "\n"), maxOutput)
+		return truncateBytes(strings.TrimRight(terminated.Message, "\n"), maxOutputBytes)
 	}
 	return ""
 }
@@ -121,18 +121,18 @@ func newestPod(pods []corev1.Pod, phase corev1.PodPhase) *corev1.Pod {
 	return newest
 }
 
-// shorten cuts a message to what a status holds, marking the cut.
-func shorten(message string) string {
-	const mark = "..."
-	if utf8.RuneCountInString(message) <= maxMessage {
+// truncateMessage limits a message to maxMessageLength characters and marks the truncation.
+func truncateMessage(message string) string {
+	const ellipsis = "..."
+	if utf8.RuneCountInString(message) <= maxMessageLength {
 		return message
 	}
 	runes := []rune(message)
-	return string(runes[:maxMessage-len(mark)]) + mark
+	return string(runes[:maxMessageLength-len(ellipsis)]) + ellipsis
 }
 
-// truncate cuts text to at most limit bytes without splitting a character.
-func truncate(text string, limit int) string {
+// truncateBytes limits text to this many bytes without splitting a character.
+func truncateBytes(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}

@@ -7,24 +7,26 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 func TestEveryStepIsTriedBeforeTheFirst(t *testing.T) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Obj()
-	plan := Decide(Input{SequentialJob: sj, Now: time.Unix(1, 0)})
-	if plan.Ask == nil || len(plan.Ask.DryRun) != 3 {
-		t.Fatalf("want a dry run of 3 Jobs, got %+v", plan.Ask)
+	decision := Decide(Observation{SequentialJob: sj, Now: time.Unix(1, 0)})
+	if decision.Question == nil || len(decision.Question.DryRun) != 3 {
+		t.Fatalf("want a dry run of 3 Jobs, got %+v", decision.Question)
 	}
-	if plan.Acts() {
+	if decision.HasActions() {
 		t.Error("it acts before it knows")
 	}
 }
 
 func TestAMistakeInTheLastStepFailsTheRunAtOnce(t *testing.T) {
-	s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Obj())
-	s.dryRun = []Refusal{{Kind: RefusedInvalid, Step: "test", Message: "bad quantity"}}
-	s.pass()
+	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Obj())
+	s.dryRun = []core.Refusal{{Class: apierror.Invalid, Step: "test", Message: "bad quantity"}}
+	s.reconcile()
 	s.wantMade()
 	s.wantSteps("build: Skipped, Invalid", "test: Skipped, Invalid", "cleanup: Skipped, Invalid")
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepInvalid)
@@ -34,37 +36,37 @@ func TestAMistakeInTheLastStepFailsTheRunAtOnce(t *testing.T) {
 }
 
 func TestWithoutAWebhookTheSameMistakesFailTheRun(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Image("")))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Image("")))
 	s.wantMade()
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonInvalid)
-	s.wantCondition(v1alpha1.ConditionSpecAccepted, "False Invalid: spec.containers[0].image: Required value: neither the step nor the template's container named step has an image")
+	s.wantCondition(v1alpha1.ConditionSpecAccepted, "False Invalid: spec.containers[0].image: Required value: set an image in the step or in the template's container named step")
 }
 
 func TestOutOfQuotaIsWaitingNotFailure(t *testing.T) {
-	quota := Refusal{Kind: RefusedQuota, Step: "build", Message: "exceeded quota: pods"}
-	tests := map[string]func(*story){
-		"seen by the dry run":      func(s *story) { s.dryRun = []Refusal{quota} },
-		"seen when a Job is made":  func(s *story) { s.create["build"] = &quota },
-		"seen by both, one by one": func(s *story) { s.dryRun, s.create["build"] = []Refusal{quota}, &quota },
+	quota := core.Refusal{Class: apierror.QuotaExceeded, Step: "build", Message: "exceeded quota: pods"}
+	tests := map[string]func(*testEnv){
+		"seen by the dry run":      func(s *testEnv) { s.dryRun = []core.Refusal{quota} },
+		"seen when a Job is made":  func(s *testEnv) { s.create["build"] = &quota },
+		"seen by both, one by one": func(s *testEnv) { s.dryRun, s.create["build"] = []core.Refusal{quota}, &quota },
 	}
 	for name, refuse := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
+			s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
 			refuse(s)
-			plan := s.pass()
+			decision := s.reconcile()
 			s.wantMade()
 			s.wantCondition(v1alpha1.ConditionResourcesUnavailable, "True QuotaExceeded: exceeded quota: pods")
 			s.wantCondition(v1alpha1.ConditionFailed, "False NotFailed: ")
 			s.wantEvents(v1alpha1.EventResourcesUnavailable)
-			if plan.RequeueAfter != time.Second {
-				t.Errorf("want another try in 1 s, got %s", plan.RequeueAfter)
+			if decision.RequeueAfter != time.Second {
+				t.Errorf("want another try in 1 s, got %s", decision.RequeueAfter)
 			}
 
-			if plan := s.after(10 * time.Second); plan.RequeueAfter != 10*time.Second {
-				t.Errorf("want to back off for 10 s, got %s", plan.RequeueAfter)
+			if decision := s.after(10 * time.Second); decision.RequeueAfter != 10*time.Second {
+				t.Errorf("want to back off for 10 s, got %s", decision.RequeueAfter)
 			}
-			if plan := s.after(time.Hour); plan.RequeueAfter != time.Minute {
-				t.Errorf("want another try within a minute, got %s", plan.RequeueAfter)
+			if decision := s.after(time.Hour); decision.RequeueAfter != time.Minute {
+				t.Errorf("want another try within a minute, got %s", decision.RequeueAfter)
 			}
 			s.wantEvents()
 
@@ -81,44 +83,44 @@ func TestOutOfQuotaIsWaitingNotFailure(t *testing.T) {
 }
 
 func TestAQuotaThatBarsALaterStepDoesNotBarTheFirst(t *testing.T) {
-	s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
-	s.dryRun = []Refusal{{Kind: RefusedQuota, Step: "test", Message: "exceeded quota"}}
-	s.pass()
+	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
+	s.dryRun = []core.Refusal{{Class: apierror.QuotaExceeded, Step: "test", Message: "exceeded quota"}}
+	s.reconcile()
 	s.wantMade("build")
 }
 
 func TestAStepWhoseJobIsRefusedFailsAndFinallyRuns(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
-	s.create["test"] = &Refusal{Kind: RefusedInvalid, Step: "test", Message: "denied by a policy"}
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
+	s.create["test"] = &core.Refusal{Class: apierror.Invalid, Step: "test", Message: "denied by a policy"}
 	s.succeed("build")
-	s.pass()
+	s.reconcile()
 	s.wantMade("build", "cleanup")
-	s.wantSteps("build: Succeeded", "test: Failed, JobRejected", "cleanup: Starting")
+	s.wantSteps("build: Succeeded", "test: Failed, JobRejected", "cleanup: Running")
 	if got := s.step("test").Message; got != "denied by a policy" {
 		t.Errorf("want the API server's words, got %q", got)
 	}
 }
 
 func TestAChangeThatWouldBeRefusedIsToldAtOnceAndTheRunGoesOn(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	s.dryRun = []Refusal{{Kind: RefusedInvalid, Step: "test", Message: "bad quantity"}}
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	s.dryRun = []core.Refusal{{Class: apierror.Invalid, Step: "test", Message: "bad quantity"}}
 	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].WorkingDir = "x" })
-	if plan := s.pass(); plan.Acts() {
-		t.Errorf("the run is interrupted: %+v", plan)
+	if decision := s.reconcile(); decision.HasActions() {
+		t.Errorf("the run is interrupted: %+v", decision)
 	}
 	s.wantCondition(v1alpha1.ConditionSpecAccepted, `False StepInvalid: step "test": bad quantity`)
 
 	s.dryRun = nil
 	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].WorkingDir = "/x" })
-	s.pass()
+	s.reconcile()
 	s.wantCondition(v1alpha1.ConditionSpecAccepted, "True Accepted: ")
 	s.succeed("build")
 	s.wantMade("build", "test")
 }
 
 func TestADeadlineEndsTheWaitForQuota(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Deadline(60))
-	s.create["test"] = &Refusal{Kind: RefusedQuota, Step: "test", Message: "exceeded quota"}
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Deadline(60))
+	s.create["test"] = &core.Refusal{Class: apierror.QuotaExceeded, Step: "test", Message: "exceeded quota"}
 	s.succeed("build")
 	s.after(time.Hour)
 	s.wantSteps("build: Succeeded", "test: Failed, DeadlineExceeded")

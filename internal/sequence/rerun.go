@@ -10,48 +10,48 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// beginRerun starts a finished run again when a new id asks for it.
-func (d *decision) beginRerun() {
-	if !d.finished() || !RerunWanted(&d.sj.Spec, &d.status) {
+// startRequestedRerun starts a finished run again when a new id requests it.
+func (e *evaluation) startRequestedRerun() {
+	if !isFinished(&e.status) || !IsRerunRequested(e.spec, &e.status) {
 		return
 	}
-	from, err := rerunStart(&d.sj.Spec, &d.status)
+	from, err := rerunStart(e.spec, &e.status)
 	if err != nil {
-		d.setSpecAccepted(metav1.ConditionFalse, v1alpha1.ReasonRerunInvalid, err.Error())
+		e.setSpecAccepted(metav1.ConditionFalse, v1alpha1.ReasonRerunInvalid, err.Error())
 		return
 	}
-	kept := make([]v1alpha1.StepStatus, 0, len(d.status.Steps))
-	for i := range d.sj.Spec.Containers[:from] {
-		kept = append(kept, *findStep(d.status.Steps, d.sj.Spec.Containers[i].Name))
+	kept := make([]v1alpha1.StepStatus, 0, len(e.status.Steps))
+	for i := range e.spec.Containers[:from] {
+		kept = append(kept, *findStep(e.status.Steps, e.spec.Containers[i].Name))
 	}
-	d.status.Run++
-	d.status.RerunID = d.sj.Spec.Rerun.ID
-	d.status.StartTime, d.status.CompletionTime = nil, nil
-	d.status.Steps = arrange(&d.sj.Spec, kept)
-	d.accept(Validate(d.sj))
+	e.status.Run++
+	e.status.RerunID = e.spec.Rerun.ID
+	e.status.StartTime, e.status.CompletionTime, e.status.DeadlineExceededTime = nil, nil, nil
+	e.status.Steps = mergeSteps(e.spec, kept)
+	e.recordValidation()
 }
 
-// rerunAhead reports whether a rerun begins now that the run has ended. Until it has, the
-// SequentialJob must not expire.
-func (d *decision) rerunAhead() bool {
-	return d.finished() && RerunWanted(&d.sj.Spec, &d.status) && RerunError(&d.sj.Spec, &d.status) == nil
+// canRerun reports whether the run has finished and a valid rerun is requested. Until that
+// starts, the SequentialJob must not expire.
+func (e *evaluation) canRerun() bool {
+	return isFinished(&e.status) && IsRerunRequested(e.spec, &e.status) && CheckRerun(e.spec, &e.status) == nil
 }
 
-// RerunWanted reports whether the spec asks for a run that the status has not seen.
-func RerunWanted(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) bool {
+// IsRerunRequested reports whether the spec requests a rerun that the status does not record.
+func IsRerunRequested(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) bool {
 	return spec.Rerun != nil && spec.Rerun.ID != status.RerunID
 }
 
-// RerunError tells why a finished run cannot be run again as the spec asks, nil if it can.
-func RerunError(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) error {
+// CheckRerun returns an error if a finished run cannot be rerun as the spec requests.
+func CheckRerun(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) error {
 	_, err := rerunStart(spec, status)
 	return err
 }
 
-// rerunStart is the index in containers at which the rerun begins. Every step before it
-// keeps its outcome, so it must have one that lets the sequence go on.
+// rerunStart returns the index in containers of the rerun's first step. The steps before it keep
+// their outcomes, so each must have succeeded, or failed with onFailure: Continue.
 func rerunStart(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) (int, error) {
-	from, err := rerunIndex(spec, status)
+	from, err := requestedStart(spec, status)
 	if err != nil {
 		return 0, err
 	}
@@ -65,33 +65,33 @@ func rerunStart(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJob
 	return from, nil
 }
 
-func rerunIndex(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) (int, error) {
+func requestedStart(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) (int, error) {
 	switch spec.Rerun.From {
 	case v1alpha1.RerunFromStart:
 		return 0, nil
 	case v1alpha1.RerunFromFailed, "":
-		return firstFailure(spec, status)
+		return firstFailureIndex(spec, status)
 	}
 	at := slices.IndexFunc(spec.Containers, func(s v1alpha1.Step) bool { return s.Name == spec.Rerun.From })
 	if at < 0 {
-		return 0, fmt.Errorf("cannot rerun from step %q: there is no such step", spec.Rerun.From)
+		return 0, fmt.Errorf("cannot rerun from step %q: no step in containers has this name", spec.Rerun.From)
 	}
 	return at, nil
 }
 
-// firstFailure is where a run stopped: at the step that failed it, else at the first
-// that was not run or whose failure was tolerated, else, when only finally failed, after
-// the last.
-func firstFailure(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) (int, error) {
-	unfinished := func(s v1alpha1.Step) bool {
+// firstFailureIndex returns the index of the step at which a run stopped: the step that failed
+// it, else the first that did not run, else the first whose failure was tolerated, else, if only
+// finally failed, the index after the last step.
+func firstFailureIndex(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) (int, error) {
+	isUnfinished := func(s v1alpha1.Step) bool {
 		record := findStep(status.Steps, s.Name)
 		return record == nil || (record.Phase != v1alpha1.StepSucceeded && !record.Tolerated)
 	}
-	if at := slices.IndexFunc(spec.Containers, unfinished); at >= 0 {
+	if at := slices.IndexFunc(spec.Containers, isUnfinished); at >= 0 {
 		return at, nil
 	}
-	tolerated := func(s v1alpha1.Step) bool { return findStep(status.Steps, s.Name).Tolerated }
-	if at := slices.IndexFunc(spec.Containers, tolerated); at >= 0 {
+	isTolerated := func(s v1alpha1.Step) bool { return findStep(status.Steps, s.Name).Tolerated }
+	if at := slices.IndexFunc(spec.Containers, isTolerated); at >= 0 {
 		return at, nil
 	}
 	for i := range status.Steps {
@@ -99,5 +99,5 @@ func firstFailure(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJ
 			return len(spec.Containers), nil
 		}
 	}
-	return 0, errors.New("cannot rerun from Failed: no step failed; use from: Start or a step's name")
+	return 0, errors.New("cannot rerun from Failed: no step failed; set from to Start or to a step's name")
 }

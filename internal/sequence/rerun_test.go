@@ -23,15 +23,15 @@ func TestARerunStartsAFinishedRunAgain(t *testing.T) {
 	}{
 		"from the step that failed": {
 			from: "Failed", wantMade: []string{"build", "test", "cleanup", "test"},
-			wantSteps: []string{"build: Succeeded", "test: Starting", "ship: Pending", "cleanup: Pending"},
+			wantSteps: []string{"build: Succeeded", "test: Running", "ship: Pending", "cleanup: Pending"},
 		},
 		"from the start": {
 			from: "Start", wantMade: []string{"build", "test", "cleanup", "build"},
-			wantSteps: []string{"build: Starting", "test: Pending", "ship: Pending", "cleanup: Pending"},
+			wantSteps: []string{"build: Running", "test: Pending", "ship: Pending", "cleanup: Pending"},
 		},
 		"from a step": {
 			from: "test", wantMade: []string{"build", "test", "cleanup", "test"},
-			wantSteps: []string{"build: Succeeded", "test: Starting", "ship: Pending", "cleanup: Pending"},
+			wantSteps: []string{"build: Succeeded", "test: Running", "ship: Pending", "cleanup: Pending"},
 		},
 	}
 	for name, test := range tests {
@@ -40,7 +40,7 @@ func TestARerunStartsAFinishedRunAgain(t *testing.T) {
 			s.fail("test")
 			s.succeed("cleanup")
 			s.change(askRerun(test.from))
-			s.pass()
+			s.reconcile()
 			s.wantMade(test.wantMade...)
 			s.wantSteps(test.wantSteps...)
 			if s.sj.Status.Run != 2 || s.sj.Status.RerunID != "2" || s.sj.Status.CompletionTime != nil {
@@ -55,7 +55,7 @@ func TestARerunRunsToItsEnd(t *testing.T) {
 	s.fail("test")
 	s.succeed("cleanup")
 	s.change(askRerun("Failed"))
-	s.pass()
+	s.reconcile()
 	s.succeed("test")
 	s.succeed("ship")
 	s.succeed("cleanup")
@@ -67,7 +67,7 @@ func TestARerunRunsToItsEnd(t *testing.T) {
 }
 
 func TestARerunIDThatIsThereFromTheBeginningAsksForNothing(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Rerun("1", "Start"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Rerun("1", "Start"))
 	s.succeed("build")
 	s.after(time.Minute)
 	s.wantMade("build")
@@ -77,28 +77,28 @@ func TestARerunIDThatIsThereFromTheBeginningAsksForNothing(t *testing.T) {
 }
 
 func TestOneIDAsksForOneRerun(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.fail("build")
 	s.change(askRerun("Failed"))
-	s.pass()
+	s.reconcile()
 	s.fail("build")
 	s.after(time.Minute)
 	s.wantMade("build", "build")
 }
 
 func TestARerunAskedForDuringARunBeginsWhenItHasEnded(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").TTL(0))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTL(0))
 	s.change(askRerun("Start"))
-	if plan := s.after(time.Minute); plan.Acts() {
-		t.Errorf("the run is interrupted: %+v", plan)
+	if decision := s.after(time.Minute); decision.HasActions() {
+		t.Errorf("the run is interrupted: %+v", decision)
 	}
 	testbuilder.Job(s.job("build")).Complete(s.now)
-	plan := s.decide(nil)
-	s.record(plan)
-	if plan.Expired || plan.RequeueAfter == 0 {
-		t.Errorf("want another pass at once, got %+v", plan)
+	decision := s.decide(nil)
+	s.record(decision)
+	if decision.DeleteExpired || decision.RequeueAfter == 0 {
+		t.Errorf("want another pass at once, got %+v", decision)
 	}
-	s.pass()
+	s.reconcile()
 	s.wantMade("build", "build")
 }
 
@@ -110,19 +110,19 @@ func TestAFinishedRunTakesOverAChangedSpecWithItsRerun(t *testing.T) {
 		spec.Containers[1].Image = "fixed"
 		askRerun("Failed")(spec)
 	})
-	s.pass()
+	s.reconcile()
 	if got := s.job("test").Spec.Template.Spec.Containers[0].Image; got != "fixed" {
 		t.Errorf("test runs %s", got)
 	}
 }
 
 func TestAChangeOfAFinishedRunAloneStartsNothing(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.succeed("build")
 	s.change(func(spec *v1alpha1.SequentialJobSpec) {
 		spec.Containers = append(spec.Containers, testbuilder.Step("more"))
 	})
-	s.pass()
+	s.reconcile()
 	s.wantMade("build")
 	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
 }
@@ -134,7 +134,7 @@ func TestRerunsThatCannotBe(t *testing.T) {
 	}{
 		"from a step that does not exist": {
 			edit: askRerun("nope"),
-			want: `cannot rerun from step "nope": there is no such step`,
+			want: `cannot rerun from step "nope": no step in containers has this name`,
 		},
 		"from a step after one that failed": {
 			edit: askRerun("ship"),
@@ -154,10 +154,10 @@ func TestRerunsThatCannotBe(t *testing.T) {
 			s.fail("test")
 			s.succeed("cleanup")
 			s.change(test.edit)
-			if err := RerunError(&s.sj.Spec, &s.sj.Status); err == nil || err.Error() != test.want {
+			if err := CheckRerun(&s.sj.Spec, &s.sj.Status); err == nil || err.Error() != test.want {
 				t.Errorf("want error %q, got %v", test.want, err)
 			}
-			s.pass()
+			s.reconcile()
 			s.wantMade("build", "test", "cleanup")
 			s.wantCondition(v1alpha1.ConditionSpecAccepted, "False RerunInvalid: "+test.want)
 			s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
@@ -166,16 +166,16 @@ func TestRerunsThatCannotBe(t *testing.T) {
 }
 
 func TestARerunFromFailedNeedsAFailure(t *testing.T) {
-	s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.succeed("build")
 	s.change(askRerun("Failed"))
-	s.pass()
+	s.reconcile()
 	s.wantMade("build")
-	s.wantCondition(v1alpha1.ConditionSpecAccepted, "False RerunInvalid: cannot rerun from Failed: no step failed; use from: Start or a step's name")
+	s.wantCondition(v1alpha1.ConditionSpecAccepted, "False RerunInvalid: cannot rerun from Failed: no step failed; set from to Start or to a step's name")
 	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
 
 	s.change(askRerun("Start"))
-	s.pass()
+	s.reconcile()
 	s.wantMade("build", "build")
 	if !meta.IsStatusConditionTrue(s.sj.Status.Conditions, v1alpha1.ConditionSpecAccepted) {
 		t.Error("the condition is still there")
@@ -184,47 +184,47 @@ func TestARerunFromFailedNeedsAFailure(t *testing.T) {
 
 func TestWhereARerunFromFailedBegins(t *testing.T) {
 	t.Run("at a failure that was tolerated, if there is no other", func(t *testing.T) {
-		s := begin(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
+		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
 		s.fail("lint")
 		s.succeed("build")
 		s.change(askRerun("Failed"))
-		s.pass()
+		s.reconcile()
 		s.wantMade("lint", "build", "lint")
 	})
 	t.Run("at the failure that stopped the run, not at one tolerated before", func(t *testing.T) {
-		s := begin(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
+		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
 		s.fail("lint")
 		s.fail("build")
 		s.change(askRerun("Failed"))
-		s.pass()
+		s.reconcile()
 		s.wantMade("lint", "build", "build")
 	})
 	t.Run("at finally, if only that failed", func(t *testing.T) {
-		s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("notify").Finally("cleanup"))
+		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("notify").Finally("cleanup"))
 		s.succeed("build")
 		s.succeed("notify")
 		s.fail("cleanup")
 		s.change(askRerun("Failed"))
-		s.pass()
+		s.reconcile()
 		s.wantMade("build", "notify", "cleanup", "notify")
 	})
 	t.Run("at the first step, if the spec was refused", func(t *testing.T) {
-		s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Image("")).Obj())
-		s.pass()
+		s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Image("")).Obj())
+		s.reconcile()
 		s.wantMade()
 		s.change(func(spec *v1alpha1.SequentialJobSpec) {
 			spec.Containers[0].Image = "fixed"
 			askRerun("Failed")(spec)
 		})
-		s.pass()
+		s.reconcile()
 		s.wantMade("build")
 	})
 	t.Run("at the step that the deadline left no turn", func(t *testing.T) {
-		s := begin(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Deadline(60))
+		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Deadline(60))
 		s.now = s.now.Add(time.Hour)
 		s.succeed("build")
 		s.change(askRerun("Failed"))
-		s.pass()
+		s.reconcile()
 		s.wantMade("build", "test")
 	})
 }

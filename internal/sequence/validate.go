@@ -13,15 +13,15 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// reservedPrefixes are the label prefixes that users cannot set: the operator's own, and
-// those by which the Job controller finds its Pods.
+// reservedPrefixes are the key prefixes that users cannot set: that of the operator, and that of
+// the labels by which the Job controller finds its Pods.
 var reservedPrefixes = []string{v1alpha1.Prefix, "batch.kubernetes.io/"}
 
-// reservedLabels are the Job controller's labels from before it had a prefix.
+// reservedLabels are the Job controller's labels without a prefix.
 var reservedLabels = []string{"job-name", "controller-uid"}
 
-// Validate checks what the CRD's own rules cannot say: the template and each step laid
-// over it. It says what and where, by field, in the words of the API server.
+// Validate checks what the CRD's rules cannot express: the template, and each step merged into
+// it. Each error names the field and uses the API server's error types.
 func Validate(sj *v1alpha1.SequentialJob) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateJobMetadata(sj.Spec.JobMetadata, spec.Child("jobMetadata"))
@@ -51,13 +51,13 @@ func validateAnnotations(annotations map[string]string, path *field.Path) field.
 	return append(apivalidation.ValidateAnnotations(annotations, path), validateKeys(annotations, path)...)
 }
 
-// validateKeys refuses keys that are not the user's to set.
+// validateKeys returns an error for each key that users cannot set.
 func validateKeys(set map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for key := range set {
 		reserved := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
 		if slices.ContainsFunc(reservedPrefixes, reserved) || slices.Contains(reservedLabels, key) {
-			errs = append(errs, field.Forbidden(path.Key(key), "this key is set by the controllers"))
+			errs = append(errs, field.Forbidden(path.Key(key), "this key is reserved for controllers"))
 		}
 	}
 	slices.SortFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
@@ -75,11 +75,11 @@ func validateTemplate(sj *v1alpha1.SequentialJob, path *field.Path) field.ErrorL
 	for i, container := range template.Spec.Containers {
 		if container.Name != templateContainer || i > 0 {
 			errs = append(errs, field.Invalid(pod.Child("containers").Index(i).Child("name"), container.Name,
-				"a template holds at most one container, named step; a sidecar goes into initContainers with restartPolicy: Always"))
+				"a template can have at most one container, named step; define sidecars as initContainers with restartPolicy: Always"))
 		}
 	}
 	for i, container := range template.Spec.InitContainers {
-		if findSpecStep(&sj.Spec, container.Name) != nil {
+		if findStepSpec(&sj.Spec, container.Name) != nil {
 			errs = append(errs, field.Duplicate(pod.Child("initContainers").Index(i).Child("name"), container.Name))
 		}
 	}
@@ -87,7 +87,7 @@ func validateTemplate(sj *v1alpha1.SequentialJob, path *field.Path) field.ErrorL
 		errs = append(errs, field.NotSupported(pod.Child("restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure}))
 	}
 	if sj.Spec.Workspace != nil && hasVolume(&template.Spec, workspaceVolume) {
-		errs = append(errs, field.Forbidden(pod.Child("volumes"), fmt.Sprintf("the volume name %q belongs to spec.workspace", workspaceVolume)))
+		errs = append(errs, field.Forbidden(pod.Child("volumes"), fmt.Sprintf("the volume name %q is reserved for spec.workspace", workspaceVolume)))
 	}
 	return errs
 }
@@ -97,28 +97,28 @@ func validateStep(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, path *field.P
 	container := &template.Spec.Containers[0]
 	var errs field.ErrorList
 	if container.Image == "" {
-		errs = append(errs, field.Required(path.Child("image"), "neither the step nor the template's container named step has an image"))
+		errs = append(errs, field.Required(path.Child("image"), "set an image in the step or in the template's container named step"))
 	}
 	if strings.TrimSpace(container.Image) != container.Image {
-		// The API server takes a Job with such an image, but none of its Pods.
+		// The API server accepts a Job with such an image, but not its Pods.
 		errs = append(errs, field.Invalid(path.Child("image"), container.Image, "must not have leading or trailing whitespace"))
 	}
 	if policy := container.RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
-		errs = append(errs, field.Forbidden(path.Child("restartPolicy"), "a step that is always restarted never completes"))
+		errs = append(errs, field.Forbidden(path.Child("restartPolicy"), "must not be Always: the step's Job would never complete"))
 	}
 	if step.Options().PodFailurePolicy != nil && template.Spec.RestartPolicy != corev1.RestartPolicyNever {
-		errs = append(errs, field.Forbidden(path.Child("step", "podFailurePolicy"), "it needs the template's restartPolicy to be Never"))
+		errs = append(errs, field.Forbidden(path.Child("step", "podFailurePolicy"), "requires the restartPolicy Never in spec.template.spec"))
 	}
 	for i, mount := range container.VolumeMounts {
 		if !hasVolume(&template.Spec, mount.Name) {
-			errs = append(errs, field.NotFound(mountPath(path, step, mount, i), mount.Name))
+			errs = append(errs, field.NotFound(mountField(path, step, mount, i), mount.Name))
 		}
 	}
 	return errs
 }
 
-// mountPath is where the mount stands: in the step, or in the template it comes from.
-func mountPath(path *field.Path, step *v1alpha1.Step, mount corev1.VolumeMount, index int) *field.Path {
+// mountField returns the field that defines the mount: in the step, or in the template.
+func mountField(path *field.Path, step *v1alpha1.Step, mount corev1.VolumeMount, index int) *field.Path {
 	for i := range step.VolumeMounts {
 		if step.VolumeMounts[i].MountPath == mount.MountPath {
 			return path.Child("volumeMounts").Index(i).Child("name")

@@ -11,19 +11,19 @@ import (
 )
 
 func TestTheWorkspaceIsThereBeforeTheFirstStep(t *testing.T) {
-	s := newStory(t, testbuilder.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj())
-	plan := s.pass()
-	if plan.Create == nil || plan.Workspace == nil {
-		t.Fatalf("want a Job and a workspace in one plan, got %v, %v", plan.Create, plan.Workspace)
+	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj())
+	decision := s.reconcile()
+	if decision.CreateJob == nil || decision.Workspace == nil {
+		t.Fatalf("want a Job and a workspace in one decision, got %v, %v", decision.CreateJob, decision.Workspace)
 	}
-	if got := plan.Workspace.Spec.Resources.Requests[corev1.ResourceStorage]; got.String() != "1Gi" {
+	if got := decision.Workspace.Spec.Resources.Requests[corev1.ResourceStorage]; got.String() != "1Gi" {
 		t.Errorf("want 1Gi, got %s", got.String())
 	}
 }
 
 func TestEveryStepMountsTheWorkspace(t *testing.T) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Workspace(v1alpha1.WorkspaceDelete).Obj()
-	for _, step := range allSteps(&sj.Spec) {
+	for _, step := range allStepSpecs(&sj.Spec) {
 		pod := podTemplate(sj, step).Spec
 		want := []corev1.VolumeMount{{Name: "workspace", MountPath: "/workspace"}}
 		if diff := cmp.Diff(want, pod.Containers[0].VolumeMounts); diff != "" {
@@ -61,7 +61,7 @@ func TestRetentionSaysWhetherTheWorkspaceGoesWithItsSequentialJob(t *testing.T) 
 			if got := len(claim.OwnerReferences); got != test.wantOwners {
 				t.Errorf("want %d owners, got %d", test.wantOwners, got)
 			}
-			if !IsOurs(sj, claim) {
+			if !WasCreatedFor(sj, claim) {
 				t.Error("it is not known again as ours")
 			}
 		})
@@ -80,7 +80,7 @@ func TestAClaimThatIsNotOursIsKnownAsSuch(t *testing.T) {
 	}
 	for name, claim := range tests {
 		t.Run(name, func(t *testing.T) {
-			if IsOurs(mine, claim) {
+			if WasCreatedFor(mine, claim) {
 				t.Error("it is taken for ours")
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -162,7 +163,7 @@ func (e *evaluation) stopReason() v1alpha1.StopReason {
 	if last := e.status.LastActivityTime; last == nil || active.Sub(last.Time) >= activityPrecision {
 		e.status.LastActivityTime = new(metav1.NewTime(active.Truncate(time.Second)))
 	}
-	idle := secondsOrDefault(e.spec.InactivityTimeout, 0)
+	idle := ptr.Deref(e.spec.InactivityTimeout, 0)
 	if idle > 0 && e.hasReached(active.Add(time.Duration(idle)*time.Second)) {
 		return v1alpha1.StopInactivity
 	}
@@ -207,7 +208,7 @@ func (e *evaluation) failStuckStart() {
 	if problem == nil {
 		problem = podSandboxProblem(e.pod)
 	}
-	limit := secondsOrDefault(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
+	limit := ptr.Deref(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
 	if problem == nil || limit == 0 {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// jobDeadlineSeconds of the newest Job; -1 if it has none.
+// jobDeadlineSeconds returns the deadline of the newest Job; -1 if it has none.
 func (s *scenario) jobDeadlineSeconds() int64 {
 	if deadline := s.newestJob().Spec.ActiveDeadlineSeconds; deadline != nil {
 		return *deadline
@@ -24,20 +24,20 @@ func TestJobDeadlineIsTheRemainingTime(t *testing.T) {
 		most    *int64
 		want    int64
 	}{
-		"the default is four hours":              {nil, nil, 14400},
-		"its timeout":                            {new(int32(60)), nil, 60},
-		"no end":                                 {new(int32(0)), nil, -1},
-		"the SessionRunner allows less":          {new(int32(60)), new(int64(30)), 30},
-		"the SessionRunner allows more":          {new(int32(60)), new(int64(90)), 60},
-		"no end, but for the SessionRunner's":    {new(int32(0)), new(int64(30)), 30},
-		"the default, but for the SessionRunner": {nil, new(int64(30)), 30},
+		"the default is 4 hours":                             {nil, nil, 14400},
+		"timeout":                                            {new(int32(60)), nil, 60},
+		"timeout 0 means no deadline":                        {new(int32(0)), nil, -1},
+		"a lower limit of the SessionRunner applies":         {new(int32(60)), new(int64(30)), 30},
+		"a higher limit of the SessionRunner does not apply": {new(int32(60)), new(int64(90)), 60},
+		"timeout 0 is limited by the SessionRunner":          {new(int32(0)), new(int64(30)), 30},
+		"the default is limited by the SessionRunner":        {nil, new(int64(30)), 30},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = test.timeout })
 			s.Runner.Spec.ActiveDeadlineSeconds = test.most
 			if got := s.startAttempt().jobDeadlineSeconds(); got != test.want {
-				t.Errorf("%d seconds, want %d", got, test.want)
+				t.Errorf("deadline of %d seconds, want %d", got, test.want)
 			}
 		})
 	}
@@ -60,9 +60,9 @@ func TestTimeoutCountsAllRuns(t *testing.T) {
 	s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonDeadlineExceeded)
 	s.wantEvent(v1alpha1.EventDeadlineExceeded)
 
-	plan := s.updateSpec(requestNextRun).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonDeadlineExceeded)
-	if plan.CreateJob != nil {
-		t.Error("a Job is made without any time")
+	decision := s.updateSpec(requestNextRun).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonDeadlineExceeded)
+	if decision.CreateJob != nil {
+		t.Error("a Job is created without remaining time")
 	}
 	if got := s.updateSpec(withTimeout(160)).updateSpec(requestNextRun).startAttempt().jobDeadlineSeconds(); got != 60 {
 		t.Errorf("with a longer timeout it has %d seconds, want 60", got)
@@ -74,8 +74,8 @@ func TestFailedRunIsNotRetriedWithoutRemainingTime(t *testing.T) {
 	s.advanceClock(60*time.Second).exitRunner(1, "").wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonExitedWithError)
 }
 
-// However late an operator notices that a Job is gone, the time in which nothing can have
-// run is not counted.
+// However late the operator observes that a Job was deleted, only time in which the Job can have run
+// counts.
 func TestTimeAfterJobEndIsNotCounted(t *testing.T) {
 	t.Run("after a stop", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
@@ -83,7 +83,7 @@ func TestTimeAfterJobEndIsNotCounted(t *testing.T) {
 		s.advanceClock(10 * time.Second).updateSpec(setModeStopped).decideAndRecord()
 		s.removeJobAndPod().advanceClock(24 * time.Hour).decideAndRecord()
 		if got := s.Session.Status.ActiveSeconds; got != 35 {
-			t.Errorf("%d seconds, want 10 and 25 of grace", got)
+			t.Errorf("%d seconds, want 10 and a grace period of 25", got)
 		}
 	})
 	t.Run("after a Job was lost", func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestTimeAfterJobEndIsNotCounted(t *testing.T) {
 		s.decideAndRecord()
 		s.removeJobAndPod().advanceClock(24 * time.Hour).decideAndRecord()
 		if got := s.Session.Status.ActiveSeconds; got != 60 {
-			t.Errorf("%d seconds, want the 60 that it could have run", got)
+			t.Errorf("%d seconds, want the deadline of 60", got)
 		}
 	})
 }
@@ -101,16 +101,16 @@ func TestRetryDelayDoublesEachTime(t *testing.T) {
 	for _, seconds := range []int{10, 20, 40, 80, 160} {
 		want := time.Duration(seconds) * time.Second
 		s.startAttempt().exitRunner(1, "")
-		plan := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRetrying)
-		if plan.RequeueAfter != want {
-			t.Errorf("it is tried again after %s, want %s", plan.RequeueAfter, want)
+		decision := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRetrying)
+		if decision.RequeueAfter != want {
+			t.Errorf("it is retried after %s, want %s", decision.RequeueAfter, want)
 		}
 		s.advanceClock(want)
 	}
 	s.startAttempt().exitRunner(1, "").wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonExitedWithError)
 	s.updateSpec(requestNextRun).startAttempt()
 	if s.Session.Status.Retries != 0 {
-		t.Error("another run has none left")
+		t.Error("the retries of the previous run count for the next run")
 	}
 }
 
@@ -132,15 +132,15 @@ func TestStatusKeepsTheLastTenRuns(t *testing.T) {
 	s := newScenario(t)
 	var deleted []string
 	for range 12 {
-		plan := s.startAttempt().advanceClock(time.Second).exitRunner(0, `{"costUSD": 0.1}`).decideAndRecord()
-		for _, job := range plan.DeleteJobs {
+		decision := s.startAttempt().advanceClock(time.Second).exitRunner(0, `{"costUSD": 0.1}`).decideAndRecord()
+		for _, job := range decision.DeleteJobs {
 			deleted = append(deleted, job.Name)
 			s.Jobs = slices.DeleteFunc(s.Jobs, func(other *batchv1.Job) bool { return other.UID == job.UID })
 		}
 		s.updateSpec(requestNextRun)
 	}
 	if !slices.Equal(deleted, []string{"fix-r1-a1", "fix-r2-a1"}) {
-		t.Errorf("Jobs %v are deleted, want those of runs that are not kept", deleted)
+		t.Errorf("Jobs %v are deleted, want those of runs that are not recorded", deleted)
 	}
 	status := &s.Session.Status
 	if len(status.Runs) != maxRecordedRuns || status.Runs[9].Run != 12 || status.Runs[0].Run != 3 {

@@ -28,7 +28,7 @@ func objectKinds(objects []core.Object) []string {
 	return all
 }
 
-// newFullScenario is a session that has all there is.
+// newFullScenario returns a session that uses every feature.
 func newFullScenario(t *testing.T) *scenario {
 	t.Helper()
 	s := newScenario(t, setInteractive, func(spec *v1alpha1.AgenticSessionSpec) {
@@ -45,24 +45,24 @@ func newFullScenario(t *testing.T) *scenario {
 }
 
 func TestChildObjectsAreCreatedInOrderBeforeTheJob(t *testing.T) {
-	plan := newScenario(t).decideAndRecord()
-	if diff := cmp.Diff([]string{"ServiceAccount", "NetworkPolicy", "Secret"}, objectKinds(plan.ApplyObjects)); diff != "" {
+	decision := newScenario(t).decideAndRecord()
+	if diff := cmp.Diff([]string{"ServiceAccount", "NetworkPolicy", "Secret"}, objectKinds(decision.ApplyObjects)); diff != "" {
 		t.Errorf("a simple session (-want, +got):\n%s", diff)
 	}
-	plan = newFullScenario(t).decideAndRecord()
+	decision = newFullScenario(t).decideAndRecord()
 	want := []string{"ServiceAccount", "NetworkPolicy", "Secret", "PersistentVolumeClaim", "Service", "Lease", "Role", "RoleBinding"}
-	if diff := cmp.Diff(want, objectKinds(plan.ApplyObjects)); diff != "" {
-		t.Errorf("one with all there is (-want, +got):\n%s", diff)
+	if diff := cmp.Diff(want, objectKinds(decision.ApplyObjects)); diff != "" {
+		t.Errorf("a session with all features (-want, +got):\n%s", diff)
 	}
-	if plan.DryRunPod == nil || plan.CreateJob == nil {
-		t.Error("no Pod is tried, or no Job made")
+	if decision.DryRunPod == nil || decision.CreateJob == nil {
+		t.Error("the decision has no dry-run Pod or no Job")
 	}
 }
 
 func TestChildObjectsHaveNonBlockingOwnerReference(t *testing.T) {
-	plan := newFullScenario(t).decideAndRecord()
+	decision := newFullScenario(t).decideAndRecord()
 	want := []metav1.OwnerReference{{APIVersion: "yardmaster.dev/v1alpha1", Kind: "AgenticSession", Name: "fix", UID: "session", Controller: new(true)}}
-	for _, object := range append(plan.ApplyObjects, core.Object(plan.CreateJob)) {
+	for _, object := range append(decision.ApplyObjects, core.Object(decision.CreateJob)) {
 		if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
 			t.Errorf("%s (-want, +got):\n%s", object.GetObjectKind().GroupVersionKind().Kind, diff)
 		}
@@ -91,8 +91,8 @@ func TestObjectNamesAreValidAndUnique(t *testing.T) {
 		s.Session.Spec.RunRequest = 2147483647
 		s.Session.Status.Run, s.Session.Status.Attempt = 2147483647, 99999
 		s.Answers.Listed = true
-		plan := s.decideAndRecord()
-		for _, object := range append(plan.ApplyObjects, core.Object(plan.CreateJob)) {
+		decision := s.decideAndRecord()
+		for _, object := range append(decision.ApplyObjects, core.Object(decision.CreateJob)) {
 			if errs := validation.IsDNS1035Label(object.GetName()); len(errs) > 0 {
 				t.Errorf("%T %s: %v", object, object.GetName(), errs)
 			}
@@ -119,11 +119,11 @@ func TestNetworkPolicyAllowsOnlySessionRunnerRules(t *testing.T) {
 		t.Errorf("%+v", policy.Spec)
 	}
 	if policy.Spec.PodSelector.MatchLabels[LabelSessionUID] != "session" {
-		t.Errorf("it selects %v", policy.Spec.PodSelector)
+		t.Errorf("the policy selects %v", policy.Spec.PodSelector)
 	}
 	peer := policy.Spec.Egress[0].To[0]
 	if peer.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "kube-system" || peer.PodSelector.MatchLabels["k8s-app"] != "kube-dns" {
-		t.Errorf("names are looked up at %+v", peer)
+		t.Errorf("the DNS peer is %+v", peer)
 	}
 	s = newScenario(t, setInteractive)
 	s.Runner.Spec.Egress = []v1alpha1.SessionEgress{
@@ -152,12 +152,12 @@ func TestNetworkPolicyAllowsOnlySessionRunnerRules(t *testing.T) {
 
 func TestNetworkPolicyIsReappliedWhileJobRuns(t *testing.T) {
 	s := newScenario(t).startAttempt().startRunner()
-	plan := s.decideAndRecord()
-	if diff := cmp.Diff([]string{"NetworkPolicy"}, objectKinds(plan.ApplyObjects)); diff != "" {
+	decision := s.decideAndRecord()
+	if diff := cmp.Diff([]string{"NetworkPolicy"}, objectKinds(decision.ApplyObjects)); diff != "" {
 		t.Error(diff)
 	}
 	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyNotFound)
-	s.NetworkPolicy = plan.ApplyObjects[0].(*networkingv1.NetworkPolicy)
+	s.NetworkPolicy = decision.ApplyObjects[0].(*networkingv1.NetworkPolicy)
 	s.decideAndRecord()
 	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied)
 	s.Runner.Spec.Egress = []v1alpha1.SessionEgress{{CIDR: "10.0.0.0/8", Ports: []v1alpha1.SessionPort{{Port: 443}}}}
@@ -179,12 +179,12 @@ func TestInputsSecretIsImmutableAndNamedByContent(t *testing.T) {
 		t.Errorf("%+v", in)
 	}
 	if !inputsNamePattern.MatchString(secret.Name) {
-		t.Errorf("%s is not known as inputs", secret.Name)
+		t.Errorf("%s does not match the pattern of inputs names", secret.Name)
 	}
-	// Of an attempt whose Job could not be made, before its spec was changed:
-	plan := s.updateSpec(func(spec *v1alpha1.AgenticSessionSpec) { spec.DisplayName = "other" }).decideAndRecord()
-	if plan.ApplyObjects[2].GetName() == secret.Name || plan.DeleteSecret != secret.Name {
-		t.Errorf("inputs %s, the old ones are deleted: %q", plan.ApplyObjects[2].GetName(), plan.DeleteSecret)
+	// The spec changes before the Job of the attempt is created.
+	decision := s.updateSpec(func(spec *v1alpha1.AgenticSessionSpec) { spec.DisplayName = "other" }).decideAndRecord()
+	if decision.ApplyObjects[2].GetName() == secret.Name || decision.DeleteSecret != secret.Name {
+		t.Errorf("inputs %s, deleted inputs %q", decision.ApplyObjects[2].GetName(), decision.DeleteSecret)
 	}
 }
 
@@ -195,14 +195,14 @@ func TestJobContainsNoSecretValues(t *testing.T) {
 	}
 	for _, text := range []string{"do it", "hunter2"} {
 		if strings.Contains(string(raw), text) {
-			t.Errorf("the Job has %s", text)
+			t.Errorf("the Job contains %s", text)
 		}
 	}
 }
 
 func TestJobSpec(t *testing.T) {
-	plan := newFullScenario(t).decideAndRecord()
-	spec := plan.CreateJob.Spec
+	decision := newFullScenario(t).decideAndRecord()
+	spec := decision.CreateJob.Spec
 	if *spec.BackoffLimit != 0 || *spec.PodReplacementPolicy != batchv1.Failed || spec.TTLSecondsAfterFinished != nil || *spec.Parallelism != 1 {
 		t.Errorf("%+v", spec)
 	}
@@ -210,16 +210,16 @@ func TestJobSpec(t *testing.T) {
 	if pod.RestartPolicy != corev1.RestartPolicyNever || *pod.TerminationGracePeriodSeconds > 25 || *pod.AutomountServiceAccountToken || *pod.EnableServiceLinks {
 		t.Errorf("%+v", pod)
 	}
-	if diff := cmp.Diff(pod, plan.DryRunPod.Spec); diff != "" {
-		t.Errorf("another Pod is tried (-Job, +tried):\n%s", diff)
+	if diff := cmp.Diff(pod, decision.DryRunPod.Spec); diff != "" {
+		t.Errorf("the dry run differs from the Job (-Job, +dry run):\n%s", diff)
 	}
 	for i := range pod.InitContainers {
 		if pod.InitContainers[i].RestartPolicy == nil || *pod.InitContainers[i].RestartPolicy != corev1.ContainerRestartPolicyAlways {
-			t.Error("a sidecar must end before the runner starts")
+			t.Error("a sidecar has no restart policy Always, so the runner would wait for its end")
 		}
 	}
 	if pod.ServiceAccountName != "fix-session" {
-		t.Errorf("it runs as %s", pod.ServiceAccountName)
+		t.Errorf("the Pod runs as ServiceAccount %s", pod.ServiceAccountName)
 	}
 }
 
@@ -227,29 +227,29 @@ func TestOnlyTheRunnerContainerHasAToken(t *testing.T) {
 	for _, lease := range []bool{true, false} {
 		s := newFullScenario(t)
 		s.Runner.Spec.ActivityLease = lease
-		plan := s.decideAndRecord()
-		pod := plan.CreateJob.Spec.Template.Spec
+		decision := s.decideAndRecord()
+		pod := decision.CreateJob.Spec.Template.Spec
 		mounts := func(c *corev1.Container) bool {
 			return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == tokenVolume })
 		}
 		if mounts(&pod.Containers[0]) != lease {
-			t.Errorf("with a Lease: %t, and a token: %t", lease, !lease)
+			t.Errorf("activityLease %t, but token mounted %t", lease, !lease)
 		}
 		for i := range pod.InitContainers {
 			if mounts(&pod.InitContainers[i]) {
 				t.Error("a sidecar has the runner's token")
 			}
 		}
-		for _, object := range plan.ApplyObjects {
+		for _, object := range decision.ApplyObjects {
 			role, isRole := object.(*rbacv1.Role)
 			if !isRole {
 				continue
 			}
 			if !lease {
-				t.Error("there is a Role without a Lease")
+				t.Error("a Role exists without a Lease")
 			}
 			if len(role.Rules) != 1 || !slices.Equal(role.Rules[0].ResourceNames, []string{"fix"}) || !slices.Equal(role.Rules[0].Resources, []string{"leases"}) {
-				t.Errorf("it allows %+v", role.Rules)
+				t.Errorf("the Role allows %+v", role.Rules)
 			}
 		}
 	}
@@ -259,13 +259,13 @@ func TestObjectOfAnotherOwnerIsNeverAdopted(t *testing.T) {
 	s := newScenario(t)
 	s.decideAndRecord()
 	s.Refusal = &core.Refusal{Class: apierror.AlreadyExists, Kind: "Secret", Message: "Secret x is not this session's"}
-	if plan := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonNameTaken); plan.CreateJob != nil || len(plan.ApplyObjects) > 0 {
-		t.Error("it goes on")
+	if decision := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonNameTaken); decision.CreateJob != nil || len(decision.ApplyObjects) > 0 {
+		t.Error("the session creates objects after the refusal")
 	}
 	s.wantEvent(v1alpha1.EventNameTaken)
 	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
-	if plan := s.advanceClock(2 * 60e9).decideAndRecord(); plan.CreateJob == nil {
-		t.Error("it is not tried again")
+	if decision := s.advanceClock(2 * 60e9).decideAndRecord(); decision.CreateJob == nil {
+		t.Error("the attempt is not retried")
 	}
 	s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
 	s.Refusal = &core.Refusal{Class: apierror.AlreadyExists, Kind: "Secret", Message: "Secret x is not this session's"}
@@ -279,27 +279,27 @@ func TestJobOfAnotherOwnerIsIgnored(t *testing.T) {
 	s.Answers.Jobs = map[string]*batchv1.Job{"fix-r1-a1": nil}
 	s.wantPhase(v1alpha1.SessionPending, "")
 	if s.Session.Status.JobUID != "" {
-		t.Error("it is taken for the session's")
+		t.Error("the session uses the Job of another owner")
 	}
 }
 
 func TestOrphanJobIsDeleted(t *testing.T) {
 	s := newScenario(t).startAttempt().startRunner()
 	s.decideAndRecord()
-	stray := s.newestJob().DeepCopy()
-	stray.Name, stray.UID = "fix-r1-a7", "stray"
-	s.Jobs = append([]*batchv1.Job{stray}, s.Jobs...)
-	if plan := s.decideAndRecord(); len(plan.DeleteJobs) != 1 || plan.DeleteJobs[0].UID != "stray" {
-		t.Errorf("%v is deleted", plan.DeleteJobs)
+	orphan := s.newestJob().DeepCopy()
+	orphan.Name, orphan.UID = "fix-r1-a7", "orphan"
+	s.Jobs = append([]*batchv1.Job{orphan}, s.Jobs...)
+	if decision := s.decideAndRecord(); len(decision.DeleteJobs) != 1 || decision.DeleteJobs[0].UID != "orphan" {
+		t.Errorf("Jobs %v are deleted", decision.DeleteJobs)
 	}
 }
 
 func TestNoJobIsCreatedWhilePreviousJobRuns(t *testing.T) {
 	s := newScenario(t).startAttempt().setWaitingReason("ErrImagePull")
-	s.advanceClock(600 * 1e9).decideAndRecord() // Failed, and its Job is being deleted
+	s.advanceClock(600 * 1e9).decideAndRecord() // the session fails and deletes its Job
 	s.markJobDeleted()
-	if plan := s.updateSpec(requestNextRun).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonPreviousJobRunning); plan.CreateJob != nil {
-		t.Error("a second one is made")
+	if decision := s.updateSpec(requestNextRun).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonPreviousJobRunning); decision.CreateJob != nil {
+		t.Error("a second Job is created")
 	}
 	s.removeJobAndPod().startAttempt().wantPhase(v1alpha1.SessionCreating, "")
 }

@@ -31,28 +31,28 @@ func TestContinueFromRequiresFinishedSessionOfSameUser(t *testing.T) {
 		change func(p *v1alpha1.AgenticSession)
 		reason string
 	}{
-		"it runs":              {func(p *v1alpha1.AgenticSession) { p.Status.Phase = v1alpha1.SessionRunning }, v1alpha1.ReasonParentNotFinished},
-		"it is stopped":        {func(p *v1alpha1.AgenticSession) { p.Status.Phase = v1alpha1.SessionStopped }, v1alpha1.ReasonParentNotFinished},
-		"it is another user's": {func(p *v1alpha1.AgenticSession) { p.Spec.UserContext.UserID = "bob" }, v1alpha1.ReasonParentOwnedByOtherUser},
-		"it is nobody's":       {func(p *v1alpha1.AgenticSession) { p.Spec.UserContext = nil }, v1alpha1.ReasonParentOwnedByOtherUser},
-		"it has no workspace":  {func(p *v1alpha1.AgenticSession) { p.Status.WorkspaceClaim = "" }, v1alpha1.ReasonParentHasNoWorkspace},
-		"it is on its way out": {func(p *v1alpha1.AgenticSession) {
+		"the parent runs":                    {func(p *v1alpha1.AgenticSession) { p.Status.Phase = v1alpha1.SessionRunning }, v1alpha1.ReasonParentNotFinished},
+		"the parent is stopped":              {func(p *v1alpha1.AgenticSession) { p.Status.Phase = v1alpha1.SessionStopped }, v1alpha1.ReasonParentNotFinished},
+		"the parent belongs to another user": {func(p *v1alpha1.AgenticSession) { p.Spec.UserContext.UserID = "bob" }, v1alpha1.ReasonParentOwnedByOtherUser},
+		"the parent has no user":             {func(p *v1alpha1.AgenticSession) { p.Spec.UserContext = nil }, v1alpha1.ReasonParentOwnedByOtherUser},
+		"the parent has no workspace":        {func(p *v1alpha1.AgenticSession) { p.Status.WorkspaceClaim = "" }, v1alpha1.ReasonParentHasNoWorkspace},
+		"the parent is being deleted": {func(p *v1alpha1.AgenticSession) {
 			p.DeletionTimestamp = &p.CreationTimestamp
 			p.DeletionTimestamp.Time = testStartTime
 		}, v1alpha1.ReasonParentNotFound},
-		"it failed, which is ok": {func(p *v1alpha1.AgenticSession) { p.Status.Phase = v1alpha1.SessionFailed }, ""},
+		"a failed parent is accepted": {func(p *v1alpha1.AgenticSession) { p.Status.Phase = v1alpha1.SessionFailed }, ""},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
 			s := newContinuingScenario(t)
 			test.change(s.Parent)
-			plan := s.wantPhase(v1alpha1.SessionPending, test.reason)
-			if (plan.CreateJob != nil) != (test.reason == "") {
-				t.Errorf("Job %v", plan.CreateJob)
+			decision := s.wantPhase(v1alpha1.SessionPending, test.reason)
+			if (decision.CreateJob != nil) != (test.reason == "") {
+				t.Errorf("Job %v", decision.CreateJob)
 			}
 		})
 	}
-	t.Run("there is none", func(t *testing.T) {
+	t.Run("the parent does not exist", func(t *testing.T) {
 		s := newContinuingScenario(t)
 		s.Parent = nil
 		s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonParentNotFound)
@@ -62,24 +62,24 @@ func TestContinueFromRequiresFinishedSessionOfSameUser(t *testing.T) {
 
 func TestContinuingSessionKeepsWorkspaceOfParent(t *testing.T) {
 	s := newContinuingScenario(t)
-	plan := s.decideAndRecord()
-	if plan.ShareClaim != "before-workspace" || s.Session.Status.SDKSessionID != "sdk" {
-		t.Errorf("claim %q, session %q", plan.ShareClaim, s.Session.Status.SDKSessionID)
+	decision := s.decideAndRecord()
+	if decision.ShareClaim != "before-workspace" || s.Session.Status.SDKSessionID != "sdk" {
+		t.Errorf("claim %q, session %q", decision.ShareClaim, s.Session.Status.SDKSessionID)
 	}
-	for _, object := range plan.ApplyObjects {
+	for _, object := range decision.ApplyObjects {
 		if _, isClaim := object.(*corev1.PersistentVolumeClaim); isClaim {
-			t.Error("it makes a claim of its own")
+			t.Error("the session creates its own claim")
 		}
 	}
-	if claim := plan.CreateJob.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim; claim == nil || claim.ClaimName != "before-workspace" {
+	if claim := decision.CreateJob.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim; claim == nil || claim.ClaimName != "before-workspace" {
 		t.Errorf("the Job mounts %v", claim)
 	}
-	s.createPlannedJob(plan)
+	s.createPlannedJob(decision)
 	s.Parent = nil
 	s.exitRunner(0, "").decideAndRecord()
 	s.updateSpec(requestNextRun).startAttempt()
 	if s.Session.Status.WorkspaceClaim != "before-workspace" {
-		t.Error("it has lost its workspace with its parent")
+		t.Error("the session lost the workspace when its parent was deleted")
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// newStrictRunner is a SessionRunner that allows little.
+// newStrictRunner returns a SessionRunner with strict limits.
 func newStrictRunner() *v1alpha1.SessionRunner {
 	r := newTestRunner()
 	r.Spec.AllowedImages = []string{"registry.example/other:1"}
@@ -25,8 +25,8 @@ func newStrictRunner() *v1alpha1.SessionRunner {
 	return r
 }
 
-// Each of these is an attempt to have more than the SessionRunner allows. None may come to
-// a Job, and each says which field is at fault.
+// Each row exceeds the limits of the SessionRunner. No Job may be created, and the condition must
+// name the field.
 func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
 	limits := func(name, amount string) func(spec *v1alpha1.AgenticSessionSpec) {
 		return func(spec *v1alpha1.AgenticSessionSpec) {
@@ -59,56 +59,56 @@ func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
 		return &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}
 	}
 	tests := map[string]struct {
-		attempt func(spec *v1alpha1.AgenticSessionSpec)
-		field   string
+		exceed func(spec *v1alpha1.AgenticSessionSpec)
+		field  string
 	}{
-		"another image":                           {image("evil:1"), "spec.image"},
-		"the same image of another tag":           {image("runner:2"), "spec.image"},
-		"the same image by another registry":      {image("evil.example/runner:1"), "spec.image"},
-		"an allowed image with something behind":  {image("registry.example/other:1@sha256:" + strings.Repeat("0", 64)), "spec.image"},
-		"an allowed image in other letters":       {image("registry.example/Other:1"), "spec.image"},
-		"more CPU than the most":                  {limits("cpu", "2001m"), "spec.resources.limits[cpu]"},
-		"more memory than the default":            {limits("memory", "1025Mi"), "spec.resources.limits[memory]"},
-		"more by a request alone":                 {requests("memory", "2Gi"), "spec.resources.requests[memory]"},
-		"more storage on the node":                {limits("ephemeral-storage", "1Ti"), "spec.resources.limits[ephemeral-storage]"},
-		"a device":                                {limits("nvidia.com/gpu", "1"), "spec.resources.limits[nvidia.com/gpu]"},
-		"a device by a request":                   {requests("nvidia.com/gpu", "1"), "spec.resources.requests[nvidia.com/gpu]"},
-		"huge pages":                              {limits("hugepages-2Mi", "2Mi"), "spec.resources.limits[hugepages-2Mi]"},
-		"less than nothing":                       {limits("memory", "-1"), "spec.resources.limits[memory]"},
-		"another proxy":                           {variable("HTTPS_PROXY"), "spec.environmentVariables[HTTPS_PROXY]"},
-		"a library before all others":             {variable("LD_PRELOAD"), "spec.environmentVariables[LD_PRELOAD]"},
-		"another PATH":                            {variable("PATH"), "spec.environmentVariables[PATH]"},
-		"another run":                             {variable("AGENTIC_RUN"), "spec.environmentVariables[AGENTIC_RUN]"},
-		"another API server":                      {variable("KUBERNETES_SERVICE_HOST"), "spec.environmentVariables[KUBERNETES_SERVICE_HOST]"},
-		"a reserved name in two parts":            {from(corev1.EnvFromSource{Prefix: "AGENTIC_", SecretRef: secret("git")}), "spec.envFrom[0].prefix"},
-		"a Secret that is not allowed":            {from(corev1.EnvFromSource{SecretRef: secret("db")}), "spec.envFrom[0].secretRef.name"},
-		"a Secret that is not allowed, as files":  {mount(v1alpha1.SecretMount{SecretName: "db"}), "spec.secretMounts[0].secretName"},
-		"another session's inputs":                {mount(v1alpha1.SecretMount{SecretName: "other-inputs-0123456789"}), "spec.secretMounts[0].secretName"},
-		"another session's inputs as environment": {from(corev1.EnvFromSource{SecretRef: secret("other-inputs-0123456789")}), "spec.envFrom[0].secretRef.name"},
-		"files over the programs":                 {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: "/usr/bin"}), "spec.secretMounts[0].mountPath"},
-		"files over the inputs":                   {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: inputsPath}), "spec.secretMounts[0].mountPath"},
-		"files over the token":                    {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: tokenPath}), "spec.secretMounts[0].mountPath"},
-		"files elsewhere by dots":                 {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: "/secrets/.."}), "spec.secretMounts[0].mountPath"},
-		"files over all secrets":                  {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: "/secrets"}), "spec.secretMounts[0].mountPath"},
-		"a larger workspace":                      {workspace(v1alpha1.SessionWorkspace{Size: new(resource.MustParse("6Gi"))}), "spec.workspace.size"},
-		"a larger workspace that does not last": {
+		"another image":                            {image("evil:1"), "spec.image"},
+		"the same image with another tag":          {image("runner:2"), "spec.image"},
+		"the same image from another registry":     {image("evil.example/runner:1"), "spec.image"},
+		"an allowed image with a digest":           {image("registry.example/other:1@sha256:" + strings.Repeat("0", 64)), "spec.image"},
+		"an allowed image in other case":           {image("registry.example/Other:1"), "spec.image"},
+		"more CPU than maxResources":               {limits("cpu", "2001m"), "spec.resources.limits[cpu]"},
+		"more memory than the default limit":       {limits("memory", "1025Mi"), "spec.resources.limits[memory]"},
+		"a request above the limit":                {requests("memory", "2Gi"), "spec.resources.requests[memory]"},
+		"more ephemeral storage":                   {limits("ephemeral-storage", "1Ti"), "spec.resources.limits[ephemeral-storage]"},
+		"a device":                                 {limits("nvidia.com/gpu", "1"), "spec.resources.limits[nvidia.com/gpu]"},
+		"a device as a request":                    {requests("nvidia.com/gpu", "1"), "spec.resources.requests[nvidia.com/gpu]"},
+		"huge pages":                               {limits("hugepages-2Mi", "2Mi"), "spec.resources.limits[hugepages-2Mi]"},
+		"a negative limit":                         {limits("memory", "-1"), "spec.resources.limits[memory]"},
+		"a variable of the SessionRunner":          {variable("HTTPS_PROXY"), "spec.environmentVariables[HTTPS_PROXY]"},
+		"LD_PRELOAD":                               {variable("LD_PRELOAD"), "spec.environmentVariables[LD_PRELOAD]"},
+		"PATH":                                     {variable("PATH"), "spec.environmentVariables[PATH]"},
+		"a variable of the operator":               {variable("AGENTIC_RUN"), "spec.environmentVariables[AGENTIC_RUN]"},
+		"a variable of Kubernetes":                 {variable("KUBERNETES_SERVICE_HOST"), "spec.environmentVariables[KUBERNETES_SERVICE_HOST]"},
+		"a reserved prefix":                        {from(corev1.EnvFromSource{Prefix: "AGENTIC_", SecretRef: secret("git")}), "spec.envFrom[0].prefix"},
+		"a Secret in envFrom that is not allowed":  {from(corev1.EnvFromSource{SecretRef: secret("db")}), "spec.envFrom[0].secretRef.name"},
+		"a mounted Secret that is not allowed":     {mount(v1alpha1.SecretMount{SecretName: "db"}), "spec.secretMounts[0].secretName"},
+		"the inputs of another session":            {mount(v1alpha1.SecretMount{SecretName: "other-inputs-0123456789"}), "spec.secretMounts[0].secretName"},
+		"the inputs of another session in envFrom": {from(corev1.EnvFromSource{SecretRef: secret("other-inputs-0123456789")}), "spec.envFrom[0].secretRef.name"},
+		"a mount over /usr/bin":                    {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: "/usr/bin"}), "spec.secretMounts[0].mountPath"},
+		"a mount over the inputs":                  {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: inputsPath}), "spec.secretMounts[0].mountPath"},
+		"a mount over the token":                   {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: tokenPath}), "spec.secretMounts[0].mountPath"},
+		"a mount path with dots":                   {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: "/secrets/.."}), "spec.secretMounts[0].mountPath"},
+		"a mount over /secrets":                    {mount(v1alpha1.SecretMount{SecretName: "git", MountPath: "/secrets"}), "spec.secretMounts[0].mountPath"},
+		"a workspace above the maximum":            {workspace(v1alpha1.SessionWorkspace{Size: new(resource.MustParse("6Gi"))}), "spec.workspace.size"},
+		"an ephemeral workspace above the maximum": {
 			workspace(v1alpha1.SessionWorkspace{Persistence: v1alpha1.WorkspaceEphemeral, Size: new(resource.MustParse("6Gi"))}), "spec.workspace.size",
 		},
-		"a faster class of storage": {workspace(v1alpha1.SessionWorkspace{StorageClassName: new("fast")}), "spec.workspace.storageClassName"},
-		"no class of storage":       {workspace(v1alpha1.SessionWorkspace{StorageClassName: new("")}), "spec.workspace.storageClassName"},
-		"idleness that nobody sees": {func(spec *v1alpha1.AgenticSessionSpec) { spec.InactivityTimeout = new(int32(1)) }, "spec.inactivityTimeout"},
+		"another storage class":                   {workspace(v1alpha1.SessionWorkspace{StorageClassName: new("fast")}), "spec.workspace.storageClassName"},
+		"an empty storage class":                  {workspace(v1alpha1.SessionWorkspace{StorageClassName: new("")}), "spec.workspace.storageClassName"},
+		"inactivityTimeout without activityLease": {func(spec *v1alpha1.AgenticSessionSpec) { spec.InactivityTimeout = new(int32(1)) }, "spec.inactivityTimeout"},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			s := newScenario(t, test.attempt)
+			s := newScenario(t, test.exceed)
 			s.Runner = newStrictRunner()
-			plan := s.decideAndRecord()
-			if plan.CreateJob != nil || plan.DryRunPod != nil || len(plan.ApplyObjects) > 0 {
-				t.Fatal("it comes to a Job")
+			decision := s.decideAndRecord()
+			if decision.CreateJob != nil || decision.DryRunPod != nil || len(decision.ApplyObjects) > 0 {
+				t.Fatal("the session creates objects")
 			}
 			c := s.findCondition(v1alpha1.ConditionAccepted)
 			if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, test.field+": ") {
-				t.Errorf("Accepted=%s: %s, want %s to be at fault", c.Status, c.Message, test.field)
+				t.Errorf("Accepted=%s: %s, want an error for %s", c.Status, c.Message, test.field)
 			}
 		})
 	}
@@ -123,7 +123,7 @@ func (s *scenario) findCondition(kind string) *metav1.Condition {
 	return &metav1.Condition{}
 }
 
-// What a session may have it gets, and no more than that.
+// A session gets what it sets within the limits, and defaults for the rest.
 func TestSessionGetsAllowedSettings(t *testing.T) {
 	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Image = "registry.example/other:1"
@@ -139,7 +139,7 @@ func TestSessionGetsAllowedSettings(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	if *job.Spec.ActiveDeadlineSeconds != 3600 {
-		t.Errorf("it may run for %d seconds", *job.Spec.ActiveDeadlineSeconds)
+		t.Errorf("the deadline is %d seconds", *job.Spec.ActiveDeadlineSeconds)
 	}
 }
 
@@ -149,11 +149,10 @@ func TestLowLimitsLowerRequests(t *testing.T) {
 	})
 	c := &s.startAttempt().newestJob().Spec.Template.Spec.Containers[0]
 	if c.Resources.Requests.Memory().String() != "64Mi" || c.Resources.Requests.Cpu().String() != "10m" {
-		t.Errorf("it requests %v", c.Resources.Requests)
+		t.Errorf("the runner requests %v", c.Resources.Requests)
 	}
 }
 
-// A SessionRunner that allows less than the defaults gives no more than it allows.
 func TestDefaultResourcesAreCappedAtMaxResources(t *testing.T) {
 	s := newScenario(t)
 	s.Runner.Spec.MaxResources = resourceAmounts("200m", "100Mi", "500Mi")
@@ -165,17 +164,17 @@ func TestDefaultResourcesAreCappedAtMaxResources(t *testing.T) {
 
 func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 	tests := map[string]func(spec *v1alpha1.SessionRunnerSpec){
-		"more than the most": func(spec *v1alpha1.SessionRunnerSpec) {
+		"resources above maxResources": func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Resources.Limits, spec.MaxResources = resourceAmounts("2", "1Gi", "1Gi"), resourceAmounts("1", "1Gi", "1Gi")
 		},
-		"a request over its limit": func(spec *v1alpha1.SessionRunnerSpec) {
+		"a request above its limit": func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Resources = v1alpha1.SessionResources{Requests: resourceAmounts("2", "1Gi", "1Gi"), Limits: resourceAmounts("1", "1Gi", "1Gi")}
 		},
-		"an exception that is no part": func(spec *v1alpha1.SessionRunnerSpec) {
+		"an exception outside its cidr": func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Egress = []v1alpha1.SessionEgress{{CIDR: "10.0.0.0/8", Except: []string{"192.168.0.0/16"}, Ports: []v1alpha1.SessionPort{{Port: 1}}}}
 		},
-		"the home directory": func(spec *v1alpha1.SessionRunnerSpec) { spec.Env = []corev1.EnvVar{{Name: "HOME", Value: "/"}} },
-		"a second runner": func(spec *v1alpha1.SessionRunnerSpec) {
+		"HOME in env": func(spec *v1alpha1.SessionRunnerSpec) { spec.Env = []corev1.EnvVar{{Name: "HOME", Value: "/"}} },
+		"a sidecar named runner": func(spec *v1alpha1.SessionRunnerSpec) {
 			spec.Sidecars = []v1alpha1.SessionSidecar{{Name: "runner", Image: "x"}}
 		},
 	}
@@ -183,14 +182,15 @@ func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t)
 			change(&s.Runner.Spec)
-			if plan := s.decideAndRecord(); plan.CreateJob != nil || !strings.Contains(s.findCondition(v1alpha1.ConditionAccepted).Message, "spec.runner: ") {
+			if decision := s.decideAndRecord(); decision.CreateJob != nil || !strings.Contains(s.findCondition(v1alpha1.ConditionAccepted).Message, "spec.runner: ") {
 				t.Errorf("%+v", s.findCondition(v1alpha1.ConditionAccepted))
 			}
 		})
 	}
 }
 
-// The SessionRunner's variables cannot be made to say something else by a session's.
+// A session cannot change the values of the SessionRunner's variables, which may refer to other
+// variables.
 func TestSessionVariablesComeLast(t *testing.T) {
 	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"A": "x"}

@@ -11,8 +11,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Whatever an API server, or somebody who edits statuses by hand, puts before the core: it
-// neither panics nor asks for ever, and no Pod of it is soft.
+// For any object and status, also one that was edited by hand, Decide does not panic, does not repeat
+// questions, and hardens every Pod.
 func FuzzDecideNeverPanics(f *testing.F) {
 	session := &v1alpha1.AgenticSession{}
 	session.Name, session.Spec.Prompt = "a", "b"
@@ -37,12 +37,12 @@ func FuzzDecideNeverPanics(f *testing.F) {
 		}
 		in := Observation{Session: s, Runner: newTestRunner(), Jobs: []*batchv1.Job{j}, Pods: []corev1.Pod{p}, Now: time.Unix(seconds, 0)}
 		in.Answers = Answers{Jobs: map[string]*batchv1.Job{s.Status.Job: nil}, Listed: true}
-		plan := Decide(in)
-		if plan.Question != nil {
-			t.Error("it asks for what was answered")
+		decision := Decide(in)
+		if decision.Question != nil {
+			t.Error("the decision repeats an answered question")
 		}
-		if plan.CreateJob != nil {
-			checkHardened(t, 0, &plan.CreateJob.Spec.Template.Spec)
+		if decision.CreateJob != nil {
+			checkHardened(t, 0, &decision.CreateJob.Spec.Template.Spec)
 		}
 	})
 }

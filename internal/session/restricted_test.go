@@ -16,9 +16,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// The API server's own evaluator judges Pods of sessions and SessionRunners that are made at
-// random, and as bad as their types allow: not one of them may be refused where
-// PodSecurity restricted is enforced.
+// The PodSecurity admission library evaluates the Pods of random sessions and SessionRunners, with
+// values as insecure as their types allow. The level restricted must accept all of them.
 func TestEveryPodPassesPodSecurityRestricted(t *testing.T) {
 	const runs = 5000
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
@@ -26,22 +25,22 @@ func TestEveryPodPassesPodSecurityRestricted(t *testing.T) {
 		t.Fatal(err)
 	}
 	level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
-	if soft := (&corev1.PodSpec{Containers: []corev1.Container{{Name: "runner"}}}); policy.AggregateCheckResults(
-		evaluator.EvaluatePod(level, &metav1.ObjectMeta{}, soft)).Allowed {
-		t.Fatal("the evaluator takes anything")
+	if insecure := (&corev1.PodSpec{Containers: []corev1.Container{{Name: "runner"}}}); policy.AggregateCheckResults(
+		evaluator.EvaluatePod(level, &metav1.ObjectMeta{}, insecure)).Allowed {
+		t.Fatal("the evaluator accepts an insecure Pod")
 	}
-	judged := 0
+	evaluated := 0
 	for seed := range uint64(runs) {
 		f := randomSpecs{rand.New(rand.NewPCG(seed, 1))}
 		s := newScenario(t)
 		f.fillSession(&s.Session.Spec)
 		f.fillRunner(&s.Runner.Spec)
-		plan := s.decideAndRecord()
-		if plan.CreateJob == nil {
-			continue // refused before it comes to a Pod
+		decision := s.decideAndRecord()
+		if decision.CreateJob == nil {
+			continue // refused before a Pod is built
 		}
-		judged++
-		template := plan.CreateJob.Spec.Template
+		evaluated++
+		template := decision.CreateJob.Spec.Template
 		for _, result := range evaluator.EvaluatePod(level, &template.ObjectMeta, &template.Spec) {
 			if !result.Allowed {
 				t.Errorf("seed %d: %s: %s", seed, result.ForbiddenReason, result.ForbiddenDetail)
@@ -49,37 +48,37 @@ func TestEveryPodPassesPodSecurityRestricted(t *testing.T) {
 		}
 		checkHardened(t, seed, &template.Spec)
 	}
-	if judged < 1000 {
-		t.Errorf("only %d of %d specs came to a Pod", judged, runs)
+	if evaluated < 1000 {
+		t.Errorf("only %d of %d specs led to a Pod", evaluated, runs)
 	}
-	t.Logf("%d Pods judged, of %d specs", judged, runs)
+	t.Logf("%d Pods evaluated, of %d specs", evaluated, runs)
 }
 
-// checkHardened looks at what restricted does not ask for, and the design does.
+// checkHardened checks the requirements that go beyond the level restricted.
 func checkHardened(t *testing.T, seed uint64, pod *corev1.PodSpec) {
 	t.Helper()
-	bad := func(format string, args ...any) { t.Errorf("seed %d: %s", seed, fmt.Sprintf(format, args...)) }
+	fail := func(format string, args ...any) { t.Errorf("seed %d: %s", seed, fmt.Sprintf(format, args...)) }
 	if pod.HostNetwork || pod.HostPID || pod.HostIPC || pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
-		bad("the Pod has the node's namespaces, or a token")
+		fail("the Pod shares namespaces of the node, or has a token")
 	}
 	if len(pod.Containers) != 1 || pod.Containers[0].Name != v1alpha1.RunnerContainer {
-		bad("it has other containers")
+		fail("the Pod has unexpected containers")
 	}
 	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		for i := range containers {
 			c := &containers[i]
 			sc := c.SecurityContext
 			if sc == nil || !*sc.ReadOnlyRootFilesystem || !*sc.RunAsNonRoot || *sc.Privileged || *sc.AllowPrivilegeEscalation {
-				bad("%s: %+v", c.Name, sc)
+				fail("%s: %+v", c.Name, sc)
 				continue
 			}
 			if len(sc.Capabilities.Add) != 0 || len(sc.Capabilities.Drop) != 1 || sc.Capabilities.Drop[0] != "ALL" {
-				bad("%s: capabilities %+v", c.Name, sc.Capabilities)
+				fail("%s: capabilities %+v", c.Name, sc.Capabilities)
 			}
 			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 				request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
 				if _, limited := c.Resources.Limits[name]; !limited || request.Cmp(limit) > 0 {
-					bad("%s: %s is %s of %s", c.Name, name, request.String(), limit.String())
+					fail("%s: %s is %s of %s", c.Name, name, request.String(), limit.String())
 				}
 			}
 		}
@@ -88,12 +87,12 @@ func checkHardened(t *testing.T, seed uint64, pod *corev1.PodSpec) {
 	for _, variable := range pod.Containers[0].Env {
 		names[variable.Name]++
 		if names[variable.Name] > 1 {
-			bad("%s is set twice", variable.Name)
+			fail("%s is set twice", variable.Name)
 		}
 	}
 }
 
-// randomSpecs makes specs at random.
+// randomSpecs generates random specs.
 type randomSpecs struct{ rng *rand.Rand }
 
 func (f randomSpecs) randomBool() bool { return f.rng.IntN(2) == 0 }

@@ -18,30 +18,30 @@ func TestParseResult(t *testing.T) {
 		want    *v1alpha1.SessionResult
 		err     string
 	}{
-		"all of it": {
+		"all fields": {
 			message: `{"summary": "done", "usage": {"input": 7, "tier": "a"}, "costUSD": 0.25, "sdkSessionId": "x"}` + "\n",
 			want: &v1alpha1.SessionResult{
 				Summary: "done", Usage: &apiextensionsv1.JSON{Raw: []byte(`{"input": 7, "tier": "a"}`)}, CostUSD: cost("0.25"), SDKSessionID: "x",
 			},
 		},
-		"nothing":                   {message: `{}`, want: &v1alpha1.SessionResult{}},
-		"a field that is not known": {message: `{"later": 1}`, want: &v1alpha1.SessionResult{}},
-		"no usage":                  {message: `{"usage": null}`, want: &v1alpha1.SessionResult{}},
-		"a cost with many digits":   {message: `{"costUSD": 0.1234567}`, want: &v1alpha1.SessionResult{CostUSD: cost("0.123457")}},
-		"a cost of nothing":         {message: `{"costUSD": 0}`, want: &v1alpha1.SessionResult{CostUSD: cost("0")}},
-		"a whole cost":              {message: `{"costUSD": 100}`, want: &v1alpha1.SessionResult{CostUSD: cost("100")}},
-		"a small cost":              {message: `{"costUSD": 1e-3}`, want: &v1alpha1.SessionResult{CostUSD: cost("0.001")}},
-		"text":                      {message: `done`, err: "not a valid JSON object"},
-		"a list":                    {message: `[]`, err: "not a valid JSON object"},
-		"two objects":               {message: `{} {}`, err: "data after its JSON object"},
-		"a summary that is a list":  {message: `{"summary": []}`, err: "not a valid JSON object"},
-		"a cost that is text":       {message: `{"costUSD": "a lot"}`, err: "not a valid JSON object"},
-		"a cost below nothing":      {message: `{"costUSD": -1}`, err: "must be from 0"},
-		"a cost without an end":     {message: `{"costUSD": 1e999999999}`, err: "must be from 0"},
-		"usage that is a number":    {message: `{"usage": 3}`, err: "usage is not a JSON object"},
-		"a long id":                 {message: `{"sdkSessionId": "` + strings.Repeat("x", 257) + `"}`, err: "more than 256"},
-		"one that was cut off":      {message: `{"summary": "` + strings.Repeat("x", 4096-13), err: "cut off"},
-		"one that is too long":      {message: `{"summary": "` + strings.Repeat("x", 4096) + `"}`, err: "maximum is 4096"},
+		"an empty object":                  {message: `{}`, want: &v1alpha1.SessionResult{}},
+		"an unknown field":                 {message: `{"later": 1}`, want: &v1alpha1.SessionResult{}},
+		"null usage":                       {message: `{"usage": null}`, want: &v1alpha1.SessionResult{}},
+		"a cost with many digits":          {message: `{"costUSD": 0.1234567}`, want: &v1alpha1.SessionResult{CostUSD: cost("0.123457")}},
+		"a cost of zero":                   {message: `{"costUSD": 0}`, want: &v1alpha1.SessionResult{CostUSD: cost("0")}},
+		"a whole cost":                     {message: `{"costUSD": 100}`, want: &v1alpha1.SessionResult{CostUSD: cost("100")}},
+		"a small cost":                     {message: `{"costUSD": 1e-3}`, want: &v1alpha1.SessionResult{CostUSD: cost("0.001")}},
+		"text":                             {message: `done`, err: "not a valid JSON object"},
+		"a list":                           {message: `[]`, err: "not a valid JSON object"},
+		"two objects":                      {message: `{} {}`, err: "data after its JSON object"},
+		"a summary that is a list":         {message: `{"summary": []}`, err: "not a valid JSON object"},
+		"a cost as text":                   {message: `{"costUSD": "a lot"}`, err: "not a valid JSON object"},
+		"a negative cost":                  {message: `{"costUSD": -1}`, err: "must be from 0"},
+		"an infinite cost":                 {message: `{"costUSD": 1e999999999}`, err: "must be from 0"},
+		"usage that is a number":           {message: `{"usage": 3}`, err: "usage is not a JSON object"},
+		"an sdkSessionId that is too long": {message: `{"sdkSessionId": "` + strings.Repeat("x", 257) + `"}`, err: "more than 256"},
+		"a result that was cut off":        {message: `{"summary": "` + strings.Repeat("x", 4096-13), err: "cut off"},
+		"a result that is too long":        {message: `{"summary": "` + strings.Repeat("x", 4096) + `"}`, err: "maximum is 4096"},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestParseResult(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("it differs (-want, +got):\n%s", diff)
+				t.Errorf("the result differs (-want, +got):\n%s", diff)
 			}
 		})
 	}
@@ -75,7 +75,7 @@ func TestTotalCostSumsReportedCosts(t *testing.T) {
 	s := newScenario(t)
 	for _, message := range []string{`{"costUSD": 0.1}`, `{}`, "", `{"costUSD": 0.2}`} {
 		s.startAttempt().exitRunner(0, message).decideAndRecord()
-		s.decideAndRecord() // seeing it twice changes nothing
+		s.decideAndRecord() // the second observation changes nothing
 		s.updateSpec(requestNextRun)
 	}
 	if got := *s.Session.Status.TotalCostUSD; got != "0.3" {

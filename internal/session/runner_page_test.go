@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// What a runner finds is an interface: who writes one goes by the page.
+// The environment of a runner is an interface, which docs/runner.md documents.
 func TestRunnerPageDocumentsRunnerEnvironment(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "runner.md"))
 	if err != nil {
@@ -17,18 +17,18 @@ func TestRunnerPageDocumentsRunnerEnvironment(t *testing.T) {
 	}
 	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true })
 	s.Runner.Spec.ActivityLease = true
-	plan := s.decideAndRecord()
-	if plan.CreateJob == nil {
-		t.Fatal("there is no Job")
+	decision := s.decideAndRecord()
+	if decision.CreateJob == nil {
+		t.Fatal("no Job is created")
 	}
-	for _, variable := range plan.CreateJob.Spec.Template.Spec.Containers[0].Env {
+	for _, variable := range decision.CreateJob.Spec.Template.Spec.Containers[0].Env {
 		if !strings.Contains(string(page), "`"+variable.Name+"`") {
-			t.Errorf("docs/runner.md does not tell of %s", variable.Name)
+			t.Errorf("docs/runner.md does not document %s", variable.Name)
 		}
 	}
 	for _, what := range []string{AnnotationRunFinished, secretsPath, homePath, tokenPath} {
 		if !strings.Contains(string(page), what) {
-			t.Errorf("docs/runner.md does not tell of %s", what)
+			t.Errorf("docs/runner.md does not document %s", what)
 		}
 	}
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// testStartTime is when all scenes begin.
+// testStartTime is the time at which all scenarios start.
 var testStartTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// scenario is an input that tests change, and that goes on from pass to pass.
+// scenario is an observation that tests change from one reconciliation to the next.
 type scenario struct {
 	Observation
 	t *testing.T
-	// eventReasons are the events of the last pass.
+	// eventReasons of the last decision.
 	eventReasons []string
 }
 
-// newScenario is a session that was just created, with its SessionRunner.
+// newScenario returns a session that was just created, and its SessionRunner.
 func newScenario(t *testing.T, change ...func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
 	t.Helper()
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{
@@ -44,24 +44,24 @@ func newTestRunner() *v1alpha1.SessionRunner {
 	return r
 }
 
-// decideAndRecord answers what is asked for as the API server would, and records the status.
+// decideAndRecord answers questions as the API server would, and records the status.
 func (s *scenario) decideAndRecord() Decision {
 	s.t.Helper()
 	for range 4 {
-		plan := Decide(s.Observation)
-		if plan.Question == nil {
+		decision := Decide(s.Observation)
+		if decision.Question == nil {
 			s.Answers, s.Refusal = Answers{}, nil
 			s.Session = s.Session.DeepCopy()
-			s.Session.Status = plan.Status
+			s.Session.Status = decision.Status
 			s.eventReasons = nil
-			for _, e := range plan.Events {
+			for _, e := range decision.Events {
 				s.eventReasons = append(s.eventReasons, e.Reason)
 			}
-			return plan
+			return decision
 		}
-		s.answerQuestion(plan.Question)
+		s.answerQuestion(decision.Question)
 	}
-	s.t.Fatal("it asks for ever")
+	s.t.Fatal("Decide keeps asking questions")
 	return Decision{}
 }
 
@@ -81,20 +81,20 @@ func (s *scenario) answerQuestion(ask *Question) {
 	}
 }
 
-// startAttempt takes the scene to where the Job is made.
+// startAttempt decides, and creates the Job of the decision.
 func (s *scenario) startAttempt() *scenario {
 	s.t.Helper()
 	s.createPlannedJob(s.decideAndRecord())
 	return s
 }
 
-// createPlannedJob carries out a plan's Job as the API server and the Job controller do.
-func (s *scenario) createPlannedJob(plan Decision) {
+// createPlannedJob carries out a decision's Job as the API server and the Job controller do.
+func (s *scenario) createPlannedJob(decision Decision) {
 	s.t.Helper()
-	if plan.CreateJob == nil {
-		s.t.Fatalf("no Job is made: phase %s, %+v", plan.Status.Phase, plan.Status.Conditions)
+	if decision.CreateJob == nil {
+		s.t.Fatalf("no Job is created: phase %s, %+v", decision.Status.Phase, decision.Status.Conditions)
 	}
-	job := plan.CreateJob.DeepCopy()
+	job := decision.CreateJob.DeepCopy()
 	job.UID = types.UID("uid-of-" + job.Name)
 	job.CreationTimestamp = metav1.NewTime(s.Now)
 	job.Status.StartTime = new(metav1.NewTime(s.Now))
@@ -109,7 +109,6 @@ func (s *scenario) createPlannedJob(plan Decision) {
 	s.Pods = append(s.Pods, pod)
 }
 
-// newestJob and pod are the newest there are, and runnerState the state of the runner in it.
 func (s *scenario) newestJob() *batchv1.Job { return s.Jobs[len(s.Jobs)-1] }
 
 func (s *scenario) newestPod() *corev1.Pod { return &s.Pods[len(s.Pods)-1] }
@@ -118,13 +117,12 @@ func (s *scenario) newestRunnerStatus() *corev1.ContainerStatus {
 	return &s.newestPod().Status.ContainerStatuses[0]
 }
 
-// advanceClock lets time go by.
 func (s *scenario) advanceClock(d time.Duration) *scenario {
 	s.Now = s.Now.Add(d)
 	return s
 }
 
-// startRunner has the runner started now.
+// startRunner sets the runner to running.
 func (s *scenario) startRunner() *scenario {
 	s.newestPod().Status.Phase = corev1.PodRunning
 	s.newestRunnerStatus().State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(s.Now)}}
@@ -132,19 +130,19 @@ func (s *scenario) startRunner() *scenario {
 	return s
 }
 
-// setWaitingReason has a container of the Pod wait for that reason.
+// setWaitingReason sets the runner to waiting.
 func (s *scenario) setWaitingReason(reason string) *scenario {
 	s.newestRunnerStatus().State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}
 	return s
 }
 
-// blockPodStartup has the Pod's node not get it ready for its containers.
+// blockPodStartup sets the condition of a Pod that its node has not prepared.
 func (s *scenario) blockPodStartup() *scenario {
 	s.newestPod().Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}
 	return s.setWaitingReason("ContainerCreating")
 }
 
-// exitRunner has the runner end with the code and the message, and the Job with it.
+// exitRunner ends the runner with this code and message, and the Job with it.
 func (s *scenario) exitRunner(code int32, message string) *scenario {
 	s.newestRunnerStatus().State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		ExitCode: code, Message: message, StartedAt: metav1.NewTime(s.Now), FinishedAt: metav1.NewTime(s.Now),
@@ -155,7 +153,7 @@ func (s *scenario) exitRunner(code int32, message string) *scenario {
 	return s.endJob(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)
 }
 
-// endJob has the Job end.
+// endJob adds a condition with which the Job ended.
 func (s *scenario) endJob(kind batchv1.JobConditionType, reason string) *scenario {
 	job := s.newestJob()
 	job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{
@@ -167,7 +165,7 @@ func (s *scenario) endJob(kind batchv1.JobConditionType, reason string) *scenari
 	return s
 }
 
-// markJobDeleted has the Job on its way out, and gone has it and its Pod gone.
+// markJobDeleted sets the deletion timestamp of the newest Job.
 func (s *scenario) markJobDeleted() *scenario {
 	s.newestJob().DeletionTimestamp = new(metav1.NewTime(s.Now))
 	return s
@@ -178,7 +176,7 @@ func (s *scenario) removeJobAndPod() *scenario {
 	return s
 }
 
-// updateSpec has the user change the spec.
+// updateSpec changes the spec as a user does.
 func (s *scenario) updateSpec(change func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
 	s.Session = s.Session.DeepCopy()
 	change(&s.Session.Spec)
@@ -202,18 +200,17 @@ func withTimeout(seconds int32) func(spec *v1alpha1.AgenticSessionSpec) {
 
 func setInteractive(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true }
 
-// wantPhase checks the phase that a pass comes to, and the reason why.
+// wantPhase decides, and checks the resulting phase and its reason.
 func (s *scenario) wantPhase(phase v1alpha1.SessionPhase, reason string) Decision {
 	s.t.Helper()
-	plan := s.decideAndRecord()
-	ready := meta.FindStatusCondition(plan.Status.Conditions, v1alpha1.ConditionReady)
-	if plan.Status.Phase != phase || reason != "" && ready.Reason != reason {
-		s.t.Fatalf("phase %s (%s: %s), want %s (%s)", plan.Status.Phase, ready.Reason, ready.Message, phase, reason)
+	decision := s.decideAndRecord()
+	ready := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionReady)
+	if decision.Status.Phase != phase || reason != "" && ready.Reason != reason {
+		s.t.Fatalf("phase %s (%s: %s), want %s (%s)", decision.Status.Phase, ready.Reason, ready.Message, phase, reason)
 	}
-	return plan
+	return decision
 }
 
-// wantCondition checks a condition.
 func (s *scenario) wantCondition(kind string, status metav1.ConditionStatus, reason string) {
 	s.t.Helper()
 	c := meta.FindStatusCondition(s.Session.Status.Conditions, kind)
@@ -222,7 +219,7 @@ func (s *scenario) wantCondition(kind string, status metav1.ConditionStatus, rea
 	}
 }
 
-// wantEvent checks that the last pass told that event.
+// wantEvent checks that the last decision emitted an event with this reason.
 func (s *scenario) wantEvent(reason string) {
 	s.t.Helper()
 	if !slices.Contains(s.eventReasons, reason) {

@@ -14,9 +14,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// reconcileOnce plays one pass of the operator, as the reconciler makes it: observe, decide, record,
-// act, with a chance of a crash between any two requests. It tells whether anything was
-// written.
+// reconcileOnce simulates a reconciliation: observe, decide, record, act. The operator may crash
+// between any two requests. It returns whether anything was written.
 func (w *simulation) reconcileOnce() bool {
 	in := Observation{
 		Session: w.cached.session.DeepCopy(), Runner: w.runner, Jobs: w.cached.jobs, Pods: w.cached.pods,
@@ -24,16 +23,16 @@ func (w *simulation) reconcileOnce() bool {
 	}
 	version := w.cached.version
 	for tries := 0; ; tries++ {
-		plan := w.decideWithAnswers(&in)
-		wrote := plan.ChangesStatus(in.Session)
-		if wrote && !w.recordStatus(&in, &version, &plan) {
+		decision := w.decideWithAnswers(&in)
+		wrote := decision.ChangesStatus(in.Session)
+		if wrote && !w.recordStatus(&in, &version, &decision) {
 			return true
 		}
-		if acts := len(plan.DeleteJobs) > 0 || plan.CreateJob != nil; acts && !wrote && version != w.version {
-			w.conflicts++ // it reads again before it acts on what it has not written over
+		if acts := len(decision.DeleteJobs) > 0 || decision.CreateJob != nil; acts && !wrote && version != w.version {
+			w.conflicts++ // the operator asserts that the session is fresh
 			return true
 		}
-		refusal, acted := w.executeDecision(&in, &plan)
+		refusal, acted := w.executeDecision(&in, &decision)
 		if refusal == nil || tries > 1 {
 			return wrote || acted
 		}
@@ -48,35 +47,35 @@ func (w *simulation) randomActivity() *Activity {
 	return &Activity{RenewTime: w.now.Add(time.Duration(w.rng.IntN(60)-50) * time.Second)}
 }
 
-// decideWithAnswers answers questions with what is live.
+// decideWithAnswers answers questions with live objects.
 func (w *simulation) decideWithAnswers(in *Observation) Decision {
 	for range 5 {
-		plan := Decide(*in)
+		decision := Decide(*in)
 		switch {
-		case plan.Question == nil:
-			return plan
-		case plan.Question.AllJobs:
+		case decision.Question == nil:
+			return decision
+		case decision.Question.AllJobs:
 			in.Jobs, in.Pods = w.liveObjects()
 			in.Answers.Listed = true
 		default:
 			if in.Answers.Jobs == nil {
 				in.Answers.Jobs = map[string]*batchv1.Job{}
 			}
-			in.Answers.Jobs[plan.Question.JobName] = nil
+			in.Answers.Jobs[decision.Question.JobName] = nil
 			jobs, pods := w.liveObjects()
 			for _, job := range jobs {
-				if job.Name == plan.Question.JobName {
+				if job.Name == decision.Question.JobName {
 					in.Answers.Jobs[job.Name] = job
 					in.Pods = pods
 				}
 			}
 		}
 	}
-	w.reportViolation("it asks for ever")
+	w.reportViolation("Decide keeps asking questions")
 	return Decision{}
 }
 
-// maybeCrash may end the process between two requests, with all it remembers.
+// maybeCrash may crash the operator, which loses what it remembers.
 func (w *simulation) maybeCrash() bool {
 	if w.faultsDisabled || !w.randomChance(4) {
 		return false
@@ -87,8 +86,8 @@ func (w *simulation) maybeCrash() bool {
 	return true
 }
 
-// recordStatus writes the status over what was read.
-func (w *simulation) recordStatus(in *Observation, version *int, plan *Decision) bool {
+// recordStatus writes the status over the version that was read.
+func (w *simulation) recordStatus(in *Observation, version *int, decision *Decision) bool {
 	if w.maybeCrash() {
 		return false
 	}
@@ -99,32 +98,32 @@ func (w *simulation) recordStatus(in *Observation, version *int, plan *Decision)
 	}
 	before := w.session.Status.Phase
 	w.session = w.session.DeepCopy()
-	w.session.Status = *plan.Status.DeepCopy()
+	w.session.Status = *decision.Status.DeepCopy()
 	w.version++
 	*version = w.version
 	in.Session = w.session.DeepCopy()
-	if before != plan.Status.Phase {
-		w.logf("phase %s, job %q, run %d, attempt %d", plan.Status.Phase, plan.Status.Job, plan.Status.Run, plan.Status.Attempt)
+	if before != decision.Status.Phase {
+		w.logf("phase %s, job %q, run %d, attempt %d", decision.Status.Phase, decision.Status.Job, decision.Status.Run, decision.Status.Attempt)
 	}
 	return true
 }
 
-// executeDecision carries out the rest of a plan.
-func (w *simulation) executeDecision(in *Observation, plan *Decision) (refusal *core.Refusal, acted bool) {
-	for _, job := range plan.DeleteJobs {
+// executeDecision executes the rest of a decision.
+func (w *simulation) executeDecision(in *Observation, decision *Decision) (refusal *core.Refusal, acted bool) {
+	for _, job := range decision.DeleteJobs {
 		if w.maybeCrash() {
 			return nil, true
 		}
 		acted = true
 		for _, j := range w.jobs {
-			if j.job.UID == job.UID && j.job.Generation == job.Generation { // the version that was seen
+			if j.job.UID == job.UID && j.job.Generation == job.Generation { // only the observed version
 				w.logf("operator deletes %s", job.Name)
 				w.stops++
 				w.deleteJob(j)
 			}
 		}
 	}
-	if plan.CreateJob == nil {
+	if decision.CreateJob == nil {
 		return nil, acted
 	}
 	if w.maybeCrash() {
@@ -135,23 +134,23 @@ func (w *simulation) executeDecision(in *Observation, plan *Decision) (refusal *
 		w.logf("refused: %s", class)
 		return &core.Refusal{Class: class, Kind: "Pod", Message: "refused"}, true
 	}
-	w.createJob(in, plan.CreateJob)
+	w.createJob(in, decision.CreateJob)
 	return nil, true
 }
 
 func (w *simulation) createJob(in *Observation, job *batchv1.Job) {
 	for _, j := range w.jobs {
 		if j.job.Name == job.Name {
-			w.logf("%s is there already", job.Name)
+			w.logf("%s already exists", job.Name)
 			return
 		}
 	}
 	w.createdCounts[job.Name]++
 	if w.createdCounts[job.Name] > 1 && !w.deletedByUsers[job.Name] {
-		w.reportViolation("%s is made again", job.Name)
+		w.reportViolation("%s is created again", job.Name)
 	}
 	if job.Spec.ActiveDeadlineSeconds == nil || !IsControlledBy(in.Session, job) {
-		w.reportViolation("%s has no deadline, or no owner", job.Name)
+		w.reportViolation("%s has no deadline or no owner", job.Name)
 	}
 	w.uidCount++
 	made := job.DeepCopy()
@@ -161,7 +160,7 @@ func (w *simulation) createJob(in *Observation, job *batchv1.Job) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: made.Name + "-x", OwnerReferences: []metav1.OwnerReference{{UID: made.UID, Controller: new(true)}}}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainer}}
 	w.jobs = append(w.jobs, &simulatedJob{job: made, pod: pod, imageMissing: w.randomChance(15), exitCode: int32(max(w.rng.IntN(4)-1, 0))})
-	w.logf("%s is made, for %d seconds", made.Name, *made.Spec.ActiveDeadlineSeconds)
+	w.logf("%s is created with a deadline of %d seconds", made.Name, *made.Spec.ActiveDeadlineSeconds)
 	if !w.maybeCrash() {
 		w.rememberedJobs[made.Name] = made.UID
 	}

@@ -19,21 +19,19 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// The property test plays a cluster against the core, at random: runners start, end, fail,
-// hang and ignore that they are to end; Pods are evicted; Jobs are deleted by somebody;
-// images cannot be had; the API server refuses; the operator reads stale caches, meets
-// conflicts, and crashes between any two of its requests; the user stops, starts and asks
-// for runs. Whatever happens:
+// This property test simulates a cluster with random events: runners start, end, fail, hang and
+// ignore their termination; Pods are evicted; users delete Jobs; images are missing; the API server
+// refuses objects; the operator reads stale caches, gets conflicts, and crashes between any two
+// requests; the user stops, resumes and reruns the session. The invariants are:
 //
-//   - there are never two Jobs that run,
-//   - all of them together do not run longer than the session's timeout, but for a second each,
-//   - no attempt is made twice,
-//   - how a Job really ended is what is recorded, and a record never changes,
-//   - and once the world calms down the session comes to rest, as its user wants it, and
-//     nothing of it runs.
+//   - at most one Job is active,
+//   - all Jobs together do not run longer than the session's timeout, plus a second for each,
+//   - no attempt is created twice,
+//   - the recorded outcomes are the actual ones, and a record never changes,
+//   - when the events end the session settles in the state that its user requested, without an
+//     active Job.
 //
-// SESSION_RUNS sets how many clusters are played, and SESSION_SEED the first seed, to play
-// one again.
+// SESSION_RUNS sets the number of simulations, and SESSION_SEED the first seed, to repeat one.
 func TestRandomEventsNeverBreakInvariants(t *testing.T) {
 	t.Parallel()
 	runs, first := testbuilder.Number(t, "SESSION_RUNS", 2000), testbuilder.Number(t, "SESSION_SEED", 1)
@@ -60,11 +58,11 @@ func TestRandomEventsNeverBreakInvariants(t *testing.T) {
 	t.Logf("%d runs: %d Jobs, %d crashes, %d conflicts, %d stops, %d deadlines",
 		runs, jobs.Load(), crashes.Load(), conflicts.Load(), stops.Load(), over.Load())
 	if jobs.Load() == 0 || crashes.Load() == 0 || conflicts.Load() == 0 || stops.Load() == 0 || over.Load() == 0 {
-		t.Error("the world was too calm to tell anything")
+		t.Error("the simulations contained too few events")
 	}
 }
 
-// simulation is a cluster with one session.
+// simulation is a simulated cluster with one session.
 type simulation struct {
 	rng     *rand.Rand
 	now     time.Time
@@ -73,22 +71,23 @@ type simulation struct {
 	runner  *v1alpha1.SessionRunner
 	jobs    []*simulatedJob
 
-	// cached is what caches that lag still show.
+	// cached is the content of the operator's caches.
 	cached struct {
 		session *v1alpha1.AgenticSession
 		version int
 		jobs    []*batchv1.Job
 		pods    []corev1.Pod
 	}
-	// rememberedJobs is what the operator's process remembers.
+	// rememberedJobs are the Jobs that the operator's process remembers.
 	rememberedJobs map[string]types.UID
 
-	// createdCounts are the Jobs that were ever made, by name; meddled those that somebody deleted.
+	// createdCounts is how often Jobs were created, by name; deletedByUsers are those that users
+	// deleted.
 	createdCounts  map[string]int
 	deletedByUsers map[string]bool
-	// actualOutcomes is how Jobs really ended, by name.
+	// actualOutcomes of the Jobs, by name.
 	actualOutcomes map[string]string
-	// totalRunTime is how long all Jobs together ran until they had to end.
+	// totalRunTime is how long all Jobs ran before their termination.
 	totalRunTime time.Duration
 	recordedRuns map[string]v1alpha1.SessionRun
 	uidCount     int
@@ -99,16 +98,16 @@ type simulation struct {
 	crashes, conflicts, stops, deadlines int64
 }
 
-// simulatedJob is a Job with the Pod in it.
+// simulatedJob is a Job and its Pod.
 type simulatedJob struct {
 	job *batchv1.Job
 	pod *corev1.Pod
-	// exitTime is when the runner ends by itself, and with what.
+	// exitTime is when the runner exits, with exitCode.
 	exitTime time.Time
 	exitCode int32
-	// image cannot be had.
+	// imageMissing keeps the runner from starting.
 	imageMissing bool
-	// terminationTime is when the Pod was told to end, and lasts how long it then takes.
+	// terminationTime is when the Pod was terminated; it ends terminationDuration later.
 	terminationTime     time.Time
 	terminationDuration time.Duration
 	endReason           string
@@ -151,7 +150,8 @@ func (w *simulation) reportViolation(format string, args ...any) {
 	w.violations = append(w.violations, fmt.Sprintf(format, args...))
 }
 
-// runToCompletion runs the world wild for a while, then calm until nothing moves.
+// runToCompletion simulates random events for a while, then continues without faults until nothing
+// changes.
 func (w *simulation) runToCompletion() {
 	for range 60 + w.rng.IntN(100) {
 		w.simulateEvent()
@@ -182,10 +182,10 @@ func (w *simulation) runToCompletion() {
 			return
 		}
 	}
-	w.reportViolation("it never comes to rest: %s, %+v", w.session.Status.Phase, w.session.Status)
+	w.reportViolation("the session does not settle: %s, %+v", w.session.Status.Phase, w.session.Status)
 }
 
-// isSettled tells whether all is as it should be in the end.
+// isSettled reports whether the session is in its final state.
 func (w *simulation) isSettled() bool {
 	for _, j := range w.jobs {
 		if j.isActive() {
@@ -202,7 +202,7 @@ func (w *simulation) isSettled() bool {
 	}
 }
 
-// simulateEvent lets the world do something.
+// simulateEvent simulates a random event.
 func (w *simulation) simulateEvent() {
 	w.now = w.now.Add(time.Duration(w.rng.IntN(8000)) * time.Millisecond)
 	switch dice := w.rng.IntN(100); {
@@ -243,14 +243,14 @@ func (w *simulation) updateSpec(what string, change func(*v1alpha1.AgenticSessio
 	w.logf("user: %s: %s, run %d", what, w.session.Spec.OperatingMode, w.session.Spec.RunRequest)
 }
 
-// disturbJob does something to a Job that nobody asked for.
+// disturbJob deletes a Job or evicts its Pod.
 func (w *simulation) disturbJob(j *simulatedJob) {
 	if !j.isActive() || j.job.DeletionTimestamp != nil {
 		return
 	}
 	switch w.rng.IntN(2) {
 	case 0:
-		w.logf("somebody deletes %s", j.job.Name)
+		w.logf("a user deletes %s", j.job.Name)
 		w.deletedByUsers[j.job.Name] = true
 		w.deleteJob(j)
 	case 1:
@@ -264,7 +264,7 @@ func (w *simulation) disturbJob(j *simulatedJob) {
 	}
 }
 
-// terminatePod has a Pod end, as long as it takes.
+// terminatePod terminates a Pod, which ends after a random time.
 func (w *simulation) terminatePod(j *simulatedJob, why string) {
 	if !j.terminationTime.IsZero() {
 		return
@@ -273,7 +273,7 @@ func (w *simulation) terminatePod(j *simulatedJob, why string) {
 	w.totalRunTime += w.now.Sub(j.job.Status.StartTime.Time)
 }
 
-// deleteJob does what the API server does with a Job that is deleted in the foreground.
+// deleteJob deletes a Job in the foreground, as the API server does.
 func (w *simulation) deleteJob(j *simulatedJob) {
 	if j.job.DeletionTimestamp != nil {
 		return
@@ -285,13 +285,13 @@ func (w *simulation) deleteJob(j *simulatedJob) {
 	}
 }
 
-// advanceJobs lets the Job controller and the kubelet go on.
+// advanceJobs simulates the Job controller and the kubelet.
 func (w *simulation) advanceJobs() {
 	var left []*simulatedJob
 	for _, j := range w.jobs {
 		w.advanceJob(j)
-		if j.job.DeletionTimestamp != nil && (!j.isActive() || j.endReason == "gone") {
-			w.logf("%s is gone", j.job.Name)
+		if j.job.DeletionTimestamp != nil && (!j.isActive() || j.endReason == "removed") {
+			w.logf("%s is deleted", j.job.Name)
 			continue
 		}
 		left = append(left, j)
@@ -304,11 +304,11 @@ func (w *simulation) advanceJob(j *simulatedJob) {
 		return
 	}
 	runner := &j.pod.Status.ContainerStatuses[0]
-	begun := j.job.Status.StartTime.Time
+	startTime := j.job.Status.StartTime.Time
 	if deadline := j.job.Spec.ActiveDeadlineSeconds; deadline != nil && j.terminationTime.IsZero() {
-		if over := begun.Add(time.Duration(*deadline) * time.Second); !over.After(w.now) && !(j.isRunnerRunning() && j.exitTime.Before(over)) {
+		if over := startTime.Add(time.Duration(*deadline) * time.Second); !over.After(w.now) && !(j.isRunnerRunning() && j.exitTime.Before(over)) {
 			late := w.now
-			w.now = over // the Job controller is on time
+			w.now = over // the Job controller acts on time
 			w.terminatePod(j, v1alpha1.ReasonDeadlineExceeded)
 			w.now = late
 			w.deadlines++
@@ -317,7 +317,7 @@ func (w *simulation) advanceJob(j *simulatedJob) {
 	switch {
 	case !j.terminationTime.IsZero() && !j.terminationTime.Add(j.terminationDuration).After(w.now):
 		if j.job.DeletionTimestamp != nil {
-			j.endReason = "gone"
+			j.endReason = "removed"
 			return
 		}
 		runner.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143}}
@@ -325,7 +325,7 @@ func (w *simulation) advanceJob(j *simulatedJob) {
 	case !j.terminationTime.IsZero():
 	case runner.State.Running != nil && !j.exitTime.After(w.now):
 		runner.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: j.exitCode, Message: `{"costUSD": 0.01}`}}
-		w.totalRunTime += j.exitTime.Sub(begun)
+		w.totalRunTime += j.exitTime.Sub(startTime)
 		if j.exitCode == 0 {
 			j.pod.Status.Phase = corev1.PodSucceeded
 			w.endJob(j, batchv1.JobComplete, "")
@@ -348,7 +348,7 @@ func (j *simulatedJob) isRunnerRunning() bool {
 	return j.pod.Status.ContainerStatuses[0].State.Running != nil
 }
 
-// endJob ends a Job for good.
+// endJob ends a Job.
 func (w *simulation) endJob(j *simulatedJob, kind batchv1.JobConditionType, why string) {
 	reason := batchv1.JobReasonBackoffLimitExceeded
 	if why == v1alpha1.ReasonDeadlineExceeded {
@@ -364,7 +364,7 @@ func (w *simulation) endJob(j *simulatedJob, kind batchv1.JobConditionType, why 
 	w.logf("%s ends: %s", j.job.Name, w.actualOutcomes[j.job.Name])
 }
 
-// refreshCache is what the caches show from now on.
+// refreshCache updates the caches.
 func (w *simulation) refreshCache() {
 	w.cached.session, w.cached.version = w.session.DeepCopy(), w.version
 	w.cached.jobs, w.cached.pods = w.liveObjects()
@@ -380,7 +380,7 @@ func (w *simulation) liveObjects() ([]*batchv1.Job, []corev1.Pod) {
 	return jobs, pods
 }
 
-// checkInvariants looks at what must hold at any time.
+// checkInvariants checks what must hold at any time.
 func (w *simulation) checkInvariants() {
 	alive := 0
 	for _, j := range w.jobs {
@@ -389,17 +389,17 @@ func (w *simulation) checkInvariants() {
 		}
 	}
 	if alive > 1 {
-		w.reportViolation("%d Jobs run", alive)
+		w.reportViolation("%d Jobs are active", alive)
 	}
-	// The API server's times have no parts of a second.
+	// The API server stores times in whole seconds.
 	if w.totalRunTime > simulatedTimeoutSeconds*time.Second+time.Duration(len(w.createdCounts))*time.Second {
-		w.reportViolation("all Jobs together ran %s", w.totalRunTime)
+		w.reportViolation("all Jobs together ran for %s", w.totalRunTime)
 	}
 	for _, run := range w.session.Status.Runs {
 		key := fmt.Sprintf("%d/%d/%s", run.Run, run.Attempt, run.Job)
 		if was, known := w.recordedRuns[key]; known {
 			if was.Outcome != run.Outcome || was.Reason != run.Reason {
-				w.reportViolation("%s was %s (%s), and is %s (%s) now", key, was.Outcome, was.Reason, run.Outcome, run.Reason)
+				w.reportViolation("the record of %s changed from %s (%s) to %s (%s)", key, was.Outcome, was.Reason, run.Outcome, run.Reason)
 			}
 			continue
 		}
@@ -407,21 +407,21 @@ func (w *simulation) checkInvariants() {
 		w.checkRunRecord(&run)
 	}
 	if s := &w.session.Status; s.Phase == v1alpha1.SessionRunning && s.RunnerStartTime == nil {
-		w.reportViolation("it runs, and has never started")
+		w.reportViolation("the session runs without a runnerStartTime")
 	}
 }
 
-// checkRunRecord compares what was recorded with what happened.
+// checkRunRecord compares a record with the actual outcome.
 func (w *simulation) checkRunRecord(run *v1alpha1.SessionRun) {
 	truth, ended := w.actualOutcomes[run.Job]
 	switch {
 	case run.Outcome == v1alpha1.RunStopped:
 	case ended && run.Outcome == v1alpha1.RunCompleted && truth != string(v1alpha1.RunCompleted),
 		ended && run.Outcome != v1alpha1.RunCompleted && run.Reason != truth && run.Reason != v1alpha1.ReasonPodLost && run.Reason != v1alpha1.ReasonImagePull:
-		w.reportViolation("%s ended as %s, and is recorded as %s (%s)", run.Job, truth, run.Outcome, run.Reason)
+		w.reportViolation("%s ended as %s and is recorded as %s (%s)", run.Job, truth, run.Outcome, run.Reason)
 	case !ended && run.Outcome == v1alpha1.RunCompleted:
-		w.reportViolation("%s has not ended, and is recorded as Completed", run.Job)
+		w.reportViolation("%s has not ended and is recorded as Completed", run.Job)
 	case run.Reason == v1alpha1.ReasonPodLost && !w.deletedByUsers[run.Job]:
-		w.reportViolation("%s is recorded as lost, and nobody took it", run.Job)
+		w.reportViolation("%s is recorded as lost, but nobody deleted it", run.Job)
 	}
 }

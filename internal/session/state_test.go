@@ -13,28 +13,28 @@ import (
 	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// Each of these is a row of the state table.
+// The transitions in the state diagram of the package.
 func TestPhaseTransitions(t *testing.T) {
-	t.Run("a session that is created is Pending", func(t *testing.T) {
+	t.Run("a new session is Pending", func(t *testing.T) {
 		s := newScenario(t)
-		plan := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWaiting)
-		if plan.CreateJob == nil || plan.CreateJob.Name != "fix-r1-a1" {
-			t.Errorf("Job %v, want fix-r1-a1", plan.CreateJob)
+		decision := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWaiting)
+		if decision.CreateJob == nil || decision.CreateJob.Name != "fix-r1-a1" {
+			t.Errorf("Job %v, want fix-r1-a1", decision.CreateJob)
 		}
 	})
-	t.Run("Pending becomes Creating when its Job is there", func(t *testing.T) {
+	t.Run("Pending becomes Creating when its Job exists", func(t *testing.T) {
 		s := newScenario(t).startAttempt()
 		s.wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonCreating)
 		s.wantCondition(v1alpha1.ConditionJobCreated, metav1.ConditionTrue, v1alpha1.ReasonJobCreated)
 		s.wantEvent(v1alpha1.EventJobCreated)
 	})
-	t.Run("Pending becomes Stopped by its mode", func(t *testing.T) {
+	t.Run("Pending becomes Stopped with operatingMode Stopped", func(t *testing.T) {
 		s := newScenario(t, setModeStopped)
-		if plan := s.wantPhase(v1alpha1.SessionStopped, ""); plan.CreateJob != nil {
-			t.Error("a Job is made")
+		if decision := s.wantPhase(v1alpha1.SessionStopped, ""); decision.CreateJob != nil {
+			t.Error("a Job is created")
 		}
 	})
-	t.Run("Pending becomes Stopped by its mode when its Job was not made yet", func(t *testing.T) {
+	t.Run("Pending becomes Stopped before its Job is created", func(t *testing.T) {
 		s := newScenario(t)
 		s.decideAndRecord()
 		s.updateSpec(setModeStopped).wantPhase(v1alpha1.SessionStopped, "")
@@ -43,22 +43,22 @@ func TestPhaseTransitions(t *testing.T) {
 		s := newScenario(t)
 		s.decideAndRecord()
 		s.Refusal = &core.Refusal{Class: apierror.PolicyDenied, Kind: "Pod", Message: "violates PodSecurity"}
-		if plan := s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonPodRejected); plan.CreateJob != nil {
-			t.Error("its Job is made nevertheless")
+		if decision := s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonPodRejected); decision.CreateJob != nil {
+			t.Error("the refused Job is created")
 		}
 		s.wantEvent(v1alpha1.EventPodRejected)
 	})
-	t.Run("Pending becomes Failed when something is missing for longer than startupTimeout", func(t *testing.T) {
+	t.Run("Pending becomes Failed when an object is missing for longer than startupTimeout", func(t *testing.T) {
 		s := newScenario(t)
 		s.Runner = nil
-		if plan := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRunnerNotFound); plan.RequeueAfter != 600*time.Second {
-			t.Errorf("it is looked at after %s, want 10m", plan.RequeueAfter)
+		if decision := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRunnerNotFound); decision.RequeueAfter != 600*time.Second {
+			t.Errorf("requeued after %s, want 10m", decision.RequeueAfter)
 		}
 		s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionFalse, v1alpha1.ReasonRunnerNotFound)
 		s.advanceClock(599*time.Second).wantPhase(v1alpha1.SessionPending, "")
 		s.advanceClock(time.Second).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonRunnerNotFound)
 	})
-	t.Run("Pending goes on when what was missing comes", func(t *testing.T) {
+	t.Run("Pending continues when the missing object is created", func(t *testing.T) {
 		s := newScenario(t)
 		s.Runner = nil
 		s.decideAndRecord()
@@ -66,7 +66,7 @@ func TestPhaseTransitions(t *testing.T) {
 		s.advanceClock(time.Minute).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
 		s.wantCondition(v1alpha1.ConditionDependenciesReady, metav1.ConditionTrue, v1alpha1.ReasonDependenciesReady)
 	})
-	t.Run("Pending waits for a quota as long as it takes", func(t *testing.T) {
+	t.Run("Pending waits for a quota without a limit", func(t *testing.T) {
 		s := newScenario(t)
 		s.decideAndRecord()
 		for range 5 {
@@ -82,7 +82,7 @@ func TestPhaseTransitions(t *testing.T) {
 		s.startRunner().wantPhase(v1alpha1.SessionRunning, "")
 		s.wantEvent(v1alpha1.EventRunning)
 	})
-	t.Run("Creating becomes Running when an interactive one is ready", func(t *testing.T) {
+	t.Run("Creating becomes Running when an interactive runner is ready", func(t *testing.T) {
 		s := newScenario(t, setInteractive).startAttempt().startRunner()
 		s.newestRunnerStatus().Ready = false
 		s.wantPhase(v1alpha1.SessionCreating, "")
@@ -91,14 +91,14 @@ func TestPhaseTransitions(t *testing.T) {
 		s.newestRunnerStatus().Ready = false
 		s.wantPhase(v1alpha1.SessionRunning, "")
 	})
-	t.Run("Creating becomes Completed by a quick exit", func(t *testing.T) {
+	t.Run("Creating becomes Completed when the runner exits at once", func(t *testing.T) {
 		s := newScenario(t).startAttempt()
 		s.decideAndRecord()
 		s.exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
 		s.wantCondition(v1alpha1.ConditionRunnerStarted, metav1.ConditionTrue, v1alpha1.ReasonRunnerStarted)
 		s.wantEvent(v1alpha1.EventCompleted)
 	})
-	t.Run("Creating becomes Failed by a quick exit", func(t *testing.T) {
+	t.Run("Creating becomes Failed when the runner fails at once", func(t *testing.T) {
 		s := newScenario(t).startAttempt()
 		s.decideAndRecord()
 		s.exitRunner(3, "").wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonExitedWithError)
@@ -109,37 +109,37 @@ func TestPhaseTransitions(t *testing.T) {
 		t.Run("Creating becomes Failed when "+waiting+" lasts longer than startupTimeout", func(t *testing.T) {
 			s := newScenario(t).startAttempt().setWaitingReason(waiting)
 			s.advanceClock(599*time.Second).wantPhase(v1alpha1.SessionCreating, reason)
-			plan := s.advanceClock(time.Second).wantPhase(v1alpha1.SessionFailed, reason)
-			if len(plan.DeleteJobs) != 1 {
-				t.Error("its Job stays")
+			decision := s.advanceClock(time.Second).wantPhase(v1alpha1.SessionFailed, reason)
+			if len(decision.DeleteJobs) != 1 {
+				t.Error("the Job is not deleted")
 			}
 		})
 	}
-	t.Run("Creating becomes Failed when its node cannot get the Pod ready for longer than startupTimeout", func(t *testing.T) {
+	t.Run("Creating becomes Failed when the node cannot prepare the Pod for longer than startupTimeout", func(t *testing.T) {
 		s := newScenario(t).startAttempt().blockPodStartup()
 		s.advanceClock(599*time.Second).wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonCreating)
-		plan := s.advanceClock(time.Second).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonConfigError)
-		if len(plan.DeleteJobs) != 1 {
-			t.Error("its Job stays")
+		decision := s.advanceClock(time.Second).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonConfigError)
+		if len(decision.DeleteJobs) != 1 {
+			t.Error("the Job is not deleted")
 		}
 	})
-	t.Run("Creating waits for a large image, once the Pod is ready for it", func(t *testing.T) {
+	t.Run("Creating waits for the pull of a large image", func(t *testing.T) {
 		s := newScenario(t).startAttempt().blockPodStartup()
 		s.newestPod().Status.Conditions[0].Status = corev1.ConditionTrue
 		s.setWaitingReason("ContainerCreating").advanceClock(3*time.Hour).wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonCreating)
 	})
-	t.Run("Creating does not count how long the Pod waited for a node", func(t *testing.T) {
+	t.Run("Creating does not count the time that the Pod waits for a node", func(t *testing.T) {
 		s := newScenario(t).startAttempt()
 		s.advanceClock(3 * time.Hour).setWaitingReason("ErrImagePull")
 		s.newestPod().Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(s.Now)}}
 		s.advanceClock(599*time.Second).wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonImagePull)
 		s.advanceClock(time.Second).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonImagePull)
 	})
-	t.Run("Creating waits for ever with startupTimeout 0", func(t *testing.T) {
+	t.Run("Creating waits without a limit with startupTimeout 0", func(t *testing.T) {
 		s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.StartupTimeout = new(int32(0)) }).startAttempt().setWaitingReason("ErrImagePull")
 		s.advanceClock(240*time.Hour).wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonImagePull)
 	})
-	t.Run("Running becomes Pending when it may be tried again", func(t *testing.T) {
+	t.Run("Running becomes Pending when a retry is left", func(t *testing.T) {
 		s := newScenario(t, withRetryLimit(1)).startAttempt().startRunner()
 		s.decideAndRecord()
 		s.exitRunner(1, "").wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRetrying)
@@ -150,7 +150,7 @@ func TestPhaseTransitions(t *testing.T) {
 		}
 		s.exitRunner(1, "").wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonExitedWithError)
 	})
-	t.Run("Creating becomes Pending when it is disrupted and may be tried again", func(t *testing.T) {
+	t.Run("Creating becomes Pending after a disruption with onDisruption", func(t *testing.T) {
 		s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Retry = &v1alpha1.SessionRetry{OnDisruption: true} }).startAttempt()
 		s.newestPod().Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "PreemptionByScheduler"}}
 		s.endJob(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRetrying)
@@ -158,42 +158,42 @@ func TestPhaseTransitions(t *testing.T) {
 			t.Error("a disruption counts for limit")
 		}
 	})
-	t.Run("Stopping becomes Stopped with the result that its Pod left, though Job and Pod are gone at once", func(t *testing.T) {
+	t.Run("Stopping becomes Stopped with the result of a Pod that was already deleted", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
 		s.decideAndRecord()
 		s.updateSpec(setModeStopped).wantPhase(v1alpha1.SessionStopping, "")
 		s.newestRunnerStatus().State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, Message: `{"costUSD": 0.2}`}}
-		s.Jobs = nil // what a shell remembers of the Pod is left
+		s.Jobs = nil // the controller remembers the deleted Pod
 		s.wantPhase(v1alpha1.SessionStopped, "")
 		run := s.Session.Status.Runs[0]
 		if run.CostUSD == nil || *run.CostUSD != "0.2" || run.ExitCode == nil || *run.ExitCode != 143 || *s.Session.Status.TotalCostUSD != "0.2" {
 			t.Errorf("%+v", run)
 		}
 	})
-	t.Run("Running becomes Stopping by its mode, and Stopped when its Pod is gone", func(t *testing.T) {
+	t.Run("Running becomes Stopping with operatingMode Stopped, and Stopped when its Pod is deleted", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
 		s.decideAndRecord()
-		if plan := s.updateSpec(setModeStopped).wantPhase(v1alpha1.SessionStopping, ""); len(plan.DeleteJobs) != 1 {
+		if decision := s.updateSpec(setModeStopped).wantPhase(v1alpha1.SessionStopping, ""); len(decision.DeleteJobs) != 1 {
 			t.Error("its Job is not deleted")
 		}
 		s.wantEvent(v1alpha1.EventStopping)
-		if plan := s.markJobDeleted().advanceClock(20*time.Second).wantPhase(v1alpha1.SessionStopping, ""); len(plan.DeleteJobs) != 0 {
+		if decision := s.markJobDeleted().advanceClock(20*time.Second).wantPhase(v1alpha1.SessionStopping, ""); len(decision.DeleteJobs) != 0 {
 			t.Error("its Job is deleted again")
 		}
 		s.removeJobAndPod().wantPhase(v1alpha1.SessionStopped, "")
 		s.wantEvent(v1alpha1.EventStopped)
 	})
-	t.Run("Running becomes Stopping when it is idle, and stays Stopped", func(t *testing.T) {
+	t.Run("Running becomes Stopping after inactivityTimeout, and stays Stopped", func(t *testing.T) {
 		s := newScenario(t, setInteractive, func(spec *v1alpha1.AgenticSessionSpec) { spec.InactivityTimeout = new(int32(60)) })
 		s.Runner.Spec.ActivityLease = true
 		s.startAttempt().startRunner()
-		if plan := s.wantPhase(v1alpha1.SessionRunning, ""); plan.RequeueAfter != time.Minute {
-			t.Errorf("it is looked at after %s, want 1m", plan.RequeueAfter)
+		if decision := s.wantPhase(v1alpha1.SessionRunning, ""); decision.RequeueAfter != time.Minute {
+			t.Errorf("requeued after %s, want 1m", decision.RequeueAfter)
 		}
 		s.advanceClock(time.Minute)
 		s.Activity = &Activity{RenewTime: s.Now.Add(-30 * time.Second)}
-		if plan := s.wantPhase(v1alpha1.SessionRunning, ""); plan.RequeueAfter != 30*time.Second {
-			t.Errorf("it is looked at after %s, want 30s", plan.RequeueAfter)
+		if decision := s.wantPhase(v1alpha1.SessionRunning, ""); decision.RequeueAfter != 30*time.Second {
+			t.Errorf("requeued after %s, want 30s", decision.RequeueAfter)
 		}
 		s.advanceClock(30*time.Second).wantPhase(v1alpha1.SessionStopping, "")
 		s.wantEvent(v1alpha1.EventInactivityTimeout)
@@ -202,7 +202,7 @@ func TestPhaseTransitions(t *testing.T) {
 		s.updateSpec(setModeStopped).wantPhase(v1alpha1.SessionStopped, "")
 		s.updateSpec(setModeRunning).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
 	})
-	t.Run("Running becomes Stopping when an interactive one has finished what it was at", func(t *testing.T) {
+	t.Run("Running becomes Stopping when an interactive runner reports that its run is finished", func(t *testing.T) {
 		s := newScenario(t, setInteractive, func(spec *v1alpha1.AgenticSessionSpec) { spec.StopOnRunFinished = true })
 		s.Runner.Spec.ActivityLease = true
 		s.startAttempt().startRunner()
@@ -216,19 +216,19 @@ func TestPhaseTransitions(t *testing.T) {
 			t.Errorf("Job %s, want fix-r2-a1", name)
 		}
 	})
-	t.Run("Stopping tells when a Pod is stuck, and kills nobody", func(t *testing.T) {
+	t.Run("Stopping reports a stuck Pod and does not force its deletion", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
 		s.updateSpec(setModeStopped).decideAndRecord()
-		plan := s.markJobDeleted().advanceClock(54*time.Second).wantPhase(v1alpha1.SessionStopping, "")
-		if plan.RequeueAfter != time.Second {
-			t.Errorf("it is looked at after %s, want 1s", plan.RequeueAfter)
+		decision := s.markJobDeleted().advanceClock(54*time.Second).wantPhase(v1alpha1.SessionStopping, "")
+		if decision.RequeueAfter != time.Second {
+			t.Errorf("requeued after %s, want 1s", decision.RequeueAfter)
 		}
 		s.advanceClock(time.Second).wantPhase(v1alpha1.SessionStopping, "")
 		s.wantCondition(v1alpha1.ConditionStopStuck, metav1.ConditionTrue, v1alpha1.ReasonGracePeriodExceeded)
 		s.removeJobAndPod().wantPhase(v1alpha1.SessionStopped, "")
 		s.wantCondition(v1alpha1.ConditionStopStuck, metav1.ConditionFalse, v1alpha1.ReasonPodTerminated)
 	})
-	t.Run("Stopped becomes Pending by its mode, with a Job of its own", func(t *testing.T) {
+	t.Run("Stopped becomes Pending with operatingMode Running, with a new Job", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
 		s.updateSpec(setModeStopped).decideAndRecord()
 		s.removeJobAndPod().decideAndRecord()
@@ -237,14 +237,14 @@ func TestPhaseTransitions(t *testing.T) {
 			t.Errorf("Job %s, want fix-r1-a2", name)
 		}
 	})
-	t.Run("a stop that was begun is carried out before the session goes on", func(t *testing.T) {
+	t.Run("a stop is completed before the session resumes", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
 		s.updateSpec(setModeStopped).decideAndRecord()
 		s.markJobDeleted().updateSpec(setModeRunning).wantPhase(v1alpha1.SessionStopping, "")
 		s.removeJobAndPod().startAttempt().wantPhase(v1alpha1.SessionCreating, "")
 	})
 	for _, code := range []int32{0, 1} {
-		t.Run("a session that has ended becomes Pending by one more runRequest", func(t *testing.T) {
+		t.Run("a finished session becomes Pending when runRequest is increased", func(t *testing.T) {
 			s := newScenario(t).startAttempt().startRunner().exitRunner(code, "")
 			s.decideAndRecord()
 			s.advanceClock(time.Hour).updateSpec(requestNextRun).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
@@ -252,37 +252,37 @@ func TestPhaseTransitions(t *testing.T) {
 				t.Errorf("Job %s, want fix-r2-a1", name)
 			}
 			if s.Session.Status.CompletionTime != nil {
-				t.Error("it has a completionTime")
+				t.Error("completionTime is still set")
 			}
 		})
 	}
-	t.Run("a session that has ended is deleted when its time to live is over", func(t *testing.T) {
+	t.Run("a finished session is deleted after ttlSecondsAfterFinished", func(t *testing.T) {
 		s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.TTLSecondsAfterFinished = new(int32(60)) }).startAttempt().exitRunner(0, "")
-		if plan := s.decideAndRecord(); plan.DeleteSession || plan.RequeueAfter != time.Minute {
-			t.Errorf("expired: %t, looked at after %s, want 1m", plan.DeleteSession, plan.RequeueAfter)
+		if decision := s.decideAndRecord(); decision.DeleteSession || decision.RequeueAfter != time.Minute {
+			t.Errorf("deleted: %t, requeued after %s, want 1m", decision.DeleteSession, decision.RequeueAfter)
 		}
-		if plan := s.advanceClock(time.Minute).decideAndRecord(); !plan.DeleteSession {
-			t.Error("it stays")
+		if decision := s.advanceClock(time.Minute).decideAndRecord(); !decision.DeleteSession {
+			t.Error("the session is not deleted")
 		}
 	})
-	t.Run("a session that is stopped has no time to live", func(t *testing.T) {
+	t.Run("a stopped session is not deleted after ttlSecondsAfterFinished", func(t *testing.T) {
 		s := newScenario(t, setModeStopped, func(spec *v1alpha1.AgenticSessionSpec) { spec.TTLSecondsAfterFinished = new(int32(0)) })
-		if plan := s.advanceClock(time.Hour).decideAndRecord(); plan.DeleteSession {
-			t.Error("it is deleted")
+		if decision := s.advanceClock(time.Hour).decideAndRecord(); decision.DeleteSession {
+			t.Error("the session is deleted")
 		}
 	})
-	t.Run("a session that is being deleted is left alone", func(t *testing.T) {
+	t.Run("a session that is being deleted is not changed", func(t *testing.T) {
 		s := newScenario(t)
 		s.Session.DeletionTimestamp = new(metav1.NewTime(testStartTime))
-		if plan := s.decideAndRecord(); plan.CreateJob != nil || len(plan.ApplyObjects) > 0 || len(plan.Events) > 0 || plan.ChangesStatus(s.Session) {
-			t.Errorf("%+v", plan)
+		if decision := s.decideAndRecord(); decision.CreateJob != nil || len(decision.ApplyObjects) > 0 || len(decision.Events) > 0 || decision.ChangesStatus(s.Session) {
+			t.Errorf("%+v", decision)
 		}
 	})
 }
 
 func TestRunFailureReasons(t *testing.T) {
 	tests := map[string]struct {
-		ends   func(s *scenario)
+		change func(s *scenario)
 		phase  v1alpha1.SessionPhase
 		reason string
 		code   *int32
@@ -290,19 +290,19 @@ func TestRunFailureReasons(t *testing.T) {
 		"the runner exits with an error": {
 			func(s *scenario) { s.exitRunner(7, "") }, v1alpha1.SessionFailed, v1alpha1.ReasonExitedWithError, new(int32(7)),
 		},
-		"the runner has too little memory": {
+		"the runner exceeds its memory limit": {
 			func(s *scenario) {
 				s.exitRunner(137, "")
 				s.newestRunnerStatus().State.Terminated.Reason = "OOMKilled"
 			}, v1alpha1.SessionFailed, v1alpha1.ReasonOOMKilled, new(int32(137)),
 		},
-		"its time is up": {
+		"the deadline is exceeded": {
 			func(s *scenario) {
 				s.exitRunner(143, "")
 				s.newestJob().Status.Conditions[0].Reason = batchv1.JobReasonDeadlineExceeded
 			}, v1alpha1.SessionFailed, v1alpha1.ReasonDeadlineExceeded, new(int32(143)),
 		},
-		"its time is up, and the runner ends as if nothing was": {
+		"the deadline is exceeded and the runner exits with 0": {
 			func(s *scenario) {
 				s.exitRunner(0, "")
 				s.newestJob().Status.Conditions[0] = batchv1.JobCondition{
@@ -310,35 +310,35 @@ func TestRunFailureReasons(t *testing.T) {
 				}
 			}, v1alpha1.SessionFailed, v1alpha1.ReasonDeadlineExceeded, new(int32(0)),
 		},
-		"it is evicted": {
+		"the Pod is evicted": {
 			func(s *scenario) {
 				s.newestPod().Status.Reason, s.newestPod().Status.ContainerStatuses = "Evicted", nil
 				s.endJob(batchv1.JobFailed, "")
 			}, v1alpha1.SessionFailed, v1alpha1.ReasonEvicted, nil,
 		},
-		"it is drained from its node, and the runner ends as if nothing was": {
+		"the node is drained and the runner exits with 0": {
 			func(s *scenario) {
 				s.newestPod().Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}}
 				s.exitRunner(0, "")
 				s.newestJob().Status.Conditions[0].Type = batchv1.JobFailed
 			}, v1alpha1.SessionFailed, v1alpha1.ReasonEvicted, new(int32(0)),
 		},
-		"its node is lost": {
+		"the node is lost": {
 			func(s *scenario) {
 				s.newestPod().Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager"}}
 				s.endJob(batchv1.JobFailed, "")
 			}, v1alpha1.SessionFailed, v1alpha1.ReasonPodLost, nil,
 		},
-		"its Pod is lost": {
+		"the Pod is lost": {
 			func(s *scenario) {
 				s.endJob(batchv1.JobFailed, "")
 				s.Pods = nil
 			}, v1alpha1.SessionFailed, v1alpha1.ReasonPodLost, nil,
 		},
-		"somebody deletes its Job": {
+		"a user deletes the Job": {
 			func(s *scenario) { s.removeJobAndPod() }, v1alpha1.SessionFailed, v1alpha1.ReasonPodLost, nil,
 		},
-		"a sidecar fails after the runner has not": {
+		"a sidecar fails after the runner succeeded": {
 			func(s *scenario) {
 				s.exitRunner(0, "")
 				s.newestJob().Status.Conditions[0].Type = batchv1.JobFailed
@@ -347,13 +347,13 @@ func TestRunFailureReasons(t *testing.T) {
 				}}
 			}, v1alpha1.SessionCompleted, v1alpha1.ReasonCompleted, new(int32(0)),
 		},
-		"the Job counts a failure, and has not ended": {
+		"the Job counts a failure but has not ended": {
 			func(s *scenario) { s.newestJob().Status.Failed = 1 }, v1alpha1.SessionRunning, v1alpha1.ReasonRunning, nil,
 		},
-		"the Job will fail, and its Pod is still there": {
+		"the Job will fail but its Pod still runs": {
 			func(s *scenario) { s.endJob(batchv1.JobFailureTarget, "") }, v1alpha1.SessionRunning, v1alpha1.ReasonRunning, nil,
 		},
-		"a Pod of another Job of the same name failed": {
+		"a Pod of an earlier Job with the same name failed": {
 			func(s *scenario) {
 				other := s.newestPod().DeepCopy()
 				other.CreationTimestamp = metav1.NewTime(s.Now.Add(time.Hour))
@@ -368,7 +368,7 @@ func TestRunFailureReasons(t *testing.T) {
 			s := newScenario(t).startAttempt().startRunner()
 			s.decideAndRecord()
 			s.advanceClock(time.Minute)
-			test.ends(s)
+			test.change(s)
 			s.wantPhase(test.phase, test.reason)
 			if len(s.Session.Status.Runs) == 0 {
 				return
@@ -382,28 +382,28 @@ func TestRunFailureReasons(t *testing.T) {
 }
 
 func TestRaceOfStopAndOutcome(t *testing.T) {
-	t.Run("the outcome beats a stop that came later", func(t *testing.T) {
+	t.Run("an outcome before the stop wins", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
 		s.decideAndRecord()
 		s.advanceClock(time.Minute).exitRunner(0, "").updateSpec(setModeStopped).wantPhase(v1alpha1.SessionCompleted, "")
 	})
-	t.Run("the outcome beats a stop that was recorded before it was seen", func(t *testing.T) {
+	t.Run("an outcome before the deletion of the Job wins over a recorded stop", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
 		s.advanceClock(time.Minute).updateSpec(setModeStopped).decideAndRecord()
-		s.exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "") // the delete met a newer version
+		s.exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "") // the deletion failed, because the Job had changed
 	})
-	t.Run("a stop beats how the runner takes it", func(t *testing.T) {
+	t.Run("a stop wins over the exit code of the terminated runner", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
 		s.updateSpec(setModeStopped).decideAndRecord()
 		s.markJobDeleted().advanceClock(3*time.Second).exitRunner(143, "").wantPhase(v1alpha1.SessionStopping, "")
 		s.removeJobAndPod().wantPhase(v1alpha1.SessionStopped, "")
 	})
-	t.Run("a runner that fails in the second in which it is told to stop was stopped", func(t *testing.T) {
+	t.Run("a runner that fails in the second of its termination was stopped", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
 		s.updateSpec(setModeStopped).decideAndRecord()
 		s.markJobDeleted().exitRunner(143, "").wantPhase(v1alpha1.SessionStopping, "")
 	})
-	t.Run("what a stopped runner leaves is kept", func(t *testing.T) {
+	t.Run("the result of a stopped runner is kept", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
 		s.updateSpec(setModeStopped).decideAndRecord()
 		s.markJobDeleted().advanceClock(3*time.Second).exitRunner(143, `{"costUSD": 0.5, "sdkSessionId": "abc"}`).decideAndRecord()
@@ -417,6 +417,6 @@ func TestRaceOfStopAndOutcome(t *testing.T) {
 				return
 			}
 		}
-		t.Error("the next runner is not told how to go on")
+		t.Error("the next runner does not get the sdkSessionId")
 	})
 }

@@ -159,7 +159,7 @@ func (a *orders) tell(before, pool *v1alpha1.WorkerPool, since time.Duration) {
 	if pool.Status.Backlog != nil {
 		a.history = append(a.history, *pool.Status.Backlog)
 	}
-	a.screen.DrawLines(render.Loads(a.screen.Style, []render.PoolLoad{{Pool: pool, Backlogs: a.history}}))
+	a.screen.DrawLines(render.PoolLoadTable(a.screen.Style, []*render.PoolLoad{{Pool: pool, Backlogs: a.history}}).Lines(false))
 }
 
 // rollOut gives the workers a new version, once, when several are there.

@@ -83,7 +83,7 @@ func (a *sequences) tell(before, now map[string]*v1alpha1.SequentialJob, since t
 		for i, example := range a.examples {
 			shown[i] = now[example.Name()]
 		}
-		a.screen.DrawLines(append(render.Rows(a.screen.Style, shown, time.Now()), "", render.StepLegend(a.screen.Style)))
+		a.screen.DrawLines(append(render.SequenceTable(a.screen.Style, shown, time.Now()).Lines(false), "", render.StepLegend(a.screen.Style)))
 	}
 	for _, example := range a.examples {
 		name := example.Name()

@@ -133,7 +133,7 @@ func (a *sessions) look(ctx context.Context, started time.Time) error {
 			a.screen.PrintLine("  %4s  %-6s %s", time.Since(started).Round(time.Second), s.Name, change)
 		}
 	}
-	a.screen.DrawLines(render.Sessions(a.screen.Style, shown, time.Now()))
+	a.screen.DrawLines(render.SessionTable(a.screen.Style, shown, time.Now()).Lines(false))
 	return a.do(ctx)
 }
 

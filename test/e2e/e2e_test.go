@@ -58,32 +58,32 @@ func TestDisturbances(t *testing.T) {
 		{"a new certificate is made and served without a restart when the old one is taken away", newCertificate},
 		{"a rolling restart hands the Lease over at once, and no request meets a webhook that is gone", rollingRestart},
 		{"of two replicas, the other takes over when the leader hangs, and again when it is killed", failOver},
-		{"a drain goes on when the operator was killed in the middle of it, and no job is lost", drainGoesOn},
+		{"a drain continues after the operator was killed, and no job is lost", testDrainContinuesAfterOperatorRestart},
 		{"sequences complete, each step run once, while the operator is killed at random moments", killed},
 	})
 }
 
-// What becomes of jobs while their workers come and go.
+// Jobs while their workers start and stop.
 func TestQueues(t *testing.T) {
 	inTurn(t, []chapter{
-		{"no job is lost or done twice over rollouts and changes of size, and the pool goes back to zero", nothingLost},
-		{"no job is lost when workers and the broker are killed, and few are done again", nothingLostByForce},
-		{"workers that are not drained do jobs twice, as this test can tell", controlWithoutDrain},
-		{"workers that acknowledge first lose jobs, as this test can tell", controlAcknowledgedFirst},
+		{"no job is lost or repeated during rollouts and scaling, and the pool scales to zero", testNoJobIsLostDuringRollouts},
+		{"no job is lost when workers and the broker are killed, and few are repeated", testNoJobIsLostWhenPodsAreKilled},
+		{"the ledger shows that workers without draining repeat jobs", testDeploymentWithoutDrainIsDetected},
+		{"the ledger shows that workers that acknowledge first lose jobs", testAcknowledgingFirstLosesJobs},
 	})
 }
 
-// What a WorkerPool can do, with a real node.
+// Features of WorkerPools, with a real node.
 func TestWorkers(t *testing.T) {
 	together(t, []chapter{
-		{"a program behind HTTP loses no job while its workers come and go; 503 is tried again, 400 is a dead letter", sidecarWorkers},
-		{"a command runs once for each job, and SIGTERM lets those that run finish", commandWorkers},
-		{"a canary that fails goes back by itself, and a good one is promoted step by step", canary},
-		{"when an image cannot be pulled the rollout pauses, and the old revision serves", missingWorkerImage},
-		{"workers of a StatefulSet lose no job while they are scaled and rolled out", statefulWorkers},
-		{"an urgent pool gets the workers of another, drained down to its minimum, and no more than the budget", preemption},
-		{"an evicted worker finishes its jobs, and one goes at a time", eviction},
-		{"a login that changes reaches the operator and the workers; a new password restarts neither", rotation},
+		{"an HTTP server behind a sidecar loses no job during scaling and rollouts; 503 is retried, 400 is dead-lettered", testSidecarWorkers},
+		{"a command runs once for each job, and finishes after SIGTERM", testCommandWorkers},
+		{"a failing canary is rolled back, and a good one is promoted step by step", testCanaryRollout},
+		{"a rollout pauses when its image cannot be pulled, and the old revision serves", testMissingImagePausesTheRollout},
+		{"workers of a StatefulSet lose no job during scaling and rollouts", testStatefulWorkers},
+		{"an urgent pool preempts workers of another pool down to its minimum, within the budget", testPreemptionDrainsLowerPriorities},
+		{"an evicted worker finishes its jobs, and only one is evicted at a time", testEvictionDrainsWorkers},
+		{"rotated credentials reach the operator and the workers; a new password restarts neither", testBrokerCredentialsRotate},
 	})
 }
 

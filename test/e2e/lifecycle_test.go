@@ -186,12 +186,12 @@ func clusterWide(t *testing.T) {
 // A namespace's content is deleted in no order. Here the worst one comes about: the
 // operator's permissions go before all that it has to let go of.
 func namespaceGoes(t *testing.T) {
-	o := open(t, condemned)
-	o.queue("purged", func(q *v1alpha1.Queue) { q.Spec.DeletionPolicy = v1alpha1.DeletionPurge })
-	o.hire(func(pool *v1alpha1.WorkerPool) { fixed(pool, 2, 2) })
-	o.untilWorkers(2)
-	o.dispatch(batch{queue: "orders", run: "job", jobs: 100, rate: 100, takes: time.Second})
-	o.untilBusy(4)
+	o := newQueueEnv(t, condemned)
+	o.createQueue("purged", func(q *v1alpha1.Queue) { q.Spec.DeletionPolicy = v1alpha1.DeletionPurge })
+	o.createPool(func(pool *v1alpha1.WorkerPool) { setFixedReplicas(pool, 2, 2) })
+	o.waitUntilWorkers(2)
+	o.sendBatch(jobBatch{queue: "orders", run: "job", jobs: 100, rate: 100, takes: time.Second})
+	o.waitUntilInFlight(4)
 	s := tellIn(t, condemned, testbuilder.SequentialJob("running", "").Step("a", script("trap exit TERM; sleep 3600 & wait")).Obj())
 	s.podOf("a")
 
@@ -200,10 +200,10 @@ func namespaceGoes(t *testing.T) {
 	eventually(t, "the operator to have lost its permissions", func() bool {
 		return !slices.Contains(permissions(t, condemned), "patch pods")
 	})
-	o.kubectl("delete", "workerpools,queues", "--all", "--wait=false")
+	o.runKubectl("delete", "workerpools,queues", "--all", "--wait=false")
 	s.delete()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: condemned}}
-	for _, object := range []client.Object{s.sj, o.pool()} {
+	for _, object := range []client.Object{s.sj, o.getPool()} {
 		if !exists(t, object) || len(object.GetFinalizers()) == 0 {
 			t.Errorf("%s is let go although its namespace stays", object.GetName())
 		}

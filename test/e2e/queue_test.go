@@ -28,142 +28,145 @@ import (
 	"github.com/yardmaster/yardmaster/test/loadgen/verify"
 )
 
-// How many jobs a test has, how many come in a second, and how long each takes.
+// Defaults of the number of jobs, jobs per second, and the duration of a job.
 const (
-	jobsDefault = 10_000
-	jobsRate    = 200
-	jobTakes    = 300 * time.Millisecond
+	defaultJobCount    = 10_000
+	defaultJobRate     = 200
+	defaultJobDuration = 300 * time.Millisecond
 )
 
-// office is a namespace with NATS, the Queue orders and the WorkerPool clerks, as
-// examples/orders has them.
-type office struct {
-	t          *testing.T
-	ns         string
-	jobs, rate int
-	takes      time.Duration
-	// user that the broker lets in, as a URL has it.
-	user string
-	sent []batch
+// queueEnv is a namespace with NATS, the Queue orders and the WorkerPool clerks of
+// examples/orders.
+type queueEnv struct {
+	t                 *testing.T
+	namespace         string
+	jobCount, jobRate int
+	jobDuration       time.Duration
+	// brokerUser is the login in the broker's URL, such as "user:password@". It is empty
+	// without authentication.
+	brokerUser  string
+	sentBatches []jobBatch
 }
 
-// batch is jobs that are sent to a queue.
-type batch struct {
+// jobBatch describes jobs to send to a queue.
+type jobBatch struct {
 	queue string
-	// run is what their names begin with.
+	// run is the prefix of the names of the jobs.
 	run        string
 	jobs, rate int
 	takes      time.Duration
 }
 
-// open makes an office of its own.
-func open(t *testing.T, ns string) *office {
+// newQueueEnv deploys NATS and the Queue in the namespace.
+func newQueueEnv(t *testing.T, ns string) *queueEnv {
 	t.Helper()
-	o := &office{t: t, ns: ns, jobs: jobsDefault, rate: jobsRate, takes: jobTakes}
+	env := &queueEnv{t: t, namespace: ns, jobCount: defaultJobCount, jobRate: defaultJobRate, jobDuration: defaultJobDuration}
 	if number, err := strconv.Atoi(os.Getenv("E2E_JOBS")); err == nil {
-		o.jobs = number
+		env.jobCount = number
 	}
-	o.nats()
-	o.kubectl("rollout", "status", "statefulset/nats", "--timeout=90s")
+	env.deployNATS()
+	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=90s")
 	for _, file := range []string{"ledger", "queue"} {
-		o.kubectl("apply", "-f", filepath.Join(root, "examples", "orders", file+".yaml"))
+		env.runKubectl("apply", "-f", filepath.Join(root, "examples", "orders", file+".yaml"))
 	}
-	o.kubectl("patch", "secret", "broker", "-p", fmt.Sprintf(`{"stringData":{"url":%q}}`, o.url()))
-	o.untilReady("orders")
+	env.runKubectl("patch", "secret", "broker", "-p", fmt.Sprintf(`{"stringData":{"url":%q}}`, env.brokerURL()))
+	env.waitUntilQueueReady("orders")
 	t.Cleanup(func() {
 		if t.Failed() {
-			o.explain()
+			env.logState()
 		}
 	})
-	return o
+	return env
 }
 
-// nats puts the server of config/nats into the office.
-func (o *office) nats() {
-	o.t.Helper()
+// deployNATS deploys config/nats in the namespace.
+func (env *queueEnv) deployNATS() {
+	env.t.Helper()
 	base, err := filepath.Abs(filepath.Join(root, "config", "nats"))
-	must(o.t, err)
-	dir := o.t.TempDir()
+	must(env.t, err)
+	dir := env.t.TempDir()
 	base, err = filepath.Rel(dir, base)
-	must(o.t, err)
-	overlay := fmt.Sprintf("namespace: %s\nresources: [%s]\n", o.ns, base)
-	must(o.t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600))
-	o.kubectl("apply", "-k", dir)
+	must(env.t, err)
+	overlay := fmt.Sprintf("namespace: %s\nresources: [%s]\n", env.namespace, base)
+	must(env.t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600))
+	env.runKubectl("apply", "-k", dir)
 }
 
-// url of the office's own NATS.
-func (o *office) url() string { return "nats://" + o.user + "nats." + o.ns + ":4222" }
+// brokerURL returns the URL of the NATS server in the namespace.
+func (env *queueEnv) brokerURL() string {
+	return "nats://" + env.brokerUser + "nats." + env.namespace + ":4222"
+}
 
-// untilReady waits until the queue is on its broker.
-func (o *office) untilReady(name string) {
-	o.t.Helper()
-	o.until("the queue "+name+" to be there", patience, func() bool {
+// waitUntilQueueReady waits until the Queue is ready.
+func (env *queueEnv) waitUntilQueueReady(name string) {
+	env.t.Helper()
+	env.waitUntil("the Queue "+name+" is ready", patience, func() bool {
 		var queue v1alpha1.Queue
-		return cluster.Get(o.t.Context(), o.key(name), &queue) == nil && isTrue(queue.Status.Conditions, v1alpha1.ConditionReady)
+		return cluster.Get(env.t.Context(), env.objectKey(name), &queue) == nil && isTrue(queue.Status.Conditions, v1alpha1.ConditionReady)
 	})
 }
 
-// hire makes the WorkerPool, changed as the test wants it.
-func (o *office) hire(change func(pool *v1alpha1.WorkerPool)) {
-	o.t.Helper()
-	o.hireAs("orders/workerpool.yaml", change)
+// createPool creates the WorkerPool of examples/orders with changes.
+func (env *queueEnv) createPool(change func(pool *v1alpha1.WorkerPool)) {
+	env.t.Helper()
+	env.createPoolFromExample("orders/workerpool.yaml", change)
 }
 
-// hireAs makes the WorkerPool of an example.
-func (o *office) hireAs(example string, change func(pool *v1alpha1.WorkerPool)) {
-	o.t.Helper()
+// createPoolFromExample creates the WorkerPool of an example with changes.
+func (env *queueEnv) createPoolFromExample(example string, change func(pool *v1alpha1.WorkerPool)) {
+	env.t.Helper()
 	raw, err := os.ReadFile(filepath.Join(root, "examples", filepath.FromSlash(example)))
-	must(o.t, err)
+	must(env.t, err)
 	pool := &v1alpha1.WorkerPool{}
-	must(o.t, yaml.Unmarshal(raw, pool))
-	pool.Namespace = o.ns
+	must(env.t, yaml.Unmarshal(raw, pool))
+	pool.Namespace = env.namespace
 	if change != nil {
 		change(pool)
 	}
-	must(o.t, cluster.Create(o.t.Context(), pool))
+	must(env.t, cluster.Create(env.t.Context(), pool))
 }
 
-func (o *office) key(name string) client.ObjectKey {
-	return client.ObjectKey{Namespace: o.ns, Name: name}
+func (env *queueEnv) objectKey(name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: env.namespace, Name: name}
 }
 
-func (o *office) pool() *v1alpha1.WorkerPool {
-	o.t.Helper()
+func (env *queueEnv) getPool() *v1alpha1.WorkerPool {
+	env.t.Helper()
 	pool := &v1alpha1.WorkerPool{}
-	must(o.t, cluster.Get(o.t.Context(), o.key("clerks"), pool))
+	must(env.t, cluster.Get(env.t.Context(), env.objectKey("clerks"), pool))
 	return pool
 }
 
-func (o *office) until(what string, limit time.Duration, condition func() bool) {
-	o.t.Helper()
-	err := wait.PollUntilContextTimeout(o.t.Context(), often, limit, true, func(context.Context) (bool, error) { return condition(), nil })
+func (env *queueEnv) waitUntil(description string, limit time.Duration, condition func() bool) {
+	env.t.Helper()
+	err := wait.PollUntilContextTimeout(env.t.Context(), often, limit, true, func(context.Context) (bool, error) { return condition(), nil })
 	if err != nil {
-		o.t.Fatalf("waiting for %s: %v", what, err)
+		env.t.Fatalf("timed out waiting until %s: %v", description, err)
 	}
 }
 
-func (o *office) kubectl(args ...string) string {
-	o.t.Helper()
-	command := kubectl(o.t.Context(), append([]string{"-n", o.ns}, args...)...)
+func (env *queueEnv) runKubectl(args ...string) string {
+	env.t.Helper()
+	command := kubectl(env.t.Context(), append([]string{"-n", env.namespace}, args...)...)
 	output, err := command.CombinedOutput()
 	if err != nil {
-		o.t.Fatalf("%s: %v\n%s", command, err, output)
+		env.t.Fatalf("%s: %v\n%s", command, err, output)
 	}
 	return string(output)
 }
 
-// tool runs the ledger program in the cluster, as a Job.
-func (o *office) tool(name string, args ...string) {
-	o.t.Helper()
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: o.ns}}
+// runLoadgen runs the load generator in the cluster, as a Job.
+func (env *queueEnv) runLoadgen(name string, args ...string) {
+	env.t.Helper()
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: env.namespace}}
 	job.Spec.BackoffLimit = new(int32(0))
-	job.Spec.Template.Spec = o.podSpec("/ledger-tool", args...)
+	job.Spec.Template.Spec = env.newPodSpec("/ledger-tool", args...)
 	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	must(o.t, cluster.Create(o.t.Context(), job))
+	must(env.t, cluster.Create(env.t.Context(), job))
 }
 
-// podSpec is of a Pod with the ledger, that runs a program of the worker's image.
-func (*office) podSpec(program string, args ...string) corev1.PodSpec {
+// newPodSpec returns a Pod with the ledger that runs a program of the worker's image.
+func (*queueEnv) newPodSpec(program string, args ...string) corev1.PodSpec {
 	return corev1.PodSpec{
 		AutomountServiceAccountToken: new(false),
 		SecurityContext: &corev1.PodSecurityContext{
@@ -182,33 +185,33 @@ func (*office) podSpec(program string, args ...string) corev1.PodSpec {
 	}
 }
 
-// send sends the jobs at their rate, and does not wait for that.
-func (o *office) send() {
-	o.t.Helper()
-	o.dispatch(batch{queue: "orders", run: "job", jobs: o.jobs, rate: o.rate, takes: o.takes})
+// sendJobs starts to send the jobs at their rate.
+func (env *queueEnv) sendJobs() {
+	env.t.Helper()
+	env.sendBatch(jobBatch{queue: "orders", run: "job", jobs: env.jobCount, rate: env.jobRate, takes: env.jobDuration})
 }
 
-func (o *office) dispatch(b batch) {
-	o.t.Helper()
-	o.sent = append(o.sent, b)
-	o.tool("send-"+b.run, "send", "-url="+o.url(), "-queue="+b.queue, "-run="+b.run, fmt.Sprintf("-jobs=%d", b.jobs),
+func (env *queueEnv) sendBatch(b jobBatch) {
+	env.t.Helper()
+	env.sentBatches = append(env.sentBatches, b)
+	env.runLoadgen("send-"+b.run, "send", "-url="+env.brokerURL(), "-queue="+b.queue, "-run="+b.run, fmt.Sprintf("-jobs=%d", b.jobs),
 		fmt.Sprintf("-rate=%d", b.rate), fmt.Sprintf("-milliseconds=%d", b.takes.Milliseconds()))
 }
 
-func (o *office) sending() bool {
-	o.t.Helper()
-	return o.sentAt().IsZero()
+func (env *queueEnv) isSending() bool {
+	env.t.Helper()
+	return env.sendCompletionTime().IsZero()
 }
 
-// sentAt is when the last job was sent; zero as long as there are more.
-func (o *office) sentAt() time.Time {
-	o.t.Helper()
+// sendCompletionTime returns when the last job was sent. It is zero while jobs are being sent.
+func (env *queueEnv) sendCompletionTime() time.Time {
+	env.t.Helper()
 	var last time.Time
-	for _, b := range o.sent {
+	for _, b := range env.sentBatches {
 		job := &batchv1.Job{}
-		must(o.t, cluster.Get(o.t.Context(), o.key("send-"+b.run), job))
+		must(env.t, cluster.Get(env.t.Context(), env.objectKey("send-"+b.run), job))
 		if job.Status.Failed > 0 {
-			o.t.Fatalf("sending failed: %s", o.kubectl("logs", "job/"+job.Name))
+			env.t.Fatalf("sending failed: %s", env.runKubectl("logs", "job/"+job.Name))
 		}
 		if job.Status.CompletionTime == nil {
 			return time.Time{}
@@ -220,56 +223,57 @@ func (o *office) sentAt() time.Time {
 	return last
 }
 
-// untilDone waits until all jobs are sent and nothing of them is in the queue.
-func (o *office) untilDone() {
-	o.t.Helper()
+// waitUntilAllDone waits until all jobs are sent and their queues are empty.
+func (env *queueEnv) waitUntilAllDone() {
+	env.t.Helper()
 	limit := 4 * time.Minute
-	for _, b := range o.sent {
+	for _, b := range env.sentBatches {
 		limit += time.Duration(b.jobs/b.rate) * time.Second
 	}
-	o.until("all jobs to be sent and done", limit, func() bool {
-		at := o.sentAt()
-		return !at.IsZero() && !slices.ContainsFunc(o.sent, func(b batch) bool { return !o.isEmpty(b.queue, at) })
+	env.waitUntil("all jobs are sent and done", limit, func() bool {
+		at := env.sendCompletionTime()
+		return !at.IsZero() && !slices.ContainsFunc(env.sentBatches, func(b jobBatch) bool { return !env.isQueueEmpty(b.queue, at) })
 	})
 }
 
-// isEmpty tells whether the queue is known to have no messages after that time.
-func (o *office) isEmpty(name string, after time.Time) bool {
+// isQueueEmpty reports whether the Queue's status, measured after the given time, shows no
+// messages.
+func (env *queueEnv) isQueueEmpty(name string, after time.Time) bool {
 	var queue v1alpha1.Queue
-	if cluster.Get(o.t.Context(), o.key(name), &queue) != nil {
+	if cluster.Get(env.t.Context(), env.objectKey(name), &queue) != nil {
 		return false
 	}
 	s := &queue.Status
 	return s.MeasuredTime != nil && s.MeasuredTime.After(after) && s.Ready != nil && *s.Ready == 0 && s.InFlight != nil && *s.InFlight == 0 && (s.Delayed == nil || *s.Delayed == 0)
 }
 
-// verdict is what the ledger says.
-func (o *office) verdict() verify.LedgerResult {
-	o.t.Helper()
-	return o.judge("job", o.jobs)
+// verifyJobs verifies the ledger for the jobs of sendJobs.
+func (env *queueEnv) verifyJobs() verify.LedgerResult {
+	env.t.Helper()
+	return env.verifyRun("job", env.jobCount)
 }
 
-// wantOnce checks that each job of those runs was done once, and that so many revisions have
-// worked on the first of them.
-func (o *office) wantOnce(revisions int, runs ...string) {
-	o.t.Helper()
-	for _, b := range o.sent {
+// wantEachDoneOnce checks that each job of the runs was done exactly once, and that at least
+// the given number of revisions worked on the first run.
+func (env *queueEnv) wantEachDoneOnce(revisions int, runs ...string) {
+	env.t.Helper()
+	for _, b := range env.sentBatches {
 		if !slices.Contains(runs, b.run) {
 			continue
 		}
-		verdict := o.judge(b.run, b.jobs)
-		if !verdict.EachDoneOnce() || b.run == runs[0] && verdict.Revisions < revisions {
-			o.t.Errorf("%s: %+v", b.run, verdict)
+		result := env.verifyRun(b.run, b.jobs)
+		if !result.EachDoneOnce() || b.run == runs[0] && result.Revisions < revisions {
+			env.t.Errorf("run %s: %+v", b.run, result)
 		}
 	}
 }
 
-func (o *office) judge(run string, jobs int) verify.LedgerResult {
-	o.t.Helper()
-	o.tool("verify-"+run, "verify", "-run="+run, fmt.Sprintf("-jobs=%d", jobs))
+func (env *queueEnv) verifyRun(run string, jobs int) verify.LedgerResult {
+	env.t.Helper()
+	env.runLoadgen("verify-"+run, "verify", "-run="+run, fmt.Sprintf("-jobs=%d", jobs))
 	var output string
-	o.until("the verdict", patience, func() bool {
-		pods, err := clientset.CoreV1().Pods(o.ns).List(o.t.Context(), metav1.ListOptions{LabelSelector: "job-name=verify-" + run})
+	env.waitUntil("the ledger is verified", patience, func() bool {
+		pods, err := clientset.CoreV1().Pods(env.namespace).List(env.t.Context(), metav1.ListOptions{LabelSelector: "job-name=verify-" + run})
 		if err != nil || len(pods.Items) == 0 {
 			return false
 		}
@@ -277,29 +281,29 @@ func (o *office) judge(run string, jobs int) verify.LedgerResult {
 		if phase != corev1.PodSucceeded && phase != corev1.PodFailed {
 			return false
 		}
-		raw, err := clientset.CoreV1().Pods(o.ns).GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{}).DoRaw(o.t.Context())
+		raw, err := clientset.CoreV1().Pods(env.namespace).GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{}).DoRaw(env.t.Context())
 		output = string(raw)
 		return err == nil
 	})
 	var v verify.LedgerResult
-	_, output, _ = strings.Cut(output, "{") // beside it stands why the program failed
+	_, output, _ = strings.Cut(output, "{") // the program also prints its error
 	line, _, _ := strings.Cut(output, "\n")
 	if err := json.Unmarshal([]byte("{"+line), &v); err != nil {
-		o.t.Fatalf("%v: %s", err, output)
+		env.t.Fatalf("%v: %s", err, output)
 	}
-	o.t.Log(v.String())
+	env.t.Log(v.String())
 	return v
 }
 
-func (o *office) explain() {
+func (env *queueEnv) logState() {
 	for _, args := range [][]string{
 		{"get", "queues,workerpools,deployments,pods", "-o", "wide"},
 		{"get", "queues", "-o", "jsonpath={.items[*].status}"},
 		{"get", "workerpools", "-o", "jsonpath={.items[*].status}"},
 		{"events"},
 	} {
-		output, _ := kubectl(context.Background(), append([]string{"-n", o.ns}, args...)...).CombinedOutput()
-		o.t.Logf("kubectl %s\n%s", strings.Join(args, " "), output)
+		output, _ := kubectl(context.Background(), append([]string{"-n", env.namespace}, args...)...).CombinedOutput()
+		env.t.Logf("kubectl %s\n%s", strings.Join(args, " "), output)
 	}
 }
 
@@ -312,64 +316,65 @@ func isTrue(conditions []metav1.Condition, kind string) bool {
 	return false
 }
 
-// rollOut gives the pool another version.
-func (o *office) rollOut(version int) {
-	o.t.Helper()
+// rollOutVersion changes the pool's version.
+func (env *queueEnv) rollOutVersion(version int) {
+	env.t.Helper()
 	patch := fmt.Sprintf(`{"spec":{"version":"%d"}}`, version)
-	must(o.t, cluster.Patch(o.t.Context(), o.pool(), client.RawPatch(types.MergePatchType, []byte(patch))))
+	must(env.t, cluster.Patch(env.t.Context(), env.getPool(), client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// bound gives the pool another maximum, so that it shrinks or may grow.
-func (o *office) bound(replicas int) {
-	o.t.Helper()
+// setMaxReplicas changes the pool's maxReplicas, so that it scales up or down.
+func (env *queueEnv) setMaxReplicas(replicas int) {
+	env.t.Helper()
 	patch := fmt.Sprintf(`{"spec":{"autoscaling":{"maxReplicas":%d}}}`, replicas)
-	must(o.t, cluster.Patch(o.t.Context(), o.pool(), client.RawPatch(types.MergePatchType, []byte(patch))))
+	must(env.t, cluster.Patch(env.t.Context(), env.getPool(), client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// disturb rolls the pool out and changes its size, again and again, while jobs come.
-func (o *office) disturb(each func(turn int)) (rollouts int) {
-	o.t.Helper()
-	pause := max(time.Duration(o.jobs/o.rate)*time.Second/8, 5*time.Second)
-	for turn := 1; o.sending(); turn++ {
-		o.rollOut(turn + 1)
+// rollOutAndScaleRepeatedly rolls the pool out and scales it while jobs are being sent. It
+// calls each after every change.
+func (env *queueEnv) rollOutAndScaleRepeatedly(each func(turn int)) (rollouts int) {
+	env.t.Helper()
+	pause := max(time.Duration(env.jobCount/env.jobRate)*time.Second/8, 5*time.Second)
+	for turn := 1; env.isSending(); turn++ {
+		env.rollOutVersion(turn + 1)
 		rollouts++
-		o.bound(4 + rand.IntN(4))
+		env.setMaxReplicas(4 + rand.IntN(4))
 		if each != nil {
 			each(turn)
 		}
 		select {
 		case <-time.After(pause):
-		case <-o.t.Context().Done():
-			o.t.Fatal(o.t.Context().Err())
+		case <-env.t.Context().Done():
+			env.t.Fatal(env.t.Context().Err())
 		}
 	}
 	return rollouts
 }
 
-func nothingLost(t *testing.T) {
-	o := open(t, office1)
-	o.hire(nil)
-	o.send()
-	rollouts := o.disturb(nil)
-	o.untilDone()
-	verdict := o.verdict()
-	if !verdict.EachDoneOnce() {
-		t.Errorf("%+v", verdict)
+func testNoJobIsLostDuringRollouts(t *testing.T) {
+	env := newQueueEnv(t, rolloutNamespace)
+	env.createPool(nil)
+	env.sendJobs()
+	rollouts := env.rollOutAndScaleRepeatedly(nil)
+	env.waitUntilAllDone()
+	result := env.verifyJobs()
+	if !result.EachDoneOnce() {
+		t.Errorf("unexpected ledger: %+v", result)
 	}
-	if rollouts < 5 || verdict.Revisions < 5 {
-		t.Errorf("%d rollouts, %d revisions have worked", rollouts, verdict.Revisions)
+	if rollouts < 5 || result.Revisions < 5 {
+		t.Errorf("%d rollouts, %d revisions did jobs, want at least 5", rollouts, result.Revisions)
 	}
-	o.until("the pool to be at zero again", patience, func() bool {
-		pool := o.pool()
-		return pool.Status.Replicas == 0 && len(o.workers()) == 0
+	env.waitUntil("the pool is scaled to zero", patience, func() bool {
+		pool := env.getPool()
+		return pool.Status.Replicas == 0 && len(env.workerPods()) == 0
 	})
 }
 
-// workers are the Pods of the pool.
-func (o *office) workers() []corev1.Pod {
-	o.t.Helper()
+// workerPods returns the Pods of the pool.
+func (env *queueEnv) workerPods() []corev1.Pod {
+	env.t.Helper()
 	var pods corev1.PodList
-	must(o.t, cluster.List(o.t.Context(), &pods, client.InNamespace(o.ns)))
+	must(env.t, cluster.List(env.t.Context(), &pods, client.InNamespace(env.namespace)))
 	var workers []corev1.Pod
 	for _, pod := range pods.Items {
 		if strings.HasPrefix(pod.Name, "clerks-") {
@@ -379,85 +384,86 @@ func (o *office) workers() []corev1.Pod {
 	return workers
 }
 
-func nothingLostByForce(t *testing.T) {
-	o := open(t, office2)
-	o.hire(nil)
-	o.send()
+func testNoJobIsLostWhenPodsAreKilled(t *testing.T) {
+	env := newQueueEnv(t, disruptionNamespace)
+	env.createPool(nil)
+	env.sendJobs()
 	inFlight := 0
-	o.disturb(func(turn int) {
+	env.rollOutAndScaleRepeatedly(func(turn int) {
 		if turn%3 == 0 {
-			o.kubectl("delete", "pod", "nats-0", "--grace-period=0", "--force")
+			env.runKubectl("delete", "pod", "nats-0", "--grace-period=0", "--force")
 			return
 		}
-		for _, pod := range o.workers() {
+		for _, pod := range env.workerPods() {
 			if rand.IntN(2) == 0 && pod.Status.Phase == corev1.PodRunning {
-				o.kubectl("delete", "pod", pod.Name, "--grace-period=0", "--force", "--ignore-not-found")
-				inFlight += 10 // what a clerk can have
+				env.runKubectl("delete", "pod", pod.Name, "--grace-period=0", "--force", "--ignore-not-found")
+				inFlight += 10 // the concurrency of one worker
 			}
 		}
 	})
-	o.untilDone()
-	verdict := o.verdict()
-	if verdict.Done != verdict.Sent || len(verdict.Unexpected) > 0 {
-		t.Errorf("%+v", verdict)
+	env.waitUntilAllDone()
+	result := env.verifyJobs()
+	if result.Done != result.Sent || len(result.Unexpected) > 0 {
+		t.Errorf("unexpected ledger: %+v", result)
 	}
-	if verdict.Repeated > inFlight+60 { // and what all could have when the broker went
-		t.Errorf("%d were done again, and no more than %d can have been in flight", verdict.Repeated, inFlight)
+	if result.Repeated > inFlight+60 { // plus the capacity of all workers, for the loss of the broker
+		t.Errorf("%d jobs were repeated, but at most %d were in flight", result.Repeated, inFlight)
 	}
 }
 
-// careless are workers of a plain Deployment that is rolled out in the middle.
-func (o *office) careless(program string, args ...string) {
-	o.t.Helper()
+// deployIncorrectWorkers creates a Deployment of workers that are not drained.
+func (env *queueEnv) deployIncorrectWorkers(program string, args ...string) {
+	env.t.Helper()
 	labels := map[string]string{"app": "careless"}
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "careless", Namespace: o.ns}}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "careless", Namespace: env.namespace}}
 	deployment.Spec.Replicas = new(int32(4))
 	deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 	deployment.Spec.Template.Labels = labels
-	deployment.Spec.Template.Spec = o.podSpec(program, args...)
-	deployment.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(0)) // and no time to finish
+	deployment.Spec.Template.Spec = env.newPodSpec(program, args...)
+	deployment.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(0)) // no time to finish jobs
 	deployment.Spec.Template.Spec.Containers[0].Env = append(deployment.Spec.Template.Spec.Containers[0].Env,
 		corev1.EnvVar{Name: "YARDMASTER_CONFIG_FILE", Value: "/config/worker.yaml"},
 		corev1.EnvVar{Name: "YARDMASTER_POD", Value: "careless"})
-	o.configure(&deployment.Spec.Template.Spec)
-	must(o.t, cluster.Create(o.t.Context(), deployment))
+	env.mountWorkerConfig(&deployment.Spec.Template.Spec)
+	must(env.t, cluster.Create(env.t.Context(), deployment))
 }
 
-// configure gives a Pod what a WorkerPool gives to its own.
-func (o *office) configure(pod *corev1.PodSpec) {
-	o.t.Helper()
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "careless", Namespace: o.ns}, Data: map[string]string{
-		"worker.yaml": "broker: {url: '" + o.url() + "'}\nconcurrency: 20\nqueues: [{name: orders, lease: 15s}]\n",
+// mountWorkerConfig mounts a worker configuration, as the operator does for a WorkerPool.
+func (env *queueEnv) mountWorkerConfig(pod *corev1.PodSpec) {
+	env.t.Helper()
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "careless", Namespace: env.namespace}, Data: map[string]string{
+		"worker.yaml": "broker: {url: '" + env.brokerURL() + "'}\nconcurrency: 20\nqueues: [{name: orders, lease: 15s}]\n",
 	}}
-	must(o.t, client.IgnoreAlreadyExists(cluster.Create(o.t.Context(), config)))
+	must(env.t, client.IgnoreAlreadyExists(cluster.Create(env.t.Context(), config)))
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "config", VolumeSource: corev1.VolumeSource{
 		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "careless"}},
 	}})
 	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "config", MountPath: "/config"})
 }
 
-// control has careless workers do the jobs, and returns the verdict on them.
-func control(t *testing.T, ns, program string, args ...string) verify.LedgerResult {
-	o := open(t, ns)
-	o.jobs, o.rate, o.takes = 800, 20, 3*time.Second // nobody can finish that in a moment
-	o.careless(program, args...)
-	o.send()
-	for o.sending() {
-		o.kubectl("rollout", "restart", "deployment/careless")
-		o.kubectl("rollout", "status", "deployment/careless", "--timeout=90s")
+// runIncorrectWorkers sends jobs to incorrect workers while they are rolled out, and returns
+// the verification of the ledger.
+func runIncorrectWorkers(t *testing.T, ns, program string, args ...string) verify.LedgerResult {
+	env := newQueueEnv(t, ns)
+	env.jobCount, env.jobRate, env.jobDuration = 800, 20, 3*time.Second // no job finishes within a rollout
+	env.deployIncorrectWorkers(program, args...)
+	env.sendJobs()
+	for env.isSending() {
+		env.runKubectl("rollout", "restart", "deployment/careless")
+		env.runKubectl("rollout", "status", "deployment/careless", "--timeout=90s")
 	}
-	o.untilDone()
-	return o.verdict()
+	env.waitUntilAllDone()
+	return env.verifyJobs()
 }
 
-func controlWithoutDrain(t *testing.T) {
-	if verdict := control(t, office3, "/worker"); verdict.EachDoneOnce() {
-		t.Errorf("a Deployment without drain passes: %+v", verdict)
+func testDeploymentWithoutDrainIsDetected(t *testing.T) {
+	if result := runIncorrectWorkers(t, undrainedNamespace, "/worker"); result.EachDoneOnce() {
+		t.Errorf("a Deployment without draining lost or repeated no job: %+v", result)
 	}
 }
 
-func controlAcknowledgedFirst(t *testing.T) {
-	if verdict := control(t, office4, "/careless", "nats://nats."+office4+":4222", "orders"); verdict.Done == verdict.Sent {
-		t.Errorf("workers that acknowledge first lose nothing: %+v", verdict)
+func testAcknowledgingFirstLosesJobs(t *testing.T) {
+	if result := runIncorrectWorkers(t, carelessNamespace, "/careless", "nats://nats."+carelessNamespace+":4222", "orders"); result.Done == result.Sent {
+		t.Errorf("workers that acknowledge first lost no job: %+v", result)
 	}
 }

@@ -44,9 +44,9 @@ const (
 	unwatched = "e2e-unwatched"
 	// reported is not watched, but its Jobs are reported on.
 	reported = "e2e-reported"
-	// office1 and its like are watched, and have queues and workers.
-	office1, office2, office3, office4 = "e2e-office", "e2e-rough-office", "e2e-undrained", "e2e-careless"
-	// behindHTTP and its like are, too: a namespace for each test of what a WorkerPool can do.
+	// Namespaces with queues and workers.
+	rolloutNamespace, disruptionNamespace, undrainedNamespace, carelessNamespace = "e2e-queue-rollouts", "e2e-queue-disruption", "e2e-undrained", "e2e-careless"
+	// Namespaces of tests of WorkerPools.
 	behindHTTP, asCommands, canaries, pulled = "e2e-behind-http", "e2e-commands", "e2e-canaries", "e2e-pulled"
 	numbered, preempted, evicted, loggedIn   = "e2e-numbered", "e2e-preempted", "e2e-evicted", "e2e-logged-in"
 	interrupted, condemned                   = "e2e-interrupted", "e2e-condemned"
@@ -57,14 +57,14 @@ const (
 	privileged = "e2e-privileged"
 )
 
-// offices are the namespaces with queues and workers.
-var offices = []string{
-	office1, office2, office3, office4,
+// queueNamespaces are the namespaces with queues and workers.
+var queueNamespaces = []string{
+	rolloutNamespace, disruptionNamespace, undrainedNamespace, carelessNamespace,
 	behindHTTP, asCommands, canaries, pulled, numbered, preempted, evicted, loggedIn, interrupted, condemned,
 }
 
 // What the operator is deployed to watch.
-var someNamespaces = strings.Join(append([]string{watched, doomed, sessionsNamespace, deletionNamespace}, offices...), ",")
+var someNamespaces = strings.Join(append([]string{watched, doomed, sessionsNamespace, deletionNamespace}, queueNamespaces...), ",")
 
 const allNamespaces = "*"
 
@@ -112,7 +112,7 @@ func start(ctx context.Context) (err error) {
 		watched: "restricted", doomed: "restricted", unwatched: "restricted", reported: "restricted",
 		sessionsNamespace: "restricted", deletionNamespace: "restricted", privileged: "privileged",
 	}
-	for _, name := range offices {
+	for _, name := range queueNamespaces {
 		profiles[name] = "restricted"
 	}
 	for name, profile := range profiles {

@@ -93,11 +93,11 @@ func (s *story) plannedJob() *batchv1.Job {
 	s.t.Helper()
 	sj := s.now().DeepCopy()
 	sj.Spec.Suspend = false
-	plan := sequence.Decide(sequence.Input{SequentialJob: sj, Answers: sequence.Answers{DryRun: &sequence.DryRun{}}})
-	if plan.Create == nil {
-		s.t.Fatalf("nothing is planned: %+v", plan)
+	decision := sequence.Decide(sequence.Observation{SequentialJob: sj, Answers: sequence.Answers{DryRun: &sequence.DryRunResult{}}})
+	if decision.CreateJob == nil {
+		s.t.Fatalf("no Job is planned: %+v", decision)
 	}
-	return plan.Create
+	return decision.CreateJob
 }
 
 // Upstream, one lost status write after the Job was made led to an endless loop of

@@ -41,16 +41,16 @@ func TestPluginSeesToDeadLetters(t *testing.T) {
 	g := newGate(t)
 	list := g.plugin(t, y.ns, "queue", "dead", "list", "mail", "--limit=2")
 	list.want(0)
-	wantSaid(t, list.out.String(), "ID   DIED", "2 of 5 are shown")
+	wantSaid(t, list.out.String(), "ID   DIED", "showing 2 of 5")
 	asked := g.plugin(t, y.ns, "queue", "dead", "purge", "mail", "--all")
 	asked.want(2)
-	wantSaid(t, asked.errOut.String(), "needs --yes, or a terminal to ask on")
+	wantSaid(t, asked.errOut.String(), "without confirmation: set --yes, or run on a terminal")
 	oldest := g.plugin(t, y.ns, "queue", "dead", "requeue", "mail", "--oldest=2")
 	oldest.want(0)
-	wantSaid(t, oldest.out.String(), "queue.yardmaster.dev/mail: 2 dead letters given back to workers")
+	wantSaid(t, oldest.out.String(), "queue.yardmaster.dev/mail: requeued 2 dead letters")
 	dropped := g.plugin(t, y.ns, "queue", "dead", "purge", "mail", "--all", "--yes")
 	dropped.want(0)
-	wantSaid(t, dropped.out.String(), "queue.yardmaster.dev/mail: 3 dead letters dropped")
+	wantSaid(t, dropped.out.String(), "queue.yardmaster.dev/mail: deleted 3 dead letters")
 	eventually(t, "2 messages ready and none dead", func() bool {
 		status := y.queue("mail").Status
 		return status.Ready != nil && *status.Ready == 2 && status.Dead != nil && *status.Dead == 0
@@ -83,10 +83,10 @@ func TestPluginDrainsWatchesAndExplainsAPool(t *testing.T) {
 	watch.want(130)
 	explain := g.plugin(t, c.ns, "pool", "explain", "postmen")
 	explain.want(0)
-	wantSaid(t, explain.out.String(), "Manual: spec.replicas is 1, and nothing else changes the number")
+	wantSaid(t, explain.out.String(), "Manual: spec.replicas is 1, and autoscaling is off")
 	more := g.plugin(t, c.ns, "pool", "drain", "postmen", "--replicas=1")
 	more.want(2)
-	wantSaid(t, more.errOut.String(), "cannot drain: spec.replicas is 1 already")
+	wantSaid(t, more.errOut.String(), "cannot drain: spec.replicas is already 1")
 }
 
 // drainUntilWritten drains postmen. The operator may write the status between the plugin's
@@ -99,7 +99,7 @@ func (g *gate) drainUntilWritten(t *testing.T, ns string, args ...string) *call 
 		if code == 0 {
 			return drain
 		}
-		if said := drain.errOut.String(); code != 2 || !strings.Contains(said, "nothing was written: look at it, and try again") {
+		if said := drain.errOut.String(); code != 2 || !strings.Contains(said, "nothing was written: check the change and try again") {
 			t.Fatalf("code %d: %s", code, said)
 		}
 	}
@@ -116,7 +116,7 @@ func TestPluginExplainsADecision(t *testing.T) {
 	})
 	explain := g.plugin(t, c.ns, "pool", "explain", "clerks")
 	explain.want(0)
-	wantSaid(t, explain.out.String(), "DryRun: ", "100 messages, the oldest for ", "s·(λ + B/T)", "Bounds: 0 to 4 workers; there were 0")
+	wantSaid(t, explain.out.String(), "DryRun: ", "100 messages, oldest ", "s·(λ + B/T)", "Limits: 0 to 4 workers. The pool had 0")
 	drain := g.plugin(t, c.ns, "pool", "drain", "clerks")
 	drain.want(2)
 	wantSaid(t, drain.errOut.String(), "cannot drain: it is autoscaled between 0 and 4 workers; lower spec.autoscaling.maxReplicas instead")

@@ -231,7 +231,7 @@ func TestPluginWatchGoesOnWhenTheAPIServerIsBack(t *testing.T) {
 	s.succeed("load")
 	g.shut.Store(false)
 	watch.want(0)
-	wantSaid(t, watch.out.String(), "connected again", "Completed, 2/2 steps")
+	wantSaid(t, watch.out.String(), "connection restored", "Completed, 2/2 steps")
 }
 
 func TestPluginWatchEndsAtOnceWhenInterrupted(t *testing.T) {
@@ -264,19 +264,19 @@ func TestPluginRerunsFromTheFailedStepAndWatches(t *testing.T) {
 	s.succeed("extract")
 	early := g.kubectl(t, s.sj.Namespace, "rerun", "etl")
 	early.want(2)
-	wantSaid(t, early.errOut.String(), "etl: cannot rerun: its run has not ended, it is Running")
+	wantSaid(t, early.errOut.String(), "etl: cannot rerun: its run has not finished, it is Running")
 	s.end("load", 1, "")
 	s.untilPhase(v1alpha1.PhaseFailed)
 	unknown := g.kubectl(t, s.sj.Namespace, "rerun", "etl", "--from=transform")
 	unknown.want(2)
-	wantSaid(t, unknown.errOut.String(), `cannot rerun from step "transform": there is no such step`)
+	wantSaid(t, unknown.errOut.String(), `cannot rerun from step "transform": no step in containers has this name`)
 
 	rerun := g.kubectl(t, s.sj.Namespace, "rerun", "etl", "--watch")
 	rerun.until("step load")
 	eventually(t, "the Job of the rerun", func() bool { return len(s.jobs()) == 3 })
 	s.succeed("load")
 	rerun.want(0)
-	wantSaid(t, rerun.out.String(), "sequentialjob.yardmaster.dev/etl runs again from Failed: run 2, id ", "Completed, 2/2 steps")
+	wantSaid(t, rerun.out.String(), "sequentialjob.yardmaster.dev/etl reruns from Failed: run 2, id ", "Completed, 2/2 steps")
 	if s.now().Status.Run != 2 || s.step("extract").Run != 1 {
 		t.Errorf("%s", describe(s.sj))
 	}
@@ -290,7 +290,7 @@ func TestPluginSuspendsAndResumes(t *testing.T) {
 	g.kubectl(t, s.sj.Namespace, "suspend", "etl").want(0)
 	again := g.kubectl(t, s.sj.Namespace, "suspend", "no-such", "etl")
 	again.want(2)
-	wantSaid(t, again.out.String(), "sequentialjob.yardmaster.dev/etl was suspended already")
+	wantSaid(t, again.out.String(), "sequentialjob.yardmaster.dev/etl is already suspended")
 	wantSaid(t, again.errOut.String(), `error: sequentialjobs.yardmaster.dev "no-such" not found`)
 	s.succeed("extract")
 	s.untilPhase(v1alpha1.PhaseSuspended)
@@ -317,7 +317,7 @@ func TestPluginFollowsTheLogsOfOneStepAfterAnother(t *testing.T) {
 	if diff := cmp.Diff(want, slices.DeleteFunc(got, func(line string) bool { return strings.HasSuffix(line, "instant") })); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
-	wantSaid(t, follow.errOut.String(), "trying again")
+	wantSaid(t, follow.errOut.String(), "retrying")
 }
 
 func TestPluginTellsOfLogsThatAreThereAndOfThoseThatAreGone(t *testing.T) {
@@ -341,5 +341,5 @@ load | 2026-03-01T12:00:00.000000002Z load ends
 	if diff := cmp.Diff(want, logs.out.String()); diff != "" {
 		t.Errorf("logs (-want +got):\n%s", diff)
 	}
-	wantSaid(t, logs.errOut.String(), "step extract has no log any more: there is no Pod of its Job "+s.step("extract").JobName)
+	wantSaid(t, logs.errOut.String(), "step extract has no log: its Job "+s.step("extract").JobName+" no longer has a Pod")
 }

@@ -36,7 +36,7 @@ func TestAgenticSessionRules(t *testing.T) {
 		},
 		"prompt and initialPrompt": {
 			spec: `{prompt: a, initialPrompt: a}`,
-			want: "spec: Invalid value: give prompt or its alias initialPrompt, not both",
+			want: "spec: Invalid value: set prompt or its alias initialPrompt, not both",
 		},
 		"a prompt of more than 64 KiB": {
 			spec: `{prompt: "` + strings.Repeat("é", 32769) + `"}`,
@@ -100,11 +100,11 @@ func TestAgenticSessionRules(t *testing.T) {
 		},
 		"a token in a repo's URL": {
 			spec: `{prompt: a, repos: [{url: "https://token@a/b"}]}`,
-			want: `spec.repos[0].url: Invalid value: "https://token@a/b": credentials must not stand in the URL: put them into a Secret`,
+			want: `spec.repos[0].url: Invalid value: "https://token@a/b": the URL must not contain credentials: put them into a Secret, and mount it with secretMounts`,
 		},
 		"a password in a repo's ssh URL": {
 			spec: `{prompt: a, repos: [{url: "ssh://git:secret@a/b"}]}`,
-			want: `spec.repos[0].url: Invalid value: "ssh://git:secret@a/b": credentials must not stand in the URL: put them into a Secret`,
+			want: `spec.repos[0].url: Invalid value: "ssh://git:secret@a/b": the URL must not contain credentials: put them into a Secret, and mount it with secretMounts`,
 		},
 		"a branch that is an option": {
 			spec: `{prompt: a, repos: [{url: "https://a/b", branch: "--force"}]}`,
@@ -220,7 +220,7 @@ func TestAgenticSessionRules(t *testing.T) {
 		},
 		"a workspace beside the one to go on in": {
 			spec: `{prompt: a, workspace: {}, continueFrom: {name: b}}`,
-			want: "spec.workspace: Invalid value: with continueFrom the workspace is that of the other session: leave workspace out",
+			want: "spec.workspace: Invalid value: with continueFrom the session uses the other session's workspace: do not set workspace",
 		},
 		"another session to go on from": {
 			spec: `{prompt: a, continueFrom: {name: b}}`, becomes: `{prompt: a, continueFrom: {name: c}}`,

@@ -27,8 +27,8 @@ const (
 	mostMetrics = 32
 )
 
-// Options say which program is asked, and for what.
-type Options struct {
+// ScalerOptions say which program is asked, and for what.
+type ScalerOptions struct {
 	// Address is host:port.
 	Address string
 	// Namespace and Name of the object that is scaled, and the Metadata of its trigger.
@@ -38,17 +38,17 @@ type Options struct {
 	TLS *broker.TLS
 }
 
-// Scaler is an external scaler.
-type Scaler struct {
+// ScalerSource is an external scaler.
+type ScalerSource struct {
 	connection *grpc.ClientConn
 	client     externalscaler.ExternalScalerClient
 	object     *externalscaler.ScaledObjectRef
 }
 
-var _ backlog.Source = (*Scaler)(nil)
+var _ backlog.Source = (*ScalerSource)(nil)
 
 // New connects to nothing yet.
-func New(o Options) (backlog.Source, error) {
+func New(o ScalerOptions) (backlog.Source, error) {
 	security := insecure.NewCredentials()
 	if o.TLS != nil {
 		config, err := o.TLS.ClientConfig()
@@ -62,21 +62,21 @@ func New(o Options) (backlog.Source, error) {
 	if err != nil {
 		return nil, broker.Errorf(broker.ClassInvalid, "address: %w", err)
 	}
-	return &Scaler{connection, externalscaler.NewExternalScalerClient(connection), &externalscaler.ScaledObjectRef{
+	return &ScalerSource{connection, externalscaler.NewExternalScalerClient(connection), &externalscaler.ScaledObjectRef{
 		Namespace: o.Namespace, Name: o.Name, ScalerMetadata: maps.Clone(o.Metadata),
 	}}, nil
 }
 
 // Read asks whether there is anything to do, and how much. With several metrics it is the
 // one that asks for most replicas, as in KEDA.
-func (s *Scaler) Read(ctx context.Context) (backlog.Reading, error) {
+func (s *ScalerSource) Read(ctx context.Context) (backlog.Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	active, err := s.client.IsActive(ctx, s.object)
 	if err != nil {
 		return backlog.Reading{}, classify("asking IsActive", err)
 	}
-	reading := backlog.Reading{At: time.Now()}
+	reading := backlog.Reading{MeasuredTime: time.Now()}
 	specs, err := s.client.GetMetricSpec(ctx, s.object)
 	if err != nil {
 		return backlog.Reading{}, classify("asking GetMetricSpec", err)
@@ -92,10 +92,10 @@ func (s *Scaler) Read(ctx context.Context) (backlog.Reading, error) {
 			return backlog.Reading{}, err
 		}
 		if replicas := float64(waiting) / target; replicas > most {
-			most, reading.Waiting = replicas, waiting
+			most, reading.Backlog = replicas, waiting
 		}
 	}
-	reading.Waiting = agreed(active.GetResult(), reading.Waiting)
+	reading.Backlog = agreed(active.GetResult(), reading.Backlog)
 	return reading, nil
 }
 
@@ -109,7 +109,7 @@ func agreed(active bool, waiting int64) int64 {
 }
 
 // metric is how much there is of one metric, and how much of it is for one replica.
-func (s *Scaler) metric(ctx context.Context, spec *externalscaler.MetricSpec) (waiting int64, target float64, err error) {
+func (s *ScalerSource) metric(ctx context.Context, spec *externalscaler.MetricSpec) (waiting int64, target float64, err error) {
 	name := printable(spec.GetMetricName())
 	target = either(spec.GetTargetSize(), spec.GetTargetSizeFloat())
 	if !(target > 0) { // nor is it NaN
@@ -124,7 +124,7 @@ func (s *Scaler) metric(ctx context.Context, spec *externalscaler.MetricSpec) (w
 		return 0, 0, broker.Errorf(broker.ClassInvalid, "GetMetrics: the metric %q has %d values, must have 1", name, len(values))
 	}
 	value := either(values[0].GetMetricValue(), values[0].GetMetricValueFloat())
-	waiting, err = backlog.Count(fmt.Sprintf("GetMetrics: the metric %q", name), value)
+	waiting, err = backlog.MessageCount(fmt.Sprintf("GetMetrics: the metric %q", name), value)
 	return waiting, target, err
 }
 
@@ -138,7 +138,7 @@ func either(whole int64, anyNumber float64) float64 {
 }
 
 // Disconnect ends the connection.
-func (s *Scaler) Disconnect() { _ = s.connection.Close() }
+func (s *ScalerSource) Disconnect() { _ = s.connection.Close() }
 
 // maxText bounds what of the scaler's words is repeated.
 const maxText = 300

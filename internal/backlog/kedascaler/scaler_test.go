@@ -63,7 +63,7 @@ func (p *program) serve(t *testing.T, options ...grpc.ServerOption) (address str
 	return listener.Addr().String()
 }
 
-func scaler(t *testing.T, o Options) backlog.Source {
+func scaler(t *testing.T, o ScalerOptions) backlog.Source {
 	t.Helper()
 	s, err := New(o)
 	if err != nil {
@@ -103,7 +103,7 @@ func TestWhatAScalerSays(t *testing.T) {
 		"a target that is none":  {program{metrics: []*externalscaler.MetricSpec{spec("m", 0, math.NaN())}}, 0, broker.ClassInvalid, `is NaN`},
 		"no value":               {program{metrics: one}, 0, broker.ClassInvalid, `the metric "m" has 0 values`},
 		"two values":             {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": append(value(1, 0), value(2, 0)...)}}, 0, broker.ClassInvalid, "has 2 values"},
-		"not a number":           {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(0, math.NaN())}}, 0, broker.ClassInvalid, "is not a number"},
+		"not a number":           {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(0, math.NaN())}}, 0, broker.ClassInvalid, "is NaN, must be a number"},
 		"less than nothing":      {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(-3, 0)}}, 0, broker.ClassInvalid, "is -3"},
 		"a long answer":          {program{metrics: []*externalscaler.MetricSpec{spec(strings.Repeat("x", maxAnswer), 1, 0)}}, 0, broker.ClassInvalid, "larger than max"},
 		"a failure":              {program{err: errors.New("the queue is on fire")}, 0, broker.ClassUnknown, "the queue is on fire"},
@@ -111,7 +111,7 @@ func TestWhatAScalerSays(t *testing.T) {
 		"metadata that is wrong": {program{err: status.Error(codes.InvalidArgument, strings.Repeat("y", 4000))}, 0, broker.ClassInvalid, "y…"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := scaler(t, Options{Address: row.program.serve(t), Namespace: "team", Name: "orders", Metadata: map[string]string{"queue": "q"}})
+			s := scaler(t, ScalerOptions{Address: row.program.serve(t), Namespace: "team", Name: "orders", Metadata: map[string]string{"queue": "q"}})
 			reading, err := s.Read(t.Context())
 			if row.class != "" {
 				if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.says) || reading != (backlog.Reading{}) {
@@ -119,7 +119,7 @@ func TestWhatAScalerSays(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || float64(reading.Waiting) != row.want || reading.InFlight != nil || reading.At.IsZero() {
+			if err != nil || float64(reading.Backlog) != row.want || reading.InFlight != nil || reading.MeasuredTime.IsZero() {
 				t.Errorf("%+v: %v, want %g", reading, err, row.want)
 			}
 			if a := row.program.asked; a.GetName() != "orders" || a.GetNamespace() != "team" || a.GetScalerMetadata()["queue"] != "q" {
@@ -139,7 +139,7 @@ func TestAScalerThatIsNotThereIsUnreachable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if _, err := scaler(t, Options{Address: address}).Read(ctx); broker.ClassOf(err) != broker.ClassUnreachable {
+			if _, err := scaler(t, ScalerOptions{Address: address}).Read(ctx); broker.ClassOf(err) != broker.ClassUnreachable {
 				t.Errorf("%v", err)
 			}
 		})
@@ -148,7 +148,7 @@ func TestAScalerThatIsNotThereIsUnreachable(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	authority := certtest.New(t)
-	certificate, key := authority.Pair()
+	certificate, key := authority.IssueCertificate()
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		t.Fatal(err)
@@ -159,19 +159,19 @@ func TestTLS(t *testing.T) {
 		tls  *broker.TLS
 		want broker.ErrorClass
 	}{
-		"with its authority":    {&broker.TLS{CA: authority.PEM}, ""},
-		"with another":          {&broker.TLS{CA: certtest.New(t).PEM}, broker.ClassUnauthorized},
+		"with its authority":    {&broker.TLS{CA: authority.CertificatePEM}, ""},
+		"with another":          {&broker.TLS{CA: certtest.New(t).CertificatePEM}, broker.ClassUnauthorized},
 		"by the system's alone": {&broker.TLS{}, broker.ClassUnauthorized},
 		"without TLS":           {nil, broker.ClassUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reading, err := scaler(t, Options{Address: address, TLS: row.tls}).Read(t.Context())
-			if row.want == "" && (err != nil || reading.Waiting != 2) || row.want != "" && broker.ClassOf(err) != row.want {
+			reading, err := scaler(t, ScalerOptions{Address: address, TLS: row.tls}).Read(t.Context())
+			if row.want == "" && (err != nil || reading.Backlog != 2) || row.want != "" && broker.ClassOf(err) != row.want {
 				t.Errorf("%+v: %v, want %s", reading, err, row.want)
 			}
 		})
 	}
-	if _, err := New(Options{Address: address, TLS: &broker.TLS{CA: []byte("x")}}); broker.ClassOf(err) != broker.ClassInvalid {
+	if _, err := New(ScalerOptions{Address: address, TLS: &broker.TLS{CA: []byte("x")}}); broker.ClassOf(err) != broker.ClassInvalid {
 		t.Errorf("with an authority that is none: %v", err)
 	}
 }

@@ -16,32 +16,32 @@ import (
 // slow.
 const fewConnections = 2
 
-// List counts the entries of a list.
-type List struct {
+// ListSource counts the entries of a list.
+type ListSource struct {
 	client redis.UniversalClient
 	key    string
 }
 
-var _ backlog.Source = (*List)(nil)
+var _ backlog.Source = (*ListSource)(nil)
 
-// NewList connects to the server that has the list. The list need not be there: one that
+// NewListSource connects to the server that has the list. The list need not be there: one that
 // is empty is not.
-func NewList(ctx context.Context, access broker.Credentials, key string) (backlog.Source, error) {
-	client, err := redisclient.Connect(ctx, access, fewConnections)
+func NewListSource(ctx context.Context, access broker.Credentials, key string) (backlog.Source, error) {
+	client, err := redisclient.NewClient(ctx, access, fewConnections)
 	if err != nil {
 		return nil, err
 	}
-	return &List{client, key}, nil
+	return &ListSource{client, key}, nil
 }
 
 // Read asks for the list's length.
-func (l *List) Read(ctx context.Context) (backlog.Reading, error) {
+func (l *ListSource) Read(ctx context.Context) (backlog.Reading, error) {
 	length, err := l.client.LLen(ctx, l.key).Result()
 	if err != nil {
-		return backlog.Reading{}, redisclient.Classify(fmt.Sprintf("asking for the length of the list %q", l.key), err)
+		return backlog.Reading{}, redisclient.ClassifyError(fmt.Sprintf("asking for the length of the list %q", l.key), err)
 	}
-	return backlog.Reading{Waiting: length, At: time.Now()}, nil
+	return backlog.Reading{Backlog: length, MeasuredTime: time.Now()}, nil
 }
 
 // Disconnect ends the connection.
-func (l *List) Disconnect() { _ = l.client.Close() }
+func (l *ListSource) Disconnect() { _ = l.client.Close() }

@@ -15,7 +15,7 @@ import (
 
 func readList(t *testing.T, access broker.Credentials, key string) (backlog.Reading, error) {
 	t.Helper()
-	list, err := NewList(t.Context(), access, key)
+	list, err := NewListSource(t.Context(), access, key)
 	if err != nil {
 		return backlog.Reading{}, err
 	}
@@ -27,13 +27,13 @@ func TestAListIsAsLongAsTheServerSays(t *testing.T) {
 	s := redistest.Start(t)
 	for length := range 4 {
 		reading, err := readList(t, broker.Credentials{URL: s.URL()}, "jobs")
-		if want := s.Number("LLEN", "jobs"); err != nil || reading.Waiting != want || want != int64(length) || reading.At.IsZero() {
+		if want := s.RunCLIForNumber("LLEN", "jobs"); err != nil || reading.Backlog != want || want != int64(length) || reading.MeasuredTime.IsZero() {
 			t.Errorf("%+v: %v, want %d waiting", reading, err, want)
 		}
-		if reading.InFlight != nil || reading.Arrivals != nil {
+		if reading.InFlight != nil || reading.TotalArrivals != nil {
 			t.Errorf("%+v: a list knows neither what is in flight nor what came", reading)
 		}
-		s.CLI("LPUSH", "jobs", "x")
+		s.RunCLI("LPUSH", "jobs", "x")
 	}
 }
 
@@ -54,21 +54,21 @@ func TestAStreamIsWhatItsGroupHasNotFinished(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
 			for _, command := range row.commands {
-				s.CLI(strings.Fields(command)...)
+				s.RunCLI(strings.Fields(command)...)
 			}
-			stream, err := NewStream(t.Context(), broker.Credentials{URL: s.URL()}, "jobs", "g")
+			stream, err := NewStreamSource(t.Context(), broker.Credentials{URL: s.URL()}, "jobs", "g")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer stream.Disconnect()
 			reading, err := stream.Read(t.Context())
-			if err != nil || reading.Waiting != row.waiting || reading.InFlight == nil || *reading.InFlight != row.inFlight {
+			if err != nil || reading.Backlog != row.waiting || reading.InFlight == nil || *reading.InFlight != row.inFlight {
 				t.Fatalf("%+v: %v", reading, err)
 			}
-			if got := reading.Arrivals; got != nil && *got != row.arrivals || got == nil && row.arrivals != 0 {
+			if got := reading.TotalArrivals; got != nil && *got != row.arrivals || got == nil && row.arrivals != 0 {
 				t.Errorf("arrivals %v, want %d", got, row.arrivals)
 			}
-			if said := s.CLI("XPENDING", "jobs", "g"); !strings.HasPrefix(said, fmt.Sprint(row.inFlight)) {
+			if said := s.RunCLI("XPENDING", "jobs", "g"); !strings.HasPrefix(said, fmt.Sprint(row.inFlight)) {
 				t.Errorf("redis-cli says %q", said)
 			}
 		})
@@ -77,8 +77,8 @@ func TestAStreamIsWhatItsGroupHasNotFinished(t *testing.T) {
 
 func TestWhatCannotBeReadIsAnErrorOfItsClass(t *testing.T) {
 	s := redistest.Start(t)
-	s.CLI("SET", "text", "x")
-	s.CLI("XADD", "stream", "*", "a", "b")
+	s.RunCLI("SET", "text", "x")
+	s.RunCLI("XADD", "stream", "*", "a", "b")
 	locked := redistest.Start(t, "--requirepass", "hidden")
 	gone := redistest.Start(t)
 	gone.Stop()
@@ -90,7 +90,7 @@ func TestWhatCannotBeReadIsAnErrorOfItsClass(t *testing.T) {
 	}
 	stream := func(key, group string) func(*testing.T) error {
 		return func(t *testing.T) error {
-			stream, err := NewStream(t.Context(), broker.Credentials{URL: s.URL()}, key, group)
+			stream, err := NewStreamSource(t.Context(), broker.Credentials{URL: s.URL()}, key, group)
 			if err != nil {
 				return err
 			}
@@ -145,7 +145,7 @@ func TestAPasswordIsTakenFromTheURLOrTheSecret(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	authority := certtest.New(t)
-	certificate, key := authority.Pair()
+	certificate, key := authority.IssueCertificate()
 	dir := t.TempDir()
 	file := func(name string, content []byte) string {
 		path := filepath.Join(dir, name)
@@ -159,23 +159,23 @@ func TestTLS(t *testing.T) {
 	plain.Stop()
 	_, port, _ := strings.Cut(plain.Address(), ":")
 	s := redistest.Start(t, "--tls-port", port, "--tls-cert-file", file("crt", certificate), "--tls-key-file", file("key", key),
-		"--tls-ca-cert-file", file("ca", authority.PEM))
-	s.CLI("LPUSH", "jobs", "x")
+		"--tls-ca-cert-file", file("ca", authority.CertificatePEM))
+	s.RunCLI("LPUSH", "jobs", "x")
 	url := "rediss://" + plain.Address()
 	for name, row := range map[string]struct {
 		tls  *broker.TLS
 		want broker.ErrorClass
 	}{
-		"with a client's certificate":    {&broker.TLS{CA: authority.PEM, Certificate: certificate, Key: key}, ""},
-		"without":                        {&broker.TLS{CA: authority.PEM}, broker.ClassUnauthorized},
+		"with a client's certificate":    {&broker.TLS{CA: authority.CertificatePEM, Certificate: certificate, Key: key}, ""},
+		"without":                        {&broker.TLS{CA: authority.CertificatePEM}, broker.ClassUnauthorized},
 		"of an authority that is no one": {nil, broker.ClassUnauthorized},
 		"with an authority that is none": {&broker.TLS{CA: []byte("x")}, broker.ClassInvalid},
-		"with a key of another":          {&broker.TLS{CA: authority.PEM, Certificate: certificate, Key: []byte("x")}, broker.ClassInvalid},
+		"with a key of another":          {&broker.TLS{CA: authority.CertificatePEM, Certificate: certificate, Key: []byte("x")}, broker.ClassInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reading, err := readList(t, broker.Credentials{URL: url, TLS: row.tls}, "jobs")
 			if row.want == "" {
-				if err != nil || reading.Waiting != 1 {
+				if err != nil || reading.Backlog != 1 {
 					t.Errorf("%+v: %v", reading, err)
 				}
 				return
@@ -189,47 +189,47 @@ func TestTLS(t *testing.T) {
 
 func TestAConnectionComesBackWithItsServer(t *testing.T) {
 	s := redistest.Start(t)
-	list, err := NewList(t.Context(), broker.Credentials{URL: s.URL()}, "jobs")
+	list, err := NewListSource(t.Context(), broker.Credentials{URL: s.URL()}, "jobs")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer list.Disconnect()
-	s.CLI("LPUSH", "jobs", "x")
+	s.RunCLI("LPUSH", "jobs", "x")
 	s.Stop()
 	if reading, err := list.Read(t.Context()); broker.ClassOf(err) != broker.ClassUnreachable {
 		t.Errorf("%+v: %v", reading, err)
 	}
 	s.Restart()
-	if reading, err := list.Read(t.Context()); err != nil || reading.Waiting != 1 {
+	if reading, err := list.Read(t.Context()); err != nil || reading.Backlog != 1 {
 		t.Errorf("%+v: %v", reading, err)
 	}
 }
 
 func TestACluster(t *testing.T) {
 	s := redistest.Start(t, "--cluster-enabled", "yes")
-	s.CLI("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
-	for s.CLI("CLUSTER", "INFO")[:len("cluster_state:ok")] != "cluster_state:ok" {
+	s.RunCLI("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+	for s.RunCLI("CLUSTER", "INFO")[:len("cluster_state:ok")] != "cluster_state:ok" {
 		if t.Context().Err() != nil {
 			t.Fatal("the cluster does not come up")
 		}
 	}
-	s.CLI("LPUSH", "jobs", "x")
+	s.RunCLI("LPUSH", "jobs", "x")
 	gone := redistest.Start(t)
 	gone.Stop()
 	reading, err := readList(t, broker.Credentials{URL: gone.URL() + ", " + s.URL()}, "jobs")
-	if err != nil || reading.Waiting != 1 {
+	if err != nil || reading.Backlog != 1 {
 		t.Errorf("%+v: %v", reading, err)
 	}
 }
 
 func TestAConnectionHasItsName(t *testing.T) {
 	s := redistest.Start(t)
-	list, err := NewList(t.Context(), broker.Credentials{URL: s.URL(), Name: "a worker\n"}, "jobs")
+	list, err := NewListSource(t.Context(), broker.Credentials{URL: s.URL(), Name: "a worker\n"}, "jobs")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer list.Disconnect()
-	if clients := s.CLI("CLIENT", "LIST"); !strings.Contains(clients, "name=a-worker- ") {
+	if clients := s.RunCLI("CLIENT", "LIST"); !strings.Contains(clients, "name=a-worker- ") {
 		t.Errorf("clients: %s", clients)
 	}
 }

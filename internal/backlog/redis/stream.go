@@ -12,31 +12,31 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
-// Stream counts what a group of consumers has not finished of a stream.
-type Stream struct {
+// StreamSource counts what a group of consumers has not finished of a stream.
+type StreamSource struct {
 	client     redis.UniversalClient
 	key, group string
 }
 
-var _ backlog.Source = (*Stream)(nil)
+var _ backlog.Source = (*StreamSource)(nil)
 
-// NewStream connects to the server that has the stream.
-func NewStream(ctx context.Context, access broker.Credentials, key, group string) (backlog.Source, error) {
-	client, err := redisclient.Connect(ctx, access, fewConnections)
+// NewStreamSource connects to the server that has the stream.
+func NewStreamSource(ctx context.Context, access broker.Credentials, key, group string) (backlog.Source, error) {
+	client, err := redisclient.NewClient(ctx, access, fewConnections)
 	if err != nil {
 		return nil, err
 	}
-	return &Stream{client, key, group}, nil
+	return &StreamSource{client, key, group}, nil
 }
 
 // Read asks how far the group has come. What it has not read waits, what it has read and
 // not acknowledged is in flight.
-func (s *Stream) Read(ctx context.Context) (backlog.Reading, error) {
+func (s *StreamSource) Read(ctx context.Context) (backlog.Reading, error) {
 	reading, err := s.read(ctx)
-	return reading, redisclient.Classify(fmt.Sprintf("asking for the group %q of the stream %q", s.group, s.key), err)
+	return reading, redisclient.ClassifyError(fmt.Sprintf("asking for the group %q of the stream %q", s.group, s.key), err)
 }
 
-func (s *Stream) read(ctx context.Context) (backlog.Reading, error) {
+func (s *StreamSource) read(ctx context.Context) (backlog.Reading, error) {
 	groups, err := s.client.XInfoGroups(ctx, s.key).Result()
 	if err != nil {
 		return backlog.Reading{}, err
@@ -52,14 +52,14 @@ func (s *Stream) read(ctx context.Context) (backlog.Reading, error) {
 // readingOf takes the lag that the server tells. It cannot tell it once entries were
 // deleted, or the group was set to somewhere in the stream, and no server before 7 does:
 // then the entries after the group's last are counted.
-func (s *Stream) readingOf(ctx context.Context, group *redis.XInfoGroup) (backlog.Reading, error) {
-	reading := backlog.Reading{Waiting: group.Lag, InFlight: &group.Pending, At: time.Now()}
+func (s *StreamSource) readingOf(ctx context.Context, group *redis.XInfoGroup) (backlog.Reading, error) {
+	reading := backlog.Reading{Backlog: group.Lag, InFlight: &group.Pending, MeasuredTime: time.Now()}
 	if group.Lag >= 0 && group.EntriesRead > 0 {
-		reading.Arrivals = new(uint64(group.EntriesRead + group.Lag))
+		reading.TotalArrivals = new(uint64(group.EntriesRead + group.Lag))
 	}
 	if group.Lag <= 0 {
 		var err error
-		reading.Waiting, err = countAfter.Run(ctx, s.client, []string{s.key}, "("+group.LastDeliveredID, mostCounted).Int64()
+		reading.Backlog, err = countAfter.Run(ctx, s.client, []string{s.key}, "("+group.LastDeliveredID, mostCounted).Int64()
 		if err != nil {
 			return backlog.Reading{}, err
 		}
@@ -75,4 +75,4 @@ const mostCounted = 10_000
 var countAfter = redis.NewScript(`return #redis.call("XRANGE", KEYS[1], ARGV[1], "+", "COUNT", ARGV[2])`)
 
 // Disconnect ends the connection.
-func (s *Stream) Disconnect() { _ = s.client.Close() }
+func (s *StreamSource) Disconnect() { _ = s.client.Close() }

@@ -106,7 +106,7 @@ func TestFiguresAreThoseThatAsynqAndRedisTell(t *testing.T) {
 	}
 	b.send("later", asynq.ProcessIn(time.Hour))
 	due := b.send("due", asynq.ProcessIn(time.Hour))
-	b.server.CLI("ZADD", "asynq:{orders}:scheduled", fmt.Sprint(time.Now().Unix()-100), due)
+	b.server.RunCLI("ZADD", "asynq:{orders}:scheduled", fmt.Sprint(time.Now().Unix()-100), due)
 	dead := b.send("dead")
 	b.do(b.ask.ArchiveTask("orders", dead))
 	taken := b.take(2)
@@ -118,13 +118,13 @@ func TestFiguresAreThoseThatAsynqAndRedisTell(t *testing.T) {
 	for what, row := range map[string]struct {
 		got, asynq, redis, want int64
 	}{
-		"ready":     {f.Ready - 1, int64(info.Pending), b.server.Number("LLEN", "asynq:{orders}:pending"), 3},
-		"in flight": {f.InFlight, int64(info.Active), b.server.Number("LLEN", "asynq:{orders}:active"), 1},
+		"ready":     {f.Ready - 1, int64(info.Pending), b.server.RunCLIForNumber("LLEN", "asynq:{orders}:pending"), 3},
+		"in flight": {f.InFlight, int64(info.Active), b.server.RunCLIForNumber("LLEN", "asynq:{orders}:active"), 1},
 		"delayed": {
 			f.Delayed + 1, int64(info.Scheduled + info.Retry),
-			b.server.Number("ZCARD", "asynq:{orders}:scheduled") + b.server.Number("ZCARD", "asynq:{orders}:retry"), 3,
+			b.server.RunCLIForNumber("ZCARD", "asynq:{orders}:scheduled") + b.server.RunCLIForNumber("ZCARD", "asynq:{orders}:retry"), 3,
 		},
-		"dead": {f.DeadLetters, int64(info.Archived), b.server.Number("ZCARD", "asynq:{orders}:archived"), 1},
+		"dead": {f.DeadLetters, int64(info.Archived), b.server.RunCLIForNumber("ZCARD", "asynq:{orders}:archived"), 1},
 	} {
 		if row.got != row.want || row.asynq != row.want || row.redis != row.want {
 			t.Errorf("%s: %d, asynq says %d, redis-cli says %d, want %d", what, row.got, row.asynq, row.redis, row.want)
@@ -137,7 +137,7 @@ func TestFiguresAreThoseThatAsynqAndRedisTell(t *testing.T) {
 	if age := f.MeasuredTime.Sub(f.OldestReadyTime); age < 99*time.Second || age > 2*time.Minute {
 		t.Errorf("the oldest is %s old", age)
 	}
-	b.server.CLI("ZREM", "asynq:{orders}:scheduled", due)
+	b.server.RunCLI("ZREM", "asynq:{orders}:scheduled", due)
 	f = b.figures()
 	if age := f.MeasuredTime.Sub(f.OldestReadyTime); age < info.Latency || age > info.Latency+time.Minute {
 		t.Errorf("the oldest is %s old, asynq says %s", age, info.Latency)
@@ -247,7 +247,7 @@ func TestEnsure(t *testing.T) {
 			if info.Paused != row.paused {
 				t.Errorf("asynq says that it is paused: %t", info.Paused)
 			}
-			if closed := b.server.CLI("HEXISTS", "yardmaster:{orders}", "closed"); closed != "0" {
+			if closed := b.server.RunCLI("HEXISTS", "yardmaster:{orders}", "closed"); closed != "0" {
 				t.Errorf("it is closed: %s", closed)
 			}
 		})
@@ -452,8 +452,8 @@ func TestDelete(t *testing.T) {
 		"not while a task is worked on":     {func(b *bench) { full(b); b.take(1) }, false},
 		"tasks of lost workers hold up nobody": {func(b *bench) {
 			full(b)
-			b.server.CLI("RPOPLPUSH", "asynq:{orders}:pending", "asynq:{orders}:active")
-			b.server.CLI("ZADD", "asynq:{orders}:lease", fmt.Sprint(time.Now().Unix()-100), b.server.CLI("LINDEX", "asynq:{orders}:active", "0"))
+			b.server.RunCLI("RPOPLPUSH", "asynq:{orders}:pending", "asynq:{orders}:active")
+			b.server.RunCLI("ZADD", "asynq:{orders}:lease", fmt.Sprint(time.Now().Unix()-100), b.server.RunCLI("LINDEX", "asynq:{orders}:active", "0"))
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -464,7 +464,7 @@ func TestDelete(t *testing.T) {
 			if (err == nil) != row.gone {
 				t.Fatalf("%v", err)
 			}
-			left := b.server.CLI("--scan", "--pattern", "*{orders}*")
+			left := b.server.RunCLI("--scan", "--pattern", "*{orders}*")
 			var kept []string
 			for name := range strings.FieldsSeq(left) {
 				if strings.Contains(name, ":t:") || strings.HasPrefix(name, "yardmaster") {
@@ -528,7 +528,7 @@ func TestWaitingTakesNothingAndEndsWithItsContext(t *testing.T) {
 	b.do(b.WaitForMessage(t.Context(), "orders"))
 	there, err := b.blockFor(t.Context(), "orders", time.Second)
 	b.do(err)
-	if list := b.server.CLI("LRANGE", "asynq:{orders}:pending", "0", "-1"); !there || list != second+"\n"+first {
+	if list := b.server.RunCLI("LRANGE", "asynq:{orders}:pending", "0", "-1"); !there || list != second+"\n"+first {
 		t.Errorf("%t, %s", there, list)
 	}
 	if err := b.WaitForMessage(t.Context(), "nowhere"); broker.ClassOf(err) != broker.ClassNotFound {

@@ -7,47 +7,54 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// What asynq has fixed.
+// ExperimentalWarning explains to users why this engine is experimental.
+const ExperimentalWarning = "Asynq is experimental: it depends on how asynq stores its tasks, which asynq may change"
+
+// Limits that asynq does not let anyone configure.
 const (
-	lease    = 30 * time.Second
-	mostKept = 10_000
-	daysKept = 90
+	leaseDuration    = 30 * time.Second
+	archiveMaxTasks  = 10_000
+	archiveRetention = 90 * 24 * time.Hour
 )
 
-// Capabilities tell who keeps to which field.
+// Capabilities implements broker.Engine.
 func (*Engine) Capabilities() broker.Capabilities {
 	return broker.Capabilities{
-		broker.FieldLease: {By: broker.NotEnforced, Message: fmt.Sprintf("asynq's leases are always %s", lease)},
+		broker.FieldLease: {By: broker.NotEnforced, Message: fmt.Sprintf("a lease in asynq is always %s", leaseDuration)},
 		broker.FieldRetry: {
-			By: broker.EnforcedByWorker, Message: "a task is tried no more often than its producer said, by MaxRetry",
+			By: broker.EnforcedByWorker, Message: "a task has at most the attempts that its producer allows with MaxRetry",
 		},
-		broker.FieldMaxInFlight: {By: broker.NotEnforced, Message: "asynq has no bound over all workers; a WorkerPool's concurrency has"},
-		broker.FieldMaxBacklog:  {By: broker.NotEnforced, Message: "asynq refuses no producer"},
-		broker.FieldDelayed:     {By: broker.EnforcedByWorker, Message: "a task that is due comes up while there is a worker"},
+		broker.FieldMaxInFlight: {
+			By: broker.NotEnforced, Message: "asynq has no limit across workers; limit the concurrency of the WorkerPool",
+		},
+		broker.FieldMaxBacklog: {By: broker.NotEnforced, Message: "asynq cannot reject messages from producers"},
+		broker.FieldDelayed:    {By: broker.EnforcedByWorker, Message: "a delayed task becomes ready only while a worker runs"},
 		broker.FieldDeadLetter: {
-			By:      broker.EnforcedByBroker,
-			Message: fmt.Sprintf("asynq keeps the last %d dead letters, and none for longer than %d days", mostKept, daysKept),
+			By: broker.EnforcedByBroker,
+			Message: fmt.Sprintf("asynq keeps the last %d dead letters, and deletes each after %d days",
+				archiveMaxTasks, archiveRetention/(24*time.Hour)),
 		},
 		broker.FieldPaused:     {By: broker.EnforcedByBroker},
-		broker.FieldPriorities: {By: broker.NotEnforced, Message: "asynq has no priorities within a queue; have a queue for each"},
-		broker.FieldRateLimit:  {By: broker.NotEnforced, Message: "asynq has no rate over all workers"},
-		broker.FieldMaxAge:     {By: broker.NotEnforced, Message: "asynq drops no task for its age"},
+		broker.FieldPriorities: {By: broker.NotEnforced, Message: "asynq has no priorities within a queue; create a Queue for each"},
+		broker.FieldRateLimit:  {By: broker.NotEnforced, Message: "asynq has no rate limit across workers"},
+		broker.FieldMaxAge:     {By: broker.NotEnforced, Message: "asynq does not delete old tasks"},
 	}
 }
 
-// enforcement is who keeps to which field of one queue.
-func (e *Engine) enforcement(q *broker.QueueConfig) broker.Capabilities {
+// capabilitiesFor returns who enforces the fields of one queue: some values are those that
+// asynq always has.
+func (e *Engine) capabilitiesFor(q *broker.QueueConfig) broker.Capabilities {
 	c := e.Capabilities()
-	if q.Lease == lease {
+	if q.Lease == leaseDuration {
 		c[broker.FieldLease] = broker.Enforcement{By: broker.EnforcedByBroker}
 	}
 	if len(q.Priorities) == 1 {
 		c[broker.FieldPriorities] = broker.Enforcement{By: broker.EnforcedByBroker}
 	}
-	if d := q.DeadLetter; d.MaxEntries > 0 && d.MaxEntries != mostKept || d.Retention > 0 && d.Retention != daysKept*24*time.Hour {
-		letters := c[broker.FieldDeadLetter]
-		letters.By = broker.NotEnforced
-		c[broker.FieldDeadLetter] = letters
+	if d := q.DeadLetter; d.MaxEntries > 0 && d.MaxEntries != archiveMaxTasks || d.Retention > 0 && d.Retention != archiveRetention {
+		deadLetter := c[broker.FieldDeadLetter]
+		deadLetter.By = broker.NotEnforced
+		c[broker.FieldDeadLetter] = deadLetter
 	}
 	return c
 }

@@ -53,10 +53,10 @@ func Connect(ctx context.Context, access broker.Credentials) (broker.Engine, err
 	}
 	e := &Engine{closing: make(chan struct{}), arrivals: map[string]*arrivals{}}
 	var err error
-	if e.client, err = redisclient.Connect(ctx, access, askingConnections); err != nil {
+	if e.client, err = redisclient.NewClient(ctx, access, askingConnections); err != nil {
 		return nil, err
 	}
-	if e.waiting, err = redisclient.Connect(ctx, access, waitingConnections); err != nil {
+	if e.waiting, err = redisclient.NewClient(ctx, access, waitingConnections); err != nil {
 		_ = e.client.Close()
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func Connect(ctx context.Context, access broker.Credentials) (broker.Engine, err
 func (e *Engine) check(ctx context.Context) error {
 	info, err := e.client.Info(ctx, "server").Result()
 	if err != nil {
-		return redisclient.Classify("asking for the server's version", err)
+		return redisclient.ClassifyError("asking for the server's version", err)
 	}
 	_, version, _ := strings.Cut(info, "redis_version:")
 	version, _, _ = strings.Cut(version, "\r\n")

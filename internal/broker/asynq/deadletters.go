@@ -67,7 +67,7 @@ func (a *archive) List(ctx context.Context, after uint64, limit int) ([]broker.D
 		letters = append(letters, letterOf(g, task))
 		return nil
 	})
-	return letters, redisclient.Classify("listing the dead letters of the queue "+a.queue, err)
+	return letters, redisclient.ClassifyError("listing the dead letters of the queue "+a.queue, err)
 }
 
 // each shows the dead letters that are there now to a function, oldest first.
@@ -150,7 +150,7 @@ func (a *archive) Requeue(ctx context.Context, number int) (int, error) {
 		task := asynq.NewTaskWithHeaders(letter.Type, letter.Payload, producerHeaders(letter.Headers))
 		return a.enqueue(ctx, task, a.queue, renewed(g), letter)
 	})
-	return n, redisclient.Classify("requeueing the dead letters of the queue "+a.queue, err)
+	return n, redisclient.ClassifyError("requeueing the dead letters of the queue "+a.queue, err)
 }
 
 // Move makes the oldest of them dead letters of another queue.
@@ -160,7 +160,7 @@ func (a *archive) Move(ctx context.Context, to string, number int) (int, error) 
 		return 0, broker.Errorf(broker.ClassInvalid, "%s: they are there already", doing)
 	}
 	if err := a.exists(ctx, to); err != nil {
-		return 0, redisclient.Classify(doing, err)
+		return 0, redisclient.ClassifyError(doing, err)
 	}
 	n, err := a.send(ctx, number, func(g *grave, letter *asynq.TaskInfo) error {
 		was := letterOf(g, letter)
@@ -173,7 +173,7 @@ func (a *archive) Move(ctx context.Context, to string, number int) (int, error) 
 		}
 		return a.bury(to, renewed(g))
 	})
-	return n, redisclient.Classify(doing, err)
+	return n, redisclient.ClassifyError(doing, err)
 }
 
 // farOff is longer than any move takes.
@@ -232,10 +232,10 @@ func (a *archive) Purge(ctx context.Context) error {
 	if err == nil {
 		_, err = a.inspector.DeleteAllArchivedTasks(a.queue)
 	}
-	return redisclient.Classify("purging the dead letters of the queue "+a.queue, err)
+	return redisclient.ClassifyError("purging the dead letters of the queue "+a.queue, err)
 }
 
 // Rescue has nothing to do: a task that asynq gives up on, it archives.
 func (e *Engine) Rescue(ctx context.Context, queue string) (int, error) {
-	return 0, redisclient.Classify("rescuing messages of the queue "+queue, e.exists(ctx, queue))
+	return 0, redisclient.ClassifyError("rescuing messages of the queue "+queue, e.exists(ctx, queue))
 }

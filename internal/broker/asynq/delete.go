@@ -21,7 +21,7 @@ func (e *Engine) RejectNewMessages(ctx context.Context, queue string, owner brok
 		}
 		return func(p goredis.Pipeliner) { p.HSet(ctx, recordOf(queue), fieldClosed, "true") }, held(queue, record, owner)
 	})
-	return redisclient.Classify("closing the queue "+queue, err)
+	return redisclient.ClassifyError("closing the queue "+queue, err)
 }
 
 // ReleaseOwnership lets another object own the queue, and leaves it as it is.
@@ -29,7 +29,7 @@ func (e *Engine) ReleaseOwnership(ctx context.Context, queue string, owner broke
 	err := e.change(ctx, queue, func(record map[string]string, _ bool) (func(goredis.Pipeliner), error) {
 		return func(p goredis.Pipeliner) { p.Del(ctx, recordOf(queue)) }, held(queue, record, owner)
 	})
-	return redisclient.Classify("releasing the queue "+queue, err)
+	return redisclient.ClassifyError("releasing the queue "+queue, err)
 }
 
 // abandoned drops tasks whose workers are not heard of any more: asynq deletes no queue of
@@ -46,7 +46,7 @@ return #ids`
 // DeleteQueue removes the queue with all that is in it. The record of whose it is goes last, so
 // that a deletion that broke off can be taken up again.
 func (e *Engine) DeleteQueue(ctx context.Context, queue string, owner broker.QueueOwner) error {
-	return redisclient.Classify("deleting the queue "+queue, e.delete(ctx, queue, owner))
+	return redisclient.ClassifyError("deleting the queue "+queue, e.delete(ctx, queue, owner))
 }
 
 func (e *Engine) delete(ctx context.Context, queue string, owner broker.QueueOwner) error {
@@ -66,7 +66,7 @@ func (e *Engine) delete(ctx context.Context, queue string, owner broker.QueueOwn
 		}
 	} else {
 		keys := []string{activeOf(queue), leaseOf(queue)}
-		if err := e.client.Eval(ctx, abandoned, keys, time.Now().Add(-lease).Unix(), taskOf(queue, "")).Err(); err != nil {
+		if err := e.client.Eval(ctx, abandoned, keys, time.Now().Add(-leaseDuration).Unix(), taskOf(queue, "")).Err(); err != nil {
 			return err
 		}
 	}

@@ -237,7 +237,7 @@ func (d *delivery) ended() {
 	failed := d.failure != nil
 	d.mu.Unlock()
 	if failed {
-		time.AfterFunc(lease, func() { d.finish(true) })
+		time.AfterFunc(leaseDuration, func() { d.finish(true) })
 		return
 	}
 	d.finish(true)
@@ -284,5 +284,5 @@ func (d *delivery) giveBack(ctx context.Context, delay time.Duration) *goredis.C
 }
 
 func (d *delivery) failed(doing string, err error) error {
-	return redisclient.Classify(doing+" message "+d.id+" of the queue "+d.queue, err)
+	return redisclient.ClassifyError(doing+" message "+d.id+" of the queue "+d.queue, err)
 }

@@ -19,7 +19,7 @@ func (e *Engine) EnsureQueue(ctx context.Context, queue broker.QueueConfig) (bro
 		return broker.EnsureResult{}, &broker.ClassifiedError{Class: broker.ClassInvalid, Err: err}
 	}
 	outcome, err := e.ensure(ctx, &queue)
-	return outcome, redisclient.Classify("ensuring the queue "+queue.Name, err)
+	return outcome, redisclient.ClassifyError("ensuring the queue "+queue.Name, err)
 }
 
 func (e *Engine) ensure(ctx context.Context, q *broker.QueueConfig) (broker.EnsureResult, error) {
@@ -44,7 +44,7 @@ func (e *Engine) ensure(ctx context.Context, q *broker.QueueConfig) (broker.Ensu
 	if err == nil && !known {
 		err = e.client.SAdd(ctx, allQueues, q.Name).Err()
 	}
-	n.outcome.Enforcement = e.enforcement(q)
+	n.outcome.Enforcement = e.capabilitiesFor(q)
 	return n.outcome, err
 }
 
@@ -106,5 +106,5 @@ func (e *Engine) SetPaused(ctx context.Context, queue string, paused bool) error
 			return nil
 		})
 	}
-	return redisclient.Classify(fmt.Sprintf("setting the pause of the queue %s to %t", queue, paused), err)
+	return redisclient.ClassifyError(fmt.Sprintf("setting the pause of the queue %s to %t", queue, paused), err)
 }

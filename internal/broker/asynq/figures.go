@@ -48,7 +48,7 @@ type counted struct {
 func (e *Engine) Stats(ctx context.Context, queue string) (broker.QueueStats, error) {
 	c, err := e.count(ctx, queue)
 	if err != nil {
-		return broker.QueueStats{}, redisclient.Classify("asking for the figures of the queue "+queue, err)
+		return broker.QueueStats{}, redisclient.ClassifyError("asking for the figures of the queue "+queue, err)
 	}
 	return broker.QueueStats{
 		Ready:           c.ready(),
@@ -199,7 +199,7 @@ func (e *Engine) wait(ctx context.Context, queue string) error {
 				continue
 			}
 		}
-		return redisclient.Classify("waiting for the queue "+queue, err)
+		return redisclient.ClassifyError("waiting for the queue "+queue, err)
 	}
 	return ctx.Err()
 }

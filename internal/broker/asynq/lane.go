@@ -124,7 +124,7 @@ func (l *lane) ask(r *request, wait time.Duration, receive func(broker.Delivery)
 	if !r.isDone {
 		r.err = context.DeadlineExceeded
 	}
-	return r.got, redisclient.Classify("fetching from the queue "+l.queue, r.err)
+	return r.got, redisclient.ClassifyError("fetching from the queue "+l.queue, r.err)
 }
 
 // answering is how long the server may take for an answer before a request fails by itself.

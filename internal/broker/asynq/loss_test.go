@@ -111,7 +111,7 @@ func TestNoTaskIsLostOrDoneTwiceWhileWorkersAreDrained(t *testing.T) {
 		{"ZCARD", "asynq:{orders}:archived"},
 		{"ZCARD", "asynq:{orders}:scheduled"},
 	} {
-		if left := server.Number(list...); left != 0 {
+		if left := server.RunCLIForNumber(list...); left != 0 {
 			t.Errorf("%v: %d", list, left)
 		}
 	}

@@ -22,7 +22,7 @@ type origin struct {
 // Subscribe is where a worker gets the queue's messages from.
 func (e *Engine) Subscribe(ctx context.Context, queue string) (broker.Subscription, error) {
 	if err := e.exists(ctx, queue); err != nil {
-		return nil, redisclient.Classify("looking for the queue "+queue, err)
+		return nil, redisclient.ClassifyError("looking for the queue "+queue, err)
 	}
 	return &origin{Engine: e, queue: queue}, nil
 }

@@ -14,28 +14,28 @@ import (
 	"time"
 )
 
-// Authority signs certificates.
-type Authority struct {
+// CertificateAuthority signs certificates.
+type CertificateAuthority struct {
 	t           testing.TB
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
-	// PEM is its own certificate.
-	PEM []byte
+	// CertificatePEM is its own certificate.
+	CertificatePEM []byte
 }
 
 // New makes an authority.
-func New(t testing.TB) *Authority {
+func New(t testing.TB) *CertificateAuthority {
 	t.Helper()
-	a := &Authority{t: t, certificate: template("authority")}
+	a := &CertificateAuthority{t: t, certificate: template("authority")}
 	a.certificate.IsCA, a.certificate.BasicConstraintsValid = true, true
 	a.certificate.KeyUsage = x509.KeyUsageCertSign
 	a.key = a.newKey()
-	a.PEM = a.sign(a.certificate, &a.key.PublicKey)
+	a.CertificatePEM = a.sign(a.certificate, &a.key.PublicKey)
 	return a
 }
 
-// Pair is a certificate, for 127.0.0.1 and for a client, and its key, as PEM.
-func (a *Authority) Pair() (certificate, key []byte) {
+// IssueCertificate is a certificate, for 127.0.0.1 and for a client, and its key, as PEM.
+func (a *CertificateAuthority) IssueCertificate() (certificate, key []byte) {
 	a.t.Helper()
 	private := a.newKey()
 	wanted := template("127.0.0.1")
@@ -55,7 +55,7 @@ func template(name string) *x509.Certificate {
 	}
 }
 
-func (a *Authority) newKey() *ecdsa.PrivateKey {
+func (a *CertificateAuthority) newKey() *ecdsa.PrivateKey {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -64,7 +64,7 @@ func (a *Authority) newKey() *ecdsa.PrivateKey {
 	return key
 }
 
-func (a *Authority) sign(wanted *x509.Certificate, key *ecdsa.PublicKey) []byte {
+func (a *CertificateAuthority) sign(wanted *x509.Certificate, key *ecdsa.PublicKey) []byte {
 	a.t.Helper()
 	raw, err := x509.CreateCertificate(rand.Reader, wanted, a.certificate, key, a.key)
 	if err != nil {

@@ -27,10 +27,10 @@ const (
 // way.
 func init() { logging.Disable() }
 
-// Connect connects to a server, or with several URLs, with commas between, to the cluster
+// NewClient connects to a server, or with several URLs, with commas between, to the cluster
 // they are of. A connection that is lost later is made anew. At most pool connections are
 // open at a time.
-func Connect(ctx context.Context, access broker.Credentials, pool int) (redis.UniversalClient, error) {
+func NewClient(ctx context.Context, access broker.Credentials, pool int) (redis.UniversalClient, error) {
 	options, err := optionsOf(&access)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func Connect(ctx context.Context, access broker.Credentials, pool int) (redis.Un
 	client := redis.NewUniversalClient(options)
 	if err := client.Ping(ctx).Err(); err != nil {
 		_ = client.Close()
-		return nil, Classify("connecting", err)
+		return nil, ClassifyError("connecting", err)
 	}
 	return client, nil
 }

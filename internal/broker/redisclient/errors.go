@@ -18,8 +18,8 @@ var prefixes = map[broker.ErrorClass][]string{
 	broker.ClassNotFound:     {"NOGROUP", "ERR no such key"},
 }
 
-// Classify gives an error its class, and tells what was being done.
-func Classify(doing string, err error) error {
+// ClassifyError gives an error its class, and tells what was being done.
+func ClassifyError(doing string, err error) error {
 	if err == nil {
 		return nil
 	}

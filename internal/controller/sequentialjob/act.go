@@ -13,74 +13,57 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
-// act carries out a plan whose status is recorded; it was decided on the version read. A
-// refusal is not an error: the core says what it means.
-func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, plan *sequence.Plan, read string) (*sequence.Refusal, error) {
-	if plan.Finalizer {
-		if err := r.keepFinalizer(ctx, sj, plan.FirstStep); err != nil {
+// act carries out a decision whose status is recorded. observedVersion is the resourceVersion of
+// the object that the decision is based on. A refusal is not an error: the core decides about it.
+func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, decision *sequence.Decision, observedVersion string) (*core.Refusal, error) {
+	if decision.NeedsFinalizer {
+		if err := r.addFinalizer(ctx, sj); err != nil {
 			return nil, err
 		}
 	}
-	if plan.Acts() && sj.ResourceVersion == read {
-		if err := r.assertFresh(ctx, sj); err != nil {
+	if decision.HasActions() && sj.ResourceVersion == observedVersion {
+		if err := kube.AssertFresh(ctx, r.live, r.client, sj); err != nil {
 			return nil, err
 		}
 	}
-	refusal, err := r.create(ctx, sj, plan)
+	refusal, err := r.createObjects(ctx, sj, decision)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	if err := r.hold(ctx, plan); err != nil {
+	if err := r.suspendOrResume(ctx, decision); err != nil {
 		return nil, err
 	}
-	for _, job := range plan.Delete {
+	for _, job := range decision.DeleteJobs {
 		if err := r.deleteJob(ctx, job); err != nil {
 			return nil, err
 		}
 	}
-	return nil, r.letGo(ctx, sj, plan)
-}
-
-// letGo removes the finalizer when nothing needs it, and the object when its time is over.
-func (r *Reconciler) letGo(ctx context.Context, sj *v1alpha1.SequentialJob, plan *sequence.Plan) error {
-	if !plan.Finalizer {
-		if err := r.dropFinalizer(ctx, sj); err != nil {
-			return err
+	if !decision.NeedsFinalizer {
+		if err := r.removeFinalizer(ctx, sj); err != nil {
+			return nil, err
 		}
 	}
-	if plan.Terminated {
-		r.emit(sj, sequence.TerminatedEvent())
+	if decision.DeleteExpired {
+		return nil, r.deleteExpired(ctx, sj)
 	}
-	if !plan.Expired {
-		return nil
-	}
-	version := sj.ResourceVersion
-	err := r.client.Delete(ctx, sj, client.PropagationPolicy(metav1.DeletePropagationBackground),
-		client.Preconditions{UID: &sj.UID, ResourceVersion: &version})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting the expired SequentialJob: %w", err)
-	}
-	return nil
+	return nil, nil
 }
 
-// keepFinalizer puts the finalizer on, with the record of the first step.
-func (r *Reconciler) keepFinalizer(ctx context.Context, sj *v1alpha1.SequentialJob, firstStep string) error {
+func (r *Reconciler) addFinalizer(ctx context.Context, sj *v1alpha1.SequentialJob) error {
 	return r.patchMetadata(ctx, sj, func(object client.Object) {
 		controllerutil.AddFinalizer(object, v1alpha1.SequentialJobFinalizer)
-		if firstStep != "" {
-			metav1.SetMetaDataAnnotation(&sj.ObjectMeta, v1alpha1.AnnotationFirstStep, firstStep)
-		}
 	})
 }
 
-func (r *Reconciler) dropFinalizer(ctx context.Context, sj *v1alpha1.SequentialJob) error {
+func (r *Reconciler) removeFinalizer(ctx context.Context, sj *v1alpha1.SequentialJob) error {
 	return r.patchMetadata(ctx, sj, func(object client.Object) {
 		controllerutil.RemoveFinalizer(object, v1alpha1.SequentialJobFinalizer)
-		delete(sj.Annotations, v1alpha1.AnnotationFirstStep)
 	})
 }
 
@@ -95,110 +78,138 @@ func (r *Reconciler) patchMetadata(ctx context.Context, sj *v1alpha1.SequentialJ
 	return nil
 }
 
-// assertFresh reads the object again before acting in a pass that has written nothing
-// over it. Without that, a stale cache could make the Job of a step that has run since.
-func (r *Reconciler) assertFresh(ctx context.Context, sj *v1alpha1.SequentialJob) error {
-	current := &v1alpha1.SequentialJob{}
-	if err := r.live.Get(ctx, client.ObjectKeyFromObject(sj), current); err != nil {
-		return fmt.Errorf("reading the SequentialJob again: %w", err)
+// removeFinalizerIfTerminating removes the finalizer after a failure that the deletion of the
+// namespace causes. It returns any other failure.
+func (r *Reconciler) removeFinalizerIfTerminating(ctx context.Context, sj *v1alpha1.SequentialJob, failure error) error {
+	if failure == nil {
+		return nil
 	}
-	if current.UID != sj.UID || current.ResourceVersion != sj.ResourceVersion {
-		return kube.ErrStale
+	return kube.RemoveFinalizerIfTerminating(ctx, r.live, r.client, sj, v1alpha1.SequentialJobFinalizer, failure)
+}
+
+func (r *Reconciler) deleteExpired(ctx context.Context, sj *v1alpha1.SequentialJob) error {
+	version := sj.ResourceVersion
+	err := r.client.Delete(ctx, sj, client.PropagationPolicy(metav1.DeletePropagationBackground),
+		client.Preconditions{UID: &sj.UID, ResourceVersion: &version})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting the expired SequentialJob: %w", err)
 	}
 	return nil
 }
 
-// create makes the step's Job, after what it needs.
-func (r *Reconciler) create(ctx context.Context, sj *v1alpha1.SequentialJob, plan *sequence.Plan) (*sequence.Refusal, error) {
-	if plan.Create == nil {
-		return nil, nil
-	}
-	if plan.Workspace != nil {
-		if refusal, err := r.ensureWorkspace(ctx, sj, plan.Workspace); refusal != nil || err != nil {
+// createObjects creates the workspace, the outputs and the step's Job, in this order.
+func (r *Reconciler) createObjects(ctx context.Context, sj *v1alpha1.SequentialJob, decision *sequence.Decision) (*core.Refusal, error) {
+	if decision.Workspace != nil {
+		if refusal, err := r.ensureWorkspace(ctx, sj, decision.Workspace); refusal != nil || err != nil {
 			return refusal, err
 		}
 	}
-	if plan.Outputs != nil {
-		if refusal, err := r.ensureOutputs(ctx, sj, plan.Outputs); refusal != nil || err != nil {
+	if decision.Outputs != nil {
+		if refusal, err := r.ensureOutputs(ctx, sj, decision.Outputs); refusal != nil || err != nil {
 			return refusal, err
 		}
 	}
-	return r.createJob(ctx, sj, plan.Create)
+	if decision.CreateJob != nil {
+		return r.createJob(ctx, sj, decision.CreateJob)
+	}
+	return nil, nil
 }
 
-func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, job *batchv1.Job) (*sequence.Refusal, error) {
-	name := job.Name
+func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, job *batchv1.Job) (*core.Refusal, error) {
+	refused := core.Refusal{Kind: "Job", Name: job.Name, Step: job.Labels[v1alpha1.LabelStep]}
 	err := r.client.Create(ctx, job)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		// Ours if a pass made it that could not tell, else a stranger's: leave it alone.
-		err = r.live.Get(ctx, client.ObjectKey{Namespace: sj.Namespace, Name: name}, job)
+		// An earlier reconciliation created it, or the Job belongs to another owner.
+		err = r.live.Get(ctx, client.ObjectKey{Namespace: sj.Namespace, Name: refused.Name}, job)
 		if err == nil && !sequence.IsOwned(sj, job) {
-			return nameTaken("Job", name), nil
+			return nameTaken(refused), nil
 		}
 	case err == nil:
-		r.emit(sj, sequence.StartedEvent(job))
+		r.emit(sj, sequence.JobCreatedEvent(job))
 	}
 	if err != nil {
-		return refusalOf(err, "", "creating Job "+name)
+		return asRefusal(err, refused)
 	}
-	r.created.add(sj, job, r.clock.Now())
-	r.transitions.stepStarted(sj.UID, r.clock.Now())
+	r.createdJobs.add(sj, job, r.clock.Now())
+	r.observeTransition(sj)
 	return nil, nil
 }
 
-func (r *Reconciler) ensureWorkspace(ctx context.Context, sj *v1alpha1.SequentialJob, claim *corev1.PersistentVolumeClaim) (*sequence.Refusal, error) {
-	found := &corev1.PersistentVolumeClaim{}
-	err := r.live.Get(ctx, client.ObjectKeyFromObject(claim), found)
+func (r *Reconciler) ensureWorkspace(ctx context.Context, sj *v1alpha1.SequentialJob, claim *corev1.PersistentVolumeClaim) (*core.Refusal, error) {
+	refused := core.Refusal{Kind: "PersistentVolumeClaim", Name: claim.Name}
+	existing := &corev1.PersistentVolumeClaim{}
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(claim), existing)
 	switch {
 	case apierrors.IsNotFound(err):
-		return refusalOf(r.client.Create(ctx, claim), "", "creating PersistentVolumeClaim "+claim.Name)
+		return asRefusal(r.client.Create(ctx, claim), refused)
 	case err != nil:
 		return nil, fmt.Errorf("reading PersistentVolumeClaim %s: %w", claim.Name, err)
-	case !sequence.IsOurs(sj, found):
-		return nameTaken("PersistentVolumeClaim", claim.Name), nil
+	case !sequence.WasCreatedFor(sj, existing):
+		return nameTaken(refused), nil
 	}
 	return nil, nil
 }
 
-func (r *Reconciler) ensureOutputs(ctx context.Context, sj *v1alpha1.SequentialJob, outputs *corev1.ConfigMap) (*sequence.Refusal, error) {
-	found := &corev1.ConfigMap{}
-	err := r.live.Get(ctx, client.ObjectKeyFromObject(outputs), found)
+func (r *Reconciler) ensureOutputs(ctx context.Context, sj *v1alpha1.SequentialJob, outputs *corev1.ConfigMap) (*core.Refusal, error) {
+	refused := core.Refusal{Kind: "ConfigMap", Name: outputs.Name}
+	existing := &corev1.ConfigMap{}
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(outputs), existing)
 	switch {
 	case apierrors.IsNotFound(err):
-		return refusalOf(r.client.Create(ctx, outputs), "", "creating ConfigMap "+outputs.Name)
+		return asRefusal(r.client.Create(ctx, outputs), refused)
 	case err != nil:
 		return nil, fmt.Errorf("reading ConfigMap %s: %w", outputs.Name, err)
-	case !sequence.IsOurs(sj, found):
-		return nameTaken("ConfigMap", outputs.Name), nil
-	case maps.Equal(found.Data, outputs.Data):
+	case !sequence.WasCreatedFor(sj, existing):
+		return nameTaken(refused), nil
+	case maps.Equal(existing.Data, outputs.Data):
 		return nil, nil
 	}
-	found.Data = outputs.Data
-	if err := r.client.Update(ctx, found); err != nil {
+	existing.Data = outputs.Data
+	if err := r.client.Update(ctx, existing); err != nil {
 		return nil, fmt.Errorf("updating ConfigMap %s: %w", outputs.Name, err)
 	}
 	return nil, nil
 }
 
-// hold suspends or resumes a Job, and marks whose doing that is.
-func (r *Reconciler) hold(ctx context.Context, plan *sequence.Plan) error {
-	for _, change := range []struct {
-		job     *batchv1.Job
-		suspend bool
-	}{{plan.Suspend, true}, {plan.Resume, false}} {
-		if change.job == nil {
-			continue
+// asRefusal returns the refusal that an error of creating an object means, or the error if the
+// request may succeed later without a decision of the core. Both are nil without an error.
+func asRefusal(err error, refused core.Refusal) (*core.Refusal, error) {
+	refused.Class = apierror.ClassOf(err)
+	switch refused.Class {
+	case apierror.None:
+		return nil, nil
+	case apierror.Invalid, apierror.PolicyDenied, apierror.QuotaExceeded:
+		refused.Message = err.Error()
+		return &refused, nil
+	default:
+		return nil, fmt.Errorf("creating %s %s: %w", refused.Kind, refused.Name, err)
+	}
+}
+
+// nameTaken returns the refusal of an object whose name belongs to an object of another owner.
+func nameTaken(refused core.Refusal) *core.Refusal {
+	refused.Class = apierror.AlreadyExists
+	refused.Message = fmt.Sprintf("%s %s already exists and does not belong to this SequentialJob; delete or rename it", refused.Kind, refused.Name)
+	return &refused
+}
+
+// suspendOrResume suspends or resumes Jobs, and marks those that the operator suspended.
+func (r *Reconciler) suspendOrResume(ctx context.Context, decision *sequence.Decision) error {
+	if decision.SuspendJob != nil {
+		if err := r.setSuspend(ctx, decision.SuspendJob, true); err != nil {
+			return fmt.Errorf("suspending Job %s: %w", decision.SuspendJob.Name, err)
 		}
-		err := r.setSuspended(ctx, change.job, change.suspend)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("suspending or resuming Job %s: %w", change.job.Name, err)
+	}
+	if decision.ResumeJob != nil {
+		if err := r.setSuspend(ctx, decision.ResumeJob, false); err != nil {
+			return fmt.Errorf("resuming Job %s: %w", decision.ResumeJob.Name, err)
 		}
 	}
 	return nil
 }
 
-func (r *Reconciler) setSuspended(ctx context.Context, job *batchv1.Job, suspend bool) error {
+func (r *Reconciler) setSuspend(ctx context.Context, job *batchv1.Job, suspend bool) error {
 	changed := job.DeepCopy()
 	changed.Spec.Suspend = new(suspend)
 	if suspend {
@@ -206,11 +217,11 @@ func (r *Reconciler) setSuspended(ctx context.Context, job *batchv1.Job, suspend
 	} else {
 		delete(changed.Annotations, v1alpha1.AnnotationSuspended)
 	}
-	return r.client.Patch(ctx, changed, client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{}))
+	return client.IgnoreNotFound(r.client.Patch(ctx, changed, client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{})))
 }
 
-// deleteJob deletes a Job so that it is gone only when its Pods are. Without a policy,
-// batch/v1 would leave them running.
+// deleteJob deletes a Job in the foreground, so that it exists until its Pods are deleted.
+// Without a propagation policy, batch/v1 would leave the Pods running.
 func (r *Reconciler) deleteJob(ctx context.Context, job *batchv1.Job) error {
 	err := r.client.Delete(ctx, job.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{UID: &job.UID})
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) { // conflict: another Job has the name now

@@ -2,11 +2,9 @@ package sequentialjob
 
 import (
 	"context"
-	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/types"
+	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -16,38 +14,38 @@ import (
 var (
 	transitionSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "yardmaster_sequentialjob_step_transition_seconds",
-		Help:    "Time from seeing a step's Job end to having made the next step's Job.",
+		Help:    "Time in seconds from observing the end of a step's Job to the creation of the next step's Job.",
 		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 	})
 	stepsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "yardmaster_sequentialjob_steps_total",
-		Help: "Steps that ended, by result: succeeded, failed or skipped.",
+		Help: "Number of steps that ended, by result: succeeded, failed or skipped.",
 	}, []string{"result"})
-	conflicts = prometheus.NewCounter(prometheus.CounterOpts{
+	conflictsTotal = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "yardmaster_sequentialjob_conflicts_total",
-		Help: "Status writes refused because the SequentialJob had changed; each is tried again.",
+		Help: "Number of status writes that failed because the SequentialJob had changed. Each is retried.",
 	})
-	eventsOmitted = prometheus.NewCounter(prometheus.CounterOpts{
+	eventsOmittedTotal = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "yardmaster_sequentialjob_events_omitted_total",
-		Help: "JobStarted and JobCompleted events left out because there were too many at once.",
+		Help: "Number of JobStarted and JobCompleted events omitted because of the rate limit.",
 	})
 	activeDescription = prometheus.NewDesc("yardmaster_sequentialjob_active",
-		"SequentialJobs with a step under way.", nil, nil)
+		"Number of SequentialJobs with an active step.", nil, nil)
 )
 
 func init() {
-	metrics.Registry.MustRegister(transitionSeconds, stepsTotal, conflicts, eventsOmitted)
+	metrics.Registry.MustRegister(transitionSeconds, stepsTotal, conflictsTotal, eventsOmittedTotal)
 }
 
-// stepResults are the phases in which a step ends, as labels.
+// stepResults maps the final phases of a step to the label result.
 var stepResults = map[v1alpha1.StepPhase]string{
 	v1alpha1.StepSucceeded: "succeeded",
 	v1alpha1.StepFailed:    "failed",
 	v1alpha1.StepSkipped:   "skipped",
 }
 
-// countSteps counts the steps that ended between two stored statuses.
-func countSteps(before, after *v1alpha1.SequentialJobStatus) {
+// countEndedSteps counts the steps that ended between two stored statuses.
+func countEndedSteps(before, after *v1alpha1.SequentialJobStatus) {
 	ended := make(map[string]v1alpha1.StepPhase, len(before.Steps))
 	for i := range before.Steps {
 		if before.Run == after.Run {
@@ -56,45 +54,29 @@ func countSteps(before, after *v1alpha1.SequentialJobStatus) {
 	}
 	for i := range after.Steps {
 		step := &after.Steps[i]
-		kept := step.Run != 0 && step.Run != after.Run
-		if result, over := stepResults[step.Phase]; over && !kept && ended[step.Name] != step.Phase {
+		isKept := step.Run != 0 && step.Run != after.Run
+		if result, hasEnded := stepResults[step.Phase]; hasEnded && !isKept && ended[step.Name] != step.Phase {
 			stepsTotal.WithLabelValues(result).Inc()
 		}
 	}
 }
 
-// transitions times the way from the end of one step to the start of the next.
-type transitions struct {
-	mu    sync.Mutex
-	ended map[types.UID]time.Time // by the SequentialJob's UID
-}
-
-func newTransitions() *transitions { return &transitions{ended: map[types.UID]time.Time{}} }
-
-// stepEnded notes when a Job of the SequentialJob was seen to end.
-func (t *transitions) stepEnded(owner types.UID, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.ended[owner] = now
-}
-
-// stepStarted observes the time since then.
-func (t *transitions) stepStarted(owner types.UID, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if ended, ok := t.ended[owner]; ok {
-		transitionSeconds.Observe(now.Sub(ended).Seconds())
-		delete(t.ended, owner)
+// recordStepEnd remembers when a Job was observed to end.
+func (r *Reconciler) recordStepEnd(job *batchv1.Job) {
+	if owner := ownerOf(job); owner != nil {
+		r.stepEnds.Set(owner, r.clock.Now())
 	}
 }
 
-func (t *transitions) forget(owner types.UID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.ended, owner)
+// observeTransition observes the time since the previous step's Job ended.
+func (r *Reconciler) observeTransition(sj *v1alpha1.SequentialJob) {
+	if ended, found := r.stepEnds.Get(sj); found {
+		transitionSeconds.Observe(r.clock.Now().Sub(ended).Seconds())
+		r.stepEnds.Delete(sj)
+	}
 }
 
-// activeCollector counts, when scraped, the SequentialJobs with a step under way.
+// activeCollector counts the SequentialJobs with an active step at each scrape.
 type activeCollector struct{ reader client.Reader }
 
 // Describe implements prometheus.Collector.

@@ -10,110 +10,110 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
 const (
-	// dryRuns is how many dry-run requests one SequentialJob has under way at once.
-	dryRuns = 4
-	// A Job whose like the API server would have taken within triedFor is not tried
-	// again: a burst of SequentialJobs from one template costs one dry run a step. Up to
-	// triedShapes of them are remembered.
-	triedFor    = time.Minute
-	triedShapes = 4096
+	// maxConcurrentDryRuns is the number of concurrent dry-run requests of one SequentialJob.
+	maxConcurrentDryRuns = 4
+	// A Job is not created in a dry run if the API server accepted a Job with the same
+	// fingerprint within acceptedFor: a burst of SequentialJobs from one template costs one dry
+	// run for each step. Up to maxAcceptedJobs fingerprints are remembered.
+	acceptedFor     = time.Minute
+	maxAcceptedJobs = 4096
 )
 
-// observe gathers what is known of the SequentialJob without asking the API server.
-func (r *Reconciler) observe(ctx context.Context, sj *v1alpha1.SequentialJob) (sequence.Input, error) {
+// observe returns what is known of the SequentialJob without a request to the API server.
+func (r *Reconciler) observe(ctx context.Context, sj *v1alpha1.SequentialJob) (sequence.Observation, error) {
 	var cached batchv1.JobList
-	// The objects are read, never changed: they may be the cache's own.
+	// The objects belong to the cache: they are read, never changed.
 	if err := r.client.List(ctx, &cached, client.InNamespace(sj.Namespace), client.MatchingFields{controllerIndex: string(sj.UID)}, client.UnsafeDisableDeepCopy); err != nil {
-		return sequence.Input{}, fmt.Errorf("listing owned Jobs: %w", err)
+		return sequence.Observation{}, fmt.Errorf("listing owned Jobs: %w", err)
 	}
-	jobs := pointers(cached.Items)
-	missing, created := r.created.of(sj, jobs, r.clock.Now())
-	return sequence.Input{
+	jobs, createdUIDs := r.createdJobs.merge(sj, jobPointers(cached.Items), r.clock.Now())
+	return sequence.Observation{
 		SequentialJob: sj.DeepCopy(),
-		Jobs:          append(jobs, missing...),
-		Created:       created,
+		Jobs:          jobs,
+		CreatedJobs:   createdUIDs,
 		Now:           r.clock.Now(),
 		Answers: sequence.Answers{
-			Read: map[string]*batchv1.Job{},
-			Pods: map[types.UID][]corev1.Pod{},
+			JobsByName: map[string]*batchv1.Job{},
+			PodsByJob:  map[types.UID][]corev1.Pod{},
 		},
 	}, nil
 }
 
-// answer finds out what the core must know.
-func (r *Reconciler) answer(ctx context.Context, in *sequence.Input, question *sequence.Question) error {
+// answer adds the answer to a question of the core to the observation.
+func (r *Reconciler) answer(ctx context.Context, observation *sequence.Observation, question *sequence.Question) error {
 	switch {
 	case question.JobNamed != "":
-		return r.findJob(ctx, in, question.JobNamed)
+		return r.readJob(ctx, observation, question.JobNamed)
 	case question.PodsOf != nil:
-		return r.findPods(ctx, in, question.PodsOf)
+		return r.listPods(ctx, observation, question.PodsOf)
 	case question.AllJobs:
-		return r.listJobs(ctx, in)
+		return r.listJobs(ctx, observation)
 	default:
-		return r.dryRun(ctx, in, question.DryRun)
+		return r.dryRun(ctx, observation, question.DryRun)
 	}
 }
 
-// findJob reads one Job from the API server. A Job of that name which is not ours is as
-// good as none: making ours will tell of the conflict.
-func (r *Reconciler) findJob(ctx context.Context, in *sequence.Input, name string) error {
+// readJob reads one Job from the API server. A Job of another owner counts as none: creating ours
+// then reports the conflict.
+func (r *Reconciler) readJob(ctx context.Context, observation *sequence.Observation, name string) error {
 	job := &batchv1.Job{}
-	err := r.live.Get(ctx, types.NamespacedName{Namespace: in.SequentialJob.Namespace, Name: name}, job)
+	err := r.live.Get(ctx, types.NamespacedName{Namespace: observation.SequentialJob.Namespace, Name: name}, job)
 	switch {
-	case err == nil && sequence.IsOwned(in.SequentialJob, job):
-		in.Answers.Read[name] = job
-		r.created.add(in.SequentialJob, job, r.clock.Now())
+	case err == nil && sequence.IsOwned(observation.SequentialJob, job):
+		observation.Answers.JobsByName[name] = job
+		r.createdJobs.add(observation.SequentialJob, job, r.clock.Now())
 	case err == nil, apierrors.IsNotFound(err):
-		in.Answers.Read[name] = nil
+		observation.Answers.JobsByName[name] = nil
 	default:
 		return fmt.Errorf("reading Job %s: %w", name, err)
 	}
 	return nil
 }
 
-func (r *Reconciler) findPods(ctx context.Context, in *sequence.Input, job *batchv1.Job) error {
+func (r *Reconciler) listPods(ctx context.Context, observation *sequence.Observation, job *batchv1.Job) error {
 	var pods corev1.PodList
 	selector := client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}
 	if err := r.live.List(ctx, &pods, client.InNamespace(job.Namespace), selector); err != nil {
 		return fmt.Errorf("listing Pods of Job %s: %w", job.Name, err)
 	}
-	in.Answers.Pods[job.UID] = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
-		return !isControlledBy(&pod, job.UID)
+	observation.Answers.PodsByJob[job.UID] = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+		return !metav1.IsControlledBy(&pod, job)
 	})
 	return nil
 }
 
-// listJobs replaces what the cache shows by a live list.
-func (r *Reconciler) listJobs(ctx context.Context, in *sequence.Input) error {
+// listJobs replaces the observed Jobs with a live list.
+func (r *Reconciler) listJobs(ctx context.Context, observation *sequence.Observation) error {
 	var jobs batchv1.JobList
-	selector := client.MatchingLabels{v1alpha1.LabelSequentialJobUID: string(in.SequentialJob.UID)}
-	if err := r.live.List(ctx, &jobs, client.InNamespace(in.SequentialJob.Namespace), selector); err != nil {
+	selector := client.MatchingLabels{v1alpha1.LabelSequentialJobUID: string(observation.SequentialJob.UID)}
+	if err := r.live.List(ctx, &jobs, client.InNamespace(observation.SequentialJob.Namespace), selector); err != nil {
 		return fmt.Errorf("listing owned Jobs: %w", err)
 	}
-	in.Jobs = slices.DeleteFunc(pointers(jobs.Items), func(job *batchv1.Job) bool {
-		return !sequence.IsOwned(in.SequentialJob, job)
+	observation.Jobs = slices.DeleteFunc(jobPointers(jobs.Items), func(job *batchv1.Job) bool {
+		return !sequence.IsOwned(observation.SequentialJob, job)
 	})
-	in.Answers.Listed = true
+	observation.Answers.HasAllJobs = true
 	return nil
 }
 
-// dryRun tries the Jobs on the API server, with its admission and quotas, without
-// making them.
-func (r *Reconciler) dryRun(ctx context.Context, in *sequence.Input, jobs []*batchv1.Job) error {
-	refusals := make([]*sequence.Refusal, len(jobs))
+// dryRun creates the Jobs in a dry run, which includes admission and quotas.
+func (r *Reconciler) dryRun(ctx context.Context, observation *sequence.Observation, jobs []*batchv1.Job) error {
+	refusals := make([]*core.Refusal, len(jobs))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(dryRuns)
+	group.SetLimit(maxConcurrentDryRuns)
 	for i, job := range jobs {
 		group.Go(func() error {
-			refusal, err := r.tryCreate(ctx, job)
+			refusal, err := r.dryRunJob(ctx, job)
 			refusals[i] = refusal
 			return err
 		})
@@ -121,31 +121,31 @@ func (r *Reconciler) dryRun(ctx context.Context, in *sequence.Input, jobs []*bat
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	in.Answers.DryRun = &sequence.DryRun{}
+	observation.Answers.DryRun = &sequence.DryRunResult{}
 	for _, refusal := range refusals {
 		if refusal != nil {
-			in.Answers.DryRun.Refusals = append(in.Answers.DryRun.Refusals, *refusal)
+			observation.Answers.DryRun.Refusals = append(observation.Answers.DryRun.Refusals, *refusal)
 		}
 	}
 	return nil
 }
 
-func (r *Reconciler) tryCreate(ctx context.Context, job *batchv1.Job) (*sequence.Refusal, error) {
-	shape := sequence.Shape(job)
-	if _, lately := r.tried.Get(shape); lately {
+func (r *Reconciler) dryRunJob(ctx context.Context, job *batchv1.Job) (*core.Refusal, error) {
+	fingerprint := sequence.JobFingerprint(job)
+	if _, found := r.acceptedJobs.Get(fingerprint); found {
 		return nil, nil
 	}
 	err := r.client.Create(ctx, job.DeepCopy(), client.DryRunAll)
 	if apierrors.IsAlreadyExists(err) {
-		return nil, nil // ours from a pass whose record was lost, or making it will tell
+		return nil, nil // an earlier reconciliation created it, or creating it reports the conflict
 	}
 	if err == nil {
-		r.tried.Add(shape, struct{}{}, triedFor)
+		r.acceptedJobs.Add(fingerprint, struct{}{}, acceptedFor)
 	}
-	return refusalOf(err, job.Labels[v1alpha1.LabelStep], "trying Job "+job.Name)
+	return asRefusal(err, core.Refusal{Kind: "Job", Name: job.Name, Step: job.Labels[v1alpha1.LabelStep]})
 }
 
-func pointers(items []batchv1.Job) []*batchv1.Job {
+func jobPointers(items []batchv1.Job) []*batchv1.Job {
 	jobs := make([]*batchv1.Job, len(items))
 	for i := range items {
 		jobs[i] = &items[i]

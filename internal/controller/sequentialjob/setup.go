@@ -6,7 +6,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -23,13 +22,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
-// controllerIndex finds Jobs by the UID of their controller.
+// controllerIndex indexes Jobs by the UID of their controller.
 const controllerIndex = ".metadata.controller.uid"
 
-// underWay is the priority of a sequence one of whose Jobs has changed; others have 0.
-const underWay = 1
+// changedJobPriority is the priority of a SequentialJob with a changed Job; others have 0.
+const changedJobPriority = 1
 
-// SetupWithManager has the manager run the reconciler, with this many passes at once.
+// SetupWithManager registers the reconciler with the manager. concurrency is the maximum number of
+// concurrent reconciliations.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &batchv1.Job{}, controllerIndex, controllerUID); err != nil {
 		return fmt.Errorf("indexing Jobs by controller: %w", err)
@@ -53,12 +53,12 @@ func controllerUID(object client.Object) []string {
 	return []string{string(controller.UID)}
 }
 
-// jobHandler wakes the SequentialJob whose Job has changed in a way that matters.
+// jobHandler enqueues the owner of a Job with a relevant change.
 func (r *Reconciler) jobHandler() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			// New Jobs are this controller's own doing. One that is over already came
-			// and ended while nobody watched.
+			// This controller created the Job. One that has already ended did so while the
+			// operator was not watching.
 			if job, isJob := e.Object.(*batchv1.Job); isJob && sequence.IsTerminal(job) {
 				enqueueOwner(job, queue)
 			}
@@ -66,42 +66,33 @@ func (r *Reconciler) jobHandler() handler.EventHandler {
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			before, isJob := e.ObjectOld.(*batchv1.Job)
 			after, isJobToo := e.ObjectNew.(*batchv1.Job)
-			if !isJob || !isJobToo || !sequence.Noteworthy(before, after) {
+			if !isJob || !isJobToo || !sequence.IsRelevantUpdate(before, after) {
 				return
 			}
 			if sequence.IsTerminal(after) && !sequence.IsTerminal(before) {
-				r.noteEnd(after)
+				r.recordStepEnd(after)
 			}
 			enqueueOwner(after, queue)
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			enqueueOwner(e.Object, queue)
+			if job, isJob := e.Object.(*batchv1.Job); isJob {
+				r.createdJobs.markObserved(job)
+				enqueueOwner(job, queue)
+			}
 		},
 	}
 }
 
-func (r *Reconciler) noteEnd(job *batchv1.Job) {
-	if owner := metav1.GetControllerOf(job); owner != nil {
-		r.transitions.stepEnded(owner.UID, r.clock.Now())
-	}
-}
-
-func enqueueOwner(object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	owner := metav1.GetControllerOf(object)
-	if owner == nil || owner.Kind != "SequentialJob" || owner.APIVersion != v1alpha1.GroupVersion.String() {
+func enqueueOwner(job *batchv1.Job, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	owner := ownerOf(job)
+	if owner == nil {
 		return
 	}
-	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}}
-	if prioritised, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-		// Sequences under way go before those that are only about to begin.
-		prioritised.AddWithOpts(priorityqueue.AddOpts{Priority: new(underWay)}, request)
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(owner)}
+	if prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		// Running sequences take precedence over those that have not started.
+		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: new(changedJobPriority)}, request)
 		return
 	}
 	queue.Add(request)
-}
-
-// forget drops what is remembered of a SequentialJob that is gone.
-func (r *Reconciler) forget(key types.NamespacedName) {
-	r.writeCache.Forget(key)
-	r.transitions.forget(r.created.forget(key))
 }

@@ -1,8 +1,8 @@
-// Package follow tells how objects stand, and again whenever that changes.
+// Package follow reports the state of objects, and reports it again whenever it changes.
 //
-// It tells of states, not of events: over a watch that ends, or an API server that is away
-// for a while, what happened in between is told as one change. How it gets on meanwhile is
-// told too, since whoever looks at a screen that does not change wants to know why.
+// It reports states, not events: what happens while a watch or the API server is interrupted
+// appears as one change. It also reports interruptions, so that a user knows why a screen
+// does not change.
 package follow
 
 import (
@@ -16,58 +16,60 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ObjectUpdate is an object as it is now, or as it last was before it went.
+// ObjectUpdate is the current state of an object, or the last state of a deleted one.
 type ObjectUpdate[T client.Object] struct {
 	Object  T
 	Deleted bool
 }
 
-// ObjectFeed tells of objects until its context ends. Sights wait for who is slow to take them;
-// while Trouble waits to be taken, nothing new is seen.
+// ObjectFeed reports objects until its context ends. Its channels are not buffered: while a
+// value waits for its receiver, no further change is read.
 type ObjectFeed[T client.Object] struct {
 	Updates <-chan ObjectUpdate[T]
-	// Synced is closed once all that was there at the beginning has been told.
+	// Synced is closed after all objects of the first list have been sent to Updates.
 	Synced <-chan struct{}
-	// Errors tells why nothing can be seen at the moment, and nil when it can be again.
+	// Errors receives the error when listing or watching fails, and nil when it works again.
 	Errors <-chan error
 }
 
-// StartFeed begins to follow the objects that the options select. List is an empty list of them.
+// StartFeed starts to follow the objects that the options select. list is an empty list of
+// their kind, and object an empty object.
 func StartFeed[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, object T, options ...client.ListOption) (*ObjectFeed[T], error) {
-	sights, trouble := make(chan ObjectUpdate[T]), make(chan error)
-	informer := cache.NewSharedIndexInformer(newListWatch(c, list, options, trouble), object, 0, nil)
-	// The trouble has been told already.
+	updates, errs := make(chan ObjectUpdate[T]), make(chan error)
+	informer := cache.NewSharedIndexInformer(newListWatch(c, list, options, errs), object, 0, nil)
+	// newListWatch already reports errors, so the informer must not log them.
 	if err := informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
 		return nil, err
 	}
-	tell := func(object any, gone bool) {
+	send := func(object any, deleted bool) {
 		if last, isLast := object.(cache.DeletedFinalStateUnknown); isLast {
 			object = last.Obj
 		}
 		if seen, isT := object.(T); isT {
-			sendOrDone(ctx, sights, ObjectUpdate[T]{Object: seen, Deleted: gone})
+			sendOrDone(ctx, updates, ObjectUpdate[T]{Object: seen, Deleted: deleted})
 		}
 	}
-	told, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { tell(object, false) },
-		UpdateFunc: func(_, object any) { tell(object, false) },
-		DeleteFunc: func(object any) { tell(object, true) },
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { send(object, false) },
+		UpdateFunc: func(_, object any) { send(object, false) },
+		DeleteFunc: func(object any) { send(object, true) },
 	})
 	if err != nil {
 		return nil, err
 	}
 	go informer.RunWithContext(ctx)
-	return &ObjectFeed[T]{Updates: sights, Synced: told.HasSyncedChecker().Done(), Errors: trouble}, nil
+	return &ObjectFeed[T]{Updates: updates, Synced: registration.HasSyncedChecker().Done(), Errors: errs}, nil
 }
 
-// newListWatch lists and watches through the client, and tells of trouble and of its end.
-func newListWatch(c client.WithWatch, list client.ObjectList, options []client.ListOption, trouble chan<- error) *cache.ListWatch {
-	troubled := false
-	note := func(ctx context.Context, err error) {
-		if err != nil || troubled {
-			sendOrDone(ctx, trouble, err)
+// newListWatch lists and watches through the client, and sends each error, and nil after the
+// last, to errs.
+func newListWatch(c client.WithWatch, list client.ObjectList, options []client.ListOption, errs chan<- error) *cache.ListWatch {
+	failing := false
+	report := func(ctx context.Context, err error) {
+		if err != nil || failing {
+			sendOrDone(ctx, errs, err)
 		}
-		troubled = err != nil
+		failing = err != nil
 	}
 	empty := func() client.ObjectList { return list.DeepCopyObject().(client.ObjectList) } //nolint:forcetypeassert // a copy is of the same type
 	with := func(raw metav1.ListOptions) []client.ListOption {
@@ -77,18 +79,18 @@ func newListWatch(c client.WithWatch, list client.ObjectList, options []client.L
 		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
 			into := empty()
 			err := c.List(ctx, into, with(raw)...)
-			note(ctx, err)
+			report(ctx, err)
 			return into, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
 			stream, err := c.Watch(ctx, empty(), with(raw)...)
-			note(ctx, err)
+			report(ctx, err)
 			return stream, err
 		},
 	}
 }
 
-// sendOrDone hands a value on, unless nobody wants it any more.
+// sendOrDone sends the value unless the context ends first.
 func sendOrDone[V any](ctx context.Context, to chan<- V, value V) {
 	select {
 	case to <- value:

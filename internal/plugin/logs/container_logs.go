@@ -13,35 +13,40 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// containerLog is the log of one container, as it was started once.
+// containerLog is the log of one start of a container.
 type containerLog struct {
+	// owner is a step, or the attempt of a session's run.
 	owner, podName, container string
-	// ownerIsAttempt says that step is the name of an attempt at a session's run.
-	ownerIsAttempt bool
-	// restartCount is how often the container had been started before.
+	ownerIsAttempt            bool
+	// restartCount is the number of earlier starts.
 	restartCount int32
-	// previous asks for the log of the start before the last.
+	// previous selects the start before the last.
 	previous bool
-	// label stands before each line.
+	// label is printed before each line.
 	label string
 }
 
-// describeOwner log it is.
-func (s containerLog) describeOwner() string {
-	if s.ownerIsAttempt {
-		return "attempt " + s.owner
+func (l containerLog) describeOwner() string {
+	if l.ownerIsAttempt {
+		return "attempt " + l.owner
 	}
-	return "step " + s.owner
+	return "step " + l.owner
 }
 
-// podsOfStep are the Pods of a step's Job, oldest first. With all they are those of all its
-// Jobs, of earlier attempts and runs too.
-func podsOfStep(sj *v1alpha1.SequentialJob, step string, pods []corev1.Pod, all bool) []*corev1.Pod {
-	record := findStepStatus(sj, step)
+// withoutLabel identifies the log: the label changes when a step gets a second Pod.
+func (l containerLog) withoutLabel() containerLog {
+	l.label = ""
+	return l
+}
+
+// podsOfStep returns the Pods of a step's Job, the oldest first. With allAttempts it returns
+// those of earlier attempts and runs too.
+func podsOfStep(sj *v1alpha1.SequentialJob, step string, pods []corev1.Pod, allAttempts bool) []*corev1.Pod {
+	status := findStepStatus(sj, step)
 	var found []*corev1.Pod
 	for i := range pods {
 		pod := &pods[i]
-		if pod.Labels[v1alpha1.LabelStep] == step && pod.Labels[v1alpha1.LabelSequentialJobUID] == string(sj.UID) && (all || belongsToStepJob(sj, record, pod)) {
+		if pod.Labels[v1alpha1.LabelStep] == step && pod.Labels[v1alpha1.LabelSequentialJobUID] == string(sj.UID) && (allAttempts || belongsToStepJob(sj, status, pod)) {
 			found = append(found, pod)
 		}
 	}
@@ -49,113 +54,114 @@ func podsOfStep(sj *v1alpha1.SequentialJob, step string, pods []corev1.Pod, all 
 	return found
 }
 
-// compareByAge puts the oldest first.
+// compareByAge orders Pods, the oldest first.
 func compareByAge(a, b *corev1.Pod) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// belongsToStepJob reports whether the Pod belongs to the Job that is recorded of the step. The very
-// first step may run before there is a status; then no other can have run.
-func belongsToStepJob(sj *v1alpha1.SequentialJob, record *v1alpha1.StepStatus, pod *corev1.Pod) bool {
+// belongsToStepJob reports whether the Pod's Job is the one in the step's status. The first
+// step of the first run can have Pods before there is a status.
+func belongsToStepJob(sj *v1alpha1.SequentialJob, status *v1alpha1.StepStatus, pod *corev1.Pod) bool {
 	job := metav1.GetControllerOf(pod)
 	switch {
 	case job == nil:
 		return false
 	case sj.Status.Run == 0:
 		return true
-	case record.JobUID != "":
-		return job.UID == record.JobUID
+	case status.JobUID != "":
+		return job.UID == status.JobUID
 	default:
-		return record.JobName != "" && job.Name == record.JobName
+		return status.JobName != "" && job.Name == status.JobName
 	}
 }
 
-// containerLogsOf are the logs that the Pods of one step have, in the order in which they began.
-// Several Pods are told apart by what their names end in.
-func containerLogsOf(sj *v1alpha1.SequentialJob, step string, pods []*corev1.Pod, all bool) []containerLog {
-	several := len(pods) > 1 || mayHaveMultiplePods(sj, step)
+// containerLogsOf returns the logs of a step's Pods in the order in which they started. If
+// the step can have several Pods, the labels contain the end of the Pod's name.
+func containerLogsOf(sj *v1alpha1.SequentialJob, step string, pods []*corev1.Pod, allAttempts bool) []containerLog {
+	labelPods := len(pods) > 1 || mayHaveMultiplePods(sj, step)
 	var found []containerLog
 	for _, pod := range pods {
 		label := step
-		if several {
+		if labelPods {
 			label += "/" + podNameSuffix(pod)
 		}
 		for _, status := range containerStatuses(pod) {
 			if !hasContainerLog(status) {
 				continue
 			}
-			s := containerLog{owner: step, podName: pod.Name, container: status.Name, restartCount: status.RestartCount, label: label}
+			l := containerLog{owner: step, podName: pod.Name, container: status.Name, restartCount: status.RestartCount, label: label}
 			if status.Name != step {
-				s.label += ":" + status.Name
+				l.label += ":" + status.Name
 			}
-			if all && status.RestartCount > 0 {
-				before := s
-				before.restartCount, before.previous = s.restartCount-1, true
+			if allAttempts && status.RestartCount > 0 {
+				before := l
+				before.restartCount, before.previous = l.restartCount-1, true
 				found = append(found, before)
 			}
-			found = append(found, s)
+			found = append(found, l)
 		}
 	}
 	return found
 }
 
-// mayHaveMultiplePods reports whether the step can come to have more Pods than one, so that its
-// lines look alike from the first to the last.
+// mayHaveMultiplePods reports whether the step's Job can create several Pods. The labels of
+// such a step do not change when the second Pod appears.
 func mayHaveMultiplePods(sj *v1alpha1.SequentialJob, name string) bool {
 	steps := slices.Concat(sj.Spec.Containers, sj.Spec.Finally)
-	at := slices.IndexFunc(steps, func(s v1alpha1.Step) bool { return s.Name == name })
-	if at < 0 {
+	index := slices.IndexFunc(steps, func(s v1alpha1.Step) bool { return s.Name == name })
+	if index < 0 {
 		return false
 	}
-	options := steps[at].Options()
+	options := steps[index].Options()
 	return exceedsLimit(0, options.BackoffLimit) || exceedsLimit(1, options.Parallelism) || exceedsLimit(1, options.Completions)
 }
 
 func exceedsLimit(limit int32, number *int32) bool { return number != nil && *number > limit }
 
-// podNameSuffix is the Pod's name without its Job's.
+// podNameSuffix is the Pod's name without the name of its Job.
 func podNameSuffix(pod *corev1.Pod) string {
 	return strings.TrimPrefix(strings.TrimPrefix(pod.Name, pod.Labels[batchv1.JobNameLabel]), "-")
 }
 
-// containerStatuses are those of the Pod's containers in the order in which they are started.
+// containerStatuses returns the statuses of the Pod's containers in starting order.
 func containerStatuses(pod *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }
 
-// hasContainerLog reports whether the container was ever started.
+// hasContainerLog reports whether the container has ever started.
 func hasContainerLog(status corev1.ContainerStatus) bool {
 	return status.State.Running != nil || status.State.Terminated != nil || status.LastTerminationState.Terminated != nil
 }
 
-// isContainerLogComplete reports whether the source's log is complete: its container has ended, been
-// started anew, or is no more.
-func isContainerLogComplete(pod *corev1.Pod, s containerLog) bool {
+// isContainerLogComplete reports whether the container has exited, restarted or disappeared.
+func isContainerLogComplete(pod *corev1.Pod, l containerLog) bool {
 	for _, status := range containerStatuses(pod) {
-		if status.Name == s.container {
-			return status.State.Running == nil || status.RestartCount != s.restartCount
+		if status.Name == l.container {
+			return status.State.Running == nil || status.RestartCount != l.restartCount
 		}
 	}
 	return true
 }
 
-// missingLogReason says why a step that has begun has no log, empty if it need not have one.
+// missingLogReason says why a started step has no log. It is empty for a step that has not
+// started.
 func missingLogReason(sj *v1alpha1.SequentialJob, step string, pods []*corev1.Pod) string {
-	record := findStepStatus(sj, step)
+	status := findStepStatus(sj, step)
 	if len(pods) > 0 {
-		return fmt.Sprintf("step %s has no log: no container of Pod %s has started%s", step, pods[len(pods)-1].Name, waitingReason(pods[len(pods)-1]))
+		last := pods[len(pods)-1]
+		return fmt.Sprintf("step %s has no log: no container of Pod %s has started%s", step, last.Name, waitingReason(last))
 	}
 	switch {
-	case !hasStarted(record.Phase):
+	case !hasStarted(status.Phase):
 		return ""
-	case record.JobName == "":
-		return fmt.Sprintf("step %s has no log: no Job was made for it", step)
+	case status.JobName == "":
+		return fmt.Sprintf("step %s has no log: no Job was created for it", step)
 	default:
-		return fmt.Sprintf("step %s has no log any more: there is no Pod of its Job %s", step, record.JobName)
+		return fmt.Sprintf("step %s has no log: its Job %s no longer has a Pod", step, status.JobName)
 	}
 }
 
-// waitingReason is what keeps the Pod's containers from starting, as far as it says so.
+// waitingReason is the reason why a container of the Pod waits, if the Pod reports one.
 func waitingReason(pod *corev1.Pod) string {
 	for _, status := range containerStatuses(pod) {
 		if status.State.Waiting != nil && status.State.Waiting.Reason != "" {
@@ -165,7 +171,7 @@ func waitingReason(pod *corev1.Pod) string {
 	return ""
 }
 
-// findStepStatus is what the status says of a step, nothing if it does not know it yet.
+// findStepStatus returns the status of a step. A step without one is pending.
 func findStepStatus(sj *v1alpha1.SequentialJob, step string) *v1alpha1.StepStatus {
 	for i := range sj.Status.Steps {
 		if sj.Status.Steps[i].Name == step {
@@ -179,7 +185,7 @@ func hasStarted(phase v1alpha1.StepPhase) bool {
 	return phase != v1alpha1.StepPending && phase != v1alpha1.StepSkipped
 }
 
-// isStepFinished reports whether nothing more will come of the step in this run.
+// isStepFinished reports whether the step creates no more Pods in this run.
 func isStepFinished(phase v1alpha1.StepPhase) bool {
 	return phase == v1alpha1.StepSucceeded || phase == v1alpha1.StepFailed || phase == v1alpha1.StepSkipped
 }

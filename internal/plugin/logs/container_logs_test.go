@@ -14,11 +14,11 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// pod is one of the sequence's, made by a Job so many seconds after noon.
-func pod(sj *v1alpha1.SequentialJob, step, job, name string, after int, built *testbuilder.PodBuilder) corev1.Pod {
-	p := built.Created(noon.Add(time.Duration(after) * time.Second)).Obj()
+// stepPod returns a Pod of a step's Job, created a number of seconds after testTime.
+func stepPod(sj *v1alpha1.SequentialJob, step, job, name string, after int, built *testbuilder.PodBuilder) corev1.Pod {
+	p := built.Created(testTime.Add(time.Duration(after) * time.Second)).Obj()
 	p.Name = job + "-" + name
 	p.Labels = map[string]string{
 		v1alpha1.LabelSequentialJobUID: string(sj.UID), v1alpha1.LabelStep: step, batchv1.JobNameLabel: job,
@@ -27,29 +27,29 @@ func pod(sj *v1alpha1.SequentialJob, step, job, name string, after int, built *t
 	return p
 }
 
-// at is the sequence with a step's record.
-func at(sj *v1alpha1.SequentialJob, step string, phase v1alpha1.StepPhase, job string) *v1alpha1.SequentialJob {
+// withStepStatus adds the status of a step to the sequence.
+func withStepStatus(sj *v1alpha1.SequentialJob, step string, phase v1alpha1.StepPhase, job string) *v1alpha1.SequentialJob {
 	sj.Status.Run = 1
-	record := v1alpha1.StepStatus{Name: step, Phase: phase, JobName: job}
+	status := v1alpha1.StepStatus{Name: step, Phase: phase, JobName: job}
 	if job != "" {
-		record.JobUID = types.UID("uid-of-" + job)
+		status.JobUID = types.UID("uid-of-" + job)
 	}
-	sj.Status.Steps = append(sj.Status.Steps, record)
+	sj.Status.Steps = append(sj.Status.Steps, status)
 	return sj
 }
 
-func TestSources(t *testing.T) {
+func TestContainerLogsOfAStep(t *testing.T) {
 	plain := testbuilder.SequentialJob("etl", "a").Step("load").Obj()
-	running := at(plain.DeepCopy(), "load", v1alpha1.StepRunning, "j2")
-	retried := at(testbuilder.SequentialJob("etl", "a").
+	running := withStepStatus(plain.DeepCopy(), "load", v1alpha1.StepRunning, "j2")
+	retried := withStepStatus(testbuilder.SequentialJob("etl", "a").
 		Step("load", testbuilder.With(func(o *v1alpha1.StepOptions) { o.BackoffLimit = new(int32(3)) })).Obj(), "load", v1alpha1.StepRunning, "j2")
-	stranger := pod(plain, "load", "j2", "x", 0, testbuilder.Pod("load").Running())
-	stranger.OwnerReferences[0].UID = "another"
-	withInit := pod(plain, "load", "j2", "x", 0, testbuilder.Pod("load"))
+	unrelated := stepPod(plain, "load", "j2", "x", 0, testbuilder.Pod("load").Running())
+	unrelated.OwnerReferences[0].UID = "another"
+	withInit := stepPod(plain, "load", "j2", "x", 0, testbuilder.Pod("load"))
 	withInit.Status.InitContainerStatuses = []corev1.ContainerStatus{{
 		Name: "wait", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
 	}}
-	restarted := pod(plain, "load", "j2", "x", 0, testbuilder.Pod("load").Running())
+	restarted := stepPod(plain, "load", "j2", "x", 0, testbuilder.Pod("load").Running())
 	restarted.Status.ContainerStatuses[0].RestartCount = 2
 
 	for name, row := range map[string]struct {
@@ -58,11 +58,11 @@ func TestSources(t *testing.T) {
 		all  bool
 		want []containerLog
 	}{
-		"of the recorded Job only": {
+		"only of the Job in the status": {
 			running,
 			[]corev1.Pod{
-				pod(plain, "load", "j1", "a", 0, testbuilder.Pod("load").Exited(1, "")),
-				pod(plain, "load", "j2", "b", 1, testbuilder.Pod("load").Running()),
+				stepPod(plain, "load", "j1", "a", 0, testbuilder.Pod("load").Exited(1, "")),
+				stepPod(plain, "load", "j2", "b", 1, testbuilder.Pod("load").Running()),
 			},
 			false,
 			[]containerLog{{owner: "load", podName: "j2-b", container: "load", label: "load"}},
@@ -70,8 +70,8 @@ func TestSources(t *testing.T) {
 		"of all attempts, the oldest first": {
 			running,
 			[]corev1.Pod{
-				pod(plain, "load", "j2", "b", 1, testbuilder.Pod("load").Running()),
-				pod(plain, "load", "j1", "a", 0, testbuilder.Pod("load").Exited(1, "")),
+				stepPod(plain, "load", "j2", "b", 1, testbuilder.Pod("load").Running()),
+				stepPod(plain, "load", "j1", "a", 0, testbuilder.Pod("load").Exited(1, "")),
 			},
 			true,
 			[]containerLog{
@@ -79,38 +79,38 @@ func TestSources(t *testing.T) {
 				{owner: "load", podName: "j2-b", container: "load", label: "load/b"},
 			},
 		},
-		"not of a Pod that only carries the labels": {running, []corev1.Pod{stranger}, false, []containerLog{}},
+		"not of a Pod with the labels and another owner": {running, []corev1.Pod{unrelated}, false, []containerLog{}},
 		"not of another step": {
-			running, []corev1.Pod{pod(plain, "extract", "j2", "a", 0, testbuilder.Pod("extract").Running())}, false, []containerLog{},
+			running, []corev1.Pod{stepPod(plain, "extract", "j2", "a", 0, testbuilder.Pod("extract").Running())}, false, []containerLog{},
 		},
-		"before there is a status, of the first step's Job": {
+		"of any Job of the step before there is a status": {
 			plain,
-			[]corev1.Pod{pod(plain, "load", "j1", "a", 0, testbuilder.Pod("load").Running())},
+			[]corev1.Pod{stepPod(plain, "load", "j1", "a", 0, testbuilder.Pod("load").Running())},
 			false,
 			[]containerLog{{owner: "load", podName: "j1-a", container: "load", label: "load"}},
 		},
-		"a step that is tried again tells its Pods apart from the first one on": {
+		"a step with retries has Pod names in its labels from the first Pod on": {
 			retried,
-			[]corev1.Pod{pod(plain, "load", "j2", "a", 0, testbuilder.Pod("load").Running())},
+			[]corev1.Pod{stepPod(plain, "load", "j2", "a", 0, testbuilder.Pod("load").Running())},
 			false,
 			[]containerLog{{owner: "load", podName: "j2-a", container: "load", label: "load/a"}},
 		},
 		"a container that never started has no log": {
-			running, []corev1.Pod{pod(plain, "load", "j2", "a", 0, testbuilder.Pod("load").Waiting("ErrImagePull", ""))}, false, []containerLog{},
+			running, []corev1.Pod{stepPod(plain, "load", "j2", "a", 0, testbuilder.Pod("load").Waiting("ErrImagePull", ""))}, false, []containerLog{},
 		},
-		"an init container that failed has one": {
+		"a failed init container has a log": {
 			running,
 			[]corev1.Pod{withInit},
 			false,
 			[]containerLog{{owner: "load", podName: "j2-x", container: "wait", label: "load:wait"}},
 		},
-		"a container that was started anew has that of its last start": {
+		"a restarted container has the log of its last start": {
 			running,
 			[]corev1.Pod{restarted},
 			false,
 			[]containerLog{{owner: "load", podName: "j2-x", container: "load", restartCount: 2, label: "load"}},
 		},
-		"... and, of all attempts, that of the start before": {
+		"a restarted container also has the log of the start before, with all attempts": {
 			running,
 			[]corev1.Pod{restarted},
 			true,
@@ -123,30 +123,30 @@ func TestSources(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := containerLogsOf(row.sj, "load", podsOfStep(row.sj, "load", row.pods, row.all), row.all)
 			if diff := cmp.Diff(row.want, append([]containerLog{}, got...), cmp.AllowUnexported(containerLog{})); diff != "" {
-				t.Errorf("sources (-want +got):\n%s", diff)
+				t.Errorf("logs (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestWhyAStepHasNoLog(t *testing.T) {
+func TestMissingLogReason(t *testing.T) {
 	sequence := func() *v1alpha1.SequentialJob { return testbuilder.SequentialJob("etl", "a").Step("load").Obj() }
-	pulling := pod(sequence(), "load", "j1", "a", 0, testbuilder.Pod("load").Waiting("ErrImagePull", ""))
+	pulling := stepPod(sequence(), "load", "j1", "a", 0, testbuilder.Pod("load").Waiting("ErrImagePull", ""))
 	for name, row := range map[string]struct {
 		sj   *v1alpha1.SequentialJob
 		pods []*corev1.Pod
 		want string
 	}{
-		"it has not begun":         {sequence(), nil, ""},
-		"it was skipped":           {at(sequence(), "load", v1alpha1.StepSkipped, ""), nil, ""},
-		"its Job was refused":      {at(sequence(), "load", v1alpha1.StepFailed, ""), nil, "step load has no log: no Job was made for it"},
-		"its Pod is gone":          {at(sequence(), "load", v1alpha1.StepSucceeded, "j1"), nil, "step load has no log any more: there is no Pod of its Job j1"},
-		"its image is not there":   {at(sequence(), "load", v1alpha1.StepStarting, "j1"), []*corev1.Pod{&pulling}, "step load has no log: no container of Pod j1-a has started: ErrImagePull"},
-		"it begins in this moment": {sequence(), []*corev1.Pod{&pulling}, "step load has no log: no container of Pod j1-a has started: ErrImagePull"},
+		"the step has not started":            {sequence(), nil, ""},
+		"the step was skipped":                {withStepStatus(sequence(), "load", v1alpha1.StepSkipped, ""), nil, ""},
+		"its Job was refused":                 {withStepStatus(sequence(), "load", v1alpha1.StepFailed, ""), nil, "step load has no log: no Job was created for it"},
+		"its Pod is deleted":                  {withStepStatus(sequence(), "load", v1alpha1.StepSucceeded, "j1"), nil, "step load has no log: its Job j1 no longer has a Pod"},
+		"its image cannot be pulled":          {withStepStatus(sequence(), "load", v1alpha1.StepStarting, "j1"), []*corev1.Pod{&pulling}, "step load has no log: no container of Pod j1-a has started: ErrImagePull"},
+		"it has a Pod before it has a status": {sequence(), []*corev1.Pod{&pulling}, "step load has no log: no container of Pod j1-a has started: ErrImagePull"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := missingLogReason(row.sj, "load", row.pods); got != row.want {
-				t.Errorf("it says %q, want %q", got, row.want)
+				t.Errorf("reason %q, want %q", got, row.want)
 			}
 		})
 	}

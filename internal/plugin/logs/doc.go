@@ -1,7 +1,6 @@
-// Package logs tells the logs of a SequentialJob's steps, one step after another, and of an
-// AgenticSession's runner, one attempt after another.
+// Package logs prints the logs of a SequentialJob's steps in order, and of the attempts of an
+// AgenticSession's runner.
 //
-// Which logs there are is decided by functions of the objects alone (sources.go,
-// session.go); what a
-// Pod no longer has is said, never left out in silence.
+// Functions of the objects alone decide which logs exist (container_logs.go,
+// session_streamer.go). A log that no longer exists is reported, never omitted silently.
 package logs

@@ -8,34 +8,34 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// linePrinter writes lines of several logs, each whole and with its label.
+// linePrinter prints the lines of several logs, each with its label. It never mixes two lines.
 type linePrinter struct {
 	out, errOut io.Writer
 	style       terminal.Style
 
-	mutex      sync.Mutex
-	stepColors map[string]terminal.Color // of the steps
+	mutex       sync.Mutex
+	ownerColors map[string]terminal.Color
 }
 
-// labelColors has no red, which is for failures.
+// labelColors omits red, which marks failures.
 var labelColors = []terminal.Color{terminal.Cyan, terminal.Green, terminal.Yellow, terminal.Magenta, terminal.Blue}
 
-// printLine writes a line of a log as it is: its own colours are its author's business.
-func (p *linePrinter) printLine(s containerLog, line []byte) error {
+// printLine prints a line unchanged: programs may use colors in their logs.
+func (p *linePrinter) printLine(l containerLog, line []byte) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	colour, known := p.stepColors[s.owner]
+	color, known := p.ownerColors[l.owner]
 	if !known {
-		colour = labelColors[len(p.stepColors)%len(labelColors)]
-		p.stepColors[s.owner] = colour
+		color = labelColors[len(p.ownerColors)%len(labelColors)]
+		p.ownerColors[l.owner] = color
 	}
-	_, err := fmt.Fprintf(p.out, "%s %s\n", p.style.Colorize(colour, s.label+" |"), line)
+	_, err := fmt.Fprintf(p.out, "%s %s\n", p.style.Colorize(color, l.label+" |"), line)
 	return err
 }
 
-// printNotice says something that is of no log, where it does not get mixed up with one.
-func (p *linePrinter) printNotice(text string) {
+// printNotice prints a message of the plugin on standard error, apart from the logs.
+func (p *linePrinter) printNotice(format string, args ...any) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	fmt.Fprintln(p.errOut, terminal.Sanitize(text))
+	fmt.Fprintln(p.errOut, terminal.Sanitize(fmt.Sprintf(format, args...)))
 }

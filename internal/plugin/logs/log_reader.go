@@ -14,26 +14,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxLineBytes is how much of a line is kept together.
+// maxLineBytes is the length from which a line is printed in several parts.
 const maxLineBytes = 64 << 10
 
-// logReader reads one log to its end, however often the connection ends before that.
+// logReader reads one log to its end and reconnects when the connection breaks.
 type logReader struct {
 	podClient PodClient
 	printer   *linePrinter
 	options   StreamOptions
-	// startedLater says that the log began after the command did: none of it is left out.
+	// startedLater is set if the log started after the command. Tail and Since do not apply
+	// to it.
 	startedLater bool
 
-	lastLineTime time.Time // of the last line that was told
-	printedUntil time.Time // up to which all was told before the connection was lost
+	// lastLineTime is the time of the last printed line, and printedUntil its value when the
+	// connection was opened.
+	lastLineTime time.Time
+	printedUntil time.Time
 }
 
-// readToEnd tells the source's log. A log that cannot be had because its Pod is gone is said so.
-func (r *logReader) readToEnd(ctx context.Context, s containerLog) error {
-	for again := false; ; again = true {
-		err := r.copyNewLines(ctx, s)
-		if done, err := r.isReadDone(ctx, s, err, again); done {
+// readToEnd prints a log. If the Pod is deleted, it prints a notice.
+func (r *logReader) readToEnd(ctx context.Context, l containerLog) error {
+	for isRetry := false; ; isRetry = true {
+		err := r.copyNewLines(ctx, l)
+		if done, err := r.isReadDone(ctx, l, err, isRetry); done {
 			return err
 		}
 		if err := sleepContext(ctx, r.options.Retry); err != nil {
@@ -42,103 +45,105 @@ func (r *logReader) readToEnd(ctx context.Context, s containerLog) error {
 	}
 }
 
-// isReadDone reports whether the log is not to be asked for once more, and what came of it. A
-// log may break off before its container ends, and that it ended is known a little later.
-func (r *logReader) isReadDone(ctx context.Context, s containerLog, err error, again bool) (bool, error) {
+// isReadDone reports whether to stop reading, and with which error. The API server may end
+// the stream before the container ends, and the Pod's status shows the end a little later.
+func (r *logReader) isReadDone(ctx context.Context, l containerLog, err error, isRetry bool) (bool, error) {
 	switch {
 	case ctx.Err() != nil:
 		return true, ctx.Err()
 	case apierrors.IsNotFound(err):
-		r.printer.printNotice(fmt.Sprintf("%s has no log of Pod %s any more: it is gone", s.describeOwner(), s.podName))
+		r.printer.printNotice("%s has no log: Pod %s is deleted", l.describeOwner(), l.podName)
 		return true, nil
 	case err == nil && !r.options.Follow:
 		return true, nil
 	case !r.options.Follow, apierrors.IsForbidden(err), errors.Is(err, errWritingOutput):
-		return true, s.wrapError(err)
+		return true, l.wrapError(err)
 	}
-	ended, checkErr := r.isLogComplete(ctx, s)
-	if ended && (err == nil || again) {
-		return true, s.wrapError(err)
+	isComplete, checkErr := r.isLogComplete(ctx, l)
+	if isComplete && (err == nil || isRetry) {
+		return true, l.wrapError(err)
 	}
-	if err = errors.Join(err, checkErr); err != nil && !again {
-		r.printer.printNotice(fmt.Sprintf("log of Pod %s: %v; trying again", s.podName, err))
+	if err = errors.Join(err, checkErr); err != nil && !isRetry {
+		r.printer.printNotice("log of Pod %s: %v; retrying", l.podName, err)
 	}
 	return false, nil
 }
 
-// wrapError is an error about the source's log, nil if there is none.
-func (s containerLog) wrapError(err error) error {
+// wrapError adds the Pod and container to an error. It returns nil for nil.
+func (l containerLog) wrapError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("log of Pod %s, container %s: %w", s.podName, s.container, err)
+	return fmt.Errorf("log of Pod %s, container %s: %w", l.podName, l.container, err)
 }
 
-// isLogComplete reports whether nothing more can be written to the log.
-func (r *logReader) isLogComplete(ctx context.Context, s containerLog) (bool, error) {
-	pod, err := r.podClient.GetPod(ctx, s.podName)
+// isLogComplete reports whether the container can no longer write to the log.
+func (r *logReader) isLogComplete(ctx context.Context, l containerLog) (bool, error) {
+	pod, err := r.podClient.GetPod(ctx, l.podName)
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	return isContainerLogComplete(pod, s), nil
+	return isContainerLogComplete(pod, l), nil
 }
 
-// copyNewLines tells what there is of the log after the last line told.
-func (r *logReader) copyNewLines(ctx context.Context, s containerLog) error {
+// copyNewLines prints the lines after the last printed one until the stream ends.
+func (r *logReader) copyNewLines(ctx context.Context, l containerLog) error {
 	r.printedUntil = r.lastLineTime
-	stream, err := r.podClient.OpenLog(ctx, s.podName, r.podLogOptions(s))
+	stream, err := r.podClient.OpenLog(ctx, l.podName, r.podLogOptions(l))
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
 	lines := bufio.NewReaderSize(stream, maxLineBytes)
-	for continued, wanted := false, true; ; {
-		line, more, err := lines.ReadLine()
+	for isContinuation, isNew := false, true; ; {
+		line, hasMore, err := lines.ReadLine()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if !continued {
-			line, wanted = r.acceptLine(line)
+		if !isContinuation {
+			line, isNew = r.acceptLine(line)
 		}
-		if wanted {
-			if err := r.printer.printLine(s, line); err != nil {
+		if isNew {
+			if err := r.printer.printLine(l, line); err != nil {
 				return errors.Join(errWritingOutput, err)
 			}
 		}
-		continued = more
+		isContinuation = hasMore
 	}
 }
 
-// errWritingOutput is returned when there is nobody left to tell a log to.
+// errWritingOutput is returned when the output is closed.
 var errWritingOutput = errors.New("writing the log")
 
-// podLogOptions asks for lines with their times: by them a log that broke off is taken up again.
-func (r *logReader) podLogOptions(s containerLog) *corev1.PodLogOptions {
-	request := &corev1.PodLogOptions{Container: s.container, Follow: r.options.Follow && !s.previous, Previous: s.previous, Timestamps: true}
+// podLogOptions always requests timestamps: they tell which lines are new after a reconnect.
+func (r *logReader) podLogOptions(l containerLog) *corev1.PodLogOptions {
+	options := &corev1.PodLogOptions{Container: l.container, Follow: r.options.Follow && !l.previous, Previous: l.previous, Timestamps: true}
 	switch {
 	case !r.printedUntil.IsZero():
-		request.SinceTime = &metav1.Time{Time: r.printedUntil} // in whole seconds, so some lines come again
+		// SinceTime has a precision of a second, so some lines repeat.
+		options.SinceTime = &metav1.Time{Time: r.printedUntil}
 	case !r.startedLater:
-		request.TailLines = r.options.Tail
+		options.TailLines = r.options.Tail
 		if !r.options.Since.IsZero() {
-			request.SinceTime = &metav1.Time{Time: r.options.Since}
+			options.SinceTime = &metav1.Time{Time: r.options.Since}
 		}
 	}
-	return request
+	return options
 }
 
-// acceptLine is the line as it is to be told, and whether it has not been told yet.
-func (r *logReader) acceptLine(line []byte) (told []byte, wanted bool) {
+// acceptLine returns the line to print, and whether it is new. A line without a timestamp is
+// always new.
+func (r *logReader) acceptLine(line []byte) (printed []byte, isNew bool) {
 	stamp, rest, _ := bytes.Cut(line, []byte(" "))
 	at, err := time.Parse(time.RFC3339Nano, string(stamp))
 	if err != nil {
-		return line, true // without a time there is no telling
+		return line, true
 	}
 	if !at.After(r.printedUntil) {
 		return nil, false

@@ -3,6 +3,8 @@ package logs
 import (
 	"context"
 	"fmt"
+	"io"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,34 +12,77 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// logSource is what all who tell logs have.
+// PodClient reads the Pods of one object and their logs.
+type PodClient interface {
+	// ListPods lists the Pods that have the object's label.
+	ListPods(ctx context.Context) ([]corev1.Pod, error)
+	GetPod(ctx context.Context, name string) (*corev1.Pod, error)
+	OpenLog(ctx context.Context, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error)
+}
+
+// StreamOptions select logs and say how to print them.
+type StreamOptions struct {
+	// Step selects the logs of one step of a SequentialJob. Empty selects all.
+	Step string
+	// Follow continues until the run finishes.
+	Follow bool
+	// AllAttempts includes earlier attempts and runs.
+	AllAttempts bool
+	Timestamps  bool
+	// Tail is the number of lines to print of each log, and Since the time of the first. They
+	// apply to logs that exist at the start. A nil Tail and a zero Since print all lines.
+	Tail  *int64
+	Since time.Time
+	// Retry is the wait before an interrupted log is requested again.
+	Retry time.Duration
+
+	Out, ErrOut io.Writer
+	Style       terminal.Style
+}
+
+// logSource is what the streamers of all kinds share.
 type logSource struct {
 	podClient PodClient
 	options   StreamOptions
 	printer   *linePrinter
-	// existing are the logs that were there when the command began.
+	// existing are the logs that exist at the start, without their labels.
 	existing map[containerLog]bool
 }
 
-func newLogSource(cluster PodClient, options StreamOptions) logSource {
+func newLogSource(podClient PodClient, options StreamOptions) logSource {
 	return logSource{
-		podClient: cluster, options: options, existing: map[containerLog]bool{},
-		printer: &linePrinter{out: options.Out, errOut: options.ErrOut, style: options.Style, stepColors: map[string]terminal.Color{}},
+		podClient: podClient, options: options, existing: map[containerLog]bool{},
+		printer: &linePrinter{out: options.Out, errOut: options.ErrOut, style: options.Style, ownerColors: map[string]terminal.Color{}},
 	}
 }
 
-// listPodsWithRetry are the Pods there are, as soon as the API server can tell.
-func (d *logSource) listPodsWithRetry(ctx context.Context) ([]corev1.Pod, error) {
-	for again := false; ; again = true {
-		pods, err := d.podClient.ListPods(ctx)
+// listPods lists the Pods once.
+func (s *logSource) listPods(ctx context.Context) ([]corev1.Pod, error) {
+	pods, err := s.podClient.ListPods(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing Pods: %w", err)
+	}
+	return pods, nil
+}
+
+// listPodsWithRetry lists the Pods and retries until the API server answers.
+func (s *logSource) listPodsWithRetry(ctx context.Context) ([]corev1.Pod, error) {
+	for isRetry := false; ; isRetry = true {
+		pods, err := s.podClient.ListPods(ctx)
 		if err == nil || apierrors.IsForbidden(err) {
 			return pods, err
 		}
-		if !again {
-			d.printer.printNotice(fmt.Sprintf("listing Pods: %v; trying again", err))
+		if !isRetry {
+			s.printer.printNotice("listing Pods: %v; retrying", err)
 		}
-		if err := sleepContext(ctx, d.options.Retry); err != nil {
+		if err := sleepContext(ctx, s.options.Retry); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// printLog prints one log to its end.
+func (s *logSource) printLog(ctx context.Context, l containerLog) error {
+	r := &logReader{podClient: s.podClient, printer: s.printer, options: s.options, startedLater: !s.existing[l.withoutLabel()]}
+	return r.readToEnd(ctx, l)
 }

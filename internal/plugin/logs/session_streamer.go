@@ -13,123 +13,103 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/plugin/follow"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-// SessionWorld is what a follower of a session sees change.
-type SessionWorld struct {
-	Sessions <-chan follow.ObjectUpdate[*v1alpha1.AgenticSession]
-	Pods     <-chan follow.ObjectUpdate[*corev1.Pod]
-	// Trouble is why something cannot be seen; what passes by itself is not in it.
-	Trouble <-chan error
-}
-
-// SessionStreamer tells the logs of a session's runner, one attempt after another.
+// SessionStreamer prints the logs of a session's runner, attempt after attempt.
 type SessionStreamer struct {
 	logSource
 
-	// container whose logs are told, and first the attempt with which they begin.
-	container    string
+	container string
+	// firstAttempt is the first attempt whose log is printed, unless all are.
 	firstAttempt attemptNumber
-	// opened are the logs that are read.
-	opened map[containerLog]bool
+	opened       map[containerLog]bool
 }
 
-// NewSessionStreamer is a teller that has looked at what there is.
-func NewSessionStreamer(ctx context.Context, cluster PodClient, s *v1alpha1.AgenticSession, container string, options StreamOptions) (*SessionStreamer, error) {
-	t := &SessionStreamer{logSource: newLogSource(cluster, options), container: container, firstAttempt: parseAttemptNumber(lastJobName(s)), opened: map[containerLog]bool{}}
-	pods, err := cluster.ListPods(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("listing Pods: %w", err)
+// NewSessionStreamer returns a streamer that knows which logs exist now.
+func NewSessionStreamer(ctx context.Context, podClient PodClient, s *v1alpha1.AgenticSession, container string, options StreamOptions) (*SessionStreamer, error) {
+	t := &SessionStreamer{
+		logSource: newLogSource(podClient, options), container: container,
+		firstAttempt: parseAttemptNumber(lastJobName(s)), opened: map[containerLog]bool{},
 	}
-	for _, source := range t.runnerLogs(s, pods) {
-		t.existing[source] = true
+	pods, err := t.listPods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range t.runnerLogs(s, pods) {
+		t.existing[l.withoutLabel()] = true
 	}
 	return t, nil
 }
 
-// PrintCurrent tells the logs as they are now.
+// PrintCurrent prints the logs that exist now.
 func (t *SessionStreamer) PrintCurrent(ctx context.Context, s *v1alpha1.AgenticSession) error {
-	pods, err := t.podClient.ListPods(ctx)
+	pods, err := t.listPods(ctx)
 	if err != nil {
-		return fmt.Errorf("listing Pods: %w", err)
+		return err
 	}
-	err = t.printUnread(ctx, s, pods)
+	err = t.printUnopened(ctx, s, pods)
 	t.reportMissingLog(s, pods)
 	return err
 }
 
-// Follow tells the logs until the session rests, as over says, and all is told.
-func (t *SessionStreamer) Follow(ctx context.Context, s *v1alpha1.AgenticSession, over func(*v1alpha1.AgenticSession) bool, world SessionWorld) error {
-	pods, gone := map[string]corev1.Pod{}, false
+// Follow prints the logs until isInactive reports that the session has ended and all logs are
+// printed.
+func (t *SessionStreamer) Follow(
+	ctx context.Context, s *v1alpha1.AgenticSession, isInactive func(*v1alpha1.AgenticSession) bool, changes Changes[*v1alpha1.AgenticSession],
+) error {
+	tracker := newChangeTracker(s, changes)
 	var failures []error
-	for !gone && !over(s) {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case err := <-world.Trouble:
+	for !tracker.deleted && !isInactive(tracker.object) {
+		if err := tracker.waitForChange(ctx); err != nil {
 			return err
-		case sight := <-world.Sessions:
-			same := sight.Object.UID == s.UID // not another that has got the name since
-			gone = sight.Deleted || !same
-			if same && sight.Object.Generation >= s.Generation {
-				s = sight.Object
-			}
-		case sight := <-world.Pods:
-			pods[sight.Object.Name] = *sight.Object
-			if sight.Deleted {
-				delete(pods, sight.Object.Name)
-			}
 		}
-		// One attempt ends before the next begins, so each is read to its end.
-		failures = append(failures, t.printUnread(ctx, s, slices.Collect(maps.Values(pods))))
+		// An attempt ends before the next one starts, so each log is read to its end.
+		failures = append(failures, t.printUnopened(ctx, tracker.object, slices.Collect(maps.Values(tracker.pods))))
 	}
-	// What of its Pods has not been seen is asked for.
-	rest, err := t.listPodsWithRetry(ctx)
+	// The watch may not have delivered all Pods yet.
+	pods, err := t.listPodsWithRetry(ctx)
 	if err != nil {
 		return err
 	}
-	failures = append(failures, t.printUnread(ctx, s, rest))
-	t.reportMissingLog(s, rest)
+	failures = append(failures, t.printUnopened(ctx, tracker.object, pods))
+	t.reportMissingLog(tracker.object, pods)
 	return errors.Join(append(failures, ctx.Err())...)
 }
 
-// printUnread tells what has not been told.
-func (t *SessionStreamer) printUnread(ctx context.Context, s *v1alpha1.AgenticSession, pods []corev1.Pod) error {
+// printUnopened prints the logs that are not printed yet.
+func (t *SessionStreamer) printUnopened(ctx context.Context, s *v1alpha1.AgenticSession, pods []corev1.Pod) error {
 	var failures []error
-	for _, source := range t.runnerLogs(s, pods) {
-		if t.opened[source] {
-			continue
+	for _, l := range t.runnerLogs(s, pods) {
+		if !t.opened[l] {
+			t.opened[l] = true
+			failures = append(failures, t.printLog(ctx, l))
 		}
-		t.opened[source] = true
-		r := &logReader{podClient: t.podClient, printer: t.printer, options: t.options, startedLater: !t.existing[source]}
-		failures = append(failures, r.readToEnd(ctx, source))
 	}
 	return errors.Join(failures...)
 }
 
-// attemptSuffix is how the name of an attempt's Job ends.
+// attemptSuffix matches the end of the name of an attempt's Job, such as r1-a2.
 var attemptSuffix = regexp.MustCompile(`r\d+-a\d+$`)
 
-// attemptNumber is which attempt at which run something is.
+// attemptNumber identifies an attempt of a run.
 type attemptNumber struct{ run, attempt int }
 
-// parseAttemptNumber a Job, by its name; nothing if it is none of a session.
+// parseAttemptNumber parses the name of a session's Job. It returns zeros for other names.
 func parseAttemptNumber(job string) attemptNumber {
-	var o attemptNumber
-	if _, err := fmt.Sscanf(attemptSuffix.FindString(job), "r%d-a%d", &o.run, &o.attempt); err != nil {
+	var n attemptNumber
+	if _, err := fmt.Sscanf(attemptSuffix.FindString(job), "r%d-a%d", &n.run, &n.attempt); err != nil {
 		return attemptNumber{}
 	}
-	return o
+	return n
 }
 
-func (o attemptNumber) isBefore(other attemptNumber) bool {
-	return cmp.Or(cmp.Compare(o.run, other.run), cmp.Compare(o.attempt, other.attempt)) < 0
+func (n attemptNumber) isBefore(other attemptNumber) bool {
+	return cmp.Or(cmp.Compare(n.run, other.run), cmp.Compare(n.attempt, other.attempt)) < 0
 }
 
-// runnerLogs are the logs of the session's Pods, the oldest first: from the attempt on that was
-// the last when the command began, or of all.
+// runnerLogs returns the logs of the session's Pods, the oldest first: with AllAttempts all,
+// otherwise from the attempt that was the last at the start.
 func (t *SessionStreamer) runnerLogs(s *v1alpha1.AgenticSession, pods []corev1.Pod) []containerLog {
 	pods = slices.Clone(pods)
 	slices.SortStableFunc(pods, func(a, b corev1.Pod) int { return compareByAge(&a, &b) })
@@ -139,21 +119,22 @@ func (t *SessionStreamer) runnerLogs(s *v1alpha1.AgenticSession, pods []corev1.P
 		if job == "" || !t.options.AllAttempts && parseAttemptNumber(job).isBefore(t.firstAttempt) {
 			continue
 		}
-		name := attemptSuffix.FindString(job)
+		attempt := attemptSuffix.FindString(job)
 		for _, status := range containerStatuses(&pods[i]) {
 			if status.Name != t.container || !hasContainerLog(status) {
 				continue
 			}
-			// A sidecar may have been started anew.
 			found = append(found, containerLog{
-				owner: name, ownerIsAttempt: true, podName: pods[i].Name, container: status.Name, restartCount: status.RestartCount, label: cmp.Or(name, job),
+				owner: attempt, ownerIsAttempt: true, podName: pods[i].Name, container: status.Name, restartCount: status.RestartCount,
+				label: cmp.Or(attempt, job),
 			})
 		}
 	}
 	return found
 }
 
-// sessionJobName is the Job that made a Pod of the session; nothing if the Pod is another's.
+// sessionJobName returns the name of the session's Job that created the Pod, or "" for
+// another Pod.
 func sessionJobName(s *v1alpha1.AgenticSession, pod *corev1.Pod) string {
 	job := metav1.GetControllerOf(pod)
 	if job == nil || pod.Labels[session.LabelSessionUID] != string(s.UID) {
@@ -162,7 +143,7 @@ func sessionJobName(s *v1alpha1.AgenticSession, pod *corev1.Pod) string {
 	return job.Name
 }
 
-// lastJobName is the Job of the attempt under way, or of the one that ended last.
+// lastJobName returns the Job of the current attempt, or of the last one.
 func lastJobName(s *v1alpha1.AgenticSession) string {
 	if s.Status.Job != "" {
 		return s.Status.Job
@@ -175,24 +156,24 @@ func lastJobName(s *v1alpha1.AgenticSession) string {
 	return ""
 }
 
-// reportMissingLog says why there is nothing of the last attempt.
+// reportMissingLog prints why the last attempt has no log.
 func (t *SessionStreamer) reportMissingLog(s *v1alpha1.AgenticSession, pods []corev1.Pod) {
 	job := lastJobName(s)
-	for told := range t.opened {
-		if told.owner == attemptSuffix.FindString(job) {
+	attempt := attemptSuffix.FindString(job)
+	for l := range t.opened {
+		if l.owner == attempt {
 			return
 		}
 	}
 	if job == "" {
-		t.printer.printNotice("there are no logs yet: no attempt has begun")
+		t.printer.printNotice("no logs yet: no attempt has started")
 		return
 	}
 	for i := range pods {
 		if sessionJobName(s, &pods[i]) == job {
-			t.printer.printNotice(fmt.Sprintf("attempt %s has no log: container %s of Pod %s has not started%s",
-				attemptSuffix.FindString(job), t.container, pods[i].Name, waitingReason(&pods[i])))
+			t.printer.printNotice("attempt %s has no log: container %s of Pod %s has not started%s", attempt, t.container, pods[i].Name, waitingReason(&pods[i]))
 			return
 		}
 	}
-	t.printer.printNotice(fmt.Sprintf("attempt %s has no log: there is no Pod of its Job %s", attemptSuffix.FindString(job), job))
+	t.printer.printNotice("attempt %s has no log: its Job %s has no Pod", attempt, job)
 }

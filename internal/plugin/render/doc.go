@@ -1,6 +1,5 @@
-// Package board draws SequentialJobs: objects and the time go in, lines come out. It reads
-// no clock and writes nowhere.
+// Package render renders Yardmaster's objects as lines of text. Its functions are pure: they
+// take objects, a style and the time.
 //
-// The plugin and `make demo` show the same board, so that who has seen the demo knows the
-// plugin. It stands with the plugin, which is what ships.
+// The plugin and `make demo` share this package, so both show objects in the same way.
 package render

@@ -2,10 +2,13 @@ package render
 
 import (
 	"cmp"
+	"fmt"
+	"math"
 	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -13,10 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// nameHeader is the header above names.
-const nameHeader = "NAME"
-
-// unknownValue stands for a figure that nobody could tell. It is not 0.
+// unknownValue is shown for a value that could not be measured. It never means 0.
 const unknownValue = "-"
 
 func formatCount[N int32 | int64](n *N) string {
@@ -26,7 +26,35 @@ func formatCount[N int32 | int64](n *N) string {
 	return strconv.FormatInt(int64(*n), 10)
 }
 
-// formatDuration is a time as exact as is of use.
+// formatOrdinal formats the number of a run or attempt. Before the first one there is none.
+func formatOrdinal(n int32) string {
+	if n == 0 {
+		return unknownValue
+	}
+	return strconv.Itoa(int(n))
+}
+
+func formatRate(rate *resource.Quantity) string {
+	if rate == nil {
+		return unknownValue
+	}
+	return formatDecimal(rate.AsApproximateFloat64()) + " messages/s"
+}
+
+func formatPercent(part float64) string { return formatDecimal(part*100) + "%" }
+
+func formatDecimal(n float64) string {
+	return strconv.FormatFloat(math.Round(n*10)/10, 'f', -1, 64)
+}
+
+// formatDollars formats a cost. An unknown cost is not $0.
+func formatDollars(cost *v1alpha1.Number) string {
+	if cost == nil {
+		return unknownValue
+	}
+	return "$" + terminal.Sanitize(string(*cost))
+}
+
 func formatDuration(d *metav1.Duration) string {
 	if d == nil {
 		return unknownValue
@@ -34,6 +62,7 @@ func formatDuration(d *metav1.Duration) string {
 	return formatRounded(d.Duration)
 }
 
+// formatRounded rounds a duration to a useful precision.
 func formatRounded(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -45,7 +74,26 @@ func formatRounded(d time.Duration) string {
 	}
 }
 
-// formatAge what has this time of creation.
+func formatElapsed(start, end time.Time) string {
+	return max(0, end.Sub(start)).Round(time.Second).String()
+}
+
+// elapsedSince is empty without a start.
+func elapsedSince(start *metav1.Time, now time.Time) string {
+	if start == nil {
+		return ""
+	}
+	return formatElapsed(start.Time, now)
+}
+
+func formatTimeAgo(at *metav1.Time, now time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (%s ago)", formatElapsed(at.Time, now))
+}
+
+// formatAge formats the time since an object's creation as kubectl does.
 func formatAge(created metav1.Time, now time.Time) string {
 	if created.IsZero() {
 		return ""
@@ -53,40 +101,28 @@ func formatAge(created metav1.Time, now time.Time) string {
 	return duration.HumanDuration(max(0, now.Sub(created.Time)))
 }
 
-// statusCell is the reason of the condition Ready, also before the operator has seen the object.
+// statusCell is the reason of the condition Ready, or Pending before the operator has set it.
 func statusCell(s terminal.Style, object metav1.Object, conditions []metav1.Condition) string {
-	is := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	switch {
 	case !object.GetDeletionTimestamp().IsZero():
 		return s.Colorize(terminal.Yellow, v1alpha1.ReasonDeleting)
-	case is == nil:
+	case ready == nil:
 		return s.Colorize(terminal.Dim, "Pending")
-	case is.Reason == v1alpha1.ReasonPaused:
-		return s.Colorize(terminal.Yellow, is.Reason)
-	case is.Status == metav1.ConditionTrue:
-		return s.Colorize(terminal.Green, is.Reason)
+	case ready.Reason == v1alpha1.ReasonPaused:
+		return s.Colorize(terminal.Yellow, ready.Reason)
+	case ready.Status == metav1.ConditionTrue:
+		return s.Colorize(terminal.Green, ready.Reason)
 	default:
-		return s.Colorize(terminal.Red, cmp.Or(terminal.Sanitize(is.Reason), string(is.Status)))
+		return s.Colorize(terminal.Red, cmp.Or(terminal.Sanitize(ready.Reason), string(ready.Status)))
 	}
 }
 
-// table is rows below a header, with the namespace of each if there are namespaces.
-func table(s terminal.Style, namespaces []string, rows [][]string) []string {
-	if namespaces != nil {
-		rows[0] = append([]string{"NAMESPACE"}, rows[0]...)
-		for i, namespace := range namespaces {
-			rows[i+1] = append([]string{namespace}, rows[i+1]...)
-		}
-	}
+// indentedColumns aligns the cells of rows and indents the lines.
+func indentedColumns(rows [][]string) []string {
 	lines := terminal.AlignColumns(rows)
-	lines[0] = s.Colorize(terminal.Dim, lines[0])
-	return lines
-}
-
-func namespacesOf[T metav1.Object](objects []T) []string {
-	namespaces := make([]string, len(objects))
-	for i, object := range objects {
-		namespaces[i] = object.GetNamespace()
+	for i := range lines {
+		lines[i] = "  " + lines[i]
 	}
-	return namespaces
+	return lines
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// decided is the mailers' last decision, about these figures.
-func decided(changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {
-	return mailers(append([]func(*v1alpha1.WorkerPool){func(wp *v1alpha1.WorkerPool) {
+// poolWithDecision returns the pool mailers with a scaling decision.
+func poolWithDecision(changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {
+	return mailersPool(append([]func(*v1alpha1.WorkerPool){func(wp *v1alpha1.WorkerPool) {
 		wp.Status.LastDecision = &v1alpha1.ScaleDecision{
-			Time: &metav1.Time{Time: start}, Recommendation: 13, Applied: 12, Reason: "MaxReplicas", Message: "13 wanted, from 8 to 12: maxReplicas is 12",
+			Time: &metav1.Time{Time: startTime}, Recommendation: 13, Applied: 12, Reason: "MaxReplicas", Message: "13 recommended, scaled from 8 to 12: maxReplicas is 12",
 			Inputs: v1alpha1.ScaleInputs{
 				Replicas: 8, Backlog: new(int64(1200)), InFlight: new(int64(50)), OldestAge: &metav1.Duration{Duration: 12 * time.Second},
 				ArrivalRate: new(resource.MustParse("2500m")), ServiceTime: &metav1.Duration{Duration: time.Second}, Concurrency: 10,
@@ -27,117 +27,118 @@ func decided(changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {
 	}}, changes...)...)
 }
 
-func TestAnExplanationHasTheFormulaInFigures(t *testing.T) {
+func TestPoolExplanationShowsEachTermOfTheFormula(t *testing.T) {
 	want := []string{
 		"mailers   8 workers, 6 ready",
-		"  MaxReplicas: 13 wanted, from 8 to 12: maxReplicas is 12 (3s ago)",
+		"  MaxReplicas: 13 recommended, scaled from 8 to 12: maxReplicas is 12 (3s ago)",
 		"",
-		"  λ     arrivals            2.5 messages a second",
-		"  s     time of a message   1s",
-		"  B     backlog             1200 messages, the oldest for 12s",
-		"  F     in flight           50 messages",
-		"  c     concurrency         10 messages a worker",
-		"  ρ     utilization         80%",
-		"  slo   longest wait        30s for 95 of 100",
-		"        start of a Pod      8s",
+		"  λ     arrival rate         2.5 messages/s",
+		"  s     service time         1s",
+		"  B     backlog              1200 messages, oldest 12s",
+		"  F     in flight            50 messages",
+		"  c     concurrency          10 messages per worker",
+		"  ρ     utilization          80%",
+		"  slo   p95 wait objective   30s",
+		"        Pod start time       8s",
 		"",
-		"  to keep up                 s·λ/ρ                                 3.1 handlers",
-		"  to clear the backlog too   s·(λ + B/T)                           122.5 handlers, T = max(slo − oldest − start, 4s) = 10s",
-		"  at work now                F                                     50 handlers",
-		"  workers                    the most of these, by c, rounded up   13",
+		"  to keep up with arrivals    s·λ/ρ                          3.1 handlers",
+		"  to also clear the backlog   s·(λ + B/T)                    122.5 handlers, T = max(slo − oldest − Pod start, 4s) = 10s",
+		"  busy now                    F                              50 handlers",
+		"  workers                     largest term / c, rounded up   13",
 		"",
-		"  13 wanted, 12 applied.",
-		"  Bounds: 1 to 12 workers; there were 8 when this was decided.",
+		"  13 recommended, 12 desired.",
+		"  Limits: 1 to 12 workers. The pool had 8 at the time of the decision.",
 	}
-	if diff := cmp.Diff(want, PoolExplanation(terminal.Style{}, decided(), start.Add(3*time.Second))); diff != "" {
+	if diff := cmp.Diff(want, PoolExplanation(terminal.Style{}, poolWithDecision(), startTime.Add(3*time.Second))); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }
 
-func TestAnExplanationOf(t *testing.T) {
+func TestPoolExplanation(t *testing.T) {
 	for title, row := range map[string]struct {
 		pool *v1alpha1.WorkerPool
 		want []string
 	}{
-		"a pool that is scaled by hand": {
-			mailers(func(wp *v1alpha1.WorkerPool) { wp.Spec.Autoscaling, wp.Spec.Replicas = nil, new(int32(8)) }),
-			[]string{"mailers   8 workers, 6 ready", "  Manual: spec.replicas is 8, and nothing else changes the number"},
+		"without autoscaling": {
+			mailersPool(func(wp *v1alpha1.WorkerPool) { wp.Spec.Autoscaling, wp.Spec.Replicas = nil, new(int32(8)) }),
+			[]string{"mailers   8 workers, 6 ready", "  Manual: spec.replicas is 8, and autoscaling is off"},
 		},
-		"a pool that nothing was decided about": {
-			mailers(func(wp *v1alpha1.WorkerPool) { wp.Status = v1alpha1.WorkerPoolStatus{} }),
-			[]string{"mailers   0 workers, 0 ready", "  nothing has been decided about it yet"},
+		"before the first decision": {
+			mailersPool(func(wp *v1alpha1.WorkerPool) { wp.Status = v1alpha1.WorkerPoolStatus{} }),
+			[]string{"mailers   0 workers, 0 ready", "  no scaling decision yet"},
 		},
-		"a pool without figures": {
-			decided(func(wp *v1alpha1.WorkerPool) {
+		"without metrics": {
+			poolWithDecision(func(wp *v1alpha1.WorkerPool) {
 				wp.Status.LastDecision = &v1alpha1.ScaleDecision{
-					Recommendation: 8, Applied: 8, Reason: "MetricsUnavailable", Message: "8 wanted, 8 there: nobody can tell what waits, so it stays as it is",
+					Recommendation: 8, Applied: 8, Reason: "MetricsUnavailable", Message: "8 recommended: the backlog is unknown, so the number stays the same",
 					Inputs: v1alpha1.ScaleInputs{Replicas: 8, Concurrency: 10},
 				}
 				wp.Status.Conditions = append(wp.Status.Conditions, metav1.Condition{
-					Type: v1alpha1.ConditionMetricsFresh, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMetricsStale, Message: "the broker\nis away",
+					Type: v1alpha1.ConditionMetricsFresh, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMetricsStale, Message: "the broker\nis unreachable",
 				})
 			}),
 			[]string{
 				"mailers   8 workers, 6 ready",
-				"  MetricsUnavailable: 8 wanted, 8 there: nobody can tell what waits, so it stays as it is",
+				"  MetricsUnavailable: 8 recommended: the backlog is unknown, so the number stays the same",
 				"",
-				"  λ     arrivals            -",
-				"  s     time of a message   not known yet, 1s is assumed",
-				"  B     backlog             - messages, the oldest for -",
-				"  F     in flight           - messages",
-				"  c     concurrency         10 messages a worker",
-				"  ρ     utilization         80%",
-				"  slo   longest wait        30s for 95 of 100",
-				"        start of a Pod      not known yet",
+				"  λ     arrival rate         -",
+				"  s     service time         unknown, assumed to be 1s",
+				"  B     backlog              - messages, oldest -",
+				"  F     in flight            - messages",
+				"  c     concurrency          10 messages per worker",
+				"  ρ     utilization          80%",
+				"  slo   p95 wait objective   30s",
+				"        Pod start time       unknown",
 				"",
-				"  There were no figures, so nothing is computed from them.",
+				"  The message counts are unknown, so nothing is computed.",
 				"",
-				"  8 wanted, 8 applied",
-				"  Bounds: 1 to 12 workers; there were 8 when this was decided.",
-				"  MetricsStale: the broker is away",
+				"  8 recommended, 8 desired.",
+				"  Limits: 1 to 12 workers. The pool had 8 at the time of the decision.",
+				"  MetricsStale: the broker is unreachable",
 			},
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, PoolExplanation(terminal.Style{}, row.pool, start)); diff != "" {
+			if diff := cmp.Diff(row.want, PoolExplanation(terminal.Style{}, row.pool, startTime)); diff != "" {
 				t.Errorf("lines (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestTheTermsComeToWhatIsDecided keeps the explanation to the formula that it explains.
-func TestTheTermsComeToWhatIsDecided(t *testing.T) {
+// TestExplainedTermsMatchTheDecision fails if the explanation and package scaling use
+// different formulas.
+func TestExplainedTermsMatchTheDecision(t *testing.T) {
 	second := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 	for title, row := range map[string]struct {
-		figures  scaling.BacklogStats
-		rate     float64
-		podStart time.Duration
-		perPod   int32
+		stats             scaling.BacklogStats
+		rate              float64
+		podStart          time.Duration
+		backlogPerReplica int32
 	}{
-		"nothing to do":                       {},
-		"it keeps up":                         {rate: 40},
-		"a backlog":                           {figures: scaling.BacklogStats{Backlog: 5000, OldestAge: second(3)}, rate: 10, podStart: second(5)},
-		"a backlog that is late":              {figures: scaling.BacklogStats{Backlog: 5000, OldestAge: second(300)}, rate: 10, podStart: second(5)},
-		"much in flight":                      {figures: scaling.BacklogStats{InFlight: 77}},
-		"a long time of a message":            {figures: scaling.BacklogStats{Backlog: 10, ServiceTime: second(60)}, rate: 0.5},
-		"by backlogPerReplica":                {figures: scaling.BacklogStats{Backlog: 900, InFlight: 10}, perPod: 7},
-		"by backlogPerReplica or by the time": {figures: scaling.BacklogStats{Backlog: 900, InFlight: 10, ServiceTime: second(30)}, perPod: 500},
+		"no messages":                              {},
+		"steady arrivals":                          {rate: 40},
+		"a backlog":                                {stats: scaling.BacklogStats{Backlog: 5000, OldestAge: second(3)}, rate: 10, podStart: second(5)},
+		"a backlog older than the objective":       {stats: scaling.BacklogStats{Backlog: 5000, OldestAge: second(300)}, rate: 10, podStart: second(5)},
+		"many messages in flight":                  {stats: scaling.BacklogStats{InFlight: 77}},
+		"a long service time":                      {stats: scaling.BacklogStats{Backlog: 10, ServiceTime: second(60)}, rate: 0.5},
+		"by backlogPerReplica":                     {stats: scaling.BacklogStats{Backlog: 900, InFlight: 10}, backlogPerReplica: 7},
+		"by backlogPerReplica with a service time": {stats: scaling.BacklogStats{Backlog: 900, InFlight: 10, ServiceTime: second(30)}, backlogPerReplica: 500},
 	} {
 		t.Run(title, func(t *testing.T) {
 			a := &v1alpha1.Autoscaling{MaxReplicas: 10_000}
-			if row.perPod > 0 {
-				a.BacklogPerReplica = &row.perPod
+			if row.backlogPerReplica > 0 {
+				a.BacklogPerReplica = &row.backlogPerReplica
 			}
-			// Steady arrivals, and workers enough: nothing grows while a Pod starts.
-			in := scaling.Observation{Now: start, Settings: scaling.NewSettings(a, 10), Replicas: 5000, Ready: 5000, PodStart: row.podStart, Stats: &row.figures}
+			// With steady arrivals and enough workers, no growth is expected while a Pod starts.
+			in := scaling.Observation{Now: startTime, Settings: scaling.NewSettings(a, 10), Replicas: 5000, Ready: 5000, PodStart: row.podStart, Stats: &row.stats}
 			in.Memory.Rates.ArrivalRate, in.Memory.Rates.TrendRate = row.rate, row.rate
 			d := scaling.Decide(in)
-			wp := mailers(func(wp *v1alpha1.WorkerPool) {
+			wp := mailersPool(func(wp *v1alpha1.WorkerPool) {
 				wp.Spec.Autoscaling, wp.Status.LastDecision = a, scaling.ExplainDecision(in, d)
 			})
 			if got := newScalingFormula(wp).computedReplicas(); got != d.Recommended {
-				t.Errorf("the terms come to %d workers, %d are wanted", got, d.Recommended)
+				t.Errorf("the terms give %d workers, the decision recommends %d", got, d.Recommended)
 			}
 		})
 	}

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -14,41 +13,31 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// Pools are a header and a line for each WorkerPool.
-func Pools(s terminal.Style, pools []*v1alpha1.WorkerPool, now time.Time) []string {
-	return table(s, nil, poolRows(s, pools, now))
-}
-
-// PoolsOfNamespaces are Pools that say which namespace each is of.
-func PoolsOfNamespaces(s terminal.Style, pools []*v1alpha1.WorkerPool, now time.Time) []string {
-	return table(s, namespacesOf(pools), poolRows(s, pools, now))
-}
-
-func poolRows(s terminal.Style, pools []*v1alpha1.WorkerPool, now time.Time) [][]string {
-	rows := [][]string{{nameHeader, "STATUS", "READY", "BUSY", "DRAINING", "BACKLOG", "P95/SLO", "REVISION", "DECISION", "AGE"}}
+// PoolTable renders WorkerPools with their workers and backlog.
+func PoolTable(s terminal.Style, pools []*v1alpha1.WorkerPool, now time.Time) *Table {
+	table := newTable(s, nameHeader, "STATUS", "READY", "BUSY", "DRAINING", "BACKLOG", "P95/SLO", "REVISION", "DECISION", "AGE")
 	for _, wp := range pools {
 		status := &wp.Status
-		rows = append(rows, []string{
+		table.addRow(wp.Namespace,
 			wp.Name, statusCell(s, wp, status.Conditions), fmt.Sprintf("%d/%d", status.Ready, status.Desired), formatCount(status.Busy),
 			strconv.Itoa(int(status.Draining)), formatCount(status.Backlog), waitObjective(s, status.SLO), revisionCell(status), decisionReason(wp),
-			formatAge(wp.CreationTimestamp, now),
-		})
+			formatAge(wp.CreationTimestamp, now))
 	}
-	return rows
+	return table
 }
 
-// waitObjective is how long messages waited, of how long they may.
+// waitObjective is the measured wait and its objective.
 func waitObjective(s terminal.Style, slo *v1alpha1.ObjectiveStatus) string {
 	if slo == nil {
 		return unknownValue
 	}
-	colour := map[metav1.ConditionStatus]terminal.Color{
+	color := map[metav1.ConditionStatus]terminal.Color{
 		metav1.ConditionTrue: terminal.Green, metav1.ConditionFalse: terminal.Red,
 	}[slo.Met]
-	return s.Colorize(colour, formatDuration(slo.MeasuredP95)+"/"+formatDuration(slo.WaitP95))
+	return s.Colorize(color, formatDuration(slo.MeasuredP95)+"/"+formatDuration(slo.WaitP95))
 }
 
-// revisionCell are the one of all workers and, in a rollout, the one that they come to have.
+// revisionCell is the current revision and, in a rollout, the updated one.
 func revisionCell(status *v1alpha1.WorkerPoolStatus) string {
 	current, updated := revisionLabel(status, status.CurrentRevision), revisionLabel(status, status.UpdatedRevision)
 	if current == updated || updated == "" {
@@ -57,7 +46,7 @@ func revisionCell(status *v1alpha1.WorkerPoolStatus) string {
 	return cmp.Or(current, unknownValue) + "→" + updated
 }
 
-// revisionLabel by what people know it by.
+// revisionLabel is the version of a revision. Without one it is its hash.
 func revisionLabel(status *v1alpha1.WorkerPoolStatus, name string) string {
 	for i := range status.Revisions {
 		if r := &status.Revisions[i]; r.Name == name {
@@ -67,7 +56,7 @@ func revisionLabel(status *v1alpha1.WorkerPoolStatus, name string) string {
 	return name
 }
 
-// decisionReason is why there are as many workers as there are, in a word.
+// decisionReason is the reason for the current number of workers.
 func decisionReason(wp *v1alpha1.WorkerPool) string {
 	switch {
 	case wp.Spec.Autoscaling == nil:
@@ -79,50 +68,39 @@ func decisionReason(wp *v1alpha1.WorkerPool) string {
 	}
 }
 
-// replicaLimit is how many workers a pool may have.
+// replicaLimit is the largest number of workers that the pool may have.
 func replicaLimit(wp *v1alpha1.WorkerPool) int32 {
-	most := wp.Status.Desired
+	limit := wp.Status.Desired
 	switch {
 	case wp.Spec.Autoscaling != nil:
-		most = wp.Spec.Autoscaling.MaxReplicas
+		limit = wp.Spec.Autoscaling.MaxReplicas
 	case wp.Spec.Replicas != nil:
-		most = *wp.Spec.Replicas
+		limit = *wp.Spec.Replicas
 	}
 	if e := wp.Status.Effective; e != nil && e.MaxReplicas != nil {
-		most = min(most, *e.MaxReplicas)
+		limit = min(limit, *e.MaxReplicas)
 	}
-	return most
+	return limit
 }
 
-// PoolLoad is a WorkerPool with what its backlog was lately, the oldest first.
+// PoolLoad is a WorkerPool with its recent backlogs, the oldest first.
 type PoolLoad struct {
 	Pool     *v1alpha1.WorkerPool
 	Backlogs []int64
 }
 
-// Loads show backlogs against workers.
-func Loads(s terminal.Style, loads []PoolLoad) []string { return table(s, nil, loadRows(s, loads)) }
-
-// LoadsOfNamespaces are Loads that say which namespace each pool is of.
-func LoadsOfNamespaces(s terminal.Style, loads []PoolLoad) []string {
-	namespaces := make([]string, len(loads))
-	for i := range loads {
-		namespaces[i] = loads[i].Pool.Namespace
-	}
-	return table(s, namespaces, loadRows(s, loads))
-}
-
-func loadRows(s terminal.Style, loads []PoolLoad) [][]string {
-	rows := [][]string{{nameHeader, "BACKLOG", "", "IN FLIGHT", "P95/SLO", "WORKERS", "", "BUSY", "DRAINING", "DECISION"}}
+// PoolLoadTable renders the backlog and workers of WorkerPools.
+func PoolLoadTable(s terminal.Style, loads []*PoolLoad) *Table {
+	table := newTable(s, nameHeader, "BACKLOG", "", "IN FLIGHT", "P95/SLO", "WORKERS", "", "BUSY", "DRAINING", "DECISION")
 	for _, load := range loads {
 		wp, status := load.Pool, &load.Pool.Status
-		rows = append(rows, []string{
-			wp.Name, formatCount(status.Backlog), s.Colorize(backlogColor(status), Sparkline(load.Backlogs)), formatCount(status.InFlight), waitObjective(s, status.SLO),
-			fmt.Sprintf("%d/%d", status.Ready, status.Desired), s.Colorize(terminal.Cyan, WorkerBar(status.Ready, status.Desired, replicaLimit(wp))),
-			formatCount(status.Busy), strconv.Itoa(int(status.Draining)), decisionReason(wp),
-		})
+		table.addRow(wp.Namespace,
+			wp.Name, formatCount(status.Backlog), s.Colorize(backlogColor(status), Sparkline(load.Backlogs)), formatCount(status.InFlight),
+			waitObjective(s, status.SLO), fmt.Sprintf("%d/%d", status.Ready, status.Desired),
+			s.Colorize(terminal.Cyan, WorkerBar(status.Ready, status.Desired, replicaLimit(wp))),
+			formatCount(status.Busy), strconv.Itoa(int(status.Draining)), decisionReason(wp))
 	}
-	return rows
+	return table
 }
 
 func backlogColor(status *v1alpha1.WorkerPoolStatus) terminal.Color {
@@ -132,22 +110,21 @@ func backlogColor(status *v1alpha1.WorkerPoolStatus) terminal.Color {
 	return terminal.Green
 }
 
-// PoolChanges are lines about what is different from before, for output that is not a
-// terminal. Before may be nil.
+// PoolChanges returns a line for each difference between before and after, for output that is
+// not a terminal. A nil before stands for an object without a status.
 func PoolChanges(before, after *v1alpha1.WorkerPool) []string {
 	var lines []string
-	if text := poolSummary(after); before == nil || poolSummary(before) != text {
-		lines = append(lines, text)
+	if summary := poolSummary(after); before == nil || poolSummary(before) != summary {
+		lines = append(lines, summary)
 	}
-	for _, trouble := range PoolProblems(after) {
-		if before == nil || !containsReason(PoolProblems(before), trouble) {
-			lines = append(lines, trouble.String())
+	for _, problem := range PoolProblems(after) {
+		if before == nil || !containsReason(PoolProblems(before), problem) {
+			lines = append(lines, problem.String())
 		}
 	}
 	return lines
 }
 
-// poolSummary of a pool in one line.
 func poolSummary(wp *v1alpha1.WorkerPool) string {
 	status := &wp.Status
 	text := fmt.Sprintf("backlog %s, in flight %s, %d/%d workers ready, %s busy",
@@ -161,44 +138,21 @@ func poolSummary(wp *v1alpha1.WorkerPool) string {
 	return text
 }
 
-// Problem is a condition that is not as it should be.
-type Problem struct{ Reason, Message string }
-
-func (t Problem) String() string { return t.Reason + ": " + t.Message }
-
-// containsReason compares reasons alone: messages have figures in them that change all the time.
-func containsReason(troubles []Problem, one Problem) bool {
-	for _, t := range troubles {
-		if t.Reason == one.Reason {
-			return true
-		}
-	}
-	return false
+var poolProblemConditions = []problemCondition{
+	{v1alpha1.ConditionReady, metav1.ConditionFalse},
+	{v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse},
+	{v1alpha1.ConditionScalingActive, metav1.ConditionFalse},
+	{v1alpha1.ConditionScalingLimited, metav1.ConditionTrue},
+	{v1alpha1.ConditionDrainTimedOut, metav1.ConditionTrue},
+	{v1alpha1.ConditionRolloutPaused, metav1.ConditionTrue},
+	{v1alpha1.ConditionProgressing, metav1.ConditionFalse},
+	{v1alpha1.ConditionDegraded, metav1.ConditionTrue},
 }
 
-// expectedReasons are reasons of conditions that are just what the spec asks for.
+// expectedReasons are reasons of conditions that only repeat what the spec says.
 var expectedReasons = map[string]bool{v1alpha1.ReasonManual: true, string(scaling.ReasonMinReplicas): true}
 
-// PoolProblems are why a pool does not do what its spec says, as its conditions tell.
+// PoolProblems returns what keeps a pool from doing what its spec says.
 func PoolProblems(wp *v1alpha1.WorkerPool) []Problem {
-	var told []Problem
-	tell := func(condition string, bad metav1.ConditionStatus) {
-		c := meta.FindStatusCondition(wp.Status.Conditions, condition)
-		if c == nil || c.Status != bad || expectedReasons[c.Reason] {
-			return
-		}
-		one := Problem{terminal.Sanitize(c.Reason), terminal.Sanitize(c.Message)}
-		if !containsReason(told, one) {
-			told = append(told, one)
-		}
-	}
-	tell(v1alpha1.ConditionReady, metav1.ConditionFalse)
-	tell(v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse)
-	tell(v1alpha1.ConditionScalingActive, metav1.ConditionFalse)
-	tell(v1alpha1.ConditionScalingLimited, metav1.ConditionTrue)
-	tell(v1alpha1.ConditionDrainTimedOut, metav1.ConditionTrue)
-	tell(v1alpha1.ConditionRolloutPaused, metav1.ConditionTrue)
-	tell(v1alpha1.ConditionProgressing, metav1.ConditionFalse)
-	tell(v1alpha1.ConditionDegraded, metav1.ConditionTrue)
-	return told
+	return findProblems(wp.Status.Conditions, poolProblemConditions, func(c *metav1.Condition) bool { return expectedReasons[c.Reason] })
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// mailers is a pool with 6 of 8 workers ready.
-func mailers(changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {
-	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "mailers", Namespace: "data", CreationTimestamp: metav1.Time{Time: start}}}
+// mailersPool returns a pool with 6 of 8 workers ready.
+func mailersPool(changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {
+	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "mailers", Namespace: "data", CreationTimestamp: metav1.Time{Time: startTime}}}
 	wp.Spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: 1, MaxReplicas: 12}
 	wp.Status = v1alpha1.WorkerPoolStatus{
 		Desired: 8, Replicas: 8, Ready: 6, Busy: new(int32(5)), Backlog: new(int64(1200)), InFlight: new(int64(50)),
@@ -31,20 +31,20 @@ func mailers(changes ...func(*v1alpha1.WorkerPool)) *v1alpha1.WorkerPool {
 	return wp
 }
 
-func TestPools(t *testing.T) {
+func TestPoolTable(t *testing.T) {
 	for title, row := range map[string]struct {
 		pool *v1alpha1.WorkerPool
 		want []string
 	}{
-		"not seen by the operator yet": {
+		"without a status": {
 			&v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "mailers"}},
 			[]string{
 				"NAME      STATUS    READY   BUSY   DRAINING   BACKLOG   P95/SLO   REVISION   DECISION   AGE",
 				"mailers   Pending   0/0     -      0          -         -         -          Manual",
 			},
 		},
-		"in a rollout": {
-			mailers(),
+		"during a rollout": {
+			mailersPool(),
 			[]string{
 				"NAME      STATUS   READY   BUSY   DRAINING   BACKLOG   P95/SLO     REVISION   DECISION   AGE",
 				"mailers   Ready    6/8     5      0          1200      12.3s/30s   1a→1.1     Demand     2m",
@@ -52,25 +52,25 @@ func TestPools(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, Pools(terminal.Style{}, []*v1alpha1.WorkerPool{row.pool}, start.Add(2*time.Minute))); diff != "" {
+			if diff := cmp.Diff(row.want, PoolTable(terminal.Style{}, []*v1alpha1.WorkerPool{row.pool}, startTime.Add(2*time.Minute)).Lines(false)); diff != "" {
 				t.Errorf("lines (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestLoadsShowBacklogsAgainstWorkers(t *testing.T) {
+func TestPoolLoadTableShowsBacklogAndWorkers(t *testing.T) {
 	want := []string{
 		"NAMESPACE   NAME      BACKLOG           IN FLIGHT   P95/SLO     WORKERS                  BUSY   DRAINING   DECISION",
 		"data        mailers   1200      ▁▂▄▆█   50          12.3s/30s   6/8       ██████▒▒····   5      0          Demand",
 	}
-	got := LoadsOfNamespaces(terminal.Style{}, []PoolLoad{{mailers(), []int64{0, 200, 600, 900, 1200}}})
+	got := PoolLoadTable(terminal.Style{}, []*PoolLoad{{mailersPool(), []int64{0, 200, 600, 900, 1200}}}).Lines(true)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }
 
-func TestChangesOfAPoolAreToldOnce(t *testing.T) {
+func TestPoolChangesAreReportedOnce(t *testing.T) {
 	degraded := func(wp *v1alpha1.WorkerPool) {
 		wp.Status.Conditions = append(wp.Status.Conditions, metav1.Condition{
 			Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCrashLoop, Message: "mailers-2-x has restarted 5 times",
@@ -82,13 +82,13 @@ func TestChangesOfAPoolAreToldOnce(t *testing.T) {
 		before, after *v1alpha1.WorkerPool
 		want          []string
 	}{
-		"what is seen first":           {nil, mailers(), []string{first}},
-		"nothing new":                  {mailers(), mailers(), nil},
-		"a change":                     {mailers(), mailers(draining), []string{"backlog 1200, in flight 50, 6/6 workers ready, 5 busy, 2 draining: Demand"}},
-		"trouble":                      {mailers(), mailers(degraded), []string{"CrashLoop: mailers-2-x has restarted 5 times"}},
-		"trouble that is known":        {mailers(degraded), mailers(degraded), nil},
-		"trouble from the beginning":   {nil, mailers(degraded), []string{first, "CrashLoop: mailers-2-x has restarted 5 times"}},
-		"by hand, there is no because": {nil, mailers(func(wp *v1alpha1.WorkerPool) { wp.Spec.Autoscaling = nil }), []string{"backlog 1200, in flight 50, 6/8 workers ready, 5 busy"}},
+		"the first state":               {nil, mailersPool(), []string{first}},
+		"no change":                     {mailersPool(), mailersPool(), nil},
+		"a change":                      {mailersPool(), mailersPool(draining), []string{"backlog 1200, in flight 50, 6/6 workers ready, 5 busy, 2 draining: Demand"}},
+		"a new problem":                 {mailersPool(), mailersPool(degraded), []string{"CrashLoop: mailers-2-x has restarted 5 times"}},
+		"a known problem":               {mailersPool(degraded), mailersPool(degraded), nil},
+		"a problem in the first state":  {nil, mailersPool(degraded), []string{first, "CrashLoop: mailers-2-x has restarted 5 times"}},
+		"no reason without autoscaling": {nil, mailersPool(func(wp *v1alpha1.WorkerPool) { wp.Spec.Autoscaling = nil }), []string{"backlog 1200, in flight 50, 6/8 workers ready, 5 busy"}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, PoolChanges(row.before, row.after)); diff != "" {
@@ -98,13 +98,13 @@ func TestChangesOfAPoolAreToldOnce(t *testing.T) {
 	}
 }
 
-func TestWhatTheSpecAsksForIsNoTrouble(t *testing.T) {
-	wp := mailers(func(wp *v1alpha1.WorkerPool) {
+func TestConditionsThatRepeatTheSpecAreNotProblems(t *testing.T) {
+	wp := mailersPool(func(wp *v1alpha1.WorkerPool) {
 		wp.Status.Conditions = append(wp.Status.Conditions,
 			metav1.Condition{Type: v1alpha1.ConditionScalingActive, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonManual},
 			metav1.Condition{Type: v1alpha1.ConditionScalingLimited, Status: metav1.ConditionTrue, Reason: "MinReplicas"})
 	})
 	if got := PoolProblems(wp); len(got) > 0 {
-		t.Errorf("troubles %v", got)
+		t.Errorf("problems %v", got)
 	}
 }

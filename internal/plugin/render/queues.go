@@ -10,26 +10,17 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// Queues are a header and a line for each Queue.
-func Queues(s terminal.Style, queues []*v1alpha1.Queue, now time.Time) []string {
-	return table(s, nil, queueRows(s, queues, now))
-}
-
-// QueuesOfNamespaces are Queues that say which namespace each is of.
-func QueuesOfNamespaces(s terminal.Style, queues []*v1alpha1.Queue, now time.Time) []string {
-	return table(s, namespacesOf(queues), queueRows(s, queues, now))
-}
-
-func queueRows(s terminal.Style, queues []*v1alpha1.Queue, now time.Time) [][]string {
-	rows := [][]string{{nameHeader, "STATUS", "READY", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST", "P95 WAIT", "ENGINE", "AGE"}}
+// QueueTable renders Queues with their message counts.
+func QueueTable(s terminal.Style, queues []*v1alpha1.Queue, now time.Time) *Table {
+	table := newTable(s, nameHeader, "STATUS", "READY", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST", "P95 WAIT", "ENGINE", "AGE")
 	for _, q := range queues {
 		status := &q.Status
-		rows = append(rows, []string{
+		table.addRow(q.Namespace,
 			q.Name, statusCell(s, q, status.Conditions), formatCount(status.Ready), formatCount(status.InFlight), formatCount(status.Delayed),
-			deadLetterCell(s, status.Dead), oldestMessageAge(status, now), waitPercentile(status.Wait), cmp.Or(string(status.Engine), unknownValue), formatAge(q.CreationTimestamp, now),
-		})
+			deadLetterCell(s, status.Dead), oldestMessageAge(status, now), waitPercentile(status.Wait),
+			cmp.Or(string(status.Engine), unknownValue), formatAge(q.CreationTimestamp, now))
 	}
-	return rows
+	return table
 }
 
 func deadLetterCell(s terminal.Style, number *int64) string {

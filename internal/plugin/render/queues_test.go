@@ -11,25 +11,25 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-func TestQueues(t *testing.T) {
+func TestQueueTable(t *testing.T) {
 	mail := &v1alpha1.Queue{
-		ObjectMeta: metav1.ObjectMeta{Name: "mail", Namespace: "data", CreationTimestamp: metav1.Time{Time: start}},
+		ObjectMeta: metav1.ObjectMeta{Name: "mail", Namespace: "data", CreationTimestamp: metav1.Time{Time: startTime}},
 		Status: v1alpha1.QueueStatus{
 			Engine: v1alpha1.EngineNATS, Ready: new(int64(12)), InFlight: new(int64(0)), Dead: new(int64(3)),
-			OldestTime: &metav1.Time{Time: start.Add(time.Minute)}, Wait: &v1alpha1.WaitTimes{P95: &metav1.Duration{Duration: 250 * time.Millisecond}},
+			OldestTime: &metav1.Time{Time: startTime.Add(time.Minute)}, Wait: &v1alpha1.WaitTimes{P95: &metav1.Duration{Duration: 250 * time.Millisecond}},
 			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConnectionFailed}},
 		},
 	}
-	unseen := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "data"}}
-	gone := mail.DeepCopy()
-	gone.Name, gone.DeletionTimestamp = "old", &metav1.Time{Time: start}
+	withoutStatus := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "data"}}
+	deleted := mail.DeepCopy()
+	deleted.Name, deleted.DeletionTimestamp = "old", &metav1.Time{Time: startTime}
 	want := []string{
 		"NAMESPACE   NAME   STATUS             READY   IN FLIGHT   DELAYED   DEAD   OLDEST   P95 WAIT   ENGINE   AGE",
 		"data        mail   ConnectionFailed   12      0           -         3      60s      250ms      NATS     2m",
 		"data        new    Pending            -       -           -         -      -        -          -",
 		"data        old    Deleting           12      0           -         3      60s      250ms      NATS     2m",
 	}
-	got := QueuesOfNamespaces(terminal.Style{}, []*v1alpha1.Queue{mail, unseen, gone}, start.Add(2*time.Minute))
+	got := QueueTable(terminal.Style{}, []*v1alpha1.Queue{mail, withoutStatus, deleted}, startTime.Add(2*time.Minute)).Lines(true)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}

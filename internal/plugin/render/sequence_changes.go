@@ -7,8 +7,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// SequenceChanges are lines about what is different from before, for output that is not a
-// terminal. Before may be nil.
+// SequenceChanges returns a line for each difference between before and after, for output
+// that is not a terminal. A nil before stands for an object without a status.
 func SequenceChanges(before, after *v1alpha1.SequentialJob) []string {
 	if before == nil || before.Status.Run != after.Status.Run {
 		before = &v1alpha1.SequentialJob{}
@@ -25,9 +25,9 @@ func SequenceChanges(before, after *v1alpha1.SequentialJob) []string {
 		}
 		lines = append(lines, line)
 	}
-	for _, obstacle := range sequenceProblems(after) {
-		if !slices.Contains(sequenceProblems(before), obstacle) {
-			lines = append(lines, obstacle)
+	for _, problem := range sequenceProblems(after) {
+		if !slices.Contains(sequenceProblems(before), problem) {
+			lines = append(lines, problem.String())
 		}
 	}
 	if before.Status.Phase != after.Status.Phase && after.Status.Phase != "" {
@@ -36,7 +36,8 @@ func SequenceChanges(before, after *v1alpha1.SequentialJob) []string {
 	return lines
 }
 
-// isFromEarlierRun reports whether the step's outcome is that of an earlier run.
+// isFromEarlierRun reports whether the current run kept the step's outcome from an earlier
+// run.
 func isFromEarlierRun(sj *v1alpha1.SequentialJob, step *v1alpha1.StepStatus) bool {
 	return step.Run != 0 && step.Run != sj.Status.Run
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func TestChangesTellEachPhaseOnce(t *testing.T) {
+func TestSequenceChangesReportEachPhaseOnce(t *testing.T) {
 	running := sequentialJob(v1alpha1.PhaseRunning, 1, v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepRunning, Run: 1})
 	failed := sequentialJob(v1alpha1.PhaseFailed, 1,
 		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepFailed, Run: 1, Message: "exited with code 1"})
@@ -19,11 +19,11 @@ func TestChangesTellEachPhaseOnce(t *testing.T) {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 	if got := SequenceChanges(failed, failed); len(got) > 0 {
-		t.Errorf("no change, but told: %q", got)
+		t.Errorf("changes without a difference: %q", got)
 	}
 }
 
-func TestARerunTellsNothingOfTheStepsItKeeps(t *testing.T) {
+func TestRerunReportsNoChangeForKeptSteps(t *testing.T) {
 	before := sequentialJob(v1alpha1.PhaseFailed, 1, v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepSucceeded, Run: 1})
 	after := sequentialJob(v1alpha1.PhaseRunning, 2,
 		v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepSucceeded, Run: 1},
@@ -34,7 +34,7 @@ func TestARerunTellsNothingOfTheStepsItKeeps(t *testing.T) {
 	}
 }
 
-func TestWhatHoldsASequenceUpIsToldOnce(t *testing.T) {
+func TestSequenceProblemsAreReportedOnce(t *testing.T) {
 	before := sequentialJob(v1alpha1.PhasePending, 1)
 	after := sequentialJob(v1alpha1.PhasePending, 1)
 	after.Status.Conditions = []metav1.Condition{{
@@ -45,6 +45,6 @@ func TestWhatHoldsASequenceUpIsToldOnce(t *testing.T) {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 	if got := SequenceChanges(after, after); len(got) > 0 {
-		t.Errorf("told again: %q", got)
+		t.Errorf("reported again: %q", got)
 	}
 }

@@ -11,21 +11,21 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// step is one that began at start, and took that long if it has ended.
-func step(name string, phase v1alpha1.StepPhase, took time.Duration) v1alpha1.StepStatus {
-	s := v1alpha1.StepStatus{Name: name, Phase: phase, Run: 1, StartTime: &metav1.Time{Time: start}}
+// stepStarted returns a step that started at start. It has finished if took is positive.
+func stepStarted(name string, phase v1alpha1.StepPhase, took time.Duration) v1alpha1.StepStatus {
+	s := v1alpha1.StepStatus{Name: name, Phase: phase, Run: 1, StartTime: &metav1.Time{Time: startTime}}
 	if took > 0 {
-		s.FinishTime = &metav1.Time{Time: start.Add(took)}
+		s.FinishTime = &metav1.Time{Time: startTime.Add(took)}
 	}
 	return s
 }
 
-func TestSteps(t *testing.T) {
-	failed := step("migrate", v1alpha1.StepFailed, 3*time.Second)
+func TestSequenceDetail(t *testing.T) {
+	failed := stepStarted("migrate", v1alpha1.StepFailed, 3*time.Second)
 	failed.Reason, failed.Message = "BackoffLimitExceeded", "container migrate exited with code 7: no such table\nof that name"
-	output := step("extract", v1alpha1.StepSucceeded, 12*time.Second)
+	output := stepStarted("extract", v1alpha1.StepSucceeded, 12*time.Second)
 	output.Output = "\x1b[2J42 rows\n"
-	tolerated := step("lint", v1alpha1.StepFailed, time.Second)
+	tolerated := stepStarted("lint", v1alpha1.StepFailed, time.Second)
 	tolerated.Tolerated, tolerated.Attempt = true, 2
 	pending := v1alpha1.StepStatus{Name: "clean-up", Phase: v1alpha1.StepPending, Finally: true}
 	refused := sequentialJob(v1alpha1.PhaseFailed, 1)
@@ -36,58 +36,58 @@ func TestSteps(t *testing.T) {
 		sj   *v1alpha1.SequentialJob
 		want []string
 	}{
-		"a running step's time is that until now": {
-			sequentialJob(v1alpha1.PhaseRunning, 1, step("extract", v1alpha1.StepRunning, 0), pending),
+		"the duration of a running step ends now": {
+			sequentialJob(v1alpha1.PhaseRunning, 1, stepStarted("extract", v1alpha1.StepRunning, 0), pending),
 			[]string{
 				"etl   Running   1/4   1m5s",
 				"  ▶ extract              Running   1m5s",
 				"  · clean-up (finally)   Pending",
 			},
 		},
-		"a failed step says why, on one line": {
+		"a failed step shows its cause on one line": {
 			sequentialJob(v1alpha1.PhaseFailed, 1, failed),
 			[]string{
 				"etl   Failed   1/4   1m5s",
 				"  ✘ migrate   Failed   3s   BackoffLimitExceeded: container migrate exited with code 7: no such table of that name",
 			},
 		},
-		"an output cannot do anything to the terminal": {
+		"an output cannot control the terminal": {
 			sequentialJob(v1alpha1.PhaseRunning, 1, output),
 			[]string{
 				"etl   Running   1/4   1m5s",
 				"  ✔ extract   Succeeded   12s   output: \uFFFD[2J42 rows",
 			},
 		},
-		"a rerun says which run it is, and what it kept of another": {
-			sequentialJob(v1alpha1.PhaseRunning, 2, step("extract", v1alpha1.StepSucceeded, time.Second)),
+		"a rerun shows its number and the outcomes it kept": {
+			sequentialJob(v1alpha1.PhaseRunning, 2, stepStarted("extract", v1alpha1.StepSucceeded, time.Second)),
 			[]string{
 				"etl   Running   run 2   1/4   1m5s",
-				"  ✔ extract   Succeeded   1s   of run 1",
+				"  ✔ extract   Succeeded   1s   from run 1",
 			},
 		},
-		"a tolerated failure, and another attempt": {
+		"a tolerated failure of a second attempt": {
 			sequentialJob(v1alpha1.PhaseRunning, 1, tolerated),
 			[]string{
 				"etl   Running   1/4   1m5s",
 				"  ✘ lint   Failed   1s   attempt 2, tolerated",
 			},
 		},
-		"what the conditions say of a hindrance": {
+		"a problem from the conditions": {
 			refused,
 			[]string{
 				"etl   Failed   1/4   1m5s",
 				"  StepInvalid: no such image",
 			},
 		},
-		"not seen by the operator yet": {
+		"without a status": {
 			&v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "etl"}},
 			[]string{"etl   Pending"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := SequenceDetail(terminal.Style{}, row.sj, start.Add(65*time.Second))
+			got := SequenceDetail(terminal.Style{}, row.sj, startTime.Add(65*time.Second))
 			if diff := cmp.Diff(row.want, got); diff != "" {
-				t.Errorf("steps (-want +got):\n%s", diff)
+				t.Errorf("lines (-want +got):\n%s", diff)
 			}
 		})
 	}

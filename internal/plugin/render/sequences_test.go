@@ -11,33 +11,33 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-var start = time.Unix(1_000_000, 0)
+var startTime = time.Unix(1_000_000, 0)
 
 func sequentialJob(phase v1alpha1.SequentialJobPhase, run int32, steps ...v1alpha1.StepStatus) *v1alpha1.SequentialJob {
 	return &v1alpha1.SequentialJob{
-		ObjectMeta: metav1.ObjectMeta{Name: "etl", Namespace: "data", CreationTimestamp: metav1.Time{Time: start}},
+		ObjectMeta: metav1.ObjectMeta{Name: "etl", Namespace: "data", CreationTimestamp: metav1.Time{Time: startTime}},
 		Status: v1alpha1.SequentialJobStatus{
-			Phase: phase, Run: run, StartTime: &metav1.Time{Time: start}, Steps: steps,
+			Phase: phase, Run: run, StartTime: &metav1.Time{Time: startTime}, Steps: steps,
 			Progress: v1alpha1.Progress{CurrentStep: "load", Display: "1/4"},
 		},
 	}
 }
 
-func TestRows(t *testing.T) {
+func TestSequenceTable(t *testing.T) {
 	succeeded := v1alpha1.StepStatus{Name: "extract", Phase: v1alpha1.StepSucceeded}
 	many := make([]v1alpha1.StepStatus, 110)
 	for name, row := range map[string]struct {
 		sj   *v1alpha1.SequentialJob
 		want []string
 	}{
-		"not seen by the operator yet": {
+		"without a status": {
 			&v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "etl"}},
 			[]string{
 				"NAME   STATUS    STEPS   STEP   TIME   AGE",
 				"etl    Pending",
 			},
 		},
-		"running, with finally set apart": {
+		"running, with a finally step": {
 			sequentialJob(v1alpha1.PhaseRunning, 1, succeeded,
 				v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepRunning},
 				v1alpha1.StepStatus{Name: "clean-up", Phase: v1alpha1.StepPending, Finally: true}),
@@ -55,7 +55,7 @@ func TestRows(t *testing.T) {
 				"etl    Failed   ✔✘-     load      1m5s   65s",
 			},
 		},
-		"with more steps than there is room for signs": {
+		"with too many steps for symbols": {
 			sequentialJob(v1alpha1.PhaseRunning, 1, many...),
 			[]string{
 				"NAME   STATUS    STEPS   STEP   TIME   AGE",
@@ -64,34 +64,34 @@ func TestRows(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Rows(terminal.Style{}, []*v1alpha1.SequentialJob{row.sj}, start.Add(65*time.Second))
+			got := SequenceTable(terminal.Style{}, []*v1alpha1.SequentialJob{row.sj}, startTime.Add(65*time.Second)).Lines(false)
 			if diff := cmp.Diff(row.want, got); diff != "" {
-				t.Errorf("rows (-want +got):\n%s", diff)
+				t.Errorf("lines (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestRowsOfNamespacesSayWhichOne(t *testing.T) {
-	got := RowsOfNamespaces(terminal.Style{}, []*v1alpha1.SequentialJob{sequentialJob(v1alpha1.PhaseCompleted, 1)}, start.Add(time.Hour))
+func TestTableLinesCanShowNamespaces(t *testing.T) {
+	got := SequenceTable(terminal.Style{}, []*v1alpha1.SequentialJob{sequentialJob(v1alpha1.PhaseCompleted, 1)}, startTime.Add(time.Hour)).Lines(true)
 	want := []string{
 		"NAMESPACE   NAME   STATUS      STEPS   STEP   TIME     AGE",
 		"data        etl    Completed           load   1h0m0s   60m",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("rows (-want +got):\n%s", diff)
+		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }
 
-func TestRowsInColourAreAsWide(t *testing.T) {
+func TestColorsDoNotChangeTheWidthOfATable(t *testing.T) {
 	sjs := []*v1alpha1.SequentialJob{
 		sequentialJob(v1alpha1.PhaseRunning, 1, v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepRunning}),
 		sequentialJob(v1alpha1.PhaseFailed, 1, v1alpha1.StepStatus{Name: "load", Phase: v1alpha1.StepFailed, Tolerated: true}),
 	}
-	plain := Rows(terminal.Style{}, sjs, start)
-	for i, line := range Rows(terminal.Style{ColorEnabled: true}, sjs, start) {
+	plain := SequenceTable(terminal.Style{}, sjs, startTime).Lines(false)
+	for i, line := range SequenceTable(terminal.Style{ColorEnabled: true}, sjs, startTime).Lines(false) {
 		if line == plain[i] || terminal.DisplayWidth(line) != terminal.DisplayWidth(plain[i]) {
-			t.Errorf("%q is coloured %q", plain[i], line)
+			t.Errorf("%q with colors is %q", plain[i], line)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package render
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,29 +12,18 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// Sessions are a header and a line for each AgenticSession.
-func Sessions(s terminal.Style, sessions []*v1alpha1.AgenticSession, now time.Time) []string {
-	return table(s, nil, sessionRows(s, sessions, now))
-}
-
-// SessionsOfNamespaces are Sessions that say which namespace each is of.
-func SessionsOfNamespaces(s terminal.Style, sessions []*v1alpha1.AgenticSession, now time.Time) []string {
-	return table(s, namespacesOf(sessions), sessionRows(s, sessions, now))
-}
-
-func sessionRows(s terminal.Style, sessions []*v1alpha1.AgenticSession, now time.Time) [][]string {
-	rows := [][]string{{nameHeader, "STATUS", "REASON", "RUN", "ATTEMPT", "TIME", "COST", "RUNNER", "AGE"}}
+// SessionTable renders AgenticSessions with the time and cost they have used.
+func SessionTable(s terminal.Style, sessions []*v1alpha1.AgenticSession, now time.Time) *Table {
+	table := newTable(s, nameHeader, "STATUS", "REASON", "RUN", "ATTEMPT", "TIME", "COST", "RUNNER", "AGE")
 	for _, session := range sessions {
 		status := &session.Status
-		rows = append(rows, []string{
+		table.addRow(session.Namespace,
 			session.Name, coloredSessionPhase(s, session), sessionReason(session), formatOrdinal(status.Run), formatOrdinal(status.Attempt),
-			usedTime(session, now), formatDollars(status.TotalCostUSD), session.Spec.Runner, formatAge(session.CreationTimestamp, now),
-		})
+			usedTime(session, now), formatDollars(status.TotalCostUSD), session.Spec.Runner, formatAge(session.CreationTimestamp, now))
 	}
-	return rows
+	return table
 }
 
-// coloredSessionPhase is the phase in its colour, or that the session is being deleted.
 func coloredSessionPhase(s terminal.Style, session *v1alpha1.AgenticSession) string {
 	if !session.DeletionTimestamp.IsZero() {
 		return s.Colorize(terminal.Yellow, v1alpha1.ReasonDeleting)
@@ -44,7 +32,7 @@ func coloredSessionPhase(s terminal.Style, session *v1alpha1.AgenticSession) str
 	return s.Colorize(sessionColor(phase), string(phase))
 }
 
-// SessionPhase is that of the session, also before the operator has seen it.
+// SessionPhase returns the phase, or Pending before the operator has set it.
 func SessionPhase(session *v1alpha1.AgenticSession) v1alpha1.SessionPhase {
 	if session.Status.Phase == "" {
 		return v1alpha1.SessionPending
@@ -67,7 +55,7 @@ func sessionColor(phase v1alpha1.SessionPhase) terminal.Color {
 	}
 }
 
-// sessionReason the phase, if it says more than the phase does.
+// sessionReason is the reason of the phase, unless it only repeats the phase.
 func sessionReason(session *v1alpha1.AgenticSession) string {
 	if stopped := session.Status.StoppedReason; stopped != "" {
 		return terminal.Sanitize(string(stopped))
@@ -79,15 +67,7 @@ func sessionReason(session *v1alpha1.AgenticSession) string {
 	return terminal.Sanitize(ready.Reason)
 }
 
-// formatOrdinal of what has begun: there is no first run before there is a status.
-func formatOrdinal(n int32) string {
-	if n == 0 {
-		return unknownValue
-	}
-	return strconv.Itoa(int(n))
-}
-
-// usedTime is the time that a session has had, of the time that it may have.
+// usedTime is the time that the session has used, and its limit if it has one.
 func usedTime(session *v1alpha1.AgenticSession, now time.Time) string {
 	used := time.Duration(session.Status.ActiveSeconds) * time.Second
 	if start := session.Status.JobStartTime; start != nil {
@@ -100,19 +80,13 @@ func usedTime(session *v1alpha1.AgenticSession, now time.Time) string {
 	return text
 }
 
-// formatDollars that nobody told of are not 0.
-func formatDollars(cost *v1alpha1.Number) string {
-	if cost == nil {
-		return unknownValue
-	}
-	return "$" + terminal.Sanitize(string(*cost))
-}
-
-// SessionDetail are lines about one session: each attempt that is recorded, the one under way, and
-// what it has left or waits for.
+// SessionDetail renders one session: its finished attempts, the current attempt, its problems
+// and the summary of its result.
 func SessionDetail(s terminal.Style, session *v1alpha1.AgenticSession, now time.Time) []string {
 	status := &session.Status
-	lines := []string{strings.Join([]string{s.Bold(session.Name), coloredSessionPhase(s, session), usedTime(session, now), formatDollars(status.TotalCostUSD)}, "   ")}
+	lines := []string{strings.Join([]string{
+		s.Bold(session.Name), coloredSessionPhase(s, session), usedTime(session, now), formatDollars(status.TotalCostUSD),
+	}, "   ")}
 	var rows [][]string
 	for i := range status.Runs {
 		rows = append(rows, attemptRow(s, &status.Runs[i]))
@@ -123,8 +97,8 @@ func SessionDetail(s terminal.Style, session *v1alpha1.AgenticSession, now time.
 		})
 	}
 	lines = append(lines, indentedColumns(rows)...)
-	for _, trouble := range SessionProblems(session) {
-		lines = append(lines, "  "+s.Colorize(terminal.Yellow, trouble.String()))
+	for _, problem := range SessionProblems(session) {
+		lines = append(lines, "  "+s.Colorize(terminal.Yellow, problem.String()))
 	}
 	if result := status.Result; result != nil && result.Summary != "" {
 		lines = append(lines, "  "+terminal.Sanitize(result.Summary))
@@ -134,24 +108,19 @@ func SessionDetail(s terminal.Style, session *v1alpha1.AgenticSession, now time.
 
 func attemptLabel(run, attempt int32) string { return fmt.Sprintf("run %d, attempt %d", run, attempt) }
 
-func elapsedSince(start *metav1.Time, now time.Time) string {
-	if start == nil {
-		return ""
-	}
-	return formatElapsed(start.Time, now)
-}
-
-// attemptRow is about an attempt that has ended.
+// attemptRow renders a finished attempt.
 func attemptRow(s terminal.Style, run *v1alpha1.SessionRun) []string {
-	sign, colour := outcomeSymbol(run.Outcome)
-	took := ""
-	if run.Start != nil && run.End != nil {
-		took = formatElapsed(run.Start.Time, run.End.Time)
+	symbol, color := outcomeSymbol(run.Outcome)
+	duration := ""
+	if run.End != nil {
+		duration = elapsedSince(run.Start, run.End.Time)
 	}
-	return []string{s.Colorize(colour, sign) + " " + attemptLabel(run.Run, run.Attempt), string(run.Outcome), took, formatDollars(run.CostUSD), attemptEndReason(run)}
+	return []string{
+		s.Colorize(color, symbol) + " " + attemptLabel(run.Run, run.Attempt), string(run.Outcome), duration, formatDollars(run.CostUSD), attemptEndReason(run),
+	}
 }
 
-func outcomeSymbol(outcome v1alpha1.RunOutcome) (sign string, colour terminal.Color) {
+func outcomeSymbol(outcome v1alpha1.RunOutcome) (symbol string, color terminal.Color) {
 	switch outcome {
 	case v1alpha1.RunCompleted:
 		return "✔", terminal.Green
@@ -164,7 +133,7 @@ func outcomeSymbol(outcome v1alpha1.RunOutcome) (sign string, colour terminal.Co
 	}
 }
 
-// attemptEndReason an attempt ended, if its outcome does not say it.
+// attemptEndReason says why an attempt ended, unless its outcome already says it.
 func attemptEndReason(run *v1alpha1.SessionRun) string {
 	reason, message := terminal.Sanitize(run.Reason), terminal.Sanitize(run.Message)
 	switch {
@@ -177,8 +146,8 @@ func attemptEndReason(run *v1alpha1.SessionRun) string {
 	}
 }
 
-// SessionChanges are lines about what is different from before, for output that is not a
-// terminal. Before may be nil.
+// SessionChanges returns a line for each difference between before and after, for output that
+// is not a terminal. A nil before stands for an object without a status.
 func SessionChanges(before, after *v1alpha1.AgenticSession) []string {
 	if before == nil {
 		before = &v1alpha1.AgenticSession{}
@@ -187,15 +156,15 @@ func SessionChanges(before, after *v1alpha1.AgenticSession) []string {
 	for i := range after.Status.Runs {
 		if run := &after.Status.Runs[i]; findRecordedRun(before, run) == nil {
 			line := attemptLabel(run.Run, run.Attempt) + ": " + string(run.Outcome)
-			if why := attemptEndReason(run); why != "" {
-				line += ": " + why
+			if reason := attemptEndReason(run); reason != "" {
+				line += ": " + reason
 			}
 			lines = append(lines, line)
 		}
 	}
-	for _, trouble := range SessionProblems(after) {
-		if !containsReason(SessionProblems(before), trouble) {
-			lines = append(lines, trouble.String())
+	for _, problem := range SessionProblems(after) {
+		if !containsReason(SessionProblems(before), problem) {
+			lines = append(lines, problem.String())
 		}
 	}
 	was, is := &before.Status, &after.Status
@@ -209,7 +178,7 @@ func SessionChanges(before, after *v1alpha1.AgenticSession) []string {
 	return lines
 }
 
-// findRecordedRun is what is known already of how an attempt ended; nil if nothing is.
+// findRecordedRun returns the session's record of the same attempt and outcome, or nil.
 func findRecordedRun(session *v1alpha1.AgenticSession, run *v1alpha1.SessionRun) *v1alpha1.SessionRun {
 	for i := range session.Status.Runs {
 		if known := &session.Status.Runs[i]; known.Run == run.Run && known.Attempt == run.Attempt && known.Outcome == run.Outcome && known.Job == run.Job {
@@ -219,31 +188,29 @@ func findRecordedRun(session *v1alpha1.AgenticSession, run *v1alpha1.SessionRun)
 	return nil
 }
 
-// SessionProblems are why a session does not get on, as its conditions tell. What has ended
-// an attempt stands with the attempt.
+var (
+	// waitingSessionConditions report problems only while the session waits to run. Later,
+	// what ended an attempt is shown with the attempt.
+	waitingSessionConditions = []problemCondition{
+		{v1alpha1.ConditionReady, metav1.ConditionFalse},
+		{v1alpha1.ConditionPodScheduled, metav1.ConditionFalse},
+	}
+	sessionProblemConditions = []problemCondition{
+		{v1alpha1.ConditionStopStuck, metav1.ConditionTrue},
+		{v1alpha1.ConditionResultValid, metav1.ConditionFalse},
+	}
+)
+
+// SessionProblems returns what keeps a session from making progress.
 func SessionProblems(session *v1alpha1.AgenticSession) []Problem {
-	var told []Problem
-	tell := func(condition string, bad metav1.ConditionStatus) {
-		c := meta.FindStatusCondition(session.Status.Conditions, condition)
-		if c == nil || c.Status != bad || c.Message == "" {
-			return
-		}
-		one := Problem{terminal.Sanitize(c.Reason), terminal.Sanitize(c.Message)}
-		if !containsReason(told, one) {
-			told = append(told, one)
-		}
+	checks := sessionProblemConditions
+	if phase := SessionPhase(session); phase == v1alpha1.SessionPending || phase == v1alpha1.SessionCreating {
+		checks = append(waitingSessionConditions[:2:2], checks...)
 	}
-	phase := SessionPhase(session)
-	if phase == v1alpha1.SessionPending || phase == v1alpha1.SessionCreating {
-		tell(v1alpha1.ConditionReady, metav1.ConditionFalse)
-		tell(v1alpha1.ConditionPodScheduled, metav1.ConditionFalse)
-	}
-	tell(v1alpha1.ConditionStopStuck, metav1.ConditionTrue)
-	tell(v1alpha1.ConditionResultValid, metav1.ConditionFalse)
-	return told
+	return findProblems(session.Status.Conditions, checks, func(c *metav1.Condition) bool { return c.Message == "" })
 }
 
-// SessionResult are lines about what a session's runner has left. There is one.
+// SessionResult renders the result of a session. status.result must not be nil.
 func SessionResult(s terminal.Style, session *v1alpha1.AgenticSession) []string {
 	result := session.Status.Result
 	rows := [][]string{{"attempt", attemptLabel(result.Run, result.Attempt)}}

@@ -12,10 +12,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
-// tidying is a session whose second attempt has run for ten seconds at the time start.
-func tidying(changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.AgenticSession {
+// runningSession returns a session whose second attempt started ten seconds before start.
+func runningSession(changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.AgenticSession {
 	at := func(seconds int) *metav1.Time {
-		return &metav1.Time{Time: start.Add(time.Duration(seconds) * time.Second)}
+		return &metav1.Time{Time: startTime.Add(time.Duration(seconds) * time.Second)}
 	}
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "tidy", Namespace: "data", CreationTimestamp: *at(-120)}}
 	s.Spec.Runner, s.Spec.Timeout = "default", new(int32(1800))
@@ -34,60 +34,60 @@ func tidying(changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.AgenticSession
 	return s
 }
 
-// completes the attempt that tidying is at.
-func completes(s *v1alpha1.AgenticSession) {
+// completeAttempt completes the current attempt of runningSession.
+func completeAttempt(s *v1alpha1.AgenticSession) {
 	s.Status.Phase, s.Status.Job, s.Status.JobStartTime, s.Status.ActiveSeconds = v1alpha1.SessionCompleted, "", nil, 52
 	s.Status.Conditions[0].Reason = string(v1alpha1.SessionCompleted)
 	s.Status.Runs = append(s.Status.Runs, v1alpha1.SessionRun{
 		Run: 1, Attempt: 2, Job: "tidy-r1-a2", Outcome: v1alpha1.RunCompleted, Reason: string(v1alpha1.RunCompleted),
-		Start: &metav1.Time{Time: start.Add(-10 * time.Second)}, End: &metav1.Time{Time: start.Add(2 * time.Second)},
+		Start: &metav1.Time{Time: startTime.Add(-10 * time.Second)}, End: &metav1.Time{Time: startTime.Add(2 * time.Second)},
 	})
 	s.Status.Result = &v1alpha1.SessionResult{Run: 1, Attempt: 2, Summary: "Removed\n3 functions."}
 }
 
-// waits for its SessionRunner.
-func waits(s *v1alpha1.AgenticSession) {
+// waitForRunner makes the session wait for its SessionRunner.
+func waitForRunner(s *v1alpha1.AgenticSession) {
 	s.Status = v1alpha1.AgenticSessionStatus{Phase: v1alpha1.SessionPending, Run: 1, Conditions: []metav1.Condition{{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRunnerNotFound, Message: "there is no SessionRunner default",
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRunnerNotFound, Message: "SessionRunner default does not exist",
 	}}}
 }
 
-func TestSessions(t *testing.T) {
+func TestSessionTable(t *testing.T) {
 	for title, row := range map[string]struct {
 		session *v1alpha1.AgenticSession
 		want    string
 	}{
-		"not seen by the operator yet": {
+		"without a status": {
 			&v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "tidy"}},
 			"tidy   Pending   -        -     -         0s     -",
 		},
-		"at work": {
-			tidying(),
+		"running": {
+			runningSession(),
 			"tidy   Running   -        1     2         50s/30m0s   $0.12   default   2m",
 		},
-		"without end": {
-			tidying(func(s *v1alpha1.AgenticSession) { s.Spec.Timeout = new(int32(0)) }),
+		"without a time limit": {
+			runningSession(func(s *v1alpha1.AgenticSession) { s.Spec.Timeout = new(int32(0)) }),
 			"tidy   Running   -        1     2         50s    $0.12   default   2m",
 		},
-		"stopped, and why": {
-			tidying(func(s *v1alpha1.AgenticSession) {
+		"stopped, with the reason": {
+			runningSession(func(s *v1alpha1.AgenticSession) {
 				s.Status.Phase, s.Status.StoppedReason = v1alpha1.SessionStopped, v1alpha1.StopInactivity
 			}),
 			"tidy   Stopped   Inactivity   1     2         50s/30m0s   $0.12   default   2m",
 		},
-		"waiting, and for what": {
-			tidying(waits),
+		"waiting, with the reason": {
+			runningSession(waitForRunner),
 			"tidy   Pending   SessionRunnerNotFound   1     -         0s/30m0s   -      default   2m",
 		},
 		"being deleted": {
-			tidying(func(s *v1alpha1.AgenticSession) { s.DeletionTimestamp = &metav1.Time{Time: start} }),
+			runningSession(func(s *v1alpha1.AgenticSession) { s.DeletionTimestamp = &metav1.Time{Time: startTime} }),
 			"tidy   Deleting   -        1     2         50s/30m0s   $0.12   default   2m",
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			lines := Sessions(terminal.Style{}, []*v1alpha1.AgenticSession{row.session}, start)
+			lines := SessionTable(terminal.Style{}, []*v1alpha1.AgenticSession{row.session}, startTime).Lines(false)
 			if diff := cmp.Diff(row.want, lines[1]); diff != "" {
-				t.Errorf("below %q (-want +got):\n%s", lines[0], diff)
+				t.Errorf("under %q (-want +got):\n%s", lines[0], diff)
 			}
 		})
 	}
@@ -95,46 +95,46 @@ func TestSessions(t *testing.T) {
 		"NAMESPACE   NAME   STATUS    REASON   RUN   ATTEMPT   TIME        COST    RUNNER    AGE",
 		"data        tidy   Running   -        1     2         50s/30m0s   $0.12   default   2m",
 	}
-	if diff := cmp.Diff(want, SessionsOfNamespaces(terminal.Style{}, []*v1alpha1.AgenticSession{tidying()}, start)); diff != "" {
+	if diff := cmp.Diff(want, SessionTable(terminal.Style{}, []*v1alpha1.AgenticSession{runningSession()}, startTime).Lines(true)); diff != "" {
 		t.Errorf("with namespaces (-want +got):\n%s", diff)
 	}
 }
 
-func TestASessionIsShownAttemptByAttempt(t *testing.T) {
+func TestSessionDetailShowsEachAttempt(t *testing.T) {
 	for title, row := range map[string]struct {
 		session *v1alpha1.AgenticSession
 		want    []string
 	}{
-		"at work": {tidying(), []string{
+		"running": {runningSession(), []string{
 			"tidy   Running   50s/30m0s   $0.12",
 			"  ✘ run 1, attempt 1   Retried   40s   $0.12   ExitedWithError: the runner exited with code 3",
 			"  ▶ run 1, attempt 2   Running   10s",
 		}},
-		"completed": {tidying(completes), []string{
+		"completed": {runningSession(completeAttempt), []string{
 			"tidy   Completed   52s/30m0s   $0.12",
 			"  ✘ run 1, attempt 1   Retried     40s   $0.12   ExitedWithError: the runner exited with code 3",
 			"  ✔ run 1, attempt 2   Completed   12s   -",
 			"  Removed 3 functions.",
 		}},
 		"stopped": {
-			tidying(func(s *v1alpha1.AgenticSession) {
+			runningSession(func(s *v1alpha1.AgenticSession) {
 				s.Status.Phase, s.Status.Job, s.Status.JobStartTime = v1alpha1.SessionStopped, "", nil
 				s.Status.Runs[0].Outcome, s.Status.Runs[0].Reason, s.Status.Runs[0].Message = v1alpha1.RunStopped, string(v1alpha1.StopUser), ""
 			}),
 			[]string{"tidy   Stopped   40s/30m0s   $0.12", "  ■ run 1, attempt 1   Stopped   40s   $0.12   User"},
 		},
-		"waiting": {tidying(waits), []string{"tidy   Pending   0s/30m0s   -", "  SessionRunnerNotFound: there is no SessionRunner default"}},
+		"waiting": {runningSession(waitForRunner), []string{"tidy   Pending   0s/30m0s   -", "  SessionRunnerNotFound: SessionRunner default does not exist"}},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, SessionDetail(terminal.Style{}, row.session, start)); diff != "" {
+			if diff := cmp.Diff(row.want, SessionDetail(terminal.Style{}, row.session, startTime)); diff != "" {
 				t.Errorf("lines (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestChangesOfASessionAreToldOnce(t *testing.T) {
-	malformed := tidying(completes, func(s *v1alpha1.AgenticSession) {
+func TestSessionChangesAreReportedOnce(t *testing.T) {
+	malformed := runningSession(completeAttempt, func(s *v1alpha1.AgenticSession) {
 		s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{
 			Type: v1alpha1.ConditionResultValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonResultMalformed, Message: "the result is cut off",
 		})
@@ -143,14 +143,14 @@ func TestChangesOfASessionAreToldOnce(t *testing.T) {
 		before, after *v1alpha1.AgenticSession
 		want          []string
 	}{
-		"when it is first seen, all": {nil, tidying(), []string{
+		"everything for the first state": {nil, runningSession(), []string{
 			"run 1, attempt 1: Retried: ExitedWithError: the runner exited with code 3", "Running, run 1, attempt 2",
 		}},
-		"when nothing has changed, nothing": {tidying(), tidying(), nil},
-		"when an attempt ends, how":         {tidying(), tidying(completes), []string{"run 1, attempt 2: Completed", "Completed, run 1, attempt 2"}},
-		"when it waits, for what":           {nil, tidying(waits), []string{"SessionRunnerNotFound: there is no SessionRunner default", "Pending"}},
-		"when its result cannot be read":    {tidying(completes), malformed, []string{"ResultMalformed: the result is cut off"}},
-		"before the operator has seen it":   {nil, &v1alpha1.AgenticSession{}, nil},
+		"nothing without a change":  {runningSession(), runningSession(), nil},
+		"the outcome of an attempt": {runningSession(), runningSession(completeAttempt), []string{"run 1, attempt 2: Completed", "Completed, run 1, attempt 2"}},
+		"the reason for waiting":    {nil, runningSession(waitForRunner), []string{"SessionRunnerNotFound: SessionRunner default does not exist", "Pending"}},
+		"an unreadable result":      {runningSession(completeAttempt), malformed, []string{"ResultMalformed: the result is cut off"}},
+		"nothing without a status":  {nil, &v1alpha1.AgenticSession{}, nil},
 	} {
 		t.Run(title, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, SessionChanges(row.before, row.after)); diff != "" {
@@ -160,8 +160,8 @@ func TestChangesOfASessionAreToldOnce(t *testing.T) {
 	}
 }
 
-func TestAResultIsWhatTheRunnerSays(t *testing.T) {
-	s := tidying(completes, func(s *v1alpha1.AgenticSession) {
+func TestSessionResultShowsWhatTheRunnerReported(t *testing.T) {
+	s := runningSession(completeAttempt, func(s *v1alpha1.AgenticSession) {
 		s.Status.Result.CostUSD = new(v1alpha1.Number("0.1"))
 		s.Status.Result.Usage = &apiextensionsv1.JSON{Raw: []byte(`{"tokens":12}`)}
 		s.Status.Result.SDKSessionID = "abc"
@@ -173,9 +173,9 @@ func TestAResultIsWhatTheRunnerSays(t *testing.T) {
 	if diff := cmp.Diff(want, SessionResult(terminal.Style{}, s)); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"attempt    run 1, attempt 2", "all runs   $0.12"}, SessionResult(terminal.Style{}, tidying(completes, func(s *v1alpha1.AgenticSession) {
+	if diff := cmp.Diff([]string{"attempt    run 1, attempt 2", "all runs   $0.12"}, SessionResult(terminal.Style{}, runningSession(completeAttempt, func(s *v1alpha1.AgenticSession) {
 		s.Status.Result.Summary = ""
 	}))); diff != "" {
-		t.Errorf("of a silent one (-want +got):\n%s", diff)
+		t.Errorf("without a summary (-want +got):\n%s", diff)
 	}
 }

@@ -8,11 +8,11 @@ import (
 )
 
 func coloredSymbol(s terminal.Style, step *v1alpha1.StepStatus) string {
-	text, colour := stepSymbol(step)
-	return s.Colorize(colour, text)
+	symbol, color := stepSymbol(step)
+	return s.Colorize(color, symbol)
 }
 
-func stepSymbol(step *v1alpha1.StepStatus) (sign string, colour terminal.Color) {
+func stepSymbol(step *v1alpha1.StepStatus) (symbol string, color terminal.Color) {
 	switch step.Phase {
 	case v1alpha1.StepSucceeded:
 		return "✔", terminal.Green
@@ -23,9 +23,9 @@ func stepSymbol(step *v1alpha1.StepStatus) (sign string, colour terminal.Color) 
 		return "✘", terminal.Red
 	case v1alpha1.StepStarting, v1alpha1.StepRunning:
 		return "▶", terminal.Cyan
-	case v1alpha1.StepSuspended:
+	case v1alpha1.StepSuspended, v1alpha1.StepInterrupted:
 		return "‖", terminal.Yellow
-	case v1alpha1.StepStopping:
+	case v1alpha1.StepStopping, v1alpha1.StepSuspending:
 		return "■", terminal.Yellow
 	case v1alpha1.StepSkipped:
 		return "-", terminal.Dim
@@ -49,14 +49,14 @@ func phaseColor(phase v1alpha1.SequentialJobPhase) terminal.Color {
 	}
 }
 
-// StepLegend explains the signs.
+// StepLegend explains the symbols of steps.
 func StepLegend(s terminal.Style) string {
 	entry := func(phase v1alpha1.StepPhase, meaning string) string {
 		return coloredSymbol(s, &v1alpha1.StepStatus{Phase: phase}) + " " + meaning
 	}
 	return strings.Join([]string{
 		entry(v1alpha1.StepSucceeded, "succeeded"), entry(v1alpha1.StepFailed, "failed"),
-		entry(v1alpha1.StepRunning, "running"), entry(v1alpha1.StepPending, "to come"),
+		entry(v1alpha1.StepRunning, "running"), entry(v1alpha1.StepPending, "pending"),
 		entry(v1alpha1.StepSkipped, "skipped"), s.Colorize(terminal.Dim, "|") + " finally",
 	}, "   ")
 }

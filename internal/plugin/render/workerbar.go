@@ -4,44 +4,43 @@ import (
 	"strings"
 )
 
-// sparklineLevels of a spark line, the lowest first.
+// sparklineLevels are the characters of a sparkline, the lowest first.
 var sparklineLevels = []rune("▁▂▃▄▅▆▇█")
 
-// Sparkline is a line of signs, one for each figure, as high as the figure is beside the
-// greatest. Only nothing is at the bottom: what is little does not look like nothing.
-func Sparkline(figures []int64) string {
-	greatest := int64(1)
-	for _, figure := range figures {
-		greatest = max(greatest, figure)
+// Sparkline returns one character per value, scaled to the largest value. Only zero has the
+// lowest level: a small value never looks like zero.
+func Sparkline(values []int64) string {
+	largest := int64(1)
+	for _, value := range values {
+		largest = max(largest, value)
 	}
 	var line strings.Builder
-	for _, figure := range figures {
+	for _, value := range values {
 		level := 0
-		if figure > 0 {
-			level = max(1, int(float64(figure)/float64(greatest)*float64(len(sparklineLevels)-1)))
+		if value > 0 {
+			level = max(1, int(float64(value)/float64(largest)*float64(len(sparklineLevels)-1)))
 		}
 		line.WriteRune(sparklineLevels[level])
 	}
 	return line.String()
 }
 
-// barColumns is how many columns a bar takes.
+// barColumns is the width of a worker bar.
 const barColumns = 12
 
-// WorkerBar shows so many workers of at most room: those that are ready, and those that are to
-// come.
-func WorkerBar(ready, wanted, room int32) string {
-	room = max(room, ready, wanted, 1)
-	cells := func(number int32) int {
+// WorkerBar shows ready and desired workers on a scale from zero to limit.
+func WorkerBar(ready, desired, limit int32) string {
+	limit = max(limit, ready, desired, 1)
+	columns := func(number int32) int {
 		if number <= 0 {
 			return 0
 		}
-		return max(1, int(int64(number)*barColumns/int64(room)))
+		return max(1, int(int64(number)*barColumns/int64(limit)))
 	}
-	full := cells(ready)
-	coming := max(0, cells(wanted)-full)
-	if coming == 0 && wanted > ready && full < barColumns {
-		coming = 1
+	full := columns(ready)
+	starting := max(0, columns(desired)-full)
+	if starting == 0 && desired > ready && full < barColumns {
+		starting = 1
 	}
-	return strings.Repeat("█", full) + strings.Repeat("▒", coming) + strings.Repeat("·", barColumns-full-coming)
+	return strings.Repeat("█", full) + strings.Repeat("▒", starting) + strings.Repeat("·", barColumns-full-starting)
 }

@@ -1,6 +1,5 @@
-// Package terminal writes to a terminal, or to what is none: colours, columns, lines cut
-// to the screen, and text drawn again and again in one place.
+// Package terminal writes to a terminal, a pipe or a file: colors, aligned columns, truncated
+// lines, and text that is redrawn in place.
 //
-// It knows nothing of what is written. That is package board, which both the plugin and
-// the demo show on such a screen, so the two cannot come to differ.
+// It does not know what it writes. Package render knows, for the plugin and for the demo.
 package terminal

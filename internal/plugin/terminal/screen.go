@@ -9,20 +9,19 @@ import (
 	"golang.org/x/term"
 )
 
-// Screen is where something is drawn: again and again in one place on a terminal, line
-// after line anywhere else.
+// Screen redraws lines in place on a terminal, and prints line after line anywhere else.
 type Screen struct {
 	Style
 
 	out        io.Writer
 	isTerminal bool
 	size       func() (columns, rows int)
-	// drawn are the widths of the lines that are on the terminal now. Made narrower since,
-	// it shows a wide one on several rows.
+	// drawn are the widths of the lines on the terminal. If the terminal has become narrower
+	// since, a line can occupy several rows.
 	drawn []int
 }
 
-// NewScreen is a Screen on out.
+// NewScreen returns a Screen that writes to out.
 func NewScreen(out io.Writer, style Style) *Screen {
 	s := &Screen{Style: style, out: out, isTerminal: isTerminalWriter(out), size: func() (int, int) { return 0, 0 }}
 	if file, isFile := out.(*os.File); isFile {
@@ -37,11 +36,11 @@ func NewScreen(out io.Writer, style Style) *Screen {
 	return s
 }
 
-// IsTerminal reports whether Draw draws in one place.
+// IsTerminal reports whether DrawLines has an effect.
 func (s *Screen) IsTerminal() bool { return s.isTerminal }
 
-// DrawLines puts lines in the place of those drawn before. What is too wide or too much for the
-// terminal is cut: only what is on it can be drawn over.
+// DrawLines replaces the lines drawn before. It truncates lines that are too wide and omits
+// lines that do not fit: only what is visible can be replaced later.
 func (s *Screen) DrawLines(lines []string) {
 	if !s.isTerminal {
 		return
@@ -54,28 +53,28 @@ func (s *Screen) DrawLines(lines []string) {
 		s.drawn = append(s.drawn, DisplayWidth(line))
 		text.WriteString(line + "\n")
 	}
-	fmt.Fprint(s.out, text.String()) // at once, so that it does not flicker
+	fmt.Fprint(s.out, text.String()) // in one write, to avoid flickering
 }
 
-// limitRows leaves out lines at the end that there are no rows for, and says how many.
+// limitRows omits the last lines if there are more than rows, and says how many.
 func limitRows(lines []string, rows int) []string {
 	if rows <= 0 || len(lines) <= rows {
 		return lines
 	}
 	shown := lines[: rows-1 : rows-1]
-	return append(shown, fmt.Sprintf("… and %d lines more", len(lines)-len(shown)))
+	return append(shown, fmt.Sprintf("… and %d more lines", len(lines)-len(shown)))
 }
 
-// PrintLine writes text above what is drawn.
+// PrintLine erases the drawn lines and prints a line that stays.
 func (s *Screen) PrintLine(format string, args ...any) {
 	columns, _ := s.size()
 	fmt.Fprintf(s.out, s.eraseSequence(columns)+format+"\n", args...)
 }
 
-// KeepLines leaves what is drawn where it is: what follows is written below.
+// KeepLines makes the drawn lines permanent. Later output goes below them.
 func (s *Screen) KeepLines() { s.drawn = nil }
 
-// eraseSequence is what takes the drawn lines off a terminal of so many columns.
+// eraseSequence returns the escape sequence that erases the drawn lines.
 func (s *Screen) eraseSequence(columns int) string {
 	rows := 0
 	for _, drawn := range s.drawn {
@@ -91,7 +90,7 @@ func (s *Screen) eraseSequence(columns int) string {
 	return fmt.Sprintf("\x1b[%dA\x1b[J", rows)
 }
 
-// WriteLines writes lines one below the other.
+// WriteLines writes each line with a newline.
 func WriteLines(out io.Writer, lines []string) error {
 	_, err := io.WriteString(out, strings.Join(append(lines, ""), "\n"))
 	return err

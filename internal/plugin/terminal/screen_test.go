@@ -7,49 +7,49 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// screen is a terminal of that size.
-func screen(out *bytes.Buffer, columns, rows int) *Screen {
+// newTestScreen returns a terminal of a fixed size.
+func newTestScreen(out *bytes.Buffer, columns, rows int) *Screen {
 	return &Screen{out: out, isTerminal: true, size: func() (int, int) { return columns, rows }}
 }
 
-func TestALiveScreenDrawsOverWhatItDrew(t *testing.T) {
+func TestTerminalLinesAreRedrawnInPlace(t *testing.T) {
 	var out bytes.Buffer
-	s := screen(&out, 80, 24)
+	s := newTestScreen(&out, 80, 24)
 	s.DrawLines([]string{"one", "two"})
 	s.DrawLines([]string{"three"})
-	s.PrintLine("said")
+	s.PrintLine("printed")
 	s.DrawLines([]string{"four"})
 	s.KeepLines()
 	s.DrawLines([]string{"five"})
 
-	const want = "one\ntwo\n\x1b[2A\x1b[Jthree\n\x1b[1A\x1b[Jsaid\nfour\nfive\n"
+	const want = "one\ntwo\n\x1b[2A\x1b[Jthree\n\x1b[1A\x1b[Jprinted\nfour\nfive\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("written (-want +got):\n%s", diff)
+		t.Errorf("output (-want +got):\n%s", diff)
 	}
 }
 
-func TestAScreenDrawsNoMoreThanTheTerminalHolds(t *testing.T) {
+func TestDrawnLinesFitTheTerminal(t *testing.T) {
 	for name, row := range map[string]struct {
 		columns, rows int
 		lines         []string
 		want          string
 	}{
 		"too wide":                  {6, 24, []string{"transform", "load"}, "trans…\nload\n"},
-		"too many":                  {80, 4, []string{"1", "2", "3", "4", "5"}, "1\n2\n… and 3 lines more\n"},
+		"too many":                  {80, 4, []string{"1", "2", "3", "4", "5"}, "1\n2\n… and 3 more lines\n"},
 		"just enough":               {80, 4, []string{"1", "2", "3"}, "1\n2\n3\n"},
 		"a terminal without a size": {0, 0, []string{"transform", "load"}, "transform\nload\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			screen(&out, row.columns, row.rows).DrawLines(row.lines)
+			newTestScreen(&out, row.columns, row.rows).DrawLines(row.lines)
 			if diff := cmp.Diff(row.want, out.String()); diff != "" {
-				t.Errorf("written (-want +got):\n%s", diff)
+				t.Errorf("output (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestLinesThatANarrowerTerminalWrappedAreErasedToTheLastRow(t *testing.T) {
+func TestLinesWrappedByANarrowerTerminalAreErased(t *testing.T) {
 	var out bytes.Buffer
 	columns := 10
 	s := &Screen{out: &out, isTerminal: true, size: func() (int, int) { return columns, 24 }}
@@ -58,16 +58,16 @@ func TestLinesThatANarrowerTerminalWrappedAreErasedToTheLastRow(t *testing.T) {
 	s.DrawLines([]string{"x"})
 	const want = "0123456789\n01\n\x1b[4A\x1b[Jx\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("written (-want +got):\n%s", diff)
+		t.Errorf("output (-want +got):\n%s", diff)
 	}
 }
 
-func TestWhatIsNotATerminalGetsNothingDrawn(t *testing.T) {
+func TestNothingIsDrawnWithoutATerminal(t *testing.T) {
 	var out bytes.Buffer
 	s := NewScreen(&out, NewStyle(ColorAuto, &out))
 	s.DrawLines([]string{"one"})
-	s.PrintLine("%s", s.Failure("said"))
-	if got := out.String(); got != "said\n" {
-		t.Errorf("written: %q", got)
+	s.PrintLine("%s", s.Failure("printed"))
+	if got := out.String(); got != "printed\n" {
+		t.Errorf("output %q", got)
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/term"
 )
 
-// Color is the parameter of an escape sequence.
+// Color is the parameter of an escape sequence that changes how text looks.
 type Color string
 
-// The colours of terminals, and two that are none.
+// The terminal colors, and two other attributes of text.
 const (
 	Red     Color = "31"
 	Green   Color = "32"
@@ -22,24 +22,25 @@ const (
 	bold    Color = "1"
 )
 
-// When there are colours.
+// The modes of NewStyle.
 const (
 	ColorAuto   = "auto"
 	ColorAlways = "always"
 	ColorNever  = "never"
 )
 
-// Style says how text is written.
+// Style decides how text looks.
 type Style struct {
 	ColorEnabled bool
 }
 
-// NewStyle is how text is written to out. NO_COLOR is a convention of many programs.
-func NewStyle(choice string, out io.Writer) Style {
-	if choice == ColorAuto {
+// NewStyle returns the style of a mode. ColorAuto enables colors on a terminal, unless the
+// environment variable NO_COLOR is set (https://no-color.org).
+func NewStyle(mode string, out io.Writer) Style {
+	if mode == ColorAuto {
 		return Style{ColorEnabled: isTerminalWriter(out) && os.Getenv("NO_COLOR") == ""}
 	}
-	return Style{ColorEnabled: choice == ColorAlways}
+	return Style{ColorEnabled: mode == ColorAlways}
 }
 
 func isTerminalWriter(out io.Writer) bool {
@@ -47,21 +48,21 @@ func isTerminalWriter(out io.Writer) bool {
 	return isFile && term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// Colorize is the text in that colour; an empty one leaves it as it is.
-func (s Style) Colorize(colour Color, text string) string {
-	if !s.ColorEnabled || colour == "" || text == "" {
+// Colorize returns the text in the color. An empty color leaves it unchanged.
+func (s Style) Colorize(color Color, text string) string {
+	if !s.ColorEnabled || color == "" || text == "" {
 		return text
 	}
-	return "\x1b[" + string(colour) + "m" + text + resetSequence
+	return "\x1b[" + string(color) + "m" + text + resetSequence
 }
 
 const resetSequence = "\x1b[0m"
 
-// Bold is text that stands out.
+// Bold returns the text in bold.
 func (s Style) Bold(text string) string { return s.Colorize(bold, text) }
 
-// Success is text about a success.
+// Success returns the text in the color of successes.
 func (s Style) Success(text string) string { return s.Colorize(Green, text) }
 
-// Failure is text about a failure.
+// Failure returns the text in the color of failures.
 func (s Style) Failure(text string) string { return s.Colorize(Red, text) }

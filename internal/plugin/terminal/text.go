@@ -3,16 +3,15 @@ package terminal
 import (
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
-	"golang.org/x/text/width"
+	"github.com/charmbracelet/x/ansi"
 )
 
-// columnGap stands between two columns, as kubectl has it.
+// columnGap separates columns, as in kubectl's tables.
 const columnGap = "   "
 
-// Sanitize is text from elsewhere as one harmless line: what a container left as its last
-// message could otherwise move the cursor or rename the window.
+// Sanitize returns text from an untrusted source as one harmless line. The last message of a
+// container, for example, could otherwise move the cursor or rename the window.
 func Sanitize(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -26,61 +25,22 @@ func Sanitize(text string) string {
 	}, strings.TrimSpace(text))
 }
 
-// DisplayWidth is how many columns the text takes. Escape sequences take none.
-func DisplayWidth(text string) int {
-	columns := 0
-	for text != "" {
-		_, size, wide := next(text)
-		columns += wide
-		text = text[size:]
-	}
-	return columns
-}
+// DisplayWidth returns the number of terminal columns that the text occupies. Escape sequences
+// occupy none.
+func DisplayWidth(text string) int { return ansi.StringWidth(text) }
 
-// Truncate is the text as far as it fits into so many columns, with a sign of the cut. A line
-// that the terminal wraps would spoil what is drawn over it next.
+// Truncate shortens the text to a number of columns and marks the end with an ellipsis.
+// Escape sequences after the end are kept, so that a color does not leak. With zero columns
+// it returns the text as it is. A line that the terminal wraps would break the next redraw.
 func Truncate(text string, columns int) string {
-	if columns <= 0 || DisplayWidth(text) <= columns {
+	if columns <= 0 {
 		return text
 	}
-	const sign = "…"
-	var kept strings.Builder
-	coloured := false
-	for room := columns - 1; text != ""; {
-		escape, size, wide := next(text)
-		if room -= wide; room < 0 {
-			break
-		}
-		coloured = coloured || escape
-		kept.WriteString(text[:size])
-		text = text[size:]
-	}
-	kept.WriteString(sign)
-	if coloured {
-		kept.WriteString(resetSequence)
-	}
-	return kept.String()
+	return ansi.Truncate(text, columns, "…")
 }
 
-// next tells of the text's first character or escape sequence how long it is and how many
-// columns it takes.
-func next(text string) (escape bool, size, columns int) {
-	if strings.HasPrefix(text, "\x1b[") {
-		if end := strings.IndexByte(text, 'm'); end >= 0 {
-			return true, end + 1, 0
-		}
-	}
-	r, size := utf8.DecodeRuneInString(text)
-	switch width.LookupRune(r).Kind() {
-	case width.EastAsianWide, width.EastAsianFullwidth:
-		return false, size, 2
-	default:
-		return false, size, 1
-	}
-}
-
-// AlignColumns are the rows with their cells one below the other. The last cell of a row is not
-// padded.
+// AlignColumns pads the cells of rows so that they form columns. Lines have no trailing
+// spaces.
 func AlignColumns(rows [][]string) []string {
 	var widths []int
 	for _, row := range rows {

@@ -6,19 +6,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestCut(t *testing.T) {
+func TestTruncate(t *testing.T) {
 	for name, row := range map[string]struct {
 		text    string
 		columns int
 		want    string
 	}{
-		"what fits stays":                     {"load", 4, "load"},
-		"the cut has a sign":                  {"transform", 5, "tran…"},
-		"a colour takes no column":            {"\x1b[31mload\x1b[0m", 4, "\x1b[31mload\x1b[0m"},
-		"a colour ends with the cut":          {"\x1b[31mtransform\x1b[0m", 5, "\x1b[31mtran…\x1b[0m"},
-		"a wide character is not cut in half": {"数据库", 4, "数…"},
-		"a wide character takes two columns":  {"数据库", 6, "数据库"},
-		"of an unknown width nothing is cut":  {"transform", 0, "transform"},
+		"text that fits is unchanged":            {"load", 4, "load"},
+		"truncated text ends in an ellipsis":     {"transform", 5, "tran…"},
+		"a color takes no column":                {"\x1b[31mload\x1b[0m", 4, "\x1b[31mload\x1b[0m"},
+		"a color ends with the truncated text":   {"\x1b[31mtransform\x1b[0m", 5, "\x1b[31mtran…\x1b[0m"},
+		"a wide character is not cut in half":    {"数据库", 4, "数…"},
+		"a wide character takes two columns":     {"数据库", 6, "数据库"},
+		"text is unchanged for an unknown width": {"transform", 0, "transform"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Truncate(row.text, row.columns)
@@ -32,7 +32,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-func TestTextFromElsewhereIsMadeOneHarmlessLine(t *testing.T) {
+func TestSanitizeReturnsOneHarmlessLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"no such table":           "no such table",
 		"two\nlines\tand a tab\n": "two lines and a tab",
@@ -40,15 +40,15 @@ func TestTextFromElsewhereIsMadeOneHarmlessLine(t *testing.T) {
 		"\x1b[2Jcleared":          "\uFFFD[2Jcleared",
 		"Größe, 数据, ✔":            "Größe, 数据, ✔",
 		"not UTF-8: \xff":         "not UTF-8: \uFFFD",
-		"turned round: \u202Eabc": "turned round: \uFFFDabc",
+		"reversed: \u202Eabc":     "reversed: \uFFFDabc",
 	} {
 		if got := Sanitize(text); got != want {
-			t.Errorf("%q became %q, want %q", text, got, want)
+			t.Errorf("Sanitize(%q) = %q, want %q", text, got, want)
 		}
 	}
 }
 
-func TestColumnsStandOneBelowTheOther(t *testing.T) {
+func TestAlignColumns(t *testing.T) {
 	red := Style{ColorEnabled: true}
 	got := AlignColumns([][]string{
 		{"NAME", "STATUS", "STEP"},
@@ -61,6 +61,6 @@ func TestColumnsStandOneBelowTheOther(t *testing.T) {
 		"数据   Pending",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("columns (-want +got):\n%s", diff)
+		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }

@@ -41,7 +41,7 @@ func noted(t *testing.T, operation admissionv1.Operation, before, given *v1alpha
 		Operation: operation, UserInfo: authenticationv1.UserInfo{Username: "ann", Groups: []string{"dev"}},
 		Object: runtime.RawExtension{Raw: raw(given)}, OldObject: runtime.RawExtension{Raw: raw(before)},
 	}}
-	response := sessionOwner{}.Handle(t.Context(), request)
+	response := sessionCreatorHandler{}.Handle(t.Context(), request)
 	if !response.Allowed {
 		t.Fatalf("%+v", response.Result)
 	}
@@ -93,13 +93,13 @@ func TestASessionIsItsCreators(t *testing.T) {
 	}
 }
 
-func reading(t *testing.T, objects ...client.Object) agenticSessionValidator {
+func reading(t *testing.T, objects ...client.Object) *specValidator[*v1alpha1.AgenticSession] {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return agenticSessionValidator{fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()}
+	return agenticSessionValidator(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build())
 }
 
 func TestAgenticSession(t *testing.T) {
@@ -130,7 +130,7 @@ func TestAgenticSessionWarnings(t *testing.T) {
 	alias := agenticSession()
 	alias.Spec.Prompt, alias.Spec.InitialPrompt = "", "do it"
 	for title, row := range map[string]struct {
-		v    agenticSessionValidator
+		v    *specValidator[*v1alpha1.AgenticSession]
 		s    *v1alpha1.AgenticSession
 		want string
 	}{

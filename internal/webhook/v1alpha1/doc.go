@@ -1,6 +1,6 @@
-// Package v1alpha1 refuses objects that the CRD's own rules cannot: those that need the
-// object as it was, or a step laid over its template.
+// Package v1alpha1 validates objects in webhooks where the CRD's rules cannot: rules that need
+// the previous version of the object, or a step merged into its template.
 //
-// It makes no rules. They are in the pure packages, where the controllers find them
-// too: a cluster without webhooks reports the same mistakes as conditions.
+// It defines no rules. They are in the pure packages that the controllers use too: a cluster
+// without webhooks reports the same errors in conditions.
 package v1alpha1

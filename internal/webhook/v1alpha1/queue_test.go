@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/asynq"
 )
 
 func queueOf(spec v1alpha1.QueueSpec) *v1alpha1.Queue {
@@ -22,9 +23,9 @@ func impossible() v1alpha1.QueueSpec {
 }
 
 func TestQueueCreate(t *testing.T) {
-	_, err := queueValidator{}.ValidateCreate(t.Context(), queueOf(impossible()))
+	_, err := queueValidator.ValidateCreate(t.Context(), queueOf(impossible()))
 	wantFields(t, err, []string{"spec.maxInFlight"})
-	_, err = queueValidator{}.ValidateCreate(t.Context(), queueOf(v1alpha1.QueueSpec{}))
+	_, err = queueValidator.ValidateCreate(t.Context(), queueOf(v1alpha1.QueueSpec{}))
 	wantFields(t, err, nil)
 }
 
@@ -34,11 +35,12 @@ func TestQueueFieldsThatAnEngineCannotKeepToAreWarnedOf(t *testing.T) {
 		Lease:     &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}},
 		Retention: &v1alpha1.Retention{MaxAge: v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Hour}}},
 	})
-	warnings, err := queueValidator{}.ValidateCreate(t.Context(), q)
+	warnings, err := queueValidator.ValidateCreate(t.Context(), q)
 	want := []string{
-		"spec.maxBacklog: not enforced: asynq refuses no producer",
-		"spec.rateLimit: not enforced: asynq has no rate over all workers",
-		"spec.retention.maxAge: not enforced: asynq drops no task for its age",
+		"spec.broker.engine: " + asynq.ExperimentalWarning,
+		"spec.maxBacklog: not enforced: asynq cannot reject messages from producers",
+		"spec.rateLimit: not enforced: asynq has no rate limit across workers",
+		"spec.retention.maxAge: not enforced: asynq does not delete old tasks",
 	}
 	if diff := cmp.Diff(want, []string(warnings)); diff != "" || err != nil {
 		t.Errorf("%v; warnings (-want, +got):\n%s", err, diff)
@@ -74,7 +76,7 @@ func TestQueueUpdate(t *testing.T) {
 			before := queueOf(row.before)
 			after := before.DeepCopy()
 			row.edit(after)
-			warnings, err := queueValidator{}.ValidateUpdate(t.Context(), before, after)
+			warnings, err := queueValidator.ValidateUpdate(t.Context(), before, after)
 			wantFields(t, err, row.want)
 			if diff := cmp.Diff(row.warns, []string(warnings)); diff != "" {
 				t.Errorf("warnings (-want, +got):\n%s", diff)
@@ -87,12 +89,12 @@ func TestPolicy(t *testing.T) {
 	bad := &v1alpha1.Policy{Spec: v1alpha1.PolicySpec{
 		Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Near"}}},
 	}}
-	_, err := policyValidator{}.ValidateCreate(t.Context(), bad)
+	_, err := policyValidator.ValidateCreate(t.Context(), bad)
 	wantFields(t, err, []string{"spec.selector"})
-	_, err = policyValidator{}.ValidateUpdate(t.Context(), &v1alpha1.Policy{}, bad)
+	_, err = policyValidator.ValidateUpdate(t.Context(), &v1alpha1.Policy{}, bad)
 	wantFields(t, err, []string{"spec.selector"})
-	_, err = policyValidator{}.ValidateUpdate(t.Context(), bad, bad)
+	_, err = policyValidator.ValidateUpdate(t.Context(), bad, bad)
 	wantFields(t, err, nil)
-	_, err = policyValidator{}.ValidateCreate(t.Context(), &v1alpha1.Policy{})
+	_, err = policyValidator.ValidateCreate(t.Context(), &v1alpha1.Policy{})
 	wantFields(t, err, nil)
 }

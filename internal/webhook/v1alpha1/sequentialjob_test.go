@@ -18,10 +18,10 @@ import (
 // started is a SequentialJob whose first step is under way.
 func started(b *testbuilder.SequentialJobBuilder) *v1alpha1.SequentialJob {
 	sj := b.Obj()
-	sj.Status = sequence.Decide(sequence.Input{
+	sj.Status = sequence.Decide(sequence.Observation{
 		SequentialJob: sj,
 		Now:           time.Unix(1, 0),
-		Answers:       sequence.Answers{DryRun: &sequence.DryRun{}},
+		Answers:       sequence.Answers{DryRun: &sequence.DryRunResult{}},
 	}).Status
 	return sj
 }
@@ -49,7 +49,7 @@ func TestCreate(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := sequentialJobValidator{}.ValidateCreate(t.Context(), test.sj)
+			_, err := sequentialJobValidator.ValidateCreate(t.Context(), test.sj)
 			wantFields(t, err, test.want)
 		})
 	}
@@ -103,12 +103,12 @@ func TestUpdate(t *testing.T) {
 		"a rerun while the run goes on": {
 			before:       started(two()),
 			edit:         rerun("2", "Start"),
-			wantWarnings: []string{"spec.rerun: the run goes on; the rerun begins when it has ended"},
+			wantWarnings: []string{"spec.rerun: the rerun starts when the current run has finished"},
 		},
 		"a change after the run": {
 			before:       ended(two()),
 			edit:         func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Image = "other" },
-			wantWarnings: []string{"spec: the run has ended; the changed steps run when spec.rerun.id changes"},
+			wantWarnings: []string{"spec: the run has finished; change spec.rerun.id to run the changed steps"},
 		},
 		"metadata of an object that could never run": {
 			before: two().Step("ship", testbuilder.Image("")).Obj(),
@@ -126,7 +126,7 @@ func TestUpdate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			after := test.before.DeepCopy()
 			test.edit(after)
-			warnings, err := sequentialJobValidator{}.ValidateUpdate(t.Context(), test.before, after)
+			warnings, err := sequentialJobValidator.ValidateUpdate(t.Context(), test.before, after)
 			wantFields(t, err, test.want)
 			if diff := cmp.Diff(test.wantWarnings, []string(warnings)); diff != "" {
 				t.Errorf("warnings (-want, +got):\n%s", diff)
@@ -153,14 +153,14 @@ func TestWarnings(t *testing.T) {
 		"a plain one": {sj: two().Obj()},
 		"a command that gets the template's args": {
 			sj:   testbuilder.SequentialJob("a", "ns").Step("build", command).Defaults(template).Obj(),
-			want: []string{"spec.containers[0].command: the step keeps the args of spec.template; set args too if its command is not for them"},
+			want: []string{"spec.containers[0].command: the step uses the args of spec.template; set args too unless they are meant for this command"},
 		},
 		"a command with args of its own": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build", command, args).Defaults(template).Obj(),
 		},
 		"a mount in the workspace's place": {
 			sj:   testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup", mount).Workspace(v1alpha1.WorkspaceDelete).Obj(),
-			want: []string{"spec.finally[0].volumeMounts[0]: it takes the place of the workspace in this step"},
+			want: []string{"spec.finally[0].volumeMounts[0]: this mount replaces the workspace in this step"},
 		},
 		"two Pods on a workspace for one": {
 			sj:   oncePod,
@@ -169,7 +169,7 @@ func TestWarnings(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, []string(specWarnings(test.sj))); diff != "" {
+			if diff := cmp.Diff(test.want, []string(sequentialJobWarnings(t.Context(), test.sj))); diff != "" {
 				t.Errorf("warnings (-want, +got):\n%s", diff)
 			}
 		})

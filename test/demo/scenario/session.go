@@ -14,7 +14,7 @@ const (
 	SessionsFile = "agenticsession/echo.yaml"
 	// RefusedSessionFile has one that is refused with RefusedSession in the message.
 	RefusedSessionFile = "agenticsession/refused.yaml"
-	RefusedSession     = "credentials must not stand in the URL"
+	RefusedSession     = "the URL must not contain credentials"
 )
 
 // Session is one of the sessions that run, and how it ends.
@@ -58,7 +58,7 @@ func Sessions() []Session {
 			Phase:    v1alpha1.SessionCompleted,
 			Attempts: []string{"Stopped: User", "Completed"},
 			// What was done before the stop stands in the workspace, and is not done again.
-			Summary: "Echoed 1 lines, going on behind line 1",
+			Summary: "Echoed 1 lines, resumed after line 1",
 		},
 		{
 			Name:     "dig",

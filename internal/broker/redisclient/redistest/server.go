@@ -110,8 +110,8 @@ func (s *Server) Restart() {
 	s.run()
 }
 
-// CLI is what redis-cli says to a command.
-func (s *Server) CLI(arguments ...string) string {
+// RunCLI is what redis-cli says to a command.
+func (s *Server) RunCLI(arguments ...string) string {
 	s.t.Helper()
 	output, err := exec.CommandContext(s.t.Context(), "redis-cli", append([]string{"-p", s.port}, arguments...)...).Output()
 	if err != nil {
@@ -124,10 +124,10 @@ func (s *Server) CLI(arguments ...string) string {
 	return strings.TrimSpace(string(output))
 }
 
-// Number is what redis-cli says to a command, as a number.
-func (s *Server) Number(arguments ...string) int64 {
+// RunCLIForNumber is what redis-cli says to a command, as a number.
+func (s *Server) RunCLIForNumber(arguments ...string) int64 {
 	s.t.Helper()
-	said := s.CLI(arguments...)
+	said := s.RunCLI(arguments...)
 	number, err := strconv.ParseInt(said, 10, 64)
 	if err != nil {
 		s.t.Fatalf("redis-cli %v says %q", arguments, said)

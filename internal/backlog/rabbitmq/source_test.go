@@ -1,0 +1,238 @@
+package rabbitmq
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/yardmaster/yardmaster/internal/backlog"
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+// programs of Debian's package; what is in /usr/sbin insists on a user of its own.
+const programs = "/usr/lib/rabbitmq/bin/"
+
+// soonTold has the management API know of a change within a second. It looks as often as it
+// keeps samples, which is every 5 seconds by default.
+const soonTold = "management.sample_retention_policies.global.minute = 1\n" +
+	"management.sample_retention_policies.basic.minute = 1\nmanagement.sample_retention_policies.detailed.minute = 1\n"
+
+// server is a real RabbitMQ with its management API.
+type server struct {
+	t               *testing.T
+	amqp, api, epmd string
+	environment     []string
+}
+
+func start(t *testing.T) *server {
+	t.Helper()
+	for _, program := range []string{programs + "rabbitmq-server", "epmd"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Fatalf("%s is missing. Please install it: hack/prerequisites rabbitmq-server=rabbitmq-server", program)
+		}
+	}
+	ports, dir := freePorts(t, 4), t.TempDir()
+	s := &server{t: t, amqp: ports[0], api: "http://127.0.0.1:" + ports[1], epmd: ports[2]}
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	s.environment = append(os.Environ(),
+		"HOME="+dir, "RABBITMQ_NODENAME=test-"+s.amqp+"@localhost", "RABBITMQ_DIST_PORT="+ports[3], "ERL_EPMD_PORT="+s.epmd,
+		"RABBITMQ_CONFIG_FILE="+write("rabbitmq.conf", fmt.Sprintf("listeners.tcp.1 = 127.0.0.1:%s\nmanagement.tcp.ip = 127.0.0.1\n"+
+			"management.tcp.port = %s\ncollect_statistics_interval = 500\n"+soonTold, s.amqp, ports[1])),
+		"RABBITMQ_ENABLED_PLUGINS_FILE="+write("enabled_plugins", "[rabbitmq_management].\n"),
+		"RABBITMQ_MNESIA_BASE="+filepath.Join(dir, "db"), "RABBITMQ_LOG_BASE="+filepath.Join(dir, "log"), "RABBITMQ_LOGS=-",
+	)
+	s.run()
+	return s
+}
+
+func freePorts(t *testing.T, number int) (ports []string) {
+	t.Helper()
+	var held []net.Listener
+	for range number {
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, listener)
+		_, port, _ := strings.Cut(listener.Addr().String(), ":")
+		ports = append(ports, port)
+	}
+	for _, listener := range held {
+		_ = listener.Close()
+	}
+	return ports
+}
+
+func (s *server) run() {
+	s.t.Helper()
+	output := &bytes.Buffer{}
+	process := exec.CommandContext(context.Background(), programs+"rabbitmq-server")
+	process.Env, process.Stdout, process.Stderr = s.environment, output, output
+	// It is a script that starts others: they are ended together, and at once, as nothing is
+	// kept.
+	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := process.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		_ = syscall.Kill(-process.Process.Pid, syscall.SIGKILL)
+		_ = process.Wait()
+		names := exec.CommandContext(context.Background(), "epmd", "-port", s.epmd, "-kill")
+		names.Env = s.environment
+		_ = names.Run()
+	})
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		response, err := http.Get(s.api)
+		if err == nil {
+			_ = response.Body.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("RabbitMQ does not start: %s", output)
+		}
+	}
+}
+
+// channel to a queue of that name.
+func (s *server) channel(queue string) *amqp.Channel {
+	s.t.Helper()
+	connection, err := amqp.Dial("amqp://guest:guest@127.0.0.1:" + s.amqp)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = connection.Close() })
+	channel, err := connection.Channel()
+	if err == nil {
+		_, err = channel.QueueDeclare(queue, false, false, false, false, nil)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return channel
+}
+
+func read(t *testing.T, access broker.Credentials, vhost, name string) (backlog.Reading, error) {
+	t.Helper()
+	q, err := NewQueueSource(access, vhost, name)
+	if err != nil {
+		return backlog.Reading{}, err
+	}
+	defer q.Disconnect()
+	return q.Read(t.Context())
+}
+
+func TestAQueueIsAsRabbitMQSays(t *testing.T) {
+	s := start(t)
+	guest := broker.Credentials{URL: s.api, Username: "guest", Password: "guest"}
+	name := "jobs/of a day?" // names are what people make of them
+	channel := s.channel(name)
+	for n := range 5 {
+		if err := channel.PublishWithContext(t.Context(), "", name, false, false, amqp.Publishing{Body: fmt.Append(nil, n)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	becomes := func(waiting, inFlight int64) {
+		t.Helper()
+		var reading backlog.Reading
+		var err error
+		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			reading, err = read(t, guest, "/", name)
+			if err == nil && reading.Backlog == waiting && *reading.InFlight == inFlight && reading.TotalArrivals != nil && *reading.TotalArrivals == 5 {
+				return
+			}
+		}
+		t.Fatalf("%+v: %v, want %d waiting, %d in flight", reading, err, waiting, inFlight)
+	}
+	becomes(5, 0)
+	for range 2 {
+		if _, there, err := channel.Get(name, false); err != nil || !there {
+			t.Fatalf("%t: %v", there, err)
+		}
+	}
+	becomes(3, 2)
+	if said := s.ctl("list_queues", "messages_ready", "messages_unacknowledged"); !strings.Contains(said, "3\t2") {
+		t.Errorf("rabbitmqctl says %q", said)
+	}
+	if err := channel.Ack(2, true); err != nil {
+		t.Fatal(err)
+	}
+	becomes(3, 0)
+
+	for what, row := range map[string]struct {
+		access      broker.Credentials
+		vhost, name string
+		want        broker.ErrorClass
+		says        string
+	}{
+		"a queue that is not there":        {guest, "/", "nothing", broker.ClassNotFound, `the queue "nothing"`},
+		"a virtual host that is not there": {guest, "nowhere", name, broker.ClassNotFound, `the virtual host "nowhere"`},
+		"a wrong password":                 {broker.Credentials{URL: s.api, Username: "guest", Password: "hidden"}, "/", name, broker.ClassUnauthorized, "401"},
+		"nobody":                           {broker.Credentials{URL: s.api}, "/", name, broker.ClassUnauthorized, "401"},
+		"a URL of another kind":            {broker.Credentials{URL: "amqp://127.0.0.1"}, "/", name, broker.ClassInvalid, `the scheme "amqp"`},
+		"a place that is none":             {broker.Credentials{URL: "http://127.0.0.1:" + s.amqp}, "/", name, broker.ClassUnknown, "malformed"},
+		"a server that is not there":       {broker.Credentials{URL: "http://127.0.0.1:1"}, "/", name, broker.ClassUnreachable, "refused"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			_, err := read(t, row.access, row.vhost, row.name)
+			if err == nil || broker.ClassOf(err) != row.want || !strings.Contains(err.Error(), row.says) || strings.Contains(err.Error(), "hidden") {
+				t.Errorf("%v is %s, want %s", err, broker.ClassOf(err), row.want)
+			}
+		})
+	}
+}
+
+// ctl is what rabbitmqctl says to a command.
+func (s *server) ctl(arguments ...string) string {
+	s.t.Helper()
+	command := exec.CommandContext(s.t.Context(), programs+"rabbitmqctl", arguments...)
+	command.Env = s.environment
+	output, err := command.Output()
+	if err != nil {
+		stderr := ""
+		if failure := (*exec.ExitError)(nil); errors.As(err, &failure) {
+			stderr = string(failure.Stderr)
+		}
+		s.t.Fatalf("rabbitmqctl %v: %v %s", arguments, err, stderr)
+	}
+	return string(output)
+}
+
+// A real server says so for a moment only.
+func TestWhatIsNotYetCountedIsAnError(t *testing.T) {
+	for name, row := range map[string]struct {
+		answer string
+		want   broker.ErrorClass
+	}{
+		"no counts":         {`{"name":"jobs"}`, broker.ClassUnknown},
+		"one of two":        {`{"messages_ready":1}`, broker.ClassUnknown},
+		"counts below zero": {`{"messages_ready":-1,"messages_unacknowledged":0}`, broker.ClassInvalid},
+		"counts as text":    {`{"messages_ready":"1","messages_unacknowledged":"0"}`, broker.ClassInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, row.answer) }))
+			defer server.Close()
+			if reading, err := read(t, broker.Credentials{URL: server.URL}, "/", "jobs"); err == nil || broker.ClassOf(err) != row.want {
+				t.Errorf("%+v: %v, want %s", reading, err, row.want)
+			}
+		})
+	}
+}

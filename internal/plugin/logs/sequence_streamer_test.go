@@ -1,0 +1,189 @@
+package logs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
+)
+
+// fakePodClient has recorded logs. Each request for a log returns its next recording.
+type fakePodClient struct {
+	pods     []corev1.Pod
+	listErr  error // the error of the next ListPods
+	logs     map[string][]recording
+	requests []corev1.PodLogOptions
+}
+
+// recording is the response to a request for a log: text, and then an error if the connection
+// breaks.
+type recording struct {
+	text  string
+	error error
+}
+
+func (r *fakePodClient) ListPods(context.Context) ([]corev1.Pod, error) {
+	err := r.listErr
+	r.listErr = nil
+	return r.pods, err
+}
+
+func (r *fakePodClient) GetPod(_ context.Context, name string) (*corev1.Pod, error) {
+	for i := range r.pods {
+		if r.pods[i].Name == name {
+			return &r.pods[i], nil
+		}
+	}
+	return nil, podNotFound(name)
+}
+
+func (r *fakePodClient) OpenLog(_ context.Context, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error) {
+	r.requests = append(r.requests, *options)
+	left := r.logs[pod]
+	if len(left) == 0 {
+		return nil, podNotFound(pod)
+	}
+	r.logs[pod] = left[1:]
+	if left[0].text == "" && left[0].error != nil {
+		return nil, left[0].error
+	}
+	end := io.Reader(strings.NewReader(""))
+	if left[0].error != nil {
+		end = brokenStream{left[0].error}
+	}
+	return io.NopCloser(io.MultiReader(strings.NewReader(left[0].text), end)), nil
+}
+
+// brokenStream ends with an error.
+type brokenStream struct{ error }
+
+func (b brokenStream) Read([]byte) (int, error) { return 0, b.error }
+
+func podNotFound(pod string) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, pod)
+}
+
+// logLine is a line written a number of seconds after testTime.
+func logLine(second int, text string) string {
+	return fmt.Sprintf("2026-03-01T12:00:%02d.5Z %s\n", second, text)
+}
+
+// finishedSequence returns a finished sequence of one step, and its Pod.
+func finishedSequence() (*v1alpha1.SequentialJob, []corev1.Pod) {
+	sj := withStepStatus(testbuilder.SequentialJob("etl", "a").Step("load").Obj(), "load", v1alpha1.StepSucceeded, "j1")
+	return sj, []corev1.Pod{stepPod(sj, "load", "j1", "a", 0, testbuilder.Pod("load").Exited(0, ""))}
+}
+
+func streamLogs(t *testing.T, cluster *fakePodClient, sj *v1alpha1.SequentialJob, options StreamOptions) (out, errOut string, err error) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	options.Out, options.ErrOut, options.Retry = &stdout, &stderr, time.Millisecond
+	streamer, err := NewSequenceStreamer(t.Context(), cluster, sj, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if options.Follow {
+		err = streamer.Follow(t.Context(), sj, func(*v1alpha1.SequentialJob) bool { return true }, Changes[*v1alpha1.SequentialJob]{})
+	} else {
+		err = streamer.PrintCurrent(t.Context(), sj)
+	}
+	return stdout.String(), stderr.String(), err
+}
+
+func TestLogLines(t *testing.T) {
+	long := strings.Repeat("x", maxLineBytes)
+	for name, row := range map[string]struct {
+		text    string
+		options StreamOptions
+		want    string
+	}{
+		"each line has its step":           {logLine(1, "one") + logLine(2, "two"), StreamOptions{}, "load | one\nload | two\n"},
+		"with timestamps on request":       {logLine(1, "one"), StreamOptions{Timestamps: true}, "load | " + logLine(1, "one")},
+		"empty lines are printed":          {logLine(1, ""), StreamOptions{}, "load | \n"},
+		"in the step's color":              {logLine(1, "one"), StreamOptions{Style: terminal.Style{ColorEnabled: true}}, "\x1b[36mload |\x1b[0m one\n"},
+		"lines with the same timestamp":    {logLine(1, "one") + logLine(1, "two"), StreamOptions{}, "load | one\nload | two\n"},
+		"a last line without a newline":    {"2026-03-01T12:00:01Z one", StreamOptions{}, "load | one\n"},
+		"a line without a timestamp":       {"unable to retrieve container logs\n", StreamOptions{}, "load | unable to retrieve container logs\n"},
+		"a very long line in parts":        {"2026-03-01T12:00:01Z " + long + "\n", StreamOptions{}, "load | " + long[21:] + "\nload | " + long[:21] + "\n"},
+		"a timestamp in another time zone": {"2026-03-01T14:00:01+02:00 one\n", StreamOptions{}, "load | one\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sj, pods := finishedSequence()
+			out, errOut, err := streamLogs(t, &fakePodClient{pods: pods, logs: map[string][]recording{"j1-a": {{text: row.text}}}}, sj, row.options)
+			if err != nil || errOut != "" {
+				t.Errorf("error %v, stderr %q", err, errOut)
+			}
+			if diff := cmp.Diff(row.want, out); diff != "" {
+				t.Errorf("log (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFollowedLogContinuesAfterABrokenConnection(t *testing.T) {
+	sj, pods := finishedSequence()
+	cluster := &fakePodClient{pods: pods, logs: map[string][]recording{"j1-a": {
+		{text: logLine(1, "one") + logLine(2, "two"), error: errors.New("connection reset")},
+		{text: logLine(2, "two") + logLine(3, "three")},
+	}}}
+	out, errOut, err := streamLogs(t, cluster, sj, StreamOptions{Follow: true, Tail: new(int64(10))})
+	if err != nil || out != "load | one\nload | two\nload | three\n" {
+		t.Errorf("stdout %q, error %v", out, err)
+	}
+	if !strings.Contains(errOut, "connection reset; retrying") {
+		t.Errorf("stderr %q", errOut)
+	}
+	if first, second := cluster.requests[0], cluster.requests[1]; first.TailLines == nil || second.TailLines != nil || second.SinceTime == nil {
+		t.Errorf("requests %+v and %+v", first, second)
+	}
+}
+
+func TestUnavailableLogs(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods/log"}, "j1-a", errors.New("not permitted"))
+	unavailable := &apierrors.StatusError{}
+	unavailable.ErrStatus.Code, unavailable.ErrStatus.Message = http.StatusBadGateway, "node is unreachable"
+	for name, row := range map[string]struct {
+		log     []recording
+		follow  bool
+		wantErr string
+		errOut  string
+	}{
+		"a deleted Pod gives a notice":     {nil, false, "", "step load has no log: Pod j1-a is deleted\n"},
+		"a missing permission is an error": {[]recording{{error: forbidden}}, true, "not permitted", ""},
+		"an unreachable node is an error":  {[]recording{{error: unavailable}}, false, "log of Pod j1-a, container load: node is unreachable", ""},
+		"with follow, only after a retry":  {[]recording{{error: unavailable}, {error: unavailable}}, true, "node is unreachable", "log of Pod j1-a: node is unreachable; retrying\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sj, pods := finishedSequence()
+			_, errOut, err := streamLogs(t, &fakePodClient{pods: pods, logs: map[string][]recording{"j1-a": row.log}}, sj, StreamOptions{Follow: row.follow})
+			if got := fmt.Sprint(err); (err != nil) != (row.wantErr != "") || !strings.Contains(got, row.wantErr) && err != nil {
+				t.Errorf("error %v, want %q", err, row.wantErr)
+			}
+			if errOut != row.errOut {
+				t.Errorf("stderr %q, want %q", errOut, row.errOut)
+			}
+		})
+	}
+}
+
+func TestNoticeWithoutAnyLog(t *testing.T) {
+	sj := testbuilder.SequentialJob("etl", "a").Step("load").Obj()
+	out, errOut, err := streamLogs(t, &fakePodClient{}, sj, StreamOptions{})
+	if out != "" || errOut != "no logs yet: no step has started\n" || err != nil {
+		t.Errorf("stdout %q, stderr %q, error %v", out, errOut, err)
+	}
+}

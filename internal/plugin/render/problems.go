@@ -1,0 +1,43 @@
+package render
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+)
+
+// Problem is what keeps an object from doing what its spec says, as a condition reports it.
+type Problem struct{ Reason, Message string }
+
+func (p Problem) String() string { return p.Reason + ": " + p.Message }
+
+// problemCondition names a condition and the status in which it reports a problem.
+type problemCondition struct {
+	conditionType string
+	badStatus     metav1.ConditionStatus
+}
+
+// findProblems returns a Problem for each of the conditions that has its bad status, in the
+// order of checks. Conditions with the same reason give one Problem.
+func findProblems(conditions []metav1.Condition, checks []problemCondition, isIgnored func(*metav1.Condition) bool) []Problem {
+	var problems []Problem
+	for _, check := range checks {
+		c := meta.FindStatusCondition(conditions, check.conditionType)
+		if c == nil || c.Status != check.badStatus || isIgnored(c) {
+			continue
+		}
+		problem := Problem{terminal.Sanitize(c.Reason), terminal.Sanitize(c.Message)}
+		if !containsReason(problems, problem) {
+			problems = append(problems, problem)
+		}
+	}
+	return problems
+}
+
+// containsReason compares only reasons: messages contain numbers that change all the time.
+func containsReason(problems []Problem, problem Problem) bool {
+	return slices.ContainsFunc(problems, func(p Problem) bool { return p.Reason == problem.Reason })
+}

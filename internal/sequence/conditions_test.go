@@ -1,0 +1,144 @@
+package sequence
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
+)
+
+func TestCountsAndProgress(t *testing.T) {
+	run := func() *testEnv {
+		return startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build").Finally("cleanup"))
+	}
+	tests := map[string]struct {
+		happens      func(*testEnv)
+		wantState    v1alpha1.StepCounts
+		wantProgress v1alpha1.Progress
+	}{
+		"at the beginning": {
+			happens:      func(*testEnv) {},
+			wantState:    v1alpha1.StepCounts{Active: 1},
+			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(0)), CurrentStep: "lint", Display: "0/3"},
+		},
+		"after a step that succeeded": {
+			happens:      func(s *testEnv) { s.succeed("lint") },
+			wantState:    v1alpha1.StepCounts{Active: 1, Succeeded: 1},
+			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build", CompletedIndices: []int32{0}, Display: "1/3"},
+		},
+		"after a failure that is tolerated": {
+			happens:      func(s *testEnv) { s.fail("lint") },
+			wantState:    v1alpha1.StepCounts{Active: 1, Failed: 1},
+			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build", Display: "0/3"},
+		},
+		"after a failure that is not": {
+			happens:   func(s *testEnv) { s.succeed("lint"); s.fail("build") },
+			wantState: v1alpha1.StepCounts{Active: 1, Succeeded: 1, Failed: 1},
+			wantProgress: v1alpha1.Progress{
+				CurrentIndex: new(int32(2)), CurrentStep: "cleanup", CompletedIndices: []int32{0},
+				FailedIndex: new(int32(1)), FailureReason: "BackoffLimitExceeded", Display: "1/3",
+			},
+		},
+		"at the end": {
+			happens:      func(s *testEnv) { s.succeed("lint"); s.succeed("build"); s.succeed("cleanup") },
+			wantState:    v1alpha1.StepCounts{Succeeded: 3},
+			wantProgress: v1alpha1.Progress{CompletedIndices: []int32{0, 1, 2}, Display: "3/3"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := run()
+			test.happens(s)
+			if diff := cmp.Diff(test.wantState, s.sj.Status.State); diff != "" {
+				t.Errorf("state (-want, +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.wantProgress, s.sj.Status.Progress); diff != "" {
+				t.Errorf("progress (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestExactlyOneOfAvailableProgressingFailedIsTrue(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s.wantCondition(v1alpha1.ConditionProgressing, `True Running: running step "build"`)
+	s.wantCondition(v1alpha1.ConditionAvailable, `False Running: running step "build"`)
+	s.wantCondition(v1alpha1.ConditionFailed, "False NotFailed: ")
+
+	s.succeed("build")
+	s.wantCondition(v1alpha1.ConditionProgressing, "False Completed: 1/1 steps succeeded")
+	s.wantCondition(v1alpha1.ConditionAvailable, "True Completed: 1/1 steps succeeded")
+	s.wantCondition(v1alpha1.ConditionFailed, "False NotFailed: ")
+}
+
+func TestEveryConditionSaysWhichGenerationItIsOf(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "new" })
+	s.after(time.Minute)
+	for _, c := range s.sj.Status.Conditions {
+		if c.ObservedGeneration != 2 {
+			t.Errorf("%s is of generation %d", c.Type, c.ObservedGeneration)
+		}
+	}
+}
+
+func TestTimesOfTheRunAndItsSteps(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+	t0 := s.now
+	s.now = t0.Add(time.Minute)
+	s.succeed("build")
+	s.now = t0.Add(2 * time.Minute)
+	s.succeed("test")
+
+	build, test, status := s.step("build"), s.step("test"), s.sj.Status
+	got := []time.Time{status.StartTime.Time, build.StartTime.Time, build.FinishTime.Time, test.StartTime.Time, test.FinishTime.Time, status.CompletionTime.Time}
+	want := []time.Time{t0, t0, t0.Add(time.Minute), t0.Add(time.Minute), t0.Add(2 * time.Minute), t0.Add(2 * time.Minute)}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("run's start, build's, test's, run's end (-want, +got):\n%s", diff)
+	}
+}
+
+func TestStepIsRunningFromItsStart(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s.wantSteps("build: Running")
+	if got := s.step("build").StartTime; got == nil || !got.Time.Equal(s.now) {
+		t.Errorf("want the start time %s, got %s", s.now, got)
+	}
+}
+
+func TestShortStepIsRecordedAtItsStartAndItsEnd(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	if decision := s.after(59 * time.Second); decision.StatusChanged || decision.RequeueAfter != time.Second {
+		t.Errorf("want no write for another second, got %+v", decision)
+	}
+	s.succeed("build")
+	if got := s.step("build").JobUID; got != s.job("build").UID {
+		t.Errorf("the outcome is recorded without the Job's UID: %q", got)
+	}
+}
+
+func TestUIDOfALongRunningJobIsRecorded(t *testing.T) {
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+	s.after(time.Minute)
+	if got := s.step("build").JobUID; got != s.job("build").UID {
+		t.Errorf("want the UID %s, got %q", s.job("build").UID, got)
+	}
+}
+
+func TestRefusedStepIsStartingUntilItsJobExists(t *testing.T) {
+	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
+	s.create["build"] = &core.Refusal{Class: apierror.QuotaExceeded, Step: "build", Message: "exceeded quota"}
+	s.reconcile()
+	s.wantSteps("build: Starting")
+	delete(s.create, "build")
+	if decision := s.after(time.Second); decision.RequeueAfter != time.Second {
+		t.Errorf("want to observe the Job in 1 s, got %s", decision.RequeueAfter)
+	}
+	s.after(time.Second)
+	s.wantSteps("build: Running")
+}

@@ -1,0 +1,99 @@
+package sequence
+
+import (
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
+)
+
+// Observation is the input of a decision. Decide does not change it.
+type Observation struct {
+	// SequentialJob as last read. It may be stale: the decision's status is written over
+	// exactly this version or not at all.
+	SequentialJob *v1alpha1.SequentialJob
+	// Jobs whose controller is the SequentialJob, as last read. They may be stale, and a Job
+	// that is missing may exist.
+	Jobs []*batchv1.Job
+	// CreatedJobs are the UIDs, by name, of the Jobs that this process created or found by a
+	// live read.
+	CreatedJobs map[string]types.UID
+	// Now is the time of the decision.
+	Now time.Time
+	// Answers to the questions of earlier decisions on this observation.
+	Answers Answers
+	// Refusal is the object that the API server refused when the decision on this observation
+	// was carried out.
+	Refusal *core.Refusal
+}
+
+// Question is what Decide must know before it can decide. Exactly one field is set.
+type Question struct {
+	// JobNamed requests a live read of the Job with this name.
+	JobNamed string
+	// PodsOf requests the Job's Pods.
+	PodsOf *batchv1.Job
+	// AllJobs requests a live list of the Jobs that the SequentialJob controls.
+	AllJobs bool
+	// DryRun requests a dry-run creation of these Jobs.
+	DryRun []*batchv1.Job
+}
+
+// Answers are the answers to questions.
+type Answers struct {
+	// JobsByName are the owned Jobs that live reads found; nil for a name without one.
+	JobsByName map[string]*batchv1.Job
+	// PodsByJob are the Pods by the UID of their Job.
+	PodsByJob map[types.UID][]corev1.Pod
+	// HasAllJobs is true if Observation.Jobs came from a live list.
+	HasAllJobs bool
+	// DryRun is the result of the dry run, nil if none was made.
+	DryRun *DryRunResult
+}
+
+// DryRunResult is the result of a dry run.
+type DryRunResult struct {
+	Refusals []core.Refusal
+}
+
+// Decision is what to do: first record Status, then emit Events, then act in the order of the
+// remaining fields.
+type Decision struct {
+	// Question, if set, must be answered before anything is done.
+	Question *Question
+
+	// Status to record. If that fails, no action may follow.
+	Status v1alpha1.SequentialJobStatus
+	// StatusChanged is true if Status differs from the stored status.
+	StatusChanged bool
+	// Events report what Status changes.
+	Events []core.Event
+
+	// NeedsFinalizer is true if the SequentialJob must have its finalizer. It is added before
+	// all other actions, and removed after them.
+	NeedsFinalizer bool
+	// Workspace and Outputs must exist, if set, before CreateJob.
+	Workspace *corev1.PersistentVolumeClaim
+	Outputs   *corev1.ConfigMap
+	// CreateJob is the Job to create, nil for none.
+	CreateJob *batchv1.Job
+	// SuspendJob and ResumeJob are the Jobs to suspend and to resume, nil for none.
+	SuspendJob, ResumeJob *batchv1.Job
+	// DeleteJobs are Jobs to delete in the foreground, so that each exists until its Pods are
+	// deleted.
+	DeleteJobs []*batchv1.Job
+	// DeleteExpired is true if the SequentialJob's time to live is over.
+	DeleteExpired bool
+
+	// RequeueAfter is the time until the next decision if nothing happens before; 0 is never.
+	RequeueAfter time.Duration
+}
+
+// HasActions reports whether the decision changes anything but the status and the finalizer.
+func (d *Decision) HasActions() bool {
+	return d.CreateJob != nil || d.SuspendJob != nil || d.ResumeJob != nil || len(d.DeleteJobs) > 0 || d.DeleteExpired
+}

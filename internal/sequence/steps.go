@@ -1,0 +1,102 @@
+package sequence
+
+import (
+	"slices"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+func isFinished(status *v1alpha1.SequentialJobStatus) bool { return status.CompletionTime != nil }
+
+// isActive reports whether a step with this phase has started and not ended.
+func isActive(phase v1alpha1.StepPhase) bool {
+	switch phase {
+	case v1alpha1.StepStarting, v1alpha1.StepRunning, v1alpha1.StepSuspending, v1alpha1.StepSuspended, v1alpha1.StepStopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// canStart reports whether a step with this phase waits for its first or its next attempt.
+func canStart(phase v1alpha1.StepPhase) bool {
+	switch phase {
+	case v1alpha1.StepPending, v1alpha1.StepLost, v1alpha1.StepInterrupted:
+		return true
+	default:
+		return false
+	}
+}
+
+// activeStep returns the active step, nil if there is none.
+func activeStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
+	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return isActive(step.Phase) })
+}
+
+// nextStep returns the first step that waits to start, nil if there is none.
+func nextStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
+	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return canStart(step.Phase) })
+}
+
+// findFailedStep returns the first step of containers, or of finally, whose failure fails the
+// run.
+func findFailedStep(steps []v1alpha1.StepStatus, finally bool) *v1alpha1.StepStatus {
+	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool {
+		return step.Finally == finally && step.Phase == v1alpha1.StepFailed && !step.Tolerated
+	})
+}
+
+// firstFailedStep returns the first step whose failure fails the run, nil if there is none.
+func firstFailedStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
+	if step := findFailedStep(steps, false); step != nil {
+		return step
+	}
+	return findFailedStep(steps, true)
+}
+
+func findStep(steps []v1alpha1.StepStatus, name string) *v1alpha1.StepStatus {
+	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return step.Name == name })
+}
+
+func findStepWhere(steps []v1alpha1.StepStatus, matches func(*v1alpha1.StepStatus) bool) *v1alpha1.StepStatus {
+	for i := range steps {
+		if matches(&steps[i]) {
+			return &steps[i]
+		}
+	}
+	return nil
+}
+
+// findStepSpec returns the step of that name in the spec, nil if it was removed.
+func findStepSpec(spec *v1alpha1.SequentialJobSpec, name string) *v1alpha1.Step {
+	for _, step := range allStepSpecs(spec) {
+		if step.Name == name {
+			return step
+		}
+	}
+	return nil
+}
+
+// mayBeRunning reports whether Pods of a step may be running, so that deleting the
+// SequentialJob has to stop them first.
+func mayBeRunning(steps []v1alpha1.StepStatus) bool {
+	step := activeStep(steps)
+	return step != nil && step.Phase != v1alpha1.StepSuspended
+}
+
+// hasRunStarted reports whether a step of the current run has started.
+func hasRunStarted(status *v1alpha1.SequentialJobStatus) bool {
+	return slices.ContainsFunc(status.Steps, func(step v1alpha1.StepStatus) bool { return step.Run == status.Run })
+}
+
+func hasFinallyStarted(steps []v1alpha1.StepStatus) bool {
+	return slices.ContainsFunc(steps, func(step v1alpha1.StepStatus) bool {
+		return step.Finally && step.Phase != v1alpha1.StepPending
+	})
+}
+
+// isCompleted reports whether the run finished, every step ran, and none failed it.
+func isCompleted(status *v1alpha1.SequentialJobStatus) bool {
+	skipped := func(step v1alpha1.StepStatus) bool { return step.Phase == v1alpha1.StepSkipped }
+	return isFinished(status) && firstFailedStep(status.Steps) == nil && !slices.ContainsFunc(status.Steps, skipped)
+}

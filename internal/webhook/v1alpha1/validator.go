@@ -1,0 +1,75 @@
+package v1alpha1
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// specValidator validates the objects of one kind when their spec is created or changed.
+type specValidator[T client.Object] struct {
+	kind string
+	// specOf returns the part of an object that is validated.
+	specOf func(T) any
+	// validate and warn check a spec. warn is optional.
+	validate func(T) field.ErrorList
+	warn     func(context.Context, T) admission.Warnings
+	// validateChange and warnChange check what changes from one spec to the next. Both are
+	// optional.
+	validateChange func(before, after T) field.ErrorList
+	warnChange     func(before, after T) admission.Warnings
+}
+
+// setup adds the validator to the manager.
+func (v *specValidator[T]) setup(mgr ctrl.Manager, object T) error {
+	return ctrl.NewWebhookManagedBy(mgr, object).WithValidator(v).Complete()
+}
+
+// ValidateCreate implements admission.Validator.
+func (v *specValidator[T]) ValidateCreate(ctx context.Context, object T) (admission.Warnings, error) {
+	return v.warnings(ctx, object), v.invalid(object, v.validate(object))
+}
+
+// ValidateUpdate implements admission.Validator. It accepts every update that does not change
+// the spec: the controllers must be able to write the metadata and status of an object that was
+// created with an earlier version of the rules.
+func (v *specValidator[T]) ValidateUpdate(ctx context.Context, before, after T) (admission.Warnings, error) {
+	if !after.GetDeletionTimestamp().IsZero() || equality.Semantic.DeepEqual(v.specOf(before), v.specOf(after)) {
+		return nil, nil
+	}
+	errs, warnings := v.validate(after), v.warnings(ctx, after)
+	if v.validateChange != nil {
+		errs = append(errs, v.validateChange(before, after)...)
+	}
+	if v.warnChange != nil {
+		warnings = append(warnings, v.warnChange(before, after)...)
+	}
+	return warnings, v.invalid(after, errs)
+}
+
+// ValidateDelete implements admission.Validator. No webhook is registered for deletions.
+func (*specValidator[T]) ValidateDelete(context.Context, T) (admission.Warnings, error) {
+	return nil, nil
+}
+
+func (v *specValidator[T]) warnings(ctx context.Context, object T) admission.Warnings {
+	if v.warn == nil {
+		return nil
+	}
+	return v.warn(ctx, object)
+}
+
+// invalid returns an error that lists the invalid fields, nil if there are none.
+func (v *specValidator[T]) invalid(object T, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind(v.kind).GroupKind(), object.GetName(), errs)
+}
