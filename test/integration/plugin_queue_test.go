@@ -67,15 +67,15 @@ func TestPluginManagesDeadLettersOnlyWithTheUsersPermissions(t *testing.T) {
 }
 
 func TestPluginDrainsWatchesAndExplainsAPool(t *testing.T) {
-	c := newCrew(t, 10*time.Millisecond)
-	c.hire("postmen", "replicas: 3")
-	c.until("postmen", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
+	c := newPoolTestEnv(t, 10*time.Millisecond)
+	c.createPool("postmen", "replicas: 3")
+	c.waitForPool("postmen", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
 	p := newAPIServerProxy(t)
 	watch := p.runPlugin(t, c.ns, "pool", "watch", "postmen")
 	watch.waitForOutput("/3 workers ready")
 	drain := p.drainPool(t, c.ns, "--replicas=1")
 	wantTexts(t, drain.out.String(), "workerpool.yardmaster.dev/postmen scaled from 3 to 1")
-	if got := *c.pool("postmen").Spec.Replicas; got != 1 {
+	if got := *c.getPool("postmen").Spec.Replicas; got != 1 {
 		t.Errorf("spec.replicas is %d, want 1", got)
 	}
 	watch.waitForOutput("/1 workers ready")
@@ -106,11 +106,11 @@ func (p *apiServerProxy) drainPool(t *testing.T, ns string, args ...string) *plu
 }
 
 func TestPluginExplainsAScalingDecision(t *testing.T) {
-	c := newCrew(t, 10*time.Millisecond)
-	c.hire("clerks", "autoscaling: {minReplicas: 0, maxReplicas: 4, dryRun: true}")
+	c := newPoolTestEnv(t, 10*time.Millisecond)
+	c.createPool("clerks", "autoscaling: {minReplicas: 0, maxReplicas: 4, dryRun: true}")
 	c.sendMessages("mail", 100)
 	p := newAPIServerProxy(t)
-	c.until("clerks", "decided on with 100 messages", func(wp *v1alpha1.WorkerPool) bool {
+	c.waitForPool("clerks", "decided on with 100 messages", func(wp *v1alpha1.WorkerPool) bool {
 		d := wp.Status.LastDecision
 		return d != nil && d.Inputs.Backlog != nil && *d.Inputs.Backlog == 100
 	})

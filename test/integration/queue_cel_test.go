@@ -278,11 +278,11 @@ func TestWorkerPoolRules(t *testing.T) {
 	assertSpecsRefused(t, "WorkerPool", map[string]invalidSpec{
 		"neither queues nor source": {
 			spec: `{image: a, replicas: 1}`,
-			want: "spec: Invalid value: give either queues or source",
+			want: "spec: Invalid value: set either queues or source",
 		},
 		"both queues and source": {
 			spec: with(`source: {redisList: {urlSecretRef: {name: redis}, key: mail}}`),
-			want: "spec: Invalid value: give either queues or source",
+			want: "spec: Invalid value: set either queues or source",
 		},
 		"an empty list of queues": {
 			spec: `{queues: [], image: a, replicas: 1}`,
@@ -310,11 +310,11 @@ func TestWorkerPoolRules(t *testing.T) {
 		},
 		"no image": {
 			spec: `{queues: [{name: mail}], replicas: 1}`,
-			want: "spec.image: Invalid value: the worker has no image: give image, or an image to the container worker of template",
+			want: "spec.image: Invalid value: the worker has no image: set image, or the image of container worker in template",
 		},
 		"a worker container without an image": {
 			spec: `{queues: [{name: mail}], replicas: 1, template: {spec: {containers: [{name: worker}]}}}`,
-			want: "spec.image: Invalid value: the worker has no image: give image, or an image to the container worker of template",
+			want: "spec.image: Invalid value: the worker has no image: set image, or the image of container worker in template",
 		},
 		"no container named worker": {
 			spec: with(`template: {spec: {containers: [{name: main, image: a}]}}`),
@@ -322,7 +322,7 @@ func TestWorkerPoolRules(t *testing.T) {
 		},
 		"a restartPolicy other than Always": {
 			spec: with(`template: {spec: {restartPolicy: OnFailure}}`),
-			want: "spec.template.spec.restartPolicy: Invalid value: restartPolicy must be Always: workers run until they are drained",
+			want: "spec.template.spec.restartPolicy: Invalid value: restartPolicy must be Always, because workers run until they are drained",
 		},
 		"a reserved environment variable": {
 			spec: with(`env: [{name: YARDMASTER_POOL, value: mine}]`),
@@ -342,15 +342,15 @@ func TestWorkerPoolRules(t *testing.T) {
 		},
 		"maxInFlight below concurrency": {
 			spec: with(`concurrency: 10, maxInFlight: 9`),
-			want: "spec.maxInFlight: Invalid value: maxInFlight must not be less than concurrency: the rest of the handlers would never have work",
+			want: "spec.maxInFlight: Invalid value: maxInFlight must not be less than concurrency, because some handlers would never get a message",
 		},
 		"neither replicas nor autoscaling": {
 			spec: `{queues: [{name: mail}], image: a}`,
-			want: "spec: Invalid value: give either replicas or autoscaling: who scales an autoscaled pool by hand changes autoscaling.minReplicas or pausedUntil",
+			want: "spec: Invalid value: set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas or autoscaling.pausedUntil",
 		},
 		"replicas and autoscaling": {
 			spec: with(`autoscaling: {maxReplicas: 3}`),
-			want: "spec: Invalid value: give either replicas or autoscaling: who scales an autoscaled pool by hand changes autoscaling.minReplicas or pausedUntil",
+			want: "spec: Invalid value: set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas or autoscaling.pausedUntil",
 		},
 		"negative replicas": {
 			spec: `{queues: [{name: mail}], image: a, replicas: -1}`,
@@ -422,15 +422,15 @@ func TestWorkerPoolRules(t *testing.T) {
 		},
 		"a canary without steps": {
 			spec: with(`rollout: {strategy: Canary}`),
-			want: "spec.rollout.steps: Invalid value: steps are needed with strategy: Canary, and only with it",
+			want: "spec.rollout.steps: Invalid value: steps are required with strategy Canary, and not allowed with other strategies",
 		},
 		"steps without a canary": {
 			spec: with(`rollout: {steps: [{percent: 10}]}`),
-			want: "spec.rollout.steps: Invalid value: steps are needed with strategy: Canary, and only with it",
+			want: "spec.rollout.steps: Invalid value: steps are required with strategy Canary, and not allowed with other strategies",
 		},
 		"canary steps that decrease": {
 			spec: with(`rollout: {strategy: Canary, steps: [{percent: 50}, {percent: 10}]}`),
-			want: "spec.rollout.steps: Invalid value: the steps' percentages must not shrink",
+			want: "spec.rollout.steps: Invalid value: the percentages of the steps must not decrease",
 		},
 		"a canary step above 100": {
 			spec: with(`rollout: {strategy: Canary, steps: [{percent: 101}]}`),
@@ -438,11 +438,11 @@ func TestWorkerPoolRules(t *testing.T) {
 		},
 		"an analysis without a canary": {
 			spec: with(`rollout: {analysis: {minSamples: 5}}`),
-			want: "spec.rollout.analysis: Invalid value: analysis is for strategy: Canary",
+			want: "spec.rollout.analysis: Invalid value: analysis requires strategy Canary",
 		},
 		"maxSurge and maxUnavailable of 0": {
 			spec: with(`rollout: {maxSurge: 0, maxUnavailable: "0%"}`),
-			want: "spec.rollout.maxSurge: Invalid value: maxSurge and maxUnavailable cannot both be 0: nothing could be replaced",
+			want: "spec.rollout.maxSurge: Invalid value: maxSurge and maxUnavailable must not both be 0, because no worker could be replaced",
 		},
 		"an invalid maxSurge": {
 			spec: with(`rollout: {maxSurge: some}`),
@@ -460,9 +460,9 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: with(`disruption: {maxUnavailable: "101%"}`),
 			want: `spec.disruption.maxUnavailable: Invalid value: "101%": maxUnavailable must be a number from 0 to 10000 or a percentage from 0% to 100%`,
 		},
-		"replicas added to an autoscaled pool": {
+		"replicas given to what is autoscaled": {
 			spec: scaled(``), changedTo: with(`autoscaling: {maxReplicas: 10}`),
-			want: "spec: Invalid value: give either replicas or autoscaling: who scales an autoscaled pool by hand changes autoscaling.minReplicas or pausedUntil",
+			want: "spec: Invalid value: set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas or autoscaling.pausedUntil",
 		},
 		"an unknown field": {
 			spec: with(`autoscale: {maxReplicas: 3}`),
