@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// agent does the work of a session, where others would ask a model.
+// agent does the work of a session. Other runners would call a model here.
 type agent struct {
 	session   *session
 	lease     *leaseClient
 	workspace *workspace
 	output    io.Writer
 
-	// What the result tells of.
-	firstLine      int // the line of the prompt that this attempt began with
+	// What the result reports.
+	firstLine      int // index of the line of the prompt with which this attempt started
 	lines, words   int
 	cost           *float64
-	connectResults []string // to reach, and what came of it
+	connectResults []string // of the connect command
 	rawResult      string
 }
 
@@ -33,8 +33,7 @@ func newAgent(s *session, lease *leaseClient, out io.Writer) (*agent, error) {
 
 func (a *agent) closeWorkspace() { a.workspace.closeRoot() }
 
-// runSession does what the prompt says; if the session is interactive, then what people say, for
-// as long as it may run.
+// runSession executes the prompt. An interactive session then serves messages until it ends.
 func (a *agent) runSession(ctx context.Context) error {
 	if model := a.session.LLMSettings.Model; model != "" {
 		log.Print("Would ask the model ", model)
@@ -51,17 +50,17 @@ func (a *agent) runSession(ctx context.Context) error {
 	return a.listenAndServe(ctx)
 }
 
-// executePrompt goes through the prompt from where the last attempt was ended. A workspace
-// that does not outlive its Pod remembers nothing, and so all is done anew.
+// executePrompt executes the prompt, after the last line of an earlier attempt. An ephemeral workspace
+// contains no progress, so the prompt starts from the beginning.
 func (a *agent) executePrompt(ctx context.Context) error {
 	done, err := a.workspace.completedLines(a.session.name)
 	if err != nil {
-		return fmt.Errorf("reading how far an earlier attempt came: %w", err)
+		return fmt.Errorf("reading the progress of an earlier attempt: %w", err)
 	}
 	lines := strings.Split(a.session.prompt, "\n")
 	a.firstLine = min(done, len(lines))
 	if a.firstLine > 0 {
-		log.Printf("Going on behind line %d of the prompt", a.firstLine)
+		log.Printf("Resuming after line %d of the prompt", a.firstLine)
 	}
 	for i := a.firstLine; i < len(lines); i++ {
 		if err := ctx.Err(); err != nil {
@@ -71,20 +70,20 @@ func (a *agent) executePrompt(ctx context.Context) error {
 			return err
 		}
 		if err := a.workspace.saveProgress(a.session.name, i+1); err != nil {
-			return fmt.Errorf("noting how far it came: %w", err)
+			return fmt.Errorf("storing the progress: %w", err)
 		}
 	}
-	return a.workspace.removeProgress() // the next run does it all again
+	return a.workspace.removeProgress() // the next run starts from the beginning
 }
 
-// encodeResult is what is left for the operator.
+// encodeResult returns the result as JSON.
 func (a *agent) encodeResult() string {
 	if a.rawResult != "" {
 		return a.rawResult
 	}
 	summary := fmt.Sprintf("Echoed %d lines", a.lines)
 	if a.firstLine > 0 {
-		summary += fmt.Sprintf(", going on behind line %d", a.firstLine)
+		summary += fmt.Sprintf(", resumed after line %d", a.firstLine)
 	}
 	summary = strings.Join(append([]string{summary}, a.connectResults...), ", ")
 	id := a.session.sdkSessionID

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// dialTimeout is enough for a second try: where the network is closed there is no answer.
+// dialTimeout allows a second SYN packet. A NetworkPolicy drops packets, so there is no answer.
 const dialTimeout = 3 * time.Second
 
-// tryConnect tries whether an address can be reached, and puts what came of it into the result.
-// That it cannot be is no failure: somebody wants to know.
+// tryConnect tries a TCP connection, and reports the outcome in the result. An unreachable address is
+// not an error.
 func (a *agent) tryConnect(ctx context.Context, address string) error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return err

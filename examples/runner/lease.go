@@ -19,21 +19,20 @@ import (
 )
 
 const (
-	// tokenDirectory is where Kubernetes puts what a program needs to speak to it.
-	tokenDirectory = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // no credential: where one is found
-	// defaultRenewInterval is how often activity is shown. The status of the session tells of it to the
-	// minute, so more often is of no use.
+	// tokenDirectory contains the API server's certificate and the token, as in every Pod.
+	tokenDirectory = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // the path of a credential, not a credential
+	// defaultRenewInterval limits how often activity is reported. The session's status shows it
+	// to the minute.
 	defaultRenewInterval = 10 * time.Second
-	// requestTimeout is how long the API server has to answer. Work does not wait for it any longer.
+	// requestTimeout limits how long the work waits for the API server.
 	requestTimeout = 5 * time.Second
-	// microTimeFormat is how Kubernetes writes the time of a Lease.
+	// microTimeFormat is the format of a Lease's renewTime.
 	microTimeFormat = "2006-01-02T15:04:05.000000Z07:00"
-	// runFinishedAnnotation says on the Lease which Job has finished what it was at.
+	// runFinishedAnnotation of the Lease names the Job whose run is finished.
 	runFinishedAnnotation = "yardmaster.dev/run-finished"
 )
 
-// leaseClient is where the runner shows that it is at work. Without a name there is none, and
-// nothing is done.
+// leaseClient reports activity through the session's Lease. Without a Lease it does nothing.
 type leaseClient struct {
 	url, job, token string
 	client          *http.Client
@@ -41,8 +40,8 @@ type leaseClient struct {
 	lastRenewal     time.Time
 }
 
-// newLeaseClient is the one that the environment names. A client for Kubernetes would do the same
-// with a hundred more modules: it takes a single request.
+// newLeaseClient returns a client for the Lease in the environment. It needs only one kind of request,
+// for which client-go would add a hundred modules.
 func newLeaseClient(getenv func(string) string, job, directory string) (*leaseClient, error) {
 	l := &leaseClient{job: job, renewInterval: defaultRenewInterval, token: filepath.Join(directory, "token")}
 	name := getenv("AGENTIC_LEASE")
@@ -51,7 +50,7 @@ func newLeaseClient(getenv func(string) string, job, directory string) (*leaseCl
 	}
 	host, port := getenv("KUBERNETES_SERVICE_HOST"), getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
-		return nil, errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT do not say where the API server is")
+		return nil, errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must both be set")
 	}
 	authority, err := os.ReadFile(filepath.Join(directory, "ca.crt"))
 	if err != nil {
@@ -59,7 +58,7 @@ func newLeaseClient(getenv func(string) string, job, directory string) (*leaseCl
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(authority) {
-		return nil, errors.New("ca.crt holds no certificate")
+		return nil, errors.New("ca.crt contains no certificate")
 	}
 	l.url = fmt.Sprintf("https://%s/apis/coordination.k8s.io/v1/namespaces/%s/leases/%s", net.JoinHostPort(host, port), getenv("AGENTIC_NAMESPACE"), name)
 	l.client = &http.Client{
@@ -69,8 +68,8 @@ func newLeaseClient(getenv func(string) string, job, directory string) (*leaseCl
 	return l, nil
 }
 
-// renewIfDue shows that there is activity, unless it has just been shown. That it cannot be shown
-// is no reason to stop working: it is said, and tried again with the next activity.
+// renewIfDue reports activity, unless it did so within the interval. A failure is logged and does not
+// stop the work; the next activity tries again.
 func (l *leaseClient) renewIfDue(ctx context.Context) {
 	if l.timeUntilDue() > 0 {
 		return
@@ -84,16 +83,16 @@ func (l *leaseClient) renewIfDue(ctx context.Context) {
 	}
 }
 
-// timeUntilDue is how long nothing has to be renewed yet. (A ticker would not do: a tick that
-// comes a moment early is in vain, and the next one far away.)
+// timeUntilDue returns how long no renewal is due. A ticker would not work: a tick that is a moment
+// early is lost, and the next one is an interval away.
 func (l *leaseClient) timeUntilDue() time.Duration {
 	return max(l.renewInterval-time.Since(l.lastRenewal), 0)
 }
 
-// markRunFinished says that this Job has finished what it was at.
+// markRunFinished reports that this Job's run is finished.
 func (l *leaseClient) markRunFinished(ctx context.Context) error {
 	if l.url == "" {
-		return errors.New("the session has no Lease to say so")
+		return errors.New("the session has no Lease; set activityLease in its SessionRunner")
 	}
 	return l.patchLease(ctx, map[string]any{
 		"metadata": map[string]any{"annotations": map[string]string{runFinishedAnnotation: l.job}}, "spec": l.renewedSpec(),
@@ -109,7 +108,7 @@ func (l *leaseClient) patchLease(ctx context.Context, change any) error {
 	if err != nil {
 		return err
 	}
-	// The kubelet puts a new token there before the old one is of no use any more.
+	// The kubelet replaces the token before it expires.
 	token, err := os.ReadFile(l.token)
 	if err != nil {
 		return err
@@ -125,10 +124,10 @@ func (l *leaseClient) patchLease(ctx context.Context, change any) error {
 		return err
 	}
 	defer response.Body.Close()
-	const enough = 1024
-	said, err := io.ReadAll(io.LimitReader(response.Body, enough))
+	const maxAnswerBytes = 1024
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the API server answers %s: %s", response.Status, strings.TrimSpace(string(said)))
+		return fmt.Errorf("the API server returned %s: %s", response.Status, strings.TrimSpace(string(answer)))
 	}
 	return err
 }

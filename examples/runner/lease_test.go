@@ -18,7 +18,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
-// fakeAPIServer takes what is written to Leases.
+// fakeAPIServer accepts writes of Leases.
 type fakeAPIServer struct {
 	status   int
 	requests []*http.Request
@@ -37,7 +37,7 @@ func (s *fakeAPIServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "because")
 }
 
-// newTestLease is a Lease on such a server, and the directory with the token.
+// newTestLease returns a client for a Lease on a fake API server, and the directory with the token.
 func newTestLease(t *testing.T) (l *leaseClient, server *fakeAPIServer, directory string) {
 	t.Helper()
 	server = &fakeAPIServer{status: http.StatusOK}
@@ -120,7 +120,7 @@ func TestIdleTimeDoesNotRenewTheLease(t *testing.T) {
 			if err := a.executeLine(t.Context(), order); err != nil {
 				t.Fatal(err)
 			}
-			// To begin with an order is an activity, too.
+			// The start of a command is an activity too.
 			if more := len(server.requests) > 1; more != want {
 				t.Errorf("%d requests", len(server.requests))
 			}
@@ -128,7 +128,7 @@ func TestIdleTimeDoesNotRenewTheLease(t *testing.T) {
 	}
 }
 
-// timingTransport answers each request, and notes when it came.
+// timingTransport answers each request and records its time.
 type timingTransport struct {
 	start        time.Time
 	requestTimes []time.Duration
@@ -149,7 +149,7 @@ func TestWorkRenewsTheLeaseEveryInterval(t *testing.T) {
 		if err := a.executeLine(t.Context(), "hello"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(3 * time.Second) // by the bubble's clock
+		time.Sleep(3 * time.Second) // in the fake time of the bubble
 		if err := a.executeLine(t.Context(), "/sleep 30s"); err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestFailedLeaseRenewalDoesNotStopWork(t *testing.T) {
 	if err := a.executeLine(t.Context(), "one"); err != nil || out.String() != "one\n" {
 		t.Errorf("error %v, echoed %q", err, out)
 	}
-	const want = "the API server answers 403 Forbidden: because"
+	const want = "the API server returned 403 Forbidden: because"
 	if err := l.markRunFinished(t.Context()); err == nil || err.Error() != want {
 		t.Errorf("error %v", err)
 	}
@@ -190,14 +190,14 @@ func TestMissingLeaseConfigurationIsReportedAtStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for title, row := range map[string]struct{ host, directory string }{
-		"nobody says where the API server is": {"", directory},
-		"there is no certificate":             {"10.0.0.1", t.TempDir()},
-		"the certificate is none":             {"10.0.0.1", directory},
+		"the API server's address is missing": {"", directory},
+		"the certificate is missing":          {"10.0.0.1", t.TempDir()},
+		"the certificate is invalid":          {"10.0.0.1", directory},
 	} {
 		t.Run(title, func(t *testing.T) {
 			environment := map[string]string{"AGENTIC_LEASE": "talk", "KUBERNETES_SERVICE_HOST": row.host, "KUBERNETES_SERVICE_PORT": "443"}
 			if _, err := newLeaseClient(func(name string) string { return environment[name] }, "talk-r1-a1", row.directory); err == nil {
-				t.Error("it is taken for one that can be renewed")
+				t.Error("the Lease is accepted")
 			}
 		})
 	}

@@ -1,7 +1,6 @@
-// Command runner is the reference of a session's runner, and an example of how to write one.
-// It finds all that a runner finds, keeps to all that a runner has to keep to, and calls no
-// model: it echoes the lines of its prompt. A line that begins with a slash is an order, such
-// as /sleep 20s; docs/runner.md has them all.
+// Command runner is the reference implementation of a session's runner. It uses all inputs and follows
+// all rules of docs/runner.md, and calls no model: it echoes the lines of its prompt. A line that
+// begins with a slash is a command, such as /sleep 20s; docs/runner.md lists them.
 package main
 
 import (
@@ -19,8 +18,8 @@ import (
 const (
 	exitSuccess = 0
 	exitFailure = 2
-	// exitTerminated is what a shell reports of a program that SIGTERM ended. A runner that was told
-	// to end has not completed its work, and must not say that it has.
+	// exitTerminated is the code that a shell reports for a program that SIGTERM ended. A
+	// terminated runner must not exit with 0, because its work is incomplete.
 	exitTerminated = 128 + int(syscall.SIGTERM)
 )
 
@@ -35,11 +34,11 @@ func main() {
 	os.Exit(code)
 }
 
-// runAndWriteResult runs a session, and returns its exit code. Whatever the outcome is, there is a result.
+// runAndWriteResult runs a session and returns its exit code. It writes a result for every outcome.
 func runAndWriteResult(ctx context.Context, getenv func(string) string, out io.Writer) (int, error) {
 	s, err := readSession(getenv)
 	if err != nil {
-		return exitFailure, fmt.Errorf("reading what the session is: %w", err)
+		return exitFailure, fmt.Errorf("reading the session's inputs: %w", err)
 	}
 	lease, err := newLeaseClient(getenv, s.job, tokenDirectory)
 	if err != nil {
@@ -54,16 +53,16 @@ func runAndWriteResult(ctx context.Context, getenv func(string) string, out io.W
 	return code, errors.Join(err, writeResult(s.resultFile, agent.encodeResult()))
 }
 
-// exitCodeOf is what an agent's end means to whoever started it.
+// exitCodeOf returns the exit code for the error with which the agent ended.
 func exitCodeOf(end error) (int, error) {
-	var asked exitCodeError
+	var requested exitCodeError
 	switch {
 	case end == nil:
 		return exitSuccess, nil
-	case errors.As(end, &asked):
-		return int(asked), nil
+	case errors.As(end, &requested):
+		return int(requested), nil
 	case errors.Is(end, context.Canceled):
-		log.Print("Told to end")
+		log.Print("Terminated; exiting")
 		return exitTerminated, nil
 	default:
 		return exitFailure, end

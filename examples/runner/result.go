@@ -7,21 +7,20 @@ import (
 	"unicode/utf8"
 )
 
-// maxResultBytes is how many bytes of a result the kubelet takes. Of a longer one it cuts off the
-// end, and what is left is no JSON.
+// maxResultBytes is the length to which the kubelet cuts a result, which would leave invalid JSON.
 const maxResultBytes = 4096
 
-// result is what a runner leaves. Each field may be left out.
+// result is a runner's result. All fields are optional.
 type result struct {
 	Summary      string         `json:"summary,omitempty"`
 	Usage        map[string]int `json:"usage,omitempty"`
 	CostUSD      *float64       `json:"costUSD,omitempty"`
-	SDKSessionID string         `json:"sdkSessionId,omitempty"` //nolint:tagliatelle // the operator knows it by this name
+	SDKSessionID string         `json:"sdkSessionId,omitempty"` //nolint:tagliatelle // the operator's spelling
 }
 
-// marshalWithinLimit writes a result in as many bytes as are taken: the summary gives way.
+// marshalWithinLimit encodes a result, and shortens the summary until it fits.
 func marshalWithinLimit(r *result) string {
-	const escaped = 6 // bytes that one may take in JSON
+	const escaped = 6 // JSON may need up to six bytes for one
 	for {
 		raw, err := json.Marshal(r)
 		if err != nil {
@@ -35,7 +34,7 @@ func marshalWithinLimit(r *result) string {
 	}
 }
 
-// truncateAtRune takes at least so many bytes off a text's end, and no character apart.
+// truncateAtRune removes at least this many bytes from the end, and only whole characters.
 func truncateAtRune(text string, bytes int) string {
 	keep := max(0, len(text)-bytes)
 	for keep > 0 && !utf8.RuneStart(text[keep]) {
@@ -44,7 +43,7 @@ func truncateAtRune(text string, bytes int) string {
 	return text[:keep]
 }
 
-// writeResult writes into the file that is there: it is mounted, and cannot be replaced.
+// writeResult writes into the existing file, which is mounted and cannot be replaced.
 func writeResult(path, text string) error {
 	const mode = 0o644
 	if err := os.WriteFile(path, []byte(text), mode); err != nil {

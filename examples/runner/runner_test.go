@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newSessionFiles is what the operator gives the runner of a session named talk, at its first attempt.
+// newSessionFiles returns the environment of a runner at the first attempt of a session named talk.
 func newSessionFiles(t *testing.T, prompt string, changes map[string]string) func(string) string {
 	t.Helper()
 	directory := t.TempDir()
@@ -53,7 +53,7 @@ func newSessionFiles(t *testing.T, prompt string, changes map[string]string) fun
 	return func(name string) string { return environment[name] }
 }
 
-// readResult is the result that the operator reads.
+// readResult reads the result as the operator does.
 func readResult(t *testing.T, getenv func(string) string) *v1alpha1.SessionResult {
 	t.Helper()
 	raw, err := os.ReadFile(getenv("AGENTIC_RESULT_FILE"))
@@ -74,20 +74,20 @@ func TestPromptCommands(t *testing.T) {
 		summary, cost   string
 		err             string
 	}{
-		"its lines are echoed, and counted":          {"one\n\ntwo three\n", "1", exitSuccess, "Echoed 2 lines", "", ""},
-		"none: an interactive session may have none": {"", "1", exitSuccess, "Echoed 0 lines", "", ""},
-		"a cost is told, the sum of all":             {"/cost 0.1\none\n/cost 0.02", "1", exitSuccess, "Echoed 1 lines", "0.12", ""},
-		"time can be spent":                          {"/sleep 1ms\n/idle 1ms\none", "1", exitSuccess, "Echoed 1 lines", "", ""},
-		"it can fail, and leaves a result then, too": {"/cost 1\none\n/fail 3\ntwo", "1", 3, "Echoed 1 lines", "1", ""},
-		"it can fail at its first attempts only":     {"/fail 3 1\none", "1", 3, "Echoed 0 lines", "", ""},
-		"... and get past that at the next":          {"/fail 3 1\none", "2", exitSuccess, "Echoed 1 lines", "", ""},
-		"it can end early, and well":                 {"one\n/exit\ntwo", "1", exitSuccess, "Echoed 1 lines", "", ""},
-		"an order that is none":                      {"one\n/dance", "1", exitFailure, "Echoed 1 lines", "", "there is no order /dance"},
-		"an order that cannot be understood":         {"/sleep long", "1", exitFailure, "Echoed 0 lines", "", `/sleep: time: invalid duration "long"`},
-		"an address that is none":                    {"/connect here", "1", exitFailure, "Echoed 0 lines", "", "/connect: address here: missing port in address"},
-		"no code is too great":                       {"/fail 256", "1", exitFailure, "Echoed 0 lines", "", `/fail: strconv.ParseUint: parsing "256": value out of range`},
-		"no file outside the workspace is written":   {"/write ../x one", "1", exitFailure, "Echoed 0 lines", "", `/write: "../x" is no file in the workspace`},
-		"nothing finishes that has no Lease":         {"/done", "1", exitFailure, "Echoed 0 lines", "", "/done: the session has no Lease to say so"},
+		"lines are echoed and counted":                         {"one\n\ntwo three\n", "1", exitSuccess, "Echoed 2 lines", "", ""},
+		"an empty prompt":                                      {"", "1", exitSuccess, "Echoed 0 lines", "", ""},
+		"costs are summed":                                     {"/cost 0.1\none\n/cost 0.02", "1", exitSuccess, "Echoed 1 lines", "0.12", ""},
+		"/sleep and /idle wait":                                {"/sleep 1ms\n/idle 1ms\none", "1", exitSuccess, "Echoed 1 lines", "", ""},
+		"/fail exits with a code and writes a result":          {"/cost 1\none\n/fail 3\ntwo", "1", 3, "Echoed 1 lines", "1", ""},
+		"/fail with a number of attempts fails at the first":   {"/fail 3 1\none", "1", 3, "Echoed 0 lines", "", ""},
+		"/fail with a number of attempts succeeds at the next": {"/fail 3 1\none", "2", exitSuccess, "Echoed 1 lines", "", ""},
+		"/exit skips the remaining lines":                      {"one\n/exit\ntwo", "1", exitSuccess, "Echoed 1 lines", "", ""},
+		"an unknown command":                                   {"one\n/dance", "1", exitFailure, "Echoed 1 lines", "", "unknown command /dance"},
+		"an invalid duration":                                  {"/sleep long", "1", exitFailure, "Echoed 0 lines", "", `/sleep: time: invalid duration "long"`},
+		"an address without a port":                            {"/connect here", "1", exitFailure, "Echoed 0 lines", "", "/connect: address here: missing port in address"},
+		"an exit code above 255":                               {"/fail 256", "1", exitFailure, "Echoed 0 lines", "", `/fail: strconv.ParseUint: parsing "256": value out of range`},
+		"a file outside the workspace":                         {"/write ../x one", "1", exitFailure, "Echoed 0 lines", "", `/write: "../x" is not a path in the workspace`},
+		"/done without a Lease":                                {"/done", "1", exitFailure, "Echoed 0 lines", "", "/done: the session has no Lease; set activityLease in its SessionRunner"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			getenv := newSessionFiles(t, row.prompt, map[string]string{"AGENTIC_ATTEMPT": row.attempt})
@@ -144,7 +144,7 @@ func TestIncompleteEnvironmentFailsAtStart(t *testing.T) {
 	}
 }
 
-// writerFunc does something when something is written.
+// writerFunc is called for each write.
 type writerFunc func()
 
 func (do writerFunc) Write(p []byte) (int, error) {
@@ -166,20 +166,20 @@ func TestTerminatedRunResumesAfterTheLastLine(t *testing.T) {
 	}
 	notes, err := os.ReadFile(filepath.Join(getenv("AGENTIC_WORKSPACE"), "notes"))
 	if diff := cmp.Diff("one\ntwo\n", string(notes)); diff != "" || err != nil {
-		t.Errorf("error %v, notes (-want +got):\n%s", err, diff)
+		t.Errorf("error %v, file (-want +got):\n%s", err, diff)
 	}
-	if result := readResult(t, getenv); result.Summary != "Echoed 1 lines, going on behind line 2" {
+	if result := readResult(t, getenv); result.Summary != "Echoed 1 lines, resumed after line 2" {
 		t.Errorf("result %+v", result)
 	}
 }
 
 func TestTerminationInterruptsWaiting(t *testing.T) {
-	for _, order := range []string{"/sleep 1h", "/idle 1h"} {
+	for _, command := range []string{"/sleep 1h", "/idle 1h"} {
 		a, _ := newTestAgent(t, nil)
 		ctx, tell := context.WithCancel(t.Context())
 		tell()
-		if err := a.executeLine(ctx, order); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: error %v", order, err)
+		if err := a.executeLine(ctx, command); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: error %v", command, err)
 		}
 	}
 }
@@ -189,12 +189,12 @@ func TestFirstLineOfAnAttempt(t *testing.T) {
 		note string
 		want string
 	}{
-		"with all, in a new workspace":               {"", "Echoed 2 lines"},
-		"behind what an earlier attempt has done":    {"talk 1\n", "Echoed 1 lines, going on behind line 1"},
-		"with all, in another session's workspace":   {"other 1\n", "Echoed 2 lines"},
-		"with all, behind a note that was cut off":   {"ta", "Echoed 2 lines"},
-		"with nothing, when there is nothing to do":  {"talk 9\n", "Echoed 0 lines, going on behind line 2"},
-		"with all, behind a note that cannot be one": {"talk -1\n", "Echoed 2 lines"},
+		"a new workspace":                {"", "Echoed 2 lines"},
+		"progress of an earlier attempt": {"talk 1\n", "Echoed 1 lines, resumed after line 1"},
+		"progress of another session":    {"other 1\n", "Echoed 2 lines"},
+		"a partial progress file":        {"ta", "Echoed 2 lines"},
+		"progress beyond the end":        {"talk 9\n", "Echoed 0 lines, resumed after line 2"},
+		"a negative progress":            {"talk -1\n", "Echoed 2 lines"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			getenv := newSessionFiles(t, "one\ntwo", nil)
@@ -242,8 +242,8 @@ func TestResultCommandReplacesTheResult(t *testing.T) {
 
 func TestResultFitsTerminationMessage(t *testing.T) {
 	for title, summary := range map[string]string{
-		"short": "done", "long": strings.Repeat("x", 9000), "long, of great characters": strings.Repeat("é", 4000),
-		"long, of such as are escaped": strings.Repeat("\n\"", 4000), "long, of what is no text": strings.Repeat("\xff", 4000),
+		"short": "done", "long": strings.Repeat("x", 9000), "long, with multi-byte characters": strings.Repeat("é", 4000),
+		"long, with escaped characters": strings.Repeat("\n\"", 4000), "long, with invalid UTF-8": strings.Repeat("\xff", 4000),
 	} {
 		t.Run(title, func(t *testing.T) {
 			text := marshalWithinLimit(&result{Summary: summary, SDKSessionID: "x"})
@@ -255,7 +255,7 @@ func TestResultFitsTerminationMessage(t *testing.T) {
 				t.Errorf("summary %q", parsed.Summary)
 			}
 			if strings.HasPrefix(title, "long") && parsed.Summary == "" {
-				t.Error("nothing is left of the summary")
+				t.Error("the summary is empty")
 			}
 		})
 	}
@@ -273,10 +273,10 @@ func TestExitCodes(t *testing.T) {
 		end  error
 		code int
 	}{
-		"all is done":     {nil, exitSuccess},
-		"told to fail":    {exitCodeError(7), 7},
-		"told to end":     {context.Canceled, exitTerminated},
-		"something broke": {errors.New("disk full"), exitFailure},
+		"completed":             {nil, exitSuccess},
+		"a requested exit code": {exitCodeError(7), 7},
+		"terminated":            {context.Canceled, exitTerminated},
+		"another error":         {errors.New("disk full"), exitFailure},
 	} {
 		t.Run(title, func(t *testing.T) {
 			if code, _ := exitCodeOf(row.end); code != row.code {
@@ -286,7 +286,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// newTestAgent is an agent, and what it echoes.
+// newTestAgent returns an agent and its output.
 func newTestAgent(t *testing.T, changes map[string]string) (*agent, *bytes.Buffer) {
 	t.Helper()
 	s, err := readSession(newSessionFiles(t, "", changes))

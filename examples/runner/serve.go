@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// maxMessageBytes is how much a person can say at once, as much as a prompt can have.
+// maxMessageBytes is the maximum size of a message, the same as of a prompt.
 const maxMessageBytes = 64 << 10
 
-// message are lines that came from a person, and where the answer goes.
+// message contains the lines of a request, and the writer for the answer.
 type message struct {
 	text   string
 	answer io.Writer
 	done   chan struct{}
 }
 
-// listenAndServe takes what people say, each a POST, and answers it. One is answered after another:
-// there is one agent, and one workspace. It is ready when it listens.
+// listenAndServe serves messages, each a POST, one at a time: the session has one agent and one
+// workspace. The session is ready when the port accepts connections.
 func (a *agent) listenAndServe(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("", a.session.port))
 	if err != nil {
@@ -34,18 +34,18 @@ func (a *agent) listenAndServe(ctx context.Context) error {
 }
 
 func (a *agent) serveMessages(ctx context.Context, listener net.Listener) error {
-	talk := make(chan *message)
-	server := &http.Server{Handler: messageHandler(ctx, talk), ReadHeaderTimeout: requestTimeout}
+	messages := make(chan *message)
+	server := &http.Server{Handler: messageHandler(ctx, messages), ReadHeaderTimeout: requestTimeout}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
-	defer shutDownServer(server) //nolint:contextcheck // the session's is over by then
+	defer shutDownServer(server) //nolint:contextcheck // the session's context has ended
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case err := <-failed:
 			return err
-		case s := <-talk:
+		case s := <-messages:
 			err := a.answerMessage(ctx, s)
 			close(s.done)
 			if err != nil {
@@ -55,7 +55,8 @@ func (a *agent) serveMessages(ctx context.Context, listener net.Listener) error 
 	}
 }
 
-// answerMessage carries out what a person said. A mistake in it is answered, and ends nothing.
+// answerMessage executes the lines of a message. An error is part of the answer, and does not end the
+// session.
 func (a *agent) answerMessage(ctx context.Context, s *message) error {
 	out := a.output
 	a.output = io.MultiWriter(out, s.answer)
@@ -74,8 +75,8 @@ func (a *agent) answerMessage(ctx context.Context, s *message) error {
 	return nil
 }
 
-// messageHandler hands on what is said, and keeps the request until it is answered.
-func messageHandler(ctx context.Context, talk chan<- *message) http.Handler {
+// messageHandler passes messages on, and keeps each request open until it is answered.
+func messageHandler(ctx context.Context, messages chan<- *message) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /", func(w http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessageBytes))
@@ -85,20 +86,20 @@ func messageHandler(ctx context.Context, talk chan<- *message) http.Handler {
 		}
 		s := &message{text: string(text), answer: w, done: make(chan struct{})}
 		select {
-		case talk <- s:
+		case messages <- s:
 			<-s.done
 		case <-r.Context().Done():
 		case <-ctx.Done():
-			http.Error(w, "the session ends", http.StatusServiceUnavailable)
+			http.Error(w, "the session is ending", http.StatusServiceUnavailable)
 		}
 	})
 	return mux
 }
 
-// shutDownServer lets the last answer out.
+// shutDownServer waits a moment until the last answer is sent.
 func shutDownServer(server *http.Server) {
-	const enough = 2 * time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), enough)
+	const timeout = 2 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
 		log.Print("Shutting the server down: ", err)

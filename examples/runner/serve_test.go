@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// startServing is a session that people talk to: where, and how it ends.
+// startServing starts an interactive session. It returns its URL and the error with which it ends.
 func startServing(t *testing.T) (url string, stop context.CancelFunc, end <-chan error) {
 	t.Helper()
 	a, _ := newTestAgent(t, map[string]string{"AGENTIC_PORT": "8080"})
@@ -42,32 +42,32 @@ func TestMessagesAreAnswered(t *testing.T) {
 	url, stop, end := startServing(t)
 	for text, want := range map[string]string{
 		"hello\nthere":    "hello\nthere\n",
-		"/dance\nhello":   "error: there is no order /dance\nhello\n",
-		"/done":           "error: /done: the session has no Lease to say so\n",
+		"/dance\nhello":   "error: unknown command /dance\nhello\n",
+		"/done":           "error: /done: the session has no Lease; set activityLease in its SessionRunner\n",
 		"/write f x\ndid": "did\n",
 		"":                "",
 	} {
 		if status, answer := postMessage(t, url, text); status != http.StatusOK || answer != want {
-			t.Errorf("%q is answered by %d %q, want %q", text, status, answer, want)
+			t.Errorf("the answer to %q is %d %q, want %q", text, status, answer, want)
 		}
 	}
 	if status, _ := postMessage(t, url, strings.Repeat("x", maxMessageBytes+1)); status != http.StatusBadRequest {
-		t.Errorf("too much is answered by %d", status)
+		t.Errorf("the answer to a message above the limit is %d", status)
 	}
 	stop()
 	if err := <-end; !errors.Is(err, context.Canceled) {
-		t.Errorf("it ends with %v", err)
+		t.Errorf("the session ended with %v", err)
 	}
 }
 
 func TestExitMessageEndsTheSession(t *testing.T) {
 	url, _, end := startServing(t)
 	if status, answer := postMessage(t, url, "bye\n/fail 4\nnever"); status != http.StatusOK || answer != "bye\n" {
-		t.Errorf("answered by %d %q", status, answer)
+		t.Errorf("the answer is %d %q", status, answer)
 	}
 	var code exitCodeError
 	if err := <-end; !errors.As(err, &code) || code != 4 {
-		t.Errorf("it ends with %v", err)
+		t.Errorf("the session ended with %v", err)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// session is what a runner is told, by its environment and by two files.
+// session contains the inputs of the runner, from its environment and two files.
 type session struct {
 	name, job    string
 	attempt      int
@@ -28,8 +28,7 @@ type session struct {
 	} `json:"llmSettings"`
 }
 
-// readSession reads it all at the beginning: a runner that misses something had better not
-// begin.
+// readSession reads all inputs at the start, so that a runner with missing inputs fails at once.
 func readSession(getenv func(string) string) (*session, error) {
 	s := &session{sdkSessionID: getenv("AGENTIC_SDK_SESSION_ID"), port: getenv("AGENTIC_PORT")}
 	var promptFile, sessionFile, attempt string
@@ -55,7 +54,7 @@ func readSession(getenv func(string) string) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Fields that are not known are for other runners, or come from a newer operator.
+	// Unknown fields are for other runners, or come from a newer operator.
 	if err := json.Unmarshal(raw, s); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", sessionFile, err)
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -122,15 +123,11 @@ func networkRestricted(e *evaluation) (conditionState, bool) {
 	session, policy, runner := e.observation.Session, e.observation.NetworkPolicy, e.observation.Runner
 	switch {
 	case policy == nil || !IsControlledBy(session, policy):
-		return conditionState{
-			metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyNotFound,
-			"NetworkPolicy " + NetworkPolicyName(session.Name) + " does not exist",
-		}, true
+		message := "NetworkPolicy " + NetworkPolicyName(session.Name) + " does not exist"
+		return conditionState{metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyNotFound, message}, true
 	case runner != nil && !isNetworkPolicyApplied(policy, buildNetworkPolicy(session, runner)):
-		return conditionState{
-			metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyDiffers,
-			"NetworkPolicy " + policy.Name + " differs from what SessionRunner " + runner.Name + " allows",
-		}, true
+		message := "NetworkPolicy " + policy.Name + " differs from what SessionRunner " + runner.Name + " allows"
+		return conditionState{metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyDiffers, message}, true
 	}
 	return conditionState{metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied, ""}, true
 }
@@ -192,11 +189,11 @@ func stopStuck(e *evaluation) (conditionState, bool) {
 }
 
 func completed(e *evaluation) (conditionState, bool) {
-	problem := e.phaseReason()
+	status, problem := metav1.ConditionFalse, e.phaseReason()
 	if e.status.Phase == v1alpha1.SessionCompleted {
-		return conditionState{metav1.ConditionTrue, problem.Reason, problem.Message}, true
+		status = metav1.ConditionTrue
 	}
-	return conditionState{metav1.ConditionFalse, problem.Reason, problem.Message}, true
+	return conditionState{status, problem.Reason, problem.Message}, true
 }
 
 // summary returns Ready, Reconciling and Stalled, as docs/conditions.md lists them.
@@ -212,10 +209,8 @@ func (e *evaluation) summary() condition.Summary {
 		s.Progress = condition.Settled
 	case v1alpha1.SessionFailed:
 		s.Progress = condition.Stuck
-	case v1alpha1.SessionPending:
-		// A missing object may still be created; these need a change by someone.
-		switch problem.Reason {
-		case v1alpha1.ReasonInvalid, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonNameTaken:
+	case v1alpha1.SessionPending: // a missing object may still be created; other obstacles need a change
+		if slices.Contains([]string{v1alpha1.ReasonInvalid, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonNameTaken}, problem.Reason) {
 			s.Progress = condition.Stuck
 		}
 	case v1alpha1.SessionCreating, v1alpha1.SessionStopping:

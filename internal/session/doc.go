@@ -2,7 +2,7 @@
 //
 // It is pure: Decide takes the session, its SessionRunner, the observed Jobs and Pods, and the
 // time, and returns the status to record and the actions to take. It never guesses: before it
-// treats a Job as deleted because the cache does not contain it, it asks for a live read.
+// treats a Job as deleted because the cache does not contain it, it requests a live read.
 //
 //	             Job created             runner starts
 //	Pending ─────────────────▶ Creating ────────────────▶ Running

@@ -19,7 +19,7 @@ const (
 )
 
 // RunnerInputs is the content of session.json, from which a runner reads its session. The
-// prompt is a file of its own.
+// prompt is a separate file.
 type RunnerInputs struct {
 	// Name and Namespace of the session.
 	Name      string `json:"name"`

@@ -111,8 +111,7 @@ func childMetadata(s *v1alpha1.AgenticSession, name string) metav1.ObjectMeta {
 
 // IsControlledBy reports whether the session is the object's controller.
 func IsControlledBy(s *v1alpha1.AgenticSession, child metav1.Object) bool {
-	controller := metav1.GetControllerOf(child)
-	return controller != nil && controller.UID == s.UID
+	return metav1.IsControlledBy(child, s)
 }
 
 // WasCreatedFor reports whether the operator created the object for this session. A retained

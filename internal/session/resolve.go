@@ -57,7 +57,7 @@ func acceptance(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (*ru
 // runnerChecks compare a session with the limits of its SessionRunner. They resolve the
 // settings too.
 var runnerChecks = []func(*runnerSettings, *v1alpha1.AgenticSession) field.ErrorList{
-	func(r *runnerSettings, _ *v1alpha1.AgenticSession) field.ErrorList { return validateRunner(r.runner) },
+	(*runnerSettings).validateRunner,
 	(*runnerSettings).resolveImage,
 	(*runnerSettings).resolveResources,
 	(*runnerSettings).resolveWorkspace,
@@ -86,7 +86,8 @@ func ValidateWithRunner(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunn
 
 // validateRunner validates a SessionRunner. It reports errors for spec.runner, since all that a
 // session can change is the SessionRunner that it names.
-func validateRunner(runner *v1alpha1.SessionRunner) field.ErrorList {
+func (r *runnerSettings) validateRunner(*v1alpha1.AgenticSession) field.ErrorList {
+	runner := r.runner
 	at := field.NewPath("spec", "runner")
 	var errs field.ErrorList
 	addError := func(detail string) {
@@ -221,7 +222,5 @@ func (r *runnerSettings) checkActivityFields(s *v1alpha1.AgenticSession) field.E
 	}
 	return errs
 }
-
-func compareStrings(a, b string) int { return cmp.Compare(a, b) }
 
 func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -92,7 +92,7 @@ func checkHardened(t *testing.T, seed uint64, pod *corev1.PodSpec) {
 	}
 }
 
-// randomSpecs makes specs at random.
+// randomSpecs generates random specs.
 type randomSpecs struct{ rng *rand.Rand }
 
 func (f randomSpecs) randomBool() bool { return f.rng.IntN(2) == 0 }

@@ -54,7 +54,7 @@ func (e *evaluation) startAttempt() *Question {
 	}
 	for _, rule := range startChecks {
 		if reason, message, found := rule.check(e); found {
-			e.waitFor(obstacle{core.Problem{Reason: reason, Message: message}, rule.timeLimited})
+			e.waitFor(reason, message, rule.timeLimited)
 			return nil
 		}
 	}
@@ -64,7 +64,7 @@ func (e *evaluation) startAttempt() *Question {
 		return &Question{AllJobs: true}
 	}
 	if reason, message, found := isPreviousJobRunning(&e.observation); found {
-		e.waitFor(obstacle{core.Problem{Reason: reason, Message: message}, false})
+		e.waitFor(reason, message, false)
 		return nil
 	}
 	e.status.WaitingSince = nil
@@ -136,9 +136,9 @@ func userIDOf(s *v1alpha1.AgenticSession) string {
 }
 
 // waitFor reports the obstacle, and fails the run if a time-limited one lasts too long.
-func (e *evaluation) waitFor(o obstacle) {
-	e.obstacle = &o
-	if !o.timeLimited {
+func (e *evaluation) waitFor(reason, message string, timeLimited bool) {
+	e.obstacle = &obstacle{core.Problem{Reason: reason, Message: message}, timeLimited}
+	if !timeLimited {
 		e.status.WaitingSince = nil
 		return
 	}
@@ -147,7 +147,7 @@ func (e *evaluation) waitFor(o obstacle) {
 	}
 	limit := secondsOrDefault(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
 	if limit > 0 && e.hasReached(e.status.WaitingSince.Add(time.Duration(limit)*time.Second)) {
-		e.failRun(o.Problem)
+		e.failRun(e.obstacle.Problem)
 	}
 }
 
@@ -203,13 +203,13 @@ func (e *evaluation) createAttemptObjects() {
 func (e *evaluation) handleRefusal(refusal *core.Refusal) {
 	switch refusal.Class {
 	case apierror.QuotaExceeded: // without a time limit: a quota has room again when other objects end
-		e.waitFor(obstacle{core.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: refusal.Message}, false})
+		e.waitFor(v1alpha1.ReasonQuotaExceeded, refusal.Message, false)
 		e.retryLater(v1alpha1.ConditionJobCreated)
 	case apierror.AlreadyExists:
-		e.waitFor(obstacle{core.Problem{Reason: v1alpha1.ReasonNameTaken, Message: refusal.Message}, true})
+		e.waitFor(v1alpha1.ReasonNameTaken, refusal.Message, true)
 		e.retryLater(v1alpha1.ConditionDependenciesReady)
 	case apierror.NotFound:
-		e.waitFor(obstacle{core.Problem{Reason: v1alpha1.ReasonWorkspaceNotFound, Message: refusal.Message}, true})
+		e.waitFor(v1alpha1.ReasonWorkspaceNotFound, refusal.Message, true)
 		e.retryLater(v1alpha1.ConditionDependenciesReady)
 	default:
 		reason := v1alpha1.ReasonChildRefused

@@ -18,80 +18,80 @@ import (
 )
 
 const (
-	// front and back are ports of an inn.
-	front, back = 8080, 9090
-	// hasty is how many sessions try the network at once, each with its first packet.
-	hasty = 10
+	// servicePort and otherPort are the ports of a server Pod; its Service has only the first.
+	servicePort, otherPort = 8080, 9090
+	// concurrentSessions is how many sessions connect at once, each with its first packet.
+	concurrentSessions = 10
 )
 
-// serve answers on both ports of an inn.
-const serve = "httpd -p 9090 -h /tmp; exec httpd -f -p 8080 -h /tmp"
+// serverScript serves both ports of a server Pod.
+const serverScript = "httpd -p 9090 -h /tmp; exec httpd -f -p 8080 -h /tmp"
 
 func sessionEgress(t *testing.T) {
-	inn, other := createServerPod(t, "inn"), createServerPod(t, "other-inn")
+	server, other := createServerPod(t, "server"), createServerPod(t, "other-server")
 	apiServer := apiServerEgress(t)
 	service, endpoint := egressAddress(&apiServer[0]), egressAddress(&apiServer[1])
-	named := fmt.Sprintf("%s.%s.svc:%d", inn.Name, sessionsNamespace, front)
-	prompt := []string{endpoint, service, podAddress(inn, front), podAddress(inn, back), podAddress(other, front), named}
+	named := fmt.Sprintf("%s.%s.svc:%d", server.Name, sessionsNamespace, servicePort)
+	prompt := []string{endpoint, service, podAddress(server, servicePort), podAddress(server, otherPort), podAddress(other, servicePort), named}
 
-	// Without the closing all of it answers, so that the other session's says something.
-	free := createSession(t, createRunnerWithEgress(t, "free-", v1alpha1.SessionEgress{
+	// Without restrictions all addresses must answer, or the test proves nothing.
+	unrestricted := createSession(t, createRunnerWithEgress(t, "free-", v1alpha1.SessionEgress{
 		CIDR: "0.0.0.0/0", Ports: []v1alpha1.SessionPort{{Port: 1, EndPort: new(int32(65535))}},
 	}), connectPrompt(prompt), nil)
-	enclosed := createSession(t, createRunnerWithEgress(t, "enclosed-", v1alpha1.SessionEgress{
-		CIDR: inn.Status.PodIP + "/32", Ports: []v1alpha1.SessionPort{{Port: front}},
+	restrictedSession := createSession(t, createRunnerWithEgress(t, "enclosed-", v1alpha1.SessionEgress{
+		CIDR: server.Status.PodIP + "/32", Ports: []v1alpha1.SessionPort{{Port: servicePort}},
 	}), connectPrompt(prompt), nil)
-	free.waitForPhase(v1alpha1.SessionCompleted)
-	free.wantReached(prompt, prompt)
-	enclosed.waitForPhase(v1alpha1.SessionCompleted)
-	// A name is looked up at the cluster's DNS.
-	enclosed.wantReached(prompt, []string{podAddress(inn, front), named})
+	unrestricted.waitForPhase(v1alpha1.SessionCompleted)
+	unrestricted.wantReached(prompt, prompt)
+	restrictedSession.waitForPhase(v1alpha1.SessionCompleted)
+	// The cluster's DNS resolves the name.
+	restrictedSession.wantReached(prompt, []string{podAddress(server, servicePort), named})
 }
 
 func sessionFirstPacket(t *testing.T) {
 	endpoint := []string{egressAddress(&apiServerEgress(t)[1])}
 	runner := createRunnerWithEgress(t, "closed-")
-	var stories []*sessionTest
-	for range hasty {
-		stories = append(stories, createSession(t, runner, connectPrompt(endpoint), nil))
+	var sessions []*sessionTest
+	for range concurrentSessions {
+		sessions = append(sessions, createSession(t, runner, connectPrompt(endpoint), nil))
 	}
-	for _, s := range stories {
+	for _, s := range sessions {
 		s.waitForPhase(v1alpha1.SessionCompleted)
 		s.wantReached(endpoint, nil)
 	}
 }
 
 func sessionIngress(t *testing.T) {
-	guarded := createSession(t, interactiveRunner, "", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true })
-	// One that is not interactive is reached by nobody, though it listens.
-	private := createSession(t, shellRunner, "httpd -p 8080 -h /tmp; nc 127.0.0.1 8080 < /dev/null && echo listening; sleep 3600", nil)
-	inn := createServerPod(t, "open-inn") // no policy closes it
-	guarded.waitForPhase(v1alpha1.SessionRunning)
-	private.waitForPhase(v1alpha1.SessionRunning)
-	private.waitForLogLine("listening")
+	interactive := createSession(t, interactiveRunner, "", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true })
+	// A session that is not interactive is not reachable, although it listens.
+	noninteractive := createSession(t, shellRunner, "httpd -p 8080 -h /tmp; nc 127.0.0.1 8080 < /dev/null && echo listening; sleep 3600", nil)
+	server := createServerPod(t, "open-server") // without a NetworkPolicy
+	interactive.waitForPhase(v1alpha1.SessionRunning)
+	noninteractive.waitForPhase(v1alpha1.SessionRunning)
+	noninteractive.waitForLogLine("listening")
 	for _, visit := range []struct {
-		who    string
+		source string
 		labels map[string]string
 		to     *corev1.Pod
 		want   bool
 	}{
-		{"a visitor whom ingressFrom names", visitor, guarded.currentPod(), true},
-		{"a stranger", nil, guarded.currentPod(), false},
-		{"a visitor whom ingressFrom names", visitor, private.currentPod(), false},
-		{"a stranger", nil, inn, true},
+		{"a Pod in ingressFrom", visitor, interactive.currentPod(), true},
+		{"another Pod", nil, interactive.currentPod(), false},
+		{"a Pod in ingressFrom", visitor, noninteractive.currentPod(), false},
+		{"another Pod", nil, server, true},
 	} {
-		if got := canConnect(t, visit.labels, podAddress(visit.to, front)); got != visit.want {
-			t.Errorf("%s reaches %s: %t, want %t", visit.who, visit.to.Name, got, visit.want)
+		if got := canConnect(t, visit.labels, podAddress(visit.to, servicePort)); got != visit.want {
+			t.Errorf("%s reaches %s: %t, want %t", visit.source, visit.to.Name, got, visit.want)
 		}
 	}
 }
 
-// createRunnerWithEgress makes a SessionRunner of the reference runner, which may reach this and nothing else.
+// createRunnerWithEgress creates a SessionRunner for the reference runner with these egress rules.
 func createRunnerWithEgress(t *testing.T, name string, egress ...v1alpha1.SessionEgress) string {
 	t.Helper()
 	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{GenerateName: name, Namespace: sessionsNamespace}}
 	r.Spec.Image, r.Spec.RunAsUser, r.Spec.Egress = runnerImage, new(int64(65532)), egress
-	// Many of them have room on the node.
+	// Low requests, so that many Pods fit on the node.
 	r.Spec.Resources.Requests = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("16Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("16Mi"),
 	}
@@ -100,12 +100,12 @@ func createRunnerWithEgress(t *testing.T, name string, egress ...v1alpha1.Sessio
 	return r.Name
 }
 
-// connectPrompt is the prompt that has the reference runner try addresses.
+// connectPrompt returns a prompt with which the reference runner connects to the addresses.
 func connectPrompt(addresses []string) string {
 	return "/connect " + strings.Join(addresses, "\n/connect ")
 }
 
-// wantReached checks which of the addresses that the session has tried it did reach.
+// wantReached checks which of the tried addresses the session reached.
 func (s *sessionTest) wantReached(tried, reached []string) {
 	s.t.Helper()
 	want := "Echoed 0 lines"
@@ -121,7 +121,7 @@ func (s *sessionTest) wantReached(tried, reached []string) {
 	s.wantSummary(want)
 }
 
-// egressAddress is the first of those that an egress allows.
+// egressAddress returns the first address and port of a rule.
 func egressAddress(egress *v1alpha1.SessionEgress) string {
 	return fmt.Sprintf("%s:%d", strings.TrimSuffix(egress.CIDR, "/32"), egress.Ports[0].Port)
 }
@@ -130,39 +130,40 @@ func podAddress(pod *corev1.Pod, port int32) string {
 	return fmt.Sprintf("%s:%d", pod.Status.PodIP, port)
 }
 
-// createServerPod runs a Pod that answers on two ports, and a Service of the same name for the first.
+// createServerPod creates a Pod that serves two ports, and a Service of the same name for the first
+// port. It waits until both are reachable.
 func createServerPod(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	labels := map[string]string{"app": name}
-	inn := createScriptPod(t, name+"-", labels, serve)
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: inn.Name, Namespace: inn.Namespace}}
-	service.Spec.Selector, service.Spec.Ports = labels, []corev1.ServicePort{{Port: front, TargetPort: intstr.FromInt32(front)}}
+	server := createScriptPod(t, name+"-", labels, serverScript)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: server.Name, Namespace: server.Namespace}}
+	service.Spec.Selector, service.Spec.Ports = labels, []corev1.ServicePort{{Port: servicePort, TargetPort: intstr.FromInt32(servicePort)}}
 	must(t, cluster.Create(t.Context(), service))
 	deleteAtEnd(t, service)
-	eventually(t, name+" to have an address", func() bool { return exists(t, inn) && inn.Status.PodIP != "" })
-	// The node's proxy learns of a Service a moment later.
-	waitForDeletion(t, createScriptPod(t, "guest-", nil, fmt.Sprintf(
-		"until nc -w 1 %s %d < /dev/null && nc -w 1 %s %d < /dev/null; do sleep 0.1; done", inn.Name, front, inn.Status.PodIP, back)))
-	return inn
+	eventually(t, name+" to have an address", func() bool { return exists(t, server) && server.Status.PodIP != "" })
+	// The node's proxy programs the Service a moment later.
+	waitForSuccess(t, createScriptPod(t, "client-", nil, fmt.Sprintf(
+		"until nc -w 1 %s %d < /dev/null && nc -w 1 %s %d < /dev/null; do sleep 0.1; done", server.Name, servicePort, server.Status.PodIP, otherPort)))
+	return server
 }
 
-// canConnect tells whether a Pod with these labels reaches an address.
+// canConnect reports whether a Pod with these labels can connect to an address.
 func canConnect(t *testing.T, labels map[string]string, address string) bool {
 	t.Helper()
 	host, port, _ := strings.Cut(address, ":")
 	script := fmt.Sprintf("nc -w 3 %s %s < /dev/null && printf reached > /dev/termination-log || true", host, port)
-	pod := createScriptPod(t, "guest-", labels, script)
-	waitForDeletion(t, pod)
+	pod := createScriptPod(t, "client-", labels, script)
+	waitForSuccess(t, pod)
 	return pod.Status.ContainerStatuses[0].State.Terminated.Message == "reached"
 }
 
-// waitForDeletion waits until a guest has done what it came for.
-func waitForDeletion(t *testing.T, guest *corev1.Pod) {
+// waitForSuccess waits until a Pod has succeeded.
+func waitForSuccess(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	eventually(t, guest.Name+" to go", func() bool { return exists(t, guest) && guest.Status.Phase == corev1.PodSucceeded })
+	eventually(t, pod.Name+" to succeed", func() bool { return exists(t, pod) && pod.Status.Phase == corev1.PodSucceeded })
 }
 
-// createScriptPod makes a Pod that runs a script.
+// createScriptPod creates a Pod that runs a script.
 func createScriptPod(t *testing.T, name string, labels map[string]string, script string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: name, Namespace: sessionsNamespace, Labels: labels}}

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// deletedSessionCount is how many sessions are deleted at once.
+	// deletedSessionCount is the number of sessions that are deleted at once.
 	deletedSessionCount = 20
-	// childDeletionLimit is how long their children may be there.
+	// childDeletionLimit is the maximum time until their objects are deleted.
 	childDeletionLimit = 30 * time.Second
 )
 
@@ -27,42 +27,42 @@ func sessionsDeleted(t *testing.T) {
 }
 
 func sessionsDeletedWithoutOperator(t *testing.T) {
-	stories := createRunningSessions(t)
+	sessions := createRunningSessions(t)
 	scaleOperatorToZero(t)
-	wantChildrenDeletedInTime(t, stories)
+	wantChildrenDeletedInTime(t, sessions)
 }
 
-// createRunningSessions makes a crowd of sessions that run, each made of all there is.
+// createRunningSessions creates sessions with all kinds of objects, and waits until they run.
 func createRunningSessions(t *testing.T) []*sessionTest {
 	t.Helper()
-	var stories []*sessionTest
+	var sessions []*sessionTest
 	for i := range deletedSessionCount {
-		stories = append(stories, createSessionIn(t, deletionNamespace, fmt.Sprintf("guest-%d-", i), interactiveRunner, "", setAllFeatures))
+		sessions = append(sessions, createSessionIn(t, deletionNamespace, fmt.Sprintf("session-%d-", i), interactiveRunner, "", setAllFeatures))
 	}
-	for _, s := range stories {
+	for _, s := range sessions {
 		s.waitForPhase(v1alpha1.SessionRunning)
 	}
 	found := countChildObjects(t, deletionNamespace)
-	for _, s := range stories {
+	for _, s := range sessions {
 		if kinds := len(found[s.s.UID]); kinds != len(childObjectLists()) {
-			t.Errorf("%s is made of %v", s.s.Name, found[s.s.UID])
+			t.Errorf("%s has the objects %v", s.s.Name, found[s.s.UID])
 		}
 	}
-	return stories
+	return sessions
 }
 
-// wantChildrenDeletedInTime deletes all the sessions at once, and sees when the last child of each is
-// gone.
-func wantChildrenDeletedInTime(t *testing.T, stories []*sessionTest) {
+// wantChildrenDeletedInTime deletes all sessions at once, and measures when the last object of each
+// is deleted.
+func wantChildrenDeletedInTime(t *testing.T, sessions []*sessionTest) {
 	t.Helper()
 	start := time.Now()
 	left := map[types.UID]string{}
-	for _, s := range stories {
+	for _, s := range sessions {
 		s.deleteSession()
 		left[s.s.UID] = s.s.Name
 	}
 	var times []time.Duration
-	eventually(t, "all children to be gone", func() bool {
+	eventually(t, "all objects to be deleted", func() bool {
 		found := countChildObjects(t, deletionNamespace)
 		for uid := range left {
 			if found[uid] == nil {
@@ -74,13 +74,13 @@ func wantChildrenDeletedInTime(t *testing.T, stories []*sessionTest) {
 	})
 	slices.Sort(times)
 	p99 := times[len(times)-1] // of twenty, the 99th percentile is the last
-	t.Logf("%d sessions: all children were gone after %v (median), %v (p99)", len(stories), times[len(times)/2], p99)
+	t.Logf("%d sessions: all objects were deleted after %v (median), %v (p99)", len(sessions), times[len(times)/2], p99)
 	if p99 > childDeletionLimit {
-		t.Errorf("children were there for %v", p99)
+		t.Errorf("objects existed for %v", p99)
 	}
 }
 
-// scaleOperatorToZero has no operator run for the rest of the test.
+// scaleOperatorToZero stops the operator for the rest of the test.
 func scaleOperatorToZero(t *testing.T) {
 	t.Helper()
 	before := operator(t)
@@ -96,7 +96,7 @@ func scaleOperatorToZero(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	eventually(t, "the operator to be gone", func() bool {
+	eventually(t, "the operator's Pods to be deleted", func() bool {
 		pods, err := operatorPods(t.Context())
 		must(t, err)
 		return len(pods) == 0

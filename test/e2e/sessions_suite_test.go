@@ -29,65 +29,65 @@ import (
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-// The SessionRunners that stories choose from.
+// The SessionRunners of the tests.
 const (
-	// echoRunner is the reference runner, which calls no model.
+	// echoRunner uses the reference runner, which calls no model.
 	echoRunner = "echo"
-	// interactiveRunner is echo, which can show that it is at work, and be reached by visitors.
-	interactiveRunner = "attended"
-	// accompanied is attended, with a sidecar.
-	accompanied = "accompanied"
+	// interactiveRunner is echoRunner with an activity Lease and ingress from visitors.
+	interactiveRunner = "interactive"
+	// sidecarRunner is interactiveRunner with a sidecar.
+	sidecarRunner = "sidecar"
 	// shellRunner runs the prompt as a shell script.
 	shellRunner = "shell"
 
-	// rootRunner is shell, by an image that runs as root.
-	rootRunner = "rooted"
+	// rootRunner is shellRunner with an image that runs as root.
+	rootRunner = "root"
 
 	runnerImage = "example-runner:v1"
-	// missing is an image that nobody has.
-	missing = "registry.invalid/nothing:1"
+	// unavailableImage does not exist.
+	unavailableImage = "registry.invalid/nothing:1"
 )
 
-// visitor is the label of who may reach an attended session.
+// visitor is the label of Pods that may connect to an interactive session.
 var visitor = map[string]string{"app": "visitor"}
 
-// createRunners makes the SessionRunners of a namespace.
+// createRunners creates the SessionRunners in a namespace.
 func createRunners(t *testing.T, ns string) {
 	t.Helper()
-	attend := func(spec *v1alpha1.SessionRunnerSpec) {
+	setInteractive := func(spec *v1alpha1.SessionRunnerSpec) {
 		spec.ActivityLease, spec.Egress = true, apiServerEgress(t)
 		spec.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: visitor}}}
 	}
-	for name, tailor := range map[string]func(spec *v1alpha1.SessionRunnerSpec){
+	for name, configure := range map[string]func(spec *v1alpha1.SessionRunnerSpec){
 		echoRunner:        func(*v1alpha1.SessionRunnerSpec) {},
-		interactiveRunner: attend,
-		accompanied: func(spec *v1alpha1.SessionRunnerSpec) {
-			attend(spec)
+		interactiveRunner: setInteractive,
+		sidecarRunner: func(spec *v1alpha1.SessionRunnerSpec) {
+			setInteractive(spec)
 			spec.Sidecars = []v1alpha1.SessionSidecar{{
-				Name: "companion", Image: busybox, Workspace: true,
-				Command: []string{"sh", "-c", "trap 'exit 0' TERM; touch /workspace/met; sleep 3600 & wait"},
+				Name: "sidecar", Image: busybox, Workspace: true,
+				Command: []string{"sh", "-c", "trap 'exit 0' TERM; touch /workspace/sidecar-started; sleep 3600 & wait"},
 			}}
 		},
 		shellRunner: func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Image, spec.AllowedImages = busybox, []string{missing}
+			spec.Image, spec.AllowedImages = busybox, []string{unavailableImage}
 			spec.Command = []string{"sh", "-ec", `. "$AGENTIC_PROMPT_FILE"`}
 		},
 		rootRunner: func(spec *v1alpha1.SessionRunnerSpec) { spec.Image, spec.RunAsUser = busybox, nil },
 	} {
 		r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
 		r.Spec.Image, r.Spec.RunAsUser = runnerImage, new(int64(65532))
-		// Many of them have room on the node.
+		// Low requests, so that many Pods fit on the node.
 		r.Spec.Resources.Requests = corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("16Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("16Mi"),
 		}
-		tailor(&r.Spec)
+		configure(&r.Spec)
 		if err := cluster.Create(t.Context(), r); !apierrors.IsAlreadyExists(err) {
 			must(t, err)
 		}
 	}
 }
 
-// apiServerEgress is how a Pod reaches the API server: by its Service, or by what that leads to.
+// apiServerEgress returns rules for the API server: for its Service, and for the endpoints.
 func apiServerEgress(t *testing.T) []v1alpha1.SessionEgress {
 	t.Helper()
 	key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
@@ -102,13 +102,13 @@ func apiServerEgress(t *testing.T) []v1alpha1.SessionEgress {
 	return egress
 }
 
-// sessionTest follows one AgenticSession.
+// sessionTest checks one AgenticSession.
 type sessionTest struct {
 	t *testing.T
 	s *v1alpha1.AgenticSession
 }
 
-// createSession makes a session as the SessionRunner, changed as the story wants it.
+// createSession creates a session with this SessionRunner.
 func createSession(t *testing.T, runner, prompt string, change func(spec *v1alpha1.AgenticSessionSpec)) *sessionTest {
 	t.Helper()
 	return createSessionIn(t, sessionsNamespace, "talk-", runner, prompt, change)
@@ -129,22 +129,22 @@ func createSessionIn(t *testing.T, ns, name, runner, prompt string, change func(
 	return trackSession(t, s)
 }
 
-// trackSession sees to it that the session is deleted in the end, and told of if its story fails.
+// trackSession deletes the session at the end of the test, and logs its state if the test fails.
 func trackSession(t *testing.T, s *v1alpha1.AgenticSession) *sessionTest {
-	story := &sessionTest{t, s}
+	session := &sessionTest{t, s}
 	t.Cleanup(func() {
 		ctx := context.Background()
 		if t.Failed() {
-			t.Log(story.describeSession(ctx))
+			t.Log(session.describeSession(ctx))
 		}
 		if err := client.IgnoreNotFound(cluster.Delete(ctx, s)); err != nil {
 			t.Error(err)
 		}
 	})
-	return story
+	return session
 }
 
-// getSession reads the session.
+// getSession reads the session from the cluster.
 func (s *sessionTest) getSession() *v1alpha1.AgenticSession {
 	s.t.Helper()
 	must(s.t, cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.s), s.s))
@@ -157,20 +157,20 @@ func (s *sessionTest) waitUntil(what string, condition func(status *v1alpha1.Age
 	eventually(s.t, s.s.Name+" "+what, func() bool { return condition(&s.getSession().Status) })
 }
 
-// waitForPhase waits for the phase of the session. Another in which it has ended is an error
-// at once: it does not leave that by itself.
+// waitForPhase waits until the session has this phase. It fails at once if the session completed or
+// failed instead.
 func (s *sessionTest) waitForPhase(phase v1alpha1.SessionPhase) {
 	s.t.Helper()
 	s.waitUntil("to be "+string(phase), func(status *v1alpha1.AgenticSessionStatus) bool {
 		if (status.Phase == v1alpha1.SessionCompleted || status.Phase == v1alpha1.SessionFailed) && status.Phase != phase {
-			s.t.Fatalf("it is %s, and not %s", status.Phase, phase)
+			s.t.Fatalf("the phase is %s, want %s", status.Phase, phase)
 		}
 		return status.Phase == phase
 	})
 }
 
-// wantRuns checks how the attempts ended, each as in "1/2 Failed OOMKilled 137". Of one that
-// was stopped it is chance whether its code is seen before its Pod is gone.
+// wantRuns checks the outcomes of the attempts, each as in "1/2 Failed OOMKilled 137". It ignores the
+// exit code of a stopped attempt, whose Pod may be deleted before the code is observed.
 func (s *sessionTest) wantRuns(want ...string) {
 	s.t.Helper()
 	var got []string
@@ -189,7 +189,7 @@ func (s *sessionTest) wantRuns(want ...string) {
 	}
 }
 
-// wantSummary checks what the last attempt left.
+// wantSummary checks the summary of the last result.
 func (s *sessionTest) wantSummary(want string) {
 	s.t.Helper()
 	if r := s.s.Status.Result; r == nil || r.Summary != want {
@@ -205,23 +205,23 @@ func (s *sessionTest) wantReady(status metav1.ConditionStatus, reason string) {
 	}
 }
 
-// waitForEvents waits for events of these reasons: they come after what they tell of.
+// waitForEvents waits for events with these reasons, which are emitted after the status is stored.
 func (s *sessionTest) waitForEvents(want ...string) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("%s to have the events %v", s.s.Name, want), func() bool {
 		var list eventsv1.EventList
 		must(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.s.Namespace)))
-		told := map[string]bool{}
+		found := map[string]bool{}
 		for i := range list.Items {
 			if list.Items[i].Regarding.UID == s.s.UID {
-				told[list.Items[i].Reason] = true
+				found[list.Items[i].Reason] = true
 			}
 		}
-		return !slices.ContainsFunc(want, func(reason string) bool { return !told[reason] })
+		return !slices.ContainsFunc(want, func(reason string) bool { return !found[reason] })
 	})
 }
 
-// patchSpec changes the spec as a user would.
+// patchSpec changes the spec as a user does.
 func (s *sessionTest) patchSpec(spec string) {
 	s.t.Helper()
 	must(s.t, cluster.Patch(s.t.Context(), s.s, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
@@ -233,7 +233,7 @@ func (s *sessionTest) deleteSession() {
 	must(s.t, cluster.Delete(s.t.Context(), s.s, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
-// currentPod is that of the attempt under way.
+// currentPod returns the Pod of the open attempt.
 func (s *sessionTest) currentPod() *corev1.Pod {
 	s.t.Helper()
 	var pods corev1.PodList
@@ -244,7 +244,7 @@ func (s *sessionTest) currentPod() *corev1.Pod {
 	return &pods.Items[0]
 }
 
-// childObjectLists are what is made for sessions, and what that has made.
+// childObjectLists returns lists of all kinds of objects that a session can have.
 func childObjectLists() map[string]client.ObjectList {
 	return map[string]client.ObjectList{
 		"Job": &batchv1.JobList{}, "Pod": &corev1.PodList{}, "Secret": &corev1.SecretList{}, "PersistentVolumeClaim": &corev1.PersistentVolumeClaimList{},
@@ -253,7 +253,7 @@ func childObjectLists() map[string]client.ObjectList {
 	}
 }
 
-// countChildObjects counts them by the UIDs of their sessions, and by kind.
+// countChildObjects counts the objects of sessions by the session's UID and by kind.
 func countChildObjects(t *testing.T, ns string) map[types.UID]map[string]int {
 	t.Helper()
 	found := map[types.UID]map[string]int{}
@@ -301,5 +301,5 @@ func (s *sessionTest) describeSession(ctx context.Context) string {
 	return b.String()
 }
 
-// attemptDuration is how long an attempt was, by the clock of its Job.
+// attemptDuration returns the time from the start of an attempt's Job to its end.
 func attemptDuration(run *v1alpha1.SessionRun) time.Duration { return run.End.Sub(run.Start.Time) }

@@ -25,7 +25,7 @@ import (
 )
 
 func sessionResult(t *testing.T) {
-	s := createSession(t, echoRunner, "Mend the fence.\n/cost 0.12\n/sleep 3s\nThe fence is mended.", nil)
+	s := createSession(t, echoRunner, "Fix the test.\n/cost 0.12\n/sleep 3s\nThe test is fixed.", nil)
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantRuns("1/1 Completed 0")
 	s.wantSummary("Echoed 2 lines")
@@ -34,7 +34,7 @@ func sessionResult(t *testing.T) {
 		t.Errorf("the usage is %s", usage)
 	}
 	if cost := status.TotalCostUSD; cost == nil || *cost != "0.12" {
-		t.Errorf("it cost %v", cost)
+		t.Errorf("the total cost is %v", cost)
 	}
 	if status.SDKSessionID != s.s.Name+"-r1-a1" {
 		t.Errorf("the sdkSessionId is %q", status.SDKSessionID)
@@ -51,7 +51,7 @@ func sessionResult(t *testing.T) {
 	s.wantColumns("NAME PHASE RUN REASON COST AGE", s.s.Name+" Completed 1 Completed 0.12")
 }
 
-// wantColumns checks what kubectl get shows, but for the age.
+// wantColumns checks the output of kubectl get, except the age.
 func (s *sessionTest) wantColumns(header, row string) {
 	s.t.Helper()
 	output, err := kubectl(s.t.Context(), "get", "as", "-n", s.s.Namespace, s.s.Name).Output()
@@ -62,14 +62,14 @@ func (s *sessionTest) wantColumns(header, row string) {
 	}
 }
 
-// confinement is what a process finds out about itself.
-const confinement = `
-own() { grep "^$1:" /proc/self/status | tr -d '\t'; }
-writable() { (: > "$1/probe") 2> /dev/null && echo "$1 can be written"; rm -f "$1/probe"; }
+// confinementScript reports the restrictions of its process.
+const confinementScript = `
+field() { grep "^$1:" /proc/self/status | tr -d '\t'; }
+writable() { (: > "$1/probe") 2> /dev/null && echo "$1 is writable"; rm -f "$1/probe"; }
 {
-	echo "user $(id -u), $(own CapEff), $(own CapBnd), $(own NoNewPrivs), $(own Seccomp)"
+	echo "user $(id -u), $(field CapEff), $(field CapBnd), $(field NoNewPrivs), $(field Seccomp)"
 	for dir in / /etc /usr /root /var/run /etc/agentic /workspace "$HOME" "$TMPDIR"; do writable $dir || true; done
-	[ -e /var/run/secrets ] && echo "there is a token"
+	[ -e /var/run/secrets ] && echo "a token is mounted"
 	env | grep -c '_SERVICE_PORT=' || true
 } > /tmp/found
 awk '{printf "%s|", $0}' /tmp/found > /tmp/line
@@ -77,49 +77,49 @@ printf '{"summary": "%s"}' "$(cat /tmp/line)" > "$AGENTIC_RESULT_FILE"
 `
 
 func sessionConfined(t *testing.T) {
-	s := createSession(t, shellRunner, confinement, nil)
+	s := createSession(t, shellRunner, confinementScript, nil)
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantSummary(strings.Join([]string{
 		"user 65532, CapEff:0000000000000000, CapBnd:0000000000000000, NoNewPrivs:1, Seccomp:2",
-		"/workspace can be written", "/home/agent can be written", "/tmp can be written",
-		"1", // that of the API server
+		"/workspace is writable", "/home/agent is writable", "/tmp is writable",
+		"1", // the variable of the API server
 		"",
 	}, "|"))
 }
 
-// setAllFeatures is a session that uses all there is: whatever a Pod of ours can have, it has.
+// setAllFeatures sets every field that adds an object or a part of the Pod.
 func setAllFeatures(spec *v1alpha1.AgenticSessionSpec) {
 	spec.Interactive = true
 	spec.Workspace = &v1alpha1.SessionWorkspace{Size: new(resource.MustParse("100Mi"))}
-	spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"MOOD": "good"}
+	spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"LANGUAGE": "en"}
 	spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "none", Optional: true}}
 }
 
 func sessionRestricted(t *testing.T) {
-	// Such a Pod is refused there, so that the session's says something.
+	// The namespace must refuse a Pod without a security context, or the test proves nothing.
 	plain := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "plain", Namespace: sessionsNamespace}}
 	plain.Spec.Containers = []corev1.Container{{Name: "plain", Image: busybox}}
 	if err := cluster.Create(t.Context(), plain, client.DryRunAll); !apierrors.IsForbidden(err) {
 		t.Fatalf("the namespace does not enforce the profile restricted: %v", err)
 	}
-	s := createSession(t, accompanied, "", setAllFeatures)
+	s := createSession(t, sidecarRunner, "", setAllFeatures)
 	s.waitForPhase(v1alpha1.SessionRunning)
 	if found := countChildObjects(t, sessionsNamespace)[s.s.UID]; len(found) != len(childObjectLists()) {
-		t.Errorf("it is made of %v", found)
+		t.Errorf("the session has the objects %v", found)
 	}
-	// The sidecar goes on for ever, and keeps nothing from completing.
+	// The sidecar never ends by itself, and must not keep the session from completing.
 	s.postMessage("/exit")
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantRuns("1/1 Completed 0")
 }
 
-// logbookScript keeps a book in the workspace of how the session fares. Only at the second attempt
-// does it end by itself.
+// logbookScript writes each start and stop into a file in the workspace. It ends by itself only at
+// the second attempt.
 const logbookScript = `
 cd "$AGENTIC_WORKSPACE"
 trap 'echo stopped >> book; exit 143' TERM
-echo "begun $AGENTIC_RUN/$AGENTIC_ATTEMPT" >> book
-if [ $(grep -c begun book) = 2 ]; then
+echo "started $AGENTIC_RUN/$AGENTIC_ATTEMPT" >> book
+if [ $(grep -c started book) = 2 ]; then
 	printf '{"summary": "%s"}' "$(tr '\n' ' ' < book)" > "$AGENTIC_RESULT_FILE"
 	exit 0
 fi
@@ -127,11 +127,12 @@ echo waiting
 sleep 3600 & wait
 `
 
-// waitForLogLine waits for a line in the runner's log: it runs before its script has come far.
+// waitForLogLine waits for a line in the runner's log: the phase Running starts before the script
+// reaches it.
 func (s *sessionTest) waitForLogLine(line string) {
 	s.t.Helper()
 	pod := s.currentPod()
-	eventually(s.t, "the runner to say "+line, func() bool {
+	eventually(s.t, "the runner to log "+line, func() bool {
 		log, err := clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: v1alpha1.RunnerContainer}).DoRaw(s.t.Context())
 		must(s.t, err)
 		return slices.Contains(strings.Split(string(log), "\n"), line)
@@ -150,14 +151,14 @@ func sessionRestarted(t *testing.T) {
 	s.patchSpec(`{"operatingMode": "Stopped"}`)
 	s.waitForPhase(v1alpha1.SessionStopped)
 	if exists(t, pod) {
-		t.Error("it is stopped, and its Pod is there")
+		t.Error("the session is stopped but its Pod exists")
 	}
 	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonStopped)
 	s.waitForEvents(v1alpha1.EventStopping, v1alpha1.EventStopped)
 	s.patchSpec(`{"operatingMode": "Running"}`)
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantRuns("1/1 Stopped User", "1/2 Completed 0")
-	s.wantSummary("begun 1/1 stopped begun 1/2 ")
+	s.wantSummary("started 1/1 stopped started 1/2 ")
 }
 
 func sessionEvicted(t *testing.T) {
@@ -173,7 +174,7 @@ func sessionEvicted(t *testing.T) {
 	}))
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantRuns("1/1 Retried Evicted 143", "1/2 Completed 0")
-	s.wantSummary("begun 1/1 stopped begun 1/2 ")
+	s.wantSummary("started 1/1 stopped started 1/2 ")
 	if status := &s.s.Status; status.Disruptions != 1 || status.Retries != 0 {
 		t.Errorf("%d disruptions, %d retries", status.Disruptions, status.Retries)
 	}
@@ -196,14 +197,14 @@ func sessionTimeout(t *testing.T) {
 	left := timeout - attemptDuration(&runs[0])
 	t.Logf("of %v the first run took %v, and the second ended after %v of the %v that remained", timeout, attemptDuration(&runs[0]), attemptDuration(&runs[1]), left)
 	if diff := attemptDuration(&runs[1]) - left; diff.Abs() > tolerance {
-		t.Errorf("the second run ended %v off", diff)
+		t.Errorf("the second run ended %v from its deadline", diff)
 	}
 }
 
 func sessionIdle(t *testing.T) {
-	patience := func(spec *v1alpha1.AgenticSessionSpec) { spec.InactivityTimeout = new(int32(20)) }
-	idle := createSession(t, interactiveRunner, "/idle 1h", patience)
-	busy := createSession(t, interactiveRunner, "/sleep 45s", patience)
+	setInactivityTimeout := func(spec *v1alpha1.AgenticSessionSpec) { spec.InactivityTimeout = new(int32(20)) }
+	idle := createSession(t, interactiveRunner, "/idle 1h", setInactivityTimeout)
+	busy := createSession(t, interactiveRunner, "/sleep 45s", setInactivityTimeout)
 	idle.waitForPhase(v1alpha1.SessionStopped)
 	idle.wantRuns("1/1 Stopped Inactivity")
 	idle.waitForEvents(v1alpha1.EventInactivityTimeout, v1alpha1.EventStopped)
@@ -223,7 +224,7 @@ func sessionExit(t *testing.T) {
 	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonExitedWithError)
 	s.wantSummary("Echoed 1 lines")
 	s.waitForEvents(v1alpha1.EventJobCreated, v1alpha1.EventFailed)
-	// What it says without leaving a result is told of.
+	// Output that is not a result becomes part of the message.
 	s = createSession(t, shellRunner, `printf 'no such model' > "$AGENTIC_RESULT_FILE"; exit 3`, nil)
 	s.waitForPhase(v1alpha1.SessionFailed)
 	s.wantRuns("1/1 Failed ExitedWithError 3")
@@ -242,40 +243,40 @@ func sessionOutOfMemory(t *testing.T) {
 
 func sessionMissingImage(t *testing.T) {
 	s := createSession(t, shellRunner, "true", func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.Image, spec.StartupTimeout = missing, new(int32(15))
+		spec.Image, spec.StartupTimeout = unavailableImage, new(int32(15))
 	})
-	s.waitUntil("to tell of its image", func(status *v1alpha1.AgenticSessionStatus) bool {
+	s.waitUntil("to report its image", func(status *v1alpha1.AgenticSessionStatus) bool {
 		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRunnerStarted)
-		return c != nil && c.Reason == v1alpha1.ReasonImagePull && strings.Contains(c.Message, missing)
+		return c != nil && c.Reason == v1alpha1.ReasonImagePull && strings.Contains(c.Message, unavailableImage)
 	})
 	s.waitForPhase(v1alpha1.SessionFailed)
 	s.wantRuns("1/1 Failed ImagePull")
 	if took := attemptDuration(&s.s.Status.Runs[0]); took < 15*time.Second || took > 30*time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("the attempt took %v", took)
 	}
-	if message := s.s.Status.Runs[0].Message; !strings.Contains(message, missing) {
+	if message := s.s.Status.Runs[0].Message; !strings.Contains(message, unavailableImage) {
 		t.Errorf("message %q", message)
 	}
 }
 
 func sessionMisconfigured(t *testing.T) {
-	told := map[*sessionTest]string{}
+	wantMessages := map[*sessionTest]string{}
 	for want, change := range map[string]func(spec *v1alpha1.AgenticSessionSpec){
 		"image will run as root": func(spec *v1alpha1.AgenticSessionSpec) { spec.Runner = rootRunner },
 		`secret "no-such" not found`: func(spec *v1alpha1.AgenticSessionSpec) {
 			spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "no-such"}}}}
 		},
-		"look for a Secret or a volume that is missing": func(spec *v1alpha1.AgenticSessionSpec) {
+		"check the Pod's events for a unavailableImage Secret or volume": func(spec *v1alpha1.AgenticSessionSpec) {
 			spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "no-such"}}
 		},
 	} {
 		s := createSession(t, shellRunner, "true", func(spec *v1alpha1.AgenticSessionSpec) {
-			spec.StartupTimeout = new(int32(25)) // a busy node takes its time to get a Pod ready
+			spec.StartupTimeout = new(int32(25)) // a busy node needs time to prepare a Pod
 			change(spec)
 		})
-		told[s] = want
+		wantMessages[s] = want
 	}
-	for s, want := range told {
+	for s, want := range wantMessages {
 		s.waitForPhase(v1alpha1.SessionFailed)
 		s.wantRuns("1/1 Failed ConfigError")
 		if message := s.s.Status.Runs[0].Message; !strings.Contains(message, want) {
@@ -300,22 +301,22 @@ func sessionInteractive(t *testing.T) {
 	s := createSession(t, interactiveRunner, "", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true })
 	s.waitForPhase(v1alpha1.SessionRunning)
 	if ready := s.currentPod().Status.ContainerStatuses[0].Ready; !ready {
-		t.Error("it is Running before its port answers")
+		t.Error("the session is Running before its port accepts connections")
 	}
 	if answer := s.postMessage("How do you do?"); answer != "How do you do?" {
-		t.Errorf("it answers %q", answer)
+		t.Errorf("the runner answers %q", answer)
 	}
 	s.patchSpec(`{"operatingMode": "Stopped"}`)
 	s.waitForPhase(v1alpha1.SessionStopped)
 	s.wantRuns("1/1 Stopped User")
-	// An exit with 0 completes it.
+	// An exit with 0 completes the session.
 	s.patchSpec(`{"operatingMode": "Running"}`)
 	s.waitForPhase(v1alpha1.SessionRunning)
 	s.postMessage("/exit")
 	s.waitForPhase(v1alpha1.SessionCompleted)
 }
 
-// postMessage posts something to the session's Service, as a Pod that may, and returns the answer.
+// postMessage posts a message to the session's Service from an allowed Pod, and returns the answer.
 func (s *sessionTest) postMessage(text string) (answer string) {
 	s.t.Helper()
 	post := fmt.Sprintf("wget -q -O /dev/termination-log --post-data %q http://%s:8080 || true", text, s.s.Status.Service)
@@ -328,7 +329,7 @@ func (s *sessionTest) postMessage(text string) (answer string) {
 		Containers: []corev1.Container{{Name: "visitor", Image: busybox, Command: []string{"sh", "-c", post}, SecurityContext: restricted()}},
 	}
 	must(s.t, cluster.Create(s.t.Context(), pod))
-	eventually(s.t, "the visitor to go", func() bool { return exists(s.t, pod) && pod.Status.Phase == corev1.PodSucceeded })
+	eventually(s.t, "the visitor to succeed", func() bool { return exists(s.t, pod) && pod.Status.Phase == corev1.PodSucceeded })
 	return strings.TrimSpace(pod.Status.ContainerStatuses[0].State.Terminated.Message)
 }
 
@@ -351,19 +352,19 @@ func sessionContinued(t *testing.T) {
 	})
 	second.waitForPhase(v1alpha1.SessionCompleted)
 	second.wantSummary("The gate is next. " + first.s.Name + "-r1-a1")
-	// The workspace belongs to both, and goes with the last.
+	// Both sessions own the workspace, which is deleted with the last of them.
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: second.s.Status.WorkspaceClaim, Namespace: sessionsNamespace}}
 	first.deleteSession()
 	wantGone(t, first.s)
-	eventually(t, "the claim to be the second's alone", func() bool {
+	eventually(t, "the second session to be the claim's only owner", func() bool {
 		return exists(t, claim) && len(claim.OwnerReferences) == 1 && claim.OwnerReferences[0].UID == second.s.UID && claim.DeletionTimestamp.IsZero()
 	})
 	second.deleteSession()
 	wantGone(t, claim)
 }
 
-// clientForUser is a client of a user who may do in the namespace what Kubernetes' ClusterRole edit,
-// and therefore ours, allows.
+// clientForUser returns a client of a user with the ClusterRole edit in the namespace, to which the
+// operator's ClusterRole is aggregated.
 func clientForUser(t *testing.T, user string) client.Client {
 	t.Helper()
 	binding := &rbacv1.RoleBinding{
@@ -372,11 +373,11 @@ func clientForUser(t *testing.T, user string) client.Client {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}
 	must(t, cluster.Create(t.Context(), binding))
-	theirs := rest.CopyConfig(config)
-	theirs.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"gardeners", "system:authenticated"}}
-	c, err := client.New(theirs, client.Options{Scheme: cluster.Scheme()})
+	userConfig := rest.CopyConfig(config)
+	userConfig.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"gardeners", "system:authenticated"}}
+	c, err := client.New(userConfig, client.Options{Scheme: cluster.Scheme()})
 	must(t, err)
-	eventually(t, user+" to have a say", func() bool {
+	eventually(t, user+" to have permissions", func() bool {
 		err := c.List(t.Context(), &v1alpha1.AgenticSessionList{}, client.InNamespace(sessionsNamespace))
 		return err == nil
 	})
@@ -392,36 +393,36 @@ func sessionOwner(t *testing.T) {
 		s.Spec.Runner, s.Spec.Prompt, s.Spec.UserContext = echoRunner, prompt, claimed
 		return s
 	}
-	s := draft("/write notes This is Jane's.", &v1alpha1.UserContext{UserID: joe, DisplayName: "Jane", Groups: []string{"system:masters"}})
+	s := draft("/write notes Written by Jane.", &v1alpha1.UserContext{UserID: joe, DisplayName: "Jane", Groups: []string{"system:masters"}})
 	setPersistentWorkspace(&s.Spec)
 	must(t, janes.Create(t.Context(), s))
 	want := &v1alpha1.UserContext{UserID: jane, DisplayName: "Jane", Groups: []string{"gardeners", "system:authenticated"}}
 	if diff := cmp.Diff(want, s.Spec.UserContext); diff != "" {
-		t.Errorf("whose session it is (-want +got):\n%s", diff)
+		t.Errorf("userContext (-want +got):\n%s", diff)
 	}
 	first := trackSession(t, s)
 	before := s.DeepCopy()
 	s.Spec.UserContext.UserID = joe
 	if err := joes.Patch(t.Context(), s, client.MergeFrom(before)); !apierrors.IsInvalid(err) {
-		t.Errorf("another takes it over: %v", err)
+		t.Errorf("another user changes userContext: %v", err)
 	}
 	first.waitForPhase(v1alpha1.SessionCompleted)
 
-	taken := draft("/write notes And now Joe's.", &v1alpha1.UserContext{UserID: jane})
+	taken := draft("/write notes Written by Joe.", &v1alpha1.UserContext{UserID: jane})
 	taken.Spec.ContinueFrom = &v1alpha1.SessionReference{Name: first.s.Name}
 	must(t, joes.Create(t.Context(), taken))
 	second := trackSession(t, taken)
-	second.waitUntil("to be refused her workspace", func(status *v1alpha1.AgenticSessionStatus) bool {
+	second.waitUntil("to be refused the workspace", func(status *v1alpha1.AgenticSessionStatus) bool {
 		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDependenciesReady)
 		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonParentOwnedByOtherUser
 	})
 	if jobs := countChildObjects(t, sessionsNamespace)[second.s.UID]["Job"]; jobs != 0 {
-		t.Errorf("it has %d Jobs", jobs)
+		t.Errorf("the session has %d Jobs", jobs)
 	}
-	// Who may make sessions may not say as what they run.
+	// Users who can create sessions cannot create SessionRunners.
 	r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: sessionsNamespace}}
 	r.Spec.Image = "anything:1"
 	if err := joes.Create(t.Context(), r); !apierrors.IsForbidden(err) {
-		t.Errorf("an editor makes a SessionRunner: %v", err)
+		t.Errorf("an editor creates a SessionRunner: %v", err)
 	}
 }

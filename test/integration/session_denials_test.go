@@ -20,44 +20,44 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// randomSpecCount is how many random specs are tried: SESSION_SPECS, or as many as a test of
-// every day has time for.
+// randomSpecCount returns the number of random specs: SESSION_SPECS, or a number that is fast enough
+// for every test run.
 func randomSpecCount(t *testing.T) int { return testbuilder.Number(t, "SESSION_SPECS", 60) }
 
-// Whatever a session or its SessionRunner asks for that the API server takes as such: the
-// operator refuses it itself, or its Pod passes PodSecurity restricted. The webhook is off: it
-// would refuse before the operator has to.
+// If the API server accepts a session and its SessionRunner, the operator either refuses the session,
+// or its Pod passes the Pod Security Standard restricted. The webhook is off, because it would refuse
+// the session first.
 func TestRandomSessionPodsAreAccepted(t *testing.T) {
 	ns := newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted", webhookLabel: "off"})
-	var told sessionOutcomes
+	var outcomes sessionOutcomes
 	for first, all := 0, randomSpecCount(t); first < all; first += 20 {
-		var stories []*sessionTest
+		var sessions []*sessionTest
 		for i := first; i < min(first+20, all); i++ {
 			if s := createRandomSession(t, ns, i); s != nil {
-				stories = append(stories, s)
+				sessions = append(sessions, s)
 			} else {
-				told.invalid++
+				outcomes.invalid++
 			}
 		}
-		for _, s := range stories {
-			told.countOutcome(t, s)
+		for _, s := range sessions {
+			outcomes.countOutcome(t, s)
 		}
 	}
-	t.Logf("of %d random specs %d were made, %d refused by the operator, %d by the API server as such, %d denied",
-		randomSpecCount(t), told.created, told.refused, told.invalid, told.denied)
-	if told.created < randomSpecCount(t)/3 {
-		t.Errorf("%d specs were made: too few to show anything", told.created)
+	t.Logf("of %d random specs %d were created, %d refused by the operator, %d rejected as invalid by the API server, %d denied",
+		randomSpecCount(t), outcomes.created, outcomes.refused, outcomes.invalid, outcomes.denied)
+	if outcomes.created < randomSpecCount(t)/3 {
+		t.Errorf("only %d specs were created", outcomes.created)
 	}
 	wantEveryJobToCreateItsPod(t, ns)
 }
 
-// sessionOutcomes of random sessions.
+// sessionOutcomes counts what became of random sessions.
 type sessionOutcomes struct{ created, refused, invalid, denied int }
 
 func (f *sessionOutcomes) countOutcome(t *testing.T, s *sessionTest) {
 	t.Helper()
 	var now *v1alpha1.AgenticSession
-	eventually(t, s.key.Name+" to be decided", func() bool {
+	eventually(t, s.key.Name+" to be accepted or refused", func() bool {
 		now = s.getSession()
 		return now.Status.Phase != "" && now.Status.Phase != v1alpha1.SessionPending || meta.IsStatusConditionFalse(now.Status.Conditions, v1alpha1.ConditionAccepted)
 	})
@@ -72,11 +72,11 @@ func (f *sessionOutcomes) countOutcome(t *testing.T, s *sessionTest) {
 	}
 }
 
-// wantEveryJobToCreateItsPod waits until each Job has made its Pod: what the trial let pass, the
-// Job must not be denied.
+// wantEveryJobToCreateItsPod waits until each Job has created its Pod: a Pod that passed the dry run
+// must not be denied later.
 func wantEveryJobToCreateItsPod(t *testing.T, ns string) {
 	t.Helper()
-	eventually(t, "each Job to have made its Pod", func() bool {
+	eventually(t, "each Job to create its Pod", func() bool {
 		var jobs batchv1.JobList
 		if err := cluster.List(t.Context(), &jobs, client.InNamespace(ns)); err != nil {
 			t.Fatal(err)
@@ -90,8 +90,8 @@ func wantEveryJobToCreateItsPod(t *testing.T, ns string) {
 	})
 }
 
-// createRandomSession makes one with a SessionRunner of its own, or returns nil if the API
-// server takes one of them for invalid.
+// createRandomSession creates a session and its SessionRunner. It returns nil if the API server
+// rejects one of them.
 func createRandomSession(t *testing.T, ns string, i int) *sessionTest {
 	t.Helper()
 	r := randomSource{rand.New(rand.NewPCG(uint64(i), 0))}
@@ -108,10 +108,9 @@ func createRandomSession(t *testing.T, ns string, i int) *sessionTest {
 	return &sessionTest{t, client.ObjectKeyFromObject(s)}
 }
 
-// randomSource throw specs.
+// randomSource generates random specs.
 type randomSource struct{ *rand.Rand }
 
-// isRare, and often, say whether something is there.
 func (d randomSource) isRare() bool   { return d.IntN(8) == 0 }
 func (d randomSource) isCommon() bool { return d.IntN(2) == 0 }
 

@@ -18,54 +18,53 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// isSessionStatusWrite tells whether a request writes a session's status, and of which.
-func isSessionStatusWrite(request *http.Request) (name string, is bool) {
+// isSessionStatusWrite returns the name of the session whose status a request writes.
+func isSessionStatusWrite(request *http.Request) (name string, ok bool) {
 	head, found := strings.CutSuffix(request.URL.Path, "/status")
 	return path.Base(head), found && isWrite(request) && strings.Contains(head, "/agenticsessions/")
 }
 
-// Of ten writes of a status four fail, each in another way. What was to be told is told all
-// the same: a status that never comes to be stored is the one that counts.
+// Four of ten status writes fail, in different ways. The final status must be stored nevertheless.
 func TestSessionStatusIsStoredDespiteFailedWrites(t *testing.T) {
 	ns := namespace(t)
 	var writes, failed atomic.Int64
 	faults.set(t, ns, func(request *http.Request) fault {
-		if _, is := isSessionStatusWrite(request); !is {
+		if _, ok := isSessionStatusWrite(request); !ok {
 			return delivered
 		}
 		writes.Add(1)
-		becomes := oneOf(randomSource{rand.New(rand.NewPCG(rand.Uint64(), 0))},
+		outcome := oneOf(randomSource{rand.New(rand.NewPCG(rand.Uint64(), 0))},
 			conflicted, broken, undelivered, answerIsLost, delivered, delivered, delivered, delivered, delivered, delivered)
-		if becomes != delivered {
+		if outcome != delivered {
 			failed.Add(1)
 		}
-		return becomes
+		return outcome
 	})
 	all := testbuilder.Number(t, "SESSION_STATUSES", 30)
-	var stories []*sessionTest
+	var sessions []*sessionTest
 	for i := range all {
-		stories = append(stories, createSessionIn(t, ns, fmt.Sprintf("s%04d", i), func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-			r.Spec.RuntimeClassName = nil // simulated nodes run them to their end
+		sessions = append(sessions, createSessionIn(t, ns, fmt.Sprintf("s%04d", i), func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
+			r.Spec.RuntimeClassName = nil // simulated nodes run the Pods
 		}))
 	}
 	lost := 0
-	for _, s := range stories {
+	for _, s := range sessions {
 		done := s.waitForPhase(v1alpha1.SessionCompleted)
 		if !meta.IsStatusConditionTrue(done.Status.Conditions, v1alpha1.ConditionCompleted) || len(done.Status.Runs) != 1 || done.Status.Job != "" {
 			lost++
 			t.Errorf("%s: %+v", s.key.Name, done.Status)
 		}
 	}
-	t.Logf("of %d writes %d failed; of %d sessions %d do not tell how they ended", writes.Load(), failed.Load(), all, lost)
+	t.Logf("of %d writes %d failed; of %d sessions %d have no final status", writes.Load(), failed.Load(), all, lost)
 }
 
-// A session is deleted after it was read and before its status is written, each time.
+// Each session is deleted after it was read and before its status is written.
 func TestSessionDeletedDuringStatusWriteIsNoError(t *testing.T) {
 	ns := namespace(t)
 	var deleted atomic.Int64
 	before := sessionReconcileErrors(t)
 	faults.set(t, ns, func(request *http.Request) fault {
-		if name, is := isSessionStatusWrite(request); is {
+		if name, ok := isSessionStatusWrite(request); ok {
 			s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 			if cluster.Delete(context.Background(), s) == nil {
 				deleted.Add(1)
@@ -77,12 +76,12 @@ func TestSessionDeletedDuringStatusWriteIsNoError(t *testing.T) {
 	for i := range all {
 		createSessionIn(t, ns, fmt.Sprintf("s%04d", i))
 	}
-	eventually(t, "all to be deleted", func() bool { return deleted.Load() == all })
-	eventually(t, "nothing to be left to do", func() bool {
+	eventually(t, "all sessions to be deleted", func() bool { return deleted.Load() == all })
+	eventually(t, "the work queue to be empty", func() bool {
 		return sumMetric(t, "workqueue_depth", "name", "agenticsession")+sumMetric(t, "controller_runtime_active_workers", "controller", "agenticsession") == 0
 	})
 	if after := sessionReconcileErrors(t); after != before {
-		t.Errorf("%g passes ended with an error", after-before)
+		t.Errorf("%g reconciliations ended with an error", after-before)
 	}
 	t.Logf("%d sessions were deleted while their status was written", all)
 }
@@ -92,7 +91,7 @@ func sessionReconcileErrors(t *testing.T) float64 {
 	return sumMetric(t, "controller_runtime_reconcile_errors_total", "controller", "agenticsession")
 }
 
-// sumMetric is what the operator counts, or 0 of what it has not counted yet.
+// sumMetric returns the sum of a metric's values with this label, 0 if it has none.
 func sumMetric(t *testing.T, metric, label, value string) float64 {
 	t.Helper()
 	families, err := ctrlmetrics.Registry.Gather()

@@ -23,18 +23,18 @@ import (
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-// unschedulableClass is a RuntimeClass that no node has: a Pod of it fares as a test says, and no simulated
-// node is quicker.
+// unschedulableClass is a RuntimeClass that no node supports, so that no simulated node runs the Pod
+// and the test sets its status.
 const unschedulableClass = "test-held"
 
-// sessionTest is one AgenticSession on the cluster.
+// sessionTest checks one AgenticSession.
 type sessionTest struct {
 	t   *testing.T
 	key client.ObjectKey
 }
 
-// createSession makes a session and its SessionRunner in a namespace that enforces PodSecurity
-// restricted.
+// createSession creates a session and its SessionRunner in a namespace that enforces the Pod
+// Security Standard restricted.
 func createSession(t *testing.T, change ...func(s *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner)) *sessionTest {
 	t.Helper()
 	return createSessionIn(t, newNamespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}), "fix", change...)
@@ -59,7 +59,7 @@ func createSessionIn(t *testing.T, ns, name string, change ...func(s *v1alpha1.A
 	return &sessionTest{t, client.ObjectKeyFromObject(s)}
 }
 
-// createIfMissing makes an object, unless an earlier test has.
+// createIfMissing creates an object, unless it exists.
 func createIfMissing(t *testing.T, object client.Object) {
 	t.Helper()
 	if err := client.IgnoreAlreadyExists(cluster.Create(t.Context(), object)); err != nil {
@@ -89,7 +89,7 @@ func (s *sessionTest) patchSpec(spec string) {
 	}
 }
 
-// listJobs of the session there are.
+// listJobs lists the session's Jobs.
 func (s *sessionTest) listJobs() []batchv1.Job {
 	s.t.Helper()
 	var jobs batchv1.JobList
@@ -99,7 +99,7 @@ func (s *sessionTest) listJobs() []batchv1.Job {
 	return jobs.Items
 }
 
-// waitForPod waits for that of the newest Job.
+// waitForPod waits for the Pod of the open attempt's Job.
 func (s *sessionTest) waitForPod() *corev1.Pod {
 	s.t.Helper()
 	var found *corev1.Pod
@@ -115,7 +115,7 @@ func (s *sessionTest) waitForPod() *corev1.Pod {
 	return found
 }
 
-// startRunner, and ends, play the kubelet: the node is simulated.
+// startRunner and exitRunner set the status of the Pod as a kubelet does.
 func (s *sessionTest) startRunner() {
 	s.t.Helper()
 	s.updatePodStatus(s.waitForPod(), func(pod *corev1.Pod) {
@@ -161,7 +161,7 @@ func TestSessionRunsAndReportsItsResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	if jobs := s.listJobs(); len(jobs) != 1 || jobs[0].CreationTimestamp.Before(&policy.CreationTimestamp) {
-		t.Errorf("%d Jobs, the first made before the network was closed", len(jobs))
+		t.Errorf("%d Jobs, the first created before the NetworkPolicy", len(jobs))
 	}
 	s.startRunner()
 	running := s.waitForPhase(v1alpha1.SessionRunning)
@@ -174,7 +174,7 @@ func TestSessionRunsAndReportsItsResult(t *testing.T) {
 		}
 	}
 	if running.Spec.UserContext == nil || running.Spec.UserContext.UserID == "" {
-		t.Error("nobody knows whose session it is")
+		t.Error("the session has no userContext")
 	}
 	s.exitRunner(0, `{"summary": "done", "costUSD": 0.25}`)
 	done := s.waitForPhase(v1alpha1.SessionCompleted)
@@ -208,7 +208,7 @@ func TestSessionStopsAndResumes(t *testing.T) {
 
 func TestSessionWaitsForItsSessionRunner(t *testing.T) {
 	s := createSession(t, func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) { s.Spec.Runner = "later" })
-	eventually(t, "the condition that names it", func() bool {
+	eventually(t, "the condition DependenciesReady", func() bool {
 		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
 		return c != nil && c.Reason == v1alpha1.ReasonRunnerNotFound
 	})
@@ -222,7 +222,7 @@ func TestSessionWaitsForItsSessionRunner(t *testing.T) {
 
 func TestRejectedPodFailsTheSession(t *testing.T) {
 	s := createSession(t, func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
-		r.Spec.RuntimeClassName = new("there-is-none")
+		r.Spec.RuntimeClassName = new("does-not-exist")
 	})
 	failed := s.waitForPhase(v1alpha1.SessionFailed)
 	if run := failed.Status.Runs[0]; run.Reason != v1alpha1.ReasonPodRejected || len(s.listJobs()) != 0 {
@@ -241,7 +241,7 @@ func TestSessionWaitsForQuota(t *testing.T) {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && quota.Status.Hard != nil
 	})
 	s := createSessionIn(t, ns, "fix")
-	eventually(t, "the condition that tells of the quota", func() bool {
+	eventually(t, "the condition JobCreated to report the quota", func() bool {
 		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionJobCreated)
 		return c != nil && c.Reason == v1alpha1.ReasonQuotaExceeded
 	})
@@ -258,12 +258,12 @@ func TestObjectOfAnotherOwnerIsNotAdoptedBySession(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := createSessionIn(t, ns, "fix")
-	eventually(t, "the condition that tells of it", func() bool {
+	eventually(t, "the condition DependenciesReady to report the name", func() bool {
 		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
 		return c != nil && c.Reason == v1alpha1.ReasonNameTaken
 	})
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(account), account); err != nil || len(account.OwnerReferences) > 0 {
-		t.Errorf("it was changed: %v, %+v", err, account.OwnerReferences)
+		t.Errorf("the ServiceAccount was changed: %v, %+v", err, account.OwnerReferences)
 	}
 	if err := cluster.Delete(t.Context(), account); err != nil {
 		t.Fatal(err)
@@ -280,7 +280,7 @@ func TestContinuingSessionKeepsWorkspaceOfDeletedParent(t *testing.T) {
 		s.Spec.ContinueFrom = &v1alpha1.SessionReference{Name: "first"}
 	})
 	first.waitForPod()
-	eventually(t, "the second to wait", func() bool {
+	eventually(t, "the second session to wait", func() bool {
 		c := meta.FindStatusCondition(second.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
 		return c != nil && c.Reason == v1alpha1.ReasonParentNotFinished
 	})
@@ -291,7 +291,7 @@ func TestContinuingSessionKeepsWorkspaceOfDeletedParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim := &corev1.PersistentVolumeClaim{}
-	eventually(t, "the claim to be the second's alone", func() bool {
+	eventually(t, "the second session to be the claim's only owner", func() bool {
 		if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "first-workspace"}, claim); err != nil {
 			t.Fatal(err)
 		}
@@ -305,7 +305,7 @@ func TestSessionsContinuingOneParentRunOneAtATime(t *testing.T) {
 		s.Spec.Workspace = &v1alpha1.SessionWorkspace{}
 	})
 	const children = 8
-	for i := range children { // all wait for the same moment
+	for i := range children { // all wait for the end of the first session
 		createSessionIn(t, ns, fmt.Sprintf("child-%d", i), func(s *v1alpha1.AgenticSession, _ *v1alpha1.SessionRunner) {
 			s.Spec.ContinueFrom = &v1alpha1.SessionReference{Name: "first"}
 		})
@@ -313,7 +313,7 @@ func TestSessionsContinuingOneParentRunOneAtATime(t *testing.T) {
 	first.exitRunner(0, "")
 	for range children {
 		running := &sessionTest{t, client.ObjectKey{Namespace: ns}}
-		eventually(t, "the next to begin", func() bool {
+		eventually(t, "the next session to start", func() bool {
 			var jobs batchv1.JobList
 			if err := cluster.List(t.Context(), &jobs, client.InNamespace(ns)); err != nil {
 				t.Fatal(err)
@@ -344,7 +344,7 @@ func TestDeletedSessionLeavesNoChildObjects(t *testing.T) {
 	s.waitForPod()
 	object := s.waitForPhase(v1alpha1.SessionCreating)
 	if len(object.Finalizers) > 0 {
-		t.Errorf("it has finalizers: %v", object.Finalizers)
+		t.Errorf("the session has finalizers: %v", object.Finalizers)
 	}
 	if err := cluster.Delete(t.Context(), object); err != nil {
 		t.Fatal(err)
@@ -352,7 +352,7 @@ func TestDeletedSessionLeavesNoChildObjects(t *testing.T) {
 	for _, list := range []client.ObjectList{
 		&batchv1.JobList{}, &corev1.SecretList{}, &corev1.PersistentVolumeClaimList{}, &corev1.ServiceList{}, &networkingv1.NetworkPolicyList{},
 	} {
-		eventually(t, "all to be gone", func() bool {
+		eventually(t, "all objects to be deleted", func() bool {
 			err := cluster.List(t.Context(), list, client.InNamespace(s.key.Namespace), client.HasLabels{session.LabelSessionUID})
 			return err == nil && meta.LenList(list) == 0
 		})
@@ -364,7 +364,7 @@ func TestSessionIsDeletedAfterItsTTL(t *testing.T) {
 		s.Spec.TTLSecondsAfterFinished = new(int32(1))
 	})
 	s.exitRunner(0, "")
-	eventually(t, "it to be gone", func() bool {
+	eventually(t, "the session to be deleted", func() bool {
 		return apierrors.IsNotFound(cluster.Get(t.Context(), s.key, &v1alpha1.AgenticSession{}))
 	})
 }
@@ -376,11 +376,11 @@ func TestIdleSessionIsStopped(t *testing.T) {
 	s.startRunner()
 	stopped := s.waitForPhase(v1alpha1.SessionStopped)
 	if stopped.Status.StoppedReason != v1alpha1.StopInactivity {
-		t.Errorf("it was stopped for %s", stopped.Status.StoppedReason)
+		t.Errorf("stopped for %s", stopped.Status.StoppedReason)
 	}
 }
 
-// The examples are taken by the API server, but for the one that says it is refused.
+// The API server accepts all examples except refused.yaml.
 func TestAgenticSessionExamplesAreAccepted(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "examples", "agenticsession", "*.yaml"))
 	if err != nil || len(files) < 3 {

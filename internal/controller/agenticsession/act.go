@@ -88,15 +88,16 @@ func (r *Reconciler) createJob(ctx context.Context, s *v1alpha1.AgenticSession, 
 	job := decision.CreateJob.DeepCopy()
 	err = r.client.Create(ctx, job, fieldOwner)
 	if apierrors.IsAlreadyExists(err) {
-		found, err := getIfExists(ctx, r.live, job.Namespace, job.Name, job)
+		existing, err := getIfExists(ctx, r.live, job.Namespace, job.Name, &batchv1.Job{})
 		switch {
 		case err != nil:
 			return nil, err
-		case !found:
+		case existing == nil:
 			return nil, kube.ErrStale
-		case !session.IsControlledBy(s, job):
+		case !session.IsControlledBy(s, existing):
 			return nameTaken("Job", job.Name), nil
 		}
+		job = existing
 	} else if refusal, err := asRefusal(err, "Job", job.Name); refusal != nil || err != nil {
 		return refusal, err
 	}

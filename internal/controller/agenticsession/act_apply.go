@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -52,17 +53,15 @@ func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession
 			return nil, nil
 		}
 	}
-	existing := &metav1.PartialObjectMetadata{}
-	existing.SetGroupVersionKind(u.GroupVersionKind())
-	found, err := getIfExists(ctx, r.live, s.Namespace, u.GetName(), existing)
+	existing, err := r.getMetadata(ctx, s.Namespace, u.GetName(), u.GroupVersionKind())
 	switch {
 	case err != nil:
 		return nil, err
-	case found && !session.WasCreatedFor(s, existing):
+	case existing != nil && !session.WasCreatedFor(s, existing):
 		return nameTaken(u.GetKind(), u.GetName()), nil
-	case found && u.GetKind() == "Lease": // the runner writes its spec
+	case existing != nil && u.GetKind() == "Lease": // the runner writes its spec
 		return nil, nil
-	case !found && createError != nil:
+	case existing == nil && createError != nil:
 		return asRefusal(createError, u.GetKind(), u.GetName())
 	}
 	err = r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership)
@@ -84,27 +83,32 @@ func canCreateFirst(object core.Object) bool {
 
 // isNetworkPolicyCurrent reports whether the cache contains the NetworkPolicy with this spec.
 func (r *Reconciler) isNetworkPolicyCurrent(ctx context.Context, s *v1alpha1.AgenticSession, policy *networkingv1.NetworkPolicy) bool {
-	cached := &networkingv1.NetworkPolicy{}
-	found, err := getIfExists(ctx, r.options.Children, policy.Namespace, policy.Name, cached)
-	return err == nil && found && session.IsControlledBy(s, cached) && equality.Semantic.DeepEqual(cached.Spec, policy.Spec)
+	cached, err := getIfExists(ctx, r.options.Children, policy.Namespace, policy.Name, &networkingv1.NetworkPolicy{})
+	return err == nil && cached != nil && session.IsControlledBy(s, cached) && equality.Semantic.DeepEqual(cached.Spec, policy.Spec)
+}
+
+// getMetadata reads the metadata of an object from the API server; nil if it does not exist.
+func (r *Reconciler) getMetadata(ctx context.Context, namespace, name string, kind schema.GroupVersionKind) (*metav1.PartialObjectMetadata, error) {
+	into := &metav1.PartialObjectMetadata{}
+	into.SetGroupVersionKind(kind)
+	return getIfExists(ctx, r.live, namespace, name, into)
 }
 
 // addClaimOwner makes the session an owner, but not the controller, of another session's claim.
 func (r *Reconciler) addClaimOwner(ctx context.Context, s *v1alpha1.AgenticSession, name string) (*core.Refusal, error) {
-	claim := &metav1.PartialObjectMetadata{}
-	claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
-	found, err := getIfExists(ctx, r.live, s.Namespace, name, claim)
+	kind := corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")
+	claim, err := r.getMetadata(ctx, s.Namespace, name, kind)
 	if err != nil {
 		return nil, err
 	}
-	if !found || claim.Labels[session.LabelSessionUID] == "" || !claim.DeletionTimestamp.IsZero() {
+	if claim == nil || claim.Labels[session.LabelSessionUID] == "" || !claim.DeletionTimestamp.IsZero() {
 		return &core.Refusal{
 			Class: apierror.NotFound, Kind: "PersistentVolumeClaim", Name: name,
 			Message: "PersistentVolumeClaim " + name + " of the continued session no longer exists; continue another session, or create one without continueFrom",
 		}, nil
 	}
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(claim.GroupVersionKind())
+	u.SetGroupVersionKind(kind)
 	u.SetNamespace(s.Namespace)
 	u.SetName(name)
 	u.SetUID(claim.UID) // apply must not create another claim

@@ -22,21 +22,13 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (s
 		Session: s.DeepCopy(), Now: r.clock.Now(), CreatedJobs: r.createdJobUIDs(s),
 		Answers: session.Answers{Jobs: map[string]*batchv1.Job{}},
 	}
-	runner := &v1alpha1.SessionRunner{}
-	found, err := getIfExists(ctx, r.client, s.Namespace, s.Spec.Runner, runner)
-	if err != nil {
+	var err error
+	if observation.Runner, err = getIfExists(ctx, r.client, s.Namespace, s.Spec.Runner, &v1alpha1.SessionRunner{}); err != nil {
 		return observation, err
 	}
-	if found {
-		observation.Runner = runner
-	}
-	policy := &networkingv1.NetworkPolicy{}
-	found, err = getIfExists(ctx, r.options.Children, s.Namespace, session.NetworkPolicyName(s.Name), policy)
-	if err != nil {
+	policyName := session.NetworkPolicyName(s.Name)
+	if observation.NetworkPolicy, err = getIfExists(ctx, r.options.Children, s.Namespace, policyName, &networkingv1.NetworkPolicy{}); err != nil {
 		return observation, err
-	}
-	if found {
-		observation.NetworkPolicy = policy
 	}
 	if err := r.observeJobs(ctx, r.options.Children, &observation, client.MatchingFields{uidIndex: string(s.UID)}); err != nil {
 		return observation, err
@@ -57,16 +49,16 @@ func (r *Reconciler) createdJobUIDs(s *v1alpha1.AgenticSession) map[string]types
 	return map[string]types.UID{job.name: job.uid}
 }
 
-// getIfExists reads an object. A missing object is not an error.
-func getIfExists(ctx context.Context, reader client.Reader, namespace, name string, into client.Object) (found bool, err error) {
-	err = reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
+// getIfExists reads an object into the given one and returns it; nil if it does not exist.
+func getIfExists[T client.Object](ctx context.Context, reader client.Reader, namespace, name string, into T) (T, error) {
+	err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return *new(T), nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading %T %s: %w", into, name, err)
+		return *new(T), fmt.Errorf("reading %T %s: %w", into, name, err)
 	}
-	return true, nil
+	return into, nil
 }
 
 // observeJobs lists the session's Jobs and their Pods.
@@ -95,16 +87,12 @@ func (r *Reconciler) observeWorkspace(ctx context.Context, observation *session.
 	s := observation.Session
 	claim := s.Status.WorkspaceClaim
 	if s.Spec.ContinueFrom != nil {
-		parent := &v1alpha1.AgenticSession{}
-		found, err := getIfExists(ctx, r.client, s.Namespace, s.Spec.ContinueFrom.Name, parent)
-		if err != nil {
+		var err error
+		if observation.Parent, err = getIfExists(ctx, r.client, s.Namespace, s.Spec.ContinueFrom.Name, &v1alpha1.AgenticSession{}); err != nil {
 			return err
 		}
-		if found {
-			observation.Parent = parent
-			if claim == "" {
-				claim = parent.Status.WorkspaceClaim
-			}
+		if observation.Parent != nil && claim == "" {
+			claim = observation.Parent.Status.WorkspaceClaim
 		}
 	}
 	if claim == "" {
@@ -130,9 +118,9 @@ func (r *Reconciler) observeActivity(ctx context.Context, observation *session.O
 	if observation.Runner == nil || !observation.Runner.Spec.ActivityLease || observation.Session.Status.Job == "" {
 		return nil
 	}
-	lease := &coordinationv1.Lease{}
-	found, err := getIfExists(ctx, r.options.Children, observation.Session.Namespace, session.LeaseName(observation.Session.Name), lease)
-	if err != nil || !found || !session.IsControlledBy(observation.Session, lease) {
+	name := session.LeaseName(observation.Session.Name)
+	lease, err := getIfExists(ctx, r.options.Children, observation.Session.Namespace, name, &coordinationv1.Lease{})
+	if err != nil || lease == nil || !session.IsControlledBy(observation.Session, lease) {
 		return err
 	}
 	observation.Activity = &session.Activity{FinishedJob: lease.Annotations[session.AnnotationRunFinished]}
@@ -152,12 +140,11 @@ func (r *Reconciler) answerQuestion(ctx context.Context, observation *session.Ob
 		observation.Answers.Listed = true
 		return nil
 	}
-	job := &batchv1.Job{}
-	found, err := getIfExists(ctx, r.live, observation.Session.Namespace, question.JobName, job)
+	job, err := getIfExists(ctx, r.live, observation.Session.Namespace, question.JobName, &batchv1.Job{})
 	if err != nil {
 		return err
 	}
-	if !found || !session.IsControlledBy(observation.Session, job) {
+	if job != nil && !session.IsControlledBy(observation.Session, job) {
 		job = nil // creating the session's Job reports a name conflict
 	}
 	observation.Answers.Jobs[question.JobName] = job

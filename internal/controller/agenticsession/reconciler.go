@@ -133,8 +133,7 @@ func (r *Reconciler) decide(ctx context.Context, observation *session.Observatio
 	}
 }
 
-// forgetUnused drops what the session's status makes useless. forget drops everything of a deleted
-// session.
+// forgetUnused drops the remembered values that the session's status makes obsolete.
 func (r *Reconciler) forgetUnused(s *v1alpha1.AgenticSession) {
 	if created, found := r.createdJobs.Get(s); found && (s.Status.JobUID != "" || s.Status.Job != created.name) {
 		r.createdJobs.Delete(s)

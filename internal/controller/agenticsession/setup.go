@@ -38,8 +38,8 @@ const (
 	parentIndex = "spec.continueFrom.name"
 )
 
-// NewCache returns a cache of the objects of sessions in these namespaces, in all if there are
-// none. It is separate from the manager's cache, which selects Jobs and Pods by other labels.
+// NewCache returns a cache of the objects of sessions in these namespaces, or in all namespaces
+// if the map is empty. It is separate from the manager's cache, which selects Jobs and Pods by other labels.
 func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache, error) {
 	hasSession, err := labels.NewRequirement(session.LabelSessionUID, apiselection.Exists, nil)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // shows that a moment later, and until then two sessions that continue the same one would both
 // find its workspace free.
 type workspaceReservations struct {
-	// mu makes checking and reserving a workspace one operation.
+	// mu is held from the check for another user to the reservation.
 	mu sync.Mutex
 	// claims that sessions reserved, by session.
 	claims *kube.Store[string]

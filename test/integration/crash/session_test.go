@@ -26,20 +26,20 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// sessionsAtOnce is how many sessions there are at any time.
-const sessionsAtOnce = 40
+// concurrentSessions is the number of sessions that exist at any time.
+const concurrentSessions = 40
 
-// ofSessions are lists of all that a session can be made of.
-func ofSessions() []client.ObjectList {
+// childObjectLists returns lists of all kinds of objects that a session can have.
+func childObjectLists() []client.ObjectList {
 	return []client.ObjectList{
 		&batchv1.JobList{}, &corev1.PodList{}, &corev1.SecretList{}, &corev1.PersistentVolumeClaimList{}, &corev1.ServiceList{},
 		&corev1.ServiceAccountList{}, &networkingv1.NetworkPolicyList{}, &coordinationv1.LeaseList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
 	}
 }
 
-// Sessions that have all that a session can have are made, and deleted at any moment of their
-// lives, while the operator is killed about every second. SESSION_ORPHANS is how many.
-func TestNothingIsLeftOfDeletedSessionsWhileTheOperatorIsKilledEverySecond(t *testing.T) {
+// Sessions with all kinds of objects are created, and deleted at random times, while the operator is
+// killed about every second. SESSION_ORPHANS sets the number of sessions.
+func TestDeletedSessionsLeaveNoOrphansWhileTheOperatorIsKilled(t *testing.T) {
 	if os.Getenv("KUBECONFIG") == "" {
 		t.Skip("KUBECONFIG is not set, so there is no cluster to test against: use make test-integration")
 	}
@@ -67,54 +67,54 @@ func TestNothingIsLeftOfDeletedSessionsWhileTheOperatorIsKilledEverySecond(t *te
 	killing, stopKilling := context.WithCancel(ctx)
 	binary := build(t)
 	go func() { kills <- runAndKill(killing, t, binary, ns.Name) }()
-	seen := owned{cluster: cluster, namespace: ns.Name, kinds: map[string]int{}}
+	checker := ownerChecker{cluster: cluster, namespace: ns.Name, kinds: map[string]int{}}
 	all := testbuilder.Number(t, "SESSION_ORPHANS", 100)
-	var alive []mortal
-	for made := 0; made < all || len(alive) > 0; pause(ctx) {
-		for ; made < all && len(alive) < sessionsAtOnce; made++ {
-			alive = append(alive, bringInSession(ctx, t, cluster, ns.Name, made))
+	var existing []deletableSession
+	for created := 0; created < all || len(existing) > 0; pause(ctx) {
+		for ; created < all && len(existing) < concurrentSessions; created++ {
+			existing = append(existing, createDeletableSession(ctx, t, cluster, ns.Name, created))
 		}
-		seen.check(t)
-		alive = slices.DeleteFunc(alive, func(m mortal) bool { return m.deleteIfDue(ctx, t, cluster) })
+		checker.checkAll(t)
+		existing = slices.DeleteFunc(existing, func(m deletableSession) bool { return m.deleteIfDue(ctx, t, cluster) })
 	}
 	stopKilling()
-	t.Logf("%d sessions were made and deleted while the operator was killed %d times; seen of them: %v", all, <-kills, seen.kinds)
-	wantNothingLeft(ctx, t, cluster, ns.Name)
-	if len(seen.kinds) != len(ofSessions()) {
-		t.Errorf("of %d kinds only these were seen: %v", len(ofSessions()), seen.kinds)
+	t.Logf("%d sessions were created and deleted while the operator was killed %d times; observed objects: %v", all, <-kills, checker.kinds)
+	waitForNoOrphans(ctx, t, cluster, ns.Name)
+	if len(checker.kinds) != len(childObjectLists()) {
+		t.Errorf("of %d kinds only these were observed: %v", len(childObjectLists()), checker.kinds)
 	}
 }
 
-// mortal is a session whose time comes: at any moment of its life, or for some not before it
-// has had its Job.
-type mortal struct {
-	session *v1alpha1.AgenticSession
-	due     time.Time
-	late    bool
+// deletableSession is a session that the test deletes at a random time, or, if afterJob is set, not
+// before its Job was observed.
+type deletableSession struct {
+	session  *v1alpha1.AgenticSession
+	deleteAt time.Time
+	afterJob bool
 }
 
-func bringInSession(ctx context.Context, t *testing.T, cluster client.Client, ns string, i int) mortal {
+func createDeletableSession(ctx context.Context, t *testing.T, cluster client.Client, ns string, i int) deletableSession {
 	t.Helper()
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%04d", i), Namespace: ns}}
 	s.Spec.Prompt, s.Spec.Interactive, s.Spec.Workspace = "do it", true, &v1alpha1.SessionWorkspace{}
 	if err := cluster.Create(ctx, s); err != nil {
 		t.Fatal(err)
 	}
-	return mortal{session: s, due: time.Now().Add(rand.N(4 * time.Second)), late: i%4 == 0}
+	return deletableSession{session: s, deleteAt: time.Now().Add(rand.N(4 * time.Second)), afterJob: i%4 == 0}
 }
 
-func (m *mortal) deleteIfDue(ctx context.Context, t *testing.T, cluster client.Client) bool {
+func (m *deletableSession) deleteIfDue(ctx context.Context, t *testing.T, cluster client.Client) bool {
 	t.Helper()
 	if ctx.Err() != nil {
 		t.Fatal(ctx.Err())
 	}
-	if time.Now().Before(m.due) {
+	if time.Now().Before(m.deleteAt) {
 		return false
 	}
 	if err := cluster.Get(ctx, client.ObjectKeyFromObject(m.session), m.session); err != nil {
 		t.Fatal(err)
 	}
-	if m.late && m.session.Status.JobUID == "" && len(m.session.Status.Runs) == 0 {
+	if m.afterJob && m.session.Status.JobUID == "" && len(m.session.Status.Runs) == 0 {
 		return false
 	}
 	if err := cluster.Delete(ctx, m.session); err != nil {
@@ -123,25 +123,25 @@ func (m *mortal) deleteIfDue(ctx context.Context, t *testing.T, cluster client.C
 	return true
 }
 
-// owned is what was seen of sessions.
-type owned struct {
+// ownerChecker checks the owner references of all objects of sessions, and counts them by kind.
+type ownerChecker struct {
 	cluster   client.Client
 	namespace string
 	kinds     map[string]int
 }
 
-// check holds the owner references of what there is against what the garbage collector can
-// follow: an owner whose apiVersion is not served is one that it never finds.
-func (o *owned) check(t *testing.T) {
+// checkAll checks that the garbage collector can follow all owner references. It does not find an
+// owner whose apiVersion is not served.
+func (o *ownerChecker) checkAll(t *testing.T) {
 	t.Helper()
-	for _, list := range ofSessions() {
+	for _, list := range childObjectLists() {
 		if err := o.cluster.List(t.Context(), list, client.InNamespace(o.namespace), client.HasLabels{session.LabelSessionUID}); err != nil {
 			t.Fatal(err)
 		}
 		if err := meta.EachListItem(list, func(item runtime.Object) error {
-			object, is := item.(client.Object)
-			if !is {
-				return fmt.Errorf("%T is no object", item)
+			object, ok := item.(client.Object)
+			if !ok {
+				return fmt.Errorf("%T is not an object", item)
 			}
 			o.kinds[fmt.Sprintf("%T", object)]++
 			return o.checkOwner(object)
@@ -151,7 +151,7 @@ func (o *owned) check(t *testing.T) {
 	}
 }
 
-func (o *owned) checkOwner(object client.Object) error {
+func (o *ownerChecker) checkOwner(object client.Object) error {
 	owner := metav1.GetControllerOf(object)
 	if owner == nil {
 		return fmt.Errorf("%T %s has no controller", object, object.GetName())
@@ -161,20 +161,20 @@ func (o *owned) checkOwner(object client.Object) error {
 		return err
 	}
 	if _, err := o.cluster.RESTMapper().RESTMapping(gv.WithKind(owner.Kind).GroupKind(), gv.Version); err != nil {
-		return fmt.Errorf("%T %s: its owner is of a kind that is not served: %w", object, object.GetName(), err)
+		return fmt.Errorf("%T %s: the kind of its owner is not served: %w", object, object.GetName(), err)
 	}
 	if owner.Kind == "AgenticSession" && owner.BlockOwnerDeletion != nil && *owner.BlockOwnerDeletion {
-		return fmt.Errorf("%T %s keeps its session from being deleted", object, object.GetName())
+		return fmt.Errorf("%T %s blocks the deletion of its session", object, object.GetName())
 	}
 	return nil
 }
 
-// wantNothingLeft waits until the garbage collector has removed all, without an operator.
-func wantNothingLeft(ctx context.Context, t *testing.T, cluster client.Client, ns string) {
+// waitForNoOrphans waits until the garbage collector has deleted all objects, without an operator.
+func waitForNoOrphans(ctx context.Context, t *testing.T, cluster client.Client, ns string) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; pause(ctx) {
 		left := map[string]int{}
-		for _, list := range ofSessions() {
+		for _, list := range childObjectLists() {
 			if err := cluster.List(ctx, list, client.InNamespace(ns), client.HasLabels{session.LabelSessionUID}); err != nil {
 				t.Fatal(err)
 			}

@@ -14,9 +14,9 @@ import (
 // exitCodeError ends the runner with this code.
 type exitCodeError int
 
-func (e exitCodeError) Error() string { return fmt.Sprintf("told to exit with code %d", int(e)) }
+func (e exitCodeError) Error() string { return fmt.Sprintf("exit with code %d requested", int(e)) }
 
-// executeLine does what one line says. A line that is no order is echoed.
+// executeLine executes a command, and echoes any other line.
 func (a *agent) executeLine(ctx context.Context, line string) error {
 	line = strings.TrimSpace(line)
 	a.lease.renewIfDue(ctx)
@@ -30,18 +30,18 @@ func (a *agent) executeLine(ctx context.Context, line string) error {
 	}
 	name, rest, _ := strings.Cut(line[1:], " ")
 	rest = strings.TrimSpace(rest)
-	order, known := a.commands()[name]
-	if !known {
-		return fmt.Errorf("there is no order /%s", name)
+	command, found := a.commands()[name]
+	if !found {
+		return fmt.Errorf("unknown command /%s", name)
 	}
-	log.Print("Order: ", line)
-	if err := order(ctx, rest); err != nil {
+	log.Print("Executing: ", line)
+	if err := command(ctx, rest); err != nil {
 		return fmt.Errorf("/%s: %w", name, err)
 	}
 	return nil
 }
 
-// commands are what a line can ask for, by the word behind the slash.
+// commands returns the commands by name.
 func (a *agent) commands() map[string]func(ctx context.Context, rest string) error {
 	return map[string]func(context.Context, string) error{
 		"connect": a.tryConnect,
@@ -56,7 +56,7 @@ func (a *agent) commands() map[string]func(ctx context.Context, rest string) err
 	}
 }
 
-// waitFor takes some time: at work, which the Lease shows, or idle.
+// waitFor waits for a time, during which it renews the Lease if it is working.
 func (a *agent) waitFor(ctx context.Context, text string, working bool) error {
 	takes, err := time.ParseDuration(text)
 	if err != nil {
@@ -80,7 +80,7 @@ func (a *agent) waitFor(ctx context.Context, text string, working bool) error {
 	}
 }
 
-// addCost adds dollars, as a model would.
+// addCost adds dollars to the cost, as a model would.
 func (a *agent) addCost(_ context.Context, text string) error {
 	cost, err := strconv.ParseFloat(text, 64)
 	if err != nil {
@@ -93,27 +93,26 @@ func (a *agent) addCost(_ context.Context, text string) error {
 	return nil
 }
 
-// appendToFile appends a line to a file in the workspace, and to none elsewhere.
+// appendToFile appends a line to a file in the workspace.
 func (a *agent) appendToFile(_ context.Context, rest string) error {
 	name, text, _ := strings.Cut(rest, " ")
 	if !filepath.IsLocal(name) {
-		return fmt.Errorf("%q is no file in the workspace", name)
+		return fmt.Errorf("%q is not a path in the workspace", name)
 	}
 	return a.workspace.appendLine(name, text)
 }
 
-// setRawResult leaves this as the result, whatever it is, in the place of the runner's own.
+// setRawResult replaces the runner's result with this text, valid or not.
 func (a *agent) setRawResult(_ context.Context, text string) error {
 	a.rawResult = text
 	return nil
 }
 
-// exitWithCode exits with a code: at each attempt, or at the first ones only, so that a later one
-// gets past.
+// exitWithCode exits with a code at each attempt, or only at the first ones.
 func (a *agent) exitWithCode(_ context.Context, rest string) error {
 	fields := strings.Fields(rest)
 	if len(fields) == 0 || len(fields) > 2 {
-		return errors.New("it takes an exit code, and how many attempts fail")
+		return errors.New("usage: /fail CODE [ATTEMPTS]")
 	}
 	code, err := strconv.ParseUint(fields[0], 10, 8)
 	if err != nil {
@@ -131,7 +130,7 @@ func (a *agent) exitWithCode(_ context.Context, rest string) error {
 	return exitCodeError(code)
 }
 
-// markRunFinished says that an interactive runner has finished what it was at.
+// markRunFinished reports that the run of an interactive session is finished.
 func (a *agent) markRunFinished(ctx context.Context, _ string) error {
 	return a.lease.markRunFinished(ctx)
 }

@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// progressFile in the workspace says how far the prompt is done, so that a session that was
-// stopped goes on where it was.
+// progressFile in the workspace contains how many lines of the prompt were executed, so that a stopped
+// session can resume.
 const progressFile = ".echo-progress"
 
-// workspace is the workspace. It reaches no file outside, whatever links lie in it.
+// workspace is the directory of the session's workspace. Links cannot lead out of it.
 type workspace struct{ root *os.Root }
 
 func openWorkspace(directory string) (*workspace, error) {
@@ -24,8 +24,8 @@ func openWorkspace(directory string) (*workspace, error) {
 
 func (m *workspace) closeRoot() { _ = m.root.Close() }
 
-// completedLines is how many lines of its prompt the session has done. A workspace may have been
-// another session's before: what that one noted does not count.
+// completedLines returns how many lines of its prompt the session executed. The progress of another
+// session, which used the workspace before, does not count.
 func (m *workspace) completedLines(session string) (int, error) {
 	raw, err := m.root.ReadFile(progressFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -37,7 +37,7 @@ func (m *workspace) completedLines(session string) (int, error) {
 	var name string
 	var lines int
 	if _, err := fmt.Sscanf(string(raw), "%s %d", &name, &lines); err != nil || name != session || lines < 0 {
-		return 0, nil //nolint:nilerr // a note that was cut off in a crash is none
+		return 0, nil //nolint:nilerr // a crash may have left a partial file
 	}
 	return lines, nil
 }
@@ -54,7 +54,7 @@ func (m *workspace) removeProgress() error {
 	return nil
 }
 
-// appendLine adds a line to a file.
+// appendLine appends a line to a file.
 func (m *workspace) appendLine(name, line string) error {
 	const mode = 0o644
 	file, err := m.root.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, mode)
