@@ -40,7 +40,7 @@ func readFile(t *testing.T, path string) string {
 }
 
 // packageDirectories a program are those of the module, at its top, that it is made of. Of hack
-// only what lies below it can be told apart.
+// only paths below it can be distinguished.
 func packageDirectories(t *testing.T, root, program string) []string {
 	t.Helper()
 	const module = "github.com/yardmaster/yardmaster/"

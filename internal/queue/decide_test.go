@@ -135,7 +135,7 @@ func TestActionsOfALiveQueue(t *testing.T) {
 			unobserved(), failing(ActionEnsureQueue, broker.Errorf(broker.ClassInvalid, "too old")),
 			[]Action{ActionReadStats, ActionEnsureQueue}, "False RefusedByBroker", retryInterval,
 		},
-		"a broker that does not answer is asked again": {
+		"a request without an answer is repeated": {
 			unobserved(current), failing(ActionReadStats, broker.Errorf(broker.ClassUnreachable, "timeout")),
 			[]Action{ActionReadStats}, "False ConnectionFailed", retryInterval,
 		},

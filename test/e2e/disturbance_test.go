@@ -31,7 +31,7 @@ func newCertificate(t *testing.T) {
 	untilServedAnew(t, original.Data["ca.crt"])
 
 	// The operator may not create Secrets: an installation that lost its Secret is
-	// mended by installing again.
+	// fixed by installing again.
 	original = certificateSecret(t)
 	must(t, cluster.Delete(t.Context(), original))
 	must(t, webhookServes(t.Context()))
@@ -184,7 +184,7 @@ func failOver(t *testing.T) {
 	}
 	// It wakes in the belief that it leads, and ends as soon as it finds that it does not.
 	signal(t, hung, operatorName, "CONT")
-	eventually(t, "the old leader to be started anew", func() bool {
+	eventually(t, "the old leader to restart", func() bool {
 		return exists(t, hung) && hung.Status.ContainerStatuses[0].RestartCount > restarts
 	})
 

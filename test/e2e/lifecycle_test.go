@@ -107,7 +107,7 @@ func uninstall(t *testing.T) {
 	must(t, cluster.Delete(t.Context(), ns))
 	wantGone(t, ns)
 
-	// What runs goes on, and is kept until somebody sees to its end.
+	// Running steps continue, and are kept until their end is handled.
 	for i, s := range []*story{byHand, waiting} {
 		s.delete()
 		if !exists(t, s.sj) || !controllerutil.ContainsFinalizer(s.sj, v1alpha1.SequentialJobFinalizer) {
@@ -184,7 +184,7 @@ func clusterWide(t *testing.T) {
 }
 
 // A namespace's content is deleted in no order. Here the worst one comes about: the
-// operator's permissions go before all that it has to let go of.
+// operator's permissions are deleted before all objects with its finalizers.
 func namespaceGoes(t *testing.T) {
 	o := newQueueEnv(t, condemned)
 	o.createQueue("purged", func(q *v1alpha1.Queue) { q.Spec.DeletionPolicy = v1alpha1.DeletionPurge })
@@ -205,7 +205,7 @@ func namespaceGoes(t *testing.T) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: condemned}}
 	for _, object := range []client.Object{s.sj, o.getPool()} {
 		if !exists(t, object) || len(object.GetFinalizers()) == 0 {
-			t.Errorf("%s is let go although its namespace stays", object.GetName())
+			t.Errorf("%s lost its finalizer although its namespace is not terminating", object.GetName())
 		}
 	}
 	start := time.Now()

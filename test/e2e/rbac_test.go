@@ -23,7 +23,7 @@ import (
 
 // Every line is a permission: verb, resource and, if it is for one object only, its name.
 var (
-	// everywhere is what it may for the sake of its metrics and its webhook, and to let go of
+	// everywhere are its permissions for metrics and the webhook, and to remove finalizers from
 	// what its namespace takes along.
 	everywhere = []string{
 		"create authentication.k8s.io/tokenreviews",

@@ -130,7 +130,7 @@ func TestExceededQuotaDelaysTheRun(t *testing.T) {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && len(quota.Status.Hard) > 0
 	})
 	s := tellIn(t, ns, testbuilder.SequentialJob("quota", "").Step("a").Obj())
-	s.until("the quota to be told of", func(*v1alpha1.SequentialJob) bool {
+	s.until("the quota to be reported", func(*v1alpha1.SequentialJob) bool {
 		status, _ := s.condition(v1alpha1.ConditionResourcesUnavailable)
 		return status == metav1.ConditionTrue
 	})

@@ -78,7 +78,7 @@ func TestRerunStartsAtTheFailedStepAndKeepsEarlierOutcomes(t *testing.T) {
 	s.untilPhase(v1alpha1.PhaseFailed)
 	backup := *s.step("backup")
 	s.patch(func(sj *v1alpha1.SequentialJob) {
-		sj.Spec.Containers[1].Args = []string{"--mended"}
+		sj.Spec.Containers[1].Args = []string{"--fixed"}
 		sj.Spec.Rerun = &v1alpha1.Rerun{ID: "2", From: v1alpha1.RerunFromFailed}
 	})
 	s.until("the Job of run 2", func(*v1alpha1.SequentialJob) bool { return len(s.jobs()) == 3 })
@@ -87,7 +87,7 @@ func TestRerunStartsAtTheFailedStepAndKeepsEarlierOutcomes(t *testing.T) {
 	if kept := s.step("backup"); kept.JobUID != backup.JobUID || kept.Run != 1 {
 		t.Errorf("backup was run again: %+v", kept)
 	}
-	if jobs := s.jobs(); len(jobs) != 3 || !slices.Contains(jobs[2].Spec.Template.Spec.Containers[0].Args, "--mended") {
+	if jobs := s.jobs(); len(jobs) != 3 || !slices.Contains(jobs[2].Spec.Template.Spec.Containers[0].Args, "--fixed") {
 		t.Errorf("%d Jobs", len(jobs))
 	}
 	s.wantEvent(v1alpha1.EventRerunStarted)

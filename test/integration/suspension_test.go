@@ -52,7 +52,7 @@ func TestSuspendImmediateStopsThePodsAndResumesTheSameJob(t *testing.T) {
 	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
 	s.succeed("a")
 	if uid := s.step("a").JobUID; uid != job.UID {
-		t.Errorf("the step went on in Job %s, want %s", uid, job.UID)
+		t.Errorf("the step continued in Job %s, want %s", uid, job.UID)
 	}
 }
 
