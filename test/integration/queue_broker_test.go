@@ -150,7 +150,7 @@ func TestAFieldThatNobodyKeepsToIsToldOf(t *testing.T) {
 	y.ready("mail")
 	y.patch("mail", `{"spec":{"maxBacklog":10}}`)
 	is := y.becomes("mail", v1alpha1.ConditionPolicyFullyEnforced, metav1.ConditionFalse, v1alpha1.ReasonUnsupported)
-	if !strings.Contains(is.Message, "maxBacklog") || !strings.Contains(is.Message, "made without maxBacklog") {
+	if !strings.Contains(is.Message, "maxBacklog") || !strings.Contains(is.Message, "created without maxBacklog") {
 		t.Errorf("it says %q", is.Message)
 	}
 	if by := y.queue("mail").Status.Enforcement["maxBacklog"]; by != v1alpha1.EnforcementUnsupported {
