@@ -20,7 +20,7 @@ const (
 	adminDisabled = "0"
 )
 
-// Admin returns the handler of the admin API. It serves:
+// AdminHandler returns the handler of the admin API. It serves:
 //
 //	GET  /livez    200 while the process runs
 //	GET  /readyz   200 while the worker takes jobs, else 503
@@ -32,7 +32,7 @@ const (
 //	GET  /metrics  metrics for Prometheus
 //
 // All responses except those of /livez and /metrics contain the Stats.
-func (w *Worker) Admin() http.Handler {
+func (w *Worker) AdminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(response http.ResponseWriter, _ *http.Request) { response.WriteHeader(http.StatusOK) })
 	mux.HandleFunc("GET /readyz", func(response http.ResponseWriter, _ *http.Request) {
@@ -84,7 +84,7 @@ func (w *Worker) writeStats(response http.ResponseWriter, status int) {
 
 func (w *Worker) newAdminServer() *http.Server {
 	return &http.Server{
-		Handler: w.Admin(), ReadHeaderTimeout: adminHeaderTimeout, ReadTimeout: adminReadTimeout, MaxHeaderBytes: adminMaxHeaderBytes,
+		Handler: w.AdminHandler(), ReadHeaderTimeout: adminHeaderTimeout, ReadTimeout: adminReadTimeout, MaxHeaderBytes: adminMaxHeaderBytes,
 	}
 }
 

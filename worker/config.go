@@ -162,8 +162,8 @@ func ParseConfig(raw []byte) (Config, error) {
 	return c, nil
 }
 
-// settings are a validated Config with all defaults applied.
-type settings struct {
+// workerSettings are a validated Config with all defaults applied.
+type workerSettings struct {
 	concurrency  int
 	maxInFlight  int
 	drainTimeout time.Duration
@@ -172,10 +172,10 @@ type settings struct {
 	queues       []scheduler.QueueConfig
 }
 
-// settings applies the defaults. The error names every invalid field.
-func (c *Config) settings() (*settings, error) {
+// validatedSettings applies the defaults. The error names every invalid field.
+func (c *Config) validatedSettings() (*workerSettings, error) {
 	concurrency := cmp.Or(c.Concurrency, defaultConcurrency)
-	s := &settings{
+	s := &workerSettings{
 		concurrency:  concurrency,
 		maxInFlight:  cmp.Or(c.MaxInFlight, concurrency+scheduler.MaxPrefetch),
 		drainTimeout: time.Duration(cmp.Or(c.DrainTimeout, defaultDrainTimeout)),
@@ -218,7 +218,7 @@ func (b *BrokerConfig) validate() error {
 	if (b.URL == "") == (b.URLFile == "") {
 		errs = append(errs, errors.New("broker must have exactly one of url and urlFile"))
 	}
-	if toInt(b.UsernameFile != "")+toInt(b.TokenFile != "")+toInt(b.CredentialsFile != "") > 1 {
+	if boolToInt(b.UsernameFile != "")+boolToInt(b.TokenFile != "")+boolToInt(b.CredentialsFile != "") > 1 {
 		errs = append(errs, errors.New("broker must have at most one of usernameFile, tokenFile and credentialsFile"))
 	}
 	if b.PasswordFile != "" && b.UsernameFile == "" {
@@ -286,7 +286,7 @@ func setDurationIfPresent(target *time.Duration, value *Duration) {
 	}
 }
 
-func toInt(condition bool) int {
+func boolToInt(condition bool) int {
 	if condition {
 		return 1
 	}

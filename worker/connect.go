@@ -10,9 +10,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 )
 
-// connect reads the broker's credentials from their files and connects. Each reconnect reads
+// connectEngine reads the broker's credentials from their files and connects. Each reconnect reads
 // the files again: to rotate a password, change the file first and then the broker.
-func (b *BrokerConfig) connect(ctx context.Context, name string) (broker.Engine, error) {
+func (b *BrokerConfig) connectEngine(ctx context.Context, name string) (broker.Engine, error) {
 	refresh := func() (broker.Credentials, error) { return b.readCredentials(name) }
 	credentials, err := refresh()
 	if err != nil {
@@ -23,18 +23,18 @@ func (b *BrokerConfig) connect(ctx context.Context, name string) (broker.Engine,
 }
 
 func (b *BrokerConfig) readCredentials(name string) (broker.Credentials, error) {
-	var files fileReader
+	var files credentialReader
 	credentials := broker.Credentials{
 		URL:             b.URL,
 		Username:        files.readLogin("usernameFile", b.UsernameFile),
 		Password:        files.readLogin("passwordFile", b.PasswordFile),
 		Token:           files.readLogin("tokenFile", b.TokenFile),
-		NATSCredentials: files.read(b.CredentialsFile),
-		TLS:             broker.NewTLS(files.read(b.TLS.CAFile), files.read(b.TLS.CertificateFile), files.read(b.TLS.KeyFile), b.TLS.ServerName),
+		NATSCredentials: files.readFile(b.CredentialsFile),
+		TLS:             broker.NewTLS(files.readFile(b.TLS.CAFile), files.readFile(b.TLS.CertificateFile), files.readFile(b.TLS.KeyFile), b.TLS.ServerName),
 		Name:            name,
 	}
 	if b.URLFile != "" {
-		credentials.URL = strings.TrimSpace(string(files.read(b.URLFile)))
+		credentials.URL = strings.TrimSpace(string(files.readFile(b.URLFile)))
 	}
 	if files.err != nil {
 		return broker.Credentials{}, broker.Errorf(broker.ClassInvalid, "reading the broker credentials: %w", files.err)
@@ -42,10 +42,10 @@ func (b *BrokerConfig) readCredentials(name string) (broker.Credentials, error) 
 	return credentials, nil
 }
 
-// fileReader reads files until the first error.
-type fileReader struct{ err error }
+// credentialReader reads files until the first error.
+type credentialReader struct{ err error }
 
-func (f *fileReader) read(path string) []byte {
+func (f *credentialReader) readFile(path string) []byte {
 	if path == "" || f.err != nil {
 		return nil
 	}
@@ -56,8 +56,8 @@ func (f *fileReader) read(path string) []byte {
 
 // readLogin reads a file that the named field refers to. An empty file is an error: the
 // worker would otherwise log in anonymously, and the broker's error would not show why.
-func (f *fileReader) readLogin(field, path string) string {
-	text := strings.TrimRight(string(f.read(path)), "\r\n")
+func (f *credentialReader) readLogin(field, path string) string {
+	text := strings.TrimRight(string(f.readFile(path)), "\r\n")
 	if path != "" && text == "" && f.err == nil {
 		f.err = fmt.Errorf("broker.%s: %s is empty", field, path)
 	}

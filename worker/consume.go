@@ -33,7 +33,7 @@ func (w *Worker) attachQueue(ctx context.Context, config *scheduler.QueueConfig)
 
 // detachQueue stops consuming a queue, and appends it to the retired ones. It requires the
 // lock.
-func (w *Worker) detachQueue(name string, retired []*scheduler.Queue) []*scheduler.Queue {
+func (w *Worker) detachQueue(name string, retired []*scheduler.ScheduledQueue) []*scheduler.ScheduledQueue {
 	q := w.queues[name]
 	delete(w.queues, name)
 	q.stop()
@@ -47,7 +47,7 @@ func (w *Worker) detachQueue(name string, retired []*scheduler.Queue) []*schedul
 // ends.
 func (w *Worker) consumeWithRetry(ctx context.Context, q *attachedQueue) {
 	for failures := 1; ctx.Err() == nil; failures++ {
-		consumers, limiter, err := w.openQueue(ctx, &q.config)
+		consumers, limiter, err := w.openConsumers(ctx, &q.config)
 		if err == nil {
 			w.consumeQueue(ctx, q, consumers, limiter)
 			return
@@ -55,13 +55,13 @@ func (w *Worker) consumeWithRetry(ctx context.Context, q *attachedQueue) {
 		delay := reconnectDelay(failures)
 		w.log.Warn("Failed to open a queue", "queue", q.config.Name, "error", err, "retryAfter", delay)
 		w.metrics.recordFetchError(err)
-		sleep(ctx, delay)
+		sleepContext(ctx, delay)
 	}
 }
 
-// openQueue returns consumersPerPriority consumers for each priority, in order, and the
+// openConsumers returns consumersPerPriority consumers for each priority, in order, and the
 // queue's rate limiter.
-func (w *Worker) openQueue(ctx context.Context, config *scheduler.QueueConfig) ([]broker.Consumer, broker.RateLimiter, error) {
+func (w *Worker) openConsumers(ctx context.Context, config *scheduler.QueueConfig) ([]broker.Consumer, broker.RateLimiter, error) {
 	subscription, err := w.engine.Subscribe(ctx, config.Name)
 	if err != nil {
 		return nil, nil, err
@@ -99,7 +99,7 @@ func (w *Worker) consumeQueue(ctx context.Context, q *attachedQueue, consumers [
 		stopConsumers(consumers)
 		return
 	}
-	q.scheduled = scheduler.NewQueue(q.config, limiter)
+	q.scheduled = scheduler.NewScheduledQueue(q.config, limiter)
 	w.configureScheduler()
 	w.mu.Unlock()
 	w.log.Info("Consuming a queue", "queue", q.config.Name)
@@ -112,14 +112,14 @@ func (w *Worker) consumeQueue(ctx context.Context, q *attachedQueue, consumers [
 }
 
 // fetchMessages fetches messages of one priority whenever the scheduler has capacity.
-func (w *Worker) fetchMessages(ctx context.Context, q *attachedQueue, buffer *scheduler.Buffer, consumer broker.Consumer) {
+func (w *Worker) fetchMessages(ctx context.Context, q *attachedQueue, buffer *scheduler.PriorityBuffer, consumer broker.Consumer) {
 	defer consumer.Stop()
 	for failures := 0; ; {
 		request, ok := w.scheduler.NextRequest(buffer)
 		if !ok {
 			return
 		}
-		receive := func(d broker.Delivery) { w.scheduler.Receive(buffer, request, d) }
+		receive := func(d broker.Delivery) { w.scheduler.AddMessage(buffer, request, d) }
 		var received int
 		var err error
 		if request.Poll {
@@ -136,12 +136,12 @@ func (w *Worker) fetchMessages(ctx context.Context, q *attachedQueue, buffer *sc
 		w.metrics.recordFetchError(err)
 		delay := reconnectDelay(failures)
 		w.log.Warn("Failed to fetch messages", "queue", q.config.Name, "error", err, "retryAfter", delay)
-		sleep(ctx, delay)
+		sleepContext(ctx, delay)
 	}
 }
 
 // reserveSlots reserves slots under the queue's rate limit for its prefetched messages.
-func (w *Worker) reserveSlots(ctx context.Context, q *scheduler.Queue, limiter broker.RateLimiter) {
+func (w *Worker) reserveSlots(ctx context.Context, q *scheduler.ScheduledQueue, limiter broker.RateLimiter) {
 	for failures := 0; ; {
 		count, ok := w.scheduler.NextReservation(q)
 		if !ok {
@@ -152,7 +152,7 @@ func (w *Worker) reserveSlots(ctx context.Context, q *scheduler.Queue, limiter b
 		if err != nil {
 			failures++
 			w.log.Warn("Failed to reserve slots under the rate limit; no job of the queue starts", "queue", q.Config.Name, "error", err)
-			sleep(ctx, reconnectDelay(failures))
+			sleepContext(ctx, reconnectDelay(failures))
 			continue
 		}
 		failures = 0
@@ -164,14 +164,14 @@ func (w *Worker) reserveSlots(ctx context.Context, q *scheduler.Queue, limiter b
 }
 
 // openSlotsWhenDue lets one job start at each of the times, which are in order.
-func (w *Worker) openSlotsWhenDue(ctx context.Context, q *scheduler.Queue, slots []time.Time) {
+func (w *Worker) openSlotsWhenDue(ctx context.Context, q *scheduler.ScheduledQueue, slots []time.Time) {
 	for len(slots) > 0 {
 		due := 0
 		for now := time.Now(); due < len(slots) && !slots[due].After(now); {
 			due++
 		}
 		if due == 0 && ctx.Err() == nil {
-			sleep(ctx, time.Until(slots[0]))
+			sleepContext(ctx, time.Until(slots[0]))
 			continue
 		}
 		if due == 0 {
@@ -185,14 +185,14 @@ func (w *Worker) openSlotsWhenDue(ctx context.Context, q *scheduler.Queue, slots
 // maintainLeases extends leases that are due, and lets the scheduler give back messages that
 // wait in vain.
 func (w *Worker) maintainLeases(ctx context.Context) {
-	ticker := time.NewTicker(scheduler.TickInterval)
+	ticker := time.NewTicker(scheduler.UpdateInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			w.scheduler.Tick()
+			w.scheduler.UpdatePrefetch()
 			for _, m := range w.scheduler.LeasesToExtend() {
 				w.background.Go(func() { w.extendLease(ctx, m) })
 			}
@@ -204,9 +204,9 @@ func (w *Worker) maintainLeases(ctx context.Context) {
 const extendTimeoutDivisor = 6
 
 // extendLease extends the lease of a message. If that fails, the lease is due again at the
-// next tick.
+// next update.
 func (w *Worker) extendLease(ctx context.Context, m *scheduler.LeasedMessage) {
-	ctx, cancel := context.WithTimeout(ctx, m.Queue().Lease/extendTimeoutDivisor)
+	ctx, cancel := context.WithTimeout(ctx, m.QueueConfig().Lease/extendTimeoutDivisor)
 	defer cancel()
 	sentAt := w.now()
 	err := m.ExtendLease(ctx)

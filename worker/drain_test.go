@@ -95,7 +95,7 @@ func TestAdminAPIDrainsAndResumes(t *testing.T) {
 		done.add(job)
 		return nil
 	})
-	server := httptest.NewServer(w.Admin())
+	server := httptest.NewServer(w.AdminHandler())
 	defer server.Close()
 	call := func(method, path string) (int, Stats) {
 		t.Helper()

@@ -26,26 +26,26 @@ var errShutdown = errors.New("the worker is shutting down")
 
 // runExecutor runs one job after the other.
 func (w *Worker) runExecutor() {
-	var outcome scheduler.Outcome
-	for m := w.scheduler.Next(nil, outcome); m != nil; m = w.scheduler.Next(m, outcome) {
-		outcome = w.runJob(m)
+	var outcome scheduler.JobOutcome
+	for m := w.scheduler.NextMessage(nil, outcome); m != nil; m = w.scheduler.NextMessage(m, outcome) {
+		outcome = w.runMessage(m)
 	}
 }
 
-// runJob calls the handler for a message and settles the message.
-func (w *Worker) runJob(m *scheduler.LeasedMessage) scheduler.Outcome {
+// runMessage calls the handler for a message and settles the message.
+func (w *Worker) runMessage(m *scheduler.LeasedMessage) scheduler.JobOutcome {
 	attempt, err := m.AttemptNumber(w.settleContext)
 	if err != nil {
 		w.log.Warn("Failed to count the attempts of a job; it is delivered again", "error", err, "retryAfter", unknownAttemptDelay)
-		w.settle(m, resultPostponed, func(ctx context.Context) error { return m.Retry(ctx, unknownAttemptDelay) })
+		w.settleWithRetry(m, resultPostponed, func(ctx context.Context) error { return m.Retry(ctx, unknownAttemptDelay) })
 		return scheduler.OutcomeUnknown
 	}
-	if maxAttempts := m.Queue().Retry.MaxAttempts; attempt > maxAttempts {
+	if maxAttempts := m.QueueConfig().Retry.MaxAttempts; attempt > maxAttempts {
 		// No worker reported the result of the last attempt.
-		w.buryJob(m, "the worker was lost in each of the last attempts", attempt-1)
+		w.buryMessage(m, "the worker was lost in each of the last attempts", attempt-1)
 		return scheduler.OutcomeUnknown
 	}
-	job := newJob(m, attempt)
+	job := newJobFromMessage(m, attempt)
 	startedAt := w.now()
 	w.metrics.observeWait(startedAt.Sub(job.SentTime))
 	err = w.callHandler(job)
@@ -55,8 +55,8 @@ func (w *Worker) runJob(m *scheduler.LeasedMessage) scheduler.Outcome {
 	return w.settleByResult(m, job, err, finishedAt)
 }
 
-func newJob(m *scheduler.LeasedMessage, attempt int) *Job {
-	message, config := m.Message(), m.Queue()
+func newJobFromMessage(m *scheduler.LeasedMessage, attempt int) *Job {
+	message, config := m.Message(), m.QueueConfig()
 	return &Job{
 		ID: message.ID, Queue: config.Name, Priority: message.Priority, Payload: message.Payload, Headers: message.Headers,
 		Attempt: attempt, MaxAttempts: config.Retry.MaxAttempts, SentTime: message.SentTime,
@@ -91,9 +91,9 @@ func (w *Worker) wasInterrupted(err error) bool {
 }
 
 // settleByResult settles a message according to the handler's result.
-func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error, finishedAt time.Time) scheduler.Outcome {
+func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error, finishedAt time.Time) scheduler.JobOutcome {
 	if m.IsLeaseLost(finishedAt) && w.isAlreadySettled(m, err) {
-		return outcomeOf(err)
+		return jobOutcome(err)
 	}
 	snooze := (*snoozeError)(nil)
 	switch {
@@ -106,21 +106,21 @@ func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error,
 		w.log.Warn("Job snoozed", "queue", job.Queue, "job", job.ID, "after", snooze.after, "error", err)
 		w.releaseMessage(m, snooze.after)
 	case IsDeadLetter(err) || job.Attempt >= job.MaxAttempts:
-		w.buryJob(m, err.Error(), job.Attempt)
+		w.buryMessage(m, err.Error(), job.Attempt)
 	default:
 		delay, found := RetryAfter(err)
 		if !found {
-			delay = backoff.RetryDelay(m.Queue().Retry, job.Attempt, rand.Float64()) //nolint:gosec // it spreads retries and protects nothing
+			delay = backoff.RetryDelay(m.QueueConfig().Retry, job.Attempt, rand.Float64()) //nolint:gosec // it spreads retries and protects nothing
 		}
 		w.log.Debug("Job failed and will be retried", "queue", job.Queue, "job", job.ID, "attempt", job.Attempt, "after", delay, "error", err)
-		w.settle(m, resultRetried, func(ctx context.Context) error { return m.Retry(ctx, delay) })
+		w.settleWithRetry(m, resultRetried, func(ctx context.Context) error { return m.Retry(ctx, delay) })
 	}
-	return outcomeOf(err)
+	return jobOutcome(err)
 }
 
-// outcomeOf returns what a result says about the services that the job depends on. A job
+// jobOutcome returns what a result says about the services that the job depends on. A job
 // that is dead-lettered on purpose is invalid itself and does not count as a failure.
-func outcomeOf(err error) scheduler.Outcome {
+func jobOutcome(err error) scheduler.JobOutcome {
 	if err == nil || IsDeadLetter(err) {
 		return scheduler.OutcomeSucceeded
 	}
@@ -139,7 +139,7 @@ func (w *Worker) isAlreadySettled(m *scheduler.LeasedMessage, err error) bool {
 		w.metrics.countMessage(resultLate)
 		return false
 	}
-	w.log.Warn("Job finished after its lease was lost", "queue", m.Queue().Name, "job", m.Message().ID,
+	w.log.Warn("Job finished after its lease was lost", "queue", m.QueueConfig().Name, "job", m.Message().ID,
 		"succeeded", err == nil, "removedByOtherWorker", wasRemoved)
 	return wasRemoved || err != nil
 }
@@ -151,37 +151,37 @@ func (w *Worker) acknowledge(m *scheduler.LeasedMessage) {
 		w.metrics.done.Inc()
 		return
 	}
-	w.settle(m, resultDone, func(ctx context.Context) error { return m.Ack(ctx, true) })
+	w.settleWithRetry(m, resultDone, func(ctx context.Context) error { return m.Ack(ctx, true) })
 }
 
-// buryJob makes the message a dead letter, or drops it if the queue keeps none.
-func (w *Worker) buryJob(m *scheduler.LeasedMessage, reason string, attempts int) {
-	config := m.Queue()
+// buryMessage makes the message a dead letter, or drops it if the queue keeps none.
+func (w *Worker) buryMessage(m *scheduler.LeasedMessage, reason string, attempts int) {
+	config := m.QueueConfig()
 	isKept := config.DeadLetter.Enabled
 	w.log.Warn("Job failed and will not be retried", "queue", config.Name, "job", m.Message().ID, "attempts", attempts, "deadLettered", isKept, "reason", reason)
 	if !isKept {
-		w.settle(m, resultDropped, func(ctx context.Context) error { return m.Ack(ctx, true) })
+		w.settleWithRetry(m, resultDropped, func(ctx context.Context) error { return m.Ack(ctx, true) })
 		return
 	}
-	w.settle(m, resultDeadLettered, func(ctx context.Context) error { return m.Bury(ctx, reason, attempts) })
+	w.settleWithRetry(m, resultDeadLettered, func(ctx context.Context) error { return m.Bury(ctx, reason, attempts) })
 }
 
 // releaseMessage gives the message back to the queue without counting an attempt.
 func (w *Worker) releaseMessage(m *scheduler.LeasedMessage, after time.Duration) {
-	w.settle(m, resultReleased, func(ctx context.Context) error { return m.Release(ctx, after) })
+	w.settleWithRetry(m, resultReleased, func(ctx context.Context) error { return m.Release(ctx, after) })
 }
 
 // releaseUnused gives back a message that the scheduler will not start.
 func (w *Worker) releaseUnused(m *scheduler.LeasedMessage) {
 	w.background.Go(func() {
 		w.releaseMessage(m, 0)
-		w.scheduler.Released(m)
+		w.scheduler.MarkReleased(m)
 	})
 }
 
-// settle sends the result of a job to the broker. It retries until the lease expires: after
+// settleWithRetry sends the result of a job to the broker. It retries until the lease expires: after
 // that the broker delivers the message again anyway.
-func (w *Worker) settle(m *scheduler.LeasedMessage, result string, send func(context.Context) error) {
+func (w *Worker) settleWithRetry(m *scheduler.LeasedMessage, result string, send func(context.Context) error) {
 	for failures := 1; ; failures++ {
 		ctx, cancel := context.WithTimeout(w.settleContext, settleTimeout)
 		err := send(ctx)
@@ -192,9 +192,9 @@ func (w *Worker) settle(m *scheduler.LeasedMessage, result string, send func(con
 		}
 		if m.IsLeaseLost(w.now()) || w.settleContext.Err() != nil || broker.ClassOf(err) == broker.ClassInvalid {
 			w.metrics.countMessage(resultUnsettled)
-			w.log.Error("Failed to settle a message; the broker delivers it again", "queue", m.Queue().Name, "job", m.Message().ID, "result", result, "error", err)
+			w.log.Error("Failed to settle a message; the broker delivers it again", "queue", m.QueueConfig().Name, "job", m.Message().ID, "result", result, "error", err)
 			return
 		}
-		sleep(w.settleContext, reconnectDelay(failures))
+		sleepContext(w.settleContext, reconnectDelay(failures))
 	}
 }

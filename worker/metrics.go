@@ -27,9 +27,9 @@ const (
 	resultUnsettled = "unsettled"
 )
 
-// metrics of a worker. No label is the name of an object: Prometheus adds the labels of the
+// workerMetrics of a worker. No label is the name of an object: Prometheus adds the labels of the
 // Pod that it scrapes.
-type metrics struct {
+type workerMetrics struct {
 	registry *prometheus.Registry
 
 	messages *prometheus.CounterVec
@@ -43,8 +43,8 @@ type metrics struct {
 	reloads     *prometheus.CounterVec
 }
 
-func newMetrics(w *Worker) *metrics {
-	m := &metrics{
+func newMetrics(w *Worker) *workerMetrics {
+	m := &workerMetrics{
 		registry: prometheus.NewRegistry(),
 		messages: newCounterVec("yardmaster_worker_jobs_total",
 			"Number of messages by result: done, retried, dead_lettered, dropped (the queue keeps no dead letters), released (given back without "+
@@ -67,11 +67,11 @@ func newMetrics(w *Worker) *metrics {
 	m.done = m.messages.WithLabelValues(resultDone)
 	m.registry.MustRegister(m.messages, m.duration, m.wait, m.extensions, m.fetchErrors, m.reloads,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		newGauge("yardmaster_worker_in_flight", "Number of running jobs.", func() int { return w.Stats().InFlight }),
-		newGauge("yardmaster_worker_prefetched", "Number of prefetched messages, whose jobs have not started.", func() int { return w.Stats().Prefetched }),
-		newGauge("yardmaster_worker_capacity", "Number of jobs that can run at a time.", func() int { return w.Stats().Capacity }),
-		newGauge("yardmaster_worker_draining", "1 if the worker takes no jobs because it is draining or drained, else 0.", func() int { return toInt(w.Stats().State != StateRunning) }),
-		newGauge("yardmaster_worker_breakers_open", "Number of queues whose circuit breaker is open or half-open.", func() int { return countOpenBreakers(w.Stats().Queues) }),
+		newGaugeFunc("yardmaster_worker_in_flight", "Number of running jobs.", func() int { return w.Stats().InFlight }),
+		newGaugeFunc("yardmaster_worker_prefetched", "Number of prefetched messages, whose jobs have not started.", func() int { return w.Stats().Prefetched }),
+		newGaugeFunc("yardmaster_worker_capacity", "Number of jobs that can run at a time.", func() int { return w.Stats().Capacity }),
+		newGaugeFunc("yardmaster_worker_draining", "1 if the worker takes no jobs because it is draining or drained, else 0.", func() int { return boolToInt(w.Stats().State != StateRunning) }),
+		newGaugeFunc("yardmaster_worker_breakers_open", "Number of queues whose circuit breaker is open or half-open.", func() int { return countOpenBreakers(w.Stats().Queues) }),
 	)
 	return m
 }
@@ -80,34 +80,34 @@ func newCounterVec(name, help, label string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 }
 
-func newGauge(name, help string, value func() int) prometheus.Collector {
+func newGaugeFunc(name, help string, value func() int) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 }
 
 func countOpenBreakers(queues []QueueStats) int {
 	count := 0
 	for _, q := range queues {
-		count += toInt(q.Breaker != breaker.Closed)
+		count += boolToInt(q.Breaker != breaker.Closed)
 	}
 	return count
 }
 
-func (m *metrics) countMessage(result string) { m.messages.WithLabelValues(result).Inc() }
+func (m *workerMetrics) countMessage(result string) { m.messages.WithLabelValues(result).Inc() }
 
-func (m *metrics) observeDuration(d time.Duration) { m.duration.Observe(d.Seconds()) }
+func (m *workerMetrics) observeDuration(d time.Duration) { m.duration.Observe(d.Seconds()) }
 
 // observeWait counts a negative wait, which a difference between clocks can cause, as 0.
-func (m *metrics) observeWait(d time.Duration) { m.wait.Observe(max(d, 0).Seconds()) }
+func (m *workerMetrics) observeWait(d time.Duration) { m.wait.Observe(max(d, 0).Seconds()) }
 
-func (m *metrics) recordLeaseExtension(succeeded bool) {
+func (m *workerMetrics) recordLeaseExtension(succeeded bool) {
 	m.extensions.WithLabelValues(successLabel(succeeded)).Inc()
 }
 
-func (m *metrics) recordFetchError(err error) {
+func (m *workerMetrics) recordFetchError(err error) {
 	m.fetchErrors.WithLabelValues(string(broker.ClassOf(err))).Inc()
 }
 
-func (m *metrics) recordReload(succeeded bool) {
+func (m *workerMetrics) recordReload(succeeded bool) {
 	m.reloads.WithLabelValues(successLabel(succeeded)).Inc()
 }
 

@@ -82,7 +82,7 @@ func parseEnvironment(getenv func(string) string) (Options, error) {
 }
 
 // loadSettings reads the config file, merges it over Config, and applies the defaults.
-func (o *Options) loadSettings() (*settings, error) {
+func (o *Options) loadSettings() (*workerSettings, error) {
 	config := o.Config
 	if o.ConfigFile != "" {
 		raw, err := os.ReadFile(o.ConfigFile)
@@ -95,7 +95,7 @@ func (o *Options) loadSettings() (*settings, error) {
 		}
 		config = mergeConfig(&file, &config)
 	}
-	s, err := config.settings()
+	s, err := config.validatedSettings()
 	if err != nil && o.ConfigFile != "" {
 		return nil, fmt.Errorf("%s: %w", o.ConfigFile, err)
 	}

@@ -155,7 +155,7 @@ func TestWorkerExitsEvenIfThePreStopClientDisconnects(t *testing.T) {
 	env.send("default", "x")
 	release := make(chan struct{})
 	w := env.start(env.config(), blockingHandler(release))
-	server := httptest.NewServer(w.Admin())
+	server := httptest.NewServer(w.AdminHandler())
 	defer server.Close()
 	eventually(t, "a job runs", func() bool { return w.Stats().InFlight == 1 })
 	ctx, disconnect := context.WithCancel(t.Context())
@@ -179,7 +179,7 @@ func TestPreStopReturnsBeforeTheWorkerHasConnected(t *testing.T) {
 	env := newTestEnv(t)
 	env.server.Stop()
 	w := env.start(env.config(), blockingHandler(nil))
-	server := httptest.NewServer(w.Admin())
+	server := httptest.NewServer(w.AdminHandler())
 	defer server.Close()
 	if r := <-callPreStop(t.Context(), server.URL); r.err != nil || r.status != http.StatusOK || r.stats.Connected {
 		t.Errorf("preStop returned %+v", r)

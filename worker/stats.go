@@ -61,7 +61,7 @@ type QueueStats struct {
 func (w *Worker) Stats() Stats {
 	o, snapshot := &w.options, w.scheduler.Snapshot()
 	stats := Stats{
-		State: stateOf(&snapshot), InFlight: snapshot.Running, Prefetched: snapshot.Prefetched,
+		State: workerState(&snapshot), InFlight: snapshot.Running, Prefetched: snapshot.Prefetched,
 		Succeeded: w.succeeded.Load(), Failed: w.failed.Load(), Breaker: breaker.Closed, Queues: []QueueStats{},
 		Pool: o.Pool, Namespace: o.Namespace, Pod: o.Pod, Revision: o.Revision, StartTime: w.startedAt,
 	}
@@ -77,7 +77,7 @@ func (w *Worker) Stats() Stats {
 	return stats
 }
 
-func stateOf(snapshot *scheduler.Snapshot) State {
+func workerState(snapshot *scheduler.Snapshot) State {
 	switch {
 	case snapshot.Drained:
 		return StateDrained

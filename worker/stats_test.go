@@ -46,12 +46,12 @@ func TestStatsCountSucceededAndFailedAttempts(t *testing.T) {
 				calls++
 				return row.handler(job, calls)
 			})
-			server := httptest.NewServer(w.Admin())
+			server := httptest.NewServer(w.AdminHandler())
 			defer server.Close()
 			got := &workerclient.Stats{}
 			eventually(t, "the job is settled", func() bool {
 				var err error
-				if got, err = workerclient.New().Stats(t.Context(), strings.TrimPrefix(server.URL, "http://")); err != nil {
+				if got, err = workerclient.New().FetchStats(t.Context(), strings.TrimPrefix(server.URL, "http://")); err != nil {
 					t.Fatal(err)
 				}
 				return *got.Succeeded+*got.Failed == row.succeeded+row.failed && env.isEmpty()

@@ -28,7 +28,7 @@ type Worker struct {
 	options   Options
 	handler   Handler
 	log       *slog.Logger
-	metrics   *metrics
+	metrics   *workerMetrics
 	scheduler *scheduler.Scheduler
 	now       func() time.Time
 	startedAt time.Time
@@ -37,7 +37,7 @@ type Worker struct {
 
 	mu sync.Mutex
 	// settings currently in effect, and the queues that belong to them.
-	settings      *settings
+	settings      *workerSettings
 	queues        map[string]*attachedQueue
 	executorCount int
 	engine        broker.Engine
@@ -59,7 +59,7 @@ type Worker struct {
 type attachedQueue struct {
 	config scheduler.QueueConfig
 	// scheduled is nil until the queue is found on the broker.
-	scheduled *scheduler.Queue
+	scheduled *scheduler.ScheduledQueue
 	stop      context.CancelFunc
 }
 
@@ -146,12 +146,12 @@ func (w *Worker) Run(ctx context.Context) error {
 		case <-configChanged:
 			w.reloadConfig(settleContext)
 		case <-ctx.Done():
-			return w.shutDown(context.WithoutCancel(ctx), stopSettling)
+			return w.drainAndStop(context.WithoutCancel(ctx), stopSettling)
 		}
 	}
 }
 
-func (w *Worker) currentSettings() *settings {
+func (w *Worker) currentSettings() *workerSettings {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.settings
@@ -166,7 +166,7 @@ func (w *Worker) connectWithRetry(ctx context.Context) (broker.Engine, error) {
 	}
 	settings := w.currentSettings()
 	for failures := 1; ; failures++ {
-		engine, err := settings.broker.connect(ctx, name)
+		engine, err := settings.broker.connectEngine(ctx, name)
 		if err == nil {
 			w.log.Info("Connected to the broker")
 			return engine, nil
@@ -176,7 +176,7 @@ func (w *Worker) connectWithRetry(ctx context.Context) (broker.Engine, error) {
 		}
 		delay := reconnectDelay(failures)
 		w.log.Warn("Failed to connect to the broker", "error", err, "retryAfter", delay)
-		sleep(ctx, delay)
+		sleepContext(ctx, delay)
 	}
 }
 
@@ -195,8 +195,8 @@ func (w *Worker) beginShutdown() (deadline time.Time) {
 	return deadline
 }
 
-// shutDown drains the worker and stops its goroutines.
-func (w *Worker) shutDown(ctx context.Context, stopSettling func()) error {
+// drainAndStop drains the worker and stops its goroutines.
+func (w *Worker) drainAndStop(ctx context.Context, stopSettling func()) error {
 	drained := w.waitUntilDrained(ctx, w.beginShutdown())
 	if !drained {
 		// Handlers that observe their context can still return their job to the queue.
@@ -228,7 +228,7 @@ func (w *Worker) waitUntilDrained(ctx context.Context, deadline time.Time) bool 
 }
 
 // applySettings makes the settings take effect. Goroutines that it starts end with ctx.
-func (w *Worker) applySettings(ctx context.Context, s *settings) {
+func (w *Worker) applySettings(ctx context.Context, s *workerSettings) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.settings = s
@@ -236,7 +236,7 @@ func (w *Worker) applySettings(ctx context.Context, s *settings) {
 		w.executors.Go(w.runExecutor)
 	}
 	configured := map[string]bool{}
-	var retired []*scheduler.Queue
+	var retired []*scheduler.ScheduledQueue
 	for i := range s.queues {
 		config := &s.queues[i]
 		configured[config.Name] = true
@@ -253,20 +253,20 @@ func (w *Worker) applySettings(ctx context.Context, s *settings) {
 			retired = w.detachQueue(name, retired)
 		}
 	}
-	w.scheduler.Retire(retired)
+	w.scheduler.RetireQueues(retired)
 	w.configureScheduler()
 }
 
 // configureScheduler passes the queues that were found on the broker to the scheduler. It
 // requires the lock.
 func (w *Worker) configureScheduler() {
-	var queues []*scheduler.Queue
+	var queues []*scheduler.ScheduledQueue
 	for i := range w.settings.queues {
 		if q := w.queues[w.settings.queues[i].Name]; q != nil && q.scheduled != nil {
 			queues = append(queues, q.scheduled)
 		}
 	}
-	w.scheduler.Configure(queues, scheduler.Limits{Concurrency: w.settings.concurrency, MaxInFlight: w.settings.maxInFlight})
+	w.scheduler.SetQueues(queues, scheduler.MessageLimits{Concurrency: w.settings.concurrency, MaxInFlight: w.settings.maxInFlight})
 }
 
 // reconnectDelay returns the time to wait after the given number of consecutive failures.
@@ -274,8 +274,8 @@ func reconnectDelay(failures int) time.Duration {
 	return broker.ReconnectDelay(failures, rand.Float64()) //nolint:gosec // it spreads requests and protects nothing
 }
 
-// sleep waits for the duration or until ctx ends.
-func sleep(ctx context.Context, duration time.Duration) {
+// sleepContext waits for the duration or until ctx ends.
+func sleepContext(ctx context.Context, duration time.Duration) {
 	timer := time.NewTimer(duration)
 	defer timer.Stop()
 	select {

@@ -354,7 +354,7 @@ func TestInvalidConfigurationIsRejectedByField(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, err := ParseConfig([]byte(row.config))
 			if err == nil {
-				_, err = c.settings()
+				_, err = c.validatedSettings()
 			}
 			if err == nil || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("error %v, want %s", err, row.want)

@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	klog.SetLogger(logr.Discard()) // client-go's log would disturb the output
+	klog.SetLogger(logr.Discard()) // messages of client-go would break the redrawn output
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := plugin.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

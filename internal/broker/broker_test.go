@@ -10,41 +10,41 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestValidate(t *testing.T) {
+func TestValidateQueueConfig(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*QueueConfig)
 		want   []string
 	}{
-		"the defaults":                      {func(*QueueConfig) {}, nil},
-		"a name with a dot":                 {func(q *QueueConfig) { q.Name = "a.b" }, []string{`name is "a.b"`}},
-		"a name with an underscore":         {func(q *QueueConfig) { q.Name = "a_b" }, []string{`name is "a_b"`}},
-		"a name with a subject's wild card": {func(q *QueueConfig) { q.Name = "a>" }, []string{`name is "a>"`}},
-		"a name that is too long":           {func(q *QueueConfig) { q.Name = strings.Repeat("a", 64) }, []string{"name is"}},
-		"no owner":                          {func(q *QueueConfig) { q.Owner = QueueOwner{} }, []string{"owner has no UID"}},
-		"no priorities":                     {func(q *QueueConfig) { q.Priorities = nil }, []string{"priorities has 0"}},
-		"a priority twice, and one without weight": {
+		"the defaults":              {func(*QueueConfig) {}, nil},
+		"a name with a dot":         {func(q *QueueConfig) { q.Name = "a.b" }, []string{`name is "a.b"`}},
+		"a name with an underscore": {func(q *QueueConfig) { q.Name = "a_b" }, []string{`name is "a_b"`}},
+		"a name with a wildcard":    {func(q *QueueConfig) { q.Name = "a>" }, []string{`name is "a>"`}},
+		"a name of 64 characters":   {func(q *QueueConfig) { q.Name = strings.Repeat("a", 64) }, []string{"name is"}},
+		"no owner":                  {func(q *QueueConfig) { q.Owner = QueueOwner{} }, []string{"owner has no UID"}},
+		"no priorities":             {func(q *QueueConfig) { q.Priorities = nil }, []string{"priorities has 0"}},
+		"a duplicate priority and a weight of 0": {
 			func(q *QueueConfig) { q.Priorities = []Priority{{"a", 1}, {"a", 0}} },
-			[]string{`priorities[1].name "a" is there twice`, "priorities[1].weight is 0"},
+			[]string{`priorities[1].name "a" is a duplicate`, "priorities[1].weight is 0"},
 		},
-		"no part of maxInFlight for a priority": {
+		"maxInFlight below the number of priorities": {
 			func(q *QueueConfig) { q.Priorities, q.MaxInFlight = []Priority{{"a", 1}, {"b", 1}}, 1 },
-			[]string{"maxInFlight is 1, and each of the 2 priorities needs a part of it"},
+			[]string{"maxInFlight is 1, must be at least 2, the number of priorities"},
 		},
 		"negative bounds": {
 			func(q *QueueConfig) { q.MaxInFlight, q.MaxBacklog, q.DeadLetter.MaxEntries = -1, -1, -1 },
 			[]string{"maxInFlight is", "maxInFlight is -1", "maxBacklog is -1", "deadLetter.maxEntries is -1"},
 		},
-		"a rate limit of nothing": {
+		"a rate limit of 0": {
 			func(q *QueueConfig) { q.RateLimit = &RateLimit{Per: time.Second, Burst: 1} }, []string{"rateLimit.limit is 0"},
 		},
-		"a rate limit that no clock can keep": {
+		"more than one job per microsecond": {
 			func(q *QueueConfig) { q.RateLimit = &RateLimit{Limit: 2_000_000, Per: time.Second, Burst: 1} },
-			[]string{"rateLimit is more than one job in a microsecond"},
+			[]string{"rateLimit allows more than one job per microsecond"},
 		},
-		"a lease that is too short":    {func(q *QueueConfig) { q.Lease = time.Second }, []string{"lease is 1s, must be 5s to 1h0m0s"}},
-		"delays that shrink":           {func(q *QueueConfig) { q.Retry.MultiplierPercent = 50 }, []string{"retry.multiplierPercent is 50"}},
-		"a last delay below the first": {func(q *QueueConfig) { q.Retry.MaxDelay = 0 }, []string{"retry.maxDelay is 0s, shorter"}},
-		"a drift that is not known":    {func(q *QueueConfig) { q.Drift = "x" }, []string{`drift is "x"`}},
+		"a lease below 5s":            {func(q *QueueConfig) { q.Lease = time.Second }, []string{"lease is 1s, must be 5s to 1h0m0s"}},
+		"a multiplier below 100%":     {func(q *QueueConfig) { q.Retry.MultiplierPercent = 50 }, []string{"retry.multiplierPercent is 50"}},
+		"maxDelay below initialDelay": {func(q *QueueConfig) { q.Retry.MaxDelay = 0 }, []string{"retry.maxDelay is 0s, shorter"}},
+		"an unknown drift policy":     {func(q *QueueConfig) { q.Drift = "x" }, []string{`drift is "x"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := DefaultQueueConfig("orders")
@@ -66,7 +66,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestOfTwoOwnersTheOlderPrecedes(t *testing.T) {
+func TestOlderOwnerHasPrecedence(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	older, younger := QueueOwner{UID: "2", CreationTime: noon}, QueueOwner{UID: "1", CreationTime: noon.Add(time.Second)}
 	twin := QueueOwner{UID: "3", CreationTime: noon}
@@ -88,9 +88,9 @@ func TestOfTwoOwnersTheOlderPrecedes(t *testing.T) {
 	}
 }
 
-func TestAnErrorKeepsItsClassAndCause(t *testing.T) {
+func TestWrappedErrorKeepsClassAndCause(t *testing.T) {
 	cause := errors.New("connection refused")
-	err := fmt.Errorf("looking at orders: %w", Errorf(ClassUnreachable, "dialling: %w", cause))
+	err := fmt.Errorf("reading orders: %w", Errorf(ClassUnreachable, "dialling: %w", cause))
 	if ClassOf(err) != ClassUnreachable || !errors.Is(err, cause) {
 		t.Errorf("%v is %s", err, ClassOf(err))
 	}
@@ -102,7 +102,7 @@ func TestAnErrorKeepsItsClassAndCause(t *testing.T) {
 	}
 }
 
-func TestBackoff(t *testing.T) {
+func TestReconnectDelay(t *testing.T) {
 	var got []time.Duration
 	for tries := range 10 {
 		got = append(got, ReconnectDelay(tries+1, 0))
@@ -117,7 +117,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-func FuzzSplitGivesAllAndToEachAPart(f *testing.F) {
+func FuzzSplitByWeightUsesTotalAndGivesEachAShare(f *testing.F) {
 	f.Add(10, 1, 1, 1)
 	f.Add(3, 100, 1, 1)
 	f.Add(1000, 7, 2, 1)

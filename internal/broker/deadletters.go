@@ -5,34 +5,36 @@ import (
 	"time"
 )
 
-// DeadLetterQueue are the jobs of a queue that are not tried again. A number of 0 means all
-// of those that are there when the call begins.
+// DeadLetterQueue contains the messages of a queue that are not retried. A number of 0 means
+// all dead letters that exist when the call starts.
 type DeadLetterQueue interface {
-	// List tells of at most limit dead letters whose ID is after that one, oldest first.
+	// List returns at most limit dead letters with an ID greater than after, oldest first.
 	List(ctx context.Context, after uint64, limit int) ([]DeadLetter, error)
-	// Requeue gives the oldest of them back to workers, as new: with none of its attempts.
-	// It returns how many; one that was given back and then could not be removed is not
-	// given back again.
+	// Requeue returns the oldest dead letters to the queue, with their attempts reset. It
+	// returns how many. After an interruption, the next call does not requeue the same dead
+	// letter twice.
 	Requeue(ctx context.Context, number int) (int, error)
-	// Move makes the oldest of them dead letters of another queue.
+	// Move makes the oldest dead letters those of another queue. It returns how many.
 	Move(ctx context.Context, to string, number int) (int, error)
-	// Purge drops all of them.
+	// Purge deletes all dead letters.
 	Purge(ctx context.Context) error
 }
 
-// DeadLetter is a dead letter.
+// DeadLetter is a message that is not retried.
 type DeadLetter struct {
-	// ID grows from one to the next.
+	// ID increases from one dead letter to the next.
 	ID      uint64
 	Payload []byte
-	// Headers that its producer gave it.
+	// Headers set by the producer.
 	Headers  map[string][]string
 	Priority string
 	// Error is why the last attempt failed, in one line.
 	Error    string
 	Attempts int
-	// MessageID is where it was: the broker's name of it in its queue.
+	// MessageID is the ID that the message had in its queue, with the name of that queue on the
+	// broker.
 	MessageID string
-	// SentTime is when its producer sent it, Died when it was given up.
+	// SentTime is when the producer sent the message, DeadLetteredTime when it became a dead
+	// letter.
 	SentTime, DeadLetteredTime time.Time
 }

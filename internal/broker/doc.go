@@ -1,11 +1,11 @@
-// Package broker says what a queue is to be, and what a broker can be asked about it.
+// Package broker defines queues, and the interface to the brokers that hold them.
 //
-// Each engine has a package of its own that implements Engine. This package has what
-// they share: the wanted Queue and its rules, who keeps to which of its fields, the
-// figures that workers are scaled by, and the classes of failure. It talks to no broker,
-// and knows nothing of Kubernetes.
+// Each engine implements Engine in its own package. This package contains what they share:
+// the configuration of a queue and its validation, who enforces which field, the statistics
+// that workers are scaled by, credentials, and classes of errors. It does not connect to
+// brokers and does not depend on Kubernetes.
 //
-// A queue belongs to one Queue object. The broker itself remembers to which (Owner), so
-// that two clusters, or two objects, that name the same queue do not undo each other's
-// work without end.
+// Each queue belongs to one Queue object. The broker stores which one (QueueOwner), so that
+// two clusters, or two objects, that name the same queue do not overwrite each other's
+// configuration again and again.
 package broker

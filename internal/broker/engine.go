@@ -5,61 +5,60 @@ import (
 	"time"
 )
 
-// Engine is a connection to a broker that holds queues. All its methods may be called at
-// the same time. Their errors have a class.
+// Engine is a connection to a broker that holds queues. Its methods are safe for concurrent
+// use, and their errors have a class.
 type Engine interface {
-	// Capabilities tell who keeps to which field of a Queue.
+	// Capabilities returns who enforces which field of a QueueConfig.
 	Capabilities() Capabilities
 
-	// EnsureQueue makes the queue what it is to be, or tells in what it is not.
+	// EnsureQueue creates or updates the queue, and reports drift.
 	EnsureQueue(ctx context.Context, queue QueueConfig) (EnsureResult, error)
-	// SetPaused stops messages from being given to workers, or lets them.
+	// SetPaused pauses or resumes the delivery of messages to workers.
 	SetPaused(ctx context.Context, queue string, paused bool) error
-	// Stats are how much there is to do, in few cheap requests.
+	// Stats returns the statistics of a queue, with few and cheap requests.
 	Stats(ctx context.Context, queue string) (QueueStats, error)
-	// WaitForMessage returns as soon as the queue has a message for workers, or ctx ends. It does not
-	// poll.
+	// WaitForMessage returns when the queue has a message for workers, or ctx ends.
 	WaitForMessage(ctx context.Context, queue string) error
-	// Rescue makes dead letters of messages that the broker has given up on by itself. It
-	// returns how many.
+	// Rescue makes dead letters of messages that the broker stopped delivering. It returns how
+	// many.
 	Rescue(ctx context.Context, queue string) (int, error)
-	// DeadLetters are the queue's dead letters.
+	// DeadLetters returns the dead letters of a queue.
 	DeadLetters(queue string) DeadLetterQueue
 
-	// Subscribe is where a worker gets the queue's messages from.
+	// Subscribe returns the messages of a queue to a worker.
 	Subscribe(ctx context.Context, queue string) (Subscription, error)
 
-	// RejectNewMessages lets the queue take no more messages, for it to run empty.
+	// RejectNewMessages makes the queue reject new messages, so that it drains.
 	RejectNewMessages(ctx context.Context, queue string, owner QueueOwner) error
-	// ReleaseOwnership lets another object own the queue, and leaves it as it is.
+	// ReleaseOwnership removes the owner, and leaves the queue as it is.
 	ReleaseOwnership(ctx context.Context, queue string, owner QueueOwner) error
-	// DeleteQueue removes the queue with all that is in it, its dead letters too. A queue that
-	// is not there is deleted.
+	// DeleteQueue deletes the queue with its messages and dead letters. Deleting a queue that
+	// does not exist succeeds.
 	DeleteQueue(ctx context.Context, queue string, owner QueueOwner) error
 
-	// Disconnect ends the connection.
+	// Disconnect closes the connection.
 	Disconnect()
 }
 
-// EnsureResult is what Ensure has found and done.
+// EnsureResult is what EnsureQueue found and changed.
 type EnsureResult struct {
-	// Created: the queue was not there.
+	// Created: the queue did not exist.
 	Created bool
-	// Updated: the Queue asks for something else than the last time.
+	// Updated: the configuration has changed since it was last applied.
 	Updated bool
-	// Drift is what was not as it had been made.
+	// Drift lists settings that someone else changed since they were last applied.
 	Drift []SettingDifference
-	// Corrected: the drift is gone.
+	// Corrected: EnsureQueue reverted the drift.
 	Corrected bool
-	// Enforcement is who keeps to which field, for this queue.
+	// Enforcement is who enforces which field of this queue.
 	Enforcement Capabilities
-	// RetiringPriorities are priorities that the Queue has no more, kept until they are empty.
+	// RetiringPriorities are no longer in the configuration; they are deleted once empty.
 	RetiringPriorities []string
 }
 
-// SettingDifference is one setting that is not what it is to be.
+// SettingDifference is a setting on the broker that differs from the configuration.
 type SettingDifference struct {
-	// Object of the broker, and its setting.
+	// Object on the broker, and its setting.
 	Object, Setting string
 	Want, Found     string
 }
@@ -68,20 +67,20 @@ func (d SettingDifference) String() string {
 	return d.Object + ": " + d.Setting + " is " + d.Found + ", should be " + d.Want
 }
 
-// QueueStats are how much there is to do.
+// QueueStats is the state of a queue at MeasuredTime.
 type QueueStats struct {
-	// Ready messages can be taken by workers.
+	// Ready is the number of messages that workers can receive.
 	Ready int64
-	// InFlight messages are with workers, or wait for another attempt.
+	// InFlight is the number of messages delivered to workers or waiting for a retry.
 	InFlight int64
-	// Delayed messages are not yet due.
+	// Delayed is the number of messages that are not due yet.
 	Delayed int64
 	// DeadLetters letters.
 	DeadLetters int64
-	// OldestReadyTime is when the oldest message that is ready was sent; zero if none is.
+	// OldestReadyTime is when the oldest ready message was sent; zero if none is ready.
 	OldestReadyTime time.Time
-	// TotalArrivals counts messages since the queue was made. It only grows.
+	// TotalArrivals is the cumulative number of messages received. It never decreases.
 	TotalArrivals uint64
-	// MeasuredTime is when this was so, by the broker's clock.
+	// MeasuredTime is the time of the measurement by the clock of the broker.
 	MeasuredTime time.Time
 }

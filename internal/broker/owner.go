@@ -7,16 +7,17 @@ import (
 
 // QueueOwner is the object that a queue belongs to.
 type QueueOwner struct {
-	// UID tells it from every other object, those of other clusters too.
+	// UID is unique across clusters.
 	UID string
-	// Name of it, for people: namespace/name.
+	// Name is namespace/name, for messages.
 	Name string
-	// CreationTime is when it was made.
+	// CreationTime of the object.
 	CreationTime time.Time
 }
 
-// HasPrecedenceOver tells which of two owners of one queue keeps it: the older one, and of two
-// of the same age the one whose UID is smaller, so that both come to the same answer.
+// HasPrecedenceOver reports whether this owner keeps a queue that both claim: the older one
+// does, and of two of the same age the one with the smaller UID. Both come to the same
+// result.
 func (o QueueOwner) HasPrecedenceOver(other QueueOwner) bool {
 	if !o.CreationTime.Equal(other.CreationTime) {
 		return o.CreationTime.Before(other.CreationTime)
@@ -28,7 +29,7 @@ func (o QueueOwner) String() string {
 	return fmt.Sprintf("%s (UID %s, created %s)", o.Name, o.UID, o.CreationTime.UTC().Format(time.RFC3339))
 }
 
-// OwnerConflictError tells that a queue belongs to another object.
+// OwnerConflictError means that a queue belongs to another owner.
 type OwnerConflictError struct {
 	Queue string
 	Owner QueueOwner

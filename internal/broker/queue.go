@@ -2,62 +2,61 @@ package broker
 
 import "time"
 
-// QueueConfig is what a queue on the broker is to be.
+// QueueConfig is the desired state of a queue on a broker.
 type QueueConfig struct {
-	// Name is the queue's name on the broker.
+	// Name of the queue on the broker.
 	Name string
 	// Owner is the object that the queue belongs to.
 	Owner QueueOwner
-	// ReplacesOwnerUID is the UID of an owner that is known to be gone, whose queue this is now.
+	// ReplacesOwnerUID is the UID of a deleted owner that this owner replaces.
 	ReplacesOwnerUID string
 
-	// Priorities from the most urgent to the least.
+	// Priorities from most to least urgent.
 	Priorities []Priority
-	// StrictPriority: workers begin nothing of a priority while there is something of a more
-	// urgent one.
+	// StrictPriority: workers start no message while one of a more urgent priority is ready.
 	StrictPriority bool
-	// Paused: nothing is given to workers. What they have in hand they may finish.
+	// Paused: workers receive no messages. They may finish those in flight.
 	Paused bool
-	// RateLimit is how often a job may begin, over all workers. None: as often as can be.
+	// RateLimit bounds how often jobs start, across all workers. Nil: no limit.
 	RateLimit *RateLimit
-	// MaxInFlight is how many messages may be with workers at a time; 0: any number.
+	// MaxInFlight is the maximum number of messages in flight. 0: no limit.
 	MaxInFlight int
-	// MaxBacklog is how many messages the queue takes before it refuses producers; 0: any
-	// number.
+	// MaxBacklog is the number of messages from which on the queue rejects new ones. 0: no
+	// limit.
 	MaxBacklog int64
-	// Lease is how long a worker that is not heard of keeps a message.
+	// Lease is the time after which a message is redelivered if its worker does not extend it.
 	Lease time.Duration
-	// Retry says when a job that failed is tried again.
+	// Retry is when a failed job is retried.
 	Retry RetryPolicy
-	// DeadLetter says what becomes of a job that is not tried again.
+	// DeadLetter is whether and how long dead letters are kept.
 	DeadLetter DeadLetterPolicy
-	// MaxAge is when a message that nobody took is dropped; 0: never.
+	// MaxAge is the age at which the broker deletes a waiting message. 0: never.
 	MaxAge time.Duration
-	// Drift says what to do about changes made on the broker by hand.
+	// Drift is what happens to changes that others make on the broker.
 	Drift DriftPolicy
 }
 
-// Priority is one class of urgency.
+// Priority is one class of messages.
 type Priority struct {
 	Name string
-	// Weight is this priority's share of the work beside the others.
+	// Weight is the share of workers relative to the other priorities.
 	Weight int
 }
 
-// RateLimit lets Limit jobs begin in each Per.
+// RateLimit lets Limit jobs start in each Per.
 type RateLimit struct {
 	Limit int
 	Per   time.Duration
-	// Burst is how many may begin at once after a time with fewer than the limit.
+	// Burst is how many jobs may start at once after a time below the limit.
 	Burst int
 }
 
-// Interval is the time between two jobs that begin at the limit.
+// Interval returns the time between two jobs at the limit.
 func (r RateLimit) Interval() time.Duration { return r.Per / time.Duration(r.Limit) }
 
-// RetryPolicy says how often a job is tried, and how long to wait in between: InitialDelay
-// after the first attempt, then each time MultiplierPercent of the delay before, at most
-// MaxDelay. Each delay is changed at random by up to JitterPercent.
+// RetryPolicy is how often a job is attempted, and the delay between attempts: InitialDelay
+// after the first attempt, then MultiplierPercent of the previous delay, up to MaxDelay.
+// JitterPercent is the maximum random change of each delay.
 type RetryPolicy struct {
 	MaxAttempts       int
 	InitialDelay      time.Duration
@@ -66,30 +65,28 @@ type RetryPolicy struct {
 	JitterPercent     int
 }
 
-// DeadLetterPolicy says what becomes of a job that is not tried again.
+// DeadLetterPolicy is whether and how long dead letters are kept.
 type DeadLetterPolicy struct {
-	// Enabled keeps it, with its payload, error, attempts and origin. Otherwise it is
-	// dropped.
+	// Enabled keeps the message with its error, attempts and origin. Otherwise it is deleted.
 	Enabled bool
-	// MaxEntries is how many are kept before the oldest is dropped; 0: all.
+	// MaxEntries is how many dead letters are kept before the oldest is deleted. 0: no limit.
 	MaxEntries int64
-	// Retention is how long one is kept; 0: for ever.
+	// Retention is how long a dead letter is kept. 0: until someone deletes it.
 	Retention time.Duration
 }
 
-// DriftPolicy says what to do about changes made on the broker by hand.
+// DriftPolicy is what happens to changes that others make on the broker.
 type DriftPolicy string
 
-// What to do about drift.
+// The drift policies.
 const (
-	// DriftCorrect undoes them.
+	// DriftCorrect reverts them.
 	DriftCorrect DriftPolicy = "Correct"
-	// DriftWarn tells of them and leaves them as they are. What the Queue itself asks for anew
-	// is still carried out.
+	// DriftWarn reports them and changes nothing. Changes of the configuration still apply.
 	DriftWarn DriftPolicy = "Warn"
 )
 
-// DefaultQueueConfig are a queue's fields where nothing else is said.
+// DefaultQueueConfig returns the configuration of a queue with default values.
 func DefaultQueueConfig(name string) QueueConfig {
 	return QueueConfig{
 		Name:       name,

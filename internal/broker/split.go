@@ -1,8 +1,8 @@
 package broker
 
-// SplitByWeight divides total among weights: each gets at least 1, they add up to total, and
-// otherwise each is as near to its weight's share as whole numbers let it be. Total must
-// be no less than there are weights.
+// SplitByWeight divides total by weight. Each share is at least 1, the shares add up to
+// total, and each is as close to its exact share as integers allow. Total must be at least
+// the number of weights.
 func SplitByWeight(total int, weights []int) []int {
 	sum := 0
 	for _, weight := range weights {

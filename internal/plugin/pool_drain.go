@@ -101,13 +101,13 @@ func describeDrain(wp *v1alpha1.WorkerPool) string {
 	if e := wp.Status.Effective; e != nil && e.Drain != nil {
 		drain = e.Drain
 	}
-	text := "each removed worker first finishes its messages in flight"
+	text := "removed workers first finish their messages in flight"
 	if drain == nil || drain.Timeout == nil {
 		return text
 	}
-	afterTimeout := "after that, the condition DrainTimedOut is set and the worker keeps draining"
+	afterTimeout := "after that they keep draining, and DrainTimedOut is set"
 	if drain.OnTimeout == v1alpha1.DrainRequeue {
-		afterTimeout = "after that, the worker is removed and the broker redelivers its messages"
+		afterTimeout = "after that the broker redelivers their messages"
 	}
 	return fmt.Sprintf("%s (%s, for up to %s); %s", text, cmp.Or(drain.Mode, v1alpha1.DrainHTTP), drain.Timeout.Duration.Duration, afterTimeout)
 }

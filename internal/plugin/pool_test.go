@@ -40,7 +40,7 @@ func TestDrain(t *testing.T) {
 			wp.Status.Effective = &v1alpha1.WorkerPoolEffective{Drain: &v1alpha1.Drain{Timeout: &timeout, OnTimeout: action}}
 		}
 	}
-	const finishes = "each removed worker first finishes its messages in flight"
+	const finishes = "removed workers first finish their messages in flight"
 	for title, row := range map[string]struct {
 		pool        *v1alpha1.WorkerPool
 		args        string
@@ -53,11 +53,11 @@ func TestDrain(t *testing.T) {
 		},
 		"some workers, with the drain settings of Policies": {
 			manualPool("mailers", 3, drains(v1alpha1.DrainWait)), "--replicas=2", exitSuccess,
-			mailers + " scaled from 3 to 2: " + finishes + " (HTTP, for up to 10m0s); after that, the condition DrainTimedOut is set and the worker keeps draining\n", "", 2,
+			mailers + " scaled from 3 to 2: " + finishes + " (HTTP, for up to 10m0s); after that they keep draining, and DrainTimedOut is set\n", "", 2,
 		},
 		"a dry run changes nothing": {
 			manualPool("mailers", 3, drains(v1alpha1.DrainRequeue)), "--dry-run", exitSuccess,
-			mailers + " would be scaled from 3 to 0: " + finishes + " (HTTP, for up to 10m0s); after that, the worker is removed and the broker redelivers its messages\n", "", -1,
+			mailers + " would be scaled from 3 to 0: " + finishes + " (HTTP, for up to 10m0s); after that the broker redelivers their messages\n", "", -1,
 		},
 		"an autoscaled pool is refused": {
 			manualPool("mailers", 3, autoscaled), "", exitError, "",

@@ -11,9 +11,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/yardmaster/yardmaster/internal/broker"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/portforward"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
 // forwardToBroker forwards a port through the API server and points the access to it, if the

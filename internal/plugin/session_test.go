@@ -294,14 +294,14 @@ func TestSessionTableIsOrderedByNamespaceAndName(t *testing.T) {
 	v := newListView(newTestEnvironment(), watchableSessions())
 	v.showNamespaces = true
 	var changes []string
-	for _, name := range []string{"tidy", "mend", "tidy"} {
+	for _, name := range []string{"tidy", "audit", "tidy"} {
 		changes = append(changes, v.applyUpdate(sessionUpdate{Object: agenticSession(name, v1alpha1.SessionRunning)})...)
 	}
-	if diff := cmp.Diff([]string{"a/tidy Running, run 1, attempt 1", "a/mend Running, run 1, attempt 1"}, changes); diff != "" {
+	if diff := cmp.Diff([]string{"a/tidy Running, run 1, attempt 1", "a/audit Running, run 1, attempt 1"}, changes); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 	lines := v.renderLines()
-	if len(lines) != 3 || !strings.HasPrefix(lines[1], "a           mend") || !strings.HasPrefix(lines[2], "a           tidy") {
+	if len(lines) != 3 || !strings.HasPrefix(lines[1], "a           audit") || !strings.HasPrefix(lines[2], "a           tidy") {
 		t.Errorf("lines %q", lines)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -163,7 +162,7 @@ func (e *evaluation) stopReason() v1alpha1.StopReason {
 	if last := e.status.LastActivityTime; last == nil || active.Sub(last.Time) >= activityPrecision {
 		e.status.LastActivityTime = new(metav1.NewTime(active.Truncate(time.Second)))
 	}
-	idle := ptr.Deref(e.spec.InactivityTimeout, 0)
+	idle := secondsOrDefault(e.spec.InactivityTimeout, 0)
 	if idle > 0 && e.hasReached(active.Add(time.Duration(idle)*time.Second)) {
 		return v1alpha1.StopInactivity
 	}
@@ -208,7 +207,7 @@ func (e *evaluation) failStuckStart() {
 	if problem == nil {
 		problem = podSandboxProblem(e.pod)
 	}
-	limit := ptr.Deref(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
+	limit := secondsOrDefault(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
 	if problem == nil || limit == 0 {
 		return
 	}

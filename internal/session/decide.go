@@ -7,7 +7,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
@@ -221,10 +220,17 @@ func findEndCondition(job *batchv1.Job) *batchv1.JobCondition {
 	return nil
 }
 
+func secondsOrDefault(value *int32, fallback int32) int32 {
+	if value == nil {
+		return fallback
+	}
+	return *value
+}
+
 // remainingSeconds returns how long the session may still run; false if its time is not
 // limited.
 func (e *evaluation) remainingSeconds() (seconds int64, limited bool) {
-	allowed := int64(ptr.Deref(e.spec.Timeout, defaultTimeoutSeconds))
+	allowed := int64(secondsOrDefault(e.spec.Timeout, defaultTimeoutSeconds))
 	if runner := e.observation.Runner; runner != nil && runner.Spec.ActiveDeadlineSeconds != nil {
 		if limit := *runner.Spec.ActiveDeadlineSeconds; allowed == 0 || limit < allowed {
 			allowed = limit

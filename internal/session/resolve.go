@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -215,7 +214,7 @@ func (r *runnerSettings) checkActivityFields(s *v1alpha1.AgenticSession) field.E
 	}
 	var errs field.ErrorList
 	at, detail := field.NewPath("spec"), "SessionRunner "+r.runner.Name+" has no activityLease, so activity cannot be measured"
-	if ptr.Deref(s.Spec.InactivityTimeout, 0) > 0 {
+	if secondsOrDefault(s.Spec.InactivityTimeout, 0) > 0 {
 		errs = append(errs, field.Forbidden(at.Child("inactivityTimeout"), detail))
 	}
 	if s.Spec.Interactive && s.Spec.StopOnRunFinished {

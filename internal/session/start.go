@@ -5,7 +5,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/apierror"
@@ -146,7 +145,7 @@ func (e *evaluation) waitFor(reason, message string, timeLimited bool) {
 	if e.status.WaitingSince == nil {
 		e.status.WaitingSince = &e.now
 	}
-	limit := ptr.Deref(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
+	limit := secondsOrDefault(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
 	if limit > 0 && e.hasReached(e.status.WaitingSince.Add(time.Duration(limit)*time.Second)) {
 		e.failRun(e.obstacle.Problem)
 	}

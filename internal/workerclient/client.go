@@ -40,24 +40,24 @@ type Stats struct {
 	State string `json:"state"`
 	// InFlight is the number of running jobs.
 	InFlight int64 `json:"inFlight"`
-	// Held is the number of prefetched messages; 0 if the worker does not report it.
-	Held int64 `json:"prefetched"`
+	// Prefetched is the number of prefetched messages; 0 if the worker does not report it.
+	Prefetched int64 `json:"prefetched"`
 	// Succeeded and Failed are the numbers of attempts since the worker started; nil if the
 	// worker does not report them.
 	Succeeded *int64 `json:"succeeded,omitempty"`
 	Failed    *int64 `json:"failed,omitempty"`
 }
 
-// Draining reports whether the worker takes no messages.
-func (s *Stats) Draining() bool { return s.State == stateDraining || s.State == stateDrained }
+// IsDraining reports whether the worker takes no messages.
+func (s *Stats) IsDraining() bool { return s.State == stateDraining || s.State == stateDrained }
 
-// Drained reports whether the worker takes no messages and runs none.
-func (s *Stats) Drained() bool { return s.State == stateDrained && s.InFlight == 0 }
+// IsDrained reports whether the worker takes no messages and runs none.
+func (s *Stats) IsDrained() bool { return s.State == stateDrained && s.InFlight == 0 }
 
 // Client sends requests to workers. It is safe for concurrent use.
 type Client struct {
-	http  *http.Client
-	slots chan struct{}
+	http         *http.Client
+	requestSlots chan struct{}
 }
 
 // New returns a Client.
@@ -77,13 +77,13 @@ func New() *Client {
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		slots: make(chan struct{}, maxConcurrentRequests),
+		requestSlots: make(chan struct{}, maxConcurrentRequests),
 	}
 }
 
-// Stats returns the stats of the worker at the address, host:port. Stats that are impossible,
+// FetchStats returns the stats of the worker at the address, host:port. Stats that are impossible,
 // such as negative numbers, are an error.
-func (c *Client) Stats(ctx context.Context, address string) (*Stats, error) {
+func (c *Client) FetchStats(ctx context.Context, address string) (*Stats, error) {
 	body, err := c.sendRequest(ctx, http.MethodGet, address, "/stats")
 	if err != nil {
 		return nil, err
@@ -92,8 +92,8 @@ func (c *Client) Stats(ctx context.Context, address string) (*Stats, error) {
 	if err := json.Unmarshal(body, s); err != nil {
 		return nil, fmt.Errorf("parsing the stats of worker %s: %w", address, err)
 	}
-	if s.State == "" || s.InFlight < 0 || s.Held < 0 {
-		return nil, fmt.Errorf("worker %s reports invalid stats: state %q, %d in flight, %d prefetched", address, s.State, s.InFlight, s.Held)
+	if s.State == "" || s.InFlight < 0 || s.Prefetched < 0 {
+		return nil, fmt.Errorf("worker %s reports invalid stats: state %q, %d in flight, %d prefetched", address, s.State, s.InFlight, s.Prefetched)
 	}
 	return s, nil
 }
@@ -113,8 +113,8 @@ func (c *Client) Resume(ctx context.Context, address string) error {
 // sendRequest waits for one of the client's slots, and returns the body of the response.
 func (c *Client) sendRequest(ctx context.Context, method, address, path string) (body []byte, err error) {
 	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
+	case c.requestSlots <- struct{}{}:
+		defer func() { <-c.requestSlots }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

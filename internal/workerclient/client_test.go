@@ -31,7 +31,7 @@ func TestStatsAreParsed(t *testing.T) {
 	}{
 		"running":               {`{"state":"Running","inFlight":3}`, &Stats{State: "Running", InFlight: 3}, false, false},
 		"attempts are counted":  {`{"state":"Running","succeeded":5,"failed":1}`, &Stats{State: "Running", Succeeded: new(int64(5)), Failed: new(int64(1))}, false, false},
-		"prefetched messages":   {`{"state":"Running","inFlight":3,"prefetched":2}`, &Stats{State: "Running", InFlight: 3, Held: 2}, false, false},
+		"prefetched messages":   {`{"state":"Running","inFlight":3,"prefetched":2}`, &Stats{State: "Running", InFlight: 3, Prefetched: 2}, false, false},
 		"draining":              {`{"state":"Draining","inFlight":1}`, &Stats{State: "Draining", InFlight: 1}, true, false},
 		"drained":               {`{"state":"Drained"}`, &Stats{State: "Drained"}, true, true},
 		"drained but in flight": {`{"state":"Drained","inFlight":1}`, &Stats{State: "Drained", InFlight: 1}, true, false},
@@ -39,15 +39,15 @@ func TestStatsAreParsed(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			got, err := New().Stats(t.Context(), startWorker(t, respondWith(test.response)))
+			got, err := New().FetchStats(t.Context(), startWorker(t, respondWith(test.response)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("stats (-want +got):\n%s", diff)
 			}
-			if got.Draining() != test.draining || got.Drained() != test.drained {
-				t.Errorf("draining %t, drained %t", got.Draining(), got.Drained())
+			if got.IsDraining() != test.draining || got.IsDrained() != test.drained {
+				t.Errorf("draining %t, drained %t", got.IsDraining(), got.IsDrained())
 			}
 		})
 	}
@@ -70,7 +70,7 @@ func TestInvalidResponsesAreErrors(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			_, err := New().Stats(t.Context(), startWorker(t, test.handle))
+			_, err := New().FetchStats(t.Context(), startWorker(t, test.handle))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the error is %v, want one with %q", err, test.want)
 			}
@@ -99,11 +99,11 @@ func TestDrainAndResumeSendPostRequests(t *testing.T) {
 func TestWaitingForASlotEndsWithTheContext(t *testing.T) {
 	c := New()
 	for range maxConcurrentRequests {
-		c.slots <- struct{}{}
+		c.requestSlots <- struct{}{}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := c.Stats(ctx, "127.0.0.1:1"); err != context.DeadlineExceeded { //nolint:errorlint // the error must not be wrapped
+	if _, err := c.FetchStats(ctx, "127.0.0.1:1"); err != context.DeadlineExceeded { //nolint:errorlint // the error must not be wrapped
 		t.Errorf("the error is %v", err)
 	}
 }

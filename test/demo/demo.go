@@ -18,84 +18,84 @@ const (
 	operatorNamespace  = "yardmaster-system"
 )
 
-// demo is one performance.
-type demo struct {
-	*stage
+// demoRun is one run of the demo.
+type demoRun struct {
+	*demoEnvironment
 
-	sequences *sequences
-	stale     *stale
-	orders    *orders
-	sessions  *sessions
+	sequences *sequenceScenario
+	stale     *staleJobScenario
+	orders    *poolScenario
+	sessions  *sessionScenario
 }
 
-func newDemo(where cluster.Cluster, screen *terminal.Screen, limit time.Duration) *demo {
-	s := &stage{cluster: where, screen: screen, limit: limit}
-	return &demo{
-		stage: s, sequences: &sequences{stage: s}, stale: &stale{stage: s}, orders: &orders{stage: s}, sessions: &sessions{stage: s},
+func newDemoRun(demoCluster cluster.Cluster, screen *terminal.Screen, limit time.Duration) *demoRun {
+	s := &demoEnvironment{cluster: demoCluster, screen: screen, timeout: limit}
+	return &demoRun{
+		demoEnvironment: s, sequences: &sequenceScenario{demoEnvironment: s}, stale: &staleJobScenario{demoEnvironment: s}, orders: &poolScenario{demoEnvironment: s}, sessions: &sessionScenario{demoEnvironment: s},
 	}
 }
 
-// sequences is the act of the SequentialJobs.
-type sequences struct {
-	*stage
+// sequenceScenario runs the examples of SequentialJobs.
+type sequenceScenario struct {
+	*demoEnvironment
 
-	examples []*played
+	examples []*runningExample
 }
 
-// played is an example on its way.
-type played struct {
+// runningExample is an example and the demo's progress with it.
+type runningExample struct {
 	scenario.Example
-	acted bool
-	// phaseSince is when the demo first saw it in the phase it is in.
+	actionDone bool
+	// phaseSince is when the demo first saw the current phase.
 	phaseSince time.Time
 }
 
-// play goes through the acts of the demo.
-func (d *demo) play(ctx context.Context) error {
-	d.title("A cluster")
-	if err := d.cluster.Up(ctx); err != nil {
+// runScenarios runs all scenarios in order.
+func (d *demoRun) runScenarios(ctx context.Context) error {
+	d.printTitle("A cluster")
+	if err := d.cluster.Start(ctx); err != nil {
 		return err
 	}
-	if err := d.connect(ctx); err != nil {
+	if err := d.connectClients(ctx); err != nil {
 		return err
 	}
-	d.title("Jobs that nobody looks after")
-	if err := d.stale.plant(ctx); err != nil {
+	d.printTitle("Stale Jobs")
+	if err := d.stale.createStaleJobs(ctx); err != nil {
 		return err
 	}
-	d.title("The operator, in the cluster, with its webhook")
-	if err := d.deploy(ctx, d.stale.settings()); err != nil {
-		return d.explainOperator(ctx, err)
+	d.printTitle("The operator with its webhook")
+	if err := d.deployOperator(ctx, d.stale.operatorSettings()); err != nil {
+		return d.showOperatorAfter(ctx, err)
 	}
-	if err := d.sequences.play(ctx); err != nil {
+	if err := d.sequences.runScenario(ctx); err != nil {
 		return err
 	}
-	if err := d.stale.play(ctx); err != nil {
+	if err := d.stale.runScenario(ctx); err != nil {
 		return err
 	}
-	if err := d.orders.play(ctx); err != nil {
+	if err := d.orders.runScenario(ctx); err != nil {
 		return err
 	}
-	if err := d.sessions.play(ctx); err != nil {
+	if err := d.sessions.runScenario(ctx); err != nil {
 		return err
 	}
-	d.title("What to look at next")
-	d.showNext()
+	d.printTitle("Next steps")
+	d.printNextSteps()
 	return nil
 }
 
-func (a *sequences) play(ctx context.Context) error {
-	a.title("SequentialJobs: one step after another")
-	if err := a.apply(ctx); err != nil {
-		return a.explainError(ctx, err)
+func (a *sequenceScenario) runScenario(ctx context.Context) error {
+	a.printTitle("SequentialJobs: steps in order")
+	if err := a.applyExamples(ctx); err != nil {
+		return a.explainFailure(ctx, err)
 	}
-	if err := a.follow(ctx); err != nil {
-		return a.explainError(ctx, err)
+	if err := a.followExamples(ctx); err != nil {
+		return a.explainFailure(ctx, err)
 	}
-	if err := a.judge(ctx); err != nil {
+	if err := a.checkOutcomes(ctx); err != nil {
 		return err
 	}
-	a.title("What kubectl shows of them")
-	a.showKubectl(ctx)
+	a.printTitle("SequentialJobs in kubectl")
+	a.showKubectlOutput(ctx)
 	return nil
 }

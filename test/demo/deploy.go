@@ -17,24 +17,23 @@ import (
 )
 
 const (
-	often         = 200 * time.Millisecond
-	operatorLimit = 2 * time.Minute
+	pollInterval    = 200 * time.Millisecond
+	operatorTimeout = 2 * time.Minute
 )
 
-// deploy builds the operator and has it run in the cluster, with settings for people who
-// are watching.
-func (d *demo) deploy(ctx context.Context, settings []string) error {
+// deployOperator builds the operator and deploys it with settings that make the demo fast.
+func (d *demoRun) deployOperator(ctx context.Context, settings []string) error {
 	var image string
-	err := d.timed("built its image and loaded it into the cluster", func() (err error) {
-		image, err = d.cluster.Image(ctx)
+	err := d.runTimed("built its image and loaded it into the cluster", func() (err error) {
+		image, err = d.cluster.LoadOperatorImage(ctx)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	kubectl := d.cluster.Kubectl()
-	err = d.timed("deployed "+image+" with `make deploy NAMESPACES='*' REPORT_NAMESPACES="+staleNamespace+"`", func() error {
-		return shell.Quiet(ctx, "make", "--no-print-directory", "deploy", "IMG="+image, "NAMESPACES=*",
+	kubectl := d.cluster.KubectlCommand()
+	err = d.runTimed("deployed "+image+" with `make deploy NAMESPACES='*' REPORT_NAMESPACES="+staleNamespace+"`", func() error {
+		return shell.RunQuietly(ctx, "make", "--no-print-directory", "deploy", "IMG="+image, "NAMESPACES=*",
 			"REPORT_NAMESPACES="+staleNamespace, "KUBECTL="+strings.Join(kubectl, " "))
 	})
 	if err != nil {
@@ -42,22 +41,22 @@ func (d *demo) deploy(ctx context.Context, settings []string) error {
 	}
 	set := slices.Concat([]string{"-n", operatorNamespace, "set", "env", "deployment/yardmaster"}, settings)
 	d.screen.PrintLine("  $ kubectl %s \\\n      %s", strings.Join(set[:len(set)-len(settings)], " "), strings.Join(settings, " \\\n      "))
-	if err := shell.Quiet(ctx, kubectl[0], slices.Concat(kubectl[1:], set)...); err != nil {
+	if err := shell.RunQuietly(ctx, kubectl[0], slices.Concat(kubectl[1:], set)...); err != nil {
 		return err
 	}
-	return d.timed("it is ready", func() error { return d.waitForOperator(ctx) })
+	return d.runTimed("the operator is ready", func() error { return d.waitForOperator(ctx) })
 }
 
-// waitForOperator waits until the deployed version, and no other, is there.
-func (d *demo) waitForOperator(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, operatorLimit, fmt.Errorf("the operator was not ready within %s", operatorLimit))
+// waitForOperator waits until only Pods of the deployed version exist.
+func (d *demoRun) waitForOperator(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, operatorTimeout, fmt.Errorf("the operator was not ready within %s", operatorTimeout))
 	defer cancel()
-	err := wait.PollUntilContextCancel(ctx, often, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		deployment := &appsv1.Deployment{}
 		if err := d.client.Get(ctx, client.ObjectKey{Namespace: operatorNamespace, Name: "yardmaster"}, deployment); err != nil {
-			return false, nil //nolint:nilerr // tried again until time is up
+			return false, nil //nolint:nilerr // retried until the timeout
 		}
-		if !rolledOut(deployment) {
+		if !isRolledOut(deployment) {
 			return false, nil
 		}
 		var pods corev1.PodList
@@ -70,7 +69,7 @@ func (d *demo) waitForOperator(ctx context.Context) error {
 	return nil
 }
 
-func rolledOut(deployment *appsv1.Deployment) bool {
+func isRolledOut(deployment *appsv1.Deployment) bool {
 	status := deployment.Status
 	return status.ObservedGeneration == deployment.Generation && status.Replicas > 0 &&
 		status.UpdatedReplicas == status.Replicas && status.AvailableReplicas == status.Replicas

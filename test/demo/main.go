@@ -1,8 +1,8 @@
-// Command demo shows the whole product at work: it starts a cluster, deploys the operator
-// in it, runs the examples, and checks that each ends as it should.
+// Command demo starts a cluster, deploys the operator, runs the examples and checks that each
+// ends as expected.
 //
-// What is shown is real: the manifests are the files of examples/, and all that is done
-// to them can be done with the kubectl commands that are printed.
+// It uses the manifests in examples/. Users can repeat each change with the kubectl commands
+// that the demo prints.
 package main
 
 import (
@@ -23,42 +23,42 @@ import (
 	"github.com/yardmaster/yardmaster/test/demo/cluster"
 )
 
-// errSaid ends the demo with exit code 1 when all has been said already.
-var errSaid = errors.New("")
+// errAlreadyReported ends the demo with exit code 1 and without another message.
+var errAlreadyReported = errors.New("")
 
 const exitInterrupted = 130
 
 func main() {
-	down := flag.Bool("down", false, "take the demo's cluster down")
-	limit := flag.Duration("timeout", 5*time.Minute, "how long an act may take")
+	down := flag.Bool("down", false, "delete the demo's cluster")
+	limit := flag.Duration("timeout", 5*time.Minute, "time limit of each scenario")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Getenv("CLUSTER"), *down, *limit)
+	err := runDemo(ctx, os.Getenv("CLUSTER"), *down, *limit)
 	interrupted := ctx.Err() != nil
 	stop()
 	switch {
 	case err == nil:
 	case interrupted:
-		fmt.Fprintln(os.Stderr, "\nInterrupted. `make demo` goes on from here; `make demo-down` removes the cluster.")
+		fmt.Fprintln(os.Stderr, "\nInterrupted. `make demo` reuses the cluster; `make demo-down` deletes it.")
 		os.Exit(exitInterrupted)
 	default:
-		if !errors.Is(err, errSaid) {
+		if !errors.Is(err, errAlreadyReported) {
 			fmt.Fprintln(os.Stderr, "\ndemo:", err)
 		}
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, kind string, down bool, limit time.Duration) error {
-	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard))) // what the client has to say comes as errors
-	where, err := cluster.New(kind)
+func runDemo(ctx context.Context, kind string, down bool, limit time.Duration) error {
+	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard))) // the clients return errors
+	demoCluster, err := cluster.New(kind)
 	if err != nil {
 		return err
 	}
 	if down {
-		return where.Down(ctx)
+		return demoCluster.Delete(ctx)
 	}
 	screen := terminal.NewScreen(os.Stdout, terminal.NewStyle(terminal.ColorAuto, os.Stdout))
-	return newDemo(where, screen, limit).play(ctx)
+	return newDemoRun(demoCluster, screen, limit).runScenarios(ctx)
 }

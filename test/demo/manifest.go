@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const namespaceLimit = 2 * time.Minute
+const namespaceTimeout = 2 * time.Minute
 
-// read reads a manifest of examples/.
-func read(file, namespace string) (*unstructured.Unstructured, error) {
+// readManifest reads a manifest in examples/.
+func readManifest(file, namespace string) (*unstructured.Unstructured, error) {
 	content, err := os.ReadFile(filepath.Join("examples", file))
 	if err != nil {
 		return nil, err
@@ -33,12 +33,12 @@ func read(file, namespace string) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// create tries again while the API server cannot reach the webhook: it may take a moment
-// to learn where a new Pod is.
-func (s *stage) create(ctx context.Context, object *unstructured.Unstructured) error {
+// createWithRetry retries while the API server cannot reach the webhook. The API server needs a
+// moment to learn the address of a new Pod.
+func (s *demoEnvironment) createWithRetry(ctx context.Context, object *unstructured.Unstructured) error {
 	const limit = 20 * time.Second
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, often, limit, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(ctx context.Context) (bool, error) {
 		last = s.client.Create(ctx, object.DeepCopy(), client.FieldValidation(metav1.FieldValidationStrict))
 		return last == nil || !strings.Contains(last.Error(), "failed calling webhook"), nil
 	})
@@ -48,9 +48,9 @@ func (s *stage) create(ctx context.Context, object *unstructured.Unstructured) e
 	return last
 }
 
-// freshNamespace makes a namespace for examples, without what an earlier demo left in it.
-// It admits only Pods that are `restricted`, which those of the examples are.
-func (s *stage) freshNamespace(ctx context.Context, namespace string) error {
+// recreateNamespace creates a namespace and deletes an earlier one with the same name. It
+// enforces the Pod Security Standard `restricted`, which the examples meet.
+func (s *demoEnvironment) recreateNamespace(ctx context.Context, namespace string) error {
 	fresh := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:   namespace,
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
@@ -58,16 +58,16 @@ func (s *stage) freshNamespace(ctx context.Context, namespace string) error {
 	old := fresh.DeepCopy()
 	err := s.client.Delete(ctx, old)
 	if err == nil {
-		s.screen.PrintLine("  removing what the last demo left in namespace %s", namespace)
+		s.screen.PrintLine("  deleting namespace %s of an earlier demo", namespace)
 	} else if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return err
 	}
-	err = wait.PollUntilContextTimeout(ctx, often, namespaceLimit, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, namespaceTimeout, true, func(ctx context.Context) (bool, error) {
 		err := s.client.Get(ctx, client.ObjectKeyFromObject(fresh), &corev1.Namespace{})
 		return apierrors.IsNotFound(err), nil
 	})
 	if err != nil {
-		return fmt.Errorf("namespace %s was not gone within %s: %w", namespace, namespaceLimit, err)
+		return fmt.Errorf("namespace %s was not deleted within %s: %w", namespace, namespaceTimeout, err)
 	}
 	return s.client.Create(ctx, fresh)
 }

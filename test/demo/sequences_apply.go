@@ -8,43 +8,43 @@ import (
 	"github.com/yardmaster/yardmaster/test/demo/scenario"
 )
 
-// apply puts the examples into a fresh namespace.
-func (a *sequences) apply(ctx context.Context) error {
-	if err := a.freshNamespace(ctx, sequencesNamespace); err != nil {
+// applyExamples creates the examples in a new namespace.
+func (a *sequenceScenario) applyExamples(ctx context.Context) error {
+	if err := a.recreateNamespace(ctx, sequencesNamespace); err != nil {
 		return err
 	}
 	for _, example := range scenario.Examples() {
 		if example.Missing != "" {
-			a.screen.PrintLine("  %s is not applied: it needs %s", example.File, example.Missing)
+			a.screen.PrintLine("  skipping %s: it needs %s", example.File, example.Missing)
 			continue
 		}
 		if err := a.applyExample(ctx, &example); err != nil {
 			return err
 		}
-		if example.Applied() {
-			a.examples = append(a.examples, &played{Example: example})
+		if example.IsApplied() {
+			a.examples = append(a.examples, &runningExample{Example: example})
 		}
 	}
 	return nil
 }
 
-// applyExample does what `kubectl apply` does with a new object.
-func (a *sequences) applyExample(ctx context.Context, example *scenario.Example) error {
-	object, err := read(example.Path(), sequencesNamespace)
+// applyExample creates an example, and checks that an invalid one is refused.
+func (a *sequenceScenario) applyExample(ctx context.Context, example *scenario.Example) error {
+	object, err := readManifest(example.ManifestPath(), sequencesNamespace)
 	if err != nil {
 		return err
 	}
-	a.screen.PrintLine("  $ kubectl -n %s apply -f examples/%s", sequencesNamespace, example.Path())
-	err = a.create(ctx, object)
+	a.screen.PrintLine("  $ kubectl -n %s apply -f examples/%s", sequencesNamespace, example.ManifestPath())
+	err = a.createWithRetry(ctx, object)
 	switch {
 	case example.Refused == "":
 		return err
 	case err == nil:
-		return fmt.Errorf("%s was taken, it should have been refused with: %s", example.File, example.Refused)
+		return fmt.Errorf("%s was accepted, expected a refusal with: %s", example.File, example.Refused)
 	case !strings.Contains(err.Error(), example.Refused):
-		return fmt.Errorf("%s should have been refused with %q, not with: %w", example.File, example.Refused, err)
+		return fmt.Errorf("%s was refused, expected the message %q: %w", example.File, example.Refused, err)
 	}
 	a.screen.PrintLine("    %s", a.screen.Failure(err.Error()))
-	a.screen.PrintLine("    refused, as it should be")
+	a.screen.PrintLine("    refused as expected")
 	return nil
 }

@@ -17,168 +17,169 @@ import (
 	"github.com/yardmaster/yardmaster/test/demo/shell"
 )
 
-// sessions is the act of the AgenticSessions. Their runner's image has come with those of the
-// act before.
-type sessions struct {
-	*stage
+// sessionScenario runs the examples of AgenticSessions. The pool scenario has already loaded the
+// image of their runner.
+type sessionScenario struct {
+	*demoEnvironment
 
-	played []*playedSession
+	sessions []*runningSession
 }
 
-// playedSession is a session on its way.
-type playedSession struct {
-	scenario.Session
-	now *v1alpha1.AgenticSession
-	// done is how many of its actions are.
-	done int
-	// phaseSince is when the demo first saw it in the phase it is in.
+// runningSession is a session and the demo's progress with it.
+type runningSession struct {
+	scenario.SessionExample
+	current *v1alpha1.AgenticSession
+	// actionsDone is the number of applied actions.
+	actionsDone int
+	// phaseSince is when the demo first saw the current phase.
 	phaseSince time.Time
 }
 
-// play has sessions run, has one stopped and go on, and judges.
-func (a *sessions) play(ctx context.Context) error {
-	a.title("AgenticSession: an agent's session as a hardened Job")
-	err := a.act(ctx)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, errSaid) {
-		a.showAll(ctx)
-		return a.explainOperator(ctx, err)
+// runScenario runs sessions, stops and restarts one, and checks how they end.
+func (a *sessionScenario) runScenario(ctx context.Context) error {
+	a.printTitle("AgenticSession: an agent session as a hardened Job")
+	err := a.runSteps(ctx)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, errAlreadyReported) {
+		a.showSessionState(ctx)
+		return a.showOperatorAfter(ctx, err)
 	}
 	return err
 }
 
-func (a *sessions) act(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{a.apply, a.refuse, a.follow, a.judge} {
+func (a *sessionScenario) runSteps(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{a.applySessions, a.checkRefusal, a.followSessions, a.checkOutcomes} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	a.kubectl(ctx, "-n", sessionsNamespace, "get", "agenticsessions")
-	a.kubectl(ctx, "-n", sessionsNamespace, "events", "--for", "agenticsession/paint")
+	a.runKubectl(ctx, "-n", sessionsNamespace, "get", "agenticsessions")
+	a.runKubectl(ctx, "-n", sessionsNamespace, "events", "--for", "agenticsession/paint")
 	return nil
 }
 
-// apply puts the sessions that run into a fresh namespace.
-func (a *sessions) apply(ctx context.Context) error {
-	if err := a.freshNamespace(ctx, sessionsNamespace); err != nil {
+// applySessions creates the sessions in a new namespace.
+func (a *sessionScenario) applySessions(ctx context.Context) error {
+	if err := a.recreateNamespace(ctx, sessionsNamespace); err != nil {
 		return err
 	}
 	args := []string{"-n", sessionsNamespace, "apply", "-f", "examples/" + scenario.SessionsFile}
 	a.screen.PrintLine("  $ kubectl %s", strings.Join(args, " "))
-	command := a.cluster.Kubectl()
-	if err := shell.Quiet(ctx, command[0], append(command[1:], args...)...); err != nil {
+	command := a.cluster.KubectlCommand()
+	if err := shell.RunQuietly(ctx, command[0], append(command[1:], args...)...); err != nil {
 		return err
 	}
-	for _, s := range scenario.Sessions() {
-		a.played = append(a.played, &playedSession{Session: s, now: &v1alpha1.AgenticSession{}})
+	for _, s := range scenario.SessionExamples() {
+		a.sessions = append(a.sessions, &runningSession{SessionExample: s, current: &v1alpha1.AgenticSession{}})
 	}
 	return nil
 }
 
-// refuse tries one that must be refused.
-func (a *sessions) refuse(ctx context.Context) error {
-	object, err := read(scenario.RefusedSessionFile, sessionsNamespace)
+// checkRefusal checks that an invalid session is refused.
+func (a *sessionScenario) checkRefusal(ctx context.Context) error {
+	object, err := readManifest(scenario.RefusedSessionFile, sessionsNamespace)
 	if err != nil {
 		return err
 	}
 	a.screen.PrintLine("  $ kubectl -n %s apply -f examples/%s", sessionsNamespace, scenario.RefusedSessionFile)
-	err = a.create(ctx, object)
+	err = a.createWithRetry(ctx, object)
 	switch {
 	case err == nil:
-		return fmt.Errorf("%s was taken, it should have been refused with: %s", scenario.RefusedSessionFile, scenario.RefusedSession)
-	case !strings.Contains(err.Error(), scenario.RefusedSession):
-		return fmt.Errorf("%s should have been refused with %q, not with: %w", scenario.RefusedSessionFile, scenario.RefusedSession, err)
+		return fmt.Errorf("%s was accepted, expected a refusal with: %s", scenario.RefusedSessionFile, scenario.RefusedSessionMessage)
+	case !strings.Contains(err.Error(), scenario.RefusedSessionMessage):
+		return fmt.Errorf("%s was refused, expected the message %q: %w", scenario.RefusedSessionFile, scenario.RefusedSessionMessage, err)
 	}
 	a.screen.PrintLine("    %s", a.screen.Failure(err.Error()))
-	a.screen.PrintLine("    refused, as it should be\n")
+	a.screen.PrintLine("    refused as expected\n")
 	return nil
 }
 
-// follow shows how the sessions get on, and does to them what is due, until all have ended.
-func (a *sessions) follow(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.limit, errors.New("time is up"))
+// followSessions prints the progress of the sessions and applies their actions until all are
+// finished.
+func (a *sessionScenario) followSessions(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errors.New("timeout"))
 	defer cancel()
 	defer a.screen.KeepLines()
 	started := time.Now()
 	for {
-		failure := a.look(ctx, started)
-		if failure == nil && !slices.ContainsFunc(a.played, func(s *playedSession) bool { return !s.Over(s.now) }) {
+		lastErr := a.refreshSessions(ctx, started)
+		if lastErr == nil && !slices.ContainsFunc(a.sessions, func(s *runningSession) bool { return !s.IsFinished(s.current) }) {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("%w: not all sessions have ended after %s", context.Cause(ctx), a.limit), failure)
-		case <-time.After(often):
+			return errors.Join(fmt.Errorf("%w: not all sessions are finished after %s", context.Cause(ctx), a.timeout), lastErr)
+		case <-time.After(pollInterval):
 		}
 	}
 }
 
-// look sees how each session stands, shows that, and does what is due.
-func (a *sessions) look(ctx context.Context, started time.Time) error {
-	shown := make([]*v1alpha1.AgenticSession, 0, len(a.played))
-	for _, s := range a.played {
-		before := s.now
-		s.now = &v1alpha1.AgenticSession{}
-		if err := a.client.Get(ctx, client.ObjectKey{Namespace: sessionsNamespace, Name: s.Name}, s.now); err != nil {
-			s.now = before
+// refreshSessions reads and prints the sessions and applies the actions that are due.
+func (a *sessionScenario) refreshSessions(ctx context.Context, started time.Time) error {
+	shown := make([]*v1alpha1.AgenticSession, 0, len(a.sessions))
+	for _, s := range a.sessions {
+		before := s.current
+		s.current = &v1alpha1.AgenticSession{}
+		if err := a.client.Get(ctx, client.ObjectKey{Namespace: sessionsNamespace, Name: s.Name}, s.current); err != nil {
+			s.current = before
 			return err
 		}
-		if s.phaseSince.IsZero() || before.Status.Phase != s.now.Status.Phase {
+		if s.phaseSince.IsZero() || before.Status.Phase != s.current.Status.Phase {
 			s.phaseSince = time.Now()
 		}
-		shown = append(shown, s.now)
+		shown = append(shown, s.current)
 		if a.screen.IsTerminal() {
 			continue
 		}
-		for _, change := range render.SessionChanges(before, s.now) {
+		for _, change := range render.SessionChanges(before, s.current) {
 			a.screen.PrintLine("  %4s  %-6s %s", time.Since(started).Round(time.Second), s.Name, change)
 		}
 	}
 	a.screen.DrawLines(render.SessionTable(a.screen.Style, shown, time.Now()).Lines(false))
-	return a.do(ctx)
+	return a.applyDueActions(ctx)
 }
 
-// do does what a user would, where it is due.
-func (a *sessions) do(ctx context.Context) error {
-	for _, s := range a.played {
-		action := s.Due(s.now, s.done, time.Since(s.phaseSince))
+// applyDueActions applies the actions that are due.
+func (a *sessionScenario) applyDueActions(ctx context.Context) error {
+	for _, s := range a.sessions {
+		action := s.DueAction(s.current, s.actionsDone, time.Since(s.phaseSince))
 		if action == nil {
 			continue
 		}
-		a.screen.PrintLine("\n  %s\n  $ %s\n", action.What, action.Command(sessionsNamespace, s.Name))
-		if err := a.client.Patch(ctx, s.now.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(action.Patch))); err != nil {
+		a.screen.PrintLine("\n  %s\n  $ %s\n", action.Description, action.KubectlCommand(sessionsNamespace, s.Name))
+		if err := a.client.Patch(ctx, s.current.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(action.Patch))); err != nil {
 			return fmt.Errorf("patching %s: %w", s.Name, err)
 		}
-		s.done++
+		s.actionsDone++
 	}
 	return nil
 }
 
-// judge tells how each session ended, with what it left.
-func (a *sessions) judge(ctx context.Context) error {
+// checkOutcomes prints how each session ended and compares it with the expectation.
+func (a *sessionScenario) checkOutcomes(ctx context.Context) error {
 	a.screen.PrintLine("")
-	good := true
-	for _, s := range a.played {
-		for _, line := range render.SessionDetail(a.screen.Style, s.now, time.Now()) {
+	asExpected := true
+	for _, s := range a.sessions {
+		for _, line := range render.SessionDetail(a.screen.Style, s.current, time.Now()) {
 			a.screen.PrintLine("  %s", line)
 		}
-		for _, fault := range s.Faults(s.now) {
-			good = false
-			a.screen.PrintLine("    %s", a.screen.Failure(fault))
+		for _, mismatch := range s.Mismatches(s.current) {
+			asExpected = false
+			a.screen.PrintLine("    %s", a.screen.Failure(mismatch))
 		}
 	}
-	if !good {
-		a.showAll(ctx)
-		a.showOperator(ctx)
-		a.screen.PrintLine("\n%s", a.screen.Failure("Not all sessions ended as they should."))
-		return errSaid
+	if !asExpected {
+		a.showSessionState(ctx)
+		a.showOperatorState(ctx)
+		a.screen.PrintLine("\n%s", a.screen.Failure("Not all sessions ended as expected."))
+		return errAlreadyReported
 	}
 	a.screen.PrintLine("\n%s", a.screen.Success(fmt.Sprintf(
-		"All %d sessions ended as they should: with a result and its cost, in the workspace kept over a stop, and when the time was up. The invalid one was refused.",
-		len(a.played))))
+		"All %d sessions ended as expected: with a result and cost, after a restart in the kept workspace, and at the time limit. The invalid one was refused.",
+		len(a.sessions))))
 	return nil
 }
 
-func (a *sessions) showAll(ctx context.Context) {
-	a.kubectl(ctx, "-n", sessionsNamespace, "get", "agenticsessions,jobs,pods", "-o", "wide")
-	a.kubectl(ctx, "-n", sessionsNamespace, "events")
+func (a *sessionScenario) showSessionState(ctx context.Context) {
+	a.runKubectl(ctx, "-n", sessionsNamespace, "get", "agenticsessions,jobs,pods", "-o", "wide")
+	a.runKubectl(ctx, "-n", sessionsNamespace, "events")
 }

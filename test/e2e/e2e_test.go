@@ -47,8 +47,8 @@ func TestJobReport(t *testing.T) {
 // What the kubectl plugin does on a real node. (What needs none is in test/integration.)
 func TestPlugin(t *testing.T) {
 	together(t, []chapter{
-		{"seq logs -f tells each line of each step once, in order, and ends with the run", followedLogs},
-		{"seq watch ends with the run, and its exit code tells how that ended", watchedRun},
+		{"seq logs -f tells each line of each step once, in order, and ends with the run", testPluginFollowsLogs},
+		{"seq watch ends with the run, and its exit code tells how that ended", testPluginWatchesRuns},
 	})
 }
 
@@ -106,8 +106,8 @@ func TestSessions(t *testing.T) {
 		{"an interactive session is stopped when its runner says that it has finished", sessionFinished},
 		{"a session goes on in the workspace of another, which goes with the last of them", sessionContinued},
 		{"a session belongs to who makes it, whatever it says, and is closed to all others", sessionOwner},
-		{"the plugin follows a session from attempt to attempt, and tells its result", pluginFollows},
-		{"the plugin stops a session, and has it go on", pluginStops},
+		{"the plugin follows a session from attempt to attempt, and tells its result", testPluginFollowsASession},
+		{"the plugin stops a session, and has it go on", testPluginStopsASession},
 	})
 }
 

@@ -208,7 +208,7 @@ func flagOf(setting string) string {
 
 func pluginReport(t *testing.T, args []string) (report *v1alpha1.JobReport, code int) {
 	t.Helper()
-	out, code := plugin(t, args...)
+	out, code := runPluginBinary(t, args...)
 	report = &v1alpha1.JobReport{}
 	if err := json.Unmarshal([]byte(out), report); err != nil {
 		t.Fatalf("%v: exit code %d, %s", err, code, out)

@@ -17,13 +17,13 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// build builds the plugin once for all tests.
-var build sync.Once
+// buildPlugin makes all tests share one build of the plugin.
+var buildPlugin sync.Once
 
-// plugin runs the kubectl plugin as a user would, and returns what it says and its exit code.
-func plugin(t *testing.T, args ...string) (output string, code int) {
+// runPluginBinary runs the kubectl plugin and returns its standard output and exit code.
+func runPluginBinary(t *testing.T, args ...string) (output string, code int) {
 	t.Helper()
-	build.Do(func() { must(t, run(t.Context(), "make", "plugin")) })
+	buildPlugin.Do(func() { must(t, run(t.Context(), "make", "plugin")) })
 	var stderr bytes.Buffer
 	command := exec.CommandContext(t.Context(), filepath.Join(root, "bin", "kubectl-yardmaster"), args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+os.Getenv("KUBECONFIG"))
@@ -40,27 +40,27 @@ func plugin(t *testing.T, args ...string) (output string, code int) {
 	return string(out), code
 }
 
-func followedLogs(t *testing.T) {
+func testPluginFollowsLogs(t *testing.T) {
 	s := tell(t, testbuilder.SequentialJob("followed", "").
 		Step("one", script("for i in 1 2 3; do echo line $i; sleep 1; done")).
 		Step("two", script("echo at once")).
 		Step("three", script("echo failing; exit 3")).Obj())
-	// From before the first Pod is there.
-	output, code := plugin(t, "seq", "logs", "-f", "-n", watched, s.sj.Name)
+	// The command starts before the first Pod exists.
+	output, code := runPluginBinary(t, "seq", "logs", "-f", "-n", watched, s.sj.Name)
 	want := "one | line 1\none | line 2\none | line 3\ntwo | at once\nthree | failing\n"
 	if diff := cmp.Diff(want, output); diff != "" {
 		t.Errorf("logs (-want +got):\n%s", diff)
 	}
 	if code != 0 {
-		t.Errorf("exit code %d: the logs could be read, however the run ended", code)
+		t.Errorf("exit code %d, want 0: a failed run is not an error of the logs", code)
 	}
-	again, _ := plugin(t, "seq", "logs", "-n", watched, s.sj.Name, "--step", "two")
+	again, _ := runPluginBinary(t, "seq", "logs", "-n", watched, s.sj.Name, "--step", "two")
 	if diff := cmp.Diff("two | at once\n", again); diff != "" {
-		t.Errorf("logs of step two, later (-want +got):\n%s", diff)
+		t.Errorf("logs of step two (-want +got):\n%s", diff)
 	}
 }
 
-func watchedRun(t *testing.T) {
+func testPluginWatchesRuns(t *testing.T) {
 	for name, row := range map[string]struct {
 		script string
 		last   string
@@ -70,9 +70,9 @@ func watchedRun(t *testing.T) {
 		"fails":     {"exit 7", "Failed, 0/1 steps", 1},
 	} {
 		s := tell(t, testbuilder.SequentialJob(name, "").Step("only", script(row.script)).Obj())
-		output, code := plugin(t, "seq", "watch", "-n", watched, s.sj.Name)
+		output, code := runPluginBinary(t, "seq", "watch", "-n", watched, s.sj.Name)
 		if !strings.HasSuffix(strings.TrimSpace(output), row.last) || code != row.code {
-			t.Errorf("exit code %d, want %d; it says:\n%s", code, row.code, output)
+			t.Errorf("exit code %d, want %d; output:\n%s", code, row.code, output)
 		}
 	}
 }

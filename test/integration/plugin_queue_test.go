@@ -10,114 +10,114 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func TestPluginListsAndHoldsQueues(t *testing.T) {
+func TestPluginListsPausesAndResumesQueues(t *testing.T) {
 	y := newYard(t)
 	y.declare("mail", "")
 	y.ready("mail")
-	g := newGate(t)
-	g.plugin(t, y.ns, "queue", "pause", "mail").want(0)
+	p := newAPIServerProxy(t)
+	p.runPlugin(t, y.ns, "queue", "pause", "mail").wantExitCode(0)
 	y.becomes("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPaused)
 	if !y.consumer("mail").Paused {
-		t.Error("the broker goes on giving messages to workers")
+		t.Error("the broker still delivers messages to workers")
 	}
-	list := g.plugin(t, y.ns, "queue", "list")
-	list.want(0)
-	wantSaid(t, list.out.String(), "NAME   STATUS   READY", "mail   Paused   0", "NATS")
-	g.plugin(t, y.ns, "queue", "resume", "mail").want(0)
+	list := p.runPlugin(t, y.ns, "queue", "list")
+	list.wantExitCode(0)
+	wantTexts(t, list.out.String(), "NAME   STATUS   READY", "mail   Paused   0", "NATS")
+	p.runPlugin(t, y.ns, "queue", "resume", "mail").wantExitCode(0)
 	y.ready("mail")
 	if y.consumer("mail").Paused {
-		t.Error("the broker still holds its messages")
+		t.Error("the broker still holds back messages")
 	}
-	unknown := g.plugin(t, y.ns, "queue", "pause", "parcels")
-	unknown.want(2)
-	wantSaid(t, unknown.errOut.String(), `error: queues.yardmaster.dev "parcels" not found`)
+	unknown := p.runPlugin(t, y.ns, "queue", "pause", "parcels")
+	unknown.wantExitCode(2)
+	wantTexts(t, unknown.errOut.String(), `error: queues.yardmaster.dev "parcels" not found`)
 }
 
-func TestPluginSeesToDeadLetters(t *testing.T) {
+func TestPluginManagesDeadLetters(t *testing.T) {
 	y := newYard(t)
 	y.declare("mail", "")
 	y.ready("mail")
 	y.bury("mail", 5)
-	g := newGate(t)
-	list := g.plugin(t, y.ns, "queue", "dead", "list", "mail", "--limit=2")
-	list.want(0)
-	wantSaid(t, list.out.String(), "ID   DIED", "showing 2 of 5")
-	asked := g.plugin(t, y.ns, "queue", "dead", "purge", "mail", "--all")
-	asked.want(2)
-	wantSaid(t, asked.errOut.String(), "without confirmation: set --yes, or run on a terminal")
-	oldest := g.plugin(t, y.ns, "queue", "dead", "requeue", "mail", "--oldest=2")
-	oldest.want(0)
-	wantSaid(t, oldest.out.String(), "queue.yardmaster.dev/mail: requeued 2 dead letters")
-	dropped := g.plugin(t, y.ns, "queue", "dead", "purge", "mail", "--all", "--yes")
-	dropped.want(0)
-	wantSaid(t, dropped.out.String(), "queue.yardmaster.dev/mail: deleted 3 dead letters")
+	p := newAPIServerProxy(t)
+	list := p.runPlugin(t, y.ns, "queue", "dead", "list", "mail", "--limit=2")
+	list.wantExitCode(0)
+	wantTexts(t, list.out.String(), "ID   DIED", "showing 2 of 5")
+	asked := p.runPlugin(t, y.ns, "queue", "dead", "purge", "mail", "--all")
+	asked.wantExitCode(2)
+	wantTexts(t, asked.errOut.String(), "without confirmation: set --yes, or run on a terminal")
+	oldest := p.runPlugin(t, y.ns, "queue", "dead", "requeue", "mail", "--oldest=2")
+	oldest.wantExitCode(0)
+	wantTexts(t, oldest.out.String(), "queue.yardmaster.dev/mail: requeued 2 dead letters")
+	dropped := p.runPlugin(t, y.ns, "queue", "dead", "purge", "mail", "--all", "--yes")
+	dropped.wantExitCode(0)
+	wantTexts(t, dropped.out.String(), "queue.yardmaster.dev/mail: deleted 3 dead letters")
 	eventually(t, "2 messages ready and none dead", func() bool {
 		status := y.queue("mail").Status
 		return status.Ready != nil && *status.Ready == 2 && status.Dead != nil && *status.Dead == 0
 	})
 }
 
-func TestPluginSeesToDeadLettersWithTheCallersRightsOnly(t *testing.T) {
+func TestPluginManagesDeadLettersOnlyWithTheUsersPermissions(t *testing.T) {
 	y := newYard(t)
 	y.declare("mail", "")
 	y.ready("mail")
-	list := newGate(t).plugin(t, y.ns, "queue", "dead", "list", "mail", "--as=nobody")
-	list.want(2)
-	wantSaid(t, list.errOut.String(), "error: queues.yardmaster.dev \"mail\" is forbidden")
+	list := newAPIServerProxy(t).runPlugin(t, y.ns, "queue", "dead", "list", "mail", "--as=nobody")
+	list.wantExitCode(2)
+	wantTexts(t, list.errOut.String(), "error: queues.yardmaster.dev \"mail\" is forbidden")
 }
 
 func TestPluginDrainsWatchesAndExplainsAPool(t *testing.T) {
 	c := newCrew(t, 10*time.Millisecond)
 	c.hire("postmen", "replicas: 3")
 	c.until("postmen", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
-	g := newGate(t)
-	watch := g.plugin(t, c.ns, "pool", "watch", "postmen")
-	watch.until("/3 workers ready")
-	drain := g.drainUntilWritten(t, c.ns, "--replicas=1")
-	wantSaid(t, drain.out.String(), "workerpool.yardmaster.dev/postmen scaled from 3 to 1")
+	p := newAPIServerProxy(t)
+	watch := p.runPlugin(t, c.ns, "pool", "watch", "postmen")
+	watch.waitForOutput("/3 workers ready")
+	drain := p.drainPool(t, c.ns, "--replicas=1")
+	wantTexts(t, drain.out.String(), "workerpool.yardmaster.dev/postmen scaled from 3 to 1")
 	if got := *c.pool("postmen").Spec.Replicas; got != 1 {
 		t.Errorf("spec.replicas is %d, want 1", got)
 	}
-	watch.until("/1 workers ready")
+	watch.waitForOutput("/1 workers ready")
 	watch.stop()
-	watch.want(130)
-	explain := g.plugin(t, c.ns, "pool", "explain", "postmen")
-	explain.want(0)
-	wantSaid(t, explain.out.String(), "Manual: spec.replicas is 1, and autoscaling is off")
-	more := g.plugin(t, c.ns, "pool", "drain", "postmen", "--replicas=1")
-	more.want(2)
-	wantSaid(t, more.errOut.String(), "cannot drain: spec.replicas is already 1")
+	watch.wantExitCode(130)
+	explain := p.runPlugin(t, c.ns, "pool", "explain", "postmen")
+	explain.wantExitCode(0)
+	wantTexts(t, explain.out.String(), "Manual: spec.replicas is 1, and autoscaling is off")
+	more := p.runPlugin(t, c.ns, "pool", "drain", "postmen", "--replicas=1")
+	more.wantExitCode(2)
+	wantTexts(t, more.errOut.String(), "cannot drain: spec.replicas is already 1")
 }
 
-// drainUntilWritten drains postmen. The operator may write the status between the plugin's
-// look and its request, which is then refused, as it is to be.
-func (g *gate) drainUntilWritten(t *testing.T, ns string, args ...string) *call {
+// drainPool drains the pool postmen. It retries if the operator changed the pool between the
+// plugin's read and its request.
+func (p *apiServerProxy) drainPool(t *testing.T, ns string, args ...string) *pluginRun {
 	t.Helper()
 	for {
-		drain := g.plugin(t, ns, append([]string{"pool", "drain", "postmen"}, args...)...)
+		drain := p.runPlugin(t, ns, append([]string{"pool", "drain", "postmen"}, args...)...)
 		code := <-drain.code
 		if code == 0 {
 			return drain
 		}
-		if said := drain.errOut.String(); code != 2 || !strings.Contains(said, "nothing was written: check the change and try again") {
-			t.Fatalf("code %d: %s", code, said)
+		if message := drain.errOut.String(); code != 2 || !strings.Contains(message, "nothing was written: check the change and try again") {
+			t.Fatalf("exit code %d: %s", code, message)
 		}
 	}
 }
 
-func TestPluginExplainsADecision(t *testing.T) {
+func TestPluginExplainsAScalingDecision(t *testing.T) {
 	c := newCrew(t, 10*time.Millisecond)
 	c.hire("clerks", "autoscaling: {minReplicas: 0, maxReplicas: 4, dryRun: true}")
 	c.send("mail", 100)
-	g := newGate(t)
+	p := newAPIServerProxy(t)
 	c.until("clerks", "decided on with 100 messages", func(wp *v1alpha1.WorkerPool) bool {
 		d := wp.Status.LastDecision
 		return d != nil && d.Inputs.Backlog != nil && *d.Inputs.Backlog == 100
 	})
-	explain := g.plugin(t, c.ns, "pool", "explain", "clerks")
-	explain.want(0)
-	wantSaid(t, explain.out.String(), "DryRun: ", "100 messages, oldest ", "s·(λ + B/T)", "Limits: 0 to 4 workers. The pool had 0")
-	drain := g.plugin(t, c.ns, "pool", "drain", "clerks")
-	drain.want(2)
-	wantSaid(t, drain.errOut.String(), "cannot drain: it is autoscaled between 0 and 4 workers; lower spec.autoscaling.maxReplicas instead")
+	explain := p.runPlugin(t, c.ns, "pool", "explain", "clerks")
+	explain.wantExitCode(0)
+	wantTexts(t, explain.out.String(), "DryRun: ", "100 messages, oldest ", "s·(λ + B/T)", "Limits: 0 to 4 workers. The pool had 0")
+	drain := p.runPlugin(t, c.ns, "pool", "drain", "clerks")
+	drain.wantExitCode(2)
+	wantTexts(t, drain.errOut.String(), "cannot drain: it is autoscaled between 0 and 4 workers; lower spec.autoscaling.maxReplicas instead")
 }

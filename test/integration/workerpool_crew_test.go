@@ -161,7 +161,7 @@ func (c *crew) begin(ctx context.Context, pod *corev1.Pod) {
 		return
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	c.hands[pod.Name] = &hand{w, httptest.NewServer(w.Admin()), stop}
+	c.hands[pod.Name] = &hand{w, httptest.NewServer(w.AdminHandler()), stop}
 	go func() { _ = w.Run(life) }() // that it did not drain in time shows in its jobs
 }
 

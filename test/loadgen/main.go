@@ -70,7 +70,7 @@ func verifyLedger(args []string) error {
 		return err
 	}
 	defer ledger.Close()
-	result, err := verify.VerifyLedger(ledger, *name, *jobs)
+	result, err := verify.CheckLedger(ledger, *name, *jobs)
 	if err != nil {
 		return err
 	}

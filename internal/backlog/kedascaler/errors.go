@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-var classes = map[codes.Code]broker.ErrorClass{
+var errorClassByCode = map[codes.Code]broker.ErrorClass{
 	codes.Unavailable:        broker.ClassUnreachable,
 	codes.DeadlineExceeded:   broker.ClassUnreachable,
 	codes.Aborted:            broker.ClassUnreachable,
@@ -21,21 +21,21 @@ var classes = map[codes.Code]broker.ErrorClass{
 	codes.FailedPrecondition: broker.ClassInvalid,
 	codes.OutOfRange:         broker.ClassInvalid,
 	codes.Unimplemented:      broker.ClassInvalid,
-	codes.ResourceExhausted:  broker.ClassInvalid, // an answer that is too long
+	codes.ResourceExhausted:  broker.ClassInvalid, // a response above maxResponseBytes
 }
 
-// distrust is what gRPC says when one side does not trust the other.
-const distrust = "authentication handshake failed"
+// handshakeFailure is in the message of gRPC when TLS verification fails.
+const handshakeFailure = "authentication handshake failed"
 
-// classify gives an error its class, and tells what was being done.
-func classify(doing string, err error) error {
-	said := status.Convert(err)
-	class, known := classes[said.Code()]
+// classifyError adds the operation and a class to an error.
+func classifyError(operation string, err error) error {
+	grpcStatus := status.Convert(err)
+	class, known := errorClassByCode[grpcStatus.Code()]
 	if !known {
 		class = broker.ClassUnknown
 	}
-	if said.Code() == codes.Unavailable && strings.Contains(said.Message(), distrust) {
+	if grpcStatus.Code() == codes.Unavailable && strings.Contains(grpcStatus.Message(), handshakeFailure) {
 		class = broker.ClassUnauthorized
 	}
-	return broker.Errorf(class, "%s: %s: %s", doing, said.Code(), printable(said.Message()))
+	return broker.Errorf(class, "%s: %s: %s", operation, grpcStatus.Code(), truncateMessage(grpcStatus.Message()))
 }

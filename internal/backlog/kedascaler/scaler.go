@@ -1,5 +1,5 @@
-// Package kedascaler reads how much waits from a program that speaks the protocol of
-// KEDA's external scalers.
+// Package kedascaler reads the backlog from a program that implements the external scaler
+// protocol of KEDA.
 package kedascaler
 
 import (
@@ -19,26 +19,26 @@ import (
 )
 
 const (
-	// answerTimeout is how long one question may take.
-	answerTimeout = 5 * time.Second
-	// maxAnswer is far more than an answer has.
-	maxAnswer = 1 << 16
-	// mostMetrics are more than a scaler has.
-	mostMetrics = 32
+	// responseTimeout bounds one reading.
+	responseTimeout = 5 * time.Second
+	// maxResponseBytes is far more than a response needs.
+	maxResponseBytes = 1 << 16
+	// maxMetrics is more than a scaler has.
+	maxMetrics = 32
 )
 
-// ScalerOptions say which program is asked, and for what.
+// ScalerOptions select a scaler and what to scale.
 type ScalerOptions struct {
 	// Address is host:port.
 	Address string
-	// Namespace and Name of the object that is scaled, and the Metadata of its trigger.
+	// Namespace and Name of the scaled object, and the Metadata of its trigger.
 	Namespace, Name string
 	Metadata        map[string]string
-	// TLS, if the program has it.
+	// TLS is nil for a connection without TLS.
 	TLS *broker.TLS
 }
 
-// ScalerSource is an external scaler.
+// ScalerSource reads one external scaler.
 type ScalerSource struct {
 	connection *grpc.ClientConn
 	client     externalscaler.ExternalScalerClient
@@ -47,7 +47,7 @@ type ScalerSource struct {
 
 var _ backlog.Source = (*ScalerSource)(nil)
 
-// New connects to nothing yet.
+// New does not connect yet.
 func New(o ScalerOptions) (backlog.Source, error) {
 	security := insecure.NewCredentials()
 	if o.TLS != nil {
@@ -58,7 +58,7 @@ func New(o ScalerOptions) (backlog.Source, error) {
 		security = credentials.NewTLS(config)
 	}
 	connection, err := grpc.NewClient("dns:///"+o.Address, grpc.WithTransportCredentials(security),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes)))
 	if err != nil {
 		return nil, broker.Errorf(broker.ClassInvalid, "address: %w", err)
 	}
@@ -67,27 +67,27 @@ func New(o ScalerOptions) (backlog.Source, error) {
 	}}, nil
 }
 
-// Read asks whether there is anything to do, and how much. With several metrics it is the
-// one that asks for most replicas, as in KEDA.
+// Read implements backlog.Source. Of several metrics, it uses the one that needs the most
+// replicas, as KEDA does.
 func (s *ScalerSource) Read(ctx context.Context) (backlog.Reading, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	active, err := s.client.IsActive(ctx, s.object)
 	if err != nil {
-		return backlog.Reading{}, classify("asking IsActive", err)
+		return backlog.Reading{}, classifyError("calling IsActive", err)
 	}
 	reading := backlog.Reading{MeasuredTime: time.Now()}
 	specs, err := s.client.GetMetricSpec(ctx, s.object)
 	if err != nil {
-		return backlog.Reading{}, classify("asking GetMetricSpec", err)
+		return backlog.Reading{}, classifyError("calling GetMetricSpec", err)
 	}
 	metrics := specs.GetMetricSpecs()
-	if n := len(metrics); n < 1 || n > mostMetrics {
-		return backlog.Reading{}, broker.Errorf(broker.ClassInvalid, "GetMetricSpec names %d metrics, must be 1 to %d", n, mostMetrics)
+	if n := len(metrics); n < 1 || n > maxMetrics {
+		return backlog.Reading{}, broker.Errorf(broker.ClassInvalid, "GetMetricSpec returned %d metrics, must be 1 to %d", n, maxMetrics)
 	}
 	most := -1.0
 	for _, metric := range metrics {
-		waiting, target, err := s.metric(ctx, metric)
+		waiting, target, err := s.readMetric(ctx, metric)
 		if err != nil {
 			return backlog.Reading{}, err
 		}
@@ -95,58 +95,56 @@ func (s *ScalerSource) Read(ctx context.Context) (backlog.Reading, error) {
 			most, reading.Backlog = replicas, waiting
 		}
 	}
-	reading.Backlog = agreed(active.GetResult(), reading.Backlog)
+	reading.Backlog = backlogIfActive(active.GetResult(), reading.Backlog)
 	return reading, nil
 }
 
-// agreed goes by the scaler's word on whether there is anything to do, and by its metric
-// on how much.
-func agreed(active bool, waiting int64) int64 {
+// backlogIfActive returns 0 for an inactive scaler, and at least 1 for an active one.
+func backlogIfActive(active bool, waiting int64) int64 {
 	if !active {
 		return 0
 	}
 	return max(waiting, 1)
 }
 
-// metric is how much there is of one metric, and how much of it is for one replica.
-func (s *ScalerSource) metric(ctx context.Context, spec *externalscaler.MetricSpec) (waiting int64, target float64, err error) {
-	name := printable(spec.GetMetricName())
-	target = either(spec.GetTargetSize(), spec.GetTargetSizeFloat())
+// readMetric returns the value of a metric, and its target for one replica.
+func (s *ScalerSource) readMetric(ctx context.Context, spec *externalscaler.MetricSpec) (waiting int64, target float64, err error) {
+	name := truncateMessage(spec.GetMetricName())
+	target = integerOrFloat(spec.GetTargetSize(), spec.GetTargetSizeFloat())
 	if !(target > 0) { // nor is it NaN
 		return 0, 0, broker.Errorf(broker.ClassInvalid, "GetMetricSpec: the target of the metric %q is %g, must be more than 0", name, target)
 	}
 	answer, err := s.client.GetMetrics(ctx, &externalscaler.GetMetricsRequest{ScaledObjectRef: s.object, MetricName: spec.GetMetricName()})
 	if err != nil {
-		return 0, 0, classify(fmt.Sprintf("asking GetMetrics for %q", name), err)
+		return 0, 0, classifyError(fmt.Sprintf("calling GetMetrics for %q", name), err)
 	}
 	values := answer.GetMetricValues()
 	if len(values) != 1 {
 		return 0, 0, broker.Errorf(broker.ClassInvalid, "GetMetrics: the metric %q has %d values, must have 1", name, len(values))
 	}
-	value := either(values[0].GetMetricValue(), values[0].GetMetricValueFloat())
+	value := integerOrFloat(values[0].GetMetricValue(), values[0].GetMetricValueFloat())
 	waiting, err = backlog.MessageCount(fmt.Sprintf("GetMetrics: the metric %q", name), value)
 	return waiting, target, err
 }
 
-// either is a number that stands in one of two fields. Older scalers only know the one
-// for whole numbers.
-func either(whole int64, anyNumber float64) float64 {
+// integerOrFloat returns the field that is set. Older scalers know only the integer field.
+func integerOrFloat(whole int64, anyNumber float64) float64 {
 	if anyNumber != 0 {
 		return anyNumber
 	}
 	return float64(whole)
 }
 
-// Disconnect ends the connection.
+// Disconnect closes the connection.
 func (s *ScalerSource) Disconnect() { _ = s.connection.Close() }
 
-// maxText bounds what of the scaler's words is repeated.
-const maxText = 300
+// maxMessageLength bounds how much of a message of the scaler an error contains.
+const maxMessageLength = 300
 
-func printable(text string) string {
+func truncateMessage(text string) string {
 	text = strings.ToValidUTF8(text, "?")
-	if len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "") + "…"
+	if len(text) > maxMessageLength {
+		text = strings.ToValidUTF8(text[:maxMessageLength], "") + "…"
 	}
 	return text
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/certtest"
 )
 
-// program is an external scaler: a real server of the protocol.
-type program struct {
+// fakeScaler is an external scaler: a real server of the protocol.
+type fakeScaler struct {
 	externalscaler.UnimplementedExternalScalerServer
 	inactive bool
 	metrics  []*externalscaler.MetricSpec
@@ -31,20 +31,20 @@ type program struct {
 	asked    *externalscaler.ScaledObjectRef
 }
 
-func (p *program) IsActive(_ context.Context, ref *externalscaler.ScaledObjectRef) (*externalscaler.IsActiveResponse, error) {
+func (p *fakeScaler) IsActive(_ context.Context, ref *externalscaler.ScaledObjectRef) (*externalscaler.IsActiveResponse, error) {
 	p.asked = ref
 	return &externalscaler.IsActiveResponse{Result: !p.inactive}, p.err
 }
 
-func (p *program) GetMetricSpec(context.Context, *externalscaler.ScaledObjectRef) (*externalscaler.GetMetricSpecResponse, error) {
+func (p *fakeScaler) GetMetricSpec(context.Context, *externalscaler.ScaledObjectRef) (*externalscaler.GetMetricSpecResponse, error) {
 	return &externalscaler.GetMetricSpecResponse{MetricSpecs: p.metrics}, nil
 }
 
-func (p *program) GetMetrics(_ context.Context, request *externalscaler.GetMetricsRequest) (*externalscaler.GetMetricsResponse, error) {
+func (p *fakeScaler) GetMetrics(_ context.Context, request *externalscaler.GetMetricsRequest) (*externalscaler.GetMetricsResponse, error) {
 	return &externalscaler.GetMetricsResponse{MetricValues: p.values[request.GetMetricName()]}, nil
 }
 
-func (p *program) serve(t *testing.T, options ...grpc.ServerOption) (address string) {
+func (p *fakeScaler) listenAndServe(t *testing.T, options ...grpc.ServerOption) (address string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -63,7 +63,7 @@ func (p *program) serve(t *testing.T, options ...grpc.ServerOption) (address str
 	return listener.Addr().String()
 }
 
-func scaler(t *testing.T, o ScalerOptions) backlog.Source {
+func newScalerSource(t *testing.T, o ScalerOptions) backlog.Source {
 	t.Helper()
 	s, err := New(o)
 	if err != nil {
@@ -73,45 +73,45 @@ func scaler(t *testing.T, o ScalerOptions) backlog.Source {
 	return s
 }
 
-func spec(name string, whole int64, anyNumber float64) *externalscaler.MetricSpec {
+func metricSpecs(name string, whole int64, anyNumber float64) *externalscaler.MetricSpec {
 	return &externalscaler.MetricSpec{MetricName: name, TargetSize: whole, TargetSizeFloat: anyNumber}
 }
 
-func value(whole int64, anyNumber float64) []*externalscaler.MetricValue {
+func metricValues(whole int64, anyNumber float64) []*externalscaler.MetricValue {
 	return []*externalscaler.MetricValue{{MetricName: "m", MetricValue: whole, MetricValueFloat: anyNumber}}
 }
 
-func TestWhatAScalerSays(t *testing.T) {
-	one := []*externalscaler.MetricSpec{spec("m", 5, 0)}
+func TestReadingOfScalerMetrics(t *testing.T) {
+	one := []*externalscaler.MetricSpec{metricSpecs("m", 5, 0)}
 	for name, row := range map[string]struct {
-		program program
+		program fakeScaler
 		want    float64
 		class   broker.ErrorClass
 		says    string
 	}{
-		"a whole number":                  {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(12, 0)}}, 12, "", ""},
-		"any number, which goes first":    {program{metrics: []*externalscaler.MetricSpec{spec("m", 5, 2.5)}, values: map[string][]*externalscaler.MetricValue{"m": value(12, 12.5)}}, 13, "", ""},
-		"not active, whatever the metric": {program{inactive: true, metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(12, 0)}}, 0, "", ""},
-		"active, whatever the metric":     {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(0, 0)}}, 1, "", ""},
-		"the metric that asks for most": {program{
-			metrics: []*externalscaler.MetricSpec{spec("a", 100, 0), spec("b", 1, 0), spec("c", 10, 0)},
-			values:  map[string][]*externalscaler.MetricValue{"a": value(200, 0), "b": value(7, 0), "c": value(30, 0)},
+		"a whole number":                  {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(12, 0)}}, 12, "", ""},
+		"any number, which goes first":    {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 5, 2.5)}, values: map[string][]*externalscaler.MetricValue{"m": metricValues(12, 12.5)}}, 13, "", ""},
+		"not active, whatever the metric": {fakeScaler{inactive: true, metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(12, 0)}}, 0, "", ""},
+		"active, whatever the metric":     {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(0, 0)}}, 1, "", ""},
+		"the metric that asks for most": {fakeScaler{
+			metrics: []*externalscaler.MetricSpec{metricSpecs("a", 100, 0), metricSpecs("b", 1, 0), metricSpecs("c", 10, 0)},
+			values:  map[string][]*externalscaler.MetricValue{"a": metricValues(200, 0), "b": metricValues(7, 0), "c": metricValues(30, 0)},
 		}, 7, "", ""},
-		"no metric":              {program{}, 0, broker.ClassInvalid, "names 0 metrics"},
-		"many metrics":           {program{metrics: make([]*externalscaler.MetricSpec, 33)}, 0, broker.ClassInvalid, "names 33 metrics"},
-		"a target of nothing":    {program{metrics: []*externalscaler.MetricSpec{spec("m", 0, 0)}}, 0, broker.ClassInvalid, `the target of the metric "m" is 0`},
-		"a target that is none":  {program{metrics: []*externalscaler.MetricSpec{spec("m", 0, math.NaN())}}, 0, broker.ClassInvalid, `is NaN`},
-		"no value":               {program{metrics: one}, 0, broker.ClassInvalid, `the metric "m" has 0 values`},
-		"two values":             {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": append(value(1, 0), value(2, 0)...)}}, 0, broker.ClassInvalid, "has 2 values"},
-		"not a number":           {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(0, math.NaN())}}, 0, broker.ClassInvalid, "is NaN, must be a number"},
-		"less than nothing":      {program{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": value(-3, 0)}}, 0, broker.ClassInvalid, "is -3"},
-		"a long answer":          {program{metrics: []*externalscaler.MetricSpec{spec(strings.Repeat("x", maxAnswer), 1, 0)}}, 0, broker.ClassInvalid, "larger than max"},
-		"a failure":              {program{err: errors.New("the queue is on fire")}, 0, broker.ClassUnknown, "the queue is on fire"},
-		"no right to ask":        {program{err: status.Error(codes.PermissionDenied, "not you")}, 0, broker.ClassUnauthorized, "not you"},
-		"metadata that is wrong": {program{err: status.Error(codes.InvalidArgument, strings.Repeat("y", 4000))}, 0, broker.ClassInvalid, "y…"},
+		"no metric":              {fakeScaler{}, 0, broker.ClassInvalid, "returned 0 metrics"},
+		"many metrics":           {fakeScaler{metrics: make([]*externalscaler.MetricSpec, 33)}, 0, broker.ClassInvalid, "returned 33 metrics"},
+		"a target of nothing":    {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 0, 0)}}, 0, broker.ClassInvalid, `the target of the metric "m" is 0`},
+		"a target that is none":  {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 0, math.NaN())}}, 0, broker.ClassInvalid, `is NaN`},
+		"no value":               {fakeScaler{metrics: one}, 0, broker.ClassInvalid, `the metric "m" has 0 values`},
+		"two values":             {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": append(metricValues(1, 0), metricValues(2, 0)...)}}, 0, broker.ClassInvalid, "has 2 values"},
+		"not a number":           {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(0, math.NaN())}}, 0, broker.ClassInvalid, "is NaN, must be a number"},
+		"less than nothing":      {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(-3, 0)}}, 0, broker.ClassInvalid, "is -3"},
+		"a long answer":          {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs(strings.Repeat("x", maxResponseBytes), 1, 0)}}, 0, broker.ClassInvalid, "larger than max"},
+		"a failure":              {fakeScaler{err: errors.New("the queue is on fire")}, 0, broker.ClassUnknown, "the queue is on fire"},
+		"no right to ask":        {fakeScaler{err: status.Error(codes.PermissionDenied, "not you")}, 0, broker.ClassUnauthorized, "not you"},
+		"metadata that is wrong": {fakeScaler{err: status.Error(codes.InvalidArgument, strings.Repeat("y", 4000))}, 0, broker.ClassInvalid, "y…"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := scaler(t, ScalerOptions{Address: row.program.serve(t), Namespace: "team", Name: "orders", Metadata: map[string]string{"queue": "q"}})
+			s := newScalerSource(t, ScalerOptions{Address: row.program.listenAndServe(t), Namespace: "team", Name: "orders", Metadata: map[string]string{"queue": "q"}})
 			reading, err := s.Read(t.Context())
 			if row.class != "" {
 				if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.says) || reading != (backlog.Reading{}) {
@@ -129,7 +129,7 @@ func TestWhatAScalerSays(t *testing.T) {
 	}
 }
 
-func TestAScalerThatIsNotThereIsUnreachable(t *testing.T) {
+func TestMissingScalerIsUnreachable(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // it takes connections, and says nothing
 	if err != nil {
 		t.Fatal(err)
@@ -139,22 +139,22 @@ func TestAScalerThatIsNotThereIsUnreachable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if _, err := scaler(t, ScalerOptions{Address: address}).Read(ctx); broker.ClassOf(err) != broker.ClassUnreachable {
+			if _, err := newScalerSource(t, ScalerOptions{Address: address}).Read(ctx); broker.ClassOf(err) != broker.ClassUnreachable {
 				t.Errorf("%v", err)
 			}
 		})
 	}
 }
 
-func TestTLS(t *testing.T) {
+func TestTLSConnectionToScaler(t *testing.T) {
 	authority := certtest.New(t)
 	certificate, key := authority.IssueCertificate()
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{metrics: []*externalscaler.MetricSpec{spec("m", 5, 0)}, values: map[string][]*externalscaler.MetricValue{"m": value(2, 0)}}
-	address := p.serve(t, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})))
+	p := &fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 5, 0)}, values: map[string][]*externalscaler.MetricValue{"m": metricValues(2, 0)}}
+	address := p.listenAndServe(t, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})))
 	for name, row := range map[string]struct {
 		tls  *broker.TLS
 		want broker.ErrorClass
@@ -165,7 +165,7 @@ func TestTLS(t *testing.T) {
 		"without TLS":           {nil, broker.ClassUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reading, err := scaler(t, ScalerOptions{Address: address, TLS: row.tls}).Read(t.Context())
+			reading, err := newScalerSource(t, ScalerOptions{Address: address, TLS: row.tls}).Read(t.Context())
 			if row.want == "" && (err != nil || reading.Backlog != 2) || row.want != "" && broker.ClassOf(err) != row.want {
 				t.Errorf("%+v: %v, want %s", reading, err, row.want)
 			}

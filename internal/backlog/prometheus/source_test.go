@@ -12,8 +12,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// recorded answers of Prometheus' API, by query.
-func recorded(answers map[string]string) http.Handler {
+// serveResponses answers of Prometheus' API, by query.
+func serveResponses(answers map[string]string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status, body, is := strings.Cut(answers[r.URL.Query().Get("query")], " ")
 		if r.URL.Path != "/prom/api/v1/query" || !is {
@@ -28,7 +28,7 @@ func recorded(answers map[string]string) http.Handler {
 	})
 }
 
-func vector(values ...string) string {
+func vectorResponse(values ...string) string {
 	var all []string
 	for i, value := range values {
 		all = append(all, fmt.Sprintf(`{"metric":{"queue":"%d"},"value":[1763693000.781,%q]}`, i, value))
@@ -36,25 +36,25 @@ func vector(values ...string) string {
 	return `200 {"status":"success","data":{"resultType":"vector","result":[` + strings.Join(all, ",") + `]}}`
 }
 
-func TestAQueryGivesOneNumberOrAnError(t *testing.T) {
+func TestQueryReturnsOneNumberOrAnError(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer string
 		want   int64
 		class  broker.ErrorClass
 		says   string
 	}{
-		"one series":           {vector("42"), 42, "", ""},
-		"nothing to do":        {vector("0"), 0, "", ""},
-		"a part of a message":  {vector("0.2"), 1, "", ""},
-		"a large number":       {vector("1.2e+06"), 1_200_000, "", ""},
+		"one series":           {vectorResponse("42"), 42, "", ""},
+		"nothing to do":        {vectorResponse("0"), 0, "", ""},
+		"a part of a message":  {vectorResponse("0.2"), 1, "", ""},
+		"a large number":       {vectorResponse("1.2e+06"), 1_200_000, "", ""},
 		"a scalar":             {`200 {"status":"success","data":{"resultType":"scalar","result":[1763693000.781,"7"]}}`, 7, "", ""},
 		"with warnings":        {`200 {"status":"success","warnings":["w"],"data":{"resultType":"scalar","result":[1763693000.781,"7"]}}`, 7, "", ""},
-		"no series":            {vector(), 0, broker.ClassNotFound, "its result is empty"},
-		"two series":           {vector("1", "2"), 0, broker.ClassInvalid, "its result has 2 series"},
-		"not a number":         {vector("NaN"), 0, broker.ClassInvalid, "its result is NaN, must be a number"},
-		"infinitely many":      {vector("+Inf"), 0, broker.ClassInvalid, "its result is +Inf"},
-		"less than nothing":    {vector("-1"), 0, broker.ClassInvalid, "its result is -1, must be 0 to"},
-		"more than there are":  {vector("1e+300"), 0, broker.ClassInvalid, "its result is 1e+300, must be 0 to"},
+		"no series":            {vectorResponse(), 0, broker.ClassNotFound, "its result is empty"},
+		"two series":           {vectorResponse("1", "2"), 0, broker.ClassInvalid, "its result has 2 series"},
+		"not a number":         {vectorResponse("NaN"), 0, broker.ClassInvalid, "its result is NaN, must be a number"},
+		"infinitely many":      {vectorResponse("+Inf"), 0, broker.ClassInvalid, "its result is +Inf"},
+		"less than nothing":    {vectorResponse("-1"), 0, broker.ClassInvalid, "its result is -1, must be 0 to"},
+		"more than there are":  {vectorResponse("1e+300"), 0, broker.ClassInvalid, "its result is 1e+300, must be 0 to"},
 		"a number as a number": {`200 {"status":"success","data":{"resultType":"vector","result":[{"value":[1,5]}]}}`, 0, broker.ClassInvalid, "not valid"},
 		"a histogram":          {`200 {"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]}}`, 0, broker.ClassInvalid, "histogram"},
 		"a range":              {`200 {"status":"success","data":{"resultType":"matrix","result":[]}}`, 0, broker.ClassInvalid, `its result is a matrix`},
@@ -74,7 +74,7 @@ func TestAQueryGivesOneNumberOrAnError(t *testing.T) {
 		"a long error":                       {`400 {"status":"error","error":"` + strings.Repeat("y", 5000) + `"}`, 0, broker.ClassInvalid, "y…"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(recorded(map[string]string{"waiting": row.answer}))
+			server := httptest.NewServer(serveResponses(map[string]string{"waiting": row.answer}))
 			defer server.Close()
 			s, err := NewQuerySource(broker.Credentials{URL: server.URL + "/prom/"}, Queries{Backlog: "waiting"})
 			if err != nil {
@@ -98,9 +98,9 @@ func TestAQueryGivesOneNumberOrAnError(t *testing.T) {
 	}
 }
 
-func TestEachQueryHasItsPart(t *testing.T) {
-	server := httptest.NewServer(recorded(map[string]string{
-		`sum(waiting{q="a"})`: vector("3"), "busy": vector("2"), "sent": vector("1000"), "none": vector(),
+func TestEachQuerySetsItsFieldOfTheReading(t *testing.T) {
+	server := httptest.NewServer(serveResponses(map[string]string{
+		`sum(waiting{q="a"})`: vectorResponse("3"), "busy": vectorResponse("2"), "sent": vectorResponse("1000"), "none": vectorResponse(),
 	}))
 	defer server.Close()
 	access := broker.Credentials{URL: server.URL + "/prom"}
@@ -128,7 +128,7 @@ func TestEachQueryHasItsPart(t *testing.T) {
 	}
 }
 
-func TestAServerIsShownWhoAsks(t *testing.T) {
+func TestCredentialsAreSentOnlyToATrustedServer(t *testing.T) {
 	for name, row := range map[string]struct {
 		access broker.Credentials
 		want   string
@@ -139,7 +139,7 @@ func TestAServerIsShownWhoAsks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got string
-			answers := recorded(map[string]string{"q": vector("1")})
+			answers := serveResponses(map[string]string{"q": vectorResponse("1")})
 			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				got = r.Header.Get("Authorization")
 				answers.ServeHTTP(w, r)
@@ -166,7 +166,7 @@ func TestAServerIsShownWhoAsks(t *testing.T) {
 	}
 }
 
-func TestCredentialsDoNotFollowElsewhere(t *testing.T) {
+func TestRedirectsAreNotFollowed(t *testing.T) {
 	asked := false
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	defer other.Close()

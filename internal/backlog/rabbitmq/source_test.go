@@ -22,30 +22,30 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// programs of Debian's package; what is in /usr/sbin insists on a user of its own.
-const programs = "/usr/lib/rabbitmq/bin/"
+// rabbitMQBinDir of Debian's package; what is in /usr/sbin insists on a user of its own.
+const rabbitMQBinDir = "/usr/lib/rabbitmq/bin/"
 
-// soonTold has the management API know of a change within a second. It looks as often as it
+// fastStatisticsConfig has the management API know of a change within a second. It looks as often as it
 // keeps samples, which is every 5 seconds by default.
-const soonTold = "management.sample_retention_policies.global.minute = 1\n" +
+const fastStatisticsConfig = "management.sample_retention_policies.global.minute = 1\n" +
 	"management.sample_retention_policies.basic.minute = 1\nmanagement.sample_retention_policies.detailed.minute = 1\n"
 
-// server is a real RabbitMQ with its management API.
-type server struct {
+// rabbitMQServer is a real RabbitMQ with its management API.
+type rabbitMQServer struct {
 	t               *testing.T
 	amqp, api, epmd string
 	environment     []string
 }
 
-func start(t *testing.T) *server {
+func startServer(t *testing.T) *rabbitMQServer {
 	t.Helper()
-	for _, program := range []string{programs + "rabbitmq-server", "epmd"} {
+	for _, program := range []string{rabbitMQBinDir + "rabbitmq-server", "epmd"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Fatalf("%s is missing. Please install it: hack/prerequisites rabbitmq-server=rabbitmq-server", program)
 		}
 	}
 	ports, dir := freePorts(t, 4), t.TempDir()
-	s := &server{t: t, amqp: ports[0], api: "http://127.0.0.1:" + ports[1], epmd: ports[2]}
+	s := &rabbitMQServer{t: t, amqp: ports[0], api: "http://127.0.0.1:" + ports[1], epmd: ports[2]}
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -56,11 +56,11 @@ func start(t *testing.T) *server {
 	s.environment = append(os.Environ(),
 		"HOME="+dir, "RABBITMQ_NODENAME=test-"+s.amqp+"@localhost", "RABBITMQ_DIST_PORT="+ports[3], "ERL_EPMD_PORT="+s.epmd,
 		"RABBITMQ_CONFIG_FILE="+write("rabbitmq.conf", fmt.Sprintf("listeners.tcp.1 = 127.0.0.1:%s\nmanagement.tcp.ip = 127.0.0.1\n"+
-			"management.tcp.port = %s\ncollect_statistics_interval = 500\n"+soonTold, s.amqp, ports[1])),
+			"management.tcp.port = %s\ncollect_statistics_interval = 500\n"+fastStatisticsConfig, s.amqp, ports[1])),
 		"RABBITMQ_ENABLED_PLUGINS_FILE="+write("enabled_plugins", "[rabbitmq_management].\n"),
 		"RABBITMQ_MNESIA_BASE="+filepath.Join(dir, "db"), "RABBITMQ_LOG_BASE="+filepath.Join(dir, "log"), "RABBITMQ_LOGS=-",
 	)
-	s.run()
+	s.startProcess()
 	return s
 }
 
@@ -82,10 +82,10 @@ func freePorts(t *testing.T, number int) (ports []string) {
 	return ports
 }
 
-func (s *server) run() {
+func (s *rabbitMQServer) startProcess() {
 	s.t.Helper()
 	output := &bytes.Buffer{}
-	process := exec.CommandContext(context.Background(), programs+"rabbitmq-server")
+	process := exec.CommandContext(context.Background(), rabbitMQBinDir+"rabbitmq-server")
 	process.Env, process.Stdout, process.Stderr = s.environment, output, output
 	// It is a script that starts others: they are ended together, and at once, as nothing is
 	// kept.
@@ -112,8 +112,8 @@ func (s *server) run() {
 	}
 }
 
-// channel to a queue of that name.
-func (s *server) channel(queue string) *amqp.Channel {
+// openChannel to a queue of that name.
+func (s *rabbitMQServer) openChannel(queue string) *amqp.Channel {
 	s.t.Helper()
 	connection, err := amqp.Dial("amqp://guest:guest@127.0.0.1:" + s.amqp)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *server) channel(queue string) *amqp.Channel {
 	return channel
 }
 
-func read(t *testing.T, access broker.Credentials, vhost, name string) (backlog.Reading, error) {
+func readQueue(t *testing.T, access broker.Credentials, vhost, name string) (backlog.Reading, error) {
 	t.Helper()
 	q, err := NewQueueSource(access, vhost, name)
 	if err != nil {
@@ -140,11 +140,11 @@ func read(t *testing.T, access broker.Credentials, vhost, name string) (backlog.
 	return q.Read(t.Context())
 }
 
-func TestAQueueIsAsRabbitMQSays(t *testing.T) {
-	s := start(t)
+func TestReadingMatchesRabbitMQ(t *testing.T) {
+	s := startServer(t)
 	guest := broker.Credentials{URL: s.api, Username: "guest", Password: "guest"}
 	name := "jobs/of a day?" // names are what people make of them
-	channel := s.channel(name)
+	channel := s.openChannel(name)
 	for n := range 5 {
 		if err := channel.PublishWithContext(t.Context(), "", name, false, false, amqp.Publishing{Body: fmt.Append(nil, n)}); err != nil {
 			t.Fatal(err)
@@ -155,7 +155,7 @@ func TestAQueueIsAsRabbitMQSays(t *testing.T) {
 		var reading backlog.Reading
 		var err error
 		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-			reading, err = read(t, guest, "/", name)
+			reading, err = readQueue(t, guest, "/", name)
 			if err == nil && reading.Backlog == waiting && *reading.InFlight == inFlight && reading.TotalArrivals != nil && *reading.TotalArrivals == 5 {
 				return
 			}
@@ -169,7 +169,7 @@ func TestAQueueIsAsRabbitMQSays(t *testing.T) {
 		}
 	}
 	becomes(3, 2)
-	if said := s.ctl("list_queues", "messages_ready", "messages_unacknowledged"); !strings.Contains(said, "3\t2") {
+	if said := s.runRabbitMQCtl("list_queues", "messages_ready", "messages_unacknowledged"); !strings.Contains(said, "3\t2") {
 		t.Errorf("rabbitmqctl says %q", said)
 	}
 	if err := channel.Ack(2, true); err != nil {
@@ -192,7 +192,7 @@ func TestAQueueIsAsRabbitMQSays(t *testing.T) {
 		"a server that is not there":       {broker.Credentials{URL: "http://127.0.0.1:1"}, "/", name, broker.ClassUnreachable, "refused"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			_, err := read(t, row.access, row.vhost, row.name)
+			_, err := readQueue(t, row.access, row.vhost, row.name)
 			if err == nil || broker.ClassOf(err) != row.want || !strings.Contains(err.Error(), row.says) || strings.Contains(err.Error(), "hidden") {
 				t.Errorf("%v is %s, want %s", err, broker.ClassOf(err), row.want)
 			}
@@ -200,10 +200,10 @@ func TestAQueueIsAsRabbitMQSays(t *testing.T) {
 	}
 }
 
-// ctl is what rabbitmqctl says to a command.
-func (s *server) ctl(arguments ...string) string {
+// runRabbitMQCtl is what rabbitmqctl says to a command.
+func (s *rabbitMQServer) runRabbitMQCtl(arguments ...string) string {
 	s.t.Helper()
-	command := exec.CommandContext(s.t.Context(), programs+"rabbitmqctl", arguments...)
+	command := exec.CommandContext(s.t.Context(), rabbitMQBinDir+"rabbitmqctl", arguments...)
 	command.Env = s.environment
 	output, err := command.Output()
 	if err != nil {
@@ -217,7 +217,7 @@ func (s *server) ctl(arguments ...string) string {
 }
 
 // A real server says so for a moment only.
-func TestWhatIsNotYetCountedIsAnError(t *testing.T) {
+func TestMissingStatisticsAreAnError(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer string
 		want   broker.ErrorClass
@@ -230,7 +230,7 @@ func TestWhatIsNotYetCountedIsAnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, row.answer) }))
 			defer server.Close()
-			if reading, err := read(t, broker.Credentials{URL: server.URL}, "/", "jobs"); err == nil || broker.ClassOf(err) != row.want {
+			if reading, err := readQueue(t, broker.Credentials{URL: server.URL}, "/", "jobs"); err == nil || broker.ClassOf(err) != row.want {
 				t.Errorf("%+v: %v, want %s", reading, err, row.want)
 			}
 		})

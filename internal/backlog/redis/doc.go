@@ -1,3 +1,2 @@
-// Package redis connects to Redis and Valkey, and reads how much waits there in a list, or
-// in a stream for a group of consumers.
+// Package redis reads the backlog of a Redis list, or of a consumer group of a Redis stream.
 package redis

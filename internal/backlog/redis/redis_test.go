@@ -23,7 +23,7 @@ func readList(t *testing.T, access broker.Credentials, key string) (backlog.Read
 	return list.Read(t.Context())
 }
 
-func TestAListIsAsLongAsTheServerSays(t *testing.T) {
+func TestBacklogOfAListIsItsLength(t *testing.T) {
 	s := redistest.Start(t)
 	for length := range 4 {
 		reading, err := readList(t, broker.Credentials{URL: s.URL()}, "jobs")
@@ -37,7 +37,7 @@ func TestAListIsAsLongAsTheServerSays(t *testing.T) {
 	}
 }
 
-func TestAStreamIsWhatItsGroupHasNotFinished(t *testing.T) {
+func TestBacklogOfAStreamGroup(t *testing.T) {
 	for name, row := range map[string]struct {
 		commands          []string
 		waiting, inFlight int64
@@ -75,7 +75,7 @@ func TestAStreamIsWhatItsGroupHasNotFinished(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsAnErrorOfItsClass(t *testing.T) {
+func TestReadErrorsHaveAClass(t *testing.T) {
 	s := redistest.Start(t)
 	s.RunCLI("SET", "text", "x")
 	s.RunCLI("XADD", "stream", "*", "a", "b")
@@ -115,7 +115,7 @@ func TestWhatCannotBeReadIsAnErrorOfItsClass(t *testing.T) {
 		"a URL of another kind":           {list(broker.Credentials{URL: "http://x"}, "jobs"), broker.ClassInvalid, `the scheme "http"`},
 		"a URL that is none":              {list(broker.Credentials{URL: "redis://me:hidden@%zz"}, "jobs"), broker.ClassInvalid, "url is not a valid URL"},
 		"a URL without a host":            {list(broker.Credentials{URL: "redis://"}, "jobs"), broker.ClassInvalid, "url has no host"},
-		"a URL with a path":               {list(broker.Credentials{URL: s.URL() + "/x"}, "jobs"), broker.ClassInvalid, "not the number of a database"},
+		"a URL with a path":               {list(broker.Credentials{URL: s.URL() + "/x"}, "jobs"), broker.ClassInvalid, "not a database number"},
 		"TLS of some servers only":        {list(broker.Credentials{URL: "redis://a,rediss://b"}, "jobs"), broker.ClassInvalid, "with TLS (rediss) and without"},
 		"a database of a cluster":         {list(broker.Credentials{URL: "redis://a/1,redis://b"}, "jobs"), broker.ClassInvalid, "a cluster has only 0"},
 		"a TLS secret, and a URL of none": {list(broker.Credentials{URL: s.URL(), TLS: &broker.TLS{}}, "jobs"), broker.ClassInvalid, "must be rediss"},
@@ -129,7 +129,7 @@ func TestWhatCannotBeReadIsAnErrorOfItsClass(t *testing.T) {
 	}
 }
 
-func TestAPasswordIsTakenFromTheURLOrTheSecret(t *testing.T) {
+func TestPasswordComesFromURLOrCredentials(t *testing.T) {
 	s := redistest.Start(t, "--requirepass", "hidden")
 	for name, access := range map[string]broker.Credentials{
 		"the URL":    {URL: "redis://:hidden@" + s.Address()},
@@ -143,7 +143,7 @@ func TestAPasswordIsTakenFromTheURLOrTheSecret(t *testing.T) {
 	}
 }
 
-func TestTLS(t *testing.T) {
+func TestTLSConnectionToRedis(t *testing.T) {
 	authority := certtest.New(t)
 	certificate, key := authority.IssueCertificate()
 	dir := t.TempDir()
@@ -187,7 +187,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-func TestAConnectionComesBackWithItsServer(t *testing.T) {
+func TestClientReconnectsAfterServerRestart(t *testing.T) {
 	s := redistest.Start(t)
 	list, err := NewListSource(t.Context(), broker.Credentials{URL: s.URL()}, "jobs")
 	if err != nil {
@@ -205,7 +205,7 @@ func TestAConnectionComesBackWithItsServer(t *testing.T) {
 	}
 }
 
-func TestACluster(t *testing.T) {
+func TestListInARedisCluster(t *testing.T) {
 	s := redistest.Start(t, "--cluster-enabled", "yes")
 	s.RunCLI("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
 	for s.RunCLI("CLUSTER", "INFO")[:len("cluster_state:ok")] != "cluster_state:ok" {
@@ -222,7 +222,7 @@ func TestACluster(t *testing.T) {
 	}
 }
 
-func TestAConnectionHasItsName(t *testing.T) {
+func TestConnectionIsNamed(t *testing.T) {
 	s := redistest.Start(t)
 	list, err := NewListSource(t.Context(), broker.Credentials{URL: s.URL(), Name: "a worker\n"}, "jobs")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
 
-// bench is a server with an engine, and asynq's own client and inspector beside it.
-type bench struct {
+// testEnv is a server with an engine, and asynq's own client and inspector beside it.
+type testEnv struct {
 	*Engine
 	t      *testing.T
 	server *redistest.Server
@@ -25,9 +25,9 @@ type bench struct {
 	ask    *asynq.Inspector
 }
 
-func newBench(t *testing.T) *bench {
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
-	b := &bench{t: t, server: redistest.Start(t)}
+	b := &testEnv{t: t, server: redistest.Start(t)}
 	b.Engine = b.connect()
 	at := asynq.RedisClientOpt{Addr: b.server.Address()}
 	b.client, b.ask = asynq.NewClient(at), asynq.NewInspector(at)
@@ -35,7 +35,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) connect() *Engine {
+func (b *testEnv) connect() *Engine {
 	b.t.Helper()
 	e, err := Connect(b.t.Context(), broker.Credentials{URL: b.server.URL(), Name: "test"})
 	if err != nil {
@@ -45,7 +45,7 @@ func (b *bench) connect() *Engine {
 	return e.(*Engine)
 }
 
-func (b *bench) send(payload string, options ...asynq.Option) string {
+func (b *testEnv) enqueueTask(payload string, options ...asynq.Option) string {
 	b.t.Helper()
 	task, err := b.client.Enqueue(asynq.NewTask("bill", []byte(payload)), append([]asynq.Option{asynq.Queue("orders")}, options...)...)
 	if err != nil {
@@ -54,7 +54,7 @@ func (b *bench) send(payload string, options ...asynq.Option) string {
 	return task.ID
 }
 
-func (b *bench) figures() broker.QueueStats {
+func (b *testEnv) readStats() broker.QueueStats {
 	b.t.Helper()
 	f, err := b.Stats(b.t.Context(), "orders")
 	if err != nil {
@@ -63,14 +63,14 @@ func (b *bench) figures() broker.QueueStats {
 	return f
 }
 
-func (b *bench) do(err error) {
+func (b *testEnv) requireSuccess(err error) {
 	b.t.Helper()
 	if err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-func wanted(changes ...func(*broker.QueueConfig)) broker.QueueConfig {
+func desiredQueue(changes ...func(*broker.QueueConfig)) broker.QueueConfig {
 	q := broker.DefaultQueueConfig("orders")
 	q.Owner = broker.QueueOwner{UID: "1", Name: "ns/orders", CreationTime: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	for _, change := range changes {
@@ -79,10 +79,10 @@ func wanted(changes ...func(*broker.QueueConfig)) broker.QueueConfig {
 	return q
 }
 
-func (b *bench) ensure(changes ...func(*broker.QueueConfig)) broker.EnsureResult {
+func (b *testEnv) ensureQueue(changes ...func(*broker.QueueConfig)) broker.EnsureResult {
 	b.t.Helper()
-	o, err := b.EnsureQueue(b.t.Context(), wanted(changes...))
-	b.do(err)
+	o, err := b.EnsureQueue(b.t.Context(), desiredQueue(changes...))
+	b.requireSuccess(err)
 	return o
 }
 
@@ -97,24 +97,24 @@ func eventually(t testing.TB, what string, so func() bool) {
 	}
 }
 
-func TestFiguresAreThoseThatAsynqAndRedisTell(t *testing.T) {
+func TestStatsMatchAsynqAndRedis(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newTestEnv(t)
 	began := time.Now().Add(-time.Second)
 	for n := range 5 {
-		b.send(fmt.Sprint(n))
+		b.enqueueTask(fmt.Sprint(n))
 	}
-	b.send("later", asynq.ProcessIn(time.Hour))
-	due := b.send("due", asynq.ProcessIn(time.Hour))
+	b.enqueueTask("later", asynq.ProcessIn(time.Hour))
+	due := b.enqueueTask("due", asynq.ProcessIn(time.Hour))
 	b.server.RunCLI("ZADD", "asynq:{orders}:scheduled", fmt.Sprint(time.Now().Unix()-100), due)
-	dead := b.send("dead")
-	b.do(b.ask.ArchiveTask("orders", dead))
-	taken := b.take(2)
-	b.do(taken[0].Retry(t.Context(), time.Hour))
+	dead := b.enqueueTask("dead")
+	b.requireSuccess(b.ask.ArchiveTask("orders", dead))
+	taken := b.fetchTasks(2)
+	b.requireSuccess(taken[0].Retry(t.Context(), time.Hour))
 
-	f := b.figures()
+	f := b.readStats()
 	info, err := b.ask.GetQueueInfo("orders")
-	b.do(err)
+	b.requireSuccess(err)
 	for what, row := range map[string]struct {
 		got, asynq, redis, want int64
 	}{
@@ -138,23 +138,23 @@ func TestFiguresAreThoseThatAsynqAndRedisTell(t *testing.T) {
 		t.Errorf("the oldest is %s old", age)
 	}
 	b.server.RunCLI("ZREM", "asynq:{orders}:scheduled", due)
-	f = b.figures()
+	f = b.readStats()
 	if age := f.MeasuredTime.Sub(f.OldestReadyTime); age < info.Latency || age > info.Latency+time.Minute {
 		t.Errorf("the oldest is %s old, asynq says %s", age, info.Latency)
 	}
 }
 
-// take takes that many tasks through a lane that lasts as long as the test.
-func (b *bench) take(number int) []broker.Delivery {
+// fetchTasks takes that many tasks through a lane that lasts as long as the test.
+func (b *testEnv) fetchTasks(number int) []broker.Delivery {
 	b.t.Helper()
-	all, got := receive(b.t, b.lane(b.Engine), number)
+	all, got := collectInto(b.t, b.openConsumer(b.Engine), number)
 	if got != number {
 		b.t.Fatalf("%d tasks, want %d", got, number)
 	}
 	return all
 }
 
-func receive(t *testing.T, lane broker.Consumer, number int) (all []broker.Delivery, got int) {
+func collectInto(t *testing.T, lane broker.Consumer, number int) (all []broker.Delivery, got int) {
 	t.Helper()
 	got, err := lane.Fetch(t.Context(), number, func(d broker.Delivery) { all = append(all, d) })
 	if err != nil {
@@ -163,87 +163,90 @@ func receive(t *testing.T, lane broker.Consumer, number int) (all []broker.Deliv
 	return all, got
 }
 
-func (b *bench) lane(e *Engine) broker.Consumer {
+func (b *testEnv) openConsumer(e *Engine) broker.Consumer {
 	b.t.Helper()
 	from, err := e.Subscribe(b.t.Context(), "orders")
-	b.do(err)
+	b.requireSuccess(err)
 	lane, err := from.Consumer(b.t.Context(), "default")
-	b.do(err)
+	b.requireSuccess(err)
 	b.t.Cleanup(lane.Stop)
 	return lane
 }
 
-func TestArrivalsGrowWhateverBecomesOfTasks(t *testing.T) {
+func TestTotalArrivalsNeverDecrease(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newTestEnv(t)
 	arrivals := func(want uint64) {
 		t.Helper()
-		if got := b.figures().TotalArrivals; got != want {
+		if got := b.readStats().TotalArrivals; got != want {
 			t.Errorf("%d arrivals, want %d", got, want)
 		}
 	}
-	first := b.send("1")
-	b.send("2")
+	first := b.enqueueTask("1")
+	b.enqueueTask("2")
 	arrivals(2)
-	b.do(b.ask.ArchiveTask("orders", first))
+	b.requireSuccess(b.ask.ArchiveTask("orders", first))
 	arrivals(2)
-	b.do(b.DeadLetters("orders").Purge(t.Context()))
+	b.requireSuccess(b.DeadLetters("orders").Purge(t.Context()))
 	arrivals(2)
-	taken := b.take(1)
-	b.do(taken[0].Retry(t.Context(), 0))
+	taken := b.fetchTasks(1)
+	b.requireSuccess(taken[0].Retry(t.Context(), 0))
 	arrivals(2)
-	b.send("3")
+	b.enqueueTask("3")
 	arrivals(3)
-	done := b.take(1)
-	b.do(done[0].Ack(t.Context(), true))
+	done := b.fetchTasks(1)
+	b.requireSuccess(done[0].Ack(t.Context(), true))
 	arrivals(3)
 }
 
-func TestEnsure(t *testing.T) {
+func TestEnsureQueue(t *testing.T) {
 	t.Parallel()
 	paused := func(q *broker.QueueConfig) { q.Paused = true }
 	warn := func(q *broker.QueueConfig) { q.Drift = broker.DriftWarn }
 	drift := []broker.SettingDifference{{Object: "queue orders", Setting: "paused", Want: "false", Found: "true"}}
 	for name, row := range map[string]struct {
-		before func(*bench)
+		before func(*testEnv)
 		change func(*broker.QueueConfig)
 		want   broker.EnsureResult
 		paused bool
 	}{
-		"a queue that is not there is made": {func(*bench) {}, paused, broker.EnsureResult{Created: true}, true},
-		"one that asynq made is taken on":   {func(b *bench) { b.send("x") }, paused, broker.EnsureResult{Updated: true}, true},
-		"twice changes nothing":             {func(b *bench) { b.ensure() }, func(*broker.QueueConfig) {}, broker.EnsureResult{}, false},
-		"it is paused":                      {func(b *bench) { b.ensure() }, paused, broker.EnsureResult{Updated: true}, true},
+		"a queue that is not there is made": {func(*testEnv) {}, paused, broker.EnsureResult{Created: true}, true},
+		"one that asynq made is taken on":   {func(b *testEnv) { b.enqueueTask("x") }, paused, broker.EnsureResult{Updated: true}, true},
+		"twice changes nothing":             {func(b *testEnv) { b.ensureQueue() }, func(*broker.QueueConfig) {}, broker.EnsureResult{}, false},
+		"it is paused":                      {func(b *testEnv) { b.ensureQueue() }, paused, broker.EnsureResult{Updated: true}, true},
 		"a pause that somebody else made is ended": {
-			func(b *bench) { b.ensure(); b.do(b.ask.PauseQueue("orders")) }, func(*broker.QueueConfig) {},
+			func(b *testEnv) { b.ensureQueue(); b.requireSuccess(b.ask.PauseQueue("orders")) }, func(*broker.QueueConfig) {},
 			broker.EnsureResult{Drift: drift, Corrected: true},
 			false,
 		},
 		"or told of": {
-			func(b *bench) { b.ensure(warn); b.do(b.ask.PauseQueue("orders")) }, warn, broker.EnsureResult{Drift: drift}, true,
+			func(b *testEnv) { b.ensureQueue(warn); b.requireSuccess(b.ask.PauseQueue("orders")) }, warn, broker.EnsureResult{Drift: drift}, true,
 		},
 		"one that was deleted by hand is made again": {
-			func(b *bench) { b.ensure(); b.do(b.ask.DeleteQueue("orders", true)) }, func(*broker.QueueConfig) {},
+			func(b *testEnv) { b.ensureQueue(); b.requireSuccess(b.ask.DeleteQueue("orders", true)) }, func(*broker.QueueConfig) {},
 			broker.EnsureResult{Created: true},
 			false,
 		},
 		"a closed one is opened": {
-			func(b *bench) { b.ensure(); b.do(b.RejectNewMessages(b.t.Context(), "orders", wanted().Owner)) }, func(*broker.QueueConfig) {},
+			func(b *testEnv) {
+				b.ensureQueue()
+				b.requireSuccess(b.RejectNewMessages(b.t.Context(), "orders", desiredQueue().Owner))
+			}, func(*broker.QueueConfig) {},
 			broker.EnsureResult{},
 			false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := newTestEnv(t)
 			row.before(b)
-			got := b.ensure(row.change)
+			got := b.ensureQueue(row.change)
 			got.Enforcement = nil
 			if diff := cmp.Diff(row.want, got); diff != "" {
 				t.Errorf("outcome (-want +got):\n%s", diff)
 			}
 			info, err := b.ask.GetQueueInfo("orders")
-			b.do(err)
+			b.requireSuccess(err)
 			if info.Paused != row.paused {
 				t.Errorf("asynq says that it is paused: %t", info.Paused)
 			}
@@ -254,7 +257,7 @@ func TestEnsure(t *testing.T) {
 	}
 }
 
-func TestAQueueBelongsToTheOlder(t *testing.T) {
+func TestOlderOwnerTakesQueue(t *testing.T) {
 	t.Parallel()
 	other := func(created time.Duration) func(*broker.QueueConfig) {
 		return func(q *broker.QueueConfig) {
@@ -271,14 +274,14 @@ func TestAQueueBelongsToTheOlder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.ensure()
-			q := wanted(row.change)
+			b := newTestEnv(t)
+			b.ensureQueue()
+			q := desiredQueue(row.change)
 			_, err := b.EnsureQueue(t.Context(), q)
 			if err != nil && broker.ClassOf(err) != row.want || err == nil && row.want != "" {
 				t.Fatalf("%v", err)
 			}
-			loser := wanted().Owner
+			loser := desiredQueue().Owner
 			if row.want != "" {
 				loser = q.Owner
 			}
@@ -295,21 +298,21 @@ func TestAQueueBelongsToTheOlder(t *testing.T) {
 	}
 }
 
-func TestAReleasedQueueIsAnybodys(t *testing.T) {
+func TestAnyOwnerCanTakeAReleasedQueue(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.ensure()
-	b.send("x")
-	b.do(b.ReleaseOwnership(t.Context(), "orders", wanted().Owner))
-	b.ensure(func(q *broker.QueueConfig) { q.Owner.UID, q.Owner.CreationTime = "2", time.Now() })
-	if f := b.figures(); f.Ready != 1 {
+	b := newTestEnv(t)
+	b.ensureQueue()
+	b.enqueueTask("x")
+	b.requireSuccess(b.ReleaseOwnership(t.Context(), "orders", desiredQueue().Owner))
+	b.ensureQueue(func(q *broker.QueueConfig) { q.Owner.UID, q.Owner.CreationTime = "2", time.Now() })
+	if f := b.readStats(); f.Ready != 1 {
 		t.Errorf("%+v", f)
 	}
 }
 
-func TestWhatAsynqCannotKeepToIsSaid(t *testing.T) {
+func TestEnforcementReportsFieldsThatAsynqIgnores(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newTestEnv(t)
 	for name, row := range map[string]struct {
 		change func(*broker.QueueConfig)
 		field  broker.QueueField
@@ -332,7 +335,7 @@ func TestWhatAsynqCannotKeepToIsSaid(t *testing.T) {
 		"the pause":                      {func(*broker.QueueConfig) {}, broker.FieldPaused, broker.EnforcedByBroker},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := b.ensure(row.change).Enforcement[row.field]
+			got := b.ensureQueue(row.change).Enforcement[row.field]
 			if got.By != row.want || got.By == broker.NotEnforced && got.Message == "" {
 				t.Errorf("%+v, want %s", got, row.want)
 			}
@@ -340,22 +343,22 @@ func TestWhatAsynqCannotKeepToIsSaid(t *testing.T) {
 	}
 }
 
-func TestDeadLetters(t *testing.T) {
+func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newTestEnv(t)
 	var sent []string
 	for n := range 5 {
-		id := b.send(fmt.Sprint(n), asynq.MaxRetry(0))
+		id := b.enqueueTask(fmt.Sprint(n), asynq.MaxRetry(0))
 		sent = append(sent, id)
 	}
-	for _, d := range b.take(5) {
-		b.do(d.Bury(t.Context(), "no such customer", 1))
+	for _, d := range b.fetchTasks(5) {
+		b.requireSuccess(d.Bury(t.Context(), "no such customer", 1))
 	}
 	letters := b.DeadLetters("orders")
 	list, err := letters.List(t.Context(), 0, 3)
-	b.do(err)
+	b.requireSuccess(err)
 	rest, err := letters.List(t.Context(), list[2].ID, 3)
-	b.do(err)
+	b.requireSuccess(err)
 	if len(list) != 3 || len(rest) != 2 {
 		t.Fatalf("%d, then %d", len(list), len(rest))
 	}
@@ -376,11 +379,11 @@ func TestDeadLetters(t *testing.T) {
 	}
 
 	n, err := letters.Requeue(t.Context(), 2)
-	b.do(err)
-	if f := b.figures(); n != 2 || f.Ready != 2 || f.DeadLetters != 3 {
+	b.requireSuccess(err)
+	if f := b.readStats(); n != 2 || f.Ready != 2 || f.DeadLetters != 3 {
 		t.Errorf("%d requeued: %+v", n, f)
 	}
-	again := b.take(1)[0]
+	again := b.fetchTasks(1)[0]
 	if attempt, err := again.AttemptNumber(t.Context()); attempt != 1 || err != nil || len(again.Message().Payload) != 1 {
 		t.Errorf("attempt %d: %v", attempt, err)
 	}
@@ -388,14 +391,14 @@ func TestDeadLetters(t *testing.T) {
 	if _, err := letters.Move(t.Context(), "other", 0); broker.ClassOf(err) != broker.ClassNotFound {
 		t.Errorf("moving to a queue that is not there: %v", err)
 	}
-	q := wanted(func(q *broker.QueueConfig) { q.Name = "other" })
+	q := desiredQueue(func(q *broker.QueueConfig) { q.Name = "other" })
 	_, err = b.EnsureQueue(t.Context(), q)
-	b.do(err)
+	b.requireSuccess(err)
 	n, err = letters.Move(t.Context(), "other", 2)
-	b.do(err)
+	b.requireSuccess(err)
 	moved, err := b.DeadLetters("other").List(t.Context(), 0, 0)
-	b.do(err)
-	if n != 2 || len(moved) != 2 || b.figures().DeadLetters != 1 {
+	b.requireSuccess(err)
+	if n != 2 || len(moved) != 2 || b.readStats().DeadLetters != 1 {
 		t.Fatalf("%d moved: %+v", n, moved)
 	}
 	for _, letter := range moved {
@@ -404,8 +407,8 @@ func TestDeadLetters(t *testing.T) {
 		}
 	}
 
-	b.do(letters.Purge(t.Context()))
-	if f := b.figures(); f.DeadLetters != 0 {
+	b.requireSuccess(letters.Purge(t.Context()))
+	if f := b.readStats(); f.DeadLetters != 0 {
 		t.Errorf("%+v", f)
 	}
 	if _, err := b.DeadLetters("nowhere").List(t.Context(), 0, 1); broker.ClassOf(err) != broker.ClassNotFound {
@@ -413,44 +416,47 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-func TestARequeueThatBrokeOffIsNotDoneTwice(t *testing.T) {
+func TestInterruptedRequeueDoesNotDuplicateTask(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	id := b.send("x")
-	b.do(b.ask.ArchiveTask("orders", id))
-	a := b.DeadLetters("orders").(*archive)
-	graves, err := a.graves(t.Context())
-	b.do(err)
+	b := newTestEnv(t)
+	id := b.enqueueTask("x")
+	b.requireSuccess(b.ask.ArchiveTask("orders", id))
+	a := b.DeadLetters("orders").(*archivedTasks)
+	graves, err := a.listArchived(t.Context())
+	b.requireSuccess(err)
 	letter, err := b.ask.GetTaskInfo("orders", id)
-	b.do(err)
+	b.requireSuccess(err)
 	// What a first try did before it broke off.
-	b.do(a.enqueue(t.Context(), asynq.NewTask("bill", []byte("x")), "orders", renewed(&graves[0]), letter))
+	b.requireSuccess(a.enqueueCopy(t.Context(), asynq.NewTask("bill", []byte("x")), "orders", copyTaskID(&graves[0]), letter))
 	n, err := a.Requeue(t.Context(), 0)
-	b.do(err)
-	if f := b.figures(); n != 1 || f.Ready != 1 || f.DeadLetters != 0 {
+	b.requireSuccess(err)
+	if f := b.readStats(); n != 1 || f.Ready != 1 || f.DeadLetters != 0 {
 		t.Errorf("%d requeued: %+v", n, f)
 	}
 }
 
-func TestDelete(t *testing.T) {
+func TestDeleteQueue(t *testing.T) {
 	t.Parallel()
-	owner := wanted().Owner
-	full := func(b *bench) {
-		b.ensure()
-		b.send("x")
-		b.send("y", asynq.ProcessIn(time.Hour))
-		b.do(b.ask.ArchiveTask("orders", b.send("z")))
+	owner := desiredQueue().Owner
+	full := func(b *testEnv) {
+		b.ensureQueue()
+		b.enqueueTask("x")
+		b.enqueueTask("y", asynq.ProcessIn(time.Hour))
+		b.requireSuccess(b.ask.ArchiveTask("orders", b.enqueueTask("z")))
 	}
 	for name, row := range map[string]struct {
-		before func(*bench)
+		before func(*testEnv)
 		gone   bool
 	}{
-		"what is not there is deleted":      {func(*bench) {}, true},
-		"all that is in it goes":            {full, true},
-		"one that is closed and empty goes": {func(b *bench) { b.ensure(); b.do(b.RejectNewMessages(b.t.Context(), "orders", owner)) }, true},
-		"one that is closed must be empty":  {func(b *bench) { full(b); b.do(b.RejectNewMessages(b.t.Context(), "orders", owner)) }, false},
-		"not while a task is worked on":     {func(b *bench) { full(b); b.take(1) }, false},
-		"tasks of lost workers hold up nobody": {func(b *bench) {
+		"what is not there is deleted": {func(*testEnv) {}, true},
+		"all that is in it goes":       {full, true},
+		"one that is closed and empty goes": {func(b *testEnv) {
+			b.ensureQueue()
+			b.requireSuccess(b.RejectNewMessages(b.t.Context(), "orders", owner))
+		}, true},
+		"one that is closed must be empty": {func(b *testEnv) { full(b); b.requireSuccess(b.RejectNewMessages(b.t.Context(), "orders", owner)) }, false},
+		"not while a task is worked on":    {func(b *testEnv) { full(b); b.fetchTasks(1) }, false},
+		"tasks of lost workers hold up nobody": {func(b *testEnv) {
 			full(b)
 			b.server.RunCLI("RPOPLPUSH", "asynq:{orders}:pending", "asynq:{orders}:active")
 			b.server.RunCLI("ZADD", "asynq:{orders}:lease", fmt.Sprint(time.Now().Unix()-100), b.server.RunCLI("LINDEX", "asynq:{orders}:active", "0"))
@@ -458,7 +464,7 @@ func TestDelete(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := newTestEnv(t)
 			row.before(b)
 			err := b.DeleteQueue(t.Context(), "orders", owner)
 			if (err == nil) != row.gone {
@@ -481,21 +487,21 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-func TestWaitEndsWithTheFirstTask(t *testing.T) {
+func TestWaitForMessageReturnsWithFirstTask(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		before, then func(*bench)
+		before, then func(*testEnv)
 		within       time.Duration
 	}{
-		"that is there":               {func(b *bench) { b.send("x") }, func(*bench) {}, time.Second},
-		"that comes":                  {func(*bench) {}, func(b *bench) { b.send("x") }, time.Second},
-		"that becomes due":            {func(b *bench) { b.send("x", asynq.ProcessIn(2*time.Second)) }, func(*bench) {}, 4 * time.Second},
-		"that was sent to become due": {func(*bench) {}, func(b *bench) { b.send("x", asynq.ProcessIn(time.Second)) }, lookAgain + 3*time.Second},
+		"that is there":               {func(b *testEnv) { b.enqueueTask("x") }, func(*testEnv) {}, time.Second},
+		"that comes":                  {func(*testEnv) {}, func(b *testEnv) { b.enqueueTask("x") }, time.Second},
+		"that becomes due":            {func(b *testEnv) { b.enqueueTask("x", asynq.ProcessIn(2*time.Second)) }, func(*testEnv) {}, 4 * time.Second},
+		"that was sent to become due": {func(*testEnv) {}, func(b *testEnv) { b.enqueueTask("x", asynq.ProcessIn(time.Second)) }, pollInterval + 3*time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.ensure()
+			b := newTestEnv(t)
+			b.ensureQueue()
 			row.before(b)
 			began := time.Now()
 			woken := make(chan error, 1)
@@ -504,30 +510,30 @@ func TestWaitEndsWithTheFirstTask(t *testing.T) {
 			row.then(b)
 			select {
 			case err := <-woken:
-				b.do(err)
+				b.requireSuccess(err)
 			case <-time.After(row.within):
 				t.Fatalf("not after %s", time.Since(began))
 			}
-			if f := b.figures(); f.Ready != 1 {
+			if f := b.readStats(); f.Ready != 1 {
 				t.Errorf("%+v", f)
 			}
 		})
 	}
 }
 
-func TestWaitingTakesNothingAndEndsWithItsContext(t *testing.T) {
+func TestWaitForMessageTakesNothingAndEndsWithContext(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.ensure()
+	b := newTestEnv(t)
+	b.ensureQueue()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if err := b.WaitForMessage(ctx, "orders"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
-	first, second := b.send("1"), b.send("2")
-	b.do(b.WaitForMessage(t.Context(), "orders"))
-	there, err := b.blockFor(t.Context(), "orders", time.Second)
-	b.do(err)
+	first, second := b.enqueueTask("1"), b.enqueueTask("2")
+	b.requireSuccess(b.WaitForMessage(t.Context(), "orders"))
+	there, err := b.waitForPending(t.Context(), "orders", time.Second)
+	b.requireSuccess(err)
 	if list := b.server.RunCLI("LRANGE", "asynq:{orders}:pending", "0", "-1"); !there || list != second+"\n"+first {
 		t.Errorf("%t, %s", there, list)
 	}
@@ -540,17 +546,17 @@ func TestWaitingTakesNothingAndEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeIsAnErrorOfItsClass(t *testing.T) {
+func TestErrorsHaveAClass(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	q := wanted(func(q *broker.QueueConfig) { q.Name = "A" })
+	b := newTestEnv(t)
+	q := desiredQueue(func(q *broker.QueueConfig) { q.Name = "A" })
 	_, invalid := b.EnsureQueue(t.Context(), q)
 	_, missing := b.Stats(t.Context(), "nowhere")
 	_, noSource := b.Subscribe(t.Context(), "nowhere")
 	noPause := b.SetPaused(t.Context(), "nowhere", true)
 	b.server.Stop()
 	_, gone := b.Stats(t.Context(), "orders")
-	_, goneToo := b.EnsureQueue(t.Context(), wanted())
+	_, goneToo := b.EnsureQueue(t.Context(), desiredQueue())
 	for name, row := range map[string]struct {
 		err  error
 		want broker.ErrorClass

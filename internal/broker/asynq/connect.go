@@ -15,28 +15,28 @@ import (
 )
 
 const (
-	// askingConnections are for requests, waitingConnections for those that wait for a
+	// requestPoolSize are for requests, waitingConnections for those that wait for a
 	// queue's next task: each of these has one for as long as it waits.
-	askingConnections  = 20
-	waitingConnections = 1000
+	requestPoolSize  = 20
+	blockingPoolSize = 1000
 	// oldest server that can be waited at without taking anything from it.
-	oldestMajor, oldestMinor = 6, 2
+	minServerMajor, minServerMinor = 6, 2
 )
 
 // Engine is a connection to a Redis or Valkey server. See package broker.
 type Engine struct {
-	client    goredis.UniversalClient
-	waiting   goredis.UniversalClient
-	inspector *asynq.Inspector
-	producer  *asynq.Client
+	client         goredis.UniversalClient
+	blockingClient goredis.UniversalClient
+	inspector      *asynq.Inspector
+	producer       *asynq.Client
 
-	// closing is closed when the connection is to end; background is what must end first.
-	closing    chan struct{}
-	close      sync.Once
-	background sync.WaitGroup
+	// disconnecting is closed when the connection is to end; background is what must end first.
+	disconnecting  chan struct{}
+	disconnectOnce sync.Once
+	background     sync.WaitGroup
 
-	mu       sync.Mutex
-	arrivals map[string]*arrivals
+	mu              sync.Mutex
+	arrivalCounters map[string]*arrivalCounter
 }
 
 var _ broker.Engine = (*Engine)(nil)
@@ -51,25 +51,25 @@ func Connect(ctx context.Context, access broker.Credentials) (broker.Engine, err
 	case access.Token != "":
 		return nil, broker.Errorf(broker.ClassInvalid, "a token cannot log in to Redis; use a username and a password")
 	}
-	e := &Engine{closing: make(chan struct{}), arrivals: map[string]*arrivals{}}
+	e := &Engine{disconnecting: make(chan struct{}), arrivalCounters: map[string]*arrivalCounter{}}
 	var err error
-	if e.client, err = redisclient.NewClient(ctx, access, askingConnections); err != nil {
+	if e.client, err = redisclient.NewClient(ctx, access, requestPoolSize); err != nil {
 		return nil, err
 	}
-	if e.waiting, err = redisclient.NewClient(ctx, access, waitingConnections); err != nil {
+	if e.blockingClient, err = redisclient.NewClient(ctx, access, blockingPoolSize); err != nil {
 		_ = e.client.Close()
 		return nil, err
 	}
 	e.inspector, e.producer = asynq.NewInspectorFromRedisClient(e.client), asynq.NewClientFromRedisClient(e.client)
-	if err := e.check(ctx); err != nil {
+	if err := e.checkServer(ctx); err != nil {
 		e.Disconnect()
 		return nil, err
 	}
 	return e, nil
 }
 
-// check asks the server whether it can do at all what is needed.
-func (e *Engine) check(ctx context.Context) error {
+// checkServer asks the server whether it can do at all what is needed.
+func (e *Engine) checkServer(ctx context.Context) error {
 	info, err := e.client.Info(ctx, "server").Result()
 	if err != nil {
 		return redisclient.ClassifyError("asking for the server's version", err)
@@ -80,39 +80,39 @@ func (e *Engine) check(ctx context.Context) error {
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
 		return broker.Errorf(broker.ClassInvalid, "the server's version is %q, which is none", version)
 	}
-	if major < oldestMajor || major == oldestMajor && minor < oldestMinor {
-		return broker.Errorf(broker.ClassInvalid, "the server's version is %s, must be at least %d.%d", version, oldestMajor, oldestMinor)
+	if major < minServerMajor || major == minServerMajor && minor < minServerMinor {
+		return broker.Errorf(broker.ClassInvalid, "the server's version is %s, must be at least %d.%d", version, minServerMajor, minServerMinor)
 	}
 	return nil
 }
 
 // Disconnect ends the connection. Tasks that are still with handlers are given back.
 func (e *Engine) Disconnect() {
-	e.close.Do(func() {
-		close(e.closing)
+	e.disconnectOnce.Do(func() {
+		close(e.disconnecting)
 		e.background.Wait()
-		_ = e.waiting.Close()
+		_ = e.blockingClient.Close()
 		_ = e.client.Close()
 	})
 }
 
-// exists fails unless asynq knows the queue.
-func (e *Engine) exists(ctx context.Context, queue string) error {
-	known, err := e.client.SIsMember(ctx, allQueues, queue).Result()
+// checkQueueExists fails unless asynq knows the queue.
+func (e *Engine) checkQueueExists(ctx context.Context, queue string) error {
+	known, err := e.client.SIsMember(ctx, queuesKey, queue).Result()
 	if err == nil && !known {
-		err = missing(queue)
+		err = queueNotFound(queue)
 	}
 	return err
 }
 
-func missing(queue string) error {
+func queueNotFound(queue string) error {
 	return broker.Errorf(broker.ClassNotFound, "asynq has no queue %s", queue)
 }
 
-// blockFor waits until there is a task to take, for at most that long, without taking it.
+// waitForPending waits until there is a task to take, for at most that long, without taking it.
 // It moves the oldest task from the end of the list to the same end, which changes nothing.
-func (e *Engine) blockFor(ctx context.Context, queue string, wait time.Duration) (bool, error) {
-	err := e.waiting.Do(ctx, "blmove", pendingOf(queue), pendingOf(queue), "right", "right", wait.Seconds()).Err()
+func (e *Engine) waitForPending(ctx context.Context, queue string, wait time.Duration) (bool, error) {
+	err := e.blockingClient.Do(ctx, "blmove", pendingKey(queue), pendingKey(queue), "right", "right", wait.Seconds()).Err()
 	if err == goredis.Nil { //nolint:errorlint // it is never wrapped
 		return false, nil
 	}

@@ -17,68 +17,68 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
-// archive are the dead letters of a queue: the tasks that asynq has archived.
-type archive struct {
+// archivedTasks are the dead letters of a queue: the tasks that asynq has archived.
+type archivedTasks struct {
 	*Engine
 	queue string
 }
 
-var _ broker.DeadLetterQueue = (*archive)(nil)
+var _ broker.DeadLetterQueue = (*archivedTasks)(nil)
 
 // DeadLetters are the queue's dead letters.
-func (e *Engine) DeadLetters(queue string) broker.DeadLetterQueue { return &archive{e, queue} }
+func (e *Engine) DeadLetters(queue string) broker.DeadLetterQueue { return &archivedTasks{e, queue} }
 
-// grave is where a dead letter is in an archive.
-type grave struct {
-	number uint64
-	task   string
-	died   time.Time
+// archivedTask is where a dead letter is in an archive.
+type archivedTask struct {
+	id           uint64
+	taskID       string
+	archivedTime time.Time
 }
 
-// numberOf a dead letter: asynq's own ID of a task does not grow from one to the next, and
+// deadLetterID a dead letter: asynq's own ID of a task does not grow from one to the next, and
 // the time it was archived at has no parts of a second. Of those of one second the order is
 // any that stays.
-func numberOf(died int64, task string) uint64 {
+func deadLetterID(died int64, task string) uint64 {
 	return uint64(died)<<32 | uint64(crc32.ChecksumIEEE([]byte(task))) //nolint:gosec // a time since 1970
 }
 
-// graves that are there now, oldest first. asynq keeps at most ten thousand.
-func (a *archive) graves(ctx context.Context) ([]grave, error) {
-	if err := a.exists(ctx, a.queue); err != nil {
+// listArchived that are there now, oldest first. asynq keeps at most ten thousand.
+func (a *archivedTasks) listArchived(ctx context.Context) ([]archivedTask, error) {
+	if err := a.checkQueueExists(ctx, a.queue); err != nil {
 		return nil, err
 	}
-	archived, err := a.client.ZRangeWithScores(ctx, archivedOf(a.queue), 0, -1).Result()
+	archived, err := a.client.ZRangeWithScores(ctx, archivedKey(a.queue), 0, -1).Result()
 	if err != nil {
 		return nil, err
 	}
-	var all []grave
+	var all []archivedTask
 	for _, one := range archived {
 		task := fmt.Sprint(one.Member)
-		all = append(all, grave{numberOf(int64(one.Score), task), task, time.Unix(int64(one.Score), 0)})
+		all = append(all, archivedTask{deadLetterID(int64(one.Score), task), task, time.Unix(int64(one.Score), 0)})
 	}
-	slices.SortFunc(all, func(a, b grave) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(all, func(a, b archivedTask) int { return cmp.Compare(a.id, b.id) })
 	return all, nil
 }
 
 // List tells of at most limit dead letters whose ID is after that one, oldest first.
-func (a *archive) List(ctx context.Context, after uint64, limit int) ([]broker.DeadLetter, error) {
+func (a *archivedTasks) List(ctx context.Context, after uint64, limit int) ([]broker.DeadLetter, error) {
 	var letters []broker.DeadLetter
-	_, err := a.each(ctx, after, limit, func(g *grave, task *asynq.TaskInfo) error {
-		letters = append(letters, letterOf(g, task))
+	_, err := a.forEachDeadLetter(ctx, after, limit, func(g *archivedTask, task *asynq.TaskInfo) error {
+		letters = append(letters, deadLetterFromTask(g, task))
 		return nil
 	})
 	return letters, redisclient.ClassifyError("listing the dead letters of the queue "+a.queue, err)
 }
 
-// each shows the dead letters that are there now to a function, oldest first.
-func (a *archive) each(ctx context.Context, after uint64, limit int, show func(*grave, *asynq.TaskInfo) error) (int, error) {
-	graves, err := a.graves(ctx)
+// forEachDeadLetter shows the dead letters that are there now to a function, oldest first.
+func (a *archivedTasks) forEachDeadLetter(ctx context.Context, after uint64, limit int, show func(*archivedTask, *asynq.TaskInfo) error) (int, error) {
+	graves, err := a.listArchived(ctx)
 	if err != nil {
 		return 0, err
 	}
 	shown := 0
 	for i := range graves {
-		if graves[i].number <= after {
+		if graves[i].id <= after {
 			continue
 		}
 		if limit > 0 && shown == limit {
@@ -87,7 +87,7 @@ func (a *archive) each(ctx context.Context, after uint64, limit int, show func(*
 		if ctx.Err() != nil { // asynq's own calls know none
 			return shown, ctx.Err()
 		}
-		task, err := a.inspector.GetTaskInfo(a.queue, graves[i].task)
+		task, err := a.inspector.GetTaskInfo(a.queue, graves[i].taskID)
 		if errors.Is(err, asynq.ErrTaskNotFound) || err == nil && task.State != asynq.TaskStateArchived {
 			continue // gone meanwhile
 		}
@@ -112,10 +112,10 @@ const (
 	headerType = "Asynq-Type"
 )
 
-func letterOf(g *grave, task *asynq.TaskInfo) broker.DeadLetter {
+func deadLetterFromTask(g *archivedTask, task *asynq.TaskInfo) broker.DeadLetter {
 	letter := broker.DeadLetter{
-		ID: g.number, Payload: task.Payload, Headers: headersOf(task.Type, task.Headers), Error: task.LastErr,
-		Attempts: task.Retried + 1, MessageID: taskOf(task.Queue, task.ID), DeadLetteredTime: g.died,
+		ID: g.id, Payload: task.Payload, Headers: messageHeaders(task.Type, task.Headers), Error: task.LastErr,
+		Attempts: task.Retried + 1, MessageID: taskKey(task.Queue, task.ID), DeadLetteredTime: g.archivedTime,
 	}
 	if origin, moved := task.Headers[headerOrigin]; moved {
 		letter.MessageID, letter.Error = origin, task.Headers[headerError]
@@ -124,7 +124,7 @@ func letterOf(g *grave, task *asynq.TaskInfo) broker.DeadLetter {
 	return letter
 }
 
-func headersOf(kind string, headers map[string]string) map[string][]string {
+func messageHeaders(kind string, headers map[string]string) map[string][]string {
 	all := map[string][]string{headerType: {kind}}
 	for name, value := range producerHeaders(headers) {
 		all[name] = []string{value}
@@ -145,50 +145,50 @@ func producerHeaders(headers map[string]string) map[string]string {
 
 // Requeue gives the oldest of them back to workers, as new. asynq's own way would leave
 // them the attempts they had, and so none.
-func (a *archive) Requeue(ctx context.Context, number int) (int, error) {
-	n, err := a.send(ctx, number, func(g *grave, letter *asynq.TaskInfo) error {
+func (a *archivedTasks) Requeue(ctx context.Context, number int) (int, error) {
+	n, err := a.resendDeadLetters(ctx, number, func(g *archivedTask, letter *asynq.TaskInfo) error {
 		task := asynq.NewTaskWithHeaders(letter.Type, letter.Payload, producerHeaders(letter.Headers))
-		return a.enqueue(ctx, task, a.queue, renewed(g), letter)
+		return a.enqueueCopy(ctx, task, a.queue, copyTaskID(g), letter)
 	})
 	return n, redisclient.ClassifyError("requeueing the dead letters of the queue "+a.queue, err)
 }
 
 // Move makes the oldest of them dead letters of another queue.
-func (a *archive) Move(ctx context.Context, to string, number int) (int, error) {
+func (a *archivedTasks) Move(ctx context.Context, to string, number int) (int, error) {
 	doing := fmt.Sprintf("moving the dead letters of the queue %s to %s", a.queue, to)
 	if to == a.queue {
 		return 0, broker.Errorf(broker.ClassInvalid, "%s: they are there already", doing)
 	}
-	if err := a.exists(ctx, to); err != nil {
+	if err := a.checkQueueExists(ctx, to); err != nil {
 		return 0, redisclient.ClassifyError(doing, err)
 	}
-	n, err := a.send(ctx, number, func(g *grave, letter *asynq.TaskInfo) error {
-		was := letterOf(g, letter)
+	n, err := a.resendDeadLetters(ctx, number, func(g *archivedTask, letter *asynq.TaskInfo) error {
+		was := deadLetterFromTask(g, letter)
 		headers := producerHeaders(letter.Headers)
 		headers[headerOrigin], headers[headerError], headers[headerAttempts] = was.MessageID, was.Error, strconv.Itoa(was.Attempts)
 		task := asynq.NewTaskWithHeaders(letter.Type, letter.Payload, headers)
 		// Nobody may take it before it is archived.
-		if err := a.enqueue(ctx, task, to, renewed(g), letter, asynq.ProcessIn(farOff)); err != nil {
+		if err := a.enqueueCopy(ctx, task, to, copyTaskID(g), letter, asynq.ProcessIn(farFuture)); err != nil {
 			return err
 		}
-		return a.bury(to, renewed(g))
+		return a.archiveTask(to, copyTaskID(g))
 	})
 	return n, redisclient.ClassifyError(doing, err)
 }
 
-// farOff is longer than any move takes.
-const farOff = 10 * 365 * 24 * time.Hour
+// farFuture is longer than any move takes.
+const farFuture = 10 * 365 * 24 * time.Hour
 
-// renewed is the ID of what is made of a dead letter. It is the same each time, so that a
+// copyTaskID is the ID of what is made of a dead letter. It is the same each time, so that a
 // second try meets what the first has made, and its length does not grow.
-func renewed(g *grave) string {
-	original, _, _ := strings.Cut(g.task, "~")
-	return original + "~" + strconv.FormatInt(g.died.Unix(), 36)
+func copyTaskID(g *archivedTask) string {
+	original, _, _ := strings.Cut(g.taskID, "~")
+	return original + "~" + strconv.FormatInt(g.archivedTime.Unix(), 36)
 }
 
-// enqueue sends a task with what its producer asked for, all its attempts before it. That
+// enqueueCopy sends a task with what its producer asked for, all its attempts before it. That
 // there is one with its ID means that an earlier try got so far.
-func (a *archive) enqueue(
+func (a *archivedTasks) enqueueCopy(
 	ctx context.Context, task *asynq.Task, queue, id string, letter *asynq.TaskInfo, more ...asynq.Option,
 ) error {
 	options := append([]asynq.Option{
@@ -204,8 +204,8 @@ func (a *archive) enqueue(
 	return err
 }
 
-// bury archives a task, unless it is.
-func (a *archive) bury(queue, id string) error {
+// archiveTask archives a task, unless it is.
+func (a *archivedTasks) archiveTask(queue, id string) error {
 	task, err := a.inspector.GetTaskInfo(queue, id)
 	if err != nil || task.State == asynq.TaskStateArchived {
 		return err
@@ -213,9 +213,9 @@ func (a *archive) bury(queue, id string) error {
 	return a.inspector.ArchiveTask(queue, id)
 }
 
-// send sends each letter on, and removes it once the other is there.
-func (a *archive) send(ctx context.Context, number int, again func(*grave, *asynq.TaskInfo) error) (int, error) {
-	return a.each(ctx, 0, number, func(g *grave, letter *asynq.TaskInfo) error {
+// resendDeadLetters sends each letter on, and removes it once the other is there.
+func (a *archivedTasks) resendDeadLetters(ctx context.Context, number int, again func(*archivedTask, *asynq.TaskInfo) error) (int, error) {
+	return a.forEachDeadLetter(ctx, 0, number, func(g *archivedTask, letter *asynq.TaskInfo) error {
 		if err := again(g, letter); err != nil {
 			return err
 		}
@@ -227,8 +227,8 @@ func (a *archive) send(ctx context.Context, number int, again func(*grave, *asyn
 }
 
 // Purge drops all of them.
-func (a *archive) Purge(ctx context.Context) error {
-	err := a.exists(ctx, a.queue)
+func (a *archivedTasks) Purge(ctx context.Context) error {
+	err := a.checkQueueExists(ctx, a.queue)
 	if err == nil {
 		_, err = a.inspector.DeleteAllArchivedTasks(a.queue)
 	}
@@ -237,5 +237,5 @@ func (a *archive) Purge(ctx context.Context) error {
 
 // Rescue has nothing to do: a task that asynq gives up on, it archives.
 func (e *Engine) Rescue(ctx context.Context, queue string) (int, error) {
-	return 0, redisclient.ClassifyError("rescuing messages of the queue "+queue, e.exists(ctx, queue))
+	return 0, redisclient.ClassifyError("rescuing messages of the queue "+queue, e.checkQueueExists(ctx, queue))
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/yardmaster/yardmaster/worker"
 )
 
-// crew are workers that come and go.
-type crew struct {
+// workerSet are workers that come and go.
+type workerSet struct {
 	t      *testing.T
 	config worker.Config
 
@@ -25,10 +25,10 @@ type crew struct {
 	done map[string]int
 }
 
-// join has another worker work until the function is called, which drains it.
-func (c *crew) join() (leave func()) {
+// startWorker has another worker work until the function is called, which drains it.
+func (c *workerSet) startWorker() (leave func()) {
 	c.t.Helper()
-	w, err := worker.New(worker.Options{Config: c.config, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}, c.handle)
+	w, err := worker.New(worker.Options{Config: c.config, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}, c.handleJob)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func (c *crew) join() (leave func()) {
 	}
 }
 
-func (c *crew) handle(_ context.Context, job *worker.Job) error {
+func (c *workerSet) handleJob(_ context.Context, job *worker.Job) error {
 	time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +51,7 @@ func (c *crew) handle(_ context.Context, job *worker.Job) error {
 	return nil
 }
 
-func (c *crew) count() int {
+func (c *workerSet) countRun() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.done)
@@ -59,13 +59,13 @@ func (c *crew) count() int {
 
 // Tasks have no second attempt, so that one that is lost on the way is lost for good, and
 // one that is tried twice is counted twice.
-func TestNoTaskIsLostOrDoneTwiceWhileWorkersAreDrained(t *testing.T) {
+func TestDrainingWorkersNeitherLosesNorDuplicatesTasks(t *testing.T) {
 	t.Parallel()
 	const tasks = 5000
 	server := redistest.Start(t)
 	client := asynq.NewClient(asynq.RedisClientOpt{Addr: server.Address()})
 	defer func() { _ = client.Close() }()
-	c := &crew{t: t, done: map[string]int{}, config: worker.Config{
+	c := &workerSet{t: t, done: map[string]int{}, config: worker.Config{
 		Broker: worker.BrokerConfig{URL: server.URL()}, Queues: []worker.QueueConfig{{Name: "orders"}}, AdminAddress: "0",
 	}}
 	sent := make(chan error, 1)
@@ -80,12 +80,12 @@ func TestNoTaskIsLostOrDoneTwiceWhileWorkersAreDrained(t *testing.T) {
 	}()
 
 	began, drains := time.Now(), 0
-	leave := []func(){c.join(), c.join(), c.join()}
-	for c.count() < tasks && time.Since(began) < time.Minute {
+	leave := []func(){c.startWorker(), c.startWorker(), c.startWorker()}
+	for c.countRun() < tasks && time.Since(began) < time.Minute {
 		// Sooner than a worker has done what it holds.
 		time.Sleep(200 * time.Millisecond)
 		leave[0]()
-		leave = append(leave[1:], c.join())
+		leave = append(leave[1:], c.startWorker())
 		drains++
 	}
 	for _, end := range leave {
@@ -94,7 +94,7 @@ func TestNoTaskIsLostOrDoneTwiceWhileWorkersAreDrained(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d tasks in %s, with %d drains", c.count(), time.Since(began).Round(time.Millisecond), drains+len(leave))
+	t.Logf("%d tasks in %s, with %d drains", c.countRun(), time.Since(began).Round(time.Millisecond), drains+len(leave))
 	for n := range tasks {
 		if times := c.done[fmt.Sprint(n)]; times != 1 {
 			t.Errorf("task %d is done %d times", n, times)

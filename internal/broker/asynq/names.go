@@ -3,30 +3,30 @@ package asynq
 // The names that asynq gives to what it keeps. All of one queue are on one server of a
 // cluster.
 const (
-	prefix    = "asynq:{"
-	allQueues = "asynq:queues"
+	keyPrefix = "asynq:{"
+	queuesKey = "asynq:queues"
 )
 
-func pendingOf(queue string) string { return prefix + queue + "}:pending" }
+func pendingKey(queue string) string { return keyPrefix + queue + "}:pending" }
 
-func activeOf(queue string) string { return prefix + queue + "}:active" }
+func activeKey(queue string) string { return keyPrefix + queue + "}:active" }
 
-func leaseOf(queue string) string { return prefix + queue + "}:lease" }
+func leaseKey(queue string) string { return keyPrefix + queue + "}:lease" }
 
-func scheduledOf(queue string) string { return prefix + queue + "}:scheduled" }
+func scheduledKey(queue string) string { return keyPrefix + queue + "}:scheduled" }
 
-func retryOf(queue string) string { return prefix + queue + "}:retry" }
+func retryKey(queue string) string { return keyPrefix + queue + "}:retry" }
 
-func archivedOf(queue string) string { return prefix + queue + "}:archived" }
+func archivedKey(queue string) string { return keyPrefix + queue + "}:archived" }
 
-func pausedOf(queue string) string { return prefix + queue + "}:paused" }
+func pausedKey(queue string) string { return keyPrefix + queue + "}:paused" }
 
-func processedOf(queue string) string { return prefix + queue + "}:processed" }
+func processedKey(queue string) string { return keyPrefix + queue + "}:processed" }
 
-func failedOf(queue string) string { return prefix + queue + "}:failed" }
+func failedKey(queue string) string { return keyPrefix + queue + "}:failed" }
 
-// taskOf a queue; without an ID it is what the names of all its tasks begin with.
-func taskOf(queue, id string) string { return prefix + queue + "}:t:" + id }
+// taskKey a queue; without an ID it is what the names of all its tasks begin with.
+func taskKey(queue, id string) string { return keyPrefix + queue + "}:t:" + id }
 
-// recordOf a queue is this package's own: whose it is.
-func recordOf(queue string) string { return "yardmaster:{" + queue + "}" }
+// recordKey a queue is this package's own: whose it is.
+func recordKey(queue string) string { return "yardmaster:{" + queue + "}" }

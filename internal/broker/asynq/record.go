@@ -14,42 +14,42 @@ import (
 
 // The fields of a queue's record.
 const (
-	fieldUID     = "owner-uid"
-	fieldName    = "owner-name"
-	fieldCreated = "owner-created"
-	// fieldApplied is the fingerprint of what was last carried out.
-	fieldApplied = "applied"
+	fieldOwnerUID     = "owner-uid"
+	fieldOwnerName    = "owner-name"
+	fieldOwnerCreated = "owner-created"
+	// fieldAppliedHash is the fingerprint of what was last carried out.
+	fieldAppliedHash = "applied"
 	// fieldClosed: the queue is to be deleted once it is empty.
 	fieldClosed = "closed"
 )
 
-// ownerOf a queue, by its record. Who wrote it may be anybody: an age that cannot be read
+// ownerFromRecord a queue, by its record. Who wrote it may be anybody: an age that cannot be read
 // is none, and a younger owner precedes nobody.
-func ownerOf(record map[string]string) broker.QueueOwner {
-	created, err := time.Parse(time.RFC3339Nano, record[fieldCreated])
+func ownerFromRecord(record map[string]string) broker.QueueOwner {
+	created, err := time.Parse(time.RFC3339Nano, record[fieldOwnerCreated])
 	if err != nil {
 		created = time.Now()
 	}
-	return broker.QueueOwner{UID: record[fieldUID], Name: record[fieldName], CreationTime: created}
+	return broker.QueueOwner{UID: record[fieldOwnerUID], Name: record[fieldOwnerName], CreationTime: created}
 }
 
 func recordFields(owner broker.QueueOwner, applied string) map[string]any {
 	return map[string]any{
-		fieldUID: owner.UID, fieldName: owner.Name, fieldCreated: owner.CreationTime.UTC().Format(time.RFC3339Nano), fieldApplied: applied,
+		fieldOwnerUID: owner.UID, fieldOwnerName: owner.Name, fieldOwnerCreated: owner.CreationTime.UTC().Format(time.RFC3339Nano), fieldAppliedHash: applied,
 	}
 }
 
-// held tells whether the queue belongs to owner, or to nobody.
-func held(queue string, record map[string]string, owner broker.QueueOwner) error {
-	if has := ownerOf(record); has.UID != "" && has.UID != owner.UID {
+// checkOwner tells whether the queue belongs to owner, or to nobody.
+func checkOwner(queue string, record map[string]string, owner broker.QueueOwner) error {
+	if has := ownerFromRecord(record); has.UID != "" && has.UID != owner.UID {
 		return &broker.OwnerConflictError{Queue: queue, Owner: has}
 	}
 	return nil
 }
 
-// claim tells whether the queue may be taken from who has it.
-func claim(q *broker.QueueConfig, record map[string]string) error {
-	has := ownerOf(record)
+// checkOwnership tells whether the queue may be taken from who has it.
+func checkOwnership(q *broker.QueueConfig, record map[string]string) error {
+	has := ownerFromRecord(record)
 	switch {
 	case has.UID == "", has.UID == q.Owner.UID, has.UID == q.ReplacesOwnerUID, q.Owner.HasPrecedenceOver(has):
 		return nil
@@ -57,8 +57,8 @@ func claim(q *broker.QueueConfig, record map[string]string) error {
 	return &broker.OwnerConflictError{Queue: q.Name, Owner: has}
 }
 
-// fingerprint tells one wanted queue from another.
-func fingerprint(q *broker.QueueConfig) (string, error) {
+// configHash tells one wanted queue from another.
+func configHash(q *broker.QueueConfig) (string, error) {
 	wanted := *q
 	wanted.Owner, wanted.ReplacesOwnerUID = broker.QueueOwner{}, ""
 	raw, err := json.Marshal(wanted)
@@ -69,18 +69,18 @@ func fingerprint(q *broker.QueueConfig) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// change writes what depends on a queue's record, in one transaction: if the record is
+// updateRecord writes what depends on a queue's record, in one transaction: if the record is
 // another's by then, nothing is written, and it is looked at again.
-func (e *Engine) change(
+func (e *Engine) updateRecord(
 	ctx context.Context, queue string, decide func(record map[string]string, paused bool) (func(goredis.Pipeliner), error),
 ) error {
 	for {
 		err := e.client.Watch(ctx, func(tx *goredis.Tx) error {
-			record, err := tx.HGetAll(ctx, recordOf(queue)).Result()
+			record, err := tx.HGetAll(ctx, recordKey(queue)).Result()
 			if err != nil {
 				return err
 			}
-			paused, err := tx.Exists(ctx, pausedOf(queue)).Result()
+			paused, err := tx.Exists(ctx, pausedKey(queue)).Result()
 			if err != nil {
 				return err
 			}
@@ -93,7 +93,7 @@ func (e *Engine) change(
 				return nil
 			})
 			return err
-		}, recordOf(queue), pausedOf(queue))
+		}, recordKey(queue), pausedKey(queue))
 		if err != goredis.TxFailedErr || ctx.Err() != nil { //nolint:errorlint // it is never wrapped
 			return err
 		}

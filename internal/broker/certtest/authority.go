@@ -1,4 +1,4 @@
-// Package certtest makes certificates for tests of TLS.
+// Package certtest issues TLS certificates for tests.
 package certtest
 
 import (
@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// CertificateAuthority signs certificates.
+// CertificateAuthority issues certificates.
 type CertificateAuthority struct {
 	t           testing.TB
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
-	// CertificatePEM is its own certificate.
+	// CertificatePEM is the certificate of the authority.
 	CertificatePEM []byte
 }
 
-// New makes an authority.
+// New creates a certificate authority.
 func New(t testing.TB) *CertificateAuthority {
 	t.Helper()
 	a := &CertificateAuthority{t: t, certificate: template("authority")}
@@ -34,7 +34,7 @@ func New(t testing.TB) *CertificateAuthority {
 	return a
 }
 
-// IssueCertificate is a certificate, for 127.0.0.1 and for a client, and its key, as PEM.
+// IssueCertificate returns a PEM certificate for 127.0.0.1 and for clients, and its key.
 func (a *CertificateAuthority) IssueCertificate() (certificate, key []byte) {
 	a.t.Helper()
 	private := a.newKey()

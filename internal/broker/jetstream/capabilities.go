@@ -18,9 +18,9 @@ func (e *Engine) Capabilities() broker.Capabilities {
 		broker.FieldRateLimit:   {By: broker.EnforcedByWorker},
 		broker.FieldMaxAge:      {By: broker.EnforcedByBroker},
 	}
-	if !e.schedules() {
+	if !e.supportsSchedules() {
 		c[broker.FieldDelayed] = broker.Enforcement{
-			By: broker.NotEnforced, Message: "the server cannot deliver messages later before version " + schedulingServer,
+			By: broker.NotEnforced, Message: "the server cannot deliver messages later before version " + schedulingServerVersion,
 		}
 	}
 	return c

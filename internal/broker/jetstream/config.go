@@ -26,33 +26,33 @@ const (
 )
 
 const (
-	// spareDeliveries is how often a message may be handed back unused before the server
+	// extraDeliveries is how often a message may be handed back unused before the server
 	// gives up on it sooner than its attempts are over.
-	spareDeliveries = 50
-	// maxWaiting is how many requests for messages may wait at a consumer: one for each
+	extraDeliveries = 50
+	// maxPullRequests is how many requests for messages may wait at a consumer: one for each
 	// worker. The server takes no change of it.
-	maxWaiting = 4096
+	maxPullRequests = 4096
 )
 
-// wanted is what a queue is to be, together with what the server lets it be.
-type wanted struct {
+// desiredQueue is what a queue is to be, together with what the server lets it be.
+type desiredQueue struct {
 	*broker.QueueConfig
-	// scheduling: messages can be sent that are not yet due.
-	scheduling bool
+	// allowSchedules: messages can be sent that are not yet due.
+	allowSchedules bool
 }
 
 // createdReplicas is the number of replicas that streams and buckets are created with.
 // Administrators may change it; it is not drift.
 const createdReplicas = 1
 
-// fingerprint is another whenever the Queue asks for something else.
-func (w *wanted) fingerprint() (string, error) {
+// configHash is another whenever the Queue asks for something else.
+func (w *desiredQueue) configHash() (string, error) {
 	asked := *w.QueueConfig
 	asked.Owner, asked.ReplacesOwnerUID = broker.QueueOwner{}, ""
 	raw, err := json.Marshal(struct {
 		Queue      broker.QueueConfig
 		Scheduling bool
-	}{asked, w.scheduling})
+	}{asked, w.allowSchedules})
 	if err != nil {
 		return "", err
 	}
@@ -60,67 +60,67 @@ func (w *wanted) fingerprint() (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// stream is found as it is to be. What is not ours to say stays, such as its replicas and
+// streamConfig is found as it is to be. What is not ours to say stays, such as its replicas and
 // where they are.
-func (w *wanted) stream(found jetstream.StreamConfig, applied string) jetstream.StreamConfig {
+func (w *desiredQueue) streamConfig(found jetstream.StreamConfig, applied string) jetstream.StreamConfig {
 	c := found
 	c.Subjects = nil
 	for _, p := range w.Priorities {
 		c.Subjects = append(c.Subjects, readySubject(w.Name, p.Name))
 	}
 	c.Discard, c.MaxMsgs = jetstream.DiscardOld, -1
-	if w.scheduling {
-		c.Subjects = append(c.Subjects, delayedSubjects(w.Name))
+	if w.allowSchedules {
+		c.Subjects = append(c.Subjects, delayedSubjectFilter(w.Name))
 		c.AllowMsgSchedules, c.AllowRollup = true, true
 	} else if w.MaxBacklog > 0 {
 		c.Discard, c.MaxMsgs = jetstream.DiscardNew, w.MaxBacklog
 	}
-	setAge(&c, w.MaxAge)
+	setMaxAge(&c, w.MaxAge)
 	c.AllowDirect = true
 	c.RePublish = &jetstream.RePublish{
 		Source: readySubject(w.Name, "*"), Destination: arrivedSubject(w.Name, "{{wildcard(1)}}"), HeadersOnly: true,
 	}
-	c.Metadata = w.metadata(found.Metadata, applied)
+	c.Metadata = w.ownerMetadata(found.Metadata, applied)
 	return c
 }
 
-// duplicates is how long the server knows a message again that is sent twice.
-const duplicates = 2 * time.Minute
+// duplicateWindow is how long the server knows a message again that is sent twice.
+const duplicateWindow = 2 * time.Minute
 
-// setAge sets how long messages are kept; the server takes no longer memory than that.
-func setAge(c *jetstream.StreamConfig, age time.Duration) {
-	c.MaxAge, c.Duplicates = age, duplicates
+// setMaxAge sets how long messages are kept; the server takes no longer memory than that.
+func setMaxAge(c *jetstream.StreamConfig, age time.Duration) {
+	c.MaxAge, c.Duplicates = age, duplicateWindow
 	if age > 0 {
-		c.Duplicates = min(age, duplicates)
+		c.Duplicates = min(age, duplicateWindow)
 	}
 }
 
-// newStream is a stream that is not there yet.
-func (w *wanted) newStream() jetstream.StreamConfig {
-	return w.stream(jetstream.StreamConfig{
-		Name: streamOf(w.Name), Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: createdReplicas,
+// newStreamConfig is a stream that is not there yet.
+func (w *desiredQueue) newStreamConfig() jetstream.StreamConfig {
+	return w.streamConfig(jetstream.StreamConfig{
+		Name: streamName(w.Name), Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: createdReplicas,
 	}, "")
 }
 
-func (w *wanted) deadStream(found jetstream.StreamConfig) jetstream.StreamConfig {
+func (w *desiredQueue) deadStreamConfig(found jetstream.StreamConfig) jetstream.StreamConfig {
 	c := found
-	c.Subjects = []string{deadSubject(w.Name, ">"), givenUpSubject(w.Name)}
+	c.Subjects = []string{deadLetterSubject(w.Name, ">"), maxDeliveriesSubject(w.Name)}
 	c.Discard, c.MaxMsgs = jetstream.DiscardOld, -1
 	if w.DeadLetter.MaxEntries > 0 {
 		c.MaxMsgs = w.DeadLetter.MaxEntries
 	}
-	setAge(&c, w.DeadLetter.Retention)
+	setMaxAge(&c, w.DeadLetter.Retention)
 	c.AllowDirect = true
 	return c
 }
 
-func (w *wanted) newDeadStream() jetstream.StreamConfig {
-	return w.deadStream(jetstream.StreamConfig{
-		Name: deadStreamOf(w.Name), Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: createdReplicas,
+func (w *desiredQueue) newDeadStreamConfig() jetstream.StreamConfig {
+	return w.deadStreamConfig(jetstream.StreamConfig{
+		Name: deadStreamName(w.Name), Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: createdReplicas,
 	})
 }
 
-func (w *wanted) metadata(found map[string]string, applied string) map[string]string {
+func (w *desiredQueue) ownerMetadata(found map[string]string, applied string) map[string]string {
 	all := maps.Clone(found)
 	if all == nil {
 		all = map[string]string{}
@@ -134,27 +134,27 @@ func (w *wanted) metadata(found map[string]string, applied string) map[string]st
 	return all
 }
 
-// ownerOf is who a stream belongs to; nobody if it has no UID.
-func ownerOf(metadata map[string]string) broker.QueueOwner {
+// ownerFromMetadata is who a stream belongs to; nobody if it has no UID.
+func ownerFromMetadata(metadata map[string]string) broker.QueueOwner {
 	// One whose age somebody has written over is as old as can be, and keeps what it has.
 	created, _ := time.Parse(time.RFC3339Nano, metadata[metaOwnerCreated])
 	return broker.QueueOwner{UID: metadata[metaOwnerUID], Name: metadata[metaOwner], CreationTime: created}
 }
 
-// consumers are those of the queue's priorities, found as they are to be.
-func (w *wanted) consumers(found map[string]jetstream.ConsumerConfig) []jetstream.ConsumerConfig {
-	parts := w.inFlight()
+// consumerConfigs are those of the queue's priorities, found as they are to be.
+func (w *desiredQueue) consumerConfigs(found map[string]jetstream.ConsumerConfig) []jetstream.ConsumerConfig {
+	parts := w.maxAckPendingByPriority()
 	all := make([]jetstream.ConsumerConfig, 0, len(w.Priorities))
 	for i, p := range w.Priorities {
 		c, there := found[p.Name]
 		if !there {
-			c = jetstream.ConsumerConfig{Name: p.Name, Durable: p.Name, MaxWaiting: maxWaiting}
+			c = jetstream.ConsumerConfig{Name: p.Name, Durable: p.Name, MaxWaiting: maxPullRequests}
 		}
 		c.FilterSubject = readySubject(w.Name, p.Name)
 		c.AckPolicy = jetstream.AckExplicitPolicy
 		c.AckWait = w.Lease
 		c.BackOff = nil
-		c.MaxDeliver = w.Retry.MaxAttempts + spareDeliveries
+		c.MaxDeliver = w.Retry.MaxAttempts + extraDeliveries
 		c.MaxAckPending = parts[i]
 		c.Metadata = maps.Clone(c.Metadata)
 		if c.Metadata == nil {
@@ -166,8 +166,8 @@ func (w *wanted) consumers(found map[string]jetstream.ConsumerConfig) []jetstrea
 	return all
 }
 
-// inFlight is how many messages of each priority may be with workers; -1: any number.
-func (w *wanted) inFlight() []int {
+// maxAckPendingByPriority is how many messages of each priority may be with workers; -1: any number.
+func (w *desiredQueue) maxAckPendingByPriority() []int {
 	weights := make([]int, len(w.Priorities))
 	parts := make([]int, len(w.Priorities))
 	for i, p := range w.Priorities {
@@ -179,19 +179,19 @@ func (w *wanted) inFlight() []int {
 	return parts
 }
 
-// pausedUntil is a time that does not come.
-var pausedUntil = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+// indefinitePauseTime is a time that does not come.
+var indefinitePauseTime = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// limit is what a queue's bucket says of its rate limit.
-type limit struct {
+// rateLimitRecord is what a queue's bucket says of its rate limit.
+type rateLimitRecord struct {
 	Limit int           `json:"limit"`
 	Per   time.Duration `json:"per"`
 	Burst int           `json:"burst"`
 }
 
-func (w *wanted) limit() limit {
+func (w *desiredQueue) rateLimitRecord() rateLimitRecord {
 	if w.RateLimit == nil {
-		return limit{}
+		return rateLimitRecord{}
 	}
-	return limit{w.RateLimit.Limit, w.RateLimit.Per, w.RateLimit.Burst}
+	return rateLimitRecord{w.RateLimit.Limit, w.RateLimit.Per, w.RateLimit.Burst}
 }

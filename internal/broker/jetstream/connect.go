@@ -19,25 +19,25 @@ import (
 )
 
 const (
-	defaultPort = "4222"
-	dialTimeout = 5 * time.Second
-	pingEvery   = 10 * time.Second
-	// oldestServer can pause consumers.
-	oldestServer = "2.11"
-	// schedulingServer can deliver messages later.
-	schedulingServer = "2.12"
+	defaultPort  = "4222"
+	dialTimeout  = 5 * time.Second
+	pingInterval = 10 * time.Second
+	// minServerVersion can pause consumers.
+	minServerVersion = "2.11"
+	// schedulingServerVersion can deliver messages later.
+	schedulingServerVersion = "2.12"
 )
 
 // Engine is a connection to a server. See package broker.
 type Engine struct {
 	nc *nats.Conn
 	js jetstream.JetStream
-	// denied is the last error that the server told by itself: of a request that it does
+	// lastServerError is the last error that the server told by itself: of a request that it does
 	// not permit, the requester only hears that nobody answered.
-	denied atomic.Pointer[denial]
+	lastServerError atomic.Pointer[serverError]
 }
 
-type denial struct {
+type serverError struct {
 	err error
 	at  time.Time
 }
@@ -59,19 +59,19 @@ func Connect(ctx context.Context, c broker.Credentials) (broker.Engine, error) {
 		return nil, err
 	}
 	options = append(options, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		e.denied.Store(&denial{err, time.Now()})
+		e.lastServerError.Store(&serverError{err, time.Now()})
 	}))
 	if deadline, set := ctx.Deadline(); set {
 		options = append(options, nats.Timeout(min(dialTimeout, time.Until(deadline))))
 	}
 	if e.nc, err = nats.Connect(servers, options...); err != nil {
-		return nil, addDialError(ctx, e.classify("connecting", err), servers)
+		return nil, addDialError(ctx, e.classifyError("connecting", err), servers)
 	}
 	if e.js, err = jetstream.New(e.nc); err != nil {
 		e.nc.Close()
 		return nil, err
 	}
-	if err := e.check(ctx); err != nil {
+	if err := e.checkServer(ctx); err != nil {
 		e.nc.Close()
 		return nil, err
 	}
@@ -98,13 +98,13 @@ func addDialError(ctx context.Context, err error, servers string) error {
 	return err
 }
 
-// check asks the server whether it can do at all what is needed.
-func (e *Engine) check(ctx context.Context) error {
-	if version := e.nc.ConnectedServerVersion(); !atLeast(version, oldestServer) {
-		return broker.Errorf(broker.ClassInvalid, "the server's version is %s, must be at least %s", version, oldestServer)
+// checkServer asks the server whether it can do at all what is needed.
+func (e *Engine) checkServer(ctx context.Context) error {
+	if version := e.nc.ConnectedServerVersion(); !isVersionAtLeast(version, minServerVersion) {
+		return broker.Errorf(broker.ClassInvalid, "the server's version is %s, must be at least %s", version, minServerVersion)
 	}
 	if _, err := e.js.AccountInfo(ctx); err != nil {
-		return e.classify("asking for JetStream", err)
+		return e.classifyError("asking for JetStream", err)
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func connectionOptions(c *broker.Credentials) ([]nats.Option, error) {
 	options := []nats.Option{
 		nats.Name(c.Name),
 		nats.Timeout(dialTimeout),
-		nats.PingInterval(pingEvery),
+		nats.PingInterval(pingInterval),
 		nats.MaxReconnects(-1),
 		// Servers that are down must not be told from those that refuse us for good: a
 		// Secret may have been put right since.
@@ -172,11 +172,13 @@ func (e *Engine) Disconnect() {
 	e.nc.Close()
 }
 
-// schedules tells whether the server can deliver messages later.
-func (e *Engine) schedules() bool { return atLeast(e.nc.ConnectedServerVersion(), schedulingServer) }
+// supportsSchedules tells whether the server can deliver messages later.
+func (e *Engine) supportsSchedules() bool {
+	return isVersionAtLeast(e.nc.ConnectedServerVersion(), schedulingServerVersion)
+}
 
-// atLeast compares the first two numbers of two versions.
-func atLeast(version, least string) bool {
+// isVersionAtLeast compares the first two numbers of two versions.
+func isVersionAtLeast(version, least string) bool {
 	var a, b, c, d int
 	if _, err := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &a, &b); err != nil {
 		return false

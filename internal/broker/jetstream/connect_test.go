@@ -22,10 +22,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 )
 
-func TestAFailureToConnectTellsItsCauseAndNoPassword(t *testing.T) {
+func TestConnectErrorHasCauseAndNoPassword(t *testing.T) {
 	locked := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "u", "right" })
 	plain := natstest.Start(t, func(o *server.Options) { o.JetStream = false })
-	certificate := selfSigned(t)
+	certificate := selfSignedCertificate(t)
 	encrypted := natstest.Start(t, func(o *server.Options) {
 		o.TLS, o.TLSConfig = true, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 	})
@@ -78,7 +78,7 @@ func TestAFailureToConnectTellsItsCauseAndNoPassword(t *testing.T) {
 	})
 }
 
-func TestWhoLogsInIsSaidInTheURLOrBesideIt(t *testing.T) {
+func TestLoginFromURLOrCredentials(t *testing.T) {
 	const odd = "a,b@c:d/%"
 	users := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "u", odd })
 	tokens := natstest.Start(t, func(o *server.Options) { o.Authorization = odd })
@@ -101,11 +101,11 @@ func TestWhoLogsInIsSaidInTheURLOrBesideIt(t *testing.T) {
 }
 
 // The authority is changed in the file first, and then the server's certificate.
-func TestAConnectionThatIsMadeAnewGoesByTheCertificatesOfThen(t *testing.T) {
+func TestReconnectUsesCurrentCertificates(t *testing.T) {
 	pemOf := func(c tls.Certificate) []byte {
 		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
 	}
-	first, second := selfSigned(t), selfSigned(t)
+	first, second := selfSignedCertificate(t), selfSignedCertificate(t)
 	s := natstest.Start(t, func(o *server.Options) {
 		o.TLS, o.TLSConfig = true, &tls.Config{Certificates: []tls.Certificate{first}, MinVersion: tls.VersionTLS12}
 	})
@@ -133,7 +133,7 @@ func TestAConnectionThatIsMadeAnewGoesByTheCertificatesOfThen(t *testing.T) {
 	}
 }
 
-func selfSigned(t *testing.T) tls.Certificate {
+func selfSignedCertificate(t *testing.T) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -150,7 +150,7 @@ func selfSigned(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
 }
 
-func TestWhatTheServerDoesNotPermitIsTold(t *testing.T) {
+func TestPermissionViolationIsReported(t *testing.T) {
 	s := natstest.Start(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{
 			Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.CREATE.>"}},
@@ -163,16 +163,16 @@ func TestWhatTheServerDoesNotPermitIsTold(t *testing.T) {
 	defer e.Disconnect()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	_, err = e.EnsureQueue(ctx, orders())
+	_, err = e.EnsureQueue(ctx, ordersQueue())
 	if broker.ClassOf(err) != broker.ClassUnauthorized || !strings.Contains(err.Error(), "STREAM.CREATE") {
 		t.Errorf("told %v (%s)", err, broker.ClassOf(err))
 	}
 }
 
-func TestABrokerThatIsGoneIsUnreachable(t *testing.T) {
+func TestStoppedServerIsUnreachable(t *testing.T) {
 	s := natstest.Start(t)
-	e := connect(t, s)
-	ensure(t, e, orders())
+	e := connectTo(t, s)
+	ensureQueue(t, e, ordersQueue())
 	s.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -181,7 +181,7 @@ func TestABrokerThatIsGoneIsUnreachable(t *testing.T) {
 	}
 }
 
-func TestVersions(t *testing.T) {
+func TestIsVersionAtLeast(t *testing.T) {
 	for name, row := range map[string]struct {
 		version, least string
 		want           bool
@@ -195,7 +195,7 @@ func TestVersions(t *testing.T) {
 		"none":          {"", "2.12", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := atLeast(row.version, row.least); got != row.want {
+			if got := isVersionAtLeast(row.version, row.least); got != row.want {
 				t.Errorf("%t, want %t", got, row.want)
 			}
 		})

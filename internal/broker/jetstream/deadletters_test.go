@@ -14,8 +14,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// take takes one message of the queue as a worker does.
-func take(t *testing.T, e *Engine, queue, priority string) broker.Delivery {
+// fetchOne takes one message of the queue as a worker does.
+func fetchOne(t *testing.T, e *Engine, queue, priority string) broker.Delivery {
 	t.Helper()
 	source, err := e.Subscribe(t.Context(), queue)
 	if err != nil {
@@ -36,7 +36,7 @@ func take(t *testing.T, e *Engine, queue, priority string) broker.Delivery {
 	return taken
 }
 
-func letters(t *testing.T, e *Engine, queue string) []broker.DeadLetter {
+func listDeadLetters(t *testing.T, e *Engine, queue string) []broker.DeadLetter {
 	t.Helper()
 	all, err := e.DeadLetters(queue).List(t.Context(), 0, 100)
 	if err != nil {
@@ -45,21 +45,21 @@ func letters(t *testing.T, e *Engine, queue string) []broker.DeadLetter {
 	return all
 }
 
-func sendWith(t *testing.T, e *Engine, subject, payload string, header nats.Header) {
+func publishWithHeaders(t *testing.T, e *Engine, subject, payload string, header nats.Header) {
 	t.Helper()
 	if _, err := e.js.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Data: []byte(payload), Header: header}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestADeadLetterKeepsAllAndComesBackAsNew(t *testing.T) {
-	e := start(t)
-	ensure(t, e, orders(priorities("high", "low")))
+func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
 	poison := "\x00\xff poison"
 	sent := time.Now()
-	sendWith(t, e, "yardmaster.orders.ready.low", poison, nats.Header{"Tenant": {"a", "b"}, "Nats-Msg-Id": {"once"}})
+	publishWithHeaders(t, e, "yardmaster.orders.ready.low", poison, nats.Header{"Tenant": {"a", "b"}, "Nats-Msg-Id": {"once"}})
 
-	d := take(t, e, "orders", "low")
+	d := fetchOne(t, e, "orders", "low")
 	if err := d.Bury(t.Context(), "cannot be\nread\r\nNats-Rollup: all", 5); err != nil {
 		t.Fatal(err)
 	}
@@ -67,21 +67,21 @@ func TestADeadLetterKeepsAllAndComesBackAsNew(t *testing.T) {
 		ID: 1, Payload: []byte(poison), Headers: map[string][]string{"Tenant": {"a", "b"}}, Priority: "low",
 		Error: "cannot be read  Nats-Rollup: all", Attempts: 5, MessageID: "yardmaster_orders/1",
 	}}
-	got := letters(t, e, "orders")
+	got := listDeadLetters(t, e, "orders")
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(broker.DeadLetter{}, "SentTime", "DeadLetteredTime")); diff != "" {
 		t.Fatalf("dead letters (-want +got):\n%s", diff)
 	}
 	if got[0].SentTime.Before(sent) || got[0].DeadLetteredTime.Before(got[0].SentTime) {
 		t.Errorf("sent %s, died %s", got[0].SentTime, got[0].DeadLetteredTime)
 	}
-	if f := figures(t, e, "orders"); f.DeadLetters != 1 || f.Ready+f.InFlight+f.Delayed != 0 {
+	if f := readStats(t, e, "orders"); f.DeadLetters != 1 || f.Ready+f.InFlight+f.Delayed != 0 {
 		t.Errorf("figures %+v", f)
 	}
 
 	if n, err := e.DeadLetters("orders").Requeue(t.Context(), 0); err != nil || n != 1 {
 		t.Fatalf("requeued %d: %v", n, err)
 	}
-	again := take(t, e, "orders", "low")
+	again := fetchOne(t, e, "orders", "low")
 	if attempt, err := again.AttemptNumber(t.Context()); err != nil || attempt != 1 {
 		t.Errorf("it is attempt %d: %v", attempt, err)
 	}
@@ -89,37 +89,37 @@ func TestADeadLetterKeepsAllAndComesBackAsNew(t *testing.T) {
 	if diff := cmp.Diff(map[string][]string{"Tenant": {"a", "b"}}, m.Headers); diff != "" || string(m.Payload) != poison {
 		t.Errorf("%q came back, headers (-want +got):\n%s", m.Payload, diff)
 	}
-	if f := figures(t, e, "orders"); f.DeadLetters != 0 {
+	if f := readStats(t, e, "orders"); f.DeadLetters != 0 {
 		t.Errorf("figures %+v", f)
 	}
 }
 
-func TestBuryingTwiceKeepsOneLetter(t *testing.T) {
-	e := start(t)
-	ensure(t, e, orders())
-	send(t, e, "yardmaster.orders.ready.default", "x")
-	d := take(t, e, "orders", "default")
+func TestBuryingTwiceKeepsOneDeadLetter(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	publish(t, e, "yardmaster.orders.ready.default", "x")
+	d := fetchOne(t, e, "orders", "default")
 	for range 2 {
 		if err := d.Bury(t.Context(), "bad", 1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := letters(t, e, "orders"); len(got) != 1 {
+	if got := listDeadLetters(t, e, "orders"); len(got) != 1 {
 		t.Errorf("%d letters", len(got))
 	}
 }
 
-func bury(t *testing.T, e *Engine, payloads ...string) {
+func buryNext(t *testing.T, e *Engine, payloads ...string) {
 	t.Helper()
 	for _, payload := range payloads {
-		send(t, e, "yardmaster.orders.ready.default", payload)
-		if err := take(t, e, "orders", "default").Bury(t.Context(), "bad", 1); err != nil {
+		publish(t, e, "yardmaster.orders.ready.default", payload)
+		if err := fetchOne(t, e, "orders", "default").Bury(t.Context(), "bad", 1); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func payloads(letters []broker.DeadLetter) string {
+func payloadsOf(letters []broker.DeadLetter) string {
 	var all []string
 	for _, letter := range letters {
 		all = append(all, string(letter.Payload))
@@ -127,30 +127,30 @@ func payloads(letters []broker.DeadLetter) string {
 	return strings.Join(all, " ")
 }
 
-func TestDeadLettersByNumber(t *testing.T) {
-	e := start(t)
-	ensure(t, e, orders())
-	other := orders(func(q *broker.QueueConfig) { q.Name = "other" })
-	ensure(t, e, other)
-	bury(t, e, "a", "b", "c", "d")
+func TestOnlyRequestedNumberOfDeadLettersIsHandled(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	other := ordersQueue(func(q *broker.QueueConfig) { q.Name = "other" })
+	ensureQueue(t, e, other)
+	buryNext(t, e, "a", "b", "c", "d")
 	dead := e.DeadLetters("orders")
 
 	page, err := dead.List(t.Context(), 1, 2)
-	if err != nil || payloads(page) != "b c" {
-		t.Errorf("after 1, at most 2: %s, %v", payloads(page), err)
+	if err != nil || payloadsOf(page) != "b c" {
+		t.Errorf("after 1, at most 2: %s, %v", payloadsOf(page), err)
 	}
-	if n, err := dead.Requeue(t.Context(), 1); err != nil || n != 1 || payloads(letters(t, e, "orders")) != "b c d" {
-		t.Errorf("requeued %d (%v), left %s", n, err, payloads(letters(t, e, "orders")))
+	if n, err := dead.Requeue(t.Context(), 1); err != nil || n != 1 || payloadsOf(listDeadLetters(t, e, "orders")) != "b c d" {
+		t.Errorf("requeued %d (%v), left %s", n, err, payloadsOf(listDeadLetters(t, e, "orders")))
 	}
 	if n, err := dead.Move(t.Context(), "other", 2); err != nil || n != 2 {
 		t.Errorf("moved %d: %v", n, err)
 	}
-	if left, moved := payloads(letters(t, e, "orders")), letters(t, e, "other"); left != "d" || payloads(moved) != "b c" ||
+	if left, moved := payloadsOf(listDeadLetters(t, e, "orders")), listDeadLetters(t, e, "other"); left != "d" || payloadsOf(moved) != "b c" ||
 		moved[0].Error != "bad" || moved[0].MessageID != "yardmaster_orders/2" {
 		t.Errorf("left %s, moved %+v", left, moved)
 	}
-	if err := dead.Purge(t.Context()); err != nil || figures(t, e, "orders").DeadLetters != 0 {
-		t.Errorf("purged: %v, %+v", err, figures(t, e, "orders"))
+	if err := dead.Purge(t.Context()); err != nil || readStats(t, e, "orders").DeadLetters != 0 {
+		t.Errorf("purged: %v, %+v", err, readStats(t, e, "orders"))
 	}
 	if _, err := dead.Move(t.Context(), "nowhere", 0); broker.ClassOf(err) != broker.ClassNotFound {
 		t.Errorf("moving them nowhere: %v", err)
@@ -160,40 +160,40 @@ func TestDeadLettersByNumber(t *testing.T) {
 	}
 }
 
-func TestRequeueingIntoAFullQueueKeepsTheLetters(t *testing.T) {
-	e := start(t)
-	ensure(t, e, orders(maxBacklog(1)))
-	bury(t, e, "a")
-	send(t, e, "yardmaster.orders.ready.default", "x")
-	if n, err := e.DeadLetters("orders").Requeue(t.Context(), 0); err == nil || n != 0 || payloads(letters(t, e, "orders")) != "a" {
-		t.Errorf("requeued %d (%v), left %s", n, err, payloads(letters(t, e, "orders")))
+func TestRequeueToFullQueueKeepsDeadLetters(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(withMaxBacklog(1)))
+	buryNext(t, e, "a")
+	publish(t, e, "yardmaster.orders.ready.default", "x")
+	if n, err := e.DeadLetters("orders").Requeue(t.Context(), 0); err == nil || n != 0 || payloadsOf(listDeadLetters(t, e, "orders")) != "a" {
+		t.Errorf("requeued %d (%v), left %s", n, err, payloadsOf(listDeadLetters(t, e, "orders")))
 	}
 }
 
-func TestALetterOfAPriorityThatIsGoneIsRequeuedToAnother(t *testing.T) {
-	e := start(t)
-	ensure(t, e, orders(priorities("high", "default")))
-	bury(t, e, "a")
-	ensure(t, e, orders(priorities("high")))
+func TestDeadLetterOfRemovedPriorityIsRequeuedToAnother(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(withPriorities("high", "default")))
+	buryNext(t, e, "a")
+	ensureQueue(t, e, ordersQueue(withPriorities("high")))
 	if n, err := e.DeadLetters("orders").Requeue(t.Context(), 0); err != nil || n != 1 {
 		t.Fatalf("requeued %d: %v", n, err)
 	}
-	if got := take(t, e, "orders", "high").Message().Payload; string(got) != "a" {
+	if got := fetchOne(t, e, "orders", "high").Message().Payload; string(got) != "a" {
 		t.Errorf("%s came back", got)
 	}
 }
 
-func TestWhatTheServerGivesUpOnIsRescued(t *testing.T) {
-	e := start(t)
-	q := orders(func(q *broker.QueueConfig) { q.Retry.MaxAttempts = 1 })
-	ensure(t, e, q)
-	sendWith(t, e, "yardmaster.orders.ready.default", "x", nats.Header{"Tenant": {"a"}})
+func TestMessageOverMaxDeliveriesIsRescued(t *testing.T) {
+	e := startEngine(t)
+	q := ordersQueue(func(q *broker.QueueConfig) { q.Retry.MaxAttempts = 1 })
+	ensureQueue(t, e, q)
+	publishWithHeaders(t, e, "yardmaster.orders.ready.default", "x", nats.Header{"Tenant": {"a"}})
 	// A worker of another make: it fails and fails, and never gives up by itself.
 	lane, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 1 + spareDeliveries {
+	for range 1 + extraDeliveries {
 		message, err := lane.Next()
 		if err != nil {
 			t.Fatal(err)
@@ -216,12 +216,12 @@ func TestWhatTheServerGivesUpOnIsRescued(t *testing.T) {
 		rescued += n
 		return rescued > 0
 	})
-	got := letters(t, e, "orders")
+	got := listDeadLetters(t, e, "orders")
 	if len(got) != 1 || string(got[0].Payload) != "x" || got[0].Headers["Tenant"][0] != "a" || got[0].Attempts != 51 ||
 		got[0].Error != "delivered 51 times, and neither done nor failed" {
 		t.Errorf("dead letters %+v", got)
 	}
-	if f := figures(t, e, "orders"); f.DeadLetters != 1 || f.Ready+f.InFlight+f.Delayed != 0 {
+	if f := readStats(t, e, "orders"); f.DeadLetters != 1 || f.Ready+f.InFlight+f.Delayed != 0 {
 		t.Errorf("figures %+v", f)
 	}
 	if n, err := e.Rescue(t.Context(), "orders"); n != 0 || err != nil {
@@ -229,13 +229,13 @@ func TestWhatTheServerGivesUpOnIsRescued(t *testing.T) {
 	}
 }
 
-func FuzzALineIsOneLineOfBoundedLength(f *testing.F) {
+func FuzzHeaderTextIsOneLineOfBoundedLength(f *testing.F) {
 	for _, seed := range []string{"it broke", "a\r\nb: c", "\x00\xff", strings.Repeat("é", 600), strings.Repeat("\xff", 2000)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got := oneLine(text)
-		if len(got) > maxError || strings.ContainsAny(got, "\r\n\x00") || !utf8.ValidString(got) {
+		got := headerText(text)
+		if len(got) > maxErrorLength || strings.ContainsAny(got, "\r\n\x00") || !utf8.ValidString(got) {
 			t.Errorf("%q of %d bytes", got, len(got))
 		}
 	})

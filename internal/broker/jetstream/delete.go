@@ -12,18 +12,18 @@ import (
 // RejectNewMessages lets the queue take no more messages, for it to run empty. Producers are told
 // that nobody answers at its subjects.
 func (e *Engine) RejectNewMessages(ctx context.Context, queue string, owner broker.QueueOwner) error {
-	return e.change(ctx, "closing", queue, owner, func(c *jetstream.StreamConfig) {
-		c.Subjects = []string{closedSubject(queue)}
+	return e.updateOwnedStream(ctx, "closing", queue, owner, func(c *jetstream.StreamConfig) {
+		c.Subjects = []string{placeholderSubject(queue)}
 		if c.AllowMsgSchedules {
 			// What is not yet due still comes, and goes on to its subject.
-			c.Subjects = append(c.Subjects, delayedSubjects(queue))
+			c.Subjects = append(c.Subjects, delayedSubjectFilter(queue))
 		}
 	})
 }
 
 // ReleaseOwnership lets another object own the queue, and leaves it as it is.
 func (e *Engine) ReleaseOwnership(ctx context.Context, queue string, owner broker.QueueOwner) error {
-	return e.change(ctx, "releasing", queue, owner, func(c *jetstream.StreamConfig) {
+	return e.updateOwnedStream(ctx, "releasing", queue, owner, func(c *jetstream.StreamConfig) {
 		c.Metadata = maps.Clone(c.Metadata)
 		for _, key := range []string{metaOwner, metaOwnerUID, metaOwnerCreated, metaApplied} {
 			delete(c.Metadata, key)
@@ -31,32 +31,32 @@ func (e *Engine) ReleaseOwnership(ctx context.Context, queue string, owner broke
 	})
 }
 
-// change changes a queue that belongs to owner. One that is not there needs no change.
-func (e *Engine) change(
+// updateOwnedStream changes a queue that belongs to owner. One that is not there needs no change.
+func (e *Engine) updateOwnedStream(
 	ctx context.Context, doing, queue string, owner broker.QueueOwner, change func(*jetstream.StreamConfig),
 ) error {
 	err := func() error {
-		stream, err := e.js.Stream(ctx, streamOf(queue))
-		if missing(err) {
+		stream, err := e.js.Stream(ctx, streamName(queue))
+		if isNotFound(err) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
 		config := stream.CachedInfo().Config
-		if err := held(queue, &config, owner); err != nil {
+		if err := checkOwner(queue, &config, owner); err != nil {
 			return err
 		}
 		change(&config)
 		_, err = e.js.UpdateStream(ctx, config)
 		return err
 	}()
-	return e.classify(doing+" the queue "+queue, err)
+	return e.classifyError(doing+" the queue "+queue, err)
 }
 
-// held tells whether the queue belongs to owner, or to nobody.
-func held(queue string, config *jetstream.StreamConfig, owner broker.QueueOwner) error {
-	if has := ownerOf(config.Metadata); has.UID != "" && has.UID != owner.UID {
+// checkOwner tells whether the queue belongs to owner, or to nobody.
+func checkOwner(queue string, config *jetstream.StreamConfig, owner broker.QueueOwner) error {
+	if has := ownerFromMetadata(config.Metadata); has.UID != "" && has.UID != owner.UID {
 		return &broker.OwnerConflictError{Queue: queue, Owner: has}
 	}
 	return nil
@@ -66,23 +66,23 @@ func held(queue string, config *jetstream.StreamConfig, owner broker.QueueOwner)
 // last, so that a deletion that broke off can be taken up again.
 func (e *Engine) DeleteQueue(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	err := func() error {
-		stream, err := e.js.Stream(ctx, streamOf(queue))
+		stream, err := e.js.Stream(ctx, streamName(queue))
 		if err == nil {
 			config := stream.CachedInfo().Config
-			err = held(queue, &config, owner)
+			err = checkOwner(queue, &config, owner)
 		}
-		if err != nil && !missing(err) {
+		if err != nil && !isNotFound(err) {
 			return err
 		}
-		if err := e.js.DeleteKeyValue(ctx, bucketOf(queue)); err != nil && !missing(err) {
+		if err := e.js.DeleteKeyValue(ctx, bucketName(queue)); err != nil && !isNotFound(err) {
 			return err
 		}
-		for _, name := range []string{deadStreamOf(queue), streamOf(queue)} {
-			if err := e.js.DeleteStream(ctx, name); err != nil && !missing(err) {
+		for _, name := range []string{deadStreamName(queue), streamName(queue)} {
+			if err := e.js.DeleteStream(ctx, name); err != nil && !isNotFound(err) {
 				return err
 			}
 		}
 		return nil
 	}()
-	return e.classify("deleting the queue "+queue, err)
+	return e.classifyError("deleting the queue "+queue, err)
 }

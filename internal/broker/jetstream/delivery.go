@@ -12,81 +12,81 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// delivery is a message that a worker has under a lease.
-type delivery struct {
-	*lane
-	message *nats.Msg
-	facts   *nats.MsgMetadata
+// leasedMessage is a message that a worker has under a lease.
+type leasedMessage struct {
+	*pullConsumer
+	message  *nats.Msg
+	metadata *nats.MsgMetadata
 }
 
 // Message is what was sent.
-func (d *delivery) Message() *broker.Message {
+func (d *leasedMessage) Message() *broker.Message {
 	return &broker.Message{
-		ID:       d.id(),
+		ID:       d.messageID(),
 		Payload:  d.message.Data,
 		Headers:  producerHeaders(d.message.Header),
 		Priority: d.priority,
-		SentTime: d.facts.Timestamp,
+		SentTime: d.metadata.Timestamp,
 	}
 }
 
 // PendingCount is how many more of its priority waited when it was delivered.
-func (d *delivery) PendingCount() uint64 { return d.facts.NumPending }
+func (d *leasedMessage) PendingCount() uint64 { return d.metadata.NumPending }
 
-func (d *delivery) id() string { return strconv.FormatUint(d.facts.Sequence.Stream, 10) }
+func (d *leasedMessage) messageID() string { return strconv.FormatUint(d.metadata.Sequence.Stream, 10) }
 
-// inProgress is what a worker says to the server to renew its lease.
-var inProgress = []byte("+WPI")
+// inProgressAck is what a worker says to the server to renew its lease.
+var inProgressAck = []byte("+WPI")
 
 // ExtendLease starts the lease anew.
-func (d *delivery) ExtendLease(ctx context.Context) error {
-	_, err := d.nc.RequestWithContext(ctx, d.message.Reply, inProgress)
-	return d.failed("renewing the lease", err)
+func (d *leasedMessage) ExtendLease(ctx context.Context) error {
+	_, err := d.nc.RequestWithContext(ctx, d.message.Reply, inProgressAck)
+	return d.deliveryError("renewing the lease", err)
 }
 
 // Ack removes the message from its queue.
-func (d *delivery) Ack(ctx context.Context, confirmed bool) error {
+func (d *leasedMessage) Ack(ctx context.Context, confirmed bool) error {
 	if confirmed {
-		return d.failed("acknowledging", d.message.AckSync(nats.Context(ctx)))
+		return d.deliveryError("acknowledging", d.message.AckSync(nats.Context(ctx)))
 	}
-	return d.failed("acknowledging", d.message.Ack())
+	return d.deliveryError("acknowledging", d.message.Ack())
 }
 
 // Retry has it delivered again after that delay.
-func (d *delivery) Retry(_ context.Context, delay time.Duration) error {
+func (d *leasedMessage) Retry(_ context.Context, delay time.Duration) error {
 	if delay <= 0 {
-		return d.failed("handing back", d.message.Nak())
+		return d.deliveryError("handing back", d.message.Nak())
 	}
-	return d.failed("handing back", d.message.NakWithDelay(delay))
+	return d.deliveryError("handing back", d.message.NakWithDelay(delay))
 }
 
-// returnsKept is how long it is known that a delivery was no attempt.
-const returnsKept = 7 * 24 * time.Hour
+// releaseCountTTL is how long it is known that a delivery was no attempt.
+const releaseCountTTL = 7 * 24 * time.Hour
 
 // Release has it delivered again as if it had never been here. The server counts each delivery, so this one is
 // first noted down as no attempt.
-func (d *delivery) Release(ctx context.Context, delay time.Duration) error {
-	returns, err := d.returns(ctx)
+func (d *leasedMessage) Release(ctx context.Context, delay time.Duration) error {
+	returns, err := d.releaseCount(ctx)
 	if err != nil {
-		return d.failed("handing back unused", err)
+		return d.deliveryError("handing back unused", err)
 	}
-	note := nats.NewMsg("$KV." + bucketOf(d.queue) + "." + d.returnsKey())
+	note := nats.NewMsg("$KV." + bucketName(d.queue) + "." + d.releaseCountKey())
 	note.Data = strconv.AppendInt(nil, int64(returns)+1, 10)
-	if _, err := d.js.PublishMsg(ctx, note, jetstream.WithMsgTTL(returnsKept)); err != nil {
-		return d.failed("handing back unused", err)
+	if _, err := d.js.PublishMsg(ctx, note, jetstream.WithMsgTTL(releaseCountTTL)); err != nil {
+		return d.deliveryError("handing back unused", err)
 	}
 	return d.Retry(ctx, delay)
 }
 
-func (d *delivery) returnsKey() string { return "returned." + d.id() }
+func (d *leasedMessage) releaseCountKey() string { return "returned." + d.messageID() }
 
-// returns is how many of the deliveries before were no attempts.
-func (d *delivery) returns(ctx context.Context) (int, error) {
-	if d.facts.NumDelivered <= 1 {
+// releaseCount is how many of the deliveries before were no attempts.
+func (d *leasedMessage) releaseCount(ctx context.Context) (int, error) {
+	if d.metadata.NumDelivered <= 1 {
 		return 0, nil
 	}
-	entry, err := d.bucket.Get(ctx, d.returnsKey())
-	if missing(err) {
+	entry, err := d.bucket.Get(ctx, d.releaseCountKey())
+	if isNotFound(err) {
 		return 0, nil
 	}
 	if err != nil {
@@ -96,19 +96,19 @@ func (d *delivery) returns(ctx context.Context) (int, error) {
 }
 
 // AttemptNumber counts how often it has been tried, this time included.
-func (d *delivery) AttemptNumber(ctx context.Context) (int, error) {
-	returns, err := d.returns(ctx)
+func (d *leasedMessage) AttemptNumber(ctx context.Context) (int, error) {
+	returns, err := d.releaseCount(ctx)
 	if err != nil {
-		return 0, d.failed("counting attempts", err)
+		return 0, d.deliveryError("counting attempts", err)
 	}
-	return max(1, int(d.facts.NumDelivered)-returns), nil //nolint:gosec // a count of deliveries
+	return max(1, int(d.metadata.NumDelivered)-returns), nil //nolint:gosec // a count of deliveries
 }
 
 // Bury makes it a dead letter, and removes it from its queue, in this order.
-func (d *delivery) Bury(ctx context.Context, reason string, attempts int) error {
-	err := d.keep(ctx, &grave{
-		queue: d.queue, priority: d.priority, sequence: d.facts.Sequence.Stream,
-		payload: d.message.Data, headers: d.message.Header, sent: d.facts.Timestamp,
+func (d *leasedMessage) Bury(ctx context.Context, reason string, attempts int) error {
+	err := d.storeDeadLetter(ctx, &buriedMessage{
+		queue: d.queue, priority: d.priority, sequence: d.metadata.Sequence.Stream,
+		payload: d.message.Data, headers: d.message.Header, sent: d.metadata.Timestamp,
 		reason: reason, attempts: attempts,
 	})
 	if err != nil {
@@ -118,17 +118,17 @@ func (d *delivery) Bury(ctx context.Context, reason string, attempts int) error 
 }
 
 // WasRemoved tells whether somebody else has removed it from its queue.
-func (d *delivery) WasRemoved(ctx context.Context) (bool, error) {
-	_, err := d.stream.GetMsg(ctx, d.facts.Sequence.Stream)
-	if missing(err) {
+func (d *leasedMessage) WasRemoved(ctx context.Context) (bool, error) {
+	_, err := d.stream.GetMsg(ctx, d.metadata.Sequence.Stream)
+	if isNotFound(err) {
 		return true, nil
 	}
-	return false, d.failed("looking for it", err)
+	return false, d.deliveryError("looking for it", err)
 }
 
-func (d *delivery) failed(doing string, err error) error {
+func (d *leasedMessage) deliveryError(doing string, err error) error {
 	if err == nil || errors.Is(err, nats.ErrMsgAlreadyAckd) {
 		return nil
 	}
-	return d.classify(doing+" message "+d.id()+" of the queue "+d.queue, err)
+	return d.classifyError(doing+" message "+d.messageID()+" of the queue "+d.queue, err)
 }

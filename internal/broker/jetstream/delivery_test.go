@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 )
 
-func attempt(t *testing.T, d broker.Delivery) int {
+func attemptNumber(t *testing.T, d broker.Delivery) int {
 	t.Helper()
 	n, err := d.AttemptNumber(t.Context())
 	if err != nil {
@@ -18,54 +18,54 @@ func attempt(t *testing.T, d broker.Delivery) int {
 	return n
 }
 
-func TestAReturnIsNoAttempt(t *testing.T) {
-	e := start(t)
-	ensure(t, e, orders())
-	send(t, e, "yardmaster.orders.ready.default", "x")
+func TestReleaseIsNotCountedAsAttempt(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	publish(t, e, "yardmaster.orders.ready.default", "x")
 	for range 3 {
-		if err := take(t, e, "orders", "default").Release(t.Context(), 0); err != nil {
+		if err := fetchOne(t, e, "orders", "default").Release(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	d := take(t, e, "orders", "default")
-	if got := attempt(t, d); got != 1 {
+	d := fetchOne(t, e, "orders", "default")
+	if got := attemptNumber(t, d); got != 1 {
 		t.Errorf("after three returns it is attempt %d", got)
 	}
 	if err := d.Retry(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	d = take(t, e, "orders", "default")
-	if got := attempt(t, d); got != 2 {
+	d = fetchOne(t, e, "orders", "default")
+	if got := attemptNumber(t, d); got != 2 {
 		t.Errorf("after one attempt it is attempt %d", got)
 	}
 }
 
-func TestARetryComesAfterItsDelay(t *testing.T) {
-	e := start(t)
-	ensure(t, e, orders())
-	send(t, e, "yardmaster.orders.ready.default", "x")
+func TestRetryIsDeliveredAfterDelay(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	publish(t, e, "yardmaster.orders.ready.default", "x")
 	failed := time.Now()
-	if err := take(t, e, "orders", "default").Retry(t.Context(), 500*time.Millisecond); err != nil {
+	if err := fetchOne(t, e, "orders", "default").Retry(t.Context(), 500*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
-	if f := figures(t, e, "orders"); f.InFlight != 1 || f.Ready != 0 {
+	if f := readStats(t, e, "orders"); f.InFlight != 1 || f.Ready != 0 {
 		t.Errorf("meanwhile: %+v", f)
 	}
-	take(t, e, "orders", "default")
+	fetchOne(t, e, "orders", "default")
 	if after := time.Since(failed); after < 500*time.Millisecond {
 		t.Errorf("it came after %s", after)
 	}
 }
 
-func TestALeaseThatIsRenewedHolds(t *testing.T) {
-	e := start(t)
-	ensure(t, e, orders(func(q *broker.QueueConfig) { q.Lease = broker.MinLease }))
-	send(t, e, "yardmaster.orders.ready.default", "x")
-	d := take(t, e, "orders", "default")
+func TestExtendedLeaseHolds(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(func(q *broker.QueueConfig) { q.Lease = broker.MinLease }))
+	publish(t, e, "yardmaster.orders.ready.default", "x")
+	d := fetchOne(t, e, "orders", "default")
 	other := make(chan time.Time, 1)
 	began := time.Now()
 	go func() {
-		take(t, e, "orders", "default") // waits for 5 s at most
+		fetchOne(t, e, "orders", "default") // waits for 5 s at most
 		other <- time.Now()
 	}()
 	for range 2 {
@@ -77,17 +77,17 @@ func TestALeaseThatIsRenewedHolds(t *testing.T) {
 	if err := d.Ack(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	send(t, e, "yardmaster.orders.ready.default", "y")
+	publish(t, e, "yardmaster.orders.ready.default", "y")
 	if at := <-other; at.Sub(began) < 2*time.Second {
 		t.Errorf("another worker got it after %s", at.Sub(began))
 	}
 }
 
-func TestGone(t *testing.T) {
-	e := start(t)
-	ensure(t, e, orders())
-	send(t, e, "yardmaster.orders.ready.default", "x")
-	d := take(t, e, "orders", "default")
+func TestWasRemoved(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	publish(t, e, "yardmaster.orders.ready.default", "x")
+	d := fetchOne(t, e, "orders", "default")
 	if gone, err := d.WasRemoved(t.Context()); gone || err != nil {
 		t.Errorf("before: %t, %v", gone, err)
 	}
@@ -99,12 +99,12 @@ func TestGone(t *testing.T) {
 	}
 }
 
-func TestARenewalThatTheServerDoesNotConfirmFails(t *testing.T) {
+func TestUnconfirmedLeaseExtensionFails(t *testing.T) {
 	s := natstest.Start(t)
-	e := connect(t, s)
-	ensure(t, e, orders())
-	send(t, e, "yardmaster.orders.ready.default", "x")
-	d := take(t, e, "orders", "default")
+	e := connectTo(t, s)
+	ensureQueue(t, e, ordersQueue())
+	publish(t, e, "yardmaster.orders.ready.default", "x")
+	d := fetchOne(t, e, "orders", "default")
 	s.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

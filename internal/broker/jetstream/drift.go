@@ -11,13 +11,13 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// comparison gathers what is not as it is to be.
-type comparison struct {
+// settingComparison gathers what is not as it is to be.
+type settingComparison struct {
 	object      string
 	differences []broker.SettingDifference
 }
 
-func (c *comparison) setting(name string, want, found any) {
+func (c *settingComparison) compareSetting(name string, want, found any) {
 	w, f := fmt.Sprint(want), fmt.Sprint(found)
 	if w != f {
 		c.differences = append(c.differences, broker.SettingDifference{Object: c.object, Setting: name, Want: w, Found: f})
@@ -26,23 +26,23 @@ func (c *comparison) setting(name string, want, found any) {
 
 // streamDrift compares the settings that are ours to say.
 func streamDrift(want, found *jetstream.StreamConfig) []broker.SettingDifference {
-	c := &comparison{object: "stream " + want.Name}
-	c.setting("subjects", sorted(want.Subjects), sorted(found.Subjects))
-	c.setting("discard", want.Discard, found.Discard)
-	c.setting("max_msgs", want.MaxMsgs, found.MaxMsgs)
-	c.setting("max_age", want.MaxAge, found.MaxAge)
-	c.setting("allow_msg_schedules", want.AllowMsgSchedules, found.AllowMsgSchedules)
-	c.setting("allow_direct", want.AllowDirect, found.AllowDirect)
-	c.setting("republish", republished(want.RePublish), republished(found.RePublish))
-	c.setting("owner", ownerOf(want.Metadata), ownerOf(found.Metadata))
+	c := &settingComparison{object: "stream " + want.Name}
+	c.compareSetting("subjects", sortedSubjects(want.Subjects), sortedSubjects(found.Subjects))
+	c.compareSetting("discard", want.Discard, found.Discard)
+	c.compareSetting("max_msgs", want.MaxMsgs, found.MaxMsgs)
+	c.compareSetting("max_age", want.MaxAge, found.MaxAge)
+	c.compareSetting("allow_msg_schedules", want.AllowMsgSchedules, found.AllowMsgSchedules)
+	c.compareSetting("allow_direct", want.AllowDirect, found.AllowDirect)
+	c.compareSetting("republish", formatRePublish(want.RePublish), formatRePublish(found.RePublish))
+	c.compareSetting("owner", ownerFromMetadata(want.Metadata), ownerFromMetadata(found.Metadata))
 	return c.differences
 }
 
-func sorted(subjects []string) string {
+func sortedSubjects(subjects []string) string {
 	return strings.Join(slices.Sorted(slices.Values(subjects)), " ")
 }
 
-func republished(r *jetstream.RePublish) string {
+func formatRePublish(r *jetstream.RePublish) string {
 	if r == nil {
 		return "none"
 	}
@@ -50,38 +50,38 @@ func republished(r *jetstream.RePublish) string {
 }
 
 func consumerDrift(queue string, want, found *jetstream.ConsumerConfig) []broker.SettingDifference {
-	c := &comparison{object: "consumer " + want.Name + " of " + streamOf(queue)}
-	c.setting("filter_subject", want.FilterSubject, found.FilterSubject)
-	c.setting("ack_wait", want.AckWait, found.AckWait)
-	c.setting("backoff", want.BackOff, found.BackOff)
-	c.setting("max_deliver", want.MaxDeliver, found.MaxDeliver)
-	c.setting("max_ack_pending", want.MaxAckPending, found.MaxAckPending)
-	c.setting("weight", want.Metadata[metaWeight], found.Metadata[metaWeight])
+	c := &settingComparison{object: "consumer " + want.Name + " of " + streamName(queue)}
+	c.compareSetting("filter_subject", want.FilterSubject, found.FilterSubject)
+	c.compareSetting("ack_wait", want.AckWait, found.AckWait)
+	c.compareSetting("backoff", want.BackOff, found.BackOff)
+	c.compareSetting("max_deliver", want.MaxDeliver, found.MaxDeliver)
+	c.compareSetting("max_ack_pending", want.MaxAckPending, found.MaxAckPending)
+	c.compareSetting("weight", want.Metadata[metaWeight], found.Metadata[metaWeight])
 	return c.differences
 }
 
 func pauseDrift(queue, consumer string, want, found bool) []broker.SettingDifference {
-	c := &comparison{object: "consumer " + consumer + " of " + streamOf(queue)}
-	c.setting("paused", want, found)
+	c := &settingComparison{object: "consumer " + consumer + " of " + streamName(queue)}
+	c.compareSetting("paused", want, found)
 	return c.differences
 }
 
-// limitDrift compares what the bucket says. Text that is no limit differs from every one.
-func limitDrift(queue string, want limit, raw []byte) []broker.SettingDifference {
-	c := &comparison{object: "key " + limitKey + " of bucket " + bucketOf(queue)}
-	var found limit
+// rateLimitDrift compares what the bucket says. Text that is no limit differs from every one.
+func rateLimitDrift(queue string, want rateLimitRecord, raw []byte) []broker.SettingDifference {
+	c := &settingComparison{object: "key " + rateLimitKey + " of bucket " + bucketName(queue)}
+	var found rateLimitRecord
 	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &found); err != nil {
-			c.setting("limit", want, "not a limit")
+			c.compareSetting("limit", want, "not a limit")
 			return c.differences
 		}
 	}
-	c.setting("limit", want, found)
+	c.compareSetting("limit", want, found)
 	return c.differences
 }
 
-// unchangeable is a setting that the server takes no change of.
-func unchangeable(object, setting string, want, found any) error {
+// immutableSettingError is a setting that the server takes no change of.
+func immutableSettingError(object, setting string, want, found any) error {
 	return broker.Errorf(broker.ClassInvalid, "%s is there already, and its %s is %v, must be %v: delete it, or name the queue otherwise",
 		object, setting, found, want)
 }

@@ -15,22 +15,22 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 )
 
-// noon is when the tests' Queues were created.
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+// creationTime is when the tests' Queues were created.
+var creationTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-var alice = broker.QueueOwner{UID: "1", Name: "ns/alice", CreationTime: noon}
+var aliceOwner = broker.QueueOwner{UID: "1", Name: "ns/alice", CreationTime: creationTime}
 
-// orders is a queue that belongs to alice.
-func orders(changes ...func(*broker.QueueConfig)) broker.QueueConfig {
+// ordersQueue is a queue that belongs to alice.
+func ordersQueue(changes ...func(*broker.QueueConfig)) broker.QueueConfig {
 	q := broker.DefaultQueueConfig("orders")
-	q.Owner = alice
+	q.Owner = aliceOwner
 	for _, change := range changes {
 		change(&q)
 	}
 	return q
 }
 
-func priorities(names ...string) func(*broker.QueueConfig) {
+func withPriorities(names ...string) func(*broker.QueueConfig) {
 	return func(q *broker.QueueConfig) {
 		q.Priorities = nil
 		for i, name := range names {
@@ -39,11 +39,11 @@ func priorities(names ...string) func(*broker.QueueConfig) {
 	}
 }
 
-func maxBacklog(n int64) func(*broker.QueueConfig) {
+func withMaxBacklog(n int64) func(*broker.QueueConfig) {
 	return func(q *broker.QueueConfig) { q.MaxBacklog = n }
 }
 
-func connect(t *testing.T, s *natstest.Server) *Engine {
+func connectTo(t *testing.T, s *natstest.Server) *Engine {
 	t.Helper()
 	e, err := Connect(t.Context(), broker.Credentials{URL: s.ClientURL(), Name: t.Name()})
 	if err != nil {
@@ -53,12 +53,12 @@ func connect(t *testing.T, s *natstest.Server) *Engine {
 	return e.(*Engine)
 }
 
-func start(t *testing.T) *Engine {
+func startEngine(t *testing.T) *Engine {
 	t.Helper()
-	return connect(t, natstest.Start(t))
+	return connectTo(t, natstest.Start(t))
 }
 
-func ensure(t *testing.T, e *Engine, q broker.QueueConfig) broker.EnsureResult {
+func ensureQueue(t *testing.T, e *Engine, q broker.QueueConfig) broker.EnsureResult {
 	t.Helper()
 	outcome, err := e.EnsureQueue(t.Context(), q)
 	if err != nil {
@@ -67,14 +67,14 @@ func ensure(t *testing.T, e *Engine, q broker.QueueConfig) broker.EnsureResult {
 	return outcome
 }
 
-func send(t *testing.T, e *Engine, subject, payload string, options ...jetstream.PublishOpt) {
+func publish(t *testing.T, e *Engine, subject, payload string, options ...jetstream.PublishOpt) {
 	t.Helper()
 	if _, err := e.js.Publish(t.Context(), subject, []byte(payload), options...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func config(t *testing.T, e *Engine, stream string) jetstream.StreamConfig {
+func streamConfigOf(t *testing.T, e *Engine, stream string) jetstream.StreamConfig {
 	t.Helper()
 	s, err := e.js.Stream(t.Context(), stream)
 	if err != nil {
@@ -83,7 +83,7 @@ func config(t *testing.T, e *Engine, stream string) jetstream.StreamConfig {
 	return s.CachedInfo().Config
 }
 
-func figures(t *testing.T, e *Engine, queue string) broker.QueueStats {
+func readStats(t *testing.T, e *Engine, queue string) broker.QueueStats {
 	t.Helper()
 	f, err := e.Stats(t.Context(), queue)
 	if err != nil {
@@ -103,75 +103,79 @@ func eventually(t *testing.T, what string, so func() bool) {
 	}
 }
 
-func TestEnsureCreatesOnceAndThenChangesNothing(t *testing.T) {
-	e := start(t)
-	q := orders(priorities("high", "low"), func(q *broker.QueueConfig) {
+func TestEnsureQueueCreatesOnceAndThenChangesNothing(t *testing.T) {
+	e := startEngine(t)
+	q := ordersQueue(withPriorities("high", "low"), func(q *broker.QueueConfig) {
 		q.MaxInFlight, q.RateLimit, q.Paused = 7, &broker.RateLimit{Limit: 10, Per: time.Second, Burst: 1}, true
 		q.DeadLetter.MaxEntries, q.MaxAge = 100, time.Hour
 	})
-	first := ensure(t, e, q)
+	first := ensureQueue(t, e, q)
 	if !first.Created || first.Updated || len(first.Drift) > 0 || first.Corrected {
 		t.Errorf("at first: %+v", first)
 	}
-	for _, subject := range config(t, e, "yardmaster_orders").Subjects {
+	for _, subject := range streamConfigOf(t, e, "yardmaster_orders").Subjects {
 		if !strings.HasPrefix(subject, "yardmaster.orders.") {
 			t.Errorf("the stream has the subject %s", subject)
 		}
 	}
 	for range 2 {
-		again := ensure(t, e, q)
+		again := ensureQueue(t, e, q)
 		if again.Created || again.Updated || len(again.Drift) > 0 {
 			t.Errorf("again: %+v", again)
 		}
 	}
 }
 
-func TestEnsureCarriesOutEachChangeOfTheQueue(t *testing.T) {
+func TestEnsureQueueAppliesEachChange(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*broker.QueueConfig)
 		so     func(*testing.T, *Engine) bool
 	}{
 		"lease": {
 			func(q *broker.QueueConfig) { q.Lease = time.Minute },
-			func(t *testing.T, e *Engine) bool { return consumer(t, e, "default").Config.AckWait == time.Minute },
+			func(t *testing.T, e *Engine) bool { return consumerInfo(t, e, "default").Config.AckWait == time.Minute },
 		},
 		"attempts": {
 			func(q *broker.QueueConfig) { q.Retry.MaxAttempts = 9 },
 			func(t *testing.T, e *Engine) bool {
-				return consumer(t, e, "default").Config.MaxDeliver == 9+spareDeliveries
+				return consumerInfo(t, e, "default").Config.MaxDeliver == 9+extraDeliveries
 			},
 		},
 		"maxInFlight": {
 			func(q *broker.QueueConfig) { q.MaxInFlight = 3 },
-			func(t *testing.T, e *Engine) bool { return consumer(t, e, "default").Config.MaxAckPending == 3 },
+			func(t *testing.T, e *Engine) bool { return consumerInfo(t, e, "default").Config.MaxAckPending == 3 },
 		},
 		"pause": {
 			func(q *broker.QueueConfig) { q.Paused = true },
-			func(t *testing.T, e *Engine) bool { return consumer(t, e, "default").Paused },
+			func(t *testing.T, e *Engine) bool { return consumerInfo(t, e, "default").Paused },
 		},
 		"age": {
 			func(q *broker.QueueConfig) { q.MaxAge = time.Hour },
-			func(t *testing.T, e *Engine) bool { return config(t, e, "yardmaster_orders").MaxAge == time.Hour },
+			func(t *testing.T, e *Engine) bool {
+				return streamConfigOf(t, e, "yardmaster_orders").MaxAge == time.Hour
+			},
 		},
 		"dead letters": {
 			func(q *broker.QueueConfig) { q.DeadLetter.MaxEntries, q.DeadLetter.Retention = 5, time.Hour },
 			func(t *testing.T, e *Engine) bool {
-				c := config(t, e, "yardmaster_orders_dead")
+				c := streamConfigOf(t, e, "yardmaster_orders_dead")
 				return c.MaxMsgs == 5 && c.MaxAge == time.Hour
 			},
 		},
 		"another priority": {
-			priorities("default", "low"),
-			func(t *testing.T, e *Engine) bool { return consumer(t, e, "low").Config.Metadata[metaWeight] == "1" },
+			withPriorities("default", "low"),
+			func(t *testing.T, e *Engine) bool {
+				return consumerInfo(t, e, "low").Config.Metadata[metaWeight] == "1"
+			},
 		},
 		"rate limit": {
 			func(q *broker.QueueConfig) { q.RateLimit = &broker.RateLimit{Limit: 7, Per: time.Second, Burst: 2} },
 			func(t *testing.T, e *Engine) bool {
-				bucket, err := e.bucket(t.Context(), "orders")
+				bucket, err := e.openBucket(t.Context(), "orders")
 				if err != nil {
 					t.Fatal(err)
 				}
-				entry, err := bucket.Get(t.Context(), limitKey)
+				entry, err := bucket.Get(t.Context(), rateLimitKey)
 				return err == nil && string(entry.Value()) == `{"limit":7,"per":1000000000,"burst":2}`
 			},
 		},
@@ -179,15 +183,15 @@ func TestEnsureCarriesOutEachChangeOfTheQueue(t *testing.T) {
 		// Even where drift is only warned of: this is none.
 		for _, drift := range []broker.DriftPolicy{broker.DriftCorrect, broker.DriftWarn} {
 			t.Run(name+", "+string(drift), func(t *testing.T) {
-				e := start(t)
-				q := orders(func(q *broker.QueueConfig) { q.Drift = drift })
-				ensure(t, e, q)
+				e := startEngine(t)
+				q := ordersQueue(func(q *broker.QueueConfig) { q.Drift = drift })
+				ensureQueue(t, e, q)
 				row.change(&q)
-				outcome := ensure(t, e, q)
+				outcome := ensureQueue(t, e, q)
 				if !outcome.Updated || len(outcome.Drift) > 0 || !row.so(t, e) {
 					t.Errorf("not carried out: %+v", outcome)
 				}
-				if again := ensure(t, e, q); again.Updated || len(again.Drift) > 0 {
+				if again := ensureQueue(t, e, q); again.Updated || len(again.Drift) > 0 {
 					t.Errorf("again: %+v", again)
 				}
 			})
@@ -195,7 +199,7 @@ func TestEnsureCarriesOutEachChangeOfTheQueue(t *testing.T) {
 	}
 }
 
-func consumer(t *testing.T, e *Engine, name string) *jetstream.ConsumerInfo {
+func consumerInfo(t *testing.T, e *Engine, name string) *jetstream.ConsumerInfo {
 	t.Helper()
 	c, err := e.js.Consumer(t.Context(), "yardmaster_orders", name)
 	if err != nil {
@@ -204,20 +208,20 @@ func consumer(t *testing.T, e *Engine, name string) *jetstream.ConsumerInfo {
 	return c.CachedInfo()
 }
 
-func TestDrift(t *testing.T) {
+func TestDriftIsReportedAndCorrected(t *testing.T) {
 	byHand := func(t *testing.T, e *Engine) {
 		t.Helper()
-		c := config(t, e, "yardmaster_orders")
+		c := streamConfigOf(t, e, "yardmaster_orders")
 		c.MaxAge = time.Hour
 		if _, err := e.js.UpdateStream(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
-		lease := consumer(t, e, "default").Config
+		lease := consumerInfo(t, e, "default").Config
 		lease.AckWait = 7 * time.Second
 		if _, err := e.js.UpdateConsumer(t.Context(), "yardmaster_orders", lease); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.js.PauseConsumer(t.Context(), "yardmaster_orders", "default", pausedUntil); err != nil {
+		if _, err := e.js.PauseConsumer(t.Context(), "yardmaster_orders", "default", indefinitePauseTime); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -235,22 +239,22 @@ func TestDrift(t *testing.T) {
 		"is told and left as it is": {broker.DriftWarn, false, want},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := start(t)
-			q := orders(func(q *broker.QueueConfig) { q.Drift = row.drift })
-			ensure(t, e, q)
+			e := startEngine(t)
+			q := ordersQueue(func(q *broker.QueueConfig) { q.Drift = row.drift })
+			ensureQueue(t, e, q)
 			byHand(t, e)
-			outcome := ensure(t, e, q)
-			if diff := cmp.Diff(want, told(outcome)); diff != "" || outcome.Corrected != row.corrected || outcome.Updated {
+			outcome := ensureQueue(t, e, q)
+			if diff := cmp.Diff(want, notifies(outcome)); diff != "" || outcome.Corrected != row.corrected || outcome.Updated {
 				t.Errorf("%+v, drift (-want +got):\n%s", outcome, diff)
 			}
-			if diff := cmp.Diff(row.then, told(ensure(t, e, q))); diff != "" {
+			if diff := cmp.Diff(row.then, notifies(ensureQueue(t, e, q))); diff != "" {
 				t.Errorf("drift then (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func told(o broker.EnsureResult) []string {
+func notifies(o broker.EnsureResult) []string {
 	var all []string
 	for _, difference := range o.Drift {
 		all = append(all, difference.String())
@@ -258,7 +262,7 @@ func told(o broker.EnsureResult) []string {
 	return all
 }
 
-func TestALostPartIsMadeAgain(t *testing.T) {
+func TestMissingObjectIsCreatedAgain(t *testing.T) {
 	for name, lose := range map[string]func(context.Context, *Engine) error{
 		"stream yardmaster_orders_dead": func(ctx context.Context, e *Engine) error {
 			return e.js.DeleteStream(ctx, "yardmaster_orders_dead")
@@ -271,35 +275,35 @@ func TestALostPartIsMadeAgain(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := start(t)
-			q := orders(func(q *broker.QueueConfig) { q.Drift = broker.DriftWarn })
-			ensure(t, e, q)
+			e := startEngine(t)
+			q := ordersQueue(func(q *broker.QueueConfig) { q.Drift = broker.DriftWarn })
+			ensureQueue(t, e, q)
 			if err := lose(t.Context(), e); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([]string{name + ": there is false, should be true"}, told(ensure(t, e, q))); diff != "" {
+			if diff := cmp.Diff([]string{name + ": there is false, should be true"}, notifies(ensureQueue(t, e, q))); diff != "" {
 				t.Errorf("drift (-want +got):\n%s", diff)
 			}
-			if again := told(ensure(t, e, q)); again != nil {
+			if again := notifies(ensureQueue(t, e, q)); again != nil {
 				t.Errorf("drift then: %v", again)
 			}
 		})
 	}
 }
 
-func TestAQueueBelongsToOneOwner(t *testing.T) {
-	older := broker.QueueOwner{UID: "0", Name: "ns/older", CreationTime: noon.Add(-time.Hour)}
-	younger := broker.QueueOwner{UID: "2", Name: "ns/younger", CreationTime: noon.Add(time.Hour)}
+func TestQueueHasOneOwner(t *testing.T) {
+	older := broker.QueueOwner{UID: "0", Name: "ns/older", CreationTime: creationTime.Add(-time.Hour)}
+	younger := broker.QueueOwner{UID: "2", Name: "ns/younger", CreationTime: creationTime.Add(time.Hour)}
 	by := func(owner broker.QueueOwner) broker.QueueConfig {
-		return orders(func(q *broker.QueueConfig) { q.Owner = owner })
+		return ordersQueue(func(q *broker.QueueConfig) { q.Owner = owner })
 	}
 
-	e := start(t)
-	ensure(t, e, by(alice))
+	e := startEngine(t)
+	ensureQueue(t, e, by(aliceOwner))
 
 	_, err := e.EnsureQueue(t.Context(), by(younger))
 	conflict := (*broker.OwnerConflictError)(nil)
-	if !errors.As(err, &conflict) || conflict.Owner != alice || broker.ClassOf(err) != broker.ClassConflict {
+	if !errors.As(err, &conflict) || conflict.Owner != aliceOwner || broker.ClassOf(err) != broker.ClassConflict {
 		t.Fatalf("the younger is told %v", err)
 	}
 	for doing, does := range map[string]func(context.Context, string, broker.QueueOwner) error{
@@ -310,16 +314,16 @@ func TestAQueueBelongsToOneOwner(t *testing.T) {
 		}
 	}
 	superseding := by(younger)
-	superseding.ReplacesOwnerUID = alice.UID
-	ensure(t, e, superseding) // alice is known to be gone
-	ensure(t, e, by(older))   // the older wins, whoever came first
-	if _, err := e.EnsureQueue(t.Context(), by(alice)); broker.ClassOf(err) != broker.ClassConflict {
+	superseding.ReplacesOwnerUID = aliceOwner.UID
+	ensureQueue(t, e, superseding) // alice is known to be gone
+	ensureQueue(t, e, by(older))   // the older wins, whoever came first
+	if _, err := e.EnsureQueue(t.Context(), by(aliceOwner)); broker.ClassOf(err) != broker.ClassConflict {
 		t.Errorf("alice is told %v", err)
 	}
 	if err := e.ReleaseOwnership(t.Context(), "orders", older); err != nil {
 		t.Fatal(err)
 	}
-	ensure(t, e, by(younger)) // nobody has it
+	ensureQueue(t, e, by(younger)) // nobody has it
 	if err := e.DeleteQueue(t.Context(), "orders", younger); err != nil {
 		t.Fatal(err)
 	}
@@ -331,69 +335,69 @@ func TestAQueueBelongsToOneOwner(t *testing.T) {
 	}
 }
 
-func TestAStreamOfAnotherMakeIsRefused(t *testing.T) {
-	e := start(t)
+func TestStreamWithAnotherRetentionIsRefused(t *testing.T) {
+	e := startEngine(t)
 	if _, err := e.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "yardmaster_orders", Subjects: []string{"x"}}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := e.EnsureQueue(t.Context(), orders())
+	_, err := e.EnsureQueue(t.Context(), ordersQueue())
 	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(fmt.Sprint(err), "its retention is Limits, must be WorkQueue") {
 		t.Errorf("told %v", err)
 	}
 }
 
-func TestBadInputIsRefusedByName(t *testing.T) {
-	e := start(t)
-	_, err := e.EnsureQueue(t.Context(), orders(func(q *broker.QueueConfig) { q.Name, q.Lease = "a.>", 0 }))
+func TestInvalidQueueIsRefused(t *testing.T) {
+	e := startEngine(t)
+	_, err := e.EnsureQueue(t.Context(), ordersQueue(func(q *broker.QueueConfig) { q.Name, q.Lease = "a.>", 0 }))
 	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(err.Error(), `name is "a.>"`) || !strings.Contains(err.Error(), "lease is 0s") {
 		t.Errorf("told %v", err)
 	}
 }
 
-func TestMaxBacklogRefusesProducers(t *testing.T) {
-	e := start(t)
-	outcome := ensure(t, e, orders(maxBacklog(2)))
+func TestMaxBacklogRejectsMessages(t *testing.T) {
+	e := startEngine(t)
+	outcome := ensureQueue(t, e, ordersQueue(withMaxBacklog(2)))
 	if outcome.Enforcement[broker.FieldMaxBacklog].By != broker.EnforcedByBroker ||
 		outcome.Enforcement[broker.FieldDelayed].By != broker.NotEnforced {
 		t.Errorf("enforcement %+v", outcome.Enforcement)
 	}
-	send(t, e, "yardmaster.orders.ready.default", "1")
-	send(t, e, "yardmaster.orders.ready.default", "2")
+	publish(t, e, "yardmaster.orders.ready.default", "1")
+	publish(t, e, "yardmaster.orders.ready.default", "2")
 	if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.default", nil); err == nil {
 		t.Error("a full queue takes more")
 	}
-	ensure(t, e, orders()) // now without
-	send(t, e, "yardmaster.orders.ready.default", "3")
-	again := ensure(t, e, orders(maxBacklog(2)))
+	ensureQueue(t, e, ordersQueue()) // now without
+	publish(t, e, "yardmaster.orders.ready.default", "3")
+	again := ensureQueue(t, e, ordersQueue(withMaxBacklog(2)))
 	if by := again.Enforcement[broker.FieldMaxBacklog]; by.By != broker.NotEnforced || by.Message == "" {
 		t.Errorf("a queue that delivers later: %+v", by)
 	}
 }
 
-func TestADelayedMessageIsDueLater(t *testing.T) {
-	e := start(t)
-	ensure(t, e, orders())
-	send(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(time.Now().Add(time.Second)),
+func TestDelayedMessageBecomesReadyWhenDue(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(time.Now().Add(time.Second)),
 		jetstream.WithScheduleTarget("yardmaster.orders.ready.default"))
-	send(t, e, "yardmaster.orders.delayed.two", "much later", jetstream.WithScheduleAt(time.Now().Add(time.Hour)),
+	publish(t, e, "yardmaster.orders.delayed.two", "much later", jetstream.WithScheduleAt(time.Now().Add(time.Hour)),
 		jetstream.WithScheduleTarget("yardmaster.orders.ready.default"))
-	if f := figures(t, e, "orders"); f.Delayed != 2 || f.Ready != 0 || !f.OldestReadyTime.IsZero() {
+	if f := readStats(t, e, "orders"); f.Delayed != 2 || f.Ready != 0 || !f.OldestReadyTime.IsZero() {
 		t.Errorf("at first: %+v", f)
 	}
 	due := time.Now()
 	if err := e.WaitForMessage(t.Context(), "orders"); err != nil {
 		t.Fatal(err)
 	}
-	f := figures(t, e, "orders")
+	f := readStats(t, e, "orders")
 	if f.Delayed != 1 || f.Ready != 1 || f.OldestReadyTime.Before(due) {
 		t.Errorf("when one is due: %+v", f)
 	}
 }
 
-func TestWait(t *testing.T) {
+func TestWaitForMessage(t *testing.T) {
 	s := natstest.Start(t)
-	e := connect(t, s)
-	ensure(t, e, orders())
+	e := connectTo(t, s)
+	ensureQueue(t, e, ordersQueue())
 	waiting := func() chan error {
 		done := make(chan error, 1)
 		go func() { done <- e.WaitForMessage(t.Context(), "orders") }()
@@ -404,17 +408,17 @@ func TestWait(t *testing.T) {
 		eventually(t, "it listens", func() bool { return e.nc.NumSubscriptions() > 1 })
 	}
 	t.Run("returns at once if there is something", func(t *testing.T) {
-		send(t, e, "yardmaster.orders.ready.default", "x")
+		publish(t, e, "yardmaster.orders.ready.default", "x")
 		if err := <-waiting(); err != nil {
 			t.Error(err)
 		}
 	})
-	purge(t, e)
+	purgeStream(t, e)
 	t.Run("returns with the first message", func(t *testing.T) {
 		done := waiting()
 		listened()
 		sent := time.Now()
-		send(t, e, "yardmaster.orders.ready.default", "x")
+		publish(t, e, "yardmaster.orders.ready.default", "x")
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -422,19 +426,19 @@ func TestWait(t *testing.T) {
 			t.Errorf("after %s", took)
 		}
 	})
-	purge(t, e)
+	purgeStream(t, e)
 	t.Run("returns with a message that came while it was not connected", func(t *testing.T) {
 		done := waiting()
 		listened()
 		s.Stop()
 		s.Restart()
-		other := connect(t, s)
-		send(t, other, "yardmaster.orders.ready.default", "x")
+		other := connectTo(t, s)
+		publish(t, other, "yardmaster.orders.ready.default", "x")
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
-	purge(t, e)
+	purgeStream(t, e)
 	t.Run("ends with its context", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -444,7 +448,7 @@ func TestWait(t *testing.T) {
 	})
 }
 
-func purge(t *testing.T, e *Engine) {
+func purgeStream(t *testing.T, e *Engine) {
 	t.Helper()
 	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
 	if err != nil {
@@ -455,12 +459,12 @@ func purge(t *testing.T, e *Engine) {
 	}
 }
 
-func TestAPriorityThatIsTakenAwayGoesOnceItIsEmpty(t *testing.T) {
-	e := start(t)
-	ensure(t, e, orders(priorities("high", "low")))
-	send(t, e, "yardmaster.orders.ready.low", "x")
-	q := orders(priorities("high"))
-	if got := ensure(t, e, q).RetiringPriorities; !cmp.Equal(got, []string{"low"}) {
+func TestRemovedPriorityIsDeletedOnceEmpty(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
+	publish(t, e, "yardmaster.orders.ready.low", "x")
+	q := ordersQueue(withPriorities("high"))
+	if got := ensureQueue(t, e, q).RetiringPriorities; !cmp.Equal(got, []string{"low"}) {
 		t.Errorf("retiring %v", got)
 	}
 	if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.low", nil); !errors.Is(err, jetstream.ErrNoStreamResponse) {
@@ -477,34 +481,34 @@ func TestAPriorityThatIsTakenAwayGoesOnceItIsEmpty(t *testing.T) {
 	if err := message.DoubleAck(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := ensure(t, e, q).RetiringPriorities; got != nil {
+	if got := ensureQueue(t, e, q).RetiringPriorities; got != nil {
 		t.Errorf("still retiring %v", got)
 	}
-	if _, err := e.js.Consumer(t.Context(), "yardmaster_orders", "low"); !missing(err) {
+	if _, err := e.js.Consumer(t.Context(), "yardmaster_orders", "low"); !isNotFound(err) {
 		t.Errorf("its consumer is still there: %v", err)
 	}
 }
 
 func TestPauseAndResume(t *testing.T) {
-	e := start(t)
-	ensure(t, e, orders(priorities("high", "low")))
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
 	for _, paused := range []bool{true, true, false} {
 		if err := e.SetPaused(t.Context(), "orders", paused); err != nil {
 			t.Fatal(err)
 		}
-		if consumer(t, e, "high").Paused != paused || consumer(t, e, "low").Paused != paused {
+		if consumerInfo(t, e, "high").Paused != paused || consumerInfo(t, e, "low").Paused != paused {
 			t.Errorf("not all are, or not: %t", paused)
 		}
 	}
 }
 
-func TestAClosedQueueRunsEmpty(t *testing.T) {
-	e := start(t)
-	ensure(t, e, orders())
-	send(t, e, "yardmaster.orders.ready.default", "x")
-	send(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(time.Now().Add(time.Second)),
+func TestQueueThatRejectsMessagesDrains(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	publish(t, e, "yardmaster.orders.ready.default", "x")
+	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(time.Now().Add(time.Second)),
 		jetstream.WithScheduleTarget("yardmaster.orders.ready.default"))
-	if err := e.RejectNewMessages(t.Context(), "orders", alice); err != nil {
+	if err := e.RejectNewMessages(t.Context(), "orders", aliceOwner); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.default", nil); !errors.Is(err, jetstream.ErrNoStreamResponse) {
@@ -526,22 +530,22 @@ func TestAClosedQueueRunsEmpty(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if f := figures(t, e, "orders"); f.Ready+f.InFlight+f.Delayed != 0 {
+	if f := readStats(t, e, "orders"); f.Ready+f.InFlight+f.Delayed != 0 {
 		t.Errorf("left: %+v", f)
 	}
 }
 
-func TestWhatIsThereSurvivesARestartOfTheServer(t *testing.T) {
+func TestQueueSurvivesServerRestart(t *testing.T) {
 	s := natstest.Start(t)
-	e := connect(t, s)
-	ensure(t, e, orders())
-	send(t, e, "yardmaster.orders.ready.default", "x")
+	e := connectTo(t, s)
+	ensureQueue(t, e, ordersQueue())
+	publish(t, e, "yardmaster.orders.ready.default", "x")
 	s.Restart()
 	eventually(t, "it is connected again", func() bool { return e.nc.Stats().Reconnects > 0 })
-	if f := figures(t, e, "orders"); f.Ready != 1 {
+	if f := readStats(t, e, "orders"); f.Ready != 1 {
 		t.Errorf("figures %+v", f)
 	}
-	if again := ensure(t, e, orders()); again.Created || again.Updated || len(again.Drift) > 0 {
+	if again := ensureQueue(t, e, ordersQueue()); again.Created || again.Updated || len(again.Drift) > 0 {
 		t.Errorf("again: %+v", again)
 	}
 }

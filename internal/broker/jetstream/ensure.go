@@ -18,39 +18,39 @@ func (e *Engine) EnsureQueue(ctx context.Context, queue broker.QueueConfig) (bro
 	if err := queue.Validate(); err != nil {
 		return broker.EnsureResult{}, &broker.ClassifiedError{Class: broker.ClassInvalid, Err: err}
 	}
-	n := &ensuring{Engine: e, wanted: wanted{QueueConfig: &queue}}
+	n := &ensureOperation{Engine: e, desiredQueue: desiredQueue{QueueConfig: &queue}}
 	err := n.run(ctx)
-	return n.outcome, e.classify("ensuring the queue "+queue.Name, err)
+	return n.result, e.classifyError("ensuring the queue "+queue.Name, err)
 }
 
-// ensuring is one call of Ensure.
-type ensuring struct {
+// ensureOperation is one call of Ensure.
+type ensureOperation struct {
 	*Engine
-	wanted
+	desiredQueue
 
-	outcome broker.EnsureResult
-	// write: what is not as it is to be is changed.
-	write bool
+	result broker.EnsureResult
+	// applyChanges: what is not as it is to be is changed.
+	applyChanges bool
 }
 
-func (n *ensuring) run(ctx context.Context) error {
-	stream, err := n.stream(ctx)
+func (n *ensureOperation) run(ctx context.Context) error {
+	stream, err := n.getOrCreateStream(ctx)
 	if err != nil {
 		return err
 	}
 	config := stream.CachedInfo().Config
-	fingerprint, err := n.fingerprint()
+	fingerprint, err := n.configHash()
 	if err != nil {
 		return err
 	}
-	n.outcome.Updated = config.Metadata[metaApplied] != fingerprint && !n.outcome.Created
-	n.write = n.outcome.Created || n.outcome.Updated || n.Drift == broker.DriftCorrect
-	n.outcome.Enforcement = n.enforcement(n.QueueConfig, n.scheduling)
+	n.result.Updated = config.Metadata[metaApplied] != fingerprint && !n.result.Created
+	n.applyChanges = n.result.Created || n.result.Updated || n.Drift == broker.DriftCorrect
+	n.result.Enforcement = n.enforcement(n.QueueConfig, n.allowSchedules)
 
 	for _, part := range []func(context.Context) error{
 		func(ctx context.Context) error { return n.ensureStream(ctx, config) },
 		n.ensureDeadStream,
-		n.ensureLimit,
+		n.ensureRateLimit,
 		func(ctx context.Context) error { return n.ensureConsumers(ctx, stream) },
 	} {
 		if err := part(ctx); err != nil {
@@ -59,33 +59,33 @@ func (n *ensuring) run(ctx context.Context) error {
 	}
 	if config.Metadata[metaApplied] != fingerprint {
 		// Only now: an Ensure that broke off is to be done again, not taken for drift.
-		if _, err := n.js.UpdateStream(ctx, n.wanted.stream(config, fingerprint)); err != nil {
+		if _, err := n.js.UpdateStream(ctx, n.desiredQueue.streamConfig(config, fingerprint)); err != nil {
 			return err
 		}
 	}
-	n.report()
+	n.finishDriftReport()
 	return nil
 }
 
-// report tells only of drift what differs from what had been carried out.
-func (n *ensuring) report() {
-	if n.outcome.Created || n.outcome.Updated {
-		n.outcome.Drift = nil
+// finishDriftReport tells only of drift what differs from what had been carried out.
+func (n *ensureOperation) finishDriftReport() {
+	if n.result.Created || n.result.Updated {
+		n.result.Drift = nil
 	}
-	n.outcome.Corrected = n.write && len(n.outcome.Drift) > 0
+	n.result.Corrected = n.applyChanges && len(n.result.Drift) > 0
 }
 
-// stream is the queue's, made if it is not there, once it is sure whose it is.
-func (n *ensuring) stream(ctx context.Context) (jetstream.Stream, error) {
-	n.scheduling = n.MaxBacklog == 0 && n.schedules()
-	stream, err := n.js.Stream(ctx, streamOf(n.Name))
-	if missing(err) {
-		n.outcome.Created = true
-		stream, err = n.js.CreateStream(ctx, n.newStream())
+// getOrCreateStream is the queue's, made if it is not there, once it is sure whose it is.
+func (n *ensureOperation) getOrCreateStream(ctx context.Context) (jetstream.Stream, error) {
+	n.allowSchedules = n.MaxBacklog == 0 && n.supportsSchedules()
+	stream, err := n.js.Stream(ctx, streamName(n.Name))
+	if isNotFound(err) {
+		n.result.Created = true
+		stream, err = n.js.CreateStream(ctx, n.newStreamConfig())
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			// Somebody was faster: perhaps with a right to it.
-			n.outcome.Created = false
-			stream, err = n.js.Stream(ctx, streamOf(n.Name))
+			n.result.Created = false
+			stream, err = n.js.Stream(ctx, streamName(n.Name))
 		}
 	}
 	if err != nil {
@@ -93,15 +93,15 @@ func (n *ensuring) stream(ctx context.Context) (jetstream.Stream, error) {
 	}
 	config := stream.CachedInfo().Config
 	if config.Retention != jetstream.WorkQueuePolicy {
-		return nil, unchangeable("the stream "+config.Name, "retention", jetstream.WorkQueuePolicy, config.Retention)
+		return nil, immutableSettingError("the stream "+config.Name, "retention", jetstream.WorkQueuePolicy, config.Retention)
 	}
 	// A stream that once could deliver later cannot be had to refuse producers.
-	n.scheduling = n.scheduling || config.AllowMsgSchedules
-	return stream, n.claim(ownerOf(config.Metadata))
+	n.allowSchedules = n.allowSchedules || config.AllowMsgSchedules
+	return stream, n.checkOwnership(ownerFromMetadata(config.Metadata))
 }
 
-// claim tells whether the queue may be taken from who has it.
-func (n *ensuring) claim(has broker.QueueOwner) error {
+// checkOwnership tells whether the queue may be taken from who has it.
+func (n *ensureOperation) checkOwnership(has broker.QueueOwner) error {
 	switch {
 	case has.UID == "", has.UID == n.Owner.UID, has.UID == n.ReplacesOwnerUID, n.Owner.HasPrecedenceOver(has):
 		return nil
@@ -109,25 +109,25 @@ func (n *ensuring) claim(has broker.QueueOwner) error {
 	return &broker.OwnerConflictError{Queue: n.Name, Owner: has}
 }
 
-func (n *ensuring) ensureStream(ctx context.Context, found jetstream.StreamConfig) error {
-	want := n.wanted.stream(found, "")
+func (n *ensureOperation) ensureStream(ctx context.Context, found jetstream.StreamConfig) error {
+	want := n.desiredQueue.streamConfig(found, "")
 	drift := streamDrift(&want, &found)
 	if len(drift) == 0 {
 		return nil
 	}
-	n.outcome.Drift = append(n.outcome.Drift, drift...)
-	if !n.write {
+	n.result.Drift = append(n.result.Drift, drift...)
+	if !n.applyChanges {
 		return nil
 	}
 	_, err := n.js.UpdateStream(ctx, want)
 	return err
 }
 
-func (n *ensuring) ensureDeadStream(ctx context.Context) error {
-	stream, err := n.js.Stream(ctx, deadStreamOf(n.Name))
-	if missing(err) {
-		n.lost("stream "+deadStreamOf(n.Name), "there")
-		_, err = n.js.CreateStream(ctx, n.newDeadStream())
+func (n *ensureOperation) ensureDeadStream(ctx context.Context) error {
+	stream, err := n.js.Stream(ctx, deadStreamName(n.Name))
+	if isNotFound(err) {
+		n.reportMissingObject("stream "+deadStreamName(n.Name), "there")
+		_, err = n.js.CreateStream(ctx, n.newDeadStreamConfig())
 		return err
 	}
 	if err != nil {
@@ -135,68 +135,68 @@ func (n *ensuring) ensureDeadStream(ctx context.Context) error {
 	}
 	found := stream.CachedInfo().Config
 	if found.Retention != jetstream.LimitsPolicy {
-		return unchangeable("the stream "+found.Name, "retention", jetstream.LimitsPolicy, found.Retention)
+		return immutableSettingError("the stream "+found.Name, "retention", jetstream.LimitsPolicy, found.Retention)
 	}
-	want := n.deadStream(found)
+	want := n.deadStreamConfig(found)
 	drift := streamDrift(&want, &found)
 	if len(drift) == 0 {
 		return nil
 	}
-	n.outcome.Drift = append(n.outcome.Drift, drift...)
-	if !n.write {
+	n.result.Drift = append(n.result.Drift, drift...)
+	if !n.applyChanges {
 		return nil
 	}
 	_, err = n.js.UpdateStream(ctx, want)
 	return err
 }
 
-// lost tells of an object that was there once. It is made again even where drift is only
+// reportMissingObject tells of an object that was there once. It is made again even where drift is only
 // warned of: without it the queue does not work.
-func (n *ensuring) lost(object, setting string) {
-	n.outcome.Drift = append(n.outcome.Drift, broker.SettingDifference{Object: object, Setting: setting, Want: "true", Found: "false"})
+func (n *ensureOperation) reportMissingObject(object, setting string) {
+	n.result.Drift = append(n.result.Drift, broker.SettingDifference{Object: object, Setting: setting, Want: "true", Found: "false"})
 }
 
-func (n *ensuring) ensureLimit(ctx context.Context) error {
-	bucket, err := n.bucket(ctx, n.Name)
-	if missing(err) {
-		n.lost("bucket "+bucketOf(n.Name), "there")
+func (n *ensureOperation) ensureRateLimit(ctx context.Context) error {
+	bucket, err := n.openBucket(ctx, n.Name)
+	if isNotFound(err) {
+		n.reportMissingObject("bucket "+bucketName(n.Name), "there")
 		bucket, err = n.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: bucketOf(n.Name), History: 1, LimitMarkerTTL: time.Minute, Replicas: createdReplicas,
+			Bucket: bucketName(n.Name), History: 1, LimitMarkerTTL: time.Minute, Replicas: createdReplicas,
 		})
 	}
 	if err != nil {
 		return err
 	}
 	var raw []byte
-	entry, err := bucket.Get(ctx, limitKey)
+	entry, err := bucket.Get(ctx, rateLimitKey)
 	switch {
 	case err == nil:
 		raw = entry.Value()
-	case !missing(err):
+	case !isNotFound(err):
 		return err
 	}
-	drift := limitDrift(n.Name, n.limit(), raw)
+	drift := rateLimitDrift(n.Name, n.rateLimitRecord(), raw)
 	if len(drift) == 0 {
 		return nil
 	}
-	n.outcome.Drift = append(n.outcome.Drift, drift...)
-	if !n.write {
+	n.result.Drift = append(n.result.Drift, drift...)
+	if !n.applyChanges {
 		return nil
 	}
-	value, err := json.Marshal(n.limit())
+	value, err := json.Marshal(n.rateLimitRecord())
 	if err != nil {
 		return err
 	}
-	_, err = bucket.Put(ctx, limitKey, value)
+	_, err = bucket.Put(ctx, rateLimitKey, value)
 	return err
 }
 
-func (e *Engine) bucket(ctx context.Context, queue string) (jetstream.KeyValue, error) {
-	return e.js.KeyValue(ctx, bucketOf(queue))
+func (e *Engine) openBucket(ctx context.Context, queue string) (jetstream.KeyValue, error) {
+	return e.js.KeyValue(ctx, bucketName(queue))
 }
 
-func (n *ensuring) ensureConsumers(ctx context.Context, stream jetstream.Stream) error {
-	infos, err := consumersOf(ctx, stream)
+func (n *ensureOperation) ensureConsumers(ctx context.Context, stream jetstream.Stream) error {
+	infos, err := listConsumers(ctx, stream)
 	if err != nil {
 		return err
 	}
@@ -204,67 +204,67 @@ func (n *ensuring) ensureConsumers(ctx context.Context, stream jetstream.Stream)
 	for name, info := range infos {
 		found[name] = info.Config
 	}
-	for _, want := range n.consumers(found) {
+	for _, want := range n.consumerConfigs(found) {
 		if err := n.ensureConsumer(ctx, stream, want, infos[want.Name]); err != nil {
 			return err
 		}
 	}
-	return n.retire(ctx, stream, infos)
+	return n.removeRetiredConsumers(ctx, stream, infos)
 }
 
 // ensureConsumer is told what is there, if anything is.
-func (n *ensuring) ensureConsumer(
+func (n *ensureOperation) ensureConsumer(
 	ctx context.Context, stream jetstream.Stream, want jetstream.ConsumerConfig, found *jetstream.ConsumerInfo,
 ) error {
 	if found == nil {
-		if !n.outcome.Created {
-			n.lost("consumer "+want.Name+" of "+streamOf(n.Name), "there")
+		if !n.result.Created {
+			n.reportMissingObject("consumer "+want.Name+" of "+streamName(n.Name), "there")
 		}
 		if n.Paused {
-			want.PauseUntil = &pausedUntil
+			want.PauseUntil = &indefinitePauseTime
 		}
 		_, err := stream.CreateConsumer(ctx, want)
 		return err
 	}
 	if found.Config.AckPolicy != jetstream.AckExplicitPolicy {
-		return unchangeable("the consumer "+want.Name+" of "+streamOf(n.Name), "ack_policy", want.AckPolicy, found.Config.AckPolicy)
+		return immutableSettingError("the consumer "+want.Name+" of "+streamName(n.Name), "ack_policy", want.AckPolicy, found.Config.AckPolicy)
 	}
 	drift := consumerDrift(n.Name, &want, &found.Config)
 	paused := pauseDrift(n.Name, want.Name, n.Paused, found.Paused)
-	n.outcome.Drift = append(append(n.outcome.Drift, drift...), paused...)
-	if len(drift) > 0 && n.write {
+	n.result.Drift = append(append(n.result.Drift, drift...), paused...)
+	if len(drift) > 0 && n.applyChanges {
 		if _, err := stream.UpdateConsumer(ctx, want); err != nil {
 			return err
 		}
 	}
-	if len(paused) > 0 && n.write {
-		return pause(ctx, stream, want.Name, n.Paused)
+	if len(paused) > 0 && n.applyChanges {
+		return setConsumerPaused(ctx, stream, want.Name, n.Paused)
 	}
 	return nil
 }
 
-// retire removes the consumers of priorities that the queue has no more, once they are
+// removeRetiredConsumers removes the consumers of priorities that the queue has no more, once they are
 // empty. Nothing can be sent to them any more.
-func (n *ensuring) retire(ctx context.Context, stream jetstream.Stream, infos map[string]*jetstream.ConsumerInfo) error {
+func (n *ensureOperation) removeRetiredConsumers(ctx context.Context, stream jetstream.Stream, infos map[string]*jetstream.ConsumerInfo) error {
 	for name, info := range infos {
 		still := slices.ContainsFunc(n.Priorities, func(p broker.Priority) bool { return p.Name == name })
 		if still || info.Config.Metadata[metaWeight] == "" {
 			continue
 		}
-		if info.NumPending > 0 || info.NumAckPending > 0 || !n.write {
-			n.outcome.RetiringPriorities = append(n.outcome.RetiringPriorities, name)
+		if info.NumPending > 0 || info.NumAckPending > 0 || !n.applyChanges {
+			n.result.RetiringPriorities = append(n.result.RetiringPriorities, name)
 			continue
 		}
-		if err := stream.DeleteConsumer(ctx, name); err != nil && !missing(err) {
+		if err := stream.DeleteConsumer(ctx, name); err != nil && !isNotFound(err) {
 			return err
 		}
 	}
-	slices.Sort(n.outcome.RetiringPriorities)
+	slices.Sort(n.result.RetiringPriorities)
 	return nil
 }
 
-// consumersOf a stream, by name.
-func consumersOf(ctx context.Context, stream jetstream.Stream) (map[string]*jetstream.ConsumerInfo, error) {
+// listConsumers a stream, by name.
+func listConsumers(ctx context.Context, stream jetstream.Stream) (map[string]*jetstream.ConsumerInfo, error) {
 	all := map[string]*jetstream.ConsumerInfo{}
 	lister := stream.ListConsumers(ctx)
 	for info := range lister.Info() {
@@ -276,11 +276,11 @@ func consumersOf(ctx context.Context, stream jetstream.Stream) (map[string]*jets
 // SetPaused stops messages from being given to workers, or lets them.
 func (e *Engine) SetPaused(ctx context.Context, queue string, paused bool) error {
 	err := func() error {
-		stream, err := e.js.Stream(ctx, streamOf(queue))
+		stream, err := e.js.Stream(ctx, streamName(queue))
 		if err != nil {
 			return err
 		}
-		infos, err := consumersOf(ctx, stream)
+		infos, err := listConsumers(ctx, stream)
 		if err != nil {
 			return err
 		}
@@ -288,18 +288,18 @@ func (e *Engine) SetPaused(ctx context.Context, queue string, paused bool) error
 			if info.Config.Metadata[metaWeight] == "" || info.Paused == paused {
 				continue
 			}
-			if err := pause(ctx, stream, name, paused); err != nil {
+			if err := setConsumerPaused(ctx, stream, name, paused); err != nil {
 				return err
 			}
 		}
 		return nil
 	}()
-	return e.classify(fmt.Sprintf("setting the pause of the queue %s to %t", queue, paused), err)
+	return e.classifyError(fmt.Sprintf("setting the pause of the queue %s to %t", queue, paused), err)
 }
 
-func pause(ctx context.Context, stream jetstream.Stream, consumer string, paused bool) error {
+func setConsumerPaused(ctx context.Context, stream jetstream.Stream, consumer string, paused bool) error {
 	if paused {
-		_, err := stream.PauseConsumer(ctx, consumer, pausedUntil)
+		_, err := stream.PauseConsumer(ctx, consumer, indefinitePauseTime)
 		return err
 	}
 	_, err := stream.ResumeConsumer(ctx, consumer)

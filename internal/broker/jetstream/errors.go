@@ -16,22 +16,22 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// classify gives an error its class, and tells what was being done.
-func (e *Engine) classify(doing string, err error) error {
+// classifyError gives an error its class, and tells what was being done.
+func (e *Engine) classifyError(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if classed := broker.ClassOf(err); classed != broker.ClassUnknown {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	class := classOf(err)
+	class := errorClassOf(err)
 	if class == broker.ClassUnreachable && e.nc != nil {
-		if denied := e.denied.Load(); denied != nil && time.Since(denied.at) < 2*dialTimeout &&
+		if denied := e.lastServerError.Load(); denied != nil && time.Since(denied.at) < 2*dialTimeout &&
 			errors.Is(denied.err, nats.ErrPermissionViolation) {
 			return broker.Errorf(broker.ClassUnauthorized, "%s: %w", doing, denied.err)
 		}
 		if last := e.nc.LastError(); last != nil && !e.nc.IsConnected() {
-			if classOf(last) == broker.ClassUnauthorized {
+			if errorClassOf(last) == broker.ClassUnauthorized {
 				class = broker.ClassUnauthorized
 			}
 			err = fmt.Errorf("%w: %w", err, last)
@@ -40,7 +40,7 @@ func (e *Engine) classify(doing string, err error) error {
 	return broker.Errorf(class, "%s: %w", doing, err)
 }
 
-func classOf(err error) broker.ErrorClass {
+func errorClassOf(err error) broker.ErrorClass {
 	if api := (*jetstream.APIError)(nil); errors.As(err, &api) {
 		switch {
 		case api.Code == http.StatusNotFound:
@@ -58,17 +58,17 @@ func classOf(err error) broker.ErrorClass {
 	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
 		return broker.ClassInvalid
 	}
-	if refused(err) {
+	if isUnauthorized(err) {
 		return broker.ClassUnauthorized
 	}
-	if unreachable(err) {
+	if isUnreachable(err) {
 		return broker.ClassUnreachable
 	}
 	return broker.ClassUnknown
 }
 
-// refused tells that one side does not trust the other.
-func refused(err error) bool {
+// isUnauthorized tells that one side does not trust the other.
+func isUnauthorized(err error) bool {
 	for _, known := range []error{
 		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
 		nats.ErrPermissionViolation, nats.ErrSecureConnRequired, nats.ErrSecureConnWanted,
@@ -86,7 +86,7 @@ func refused(err error) bool {
 	return errors.As(err, &authority) || errors.As(err, &hostname) || errors.As(err, &certificate) || errors.As(err, &alert)
 }
 
-func unreachable(err error) bool {
+func isUnreachable(err error) bool {
 	for _, known := range []error{
 		nats.ErrNoServers, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionClosed, nats.ErrDisconnected,
 		nats.ErrConnectionReconnecting, nats.ErrStaleConnection, nats.ErrReconnectBufExceeded,
@@ -100,5 +100,5 @@ func unreachable(err error) bool {
 	return errors.As(err, &network)
 }
 
-// missing tells that what was asked about is not there.
-func missing(err error) bool { return err != nil && classOf(err) == broker.ClassNotFound }
+// isNotFound tells that what was asked about is not there.
+func isNotFound(err error) bool { return err != nil && errorClassOf(err) == broker.ClassNotFound }

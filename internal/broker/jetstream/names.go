@@ -5,40 +5,44 @@ import "strings"
 // Names of queues have neither dots nor underscores, so none of these names can be that
 // of another queue's object.
 const (
-	streamPrefix = "yardmaster_"
-	deadSuffix   = "_dead"
-	subjects     = "yardmaster."
+	streamPrefix     = "yardmaster_"
+	deadStreamSuffix = "_dead"
+	subjectPrefix    = "yardmaster."
 )
 
-func streamOf(queue string) string { return streamPrefix + queue }
+func streamName(queue string) string { return streamPrefix + queue }
 
-func deadStreamOf(queue string) string { return streamPrefix + queue + deadSuffix }
+func deadStreamName(queue string) string { return streamPrefix + queue + deadStreamSuffix }
 
-func bucketOf(queue string) string { return streamPrefix + queue }
+func bucketName(queue string) string { return streamPrefix + queue }
 
-func readySubject(queue, priority string) string { return subjects + queue + ".ready." + priority }
+func readySubject(queue, priority string) string { return subjectPrefix + queue + ".ready." + priority }
 
 func arrivedSubject(queue, priority string) string {
-	return subjects + queue + ".arrived." + priority
+	return subjectPrefix + queue + ".arrived." + priority
 }
 
-func delayedSubjects(queue string) string { return subjects + queue + ".delayed.>" }
+func delayedSubjectFilter(queue string) string { return subjectPrefix + queue + ".delayed.>" }
 
-// closedSubject is the one of a queue that takes no more messages: a stream must have one.
-func closedSubject(queue string) string { return subjects + queue + ".closed" }
+// placeholderSubject is the one of a queue that takes no more messages: a stream must have one.
+func placeholderSubject(queue string) string { return subjectPrefix + queue + ".closed" }
 
-func deadSubject(queue, priority string) string { return subjects + queue + ".dead." + priority }
-
-// givenUpSubject is where the server tells that it delivers a message no more.
-func givenUpSubject(queue string) string {
-	return "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES." + streamOf(queue) + ".*"
+func deadLetterSubject(queue, priority string) string {
+	return subjectPrefix + queue + ".dead." + priority
 }
 
-// priorityOf is the last token of a message's subject.
-func priorityOf(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }
+// maxDeliveriesSubject is where the server tells that it delivers a message no more.
+func maxDeliveriesSubject(queue string) string {
+	return "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES." + streamName(queue) + ".*"
+}
+
+// priorityFromSubject is the last token of a message's subject.
+func priorityFromSubject(subject string) string {
+	return subject[strings.LastIndexByte(subject, '.')+1:]
+}
 
 // The keys of a queue's bucket.
 const (
-	limitKey = "limit"
-	rateKey  = "rate"
+	rateLimitKey = "limit"
+	rateStateKey = "rate"
 )

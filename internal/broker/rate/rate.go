@@ -1,62 +1,62 @@
-// Package rate divides a rate limit's time among any number of workers.
+// Package rate divides a rate limit among any number of workers.
 //
-// The limit is a line of slots, one each Interval, that all workers share: State is how
-// much of the line is taken. A worker takes the next few slots, and begins a job at each.
-// It is the generic cell rate algorithm, with the one change that slots are taken a little
-// before they come (Lead): so a worker need not ask for each, and no slot passes by while
-// workers take turns at asking. They may not be taken long before, or a limit that is
-// lowered would have no effect on what is already taken.
+// The limit is a sequence of slots, one per interval, that all workers share. SharedState is
+// the first free slot. A worker takes the next few slots, and starts a job at each. This is
+// the generic cell rate algorithm, except that workers take slots shortly before they begin
+// (SlotLeadTime): a worker needs fewer requests, and no slot expires while workers compete
+// for the state. The lead time is short, because a lowered limit does not affect slots that
+// are already taken.
 //
-// It is pure: whoever keeps the State sees to it that it is changed by one at a time.
+// The package is pure: the caller stores SharedState and serializes its changes.
 package rate
 
 import "time"
 
-// Lead is how long before it comes a slot can be taken.
-const Lead = 200 * time.Millisecond
+// SlotLeadTime is how long before it begins a slot can be taken.
+const SlotLeadTime = 200 * time.Millisecond
 
-// late is how late a slot can still be taken without any burst: workers are never quite
-// in time, and what they lose by that would add up.
-const late = 100 * time.Millisecond
+// lateTolerance is how late a slot can be taken without a burst. Workers are always a little
+// late, and would otherwise stay below the limit.
+const lateTolerance = 100 * time.Millisecond
 
-// Limit is a rate limit.
-type Limit struct {
+// RateLimit is one slot per interval.
+type RateLimit struct {
 	// Interval between two slots.
 	Interval time.Duration
-	// Burst is how many slots that passed unused can still be taken.
+	// Burst is how many unused past slots can still be taken.
 	Burst int
 }
 
-// State is the time of the next slot that nobody has taken.
-type State struct {
-	Next time.Time `json:"next"`
+// SharedState is shared by all workers of a queue.
+type SharedState struct {
+	NextSlot time.Time `json:"next"`
 }
 
-// Grant is what a worker is given.
-type Grant struct {
-	// Slots are the times at which jobs may begin; none if it is too early to take one.
+// SlotGrant is what a worker receives.
+type SlotGrant struct {
+	// Slots are the times at which jobs may start; empty if it is too early to take one.
 	Slots []time.Time
-	// State to keep, if it is another than before: also where there are no Slots, for a time
-	// that was not to be believed is put right.
-	State State
-	// Again is when to ask again, if there are no Slots.
-	Again time.Time
+	// State to store. It may differ from the previous state without Slots too: an implausible
+	// time is corrected.
+	State SharedState
+	// RetryTime is when to try again if Slots is empty.
+	RetryTime time.Time
 }
 
-// Take takes at most number slots.
-func (l Limit) Take(state State, now time.Time, number int) Grant {
-	next := state.Next
-	if oldest := now.Add(-max(late, time.Duration(l.Burst-1)*l.Interval)); next.Before(oldest) {
+// TakeSlots takes at most number slots.
+func (l RateLimit) TakeSlots(state SharedState, now time.Time, number int) SlotGrant {
+	next := state.NextSlot
+	if oldest := now.Add(-max(lateTolerance, time.Duration(l.Burst-1)*l.Interval)); next.Before(oldest) {
 		next = oldest
 	}
-	// A time that is further ahead than any slot ever taken was written under a slower
-	// limit, or by a clock that is wrong: it is not waited for.
-	if furthest := now.Add(Lead + l.Interval); next.After(furthest) {
+	// A slot further ahead than any that can be taken comes from a slower limit or a wrong
+	// clock. Do not wait for it.
+	if furthest := now.Add(SlotLeadTime + l.Interval); next.After(furthest) {
 		next = furthest
 	}
-	g := Grant{}
+	g := SlotGrant{}
 	for range number {
-		if next.After(now.Add(Lead)) {
+		if next.After(now.Add(SlotLeadTime)) {
 			break
 		}
 		slot := next
@@ -66,13 +66,13 @@ func (l Limit) Take(state State, now time.Time, number int) Grant {
 		g.Slots = append(g.Slots, slot)
 		next = next.Add(l.Interval)
 	}
-	g.State = State{Next: next}
+	g.State = SharedState{NextSlot: next}
 	if len(g.Slots) == 0 {
-		g.Again = next.Add(-Lead)
+		g.RetryTime = next.Add(-SlotLeadTime)
 	}
 	return g
 }
 
-// Batch is how many slots are worth asking for at once: those of a twentieth of a second,
-// so that a few workers share each Lead.
-func (l Limit) Batch() int { return max(1, int(50*time.Millisecond/l.Interval)) }
+// SlotsPerRequest returns how many slots to take at once: those of 50 ms, so that several
+// workers share each lead time.
+func (l RateLimit) SlotsPerRequest() int { return max(1, int(50*time.Millisecond/l.Interval)) }

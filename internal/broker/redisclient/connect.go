@@ -18,27 +18,25 @@ import (
 
 const (
 	dialTimeout = 5 * time.Second
-	// answerTimeout is how long a request is waited for, beyond the time that it asks the
-	// server to wait.
-	answerTimeout = 5 * time.Second
+	// responseTimeout is the maximum time for a response, not counting the time for which a
+	// blocking command waits.
+	responseTimeout = 5 * time.Second
 )
 
-// What the library would write by itself, its callers get as errors, and say in their own
-// way.
+// The library would log errors that callers also receive.
 func init() { logging.Disable() }
 
-// NewClient connects to a server, or with several URLs, with commas between, to the cluster
-// they are of. A connection that is lost later is made anew. At most pool connections are
-// open at a time.
-func NewClient(ctx context.Context, access broker.Credentials, pool int) (redis.UniversalClient, error) {
-	options, err := optionsOf(&access)
+// NewClient connects to a server, or, with several URLs separated by commas, to a cluster.
+// The client reconnects by itself. It opens at most poolSize connections.
+func NewClient(ctx context.Context, credentials broker.Credentials, poolSize int) (redis.UniversalClient, error) {
+	options, err := clientOptions(&credentials)
 	if err != nil {
 		return nil, err
 	}
-	if access.Refresh != nil {
-		options.CredentialsProvider = loginOf(&access, options.Username, options.Password)
+	if credentials.Refresh != nil {
+		options.CredentialsProvider = refreshedLogin(&credentials, options.Username, options.Password)
 	}
-	options.PoolSize = pool
+	options.PoolSize = poolSize
 	client := redis.NewUniversalClient(options)
 	if err := client.Ping(ctx).Err(); err != nil {
 		_ = client.Close()
@@ -47,14 +45,14 @@ func NewClient(ctx context.Context, access broker.Credentials, pool int) (redis.
 	return client, nil
 }
 
-// loginOf tells the name and the password that hold by now: those from before, where that
-// cannot be read, as while their files are replaced.
-func loginOf(access *broker.Credentials, name, password string) func() (name, password string) {
+// refreshedLogin returns the current username and password. If reading them fails, as it can
+// while files are replaced, it returns the previous ones.
+func refreshedLogin(credentials *broker.Credentials, name, password string) func() (name, password string) {
 	var mu sync.Mutex
 	return func() (string, string) {
 		mu.Lock()
 		defer mu.Unlock()
-		now, err := access.Refresh()
+		now, err := credentials.Refresh()
 		if err != nil {
 			return name, password
 		}
@@ -66,22 +64,21 @@ func loginOf(access *broker.Credentials, name, password string) func() (name, pa
 	}
 }
 
-func optionsOf(access *broker.Credentials) (*redis.UniversalOptions, error) {
+func clientOptions(credentials *broker.Credentials) (*redis.UniversalOptions, error) {
 	o := &redis.UniversalOptions{
-		ClientName:            nameOf(access.Name),
+		ClientName:            printableName(credentials.Name),
 		DialTimeout:           dialTimeout,
-		ReadTimeout:           answerTimeout,
-		WriteTimeout:          answerTimeout,
+		ReadTimeout:           responseTimeout,
+		WriteTimeout:          responseTimeout,
 		ContextTimeoutEnabled: true,
-		// What may have been carried out is not to be carried out again: who asks knows best
-		// what to do then.
+		// Retrying a command that may have succeeded is not safe in general. Callers decide.
 		MaxRetries:               -1,
 		DialerRetries:            1,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	secure := false
-	for i, one := range strings.Split(access.URL, ",") {
+	for i, one := range strings.Split(credentials.URL, ",") {
 		parsed, err := broker.ParseURL(one, "redis", "rediss")
 		if err != nil {
 			return nil, err
@@ -90,30 +87,30 @@ func optionsOf(access *broker.Credentials) (*redis.UniversalOptions, error) {
 			return nil, broker.Errorf(broker.ClassInvalid, "url has servers with TLS (rediss) and without (redis)")
 		}
 		secure = parsed.Scheme == "rediss"
-		o.Addrs = append(o.Addrs, net.JoinHostPort(parsed.Hostname(), portOf(parsed)))
+		o.Addrs = append(o.Addrs, net.JoinHostPort(parsed.Hostname(), portOrDefault(parsed)))
 		if i == 0 {
-			o.Username, o.Password = access.UserOf(parsed)
+			o.Username, o.Password = credentials.UserOf(parsed)
 		}
-		if err := database(o, parsed); err != nil {
+		if err := setDatabase(o, parsed); err != nil {
 			return nil, err
 		}
 	}
-	if !secure && access.TLS != nil {
-		return nil, broker.Errorf(broker.ClassInvalid, "url has the scheme redis, and there is a Secret for TLS: must be rediss")
+	if !secure && credentials.TLS != nil {
+		return nil, broker.Errorf(broker.ClassInvalid, "url has the scheme redis, but a TLS Secret is set: must be rediss")
 	}
 	if len(o.Addrs) > 1 && o.DB != 0 {
-		return nil, broker.Errorf(broker.ClassInvalid, "url names the database %d, and a cluster has only 0", o.DB)
+		return nil, broker.Errorf(broker.ClassInvalid, "url names database %d, but a cluster has only 0", o.DB)
 	}
 	if secure {
 		var err error
-		o.TLSConfig, err = access.TLS.ClientConfig()
+		o.TLSConfig, err = credentials.TLS.ClientConfig()
 		return o, err
 	}
 	return o, nil
 }
 
-// nameOf a connection, as the server takes it: without spaces and the like.
-func nameOf(name string) string {
+// printableName replaces characters that the server does not accept in a name.
+func printableName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r > ' ' && r <= '~' {
 			return r
@@ -122,22 +119,22 @@ func nameOf(name string) string {
 	}, name)
 }
 
-func portOf(parsed *url.URL) string {
+func portOrDefault(parsed *url.URL) string {
 	if port := parsed.Port(); port != "" {
 		return port
 	}
 	return "6379"
 }
 
-// database is the number that a URL has for its path.
-func database(o *redis.UniversalOptions, parsed *url.URL) error {
+// setDatabase reads the database number in the path of a URL.
+func setDatabase(o *redis.UniversalOptions, parsed *url.URL) error {
 	path := strings.Trim(parsed.Path, "/")
 	if path == "" {
 		return nil
 	}
 	number, err := strconv.Atoi(path)
 	if err != nil || number < 0 {
-		return broker.Errorf(broker.ClassInvalid, "url has a path that is not the number of a database")
+		return broker.Errorf(broker.ClassInvalid, "url has a path that is not a database number")
 	}
 	o.DB = number
 	return nil

@@ -194,13 +194,13 @@ func (r *Reconciler) readWorkerStats(ctx context.Context, worker *corev1.Pod) *p
 	if worker.Status.PodIP == "" {
 		return nil
 	}
-	s, err := r.workers.Stats(ctx, r.options.Address(worker))
+	s, err := r.workers.FetchStats(ctx, r.options.Address(worker))
 	if err != nil {
 		ctrl.LoggerFrom(ctx).V(1).Info("Could not read the stats of a worker", "pod", worker.Name, "error", err.Error())
 		return nil
 	}
 	return &pool.WorkerStats{
-		Draining: s.Draining(), Drained: s.Drained(), InFlight: s.InFlight, Prefetched: s.Held, Succeeded: s.Succeeded, Failed: s.Failed,
+		Draining: s.IsDraining(), Drained: s.IsDrained(), InFlight: s.InFlight, Prefetched: s.Prefetched, Succeeded: s.Succeeded, Failed: s.Failed,
 	}
 }
 

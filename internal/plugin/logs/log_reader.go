@@ -121,7 +121,7 @@ func (r *logReader) copyNewLines(ctx context.Context, l containerLog) error {
 // errWritingOutput is returned when the output is closed.
 var errWritingOutput = errors.New("writing the log")
 
-// podLogOptions always requests timestamps: they tell which lines are new after a reconnect.
+// podLogOptions always requests timestamps: they show which lines are new after a reconnect.
 func (r *logReader) podLogOptions(l containerLog) *corev1.PodLogOptions {
 	options := &corev1.PodLogOptions{Container: l.container, Follow: r.options.Follow && !l.previous, Previous: l.previous, Timestamps: true}
 	switch {

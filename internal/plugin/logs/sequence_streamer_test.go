@@ -63,15 +63,15 @@ func (r *fakePodClient) OpenLog(_ context.Context, pod string, options *corev1.P
 	}
 	end := io.Reader(strings.NewReader(""))
 	if left[0].error != nil {
-		end = brokenStream{left[0].error}
+		end = brokenStreamError{left[0].error}
 	}
 	return io.NopCloser(io.MultiReader(strings.NewReader(left[0].text), end)), nil
 }
 
-// brokenStream ends with an error.
-type brokenStream struct{ error }
+// brokenStreamError ends with an error.
+type brokenStreamError struct{ error }
 
-func (b brokenStream) Read([]byte) (int, error) { return 0, b.error }
+func (b brokenStreamError) Read([]byte) (int, error) { return 0, b.error }
 
 func podNotFound(pod string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, pod)

@@ -26,7 +26,7 @@ func formatCount[N int32 | int64](n *N) string {
 	return strconv.FormatInt(int64(*n), 10)
 }
 
-// formatOrdinal formats the number of a run or attempt. Before the first one there is none.
+// formatOrdinal formats the number of a run or attempt. 0 means that none has started.
 func formatOrdinal(n int32) string {
 	if n == 0 {
 		return unknownValue

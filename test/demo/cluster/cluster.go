@@ -1,4 +1,4 @@
-// Package cluster brings up the cluster that the demo runs on.
+// Package cluster starts the cluster for the demo.
 package cluster
 
 import (
@@ -6,37 +6,38 @@ import (
 	"fmt"
 )
 
-// Cluster is where the demo runs.
+// Cluster is the cluster that the demo uses.
 type Cluster interface {
-	// Up starts the cluster, unless it is up, and shows the progress.
-	Up(ctx context.Context) error
-	// Image builds the operator's image, loads it into the cluster and returns its name,
-	// which is another one when the image is.
-	Image(ctx context.Context) (string, error)
-	// Tryout builds the images that queues and sessions are tried with, and loads them into the cluster.
-	Tryout(ctx context.Context) error
-	// Kubeconfig is the path of the administrator's kubeconfig.
-	Kubeconfig(ctx context.Context) (string, error)
-	// Kubectl is the command that runs kubectl as the administrator.
-	Kubectl() []string
-	// Down removes the cluster.
-	Down(ctx context.Context) error
+	// Start starts the cluster, unless it runs, and prints its progress.
+	Start(ctx context.Context) error
+	// LoadOperatorImage builds the operator's image, loads it into the cluster and returns its
+	// name. A changed image has a different name.
+	LoadOperatorImage(ctx context.Context) (string, error)
+	// LoadExampleImages builds the images of the examples for queues and sessions and loads them into
+	// the cluster.
+	LoadExampleImages(ctx context.Context) error
+	// KubeconfigPath returns the path of the administrator's kubeconfig.
+	KubeconfigPath(ctx context.Context) (string, error)
+	// KubectlCommand returns the command that runs kubectl as the administrator.
+	KubectlCommand() []string
+	// Delete deletes the cluster.
+	Delete(ctx context.Context) error
 }
 
-// The kinds of cluster.
+// The types of clusters.
 const (
-	kindLocal = "localcluster"
-	kindKind  = "kind"
+	typeLocal = "localcluster"
+	typeKind  = "kind"
 )
 
-// New is a cluster of the kind that the user chose: localcluster or kind.
-func New(kind string) (Cluster, error) {
-	switch kind {
-	case "", kindLocal:
-		return local{}, nil
-	case kindKind:
-		return docker{}, nil
+// New returns a cluster of the given type: localcluster (the default) or kind.
+func New(clusterType string) (Cluster, error) {
+	switch clusterType {
+	case "", typeLocal:
+		return localCluster{}, nil
+	case typeKind:
+		return kindCluster{}, nil
 	default:
-		return nil, fmt.Errorf("CLUSTER is %q: it can be %s, which needs Linux and root, or %s, which needs Docker", kind, kindLocal, kindKind)
+		return nil, fmt.Errorf("invalid CLUSTER %q: must be %s (needs Linux and root) or %s (needs Docker)", clusterType, typeLocal, typeKind)
 	}
 }

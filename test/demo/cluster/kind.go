@@ -14,61 +14,61 @@ import (
 )
 
 const (
-	kindName       = "yardmaster-demo"
-	kindKubeconfig = "dist/demo/kubeconfig"
+	kindClusterName = "yardmaster-demo"
+	kindKubeconfig  = "dist/demo/kubeconfig"
 )
 
-// docker is a cluster of kind, whose nodes are Docker's containers.
-type docker struct{}
+// kindCluster is a cluster of kind, whose nodes are Docker containers.
+type kindCluster struct{}
 
-// Up implements Cluster.
-func (d docker) Up(ctx context.Context) error {
-	if err := d.check(ctx); err != nil {
+// Start implements Cluster.
+func (d kindCluster) Start(ctx context.Context) error {
+	if err := d.checkPrerequisites(ctx); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(kindKubeconfig), 0o750); err != nil {
 		return err
 	}
-	there, err := d.exists(ctx)
+	found, err := d.clusterExists(ctx)
 	if err != nil {
 		return err
 	}
-	if there {
-		return shell.Run(ctx, kindKind, "export", "kubeconfig", "--name", kindName, "--kubeconfig", kindKubeconfig)
+	if found {
+		return shell.Run(ctx, typeKind, "export", "kubeconfig", "--name", kindClusterName, "--kubeconfig", kindKubeconfig)
 	}
-	return shell.Run(ctx, kindKind, "create", "cluster", "--name", kindName, "--kubeconfig", kindKubeconfig, "--wait", "3m")
+	return shell.Run(ctx, typeKind, "create", "cluster", "--name", kindClusterName, "--kubeconfig", kindKubeconfig, "--wait", "3m")
 }
 
-// check says all that is missing at once.
-func (docker) check(ctx context.Context) error {
+// checkPrerequisites returns an error for each missing program.
+func (kindCluster) checkPrerequisites(ctx context.Context) error {
 	var missing []error
 	for _, need := range []struct{ program, from string }{
 		{"docker", "https://docs.docker.com/engine/install"},
-		{kindKind, "https://kind.sigs.k8s.io"},
+		{typeKind, "https://kind.sigs.k8s.io"},
 		{"kubectl", "https://kubernetes.io/docs/tasks/tools"},
 	} {
 		if _, err := exec.LookPath(need.program); err != nil {
-			missing = append(missing, fmt.Errorf("CLUSTER=kind needs %s, which is not on the path: see %s", need.program, need.from))
+			missing = append(missing, fmt.Errorf("CLUSTER=kind needs %s, which is not in the PATH: see %s", need.program, need.from))
 		}
 	}
 	if len(missing) > 0 {
 		return errors.Join(missing...)
 	}
-	if err := shell.Quiet(ctx, "docker", "info"); err != nil {
+	if err := shell.RunQuietly(ctx, "docker", "info"); err != nil {
 		return fmt.Errorf("CLUSTER=kind needs a running Docker: %w", err)
 	}
 	return nil
 }
 
-func (docker) exists(ctx context.Context) (bool, error) {
-	clusters, err := shell.Output(ctx, kindKind, "get", "clusters")
-	return slices.Contains(strings.Fields(clusters), kindName), err
+func (kindCluster) clusterExists(ctx context.Context) (bool, error) {
+	clusters, err := shell.Output(ctx, typeKind, "get", "clusters")
+	return slices.Contains(strings.Fields(clusters), kindClusterName), err
 }
 
-// Image implements Cluster. Its tag is Docker's own identity of it.
-func (docker) Image(ctx context.Context) (string, error) {
-	const built = imageName + ":demo"
-	if err := shell.Quiet(ctx, "make", "--no-print-directory", "docker-build", "IMG="+built); err != nil {
+// LoadOperatorImage implements Cluster. The image's tag is its Docker ID.
+func (kindCluster) LoadOperatorImage(ctx context.Context) (string, error) {
+	const built = operatorImageName + ":demo"
+	if err := shell.RunQuietly(ctx, "make", "--no-print-directory", "docker-build", "IMG="+built); err != nil {
 		return "", err
 	}
 	id, err := shell.Output(ctx, "docker", "image", "inspect", "--format", "{{.Id}}", built)
@@ -77,32 +77,34 @@ func (docker) Image(ctx context.Context) (string, error) {
 	}
 	const chars = 12
 	id = strings.TrimPrefix(id, "sha256:")
-	image := imageName + ":" + id[:min(chars, len(id))]
-	if err := shell.Quiet(ctx, "docker", "tag", built, image); err != nil {
+	image := operatorImageName + ":" + id[:min(chars, len(id))]
+	if err := shell.RunQuietly(ctx, "docker", "tag", built, image); err != nil {
 		return "", err
 	}
-	return image, shell.Quiet(ctx, kindKind, "load", "docker-image", image, "--name", kindName)
+	return image, shell.RunQuietly(ctx, typeKind, "load", "docker-image", image, "--name", kindClusterName)
 }
 
-// Tryout implements Cluster. The image of NATS comes from its registry.
-func (docker) Tryout(ctx context.Context) error {
+// LoadExampleImages implements Cluster. The image of NATS comes from its registry.
+func (kindCluster) LoadExampleImages(ctx context.Context) error {
 	for _, name := range []string{"worker", "runner"} {
 		image := "example-" + name + ":v1"
-		if err := shell.Quiet(ctx, "docker", "build", "--tag", image, "--file", "examples/"+name+"/Dockerfile", "."); err != nil {
+		if err := shell.RunQuietly(ctx, "docker", "build", "--tag", image, "--file", "examples/"+name+"/Dockerfile", "."); err != nil {
 			return err
 		}
-		if err := shell.Quiet(ctx, kindKind, "load", "docker-image", image, "--name", kindName); err != nil {
+		if err := shell.RunQuietly(ctx, typeKind, "load", "docker-image", image, "--name", kindClusterName); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Kubeconfig implements Cluster.
-func (docker) Kubeconfig(context.Context) (string, error) { return filepath.Abs(kindKubeconfig) }
+// KubeconfigPath implements Cluster.
+func (kindCluster) KubeconfigPath(context.Context) (string, error) {
+	return filepath.Abs(kindKubeconfig)
+}
 
-// Kubectl implements Cluster.
-func (docker) Kubectl() []string {
+// KubectlCommand implements Cluster.
+func (kindCluster) KubectlCommand() []string {
 	kubeconfig, err := filepath.Abs(kindKubeconfig)
 	if err != nil {
 		kubeconfig = kindKubeconfig
@@ -110,7 +112,7 @@ func (docker) Kubectl() []string {
 	return []string{"kubectl", "--kubeconfig", kubeconfig}
 }
 
-// Down implements Cluster.
-func (docker) Down(ctx context.Context) error {
-	return shell.Run(ctx, kindKind, "delete", "cluster", "--name", kindName)
+// Delete implements Cluster.
+func (kindCluster) Delete(ctx context.Context) error {
+	return shell.Run(ctx, typeKind, "delete", "cluster", "--name", kindClusterName)
 }

@@ -14,60 +14,60 @@ import (
 )
 
 const (
-	localName   = "demo"
-	localTool   = "bin/localcluster"
-	localBinary = "bin/linux/yardmaster"
-	imageName   = "yardmaster"
+	localClusterName  = "demo"
+	localClusterTool  = "bin/localcluster"
+	operatorBinary    = "bin/linux/yardmaster"
+	operatorImageName = "yardmaster"
 )
 
-// local is a cluster of package localcluster.
-type local struct{}
+// localCluster is a cluster of the command localcluster.
+type localCluster struct{}
 
-// Up implements Cluster.
-func (local) Up(ctx context.Context) error {
+// Start implements Cluster.
+func (localCluster) Start(ctx context.Context) error {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
-		return errors.New("the cluster of the demo needs root on Linux; where Docker runs, CLUSTER=kind make demo uses kind")
+		return errors.New("the default cluster of the demo needs root on Linux; with Docker, use CLUSTER=kind make demo")
 	}
-	if err := build(ctx); err != nil {
+	if err := buildLocalTool(ctx); err != nil {
 		return err
 	}
-	return shell.Run(ctx, localTool, "up", "--name", localName)
+	return shell.Run(ctx, localClusterTool, "up", "--name", localClusterName)
 }
 
-// build builds the program that the Makefile's targets use too.
-func build(ctx context.Context) error {
-	return shell.Quiet(ctx, "make", "--no-print-directory", "localcluster")
+// buildLocalTool builds the command localcluster, which the Makefile also uses.
+func buildLocalTool(ctx context.Context) error {
+	return shell.RunQuietly(ctx, "make", "--no-print-directory", "localcluster")
 }
 
-// Image implements Cluster. Its tag is what is in it, so that a changed operator is
-// rolled out and an unchanged one is left running.
-func (local) Image(ctx context.Context) (string, error) {
-	makeImage := func(image string) error {
-		return shell.Quiet(ctx, "make", "--no-print-directory", "image", "IMG="+image)
+// LoadOperatorImage implements Cluster. The image's tag is a hash of its content, so that
+// only a changed operator is rolled out.
+func (localCluster) LoadOperatorImage(ctx context.Context) (string, error) {
+	buildImage := func(image string) error {
+		return shell.RunQuietly(ctx, "make", "--no-print-directory", "image", "IMG="+image)
 	}
-	if err := makeImage(imageName + ":demo"); err != nil {
+	if err := buildImage(operatorImageName + ":demo"); err != nil {
 		return "", err
 	}
-	tag, err := contentTag(localBinary)
+	tag, err := contentHashTag(operatorBinary)
 	if err != nil {
 		return "", err
 	}
-	image := imageName + ":" + tag
-	if err := makeImage(image); err != nil {
+	image := operatorImageName + ":" + tag
+	if err := buildImage(image); err != nil {
 		return "", err
 	}
-	return image, shell.Quiet(ctx, localTool, "load-image", "--name", localName, filepath.Join("dist", "yardmaster.tar"))
+	return image, shell.RunQuietly(ctx, localClusterTool, "load-image", "--name", localClusterName, filepath.Join("dist", "yardmaster.tar"))
 }
 
-// Tryout implements Cluster.
-func (local) Tryout(ctx context.Context) error {
-	if err := shell.Quiet(ctx, "hack/images"); err != nil {
+// LoadExampleImages implements Cluster.
+func (localCluster) LoadExampleImages(ctx context.Context) error {
+	if err := shell.RunQuietly(ctx, "hack/images"); err != nil {
 		return err
 	}
-	return shell.Quiet(ctx, localTool, "load-image", "--name", localName, "dist/nats.tar", "dist/example-worker.tar", "dist/example-runner.tar")
+	return shell.RunQuietly(ctx, localClusterTool, "load-image", "--name", localClusterName, "dist/nats.tar", "dist/example-worker.tar", "dist/example-runner.tar")
 }
 
-func contentTag(file string) (string, error) {
+func contentHashTag(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return "", err
@@ -81,24 +81,24 @@ func contentTag(file string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil))[:chars], nil
 }
 
-// Kubeconfig implements Cluster.
-func (local) Kubeconfig(ctx context.Context) (string, error) {
-	return shell.Output(ctx, localTool, "kubeconfig", "--name", localName)
+// KubeconfigPath implements Cluster.
+func (localCluster) KubeconfigPath(ctx context.Context) (string, error) {
+	return shell.Output(ctx, localClusterTool, "kubeconfig", "--name", localClusterName)
 }
 
-// Kubectl implements Cluster.
-func (local) Kubectl() []string {
-	tool, err := filepath.Abs(localTool)
+// KubectlCommand implements Cluster.
+func (localCluster) KubectlCommand() []string {
+	tool, err := filepath.Abs(localClusterTool)
 	if err != nil {
-		tool = localTool
+		tool = localClusterTool
 	}
-	return []string{tool, "kubectl", "--name", localName, "--"}
+	return []string{tool, "kubectl", "--name", localClusterName, "--"}
 }
 
-// Down implements Cluster.
-func (local) Down(ctx context.Context) error {
-	if err := build(ctx); err != nil {
+// Delete implements Cluster.
+func (localCluster) Delete(ctx context.Context) error {
+	if err := buildLocalTool(ctx); err != nil {
 		return err
 	}
-	return shell.Run(ctx, localTool, "down", "--name", localName)
+	return shell.Run(ctx, localClusterTool, "down", "--name", localClusterName)
 }

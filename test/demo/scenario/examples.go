@@ -8,10 +8,10 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Examples are those of examples/sequentialjob, every one, in the order in which they are shown.
+// Examples returns all examples of examples/sequentialjob in the order of the demo.
 func Examples() []Example {
 	return []Example{
-		minimal(),
+		minimalExample(),
 		etlPipeline(),
 		failingMigration(),
 		suspendedReport(),
@@ -23,14 +23,14 @@ func Examples() []Example {
 	}
 }
 
-func minimal() Example {
+func minimalExample() Example {
 	return Example{
 		File:  "minimal.yaml",
 		Phase: v1alpha1.PhaseCompleted,
 		Run:   1,
-		Steps: []Step{
-			{Name: "hello", Phase: v1alpha1.StepSucceeded, Logged: "hello"},
-			{Name: "goodbye", Phase: v1alpha1.StepSucceeded, Logged: "goodbye"},
+		Steps: []ExpectedStep{
+			{Name: "hello", Phase: v1alpha1.StepSucceeded, LogContains: "hello"},
+			{Name: "goodbye", Phase: v1alpha1.StepSucceeded, LogContains: "goodbye"},
 		},
 	}
 }
@@ -40,11 +40,11 @@ func etlPipeline() Example {
 		File:  "etl-pipeline.yaml",
 		Phase: v1alpha1.PhaseCompleted,
 		Run:   1,
-		Steps: []Step{
-			{Name: "extract", Phase: v1alpha1.StepSucceeded, Output: "240", Logged: "extracted 240 orders"},
-			{Name: "transform", Phase: v1alpha1.StepSucceeded, Logged: "extract told of 240 orders, the workspace holds 240"},
-			{Name: "load", Phase: v1alpha1.StepSucceeded, Output: "3 regions", Logged: "north,1990"},
-			{Name: "clean-up", Phase: v1alpha1.StepSucceeded, Logged: "loaded 3 regions from 240 orders; left in the workspace: warehouse"},
+		Steps: []ExpectedStep{
+			{Name: "extract", Phase: v1alpha1.StepSucceeded, Output: "240", LogContains: "extracted 240 orders"},
+			{Name: "transform", Phase: v1alpha1.StepSucceeded, LogContains: "extract reported 240 orders, the workspace contains 240"},
+			{Name: "load", Phase: v1alpha1.StepSucceeded, Output: "3 regions", LogContains: "north,1990"},
+			{Name: "clean-up", Phase: v1alpha1.StepSucceeded, LogContains: "loaded 3 regions from 240 orders; left in the workspace: warehouse"},
 		},
 	}
 }
@@ -53,20 +53,20 @@ func failingMigration() Example {
 	return Example{
 		File: "failing-migration.yaml",
 		Action: &Action{
-			When:  v1alpha1.PhaseFailed,
-			After: 2 * time.Second,
-			What:  "failing-migration failed in the middle. Its cause is mended, and it is run again from the failed step:",
-			Type:  types.JSONPatchType,
+			When:        v1alpha1.PhaseFailed,
+			After:       2 * time.Second,
+			Description: "failing-migration failed at its second step. Fixing the cause and rerunning from the failed step:",
+			Type:        types.JSONPatchType,
 			Patch: `[{"op":"replace","path":"/spec/template/spec/containers/0/env/0/value","value":"7"},` +
 				`{"op":"add","path":"/spec/rerun","value":{"id":"target-7","from":"Failed"}}]`,
 		},
 		Phase: v1alpha1.PhaseCompleted,
 		Run:   2,
-		Steps: []Step{
-			{Name: "backup", Phase: v1alpha1.StepSucceeded, Run: 1, Logged: "backed up schema version 5"},
-			{Name: "migrate", Phase: v1alpha1.StepSucceeded, Logged: "the schema is at version 7"},
-			{Name: "seed", Phase: v1alpha1.StepSucceeded, Logged: "seeded"},
-			{Name: "verify", Phase: v1alpha1.StepSucceeded, Logged: "at version 7, backup of 5 kept"},
+		Steps: []ExpectedStep{
+			{Name: "backup", Phase: v1alpha1.StepSucceeded, Run: 1, LogContains: "backed up schema version 5"},
+			{Name: "migrate", Phase: v1alpha1.StepSucceeded, LogContains: "the schema is at version 7"},
+			{Name: "seed", Phase: v1alpha1.StepSucceeded, LogContains: "seeded"},
+			{Name: "verify", Phase: v1alpha1.StepSucceeded, LogContains: "at version 7, backup of 5 kept"},
 		},
 	}
 }
@@ -75,17 +75,17 @@ func suspendedReport() Example {
 	return Example{
 		File: "suspended-report.yaml",
 		Action: &Action{
-			When:  v1alpha1.PhaseSuspended,
-			After: 8 * time.Second,
-			What:  "suspended-report has waited long enough. It is let go on:",
-			Type:  types.MergePatchType,
-			Patch: `{"spec":{"suspend":false}}`,
+			When:        v1alpha1.PhaseSuspended,
+			After:       8 * time.Second,
+			Description: "suspended-report is suspended. Resuming it:",
+			Type:        types.MergePatchType,
+			Patch:       `{"spec":{"suspend":false}}`,
 		},
 		Phase: v1alpha1.PhaseCompleted,
 		Run:   1,
-		Steps: []Step{
-			{Name: "collect", Phase: v1alpha1.StepSucceeded, Logged: "collected"},
-			{Name: "publish", Phase: v1alpha1.StepSucceeded, Logged: "published"},
+		Steps: []ExpectedStep{
+			{Name: "collect", Phase: v1alpha1.StepSucceeded, LogContains: "collected"},
+			{Name: "publish", Phase: v1alpha1.StepSucceeded, LogContains: "published"},
 		},
 	}
 }
@@ -95,10 +95,10 @@ func imagePullDeadline() Example {
 		File:  "image-pull-deadline.yaml",
 		Phase: v1alpha1.PhaseFailed,
 		Run:   1,
-		Steps: []Step{
+		Steps: []ExpectedStep{
 			{Name: "unreachable", Phase: v1alpha1.StepFailed},
 			{Name: "never-reached", Phase: v1alpha1.StepSkipped},
-			{Name: "notify", Phase: v1alpha1.StepSucceeded, Logged: "the run has ended"},
+			{Name: "notify", Phase: v1alpha1.StepSucceeded, LogContains: "the run has ended"},
 		},
 	}
 }
@@ -108,10 +108,10 @@ func onFailureContinue() Example {
 		File:  "on-failure-continue.yaml",
 		Phase: v1alpha1.PhaseCompleted,
 		Run:   1,
-		Steps: []Step{
+		Steps: []ExpectedStep{
 			{Name: "build", Phase: v1alpha1.StepSucceeded},
-			{Name: "lint", Phase: v1alpha1.StepFailed, Logged: "line 7 is too long"},
-			{Name: "package", Phase: v1alpha1.StepSucceeded, Logged: "packaged"},
+			{Name: "lint", Phase: v1alpha1.StepFailed, LogContains: "line 7 is too long"},
+			{Name: "package", Phase: v1alpha1.StepSucceeded, LogContains: "packaged"},
 		},
 	}
 }
@@ -121,8 +121,8 @@ func indexedParallel() Example {
 		File:  "indexed-parallel.yaml",
 		Phase: v1alpha1.PhaseCompleted,
 		Run:   1,
-		Steps: []Step{
-			{Name: "render", Phase: v1alpha1.StepSucceeded, Logged: "frame 5 of 6"},
+		Steps: []ExpectedStep{
+			{Name: "render", Phase: v1alpha1.StepSucceeded, LogContains: "frame 5 of 6"},
 			{Name: "assemble", Phase: v1alpha1.StepSucceeded},
 		},
 	}

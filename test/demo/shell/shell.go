@@ -14,59 +14,59 @@ import (
 	"time"
 )
 
-// grace is how long a program has to end after an interrupt.
-const grace = 15 * time.Second
+// interruptGracePeriod is how long a program may take to exit after an interrupt.
+const interruptGracePeriod = 15 * time.Second
 
-// Run runs a program whose output is the user's to see.
+// Run runs a program and shows its output.
 func Run(ctx context.Context, program string, args ...string) error {
-	command := prepare(ctx, program, args)
+	command := newCommand(ctx, program, args)
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
 	if err := command.Run(); err != nil {
-		return fmt.Errorf("%s: %w", text(program, args), err)
+		return fmt.Errorf("%s: %w", commandLine(program, args), err)
 	}
 	return nil
 }
 
-// Code runs a program whose exit code is an answer, and returns that.
-func Code(ctx context.Context, out io.Writer, program string, args ...string) (int, error) {
-	command := prepare(ctx, program, args)
+// ExitCode runs a program and returns its exit code.
+func ExitCode(ctx context.Context, out io.Writer, program string, args ...string) (int, error) {
+	command := newCommand(ctx, program, args)
 	command.Stdout, command.Stderr = out, os.Stderr
 	err := command.Run()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {
 		return exit.ExitCode(), nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", text(program, args), err)
+		return 0, fmt.Errorf("%s: %w", commandLine(program, args), err)
 	}
 	return 0, nil
 }
 
-// Quiet runs a program and shows its output only if it fails.
-func Quiet(ctx context.Context, program string, args ...string) error {
+// RunQuietly runs a program and shows its output only if it fails.
+func RunQuietly(ctx context.Context, program string, args ...string) error {
 	_, err := Output(ctx, program, args...)
 	return err
 }
 
-// Output runs a program and returns what it wrote to its standard output.
+// Output runs a program and returns its standard output.
 func Output(ctx context.Context, program string, args ...string) (string, error) {
 	var stdout, both bytes.Buffer
-	command := prepare(ctx, program, args)
+	command := newCommand(ctx, program, args)
 	command.Stdout, command.Stderr = io.MultiWriter(&stdout, &both), &both
 	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", text(program, args), err, strings.TrimRight(both.String(), "\n"))
+		return "", fmt.Errorf("%s: %w\n%s", commandLine(program, args), err, strings.TrimRight(both.String(), "\n"))
 	}
 	return strings.TrimRight(stdout.String(), "\n"), nil
 }
 
-// prepare has the program interrupted, not killed, when ctx ends: it may have something
-// to put in order.
-func prepare(ctx context.Context, program string, args []string) *exec.Cmd {
+// newCommand interrupts the program when ctx ends, so that it can clean up. It is killed after
+// the grace period.
+func newCommand(ctx context.Context, program string, args []string) *exec.Cmd {
 	command := exec.CommandContext(ctx, program, args...)
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
-	command.WaitDelay = grace
+	command.WaitDelay = interruptGracePeriod
 	return command
 }
 
-func text(program string, args []string) string {
+func commandLine(program string, args []string) string {
 	return strings.Join(append([]string{program}, args...), " ")
 }

@@ -30,9 +30,9 @@ const maxListedNames = 10
 // JobName returns the name of a job. All names of one run have the same prefix.
 func JobName(prefix string, number int) string { return fmt.Sprintf("%s-%06d", prefix, number) }
 
-// VerifyLedger reads the ledger of a run with the given number of jobs. It ignores lines of
+// CheckLedger reads the ledger of a run with the given number of jobs. It ignores lines of
 // other runs.
-func VerifyLedger(ledger io.Reader, prefix string, sent int) (LedgerResult, error) {
+func CheckLedger(ledger io.Reader, prefix string, sent int) (LedgerResult, error) {
 	lines, workers, revisions := map[string]int{}, map[string]bool{}, map[string]bool{}
 	scanner := bufio.NewScanner(ledger)
 	for scanner.Scan() {

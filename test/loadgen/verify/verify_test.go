@@ -21,7 +21,7 @@ func TestLedgerIsVerified(t *testing.T) {
 		"empty ledger":              {"", LedgerResult{Sent: 2, Lost: []string{"a-000000", "a-000001"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := VerifyLedger(strings.NewReader(row.ledger), "a", 2)
+			got, err := CheckLedger(strings.NewReader(row.ledger), "a", 2)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -141,7 +141,7 @@ func (b *Breaker) RecordResult(ticket Ticket, failed bool, now time.Time) {
 		latest.failed++
 	}
 	if b.isThresholdReached() {
-		b.open(now)
+		b.openBreaker(now)
 	}
 }
 
@@ -165,13 +165,13 @@ func (b *Breaker) recordProbe(failed bool, now time.Time) {
 	b.probesSucceeded++
 	switch {
 	case failed:
-		b.open(now)
+		b.openBreaker(now)
 	case b.probesSucceeded >= b.settings.HalfOpenProbes:
 		b.state, b.buckets = Closed, [windowBuckets]resultCount{}
 	}
 }
 
-func (b *Breaker) open(now time.Time) {
+func (b *Breaker) openBreaker(now time.Time) {
 	b.state, b.openUntil, b.buckets = Open, now.Add(b.settings.Cooldown), [windowBuckets]resultCount{}
 	b.generation++
 }

@@ -14,7 +14,7 @@ func (s *Scheduler) LeasesToExtend() []*LeasedMessage {
 	now := s.now()
 	var due []*LeasedMessage
 	for m := range s.leased {
-		if !m.isExtending && m.leaseAge(now) >= m.Queue().Lease/extensionDivisor {
+		if !m.isExtending && m.leaseAge(now) >= m.QueueConfig().Lease/extensionDivisor {
 			m.isExtending = true
 			due = append(due, m)
 		}
@@ -35,7 +35,9 @@ func (s *Scheduler) LeaseExtended(m *LeasedMessage, sentAt time.Time, succeeded 
 
 // IsLeaseLost reports whether the lease had expired at the given time. The broker may have
 // delivered the message to another worker since.
-func (m *LeasedMessage) IsLeaseLost(now time.Time) bool { return m.leaseAge(now) >= m.Queue().Lease }
+func (m *LeasedMessage) IsLeaseLost(now time.Time) bool {
+	return m.leaseAge(now) >= m.QueueConfig().Lease
+}
 
 // leaseAge returns the time since the lease was acquired or last extended.
 func (m *LeasedMessage) leaseAge(now time.Time) time.Duration {

@@ -9,8 +9,8 @@ const MaxPrefetch = 2048
 // the target is not worth its round trip.
 const minBatchDivisor = 4
 
-// Request is a request for messages that a fetcher sends to the broker.
-type Request struct {
+// FetchRequest is a request for messages that a fetcher sends to the broker.
+type FetchRequest struct {
 	// Messages is the maximum number of messages to fetch.
 	Messages int
 	// Poll: the broker is not known to have messages, so the request waits for the first.
@@ -19,12 +19,12 @@ type Request struct {
 
 // NextRequest waits until messages may be fetched into the buffer. It returns false when
 // fetching ends for good.
-func (s *Scheduler) NextRequest(b *Buffer) (Request, bool) {
+func (s *Scheduler) NextRequest(b *PriorityBuffer) (FetchRequest, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
 		if s.closed || b.queue.retired {
-			return Request{}, false
+			return FetchRequest{}, false
 		}
 		if request := s.allowedRequest(b); request.Messages > 0 {
 			s.activeRequests++
@@ -41,32 +41,32 @@ func (s *Scheduler) NextRequest(b *Buffer) (Request, bool) {
 
 // allowedRequest returns what may be requested for the buffer now. The zero Request means
 // nothing.
-func (s *Scheduler) allowedRequest(b *Buffer) Request {
+func (s *Scheduler) allowedRequest(b *PriorityBuffer) FetchRequest {
 	if s.draining.Load() || b.isOutranked() {
-		return Request{}
+		return FetchRequest{}
 	}
 	capacity := s.freeCapacity(b)
 	if capacity <= 0 {
-		return Request{}
+		return FetchRequest{}
 	}
 	if !b.hasBacklog() {
-		return Request{Messages: toInt(!b.isPolling && b.requested == 0), Poll: true}
+		return FetchRequest{Messages: boolToInt(!b.isPolling && b.requested == 0), Poll: true}
 	}
 	// If the capacity is too small for every buffer, it goes to the buffer whose turn it is.
-	if _, next := s.selectBuffer(func(b *Buffer) bool {
+	if _, next := s.selectBuffer(func(b *PriorityBuffer) bool {
 		return b.hasBacklog() && !b.isOutranked() && s.remainingShare(b) > 0
 	}); next != b {
-		return Request{}
+		return FetchRequest{}
 	}
 	messages := min(capacity, s.remainingShare(b), MaxPrefetch)
 	if len(b.messages)+b.requested > 0 && messages < s.targetInFlight()/minBatchDivisor {
-		return Request{}
+		return FetchRequest{}
 	}
-	return Request{Messages: messages}
+	return FetchRequest{Messages: messages}
 }
 
 // freeCapacity returns the number of further messages that may be fetched into the buffer.
-func (s *Scheduler) freeCapacity(b *Buffer) int {
+func (s *Scheduler) freeCapacity(b *PriorityBuffer) int {
 	q := b.queue
 	occupied := s.running + s.prefetched + s.requested
 	capacity := s.targetInFlight() - occupied + b.outrankedMessages() + s.waitingForSlots()
@@ -91,7 +91,7 @@ func (s *Scheduler) waitingForSlots() int {
 
 // remainingShare returns the number of further messages that the buffer may have according
 // to its weight among the buffers that have messages or a backlog.
-func (s *Scheduler) remainingShare(b *Buffer) int {
+func (s *Scheduler) remainingShare(b *PriorityBuffer) int {
 	sum := 0.0
 	for _, q := range s.queues {
 		for _, other := range q.Buffers {
@@ -104,15 +104,15 @@ func (s *Scheduler) remainingShare(b *Buffer) int {
 }
 
 // addRequested changes the number of messages that current requests may still return.
-func (s *Scheduler) addRequested(b *Buffer, change int) {
+func (s *Scheduler) addRequested(b *PriorityBuffer, change int) {
 	b.requested += change
 	b.queue.requested += change
 	s.requested += change
 }
 
-// Receive adds a message that the request returned. A message that can no longer be used is
+// AddMessage adds a message that the request returned. A message that can no longer be used is
 // given back.
-func (s *Scheduler) Receive(b *Buffer, request Request, delivery broker.Delivery) {
+func (s *Scheduler) AddMessage(b *PriorityBuffer, request FetchRequest, delivery broker.Delivery) {
 	backlog := delivery.PendingCount()
 	s.mu.Lock()
 	m := &LeasedMessage{Delivery: delivery, buffer: b, receivedAt: s.now()}
@@ -139,9 +139,9 @@ func (s *Scheduler) Receive(b *Buffer, request Request, delivery broker.Delivery
 	}
 }
 
-// CompleteRequest records the end of a request, after Receive was called for each of the
+// CompleteRequest records the end of a request, after AddMessage was called for each of the
 // received messages.
-func (s *Scheduler) CompleteRequest(b *Buffer, request Request, received int, err error) {
+func (s *Scheduler) CompleteRequest(b *PriorityBuffer, request FetchRequest, received int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.activeRequests--
@@ -154,10 +154,10 @@ func (s *Scheduler) CompleteRequest(b *Buffer, request Request, received int, er
 	if received < request.Messages {
 		b.backlog = 0
 	}
-	s.wakeAll()
+	s.wakeAllWaiters()
 }
 
-func toInt(condition bool) int {
+func boolToInt(condition bool) int {
 	if condition {
 		return 1
 	}

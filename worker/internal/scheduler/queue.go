@@ -18,12 +18,12 @@ type QueueConfig struct {
 	Breaker breaker.Settings
 }
 
-// Queue is one queue that a worker takes messages from. Its unexported fields are guarded by
+// ScheduledQueue is one queue that a worker takes messages from. Its unexported fields are guarded by
 // the Scheduler's lock.
-type Queue struct {
+type ScheduledQueue struct {
 	Config QueueConfig
 	// Buffers hold the prefetched messages, one buffer for each priority of Config.
-	Buffers []*Buffer
+	Buffers []*PriorityBuffer
 
 	priorityTurns *wrr.RoundRobin
 	breaker       *breaker.Breaker
@@ -38,28 +38,28 @@ type Queue struct {
 	retired                               bool
 }
 
-// NewQueue returns a queue with empty buffers. A nil limiter means no rate limit.
-func NewQueue(config QueueConfig, limiter broker.RateLimiter) *Queue {
-	q := &Queue{Config: config, breaker: breaker.New(config.Breaker), limiter: limiter, slotPrefetch: 1}
+// NewScheduledQueue returns a queue with empty buffers. A nil limiter means no rate limit.
+func NewScheduledQueue(config QueueConfig, limiter broker.RateLimiter) *ScheduledQueue {
+	q := &ScheduledQueue{Config: config, breaker: breaker.New(config.Breaker), limiter: limiter, slotPrefetch: 1}
 	weights, sum := make([]int, len(config.Priorities)), 0
 	for i, p := range config.Priorities {
 		weights[i] = p.Weight
 		sum += p.Weight
 	}
 	for i := range weights {
-		q.Buffers = append(q.Buffers, &Buffer{queue: q, index: i, weight: float64(config.Weight*weights[i]) / float64(sum)})
+		q.Buffers = append(q.Buffers, &PriorityBuffer{queue: q, index: i, weight: float64(config.Weight*weights[i]) / float64(sum)})
 	}
 	q.priorityTurns = wrr.New(weights)
 	return q
 }
 
 // isRateLimited reports whether the queue's jobs need slots.
-func (q *Queue) isRateLimited() bool { return q.limiter != nil && q.limiter.IsLimited() }
+func (q *ScheduledQueue) isRateLimited() bool { return q.limiter != nil && q.limiter.IsLimited() }
 
-// Buffer holds the prefetched messages of one priority of a queue. Its fields are guarded by
+// PriorityBuffer holds the prefetched messages of one priority of a queue. Its fields are guarded by
 // the Scheduler's lock.
-type Buffer struct {
-	queue *Queue
+type PriorityBuffer struct {
+	queue *ScheduledQueue
 	// index of the priority. 0 is the most urgent one.
 	index int
 	// weight relative to all buffers of the worker.
@@ -76,13 +76,13 @@ type Buffer struct {
 }
 
 // canStart reports whether a message of the buffer may start.
-func (b *Buffer) canStart(now time.Time) bool {
+func (b *PriorityBuffer) canStart(now time.Time) bool {
 	q := b.queue
 	return len(b.messages) > 0 && !b.isOutranked() && (!q.isRateLimited() || q.openSlots > 0) && q.breaker.AdmissionLimit(now) > 0
 }
 
 // isOutranked reports whether strict priority makes the buffer wait for a more urgent one.
-func (b *Buffer) isOutranked() bool {
+func (b *PriorityBuffer) isOutranked() bool {
 	if !b.queue.Config.StrictPriority {
 		return false
 	}
@@ -97,7 +97,7 @@ func (b *Buffer) isOutranked() bool {
 // outrankedMessages returns the number of prefetched messages that wait for this buffer
 // because of strict priority. They must not use up its capacity: each would wait for the
 // other.
-func (b *Buffer) outrankedMessages() int {
+func (b *PriorityBuffer) outrankedMessages() int {
 	if !b.queue.Config.StrictPriority {
 		return 0
 	}
@@ -109,13 +109,13 @@ func (b *Buffer) outrankedMessages() int {
 }
 
 // hasBacklog reports whether messages are known to remain at the broker.
-func (b *Buffer) hasBacklog() bool { return b.backlog > 0 && !b.requestFailed }
+func (b *PriorityBuffer) hasBacklog() bool { return b.backlog > 0 && !b.requestFailed }
 
 // LeasedMessage is a message for which the worker has a lease.
 type LeasedMessage struct {
 	broker.Delivery
 
-	buffer     *Buffer
+	buffer     *PriorityBuffer
 	receivedAt time.Time
 	// extendedAt is when the lease was last extended; nil if it was not.
 	extendedAt  atomic.Pointer[time.Time]
@@ -123,5 +123,5 @@ type LeasedMessage struct {
 	ticket      breaker.Ticket
 }
 
-// Queue returns the configuration of the message's queue.
-func (m *LeasedMessage) Queue() *QueueConfig { return &m.buffer.queue.Config }
+// QueueConfig returns the configuration of the message's queue.
+func (m *LeasedMessage) QueueConfig() *QueueConfig { return &m.buffer.queue.Config }

@@ -16,7 +16,7 @@ const (
 
 // NextReservation waits until prefetched messages of the queue need slots, and returns the
 // number of slots to reserve. It returns false when the queue needs no more slots for good.
-func (s *Scheduler) NextReservation(q *Queue) (slots int, ok bool) {
+func (s *Scheduler) NextReservation(q *ScheduledQueue) (slots int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -36,7 +36,7 @@ func (s *Scheduler) NextReservation(q *Queue) (slots int, ok bool) {
 
 // SlotsReserved records slots that the broker assigned, the first of which opens after wait.
 // Depending on the wait, the queue prefetches more or fewer messages.
-func (s *Scheduler) SlotsReserved(q *Queue, slots int, wait time.Duration) {
+func (s *Scheduler) SlotsReserved(q *ScheduledQueue, slots int, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q.pendingSlots += slots
@@ -50,7 +50,7 @@ func (s *Scheduler) SlotsReserved(q *Queue, slots int, wait time.Duration) {
 }
 
 // OpenSlots lets that many jobs of the queue start. The slots must have been reserved.
-func (s *Scheduler) OpenSlots(q *Queue, slots int) {
+func (s *Scheduler) OpenSlots(q *ScheduledQueue, slots int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q.pendingSlots -= slots

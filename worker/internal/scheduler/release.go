@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// TickInterval is the time between two calls of Tick.
-	TickInterval = 100 * time.Millisecond
+	// UpdateInterval is the time between two calls of UpdatePrefetch.
+	UpdateInterval = 100 * time.Millisecond
 	// maxIdlePrefetch is how long a message stays prefetched without a prospect of starting.
 	// It then goes back to the broker, where another worker can take it.
 	maxIdlePrefetch = 2 * time.Second
 )
 
-// Tick updates the prefetch limit and gives back messages that wait in vain. Call it every
-// TickInterval.
-func (s *Scheduler) Tick() {
+// UpdatePrefetch sets the prefetch limit and gives back messages that wait in vain. Call it every
+// UpdateInterval.
+func (s *Scheduler) UpdatePrefetch() {
 	s.mu.Lock()
-	s.prefetchLimit, s.startedSinceTick = min(s.startedSinceTick, s.limits.MaxInFlight-s.limits.Concurrency), 0
+	s.prefetchLimit, s.startedSinceUpdate = min(s.startedSinceUpdate, s.limits.MaxInFlight-s.limits.Concurrency), 0
 	s.releaseAndUnlock(s.unusedMessages())
 }
 
@@ -49,20 +49,20 @@ func (s *Scheduler) releaseAndUnlock(messages []*LeasedMessage) {
 		q.openSlots = min(q.openSlots, q.prefetched)
 	}
 	s.releasing += len(messages)
-	s.wakeAll()
+	s.wakeAllWaiters()
 	s.mu.Unlock()
 	for _, m := range messages {
 		s.release(m)
 	}
 }
 
-// Released records that a message was given back.
-func (s *Scheduler) Released(m *LeasedMessage) {
+// MarkReleased records that a message was given back.
+func (s *Scheduler) MarkReleased(m *LeasedMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.releasing--
 	delete(s.leased, m)
-	s.wakeAll()
+	s.wakeAllWaiters()
 }
 
 // Drain stops taking messages and gives back the prefetched ones. Running jobs continue.
@@ -77,12 +77,12 @@ func (s *Scheduler) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining.Store(false)
-	s.wakeAll()
+	s.wakeAllWaiters()
 }
 
-// Retire stops taking messages of the queues and gives back their prefetched messages.
+// RetireQueues stops taking messages of the queues and gives back their prefetched messages.
 // Running jobs continue.
-func (s *Scheduler) Retire(queues []*Queue) {
+func (s *Scheduler) RetireQueues(queues []*ScheduledQueue) {
 	s.mu.Lock()
 	for _, q := range queues {
 		q.retired = true
@@ -90,7 +90,7 @@ func (s *Scheduler) Retire(queues []*Queue) {
 	s.releaseAndUnlock(prefetchedMessages(queues))
 }
 
-func prefetchedMessages(queues []*Queue) []*LeasedMessage {
+func prefetchedMessages(queues []*ScheduledQueue) []*LeasedMessage {
 	var messages []*LeasedMessage
 	for _, q := range queues {
 		for _, b := range q.Buffers {
@@ -100,10 +100,10 @@ func prefetchedMessages(queues []*Queue) []*LeasedMessage {
 	return messages
 }
 
-// Close ends all waiting: Next, NextRequest and NextReservation return from then on.
+// Close ends all waiting: NextMessage, NextRequest and NextReservation return from then on.
 func (s *Scheduler) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	s.wakeAll()
+	s.wakeAllWaiters()
 }

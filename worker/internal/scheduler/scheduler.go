@@ -5,14 +5,14 @@
 // the rate limit and extend leases. Each of them waits in the Scheduler until there is
 // something to do: fetchers for capacity, executors for a message that may start.
 //
-//	NextRequest ──▶ Receive ──▶ buffer ──▶ Next ──▶ the job runs ──▶ Next(finished)
-//	(prefetch.go)                 │
-//	                              ├─ rate.go:    slots under the rate limit
-//	                              ├─ leases.go:  leases to extend
-//	                              └─ release.go: messages to give back
+//	NextRequest ─▶ AddMessage ─▶ buffer ─▶ NextMessage ─▶ the job runs ─▶ NextMessage(finished)
+//	(prefetch.go)                  │
+//	                               ├─ rate.go:    slots under the rate limit
+//	                               ├─ leases.go:  leases to extend
+//	                               └─ release.go: messages to give back
 //
 // Besides the running jobs, a worker prefetches as many messages as it started within the
-// last tick. With short jobs the next message is always at hand; with long jobs no message
+// last update interval. With short jobs the next message is always at hand; with long jobs no message
 // waits here while another worker could run it.
 package scheduler
 
@@ -27,8 +27,8 @@ import (
 	"github.com/yardmaster/yardmaster/worker/internal/wrr"
 )
 
-// Limits bound the messages of a worker.
-type Limits struct {
+// MessageLimits bound the messages of a worker.
+type MessageLimits struct {
 	// Concurrency is the number of jobs that run at a time.
 	Concurrency int
 	// MaxInFlight is the number of messages that run, are prefetched or are requested.
@@ -45,11 +45,11 @@ type Scheduler struct {
 	idleExecutors int
 	isWaking      bool
 
-	limits   Limits
+	limits   MessageLimits
 	draining atomic.Bool
 	closed   bool
 
-	queues     []*Queue
+	queues     []*ScheduledQueue
 	queueTurns *wrr.RoundRobin
 	// leased contains every message under a lease: prefetched, running or being released.
 	leased map[*LeasedMessage]struct{}
@@ -57,8 +57,8 @@ type Scheduler struct {
 	// that current requests may still return.
 	running, prefetched, requested, releasing int
 	activeRequests                            int
-	// startedSinceTick becomes prefetchLimit at the next tick.
-	startedSinceTick, prefetchLimit int
+	// startedSinceUpdate becomes prefetchLimit at the next update.
+	startedSinceUpdate, prefetchLimit int
 
 	now func() time.Time
 	// release gives a message back to the broker. It is called without the lock.
@@ -66,16 +66,16 @@ type Scheduler struct {
 }
 
 // New returns a Scheduler without queues. It calls release for every message that has to be
-// given back; call Released once that is done.
+// given back; call MarkReleased once that is done.
 func New(now func() time.Time, release func(*LeasedMessage)) *Scheduler {
 	s := &Scheduler{leased: map[*LeasedMessage]struct{}{}, now: now, release: release}
 	s.messageAvailable, s.capacityFreed, s.slotsNeeded = sync.NewCond(&s.mu), sync.NewCond(&s.mu), sync.NewCond(&s.mu)
 	return s
 }
 
-// Configure sets the queues that messages are taken from, and the limits. Call Retire for
+// SetQueues sets the queues that messages are taken from, and the limits. Call RetireQueues for
 // queues that are no longer among them.
-func (s *Scheduler) Configure(queues []*Queue, limits Limits) {
+func (s *Scheduler) SetQueues(queues []*ScheduledQueue, limits MessageLimits) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queues, s.limits = queues, limits
@@ -84,40 +84,40 @@ func (s *Scheduler) Configure(queues []*Queue, limits Limits) {
 		weights[i] = q.Config.Weight
 	}
 	s.queueTurns = wrr.New(weights)
-	s.wakeAll()
+	s.wakeAllWaiters()
 }
 
-func (s *Scheduler) wakeAll() {
+func (s *Scheduler) wakeAllWaiters() {
 	s.messageAvailable.Broadcast()
 	s.capacityFreed.Broadcast()
 	s.slotsNeeded.Broadcast()
 }
 
-// Outcome of a job, for the circuit breaker of its queue.
-type Outcome int
+// JobOutcome of a job, for the circuit breaker of its queue.
+type JobOutcome int
 
 // The outcomes of a job.
 const (
-	OutcomeSucceeded Outcome = iota
+	OutcomeSucceeded JobOutcome = iota
 	OutcomeFailed
 	// OutcomeUnknown says nothing about the health of what the queue's jobs depend on.
 	OutcomeUnknown
 )
 
-// Next waits for a message that may start, and returns it. It returns nil after Close.
+// NextMessage waits for a message that may start, and returns it. It returns nil after Close.
 // Finished is the message that the caller has run and settled since its last call, if any.
-func (s *Scheduler) Next(finished *LeasedMessage, outcome Outcome) *LeasedMessage {
+func (s *Scheduler) NextMessage(finished *LeasedMessage, outcome JobOutcome) *LeasedMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	if finished != nil {
-		s.finish(finished, outcome, now)
+		s.finishMessage(finished, outcome, now)
 	}
 	for {
 		if s.closed {
 			return nil
 		}
-		if m := s.startNext(now); m != nil {
+		if m := s.startNextMessage(now); m != nil {
 			s.wakeExecutor()
 			return m
 		}
@@ -139,13 +139,13 @@ func (s *Scheduler) wakeExecutor() {
 	}
 }
 
-// startNext removes the message that starts next from its buffer. It returns nil if no
+// startNextMessage removes the message that starts next from its buffer. It returns nil if no
 // message may start.
-func (s *Scheduler) startNext(now time.Time) *LeasedMessage {
+func (s *Scheduler) startNextMessage(now time.Time) *LeasedMessage {
 	if s.draining.Load() || s.running >= s.limits.Concurrency || s.prefetched == 0 {
 		return nil
 	}
-	queueIndex, b := s.selectBuffer(func(b *Buffer) bool { return b.canStart(now) })
+	queueIndex, b := s.selectBuffer(func(b *PriorityBuffer) bool { return b.canStart(now) })
 	if b == nil {
 		return nil
 	}
@@ -154,7 +154,7 @@ func (s *Scheduler) startNext(now time.Time) *LeasedMessage {
 	m := b.messages[0]
 	s.removePrefetched(m)
 	s.running++
-	s.startedSinceTick++
+	s.startedSinceUpdate++
 	if b.queue.openSlots > 0 {
 		b.queue.openSlots--
 	}
@@ -164,7 +164,7 @@ func (s *Scheduler) startNext(now time.Time) *LeasedMessage {
 
 // selectBuffer selects among the eligible buffers: first a queue by weight, then one of its
 // priorities, by weight or strictly.
-func (s *Scheduler) selectBuffer(isEligible func(*Buffer) bool) (queueIndex int, selected *Buffer) {
+func (s *Scheduler) selectBuffer(isEligible func(*PriorityBuffer) bool) (queueIndex int, selected *PriorityBuffer) {
 	queueIndex = s.queueTurns.Next(func(i int) bool {
 		return slices.ContainsFunc(s.queues[i].Buffers, isEligible)
 	})
@@ -194,9 +194,9 @@ func (s *Scheduler) removePrefetched(m *LeasedMessage) {
 	b.queue.prefetched--
 }
 
-// finish records the end of a job. It wakes no other executor, because the caller takes the
+// finishMessage records the end of a job. It wakes no other executor, because the caller takes the
 // next message itself, and wakes fetchers only once a request is worth its round trip.
-func (s *Scheduler) finish(m *LeasedMessage, outcome Outcome, now time.Time) {
+func (s *Scheduler) finishMessage(m *LeasedMessage, outcome JobOutcome, now time.Time) {
 	s.running--
 	delete(s.leased, m)
 	b := m.buffer.queue.breaker
@@ -228,7 +228,7 @@ func (s *Scheduler) WaitUntilDrained(ctx context.Context) bool {
 	stop := context.AfterFunc(ctx, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.wakeAll()
+		s.wakeAllWaiters()
 	})
 	defer stop()
 	s.mu.Lock()

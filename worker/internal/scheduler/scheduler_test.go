@@ -20,7 +20,7 @@ type unavailableLimiter struct{ broker.RateLimiter }
 
 func (unavailableLimiter) IsLimited() bool { return true }
 
-var pollRequest = Request{Messages: 1, Poll: true}
+var pollRequest = FetchRequest{Messages: 1, Poll: true}
 
 func discardRelease(*LeasedMessage) {}
 
@@ -36,18 +36,18 @@ func TestOutrankedMessagesDoNotBlockAMoreUrgentPriority(t *testing.T) {
 	config := queueConfig("orders")
 	config.Priorities = []broker.Priority{{Name: "high", Weight: 1}, {Name: "low", Weight: 1}}
 	config.StrictPriority = true
-	q := NewQueue(config, nil)
-	s.Configure([]*Queue{q}, Limits{Concurrency: 2, MaxInFlight: 2 + MaxPrefetch})
+	q := NewScheduledQueue(config, nil)
+	s.SetQueues([]*ScheduledQueue{q}, MessageLimits{Concurrency: 2, MaxInFlight: 2 + MaxPrefetch})
 	high, low := q.Buffers[0], q.Buffers[1]
 	for range 2 {
-		s.Receive(low, pollRequest, fakeDelivery{})
+		s.AddMessage(low, pollRequest, fakeDelivery{})
 	}
-	s.Receive(high, pollRequest, fakeDelivery{backlog: 10})
+	s.AddMessage(high, pollRequest, fakeDelivery{backlog: 10})
 
-	if m := s.startNext(s.now()); m == nil || m.buffer != high {
+	if m := s.startNextMessage(s.now()); m == nil || m.buffer != high {
 		t.Fatalf("started %+v, want the message with high priority", m)
 	}
-	if m := s.startNext(s.now()); m != nil {
+	if m := s.startNextMessage(s.now()); m != nil {
 		t.Errorf("started a message of priority %d before the backlog of high priority", m.buffer.index)
 	}
 	if request := s.allowedRequest(high); request.Messages != 1 || request.Poll {
@@ -57,7 +57,7 @@ func TestOutrankedMessagesDoNotBlockAMoreUrgentPriority(t *testing.T) {
 		t.Errorf("request %+v for low priority, want none", request)
 	}
 	now = now.Add(maxIdlePrefetch + time.Second)
-	s.Tick()
+	s.UpdatePrefetch()
 	if len(low.messages) != 0 || s.releasing != 2 {
 		t.Errorf("%d messages of low priority are still prefetched, want 0", len(low.messages))
 	}
@@ -65,12 +65,12 @@ func TestOutrankedMessagesDoNotBlockAMoreUrgentPriority(t *testing.T) {
 
 func TestRequestsStayWithinMaxInFlight(t *testing.T) {
 	s := New(time.Now, discardRelease)
-	q := NewQueue(queueConfig("orders"), nil)
-	s.Configure([]*Queue{q}, Limits{Concurrency: 2, MaxInFlight: 5})
-	s.startedSinceTick = 1000 // short jobs
-	s.Tick()
-	s.Receive(q.Buffers[0], pollRequest, fakeDelivery{backlog: 1000})
-	if s.startNext(s.now()) == nil {
+	q := NewScheduledQueue(queueConfig("orders"), nil)
+	s.SetQueues([]*ScheduledQueue{q}, MessageLimits{Concurrency: 2, MaxInFlight: 5})
+	s.startedSinceUpdate = 1000 // short jobs
+	s.UpdatePrefetch()
+	s.AddMessage(q.Buffers[0], pollRequest, fakeDelivery{backlog: 1000})
+	if s.startNextMessage(s.now()) == nil {
 		t.Fatal("no message started")
 	}
 	if request := s.allowedRequest(q.Buffers[0]); request.Messages != 4 {
@@ -80,17 +80,17 @@ func TestRequestsStayWithinMaxInFlight(t *testing.T) {
 
 func TestRateLimitedQueueDoesNotBlockOtherQueues(t *testing.T) {
 	s := New(time.Now, discardRelease)
-	limited, other := NewQueue(queueConfig("limited"), unavailableLimiter{}), NewQueue(queueConfig("other"), nil)
-	s.Configure([]*Queue{limited, other}, Limits{Concurrency: 1, MaxInFlight: 1 + MaxPrefetch})
-	s.Receive(limited.Buffers[0], pollRequest, fakeDelivery{backlog: 10})
+	limited, other := NewScheduledQueue(queueConfig("limited"), unavailableLimiter{}), NewScheduledQueue(queueConfig("other"), nil)
+	s.SetQueues([]*ScheduledQueue{limited, other}, MessageLimits{Concurrency: 1, MaxInFlight: 1 + MaxPrefetch})
+	s.AddMessage(limited.Buffers[0], pollRequest, fakeDelivery{backlog: 10})
 	if request := s.allowedRequest(limited.Buffers[0]); request.Messages != 0 {
 		t.Errorf("request %+v for the limited queue, want none", request)
 	}
 	if request := s.allowedRequest(other.Buffers[0]); request.Messages != 1 {
 		t.Errorf("request %+v for the other queue, want 1 message", request)
 	}
-	s.Receive(other.Buffers[0], pollRequest, fakeDelivery{})
-	if m := s.startNext(s.now()); m == nil || m.buffer.queue != other {
+	s.AddMessage(other.Buffers[0], pollRequest, fakeDelivery{})
+	if m := s.startNextMessage(s.now()); m == nil || m.buffer.queue != other {
 		t.Errorf("started %+v, want the message of the other queue", m)
 	}
 }

@@ -1,4 +1,4 @@
-// Package natstest runs a NATS server for tests: the real one, in this process.
+// Package natstest runs a real NATS server for tests, in the test process.
 package natstest
 
 import (
@@ -17,8 +17,7 @@ type Server struct {
 	options server.Options
 }
 
-// Start starts a server with JetStream that keeps its files for as long as the test
-// lasts. Options that change it are applied before.
+// Start runs a server with JetStream until the test ends.
 func Start(t testing.TB, changes ...func(*server.Options)) *Server {
 	t.Helper()
 	s := &Server{t: t, options: server.Options{
@@ -47,21 +46,21 @@ func (s *Server) run() {
 	s.options.Port = options.Port
 }
 
-// Options can be changed before the server is restarted.
+// Options returns options that apply after the next Restart.
 func (s *Server) Options() *server.Options { return &s.options }
 
-// Address is host and port, those it had once it is stopped.
+// Address returns host:port, also after the server was stopped.
 func (s *Server) Address() string {
 	return net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port))
 }
 
-// Stop stops the server. Its files stay.
+// Stop stops the server and keeps its files.
 func (s *Server) Stop() {
 	s.Shutdown()
 	s.WaitForShutdown()
 }
 
-// Restart stops the server, if it runs, and starts it at the same address.
+// Restart stops the server if it runs, and starts it at the same address.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Stop()

@@ -1,4 +1,4 @@
-// Package redistest runs a Redis server for tests: the real one.
+// Package redistest runs a real Redis server for tests.
 package redistest
 
 import (
@@ -24,8 +24,7 @@ type Server struct {
 	output   *bytes.Buffer
 }
 
-// Start starts redis-server for as long as the test lasts. Settings are those of its
-// command line.
+// Start runs redis-server until the test ends, with settings of its command line.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	for _, program := range []string{"redis-server", "redis-cli"} {
@@ -53,7 +52,7 @@ func freePort(t testing.TB) string {
 	return port
 }
 
-// startTimeout is how long a server may take to answer.
+// startTimeout bounds the start of a server.
 const startTimeout = 20 * time.Second
 
 func (s *Server) run() {
@@ -80,13 +79,13 @@ func (s *Server) run() {
 	}
 }
 
-// Address is host and port.
+// Address returns host:port.
 func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", s.port) }
 
-// URL of the server.
+// URL returns the URL of the server.
 func (s *Server) URL() string { return "redis://" + s.Address() }
 
-// Stop stops the server. Its files stay.
+// Stop stops the server and keeps its files.
 func (s *Server) Stop() {
 	if s.process == nil {
 		return
@@ -96,21 +95,21 @@ func (s *Server) Stop() {
 	s.process = nil
 }
 
-// Kill ends the server without a word.
+// Kill kills the server without a shutdown.
 func (s *Server) Kill() {
 	_ = s.process.Process.Kill()
 	_ = s.process.Wait()
 	s.process = nil
 }
 
-// Restart stops the server, if it runs, and starts it at the same address.
+// Restart stops the server if it runs, and starts it at the same address.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Stop()
 	s.run()
 }
 
-// RunCLI is what redis-cli says to a command.
+// RunCLI returns the output of a redis-cli command.
 func (s *Server) RunCLI(arguments ...string) string {
 	s.t.Helper()
 	output, err := exec.CommandContext(s.t.Context(), "redis-cli", append([]string{"-p", s.port}, arguments...)...).Output()
@@ -124,7 +123,7 @@ func (s *Server) RunCLI(arguments ...string) string {
 	return strings.TrimSpace(string(output))
 }
 
-// RunCLIForNumber is what redis-cli says to a command, as a number.
+// RunCLIForNumber returns the output of a redis-cli command as a number.
 func (s *Server) RunCLIForNumber(arguments ...string) int64 {
 	s.t.Helper()
 	said := s.RunCLI(arguments...)

@@ -1,9 +1,9 @@
 package broker
 
-// QueueField is a field of a Queue, or a feature, that something must keep to.
+// QueueField is a field of a QueueConfig, or a feature of queues.
 type QueueField string
 
-// The fields that engines differ in.
+// The fields whose enforcement depends on the engine.
 const (
 	FieldLease       QueueField = "lease"
 	FieldRetry       QueueField = "retry"
@@ -17,25 +17,25 @@ const (
 	FieldMaxAge      QueueField = "retention.maxAge"
 )
 
-// Enforcer is who keeps to a field.
+// Enforcer is the component that enforces a field.
 type Enforcer string
 
-// Who keeps to a field.
+// The enforcers.
 const (
-	// EnforcedByBroker: whatever workers do.
+	// EnforcedByBroker: the broker enforces the field for every client.
 	EnforcedByBroker Enforcer = "Broker"
-	// EnforcedByWorker: by workers with this project's runtime.
+	// EnforcedByWorker: only workers with the runtime of this project enforce the field.
 	EnforcedByWorker Enforcer = "Worker"
-	// NotEnforced: nobody.
+	// NotEnforced: the field has no effect.
 	NotEnforced Enforcer = "Unsupported"
 )
 
-// Enforcement is who keeps to a field, and what is to be known about it.
+// Enforcement is how a field is enforced.
 type Enforcement struct {
 	By Enforcer
-	// Message for people; may be empty.
+	// Message explains a restriction to users. Optional.
 	Message string
 }
 
-// Capabilities tell who keeps to which field.
+// Capabilities is the enforcement of each field.
 type Capabilities map[QueueField]Enforcement

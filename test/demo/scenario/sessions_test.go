@@ -13,8 +13,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
-// sessionsIn reads the sessions of a file of examples/.
-func sessionsIn(t *testing.T, name string) []v1alpha1.AgenticSession {
+// readSessions reads the sessions of a file in examples/.
+func readSessions(t *testing.T, name string) []v1alpha1.AgenticSession {
 	t.Helper()
 	file, err := os.Open(filepath.Join("../../../examples", name))
 	if err != nil {
@@ -35,26 +35,26 @@ func sessionsIn(t *testing.T, name string) []v1alpha1.AgenticSession {
 	}
 }
 
-func TestEverySessionThatRunsHasItsStory(t *testing.T) {
+func TestEverySessionHasAnExpectation(t *testing.T) {
 	var want, got []string
-	for _, s := range sessionsIn(t, SessionsFile) {
+	for _, s := range readSessions(t, SessionsFile) {
 		want = append(want, s.Name)
 		if errs := session.Validate(&s); len(errs) > 0 {
-			t.Errorf("%s: validation says %v", s.Name, errs)
+			t.Errorf("%s: validation: %v", s.Name, errs)
 		}
 	}
-	for _, s := range Sessions() {
+	for _, s := range SessionExamples() {
 		got = append(got, s.Name)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("sessions of %s and stories (-file +stories):\n%s", SessionsFile, diff)
+		t.Errorf("sessions of %s and expectations (-file +expectations):\n%s", SessionsFile, diff)
 	}
 }
 
-func TestAnActionIsDueInItsPhaseAfterAWhileAndInItsTurn(t *testing.T) {
-	e := Session{Actions: []SessionAction{
-		{When: v1alpha1.SessionRunning, After: 2 * time.Second, What: "stop"},
-		{When: v1alpha1.SessionStopped, What: "go on"},
+func TestSessionActionsAreDueInOrder(t *testing.T) {
+	e := SessionExample{Actions: []SessionAction{
+		{When: v1alpha1.SessionRunning, After: 2 * time.Second, Description: "stop"},
+		{When: v1alpha1.SessionStopped, Description: "restart"},
 	}}
 	for name, row := range map[string]struct {
 		phase v1alpha1.SessionPhase
@@ -62,19 +62,19 @@ func TestAnActionIsDueInItsPhaseAfterAWhileAndInItsTurn(t *testing.T) {
 		since time.Duration
 		want  string
 	}{
-		"not yet":                 {v1alpha1.SessionRunning, 0, time.Second, ""},
-		"now":                     {v1alpha1.SessionRunning, 0, 2 * time.Second, "stop"},
-		"done already":            {v1alpha1.SessionRunning, 1, time.Minute, ""},
-		"the next":                {v1alpha1.SessionStopped, 1, 0, "go on"},
-		"not before its turn":     {v1alpha1.SessionStopped, 0, time.Minute, ""},
-		"there is nothing to do":  {v1alpha1.SessionStopped, 2, time.Minute, ""},
-		"in another phase, never": {v1alpha1.SessionFailed, 0, time.Minute, ""},
+		"too early in its phase":         {v1alpha1.SessionRunning, 0, time.Second, ""},
+		"in its phase for long enough":   {v1alpha1.SessionRunning, 0, 2 * time.Second, "stop"},
+		"already done":                   {v1alpha1.SessionRunning, 1, time.Minute, ""},
+		"the next action":                {v1alpha1.SessionStopped, 1, 0, "restart"},
+		"in the phase of a later action": {v1alpha1.SessionStopped, 0, time.Minute, ""},
+		"all actions done":               {v1alpha1.SessionStopped, 2, time.Minute, ""},
+		"in another phase":               {v1alpha1.SessionFailed, 0, time.Minute, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &v1alpha1.AgenticSession{Status: v1alpha1.AgenticSessionStatus{Phase: row.phase}}
 			got := ""
-			if action := e.Due(s, row.done, row.since); action != nil {
-				got = action.What
+			if action := e.DueAction(s, row.done, row.since); action != nil {
+				got = action.Description
 			}
 			if got != row.want {
 				t.Errorf("%q is due, want %q", got, row.want)
@@ -83,11 +83,11 @@ func TestAnActionIsDueInItsPhaseAfterAWhileAndInItsTurn(t *testing.T) {
 	}
 }
 
-func TestASessionThatEndsOtherwiseHasFaults(t *testing.T) {
-	e := Session{
+func TestSessionMismatches(t *testing.T) {
+	e := SessionExample{
 		Phase: v1alpha1.SessionCompleted, Attempts: []string{"Retried: ExitedWithError", "Completed"}, Summary: "done", Cost: "0.5",
 	}
-	good := func() *v1alpha1.AgenticSession {
+	expected := func() *v1alpha1.AgenticSession {
 		cost := v1alpha1.Number("0.5")
 		return &v1alpha1.AgenticSession{Status: v1alpha1.AgenticSessionStatus{
 			Phase: v1alpha1.SessionCompleted,
@@ -101,32 +101,32 @@ func TestASessionThatEndsOtherwiseHasFaults(t *testing.T) {
 		change func(status *v1alpha1.AgenticSessionStatus)
 		want   []string
 	}{
-		"as it should be": {func(*v1alpha1.AgenticSessionStatus) {}, nil},
+		"as expected": {func(*v1alpha1.AgenticSessionStatus) {}, nil},
 		"another phase": {
 			func(status *v1alpha1.AgenticSessionStatus) { status.Phase = v1alpha1.SessionFailed },
-			[]string{`its phase is "Failed", it should be "Completed"`},
+			[]string{`phase is "Failed", expected "Completed"`},
 		},
 		"an attempt is missing": {
 			func(status *v1alpha1.AgenticSessionStatus) { status.Runs = status.Runs[:1] },
-			[]string{`the end of attempt 2 is "", it should be "Completed"`},
+			[]string{`outcome of attempt 2 is "", expected "Completed"`},
 		},
-		"one attempt too many": {func(status *v1alpha1.AgenticSessionStatus) {
+		"an additional attempt": {func(status *v1alpha1.AgenticSessionStatus) {
 			status.Runs = append(status.Runs, v1alpha1.SessionRun{Outcome: v1alpha1.RunStopped, Reason: "User"})
-		}, []string{`the end of attempt 3 is "Stopped: User", it should be ""`}},
+		}, []string{`outcome of attempt 3 is "Stopped: User", expected ""`}},
 		"no result": {
 			func(status *v1alpha1.AgenticSessionStatus) { status.Result = nil },
-			[]string{`its result is "", it should be "done"`},
+			[]string{`summary is "", expected "done"`},
 		},
 		"no cost": {
 			func(status *v1alpha1.AgenticSessionStatus) { status.TotalCostUSD = nil },
-			[]string{`its cost is "", it should be "0.5"`},
+			[]string{`cost is "", expected "0.5"`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := good()
+			s := expected()
 			row.change(&s.Status)
-			if diff := cmp.Diff(row.want, e.Faults(s)); diff != "" {
-				t.Errorf("faults (-want +got):\n%s", diff)
+			if diff := cmp.Diff(row.want, e.Mismatches(s)); diff != "" {
+				t.Errorf("mismatches (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
-const examples = "../../../examples/sequentialjob"
+const examplesDirectory = "../../../examples/sequentialjob"
 
-func TestEveryExampleHasItsStory(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(examples, "*.yaml"))
+func TestEveryExampleFileHasAnExpectation(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(examplesDirectory, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,22 +33,22 @@ func TestEveryExampleHasItsStory(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("files of examples/sequentialjob and stories (-files +stories):\n%s", diff)
+		t.Errorf("files of examples/sequentialjob and expectations (-files +expectations):\n%s", diff)
 	}
 }
 
-func TestStoriesTellOfTheStepsThatTheExamplesHave(t *testing.T) {
+func TestExpectationsMatchTheStepsOfTheExamples(t *testing.T) {
 	for _, example := range Examples() {
-		t.Run(example.Name(), func(t *testing.T) {
-			sj := read(t, example.File)
-			if sj.Name != example.Name() {
-				t.Errorf("it is named %q, and must be as its file", sj.Name)
+		t.Run(example.ObjectName(), func(t *testing.T) {
+			sj := readExample(t, example.File)
+			if sj.Name != example.ObjectName() {
+				t.Errorf("it is named %q, expected the name of its file", sj.Name)
 			}
 			errs := sequence.Validate(sj)
 			if refused := len(errs) > 0; refused != (example.Refused != "") {
-				t.Errorf("validation says %v", errs)
+				t.Errorf("validation: %v", errs)
 			}
-			if !example.Applied() {
+			if !example.IsApplied() {
 				return
 			}
 			var want, got []string
@@ -59,7 +59,7 @@ func TestStoriesTellOfTheStepsThatTheExamplesHave(t *testing.T) {
 				got = append(got, step.Name)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("steps (-example +story):\n%s", diff)
+				t.Errorf("steps (-example +expectation):\n%s", diff)
 			}
 		})
 	}
@@ -67,8 +67,8 @@ func TestStoriesTellOfTheStepsThatTheExamplesHave(t *testing.T) {
 
 func TestExamplesPassPodSecurityRestricted(t *testing.T) {
 	for _, example := range Examples() {
-		t.Run(example.Name(), func(t *testing.T) {
-			template := read(t, example.File).Spec.Template
+		t.Run(example.ObjectName(), func(t *testing.T) {
+			template := readExample(t, example.File).Spec.Template
 			if template == nil || len(template.Spec.Containers) != 1 {
 				t.Fatal("it has no template with a container for defaults")
 			}
@@ -83,7 +83,7 @@ func TestExamplesPassPodSecurityRestricted(t *testing.T) {
 	}
 }
 
-func TestAnExampleIsOverOnlyAfterWhatIsDoneToIt(t *testing.T) {
+func TestExampleIsFinishedOnlyAfterItsAction(t *testing.T) {
 	example := failingMigration()
 	failed := &v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{
 		Phase: v1alpha1.PhaseFailed, Run: 1, CompletionTime: &metav1.Time{Time: time.Unix(1, 0)},
@@ -91,57 +91,57 @@ func TestAnExampleIsOverOnlyAfterWhatIsDoneToIt(t *testing.T) {
 	completed := failed.DeepCopy()
 	completed.Status.Phase, completed.Status.Run = v1alpha1.PhaseCompleted, 2
 
-	for name, tt := range map[string]struct {
-		sj    *v1alpha1.SequentialJob
-		acted bool
-		want  bool
+	for name, row := range map[string]struct {
+		sj         *v1alpha1.SequentialJob
+		actionDone bool
+		want       bool
 	}{
-		"still running":               {&v1alpha1.SequentialJob{}, false, false},
-		"failed, to be mended":        {failed, false, false},
-		"mended, not yet run again":   {failed, true, false},
-		"run again":                   {completed, true, true},
-		"completed, nothing to mend":  {completed, false, true},
-		"suspended, so never started": {&v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{Phase: v1alpha1.PhaseSuspended}}, false, false},
+		"running":                         {&v1alpha1.SequentialJob{}, false, false},
+		"failed, before the action":       {failed, false, false},
+		"failed, after the action":        {failed, true, false},
+		"completed, after the rerun":      {completed, true, true},
+		"completed without the action":    {completed, false, true},
+		"suspended before its first step": {&v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{Phase: v1alpha1.PhaseSuspended}}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := example.Over(tt.sj, tt.acted); got != tt.want {
-				t.Errorf("over: %v, want %v", got, tt.want)
+			if got := example.IsFinished(row.sj, row.actionDone); got != row.want {
+				t.Errorf("finished: %v, want %v", got, row.want)
 			}
 		})
 	}
 }
 
-func TestAnEndThatIsNotAsItShouldBeIsTold(t *testing.T) {
+func TestExampleMismatches(t *testing.T) {
 	example := Example{
 		File: "a.yaml", Phase: v1alpha1.PhaseCompleted, Run: 1,
-		Steps: []Step{{Name: "one", Phase: v1alpha1.StepSucceeded, Output: "7", Logged: "done"}},
+		Steps: []ExpectedStep{{Name: "one", Phase: v1alpha1.StepSucceeded, Output: "7", LogContains: "done"}},
 	}
 	sj := &v1alpha1.SequentialJob{Status: v1alpha1.SequentialJobStatus{
 		Phase: v1alpha1.PhaseFailed, Run: 1,
 		Steps: []v1alpha1.StepStatus{{Name: "one", Phase: v1alpha1.StepFailed, Run: 1}},
 	}}
 	want := []string{
-		`its status is "Failed", it should be "Completed"`,
-		`step one ended as Failed, it should end as Succeeded`,
-		`step one has the output "", it should have "7"`,
-		`step one should have logged "done"`,
+		`phase is "Failed", expected "Completed"`,
+		`step one ended as Failed, expected Succeeded`,
+		`step one has the output "", expected "7"`,
+		`step one did not log "done"`,
 	}
-	got := example.Faults(sj, func(*v1alpha1.StepStatus) string { return "started" })
+	got := example.Mismatches(sj, func(*v1alpha1.StepStatus) string { return "started" })
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("faults (-want +got):\n%s", diff)
+		t.Errorf("mismatches (-want +got):\n%s", diff)
 	}
 }
 
-func TestTheCommandOfAnActionIsWhatAUserWouldType(t *testing.T) {
+func TestActionIsShownAsAKubectlCommand(t *testing.T) {
 	const want = `kubectl -n ns patch sequentialjob suspended-report --type=merge -p '{"spec":{"suspend":false}}'`
-	if got := suspendedReport().Action.Command("ns", "suspended-report"); got != want {
+	if got := suspendedReport().Action.KubectlCommand("ns", "suspended-report"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
-func read(t *testing.T, file string) *v1alpha1.SequentialJob {
+func readExample(t *testing.T, file string) *v1alpha1.SequentialJob {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(examples, file))
+	content, err := os.ReadFile(filepath.Join(examplesDirectory, file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,17 +152,17 @@ func read(t *testing.T, file string) *v1alpha1.SequentialJob {
 	return sj
 }
 
-func TestTheReadmeShowsTheSmallestExampleAsItIs(t *testing.T) {
+func TestReadmeShowsTheMinimalExample(t *testing.T) {
 	readme, err := os.ReadFile("../../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(filepath.Join(examples, "minimal.yaml"))
+	content, err := os.ReadFile(filepath.Join(examplesDirectory, "minimal.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, manifest, _ := strings.Cut(string(content), "\napiVersion")
 	if !strings.Contains(string(readme), "```yaml\napiVersion"+manifest+"```") {
-		t.Error("README.md shows another minimal.yaml than examples/sequentialjob has")
+		t.Error("README.md and examples/sequentialjob differ in minimal.yaml")
 	}
 }

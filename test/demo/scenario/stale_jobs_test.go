@@ -14,7 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-func TestEveryStaleJobHasItsStory(t *testing.T) {
+func TestEveryStaleJobFileHasAnExpectation(t *testing.T) {
 	files, err := filepath.Glob("../../../examples/jobreport/*.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -24,31 +24,31 @@ func TestEveryStaleJobHasItsStory(t *testing.T) {
 		want = append(want, "jobreport/"+filepath.Base(file))
 	}
 	for _, job := range StaleJobs() {
-		got = append(got, job.Path())
+		got = append(got, job.ManifestPath())
 	}
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("files of examples/jobreport and stories (-files +stories):\n%s", diff)
+		t.Errorf("files of examples/jobreport and expectations (-files +expectations):\n%s", diff)
 	}
 }
 
 func TestStaleJobsAreNamedAsTheirFiles(t *testing.T) {
-	for _, story := range StaleJobs() {
-		content, err := os.ReadFile(filepath.Join("../../../examples", story.Path()))
+	for _, expected := range StaleJobs() {
+		content, err := os.ReadFile(filepath.Join("../../../examples", expected.ManifestPath()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		job := &batchv1.Job{}
 		if err := yaml.UnmarshalStrict(content, job); err != nil {
-			t.Errorf("%s: %v", story.Path(), err)
+			t.Errorf("%s: %v", expected.ManifestPath(), err)
 		}
-		if job.Name != story.Name {
-			t.Errorf("%s is named %q", story.Path(), job.Name)
+		if job.Name != expected.Name {
+			t.Errorf("%s is named %q", expected.ManifestPath(), job.Name)
 		}
 	}
 }
 
-func TestAFaultIsWhatTheReportShouldNotSay(t *testing.T) {
+func TestMismatchBetweenReportAndExpectation(t *testing.T) {
 	status := &v1alpha1.JobReportStatus{Findings: []v1alpha1.JobFinding{
 		{Name: "hanging", Category: v1alpha1.JobCategory(zombie.CategoryZombie), Reason: string(zombie.ReasonRunningTooLong)},
 	}}
@@ -56,13 +56,13 @@ func TestAFaultIsWhatTheReportShouldNotSay(t *testing.T) {
 		job  StaleJob
 		want string
 	}{
-		"found as it should be":           {StaleJob{"hanging", zombie.CategoryZombie, zombie.ReasonRunningTooLong}, ""},
-		"healthy, and not spoken of":      {StaleJob{"other", zombie.CategoryHealthy, ""}, ""},
-		"not found":                       {StaleJob{"other", zombie.CategoryZombie, zombie.ReasonNoReadyPods}, "other: the report has no finding, it should have Zombie (NoReadyPods)"},
-		"found, and should not have been": {StaleJob{"hanging", zombie.CategoryHealthy, ""}, "hanging: the report has Zombie (RunningTooLong), it should have no finding"},
+		"an expected finding":          {StaleJob{"hanging", zombie.CategoryZombie, zombie.ReasonRunningTooLong}, ""},
+		"no finding for a healthy Job": {StaleJob{"other", zombie.CategoryHealthy, ""}, ""},
+		"a missing finding":            {StaleJob{"other", zombie.CategoryZombie, zombie.ReasonNoReadyPods}, "other: the report has no finding, expected Zombie (NoReadyPods)"},
+		"an unexpected finding":        {StaleJob{"hanging", zombie.CategoryHealthy, ""}, "hanging: the report has Zombie (RunningTooLong), expected no finding"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := row.job.Fault(status); got != row.want {
+			if got := row.job.Mismatch(status); got != row.want {
 				t.Errorf("%q, want %q", got, row.want)
 			}
 		})

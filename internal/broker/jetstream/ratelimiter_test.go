@@ -10,13 +10,13 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-func limited(perSecond, burst int) func(*broker.QueueConfig) {
+func withRateLimit(perSecond, burst int) func(*broker.QueueConfig) {
 	return func(q *broker.QueueConfig) {
 		q.RateLimit = &broker.RateLimit{Limit: perSecond, Per: time.Second, Burst: burst}
 	}
 }
 
-func limiterOf(t *testing.T, e *Engine) broker.RateLimiter {
+func openRateLimiter(t *testing.T, e *Engine) broker.RateLimiter {
 	t.Helper()
 	source, err := e.Subscribe(t.Context(), "orders")
 	if err != nil {
@@ -30,10 +30,10 @@ func limiterOf(t *testing.T, e *Engine) broker.RateLimiter {
 	return l
 }
 
-func TestWithoutALimitJobsBeginAtOnce(t *testing.T) {
-	e := start(t)
-	ensure(t, e, orders())
-	l := limiterOf(t, e)
+func TestWithoutRateLimitJobsStartImmediately(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue())
+	l := openRateLimiter(t, e)
 	slots, err := l.Reserve(t.Context(), 1000)
 	if l.IsLimited() || err != nil || len(slots) != 1000 || slots[999].After(time.Now()) {
 		t.Errorf("%d slots: %v", len(slots), err)
@@ -41,9 +41,9 @@ func TestWithoutALimitJobsBeginAtOnce(t *testing.T) {
 }
 
 // Each of many workers, with a connection of its own, takes all it can get.
-func TestManyWorkersKeepToOneLimit(t *testing.T) {
-	e := start(t)
-	ensure(t, e, orders(limited(500, 1)))
+func TestWorkersShareOneRateLimit(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(withRateLimit(500, 1)))
 	var (
 		mu    sync.Mutex
 		slots []time.Time
@@ -52,7 +52,7 @@ func TestManyWorkersKeepToOneLimit(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	for range 10 {
-		l := limiterOf(t, e)
+		l := openRateLimiter(t, e)
 		group.Go(func() {
 			for {
 				some, err := l.Reserve(ctx, 5)
@@ -62,7 +62,7 @@ func TestManyWorkersKeepToOneLimit(t *testing.T) {
 				mu.Lock()
 				slots = append(slots, some...)
 				mu.Unlock()
-				if sleep(ctx, time.Until(some[len(some)-1])) != nil {
+				if sleepContext(ctx, time.Until(some[len(some)-1])) != nil {
 					return
 				}
 			}
@@ -83,33 +83,33 @@ func TestManyWorkersKeepToOneLimit(t *testing.T) {
 	}
 }
 
-func TestAChangedLimitHoldsAtOnce(t *testing.T) {
-	e := start(t)
-	ensure(t, e, orders(limited(1, 1)))
-	l := limiterOf(t, e)
+func TestChangedRateLimitAppliesImmediately(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(withRateLimit(1, 1)))
+	l := openRateLimiter(t, e)
 	if _, err := l.Reserve(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	ensure(t, e, orders(limited(1000, 1)))
-	eventually(t, "the new limit is known", func() bool { return l.(*limiter).limit.Load().Limit == 1000 })
+	ensureQueue(t, e, ordersQueue(withRateLimit(1000, 1)))
+	eventually(t, "the new limit is known", func() bool { return l.(*rateLimiter).currentLimit.Load().Limit == 1000 })
 	if _, err := l.Reserve(t.Context(), 1); err != nil || time.Since(began) > 700*time.Millisecond {
 		t.Errorf("the next job begins after %s: %v", time.Since(began), err)
 	}
-	ensure(t, e, orders())
+	ensureQueue(t, e, ordersQueue())
 	eventually(t, "there is no limit", func() bool { return !l.IsLimited() })
 }
 
-func TestWhatSomebodyWroteIntoTheBucketDoesNoHarm(t *testing.T) {
-	e := start(t)
-	ensure(t, e, orders(limited(100, 1)))
-	bucket, err := e.bucket(t.Context(), "orders")
+func TestInvalidBucketContentIsIgnored(t *testing.T) {
+	e := startEngine(t)
+	ensureQueue(t, e, ordersQueue(withRateLimit(100, 1)))
+	bucket, err := e.openBucket(t.Context(), "orders")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := limiterOf(t, e)
+	l := openRateLimiter(t, e)
 	for _, text := range []string{"x", `{"next":"9999-01-01T00:00:00Z"}`, "null"} {
-		if _, err := bucket.PutString(t.Context(), rateKey, text); err != nil {
+		if _, err := bucket.PutString(t.Context(), rateStateKey, text); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
@@ -117,7 +117,7 @@ func TestWhatSomebodyWroteIntoTheBucketDoesNoHarm(t *testing.T) {
 			t.Errorf("%s: the next job begins after %s: %v", text, time.Since(began), err)
 		}
 	}
-	if _, err := bucket.PutString(t.Context(), limitKey, `{"limit":-5}`); err != nil {
+	if _, err := bucket.PutString(t.Context(), rateLimitKey, `{"limit":-5}`); err != nil {
 		t.Fatal(err)
 	}
 	if slots, err := l.Reserve(t.Context(), 1); err != nil || len(slots) != 1 {

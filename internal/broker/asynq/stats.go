@@ -12,9 +12,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
-// count tells of a queue all at once. A delayed task is due by its producer's clock, which
+// countScript tells of a queue all at once. A delayed task is due by its producer's clock, which
 // is not the server's, so that time comes from here.
-const count = `
+const countScript = `
 local oldest = redis.call("LINDEX", KEYS[1], -1)
 local since = oldest and redis.call("HGET", ARGV[2] .. oldest, "pending_since")
 local function first(key)
@@ -30,8 +30,8 @@ return {
 	since or "", first(KEYS[3]), first(KEYS[4]),
 }`
 
-// counted is what count tells, in that order.
-type counted struct {
+// queueCounts is what count tells, in that order.
+type queueCounts struct {
 	seconds, micros                            int64
 	pending, active                            int64
 	scheduled, dueScheduled, retried, dueRetry int64
@@ -46,46 +46,46 @@ type counted struct {
 // as ready, for without a worker nothing else would make it so; one that failed and waits
 // for its next attempt counts as delayed, as no worker has it.
 func (e *Engine) Stats(ctx context.Context, queue string) (broker.QueueStats, error) {
-	c, err := e.count(ctx, queue)
+	c, err := e.readCounts(ctx, queue)
 	if err != nil {
 		return broker.QueueStats{}, redisclient.ClassifyError("asking for the figures of the queue "+queue, err)
 	}
 	return broker.QueueStats{
-		Ready:           c.ready(),
+		Ready:           c.readyCount(),
 		InFlight:        c.active,
 		Delayed:         c.scheduled + c.retried - c.dueScheduled - c.dueRetry,
 		DeadLetters:     c.archived,
-		OldestReadyTime: c.oldest(),
-		TotalArrivals:   e.arrived(queue, c.ever()),
+		OldestReadyTime: c.oldestReadyTime(),
+		TotalArrivals:   e.countArrivals(queue, c.knownTotal()),
 		MeasuredTime:    time.Unix(c.seconds, c.micros*int64(time.Microsecond)),
 	}, nil
 }
 
-func (e *Engine) count(ctx context.Context, queue string) (*counted, error) {
+func (e *Engine) readCounts(ctx context.Context, queue string) (*queueCounts, error) {
 	var known *goredis.BoolCmd
 	var told *goredis.Cmd
 	_, err := e.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
-		known = p.SIsMember(ctx, allQueues, queue)
-		told = p.Eval(ctx, count, []string{
-			pendingOf(queue), activeOf(queue), scheduledOf(queue), retryOf(queue), archivedOf(queue), processedOf(queue), failedOf(queue),
-		}, time.Now().Unix(), taskOf(queue, ""))
+		known = p.SIsMember(ctx, queuesKey, queue)
+		told = p.Eval(ctx, countScript, []string{
+			pendingKey(queue), activeKey(queue), scheduledKey(queue), retryKey(queue), archivedKey(queue), processedKey(queue), failedKey(queue),
+		}, time.Now().Unix(), taskKey(queue, ""))
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	if !known.Val() {
-		return nil, missing(queue)
+		return nil, queueNotFound(queue)
 	}
 	values, err := told.Slice()
 	if err != nil {
 		return nil, err
 	}
-	return countedOf(values)
+	return parseQueueCounts(values)
 }
 
-func countedOf(values []any) (*counted, error) {
-	c := &counted{}
+func parseQueueCounts(values []any) (*queueCounts, error) {
+	c := &queueCounts{}
 	into := []*int64{
 		&c.seconds, &c.micros, &c.pending, &c.active, &c.scheduled, &c.dueScheduled, &c.retried, &c.dueRetry, &c.archived,
 		&c.processed, &c.failed, &c.since, &c.nextScheduled, &c.nextRetry,
@@ -107,10 +107,10 @@ func countedOf(values []any) (*counted, error) {
 	return c, nil
 }
 
-func (c *counted) ready() int64 { return c.pending + c.dueScheduled + c.dueRetry }
+func (c *queueCounts) readyCount() int64 { return c.pending + c.dueScheduled + c.dueRetry }
 
-// oldest is when the oldest task that is ready became so.
-func (c *counted) oldest() time.Time {
+// oldestReadyTime is when the oldest task that is ready became so.
+func (c *queueCounts) oldestReadyTime() time.Time {
 	var oldest time.Time
 	consider := func(is bool, at time.Time) {
 		if is && (oldest.IsZero() || at.Before(oldest)) {
@@ -123,8 +123,8 @@ func (c *counted) oldest() time.Time {
 	return oldest
 }
 
-// next is when the next delayed task is due; zero if there is none.
-func (c *counted) next() time.Time {
+// nextDueTime is when the next delayed task is due; zero if there is none.
+func (c *queueCounts) nextDueTime() time.Time {
 	next := c.nextScheduled
 	if next == 0 || c.nextRetry > 0 && c.nextRetry < next {
 		next = c.nextRetry
@@ -135,46 +135,46 @@ func (c *counted) next() time.Time {
 	return time.Unix(next, 0)
 }
 
-// ever is how many tasks there have been, as far as is known: those there are, and those
+// knownTotal is how many tasks there have been, as far as is known: those there are, and those
 // that were done. asynq counts a failure as processed too. The number falls when tasks are
 // deleted.
-func (c *counted) ever() int64 {
+func (c *queueCounts) knownTotal() int64 {
 	return c.processed - c.failed + c.pending + c.active + c.scheduled + c.retried + c.archived
 }
 
-// arrivals makes a number that only grows of one that also falls.
-type arrivals struct {
-	last  int64
-	total uint64
+// arrivalCounter makes a number that only grows of one that also falls.
+type arrivalCounter struct {
+	lastKnownTotal int64
+	totalArrivals  uint64
 }
 
-func (e *Engine) arrived(queue string, ever int64) uint64 {
+func (e *Engine) countArrivals(queue string, ever int64) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	a, there := e.arrivals[queue]
+	a, there := e.arrivalCounters[queue]
 	if !there {
-		a = &arrivals{}
-		e.arrivals[queue] = a
+		a = &arrivalCounter{}
+		e.arrivalCounters[queue] = a
 	}
-	if grown := ever - a.last; grown > 0 {
-		a.total += uint64(grown)
+	if grown := ever - a.lastKnownTotal; grown > 0 {
+		a.totalArrivals += uint64(grown)
 	}
-	a.last = ever
-	return a.total
+	a.lastKnownTotal = ever
+	return a.totalArrivals
 }
 
 const (
-	// lookAgain is how long Wait relies on being woken: a task that is sent to be taken a
+	// pollInterval is how long Wait relies on being woken: a task that is sent to be taken a
 	// little later wakes nobody.
-	lookAgain = 4 * time.Second
-	// shortest time to wait for: a delayed task may become due by the second only.
-	shortest = 100 * time.Millisecond
+	pollInterval = 4 * time.Second
+	// minWait time to wait for: a delayed task may become due by the second only.
+	minWait = 100 * time.Millisecond
 )
 
 // WaitForMessage returns as soon as the queue has a message for workers, or ctx ends.
 func (e *Engine) WaitForMessage(ctx context.Context, queue string) error {
 	woken := make(chan error, 1)
-	go func() { woken <- e.wait(ctx, queue) }()
+	go func() { woken <- e.waitForReadyTask(ctx, queue) }()
 	select {
 	case err := <-woken:
 		return err
@@ -184,18 +184,18 @@ func (e *Engine) WaitForMessage(ctx context.Context, queue string) error {
 	}
 }
 
-func (e *Engine) wait(ctx context.Context, queue string) error {
+func (e *Engine) waitForReadyTask(ctx context.Context, queue string) error {
 	// Requests end by themselves, and soon: they would tell the end of ctx as a failure.
 	asking := context.WithoutCancel(ctx)
 	for ctx.Err() == nil {
-		c, err := e.count(asking, queue)
-		if err == nil && c.ready() == 0 {
-			wait := lookAgain
-			if next := c.next(); !next.IsZero() {
-				wait = min(wait, max(time.Until(next), shortest))
+		c, err := e.readCounts(asking, queue)
+		if err == nil && c.readyCount() == 0 {
+			wait := pollInterval
+			if next := c.nextDueTime(); !next.IsZero() {
+				wait = min(wait, max(time.Until(next), minWait))
 			}
 			var there bool
-			if there, err = e.blockFor(asking, queue, wait); err == nil && !there {
+			if there, err = e.waitForPending(asking, queue, wait); err == nil && !there {
 				continue
 			}
 		}

@@ -13,18 +13,18 @@ import (
 // one for each priority that has messages beside others in flight or delayed, or for all
 // of them if there are only delayed ones.
 func (e *Engine) Stats(ctx context.Context, queue string) (broker.QueueStats, error) {
-	figures, err := e.figures(ctx, queue)
-	return figures, e.classify("asking for the figures of the queue "+queue, err)
+	figures, err := e.readStats(ctx, queue)
+	return figures, e.classifyError("asking for the figures of the queue "+queue, err)
 }
 
-func (e *Engine) figures(ctx context.Context, queue string) (broker.QueueStats, error) {
+func (e *Engine) readStats(ctx context.Context, queue string) (broker.QueueStats, error) {
 	// The messages first: one that is done in between counts as delayed for a moment,
 	// not as missing from what there is to do.
-	stream, err := e.js.Stream(ctx, streamOf(queue))
+	stream, err := e.js.Stream(ctx, streamName(queue))
 	if err != nil {
 		return broker.QueueStats{}, err
 	}
-	infos, err := consumersOf(ctx, stream)
+	infos, err := listConsumers(ctx, stream)
 	if err != nil {
 		return broker.QueueStats{}, err
 	}
@@ -35,10 +35,10 @@ func (e *Engine) figures(ctx context.Context, queue string) (broker.QueueStats, 
 		f.InFlight += int64(consumer.NumAckPending)
 	}
 	f.Delayed = max(0, int64(info.State.Msgs)-f.Ready-f.InFlight) //nolint:gosec // counts of messages
-	if err := look(ctx, stream, infos, &f); err != nil {
+	if err := readOldestReadyTime(ctx, stream, infos, &f); err != nil {
 		return broker.QueueStats{}, err
 	}
-	dead, err := e.js.Stream(ctx, deadStreamOf(queue))
+	dead, err := e.js.Stream(ctx, deadStreamName(queue))
 	if err != nil {
 		return broker.QueueStats{}, err
 	}
@@ -46,13 +46,13 @@ func (e *Engine) figures(ctx context.Context, queue string) (broker.QueueStats, 
 	return f, nil
 }
 
-// look finds out when the oldest message that is ready was sent, where the stream alone
+// readOldestReadyTime finds out when the oldest message that is ready was sent, where the stream alone
 // does not tell.
 //
 // A consumer takes note of a message a moment after the stream has it and has told of it.
 // A message that looks delayed to who comes in between is found here: else a pool that was
 // woken for it would go back to sleep.
-func look(ctx context.Context, stream jetstream.Stream, infos map[string]*jetstream.ConsumerInfo, f *broker.QueueStats) error {
+func readOldestReadyTime(ctx context.Context, stream jetstream.Stream, infos map[string]*jetstream.ConsumerInfo, f *broker.QueueStats) error {
 	if f.Ready > 0 && f.InFlight == 0 && f.Delayed == 0 {
 		f.OldestReadyTime = stream.CachedInfo().State.FirstTime
 		return nil
@@ -66,7 +66,7 @@ func look(ctx context.Context, stream jetstream.Stream, infos map[string]*jetstr
 			continue
 		}
 		message, err := stream.GetMsg(ctx, info.Delivered.Stream+1, jetstream.WithGetMsgSubject(info.Config.FilterSubject))
-		if missing(err) {
+		if isNotFound(err) {
 			continue // taken meanwhile, or none
 		}
 		if err != nil {
@@ -89,13 +89,13 @@ func (e *Engine) WaitForMessage(ctx context.Context, queue string) error {
 	arrived := make(chan *nats.Msg, 1)
 	subscription, err := e.nc.ChanSubscribe(arrivedSubject(queue, "*"), arrived)
 	if err != nil {
-		return e.classify("listening at the queue "+queue, err)
+		return e.classifyError("listening at the queue "+queue, err)
 	}
 	defer func() { _ = subscription.Unsubscribe() }()
 	back := e.nc.StatusChanged(nats.CONNECTED)
 	defer e.nc.RemoveStatusListener(back)
 	for {
-		if ready, err := e.ready(ctx, queue); err != nil || ready {
+		if ready, err := e.hasReadyMessages(ctx, queue); err != nil || ready {
 			return err
 		}
 		select {
@@ -108,12 +108,12 @@ func (e *Engine) WaitForMessage(ctx context.Context, queue string) error {
 	}
 }
 
-func (e *Engine) ready(ctx context.Context, queue string) (bool, error) {
+func (e *Engine) hasReadyMessages(ctx context.Context, queue string) (bool, error) {
 	// The server has the subscription before it is asked.
 	soon, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	if err := e.nc.FlushWithContext(soon); err != nil {
-		return false, e.classify("listening at the queue "+queue, err)
+		return false, e.classifyError("listening at the queue "+queue, err)
 	}
 	figures, err := e.Stats(ctx, queue)
 	return figures.Ready > 0, err

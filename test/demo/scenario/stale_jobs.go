@@ -8,16 +8,16 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// StaleJob is one file of examples/jobreport, and what the report says of it.
+// StaleJob is a Job of examples/jobreport and its expected finding.
 type StaleJob struct {
-	// Name of the Job; with .yaml it is the file's.
+	// Name is the name of the Job. With .yaml it is the name of the file.
 	Name string
-	// Category and Reason that it comes to, with the thresholds of Impatient.
+	// Category and Reason are the expected classification with DemoThresholds.
 	Category zombie.Category
 	Reason   zombie.Reason
 }
 
-// StaleJobs are those of examples/jobreport, every one, in the order in which they are shown.
+// StaleJobs returns all Jobs of examples/jobreport in the order of the demo.
 func StaleJobs() []StaleJob {
 	return []StaleJob{
 		{"failed", zombie.CategorySuspicious, zombie.ReasonBackoffLimitExceeded},
@@ -28,8 +28,8 @@ func StaleJobs() []StaleJob {
 	}
 }
 
-// Impatient are thresholds for people who are watching.
-func Impatient() zombie.Thresholds {
+// DemoThresholds returns thresholds that are short enough for a demo.
+func DemoThresholds() zombie.Thresholds {
 	thresholds := zombie.DefaultThresholds()
 	*thresholds[zombie.ReasonNoReadyPods] = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
 	*thresholds[zombie.ReasonRunningTooLong] = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
@@ -37,10 +37,10 @@ func Impatient() zombie.Thresholds {
 	return thresholds
 }
 
-// Path of its manifest in examples/.
-func (j *StaleJob) Path() string { return "jobreport/" + j.Name + ".yaml" }
+// ManifestPath returns the path of the manifest in examples/.
+func (j *StaleJob) ManifestPath() string { return "jobreport/" + j.Name + ".yaml" }
 
-// Finding is what the report says of it; nil if it says nothing.
+// Finding returns the report's finding about the Job, or nil.
 func (j *StaleJob) Finding(status *v1alpha1.JobReportStatus) *v1alpha1.JobFinding {
 	for i := range status.Findings {
 		if status.Findings[i].Name == j.Name {
@@ -50,8 +50,8 @@ func (j *StaleJob) Finding(status *v1alpha1.JobReportStatus) *v1alpha1.JobFindin
 	return nil
 }
 
-// Fault is how the report differs from what it should say of the Job; empty if it does not.
-func (j *StaleJob) Fault(status *v1alpha1.JobReportStatus) string {
+// Mismatch describes how the finding differs from the expectation, or returns "".
+func (j *StaleJob) Mismatch(status *v1alpha1.JobReportStatus) string {
 	got, want := "no finding", "no finding"
 	if finding := j.Finding(status); finding != nil {
 		got = fmt.Sprintf("%s (%s)", finding.Category, finding.Reason)
@@ -60,7 +60,7 @@ func (j *StaleJob) Fault(status *v1alpha1.JobReportStatus) string {
 		want = fmt.Sprintf("%s (%s)", j.Category, j.Reason)
 	}
 	if got != want {
-		return fmt.Sprintf("%s: the report has %s, it should have %s", j.Name, got, want)
+		return fmt.Sprintf("%s: the report has %s, expected %s", j.Name, got, want)
 	}
 	return ""
 }

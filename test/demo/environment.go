@@ -19,21 +19,21 @@ import (
 	"github.com/yardmaster/yardmaster/test/demo/shell"
 )
 
-// stage is what all acts are played on.
-type stage struct {
+// demoEnvironment is what all scenarios share.
+type demoEnvironment struct {
 	cluster cluster.Cluster
 	screen  *terminal.Screen
-	// limit is how long an act may take.
-	limit time.Duration
+	// timeout is how long a scenario may take.
+	timeout time.Duration
 
 	kubeconfig string
 	client     client.Client
-	logs       kubernetes.Interface
+	clientset  kubernetes.Interface
 }
 
-// connect makes the clients.
-func (s *stage) connect(ctx context.Context) error {
-	kubeconfig, err := s.cluster.Kubeconfig(ctx)
+// connectClients creates the clients.
+func (s *demoEnvironment) connectClients(ctx context.Context) error {
+	kubeconfig, err := s.cluster.KubeconfigPath(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,16 +52,16 @@ func (s *stage) connect(ctx context.Context) error {
 	if s.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
-	s.logs, err = kubernetes.NewForConfig(config)
+	s.clientset, err = kubernetes.NewForConfig(config)
 	return err
 }
 
-func (s *stage) title(text string) {
+func (s *demoEnvironment) printTitle(text string) {
 	s.screen.PrintLine("\n%s", s.screen.Bold("== "+text))
 }
 
-// timed does something and says how long it took.
-func (s *stage) timed(what string, do func() error) error {
+// runTimed runs a function and prints how long it took.
+func (s *demoEnvironment) runTimed(what string, do func() error) error {
 	started := time.Now()
 	if err := do(); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -70,38 +70,39 @@ func (s *stage) timed(what string, do func() error) error {
 	return nil
 }
 
-// explainOperator shows how the operator is, which may have to do with the error.
-func (s *stage) explainOperator(ctx context.Context, err error) error {
+// showOperatorAfter prints the state of the operator, which may explain the error, and returns
+// the error.
+func (s *demoEnvironment) showOperatorAfter(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
-		s.showOperator(ctx)
+		s.showOperatorState(ctx)
 	}
 	return err
 }
 
-func (s *stage) showOperator(ctx context.Context) {
-	s.title("The operator")
-	s.kubectl(ctx, "-n", operatorNamespace, "get", "pods", "-o", "wide")
-	s.kubectl(ctx, "-n", operatorNamespace, "events")
-	s.kubectl(ctx, "-n", operatorNamespace, "logs", "-l", "app.kubernetes.io/name=yardmaster", "--tail=20", "--prefix")
+func (s *demoEnvironment) showOperatorState(ctx context.Context) {
+	s.printTitle("The operator")
+	s.runKubectl(ctx, "-n", operatorNamespace, "get", "pods", "-o", "wide")
+	s.runKubectl(ctx, "-n", operatorNamespace, "events")
+	s.runKubectl(ctx, "-n", operatorNamespace, "logs", "-l", "app.kubernetes.io/name=yardmaster", "--tail=20", "--prefix")
 }
 
-// kubectl runs kubectl and shows the command as a user would type it. What it has to say,
-// also of a failure, is all there is to it.
-func (s *stage) kubectl(ctx context.Context, args ...string) {
-	s.screen.PrintLine("\n  $ kubectl %s", strings.Join(quoted(args), " "))
-	command := s.cluster.Kubectl()
+// runKubectl prints and runs a kubectl command. A failure is printed and does not end the
+// demo.
+func (s *demoEnvironment) runKubectl(ctx context.Context, args ...string) {
+	s.screen.PrintLine("\n  $ kubectl %s", strings.Join(quoteArguments(args), " "))
+	command := s.cluster.KubectlCommand()
 	if err := shell.Run(ctx, command[0], append(command[1:len(command):len(command)], args...)...); err != nil && !errors.Is(err, context.Canceled) {
 		s.screen.PrintLine("  %v", err)
 	}
 }
 
-func quoted(args []string) []string {
-	words := make([]string, len(args))
+func quoteArguments(args []string) []string {
+	quoted := make([]string, len(args))
 	for i, arg := range args {
-		words[i] = arg
+		quoted[i] = arg
 		if strings.ContainsAny(arg, " {}\"*") {
-			words[i] = "'" + arg + "'"
+			quoted[i] = "'" + arg + "'"
 		}
 	}
-	return words
+	return quoted
 }

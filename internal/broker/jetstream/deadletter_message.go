@@ -22,12 +22,12 @@ const (
 	headerSent     = headerPrefix + "Sent"
 )
 
-// serverPrefix is that of headers that tell the server what to do with a message. Copied
+// serverHeaderPrefix is that of headers that tell the server what to do with a message. Copied
 // to another message they would have it dropped as a duplicate, or others removed.
-const serverPrefix = "Nats-"
+const serverHeaderPrefix = "Nats-"
 
-// maxError bounds the text of an error in a header.
-const maxError = 1024
+// maxErrorLength bounds the text of an error in a header.
+const maxErrorLength = 1024
 
 // producerHeaders are those that the message's producer gave it.
 func producerHeaders(headers nats.Header) nats.Header {
@@ -36,7 +36,7 @@ func producerHeaders(headers nats.Header) nats.Header {
 	}
 	own := nats.Header{}
 	for name, values := range headers {
-		if !hasPrefixFold(name, serverPrefix) && !hasPrefixFold(name, headerPrefix) {
+		if !hasPrefixFold(name, serverHeaderPrefix) && !hasPrefixFold(name, headerPrefix) {
 			own[name] = values
 		}
 	}
@@ -47,23 +47,23 @@ func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
-// oneLine makes any text one that a header can hold: a line break in it would begin
+// headerText makes any text one that a header can hold: a line break in it would begin
 // another header.
-func oneLine(text string) string {
+func headerText(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
 	}, strings.ToValidUTF8(text, "\uFFFD"))
-	if len(text) > maxError {
-		text = strings.ToValidUTF8(text[:maxError-len("…")], "") + "…"
+	if len(text) > maxErrorLength {
+		text = strings.ToValidUTF8(text[:maxErrorLength-len("…")], "") + "…"
 	}
 	return strings.TrimSpace(text)
 }
 
-// grave is what a dead letter is made of.
-type grave struct {
+// buriedMessage is what a dead letter is made of.
+type buriedMessage struct {
 	queue, priority string
 	sequence        uint64
 	payload         []byte
@@ -73,30 +73,30 @@ type grave struct {
 	attempts        int
 }
 
-// letter is the message that is kept. Its identity is that of the message it was, so
+// deadLetterMessage is the message that is kept. Its identity is that of the message it was, so
 // that burying it again changes nothing.
-func (g *grave) letter() (*nats.Msg, string) {
-	origin := streamOf(g.queue) + "/" + strconv.FormatUint(g.sequence, 10)
-	message := nats.NewMsg(deadSubject(g.queue, g.priority))
+func (g *buriedMessage) deadLetterMessage() (*nats.Msg, string) {
+	origin := streamName(g.queue) + "/" + strconv.FormatUint(g.sequence, 10)
+	message := nats.NewMsg(deadLetterSubject(g.queue, g.priority))
 	message.Data = g.payload
 	maps.Copy(message.Header, producerHeaders(g.headers))
-	message.Header.Set(headerError, oneLine(g.reason))
+	message.Header.Set(headerError, headerText(g.reason))
 	message.Header.Set(headerAttempts, strconv.Itoa(g.attempts))
 	message.Header.Set(headerOrigin, origin)
 	message.Header.Set(headerSent, g.sent.UTC().Format(time.RFC3339Nano))
 	return message, origin + "@" + strconv.FormatInt(g.sent.UnixNano(), 10)
 }
 
-// letterOf reads a dead letter. Who wrote it may be anybody: what cannot be read is left
+// deadLetterFromMessage reads a dead letter. Who wrote it may be anybody: what cannot be read is left
 // empty.
-func letterOf(message *jetstream.RawStreamMsg) broker.DeadLetter {
+func deadLetterFromMessage(message *jetstream.RawStreamMsg) broker.DeadLetter {
 	sent, _ := time.Parse(time.RFC3339Nano, message.Header.Get(headerSent))
 	attempts, _ := strconv.Atoi(message.Header.Get(headerAttempts))
 	return broker.DeadLetter{
 		ID:               message.Sequence,
 		Payload:          message.Data,
 		Headers:          producerHeaders(message.Header),
-		Priority:         priorityOf(message.Subject),
+		Priority:         priorityFromSubject(message.Subject),
 		Error:            message.Header.Get(headerError),
 		Attempts:         attempts,
 		MessageID:        message.Header.Get(headerOrigin),

@@ -1,0 +1,134 @@
+// Package scenario contains the expectations of the demo: how each example ends, which actions
+// the demo applies to it, and which logs and outputs show that it worked.
+//
+// Its functions are pure: they compare objects with the expectations.
+package scenario
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// Example is one file of examples/sequentialjob.
+type Example struct {
+	// File is a file in examples/sequentialjob. Without .yaml it is the SequentialJob's name.
+	File string
+	// Missing is what the example needs and the demo's cluster does not have. Such an
+	// example is not applied.
+	Missing string
+	// Refused is part of the message with which the API server refuses the example.
+	Refused string
+	// Action is what the demo does to the example, or nil.
+	Action *Action
+	// Phase and Run are the expected final values.
+	Phase v1alpha1.SequentialJobPhase
+	Run   int32
+	// Steps are the expected steps in order.
+	Steps []ExpectedStep
+}
+
+// ExpectedStep is the expected final state of a step.
+type ExpectedStep struct {
+	Name  string
+	Phase v1alpha1.StepPhase
+	// Run is the run of the outcome. 0 means the last run.
+	Run int32
+	// Output is the output in the status.
+	Output string
+	// LogContains is a part of its log.
+	LogContains string
+}
+
+// Action is a change that the demo makes to a SequentialJob.
+type Action struct {
+	// The action is due when the SequentialJob has been in the phase When for the time After, so
+	// that viewers notice the phase.
+	When  v1alpha1.SequentialJobPhase
+	After time.Duration
+	// Description is printed before the action.
+	Description string
+	Patch       string
+	Type        types.PatchType
+}
+
+// ManifestPath returns the path of the manifest in examples/.
+func (e *Example) ManifestPath() string { return "sequentialjob/" + e.File }
+
+// ObjectName returns the name of the SequentialJob.
+func (e *Example) ObjectName() string { return strings.TrimSuffix(e.File, ".yaml") }
+
+// IsApplied reports whether the example is created in the cluster.
+func (e *Example) IsApplied() bool { return e.Missing == "" && e.Refused == "" }
+
+// KubectlCommand returns the kubectl command for the action.
+func (a *Action) KubectlCommand(namespace, name string) string {
+	kind := "merge"
+	if a.Type == types.JSONPatchType {
+		kind = "json"
+	}
+	return fmt.Sprintf("kubectl -n %s patch sequentialjob %s --type=%s -p '%s'", namespace, name, kind, a.Patch)
+}
+
+// IsDue reports whether it is time for the action. The caller must apply it only once.
+func (a *Action) IsDue(sj *v1alpha1.SequentialJob, inPhaseFor time.Duration) bool {
+	return a != nil && sj.Status.Phase == a.When && inPhaseFor >= a.After
+}
+
+// IsFinished reports whether the example has finished and its action has been applied.
+func (e *Example) IsFinished(sj *v1alpha1.SequentialJob, actionDone bool) bool {
+	if sj.Status.CompletionTime == nil {
+		return false
+	}
+	awaitsAction := e.Action != nil && !actionDone && sj.Status.Phase == e.Action.When
+	return !awaitsAction && (!actionDone || sj.Status.Run >= e.Run)
+}
+
+// Mismatches returns the differences between the final state and the expectation.
+func (e *Example) Mismatches(sj *v1alpha1.SequentialJob, logOf func(step *v1alpha1.StepStatus) string) []string {
+	var mismatches []string
+	add := func(format string, args ...any) { mismatches = append(mismatches, fmt.Sprintf(format, args...)) }
+	if sj.Status.Phase != e.Phase {
+		add("phase is %q, expected %q", sj.Status.Phase, e.Phase)
+	}
+	if sj.Status.Run != e.Run {
+		add("run is %d, expected %d", sj.Status.Run, e.Run)
+	}
+	if len(sj.Status.Steps) != len(e.Steps) {
+		add("it has %d steps, expected %d", len(sj.Status.Steps), len(e.Steps))
+		return mismatches
+	}
+	for i := range e.Steps {
+		for _, text := range e.Steps[i].mismatches(&sj.Status.Steps[i], e.Run, logOf) {
+			add("step %s %s", e.Steps[i].Name, text)
+		}
+	}
+	return mismatches
+}
+
+func (s *ExpectedStep) mismatches(actual *v1alpha1.StepStatus, run int32, logOf func(*v1alpha1.StepStatus) string) []string {
+	if actual.Name != s.Name {
+		return []string{fmt.Sprintf("expected instead of step %s", actual.Name)}
+	}
+	var mismatches []string
+	if actual.Phase != s.Phase {
+		mismatches = append(mismatches, fmt.Sprintf("ended as %s, expected %s", actual.Phase, s.Phase))
+	}
+	if s.Run != 0 {
+		run = s.Run
+	}
+	if actual.Run != run && s.Phase != v1alpha1.StepSkipped {
+		mismatches = append(mismatches, fmt.Sprintf("ended in run %d, expected run %d", actual.Run, run))
+	}
+	if actual.Output != s.Output {
+		mismatches = append(mismatches, fmt.Sprintf("has the output %q, expected %q", actual.Output, s.Output))
+	}
+	if s.LogContains != "" && !strings.Contains(logOf(actual), s.LogContains) {
+		mismatches = append(mismatches, fmt.Sprintf("did not log %q", s.LogContains))
+	}
+	return mismatches
+}
