@@ -257,20 +257,21 @@ type Workspace struct {
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
 
-	// accessMode of the claim.
+	// accessMode of the claim. Defaults to ReadWriteOnce.
 	// +optional
 	// +kubebuilder:default=ReadWriteOnce
 	// +kubebuilder:validation:Enum=ReadWriteOnce;ReadWriteMany;ReadWriteOncePod
 	AccessMode corev1.PersistentVolumeAccessMode `json:"accessMode,omitempty"`
 
-	// mountPath is where every step finds the volume.
+	// mountPath is the path of the volume in every step. Defaults to /workspace.
 	// +optional
 	// +kubebuilder:default=/workspace
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^/[^:]+$`
 	MountPath string `json:"mountPath,omitempty"`
 
-	// retention says what becomes of the claim when the SequentialJob is deleted.
+	// retention is what happens to the claim when the SequentialJob is deleted: Delete or
+	// Retain. Defaults to Delete.
 	// +optional
 	// +kubebuilder:default=Delete
 	Retention WorkspaceRetention `json:"retention,omitempty"`

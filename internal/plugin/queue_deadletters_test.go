@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -68,15 +69,21 @@ func (g *deadLetterBroker) addDeadLetters(letters int) {
 	}
 }
 
-// expectCounts checks the numbers of dead letters and ready messages.
+// expectCounts waits for the numbers of dead letters and ready messages. A NATS server counts
+// the ready messages of a consumer asynchronously.
 func (g *deadLetterBroker) expectCounts(dead, ready int64) {
 	g.t.Helper()
-	figures, err := g.engine.Stats(g.t.Context(), "mail")
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	if figures.DeadLetters != dead || figures.Ready != ready {
-		g.t.Errorf("%d dead and %d ready, want %d and %d", figures.DeadLetters, figures.Ready, dead, ready)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		stats, err := g.engine.Stats(g.t.Context(), "mail")
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		if stats.DeadLetters == dead && stats.Ready == ready {
+			return
+		}
+		if time.Now().After(deadline) {
+			g.t.Fatalf("%d dead and %d ready, want %d and %d", stats.DeadLetters, stats.Ready, dead, ready)
+		}
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-func TestCountsAndProgress(t *testing.T) {
+func TestStepsAreCountedByState(t *testing.T) {
 	run := func() *testEnv {
 		return startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build").Finally("cleanup"))
 	}
@@ -27,17 +27,17 @@ func TestCountsAndProgress(t *testing.T) {
 			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(0)), CurrentStep: "lint", Display: "0/3"},
 		},
 		"after a step that succeeded": {
-			happens:      func(s *testEnv) { s.succeed("lint") },
+			happens:      func(s *testEnv) { s.succeedStep("lint") },
 			wantState:    v1alpha1.StepCounts{Active: 1, Succeeded: 1},
 			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build", CompletedIndices: []int32{0}, Display: "1/3"},
 		},
 		"after a failure that is tolerated": {
-			happens:      func(s *testEnv) { s.fail("lint") },
+			happens:      func(s *testEnv) { s.failStep("lint") },
 			wantState:    v1alpha1.StepCounts{Active: 1, Failed: 1},
 			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build", Display: "0/3"},
 		},
 		"after a failure that is not": {
-			happens:   func(s *testEnv) { s.succeed("lint"); s.fail("build") },
+			happens:   func(s *testEnv) { s.succeedStep("lint"); s.failStep("build") },
 			wantState: v1alpha1.StepCounts{Active: 1, Succeeded: 1, Failed: 1},
 			wantProgress: v1alpha1.Progress{
 				CurrentIndex: new(int32(2)), CurrentStep: "cleanup", CompletedIndices: []int32{0},
@@ -45,7 +45,7 @@ func TestCountsAndProgress(t *testing.T) {
 			},
 		},
 		"at the end": {
-			happens:      func(s *testEnv) { s.succeed("lint"); s.succeed("build"); s.succeed("cleanup") },
+			happens:      func(s *testEnv) { s.succeedStep("lint"); s.succeedStep("build"); s.succeedStep("cleanup") },
 			wantState:    v1alpha1.StepCounts{Succeeded: 3},
 			wantProgress: v1alpha1.Progress{CompletedIndices: []int32{0, 1, 2}, Display: "3/3"},
 		},
@@ -64,22 +64,22 @@ func TestCountsAndProgress(t *testing.T) {
 	}
 }
 
-func TestExactlyOneOfAvailableProgressingFailedIsTrue(t *testing.T) {
+func TestAtMostOneOfAvailableProgressingFailedIsTrue(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.wantCondition(v1alpha1.ConditionProgressing, `True Running: running step "build"`)
 	s.wantCondition(v1alpha1.ConditionAvailable, `False Running: running step "build"`)
 	s.wantCondition(v1alpha1.ConditionFailed, "False NotFailed: ")
 
-	s.succeed("build")
+	s.succeedStep("build")
 	s.wantCondition(v1alpha1.ConditionProgressing, "False Completed: 1/1 steps succeeded")
 	s.wantCondition(v1alpha1.ConditionAvailable, "True Completed: 1/1 steps succeeded")
 	s.wantCondition(v1alpha1.ConditionFailed, "False NotFailed: ")
 }
 
-func TestEveryConditionSaysWhichGenerationItIsOf(t *testing.T) {
+func TestEveryConditionHasTheObservedGeneration(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "new" })
-	s.after(time.Minute)
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "new" })
+	s.reconcileAfter(time.Minute)
 	for _, c := range s.sj.Status.Conditions {
 		if c.ObservedGeneration != 2 {
 			t.Errorf("%s is of generation %d", c.Type, c.ObservedGeneration)
@@ -87,15 +87,15 @@ func TestEveryConditionSaysWhichGenerationItIsOf(t *testing.T) {
 	}
 }
 
-func TestTimesOfTheRunAndItsSteps(t *testing.T) {
+func TestRunAndStepsHaveStartAndEndTimes(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 	t0 := s.now
 	s.now = t0.Add(time.Minute)
-	s.succeed("build")
+	s.succeedStep("build")
 	s.now = t0.Add(2 * time.Minute)
-	s.succeed("test")
+	s.succeedStep("test")
 
-	build, test, status := s.step("build"), s.step("test"), s.sj.Status
+	build, test, status := s.stepStatus("build"), s.stepStatus("test"), s.sj.Status
 	got := []time.Time{status.StartTime.Time, build.StartTime.Time, build.FinishTime.Time, test.StartTime.Time, test.FinishTime.Time, status.CompletionTime.Time}
 	want := []time.Time{t0, t0, t0.Add(time.Minute), t0.Add(time.Minute), t0.Add(2 * time.Minute), t0.Add(2 * time.Minute)}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -106,39 +106,39 @@ func TestTimesOfTheRunAndItsSteps(t *testing.T) {
 func TestStepIsRunningFromItsStart(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.wantSteps("build: Running")
-	if got := s.step("build").StartTime; got == nil || !got.Time.Equal(s.now) {
+	if got := s.stepStatus("build").StartTime; got == nil || !got.Time.Equal(s.now) {
 		t.Errorf("want the start time %s, got %s", s.now, got)
 	}
 }
 
 func TestShortStepIsRecordedAtItsStartAndItsEnd(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	if decision := s.after(59 * time.Second); decision.StatusChanged || decision.RequeueAfter != time.Second {
+	if decision := s.reconcileAfter(59 * time.Second); decision.StatusChanged || decision.RequeueAfter != time.Second {
 		t.Errorf("want no write for another second, got %+v", decision)
 	}
-	s.succeed("build")
-	if got := s.step("build").JobUID; got != s.job("build").UID {
+	s.succeedStep("build")
+	if got := s.stepStatus("build").JobUID; got != s.newestJob("build").UID {
 		t.Errorf("the outcome is recorded without the Job's UID: %q", got)
 	}
 }
 
 func TestUIDOfALongRunningJobIsRecorded(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.after(time.Minute)
-	if got := s.step("build").JobUID; got != s.job("build").UID {
-		t.Errorf("want the UID %s, got %q", s.job("build").UID, got)
+	s.reconcileAfter(time.Minute)
+	if got := s.stepStatus("build").JobUID; got != s.newestJob("build").UID {
+		t.Errorf("want the UID %s, got %q", s.newestJob("build").UID, got)
 	}
 }
 
 func TestRefusedStepIsStartingUntilItsJobExists(t *testing.T) {
 	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
-	s.create["build"] = &core.Refusal{Class: apierror.QuotaExceeded, Step: "build", Message: "exceeded quota"}
+	s.createRefusals["build"] = &core.Refusal{Class: apierror.QuotaExceeded, Step: "build", Message: "exceeded quota"}
 	s.reconcile()
 	s.wantSteps("build: Starting")
-	delete(s.create, "build")
-	if decision := s.after(time.Second); decision.RequeueAfter != time.Second {
+	delete(s.createRefusals, "build")
+	if decision := s.reconcileAfter(time.Second); decision.RequeueAfter != time.Second {
 		t.Errorf("want to observe the Job in 1 s, got %s", decision.RequeueAfter)
 	}
-	s.after(time.Second)
+	s.reconcileAfter(time.Second)
 	s.wantSteps("build: Running")
 }

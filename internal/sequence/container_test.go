@@ -13,7 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-func TestMergeContainer(t *testing.T) {
+func TestStepContainerIsMergedIntoTheTemplateContainer(t *testing.T) {
 	tests := map[string]struct {
 		defaults, step, want corev1.Container
 	}{
@@ -99,11 +99,11 @@ func TestMergeContainer(t *testing.T) {
 	}
 }
 
-// Upstream copied the template field by field, and left out annotations, the
-// securityContext, pull secrets and init containers.
-func TestUpstreamNoTemplateFieldIsDropped(t *testing.T) {
+// An operator that copies the template field by field omits annotations, the securityContext,
+// pull secrets or init containers.
+func TestEveryTemplateFieldIsKept(t *testing.T) {
 	var template corev1.PodTemplateSpec
-	fill(reflect.ValueOf(&template).Elem())
+	setNonZero(reflect.ValueOf(&template).Elem())
 	template.Spec.Containers[0].Name = "step"
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Template(template).Obj()
 	sj.Spec.Containers[0].Image = ""
@@ -123,9 +123,9 @@ func TestUpstreamNoTemplateFieldIsDropped(t *testing.T) {
 	}
 }
 
-func TestUpstreamNoContainerFieldIsDropped(t *testing.T) {
+func TestEveryContainerFieldIsKept(t *testing.T) {
 	var container corev1.Container
-	fill(reflect.ValueOf(&container).Elem())
+	setNonZero(reflect.ValueOf(&container).Elem())
 	sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Container(func(c *corev1.Container) { *c = container })).Obj()
 
 	got := podTemplate(sj, &sj.Spec.Containers[0])
@@ -136,7 +136,7 @@ func TestUpstreamNoContainerFieldIsDropped(t *testing.T) {
 	}
 }
 
-func TestRestartPolicyIsNeverUnlessTheTemplateSaysOnFailure(t *testing.T) {
+func TestRestartPolicyIsNeverUnlessTheTemplateSetsOnFailure(t *testing.T) {
 	tests := map[string]struct {
 		template corev1.RestartPolicy
 		want     corev1.RestartPolicy
@@ -156,8 +156,8 @@ func TestRestartPolicyIsNeverUnlessTheTemplateSaysOnFailure(t *testing.T) {
 	}
 }
 
-// fill gives every exported field under v a value that is not its zero value.
-func fill(v reflect.Value) {
+// setNonZero sets every exported field under v to a non-zero value.
+func setNonZero(v reflect.Value) {
 	switch v.Interface().(type) {
 	case resource.Quantity:
 		v.Set(reflect.ValueOf(resource.MustParse("7")))
@@ -169,18 +169,18 @@ func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for _, field := range v.Fields() {
-			fill(field)
+			setNonZero(field)
 		}
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		fill(v.Elem())
+		setNonZero(v.Elem())
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		fill(v.Index(0))
+		setNonZero(v.Index(0))
 	case reflect.Map:
 		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-		fill(key)
-		fill(value)
+		setNonZero(key)
+		setNonZero(value)
 		v.Set(reflect.MakeMap(v.Type()))
 		v.SetMapIndex(key, value)
 	case reflect.String:

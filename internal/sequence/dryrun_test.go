@@ -9,9 +9,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// A benchmark showed half as many dry runs again as there were steps: as long as no
-// status was stored, each pass took the spec for changed.
-func TestAPendingStepIsTriedOnceForEachGeneration(t *testing.T) {
+// Without this, every reconciliation before the first stored status repeats the dry run.
+func TestPendingStepGetsOneDryRunForEachGeneration(t *testing.T) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj()
 	begun := Decide(Observation{SequentialJob: sj, Now: time.Unix(100, 0), Answers: Answers{DryRun: &DryRunResult{}}})
 	sj.Status = begun.Status

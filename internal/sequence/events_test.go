@@ -11,7 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-func TestEventsOfAStory(t *testing.T) {
+func TestEventsOfARun(t *testing.T) {
 	tests := map[string]struct {
 		sj      *testbuilder.SequentialJobBuilder
 		happens func(*testEnv)
@@ -20,25 +20,25 @@ func TestEventsOfAStory(t *testing.T) {
 		"success, seen running": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build"),
 			happens: func(s *testEnv) {
-				s.after(time.Minute)
-				s.succeed("build")
+				s.reconcileAfter(time.Minute)
+				s.succeedStep("build")
 			},
 			want: []string{"JobStarted", "JobCompleted", "Completed"},
 		},
 		"success, seen only at its end": {
 			sj:      testbuilder.SequentialJob("a", "ns").Step("build"),
-			happens: func(s *testEnv) { s.succeed("build") },
+			happens: func(s *testEnv) { s.succeedStep("build") },
 			want:    []string{"JobStarted", "JobCompleted", "Completed"},
 		},
 		"failure": {
 			sj:      testbuilder.SequentialJob("a", "ns").Step("build").Step("test"),
-			happens: func(s *testEnv) { s.fail("build") },
+			happens: func(s *testEnv) { s.failStep("build") },
 			want:    []string{"JobStarted", "JobFailed", "Failed"},
 		},
 		"a changed spec": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build").Step("test"),
 			happens: func(s *testEnv) {
-				s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "new" })
+				s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "new" })
 				s.reconcile()
 			},
 			want: []string{"JobStarted", "SpecChanged"},
@@ -46,7 +46,7 @@ func TestEventsOfAStory(t *testing.T) {
 		"a hold": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build").Suspend(),
 			happens: func(s *testEnv) {
-				s.change(resume)
+				s.changeSpec(setSuspendFalse)
 				s.reconcile()
 			},
 			want: []string{"Suspended", "SpecChanged", "Resumed", "JobStarted"},
@@ -54,27 +54,27 @@ func TestEventsOfAStory(t *testing.T) {
 		"a lost Job": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build"),
 			happens: func(s *testEnv) {
-				s.after(time.Minute)
-				s.lose("build")
+				s.reconcileAfter(time.Minute)
+				s.loseJob("build")
 			},
 			want: []string{"JobStarted", "JobFailed", "Failed"},
 		},
 		"a lost Job that is made again": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build").RerunLostJobs(),
 			happens: func(s *testEnv) {
-				s.after(time.Minute)
-				s.lose("build")
-				s.succeed("build")
+				s.reconcileAfter(time.Minute)
+				s.loseJob("build")
+				s.succeedStep("build")
 			},
 			want: []string{"JobStarted", "JobLost", "JobStarted", "JobCompleted", "Completed"},
 		},
 		"a rerun": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build"),
 			happens: func(s *testEnv) {
-				s.fail("build")
-				s.change(askRerun("Failed"))
+				s.failStep("build")
+				s.changeSpec(requestRerun("Failed"))
 				s.reconcile()
-				s.succeed("build")
+				s.succeedStep("build")
 			},
 			want: []string{"JobStarted", "JobFailed", "Failed", "RerunStarted", "JobStarted", "JobCompleted", "Completed"},
 		},
@@ -83,17 +83,17 @@ func TestEventsOfAStory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := startRun(t, test.sj)
 			test.happens(s)
-			s.after(time.Minute)
-			s.after(time.Minute) // in which nothing is told again
+			s.reconcileAfter(time.Minute)
+			s.reconcileAfter(time.Minute) // emits no event twice
 			s.wantEvents(test.want...)
 		})
 	}
 }
 
-func TestWhatEventsSay(t *testing.T) {
+func TestEventMessages(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.fail("build")
-	name := s.job("build").Name
+	s.failStep("build")
+	name := s.newestJob("build").Name
 	want := []core.Event{
 		{Type: "Normal", Reason: "JobStarted", Action: "Run", Message: "Created Job " + name + " for step build", Routine: true},
 		{Type: "Warning", Reason: "JobFailed", Action: "Run", Message: "Step build failed: BackoffLimitExceeded: Job has reached the specified backoff limit"},
@@ -107,8 +107,8 @@ func TestWhatEventsSay(t *testing.T) {
 func TestTerminatedEventFollowsTheEndOfTheLastJob(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.wantEvents(v1alpha1.EventJobStarted)
-	s.remove()
+	s.deleteSequentialJob()
 	s.wantEvents()
-	s.collect()
+	s.removeDeletedJobs()
 	s.wantEvents(v1alpha1.EventTerminated)
 }

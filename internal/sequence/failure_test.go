@@ -11,11 +11,11 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-func TestAFailedStepSkipsTheRestAndFailsTheRun(t *testing.T) {
+func TestFailedStepSkipsLaterStepsAndFailsTheRun(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Step("ship"))
-	s.succeed("build")
-	s.fail("test")
-	s.wantMade("build", "test")
+	s.succeedStep("build")
+	s.failStep("test")
+	s.wantCreated("build", "test")
 	s.wantSteps("build: Succeeded", "test: Failed, BackoffLimitExceeded", "ship: Skipped, PreviousStepFailed")
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
 	s.wantCondition(v1alpha1.ConditionFailed, `True StepFailed: step "test" failed: BackoffLimitExceeded: Job has reached the specified backoff limit`)
@@ -24,30 +24,30 @@ func TestAFailedStepSkipsTheRestAndFailsTheRun(t *testing.T) {
 
 func TestFinallyRunsAfterAFailure(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("notify").Finally("cleanup"))
-	s.fail("build")
-	s.wantMade("build", "notify")
-	s.succeed("notify")
-	s.succeed("cleanup")
+	s.failStep("build")
+	s.wantCreated("build", "notify")
+	s.succeedStep("notify")
+	s.succeedStep("cleanup")
 	s.wantSteps("build: Failed, BackoffLimitExceeded", "test: Skipped, PreviousStepFailed", "notify: Succeeded", "cleanup: Succeeded")
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
 }
 
-func TestAFailureInFinallyFailsTheRunAndSkipsNothing(t *testing.T) {
+func TestFailedFinallyStepFailsTheRunAndSkipsNothing(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("notify").Finally("cleanup"))
-	s.succeed("build")
-	s.fail("notify")
-	s.succeed("cleanup")
+	s.succeedStep("build")
+	s.failStep("notify")
+	s.succeedStep("cleanup")
 	s.wantSteps("build: Succeeded", "notify: Failed, BackoffLimitExceeded", "cleanup: Succeeded")
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonFinallyFailed)
 }
 
-func TestContinueGoesOnAsIfTheStepHadSucceeded(t *testing.T) {
+func TestContinueStartsTheNextStepAfterAFailure(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
-	s.fail("lint")
-	s.succeed("build")
+	s.failStep("lint")
+	s.succeedStep("build")
 	s.wantSteps("lint: Failed, BackoffLimitExceeded", "build: Succeeded")
 	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
-	if !s.step("lint").Tolerated {
+	if !s.stepStatus("lint").Tolerated {
 		t.Error("want lint's failure tolerated")
 	}
 	if s.sj.Status.Progress.FailedIndex != nil || s.sj.Status.State.Failed != 1 {
@@ -55,24 +55,23 @@ func TestContinueGoesOnAsIfTheStepHadSucceeded(t *testing.T) {
 	}
 }
 
-func TestOptionsThatSomebodyGarbledAreTheStrictOnes(t *testing.T) {
+func TestInvalidStepOptionsAnnotationMeansDefaultOptions(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
-	s.job("lint").Annotations[v1alpha1.AnnotationStepOptions] = "nonsense"
-	s.fail("lint")
+	s.newestJob("lint").Annotations[v1alpha1.AnnotationStepOptions] = "nonsense"
+	s.failStep("lint")
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepFailed)
 }
 
-// Upstream set completionTime on success only.
-func TestUpstreamCompletionTimeOnFailure(t *testing.T) {
+func TestFailedRunHasACompletionTime(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	s.now = s.now.Add(time.Minute)
-	s.fail("build")
+	s.failStep("build")
 	if got := s.sj.Status.CompletionTime; got == nil || !got.Time.Equal(s.now) {
 		t.Errorf("want completionTime %s, got %v", s.now, got)
 	}
 }
 
-func TestWhyAStepFailedIsToldFromItsPod(t *testing.T) {
+func TestFailureMessageComesFromTheStepsPod(t *testing.T) {
 	long := strings.Repeat("ä", 300)
 	tests := map[string]struct {
 		pods []corev1.Pod
@@ -112,9 +111,9 @@ func TestWhyAStepFailedIsToldFromItsPod(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-			s.pods[s.job("build").UID] = test.pods
-			s.fail("build")
-			if got := s.step("build").Message; got != test.want {
+			s.pods[s.newestJob("build").UID] = test.pods
+			s.failStep("build")
+			if got := s.stepStatus("build").Message; got != test.want {
 				t.Errorf("want %q, got %q", test.want, got)
 			}
 		})

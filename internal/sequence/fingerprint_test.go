@@ -7,7 +7,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-func TestJobsHaveTheSameShapeUnlessTheyDifferInMoreThanTheirOwner(t *testing.T) {
+func TestFingerprintIgnoresOnlyTheOwner(t *testing.T) {
 	base := testbuilder.SequentialJob("one", "ns").Step("build").Obj()
 	tests := map[string]struct {
 		change   func(sj *v1alpha1.SequentialJob)

@@ -13,15 +13,15 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// atTest is a run whose first step succeeded, whose second runs and whose third is to come.
-func atTest(t *testing.T) *testEnv {
+// startAtSecondStep returns a run whose first step succeeded, whose second is running and whose third is pending.
+func startAtSecondStep(t *testing.T) *testEnv {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Step("ship").Finally("cleanup"))
-	s.succeed("build")
-	s.after(time.Minute)
+	s.succeedStep("build")
+	s.reconcileAfter(time.Minute)
 	return s
 }
 
-func TestStartedStepsAreFrozen(t *testing.T) {
+func TestStartedStepsAreImmutable(t *testing.T) {
 	tests := map[string]struct {
 		edit func(*v1alpha1.SequentialJobSpec)
 		want []string
@@ -93,39 +93,39 @@ func TestStartedStepsAreFrozen(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := atTest(t)
+			s := startAtSecondStep(t)
 			changed := s.sj.Spec.DeepCopy()
 			test.edit(changed)
-			if diff := cmp.Diff(test.want, fields(ImmutabilityViolations(changed, &s.sj.Status))); diff != "" {
+			if diff := cmp.Diff(test.want, errorFields(ImmutabilityViolations(changed, &s.sj.Status))); diff != "" {
 				t.Errorf("violations (-want, +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestContainersCannotGrowOnceFinallyHasBegun(t *testing.T) {
+func TestContainersCannotGetStepsOnceFinallyHasStarted(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup"))
-	s.succeed("build")
+	s.succeedStep("build")
 	more := func(spec *v1alpha1.SequentialJobSpec) {
 		spec.Containers = append(spec.Containers, testbuilder.Step("more"))
 	}
 	changed := s.sj.Spec.DeepCopy()
 	more(changed)
-	if diff := cmp.Diff([]string{"spec.containers[1]: Forbidden"}, fields(ImmutabilityViolations(changed, &s.sj.Status))); diff != "" {
+	if diff := cmp.Diff([]string{"spec.containers[1]: Forbidden"}, errorFields(ImmutabilityViolations(changed, &s.sj.Status))); diff != "" {
 		t.Errorf("violations (-want, +got):\n%s", diff)
 	}
 
-	s.change(more) // without a webhook
-	s.succeed("cleanup")
-	s.wantMade("build", "cleanup")
+	s.changeSpec(more) // without a webhook
+	s.succeedStep("cleanup")
+	s.wantCreated("build", "cleanup")
 	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
 }
 
-func TestNothingIsFrozenWhenNoRunGoesOn(t *testing.T) {
+func TestStepsAreMutableBeforeAndAfterARun(t *testing.T) {
 	shorter := testbuilder.SequentialJob("a", "ns").Step("other").Obj().Spec
-	finished := atTest(t)
-	finished.fail("test")
-	finished.succeed("cleanup")
+	finished := startAtSecondStep(t)
+	finished.failStep("test")
+	finished.succeedStep("cleanup")
 	if errs := ImmutabilityViolations(&shorter, &finished.sj.Status); len(errs) > 0 {
 		t.Errorf("after the run: %v", errs)
 	}
@@ -134,9 +134,9 @@ func TestNothingIsFrozenWhenNoRunGoesOn(t *testing.T) {
 	}
 }
 
-func TestWithoutAWebhookAFrozenStepIsReportedAndTheRunGoesOn(t *testing.T) {
-	s := atTest(t)
-	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "other" })
+func TestChangedStartedStepIsReportedAndTheRunContinues(t *testing.T) {
+	s := startAtSecondStep(t)
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Image = "other" })
 	decision := s.reconcile()
 	if decision.HasActions() {
 		t.Errorf("the running Job is interrupted: %+v", decision)
@@ -147,65 +147,63 @@ func TestWithoutAWebhookAFrozenStepIsReportedAndTheRunGoesOn(t *testing.T) {
 	}
 	s.wantEvents(v1alpha1.EventJobStarted, v1alpha1.EventJobCompleted, v1alpha1.EventJobStarted, v1alpha1.EventSpecChanged, v1alpha1.EventSpecRejected)
 
-	s.succeed("test")
-	s.succeed("ship")
-	s.succeed("cleanup")
-	s.wantMade("build", "test", "ship", "cleanup")
+	s.succeedStep("test")
+	s.succeedStep("ship")
+	s.succeedStep("cleanup")
+	s.wantCreated("build", "test", "ship", "cleanup")
 	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
 }
 
-// Upstream killed the running step when a later one was edited.
-func TestUpstreamEditingALaterStepDoesNotKillTheRunningOne(t *testing.T) {
-	s := atTest(t)
-	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[2].Image = "new" })
+func TestChangingALaterStepDoesNotStopTheRunningStep(t *testing.T) {
+	s := startAtSecondStep(t)
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[2].Image = "new" })
 	if decision := s.reconcile(); decision.HasActions() {
 		t.Errorf("want nothing done, got %+v", decision)
 	}
-	s.succeed("test")
-	s.after(time.Minute)
+	s.succeedStep("test")
+	s.reconcileAfter(time.Minute)
 
-	if got := s.job("ship").Spec.Template.Spec.Containers[0].Image; got != "new" {
+	if got := s.newestJob("ship").Spec.Template.Spec.Containers[0].Image; got != "new" {
 		t.Errorf("ship runs the old image %s", got)
 	}
-	if build, ship := s.step("build"), s.step("ship"); build.Generation != 1 || ship.Generation != 2 || s.sj.Status.ObservedGeneration != 2 {
+	if build, ship := s.stepStatus("build"), s.stepStatus("ship"); build.Generation != 1 || ship.Generation != 2 || s.sj.Status.ObservedGeneration != 2 {
 		t.Errorf("want generations 1, 2 and 2, got %d, %d and %d", build.Generation, ship.Generation, s.sj.Status.ObservedGeneration)
 	}
 }
 
-// Upstream went by index, and counted a step twice when the list got shorter.
-func TestUpstreamShorteningTheListCountsNoStepTwice(t *testing.T) {
-	s := atTest(t)
-	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[1:] }) // without a webhook
-	s.succeed("test")
-	s.succeed("ship")
-	s.succeed("cleanup")
-	s.wantMade("build", "test", "ship", "cleanup")
+func TestRemovingStartedStepsCountsNoStepTwice(t *testing.T) {
+	s := startAtSecondStep(t)
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[1:] }) // without a webhook
+	s.succeedStep("test")
+	s.succeedStep("ship")
+	s.succeedStep("cleanup")
+	s.wantCreated("build", "test", "ship", "cleanup")
 	if got := s.sj.Status; got.State.Succeeded != 4 || got.Progress.Display != "4/4" {
 		t.Errorf("want 4 of 4, got %+v, %s", got.State, got.Progress.Display)
 	}
 }
 
-func TestTheTemplateHashTellsWhichTemplateAStepRanWith(t *testing.T) {
-	s := atTest(t)
-	s.change(func(spec *v1alpha1.SequentialJobSpec) {
+func TestTemplateHashIdentifiesTheTemplateOfAStep(t *testing.T) {
+	s := startAtSecondStep(t)
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
 		spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{ServiceAccountName: "other"}}
 	})
 	s.reconcile()
 	if got := s.sj.Status.Conditions; !meta.IsStatusConditionTrue(got, v1alpha1.ConditionSpecAccepted) {
 		t.Errorf("a new template for the steps to come is refused: %+v", got)
 	}
-	s.succeed("test")
+	s.succeedStep("test")
 	for _, step := range []string{"build", "test", "ship"} {
-		job := s.job(step)
-		if got, want := s.step(step).TemplateHash, job.Annotations[v1alpha1.AnnotationTemplateHash]; got != want || want != contentHash(job.Spec.Template) {
+		job := s.newestJob(step)
+		if got, want := s.stepStatus(step).TemplateHash, job.Annotations[v1alpha1.AnnotationTemplateHash]; got != want || want != contentHash(job.Spec.Template) {
 			t.Errorf("step %s: status says %s, its Job %s, the Job's template is %s", step, got, want, contentHash(job.Spec.Template))
 		}
 	}
 }
 
-func TestTheOptionsAStepStartedWithHold(t *testing.T) {
+func TestStartedStepKeepsItsOptions(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
-	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Step = nil }) // without a webhook
-	s.fail("lint")
-	s.wantMade("lint", "build")
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[0].Step = nil }) // without a webhook
+	s.failStep("lint")
+	s.wantCreated("lint", "build")
 }

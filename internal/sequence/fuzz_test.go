@@ -11,9 +11,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// Whatever an API server, or somebody who edits statuses by hand, puts before the core:
-// it neither panics nor asks for ever, and never has two steps active.
-func FuzzNothingMakesDecidePanic(f *testing.F) {
+// For any stored object, such as one with a manually edited status, Decide does not panic, does not
+// repeat a question that is answered, and does not make two steps active.
+func FuzzDecide(f *testing.F) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("clean").Obj()
 	begun := sj.DeepCopy()
 	decision := Decide(Observation{SequentialJob: begun, Now: time.Unix(0, 0), Answers: Answers{DryRun: &DryRunResult{}}})

@@ -10,85 +10,85 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-func TestAJobThatVanishedFailsItsStep(t *testing.T) {
+func TestLostJobFailsItsStep(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
-	s.after(time.Minute)
-	s.lose("build")
-	s.wantMade("build", "cleanup")
+	s.reconcileAfter(time.Minute)
+	s.loseJob("build")
+	s.wantCreated("build", "cleanup")
 	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed", "cleanup: Running")
 }
 
-func TestAJobThatVanishedIsMadeAgainIfTheUserWantsThat(t *testing.T) {
+func TestLostJobIsReplacedWithOnLostJobRerun(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").RerunLostJobs())
-	s.after(time.Minute)
-	first := s.job("build").Name
-	s.lose("build")
-	s.wantMade("build", "build")
-	if got := s.step("build"); got.Attempt != 2 || s.job("build").Name == first {
+	s.reconcileAfter(time.Minute)
+	first := s.newestJob("build").Name
+	s.loseJob("build")
+	s.wantCreated("build", "build")
+	if got := s.stepStatus("build"); got.Attempt != 2 || s.newestJob("build").Name == first {
 		t.Errorf("want a second attempt under another name, got %+v", got)
 	}
-	s.succeed("build")
-	s.succeed("test")
+	s.succeedStep("build")
+	s.succeedStep("test")
 	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
 }
 
-func TestAJobThatVanishedBeforeItWasEverSeenIsLostToo(t *testing.T) {
+func TestJobDeletedBeforeItWasObservedIsLost(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	s.lose("build") // this process made it, so it was there
-	s.wantMade("build")
+	s.loseJob("build") // this process created it, so it existed
+	s.wantCreated("build")
 	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed")
 }
 
-func TestAStepWhoseJobWasNeverMadeIsNotLost(t *testing.T) {
+func TestStepWhoseJobWasNotCreatedIsNotLost(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	s.jobs, s.made = nil, nil // recorded, then crashed before it made the Job
-	s.restart()
+	s.jobs, s.createdSteps = nil, nil // recorded, then crashed before the Job was created
+	s.restartOperator()
 	s.reconcile()
-	s.wantMade("build")
+	s.wantCreated("build")
 	s.wantSteps("build: Running")
 }
 
-func TestAJobMadeAgainByAStrangerUnderOurNameIsNotOurs(t *testing.T) {
+func TestJobWithAnotherUIDIsNotTheStepsJob(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	s.after(time.Minute)
-	testbuilder.Job(s.job("build")).Created("another", s.now).Complete(s.now)
+	s.reconcileAfter(time.Minute)
+	testbuilder.Job(s.newestJob("build")).Created("another", s.now).Complete(s.now)
 	s.reconcile()
 	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed")
 }
 
-func TestALostJobOfAStepThatWasRemovedIsNotMadeAgain(t *testing.T) {
+func TestLostJobOfARemovedStepIsNotReplaced(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").RerunLostJobs())
-	s.after(time.Minute)
-	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[1:] }) // without a webhook
-	s.lose("build")
-	s.wantMade("build")
+	s.reconcileAfter(time.Minute)
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[1:] }) // without a webhook
+	s.loseJob("build")
+	s.wantCreated("build")
 	s.wantSteps("build: Failed, JobRejected", "test: Skipped, PreviousStepFailed")
 }
 
-func TestAStepThatWasRemovedBeforeItsJobWasMadeIsNotMade(t *testing.T) {
+func TestStepRemovedBeforeItsJobIsCreatedFails(t *testing.T) {
 	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
-	s.create["build"] = &core.Refusal{Class: apierror.QuotaExceeded, Step: "build", Message: "exceeded quota"}
+	s.createRefusals["build"] = &core.Refusal{Class: apierror.QuotaExceeded, Step: "build", Message: "exceeded quota"}
 	s.reconcile()
-	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[1:] }) // without a webhook
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[1:] }) // without a webhook
 	s.reconcile()
-	s.wantMade()
+	s.wantCreated()
 	s.wantSteps("build: Failed, JobRejected", "test: Skipped, PreviousStepFailed")
 }
 
-func TestAJobThatAStrangerDeletesIsLostOnlyWhenItIsGone(t *testing.T) {
+func TestTerminatingJobIsNotLostYet(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	testbuilder.Job(s.job("build")).Deleted(s.now)
-	if decision := s.after(time.Minute); decision.HasActions() {
+	testbuilder.Job(s.newestJob("build")).Deleted(s.now)
+	if decision := s.reconcileAfter(time.Minute); decision.HasActions() {
 		t.Errorf("want nothing done, got %+v", decision)
 	}
 	s.wantSteps("build: Running", "test: Pending")
-	s.collect()
+	s.removeDeletedJobs()
 	s.wantSteps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed")
 }
 
-func TestALostJobOfAToleratedStepLetsTheRunGoOn(t *testing.T) {
+func TestLostJobOfAToleratedStepStartsTheNextStep(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
-	s.after(time.Minute)
-	s.lose("lint")
-	s.wantMade("lint", "build")
+	s.reconcileAfter(time.Minute)
+	s.loseJob("lint")
+	s.wantCreated("lint", "build")
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// Upstream joined names, and could not make Pods for those that got too long.
-func TestUpstreamOverLongNames(t *testing.T) {
+// Pods cannot be created for names that are too long.
+func TestLongNamesAreTruncatedToValidNames(t *testing.T) {
 	owners := map[string]string{
 		"short":                       "a",
 		"as long as names get":        strings.Repeat("a", 253),
@@ -38,7 +38,7 @@ func TestUpstreamOverLongNames(t *testing.T) {
 	}
 }
 
-func TestJobNamesDifferBy(t *testing.T) {
+func TestJobNamesDependOnRunStepAndAttempt(t *testing.T) {
 	sj := testbuilder.SequentialJob("a", "ns").Obj()
 	reborn := testbuilder.SequentialJob("a", "ns").Obj()
 	reborn.UID = types.UID("another")
@@ -62,7 +62,7 @@ func TestJobNamesDifferBy(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreCutToTheSameTextDiffer(t *testing.T) {
+func TestTruncatedNamesDiffer(t *testing.T) {
 	long := strings.Repeat("a", 100)
 	one, two := testbuilder.SequentialJob(long+"1", "ns").Obj(), testbuilder.SequentialJob(long+"2", "ns").Obj()
 	if jobName(one, 1, "build", 1) == jobName(two, 1, "build", 1) {
@@ -80,7 +80,7 @@ func TestLabelValuesAreValid(t *testing.T) {
 	}
 }
 
-func TestOutputVariable(t *testing.T) {
+func TestOutputEnvName(t *testing.T) {
 	tests := map[string]string{"build": "STEP_BUILD_OUTPUT", "unit-test-2": "STEP_UNIT_TEST_2_OUTPUT"}
 	for step, want := range tests {
 		if got := outputEnvName(step); got != want {

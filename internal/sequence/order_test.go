@@ -17,50 +17,50 @@ import (
 
 func TestStepsRunOneAfterAnother(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
-	s.wantMade("build")
+	s.wantCreated("build")
 	s.wantPhase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunning)
 
-	s.after(time.Minute)
-	s.wantMade("build")
+	s.reconcileAfter(time.Minute)
+	s.wantCreated("build")
 	s.wantSteps("build: Running", "test: Pending", "cleanup: Pending")
 
-	s.succeed("build")
-	s.wantMade("build", "test")
-	s.succeed("test")
-	s.wantMade("build", "test", "cleanup")
+	s.succeedStep("build")
+	s.wantCreated("build", "test")
+	s.succeedStep("test")
+	s.wantCreated("build", "test", "cleanup")
 	s.wantPhase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunningFinally)
 
-	s.succeed("cleanup")
+	s.succeedStep("cleanup")
 	s.wantSteps("build: Succeeded", "test: Succeeded", "cleanup: Succeeded")
 	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
 }
 
-func TestTheNextStepWaitsForATerminalCondition(t *testing.T) {
+func TestNextStepWaitsForATerminalCondition(t *testing.T) {
 	for _, interim := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget, batchv1.JobSuspended} {
 		t.Run(string(interim)+" is not one", func(t *testing.T) {
 			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
-			testbuilder.Job(s.job("build")).Condition(interim, "", "", s.now)
-			s.after(time.Minute)
-			s.wantMade("build")
+			testbuilder.Job(s.newestJob("build")).Condition(interim, "", "", s.now)
+			s.reconcileAfter(time.Minute)
+			s.wantCreated("build")
 			s.wantSteps("build: Running", "test: Pending", "cleanup: Pending")
 		})
 	}
 }
 
-func TestAConditionThatIsFalseIsNoOutcome(t *testing.T) {
+func TestFalseJobConditionIsNotAnOutcome(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	testbuilder.Job(s.job("build")).Complete(s.now)
-	conditions := s.job("build").Status.Conditions
+	testbuilder.Job(s.newestJob("build")).Complete(s.now)
+	conditions := s.newestJob("build").Status.Conditions
 	for i := range conditions {
 		conditions[i].Status = "False"
 	}
-	s.after(time.Minute)
-	s.wantMade("build")
+	s.reconcileAfter(time.Minute)
+	s.wantCreated("build")
 }
 
-func TestAStepStartsOnlyWithTheOutcomeOfTheOneBeforeInTheSameRecord(t *testing.T) {
+func TestOutcomeAndNextStartAreOneWrite(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	testbuilder.Job(s.job("build")).Complete(s.now)
+	testbuilder.Job(s.newestJob("build")).Complete(s.now)
 
 	decision := s.decide(nil)
 
@@ -72,8 +72,7 @@ func TestAStepStartsOnlyWithTheOutcomeOfTheOneBeforeInTheSameRecord(t *testing.T
 	}
 }
 
-// Upstream made Pods, but watched Jobs.
-func TestUpstreamStepsAreJobsOwnedByTheSequentialJob(t *testing.T) {
+func TestStepsAreJobsOwnedByTheSequentialJob(t *testing.T) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Obj()
 	s := newTestEnv(t, sj)
 	job := s.reconcile().CreateJob
@@ -84,52 +83,52 @@ func TestUpstreamStepsAreJobsOwnedByTheSequentialJob(t *testing.T) {
 	}
 }
 
-// Upstream, after one lost status write, met AlreadyExists for ever.
-func TestUpstreamALostStatusWriteIsNoAlreadyExistsLoop(t *testing.T) {
+// A lost status write must not lead to an endless AlreadyExists error.
+func TestLostStatusWriteAdoptsTheExistingJob(t *testing.T) {
 	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
-	s.act(s.decide(nil)) // crashed before it recorded anything
-	s.restart()
+	s.act(s.decide(nil)) // crashed before the status was recorded
+	s.restartOperator()
 
-	s.after(time.Minute)
-	s.wantMade("build")
+	s.reconcileAfter(time.Minute)
+	s.wantCreated("build")
 	s.wantSteps("build: Running", "test: Pending")
 
 	before := s.sj.DeepCopy()
-	s.succeed("build")
-	s.sj.Status = before.Status // the write was lost, the Job of test made
-	s.restart()
+	s.succeedStep("build")
+	s.sj.Status = before.Status // the write was lost, the Job of test was created
+	s.restartOperator()
 	s.reconcile()
-	s.wantMade("build", "test")
-	s.succeed("test")
+	s.wantCreated("build", "test")
+	s.succeedStep("test")
 	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
 }
 
-func TestAJobThatTheCacheDoesNotShowIsNotMadeAgain(t *testing.T) {
+func TestJobThatTheCacheDoesNotShowIsNotCreatedAgain(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	s.uncached[s.job("build").Name] = true
+	s.uncached[s.newestJob("build").Name] = true
 
-	s.after(time.Minute)
-	s.wantMade("build")
+	s.reconcileAfter(time.Minute)
+	s.wantCreated("build")
 	s.wantSteps("build: Running", "test: Pending")
 }
 
-func TestAJobThatTheCacheDoesNotShowIsAskedFor(t *testing.T) {
+func TestJobThatTheCacheDoesNotShowIsReadLive(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	decision := Decide(Observation{SequentialJob: s.sj, CreatedJobs: s.created, Now: s.now})
+	decision := Decide(Observation{SequentialJob: s.sj, CreatedJobs: s.createdUIDs, Now: s.now})
 
-	if decision.Question == nil || decision.Question.JobNamed != s.job("build").Name {
-		t.Errorf("want a live read of %s, got %+v", s.job("build").Name, decision.Question)
+	if decision.Question == nil || decision.Question.JobNamed != s.newestJob("build").Name {
+		t.Errorf("want a live read of %s, got %+v", s.newestJob("build").Name, decision.Question)
 	}
 	if decision.HasActions() {
 		t.Error("it acts before it knows")
 	}
 }
 
-// Upstream selected children by label, and counted and deleted strangers'.
-func TestUpstreamAStrangersJobUnderAStepsNameIsNotTouched(t *testing.T) {
+// Jobs are identified by their controller, not by labels.
+func TestForeignJobWithAStepsNameIsNotChanged(t *testing.T) {
 	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
 	taken := &core.Refusal{Class: apierror.AlreadyExists, Step: "build", Message: "Job a-build belongs to somebody else"}
-	s.create["build"] = taken
+	s.createRefusals["build"] = taken
 
 	decision := s.reconcile()
 	s.wantCondition(v1alpha1.ConditionNameConflict, "True NameTaken: Job a-build belongs to somebody else")
@@ -138,50 +137,50 @@ func TestUpstreamAStrangersJobUnderAStepsNameIsNotTouched(t *testing.T) {
 		t.Errorf("want another try later and nothing deleted, got %s, %v", decision.RequeueAfter, decision.DeleteJobs)
 	}
 
-	delete(s.create, "build")
-	s.after(time.Second)
-	s.wantMade("build")
-	s.after(time.Minute)
+	delete(s.createRefusals, "build")
+	s.reconcileAfter(time.Second)
+	s.wantCreated("build")
+	s.reconcileAfter(time.Minute)
 	s.wantCondition(v1alpha1.ConditionNameConflict, "False NoConflict: ")
 }
 
-func TestAFinishedStepIsNotRunAgainWhenItsJobIsDeleted(t *testing.T) {
+func TestFinishedStepDoesNotRunAgainWhenItsJobIsDeleted(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	s.succeed("build")
-	s.lose("build")
-	s.succeed("test")
-	s.lose("test")
-	s.wantMade("build", "test")
+	s.succeedStep("build")
+	s.loseJob("build")
+	s.succeedStep("test")
+	s.loseJob("test")
+	s.wantCreated("build", "test")
 	s.wantPhase(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted)
 }
 
-func TestAJobThatNoStepAccountsForIsDeletedBeforeAnotherStarts(t *testing.T) {
+func TestOrphanJobIsDeletedBeforeTheNextStepStarts(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	stray := testbuilder.Job(s.job("build").DeepCopy()).Created("stray", s.now).Obj()
+	stray := testbuilder.Job(s.newestJob("build").DeepCopy()).Created("stray", s.now).Obj()
 	stray.Name = "a-forgotten"
 	s.jobs = append([]*batchv1.Job{stray}, s.jobs...)
 
-	if decision := s.succeed("build"); decision.CreateJob != nil || len(decision.DeleteJobs) != 1 || decision.DeleteJobs[0].Name != "a-forgotten" {
+	if decision := s.succeedStep("build"); decision.CreateJob != nil || len(decision.DeleteJobs) != 1 || decision.DeleteJobs[0].Name != "a-forgotten" {
 		t.Errorf("want only the stray deleted, got %v, %v", decision.CreateJob, decision.DeleteJobs)
 	}
-	s.collect()
-	s.wantMade("build", "test")
+	s.removeDeletedJobs()
+	s.wantCreated("build", "test")
 }
 
-func TestNothingIsDoneForAnotherManager(t *testing.T) {
+func TestSequentialJobOfAnotherManagerIsIgnored(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").ManagedBy("acme.io/controller"))
-	s.wantMade()
+	s.wantCreated()
 	if s.sj.Status.Run != 0 || s.sj.Finalizers != nil {
 		t.Errorf("want it untouched, got %+v", s.sj)
 	}
 }
 
-func TestManagedByThisOperatorIsAsIfLeftOut(t *testing.T) {
+func TestManagedByThisOperatorEqualsUnset(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").ManagedBy(v1alpha1.SequentialJobManager))
-	s.wantMade("build")
+	s.wantCreated("build")
 }
 
-func TestAHundredAndTenStepsRunInOrder(t *testing.T) {
+func TestMaximumNumberOfStepsRunsInOrder(t *testing.T) {
 	b := testbuilder.SequentialJob("a", "ns")
 	var want []string
 	for i := range 100 {
@@ -194,9 +193,9 @@ func TestAHundredAndTenStepsRunInOrder(t *testing.T) {
 	}
 	s := startRun(t, b)
 	for _, step := range want {
-		s.succeed(step)
+		s.succeedStep(step)
 	}
-	s.wantMade(want...)
+	s.wantCreated(want...)
 	if got := s.sj.Status.Progress.Display; got != "110/110" {
 		t.Errorf("want 110/110, got %s", got)
 	}

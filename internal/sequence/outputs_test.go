@@ -11,13 +11,13 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-func TestAnOutputIsRecordedAndGivenToLaterSteps(t *testing.T) {
+func TestOutputIsRecordedAndPassedToLaterSteps(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("get-version", testbuilder.Outputs()).Step("ship").Finally("notify"))
-	s.pods[s.job("get-version").UID] = []corev1.Pod{testbuilder.Pod("get-version").Exited(0, "1.2.3").Obj()}
+	s.pods[s.newestJob("get-version").UID] = []corev1.Pod{testbuilder.Pod("get-version").Exited(0, "1.2.3").Obj()}
 
-	decision := s.succeed("get-version")
+	decision := s.succeedStep("get-version")
 
-	if got := s.step("get-version").Output; got != "1.2.3" {
+	if got := s.stepStatus("get-version").Output; got != "1.2.3" {
 		t.Errorf("want output 1.2.3, got %q", got)
 	}
 	if decision.Outputs == nil {
@@ -37,7 +37,7 @@ func TestAnOutputIsRecordedAndGivenToLaterSteps(t *testing.T) {
 	}
 }
 
-func TestOutputsComeFirstInTheEnvironmentAndOnlyFromEarlierSteps(t *testing.T) {
+func TestOutputsOfEarlierStepsComeFirstInTheEnvironment(t *testing.T) {
 	own := testbuilder.Container(func(c *corev1.Container) { c.Env = []corev1.EnvVar{{Name: "TAG", Value: "v$(STEP_ONE_OUTPUT)"}} })
 	sj := testbuilder.SequentialJob("a", "ns").Step("one", testbuilder.Outputs()).Step("two", testbuilder.Outputs(), own).Finally("three", testbuilder.Outputs()).Obj()
 	want := map[string][]string{
@@ -56,7 +56,7 @@ func TestOutputsComeFirstInTheEnvironmentAndOnlyFromEarlierSteps(t *testing.T) {
 	}
 }
 
-func TestWhatIsRecordedAsOutput(t *testing.T) {
+func TestRecordedOutput(t *testing.T) {
 	tests := map[string]struct {
 		pods []corev1.Pod
 		want string
@@ -75,36 +75,36 @@ func TestWhatIsRecordedAsOutput(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Outputs()))
-			s.pods[s.job("build").UID] = test.pods
-			s.succeed("build")
-			if got := s.step("build").Output; got != test.want {
+			s.pods[s.newestJob("build").UID] = test.pods
+			s.succeedStep("build")
+			if got := s.stepStatus("build").Output; got != test.want {
 				t.Errorf("want %q, got %q", test.want, got)
 			}
 		})
 	}
 }
 
-func TestNoOutputIsReadOfAStepWithoutOutputs(t *testing.T) {
+func TestStepWithoutOutputsListsNoPods(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	s.pods[s.job("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(0, "text").Obj()}
-	if decision := s.succeed("build"); decision.Outputs != nil {
+	s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(0, "text").Obj()}
+	if decision := s.succeedStep("build"); decision.Outputs != nil {
 		t.Errorf("want no ConfigMap, got %v", decision.Outputs)
 	}
-	if got := s.step("build").Output; got != "" {
+	if got := s.stepStatus("build").Output; got != "" {
 		t.Errorf("want none, got %q", got)
 	}
 }
 
-func TestAFailedStepLeavesNoOutput(t *testing.T) {
+func TestFailedStepHasNoOutput(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Outputs(), testbuilder.ContinueOnFailure()).Step("test"))
-	s.pods[s.job("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(1, "secret").Obj()}
-	if decision := s.fail("build"); decision.Outputs != nil {
+	s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(1, "secret").Obj()}
+	if decision := s.failStep("build"); decision.Outputs != nil {
 		t.Errorf("want no ConfigMap, got %v", decision.Outputs)
 	}
 }
 
-// Without this, a step of finally read the output of the run before.
-func TestARerunEmptiesTheOutputsOfTheRunBefore(t *testing.T) {
+// Without this, a finally step reads the output of the run before.
+func TestRerunRemovesEarlierOutputs(t *testing.T) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Outputs()).Step("test").Obj()
 	status := &v1alpha1.SequentialJobStatus{Run: 2, Steps: []v1alpha1.StepStatus{{Name: "build", Run: 2, Phase: v1alpha1.StepStarting}}}
 	if outputs := outputsConfigMap(sj, status); outputs == nil || len(outputs.Data) != 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-func TestEveryStepIsTriedBeforeTheFirst(t *testing.T) {
+func TestEveryStepGetsADryRunBeforeTheFirstStep(t *testing.T) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Obj()
 	decision := Decide(Observation{SequentialJob: sj, Now: time.Unix(1, 0)})
 	if decision.Question == nil || len(decision.Question.DryRun) != 3 {
@@ -23,11 +23,11 @@ func TestEveryStepIsTriedBeforeTheFirst(t *testing.T) {
 	}
 }
 
-func TestAMistakeInTheLastStepFailsTheRunAtOnce(t *testing.T) {
+func TestInvalidLastStepFailsTheRunAtItsStart(t *testing.T) {
 	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Obj())
-	s.dryRun = []core.Refusal{{Class: apierror.Invalid, Step: "test", Message: "bad quantity"}}
+	s.dryRunRefusals = []core.Refusal{{Class: apierror.Invalid, Step: "test", Message: "bad quantity"}}
 	s.reconcile()
-	s.wantMade()
+	s.wantCreated()
 	s.wantSteps("build: Skipped, Invalid", "test: Skipped, Invalid", "cleanup: Skipped, Invalid")
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepInvalid)
 	s.wantCondition(v1alpha1.ConditionSpecAccepted, `False StepInvalid: step "test": bad quantity`)
@@ -35,26 +35,26 @@ func TestAMistakeInTheLastStepFailsTheRunAtOnce(t *testing.T) {
 	s.wantEvents(v1alpha1.EventSpecRejected, v1alpha1.EventFailed)
 }
 
-func TestWithoutAWebhookTheSameMistakesFailTheRun(t *testing.T) {
+func TestInvalidSpecFailsTheRunWithoutAWebhook(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Image("")))
-	s.wantMade()
+	s.wantCreated()
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonInvalid)
 	s.wantCondition(v1alpha1.ConditionSpecAccepted, "False Invalid: spec.containers[0].image: Required value: set an image in the step or in the template's container named step")
 }
 
-func TestOutOfQuotaIsWaitingNotFailure(t *testing.T) {
+func TestExceededQuotaDelaysTheRun(t *testing.T) {
 	quota := core.Refusal{Class: apierror.QuotaExceeded, Step: "build", Message: "exceeded quota: pods"}
 	tests := map[string]func(*testEnv){
-		"seen by the dry run":      func(s *testEnv) { s.dryRun = []core.Refusal{quota} },
-		"seen when a Job is made":  func(s *testEnv) { s.create["build"] = &quota },
-		"seen by both, one by one": func(s *testEnv) { s.dryRun, s.create["build"] = []core.Refusal{quota}, &quota },
+		"seen by the dry run":      func(s *testEnv) { s.dryRunRefusals = []core.Refusal{quota} },
+		"seen when a Job is made":  func(s *testEnv) { s.createRefusals["build"] = &quota },
+		"seen by both, one by one": func(s *testEnv) { s.dryRunRefusals, s.createRefusals["build"] = []core.Refusal{quota}, &quota },
 	}
 	for name, refuse := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
 			refuse(s)
 			decision := s.reconcile()
-			s.wantMade()
+			s.wantCreated()
 			s.wantCondition(v1alpha1.ConditionResourcesUnavailable, "True QuotaExceeded: exceeded quota: pods")
 			s.wantCondition(v1alpha1.ConditionFailed, "False NotFailed: ")
 			s.wantEvents(v1alpha1.EventResourcesUnavailable)
@@ -62,19 +62,19 @@ func TestOutOfQuotaIsWaitingNotFailure(t *testing.T) {
 				t.Errorf("want another try in 1 s, got %s", decision.RequeueAfter)
 			}
 
-			if decision := s.after(10 * time.Second); decision.RequeueAfter != 10*time.Second {
+			if decision := s.reconcileAfter(10 * time.Second); decision.RequeueAfter != 10*time.Second {
 				t.Errorf("want to back off for 10 s, got %s", decision.RequeueAfter)
 			}
-			if decision := s.after(time.Hour); decision.RequeueAfter != time.Minute {
+			if decision := s.reconcileAfter(time.Hour); decision.RequeueAfter != time.Minute {
 				t.Errorf("want another try within a minute, got %s", decision.RequeueAfter)
 			}
 			s.wantEvents()
 
-			s.dryRun = nil
-			delete(s.create, "build")
-			s.after(time.Minute)
-			s.wantMade("build")
-			s.after(time.Minute)
+			s.dryRunRefusals = nil
+			delete(s.createRefusals, "build")
+			s.reconcileAfter(time.Minute)
+			s.wantCreated("build")
+			s.reconcileAfter(time.Minute)
 			if meta.IsStatusConditionTrue(s.sj.Status.Conditions, v1alpha1.ConditionResourcesUnavailable) {
 				t.Error("the condition is still there")
 			}
@@ -82,47 +82,47 @@ func TestOutOfQuotaIsWaitingNotFailure(t *testing.T) {
 	}
 }
 
-func TestAQuotaThatBarsALaterStepDoesNotBarTheFirst(t *testing.T) {
+func TestQuotaOfALaterStepDoesNotDelayTheFirst(t *testing.T) {
 	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj())
-	s.dryRun = []core.Refusal{{Class: apierror.QuotaExceeded, Step: "test", Message: "exceeded quota"}}
+	s.dryRunRefusals = []core.Refusal{{Class: apierror.QuotaExceeded, Step: "test", Message: "exceeded quota"}}
 	s.reconcile()
-	s.wantMade("build")
+	s.wantCreated("build")
 }
 
-func TestAStepWhoseJobIsRefusedFailsAndFinallyRuns(t *testing.T) {
+func TestStepWhoseJobIsRefusedFailsAndRunsFinally(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
-	s.create["test"] = &core.Refusal{Class: apierror.Invalid, Step: "test", Message: "denied by a policy"}
-	s.succeed("build")
+	s.createRefusals["test"] = &core.Refusal{Class: apierror.Invalid, Step: "test", Message: "denied by a policy"}
+	s.succeedStep("build")
 	s.reconcile()
-	s.wantMade("build", "cleanup")
+	s.wantCreated("build", "cleanup")
 	s.wantSteps("build: Succeeded", "test: Failed, JobRejected", "cleanup: Running")
-	if got := s.step("test").Message; got != "denied by a policy" {
+	if got := s.stepStatus("test").Message; got != "denied by a policy" {
 		t.Errorf("want the API server's words, got %q", got)
 	}
 }
 
-func TestAChangeThatWouldBeRefusedIsToldAtOnceAndTheRunGoesOn(t *testing.T) {
+func TestInvalidChangeIsReportedAndTheRunContinues(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	s.dryRun = []core.Refusal{{Class: apierror.Invalid, Step: "test", Message: "bad quantity"}}
-	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].WorkingDir = "x" })
+	s.dryRunRefusals = []core.Refusal{{Class: apierror.Invalid, Step: "test", Message: "bad quantity"}}
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].WorkingDir = "x" })
 	if decision := s.reconcile(); decision.HasActions() {
 		t.Errorf("the run is interrupted: %+v", decision)
 	}
 	s.wantCondition(v1alpha1.ConditionSpecAccepted, `False StepInvalid: step "test": bad quantity`)
 
-	s.dryRun = nil
-	s.change(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].WorkingDir = "/x" })
+	s.dryRunRefusals = nil
+	s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].WorkingDir = "/x" })
 	s.reconcile()
 	s.wantCondition(v1alpha1.ConditionSpecAccepted, "True Accepted: ")
-	s.succeed("build")
-	s.wantMade("build", "test")
+	s.succeedStep("build")
+	s.wantCreated("build", "test")
 }
 
 func TestADeadlineEndsTheWaitForQuota(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Deadline(60))
-	s.create["test"] = &core.Refusal{Class: apierror.QuotaExceeded, Step: "test", Message: "exceeded quota"}
-	s.succeed("build")
-	s.after(time.Hour)
+	s.createRefusals["test"] = &core.Refusal{Class: apierror.QuotaExceeded, Step: "test", Message: "exceeded quota"}
+	s.succeedStep("build")
+	s.reconcileAfter(time.Hour)
 	s.wantSteps("build: Succeeded", "test: Failed, DeadlineExceeded")
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded)
 }

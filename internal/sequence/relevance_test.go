@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-func TestWhichChangesOfAJobWakeItsSequence(t *testing.T) {
+func TestRelevantUpdatesOfAJob(t *testing.T) {
 	now := time.Unix(1, 0)
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test", testbuilder.StartDeadline(30)).Obj()
 	made := func(step int) *testbuilder.JobBuilder {

@@ -17,59 +17,59 @@ import (
 	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// errPassEnded ends a pass of the simulated operator: a crash, a conflict, stale input.
-var errPassEnded = errors.New("pass ended")
+// errReconciliationEnded ends a reconciliation of the simulated operator: a crash, a conflict, a stale observation.
+var errReconciliationEnded = errors.New("reconciliation ended")
 
-// pass plays one pass of the operator, as the reconciler makes it: observe, ask, record,
-// act, with a chance of a crash between any two requests.
+// reconcile simulates one reconciliation: observe, decide, record, act, with a random crash between
+// any two requests.
 func (w *simulator) reconcile() {
 	in := w.observe()
 	decision := w.decide(&in)
-	if err := w.carryOut(in, decision); err != nil {
+	if err := w.carryOutDecision(in, decision); err != nil {
 		return
 	}
 }
 
-func (w *simulator) carryOut(in Observation, decision Decision) error {
+func (w *simulator) carryOutDecision(in Observation, decision Decision) error {
 	read := in.SequentialJob.ResourceVersion
-	held := in.SequentialJob.DeepCopy()
-	if err := w.record(held, &decision); err != nil {
+	stored := in.SequentialJob.DeepCopy()
+	if err := w.record(stored, &decision); err != nil {
 		return err
 	}
-	refusal, err := w.act(held, &decision, read)
+	refusal, err := w.act(stored, &decision, read)
 	if err != nil || refusal == nil {
 		return err
 	}
-	in.SequentialJob, in.Refusal = held.DeepCopy(), refusal
+	in.SequentialJob, in.Refusal = stored.DeepCopy(), refusal
 	decision = w.decide(&in)
-	return w.record(held, &decision)
+	return w.record(stored, &decision)
 }
 
-// observe reads caches that lag behind, and what the process remembers.
+// observe reads stale caches and the remembered Jobs.
 func (w *simulator) observe() Observation {
-	w.sjSeen = w.lag(w.sjSeen, len(w.sjVersions)-1)
-	w.jobsSeen = w.lag(w.jobsSeen, len(w.jobVersions)-1)
+	w.observedVersion = w.advanceCache(w.observedVersion, len(w.objectVersions)-1)
+	w.observedJobsVersion = w.advanceCache(w.observedJobsVersion, len(w.jobVersions)-1)
 	in := Observation{
-		SequentialJob: w.sjVersions[w.sjSeen].DeepCopy(),
+		SequentialJob: w.objectVersions[w.observedVersion].DeepCopy(),
 		Now:           w.now,
 		CreatedJobs:   map[string]types.UID{},
 		Answers:       Answers{JobsByName: map[string]*batchv1.Job{}, PodsByJob: map[types.UID][]corev1.Pod{}},
 	}
-	seen := w.jobVersions[w.jobsSeen]
+	seen := w.jobVersions[w.observedJobsVersion]
 	for _, job := range seen {
 		in.Jobs = append(in.Jobs, job)
 	}
-	for name, job := range w.memory {
+	for name, job := range w.rememberedJobs {
 		in.CreatedJobs[name] = job.UID
-		if shown := seen[name]; (shown == nil || shown.UID != job.UID) && w.chance(50) {
+		if shown := seen[name]; (shown == nil || shown.UID != job.UID) && w.happensWithChance(50) {
 			in.Jobs = append(in.Jobs, job) // trusted to exist for a while
 		}
 	}
-	slices.SortFunc(in.Jobs, func(a, b *batchv1.Job) int { return compareStrings(a.Name, b.Name) })
+	slices.SortFunc(in.Jobs, func(a, b *batchv1.Job) int { return compareJobNames(a.Name, b.Name) })
 	return in
 }
 
-func compareStrings(a, b string) int {
+func compareJobNames(a, b string) int {
 	switch {
 	case a < b:
 		return -1
@@ -80,9 +80,9 @@ func compareStrings(a, b string) int {
 	}
 }
 
-// lag moves a cache some way towards the newest version.
-func (w *simulator) lag(seen, newest int) int {
-	if w.calm || w.chance(50) {
+// advanceCache advances a cache to a random later version.
+func (w *simulator) advanceCache(seen, newest int) int {
+	if w.noDisturbances || w.happensWithChance(50) {
 		return newest
 	}
 	return seen + w.rng.IntN(newest-seen+1)
@@ -96,7 +96,7 @@ func (w *simulator) decide(in *Observation) Decision {
 		}
 		w.answer(in, decision.Question)
 	}
-	w.violate("the core never stops asking")
+	w.reportViolation("the core does not stop asking questions")
 	return Decision{Status: in.SequentialJob.Status}
 }
 
@@ -105,8 +105,8 @@ func (w *simulator) answer(in *Observation, question *Question) {
 	case question.JobNamed != "":
 		job := w.jobs[question.JobNamed]
 		in.Answers.JobsByName[question.JobNamed] = job
-		if job != nil && w.memory[job.Name] == nil {
-			w.memory[job.Name] = job
+		if job != nil && w.rememberedJobs[job.Name] == nil {
+			w.rememberedJobs[job.Name] = job
 		}
 	case question.PodsOf != nil:
 		in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{}
@@ -115,12 +115,12 @@ func (w *simulator) answer(in *Observation, question *Question) {
 	}
 }
 
-// crash may end the process, which then forgets everything and reads its caches anew.
-func (w *simulator) crash() bool {
-	if w.calm || !w.chance(5) {
+// maybeCrash randomly ends the process, which then forgets its memory and fills its caches again.
+func (w *simulator) maybeCrash() bool {
+	if w.noDisturbances || !w.happensWithChance(5) {
 		return false
 	}
-	w.note("operator crashes")
+	w.logEvent("operator crashes")
 	w.crashes++
 	recorded := map[types.UID]bool{}
 	for _, step := range w.sj.Status.Steps {
@@ -128,133 +128,133 @@ func (w *simulator) crash() bool {
 	}
 	for _, job := range w.jobs {
 		if !recorded[job.UID] {
-			w.ambiguousS[job.UID] = true
+			w.unrecordedJobs[job.UID] = true
 		}
 	}
-	for _, job := range w.memory {
+	for _, job := range w.rememberedJobs {
 		if !recorded[job.UID] {
-			w.ambiguousS[job.UID] = true
+			w.unrecordedJobs[job.UID] = true
 		}
 	}
-	w.memory = map[string]*batchv1.Job{}
-	w.sjSeen = max(0, len(w.sjVersions)-1-w.rng.IntN(4))
-	w.jobsSeen = max(0, len(w.jobVersions)-1-w.rng.IntN(4))
+	w.rememberedJobs = map[string]*batchv1.Job{}
+	w.observedVersion = max(0, len(w.objectVersions)-1-w.rng.IntN(4))
+	w.observedJobsVersion = max(0, len(w.jobVersions)-1-w.rng.IntN(4))
 	return true
 }
 
-func (w *simulator) record(held *v1alpha1.SequentialJob, decision *Decision) error {
-	if w.crash() {
-		return errPassEnded
+func (w *simulator) record(stored *v1alpha1.SequentialJob, decision *Decision) error {
+	if w.maybeCrash() {
+		return errReconciliationEnded
 	}
 	if !decision.StatusChanged {
 		return nil
 	}
-	changed := held.DeepCopy()
+	changed := stored.DeepCopy()
 	changed.Status = decision.Status
-	if err := w.write(held, changed); err != nil {
+	if err := w.writeLocked(stored, changed); err != nil {
 		return err
 	}
-	maps.DeleteFunc(w.memory, func(name string, _ *batchv1.Job) bool {
-		return !slices.ContainsFunc(held.Status.Steps, func(step v1alpha1.StepStatus) bool {
+	maps.DeleteFunc(w.rememberedJobs, func(name string, _ *batchv1.Job) bool {
+		return !slices.ContainsFunc(stored.Status.Steps, func(step v1alpha1.StepStatus) bool {
 			return (step.Phase == v1alpha1.StepStarting || step.Phase == v1alpha1.StepRunning) && step.JobName == name && step.JobUID == ""
 		})
 	})
 	return nil
 }
 
-// write stores the object under the optimistic lock.
-func (w *simulator) write(held, changed *v1alpha1.SequentialJob) error {
-	if held.ResourceVersion != w.sj.ResourceVersion {
-		w.note("conflict")
-		return errPassEnded
+// writeLocked stores the object under the optimistic lock.
+func (w *simulator) writeLocked(stored, changed *v1alpha1.SequentialJob) error {
+	if stored.ResourceVersion != w.sj.ResourceVersion {
+		w.logEvent("conflict")
+		return errReconciliationEnded
 	}
-	w.storeSJ(changed)
-	*held = *w.sj.DeepCopy()
-	for _, step := range held.Status.Steps {
+	w.storeSequentialJob(changed)
+	*stored = *w.sj.DeepCopy()
+	for _, step := range stored.Status.Steps {
 		if step.Phase == v1alpha1.StepSuspending {
-			w.excused[step.JobUID] = true
+			w.interruptedJobs[step.JobUID] = true
 		}
 	}
-	if held.Status.State.Active > 1 {
-		w.violate("%d steps recorded as active", held.Status.State.Active)
+	if stored.Status.State.Active > 1 {
+		w.reportViolation("%d steps recorded as active", stored.Status.State.Active)
 	}
-	if w.crash() {
-		return errPassEnded
+	if w.maybeCrash() {
+		return errReconciliationEnded
 	}
 	return nil
 }
 
-func (w *simulator) act(held *v1alpha1.SequentialJob, decision *Decision, read string) (*core.Refusal, error) {
+func (w *simulator) act(stored *v1alpha1.SequentialJob, decision *Decision, read string) (*core.Refusal, error) {
 	if decision.NeedsFinalizer {
-		if err := w.setFinalizer(held, true); err != nil {
+		if err := w.setFinalizer(stored, true); err != nil {
 			return nil, err
 		}
 	}
-	if decision.HasActions() && held.ResourceVersion == read && held.ResourceVersion != w.sj.ResourceVersion {
-		w.note("stale")
-		return nil, errPassEnded
+	if decision.HasActions() && stored.ResourceVersion == read && stored.ResourceVersion != w.sj.ResourceVersion {
+		w.logEvent("stale")
+		return nil, errReconciliationEnded
 	}
 	if decision.CreateJob != nil {
-		if refusal, err := w.create(decision.CreateJob); refusal != nil || err != nil {
+		if refusal, err := w.createJob(decision.CreateJob); refusal != nil || err != nil {
 			return refusal, err
 		}
 	}
-	w.hold(decision)
+	w.suspendOrResume(decision)
 	for _, job := range decision.DeleteJobs {
 		if current := w.jobs[job.Name]; current != nil && current.UID == job.UID {
-			w.note("operator deletes %s", job.Name)
-			w.setJob(current, func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: w.now} })
+			w.logEvent("operator deletes %s", job.Name)
+			w.changeJob(current, func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: w.now} })
 		}
 	}
 	if decision.NeedsFinalizer {
 		return nil, nil
 	}
-	return nil, w.setFinalizer(held, false)
+	return nil, w.setFinalizer(stored, false)
 }
 
 // setFinalizer adds or removes the finalizer.
-func (w *simulator) setFinalizer(held *v1alpha1.SequentialJob, wanted bool) error {
-	if slices.Contains(held.Finalizers, v1alpha1.SequentialJobFinalizer) == wanted {
+func (w *simulator) setFinalizer(stored *v1alpha1.SequentialJob, wanted bool) error {
+	if slices.Contains(stored.Finalizers, v1alpha1.SequentialJobFinalizer) == wanted {
 		return nil
 	}
-	changed := held.DeepCopy()
+	changed := stored.DeepCopy()
 	changed.Finalizers = nil
 	if wanted {
 		changed.Finalizers = []string{v1alpha1.SequentialJobFinalizer}
 	}
-	return w.write(held, changed)
+	return w.writeLocked(stored, changed)
 }
 
-func (w *simulator) hold(decision *Decision) {
+func (w *simulator) suspendOrResume(decision *Decision) {
 	if decision.SuspendJob != nil && w.jobs[decision.SuspendJob.Name] != nil && w.jobs[decision.SuspendJob.Name].UID == decision.SuspendJob.UID {
-		w.setJob(w.jobs[decision.SuspendJob.Name], func(j *batchv1.Job) {
+		w.changeJob(w.jobs[decision.SuspendJob.Name], func(j *batchv1.Job) {
 			j.Spec.Suspend = new(true)
 			metav1.SetMetaDataAnnotation(&j.ObjectMeta, v1alpha1.AnnotationSuspended, "true")
 		})
 	}
 	if decision.ResumeJob != nil && w.jobs[decision.ResumeJob.Name] != nil && w.jobs[decision.ResumeJob.Name].UID == decision.ResumeJob.UID {
-		w.setJob(w.jobs[decision.ResumeJob.Name], func(j *batchv1.Job) {
+		w.changeJob(w.jobs[decision.ResumeJob.Name], func(j *batchv1.Job) {
 			j.Spec.Suspend = new(false)
 			delete(j.Annotations, v1alpha1.AnnotationSuspended)
 		})
 	}
 }
 
-// create makes a Job on the simulated API server, where the promises are checked.
-func (w *simulator) create(job *batchv1.Job) (*core.Refusal, error) {
+// createJob creates a Job on the simulated API server and checks the invariants.
+func (w *simulator) createJob(job *batchv1.Job) (*core.Refusal, error) {
 	if current := w.jobs[job.Name]; current != nil {
-		w.memory[job.Name] = current
+		w.rememberedJobs[job.Name] = current
 		return nil, nil
 	}
-	if !w.calm && w.chance(5) {
+	if !w.noDisturbances && w.happensWithChance(5) {
 		class := apierror.QuotaExceeded
-		if w.chance(10) {
+		if w.happensWithChance(10) {
 			class = apierror.Invalid
 		}
-		w.note("refused (%s): %s", class, job.Name)
+		w.logEvent("refused (%s): %s", class, job.Name)
 		return &core.Refusal{Class: class, Message: "no"}, nil
 	}
-	w.checkPromises(job)
+	w.checkJobCreation(job)
 	w.uid++
 	w.created++
 	made := job.DeepCopy()
@@ -263,62 +263,62 @@ func (w *simulator) create(job *batchv1.Job) (*core.Refusal, error) {
 	if isQueueManaged(made) {
 		made.Spec.Suspend = new(true)
 	}
-	w.note("operator makes %s as %s", made.Name, made.UID)
+	w.logEvent("operator creates %s as %s", made.Name, made.UID)
 	w.jobs[made.Name] = made
-	w.ran[stepKey(made)] = append(w.ran[stepKey(made)], made)
+	w.jobHistory[stepKey(made)] = append(w.jobHistory[stepKey(made)], made)
 	w.storeJobs()
-	if w.crash() {
-		return nil, errPassEnded
+	if w.maybeCrash() {
+		return nil, errReconciliationEnded
 	}
-	w.memory[made.Name] = made
+	w.rememberedJobs[made.Name] = made
 	return nil, nil
 }
 
-func (w *simulator) checkPromises(job *batchv1.Job) {
+func (w *simulator) checkJobCreation(job *batchv1.Job) {
 	for name, other := range w.jobs {
 		if !IsTerminal(other) {
-			w.violate("%s is made while %s may be running", job.Name, name)
+			w.reportViolation("%s is created while %s may be running", job.Name, name)
 		}
 	}
 	if !slices.Contains(w.sj.Finalizers, v1alpha1.SequentialJobFinalizer) {
-		w.violate("%s is made without the finalizer", job.Name)
+		w.reportViolation("%s is created without the finalizer", job.Name)
 	}
-	w.checkOrder(job)
-	w.checkOnce(job)
+	w.checkStepOrder(job)
+	w.checkSingleExecution(job)
 }
 
-// checkOrder: every step before this one has its outcome stored.
-func (w *simulator) checkOrder(job *batchv1.Job) {
+// checkStepOrder checks that every earlier step has its outcome stored.
+func (w *simulator) checkStepOrder(job *batchv1.Job) {
 	for _, step := range w.sj.Status.Steps {
 		if step.Name == job.Labels[v1alpha1.LabelStep] {
 			return
 		}
 		if canStart(step.Phase) || isActive(step.Phase) {
-			w.violate("%s is made while step %s is stored as %s", job.Name, step.Name, step.Phase)
+			w.reportViolation("%s is created while step %s is stored as %s", job.Name, step.Name, step.Phase)
 		}
 	}
 }
 
-// checkOnce: the step has not run in this run, unless it was lost under onLostJob: Rerun,
-// or interrupted by suspension. One case no status can tell: the operator crashed before
-// it could record the Job, and a stranger deleted that Job before the operator was back.
-func (w *simulator) checkOnce(job *batchv1.Job) {
-	for _, earlier := range w.ran[stepKey(job)] {
+// checkSingleExecution checks that the step has not run in this run, unless it was lost with
+// onLostJob: Rerun, or interrupted by suspension. One case cannot be distinguished: the operator
+// crashed before it recorded the Job, and another client deleted that Job before the restart.
+func (w *simulator) checkSingleExecution(job *batchv1.Job) {
+	for _, earlier := range w.jobHistory[stepKey(job)] {
 		outcome := terminalCondition(earlier)
 		switch {
-		case w.excused[earlier.UID]:
-		case w.ambiguousS[earlier.UID] && w.jobs[earlier.Name] == nil:
+		case w.interruptedJobs[earlier.UID]:
+		case w.unrecordedJobs[earlier.UID] && w.jobs[earlier.Name] == nil:
 			w.ambiguous++
 		case outcome == nil && w.sj.Spec.OnLostJob == v1alpha1.LostJobRerun:
-		case outcome != nil && w.sj.Spec.OnLostJob == v1alpha1.LostJobRerun && w.jobs[earlier.Name] == nil && !w.outcomeStored(earlier):
-			// it ended and vanished before anybody saw: lost, too
+		case outcome != nil && w.sj.Spec.OnLostJob == v1alpha1.LostJobRerun && w.jobs[earlier.Name] == nil && !w.isOutcomeRecorded(earlier):
+			// it ended and was deleted before it was observed: lost as well
 		default:
-			w.violate("%s is made; %s was made for the step before (%s)", job.Name, earlier.UID, describe(outcome))
+			w.reportViolation("%s is created; %s was created for the step before (%s)", job.Name, earlier.UID, describeOutcome(outcome))
 		}
 	}
 }
 
-func (w *simulator) outcomeStored(job *batchv1.Job) bool {
+func (w *simulator) isOutcomeRecorded(job *batchv1.Job) bool {
 	for _, step := range w.sj.Status.Steps {
 		if step.JobUID == job.UID && (step.Phase == v1alpha1.StepSucceeded || step.Phase == v1alpha1.StepFailed) {
 			return true
@@ -327,7 +327,7 @@ func (w *simulator) outcomeStored(job *batchv1.Job) bool {
 	return false
 }
 
-func describe(outcome *batchv1.JobCondition) string {
+func describeOutcome(outcome *batchv1.JobCondition) string {
 	if outcome == nil {
 		return "no outcome"
 	}

@@ -21,20 +21,19 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// The property test plays a whole cluster against the core, at random: Jobs start, end,
-// fail and are deleted by strangers; the operator reads stale caches, meets conflicts
-// and quotas, and crashes between any two of its requests; the user suspends, edits and
-// reruns. Whatever happens:
+// The simulation tests the core with random events: Jobs start, end, fail and are deleted by other
+// clients; the operator reads stale caches, gets conflicts and quota errors, and crashes between
+// any two requests; the user suspends, changes and reruns the sequence. In every case:
 //
-//   - a Job is made only when no other Job of the sequence may be running,
-//   - only after every step before it has its outcome stored,
-//   - never again for a step that ran, unless the spec says so,
-//   - no step is skipped on the way to Completed,
-//   - and once the world calms down the run ends, and stays as it is.
+//   - a Job is created only when no other Job of the sequence may be running,
+//   - and only after every earlier step has its outcome stored,
+//   - and not again for a step that ran, unless the spec allows it,
+//   - no step is skipped in a run that completes,
+//   - and once the disturbances end, the run ends and does not change any more.
 //
-// SEQUENCE_RUNS sets how many clusters are played (make test plays 100,000) and
-// SEQUENCE_SEED the first seed, to play one again.
-func TestWhateverHappensStepsRunOneAtATimeOnceAndInOrder(t *testing.T) {
+// SEQUENCE_RUNS is the number of simulated clusters (100,000 in make test) and SEQUENCE_SEED the
+// first seed.
+func TestSimulationRunsStepsOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	runs, first := testbuilder.Number(t, "SEQUENCE_RUNS", 5_000), testbuilder.Number(t, "SEQUENCE_SEED", 1)
 	var next atomic.Int64
@@ -45,9 +44,9 @@ func TestWhateverHappensStepsRunOneAtATimeOnceAndInOrder(t *testing.T) {
 		group.Go(func() {
 			for seed := next.Add(1); seed < int64(first+runs) && !t.Failed(); seed = next.Add(1) {
 				w := newSimulator(uint64(seed))
-				w.play()
+				w.runSimulation()
 				for _, violation := range w.violations {
-					t.Errorf("seed %d: %s\n%s", seed, violation, w.history())
+					t.Errorf("seed %d: %s\n%s", seed, violation, w.eventLog())
 				}
 				ambiguous.Add(int64(w.ambiguous))
 				created.Add(int64(w.created))
@@ -56,11 +55,11 @@ func TestWhateverHappensStepsRunOneAtATimeOnceAndInOrder(t *testing.T) {
 		})
 	}
 	group.Wait()
-	t.Logf("%d runs, %d Jobs, %d crashes; %d Jobs made again because the operator crashed before recording one that a stranger then deleted",
+	t.Logf("%d runs, %d Jobs, %d crashes; %d Jobs created again because the operator crashed before it recorded one that another client then deleted",
 		runs, created.Load(), crashes.Load(), ambiguous.Load())
 }
 
-// world is a cluster with one SequentialJob.
+// simulator simulates a cluster with one SequentialJob.
 type simulator struct {
 	rng  *rand.Rand
 	now  time.Time
@@ -68,53 +67,53 @@ type simulator struct {
 	jobs map[string]*batchv1.Job
 
 	// What a cache may still show.
-	sjVersions  []*v1alpha1.SequentialJob
-	jobVersions []map[string]*batchv1.Job
-	sjSeen      int
-	jobsSeen    int
+	objectVersions      []*v1alpha1.SequentialJob
+	jobVersions         []map[string]*batchv1.Job
+	observedVersion     int
+	observedJobsVersion int
 
-	// What the operator's process remembers.
-	memory map[string]*batchv1.Job
+	// What the operator's process remembers of created Jobs.
+	rememberedJobs map[string]*batchv1.Job
 
-	calm       bool
-	uid        int
-	ran        map[string][]*batchv1.Job // by run and step
-	ambiguousS map[types.UID]bool        // made, never recorded, operator crashed since
-	excused    map[types.UID]bool        // ended by suspension
-	log        []string
-	violations []string
-	ambiguous  int
-	created    int
-	crashes    int
+	noDisturbances  bool
+	uid             int
+	jobHistory      map[string][]*batchv1.Job // by run and step
+	unrecordedJobs  map[types.UID]bool        // created, not recorded, and the operator crashed since
+	interruptedJobs map[types.UID]bool        // ended by suspension
+	log             []string
+	violations      []string
+	ambiguous       int
+	created         int
+	crashes         int
 }
 
 func newSimulator(seed uint64) *simulator {
 	w := &simulator{
-		rng:        rand.New(rand.NewPCG(seed, 0)),
-		now:        time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		jobs:       map[string]*batchv1.Job{},
-		memory:     map[string]*batchv1.Job{},
-		ran:        map[string][]*batchv1.Job{},
-		ambiguousS: map[types.UID]bool{},
-		excused:    map[types.UID]bool{},
+		rng:             rand.New(rand.NewPCG(seed, 0)),
+		now:             time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		jobs:            map[string]*batchv1.Job{},
+		rememberedJobs:  map[string]*batchv1.Job{},
+		jobHistory:      map[string][]*batchv1.Job{},
+		unrecordedJobs:  map[types.UID]bool{},
+		interruptedJobs: map[types.UID]bool{},
 	}
 	w.sj = w.randomSequentialJob()
-	w.storeSJ(w.sj)
+	w.storeSequentialJob(w.sj)
 	w.storeJobs()
 	return w
 }
 
-func (w *simulator) chance(percent int) bool { return w.rng.IntN(100) < percent }
+func (w *simulator) happensWithChance(percent int) bool { return w.rng.IntN(100) < percent }
 
-func (w *simulator) note(format string, args ...any) {
+func (w *simulator) logEvent(format string, args ...any) {
 	w.log = append(w.log, fmt.Sprintf(format, args...))
 }
 
-func (w *simulator) violate(format string, args ...any) {
+func (w *simulator) reportViolation(format string, args ...any) {
 	w.violations = append(w.violations, fmt.Sprintf(format, args...))
 }
 
-func (w *simulator) history() string {
+func (w *simulator) eventLog() string {
 	out := ""
 	for _, line := range w.log {
 		out += line + "\n"
@@ -127,22 +126,22 @@ func (w *simulator) randomSequentialJob() *v1alpha1.SequentialJob {
 	for i := range 1 + w.rng.IntN(4) {
 		sj.Spec.Containers = append(sj.Spec.Containers, w.randomStep(fmt.Sprintf("s%d", i)))
 	}
-	if w.chance(30) {
+	if w.happensWithChance(30) {
 		sj.Spec.Finally = []v1alpha1.Step{w.randomStep("f0")}
 	}
 	sj.Spec.OnLostJob = v1alpha1.LostJobFail
-	if w.chance(30) {
+	if w.happensWithChance(30) {
 		sj.Spec.OnLostJob = v1alpha1.LostJobRerun
 	}
 	sj.Spec.SuspendPolicy = v1alpha1.SuspendAfterCurrent
-	if w.chance(50) {
+	if w.happensWithChance(50) {
 		sj.Spec.SuspendPolicy = v1alpha1.SuspendImmediate
 	}
-	if w.chance(20) {
+	if w.happensWithChance(20) {
 		sj.Spec.JobMetadata = &v1alpha1.JobMetadata{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}
 	}
-	sj.Spec.Suspend = w.chance(10)
-	if w.chance(15) {
+	sj.Spec.Suspend = w.happensWithChance(10)
+	if w.happensWithChance(15) {
 		sj.Spec.ActiveDeadlineSeconds = new(int64(20))
 	}
 	return sj
@@ -150,50 +149,50 @@ func (w *simulator) randomSequentialJob() *v1alpha1.SequentialJob {
 
 func (w *simulator) randomStep(name string) v1alpha1.Step {
 	step := v1alpha1.Step{Name: name, Container: corev1.Container{Image: "image"}, Step: &v1alpha1.StepOptions{}}
-	if w.chance(20) {
+	if w.happensWithChance(20) {
 		step.Step.OnFailure = v1alpha1.OnFailureContinue
 	}
-	if w.chance(20) {
+	if w.happensWithChance(20) {
 		step.Step.StartDeadlineSeconds = new(int64(5))
 	}
-	step.Step.Outputs = w.chance(20)
+	step.Step.Outputs = w.happensWithChance(20)
 	return step
 }
 
-// play runs the world wild for a while, then calm until nothing moves.
-func (w *simulator) play() {
+// runSimulation applies random events, then lets the run finish without disturbances.
+func (w *simulator) runSimulation() {
 	for range 20 + w.rng.IntN(40) {
-		w.happen()
+		w.applyRandomEvent()
 		w.reconcile()
 	}
-	w.calm = true
+	w.noDisturbances = true
 	w.sj = w.sj.DeepCopy()
 	if w.sj.Spec.Suspend {
 		w.sj.Spec.Suspend = false
 		w.sj.Generation++
 	}
-	w.storeSJ(w.sj)
+	w.storeSequentialJob(w.sj)
 	for range 60 {
 		w.now = w.now.Add(3 * time.Second)
-		w.progressJobs()
-		versions := len(w.sjVersions)
+		w.advanceJobs()
+		versions := len(w.objectVersions)
 		w.reconcile()
-		if w.sj.Status.CompletionTime != nil && len(w.sjVersions) == versions {
+		if w.sj.Status.CompletionTime != nil && len(w.objectVersions) == versions {
 			break
 		}
 	}
-	w.assertOver()
+	w.checkFinalState()
 }
 
-// happen lets the world do something.
-func (w *simulator) happen() {
+// applyRandomEvent applies a random event.
+func (w *simulator) applyRandomEvent() {
 	w.now = w.now.Add(time.Duration(w.rng.IntN(3000)) * time.Millisecond)
-	if w.chance(60) {
-		w.progressJobs()
+	if w.happensWithChance(60) {
+		w.advanceJobs()
 	}
 	switch dice := w.rng.IntN(100); {
 	case dice < 6:
-		w.deleteSomeJob()
+		w.deleteRandomJob()
 	case dice < 11:
 		w.changeSpec("suspend", func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = !spec.Suspend })
 	case dice < 15:
@@ -221,30 +220,30 @@ func (w *simulator) changeSpec(what string, change func(*v1alpha1.SequentialJobS
 	changed := w.sj.DeepCopy()
 	change(&changed.Spec)
 	changed.Generation++
-	w.note("user: %s (generation %d)", what, changed.Generation)
-	w.storeSJ(changed)
+	w.logEvent("user: %s (generation %d)", what, changed.Generation)
+	w.storeSequentialJob(changed)
 }
 
-func (w *simulator) storeSJ(sj *v1alpha1.SequentialJob) {
+func (w *simulator) storeSequentialJob(sj *v1alpha1.SequentialJob) {
 	stored := sj.DeepCopy()
-	stored.ResourceVersion = strconv.Itoa(len(w.sjVersions) + 1)
+	stored.ResourceVersion = strconv.Itoa(len(w.objectVersions) + 1)
 	w.sj = stored
-	w.sjVersions = append(w.sjVersions, stored)
+	w.objectVersions = append(w.objectVersions, stored)
 }
 
 func (w *simulator) storeJobs() {
 	w.jobVersions = append(w.jobVersions, maps.Clone(w.jobs))
 }
 
-// setJob stores a changed copy of a Job.
-func (w *simulator) setJob(job *batchv1.Job, change func(*batchv1.Job)) {
+// changeJob stores a changed copy of a Job.
+func (w *simulator) changeJob(job *batchv1.Job, change func(*batchv1.Job)) {
 	changed := job.DeepCopy()
 	change(changed)
 	w.jobs[job.Name] = changed
 	w.storeJobs()
 }
 
-func (w *simulator) jobNames() []string {
+func (w *simulator) sortedJobNames() []string {
 	names := make([]string, 0, len(w.jobs))
 	for name := range w.jobs {
 		names = append(names, name)
@@ -253,70 +252,70 @@ func (w *simulator) jobNames() []string {
 	return names
 }
 
-// progressJobs plays the Job controller, the kubelet, the garbage collector and a queue.
-func (w *simulator) progressJobs() {
-	for _, name := range w.jobNames() {
+// advanceJobs simulates the Job controller, the kubelet, the garbage collector and a queue.
+func (w *simulator) advanceJobs() {
+	for _, name := range w.sortedJobNames() {
 		job := w.jobs[name]
 		if IsTerminal(job) {
 			continue
 		}
 		switch {
 		case !job.DeletionTimestamp.IsZero():
-			if w.calm || w.chance(50) {
-				w.note("gone: %s", name)
+			if w.noDisturbances || w.happensWithChance(50) {
+				w.logEvent("removed: %s", name)
 				delete(w.jobs, name)
 				w.storeJobs()
 			}
 		case isSuspended(job):
-			w.progressSuspended(job)
+			w.advanceSuspendedJob(job)
 		case job.Status.StartTime == nil:
-			w.setJob(job, func(j *batchv1.Job) {
+			w.changeJob(job, func(j *batchv1.Job) {
 				started := metav1.NewTime(w.now)
 				j.Status.StartTime, j.Status.Active = &started, 1
 				j.Status.Conditions = nil
 			})
-		case w.calm || w.chance(40):
-			w.endJob(job)
+		case w.noDisturbances || w.happensWithChance(40):
+			w.finishJob(job)
 		}
 	}
 }
 
-func (w *simulator) progressSuspended(job *batchv1.Job) {
-	if job.Annotations[v1alpha1.AnnotationSuspended] == "" && (w.calm || w.chance(50)) {
-		w.setJob(job, func(j *batchv1.Job) { j.Spec.Suspend = new(false) }) // a queue admits it
+func (w *simulator) advanceSuspendedJob(job *batchv1.Job) {
+	if job.Annotations[v1alpha1.AnnotationSuspended] == "" && (w.noDisturbances || w.happensWithChance(50)) {
+		w.changeJob(job, func(j *batchv1.Job) { j.Spec.Suspend = new(false) }) // a queue admits it
 		return
 	}
-	if w.calm || w.chance(50) {
-		w.setJob(job, func(j *batchv1.Job) {
+	if w.noDisturbances || w.happensWithChance(50) {
+		w.changeJob(job, func(j *batchv1.Job) {
 			j.Status.Active, j.Status.StartTime = 0, nil
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue}}
 		})
 	}
 }
 
-func (w *simulator) endJob(job *batchv1.Job) {
+func (w *simulator) finishJob(job *batchv1.Job) {
 	outcome := batchv1.JobComplete
-	if w.chance(20) {
+	if w.happensWithChance(20) {
 		outcome = batchv1.JobFailed
 	}
-	w.note("%s: %s", outcome, job.Name)
-	w.setJob(job, func(j *batchv1.Job) {
+	w.logEvent("%s: %s", outcome, job.Name)
+	w.changeJob(job, func(j *batchv1.Job) {
 		j.Status.Active = 0
 		j.Status.Conditions = []batchv1.JobCondition{{Type: outcome, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.now)}}
 		if outcome == batchv1.JobFailed {
 			j.Status.Failed = 1
 		}
 	})
-	w.remember(job.Name)
+	w.updateJobHistory(job.Name)
 }
 
-// remember keeps the history of a step's Jobs up to date with the Job's last state.
-func (w *simulator) remember(name string) {
+// updateJobHistory updates the history of a step's Jobs with the Job's last state.
+func (w *simulator) updateJobHistory(name string) {
 	job := w.jobs[name]
 	key := stepKey(job)
-	for i, known := range w.ran[key] {
+	for i, known := range w.jobHistory[key] {
 		if known.UID == job.UID {
-			w.ran[key][i] = job
+			w.jobHistory[key][i] = job
 		}
 	}
 }
@@ -325,43 +324,43 @@ func stepKey(job *batchv1.Job) string {
 	return job.Annotations[v1alpha1.AnnotationRun] + "/" + job.Labels[v1alpha1.LabelStep]
 }
 
-func (w *simulator) deleteSomeJob() {
-	names := w.jobNames()
+func (w *simulator) deleteRandomJob() {
+	names := w.sortedJobNames()
 	if len(names) == 0 {
 		return
 	}
 	name := names[w.rng.IntN(len(names))]
-	w.note("a stranger deletes %s", name)
+	w.logEvent("another client deletes %s", name)
 	delete(w.jobs, name)
 	w.storeJobs()
 }
 
-// assertOver checks what must hold when everything has come to rest.
-func (w *simulator) assertOver() {
+// checkFinalState checks the state after the run has finished.
+func (w *simulator) checkFinalState() {
 	status := &w.sj.Status
 	if status.CompletionTime == nil {
-		w.violate("the run never ended: %+v", status)
+		w.reportViolation("the run did not end: %+v", status)
 		return
 	}
 	if slices.Contains(w.sj.Finalizers, v1alpha1.SequentialJobFinalizer) {
-		w.violate("a finished SequentialJob carries the finalizer")
+		w.reportViolation("a finished SequentialJob carries the finalizer")
 	}
 	for _, step := range status.Steps {
-		if step.Phase == v1alpha1.StepSucceeded && !w.completedOnce(&step) {
-			w.violate("step %s is recorded as succeeded; no Job of it completed", step.Name)
+		if step.Phase == v1alpha1.StepSucceeded && !w.hasCompletedJob(&step) {
+			w.reportViolation("step %s is recorded as succeeded; no Job of it completed", step.Name)
 		}
 	}
-	versions, made := len(w.sjVersions), w.created
-	w.sjSeen, w.jobsSeen = len(w.sjVersions)-1, len(w.jobVersions)-1
+	versions, made := len(w.objectVersions), w.created
+	w.observedVersion, w.observedJobsVersion = len(w.objectVersions)-1, len(w.jobVersions)-1
 	w.reconcile()
-	if len(w.sjVersions) != versions || w.created != made {
-		w.violate("a pass over a finished run changed something")
+	if len(w.objectVersions) != versions || w.created != made {
+		w.reportViolation("a reconciliation of a finished run changed something")
 	}
 }
 
-func (w *simulator) completedOnce(step *v1alpha1.StepStatus) bool {
+func (w *simulator) hasCompletedJob(step *v1alpha1.StepStatus) bool {
 	key := fmt.Sprintf("%d/%s", step.Run, step.Name)
-	return slices.ContainsFunc(w.ran[key], func(job *batchv1.Job) bool {
+	return slices.ContainsFunc(w.jobHistory[key], func(job *batchv1.Job) bool {
 		outcome := terminalCondition(job)
 		return outcome != nil && outcome.Type == batchv1.JobComplete
 	})

@@ -10,50 +10,50 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-func suspend(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = true }
-func resume(spec *v1alpha1.SequentialJobSpec)  { spec.Suspend = false }
+func setSuspendTrue(spec *v1alpha1.SequentialJobSpec)  { spec.Suspend = true }
+func setSuspendFalse(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = false }
 
-func TestASuspendedSequentialJobStartsNothing(t *testing.T) {
+func TestSuspendedSequentialJobStartsNothing(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Suspend())
-	s.wantMade()
+	s.wantCreated()
 	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended)
 	if s.sj.Finalizers != nil {
 		t.Error("it carries a finalizer, though nothing runs")
 	}
-	s.change(resume)
+	s.changeSpec(setSuspendFalse)
 	s.reconcile()
-	s.wantMade("build")
+	s.wantCreated("build")
 	s.wantPhase(v1alpha1.PhaseRunning, v1alpha1.ReasonRunning)
 }
 
-func TestSuspendAfterCurrentLetsTheStepEndAndStartsNoOther(t *testing.T) {
+func TestSuspendAfterCurrentWaitsForTheStepToEnd(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
-	s.change(suspend)
-	decision := s.after(time.Minute)
+	s.changeSpec(setSuspendTrue)
+	decision := s.reconcileAfter(time.Minute)
 	if decision.SuspendJob != nil || len(decision.DeleteJobs) > 0 {
 		t.Error("the running Job is interrupted")
 	}
 	s.wantCondition(v1alpha1.ConditionSuspended, `False Suspending: waiting for step "build" to end`)
 
-	s.succeed("build")
-	s.wantMade("build")
+	s.succeedStep("build")
+	s.wantCreated("build")
 	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended)
 	s.wantCondition(v1alpha1.ConditionSuspended, "True Suspended: spec.suspend is true")
 
-	s.change(resume)
+	s.changeSpec(setSuspendFalse)
 	s.reconcile()
-	s.wantMade("build", "test")
+	s.wantCreated("build", "test")
 }
 
-func TestSuspendImmediateHoldsTheRunningJob(t *testing.T) {
+func TestSuspendImmediateSuspendsTheRunningJob(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").SuspendImmediately())
-	s.change(suspend)
-	if decision := s.after(time.Minute); decision.SuspendJob == nil {
+	s.changeSpec(setSuspendTrue)
+	if decision := s.reconcileAfter(time.Minute); decision.SuspendJob == nil {
 		t.Fatal("the running Job is not suspended")
 	}
 	s.wantCondition(v1alpha1.ConditionSuspended, `False Suspending: waiting for step "build" to end`)
 
-	testbuilder.Job(s.job("build")).Suspended(s.now)
+	testbuilder.Job(s.newestJob("build")).Suspended(s.now)
 	s.reconcile()
 	s.wantSteps("build: Suspended", "test: Pending")
 	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended)
@@ -61,126 +61,126 @@ func TestSuspendImmediateHoldsTheRunningJob(t *testing.T) {
 		t.Error("it carries a finalizer, though nothing runs")
 	}
 
-	s.change(resume)
+	s.changeSpec(setSuspendFalse)
 	if decision := s.reconcile(); decision.ResumeJob == nil {
 		t.Fatal("the Job is not resumed")
 	}
 	s.wantSteps("build: Running", "test: Pending")
 }
 
-func TestAJobThatSomebodyResumedIsSuspendedAgain(t *testing.T) {
+func TestJobResumedByAnotherClientIsSuspendedAgain(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").SuspendImmediately())
-	s.change(suspend)
-	s.after(time.Minute)
-	testbuilder.Job(s.job("build")).Suspended(s.now)
+	s.changeSpec(setSuspendTrue)
+	s.reconcileAfter(time.Minute)
+	testbuilder.Job(s.newestJob("build")).Suspended(s.now)
 	s.reconcile()
 
-	s.job("build").Spec.Suspend = new(false)
-	s.job("build").Status.Conditions = nil
-	testbuilder.Job(s.job("build")).Active(s.now)
+	s.newestJob("build").Spec.Suspend = new(false)
+	s.newestJob("build").Status.Conditions = nil
+	testbuilder.Job(s.newestJob("build")).Active(s.now)
 	if decision := s.reconcile(); decision.SuspendJob == nil {
 		t.Error("want it suspended")
 	}
 	s.wantSteps("build: Running")
 }
 
-func TestAQueuesJobIsNeverUnsuspended(t *testing.T) {
+func TestQueuedJobIsNotResumed(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").JobLabel("kueue.x-k8s.io/queue-name", "batch"))
-	testbuilder.Job(s.job("build")).Suspended(s.now) // waits for its turn
-	if decision := s.after(time.Minute); decision.ResumeJob != nil {
+	testbuilder.Job(s.newestJob("build")).Suspended(s.now) // waits for admission
+	if decision := s.reconcileAfter(time.Minute); decision.ResumeJob != nil {
 		t.Error("the operator took the queue's decision")
 	}
 }
 
-func TestAJobThatSomebodyElseSuspendedIsTheirsToResume(t *testing.T) {
+func TestJobSuspendedByAnotherClientIsNotResumed(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
-	testbuilder.Job(s.job("build")).Suspended(s.now)
-	if decision := s.after(time.Minute); decision.ResumeJob != nil {
+	testbuilder.Job(s.newestJob("build")).Suspended(s.now)
+	if decision := s.reconcileAfter(time.Minute); decision.ResumeJob != nil {
 		t.Error("the operator resumed it")
 	}
 }
 
-func TestAQueuesJobIsMadeAgainAfterAnImmediateSuspension(t *testing.T) {
+func TestQueuedJobIsReplacedAfterImmediateSuspension(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").SuspendImmediately().JobLabel("kueue.x-k8s.io/queue-name", "batch"))
-	s.change(suspend)
-	decision := s.after(time.Minute)
+	s.changeSpec(setSuspendTrue)
+	decision := s.reconcileAfter(time.Minute)
 	if decision.SuspendJob != nil || len(decision.DeleteJobs) != 1 {
 		t.Fatalf("want the Job deleted, not suspended: %+v", decision)
 	}
 	s.wantSteps("build: Suspending, Interrupted")
-	s.collect()
+	s.removeDeletedJobs()
 	s.wantSteps("build: Interrupted, Interrupted")
 	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended)
 
-	s.change(resume)
+	s.changeSpec(setSuspendFalse)
 	s.reconcile()
-	s.wantMade("build", "build")
-	if got := s.step("build").Attempt; got != 2 {
+	s.wantCreated("build", "build")
+	if got := s.stepStatus("build").Attempt; got != 2 {
 		t.Errorf("want attempt 2, got %d", got)
 	}
 }
 
-func TestResumingBeforeAStoppedJobIsGoneMakesItAgainAfterwards(t *testing.T) {
+func TestResumptionWaitsForTheDeletedJob(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").SuspendImmediately().JobLabel("kueue.x-k8s.io/queue-name", "batch"))
-	s.change(suspend)
-	s.after(time.Minute)
-	s.change(resume)
+	s.changeSpec(setSuspendTrue)
+	s.reconcileAfter(time.Minute)
+	s.changeSpec(setSuspendFalse)
 	s.reconcile()
-	s.wantMade("build")
-	s.collect()
-	s.wantMade("build", "build")
+	s.wantCreated("build")
+	s.removeDeletedJobs()
+	s.wantCreated("build", "build")
 }
 
-func TestTheRunsClockStartsAnewOnResumption(t *testing.T) {
+func TestRunDeadlineRestartsOnResumption(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Deadline(60))
-	s.change(suspend)
-	s.succeed("build")
-	s.after(time.Hour)
+	s.changeSpec(setSuspendTrue)
+	s.succeedStep("build")
+	s.reconcileAfter(time.Hour)
 	s.wantSteps("build: Succeeded", "test: Pending")
 
-	s.change(resume)
+	s.changeSpec(setSuspendFalse)
 	s.reconcile()
-	s.wantMade("build", "test")
-	s.after(59 * time.Second)
+	s.wantCreated("build", "test")
+	s.reconcileAfter(59 * time.Second)
 	s.wantSteps("build: Succeeded", "test: Running")
-	s.after(time.Second)
+	s.reconcileAfter(time.Second)
 	s.wantSteps("build: Succeeded", "test: Stopping, DeadlineExceeded")
 }
 
 func TestFinallyWaitsWhileSuspended(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup"))
-	s.change(suspend)
-	s.fail("build")
-	s.wantMade("build")
-	s.change(resume)
+	s.changeSpec(setSuspendTrue)
+	s.failStep("build")
+	s.wantCreated("build")
+	s.changeSpec(setSuspendFalse)
 	s.reconcile()
-	s.wantMade("build", "cleanup")
+	s.wantCreated("build", "cleanup")
 }
 
-func TestSuspendingBeforeTheJobIsMadeLeavesTheStepPending(t *testing.T) {
+func TestSuspensionBeforeTheJobIsCreatedLeavesTheStepPending(t *testing.T) {
 	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
-	s.create["build"] = &core.Refusal{Class: apierror.QuotaExceeded, Step: "build", Message: "exceeded quota"}
+	s.createRefusals["build"] = &core.Refusal{Class: apierror.QuotaExceeded, Step: "build", Message: "exceeded quota"}
 	s.reconcile()
-	s.change(suspend)
+	s.changeSpec(setSuspendTrue)
 	s.reconcile()
 	s.wantSteps("build: Pending")
 	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended)
 
-	delete(s.create, "build")
-	s.change(resume)
+	delete(s.createRefusals, "build")
+	s.changeSpec(setSuspendFalse)
 	s.reconcile()
-	s.wantMade("build")
-	if got := s.step("build").Attempt; got != 1 {
+	s.wantCreated("build")
+	if got := s.stepStatus("build").Attempt; got != 1 {
 		t.Errorf("want attempt 1, got %d", got)
 	}
 }
 
 func TestLostStepWaitsForResumption(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").RerunLostJobs())
-	s.change(suspend)
-	s.lose("build")
+	s.changeSpec(setSuspendTrue)
+	s.loseJob("build")
 	s.wantSteps("build: Lost, JobLost")
-	s.change(resume)
+	s.changeSpec(setSuspendFalse)
 	s.reconcile()
-	s.wantMade("build", "build")
+	s.wantCreated("build", "build")
 }

@@ -20,80 +20,79 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// story is a SequentialJob in a small world. It plays the controller and the cluster
-// for Decide, one pass at a time, and the test tells what happens in between. Every pass
-// is made twice; the second must decision nothing.
+// testEnv simulates the controller and the cluster for one SequentialJob. Each reconciliation
+// makes its decision twice; the second must contain no action.
 type testEnv struct {
-	t       *testing.T
-	sj      *v1alpha1.SequentialJob
-	jobs    []*batchv1.Job
-	pods    map[types.UID][]corev1.Pod
-	created map[string]types.UID
-	now     time.Time
-	events  []core.Event
+	t           *testing.T
+	sj          *v1alpha1.SequentialJob
+	jobs        []*batchv1.Job
+	pods        map[types.UID][]corev1.Pod
+	createdUIDs map[string]types.UID
+	now         time.Time
+	events      []core.Event
 
-	// made are the steps for which Jobs were made, in order.
-	made []string
-	// uncached are Jobs that exist but that the cache does not show.
+	// createdSteps are the steps for which Jobs were created, in order.
+	createdSteps []string
+	// uncached are Jobs that exist and that the cache does not show.
 	uncached map[string]bool
-	// refusals of the API server by step, of dry runs and in earnest.
-	dryRun []core.Refusal
-	create map[string]*core.Refusal
+	// dryRunRefusals and createRefusals are refusals of dry runs and, by step, of creations.
+	dryRunRefusals []core.Refusal
+	createRefusals map[string]*core.Refusal
 }
 
 func newTestEnv(t *testing.T, sj *v1alpha1.SequentialJob) *testEnv {
 	return &testEnv{
 		t: t, sj: sj,
-		pods:     map[types.UID][]corev1.Pod{},
-		created:  map[string]types.UID{},
-		now:      time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC),
-		uncached: map[string]bool{},
-		create:   map[string]*core.Refusal{},
+		pods:           map[types.UID][]corev1.Pod{},
+		createdUIDs:    map[string]types.UID{},
+		now:            time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC),
+		uncached:       map[string]bool{},
+		createRefusals: map[string]*core.Refusal{},
 	}
 }
 
-// begin is a story whose first pass is over.
+// begin returns a testEnv after the first reconciliation.
 func startRun(t *testing.T, sj *testbuilder.SequentialJobBuilder) *testEnv {
 	s := newTestEnv(t, sj.Obj())
 	s.reconcile()
 	return s
 }
 
-// pass decides and does what was planned.
+// reconcile makes a decision and carries it out.
 func (s *testEnv) reconcile() Decision {
 	s.t.Helper()
 	decision := s.decide(nil)
 	s.record(decision)
 	if decision.CreateJob != nil {
-		if refusal := s.create[decision.CreateJob.Labels[v1alpha1.LabelStep]]; refusal != nil {
+		if refusal := s.createRefusals[decision.CreateJob.Labels[v1alpha1.LabelStep]]; refusal != nil {
 			decision = s.decide(refusal)
 			s.record(decision)
 			return decision
 		}
 	}
 	s.act(decision)
-	s.checkIdle(decision)
+	s.checkSecondDecision(decision)
 	return decision
 }
 
-// checkIdle makes the pass again, which must find nothing to do. A condition that barred
-// the Job just made is cleared only now that the Job is there.
-func (s *testEnv) checkIdle(decision Decision) {
+// checkSecondDecision repeats the decision, which must contain no action. A condition that
+// blocked the Job is cleared only after the Job exists.
+func (s *testEnv) checkSecondDecision(decision Decision) {
 	s.t.Helper()
 	again := s.decide(nil)
 	if again.HasActions() && !decision.DeleteExpired {
-		s.t.Errorf("a second pass acts: %+v", again)
+		s.t.Errorf("a second decision acts: %+v", again)
 	}
 	unblocked := decision.CreateJob != nil && isBlocked(&decision.Status)
 	if !unblocked && !equality.Semantic.DeepEqual(again.Status, decision.Status) {
-		s.t.Errorf("a second pass changes the status (-first, +second):\n%s", cmp.Diff(decision.Status, again.Status))
+		s.t.Errorf("a second decision changes the status (-first, +second):\n%s", cmp.Diff(decision.Status, again.Status))
 	}
 }
 
-// decide answers what Decide asks until it plans.
+// decide answers the questions of Decide until it has no more.
 func (s *testEnv) decide(refusal *core.Refusal) Decision {
 	s.t.Helper()
-	in := Observation{SequentialJob: s.sj.DeepCopy(), CreatedJobs: s.created, Now: s.now, Refusal: refusal}
+	in := Observation{SequentialJob: s.sj.DeepCopy(), CreatedJobs: s.createdUIDs, Now: s.now, Refusal: refusal}
 	for _, job := range s.jobs {
 		if !s.uncached[job.Name] {
 			in.Jobs = append(in.Jobs, job.DeepCopy())
@@ -106,7 +105,7 @@ func (s *testEnv) decide(refusal *core.Refusal) Decision {
 		}
 		s.answer(&in, decision.Question)
 	}
-	s.t.Fatal("Decide never stops asking")
+	s.t.Fatal("Decide does not stop asking questions")
 	return Decision{}
 }
 
@@ -130,7 +129,7 @@ func (s *testEnv) answer(in *Observation, question *Question) {
 	case question.AllJobs:
 		in.Jobs, in.Answers.HasAllJobs = slices.Clone(s.jobs), true
 	default:
-		in.Answers.DryRun = &DryRunResult{Refusals: s.dryRun}
+		in.Answers.DryRun = &DryRunResult{Refusals: s.dryRunRefusals}
 	}
 }
 
@@ -146,13 +145,13 @@ func (s *testEnv) record(decision Decision) {
 func (s *testEnv) act(decision Decision) {
 	if job := decision.CreateJob; job != nil {
 		if s.jobNamed(job.Name) != nil {
-			s.t.Fatalf("Job %s is made twice", job.Name)
+			s.t.Fatalf("Job %s is created twice", job.Name)
 		}
 		step := job.Labels[v1alpha1.LabelStep]
-		s.made = append(s.made, step)
-		uid := types.UID(fmt.Sprintf("job-%d", len(s.made)))
+		s.createdSteps = append(s.createdSteps, step)
+		uid := types.UID(fmt.Sprintf("job-%d", len(s.createdSteps)))
 		s.jobs = append(s.jobs, testbuilder.Job(job.DeepCopy()).Created(uid, s.now).Active(s.now).Obj())
-		s.created[job.Name] = uid
+		s.createdUIDs[job.Name] = uid
 		s.events = append(s.events, JobCreatedEvent(job))
 	}
 	if decision.SuspendJob != nil {
@@ -179,8 +178,8 @@ func (s *testEnv) jobNamed(name string) *batchv1.Job {
 	return nil
 }
 
-// job is the newest Job of a step.
-func (s *testEnv) job(step string) *batchv1.Job {
+// newestJob returns the newest Job of a step.
+func (s *testEnv) newestJob(step string) *batchv1.Job {
 	s.t.Helper()
 	for _, job := range slices.Backward(s.jobs) {
 		if job.Labels[v1alpha1.LabelStep] == step {
@@ -191,58 +190,58 @@ func (s *testEnv) job(step string) *batchv1.Job {
 	return nil
 }
 
-// after lets time go by, and makes a pass.
-func (s *testEnv) after(wait time.Duration) Decision {
+// reconcileAfter advances the time and reconciles.
+func (s *testEnv) reconcileAfter(wait time.Duration) Decision {
 	s.t.Helper()
 	s.now = s.now.Add(wait)
 	return s.reconcile()
 }
 
-// succeed and fail end a step's Job, and make a pass.
-func (s *testEnv) succeed(step string) Decision {
+// succeedStep completes a step's Job and reconciles.
+func (s *testEnv) succeedStep(step string) Decision {
 	s.t.Helper()
-	testbuilder.Job(s.job(step)).Complete(s.now)
+	testbuilder.Job(s.newestJob(step)).Complete(s.now)
 	return s.reconcile()
 }
 
-func (s *testEnv) fail(step string) Decision {
+func (s *testEnv) failStep(step string) Decision {
 	s.t.Helper()
-	testbuilder.Job(s.job(step)).Failed(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit", s.now)
+	testbuilder.Job(s.newestJob(step)).Failed(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit", s.now)
 	return s.reconcile()
 }
 
-// lose makes a step's Job vanish, and makes a pass.
-func (s *testEnv) lose(step string) {
+// loseJob removes a step's Job and reconciles.
+func (s *testEnv) loseJob(step string) {
 	s.t.Helper()
-	job := s.job(step)
+	job := s.newestJob(step)
 	s.jobs = slices.DeleteFunc(s.jobs, func(j *batchv1.Job) bool { return j == job })
 	s.reconcile()
 }
 
-// collect removes the Jobs that were deleted, and makes a pass.
-func (s *testEnv) collect() Decision {
+// removeDeletedJobs removes the terminating Jobs and reconciles.
+func (s *testEnv) removeDeletedJobs() Decision {
 	s.t.Helper()
 	s.jobs = slices.DeleteFunc(s.jobs, func(j *batchv1.Job) bool { return j.DeletionTimestamp != nil })
 	return s.reconcile()
 }
 
-// change edits the spec, without a pass.
-func (s *testEnv) change(edit func(*v1alpha1.SequentialJobSpec)) {
+// changeSpec changes the spec without reconciling.
+func (s *testEnv) changeSpec(edit func(*v1alpha1.SequentialJobSpec)) {
 	edit(&s.sj.Spec)
 	s.sj.Generation++
 }
 
-// restart makes the operator forget which Jobs it made.
-func (s *testEnv) restart() { clear(s.created) }
+// restartOperator makes the operator forget which Jobs it created.
+func (s *testEnv) restartOperator() { clear(s.createdUIDs) }
 
-// remove asks for the SequentialJob's deletion, and makes a pass.
-func (s *testEnv) remove() Decision {
+// deleteSequentialJob deletes the SequentialJob and reconciles.
+func (s *testEnv) deleteSequentialJob() Decision {
 	s.t.Helper()
 	s.sj.DeletionTimestamp = new(metav1.NewTime(s.now))
 	return s.reconcile()
 }
 
-func (s *testEnv) step(name string) *v1alpha1.StepStatus {
+func (s *testEnv) stepStatus(name string) *v1alpha1.StepStatus {
 	s.t.Helper()
 	step := findStep(s.sj.Status.Steps, name)
 	if step == nil {
@@ -267,15 +266,15 @@ func (s *testEnv) wantSteps(want ...string) {
 	}
 }
 
-// wantMade compares the steps for which Jobs were made.
-func (s *testEnv) wantMade(want ...string) {
+// wantCreated compares the steps for which Jobs were created.
+func (s *testEnv) wantCreated(want ...string) {
 	s.t.Helper()
-	if diff := cmp.Diff(want, s.made); diff != "" {
-		s.t.Errorf("steps for which Jobs were made (-want, +got):\n%s", diff)
+	if diff := cmp.Diff(want, s.createdSteps); diff != "" {
+		s.t.Errorf("steps for which Jobs were created (-want, +got):\n%s", diff)
 	}
 }
 
-// wantPhase compares the phase and the reason that goes with it.
+// wantPhase compares the phase and its reason.
 func (s *testEnv) wantPhase(phase v1alpha1.SequentialJobPhase, reason string) {
 	s.t.Helper()
 	progressing := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionProgressing)
@@ -296,7 +295,7 @@ func (s *testEnv) wantCondition(kind, want string) {
 	}
 }
 
-// wantEvents compares the reasons of the events since it was last asked.
+// wantEvents compares the reasons of the events since the last call.
 func (s *testEnv) wantEvents(want ...string) {
 	s.t.Helper()
 	var got []string
@@ -309,7 +308,7 @@ func (s *testEnv) wantEvents(want ...string) {
 	}
 }
 
-func deletes(decision Decision) []string {
+func deletedStepNames(decision Decision) []string {
 	names := map[string]bool{}
 	for _, job := range decision.DeleteJobs {
 		names[job.Labels[v1alpha1.LabelStep]] = true

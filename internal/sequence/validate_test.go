@@ -142,16 +142,16 @@ func TestValidate(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, fields(Validate(test.sj.Obj()))); diff != "" {
+			if diff := cmp.Diff(test.want, errorFields(Validate(test.sj.Obj()))); diff != "" {
 				t.Errorf("mistakes (-want, +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// Upstream let template labels override those by which the controller finds its Pods.
-func TestUpstreamTemplateLabelsDoNotOverrideTheControllers(t *testing.T) {
-	// Validate refuses these. Even without it they change nothing.
+// Template labels must not override the labels by which the Job controller finds its Pods.
+func TestTemplateLabelsDoNotOverrideReservedLabels(t *testing.T) {
+	// Validate refuses these labels. Even without validation they have no effect.
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").JobLabel(v1alpha1.LabelSequentialJobUID, "stolen").
 		Template(corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
 			v1alpha1.LabelSequentialJobUID: "stolen", v1alpha1.LabelStep: "stolen", v1alpha1.LabelManagedBy: "stolen",
@@ -171,8 +171,8 @@ func TestUpstreamTemplateLabelsDoNotOverrideTheControllers(t *testing.T) {
 	}
 }
 
-// fields are where the errors are and of which type.
-func fields(errs field.ErrorList) []string {
+// errorFields returns the field and the type of each error.
+func errorFields(errs field.ErrorList) []string {
 	var all []string
 	for _, err := range errs {
 		all = append(all, err.Field+": "+err.Type.String())

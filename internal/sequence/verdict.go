@@ -18,7 +18,7 @@ import (
 const (
 	// uidRecordDelay is the age of a Job at which its UID is recorded in the status. For a step
 	// that ends earlier, the UID is recorded with its outcome, which saves a write for each
-	// short step. docs/decisions/0007-one-ambiguity-remains.md describes what depends on it.
+	// short step. docs/decisions/0007-lost-or-never-created.md describes what depends on it.
 	uidRecordDelay = time.Minute
 	// createdRecheck is the wait until a created Job is observed. A Job that was deleted before
 	// the cache showed it is found to be lost then.

@@ -10,7 +10,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-func TestTheWorkspaceIsThereBeforeTheFirstStep(t *testing.T) {
+func TestWorkspaceIsCreatedBeforeTheFirstStep(t *testing.T) {
 	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj())
 	decision := s.reconcile()
 	if decision.CreateJob == nil || decision.Workspace == nil {
@@ -35,7 +35,7 @@ func TestEveryStepMountsTheWorkspace(t *testing.T) {
 	}
 }
 
-func TestAStepMayMountSomethingElseWhereTheWorkspaceWouldBe(t *testing.T) {
+func TestStepCanReplaceTheWorkspaceMount(t *testing.T) {
 	elsewhere := testbuilder.Container(func(c *corev1.Container) {
 		c.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/workspace"}}
 	})
@@ -46,7 +46,7 @@ func TestAStepMayMountSomethingElseWhereTheWorkspaceWouldBe(t *testing.T) {
 	}
 }
 
-func TestRetentionSaysWhetherTheWorkspaceGoesWithItsSequentialJob(t *testing.T) {
+func TestRetainedWorkspaceHasNoOwner(t *testing.T) {
 	tests := map[string]struct {
 		retention  v1alpha1.WorkspaceRetention
 		wantOwners int
@@ -68,7 +68,7 @@ func TestRetentionSaysWhetherTheWorkspaceGoesWithItsSequentialJob(t *testing.T) 
 	}
 }
 
-func TestAClaimThatIsNotOursIsKnownAsSuch(t *testing.T) {
+func TestClaimOfAnotherOwnerIsRecognized(t *testing.T) {
 	mine := testbuilder.SequentialJob("a", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj()
 	other := testbuilder.SequentialJob("b", "ns").Step("build").Workspace(v1alpha1.WorkspaceDelete).Obj()
 	labelled := workspaceClaim(other)

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// badInputTable is the page for users.
+// badInputTable returns the documentation page.
 func badInputTable(inputs []*badInput) string {
 	var page strings.Builder
 	page.WriteString(badInputIntroduction)
 	for _, section := range badInputSections {
-		fmt.Fprintf(&page, "\n## %s\n\n%s\n\n| Mistake | What you are told |\n|---|---|\n", section.title, section.text)
+		fmt.Fprintf(&page, "\n## %s\n\n%s\n\n| Error | Message |\n|---|---|\n", section.title, section.text)
 		for _, input := range inputs {
 			if input.from == section.from {
 				fmt.Fprintf(&page, "| [%s](../test/badinput/%s) | %s |\n", input.title, filepath.Base(input.file), cell(input.says))
@@ -21,7 +21,7 @@ func badInputTable(inputs []*badInput) string {
 	return page.String()
 }
 
-// cell is text as code in a table's cell.
+// cell formats text as code in a table cell.
 func cell(text string) string {
 	text = strings.ReplaceAll(text, "|", `\|`)
 	if strings.Contains(text, "`") {
@@ -31,19 +31,19 @@ func cell(text string) string {
 }
 
 const badInputIntroduction = `<!-- Generated from test/badinput by test/integration; do not edit. -->
-# What a SequentialJob's mistakes look like
+# Error messages of SequentialJobs
 
-Each row was tried on a real API server, in the words you see here. The links lead to the
-manifests. kubectl puts a line such as ` + "`Error from server (Invalid): error when creating …`" + ` before
-what the server says, and the server may add that ` + "`some validation rules were not checked`" + `.
+Each message was produced by a real API server. The links lead to the manifests. kubectl puts a
+line such as ` + "`Error from server (Invalid): error when creating …`" + ` before
+the message, and the server may add that ` + "`some validation rules were not checked`" + `.
 `
 
 var badInputSections = []struct{ from, title, text string }{
-	{fromDecoding, "Fields that do not exist", "The API server refuses them, as kubectl asks it to (`--validate=strict`, its default). A client that does not ask gets a warning, and the field is dropped."},
-	{fromSchema, "Values that a field cannot have", "The API server refuses them by the schema in the CustomResourceDefinition."},
-	{fromRule, "Fields that do not go together", "The API server refuses them by the rules in the CustomResourceDefinition."},
-	{fromWebhook, "Mistakes that show only in context", "The operator's webhook refuses them. Without a webhook the same words are in the condition `SpecAccepted`."},
-	{fromCondition, "Mistakes that only Kubernetes' own checks of Jobs find", "Before its first step, the operator has the API server check the Jobs of all steps. The SequentialJob fails without having run anything."},
-	{fromWarning, "What is allowed, but seldom meant", "The webhook warns, and lets it pass."},
-	{fromNobody, "What is no mistake", "It is taken."},
+	{fromDecoding, "Fields that do not exist", "The API server refuses them because kubectl requests strict validation (`--validate=strict`, its default). Other clients get a warning, and the field is dropped."},
+	{fromSchema, "Invalid values", "The API server refuses them by the schema in the CustomResourceDefinition."},
+	{fromRule, "Invalid combinations of fields", "The API server refuses them by the rules in the CustomResourceDefinition."},
+	{fromWebhook, "Errors that depend on other fields or on the state", "The operator's webhook refuses them. Without a webhook, the condition `SpecAccepted` has the same message."},
+	{fromCondition, "Errors that Kubernetes' validation of Jobs finds", "Before the first step, the operator creates the Jobs of all steps in a dry run. The SequentialJob fails without running anything."},
+	{fromWarning, "Warnings", "The webhook accepts them with a warning."},
+	{fromNobody, "Accepted", "These manifests are valid."},
 }

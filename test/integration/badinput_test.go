@@ -32,20 +32,20 @@ var (
 	badInputPage  = filepath.Join(root, "docs", "sequentialjob-bad-input.md")
 )
 
-// badInput is a file of test/badinput: comments that say what is wrong and what the user
-// is told, then a manifest; and a second one, if the mistake is a change of the first.
+// badInput is a file of test/badinput: comments with the error and its message, then a manifest,
+// and a second manifest if the error is in an update of the first.
 type badInput struct {
 	file  string
 	title string
-	// when is the phase in which the change is made.
+	// when is the phase in which the update is made.
 	when string
-	// from and says are who tells the user what.
+	// from is the source of the message, says its text.
 	from, says string
 	manifests  []*unstructured.Unstructured
 	body       []byte
 }
 
-// Who tells a user of a mistake.
+// The sources of messages.
 const (
 	fromDecoding  = "strict decoding"
 	fromSchema    = "schema"
@@ -56,8 +56,7 @@ const (
 	fromNobody    = "nobody"
 )
 
-// Each mistake is told to the user in the words recorded with it, and keeps nothing else
-// from working.
+// Each invalid manifest gets the recorded message and does not affect other objects.
 func TestBadInput(t *testing.T) {
 	inputs := readBadInputs(t)
 	rules := ruleMessages(t)
@@ -81,7 +80,7 @@ func TestBadInput(t *testing.T) {
 	waitForPhase(t, client.ObjectKeyFromObject(good), string(v1alpha1.PhaseCompleted))
 }
 
-// What the webhook refuses, the operator says in the same words when there is none.
+// Without a webhook, a condition has the same message as the webhook.
 func TestBadInputWithoutAWebhook(t *testing.T) {
 	for _, input := range readBadInputs(t) {
 		if input.from != fromWebhook {
@@ -98,7 +97,7 @@ func TestBadInputWithoutAWebhook(t *testing.T) {
 	}
 }
 
-// try gives the cluster the input, and compares what is said to it.
+// try applies the input and compares the message.
 func (b *badInput) try(t *testing.T, rules []string) {
 	from, says := b.observe(t, rules, namespace(t))
 	if *update {
@@ -112,7 +111,7 @@ func (b *badInput) try(t *testing.T, rules []string) {
 	}
 }
 
-// observe gives the cluster the input. It returns who tells the user what.
+// observe applies the input and returns the source and the text of the message.
 func (b *badInput) observe(t *testing.T, rules []string, ns string) (from, says string) {
 	warnings := &warningList{}
 	strict := strictClient(t, warnings)
@@ -127,7 +126,7 @@ func (b *badInput) observe(t *testing.T, rules []string, ns string) (from, says 
 		case err != nil:
 			return sourceOf(err, rules), stable(messageOf(err))
 		case len(warnings.all) > 0:
-			return fromWarning, strings.Join(slices.Compact(warnings.all), "; ") // once for each try
+			return fromWarning, strings.Join(slices.Compact(warnings.all), "; ") // one warning for each attempt
 		case i < last && b.when != "":
 			waitForPhase(t, client.ObjectKeyFromObject(object), b.when)
 		}
@@ -135,8 +134,7 @@ func (b *badInput) observe(t *testing.T, rules []string, ns string) (from, says 
 	return observeCondition(t, client.ObjectKey{Namespace: ns, Name: b.manifests[last].GetName()})
 }
 
-// apply does what kubectl create and replace do, which have the server check fields
-// strictly.
+// apply creates or replaces the object with strict field validation, as kubectl does.
 func apply(ctx context.Context, strict client.Client, object *unstructured.Unstructured, replace bool) error {
 	if !replace {
 		return strict.Create(ctx, object)
@@ -155,8 +153,7 @@ func apply(ctx context.Context, strict client.Client, object *unstructured.Unstr
 	}
 }
 
-// observeCondition waits until the operator has made up its mind on an object that was
-// taken.
+// observeCondition waits until the operator has accepted or refused an object.
 func observeCondition(t *testing.T, key client.ObjectKey) (from, says string) {
 	sj := &v1alpha1.SequentialJob{}
 	eventually(t, "the operator's word on "+key.String(), func() bool {
@@ -176,7 +173,7 @@ func waitForPhase(t *testing.T, key client.ObjectKey, phase string) {
 	})
 }
 
-// sourceOf tells who refused an object.
+// sourceOf returns what refused an object.
 func sourceOf(err error, rules []string) string {
 	message := err.Error()
 	contains := func(rule string) bool { return strings.Contains(message, rule) }
@@ -192,7 +189,7 @@ func sourceOf(err error, rules []string) string {
 	}
 }
 
-// messageOf is the API server's message, without what the client puts around it.
+// messageOf returns the API server's message, without what the client adds.
 func messageOf(err error) string {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return status.Status().Message
@@ -205,13 +202,13 @@ var (
 	unchecked = regexp.MustCompile(`\[(.*), <nil>: Invalid value: null: some validation rules were not checked [^]]*\]`)
 )
 
-// stable is a message without what differs from one run to the next, and without the
-// remark that more may be wrong.
+// stable removes from a message what differs between test runs, and the remark that some rules
+// were not checked.
 func stable(message string) string {
 	return hashes.ReplaceAllString(unchecked.ReplaceAllString(message, "$1"), "-<hash>")
 }
 
-// warningList keeps the warnings that a client receives.
+// warningList collects the warnings that a client receives.
 type warningList struct{ all []string }
 
 var _ rest.WarningHandler = &warningList{}
@@ -223,7 +220,7 @@ func (w *warningList) HandleWarningHeader(code int, _, text string) {
 	}
 }
 
-// strictClient has fields checked as kubectl does: one that is unknown is an error.
+// strictClient returns a client with strict field validation: an unknown field is an error.
 func strictClient(t *testing.T, warnings *warningList) client.Client {
 	t.Helper()
 	own := rest.CopyConfig(config)
@@ -235,7 +232,7 @@ func strictClient(t *testing.T, warnings *warningList) client.Client {
 	return client.WithFieldValidation(c, client.FieldValidation(metav1.FieldValidationStrict))
 }
 
-// ruleMessages are the messages of the CRD's CEL rules.
+// ruleMessages returns the messages of the CRD's CEL rules.
 func ruleMessages(t *testing.T) []string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(root, "config", "crd", "bases", "yardmaster.dev_sequentialjobs.yaml"))
@@ -330,7 +327,7 @@ func decode(document []byte) (*unstructured.Unstructured, error) {
 	return manifest, nil
 }
 
-// write records what was said of the input.
+// write records the message in the file.
 func (b *badInput) write(t *testing.T) {
 	t.Helper()
 	var text strings.Builder
@@ -345,7 +342,7 @@ func (b *badInput) write(t *testing.T) {
 	}
 }
 
-// comparePage compares the page for users with the files it is made from.
+// comparePage compares the documentation page with the files that it is generated from.
 func comparePage(t *testing.T, inputs []*badInput) {
 	t.Helper()
 	page := badInputTable(inputs)

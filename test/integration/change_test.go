@@ -34,8 +34,7 @@ func TestPendingStepsFollowAChangedSpec(t *testing.T) {
 	}
 }
 
-// Upstream, editing a later step killed the running one.
-func TestUpstreamEditingALaterStepLeavesTheRunningOneAlone(t *testing.T) {
+func TestChangingALaterStepDoesNotStopTheRunningStep(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("edited", "").Step("a").Step("b").Obj())
 	pod := s.podOf("a")
@@ -47,7 +46,7 @@ func TestUpstreamEditingALaterStepLeavesTheRunningOneAlone(t *testing.T) {
 	s.succeed("a")
 }
 
-func TestWithoutAWebhookAChangedStartedStepIsToldAndTheRunGoesOn(t *testing.T) {
+func TestChangedStartedStepIsReportedAndTheRunContinues(t *testing.T) {
 	t.Parallel()
 	s := tellIn(t, namespaceWithoutWebhook(t), testbuilder.SequentialJob("frozen", "").Step("a").Step("b").Obj())
 	s.podOf("a")
@@ -65,8 +64,7 @@ func TestWithoutAWebhookAChangedStartedStepIsToldAndTheRunGoesOn(t *testing.T) {
 	}
 }
 
-// Upstream, shortening the list counted a step twice.
-func TestUpstreamShorteningTheListCountsNoStepTwice(t *testing.T) {
+func TestRemovingStartedStepsCountsNoStepTwice(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("shortened", "").Step("a").Step("b").Step("c").Obj())
 	s.succeed("a")

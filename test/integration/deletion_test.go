@@ -20,7 +20,7 @@ func (s *story) delete(options ...client.DeleteOption) {
 	}
 }
 
-func TestDeletingARunningSequenceEndsItsStepFirst(t *testing.T) {
+func TestDeletionStopsTheRunningStepFirst(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("delete", "").Step("a").Step("b").Obj())
 	pod := s.podOf("a")
@@ -46,7 +46,7 @@ func TestOrphanDeletionKeepsTheJobs(t *testing.T) {
 	}
 }
 
-func TestASuspendedSequenceCarriesNoFinalizer(t *testing.T) {
+func TestSuspendedSequenceHasNoFinalizer(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("held", "").Step("a").SuspendImmediately().Obj())
 	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
@@ -58,8 +58,7 @@ func TestASuspendedSequenceCarriesNoFinalizer(t *testing.T) {
 	s.wantGone(s.sj)
 }
 
-// (How long the namespace itself takes is the namespace controller's affair.)
-func TestDeletingANamespaceTakesItsRunningSequenceWithIt(t *testing.T) {
+func TestNamespaceDeletionRemovesTheRunningSequence(t *testing.T) {
 	t.Parallel()
 	ns := &corev1.Namespace{}
 	ns.GenerateName = "doomed-"
@@ -71,8 +70,8 @@ func TestDeletingANamespaceTakesItsRunningSequenceWithIt(t *testing.T) {
 	if err := cluster.Delete(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	// A namespace's Pods go before all else in it, and a Job's Pod goes when the Job
-	// controller has seen it end. A kubelet reports that end; a simulated node does not.
+	// A namespace's Pods are deleted first, and a Job's Pod is removed after the Job controller
+	// has observed its end. A kubelet reports that end; a simulated node does not.
 	eventually(t, "the Pod to be deleted", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && !pod.DeletionTimestamp.IsZero()
 	})
@@ -81,8 +80,8 @@ func TestDeletingANamespaceTakesItsRunningSequenceWithIt(t *testing.T) {
 	eventually(t, "its Jobs to be gone", func() bool { return len(s.jobs()) == 0 })
 }
 
-// Upstream, children were selected by label alone, and strangers' Jobs were deleted.
-func TestUpstreamStrangersJobsWithOurLabelsAreLeftAlone(t *testing.T) {
+// Jobs are identified by their controller, not by labels.
+func TestForeignJobsWithTheOperatorsLabelsAreKept(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("labels", "").Step("a").Obj())
 	mine := s.jobOf("a")

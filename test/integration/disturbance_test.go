@@ -22,7 +22,7 @@ func (s *story) deleteJob(job *batchv1.Job) {
 	}
 }
 
-func TestALostJobFailsTheStep(t *testing.T) {
+func TestLostJobFailsTheStep(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("lost", "").Step("a").Step("b").Obj())
 	s.podOf("a")
@@ -36,7 +36,7 @@ func TestALostJobFailsTheStep(t *testing.T) {
 	}
 }
 
-func TestALostJobIsMadeAgainIfThatIsWanted(t *testing.T) {
+func TestLostJobIsReplacedWithOnLostJobRerun(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("lost-rerun", "").Step("a").RerunLostJobs().Obj())
 	first := s.jobOf("a")
@@ -62,7 +62,7 @@ func TestAFinishedStepIsNotRunAgainWhenItsJobIsDeleted(t *testing.T) {
 	}
 }
 
-func TestANameThatIsTakenIsToldAndTheStrangersJobLeftAlone(t *testing.T) {
+func TestTakenNameIsReportedAndTheForeignJobKept(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("taken", "").Step("a").Suspend().Obj())
 	s.untilPhase(v1alpha1.PhaseSuspended)
@@ -88,7 +88,7 @@ func TestANameThatIsTakenIsToldAndTheStrangersJobLeftAlone(t *testing.T) {
 	s.wantCondition(v1alpha1.ConditionNameConflict, metav1.ConditionFalse, v1alpha1.ReasonNoConflict)
 }
 
-// plannedJob is the Job that the core would make next.
+// plannedJob returns the Job that the core would create next.
 func (s *story) plannedJob() *batchv1.Job {
 	s.t.Helper()
 	sj := s.now().DeepCopy()
@@ -100,9 +100,8 @@ func (s *story) plannedJob() *batchv1.Job {
 	return decision.CreateJob
 }
 
-// Upstream, one lost status write after the Job was made led to an endless loop of
-// AlreadyExists.
-func TestUpstreamAJobMadeByALostPassIsAdopted(t *testing.T) {
+// A lost status write must not lead to an endless AlreadyExists error.
+func TestJobOfALostStatusWriteIsAdopted(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("adopted", "").Step("a").Step("b").Suspend().Obj())
 	s.untilPhase(v1alpha1.PhaseSuspended)
@@ -119,7 +118,7 @@ func TestUpstreamAJobMadeByALostPassIsAdopted(t *testing.T) {
 	s.untilPhase(v1alpha1.PhaseCompleted)
 }
 
-func TestAQuotaIsWaitedForNotFailedOn(t *testing.T) {
+func TestExceededQuotaDelaysTheRun(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "no-jobs", Namespace: ns}}
@@ -144,7 +143,7 @@ func TestAQuotaIsWaitedForNotFailedOn(t *testing.T) {
 	s.wantCondition(v1alpha1.ConditionResourcesUnavailable, metav1.ConditionFalse, v1alpha1.ReasonAvailable)
 }
 
-func TestAMistakeInTheLastStepShowsBeforeTheFirst(t *testing.T) {
+func TestInvalidLastStepFailsTheRunAtItsStart(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("typo", "").Step("a").Step("b", testbuilder.Container(func(c *corev1.Container) {
 		c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
@@ -157,8 +156,7 @@ func TestAMistakeInTheLastStepShowsBeforeTheFirst(t *testing.T) {
 	}
 }
 
-// Upstream, an image that cannot be pulled hung the sequence for ever.
-func TestUpstreamAnImageThatCannotBePulledEndsAtTheStartDeadline(t *testing.T) {
+func TestStartDeadlineEndsAStepWhoseImageCannotBePulled(t *testing.T) {
 	t.Parallel()
 	sj := testbuilder.SequentialJob("stuck", "").Step("a", testbuilder.StartDeadline(2)).Finally("clean").Obj()
 	sj.Spec.Template = &corev1.PodTemplateSpec{}
@@ -173,7 +171,7 @@ func TestUpstreamAnImageThatCannotBePulledEndsAtTheStartDeadline(t *testing.T) {
 	}
 }
 
-func TestARunThatExceedsItsDeadlineIsStopped(t *testing.T) {
+func TestRunThatExceedsItsDeadlineIsStopped(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("slow", "").Step("a").Step("b").Finally("clean").Deadline(2).Obj())
 	s.podOf("a")

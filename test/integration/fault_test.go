@@ -16,18 +16,18 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// fault is what becomes of one of the operator's requests.
+// fault is a simulated failure of one of the operator's requests.
 type fault int
 
 const (
 	delivered    fault = iota
-	undelivered        // it never reaches the API server
-	answerIsLost       // the API server carries it out, and nobody hears
-	conflicted         // it is refused: the object has changed
-	broken             // it is refused: the API server has failed
+	undelivered        // it does not reach the API server
+	answerIsLost       // the API server carries it out, and the response is lost
+	conflicted         // the API server responds with Conflict
+	broken             // the API server responds with InternalError
 )
 
-// faults stand between the operator and the API server, by namespace.
+// faultyNetwork injects faults between the operator and the API server, by namespace.
 var faults = &faultyNetwork{rules: map[string]func(*http.Request) fault{}}
 
 type faultyNetwork struct {
@@ -58,7 +58,7 @@ func (n *faultyNetwork) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// refusal is an answer as the API server gives it.
+// refusal returns an error response of the API server.
 func refusal(request *http.Request, code int, reason metav1.StatusReason) *http.Response {
 	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":"injected"}`, code, reason)
 	return &http.Response{
@@ -101,8 +101,8 @@ func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 
 func isWrite(request *http.Request) bool { return request.Method != http.MethodGet }
 
-// Upstream, the finalizer was removed when listing the children failed, and they ran on.
-func TestUpstreamTheFinalizerStaysWhileTheJobsCannotBeListed(t *testing.T) {
+// A failed list must not be treated as an empty one.
+func TestFinalizerIsKeptWhileJobsCannotBeListed(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	s := tellIn(t, ns, testbuilder.SequentialJob("unlisted", "").Step("a").Obj())
@@ -126,7 +126,7 @@ func TestUpstreamTheFinalizerStaysWhileTheJobsCannotBeListed(t *testing.T) {
 	s.wantGone(pod)
 }
 
-func TestAJobWhoseMakingWasNotHeardOfIsAdopted(t *testing.T) {
+func TestJobWithALostCreateResponseIsAdopted(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	var once sync.Once
@@ -146,8 +146,8 @@ func TestAJobWhoseMakingWasNotHeardOfIsAdopted(t *testing.T) {
 	}
 }
 
-// Every third write is lost on its way there or back.
-func TestSequencesCompleteOnABadNetwork(t *testing.T) {
+// Every third write, or its response, is lost.
+func TestSequencesCompleteOnAnUnreliableNetwork(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	faults.set(t, ns, func(request *http.Request) fault {

@@ -38,7 +38,7 @@ func TestStepsRunOneAfterAnother(t *testing.T) {
 	}
 }
 
-func TestAFailedStepSkipsTheRestAndFinallyStillRuns(t *testing.T) {
+func TestFailedStepSkipsLaterStepsAndRunsFinally(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("migrate", "").Step("backup").Step("migrate").Step("seed").Finally("unlock").Obj())
 	s.succeed("backup")
@@ -59,7 +59,7 @@ func TestAFailedStepSkipsTheRestAndFinallyStillRuns(t *testing.T) {
 	s.wantEvent(v1alpha1.EventFailed)
 }
 
-func TestAToleratedFailureLetsTheRunGoOn(t *testing.T) {
+func TestToleratedFailureStartsTheNextStep(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("tolerant", "").Step("lint", testbuilder.ContinueOnFailure()).Step("build").Obj())
 	s.end("lint", 1, "")
@@ -70,7 +70,7 @@ func TestAToleratedFailureLetsTheRunGoOn(t *testing.T) {
 	}
 }
 
-func TestARerunBeginsAtTheFailedStepAndKeepsWhatWasDone(t *testing.T) {
+func TestRerunStartsAtTheFailedStepAndKeepsEarlierOutcomes(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("again", "").Step("backup").Step("migrate").Obj())
 	s.succeed("backup")
@@ -93,7 +93,7 @@ func TestARerunBeginsAtTheFailedStepAndKeepsWhatWasDone(t *testing.T) {
 	s.wantEvent(v1alpha1.EventRerunStarted)
 }
 
-func TestAnOutputIsGivenToLaterSteps(t *testing.T) {
+func TestOutputIsPassedToLaterSteps(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("outputs", "").Step("count", testbuilder.Outputs()).Step("print").Obj())
 	s.end("count", 0, "42 rows")
@@ -114,7 +114,7 @@ func TestAnOutputIsGivenToLaterSteps(t *testing.T) {
 	}
 }
 
-func TestAWorkspaceIsMountedInEveryStepAndGoesWithItsOwner(t *testing.T) {
+func TestWorkspaceIsMountedInEveryStepAndDeletedWithItsOwner(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("workspace", "").Step("a").Step("b").Workspace(v1alpha1.WorkspaceDelete).Obj())
 	s.succeed("a")
@@ -137,7 +137,7 @@ func TestAWorkspaceIsMountedInEveryStepAndGoesWithItsOwner(t *testing.T) {
 	s.wantGone(claim)
 }
 
-func TestARetainedWorkspaceOutlivesItsOwner(t *testing.T) {
+func TestRetainedWorkspaceIsKept(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("retain", "").Step("a").Workspace(v1alpha1.WorkspaceRetain).Obj())
 	name := s.jobOf("a").Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
@@ -146,13 +146,13 @@ func TestARetainedWorkspaceOutlivesItsOwner(t *testing.T) {
 	job := s.jobOf("a")
 	s.delete()
 	s.wantGone(s.sj)
-	s.wantGone(job) // the garbage collector has been here
+	s.wantGone(job) // the garbage collector has run
 	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: s.sj.Namespace, Name: name}, &corev1.PersistentVolumeClaim{}); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestAFinishedRunIsDeletedWhenItsTimeToLiveIsOver(t *testing.T) {
+func TestFinishedSequenceExpires(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("short-lived", "").Step("a").TTL(2).Obj())
 	job := s.jobOf("a")
@@ -161,13 +161,13 @@ func TestAFinishedRunIsDeletedWhenItsTimeToLiveIsOver(t *testing.T) {
 	s.wantGone(job)
 }
 
-func TestASequenceManagedByAnotherControllerIsLeftAlone(t *testing.T) {
+func TestSequenceOfAnotherControllerIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("other", "").Step("a").ManagedBy("example.com/other").Obj())
 	s.wantStays("nothing", func() bool { return len(s.jobs()) == 0 && s.now().Status.Run == 0 })
 }
 
-func TestEveryJobCarriesTheUsersMetadataUnderTheOperators(t *testing.T) {
+func TestJobsHaveTheUsersAndTheOperatorsMetadata(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("labels", "").Step("a").JobLabel("team", "data").Obj())
 	job := s.jobOf("a")

@@ -20,19 +20,19 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Annotations by which the simulated nodes are told how a Pod fares.
+// Annotations that control Pods on the simulated nodes.
 const (
 	simDuration = "sim.localcluster.dev/duration"
 	simStuck    = "sim.localcluster.dev/stuck"
 )
 
-// story follows one SequentialJob. Its Pods run until the story says how they end.
+// story follows one SequentialJob. Its Pods run until the test ends them.
 type story struct {
 	t  *testing.T
 	sj *v1alpha1.SequentialJob
 }
 
-// tell creates the SequentialJob in a namespace of its own.
+// tell creates the SequentialJob in a new namespace.
 func tell(t *testing.T, sj *v1alpha1.SequentialJob) *story {
 	t.Helper()
 	return tellIn(t, namespace(t), sj)
@@ -45,7 +45,7 @@ func tellIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *story {
 	return s
 }
 
-// prepare readies a SequentialJob to be created.
+// prepare returns a SequentialJob that can be created.
 func prepare(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *story {
 	t.Helper()
 	sj.ObjectMeta = metav1.ObjectMeta{Name: sj.Name, Namespace: ns}
@@ -121,7 +121,7 @@ func (s *story) untilStep(name string, phase v1alpha1.StepPhase) *v1alpha1.StepS
 	return s.step(name)
 }
 
-// step is the status of a step, as last read.
+// step returns the last read status of a step.
 func (s *story) step(name string) *v1alpha1.StepStatus {
 	for i := range s.sj.Status.Steps {
 		if s.sj.Status.Steps[i].Name == name {
@@ -141,7 +141,7 @@ func (s *story) patch(change func(sj *v1alpha1.SequentialJob)) {
 	}
 }
 
-// jobs are the Jobs of the SequentialJob, oldest first.
+// jobs returns the Jobs of the SequentialJob, oldest first.
 func (s *story) jobs() []batchv1.Job {
 	s.t.Helper()
 	var list batchv1.JobList
@@ -158,7 +158,7 @@ func (s *story) jobs() []batchv1.Job {
 	return owned
 }
 
-// jobOf waits for a step's Job; of several it is the one of the latest run.
+// jobOf waits for a step's Job, that of the latest run.
 func (s *story) jobOf(step string) *batchv1.Job {
 	s.t.Helper()
 	var found *batchv1.Job
@@ -173,7 +173,7 @@ func (s *story) jobOf(step string) *batchv1.Job {
 	return found
 }
 
-// podOf waits for the Pod of a step to run.
+// podOf waits until the Pod of a step runs.
 func (s *story) podOf(step string) *corev1.Pod {
 	s.t.Helper()
 	job := s.jobOf(step)
@@ -215,14 +215,14 @@ func (s *story) endPod(pod *corev1.Pod, exitCode int32, message string) {
 	}
 }
 
-// succeed ends a step well and waits until that is recorded.
+// succeed completes a step and waits until that is recorded.
 func (s *story) succeed(step string) {
 	s.t.Helper()
 	s.end(step, 0, "")
 	s.untilStep(step, v1alpha1.StepSucceeded)
 }
 
-// condition is the status and reason of a condition, as last read.
+// condition returns the last read status and reason of a condition.
 func (s *story) condition(kind string) (status metav1.ConditionStatus, reason string) {
 	c := meta.FindStatusCondition(s.sj.Status.Conditions, kind)
 	if c == nil {
@@ -260,8 +260,8 @@ func (s *story) wantGone(object client.Object) {
 	})
 }
 
-// wantStays checks that nothing about the SequentialJob changes for a while in which the
-// operator, woken, has every chance to change something.
+// wantStays checks that nothing about the SequentialJob changes for a while, although the operator
+// reconciles it.
 func (s *story) wantStays(what string, holds func() bool) {
 	s.t.Helper()
 	for until := time.Now().Add(3 * time.Second); time.Now().Before(until); pause(s.t.Context()) {

@@ -30,10 +30,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/manager"
 )
 
-// root is the repository's, as seen from this package.
+// root is the path of the repository's root.
 const root = "../.."
 
-// What the tests have of the cluster.
+// Clients of the cluster.
 var (
 	config  *rest.Config
 	cluster client.Client
@@ -99,11 +99,11 @@ func start(ctx context.Context) (end func(), err error) {
 	return end, nil
 }
 
-// webhookLabel on a namespace says whether the webhook is on there. Without it the
-// reconciler has to see to what the webhook refuses elsewhere.
+// webhookLabel on a namespace enables or disables the webhook there. Without the webhook, the
+// reconciler reports what the webhook refuses elsewhere.
 const webhookLabel = "test.yardmaster.dev/webhook"
 
-// unexempt are the namespaces in which the webhooks are on.
+// unexempt selects the namespaces in which the webhooks are enabled.
 func unexempt() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 		Key: webhookLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"off"},
@@ -130,7 +130,7 @@ func exemptFromWebhook(ctx context.Context, webhooks *envtest.WebhookInstallOpti
 	return nil
 }
 
-// logFile is where the operator's log goes: OPERATOR_LOG, or nowhere.
+// logFile opens the file for the operator's log: OPERATOR_LOG, or none.
 func logFile() *os.File {
 	path := os.Getenv("OPERATOR_LOG")
 	if path == "" {
@@ -252,13 +252,13 @@ func readYAML(path string, into any) error {
 	return yaml.Unmarshal(raw, into)
 }
 
-// namespace is a new one, which goes with the test.
+// namespace creates a namespace that is deleted after the test.
 func namespace(t *testing.T) string {
 	t.Helper()
 	return newNamespace(t, nil)
 }
 
-// namespaceWithoutWebhook is a new one in which the webhook is off.
+// namespaceWithoutWebhook creates a namespace in which the webhook is disabled.
 func namespaceWithoutWebhook(t *testing.T) string {
 	t.Helper()
 	return newNamespace(t, map[string]string{webhookLabel: "off"})
@@ -280,7 +280,7 @@ func newNamespace(t *testing.T, labels map[string]string) string {
 	return ns.Name
 }
 
-// eventually waits until condition holds.
+// eventually waits until the condition is true.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-func TestASuspendedSequenceMakesNothingUntilItIsResumed(t *testing.T) {
+func TestSuspendedSequenceStartsNothingUntilItIsResumed(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("held", "").Step("a").Suspend().Obj())
 	s.untilPhase(v1alpha1.PhaseSuspended)
@@ -23,7 +23,7 @@ func TestASuspendedSequenceMakesNothingUntilItIsResumed(t *testing.T) {
 	s.wantEvent(v1alpha1.EventResumed)
 }
 
-func TestSuspendAfterCurrentLetsTheRunningStepEnd(t *testing.T) {
+func TestSuspendAfterCurrentWaitsForTheRunningStep(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("after", "").Step("a").Step("b").Obj())
 	s.podOf("a")
@@ -39,7 +39,7 @@ func TestSuspendAfterCurrentLetsTheRunningStepEnd(t *testing.T) {
 	s.untilPhase(v1alpha1.PhaseCompleted)
 }
 
-func TestSuspendImmediatelyEndsThePodsAndResumesTheSameJob(t *testing.T) {
+func TestSuspendImmediateStopsThePodsAndResumesTheSameJob(t *testing.T) {
 	t.Parallel()
 	sj := testbuilder.SequentialJob("now", "").Step("a").Obj()
 	sj.Spec.SuspendPolicy = v1alpha1.SuspendImmediate
@@ -56,7 +56,7 @@ func TestSuspendImmediatelyEndsThePodsAndResumesTheSameJob(t *testing.T) {
 	}
 }
 
-func TestAJobThatSomebodyElseSuspendedIsNotResumed(t *testing.T) {
+func TestJobSuspendedByAnotherClientIsNotResumed(t *testing.T) {
 	t.Parallel()
 	s := tell(t, testbuilder.SequentialJob("theirs", "").Step("a").Obj())
 	s.podOf("a")
@@ -69,7 +69,7 @@ func TestAJobThatSomebodyElseSuspendedIsNotResumed(t *testing.T) {
 	s.wantStays("the suspension", func() bool { return *s.jobOf("a").Spec.Suspend })
 }
 
-func TestAQueuedJobIsEndedOnSuspensionAndMadeAgain(t *testing.T) {
+func TestQueuedJobIsReplacedAfterSuspension(t *testing.T) {
 	t.Parallel()
 	sj := testbuilder.SequentialJob("queued", "").Step("a").JobLabel("kueue.x-k8s.io/queue-name", "q").Obj()
 	sj.Spec.SuspendPolicy = v1alpha1.SuspendImmediate

@@ -41,8 +41,7 @@ type Engine struct {
 
 var _ broker.Engine = (*Engine)(nil)
 
-// Connect connects to a server, or to a cluster. A connection that is lost later is made
-// anew, for as long as the Engine lives.
+// Connect connects to a server or a cluster. The connection reconnects until Disconnect.
 func Connect(ctx context.Context, access broker.Credentials) (broker.Engine, error) {
 	switch {
 	case access.Username != "":
@@ -68,7 +67,7 @@ func Connect(ctx context.Context, access broker.Credentials) (broker.Engine, err
 	return e, nil
 }
 
-// checkServer asks the server whether it can do at all what is needed.
+// checkServer checks the version of the server.
 func (e *Engine) checkServer(ctx context.Context) error {
 	info, err := e.client.Info(ctx, "server").Result()
 	if err != nil {
@@ -86,7 +85,7 @@ func (e *Engine) checkServer(ctx context.Context) error {
 	return nil
 }
 
-// Disconnect ends the connection. Tasks that are still with handlers are given back.
+// Disconnect releases tasks that are not settled, and closes the connection.
 func (e *Engine) Disconnect() {
 	e.disconnectOnce.Do(func() {
 		close(e.disconnecting)
@@ -96,7 +95,7 @@ func (e *Engine) Disconnect() {
 	})
 }
 
-// checkQueueExists fails unless asynq knows the queue.
+// checkQueueExists returns an error unless asynq has the queue.
 func (e *Engine) checkQueueExists(ctx context.Context, queue string) error {
 	known, err := e.client.SIsMember(ctx, queuesKey, queue).Result()
 	if err == nil && !known {
@@ -109,8 +108,8 @@ func queueNotFound(queue string) error {
 	return broker.Errorf(broker.ClassNotFound, "asynq has no queue %s", queue)
 }
 
-// waitForPending waits until there is a task to take, for at most that long, without taking it.
-// It moves the oldest task from the end of the list to the same end, which changes nothing.
+// waitForPending waits for a pending task, without taking it: it moves the oldest task to
+// the same end of the list.
 func (e *Engine) waitForPending(ctx context.Context, queue string, wait time.Duration) (bool, error) {
 	err := e.blockingClient.Do(ctx, "blmove", pendingKey(queue), pendingKey(queue), "right", "right", wait.Seconds()).Err()
 	if err == goredis.Nil { //nolint:errorlint // it is never wrapped

@@ -14,58 +14,56 @@ import (
 )
 
 const (
-	// maxServerConcurrency tasks that a lane's server may have at a time: more than a worker holds.
+	// maxServerConcurrency is more than a worker holds.
 	maxServerConcurrency = 1 << 14
-	// delayedTaskInterval is the time between two looks for delayed tasks that are due, by each
-	// worker.
+	// delayedTaskInterval is how often each worker moves due tasks to the pending list.
 	delayedTaskInterval = time.Second
-	// shutdownTimeout is how long tasks whose handlers have not ended hold up the end of a
-	// connection.
+	// shutdownTimeout is how long unsettled tasks delay a disconnect.
 	shutdownTimeout = time.Second
-	// retryInterval is the time before another try at a task that was there, and was not had: the
-	// queue is paused, or another worker was faster.
+	// retryInterval is the delay after a task was pending but could not be dequeued, because
+	// the queue is paused or another worker was faster.
 	retryInterval = 100 * time.Millisecond
-	// responseGracePeriod is how long after its time the end of a request is waited for.
+	// responseGracePeriod is how long after its deadline a request may end.
 	responseGracePeriod = 2 * time.Second
 )
 
-// taskConsumer has the messages of a queue, from an asynq server of its own.
+// taskConsumer implements broker.Consumer with its own asynq server.
 type taskConsumer struct {
 	*Engine
 	queue, priority string
 	server          *asynq.Server
 
 	mu sync.Mutex
-	// requestChanged tells of a new request, or of the end.
+	// requestChanged signals a new request, or the stop.
 	requestChanged *sync.Cond
-	// currentRequest that is under way, and who was the last to ask.
+	// currentRequest is in progress; receive gets its tasks.
 	currentRequest *fetchRequest
 	receive        func(broker.Delivery)
 	stopped        bool
-	// drained is closed once the lane is stopped and nothing is delivered any more.
+	// drained is closed when the consumer is stopped and all tasks are settled.
 	drained chan struct{}
-	// isAbandoning: tasks are given back whose handlers have not ended.
+	// isAbandoning: tasks that are not settled are released.
 	isAbandoning bool
-	// dequeued are tasks that were taken and have not come yet, delivered those that have and
-	// are not settled.
+	// dequeued tasks were not passed to the handler yet; leasedTasks were, and are not settled.
 	dequeued    map[string]dequeuedTask
 	leasedTasks map[string]*leasedTask
 }
 
-// fetchRequest for tasks.
+// fetchRequest is one call of Fetch or Next.
 type fetchRequest struct {
-	// wanted tasks are still to be taken, coming ones were and have not come.
+	// wanted tasks are still to be dequeued; tasks inTransit were dequeued and not received
+	// yet.
 	wanted, inTransit, received int
-	// deadline is when to stop waiting for one; zero: at once.
+	// deadline for the first task; zero: do not wait.
 	deadline time.Time
-	// sawTask: there was something, and it could not be had.
+	// sawTask: a task was pending, but could not be dequeued.
 	sawTask bool
 	err     error
 	done    chan struct{}
 	isDone  bool
 }
 
-// dequeuedTask is what is known of a task from when it was taken.
+// dequeuedTask is the state of a task at the time of dequeueing.
 type dequeuedTask struct {
 	pendingSince time.Time
 	pendingCount uint64
@@ -84,7 +82,7 @@ func (e *Engine) newTaskConsumer(queue, priority string) (*taskConsumer, error) 
 		DelayedTaskCheckInterval: delayedTaskInterval,
 		ShutdownTimeout:          shutdownTimeout,
 		RetryDelayFunc:           retryDelay,
-		// What it would write, who asks is told as an error.
+		// Callers receive its errors.
 		Logger: discardLogger{},
 	})
 	if err := l.server.Start(asynq.HandlerFunc(l.handleTask)); err != nil {
@@ -94,17 +92,17 @@ func (e *Engine) newTaskConsumer(queue, priority string) (*taskConsumer, error) 
 	return l, nil
 }
 
-// Fetch hands out at most number messages that are ready now.
+// Fetch implements broker.Consumer.
 func (l *taskConsumer) Fetch(_ context.Context, number int, receive func(broker.Delivery)) (int, error) {
 	return l.executeRequest(&fetchRequest{wanted: number}, 0, receive)
 }
 
-// Next waits up to that long for one message.
+// Next implements broker.Consumer.
 func (l *taskConsumer) Next(_ context.Context, wait time.Duration, receive func(broker.Delivery)) (int, error) {
 	return l.executeRequest(&fetchRequest{wanted: 1, deadline: time.Now().Add(wait)}, wait, receive)
 }
 
-// executeRequest has a request carried out, and waits for the end of what it brings.
+// executeRequest waits until all requested tasks are received.
 func (l *taskConsumer) executeRequest(r *fetchRequest, wait time.Duration, receive func(broker.Delivery)) (int, error) {
 	r.done = make(chan struct{})
 	l.mu.Lock()
@@ -127,10 +125,10 @@ func (l *taskConsumer) executeRequest(r *fetchRequest, wait time.Duration, recei
 	return r.received, redisclient.ClassifyError("fetching from the queue "+l.queue, r.err)
 }
 
-// serverResponseTimeout is how long the server may take for an answer before a request fails by itself.
+// serverResponseTimeout is the response timeout of the Redis client.
 const serverResponseTimeout = 5 * time.Second
 
-// waitForRequest waits for a request that wants a task. It is nil when there will be none any more.
+// waitForRequest returns a request that wants a task; nil after the stop.
 func (l *taskConsumer) waitForRequest() *fetchRequest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,8 +141,8 @@ func (l *taskConsumer) waitForRequest() *fetchRequest {
 	return l.currentRequest
 }
 
-// dequeueOnRequest runs asynq's script that takes a task, each time somebody wants one. It returns
-// with a task, or in the end with none.
+// dequeueOnRequest runs the dequeue script of asynq when a request wants a task, until it
+// returns one.
 func (l *taskConsumer) dequeueOnRequest(ctx context.Context, script scriptRunner) *goredis.Cmd {
 	for {
 		r := l.waitForRequest()
@@ -169,16 +167,16 @@ func (l *taskConsumer) dequeueOnRequest(ctx context.Context, script scriptRunner
 	}
 }
 
-// peekScript tells of the task that is taken next, which asynq forgets as it is taken.
+// peekScript reads the next task, because asynq deletes pending_since when it dequeues.
 const peekScript = `
 local id = redis.call("LINDEX", KEYS[1], -1)
 if not id then return {"", "", 0} end
 return {id, redis.call("HGET", ARGV[1] .. id, "pending_since") or "", redis.call("LLEN", KEYS[1])}`
 
-// dequeueTask runs the script that takes a task, and tells what it took.
+// dequeueTask runs the dequeue script, and returns the task with its state before.
 func (l *taskConsumer) dequeueTask(ctx context.Context, script scriptRunner) (cmd *goredis.Cmd, id string, p dequeuedTask) {
 	var told *goredis.Cmd
-	// What fails is told by each command.
+	// Each command has its own error.
 	_, _ = l.client.TxPipelined(ctx, func(pipe goredis.Pipeliner) error {
 		told = pipe.Eval(ctx, peekScript, []string{pendingKey(l.queue)}, taskKey(l.queue, ""))
 		cmd = script(ctx, pipe)
@@ -192,7 +190,7 @@ func (l *taskConsumer) dequeueTask(ctx context.Context, script scriptRunner) (cm
 	return cmd, id, p
 }
 
-// waitForTask waits for a task, if the request does. It tells whether to try again.
+// waitForTask waits for a pending task until the deadline. It reports whether to try again.
 func (l *taskConsumer) waitForTask(ctx context.Context, r *fetchRequest) (bool, error) {
 	left := time.Until(r.deadline)
 	if r.deadline.IsZero() || left <= 0 {
@@ -206,7 +204,7 @@ func (l *taskConsumer) waitForTask(ctx context.Context, r *fetchRequest) (bool, 
 	return err == nil, err
 }
 
-// recordDequeued takes note of a task that was taken.
+// recordDequeued counts a dequeued task.
 func (l *taskConsumer) recordDequeued(r *fetchRequest, id string, p dequeuedTask) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,7 +213,7 @@ func (l *taskConsumer) recordDequeued(r *fetchRequest, id string, p dequeuedTask
 	r.inTransit++
 }
 
-// endRequest is told that a request brings nothing more than what is coming.
+// endRequest ends dequeueing for the request.
 func (l *taskConsumer) endRequest(r *fetchRequest, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -223,7 +221,7 @@ func (l *taskConsumer) endRequest(r *fetchRequest, err error) {
 	r.finishIfComplete()
 }
 
-// finishIfComplete ends a request once all has come.
+// finishIfComplete completes a request when all its tasks are received.
 func (r *fetchRequest) finishIfComplete() {
 	if r.wanted == 0 && r.inTransit == 0 && !r.isDone {
 		r.isDone = true
@@ -231,8 +229,8 @@ func (r *fetchRequest) finishIfComplete() {
 	}
 }
 
-// handleTask is asynq's handler: it hands a task to who has asked for it, and returns what
-// became of it.
+// handleTask is the asynq handler. It passes the task to the requester, and returns the
+// verdict.
 func (l *taskConsumer) handleTask(ctx context.Context, task *asynq.Task) error {
 	d := newLeasedTask(ctx, l, task)
 	if !l.handOverTask(d) {
@@ -242,12 +240,12 @@ func (l *taskConsumer) handleTask(ctx context.Context, task *asynq.Task) error {
 	case v := <-d.verdicts:
 		return v.handlerResult()
 	case <-ctx.Done():
-		// Its time is over, or it was cancelled: asynq has it tried again.
+		// It timed out or was cancelled: asynq retries it.
 		return ctx.Err()
 	}
 }
 
-// handOverTask hands a task to who has asked. It tells whether there is somebody.
+// handOverTask reports whether a requester received the task.
 func (l *taskConsumer) handOverTask(d *leasedTask) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -267,8 +265,8 @@ func (l *taskConsumer) handOverTask(d *leasedTask) bool {
 	return true
 }
 
-// recordArrival is told that a task that was taken has come, or that it never will; the caller has
-// the lock.
+// recordArrival counts a task that was received, or that will not be. The caller holds the
+// lock.
 func (l *taskConsumer) recordArrival(got int) {
 	if r := l.currentRequest; r != nil && r.inTransit > 0 {
 		r.inTransit--
@@ -277,7 +275,7 @@ func (l *taskConsumer) recordArrival(got int) {
 	}
 }
 
-// recordMissed is told of a task that asynq settles although it was not delivered.
+// recordMissed removes a task that asynq settles without a delivery.
 func (l *taskConsumer) recordMissed(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -288,19 +286,19 @@ func (l *taskConsumer) recordMissed(id string) {
 	}
 }
 
-// settleTask runs a script of asynq's that settles a task.
+// settleTask runs a script that settles a task.
 func (l *taskConsumer) settleTask(ctx context.Context, id string, script scriptRunner) *goredis.Cmd {
 	l.mu.Lock()
 	d, abandoning := l.leasedTasks[id], l.isAbandoning
 	l.mu.Unlock()
 	if d == nil {
-		// Another worker has lost it; or its time was over before it could be delivered.
+		// It recovers a task of another worker, or one that timed out before delivery.
 		l.recordMissed(id)
 		return script(ctx, l.client)
 	}
 	v := d.currentVerdict()
 	if v == nil && d.ctx.Err() == nil && !abandoning {
-		// A late word on an earlier delivery of the same task.
+		// A late result of an earlier delivery of the same task.
 		return localReply(ctx, nil, errTaskNotActive)
 	}
 	cmd := (*goredis.Cmd)(nil)
@@ -315,7 +313,7 @@ func (l *taskConsumer) settleTask(ctx context.Context, id string, script scriptR
 	return cmd
 }
 
-// removeTask is told that nothing is left to do about a delivery.
+// removeTask removes a task that needs nothing more.
 func (l *taskConsumer) removeTask(d *leasedTask) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -325,7 +323,7 @@ func (l *taskConsumer) removeTask(d *leasedTask) {
 	l.closeIfDrained()
 }
 
-// closeIfDrained tells whoever ends the lane once it is empty; the caller has the lock.
+// closeIfDrained signals that a stopped consumer is drained. The caller holds the lock.
 func (l *taskConsumer) closeIfDrained() {
 	if l.stopped && len(l.leasedTasks)+len(l.dequeued) == 0 {
 		select {
@@ -336,7 +334,7 @@ func (l *taskConsumer) closeIfDrained() {
 	}
 }
 
-// Stop ends it. What was delivered can still be settled.
+// Stop implements broker.Consumer.
 func (l *taskConsumer) Stop() {
 	l.mu.Lock()
 	l.stopped = true
@@ -346,8 +344,8 @@ func (l *taskConsumer) Stop() {
 	l.server.Stop()
 }
 
-// shutDownServer ends the server once nothing is left to do, or the connection is to end: then
-// what handlers still have is given back.
+// shutDownServer stops the asynq server when the consumer is drained. On disconnect it
+// releases tasks that are not settled.
 func (l *taskConsumer) shutDownServer() {
 	select {
 	case <-l.drained:

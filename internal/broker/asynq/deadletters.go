@@ -17,7 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
-// archivedTasks are the dead letters of a queue: the tasks that asynq has archived.
+// archivedTasks implements broker.DeadLetterQueue with the archive of asynq.
 type archivedTasks struct {
 	*Engine
 	queue string
@@ -25,24 +25,23 @@ type archivedTasks struct {
 
 var _ broker.DeadLetterQueue = (*archivedTasks)(nil)
 
-// DeadLetters are the queue's dead letters.
+// DeadLetters implements broker.Engine.
 func (e *Engine) DeadLetters(queue string) broker.DeadLetterQueue { return &archivedTasks{e, queue} }
 
-// archivedTask is where a dead letter is in an archive.
+// archivedTask is an entry of the archive.
 type archivedTask struct {
 	id           uint64
 	taskID       string
 	archivedTime time.Time
 }
 
-// deadLetterID a dead letter: asynq's own ID of a task does not grow from one to the next, and
-// the time it was archived at has no parts of a second. Of those of one second the order is
-// any that stays.
+// deadLetterID derives an increasing ID: task IDs do not increase, and the archive stores
+// times in seconds. Within a second, the order is arbitrary but stable.
 func deadLetterID(died int64, task string) uint64 {
 	return uint64(died)<<32 | uint64(crc32.ChecksumIEEE([]byte(task))) //nolint:gosec // a time since 1970
 }
 
-// listArchived that are there now, oldest first. asynq keeps at most ten thousand.
+// listArchived returns the archived tasks, oldest first. asynq keeps at most 10,000.
 func (a *archivedTasks) listArchived(ctx context.Context) ([]archivedTask, error) {
 	if err := a.checkQueueExists(ctx, a.queue); err != nil {
 		return nil, err
@@ -60,7 +59,7 @@ func (a *archivedTasks) listArchived(ctx context.Context) ([]archivedTask, error
 	return all, nil
 }
 
-// List tells of at most limit dead letters whose ID is after that one, oldest first.
+// List implements broker.DeadLetterQueue.
 func (a *archivedTasks) List(ctx context.Context, after uint64, limit int) ([]broker.DeadLetter, error) {
 	var letters []broker.DeadLetter
 	_, err := a.forEachDeadLetter(ctx, after, limit, func(g *archivedTask, task *asynq.TaskInfo) error {
@@ -70,7 +69,7 @@ func (a *archivedTasks) List(ctx context.Context, after uint64, limit int) ([]br
 	return letters, redisclient.ClassifyError("listing the dead letters of the queue "+a.queue, err)
 }
 
-// forEachDeadLetter shows the dead letters that are there now to a function, oldest first.
+// forEachDeadLetter calls show for the existing dead letters, oldest first.
 func (a *archivedTasks) forEachDeadLetter(ctx context.Context, after uint64, limit int, show func(*archivedTask, *asynq.TaskInfo) error) (int, error) {
 	graves, err := a.listArchived(ctx)
 	if err != nil {
@@ -102,7 +101,7 @@ func (a *archivedTasks) forEachDeadLetter(ctx context.Context, after uint64, lim
 	return shown, nil
 }
 
-// The headers of a dead letter that was moved here: asynq's archive has no room for them.
+// Headers of a dead letter that was moved: the archive has no fields for them.
 const (
 	headerPrefix   = "Yardmaster-"
 	headerError    = headerPrefix + "Error"
@@ -132,7 +131,7 @@ func messageHeaders(kind string, headers map[string]string) map[string][]string 
 	return all
 }
 
-// producerHeaders are those that the task's producer gave it.
+// producerHeaders returns the headers set by the producer.
 func producerHeaders(headers map[string]string) map[string]string {
 	own := map[string]string{}
 	for name, value := range headers {
@@ -143,8 +142,8 @@ func producerHeaders(headers map[string]string) map[string]string {
 	return own
 }
 
-// Requeue gives the oldest of them back to workers, as new. asynq's own way would leave
-// them the attempts they had, and so none.
+// Requeue implements broker.DeadLetterQueue. The tasks are new ones, because asynq's own
+// requeue keeps their attempts.
 func (a *archivedTasks) Requeue(ctx context.Context, number int) (int, error) {
 	n, err := a.resendDeadLetters(ctx, number, func(g *archivedTask, letter *asynq.TaskInfo) error {
 		task := asynq.NewTaskWithHeaders(letter.Type, letter.Payload, producerHeaders(letter.Headers))
@@ -153,11 +152,11 @@ func (a *archivedTasks) Requeue(ctx context.Context, number int) (int, error) {
 	return n, redisclient.ClassifyError("requeueing the dead letters of the queue "+a.queue, err)
 }
 
-// Move makes the oldest of them dead letters of another queue.
+// Move implements broker.DeadLetterQueue.
 func (a *archivedTasks) Move(ctx context.Context, to string, number int) (int, error) {
 	doing := fmt.Sprintf("moving the dead letters of the queue %s to %s", a.queue, to)
 	if to == a.queue {
-		return 0, broker.Errorf(broker.ClassInvalid, "%s: they are there already", doing)
+		return 0, broker.Errorf(broker.ClassInvalid, "%s: source and destination are the same queue", doing)
 	}
 	if err := a.checkQueueExists(ctx, to); err != nil {
 		return 0, redisclient.ClassifyError(doing, err)
@@ -179,15 +178,15 @@ func (a *archivedTasks) Move(ctx context.Context, to string, number int) (int, e
 // farFuture is longer than any move takes.
 const farFuture = 10 * 365 * 24 * time.Hour
 
-// copyTaskID is the ID of what is made of a dead letter. It is the same each time, so that a
-// second try meets what the first has made, and its length does not grow.
+// copyTaskID is deterministic, so that a second attempt finds the copy of the first. Its
+// length does not grow.
 func copyTaskID(g *archivedTask) string {
 	original, _, _ := strings.Cut(g.taskID, "~")
 	return original + "~" + strconv.FormatInt(g.archivedTime.Unix(), 36)
 }
 
-// enqueueCopy sends a task with what its producer asked for, all its attempts before it. That
-// there is one with its ID means that an earlier try got so far.
+// enqueueCopy enqueues a task with the options of its producer, and all attempts. An ID
+// conflict means that an earlier attempt enqueued it.
 func (a *archivedTasks) enqueueCopy(
 	ctx context.Context, task *asynq.Task, queue, id string, letter *asynq.TaskInfo, more ...asynq.Option,
 ) error {
@@ -204,7 +203,7 @@ func (a *archivedTasks) enqueueCopy(
 	return err
 }
 
-// archiveTask archives a task, unless it is.
+// archiveTask archives a task that is not archived yet.
 func (a *archivedTasks) archiveTask(queue, id string) error {
 	task, err := a.inspector.GetTaskInfo(queue, id)
 	if err != nil || task.State == asynq.TaskStateArchived {
@@ -213,7 +212,7 @@ func (a *archivedTasks) archiveTask(queue, id string) error {
 	return a.inspector.ArchiveTask(queue, id)
 }
 
-// resendDeadLetters sends each letter on, and removes it once the other is there.
+// resendDeadLetters deletes each dead letter after its copy exists.
 func (a *archivedTasks) resendDeadLetters(ctx context.Context, number int, again func(*archivedTask, *asynq.TaskInfo) error) (int, error) {
 	return a.forEachDeadLetter(ctx, 0, number, func(g *archivedTask, letter *asynq.TaskInfo) error {
 		if err := again(g, letter); err != nil {
@@ -226,7 +225,7 @@ func (a *archivedTasks) resendDeadLetters(ctx context.Context, number int, again
 	})
 }
 
-// Purge drops all of them.
+// Purge implements broker.DeadLetterQueue.
 func (a *archivedTasks) Purge(ctx context.Context) error {
 	err := a.checkQueueExists(ctx, a.queue)
 	if err == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
-// RejectNewMessages notes that the queue is to run empty. asynq cannot refuse producers, so nothing but
-// Delete minds: it deletes a queue that was closed only if it is empty.
+// RejectNewMessages records that the queue drains. asynq cannot reject messages; DeleteQueue
+// then deletes the queue only if it is empty.
 func (e *Engine) RejectNewMessages(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	err := e.updateRecord(ctx, queue, func(record map[string]string, _ bool) (func(goredis.Pipeliner), error) {
 		if len(record) == 0 {
@@ -24,7 +24,7 @@ func (e *Engine) RejectNewMessages(ctx context.Context, queue string, owner brok
 	return redisclient.ClassifyError("closing the queue "+queue, err)
 }
 
-// ReleaseOwnership lets another object own the queue, and leaves it as it is.
+// ReleaseOwnership implements broker.Engine.
 func (e *Engine) ReleaseOwnership(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	err := e.updateRecord(ctx, queue, func(record map[string]string, _ bool) (func(goredis.Pipeliner), error) {
 		return func(p goredis.Pipeliner) { p.Del(ctx, recordKey(queue)) }, checkOwner(queue, record, owner)
@@ -32,8 +32,8 @@ func (e *Engine) ReleaseOwnership(ctx context.Context, queue string, owner broke
 	return redisclient.ClassifyError("releasing the queue "+queue, err)
 }
 
-// dropExpiredScript drops tasks whose workers are not heard of any more: asynq deletes no queue of
-// which tasks are being worked on, and without a worker nothing would end that.
+// dropExpiredScript deletes tasks of lost workers: asynq does not delete a queue with active
+// tasks, and without a worker nothing would recover them.
 const dropExpiredScript = `
 local ids = redis.call("ZRANGE", KEYS[2], "-inf", ARGV[1], "BYSCORE")
 for _, id in ipairs(ids) do
@@ -43,8 +43,8 @@ for _, id in ipairs(ids) do
 end
 return #ids`
 
-// DeleteQueue removes the queue with all that is in it. The record of whose it is goes last, so
-// that a deletion that broke off can be taken up again.
+// DeleteQueue implements broker.Engine. It deletes the record of the owner last, so that an
+// interrupted deletion can continue.
 func (e *Engine) DeleteQueue(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	return redisclient.ClassifyError("deleting the queue "+queue, e.deleteQueue(ctx, queue, owner))
 }
@@ -59,8 +59,7 @@ func (e *Engine) deleteQueue(ctx context.Context, queue string, owner broker.Que
 	}
 	closed := record[fieldClosed] != ""
 	if closed {
-		// Whoever closed it has dealt with the dead letters; they would count as something
-		// that is in it.
+		// The caller has handled the dead letters; they would count as tasks of the queue.
 		if _, err := e.inspector.DeleteAllArchivedTasks(queue); err != nil && !errors.Is(err, asynq.ErrQueueNotFound) {
 			return err
 		}

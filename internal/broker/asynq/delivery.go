@@ -15,7 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
-// leasedTask is a message that a worker has under a lease.
+// leasedTask implements broker.Delivery.
 type leasedTask struct {
 	*taskConsumer
 	// ctx is asynq's for the task: it ends when the task is settled, or asynq has taken it
@@ -40,7 +40,7 @@ type leasedTask struct {
 	isFinished    bool
 }
 
-// taskVerdict is what became of a task.
+// taskVerdict is the result of a task.
 type taskVerdict struct {
 	// release: as if it had never been here.
 	release bool
@@ -106,27 +106,27 @@ func parseDequeued(values []any) (id string, p dequeuedTask) {
 	return id, p
 }
 
-// Message is what was sent. When its producer sent it, asynq does not know: it is when the
-// task could first be taken, in this attempt.
+// Message implements broker.Delivery. asynq does not store when a task was sent: SentTime is
+// when it became pending for this attempt.
 func (d *leasedTask) Message() *broker.Message {
 	return &broker.Message{
 		ID: d.id, Payload: d.task.Payload(), Headers: messageHeaders(d.task.Type(), d.task.Headers()), Priority: d.priority, SentTime: d.pendingSince,
 	}
 }
 
-// PendingCount is how many more waited when it was delivered.
+// PendingCount implements broker.Delivery.
 func (d *leasedTask) PendingCount() uint64 { return d.pendingCount }
 
-// ExtendLease asks whether the lease holds: asynq's server extends it.
+// ExtendLease implements broker.Delivery. The asynq server extends the lease; this checks
+// that it holds.
 func (d *leasedTask) ExtendLease(ctx context.Context) error {
-	return d.deliveryError("renewing the lease of", d.checkLease(ctx))
+	return d.deliveryError("extending the lease of", d.checkLease(ctx))
 }
 
-// errLeaseLost tells that asynq has taken the task away: its time is over, it was cancelled, or
-// its lease was lost.
-var errLeaseLost = broker.Errorf(broker.ClassInvalid, "asynq has taken it away")
+// errLeaseLost: the task timed out, was cancelled, or its lease expired.
+var errLeaseLost = broker.Errorf(broker.ClassInvalid, "the lease is lost")
 
-// checkLease fails unless the task is with this worker.
+// checkLease returns an error unless this worker holds the task.
 func (d *leasedTask) checkLease(ctx context.Context) error {
 	if d.ctx.Err() != nil {
 		return errLeaseLost
@@ -138,7 +138,7 @@ func (d *leasedTask) checkLease(ctx context.Context) error {
 	return err
 }
 
-// Ack removes the message from its queue.
+// Ack implements broker.Delivery.
 func (d *leasedTask) Ack(ctx context.Context, confirmed bool) error {
 	d.giveVerdict(&taskVerdict{})
 	if !confirmed {
@@ -147,20 +147,20 @@ func (d *leasedTask) Ack(ctx context.Context, confirmed bool) error {
 	return d.deliveryError("acknowledging", d.waitUntilSettled(ctx))
 }
 
-// Retry has it delivered again after that delay. If its producer allows no more attempts,
-// asynq makes it a dead letter.
+// Retry implements broker.Delivery. If the producer allows no further attempt, asynq
+// archives the task.
 func (d *leasedTask) Retry(ctx context.Context, delay time.Duration) error {
 	d.giveVerdict(&taskVerdict{reason: "the attempt failed", delay: delay})
-	return d.deliveryError("handing back", d.waitUntilSettled(ctx))
+	return d.deliveryError("retrying", d.waitUntilSettled(ctx))
 }
 
-// Release has it delivered again as if it had never been here.
+// Release implements broker.Delivery.
 func (d *leasedTask) Release(ctx context.Context, delay time.Duration) error {
 	d.giveVerdict(&taskVerdict{release: true, delay: delay})
-	return d.deliveryError("handing back unused", d.waitUntilSettled(ctx))
+	return d.deliveryError("releasing", d.waitUntilSettled(ctx))
 }
 
-// Bury makes it a dead letter. asynq keeps its own count of the attempts.
+// Bury implements broker.Delivery. asynq stores its own count of attempts.
 func (d *leasedTask) Bury(ctx context.Context, reason string, _ int) error {
 	if reason == "" {
 		reason = "no reason given"
@@ -169,22 +169,22 @@ func (d *leasedTask) Bury(ctx context.Context, reason string, _ int) error {
 	return d.deliveryError("burying", d.waitUntilSettled(ctx))
 }
 
-// AttemptNumber counts how often it has been tried, this time included.
+// AttemptNumber implements broker.Delivery.
 func (d *leasedTask) AttemptNumber(context.Context) (int, error) {
 	return d.retryCount + 1, nil
 }
 
-// WasRemoved tells whether somebody else has removed it from its queue, or is about to: asynq has
-// it tried again once its time here is over.
+// WasRemoved implements broker.Delivery. It also reports a task that asynq is about to retry
+// after its timeout.
 func (d *leasedTask) WasRemoved(ctx context.Context) (bool, error) {
 	err := d.checkLease(ctx)
 	if errors.Is(err, errLeaseLost) {
 		return true, nil
 	}
-	return false, d.deliveryError("looking for", err)
+	return false, d.deliveryError("looking up", err)
 }
 
-// giveVerdict gives the verdict. Only the first counts.
+// giveVerdict sets the verdict. Later verdicts are ignored.
 func (d *leasedTask) giveVerdict(v *taskVerdict) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -200,8 +200,8 @@ func (d *leasedTask) currentVerdict() *taskVerdict {
 	return d.givenVerdict
 }
 
-// waitUntilSettled waits until asynq's storage has the verdict. If a try failed, asynq tries again
-// for as long as the lease lasts, and so may who asks.
+// waitUntilSettled waits until asynq has stored the verdict. After a failed attempt asynq
+// retries while the lease lasts, and so may the caller.
 func (d *leasedTask) waitUntilSettled(ctx context.Context) error {
 	select {
 	case <-d.settledSignal:
@@ -220,7 +220,7 @@ func (d *leasedTask) waitUntilSettled(ctx context.Context) error {
 	return errLeaseLost
 }
 
-// recordSettleResult is told what came of a try to settle the task.
+// recordSettleResult records the result of an attempt to settle the task.
 func (d *leasedTask) recordSettleResult(err error) {
 	d.mu.Lock()
 	d.settleError = err
@@ -230,8 +230,8 @@ func (d *leasedTask) recordSettleResult(err error) {
 	}
 }
 
-// handleContextEnd is called when asynq is done with the task. If it could not store that, it tries
-// again until the lease is over.
+// handleContextEnd runs when asynq ends the task. If storing the verdict failed, asynq
+// retries until the lease expires.
 func (d *leasedTask) handleContextEnd() {
 	d.mu.Lock()
 	failed := d.settleError != nil
@@ -243,7 +243,7 @@ func (d *leasedTask) handleContextEnd() {
 	d.finishTask(true)
 }
 
-// finishTask is told once that nothing is left to do, and whether the task was lost.
+// finishTask runs once, when nothing is left to do.
 func (d *leasedTask) finishTask(lost bool) {
 	d.mu.Lock()
 	first := !d.isFinished
@@ -257,7 +257,7 @@ func (d *leasedTask) finishTask(lost bool) {
 	}
 }
 
-// releaseScript gives a task back: to be taken next, or as one that was sent for later.
+// releaseScript returns a task to the pending list, or schedules it.
 const releaseScript = `
 if redis.call("LREM", KEYS[1], 0, ARGV[1]) == 0 then
 	return redis.error_reply("NOT FOUND")
@@ -272,8 +272,8 @@ else
 end
 return redis.status_reply("OK")`
 
-// releaseTask gives the task back, with the attempts it had. asynq itself would count one, or
-// archive a task that has none left.
+// releaseTask keeps the attempts of the task. asynq itself would count one, or archive a
+// task that has none left.
 func (d *leasedTask) releaseTask(ctx context.Context, delay time.Duration) *goredis.Cmd {
 	due := ""
 	if delay > 0 {
@@ -283,6 +283,6 @@ func (d *leasedTask) releaseTask(ctx context.Context, delay time.Duration) *gore
 	return d.client.Eval(ctx, releaseScript, keys, d.id, due, d.pendingSince.UnixNano())
 }
 
-func (d *leasedTask) deliveryError(doing string, err error) error {
-	return redisclient.ClassifyError(doing+" message "+d.id+" of the queue "+d.queue, err)
+func (d *leasedTask) deliveryError(operation string, err error) error {
+	return redisclient.ClassifyError(operation+" message "+d.id+" of the queue "+d.queue, err)
 }

@@ -1,22 +1,20 @@
-// Package asynq keeps queues where asynq keeps them, in Redis or Valkey.
+// Package asynq keeps queues in asynq on Redis or Valkey.
 //
-// Producers go on to use asynq's client, and people asynq's tools: a Queue says of the
-// queue what it may say, and workers take its tasks. What asynq itself does to a task,
-// asynq's server does here too: each lane of a worker has one, which starts tasks, extends
-// their leases, and stores their end. It is asynq's storage that this package looks
-// at directly, where asynq's Inspector does not tell (which delayed tasks are due) or not
-// in one answer:
+// Producers keep using the asynq client, and administrators the asynq tools. Each consumer
+// of a worker runs an asynq server, which dequeues tasks, extends their leases and stores
+// their results. The package reads the keys of asynq itself only where asynq's Inspector
+// lacks a value, such as delayed tasks that are due, or needs several requests:
 //
-//	asynq:{orders}:pending                  tasks that can be taken
-//	asynq:{orders}:active, :lease           those with workers
-//	asynq:{orders}:scheduled, :retry        those that are to be taken later
-//	asynq:{orders}:archived                 the dead letters
-//	asynq:{orders}:paused                   is there if nothing may be taken
+//	asynq:{orders}:pending                  ready tasks
+//	asynq:{orders}:active, :lease           tasks in flight
+//	asynq:{orders}:scheduled, :retry        delayed tasks
+//	asynq:{orders}:archived                 dead letters
+//	asynq:{orders}:paused                   exists if the queue is paused
 //	asynq:{orders}:t:ID                     one task
-//	yardmaster:{orders}                     whose queue it is: this package's own
+//	yardmaster:{orders}                     the owner, written by this package
 //
-// An asynq server takes as many tasks as it has room for, and cannot be told to take less
-// for a time. A worker that is drained and then resumed needs just that, so the server gets
-// its connection through a gate (see gate), which lets a task be taken only for who has
-// asked for it, and tells when asynq has settled one.
+// The engine is experimental. An asynq server dequeues as many tasks as it has capacity for,
+// and asynq has no public API to pause and resume that. A worker that drains and resumes
+// needs it, so the server uses a Redis client (gatedClient) that recognizes asynq's scripts
+// by their keys, and dequeues a task only on request.
 package asynq

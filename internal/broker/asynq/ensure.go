@@ -12,8 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
-// EnsureQueue makes the queue what it is to be, or tells in what it is not. Of all that a queue
-// can be, asynq only keeps whether it is paused.
+// EnsureQueue implements broker.Engine. The pause is the only setting of a queue in asynq.
 func (e *Engine) EnsureQueue(ctx context.Context, queue broker.QueueConfig) (broker.EnsureResult, error) {
 	if err := queue.Validate(); err != nil {
 		return broker.EnsureResult{}, &broker.ClassifiedError{Class: broker.ClassInvalid, Err: err}
@@ -48,7 +47,7 @@ func (e *Engine) ensureQueue(ctx context.Context, q *broker.QueueConfig) (broker
 	return n.result, err
 }
 
-// ensureOperation is one call of Ensure.
+// ensureOperation is one call of EnsureQueue.
 type ensureOperation struct {
 	queue      *broker.QueueConfig
 	configHash string
@@ -59,8 +58,7 @@ type ensureOperation struct {
 	result       broker.EnsureResult
 }
 
-// compareRecord tells in what the queue is not what it is to be. Only of drift is told what
-// differs from what had been carried out.
+// compareRecord finds drift: differences from what was last applied.
 func (n *ensureOperation) compareRecord(record map[string]string, paused bool) {
 	n.result = broker.EnsureResult{Created: !n.queueExists, Updated: n.queueExists && record[fieldAppliedHash] != n.configHash}
 	anew := n.result.Created || n.result.Updated
@@ -74,7 +72,7 @@ func (n *ensureOperation) compareRecord(record map[string]string, paused bool) {
 	}
 }
 
-// isUnchanged tells that nothing is to be written.
+// isUnchanged reports that nothing needs to be written.
 func (n *ensureOperation) isUnchanged(record map[string]string, paused bool) bool {
 	same := n.queueExists && record[fieldAppliedHash] == n.configHash && record[fieldOwnerUID] == n.queue.Owner.UID && record[fieldClosed] == ""
 	return same && (paused == n.queue.Paused || !n.applyChanges)
@@ -88,7 +86,7 @@ func (n *ensureOperation) writeRecord(ctx context.Context, p goredis.Pipeliner) 
 	}
 }
 
-// writePaused is what asynq's Inspector does, as a part of a transaction.
+// writePaused does what the Inspector of asynq does, in a transaction.
 func writePaused(ctx context.Context, p goredis.Pipeliner, queue string, paused bool) {
 	if paused {
 		p.SetNX(ctx, pausedKey(queue), time.Now().Unix(), 0)
@@ -97,7 +95,7 @@ func writePaused(ctx context.Context, p goredis.Pipeliner, queue string, paused 
 	}
 }
 
-// SetPaused stops messages from being given to workers, or lets them.
+// SetPaused implements broker.Engine.
 func (e *Engine) SetPaused(ctx context.Context, queue string, paused bool) error {
 	err := e.checkQueueExists(ctx, queue)
 	if err == nil {

@@ -8,26 +8,25 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// gatedClient is the connection of a lane's asynq server. Of all that goes through it, it looks
-// at two scripts: the one that takes a task waits until the lane has been asked for one,
-// and the ones that settle a task are told to whom it was delivered.
+// gatedClient is the Redis client of the asynq server of a consumer. It intercepts two
+// scripts: dequeueing waits for a request of the consumer, and settling a task is reported
+// to its delivery.
 //
-// It knows them by the keys that they are given, which are those of asynq's storage. Were
-// asynq to change these, tasks would be taken before they are asked for, and the tests of
-// this package fail.
+// It recognizes the scripts by their keys, which asynq may change. The version of asynq is
+// pinned, and tests of this package fail if a task is dequeued without a request.
 type gatedClient struct {
 	goredis.UniversalClient
 	consumer *taskConsumer
 }
 
-// EvalSha runs a script that the server knows.
+// EvalSha implements redis.Scripter.
 func (g *gatedClient) EvalSha(ctx context.Context, sha string, keys []string, arguments ...any) *goredis.Cmd {
 	return g.runScript(ctx, keys, func(ctx context.Context, s goredis.Scripter) *goredis.Cmd {
 		return s.EvalSha(ctx, sha, keys, arguments...)
 	})
 }
 
-// Eval runs a script.
+// Eval implements redis.Scripter.
 func (g *gatedClient) Eval(ctx context.Context, script string, keys []string, arguments ...any) *goredis.Cmd {
 	return g.runScript(ctx, keys, func(ctx context.Context, s goredis.Scripter) *goredis.Cmd {
 		return s.Eval(ctx, script, keys, arguments...)
@@ -41,13 +40,13 @@ func (g *gatedClient) runScript(ctx context.Context, keys []string, script scrip
 		return g.consumer.dequeueOnRequest(ctx, script)
 	}
 	if id := g.settledTaskID(keys); id != "" {
-		// asynq says it again, if it could not be stored, with a context that is over by then.
+		// asynq retries with a context that has ended, if it could not store the result.
 		return g.consumer.settleTask(context.WithoutCancel(ctx), id, script)
 	}
 	return script(ctx, g.UniversalClient)
 }
 
-// settledTaskID is the task that a script with these keys takes from those that are worked on.
+// settledTaskID returns the task that a script with these keys settles.
 func (g *gatedClient) settledTaskID(keys []string) (id string) {
 	active := false
 	for _, key := range keys {
@@ -62,7 +61,7 @@ func (g *gatedClient) settledTaskID(keys []string) (id string) {
 	return id
 }
 
-// The answers that scripts give without the server's help.
+// localReply is the reply of a script that did not run on the server.
 func localReply(ctx context.Context, value any, err error) *goredis.Cmd {
 	cmd := goredis.NewCmd(ctx)
 	cmd.SetVal(value)
@@ -70,12 +69,12 @@ func localReply(ctx context.Context, value any, err error) *goredis.Cmd {
 	return cmd
 }
 
-// errTaskNotActive is what asynq's scripts say of a task that nobody works on.
+// errTaskNotActive is the reply of asynq's scripts for a task that is not active.
 var errTaskNotActive = errors.New("NOT FOUND")
 
 func isTaskNotActive(err error) bool {
 	return err != nil && strings.HasPrefix(err.Error(), errTaskNotActive.Error())
 }
 
-// isUnknownScript tells that asynq will send the script itself next.
+// isUnknownScript reports that asynq will send the source of the script next.
 func isUnknownScript(err error) bool { return goredis.HasErrorPrefix(err, "NOSCRIPT") }

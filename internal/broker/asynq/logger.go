@@ -1,19 +1,19 @@
 package asynq
 
-// discardLogger is asynq's logger, and writes nothing.
+// discardLogger discards log messages of asynq. Their errors are returned to callers.
 type discardLogger struct{}
 
-// Debug writes nothing.
+// Debug discards the message.
 func (discardLogger) Debug(...any) {}
 
-// Info writes nothing.
+// Info discards the message.
 func (discardLogger) Info(...any) {}
 
-// Warn writes nothing.
+// Warn discards the message.
 func (discardLogger) Warn(...any) {}
 
-// Error writes nothing.
+// Error discards the message.
 func (discardLogger) Error(...any) {}
 
-// Fatal writes nothing, and ends nothing.
+// Fatal discards the message and does not exit.
 func (discardLogger) Fatal(...any) {}

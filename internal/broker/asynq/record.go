@@ -12,7 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// The fields of a queue's record.
+// Fields of the record of a queue.
 const (
 	fieldOwnerUID     = "owner-uid"
 	fieldOwnerName    = "owner-name"
@@ -39,7 +39,7 @@ func recordFields(owner broker.QueueOwner, applied string) map[string]any {
 	}
 }
 
-// checkOwner tells whether the queue belongs to owner, or to nobody.
+// checkOwner returns an error if the queue belongs to another owner.
 func checkOwner(queue string, record map[string]string, owner broker.QueueOwner) error {
 	if has := ownerFromRecord(record); has.UID != "" && has.UID != owner.UID {
 		return &broker.OwnerConflictError{Queue: queue, Owner: has}
@@ -47,7 +47,7 @@ func checkOwner(queue string, record map[string]string, owner broker.QueueOwner)
 	return nil
 }
 
-// checkOwnership tells whether the queue may be taken from who has it.
+// checkOwnership returns an error if another owner keeps the queue.
 func checkOwnership(q *broker.QueueConfig, record map[string]string) error {
 	has := ownerFromRecord(record)
 	switch {
@@ -57,7 +57,7 @@ func checkOwnership(q *broker.QueueConfig, record map[string]string) error {
 	return &broker.OwnerConflictError{Queue: q.Name, Owner: has}
 }
 
-// configHash tells one wanted queue from another.
+// configHash changes when the configuration changes.
 func configHash(q *broker.QueueConfig) (string, error) {
 	wanted := *q
 	wanted.Owner, wanted.ReplacesOwnerUID = broker.QueueOwner{}, ""
@@ -69,8 +69,7 @@ func configHash(q *broker.QueueConfig) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// updateRecord writes what depends on a queue's record, in one transaction: if the record is
-// another's by then, nothing is written, and it is looked at again.
+// updateRecord writes in one transaction, and repeats it if the record changes meanwhile.
 func (e *Engine) updateRecord(
 	ctx context.Context, queue string, decide func(record map[string]string, paused bool) (func(goredis.Pipeliner), error),
 ) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
-// countScript tells of a queue all at once. A delayed task is due by its producer's clock, which
-// is not the server's, so that time comes from here.
+// countScript reads all counts atomically. The producer computes when a delayed task is due,
+// so the time comes from a client, not from the server.
 const countScript = `
 local oldest = redis.call("LINDEX", KEYS[1], -1)
 local since = oldest and redis.call("HGET", ARGV[2] .. oldest, "pending_since")
@@ -30,7 +30,7 @@ return {
 	since or "", first(KEYS[3]), first(KEYS[4]),
 }`
 
-// queueCounts is what count tells, in that order.
+// queueCounts is the reply of countScript, in that order.
 type queueCounts struct {
 	seconds, micros                            int64
 	pending, active                            int64
@@ -42,13 +42,13 @@ type queueCounts struct {
 	since, nextScheduled, nextRetry int64
 }
 
-// Stats are how much there is to do, in one request. A delayed task that is due counts
-// as ready, for without a worker nothing else would make it so; one that failed and waits
-// for its next attempt counts as delayed, as no worker has it.
+// Stats implements broker.Engine with one request. A due task counts as ready, because only
+// workers move it to the pending list. A task that waits for a retry counts as delayed,
+// because no worker holds it.
 func (e *Engine) Stats(ctx context.Context, queue string) (broker.QueueStats, error) {
 	c, err := e.readCounts(ctx, queue)
 	if err != nil {
-		return broker.QueueStats{}, redisclient.ClassifyError("asking for the figures of the queue "+queue, err)
+		return broker.QueueStats{}, redisclient.ClassifyError("reading the stats of the queue "+queue, err)
 	}
 	return broker.QueueStats{
 		Ready:           c.readyCount(),
@@ -91,7 +91,7 @@ func parseQueueCounts(values []any) (*queueCounts, error) {
 		&c.processed, &c.failed, &c.since, &c.nextScheduled, &c.nextRetry,
 	}
 	if len(values) != len(into) {
-		return nil, fmt.Errorf("the server tells %d numbers, should be %d", len(values), len(into))
+		return nil, fmt.Errorf("the server returned %d numbers, want %d", len(values), len(into))
 	}
 	for i, value := range values {
 		text := fmt.Sprint(value)
@@ -100,7 +100,7 @@ func parseQueueCounts(values []any) (*queueCounts, error) {
 		}
 		number, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("the server tells %q for a number", text)
+			return nil, fmt.Errorf("the server returned %q, which is not a number", text)
 		}
 		*into[i] = number
 	}
@@ -109,7 +109,7 @@ func parseQueueCounts(values []any) (*queueCounts, error) {
 
 func (c *queueCounts) readyCount() int64 { return c.pending + c.dueScheduled + c.dueRetry }
 
-// oldestReadyTime is when the oldest task that is ready became so.
+// oldestReadyTime returns when the oldest ready task became ready.
 func (c *queueCounts) oldestReadyTime() time.Time {
 	var oldest time.Time
 	consider := func(is bool, at time.Time) {
@@ -123,7 +123,7 @@ func (c *queueCounts) oldestReadyTime() time.Time {
 	return oldest
 }
 
-// nextDueTime is when the next delayed task is due; zero if there is none.
+// nextDueTime returns when the next delayed task is due; zero if none exists.
 func (c *queueCounts) nextDueTime() time.Time {
 	next := c.nextScheduled
 	if next == 0 || c.nextRetry > 0 && c.nextRetry < next {
@@ -135,14 +135,13 @@ func (c *queueCounts) nextDueTime() time.Time {
 	return time.Unix(next, 0)
 }
 
-// knownTotal is how many tasks there have been, as far as is known: those there are, and those
-// that were done. asynq counts a failure as processed too. The number falls when tasks are
-// deleted.
+// knownTotal returns the number of existing and completed tasks. asynq counts a failure as
+// processed too. The number decreases when someone deletes tasks.
 func (c *queueCounts) knownTotal() int64 {
 	return c.processed - c.failed + c.pending + c.active + c.scheduled + c.retried + c.archived
 }
 
-// arrivalCounter makes a number that only grows of one that also falls.
+// arrivalCounter turns a number that may decrease into one that does not.
 type arrivalCounter struct {
 	lastKnownTotal int64
 	totalArrivals  uint64
@@ -171,7 +170,7 @@ const (
 	minWait = 100 * time.Millisecond
 )
 
-// WaitForMessage returns as soon as the queue has a message for workers, or ctx ends.
+// WaitForMessage implements broker.Engine.
 func (e *Engine) WaitForMessage(ctx context.Context, queue string) error {
 	woken := make(chan error, 1)
 	go func() { woken <- e.waitForReadyTask(ctx, queue) }()
@@ -179,13 +178,13 @@ func (e *Engine) WaitForMessage(ctx context.Context, queue string) error {
 	case err := <-woken:
 		return err
 	case <-ctx.Done():
-		// The request that is under way ends by itself.
+		// The request in progress ends by itself.
 		return ctx.Err()
 	}
 }
 
 func (e *Engine) waitForReadyTask(ctx context.Context, queue string) error {
-	// Requests end by themselves, and soon: they would tell the end of ctx as a failure.
+	// Requests end soon by themselves, and would report the end of ctx as a failure.
 	asking := context.WithoutCancel(ctx)
 	for ctx.Err() == nil {
 		c, err := e.readCounts(asking, queue)

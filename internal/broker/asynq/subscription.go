@@ -9,17 +9,17 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
-// queueSubscription is a queue as its workers see it.
+// queueSubscription gives a worker access to a queue.
 type queueSubscription struct {
 	*Engine
 	queue string
 
 	mu sync.Mutex
-	// servedPriority priority that was asked for; empty: none was.
+	// servedPriority is the first priority requested.
 	servedPriority string
 }
 
-// Subscribe is where a worker gets the queue's messages from.
+// Subscribe implements broker.Engine.
 func (e *Engine) Subscribe(ctx context.Context, queue string) (broker.Subscription, error) {
 	if err := e.checkQueueExists(ctx, queue); err != nil {
 		return nil, redisclient.ClassifyError("looking for the queue "+queue, err)
@@ -27,8 +27,8 @@ func (e *Engine) Subscribe(ctx context.Context, queue string) (broker.Subscripti
 	return &queueSubscription{Engine: e, queue: queue}, nil
 }
 
-// Consumer leads to the messages of one priority. asynq has none, so the first that is asked
-// for, the most urgent, has all messages, and the others have none.
+// Consumer implements broker.Subscription. asynq has no priorities: the first one requested,
+// the most urgent, has all messages.
 func (o *queueSubscription) Consumer(_ context.Context, priority string) (broker.Consumer, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -41,12 +41,12 @@ func (o *queueSubscription) Consumer(_ context.Context, priority string) (broker
 	return o.newTaskConsumer(o.queue, priority)
 }
 
-// RateLimiter is none: asynq knows of no limit.
+// RateLimiter implements broker.Subscription. asynq has no rate limit.
 func (*queueSubscription) RateLimiter(context.Context) (broker.RateLimiter, error) {
 	return noRateLimit{}, nil
 }
 
-// emptyConsumer is a lane with no messages.
+// emptyConsumer never has messages.
 type emptyConsumer struct{}
 
 // Fetch has nothing to hand out.
@@ -66,7 +66,7 @@ func (emptyConsumer) Next(ctx context.Context, wait time.Duration, _ func(broker
 // Stop ends it.
 func (emptyConsumer) Stop() {}
 
-// noRateLimit lets jobs begin at any time.
+// noRateLimit lets jobs start at any time.
 type noRateLimit struct{}
 
 // IsLimited tells that there is no limit.

@@ -4,7 +4,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// Capabilities tell who keeps to which field.
+// Capabilities implements broker.Engine.
 func (e *Engine) Capabilities() broker.Capabilities {
 	c := broker.Capabilities{
 		broker.FieldLease:       {By: broker.EnforcedByBroker},
@@ -20,31 +20,31 @@ func (e *Engine) Capabilities() broker.Capabilities {
 	}
 	if !e.supportsSchedules() {
 		c[broker.FieldDelayed] = broker.Enforcement{
-			By: broker.NotEnforced, Message: "the server cannot deliver messages later before version " + schedulingServerVersion,
+			By: broker.NotEnforced, Message: "the server supports delayed messages from version " + schedulingServerVersion,
 		}
 	}
 	return c
 }
 
-// enforcement is who keeps to which field of one queue.
+// enforcement returns who enforces the fields of one queue.
 func (e *Engine) enforcement(q *broker.QueueConfig, scheduling bool) broker.Capabilities {
 	c := e.Capabilities()
 	if q.MaxBacklog > 0 {
 		if scheduling {
 			c[broker.FieldMaxBacklog] = broker.Enforcement{
 				By: broker.NotEnforced,
-				Message: "the queue was made without maxBacklog, to deliver messages later: the server cannot take that back " +
-					"from a stream, nor have one that does it refuse producers",
+				Message: "the queue was created without maxBacklog and supports delayed messages: the server cannot disable them " +
+					"for a stream, and cannot limit a stream that has them",
 			}
 		} else {
 			c[broker.FieldDelayed] = broker.Enforcement{
-				By: broker.NotEnforced, Message: "a queue with maxBacklog cannot deliver messages later",
+				By: broker.NotEnforced, Message: "a queue with maxBacklog does not support delayed messages",
 			}
 		}
 	}
 	if q.MaxInFlight > 0 && len(q.Priorities) > 1 {
 		c[broker.FieldMaxInFlight] = broker.Enforcement{
-			By: broker.EnforcedByBroker, Message: "each priority has a part of it, by weight, that the others do not use",
+			By: broker.EnforcedByBroker, Message: "each priority has a share by weight, which the others cannot use",
 		}
 	}
 	return c

@@ -13,31 +13,31 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// The keys of what a stream's metadata tell of it.
+// Keys of the metadata of a stream.
 const (
 	metaOwner        = "yardmaster.dev/owner"
 	metaOwnerUID     = "yardmaster.dev/owner-uid"
 	metaOwnerCreated = "yardmaster.dev/owner-created"
-	// metaApplied tells what the owner asked for the last time it was carried out. What
-	// differs from it on the broker was changed by hand.
+	// metaApplied is the hash of the configuration that was last applied. A setting that
+	// differs while the hash matches is drift.
 	metaApplied = "yardmaster.dev/applied"
-	// metaWeight marks a consumer as one of a queue's priorities.
+	// metaWeight marks a consumer as one of the priorities of a queue.
 	metaWeight = "yardmaster.dev/weight"
 )
 
 const (
-	// extraDeliveries is how often a message may be handed back unused before the server
-	// gives up on it sooner than its attempts are over.
+	// extraDeliveries is how often a message may be released before the server stops delivering
+	// it too early.
 	extraDeliveries = 50
-	// maxPullRequests is how many requests for messages may wait at a consumer: one for each
-	// worker. The server takes no change of it.
+	// maxPullRequests is the maximum number of waiting pull requests of a consumer, one per
+	// worker. The server does not allow changes of it.
 	maxPullRequests = 4096
 )
 
-// desiredQueue is what a queue is to be, together with what the server lets it be.
+// desiredQueue is the configuration of a queue, restricted to what the server supports.
 type desiredQueue struct {
 	*broker.QueueConfig
-	// allowSchedules: messages can be sent that are not yet due.
+	// allowSchedules: the stream accepts messages that are not due yet.
 	allowSchedules bool
 }
 
@@ -45,7 +45,7 @@ type desiredQueue struct {
 // Administrators may change it; it is not drift.
 const createdReplicas = 1
 
-// configHash is another whenever the Queue asks for something else.
+// configHash changes when the configuration changes.
 func (w *desiredQueue) configHash() (string, error) {
 	asked := *w.QueueConfig
 	asked.Owner, asked.ReplacesOwnerUID = broker.QueueOwner{}, ""
@@ -60,8 +60,8 @@ func (w *desiredQueue) configHash() (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// streamConfig is found as it is to be. What is not ours to say stays, such as its replicas and
-// where they are.
+// streamConfig returns the found configuration with the desired settings. Other settings,
+// such as replicas and placement, stay as they are.
 func (w *desiredQueue) streamConfig(found jetstream.StreamConfig, applied string) jetstream.StreamConfig {
 	c := found
 	c.Subjects = nil
@@ -84,10 +84,11 @@ func (w *desiredQueue) streamConfig(found jetstream.StreamConfig, applied string
 	return c
 }
 
-// duplicateWindow is how long the server knows a message again that is sent twice.
+// duplicateWindow is how long the server detects duplicate messages.
 const duplicateWindow = 2 * time.Minute
 
-// setMaxAge sets how long messages are kept; the server takes no longer memory than that.
+// setMaxAge sets the maximum age of messages. The server requires a duplicate window that is
+// not longer.
 func setMaxAge(c *jetstream.StreamConfig, age time.Duration) {
 	c.MaxAge, c.Duplicates = age, duplicateWindow
 	if age > 0 {
@@ -95,7 +96,7 @@ func setMaxAge(c *jetstream.StreamConfig, age time.Duration) {
 	}
 }
 
-// newStreamConfig is a stream that is not there yet.
+// newStreamConfig returns the configuration of a stream to create.
 func (w *desiredQueue) newStreamConfig() jetstream.StreamConfig {
 	return w.streamConfig(jetstream.StreamConfig{
 		Name: streamName(w.Name), Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: createdReplicas,
@@ -134,14 +135,14 @@ func (w *desiredQueue) ownerMetadata(found map[string]string, applied string) ma
 	return all
 }
 
-// ownerFromMetadata is who a stream belongs to; nobody if it has no UID.
+// ownerFromMetadata returns the owner of a stream; without a UID it has none.
 func ownerFromMetadata(metadata map[string]string) broker.QueueOwner {
-	// One whose age somebody has written over is as old as can be, and keeps what it has.
+	// An unreadable creation time counts as the oldest, so that the owner keeps the queue.
 	created, _ := time.Parse(time.RFC3339Nano, metadata[metaOwnerCreated])
 	return broker.QueueOwner{UID: metadata[metaOwnerUID], Name: metadata[metaOwner], CreationTime: created}
 }
 
-// consumerConfigs are those of the queue's priorities, found as they are to be.
+// consumerConfigs returns the found consumers of the priorities with the desired settings.
 func (w *desiredQueue) consumerConfigs(found map[string]jetstream.ConsumerConfig) []jetstream.ConsumerConfig {
 	parts := w.maxAckPendingByPriority()
 	all := make([]jetstream.ConsumerConfig, 0, len(w.Priorities))
@@ -166,7 +167,7 @@ func (w *desiredQueue) consumerConfigs(found map[string]jetstream.ConsumerConfig
 	return all
 }
 
-// maxAckPendingByPriority is how many messages of each priority may be with workers; -1: any number.
+// maxAckPendingByPriority divides maxInFlight among the priorities; -1: no limit.
 func (w *desiredQueue) maxAckPendingByPriority() []int {
 	weights := make([]int, len(w.Priorities))
 	parts := make([]int, len(w.Priorities))
@@ -179,10 +180,10 @@ func (w *desiredQueue) maxAckPendingByPriority() []int {
 	return parts
 }
 
-// indefinitePauseTime is a time that does not come.
+// indefinitePauseTime makes a pause last until it is removed.
 var indefinitePauseTime = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// rateLimitRecord is what a queue's bucket says of its rate limit.
+// rateLimitRecord is how the bucket stores the rate limit.
 type rateLimitRecord struct {
 	Limit int           `json:"limit"`
 	Per   time.Duration `json:"per"`

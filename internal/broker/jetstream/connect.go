@@ -24,16 +24,16 @@ const (
 	pingInterval = 10 * time.Second
 	// minServerVersion can pause consumers.
 	minServerVersion = "2.11"
-	// schedulingServerVersion can deliver messages later.
+	// schedulingServerVersion supports delayed messages.
 	schedulingServerVersion = "2.12"
 )
 
-// Engine is a connection to a server. See package broker.
+// Engine implements broker.Engine with a connection to a NATS server.
 type Engine struct {
 	nc *nats.Conn
 	js jetstream.JetStream
-	// lastServerError is the last error that the server told by itself: of a request that it does
-	// not permit, the requester only hears that nobody answered.
+	// lastServerError is the last asynchronous error from the server. A request without
+	// permission fails with a timeout, and the reason arrives only here.
 	lastServerError atomic.Pointer[serverError]
 }
 
@@ -98,13 +98,13 @@ func addDialError(ctx context.Context, err error, servers string) error {
 	return err
 }
 
-// checkServer asks the server whether it can do at all what is needed.
+// checkServer checks the version of the server, and that JetStream is enabled.
 func (e *Engine) checkServer(ctx context.Context) error {
 	if version := e.nc.ConnectedServerVersion(); !isVersionAtLeast(version, minServerVersion) {
 		return broker.Errorf(broker.ClassInvalid, "the server's version is %s, must be at least %s", version, minServerVersion)
 	}
 	if _, err := e.js.AccountInfo(ctx); err != nil {
-		return e.classifyError("asking for JetStream", err)
+		return e.classifyError("reading the JetStream account", err)
 	}
 	return nil
 }
@@ -115,8 +115,7 @@ func connectionOptions(c *broker.Credentials) ([]nats.Option, error) {
 		nats.Timeout(dialTimeout),
 		nats.PingInterval(pingInterval),
 		nats.MaxReconnects(-1),
-		// Servers that are down must not be told from those that refuse us for good: a
-		// Secret may have been put right since.
+		// Keep reconnecting after authorization errors, because credentials may be corrected.
 		nats.IgnoreAuthErrorAbort(),
 		nats.CustomReconnectDelay(reconnectDelay),
 	}
@@ -165,19 +164,19 @@ func serverURLs(c *broker.Credentials) (string, error) {
 	return strings.Join(urls, ","), nil
 }
 
-// Disconnect ends the connection, once what is under way has been sent.
+// Disconnect sends buffered messages and closes the connection.
 func (e *Engine) Disconnect() {
-	// A server that is not there would be waited for.
+	// Do not wait longer for a server that does not respond.
 	_ = e.nc.FlushTimeout(time.Second)
 	e.nc.Close()
 }
 
-// supportsSchedules tells whether the server can deliver messages later.
+// supportsSchedules reports whether the server supports delayed messages.
 func (e *Engine) supportsSchedules() bool {
 	return isVersionAtLeast(e.nc.ConnectedServerVersion(), schedulingServerVersion)
 }
 
-// isVersionAtLeast compares the first two numbers of two versions.
+// isVersionAtLeast compares major and minor versions.
 func isVersionAtLeast(version, least string) bool {
 	var a, b, c, d int
 	if _, err := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &a, &b); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// queueSubscription is a queue as its workers see it.
+// queueSubscription gives a worker access to a queue.
 type queueSubscription struct {
 	*Engine
 	queue  string
@@ -22,25 +22,25 @@ type queueSubscription struct {
 	bucket jetstream.KeyValue
 }
 
-// Subscribe is where a worker gets the queue's messages from.
+// Subscribe implements broker.Engine.
 func (e *Engine) Subscribe(ctx context.Context, queue string) (broker.Subscription, error) {
-	doing := "looking for the queue " + queue
+	operation := "opening the queue " + queue
 	stream, err := e.js.Stream(ctx, streamName(queue))
 	if err != nil {
-		return nil, e.classifyError(doing, err)
+		return nil, e.classifyError(operation, err)
 	}
 	bucket, err := e.openBucket(ctx, queue)
 	if err != nil {
-		return nil, e.classifyError(doing, err)
+		return nil, e.classifyError(operation, err)
 	}
 	return &queueSubscription{e, queue, stream, bucket}, nil
 }
 
-// Consumer leads to the messages of one priority.
+// Consumer implements broker.Subscription.
 func (s *queueSubscription) Consumer(ctx context.Context, priority string) (broker.Consumer, error) {
-	doing := "looking for the priority " + priority + " of the queue " + s.queue
+	operation := "opening the priority " + priority + " of the queue " + s.queue
 	if _, err := s.stream.Consumer(ctx, priority); err != nil {
-		return nil, s.classifyError(doing, err)
+		return nil, s.classifyError(operation, err)
 	}
 	l := &pullConsumer{
 		queueSubscription: s, priority: priority, inboxPrefix: s.nc.NewInbox(),
@@ -48,21 +48,20 @@ func (s *queueSubscription) Consumer(ctx context.Context, priority string) (brok
 	}
 	var err error
 	if l.inboxSubscription, err = s.nc.Subscribe(l.inboxPrefix+".*", l.handleMessage); err != nil {
-		return nil, s.classifyError(doing, err)
+		return nil, s.classifyError(operation, err)
 	}
-	// What is asked for is the bound, and what came and was dropped would be nobody's until
-	// its lease is over.
+	// Pull requests bound the messages. A dropped message would be redelivered only after its
+	// lease.
 	if err := l.inboxSubscription.SetPendingLimits(-1, -1); err != nil {
-		return nil, s.classifyError(doing, err)
+		return nil, s.classifyError(operation, err)
 	}
 	return l, nil
 }
 
-// pullConsumer is one priority of a queue.
+// pullConsumer receives messages of one priority.
 //
-// It has one inbox for as long as it lives, rather than one for each request, and hands
-// messages on right where they come in: that is what makes a worker nearly as fast as the
-// bare client.
+// It uses one inbox for its lifetime, not one for each request, and passes messages on in
+// the callback of the subscription. So a worker is almost as fast as the client library.
 type pullConsumer struct {
 	*queueSubscription
 	priority          string
@@ -75,7 +74,7 @@ type pullConsumer struct {
 	currentPull *pullOperation
 }
 
-// pullOperation is a request for messages that is under way.
+// pullOperation is a pull request in progress.
 type pullOperation struct {
 	inbox     string
 	want, got int
@@ -85,7 +84,7 @@ type pullOperation struct {
 	isDone    bool
 }
 
-// finish is told once that no more comes.
+// finish completes the request. Later calls have no effect.
 func (p *pullOperation) finish(err error) {
 	if !p.isDone {
 		p.isDone, p.err = true, err
@@ -93,33 +92,32 @@ func (p *pullOperation) finish(err error) {
 	}
 }
 
-// Fetch hands out at most number messages that are ready now.
+// Fetch implements broker.Consumer.
 func (l *pullConsumer) Fetch(ctx context.Context, number int, receive func(broker.Delivery)) (int, error) {
 	return l.pullMessages(ctx, &pullRequest{Batch: number, NoWait: true}, receive)
 }
 
-// Next waits up to that long for one message. It asks for no more than one: a second
-// might come when there is no use for it any more.
+// Next implements broker.Consumer. It requests one message only, because a second could
+// arrive when the worker has no capacity left.
 func (l *pullConsumer) Next(ctx context.Context, wait time.Duration, receive func(broker.Delivery)) (int, error) {
 	return l.pullMessages(ctx, &pullRequest{Batch: 1, Expires: wait}, receive)
 }
 
-// Stop ends it. No request may be under way.
+// Stop implements broker.Consumer. No request may be in progress.
 func (l *pullConsumer) Stop() { _ = l.inboxSubscription.Unsubscribe() }
 
-// pullRequest is a request for messages as the server reads it.
+// pullRequest is the body of a pull request.
 type pullRequest struct {
 	Batch   int           `json:"batch"`
 	Expires time.Duration `json:"expires,omitempty"`
 	NoWait  bool          `json:"no_wait,omitempty"`
 }
 
-// responseGracePeriod is how long after its time the server's last word on a request is waited for.
+// responseGracePeriod is how long after its expiry the response to a request may arrive.
 const responseGracePeriod = 2 * time.Second
 
-// pullMessages asks for messages, and waits for the end of what the request brings, even if ctx
-// is over: a message that came when nobody listened any more would be nobody's until its
-// lease is over.
+// pullMessages waits until the request is complete, even if ctx ends: a message that arrives
+// after that would be redelivered only after its lease.
 func (l *pullConsumer) pullMessages(ctx context.Context, r *pullRequest, receive func(broker.Delivery)) (int, error) {
 	body, err := json.Marshal(r)
 	if err != nil {
@@ -151,7 +149,7 @@ func (l *pullConsumer) pullMessages(ctx context.Context, r *pullRequest, receive
 	return p.got, nil
 }
 
-// handleMessage takes what comes in: messages, and the server's words about requests.
+// handleMessage receives messages, and the status of requests.
 func (l *pullConsumer) handleMessage(message *nats.Msg) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,7 +164,7 @@ func (l *pullConsumer) handleMessage(message *nats.Msg) {
 	if err != nil {
 		return // not from the server
 	}
-	// It may be that an earlier request brought it, late: that is not to be told.
+	// It may belong to an earlier request. It counts all the same.
 	p.receive(&leasedMessage{l, message, facts})
 	p.got++
 	if p.got == p.want {
@@ -174,16 +172,16 @@ func (l *pullConsumer) handleMessage(message *nats.Msg) {
 	}
 }
 
-// handleStatus is told what the server says about a request.
+// handleStatus completes a request with the status from the server.
 func (*pullConsumer) handleStatus(p *pullOperation, status, description string) {
 	switch status {
-	case "100": // it is still there
-	case "404", "408": // there is no message, or the time is over
+	case "100": // heartbeat
+	case "404", "408": // no messages, or the request expired
 		p.finish(nil)
 	case "503":
 		p.finish(nats.ErrNoResponders)
 	default:
-		p.finish(fmt.Errorf("the server says %s %s", status, description))
+		p.finish(fmt.Errorf("the server responded %s %s", status, description))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// The headers of a dead letter, beside those its producer gave it.
+// Headers of a dead letter, in addition to those of its producer.
 const (
 	headerPrefix   = "Yardmaster-"
 	headerError    = headerPrefix + "Error"
@@ -22,14 +22,14 @@ const (
 	headerSent     = headerPrefix + "Sent"
 )
 
-// serverHeaderPrefix is that of headers that tell the server what to do with a message. Copied
-// to another message they would have it dropped as a duplicate, or others removed.
+// serverHeaderPrefix is the prefix of headers with instructions for the server. On a copy,
+// they could make the server drop it as a duplicate, or delete other messages.
 const serverHeaderPrefix = "Nats-"
 
-// maxErrorLength bounds the text of an error in a header.
+// maxErrorLength bounds the error in a header.
 const maxErrorLength = 1024
 
-// producerHeaders are those that the message's producer gave it.
+// producerHeaders returns the headers set by the producer.
 func producerHeaders(headers nats.Header) nats.Header {
 	if len(headers) == 0 {
 		return nil
@@ -47,8 +47,7 @@ func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
-// headerText makes any text one that a header can hold: a line break in it would begin
-// another header.
+// headerText makes text safe for a header: a line break would start another header.
 func headerText(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -62,7 +61,7 @@ func headerText(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// buriedMessage is what a dead letter is made of.
+// buriedMessage is the content of a dead letter.
 type buriedMessage struct {
 	queue, priority string
 	sequence        uint64
@@ -73,8 +72,8 @@ type buriedMessage struct {
 	attempts        int
 }
 
-// deadLetterMessage is the message that is kept. Its identity is that of the message it was, so
-// that burying it again changes nothing.
+// deadLetterMessage returns the message to store, and a message ID that makes burying
+// idempotent.
 func (g *buriedMessage) deadLetterMessage() (*nats.Msg, string) {
 	origin := streamName(g.queue) + "/" + strconv.FormatUint(g.sequence, 10)
 	message := nats.NewMsg(deadLetterSubject(g.queue, g.priority))
@@ -87,8 +86,8 @@ func (g *buriedMessage) deadLetterMessage() (*nats.Msg, string) {
 	return message, origin + "@" + strconv.FormatInt(g.sent.UnixNano(), 10)
 }
 
-// deadLetterFromMessage reads a dead letter. Who wrote it may be anybody: what cannot be read is left
-// empty.
+// deadLetterFromMessage decodes a dead letter. Anyone may have written it: values that
+// cannot be decoded stay empty.
 func deadLetterFromMessage(message *jetstream.RawStreamMsg) broker.DeadLetter {
 	sent, _ := time.Parse(time.RFC3339Nano, message.Header.Get(headerSent))
 	attempts, _ := strconv.Atoi(message.Header.Get(headerAttempts))

@@ -13,16 +13,16 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// deadLetterStream are the dead letters of a queue.
+// deadLetterStream implements broker.DeadLetterQueue.
 type deadLetterStream struct {
 	*Engine
 	queue string
 }
 
-// DeadLetters are the queue's dead letters.
+// DeadLetters implements broker.Engine.
 func (e *Engine) DeadLetters(queue string) broker.DeadLetterQueue { return &deadLetterStream{e, queue} }
 
-// List tells of at most limit dead letters whose ID is after that one, oldest first.
+// List implements broker.DeadLetterQueue.
 func (c *deadLetterStream) List(ctx context.Context, after uint64, limit int) ([]broker.DeadLetter, error) {
 	var letters []broker.DeadLetter
 	_, err := c.forEachDeadLetter(ctx, after, limit, func(message *jetstream.RawStreamMsg) error {
@@ -32,7 +32,7 @@ func (c *deadLetterStream) List(ctx context.Context, after uint64, limit int) ([
 	return letters, c.classifyError("listing the dead letters of the queue "+c.queue, err)
 }
 
-// Requeue gives the oldest of them back to workers, as new.
+// Requeue implements broker.DeadLetterQueue.
 func (c *deadLetterStream) Requeue(ctx context.Context, number int) (int, error) {
 	doing := "requeueing the dead letters of the queue " + c.queue
 	target, err := c.js.Stream(ctx, streamName(c.queue))
@@ -43,7 +43,7 @@ func (c *deadLetterStream) Requeue(ctx context.Context, number int) (int, error)
 	n, err := c.resendDeadLetters(ctx, number, func(letter *jetstream.RawStreamMsg) (*nats.Msg, error) {
 		subject := readySubject(c.queue, priorityFromSubject(letter.Subject))
 		if !slices.Contains(taken, subject) {
-			// Its priority is gone: any is better than none.
+			// Its priority was removed: use another one.
 			subject = taken[0]
 		}
 		message := nats.NewMsg(subject)
@@ -54,11 +54,11 @@ func (c *deadLetterStream) Requeue(ctx context.Context, number int) (int, error)
 	return n, c.classifyError(doing, err)
 }
 
-// Move makes the oldest of them dead letters of another queue.
+// Move implements broker.DeadLetterQueue.
 func (c *deadLetterStream) Move(ctx context.Context, to string, number int) (int, error) {
 	doing := fmt.Sprintf("moving the dead letters of the queue %s to %s", c.queue, to)
 	if to == c.queue {
-		return 0, broker.Errorf(broker.ClassInvalid, "%s: they are there already", doing)
+		return 0, broker.Errorf(broker.ClassInvalid, "%s: source and destination are the same queue", doing)
 	}
 	if _, err := c.js.Stream(ctx, deadStreamName(to)); err != nil {
 		return 0, c.classifyError(doing, err)
@@ -75,7 +75,8 @@ func (c *deadLetterStream) Move(ctx context.Context, to string, number int) (int
 	return n, c.classifyError(doing, err)
 }
 
-// resendDeadLetters sends each letter on, and removes it once the server has the other.
+// resendDeadLetters publishes each dead letter elsewhere, and deletes it after the
+// confirmation.
 func (c *deadLetterStream) resendDeadLetters(
 	ctx context.Context, number int, readdress func(*jetstream.RawStreamMsg) (*nats.Msg, error),
 ) (int, error) {
@@ -88,7 +89,7 @@ func (c *deadLetterStream) resendDeadLetters(
 		if err != nil {
 			return err
 		}
-		// If this breaks off before the letter is removed, the next try meets a duplicate.
+		// The message ID makes the server drop the duplicate of an interrupted call.
 		id := deadStreamName(c.queue) + "/" + strconv.FormatUint(letter.Sequence, 10) + "@" + strconv.FormatInt(letter.Time.UnixNano(), 10)
 		if _, err := c.js.PublishMsg(ctx, message, jetstream.WithMsgID(id)); err != nil {
 			return err
@@ -100,7 +101,8 @@ func (c *deadLetterStream) resendDeadLetters(
 	})
 }
 
-// forEachDeadLetter shows the dead letters that are there now to a function, oldest first.
+// forEachDeadLetter calls show for dead letters that exist at the start of the call, oldest
+// first.
 func (c *deadLetterStream) forEachDeadLetter(ctx context.Context, after uint64, limit int, show func(*jetstream.RawStreamMsg) error) (int, error) {
 	stream, err := c.js.Stream(ctx, deadStreamName(c.queue))
 	if err != nil {
@@ -124,10 +126,10 @@ func (c *deadLetterStream) forEachDeadLetter(ctx context.Context, after uint64, 
 	return shown, nil
 }
 
-// Purge drops all of them.
+// Purge implements broker.DeadLetterQueue.
 func (c *deadLetterStream) Purge(ctx context.Context) error {
 	doing := "purging the dead letters of the queue " + c.queue
-	// Those that the server has given up on become letters, or they would stay behind.
+	// Rescue first, or abandoned messages would become dead letters later.
 	if _, err := c.Rescue(ctx, c.queue); err != nil {
 		return err
 	}

@@ -218,7 +218,7 @@ func TestMessageOverMaxDeliveriesIsRescued(t *testing.T) {
 	})
 	got := listDeadLetters(t, e, "orders")
 	if len(got) != 1 || string(got[0].Payload) != "x" || got[0].Headers["Tenant"][0] != "a" || got[0].Attempts != 51 ||
-		got[0].Error != "delivered 51 times, and neither done nor failed" {
+		got[0].Error != "delivered 51 times without a result" {
 		t.Errorf("dead letters %+v", got)
 	}
 	if f := readStats(t, e, "orders"); f.DeadLetters != 1 || f.Ready+f.InFlight+f.Delayed != 0 {

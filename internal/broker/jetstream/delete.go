@@ -9,19 +9,18 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// RejectNewMessages lets the queue take no more messages, for it to run empty. Producers are told
-// that nobody answers at its subjects.
+// RejectNewMessages implements broker.Engine. Producers receive "no responders".
 func (e *Engine) RejectNewMessages(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	return e.updateOwnedStream(ctx, "closing", queue, owner, func(c *jetstream.StreamConfig) {
 		c.Subjects = []string{placeholderSubject(queue)}
 		if c.AllowMsgSchedules {
-			// What is not yet due still comes, and goes on to its subject.
+			// Delayed messages still become ready.
 			c.Subjects = append(c.Subjects, delayedSubjectFilter(queue))
 		}
 	})
 }
 
-// ReleaseOwnership lets another object own the queue, and leaves it as it is.
+// ReleaseOwnership implements broker.Engine.
 func (e *Engine) ReleaseOwnership(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	return e.updateOwnedStream(ctx, "releasing", queue, owner, func(c *jetstream.StreamConfig) {
 		c.Metadata = maps.Clone(c.Metadata)
@@ -31,7 +30,8 @@ func (e *Engine) ReleaseOwnership(ctx context.Context, queue string, owner broke
 	})
 }
 
-// updateOwnedStream changes a queue that belongs to owner. One that is not there needs no change.
+// updateOwnedStream updates the stream of a queue that belongs to owner. A missing queue
+// needs no update.
 func (e *Engine) updateOwnedStream(
 	ctx context.Context, doing, queue string, owner broker.QueueOwner, change func(*jetstream.StreamConfig),
 ) error {
@@ -54,7 +54,7 @@ func (e *Engine) updateOwnedStream(
 	return e.classifyError(doing+" the queue "+queue, err)
 }
 
-// checkOwner tells whether the queue belongs to owner, or to nobody.
+// checkOwner returns an error if the queue belongs to another owner.
 func checkOwner(queue string, config *jetstream.StreamConfig, owner broker.QueueOwner) error {
 	if has := ownerFromMetadata(config.Metadata); has.UID != "" && has.UID != owner.UID {
 		return &broker.OwnerConflictError{Queue: queue, Owner: has}
@@ -62,8 +62,8 @@ func checkOwner(queue string, config *jetstream.StreamConfig, owner broker.Queue
 	return nil
 }
 
-// DeleteQueue removes the queue with all that is in it. The stream that says whose it is goes
-// last, so that a deletion that broke off can be taken up again.
+// DeleteQueue implements broker.Engine. It deletes the stream that contains the owner last,
+// so that an interrupted deletion can continue.
 func (e *Engine) DeleteQueue(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	err := func() error {
 		stream, err := e.js.Stream(ctx, streamName(queue))

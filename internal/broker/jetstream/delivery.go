@@ -12,14 +12,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// leasedMessage is a message that a worker has under a lease.
+// leasedMessage implements broker.Delivery.
 type leasedMessage struct {
 	*pullConsumer
 	message  *nats.Msg
 	metadata *nats.MsgMetadata
 }
 
-// Message is what was sent.
+// Message implements broker.Delivery.
 func (d *leasedMessage) Message() *broker.Message {
 	return &broker.Message{
 		ID:       d.messageID(),
@@ -30,21 +30,21 @@ func (d *leasedMessage) Message() *broker.Message {
 	}
 }
 
-// PendingCount is how many more of its priority waited when it was delivered.
+// PendingCount implements broker.Delivery.
 func (d *leasedMessage) PendingCount() uint64 { return d.metadata.NumPending }
 
 func (d *leasedMessage) messageID() string { return strconv.FormatUint(d.metadata.Sequence.Stream, 10) }
 
-// inProgressAck is what a worker says to the server to renew its lease.
+// inProgressAck extends the lease.
 var inProgressAck = []byte("+WPI")
 
-// ExtendLease starts the lease anew.
+// ExtendLease implements broker.Delivery.
 func (d *leasedMessage) ExtendLease(ctx context.Context) error {
 	_, err := d.nc.RequestWithContext(ctx, d.message.Reply, inProgressAck)
-	return d.deliveryError("renewing the lease", err)
+	return d.deliveryError("extending the lease of", err)
 }
 
-// Ack removes the message from its queue.
+// Ack implements broker.Delivery.
 func (d *leasedMessage) Ack(ctx context.Context, confirmed bool) error {
 	if confirmed {
 		return d.deliveryError("acknowledging", d.message.AckSync(nats.Context(ctx)))
@@ -52,28 +52,28 @@ func (d *leasedMessage) Ack(ctx context.Context, confirmed bool) error {
 	return d.deliveryError("acknowledging", d.message.Ack())
 }
 
-// Retry has it delivered again after that delay.
+// Retry implements broker.Delivery.
 func (d *leasedMessage) Retry(_ context.Context, delay time.Duration) error {
 	if delay <= 0 {
-		return d.deliveryError("handing back", d.message.Nak())
+		return d.deliveryError("retrying", d.message.Nak())
 	}
-	return d.deliveryError("handing back", d.message.NakWithDelay(delay))
+	return d.deliveryError("retrying", d.message.NakWithDelay(delay))
 }
 
-// releaseCountTTL is how long it is known that a delivery was no attempt.
+// releaseCount returns how many earlier deliveries were not attempts.
 const releaseCountTTL = 7 * 24 * time.Hour
 
-// Release has it delivered again as if it had never been here. The server counts each delivery, so this one is
-// first noted down as no attempt.
+// Release implements broker.Delivery. The server counts each delivery, so Release first
+// stores how many of them were not attempts.
 func (d *leasedMessage) Release(ctx context.Context, delay time.Duration) error {
 	returns, err := d.releaseCount(ctx)
 	if err != nil {
-		return d.deliveryError("handing back unused", err)
+		return d.deliveryError("releasing", err)
 	}
 	note := nats.NewMsg("$KV." + bucketName(d.queue) + "." + d.releaseCountKey())
 	note.Data = strconv.AppendInt(nil, int64(returns)+1, 10)
 	if _, err := d.js.PublishMsg(ctx, note, jetstream.WithMsgTTL(releaseCountTTL)); err != nil {
-		return d.deliveryError("handing back unused", err)
+		return d.deliveryError("releasing", err)
 	}
 	return d.Retry(ctx, delay)
 }
@@ -95,16 +95,17 @@ func (d *leasedMessage) releaseCount(ctx context.Context) (int, error) {
 	return strconv.Atoi(string(entry.Value()))
 }
 
-// AttemptNumber counts how often it has been tried, this time included.
+// AttemptNumber implements broker.Delivery.
 func (d *leasedMessage) AttemptNumber(ctx context.Context) (int, error) {
 	returns, err := d.releaseCount(ctx)
 	if err != nil {
-		return 0, d.deliveryError("counting attempts", err)
+		return 0, d.deliveryError("counting attempts of", err)
 	}
 	return max(1, int(d.metadata.NumDelivered)-returns), nil //nolint:gosec // a count of deliveries
 }
 
-// Bury makes it a dead letter, and removes it from its queue, in this order.
+// Bury implements broker.Delivery. It stores the dead letter before it acknowledges the
+// message.
 func (d *leasedMessage) Bury(ctx context.Context, reason string, attempts int) error {
 	err := d.storeDeadLetter(ctx, &buriedMessage{
 		queue: d.queue, priority: d.priority, sequence: d.metadata.Sequence.Stream,
@@ -117,18 +118,18 @@ func (d *leasedMessage) Bury(ctx context.Context, reason string, attempts int) e
 	return d.Ack(ctx, true)
 }
 
-// WasRemoved tells whether somebody else has removed it from its queue.
+// WasRemoved implements broker.Delivery.
 func (d *leasedMessage) WasRemoved(ctx context.Context) (bool, error) {
 	_, err := d.stream.GetMsg(ctx, d.metadata.Sequence.Stream)
 	if isNotFound(err) {
 		return true, nil
 	}
-	return false, d.deliveryError("looking for it", err)
+	return false, d.deliveryError("looking up", err)
 }
 
-func (d *leasedMessage) deliveryError(doing string, err error) error {
+func (d *leasedMessage) deliveryError(operation string, err error) error {
 	if err == nil || errors.Is(err, nats.ErrMsgAlreadyAckd) {
 		return nil
 	}
-	return d.classifyError(doing+" message "+d.messageID()+" of the queue "+d.queue, err)
+	return d.classifyError(operation+" message "+d.messageID()+" of the queue "+d.queue, err)
 }

@@ -1,20 +1,20 @@
 // Package jetstream keeps queues on NATS JetStream.
 //
-// A queue named orders is, with the priorities high and low:
+// A queue named orders with the priorities high and low consists of:
 //
-//	stream   yardmaster_orders        the messages; one that is acknowledged is removed
-//	  subjects yardmaster.orders.ready.high, yardmaster.orders.ready.low   to send to
-//	           yardmaster.orders.delayed.>                   messages that are not yet due
-//	  consumers high, low             each with the lease, and a part of maxInFlight
+//	stream   yardmaster_orders        the messages; an acknowledged message is deleted
+//	  subjects yardmaster.orders.ready.high, yardmaster.orders.ready.low   for producers
+//	           yardmaster.orders.delayed.>                   messages that are not due yet
+//	  consumers high, low             each with the lease, and its share of maxInFlight
 //	stream   yardmaster_orders_dead   the dead letters
-//	  subjects yardmaster.orders.dead.>, and the server's word that it gave up on a message
-//	bucket   yardmaster_orders        the rate limit and its state; deliveries that were no attempts
+//	  subjects yardmaster.orders.dead.>, and the server's MAX_DELIVERIES advisories
+//	bucket   yardmaster_orders        the rate limit and its state; releases of messages
 //
-// Each stored message is announced, without its payload, on yardmaster.orders.arrived.>,
-// for Wait: the server sends that only where somebody listens.
+// The server republishes each stored message without its payload on
+// yardmaster.orders.arrived.>, for WaitForMessage. It does so only for subscribers.
 //
-// The server keeps to the lease, the pause, maxInFlight and maxBacklog. Delays between
-// attempts and dead letters are the workers' business: a consumer's own back-off takes the
-// place of the lease, and its limit of deliveries counts those too that were handed back
-// unused. That limit is set well above the attempts, and what meets it is rescued.
+// The server enforces the lease, the pause, maxInFlight and maxBacklog. Workers enforce the
+// delay between attempts, and write dead letters: the backoff of a JetStream consumer
+// replaces its lease, and MaxDeliver counts released messages too. MaxDeliver is well above
+// the attempts, and messages that reach it are rescued.
 package jetstream

@@ -11,7 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// settingComparison gathers what is not as it is to be.
+// settingComparison collects settings that differ.
 type settingComparison struct {
 	object      string
 	differences []broker.SettingDifference
@@ -24,7 +24,7 @@ func (c *settingComparison) compareSetting(name string, want, found any) {
 	}
 }
 
-// streamDrift compares the settings that are ours to say.
+// streamDrift compares the settings that the configuration determines.
 func streamDrift(want, found *jetstream.StreamConfig) []broker.SettingDifference {
 	c := &settingComparison{object: "stream " + want.Name}
 	c.compareSetting("subjects", sortedSubjects(want.Subjects), sortedSubjects(found.Subjects))
@@ -66,7 +66,8 @@ func pauseDrift(queue, consumer string, want, found bool) []broker.SettingDiffer
 	return c.differences
 }
 
-// rateLimitDrift compares what the bucket says. Text that is no limit differs from every one.
+// rateLimitDrift compares the stored rate limit. Content that cannot be decoded differs from
+// every limit.
 func rateLimitDrift(queue string, want rateLimitRecord, raw []byte) []broker.SettingDifference {
 	c := &settingComparison{object: "key " + rateLimitKey + " of bucket " + bucketName(queue)}
 	var found rateLimitRecord
@@ -80,8 +81,8 @@ func rateLimitDrift(queue string, want rateLimitRecord, raw []byte) []broker.Set
 	return c.differences
 }
 
-// immutableSettingError is a setting that the server takes no change of.
+// immutableSettingError is about a setting that the server does not allow to change.
 func immutableSettingError(object, setting string, want, found any) error {
-	return broker.Errorf(broker.ClassInvalid, "%s is there already, and its %s is %v, must be %v: delete it, or name the queue otherwise",
+	return broker.Errorf(broker.ClassInvalid, "%s exists, and its %s is %v, must be %v: delete it, or choose another name for the queue",
 		object, setting, found, want)
 }

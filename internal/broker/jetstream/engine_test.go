@@ -281,7 +281,7 @@ func TestMissingObjectIsCreatedAgain(t *testing.T) {
 			if err := lose(t.Context(), e); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([]string{name + ": there is false, should be true"}, notifies(ensureQueue(t, e, q))); diff != "" {
+			if diff := cmp.Diff([]string{name + ": exists is false, should be true"}, notifies(ensureQueue(t, e, q))); diff != "" {
 				t.Errorf("drift (-want +got):\n%s", diff)
 			}
 			if again := notifies(ensureQueue(t, e, q)); again != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// EnsureQueue makes the queue what it is to be, or tells in what it is not.
+// EnsureQueue implements broker.Engine.
 func (e *Engine) EnsureQueue(ctx context.Context, queue broker.QueueConfig) (broker.EnsureResult, error) {
 	if err := queue.Validate(); err != nil {
 		return broker.EnsureResult{}, &broker.ClassifiedError{Class: broker.ClassInvalid, Err: err}
@@ -23,13 +23,13 @@ func (e *Engine) EnsureQueue(ctx context.Context, queue broker.QueueConfig) (bro
 	return n.result, e.classifyError("ensuring the queue "+queue.Name, err)
 }
 
-// ensureOperation is one call of Ensure.
+// ensureOperation is one call of EnsureQueue.
 type ensureOperation struct {
 	*Engine
 	desiredQueue
 
 	result broker.EnsureResult
-	// applyChanges: what is not as it is to be is changed.
+	// applyChanges: settings that differ are changed.
 	applyChanges bool
 }
 
@@ -58,7 +58,8 @@ func (n *ensureOperation) run(ctx context.Context) error {
 		}
 	}
 	if config.Metadata[metaApplied] != fingerprint {
-		// Only now: an Ensure that broke off is to be done again, not taken for drift.
+		// The hash is stored last: an interrupted call is repeated, and its remainder is not
+		// drift.
 		if _, err := n.js.UpdateStream(ctx, n.desiredQueue.streamConfig(config, fingerprint)); err != nil {
 			return err
 		}
@@ -67,7 +68,7 @@ func (n *ensureOperation) run(ctx context.Context) error {
 	return nil
 }
 
-// finishDriftReport tells only of drift what differs from what had been carried out.
+// finishDriftReport drops differences that are not drift but a new configuration.
 func (n *ensureOperation) finishDriftReport() {
 	if n.result.Created || n.result.Updated {
 		n.result.Drift = nil
@@ -75,7 +76,7 @@ func (n *ensureOperation) finishDriftReport() {
 	n.result.Corrected = n.applyChanges && len(n.result.Drift) > 0
 }
 
-// getOrCreateStream is the queue's, made if it is not there, once it is sure whose it is.
+// getOrCreateStream checks the ownership of an existing stream.
 func (n *ensureOperation) getOrCreateStream(ctx context.Context) (jetstream.Stream, error) {
 	n.allowSchedules = n.MaxBacklog == 0 && n.supportsSchedules()
 	stream, err := n.js.Stream(ctx, streamName(n.Name))
@@ -83,7 +84,7 @@ func (n *ensureOperation) getOrCreateStream(ctx context.Context) (jetstream.Stre
 		n.result.Created = true
 		stream, err = n.js.CreateStream(ctx, n.newStreamConfig())
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			// Somebody was faster: perhaps with a right to it.
+			// Another client created it at the same time, and may be its owner.
 			n.result.Created = false
 			stream, err = n.js.Stream(ctx, streamName(n.Name))
 		}
@@ -95,12 +96,12 @@ func (n *ensureOperation) getOrCreateStream(ctx context.Context) (jetstream.Stre
 	if config.Retention != jetstream.WorkQueuePolicy {
 		return nil, immutableSettingError("the stream "+config.Name, "retention", jetstream.WorkQueuePolicy, config.Retention)
 	}
-	// A stream that once could deliver later cannot be had to refuse producers.
+	// The server cannot disable schedules once a stream has them.
 	n.allowSchedules = n.allowSchedules || config.AllowMsgSchedules
 	return stream, n.checkOwnership(ownerFromMetadata(config.Metadata))
 }
 
-// checkOwnership tells whether the queue may be taken from who has it.
+// checkOwnership returns an error if another owner keeps the queue.
 func (n *ensureOperation) checkOwnership(has broker.QueueOwner) error {
 	switch {
 	case has.UID == "", has.UID == n.Owner.UID, has.UID == n.ReplacesOwnerUID, n.Owner.HasPrecedenceOver(has):
@@ -126,7 +127,7 @@ func (n *ensureOperation) ensureStream(ctx context.Context, found jetstream.Stre
 func (n *ensureOperation) ensureDeadStream(ctx context.Context) error {
 	stream, err := n.js.Stream(ctx, deadStreamName(n.Name))
 	if isNotFound(err) {
-		n.reportMissingObject("stream "+deadStreamName(n.Name), "there")
+		n.reportMissingObject("stream "+deadStreamName(n.Name), "exists")
 		_, err = n.js.CreateStream(ctx, n.newDeadStreamConfig())
 		return err
 	}
@@ -150,8 +151,8 @@ func (n *ensureOperation) ensureDeadStream(ctx context.Context) error {
 	return err
 }
 
-// reportMissingObject tells of an object that was there once. It is made again even where drift is only
-// warned of: without it the queue does not work.
+// reportMissingObject reports an object that someone deleted. It is created again even with
+// drift policy Warn: the queue does not work without it.
 func (n *ensureOperation) reportMissingObject(object, setting string) {
 	n.result.Drift = append(n.result.Drift, broker.SettingDifference{Object: object, Setting: setting, Want: "true", Found: "false"})
 }
@@ -159,7 +160,7 @@ func (n *ensureOperation) reportMissingObject(object, setting string) {
 func (n *ensureOperation) ensureRateLimit(ctx context.Context) error {
 	bucket, err := n.openBucket(ctx, n.Name)
 	if isNotFound(err) {
-		n.reportMissingObject("bucket "+bucketName(n.Name), "there")
+		n.reportMissingObject("bucket "+bucketName(n.Name), "exists")
 		bucket, err = n.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: bucketName(n.Name), History: 1, LimitMarkerTTL: time.Minute, Replicas: createdReplicas,
 		})
@@ -212,13 +213,13 @@ func (n *ensureOperation) ensureConsumers(ctx context.Context, stream jetstream.
 	return n.removeRetiredConsumers(ctx, stream, infos)
 }
 
-// ensureConsumer is told what is there, if anything is.
+// ensureConsumer creates the consumer if found is nil.
 func (n *ensureOperation) ensureConsumer(
 	ctx context.Context, stream jetstream.Stream, want jetstream.ConsumerConfig, found *jetstream.ConsumerInfo,
 ) error {
 	if found == nil {
 		if !n.result.Created {
-			n.reportMissingObject("consumer "+want.Name+" of "+streamName(n.Name), "there")
+			n.reportMissingObject("consumer "+want.Name+" of "+streamName(n.Name), "exists")
 		}
 		if n.Paused {
 			want.PauseUntil = &indefinitePauseTime
@@ -243,8 +244,8 @@ func (n *ensureOperation) ensureConsumer(
 	return nil
 }
 
-// removeRetiredConsumers removes the consumers of priorities that the queue has no more, once they are
-// empty. Nothing can be sent to them any more.
+// removeRetiredConsumers deletes consumers of priorities that are no longer configured, once
+// they are empty.
 func (n *ensureOperation) removeRetiredConsumers(ctx context.Context, stream jetstream.Stream, infos map[string]*jetstream.ConsumerInfo) error {
 	for name, info := range infos {
 		still := slices.ContainsFunc(n.Priorities, func(p broker.Priority) bool { return p.Name == name })
@@ -263,7 +264,7 @@ func (n *ensureOperation) removeRetiredConsumers(ctx context.Context, stream jet
 	return nil
 }
 
-// listConsumers a stream, by name.
+// listConsumers returns the consumers of a stream by name.
 func listConsumers(ctx context.Context, stream jetstream.Stream) (map[string]*jetstream.ConsumerInfo, error) {
 	all := map[string]*jetstream.ConsumerInfo{}
 	lister := stream.ListConsumers(ctx)
@@ -273,7 +274,7 @@ func listConsumers(ctx context.Context, stream jetstream.Stream) (map[string]*je
 	return all, lister.Err()
 }
 
-// SetPaused stops messages from being given to workers, or lets them.
+// SetPaused implements broker.Engine.
 func (e *Engine) SetPaused(ctx context.Context, queue string, paused bool) error {
 	err := func() error {
 		stream, err := e.js.Stream(ctx, streamName(queue))
@@ -294,7 +295,7 @@ func (e *Engine) SetPaused(ctx context.Context, queue string, paused bool) error
 		}
 		return nil
 	}()
-	return e.classifyError(fmt.Sprintf("setting the pause of the queue %s to %t", queue, paused), err)
+	return e.classifyError(fmt.Sprintf("setting paused of the queue %s to %t", queue, paused), err)
 }
 
 func setConsumerPaused(ctx context.Context, stream jetstream.Stream, consumer string, paused bool) error {

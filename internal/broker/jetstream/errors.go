@@ -16,19 +16,19 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// classifyError gives an error its class, and tells what was being done.
-func (e *Engine) classifyError(doing string, err error) error {
+// classifyError adds the operation and a class to an error.
+func (e *Engine) classifyError(operation string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if classed := broker.ClassOf(err); classed != broker.ClassUnknown {
-		return fmt.Errorf("%s: %w", doing, err)
+		return fmt.Errorf("%s: %w", operation, err)
 	}
 	class := errorClassOf(err)
 	if class == broker.ClassUnreachable && e.nc != nil {
 		if denied := e.lastServerError.Load(); denied != nil && time.Since(denied.at) < 2*dialTimeout &&
 			errors.Is(denied.err, nats.ErrPermissionViolation) {
-			return broker.Errorf(broker.ClassUnauthorized, "%s: %w", doing, denied.err)
+			return broker.Errorf(broker.ClassUnauthorized, "%s: %w", operation, denied.err)
 		}
 		if last := e.nc.LastError(); last != nil && !e.nc.IsConnected() {
 			if errorClassOf(last) == broker.ClassUnauthorized {
@@ -37,7 +37,7 @@ func (e *Engine) classifyError(doing string, err error) error {
 			err = fmt.Errorf("%w: %w", err, last)
 		}
 	}
-	return broker.Errorf(class, "%s: %w", doing, err)
+	return broker.Errorf(class, "%s: %w", operation, err)
 }
 
 func errorClassOf(err error) broker.ErrorClass {
@@ -67,7 +67,7 @@ func errorClassOf(err error) broker.ErrorClass {
 	return broker.ClassUnknown
 }
 
-// isUnauthorized tells that one side does not trust the other.
+// isUnauthorized reports a failure of authentication, authorization or TLS verification.
 func isUnauthorized(err error) bool {
 	for _, known := range []error{
 		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
@@ -100,5 +100,5 @@ func isUnreachable(err error) bool {
 	return errors.As(err, &network)
 }
 
-// isNotFound tells that what was asked about is not there.
+// isNotFound reports that an object does not exist.
 func isNotFound(err error) bool { return err != nil && errorClassOf(err) == broker.ClassNotFound }

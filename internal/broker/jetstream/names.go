@@ -2,8 +2,8 @@ package jetstream
 
 import "strings"
 
-// Names of queues have neither dots nor underscores, so none of these names can be that
-// of another queue's object.
+// Names of queues contain neither dots nor underscores, so names of objects of different
+// queues cannot collide.
 const (
 	streamPrefix     = "yardmaster_"
 	deadStreamSuffix = "_dead"
@@ -24,24 +24,25 @@ func arrivedSubject(queue, priority string) string {
 
 func delayedSubjectFilter(queue string) string { return subjectPrefix + queue + ".delayed.>" }
 
-// placeholderSubject is the one of a queue that takes no more messages: a stream must have one.
+// placeholderSubject replaces the subjects of a queue that rejects messages: a stream must
+// have a subject.
 func placeholderSubject(queue string) string { return subjectPrefix + queue + ".closed" }
 
 func deadLetterSubject(queue, priority string) string {
 	return subjectPrefix + queue + ".dead." + priority
 }
 
-// maxDeliveriesSubject is where the server tells that it delivers a message no more.
+// maxDeliveriesSubject receives an advisory when the server stops delivering a message.
 func maxDeliveriesSubject(queue string) string {
 	return "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES." + streamName(queue) + ".*"
 }
 
-// priorityFromSubject is the last token of a message's subject.
+// priorityFromSubject returns the last token of a subject.
 func priorityFromSubject(subject string) string {
 	return subject[strings.LastIndexByte(subject, '.')+1:]
 }
 
-// The keys of a queue's bucket.
+// Keys of the bucket of a queue.
 const (
 	rateLimitKey = "limit"
 	rateStateKey = "rate"

@@ -15,10 +15,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/rate"
 )
 
-// rateLimiter keeps the workers of a queue to its rate limit. The bucket holds how much of
-// the limit's time is taken; a worker takes more of it by a write that fails if another
-// wrote meanwhile. So the limit holds for any number of workers that know nothing of each
-// other, and a change of it, which the bucket tells all of them, holds from then on.
+// rateLimiter enforces the rate limit of a queue. The bucket contains the next free slot; a
+// worker takes slots with a compare-and-set. So the limit holds for any number of workers
+// that do not know each other. Workers watch the bucket for changes of the limit.
 type rateLimiter struct {
 	*queueSubscription
 	watcher      jetstream.KeyWatcher
@@ -26,14 +25,15 @@ type rateLimiter struct {
 	done         chan struct{}
 	stop         context.CancelFunc
 
-	// mu lets one Reserve at a time write.
+	// mu serializes calls of Reserve.
 	mu sync.Mutex
-	// clockOffset is how far the broker's clock is before this machine's, as of measured.
+	// clockOffset is how far the clock of the server is ahead of this machine, at
+	// clockMeasuredTime.
 	clockOffset       time.Duration
 	clockMeasuredTime time.Time
 }
 
-// RateLimiter keeps all workers of the queue to its rate limit.
+// RateLimiter implements broker.Subscription.
 func (s *queueSubscription) RateLimiter(ctx context.Context) (broker.RateLimiter, error) {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	watcher, err := s.bucket.Watch(watching, rateLimitKey)
@@ -53,43 +53,43 @@ func (s *queueSubscription) RateLimiter(ctx context.Context) (broker.RateLimiter
 	}
 }
 
-// watchRateLimit follows the limit. It tells when the one that holds at first is known.
+// watchRateLimit follows changes of the limit. It closes known after the initial value.
 func (l *rateLimiter) watchRateLimit(known chan<- struct{}) {
 	defer close(l.done)
 	for entry := range l.watcher.Updates() {
-		if entry == nil { // the end of what was there at first
+		if entry == nil { // all initial values were received
 			close(known)
 			continue
 		}
 		var now rateLimitRecord
 		if entry.Operation() == jetstream.KeyValuePut {
 			if err := json.Unmarshal(entry.Value(), &now); err != nil || now.Limit < 0 || now.Limit > 0 && now.Per <= 0 {
-				continue // not ours: what held goes on to hold
+				continue // invalid: keep the previous limit
 			}
 		}
 		l.currentLimit.Store(&now)
 	}
 }
 
-// Stop ends it.
+// Stop implements broker.RateLimiter.
 func (l *rateLimiter) Stop() {
 	_ = l.watcher.Stop()
 	l.stop()
 	<-l.done
 }
 
-// IsLimited tells whether there is a limit at this time.
+// IsLimited implements broker.RateLimiter.
 func (l *rateLimiter) IsLimited() bool {
 	now := l.currentLimit.Load()
 	return now != nil && now.Limit > 0
 }
 
-// Reserve waits until at least one job may be given a time to begin at.
+// Reserve implements broker.RateLimiter.
 func (l *rateLimiter) Reserve(ctx context.Context, number int) ([]time.Time, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	slots, err := l.reserveSlots(ctx, number)
-	return slots, l.classifyError("keeping to the rate limit of the queue "+l.queue, err)
+	return slots, l.classifyError("reserving a slot of the rate limit of the queue "+l.queue, err)
 }
 
 func (l *rateLimiter) reserveSlots(ctx context.Context, number int) ([]time.Time, error) {
@@ -112,8 +112,7 @@ func (l *rateLimiter) reserveSlots(ctx context.Context, number int) ([]time.Time
 			}
 			return grant.Slots, nil
 		}
-		// Spread out, lest all who wait write at once; and look again soon, in case the limit
-		// has changed.
+		// Jitter avoids simultaneous writes. The wait is bounded, because the limit may change.
 		wait := time.Until(grant.RetryTime.Add(-l.clockOffset)) + rand.N(rate.SlotLeadTime/4) //nolint:gosec // to spread, not to hide
 		if err := sleepContext(ctx, min(max(wait, time.Millisecond), time.Second)); err != nil {
 			return nil, err
@@ -121,8 +120,7 @@ func (l *rateLimiter) reserveSlots(ctx context.Context, number int) ([]time.Time
 	}
 }
 
-// takeSlots takes slots from what all workers share. A write that another came before is
-// tried anew with what that one left.
+// takeSlots takes slots from the shared state, and retries after a conflicting write.
 func (l *rateLimiter) takeSlots(ctx context.Context, line rate.RateLimit, number int) (rate.SlotGrant, error) {
 	for {
 		var state rate.SharedState
@@ -133,7 +131,7 @@ func (l *rateLimiter) takeSlots(ctx context.Context, line rate.RateLimit, number
 		var revision uint64
 		if entry != nil {
 			revision = entry.Revision()
-			// What is not a state is taken for none: nothing was taken.
+			// Content that cannot be decoded counts as an empty state.
 			_ = json.Unmarshal(entry.Value(), &state)
 		}
 		grant := line.TakeSlots(state, time.Now().Add(l.clockOffset), min(number, line.SlotsPerRequest()))
@@ -154,7 +152,7 @@ func (l *rateLimiter) takeSlots(ctx context.Context, line rate.RateLimit, number
 	}
 }
 
-// writeState fails if the key is not of that revision; 0: not there.
+// writeState fails if the key has another revision; 0: the key must not exist.
 func (l *rateLimiter) writeState(ctx context.Context, raw []byte, revision uint64) error {
 	if revision == 0 {
 		_, err := l.bucket.Create(ctx, rateStateKey, raw)
@@ -164,11 +162,11 @@ func (l *rateLimiter) writeState(ctx context.Context, raw []byte, revision uint6
 	return err
 }
 
-// clockOffsetMaxAge is how long a measurement of the broker's clock is good for.
+// clockOffsetMaxAge is how long a measured offset is used.
 const clockOffsetMaxAge = 30 * time.Second
 
-// measureClockOffset finds how far the broker's clock is ahead of this machine's: workers whose
-// clocks differ must mean the same by a slot's time.
+// measureClockOffset measures the offset to the clock of the server, so that workers with
+// different clocks agree on the times of slots.
 func (l *rateLimiter) measureClockOffset(ctx context.Context) error {
 	sent := time.Now()
 	if !l.clockMeasuredTime.IsZero() && sent.Sub(l.clockMeasuredTime) < clockOffsetMaxAge {
@@ -183,7 +181,7 @@ func (l *rateLimiter) measureClockOffset(ctx context.Context) error {
 	return nil
 }
 
-// sleepContext waits that long, or until ctx ends.
+// sleepContext waits for d or the end of ctx.
 func sleepContext(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// maxDeliveriesAdvisory is the server's word that it delivers a message no more.
+// maxDeliveriesAdvisory is published by the server when it stops delivering a message.
 type maxDeliveriesAdvisory struct {
 	Stream     string `json:"stream"`
 	Consumer   string `json:"consumer"`
@@ -18,8 +18,8 @@ type maxDeliveriesAdvisory struct {
 	Deliveries int    `json:"deliveries"`
 }
 
-// Rescue makes dead letters of messages that the server has given up on by itself. Its
-// word of each is kept among the dead letters until then, so none is missed.
+// Rescue implements broker.Engine. The dead letter stream stores the advisories of the
+// server until they are handled, so none is lost.
 func (e *Engine) Rescue(ctx context.Context, queue string) (int, error) {
 	n, err := e.rescueMessages(ctx, queue)
 	return n, e.classifyError("rescuing messages of the queue "+queue, err)
@@ -36,29 +36,29 @@ func (e *Engine) rescueMessages(ctx context.Context, queue string) (int, error) 
 	}
 	rescued := 0
 	for {
-		word, err := dead.GetMsg(ctx, 1, jetstream.WithGetMsgSubject(maxDeliveriesSubject(queue)))
+		advisory, err := dead.GetMsg(ctx, 1, jetstream.WithGetMsgSubject(maxDeliveriesSubject(queue)))
 		if isNotFound(err) {
 			return rescued, nil
 		}
 		if err != nil {
 			return rescued, err
 		}
-		moved, err := e.buryAbandoned(ctx, stream, queue, word.Data)
+		moved, err := e.buryAbandoned(ctx, stream, queue, advisory.Data)
 		if err != nil {
 			return rescued, err
 		}
 		rescued += moved
-		if err := dead.DeleteMsg(ctx, word.Sequence); err != nil && !isNotFound(err) {
+		if err := dead.DeleteMsg(ctx, advisory.Sequence); err != nil && !isNotFound(err) {
 			return rescued, err
 		}
 	}
 }
 
-// buryAbandoned makes a dead letter of a message the server has given up on, if it is still there.
-func (e *Engine) buryAbandoned(ctx context.Context, stream jetstream.Stream, queue string, word []byte) (int, error) {
+// buryAbandoned makes a dead letter of the message in an advisory, if it still exists.
+func (e *Engine) buryAbandoned(ctx context.Context, stream jetstream.Stream, queue string, advisory []byte) (int, error) {
 	var w maxDeliveriesAdvisory
-	if err := json.Unmarshal(word, &w); err != nil || w.Stream != streamName(queue) {
-		return 0, nil //nolint:nilerr // somebody else's words: nothing is lost with them
+	if err := json.Unmarshal(advisory, &w); err != nil || w.Stream != streamName(queue) {
+		return 0, nil //nolint:nilerr // not an advisory of this queue
 	}
 	message, err := stream.GetMsg(ctx, w.Sequence)
 	if isNotFound(err) {
@@ -70,7 +70,7 @@ func (e *Engine) buryAbandoned(ctx context.Context, stream jetstream.Stream, que
 	g := buriedMessage{
 		queue: queue, priority: priorityFromSubject(message.Subject), sequence: message.Sequence,
 		payload: message.Data, headers: message.Header, sent: message.Time,
-		reason:   fmt.Sprintf("delivered %d times, and neither done nor failed", w.Deliveries),
+		reason:   fmt.Sprintf("delivered %d times without a result", w.Deliveries),
 		attempts: w.Deliveries,
 	}
 	if err := e.storeDeadLetter(ctx, &g); err != nil {
@@ -82,11 +82,11 @@ func (e *Engine) buryAbandoned(ctx context.Context, stream jetstream.Stream, que
 	return 1, nil
 }
 
-// storeDeadLetter stores a dead letter.
+// storeDeadLetter publishes a dead letter.
 func (e *Engine) storeDeadLetter(ctx context.Context, g *buriedMessage) error {
 	letter, id := g.deadLetterMessage()
 	if _, err := e.js.PublishMsg(ctx, letter, jetstream.WithMsgID(id)); err != nil {
-		return e.classifyError("keeping a dead letter of the queue "+g.queue, err)
+		return e.classifyError("storing a dead letter of the queue "+g.queue, err)
 	}
 	return nil
 }

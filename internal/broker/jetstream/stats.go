@@ -9,17 +9,16 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// Stats are how much there is to do: two requests, one more about dead letters, and
-// one for each priority that has messages beside others in flight or delayed, or for all
-// of them if there are only delayed ones.
+// Stats implements broker.Engine. It needs three requests, and one more per priority to find
+// the oldest ready message.
 func (e *Engine) Stats(ctx context.Context, queue string) (broker.QueueStats, error) {
-	figures, err := e.readStats(ctx, queue)
-	return figures, e.classifyError("asking for the figures of the queue "+queue, err)
+	stats, err := e.readStats(ctx, queue)
+	return stats, e.classifyError("reading the stats of the queue "+queue, err)
 }
 
 func (e *Engine) readStats(ctx context.Context, queue string) (broker.QueueStats, error) {
-	// The messages first: one that is done in between counts as delayed for a moment,
-	// not as missing from what there is to do.
+	// Read the stream before the consumers: a message acknowledged in between counts as delayed
+	// for a moment, and is not missing.
 	stream, err := e.js.Stream(ctx, streamName(queue))
 	if err != nil {
 		return broker.QueueStats{}, err
@@ -46,12 +45,12 @@ func (e *Engine) readStats(ctx context.Context, queue string) (broker.QueueStats
 	return f, nil
 }
 
-// readOldestReadyTime finds out when the oldest message that is ready was sent, where the stream alone
-// does not tell.
+// readOldestReadyTime reads when the oldest ready message was sent, if the state of the
+// stream does not contain it.
 //
-// A consumer takes note of a message a moment after the stream has it and has told of it.
-// A message that looks delayed to who comes in between is found here: else a pool that was
-// woken for it would go back to sleep.
+// A consumer registers a message shortly after the stream has stored and announced it. In
+// between, the message appears delayed. It is found here; otherwise a pool that was
+// activated for it would scale down again.
 func readOldestReadyTime(ctx context.Context, stream jetstream.Stream, infos map[string]*jetstream.ConsumerInfo, f *broker.QueueStats) error {
 	if f.Ready > 0 && f.InFlight == 0 && f.Delayed == 0 {
 		f.OldestReadyTime = stream.CachedInfo().State.FirstTime
@@ -67,7 +66,7 @@ func readOldestReadyTime(ctx context.Context, stream jetstream.Stream, infos map
 		}
 		message, err := stream.GetMsg(ctx, info.Delivered.Stream+1, jetstream.WithGetMsgSubject(info.Config.FilterSubject))
 		if isNotFound(err) {
-			continue // taken meanwhile, or none
+			continue // another client received it, or none exists
 		}
 		if err != nil {
 			return err
@@ -82,14 +81,13 @@ func readOldestReadyTime(ctx context.Context, stream jetstream.Stream, infos map
 	return nil
 }
 
-// WaitForMessage returns as soon as the queue has a message for workers, or ctx ends. It listens
-// first and then looks, so that no message comes unnoticed in between; and it looks again
-// each time the connection is back.
+// WaitForMessage implements broker.Engine. It subscribes before it checks the queue, so that
+// it misses no message, and checks again after each reconnect.
 func (e *Engine) WaitForMessage(ctx context.Context, queue string) error {
 	arrived := make(chan *nats.Msg, 1)
 	subscription, err := e.nc.ChanSubscribe(arrivedSubject(queue, "*"), arrived)
 	if err != nil {
-		return e.classifyError("listening at the queue "+queue, err)
+		return e.classifyError("subscribing to the queue "+queue, err)
 	}
 	defer func() { _ = subscription.Unsubscribe() }()
 	back := e.nc.StatusChanged(nats.CONNECTED)
@@ -109,12 +107,12 @@ func (e *Engine) WaitForMessage(ctx context.Context, queue string) error {
 }
 
 func (e *Engine) hasReadyMessages(ctx context.Context, queue string) (bool, error) {
-	// The server has the subscription before it is asked.
+	// Flush, so that the server has the subscription before the check.
 	soon, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	if err := e.nc.FlushWithContext(soon); err != nil {
-		return false, e.classifyError("listening at the queue "+queue, err)
+		return false, e.classifyError("subscribing to the queue "+queue, err)
 	}
-	figures, err := e.Stats(ctx, queue)
-	return figures.Ready > 0, err
+	stats, err := e.Stats(ctx, queue)
+	return stats.Ready > 0, err
 }

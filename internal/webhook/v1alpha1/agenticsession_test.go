@@ -71,7 +71,7 @@ func noted(t *testing.T, operation admissionv1.Operation, before, given *v1alpha
 	return s.Spec.UserContext
 }
 
-func TestASessionIsItsCreators(t *testing.T) {
+func TestSessionRecordsItsCreator(t *testing.T) {
 	bob := &v1alpha1.UserContext{UserID: "bob"}
 	for title, row := range map[string]struct {
 		operation           admissionv1.Operation
@@ -93,7 +93,7 @@ func TestASessionIsItsCreators(t *testing.T) {
 	}
 }
 
-func reading(t *testing.T, objects ...client.Object) *specValidator[*v1alpha1.AgenticSession] {
+func validatorWithObjects(t *testing.T, objects ...client.Object) *specValidator[*v1alpha1.AgenticSession] {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -102,10 +102,10 @@ func reading(t *testing.T, objects ...client.Object) *specValidator[*v1alpha1.Ag
 	return agenticSessionValidator(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build())
 }
 
-func TestAgenticSession(t *testing.T) {
+func TestInvalidSessionIsRefused(t *testing.T) {
 	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "ns"}}
 	runner.Spec.Image = "runner:1"
-	v := reading(t, runner)
+	v := validatorWithObjects(t, runner)
 	bad := agenticSession()
 	bad.Spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"PATH": "x"}
 	want := []string{"spec.environmentVariables[PATH]"}
@@ -134,10 +134,10 @@ func TestAgenticSessionWarnings(t *testing.T) {
 		s    *v1alpha1.AgenticSession
 		want string
 	}{
-		"an image that is not allowed": {reading(t, runner), other, "spec.image: "},
-		"no SessionRunner":             {reading(t), agenticSession(), "spec.runner: "},
-		"an alias":                     {reading(t, runner), alias, "spec.initialPrompt: "},
-		"nothing":                      {reading(t, runner), agenticSession(), ""},
+		"an image that is not allowed": {validatorWithObjects(t, runner), other, "spec.image: "},
+		"no SessionRunner":             {validatorWithObjects(t), agenticSession(), "spec.runner: "},
+		"an alias":                     {validatorWithObjects(t, runner), alias, "spec.initialPrompt: "},
+		"nothing":                      {validatorWithObjects(t, runner), agenticSession(), ""},
 	} {
 		t.Run(title, func(t *testing.T) {
 			warnings, err := row.v.ValidateCreate(t.Context(), row.s)
@@ -151,7 +151,7 @@ func TestAgenticSessionWarnings(t *testing.T) {
 	running.Status.Run = 1
 	more := running.DeepCopy()
 	more.Spec.RunRequest = 2
-	warnings, _ := reading(t, runner).ValidateUpdate(t.Context(), running, more)
+	warnings, _ := validatorWithObjects(t, runner).ValidateUpdate(t.Context(), running, more)
 	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "spec.runRequest: ") {
 		t.Errorf("warnings %q", warnings)
 	}

@@ -22,14 +22,14 @@ func impossible() v1alpha1.QueueSpec {
 	}
 }
 
-func TestQueueCreate(t *testing.T) {
+func TestInvalidQueueIsRefusedOnCreate(t *testing.T) {
 	_, err := queueValidator.ValidateCreate(t.Context(), queueOf(impossible()))
 	wantFields(t, err, []string{"spec.maxInFlight"})
 	_, err = queueValidator.ValidateCreate(t.Context(), queueOf(v1alpha1.QueueSpec{}))
 	wantFields(t, err, nil)
 }
 
-func TestQueueFieldsThatAnEngineCannotKeepToAreWarnedOf(t *testing.T) {
+func TestQueueFieldsThatTheEngineDoesNotEnforceCauseWarnings(t *testing.T) {
 	q := queueOf(v1alpha1.QueueSpec{
 		Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineAsynq}, MaxBacklog: new(int64(9)), RateLimit: &v1alpha1.RateLimit{Limit: 5},
 		Lease:     &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}},
@@ -47,7 +47,7 @@ func TestQueueFieldsThatAnEngineCannotKeepToAreWarnedOf(t *testing.T) {
 	}
 }
 
-func TestQueueUpdate(t *testing.T) {
+func TestInvalidQueueIsRefusedOnUpdate(t *testing.T) {
 	for name, row := range map[string]struct {
 		before v1alpha1.QueueSpec
 		edit   func(*v1alpha1.Queue)
@@ -85,7 +85,7 @@ func TestQueueUpdate(t *testing.T) {
 	}
 }
 
-func TestPolicy(t *testing.T) {
+func TestInvalidPolicyIsRefused(t *testing.T) {
 	bad := &v1alpha1.Policy{Spec: v1alpha1.PolicySpec{
 		Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Near"}}},
 	}}

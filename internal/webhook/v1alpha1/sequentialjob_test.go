@@ -38,7 +38,7 @@ func two() *testbuilder.SequentialJobBuilder {
 	return testbuilder.SequentialJob("a", "ns").Step("build").Step("test")
 }
 
-func TestCreate(t *testing.T) {
+func TestInvalidSequentialJobIsRefusedOnCreate(t *testing.T) {
 	tests := map[string]struct {
 		sj   *v1alpha1.SequentialJob
 		want []string
@@ -55,7 +55,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-func TestUpdate(t *testing.T) {
+func TestInvalidSequentialJobIsRefusedOnUpdate(t *testing.T) {
 	rerun := func(id, from string) func(*v1alpha1.SequentialJob) {
 		return func(sj *v1alpha1.SequentialJob) { sj.Spec.Rerun = &v1alpha1.Rerun{ID: id, From: from} }
 	}
@@ -135,7 +135,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-func TestWarnings(t *testing.T) {
+func TestSequentialJobWarnings(t *testing.T) {
 	command := testbuilder.Container(func(c *corev1.Container) { c.Command = []string{"make"} })
 	args := testbuilder.Container(func(c *corev1.Container) { c.Args = []string{"all"} })
 	mount := testbuilder.Container(func(c *corev1.Container) {

@@ -10,7 +10,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func TestWorkerPool(t *testing.T) {
+func TestInvalidWorkerPoolIsRefused(t *testing.T) {
 	good := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "readers"}}
 	good.Spec.Image = "readers:1"
 	reserved := good.DeepCopy()

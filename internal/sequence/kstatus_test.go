@@ -1,0 +1,104 @@
+package sequence
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
+	"github.com/yardmaster/yardmaster/internal/condition/conditiontest"
+	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
+)
+
+// The rows are those of docs/conditions.md.
+func TestConditionsOfEachState(t *testing.T) {
+	start := func(t *testing.T, b *testbuilder.SequentialJobBuilder) *testEnv { return startRun(t, b) }
+	refused := func(class apierror.Class) func(*testing.T) *testEnv {
+		return func(t *testing.T) *testEnv {
+			s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
+			s.createRefusals["build"] = &core.Refusal{Class: class, Step: "build", Message: "refused"}
+			s.reconcile()
+			return s
+		}
+	}
+	finished := func(t *testing.T) *testEnv {
+		s := start(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+		s.succeedStep("build")
+		return s
+	}
+	tests := map[string]struct {
+		state                       func(t *testing.T) *testEnv
+		ready, reconciling, stalled bool
+		reason                      string
+		want                        status.Status
+	}{
+		"a step runs": {func(t *testing.T) *testEnv {
+			return start(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+		}, false, true, false, v1alpha1.ReasonRunning, status.InProgressStatus},
+		"a finally step runs": {func(t *testing.T) *testEnv {
+			s := start(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup"))
+			s.succeedStep("build")
+			return s
+		}, false, true, false, v1alpha1.ReasonRunningFinally, status.InProgressStatus},
+		"a quota has no room":                 {refused(apierror.QuotaExceeded), false, true, false, v1alpha1.ReasonQuotaExceeded, status.InProgressStatus},
+		"another object has the Job's name":   {refused(apierror.AlreadyExists), false, false, true, v1alpha1.ReasonNameTaken, status.FailedStatus},
+		"the API server refuses the only Job": {refused(apierror.Invalid), false, false, true, v1alpha1.ReasonStepFailed, status.FailedStatus},
+		"suspending": {func(t *testing.T) *testEnv {
+			s := start(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+			s.changeSpec(setSuspendTrue)
+			s.reconcile()
+			return s
+		}, false, true, false, v1alpha1.ReasonSuspending, status.InProgressStatus},
+		"suspended": {func(t *testing.T) *testEnv {
+			return start(t, testbuilder.SequentialJob("a", "ns").Step("build").Suspend())
+		}, false, false, false, v1alpha1.ReasonSuspended, status.InProgressStatus},
+		"completed": {finished, true, false, false, v1alpha1.ReasonCompleted, status.CurrentStatus},
+		"failed": {func(t *testing.T) *testEnv {
+			s := start(t, testbuilder.SequentialJob("a", "ns").Step("build"))
+			s.failStep("build")
+			return s
+		}, false, false, true, v1alpha1.ReasonStepFailed, status.FailedStatus},
+		"completed, then an invalid rerun": {func(t *testing.T) *testEnv {
+			s := finished(t)
+			s.changeSpec(requestRerun("nope"))
+			s.reconcile()
+			return s
+		}, false, false, true, v1alpha1.ReasonRerunInvalid, status.FailedStatus},
+		"running, and a change was refused": {func(t *testing.T) *testEnv {
+			s := start(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
+			s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { slices.Reverse(spec.Containers) })
+			s.reconcileAfter(time.Second)
+			return s
+		}, false, true, false, v1alpha1.ReasonRunning, status.InProgressStatus},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			s := test.state(t)
+			for conditionType, want := range map[string]bool{
+				v1alpha1.ConditionReady:       test.ready,
+				v1alpha1.ConditionReconciling: test.reconciling,
+				v1alpha1.ConditionStalled:     test.stalled,
+			} {
+				got := meta.FindStatusCondition(s.sj.Status.Conditions, conditionType)
+				if (got.Status == metav1.ConditionTrue) != want || got.Reason != test.reason {
+					t.Errorf("%s is %s, %s; want %t, %s", conditionType, got.Status, got.Reason, want, test.reason)
+				}
+			}
+			s.sj.APIVersion, s.sj.Kind = v1alpha1.GroupVersion.String(), "SequentialJob"
+			conditiontest.AssertKstatus(t, s.sj, test.want)
+		})
+	}
+}
+
+func TestNewSequentialJobIsInProgress(t *testing.T) {
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").Obj()
+	sj.APIVersion, sj.Kind = v1alpha1.GroupVersion.String(), "SequentialJob"
+	sj.Status.ObservedGeneration = -1 // the default of the CRD
+	conditiontest.AssertKstatus(t, sj, status.InProgressStatus)
+}
