@@ -1,50 +1,50 @@
 package v1alpha1
 
-// Broker says where a broker is and how to log in there. Every secret is one of the
-// object's own namespace; none of it stands in a spec.
+// Broker refers to a broker and to the Secrets that are needed to log in. The Secrets are in the
+// namespace of the object that refers to the broker.
 type Broker struct {
 	// engine of the broker. NATS is NATS JetStream. Asynq is the task queue asynq on Redis or
-	// Valkey; it is experimental, because it depends on how asynq stores its tasks, which
-	// asynq may change.
+	// Valkey; it is experimental, because it depends on how asynq stores its tasks, which asynq
+	// may change.
 	// +required
 	Engine Engine `json:"engine"`
 
 	BrokerAccess `json:",inline"`
 }
 
-// BrokerAccess is a broker's address and what it asks for.
+// BrokerAccess refers to the address of a broker and to the credentials for it.
 type BrokerAccess struct {
-	// urlSecretRef is the secret with the broker's URL, e.g. nats://nats.queues:4222 or
-	// rediss://redis:6379/0. Several are separated by commas.
+	// urlSecretRef refers to the Secret that contains the URL of the broker, for example
+	// nats://nats.queues:4222 or rediss://redis:6379/0. Separate several URLs by commas.
 	// +required
 	URLSecretRef SecretKey `json:"urlSecretRef"`
 
-	// tlsSecretRef is a secret as cert-manager makes it: ca.crt, the authority that the
-	// broker's certificate is checked against, and tls.crt with tls.key, the client's own
-	// certificate. Each may be left out.
+	// tlsSecretRef refers to a Secret in the format of cert-manager: ca.crt to verify the
+	// certificate of the broker, and tls.crt with tls.key to authenticate the client. Each part is
+	// optional. Default: no TLS Secret; the certificate authorities of the system are trusted.
 	// +optional
 	TLSSecretRef *SecretRef `json:"tlsSecretRef,omitempty"`
 
-	// credentialsSecretRef is a secret with what the broker asks for: username and
-	// password, or token, or creds, a NATS credentials file.
+	// credentialsSecretRef refers to a Secret with username and password, or token, or creds (a
+	// NATS credentials file). Default: the login in the URL, if it contains one.
 	// +optional
 	CredentialsSecretRef *SecretRef `json:"credentialsSecretRef,omitempty"`
 }
 
-// SecretRef names a secret of the same namespace.
+// SecretRef refers to a Secret of the same namespace.
 type SecretRef struct {
-	// name of the secret.
+	// name of the Secret.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 }
 
-// SecretKey names a key of a secret of the same namespace.
+// SecretKey refers to a key of a Secret of the same namespace.
 type SecretKey struct {
 	SecretRef `json:",inline"`
 
-	// key in the secret.
+	// key in the Secret. Default: url.
 	// +optional
 	// +kubebuilder:default=url
 	// +kubebuilder:validation:MinLength=1
@@ -52,7 +52,7 @@ type SecretKey struct {
 	Key string `json:"key,omitempty"`
 }
 
-// Engine is a kind of broker that queues are made on.
+// Engine is a broker implementation.
 // +kubebuilder:validation:Enum=NATS;Asynq
 type Engine string
 

@@ -5,11 +5,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// JobReportName is the name of the one JobReport that a namespace has.
+// JobReportName is the name of the only JobReport of a namespace.
 const JobReportName = "jobs"
 
-// JobReport says which Jobs of its namespace are stale, and why. It has no spec: the
-// operator writes it, for the namespaces it is told to.
+// JobReport lists the stale Jobs of its namespace and the reason for each. It has no spec. The
+// operator writes one JobReport, named jobs, in each namespace that it is configured to scan.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -17,15 +17,16 @@ const JobReportName = "jobs"
 // +kubebuilder:printcolumn:name="Healthy",type=integer,JSONPath=`.status.summary.healthy`
 // +kubebuilder:printcolumn:name="Suspicious",type=integer,JSONPath=`.status.summary.suspicious`
 // +kubebuilder:printcolumn:name="Zombie",type=integer,JSONPath=`.status.summary.zombie`
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="ReportReady")].status`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Last Scan",type=date,JSONPath=`.status.lastScanTime`
 type JobReport struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// status is what the last scans found.
+	// status is the result of the last scans.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status JobReportStatus `json:"status,omitempty"`
 }
 
@@ -38,27 +39,35 @@ type JobReportList struct {
 	Items           []JobReport `json:"items"`
 }
 
-// JobReportStatus is what the last scans found. It is at most 64 KiB.
+// JobReportStatus is the result of the last scans. It has at most 64 KiB.
 type JobReportStatus struct {
-	// conditions: ReportReady, ScanFailed, Truncated, and OpenReportsReady where the
-	// findings are to be in an OpenReports Report too.
+	// observedGeneration is the metadata.generation that the status belongs to. It is -1
+	// before the first scan is recorded.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions of the report: Ready, Reconciling and Stalled as kstatus defines them;
+	// ReportReady, ScanFailed and Truncated; and OpenReportsReady if the findings are also
+	// written as an OpenReports Report.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// summary counts all Jobs, also those that findings leave out.
+	// summary counts all Jobs, including those that findings omits.
 	// +optional
 	// +kubebuilder:default={}
 	Summary JobSummary `json:"summary,omitempty"`
 
-	// findings about the Jobs that matter most, by name.
+	// findings about the most important Jobs that are not healthy, sorted by name. The most
+	// severe ones come first, then the oldest, up to the operator's flag --report-top
+	// (default 50, at most 500).
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
 	Findings []JobFinding `json:"findings,omitempty"`
 
-	// omitted is how many Jobs are not healthy and not among the findings.
+	// omitted is the number of Jobs that are not healthy and not listed in findings.
 	// +optional
 	// +kubebuilder:default=0
 	Omitted int32 `json:"omitted"`
@@ -67,12 +76,12 @@ type JobReportStatus struct {
 	// +optional
 	ContentHash string `json:"contentHash,omitempty"`
 
-	// lastScanTime is when the scan began that this report was last written after. A
-	// scan that finds nothing new is written once an hour only.
+	// lastScanTime is the start of the successful scan after which the report was last
+	// written. A scan without changes is recorded about once an hour.
 	// +optional
 	LastScanTime *metav1.Time `json:"lastScanTime,omitempty"`
 
-	// scanDuration is how long that scan took.
+	// scanDuration is the duration of that scan.
 	// +optional
 	ScanDuration *metav1.Duration `json:"scanDuration,omitempty"`
 }
@@ -83,24 +92,25 @@ type JobSummary struct {
 	// +optional
 	// +kubebuilder:default=0
 	Total int32 `json:"total"`
-	// healthy Jobs: those that no rule has anything to say of.
+	// healthy is the number of Jobs that no rule matches.
 	// +optional
 	// +kubebuilder:default=0
 	Healthy int32 `json:"healthy"`
-	// suspicious Jobs: those that somebody should look at.
+	// suspicious is the number of Jobs that somebody should examine.
 	// +optional
 	// +kubebuilder:default=0
 	Suspicious int32 `json:"suspicious"`
-	// zombie Jobs: those that will not come to life again, or are long since of no use.
+	// zombie is the number of Jobs that will not make progress without intervention, or that
+	// have been useless for a long time.
 	// +optional
 	// +kubebuilder:default=0
 	Zombie int32 `json:"zombie"`
-	// byReason counts the Jobs that are not healthy by their finding's reason.
+	// byReason counts the Jobs that are not healthy by the reason of their finding.
 	// +optional
 	ByReason map[string]int32 `json:"byReason,omitempty"`
 }
 
-// JobFinding is what was found of one Job.
+// JobFinding explains why a Job is not healthy.
 type JobFinding struct {
 	// name of the Job.
 	Name string `json:"name"`
@@ -109,25 +119,27 @@ type JobFinding struct {
 	UID types.UID `json:"uid,omitempty"`
 	// category of the Job.
 	Category JobCategory `json:"category"`
-	// severity says how much it matters.
+	// severity is the importance of the finding: High for a zombie, Low for a Job that only
+	// takes up space, otherwise Medium.
 	Severity JobSeverity `json:"severity"`
-	// reason is the rule that the Job meets, in CamelCase.
+	// reason is the rule that matches the Job, in CamelCase.
 	Reason string `json:"reason"`
-	// cause is what the Job itself names as the cause, where it names one: the reason of
-	// its condition, a finalizer, another controller.
+	// cause is the cause that the Job itself states, if any: the reason of its condition, a
+	// finalizer, or another controller.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Cause string `json:"cause,omitempty"`
-	// since when that is so, where the Job says it.
+	// since is the time from which the Job's age counts for the rule, if the Job states it.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// message for people, at most 256 bytes.
+	// message describes the finding for humans, in at most 256 bytes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
 }
 
-// JobCategory is what a Job with a finding is.
+// JobCategory classifies a Job that is not healthy: somebody should examine a Suspicious Job; a
+// Zombie will not make progress without intervention.
 // +kubebuilder:validation:Enum=Suspicious;Zombie
 type JobCategory string
 
@@ -137,7 +149,7 @@ const (
 	JobZombie     JobCategory = "Zombie"
 )
 
-// JobSeverity says how much a finding matters.
+// JobSeverity is the importance of a finding.
 // +kubebuilder:validation:Enum=Low;Medium;High
 type JobSeverity string
 
@@ -150,15 +162,15 @@ const (
 
 // Condition types of a JobReport.
 const (
-	// ConditionReportReady is True when the report is that of the last scan.
+	// ConditionReportReady is True when the report is the result of the last scan.
 	ConditionReportReady = "ReportReady"
-	// ConditionScanFailed is True when the last scan failed. The report is then that of
-	// the last scan that did not.
+	// ConditionScanFailed is True when the last scan failed. The report is then the result
+	// of the last successful scan.
 	ConditionScanFailed = "ScanFailed"
-	// ConditionTruncated is True when some findings were left out.
+	// ConditionTruncated is True when findings were omitted.
 	ConditionTruncated = "Truncated"
-	// ConditionOpenReportsReady is True when the findings are in an OpenReports Report too.
-	// A JobReport that is not asked for a Report has none.
+	// ConditionOpenReportsReady is True when an OpenReports Report has the findings too. It
+	// exists only if that is enabled.
 	ConditionOpenReportsReady = "OpenReportsReady"
 )
 
@@ -178,13 +190,13 @@ const (
 	ReasonTooManyFindings = "TooManyFindings"
 	ReasonTooBig          = "TooBig"
 	ReasonAllFindings     = "AllFindings"
-	// Of OpenReportsReady; besides Forbidden, Timeout and NameTaken.
+	// Reasons of OpenReportsReady, in addition to Forbidden, Timeout and NameTaken.
 	ReasonWritten     = "Written"
 	ReasonCRDMissing  = "CRDMissing"
 	ReasonWriteFailed = "WriteFailed"
 )
 
-// Reasons of events on a JobReport.
+// Reasons of events about a JobReport.
 const (
 	EventScanFailed    = "ScanFailed"
 	EventScanRecovered = "ScanRecovered"

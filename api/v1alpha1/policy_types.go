@@ -4,10 +4,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Policy gives defaults to the Queues and WorkerPools of its namespace, and sets limits to
-// them. What an object says itself goes before a Policy's defaults; of several Policies
-// that select it the one with the greatest precedence goes first, then the first by name.
-// Of limits, always the strictest holds.
+// Policy sets defaults and limits for the Queues and WorkerPools of its namespace. The spec of an
+// object takes precedence over the defaults of Policies. If several Policies select an object, the
+// one with the highest precedence applies first, then the first by name. Of several limits, the
+// strictest applies.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -25,12 +25,12 @@ type Policy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the Policy says.
+	// spec of the Policy.
 	// +optional
 	// +kubebuilder:default={}
 	Spec PolicySpec `json:"spec,omitempty"`
 
-	// status is whom it says it to.
+	// status reports what the Policy selects.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status PolicyStatus `json:"status,omitempty"`
@@ -45,66 +45,71 @@ type PolicyList struct {
 	Items           []Policy `json:"items"`
 }
 
-// PolicySpec is what a Policy says. Durations are written as 500ms, 30s, 10m, 1h30m.
+// PolicySpec contains the defaults and limits of a Policy. Durations are written as 500ms, 30s,
+// 10m or 1h30m.
 type PolicySpec struct {
-	// selector of Queues and WorkerPools by their labels. Left out: all of the namespace.
+	// selector of Queues and WorkerPools by their labels. If it is omitted, the Policy selects all
+	// of the namespace.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// precedence over other Policies with the same object: the greater goes first.
+	// precedence over other Policies that select the same object, -1000 to 1000. A higher value
+	// takes precedence. Default 0.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=-1000
 	// +kubebuilder:validation:Maximum=1000
 	Precedence int32 `json:"precedence,omitempty"`
 
-	// defaults for what an object leaves out.
+	// defaults for fields that an object omits.
 	// +optional
 	Defaults *PolicyDefaults `json:"defaults,omitempty"`
 
-	// circuitBreaker of the workers. Without one in any Policy they have none.
+	// circuitBreaker of the workers. Workers have none unless a Policy sets it.
 	// +optional
 	CircuitBreaker *CircuitBreaker `json:"circuitBreaker,omitempty"`
 
-	// limits to what an object may ask for.
+	// limits on what an object may ask for.
 	// +optional
 	Limits *PolicyLimits `json:"limits,omitempty"`
 }
 
-// PolicyDefaults are for what an object leaves out, field by field; broker, as a whole.
+// PolicyDefaults are defaults for fields that an object omits. Each field applies on its own,
+// except broker and rateLimit, which apply as a whole.
 type PolicyDefaults struct {
 	// broker of Queues.
 	// +optional
 	Broker *Broker `json:"broker,omitempty"`
-	// retry of Queues.
+	// retry settings of Queues.
 	// +optional
 	Retry *Retry `json:"retry,omitempty"`
-	// rateLimit of Queues. It is taken as a whole.
+	// rateLimit of Queues. It applies as a whole.
 	// +optional
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
-	// deadLetter of Queues.
+	// deadLetter settings of Queues.
 	// +optional
 	DeadLetter *DeadLetter `json:"deadLetter,omitempty"`
-	// drain of WorkerPools.
+	// drain settings of WorkerPools.
 	// +optional
 	Drain *Drain `json:"drain,omitempty"`
 }
 
-// CircuitBreaker has a worker stop taking messages while most of them fail, as when what
-// its handlers need is down.
+// CircuitBreaker stops a worker from taking messages while most of them fail, for example because
+// a dependency is down.
 type CircuitBreaker struct {
-	// failureThresholdPercent of the messages that must fail. Default 50.
+	// failureThresholdPercent is the percentage of messages that must fail to open the circuit, 1
+	// to 100. Default 50.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	FailureThresholdPercent *int32 `json:"failureThresholdPercent,omitempty"`
 
-	// window in which they are counted, 1s to 1h. Default 1m.
+	// window in which failures are counted, 1s to 1h. Default 1m.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="window must be a duration from 1s to 1h"
 	Window *Duration `json:"window,omitempty"`
 
-	// minSamples is how many messages there must be in it. Default 20.
+	// minSamples is the minimum number of messages in the window. Default 20.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
@@ -115,37 +120,39 @@ type CircuitBreaker struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="cooldown must be a duration from 1s to 1h"
 	Cooldown *Duration `json:"cooldown,omitempty"`
 
-	// halfOpenProbes is with how many messages it tries. Default 1.
+	// halfOpenProbes is the number of messages to try after the cooldown, 1 to 1000. Default 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	HalfOpenProbes *int32 `json:"halfOpenProbes,omitempty"`
 }
 
-// PolicyLimits are what an object may ask for at most.
+// PolicyLimits are limits on what an object may ask for.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxReplicasTotal) || !has(self.maxReplicasPerPool) || self.maxReplicasPerPool <= self.maxReplicasTotal",message="maxReplicasPerPool must not be greater than maxReplicasTotal",fieldPath=".maxReplicasPerPool"
 type PolicyLimits struct {
-	// maxReplicasTotal of all the pools that the Policy selects together.
+	// maxReplicasTotal is the upper bound on the workers of all selected WorkerPools together.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	MaxReplicasTotal *int32 `json:"maxReplicasTotal,omitempty"`
 
-	// maxReplicasPerPool of each of them.
+	// maxReplicasPerPool is the upper bound on the workers of each selected WorkerPool.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	MaxReplicasPerPool *int32 `json:"maxReplicasPerPool,omitempty"`
 
-	// maxRatePerQueue is how many messages a second may be begun of each Queue.
+	// maxRatePerQueue is the upper bound on the messages that are started from each Queue, per
+	// second.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	MaxRatePerQueue *int32 `json:"maxRatePerQueue,omitempty"`
 
-	// allowedImages of workers: an image must match one, where * stands for any characters,
-	// e.g. registry.example/team/*. Of several Policies with a list, it must match each.
+	// allowedImages for workers, as patterns in which * matches any characters, such as
+	// registry.example/team/*. Each image must match one of them. If several Policies set
+	// patterns, an image must match a pattern of each.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -155,35 +162,38 @@ type PolicyLimits struct {
 	AllowedImages []string `json:"allowedImages,omitempty"`
 }
 
-// Reasons of a Policy's condition Ready, beside those of a default broker's Secrets, which
-// Queues have too: SecretNotFound, SecretInvalid.
+// Reasons of a Policy's condition Ready, in addition to SecretNotFound and SecretInvalid for the
+// Secrets of its default broker.
 const (
 	ReasonNothingSelected = "NothingSelected"
 	ReasonSelectorInvalid = "SelectorInvalid"
 )
 
-// PolicyStatus is whom a Policy says something to.
+// PolicyStatus reports what a Policy selects.
 type PolicyStatus struct {
-	// conditions: Ready. It is False if the selector cannot be read, or if the Secrets of the
-	// default broker are missing.
+	// conditions of the Policy: Ready, Reconciling and Stalled, which kstatus reads. Ready is
+	// False if the selector is invalid, or if a Secret of the default broker is missing or
+	// invalid.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the metadata.generation this status was derived from.
+	// observedGeneration is the metadata.generation that the status was derived from; -1 before
+	// the first reconciliation.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// queues it selects.
+	// queues is the number of selected Queues.
 	// +optional
 	// +kubebuilder:default=0
 	Queues int32 `json:"queues"`
-	// workerPools it selects.
+	// workerPools is the number of selected WorkerPools.
 	// +optional
 	// +kubebuilder:default=0
 	WorkerPools int32 `json:"workerPools"`
-	// replicas these pools have together, against limits.maxReplicasTotal.
+	// replicas is the number of workers of the selected WorkerPools, which limits.maxReplicasTotal
+	// limits.
 	// +optional
 	// +kubebuilder:default=0
 	Replicas int32 `json:"replicas"`

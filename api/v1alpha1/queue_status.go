@@ -5,21 +5,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// QueueStatus is what was seen of the queue on the broker. A figure that could not be
-// read, or that the engine does not know, is left out: it is never 0 instead.
+// QueueStatus is the observed state of a queue. A number that could not be read, or that the
+// engine does not know, is absent; it is never 0 instead.
 type QueueStatus struct {
-	// conditions: Ready, BrokerReachable, ConfigSynced, PolicyFullyEnforced,
-	// DeadLettersPresent, Conflict, DeletionBlocked.
+	// conditions of the Queue: Ready, Reconciling, Stalled, BrokerReachable, ConfigSynced,
+	// PolicyFullyEnforced, DeadLettersPresent, Conflict and DeletionBlocked.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the metadata.generation this status was derived from.
+	// observedGeneration is the metadata.generation that the status reflects; -1 before the first
+	// reconciliation.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// engine of the broker the queue is on.
+	// engine of the broker that holds the queue.
 	// +optional
 	Engine Engine `json:"engine,omitempty"`
 
@@ -27,61 +28,64 @@ type QueueStatus struct {
 	// +optional
 	Name string `json:"name,omitempty"`
 
-	// ready messages wait for a worker.
+	// ready is the number of messages that wait for a worker.
 	// +optional
 	Ready *int64 `json:"ready,omitempty"`
-	// inFlight messages are with a worker.
+	// inFlight is the number of messages that are delivered and not yet acknowledged. With some
+	// engines it includes messages that wait for their next attempt.
 	// +optional
 	InFlight *int64 `json:"inFlight,omitempty"`
-	// delayed messages wait for their time, or for their next try.
+	// delayed is the number of messages that wait for their scheduled time.
 	// +optional
 	Delayed *int64 `json:"delayed,omitempty"`
-	// dead messages were given up.
+	// dead is the number of dead letters.
 	// +optional
 	Dead *int64 `json:"dead,omitempty"`
 
-	// oldestTime is when the oldest of the ready messages came.
+	// oldestTime is when the oldest ready message was sent.
 	// +optional
 	OldestTime *metav1.Time `json:"oldestTime,omitempty"`
 
-	// wait of the messages begun in the last minutes, from when they were due.
+	// wait is how long the messages that workers started in the last 5 minutes had waited. It is an
+	// estimate, and an upper bound with several priorities.
 	// +optional
 	Wait *WaitTimes `json:"wait,omitempty"`
 
-	// arrivalRate is how many messages come in a second, smoothed.
+	// arrivalRate is the number of messages that arrive per second, averaged over about 30 seconds.
 	// +optional
 	ArrivalRate *resource.Quantity `json:"arrivalRate,omitempty"`
-	// serviceRate is how many messages are finished in a second, smoothed.
+	// serviceRate is the number of messages that leave the queue per second, averaged over about 30
+	// seconds.
 	// +optional
 	ServiceRate *resource.Quantity `json:"serviceRate,omitempty"`
 
-	// measuredTime is when the broker gave these figures.
+	// measuredTime is when these numbers last changed, by the clock of the broker.
 	// +optional
 	MeasuredTime *metav1.Time `json:"measuredTime,omitempty"`
 
-	// effective is what holds after Policies and defaults.
+	// effective is the configuration after Policies and defaults.
 	// +optional
 	Effective *QueueEffective `json:"effective,omitempty"`
 
-	// enforcement tells, by the name of each field in use, how the engine keeps to it.
+	// enforcement shows for each field in use what enforces it on this engine.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Enforcement map[string]Enforcement `json:"enforcement,omitempty"`
 }
 
-// WaitTimes are quantiles of how long messages waited.
+// WaitTimes are quantiles of the time that messages waited for a worker.
 type WaitTimes struct {
-	// p50 is what half of them waited at most.
+	// p50 is the median.
 	// +optional
 	P50 *metav1.Duration `json:"p50,omitempty"`
-	// p95 is what 95 of 100 waited at most.
+	// p95 is the 95th percentile.
 	// +optional
 	P95 *metav1.Duration `json:"p95,omitempty"`
 }
 
-// QueueEffective is what holds for a Queue, and why.
+// QueueEffective is the configuration of a Queue after Policies and defaults.
 type QueueEffective struct {
-	// broker in use; left out when it is the operator's own.
+	// broker in use; absent for the broker of the operator.
 	// +optional
 	Broker *Broker `json:"broker,omitempty"`
 	// rateLimit in use.
@@ -93,7 +97,7 @@ type QueueEffective struct {
 	// deadLetter in use.
 	// +optional
 	DeadLetter *DeadLetter `json:"deadLetter,omitempty"`
-	// sources of these values.
+	// sources shows for each field what set its value.
 	// +optional
 	// +listType=map
 	// +listMapKey=field
@@ -101,19 +105,19 @@ type QueueEffective struct {
 	Sources []FieldSource `json:"sources,omitempty"`
 }
 
-// FieldSource says where a field's value comes from.
+// FieldSource shows what set the value of a field.
 type FieldSource struct {
-	// field by its path in the spec, e.g. retry.maxAttempts.
+	// field is a path in the spec, for example retry.maxAttempts.
 	Field string `json:"field"`
-	// from says who set it.
+	// from is what set the value.
 	From ValueSource `json:"from"`
-	// policy that set or limits it, when from is Policy or Limit.
+	// policy is the name of the Policy, if from is Policy or Limit.
 	// +optional
 	Policy string `json:"policy,omitempty"`
 }
 
-// ValueSource says who set a value: the object's own spec, a Policy's defaults, a Policy's
-// limits over what else would hold, the operator's flags, or nobody.
+// ValueSource is what set a value: the spec of the object, the defaults of a Policy, the limits of
+// a Policy, the flags of the operator, or the built-in default.
 // +kubebuilder:validation:Enum=Spec;Policy;Limit;Operator;Default
 type ValueSource string
 
@@ -126,24 +130,24 @@ const (
 	FromDefault  ValueSource = "Default"
 )
 
-// Enforcement says how an engine keeps to a field.
+// Enforcement is what enforces a field of a Queue.
 // +kubebuilder:validation:Enum=Broker;Workers;Unsupported
 type Enforcement string
 
 // The enforcements.
 const (
-	// EnforcedByBroker: the broker keeps to it, whatever clients do.
+	// EnforcedByBroker means that the broker enforces the field for all clients.
 	EnforcedByBroker Enforcement = "Broker"
-	// EnforcedByWorkers: workers that use our runtime keep to it.
+	// EnforcedByWorkers means that workers with the Yardmaster runtime enforce the field.
 	EnforcedByWorkers Enforcement = "Workers"
-	// EnforcementUnsupported: nobody keeps to it.
+	// EnforcementUnsupported means that nothing enforces the field.
 	EnforcementUnsupported Enforcement = "Unsupported"
 )
 
 // Condition types of a Queue.
 const (
-	// ConditionReady is True when the object does what its spec says. A WorkerPool and a
-	// Policy have it too.
+	// ConditionReady is True when the object does what its spec says. kstatus reads it. Every kind
+	// has it.
 	ConditionReady = "Ready"
 	// ConditionReconciling is True while the operator works on the object, or waits for
 	// something that can happen by itself. kstatus reads it. Every kind has it.
@@ -151,17 +155,18 @@ const (
 	// ConditionStalled is True when the operator cannot make progress until someone changes
 	// the object or something it depends on. kstatus reads it. Every kind has it.
 	ConditionStalled = "Stalled"
-	// ConditionBrokerReachable is False when the broker cannot be reached or refuses us.
+	// ConditionBrokerReachable is False when the broker does not answer or refuses the login.
 	ConditionBrokerReachable = "BrokerReachable"
-	// ConditionConfigSynced is False when the queue on the broker is not as the spec says.
+	// ConditionConfigSynced is False when the queue on the broker does not match the spec.
 	ConditionConfigSynced = "ConfigSynced"
-	// ConditionPolicyFullyEnforced is False when nobody keeps to some field of the spec.
+	// ConditionPolicyFullyEnforced is False when nothing enforces some field of the spec.
 	ConditionPolicyFullyEnforced = "PolicyFullyEnforced"
-	// ConditionDeadLettersPresent is True from deadLetter.alertThreshold dead letters on.
+	// ConditionDeadLettersPresent is True if there are at least deadLetter.alertThreshold dead
+	// letters.
 	ConditionDeadLettersPresent = "DeadLettersPresent"
-	// ConditionConflict is True when an older Queue has the same queue on the same broker.
+	// ConditionConflict is True when another Queue owns the queue on the broker.
 	ConditionConflict = "Conflict"
-	// ConditionDeletionBlocked is True while something keeps a deleted Queue.
+	// ConditionDeletionBlocked is True while something blocks the deletion of the Queue.
 	ConditionDeletionBlocked = "DeletionBlocked"
 )
 

@@ -4,14 +4,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// QueueFinalizer is on a Queue until its deletionPolicy was carried out on the broker.
+// QueueFinalizer keeps a deleted Queue until its deletionPolicy is carried out on the broker.
 const QueueFinalizer = Prefix + "queue"
 
-// Queue is a work queue on a broker. The operator makes it there and keeps it as the spec
-// says; workers and producers find it by its name.
+// Queue is a work queue on a message broker. The operator creates the queue on the broker and
+// keeps its configuration as the spec says. Producers and workers use it by its name.
 //
-// The name is the broker's key to the messages, so it holds for good: it may be set to
-// what it already is, and to nothing else.
+// The broker stores the messages under the name of the queue, so the name is immutable.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -26,22 +25,23 @@ const QueueFinalizer = Prefix + "queue"
 // +kubebuilder:printcolumn:name="Condition",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Delayed",type=integer,priority=1,JSONPath=`.status.delayed`
 // +kubebuilder:printcolumn:name="Age",type=date,priority=1,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="has(self.spec.name) || self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="metadata.name is no name for a queue, which is at most 63 lower-case letters, digits and dashes: give spec.name",fieldPath=".spec.name"
-// +kubebuilder:validation:XValidation:rule="(has(self.spec.name) ? self.spec.name : self.metadata.name) == (has(oldSelf.spec.name) ? oldSelf.spec.name : oldSelf.metadata.name)",message="name is immutable: the messages on the broker are kept under it",fieldPath=".spec.name"
-// +kubebuilder:validation:XValidation:rule="!(has(self.spec.name) ? self.spec.name : self.metadata.name).startsWith('yardmaster')",message="name is reserved: what begins with yardmaster is the operator's own",fieldPath=".spec.name"
+// +kubebuilder:validation:XValidation:rule="has(self.spec.name) || self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="metadata.name is not a valid queue name (at most 63 lower-case letters, digits and dashes): set spec.name",fieldPath=".spec.name"
+// +kubebuilder:validation:XValidation:rule="(has(self.spec.name) ? self.spec.name : self.metadata.name) == (has(oldSelf.spec.name) ? oldSelf.spec.name : oldSelf.metadata.name)",message="name is immutable: the broker stores the messages under it",fieldPath=".spec.name"
+// +kubebuilder:validation:XValidation:rule="!(has(self.spec.name) ? self.spec.name : self.metadata.name).startsWith('yardmaster')",message="name is reserved: names that start with yardmaster belong to the operator",fieldPath=".spec.name"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.deadLetter) || !has(self.spec.deadLetter.moveTo) || self.spec.deadLetter.moveTo != self.metadata.name",message="moveTo must be another Queue",fieldPath=".spec.deadLetter.moveTo"
 type Queue struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the wanted queue. All of it has defaults.
+	// spec is the desired configuration of the queue. Every field has a default.
 	// +optional
 	// +kubebuilder:default={}
 	Spec QueueSpec `json:"spec,omitempty"`
 
-	// status is what was seen of the queue on the broker.
+	// status is the observed state of the queue on the broker.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status QueueStatus `json:"status,omitempty"`
 }
 
@@ -54,28 +54,32 @@ type QueueList struct {
 	Items           []Queue `json:"items"`
 }
 
-// QueueSpec is the wanted queue. Durations are written as 500ms, 30s, 10m, 1h30m.
+// QueueSpec is the desired configuration of a queue. Durations are written as 500ms, 30s, 10m or
+// 1h30m.
 //
-// What is left out of retry and deadLetter, and broker and rateLimit as a whole, is taken
-// from the Policies that select the Queue; only then do the defaults named here hold.
-// status.effective has the outcome.
+// Policies that select the Queue provide defaults for broker, rateLimit, and each field of retry
+// and deadLetter. The defaults named here apply after those. status.effective shows the result.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxInFlight) || !has(self.maxBacklog) || self.maxInFlight <= self.maxBacklog",message="maxInFlight must not be greater than maxBacklog",fieldPath=".maxInFlight"
-// +kubebuilder:validation:XValidation:rule="!has(self.strictPriority) || !self.strictPriority || !has(self.priorities) || self.priorities.all(p, self.priorities.exists_one(q, q.weight == p.weight))",message="with strictPriority the weights are the order: no two may be the same",fieldPath=".priorities"
+// +kubebuilder:validation:XValidation:rule="!has(self.strictPriority) || !self.strictPriority || !has(self.priorities) || self.priorities.all(p, self.priorities.exists_one(q, q.weight == p.weight))",message="with strictPriority the weights define the order: each priority needs another weight",fieldPath=".priorities"
 type QueueSpec struct {
-	// broker the queue is on. Left out: the Policy's, or the operator's own.
+	// broker that holds the queue. Default: the broker of the Policy, else the broker of the
+	// operator. With another broker, the Queue gets a new, empty queue there; the old queue stays.
 	// +optional
 	Broker *Broker `json:"broker,omitempty"`
 
-	// name of the queue on the broker. Left out: metadata.name. Immutable.
+	// name of the queue on the broker: at most 63 lower-case letters, digits and dashes. Immutable.
+	// Default: metadata.name.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// priorities of messages. A producer names one; without it a message has the first.
-	// Workers take from each by its weight, so that none starves.
+	// priorities of messages, 1 to 8. A producer selects one by name; other messages get the
+	// first. Workers take messages from each priority in proportion to its weight, so that none
+	// starves. A removed priority stays on the broker until it is empty. Default: one priority
+	// named default.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -84,61 +88,64 @@ type QueueSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	Priorities []QueuePriority `json:"priorities,omitempty"`
 
-	// strictPriority has workers take from a priority only while those of greater weight
-	// are empty.
+	// strictPriority makes workers take messages of a priority only while all priorities of
+	// greater weight are empty. Default: false.
 	// +optional
 	StrictPriority bool `json:"strictPriority,omitempty"`
 
-	// paused keeps messages from workers. Producers may still add some, and what is in
-	// flight is finished.
+	// paused stops the delivery of messages to workers. Producers can still send messages, and
+	// workers finish the messages in flight. Default: false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
-	// rateLimit bounds how many messages are begun, by all workers together. Left out: the
-	// Policy's, or none.
+	// rateLimit limits how many messages all workers together start. Default: the rate limit of
+	// the Policy, else no limit.
 	// +optional
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
 
-	// maxInFlight bounds how many messages all workers together work on. Left out: no bound.
+	// maxInFlight is the maximum number of messages that all workers together process at a time, 1
+	// to 1000000. Each priority gets a share by weight. Default: no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	MaxInFlight *int32 `json:"maxInFlight,omitempty"`
 
-	// maxBacklog is how many messages the queue holds, those in flight included. When it is
-	// full, it refuses producers. Left out: no bound.
+	// maxBacklog is the maximum number of messages in the queue, including those in flight. A full
+	// queue rejects new messages. Default: no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MaxBacklog *int64 `json:"maxBacklog,omitempty"`
 
-	// lease is how long a worker has a message before it must renew that, 5s to 1h. A worker
-	// of ours renews in time; one that died loses its messages to others when this is over.
+	// lease is the time a worker may hold a message without extending the lease, 5s to 1h. Then
+	// the message is redelivered. Workers with the Yardmaster runtime extend it in time; the
+	// messages of a worker that died go to other workers after this time. Default: 30s.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="lease must be a duration from 5s to 1h"
 	Lease *Duration `json:"lease,omitempty"`
 
-	// retry says when a message that failed is tried again.
+	// retry defines when a failed message is attempted again.
 	// +optional
 	Retry *Retry `json:"retry,omitempty"`
 
-	// deadLetter says what becomes of messages that are given up.
+	// deadLetter defines what happens to messages that exhaust their attempts.
 	// +optional
 	DeadLetter *DeadLetter `json:"deadLetter,omitempty"`
 
-	// retention removes messages that nobody took.
+	// retention deletes messages that no worker takes. Default: messages are kept.
 	// +optional
 	Retention *Retention `json:"retention,omitempty"`
 
-	// deletionPolicy says what becomes of the queue on the broker when the Queue is deleted.
-	// Retain leaves it there; Drain refuses producers and waits until it is empty; Purge
-	// deletes it with all messages.
+	// deletionPolicy defines what happens to the queue on the broker when the Queue is deleted.
+	// Retain leaves the queue with its messages. Drain rejects new messages, waits until the queue
+	// is empty, and deletes it. Purge deletes the queue with its messages. Default: Retain.
 	// +optional
 	// +kubebuilder:default=Retain
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// drift says what is done when somebody changed the queue on the broker by hand. Correct
-	// changes it back; Warn only tells.
+	// drift defines what happens when someone else changes the configuration of the queue on the
+	// broker. Correct restores it. Warn only reports it in the condition ConfigSynced. Default:
+	// Correct.
 	// +optional
 	// +kubebuilder:default=Correct
 	Drift DriftPolicy `json:"drift,omitempty"`
@@ -146,14 +153,16 @@ type QueueSpec struct {
 
 // QueuePriority is one of a queue's priorities.
 type QueuePriority struct {
-	// name by which producers ask for it: a DNS label of at most 32 characters.
+	// name by which producers select the priority: at most 32 lower-case letters, digits and
+	// dashes.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 
-	// weight is its share of the workers' attention beside the other priorities' weights.
+	// weight of the priority, 1 to 100. The number of messages that workers take from a priority is
+	// proportional to its weight. Default: 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
@@ -161,110 +170,112 @@ type QueuePriority struct {
 	Weight int32 `json:"weight,omitempty"`
 }
 
-// RateLimit bounds how many messages are begun in a time.
+// RateLimit limits how many messages workers start in a period.
 type RateLimit struct {
-	// limit is how many messages.
+	// limit is the number of messages per period, 1 to 1000000.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	Limit int32 `json:"limit"`
 
-	// per is the time in which so many are begun, 1s to 24h.
+	// per is the period, 1s to 24h. Default: 1s.
 	// +optional
 	// +kubebuilder:default="1s"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="per must be a duration from 1s to 24h"
 	Per *Duration `json:"per,omitempty"`
 
-	// burst is how many may be begun at once after a pause. Left out: limit.
+	// burst is the number of messages that can start at once after an idle time, 1 to 1000000.
+	// Default: limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	Burst *int32 `json:"burst,omitempty"`
 }
 
-// Retry says when a message that failed is tried again: after initialDelay, which each
-// further failure multiplies, up to maxDelay.
+// Retry defines when a failed message is attempted again: after initialDelay. Each further failure
+// multiplies the delay, up to maxDelay.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.initialDelay) || !has(self.maxDelay) || duration(self.initialDelay) <= duration(self.maxDelay)",message="initialDelay must not be longer than maxDelay",fieldPath=".initialDelay"
 type Retry struct {
-	// maxAttempts is how often a message is tried before it is given up, the first try
-	// included. Default 5.
+	// maxAttempts is the maximum number of attempts, including the first, 1 to 1000. Default: 5.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MaxAttempts *int32 `json:"maxAttempts,omitempty"`
 
-	// initialDelay before the second try, 0s to 24h. Default 1s.
+	// initialDelay before the second attempt, 0s to 24h. Default: 1s.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="initialDelay must be a duration from 0s to 24h"
 	InitialDelay *Duration `json:"initialDelay,omitempty"`
 
-	// maxDelay before any try, 0s to 24h. Default 10m, or initialDelay if that is longer.
+	// maxDelay before any attempt, 0s to 24h. Default: 10m, or initialDelay if that is longer.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="maxDelay must be a duration from 0s to 24h"
 	MaxDelay *Duration `json:"maxDelay,omitempty"`
 
-	// multiplierPercent is what each delay is of the one before it. Default 200: it doubles.
+	// multiplierPercent is each delay as a percentage of the one before it, 100 to 1000. Default:
+	// 200, which doubles the delay.
 	// +optional
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=1000
 	MultiplierPercent *int32 `json:"multiplierPercent,omitempty"`
 
-	// jitterPercent is by how much, up or down, a delay may differ at random, so that what
-	// failed together is not tried together. Default 20.
+	// jitterPercent is the maximum random change of a delay, up or down, 0 to 100. It spreads the
+	// attempts of messages that failed together. Default: 20.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	JitterPercent *int32 `json:"jitterPercent,omitempty"`
 }
 
-// DeadLetter says what becomes of messages that are given up. They keep their payload,
-// their last error, how often they were tried and where they came from.
+// DeadLetter defines what happens to messages that exhaust their attempts or that a worker
+// rejects. A dead letter keeps its payload, its last error, its number of attempts and its origin.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.onDelete) && self.onDelete == 'Move') == has(self.moveTo)",message="moveTo is needed with onDelete: Move, and only with it",fieldPath=".moveTo"
+// +kubebuilder:validation:XValidation:rule="(has(self.onDelete) && self.onDelete == 'Move') == has(self.moveTo)",message="moveTo is required with onDelete: Move, and not allowed otherwise",fieldPath=".moveTo"
 type DeadLetter struct {
-	// enabled keeps them. Otherwise they are dropped. Default true.
+	// enabled keeps dead letters. If false, the messages are deleted. Default: true.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// maxEntries drops the oldest dead letters over this number. Default 0: none ever.
+	// maxEntries is the maximum number of dead letters. Beyond it, the oldest are deleted. Default:
+	// 0, no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxEntries *int64 `json:"maxEntries,omitempty"`
 
-	// retention drops dead letters of this age. Default 0s: none ever.
+	// retention is the age at which dead letters are deleted, 0s to 87600h. Default: 0s, never.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('87600h')",message="retention must be a duration from 0s to 87600h"
 	Retention *Duration `json:"retention,omitempty"`
 
-	// alertThreshold is from how many dead letters on the condition DeadLettersPresent is
-	// True. Default 1.
+	// alertThreshold is the number of dead letters from which the condition DeadLettersPresent is
+	// True, at least 1. Default: 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	AlertThreshold *int64 `json:"alertThreshold,omitempty"`
 
-	// onDelete says what becomes of them when the Queue is deleted. Block keeps the Queue
-	// until there are none; Move moves them to another Queue; Purge deletes them. Default
-	// Block.
+	// onDelete defines what happens to dead letters when the Queue is deleted. Block keeps the Queue
+	// until it has none. Move moves them to the Queue moveTo. Purge deletes them. Default: Block.
 	// +optional
 	OnDelete DeadLetterAction `json:"onDelete,omitempty"`
 
-	// moveTo is the Queue of the same namespace that onDelete: Move means.
+	// moveTo is the Queue that receives the dead letters with onDelete: Move. It must be in the same
+	// namespace and on the same broker.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	MoveTo string `json:"moveTo,omitempty"`
 }
 
-// Retention removes messages that nobody took.
+// Retention deletes messages that no worker takes.
 type Retention struct {
-	// maxAge of a message that was not yet tried, 1m to 87600h. An older one is dropped.
+	// maxAge at which a message without any attempt is deleted, 1m to 87600h.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('87600h')",message="maxAge must be a duration from 1m to 87600h"
 	MaxAge Duration `json:"maxAge"`
 }
 
-// DeletionPolicy says what becomes of a queue on the broker.
+// DeletionPolicy defines what happens to a queue on the broker when its Queue is deleted.
 // +kubebuilder:validation:Enum=Retain;Drain;Purge
 type DeletionPolicy string
 
@@ -275,7 +286,7 @@ const (
 	DeletionPurge  DeletionPolicy = "Purge"
 )
 
-// DeadLetterAction says what becomes of a deleted Queue's dead letters.
+// DeadLetterAction defines what happens to the dead letters of a deleted Queue.
 // +kubebuilder:validation:Enum=Block;Move;Purge
 type DeadLetterAction string
 
@@ -286,7 +297,7 @@ const (
 	DeadLetterPurge DeadLetterAction = "Purge"
 )
 
-// DriftPolicy says what is done about changes made on the broker by hand.
+// DriftPolicy defines what happens when someone else changes a queue on the broker.
 // +kubebuilder:validation:Enum=Correct;Warn
 type DriftPolicy string
 

@@ -5,100 +5,102 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ScaleMemory is what the next decision about the number of workers must know of those
-// before. It is for the operator, which goes on with it after a crash.
+// ScaleMemory is the state of the autoscaler. The operator restores it after a restart. Rates are
+// in messages per second.
 type ScaleMemory struct {
-	// measuredTime is when the figures were read.
+	// measuredTime is when the queue metrics were read.
 	// +optional
 	MeasuredTime *metav1.Time `json:"measuredTime,omitempty"`
-	// arrived messages since ever, by then.
+	// arrived is the cumulative number of messages received as of measuredTime.
 	// +optional
 	Arrived *int64 `json:"arrived,omitempty"`
-	// finished messages since ever, by then.
+	// finished is the cumulative number of messages finished as of measuredTime.
 	// +optional
 	Finished *int64 `json:"finished,omitempty"`
-	// held messages, waiting and in flight.
+	// outstanding is the number of messages waiting or in flight as of measuredTime.
 	// +optional
 	Outstanding int64 `json:"outstanding,omitempty"`
 
-	// arrivalRate in messages a second, smoothed over 10 s.
+	// arrivalRate is the arrival rate, smoothed over 10 s.
 	// +optional
 	ArrivalRate *resource.Quantity `json:"arrivalRate,omitempty"`
-	// earlierRate is the same, smoothed over 40 s.
+	// trendRate is the arrival rate, smoothed over 40 s. An arrivalRate above it means that
+	// arrivals increase.
 	// +optional
 	TrendRate *resource.Quantity `json:"trendRate,omitempty"`
-	// finishRate in messages a second, smoothed over 10 s.
+	// finishRate is the rate at which messages are finished, smoothed over 10 s.
 	// +optional
 	FinishRate *resource.Quantity `json:"finishRate,omitempty"`
-	// worked is how many seconds messages were in flight lately, all together.
+	// busySeconds is the total time that messages were in flight in the last minutes, in seconds.
 	// +optional
 	BusySeconds *resource.Quantity `json:"busySeconds,omitempty"`
-	// ended is how many were finished in that time.
+	// busyFinished is the number of messages finished in the same time.
 	// +optional
 	BusyFinished *resource.Quantity `json:"busyFinished,omitempty"`
-	// serviceSeconds of a message, as the workers say it.
+	// serviceSeconds is the time to handle a message that workers report, in seconds.
 	// +optional
 	ServiceSeconds *resource.Quantity `json:"serviceSeconds,omitempty"`
 
-	// wants of the last decisions, the oldest first.
+	// recommendations of recent decisions, oldest first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Recommendations []RecommendationSpan `json:"recommendations,omitempty"`
-	// grown is growth that may not be over.
+	// scaleUp is a scale-up in progress.
 	// +optional
 	ScaleUp *ScaleRamp `json:"scaleUp,omitempty"`
-	// shrunk is shrinking that may not be over.
+	// scaleDown is a scale-down in progress.
 	// +optional
 	ScaleDown *ScaleRamp `json:"scaleDown,omitempty"`
-	// idleTime is since when there is nothing to do.
+	// idleTime is since when the pool has no messages.
 	// +optional
 	IdleTime *metav1.Time `json:"idleTime,omitempty"`
-	// missingTime is since when there are no figures.
+	// missingTime is since when queue metrics are unavailable.
 	// +optional
 	MissingTime *metav1.Time `json:"missingTime,omitempty"`
-	// saturation is what is known of what the workers can finish.
+	// saturation is the state of the detection of saturated throughput.
 	// +optional
 	Saturation *SaturationMemory `json:"saturation,omitempty"`
 }
 
-// RecommendationSpan is what was wanted in a part of a window.
+// RecommendationSpan is the range of recommendations in a part of a window.
 type RecommendationSpan struct {
-	// time it began.
+	// time is the start of the span.
 	Time metav1.Time `json:"time"`
-	// least that was wanted.
+	// min is the lowest recommendation of the span.
 	Min int32 `json:"min"`
-	// most that was wanted.
+	// max is the highest recommendation of the span.
 	Max int32 `json:"max"`
 }
 
-// ScaleRamp is growth or shrinking that takes more than one decision.
+// ScaleRamp is a change of the number of workers that takes more than one decision.
 type ScaleRamp struct {
-	// from is how many workers there were when it began.
+	// from is the number of workers at the start of the change.
 	From int32 `json:"from"`
-	// time of the last change.
+	// time of the last step.
 	Time metav1.Time `json:"time"`
 }
 
-// SaturationMemory is what is known of what the workers can finish.
+// SaturationMemory is the state of the detection of saturated throughput. Rates are in messages
+// per second.
 type SaturationMemory struct {
-	// ready workers are there since time.
+	// ready is the number of ready workers since time.
 	// +optional
 	Ready int32 `json:"ready,omitempty"`
-	// time since when.
+	// time of the last change of ready.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
-	// wokenTime is since when there are any.
+	// activeSince is when the pool last scaled from zero.
 	// +optional
 	ActiveSince *metav1.Time `json:"activeSince,omitempty"`
-	// knownReady workers finished knownRate messages a second before the pool grew.
+	// baselineReady is the number of ready workers before the last scale-up.
 	// +optional
 	BaselineReady int32 `json:"baselineReady,omitempty"`
-	// knownRate they finished.
+	// baselineRate is the rate at which they finished messages.
 	// +optional
 	BaselineRate *resource.Quantity `json:"baselineRate,omitempty"`
-	// frozenRate is what was finished in a second when growth was found to be of no use; 0
-	// if it was not.
+	// saturatedRate is the rate at which more workers stopped to increase throughput; 0 if
+	// throughput is not saturated.
 	// +optional
 	SaturatedRate *resource.Quantity `json:"saturatedRate,omitempty"`
 }

@@ -1,22 +1,24 @@
 package v1alpha1
 
-// Source is where to read how much waits, without a Queue. Exactly one is given.
+// Source is where to read the backlog of workers that consume no Queue. Exactly one field must be
+// set.
 //
 // +kubebuilder:validation:ExactlyOneOf=redisList;redisStream;rabbitMQ;prometheus;external
 type Source struct {
-	// redisList counts the entries of a list.
+	// redisList counts the entries of a list in Redis or Valkey.
 	// +optional
 	RedisList *RedisListSource `json:"redisList,omitempty"`
-	// redisStream counts what a consumer group has not read or not acknowledged.
+	// redisStream counts the entries of a stream that a consumer group has not read or not
+	// acknowledged.
 	// +optional
 	RedisStream *RedisStreamSource `json:"redisStream,omitempty"`
-	// rabbitMQ counts a queue's messages, ready and unacknowledged.
+	// rabbitMQ counts the messages of a RabbitMQ queue, ready and unacknowledged.
 	// +optional
 	RabbitMQ *RabbitMQSource `json:"rabbitMQ,omitempty"`
-	// prometheus asks a query.
+	// prometheus evaluates a PromQL query.
 	// +optional
 	Prometheus *PrometheusSource `json:"prometheus,omitempty"`
-	// external asks a KEDA external scaler over gRPC.
+	// external queries a KEDA external scaler over gRPC.
 	// +optional
 	External *ExternalSource `json:"external,omitempty"`
 }
@@ -32,7 +34,7 @@ type RedisListSource struct {
 	Key string `json:"key"`
 }
 
-// RedisStreamSource counts what a consumer group has not finished of a stream.
+// RedisStreamSource counts the entries of a stream that a consumer group has not finished.
 type RedisStreamSource struct {
 	BrokerAccess `json:",inline"`
 
@@ -42,70 +44,71 @@ type RedisStreamSource struct {
 	// +kubebuilder:validation:MaxLength=512
 	Key string `json:"key"`
 
-	// group of consumers.
+	// group is the name of the consumer group.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Group string `json:"group"`
 }
 
-// RabbitMQSource counts a queue's messages, through RabbitMQ's management API.
+// RabbitMQSource counts the messages of a queue through RabbitMQ's management API.
 type RabbitMQSource struct {
 	BrokerAccess `json:",inline"`
 
-	// vhost of the queue.
+	// vhost is the virtual host of the queue. Default /.
 	// +optional
 	// +kubebuilder:default=/
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	VHost string `json:"vhost,omitempty"`
 
-	// queue by its name.
+	// queue is the name of the queue.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	Queue string `json:"queue"`
 }
 
-// PrometheusSource asks Prometheus. Each query must give one number; no result is an
-// error, not 0.
+// PrometheusSource evaluates PromQL queries. Each query must return exactly one value. An empty
+// result is an error, not 0.
 type PrometheusSource struct {
 	BrokerAccess `json:",inline"`
 
-	// query for how much waits.
+	// query returns the number of messages waiting.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Query string `json:"query"`
 
-	// inFlightQuery for how much is being worked on. Left out: the workers are asked.
+	// inFlightQuery returns the number of messages in flight. If it is omitted, the workers are
+	// asked.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	InFlightQuery string `json:"inFlightQuery,omitempty"`
 
-	// arrivalsQuery for how much has come since ever, a counter. Left out: the pool is scaled
-	// by what waits alone.
+	// arrivalsQuery returns the cumulative number of messages received, a counter. If it is
+	// omitted, the pool scales by its backlog only.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	ArrivalsQuery string `json:"arrivalsQuery,omitempty"`
 }
 
-// ExternalSource asks a program that speaks the protocol of KEDA's external scalers.
+// ExternalSource queries a program that implements the protocol of KEDA's external scalers.
 type ExternalSource struct {
-	// address of the program, host:port.
+	// address of the program, as host:port.
 	// +required
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^[^/\s]+:[0-9]{1,5}$`
 	Address string `json:"address"`
 
-	// metadata it is given, as a ScaledObject's trigger would.
+	// metadata to send to the program, as in the trigger of a ScaledObject. At most 32 entries.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Metadata map[string]string `json:"metadata,omitempty"`
 
-	// tlsSecretRef is a secret with ca.crt, and tls.crt and tls.key if the program asks for
-	// a client's certificate. Left out: no TLS.
+	// tlsSecretRef names a Secret with ca.crt, and with tls.crt and tls.key if the program
+	// requires a client certificate. If it is omitted, the connection does not use TLS.
 	// +optional
 	TLSSecretRef *SecretRef `json:"tlsSecretRef,omitempty"`
 }

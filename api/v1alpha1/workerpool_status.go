@@ -5,201 +5,203 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WorkerPoolStatus is what was seen of the pool, and what was decided. A figure that could
-// not be read is left out: it is never 0 instead.
+// WorkerPoolStatus is the observed state of a WorkerPool. A value that could not be read is
+// omitted; it is never reported as 0.
 type WorkerPoolStatus struct {
-	// conditions: Ready, Available, Progressing, ScalingActive, ScalingLimited,
-	// MetricsFresh, Draining, DrainTimedOut, RolloutPaused, Degraded.
+	// conditions of the pool: Ready, Reconciling and Stalled, which kstatus reads; Available,
+	// Progressing, ScalingActive, ScalingLimited, MetricsFresh, Draining, DrainTimedOut,
+	// RolloutPaused and Degraded.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the metadata.generation this status was derived from.
+	// observedGeneration is the metadata.generation that the status was derived from; -1 before
+	// the first reconciliation.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// desired number of workers, those being drained not counted.
+	// desired is the number of workers that should take messages. Draining workers do not count.
 	// +optional
 	// +kubebuilder:default=0
 	Desired int32 `json:"desired"`
-	// replicas there are, those being drained too.
+	// replicas is the number of workers that exist, including draining ones.
 	// +optional
 	// +kubebuilder:default=0
 	Replicas int32 `json:"replicas"`
-	// selector of the workers' Pods, as the scale subresource gives it.
+	// selector of the workers' Pods, for the scale subresource.
 	// +optional
 	Selector string `json:"selector,omitempty"`
-	// ready workers take messages.
+	// ready is the number of workers that take messages.
 	// +optional
 	// +kubebuilder:default=0
 	Ready int32 `json:"ready"`
-	// busy workers have a message in flight.
+	// busy is the number of workers with a message in flight.
 	// +optional
 	Busy *int32 `json:"busy,omitempty"`
-	// draining workers finish what they have.
+	// draining is the number of workers that finish their messages and then stop.
 	// +optional
 	// +kubebuilder:default=0
 	Draining int32 `json:"draining"`
 
-	// currentRevision is the one that all workers have, or had before the rollout.
+	// currentRevision is the revision that serves: that of all workers, or during a rollout that
+	// of the workers before it.
 	// +optional
 	CurrentRevision string `json:"currentRevision,omitempty"`
-	// updatedRevision is the one of the spec.
+	// updatedRevision is the revision that the spec asks for.
 	// +optional
 	UpdatedRevision string `json:"updatedRevision,omitempty"`
-	// revisions that have workers or are kept to go back to, the newest first.
+	// revisions with workers, and those kept for rollbacks, newest first. At most 16.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Revisions []RevisionStatus `json:"revisions,omitempty"`
 
-	// backlog is how many messages wait for the pool's workers.
+	// backlog is the number of messages waiting for the pool.
 	// +optional
 	Backlog *int64 `json:"backlog,omitempty"`
-	// inFlight is how many its workers are at.
+	// inFlight is the number of messages delivered to workers and not yet acknowledged.
 	// +optional
 	InFlight *int64 `json:"inFlight,omitempty"`
 
-	// slo says how the pool keeps to its waiting time.
+	// slo compares waiting times with the objective.
 	// +optional
 	SLO *ObjectiveStatus `json:"slo,omitempty"`
 
-	// lastDecision about the number of workers.
+	// lastDecision is the last scaling decision.
 	// +optional
 	LastDecision *ScaleDecision `json:"lastDecision,omitempty"`
 
-	// scaling is what the next decision must know of those before.
+	// scaling is the state of the autoscaler.
 	// +optional
 	Scaling *ScaleMemory `json:"scaling,omitempty"`
 
-	// effective is what holds after Policies and defaults.
+	// effective settings after Policies and defaults are applied.
 	// +optional
 	Effective *WorkerPoolEffective `json:"effective,omitempty"`
 
-	// enforcement tells, by the name of each field in use, who keeps to it.
+	// enforcement reports who enforces each setting in use, by field name.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Enforcement map[string]Enforcement `json:"enforcement,omitempty"`
 }
 
-// RevisionStatus is what is known of one revision of the workers.
+// RevisionStatus is the state of one revision.
 type RevisionStatus struct {
 	// name of the revision, and of its Deployment or StatefulSet.
 	Name string `json:"name"`
-	// hash of what its workers are made from.
+	// hash of the Pod template.
 	// +optional
 	Hash string `json:"hash,omitempty"`
-	// version it was given.
+	// version from spec.version.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// image of its worker.
+	// image of the worker container.
 	// +optional
 	Image string `json:"image,omitempty"`
-	// replicas it has.
+	// replicas is the number of workers of the revision.
 	// +optional
 	// +kubebuilder:default=0
 	Replicas int32 `json:"replicas"`
-	// ready ones among them.
+	// ready is the number of workers that take messages.
 	// +optional
 	// +kubebuilder:default=0
 	Ready int32 `json:"ready"`
-	// draining ones among them.
+	// draining is the number of workers that are draining.
 	// +optional
 	// +kubebuilder:default=0
 	Draining int32 `json:"draining"`
-	// succeeded messages, as its present workers count them.
+	// succeeded is the number of messages that its present workers handled successfully.
 	// +optional
 	Succeeded *int64 `json:"succeeded,omitempty"`
-	// failed messages, as its present workers count them.
+	// failed is the number of messages that its present workers failed to handle.
 	// +optional
 	Failed *int64 `json:"failed,omitempty"`
-	// createdTime is when it was first seen.
+	// createdTime is when the revision was created.
 	// +optional
 	CreatedTime *metav1.Time `json:"createdTime,omitempty"`
 }
 
-// ObjectiveStatus says how a pool keeps to its waiting time.
+// ObjectiveStatus compares waiting times with the objective.
 type ObjectiveStatus struct {
 	// waitP95 is the objective.
 	// +optional
 	WaitP95 *metav1.Duration `json:"waitP95,omitempty"`
-	// measuredP95 is what messages waited in the last minutes.
+	// measuredP95 is the 95th percentile of waiting times in the last minutes.
 	// +optional
 	MeasuredP95 *metav1.Duration `json:"measuredP95,omitempty"`
-	// met is True, False or Unknown.
+	// met reports whether the objective is met: True, False or Unknown.
 	// +optional
 	Met metav1.ConditionStatus `json:"met,omitempty"`
 }
 
-// ScaleDecision is a decision about the number of workers, and what it was made from.
+// ScaleDecision is a scaling decision and its inputs.
 type ScaleDecision struct {
 	// time of the decision.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
-	// inputs it was made from.
+	// inputs of the decision.
 	// +optional
 	Inputs ScaleInputs `json:"inputs,omitempty"`
-	// want is how many workers the figures ask for.
+	// recommendation is the number of workers computed from metrics, before limits.
 	// +optional
 	// +kubebuilder:default=0
 	Recommendation int32 `json:"recommendation"`
-	// applied is how many there shall be, after all rules.
+	// applied is the number of workers after limits.
 	// +optional
 	// +kubebuilder:default=0
 	Applied int32 `json:"applied"`
-	// reason why it is not another number, in CamelCase.
+	// reason for the applied number, in CamelCase.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message for people, at most 256 characters.
+	// message explains the decision. At most 256 characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
 }
 
-// ScaleInputs are the figures a decision was made from. One that was not known is left
-// out.
+// ScaleInputs are the inputs of a scaling decision. An unknown value is omitted.
 type ScaleInputs struct {
-	// replicas there were.
+	// replicas is the number of workers before the decision.
 	// +optional
 	// +kubebuilder:default=0
 	Replicas int32 `json:"replicas"`
-	// backlog of messages that waited, those soon due included.
+	// backlog is the number of messages waiting.
 	// +optional
 	Backlog *int64 `json:"backlog,omitempty"`
-	// inFlight messages.
+	// inFlight is the number of messages in flight.
 	// +optional
 	InFlight *int64 `json:"inFlight,omitempty"`
-	// oldestAge of those that waited.
+	// oldestAge is the age of the oldest message waiting.
 	// +optional
 	OldestAge *metav1.Duration `json:"oldestAge,omitempty"`
-	// arrivalRate in messages a second.
+	// arrivalRate in messages per second.
 	// +optional
 	ArrivalRate *resource.Quantity `json:"arrivalRate,omitempty"`
-	// serviceTime of a message.
+	// serviceTime is the time to handle a message.
 	// +optional
 	ServiceTime *metav1.Duration `json:"serviceTime,omitempty"`
-	// concurrency of a worker.
+	// concurrency is the number of messages that a worker handles at the same time.
 	// +optional
 	Concurrency int32 `json:"concurrency,omitempty"`
-	// podStart is how long a Pod takes from its making until it takes messages.
+	// podStart is the median time from the creation of a Pod until it is ready.
 	// +optional
 	PodStart *metav1.Duration `json:"podStart,omitempty"`
 }
 
-// WorkerPoolEffective is what holds for a WorkerPool, and why.
+// WorkerPoolEffective contains the settings in use, and where they come from.
 type WorkerPoolEffective struct {
-	// drain in use.
+	// drain settings in use.
 	// +optional
 	Drain *Drain `json:"drain,omitempty"`
-	// circuitBreaker in use; left out when no Policy has one.
+	// circuitBreaker in use; omitted if no Policy sets one.
 	// +optional
 	CircuitBreaker *CircuitBreaker `json:"circuitBreaker,omitempty"`
 	// maxReplicas in use.
 	// +optional
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
-	// sources of these values.
+	// sources of these settings, one for each field.
 	// +optional
 	// +listType=map
 	// +listMapKey=field
@@ -207,29 +209,28 @@ type WorkerPoolEffective struct {
 	Sources []FieldSource `json:"sources,omitempty"`
 }
 
-// Condition types of a WorkerPool. It has those named Ready, Available and Progressing
-// too: it is Available when minReplicas workers are ready, and Progressing while a rollout
-// gets on.
+// Condition types of a WorkerPool, in addition to Ready, Reconciling, Stalled, Available and
+// Progressing. A WorkerPool is Available when minReplicas workers are ready, and Progressing
+// unless a rollout fails or makes no progress.
 const (
-	// ConditionScalingActive is False when autoscaling is paused, a dry run, or has no
-	// figures to go by.
+	// ConditionScalingActive is False when autoscaling is paused, a dry run, or has no current
+	// metrics.
 	ConditionScalingActive = "ScalingActive"
-	// ConditionScalingLimited is True when more or fewer workers are wanted than the rules
-	// allow.
+	// ConditionScalingLimited is True when limits prevent the recommended number of workers.
 	ConditionScalingLimited = "ScalingLimited"
-	// ConditionMetricsFresh is False when the last figures are old, or there are none.
+	// ConditionMetricsFresh is False when queue metrics could not be read.
 	ConditionMetricsFresh = "MetricsFresh"
-	// ConditionDraining is True while workers finish.
+	// ConditionDraining is True while workers drain.
 	ConditionDraining = "Draining"
-	// ConditionDrainTimedOut is True when a worker has not finished in drain.timeout.
+	// ConditionDrainTimedOut is True when a worker has not drained within drain.timeout.
 	ConditionDrainTimedOut = "DrainTimedOut"
-	// ConditionRolloutPaused is True when a rollout has stopped, and why.
+	// ConditionRolloutPaused is True when a rollout has stopped.
 	ConditionRolloutPaused = "RolloutPaused"
-	// ConditionDegraded is True when workers fail to start, or restart again and again.
+	// ConditionDegraded is True when workers cannot start or keep restarting.
 	ConditionDegraded = "Degraded"
 )
 
-// Reasons of a WorkerPool's conditions. Those of a decision are in package scaling.
+// Reasons of a WorkerPool's conditions, in addition to the reasons of scaling decisions.
 const (
 	ReasonQueueNotFound          = "QueueNotFound"
 	ReasonQueuesOnSeveralBrokers = "QueuesOnSeveralBrokers"

@@ -6,17 +6,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// WorkerPoolFinalizer is on a WorkerPool until its workers are drained.
+// WorkerPoolFinalizer protects a WorkerPool until its workers are drained.
 const WorkerPoolFinalizer = Prefix + "drain"
 
-// WorkerContainer is the name of the container in a WorkerPool's template that works.
+// WorkerContainer is the name of the worker container in a WorkerPool's template.
 const WorkerContainer = "worker"
 
-// WorkerEnvPrefix begins the names of the environment variables that the operator sets.
+// WorkerEnvPrefix is the prefix of environment variables that the operator sets.
 const WorkerEnvPrefix = "YARDMASTER_"
 
-// WorkerPool runs the workers of one or more queues. It scales them by what waits and how
-// long, and drains each before it stops it.
+// WorkerPool runs the workers of one or more queues. It scales them by backlog and waiting time,
+// and drains each worker before it stops.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -37,11 +37,11 @@ type WorkerPool struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the wanted pool.
+	// spec is the desired state of the pool.
 	// +required
 	Spec WorkerPoolSpec `json:"spec"`
 
-	// status is what was seen of the pool, and what was decided.
+	// status is the observed state of the pool.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status WorkerPoolStatus `json:"status,omitempty"`
@@ -56,17 +56,18 @@ type WorkerPoolList struct {
 	Items           []WorkerPool `json:"items"`
 }
 
-// WorkerPoolSpec is the wanted pool. Durations are written as 500ms, 30s, 10m, 1h30m.
+// WorkerPoolSpec is the desired state of a WorkerPool. Durations are written as 500ms, 30s, 10m or
+// 1h30m.
 //
-// drain is filled up, field by field, from the Policies that select the WorkerPool; only
-// then do the defaults named there hold. status.effective has the outcome.
+// Fields of drain that are omitted are taken from the Policies that select the WorkerPool, and
+// then from the defaults named here. status.effective shows the result.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.queues) != has(self.source)",message="give either queues or source"
-// +kubebuilder:validation:XValidation:rule="has(self.replicas) != has(self.autoscaling)",message="give either replicas or autoscaling: who scales an autoscaled pool by hand changes autoscaling.minReplicas or pausedUntil"
-// +kubebuilder:validation:XValidation:rule="(has(self.image) && size(self.image) > 0) || (has(self.template) && has(self.template.spec) && has(self.template.spec.containers) && self.template.spec.containers.exists(c, c.name == 'worker' && has(c.image)))",message="the worker has no image: give image, or an image to the container worker of template",fieldPath=".image"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxInFlight) || !has(self.concurrency) || self.maxInFlight >= self.concurrency",message="maxInFlight must not be less than concurrency: the rest of the handlers would never have work",fieldPath=".maxInFlight"
+// +kubebuilder:validation:XValidation:rule="has(self.queues) != has(self.source)",message="set either queues or source"
+// +kubebuilder:validation:XValidation:rule="has(self.replicas) != has(self.autoscaling)",message="set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas or autoscaling.pausedUntil"
+// +kubebuilder:validation:XValidation:rule="(has(self.image) && size(self.image) > 0) || (has(self.template) && has(self.template.spec) && has(self.template.spec.containers) && self.template.spec.containers.exists(c, c.name == 'worker' && has(c.image)))",message="the worker has no image: set image, or the image of container worker in template",fieldPath=".image"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxInFlight) || !has(self.concurrency) || self.maxInFlight >= self.concurrency",message="maxInFlight must not be less than concurrency, because some handlers would never get a message",fieldPath=".maxInFlight"
 type WorkerPoolSpec struct {
-	// queues the workers take messages from. All must be on one broker.
+	// queues that the workers consume, at most 16. All must be on one broker.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -74,33 +75,33 @@ type WorkerPoolSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Queues []PoolQueue `json:"queues,omitempty"`
 
-	// source is what to scale by when the workers take their work from somewhere that has
-	// no Queue. They are scaled and drained, and that is all.
+	// source of the backlog, for workers that consume no Queue. Such workers are scaled and
+	// drained, but get no configuration.
 	// +optional
 	Source *Source `json:"source,omitempty"`
 
-	// template of the workers' Pods. The container that works is named worker; others run
-	// beside it.
+	// template of the workers' Pods. The worker container must be named worker. Other containers
+	// run next to it.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.restartPolicy) || self.spec.restartPolicy == 'Always'",message="restartPolicy must be Always: workers run until they are drained",fieldPath=".spec.restartPolicy"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.restartPolicy) || self.spec.restartPolicy == 'Always'",message="restartPolicy must be Always, because workers run until they are drained",fieldPath=".spec.restartPolicy"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.containers) || self.spec.containers.exists(c, c.name == 'worker')",message="one of the containers must be named worker",fieldPath=".spec.containers"
 	// +kubebuilder:validation:XValidation:rule="!has(self.metadata) || ((!has(self.metadata.labels) || self.metadata.labels.all(k, !k.startsWith('yardmaster.dev/'))) && (!has(self.metadata.annotations) || self.metadata.annotations.all(k, !k.startsWith('yardmaster.dev/'))))",message="labels and annotations under yardmaster.dev/ are reserved",fieldPath=".metadata"
 	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
 
-	// image of the container worker, over the template's.
+	// image of the worker container. Overrides the image in template.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image,omitempty"`
 
-	// version says what the image holds, as the label app.kubernetes.io/version. A change of
-	// it is a new revision, also when the image keeps its name.
+	// version of the image, for the label app.kubernetes.io/version. A change creates a revision,
+	// even if the image has the same name.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
 	Version string `json:"version,omitempty"`
 
-	// env of the container worker, over the template's. Names that begin with YARDMASTER_
-	// are the operator's.
+	// env of the worker container. Overrides variables in template. Names with the prefix
+	// YARDMASTER_ are reserved.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -108,69 +109,73 @@ type WorkerPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.startsWith('YARDMASTER_'))",message="names that begin with YARDMASTER_ are reserved"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
-	// resources of the container worker, over the template's.
+	// resources of the worker container. Overrides the resources in template.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// concurrency is how many messages one worker handles at once.
+	// concurrency is the number of messages that one worker handles at the same time. Default 10.
 	// +optional
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	Concurrency int32 `json:"concurrency,omitempty"`
 
-	// maxInFlight is how many messages one worker holds at once, those it has fetched in
-	// advance included. Left out: concurrency, and those it will begin within a tenth of a
+	// maxInFlight is the number of messages that one worker holds, including prefetched ones. If
+	// it is omitted, a worker prefetches the messages that it will start within a tenth of a
 	// second.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	MaxInFlight *int32 `json:"maxInFlight,omitempty"`
 
-	// replicas is how many workers there are without autoscaling.
+	// replicas is the number of workers without autoscaling, 0 to 10000.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// autoscaling sets the number of workers by what waits and how long.
+	// autoscaling sets the number of workers from backlog and waiting time.
 	// +optional
 	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
 
-	// drain says how a worker is made to finish before it is stopped.
+	// drain configures how a worker finishes its messages before it stops.
 	// +optional
 	Drain *Drain `json:"drain,omitempty"`
 
-	// rollout says how workers of a new revision replace the old.
+	// rollout configures how workers of a new revision replace old ones.
 	// +optional
 	// +kubebuilder:default={}
 	Rollout *Rollout `json:"rollout,omitempty"`
 
-	// disruption says how many workers others, such as a node's drain, may take at once.
+	// disruption limits how many workers may be evicted at the same time, for example by the drain
+	// of a node.
 	// +optional
 	// +kubebuilder:default={}
 	Disruption *Disruption `json:"disruption,omitempty"`
 
-	// priority among the pools that share a Policy's replica budget: the greater first.
+	// priority among the pools that share the replica budget of a Policy. A higher value takes
+	// precedence. Default 0.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=-1000
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority,omitempty"`
 
-	// preemption says what the pool does when that budget is used up. Never waits;
-	// DrainLower drains workers of pools with lower priority, down to their minReplicas.
+	// preemption configures what the pool does when the replica budget is exhausted. Never waits.
+	// DrainLower drains workers of pools with a lower priority, down to their minReplicas. Default
+	// Never.
 	// +optional
 	// +kubebuilder:default=Never
 	Preemption Preemption `json:"preemption,omitempty"`
 
-	// workload the workers run in. A StatefulSet gives each a name of its own that stays.
+	// workload that runs the workers. A StatefulSet gives each worker a stable name. Default
+	// Deployment.
 	// +optional
 	// +kubebuilder:default=Deployment
 	Workload Workload `json:"workload,omitempty"`
 }
 
-// PoolQueue is a queue that workers take messages from.
+// PoolQueue is a queue that workers consume.
 type PoolQueue struct {
 	// name of the Queue, in the same namespace.
 	// +required
@@ -178,7 +183,8 @@ type PoolQueue struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// weight is its share of the workers' attention beside the other queues' weights.
+	// weight is the share of this queue relative to the weights of the other queues, 1 to 100.
+	// Default 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
@@ -186,190 +192,196 @@ type PoolQueue struct {
 	Weight int32 `json:"weight,omitempty"`
 }
 
-// Autoscaling sets the number of workers by what waits and how long.
+// Autoscaling sets the number of workers from backlog and waiting time.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",message="minReplicas must not be greater than maxReplicas",fieldPath=".minReplicas"
 // +kubebuilder:validation:XValidation:rule="!has(self.fallback) || self.fallback.replicas <= self.maxReplicas",message="fallback.replicas must not be greater than maxReplicas",fieldPath=".fallback.replicas"
 type Autoscaling struct {
-	// minReplicas there always are. With 0 the pool sleeps while there is nothing to do.
+	// minReplicas is the lower bound on the number of workers. With 0 the pool scales to zero when
+	// it is idle. Default 0.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	MinReplicas int32 `json:"minReplicas,omitempty"`
 
-	// maxReplicas there are never more of.
+	// maxReplicas is the upper bound on the number of workers.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MaxReplicas int32 `json:"maxReplicas"`
 
-	// slo is the waiting time to keep to.
+	// slo is the waiting time objective.
 	// +optional
 	// +kubebuilder:default={}
 	SLO *WaitObjective `json:"slo,omitempty"`
 
-	// backlogPerReplica is how many waiting messages make a worker, beside the objective:
-	// the greater number of workers holds. For work whose duration nobody can tell.
+	// backlogPerReplica is the number of messages, waiting or in flight, per worker. The larger of
+	// this recommendation and that of the objective applies. Use it when the time to handle a
+	// message is unknown.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	BacklogPerReplica *int32 `json:"backlogPerReplica,omitempty"`
 
-	// targetUtilizationPercent is how much of the workers' time steady work is to fill. The
-	// rest is for what comes unevenly.
+	// targetUtilizationPercent is the target utilization of workers under steady load, 10 to 100.
+	// The rest is capacity for fluctuations. Default 80.
 	// +optional
 	// +kubebuilder:default=80
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=100
 	TargetUtilizationPercent int32 `json:"targetUtilizationPercent,omitempty"`
 
-	// idleAfter is how long there must be nothing to do before the pool goes to 0, 0s to 24h.
-	// It matters with minReplicas: 0 only.
+	// idleAfter is the time without messages after which the pool scales to zero, 0s to 24h. It
+	// applies only with minReplicas 0. Default 60s.
 	// +optional
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="idleAfter must be a duration from 0s to 24h"
 	IdleAfter *Duration `json:"idleAfter,omitempty"`
 
-	// scaleUp slows growth. Left out: as many as are wanted, at once.
+	// scaleUp slows scaling up. If it is omitted, the pool scales up at once.
 	// +optional
 	ScaleUp *ScaleRule `json:"scaleUp,omitempty"`
 
-	// scaleDown slows shrinking. Left out, or a field of it: window 15s,
-	// maxStep 60%, period 30s.
+	// scaleDown slows scaling down. Defaults: window 15s, maxStep 60%, period 30s.
 	// +optional
 	ScaleDown *ScaleRule `json:"scaleDown,omitempty"`
 
-	// fallback is how many workers there are at least when nobody can tell what waits. Left
-	// out: as many as there were.
+	// fallback is the minimum number of workers while queue metrics are unavailable. If it is
+	// omitted, the number of workers does not change.
 	// +optional
 	Fallback *Fallback `json:"fallback,omitempty"`
 
-	// pausedUntil keeps the number of workers as it is until this time.
+	// pausedUntil is the time until which the number of workers does not change.
 	// +optional
 	PausedUntil *metav1.Time `json:"pausedUntil,omitempty"`
 
-	// dryRun decides, and writes the decision into the status, but scales nothing.
+	// dryRun computes and reports decisions without scaling. Default false.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// WaitObjective is a waiting time to keep to.
+// WaitObjective is a waiting time objective.
 type WaitObjective struct {
-	// waitP95 is what 95 of 100 messages may wait at most, from when they are due until a
-	// worker begins them, 1s to 24h.
+	// waitP95 is the objective for the 95th percentile of waiting times, from when a message is
+	// due until a worker starts it, 1s to 24h. Default 30s.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="waitP95 must be a duration from 1s to 24h"
 	WaitP95 *Duration `json:"waitP95,omitempty"`
 }
 
-// ScaleRule slows a pool's growth or shrinking.
+// ScaleRule slows scaling in one direction.
 type ScaleRule struct {
-	// window in which every decision must have asked for the change, 0s to 1h. Growth goes
-	// to the least that was wanted in it, shrinking to the most.
+	// window during which all recommendations must agree with a change, 0s to 1h. The pool scales
+	// up to the lowest recommendation of the window, and down to the highest.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('1h')",message="window must be a duration from 0s to 1h"
 	Window *Duration `json:"window,omitempty"`
 
-	// maxStep is by how many workers the pool changes at most in one period: a number, or a
-	// percentage of those there were when the growth or the shrinking began.
+	// maxStep is the largest change of the number of workers within one period: a number, or a
+	// percentage of the workers at the start of the change.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 10000 : string(self).matches('^[1-9][0-9]{0,3}%$')",message="maxStep must be a number from 1 to 10000 or a percentage from 1% to 9999%"
 	MaxStep *intstr.IntOrString `json:"maxStep,omitempty"`
 
-	// period of maxStep, 1s to 1h. Left out beside a maxStep: 10s.
+	// period of maxStep, 1s to 1h. Default 10s if maxStep is set.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="period must be a duration from 1s to 1h"
 	Period *Duration `json:"period,omitempty"`
 }
 
-// Fallback is for when nobody can tell what waits.
+// Fallback applies while queue metrics are unavailable.
 type Fallback struct {
-	// replicas there are then at least.
+	// replicas is the minimum number of workers.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	Replicas int32 `json:"replicas"`
 
-	// after is how long nobody must have been able to tell, 0s to 24h.
+	// after is how long metrics must be unavailable before the fallback applies, 0s to 24h.
+	// Default 60s.
 	// +optional
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="after must be a duration from 0s to 24h"
 	After *Duration `json:"after,omitempty"`
 }
 
-// Drain says how a worker is made to finish before it is stopped.
+// Drain configures how a worker finishes its messages before it stops.
 type Drain struct {
-	// mode of asking. HTTP posts to the worker's /drain; Sidecar runs our runtime beside a
-	// worker of any language and posts to it; Signal sends SIGTERM and waits for the process
-	// to end. Default HTTP.
+	// mode of draining. HTTP sends a POST request to the worker's /drain. Sidecar runs the
+	// operator's worker runtime next to a worker in any language, and sends the request to it.
+	// Signal sends SIGTERM and waits for the process to exit. Default HTTP.
 	// +optional
 	Mode DrainMode `json:"mode,omitempty"`
 
-	// timeout is how long a worker may take to finish, 1s to 24h. Default 10m.
+	// timeout is how long a worker may take to finish its messages, 1s to 24h. Default 10m.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="timeout must be a duration from 1s to 24h"
 	Timeout *Duration `json:"timeout,omitempty"`
 
-	// onTimeout says what then. Wait says so in the condition DrainTimedOut and waits on;
-	// Requeue gives the messages back to the queue and stops the worker. Default Wait.
+	// onTimeout configures what happens after the timeout. Wait reports the condition
+	// DrainTimedOut and continues to wait. Requeue returns the messages to the queue and stops the
+	// worker. Default Wait.
 	// +optional
 	OnTimeout DrainTimeoutAction `json:"onTimeout,omitempty"`
 
-	// terminationGrace is how long a drained worker has to end, and how long one has that is
-	// stopped by others before it is killed, 0s to 24h. Default 60s.
+	// terminationGrace is how long a drained worker may take to exit, and how long a worker that
+	// is evicted or deleted has before it is killed, 0s to 24h. Default 60s.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="terminationGrace must be a duration from 0s to 24h"
 	TerminationGrace *Duration `json:"terminationGrace,omitempty"`
 }
 
-// Rollout says how workers of a new revision replace the old. At no time are there fewer
-// than the wanted number less maxUnavailable, or more than it and maxSurge.
+// Rollout configures how workers of a new revision replace old ones. The number of workers stays
+// between desired minus maxUnavailable and desired plus maxSurge.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.strategy) && self.strategy == 'Canary') == has(self.steps)",message="steps are needed with strategy: Canary, and only with it",fieldPath=".steps"
-// +kubebuilder:validation:XValidation:rule="!has(self.analysis) || has(self.strategy) && self.strategy == 'Canary'",message="analysis is for strategy: Canary",fieldPath=".analysis"
-// +kubebuilder:validation:XValidation:rule="has(self.strategy) && self.strategy == 'Recreate' || !has(self.maxSurge) || !has(self.maxUnavailable) || !(string(self.maxSurge) in ['0', '0%']) || !(string(self.maxUnavailable) in ['0', '0%'])",message="maxSurge and maxUnavailable cannot both be 0: nothing could be replaced",fieldPath=".maxSurge"
+// +kubebuilder:validation:XValidation:rule="(has(self.strategy) && self.strategy == 'Canary') == has(self.steps)",message="steps are required with strategy Canary, and not allowed with other strategies",fieldPath=".steps"
+// +kubebuilder:validation:XValidation:rule="!has(self.analysis) || has(self.strategy) && self.strategy == 'Canary'",message="analysis requires strategy Canary",fieldPath=".analysis"
+// +kubebuilder:validation:XValidation:rule="has(self.strategy) && self.strategy == 'Recreate' || !has(self.maxSurge) || !has(self.maxUnavailable) || !(string(self.maxSurge) in ['0', '0%']) || !(string(self.maxUnavailable) in ['0', '0%'])",message="maxSurge and maxUnavailable must not both be 0, because no worker could be replaced",fieldPath=".maxSurge"
 type Rollout struct {
-	// strategy. Rolling replaces workers in batches; Canary in the steps given; Recreate
-	// drains all old ones before it starts a new one.
+	// strategy of the rollout. Rolling replaces workers in batches. Canary replaces them in steps.
+	// Recreate drains all old workers before it starts new ones. Default Rolling.
 	// +optional
 	// +kubebuilder:default=Rolling
 	Strategy RolloutStrategy `json:"strategy,omitempty"`
 
-	// maxSurge is how many workers more than wanted there may be: a number or a percentage.
+	// maxSurge is how many workers more than desired may exist: a number or a percentage. Default
+	// 25%.
 	// +optional
 	// +kubebuilder:default="25%"
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 10000 : string(self).matches('^(100|[0-9]{1,2})%$')",message="maxSurge must be a number from 0 to 10000 or a percentage from 0% to 100%"
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
 
-	// maxUnavailable is how many workers fewer than wanted there may be.
+	// maxUnavailable is how many workers fewer than desired may serve: a number or a percentage.
+	// Default 0.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 10000 : string(self).matches('^(100|[0-9]{1,2})%$')",message="maxUnavailable must be a number from 0 to 10000 or a percentage from 0% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
-	// steps of a canary, each a greater part of the workers. After the last the rest follow.
+	// steps of a canary, at most 20, with increasing percentages. After the last step all other
+	// workers are replaced.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=20
-	// +kubebuilder:validation:XValidation:rule="self.map(s, s.percent).isSorted()",message="the steps' percentages must not shrink"
+	// +kubebuilder:validation:XValidation:rule="self.map(s, s.percent).isSorted()",message="the percentages of the steps must not decrease"
 	Steps []RolloutStep `json:"steps,omitempty"`
 
-	// analysis ends a canary that fails more often than the old revision. Left out: its
-	// defaults.
+	// analysis stops a canary that fails more often than the old revision. If it is omitted, its
+	// defaults apply.
 	// +optional
 	Analysis *RolloutAnalysis `json:"analysis,omitempty"`
 
-	// progressDeadline is how long a rollout may make no progress before Progressing is
-	// False, 1m to 24h. It is not given up then.
+	// progressDeadline is how long a rollout may make no progress before the condition Progressing
+	// becomes False, 1m to 24h. The rollout still continues. Default 30m.
 	// +optional
 	// +kubebuilder:default="30m"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="progressDeadline must be a duration from 1m to 24h"
 	ProgressDeadline *Duration `json:"progressDeadline,omitempty"`
 
-	// revisionHistory is how many old revisions are kept to go back to.
+	// revisionHistory is the number of old revisions to keep for rollbacks, 0 to 10. Default 3.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=0
@@ -379,29 +391,32 @@ type Rollout struct {
 
 // RolloutStep is a step of a canary.
 type RolloutStep struct {
-	// percent of the workers that are new in this step.
+	// percent of the workers that are of the new revision in this step.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Percent int32 `json:"percent"`
 
-	// pause before the next step, 0s to 168h. Left out: until the analysis has minSamples.
+	// pause before the next step, 0s to 168h. If it is omitted, the step lasts until the analysis
+	// has minSamples.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$') && duration(self) <= duration('168h')",message="pause must be a duration from 0s to 168h"
 	Pause *Duration `json:"pause,omitempty"`
 }
 
-// RolloutAnalysis compares a canary's failures with those of the old revision.
+// RolloutAnalysis compares the failures of a canary with those of the old revision.
 type RolloutAnalysis struct {
-	// maxFailureRatioIncreasePercent is by how many percentage points more of the canary's
-	// messages may fail. Over it the rollout pauses, and goes back.
+	// maxFailureRatioIncreasePercent is by how many percentage points the failure ratio of the
+	// canary may exceed that of the old revision, 0 to 100. Above it, the rollout stops and is
+	// rolled back. Default 5.
 	// +optional
 	// +kubebuilder:default=5
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	MaxFailureRatioIncreasePercent *int32 `json:"maxFailureRatioIncreasePercent,omitempty"`
 
-	// minSamples is how many messages the canary must have handled before it is judged.
+	// minSamples is the number of messages that the canary must handle before it is analyzed.
+	// Default 20.
 	// +optional
 	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=1
@@ -409,16 +424,16 @@ type RolloutAnalysis struct {
 	MinSamples int32 `json:"minSamples,omitempty"`
 }
 
-// Disruption says how many workers others may take at once.
+// Disruption limits evictions of workers.
 type Disruption struct {
-	// maxUnavailable workers, a number or a percentage: what the PodDisruptionBudget has.
+	// maxUnavailable of the PodDisruptionBudget: a number or a percentage. Default 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 10000 : string(self).matches('^(100|[0-9]{1,2})%$')",message="maxUnavailable must be a number from 0 to 10000 or a percentage from 0% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
-// DrainMode says how a worker is asked to finish.
+// DrainMode is how a worker is asked to drain.
 // +kubebuilder:validation:Enum=HTTP;Sidecar;Signal
 type DrainMode string
 
@@ -429,7 +444,7 @@ const (
 	DrainSignal  DrainMode = "Signal"
 )
 
-// DrainTimeoutAction says what is done with a worker that does not finish.
+// DrainTimeoutAction is what happens to a worker that does not drain in time.
 // +kubebuilder:validation:Enum=Wait;Requeue
 type DrainTimeoutAction string
 
@@ -439,7 +454,7 @@ const (
 	DrainRequeue DrainTimeoutAction = "Requeue"
 )
 
-// RolloutStrategy says how new workers replace old ones.
+// RolloutStrategy is how new workers replace old ones.
 // +kubebuilder:validation:Enum=Rolling;Canary;Recreate
 type RolloutStrategy string
 
@@ -450,7 +465,7 @@ const (
 	RolloutRecreate RolloutStrategy = "Recreate"
 )
 
-// Preemption says what a pool does when the replica budget is used up.
+// Preemption is what a pool does when its replica budget is exhausted.
 // +kubebuilder:validation:Enum=Never;DrainLower
 type Preemption string
 
@@ -460,7 +475,7 @@ const (
 	PreemptDrainLower Preemption = "DrainLower"
 )
 
-// Workload is what workers run in.
+// Workload is the kind of object that runs the workers.
 // +kubebuilder:validation:Enum=Deployment;StatefulSet
 type Workload string
 

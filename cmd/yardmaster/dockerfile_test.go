@@ -8,29 +8,29 @@ import (
 	"testing"
 )
 
-// What an image is built of is listed in .dockerignore, and in the Dockerfile of the
-// operator: a package that is not there would only be missed where there is Docker.
-func TestTheImagesAreGivenAllThatTheirProgramsAreMadeOf(t *testing.T) {
+// The directories of an image's sources are listed in .dockerignore and in the operator's
+// Dockerfile. A missing one would otherwise fail only where Docker builds the image.
+func TestImagesContainTheSourcesOfTheirPrograms(t *testing.T) {
 	const root = "../.."
-	allowed := read(t, filepath.Join(root, ".dockerignore"))
-	copied := read(t, filepath.Join(root, "Dockerfile"))
+	allowed := readFile(t, filepath.Join(root, ".dockerignore"))
+	copied := readFile(t, filepath.Join(root, "Dockerfile"))
 	for program, recipe := range map[string]string{
 		"./cmd/yardmaster":  copied,
-		"./examples/worker": "", // its recipe copies all that is allowed
+		"./examples/worker": "", // its Dockerfile copies everything that .dockerignore allows
 		"./test/loadgen":    "",
 	} {
-		for _, directory := range directoriesOf(t, root, program) {
+		for _, directory := range packageDirectories(t, root, program) {
 			if !strings.Contains(allowed, "!"+directory+"/**/*.go\n") {
-				t.Errorf("%s is made of %s, which .dockerignore keeps away", program, directory)
+				t.Errorf("%s needs %s, which .dockerignore excludes", program, directory)
 			}
 			if recipe != "" && !strings.Contains(recipe, "COPY "+directory+"/ "+directory+"/\n") {
-				t.Errorf("%s is made of %s, which the Dockerfile does not copy", program, directory)
+				t.Errorf("%s needs %s, which the Dockerfile does not copy", program, directory)
 			}
 		}
 	}
 }
 
-func read(t *testing.T, path string) string {
+func readFile(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Clean(path))
 	if err != nil {
@@ -39,9 +39,9 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// directoriesOf a program are those of the module, at its top, that it is made of. Of hack
+// packageDirectories a program are those of the module, at its top, that it is made of. Of hack
 // only what lies below it can be told apart.
-func directoriesOf(t *testing.T, root, program string) []string {
+func packageDirectories(t *testing.T, root, program string) []string {
 	t.Helper()
 	const module = "github.com/yardmaster/yardmaster/"
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", program)
@@ -52,8 +52,8 @@ func directoriesOf(t *testing.T, root, program string) []string {
 	}
 	seen, directories := map[string]bool{}, []string(nil)
 	for path := range strings.Lines(string(output)) {
-		path, ours := strings.CutPrefix(strings.TrimSpace(path), module)
-		if !ours {
+		path, found := strings.CutPrefix(strings.TrimSpace(path), module)
+		if !found {
 			continue
 		}
 		parts := strings.Split(path, "/")
@@ -66,7 +66,7 @@ func directoriesOf(t *testing.T, root, program string) []string {
 		}
 	}
 	if len(directories) == 0 {
-		t.Fatalf("%s is made of nothing", program)
+		t.Fatalf("%s needs no directory of this module", program)
 	}
 	return directories
 }

@@ -1,4 +1,4 @@
-// Command yardmaster is the operator, and with the argument worker a worker.
+// Command yardmaster is the operator. With the argument worker it is a worker.
 package main
 
 import (
@@ -18,21 +18,21 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "worker" {
 		err := workercommand.Run(context.Background(), os.Args[2:], os.Stdout, os.Stderr)
 		if !errors.Is(err, flag.ErrHelp) {
-			exitOn(err)
+			exitOnError(err)
 		}
 		return
 	}
-	options, err := manager.Parse(os.Args[1:], os.LookupEnv, os.Stderr)
-	if errors.Is(err, flag.ErrHelp) || errors.Is(err, manager.ErrVersion) {
+	options, err := manager.ParseFlags(os.Args[1:], os.LookupEnv, os.Stderr)
+	if errors.Is(err, flag.ErrHelp) || errors.Is(err, manager.ErrVersionRequested) {
 		return
 	}
-	exitOn(err)
+	exitOnError(err)
 	config, err := ctrl.GetConfig()
-	exitOn(err)
-	exitOn(manager.Run(ctrl.SetupSignalHandler(), config, options))
+	exitOnError(err)
+	exitOnError(manager.Run(ctrl.SetupSignalHandler(), config, options))
 }
 
-func exitOn(err error) {
+func exitOnError(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "yardmaster:", err)
 		os.Exit(1)

@@ -1,11 +1,10 @@
-// Command crd finishes the CustomResourceDefinitions that controller-gen writes.
+// Command crd completes the CustomResourceDefinitions that controller-gen writes.
 //
-// Our kinds embed whole Kubernetes types (a container, a Pod template), and
-// controller-gen copies those types' schemas as they stand. This program cuts their
-// descriptions to the first sentence, because in full they are nine tenths of the
-// manifest, and relaxes what Kubernetes requires of a Pod but we don't require of a
-// template for one. What is embedded is read from the Go types, so a new field or
-// kind needs no change here.
+// Yardmaster's kinds embed Kubernetes types such as a container or a Pod template, and controller-gen
+// copies their schemas unchanged. This program shortens their descriptions to the first sentence,
+// because they would otherwise be nine tenths of the manifest, and removes requirements of a Pod that
+// a Pod template does not have. It finds embedded types through the Go types, so new fields and kinds
+// need no change here.
 package main
 
 import (
@@ -27,13 +26,13 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: crd <directory of CRD manifests>")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1]); err != nil {
+	if err := processDirectory(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "crd:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir string) error {
+func processDirectory(dir string) error {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return err
@@ -46,15 +45,15 @@ func run(dir string) error {
 		return fmt.Errorf("no manifest in %s", dir)
 	}
 	for _, path := range manifests {
-		if err := finish(scheme, path); err != nil {
+		if err := finishManifest(scheme, path); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	return nil
 }
 
-// finish rewrites the manifest at path.
-func finish(scheme *runtime.Scheme, path string) error {
+// finishManifest rewrites the manifest at path.
+func finishManifest(scheme *runtime.Scheme, path string) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -66,28 +65,28 @@ func finish(scheme *runtime.Scheme, path string) error {
 	var problems []error
 	for i := range crd.Spec.Versions {
 		version := &crd.Spec.Versions[i]
-		kind, err := goType(scheme, schema.GroupVersionKind{
+		kind, err := goTypeOf(scheme, schema.GroupVersionKind{
 			Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind,
 		})
 		if err != nil {
 			return err
 		}
-		w := walker{}
-		w.walk(crd.Spec.Names.Kind, version.Schema.OpenAPIV3Schema, kind, ours)
+		w := schemaWalker{}
+		w.walkSchema(crd.Spec.Names.Kind, version.Schema.OpenAPIV3Schema, kind, originYardmaster)
 		problems = append(problems, w.problems...)
 	}
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
-	out, err := manifest(crd)
+	out, err := renderManifest(crd)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, out, 0o644) //nolint:gosec // A tracked file, readable like the others.
+	return os.WriteFile(path, out, 0o644) //nolint:gosec // a tracked file, readable like the others
 }
 
-// manifest is the CRD as YAML, without the status that its Go type always has.
-func manifest(crd *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
+// renderManifest returns the CRD as YAML, without the status that its Go type always has.
+func renderManifest(crd *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
 	if err != nil {
 		return nil, err

@@ -13,76 +13,76 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// origin says whose words a description is.
-type origin bool
+// descriptionOrigin distinguishes descriptions of Yardmaster and of Kubernetes.
+type descriptionOrigin bool
 
 const (
-	ours     origin = false
-	upstream origin = true
+	originYardmaster descriptionOrigin = false
+	originKubernetes descriptionOrigin = true
 )
 
-// walker goes through a schema beside the Go type it was generated from.
-type walker struct {
+// schemaWalker walks a schema together with the Go type that it was generated from.
+type schemaWalker struct {
 	problems []error
 }
 
-func (w *walker) walk(path string, s *apiextensionsv1.JSONSchemaProps, t reflect.Type, words origin) {
-	if words == upstream {
+func (w *schemaWalker) walkSchema(path string, s *apiextensionsv1.JSONSchemaProps, t reflect.Type, origin descriptionOrigin) {
+	if origin == originKubernetes {
 		s.Description = firstSentence(s.Description)
 	}
 	switch {
 	case s.Items != nil && s.Items.Schema != nil:
-		w.walk(path+"[]", s.Items.Schema, element(t), inside(element(t), words))
+		w.walkSchema(path+"[]", s.Items.Schema, elementType(t), originOfField(elementType(t), origin))
 	case s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil:
-		w.walk(path+"{}", s.AdditionalProperties.Schema, element(t), inside(element(t), words))
+		w.walkSchema(path+"{}", s.AdditionalProperties.Schema, elementType(t), originOfField(elementType(t), origin))
 	case len(s.Properties) > 0:
-		w.walkStruct(path, s, indirect(t), inside(t, words))
+		w.walkStructFields(path, s, dereference(t), originOfField(t, origin))
 	}
 }
 
-func (w *walker) walkStruct(path string, s *apiextensionsv1.JSONSchemaProps, t reflect.Type, words origin) {
+func (w *schemaWalker) walkStructFields(path string, s *apiextensionsv1.JSONSchemaProps, t reflect.Type, origin descriptionOrigin) {
 	if t == reflect.TypeFor[corev1.PodSpec]() {
-		// A template for Pods holds no container, or one with defaults: those that
-		// run come from elsewhere in the object.
+		// A Pod template has no container, or one with defaults: the containers that run
+		// are elsewhere in the object.
 		s.Required = slices.DeleteFunc(s.Required, func(name string) bool { return name == "containers" })
 	}
-	fields := fieldsOf(t)
+	fields := structFields(t)
 	for name, property := range s.Properties {
 		field, found := fields[name]
 		if !found {
 			w.problems = append(w.problems, fmt.Errorf("%s.%s: no such field in %s", path, name, t))
 			continue
 		}
-		if words == ours && field.overrides && !limited(&property) {
+		if origin == originYardmaster && field.overrides && !hasLimits(&property) {
 			w.problems = append(w.problems, fmt.Errorf(
 				"%s.%s: the limits that its override in %s sets are lost", path, name, t))
 		}
-		fieldWords := words
+		fieldOrigin := origin
 		if field.inherited || field.overrides {
-			// controller-gen gives an override the words of what it hides.
-			fieldWords = upstream
+			// controller-gen gives an override the description of the field that it hides.
+			fieldOrigin = originKubernetes
 		}
-		w.walk(path+"."+name, &property, field.Type, fieldWords)
+		w.walkSchema(path+"."+name, &property, field.Type, fieldOrigin)
 		s.Properties[name] = property
 	}
 }
 
-// inside says whose words stand inside a value of type t.
-func inside(t reflect.Type, words origin) origin {
-	if foreign(indirect(t)) {
-		return upstream
+// originOfField returns the origin of the descriptions inside a value of type t.
+func originOfField(t reflect.Type, origin descriptionOrigin) descriptionOrigin {
+	if isForeignType(dereference(t)) {
+		return originKubernetes
 	}
-	return words
+	return origin
 }
 
-// limited tells whether a string that we redeclare over an embedded type's still has
-// our limits: controller-gen merges the two, and could let the wider one win.
-func limited(s *apiextensionsv1.JSONSchemaProps) bool {
+// hasLimits reports whether a string that overrides an embedded type's still has Yardmaster's
+// limits: controller-gen merges both and could keep the wider ones.
+func hasLimits(s *apiextensionsv1.JSONSchemaProps) bool {
 	return s.Type != "string" || (s.MinLength != nil && s.MaxLength != nil && s.Pattern != "")
 }
 
-// field is one JSON property of a struct.
-type field struct {
+// structField is one JSON property of a struct.
+type structField struct {
 	reflect.StructField
 	// inherited: the field comes from an inlined Kubernetes type.
 	inherited bool
@@ -90,22 +90,22 @@ type field struct {
 	overrides bool
 }
 
-// fieldsOf lists a struct's properties by JSON name, those of inlined structs too.
-func fieldsOf(t reflect.Type) map[string]field {
-	fields := map[string]field{}
+// structFields returns the properties of a struct by JSON name, including those of inlined structs.
+func structFields(t reflect.Type) map[string]structField {
+	fields := map[string]structField{}
 	if t.Kind() != reflect.Struct {
 		return fields
 	}
-	own := map[string]field{}
+	own := map[string]structField{}
 	for f := range t.Fields() {
 		name, inline := jsonName(f)
 		if !inline {
-			own[name] = field{StructField: f}
+			own[name] = structField{StructField: f}
 			continue
 		}
-		inlined := indirect(f.Type)
-		for name, inner := range fieldsOf(inlined) {
-			inner.inherited = inner.inherited || foreign(inlined)
+		inlined := dereference(f.Type)
+		for name, inner := range structFields(inlined) {
+			inner.inherited = inner.inherited || isForeignType(inlined)
 			fields[name] = inner
 		}
 	}
@@ -121,42 +121,42 @@ func jsonName(f reflect.StructField) (name string, inline bool) {
 	return name, f.Anonymous && (name == "" || strings.Contains(options, "inline"))
 }
 
-// foreign tells whether a type belongs to Kubernetes.
-func foreign(t reflect.Type) bool {
+// isForeignType reports whether a type belongs to Kubernetes.
+func isForeignType(t reflect.Type) bool {
 	return strings.HasPrefix(t.PkgPath(), "k8s.io/")
 }
 
-func indirect(t reflect.Type) reflect.Type {
+func dereference(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	return t
 }
 
-// element is the type of a list's or map's values.
-func element(t reflect.Type) reflect.Type {
-	return indirect(t).Elem()
+// elementType returns the type of the values of a list or map.
+func elementType(t reflect.Type) reflect.Type {
+	return dereference(t).Elem()
 }
 
-// sentence is a text up to a full stop before a capital, so that "e.g." ends nothing.
-var sentence = regexp.MustCompile(`^.*?\.(?: [A-Z]|$)`)
+// sentencePattern matches up to a full stop before a capital letter, so that "e.g." does not end it.
+var sentencePattern = regexp.MustCompile(`^.*?\.(?: [A-Z]|$)`)
 
-// firstSentence cuts a description after its first sentence, on one line.
+// firstSentence returns the first sentence of a description on one line.
 func firstSentence(description string) string {
 	paragraph, _, _ := strings.Cut(description, "\n\n")
 	line := strings.Join(strings.Fields(paragraph), " ")
-	first := sentence.FindString(line)
+	first := sentencePattern.FindString(line)
 	if first == "" {
 		return line
 	}
 	return first[:strings.LastIndex(first, ".")+1]
 }
 
-// goType is the Go struct of a kind.
-func goType(scheme *runtime.Scheme, gvk schema.GroupVersionKind) (reflect.Type, error) {
+// goTypeOf returns the Go struct of a kind.
+func goTypeOf(scheme *runtime.Scheme, gvk schema.GroupVersionKind) (reflect.Type, error) {
 	object, err := scheme.New(gvk)
 	if err != nil {
 		return nil, err
 	}
-	return indirect(reflect.TypeOf(object)), nil
+	return dereference(reflect.TypeOf(object)), nil
 }

@@ -23,7 +23,7 @@ func TestFirstSentence(t *testing.T) {
 	}
 }
 
-type template struct {
+type podTemplate struct {
 	Name             string `json:"name"`
 	corev1.Container `json:",inline"`
 	Pod              *corev1.PodSpec `json:"pod"`
@@ -34,51 +34,51 @@ func templateSchema() *apiextensionsv1.JSONSchemaProps {
 		Type: "string", MinLength: new(int64(1)), MaxLength: new(int64(30)), Pattern: "^[a-z]+$",
 	}
 	return &apiextensionsv1.JSONSchemaProps{
-		Description: "Ours. In full.",
+		Description: "Yardmaster. In full.",
 		Properties: map[string]apiextensionsv1.JSONSchemaProps{
 			"name":  name,
-			"image": {Type: "string", Description: "Theirs. In full."},
+			"image": {Type: "string", Description: "Kubernetes. In full."},
 			"pod": {
 				Type:        "object",
-				Description: "Ours. In full.",
+				Description: "Yardmaster. In full.",
 				Required:    []string{"containers"},
 				Properties: map[string]apiextensionsv1.JSONSchemaProps{
-					"hostname": {Type: "string", Description: "Theirs. In full."},
+					"hostname": {Type: "string", Description: "Kubernetes. In full."},
 				},
 			},
 		},
 	}
 }
 
-func TestWalkCutsOnlyWordsThatAreNotOurs(t *testing.T) {
+func TestOnlyDescriptionsOfKubernetesAreShortened(t *testing.T) {
 	s := templateSchema()
-	w := walker{}
-	w.walk("template", s, reflect.TypeFor[template](), ours)
+	w := schemaWalker{}
+	w.walkSchema("template", s, reflect.TypeFor[podTemplate](), originYardmaster)
 
 	if len(w.problems) > 0 {
 		t.Fatalf("problems: %v", w.problems)
 	}
 	pod := s.Properties["pod"]
 	for where, got := range map[string][2]string{
-		"template":     {s.Description, "Ours. In full."},
-		"image":        {s.Properties["image"].Description, "Theirs."},
-		"pod":          {pod.Description, "Ours. In full."},
-		"pod.hostname": {pod.Properties["hostname"].Description, "Theirs."},
+		"template":     {s.Description, "Yardmaster. In full."},
+		"image":        {s.Properties["image"].Description, "Kubernetes."},
+		"pod":          {pod.Description, "Yardmaster. In full."},
+		"pod.hostname": {pod.Properties["hostname"].Description, "Kubernetes."},
 	} {
 		if got[0] != got[1] {
 			t.Errorf("%s: description %q, want %q", where, got[0], got[1])
 		}
 	}
 	if len(pod.Required) > 0 {
-		t.Errorf("a template still requires %v", pod.Required)
+		t.Errorf("the template still requires %v", pod.Required)
 	}
 }
 
-func TestWalkReportsAnOverrideThatLostItsLimits(t *testing.T) {
+func TestAnOverrideThatLostItsLimitsIsReported(t *testing.T) {
 	s := templateSchema()
 	s.Properties["name"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
-	w := walker{}
-	w.walk("template", s, reflect.TypeFor[template](), ours)
+	w := schemaWalker{}
+	w.walkSchema("template", s, reflect.TypeFor[podTemplate](), originYardmaster)
 
 	if len(w.problems) != 1 {
 		t.Errorf("problems: %v, want one about name", w.problems)

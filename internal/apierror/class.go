@@ -3,7 +3,6 @@
 package apierror
 
 import (
-	"context"
 	"errors"
 	"strings"
 
@@ -18,8 +17,8 @@ type Class string
 const (
 	// None is the class of a nil error.
 	None Class = ""
-	// PermissionMissing means that the authorizer refused the request: the operator lacks a
-	// permission. An administrator has to grant it.
+	// PermissionMissing means that the request was not authenticated or not authorized: the
+	// operator lacks a permission. An administrator has to grant it.
 	PermissionMissing Class = "PermissionMissing"
 	// PolicyDenied means that an admission webhook, a ValidatingAdmissionPolicy, PodSecurity, a
 	// LimitRange, or the plugin for RuntimeClasses or PriorityClasses refused the object.
@@ -63,14 +62,22 @@ func ClassOf(err error) Class {
 		return AlreadyExists
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
 		return Expired
-	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), errors.Is(err, context.DeadlineExceeded):
+	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), isTimeout(err):
 		return Timeout
+	case apierrors.IsUnauthorized(err):
+		return PermissionMissing
 	case apierrors.IsForbidden(err):
 		return ClassOfForbidden(messageOf(err))
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
 		return Invalid
 	}
 	return Unavailable
+}
+
+// isTimeout recognizes context.DeadlineExceeded and timeouts of the network.
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // messageOf returns the message of the API server, empty if the error did not come from it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"testing"
 
@@ -90,7 +91,8 @@ func TestClassOfErrors(t *testing.T) {
 		"deadline":              {context.DeadlineExceeded, Timeout},
 		"too many requests":     {apierrors.NewTooManyRequests("busy", 1), Unavailable},
 		"not ready":             {apierrors.NewServiceUnavailable("starting"), Unavailable},
-		"unauthorized":          {apierrors.NewUnauthorized("who"), Unavailable},
+		"not authenticated":     {apierrors.NewUnauthorized("unknown token"), PermissionMissing},
+		"network timeout":       {&net.DNSError{IsTimeout: true}, Timeout},
 		"connection refused":    {errors.New("connection refused"), Unavailable},
 	}
 	for title, test := range tests {

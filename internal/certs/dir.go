@@ -15,72 +15,71 @@ import (
 
 // The files of a certificate directory, as kubernetes.io/tls Secrets name them.
 const (
-	certFile = "tls.crt"
-	keyFile  = "tls.key"
-	caFile   = "ca.crt"
+	certFileName = "tls.crt"
+	keyFileName  = "tls.key"
+	caFileName   = "ca.crt"
 )
 
 const (
 	versionPrefix = "..v-"
-	current       = "..current"
-	next          = "..next"
+	currentLink   = "..current"
+	nextLink      = "..next"
 )
 
-// dir is a directory whose files change all at once, as in a volume the kubelet
-// projects: each set of files is a directory of its own, and one symbolic link, which
-// a rename replaces, says which of them is current. A reader never meets the
-// certificate of one set with the key of another.
-type dir string
+// certificateDir is a directory whose files change atomically, as in a volume that the kubelet
+// projects: each set of files has its own directory, and a symbolic link, which a rename replaces,
+// points to the current one. A reader never gets the certificate of one set with the key of another.
+type certificateDir string
 
-// write makes files the directory's content. Writing the same again changes nothing.
-func (d dir) write(files map[string][]byte) error {
-	version := versionOf(files)
-	if now, err := os.Readlink(d.path(current)); err == nil && now == version {
+// writeFiles replaces the content of the directory. Writing the same files again changes nothing.
+func (d certificateDir) writeFiles(files map[string][]byte) error {
+	version := contentVersion(files)
+	if now, err := os.Readlink(d.pathOf(currentLink)); err == nil && now == version {
 		return nil
 	}
-	if err := d.writeVersion(version, files); err != nil {
+	if err := d.writeVersionDir(version, files); err != nil {
 		return err
 	}
-	if err := d.makeCurrent(version); err != nil {
+	if err := d.switchCurrentLink(version); err != nil {
 		return err
 	}
-	if err := d.link(files); err != nil {
+	if err := d.linkFiles(files); err != nil {
 		return err
 	}
 	return d.removeVersionsExcept(version)
 }
 
-func (d dir) path(elements ...string) string {
+func (d certificateDir) pathOf(elements ...string) string {
 	return filepath.Join(append([]string{string(d)}, elements...)...)
 }
 
-func (d dir) writeVersion(version string, files map[string][]byte) error {
-	if err := os.MkdirAll(d.path(version), 0o700); err != nil {
+func (d certificateDir) writeVersionDir(version string, files map[string][]byte) error {
+	if err := os.MkdirAll(d.pathOf(version), 0o700); err != nil {
 		return err
 	}
 	for name, content := range files {
-		if err := os.WriteFile(d.path(version, name), content, 0o600); err != nil {
+		if err := os.WriteFile(d.pathOf(version, name), content, 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d dir) makeCurrent(version string) error {
-	// A link left by a process that was killed right here would be in the way.
-	if err := os.Remove(d.path(next)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (d certificateDir) switchCurrentLink(version string) error {
+	// A process that was killed here left a link behind.
+	if err := os.Remove(d.pathOf(nextLink)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := os.Symlink(version, d.path(next)); err != nil {
+	if err := os.Symlink(version, d.pathOf(nextLink)); err != nil {
 		return err
 	}
-	return os.Rename(d.path(next), d.path(current))
+	return os.Rename(d.pathOf(nextLink), d.pathOf(currentLink))
 }
 
-// link puts each file's name into the directory itself, once.
-func (d dir) link(files map[string][]byte) error {
+// linkFiles creates a link for each file in the directory itself.
+func (d certificateDir) linkFiles(files map[string][]byte) error {
 	for name := range files {
-		err := os.Symlink(filepath.Join(current, name), d.path(name))
+		err := os.Symlink(filepath.Join(currentLink, name), d.pathOf(name))
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
@@ -88,7 +87,7 @@ func (d dir) link(files map[string][]byte) error {
 	return nil
 }
 
-func (d dir) removeVersionsExcept(version string) error {
+func (d certificateDir) removeVersionsExcept(version string) error {
 	entries, err := os.ReadDir(string(d))
 	if err != nil {
 		return err
@@ -97,15 +96,15 @@ func (d dir) removeVersionsExcept(version string) error {
 		if !strings.HasPrefix(entry.Name(), versionPrefix) || entry.Name() == version {
 			continue
 		}
-		if err := os.RemoveAll(d.path(entry.Name())); err != nil {
+		if err := os.RemoveAll(d.pathOf(entry.Name())); err != nil {
 			return fmt.Errorf("removing an old certificate: %w", err)
 		}
 	}
 	return nil
 }
 
-// versionOf names a set of files by what is in them.
-func versionOf(files map[string][]byte) string {
+// contentVersion returns a name derived from the content of the files.
+func contentVersion(files map[string][]byte) string {
 	hash := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		fmt.Fprintf(hash, "%s %d\n", name, len(files[name]))

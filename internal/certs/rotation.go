@@ -11,28 +11,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// Rotation says which certificate is for what.
+// Rotation configures the self-managed certificate.
 type Rotation struct {
-	// Secret that holds the CA and the server certificate. It must exist.
+	// Secret with the CA and the server certificate. It must exist.
 	Secret types.NamespacedName
-	// Service the API server calls, in the Secret's namespace.
+	// Service that the API server calls, in the namespace of the Secret.
 	Service string
-	// Webhooks is the name of the webhook configurations that are given the CA: the validating
-	// one and, if there is a webhook that is Mutating, that one too.
+	// Webhooks is the name of the ValidatingWebhookConfiguration that gets the CA and, if
+	// Mutating is true, of the MutatingWebhookConfiguration.
 	Webhooks string
 	Mutating bool
-	// Directory that gets the server certificate.
+	// Directory for the server certificate.
 	Directory string
 }
 
-// SetupWithManager adds the rotator and the mirror. The check it returns passes once
-// the certificate is in place and the API server was told to trust it.
+// SetupWithManager adds the rotator and the CertificateCopier. The returned check succeeds once the
+// certificate exists and the webhook configurations have its CA.
 func (r Rotation) SetupWithManager(mgr ctrl.Manager) (healthz.Checker, error) {
-	mirror, err := NewMirror(mgr, r.Secret, r.Directory)
+	copier, err := NewCertificateCopier(mgr, r.Secret, r.Directory)
 	if err != nil {
 		return nil, err
 	}
-	if err := mgr.Add(mirror); err != nil {
+	if err := mgr.Add(copier); err != nil {
 		return nil, err
 	}
 	ready := make(chan struct{})
@@ -45,21 +45,21 @@ func (r Rotation) SetupWithManager(mgr ctrl.Manager) (healthz.Checker, error) {
 		DNSName:        host,
 		ExtraDNSNames:  []string{host + ".cluster.local"},
 		IsReady:        ready,
-		Webhooks:       r.configurations(),
+		Webhooks:       r.webhookInfos(),
 		FieldOwner:     "yardmaster-cert-rotator",
-		// Every replica, so that none says it is ready before the API server trusts
-		// it. Their writes carry a resource version; who comes second reads again.
+		// Every replica rotates, so that none is ready before the API server trusts it.
+		// Concurrent writes conflict and are retried.
 		RequireLeaderElection: false,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("adding the certificate rotator: %w", err)
 	}
-	return closedChecker(ready), nil
+	return readyChecker(ready), nil
 }
 
-// configurations that are given the CA. Where no webhook that changes objects is served, there
-// may be no permission to write to their configuration.
-func (r Rotation) configurations() []rotator.WebhookInfo {
+// webhookInfos returns the configurations that get the CA. Without a mutating webhook, the operator may
+// lack the permission to write its configuration.
+func (r Rotation) webhookInfos() []rotator.WebhookInfo {
 	all := []rotator.WebhookInfo{{Name: r.Webhooks, Type: rotator.Validating}}
 	if r.Mutating {
 		all = append(all, rotator.WebhookInfo{Name: r.Webhooks, Type: rotator.Mutating})
@@ -67,7 +67,7 @@ func (r Rotation) configurations() []rotator.WebhookInfo {
 	return all
 }
 
-func closedChecker(ready <-chan struct{}) healthz.Checker {
+func readyChecker(ready <-chan struct{}) healthz.Checker {
 	return func(*http.Request) error {
 		select {
 		case <-ready:

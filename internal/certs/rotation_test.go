@@ -7,18 +7,18 @@ import (
 	"github.com/open-policy-agent/cert-controller/pkg/rotator"
 )
 
-func TestOnlyConfigurationsOfWebhooksThatAreServedAreGivenTheCA(t *testing.T) {
+func TestOnlyServedWebhookConfigurationsGetTheCA(t *testing.T) {
 	validating := rotator.WebhookInfo{Name: "yardmaster", Type: rotator.Validating}
 	mutating := rotator.WebhookInfo{Name: "yardmaster", Type: rotator.Mutating}
 	for name, row := range map[string]struct {
 		rotation Rotation
 		want     []rotator.WebhookInfo
 	}{
-		"none changes objects": {Rotation{Webhooks: "yardmaster"}, []rotator.WebhookInfo{validating}},
-		"one changes objects":  {Rotation{Webhooks: "yardmaster", Mutating: true}, []rotator.WebhookInfo{validating, mutating}},
+		"validating only": {Rotation{Webhooks: "yardmaster"}, []rotator.WebhookInfo{validating}},
+		"mutating too":    {Rotation{Webhooks: "yardmaster", Mutating: true}, []rotator.WebhookInfo{validating, mutating}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, row.rotation.configurations()); diff != "" {
+			if diff := cmp.Diff(row.want, row.rotation.webhookInfos()); diff != "" {
 				t.Errorf("configurations (-want +got):\n%s", diff)
 			}
 		})

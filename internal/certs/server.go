@@ -10,17 +10,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// Server is a webhook server that starts once its certificate is there.
+// Server is a webhook server that starts once its certificate exists.
 //
-// controller-runtime starts webhook servers before anything else and gives up when
-// the certificate is missing, but on a first start it is made only later.
+// controller-runtime starts webhook servers before everything else and fails without a certificate.
+// During the first start, the certificate is created later.
 type Server struct {
 	webhook.Server
 
 	certDir string
 }
 
-// NewServer is a webhook server on port, with the certificate in certDir.
+// NewServer returns a webhook server for this port with the certificate in certDir.
 func NewServer(port int, certDir string) *Server {
 	return &Server{
 		Server:  webhook.NewServer(webhook.Options{Port: port, CertDir: certDir}),
@@ -28,18 +28,18 @@ func NewServer(port int, certDir string) *Server {
 	}
 }
 
-// Start waits for the certificate and serves until ctx ends.
+// Start waits for the certificate and then serves until ctx ends.
 func (s *Server) Start(ctx context.Context) error {
 	if err := s.waitForCertificate(ctx); err != nil {
-		return nil //nolint:nilerr // Stopped before there was one.
+		return nil //nolint:nilerr // stopped before the certificate existed
 	}
 	return s.Server.Start(ctx)
 }
 
 func (s *Server) waitForCertificate(ctx context.Context) error {
-	const often = 50 * time.Millisecond
-	return wait.PollUntilContextCancel(ctx, often, true, func(context.Context) (bool, error) {
-		_, err := tls.LoadX509KeyPair(filepath.Join(s.certDir, certFile), filepath.Join(s.certDir, keyFile))
+	const pollInterval = 50 * time.Millisecond
+	return wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
+		_, err := tls.LoadX509KeyPair(filepath.Join(s.certDir, certFileName), filepath.Join(s.certDir, keyFileName))
 		return err == nil, nil
 	})
 }

@@ -2,14 +2,13 @@ package informer
 
 import "k8s.io/apimachinery/pkg/watch"
 
-// drained is a watch that ends when it is stopped, also with an event on its way that nobody
-// takes any more: one that passes on the events of another, as those of metadata alone do,
-// waits for ever to be rid of it, and so does its goroutine. What is stopped late often has
-// one: that it was cut off.
-type drained struct{ watch.Interface }
+// drainingWatch reads the remaining events of a watch after Stop. A watch that forwards the events of
+// another one, such as a metadata-only watch, otherwise blocks forever on an event that nobody receives
+// and leaks its goroutine. A watch whose connection was cut often has such an event.
+type drainingWatch struct{ watch.Interface }
 
 // Stop implements watch.Interface.
-func (d drained) Stop() {
+func (d drainingWatch) Stop() {
 	d.Interface.Stop()
 	go func() {
 		for range d.ResultChan() {

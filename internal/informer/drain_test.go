@@ -9,17 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-func TestAWatchThatIsStoppedLeavesNoGoroutineWithAnEventThatNobodyTakes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // it fails when goroutines are left
+func TestAStoppedWatchLeaksNoGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // fails if a goroutine remains
 		source := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 1})
 		source.Add(&corev1.ConfigMap{})
-		passesOn := watch.Filter(source, func(event watch.Event) (watch.Event, bool) { return event, true })
-		lists := &unsteady{events: passesOn}
-		events, err := newRecovering(lists, nil).WatchWithContext(t.Context(), metav1.ListOptions{})
+		forwarding := watch.Filter(source, func(event watch.Event) (watch.Event, bool) { return event, true })
+		lists := &flakyListerWatcher{events: forwarding}
+		events, err := newRecoveryListerWatcher(lists, nil).WatchWithContext(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait() // it has taken the event, and waits for somebody to take it
+		synctest.Wait() // the forwarding goroutine blocks on the event
 		events.Stop()
 	})
 }

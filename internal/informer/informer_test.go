@@ -27,9 +27,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// apiServer serves ConfigMaps of the namespace a, and can go away. One that is back knows
-// nothing of versions before.
-type apiServer struct {
+// fakeAPIServer serves the ConfigMaps of namespace a and can be stopped. After a restart it has no
+// history.
+type fakeAPIServer struct {
 	t       *testing.T
 	address string
 	server  *httptest.Server
@@ -38,20 +38,20 @@ type apiServer struct {
 	objects  map[string]corev1.ConfigMap
 	version  int
 	oldest   int
-	history  []watch.Event // since the oldest version that is known
+	history  []watch.Event // since oldest
 	watchers map[chan watch.Event]bool
-	// starting is how many requests still come before all kinds are served.
+	// starting is the number of requests that fail before the server has started.
 	starting int
 }
 
-func newAPIServer(t *testing.T) *apiServer {
-	s := &apiServer{t: t, address: "127.0.0.1:0", objects: map[string]corev1.ConfigMap{}, watchers: map[chan watch.Event]bool{}}
-	s.comeBack()
-	t.Cleanup(s.goAway)
+func newFakeAPIServer(t *testing.T) *fakeAPIServer {
+	s := &fakeAPIServer{t: t, address: "127.0.0.1:0", objects: map[string]corev1.ConfigMap{}, watchers: map[chan watch.Event]bool{}}
+	s.start()
+	t.Cleanup(s.stop)
 	return s
 }
 
-func (s *apiServer) goAway() {
+func (s *fakeAPIServer) stop() {
 	s.server.CloseClientConnections()
 	s.server.Listener.Close()
 	s.mu.Lock()
@@ -62,7 +62,7 @@ func (s *apiServer) goAway() {
 	}
 }
 
-func (s *apiServer) comeBack() {
+func (s *fakeAPIServer) start() {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,11 +79,11 @@ func (s *apiServer) comeBack() {
 	s.server.Start()
 }
 
-// put makes or changes an object, and remove removes it.
-func (s *apiServer) put(name, value string) {
+// putConfigMap makes or changes an object, and remove removes it.
+func (s *fakeAPIServer) putConfigMap(name, value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, there := s.objects[name]
+	_, found := s.objects[name]
 	s.version++
 	object := corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -92,23 +92,23 @@ func (s *apiServer) put(name, value string) {
 	}
 	s.objects[name] = object
 	kind := watch.Added
-	if there {
+	if found {
 		kind = watch.Modified
 	}
-	s.tell(kind, object)
+	s.broadcastEvent(kind, object)
 }
 
-func (s *apiServer) remove(name string) {
+func (s *fakeAPIServer) deleteConfigMap(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	object := s.objects[name]
 	delete(s.objects, name)
 	s.version++
 	object.ResourceVersion = strconv.Itoa(s.version)
-	s.tell(watch.Deleted, object)
+	s.broadcastEvent(watch.Deleted, object)
 }
 
-func (s *apiServer) tell(kind watch.EventType, object corev1.ConfigMap) {
+func (s *fakeAPIServer) broadcastEvent(kind watch.EventType, object corev1.ConfigMap) {
 	event := watch.Event{Type: kind, Object: &object}
 	s.history = append(s.history, event)
 	for events := range s.watchers {
@@ -116,8 +116,8 @@ func (s *apiServer) tell(kind watch.EventType, object corev1.ConfigMap) {
 	}
 }
 
-// after are the events after a version.
-func (s *apiServer) after(version int) []watch.Event {
+// eventsAfter returns the events after a version.
+func (s *fakeAPIServer) eventsAfter(version int) []watch.Event {
 	i := slices.IndexFunc(s.history, func(e watch.Event) bool {
 		of, err := strconv.Atoi(e.Object.(*corev1.ConfigMap).ResourceVersion)
 		return err == nil && of > version
@@ -128,34 +128,34 @@ func (s *apiServer) after(version int) []watch.Event {
 	return s.history[i:]
 }
 
-func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *fakeAPIServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch query := r.URL.Query(); {
-	case s.starts():
+	case s.isStarting():
 		w.Header().Set("Retry-After", "60")
-		s.refuse(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+		s.respondWithError(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
 	case query.Get("sendInitialEvents") != "":
-		s.refuse(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+		s.respondWithError(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 	case query.Get("watch") == "":
-		s.list(w)
+		s.serveList(w)
 	default:
-		s.watch(w, r, query.Get("resourceVersion"))
+		s.serveWatch(w, r, query.Get("resourceVersion"))
 	}
 }
 
-func (s *apiServer) starts() bool {
+func (s *fakeAPIServer) isStarting() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.starting--
 	return s.starting >= 0
 }
 
-func (*apiServer) refuse(w http.ResponseWriter, code int32, reason metav1.StatusReason) {
+func (*fakeAPIServer) respondWithError(w http.ResponseWriter, code int32, reason metav1.StatusReason) {
 	w.WriteHeader(int(code))
 	fmt.Fprintf(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","code":%d,"reason":%q,"message":"refused"}`, code, reason)
 }
 
-func (s *apiServer) list(w http.ResponseWriter) {
+func (s *fakeAPIServer) serveList(w http.ResponseWriter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := corev1.ConfigMapList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}}
@@ -170,16 +170,16 @@ func (s *apiServer) list(w http.ResponseWriter) {
 	_, _ = w.Write(raw)
 }
 
-func (s *apiServer) watch(w http.ResponseWriter, r *http.Request, from string) {
+func (s *fakeAPIServer) serveWatch(w http.ResponseWriter, r *http.Request, from string) {
 	events := make(chan watch.Event, 100)
 	s.mu.Lock()
 	since, err := strconv.Atoi(from)
 	if err != nil || since < s.oldest {
 		s.mu.Unlock()
-		s.refuse(w, http.StatusGone, metav1.StatusReasonExpired)
+		s.respondWithError(w, http.StatusGone, metav1.StatusReasonExpired)
 		return
 	}
-	for _, event := range s.after(since) {
+	for _, event := range s.eventsAfter(since) {
 		events <- event
 	}
 	s.watchers[events] = true
@@ -207,44 +207,44 @@ func (s *apiServer) watch(w http.ResponseWriter, r *http.Request, from string) {
 	}
 }
 
-// seen is what handlers are told.
-type seen struct {
-	told chan string
+// eventRecorder records the events that a handler receives.
+type eventRecorder struct {
+	events chan string
 }
 
-func (s *seen) OnAdd(object any, _ bool) { s.told <- "added " + said(object) }
+func (s *eventRecorder) OnAdd(object any, _ bool) { s.events <- "added " + describeConfigMap(object) }
 
-func (s *seen) OnUpdate(_, object any) { s.told <- "changed " + said(object) }
+func (s *eventRecorder) OnUpdate(_, object any) { s.events <- "changed " + describeConfigMap(object) }
 
-func (s *seen) OnDelete(object any) { s.told <- "deleted " + said(object) }
+func (s *eventRecorder) OnDelete(object any) { s.events <- "deleted " + describeConfigMap(object) }
 
-func said(object any) string {
+func describeConfigMap(object any) string {
 	configMap := object.(*corev1.ConfigMap)
 	return configMap.Name + "=" + configMap.Data["value"]
 }
 
-// expect takes so many things that are told, in any order, within a time.
-func (s *seen) expect(t *testing.T, within time.Duration, want ...string) {
+// expectEvents waits for these events in any order.
+func (s *eventRecorder) expectEvents(t *testing.T, within time.Duration, want ...string) {
 	t.Helper()
 	deadline := time.After(within)
 	var got []string
 	for len(got) < len(want) {
 		select {
-		case one := <-s.told:
+		case one := <-s.events:
 			got = append(got, one)
 		case <-deadline:
-			t.Fatalf("told %q within %s, want %q", got, within, want)
+			t.Fatalf("received %q within %s, want %q", got, within, want)
 		}
 	}
 	slices.Sort(got)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Fatalf("told (-want +got):\n%s", diff)
+		t.Fatalf("events (-want +got):\n%s", diff)
 	}
 }
 
-// watching is a cache of the server's ConfigMaps, with a handler.
-func watching(t *testing.T, s *apiServer, options cache.Options) (cache.Cache, *seen) {
+// startInformer starts a cache of the server's ConfigMaps with an event handler.
+func startInformer(t *testing.T, s *fakeAPIServer, options cache.Options) (cache.Cache, *eventRecorder) {
 	t.Helper()
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
@@ -262,119 +262,119 @@ func watching(t *testing.T, s *apiServer, options cache.Options) (cache.Cache, *
 		select {
 		case <-stopped:
 		case <-time.After(10 * time.Second):
-			t.Error("the cache does not stop")
+			t.Error("the cache did not stop")
 		}
 	})
 	informer, err := objects.GetInformer(ctx, &corev1.ConfigMap{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := &seen{make(chan string, 100)}
+	handler := &eventRecorder{make(chan string, 100)}
 	if _, err := informer.AddEventHandler(handler); err != nil {
 		t.Fatal(err)
 	}
 	return objects, handler
 }
 
-// patience is what a busy machine may take. client-go's own informers wait for up to half a
-// minute from the fifth outage on.
-const patience = 5 * time.Second
+// eventTimeout allows for a busy machine. client-go's own informers wait for up to half a minute from
+// the fifth outage on.
+const eventTimeout = 5 * time.Second
 
-func TestAnInformerFindsBackToTheAPIServerEachTime(t *testing.T) {
-	s := newAPIServer(t)
-	s.put("one", "0")
-	_, handler := watching(t, s, cache.Options{})
-	handler.expect(t, patience, "added one=0")
+func TestAnInformerRecoversAfterEachOutage(t *testing.T) {
+	s := newFakeAPIServer(t)
+	s.putConfigMap("one", "0")
+	_, handler := startInformer(t, s, cache.Options{})
+	handler.expectEvents(t, eventTimeout, "added one=0")
 	for outage := range 6 {
-		s.goAway()
-		time.Sleep(400 * time.Millisecond) // so long it is away
-		s.put("one", strconv.Itoa(outage+1))
-		s.comeBack()
-		handler.expect(t, patience, "changed one="+strconv.Itoa(outage+1))
+		s.stop()
+		time.Sleep(400 * time.Millisecond) // the outage
+		s.putConfigMap("one", strconv.Itoa(outage+1))
+		s.start()
+		handler.expectEvents(t, eventTimeout, "changed one="+strconv.Itoa(outage+1))
 	}
-	s.put("one", "again") // and the watch goes on
-	handler.expect(t, patience, "changed one=again")
+	s.putConfigMap("one", "again") // the watch continues
+	handler.expectEvents(t, eventTimeout, "changed one=again")
 }
 
-func TestWhatHappensWhileTheAPIServerIsAwayIsToldOnce(t *testing.T) {
-	s := newAPIServer(t)
+func TestChangesDuringAnOutageAreReportedOnce(t *testing.T) {
+	s := newFakeAPIServer(t)
 	for _, name := range []string{"kept", "changed", "deleted"} {
-		s.put(name, "1")
+		s.putConfigMap(name, "1")
 	}
-	objects, handler := watching(t, s, cache.Options{})
-	handler.expect(t, patience, "added kept=1", "added changed=1", "added deleted=1")
-	s.goAway()
-	s.put("changed", "2")
-	s.put("added", "1")
-	s.remove("deleted")
-	s.comeBack()
-	handler.expect(t, patience, "added added=1", "changed changed=2", "deleted deleted=1")
-	s.remove("kept")
-	handler.expect(t, patience, "deleted kept=1")
+	objects, handler := startInformer(t, s, cache.Options{})
+	handler.expectEvents(t, eventTimeout, "added kept=1", "added changed=1", "added deleted=1")
+	s.stop()
+	s.putConfigMap("changed", "2")
+	s.putConfigMap("added", "1")
+	s.deleteConfigMap("deleted")
+	s.start()
+	handler.expectEvents(t, eventTimeout, "added added=1", "changed changed=2", "deleted deleted=1")
+	s.deleteConfigMap("kept")
+	handler.expectEvents(t, eventTimeout, "deleted kept=1")
 	var list corev1.ConfigMapList
 	if err := objects.List(t.Context(), &list); err != nil || len(list.Items) != 2 {
 		t.Errorf("%d objects in the cache, error %v", len(list.Items), err)
 	}
 }
 
-// An API server that has just started asks those who come before it serves all kinds to come
-// again in five seconds. By then it has long been well.
-func TestAnInformerDoesNotWaitAsLongAsAnAPIServerThatStartsAsksItTo(t *testing.T) {
-	s := newAPIServer(t)
-	s.put("one", "0")
-	_, handler := watching(t, s, cache.Options{})
-	handler.expect(t, patience, "added one=0")
-	s.goAway()
-	s.put("one", "1")
+// An API server that has just started sends Retry-After: 5 for kinds that it does not serve yet, but
+// serves them much sooner.
+func TestAnInformerIgnoresRetryAfterOfAStartingAPIServer(t *testing.T) {
+	s := newFakeAPIServer(t)
+	s.putConfigMap("one", "0")
+	_, handler := startInformer(t, s, cache.Options{})
+	handler.expectEvents(t, eventTimeout, "added one=0")
+	s.stop()
+	s.putConfigMap("one", "1")
 	s.starting = 2
-	s.comeBack()
-	handler.expect(t, patience, "changed one=1")
+	s.start()
+	handler.expectEvents(t, eventTimeout, "changed one=1")
 }
 
-func TestAnInformerStartsWhenTheAPIServerDoes(t *testing.T) {
-	s := newAPIServer(t)
-	s.put("one", "1")
-	s.goAway()
-	time.AfterFunc(300*time.Millisecond, s.comeBack)
-	_, handler := watching(t, s, cache.Options{})
-	handler.expect(t, patience, "added one=1")
+func TestAnInformerStartsOnceTheAPIServerIsAvailable(t *testing.T) {
+	s := newFakeAPIServer(t)
+	s.putConfigMap("one", "1")
+	s.stop()
+	time.AfterFunc(300*time.Millisecond, s.start)
+	_, handler := startInformer(t, s, cache.Options{})
+	handler.expectEvents(t, eventTimeout, "added one=1")
 }
 
-func TestObjectsAreTransformedBeforeAnybodySeesThem(t *testing.T) {
-	s := newAPIServer(t)
-	s.put("listed", "1")
-	objects, handler := watching(t, s, cache.Options{DefaultTransform: func(object any) (any, error) {
-		if configMap, is := object.(*corev1.ConfigMap); is {
+func TestObjectsAreTransformedBeforeTheyAreCached(t *testing.T) {
+	s := newFakeAPIServer(t)
+	s.putConfigMap("listed", "1")
+	objects, handler := startInformer(t, s, cache.Options{DefaultTransform: func(object any) (any, error) {
+		if configMap, ok := object.(*corev1.ConfigMap); ok {
 			configMap.Data = map[string]string{"value": "hidden"}
 		}
 		return object, nil
 	}})
-	handler.expect(t, patience, "added listed=hidden")
-	s.put("watched", "1")
-	handler.expect(t, patience, "added watched=hidden")
+	handler.expectEvents(t, eventTimeout, "added listed=hidden")
+	s.putConfigMap("watched", "1")
+	handler.expectEvents(t, eventTimeout, "added watched=hidden")
 	var list corev1.ConfigMapList
 	if err := objects.List(t.Context(), &list); err != nil || len(list.Items) != 2 || list.Items[0].Data["value"] != "hidden" {
 		t.Errorf("objects %v, error %v", list.Items, err)
 	}
 }
 
-func TestOfFailuresInARowTheFirstIsTold(t *testing.T) {
-	var tries, told int
+func TestOnlyTheFirstOfConsecutiveWatchErrorsIsReported(t *testing.T) {
+	var attempts, reported int
 	enough := make(chan struct{})
 	failing := &toolscache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-			tries++
-			if tries == 3 {
+			attempts++
+			if attempts == 3 {
 				close(enough)
 			}
-			return nil, fmt.Errorf("try %d", tries)
+			return nil, fmt.Errorf("attempt %d", attempts)
 		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-			return nil, fmt.Errorf("try %d", tries)
+			return nil, fmt.Errorf("attempt %d", attempts)
 		},
 	}
 	i := NewInformer(failing, &corev1.ConfigMap{}, 0, toolscache.Indexers{})
-	if err := i.SetWatchErrorHandler(func(*toolscache.Reflector, error) { told++ }); err != nil {
+	if err := i.SetWatchErrorHandler(func(*toolscache.Reflector, error) { reported++ }); err != nil {
 		t.Fatal(err)
 	}
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -385,7 +385,7 @@ func TestOfFailuresInARowTheFirstIsTold(t *testing.T) {
 	<-enough
 	close(stop)
 	<-stopped
-	if told != 1 {
-		t.Errorf("told %d times", told)
+	if reported != 1 {
+		t.Errorf("%d errors were reported, want 1", reported)
 	}
 }

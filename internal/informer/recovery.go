@@ -14,70 +14,70 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// recoverySeconds has no kind as a label: an API server that is away is so for all of them.
-var recoverySeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+// recoveryDuration has no label for the kind: an outage of the API server affects all kinds.
+var recoveryDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
 	Name:    "yardmaster_watch_recovery_seconds",
-	Help:    "Time from the first failure to watch a kind until it was watched again. Most of it is the time that the API server was away.",
+	Help:    "Time from the first failure to watch a kind until the watch was established again. Most of it is the duration of the API server's outage.",
 	Buckets: []float64{.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800},
 })
 
-func init() { metrics.Registry.MustRegister(recoverySeconds) }
+func init() { metrics.Registry.MustRegister(recoveryDuration) }
 
-// recovering lists and watches, and tells how long it could not.
-type recovering struct {
+// recoveryListerWatcher lists and watches, and measures how long that failed.
+type recoveryListerWatcher struct {
 	cache.ListerWatcher
 
-	beneath     cache.ListerWatcherWithContext
-	unsupported bool
-	recovered   func(time.Duration)
+	delegate             cache.ListerWatcherWithContext
+	watchListUnsupported bool
+	onRecovery           func(time.Duration)
 
 	mu sync.Mutex
-	// lost is when it first failed; zero if it did not.
-	lost time.Time
+	// failedSince is the time of the first failure; zero after a success.
+	failedSince time.Time
 }
 
-func newRecovering(watched cache.ListerWatcher, recovered func(time.Duration)) *recovering {
-	return &recovering{
-		ListerWatcher: watched,
-		beneath:       cache.ToListerWatcherWithContext(watched),
-		unsupported:   watchlist.DoesClientNotSupportWatchListSemantics(watched),
-		recovered:     recovered,
+func newRecoveryListerWatcher(watched cache.ListerWatcher, recovered func(time.Duration)) *recoveryListerWatcher {
+	return &recoveryListerWatcher{
+		ListerWatcher:        watched,
+		delegate:             cache.ToListerWatcherWithContext(watched),
+		watchListUnsupported: watchlist.DoesClientNotSupportWatchListSemantics(watched),
+		onRecovery:           recovered,
 	}
 }
 
-// IsWatchListSemanticsUnSupported says what the one beneath says.
-func (r *recovering) IsWatchListSemanticsUnSupported() bool { return r.unsupported }
+// IsWatchListSemanticsUnSupported returns the answer of the delegate.
+func (r *recoveryListerWatcher) IsWatchListSemanticsUnSupported() bool { return r.watchListUnsupported }
 
-// ListWithContext implements cache.ListerWatcherWithContext. A list is half of the way back:
-// only the watch that follows it is all.
-func (r *recovering) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	list, err := r.beneath.ListWithContext(ctx, options)
+// ListWithContext implements cache.ListerWatcherWithContext. A successful list does not end the
+// failure; only the watch after it does.
+func (r *recoveryListerWatcher) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	list, err := r.delegate.ListWithContext(ctx, options)
 	if err != nil {
-		r.failed(ctx)
+		r.recordFailure(ctx)
 	}
 	return list, err
 }
 
 // WatchWithContext implements cache.ListerWatcherWithContext.
-func (r *recovering) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	events, err := r.beneath.WatchWithContext(ctx, options)
+func (r *recoveryListerWatcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	events, err := r.delegate.WatchWithContext(ctx, options)
 	if err != nil {
-		r.failed(ctx)
+		r.recordFailure(ctx)
 		return events, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.lost.IsZero() {
-		r.recovered(time.Since(r.lost))
-		r.lost = time.Time{}
+	if !r.failedSince.IsZero() {
+		r.onRecovery(time.Since(r.failedSince))
+		r.failedSince = time.Time{}
 	}
-	return drained{events}, nil
+	return drainingWatch{events}, nil
 }
 
-func (r *recovering) failed(ctx context.Context) {
+func (r *recoveryListerWatcher) recordFailure(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.lost.IsZero() && ctx.Err() == nil {
-		r.lost = time.Now()
+	if r.failedSince.IsZero() && ctx.Err() == nil {
+		r.failedSince = time.Now()
 	}
 }

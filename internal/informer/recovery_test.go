@@ -12,34 +12,34 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// unsteady lists and watches, or fails to.
-type unsteady struct {
+// flakyListerWatcher fails if it has a failure.
+type flakyListerWatcher struct {
 	failure error
 	events  watch.Interface
 }
 
-func (u *unsteady) List(metav1.ListOptions) (runtime.Object, error) {
+func (u *flakyListerWatcher) List(metav1.ListOptions) (runtime.Object, error) {
 	return &metav1.List{}, u.failure
 }
 
-func (u *unsteady) Watch(metav1.ListOptions) (watch.Interface, error) {
+func (u *flakyListerWatcher) Watch(metav1.ListOptions) (watch.Interface, error) {
 	return u.events, u.failure
 }
 
-func TestARecoveryIsToldFromTheFirstFailureToTheNextWatch(t *testing.T) {
+func TestARecoveryLastsFromTheFirstFailureToTheNextWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []time.Duration
-		server := &unsteady{events: watch.NewFake()}
-		r := newRecovering(server, func(d time.Duration) { told = append(told, d) })
-		try := func(failure error) {
+		var recoveries []time.Duration
+		server := &flakyListerWatcher{events: watch.NewFake()}
+		r := newRecoveryListerWatcher(server, func(d time.Duration) { recoveries = append(recoveries, d) })
+		attempt := func(failure error) {
 			server.failure = failure
 			if _, err := r.WatchWithContext(t.Context(), metav1.ListOptions{}); !errors.Is(err, failure) {
 				t.Fatal(err)
 			}
 		}
-		try(nil) // a watch that was never lost
+		attempt(nil) // before any failure
 		for range 3 {
-			try(errors.New("refused"))
+			attempt(errors.New("refused"))
 			time.Sleep(time.Minute)
 		}
 		server.failure = nil
@@ -47,19 +47,19 @@ func TestARecoveryIsToldFromTheFirstFailureToTheNextWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		try(nil)
-		try(nil)
-		if want := 3*time.Minute + time.Second; len(told) != 1 || told[0] != want {
-			t.Errorf("told %v, want %v once", told, want)
+		attempt(nil)
+		attempt(nil)
+		if want := 3*time.Minute + time.Second; len(recoveries) != 1 || recoveries[0] != want {
+			t.Errorf("recoveries %v, want one of %v", recoveries, want)
 		}
 	})
 }
 
-func TestAnInformerThatIsStoppedHasLostNothing(t *testing.T) {
-	r := newRecovering(&unsteady{failure: context.Canceled}, nil)
+func TestStoppingAnInformerIsNotAFailure(t *testing.T) {
+	r := newRecoveryListerWatcher(&flakyListerWatcher{failure: context.Canceled}, nil)
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err := r.ListWithContext(stopped, metav1.ListOptions{}); err == nil || !r.lost.IsZero() {
-		t.Errorf("error %v, lost since %v", err, r.lost)
+	if _, err := r.ListWithContext(stopped, metav1.ListOptions{}); err == nil || !r.failedSince.IsZero() {
+		t.Errorf("error %v, failed since %v", err, r.failedSince)
 	}
 }

@@ -13,73 +13,74 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// relay is a store for the Reflector that fills it, and a server for who lists and watches
-// it. A new list of the Reflector's is passed on as what has changed since: the watch goes on.
-type relay struct {
+// eventRelay is the store of a Reflector and the source of an informer, which lists and watches it. It
+// relays a new list of the Reflector as the differences from the known objects, so that the informer's
+// watch never ends.
+type eventRelay struct {
 	transform cache.TransformFunc
-	// done is closed when nobody takes events any more.
+	// done is closed when nobody receives events any more.
 	done <-chan struct{}
 
 	events chan watch.Event
-	// filled is closed when the first list is known.
-	filled chan struct{}
-	// lists is how many there were. Only the Reflector's goroutine uses it.
-	lists int
+	// firstListDone is closed after the first list.
+	firstListDone chan struct{}
+	// listCount is the number of lists. Only the Reflector's goroutine uses it.
+	listCount int
 
 	mu sync.Mutex
-	// known are the objects by their keys, as they are passed on, and version that of the
-	// last list.
-	known   map[string]runtime.Object
-	version string
+	// knownObjects are the relayed objects by key. version is the resourceVersion of the last
+	// list.
+	knownObjects map[string]runtime.Object
+	version      string
 }
 
 var (
-	_ cache.TransformingStore        = &relay{}
-	_ cache.ListerWatcherWithContext = &relay{}
+	_ cache.TransformingStore        = &eventRelay{}
+	_ cache.ListerWatcherWithContext = &eventRelay{}
 )
 
-func newRelay() *relay {
-	return &relay{filled: make(chan struct{}), events: make(chan watch.Event), known: map[string]runtime.Object{}}
+func newEventRelay() *eventRelay {
+	return &eventRelay{firstListDone: make(chan struct{}), events: make(chan watch.Event), knownObjects: map[string]runtime.Object{}}
 }
 
-// errStopped ends what nobody waits for any more.
+// errStopped ends calls after the informer was stopped.
 var errStopped = errors.New("the informer is stopped")
 
 // Add implements cache.ReflectorStore.
-func (r *relay) Add(object any) error { return r.pass(watch.Added, object) }
+func (r *eventRelay) Add(object any) error { return r.relayEvent(watch.Added, object) }
 
 // Update implements cache.ReflectorStore.
-func (r *relay) Update(object any) error { return r.pass(watch.Modified, object) }
+func (r *eventRelay) Update(object any) error { return r.relayEvent(watch.Modified, object) }
 
 // Delete implements cache.ReflectorStore.
-func (r *relay) Delete(object any) error { return r.pass(watch.Deleted, object) }
+func (r *eventRelay) Delete(object any) error { return r.relayEvent(watch.Deleted, object) }
 
-// Resync implements cache.ReflectorStore. Who watches does that by itself.
-func (*relay) Resync() error { return nil }
+// Resync implements cache.ReflectorStore. The informer resyncs by itself.
+func (*eventRelay) Resync() error { return nil }
 
-// Transformer implements cache.TransformingStore: lists are transformed as they come in.
-func (r *relay) Transformer() cache.TransformFunc { return r.transform }
+// Transformer implements cache.TransformingStore: the Reflector transforms the objects of lists.
+func (r *eventRelay) Transformer() cache.TransformFunc { return r.transform }
 
-func (r *relay) pass(kind watch.EventType, raw any) error {
-	key, object, err := r.read(raw)
+func (r *eventRelay) relayEvent(kind watch.EventType, raw any) error {
+	key, object, err := r.transformObject(raw)
 	if err != nil {
 		return err
 	}
-	r.know(kind, key, object)
-	return r.send(kind, object)
+	r.updateKnownObject(kind, key, object)
+	return r.sendEvent(kind, object)
 }
 
-func (r *relay) know(kind watch.EventType, key string, object runtime.Object) {
+func (r *eventRelay) updateKnownObject(kind watch.EventType, key string, object runtime.Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if kind == watch.Deleted {
-		delete(r.known, key)
+		delete(r.knownObjects, key)
 		return
 	}
-	r.known[key] = object
+	r.knownObjects[key] = object
 }
 
-func (r *relay) send(kind watch.EventType, object runtime.Object) error {
+func (r *eventRelay) sendEvent(kind watch.EventType, object runtime.Object) error {
 	select {
 	case r.events <- watch.Event{Type: kind, Object: object}:
 		return nil
@@ -88,73 +89,73 @@ func (r *relay) send(kind watch.EventType, object runtime.Object) error {
 	}
 }
 
-// read is an object as it is passed on, and its key.
-func (r *relay) read(raw any) (string, runtime.Object, error) {
-	if r.transform != nil { // to transform twice what a list has already changes nothing
+// transformObject returns the key and the transformed object.
+func (r *eventRelay) transformObject(raw any) (string, runtime.Object, error) {
+	if r.transform != nil { // transforming an object of a list twice changes nothing
 		transformed, err := r.transform(raw)
 		if err != nil {
 			return "", nil, fmt.Errorf("transforming an object: %w", err)
 		}
 		raw = transformed
 	}
-	object, is := raw.(runtime.Object)
-	if !is {
-		return "", nil, fmt.Errorf("%T is no object", raw)
+	object, ok := raw.(runtime.Object)
+	if !ok {
+		return "", nil, fmt.Errorf("%T is not an object", raw)
 	}
 	key, err := cache.MetaNamespaceKeyFunc(object)
 	return key, object, err
 }
 
 // Replace implements cache.ReflectorStore.
-func (r *relay) Replace(list []any, resourceVersion string) error {
+func (r *eventRelay) Replace(list []any, resourceVersion string) error {
 	now := make(map[string]runtime.Object, len(list))
 	for _, raw := range list {
-		key, object, err := r.read(raw)
+		key, object, err := r.transformObject(raw)
 		if err != nil {
 			return err
 		}
 		now[key] = object
 	}
-	changes := r.replace(now, resourceVersion)
-	r.lists++
-	if r.lists == 1 {
-		close(r.filled)
+	changes := r.replaceKnownObjects(now, resourceVersion)
+	r.listCount++
+	if r.listCount == 1 {
+		close(r.firstListDone)
 		return nil
 	}
 	for _, change := range changes {
-		if err := r.send(change.Type, change.Object); err != nil {
+		if err := r.sendEvent(change.Type, change.Object); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// replace is what differs between what is known and a new list, which is known from then on.
-func (r *relay) replace(now map[string]runtime.Object, version string) []watch.Event {
+// replaceKnownObjects replaces the known objects with those of a new list and returns the differences.
+func (r *eventRelay) replaceKnownObjects(now map[string]runtime.Object, version string) []watch.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var changes []watch.Event
-	for key, object := range r.known {
-		if _, there := now[key]; !there {
+	for key, object := range r.knownObjects {
+		if _, found := now[key]; !found {
 			changes = append(changes, watch.Event{Type: watch.Deleted, Object: object})
 		}
 	}
 	for key, object := range now {
-		was, there := r.known[key]
+		was, found := r.knownObjects[key]
 		switch {
-		case !there:
+		case !found:
 			changes = append(changes, watch.Event{Type: watch.Added, Object: object})
-		case sameVersion(was, object):
-			now[key] = was // it is in the cache already
+		case isSameVersion(was, object):
+			now[key] = was // the cache already has it
 		default:
 			changes = append(changes, watch.Event{Type: watch.Modified, Object: object})
 		}
 	}
-	r.known, r.version = now, version
+	r.knownObjects, r.version = now, version
 	return changes
 }
 
-func sameVersion(a, b runtime.Object) bool {
+func isSameVersion(a, b runtime.Object) bool {
 	one, err := meta.Accessor(a)
 	if err != nil {
 		return false
@@ -163,19 +164,19 @@ func sameVersion(a, b runtime.Object) bool {
 	return err == nil && one.GetUID() == other.GetUID() && one.GetResourceVersion() == other.GetResourceVersion()
 }
 
-// IsWatchListSemanticsUnSupported says that a list is to be asked for.
-func (*relay) IsWatchListSemanticsUnSupported() bool { return true }
+// IsWatchListSemanticsUnSupported makes the informer start with a list.
+func (*eventRelay) IsWatchListSemanticsUnSupported() bool { return true }
 
 // List implements cache.ListerWatcher.
-func (r *relay) List(options metav1.ListOptions) (runtime.Object, error) {
+func (r *eventRelay) List(options metav1.ListOptions) (runtime.Object, error) {
 	return r.ListWithContext(context.Background(), options)
 }
 
-// ListWithContext implements cache.ListerWatcherWithContext. It is asked for once, since the
-// watch behind it never ends. A change that comes in meanwhile is in the list, and told again.
-func (r *relay) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+// ListWithContext implements cache.ListerWatcherWithContext. The informer calls it only once, because
+// its watch never ends. A change during the call is in the list and is relayed again.
+func (r *eventRelay) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	select {
-	case <-r.filled:
+	case <-r.firstListDone:
 	case <-r.done:
 		return nil, errStopped
 	case <-ctx.Done():
@@ -184,24 +185,24 @@ func (r *relay) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runt
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: r.version}}
-	for _, object := range r.known {
+	for _, object := range r.knownObjects {
 		list.Items = append(list.Items, runtime.RawExtension{Object: object})
 	}
 	return list, nil
 }
 
 // Watch implements cache.ListerWatcher.
-func (r *relay) Watch(options metav1.ListOptions) (watch.Interface, error) {
+func (r *eventRelay) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	return r.WatchWithContext(context.Background(), options)
 }
 
 // WatchWithContext implements cache.ListerWatcherWithContext.
-func (r *relay) WatchWithContext(context.Context, metav1.ListOptions) (watch.Interface, error) {
+func (r *eventRelay) WatchWithContext(context.Context, metav1.ListOptions) (watch.Interface, error) {
 	return r, nil
 }
 
 // ResultChan implements watch.Interface.
-func (r *relay) ResultChan() <-chan watch.Event { return r.events }
+func (r *eventRelay) ResultChan() <-chan watch.Event { return r.events }
 
-// Stop implements watch.Interface. What is not taken waits, or goes with the informer.
-func (*relay) Stop() {}
+// Stop implements watch.Interface. Events that nobody receives are dropped when done is closed.
+func (*eventRelay) Stop() {}

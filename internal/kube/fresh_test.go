@@ -41,7 +41,7 @@ func TestOnlyTheStoredVersionOfAnObjectIsFresh(t *testing.T) {
 			if !test.want(err) {
 				t.Errorf("got %v", err)
 			}
-			if err != nil && !isStale(err) {
+			if err != nil && !isStaleError(err) {
 				t.Errorf("%v is not retried as stale", err)
 			}
 		})
@@ -56,7 +56,7 @@ func TestAFailedReadIsNotStale(t *testing.T) {
 		},
 	}).Build()
 	err := AssertFresh(t.Context(), c, c, &corev1.Pod{})
-	if !errors.Is(err, unavailable) || isStale(err) {
+	if !errors.Is(err, unavailable) || isStaleError(err) {
 		t.Errorf("got %v", err)
 	}
 }

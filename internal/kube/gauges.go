@@ -14,28 +14,27 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// maxLabels is how many labels a gauge of Sums may have.
-const maxLabels = 4
+// maxGaugeLabels is the maximum number of labels of a gauge in GaugeSums.
+const maxGaugeLabels = 4
 
-// GaugeSums are gauges that objects are summed up in. Names of objects are not among their
-// labels: there may be thousands.
+// GaugeSums adds up the values of gauges over many objects. Names of objects must not be labels,
+// because thousands of objects may exist.
 type GaugeSums map[gaugeKey]int64
 
 type gaugeKey struct {
 	gauge  *prometheus.Desc
-	labels [maxLabels]string
+	labels [maxGaugeLabels]string
 	number int
 }
 
-// Add adds to the gauge with these values of its labels, of which it may have four.
+// Add adds the amount to the gauge with these label values, at most four.
 func (s GaugeSums) Add(gauge *prometheus.Desc, amount int64, labels ...string) {
 	key := gaugeKey{gauge: gauge, number: len(labels)}
 	copy(key.labels[:], labels)
 	s[key] += amount
 }
 
-// AddReady counts an object by its namespace and by the status and the reason of its
-// condition Ready.
+// AddReady counts an object by namespace and by the status and reason of its condition Ready.
 func (s GaugeSums) AddReady(gauge *prometheus.Desc, object client.Object, conditions []metav1.Condition) {
 	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	if ready == nil {
@@ -44,13 +43,13 @@ func (s GaugeSums) AddReady(gauge *prometheus.Desc, object client.Object, condit
 	s.Add(gauge, 1, object.GetNamespace(), string(ready.Status), ready.Reason)
 }
 
-// GaugeCollector sums up, when scraped, what a list of objects in the cache says.
+// GaugeCollector computes gauges from a list of cached objects during each scrape.
 type GaugeCollector[L client.ObjectList] struct {
 	Reader client.Reader
-	// NewList makes an empty list, and Sum adds what a full one says.
+	// NewList returns an empty list. Sum adds up the values of a list.
 	NewList func() L
 	Sum     func(GaugeSums, L)
-	// Gauges that may come of it.
+	// Gauges that Sum may add to.
 	Gauges []*prometheus.Desc
 }
 
@@ -61,14 +60,14 @@ func (c GaugeCollector[L]) Describe(descriptions chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Without a list there are no gauges; all others
-// are still told.
+// Collect implements prometheus.Collector. If the objects cannot be listed it collects no gauges, so
+// that the other collectors' metrics are still served.
 func (c GaugeCollector[L]) Collect(collected chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	list := c.NewList()
 	if err := c.Reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.Log.WithName("metrics").Error(err, "Summing up what is in the cache", "list", fmt.Sprintf("%T", list))
+		ctrl.Log.WithName("metrics").Error(err, "Could not list the cached objects for metrics", "list", fmt.Sprintf("%T", list))
 		return
 	}
 	sums := GaugeSums{}

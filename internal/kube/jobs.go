@@ -9,48 +9,49 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// jobPageSize is how many Jobs are listed at once.
-const jobPageSize = 500
+// jobsPerPage is the number of Jobs in a page.
+const jobsPerPage = 500
 
-// maxListRestarts is how often a list is begun again whose continue token has expired.
+// maxListRestarts is the number of times that an expired list is restarted.
 const maxListRestarts = 1
 
-// ListError is why not all Jobs could be listed.
+// ListError means that not all Jobs could be listed.
 type ListError struct {
-	// Pages that could be.
+	// Pages is the number of pages that were listed.
 	Pages int
-	// Err is what the API server said to the next.
+	// Err is the error of the next page.
 	Err error
 }
 
 // Error implements error.
 func (e *ListError) Error() string { return fmt.Sprintf("listing Jobs, page %d: %v", e.Pages+1, e.Err) }
 
-// Unwrap is what the API server said.
+// Unwrap returns the error of the page.
 func (e *ListError) Unwrap() error { return e.Err }
 
-// ForEachJob calls do with every Job of the namespace, or of all if that is empty, and keeps
-// none of them. It lists them page by page, all as of one time. If the list expires
-// before its end it begins again, so begin is called first, and then once more: the rest
-// could be had, but of another time, so that Jobs would be missing or come twice.
+// ForEachJob calls do for every Job of the namespace, or of all namespaces if that is empty. It
+// keeps at most one page of Jobs in memory, and all pages belong to one resourceVersion. It calls
+// begin before the first page. If the list expires it restarts once and calls begin again: its
+// remaining pages would belong to another resourceVersion, so that Jobs could be missing or appear
+// twice. An error is a *ListError.
 //
 // The reader must not be a cache.
 func ForEachJob(ctx context.Context, live client.Reader, namespace string, begin func(), do func(*batchv1.Job)) error {
 	for restarts := 0; ; restarts++ {
 		begin()
-		err := listJobsOnce(ctx, live, namespace, do)
+		err := listAllPages(ctx, live, namespace, do)
 		if !apierrors.IsResourceExpired(err) || restarts == maxListRestarts {
 			return err
 		}
 	}
 }
 
-func listJobsOnce(ctx context.Context, live client.Reader, namespace string, do func(*batchv1.Job)) error {
+func listAllPages(ctx context.Context, live client.Reader, namespace string, do func(*batchv1.Job)) error {
 	token := ""
 	for page := 0; ; page++ {
 		// Without a resourceVersion: with "0" the API server ignores the limit.
 		list := &batchv1.JobList{}
-		err := live.List(ctx, list, client.InNamespace(namespace), client.Limit(jobPageSize), client.Continue(token))
+		err := live.List(ctx, list, client.InNamespace(namespace), client.Limit(jobsPerPage), client.Continue(token))
 		if err != nil {
 			return &ListError{Pages: page, Err: err}
 		}

@@ -7,10 +7,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// PatchMetadata writes a change of an object's metadata, such as its finalizers, only
-// over the version that was read; it does nothing when the change changes nothing. On
-// success object is what the API server stored. An object whose last finalizer is
-// removed may be gone by then, which is no error.
+// PatchMetadata changes an object's metadata, such as its finalizers, only if the object still has
+// the version that was read. Without a difference it does nothing. On success object is the stored
+// object. A deleted object may disappear in the meantime, which is not an error.
 func PatchMetadata(ctx context.Context, c client.Client, object client.Object, change func(client.Object)) error {
 	before := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has its original's type
 	change(object)

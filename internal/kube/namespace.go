@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// NamespaceTerminating tells whether a namespace is being deleted. Who may not look at it cannot
-// tell, and goes on as if it stayed.
+// NamespaceTerminating reports whether a namespace is being deleted or was deleted. Without
+// permission to read the namespace, it returns false.
 func NamespaceTerminating(ctx context.Context, live client.Reader, name string) (bool, error) {
 	ns := &metav1.PartialObjectMetadata{}
 	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
@@ -30,18 +30,19 @@ func NamespaceTerminating(ctx context.Context, live client.Reader, name string) 
 	return !ns.DeletionTimestamp.IsZero(), nil
 }
 
-// RemoveFinalizerIfTerminating takes the finalizer off a deleted object if what its pass has failed
-// of is that its namespace goes, and the operator's permissions there have gone first: a
-// namespace's content is deleted in no order. Nothing can be done there any more, and what
-// the finalizer keeps is deleted with all else. Any other failure it returns.
+// RemoveFinalizerIfTerminating removes the finalizer of a deleted object if its reconciliation failed
+// for a missing permission while its namespace is being deleted. A namespace's content is deleted in
+// no particular order, so that the operator's Role may disappear first. The operator can then do
+// nothing in the namespace, and the objects that the finalizer protects are deleted too. It returns
+// any other failure unchanged.
 func RemoveFinalizerIfTerminating(ctx context.Context, live client.Reader, c client.Client, object client.Object, finalizer string, failure error) error {
 	if object.GetDeletionTimestamp().IsZero() || !apierrors.IsForbidden(failure) {
 		return failure
 	}
-	goes, err := NamespaceTerminating(ctx, live, object.GetNamespace())
-	if err != nil || !goes {
+	terminating, err := NamespaceTerminating(ctx, live, object.GetNamespace())
+	if err != nil || !terminating {
 		return errors.Join(failure, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("The permissions went before the object did: letting it go with its namespace", "failure", failure.Error())
+	ctrl.LoggerFrom(ctx).Info("Removing the finalizer, because the namespace is being deleted and the permissions are already gone", "failure", failure.Error())
 	return PatchMetadata(ctx, c, object, func(o client.Object) { controllerutil.RemoveFinalizer(o, finalizer) })
 }

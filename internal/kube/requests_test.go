@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-func TestRequestsAreForAllThatAreSelected(t *testing.T) {
+func TestRequestsForListSelectsByListOptions(t *testing.T) {
 	pod := func(namespace, name string) client.Object {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
@@ -28,10 +28,10 @@ func TestRequestsAreForAllThatAreSelected(t *testing.T) {
 	}
 }
 
-func TestNothingIsRequestedWhenTheCacheFails(t *testing.T) {
+func TestRequestsForListReturnsNothingWhenTheCacheFails(t *testing.T) {
 	reader := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-			return errors.New("not today")
+			return errors.New("the cache is not started")
 		},
 	}).Build()
 	if got := RequestsForList(t.Context(), reader, &corev1.PodList{}); got != nil {

@@ -27,9 +27,9 @@ const (
 // After a conflict the cache needs a moment to catch up: the first wait is minConflictBackoff.
 // A request that conflicts maxConflicts times in a row fails like any other.
 const (
-	minConflictBackoff = 20 * time.Millisecond
-	maxConflictBackoff = time.Second
-	maxConflicts       = 20
+	minConflictBackoff      = 20 * time.Millisecond
+	maxConflictBackoff      = time.Second
+	maxConsecutiveConflicts = 20
 )
 
 // ErrStale ends a reconciliation whose decision was based on an outdated object.
@@ -61,19 +61,19 @@ func RequeueOnConflict(r reconcile.Reconciler) reconcile.Reconciler {
 	conflicts := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minConflictBackoff, maxConflictBackoff)
 	return reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 		result, err := r.Reconcile(ctx, req)
-		if !isStale(err) {
+		if !isStaleError(err) {
 			conflicts.Forget(req)
 			return result, err
 		}
 		wait := conflicts.When(req)
-		if conflicts.NumRequeues(req) > maxConflicts {
+		if conflicts.NumRequeues(req) > maxConsecutiveConflicts {
 			return ctrl.Result{}, err
 		}
 		return ctrl.Result{RequeueAfter: wait}, nil
 	})
 }
 
-func isStale(err error) bool {
+func isStaleError(err error) bool {
 	if errors.Is(err, ErrStale) {
 		return true
 	}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-var queues = schema.GroupResource{Group: "yardmaster.dev", Resource: "queues"}
+var queueResource = schema.GroupResource{Group: "yardmaster.dev", Resource: "queues"}
 
 func reconcilerReturning(err *error) reconcile.Reconciler {
 	return RequeueOnConflict(reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
@@ -29,8 +29,8 @@ func TestReconciliationIsRetriedSoonAfterAConflict(t *testing.T) {
 		want error
 	}{
 		"success keeps its result":          {nil, time.Hour, nil},
-		"the object has changed":            {fmt.Errorf("patching: %w", apierrors.NewConflict(queues, "mail", failure)), minConflictBackoff, nil},
-		"the object was deleted":            {fmt.Errorf("patching: %w", apierrors.NewNotFound(queues, "mail")), minConflictBackoff, nil},
+		"the object has changed":            {fmt.Errorf("patching: %w", apierrors.NewConflict(queueResource, "mail", failure)), minConflictBackoff, nil},
+		"the object was deleted":            {fmt.Errorf("patching: %w", apierrors.NewNotFound(queueResource, "mail")), minConflictBackoff, nil},
 		"the decision was made on old data": {fmt.Errorf("patching: %w", ErrStale), minConflictBackoff, nil},
 		"any other error is returned":       {failure, time.Hour, failure},
 	}
@@ -44,11 +44,11 @@ func TestReconciliationIsRetriedSoonAfterAConflict(t *testing.T) {
 	}
 }
 
-func TestConflictsInARowBackOffAndAtLastFail(t *testing.T) {
+func TestConsecutiveConflictsBackOffAndFinallyFail(t *testing.T) {
 	err := ErrStale
 	r := reconcilerReturning(&err)
 	previous := time.Duration(0)
-	for range maxConflicts {
+	for range maxConsecutiveConflicts {
 		result, err := r.Reconcile(t.Context(), ctrl.Request{})
 		if err != nil || result.RequeueAfter < previous || result.RequeueAfter > maxConflictBackoff {
 			t.Fatalf("requeued after %s, %v, having waited %s before", result.RequeueAfter, err, previous)

@@ -2,13 +2,12 @@ package kube
 
 import "net/http"
 
-// IgnoreRetryAfter is a transport that does not hear an API server which is not available say when
-// to come again. One that has just started says five seconds to whoever asks for a kind that
-// it does not serve yet, as those of CustomResourceDefinitions are for a moment; and client-go
-// waits for as long, in the midst of a request, where no wait of ours counts. Without that
-// word the request fails, and whoever made it tries again as after any other failure.
+// IgnoreRetryAfter returns a transport that drops Retry-After from 503 responses, so that client-go
+// does not sleep inside a request. An API server that has just started sends Retry-After: 5 for
+// kinds that it does not serve yet, such as those of CustomResourceDefinitions. Without the header
+// the request fails at once and is retried with the caller's own backoff.
 //
-// One that has too much to do says so with another code, and is heard.
+// An overloaded API server sends 429, whose Retry-After is kept.
 func IgnoreRetryAfter(next http.RoundTripper) http.RoundTripper { return retryAfterIgnorer{next} }
 
 type retryAfterIgnorer struct{ next http.RoundTripper }
@@ -22,5 +21,5 @@ func (i retryAfterIgnorer) RoundTrip(request *http.Request) (*http.Response, err
 	return response, err
 }
 
-// WrappedRoundTripper lets client-go find the transport beneath.
+// WrappedRoundTripper lets client-go find the wrapped transport.
 func (i retryAfterIgnorer) WrappedRoundTripper() http.RoundTripper { return i.next }

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-func TestOnlyAnAPIServerThatHasTooMuchToDoIsHeardWhenItAsksToWait(t *testing.T) {
+func TestRetryAfterIsDroppedFromUnavailableResponsesOnly(t *testing.T) {
 	tests := map[string]struct {
 		code int
 		want string
 	}{
-		"it does not serve all kinds yet": {http.StatusServiceUnavailable, ""},
-		"it has too much to do":           {http.StatusTooManyRequests, "5"},
-		"something fails within":          {http.StatusInternalServerError, "5"},
+		"kind is not served yet": {http.StatusServiceUnavailable, ""},
+		"too many requests":      {http.StatusTooManyRequests, "5"},
+		"internal error":         {http.StatusInternalServerError, "5"},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestOnlyAnAPIServerThatHasTooMuchToDoIsHeardWhenItAsksToWait(t *testing.T) 
 			}
 			defer response.Body.Close()
 			if got := response.Header.Get("Retry-After"); got != test.want {
-				t.Errorf("asked to wait %q seconds, want %q", got, test.want)
+				t.Errorf("Retry-After is %q, want %q", got, test.want)
 			}
 		})
 	}

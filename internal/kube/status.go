@@ -7,9 +7,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// PatchStatus writes only a change, and only over the object that was read: a JSON merge
-// patch replaces whole lists, so it needs the lock. On success after is what the API
-// server stored.
+// PatchStatus writes the status if it differs, and only if the object still has the version that was
+// read: a JSON merge patch replaces whole lists, so it needs optimistic locking. On success after is
+// the stored object.
 func PatchStatus(ctx context.Context, c client.Client, before, after client.Object) error {
 	if equality.Semantic.DeepEqual(before, after) {
 		return nil

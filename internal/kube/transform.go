@@ -5,11 +5,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// DropJobTemplate is a cache transform that removes what no decision reads and most of a Job consists
-// of: its Pod template, Pod failure policy and managed fields. Jobs are created, patched and deleted, never
-// updated whole, so no write misses them.
+// DropJobTemplate is a cache transform that removes the largest fields of a Job, which no decision
+// reads: its Pod template, Pod failure policy and managed fields. Jobs are created, patched and
+// deleted, but never updated as a whole, so no write loses these fields.
 func DropJobTemplate(object any) (any, error) {
-	if job, is := object.(*batchv1.Job); is {
+	if job, ok := object.(*batchv1.Job); ok {
 		job.Spec.Template = corev1.PodTemplateSpec{}
 		job.Spec.PodFailurePolicy = nil
 		job.ManagedFields = nil

@@ -8,54 +8,54 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// WriteCache remembers what this process last wrote of each object until the cache shows
-// it, so that a pass which follows at once does not decide on less than is known and
-// then run into a conflict.
+// WriteCache remembers the last version of each object that this process wrote, until the cache
+// has it. Without that, the next reconciliation would decide on an outdated object and cause a
+// conflict.
 //
-// It is a shortcut, not a source of truth: what it holds may be as stale as any cache,
-// and writes stay guarded by their resource version.
+// It is a shortcut, not a source of truth: its objects may be as stale as those of any cache, and
+// writes are still guarded by their resourceVersion.
 //
-// controller-runtime's EnableReadYourWritesConsistency does the same for a cache of one
-// scope; it does not support a list of namespaces. When it does, this goes.
+// controller-runtime's EnableReadYourWritesConsistency does the same, but does not support a cache
+// limited to several namespaces. WriteCache can be deleted when it does.
 type WriteCache[T client.Object] struct {
 	mu      sync.Mutex
 	written map[types.NamespacedName]T
 }
 
-// NewWriteCache returns an empty Latest.
+// NewWriteCache returns an empty WriteCache.
 func NewWriteCache[T client.Object]() *WriteCache[T] {
 	return &WriteCache[T]{written: map[types.NamespacedName]T{}}
 }
 
 // Record remembers the object as the API server returned it.
-func (l *WriteCache[T]) Record(object T) {
+func (c *WriteCache[T]) Record(object T) {
 	written := object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
-	written.SetManagedFields(nil)          // as in the cache: nobody reads them, and they are large
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.written[client.ObjectKeyFromObject(object)] = written
+	written.SetManagedFields(nil)          // large, not read, and removed from cached objects too
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.written[client.ObjectKeyFromObject(object)] = written
 }
 
-// Newest returns the newer of the cached object and what was written, and forgets the
-// latter once the cache has caught up. The result is the caller's.
-func (l *WriteCache[T]) Newest(cached T) T {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// Newest returns the newer one of the cached object and the written object, which it forgets once the
+// cache has caught up. The caller may change the result.
+func (c *WriteCache[T]) Newest(cached T) T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	key := client.ObjectKeyFromObject(cached)
-	written, ok := l.written[key]
-	if !ok {
+	written, found := c.written[key]
+	if !found {
 		return cached
 	}
 	if order, err := resourceversion.CompareResourceVersion(written.GetResourceVersion(), cached.GetResourceVersion()); err == nil && order > 0 && written.GetUID() == cached.GetUID() {
 		return written.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
 	}
-	delete(l.written, key)
+	delete(c.written, key)
 	return cached
 }
 
-// Forget drops what is remembered of an object that is gone.
-func (l *WriteCache[T]) Forget(key types.NamespacedName) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.written, key)
+// Forget drops the written version of an object that no longer exists.
+func (c *WriteCache[T]) Forget(key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.written, key)
 }

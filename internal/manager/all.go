@@ -15,29 +15,29 @@ import (
 	webhookv1alpha1 "github.com/yardmaster/yardmaster/internal/webhook/v1alpha1"
 )
 
-// All are the controllers there are.
-func All() []Controller {
+// AllControllers returns all controllers.
+func AllControllers() []Controller {
 	return []Controller{{
-		Name: "sequentialjob", Kind: ours("SequentialJob"),
+		Name: "sequentialjob", Kind: kindOf("SequentialJob"),
 		Setup: setupSequentialJob, Webhook: webhookv1alpha1.SetupSequentialJob,
 	}, {
-		Name: "queue", Kind: ours("Queue"), Needs: []schema.GroupVersionKind{ours("Policy")},
+		Name: "queue", Kind: kindOf("Queue"), Needs: []schema.GroupVersionKind{kindOf("Policy")},
 		Setup: setupQueue, Webhook: webhookv1alpha1.SetupQueue,
 	}, {
-		Name: "workerpool", Kind: ours("WorkerPool"), Needs: []schema.GroupVersionKind{ours("Queue"), ours("Policy")},
+		Name: "workerpool", Kind: kindOf("WorkerPool"), Needs: []schema.GroupVersionKind{kindOf("Queue"), kindOf("Policy")},
 		Setup: setupWorkerPool, Webhook: webhookv1alpha1.SetupWorkerPool,
 	}, {
-		Name: "policy", Kind: ours("Policy"), Needs: []schema.GroupVersionKind{ours("Queue"), ours("WorkerPool")},
+		Name: "policy", Kind: kindOf("Policy"), Needs: []schema.GroupVersionKind{kindOf("Queue"), kindOf("WorkerPool")},
 		Setup: setupPolicy, Webhook: webhookv1alpha1.SetupPolicy,
 	}, {
-		Name: "agenticsession", Kind: ours("AgenticSession"), Needs: []schema.GroupVersionKind{ours("SessionRunner")},
+		Name: "agenticsession", Kind: kindOf("AgenticSession"), Needs: []schema.GroupVersionKind{kindOf("SessionRunner")},
 		Setup: setupAgenticSession, Webhook: webhookv1alpha1.SetupAgenticSession, Mutates: true,
 	}, {
-		Name: "jobreport", Kind: ours("JobReport"), Flag: reportNamespaces, Setup: setupJobReport,
+		Name: "jobreport", Kind: kindOf("JobReport"), Flag: reportNamespacesFlag, Setup: setupJobReport,
 	}}
 }
 
-func ours(kind string) schema.GroupVersionKind { return v1alpha1.GroupVersion.WithKind(kind) }
+func kindOf(kind string) schema.GroupVersionKind { return v1alpha1.GroupVersion.WithKind(kind) }
 
 func setupSequentialJob(mgr ctrl.Manager, o Options) error {
 	return sequentialjob.New(mgr).SetupWithManager(mgr, o.Concurrency)
@@ -72,7 +72,7 @@ func setupPolicy(mgr ctrl.Manager, o Options) error {
 }
 
 func setupAgenticSession(mgr ctrl.Manager, o Options) error {
-	children, err := agenticsession.NewCache(mgr, inNamespaces(o.Namespaces))
+	children, err := agenticsession.NewCache(mgr, namespaceConfigs(o.Namespaces))
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 )
 
-// Broker is where Queues are that name no broker: Secrets in the operator's namespace.
-type Broker struct {
+// DefaultBroker is the broker of Queues without a broker. Its Secrets are in the operator's namespace.
+type DefaultBroker struct {
 	Engine string
 	// URLSecret is name or name/key.
 	URLSecret         string
@@ -36,7 +36,7 @@ func newBrokerManager(mgr ctrl.Manager, o Options) (*brokerconn.Manager, error) 
 		return nil, errors.New("--broker-url-secret is a Secret in the operator's namespace: outside a cluster, --operator-namespace must be given")
 	}
 	brokers := brokerconn.NewManager(mgr.GetAPIReader(), brokerconn.Options{
-		DefaultBroker: o.Broker.reference(), DefaultNamespace: o.OperatorNamespace,
+		DefaultBroker: o.Broker.brokerReference(), DefaultNamespace: o.OperatorNamespace,
 	})
 	if err := metrics.Registry.Register(brokers); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
@@ -44,8 +44,8 @@ func newBrokerManager(mgr ctrl.Manager, o Options) (*brokerconn.Manager, error) 
 	return brokers, mgr.Add(brokers)
 }
 
-// reference is nil if there is no broker.
-func (b Broker) reference() *v1alpha1.Broker {
+// brokerReference returns nil if no default broker is configured.
+func (b DefaultBroker) brokerReference() *v1alpha1.Broker {
 	if b.URLSecret == "" {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (b Broker) reference() *v1alpha1.Broker {
 	return r
 }
 
-func (b Broker) check() error {
+func (b DefaultBroker) validate() error {
 	engines := []string{string(v1alpha1.EngineNATS), string(v1alpha1.EngineAsynq)}
 	if !slices.Contains(engines, b.Engine) {
 		return fmt.Errorf("--broker-engine is %q, must be one of %s", b.Engine, strings.Join(engines, ", "))

@@ -16,8 +16,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
 
-// cacheOptions keep the cache small: only what is watched, of the Jobs only those that
-// belong to a SequentialJob, of Pods and what makes them only those of a WorkerPool, and nothing of who wrote which field.
+// cacheOptions keep the cache small: only Jobs of a SequentialJob, only Pods and other objects of a
+// WorkerPool, and no managed fields.
 func cacheOptions(namespaces []string) (cache.Options, error) {
 	ofSequentialJobs, err := labels.NewRequirement(v1alpha1.LabelSequentialJobUID, selection.Exists, nil)
 	if err != nil {
@@ -36,19 +36,19 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 			&corev1.Pod{}:         workers,
 			&appsv1.Deployment{}:  workers,
 			&appsv1.StatefulSet{}: workers,
-			// Of these the metadata alone.
+			// Only the metadata of these kinds is cached.
 			&corev1.ConfigMap{}:             workers,
 			&corev1.Service{}:               workers,
 			&corev1.ServiceAccount{}:        workers,
 			&policyv1.PodDisruptionBudget{}: workers,
 		},
 	}
-	options.DefaultNamespaces = inNamespaces(namespaces)
+	options.DefaultNamespaces = namespaceConfigs(namespaces)
 	return options, nil
 }
 
-// inNamespaces limits a cache to some namespaces; nil is all.
-func inNamespaces(namespaces []string) map[string]cache.Config {
+// namespaceConfigs limits a cache to these namespaces; nil means all.
+func namespaceConfigs(namespaces []string) map[string]cache.Config {
 	var limited map[string]cache.Config
 	for _, namespace := range namespaces {
 		if limited == nil {

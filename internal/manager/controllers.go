@@ -11,51 +11,51 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Controller is a part of the operator that can be switched off. Then it needs neither
-// its CRD nor its permissions.
+// Controller is a part of the operator that can be disabled. A disabled controller needs neither its
+// CustomResourceDefinition nor its permissions.
 type Controller struct {
 	// Name in --controllers.
 	Name string
-	// Kind it reconciles.
+	// Kind that it reconciles.
 	Kind schema.GroupVersionKind
-	// Needs are the other kinds of ours that it watches.
+	// Needs are the other Yardmaster kinds that it watches.
 	Needs []schema.GroupVersionKind
-	// Setup adds it to the manager.
+	// Setup adds the controller to the manager.
 	Setup func(mgr ctrl.Manager, o Options) error
-	// Webhook adds its kind's webhook to the manager; nil if it has none.
+	// Webhook adds the webhook of its kind to the manager; nil if the kind has none.
 	Webhook func(mgr ctrl.Manager) error
-	// Mutates says that the webhook changes objects, and does not only refuse them.
+	// Mutates is true if the webhook changes objects.
 	Mutates bool
-	// Flag that must be given for it to run; empty if there is none.
+	// Flag without which the controller does not run; may be empty.
 	Flag string
 }
 
-// Select takes from known what the selectors ask for, as kube-controller-manager does:
-// a name switches one on and -name off, whatever else is said, and * the rest on.
-func Select(known []Controller, selectors []string) ([]Controller, error) {
+// SelectControllers returns the controllers that the selectors enable, as kube-controller-manager does:
+// a name enables a controller and -name disables it, with precedence over *, which enables all others.
+func SelectControllers(known []Controller, selectors []string) ([]Controller, error) {
 	for _, selector := range selectors {
 		name := strings.TrimPrefix(selector, "-")
-		if selector != "*" && !slices.Contains(names(known), name) {
+		if selector != "*" && !slices.Contains(controllerNames(known), name) {
 			return nil, fmt.Errorf("unknown controller %q in --controllers, known are: %s",
-				name, strings.Join(names(known), ", "))
+				name, strings.Join(controllerNames(known), ", "))
 		}
 	}
 	var selected []Controller
 	for _, c := range known {
-		if selects(selectors, c.Name) {
+		if isSelected(selectors, c.Name) {
 			selected = append(selected, c)
 		}
 	}
 	if len(selected) == 0 {
 		return nil, errors.New("--controllers leaves no controller to run, known are: " +
-			strings.Join(names(known), ", "))
+			strings.Join(controllerNames(known), ", "))
 	}
 	return selected, nil
 }
 
-// withFlags leaves out the controllers whose flag is not given. One that was asked for by
-// name is missed.
-func withFlags(selected []Controller, selectors []string, given map[string]bool) ([]Controller, error) {
+// requireFlags drops the controllers whose flag is not set. It returns an error for a controller that
+// was selected by name.
+func requireFlags(selected []Controller, selectors []string, given map[string]bool) ([]Controller, error) {
 	var ready []Controller
 	for _, c := range selected {
 		switch {
@@ -71,7 +71,7 @@ func withFlags(selected []Controller, selectors []string, given map[string]bool)
 	return ready, nil
 }
 
-func selects(selectors []string, name string) bool {
+func isSelected(selectors []string, name string) bool {
 	switch {
 	case slices.Contains(selectors, name):
 		return true
@@ -82,7 +82,7 @@ func selects(selectors []string, name string) bool {
 	}
 }
 
-func names(controllers []Controller) []string {
+func controllerNames(controllers []Controller) []string {
 	var all []string
 	for _, c := range controllers {
 		all = append(all, c.Name)
@@ -90,8 +90,8 @@ func names(controllers []Controller) []string {
 	return all
 }
 
-// checkInstalled returns an error that names the kinds of controllers whose CRD is not
-// installed. Without it their caches would wait for the kind until the start times out.
+// checkInstalled returns an error with the kinds whose CustomResourceDefinition is not installed.
+// Otherwise their caches would wait for the kind until the start times out.
 func checkInstalled(mapper meta.RESTMapper, controllers []Controller) error {
 	var errs []error
 	for _, c := range controllers {
@@ -100,10 +100,10 @@ func checkInstalled(mapper meta.RESTMapper, controllers []Controller) error {
 			switch {
 			case meta.IsNoMatchError(err):
 				errs = append(errs, fmt.Errorf("controller %s needs the CustomResourceDefinition of %s, which is not "+
-					"installed: install it, or leave the controller out with --controllers=*,-%s",
+					"installed: install it, or disable the controller with --controllers=*,-%s",
 					c.Name, kind.GroupKind(), c.Name))
 			case err != nil:
-				errs = append(errs, fmt.Errorf("looking for the CustomResourceDefinition of %s: %w", kind.GroupKind(), err))
+				errs = append(errs, fmt.Errorf("looking up the CustomResourceDefinition of %s: %w", kind.GroupKind(), err))
 			}
 		}
 	}

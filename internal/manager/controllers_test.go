@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func known() []Controller {
+func knownControllers() []Controller {
 	group := schema.GroupVersion{Group: "yard.example", Version: "v1"}
 	return []Controller{
 		{Name: "crane", Kind: group.WithKind("Crane")},
@@ -17,7 +17,7 @@ func known() []Controller {
 	}
 }
 
-func TestSelect(t *testing.T) {
+func TestSelectControllers(t *testing.T) {
 	for selectors, want := range map[string][]string{
 		"*":              {"crane", "switch"},
 		"crane":          {"crane"},
@@ -27,18 +27,18 @@ func TestSelect(t *testing.T) {
 		"switch,-switch": {"switch"},
 	} {
 		t.Run(selectors, func(t *testing.T) {
-			selected, err := Select(known(), list(selectors))
+			selected, err := SelectControllers(knownControllers(), splitList(selectors))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, names(selected)); diff != "" {
+			if diff := cmp.Diff(want, controllerNames(selected)); diff != "" {
 				t.Errorf("selected (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestSelectRefuses(t *testing.T) {
+func TestSelectControllersRejectsUnknownNames(t *testing.T) {
 	for selectors, want := range map[string]string{
 		"crane,tram": `unknown controller "tram" in --controllers, known are: crane, switch`,
 		"*,-tram":    `unknown controller "tram" in --controllers, known are: crane, switch`,
@@ -46,7 +46,7 @@ func TestSelectRefuses(t *testing.T) {
 		"":           "leaves no controller to run, known are: crane, switch",
 	} {
 		t.Run(selectors, func(t *testing.T) {
-			_, err := Select(known(), list(selectors))
+			_, err := SelectControllers(knownControllers(), splitList(selectors))
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("error %v, want one with %q", err, want)
 			}
@@ -54,14 +54,14 @@ func TestSelectRefuses(t *testing.T) {
 	}
 }
 
-func TestCheckInstalled(t *testing.T) {
+func TestMissingCustomResourceDefinitionsAreReported(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(known()[0].Kind, meta.RESTScopeNamespace)
+	mapper.Add(knownControllers()[0].Kind, meta.RESTScopeNamespace)
 
-	if err := checkInstalled(mapper, known()[:1]); err != nil {
+	if err := checkInstalled(mapper, knownControllers()[:1]); err != nil {
 		t.Errorf("all is installed, yet: %v", err)
 	}
-	err := checkInstalled(mapper, known())
+	err := checkInstalled(mapper, knownControllers())
 	want := "controller switch needs the CustomResourceDefinition of Switch.yard.example, which is not installed"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want one with %q", err, want)
@@ -70,9 +70,9 @@ func TestCheckInstalled(t *testing.T) {
 
 func TestWhatAControllerWatchesMustBeInstalledToo(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(known()[0].Kind, meta.RESTScopeNamespace)
-	crane := known()[0]
-	crane.Needs = []schema.GroupVersionKind{known()[1].Kind}
+	mapper.Add(knownControllers()[0].Kind, meta.RESTScopeNamespace)
+	crane := knownControllers()[0]
+	crane.Needs = []schema.GroupVersionKind{knownControllers()[1].Kind}
 	err := checkInstalled(mapper, []Controller{crane})
 	want := "controller crane needs the CustomResourceDefinition of Switch.yard.example, which is not installed"
 	if err == nil || !strings.Contains(err.Error(), want) {

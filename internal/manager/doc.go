@@ -1,4 +1,3 @@
-// Package manager makes the operator's process: its flags, its cache, its health and
-// metrics, its certificates, and which controllers run in it. What a controller does is
-// not its business.
+// Package manager assembles the operator's process: flags, cache, health checks, metrics,
+// certificates, and the controllers to run. It contains no logic of a controller.
 package manager

@@ -18,10 +18,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// leaseName is the leader election's Lease.
-const leaseName = "yardmaster.yardmaster.dev"
+// leaderElectionLeaseName is the name of the leader election Lease.
+const leaderElectionLeaseName = "yardmaster.yardmaster.dev"
 
-// New is a manager with the controllers that the options select.
+// New returns a manager with the selected controllers.
 func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	options, err := managerOptions(o)
 	if err != nil {
@@ -32,7 +32,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	config.Wrap(kube.IgnoreRetryAfter)
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
-		return nil, fmt.Errorf("making the manager: %w", err)
+		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
 	if err := checkInstalled(mgr.GetRESTMapper(), o.Controllers); err != nil {
 		return nil, err
@@ -76,12 +76,12 @@ func managerOptions(o Options) (ctrl.Options, error) {
 		HealthProbeBindAddress:  o.HealthAddress,
 		PprofBindAddress:        o.PprofAddress,
 		LeaderElection:          o.LeaderElection.Enabled,
-		LeaderElectionID:        leaseName,
+		LeaderElectionID:        leaderElectionLeaseName,
 		LeaderElectionNamespace: o.LeaderElection.Namespace,
 		LeaseDuration:           &o.LeaderElection.LeaseDuration,
 		RenewDeadline:           &o.LeaderElection.RenewDeadline,
 		RetryPeriod:             &o.LeaderElection.RetryPeriod,
-		// Safe, because the process ends as soon as the manager has.
+		// Safe, because the process exits as soon as the manager stops.
 		LeaderElectionReleaseOnCancel: true,
 	}
 	if o.Webhook.Enabled {
@@ -90,7 +90,7 @@ func managerOptions(o Options) (ctrl.Options, error) {
 	return options, nil
 }
 
-func metricsOptions(m Metrics) metricsserver.Options {
+func metricsOptions(m MetricsOptions) metricsserver.Options {
 	options := metricsserver.Options{BindAddress: m.Address, SecureServing: m.Secure}
 	if m.Secure {
 		options.FilterProvider = filters.WithAuthenticationAndAuthorization
@@ -110,7 +110,7 @@ func setupWebhooks(mgr ctrl.Manager, o Options) error {
 	if err := mgr.AddReadyzCheck("webhook", mgr.GetWebhookServer().StartedChecker()); err != nil {
 		return err
 	}
-	if o.Webhook.CertManagement == CertsExternal {
+	if o.Webhook.CertManagement == CertManagementExternal {
 		return nil
 	}
 	ready, err := certs.Rotation{

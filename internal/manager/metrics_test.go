@@ -22,15 +22,15 @@ import (
 
 var (
 	// A page may speak of streams and other things of a broker that begin as metrics do.
-	metricName = regexp.MustCompile(`\b(?:yardmaster_(?:sequentialjob|jobreport|queue|workerpool|worker|policy|broker|session|watch)|controller_runtime|workqueue|leader_election)_[a-z_]+`)
-	described  = regexp.MustCompile(`fqName: "([a-z_]+)"`)
-	defined    = regexp.MustCompile(`"(yardmaster_worker_[a-z_]+)"`)
+	metricName        = regexp.MustCompile(`\b(?:yardmaster_(?:sequentialjob|jobreport|queue|workerpool|worker|policy|broker|session|watch)|controller_runtime|workqueue|leader_election)_[a-z_]+`)
+	metricDescription = regexp.MustCompile(`fqName: "([a-z_]+)"`)
+	metricDefinition  = regexp.MustCompile(`"(yardmaster_worker_[a-z_]+)"`)
 )
 
-// exported are the names of the operator's metrics, with all its controllers set up.
-func exported(t *testing.T) map[string]bool {
+// exportedMetrics are the names of the operator's metrics, with all its controllers set up.
+func exportedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
-	setUp.Do(func() { setUpAll(t) })
+	registerOnce.Do(func() { registerAllMetrics(t) })
 	collector, is := metrics.Registry.(prometheus.Collector)
 	if !is {
 		t.Fatalf("%T does not describe what it collects", metrics.Registry)
@@ -42,20 +42,20 @@ func exported(t *testing.T) map[string]bool {
 	}()
 	names := map[string]bool{}
 	for description := range descriptions {
-		if match := described.FindStringSubmatch(description.String()); match != nil {
+		if match := metricDescription.FindStringSubmatch(description.String()); match != nil {
 			names[match[1]] = true
 		}
 	}
 	return names
 }
 
-// setUp is done once: metrics are the process's.
-var setUp sync.Once
+// registerOnce is done once: metrics are the process's.
+var registerOnce sync.Once
 
-// setUpAll sets up all controllers in a manager that is never started.
-func setUpAll(t *testing.T) {
+// registerAllMetrics sets up all controllers in a manager that is never started.
+func registerAllMetrics(t *testing.T) {
 	t.Helper()
-	o := Options{Concurrency: 1, Metrics: Metrics{Address: "0"}, HealthAddress: "0"}
+	o := Options{Concurrency: 1, Metrics: MetricsOptions{Address: "0"}, HealthAddress: "0"}
 	o.Report.Namespaces = []string{"team-a"}
 	options, err := managerOptions(o)
 	if err != nil {
@@ -71,16 +71,16 @@ func setUpAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.brokerManager = brokerManagerOnce(mgr, o)
-	for _, controller := range All() {
+	for _, controller := range AllControllers() {
 		if err := controller.Setup(mgr, o); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// mentioned are the metrics that files speak of, and in which file. Of a histogram there
+// mentionedMetrics are the metrics that files speak of, and in which file. Of a histogram there
 // are several.
-func mentioned(t *testing.T, patterns ...string) map[string]string {
+func mentionedMetrics(t *testing.T, patterns ...string) map[string]string {
 	t.Helper()
 	names := map[string]string{}
 	for _, pattern := range patterns {
@@ -104,16 +104,16 @@ func mentioned(t *testing.T, patterns ...string) map[string]string {
 	return names
 }
 
-// workersOwn are the names of a worker's metrics. Its source has them all; a worker that
+// workerMetrics are the names of a worker's metrics. Its source has them all; a worker that
 // has done nothing yet leaves out those that it has nothing to say about.
-func workersOwn(t *testing.T) map[string]bool {
+func workerMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	source, err := os.ReadFile(filepath.Join("..", "..", "worker", "metrics.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := map[string]bool{}
-	for _, match := range defined.FindAllStringSubmatch(string(source), -1) {
+	for _, match := range metricDefinition.FindAllStringSubmatch(string(source), -1) {
 		names[match[1]] = true
 	}
 	if len(names) == 0 {
@@ -125,20 +125,20 @@ func workersOwn(t *testing.T) map[string]bool {
 // alertsAndDashboards are where expressions stand.
 var alertsAndDashboards = []string{"config/components/*/*.yaml", "config/dashboards/*.json"}
 
-func TestAlertsDashboardsAndPagesSpeakOnlyOfMetricsThatThereAre(t *testing.T) {
-	there := exported(t)
-	maps.Copy(there, workersOwn(t))
-	for name, file := range mentioned(t, append(alertsAndDashboards, "docs/*.md")...) {
+func TestAlertsDashboardsAndDocsReferToExistingMetrics(t *testing.T) {
+	there := exportedMetrics(t)
+	maps.Copy(there, workerMetrics(t))
+	for name, file := range mentionedMetrics(t, append(alertsAndDashboards, "docs/*.md")...) {
 		if !there[name] {
 			t.Errorf("%s: there is no %s", file, name)
 		}
 	}
 }
 
-func TestEveryMetricIsInThePages(t *testing.T) {
-	told := mentioned(t, "docs/*.md")
-	there := exported(t)
-	maps.Copy(there, workersOwn(t))
+func TestEveryMetricIsDocumented(t *testing.T) {
+	told := mentionedMetrics(t, "docs/*.md")
+	there := exportedMetrics(t)
+	maps.Copy(there, workerMetrics(t))
 	for _, name := range slices.Sorted(maps.Keys(there)) {
 		if strings.HasPrefix(name, "yardmaster_") && told[name] == "" {
 			t.Errorf("no page speaks of %s", name)
@@ -149,21 +149,21 @@ func TestEveryMetricIsInThePages(t *testing.T) {
 // inPromQL are the words of an expression that are no metric: a file that has others speaks
 // of a metric that is not ours, or of one that is misspelt.
 var (
-	quoted    = regexp.MustCompile(`"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\$[a-z_]+|\b(?:by|on|ignoring|group_left|group_right|without) *\([^)]*\)`)
-	word      = regexp.MustCompile(`[a-z_][a-z_0-9]*`)
-	functions = []string{
+	quotedText      = regexp.MustCompile(`"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\$[a-z_]+|\b(?:by|on|ignoring|group_left|group_right|without) *\([^)]*\)`)
+	promqlWord      = regexp.MustCompile(`[a-z_][a-z_0-9]*`)
+	promqlFunctions = []string{
 		"sum", "max", "min", "rate", "increase", "deriv", "delta", "time", "absent", "and", "or", "unless", "on", "by",
 		"label_replace", "histogram_quantile", "clamp_min", "le", "group_left",
 	}
 )
 
 func TestEachExpressionIsOfMetricsThatThereAre(t *testing.T) {
-	there := exported(t)
-	maps.Copy(there, workersOwn(t))
-	for at, expression := range expressions(t) {
+	there := exportedMetrics(t)
+	maps.Copy(there, workerMetrics(t))
+	for at, expression := range alertExpressions(t) {
 		metrics := 0
-		for _, name := range word.FindAllString(quoted.ReplaceAllString(expression, " "), -1) {
-			if slices.Contains(functions, name) {
+		for _, name := range promqlWord.FindAllString(quotedText.ReplaceAllString(expression, " "), -1) {
+			if slices.Contains(promqlFunctions, name) {
 				continue
 			}
 			for _, suffix := range []string{"_bucket", "_count", "_sum"} {
@@ -185,8 +185,8 @@ func TestEachExpressionIsOfMetricsThatThereAre(t *testing.T) {
 	}
 }
 
-// expressions of all alerts and dashboards, by where they stand.
-func expressions(t *testing.T) map[string]string {
+// alertExpressions of all alerts and dashboards, by where they stand.
+func alertExpressions(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for _, pattern := range []string{"config/components/*/rules.yaml", "config/dashboards/*.json"} {
@@ -204,7 +204,7 @@ func expressions(t *testing.T) map[string]string {
 				t.Fatalf("%s: %v", file, err)
 			}
 			before := len(found)
-			collect(found, file, parsed)
+			collectExpressions(found, file, parsed)
 			if len(found) == before {
 				t.Errorf("%s has no expression", file)
 			}
@@ -213,8 +213,8 @@ func expressions(t *testing.T) map[string]string {
 	return found
 }
 
-// collect finds what stands under expr, at any depth.
-func collect(found map[string]string, at string, node any) {
+// collectExpressions finds what stands under expr, at any depth.
+func collectExpressions(found map[string]string, at string, node any) {
 	switch node := node.(type) {
 	case map[string]any:
 		for key, value := range node {
@@ -222,11 +222,11 @@ func collect(found map[string]string, at string, node any) {
 				found[at] = text
 				continue
 			}
-			collect(found, at+"."+key, value)
+			collectExpressions(found, at+"."+key, value)
 		}
 	case []any:
 		for i, value := range node {
-			collect(found, at+"."+strconv.Itoa(i), value)
+			collectExpressions(found, at+"."+strconv.Itoa(i), value)
 		}
 	}
 }

@@ -21,34 +21,34 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// Options are what the operator's flags say.
+// Options are the values of the operator's flags.
 type Options struct {
-	// Controllers that run.
+	// Controllers to run.
 	Controllers []Controller
-	// Namespaces that are watched; all when empty.
+	// Namespaces to watch; all if empty.
 	Namespaces []string
-	// Concurrency is how many objects of a kind are reconciled at once.
+	// Concurrency is the number of concurrent reconciliations of a kind.
 	Concurrency int
-	// OperatorNamespace is where the operator's own Lease and Secret are.
+	// OperatorNamespace has the operator's Lease and Secret.
 	OperatorNamespace string
 
 	KubeAPIQPS   float64
 	KubeAPIBurst int
 
-	LeaderElection LeaderElection
-	Metrics        Metrics
-	Webhook        Webhook
+	LeaderElection LeaderElectionOptions
+	Metrics        MetricsOptions
+	Webhook        WebhookOptions
 
-	// Report is what the controller jobreport scans, and how.
+	// Report configures the controller jobreport.
 	Report jobreport.Options
 
-	// Broker of Queues that name none.
-	Broker Broker
-	// WorkerImage is the image of the sidecar of workers in drain mode Sidecar, which has
-	// the program yardmaster; empty: that mode is refused.
+	// Broker for Queues without a broker.
+	Broker DefaultBroker
+	// WorkerImage is the image of the sidecar for drain mode Sidecar, with the program
+	// yardmaster. If empty, that mode is refused.
 	WorkerImage string
-	// QueueSweep is the time between two comparisons of a queue on its broker with its
-	// Queue; 0: the controller's own.
+	// QueueSweep is the time between two comparisons of an unchanged Queue with its broker.
+	// 0 means the controller's default.
 	QueueSweep    time.Duration
 	brokerManager func() (*brokerconn.Manager, error)
 
@@ -57,8 +57,8 @@ type Options struct {
 	Log           zap.Options
 }
 
-// LeaderElection says how one replica of several is chosen.
-type LeaderElection struct {
+// LeaderElectionOptions configures leader election.
+type LeaderElectionOptions struct {
 	Enabled       bool
 	Namespace     string
 	LeaseDuration time.Duration
@@ -66,45 +66,46 @@ type LeaderElection struct {
 	RetryPeriod   time.Duration
 }
 
-// Metrics says how metrics are served.
-type Metrics struct {
+// MetricsOptions configures how metrics are served.
+type MetricsOptions struct {
 	Address string
 	Secure  bool
 }
 
-// CertManagement says who makes the webhook's certificate.
+// CertManagement selects who issues the webhook's certificate.
 type CertManagement string
 
 // The ways to manage certificates.
 const (
-	// CertsSelf: the operator makes and rotates it.
-	CertsSelf CertManagement = "self"
-	// CertsExternal: something else, such as cert-manager, puts it into the directory.
-	CertsExternal CertManagement = "external"
+	// CertManagementSelf means that the operator issues and rotates it.
+	CertManagementSelf CertManagement = "self"
+	// CertManagementExternal means that another tool, such as cert-manager, provides it in
+	// the directory.
+	CertManagementExternal CertManagement = "external"
 )
 
-// Webhook says how the webhooks are served.
-type Webhook struct {
+// WebhookOptions configures how the webhooks are served.
+type WebhookOptions struct {
 	Enabled        bool
 	Port           int
 	CertDir        string
 	CertManagement CertManagement
-	// Names of the objects that the self-managed certificate belongs to.
+	// Secret, Service and Configuration are names of objects of the self-managed certificate.
 	Secret        string
 	Service       string
 	Configuration string
 }
 
-// ErrVersion is returned for --version, once the version is printed.
-var ErrVersion = errors.New("version requested")
+// ErrVersionRequested is returned after the version was printed for --version.
+var ErrVersionRequested = errors.New("version requested")
 
-// Environment looks a variable up, as os.LookupEnv does.
-type Environment func(name string) (value string, found bool)
+// LookupEnv looks up an environment variable, as os.LookupEnv does.
+type LookupEnv func(name string) (value string, found bool)
 
-// Parse reads the flags in args. A flag that is not among them is taken from the
-// environment: --kube-api-qps from YARDMASTER_KUBE_API_QPS.
-func Parse(args []string, environment Environment, output io.Writer) (Options, error) {
-	p := newParser(output)
+// ParseFlags reads the flags in args. Other flags are read from the environment:
+// --kube-api-qps from YARDMASTER_KUBE_API_QPS.
+func ParseFlags(args []string, environment LookupEnv, output io.Writer) (Options, error) {
+	p := newFlagParser(output)
 	if err := p.flags.Parse(args); err != nil {
 		return Options{}, err
 	}
@@ -113,126 +114,126 @@ func Parse(args []string, environment Environment, output io.Writer) (Options, e
 	}
 	if p.version {
 		fmt.Fprintln(output, Version())
-		return Options{}, ErrVersion
+		return Options{}, ErrVersionRequested
 	}
-	if err := fromEnvironment(p.flags, environment); err != nil {
+	if err := setFromEnvironment(p.flags, environment); err != nil {
 		return Options{}, err
 	}
-	return p.options()
+	return p.buildOptions()
 }
 
-// parser holds the flags, and those of their values that are not yet Options.
-type parser struct {
-	flags       *flag.FlagSet
-	values      Options
-	controllers string
-	namespaces  string
-	reported    string
-	certs       string
-	version     bool
+// flagParser has the flags, and the values that are not converted to Options yet.
+type flagParser struct {
+	flags            *flag.FlagSet
+	values           Options
+	controllers      string
+	namespaces       string
+	reportNamespaces string
+	certs            string
+	version          bool
 }
 
-// reportNamespaces is the flag that switches the controller jobreport on.
-const reportNamespaces = "report-namespaces"
+// reportNamespacesFlag is the flag that enables the controller jobreport.
+const reportNamespacesFlag = "report-namespaces"
 
-func newParser(output io.Writer) *parser {
-	p := &parser{flags: flag.NewFlagSet("yardmaster", flag.ContinueOnError)}
+func newFlagParser(output io.Writer) *flagParser {
+	p := &flagParser{flags: flag.NewFlagSet("yardmaster", flag.ContinueOnError)}
 	p.flags.SetOutput(output)
 	p.values.Log = zap.Options{TimeEncoder: zapcore.RFC3339NanoTimeEncoder}
 	p.values.Log.BindFlags(p.flags)
-	p.bindScope()
-	p.bindServers()
-	p.bindLeaderElection()
-	p.bindWebhook()
-	p.bindReport()
-	p.bindBroker()
+	p.bindScopeFlags()
+	p.bindServerFlags()
+	p.bindLeaderElectionFlags()
+	p.bindWebhookFlags()
+	p.bindReportFlags()
+	p.bindBrokerFlags()
 	return p
 }
 
-func (p *parser) bindScope() {
+func (p *flagParser) bindScopeFlags() {
 	o, f := &p.values, p.flags
 	f.BoolVar(&p.version, "version", false, "Print the version and exit.")
 	f.StringVar(&p.controllers, "controllers", "*",
-		"Controllers to run: * for all, a name to add one, -name to leave one out. Known: "+
-			strings.Join(names(All()), ", ")+".")
-	f.StringVar(&p.namespaces, "namespaces", "", "Namespaces to watch, separated by commas. Empty: all.")
+		"Controllers to run: * for all, a name to enable one, -name to disable one. Known controllers: "+
+			strings.Join(controllerNames(AllControllers()), ", ")+".")
+	f.StringVar(&p.namespaces, "namespaces", "", "Namespaces to watch, separated by commas. Empty means all.")
 	f.StringVar(&o.OperatorNamespace, "operator-namespace", "",
-		"Namespace the operator runs in. Empty: that of its service account.")
-	f.IntVar(&o.Concurrency, "concurrency", 10, "How many objects of a kind are reconciled at once.")
-	f.Float64Var(&o.KubeAPIQPS, "kube-api-qps", -1, "Requests per second to the API server; negative: as many as its priority and fairness lets through.")
-	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 400, "Requests to the API server above that rate for a short time.")
+		"Namespace of the operator. Empty means that of its service account.")
+	f.IntVar(&o.Concurrency, "concurrency", 10, "Number of concurrent reconciliations of a kind.")
+	f.Float64Var(&o.KubeAPIQPS, "kube-api-qps", -1, "Maximum requests per second to the API server. A negative value means no limit, so that only API priority and fairness applies.")
+	f.IntVar(&o.KubeAPIBurst, "kube-api-burst", 400, "Maximum burst of requests to the API server.")
 }
 
-func (p *parser) bindServers() {
+func (p *flagParser) bindServerFlags() {
 	o, f := &p.values, p.flags
 	f.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081",
-		"Address of /healthz and /readyz. 0: not served.")
+		"Address of /healthz and /readyz. 0 disables them.")
 	f.StringVar(&o.PprofAddress, "pprof-bind-address", "0",
-		"Address of /debug/pprof, without authentication. 0: not served.")
-	f.StringVar(&o.Metrics.Address, "metrics-bind-address", ":8443", "Address of /metrics. 0: not served.")
+		"Address of /debug/pprof, without authentication. 0 disables it.")
+	f.StringVar(&o.Metrics.Address, "metrics-bind-address", ":8443", "Address of /metrics. 0 disables it.")
 	f.BoolVar(&o.Metrics.Secure, "metrics-secure", true,
-		"Serve metrics over HTTPS, to who is authenticated and authorized.")
+		"Serve metrics over HTTPS, to authenticated and authorized clients only.")
 }
 
-func (p *parser) bindLeaderElection() {
+func (p *flagParser) bindLeaderElectionFlags() {
 	l, f := &p.values.LeaderElection, p.flags
-	f.BoolVar(&l.Enabled, "leader-elect", true, "Let one replica of several work.")
+	f.BoolVar(&l.Enabled, "leader-elect", true, "Use leader election, so that only one replica reconciles.")
 	f.StringVar(&l.Namespace, "leader-election-namespace", "",
-		"Namespace of the Lease. Empty: that of the operator.")
+		"Namespace of the leader election Lease. Empty means that of the operator.")
 	f.DurationVar(&l.LeaseDuration, "leader-election-lease-duration", 15*time.Second,
-		"How long other replicas wait before they take over from a leader that is gone.")
+		"How long other replicas wait for a leader that stopped renewing the Lease before they take over.")
 	f.DurationVar(&l.RenewDeadline, "leader-election-renew-deadline", 10*time.Second,
-		"How long the leader tries to renew before it gives up.")
-	f.DurationVar(&l.RetryPeriod, "leader-election-retry-period", 2*time.Second, "Time between tries.")
+		"How long the leader retries to renew the Lease before it stops.")
+	f.DurationVar(&l.RetryPeriod, "leader-election-retry-period", 2*time.Second, "Time between attempts to acquire or renew the Lease.")
 }
 
-func (p *parser) bindWebhook() {
+func (p *flagParser) bindWebhookFlags() {
 	w, f := &p.values.Webhook, p.flags
 	f.BoolVar(&w.Enabled, "webhook", true, "Serve the webhooks.")
 	f.IntVar(&w.Port, "webhook-port", 9443, "Port of the webhooks.")
 	f.StringVar(&w.CertDir, "cert-dir", filepath.Join(os.TempDir(), "yardmaster-certs"),
-		"Directory of the webhooks' certificate: tls.crt, tls.key and ca.crt.")
-	f.StringVar(&p.certs, "cert-management", string(CertsSelf),
-		"Who makes that certificate: self, or external (e.g. cert-manager).")
+		"Directory of the webhook certificate: tls.crt, tls.key and ca.crt.")
+	f.StringVar(&p.certs, "cert-management", string(CertManagementSelf),
+		"Who issues the webhook certificate: self or external (for example cert-manager).")
 	f.StringVar(&w.Secret, "webhook-secret", "yardmaster-webhook-certs",
-		"Secret in the operator's namespace that holds the self-managed certificate.")
+		"Secret in the operator's namespace with the self-managed certificate.")
 	f.StringVar(&w.Service, "webhook-service", "yardmaster-webhook",
-		"Service in the operator's namespace that the self-managed certificate is for.")
+		"Service in the operator's namespace for which the self-managed certificate is issued.")
 	f.StringVar(&w.Configuration, "webhook-configuration", "yardmaster",
-		"Name of the ValidatingWebhookConfiguration and the MutatingWebhookConfiguration that are given the self-managed CA.")
+		"Name of the ValidatingWebhookConfiguration and the MutatingWebhookConfiguration that get the self-managed CA.")
 }
 
-func (p *parser) bindReport() {
+func (p *flagParser) bindReportFlags() {
 	r, f := &p.values.Report, p.flags
-	f.StringVar(&p.reported, reportNamespaces, "",
-		"Namespaces whose Jobs are reported on, separated by commas. Empty: none, and the controller jobreport is off.")
-	f.DurationVar(&r.Interval, "report-interval", 5*time.Minute, "Time between two scans of these namespaces.")
-	f.IntVar(&r.Top, "report-top", 50, fmt.Sprintf("How many Jobs a report tells of one by one, at most %d.", report.MaxTop))
+	f.StringVar(&p.reportNamespaces, reportNamespacesFlag, "",
+		"Namespaces whose Jobs are scanned for JobReports, separated by commas. Empty disables the controller jobreport.")
+	f.DurationVar(&r.Interval, "report-interval", 5*time.Minute, "Time between two scans of a namespace.")
+	f.IntVar(&r.MaxFindings, "report-top", 50, fmt.Sprintf("Maximum number of findings in a JobReport, at most %d.", report.MaxFindings))
 	f.BoolVar(&r.OpenReports, "report-openreports", false,
-		"Write the reports as OpenReports Reports too, where the kind is installed.")
-	r.Thresholds = zombie.Defaults()
+		"Also write the findings as OpenReports Reports, if the kind is installed.")
+	r.Thresholds = zombie.DefaultThresholds()
 	for _, setting := range r.Thresholds.Settings() {
 		f.DurationVar(setting.Value, "report-"+setting.Name, *setting.Value, setting.Usage)
 	}
 }
 
-func (p *parser) bindBroker() {
+func (p *flagParser) bindBrokerFlags() {
 	o, f := &p.values, p.flags
 	f.StringVar(&o.Broker.URLSecret, "broker-url-secret", "",
-		"Secret in the operator's namespace with the URL of the broker for Queues that name none, as name or name/key. Empty: there is none.")
-	f.StringVar(&o.Broker.Engine, "broker-engine", string(v1alpha1.EngineNATS), "Engine of that broker.")
+		"Secret in the operator's namespace with the URL of the broker for Queues without a broker, as name or name/key. Empty means that each Queue must have a broker.")
+	f.StringVar(&o.Broker.Engine, "broker-engine", string(v1alpha1.EngineNATS), "Engine of the default broker.")
 	f.StringVar(&o.Broker.TLSSecret, "broker-tls-secret", "",
-		"Secret with ca.crt, tls.crt and tls.key for that broker. Empty: none.")
+		"Secret with ca.crt, tls.crt and tls.key for the default broker. Empty means none.")
 	f.StringVar(&o.Broker.CredentialsSecret, "broker-credentials-secret", "",
-		"Secret with username and password, token or creds for that broker. Empty: none.")
+		"Secret with username and password, token or creds for the default broker. Empty means none.")
 	f.StringVar(&o.WorkerImage, "worker-image", "",
-		"Image that has this program, for the sidecar of workers in drain mode Sidecar. Empty: that mode is refused.")
+		"Image with this program for the sidecar in drain mode Sidecar. If empty, that mode is refused.")
 	f.DurationVar(&o.QueueSweep, "queue-sweep", 2*time.Minute,
-		"Time between two comparisons of a queue on its broker with its Queue, when the Queue has not changed.")
+		"Time between two comparisons of an unchanged Queue with its broker.")
 }
 
-// fromEnvironment sets the flags that were not given from the environment.
-func fromEnvironment(flags *flag.FlagSet, environment Environment) error {
+// setFromEnvironment sets flags that are not in the arguments from the environment.
+func setFromEnvironment(flags *flag.FlagSet, environment LookupEnv) error {
 	given := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 
@@ -250,31 +251,31 @@ func fromEnvironment(flags *flag.FlagSet, environment Environment) error {
 	return errors.Join(errs...)
 }
 
-func (p *parser) options() (Options, error) {
+func (p *flagParser) buildOptions() (Options, error) {
 	o := p.values
-	o.Namespaces = set(p.namespaces)
-	o.Report.Namespaces = set(p.reported)
-	selectors := list(p.controllers)
-	selected, err := Select(All(), selectors)
+	o.Namespaces = sortedSet(p.namespaces)
+	o.Report.Namespaces = sortedSet(p.reportNamespaces)
+	selectors := splitList(p.controllers)
+	selected, err := SelectControllers(AllControllers(), selectors)
 	if err != nil {
 		return Options{}, err
 	}
-	given := map[string]bool{reportNamespaces: len(o.Report.Namespaces) > 0}
-	if o.Controllers, err = withFlags(selected, selectors, given); err != nil {
+	given := map[string]bool{reportNamespacesFlag: len(o.Report.Namespaces) > 0}
+	if o.Controllers, err = requireFlags(selected, selectors, given); err != nil {
 		return Options{}, err
 	}
-	if err := checkReport(o.Report); err != nil {
+	if err := validateReport(o.Report); err != nil {
 		return Options{}, err
 	}
-	if err := o.Broker.check(); err != nil {
+	if err := o.Broker.validate(); err != nil {
 		return Options{}, err
 	}
 	if o.QueueSweep < time.Second {
 		return Options{}, fmt.Errorf("--queue-sweep is %s, must be at least 1s", o.QueueSweep)
 	}
 	o.Webhook.CertManagement = CertManagement(p.certs)
-	if !slices.Contains([]CertManagement{CertsSelf, CertsExternal}, o.Webhook.CertManagement) {
-		return Options{}, fmt.Errorf("--cert-management is %q, must be %s or %s", p.certs, CertsSelf, CertsExternal)
+	if !slices.Contains([]CertManagement{CertManagementSelf, CertManagementExternal}, o.Webhook.CertManagement) {
+		return Options{}, fmt.Errorf("--cert-management is %q, must be %s or %s", p.certs, CertManagementSelf, CertManagementExternal)
 	}
 	if o.Concurrency < 1 {
 		return Options{}, fmt.Errorf("--concurrency is %d, must be at least 1", o.Concurrency)
@@ -287,12 +288,12 @@ func (p *parser) options() (Options, error) {
 	return o, nil
 }
 
-func checkReport(r jobreport.Options) error {
+func validateReport(r jobreport.Options) error {
 	if r.Interval < time.Second {
 		return fmt.Errorf("--report-interval is %s, must be at least 1s", r.Interval)
 	}
-	if r.Top < 0 || r.Top > report.MaxTop {
-		return fmt.Errorf("--report-top is %d, must be between 0 and %d", r.Top, report.MaxTop)
+	if r.MaxFindings < 0 || r.MaxFindings > report.MaxFindings {
+		return fmt.Errorf("--report-top is %d, must be between 0 and %d", r.MaxFindings, report.MaxFindings)
 	}
 	if err := r.Thresholds.Validate(); err != nil {
 		return fmt.Errorf("--report-%w", err)
@@ -300,15 +301,15 @@ func checkReport(r jobreport.Options) error {
 	return nil
 }
 
-// set is a list in order, without what is there twice.
-func set(text string) []string {
-	items := list(text)
+// sortedSet returns the items sorted and without duplicates.
+func sortedSet(text string) []string {
+	items := splitList(text)
 	slices.Sort(items)
 	return slices.Compact(items)
 }
 
-// list splits at commas, and leaves out what is empty.
-func list(text string) []string {
+// splitList splits at commas and drops empty items.
+func splitList(text string) []string {
 	var items []string
 	for item := range strings.SplitSeq(text, ",") {
 		if item = strings.TrimSpace(item); item != "" {

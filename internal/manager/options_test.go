@@ -14,116 +14,118 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-func environment(variables map[string]string) Environment {
+func environmentOf(variables map[string]string) LookupEnv {
 	return func(name string) (string, bool) {
 		value, found := variables[name]
 		return value, found
 	}
 }
 
-// summary is what of the options a row may want.
-type summary struct {
+// optionsSummary is what of the options a row may want.
+type optionsSummary struct {
 	Controllers, Namespaces []string
 	Concurrency             int
 	KubeAPIQPS              float64
-	LeaderElection          LeaderElection
-	Metrics                 Metrics
+	LeaderElection          LeaderElectionOptions
+	Metrics                 MetricsOptions
 	Webhook                 bool
 	CertManagement          CertManagement
 	Report                  jobreport.Options
-	Broker                  Broker
+	Broker                  DefaultBroker
 	QueueSweep              time.Duration
 }
 
-func defaults() summary {
-	return summary{
+func defaultSummary() optionsSummary {
+	return optionsSummary{
 		Controllers: []string{"sequentialjob", "queue", "workerpool", "policy", "agenticsession"},
 		Concurrency: 10,
 		KubeAPIQPS:  -1,
-		LeaderElection: LeaderElection{
+		LeaderElection: LeaderElectionOptions{
 			Enabled: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		},
-		Metrics:        Metrics{Address: ":8443", Secure: true},
+		Metrics:        MetricsOptions{Address: ":8443", Secure: true},
 		Webhook:        true,
-		CertManagement: CertsSelf,
-		Report:         jobreport.Options{Interval: 5 * time.Minute, Top: 50, Thresholds: zombie.Defaults()},
-		Broker:         Broker{Engine: "NATS"},
+		CertManagement: CertManagementSelf,
+		Report:         jobreport.Options{Interval: 5 * time.Minute, MaxFindings: 50, Thresholds: zombie.DefaultThresholds()},
+		Broker:         DefaultBroker{Engine: "NATS"},
 		QueueSweep:     2 * time.Minute,
 	}
 }
 
-func TestParse(t *testing.T) {
+func TestParseFlags(t *testing.T) {
 	for name, row := range map[string]struct {
 		args        string
 		environment map[string]string
-		want        func(*summary)
+		want        func(*optionsSummary)
 	}{
 		"nothing given": {
-			want: func(*summary) {},
+			want: func(*optionsSummary) {},
 		},
 		"namespaces are sorted, and each is taken once": {
 			args: "--namespaces=b,a,,b",
-			want: func(s *summary) { s.Namespaces = []string{"a", "b"} },
+			want: func(s *optionsSummary) { s.Namespaces = []string{"a", "b"} },
 		},
 		"the environment stands in for a flag": {
 			environment: map[string]string{"YARDMASTER_KUBE_API_QPS": "50", "YARDMASTER_LEADER_ELECT": "false"},
-			want:        func(s *summary) { s.KubeAPIQPS, s.LeaderElection.Enabled = 50, false },
+			want:        func(s *optionsSummary) { s.KubeAPIQPS, s.LeaderElection.Enabled = 50, false },
 		},
 		"a flag wins over the environment": {
 			args:        "--concurrency=3",
 			environment: map[string]string{"YARDMASTER_CONCURRENCY": "7"},
-			want:        func(s *summary) { s.Concurrency = 3 },
+			want:        func(s *optionsSummary) { s.Concurrency = 3 },
 		},
 		"an empty variable is a value": {
 			environment: map[string]string{"YARDMASTER_NAMESPACES": ""},
-			want:        func(*summary) {},
+			want:        func(*optionsSummary) {},
 		},
 		"booleans are switched off": {
 			args: "--webhook=false --metrics-secure=false --metrics-bind-address=0",
-			want: func(s *summary) { s.Webhook, s.Metrics = false, Metrics{Address: "0"} },
+			want: func(s *optionsSummary) { s.Webhook, s.Metrics = false, MetricsOptions{Address: "0"} },
 		},
 		"certificates from elsewhere": {
 			args: "--cert-management=external",
-			want: func(s *summary) { s.CertManagement = CertsExternal },
+			want: func(s *optionsSummary) { s.CertManagement = CertManagementExternal },
 		},
 		"namespaces to report on switch jobreport on": {
 			args: "--report-namespaces=b,a,b --report-interval=30s --report-top=7",
-			want: func(s *summary) {
+			want: func(s *optionsSummary) {
 				s.Controllers = []string{"sequentialjob", "queue", "workerpool", "policy", "agenticsession", "jobreport"}
-				s.Report.Namespaces, s.Report.Interval, s.Report.Top = []string{"a", "b"}, 30*time.Second, 7
+				s.Report.Namespaces, s.Report.Interval, s.Report.MaxFindings = []string{"a", "b"}, 30*time.Second, 7
 			},
 		},
 		"jobreport alone": {
 			args: "--controllers=jobreport --report-namespaces=a",
-			want: func(s *summary) { s.Controllers, s.Report.Namespaces = []string{"jobreport"}, []string{"a"} },
+			want: func(s *optionsSummary) { s.Controllers, s.Report.Namespaces = []string{"jobreport"}, []string{"a"} },
 		},
 		"a broker of the operator's own": {
 			args:        "--broker-url-secret=nats/address --broker-tls-secret=nats-tls --queue-sweep=30s",
 			environment: map[string]string{"YARDMASTER_BROKER_CREDENTIALS_SECRET": "nats-login"},
-			want: func(s *summary) {
-				s.Broker = Broker{Engine: "NATS", URLSecret: "nats/address", TLSSecret: "nats-tls", CredentialsSecret: "nats-login"}
+			want: func(s *optionsSummary) {
+				s.Broker = DefaultBroker{Engine: "NATS", URLSecret: "nats/address", TLSSecret: "nats-tls", CredentialsSecret: "nats-login"}
 				s.QueueSweep = 30 * time.Second
 			},
 		},
 		"OpenReports too": {
 			environment: map[string]string{"YARDMASTER_REPORT_OPENREPORTS": "true"},
-			want:        func(s *summary) { s.Report.OpenReports = true },
+			want:        func(s *optionsSummary) { s.Report.OpenReports = true },
 		},
 		"thresholds, from the environment too": {
 			args:        "--report-never-started-suspicious-after=5s",
 			environment: map[string]string{"YARDMASTER_REPORT_NEVER_STARTED_ZOMBIE_AFTER": "0s"},
-			want:        func(s *summary) { s.Report.Thresholds.NeverStarted = zombie.Threshold{Suspicious: 5 * time.Second} },
+			want: func(s *optionsSummary) {
+				*s.Report.Thresholds[zombie.ReasonNeverStarted] = zombie.Threshold{Suspicious: 5 * time.Second}
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			options, err := Parse(strings.Fields(row.args), environment(row.environment), io.Discard)
+			options, err := ParseFlags(strings.Fields(row.args), environmentOf(row.environment), io.Discard)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := defaults()
+			want := defaultSummary()
 			row.want(&want)
-			got := summary{
-				names(options.Controllers), options.Namespaces, options.Concurrency, options.KubeAPIQPS,
+			got := optionsSummary{
+				controllerNames(options.Controllers), options.Namespaces, options.Concurrency, options.KubeAPIQPS,
 				options.LeaderElection, options.Metrics, options.Webhook.Enabled, options.Webhook.CertManagement,
 				options.Report, options.Broker, options.QueueSweep,
 			}
@@ -134,7 +136,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseFlagsRejectsInvalidFlags(t *testing.T) {
 	for name, row := range map[string]struct {
 		args        string
 		environment map[string]string
@@ -167,7 +169,7 @@ func TestParseRefuses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Parse(strings.Fields(row.args), environment(row.environment), io.Discard)
+			_, err := ParseFlags(strings.Fields(row.args), environmentOf(row.environment), io.Discard)
 			if err == nil || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("error %v, want one with %q", err, row.want)
 			}
@@ -177,7 +179,7 @@ func TestParseRefuses(t *testing.T) {
 
 func TestParsePrintsTheVersion(t *testing.T) {
 	var output bytes.Buffer
-	if _, err := Parse([]string{"--version"}, environment(nil), &output); !errors.Is(err, ErrVersion) {
+	if _, err := ParseFlags([]string{"--version"}, environmentOf(nil), &output); !errors.Is(err, ErrVersionRequested) {
 		t.Errorf("error %v, want ErrVersion", err)
 	}
 	if got, want := output.String(), Version()+"\n"; got != want {
@@ -185,7 +187,7 @@ func TestParsePrintsTheVersion(t *testing.T) {
 	}
 }
 
-func TestLocate(t *testing.T) {
+func TestOperatorNamespaceIsDetected(t *testing.T) {
 	for name, row := range map[string]struct {
 		args               string
 		wantLeaseNamespace string
@@ -208,11 +210,11 @@ func TestLocate(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			options, err := Parse(strings.Fields(row.args), environment(nil), io.Discard)
+			options, err := ParseFlags(strings.Fields(row.args), environmentOf(nil), io.Discard)
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = options.locate()
+			err = options.detectNamespaces()
 			if row.wantError != "" {
 				if err == nil || !strings.Contains(err.Error(), row.wantError) {
 					t.Errorf("error %v, want one with %q", err, row.wantError)

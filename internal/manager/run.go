@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// Run runs the operator until ctx ends: then reconciles are let finish and the Lease is
-// given back. The process must end when Run has.
+// Run runs the operator until ctx ends. It then waits for running reconciliations and releases the
+// Lease. The process must exit after Run returns.
 func Run(ctx context.Context, config *rest.Config, o Options) error {
 	logger := zap.New(zap.UseFlagOptions(&o.Log))
 	ctrl.SetLogger(logger)
-	klog.SetLogger(logger) // client-go logs through klog.
+	klog.SetLogger(logger) // client-go logs through klog
 
-	if err := o.locate(); err != nil {
+	if err := o.detectNamespaces(); err != nil {
 		return err
 	}
 	mgr, err := New(config, o)
@@ -30,7 +30,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 		return err
 	}
 	tuneMemory()
-	logger.Info("Starting", "version", Version(), "controllers", names(o.Controllers), "namespaces", o.Namespaces)
+	logger.Info("Starting", "version", Version(), "controllers", controllerNames(o.Controllers), "namespaces", o.Namespaces)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the manager: %w", err)
 	}
@@ -38,22 +38,22 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	return nil
 }
 
-// gcPercent makes the garbage collector keep the heap at one and a half times what is
-// alive, not twice: the operator is mostly caches, and has more CPU to spare than memory.
-const gcPercent = 50
+// garbageCollectorPercent makes the garbage collector keep the heap at one and a half times the live
+// data instead of twice: the operator mostly consists of caches, and memory is scarcer than CPU.
+const garbageCollectorPercent = 50
 
-// tuneMemory sets gcPercent, unless whoever runs the operator has set GOGC.
+// tuneMemory sets gcPercent, unless GOGC is set.
 func tuneMemory() {
-	if _, set := os.LookupEnv("GOGC"); !set {
-		debug.SetGCPercent(gcPercent)
+	if _, found := os.LookupEnv("GOGC"); !found {
+		debug.SetGCPercent(garbageCollectorPercent)
 	}
 }
 
-// serviceAccountNamespace is where a Pod finds the name of its namespace.
+// serviceAccountNamespace is the file with the name of a Pod's namespace.
 const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// locate fills in the operator's namespace where the flags leave it open.
-func (o *Options) locate() error {
+// detectNamespaces sets the namespaces of the operator and its Lease if no flag does.
+func (o *Options) detectNamespaces() error {
 	if o.OperatorNamespace == "" {
 		namespace, err := os.ReadFile(serviceAccountNamespace)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +64,7 @@ func (o *Options) locate() error {
 	if o.LeaderElection.Namespace == "" {
 		o.LeaderElection.Namespace = o.OperatorNamespace
 	}
-	selfManaged := o.Webhook.Enabled && o.Webhook.CertManagement == CertsSelf
+	selfManaged := o.Webhook.Enabled && o.Webhook.CertManagement == CertManagementSelf
 	if o.OperatorNamespace == "" && selfManaged {
 		return errors.New("outside a cluster, --operator-namespace must be given, or --webhook=false")
 	}

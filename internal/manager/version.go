@@ -2,10 +2,10 @@ package manager
 
 import "runtime/debug"
 
-// version is set when a release is built, with -ldflags=-X.
+// version is set by release builds with -ldflags=-X.
 var version string
 
-// Version is the release, or else what Go knows of the source this was built from.
+// Version returns the release, or the version and revision in the build information.
 func Version() string {
 	if version != "" {
 		return version

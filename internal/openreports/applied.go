@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Applied is a Report as it is applied: without the fields that it says nothing of. Its
+// ApplyConfiguration is a Report as it is applied: without the fields that it says nothing of. Its
 // Go type cannot leave them out, and a result of unknown time would claim to be of 1970.
-func Applied(report *openreportsv1alpha1.Report) (*unstructured.Unstructured, error) {
+func ApplyConfiguration(report *openreportsv1alpha1.Report) (*unstructured.Unstructured, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(report)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the Report: %w", err)
@@ -20,13 +20,13 @@ func Applied(report *openreportsv1alpha1.Report) (*unstructured.Unstructured, er
 	results, _ := fields["results"].([]any) // none: there is no such field
 	for i, result := range results {
 		if result, isObject := result.(map[string]any); isObject {
-			trim(result, &report.Results[i])
+			removeUnsetFields(result, &report.Results[i])
 		}
 	}
 	return &unstructured.Unstructured{Object: fields}, nil
 }
 
-func trim(fields map[string]any, result *openreportsv1alpha1.ReportResult) {
+func removeUnsetFields(fields map[string]any, result *openreportsv1alpha1.ReportResult) {
 	if result.Source == "" {
 		delete(fields, "source")
 	}

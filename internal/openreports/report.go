@@ -8,55 +8,55 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Name of the one Report that a namespace has of Yardmaster.
-const Name = "yardmaster-jobs"
+// ReportName of the one Report that a namespace has of Yardmaster.
+const ReportName = "yardmaster-jobs"
 
-// source is what a Report names as its origin, and who manages it.
-const source = "yardmaster"
+// reportSource is what a Report names as its origin, and who manages it.
+const reportSource = "yardmaster"
 
-// managedBy is the label that tells a Report of ours from one that only has its name.
-const managedBy = "app.kubernetes.io/managed-by"
+// managedByLabel is the label that tells a Report of ours from one that only has its name.
+const managedByLabel = "app.kubernetes.io/managed-by"
 
-// Of is the Report of a JobReport that is stored. It goes when the JobReport does. Its
+// FromJobReport is the Report of a JobReport that is stored. It goes when the JobReport does. Its
 // owner does not wait for that: to ask so, one would need a right to JobReports' finalizers.
-func Of(report *v1alpha1.JobReport) *openreportsv1alpha1.Report {
+func FromJobReport(report *v1alpha1.JobReport) *openreportsv1alpha1.Report {
 	return &openreportsv1alpha1.Report{
 		TypeMeta: metav1.TypeMeta{APIVersion: openreportsv1alpha1.GroupVersion.String(), Kind: "Report"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: report.Namespace,
-			Name:      Name,
-			Labels:    map[string]string{managedBy: source},
+			Name:      ReportName,
+			Labels:    map[string]string{managedByLabel: reportSource},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReport", Name: report.Name, UID: report.UID,
 			}},
 		},
-		Source:  source,
+		Source:  reportSource,
 		Scope:   &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: report.Namespace},
-		Summary: summary(&report.Status.Summary),
-		Results: results(report),
+		Summary: newSummary(&report.Status.Summary),
+		Results: newResults(report),
 	}
 }
 
-// summary counts all Jobs, also those that no result is about.
-func summary(jobs *v1alpha1.JobSummary) openreportsv1alpha1.ReportSummary {
+// newSummary counts all Jobs, also those that no result is about.
+func newSummary(jobs *v1alpha1.JobSummary) openreportsv1alpha1.ReportSummary {
 	return openreportsv1alpha1.ReportSummary{Pass: int(jobs.Healthy), Warn: int(jobs.Suspicious), Fail: int(jobs.Zombie)}
 }
 
-func results(report *v1alpha1.JobReport) []openreportsv1alpha1.ReportResult {
+func newResults(report *v1alpha1.JobReport) []openreportsv1alpha1.ReportResult {
 	var all []openreportsv1alpha1.ReportResult
 	for i := range report.Status.Findings {
-		all = append(all, result(report.Namespace, &report.Status.Findings[i]))
+		all = append(all, newResult(report.Namespace, &report.Status.Findings[i]))
 	}
 	return all
 }
 
-func result(namespace string, finding *v1alpha1.JobFinding) openreportsv1alpha1.ReportResult {
+func newResult(namespace string, finding *v1alpha1.JobFinding) openreportsv1alpha1.ReportResult {
 	one := openreportsv1alpha1.ReportResult{
 		Policy:      finding.Reason,
 		Rule:        finding.Reason,
 		Category:    string(finding.Category),
-		Severity:    severities[finding.Severity],
-		Result:      outcomes[finding.Category],
+		Severity:    severityByJobSeverity[finding.Severity],
+		Result:      resultByCategory[finding.Category],
 		Description: finding.Message,
 		Subjects: []corev1.ObjectReference{{
 			APIVersion: "batch/v1", Kind: "Job", Namespace: namespace, Name: finding.Name, UID: finding.UID,
@@ -71,12 +71,12 @@ func result(namespace string, finding *v1alpha1.JobFinding) openreportsv1alpha1.
 	return one
 }
 
-var outcomes = map[v1alpha1.JobCategory]openreportsv1alpha1.Result{
+var resultByCategory = map[v1alpha1.JobCategory]openreportsv1alpha1.Result{
 	v1alpha1.JobSuspicious: "warn",
 	v1alpha1.JobZombie:     "fail",
 }
 
-var severities = map[v1alpha1.JobSeverity]openreportsv1alpha1.ResultSeverity{
+var severityByJobSeverity = map[v1alpha1.JobSeverity]openreportsv1alpha1.ResultSeverity{
 	v1alpha1.SeverityLow:    "low",
 	v1alpha1.SeverityMedium: "medium",
 	v1alpha1.SeverityHigh:   "high",

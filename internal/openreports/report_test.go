@@ -19,25 +19,25 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// jobReport is one of the namespace team-a, with these findings.
-func jobReport(findings ...v1alpha1.JobFinding) *v1alpha1.JobReport {
+// newJobReport is one of the namespace team-a, with these findings.
+func newJobReport(findings ...v1alpha1.JobFinding) *v1alpha1.JobReport {
 	r := &v1alpha1.JobReport{}
 	r.Namespace, r.Name, r.UID = "team-a", "jobs", "uid-of-the-report"
 	r.Status.Findings = findings
 	return r
 }
 
-func zombieJob(name string) v1alpha1.JobFinding {
+func zombieFinding(name string) v1alpha1.JobFinding {
 	return v1alpha1.JobFinding{
 		Name: name, UID: types.UID("uid-" + name), Category: "Zombie", Severity: "High",
-		Reason: "NeverStarted", Since: new(metav1.NewTime(noon)), Message: "to be started",
+		Reason: "NeverStarted", Since: new(metav1.NewTime(testTime)), Message: "never started",
 	}
 }
 
 func TestAReportIsTheJobReportsAndGoesWithIt(t *testing.T) {
-	got := Of(jobReport())
+	got := FromJobReport(newJobReport())
 	want := metav1.ObjectMeta{
 		Namespace: "team-a", Name: "yardmaster-jobs",
 		Labels: map[string]string{"app.kubernetes.io/managed-by": "yardmaster"},
@@ -57,11 +57,11 @@ func TestAReportIsTheJobReportsAndGoesWithIt(t *testing.T) {
 }
 
 func TestAReportCountsAllJobsAlsoThoseThatAreLeftOut(t *testing.T) {
-	from := jobReport(zombieJob("a"))
+	from := newJobReport(zombieFinding("a"))
 	from.Status.Summary = v1alpha1.JobSummary{Total: 6000, Healthy: 700, Suspicious: 300, Zombie: 5000}
 	from.Status.Omitted = 5299
 	want := openreportsv1alpha1.ReportSummary{Pass: 700, Warn: 300, Fail: 5000}
-	if got := Of(from); got.Summary != want || len(got.Results) != 1 {
+	if got := FromJobReport(from); got.Summary != want || len(got.Results) != 1 {
 		t.Errorf("%+v and %d results, want %+v and 1", got.Summary, len(got.Results), want)
 	}
 }
@@ -70,7 +70,7 @@ func TestAFindingIsAResult(t *testing.T) {
 	result := func(change func(*openreportsv1alpha1.ReportResult)) openreportsv1alpha1.ReportResult {
 		r := openreportsv1alpha1.ReportResult{
 			Policy: "NeverStarted", Rule: "NeverStarted", Category: "Zombie", Severity: "high", Result: "fail",
-			Timestamp: metav1.Timestamp{Seconds: noon.Unix()}, Description: "to be started",
+			Timestamp: metav1.Timestamp{Seconds: testTime.Unix()}, Description: "never started",
 			Subjects: []corev1.ObjectReference{{
 				APIVersion: "batch/v1", Kind: "Job", Namespace: "team-a", Name: "a", UID: "uid-a",
 			}},
@@ -110,9 +110,9 @@ func TestAFindingIsAResult(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			finding := zombieJob("a")
+			finding := zombieFinding("a")
 			row.finding(&finding)
-			got := Of(jobReport(finding)).Results
+			got := FromJobReport(newJobReport(finding)).Results
 			if diff := cmp.Diff([]openreportsv1alpha1.ReportResult{result(row.want)}, got); diff != "" {
 				t.Errorf("results (-want +got):\n%s", diff)
 			}
@@ -122,35 +122,35 @@ func TestAFindingIsAResult(t *testing.T) {
 
 // Each category and severity that a finding can have has a word in OpenReports.
 func TestNoFindingIsWithoutOutcomeOrSeverity(t *testing.T) {
-	for _, category := range []zombie.Category{zombie.Suspicious, zombie.Zombie} {
-		if outcomes[v1alpha1.JobCategory(category)] == "" {
+	for _, category := range []zombie.Category{zombie.CategorySuspicious, zombie.CategoryZombie} {
+		if resultByCategory[v1alpha1.JobCategory(category)] == "" {
 			t.Errorf("%s has no outcome", category)
 		}
 	}
-	for _, severity := range []zombie.Severity{zombie.Low, zombie.Medium, zombie.High} {
-		if severities[v1alpha1.JobSeverity(severity)] == "" {
+	for _, severity := range []zombie.Severity{zombie.SeverityLow, zombie.SeverityMedium, zombie.SeverityHigh} {
+		if severityByJobSeverity[v1alpha1.JobSeverity(severity)] == "" {
 			t.Errorf("%s has no severity", severity)
 		}
 	}
 }
 
 func TestWhatIsAppliedSaysNothingOfWhatIsNotKnown(t *testing.T) {
-	timeless := zombieJob("a")
+	timeless := zombieFinding("a")
 	timeless.Since = nil
-	applied, err := Applied(Of(jobReport(timeless, zombieJob("b"))))
+	applied, err := ApplyConfiguration(FromJobReport(newJobReport(timeless, zombieFinding("b"))))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []any{
 		map[string]any{
 			"policy": "NeverStarted", "rule": "NeverStarted", "category": "Zombie", "severity": "high", "result": "fail",
-			"message":   "to be started",
+			"message":   "never started",
 			"resources": []any{map[string]any{"apiVersion": "batch/v1", "kind": "Job", "namespace": "team-a", "name": "a", "uid": "uid-a"}},
 		},
 		map[string]any{
 			"policy": "NeverStarted", "rule": "NeverStarted", "category": "Zombie", "severity": "high", "result": "fail",
-			"message":   "to be started",
-			"timestamp": map[string]any{"seconds": noon.Unix(), "nanos": int64(0)},
+			"message":   "never started",
+			"timestamp": map[string]any{"seconds": testTime.Unix(), "nanos": int64(0)},
 			"resources": []any{map[string]any{"apiVersion": "batch/v1", "kind": "Job", "namespace": "team-a", "name": "b", "uid": "uid-b"}},
 		},
 	}
@@ -164,7 +164,7 @@ func TestWhatIsAppliedSaysNothingOfWhatIsNotKnown(t *testing.T) {
 	if diff := cmp.Diff(counts, applied.Object["summary"]); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
 	}
-	if applied, err = Applied(Of(jobReport())); err != nil || applied.Object["results"] != nil {
+	if applied, err = ApplyConfiguration(FromJobReport(newJobReport())); err != nil || applied.Object["results"] != nil {
 		t.Errorf("results of a report without findings: %v, %v", applied.Object["results"], err)
 	}
 }
@@ -191,10 +191,10 @@ func TestOnlyADifferenceIsWritten(t *testing.T) {
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			next := Of(jobReport(zombieJob("a"), zombieJob("b")))
+			next := FromJobReport(newJobReport(zombieFinding("a"), zombieFinding("b")))
 			stored := next.DeepCopy()
 			row.change(stored)
-			if got := Same(stored, next); got != row.want {
+			if got := HasSameContent(stored, next); got != row.want {
 				t.Errorf("the same: %t, want %t", got, row.want)
 			}
 		})
@@ -202,40 +202,41 @@ func TestOnlyADifferenceIsWritten(t *testing.T) {
 }
 
 func TestAReportThatOnlyHasTheNameIsNotOurs(t *testing.T) {
-	report := Of(jobReport())
-	if !Ours(report) {
+	report := FromJobReport(newJobReport())
+	if !IsManagedByYardmaster(report) {
 		t.Error("ours is not")
 	}
 	report.Labels["app.kubernetes.io/managed-by"] = "somebody"
-	if Ours(report) {
+	if IsManagedByYardmaster(report) {
 		t.Error("somebody's is")
 	}
 }
 
-// maxReport is how big a Report of the biggest JobReport may be: its findings are bounded,
-// and to each of them a result only adds words that are always the same, and the Job's name.
-const maxReport = 128 << 10
+// maxReportBytes bounds the Report of the largest JobReport: to each finding, a result adds only
+// constant text and the Job's name.
+const maxReportBytes = 128 << 10
 
-func TestAReportIsBoundedAsTheJobReportIs(t *testing.T) {
+func TestTheSizeOfAReportIsBounded(t *testing.T) {
 	for name, message := range map[string]string{
-		"long messages":                 strings.Repeat("x", zombie.MaxMessage),
-		"messages that grow when coded": strings.Repeat("<", zombie.MaxMessage),
-		"short messages":                "",
+		"long messages":                   strings.Repeat("x", zombie.MaxMessageBytes),
+		"messages that grow when encoded": strings.Repeat("<", zombie.MaxMessageBytes),
+		"short messages":                  "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			tally := report.NewTally(report.MaxTop)
+			aggregator := report.NewAggregator(report.MaxFindings)
 			for i := range 5000 {
-				tally.Add(report.Row{
+				aggregator.Add(report.Entry{
 					Name: fmt.Sprintf("%059d-%03d", i, i%1000), UID: types.UID(fmt.Sprintf("%036d", i)),
 					Finding: zombie.Finding{
-						Category: zombie.Zombie, Severity: zombie.High, Reason: zombie.MaxFailedIndexesExceeded,
-						Since: noon, Message: message,
+						Category: zombie.CategoryZombie, Severity: zombie.SeverityHigh, Reason: zombie.ReasonMaxFailedIndexesExceeded,
+						Since: testTime, Message: message,
 					},
 				})
 			}
-			from := jobReport()
-			from.Status = report.Scanned(v1alpha1.JobReportStatus{}, tally, noon, time.Second)
-			applied, err := Applied(Of(from))
+			from := newJobReport()
+			scan := report.Scan{Jobs: aggregator, StartTime: testTime, Duration: time.Second}
+			from.Status = report.Decide(report.Observation{Report: from, Scan: scan, Now: testTime}).Status
+			applied, err := ApplyConfiguration(FromJobReport(from))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -243,8 +244,8 @@ func TestAReportIsBoundedAsTheJobReportIs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(raw) > maxReport {
-				t.Errorf("%d bytes, want at most %d", len(raw), maxReport)
+			if len(raw) > maxReportBytes {
+				t.Errorf("%d bytes, want at most %d", len(raw), maxReportBytes)
 			}
 			if results := applied.Object["results"].([]any); len(results) != len(from.Status.Findings) {
 				t.Errorf("%d results of %d findings", len(results), len(from.Status.Findings))

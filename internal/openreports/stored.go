@@ -8,21 +8,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Ours reports whether a Report of that name may be written over. One without the label
+// IsManagedByYardmaster reports whether a Report of that name may be written over. One without the label
 // was made by somebody else.
-func Ours(stored *openreportsv1alpha1.Report) bool { return stored.Labels[managedBy] == source }
+func IsManagedByYardmaster(stored *openreportsv1alpha1.Report) bool {
+	return stored.Labels[managedByLabel] == reportSource
+}
 
-// Same reports whether a stored Report says already what next does. What others have
+// HasSameContent reports whether a stored Report says already what next does. What others have
 // added to its metadata does not matter.
-func Same(stored, next *openreportsv1alpha1.Report) bool {
-	return owned(stored, next.OwnerReferences) &&
+func HasSameContent(stored, next *openreportsv1alpha1.Report) bool {
+	return hasOwnerReferences(stored, next.OwnerReferences) &&
 		stored.Source == next.Source &&
 		equality.Semantic.DeepEqual(stored.Scope, next.Scope) &&
 		stored.Summary == next.Summary &&
 		equality.Semantic.DeepEqual(stored.Results, next.Results)
 }
 
-func owned(stored *openreportsv1alpha1.Report, by []metav1.OwnerReference) bool {
+func hasOwnerReferences(stored *openreportsv1alpha1.Report, by []metav1.OwnerReference) bool {
 	for i := range by {
 		if !slices.ContainsFunc(stored.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == by[i].UID }) {
 			return false

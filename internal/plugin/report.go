@@ -35,7 +35,7 @@ type reportCommand struct {
 }
 
 func newReportCommand(env *environment) *cobra.Command {
-	r := &reportCommand{environment: env, thresholds: zombie.Defaults()}
+	r := &reportCommand{environment: env, thresholds: zombie.DefaultThresholds()}
 	command := &cobra.Command{
 		Use:   "report",
 		Short: "List stale Jobs and why they are stale",
@@ -48,7 +48,7 @@ func newReportCommand(env *environment) *cobra.Command {
 	f.BoolVarP(&r.allNamespaces, "all-namespaces", "A", false, "Report the Jobs of all namespaces.")
 	f.StringVarP(&r.outputFormat, "output", "o", outputTable, "Output format: table, json or yaml.")
 	f.StringVar(&r.failOn, "fail-on", failOnZombie, "Findings for which the exit code is 1: zombie, suspicious (includes zombies) or never.")
-	f.IntVar(&r.top, "top", report.MaxTop, fmt.Sprintf("Number of stale Jobs to list per namespace, at most %d.", report.MaxTop))
+	f.IntVar(&r.top, "top", report.MaxFindings, fmt.Sprintf("Number of stale Jobs to list per namespace, at most %d.", report.MaxFindings))
 	for _, setting := range r.thresholds.Settings() {
 		f.DurationVar(setting.Value, setting.Name, *setting.Value, setting.Usage)
 	}
@@ -68,21 +68,21 @@ func (r *reportCommand) runReport(ctx context.Context) error {
 		namespace = ""
 	}
 	startTime := r.now()
-	var tallies map[string]*report.Tally
+	var tallies map[string]*report.Aggregator
 	err = kube.ForEachJob(ctx, cluster, namespace,
-		func() { tallies = map[string]*report.Tally{} },
+		func() { tallies = map[string]*report.Aggregator{} },
 		func(job *batchv1.Job) {
 			if tallies[job.Namespace] == nil {
-				tallies[job.Namespace] = report.NewTally(r.top)
+				tallies[job.Namespace] = report.NewAggregator(r.top)
 			}
 			finding := zombie.Classify(job, startTime, r.thresholds)
-			tallies[job.Namespace].Add(report.Row{Name: job.Name, UID: job.UID, Finding: finding})
+			tallies[job.Namespace].Add(report.Entry{Name: job.Name, UID: job.UID, Finding: finding})
 		})
 	if err != nil {
 		return err
 	}
 	if len(tallies) == 0 && !r.allNamespaces {
-		tallies[namespace] = report.NewTally(r.top)
+		tallies[namespace] = report.NewAggregator(r.top)
 	}
 	reports := r.buildReports(tallies, startTime)
 	if err := r.printReports(reports, tallies); err != nil {
@@ -101,8 +101,8 @@ func (r *reportCommand) validateFlags() error {
 	if err := validateChoice("fail-on", r.failOn, failOnZombie, failOnSuspicious, failOnNever); err != nil {
 		return err
 	}
-	if r.top < 0 || r.top > report.MaxTop {
-		return fmt.Errorf("invalid --top %d: must be between 0 and %d", r.top, report.MaxTop)
+	if r.top < 0 || r.top > report.MaxFindings {
+		return fmt.Errorf("invalid --top %d: must be between 0 and %d", r.top, report.MaxFindings)
 	}
 	if err := r.thresholds.Validate(); err != nil {
 		return fmt.Errorf("--%w", err)
@@ -111,13 +111,14 @@ func (r *reportCommand) validateFlags() error {
 }
 
 // buildReports returns the JobReports that the operator would write, ordered by namespace.
-func (r *reportCommand) buildReports(tallies map[string]*report.Tally, startTime time.Time) []v1alpha1.JobReport {
+func (r *reportCommand) buildReports(tallies map[string]*report.Aggregator, startTime time.Time) []v1alpha1.JobReport {
 	var reports []v1alpha1.JobReport
 	for _, namespace := range slices.Sorted(maps.Keys(tallies)) {
 		one := v1alpha1.JobReport{}
 		one.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReport"}
 		one.Namespace, one.Name = namespace, v1alpha1.JobReportName
-		one.Status = report.Scanned(v1alpha1.JobReportStatus{}, tallies[namespace], startTime, r.now().Sub(startTime))
+		scan := report.Scan{Jobs: tallies[namespace], StartTime: startTime, Duration: r.now().Sub(startTime)}
+		one.Status = report.Decide(report.Observation{Report: &one, Scan: scan, Now: startTime}).Status
 		reports = append(reports, one)
 	}
 	return reports
@@ -133,7 +134,7 @@ func (r *reportCommand) exceedsFailOn(reports []v1alpha1.JobReport) bool {
 	return false
 }
 
-func (r *reportCommand) printReports(reports []v1alpha1.JobReport, tallies map[string]*report.Tally) error {
+func (r *reportCommand) printReports(reports []v1alpha1.JobReport, tallies map[string]*report.Aggregator) error {
 	if r.outputFormat == outputTable {
 		return printReportTable(r.out, reports, tallies, r.now(), r.outputStyle())
 	}

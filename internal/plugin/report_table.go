@@ -15,11 +15,11 @@ import (
 
 // printReportTable prints the stale Jobs of each namespace, the stale first, and the number of
 // Jobs in each category.
-func printReportTable(out io.Writer, reports []v1alpha1.JobReport, tallies map[string]*report.Tally, now time.Time, style terminal.Style) error {
+func printReportTable(out io.Writer, reports []v1alpha1.JobReport, tallies map[string]*report.Aggregator, now time.Time, style terminal.Style) error {
 	rows := [][]string{{"NAMESPACE", "JOB", "CATEGORY", "REASON", "FOR", "MESSAGE"}}
 	total, omitted := v1alpha1.JobSummary{}, 0
 	for i := range reports {
-		status, stale := &reports[i].Status, tallies[reports[i].Namespace].Rows()
+		status, stale := &reports[i].Status, tallies[reports[i].Namespace].TopEntries()
 		for _, row := range stale {
 			f := &row.Finding
 			rows = append(rows, []string{reports[i].Namespace, row.Name, style.Colorize(categoryColor(f.Category), string(f.Category)), string(f.Reason), formatAge(f.Since, now), terminal.Sanitize(f.Message)})
@@ -50,9 +50,9 @@ func formatAge(since, now time.Time) string {
 
 func categoryColor(category zombie.Category) terminal.Color {
 	switch category {
-	case zombie.Zombie:
+	case zombie.CategoryZombie:
 		return terminal.Red
-	case zombie.Suspicious:
+	case zombie.CategorySuspicious:
 		return terminal.Yellow
 	default:
 		return ""

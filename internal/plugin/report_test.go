@@ -33,8 +33,8 @@ var staleTestJobs = []client.Object{
 func TestReportListsTheWorstJobsFirst(t *testing.T) {
 	_, out, _ := runPlugin(t, "report", staleTestJobs...)
 	want := `NAMESPACE   JOB    CATEGORY     REASON         FOR   MESSAGE
-a           dead   Zombie       NeverStarted   2d    to be started since 2026-02-27T12:00:00Z, and has no startTime
-a           slow   Suspicious   NeverStarted   60m   to be started since 2026-03-01T11:00:00Z, and has no startTime
+a           dead   Zombie       NeverStarted   2d    waiting to be started since 2026-02-27T12:00:00Z; no startTime
+a           slow   Suspicious   NeverStarted   60m   waiting to be started since 2026-03-01T11:00:00Z; no startTime
 
 3 Jobs: 1 healthy, 1 suspicious, 1 zombie
 `

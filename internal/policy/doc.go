@@ -1,9 +1,9 @@
-// Package policy tells what holds for a Queue or a WorkerPool, and why.
+// Package policy computes the settings in use for a Queue or a WorkerPool, and where they come
+// from.
 //
-// What an object says itself goes before the defaults of Policies, and those before the
-// built-in ones; of several Policies the one with the greatest precedence goes first, then
-// the first by name. Of limits the strictest holds, whoever sets it. Each value comes with
-// its source.
+// The spec of an object takes precedence over the defaults of Policies, and those over the
+// built-in defaults. Of several Policies the one with the highest precedence applies first, then
+// the first by name. Of several limits the strictest applies. Each value comes with its source.
 //
-// It is pure: it is given the objects, and refuses to fetch any.
+// It is pure: the caller passes all objects.
 package policy

@@ -8,9 +8,9 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// CheckImages says which of a pool's images are not allowed, by which Policy and where
-// they stand; nothing, if all are. Each Policy that has a list must have an entry for each
-// image, be it the worker's or that of what runs beside it.
+// CheckImages returns an error for each image of a pool that a Policy does not allow, with its
+// field and the Policy. Every Policy with a list must allow every image, including those of other
+// containers than the worker.
 func CheckImages(pool *v1alpha1.WorkerPool, selected Selection) error {
 	var errs []error
 	for _, p := range selected {
@@ -28,7 +28,7 @@ func CheckImages(pool *v1alpha1.WorkerPool, selected Selection) error {
 	return errors.Join(errs...)
 }
 
-// imageUse of an image by a field.
+// imageUse is an image in a field of the spec.
 type imageUse struct{ field, image string }
 
 func usedImages(pool *v1alpha1.WorkerPool) []imageUse {
@@ -72,7 +72,7 @@ func matchesAnyPattern(patterns []string, image string) bool {
 	return false
 }
 
-// matchesPattern tells whether a text is as the pattern says, where * stands for any characters.
+// matchesPattern reports whether a text matches a pattern, in which * matches any characters.
 func matchesPattern(pattern, text string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {

@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func TestCheckImages(t *testing.T) {
+func TestEachPolicyMustAllowEachImage(t *testing.T) {
 	allowing := func(images ...string) func(s *v1alpha1.PolicySpec) {
 		return withLimits(v1alpha1.PolicyLimits{AllowedImages: images})
 	}
@@ -22,19 +22,19 @@ func TestCheckImages(t *testing.T) {
 		policies []v1alpha1.Policy
 		want     string
 	}{
-		"without a list any is allowed": {pool("anything", corev1.PodSpec{}), []v1alpha1.Policy{newPolicy("silent", 0)}, ""},
-		"one that is listed is":         {pool("registry.example/team/a/b:1", corev1.PodSpec{}), []v1alpha1.Policy{ours}, ""},
-		"one that is not is not": {
+		"any image without a list": {pool("anything", corev1.PodSpec{}), []v1alpha1.Policy{newPolicy("silent", 0)}, ""},
+		"a listed image":           {pool("registry.example/team/a/b:1", corev1.PodSpec{}), []v1alpha1.Policy{ours}, ""},
+		"an image that is not listed": {
 			pool("registry.example/other/a:1", corev1.PodSpec{}),
 			[]v1alpha1.Policy{ours},
 			`spec.image: image "registry.example/other/a:1" is not allowed by policy ours, which allows: registry.example/team/*, registry.example/base:1`,
 		},
-		"each list must have it": {
+		"each list must allow the image": {
 			pool("registry.example/base:1", corev1.PodSpec{}),
 			[]v1alpha1.Policy{ours, newPolicy("strict", 0, allowing("*/team/*"))},
 			`spec.image: image "registry.example/base:1" is not allowed by policy strict, which allows: */team/*`,
 		},
-		"what runs beside the worker counts too": {
+		"other containers count too": {
 			pool("registry.example/base:1", corev1.PodSpec{
 				InitContainers: []corev1.Container{{Name: "init", Image: "x"}},
 				Containers:     []corev1.Container{{Name: "worker", Image: "overridden"}, {Name: "side", Image: "y"}},
@@ -58,25 +58,25 @@ spec.template.spec.volumes[0].image.reference: image "z" is not allowed by polic
 	}
 }
 
-func TestPatterns(t *testing.T) {
+func TestAsteriskMatchesAnyCharacters(t *testing.T) {
 	for title, test := range map[string]struct {
 		pattern, text string
 		want          bool
 	}{
-		"without a star the very text":       {"a/b:1", "a/b:1", true},
-		"and no other":                       {"a/b", "a/b:1", false},
-		"a star at the end":                  {"a/*", "a/b/c:1", true},
-		"a star at the beginning":            {"*:1", "a/b:1", true},
-		"a star in between":                  {"a/*:1", "a/b/c:1", true},
-		"a star may stand for nothing":       {"a*b", "ab", true},
-		"nothing counts twice":               {"ab*bc", "abc", false},
-		"several stars, in their order":      {"*x*y*", "1y2x3y4", true},
-		"and in no other":                    {"*x*y*", "1y2x3", false},
-		"two stars beside each other":        {"a**b", "a-b", true},
-		"a beginning that only looks right":  {"registry.example/*", "registry.example.evil/a", false},
-		"a dot is a dot, and no expression":  {"a.b", "axb", false},
-		"a star alone is for everything":     {"*", "anything", true},
-		"an empty text is no image's prefix": {"a*", "", false},
+		"the same text without an asterisk":  {"a/b:1", "a/b:1", true},
+		"another text without an asterisk":   {"a/b", "a/b:1", false},
+		"an asterisk at the end":             {"a/*", "a/b/c:1", true},
+		"an asterisk at the beginning":       {"*:1", "a/b:1", true},
+		"an asterisk in between":             {"a/*:1", "a/b/c:1", true},
+		"an asterisk matches no characters":  {"a*b", "ab", true},
+		"characters are not matched twice":   {"ab*bc", "abc", false},
+		"several asterisks in order":         {"*x*y*", "1y2x3y4", true},
+		"several asterisks in another order": {"*x*y*", "1y2x3", false},
+		"two adjacent asterisks":             {"a**b", "a-b", true},
+		"a similar prefix":                   {"registry.example/*", "registry.example.evil/a", false},
+		"a dot is no regular expression":     {"a.b", "axb", false},
+		"a single asterisk":                  {"*", "anything", true},
+		"an empty text":                      {"a*", "", false},
 	} {
 		t.Run(title, func(t *testing.T) {
 			if got := matchesPattern(test.pattern, test.text); got != test.want {

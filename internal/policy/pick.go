@@ -8,14 +8,14 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// valueSources are where the values picked so far come from.
+// valueSources are the sources of the settings computed so far.
 type valueSources []v1alpha1.FieldSource
 
 func (s *valueSources) addSource(field string, from v1alpha1.ValueSource, policy string) {
 	*s = append(*s, v1alpha1.FieldSource{Field: field, From: from, Policy: policy})
 }
 
-// replaceSource says of a field that was told before where its value comes from now.
+// replaceSource replaces the source of a field.
 func (s *valueSources) replaceSource(field string, from v1alpha1.ValueSource, policy string) {
 	for i := range *s {
 		if (*s)[i].Field == field {
@@ -26,7 +26,7 @@ func (s *valueSources) replaceSource(field string, from v1alpha1.ValueSource, po
 	s.addSource(field, from, policy)
 }
 
-// sourceOf is where a field's value comes from.
+// sourceOf returns the source of a field.
 func (s *valueSources) sourceOf(field string) v1alpha1.FieldSource {
 	for _, source := range *s {
 		if source.Field == field {
@@ -36,8 +36,8 @@ func (s *valueSources) sourceOf(field string) v1alpha1.FieldSource {
 	return v1alpha1.FieldSource{Field: field}
 }
 
-// firstSpecified finds the value that goes first: the object's own, or that of the first Policy
-// that has one. Nil, if nobody has.
+// firstSpecified returns the value of the object itself, or else that of the first Policy that
+// sets one; nil if none does.
 func firstSpecified[T any](s *valueSources, field string, own *T, selected Selection, of func(p *v1alpha1.Policy) *T) *T {
 	if own != nil {
 		s.addSource(field, v1alpha1.FromSpec, "")
@@ -52,7 +52,7 @@ func firstSpecified[T any](s *valueSources, field string, own *T, selected Selec
 	return nil
 }
 
-// specifiedOrDefault is given, or else the default.
+// specifiedOrDefault returns the value that firstSpecified returns, or else the default.
 func specifiedOrDefault[T any](s *valueSources, field string, own *T, selected Selection, of func(p *v1alpha1.Policy) *T, def T) *T {
 	if value := firstSpecified(s, field, own, selected, of); value != nil {
 		return value
@@ -61,10 +61,10 @@ func specifiedOrDefault[T any](s *valueSources, field string, own *T, selected S
 	return &def
 }
 
-// policyDefaults of a Policy; empty ones, if it has none.
+// policyDefaults returns the defaults of a Policy; empty if it sets none.
 func policyDefaults(p *v1alpha1.Policy) *v1alpha1.PolicyDefaults { return orEmpty(p.Spec.Defaults) }
 
-// policyLimits of a Policy; none, if it has none.
+// policyLimits returns the limits of a Policy; empty if it sets none.
 func policyLimits(p *v1alpha1.Policy) *v1alpha1.PolicyLimits { return orEmpty(p.Spec.Limits) }
 
 func orEmpty[T any](value *T) *T {
@@ -74,7 +74,7 @@ func orEmpty[T any](value *T) *T {
 	return value
 }
 
-// nilIfZero is a value whose zero means that it is left out.
+// nilIfZero returns nil for the zero value, which means that the field is omitted.
 func nilIfZero[T comparable](value T) *T {
 	if value == *new(T) {
 		return nil

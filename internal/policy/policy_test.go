@@ -8,7 +8,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// newPolicy is a Policy that says something to all objects.
+// newPolicy returns a Policy that selects all objects.
 func newPolicy(name string, precedence int32, changes ...func(s *v1alpha1.PolicySpec)) v1alpha1.Policy {
 	p := v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	p.Spec.Precedence = precedence
@@ -32,7 +32,7 @@ func withSelector(key, value string) func(s *v1alpha1.PolicySpec) {
 	}
 }
 
-// all of the Policies select.
+// all returns the selection of all Policies.
 func all(t *testing.T, policies ...v1alpha1.Policy) Selection {
 	t.Helper()
 	selected, err := SelectPolicies(policies, nil)
@@ -42,7 +42,7 @@ func all(t *testing.T, policies ...v1alpha1.Policy) Selection {
 	return selected
 }
 
-// sourcedValue is a value and where it comes from.
+// sourcedValue is a value and its source.
 type sourcedValue struct {
 	value any
 	from  v1alpha1.ValueSource
@@ -64,6 +64,3 @@ func dereference[T any](pointer *T) any {
 	}
 	return *pointer
 }
-
-// In whatever order the Policies are listed, the outcome is the same, and nothing of it
-// is theirs to change.

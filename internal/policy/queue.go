@@ -6,7 +6,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// EffectiveQueue is what holds for a Queue. Without a broker, that is the operator's own.
+// EffectiveQueue returns the settings in use for a Queue. Without a broker, the operator's default
+// broker applies.
 func EffectiveQueue(q *v1alpha1.Queue, selected Selection) *v1alpha1.QueueEffective {
 	s := &valueSources{}
 	effective := &v1alpha1.QueueEffective{
@@ -24,8 +25,8 @@ func EffectiveQueue(q *v1alpha1.Queue, selected Selection) *v1alpha1.QueueEffect
 	return effective
 }
 
-// effectiveRateLimit is taken as a whole, since its fields only make sense together, and then
-// limited.
+// effectiveRateLimit takes the rate limit as a whole, because its fields only make sense together,
+// and then applies the limits of Policies.
 func effectiveRateLimit(s *valueSources, own *v1alpha1.RateLimit, selected Selection) *v1alpha1.RateLimit {
 	limit := firstSpecified(s, "rateLimit", own, selected, func(p *v1alpha1.Policy) *v1alpha1.RateLimit {
 		return policyDefaults(p).RateLimit
@@ -39,11 +40,11 @@ func effectiveRateLimit(s *valueSources, own *v1alpha1.RateLimit, selected Selec
 		}
 	}
 	for _, p := range selected {
-		most := policyLimits(p).MaxRatePerQueue
-		if most == nil || limit != nil && float64(limit.Limit) <= float64(*most)*limit.Per.Seconds() {
+		maxRate := policyLimits(p).MaxRatePerQueue
+		if maxRate == nil || limit != nil && float64(limit.Limit) <= float64(*maxRate)*limit.Per.Seconds() {
 			continue
 		}
-		limit = &v1alpha1.RateLimit{Limit: *most, Per: new(apiDuration(time.Second)), Burst: new(*most)}
+		limit = &v1alpha1.RateLimit{Limit: *maxRate, Per: new(apiDuration(time.Second)), Burst: new(*maxRate)}
 		s.replaceSource("rateLimit", v1alpha1.FromLimit, p.Name)
 	}
 	return limit
@@ -66,8 +67,8 @@ func effectiveRetry(s *valueSources, own *v1alpha1.Retry, selected Selection) *v
 			func(p *v1alpha1.Policy) *int32 { return of(p).JitterPercent }, 20),
 	}
 	if effective.InitialDelay.Duration.Duration > effective.MaxDelay.Duration.Duration {
-		// Two who did not know of each other. No delay is longer than the greatest, so that
-		// one gives way.
+		// The two values come from different sources. maxDelay yields, because initialDelay must
+		// not exceed it.
 		from := s.sourceOf(initialDelay)
 		effective.MaxDelay = new(*effective.InitialDelay)
 		s.replaceSource(maxDelay, from.From, from.Policy)
@@ -92,8 +93,8 @@ func effectiveDeadLetter(s *valueSources, q *v1alpha1.Queue, selected Selection)
 	return effective.DeepCopy()
 }
 
-// setDeletionAction and moveTo come from the same place. A Policy that has dead letters moved to
-// this very Queue says nothing about its own.
+// setDeletionAction sets onDelete and moveTo from the same source. A Policy that moves dead
+// letters to this very Queue does not apply to it.
 func setDeletionAction(s *valueSources, q *v1alpha1.Queue, spec *v1alpha1.DeadLetter, selected Selection, effective *v1alpha1.DeadLetter) {
 	choice := specifiedOrDefault(s, "deadLetter.onDelete", nilIfNoAction(spec), selected, func(p *v1alpha1.Policy) *v1alpha1.DeadLetter {
 		action := nilIfNoAction(orEmpty(policyDefaults(p).DeadLetter))
@@ -105,7 +106,7 @@ func setDeletionAction(s *valueSources, q *v1alpha1.Queue, spec *v1alpha1.DeadLe
 	effective.OnDelete, effective.MoveTo = choice.OnDelete, choice.MoveTo
 }
 
-// nilIfNoAction is a dead letter that says what becomes of it.
+// nilIfNoAction returns nil if onDelete is omitted.
 func nilIfNoAction(d *v1alpha1.DeadLetter) *v1alpha1.DeadLetter {
 	if d.OnDelete == "" {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func TestRetry(t *testing.T) {
+func TestRetrySettingsAreMergedFieldByField(t *testing.T) {
 	minutes := func(n int) *v1alpha1.Duration { return new(apiDuration(time.Duration(n) * time.Minute)) }
 	retrying := func(r v1alpha1.Retry) func(s *v1alpha1.PolicySpec) {
 		return fromDefault(v1alpha1.PolicyDefaults{Retry: &r})
@@ -21,15 +21,15 @@ func TestRetry(t *testing.T) {
 		policies          []v1alpha1.Policy
 		attempts, longest sourcedValue
 	}{
-		"what nobody says is the default": {
+		"an omitted setting has its default": {
 			attempts: sourcedValue{int32(5), v1alpha1.FromDefault, ""}, longest: sourcedValue{*minutes(10), v1alpha1.FromDefault, ""},
 		},
-		"what the Queue says goes first, field by field": {
+		"the spec of the Queue takes precedence for each field": {
 			own:      &v1alpha1.Retry{MaxAttempts: new(int32(3))},
 			policies: []v1alpha1.Policy{newPolicy("team", 0, retrying(v1alpha1.Retry{MaxAttempts: new(int32(9)), MaxDelay: minutes(2)}))},
 			attempts: sourcedValue{int32(3), v1alpha1.FromSpec, ""}, longest: sourcedValue{*minutes(2), v1alpha1.FromPolicy, "team"},
 		},
-		"Policies fill up what others leave out, by precedence": {
+		"Policies set omitted fields in order of precedence": {
 			policies: []v1alpha1.Policy{
 				newPolicy("low", 0, retrying(v1alpha1.Retry{MaxAttempts: new(int32(9)), MaxDelay: minutes(2)})),
 				newPolicy("high", 1, retrying(v1alpha1.Retry{MaxAttempts: new(int32(7))})),
@@ -37,7 +37,7 @@ func TestRetry(t *testing.T) {
 			},
 			attempts: sourcedValue{int32(7), v1alpha1.FromPolicy, "high"}, longest: sourcedValue{*minutes(2), v1alpha1.FromPolicy, "low"},
 		},
-		"a longest delay gives way to a longer first one": {
+		"maxDelay yields to a longer initialDelay": {
 			own:      &v1alpha1.Retry{InitialDelay: minutes(20)},
 			policies: []v1alpha1.Policy{newPolicy("team", 0, retrying(v1alpha1.Retry{MaxDelay: minutes(2)}))},
 			attempts: sourcedValue{int32(5), v1alpha1.FromDefault, ""}, longest: sourcedValue{*minutes(20), v1alpha1.FromSpec, ""},
@@ -57,7 +57,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-func TestRateLimit(t *testing.T) {
+func TestRateLimitIsTakenAsAWholeAndLimited(t *testing.T) {
 	perSecond := func(limit, burst int32) v1alpha1.RateLimit {
 		return v1alpha1.RateLimit{Limit: limit, Per: new(apiDuration(time.Second)), Burst: new(burst)}
 	}
@@ -69,27 +69,27 @@ func TestRateLimit(t *testing.T) {
 		policies []v1alpha1.Policy
 		want     sourcedValue
 	}{
-		"without one there is none": {want: sourcedValue{}},
-		"what is left out is a second, and a burst of as many": {
+		"no rate limit": {want: sourcedValue{}},
+		"omitted fields default to one second and a burst of the limit": {
 			own: &v1alpha1.RateLimit{Limit: 5}, want: sourcedValue{perSecond(5, 5), v1alpha1.FromSpec, ""},
 		},
-		"it is taken as a whole": {
+		"the spec replaces the whole default": {
 			own:      &v1alpha1.RateLimit{Limit: 5},
 			policies: []v1alpha1.Policy{newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{RateLimit: new(perSecond(9, 90))}))},
 			want:     sourcedValue{perSecond(5, 5), v1alpha1.FromSpec, ""},
 		},
-		"a Policy's default holds where the Queue says nothing": {
+		"the default of a Policy applies to a Queue without a rate limit": {
 			policies: []v1alpha1.Policy{newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{RateLimit: new(perSecond(9, 90))}))},
 			want:     sourcedValue{perSecond(9, 90), v1alpha1.FromPolicy, "team"},
 		},
-		"a limit holds also where nobody asks for a rate": {
+		"a limit applies to a Queue without a rate limit": {
 			policies: []v1alpha1.Policy{newPolicy("team", 0, atMost(50))}, want: sourcedValue{perSecond(50, 50), v1alpha1.FromLimit, "team"},
 		},
-		"a rate under the limit stays": {
+		"a rate below the limit is kept": {
 			own: &v1alpha1.RateLimit{Limit: 5}, policies: []v1alpha1.Policy{newPolicy("team", 0, atMost(5))},
 			want: sourcedValue{perSecond(5, 5), v1alpha1.FromSpec, ""},
 		},
-		"the strictest limit holds, whatever its Policy's precedence": {
+		"the strictest limit applies regardless of precedence": {
 			own:      &v1alpha1.RateLimit{Limit: 5000, Per: new(apiDuration(time.Minute))},
 			policies: []v1alpha1.Policy{newPolicy("high", 10, atMost(80)), newPolicy("low", 0, atMost(60)), newPolicy("loose", 0, atMost(70))},
 			want:     sourcedValue{perSecond(60, 60), v1alpha1.FromLimit, "low"},
@@ -105,7 +105,7 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-func TestDeadLettersOnDelete(t *testing.T) {
+func TestDeletionActionOfDeadLetters(t *testing.T) {
 	moving := func(to string) *v1alpha1.DeadLetter {
 		return &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterMove, MoveTo: to}
 	}
@@ -114,15 +114,15 @@ func TestDeadLettersOnDelete(t *testing.T) {
 		want        v1alpha1.DeadLetter
 		from        v1alpha1.ValueSource
 	}{
-		"by default they keep the Queue": {want: v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterBlock}, from: v1alpha1.FromDefault},
-		"a Policy has them moved": {
+		"the default blocks the deletion": {want: v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterBlock}, from: v1alpha1.FromDefault},
+		"a Policy moves dead letters": {
 			own: &v1alpha1.DeadLetter{AlertThreshold: new(int64(3))}, policy: moving("graveyard"), want: *moving("graveyard"), from: v1alpha1.FromPolicy,
 		},
-		"the Queue's own word leaves nothing of a Policy's": {
+		"the action of the Queue replaces that of a Policy": {
 			own: &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterPurge}, policy: moving("graveyard"),
 			want: v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterPurge}, from: v1alpha1.FromSpec,
 		},
-		"the Queue they are moved to keeps its own": {
+		"a Policy does not move dead letters of the target Queue": {
 			policy: moving("mail"), want: v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterBlock}, from: v1alpha1.FromDefault,
 		},
 	} {
@@ -131,16 +131,16 @@ func TestDeadLettersOnDelete(t *testing.T) {
 			got := EffectiveQueue(q, all(t, newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{DeadLetter: test.policy}))))
 			onDelete := v1alpha1.DeadLetter{OnDelete: got.DeadLetter.OnDelete, MoveTo: got.DeadLetter.MoveTo}
 			if diff := cmp.Diff(test.want, onDelete); diff != "" {
-				t.Errorf("it differs (-want, +got):\n%s", diff)
+				t.Errorf("the result differs (-want, +got):\n%s", diff)
 			}
 			if from := valueWithSource(got.Sources, "deadLetter.onDelete", nil).from; from != test.from {
-				t.Errorf("it comes from %s, want %s", from, test.from)
+				t.Errorf("source %s, want %s", from, test.from)
 			}
 		})
 	}
 }
 
-func TestBroker(t *testing.T) {
+func TestBrokerIsTakenFromTheFirstSource(t *testing.T) {
 	at := func(secret string) *v1alpha1.Broker {
 		b := &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
 		b.URLSecretRef.Name = secret
@@ -153,10 +153,10 @@ func TestBroker(t *testing.T) {
 		want     *v1alpha1.Broker
 		from     v1alpha1.ValueSource
 	}{
-		"the Queue's own":          {at("own"), []v1alpha1.Policy{team}, at("own"), v1alpha1.FromSpec},
-		"or else the Policy's":     {nil, []v1alpha1.Policy{team}, at("teams"), v1alpha1.FromPolicy},
-		"or else the operator's":   {nil, nil, nil, v1alpha1.FromOperator},
-		"a Policy may have no say": {nil, []v1alpha1.Policy{newPolicy("silent", 0)}, nil, v1alpha1.FromOperator},
+		"from the Queue":    {at("own"), []v1alpha1.Policy{team}, at("own"), v1alpha1.FromSpec},
+		"from a Policy":     {nil, []v1alpha1.Policy{team}, at("teams"), v1alpha1.FromPolicy},
+		"from the operator": {nil, nil, nil, v1alpha1.FromOperator},
+		"from the operator if the Policy sets none": {nil, []v1alpha1.Policy{newPolicy("silent", 0)}, nil, v1alpha1.FromOperator},
 	} {
 		t.Run(title, func(t *testing.T) {
 			got := EffectiveQueue(&v1alpha1.Queue{Spec: v1alpha1.QueueSpec{Broker: test.own}}, all(t, test.policies...))
@@ -164,13 +164,13 @@ func TestBroker(t *testing.T) {
 				t.Errorf("the broker differs (-want, +got):\n%s", diff)
 			}
 			if from := valueWithSource(got.Sources, "broker", nil).from; from != test.from {
-				t.Errorf("it comes from %s, want %s", from, test.from)
+				t.Errorf("source %s, want %s", from, test.from)
 			}
 		})
 	}
 }
 
-func TestTheOrderOfTheListDoesNotMatter(t *testing.T) {
+func TestResultDoesNotDependOnTheOrderOfPolicies(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	policies := []v1alpha1.Policy{
 		newPolicy("a", 0, fromDefault(v1alpha1.PolicyDefaults{Retry: &v1alpha1.Retry{MaxAttempts: new(int32(1))}})),
@@ -183,7 +183,7 @@ func TestTheOrderOfTheListDoesNotMatter(t *testing.T) {
 		r.Shuffle(len(policies), func(i, j int) { policies[i], policies[j] = policies[j], policies[i] })
 		got := EffectiveQueue(&v1alpha1.Queue{}, all(t, policies...))
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("it differs (-want, +got):\n%s", diff)
+			t.Fatalf("the result differs (-want, +got):\n%s", diff)
 		}
 		*got.Retry.MaxAttempts = 99
 	}

@@ -12,12 +12,11 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Selection is the Policies that select an object, the one that goes first before the
-// others.
+// Selection contains the Policies that select an object, in order of precedence.
 type Selection []*v1alpha1.Policy
 
-// SelectPolicies finds those that select an object with these labels. A Policy whose selector
-// cannot be read selects nothing, and is in the error, together with others.
+// SelectPolicies returns the Policies that select an object with these labels. A Policy with an
+// invalid selector selects nothing, and is part of the error.
 func SelectPolicies(all []v1alpha1.Policy, object map[string]string) (Selection, error) {
 	var selected Selection
 	var errs []error
@@ -36,8 +35,8 @@ func SelectPolicies(all []v1alpha1.Policy, object map[string]string) (Selection,
 	return selected, errors.Join(errs...)
 }
 
-// SelectsLabels tells whether a Policy selects an object with these labels. Without a selector
-// it selects all.
+// SelectsLabels reports whether a Policy selects an object with these labels. A Policy without a
+// selector selects all objects.
 func SelectsLabels(p *v1alpha1.Policy, object map[string]string) (bool, error) {
 	if p.Spec.Selector == nil {
 		return true, nil

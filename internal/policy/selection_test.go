@@ -4,21 +4,19 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func TestSelect(t *testing.T) {
+func TestPoliciesAreSelectedByLabelsInOrderOfPrecedence(t *testing.T) {
 	for title, test := range map[string]struct {
 		policies []v1alpha1.Policy
 		want     string
 	}{
-		"one without a selector selects all":     {[]v1alpha1.Policy{newPolicy("a", 0)}, "a"},
-		"one with a selector, by labels":         {[]v1alpha1.Policy{newPolicy("a", 0, withSelector("team", "mail")), newPolicy("b", 0, withSelector("team", "web"))}, "a"},
-		"the greatest precedence goes first":     {[]v1alpha1.Policy{newPolicy("a", 1), newPolicy("b", 10), newPolicy("c", -1)}, "b a c"},
-		"of equal precedence, the first by name": {[]v1alpha1.Policy{newPolicy("b", 0), newPolicy("a", 0)}, "a b"},
-		"where there is none there is none":      {nil, ""},
+		"a Policy without a selector selects all objects": {[]v1alpha1.Policy{newPolicy("a", 0)}, "a"},
+		"a selector selects by labels":                    {[]v1alpha1.Policy{newPolicy("a", 0, withSelector("team", "mail")), newPolicy("b", 0, withSelector("team", "web"))}, "a"},
+		"the highest precedence comes first":              {[]v1alpha1.Policy{newPolicy("a", 1), newPolicy("b", 10), newPolicy("c", -1)}, "b a c"},
+		"equal precedence is ordered by name":             {[]v1alpha1.Policy{newPolicy("b", 0), newPolicy("a", 0)}, "a b"},
+		"no Policies":                                     {nil, ""},
 	} {
 		t.Run(title, func(t *testing.T) {
 			selected, err := SelectPolicies(test.policies, map[string]string{"team": "mail"})
@@ -36,9 +34,9 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-func TestASelectorThatCannotBeReadSelectsNothingAndIsTold(t *testing.T) {
+func TestInvalidSelectorSelectsNothingAndIsReported(t *testing.T) {
 	broken := newPolicy("broken", 5)
-	broken.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Like"}}}
+	withInvalidSelector(&broken.Spec)
 	selected, err := SelectPolicies([]v1alpha1.Policy{broken, newPolicy("fine", 0)}, nil)
 	if len(selected) != 1 || selected[0].Name != "fine" {
 		t.Errorf("selected %v, want the other", selected)

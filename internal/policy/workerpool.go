@@ -6,7 +6,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// EffectiveWorkerPool is what holds for a WorkerPool.
+// EffectiveWorkerPool returns the settings in use for a WorkerPool.
 func EffectiveWorkerPool(pool *v1alpha1.WorkerPool, selected Selection) *v1alpha1.WorkerPoolEffective {
 	s := &valueSources{}
 	effective := &v1alpha1.WorkerPoolEffective{
@@ -34,13 +34,13 @@ func effectiveDrain(s *valueSources, own *v1alpha1.Drain, selected Selection) *v
 	return effective.DeepCopy()
 }
 
-// effectiveCircuitBreaker is none, unless a Policy has one.
+// effectiveCircuitBreaker returns nil unless a Policy sets a circuit breaker.
 func effectiveCircuitBreaker(s *valueSources, selected Selection) *v1alpha1.CircuitBreaker {
-	wanted := false
+	found := false
 	for _, p := range selected {
-		wanted = wanted || p.Spec.CircuitBreaker != nil
+		found = found || p.Spec.CircuitBreaker != nil
 	}
-	if !wanted {
+	if !found {
 		return nil
 	}
 	of := func(p *v1alpha1.Policy) *v1alpha1.CircuitBreaker { return orEmpty(p.Spec.CircuitBreaker) }
@@ -59,26 +59,27 @@ func effectiveCircuitBreaker(s *valueSources, selected Selection) *v1alpha1.Circ
 	return effective.DeepCopy()
 }
 
-// effectiveMaxReplicas is what the pool asks for, or the strictest limit.
+// effectiveMaxReplicas returns the number of workers that the pool asks for, or the strictest
+// limit.
 func effectiveMaxReplicas(s *valueSources, pool *v1alpha1.WorkerPool, selected Selection) *int32 {
 	const field = "maxReplicas"
-	var most *int32
+	var maximum *int32
 	switch {
 	case pool.Spec.Autoscaling != nil:
-		most = new(pool.Spec.Autoscaling.MaxReplicas)
+		maximum = new(pool.Spec.Autoscaling.MaxReplicas)
 	case pool.Spec.Replicas != nil:
-		most = new(*pool.Spec.Replicas)
+		maximum = new(*pool.Spec.Replicas)
 	default:
-		most = new(int32(0))
+		maximum = new(int32(0))
 	}
 	s.addSource(field, v1alpha1.FromSpec, "")
 	for _, p := range selected {
 		for _, limit := range []*int32{policyLimits(p).MaxReplicasPerPool, policyLimits(p).MaxReplicasTotal} {
-			if limit != nil && *limit < *most {
-				most = new(*limit)
+			if limit != nil && *limit < *maximum {
+				maximum = new(*limit)
 				s.replaceSource(field, v1alpha1.FromLimit, p.Name)
 			}
 		}
 	}
-	return most
+	return maximum
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func TestDrain(t *testing.T) {
+func TestDrainSettingsAreMergedFieldByField(t *testing.T) {
 	pool := &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{Drain: &v1alpha1.Drain{Mode: v1alpha1.DrainSignal}}}
 	team := newPolicy("team", 0, fromDefault(v1alpha1.PolicyDefaults{Drain: &v1alpha1.Drain{
 		Mode: v1alpha1.DrainSidecar, OnTimeout: v1alpha1.DrainRequeue,
@@ -34,7 +34,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-func TestCircuitBreaker(t *testing.T) {
+func TestCircuitBreakerIsSetByPoliciesOnly(t *testing.T) {
 	breaking := func(b v1alpha1.CircuitBreaker) func(s *v1alpha1.PolicySpec) {
 		return func(s *v1alpha1.PolicySpec) { s.CircuitBreaker = &b }
 	}
@@ -48,9 +48,9 @@ func TestCircuitBreaker(t *testing.T) {
 		policies []v1alpha1.Policy
 		want     *v1alpha1.CircuitBreaker
 	}{
-		"without a Policy that has one there is none": {[]v1alpha1.Policy{newPolicy("silent", 0)}, nil},
-		"an empty one has the defaults":               {[]v1alpha1.Policy{newPolicy("team", 0, breaking(v1alpha1.CircuitBreaker{}))}, full(50, 20)},
-		"several fill each other up": {
+		"no Policy sets one":            {[]v1alpha1.Policy{newPolicy("silent", 0)}, nil},
+		"an empty one has the defaults": {[]v1alpha1.Policy{newPolicy("team", 0, breaking(v1alpha1.CircuitBreaker{}))}, full(50, 20)},
+		"several Policies are merged": {
 			[]v1alpha1.Policy{
 				newPolicy("low", 0, breaking(v1alpha1.CircuitBreaker{FailureThresholdPercent: new(int32(10)), MinSamples: new(int32(7))})),
 				newPolicy("high", 1, breaking(v1alpha1.CircuitBreaker{FailureThresholdPercent: new(int32(90))})),
@@ -67,16 +67,16 @@ func TestCircuitBreaker(t *testing.T) {
 	}
 }
 
-func TestMaxReplicas(t *testing.T) {
+func TestMaxReplicasIsTheStrictestLimit(t *testing.T) {
 	for title, test := range map[string]struct {
 		spec     v1alpha1.WorkerPoolSpec
 		policies []v1alpha1.Policy
 		want     sourcedValue
 	}{
-		"what autoscaling may reach": {
+		"autoscaling.maxReplicas": {
 			spec: v1alpha1.WorkerPoolSpec{Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 9}}, want: sourcedValue{int32(9), v1alpha1.FromSpec, ""},
 		},
-		"what is asked for": {
+		"replicas": {
 			spec: v1alpha1.WorkerPoolSpec{Replicas: new(int32(4))}, want: sourcedValue{int32(4), v1alpha1.FromSpec, ""},
 		},
 		"the strictest limit": {

@@ -36,7 +36,7 @@ func (e *evaluation) advanceCanary(stable *revisionState) {
 }
 
 // recordedFailure returns the failure of the updated revision that the stored status reports;
-// empty if there is none. The status is stored before the revision's history: it counts even
+// empty if none exists. The status is stored before the revision's history: it counts even
 // if the workers that failed have stopped since.
 func (e *evaluation) recordedFailure() string {
 	before := &e.observation.Pool.Status

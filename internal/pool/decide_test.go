@@ -15,7 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// autoscaledPool is a pool that may have from 0 to 5 workers.
+// autoscaledPool returns a pool with 0 to 5 workers.
 func autoscaledPool(workers int) *testPool {
 	s := newTestPool(int32(workers))
 	s.Pool.Spec.Replicas = nil
@@ -23,21 +23,21 @@ func autoscaledPool(workers int) *testPool {
 	return s.withCurrentRevision(workers)
 }
 
-func TestWhenAPoolIsLookedAtAgain(t *testing.T) {
+func TestRequeueInterval(t *testing.T) {
 	tests := map[string]struct {
 		scene *testPool
 		want  time.Duration
 	}{
-		"one with workers, every 2 s":                      {autoscaledPool(1), scaling.DecisionInterval},
-		"one that sleeps, never: its broker wakes it":      {autoscaledPool(0), 0},
-		"one that sleeps, and has something due later":     {withDelayedMessage(autoscaledPool(0)), idleInterval},
-		"one that sleeps, and has a source to ask":         {withSource(autoscaledPool(0)), sourceInterval},
-		"one whose broker cannot be asked":                 {withoutStats(autoscaledPool(0)), idleInterval},
-		"one whose Queue is not there":                     {withMissingQueue(autoscaledPool(0)), idleInterval},
-		"one with a number of workers that are all there":  {newTestPool(1).withCurrentRevision(1), idleInterval},
-		"one with a number of workers that are not there":  {newTestPool(2).withCurrentRevision(1), scaling.DecisionInterval},
-		"one that is being deleted, with workers to drain": {withDeletionTimestamp(newTestPool(1).withCurrentRevision(1)), scaling.DecisionInterval},
-		"one that is gone":                                 {withDeletionTimestamp(newTestPool(0)), 0},
+		"a pool with workers every 2 s":                           {autoscaledPool(1), scaling.DecisionInterval},
+		"a pool at zero waits for the notification of its broker": {autoscaledPool(0), 0},
+		"a pool at zero with a delayed message":                   {withDelayedMessage(autoscaledPool(0)), idleInterval},
+		"a pool at zero with a source":                            {withSource(autoscaledPool(0)), sourceInterval},
+		"a pool without stats":                                    {withoutStats(autoscaledPool(0)), idleInterval},
+		"a pool whose Queue does not exist":                       {withMissingQueue(autoscaledPool(0)), idleInterval},
+		"a pool of fixed size that is complete":                   {newTestPool(1).withCurrentRevision(1), idleInterval},
+		"a pool of fixed size that is incomplete":                 {newTestPool(2).withCurrentRevision(1), scaling.DecisionInterval},
+		"a deleted pool with workers":                             {withDeletionTimestamp(newTestPool(1).withCurrentRevision(1)), scaling.DecisionInterval},
+		"a deleted pool without workers":                          {withDeletionTimestamp(newTestPool(0)), 0},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
@@ -59,7 +59,7 @@ func withSource(s *testPool) *testPool {
 }
 
 func withoutStats(s *testPool) *testPool {
-	s.Stats, s.StatsError = nil, "it does not answer"
+	s.Stats, s.StatsError = nil, "the broker does not answer"
 	return s
 }
 
@@ -73,27 +73,27 @@ func withDeletionTimestamp(s *testPool) *testPool {
 	return s
 }
 
-func TestTheFirstMessageWakesAPool(t *testing.T) {
+func TestFirstMessageScalesAPoolFromZero(t *testing.T) {
 	s := autoscaledPool(0)
 	s.Stats.Backlog, s.Stats.Arrived, s.Stats.Finished = 1, new(int64(1)), new(int64(0))
 	decision := Decide(s.Observation)
 	if decision.Status.Desired != 1 || s.plannedReplicas(&decision)[s.Revisions[0].Name] != 1 {
-		t.Errorf("%d workers are wanted, and asked for is %v", decision.Status.Desired, s.plannedReplicas(&decision))
+		t.Errorf("desired %d, planned replicas %v", decision.Status.Desired, s.plannedReplicas(&decision))
 	}
 }
 
-func TestAProblemLeavesAllAsItIs(t *testing.T) {
+func TestProblemPreventsAllChanges(t *testing.T) {
 	s := withMissingQueue(newTestPool(3).withCurrentRevision(3).withReplicas(0))
 	decision := Decide(s.Observation)
 	if decision.changesCluster() || len(decision.SharedObjects) > 0 || decision.Status.Desired != 3 {
-		t.Errorf("it is acted on: %+v", decision)
+		t.Errorf("decision changes the cluster: %+v", decision)
 	}
 	if c := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionReady); c.Reason != v1alpha1.ReasonQueueNotFound {
 		t.Errorf("Ready is %s, %s", c.Status, c.Reason)
 	}
 }
 
-func TestABudgetIsKeptToAlsoByBusyPools(t *testing.T) {
+func TestBudgetAppliesToBusyPools(t *testing.T) {
 	s := autoscaledPool(5)
 	s.Pool.Status.Replicas = 5
 	limit := v1alpha1.Policy{Spec: v1alpha1.PolicySpec{Limits: &v1alpha1.PolicyLimits{MaxReplicasTotal: new(int32(8))}}}
@@ -106,36 +106,36 @@ func TestABudgetIsKeptToAlsoByBusyPools(t *testing.T) {
 	}
 	decision := Decide(s.Observation)
 	if decision.Status.Desired != 3 || len(workersWhere(&decision, func(d DrainState) bool { return !d.DrainingSince.IsZero() })) != 2 {
-		t.Errorf("%d workers are wanted, and %+v drained", decision.Status.Desired, decision.DrainStates)
+		t.Errorf("desired %d, drain states %+v", decision.Status.Desired, decision.DrainStates)
 	}
 	if len(decision.Events) == 0 || decision.Events[0].Reason != v1alpha1.EventPreempted {
-		t.Errorf("nobody is told: %+v", decision.Events)
+		t.Errorf("events %+v, want Preempted", decision.Events)
 	}
 }
 
-func TestADeletedPoolDrainsItsWorkers(t *testing.T) {
+func TestDeletedPoolDrainsItsWorkers(t *testing.T) {
 	tests := map[string]struct {
 		scene     *testPool
 		drains    []string
 		finalizer bool
 		replicas  int32
 	}{
-		"all are asked": {
+		"all workers are drained": {
 			newTestPool(2).withCurrentRevision(2), []string{"worker:1-0", "worker:1-1"}, true, 2,
 		},
-		"and go when they have finished": {
+		"removable workers are removed": {
 			newTestPool(1).withCurrentRevision(1).changeWorker("worker:1-0", markedRemovable), nil, true, 0,
 		},
-		"without a broker they stay": {
+		"without stats no worker is removed": {
 			withoutStats(newTestPool(1).withCurrentRevision(1).changeWorker("worker:1-0", markedRemovable)), nil, true, 1,
 		},
-		"unless somebody gives up on that": {
+		"the annotation abandons draining": {
 			withAbandonAnnotation(withoutStats(newTestPool(1).withCurrentRevision(1).changeWorker("worker:1-0", markedRemovable))), nil, true, 0,
 		},
-		"a problem does not keep them": {
+		"a problem does not prevent draining": {
 			withMissingQueue(newTestPool(1).withCurrentRevision(1)), []string{"worker:1-0"}, true, 1,
 		},
-		"when none is left the finalizer goes": {
+		"the finalizer is removed without workers": {
 			newTestPool(0).withCurrentRevision(0), nil, false, 0,
 		},
 	}
@@ -159,22 +159,22 @@ func withAbandonAnnotation(s *testPool) *testPool {
 	return s
 }
 
-func TestFiguresThatWereNeverReadAreNotLost(t *testing.T) {
+func TestMetricsLostNeedsMetricsBefore(t *testing.T) {
 	lost := func(s *testPool) bool {
 		return slices.ContainsFunc(Decide(s.Observation).Events, func(e core.Event) bool { return e.Reason == v1alpha1.EventMetricsLost })
 	}
 	s := withoutStats(autoscaledPool(1))
 	if lost(s) {
-		t.Error("figures are called lost that were never read")
+		t.Error("MetricsLost for metrics that were never read")
 	}
 	s = autoscaledPool(1)
 	s.Pool.Status = Decide(s.Observation).Status
 	if !lost(withoutStats(s)) {
-		t.Error("nobody is told that figures are lost")
+		t.Error("no event MetricsLost")
 	}
 }
 
-func TestFiguresAloneMayBeRecordedLater(t *testing.T) {
+func TestStatusThatDiffersInStatsOnlyIsDeferrable(t *testing.T) {
 	s := autoscaledPool(1)
 	s.Stats.Arrived, s.Stats.Finished = new(int64(0)), new(int64(0))
 	s.withInFlight("worker:1-0", 1)
@@ -182,10 +182,10 @@ func TestFiguresAloneMayBeRecordedLater(t *testing.T) {
 	s.Pool.Status, s.Memory, s.Now = first.Status, first.Memory, testTime.Add(2*time.Second)
 	s.withInFlight("worker:1-0", 2)
 	if decision := Decide(s.Observation); !decision.StatusDeferrable {
-		t.Error("a figure is taken for news")
+		t.Error("a change of stats is not deferrable")
 	}
 	s.Workers[0].ReadySince = time.Time{}
 	if decision := Decide(s.Observation); decision.StatusDeferrable {
-		t.Error("a worker that is not ready any more is no news")
+		t.Error("a worker that is not ready any more is deferrable")
 	}
 }

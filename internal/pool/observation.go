@@ -18,7 +18,7 @@ type Observation struct {
 	// NamespacePools are the WorkerPools of the namespace, this one included. They are needed
 	// only if the pool shares a replica budget.
 	NamespacePools []v1alpha1.WorkerPool
-	// Problem that prevents scaling, such as a missing Queue; nil if there is none.
+	// Problem that prevents scaling, such as a missing Queue; nil if none exists.
 	Problem *core.Problem
 	// Refusal of an object by the API server the last time the operator acted; nil if it
 	// accepted all objects.
@@ -100,7 +100,7 @@ type Revision struct {
 	// Replicas in the spec of the Deployment or StatefulSet.
 	Replicas int32
 	// CreationFailure is the message of the error that prevents the creation of its Pods;
-	// empty if there is none.
+	// empty if none exists.
 	CreationFailure string
 	// History of its rollout.
 	History History

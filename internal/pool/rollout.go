@@ -36,7 +36,7 @@ func (e *evaluation) planRollout() {
 }
 
 // stableRevision returns the revision that served before the rollout, or else any other
-// revision with workers; nil if there is none.
+// revision with workers; nil if none exists.
 func (e *evaluation) stableRevision() *revisionState {
 	var found *revisionState
 	for _, r := range e.revisions {

@@ -13,32 +13,32 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// builtDeployment is the Deployment of the spec's revision.
+// builtDeployment returns the Deployment of the updated revision.
 func builtDeployment(t *testing.T, s *testPool) *appsv1.Deployment {
 	t.Helper()
 	d, is := newEvaluation(s.Observation).updated.workload.(*appsv1.Deployment)
 	if !is {
-		t.Fatal("it is no Deployment")
+		t.Fatal("the workload is no Deployment")
 	}
 	return d
 }
 
-func TestWhatMakesANewRevision(t *testing.T) {
+func TestChangesThatCreateARevision(t *testing.T) {
 	tests := map[string]struct {
 		change func(s *testPool)
 		want   bool
 	}{
-		"the image":                {func(s *testPool) { s.Pool.Spec.Image = "worker:2" }, true},
-		"the version":              {func(s *testPool) { s.Pool.Spec.Version = "2" }, true},
-		"a variable":               {func(s *testPool) { s.Pool.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "b"}} }, true},
-		"how it is drained":        {func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal} }, true},
-		"the kind of workload":     {func(s *testPool) { s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet }, true},
-		"the name of a Secret":     {func(s *testPool) { s.Config.Secrets = map[string]MountedSecret{"url": {Secret: "other"}} }, true},
-		"not the number":           {func(s *testPool) { s.withReplicas(7) }, false},
-		"not the concurrency":      {func(s *testPool) { s.Pool.Spec.Concurrency = 50 }, false},
-		"not what is in the file":  {func(s *testPool) { s.Config.File, s.Config.Queues = "y", "mail=2" }, false},
-		"not how it is rolled out": {func(s *testPool) { s.Pool.Spec.Rollout = &v1alpha1.Rollout{} }, false},
-		"not how long a drain may take": {
+		"image":                      {func(s *testPool) { s.Pool.Spec.Image = "worker:2" }, true},
+		"version":                    {func(s *testPool) { s.Pool.Spec.Version = "2" }, true},
+		"env":                        {func(s *testPool) { s.Pool.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "b"}} }, true},
+		"drain mode":                 {func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal} }, true},
+		"workload":                   {func(s *testPool) { s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet }, true},
+		"name of a Secret":           {func(s *testPool) { s.Config.Secrets = map[string]MountedSecret{"url": {Secret: "other"}} }, true},
+		"not replicas":               {func(s *testPool) { s.withReplicas(7) }, false},
+		"not concurrency":            {func(s *testPool) { s.Pool.Spec.Concurrency = 50 }, false},
+		"not the configuration file": {func(s *testPool) { s.Config.File, s.Config.Queues = "y", "mail=2" }, false},
+		"not rollout":                {func(s *testPool) { s.Pool.Spec.Rollout = &v1alpha1.Rollout{} }, false},
+		"not the drain timeout": {
 			func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Timeout: durationOr(nil, time.Hour)} }, false,
 		},
 	}
@@ -47,17 +47,17 @@ func TestWhatMakesANewRevision(t *testing.T) {
 			before, after := newTestPool(1), newTestPool(1)
 			test.change(after)
 			if changed := before.revisionHash() != after.revisionHash(); changed != test.want {
-				t.Errorf("a new revision: %t, want %t", changed, test.want)
+				t.Errorf("creates a revision: %t, want %t", changed, test.want)
 			}
 		})
 	}
 }
 
-func TestTheWorkersPod(t *testing.T) {
+func TestPodOfAWorker(t *testing.T) {
 	s := newTestPool(1)
 	s.Config.Secrets = map[string]MountedSecret{"url": {Secret: "broker", Keys: []string{"url"}}}
 	s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{
-		{Name: "worker", Image: "old", Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "1"}}}, {Name: "beside", Image: "x"},
+		{Name: "worker", Image: "old", Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "1"}}}, {Name: "other", Image: "x"},
 	}}}
 	s.Pool.Spec.Env = []corev1.EnvVar{{Name: "B", Value: "2"}}
 	d := builtDeployment(t, s)
@@ -76,10 +76,10 @@ func TestTheWorkersPod(t *testing.T) {
 		t.Errorf("environment (-want, +got):\n%s", diff)
 	}
 	if worker.Image != "worker:1" || worker.Lifecycle.PreStop.HTTPGet.Path != "/prestop" {
-		t.Errorf("the worker is %+v", worker)
+		t.Errorf("worker %+v", worker)
 	}
 	if *pod.TerminationGracePeriodSeconds != 60 || pod.ServiceAccountName != "mail-workers" || *pod.AutomountServiceAccountToken {
-		t.Errorf("the Pod is %+v", pod)
+		t.Errorf("Pod %+v", pod)
 	}
 	for _, c := range pod.Containers {
 		if *c.SecurityContext.AllowPrivilegeEscalation || c.SecurityContext.Capabilities.Drop[0] != "ALL" {
@@ -90,11 +90,11 @@ func TestTheWorkersPod(t *testing.T) {
 		t.Error("the Pod is not restricted")
 	}
 	if len(pod.Containers[1].VolumeMounts) > 0 || len(worker.VolumeMounts) != 2 {
-		t.Error("what is secret is for the worker alone")
+		t.Error("another container mounts Secrets")
 	}
 }
 
-func TestASidecarSpeaksForTheWorker(t *testing.T) {
+func TestSidecarConsumesMessagesForTheWorker(t *testing.T) {
 	s := newTestPool(1)
 	s.Operator.Image = "yardmaster:1"
 	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar}
@@ -102,27 +102,27 @@ func TestASidecarSpeaksForTheWorker(t *testing.T) {
 	pod := builtDeployment(t, s).Spec.Template.Spec
 	sidecar := pod.InitContainers[0]
 	if sidecar.Image != "yardmaster:1" || *sidecar.RestartPolicy != corev1.ContainerRestartPolicyAlways || len(sidecar.VolumeMounts) != 2 {
-		t.Errorf("the sidecar is %+v", sidecar)
+		t.Errorf("sidecar %+v", sidecar)
 	}
 	if diff := cmp.Diff([]string{"worker", "--forward", "http://127.0.0.1:8080"}, sidecar.Args); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
 	worker := pod.Containers[0]
 	if len(worker.Env)+len(worker.VolumeMounts) > 0 || worker.Lifecycle.PreStop == nil {
-		t.Errorf("the worker is %+v", worker)
+		t.Errorf("worker %+v", worker)
 	}
 }
 
-func TestSignalIsAllTheTimeThereIs(t *testing.T) {
+func TestGracePeriodInModeSignalIncludesTheDrainTimeout(t *testing.T) {
 	s := newTestPool(1)
 	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal, Timeout: durationOr(nil, 5*time.Minute)}
 	pod := builtDeployment(t, s).Spec.Template.Spec
 	if *pod.TerminationGracePeriodSeconds != 360 || pod.Containers[0].Lifecycle != nil {
-		t.Errorf("the Pod is %+v", pod)
+		t.Errorf("Pod %+v", pod)
 	}
 }
 
-func TestBadInputIsNamed(t *testing.T) {
+func TestInvalidSpecIsReported(t *testing.T) {
 	template := func(pod corev1.PodSpec) func(s *testPool) {
 		return func(s *testPool) { s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: pod} }
 	}
@@ -142,7 +142,7 @@ func TestBadInputIsNamed(t *testing.T) {
 			template(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "yardmaster-url"}}}),
 			`spec.template.spec.volumes[0].name: Invalid value: "yardmaster-url": names that begin with yardmaster- are reserved`,
 		},
-		"a sidecar of an unknown image": {
+		"a sidecar without an image": {
 			func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar} },
 			"drain.mode is Sidecar, but the operator has no image for the sidecar: set the operator's flag --worker-image",
 		},
@@ -153,7 +153,7 @@ func TestBadInputIsNamed(t *testing.T) {
 			test.change(s)
 			decision := Decide(s.Observation)
 			if decision.changesCluster() {
-				t.Error("it is acted on")
+				t.Error("decision changes the cluster")
 			}
 			var ready *metav1.Condition
 			for i := range decision.Status.Conditions {
@@ -168,21 +168,21 @@ func TestBadInputIsNamed(t *testing.T) {
 	}
 }
 
-func TestNamesAreLabelsAndTellPoolsApart(t *testing.T) {
+func TestNamesAreValidAndUnique(t *testing.T) {
 	long := strings.Repeat("a", 250)
 	seen := map[string]string{}
 	for _, owner := range []string{"mail", "a.b", "a-b", "1st", long, long + "b", "p1st"} {
 		for _, name := range []string{RevisionName(owner, "0123456789"), sharedObjectName(owner)} {
 			if len(name) > maxNameLength || strings.Contains(name, ".") || name[0] < 'a' {
-				t.Errorf("%q is no name for an object of %q", name, owner)
+				t.Errorf("%q is no valid name for an object of %q", name, owner)
 			}
 			if other, taken := seen[name]; taken {
-				t.Errorf("%q is the name for %q and for %q", name, owner, other)
+				t.Errorf("%q is the name for both %q and %q", name, owner, other)
 			}
 			seen[name] = owner
 		}
 		if label := poolLabelValue(owner); len(label) > maxLabelLength {
-			t.Errorf("%q is no label", label)
+			t.Errorf("%q is no valid label", label)
 		}
 	}
 }

@@ -9,42 +9,71 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/condition"
 )
 
-// Failed is the status after a scan that failed: what was found before stays, since Jobs
-// that were not listed are not gone.
-func Failed(before v1alpha1.JobReportStatus, failure Failure, now time.Time) v1alpha1.JobReportStatus {
-	after := *before.DeepCopy()
-	set(&after, v1alpha1.ConditionScanFailed, metav1.ConditionTrue, failure.Reason, failure.message(&before, v1alpha1.ConditionScanFailed), now)
-	stale := "no scan has succeeded yet"
+// setFailureConditions sets the conditions after a failed scan.
+func setFailureConditions(after, before *v1alpha1.JobReportStatus, failure *Failure, now time.Time) {
+	setCondition(after, v1alpha1.ConditionScanFailed, metav1.ConditionTrue, failure.Reason, failure.stableMessage(before, v1alpha1.ConditionScanFailed), now)
+	outdated := "no scan has succeeded yet"
 	if before.LastScanTime != nil {
-		stale = "the last scan failed: this is what the last one found that did not"
+		outdated = "the last scan failed; the findings are those of the last successful scan"
 	}
-	set(&after, v1alpha1.ConditionReportReady, metav1.ConditionFalse, v1alpha1.ReasonScanFailed, stale, now)
-	return after
+	setCondition(after, v1alpha1.ConditionReportReady, metav1.ConditionFalse, v1alpha1.ReasonScanFailed, outdated, now)
 }
 
-// succeed sets the conditions of a scan that has seen all Jobs. It is told whether there
-// was no room for rows that were asked for.
-func succeed(after *v1alpha1.JobReportStatus, tooBig bool, now time.Time) {
-	set(after, v1alpha1.ConditionReportReady, metav1.ConditionTrue, v1alpha1.ReasonScanned, "all Jobs were scanned", now)
-	set(after, v1alpha1.ConditionScanFailed, metav1.ConditionFalse, v1alpha1.ReasonScanned, "all Jobs were scanned", now)
+// setSuccessConditions sets the conditions after a scan of all Jobs. The report is too big if
+// fewer findings fit than were to be shown.
+func setSuccessConditions(after *v1alpha1.JobReportStatus, tooBig bool, now time.Time) {
+	setCondition(after, v1alpha1.ConditionReportReady, metav1.ConditionTrue, v1alpha1.ReasonScanned, scannedMessage, now)
+	setCondition(after, v1alpha1.ConditionScanFailed, metav1.ConditionFalse, v1alpha1.ReasonScanned, scannedMessage, now)
 
-	unhealthy := after.Summary.Suspicious + after.Summary.Zombie
-	message := fmt.Sprintf("findings has %d of %d Jobs", len(after.Findings), unhealthy)
+	message := fmt.Sprintf("findings lists %d of %d Jobs that are not healthy", len(after.Findings), after.Summary.Suspicious+after.Summary.Zombie)
 	switch {
 	case tooBig:
-		set(after, v1alpha1.ConditionTruncated, metav1.ConditionTrue, v1alpha1.ReasonTooBig, message, now)
+		setCondition(after, v1alpha1.ConditionTruncated, metav1.ConditionTrue, v1alpha1.ReasonTooBig, message, now)
 	case after.Omitted > 0:
-		set(after, v1alpha1.ConditionTruncated, metav1.ConditionTrue, v1alpha1.ReasonTooManyFindings, message, now)
+		setCondition(after, v1alpha1.ConditionTruncated, metav1.ConditionTrue, v1alpha1.ReasonTooManyFindings, message, now)
 	default:
-		set(after, v1alpha1.ConditionTruncated, metav1.ConditionFalse, v1alpha1.ReasonAllFindings,
-			"findings has all Jobs that are not healthy", now)
+		setCondition(after, v1alpha1.ConditionTruncated, metav1.ConditionFalse, v1alpha1.ReasonAllFindings,
+			"findings lists all Jobs that are not healthy", now)
 	}
 }
 
-func set(status *v1alpha1.JobReportStatus, kind string, value metav1.ConditionStatus, reason, message string, now time.Time) {
-	status.Conditions = slices.Clone(status.Conditions)
+const scannedMessage = "all Jobs were scanned"
+
+// setExportCondition sets OpenReportsReady after the Report was written, and removes it when the
+// export is disabled.
+func setExportCondition(after, before *v1alpha1.JobReportStatus, o *Observation) {
+	switch {
+	case !o.ExportEnabled:
+		meta.RemoveStatusCondition(&after.Conditions, v1alpha1.ConditionOpenReportsReady)
+	case o.Export == nil:
+	case o.Export.Failure == nil:
+		setCondition(after, v1alpha1.ConditionOpenReportsReady, metav1.ConditionTrue, v1alpha1.ReasonWritten,
+			"the OpenReports Report has the findings", o.Now)
+	default:
+		failure := o.Export.Failure
+		setCondition(after, v1alpha1.ConditionOpenReportsReady, metav1.ConditionFalse, failure.Reason,
+			failure.stableMessage(before, v1alpha1.ConditionOpenReportsReady), o.Now)
+	}
+}
+
+// setSummaryConditions sets Ready, Reconciling and Stalled. A scan is retried after every interval
+// but cannot succeed before somebody grants the permission or creates the namespace.
+func setSummaryConditions(after *v1alpha1.JobReportStatus, o *Observation) {
+	summary := condition.Summary{Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonScanned, Message: scannedMessage}
+	if failure := o.Scan.Failure; failure != nil {
+		failed := conditionOrEmpty(after, v1alpha1.ConditionScanFailed)
+		summary = condition.Summary{Ready: metav1.ConditionFalse, Reason: failed.Reason, Message: failed.Message, Progress: condition.InProgress}
+		if slices.Contains([]string{v1alpha1.ReasonForbidden, v1alpha1.ReasonNamespaceNotFound}, failure.Reason) {
+			summary.Progress = condition.Stuck
+		}
+	}
+	condition.Set(&after.Conditions, after.ObservedGeneration, metav1.NewTime(o.Now.Truncate(time.Second)), summary)
+}
+
+func setCondition(status *v1alpha1.JobReportStatus, kind string, value metav1.ConditionStatus, reason, message string, now time.Time) {
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: kind, Status: value, Reason: reason, Message: message,
 		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),

@@ -7,44 +7,103 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// Heartbeat is how often a report is written though nothing has changed, give or take a
-// tenth, so that its lastScanTime says that somebody still looks.
-const Heartbeat = time.Hour
-
-// Decision is whether a status is worth a write, and why.
-type Decision string
-
-// The decisions.
-const (
-	// Unchanged: no write.
-	Unchanged Decision = "unchanged"
-	// Changed: the scan found something else than the one before, or went otherwise.
-	Changed Decision = "changed"
-	// Beat: nothing has changed for so long that a sign of life is due.
-	Beat Decision = "heartbeat"
-)
-
-// Decide compares the status that is stored in the namespace with the next.
-func Decide(namespace string, before, after *v1alpha1.JobReportStatus) Decision {
-	if before.ContentHash != after.ContentHash || !equality.Semantic.DeepEqual(before.Conditions, after.Conditions) {
-		return Changed
-	}
-	if before.LastScanTime == nil || after.LastScanTime == nil {
-		return Unchanged
-	}
-	if after.LastScanTime.Sub(before.LastScanTime.Time) >= heartbeat(namespace) {
-		return Beat
-	}
-	return Unchanged
+// Observation is the input of Decide.
+type Observation struct {
+	// Report as it is stored; without a resourceVersion if it does not exist.
+	Report *v1alpha1.JobReport
+	// Scan is the result of listing the namespace's Jobs.
+	Scan Scan
+	// ExportEnabled reports whether the findings are also written as an OpenReports Report.
+	ExportEnabled bool
+	// Export is the result of writing that Report; nil before it was attempted.
+	Export *ExportResult
+	Now    time.Time
 }
 
-// heartbeat is that of the namespace: always the same, and not that of its neighbours, so
-// that not all reports are written at once.
-func heartbeat(namespace string) time.Duration {
+// Scan is the result of listing and classifying all Jobs of a namespace.
+type Scan struct {
+	// Failure is nil if all Jobs were listed.
+	Failure *Failure
+	// Jobs of a successful scan.
+	Jobs      *Aggregator
+	StartTime time.Time
+	Duration  time.Duration
+}
+
+// ExportResult is the result of writing an OpenReports Report.
+type ExportResult struct {
+	// Failure is nil if the Report has the findings.
+	Failure *Failure
+}
+
+// Decision is the output of Decide.
+type Decision struct {
+	Status v1alpha1.JobReportStatus
+	// Write says whether to write the status, and why.
+	Write WriteReason
+	// Export is true if the OpenReports Report must be compared with the status.
+	Export bool
+	// Events to emit after the status is stored.
+	Events []core.Event
+}
+
+// Decide returns the next status of a JobReport.
+func Decide(o Observation) Decision {
+	before := &o.Report.Status
+	after := statusAfterScan(before, &o)
+	setExportCondition(&after, before, &o)
+	after.ObservedGeneration = generationOf(o.Report)
+	setSummaryConditions(&after, &o)
+	return Decision{
+		Status: after,
+		Write:  compareStatus(o.Report.Namespace, before, &after),
+		Export: o.ExportEnabled && o.Export == nil && after.LastScanTime != nil,
+		Events: transitionEvents(before, &after),
+	}
+}
+
+// generationOf returns 1 for a JobReport that does not exist yet: the API server creates it with
+// that generation, and it has no spec that would change it.
+func generationOf(report *v1alpha1.JobReport) int64 { return max(report.Generation, 1) }
+
+// HeartbeatInterval is the time after which an unchanged status is written again, plus or minus
+// a tenth, so that lastScanTime proves that the namespace is still scanned.
+const HeartbeatInterval = time.Hour
+
+// WriteReason says whether a status needs a write, and why. Its values label a metric.
+type WriteReason string
+
+// The reasons for a write.
+const (
+	// WriteUnchanged means that no write is necessary.
+	WriteUnchanged WriteReason = "unchanged"
+	// WriteChanged means that the findings or the conditions changed.
+	WriteChanged WriteReason = "changed"
+	// WriteHeartbeat means that nothing changed during the HeartbeatInterval.
+	WriteHeartbeat WriteReason = "heartbeat"
+)
+
+func compareStatus(namespace string, before, after *v1alpha1.JobReportStatus) WriteReason {
+	if before.ContentHash != after.ContentHash || !equality.Semantic.DeepEqual(before.Conditions, after.Conditions) {
+		return WriteChanged
+	}
+	if before.LastScanTime == nil || after.LastScanTime == nil {
+		return WriteUnchanged
+	}
+	if after.LastScanTime.Sub(before.LastScanTime.Time) >= heartbeatInterval(namespace) {
+		return WriteHeartbeat
+	}
+	return WriteUnchanged
+}
+
+// heartbeatInterval is constant for a namespace and differs between namespaces, so that not all
+// reports are written at the same time.
+func heartbeatInterval(namespace string) time.Duration {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(namespace)) // never fails
-	const spread = Heartbeat / 5
-	return Heartbeat - spread/2 + time.Duration(hash.Sum32()%1000)*spread/1000
+	const spread = HeartbeatInterval / 5
+	return HeartbeatInterval - spread/2 + time.Duration(hash.Sum32()%1000)*spread/1000
 }

@@ -1,7 +1,7 @@
-// Package report makes a JobReport's status from what package zombie found.
+// Package report derives a JobReport's status from the findings of package zombie.
 //
-// It is pure, like the package that judges the Jobs: a Tally takes one finding after
-// another and keeps no more than it will show; Scanned and Failed make the next status
-// from the last; Decide says whether that is worth a write. It refuses to hold what
-// changes by itself: neither ages nor the order in which the Jobs came.
+// It is pure: an Aggregator collects the findings of one scan and keeps only those that the report
+// will show, and Decide returns the next status, whether to write it, and the events. A status
+// contains nothing that changes by itself, neither ages nor the order in which Jobs were listed,
+// so that an unchanged namespace needs no writes.
 package report

@@ -1,53 +1,46 @@
 package report
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// Event is one to emit about a JobReport.
-type Event struct {
-	Type, Reason, Message string
-}
-
-// The types of events, as package core/v1 has them.
-const (
-	normal  = "Normal"
-	warning = "Warning"
-)
-
-// Events are those about what changed between two stored statuses: only conditions, as
-// findings come and go without end.
-func Events(before, after *v1alpha1.JobReportStatus) []Event {
-	var events []Event
-	was, is := about(before, v1alpha1.ConditionScanFailed), about(after, v1alpha1.ConditionScanFailed)
+// transitionEvents returns the events about changed conditions. No event reports findings, which
+// change all the time.
+func transitionEvents(before, after *v1alpha1.JobReportStatus) []core.Event {
+	var events []core.Event
+	emit := func(kind, reason, message string) {
+		events = append(events, core.Event{Type: kind, Reason: reason, Action: "Scan", Message: message})
+	}
+	was, is := conditionOrEmpty(before, v1alpha1.ConditionScanFailed), conditionOrEmpty(after, v1alpha1.ConditionScanFailed)
 	switch {
 	case is.Status == metav1.ConditionTrue && (was.Status != metav1.ConditionTrue || was.Reason != is.Reason):
-		events = append(events, Event{warning, v1alpha1.EventScanFailed, is.Reason + ": " + is.Message})
+		emit(corev1.EventTypeWarning, v1alpha1.EventScanFailed, is.Reason+": "+is.Message)
 	case was.Status == metav1.ConditionTrue && is.Status == metav1.ConditionFalse:
-		events = append(events, Event{normal, v1alpha1.EventScanRecovered, is.Message})
+		emit(corev1.EventTypeNormal, v1alpha1.EventScanRecovered, is.Message)
 	}
-	was, is = about(before, v1alpha1.ConditionTruncated), about(after, v1alpha1.ConditionTruncated)
+	was, is = conditionOrEmpty(before, v1alpha1.ConditionTruncated), conditionOrEmpty(after, v1alpha1.ConditionTruncated)
 	switch {
 	case is.Status == metav1.ConditionTrue && was.Status != metav1.ConditionTrue:
-		events = append(events, Event{normal, v1alpha1.EventTruncated, is.Message})
+		emit(corev1.EventTypeNormal, v1alpha1.EventTruncated, is.Message)
 	case was.Status == metav1.ConditionTrue && is.Status == metav1.ConditionFalse:
-		events = append(events, Event{normal, v1alpha1.EventNotTruncated, is.Message})
+		emit(corev1.EventTypeNormal, v1alpha1.EventNotTruncated, is.Message)
 	}
-	was, is = about(before, v1alpha1.ConditionOpenReportsReady), about(after, v1alpha1.ConditionOpenReportsReady)
+	was, is = conditionOrEmpty(before, v1alpha1.ConditionOpenReportsReady), conditionOrEmpty(after, v1alpha1.ConditionOpenReportsReady)
 	switch {
 	case is.Status == metav1.ConditionFalse && (was.Status != metav1.ConditionFalse || was.Reason != is.Reason):
-		events = append(events, Event{warning, v1alpha1.EventOpenReportsFailed, is.Reason + ": " + is.Message})
+		emit(corev1.EventTypeWarning, v1alpha1.EventOpenReportsFailed, is.Reason+": "+is.Message)
 	case was.Status == metav1.ConditionFalse && is.Status == metav1.ConditionTrue:
-		events = append(events, Event{normal, v1alpha1.EventOpenReportsRecovered, is.Message})
+		emit(corev1.EventTypeNormal, v1alpha1.EventOpenReportsRecovered, is.Message)
 	}
 	return events
 }
 
-// about is the condition of that type; an empty one when there is none.
-func about(status *v1alpha1.JobReportStatus, kind string) metav1.Condition {
+func conditionOrEmpty(status *v1alpha1.JobReportStatus, kind string) metav1.Condition {
 	if condition := meta.FindStatusCondition(status.Conditions, kind); condition != nil {
 		return *condition
 	}

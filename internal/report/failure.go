@@ -9,27 +9,25 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// Failure is why something about a report did not come about.
+// Failure explains why a scan or an export failed.
 type Failure struct {
-	// Reason of the condition that tells.
+	// Reason of the condition.
 	Reason string
-	// Message for people.
+	// Message of the condition.
 	Message string
 }
 
-// message is the one for the condition: that which stands there, if it says the same. An
-// error's text may have a port or a time in it that is another with each try, and each
-// would be a write.
-func (f Failure) message(before *v1alpha1.JobReportStatus, kind string) string {
-	message := zombie.Short(f.Message, zombie.MaxMessage)
-	if was := about(before, kind); was.Reason == f.Reason && slices.Equal(words(was.Message), words(message)) {
+// stableMessage returns the condition's present message if it differs only in numbers. An error
+// may contain a port or a time that differs for each attempt, and each would cause a write.
+func (f *Failure) stableMessage(before *v1alpha1.JobReportStatus, kind string) string {
+	message := zombie.TruncateText(f.Message, zombie.MaxMessageBytes)
+	if was := conditionOrEmpty(before, kind); was.Reason == f.Reason && slices.Equal(wordsWithoutDigits(was.Message), wordsWithoutDigits(message)) {
 		return was.Message
 	}
 	return message
 }
 
-// words are those of a text that no digit is in.
-func words(text string) []string {
-	all := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
-	return slices.DeleteFunc(all, func(word string) bool { return strings.ContainsFunc(word, unicode.IsDigit) })
+func wordsWithoutDigits(text string) []string {
+	words := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return slices.DeleteFunc(words, func(word string) bool { return strings.ContainsFunc(word, unicode.IsDigit) })
 }

@@ -9,60 +9,87 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-func TestAReportTellsWhetherItsFindingsAreInAnOpenReportToo(t *testing.T) {
-	missing := &Failure{v1alpha1.ReasonCRDMissing, "there is no such kind"}
-	forbidden := &Failure{v1alpha1.ReasonForbidden, "you may not"}
-	status := scan(v1alpha1.JobReportStatus{}, noon, 50, stuck("a", 0))
+// decideAfterExport decides on the same scan as before, after the Report was written or not.
+func decideAfterExport(before v1alpha1.JobReportStatus, failure *Failure, now time.Time) Decision {
+	aggregator := NewAggregator(50)
+	aggregator.Add(zombieEntry("a", 0))
+	return decideOn(before, Scan{Jobs: aggregator, StartTime: testTime, Duration: time.Second}, &ExportResult{Failure: failure}, now)
+}
+
+func TestAReportStatesWhetherItsFindingsWereExported(t *testing.T) {
+	missing := &Failure{v1alpha1.ReasonCRDMissing, "the kind does not exist"}
+	forbidden := &Failure{v1alpha1.ReasonForbidden, "not allowed"}
+	event := func(kind, reason, message string) []core.Event {
+		return []core.Event{{Type: kind, Reason: reason, Action: "Scan", Message: message}}
+	}
+	status := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, zombieEntry("a", 0))
 	for _, step := range []struct {
 		name    string
 		failure *Failure
-		want    Decision
+		want    WriteReason
 		ready   metav1.ConditionStatus
-		events  []Event
+		events  []core.Event
 	}{
-		{"missing", missing, Changed, metav1.ConditionFalse, []Event{{"Warning", "OpenReportsFailed", "CRDMissing: there is no such kind"}}},
-		{"still missing", missing, Unchanged, metav1.ConditionFalse, nil},
-		{"there, and forbidden", forbidden, Changed, metav1.ConditionFalse, []Event{{"Warning", "OpenReportsFailed", "Forbidden: you may not"}}},
-		{"written", nil, Changed, metav1.ConditionTrue, []Event{{"Normal", "OpenReportsRecovered", "the findings are in a Report too"}}},
-		{"still written", nil, Unchanged, metav1.ConditionTrue, nil},
+		{"missing", missing, WriteChanged, metav1.ConditionFalse, event("Warning", "OpenReportsFailed", "CRDMissing: the kind does not exist")},
+		{"still missing", missing, WriteUnchanged, metav1.ConditionFalse, nil},
+		{"installed but forbidden", forbidden, WriteChanged, metav1.ConditionFalse, event("Warning", "OpenReportsFailed", "Forbidden: not allowed")},
+		{"written", nil, WriteChanged, metav1.ConditionTrue, event("Normal", "OpenReportsRecovered", "the OpenReports Report has the findings")},
+		{"still written", nil, WriteUnchanged, metav1.ConditionTrue, nil},
 	} {
-		next := Mirrored(status, step.failure, noon.Add(time.Hour))
-		if got := Decide("a", &status, &next); got != step.want {
-			t.Errorf("%s: %s, want %s", step.name, got, step.want)
+		decision := decideAfterExport(status, step.failure, testTime.Add(time.Hour))
+		if decision.Write != step.want {
+			t.Errorf("%s: %s, want %s", step.name, decision.Write, step.want)
 		}
-		if diff := cmp.Diff(step.events, Events(&status, &next)); diff != "" {
+		if diff := cmp.Diff(step.events, decision.Events); diff != "" {
 			t.Errorf("%s: events (-want +got):\n%s", step.name, diff)
 		}
-		if !meta.IsStatusConditionPresentAndEqual(next.Conditions, v1alpha1.ConditionOpenReportsReady, step.ready) {
-			t.Errorf("%s: %+v", step.name, next.Conditions)
+		if !meta.IsStatusConditionPresentAndEqual(decision.Status.Conditions, v1alpha1.ConditionOpenReportsReady, step.ready) {
+			t.Errorf("%s: %+v", step.name, decision.Status.Conditions)
 		}
-		if next.ContentHash != status.ContentHash {
-			t.Errorf("%s: it counts as another finding", step.name)
+		if decision.Status.ContentHash != status.ContentHash {
+			t.Errorf("%s: the content hash changed", step.name)
 		}
-		status = next
+		if decision.Export {
+			t.Errorf("%s: the export is repeated", step.name)
+		}
+		status = decision.Status
 	}
-
-	if next := scan(status, noon.Add(time.Hour), 50, stuck("a", 0)); !cmp.Equal(next.Conditions, status.Conditions) {
-		t.Error("a scan makes it forget")
-	}
-	off := Unmirrored(status)
-	if meta.FindStatusCondition(off.Conditions, v1alpha1.ConditionOpenReportsReady) != nil || len(off.Conditions) != 3 {
-		t.Errorf("switched off, it has %+v", off.Conditions)
-	}
-	if len(status.Conditions) != 4 {
-		t.Error("what was stored is changed")
-	}
-	if got := Events(&status, &off); got != nil {
-		t.Errorf("switched off, it tells %v", got)
+	if next := scanEntries(status, testTime.Add(time.Hour), 50, zombieEntry("a", 0)); !cmp.Equal(next.Conditions, status.Conditions) {
+		t.Error("a scan changes the condition")
 	}
 }
 
-func TestTheFirstOpenReportIsNoNews(t *testing.T) {
-	before := scan(v1alpha1.JobReportStatus{}, noon, 50)
-	after := Mirrored(before, nil, noon)
-	if got := Events(&before, &after); got != nil {
+func TestDisablingTheExportRemovesItsCondition(t *testing.T) {
+	exported := decideAfterExport(scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, zombieEntry("a", 0)), nil, testTime)
+	aggregator := NewAggregator(50)
+	aggregator.Add(zombieEntry("a", 0))
+	stored := &v1alpha1.JobReport{Status: exported.Status}
+	decision := Decide(Observation{Report: stored, Scan: Scan{Jobs: aggregator, StartTime: testTime}, Now: testTime})
+	if meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionOpenReportsReady) != nil {
+		t.Errorf("the condition remains: %+v", decision.Status.Conditions)
+	}
+	if meta.FindStatusCondition(stored.Status.Conditions, v1alpha1.ConditionOpenReportsReady) == nil {
+		t.Error("the stored status was changed")
+	}
+	if decision.Events != nil || decision.Export {
+		t.Errorf("events %v, export %t", decision.Events, decision.Export)
+	}
+}
+
+func TestTheFirstExportEmitsNoEvent(t *testing.T) {
+	before := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, zombieEntry("a", 0))
+	if got := decideAfterExport(before, nil, testTime).Events; got != nil {
 		t.Errorf("events %v", got)
+	}
+}
+
+func TestNothingIsExportedBeforeTheFirstSuccessfulScan(t *testing.T) {
+	failed := decideOn(v1alpha1.JobReportStatus{}, Scan{Failure: &Failure{v1alpha1.ReasonTimeout, "slow"}}, nil, testTime)
+	scanned := decideOn(v1alpha1.JobReportStatus{}, Scan{Jobs: NewAggregator(1), StartTime: testTime}, nil, testTime)
+	if failed.Export || !scanned.Export {
+		t.Errorf("export after a failure %t, after a scan %t", failed.Export, scanned.Export)
 	}
 }

@@ -16,38 +16,52 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// stuck is a row of a Job that is a zombie since then.
-func stuck(name string, since time.Duration) Row {
-	return Row{name, types.UID("uid-" + name), zombie.Finding{
-		Category: zombie.Zombie, Severity: zombie.High, Reason: zombie.NeverStarted,
-		Since: noon.Add(since), Message: "to be started",
+// zombieEntry returns an entry of a Job that is a zombie since that long after testTime.
+func zombieEntry(name string, since time.Duration) Entry {
+	return Entry{name, types.UID("uid-" + name), zombie.Finding{
+		Category: zombie.CategoryZombie, Severity: zombie.SeverityHigh, Reason: zombie.ReasonNeverStarted,
+		Since: testTime.Add(since), Message: "never started",
 	}}
 }
 
-// odd is a row of a Job that is suspicious.
-func odd(name string, severity zombie.Severity, since time.Duration) Row {
-	row := stuck(name, since)
-	row.Finding.Category, row.Finding.Severity, row.Finding.Reason = zombie.Suspicious, severity, zombie.Orphaned
+// suspiciousEntry returns an entry of a suspicious Job.
+func suspiciousEntry(name string, severity zombie.Severity, since time.Duration) Entry {
+	row := zombieEntry(name, since)
+	row.Finding.Category, row.Finding.Severity, row.Finding.Reason = zombie.CategorySuspicious, severity, zombie.ReasonOrphaned
 	return row
 }
 
-func well(name string) Row { return Row{Name: name, Finding: zombie.Finding{Category: zombie.Healthy}} }
-
-// scan is the status after a scan of these rows.
-func scan(before v1alpha1.JobReportStatus, at time.Time, top int, rows ...Row) v1alpha1.JobReportStatus {
-	tally := NewTally(top)
-	for _, row := range rows {
-		tally.Add(row)
-	}
-	return Scanned(before, tally, at, time.Second)
+func healthyEntry(name string) Entry {
+	return Entry{Name: name, Finding: zombie.Finding{Category: zombie.CategoryHealthy}}
 }
 
-func names(findings []v1alpha1.JobFinding) []string {
+// scanEntries returns the status after a scan of these entries.
+func scanEntries(before v1alpha1.JobReportStatus, at time.Time, top int, rows ...Entry) v1alpha1.JobReportStatus {
+	aggregator := NewAggregator(top)
+	for _, row := range rows {
+		aggregator.Add(row)
+	}
+	return decideOn(before, Scan{Jobs: aggregator, StartTime: at, Duration: time.Second}, nil, at).Status
+}
+
+// statusAfterFailure returns the status after a failed scan.
+func statusAfterFailure(before v1alpha1.JobReportStatus, failure Failure, now time.Time) v1alpha1.JobReportStatus {
+	return decideOn(before, Scan{Failure: &failure}, nil, now).Status
+}
+
+func decideOn(before v1alpha1.JobReportStatus, scan Scan, export *ExportResult, now time.Time) Decision {
+	stored := &v1alpha1.JobReport{Status: before}
+	stored.Namespace, stored.Generation = "a", 1
+	return Decide(Observation{Report: stored, Scan: scan, ExportEnabled: true, Export: export, Now: now})
+}
+
+func findingNames(findings []v1alpha1.JobFinding) []string {
 	var all []string
 	for i := range findings {
 		all = append(all, findings[i].Name)
@@ -55,22 +69,31 @@ func names(findings []v1alpha1.JobFinding) []string {
 	return all
 }
 
-func TestAReportCountsAllAndTellsOfEachJobThatIsNotHealthy(t *testing.T) {
-	got := scan(v1alpha1.JobReportStatus{}, noon, 50, well("b"), stuck("c", 0), odd("a", zombie.Low, 0), well("d"))
+func TestAReportCountsAllJobsAndListsThoseThatAreNotHealthy(t *testing.T) {
+	got := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, healthyEntry("b"), zombieEntry("c", 0), suspiciousEntry("a", zombie.SeverityLow, 0), healthyEntry("d"))
 	finding := func(name string, category v1alpha1.JobCategory, severity v1alpha1.JobSeverity, reason string) v1alpha1.JobFinding {
 		return v1alpha1.JobFinding{
 			Name: name, UID: types.UID("uid-" + name), Category: category, Severity: severity,
-			Reason: reason, Since: new(metav1.NewTime(noon)), Message: "to be started",
+			Reason: reason, Since: new(metav1.NewTime(testTime)), Message: "never started",
 		}
 	}
 	condition := func(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(noon)}
+		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(testTime)}
+	}
+	summary := func(kind string, status metav1.ConditionStatus) metav1.Condition {
+		summary := condition(kind, status, "Scanned", "all Jobs were scanned")
+		summary.ObservedGeneration = 1
+		return summary
 	}
 	want := v1alpha1.JobReportStatus{
+		ObservedGeneration: 1,
 		Conditions: []metav1.Condition{
 			condition("ReportReady", metav1.ConditionTrue, "Scanned", "all Jobs were scanned"),
 			condition("ScanFailed", metav1.ConditionFalse, "Scanned", "all Jobs were scanned"),
-			condition("Truncated", metav1.ConditionFalse, "AllFindings", "findings has all Jobs that are not healthy"),
+			condition("Truncated", metav1.ConditionFalse, "AllFindings", "findings lists all Jobs that are not healthy"),
+			summary("Ready", metav1.ConditionTrue),
+			summary("Reconciling", metav1.ConditionFalse),
+			summary("Stalled", metav1.ConditionFalse),
 		},
 		Summary: v1alpha1.JobSummary{
 			Total: 4, Healthy: 2, Suspicious: 1, Zombie: 1,
@@ -81,7 +104,7 @@ func TestAReportCountsAllAndTellsOfEachJobThatIsNotHealthy(t *testing.T) {
 			finding("c", v1alpha1.JobZombie, v1alpha1.SeverityHigh, "NeverStarted"),
 		},
 		ContentHash:  got.ContentHash,
-		LastScanTime: new(metav1.NewTime(noon)),
+		LastScanTime: new(metav1.NewTime(testTime)),
 		ScanDuration: &metav1.Duration{Duration: time.Second},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -89,20 +112,20 @@ func TestAReportCountsAllAndTellsOfEachJobThatIsNotHealthy(t *testing.T) {
 	}
 }
 
-func TestWhatMattersMostIsShown(t *testing.T) {
+func TestTheMostImportantFindingsAreListed(t *testing.T) {
 	for name, row := range map[string]struct {
-		rows []Row
+		rows []Entry
 		want []string
 	}{
-		"severe before mild":         {[]Row{odd("a", zombie.Low, -time.Hour), stuck("b", 0), odd("c", zombie.Medium, 0)}, []string{"b", "c"}},
-		"old before new":             {[]Row{stuck("a", 0), stuck("b", -time.Hour), stuck("c", -time.Minute)}, []string{"b", "c"}},
-		"then by uid":                {[]Row{stuck("c", 0), stuck("b", 0), stuck("a", 0)}, []string{"a", "b"}},
-		"of unknown age comes last":  {[]Row{ageless("a"), stuck("b", 0), stuck("c", 0)}, []string{"b", "c"}},
-		"shown by name, though":      {[]Row{stuck("b", -time.Hour), stuck("a", 0)}, []string{"a", "b"}},
-		"healthy Jobs are not shown": {[]Row{well("a"), well("b"), well("c")}, nil},
+		"severe before mild":          {[]Entry{suspiciousEntry("a", zombie.SeverityLow, -time.Hour), zombieEntry("b", 0), suspiciousEntry("c", zombie.SeverityMedium, 0)}, []string{"b", "c"}},
+		"old before new":              {[]Entry{zombieEntry("a", 0), zombieEntry("b", -time.Hour), zombieEntry("c", -time.Minute)}, []string{"b", "c"}},
+		"then by uid":                 {[]Entry{zombieEntry("c", 0), zombieEntry("b", 0), zombieEntry("a", 0)}, []string{"a", "b"}},
+		"unknown age comes last":      {[]Entry{entryWithoutAge("a"), zombieEntry("b", 0), zombieEntry("c", 0)}, []string{"b", "c"}},
+		"listed by name":              {[]Entry{zombieEntry("b", -time.Hour), zombieEntry("a", 0)}, []string{"a", "b"}},
+		"healthy Jobs are not listed": {[]Entry{healthyEntry("a"), healthyEntry("b"), healthyEntry("c")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := names(scan(v1alpha1.JobReportStatus{}, noon, 2, row.rows...).Findings)
+			got := findingNames(scanEntries(v1alpha1.JobReportStatus{}, testTime, 2, row.rows...).Findings)
 			if diff := cmp.Diff(row.want, got); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
@@ -110,76 +133,76 @@ func TestWhatMattersMostIsShown(t *testing.T) {
 	}
 }
 
-func ageless(name string) Row {
-	row := stuck(name, 0)
+func entryWithoutAge(name string) Entry {
+	row := zombieEntry(name, 0)
 	row.Finding.Since = time.Time{}
 	return row
 }
 
-// many are that many zombies, each as big as a finding can be.
-func many(n int) []Row {
-	rows := make([]Row, 0, n)
+// largestEntries returns n zombies, each with the longest possible finding.
+func largestEntries(n int) []Entry {
+	rows := make([]Entry, 0, n)
 	for i := range n {
-		row := stuck(fmt.Sprintf("%s-%05d", strings.Repeat("j", 240), i), time.Duration(i%97)*time.Minute)
+		row := zombieEntry(fmt.Sprintf("%s-%05d", strings.Repeat("j", 240), i), time.Duration(i%97)*time.Minute)
 		row.Finding.Message = strings.Repeat("<&>", 85)
-		row.Finding.Cause = strings.Repeat("<", zombie.MaxCause)
+		row.Finding.Cause = strings.Repeat("<", zombie.MaxCauseBytes)
 		rows = append(rows, row)
 	}
 	return rows
 }
 
 func TestFiveThousandZombiesFitInto64KiB(t *testing.T) {
-	for _, top := range []int{0, 1, 50, MaxTop, 100 * MaxTop} {
-		status := scan(v1alpha1.JobReportStatus{}, noon, top, many(5000)...)
-		status = Failed(status, Failure{v1alpha1.ReasonPartialList, strings.Repeat("<", 1000)}, noon)
+	for _, top := range []int{0, 1, 50, MaxFindings, 100 * MaxFindings} {
+		status := scanEntries(v1alpha1.JobReportStatus{}, testTime, top, largestEntries(5000)...)
+		status = statusAfterFailure(status, Failure{v1alpha1.ReasonPartialList, strings.Repeat("<", 1000)}, testTime)
 		raw, err := json.Marshal(status)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(raw) > MaxStatus {
-			t.Errorf("top %d: the status is of %d bytes", top, len(raw))
+		if len(raw) > MaxStatusBytes {
+			t.Errorf("top %d: the status has %d bytes", top, len(raw))
 		}
 		if status.Summary.Zombie != 5000 || status.Summary.Total != 5000 || status.Summary.ByReason["NeverStarted"] != 5000 {
 			t.Errorf("top %d: counts %+v", top, status.Summary)
 		}
-		if shown := len(status.Findings); shown > min(top, MaxTop) || int(status.Omitted)+shown != 5000 {
-			t.Errorf("top %d: %d shown, %d omitted", top, shown, status.Omitted)
+		if shown := len(status.Findings); shown > min(top, MaxFindings) || int(status.Omitted)+shown != 5000 {
+			t.Errorf("top %d: %d listed, %d omitted", top, shown, status.Omitted)
 		}
-		if !slices.IsSorted(names(status.Findings)) {
-			t.Errorf("top %d: not by name", top)
-		}
-	}
-}
-
-func TestATallyStaysSmall(t *testing.T) {
-	tally := NewTally(50)
-	for _, row := range many(5000) {
-		tally.Add(row)
-		if len(tally.rows) > 100 {
-			t.Fatalf("it holds %d rows", len(tally.rows))
+		if !slices.IsSorted(findingNames(status.Findings)) {
+			t.Errorf("top %d: not sorted by name", top)
 		}
 	}
 }
 
-func TestTruncatedSaysWhy(t *testing.T) {
+func TestAnAggregatorKeepsAtMostTwiceTheListedEntries(t *testing.T) {
+	aggregator := NewAggregator(50)
+	for _, row := range largestEntries(5000) {
+		aggregator.Add(row)
+		if len(aggregator.entries) > 100 {
+			t.Fatalf("it keeps %d entries", len(aggregator.entries))
+		}
+	}
+}
+
+func TestTheConditionTruncatedGivesTheReason(t *testing.T) {
 	for name, row := range map[string]struct {
 		top, jobs           int
 		wantStatus          metav1.ConditionStatus
 		wantReason, wantMsg string
 	}{
-		"all are shown":           {50, 50, "False", "AllFindings", "findings has all Jobs that are not healthy"},
-		"more than asked for":     {50, 51, "True", "TooManyFindings", "findings has 50 of 51 Jobs"},
-		"more than there is room": {500, 501, "True", "TooBig", ""},
+		"all are listed":           {50, 50, "False", "AllFindings", "findings lists all Jobs that are not healthy"},
+		"more than configured":     {50, 51, "True", "TooManyFindings", "findings lists 50 of 51 Jobs that are not healthy"},
+		"more than fits in 64 KiB": {500, 501, "True", "TooBig", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rows := many(row.jobs)
+			rows := largestEntries(row.jobs)
 			if row.wantReason != "TooBig" {
 				for i := range rows {
 					rows[i].Finding.Message, rows[i].Finding.Cause = "x", ""
 				}
 			}
-			status := scan(v1alpha1.JobReportStatus{}, noon, row.top, rows...)
-			got := about(&status, v1alpha1.ConditionTruncated)
+			status := scanEntries(v1alpha1.JobReportStatus{}, testTime, row.top, rows...)
+			got := conditionOrEmpty(&status, v1alpha1.ConditionTruncated)
 			if got.Status != row.wantStatus || got.Reason != row.wantReason || (row.wantMsg != "" && got.Message != row.wantMsg) {
 				t.Errorf("condition %+v", got)
 			}
@@ -189,31 +212,31 @@ func TestTruncatedSaysWhy(t *testing.T) {
 
 func TestTheOrderOfTheJobsDoesNotMatter(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
-	rows := many(1000)
+	rows := largestEntries(1000)
 	for i := range rows {
 		if i%3 == 0 {
-			rows[i] = odd(rows[i].Name, zombie.Low, time.Duration(i)*time.Second)
+			rows[i] = suspiciousEntry(rows[i].Name, zombie.SeverityLow, time.Duration(i)*time.Second)
 		}
 	}
-	want := encode(scan(v1alpha1.JobReportStatus{}, noon, 60, rows...))
+	want := encodeJSON(scanEntries(v1alpha1.JobReportStatus{}, testTime, 60, rows...))
 	for range 20 {
 		random.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-		if got := encode(scan(v1alpha1.JobReportStatus{}, noon, 60, rows...)); !bytes.Equal(got, want) {
-			t.Fatalf("another report:\n%s", cmp.Diff(string(want), string(got)))
+		if got := encodeJSON(scanEntries(v1alpha1.JobReportStatus{}, testTime, 60, rows...)); !bytes.Equal(got, want) {
+			t.Fatalf("the report differs:\n%s", cmp.Diff(string(want), string(got)))
 		}
 	}
 }
 
 func TestOneChangedJobChangesOneFinding(t *testing.T) {
-	rows := many(40)
+	rows := largestEntries(40)
 	for i := range rows {
-		rows[i].Finding.Cause, rows[i].Finding.Message = "", "to be started"
+		rows[i].Finding.Cause, rows[i].Finding.Message = "", "never started"
 	}
-	before := scan(v1alpha1.JobReportStatus{}, noon, 50, rows...)
+	before := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, rows...)
 	for i := range rows {
 		changed := slices.Clone(rows)
-		changed[i].Finding.Reason, changed[i].Finding.Message = zombie.NoReadyPods, "another"
-		after := scan(before, noon.Add(time.Hour), 50, changed...)
+		changed[i].Finding.Reason, changed[i].Finding.Message = zombie.ReasonNoReadyPods, "another"
+		after := scanEntries(before, testTime.Add(time.Hour), 50, changed...)
 		differ := 0
 		for j := range before.Findings {
 			if !equality.Semantic.DeepEqual(before.Findings[j], after.Findings[j]) {
@@ -221,122 +244,125 @@ func TestOneChangedJobChangesOneFinding(t *testing.T) {
 			}
 		}
 		if differ != 1 || len(before.Findings) != len(after.Findings) {
-			t.Errorf("%d findings have changed, and there are %d", differ, len(after.Findings))
+			t.Errorf("%d findings changed, %d in total", differ, len(after.Findings))
 		}
 		if after.ContentHash == before.ContentHash {
-			t.Error("the hash is the same")
+			t.Error("the content hash did not change")
 		}
 	}
 }
 
-func TestAFailedScanKeepsWhatWasFound(t *testing.T) {
-	good := scan(v1alpha1.JobReportStatus{}, noon, 50, stuck("a", 0))
-	bad := Failed(good, Failure{v1alpha1.ReasonForbidden, "no"}, noon.Add(time.Hour))
+func TestAFailedScanKeepsThePreviousFindings(t *testing.T) {
+	good := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, zombieEntry("a", 0))
+	bad := statusAfterFailure(good, Failure{v1alpha1.ReasonForbidden, "no"}, testTime.Add(time.Hour))
 
 	kept := bad
 	kept.Conditions = good.Conditions
 	if diff := cmp.Diff(good, kept); diff != "" {
-		t.Errorf("it changed more than conditions (-good +bad):\n%s", diff)
+		t.Errorf("more than the conditions changed (-good +failed):\n%s", diff)
 	}
-	ready, failed := about(&bad, v1alpha1.ConditionReportReady), about(&bad, v1alpha1.ConditionScanFailed)
+	ready, failed := conditionOrEmpty(&bad, v1alpha1.ConditionReportReady), conditionOrEmpty(&bad, v1alpha1.ConditionScanFailed)
 	if ready.Status != "False" || failed.Status != "True" || failed.Reason != "Forbidden" || failed.Message != "no" {
 		t.Errorf("conditions %+v, %+v", ready, failed)
 	}
-	if about(&good, v1alpha1.ConditionScanFailed).Status != "False" {
-		t.Error("the status before was changed")
+	if conditionOrEmpty(&good, v1alpha1.ConditionScanFailed).Status != "False" {
+		t.Error("the previous status was changed")
 	}
-	again := scan(bad, noon.Add(2*time.Hour), 50, stuck("a", 0))
-	if about(&again, v1alpha1.ConditionReportReady).Status != "True" || again.ContentHash != good.ContentHash {
-		t.Errorf("it does not recover: %+v", again.Conditions)
+	again := scanEntries(bad, testTime.Add(2*time.Hour), 50, zombieEntry("a", 0))
+	if conditionOrEmpty(&again, v1alpha1.ConditionReportReady).Status != "True" || again.ContentHash != good.ContentHash {
+		t.Errorf("the next scan does not reset the conditions: %+v", again.Conditions)
 	}
-	first := Failed(v1alpha1.JobReportStatus{}, Failure{v1alpha1.ReasonTimeout, "late"}, noon)
-	if got := about(&first, v1alpha1.ConditionReportReady).Message; got != "no scan has succeeded yet" {
+	first := statusAfterFailure(v1alpha1.JobReportStatus{}, Failure{v1alpha1.ReasonTimeout, "late"}, testTime)
+	if got := conditionOrEmpty(&first, v1alpha1.ConditionReportReady).Message; got != "no scan has succeeded yet" {
 		t.Errorf("before the first scan: %q", got)
 	}
 }
 
-func TestDecide(t *testing.T) {
-	good := scan(v1alpha1.JobReportStatus{}, noon, 50, stuck("a", 0))
-	bad := Failed(good, Failure{v1alpha1.ReasonForbidden, "no"}, noon)
+func TestAStatusIsWrittenOnlyWhenItChangedOrAHeartbeatIsDue(t *testing.T) {
+	good := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, zombieEntry("a", 0))
+	bad := statusAfterFailure(good, Failure{v1alpha1.ReasonForbidden, "no"}, testTime)
 	for name, row := range map[string]struct {
 		before, after v1alpha1.JobReportStatus
-		want          Decision
+		want          WriteReason
 	}{
-		"the first scan":              {v1alpha1.JobReportStatus{}, good, Changed},
-		"the first scan of no Jobs":   {v1alpha1.JobReportStatus{}, scan(v1alpha1.JobReportStatus{}, noon, 50), Changed},
-		"nothing new":                 {good, scan(good, noon.Add(5*time.Minute), 50, stuck("a", 0)), Unchanged},
-		"nothing new for long":        {good, scan(good, noon.Add(67*time.Minute), 50, stuck("a", 0)), Beat},
-		"another Job":                 {good, scan(good, noon, 50, stuck("b", 0)), Changed},
-		"a Job is gone":               {good, scan(good, noon, 50), Changed},
-		"one more Job, healthy":       {good, scan(good, noon, 50, stuck("a", 0), well("b")), Changed},
-		"the scan fails":              {good, bad, Changed},
-		"it fails again":              {bad, Failed(bad, Failure{v1alpha1.ReasonForbidden, "no"}, noon.Add(day)), Unchanged},
-		"it fails for another reason": {bad, Failed(bad, Failure{v1alpha1.ReasonTimeout, "no"}, noon.Add(time.Minute)), Changed},
-		"it fails in other words":     {bad, Failed(bad, Failure{v1alpha1.ReasonForbidden, "never"}, noon.Add(time.Minute)), Changed},
-		"it recovers":                 {bad, scan(bad, noon, 50, stuck("a", 0)), Changed},
+		"first scan":                            {v1alpha1.JobReportStatus{}, good, WriteChanged},
+		"first scan, no Jobs":                   {v1alpha1.JobReportStatus{}, scanEntries(v1alpha1.JobReportStatus{}, testTime, 50), WriteChanged},
+		"nothing changed":                       {good, scanEntries(good, testTime.Add(5*time.Minute), 50, zombieEntry("a", 0)), WriteUnchanged},
+		"nothing changed for more than an hour": {good, scanEntries(good, testTime.Add(67*time.Minute), 50, zombieEntry("a", 0)), WriteHeartbeat},
+		"other Job":                             {good, scanEntries(good, testTime, 50, zombieEntry("b", 0)), WriteChanged},
+		"a Job was deleted":                     {good, scanEntries(good, testTime, 50), WriteChanged},
+		"one more healthy Job":                  {good, scanEntries(good, testTime, 50, zombieEntry("a", 0), healthyEntry("b")), WriteChanged},
+		"scan fails":                            {good, bad, WriteChanged},
+		"scan fails again":                      {bad, statusAfterFailure(bad, Failure{v1alpha1.ReasonForbidden, "no"}, testTime.Add(oneDay)), WriteUnchanged},
+		"other reason":                          {bad, statusAfterFailure(bad, Failure{v1alpha1.ReasonTimeout, "no"}, testTime.Add(time.Minute)), WriteChanged},
+		"other message":                         {bad, statusAfterFailure(bad, Failure{v1alpha1.ReasonForbidden, "never"}, testTime.Add(time.Minute)), WriteChanged},
+		"scan succeeds again":                   {bad, scanEntries(bad, testTime, 50, zombieEntry("a", 0)), WriteChanged},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Decide("ns", &row.before, &row.after); got != row.want {
+			if got := compareStatus("ns", &row.before, &row.after); got != row.want {
 				t.Errorf("%s, want %s", got, row.want)
 			}
 		})
 	}
 }
 
-const day = 24 * time.Hour
+const oneDay = 24 * time.Hour
 
 func TestHeartbeatsAreSpread(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for i := range 100 {
 		name := fmt.Sprintf("team-%d", i)
-		beat := heartbeat(name)
+		beat := heartbeatInterval(name)
 		if beat < 54*time.Minute || beat > 66*time.Minute {
-			t.Errorf("%s beats every %s", name, beat)
+			t.Errorf("%s has a heartbeat every %s", name, beat)
 		}
-		if heartbeat(name) != beat {
-			t.Errorf("%s beats now so, now so", name)
+		if heartbeatInterval(name) != beat {
+			t.Errorf("the interval of %s is not constant", name)
 		}
 		seen[beat] = true
 	}
 	if len(seen) < 80 {
-		t.Errorf("only %d different beats", len(seen))
+		t.Errorf("only %d different intervals", len(seen))
 	}
 }
 
-// A status goes through the API server, and comes back the same as far as matters.
+// Storing a status truncates its times, which must not count as a change.
 func TestAStoredStatusIsUnchanged(t *testing.T) {
-	good := scan(v1alpha1.JobReportStatus{}, noon.Add(time.Millisecond), 50, stuck("a", 0), well("b"))
+	good := scanEntries(v1alpha1.JobReportStatus{}, testTime.Add(time.Millisecond), 50, zombieEntry("a", 0), healthyEntry("b"))
 	var stored v1alpha1.JobReportStatus
-	if err := json.Unmarshal(encode(good), &stored); err != nil {
+	if err := json.Unmarshal(encodeJSON(good), &stored); err != nil {
 		t.Fatal(err)
 	}
-	again := scan(stored, noon.Add(time.Minute), 50, stuck("a", 0), well("b"))
-	if got := Decide("ns", &stored, &again); got != Unchanged {
-		t.Errorf("it is %s", got)
+	again := scanEntries(stored, testTime.Add(time.Minute), 50, zombieEntry("a", 0), healthyEntry("b"))
+	if got := compareStatus("ns", &stored, &again); got != WriteUnchanged {
+		t.Errorf("the decision is %s, want no write", got)
 	}
 }
 
-func TestEventsTellOfConditionsOnly(t *testing.T) {
+func TestEventsReportConditionsOnly(t *testing.T) {
 	none := v1alpha1.JobReportStatus{}
-	good := scan(none, noon, 1, stuck("a", 0))
-	bad := Failed(good, Failure{v1alpha1.ReasonForbidden, "no"}, noon)
-	worse := Failed(bad, Failure{v1alpha1.ReasonTimeout, "late"}, noon)
-	long := scan(good, noon, 1, stuck("a", 0), stuck("b", 0))
+	good := scanEntries(none, testTime, 1, zombieEntry("a", 0))
+	failed := statusAfterFailure(good, Failure{v1alpha1.ReasonForbidden, "no"}, testTime)
+	failedOtherwise := statusAfterFailure(failed, Failure{v1alpha1.ReasonTimeout, "late"}, testTime)
+	truncated := scanEntries(good, testTime, 1, zombieEntry("a", 0), zombieEntry("b", 0))
+	event := func(kind, reason, message string) []core.Event {
+		return []core.Event{{Type: kind, Reason: reason, Action: "Scan", Message: message}}
+	}
 	for name, row := range map[string]struct {
 		before, after v1alpha1.JobReportStatus
-		want          []Event
+		want          []core.Event
 	}{
-		"the first scan":           {none, good, nil},
-		"other findings":           {good, scan(good, noon, 1, stuck("z", 0)), nil},
-		"the scan fails":           {good, bad, []Event{{"Warning", "ScanFailed", "Forbidden: no"}}},
-		"it fails again":           {bad, bad, nil},
-		"it fails otherwise":       {bad, worse, []Event{{"Warning", "ScanFailed", "Timeout: late"}}},
-		"it recovers":              {bad, good, []Event{{"Normal", "ScanRecovered", "all Jobs were scanned"}}},
-		"there is not room enough": {good, long, []Event{{"Normal", "Truncated", "findings has 1 of 2 Jobs"}}},
-		"there is room again":      {long, good, []Event{{"Normal", "NotTruncated", "findings has all Jobs that are not healthy"}}},
+		"first scan":                {none, good, nil},
+		"other findings":            {good, scanEntries(good, testTime, 1, zombieEntry("z", 0)), nil},
+		"scan fails":                {good, failed, event("Warning", "ScanFailed", "Forbidden: no")},
+		"scan fails again":          {failed, failed, nil},
+		"other failure":             {failed, failedOtherwise, event("Warning", "ScanFailed", "Timeout: late")},
+		"scan succeeds again":       {failed, good, event("Normal", "ScanRecovered", "all Jobs were scanned")},
+		"findings are truncated":    {good, truncated, event("Normal", "Truncated", "findings lists 1 of 2 Jobs that are not healthy")},
+		"findings are all included": {truncated, good, event("Normal", "NotTruncated", "findings lists all Jobs that are not healthy")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, Events(&row.before, &row.after)); diff != "" {
+			if diff := cmp.Diff(row.want, transitionEvents(&row.before, &row.after)); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})

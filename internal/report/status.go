@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,84 +15,77 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// MaxStatus is the most bytes of a status, in JSON.
-const MaxStatus = 64 << 10
+// MaxStatusBytes bounds the size of a status in JSON.
+const MaxStatusBytes = 64 << 10
 
-// maxFindings is the most bytes of its findings: the rest is for conditions and counts,
-// of which there are only so many.
-const maxFindings = MaxStatus - 6<<10
+// maxFindingsBytes bounds the size of the findings. The rest is for the conditions and the
+// summary, which have a bounded size.
+const maxFindingsBytes = MaxStatusBytes - 12<<10
 
-// Scanned is the status after a scan that has seen all Jobs.
-func Scanned(before v1alpha1.JobReportStatus, tally *Tally, began time.Time, took time.Duration) v1alpha1.JobReportStatus {
-	after := v1alpha1.JobReportStatus{
-		Conditions:   slices.Clone(before.Conditions),
-		Summary:      tally.summary(),
-		LastScanTime: new(metav1.NewTime(began.Truncate(time.Second))),
-		ScanDuration: &metav1.Duration{Duration: took.Round(time.Millisecond)},
+// statusAfterScan returns the status without the conditions that do not depend on the scan. A
+// failed scan keeps the previous findings: Jobs that were not listed may still exist.
+func statusAfterScan(before *v1alpha1.JobReportStatus, o *Observation) v1alpha1.JobReportStatus {
+	if o.Scan.Failure != nil {
+		after := *before.DeepCopy()
+		setFailureConditions(&after, before, o.Scan.Failure, o.Now)
+		return after
 	}
-	rows := tally.Rows()
-	after.Findings = findings(rows)
-	after.Omitted = after.Summary.Suspicious + after.Summary.Zombie - int32(len(after.Findings)) //nolint:gosec // at most MaxTop
-	after.ContentHash = contentHash(&after)
-	succeed(&after, len(after.Findings) < len(rows), began)
+	after := newStatus(&o.Scan)
+	tooBig := len(after.Findings) < len(o.Scan.Jobs.TopEntries())
+	after.Conditions = slices.Clone(before.Conditions)
+	setSuccessConditions(&after, tooBig, o.Scan.StartTime)
 	return after
 }
 
-func (t *Tally) summary() v1alpha1.JobSummary {
-	summary := v1alpha1.JobSummary{
-		Total:      t.total,
-		Healthy:    t.category["Healthy"],
-		Suspicious: t.category["Suspicious"],
-		Zombie:     t.category["Zombie"],
+// newStatus returns the results of a successful scan, without conditions.
+func newStatus(scan *Scan) v1alpha1.JobReportStatus {
+	status := v1alpha1.JobReportStatus{
+		Summary:      scan.Jobs.summary(),
+		Findings:     findingsThatFit(scan.Jobs.TopEntries()),
+		LastScanTime: new(metav1.NewTime(scan.StartTime.Truncate(time.Second))),
+		ScanDuration: &metav1.Duration{Duration: scan.Duration.Round(time.Millisecond)},
 	}
-	for reason, count := range t.reason {
-		if summary.ByReason == nil {
-			summary.ByReason = make(map[string]int32, len(t.reason))
-		}
-		summary.ByReason[string(reason)] = count
-	}
-	return summary
+	status.Omitted = status.Summary.Suspicious + status.Summary.Zombie - int32(len(status.Findings)) //nolint:gosec // at most MaxFindings
+	status.ContentHash = contentHash(&status)
+	return status
 }
 
-// findings are as many of the rows as there is room for, by name.
-func findings(rows []Row) []v1alpha1.JobFinding {
+// findingsThatFit returns the first entries that fit into the report, sorted by name.
+func findingsThatFit(entries []Entry) []v1alpha1.JobFinding {
 	var fitting []v1alpha1.JobFinding
 	size := len("[]")
-	for _, row := range rows {
-		one := findingOf(row)
-		if size += len(encode(one)) + len(","); size > maxFindings {
+	for _, entry := range entries {
+		finding := findingOf(entry)
+		if size += len(encodeJSON(finding)) + len(","); size > maxFindingsBytes {
 			break
 		}
-		fitting = append(fitting, one)
+		fitting = append(fitting, finding)
 	}
 	slices.SortFunc(fitting, func(a, b v1alpha1.JobFinding) int {
-		if order := strings.Compare(a.Name, b.Name); order != 0 {
-			return order
-		}
-		return strings.Compare(string(a.UID), string(b.UID))
+		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
 	return fitting
 }
 
-func findingOf(row Row) v1alpha1.JobFinding {
-	one := v1alpha1.JobFinding{
-		Name:     row.Name,
-		UID:      row.UID,
-		Category: v1alpha1.JobCategory(row.Finding.Category),
-		Severity: v1alpha1.JobSeverity(row.Finding.Severity),
-		Reason:   string(row.Finding.Reason),
-		Cause:    row.Finding.Cause,
-		Message:  row.Finding.Message,
+func findingOf(entry Entry) v1alpha1.JobFinding {
+	finding := v1alpha1.JobFinding{
+		Name:     entry.Name,
+		UID:      entry.UID,
+		Category: v1alpha1.JobCategory(entry.Finding.Category),
+		Severity: v1alpha1.JobSeverity(entry.Finding.Severity),
+		Reason:   string(entry.Finding.Reason),
+		Cause:    entry.Finding.Cause,
+		Message:  entry.Finding.Message,
 	}
-	if !row.Finding.Since.IsZero() {
-		one.Since = new(metav1.NewTime(row.Finding.Since))
+	if !entry.Finding.Since.IsZero() {
+		finding.Since = new(metav1.NewTime(entry.Finding.Since))
 	}
-	return one
+	return finding
 }
 
-// contentHash is a hash of what the scan found: not of when it was, nor of its conditions.
+// contentHash hashes the result of a scan, without its time and the conditions.
 func contentHash(status *v1alpha1.JobReportStatus) string {
-	sum := sha256.Sum256(encode(struct {
+	sum := sha256.Sum256(encodeJSON(struct {
 		Summary  v1alpha1.JobSummary
 		Findings []v1alpha1.JobFinding
 		Omitted  int32
@@ -99,9 +93,8 @@ func contentHash(status *v1alpha1.JobReportStatus) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// encode is v in JSON, in which the keys of a map are sorted. Of the API's types there is
-// none that has no JSON.
-func encode(v any) []byte {
+// encodeJSON encodes a type of the API, which cannot fail. Map keys are sorted.
+func encodeJSON(v any) []byte {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("encoding %T: %v", v, err))

@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// scaleUpTolerance and shrinkTolerance are the parts by which another number of workers
-	// must be greater, or less, to be worth a change: what arrives is never quite even.
+	// scaleUpTolerance and scaleDownTolerance are the relative changes below which the pool does
+	// not scale, because arrivals fluctuate.
 	scaleUpTolerance   = 0.22
 	scaleDownTolerance = 0.2
-	// startingTolerance is the same while workers that were asked for are not there yet:
-	// more are asked for only when it is clear that twice as many are needed.
+	// startingTolerance replaces scaleUpTolerance while workers start: more are added only if
+	// twice as many are needed.
 	startingTolerance = 1
 )
 
-// scaleUp grows to the least that was wanted in the window, by no more than the step.
+// scaleUp scales up to the lowest recommendation of the window, limited by the step.
 func (n *replicaTarget) scaleUp(in Observation, memory *Memory) {
 	if in.Replicas > 0 && in.Replicas >= effectiveMin(in.Settings) && float64(n.value) < worthwhileReplicas(in) {
 		n.value, n.reason = in.Replicas, ReasonWithinTolerance
@@ -31,8 +31,8 @@ func (n *replicaTarget) scaleUp(in Observation, memory *Memory) {
 	n.raiseTo(effectiveMin(in.Settings), ReasonMinReplicas)
 }
 
-// worthwhileReplicas is from which number on growth is worth it. At the policy's bound there is
-// nothing to be gained by waiting.
+// worthwhileReplicas returns the number of workers from which on scaling up is worthwhile. At
+// the upper bound, waiting gains nothing.
 func worthwhileReplicas(in Observation) float64 {
 	part := 1.0 + scaleUpTolerance
 	if in.Ready < in.Replicas {
@@ -41,9 +41,9 @@ func worthwhileReplicas(in Observation) float64 {
 	return min(float64(in.Replicas)*part, float64(effectiveMax(in.Settings)))
 }
 
-// scaleDown shrinks to the most that was wanted in the window, by no more than the step, and
-// to no fewer than are busy, unless a bound is lower: then busy ones are drained. A pool
-// that has been idle for long has no need of another window.
+// scaleDown scales down to the highest recommendation of the window, limited by the step, and not
+// below the number of busy workers unless a bound is lower. A pool that was idle for idleAfter
+// skips the window.
 func (n *replicaTarget) scaleDown(in Observation, memory *Memory) {
 	rule := in.Settings.ScaleDown
 	if n.reason != ReasonIdle {
@@ -60,16 +60,16 @@ func (n *replicaTarget) scaleDown(in Observation, memory *Memory) {
 	n.raiseTo(in.Replicas-memory.ScaleDown.allowedChange(in, rule), ReasonMaxStep)
 }
 
-// ScaleRamp is growth or shrinking that takes more than one decision.
+// ScaleRamp is a change in one direction that takes more than one decision.
 type ScaleRamp struct {
-	// StartReplicas is how many workers there were when it began.
+	// StartReplicas is the number of workers at its start.
 	StartReplicas int32
-	// LastChange is when the number was last changed.
+	// LastChange is the time of the last change.
 	LastChange time.Time
 }
 
-// allowedChange is by how much the number may change now: by a step, once in a period. A change
-// soon after another belongs to the same ramp.
+// allowedChange returns by how much the number of workers may change now: by one step per period.
+// A change within two periods of the last one belongs to the same ramp.
 func (r *ScaleRamp) allowedChange(in Observation, rule ScaleRule) int32 {
 	since := in.Now.Sub(r.LastChange)
 	switch {
@@ -82,7 +82,7 @@ func (r *ScaleRamp) allowedChange(in Observation, rule ScaleRule) int32 {
 	return rule.Step.replicaCount(r.StartReplicas)
 }
 
-// replicaCount is how many workers the step is.
+// replicaCount returns the size of the step in workers.
 func (s ScaleStep) replicaCount(from int32) int32 {
 	switch {
 	case s.Count > 0:

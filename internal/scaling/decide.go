@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Decide says how many workers there shall be.
+// Decide returns the desired number of workers.
 func Decide(in Observation) Decision {
 	in = sanitizeObservation(in)
 	d := decideActive(in)
@@ -55,39 +55,40 @@ func decideActive(in Observation) Decision {
 	return d
 }
 
-// setMeasuredRates tells what has been learned.
+// setMeasuredRates sets the rates of the decision from its memory.
 func (d *Decision) setMeasuredRates() {
 	d.ArrivalRate = d.Memory.Rates.ArrivalRate
 	d.ServiceTime = d.Memory.Rates.serviceTime()
 }
 
-// replicaTarget of workers on its way through the rules.
+// replicaTarget is the number of workers while the rules are applied, and the last reason.
 type replicaTarget struct {
 	value  int32
 	reason Reason
 }
 
-// lowerTo lowers the number to a bound.
+// lowerTo applies an upper bound.
 func (n *replicaTarget) lowerTo(bound int32, reason Reason) {
 	if n.value > bound {
 		n.value, n.reason = bound, reason
 	}
 }
 
-// raiseTo raises the number to a bound.
+// raiseTo applies a lower bound.
 func (n *replicaTarget) raiseTo(bound int32, reason Reason) {
 	if n.value < bound {
 		n.value, n.reason = bound, reason
 	}
 }
 
-// What no number exceeds, so that none overflows.
+// Upper bounds that prevent overflows.
 const (
 	maxReplicas = 1_000_000
 	maxMessages = 1_000_000_000_000
 )
 
-// sanitizeObservation is the input without figures that cannot be: user input and brokers are not trusted.
+// sanitizeObservation returns the observation with impossible values corrected, because neither
+// user input nor brokers can be trusted.
 func sanitizeObservation(in Observation) Observation {
 	p := &in.Settings
 	p.Concurrency = max(p.Concurrency, 1)
@@ -109,11 +110,11 @@ func sanitizeObservation(in Observation) Observation {
 	return in
 }
 
-// roundUpReplicas is a number of workers for a computed one, rounded up.
+// roundUpReplicas rounds a computed number of workers up.
 func roundUpReplicas(n float64) int32 {
 	if math.IsNaN(n) || n <= 0 {
 		return 0
 	}
-	// What is computed from measured figures is not exact: 3.0000001 are 3.
+	// Computed values are inexact: 3.0000001 counts as 3.
 	return int32(min(math.Ceil(n-1e-6), maxReplicas))
 }

@@ -4,17 +4,17 @@ import (
 	"time"
 )
 
-// minClearingTime is the shortest time in which a backlog is to be cleared, however late
-// it already is.
+// minClearingTime is the shortest time in which a backlog should be cleared, even if it already
+// misses the objective.
 const minClearingTime = 4 * time.Second
 
-// defaultServiceTime is what a message takes as long as none has been finished.
+// defaultServiceTime is the assumed service time until messages have been finished.
 const defaultServiceTime = time.Second
 
-// demandedReplicas is how many workers the figures ask for: enough to keep up with what arrives
-// at the wanted utilization, and enough to keep up and clear the backlog within what is
-// left of the objective. The room that utilization leaves serves a backlog too, so the
-// greater of both is enough.
+// demandedReplicas returns the recommendation: enough workers to keep up with arrivals at the
+// target utilization, and enough to keep up and clear the backlog in the time that is left of
+// the objective. The larger number is sufficient for both, because the capacity that the
+// utilization leaves free also serves the backlog.
 func demandedReplicas(in Observation, memory *Memory) int32 {
 	f, p := in.Stats, in.Settings
 	slots := float64(f.InFlight)
@@ -23,27 +23,27 @@ func demandedReplicas(in Observation, memory *Memory) int32 {
 		clearUp := memory.Rates.ArrivalRate + expectedBacklog(in, &memory.Rates)/clearingTime(in).Seconds()
 		slots = max(slots, memory.Rates.serviceTimeOrDefault().Seconds()*max(keepUp, clearUp))
 	}
-	want := roundUpReplicas(slots / float64(p.Concurrency))
+	recommended := roundUpReplicas(slots / float64(p.Concurrency))
 	if p.BacklogPerReplica > 0 {
-		want = max(want, roundUpReplicas(float64(f.Backlog+f.InFlight)/float64(p.BacklogPerReplica)))
+		recommended = max(recommended, roundUpReplicas(float64(f.Backlog+f.InFlight)/float64(p.BacklogPerReplica)))
 	}
-	return want
+	return recommended
 }
 
-// expectedBacklog is the backlog there will be when a Pod that is made now takes messages: more
-// than there is, if more comes than the workers there are can do.
+// expectedBacklog returns the backlog at the time when a Pod that is created now becomes ready.
+// It grows if more messages arrive than the present workers can handle.
 func expectedBacklog(in Observation, rates *Rates) float64 {
 	can := float64(in.Replicas) * float64(in.Settings.Concurrency) / rates.serviceTimeOrDefault().Seconds()
 	excess := max(0, rates.LatestRate-can)
 	return float64(in.Stats.Backlog) + excess*in.PodStart.Seconds()
 }
 
-// clearingTime is the time in which the backlog is to be cleared.
+// clearingTime returns the time in which the backlog should be cleared.
 func clearingTime(in Observation) time.Duration {
 	return max(in.Settings.WaitP95-in.Stats.OldestAge-in.PodStart, minClearingTime)
 }
 
-// busyReplicas is how many workers it takes to hold what is in flight.
+// busyReplicas returns the number of workers that the messages in flight occupy.
 func busyReplicas(in Observation) int32 {
 	return roundUpReplicas(float64(in.Stats.InFlight) / float64(in.Settings.Concurrency))
 }

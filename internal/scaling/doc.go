@@ -1,15 +1,15 @@
-// Package scaling decides how many workers a WorkerPool has.
+// Package scaling decides how many workers a WorkerPool needs.
 //
-// Decide is a pure function of figures, policy, memory and now. It is asked every two
-// seconds, and goes through its rules in one order; each may change the number, and the
-// last that did is the reason:
+// Decide is a pure function of stats, settings, memory and time. It is called every two seconds
+// and applies its rules in this order. Each rule may change the number of workers; the last one
+// that did is the reason of the decision:
 //
-//	paused ▸ no figures ▸ demand ▸ caps ▸ idle ▸ bounds ▸ saturation ▸ up or down ▸ dry run
+//	paused ▸ no stats ▸ demand ▸ queue limits ▸ idle ▸ bounds ▸ saturation ▸ up or down ▸ dry run
 //
-// What it must know of earlier decisions it hands back as a Memory, which is small, of
-// bounded size, and fit to be stored: after a crash the next process goes on with the last
-// that was. An old Memory, or none, makes decisions slower to come down and never wrong.
+// What a decision needs of earlier ones is in its Memory. It is small, bounded, and stored in
+// the status, so that another process can continue after a crash. An outdated or missing Memory
+// delays scaling down; it never causes a wrong decision.
 //
-// It refuses to take what is not known for zero, and to shrink below what is busy unless
-// its bounds ask for it.
+// Unknown is never treated as zero, and a pool does not scale below its busy workers unless its
+// bounds require it.
 package scaling

@@ -11,7 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// ExplainDecision is a decision as a WorkerPool's status has it.
+// ExplainDecision returns a decision in the form of a WorkerPool's status.
 func ExplainDecision(in Observation, d Decision) *v1alpha1.ScaleDecision {
 	return &v1alpha1.ScaleDecision{
 		Time:           new(metav1.NewTime(in.Now)),
@@ -40,35 +40,35 @@ func decisionInputs(in Observation, d Decision) v1alpha1.ScaleInputs {
 	return known
 }
 
-// decisionMessage says in a sentence what was wanted, and what became of it.
+// decisionMessage explains a decision in one sentence.
 func decisionMessage(in Observation, d Decision) string {
 	p := in.Settings
-	why := map[Reason]string{
-		ReasonDemand:              "the figures ask for it",
-		ReasonWithinTolerance:     fmt.Sprintf("%d would not be worth the change", d.Recommended),
-		ReasonRateLimit:           "more could begin no more under the queue's rate limit",
-		ReasonMaxInFlight:         "more could have no message under the queue's maxInFlight",
-		ReasonIdle:                fmt.Sprintf("there has been nothing to do for %s", p.IdleAfter),
-		ReasonIdleAfter:           fmt.Sprintf("the last goes when there has been nothing to do for %s", p.IdleAfter),
+	explanation := map[Reason]string{
+		ReasonDemand:              "it follows the recommendation",
+		ReasonWithinTolerance:     "the difference is within the tolerance",
+		ReasonRateLimit:           "the rate limit of the queues leaves no messages for more workers",
+		ReasonMaxInFlight:         "maxInFlight of the queues leaves no messages for more workers",
+		ReasonIdle:                fmt.Sprintf("the pool was idle for %s", p.IdleAfter),
+		ReasonIdleAfter:           fmt.Sprintf("the pool scales to zero after being idle for %s", p.IdleAfter),
 		ReasonMinReplicas:         fmt.Sprintf("minReplicas is %d", p.MinReplicas),
 		ReasonMaxReplicas:         fmt.Sprintf("maxReplicas is %d", p.MaxReplicas),
-		ReasonBudget:              "the Policy's budget has no more for this pool",
-		ReasonThroughputSaturated: "more workers have not finished more messages: what they wait for is at its limit",
-		ReasonThroughputUnproven:  "it has not shown yet that the last growth was of use",
-		ReasonStabilizationWindow: "another number was wanted within the window",
-		ReasonMaxStep:             "maxStep allows no more in a period",
-		ReasonBusy:                "the others have messages in flight",
-		ReasonStatsUnavailable:    "nobody can tell what waits, so it stays as it is",
-		ReasonFallback:            "nobody can tell what waits: fallback",
+		ReasonBudget:              "the replica budget of a Policy allows no more",
+		ReasonThroughputSaturated: "more workers did not increase throughput; check what the workers depend on, such as a database",
+		ReasonThroughputUnproven:  "the last scale-up has not increased throughput yet",
+		ReasonStabilizationWindow: "recommendations within the window differ",
+		ReasonMaxStep:             "maxStep limits the change in this period",
+		ReasonBusy:                "the other workers have messages in flight",
+		ReasonStatsUnavailable:    "queue metrics are unavailable, so the number of workers does not change",
+		ReasonFallback:            "queue metrics are unavailable, so the fallback applies",
 		ReasonPaused:              fmt.Sprintf("autoscaling is paused until %s", p.PausedUntil.UTC().Format(time.RFC3339)),
 		ReasonDryRun:              "this is a dry run",
 	}[d.Reason]
-	text := fmt.Sprintf("%d wanted, %d there: %s", d.Recommended, in.Replicas, why)
+	text := fmt.Sprintf("%d recommended, staying at %d: %s", d.Recommended, in.Replicas, explanation)
 	if d.Applied != in.Replicas {
-		text = fmt.Sprintf("%d wanted, from %d to %d: %s", d.Recommended, in.Replicas, d.Applied, why)
+		text = fmt.Sprintf("%d recommended, scaling from %d to %d: %s", d.Recommended, in.Replicas, d.Applied, explanation)
 	}
 	if d.WouldApply != d.Applied {
-		text += fmt.Sprintf("; otherwise there would be %d", d.WouldApply)
+		text += fmt.Sprintf("; otherwise it would scale to %d", d.WouldApply)
 	}
 	return text
 }
@@ -77,10 +77,10 @@ func roundedDuration(d time.Duration) *metav1.Duration {
 	return &metav1.Duration{Duration: d.Round(time.Millisecond)}
 }
 
-// maxReportedValue figure that is told; no broker has as many messages.
+// maxReportedValue is the largest value that is reported. No broker has as many messages.
 const maxReportedValue = 1e12
 
-// milliQuantity is a figure to three places.
-func milliQuantity(figure float64) *resource.Quantity {
-	return resource.NewMilliQuantity(int64(math.Round(min(max(figure, 0), maxReportedValue)*1000)), resource.DecimalSI)
+// milliQuantity returns a value with three decimal places.
+func milliQuantity(value float64) *resource.Quantity {
+	return resource.NewMilliQuantity(int64(math.Round(min(max(value, 0), maxReportedValue)*1000)), resource.DecimalSI)
 }

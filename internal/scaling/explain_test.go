@@ -10,7 +10,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func TestExplain(t *testing.T) {
+func TestDecisionIsExplainedInTheStatus(t *testing.T) {
 	in := observationOf(1, &BacklogStats{Backlog: 2000, InFlight: 10, OldestAge: 1500 * time.Millisecond}, memoryWithRate(2.5))
 	want := &v1alpha1.ScaleDecision{
 		Time: new(metav1.NewTime(testTime)),
@@ -18,28 +18,28 @@ func TestExplain(t *testing.T) {
 			Replicas: 1, Backlog: new(int64(2000)), InFlight: new(int64(10)), OldestAge: roundedDuration(1500 * time.Millisecond),
 			ArrivalRate: milliQuantity(2.5), ServiceTime: roundedDuration(time.Second), Concurrency: 10, PodStart: roundedDuration(10 * time.Second),
 		},
-		Recommendation: 12, Applied: 12, Reason: "Demand", Message: "12 wanted, from 1 to 12: the figures ask for it",
+		Recommendation: 12, Applied: 12, Reason: "Demand", Message: "12 recommended, scaling from 1 to 12: it follows the recommendation",
 	}
 	if diff := cmp.Diff(want, ExplainDecision(in, Decide(in))); diff != "" {
 		t.Errorf("the explanation differs (-want, +got):\n%s", diff)
 	}
 }
 
-func TestMessages(t *testing.T) {
+func TestMessageExplainsTheDecision(t *testing.T) {
 	for title, test := range map[string]struct {
 		in   Observation
 		want string
 	}{
-		"what is not known is not told": {
-			observationOf(3, nil, Memory{}), "3 wanted, 3 there: nobody can tell what waits, so it stays as it is",
+		"unavailable metrics": {
+			observationOf(3, nil, Memory{}), "3 recommended, staying at 3: queue metrics are unavailable, so the number of workers does not change",
 		},
-		"a dry run tells what it would do": {
+		"a dry run reports what it would do": {
 			observationOf(2, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.DryRun = true }),
-			"10 wanted, 2 there: this is a dry run; otherwise there would be 10",
+			"10 recommended, staying at 2: this is a dry run; otherwise it would scale to 10",
 		},
-		"a pause tells until when": {
+		"a pause reports its end": {
 			observationOf(2, &BacklogStats{InFlight: 12}, memoryWithRate(10), func(p *Settings) { p.PausedUntil = testTime.Add(time.Hour) }),
-			"2 wanted, 2 there: autoscaling is paused until 2026-01-01T13:00:00Z",
+			"2 recommended, staying at 2: autoscaling is paused until 2026-01-01T13:00:00Z",
 		},
 	} {
 		t.Run(title, func(t *testing.T) {

@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// fluidQueue is a queue in which messages flow as water does: none comes by chance, and none is
-// whole.
+// fluidQueue simulates a queue with a continuous flow of messages, without randomness.
 type fluidQueue struct {
 	policy Settings
-	// rate at which messages come, and service, how long one takes, in seconds.
+	// rate of arrivals per second, and service time of a message in seconds.
 	rate, service float64
-	// limit of what all workers together can finish in a second; 0: none.
+	// limit of the throughput of all workers together, per second; 0 means unlimited.
 	limit float64
 
 	now                                  time.Time
@@ -24,7 +23,7 @@ type fluidQueue struct {
 	last                                 Decision
 }
 
-// runFor lets time pass, and has a decision made and kept to every two seconds.
+// runFor simulates a duration with a decision every two seconds.
 func (f *fluidQueue) runFor(d time.Duration) {
 	const start = 8 * time.Second
 	for end := f.now.Add(d); f.now.Before(end); {
@@ -52,7 +51,7 @@ func (f *fluidQueue) runFor(d time.Duration) {
 	}
 }
 
-// advanceQueue lets messages flow for so many seconds.
+// advanceQueue simulates arrivals and processing for some seconds.
 func (f *fluidQueue) advanceQueue(seconds float64) {
 	const step = 0.02
 	for ; seconds > 0; seconds -= step {
@@ -68,9 +67,8 @@ func (f *fluidQueue) advanceQueue(seconds float64) {
 	}
 }
 
-// Under a constant load, of whatever rate and duration, the number settles and stays, and
-// no message waits for long.
-func TestConstantLoadSettles(t *testing.T) {
+// Under any constant load the number of workers becomes stable, and no backlog remains.
+func TestConstantLoadLeadsToAStableNumberOfWorkers(t *testing.T) {
 	for s := range *propertyRuns / 3 {
 		r := rand.New(rand.NewPCG(s, 1))
 		f := &fluidQueue{policy: defaultSettings(), now: testTime, rate: 0.5 + 60*r.Float64(), service: 0.2 + 5*r.Float64()}
@@ -80,7 +78,7 @@ func TestConstantLoadSettles(t *testing.T) {
 		settled := f.changes
 		f.runFor(30 * time.Minute)
 		if f.changes != settled {
-			t.Errorf("seed %d: %d changes after it had settled: %+v", s, f.changes-settled, f)
+			t.Errorf("seed %d: %d changes after it became stable: %+v", s, f.changes-settled, f)
 		}
 		if f.waiting > 1+f.rate*DecisionInterval.Seconds() {
 			t.Errorf("seed %d: %.0f messages wait: %+v", s, f.waiting, f)
@@ -88,29 +86,29 @@ func TestConstantLoadSettles(t *testing.T) {
 	}
 }
 
-// What all workers wait for can do 20 messages a second, and 40 come: more and more
-// workers would only wait longer.
-func TestGrowthStopsWhereItIsOfNoUse(t *testing.T) {
+// A dependency of the workers handles 20 messages per second, and 40 arrive: more workers would
+// only wait longer.
+func TestScaleUpStopsWhenThroughputIsSaturated(t *testing.T) {
 	f := &fluidQueue{policy: defaultSettings(), now: testTime, rate: 15, service: 1, limit: 20}
 	f.policy.MaxReplicas = 1000
 	f.runFor(5 * time.Minute)
 	f.rate = 40
 	f.runFor(30 * time.Minute)
 	if f.replicas > 100 {
-		t.Errorf("there are %d workers, of which 3 could do all that can be done", f.replicas)
+		t.Errorf("%d workers, although 3 reach the maximum throughput", f.replicas)
 	}
 	if f.last.Reason != ReasonThroughputSaturated {
 		t.Errorf("the reason is %s, want %s: %s", f.last.Reason, ReasonThroughputSaturated, decisionMessage(Observation{Settings: f.policy}, f.last))
 	}
-	// When it can do more again, the pool goes on by itself.
+	// When the limit is lifted, the pool scales up again.
 	f.limit = 1000
 	f.runFor(15 * time.Minute)
 	if f.waiting > 100 {
-		t.Errorf("%.0f messages still wait", f.waiting)
+		t.Errorf("%.0f messages are still waiting", f.waiting)
 	}
 }
 
-func TestAnIdlePoolGoesToZeroOnTime(t *testing.T) {
+func TestIdlePoolScalesToZeroAfterIdleAfter(t *testing.T) {
 	f := &fluidQueue{policy: defaultSettings(), now: testTime, rate: 30, service: 1}
 	f.runFor(5 * time.Minute)
 	f.rate, f.waiting, f.inFlight = 0, 0, 0

@@ -9,9 +9,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Whatever a broker says, and whatever somebody puts into a status or a spec: it neither
-// panics nor breaks a promise.
-func FuzzNothingBreaksDecide(f *testing.F) {
+// Decide neither panics nor violates a guarantee for any stats, status or spec.
+func FuzzDecideKeepsItsGuarantees(f *testing.F) {
 	r := rand.New(rand.NewPCG(1, 1))
 	in := Observation{Now: testTime, Settings: randomSettings(r)}
 	for range 20 {

@@ -4,9 +4,8 @@ import (
 	"time"
 )
 
-// applyIdleRule keeps one worker as long as there is something to do, and until there has been
-// nothing for the policy's time. A pool at 0 sleeps until the first message, whatever
-// arrived before.
+// applyIdleRule keeps one worker while messages exist, and until none have existed for idleAfter.
+// A pool without workers stays at zero until a message arrives, regardless of earlier arrivals.
 func (n *replicaTarget) applyIdleRule(in Observation, memory *Memory) {
 	if in.Stats.Backlog+in.Stats.InFlight > 0 {
 		memory.IdleSince = time.Time{}

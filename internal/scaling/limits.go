@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// applyQueueLimits leaves out the workers that could have no message to work on.
+// applyQueueLimits removes workers for which the limits of the queues leave no messages.
 func (n *replicaTarget) applyQueueLimits(in Observation, service time.Duration) {
 	p := in.Settings
 	if p.RatePerSecond > 0 && service > 0 {
@@ -16,7 +16,7 @@ func (n *replicaTarget) applyQueueLimits(in Observation, service time.Duration) 
 	}
 }
 
-// applyBounds keeps to what the policy allows.
+// applyBounds applies minReplicas, maxReplicas and the budget.
 func (n *replicaTarget) applyBounds(in Observation) {
 	n.raiseTo(in.Settings.MinReplicas, ReasonMinReplicas)
 	n.lowerTo(in.Settings.MaxReplicas, ReasonMaxReplicas)
@@ -25,9 +25,10 @@ func (n *replicaTarget) applyBounds(in Observation) {
 	}
 }
 
-// effectiveMin and most are the bounds of the policy; limits go before minReplicas.
+// effectiveMin returns the lower bound. Upper bounds take precedence over it.
 func effectiveMin(p Settings) int32 { return min(p.MinReplicas, effectiveMax(p)) }
 
+// effectiveMax returns the upper bound.
 func effectiveMax(p Settings) int32 {
 	if p.Budget != nil {
 		return min(p.MaxReplicas, max(*p.Budget, 0))

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Memory is what a decision must know of those before.
+// Memory is what a decision needs of earlier decisions.
 type Memory struct {
 	Rates Rates
 	// Recommendations of the last decisions.
 	Recommendations Recommendations
-	// ScaleUp and Down are growth and shrinking under way.
+	// ScaleUp and ScaleDown are changes in progress.
 	ScaleUp, ScaleDown ScaleRamp
-	// IdleSince there is nothing to do.
+	// IdleSince is since when no messages exist; zero if messages exist.
 	IdleSince time.Time
-	// MissingSince there are no figures.
+	// MissingSince is since when stats are unavailable; zero if they are available.
 	MissingSince time.Time
 	Saturation   Saturation
 }
@@ -24,7 +24,8 @@ func (m Memory) cloneMemory() Memory {
 	return m
 }
 
-// resetCounters is for when figures are missing: what changed in that time cannot be told.
+// resetCounters discards the counters while stats are unavailable: changes in that time are
+// unknown.
 func (m *Memory) resetCounters(now time.Time) {
 	m.Rates.MeasuredAt = time.Time{}
 	m.IdleSince = time.Time{}

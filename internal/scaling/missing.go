@@ -1,7 +1,7 @@
 package scaling
 
-// replicasWithoutStats holds what there is: that nobody can tell what waits says nothing about
-// what waits. After the fallback's time there are at least so many as it says.
+// replicasWithoutStats keeps the number of workers, because an unknown backlog is not an empty
+// one. After fallback.after it applies the fallback as a lower bound.
 func replicasWithoutStats(in Observation) replicaTarget {
 	n := replicaTarget{in.Replicas, ReasonStatsUnavailable}
 	since := in.Memory.MissingSince

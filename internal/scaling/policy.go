@@ -10,8 +10,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// Defaults of an Autoscaling whose fields are left out, as the API server fills them in,
-// and those it cannot fill in.
+// Defaults of autoscaling: those that the API server sets, and those that it does not.
 const (
 	defaultWaitP95     = 30 * time.Second
 	defaultUtilization = 80
@@ -19,15 +18,15 @@ const (
 	defaultFallback    = time.Minute
 )
 
-// defaultScaleDown gives up to 60 % of the workers back every 30 seconds: 20 % in 10 s, in few
+// defaultScaleDown removes up to 60 % of the workers every 30 seconds: 20 % per 10 s, in few
 // changes.
 var defaultScaleDown = ScaleRule{Window: 15 * time.Second, Step: ScaleStep{Percent: 60}, Period: 30 * time.Second}
 
-// defaultPeriod of a rule that has a step.
+// defaultPeriod is the period of a rule that sets only a step.
 const defaultPeriod = 10 * time.Second
 
-// NewSettings is the policy of a pool's autoscaling. What comes from elsewhere, the budget
-// and the queues' limits, is for the caller to set.
+// NewSettings returns the settings of a pool's autoscaling. The caller sets the budget and the
+// limits of the queues.
 func NewSettings(a *v1alpha1.Autoscaling, concurrency int32) Settings {
 	p := Settings{
 		MinReplicas: a.MinReplicas, MaxReplicas: a.MaxReplicas,
@@ -57,8 +56,8 @@ func NewSettings(a *v1alpha1.Autoscaling, concurrency int32) Settings {
 	return p
 }
 
-// newScaleRule is a rule with what is left out taken from the default. Who gives a step but no
-// period means one of the usual length.
+// newScaleRule returns a rule, with omitted fields taken from the default. A step without a period
+// gets the default period.
 func newScaleRule(given *v1alpha1.ScaleRule, def ScaleRule) ScaleRule {
 	if given == nil {
 		return def
@@ -76,8 +75,8 @@ func newScaleRule(given *v1alpha1.ScaleRule, def ScaleRule) ScaleRule {
 	return rule
 }
 
-// newScaleStep reads a number or a percentage. One that is neither limits nothing: the API
-// server takes none.
+// newScaleStep parses a number or a percentage. Any other value, which the API server should have
+// refused, means unlimited.
 func newScaleStep(step *intstr.IntOrString) ScaleStep {
 	if step.Type == intstr.Int {
 		return ScaleStep{Count: max(step.IntVal, 0)}

@@ -15,16 +15,16 @@ func apiDuration(d time.Duration) *v1alpha1.Duration {
 	return &v1alpha1.Duration{Duration: metav1.Duration{Duration: d}}
 }
 
-func TestNewPolicy(t *testing.T) {
+func TestSettingsOfAutoscaling(t *testing.T) {
 	for title, test := range map[string]struct {
 		given v1alpha1.Autoscaling
 		want  Settings
 	}{
-		"what is left out has its default": {
+		"omitted fields have defaults": {
 			given: v1alpha1.Autoscaling{MaxReplicas: 20},
 			want:  defaultSettings(),
 		},
-		"what is given holds": {
+		"all fields are used": {
 			given: v1alpha1.Autoscaling{
 				MinReplicas: 2, MaxReplicas: 9, SLO: &v1alpha1.WaitObjective{WaitP95: apiDuration(5 * time.Second)},
 				BacklogPerReplica: new(int32(7)), TargetUtilizationPercent: 50, IdleAfter: apiDuration(0),
@@ -40,7 +40,7 @@ func TestNewPolicy(t *testing.T) {
 				Fallback:  &Fallback{Replicas: 4, After: time.Minute}, PausedUntil: testTime, DryRun: true,
 			},
 		},
-		"a rule's other fields keep their defaults": {
+		"omitted fields of a rule have defaults": {
 			given: v1alpha1.Autoscaling{MaxReplicas: 20, ScaleDown: &v1alpha1.ScaleRule{Window: apiDuration(time.Minute)}},
 			want: func() Settings {
 				p := defaultSettings()
@@ -51,7 +51,7 @@ func TestNewPolicy(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, NewSettings(&test.given, 10)); diff != "" {
-				t.Errorf("the policy differs (-want, +got):\n%s", diff)
+				t.Errorf("the settings differ (-want, +got):\n%s", diff)
 			}
 		})
 	}

@@ -9,15 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A run that fails is played again by -seed.
+// Use -seed to repeat a failed run.
 var (
-	propertySeed = flag.Uint64("seed", 0, "play this random run only")
-	propertyRuns = flag.Uint64("runs", 300, "how many random runs are played")
+	propertySeed = flag.Uint64("seed", 0, "run only this random seed")
+	propertyRuns = flag.Uint64("runs", 300, "number of random runs")
 )
 
-// Whatever policies, figures, gaps, restarts and clocks there are, at each moment what
-// is promised about a decision holds.
-func TestPromisesHoldAtRandom(t *testing.T) {
+// The guarantees of a decision hold for random settings, stats, gaps, restarts and clocks.
+func TestGuaranteesHoldForRandomObservations(t *testing.T) {
 	first, last := uint64(1), *propertyRuns
 	if *propertySeed != 0 {
 		first, last = *propertySeed, *propertySeed
@@ -29,15 +28,15 @@ func TestPromisesHoldAtRandom(t *testing.T) {
 			in = nextObservation(r, in)
 			d := Decide(in)
 			if problem := findViolation(r, in, d); problem != "" {
-				t.Fatalf("-seed %d: %s\ninput: %+v\nfigures: %+v\ndecision: %+v", s, problem, in, in.Stats, d)
+				t.Fatalf("-seed %d: %s\ninput: %+v\nstats: %+v\ndecision: %+v", s, problem, in, in.Stats, d)
 			}
 			in.Memory, in.Replicas = d.Memory, d.Applied
 		}
 	}
 }
 
-// nextObservation is what comes after some time: other figures, or none, perhaps another process
-// that only knows what was stored, perhaps another policy.
+// nextObservation returns an observation some time later, with other stats or none, possibly with
+// the memory restored from a status, or with other settings.
 func nextObservation(r *rand.Rand, in Observation) Observation {
 	in.Now = in.Now.Add(time.Duration(r.IntN(4000)) * time.Millisecond)
 	switch r.IntN(40) {
@@ -81,7 +80,7 @@ func randomStats(r *rand.Rand, in Observation) *BacklogStats {
 	return f
 }
 
-// increasedCounter goes a counter from where it was.
+// increasedCounter returns the last value of a counter.
 func increasedCounter(before *int64) int64 {
 	if before == nil {
 		return 0
@@ -125,27 +124,27 @@ func randomRule(r *rand.Rand) ScaleRule {
 	return rule
 }
 
-// findViolation says which promise a decision breaks; nothing, if it keeps them all.
+// findViolation returns the guarantee that a decision violates; empty if there is none.
 func findViolation(r *rand.Rand, in Observation, d Decision) string {
 	p := in.Settings
 	switch {
 	case d.Applied > in.Replicas && d.Applied > effectiveMax(p):
-		return "it grows over the bounds"
+		return "scales above the upper bound"
 	case d.Applied < effectiveMin(p):
-		return "it is under the bounds"
+		return "is below the lower bound"
 	case in.Stats == nil && d.Applied < in.Replicas:
-		return "it shrinks without figures"
+		return "scales down without stats"
 	case in.Stats != nil && d.Applied < min(in.Replicas, busyReplicas(in), effectiveMax(p)):
-		return "it shrinks below what is busy"
+		return "scales below the busy workers"
 	case in.Stats != nil && in.Stats.Backlog > 0 && d.Applied == 0 && effectiveMax(p) > 0:
-		return "it sleeps while a message waits"
+		return "stays at zero with a backlog"
 	case len(d.Memory.Recommendations) > spansPerWindow+2:
-		return "it remembers more and more"
+		return "the memory grows without bound"
 	case d.Reason == "" || decisionMessage(in, d) == "":
-		return "it does not say why"
+		return "has no reason or message"
 	}
 	if again := Decide(in); !cmp.Equal(d, again) {
-		return "it decides otherwise the second time: " + cmp.Diff(d, again)
+		return "is not deterministic: " + cmp.Diff(d, again)
 	}
 	if in.Stats == nil {
 		return ""
@@ -154,7 +153,7 @@ func findViolation(r *rand.Rand, in Observation, d Decision) string {
 	more.Stats = new(*in.Stats)
 	more.Stats.Backlog += 1 + int64(r.IntN(1000))
 	if with := Decide(more); with.Applied < d.Applied {
-		return "it makes fewer workers of a greater backlog"
+		return "has fewer workers for a larger backlog"
 	}
 	return ""
 }

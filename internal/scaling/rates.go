@@ -6,37 +6,39 @@ import (
 )
 
 const (
-	// rateTimeConstant is how long ago an arrival counts by a third.
+	// rateTimeConstant is the time constant of the smoothed arrival and finish rates.
 	rateTimeConstant = 10 * time.Second
-	// trendTimeConstant is the same for the average that the rate is compared with to see it grow.
+	// trendTimeConstant is the time constant of the slower average that shows whether the arrival
+	// rate grows.
 	trendTimeConstant = 40 * time.Second
-	// maxBurstFactor is how many times what is known of a rate what arrives may be, to count as one.
+	// maxBurstFactor limits how much a single measurement can raise the arrival rate.
 	maxBurstFactor = 4
-	// serviceTimeConstant is the same for work; only time in which there was work counts.
+	// serviceTimeConstant is the time constant of the service time. Only time with messages in
+	// flight counts.
 	serviceTimeConstant = 2 * time.Minute
-	// minFinishedSamples messages say little about how long one takes.
+	// minFinishedSamples is the number of finished messages from which on the service time is known.
 	minFinishedSamples = 5
 )
 
-// Rates are how fast messages come and go, smoothed.
+// Rates are smoothed arrival and finish rates.
 type Rates struct {
-	// MeasuredAt is when the counters were read; zero, if they have to be read anew.
+	// MeasuredAt is when the counters were read; zero if they are unknown.
 	MeasuredAt        time.Time
 	Arrived, Finished *int64
-	// Outstanding messages, waiting and in flight.
+	// Outstanding is the number of messages waiting and in flight.
 	Outstanding int64
-	// ArrivalRate and Finishing messages a second. Earlier is Arriving over a longer time, and
-	// Latest what arrived since the last figures.
+	// ArrivalRate and FinishRate in messages per second. TrendRate is the arrival rate smoothed
+	// over a longer time, LatestRate the arrival rate since the last measurement.
 	ArrivalRate, FinishRate, TrendRate, LatestRate float64
-	// BusySeconds is how long messages were in flight, in seconds, and Ended how many were
-	// finished in that time; what is long ago counts less.
+	// BusySeconds is the time that messages were in flight, BusyFinished the number of messages
+	// finished in that time. Both decay.
 	BusySeconds, BusyFinished float64
-	// ReportedServiceSeconds is what the workers said last that a message takes, in seconds; 0 if they
-	// never did.
+	// ReportedServiceSeconds is the last service time that workers reported, in seconds; 0 if they
+	// report none.
 	ReportedServiceSeconds float64
 }
 
-// updateRates takes in what has changed since the last figures.
+// updateRates updates the rates from the counters.
 func (m *Memory) updateRates(in Observation) {
 	r, f := &m.Rates, in.Stats
 	if f.ServiceTime > 0 {
@@ -58,8 +60,8 @@ func (m *Memory) updateRates(in Observation) {
 	r.Arrived, r.Finished = f.Arrived, f.Finished
 }
 
-// arrivedSinceLast since the last figures: counted by the broker, or what is more and what is
-// finished together.
+// arrivedSinceLast returns the messages that arrived since the last measurement: as counted by the
+// broker, or else the increase of outstanding messages plus those finished.
 func arrivedSinceLast(f *BacklogStats, r *Rates, held, finished int64, finishedKnown bool) (int64, bool) {
 	if f.Arrived != nil {
 		return counterIncrease(f.Arrived, r.Arrived)
@@ -67,7 +69,7 @@ func arrivedSinceLast(f *BacklogStats, r *Rates, held, finished int64, finishedK
 	return max(0, held-r.Outstanding+finished), finishedKnown
 }
 
-// counterIncrease is by how much a counter has gone on. One that went back tells nothing.
+// counterIncrease returns the increase of a counter. It is unknown if the counter was reset.
 func counterIncrease(now, before *int64) (int64, bool) {
 	if now == nil || before == nil || *now < *before {
 		return 0, false
@@ -75,28 +77,27 @@ func counterIncrease(now, before *int64) (int64, bool) {
 	return *now - *before, true
 }
 
-// addArrivals takes in a rate. What comes all at once is a backlog and not a rate, and is
-// counted as a backlog; so a rate counts only up to some times what is known of it and
-// what one worker could do.
+// addArrivals updates the arrival rate. A sudden burst is treated as backlog instead of a rate, so
+// a measurement counts only up to a multiple of the known rate and of what one worker can handle.
 func (r *Rates) addArrivals(rate, elapsed float64, concurrency int32) {
 	r.LatestRate = min(rate, maxBurstFactor*(r.ArrivalRate+float64(concurrency)/r.serviceTimeOrDefault().Seconds()))
 	r.ArrivalRate = exponentialAverage(r.ArrivalRate, r.LatestRate, elapsed, rateTimeConstant)
 	r.TrendRate = exponentialAverage(r.TrendRate, r.LatestRate, elapsed, trendTimeConstant)
 }
 
-// forecastRate is the rate in that time, if it goes on to grow as it does. It never falls ahead
-// of time, and never grows by more than a quarter: what looks like growth may be chance.
+// forecastRate returns the arrival rate after the given time if it continues to grow. It predicts
+// no decrease, and at most 25 % of growth, because apparent growth may be chance.
 func (r *Rates) forecastRate(lead time.Duration) float64 {
 	growth := max(0, r.ArrivalRate-r.TrendRate) / (trendTimeConstant - rateTimeConstant).Seconds()
 	return r.ArrivalRate + min(growth*(rateTimeConstant+lead).Seconds(), r.ArrivalRate/4)
 }
 
-// exponentialAverage brings an average nearer to what was seen for so many seconds.
+// exponentialAverage updates an average with a value measured over some seconds.
 func exponentialAverage(average, seen, seconds float64, memory time.Duration) float64 {
 	return average + (seen-average)*(1-math.Exp(-seconds/memory.Seconds()))
 }
 
-// addWork takes in what was worked on. Nothing is forgotten while there is no work.
+// addWork updates the service time. Nothing decays while no messages are in flight.
 func (r *Rates) addWork(worked, ended, elapsed float64) {
 	if worked == 0 && ended == 0 {
 		return
@@ -105,8 +106,8 @@ func (r *Rates) addWork(worked, ended, elapsed float64) {
 	r.BusySeconds, r.BusyFinished = r.BusySeconds*kept+worked, r.BusyFinished*kept+ended
 }
 
-// serviceTime of a message; 0 if not known. By Little's law it is the time that messages
-// were in flight, over how many were finished.
+// serviceTime returns the service time of a message; 0 if it is unknown. By Little's law it is the
+// time that messages were in flight, divided by the number of finished messages.
 func (r *Rates) serviceTime() time.Duration {
 	seconds := r.ReportedServiceSeconds
 	if seconds == 0 && r.BusyFinished >= minFinishedSamples {
@@ -115,7 +116,7 @@ func (r *Rates) serviceTime() time.Duration {
 	return time.Duration(min(seconds, (24*time.Hour).Seconds()) * float64(time.Second))
 }
 
-// serviceTimeOrDefault is what to go by when it is not known.
+// serviceTimeOrDefault returns a default while the service time is unknown.
 func (r *Rates) serviceTimeOrDefault() time.Duration {
 	if service := r.serviceTime(); service > 0 {
 		return service

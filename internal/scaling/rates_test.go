@@ -6,58 +6,58 @@ import (
 	"time"
 )
 
-// memoryMeasured is a memory of counters that were read so long ago.
+// memoryMeasured returns a memory of counters that were read some time ago.
 func memoryMeasured(ago time.Duration, r Rates) Memory {
 	r.MeasuredAt = testTime.Add(-ago)
 	return Memory{Rates: r}
 }
 
-func TestRates(t *testing.T) {
+func TestRatesAreMeasuredFromCounters(t *testing.T) {
 	const exact = 0.01
 	for title, test := range map[string]struct {
 		in                           Observation
 		arriving, finishing, service float64
 	}{
-		"the first figures tell nothing of rates": {
+		"the first measurement gives no rates": {
 			in: observationOf(1, &BacklogStats{Backlog: 10, Arrived: new(int64(500)), Finished: new(int64(490))}, Memory{}),
 		},
-		"what has come since is a rate, and counts by its time": {
+		"the increase since the last measurement is smoothed": {
 			in: observationOf(1, &BacklogStats{Arrived: new(int64(120)), Finished: new(int64(100))},
 				memoryMeasured(2*time.Second, Rates{Arrived: new(int64(100)), Finished: new(int64(100)), ArrivalRate: 10})),
 			arriving: 10, finishing: 0,
 		},
-		"a long gap counts for all": {
+		"after a long gap only the new rate counts": {
 			in: observationOf(1, &BacklogStats{Arrived: new(int64(7300)), Finished: new(int64(100))},
 				memoryMeasured(10*time.Minute, Rates{Arrived: new(int64(100)), Finished: new(int64(100)), ArrivalRate: 10})),
 			arriving: 12,
 		},
-		"what comes all at once is a backlog and no rate": {
+		"a burst is backlog, not a rate": {
 			in: observationOf(1, &BacklogStats{Backlog: 5000, Arrived: new(int64(5000)), Finished: new(int64(0))},
 				memoryMeasured(2*time.Second, Rates{Arrived: new(int64(0)), Finished: new(int64(0)), BusySeconds: 10, BusyFinished: 10})),
 			arriving: 40 * (1 - math.Exp(-0.2)), service: 1,
 		},
-		"a counter that has begun anew tells nothing": {
+		"a reset counter is ignored": {
 			in: observationOf(1, &BacklogStats{Arrived: new(int64(3)), Finished: new(int64(2))},
 				memoryMeasured(2*time.Second, Rates{Arrived: new(int64(100)), Finished: new(int64(100)), ArrivalRate: 10, FinishRate: 9})),
 			arriving: 10, finishing: 9,
 		},
-		"a counter that was not there before tells nothing": {
+		"a new counter gives no rate": {
 			in: observationOf(1, &BacklogStats{Arrived: new(int64(100)), Finished: new(int64(100))}, memoryMeasured(2*time.Second, Rates{})),
 		},
-		"what is more and what is finished have come, where nobody counts that": {
+		"arrivals are derived from outstanding and finished messages if the broker does not count them": {
 			in: observationOf(1, &BacklogStats{Backlog: 30, Finished: new(int64(120))},
 				memoryMeasured(10*time.Minute, Rates{Outstanding: 30, Finished: new(int64(100)), ArrivalRate: 10})),
 			arriving: 20.0 / 600, finishing: 20.0 / 600,
 		},
-		"where nobody counts anything there are no rates": {
+		"without counters rates are unknown": {
 			in: observationOf(1, &BacklogStats{Backlog: 30}, memoryMeasured(2*time.Second, Rates{})),
 		},
-		"the time in flight over what was finished is what a message takes": {
+		"the service time is the time in flight divided by finished messages": {
 			in: observationOf(1, &BacklogStats{InFlight: 40, Arrived: new(int64(20)), Finished: new(int64(20))},
 				memoryMeasured(2*time.Second, Rates{Arrived: new(int64(0)), Finished: new(int64(0))})),
 			arriving: 10 * (1 - math.Exp(-0.2)), finishing: 10 * (1 - math.Exp(-0.2)), service: 4,
 		},
-		"what the workers say goes first": {
+		"the service time that workers report takes precedence": {
 			in: observationOf(1, &BacklogStats{ServiceTime: 3 * time.Second}, memoryWithRate(0)), service: 3,
 		},
 	} {
@@ -76,7 +76,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-func TestFiguresAreReadAnewAfterTheyWereMissing(t *testing.T) {
+func TestCountersAreMeasuredAgainAfterStatsWereUnavailable(t *testing.T) {
 	memory := memoryMeasured(2*time.Second, Rates{Arrived: new(int64(100)), ArrivalRate: 10})
 	memory.IdleSince = testTime.Add(-time.Hour)
 	lost := Decide(observationOf(1, nil, memory))
@@ -91,15 +91,15 @@ func TestFiguresAreReadAnewAfterTheyWereMissing(t *testing.T) {
 	}
 }
 
-func TestGrowthIsSeenAhead(t *testing.T) {
+func TestArrivalRateIsForecast(t *testing.T) {
 	for title, test := range map[string]struct {
 		rates Rates
 		want  float64
 	}{
-		"a rate that stays":          {Rates{ArrivalRate: 40, TrendRate: 40}, 40},
-		"one that grows":             {Rates{ArrivalRate: 40, TrendRate: 37}, 42},
-		"one that seems to leap":     {Rates{ArrivalRate: 40, TrendRate: 0}, 50},
-		"one that falls, not before": {Rates{ArrivalRate: 40, TrendRate: 80}, 40},
+		"a constant rate":              {Rates{ArrivalRate: 40, TrendRate: 40}, 40},
+		"a growing rate":               {Rates{ArrivalRate: 40, TrendRate: 37}, 42},
+		"a sudden increase is limited": {Rates{ArrivalRate: 40, TrendRate: 0}, 50},
+		"a decrease is not forecast":   {Rates{ArrivalRate: 40, TrendRate: 80}, 40},
 	} {
 		t.Run(title, func(t *testing.T) {
 			if got := test.rates.forecastRate(10 * time.Second); math.Abs(got-test.want) > 1e-9 {

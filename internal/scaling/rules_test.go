@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Each rule by itself, in the order in which Decide goes through them.
-func TestDecide(t *testing.T) {
+// Each rule is tested separately, in the order in which Decide applies them.
+func TestEachRuleOfADecision(t *testing.T) {
 	saturated := memoryWithRate(5)
 	saturated.Saturation = Saturation{SaturatedRate: 5}
 	idleFor := func(d time.Duration) Memory {
@@ -17,13 +17,13 @@ func TestDecide(t *testing.T) {
 		return m
 	}
 	missingFor := func(d time.Duration) Memory { return Memory{MissingSince: testTime.Add(-d)} }
-	wanted := func(ago time.Duration, want int32) Memory {
+	recommended := func(ago time.Duration, replicas int32) Memory {
 		m := memoryWithRate(8)
 		m.Recommendations = append(m.Recommendations,
-			RecommendationSpan{Start: testTime.Add(-ago), Min: want, Max: want}, RecommendationSpan{Start: testTime.Add(2*time.Second - ago), Min: 1, Max: 1})
+			RecommendationSpan{Start: testTime.Add(-ago), Min: replicas, Max: replicas}, RecommendationSpan{Start: testTime.Add(2*time.Second - ago), Min: 1, Max: 1})
 		return m
 	}
-	shrunk := func(ago time.Duration, from int32) Memory {
+	scaledDown := func(ago time.Duration, from int32) Memory {
 		m := memoryWithRate(8)
 		m.ScaleDown = ScaleRamp{StartReplicas: from, LastChange: testTime.Add(-ago)}
 		return m
@@ -32,159 +32,159 @@ func TestDecide(t *testing.T) {
 		in   Observation
 		want outcome
 	}{
-		"the first message wakes a sleeping pool": {
+		"the first message scales from zero": {
 			observationOf(0, &BacklogStats{Backlog: 1}, Memory{}), outcome{1, 1, ReasonDemand},
 		},
-		"a burst wakes it to as many as clear it in what is left of the objective": {
+		"a burst scales from zero to what clears it within the objective": {
 			// 30 s less 10 s for the Pods to start: 2,000 in 20 s are 100 at once.
 			observationOf(0, &BacklogStats{Backlog: 2000}, memoryWithRate(0)), outcome{10, 10, ReasonDemand},
 		},
-		"before any message was finished it is taken to last a second": {
+		"an unknown service time counts as one second": {
 			observationOf(0, &BacklogStats{Backlog: 2000}, Memory{}), outcome{10, 10, ReasonDemand},
 		},
-		"the longer the oldest has waited the more it takes": {
+		"an older backlog needs more workers": {
 			observationOf(0, &BacklogStats{Backlog: 1000, OldestAge: 12 * time.Second}, memoryWithRate(0)), outcome{13, 13, ReasonDemand},
 		},
-		"what is too late is to be cleared in four seconds": {
+		"a backlog that misses the objective is cleared in four seconds": {
 			observationOf(0, &BacklogStats{Backlog: 400, OldestAge: time.Hour}, memoryWithRate(0)), outcome{10, 10, ReasonDemand},
 		},
-		"steady work gets room for what comes unevenly": {
+		"steady load leaves room for fluctuations": {
 			observationOf(1, &BacklogStats{InFlight: 10}, memoryWithRate(40)), outcome{5, 5, ReasonDemand},
 		},
-		"that room serves a backlog too": {
+		"that room also serves a backlog": {
 			// 40/s are 5 workers at 80 %; 40/s and 100 in 20 s are 45/s, which 5 can do.
 			observationOf(5, &BacklogStats{Backlog: 100, InFlight: 50}, memoryWithRate(40)), outcome{5, 5, ReasonDemand},
 		},
 		"slower messages need more workers": {
 			observationOf(1, &BacklogStats{InFlight: 10, ServiceTime: 4 * time.Second}, memoryWithRate(10)), outcome{5, 5, ReasonDemand},
 		},
-		"a number of messages per worker may ask for more": {
+		"backlogPerReplica may recommend more workers": {
 			observationOf(1, &BacklogStats{Backlog: 40}, memoryWithRate(0), func(p *Settings) { p.BacklogPerReplica = 5 }), outcome{8, 8, ReasonDemand},
 		},
-		"it alone counts while nobody knows how long messages take": {
+		"only backlogPerReplica counts while the service time is unknown": {
 			observationOf(1, &BacklogStats{Backlog: 2000}, Memory{}, func(p *Settings) { p.BacklogPerReplica = 500 }), outcome{4, 4, ReasonDemand},
 		},
 
-		"workers that the rate limit keeps from beginning anything are left out": {
+		"the rate limit caps the number of workers": {
 			observationOf(1, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.RatePerSecond = 16 }), outcome{10, 2, ReasonRateLimit},
 		},
-		"a rate limit leaves one worker at least": {
+		"the rate limit leaves at least one worker": {
 			observationOf(0, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.RatePerSecond = 0.01 }), outcome{10, 1, ReasonRateLimit},
 		},
-		"workers that maxInFlight keeps from having anything are left out": {
+		"maxInFlight caps the number of workers": {
 			observationOf(1, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.MaxInFlight = 25 }), outcome{10, 3, ReasonMaxInFlight},
 		},
 
-		"the last worker stays until nothing has been to do for long": {
+		"the last worker stays until the pool was idle for idleAfter": {
 			observationOf(1, &BacklogStats{}, idleFor(59*time.Second)), outcome{0, 1, ReasonIdleAfter},
 		},
-		"then it goes": {
+		"an idle pool scales to zero": {
 			observationOf(1, &BacklogStats{}, idleFor(time.Minute)), outcome{0, 0, ReasonIdle},
 		},
-		"the last worker stays while it works": {
+		"the last worker stays while it is busy": {
 			observationOf(1, &BacklogStats{InFlight: 1}, idleFor(time.Hour)), outcome{1, 1, ReasonDemand},
 		},
-		"a sleeping pool is not woken by what has come before": {
+		"earlier arrivals do not scale a pool from zero": {
 			observationOf(0, &BacklogStats{}, memoryWithRate(100)), outcome{13, 0, ReasonIdle},
 		},
 
-		"there are never fewer than minReplicas": {
+		"minReplicas is a lower bound": {
 			observationOf(0, &BacklogStats{}, Memory{}, func(p *Settings) { p.MinReplicas = 3 }), outcome{0, 3, ReasonMinReplicas},
 		},
-		"nor more than maxReplicas": {
+		"maxReplicas is an upper bound": {
 			observationOf(1, &BacklogStats{Backlog: 1e9}, memoryWithRate(0)), outcome{maxReplicas, 20, ReasonMaxReplicas},
 		},
-		"nor more than the budget, whatever minReplicas says": {
+		"the budget takes precedence over minReplicas": {
 			observationOf(0, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.Budget, p.MinReplicas = new(int32(4)), 6 }),
 			outcome{10, 4, ReasonBudget},
 		},
-		"a bound that was lowered has busy workers drained": {
+		"a lowered bound applies to busy workers": {
 			observationOf(8, &BacklogStats{Backlog: 100, InFlight: 80}, memoryWithRate(90), func(p *Settings) { p.MaxReplicas = 4 }), outcome{12, 4, ReasonMaxReplicas},
 		},
-		"a bound that was lowered is reached step by step": {
+		"a lowered bound is reached in steps": {
 			observationOf(20, &BacklogStats{}, memoryWithRate(0), func(p *Settings) { p.MaxReplicas = 5 }), outcome{0, 8, ReasonMaxStep},
 		},
 
-		"a pool that finishes no more with more workers does not grow": {
+		"saturated throughput prevents scaling up": {
 			observationOf(10, &BacklogStats{Backlog: 5000, InFlight: 100, Finished: new(int64(9))}, saturated), outcome{26, 10, ReasonThroughputSaturated},
 		},
-		"it may shrink": {
+		"saturated throughput does not prevent scaling down": {
 			observationOf(10, &BacklogStats{InFlight: 5}, saturated), outcome{1, 4, ReasonMaxStep},
 		},
 
-		"growth that is too little is not worth it": {
+		"a small scale-up is within tolerance": {
 			observationOf(10, &BacklogStats{InFlight: 80}, memoryWithRate(88)), outcome{11, 10, ReasonWithinTolerance},
 		},
-		"nor is shrinking": {
+		"a small scale-down is within tolerance": {
 			observationOf(10, &BacklogStats{InFlight: 70}, memoryWithRate(72)), outcome{9, 10, ReasonWithinTolerance},
 		},
-		"the last step up to maxReplicas is": {
+		"a small scale-up to maxReplicas is not": {
 			observationOf(19, &BacklogStats{Backlog: 5000}, memoryWithRate(0)), outcome{25, 20, ReasonMaxReplicas},
 		},
-		"growth goes to the least that was wanted in its window": {
-			observationOf(2, &BacklogStats{Backlog: 2000}, wanted(5*time.Second, 4), func(p *Settings) { p.ScaleUp.Window = 4 * time.Second }),
+		"scaling up follows the lowest recommendation of the window": {
+			observationOf(2, &BacklogStats{Backlog: 2000}, recommended(5*time.Second, 4), func(p *Settings) { p.ScaleUp.Window = 4 * time.Second }),
 			outcome{11, 2, ReasonStabilizationWindow},
 		},
-		"growth goes by its step": {
+		"scaling up is limited by its step": {
 			observationOf(2, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.ScaleUp = ScaleRule{Step: ScaleStep{Count: 3}, Period: time.Second} }),
 			outcome{10, 5, ReasonMaxStep},
 		},
-		"waking from zero does not wait for a window": {
+		"scaling from zero skips the window": {
 			observationOf(0, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.ScaleUp.Window = time.Minute }), outcome{10, 10, ReasonDemand},
 		},
-		"shrinking goes to the most that was wanted in its window": {
-			observationOf(10, &BacklogStats{InFlight: 8}, wanted(10*time.Second, 8)), outcome{1, 8, ReasonStabilizationWindow},
+		"scaling down follows the highest recommendation of the window": {
+			observationOf(10, &BacklogStats{InFlight: 8}, recommended(10*time.Second, 8)), outcome{1, 8, ReasonStabilizationWindow},
 		},
-		"what was wanted before the window does not count": {
-			observationOf(10, &BacklogStats{InFlight: 8}, wanted(time.Minute, 8)), outcome{1, 4, ReasonMaxStep},
+		"recommendations before the window do not count": {
+			observationOf(10, &BacklogStats{InFlight: 8}, recommended(time.Minute, 8)), outcome{1, 4, ReasonMaxStep},
 		},
-		"nobody knows what was wanted in a window that is not over": {
+		"an incomplete window prevents scaling down": {
 			observationOf(10, &BacklogStats{InFlight: 8}, Memory{}), outcome{1, 10, ReasonStabilizationWindow},
 		},
-		"shrinking goes by its step": {
+		"scaling down is limited by its step": {
 			observationOf(10, &BacklogStats{InFlight: 8}, memoryWithRate(8)), outcome{1, 4, ReasonMaxStep},
 		},
-		"once in a period": {
-			observationOf(10, &BacklogStats{InFlight: 8}, shrunk(29*time.Second, 20)), outcome{1, 10, ReasonMaxStep},
+		"one step per period": {
+			observationOf(10, &BacklogStats{InFlight: 8}, scaledDown(29*time.Second, 20)), outcome{1, 10, ReasonMaxStep},
 		},
-		"a step is a part of those there were when the shrinking began": {
-			observationOf(10, &BacklogStats{InFlight: 8}, shrunk(30*time.Second, 12)), outcome{1, 2, ReasonMaxStep},
+		"a percentage refers to the start of the scale-down": {
+			observationOf(10, &BacklogStats{InFlight: 8}, scaledDown(30*time.Second, 12)), outcome{1, 2, ReasonMaxStep},
 		},
-		"shrinking never goes below what is busy": {
+		"busy workers are kept": {
 			observationOf(10, &BacklogStats{InFlight: 61}, memoryWithRate(8)), outcome{7, 7, ReasonDemand},
 		},
 
-		"without figures it stays as it is": {
+		"without stats the number does not change": {
 			observationOf(7, nil, Memory{}), outcome{7, 7, ReasonStatsUnavailable},
 		},
-		"also at zero": {
+		"without stats a pool stays at zero": {
 			observationOf(0, nil, missingFor(time.Hour)), outcome{0, 0, ReasonStatsUnavailable},
 		},
-		"without figures for long it goes up to the fallback": {
+		"the fallback applies after its time without stats": {
 			observationOf(2, nil, missingFor(time.Minute), func(p *Settings) { p.Fallback = &Fallback{5, time.Minute} }),
 			outcome{2, 5, ReasonFallback},
 		},
-		"not down to it": {
+		"the fallback does not scale down": {
 			observationOf(8, nil, missingFor(time.Hour), func(p *Settings) { p.Fallback = &Fallback{5, time.Minute} }),
 			outcome{8, 8, ReasonStatsUnavailable},
 		},
-		"not before its time": {
+		"the fallback does not apply earlier": {
 			observationOf(2, nil, missingFor(59*time.Second), func(p *Settings) { p.Fallback = &Fallback{5, time.Minute} }),
 			outcome{2, 2, ReasonStatsUnavailable},
 		},
-		"a fallback keeps to the bounds": {
+		"the fallback respects the bounds": {
 			observationOf(2, nil, missingFor(time.Hour), func(p *Settings) { p.Fallback, p.MaxReplicas = &Fallback{5, time.Minute}, 3 }),
 			outcome{2, 3, ReasonFallback},
 		},
 
-		"while it is paused nothing changes": {
+		"a pause prevents all changes": {
 			observationOf(2, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.PausedUntil = testTime.Add(time.Second) }),
 			outcome{10, 2, ReasonPaused},
 		},
-		"a pause ends by itself": {
+		"a pause ends at its time": {
 			observationOf(2, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.PausedUntil = testTime }), outcome{10, 10, ReasonDemand},
 		},
-		"a dry run only tells": {
+		"a dry run changes nothing": {
 			observationOf(2, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.DryRun = true }), outcome{10, 2, ReasonDryRun},
 		},
 	} {
@@ -196,13 +196,13 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestWhileWorkersStartOnlyTwiceAsManyAreWorthIt(t *testing.T) {
+func TestWhileWorkersStartThePoolScalesUpOnlyToTwiceAsMany(t *testing.T) {
 	for title, test := range map[string]struct {
 		backlog int64
 		want    int32
 	}{
-		"half as many again": {1200, 4},
-		"twice as many":      {1700, 9},
+		"50 % more":     {1200, 4},
+		"twice as many": {1700, 9},
 	} {
 		t.Run(title, func(t *testing.T) {
 			in := observationOf(4, &BacklogStats{Backlog: test.backlog}, memoryWithRate(0))

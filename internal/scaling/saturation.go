@@ -5,39 +5,41 @@ import (
 )
 
 const (
-	// growthFactor is how many times as many workers there must be before they are expected to
-	// finish more.
+	// growthFactor is by how much the number of workers must grow before throughput is expected to
+	// grow.
 	growthFactor = 2
-	// requiredGain is which part of that growth must show in what is finished.
+	// requiredGain is the part of that growth that throughput must show.
 	requiredGain = 0.25
-	// settlingTime is how long workers must have been there before they are judged, beside the
-	// time in which they finish some messages.
+	// settlingTime is how long workers must be ready before their throughput counts, in addition
+	// to the time in which they handle some messages.
 	settlingTime = 10 * time.Second
-	// minSaturatedRate rate that is told from none.
+	// minSaturatedRate is the smallest throughput that differs from none.
 	minSaturatedRate = 0.001
-	// settlingMessages is how many service times that is.
+	// settlingMessages is the number of messages that each worker handles in that time.
 	settlingMessages = 3
 )
 
-// Saturation watches whether more workers finish more messages. When what they all wait
-// for, such as a database, is at its limit, they don't: each message only takes longer,
-// which looks as if still more workers were needed. So who has grown must show that it was
-// of use before growing again; and where it was of none, growth stops until more is
-// finished, or nothing waits any more.
+// Saturation detects whether more workers increase throughput. If a dependency of all workers,
+// such as a database, is at its limit, more workers only make each message take longer, which
+// looks as if even more workers were needed. So after scaling up, throughput must grow before the
+// pool scales up again. If it does not, the pool stops scaling up until throughput grows or the
+// backlog is empty.
 type Saturation struct {
-	// BaselineReady workers finished Known messages a second before the pool grew.
+	// BaselineReady workers had the throughput BaselineRate, in messages per second, before the
+	// last scale-up.
 	BaselineReady int32
 	BaselineRate  float64
-	// Ready workers are there since Since, and any at all since Woken.
+	// Ready workers exist since ReadySince. ActiveSince is when the pool last had no workers
+	// before.
 	Ready                   int32
 	ReadySince, ActiveSince time.Time
-	// SaturatedRate is what was finished in a second when growth was found to be of no use; 0 if
-	// it was not.
+	// SaturatedRate is the throughput at which scaling up was found to be useless; 0 if it was
+	// not.
 	SaturatedRate float64
 }
 
-// applySaturation keeps a pool from growing. It goes by what was known before these figures, so
-// that more backlog never makes fewer workers.
+// applySaturation prevents a useless scale-up. It uses the state before these stats, so that a
+// larger backlog never leads to fewer workers.
 func (n *replicaTarget) applySaturation(in Observation, before Saturation, rates *Rates) {
 	if in.Ready == 0 || n.value <= in.Replicas || in.Replicas < effectiveMin(in.Settings) || in.Stats.Finished == nil {
 		return
@@ -50,30 +52,31 @@ func (n *replicaTarget) applySaturation(in Observation, before Saturation, rates
 	}
 }
 
-// hasGrown tells whether there are more workers than are known.
+// hasGrown reports whether the number of ready workers has grown enough to expect more throughput.
 func (s *Saturation) hasGrown(in Observation) bool {
 	return s.BaselineReady > 0 && float64(in.Ready) >= float64(s.BaselineReady)*growthFactor
 }
 
-// finishesMore tells whether they finish more.
+// finishesMore reports whether throughput has grown with the workers.
 func (s *Saturation) finishesMore(in Observation, rates *Rates) bool {
 	more := float64(in.Ready)/float64(max(s.BaselineReady, 1)) - 1
 	return rates.FinishRate >= s.BaselineRate*(1+requiredGain*more)
 }
 
-// isWarmingUp tells whether workers have just come where there were none, and finish little of
-// what they could.
+// isWarmingUp reports whether the first workers have just started, and their throughput is still
+// low.
 func (s *Saturation) isWarmingUp(in Observation, rates *Rates) bool {
 	could := float64(in.Ready) * float64(in.Settings.Concurrency) / rates.serviceTimeOrDefault().Seconds()
 	return s.BaselineReady == 0 && isTooRecent(in, s.ActiveSince, rates) && rates.FinishRate < requiredGain*could
 }
 
-// isTooRecent tells whether workers that are there since then could not have finished much.
+// isTooRecent reports whether workers that are ready since then cannot have handled enough
+// messages.
 func isTooRecent(in Observation, since time.Time, rates *Rates) bool {
 	return !since.IsZero() && in.Now.Sub(since) < settlingTime+settlingMessages*rates.serviceTimeOrDefault()
 }
 
-// updateSaturation takes in what is finished now, and whether the pool is about to grow.
+// updateSaturation updates the state with the present throughput.
 func (s *Saturation) updateSaturation(in Observation, rates *Rates, grows bool) {
 	s.updateReady(in)
 	if in.Stats.Finished == nil || in.Stats.Backlog == 0 {
@@ -84,7 +87,7 @@ func (s *Saturation) updateSaturation(in Observation, rates *Rates, grows bool) 
 	}
 }
 
-// compareThroughput compares what is finished with what was.
+// compareThroughput compares the throughput with the baseline.
 func (s *Saturation) compareThroughput(in Observation, rates *Rates, grows bool) {
 	settled := !isTooRecent(in, s.ReadySince, rates)
 	atLimit := settled && in.Ready == in.Replicas && busyReplicas(in) >= in.Ready
@@ -106,7 +109,7 @@ func (s *Saturation) compareThroughput(in Observation, rates *Rates, grows bool)
 	}
 }
 
-// updateReady takes in who is there.
+// updateReady updates the number of ready workers.
 func (s *Saturation) updateReady(in Observation) {
 	if in.Ready > 0 && s.Ready == 0 && !s.ReadySince.IsZero() {
 		s.ActiveSince = in.Now
@@ -116,7 +119,7 @@ func (s *Saturation) updateReady(in Observation) {
 	}
 }
 
-// clearBaseline what is known, except who is there.
+// clearBaseline discards everything except the number of ready workers.
 func (s *Saturation) clearBaseline() {
 	s.BaselineReady, s.BaselineRate, s.SaturatedRate = 0, 0, 0
 }

@@ -4,18 +4,18 @@ import (
 	"time"
 )
 
-// testTime is when the tests begin.
+// testTime is the time of decisions in tests.
 var testTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// defaultSettings is a policy with the defaults: 0 to 20 workers, ten messages each.
+// defaultSettings returns settings with the defaults: 0 to 20 workers, concurrency 10.
 func defaultSettings() Settings {
 	return Settings{
 		MaxReplicas: 20, Concurrency: 10, WaitP95: 30 * time.Second, Utilization: 0.8, IdleAfter: time.Minute, ScaleDown: defaultScaleDown,
 	}
 }
 
-// memoryWithRate is a memory of messages that take a second and arrive at a rate, and of nothing
-// that was wanted for an hour.
+// memoryWithRate returns a memory with a service time of one second, an arrival rate, and
+// recommendations of zero for an hour.
 func memoryWithRate(rate float64) Memory {
 	return Memory{
 		Rates:           Rates{BusySeconds: 100, BusyFinished: 100, ArrivalRate: rate, TrendRate: rate},
@@ -23,7 +23,7 @@ func memoryWithRate(rate float64) Memory {
 	}
 }
 
-// observationOf is an input at noon, of so many workers, all of them ready.
+// observationOf returns an observation of a pool whose workers are all ready.
 func observationOf(replicas int32, f *BacklogStats, m Memory, changes ...func(p *Settings)) Observation {
 	in := Observation{Now: testTime, Settings: defaultSettings(), Replicas: replicas, Ready: replicas, PodStart: 10 * time.Second, Stats: f, Memory: m}
 	for _, change := range changes {
@@ -32,7 +32,7 @@ func observationOf(replicas int32, f *BacklogStats, m Memory, changes ...func(p 
 	return in
 }
 
-// outcome is what most tests compare.
+// outcome is the part of a decision that most tests compare.
 type outcome struct {
 	Want, Applied int32
 	Reason        Reason

@@ -9,8 +9,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// StoreMemory is a memory as a WorkerPool's status has it: times to the second, figures to
-// three places.
+// StoreMemory returns a memory in the form of a WorkerPool's status. Times are truncated to
+// seconds, values to three decimal places.
 func StoreMemory(m Memory) *v1alpha1.ScaleMemory {
 	r, s := m.Rates, m.Saturation
 	stored := &v1alpha1.ScaleMemory{
@@ -36,7 +36,7 @@ func StoreMemory(m Memory) *v1alpha1.ScaleMemory {
 	return stored
 }
 
-// RestoreMemory is the memory that a WorkerPool's status has; an empty one if it has none.
+// RestoreMemory returns the memory that a WorkerPool's status contains; empty if it contains none.
 func RestoreMemory(stored *v1alpha1.ScaleMemory) Memory {
 	if stored == nil {
 		return Memory{}
@@ -91,7 +91,7 @@ func restoreRamp(r *v1alpha1.ScaleRamp) ScaleRamp {
 	return ScaleRamp{StartReplicas: r.From, LastChange: r.Time.Time}
 }
 
-// quantityValue is a stored one; one that cannot be is nothing.
+// quantityValue returns the value of a stored quantity; 0 if it is missing or negative.
 func quantityValue(q *resource.Quantity) float64 {
 	if q == nil || q.Sign() < 0 {
 		return 0

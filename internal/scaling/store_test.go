@@ -12,7 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func TestAStoredMemoryIsRecalled(t *testing.T) {
+func TestMemoryIsRestoredFromTheStatus(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 0))
 	in := Observation{Now: testTime, Settings: randomSettings(r)}
 	for i := range 500 {
@@ -25,25 +25,25 @@ func TestAStoredMemoryIsRecalled(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(raw) > 2500 {
-			t.Fatalf("after %d decisions it takes %d bytes: %s", i, len(raw), raw)
+			t.Fatalf("after %d decisions the memory has %d bytes: %s", i, len(raw), raw)
 		}
 		stored := &v1alpha1.ScaleMemory{}
 		if err := json.Unmarshal(raw, stored); err != nil {
 			t.Fatal(err)
 		}
 		want := d.Memory
-		want.Rates.LatestRate = 0 // known again with the next figures
+		want.Rates.LatestRate = 0 // measured again with the next stats
 		near := cmp.Options{
 			cmpopts.EquateApprox(0, 0.001), cmpopts.EquateApproxTime(time.Second), cmpopts.EquateEmpty(),
 		}
 		if diff := cmp.Diff(want, RestoreMemory(stored), near); diff != "" {
-			t.Fatalf("after %d decisions another is recalled (-want, +got):\n%s", i, diff)
+			t.Fatalf("after %d decisions the restored memory differs (-want, +got):\n%s", i, diff)
 		}
 	}
 }
 
-func TestNoMemoryIsAnEmptyOne(t *testing.T) {
+func TestMissingMemoryIsEmpty(t *testing.T) {
 	if diff := cmp.Diff(Memory{}, RestoreMemory(nil)); diff != "" {
-		t.Errorf("something is recalled (-want, +got):\n%s", diff)
+		t.Errorf("the memory is not empty (-want, +got):\n%s", diff)
 	}
 }

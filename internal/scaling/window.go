@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// spansPerWindow is into how many parts the longer of the windows is divided. A window is longer
-// than it should be by at most one part.
+// spansPerWindow is the number of spans into which the longer window is divided. It makes a window
+// longer by at most one span.
 const spansPerWindow = 8
 
-// RecommendationSpan is what was wanted in a part of a window.
+// RecommendationSpan is the range of recommendations in a part of a window.
 type RecommendationSpan struct {
 	Start    time.Time
 	Min, Max int32
 }
 
-// Recommendations are what was wanted lately, the oldest first.
+// Recommendations are recent recommendations, oldest first.
 type Recommendations []RecommendationSpan
 
-// longestWindow of the policy's windows.
+// longestWindow returns the longer of the two windows.
 func longestWindow(p Settings) time.Duration { return max(p.ScaleUp.Window, p.ScaleDown.Window) }
 
-// addRecommendation puts what is wanted now into the last span, or begins a new one, and forgets what
-// is older than the window.
-func (w *Recommendations) addRecommendation(now time.Time, want int32, window time.Duration) {
+// addRecommendation adds a recommendation to the last span or starts a new one, and drops spans
+// older than the window.
+func (w *Recommendations) addRecommendation(now time.Time, recommended int32, window time.Duration) {
 	*w = slices.DeleteFunc(*w, func(s RecommendationSpan) bool { return s.Start.After(now) })
 	if last := len(*w) - 1; last >= 0 && now.Sub((*w)[last].Start) < window/spansPerWindow {
-		(*w)[last].Min, (*w)[last].Max = min((*w)[last].Min, want), max((*w)[last].Max, want)
+		(*w)[last].Min, (*w)[last].Max = min((*w)[last].Min, recommended), max((*w)[last].Max, recommended)
 	} else {
-		*w = append(*w, RecommendationSpan{Start: now, Min: want, Max: want})
+		*w = append(*w, RecommendationSpan{Start: now, Min: recommended, Max: recommended})
 	}
 	over := 0
 	for over < len(*w)-1 && !w.overlapsWindow(over, now, window) {
@@ -37,8 +37,8 @@ func (w *Recommendations) addRecommendation(now time.Time, want int32, window ti
 	*w = slices.Delete(*w, 0, max(over, len(*w)-spansPerWindow-2))
 }
 
-// replicasToKeep is how many of the workers there are were wanted in the window: all, as long as
-// nobody knows what was wanted at its beginning.
+// replicasToKeep returns the number of workers that the recommendations of the window justify. It
+// is the present number while the beginning of the window is unknown.
 func (w Recommendations) replicasToKeep(in Observation, window time.Duration) int32 {
 	if len(w) == 0 || w[0].Start.After(in.Now.Add(-window)) {
 		return in.Replicas
@@ -46,7 +46,7 @@ func (w Recommendations) replicasToKeep(in Observation, window time.Duration) in
 	return min(w.highestSince(in.Now, window), in.Replicas, effectiveMax(in.Settings))
 }
 
-// lowestSince that was wanted in the window.
+// lowestSince returns the lowest recommendation of the window.
 func (w Recommendations) lowestSince(now time.Time, window time.Duration) int32 {
 	lowest := int32(maxReplicas)
 	for i, span := range w {
@@ -57,7 +57,7 @@ func (w Recommendations) lowestSince(now time.Time, window time.Duration) int32 
 	return lowest
 }
 
-// highestSince that was wanted in the window.
+// highestSince returns the highest recommendation of the window.
 func (w Recommendations) highestSince(now time.Time, window time.Duration) int32 {
 	highest := int32(0)
 	for i, span := range w {
@@ -68,7 +68,8 @@ func (w Recommendations) highestSince(now time.Time, window time.Duration) int32
 	return highest
 }
 
-// overlapsWindow tells whether a span reaches into the window: it ends where the next begins.
+// overlapsWindow reports whether a span overlaps the window. A span ends where the next one
+// begins.
 func (w Recommendations) overlapsWindow(i int, now time.Time, window time.Duration) bool {
 	return i == len(w)-1 || w[i+1].Start.After(now.Add(-window))
 }

@@ -9,70 +9,70 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// JobBuilder takes a Job through what the API server and the Job controller do to it.
-// It changes the Job it was given.
+// JobBuilder changes a Job as the API server and the Job controller do. It modifies the Job that it
+// was created with.
 type JobBuilder struct{ job *batchv1.Job }
 
-// Job continues a Job that was planned or made before.
+// Job returns a builder for an existing Job.
 func Job(job *batchv1.Job) *JobBuilder { return &JobBuilder{job} }
 
-// Obj is the Job.
+// Obj returns the Job.
 func (b *JobBuilder) Obj() *batchv1.Job { return b.job }
 
-// Created is the Job as the API server stores it.
+// Created sets the fields that the API server sets when the Job is created.
 func (b *JobBuilder) Created(uid types.UID, at time.Time) *JobBuilder {
 	b.job.UID = uid
 	b.job.CreationTimestamp = metav1.NewTime(at)
 	return b
 }
 
-// Active is the Job with a Pod that runs since then.
+// Active adds a Pod that is running since then.
 func (b *JobBuilder) Active(since time.Time) *JobBuilder {
-	b.started(since)
+	b.setStartTime(since)
 	b.job.Status.Active, b.job.Status.Ready = 1, new(int32(1))
 	return b
 }
 
-// PodPending is the Job with a Pod that does not start.
+// PodPending adds a Pod that does not start.
 func (b *JobBuilder) PodPending(since time.Time) *JobBuilder {
-	b.started(since)
+	b.setStartTime(since)
 	b.job.Status.Active, b.job.Status.Ready = 1, new(int32)
 	return b
 }
 
-func (b *JobBuilder) started(at time.Time) {
+func (b *JobBuilder) setStartTime(at time.Time) {
 	b.job.Status.StartTime = new(metav1.NewTime(at))
 }
 
-// Complete is the Job that ended well.
+// Complete makes the Job succeed.
 func (b *JobBuilder) Complete(at time.Time) *JobBuilder {
-	b.idle()
+	b.setNoActivePods()
 	b.job.Status.Succeeded = 1
 	return b.Condition(batchv1.JobSuccessCriteriaMet, "", "", at).Condition(batchv1.JobComplete, "", "", at)
 }
 
-// Failed is the Job that ended badly.
+// Failed makes the Job fail.
 func (b *JobBuilder) Failed(reason, message string, at time.Time) *JobBuilder {
-	b.idle()
+	b.setNoActivePods()
 	b.job.Status.Failed = 1
 	return b.Condition(batchv1.JobFailureTarget, reason, message, at).Condition(batchv1.JobFailed, reason, message, at)
 }
 
-// Suspended is the suspended Job, its Pods gone.
+// Suspended suspends the Job and removes its Pods.
 func (b *JobBuilder) Suspended(at time.Time) *JobBuilder {
-	b.idle()
+	b.setNoActivePods()
 	b.job.Status.StartTime = nil
 	b.job.Spec.Suspend = new(true)
 	return b.Condition(batchv1.JobSuspended, "JobSuspended", "", at)
 }
 
-// Deleted is the Job that the garbage collector is about to remove.
+// Deleted marks the Job as deleted.
 func (b *JobBuilder) Deleted(at time.Time) *JobBuilder {
 	b.job.DeletionTimestamp = new(metav1.NewTime(at))
 	return b
 }
 
-// Condition adds a condition that is True.
+// Condition adds a True condition.
 func (b *JobBuilder) Condition(kind batchv1.JobConditionType, reason, message string, at time.Time) *JobBuilder {
 	b.job.Status.Conditions = append(b.job.Status.Conditions, batchv1.JobCondition{
 		Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(at),
@@ -80,6 +80,6 @@ func (b *JobBuilder) Condition(kind batchv1.JobConditionType, reason, message st
 	return b
 }
 
-func (b *JobBuilder) idle() {
+func (b *JobBuilder) setNoActivePods() {
 	b.job.Status.Active, b.job.Status.Ready = 0, new(int32)
 }

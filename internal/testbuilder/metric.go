@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// Metric is the value of the operator's gauge or counter with these labels' values, which
-// go by the labels' names; 0 if there is none.
+// Metric returns the value of the operator's gauge or counter with these label values, sorted by
+// the names of the labels; 0 if it does not exist.
 func Metric(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := metrics.Registry.Gather()

@@ -6,17 +6,17 @@ import (
 	"testing"
 )
 
-// Number is what an environment variable says about how much a test does, or else what it
-// does every day. A test fails if it says anything but a number from 1.
-func Number(t *testing.T, variable string, otherwise int) int {
+// Number returns the value of an environment variable that scales a test, or the default if it is
+// unset. The test fails if the value is not a positive number.
+func Number(t *testing.T, variable string, defaultNumber int) int {
 	t.Helper()
 	text := os.Getenv(variable)
 	if text == "" {
-		return otherwise
+		return defaultNumber
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		t.Fatalf("%s is %q, not a number from 1", variable, text)
+		t.Fatalf("%s is %q, not a positive number", variable, text)
 	}
 	return n
 }

@@ -7,10 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PodBuilder builds a Pod of one container.
+// PodBuilder builds a Pod with one container.
 type PodBuilder struct{ pod corev1.Pod }
 
-// Pod begins a Pod whose container has the name and no state yet.
+// Pod returns a builder for a Pod with a container that has no state yet.
 func Pod(container string) *PodBuilder {
 	return &PodBuilder{corev1.Pod{
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: container}}},
@@ -21,22 +21,22 @@ func Pod(container string) *PodBuilder {
 	}}
 }
 
-// Obj is what was built.
+// Obj returns the Pod.
 func (b *PodBuilder) Obj() corev1.Pod { return b.pod }
 
-// Created sets when the Pod was made.
+// Created sets the creation time.
 func (b *PodBuilder) Created(at time.Time) *PodBuilder {
 	b.pod.CreationTimestamp = metav1.NewTime(at)
 	return b
 }
 
-// Waiting is the Pod whose container cannot start.
+// Waiting makes the container wait for this reason.
 func (b *PodBuilder) Waiting(reason, message string) *PodBuilder {
-	b.state().Waiting = &corev1.ContainerStateWaiting{Reason: reason, Message: message}
+	b.containerState().Waiting = &corev1.ContainerStateWaiting{Reason: reason, Message: message}
 	return b
 }
 
-// Unschedulable is the Pod that fits no node.
+// Unschedulable makes the Pod fit no node.
 func (b *PodBuilder) Unschedulable(message string) *PodBuilder {
 	b.pod.Status.ContainerStatuses = nil
 	b.pod.Status.Conditions = []corev1.PodCondition{{
@@ -45,36 +45,38 @@ func (b *PodBuilder) Unschedulable(message string) *PodBuilder {
 	return b
 }
 
-// Running is the Pod whose container runs.
+// Running starts the container.
 func (b *PodBuilder) Running() *PodBuilder {
 	b.pod.Status.Phase = corev1.PodRunning
-	b.state().Running = &corev1.ContainerStateRunning{}
+	b.containerState().Running = &corev1.ContainerStateRunning{}
 	return b
 }
 
-// Exited is the Pod whose container ended with the code and left the message.
+// Exited terminates the container with this exit code and termination message.
 func (b *PodBuilder) Exited(code int32, message string) *PodBuilder {
 	b.pod.Status.Phase = corev1.PodSucceeded
 	reason := "Completed"
 	if code != 0 {
 		b.pod.Status.Phase, reason = corev1.PodFailed, "Error"
 	}
-	b.state().Terminated = &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, Message: message}
+	b.containerState().Terminated = &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, Message: message}
 	return b
 }
 
-// Killed is the Pod whose container ended with that reason, such as OOMKilled.
+// Killed terminates the container for this reason, such as OOMKilled.
 func (b *PodBuilder) Killed(reason string) *PodBuilder {
 	b.Exited(137, "")
-	b.state().Terminated.Reason = reason
+	b.containerState().Terminated.Reason = reason
 	return b
 }
 
-// Evicted is the Pod that failed without its container having a say.
+// Evicted makes the Pod fail without a terminated container.
 func (b *PodBuilder) Evicted(message string) *PodBuilder {
 	b.pod.Status.Phase, b.pod.Status.Reason, b.pod.Status.Message = corev1.PodFailed, "Evicted", message
 	b.pod.Status.ContainerStatuses = nil
 	return b
 }
 
-func (b *PodBuilder) state() *corev1.ContainerState { return &b.pod.Status.ContainerStatuses[0].State }
+func (b *PodBuilder) containerState() *corev1.ContainerState {
+	return &b.pod.Status.ContainerStatuses[0].State
+}

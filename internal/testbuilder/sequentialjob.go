@@ -1,5 +1,5 @@
-// Package fixture builds the objects that tests begin with. What a builder is not told
-// is as the API server's defaults would have it.
+// Package testbuilder builds objects for tests. Fields that a builder does not set have the API
+// server's defaults.
 package testbuilder
 
 import (
@@ -14,7 +14,7 @@ import (
 // SequentialJobBuilder builds a SequentialJob.
 type SequentialJobBuilder struct{ sj v1alpha1.SequentialJob }
 
-// SequentialJob begins one of generation 1, without steps.
+// SequentialJob returns a builder for a SequentialJob of generation 1 without steps.
 func SequentialJob(name, namespace string) *SequentialJobBuilder {
 	return &SequentialJobBuilder{v1alpha1.SequentialJob{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, UID: types.UID("uid-of-" + name), Generation: 1},
@@ -25,7 +25,7 @@ func SequentialJob(name, namespace string) *SequentialJobBuilder {
 	}}
 }
 
-// Obj is what was built.
+// Obj returns a copy of the SequentialJob.
 func (b *SequentialJobBuilder) Obj() *v1alpha1.SequentialJob { return b.sj.DeepCopy() }
 
 // Step appends a step to containers.
@@ -46,7 +46,7 @@ func (b *SequentialJobBuilder) Template(template corev1.PodTemplateSpec) *Sequen
 	return b
 }
 
-// Defaults sets a template that holds nothing but the container of defaults.
+// Defaults sets a template with only the container for defaults.
 func (b *SequentialJobBuilder) Defaults(container corev1.Container) *SequentialJobBuilder {
 	container.Name = "step"
 	return b.Template(corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{container}}})
@@ -61,13 +61,13 @@ func (b *SequentialJobBuilder) JobLabel(key, value string) *SequentialJobBuilder
 	return b
 }
 
-// Suspend holds the sequence.
+// Suspend suspends the sequence.
 func (b *SequentialJobBuilder) Suspend() *SequentialJobBuilder {
 	b.sj.Spec.Suspend = true
 	return b
 }
 
-// SuspendImmediately makes suspending end the running step's Pods.
+// SuspendImmediately sets the suspend policy that terminates the Pods of the running step.
 func (b *SequentialJobBuilder) SuspendImmediately() *SequentialJobBuilder {
 	b.sj.Spec.SuspendPolicy = v1alpha1.SuspendImmediate
 	return b
@@ -91,19 +91,19 @@ func (b *SequentialJobBuilder) RerunLostJobs() *SequentialJobBuilder {
 	return b
 }
 
-// Rerun asks for a rerun.
+// Rerun requests a rerun.
 func (b *SequentialJobBuilder) Rerun(id, from string) *SequentialJobBuilder {
 	b.sj.Spec.Rerun = &v1alpha1.Rerun{ID: id, From: from}
 	return b
 }
 
-// ManagedBy names another controller.
+// ManagedBy sets another controller.
 func (b *SequentialJobBuilder) ManagedBy(manager string) *SequentialJobBuilder {
 	b.sj.Spec.ManagedBy = &manager
 	return b
 }
 
-// Workspace asks for a volume of 1 GiB at /workspace.
+// Workspace adds a volume of 1 GiB at /workspace.
 func (b *SequentialJobBuilder) Workspace(retention v1alpha1.WorkspaceRetention) *SequentialJobBuilder {
 	b.sj.Spec.Workspace = &v1alpha1.Workspace{
 		Size:       resource.MustParse("1Gi"),
@@ -117,7 +117,7 @@ func (b *SequentialJobBuilder) Workspace(retention v1alpha1.WorkspaceRetention) 
 // StepOption changes a step.
 type StepOption func(*v1alpha1.Step)
 
-// Step is a step with an image.
+// Step returns a step with an image.
 func Step(name string, options ...StepOption) v1alpha1.Step {
 	step := v1alpha1.Step{
 		Name:      name,
@@ -139,7 +139,7 @@ func With(set func(*v1alpha1.StepOptions)) StepOption {
 	}
 }
 
-// ContinueOnFailure lets the sequence go on when the step fails.
+// ContinueOnFailure continues the sequence when the step fails.
 func ContinueOnFailure() StepOption {
 	return With(func(o *v1alpha1.StepOptions) { o.OnFailure = v1alpha1.OnFailureContinue })
 }

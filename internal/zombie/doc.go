@@ -1,30 +1,14 @@
-// Package zombie tells whether a Job is stale, and why.
+// Package zombie decides whether a Job is stale, and why.
 //
-// It is pure: from one Job's metadata, spec and status, and the time, Classify tells
-// what the Job is: Healthy, Suspicious (somebody should look) or Zombie (nobody will
-// ever need it as it is). It looks at no Pods and no logs, keeps nothing between calls,
-// and deletes nothing.
+// It is pure: Classify derives a category from one Job's metadata, spec and status and from the
+// current time. The category is Healthy, Suspicious (somebody should examine the Job) or Zombie
+// (the Job will never be useful again without intervention). It reads no Pods and no logs, keeps
+// nothing between calls, and deletes nothing.
 //
-// The rules are asked in a fixed order and the first that matches wins, so that a Job is
-// told its most important trouble only:
+// The rules are evaluated in a fixed order and the first match wins, so that a Job has only its
+// most important finding. The table in rules.go contains everything about a rule except its code:
+// reasons, thresholds, flags and documentation are derived from it.
 //
-//	Unknown               what it says of itself cannot be
-//	StuckTerminating      deleted, and still there
-//	TTLNotEnforced        finished, and should be gone by its own time to live
-//	FailedLongAgo         failed, and nobody cleaned up
-//	BackoffLimitExceeded  failed; so DeadlineExceeded, PodFailurePolicy, FailedOther, …
-//	FinishedNotCleaned    succeeded, and nobody cleaned up
-//	FailureTargetStuck    about to fail, and does not; so SuccessCriteriaStuck
-//	ExternallyManaged     unfinished in the hands of another controller
-//	SuspendedTooLong      suspended
-//	NeverStarted          the Job controller has not begun it
-//	PausedByParallelism   parallelism 0
-//	DeadlineNotEnforced   should have failed by its own deadline
-//	NoActivePods          begun, and has no Pod
-//	NoReadyPods           has Pods, none of which ever got ready
-//	RunningTooLong        runs without a deadline
-//	Orphaned              its CronJob has let go of it
-//
-// What a Job does not say is unknown, and speaks in the Job's favour: a time that is
-// missing makes nothing old.
+// Missing information is unknown and counts in the Job's favor: a missing time never makes a Job
+// old.
 package zombie

@@ -13,53 +13,54 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// facts are what the rules look at.
-type facts struct {
+// jobFacts is the input of a rule's check.
+type jobFacts struct {
 	*batchv1.Job
 
-	now        time.Time
-	thresholds Thresholds
+	now time.Time
+	// threshold of the rule.
+	threshold Threshold
 }
 
-// grown is a finding once what it tells of is old enough.
-func (f *facts) grown(threshold Threshold, since time.Time, reason Reason, cause, message string, arguments ...any) (Finding, bool) {
-	age := f.age(since)
+// findingByAge returns a finding if the time since then exceeds the rule's threshold.
+func (f *jobFacts) findingByAge(since time.Time, reason Reason, cause, message string, arguments ...any) (Finding, bool) {
+	age := f.timeSince(since)
 	switch {
-	case threshold.Zombie > 0 && age >= threshold.Zombie:
-		return finding(Zombie, High, since, reason, cause, message, arguments...), true
-	case threshold.Suspicious > 0 && age >= threshold.Suspicious:
-		return finding(Suspicious, Medium, since, reason, cause, message, arguments...), true
+	case f.threshold.Zombie > 0 && age >= f.threshold.Zombie:
+		return newFinding(CategoryZombie, SeverityHigh, since, reason, cause, message, arguments...), true
+	case f.threshold.Suspicious > 0 && age >= f.threshold.Suspicious:
+		return suspiciousFinding(since, reason, cause, message, arguments...)
 	default:
 		return Finding{}, false
 	}
 }
 
-// age is how long ago t was; a time that is unknown, or still to come, is no age at all.
-func (f *facts) age(t time.Time) time.Duration {
+// timeSince returns 0 for an unknown or future time.
+func (f *jobFacts) timeSince(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
 	}
 	return max(0, f.now.Sub(t))
 }
 
-// suspicious is a finding at any age.
-func suspicious(since time.Time, reason Reason, cause, message string, arguments ...any) (Finding, bool) {
-	return finding(Suspicious, Medium, since, reason, cause, message, arguments...), true
+// suspiciousFinding returns a finding that does not depend on age.
+func suspiciousFinding(since time.Time, reason Reason, cause, message string, arguments ...any) (Finding, bool) {
+	return newFinding(CategorySuspicious, SeverityMedium, since, reason, cause, message, arguments...), true
 }
 
-func finding(category Category, severity Severity, since time.Time, reason Reason, cause, message string, arguments ...any) Finding {
+func newFinding(category Category, severity Severity, since time.Time, reason Reason, cause, message string, arguments ...any) Finding {
 	return Finding{
 		Category: category,
 		Severity: severity,
 		Reason:   reason,
-		Cause:    Short(cause, MaxCause),
+		Cause:    TruncateText(cause, MaxCauseBytes),
 		Since:    since,
-		Message:  Short(fmt.Sprintf(message, arguments...), MaxMessage),
+		Message:  TruncateText(fmt.Sprintf(message, arguments...), MaxMessageBytes),
 	}
 }
 
-// condition is the condition of that type, if it is True.
-func (f *facts) condition(kind batchv1.JobConditionType) *batchv1.JobCondition {
+// trueCondition returns the condition of that type if it is True, or nil.
+func (f *jobFacts) trueCondition(kind batchv1.JobConditionType) *batchv1.JobCondition {
 	for i := range f.Status.Conditions {
 		c := &f.Status.Conditions[i]
 		if c.Type == kind && c.Status == corev1.ConditionTrue {
@@ -69,31 +70,31 @@ func (f *facts) condition(kind batchv1.JobConditionType) *batchv1.JobCondition {
 	return nil
 }
 
-func (f *facts) complete() *batchv1.JobCondition { return f.condition(batchv1.JobComplete) }
+func (f *jobFacts) completeCondition() *batchv1.JobCondition {
+	return f.trueCondition(batchv1.JobComplete)
+}
 
-func (f *facts) failed() *batchv1.JobCondition { return f.condition(batchv1.JobFailed) }
+func (f *jobFacts) failedCondition() *batchv1.JobCondition { return f.trueCondition(batchv1.JobFailed) }
 
-// finished is when the Job ended.
-func (f *facts) finished() (at time.Time, finished bool) {
-	for _, terminal := range []*batchv1.JobCondition{f.complete(), f.failed()} {
+func (f *jobFacts) finishTime() (at time.Time, finished bool) {
+	for _, terminal := range []*batchv1.JobCondition{f.completeCondition(), f.failedCondition()} {
 		if terminal != nil {
-			return f.first(terminal.LastTransitionTime.Time, timeOf(f.Status.CompletionTime)), true
+			return f.firstKnownTime(terminal.LastTransitionTime.Time, timeOrZero(f.Status.CompletionTime)), true
 		}
 	}
 	return time.Time{}, false
 }
 
-func (f *facts) deleted() bool { return f.DeletionTimestamp != nil }
+func (f *jobFacts) isDeleted() bool { return f.DeletionTimestamp != nil }
 
-// unfinished reports whether the Job still has something to do: one that is being
-// deleted is not expected to do anything any more.
-func (f *facts) unfinished() bool {
-	_, finished := f.finished()
-	return !finished && !f.deleted()
+// isUnfinished is false for a deleted Job, which is not expected to make progress.
+func (f *jobFacts) isUnfinished() bool {
+	_, finished := f.finishTime()
+	return !finished && !f.isDeleted()
 }
 
-// external is the controller other than Kubernetes' own that has the Job.
-func (f *facts) external() (manager string, external bool) {
+// externalManager returns the controller in spec.managedBy unless it is the Job controller.
+func (f *jobFacts) externalManager() (manager string, external bool) {
 	by := f.Spec.ManagedBy
 	if by == nil || *by == batchv1.JobControllerName {
 		return "", false
@@ -101,87 +102,89 @@ func (f *facts) external() (manager string, external bool) {
 	return *by, true
 }
 
-func (f *facts) suspended() bool { return f.Spec.Suspend != nil && *f.Spec.Suspend }
+func (f *jobFacts) isSuspended() bool { return f.Spec.Suspend != nil && *f.Spec.Suspend }
 
-// ending reports whether the Job is about to fail or to complete, and only waits for its
-// Pods to go.
-func (f *facts) ending() bool {
-	return f.condition(batchv1.JobFailureTarget) != nil || f.condition(batchv1.JobSuccessCriteriaMet) != nil
+// isEnding reports whether the Job will fail or complete once its Pods have terminated.
+func (f *jobFacts) isEnding() bool {
+	return f.trueCondition(batchv1.JobFailureTarget) != nil || f.trueCondition(batchv1.JobSuccessCriteriaMet) != nil
 }
 
-// ours reports whether the Job controller should have the Job under way.
-func (f *facts) ours() bool {
-	_, external := f.external()
-	return f.unfinished() && !f.ending() && !external && !f.suspended()
+// isExpectedToProgress reports whether the Job controller should work on the Job.
+func (f *jobFacts) isExpectedToProgress() bool {
+	_, external := f.externalManager()
+	return f.isUnfinished() && !f.isEnding() && !external && !f.isSuspended()
 }
 
-func (f *facts) started() bool { return f.Status.StartTime != nil }
+func (f *jobFacts) isStarted() bool { return f.Status.StartTime != nil }
 
-// paused reports whether the Job is told to have no Pods.
-func (f *facts) paused() bool { return f.Spec.Parallelism != nil && *f.Spec.Parallelism == 0 }
+func (f *jobFacts) hasZeroParallelism() bool {
+	return f.Spec.Parallelism != nil && *f.Spec.Parallelism == 0
+}
 
-// running reports whether the Job should have Pods now.
-func (f *facts) running() bool { return f.ours() && f.started() && !f.paused() }
+func (f *jobFacts) isExpectedToHavePods() bool {
+	return f.isExpectedToProgress() && f.isStarted() && !f.hasZeroParallelism()
+}
 
-func (f *facts) controlled() bool { return metav1.GetControllerOfNoCopy(f.Job) != nil }
+func (f *jobFacts) hasController() bool { return metav1.GetControllerOfNoCopy(f.Job) != nil }
 
-func (f *facts) created() time.Time { return f.CreationTimestamp.Time }
+func (f *jobFacts) creationTime() time.Time { return f.CreationTimestamp.Time }
 
-func (f *facts) startTime() time.Time { return timeOf(f.Status.StartTime) }
+func (f *jobFacts) startTime() time.Time { return timeOrZero(f.Status.StartTime) }
 
-// first is the first of the times that is known; the creation, when none is.
-func (f *facts) first(times ...time.Time) time.Time {
+// firstKnownTime returns the first time that is not zero, or the creation time.
+func (f *jobFacts) firstKnownTime(times ...time.Time) time.Time {
 	for _, t := range times {
 		if !t.IsZero() {
 			return t
 		}
 	}
-	return f.created()
+	return f.creationTime()
 }
 
-// edited is when metadata or spec were last changed, as far as managedFields tell: what
-// they say now has been so since then or before. Otherwise it is the creation.
-func (f *facts) edited() time.Time { return latest(f.created(), f.written("")) }
+// lastEditTime returns when metadata or spec were last changed according to managedFields, or
+// the creation time: their current values are at least that old.
+func (f *jobFacts) lastEditTime() time.Time {
+	return laterTime(f.creationTime(), f.lastWriteTime(""))
+}
 
-// observed is when the status was last changed, as far as managedFields tell: what it
-// says now has been so all the time since.
-func (f *facts) observed() time.Time { return f.written("status") }
+// lastStatusUpdateTime returns when the status was last changed according to managedFields: its
+// current values are at least that old.
+func (f *jobFacts) lastStatusUpdateTime() time.Time { return f.lastWriteTime("status") }
 
-func (f *facts) written(subresource string) time.Time {
+func (f *jobFacts) lastWriteTime(subresource string) time.Time {
 	var last time.Time
 	for i := range f.ManagedFields {
 		if f.ManagedFields[i].Subresource == subresource {
-			last = latest(last, timeOf(f.ManagedFields[i].Time))
+			last = laterTime(last, timeOrZero(f.ManagedFields[i].Time))
 		}
 	}
 	return last
 }
 
-func latest(a, b time.Time) time.Time {
+func laterTime(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}
 	return a
 }
 
-func timeOf(t *metav1.Time) time.Time {
+func timeOrZero(t *metav1.Time) time.Time {
 	if t == nil {
 		return time.Time{}
 	}
 	return t.Time
 }
 
-// after is t and so many seconds; a number that no duration can hold is a very long one.
-func after(t time.Time, seconds int64) time.Time {
-	const most = int64(math.MaxInt64 / time.Second)
-	return t.Add(time.Duration(min(max(seconds, -most), most)) * time.Second)
+// addSeconds limits the seconds to what a time.Duration can represent.
+func addSeconds(t time.Time, seconds int64) time.Time {
+	const limit = int64(math.MaxInt64 / time.Second)
+	return t.Add(time.Duration(min(max(seconds, -limit), limit)) * time.Second)
 }
 
-// format is a time as messages have it.
-func format(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// Short is the text in one line of at most that many bytes.
-func Short(text string, most int) string {
+// TruncateText returns the text as one line of valid UTF-8 of at most maxBytes bytes.
+func TruncateText(text string, maxBytes int) string {
 	text = strings.ToValidUTF8(text, string(utf8.RuneError))
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -190,11 +193,11 @@ func Short(text string, most int) string {
 		return r
 	}, text)
 	text = strings.TrimSpace(text)
-	if len(text) <= most {
+	if len(text) <= maxBytes {
 		return text
 	}
 	const ellipsis = "…"
-	end := most - len(ellipsis)
+	end := maxBytes - len(ellipsis)
 	for !utf8.RuneStart(text[end]) {
 		end--
 	}

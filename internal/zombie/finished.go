@@ -1,75 +1,67 @@
 package zombie
 
 import (
+	"cmp"
 	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// ttlNotEnforced finds Jobs that should have been deleted by their own
-// ttlSecondsAfterFinished.
-func ttlNotEnforced(f *facts) (Finding, bool) {
-	at, finished := f.finished()
+// checkTTLNotEnforced finds Jobs that their ttlSecondsAfterFinished should have deleted.
+func checkTTLNotEnforced(f *jobFacts) (Finding, bool) {
+	at, finished := f.finishTime()
 	ttl := f.Spec.TTLSecondsAfterFinished
-	if !finished || at.IsZero() || ttl == nil || f.deleted() {
+	if !finished || at.IsZero() || ttl == nil || f.isDeleted() {
 		return Finding{}, false
 	}
-	due := after(at, int64(*ttl))
-	return f.grown(f.thresholds.TTLNotEnforced, due, TTLNotEnforced, "",
-		"finished at %s, and was to be deleted %d s later", format(at), *ttl)
+	return f.findingByAge(addSeconds(at, int64(*ttl)), ReasonTTLNotEnforced, "",
+		"finished at %s and was not deleted after its TTL of %d s", formatTime(at), *ttl)
 }
 
-// failedLongAgo finds failed Jobs that nobody has cleaned up. Those with a controller
-// are that controller's to clean up, as a CronJob does by failedJobsHistoryLimit.
-func failedLongAgo(f *facts) (Finding, bool) {
-	condition := f.failed()
-	if condition == nil || f.controlled() {
+// checkFailedLongAgo finds failed Jobs that nobody deleted. A controller deletes its Jobs itself,
+// as a CronJob does by failedJobsHistoryLimit.
+func checkFailedLongAgo(f *jobFacts) (Finding, bool) {
+	condition := f.failedCondition()
+	if condition == nil || f.hasController() {
 		return Finding{}, false
 	}
-	at, _ := f.finished()
-	return f.grown(f.thresholds.FailedLongAgo, at, FailedLongAgo, condition.Reason, "failed at %s: %s", format(at), why(condition))
+	at, _ := f.finishTime()
+	return f.findingByAge(at, ReasonFailedLongAgo, condition.Reason, "failed at %s: %s", formatTime(at), conditionExplanation(condition))
 }
 
-// failures are the reasons of the Job controller that are reasons here too.
-var failures = []Reason{BackoffLimitExceeded, DeadlineExceeded, PodFailurePolicy, MaxFailedIndexesExceeded, FailedIndexes}
+// jobControllerFailures lists the Job controller's reasons that are also reasons of findings.
+var jobControllerFailures = []Reason{
+	ReasonBackoffLimitExceeded, ReasonDeadlineExceeded, ReasonPodFailurePolicy, ReasonMaxFailedIndexesExceeded, ReasonFailedIndexes,
+}
 
-// failed finds all other failed Jobs.
-func failed(f *facts) (Finding, bool) {
-	condition := f.failed()
+// checkFailed finds all other failed Jobs.
+func checkFailed(f *jobFacts) (Finding, bool) {
+	condition := f.failedCondition()
 	if condition == nil {
 		return Finding{}, false
 	}
-	reason := FailedOther
-	if slices.Contains(failures, Reason(condition.Reason)) {
+	reason := ReasonFailedOther
+	if slices.Contains(jobControllerFailures, Reason(condition.Reason)) {
 		reason = Reason(condition.Reason)
 	}
-	at, _ := f.finished()
-	return suspicious(at, reason, condition.Reason, "%s", why(condition))
+	at, _ := f.finishTime()
+	return suspiciousFinding(at, reason, condition.Reason, "%s", conditionExplanation(condition))
 }
 
-// why is what the condition says of itself, in words if it has some.
-func why(condition *batchv1.JobCondition) string {
-	switch {
-	case condition.Message != "":
-		return condition.Message
-	case condition.Reason != "":
-		return condition.Reason
-	default:
-		return "no reason was given"
-	}
+func conditionExplanation(condition *batchv1.JobCondition) string {
+	return cmp.Or(condition.Message, condition.Reason, "the Job states no reason")
 }
 
-// finishedNotCleaned finds Jobs that succeeded and that nothing will ever delete.
-func finishedNotCleaned(f *facts) (Finding, bool) {
-	if f.complete() == nil || f.Spec.TTLSecondsAfterFinished != nil || f.controlled() {
+// checkFinishedNotCleaned finds succeeded Jobs that nothing will ever delete.
+func checkFinishedNotCleaned(f *jobFacts) (Finding, bool) {
+	if f.completeCondition() == nil || f.Spec.TTLSecondsAfterFinished != nil || f.hasController() {
 		return Finding{}, false
 	}
-	at, _ := f.finished()
-	found, grown := f.grown(f.thresholds.FinishedNotCleaned, at, FinishedNotCleaned, "",
-		"completed at %s, without ttlSecondsAfterFinished and without a controller that cleans up", format(at))
-	if grown {
-		// It takes up space, and does no harm.
-		found.Severity = Low
+	at, _ := f.finishTime()
+	finding, found := f.findingByAge(at, ReasonFinishedNotCleaned, "",
+		"completed at %s; no ttlSecondsAfterFinished or controller deletes it", formatTime(at))
+	if found {
+		finding.Severity = SeverityLow
 	}
-	return found, grown
+	return finding, found
 }

@@ -11,12 +11,12 @@ import (
 
 // Whatever a Job says of itself: it is classified, and the finding is whole.
 func FuzzEveryJobHasAFinding(f *testing.F) {
-	for _, reason := range Reasons() {
-		raw, err := json.Marshal(jobWith(afflictions[reason]...))
+	for _, reason := range AllReasons() {
+		raw, err := json.Marshal(jobWith(traitsByReason[reason]...))
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(raw, int64(100*day/time.Second))
+		f.Add(raw, int64(100*oneDay/time.Second))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, seconds int64) {
 		job := &batchv1.Job{}
@@ -24,30 +24,30 @@ func FuzzEveryJobHasAFinding(f *testing.F) {
 			return
 		}
 		now := time.Unix(seconds, 0)
-		finding := Classify(job, now, Defaults())
-		if problem := problemOf(finding); problem != "" {
+		finding := Classify(job, now, DefaultThresholds())
+		if problem := findingProblem(finding); problem != "" {
 			t.Errorf("%s: %+v", problem, finding)
 		}
-		if again := Classify(job, now, Defaults()); again != finding {
+		if again := Classify(job, now, DefaultThresholds()); again != finding {
 			t.Errorf("it is %+v, and then %+v", finding, again)
 		}
 	})
 }
 
-// problemOf says what is wrong with a finding in itself.
-func problemOf(finding Finding) string {
+// findingProblem says what is wrong with a finding in itself.
+func findingProblem(finding Finding) string {
 	switch {
-	case finding.Category == Healthy && finding != (Finding{Category: Healthy}):
+	case finding.Category == CategoryHealthy && finding != (Finding{Category: CategoryHealthy}):
 		return "healthy, and something is said of it"
-	case finding.Category == Healthy:
+	case finding.Category == CategoryHealthy:
 		return ""
 	case finding.Reason == "" || finding.Message == "":
 		return "not healthy, and no reason is given"
-	case finding.Category == Zombie && finding.Severity != High:
+	case finding.Category == CategoryZombie && finding.Severity != SeverityHigh:
 		return "a zombie that does not matter"
-	case finding.Category == Suspicious && (finding.Severity == Low) != (finding.Reason == FinishedNotCleaned):
+	case finding.Category == CategorySuspicious && (finding.Severity == SeverityLow) != (finding.Reason == ReasonFinishedNotCleaned):
 		return "the wrong severity"
-	case len(finding.Message) > MaxMessage || len(finding.Cause) > MaxCause:
+	case len(finding.Message) > MaxMessageBytes || len(finding.Cause) > MaxCauseBytes:
 		return "too long"
 	case !utf8.ValidString(finding.Message) || !utf8.ValidString(finding.Cause):
 		return "not text"

@@ -2,21 +2,21 @@ package zombie
 
 import batchv1 "k8s.io/api/batch/v1"
 
-// failureTargetStuck finds Jobs that are about to fail: their Pods do not go.
-func failureTargetStuck(f *facts) (Finding, bool) {
-	return interimStuck(f, batchv1.JobFailureTarget, FailureTargetStuck)
+// checkInterimConditions finds Jobs that are about to fail or to complete, but whose Pods do not
+// terminate.
+func checkInterimConditions(f *jobFacts) (Finding, bool) {
+	if finding, found := f.checkInterimCondition(batchv1.JobFailureTarget, ReasonFailureTargetStuck); found {
+		return finding, found
+	}
+	return f.checkInterimCondition(batchv1.JobSuccessCriteriaMet, ReasonSuccessCriteriaStuck)
 }
 
-// successCriteriaStuck finds Jobs that are about to complete: their Pods do not go.
-func successCriteriaStuck(f *facts) (Finding, bool) {
-	return interimStuck(f, batchv1.JobSuccessCriteriaMet, SuccessCriteriaStuck)
-}
-
-func interimStuck(f *facts, kind batchv1.JobConditionType, reason Reason) (Finding, bool) {
-	condition := f.condition(kind)
-	if condition == nil || !f.unfinished() {
+func (f *jobFacts) checkInterimCondition(kind batchv1.JobConditionType, reason Reason) (Finding, bool) {
+	condition := f.trueCondition(kind)
+	if condition == nil || !f.isUnfinished() {
 		return Finding{}, false
 	}
-	return f.grown(f.thresholds.InterimStuck, f.first(condition.LastTransitionTime.Time), reason, condition.Reason,
-		"has %s since %s, and has not finished: %s", kind, format(f.first(condition.LastTransitionTime.Time)), why(condition))
+	since := f.firstKnownTime(condition.LastTransitionTime.Time)
+	return f.findingByAge(since, reason, condition.Reason,
+		"condition %s is True since %s, but the Job has not finished: %s", kind, formatTime(since), conditionExplanation(condition))
 }

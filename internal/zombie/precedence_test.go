@@ -10,120 +10,120 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// afflictions make a Job that is, a hundred days later, what the reason says.
-var afflictions = map[Reason][]trait{
-	Unknown:                  {mode("Sorted")},
-	StuckTerminating:         {deletedAt(0, "x")},
-	TTLNotEnforced:           {complete, ttl(0)},
-	FailedLongAgo:            {failedFor("BackoffLimitExceeded")},
-	BackoffLimitExceeded:     {failedFor("BackoffLimitExceeded"), controlledBy("CronJob")},
-	DeadlineExceeded:         {failedFor("DeadlineExceeded"), controlledBy("CronJob")},
-	PodFailurePolicy:         {failedFor("PodFailurePolicy"), controlledBy("CronJob")},
-	MaxFailedIndexesExceeded: {failedFor("MaxFailedIndexesExceeded"), controlledBy("CronJob")},
-	FailedIndexes:            {failedFor("FailedIndexes"), controlledBy("CronJob")},
-	FailedOther:              {failedFor("X"), controlledBy("CronJob")},
-	FinishedNotCleaned:       {complete},
-	FailureTargetStuck:       {is(batchv1.JobFailureTarget, 0, "X", "")},
-	SuccessCriteriaStuck:     {is(batchv1.JobSuccessCriteriaMet, 0, "X", "")},
-	ExternallyManaged:        {managedBy("a.example/b")},
-	SuspendedTooLong:         {suspend},
-	NeverStarted:             {},
-	PausedByParallelism:      {started, parallelism(0)},
-	DeadlineNotEnforced:      {started, deadline(1)},
-	NoActivePods:             {started},
-	NoReadyPods:              {started, pods(1, 0)},
-	RunningTooLong:           {started, pods(1, 1)},
-	Orphaned:                 {started, pods(1, 1), deadline(1e9), scheduled},
+// traitsByReason make a Job that is, a hundred days later, what the reason says.
+var traitsByReason = map[Reason][]jobTrait{
+	ReasonUnknown:                  {completionMode("Sorted")},
+	ReasonStuckTerminating:         {deletedAt(0, "x")},
+	ReasonTTLNotEnforced:           {completedJob, ttlAfterFinished(0)},
+	ReasonFailedLongAgo:            {failedFor("BackoffLimitExceeded")},
+	ReasonBackoffLimitExceeded:     {failedFor("BackoffLimitExceeded"), controlledBy("CronJob")},
+	ReasonDeadlineExceeded:         {failedFor("DeadlineExceeded"), controlledBy("CronJob")},
+	ReasonPodFailurePolicy:         {failedFor("PodFailurePolicy"), controlledBy("CronJob")},
+	ReasonMaxFailedIndexesExceeded: {failedFor("MaxFailedIndexesExceeded"), controlledBy("CronJob")},
+	ReasonFailedIndexes:            {failedFor("FailedIndexes"), controlledBy("CronJob")},
+	ReasonFailedOther:              {failedFor("X"), controlledBy("CronJob")},
+	ReasonFinishedNotCleaned:       {completedJob},
+	ReasonFailureTargetStuck:       {trueConditionSince(batchv1.JobFailureTarget, 0, "X", "")},
+	ReasonSuccessCriteriaStuck:     {trueConditionSince(batchv1.JobSuccessCriteriaMet, 0, "X", "")},
+	ReasonExternallyManaged:        {managedByTrait("a.example/b")},
+	ReasonSuspendedTooLong:         {suspendedJob},
+	ReasonNeverStarted:             {},
+	ReasonPausedByParallelism:      {startedJob, parallelism(0)},
+	ReasonDeadlineNotEnforced:      {startedJob, activeDeadline(1)},
+	ReasonNoActivePods:             {startedJob},
+	ReasonNoReadyPods:              {startedJob, podCounts(1, 0)},
+	ReasonRunningTooLong:           {startedJob, podCounts(1, 1)},
+	ReasonOrphaned:                 {startedJob, podCounts(1, 1), activeDeadline(1e9), createdByCronJob},
 }
 
 func TestEachAfflictionIsWhatItSays(t *testing.T) {
-	for _, reason := range Reasons() {
-		traits, given := afflictions[reason]
+	for _, reason := range AllReasons() {
+		traits, given := traitsByReason[reason]
 		if !given {
 			t.Errorf("no Job for %s", reason)
 		}
-		if got := Classify(jobWith(traits...), at(100*day), Defaults()).Reason; got != reason {
+		if got := Classify(jobWith(traits...), timeAfterNoon(100*oneDay), DefaultThresholds()).Reason; got != reason {
 			t.Errorf("the Job for %s is %s", reason, got)
 		}
 	}
 }
 
-// pairs are Jobs that two rules have found, and the first of them wins. Left out are
+// ambiguousPairs are Jobs that two rules have found, and the first of them wins. Left out are
 // those that exclude each other.
-var pairs = map[string]*batchv1.Job{
-	"Unknown before StuckTerminating":                jobWith(mode("Sorted"), deletedAt(0, "x")),
-	"Unknown before TTLNotEnforced":                  jobWith(mode("Sorted"), complete, ttl(0)),
-	"Unknown before FailedLongAgo":                   jobWith(mode("Sorted"), failedFor("X")),
-	"Unknown before BackoffLimitExceeded":            jobWith(mode("Sorted"), failedFor("BackoffLimitExceeded"), controlledBy("CronJob")),
-	"Unknown before FinishedNotCleaned":              jobWith(mode("Sorted"), complete),
-	"Unknown before FailureTargetStuck":              jobWith(mode("Sorted"), is(batchv1.JobFailureTarget, 0, "X", "")),
-	"Unknown before SuccessCriteriaStuck":            jobWith(mode("Sorted"), is(batchv1.JobSuccessCriteriaMet, 0, "X", "")),
-	"Unknown before ExternallyManaged":               jobWith(mode("Sorted"), managedBy("a.example/b")),
-	"Unknown before SuspendedTooLong":                jobWith(mode("Sorted"), suspend),
-	"Unknown before NeverStarted":                    jobWith(mode("Sorted")),
-	"Unknown before PausedByParallelism":             jobWith(mode("Sorted"), started, parallelism(0)),
-	"Unknown before DeadlineNotEnforced":             jobWith(mode("Sorted"), started, pods(1, 1), deadline(1)),
-	"Unknown before NoActivePods":                    jobWith(mode("Sorted"), started, deadline(1e9)),
-	"Unknown before NoReadyPods":                     jobWith(mode("Sorted"), started, pods(1, 0), deadline(1e9)),
-	"Unknown before RunningTooLong":                  jobWith(mode("Sorted"), started, pods(1, 1)),
-	"Unknown before Orphaned":                        jobWith(mode("Sorted"), scheduled),
+var ambiguousPairs = map[string]*batchv1.Job{
+	"Unknown before StuckTerminating":                jobWith(completionMode("Sorted"), deletedAt(0, "x")),
+	"Unknown before TTLNotEnforced":                  jobWith(completionMode("Sorted"), completedJob, ttlAfterFinished(0)),
+	"Unknown before FailedLongAgo":                   jobWith(completionMode("Sorted"), failedFor("X")),
+	"Unknown before BackoffLimitExceeded":            jobWith(completionMode("Sorted"), failedFor("BackoffLimitExceeded"), controlledBy("CronJob")),
+	"Unknown before FinishedNotCleaned":              jobWith(completionMode("Sorted"), completedJob),
+	"Unknown before FailureTargetStuck":              jobWith(completionMode("Sorted"), trueConditionSince(batchv1.JobFailureTarget, 0, "X", "")),
+	"Unknown before SuccessCriteriaStuck":            jobWith(completionMode("Sorted"), trueConditionSince(batchv1.JobSuccessCriteriaMet, 0, "X", "")),
+	"Unknown before ExternallyManaged":               jobWith(completionMode("Sorted"), managedByTrait("a.example/b")),
+	"Unknown before SuspendedTooLong":                jobWith(completionMode("Sorted"), suspendedJob),
+	"Unknown before NeverStarted":                    jobWith(completionMode("Sorted")),
+	"Unknown before PausedByParallelism":             jobWith(completionMode("Sorted"), startedJob, parallelism(0)),
+	"Unknown before DeadlineNotEnforced":             jobWith(completionMode("Sorted"), startedJob, podCounts(1, 1), activeDeadline(1)),
+	"Unknown before NoActivePods":                    jobWith(completionMode("Sorted"), startedJob, activeDeadline(1e9)),
+	"Unknown before NoReadyPods":                     jobWith(completionMode("Sorted"), startedJob, podCounts(1, 0), activeDeadline(1e9)),
+	"Unknown before RunningTooLong":                  jobWith(completionMode("Sorted"), startedJob, podCounts(1, 1)),
+	"Unknown before Orphaned":                        jobWith(completionMode("Sorted"), createdByCronJob),
 	"StuckTerminating before FailedLongAgo":          jobWith(deletedAt(0, "x"), failedFor("X")),
 	"StuckTerminating before FailedOther":            jobWith(deletedAt(0, "x"), failedFor("X"), controlledBy("CronJob")),
-	"StuckTerminating before FinishedNotCleaned":     jobWith(deletedAt(0, "x"), complete),
-	"TTLNotEnforced before FailedLongAgo":            jobWith(failedFor("X"), ttl(0)),
-	"TTLNotEnforced before DeadlineExceeded":         jobWith(failedFor("DeadlineExceeded"), ttl(0), controlledBy("CronJob")),
-	"TTLNotEnforced before Orphaned":                 jobWith(complete, ttl(0), scheduled),
+	"StuckTerminating before FinishedNotCleaned":     jobWith(deletedAt(0, "x"), completedJob),
+	"TTLNotEnforced before FailedLongAgo":            jobWith(failedFor("X"), ttlAfterFinished(0)),
+	"TTLNotEnforced before DeadlineExceeded":         jobWith(failedFor("DeadlineExceeded"), ttlAfterFinished(0), controlledBy("CronJob")),
+	"TTLNotEnforced before Orphaned":                 jobWith(completedJob, ttlAfterFinished(0), createdByCronJob),
 	"FailedLongAgo before PodFailurePolicy":          jobWith(failedFor("PodFailurePolicy")),
-	"FailedLongAgo before Orphaned":                  jobWith(failedFor("X"), scheduled),
-	"FinishedNotCleaned before Orphaned":             jobWith(complete, scheduled),
-	"FailureTargetStuck before ExternallyManaged":    jobWith(is(batchv1.JobFailureTarget, 0, "X", ""), managedBy("a.example/b")),
-	"FailureTargetStuck before SuspendedTooLong":     jobWith(is(batchv1.JobFailureTarget, 0, "X", ""), suspend),
-	"FailureTargetStuck before Orphaned":             jobWith(is(batchv1.JobFailureTarget, 0, "X", ""), started, pods(1, 1), deadline(1e9), scheduled),
-	"SuccessCriteriaStuck before ExternallyManaged":  jobWith(is(batchv1.JobSuccessCriteriaMet, 0, "X", ""), managedBy("a.example/b")),
-	"SuccessCriteriaStuck before SuspendedTooLong":   jobWith(is(batchv1.JobSuccessCriteriaMet, 0, "X", ""), suspend),
-	"SuccessCriteriaStuck before Orphaned":           jobWith(is(batchv1.JobSuccessCriteriaMet, 0, "X", ""), started, pods(1, 1), deadline(1e9), scheduled),
-	"ExternallyManaged before Orphaned":              jobWith(managedBy("a.example/b"), scheduled),
-	"SuspendedTooLong before Orphaned":               jobWith(suspend, scheduled),
+	"FailedLongAgo before Orphaned":                  jobWith(failedFor("X"), createdByCronJob),
+	"FinishedNotCleaned before Orphaned":             jobWith(completedJob, createdByCronJob),
+	"FailureTargetStuck before ExternallyManaged":    jobWith(trueConditionSince(batchv1.JobFailureTarget, 0, "X", ""), managedByTrait("a.example/b")),
+	"FailureTargetStuck before SuspendedTooLong":     jobWith(trueConditionSince(batchv1.JobFailureTarget, 0, "X", ""), suspendedJob),
+	"FailureTargetStuck before Orphaned":             jobWith(trueConditionSince(batchv1.JobFailureTarget, 0, "X", ""), startedJob, podCounts(1, 1), activeDeadline(1e9), createdByCronJob),
+	"SuccessCriteriaStuck before ExternallyManaged":  jobWith(trueConditionSince(batchv1.JobSuccessCriteriaMet, 0, "X", ""), managedByTrait("a.example/b")),
+	"SuccessCriteriaStuck before SuspendedTooLong":   jobWith(trueConditionSince(batchv1.JobSuccessCriteriaMet, 0, "X", ""), suspendedJob),
+	"SuccessCriteriaStuck before Orphaned":           jobWith(trueConditionSince(batchv1.JobSuccessCriteriaMet, 0, "X", ""), startedJob, podCounts(1, 1), activeDeadline(1e9), createdByCronJob),
+	"ExternallyManaged before Orphaned":              jobWith(managedByTrait("a.example/b"), createdByCronJob),
+	"SuspendedTooLong before Orphaned":               jobWith(suspendedJob, createdByCronJob),
 	"NeverStarted before PausedByParallelism":        jobWith(parallelism(0)),
-	"NeverStarted before Orphaned":                   jobWith(scheduled),
-	"PausedByParallelism before DeadlineNotEnforced": jobWith(started, parallelism(0), deadline(1)),
-	"PausedByParallelism before Orphaned":            jobWith(started, parallelism(0), scheduled),
-	"DeadlineNotEnforced before NoActivePods":        jobWith(started, deadline(1)),
-	"DeadlineNotEnforced before NoReadyPods":         jobWith(started, pods(1, 0), deadline(1)),
-	"DeadlineNotEnforced before Orphaned":            jobWith(started, pods(1, 1), deadline(1), scheduled),
-	"NoActivePods before RunningTooLong":             jobWith(started),
-	"NoActivePods before Orphaned":                   jobWith(started, deadline(1e9), scheduled),
-	"NoReadyPods before RunningTooLong":              jobWith(started, pods(1, 0)),
-	"NoReadyPods before Orphaned":                    jobWith(started, pods(1, 0), deadline(1e9), scheduled),
-	"RunningTooLong before Orphaned":                 jobWith(started, pods(1, 1), scheduled),
-	"FailedOther before Orphaned":                    recentlyFailed(scheduled),
+	"NeverStarted before Orphaned":                   jobWith(createdByCronJob),
+	"PausedByParallelism before DeadlineNotEnforced": jobWith(startedJob, parallelism(0), activeDeadline(1)),
+	"PausedByParallelism before Orphaned":            jobWith(startedJob, parallelism(0), createdByCronJob),
+	"DeadlineNotEnforced before NoActivePods":        jobWith(startedJob, activeDeadline(1)),
+	"DeadlineNotEnforced before NoReadyPods":         jobWith(startedJob, podCounts(1, 0), activeDeadline(1)),
+	"DeadlineNotEnforced before Orphaned":            jobWith(startedJob, podCounts(1, 1), activeDeadline(1), createdByCronJob),
+	"NoActivePods before RunningTooLong":             jobWith(startedJob),
+	"NoActivePods before Orphaned":                   jobWith(startedJob, activeDeadline(1e9), createdByCronJob),
+	"NoReadyPods before RunningTooLong":              jobWith(startedJob, podCounts(1, 0)),
+	"NoReadyPods before Orphaned":                    jobWith(startedJob, podCounts(1, 0), activeDeadline(1e9), createdByCronJob),
+	"RunningTooLong before Orphaned":                 jobWith(startedJob, podCounts(1, 1), createdByCronJob),
+	"FailedOther before Orphaned":                    recentlyFailed(createdByCronJob),
 }
 
 // recentlyFailed is a Job whose failure is not long ago.
-func recentlyFailed(more ...trait) *batchv1.Job {
-	return jobWith(append(more, is(batchv1.JobFailed, 99*day, "X", ""))...)
+func recentlyFailed(more ...jobTrait) *batchv1.Job {
+	return jobWith(append(more, trueConditionSince(batchv1.JobFailed, 99*oneDay, "X", ""))...)
 }
 
 func TestTheFirstRuleThatMatchesWins(t *testing.T) {
-	for pair, job := range pairs {
+	for pair, job := range ambiguousPairs {
 		t.Run(pair, func(t *testing.T) {
 			winner, loser, _ := strings.Cut(pair, " before ")
-			matching := matches(job)
+			matching := matchingReasons(job)
 			if !slices.Contains(matching, Reason(loser)) {
 				t.Errorf("it is not %s at all: %v", loser, matching)
 			}
-			if got := Classify(job, at(100*day), Defaults()).Reason; got != Reason(winner) {
+			if got := Classify(job, timeAfterNoon(100*oneDay), DefaultThresholds()).Reason; got != Reason(winner) {
 				t.Errorf("it is %s, want %s", got, winner)
 			}
 		})
 	}
 }
 
-// matches are the reasons of all rules that have found the Job, in their order.
-func matches(job *batchv1.Job) []Reason {
+// matchingReasons are the reasons of all rules that have found the Job, in their order.
+func matchingReasons(job *batchv1.Job) []Reason {
 	var found []Reason
-	for _, rule := range rules {
-		if finding, matches := rule(&facts{job, at(100 * day), Defaults()}); matches {
+	for i := range rules {
+		if finding, ok := rules[i].evaluate(job, timeAfterNoon(100*oneDay), DefaultThresholds()); ok {
 			found = append(found, finding.Reason)
 		}
 	}
@@ -132,30 +132,30 @@ func matches(job *batchv1.Job) []Reason {
 
 // Jobs of every kind at once: no two rules meet that the table above has not got.
 func TestNoPairOfRulesIsForgotten(t *testing.T) {
-	ingredients := [][]trait{
-		{mode("Sorted"), mode(batchv1.IndexedCompletion)},
+	ingredients := [][]jobTrait{
+		{completionMode("Sorted"), completionMode(batchv1.IndexedCompletion)},
 		{deletedAt(0, "x")},
-		{complete, failedFor("X"), is(batchv1.JobFailed, 99*day, "X", ""), is(batchv1.JobFailureTarget, 0, "X", ""), is(batchv1.JobSuccessCriteriaMet, 0, "X", "")},
-		{ttl(0)},
+		{completedJob, failedFor("X"), trueConditionSince(batchv1.JobFailed, 99*oneDay, "X", ""), trueConditionSince(batchv1.JobFailureTarget, 0, "X", ""), trueConditionSince(batchv1.JobSuccessCriteriaMet, 0, "X", "")},
+		{ttlAfterFinished(0)},
 		{controlledBy("CronJob")},
-		{managedBy("a.example/b")},
-		{suspend},
-		{started},
+		{managedByTrait("a.example/b")},
+		{suspendedJob},
+		{startedJob},
 		{parallelism(0)},
-		{deadline(1), deadline(1e9)},
-		{pods(1, 0), pods(1, 1)},
-		{scheduled},
+		{activeDeadline(1), activeDeadline(1e9)},
+		{podCounts(1, 0), podCounts(1, 1)},
+		{createdByCronJob},
 	}
 	known := map[string]bool{}
-	for pair := range pairs {
-		known[class(pair)] = true
+	for pair := range ambiguousPairs {
+		known[samplePairClass(pair)] = true
 	}
 	met := map[string]bool{}
-	each(ingredients, nil, func(traits []trait) {
-		found := matches(jobWith(traits...))
+	forEachCombination(ingredients, nil, func(traits []jobTrait) {
+		found := matchingReasons(jobWith(traits...))
 		for i, winner := range found {
 			for _, loser := range found[i+1:] {
-				met[class(fmt.Sprintf("%s before %s", winner, loser))] = true
+				met[samplePairClass(fmt.Sprintf("%s before %s", winner, loser))] = true
 			}
 		}
 	})
@@ -164,29 +164,29 @@ func TestNoPairOfRulesIsForgotten(t *testing.T) {
 	}
 }
 
-// class takes the reasons of the rule for failures for one.
-func class(pair string) string {
-	for _, reason := range append(failures, FailedOther) {
+// samplePairClass takes the reasons of the rule for failures for one.
+func samplePairClass(pair string) string {
+	for _, reason := range append(jobControllerFailures, ReasonFailedOther) {
 		pair = strings.ReplaceAll(pair, string(reason), "Failed")
 	}
 	return pair
 }
 
-// each calls do with none or one of each ingredient, in all combinations.
-func each(ingredients [][]trait, chosen []trait, do func([]trait)) {
+// forEachCombination calls do with none or one of each ingredient, in all combinations.
+func forEachCombination(ingredients [][]jobTrait, chosen []jobTrait, do func([]jobTrait)) {
 	if len(ingredients) == 0 {
 		do(chosen)
 		return
 	}
-	each(ingredients[1:], chosen, do)
+	forEachCombination(ingredients[1:], chosen, do)
 	for _, one := range ingredients[0] {
-		each(ingredients[1:], append(slices.Clone(chosen), one), do)
+		forEachCombination(ingredients[1:], append(slices.Clone(chosen), one), do)
 	}
 }
 
 func TestReasonsAreInTheOrderOfTheRules(t *testing.T) {
-	order := Reasons()
-	for pair := range pairs {
+	order := AllReasons()
+	for pair := range ambiguousPairs {
 		winner, loser, _ := strings.Cut(pair, " before ")
 		if slices.Index(order, Reason(winner)) >= slices.Index(order, Reason(loser)) {
 			t.Errorf("%s, but not so in Reasons", pair)

@@ -1,44 +1,43 @@
 package zombie
 
-// deadlineNotEnforced finds Jobs that should have failed by their own
-// activeDeadlineSeconds.
-func deadlineNotEnforced(f *facts) (Finding, bool) {
+// checkDeadlineNotEnforced finds Jobs that their activeDeadlineSeconds should have failed.
+func checkDeadlineNotEnforced(f *jobFacts) (Finding, bool) {
 	deadline := f.Spec.ActiveDeadlineSeconds
-	if !f.ours() || !f.started() || deadline == nil {
+	if !f.isExpectedToProgress() || !f.isStarted() || deadline == nil {
 		return Finding{}, false
 	}
-	due := after(f.startTime(), *deadline)
-	return f.grown(f.thresholds.DeadlineNotEnforced, due, DeadlineNotEnforced, "",
-		"started at %s, and was to be ended %d s later", format(f.startTime()), *deadline)
+	return f.findingByAge(addSeconds(f.startTime(), *deadline), ReasonDeadlineNotEnforced, "",
+		"started at %s and did not fail after its deadline of %d s", formatTime(f.startTime()), *deadline)
 }
 
-// noActivePods finds Jobs whose Pods are gone and are not made again.
-func noActivePods(f *facts) (Finding, bool) {
+// checkNoActivePods finds Jobs whose Pods disappeared and are not recreated.
+func checkNoActivePods(f *jobFacts) (Finding, bool) {
 	s := &f.Status
-	if !f.running() || s.Active != 0 || (s.Terminating != nil && *s.Terminating != 0) {
+	if !f.isExpectedToHavePods() || s.Active != 0 || (s.Terminating != nil && *s.Terminating != 0) {
 		return Finding{}, false
 	}
-	// A Job between two tries has no Pod either, however long ago it was started.
-	since := latest(f.startTime(), f.observed())
-	return f.grown(f.thresholds.NoActivePods, since, NoActivePods, "", "no Pod since %s; %d succeeded, %d failed", format(since), s.Succeeded, s.Failed)
+	// A Job between two Pods has none either, however long ago it started.
+	since := laterTime(f.startTime(), f.lastStatusUpdateTime())
+	return f.findingByAge(since, ReasonNoActivePods, "",
+		"no Pods since %s; %d succeeded, %d failed", formatTime(since), s.Succeeded, s.Failed)
 }
 
-// noReadyPods finds Jobs whose Pods do not get going: their image cannot be pulled, no
-// node takes them, or they crash again and again.
-func noReadyPods(f *facts) (Finding, bool) {
+// checkNoReadyPods finds Jobs whose Pods never become ready: their image cannot be pulled, they
+// cannot be scheduled, or they crash repeatedly.
+func checkNoReadyPods(f *jobFacts) (Finding, bool) {
 	s := &f.Status
-	if !f.running() || s.Active <= 0 || s.Ready == nil || *s.Ready != 0 || s.Succeeded != 0 || s.Failed != 0 {
+	if !f.isExpectedToHavePods() || s.Active <= 0 || s.Ready == nil || *s.Ready != 0 || s.Succeeded != 0 || s.Failed != 0 {
 		return Finding{}, false
 	}
-	return f.grown(f.thresholds.NoReadyPods, f.startTime(), NoReadyPods, "",
-		"started at %s; of %d active Pods none is ready, and none has ended", format(f.startTime()), s.Active)
+	return f.findingByAge(f.startTime(), ReasonNoReadyPods, "",
+		"started at %s; none of %d active Pods is ready, and none has finished", formatTime(f.startTime()), s.Active)
 }
 
-// runningTooLong finds Jobs that nothing will ever end if they hang.
-func runningTooLong(f *facts) (Finding, bool) {
-	if !f.running() || f.Spec.ActiveDeadlineSeconds != nil {
+// checkRunningTooLong finds Jobs that run forever if they hang.
+func checkRunningTooLong(f *jobFacts) (Finding, bool) {
+	if !f.isExpectedToHavePods() || f.Spec.ActiveDeadlineSeconds != nil {
 		return Finding{}, false
 	}
-	return f.grown(f.thresholds.RunningTooLong, f.startTime(), RunningTooLong, "",
-		"running since %s, without activeDeadlineSeconds", format(f.startTime()))
+	return f.findingByAge(f.startTime(), ReasonRunningTooLong, "",
+		"running since %s without activeDeadlineSeconds", formatTime(f.startTime()))
 }

@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	title = regexp.MustCompile(`^# (\w+): `)
-	line  = regexp.MustCompile(`(?m)^# At (\S+): (\w+)$`)
+	sampleTitle = regexp.MustCompile(`^# (\w+): `)
+	sampleLine  = regexp.MustCompile(`(?m)^# At (\S+): (\w+)$`)
 )
 
 // The Jobs that the documentation shows are what it says of them.
@@ -34,7 +34,7 @@ func TestSamples(t *testing.T) {
 			if err := yaml.UnmarshalStrict(raw, job); err != nil {
 				t.Fatal(err)
 			}
-			first, times := title.FindSubmatch(raw), line.FindAllSubmatch(raw, -1)
+			first, times := sampleTitle.FindSubmatch(raw), sampleLine.FindAllSubmatch(raw, -1)
 			if first == nil || len(times) == 0 {
 				t.Fatal("the file says not what it shows")
 			}
@@ -45,9 +45,9 @@ func TestSamples(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := Classify(job, at, Defaults())
+				got := Classify(job, at, DefaultThresholds())
 				want := Finding{Category: Category(match[2])}
-				if want.Category != Healthy {
+				if want.Category != CategoryHealthy {
 					want.Reason = reason
 				}
 				if got.Category != want.Category || got.Reason != want.Reason {
@@ -56,7 +56,7 @@ func TestSamples(t *testing.T) {
 			}
 		})
 	}
-	if want := Reasons(); !slices.Equal(shown, want) {
+	if want := AllReasons(); !slices.Equal(shown, want) {
 		t.Errorf("there are samples for %v, want %v", shown, want)
 	}
 }

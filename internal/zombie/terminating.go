@@ -2,15 +2,14 @@ package zombie
 
 import "strings"
 
-// stuckTerminating finds Jobs that were deleted and are held by a finalizer.
-func stuckTerminating(f *facts) (Finding, bool) {
-	if !f.deleted() {
+// checkStuckTerminating finds deleted Jobs that a finalizer keeps.
+func checkStuckTerminating(f *jobFacts) (Finding, bool) {
+	if !f.isDeleted() {
 		return Finding{}, false
 	}
-	since, cause, held := f.DeletionTimestamp.Time, "", "by no finalizer"
+	since, cause, finalizers := f.DeletionTimestamp.Time, "", "none"
 	if len(f.Finalizers) > 0 {
-		cause = f.Finalizers[0]
-		held = "by " + strings.Join(f.Finalizers, ", ")
+		cause, finalizers = f.Finalizers[0], strings.Join(f.Finalizers, ", ")
 	}
-	return f.grown(f.thresholds.StuckTerminating, since, StuckTerminating, cause, "deleted at %s, and held %s", format(since), held)
+	return f.findingByAge(since, ReasonStuckTerminating, cause, "deleted at %s but still exists; finalizers: %s", formatTime(since), finalizers)
 }

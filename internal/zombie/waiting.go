@@ -7,62 +7,63 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// externallyManaged finds unfinished Jobs of another controller. What it means by their
-// status is not known here, so no later rule judges whether they make progress.
-func externallyManaged(f *facts) (Finding, bool) {
-	manager, external := f.external()
-	if !external || !f.unfinished() {
+// checkExternallyManaged finds unfinished Jobs of another controller. The meaning of their status
+// is unknown here, so the later rules about progress do not apply to them.
+func checkExternallyManaged(f *jobFacts) (Finding, bool) {
+	manager, external := f.externalManager()
+	if !external || !f.isUnfinished() {
 		return Finding{}, false
 	}
-	return f.grown(f.thresholds.ExternallyManaged, f.created(), ExternallyManaged, manager,
-		"managed by %s, and not finished since its creation at %s", manager, format(f.created()))
+	return f.findingByAge(f.creationTime(), ReasonExternallyManaged, manager,
+		"managed by %s and unfinished since its creation at %s", manager, formatTime(f.creationTime()))
 }
 
-// suspendedTooLong finds Jobs that wait for somebody to resume them.
-func suspendedTooLong(f *facts) (Finding, bool) {
-	_, external := f.external()
-	if !f.suspended() || !f.unfinished() || external {
+// checkSuspendedTooLong finds Jobs that somebody must resume.
+func checkSuspendedTooLong(f *jobFacts) (Finding, bool) {
+	_, external := f.externalManager()
+	if !f.isSuspended() || !f.isUnfinished() || external {
 		return Finding{}, false
 	}
-	since, noted := f.suspensionChanged(corev1.ConditionTrue)
-	if !noted {
-		since = f.edited()
+	since, found := f.suspensionChangeTime(corev1.ConditionTrue)
+	if !found {
+		since = f.lastEditTime()
 	}
-	return f.grown(f.thresholds.SuspendedTooLong, since, SuspendedTooLong, "", "suspended since %s", format(since))
+	return f.findingByAge(since, ReasonSuspendedTooLong, "", "suspended since %s", formatTime(since))
 }
 
-// suspensionChanged is since when the Job is suspended, or not, as far as the Job
-// controller has taken note of that. If it has not, the Job was edited since.
-func (f *facts) suspensionChanged(to corev1.ConditionStatus) (at time.Time, noted bool) {
+// suspensionChangeTime returns the time since when the Job is suspended, or not, according to
+// the condition that the Job controller maintains. Without that condition found is false. A
+// condition with another status is outdated: the Job was edited after it.
+func (f *jobFacts) suspensionChangeTime(want corev1.ConditionStatus) (at time.Time, found bool) {
 	for i := range f.Status.Conditions {
 		if c := &f.Status.Conditions[i]; c.Type == batchv1.JobSuspended {
-			if c.Status == to {
-				return f.first(c.LastTransitionTime.Time), true
+			if c.Status == want {
+				return f.firstKnownTime(c.LastTransitionTime.Time), true
 			}
-			return latest(c.LastTransitionTime.Time, f.edited()), true
+			return laterTime(c.LastTransitionTime.Time, f.lastEditTime()), true
 		}
 	}
 	return time.Time{}, false
 }
 
-// neverStarted finds Jobs that the Job controller has not taken up.
-func neverStarted(f *facts) (Finding, bool) {
-	if !f.ours() || f.started() {
+// checkNeverStarted finds Jobs that the Job controller has not started.
+func checkNeverStarted(f *jobFacts) (Finding, bool) {
+	if !f.isExpectedToProgress() || f.isStarted() {
 		return Finding{}, false
 	}
-	since, noted := f.suspensionChanged(corev1.ConditionFalse)
-	if !noted {
-		since = f.created()
+	since, found := f.suspensionChangeTime(corev1.ConditionFalse)
+	if !found {
+		since = f.creationTime()
 	}
-	return f.grown(f.thresholds.NeverStarted, since, NeverStarted, "", "to be started since %s, and has no startTime", format(since))
+	return f.findingByAge(since, ReasonNeverStarted, "", "waiting to be started since %s; no startTime", formatTime(since))
 }
 
-// pausedByParallelism finds Jobs that wait for somebody to raise parallelism.
-func pausedByParallelism(f *facts) (Finding, bool) {
-	if !f.ours() || !f.paused() {
+// checkPausedByParallelism finds Jobs that wait until somebody raises their parallelism.
+func checkPausedByParallelism(f *jobFacts) (Finding, bool) {
+	if !f.isExpectedToProgress() || !f.hasZeroParallelism() {
 		return Finding{}, false
 	}
-	since := latest(f.startTime(), f.edited())
-	return f.grown(f.thresholds.PausedByParallelism, since, PausedByParallelism, "",
-		"parallelism is 0, and was last changed at %s or before", format(since))
+	since := laterTime(f.startTime(), f.lastEditTime())
+	return f.findingByAge(since, ReasonPausedByParallelism, "",
+		"parallelism is 0 since %s or earlier", formatTime(since))
 }

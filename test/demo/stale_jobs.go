@@ -56,7 +56,7 @@ func (*staleJobScenario) operatorSettings() []string {
 
 // changedThresholds returns the thresholds that differ from the defaults, as name=value.
 func changedThresholds() []string {
-	thresholds, defaults := scenario.DemoThresholds(), zombie.Defaults()
+	thresholds, defaults := scenario.DemoThresholds(), zombie.DefaultThresholds()
 	var changed []string
 	for i, setting := range thresholds.Settings() {
 		if *setting.Value != *defaults.Settings()[i].Value {
@@ -125,15 +125,15 @@ func (a *staleJobScenario) printFindings(before map[string]string, status *v1alp
 }
 
 func (a *staleJobScenario) formatFinding(job *scenario.StaleJob, status *v1alpha1.JobReportStatus) string {
-	category, reason := zombie.Healthy, ""
+	category, reason := zombie.CategoryHealthy, ""
 	if finding := job.Finding(status); finding != nil {
 		category, reason = zombie.Category(finding.Category), finding.Reason
 	}
 	padded := fmt.Sprintf("%-12s", category)
 	switch category {
-	case zombie.Zombie:
+	case zombie.CategoryZombie:
 		padded = a.screen.Failure(padded)
-	case zombie.Healthy:
+	case zombie.CategoryHealthy:
 		padded = a.screen.Success(padded)
 	}
 	return strings.TrimRight(fmt.Sprintf("  %-16s %s %s", job.Name, padded, reason), " ")

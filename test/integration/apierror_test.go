@@ -42,7 +42,7 @@ func TestErrorsOfTheAPIServerHaveTheirClass(t *testing.T) {
 		want    apierror.Class
 	}{
 		"quota without room":                 {provokeExceededQuota, "exceeded quota: ", apierror.QuotaExceeded},
-		"quota whose status is not set":      {provokeNewQuota, "status unknown for quota: ", apierror.QuotaExceeded},
+		"quota whose usage is not counted":   {provokeUncountedQuota, "status unknown for quota: ", apierror.QuotaExceeded},
 		"quota on a resource that is unset":  {provokeFailedQuota, "failed quota: ", apierror.QuotaExceeded},
 		"PodSecurity":                        {provokePodSecurity, "is forbidden: violates PodSecurity ", apierror.PolicyDenied},
 		"LimitRange with a minimum":          {provokeLimitRange(minimumCPU), "is forbidden: minimum cpu ", apierror.PolicyDenied},
@@ -67,7 +67,7 @@ func TestErrorsOfTheAPIServerHaveTheirClass(t *testing.T) {
 
 		"missing permission":    {provokeMissingPermission, `is forbidden: User "jane" cannot `, apierror.PermissionMissing},
 		"grant escalation":      {provokeEscalation, `is forbidden: user "jane" (groups=`, apierror.PermissionMissing},
-		"unknown credentials":   {provokeUnauthorized, "", apierror.Unavailable},
+		"unknown credentials":   {provokeUnauthorized, "", apierror.PermissionMissing},
 		"terminating namespace": {provokeTerminatingNamespace, "because it is being terminated", apierror.NamespaceTerminating},
 		"missing namespace":     {provokeMissingNamespace, "namespaces \"none\" not found", apierror.NotFound},
 		"missing object":        {provokeMissingObject, "", apierror.NotFound},
@@ -170,13 +170,20 @@ func provokeExceededQuota(t *testing.T) func() error {
 	return func() error { return createDryRun(t, newConfigMap(ns, "a")) }
 }
 
-// provokeNewQuota creates an object right after a quota, before the quota's controller has
-// set the quota's status. It needs a namespace without other quotas: only there the API server
-// reads the quota from storage instead of its cache.
-func provokeNewQuota(t *testing.T) func() error {
+// provokeUncountedQuota removes the usage from a quota's status, as it is before the quota's
+// controller has counted for the first time.
+func provokeUncountedQuota(t *testing.T) func() error {
+	ns := namespace(t)
+	quota := newQuota(ns, corev1.ResourceList{"count/configmaps": resource.MustParse("100")})
+	mustCreate(t, quota)
 	return func() error {
-		ns := namespace(t)
-		mustCreate(t, newQuota(ns, corev1.ResourceList{"count/configmaps": resource.MustParse("100")}))
+		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota); err != nil {
+			return err
+		}
+		quota.Status.Hard, quota.Status.Used = quota.Spec.Hard, nil
+		if err := cluster.Status().Update(t.Context(), quota); err != nil {
+			return err
+		}
 		return createDryRun(t, newConfigMap(ns, "a"))
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
 // crowdSize is how many zombies there are: ten pages.
@@ -37,7 +38,7 @@ type crowd struct {
 	namespace, other string
 	options          jobreport.Options
 	wire             *wire
-	scanner          *jobreport.Scanner
+	scanner          *jobreport.Reconciler
 }
 
 func newCrowd(t *testing.T) *crowd {
@@ -47,7 +48,7 @@ func newCrowd(t *testing.T) *crowd {
 	abandonedJobs(t, c.other, 1)
 	reporter(t, c.namespace, c.other)
 	c.options = scanOf(c.namespace, c.other)
-	c.options.Thresholds.ExternallyManaged.Zombie = time.Nanosecond
+	c.options.Thresholds[zombie.ReasonExternallyManaged].Zombie = time.Nanosecond
 	return c
 }
 
@@ -61,9 +62,9 @@ func (c *crowd) connect(t *testing.T) {
 // scanTop scans, and tells of that many Jobs at most.
 func (c *crowd) scanTop(t *testing.T, top int) {
 	t.Helper()
-	c.options.Top = top
+	c.options.MaxFindings = top
 	c.connect(t)
-	c.scanner.ScanAll(t.Context())
+	c.scanner.ReconcileAll(t.Context())
 }
 
 // wantBounded checks counts and size of the report as it is stored.
@@ -174,7 +175,7 @@ func tellsOfAsManyAsFit(t *testing.T, c *crowd) {
 
 func isMadeOfOnePageAtATime(t *testing.T, c *crowd) {
 	c.wire.reset(nil)
-	c.scanner.ScanAll(t.Context())
+	c.scanner.ReconcileAll(t.Context())
 	want := map[string]int{c.namespace: 1, c.other: 1}
 	if diff := cmp.Diff(want, c.wire.most); diff != "" {
 		t.Errorf("pages at once (-want +got):\n%s", diff)
@@ -187,8 +188,8 @@ func isMadeOfOnePageAtATime(t *testing.T, c *crowd) {
 func isNotWrittenAgain(t *testing.T, c *crowd) {
 	first, unchanged := reportOf(t, c.namespace), testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "unchanged")
 	c.wire.reset(nil)
-	c.scanner.ScanAll(t.Context())
-	c.scanner.ScanAll(t.Context())
+	c.scanner.ReconcileAll(t.Context())
+	c.scanner.ReconcileAll(t.Context())
 	if got := reportOf(t, c.namespace); got.ResourceVersion != first.ResourceVersion {
 		t.Errorf("it is written again:\n%s", cmp.Diff(first, got))
 	}
@@ -208,7 +209,7 @@ func changesByOneFinding(t *testing.T, c *crowd) {
 		t.Fatal(err)
 	}
 	c.wire.reset(nil)
-	c.scanner.ScanAll(t.Context())
+	c.scanner.ReconcileAll(t.Context())
 	if got := testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "changed") - changed; got != 1 || c.wire.writes != 1 {
 		t.Errorf("%v reports changed in %d writes, want one each", got, c.wire.writes)
 	}
@@ -255,7 +256,7 @@ func (c *crowd) onPage(page, times int, meddle func(context.Context) error) func
 func isBegunAgain(t *testing.T, c *crowd) {
 	local, good := localCluster(t), reportOf(t, c.namespace)
 	c.wire.reset(c.onPage(3, 1, local.forgetThePast))
-	c.scanner.ScanAll(t.Context())
+	c.scanner.ReconcileAll(t.Context())
 	if got, want := c.wire.pages[c.namespace], 3+crowdSize/500; got != want {
 		t.Errorf("%d pages, want %d", got, want)
 	}
@@ -269,7 +270,7 @@ func saysWhenTheListExpires(t *testing.T, c *crowd) {
 	local, good := localCluster(t), reportOf(t, c.namespace)
 	expired := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonExpired)
 	c.wire.reset(c.onPage(2, 2, local.forgetThePast))
-	c.scanner.ScanAll(t.Context())
+	c.scanner.ReconcileAll(t.Context())
 	c.wantFailed(t, v1alpha1.ReasonExpired, good)
 	if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonExpired) - expired; got != 1 {
 		t.Errorf("counted %v times, want once", got)
@@ -280,7 +281,7 @@ func saysWhenTheListExpires(t *testing.T, c *crowd) {
 func saysWhenTheAPIServerIsRestarted(t *testing.T, c *crowd) {
 	local, good := localCluster(t), reportOf(t, c.namespace)
 	c.wire.reset(c.onPage(4, 1, local.restartAPIServer))
-	c.scanner.ScanAll(t.Context())
+	c.scanner.ReconcileAll(t.Context())
 	c.wantFailed(t, v1alpha1.ReasonPartialList, good)
 	c.wantRecovered(t)
 }
@@ -288,7 +289,7 @@ func saysWhenTheAPIServerIsRestarted(t *testing.T, c *crowd) {
 func saysWhenTheConnectionBreaks(t *testing.T, c *crowd) {
 	good := reportOf(t, c.namespace)
 	c.wire.reset(c.onPage(4, 1, func(context.Context) error { return errFault }))
-	c.scanner.ScanAll(t.Context())
+	c.scanner.ReconcileAll(t.Context())
 	c.wantFailed(t, v1alpha1.ReasonPartialList, good)
 	c.wantRecovered(t)
 }
@@ -297,7 +298,7 @@ func saysWhenTheConnectionBreaks(t *testing.T, c *crowd) {
 func (c *crowd) wantRecovered(t *testing.T) {
 	t.Helper()
 	c.wire.reset(nil)
-	c.scanner.ScanAll(t.Context())
+	c.scanner.ReconcileAll(t.Context())
 	wantReady(t, c.namespace)
 	c.wantBounded(t, crowdSize-1, v1alpha1.ReasonTooBig)
 }

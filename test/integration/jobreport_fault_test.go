@@ -16,6 +16,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
 // Whatever happens to the one in the middle: it says so and keeps what was found, the
@@ -38,11 +39,11 @@ func TestJobReportsAreRightWhateverHappensToOneOfThem(t *testing.T) {
 			}
 			as, w := wired(reporter(t, first, middle, last))
 			options := scanOf(first, middle, last)
-			options.Thresholds.ExternallyManaged.Suspicious = time.Nanosecond
+			options.Thresholds[zombie.ReasonExternallyManaged].Suspicious = time.Nanosecond
 			options.Interval = 2 * time.Second // is also the longest that a scan may take
 			recorder := events.NewFakeRecorder(100)
 			s := scannerWith(t, as, recorder, options)
-			s.ScanAll(t.Context())
+			s.ReconcileAll(t.Context())
 			good := reportOf(t, middle)
 
 			w.reset(func(request *http.Request, ns string) error {
@@ -55,7 +56,7 @@ func TestJobReportsAreRightWhateverHappensToOneOfThem(t *testing.T) {
 				abandonOneMore(t, ns)
 			}
 			began := time.Now()
-			s.ScanAll(t.Context())
+			s.ReconcileAll(t.Context())
 			if took := time.Since(began); took > 10*time.Second {
 				t.Errorf("the others waited for %s", took)
 			}
@@ -68,13 +69,13 @@ func TestJobReportsAreRightWhateverHappensToOneOfThem(t *testing.T) {
 			}
 
 			failing := reportOf(t, middle)
-			s.ScanAll(t.Context())
+			s.ReconcileAll(t.Context())
 			if got := reportOf(t, middle); got.ResourceVersion != failing.ResourceVersion {
 				t.Error("failing again, it is written again")
 			}
 
 			w.reset(nil)
-			s.ScanAll(t.Context())
+			s.ReconcileAll(t.Context())
 			wantReady(t, middle)
 			if got := reportOf(t, middle).Status.Summary.Suspicious; got != 4 {
 				t.Errorf("%d Jobs once it is over, want 4", got)
@@ -99,7 +100,7 @@ func TestJobReportOfANamespaceThatIsMadeLater(t *testing.T) {
 	late, other := "test-late-"+rand.String(5), namespace(t)
 	s := scanner(t, reporter(t, other), late, other)
 	forbidden := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonForbidden)
-	s.ScanAll(t.Context())
+	s.ReconcileAll(t.Context())
 	wantReady(t, other)
 	if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonForbidden) - forbidden; got != 1 {
 		t.Errorf("counted %v times, want once", got)
@@ -116,7 +117,7 @@ func TestJobReportOfANamespaceThatIsMadeLater(t *testing.T) {
 	})
 	grant(t, late, "jobreport")
 	eventually(t, "the Role to hold", func() bool {
-		s.ScanAll(t.Context())
+		s.ReconcileAll(t.Context())
 		err := cluster.Get(t.Context(), client.ObjectKey{Namespace: late, Name: v1alpha1.JobReportName}, &v1alpha1.JobReport{})
 		return err == nil
 	})
@@ -136,7 +137,7 @@ func TestJobReportHasNoPlaceInANamespaceThatIsNotThere(t *testing.T) {
 			other := namespace(t)
 			s := scanner(t, config, row.namespace(t), other)
 			before := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", row.want)
-			s.ScanAll(t.Context())
+			s.ReconcileAll(t.Context())
 			if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", row.want) - before; got != 1 {
 				t.Errorf("counted %v times, want once", got)
 			}
@@ -179,7 +180,7 @@ func TestJobsOfANamespaceThatIsDeletedAreNotCountedAnyMore(t *testing.T) {
 	ns := namespace(t)
 	suspendedJobs(t, ns, 2)
 	s := scanner(t, reporter(t, ns), ns)
-	s.ScanAll(t.Context())
+	s.ReconcileAll(t.Context())
 	if got := testbuilder.Metric(t, "yardmaster_jobreport_jobs", "Suspicious", ns); got != 2 {
 		t.Fatalf("%v Jobs counted, want 2", got)
 	}
@@ -188,7 +189,7 @@ func TestJobsOfANamespaceThatIsDeletedAreNotCountedAnyMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "them not to be counted", func() bool {
-		s.ScanAll(t.Context())
+		s.ReconcileAll(t.Context())
 		return testbuilder.Metric(t, "yardmaster_jobreport_jobs", "Suspicious", ns) == 0
 	})
 	if got := testbuilder.Metric(t, "yardmaster_jobreport_last_success_timestamp_seconds", ns); got == 0 {

@@ -24,6 +24,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/openreports"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
 // mirrored is a namespace that is reported on next to one without the Role for OpenReports.
@@ -32,7 +33,7 @@ type mirrored struct {
 	options         jobreport.Options
 	recorder        *events.FakeRecorder
 	wire            *wire
-	scanner         *jobreport.Scanner
+	scanner         *jobreport.Reconciler
 }
 
 func newMirrored(t *testing.T) *mirrored {
@@ -44,8 +45,8 @@ func newMirrored(t *testing.T) *mirrored {
 	reporter(t, m.namespace, m.bare)
 	grant(t, m.namespace, "jobreport-openreports")
 	m.options = scanOf(m.namespace, m.bare)
-	m.options.Thresholds.ExternallyManaged.Suspicious = time.Nanosecond
-	m.options.Thresholds.StuckTerminating.Zombie = time.Nanosecond
+	m.options.Thresholds[zombie.ReasonExternallyManaged].Suspicious = time.Nanosecond
+	m.options.Thresholds[zombie.ReasonStuckTerminating].Zombie = time.Nanosecond
 	return m
 }
 
@@ -62,7 +63,7 @@ func (m *mirrored) turn(t *testing.T, on bool) {
 func (m *mirrored) scan(t *testing.T) []string {
 	t.Helper()
 	m.wire.reset(nil)
-	m.scanner.ScanAll(t.Context())
+	m.scanner.ReconcileAll(t.Context())
 	var told []string
 	for len(m.recorder.Events) > 0 {
 		told = append(told, <-m.recorder.Events)
@@ -74,7 +75,7 @@ func (m *mirrored) scan(t *testing.T) []string {
 func openReport(t *testing.T, ns string) *openreportsv1alpha1.Report {
 	t.Helper()
 	raw := &openreportsv1alpha1.Report{}
-	err := openReportsClient(t).Get(t.Context(), client.ObjectKey{Namespace: ns, Name: openreports.Name}, raw)
+	err := openReportsClient(t).Get(t.Context(), client.ObjectKey{Namespace: ns, Name: openreports.ReportName}, raw)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -262,7 +263,7 @@ func areWrittenOnceInstalled(t *testing.T, m *mirrored) {
 		t.Error("there is a Report without permission")
 	}
 	got, jobReport := openReport(t, m.namespace), reportOf(t, m.namespace)
-	if diff := cmp.Diff(openreports.Of(jobReport).Results, got.Results); diff != "" {
+	if diff := cmp.Diff(openreports.FromJobReport(jobReport).Results, got.Results); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
 	if want := (openreportsv1alpha1.ReportSummary{Warn: 3}); got.Summary != want || got.Source != "yardmaster" {
@@ -336,7 +337,7 @@ func areSetRight(t *testing.T, m *mirrored) {
 		t.Fatal(err)
 	}
 	m.scan(t)
-	if got := openReport(t, m.namespace); !openreports.Same(got, openreports.Of(reportOf(t, m.namespace))) {
+	if got := openReport(t, m.namespace); !openreports.HasSameContent(got, openreports.FromJobReport(reportOf(t, m.namespace))) {
 		t.Errorf("it says still:\n%s", cmp.Diff(right, got))
 	}
 	m.wantUnwritten(t)
@@ -368,7 +369,7 @@ func areTakenAway(t *testing.T, m *mirrored) {
 func areLeftAlone(t *testing.T, m *mirrored) {
 	installOpenReports(t)
 	others := &openreportsv1alpha1.Report{Source: "somebody"}
-	others.Namespace, others.Name = m.namespace, openreports.Name
+	others.Namespace, others.Name = m.namespace, openreports.ReportName
 	if err := openReportsClient(t).Create(t.Context(), others); err != nil {
 		t.Fatal(err)
 	}

@@ -29,8 +29,8 @@ import (
 
 // atOnce are thresholds by which a suspended Job is suspicious as soon as there is an age.
 func atOnce() zombie.Thresholds {
-	thresholds := zombie.Defaults()
-	thresholds.SuspendedTooLong.Suspicious = time.Nanosecond
+	thresholds := zombie.DefaultThresholds()
+	thresholds[zombie.ReasonSuspendedTooLong].Suspicious = time.Nanosecond
 	return thresholds
 }
 
@@ -120,17 +120,17 @@ func asOperator() *rest.Config {
 }
 
 // scanner scans with those rights.
-func scanner(t *testing.T, as *rest.Config, namespaces ...string) *jobreport.Scanner {
+func scanner(t *testing.T, as *rest.Config, namespaces ...string) *jobreport.Reconciler {
 	t.Helper()
 	return scannerWith(t, as, events.NewFakeRecorder(100), scanOf(namespaces...))
 }
 
 // scanOf are the options of a scanner of those namespaces.
 func scanOf(namespaces ...string) jobreport.Options {
-	return jobreport.Options{Namespaces: namespaces, Interval: time.Minute, Top: 50, Thresholds: atOnce()}
+	return jobreport.Options{Namespaces: namespaces, Interval: time.Minute, MaxFindings: 50, Thresholds: atOnce()}
 }
 
-func scannerWith(t *testing.T, as *rest.Config, recorder events.EventRecorder, options jobreport.Options) *jobreport.Scanner {
+func scannerWith(t *testing.T, as *rest.Config, recorder events.EventRecorder, options jobreport.Options) *jobreport.Reconciler {
 	t.Helper()
 	c, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
 	if err != nil {
@@ -152,7 +152,7 @@ func TestJobReportOfManyJobsIsBoundedAndWrittenOnlyForAChange(t *testing.T) {
 	ns := namespace(t)
 	suspendedJobs(t, ns, 1201)
 	s := scanner(t, reporter(t, ns), ns)
-	s.ScanAll(t.Context())
+	s.ReconcileAll(t.Context())
 
 	first := reportOf(t, ns)
 	want := v1alpha1.JobSummary{Total: 1201, Suspicious: 1201, ByReason: map[string]int32{"SuspendedTooLong": 1201}}
@@ -166,7 +166,7 @@ func TestJobReportOfManyJobsIsBoundedAndWrittenOnlyForAChange(t *testing.T) {
 		t.Errorf("conditions %+v", first.Status.Conditions)
 	}
 
-	s.ScanAll(t.Context())
+	s.ReconcileAll(t.Context())
 	if second := reportOf(t, ns); second.ResourceVersion != first.ResourceVersion {
 		t.Error("nothing has changed, and it was written again")
 	}
@@ -177,7 +177,7 @@ func TestJobReportOfManyJobsIsBoundedAndWrittenOnlyForAChange(t *testing.T) {
 	if err := cluster.Delete(t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		t.Fatal(err)
 	}
-	s.ScanAll(t.Context())
+	s.ReconcileAll(t.Context())
 	third := reportOf(t, ns)
 	if third.Status.Summary.Total != 1200 || len(third.Status.Findings) != 50 {
 		t.Errorf("%d Jobs, %d findings", third.Status.Summary.Total, len(third.Status.Findings))
@@ -191,7 +191,7 @@ func TestJobReportOfManyJobsIsBoundedAndWrittenOnlyForAChange(t *testing.T) {
 
 func TestJobReportOfANamespaceWithoutJobsHasItsZeroes(t *testing.T) {
 	ns := namespace(t)
-	scanner(t, reporter(t, ns), ns).ScanAll(t.Context())
+	scanner(t, reporter(t, ns), ns).ReconcileAll(t.Context())
 	report := &unstructured.Unstructured{}
 	report.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("JobReport"))
 	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: v1alpha1.JobReportName}, report); err != nil {
@@ -210,7 +210,7 @@ func TestJobReportKeepsItsFindingsWhenPermissionIsLost(t *testing.T) {
 	suspendedJobs(t, forbidden, 3)
 	suspendedJobs(t, other, 1)
 	s := scanner(t, reporter(t, forbidden, other), forbidden, "test-there-is-none", other)
-	s.ScanAll(t.Context())
+	s.ReconcileAll(t.Context())
 
 	role := &rbacv1.Role{}
 	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: forbidden, Name: "yardmaster-jobreport"}, role); err != nil {
@@ -221,7 +221,7 @@ func TestJobReportKeepsItsFindingsWhenPermissionIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the scan to be refused", func() bool {
-		s.ScanAll(t.Context())
+		s.ReconcileAll(t.Context())
 		failed := meta.FindStatusCondition(reportOf(t, forbidden).Status.Conditions, v1alpha1.ConditionScanFailed)
 		return failed.Status == metav1.ConditionTrue && failed.Reason == v1alpha1.ReasonForbidden
 	})
@@ -278,7 +278,7 @@ func TestJobReportNeedsNoMoreThanItsRole(t *testing.T) {
 func TestTheOperatorReportsOnTheNamespacesItIsToldTo(t *testing.T) {
 	told, not := namespace(t), namespace(t)
 	suspendedJobs(t, told, 1)
-	options, err := manager.Parse([]string{
+	options, err := manager.ParseFlags([]string{
 		"--controllers=jobreport", "--report-namespaces=" + told, "--report-interval=1s",
 		"--report-suspended-too-long-suspicious-after=1ns",
 		"--leader-elect=false", "--webhook=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",

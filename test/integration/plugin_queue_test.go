@@ -11,21 +11,21 @@ import (
 )
 
 func TestPluginListsPausesAndResumesQueues(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
+	y := newQueueEnv(t)
+	y.createQueue("mail", "")
+	y.waitUntilReady("mail")
 	p := newAPIServerProxy(t)
 	p.runPlugin(t, y.ns, "queue", "pause", "mail").wantExitCode(0)
-	y.becomes("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPaused)
-	if !y.consumer("mail").Paused {
+	y.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPaused)
+	if !y.consumerInfo("mail").Paused {
 		t.Error("the broker still delivers messages to workers")
 	}
 	list := p.runPlugin(t, y.ns, "queue", "list")
 	list.wantExitCode(0)
 	wantTexts(t, list.out.String(), "NAME   STATUS   READY", "mail   Paused   0", "NATS")
 	p.runPlugin(t, y.ns, "queue", "resume", "mail").wantExitCode(0)
-	y.ready("mail")
-	if y.consumer("mail").Paused {
+	y.waitUntilReady("mail")
+	if y.consumerInfo("mail").Paused {
 		t.Error("the broker still holds back messages")
 	}
 	unknown := p.runPlugin(t, y.ns, "queue", "pause", "parcels")
@@ -34,10 +34,10 @@ func TestPluginListsPausesAndResumesQueues(t *testing.T) {
 }
 
 func TestPluginManagesDeadLetters(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
-	y.bury("mail", 5)
+	y := newQueueEnv(t)
+	y.createQueue("mail", "")
+	y.waitUntilReady("mail")
+	y.addDeadLetters("mail", 5)
 	p := newAPIServerProxy(t)
 	list := p.runPlugin(t, y.ns, "queue", "dead", "list", "mail", "--limit=2")
 	list.wantExitCode(0)
@@ -52,30 +52,30 @@ func TestPluginManagesDeadLetters(t *testing.T) {
 	dropped.wantExitCode(0)
 	wantTexts(t, dropped.out.String(), "queue.yardmaster.dev/mail: deleted 3 dead letters")
 	eventually(t, "2 messages ready and none dead", func() bool {
-		status := y.queue("mail").Status
+		status := y.getQueue("mail").Status
 		return status.Ready != nil && *status.Ready == 2 && status.Dead != nil && *status.Dead == 0
 	})
 }
 
 func TestPluginManagesDeadLettersOnlyWithTheUsersPermissions(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
+	y := newQueueEnv(t)
+	y.createQueue("mail", "")
+	y.waitUntilReady("mail")
 	list := newAPIServerProxy(t).runPlugin(t, y.ns, "queue", "dead", "list", "mail", "--as=nobody")
 	list.wantExitCode(2)
 	wantTexts(t, list.errOut.String(), "error: queues.yardmaster.dev \"mail\" is forbidden")
 }
 
 func TestPluginDrainsWatchesAndExplainsAPool(t *testing.T) {
-	c := newCrew(t, 10*time.Millisecond)
-	c.hire("postmen", "replicas: 3")
-	c.until("postmen", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
+	c := newPoolTestEnv(t, 10*time.Millisecond)
+	c.createPool("postmen", "replicas: 3")
+	c.waitForPool("postmen", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
 	p := newAPIServerProxy(t)
 	watch := p.runPlugin(t, c.ns, "pool", "watch", "postmen")
 	watch.waitForOutput("/3 workers ready")
 	drain := p.drainPool(t, c.ns, "--replicas=1")
 	wantTexts(t, drain.out.String(), "workerpool.yardmaster.dev/postmen scaled from 3 to 1")
-	if got := *c.pool("postmen").Spec.Replicas; got != 1 {
+	if got := *c.getPool("postmen").Spec.Replicas; got != 1 {
 		t.Errorf("spec.replicas is %d, want 1", got)
 	}
 	watch.waitForOutput("/1 workers ready")
@@ -106,11 +106,11 @@ func (p *apiServerProxy) drainPool(t *testing.T, ns string, args ...string) *plu
 }
 
 func TestPluginExplainsAScalingDecision(t *testing.T) {
-	c := newCrew(t, 10*time.Millisecond)
-	c.hire("clerks", "autoscaling: {minReplicas: 0, maxReplicas: 4, dryRun: true}")
-	c.send("mail", 100)
+	c := newPoolTestEnv(t, 10*time.Millisecond)
+	c.createPool("clerks", "autoscaling: {minReplicas: 0, maxReplicas: 4, dryRun: true}")
+	c.sendMessages("mail", 100)
 	p := newAPIServerProxy(t)
-	c.until("clerks", "decided on with 100 messages", func(wp *v1alpha1.WorkerPool) bool {
+	c.waitForPool("clerks", "decided on with 100 messages", func(wp *v1alpha1.WorkerPool) bool {
 		d := wp.Status.LastDecision
 		return d != nil && d.Inputs.Backlog != nil && *d.Inputs.Backlog == 100
 	})

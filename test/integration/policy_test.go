@@ -13,15 +13,15 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// town is a namespace with Policies.
-type town struct {
+// policyTestEnv is a namespace with Policies.
+type policyTestEnv struct {
 	t  *testing.T
 	ns string
 }
 
-func (w *town) create(kind, name, labels, spec string) {
+func (w *policyTestEnv) createObject(kind, name, labels, spec string) {
 	w.t.Helper()
-	object := given(w.t, kind, name, spec)
+	object := newManifest(w.t, kind, name, spec)
 	object.SetNamespace(w.ns)
 	object.SetLabels(map[string]string{"team": labels})
 	if err := cluster.Create(w.t.Context(), object); err != nil {
@@ -29,7 +29,7 @@ func (w *town) create(kind, name, labels, spec string) {
 	}
 }
 
-func (w *town) policy(name string) *v1alpha1.Policy {
+func (w *policyTestEnv) getPolicy(name string) *v1alpha1.Policy {
 	w.t.Helper()
 	p := &v1alpha1.Policy{}
 	if err := cluster.Get(w.t.Context(), client.ObjectKey{Namespace: w.ns, Name: name}, p); err != nil {
@@ -38,29 +38,29 @@ func (w *town) policy(name string) *v1alpha1.Policy {
 	return p
 }
 
-// counts waits until the Policy counts so many.
-func (w *town) counts(name string, queues, pools, replicas int32) {
+// waitForCounts waits until the Policy counts so many.
+func (w *policyTestEnv) waitForCounts(name string, queues, pools, replicas int32) {
 	w.t.Helper()
 	eventually(w.t, name+" to count", func() bool {
-		s := w.policy(name).Status
+		s := w.getPolicy(name).Status
 		return s.Queues == queues && s.WorkerPools == pools && s.Replicas == replicas
 	})
 }
 
-// is waits until the Policy is ready, or not, for that reason.
-func (w *town) is(name string, status metav1.ConditionStatus, reason string) *metav1.Condition {
+// waitForReady waits until the Policy is ready, or not, for that reason.
+func (w *policyTestEnv) waitForReady(name string, status metav1.ConditionStatus, reason string) *metav1.Condition {
 	w.t.Helper()
 	var found *metav1.Condition
 	eventually(w.t, name+" to be Ready="+string(status)+" "+reason, func() bool {
-		p := w.policy(name)
+		p := w.getPolicy(name)
 		found = meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
 		return found != nil && found.Status == status && found.Reason == reason && found.ObservedGeneration == p.Generation
 	})
 	return found
 }
 
-// has says in a pool's status how many workers it has.
-func (w *town) has(name string, replicas, busy int32) {
+// setPoolReplicas says in a pool's status how many workers it has.
+func (w *policyTestEnv) setPoolReplicas(name string, replicas, busy int32) {
 	w.t.Helper()
 	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
 	if err := cluster.Get(w.t.Context(), client.ObjectKeyFromObject(wp), wp); err != nil {
@@ -73,24 +73,24 @@ func (w *town) has(name string, replicas, busy int32) {
 	}
 }
 
-const someQueue = "{broker: {engine: NATS, urlSecretRef: {name: nowhere}}}"
+const queueSpec = "{broker: {engine: NATS, urlSecretRef: {name: nowhere}}}"
 
-func TestAPolicyTellsWhomItSelects(t *testing.T) {
+func TestPolicyReportsWhatItSelects(t *testing.T) {
 	t.Parallel()
-	w := &town{t, namespace(t)}
-	w.create("Policy", "team", "", "{selector: {matchLabels: {team: mail}}, limits: {maxReplicasTotal: 10}}")
-	w.create("Policy", "all", "", "{}")
-	w.is("team", metav1.ConditionTrue, v1alpha1.ReasonNothingSelected)
-	w.create("Queue", "letters", "mail", someQueue)
-	w.create("Queue", "pages", "web", someQueue)
-	w.create("WorkerPool", "postmen", "mail", "{image: 'worker:1', queues: [{name: letters}], replicas: 0}")
-	w.create("WorkerPool", "clerks", "web", "{image: 'worker:1', queues: [{name: pages}], replicas: 0}")
-	w.has("postmen", 3, 0)
-	w.has("clerks", 2, 0)
-	w.counts("team", 1, 1, 3)
-	w.counts("all", 2, 2, 5)
-	is := w.is("team", metav1.ConditionTrue, v1alpha1.ReasonReady)
-	if want := "selects 1 Queue and 1 WorkerPool with 3 replicas of the 10 of maxReplicasTotal"; is.Message != want {
+	w := &policyTestEnv{t, namespace(t)}
+	w.createObject("Policy", "team", "", "{selector: {matchLabels: {team: mail}}, limits: {maxReplicasTotal: 10}}")
+	w.createObject("Policy", "all", "", "{}")
+	w.waitForReady("team", metav1.ConditionTrue, v1alpha1.ReasonNothingSelected)
+	w.createObject("Queue", "letters", "mail", queueSpec)
+	w.createObject("Queue", "pages", "web", queueSpec)
+	w.createObject("WorkerPool", "postmen", "mail", "{image: 'worker:1', queues: [{name: letters}], replicas: 0}")
+	w.createObject("WorkerPool", "clerks", "web", "{image: 'worker:1', queues: [{name: pages}], replicas: 0}")
+	w.setPoolReplicas("postmen", 3, 0)
+	w.setPoolReplicas("clerks", 2, 0)
+	w.waitForCounts("team", 1, 1, 3)
+	w.waitForCounts("all", 2, 2, 5)
+	is := w.waitForReady("team", metav1.ConditionTrue, v1alpha1.ReasonReady)
+	if want := "selects 1 Queue and 1 WorkerPool with 3 replicas of maxReplicasTotal 10"; is.Message != want {
 		t.Errorf("it says %q, want %q", is.Message, want)
 	}
 
@@ -98,17 +98,17 @@ func TestAPolicyTellsWhomItSelects(t *testing.T) {
 	if err := cluster.Patch(t.Context(), pages, client.RawPatch(mergePatch, []byte(`{"metadata":{"labels":{"team":"mail"}}}`))); err != nil {
 		t.Fatal(err)
 	}
-	w.counts("team", 2, 1, 3)
+	w.waitForCounts("team", 2, 1, 3)
 	clerks := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "clerks"}}
 	if err := cluster.Delete(t.Context(), clerks); err != nil {
 		t.Fatal(err)
 	}
-	w.counts("all", 2, 1, 3)
+	w.waitForCounts("all", 2, 1, 3)
 }
 
-func TestAPolicyIsWrittenOnlyWhenItCountsOtherwise(t *testing.T) {
+func TestPolicyStatusIsWrittenOnlyWhenItsCountsChange(t *testing.T) {
 	t.Parallel()
-	w := &town{t, namespace(t)}
+	w := &policyTestEnv{t, namespace(t)}
 	var writes atomic.Int32
 	faults.set(t, w.ns, func(r *http.Request) fault {
 		if isWrite(r) && strings.HasSuffix(r.URL.Path, "/policies/all/status") {
@@ -116,41 +116,41 @@ func TestAPolicyIsWrittenOnlyWhenItCountsOtherwise(t *testing.T) {
 		}
 		return delivered
 	})
-	w.create("WorkerPool", "postmen", "mail", "{image: 'worker:1', queues: [{name: letters}], replicas: 0}")
-	w.has("postmen", 1, 0)
-	w.create("Policy", "all", "", "{}")
-	w.counts("all", 0, 1, 1)
+	w.createObject("WorkerPool", "postmen", "mail", "{image: 'worker:1', queues: [{name: letters}], replicas: 0}")
+	w.setPoolReplicas("postmen", 1, 0)
+	w.createObject("Policy", "all", "", "{}")
+	w.waitForCounts("all", 0, 1, 1)
 	begun := writes.Load()
 	for busy := range int32(20) {
-		w.has("postmen", 1, busy)
+		w.setPoolReplicas("postmen", 1, busy)
 	}
-	w.has("postmen", 2, 0)
-	w.counts("all", 0, 1, 2)
+	w.setPoolReplicas("postmen", 2, 0)
+	w.waitForCounts("all", 0, 1, 2)
 	if got := writes.Load() - begun; got != 1 {
 		t.Errorf("it was written %d times, want once", got)
 	}
 }
 
-func TestAPolicyNamesTheSecretThatItsBrokerMisses(t *testing.T) {
+func TestPolicyReportsAMissingSecretOfItsBroker(t *testing.T) {
 	t.Parallel()
-	y := &yard{t: t, ns: namespace(t)}
-	w := &town{t, y.ns}
-	w.create("Policy", "team", "", "{defaults: {broker: {engine: NATS, urlSecretRef: {name: nats}}}}")
-	is := w.is("team", metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound)
+	y := &queueEnv{t: t, ns: namespace(t)}
+	w := &policyTestEnv{t, y.ns}
+	w.createObject("Policy", "team", "", "{defaults: {broker: {engine: NATS, urlSecretRef: {name: nats}}}}")
+	is := w.waitForReady("team", metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound)
 	if want := `spec.defaults.broker: Secret "nats" not found`; is.Message != want {
 		t.Errorf("it says %q, want %q", is.Message, want)
 	}
-	eventually(t, "an event", func() bool { return y.event("team", v1alpha1.ReasonSecretNotFound) })
-	y.secret("nats", "url", "nats://127.0.0.1:4222")
-	w.is("team", metav1.ConditionTrue, v1alpha1.ReasonNothingSelected)
+	eventually(t, "an event", func() bool { return y.hasEvent("team", v1alpha1.ReasonSecretNotFound) })
+	y.createSecret("nats", "url", "nats://127.0.0.1:4222")
+	w.waitForReady("team", metav1.ConditionTrue, v1alpha1.ReasonNothingSelected)
 }
 
 // The webhook refuses such a selector, unless it is off.
-func TestAPolicyWhoseSelectorCannotBeReadSaysSo(t *testing.T) {
+func TestPolicyReportsAnInvalidSelector(t *testing.T) {
 	t.Parallel()
-	w := &town{t, namespaceWithoutWebhook(t)}
-	w.create("Policy", "team", "", "{selector: {matchExpressions: [{key: team, operator: Like}]}}")
-	is := w.is("team", metav1.ConditionFalse, v1alpha1.ReasonSelectorInvalid)
+	w := &policyTestEnv{t, namespaceWithoutWebhook(t)}
+	w.createObject("Policy", "team", "", "{selector: {matchExpressions: [{key: team, operator: Like}]}}")
+	is := w.waitForReady("team", metav1.ConditionFalse, v1alpha1.ReasonSelectorInvalid)
 	if !strings.Contains(is.Message, "spec.selector") {
 		t.Errorf("it says %q", is.Message)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
 
-// within checks that something took no longer than was promised.
-func within(t *testing.T, what string, most time.Duration, since time.Time) {
+// assertWithin checks that something took no longer than was promised.
+func assertWithin(t *testing.T, what string, most time.Duration, since time.Time) {
 	t.Helper()
 	took := time.Since(since)
 	t.Logf("%s after %s", what, took.Round(time.Millisecond))
@@ -25,181 +25,180 @@ func within(t *testing.T, what string, most time.Duration, since time.Time) {
 	}
 }
 
-func TestALostBrokerIsToldOfIn15SecondsAndItsReturnIn10(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
+func TestALostBrokerIsReportedIn15SecondsAndItsReturnIn10(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("mail", "")
+	e.waitUntilReady("mail")
 
-	y.Stop()
+	e.Stop()
 	began := time.Now()
-	is := y.becomes("mail", v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, v1alpha1.ReasonConnectionFailed)
-	within(t, "the loss is told of", 15*time.Second, began)
+	is := e.waitForCondition("mail", v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, v1alpha1.ReasonConnectionFailed)
+	assertWithin(t, "the loss is reported", 15*time.Second, began)
 	if !strings.Contains(is.Message, "refused") {
-		t.Errorf("the cause is not told: %q", is.Message)
+		t.Errorf("the message has no cause: %q", is.Message)
 	}
-	if s := y.queue("mail").Status; s.Ready != nil || s.MeasuredTime != nil {
-		t.Errorf("there are figures that nobody has read: %+v", s)
+	if s := e.getQueue("mail").Status; s.Ready != nil || s.MeasuredTime != nil {
+		t.Errorf("the status has stats of an unreachable broker: %+v", s)
 	}
-	y.becomes("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonConnectionFailed)
-	y.told("mail", v1alpha1.EventBrokerUnreachable)
-	time.Sleep(12 * time.Second) // so that tries are as far apart as they get
+	e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonConnectionFailed)
+	e.waitForEvent("mail", v1alpha1.EventBrokerUnreachable)
+	time.Sleep(12 * time.Second) // until the retry interval has its maximum
 
-	y.Restart()
+	e.Restart()
 	began = time.Now()
-	y.ready("mail")
-	within(t, "the return is told of", 10*time.Second, began)
-	y.told("mail", v1alpha1.EventBrokerReachable)
+	e.waitUntilReady("mail")
+	assertWithin(t, "the return is reported", 10*time.Second, began)
+	e.waitForEvent("mail", v1alpha1.EventBrokerReachable)
 }
 
-func TestASecretThatComesLaterIsFound(t *testing.T) {
-	y := newYard(t)
-	y.declareOn("broker: {engine: NATS, urlSecretRef: {name: later}}", "mail", "")
-	is := y.becomes("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound)
+func TestASecretCreatedLaterIsFound(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: later}}", "mail", "")
+	is := e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound)
 	if !strings.Contains(is.Message, `"later"`) {
-		t.Errorf("it does not name the Secret: %q", is.Message)
+		t.Errorf("the message does not name the Secret: %q", is.Message)
 	}
-	if len(y.queue("mail").Finalizers) > 0 {
-		t.Error("there is a finalizer for nothing")
+	if len(e.getQueue("mail").Finalizers) > 0 {
+		t.Error("the Queue has a finalizer without a queue on the broker")
 	}
-	y.secret("later", "address", "nats://"+y.Address())
-	is = y.becomes("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretInvalid)
+	e.createSecret("later", "address", "nats://"+e.Address())
+	is = e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretInvalid)
 	if !strings.Contains(is.Message, `"url"`) {
-		t.Errorf("it does not name the key: %q", is.Message)
+		t.Errorf("the message does not name the key: %q", is.Message)
 	}
-	later := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: y.ns, Name: "later"}}
-	patch := client.RawPatch(mergePatch, []byte(`{"stringData":{"url":"nats://`+y.Address()+`"}}`))
+	later := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.ns, Name: "later"}}
+	patch := client.RawPatch(mergePatch, []byte(`{"stringData":{"url":"nats://`+e.Address()+`"}}`))
 	if err := cluster.Patch(t.Context(), later, patch); err != nil {
 		t.Fatal(err)
 	}
-	y.ready("mail")
+	e.waitUntilReady("mail")
 }
 
-func TestAQueueWithoutABrokerSaysSo(t *testing.T) {
-	y := newYard(t)
-	y.declareOn("paused: false", "mail", "")
-	y.becomes("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNoBroker)
-	p := given(t, "Policy", "house", "{defaults: {"+broker+", retry: {maxAttempts: 3}}}")
-	p.SetNamespace(y.ns)
+func TestAQueueWithoutABrokerReportsNoBroker(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueueOn("paused: false", "mail", "")
+	e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNoBroker)
+	p := newManifest(t, "Policy", "default", "{defaults: {"+natsBrokerField+", retry: {maxAttempts: 3}}}")
+	p.SetNamespace(e.ns)
 	if err := cluster.Create(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	y.ready("mail")
-	for _, source := range y.queue("mail").Status.Effective.Sources {
-		if source.Field == "broker" && (source.From != v1alpha1.FromPolicy || source.Policy != "house") {
-			t.Errorf("the broker is from %+v", source)
+	e.waitUntilReady("mail")
+	for _, source := range e.getQueue("mail").Status.Effective.Sources {
+		if source.Field == "broker" && (source.From != v1alpha1.FromPolicy || source.Policy != "default") {
+			t.Errorf("the source of the broker is %+v", source)
 		}
 	}
 }
 
-func TestWrongCredentialsAreToldOfAndPutRight(t *testing.T) {
-	y := newYard(t, func(o *server.Options) { o.Users = []*server.User{{Username: "me", Password: "right"}} })
-	login := y.secret("login", "username", "me", "password", "wrong")
-	y.declareOn("broker: {engine: NATS, urlSecretRef: {name: broker}, credentialsSecretRef: {name: login}}", "mail", "")
-	is := y.becomes("mail", v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, v1alpha1.ReasonUnauthorized)
+func TestWrongCredentialsAreReportedAndCanBeCorrected(t *testing.T) {
+	e := newQueueEnv(t, func(o *server.Options) { o.Users = []*server.User{{Username: "me", Password: "right"}} })
+	login := e.createSecret("login", "username", "me", "password", "wrong")
+	e.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: broker}, credentialsSecretRef: {name: login}}", "mail", "")
+	is := e.waitForCondition("mail", v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, v1alpha1.ReasonUnauthorized)
 	if strings.Contains(is.Message, "wrong") {
-		t.Errorf("the password is told: %q", is.Message)
+		t.Errorf("the message contains the password: %q", is.Message)
 	}
 	if err := cluster.Patch(t.Context(), login, client.RawPatch(mergePatch, []byte(`{"stringData":{"password":"right"}}`))); err != nil {
 		t.Fatal(err)
 	}
-	y.ready("mail")
+	e.waitUntilReady("mail")
 }
 
-func TestOfTwoQueuesWithOneNameTheOlderKeepsIt(t *testing.T) {
-	y := newYard(t)
-	y.declare("first", "name: mail, maxInFlight: 1")
-	y.ready("first")
-	time.Sleep(time.Second) // ages are in whole seconds
-	y.declare("second", "name: mail, maxInFlight: 2, deletionPolicy: Purge, deadLetter: {onDelete: Purge}")
-	is := y.becomes("second", v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOwnedByOtherQueue)
-	if !strings.Contains(is.Message, y.ns+"/first") {
-		t.Errorf("it does not name the older: %q", is.Message)
+func TestTheOlderOfTwoQueuesOwnsTheQueueOnTheBroker(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("first", "name: mail, maxInFlight: 1")
+	e.waitUntilReady("first")
+	time.Sleep(time.Second) // creation times have a resolution of one second
+	e.createQueue("second", "name: mail, maxInFlight: 2, deletionPolicy: Purge, deadLetter: {onDelete: Purge}")
+	is := e.waitForCondition("second", v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOwnedByOtherQueue)
+	if !strings.Contains(is.Message, e.ns+"/first") {
+		t.Errorf("the message does not name the owner: %q", is.Message)
 	}
-	y.becomes("second", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOwnedByOtherQueue)
-	if s := y.queue("second").Status; s.Ready != nil {
-		t.Errorf("it tells figures of another's queue: %+v", s)
+	e.waitForCondition("second", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOwnedByOtherQueue)
+	if s := e.getQueue("second").Status; s.Ready != nil {
+		t.Errorf("the status has stats of another Queue's queue: %+v", s)
 	}
-	if got := y.consumer("mail").Config.MaxAckPending; got != 1 {
-		t.Errorf("the younger has changed maxInFlight to %d", got)
+	if got := e.consumerInfo("mail").Config.MaxAckPending; got != 1 {
+		t.Errorf("the younger Queue changed maxInFlight to %d", got)
 	}
 
-	// What it is told to purge is not its own.
-	y.bury("mail", 2)
-	y.delete("second")
-	y.gone("second")
-	eventually(t, "the dead letters to be seen", func() bool {
-		dead := y.queue("first").Status.Dead
+	// The younger Queue must not purge the dead letters of the older.
+	e.addDeadLetters("mail", 2)
+	e.deleteQueue("second")
+	e.waitUntilDeleted("second")
+	eventually(t, "the dead letters in the status", func() bool {
+		dead := e.getQueue("first").Status.Dead
 		return dead != nil && *dead == 2
 	})
 
-	// Its successor has the queue as soon as the older has let it go.
-	y.declare("third", "name: mail, maxInFlight: 3")
-	y.becomes("third", v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOwnedByOtherQueue)
-	y.patch("first", `{"spec":{"deadLetter":{"onDelete":"Purge"}}}`)
-	y.delete("first")
-	y.gone("first")
-	y.ready("third")
-	if got := y.consumer("mail").Config.MaxAckPending; got != 3 {
+	// Another Queue gets the queue once the older Queue has released it.
+	e.createQueue("third", "name: mail, maxInFlight: 3")
+	e.waitForCondition("third", v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOwnedByOtherQueue)
+	e.patchQueue("first", `{"spec":{"deadLetter":{"onDelete":"Purge"}}}`)
+	e.deleteQueue("first")
+	e.waitUntilDeleted("first")
+	e.waitUntilReady("third")
+	if got := e.consumerInfo("mail").Config.MaxAckPending; got != 3 {
 		t.Errorf("maxInFlight is %d", got)
 	}
 }
 
-func TestAFieldThatNobodyKeepsToIsToldOf(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
-	y.patch("mail", `{"spec":{"maxBacklog":10}}`)
-	is := y.becomes("mail", v1alpha1.ConditionPolicyFullyEnforced, metav1.ConditionFalse, v1alpha1.ReasonUnsupported)
+func TestAnUnenforcedFieldIsReported(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("mail", "")
+	e.waitUntilReady("mail")
+	e.patchQueue("mail", `{"spec":{"maxBacklog":10}}`)
+	is := e.waitForCondition("mail", v1alpha1.ConditionPolicyFullyEnforced, metav1.ConditionFalse, v1alpha1.ReasonUnsupported)
 	if !strings.Contains(is.Message, "maxBacklog") || !strings.Contains(is.Message, "created without maxBacklog") {
-		t.Errorf("it says %q", is.Message)
+		t.Errorf("the message is %q", is.Message)
 	}
-	if by := y.queue("mail").Status.Enforcement["maxBacklog"]; by != v1alpha1.EnforcementUnsupported {
+	if by := e.getQueue("mail").Status.Enforcement["maxBacklog"]; by != v1alpha1.EnforcementUnsupported {
 		t.Errorf("the enforcement is %q", by)
 	}
 }
 
-// A broker that is there, and another that is not.
-func TestADeadBrokerKeepsNobodyElseWaiting(t *testing.T) {
-	y := newYard(t)
+func TestAnUnreachableBrokerDoesNotDelayOtherQueues(t *testing.T) {
+	e := newQueueEnv(t)
 	dead := natstest.Start(t)
 	dead.Stop()
-	y.secret("dead", "url", "nats://"+dead.Address())
+	e.createSecret("dead", "url", "nats://"+dead.Address())
 	for name := range strings.FieldsSeq("a b c d e f g h i j k l m n o p q r s t") {
-		y.declareOn("broker: {engine: NATS, urlSecretRef: {name: dead}}", name, "")
+		e.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: dead}}", name, "")
 	}
 	began := time.Now()
-	y.declare("mail", "")
-	y.ready("mail")
-	within(t, "the other is ready", 10*time.Second, began)
-	y.becomes("t", v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, v1alpha1.ReasonConnectionFailed)
+	e.createQueue("mail", "")
+	e.waitUntilReady("mail")
+	assertWithin(t, "the other Queue is ready", 10*time.Second, began)
+	e.waitForCondition("t", v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, v1alpha1.ReasonConnectionFailed)
 }
 
-func TestThePermissionsOfTheManualAreEnough(t *testing.T) {
-	y := newYard(t, func(o *server.Options) {
+func TestTheDocumentedNATSPermissionsAreSufficient(t *testing.T) {
+	e := newQueueEnv(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "me", Password: "right", Permissions: &server.Permissions{
 			Publish:   &server.SubjectPermission{Allow: []string{"$JS.API.>", "$KV.>", "yardmaster.>"}},
 			Subscribe: &server.SubjectPermission{Allow: []string{"$JS.API.>", "$KV.>", "yardmaster.>", "_INBOX.>"}},
 		}}}
 	})
-	y.secret("login", "username", "me", "password", "right")
-	y.declareOn("broker: {engine: NATS, urlSecretRef: {name: broker}, credentialsSecretRef: {name: login}}",
+	e.createSecret("login", "username", "me", "password", "right")
+	e.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: broker}, credentialsSecretRef: {name: login}}",
 		"mail", "deletionPolicy: Purge, rateLimit: {limit: 5}, deadLetter: {onDelete: Purge}")
-	y.ready("mail")
-	y.patch("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Requeue"}}}`)
-	y.told("mail", "DeadLettersRequeued")
-	y.delete("mail")
-	y.gone("mail")
+	e.waitUntilReady("mail")
+	e.patchQueue("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Requeue"}}}`)
+	e.waitForEvent("mail", "DeadLettersRequeued")
+	e.deleteQueue("mail")
+	e.waitUntilDeleted("mail")
 }
 
-func TestAQueueIsKeptOnRedisThroughAsynq(t *testing.T) {
-	y := newYard(t)
+func TestAQueueOnTheAsynqEngine(t *testing.T) {
+	e := newQueueEnv(t)
 	s := redistest.Start(t)
-	y.secret("redis", "url", s.URL())
-	y.declareOn("broker: {engine: Asynq, urlSecretRef: {name: redis}}", "mail", "deletionPolicy: Purge, maxBacklog: 10")
-	y.ready("mail")
-	if by := y.queue("mail").Status.Enforcement["maxBacklog"]; by != v1alpha1.EnforcementUnsupported {
+	e.createSecret("redis", "url", s.URL())
+	e.createQueueOn("broker: {engine: Asynq, urlSecretRef: {name: redis}}", "mail", "deletionPolicy: Purge, maxBacklog: 10")
+	e.waitUntilReady("mail")
+	if by := e.getQueue("mail").Status.Enforcement["maxBacklog"]; by != v1alpha1.EnforcementUnsupported {
 		t.Errorf("maxBacklog is enforced by %q", by)
 	}
-	y.delete("mail")
-	y.gone("mail")
+	e.deleteQueue("mail")
+	e.waitUntilDeleted("mail")
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// given is a manifest of the kind, its spec as written.
-func given(t *testing.T, kind, name, spec string) *unstructured.Unstructured {
+// newManifest returns a manifest of the kind with that spec in YAML.
+func newManifest(t *testing.T, kind, name, spec string) *unstructured.Unstructured {
 	t.Helper()
 	text := fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %q}\nspec: %s\n", v1alpha1.GroupVersion, kind, name, spec)
 	manifest, err := decode([]byte(text))
@@ -37,17 +37,17 @@ func waitForKinds(t *testing.T) {
 	}
 }
 
-// badSpec is a spec, or a change of one, that the API server refuses.
-type badSpec struct {
+// invalidSpec is a spec, or a change of a spec, that the API server refuses.
+type invalidSpec struct {
 	name string
 	spec string
-	// becomes is what the spec is changed to, if the change is the mistake.
-	becomes string
-	want    string
+	// changedTo is the new spec, if the API server accepts spec and refuses the change.
+	changedTo string
+	want      string
 }
 
-// tryAll gives the API server each of the specs, and compares what it says.
-func tryAll(t *testing.T, kind string, specs map[string]badSpec) {
+// assertSpecsRefused applies each spec and compares the error of the API server.
+func assertSpecsRefused(t *testing.T, kind string, specs map[string]invalidSpec) {
 	waitForKinds(t)
 	for title, bad := range specs {
 		t.Run(title, func(t *testing.T) {
@@ -57,98 +57,98 @@ func tryAll(t *testing.T, kind string, specs map[string]badSpec) {
 			if bad.name == "" {
 				bad.name = "demo"
 			}
-			object := given(t, kind, bad.name, bad.spec)
+			object := newManifest(t, kind, bad.name, bad.spec)
 			object.SetNamespace(ns)
 			err := apply(t.Context(), strict, object, false)
-			if bad.becomes != "" {
+			if bad.changedTo != "" {
 				if err != nil {
-					t.Fatalf("the spec is refused before it is changed: %v", err)
+					t.Fatalf("the first spec is refused: %v", err)
 				}
-				object = given(t, kind, bad.name, bad.becomes)
+				object = newManifest(t, kind, bad.name, bad.changedTo)
 				object.SetNamespace(ns)
 				err = apply(t.Context(), strict, object, true)
 			}
 			if err == nil {
-				t.Fatalf("it is taken, want: %s", bad.want)
+				t.Fatalf("the API server accepts the spec, want: %s", bad.want)
 			}
 			says := stable(messageOf(err))
 			if _, about, invalid := strings.Cut(says, "is invalid: "); invalid {
 				says = about
 			}
 			if diff := cmp.Diff(bad.want, says); diff != "" {
-				t.Errorf("the API server says something else (-want, +got):\n%s", diff)
+				t.Errorf("error (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
 func TestQueueRules(t *testing.T) {
-	tryAll(t, "Queue", map[string]badSpec{
-		"a name the broker cannot have": {
+	assertSpecsRefused(t, "Queue", map[string]invalidSpec{
+		"an invalid name on the broker": {
 			spec: `{name: Mail}`,
 			want: `spec.name: Invalid value: "Mail": spec.name in body should match '^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$'`,
 		},
-		"an object's name the broker cannot have": {
+		"an object name that is no queue name": {
 			name: "mail.eu", spec: `{}`,
-			want: "spec.name: Invalid value: metadata.name is no name for a queue, which is at most 63 lower-case letters, digits and dashes: give spec.name",
+			want: "spec.name: Invalid value: metadata.name is not a valid queue name (at most 63 lower-case letters, digits and dashes): set spec.name",
 		},
 		"a reserved name": {
 			spec: `{name: yardmaster-mail}`,
-			want: "spec.name: Invalid value: name is reserved: what begins with yardmaster is the operator's own",
+			want: "spec.name: Invalid value: name is reserved: names that start with yardmaster belong to the operator",
 		},
-		"a reserved name of the object": {
+		"a reserved object name": {
 			name: "yardmaster", spec: `{}`,
-			want: "spec.name: Invalid value: name is reserved: what begins with yardmaster is the operator's own",
+			want: "spec.name: Invalid value: name is reserved: names that start with yardmaster belong to the operator",
 		},
-		"another name": {
-			spec: `{name: mail}`, becomes: `{name: post}`,
-			want: "spec.name: Invalid value: name is immutable: the messages on the broker are kept under it",
+		"a changed name": {
+			spec: `{name: mail}`, changedTo: `{name: post}`,
+			want: "spec.name: Invalid value: name is immutable: the broker stores the messages under it",
 		},
-		"a name where the object's own was in use": {
-			spec: `{}`, becomes: `{name: post}`,
-			want: "spec.name: Invalid value: name is immutable: the messages on the broker are kept under it",
+		"a name added to a Queue without one": {
+			spec: `{}`, changedTo: `{name: post}`,
+			want: "spec.name: Invalid value: name is immutable: the broker stores the messages under it",
 		},
-		"no name where another than the object's was": {
-			spec: `{name: mail}`, becomes: `{}`,
-			want: "spec.name: Invalid value: name is immutable: the messages on the broker are kept under it",
+		"a removed name": {
+			spec: `{name: mail}`, changedTo: `{}`,
+			want: "spec.name: Invalid value: name is immutable: the broker stores the messages under it",
 		},
 		"nine priorities": {
 			spec: `{priorities: [{name: a}, {name: b}, {name: c}, {name: d}, {name: e}, {name: f}, {name: g}, {name: h}, {name: i}]}`,
 			want: "spec.priorities: Too many: 9: must have at most 8 items",
 		},
-		"no priority": {
+		"no priorities": {
 			spec: `{priorities: []}`,
 			want: "spec.priorities: Invalid value: 0: spec.priorities in body should have at least 1 items",
 		},
-		"two priorities of one name": {
+		"two priorities with one name": {
 			spec: `{priorities: [{name: a}, {name: a}]}`,
 			want: `spec.priorities[1]: Duplicate value: {"name":"a"}`,
 		},
-		"a priority without weight": {
+		"a weight of 0": {
 			spec: `{priorities: [{name: a, weight: 0}]}`,
 			want: "spec.priorities[0].weight: Invalid value: 0: spec.priorities[0].weight in body should be greater than or equal to 1",
 		},
-		"a priority with too much weight": {
+		"a weight above 100": {
 			spec: `{priorities: [{name: a, weight: 101}]}`,
 			want: "spec.priorities[0].weight: Invalid value: 101: spec.priorities[0].weight in body should be less than or equal to 100",
 		},
-		"a priority's name with capitals": {
+		"a priority name with upper-case letters": {
 			spec: `{priorities: [{name: High}]}`,
 			want: `spec.priorities[0].name: Invalid value: "High": spec.priorities[0].name in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'`,
 		},
-		"two of one weight in a strict order": {
+		"equal weights with strictPriority": {
 			spec: `{strictPriority: true, priorities: [{name: a, weight: 2}, {name: b, weight: 2}]}`,
-			want: "spec.priorities: Invalid value: with strictPriority the weights are the order: no two may be the same",
+			want: "spec.priorities: Invalid value: with strictPriority the weights define the order: each priority needs another weight",
 		},
-		"a rate without a limit": {
+		"a rate limit without limit": {
 			spec: `{rateLimit: {per: 1s}}`,
 			want: "spec.rateLimit.limit: Required value",
 		},
-		"a rate of 0": {
+		"a rate limit of 0": {
 			spec: `{rateLimit: {limit: 0}}`,
 			want: "spec.rateLimit.limit: Invalid value: 0: spec.rateLimit.limit in body should be greater than or equal to 1",
 		},
-		"a rate per no time": {
+		"a rate limit per 0s": {
 			spec: `{rateLimit: {limit: 1, per: 0s}}`,
 			want: `spec.rateLimit.per: Invalid value: "0s": per must be a duration from 1s to 24h`,
 		},
@@ -156,27 +156,27 @@ func TestQueueRules(t *testing.T) {
 			spec: `{rateLimit: {limit: 1, burst: 0}}`,
 			want: "spec.rateLimit.burst: Invalid value: 0: spec.rateLimit.burst in body should be greater than or equal to 1",
 		},
-		"nothing in flight": {
+		"maxInFlight of 0": {
 			spec: `{maxInFlight: 0}`,
 			want: "spec.maxInFlight: Invalid value: 0: spec.maxInFlight in body should be greater than or equal to 1",
 		},
-		"more in flight than the queue holds": {
+		"maxInFlight above maxBacklog": {
 			spec: `{maxInFlight: 11, maxBacklog: 10}`,
 			want: "spec.maxInFlight: Invalid value: maxInFlight must not be greater than maxBacklog",
 		},
-		"a queue that holds nothing": {
+		"maxBacklog of 0": {
 			spec: `{maxBacklog: 0}`,
 			want: "spec.maxBacklog: Invalid value: 0: spec.maxBacklog in body should be greater than or equal to 1",
 		},
-		"a lease too short to be renewed": {
+		"a lease below 5s": {
 			spec: `{lease: 4s}`,
 			want: `spec.lease: Invalid value: "4s": lease must be a duration from 5s to 1h`,
 		},
-		"a lease longer than an hour": {
+		"a lease above 1h": {
 			spec: `{lease: 61m}`,
 			want: `spec.lease: Invalid value: "61m": lease must be a duration from 5s to 1h`,
 		},
-		"a lease that is no duration": {
+		"a lease that is not a duration": {
 			spec: `{lease: 5 minutes}`,
 			want: `spec.lease: Invalid value: "5 minutes": lease must be a duration from 5s to 1h`,
 		},
@@ -188,7 +188,7 @@ func TestQueueRules(t *testing.T) {
 			spec: `{lease: 30}`,
 			want: `spec.lease: Invalid value: "integer": spec.lease in body must be of type string: "integer"`,
 		},
-		"a lease of days": {
+		"a lease in days": {
 			spec: `{lease: 1d}`,
 			want: `spec.lease: Invalid value: "1d": lease must be a duration from 5s to 1h`,
 		},
@@ -196,47 +196,47 @@ func TestQueueRules(t *testing.T) {
 			spec: `{retry: {initialDelay: -1s}}`,
 			want: `spec.retry.initialDelay: Invalid value: "-1s": initialDelay must be a duration from 0s to 24h`,
 		},
-		"a first delay longer than any": {
+		"initialDelay above 24h": {
 			spec: `{retry: {initialDelay: 2m, maxDelay: 1m}}`,
 			want: "spec.retry.initialDelay: Invalid value: initialDelay must not be longer than maxDelay",
 		},
-		"no attempt": {
+		"maxAttempts of 0": {
 			spec: `{retry: {maxAttempts: 0}}`,
 			want: "spec.retry.maxAttempts: Invalid value: 0: spec.retry.maxAttempts in body should be greater than or equal to 1",
 		},
-		"delays that shrink": {
+		"multiplierPercent below 100": {
 			spec: `{retry: {multiplierPercent: 99}}`,
 			want: "spec.retry.multiplierPercent: Invalid value: 99: spec.retry.multiplierPercent in body should be greater than or equal to 100",
 		},
-		"more jitter than delay": {
+		"jitterPercent above 100": {
 			spec: `{retry: {jitterPercent: 101}}`,
 			want: "spec.retry.jitterPercent: Invalid value: 101: spec.retry.jitterPercent in body should be less than or equal to 100",
 		},
-		"dead letters moved nowhere": {
+		"onDelete Move without moveTo": {
 			spec: `{deadLetter: {onDelete: Move}}`,
-			want: "spec.deadLetter.moveTo: Invalid value: moveTo is needed with onDelete: Move, and only with it",
+			want: "spec.deadLetter.moveTo: Invalid value: moveTo is required with onDelete: Move, and not allowed otherwise",
 		},
-		"dead letters moved without being asked to": {
+		"moveTo without onDelete Move": {
 			spec: `{deadLetter: {moveTo: other}}`,
-			want: "spec.deadLetter.moveTo: Invalid value: moveTo is needed with onDelete: Move, and only with it",
+			want: "spec.deadLetter.moveTo: Invalid value: moveTo is required with onDelete: Move, and not allowed otherwise",
 		},
-		"dead letters moved to the queue itself": {
+		"moveTo the same Queue": {
 			spec: `{deadLetter: {onDelete: Move, moveTo: demo}}`,
 			want: "spec.deadLetter.moveTo: Invalid value: moveTo must be another Queue",
 		},
-		"an alert without dead letters": {
+		"alertThreshold of 0": {
 			spec: `{deadLetter: {alertThreshold: 0}}`,
 			want: "spec.deadLetter.alertThreshold: Invalid value: 0: spec.deadLetter.alertThreshold in body should be greater than or equal to 1",
 		},
-		"less than no dead letters": {
+		"negative maxEntries": {
 			spec: `{deadLetter: {maxEntries: -1}}`,
 			want: "spec.deadLetter.maxEntries: Invalid value: -1: spec.deadLetter.maxEntries in body should be greater than or equal to 0",
 		},
-		"retention without an age": {
+		"retention without maxAge": {
 			spec: `{retention: {}}`,
 			want: "spec.retention.maxAge: Required value",
 		},
-		"messages dropped at once": {
+		"maxAge of 0s": {
 			spec: `{retention: {maxAge: 1s}}`,
 			want: `spec.retention.maxAge: Invalid value: "1s": maxAge must be a duration from 1m to 87600h`,
 		},
@@ -248,19 +248,19 @@ func TestQueueRules(t *testing.T) {
 			spec: `{broker: {engine: Kafka, urlSecretRef: {name: broker}}}`,
 			want: `spec.broker.engine: Unsupported value: "Kafka": supported values: "NATS", "Asynq"`,
 		},
-		"a broker without address": {
+		"a broker without urlSecretRef": {
 			spec: `{broker: {engine: NATS}}`,
 			want: "spec.broker.urlSecretRef: Required value",
 		},
-		"an address in the spec": {
+		"a URL in the spec": {
 			spec: `{broker: {engine: NATS, url: "nats://me:secret@nats:4222"}}`,
 			want: `Queue in version "v1alpha1" cannot be handled as a Queue: strict decoding error: unknown field "spec.broker.url"`,
 		},
-		"credentials without the secret's name": {
+		"credentials without the name of the Secret": {
 			spec: `{broker: {engine: NATS, urlSecretRef: {name: broker}, credentialsSecretRef: {}}}`,
 			want: "spec.broker.credentialsSecretRef.name: Required value",
 		},
-		"a text of any length in place of a short answer": {
+		"a text of unlimited length for an enum": {
 			spec: `{lease: 1h1h1h1h1h1h1h1h1h}`,
 			want: "spec.lease: Too long: may not be more than 16 bytes",
 		},
@@ -268,63 +268,63 @@ func TestQueueRules(t *testing.T) {
 }
 
 func TestWorkerPoolRules(t *testing.T) {
-	// with is a good spec and what is wrong about it.
+	// with returns a valid spec with one change.
 	with := func(more string) string {
 		return `{queues: [{name: mail}], image: "registry.example/mail:1", replicas: 1, ` + more + `}`
 	}
 	scaled := func(more string) string {
 		return `{queues: [{name: mail}], image: "registry.example/mail:1", autoscaling: {maxReplicas: 10, ` + more + `}}`
 	}
-	tryAll(t, "WorkerPool", map[string]badSpec{
-		"nowhere to take work from": {
+	assertSpecsRefused(t, "WorkerPool", map[string]invalidSpec{
+		"neither queues nor source": {
 			spec: `{image: a, replicas: 1}`,
-			want: "spec: Invalid value: give either queues or source",
+			want: "spec: Invalid value: set either queues or source",
 		},
-		"two places to take work from": {
+		"both queues and source": {
 			spec: with(`source: {redisList: {urlSecretRef: {name: redis}, key: mail}}`),
-			want: "spec: Invalid value: give either queues or source",
+			want: "spec: Invalid value: set either queues or source",
 		},
-		"no queue": {
+		"an empty list of queues": {
 			spec: `{queues: [], image: a, replicas: 1}`,
 			want: "spec.queues: Invalid value: 0: spec.queues in body should have at least 1 items",
 		},
-		"a queue twice": {
+		"a duplicate queue": {
 			spec: `{queues: [{name: mail}, {name: mail}], image: a, replicas: 1}`,
 			want: `spec.queues[1]: Duplicate value: {"name":"mail"}`,
 		},
-		"a queue without weight": {
+		"a queue with weight 0": {
 			spec: `{queues: [{name: mail, weight: 0}], image: a, replicas: 1}`,
 			want: "spec.queues[0].weight: Invalid value: 0: spec.queues[0].weight in body should be greater than or equal to 1",
 		},
-		"a source that is two": {
+		"a source of two types": {
 			spec: `{source: {redisList: {urlSecretRef: {name: redis}, key: mail}, external: {address: "scaler:9000"}}, image: a, replicas: 1}`,
 			want: "spec.source: Invalid value: exactly one of the fields in [redisList redisStream rabbitMQ prometheus external] must be set",
 		},
-		"a source that is none": {
+		"a source without a type": {
 			spec: `{source: {}, image: a, replicas: 1}`,
 			want: "spec.source: Invalid value: exactly one of the fields in [redisList redisStream rabbitMQ prometheus external] must be set",
 		},
-		"a program without a port": {
+		"an external source without a port": {
 			spec: `{source: {external: {address: scaler}}, image: a, replicas: 1}`,
 			want: `spec.source.external.address: Invalid value: "scaler": spec.source.external.address in body should match '^[^/\s]+:[0-9]{1,5}$'`,
 		},
 		"no image": {
 			spec: `{queues: [{name: mail}], replicas: 1}`,
-			want: "spec.image: Invalid value: the worker has no image: give image, or an image to the container worker of template",
+			want: "spec.image: Invalid value: the worker has no image: set image, or the image of container worker in template",
 		},
-		"a worker without an image": {
+		"a worker container without an image": {
 			spec: `{queues: [{name: mail}], replicas: 1, template: {spec: {containers: [{name: worker}]}}}`,
-			want: "spec.image: Invalid value: the worker has no image: give image, or an image to the container worker of template",
+			want: "spec.image: Invalid value: the worker has no image: set image, or the image of container worker in template",
 		},
 		"no container named worker": {
 			spec: with(`template: {spec: {containers: [{name: main, image: a}]}}`),
 			want: "spec.template.spec.containers: Invalid value: one of the containers must be named worker",
 		},
-		"workers that end": {
+		"a restartPolicy other than Always": {
 			spec: with(`template: {spec: {restartPolicy: OnFailure}}`),
-			want: "spec.template.spec.restartPolicy: Invalid value: restartPolicy must be Always: workers run until they are drained",
+			want: "spec.template.spec.restartPolicy: Invalid value: restartPolicy must be Always, because workers run until they are drained",
 		},
-		"a reserved variable": {
+		"a reserved environment variable": {
 			spec: with(`env: [{name: YARDMASTER_POOL, value: mine}]`),
 			want: "spec.env: Invalid value: names that begin with YARDMASTER_ are reserved",
 		},
@@ -332,39 +332,39 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: with(`template: {metadata: {labels: {yardmaster.dev/pool: mine}}}`),
 			want: "spec.template.metadata: Invalid value: labels and annotations under yardmaster.dev/ are reserved",
 		},
-		"a version that is no label": {
+		"a version that is not a label value": {
 			spec: with(`version: "1.0 beta"`),
 			want: `spec.version: Invalid value: "1.0 beta": spec.version in body should match '^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$'`,
 		},
-		"no concurrency": {
+		"concurrency of 0": {
 			spec: with(`concurrency: 0`),
 			want: "spec.concurrency: Invalid value: 0: spec.concurrency in body should be greater than or equal to 1",
 		},
-		"fewer in flight than handlers": {
+		"maxInFlight below concurrency": {
 			spec: with(`concurrency: 10, maxInFlight: 9`),
-			want: "spec.maxInFlight: Invalid value: maxInFlight must not be less than concurrency: the rest of the handlers would never have work",
+			want: "spec.maxInFlight: Invalid value: maxInFlight must not be less than concurrency, because some handlers would never get a message",
 		},
 		"neither replicas nor autoscaling": {
 			spec: `{queues: [{name: mail}], image: a}`,
-			want: "spec: Invalid value: give either replicas or autoscaling: who scales an autoscaled pool by hand changes autoscaling.minReplicas or pausedUntil",
+			want: "spec: Invalid value: set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas or autoscaling.pausedUntil",
 		},
 		"replicas and autoscaling": {
 			spec: with(`autoscaling: {maxReplicas: 3}`),
-			want: "spec: Invalid value: give either replicas or autoscaling: who scales an autoscaled pool by hand changes autoscaling.minReplicas or pausedUntil",
+			want: "spec: Invalid value: set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas or autoscaling.pausedUntil",
 		},
-		"fewer than no replicas": {
+		"negative replicas": {
 			spec: `{queues: [{name: mail}], image: a, replicas: -1}`,
 			want: "[spec.replicas: Invalid value: -1: spec.replicas in body should be greater than or equal to 0, .spec.replicas: Invalid value: -1: should be a non-negative integer]",
 		},
-		"autoscaling without a bound": {
+		"autoscaling without maxReplicas": {
 			spec: with(`autoscaling: {}`),
 			want: "spec.autoscaling.maxReplicas: Required value",
 		},
-		"more at least than at most": {
+		"minReplicas above maxReplicas": {
 			spec: scaled(`minReplicas: 11`),
 			want: "spec.autoscaling.minReplicas: Invalid value: minReplicas must not be greater than maxReplicas",
 		},
-		"a fallback of more than at most": {
+		"fallback replicas above maxReplicas": {
 			spec: scaled(`fallback: {replicas: 11}`),
 			want: "spec.autoscaling.fallback.replicas: Invalid value: fallback.replicas must not be greater than maxReplicas",
 		},
@@ -372,27 +372,27 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: scaled(`fallback: {after: 1m}`),
 			want: "spec.autoscaling.fallback.replicas: Required value",
 		},
-		"an objective of no time": {
+		"an objective of 0s": {
 			spec: scaled(`slo: {waitP95: 0s}`),
 			want: `spec.autoscaling.slo.waitP95: Invalid value: "0s": waitP95 must be a duration from 1s to 24h`,
 		},
-		"a worker for no message": {
+		"a target of 0 messages per worker": {
 			spec: scaled(`backlogPerReplica: 0`),
 			want: "spec.autoscaling.backlogPerReplica: Invalid value: 0: spec.autoscaling.backlogPerReplica in body should be greater than or equal to 1",
 		},
-		"workers that are never busy": {
+		"utilization of 0": {
 			spec: scaled(`targetUtilizationPercent: 5`),
 			want: "spec.autoscaling.targetUtilizationPercent: Invalid value: 5: spec.autoscaling.targetUtilizationPercent in body should be greater than or equal to 10",
 		},
-		"workers busier than always": {
+		"utilization above 100": {
 			spec: scaled(`targetUtilizationPercent: 101`),
 			want: "spec.autoscaling.targetUtilizationPercent: Invalid value: 101: spec.autoscaling.targetUtilizationPercent in body should be less than or equal to 100",
 		},
-		"a step of nothing": {
+		"a step of 0": {
 			spec: scaled(`scaleDown: {maxStep: 0}`),
 			want: "spec.autoscaling.scaleDown.maxStep: Invalid value: 0: maxStep must be a number from 1 to 10000 or a percentage from 1% to 9999%",
 		},
-		"a step that is no percentage": {
+		"a step that is not a percentage": {
 			spec: scaled(`scaleDown: {maxStep: half}`),
 			want: `spec.autoscaling.scaleDown.maxStep: Invalid value: "half": maxStep must be a number from 1 to 10000 or a percentage from 1% to 9999%`,
 		},
@@ -400,51 +400,51 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: scaled(`scaleUp: {maxStep: "0%"}`),
 			want: `spec.autoscaling.scaleUp.maxStep: Invalid value: "0%": maxStep must be a number from 1 to 10000 or a percentage from 1% to 9999%`,
 		},
-		"a period of no time": {
+		"a period of 0s": {
 			spec: scaled(`scaleDown: {period: 0s}`),
 			want: `spec.autoscaling.scaleDown.period: Invalid value: "0s": period must be a duration from 1s to 1h`,
 		},
-		"a window of days": {
+		"a window in days": {
 			spec: scaled(`scaleUp: {window: 48h}`),
 			want: `spec.autoscaling.scaleUp.window: Invalid value: "48h": window must be a duration from 0s to 1h`,
 		},
-		"a pause until no time": {
+		"a pause until an invalid time": {
 			spec: scaled(`pausedUntil: tomorrow`),
 			want: `spec.autoscaling.pausedUntil: Invalid value: "tomorrow": spec.autoscaling.pausedUntil in body must be of type date-time: "tomorrow"`,
 		},
-		"an unknown way to drain": {
+		"an unknown drain mode": {
 			spec: with(`drain: {mode: Kill}`),
 			want: `spec.drain.mode: Unsupported value: "Kill": supported values: "HTTP", "Sidecar", "Signal"`,
 		},
-		"no time to drain": {
+		"a drain time of 0s": {
 			spec: with(`drain: {timeout: 0s}`),
 			want: `spec.drain.timeout: Invalid value: "0s": timeout must be a duration from 1s to 24h`,
 		},
 		"a canary without steps": {
 			spec: with(`rollout: {strategy: Canary}`),
-			want: "spec.rollout.steps: Invalid value: steps are needed with strategy: Canary, and only with it",
+			want: "spec.rollout.steps: Invalid value: steps are required with strategy Canary, and not allowed with other strategies",
 		},
 		"steps without a canary": {
 			spec: with(`rollout: {steps: [{percent: 10}]}`),
-			want: "spec.rollout.steps: Invalid value: steps are needed with strategy: Canary, and only with it",
+			want: "spec.rollout.steps: Invalid value: steps are required with strategy Canary, and not allowed with other strategies",
 		},
-		"a canary that shrinks": {
+		"canary steps that decrease": {
 			spec: with(`rollout: {strategy: Canary, steps: [{percent: 50}, {percent: 10}]}`),
-			want: "spec.rollout.steps: Invalid value: the steps' percentages must not shrink",
+			want: "spec.rollout.steps: Invalid value: the percentages of the steps must not decrease",
 		},
-		"a step of more than all": {
+		"a canary step above 100": {
 			spec: with(`rollout: {strategy: Canary, steps: [{percent: 101}]}`),
 			want: "spec.rollout.steps[0].percent: Invalid value: 101: spec.rollout.steps[0].percent in body should be less than or equal to 100",
 		},
 		"an analysis without a canary": {
 			spec: with(`rollout: {analysis: {minSamples: 5}}`),
-			want: "spec.rollout.analysis: Invalid value: analysis is for strategy: Canary",
+			want: "spec.rollout.analysis: Invalid value: analysis requires strategy Canary",
 		},
-		"a rollout that can replace nothing": {
+		"maxSurge and maxUnavailable of 0": {
 			spec: with(`rollout: {maxSurge: 0, maxUnavailable: "0%"}`),
-			want: "spec.rollout.maxSurge: Invalid value: maxSurge and maxUnavailable cannot both be 0: nothing could be replaced",
+			want: "spec.rollout.maxSurge: Invalid value: maxSurge and maxUnavailable must not both be 0, because no worker could be replaced",
 		},
-		"a surge that is no number": {
+		"an invalid maxSurge": {
 			spec: with(`rollout: {maxSurge: some}`),
 			want: `spec.rollout.maxSurge: Invalid value: "some": maxSurge must be a number from 0 to 10000 or a percentage from 0% to 100%`,
 		},
@@ -456,15 +456,15 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: with(`preemption: Kill`),
 			want: `spec.preemption: Unsupported value: "Kill": supported values: "Never", "DrainLower"`,
 		},
-		"a disruption of more than all": {
+		"a disruption budget above 100%": {
 			spec: with(`disruption: {maxUnavailable: "101%"}`),
 			want: `spec.disruption.maxUnavailable: Invalid value: "101%": maxUnavailable must be a number from 0 to 10000 or a percentage from 0% to 100%`,
 		},
 		"replicas given to what is autoscaled": {
-			spec: scaled(``), becomes: with(`autoscaling: {maxReplicas: 10}`),
-			want: "spec: Invalid value: give either replicas or autoscaling: who scales an autoscaled pool by hand changes autoscaling.minReplicas or pausedUntil",
+			spec: scaled(``), changedTo: with(`autoscaling: {maxReplicas: 10}`),
+			want: "spec: Invalid value: set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas or autoscaling.pausedUntil",
 		},
-		"a misspelt field is not silently passed": {
+		"an unknown field": {
 			spec: with(`autoscale: {maxReplicas: 3}`),
 			want: `WorkerPool in version "v1alpha1" cannot be handled as a WorkerPool: strict decoding error: unknown field "spec.autoscale"`,
 		},
@@ -472,56 +472,56 @@ func TestWorkerPoolRules(t *testing.T) {
 }
 
 func TestPolicyRules(t *testing.T) {
-	tryAll(t, "Policy", map[string]badSpec{
-		"a default first delay longer than any": {
+	assertSpecsRefused(t, "Policy", map[string]invalidSpec{
+		"a default initialDelay above 24h": {
 			spec: `{defaults: {retry: {initialDelay: 2m, maxDelay: 1m}}}`,
 			want: "spec.defaults.retry.initialDelay: Invalid value: initialDelay must not be longer than maxDelay",
 		},
-		"dead letters by default moved nowhere": {
+		"a default onDelete Move without moveTo": {
 			spec: `{defaults: {deadLetter: {onDelete: Move}}}`,
-			want: "spec.defaults.deadLetter.moveTo: Invalid value: moveTo is needed with onDelete: Move, and only with it",
+			want: "spec.defaults.deadLetter.moveTo: Invalid value: moveTo is required with onDelete: Move, and not allowed otherwise",
 		},
-		"a default rate without a limit": {
+		"a default rate limit without limit": {
 			spec: `{defaults: {rateLimit: {per: 1s}}}`,
 			want: "spec.defaults.rateLimit.limit: Required value",
 		},
-		"a breaker that opens without failures": {
+		"a circuit breaker with a threshold of 0": {
 			spec: `{circuitBreaker: {failureThresholdPercent: 0}}`,
 			want: "spec.circuitBreaker.failureThresholdPercent: Invalid value: 0: spec.circuitBreaker.failureThresholdPercent in body should be greater than or equal to 1",
 		},
-		"a breaker that never tries again": {
+		"a circuit breaker without a cooldown": {
 			spec: `{circuitBreaker: {halfOpenProbes: 0}}`,
 			want: "spec.circuitBreaker.halfOpenProbes: Invalid value: 0: spec.circuitBreaker.halfOpenProbes in body should be greater than or equal to 1",
 		},
-		"a breaker that cools down for days": {
+		"a circuit breaker cooldown in days": {
 			spec: `{circuitBreaker: {cooldown: 48h}}`,
 			want: `spec.circuitBreaker.cooldown: Invalid value: "48h": cooldown must be a duration from 1s to 1h`,
 		},
-		"more replicas for one pool than for all": {
+		"more replicas per pool than in total": {
 			spec: `{limits: {maxReplicasTotal: 10, maxReplicasPerPool: 11}}`,
 			want: "spec.limits.maxReplicasPerPool: Invalid value: maxReplicasPerPool must not be greater than maxReplicasTotal",
 		},
-		"no rate at all": {
+		"a maximum rate of 0": {
 			spec: `{limits: {maxRatePerQueue: 0}}`,
 			want: "spec.limits.maxRatePerQueue: Invalid value: 0: spec.limits.maxRatePerQueue in body should be greater than or equal to 1",
 		},
-		"no image allowed": {
+		"an empty list of allowed images": {
 			spec: `{limits: {allowedImages: []}}`,
 			want: "spec.limits.allowedImages: Invalid value: 0: spec.limits.allowedImages in body should have at least 1 items",
 		},
-		"an image allowed twice": {
+		"a duplicate allowed image": {
 			spec: `{limits: {allowedImages: [a, a]}}`,
 			want: `spec.limits.allowedImages[1]: Duplicate value: "a"`,
 		},
-		"an image without a name": {
+		"an empty allowed image": {
 			spec: `{limits: {allowedImages: [""]}}`,
 			want: `spec.limits.allowedImages[0]: Invalid value: "": spec.limits.allowedImages[0] in body should be at least 1 chars long`,
 		},
-		"a precedence over all that can ever be": {
+		"precedence above the maximum": {
 			spec: `{precedence: 1001}`,
 			want: "spec.precedence: Invalid value: 1001: spec.precedence in body should be less than or equal to 1000",
 		},
-		"a number of replicas that is less than no": {
+		"a negative number of replicas": {
 			spec: `{limits: {maxReplicasTotal: -1}}`,
 			want: "spec.limits.maxReplicasTotal: Invalid value: -1: spec.limits.maxReplicasTotal in body should be greater than or equal to 0",
 		},
@@ -531,7 +531,7 @@ func TestPolicyRules(t *testing.T) {
 func TestDefaultsOfQueues(t *testing.T) {
 	waitForKinds(t)
 	ns := namespace(t)
-	object := given(t, "Queue", "mail", `{}`)
+	object := newManifest(t, "Queue", "mail", `{}`)
 	object.SetNamespace(ns)
 	unstructured.RemoveNestedField(object.Object, "spec")
 	if err := cluster.Create(t.Context(), object); err != nil {
@@ -555,7 +555,7 @@ func TestDefaultsOfQueues(t *testing.T) {
 func TestDefaultsOfWorkerPools(t *testing.T) {
 	waitForKinds(t)
 	ns := namespace(t)
-	object := given(t, "WorkerPool", "mail", `{queues: [{name: mail}], image: a, autoscaling: {maxReplicas: 3, fallback: {replicas: 1}}}`)
+	object := newManifest(t, "WorkerPool", "mail", `{queues: [{name: mail}], image: a, autoscaling: {maxReplicas: 3, fallback: {replicas: 1}}}`)
 	object.SetNamespace(ns)
 	if err := cluster.Create(t.Context(), object); err != nil {
 		t.Fatal(err)
@@ -584,25 +584,24 @@ func TestDefaultsOfWorkerPools(t *testing.T) {
 	}
 }
 
-// A name that is told again, though it was the object's own all the time, changes nothing.
-func TestQueueNameMayBeToldAgain(t *testing.T) {
+func TestQueueNameCanBeSetToItsCurrentValue(t *testing.T) {
 	waitForKinds(t)
 	ns := namespace(t)
 	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "mail", Namespace: ns}}
 	if err := cluster.Create(t.Context(), queue); err != nil {
 		t.Fatal(err)
 	}
-	// Not an update: the operator writes the status meanwhile.
+	// A patch, because the operator writes the status at the same time.
 	if err := cluster.Patch(t.Context(), queue, client.RawPatch(mergePatch, []byte(`{"spec":{"name":"mail"}}`))); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestWorkerPoolsAreScaledByHandOnlyWithoutAutoscaling(t *testing.T) {
+func TestScaleSubresourceIsRefusedWithAutoscaling(t *testing.T) {
 	waitForKinds(t)
 	ns := namespace(t)
 	scaleTo := func(name, spec string) error {
-		object := given(t, "WorkerPool", name, spec)
+		object := newManifest(t, "WorkerPool", name, spec)
 		object.SetNamespace(ns)
 		if err := cluster.Create(t.Context(), object); err != nil {
 			t.Fatal(err)

@@ -13,165 +13,165 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// blocked waits until something keeps a deleted Queue, and says what.
-func (y *yard) blocked(name, reason, says string) {
-	y.t.Helper()
-	is := y.becomes(name, v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, reason)
-	if !strings.Contains(is.Message, says) {
-		y.t.Errorf("it says %q, want %q", is.Message, says)
+// waitUntilBlocked waits until the deletion is blocked for that reason, and checks the message.
+func (e *queueEnv) waitUntilBlocked(name, reason, wantMessage string) {
+	e.t.Helper()
+	is := e.waitForCondition(name, v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, reason)
+	if !strings.Contains(is.Message, wantMessage) {
+		e.t.Errorf("the message is %q, want %q", is.Message, wantMessage)
 	}
 }
 
-func (y *yard) hasStream(name string) bool {
-	y.t.Helper()
-	return slices.Contains(y.streams(), name)
+func (e *queueEnv) hasStream(name string) bool {
+	e.t.Helper()
+	return slices.Contains(e.streamNames(), name)
 }
 
-func TestRetainLeavesTheQueueForTheNext(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
-	y.send("mail", 2)
-	y.delete("mail")
-	y.gone("mail")
-	y.told("mail", v1alpha1.EventQueueDeleted)
-	if !y.hasStream("yardmaster_mail") {
-		t.Fatal("it was deleted on the broker")
+func TestRetainLeavesTheQueueForAnotherQueue(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("mail", "")
+	e.waitUntilReady("mail")
+	e.sendMessages("mail", 2)
+	e.deleteQueue("mail")
+	e.waitUntilDeleted("mail")
+	e.waitForEvent("mail", v1alpha1.EventQueueDeleted)
+	if !e.hasStream("yardmaster_mail") {
+		t.Fatal("the queue was deleted on the broker")
 	}
-	y.declare("mail", "")
-	y.ready("mail")
-	eventually(t, "its messages", func() bool {
-		ready := y.queue("mail").Status.Ready
+	e.createQueue("mail", "")
+	e.waitUntilReady("mail")
+	eventually(t, "its messages in the status", func() bool {
+		ready := e.getQueue("mail").Status.Ready
 		return ready != nil && *ready == 2
 	})
 }
 
-func TestDrainRefusesProducersAndWaitsUntilItIsEmpty(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "deletionPolicy: Drain")
-	y.ready("mail")
-	y.send("mail", 2)
-	y.delete("mail")
-	y.blocked("mail", v1alpha1.ReasonNotEmpty, "2 messages left")
-	y.told("mail", v1alpha1.EventDeletionBlocked)
-	if _, err := y.jetstream().Publish(t.Context(), "yardmaster.mail.ready.default", nil); err == nil {
-		t.Error("a producer is not refused")
+func TestDrainRejectsMessagesAndWaitsUntilTheQueueIsEmpty(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("mail", "deletionPolicy: Drain")
+	e.waitUntilReady("mail")
+	e.sendMessages("mail", 2)
+	e.deleteQueue("mail")
+	e.waitUntilBlocked("mail", v1alpha1.ReasonNotEmpty, "2 messages left")
+	e.waitForEvent("mail", v1alpha1.EventDeletionBlocked)
+	if _, err := e.connectJetStream().Publish(t.Context(), "yardmaster.mail.ready.default", nil); err == nil {
+		t.Error("the queue accepts a new message")
 	}
-	y.take("mail", 2)
-	y.gone("mail")
-	if y.hasStream("yardmaster_mail") || y.hasStream("yardmaster_mail_dead") {
-		t.Errorf("the server still has %q", y.streams())
-	}
-}
-
-func TestPurgeDeletesTheQueueWithItsMessages(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "deletionPolicy: Purge")
-	y.ready("mail")
-	y.send("mail", 2)
-	y.delete("mail")
-	y.gone("mail")
-	if got := y.streams(); len(got) > 0 {
-		t.Errorf("the server still has %q", got)
+	e.processMessages("mail", 2)
+	e.waitUntilDeleted("mail")
+	if e.hasStream("yardmaster_mail") || e.hasStream("yardmaster_mail_dead") {
+		t.Errorf("the server still has the streams %q", e.streamNames())
 	}
 }
 
-func TestDeadLettersBlockADeletionUntilTheyAreGone(t *testing.T) {
-	y := newYard(t)
+func TestPurgeDeletesTheQueueAndItsMessages(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("mail", "deletionPolicy: Purge")
+	e.waitUntilReady("mail")
+	e.sendMessages("mail", 2)
+	e.deleteQueue("mail")
+	e.waitUntilDeleted("mail")
+	if got := e.streamNames(); len(got) > 0 {
+		t.Errorf("the server still has the streams %q", got)
+	}
+}
+
+func TestDeadLettersBlockDeletion(t *testing.T) {
+	e := newQueueEnv(t)
 	for _, policy := range []string{"Retain", "Drain", "Purge"} {
 		name := strings.ToLower(policy)
-		y.declare(name, "deletionPolicy: "+policy)
-		y.ready(name)
-		y.bury(name, 1)
-		y.delete(name)
-		y.blocked(name, v1alpha1.ReasonDeadLetters, "1 dead letter, and deadLetter.onDelete is Block")
-		if !y.hasStream("yardmaster_" + name + "_dead") {
-			t.Errorf("%s: the dead letters are gone", policy)
+		e.createQueue(name, "deletionPolicy: "+policy)
+		e.waitUntilReady(name)
+		e.addDeadLetters(name, 1)
+		e.deleteQueue(name)
+		e.waitUntilBlocked(name, v1alpha1.ReasonDeadLetters, "1 dead letter and deadLetter.onDelete is Block")
+		if !e.hasStream("yardmaster_" + name + "_dead") {
+			t.Errorf("%s: the dead letters were deleted", policy)
 		}
-		y.patch(name, `{"spec":{"deadLetter":{"onDelete":"Purge"}}}`)
-		y.gone(name)
+		e.patchQueue(name, `{"spec":{"deadLetter":{"onDelete":"Purge"}}}`)
+		e.waitUntilDeleted(name)
 	}
-	if got := y.streams(); !slices.Equal(got, []string{"KV_yardmaster_retain", "yardmaster_retain", "yardmaster_retain_dead"}) {
-		t.Errorf("the server has %q", got)
+	if got := e.streamNames(); !slices.Equal(got, []string{"KV_yardmaster_retain", "yardmaster_retain", "yardmaster_retain_dead"}) {
+		t.Errorf("the server has the streams %q", got)
 	}
 }
 
-func TestDeadLettersAreMovedToAnotherQueue(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "deletionPolicy: Purge, deadLetter: {onDelete: Move, moveTo: morgue}")
-	y.ready("mail")
-	y.bury("mail", 450) // more than are moved at once
-	y.delete("mail")
-	y.blocked("mail", v1alpha1.ReasonDeadLetters, `Queue "morgue" not found`)
-	y.declare("morgue", "")
-	y.gone("mail")
-	stream, err := y.jetstream().Stream(t.Context(), "yardmaster_morgue_dead")
+func TestDeletionMovesDeadLettersToAnotherQueue(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("mail", "deletionPolicy: Purge, deadLetter: {onDelete: Move, moveTo: archive}")
+	e.waitUntilReady("mail")
+	e.addDeadLetters("mail", 450) // more than one batch
+	e.deleteQueue("mail")
+	e.waitUntilBlocked("mail", v1alpha1.ReasonDeadLetters, `Queue "archive" not found`)
+	e.createQueue("archive", "")
+	e.waitUntilDeleted("mail")
+	stream, err := e.connectJetStream().Stream(t.Context(), "yardmaster_archive_dead")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := stream.CachedInfo().State.Msgs; got != 450 {
-		t.Errorf("%d dead letters came", got)
+		t.Errorf("%d dead letters were moved", got)
 	}
 }
 
-func TestWorkerPoolsKeepTheQueueTheyName(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "deletionPolicy: Purge")
-	y.ready("mail")
-	pool := given(t, "WorkerPool", "readers", `{queues: [{name: mail}], image: "busybox:1.37", replicas: 0}`)
-	pool.SetNamespace(y.ns)
+func TestWorkerPoolsBlockDeletionOfTheirQueue(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("mail", "deletionPolicy: Purge")
+	e.waitUntilReady("mail")
+	pool := newManifest(t, "WorkerPool", "readers", `{queues: [{name: mail}], image: "busybox:1.37", replicas: 0}`)
+	pool.SetNamespace(e.ns)
 	if err := cluster.Create(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	y.delete("mail")
-	y.blocked("mail", v1alpha1.ReasonStillReferenced, "readers")
-	if !y.hasStream("yardmaster_mail") {
-		t.Error("it was deleted nevertheless")
+	e.deleteQueue("mail")
+	e.waitUntilBlocked("mail", v1alpha1.ReasonStillReferenced, "readers")
+	if !e.hasStream("yardmaster_mail") {
+		t.Error("the queue was deleted on the broker")
 	}
 	if err := cluster.Delete(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	y.gone("mail")
+	e.waitUntilDeleted("mail")
 }
 
-func TestADeadBrokerKeepsAQueueUntilSomebodyGivesItUp(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "deletionPolicy: Purge")
-	y.ready("mail")
-	y.Stop()
-	y.delete("mail")
-	y.blocked("mail", v1alpha1.ReasonConnectionFailed, `annotation yardmaster.dev/abandon: "true"`)
-	y.patch("mail", `{"metadata":{"annotations":{"yardmaster.dev/abandon":"true"}}}`)
-	y.gone("mail")
-	y.told("mail", v1alpha1.EventQueueDeleted)
+func TestAnUnreachableBrokerBlocksDeletionUntilTheQueueIsAbandoned(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("mail", "deletionPolicy: Purge")
+	e.waitUntilReady("mail")
+	e.Stop()
+	e.deleteQueue("mail")
+	e.waitUntilBlocked("mail", v1alpha1.ReasonConnectionFailed, `annotation yardmaster.dev/abandon: "true"`)
+	e.patchQueue("mail", `{"metadata":{"annotations":{"yardmaster.dev/abandon":"true"}}}`)
+	e.waitUntilDeleted("mail")
+	e.waitForEvent("mail", v1alpha1.EventQueueDeleted)
 
-	// The broker knows nothing of that. Who comes next says that the queue is theirs now.
-	y.Restart()
-	y.declare("mail", "")
-	is := y.becomes("mail", v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOwnedByOtherQueue)
+	// On the broker the removed Queue is still the owner, so the next Queue has to supersede it.
+	e.Restart()
+	e.createQueue("mail", "")
+	is := e.waitForCondition("mail", v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOwnedByOtherQueue)
 	_, rest, _ := strings.Cut(is.Message, "yardmaster.dev/supersedes: ")
-	y.patch("mail", `{"metadata":{"annotations":{"yardmaster.dev/supersedes":`+rest+`}}}`)
-	y.ready("mail")
+	e.patchQueue("mail", `{"metadata":{"annotations":{"yardmaster.dev/supersedes":`+rest+`}}}`)
+	e.waitUntilReady("mail")
 }
 
-func TestADeletedQueueOutlivesItsSecret(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "deletionPolicy: Drain")
-	y.ready("mail")
-	y.send("mail", 1)
-	y.delete("mail")
-	y.blocked("mail", v1alpha1.ReasonNotEmpty, "1 message left")
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: y.ns, Name: "broker"}}
+func TestADeletedQueueStillDrainsAfterItsSecretIsDeleted(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("mail", "deletionPolicy: Drain")
+	e.waitUntilReady("mail")
+	e.sendMessages("mail", 1)
+	e.deleteQueue("mail")
+	e.waitUntilBlocked("mail", v1alpha1.ReasonNotEmpty, "1 message left")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.ns, Name: "broker"}}
 	if err := cluster.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	y.take("mail", 1)
-	y.gone("mail")
+	e.processMessages("mail", 1)
+	e.waitUntilDeleted("mail")
 }
 
-// In a namespace that goes nothing can be made: what a deletion would wait for does not come.
-func TestANamespaceTakesItsQueuesWithItAndLeavesWhatIsOnTheBroker(t *testing.T) {
-	y := newYard(t)
+// Nothing that could unblock a deletion can be created in a terminating namespace.
+func TestATerminatingNamespaceLeavesBlockedQueuesOnTheBroker(t *testing.T) {
+	e := newQueueEnv(t)
 	for name, spec := range map[string]string{
 		"letters":  "deletionPolicy: Purge",
 		"orphans":  "deletionPolicy: Purge, deadLetter: {onDelete: Move, moveTo: nowhere}",
@@ -179,39 +179,39 @@ func TestANamespaceTakesItsQueuesWithItAndLeavesWhatIsOnTheBroker(t *testing.T) 
 		"purged":   "deletionPolicy: Purge",
 		"retained": "",
 	} {
-		y.declare(name, spec)
-		y.ready(name)
-		y.send(name, 1)
+		e.createQueue(name, spec)
+		e.waitUntilReady(name)
+		e.sendMessages(name, 1)
 	}
-	y.bury("letters", 1)
-	y.bury("orphans", 1)
-	y.deleteNamespace()
+	e.addDeadLetters("letters", 1)
+	e.addDeadLetters("orphans", 1)
+	e.deleteNamespace()
 	for name, left := range map[string]bool{"letters": true, "orphans": true, "undone": true, "purged": false, "retained": true} {
-		y.gone(name)
-		if y.hasStream("yardmaster_"+name) != left {
-			t.Errorf("%s: it is left on the broker: %t", name, !left)
+		e.waitUntilDeleted(name)
+		if e.hasStream("yardmaster_"+name) != left {
+			t.Errorf("%s: left on the broker: %t", name, !left)
 		}
 	}
 }
 
-func TestANamespaceTakesItsQueueWithItThoughTheBrokerIsDead(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "deletionPolicy: Purge")
-	y.ready("mail")
-	y.Stop()
-	y.becomes("mail", v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, v1alpha1.ReasonConnectionFailed)
-	y.deleteNamespace()
-	y.gone("mail")
+func TestATerminatingNamespaceDoesNotWaitForAnUnreachableBroker(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("mail", "deletionPolicy: Purge")
+	e.waitUntilReady("mail")
+	e.Stop()
+	e.waitForCondition("mail", v1alpha1.ConditionBrokerReachable, metav1.ConditionFalse, v1alpha1.ReasonConnectionFailed)
+	e.deleteNamespace()
+	e.waitUntilDeleted("mail")
 }
 
-// deleteNamespace deletes that of the test, and waits until it is gone.
-func (y *yard) deleteNamespace() {
-	y.t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: y.ns}}
-	if err := cluster.Delete(y.t.Context(), ns); err != nil {
-		y.t.Fatal(err)
+// deleteNamespace deletes the namespace of the test and waits until it no longer exists.
+func (e *queueEnv) deleteNamespace() {
+	e.t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: e.ns}}
+	if err := cluster.Delete(e.t.Context(), ns); err != nil {
+		e.t.Fatal(err)
 	}
-	eventually(y.t, "the namespace to be gone", func() bool {
-		return apierrors.IsNotFound(cluster.Get(y.t.Context(), client.ObjectKeyFromObject(ns), ns))
+	eventually(e.t, "the deletion of the namespace", func() bool {
+		return apierrors.IsNotFound(cluster.Get(e.t.Context(), client.ObjectKeyFromObject(ns), ns))
 	})
 }

@@ -26,222 +26,222 @@ import (
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
 
-// yard is a namespace with a real NATS server whose URL is in the Secret "broker".
-type yard struct {
+// queueEnv is a namespace with a NATS server whose URL is in the Secret "broker".
+type queueEnv struct {
 	t  *testing.T
 	ns string
 	*natstest.Server
 }
 
-func newYard(t *testing.T, changes ...func(*server.Options)) *yard {
+func newQueueEnv(t *testing.T, changes ...func(*server.Options)) *queueEnv {
 	t.Helper()
-	y := &yard{t: t, ns: namespace(t), Server: natstest.Start(t, changes...)}
-	y.secret("broker", "url", "nats://"+y.Address())
-	t.Cleanup(y.abandonQueues)
-	return y
+	e := &queueEnv{t: t, ns: namespace(t), Server: natstest.Start(t, changes...)}
+	e.createSecret("broker", "url", "nats://"+e.Address())
+	t.Cleanup(e.abandonQueues)
+	return e
 }
 
-// abandonQueues lets the test's namespace go, whose broker goes before it.
-func (y *yard) abandonQueues() {
+// abandonQueues keeps Queues from blocking the deletion of the namespace after its NATS server stops.
+func (e *queueEnv) abandonQueues() {
 	var list v1alpha1.QueueList
-	if err := cluster.List(background, &list, client.InNamespace(y.ns)); err != nil {
-		y.t.Error(err)
+	if err := cluster.List(background, &list, client.InNamespace(e.ns)); err != nil {
+		e.t.Error(err)
 	}
 	for i := range list.Items {
 		patch := client.RawPatch(mergePatch, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, queue.AnnotationAbandon))
 		if err := client.IgnoreNotFound(cluster.Patch(background, &list.Items[i], patch)); err != nil {
-			y.t.Error(err)
+			e.t.Error(err)
 		}
 	}
 }
 
-func (y *yard) secret(name string, data ...string) *corev1.Secret {
-	y.t.Helper()
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: y.ns, Name: name}, StringData: map[string]string{}}
+func (e *queueEnv) createSecret(name string, data ...string) *corev1.Secret {
+	e.t.Helper()
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.ns, Name: name}, StringData: map[string]string{}}
 	for i := 0; i < len(data); i += 2 {
 		s.StringData[data[i]] = data[i+1]
 	}
-	if err := cluster.Create(y.t.Context(), s); err != nil {
-		y.t.Fatal(err)
+	if err := cluster.Create(e.t.Context(), s); err != nil {
+		e.t.Fatal(err)
 	}
 	return s
 }
 
-// broker is what Queues name.
-const broker = "broker: {engine: NATS, urlSecretRef: {name: broker}}"
+// natsBrokerField is the broker of the Queues of most tests.
+const natsBrokerField = "broker: {engine: NATS, urlSecretRef: {name: broker}}"
 
-// declare makes a Queue on the yard's broker, with more in its spec.
-func (y *yard) declare(name, spec string) {
-	y.t.Helper()
-	y.declareOn(broker, name, spec)
+// createQueue creates a Queue on the NATS server, with more fields in its spec.
+func (e *queueEnv) createQueue(name, spec string) {
+	e.t.Helper()
+	e.createQueueOn(natsBrokerField, name, spec)
 }
 
-func (y *yard) declareOn(broker, name, spec string) {
-	y.t.Helper()
+func (e *queueEnv) createQueueOn(broker, name, spec string) {
+	e.t.Helper()
 	if spec != "" {
 		spec = ", " + spec
 	}
-	q := given(y.t, "Queue", name, "{"+broker+spec+"}")
-	q.SetNamespace(y.ns)
-	if err := cluster.Create(y.t.Context(), q); err != nil {
-		y.t.Fatal(err)
+	q := newManifest(e.t, "Queue", name, "{"+broker+spec+"}")
+	q.SetNamespace(e.ns)
+	if err := cluster.Create(e.t.Context(), q); err != nil {
+		e.t.Fatal(err)
 	}
 }
 
-func (y *yard) queue(name string) *v1alpha1.Queue {
-	y.t.Helper()
+func (e *queueEnv) getQueue(name string) *v1alpha1.Queue {
+	e.t.Helper()
 	q := &v1alpha1.Queue{}
-	if err := cluster.Get(y.t.Context(), client.ObjectKey{Namespace: y.ns, Name: name}, q); err != nil {
-		y.t.Fatal(err)
+	if err := cluster.Get(e.t.Context(), client.ObjectKey{Namespace: e.ns, Name: name}, q); err != nil {
+		e.t.Fatal(err)
 	}
 	return q
 }
 
-// patch changes a Queue by a merge patch.
-func (y *yard) patch(name, patch string) {
-	y.t.Helper()
-	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: y.ns, Name: name}}
-	if err := cluster.Patch(y.t.Context(), q, client.RawPatch(mergePatch, []byte(patch))); err != nil {
-		y.t.Fatal(err)
+// patchQueue applies a merge patch to a Queue.
+func (e *queueEnv) patchQueue(name, patch string) {
+	e.t.Helper()
+	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: e.ns, Name: name}}
+	if err := cluster.Patch(e.t.Context(), q, client.RawPatch(mergePatch, []byte(patch))); err != nil {
+		e.t.Fatal(err)
 	}
 }
 
-func (y *yard) delete(name string) {
-	y.t.Helper()
-	if err := cluster.Delete(y.t.Context(), y.queue(name)); err != nil {
-		y.t.Fatal(err)
+func (e *queueEnv) deleteQueue(name string) {
+	e.t.Helper()
+	if err := cluster.Delete(e.t.Context(), e.getQueue(name)); err != nil {
+		e.t.Fatal(err)
 	}
 }
 
-// becomes waits until a condition is so, and returns it.
-func (y *yard) becomes(name, condition string, status metav1.ConditionStatus, reason string) *metav1.Condition {
-	y.t.Helper()
+// waitForCondition waits until a condition has that status and reason, and returns it.
+func (e *queueEnv) waitForCondition(name, condition string, status metav1.ConditionStatus, reason string) *metav1.Condition {
+	e.t.Helper()
 	var is *metav1.Condition
-	err := wait.PollUntilContextTimeout(y.t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		q := y.queue(name)
+	err := wait.PollUntilContextTimeout(e.t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		q := e.getQueue(name)
 		is = meta.FindStatusCondition(q.Status.Conditions, condition)
 		return is != nil && is.Status == status && is.Reason == reason && is.ObservedGeneration == q.Generation, nil
 	})
 	if err != nil {
-		y.t.Fatalf("waiting for %s of %s to be %s, %s: it is %+v", condition, name, status, reason, is)
+		e.t.Fatalf("waiting for %s of %s to be %s, %s: the condition is %+v", condition, name, status, reason, is)
 	}
 	return is
 }
 
-func (y *yard) ready(name string) {
-	y.t.Helper()
-	y.becomes(name, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
+func (e *queueEnv) waitUntilReady(name string) {
+	e.t.Helper()
+	e.waitForCondition(name, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
 }
 
-func (y *yard) gone(name string) {
-	y.t.Helper()
-	eventually(y.t, name+" to be gone", func() bool {
-		err := cluster.Get(y.t.Context(), client.ObjectKey{Namespace: y.ns, Name: name}, &v1alpha1.Queue{})
+func (e *queueEnv) waitUntilDeleted(name string) {
+	e.t.Helper()
+	eventually(e.t, "the deletion of "+name, func() bool {
+		err := cluster.Get(e.t.Context(), client.ObjectKey{Namespace: e.ns, Name: name}, &v1alpha1.Queue{})
 		return client.IgnoreNotFound(err) == nil && err != nil
 	})
 }
 
-// jetstream is who looks at the server behind the operator's back.
-func (y *yard) jetstream() jetstream.JetStream {
-	y.t.Helper()
-	nc, err := nats.Connect("nats://" + y.Address())
+// connectJetStream connects to the server directly, not through the operator.
+func (e *queueEnv) connectJetStream() jetstream.JetStream {
+	e.t.Helper()
+	nc, err := nats.Connect("nats://" + e.Address())
 	if err != nil {
-		y.t.Fatal(err)
+		e.t.Fatal(err)
 	}
-	y.t.Cleanup(nc.Close)
+	e.t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
 	if err != nil {
-		y.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	return js
 }
 
-func (y *yard) streams() []string {
-	y.t.Helper()
+func (e *queueEnv) streamNames() []string {
+	e.t.Helper()
 	var all []string
-	names := y.jetstream().StreamNames(y.t.Context())
+	names := e.connectJetStream().StreamNames(e.t.Context())
 	for name := range names.Name() {
 		all = append(all, name)
 	}
 	if names.Err() != nil {
-		y.t.Fatal(names.Err())
+		e.t.Fatal(names.Err())
 	}
 	slices.Sort(all)
 	return all
 }
 
-func (y *yard) consumer(queue string) *jetstream.ConsumerInfo {
-	y.t.Helper()
-	c, err := y.jetstream().Consumer(y.t.Context(), "yardmaster_"+queue, "default")
+func (e *queueEnv) consumerInfo(queue string) *jetstream.ConsumerInfo {
+	e.t.Helper()
+	c, err := e.connectJetStream().Consumer(e.t.Context(), "yardmaster_"+queue, "default")
 	if err != nil {
-		y.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	return c.CachedInfo()
 }
 
-func (y *yard) send(queue string, number int) {
-	y.t.Helper()
-	js := y.jetstream()
+func (e *queueEnv) sendMessages(queue string, number int) {
+	e.t.Helper()
+	js := e.connectJetStream()
 	for range number {
-		if _, err := js.Publish(y.t.Context(), "yardmaster."+queue+".ready.default", []byte("work")); err != nil {
-			y.t.Fatal(err)
+		if _, err := js.Publish(e.t.Context(), "yardmaster."+queue+".ready.default", []byte("work")); err != nil {
+			e.t.Fatal(err)
 		}
 	}
 }
 
-// bury makes dead letters, as workers do.
-func (y *yard) bury(queue string, number int) {
-	y.t.Helper()
-	js := y.jetstream()
+// addDeadLetters sends dead letters as workers do.
+func (e *queueEnv) addDeadLetters(queue string, number int) {
+	e.t.Helper()
+	js := e.connectJetStream()
 	for range number {
-		if _, err := js.Publish(y.t.Context(), "yardmaster."+queue+".dead.default", []byte("poison")); err != nil {
-			y.t.Fatal(err)
+		if _, err := js.Publish(e.t.Context(), "yardmaster."+queue+".dead.default", []byte("poison")); err != nil {
+			e.t.Fatal(err)
 		}
 	}
 }
 
-// take does the work of a queue.
-func (y *yard) take(queue string, number int) {
-	y.t.Helper()
-	c, err := y.jetstream().Consumer(y.t.Context(), "yardmaster_"+queue, "default")
+// processMessages takes and acknowledges messages.
+func (e *queueEnv) processMessages(queue string, number int) {
+	e.t.Helper()
+	c, err := e.connectJetStream().Consumer(e.t.Context(), "yardmaster_"+queue, "default")
 	if err != nil {
-		y.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	messages, err := c.Fetch(number)
 	if err != nil {
-		y.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	for message := range messages.Messages() {
-		if err := message.DoubleAck(y.t.Context()); err != nil {
-			y.t.Error(err)
+		if err := message.DoubleAck(e.t.Context()); err != nil {
+			e.t.Error(err)
 		}
 	}
 }
 
-// event tells whether one of that reason was told of a Queue.
-func (y *yard) event(name, reason string) bool {
-	y.t.Helper()
+// hasEvent reports whether a Queue has an event with that reason.
+func (e *queueEnv) hasEvent(name, reason string) bool {
+	e.t.Helper()
 	var list eventsv1.EventList
-	if err := cluster.List(y.t.Context(), &list, client.InNamespace(y.ns)); err != nil {
-		y.t.Fatal(err)
+	if err := cluster.List(e.t.Context(), &list, client.InNamespace(e.ns)); err != nil {
+		e.t.Fatal(err)
 	}
 	return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.Name == name && e.Reason == reason })
 }
 
-func (y *yard) told(name, reason string) {
-	y.t.Helper()
-	eventually(y.t, "the event "+reason+" of "+name, func() bool { return y.event(name, reason) })
+func (e *queueEnv) waitForEvent(name, reason string) {
+	e.t.Helper()
+	eventually(e.t, "the event "+reason+" of "+name, func() bool { return e.hasEvent(name, reason) })
 }
 
-func TestAQueueIsMadeOnItsBrokerAndChangedLive(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "maxInFlight: 5, rateLimit: {limit: 10}")
-	y.ready("mail")
-	y.told("mail", v1alpha1.EventQueueCreated)
-	if got := y.streams(); !slices.Contains(got, "yardmaster_mail") || !slices.Contains(got, "yardmaster_mail_dead") {
-		t.Errorf("the server has %q", got)
+func TestAQueueIsCreatedAndUpdatedOnItsBroker(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("mail", "maxInFlight: 5, rateLimit: {limit: 10}")
+	e.waitUntilReady("mail")
+	e.waitForEvent("mail", v1alpha1.EventQueueCreated)
+	if got := e.streamNames(); !slices.Contains(got, "yardmaster_mail") || !slices.Contains(got, "yardmaster_mail_dead") {
+		t.Errorf("the server has the streams %q", got)
 	}
-	q := y.queue("mail")
+	q := e.getQueue("mail")
 	if q.Status.Engine != v1alpha1.EngineNATS || q.Status.Name != "mail" || q.Status.Effective.RateLimit.Limit != 10 {
 		t.Errorf("the status is %+v", q.Status)
 	}
@@ -249,135 +249,135 @@ func TestAQueueIsMadeOnItsBrokerAndChangedLive(t *testing.T) {
 		t.Errorf("maxInFlight is enforced by %q", by)
 	}
 
-	y.patch("mail", `{"spec":{"maxInFlight":9,"lease":"45s","paused":true}}`)
-	y.becomes("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPaused)
-	is := y.consumer("mail")
+	e.patchQueue("mail", `{"spec":{"maxInFlight":9,"lease":"45s","paused":true}}`)
+	e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPaused)
+	is := e.consumerInfo("mail")
 	if is.Config.MaxAckPending != 9 || is.Config.AckWait != 45*time.Second || !is.Paused {
 		t.Errorf("the consumer is %+v, paused: %t", is.Config, is.Paused)
 	}
-	y.patch("mail", `{"spec":{"paused":false}}`)
-	y.ready("mail")
-	if y.consumer("mail").Paused {
-		t.Error("it is still paused")
+	e.patchQueue("mail", `{"spec":{"paused":false}}`)
+	e.waitUntilReady("mail")
+	if e.consumerInfo("mail").Paused {
+		t.Error("the consumer is still paused")
 	}
 }
 
-func TestTheStatusHasTheFiguresOfTheQueue(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
-	y.send("mail", 3)
+func TestTheStatusShowsTheStatsOfTheQueue(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("mail", "")
+	e.waitUntilReady("mail")
+	e.sendMessages("mail", 3)
 	eventually(t, "3 ready messages", func() bool {
-		s := y.queue("mail").Status
+		s := e.getQueue("mail").Status
 		return s.Ready != nil && *s.Ready == 3 && s.OldestTime != nil
 	})
-	y.take("mail", 3)
-	eventually(t, "none, and waits", func() bool {
-		s := y.queue("mail").Status
+	e.processMessages("mail", 3)
+	eventually(t, "no ready messages, and known waits", func() bool {
+		s := e.getQueue("mail").Status
 		return *s.Ready == 0 && s.OldestTime == nil && s.Wait != nil && s.ArrivalRate.AsApproximateFloat64() > 0
 	})
 }
 
-func TestAnIdleQueueWritesNothing(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
-	before := y.queue("mail")
-	eventually(t, "it to settle", func() bool {
-		now := y.queue("mail")
-		settled := now.ResourceVersion == before.ResourceVersion && now.Status.ArrivalRate != nil
+func TestAnIdleQueueCausesNoWrites(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("mail", "")
+	e.waitUntilReady("mail")
+	before := e.getQueue("mail")
+	eventually(t, "a stable status", func() bool {
+		now := e.getQueue("mail")
+		isStable := now.ResourceVersion == before.ResourceVersion && now.Status.ArrivalRate != nil
 		before = now
-		return settled
+		return isStable
 	})
-	// Past several sweeps, which the suite has every two seconds.
+	// The sweep interval of the suite is two seconds.
 	time.Sleep(7 * time.Second)
-	if now := y.queue("mail"); now.ResourceVersion != before.ResourceVersion {
-		t.Errorf("it was written: %+v, then %+v", before.Status, now.Status)
+	if now := e.getQueue("mail"); now.ResourceVersion != before.ResourceVersion {
+		t.Errorf("the status was written: %+v, then %+v", before.Status, now.Status)
 	}
 }
 
 func TestDriftIsCorrected(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "maxInFlight: 5")
-	y.ready("mail")
-	tamper(t, y)
-	eventually(t, "5 in flight", func() bool { return y.consumer("mail").Config.MaxAckPending == 5 })
-	y.told("mail", v1alpha1.EventDriftCorrected)
+	e := newQueueEnv(t)
+	e.createQueue("mail", "maxInFlight: 5")
+	e.waitUntilReady("mail")
+	changeMaxAckPending(t, e)
+	eventually(t, "5 in flight", func() bool { return e.consumerInfo("mail").Config.MaxAckPending == 5 })
+	e.waitForEvent("mail", v1alpha1.EventDriftCorrected)
 }
 
-func TestDriftIsOnlyWarnedOf(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "maxInFlight: 5, drift: Warn")
-	y.ready("mail")
-	tamper(t, y)
-	is := y.becomes("mail", v1alpha1.ConditionConfigSynced, metav1.ConditionFalse, v1alpha1.ReasonDrifted)
+func TestDriftWithWarnIsOnlyReported(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("mail", "maxInFlight: 5, drift: Warn")
+	e.waitUntilReady("mail")
+	changeMaxAckPending(t, e)
+	is := e.waitForCondition("mail", v1alpha1.ConditionConfigSynced, metav1.ConditionFalse, v1alpha1.ReasonDrifted)
 	if want := "max_ack_pending is 77, should be 5"; !strings.Contains(is.Message, want) {
-		t.Errorf("it says %q, want %q", is.Message, want)
+		t.Errorf("the message is %q, want %q", is.Message, want)
 	}
-	y.told("mail", v1alpha1.EventDriftFound)
-	if got := y.consumer("mail").Config.MaxAckPending; got != 77 {
-		t.Errorf("it was changed back to %d", got)
+	e.waitForEvent("mail", v1alpha1.EventDriftFound)
+	if got := e.consumerInfo("mail").Config.MaxAckPending; got != 77 {
+		t.Errorf("the setting was changed back to %d", got)
 	}
-	y.patch("mail", `{"spec":{"drift":"Correct"}}`)
-	y.ready("mail")
+	e.patchQueue("mail", `{"spec":{"drift":"Correct"}}`)
+	e.waitUntilReady("mail")
 }
 
-// tamper changes a queue behind the operator's back.
-func tamper(t *testing.T, y *yard) {
+// changeMaxAckPending changes the consumer of the queue mail directly on the server.
+func changeMaxAckPending(t *testing.T, e *queueEnv) {
 	t.Helper()
-	config := y.consumer("mail").Config
+	config := e.consumerInfo("mail").Config
 	config.MaxAckPending = 77
-	if _, err := y.jetstream().UpdateConsumer(t.Context(), "yardmaster_mail", config); err != nil {
+	if _, err := e.connectJetStream().UpdateConsumer(t.Context(), "yardmaster_mail", config); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestALostStreamIsMadeAgain(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
-	if err := y.jetstream().DeleteStream(t.Context(), "yardmaster_mail"); err != nil {
+func TestALostStreamIsCreatedAgain(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("mail", "")
+	e.waitUntilReady("mail")
+	if err := e.connectJetStream().DeleteStream(t.Context(), "yardmaster_mail"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the stream", func() bool { return slices.Contains(y.streams(), "yardmaster_mail") })
+	eventually(t, "the stream", func() bool { return slices.Contains(e.streamNames(), "yardmaster_mail") })
 }
 
-func TestDeadLettersAreToldOfFromTheThresholdOn(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "deadLetter: {alertThreshold: 2}")
-	y.ready("mail")
-	y.bury("mail", 1)
-	y.send("mail", 1) // which has the queue looked at
-	eventually(t, "1 dead letter", func() bool { return *y.queue("mail").Status.Dead == 1 })
-	y.becomes("mail", v1alpha1.ConditionDeadLettersPresent, metav1.ConditionFalse, v1alpha1.ReasonNoDeadLetters)
-	y.bury("mail", 1)
-	y.becomes("mail", v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, v1alpha1.ReasonDeadLetters)
-	y.told("mail", v1alpha1.EventDeadLetters)
+func TestDeadLettersPresentFollowsTheAlertThreshold(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("mail", "deadLetter: {alertThreshold: 2}")
+	e.waitUntilReady("mail")
+	e.addDeadLetters("mail", 1)
+	e.sendMessages("mail", 1) // which makes the operator read the stats
+	eventually(t, "1 dead letter", func() bool { return *e.getQueue("mail").Status.Dead == 1 })
+	e.waitForCondition("mail", v1alpha1.ConditionDeadLettersPresent, metav1.ConditionFalse, v1alpha1.ReasonNoDeadLetters)
+	e.addDeadLetters("mail", 1)
+	e.waitForCondition("mail", v1alpha1.ConditionDeadLettersPresent, metav1.ConditionTrue, v1alpha1.ReasonDeadLetters)
+	e.waitForEvent("mail", v1alpha1.EventDeadLetters)
 }
 
-func TestDeadLettersAreRequeuedOrPurgedWhenAsked(t *testing.T) {
-	y := newYard(t)
-	y.declare("mail", "")
-	y.ready("mail")
-	asked := func() bool { return y.queue("mail").Annotations[queue.AnnotationDeadLetters] != "" }
-	y.bury("mail", 3)
-	y.patch("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Requeue"}}}`)
-	eventually(t, "the annotation to be gone", func() bool { return !asked() })
-	if s := y.queue("mail").Status; *s.Dead != 0 || *s.Ready != 3 {
+func TestDeadLettersAreRequeuedOrPurgedOnRequest(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueue("mail", "")
+	e.waitUntilReady("mail")
+	isRequested := func() bool { return e.getQueue("mail").Annotations[queue.AnnotationDeadLetters] != "" }
+	e.addDeadLetters("mail", 3)
+	e.patchQueue("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Requeue"}}}`)
+	eventually(t, "the removal of the annotation", func() bool { return !isRequested() })
+	if s := e.getQueue("mail").Status; *s.Dead != 0 || *s.Ready != 3 {
 		t.Errorf("%d dead, %d ready", *s.Dead, *s.Ready)
 	}
-	y.told("mail", "DeadLettersRequeued")
-	y.bury("mail", 3)
-	y.patch("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Purge"}}}`)
-	eventually(t, "the annotation to be gone", func() bool { return !asked() })
-	if s := y.queue("mail").Status; *s.Dead != 0 || *s.Ready != 3 {
+	e.waitForEvent("mail", "DeadLettersRequeued")
+	e.addDeadLetters("mail", 3)
+	e.patchQueue("mail", `{"metadata":{"annotations":{"yardmaster.dev/dead-letters":"Purge"}}}`)
+	eventually(t, "the removal of the annotation", func() bool { return !isRequested() })
+	if s := e.getQueue("mail").Status; *s.Dead != 0 || *s.Ready != 3 {
 		t.Errorf("%d dead, %d ready", *s.Dead, *s.Ready)
 	}
-	y.told("mail", "DeadLettersPurged")
+	e.waitForEvent("mail", "DeadLettersPurged")
 }
 
-// The examples are taken as they are, field by field.
-func TestQueueExamplesAreTaken(t *testing.T) {
+// The examples are applied with strict field validation.
+func TestQueueExamplesAreValid(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(root, "examples", "queue", "*.yaml"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("%d examples: %v", len(paths), err)

@@ -13,7 +13,7 @@ import (
 )
 
 func TestAgenticSessionRules(t *testing.T) {
-	tryAll(t, "AgenticSession", map[string]badSpec{
+	assertSpecsRefused(t, "AgenticSession", map[string]invalidSpec{
 		"a name longer than 52 characters": {
 			name: strings.Repeat("a", 53), spec: `{prompt: a}`,
 			want: "<nil>: Invalid value: metadata.name must begin with a letter and have at most 52 lower-case letters, digits and dashes",
@@ -43,27 +43,27 @@ func TestAgenticSessionRules(t *testing.T) {
 			want: `spec.prompt: Invalid value: "` + strings.Repeat("é", 32769) + `": prompt must not have more than 65536 bytes`,
 		},
 		"another prompt": {
-			spec: `{prompt: a}`, becomes: `{prompt: b}`,
+			spec: `{prompt: a}`, changedTo: `{prompt: b}`,
 			want: "spec.prompt: Invalid value: prompt is immutable",
 		},
 		"another initialPrompt": {
-			spec: `{initialPrompt: a}`, becomes: `{initialPrompt: b}`,
+			spec: `{initialPrompt: a}`, changedTo: `{initialPrompt: b}`,
 			want: "spec.initialPrompt: Invalid value: initialPrompt is immutable",
 		},
 		"a prompt where there was its alias": {
-			spec: `{initialPrompt: a}`, becomes: `{prompt: a}`,
+			spec: `{initialPrompt: a}`, changedTo: `{prompt: a}`,
 			want: "[spec.prompt: Invalid value: prompt is immutable, spec.initialPrompt: Invalid value: initialPrompt is immutable]",
 		},
 		"no prompt where there was one": {
-			spec: `{interactive: true, prompt: a}`, becomes: `{interactive: true}`,
+			spec: `{interactive: true, prompt: a}`, changedTo: `{interactive: true}`,
 			want: "spec.prompt: Invalid value: prompt is immutable",
 		},
 		"another user": {
-			spec: `{prompt: a}`, becomes: `{prompt: a, userContext: {userId: mallory}}`,
+			spec: `{prompt: a}`, changedTo: `{prompt: a, userContext: {userId: mallory}}`,
 			want: "spec.userContext: Invalid value: userContext is immutable",
 		},
 		"an interactive session that is not any more": {
-			spec: `{prompt: a, interactive: true}`, becomes: `{prompt: a}`,
+			spec: `{prompt: a, interactive: true}`, changedTo: `{prompt: a}`,
 			want: "spec.interactive: Invalid value: false: interactive is immutable",
 		},
 		"17 repos": {
@@ -191,11 +191,11 @@ func TestAgenticSessionRules(t *testing.T) {
 			want: "spec.runRequest: Invalid value: 0: spec.runRequest in body should be greater than or equal to 1",
 		},
 		"a runRequest that goes back": {
-			spec: `{prompt: a, runRequest: 2}`, becomes: `{prompt: a, runRequest: 1}`,
+			spec: `{prompt: a, runRequest: 2}`, changedTo: `{prompt: a, runRequest: 1}`,
 			want: "spec.runRequest: Invalid value: 1: runRequest can only be increased, by one at a time",
 		},
 		"two runs at once": {
-			spec: `{prompt: a}`, becomes: `{prompt: a, runRequest: 3}`,
+			spec: `{prompt: a}`, changedTo: `{prompt: a, runRequest: 3}`,
 			want: "spec.runRequest: Invalid value: 3: runRequest can only be increased, by one at a time",
 		},
 		"more than 5 retries": {
@@ -211,11 +211,11 @@ func TestAgenticSessionRules(t *testing.T) {
 			want: `spec.workspace.size: Invalid value: "0": size must be greater than zero`,
 		},
 		"another workspace": {
-			spec: `{prompt: a, workspace: {size: 1Gi}}`, becomes: `{prompt: a, workspace: {size: 2Gi}}`,
+			spec: `{prompt: a, workspace: {size: 1Gi}}`, changedTo: `{prompt: a, workspace: {size: 2Gi}}`,
 			want: "spec.workspace: Invalid value: workspace is immutable",
 		},
 		"a workspace where there was none": {
-			spec: `{prompt: a}`, becomes: `{prompt: a, workspace: {}}`,
+			spec: `{prompt: a}`, changedTo: `{prompt: a, workspace: {}}`,
 			want: "spec.workspace: Invalid value: workspace is immutable",
 		},
 		"a workspace beside the one to go on in": {
@@ -223,7 +223,7 @@ func TestAgenticSessionRules(t *testing.T) {
 			want: "spec.workspace: Invalid value: with continueFrom the session uses the other session's workspace: do not set workspace",
 		},
 		"another session to go on from": {
-			spec: `{prompt: a, continueFrom: {name: b}}`, becomes: `{prompt: a, continueFrom: {name: c}}`,
+			spec: `{prompt: a, continueFrom: {name: b}}`, changedTo: `{prompt: a, continueFrom: {name: c}}`,
 			want: "spec.continueFrom: Invalid value: continueFrom is immutable",
 		},
 		"a workflow without a URL": {
@@ -254,7 +254,7 @@ func numberedURLs(number int) []string {
 }
 
 func TestSessionRunnerRules(t *testing.T) {
-	tryAll(t, "SessionRunner", map[string]badSpec{
+	assertSpecsRefused(t, "SessionRunner", map[string]invalidSpec{
 		"no image": {
 			spec: `{}`,
 			want: "spec.image: Required value",
@@ -335,7 +335,7 @@ func TestValidAgenticSessionsAreAccepted(t *testing.T) {
 			activeWorkflow: {gitUrl: "https://a/w", branch: main, path: ""}, timeout: 300, inactivityTimeout: 60, stopOnRunFinished: true}`,
 		strings.Repeat("a", 52): `{prompt: a}`,
 	} {
-		object := given(t, "AgenticSession", name, spec)
+		object := newManifest(t, "AgenticSession", name, spec)
 		object.SetNamespace(ns)
 		if err := apply(t.Context(), strict, object, false); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -346,7 +346,7 @@ func TestValidAgenticSessionsAreAccepted(t *testing.T) {
 func TestAgenticSessionDefaults(t *testing.T) {
 	waitForKinds(t)
 	ns := namespaceWithoutWebhook(t)
-	object := given(t, "AgenticSession", "demo", `{prompt: a, repos: [{url: "https://a/b"}], workspace: {}, retry: {}}`)
+	object := newManifest(t, "AgenticSession", "demo", `{prompt: a, repos: [{url: "https://a/b"}], workspace: {}, retry: {}}`)
 	object.SetNamespace(ns)
 	if err := cluster.Create(t.Context(), object); err != nil {
 		t.Fatal(err)

@@ -152,12 +152,12 @@ func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 		QueueSweep:    2 * time.Second,
 		KubeAPIQPS:    -1,
 		HealthAddress: "0",
-		Metrics:       manager.Metrics{Address: "0"},
-		Webhook: manager.Webhook{
+		Metrics:       manager.MetricsOptions{Address: "0"},
+		Webhook: manager.WebhookOptions{
 			Enabled:        true,
 			Port:           webhooks.LocalServingPort,
 			CertDir:        webhooks.LocalServingCertDir,
-			CertManagement: manager.CertsExternal,
+			CertManagement: manager.CertManagementExternal,
 		},
 	})
 	if err != nil {
@@ -176,7 +176,7 @@ func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 // controllers that run beside all tests. Pools have one of their own, which knows where
 // the test's workers are: this one would find nobody there. Its webhook is of use.
 func controllers() []manager.Controller {
-	all := manager.All()
+	all := manager.AllControllers()
 	for i := range all {
 		if all[i].Name == "workerpool" {
 			all[i].Setup = func(ctrl.Manager, manager.Options) error { return nil }

@@ -21,23 +21,23 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
 
-// part is one of the objects that a pool is made of.
-type part struct {
+// sharedObject is one of the objects that a pool is made of.
+type sharedObject struct {
 	object client.Object
-	// edit is what somebody does by hand, and right tells whether that is undone.
-	edit  string
-	right func() bool
+	// externalPatch is what somebody does by hand, and right tells whether that is undone.
+	externalPatch string
+	isRestored    func() bool
 }
 
-// parts of the pool postmen, which all revisions share.
-func parts(c *crew) map[string]*part {
+// sharedObjectsOf of the pool postmen, which all revisions share.
+func sharedObjectsOf(c *poolTestEnv) map[string]*sharedObject {
 	named := metav1.ObjectMeta{Namespace: c.ns, Name: "postmen-workers"}
 	config, service := &corev1.ConfigMap{ObjectMeta: named}, &corev1.Service{ObjectMeta: named}
 	account, budget := &corev1.ServiceAccount{ObjectMeta: named}, &policyv1.PodDisruptionBudget{ObjectMeta: named}
 	selects := func(labels map[string]string) bool {
 		return len(labels) == 1 && labels[pool.LabelWorkerPool] == "postmen"
 	}
-	return map[string]*part{
+	return map[string]*sharedObject{
 		"ConfigMap": {config, `{"data":{"concurrency":"99","queues":null}}`, func() bool {
 			return config.Data["concurrency"] == "2" && config.Data["queues"] != ""
 		}},
@@ -49,28 +49,28 @@ func parts(c *crew) map[string]*part {
 	}
 }
 
-// hiredTwo has a pool of two workers at rest.
-func hiredTwo(t *testing.T) *crew {
+// newPoolWithTwoWorkers has a pool of two workers at rest.
+func newPoolWithTwoWorkers(t *testing.T) *poolTestEnv {
 	t.Helper()
-	c := newCrew(t, 10*time.Millisecond)
-	c.hire("postmen", "autoscaling: {minReplicas: 2, maxReplicas: 2}")
-	c.until("postmen", "rolled out", func(wp *v1alpha1.WorkerPool) bool {
+	c := newPoolTestEnv(t, 10*time.Millisecond)
+	c.createPool("postmen", "autoscaling: {minReplicas: 2, maxReplicas: 2}")
+	c.waitForPool("postmen", "rolled out", func(wp *v1alpha1.WorkerPool) bool {
 		return wp.Status.Ready == 2 && wp.Status.CurrentRevision != "" && wp.Status.CurrentRevision == wp.Status.UpdatedRevision
 	})
 	return c
 }
 
-func (c *crew) patch(object client.Object, patch string) {
+func (c *poolTestEnv) patchObject(object client.Object, patch string) {
 	c.t.Helper()
 	if err := cluster.Patch(c.t.Context(), object, client.RawPatch(mergePatch, []byte(patch))); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-// becomes waits until the object is there and holds.
-func (c *crew) becomes(what string, object client.Object, holds func() bool) {
+// waitForObject waits until the object is there and holds.
+func (c *poolTestEnv) waitForObject(what string, object client.Object, holds func() bool) {
 	c.t.Helper()
-	c.eventually(what, func() bool {
+	c.waitFor(what, func() bool {
 		err := cluster.Get(c.t.Context(), client.ObjectKeyFromObject(object), object)
 		if client.IgnoreNotFound(err) != nil {
 			c.t.Fatal(err)
@@ -79,35 +79,35 @@ func (c *crew) becomes(what string, object client.Object, holds func() bool) {
 	})
 }
 
-func TestWhatAPoolIsMadeOfIsPutRightWhenItIsChangedByHand(t *testing.T) {
-	c := hiredTwo(t)
-	for kind, p := range parts(c) {
+func TestSharedObjectsAreRestoredAfterExternalChanges(t *testing.T) {
+	c := newPoolWithTwoWorkers(t)
+	for kind, p := range sharedObjectsOf(c) {
 		t.Run(kind, func(t *testing.T) {
-			c.becomes("the "+kind+" to be made", p.object, p.right)
-			c.patch(p.object, p.edit)
+			c.waitForObject("the "+kind+" to be made", p.object, p.isRestored)
+			c.patchObject(p.object, p.externalPatch)
 			began := time.Now()
-			c.becomes("the "+kind+" to be put right", p.object, p.right)
-			within(t, "the "+kind+" is put right", 5*time.Second, began)
+			c.waitForObject("the "+kind+" to be put right", p.object, p.isRestored)
+			assertWithin(t, "the "+kind+" is put right", 5*time.Second, began)
 
 			old := p.object.GetUID()
 			if err := cluster.Delete(t.Context(), p.object); err != nil {
 				t.Fatal(err)
 			}
-			c.becomes("the "+kind+" to be made again", p.object, func() bool { return p.object.GetUID() != old && p.right() })
-			if !pool.IsControllerOf(c.pool("postmen"), p.object) {
+			c.waitForObject("the "+kind+" to be made again", p.object, func() bool { return p.object.GetUID() != old && p.isRestored() })
+			if !pool.IsControllerOf(c.getPool("postmen"), p.object) {
 				t.Error("it is not the pool's")
 			}
 		})
 	}
 }
 
-func TestARevisionIsPutRightWhenItIsChangedByHand(t *testing.T) {
-	c := hiredTwo(t)
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: c.pool("postmen").Status.CurrentRevision}}
+func TestRevisionIsRestoredAfterExternalChanges(t *testing.T) {
+	c := newPoolWithTwoWorkers(t)
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: c.getPool("postmen").Status.CurrentRevision}}
 	right := func() bool {
 		return d.Spec.Template.Spec.Containers[0].Image == "worker:1" && d.Labels[pool.LabelWorkerPool] == "postmen" && d.Labels[pool.LabelRevision] != ""
 	}
-	c.becomes("the revision to be made", d, right)
+	c.waitForObject("the revision to be made", d, right)
 	for what, edit := range map[string]string{
 		"another image":     `{"spec":{"template":{"spec":{"containers":[{"name":"worker","image":"worker:hand"}]}}}}`,
 		"no label of ours":  `{"metadata":{"labels":null}}`,
@@ -117,22 +117,22 @@ func TestARevisionIsPutRightWhenItIsChangedByHand(t *testing.T) {
 			if err := cluster.Patch(t.Context(), d, client.RawPatch("application/strategic-merge-patch+json", []byte(edit))); err != nil {
 				t.Fatal(err)
 			}
-			c.becomes("the revision to be put right", d, right)
-			c.until("postmen", "at rest", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 2 && wp.Status.Replicas == 2 })
+			c.waitForObject("the revision to be put right", d, right)
+			c.waitForPool("postmen", "at rest", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 2 && wp.Status.Replicas == 2 })
 		})
 	}
 	if *d.Spec.Replicas != 2 {
 		t.Errorf("it has %d replicas", *d.Spec.Replicas)
 	}
-	if got := c.pool("postmen").Status; got.CurrentRevision != d.Name || len(got.Revisions) != 1 {
+	if got := c.getPool("postmen").Status; got.CurrentRevision != d.Name || len(got.Revisions) != 1 {
 		t.Errorf("the revisions are %+v", got.Revisions)
 	}
 }
 
-func TestAPoolAtRestWritesNothingButItsStatus(t *testing.T) {
-	c := hiredTwo(t)
-	for kind, p := range parts(c) {
-		c.becomes("the "+kind+" to be made", p.object, p.right)
+func TestSettledPoolWritesOnlyItsStatus(t *testing.T) {
+	c := newPoolWithTwoWorkers(t)
+	for kind, p := range sharedObjectsOf(c) {
+		c.waitForObject("the "+kind+" to be made", p.object, p.isRestored)
 	}
 	var writes atomic.Pointer[string]
 	faults.set(t, c.ns, func(r *http.Request) fault {
@@ -142,20 +142,20 @@ func TestAPoolAtRestWritesNothingButItsStatus(t *testing.T) {
 		return delivered
 	})
 	c.mu.Lock()
-	begun := c.looks
+	begun := c.addressLookups
 	c.mu.Unlock()
-	c.eventually("five looks", func() bool {
+	c.waitFor("five looks", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.looks >= begun+5*2
+		return c.addressLookups >= begun+5*2
 	})
 	if what := writes.Load(); what != nil {
 		t.Errorf("it has written: %s", *what)
 	}
 }
 
-// podMonitors are what the Prometheus operator would install.
-const podMonitors = `
+// podMonitorCRD are what the Prometheus operator would install.
+const podMonitorCRD = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: podmonitors.monitoring.coreos.com}
@@ -170,10 +170,10 @@ spec:
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
 `
 
-func TestAPodMonitorIsMadeOnceTheClusterHasThatKind(t *testing.T) {
-	c := hiredTwo(t)
+func TestPodMonitorIsCreatedOnceTheClusterHasTheKind(t *testing.T) {
+	c := newPoolWithTwoWorkers(t)
 	crd := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(podMonitors), &crd.Object); err != nil {
+	if err := yaml.Unmarshal([]byte(podMonitorCRD), &crd.Object); err != nil {
 		t.Fatal(err)
 	}
 	remove := func() {
@@ -193,16 +193,16 @@ func TestAPodMonitorIsMadeOnceTheClusterHasThatKind(t *testing.T) {
 		labels, _, err := unstructured.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
 		return err == nil && labels[pool.LabelWorkerPool] == "postmen"
 	}
-	c.eventually("a PodMonitor to be made", func() bool {
+	c.waitFor("a PodMonitor to be made", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(monitor), monitor) == nil && right()
 	})
-	c.patch(monitor, `{"spec":{"selector":{"matchLabels":{"yardmaster.dev/workerpool":"others"}}}}`)
-	c.becomes("the PodMonitor to be put right", monitor, right)
+	c.patchObject(monitor, `{"spec":{"selector":{"matchLabels":{"yardmaster.dev/workerpool":"others"}}}}`)
+	c.waitForObject("the PodMonitor to be put right", monitor, right)
 
 	remove()
-	c.eventually("the kind to be gone", func() bool {
+	c.waitFor("the kind to be gone", func() bool {
 		return apierrors.IsNotFound(cluster.Get(t.Context(), client.ObjectKeyFromObject(monitor), monitor))
 	})
-	c.change("postmen", `{"spec":{"autoscaling":{"minReplicas":3,"maxReplicas":3}}}`)
-	c.until("postmen", "three without it", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
+	c.patchPool("postmen", `{"spec":{"autoscaling":{"minReplicas":3,"maxReplicas":3}}}`)
+	c.waitForPool("postmen", "three without it", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
 }

@@ -1,59 +1,124 @@
 package jobreport
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"net/url"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/report"
 )
 
-// failureOf is what a report says of an error. Of one cause it is always the same, or
-// each scan that fails would be a change.
-func failureOf(err error) report.Failure {
-	switch {
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return report.Failure{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "the namespace is being deleted"}
-	case isNamespaceGone(err):
-		return report.Failure{Reason: v1alpha1.ReasonNamespaceNotFound, Message: "there is no such namespace"}
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return report.Failure{Reason: v1alpha1.ReasonForbidden, Message: bare(err)}
-	case apierrors.IsResourceExpired(err):
-		return report.Failure{Reason: v1alpha1.ReasonExpired, Message: "the Jobs could not be listed to their end before the list expired"}
-	case isTimeout(err):
-		return report.Failure{Reason: v1alpha1.ReasonTimeout, Message: "the Jobs could not be listed in time"}
-	}
-	if list := (*kube.ListError)(nil); errors.As(err, &list) && list.Pages > 0 {
-		return report.Failure{Reason: v1alpha1.ReasonPartialList, Message: "only some of the Jobs could be listed: " + bare(err)}
-	}
-	return report.Failure{Reason: v1alpha1.ReasonListFailed, Message: bare(err)}
+// scanError means that a scan failed or could not be recorded.
+type scanError struct {
+	reason string
+	err    error
 }
 
-// isNamespaceGone reports whether the API server says that the namespace does not exist.
-// Of a kind that it does not know, it says not found as well.
-func isNamespaceGone(err error) bool {
-	var answer apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {
+// newScanError returns nil if there is no cause. The reason is that of the cause: a scan that
+// failed counts once, also if the failure could not be recorded.
+func newScanError(cause, recordErr error) error {
+	if cause == nil {
+		return nil
+	}
+	err := cause
+	if recordErr != nil && !errors.Is(recordErr, cause) {
+		err = fmt.Errorf("%w; recording it: %w", cause, recordErr)
+	}
+	return &scanError{reason: scanFailure(cause).Reason, err: err}
+}
+
+// Error implements error.
+func (e *scanError) Error() string { return e.err.Error() }
+
+// Unwrap returns the error of the API server.
+func (e *scanError) Unwrap() error { return e.err }
+
+// scanFailure returns the same Failure for the same cause, because each change of the message
+// would cause a write.
+func scanFailure(err error) report.Failure {
+	switch apierror.ClassOf(err) {
+	case apierror.NamespaceTerminating:
+		return report.Failure{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "the namespace is being deleted"}
+	case apierror.NotFound:
+		if isNamespaceNotFound(err) {
+			return report.Failure{Reason: v1alpha1.ReasonNamespaceNotFound, Message: "the namespace does not exist; create it or remove it from --report-namespaces"}
+		}
+	case apierror.PermissionMissing:
+		return report.Failure{Reason: v1alpha1.ReasonForbidden, Message: stableErrorText(err)}
+	case apierror.Expired:
+		return report.Failure{Reason: v1alpha1.ReasonExpired, Message: "the list of Jobs expired before its last page was read"}
+	case apierror.Timeout:
+		return report.Failure{Reason: v1alpha1.ReasonTimeout, Message: "listing the Jobs took too long"}
+	}
+	if list := (*kube.ListError)(nil); errors.As(err, &list) && list.Pages > 0 {
+		return report.Failure{Reason: v1alpha1.ReasonPartialList, Message: "only some of the Jobs could be listed: " + stableErrorText(err)}
+	}
+	return report.Failure{Reason: v1alpha1.ReasonListFailed, Message: stableErrorText(err)}
+}
+
+// exportFailure is the failure to write an OpenReports Report.
+func exportFailure(err error) report.Failure {
+	switch {
+	case isKindNotServed(err):
+		return report.Failure{
+			Reason:  v1alpha1.ReasonCRDMissing,
+			Message: "the CustomResourceDefinition reports.openreports.io is not installed",
+		}
+	case errors.Is(err, errReportNameTaken):
+		return report.Failure{Reason: v1alpha1.ReasonNameTaken, Message: err.Error()}
+	case apierror.ClassOf(err) == apierror.PermissionMissing:
+		return report.Failure{Reason: v1alpha1.ReasonForbidden, Message: stableErrorText(err)}
+	case apierror.ClassOf(err) == apierror.Timeout:
+		return report.Failure{Reason: v1alpha1.ReasonTimeout, Message: "writing the Report took too long"}
+	default:
+		return report.Failure{Reason: v1alpha1.ReasonWriteFailed, Message: stableErrorText(err)}
+	}
+}
+
+// isNamespaceNotFound distinguishes a missing namespace from a missing kind or object, for which
+// the API server answers NotFound too.
+func isNamespaceNotFound(err error) bool {
+	status := apierrors.APIStatus(nil)
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
 		return false
 	}
-	details := answer.Status().Details
+	details := status.Status().Details
 	return details != nil && details.Kind == "namespaces"
 }
 
-func isTimeout(err error) bool {
-	var timeout interface{ Timeout() bool }
-	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
-		(errors.As(err, &timeout) && timeout.Timeout())
+// isKindNotServed reports whether the API server does not serve the kind: discovery does not list
+// it, or its path does not exist.
+func isKindNotServed(err error) bool {
+	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// bare is an error's text without what is another each time: the page it came with, and
-// the address, which has the continue token in it.
-func bare(err error) string {
+// isAPIStatus reports whether the API server answered the request.
+func isAPIStatus(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }
+
+// isRetriable reports whether the cause is probably gone soon: the API server does not answer or
+// is overloaded, or the report changed.
+func isRetriable(err error) bool {
+	return !isAPIStatus(err) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
+}
+
+func isForbidden(err error) bool { return apierror.ClassOf(err) == apierror.PermissionMissing }
+
+// isInaccessible reports whether the report cannot be read or written because the namespace or the
+// permission is gone. The state of the namespace's Jobs is then unknown.
+func isInaccessible(err error) bool {
+	return isNamespaceNotFound(err) || isForbidden(err) || apierror.ClassOf(err) == apierror.NamespaceTerminating
+}
+
+// stableErrorText returns the text of an error without the parts that differ for each attempt: the
+// page number, and the URL, which contains the continue token.
+func stableErrorText(err error) string {
 	if list := (*kube.ListError)(nil); errors.As(err, &list) {
 		err = list.Err
 	}

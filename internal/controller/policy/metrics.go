@@ -11,13 +11,13 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-var policies = prometheus.NewDesc("yardmaster_policy_policies",
-	"Policies of a namespace by their condition Ready and its reason.", []string{"namespace", "ready", "reason"}, nil)
+var policiesGauge = prometheus.NewDesc("yardmaster_policy_policies",
+	"Policies of a namespace by the status and reason of their condition Ready.", []string{"namespace", "ready", "reason"}, nil)
 
-// registerMetrics has what the statuses say scraped.
+// registerMetrics registers the gauge.
 func registerMetrics(cache client.Reader) error {
 	err := metrics.Registry.Register(kube.GaugeCollector[*v1alpha1.PolicyList]{
-		Reader: cache, NewList: func() *v1alpha1.PolicyList { return &v1alpha1.PolicyList{} }, Sum: sum, Gauges: []*prometheus.Desc{policies},
+		Reader: cache, NewList: func() *v1alpha1.PolicyList { return &v1alpha1.PolicyList{} }, Sum: addPolicies, Gauges: []*prometheus.Desc{policiesGauge},
 	})
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
@@ -25,8 +25,8 @@ func registerMetrics(cache client.Reader) error {
 	return nil
 }
 
-func sum(sums kube.GaugeSums, list *v1alpha1.PolicyList) {
+func addPolicies(sums kube.GaugeSums, list *v1alpha1.PolicyList) {
 	for i := range list.Items {
-		sums.AddReady(policies, &list.Items[i], list.Items[i].Status.Conditions)
+		sums.AddReady(policiesGauge, &list.Items[i], list.Items[i].Status.Conditions)
 	}
 }

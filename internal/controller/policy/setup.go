@@ -15,7 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kube"
 )
 
-// SetupWithManager has the manager run the reconciler.
+// SetupWithManager adds the controller to the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 	if err := registerMetrics(mgr.GetCache()); err != nil {
 		return err
@@ -23,21 +23,21 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("policy").
 		For(&v1alpha1.Policy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
+		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfNamespace),
 			builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&v1alpha1.WorkerPool{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
+		Watches(&v1alpha1.WorkerPool{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfNamespace),
 			builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, replicasChanged))).
 		WithOptions(kube.ControllerOptions(concurrency)).
 		Complete(kube.RequeueOnConflict(reconcile.AsReconciler(mgr.GetClient(), r)))
 }
 
-// replicasChanged lets through a WorkerPool that has others: of all that its status tells
-// every few seconds only that counts here.
+// replicasChanged passes a WorkerPool whose replicas have changed. The other fields of its status,
+// which change every few seconds, do not matter to a Policy.
 var replicasChanged = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool { return replicasOf(e.ObjectOld) != replicasOf(e.ObjectNew) },
+	UpdateFunc: func(e event.UpdateEvent) bool { return statusReplicas(e.ObjectOld) != statusReplicas(e.ObjectNew) },
 }
 
-func replicasOf(object client.Object) int32 {
+func statusReplicas(object client.Object) int32 {
 	wp, _ := object.(*v1alpha1.WorkerPool)
 	if wp == nil {
 		return 0
@@ -45,8 +45,8 @@ func replicasOf(object client.Object) int32 {
 	return wp.Status.Replicas
 }
 
-// ofNamespace are all Policies of an object's namespace: one whose labels have changed may
-// have been selected before by one that does not select it now.
-func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
+// policiesOfNamespace returns all Policies of an object's namespace, because other Policies may
+// have selected the object before its labels changed.
+func (r *Reconciler) policiesOfNamespace(ctx context.Context, object client.Object) []reconcile.Request {
 	return kube.RequestsForList(ctx, r.client, &v1alpha1.PolicyList{}, client.InNamespace(object.GetNamespace()))
 }

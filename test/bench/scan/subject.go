@@ -55,7 +55,7 @@ func runSubject(ctx context.Context, args []string) error {
 	}
 	startedAt := time.Now()
 	if args[0] != bareListSubject {
-		jobreport.New(c, c, events.NewFakeRecorder(100), logr.Discard(), reportOptions(namespaces)).ScanAll(ctx)
+		jobreport.New(c, c, events.NewFakeRecorder(100), logr.Discard(), reportOptions(namespaces)).ReconcileAll(ctx)
 	} else if err := listAllJobs(ctx, c, namespaces, jobs); err != nil {
 		return err
 	}
@@ -66,9 +66,9 @@ func runSubject(ctx context.Context, args []string) error {
 // reportOptions returns options with which every Job is a finding. This is the most expensive
 // case.
 func reportOptions(namespaces []string) jobreport.Options {
-	thresholds := zombie.Defaults()
-	thresholds.ExternallyManaged.Suspicious = time.Nanosecond
-	return jobreport.Options{Namespaces: namespaces, Interval: time.Hour, Top: 50, Thresholds: thresholds}
+	thresholds := zombie.DefaultThresholds()
+	thresholds[zombie.ReasonExternallyManaged].Suspicious = time.Nanosecond
+	return jobreport.Options{Namespaces: namespaces, Interval: time.Hour, MaxFindings: 50, Thresholds: thresholds}
 }
 
 // listAllJobs is the least that a client needs to read all Jobs.

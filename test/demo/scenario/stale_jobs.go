@@ -20,20 +20,20 @@ type StaleJob struct {
 // StaleJobs returns all Jobs of examples/jobreport in the order of the demo.
 func StaleJobs() []StaleJob {
 	return []StaleJob{
-		{"failed", zombie.Suspicious, zombie.BackoffLimitExceeded},
-		{"hanging", zombie.Zombie, zombie.RunningTooLong},
-		{"never-starting", zombie.Zombie, zombie.NoReadyPods},
-		{"suspended", zombie.Suspicious, zombie.SuspendedTooLong},
-		{"healthy", zombie.Healthy, ""},
+		{"failed", zombie.CategorySuspicious, zombie.ReasonBackoffLimitExceeded},
+		{"hanging", zombie.CategoryZombie, zombie.ReasonRunningTooLong},
+		{"never-starting", zombie.CategoryZombie, zombie.ReasonNoReadyPods},
+		{"suspended", zombie.CategorySuspicious, zombie.ReasonSuspendedTooLong},
+		{"healthy", zombie.CategoryHealthy, ""},
 	}
 }
 
 // DemoThresholds returns thresholds that are short enough for a demo.
 func DemoThresholds() zombie.Thresholds {
-	thresholds := zombie.Defaults()
-	thresholds.NoReadyPods = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
-	thresholds.RunningTooLong = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
-	thresholds.SuspendedTooLong.Suspicious = 5 * time.Second
+	thresholds := zombie.DefaultThresholds()
+	*thresholds[zombie.ReasonNoReadyPods] = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
+	*thresholds[zombie.ReasonRunningTooLong] = zombie.Threshold{Suspicious: 5 * time.Second, Zombie: 15 * time.Second}
+	thresholds[zombie.ReasonSuspendedTooLong].Suspicious = 5 * time.Second
 	return thresholds
 }
 
@@ -56,7 +56,7 @@ func (j *StaleJob) Mismatch(status *v1alpha1.JobReportStatus) string {
 	if finding := j.Finding(status); finding != nil {
 		got = fmt.Sprintf("%s (%s)", finding.Category, finding.Reason)
 	}
-	if j.Category != zombie.Healthy {
+	if j.Category != zombie.CategoryHealthy {
 		want = fmt.Sprintf("%s (%s)", j.Category, j.Reason)
 	}
 	if got != want {

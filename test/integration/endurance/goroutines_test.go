@@ -29,8 +29,8 @@ func TestSessionsLeaveNoGoroutines(t *testing.T) {
 	s.closeConnections()
 	before := goleak.IgnoreCurrent()
 	mgr, err := manager.New(s.config, manager.Options{
-		Controllers: manager.All(), Namespaces: []string{s.namespace}, Concurrency: 10, QueueSweep: time.Minute,
-		KubeAPIQPS: -1, HealthAddress: "0", Metrics: manager.Metrics{Address: "0"},
+		Controllers: manager.AllControllers(), Namespaces: []string{s.namespace}, Concurrency: 10, QueueSweep: time.Minute,
+		KubeAPIQPS: -1, HealthAddress: "0", Metrics: manager.MetricsOptions{Address: "0"},
 	})
 	if err != nil {
 		t.Fatal(err)

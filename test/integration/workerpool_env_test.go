@@ -29,47 +29,47 @@ import (
 	"github.com/yardmaster/yardmaster/worker"
 )
 
-// crew is the workers of a yard: a real one, in the test's process, for each simulated Pod
+// poolTestEnv is the workers of a yard: a real one, in the test's process, for each simulated Pod
 // of a pool, with the configuration that the Pod would have.
-type crew struct {
-	*yard
-	// takes is how long a job takes.
-	takes time.Duration
+type poolTestEnv struct {
+	*queueEnv
+	// jobDuration is how long a job takes.
+	jobDuration time.Duration
 
-	mu    sync.Mutex
-	hands map[string]*hand // by Pod
-	done  map[string]int   // how often, by job
-	// struck Pods had a job in flight when they were deleted.
-	struck []string
-	// looks is how often the operator has asked for a worker.
-	looks int
+	mu          sync.Mutex
+	workers     map[string]*fakeWorker // by Pod
+	handledJobs map[string]int         // how often, by job
+	// interruptedPods Pods had a job in flight when they were deleted.
+	interruptedPods []string
+	// addressLookups is how often the operator has asked for a worker.
+	addressLookups int
 }
 
-// hand is one worker.
-type hand struct {
+// fakeWorker is one worker.
+type fakeWorker struct {
 	worker *worker.Worker
 	server *httptest.Server
 	stop   context.CancelFunc
 }
 
-// newCrew has the controller of WorkerPools run in a new yard, and workers where it wants
+// newPoolTestEnv has the controller of WorkerPools run in a new yard, and workers where it wants
 // some.
-func newCrew(t *testing.T, takes time.Duration) *crew {
+func newPoolTestEnv(t *testing.T, takes time.Duration) *poolTestEnv {
 	t.Helper()
-	c := &crew{yard: newYard(t), takes: takes, hands: map[string]*hand{}, done: map[string]int{}}
-	c.declare("mail", "lease: 5s")
-	c.ready("mail")
+	c := &poolTestEnv{queueEnv: newQueueEnv(t), jobDuration: takes, workers: map[string]*fakeWorker{}, handledJobs: map[string]int{}}
+	c.createQueue("mail", "lease: 5s")
+	c.waitUntilReady("mail")
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	t.Cleanup(func() { stop(); group.Wait() })
-	c.operate(ctx, &group)
-	group.Go(func() { c.muster(ctx) })
-	t.Cleanup(c.abandonPools)
+	c.startController(ctx, &group)
+	group.Go(func() { c.runWorkersOfPods(ctx) })
+	t.Cleanup(c.removePoolFinalizers)
 	return c
 }
 
-// operate runs the controller for the crew's namespace alone.
-func (c *crew) operate(ctx context.Context, group *sync.WaitGroup) {
+// startController runs the controller for the crew's namespace alone.
+func (c *poolTestEnv) startController(ctx context.Context, group *sync.WaitGroup) {
 	c.t.Helper()
 	operators := rest.CopyConfig(config)
 	operators.Wrap(faults.wrap)
@@ -86,7 +86,7 @@ func (c *crew) operate(ctx context.Context, group *sync.WaitGroup) {
 	if err := mgr.Add(keeper); err != nil {
 		c.t.Fatal(err)
 	}
-	o := workerpool.Options{Concurrency: 4, Image: "yardmaster:test", Address: c.address, PodMonitors: 200 * time.Millisecond}
+	o := workerpool.Options{Concurrency: 4, Image: "yardmaster:test", Address: c.workerAddress, PodMonitors: 200 * time.Millisecond}
 	if err := workerpool.New(mgr, keeper, o).SetupWithManager(mgr); err != nil {
 		c.t.Fatal(err)
 	}
@@ -97,8 +97,8 @@ func (c *crew) operate(ctx context.Context, group *sync.WaitGroup) {
 	})
 }
 
-// abandonPools lets the test's namespace go, whose workers go before it.
-func (c *crew) abandonPools() {
+// removePoolFinalizers lets the test's namespace go, whose workers go before it.
+func (c *poolTestEnv) removePoolFinalizers() {
 	var list v1alpha1.WorkerPoolList
 	if err := cluster.List(background, &list, client.InNamespace(c.ns)); err != nil {
 		c.t.Error(err)
@@ -111,8 +111,8 @@ func (c *crew) abandonPools() {
 	}
 }
 
-// muster has a worker for each Pod that runs, as long as it is there.
-func (c *crew) muster(ctx context.Context) {
+// runWorkersOfPods has a worker for each Pod that runs, as long as it is there.
+func (c *poolTestEnv) runWorkersOfPods(ctx context.Context) {
 	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		var pods corev1.PodList
 		if err := cluster.List(ctx, &pods, client.InNamespace(c.ns), client.HasLabels{pool.LabelWorkerPool}); err != nil {
@@ -122,23 +122,23 @@ func (c *crew) muster(ctx context.Context) {
 		for i := range pods.Items {
 			if p := &pods.Items[i]; p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp.IsZero() {
 				there[p.Name] = true
-				c.begin(ctx, p)
+				c.startWorker(ctx, p)
 			}
 		}
-		c.dismiss(there)
+		c.stopWorkers(there)
 		return false, nil
 	})
-	c.dismiss(nil)
+	c.stopWorkers(nil)
 }
 
-func (c *crew) begin(ctx context.Context, pod *corev1.Pod) {
+func (c *poolTestEnv) startWorker(ctx context.Context, pod *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.hands[pod.Name] != nil {
+	if c.workers[pod.Name] != nil {
 		return
 	}
 	shared := &corev1.ConfigMap{}
-	key := client.ObjectKey{Namespace: c.ns, Name: configOf(pod)}
+	key := client.ObjectKey{Namespace: c.ns, Name: configMapOfPod(pod)}
 	err := cluster.Get(ctx, key, shared)
 	if ctx.Err() != nil {
 		return // the test is over
@@ -155,18 +155,18 @@ func (c *crew) begin(ctx context.Context, pod *corev1.Pod) {
 	// Where the files would be that the Pod mounts.
 	o.Config.Broker = worker.BrokerConfig{URL: "nats://" + c.Address()}
 	o.Config.AdminAddress = "0"
-	w, err := worker.New(o, c.handle)
+	w, err := worker.New(o, c.handleJob)
 	if err != nil {
 		c.t.Errorf("Pod %s: %v", pod.Name, err)
 		return
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	c.hands[pod.Name] = &hand{w, httptest.NewServer(w.AdminHandler()), stop}
+	c.workers[pod.Name] = &fakeWorker{w, httptest.NewServer(w.AdminHandler()), stop}
 	go func() { _ = w.Run(life) }() // that it did not drain in time shows in its jobs
 }
 
-// configOf is the ConfigMap that a Pod mounts.
-func configOf(pod *corev1.Pod) string {
+// configMapOfPod is the ConfigMap that a Pod mounts.
+func configMapOfPod(pod *corev1.Pod) string {
 	for _, volume := range pod.Spec.Volumes {
 		if volume.ConfigMap != nil {
 			return volume.ConfigMap.Name
@@ -175,54 +175,54 @@ func configOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// dismiss ends the workers whose Pods are gone, and notes who was at work.
-func (c *crew) dismiss(there map[string]bool) {
+// stopWorkers ends the workers whose Pods are gone, and notes who was at work.
+func (c *poolTestEnv) stopWorkers(there map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name, h := range c.hands {
+	for name, h := range c.workers {
 		if there[name] {
 			continue
 		}
 		if there != nil && h.worker.Stats().InFlight > 0 {
-			c.struck = append(c.struck, name)
+			c.interruptedPods = append(c.interruptedPods, name)
 		}
 		h.stop()
 		h.server.Close()
-		delete(c.hands, name)
+		delete(c.workers, name)
 	}
 }
 
-func (c *crew) handle(ctx context.Context, job *worker.Job) error {
+func (c *poolTestEnv) handleJob(ctx context.Context, job *worker.Job) error {
 	select {
-	case <-time.After(c.takes):
+	case <-time.After(c.jobDuration):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.done[job.ID]++
+	c.handledJobs[job.ID]++
 	return nil
 }
 
-// address of a worker's admin API. Where there is none, nobody listens.
-func (c *crew) address(pod *corev1.Pod) string {
+// workerAddress of a worker's admin API. Where there is none, nobody listens.
+func (c *poolTestEnv) workerAddress(pod *corev1.Pod) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.looks++
-	if h := c.hands[pod.Name]; h != nil {
+	c.addressLookups++
+	if h := c.workers[pod.Name]; h != nil {
 		return strings.TrimPrefix(h.server.URL, "http://")
 	}
 	return "127.0.0.1:1"
 }
 
-// untilConnected waits until so many workers can take jobs.
-func (c *crew) untilConnected(number int) {
+// waitForConnectedWorkers waits until so many workers can take jobs.
+func (c *poolTestEnv) waitForConnectedWorkers(number int) {
 	c.t.Helper()
-	c.eventually(fmt.Sprintf("%d workers to be connected", number), func() bool {
+	c.waitFor(fmt.Sprintf("%d workers to be connected", number), func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		connected := 0
-		for _, h := range c.hands {
+		for _, h := range c.workers {
 			if h.worker.Stats().Connected {
 				connected++
 			}
@@ -231,36 +231,36 @@ func (c *crew) untilConnected(number int) {
 	})
 }
 
-// untilDone waits until so many jobs are done.
-func (c *crew) untilDone(number int) {
+// waitForHandledJobs waits until so many jobs are done.
+func (c *poolTestEnv) waitForHandledJobs(number int) {
 	c.t.Helper()
-	c.eventually(fmt.Sprintf("%d jobs to be done", number), func() bool {
+	c.waitFor(fmt.Sprintf("%d jobs to be done", number), func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return len(c.done) >= number
+		return len(c.handledJobs) >= number
 	})
 }
 
-// wantOnce checks that each job was done once, and nobody was struck at work.
-func (c *crew) wantOnce(number int) {
+// assertEachJobHandledOnce checks that each job was done once, and nobody was struck at work.
+func (c *poolTestEnv) assertEachJobHandledOnce(number int) {
 	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.done) != number {
-		c.t.Errorf("%d jobs are done, want %d", len(c.done), number)
+	if len(c.handledJobs) != number {
+		c.t.Errorf("%d jobs are done, want %d", len(c.handledJobs), number)
 	}
-	for job, times := range c.done {
+	for job, times := range c.handledJobs {
 		if times != 1 {
 			c.t.Errorf("job %s was done %d times", job, times)
 		}
 	}
-	if len(c.struck) > 0 {
-		c.t.Errorf("these were deleted while they had jobs in flight: %v", c.struck)
+	if len(c.interruptedPods) > 0 {
+		c.t.Errorf("these were deleted while they had jobs in flight: %v", c.interruptedPods)
 	}
 }
 
-// eventually waits longer than others: drains take their time.
-func (c *crew) eventually(what string, holds func() bool) {
+// waitFor waits longer than others: drains take their time.
+func (c *poolTestEnv) waitFor(what string, holds func() bool) {
 	c.t.Helper()
 	err := wait.PollUntilContextTimeout(c.t.Context(), 50*time.Millisecond, 90*time.Second, true, func(context.Context) (bool, error) {
 		return holds(), nil
@@ -269,13 +269,13 @@ func (c *crew) eventually(what string, holds func() bool) {
 		var list v1alpha1.WorkerPoolList
 		_ = cluster.List(c.t.Context(), &list, client.InNamespace(c.ns))
 		for i := range list.Items {
-			c.t.Logf("%s", describePool(&list.Items[i]))
+			c.t.Logf("%s", describePoolStatus(&list.Items[i]))
 		}
 		c.t.Fatalf("waiting for %s: %v", what, err)
 	}
 }
 
-func describePool(wp *v1alpha1.WorkerPool) string {
+func describePoolStatus(wp *v1alpha1.WorkerPool) string {
 	s := &wp.Status
 	text := fmt.Sprintf("%s: desired %d, replicas %d, ready %d, draining %d, current %s, updated %s\n", wp.Name, s.Desired, s.Replicas, s.Ready,
 		s.Draining, s.CurrentRevision, s.UpdatedRevision)
@@ -288,18 +288,18 @@ func describePool(wp *v1alpha1.WorkerPool) string {
 	return text
 }
 
-// hire makes a WorkerPool for the queue mail, with more in its spec.
-func (c *crew) hire(name, spec string) {
+// createPool makes a WorkerPool for the queue mail, with more in its spec.
+func (c *poolTestEnv) createPool(name, spec string) {
 	c.t.Helper()
-	object := given(c.t, "WorkerPool", name, "{image: 'worker:1', concurrency: 2, queues: [{name: mail}], "+spec+"}")
+	object := newManifest(c.t, "WorkerPool", name, "{image: 'worker:1', concurrency: 2, queues: [{name: mail}], "+spec+"}")
 	object.SetNamespace(c.ns)
 	if err := cluster.Create(c.t.Context(), object); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-// pool reads a WorkerPool.
-func (c *crew) pool(name string) *v1alpha1.WorkerPool {
+// getPool reads a WorkerPool.
+func (c *poolTestEnv) getPool(name string) *v1alpha1.WorkerPool {
 	c.t.Helper()
 	wp := &v1alpha1.WorkerPool{}
 	if err := cluster.Get(c.t.Context(), client.ObjectKey{Namespace: c.ns, Name: name}, wp); err != nil {
@@ -308,8 +308,8 @@ func (c *crew) pool(name string) *v1alpha1.WorkerPool {
 	return wp
 }
 
-// change patches a WorkerPool as a user would.
-func (c *crew) change(name, patch string) {
+// patchPool patches a WorkerPool as a user would.
+func (c *poolTestEnv) patchPool(name, patch string) {
 	c.t.Helper()
 	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: name}}
 	if err := cluster.Patch(c.t.Context(), wp, client.RawPatch(mergePatch, []byte(patch))); err != nil {
@@ -317,25 +317,25 @@ func (c *crew) change(name, patch string) {
 	}
 }
 
-// until waits for a WorkerPool to be as the condition says.
-func (c *crew) until(name, what string, holds func(wp *v1alpha1.WorkerPool) bool) {
+// waitForPool waits for a WorkerPool to be as the condition says.
+func (c *poolTestEnv) waitForPool(name, what string, holds func(wp *v1alpha1.WorkerPool) bool) {
 	c.t.Helper()
-	c.eventually(name+" to be "+what, func() bool { return holds(c.pool(name)) })
+	c.waitFor(name+" to be "+what, func() bool { return holds(c.getPool(name)) })
 }
 
-// wantIs waits for a condition of a WorkerPool.
-func (c *crew) wantIs(name, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
+// waitForCondition waits for a condition of a WorkerPool.
+func (c *poolTestEnv) waitForCondition(name, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
 	c.t.Helper()
 	var found *metav1.Condition
-	c.until(name, kind+"="+string(status)+" "+reason, func(wp *v1alpha1.WorkerPool) bool {
+	c.waitForPool(name, kind+"="+string(status)+" "+reason, func(wp *v1alpha1.WorkerPool) bool {
 		found = meta.FindStatusCondition(wp.Status.Conditions, kind)
 		return found != nil && found.Status == status && found.Reason == reason
 	})
 	return found
 }
 
-// scale asks for so many workers through the scale subresource.
-func (c *crew) scale(name string, replicas int64) {
+// scalePool asks for so many workers through the scale subresource.
+func (c *poolTestEnv) scalePool(name string, replicas int64) {
 	c.t.Helper()
 	scale := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "autoscaling/v1", "kind": "Scale",

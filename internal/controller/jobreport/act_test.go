@@ -18,28 +18,28 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// What a real API server does is tried in test/integration.
-func TestAReportThatCannotBeReadOrWrittenHarmsNoJobReport(t *testing.T) {
+// The tests in test/integration cover the answers of a real API server.
+func TestAFailedExportDoesNotAffectTheJobReport(t *testing.T) {
 	for name, row := range map[string]struct {
 		get  func(context.Context) error
 		want string
 	}{
-		"it takes too long": {func(ctx context.Context) error {
+		"reading it takes too long": {func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}, "Timeout"},
-		"the connection breaks": {func(context.Context) error { return errRefused }, v1alpha1.ReasonWriteFailed},
+		"the connection breaks": {func(context.Context) error { return errConnectionRefused }, v1alpha1.ReasonWriteFailed},
 		"its version cannot be converted": {func(context.Context) error {
-			return apierrors.NewInternalError(errRefused)
+			return apierrors.NewInternalError(errConnectionRefused)
 		}, v1alpha1.ReasonWriteFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				y := newYard(t, "a", "b")
-				y.add("a", 2, 48*time.Hour)
-				y.scanner.options.OpenReports = true
-				y.scanner.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
-				y.scanner.live = interceptor.NewClient(y.scanner.client.(client.WithWatch), interceptor.Funcs{
+				cluster := newFakeCluster(t, "a", "b")
+				cluster.addJobs("a", 2, 48*time.Hour)
+				cluster.reconciler.options.OpenReports = true
+				cluster.reconciler.clock = New(nil, nil, nil, logr.Discard(), Options{}).clock
+				cluster.reconciler.live = interceptor.NewClient(cluster.reconciler.client.(client.WithWatch), interceptor.Funcs{
 					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 						if _, isReport := into.(*unstructured.Unstructured); isReport {
 							return row.get(ctx)
@@ -49,13 +49,13 @@ func TestAReportThatCannotBeReadOrWrittenHarmsNoJobReport(t *testing.T) {
 				})
 				scanned, failed := testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "changed"), testbuilder.Metric(t, "yardmaster_jobreport_openreports_errors_total", row.want)
 				began := time.Now()
-				y.scan()
-				if took := time.Since(began); took > maxMirror {
-					t.Errorf("it took %s, want at most %s", took, maxMirror)
+				cluster.reconcileAll()
+				if took := time.Since(began); took > maxExportDuration {
+					t.Errorf("the export took %s, want at most %s", took, maxExportDuration)
 				}
 				for _, namespace := range []string{"a", "b"} {
-					y.wantReady(namespace)
-					ready := meta.FindStatusCondition(y.report(namespace).Conditions, v1alpha1.ConditionOpenReportsReady)
+					cluster.assertReportReady(namespace)
+					ready := meta.FindStatusCondition(cluster.storedStatus(namespace).Conditions, v1alpha1.ConditionOpenReportsReady)
 					if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != row.want {
 						t.Errorf("%s: condition %+v, want %s", namespace, ready, row.want)
 					}
@@ -66,8 +66,8 @@ func TestAReportThatCannotBeReadOrWrittenHarmsNoJobReport(t *testing.T) {
 				if got := testbuilder.Metric(t, "yardmaster_jobreport_openreports_errors_total", row.want) - failed; got != 2 {
 					t.Errorf("counted %v times, want 2", got)
 				}
-				if got := y.scan(); got != nil {
-					t.Errorf("failing again, it writes %v", got)
+				if got := cluster.reconcileAll(); got != nil {
+					t.Errorf("a second failure causes the writes %v", got)
 				}
 			})
 		})

@@ -1,0 +1,47 @@
+package jobreport
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/report"
+	"github.com/yardmaster/yardmaster/internal/zombie"
+)
+
+// maxScanDuration bounds the scan of one namespace, together with the interval.
+const maxScanDuration = 2 * time.Minute
+
+// scanJobs classifies all Jobs of the namespace. An error is also the scan's Failure.
+func (r *Reconciler) scanJobs(ctx context.Context, namespace string) (report.Scan, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(maxScanDuration, r.options.Interval))
+	defer cancel()
+	scan := report.Scan{StartTime: r.clock.Now()}
+	err := kube.ForEachJob(ctx, r.live, namespace,
+		func() { scan.Jobs = report.NewAggregator(r.options.MaxFindings) },
+		func(job *batchv1.Job) {
+			scan.Jobs.Add(report.Entry{Name: job.Name, UID: job.UID, Finding: zombie.Classify(job, scan.StartTime, r.options.Thresholds)})
+		})
+	scan.Duration = r.clock.Since(scan.StartTime)
+	if err != nil {
+		scan.Failure = new(scanFailure(err))
+		return scan, err
+	}
+	scanDurationSeconds.Observe(scan.Duration.Seconds())
+	return scan, nil
+}
+
+// observe reads the stored report.
+func (r *Reconciler) observe(ctx context.Context, namespace string, scan report.Scan) (report.Observation, error) {
+	stored := &v1alpha1.JobReport{}
+	stored.Namespace, stored.Name = namespace, v1alpha1.JobReportName
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(stored), stored); client.IgnoreNotFound(err) != nil {
+		return report.Observation{}, fmt.Errorf("reading the JobReport: %w", err)
+	}
+	return report.Observation{Report: stored, Scan: scan, ExportEnabled: r.options.OpenReports, Now: r.clock.Now()}, nil
+}

@@ -1,0 +1,56 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/policy"
+)
+
+// observe reads the objects of the Policy's namespace, and the Secrets of its default broker.
+func (r *Reconciler) observe(ctx context.Context, p *v1alpha1.Policy) (policy.Observation, error) {
+	observation := policy.Observation{Policy: p.DeepCopy(), Now: r.clock.Now()}
+	inNamespace := client.InNamespace(p.Namespace)
+	var queues v1alpha1.QueueList
+	if err := r.client.List(ctx, &queues, inNamespace, client.UnsafeDisableDeepCopy); err != nil {
+		return observation, fmt.Errorf("listing Queues: %w", err)
+	}
+	var pools v1alpha1.WorkerPoolList
+	if err := r.client.List(ctx, &pools, inNamespace, client.UnsafeDisableDeepCopy); err != nil {
+		return observation, fmt.Errorf("listing WorkerPools: %w", err)
+	}
+	observation.Queues, observation.WorkerPools = queues.Items, pools.Items
+	if p.Spec.Defaults == nil || p.Spec.Defaults.Broker == nil {
+		return observation, nil
+	}
+	var err error
+	observation.BrokerProblem, err = r.findBrokerProblem(ctx, p.Namespace, p.Spec.Defaults.Broker)
+	return observation, err
+}
+
+// findBrokerProblem returns the problem with the Secrets of a default broker; nil if there is
+// none.
+func (r *Reconciler) findBrokerProblem(ctx context.Context, namespace string, b *v1alpha1.Broker) (*core.Problem, error) {
+	key := brokerconn.BrokerKeyOf(namespace, b)
+	if known, found := r.brokerProblems.Get(key); found {
+		problem, _ := known.(*core.Problem)
+		return problem, nil
+	}
+	_, err := brokerconn.ReadCredentials(ctx, r.live, namespace, b)
+	var problem *core.Problem
+	if invalid := (*brokerconn.ConnectionError)(nil); errors.As(err, &invalid) {
+		problem = &core.Problem{Reason: invalid.Reason, Message: "spec.defaults.broker: " + invalid.Error()}
+	} else if err != nil {
+		return nil, err
+	}
+	// The entry expires before the next requeued reconciliation, which then reads the Secrets.
+	r.brokerProblems.Add(key, problem, policy.SecretInterval(problem)-time.Second)
+	return problem, nil
+}

@@ -1,0 +1,23 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/policy"
+)
+
+// record stores the decision's status, then emits its events.
+func (r *Reconciler) record(ctx context.Context, p *v1alpha1.Policy, decision *policy.Decision) error {
+	before, after := p.DeepCopy(), p.DeepCopy()
+	after.Status = decision.Status
+	if err := kube.PatchStatus(ctx, r.client, before, after); err != nil {
+		return fmt.Errorf("patching status: %w", err)
+	}
+	for _, event := range decision.Events {
+		r.recorder.Eventf(after, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
+	}
+	return nil
+}

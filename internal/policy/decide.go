@@ -1,0 +1,173 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/condition"
+	"github.com/yardmaster/yardmaster/internal/core"
+)
+
+// Secrets are not watched, because that needs the permission to list all Secrets. Valid Secrets
+// are read again after validSecretInterval, missing or invalid ones after invalidSecretInterval.
+const (
+	validSecretInterval   = 5 * time.Minute
+	invalidSecretInterval = 15 * time.Second
+)
+
+// SecretInterval returns the time until the Secrets of a default broker are read again, given
+// the problem that was found with them; nil if none exists.
+func SecretInterval(problem *core.Problem) time.Duration {
+	if problem != nil {
+		return invalidSecretInterval
+	}
+	return validSecretInterval
+}
+
+// Observation is the input of a decision about a Policy. Decide does not change it.
+type Observation struct {
+	Policy *v1alpha1.Policy
+	// Queues and WorkerPools of the namespace.
+	Queues      []v1alpha1.Queue
+	WorkerPools []v1alpha1.WorkerPool
+	// BrokerProblem is the problem with the Secrets of the default broker; nil if none exists.
+	BrokerProblem *core.Problem
+	// Now is the time of the decision.
+	Now time.Time
+}
+
+// Decision is what to do about a Policy.
+type Decision struct {
+	// Status to record.
+	Status v1alpha1.PolicyStatus
+	// Events to emit once Status is stored.
+	Events []core.Event
+	// RequeueAfter is the time until the next decision if nothing else triggers one; 0 means
+	// never.
+	RequeueAfter time.Duration
+}
+
+// Decide counts the objects that a Policy selects, and reports whether the Policy can be applied.
+func Decide(observation Observation) Decision {
+	p := observation.Policy
+	decision := Decision{Status: *p.Status.DeepCopy()}
+	status := &decision.Status
+	status.ObservedGeneration = p.Generation
+	countSelected(&observation, status)
+	condition.Set(&status.Conditions, p.Generation, metav1.NewTime(observation.Now), summarize(&observation, status))
+	if event := problemEvent(&p.Status, status); event != nil {
+		decision.Events = append(decision.Events, *event)
+	}
+	if policyDefaults(p).Broker != nil {
+		decision.RequeueAfter = SecretInterval(observation.BrokerProblem)
+	}
+	return decision
+}
+
+func countSelected(observation *Observation, status *v1alpha1.PolicyStatus) {
+	status.Queues, status.WorkerPools, status.Replicas = 0, 0, 0
+	for i := range observation.Queues {
+		if selectsObject(observation.Policy, observation.Queues[i].Labels) {
+			status.Queues++
+		}
+	}
+	for i := range observation.WorkerPools {
+		if selectsObject(observation.Policy, observation.WorkerPools[i].Labels) {
+			status.WorkerPools++
+			status.Replicas += observation.WorkerPools[i].Status.Replicas
+		}
+	}
+}
+
+// selectsObject reports whether a Policy selects an object with these labels. A Policy with an
+// invalid selector selects nothing.
+func selectsObject(p *v1alpha1.Policy, labels map[string]string) bool {
+	selected, err := SelectsLabels(p, labels)
+	return err == nil && selected
+}
+
+// problemChecks are the checks of what prevents a Policy from being applied. The first problem
+// found is reported.
+var problemChecks = []func(*Observation) (reason, message string, found bool){checkSelector, checkBroker}
+
+func checkSelector(observation *Observation) (reason, message string, found bool) {
+	if _, err := SelectsLabels(observation.Policy, nil); err != nil { // the error does not depend on the labels
+		return v1alpha1.ReasonSelectorInvalid, err.Error() + "; the Policy selects nothing", true
+	}
+	return "", "", false
+}
+
+func checkBroker(observation *Observation) (reason, message string, found bool) {
+	if observation.BrokerProblem == nil {
+		return "", "", false
+	}
+	return observation.BrokerProblem.Reason, observation.BrokerProblem.Message, true
+}
+
+// waitingReasons are the reasons of problems that end without a change of the Policy: a missing
+// Secret can still be created.
+var waitingReasons = []string{v1alpha1.ReasonSecretNotFound}
+
+func summarize(observation *Observation, status *v1alpha1.PolicyStatus) condition.Summary {
+	for _, check := range problemChecks {
+		reason, message, found := check(observation)
+		if !found {
+			continue
+		}
+		summary := condition.Summary{Ready: metav1.ConditionFalse, Reason: reason, Message: message, Progress: condition.Stuck}
+		if slices.Contains(waitingReasons, reason) {
+			summary.Progress = condition.InProgress
+		}
+		return summary
+	}
+	summary := condition.Summary{
+		Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: selectionMessage(observation.Policy, status), Progress: condition.Settled,
+	}
+	if status.Queues+status.WorkerPools == 0 {
+		summary.Reason = v1alpha1.ReasonNothingSelected
+	}
+	return summary
+}
+
+// selectionMessage describes what a Policy selects.
+func selectionMessage(p *v1alpha1.Policy, s *v1alpha1.PolicyStatus) string {
+	if s.Queues+s.WorkerPools == 0 {
+		return "selects no Queue and no WorkerPool of the namespace"
+	}
+	text := fmt.Sprintf("selects %s and %s", pluralize(s.Queues, "Queue"), pluralize(s.WorkerPools, "WorkerPool"))
+	limit := policyLimits(p).MaxReplicasTotal
+	switch {
+	case s.WorkerPools == 0:
+	case limit == nil:
+		text += fmt.Sprintf(" with %s", pluralize(s.Replicas, "replica"))
+	case s.Replicas > *limit:
+		text += fmt.Sprintf(" with %s, which exceeds maxReplicasTotal %d: workers are being drained", pluralize(s.Replicas, "replica"), *limit)
+	default:
+		text += fmt.Sprintf(" with %s of maxReplicasTotal %d", pluralize(s.Replicas, "replica"), *limit)
+	}
+	return text
+}
+
+func pluralize(count int32, noun string) string {
+	if count == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", count, noun)
+}
+
+// problemEvent returns an event if the Policy has become not ready, or is not ready for another
+// reason; nil otherwise.
+func problemEvent(before, after *v1alpha1.PolicyStatus) *core.Event {
+	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionReady)
+	is := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionReady)
+	if is.Status != metav1.ConditionFalse || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+		return nil
+	}
+	return &core.Event{Type: corev1.EventTypeWarning, Reason: is.Reason, Action: "Observe", Message: is.Message}
+}

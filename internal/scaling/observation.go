@@ -1,0 +1,149 @@
+package scaling
+
+import (
+	"time"
+)
+
+// DecisionInterval is the time between two calls of Decide that the thresholds are tuned for.
+const DecisionInterval = 2 * time.Second
+
+// Observation is the input of a decision.
+type Observation struct {
+	Now      time.Time
+	Settings Settings
+	// Replicas that exist or are being created, without draining ones.
+	Replicas int32
+	// Ready replicas, which take messages.
+	Ready int32
+	// PodStart is the time from the creation of a Pod until it is ready; 0 if it is unknown.
+	PodStart time.Duration
+	// Stats of the queues; nil if they could not be read.
+	Stats  *BacklogStats
+	Memory Memory
+}
+
+// BacklogStats are the stats of all queues of a pool together.
+type BacklogStats struct {
+	// Backlog is the number of messages waiting.
+	Backlog int64
+	// InFlight is the number of messages delivered and not yet acknowledged.
+	InFlight int64
+	// OldestAge is the age of the oldest message of the backlog.
+	OldestAge time.Duration
+	// Arrived and Finished are cumulative counts of messages; nil if the engine does not count
+	// them. A decrease means that the counter was reset.
+	Arrived, Finished *int64
+	// ServiceTime is the time to handle a message, if workers report it; 0 if they do not. Then
+	// it is derived from Finished.
+	ServiceTime time.Duration
+}
+
+// Settings are the autoscaling settings of a pool and the limits that apply to it. Zero values
+// disable a setting, but Concurrency, Utilization, WaitP95 and MaxReplicas must be positive.
+type Settings struct {
+	MinReplicas, MaxReplicas int32
+	// Budget is the upper bound that a shared replica budget sets; nil if none exists.
+	Budget *int32
+	// Concurrency is the number of messages that a worker handles at the same time.
+	Concurrency int32
+	// WaitP95 is the objective for the 95th percentile of waiting times.
+	WaitP95 time.Duration
+	// BacklogPerReplica is the number of messages per worker; 0 to scale by waiting time only.
+	BacklogPerReplica int32
+	// Utilization is the target utilization of workers under steady load, from 0 to 1.
+	Utilization float64
+	// IdleAfter is the time without messages after which the pool scales to zero.
+	IdleAfter          time.Duration
+	ScaleUp, ScaleDown ScaleRule
+	Fallback           *Fallback
+	// PausedUntil is the time until which the number of workers does not change.
+	PausedUntil time.Time
+	DryRun      bool
+	// RatePerSecond is the rate limit of the queues; 0 means unlimited.
+	RatePerSecond float64
+	// MaxInFlight is the limit of messages in flight; 0 means unlimited.
+	MaxInFlight int64
+}
+
+// ScaleRule slows scaling in one direction.
+type ScaleRule struct {
+	// Window is the time during which all recommendations must agree with a change.
+	Window time.Duration
+	// Step is the largest change within one Period.
+	Step   ScaleStep
+	Period time.Duration
+}
+
+// ScaleStep is a number of workers, or else a percentage of the number when scaling in this
+// direction began. The zero value means unlimited.
+type ScaleStep struct {
+	Count   int32
+	Percent int32
+}
+
+// Fallback is the number of workers while stats are unavailable.
+type Fallback struct {
+	Replicas int32
+	// After is the time without stats after which the fallback applies.
+	After time.Duration
+}
+
+// Decision is the desired number of workers and the reason for it.
+type Decision struct {
+	// Recommended is the number computed from metrics, before limits. Without stats it is the
+	// present number.
+	Recommended int32
+	// Applied is the number after limits.
+	Applied int32
+	// WouldApply is the number that Applied would be without a dry run or a pause.
+	WouldApply int32
+	Reason     Reason
+	// ArrivalRate in messages per second, and ServiceTime of a message; 0 if they are unknown.
+	ArrivalRate float64
+	ServiceTime time.Duration
+	// Memory for the next decision.
+	Memory Memory
+}
+
+// Reason of a decision.
+type Reason string
+
+// The reasons.
+const (
+	// ReasonDemand means that the recommendation applies.
+	ReasonDemand Reason = "Demand"
+	// ReasonWithinTolerance means that the difference is too small to scale.
+	ReasonWithinTolerance Reason = "WithinTolerance"
+	// ReasonRateLimit means that the queues' rate limit leaves no messages for more workers.
+	ReasonRateLimit Reason = "RateLimit"
+	// ReasonMaxInFlight means that the queues' maxInFlight leaves no messages for more workers.
+	ReasonMaxInFlight Reason = "MaxInFlight"
+	// ReasonIdle means that the pool was idle for idleAfter.
+	ReasonIdle Reason = "Idle"
+	// ReasonIdleAfter means that the pool is idle, but not for idleAfter yet.
+	ReasonIdleAfter Reason = "IdleAfter"
+	// ReasonMinReplicas means that minReplicas applies.
+	ReasonMinReplicas Reason = "MinReplicas"
+	// ReasonMaxReplicas means that maxReplicas applies.
+	ReasonMaxReplicas Reason = "MaxReplicas"
+	// ReasonBudget means that the replica budget of a Policy applies.
+	ReasonBudget Reason = "Budget"
+	// ReasonThroughputSaturated means that more workers did not finish more messages.
+	ReasonThroughputSaturated Reason = "ThroughputSaturated"
+	// ReasonThroughputUnproven means that the last scale-up has not increased throughput yet.
+	ReasonThroughputUnproven Reason = "ThroughputUnproven"
+	// ReasonStabilizationWindow means that recommendations within the window disagree.
+	ReasonStabilizationWindow Reason = "StabilizationWindow"
+	// ReasonMaxStep means that maxStep limits the change in this period.
+	ReasonMaxStep Reason = "MaxStep"
+	// ReasonBusy means that the other workers have messages in flight.
+	ReasonBusy Reason = "Busy"
+	// ReasonStatsUnavailable means that the stats of the queues could not be read.
+	ReasonStatsUnavailable Reason = "MetricsUnavailable"
+	// ReasonFallback means that the fallback applies.
+	ReasonFallback Reason = "Fallback"
+	// ReasonPaused means that autoscaling is paused.
+	ReasonPaused Reason = "Paused"
+	// ReasonDryRun means that autoscaling is a dry run.
+	ReasonDryRun Reason = "DryRun"
+)
