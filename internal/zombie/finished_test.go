@@ -87,7 +87,7 @@ func TestFinishedNotCleaned(t *testing.T) {
 		"never a zombie":             {jobWith(completedJob), 1000 * oneDay, "Suspicious FinishedNotCleaned"},
 		"its time to live will do":   {jobWith(completedJob, ttlAfterFinished(30*24*3600)), 7 * oneDay, "Healthy"},
 		"its CronJob will do":        {jobWith(completedJob, controlledBy("CronJob")), 1000 * oneDay, "Healthy"},
-		"a failed one is told as so": {jobWith(failedFor("X")), 6 * oneDay, "Suspicious FailedOther"},
+		"a failed Job is reported as failed": {jobWith(failedFor("X")), 6 * oneDay, "Suspicious FailedOther"},
 	})
 	if got := Classify(jobWith(completedJob), timeAfterNoon(8*oneDay), DefaultThresholds()).Severity; got != SeverityLow {
 		t.Errorf("severity %s, want %s", got, SeverityLow)

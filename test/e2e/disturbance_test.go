@@ -84,7 +84,7 @@ func serves(t *testing.T, address string, ca []byte) bool {
 }
 
 func rollingRestart(t *testing.T) {
-	s := tell(t, countdown("restarted", 8))
+	s := createSequence(t, countdown("restarted", 8))
 	calls := callWebhook(t)
 	before := lease(t)
 
@@ -168,7 +168,7 @@ func failOver(t *testing.T) {
 	changeOperator(t, func(spec *appsv1.DeploymentSpec) { spec.Replicas = new(int32(2)) })
 	var stories []*story
 	for range 4 {
-		stories = append(stories, tell(t, countdown("fail-over", 10)))
+		stories = append(stories, createSequence(t, countdown("fail-over", 10)))
 	}
 	stories[0].podOf("t-9")
 
@@ -214,7 +214,7 @@ func killed(t *testing.T) {
 	// The webhook is away while the operator is: the sequences are there before.
 	var stories []*story
 	for i := range 10 {
-		stories = append(stories, tell(t, countdown(fmt.Sprintf("killed-%d", i), 8)))
+		stories = append(stories, createSequence(t, countdown(fmt.Sprintf("killed-%d", i), 8)))
 	}
 	kills := 0
 	for ; kills < 8 && !allEnded(stories); kills++ {

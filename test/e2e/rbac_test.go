@@ -191,7 +191,7 @@ func noSpec(t *testing.T) {
 	as.Impersonate = rest.ImpersonationConfig{UserName: serviceAccount, Groups: groupsOf(serviceAccount)}
 	asOperator, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
 	must(t, err)
-	s := tellIn(t, unwatched, testbuilder.SequentialJob("not-to-be-changed", "").Step("a", script("true")).Obj())
+	s := createSequenceIn(t, unwatched, testbuilder.SequentialJob("not-to-be-changed", "").Step("a", script("true")).Obj())
 	patch := func(text string) error {
 		return asOperator.Patch(t.Context(), s.now().DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)))
 	}

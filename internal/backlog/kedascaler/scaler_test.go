@@ -100,7 +100,7 @@ func TestReadingOfScalerMetrics(t *testing.T) {
 		"no metric":              {fakeScaler{}, 0, broker.ClassInvalid, "returned 0 metrics"},
 		"many metrics":           {fakeScaler{metrics: make([]*externalscaler.MetricSpec, 33)}, 0, broker.ClassInvalid, "returned 33 metrics"},
 		"a target of nothing":    {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 0, 0)}}, 0, broker.ClassInvalid, `the target of the metric "m" is 0`},
-		"a target that is none":  {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 0, math.NaN())}}, 0, broker.ClassInvalid, `is NaN`},
+		"a target that is not a number":  {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 0, math.NaN())}}, 0, broker.ClassInvalid, `is NaN`},
 		"no value":               {fakeScaler{metrics: one}, 0, broker.ClassInvalid, `the metric "m" has 0 values`},
 		"two values":             {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": append(metricValues(1, 0), metricValues(2, 0)...)}}, 0, broker.ClassInvalid, "has 2 values"},
 		"not a number":           {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(0, math.NaN())}}, 0, broker.ClassInvalid, "is NaN, must be a number"},
@@ -172,6 +172,6 @@ func TestTLSConnectionToScaler(t *testing.T) {
 		})
 	}
 	if _, err := New(ScalerOptions{Address: address, TLS: &broker.TLS{CA: []byte("x")}}); broker.ClassOf(err) != broker.ClassInvalid {
-		t.Errorf("with an authority that is none: %v", err)
+		t.Errorf("with an invalid certificate authority: %v", err)
 	}
 }
