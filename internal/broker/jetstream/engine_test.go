@@ -235,8 +235,8 @@ func TestDriftIsReportedAndCorrected(t *testing.T) {
 		corrected bool
 		then      []string
 	}{
-		"is reported and undone":        {broker.DriftCorrect, true, nil},
-		"is reported and kept": {broker.DriftWarn, false, want},
+		"is reported and undone": {broker.DriftCorrect, true, nil},
+		"is reported and kept":   {broker.DriftWarn, false, want},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := startEngine(t)
