@@ -58,21 +58,21 @@ func (v *taskVerdict) handlerResult() error {
 	case v.release, v.reason == "":
 		return nil
 	}
-	return (*failedVerdict)(v)
+	return (*verdictError)(v)
 }
 
-// failedVerdict is a verdict for which asynq keeps the reason.
-type failedVerdict taskVerdict
+// verdictError is a verdict for which asynq keeps the reason.
+type verdictError taskVerdict
 
-func (f *failedVerdict) Error() string { return f.reason }
+func (f *verdictError) Error() string { return f.reason }
 
 // Is makes asynq archive the task if the verdict buries it.
-func (f *failedVerdict) Is(target error) bool { return f.bury && target == asynq.SkipRetry }
+func (f *verdictError) Is(target error) bool { return f.bury && target == asynq.SkipRetry }
 
 // retryDelay is the delay that the worker chose, or the default of asynq for a task of a
 // lost worker. asynq stores whole seconds; rounding up prevents an early attempt.
 func retryDelay(attempts int, err error, task *asynq.Task) time.Duration {
-	if f := (*failedVerdict)(nil); errors.As(err, &f) {
+	if f := (*verdictError)(nil); errors.As(err, &f) {
 		return roundUpToSeconds(f.delay)
 	}
 	return asynq.DefaultRetryDelayFunc(attempts, err, task)
