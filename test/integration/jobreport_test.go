@@ -93,7 +93,8 @@ func reporter(t *testing.T, namespaces ...string) *rest.Config {
 	return asOperator()
 }
 
-// grant makes the Role and its binding of that directory of config/rbac in the namespace.
+// grant creates the Role of that directory of config/rbac and its binding in the namespace, and
+// waits until the authorizer, which watches them, allows what they grant.
 func grant(t *testing.T, ns, directory string) {
 	t.Helper()
 	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
@@ -106,6 +107,24 @@ func grant(t *testing.T, ns, directory string) {
 			t.Fatal(err)
 		}
 	}
+	eventually(t, "the operator's permissions", func() bool { return isOperatorAllowed(t, ns, &role.Rules[0]) })
+}
+
+func isOperatorAllowed(t *testing.T, ns string, rule *rbacv1.PolicyRule) bool {
+	t.Helper()
+	attributes := &authorizationv1.ResourceAttributes{
+		Namespace: ns, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0],
+	}
+	if len(rule.ResourceNames) > 0 {
+		attributes.Name = rule.ResourceNames[0]
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: operatorUser, Groups: operatorGroups, ResourceAttributes: attributes,
+	}}
+	if err := cluster.Create(t.Context(), review); err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.Allowed
 }
 
 // operatorUser is the operator's service account.
