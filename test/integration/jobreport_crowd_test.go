@@ -24,7 +24,7 @@ import (
 // crowdSize is how many zombies there are: ten pages.
 const crowdSize = 5000
 
-// nobody is a controller of Jobs that there is none of.
+// nobody is the controller of Jobs without a controller.
 const nobody = "example.com/nobody"
 
 // abandonedJobs makes so many Jobs of nobody. So nothing about them changes by itself.
@@ -52,14 +52,14 @@ func newCrowd(t *testing.T) *crowd {
 	return c
 }
 
-// connect makes a scanner anew, by the options.
+// connect creates a new scanner from the options.
 func (c *crowd) connect(t *testing.T) {
 	t.Helper()
 	as, w := wired(asOperator())
 	c.wire, c.scanner = w, scannerWith(t, as, events.NewFakeRecorder(100), c.options)
 }
 
-// scanTop scans, and tells of that many Jobs at most.
+// scanTop scans, and reports at most that many Jobs.
 func (c *crowd) scanTop(t *testing.T, top int) {
 	t.Helper()
 	c.options.MaxFindings = top
@@ -134,19 +134,19 @@ func wantReady(t *testing.T, ns string) {
 	}
 }
 
-// A story: each part goes on where the one before has ended.
+// A scenario: each part continues where the previous one ended.
 func TestJobReportOfFiveThousandZombies(t *testing.T) {
 	c := newCrowd(t)
 	for _, part := range []struct {
 		title string
 		tell  func(*testing.T, *crowd)
 	}{
-		{"tells of 50 and counts all", tellsOfFifty},
-		{"tells of as many of 500 as fit into 64 KiB", tellsOfAsManyAsFit},
+		{"lists 50 and counts all", tellsOfFifty},
+		{"lists as many of 500 as fit into 64 KiB", tellsOfAsManyAsFit},
 		{"is made of one page at a time", isMadeOfOnePageAtATime},
 		{"is not written again while nothing changes", isNotWrittenAgain},
 		{"changes by one finding with one Job", changesByOneFinding},
-		{"is begun again when the list expires", isBegunAgain},
+		{"starts again when the list expires", isBegunAgain},
 		{"says when the list expires again and again", saysWhenTheListExpires},
 		{"says when the API server is restarted on the way", saysWhenTheAPIServerIsRestarted},
 		{"says when the connection breaks on the way", saysWhenTheConnectionBreaks},

@@ -124,13 +124,13 @@ func TestJobReportOfANamespaceThatIsMadeLater(t *testing.T) {
 	wantReady(t, late)
 }
 
-// Who has rights everywhere is told more.
+// A user with permissions everywhere gets more details.
 func TestJobReportHasNoPlaceInANamespaceThatIsNotThere(t *testing.T) {
 	for title, row := range map[string]struct {
 		namespace func(*testing.T) string
 		want      string
 	}{
-		"there is none":       {func(*testing.T) string { return "test-there-is-none" }, v1alpha1.ReasonNamespaceNotFound},
+		"the namespace does not exist":       {func(*testing.T) string { return "test-there-is-none" }, v1alpha1.ReasonNamespaceNotFound},
 		"it is being deleted": {leavingNamespace, v1alpha1.ReasonNamespaceTerminating},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestJobReportHasNoPlaceInANamespaceThatIsNotThere(t *testing.T) {
 	}
 }
 
-// leavingNamespace is one that is being deleted for as long as the test goes on.
+// leavingNamespace is one that is being deleted for the duration of the test.
 func leavingNamespace(t *testing.T) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -175,7 +175,7 @@ func release(t *testing.T, object client.Object) {
 	}
 }
 
-// A namespace takes its Role with it, and then nothing says that it is gone.
+// Deleting a namespace deletes its Role, and then nothing reports that the namespace was deleted.
 func TestJobsOfANamespaceThatIsDeletedAreNotCountedAnyMore(t *testing.T) {
 	ns := namespace(t)
 	suspendedJobs(t, ns, 2)
@@ -193,6 +193,6 @@ func TestJobsOfANamespaceThatIsDeletedAreNotCountedAnyMore(t *testing.T) {
 		return testbuilder.Metric(t, "yardmaster_jobreport_jobs", "Suspicious", ns) == 0
 	})
 	if got := testbuilder.Metric(t, "yardmaster_jobreport_last_success_timestamp_seconds", ns); got == 0 {
-		t.Error("it is not known any more when the last scan succeeded")
+		t.Error("the time of the last successful scan was lost")
 	}
 }

@@ -59,19 +59,19 @@ func (m *mirrored) turn(t *testing.T, on bool) {
 	m.wire, m.scanner = w, scannerWith(t, as, m.recorder, m.options)
 }
 
-// scan scans, and returns what was told about it since the last time.
+// scan scans, and returns the events since the last call.
 func (m *mirrored) scan(t *testing.T) []string {
 	t.Helper()
 	m.wire.reset(nil)
 	m.scanner.ReconcileAll(t.Context())
-	var told []string
+	var events []string
 	for len(m.recorder.Events) > 0 {
-		told = append(told, <-m.recorder.Events)
+		events = append(events, <-m.recorder.Events)
 	}
-	return told
+	return events
 }
 
-// openReport is the namespace's Report; nil if there is none.
+// openReport returns the namespace's Report, or nil.
 func openReport(t *testing.T, ns string) *openreportsv1alpha1.Report {
 	t.Helper()
 	raw := &openreportsv1alpha1.Report{}
@@ -124,8 +124,8 @@ func wantMirrored(t *testing.T, ns string, status metav1.ConditionStatus, reason
 func (m *mirrored) wantUnwritten(t *testing.T) {
 	t.Helper()
 	before := reportOf(t, m.namespace)
-	if told := m.scan(t); told != nil {
-		t.Errorf("it tells %q", told)
+	if events := m.scan(t); events != nil {
+		t.Errorf("events %q", events)
 	}
 	if m.wire.writes != 0 {
 		t.Errorf("%d writes are tried", m.wire.writes)
@@ -205,7 +205,7 @@ func TestOpenReportsGoWithTheirJobReport(t *testing.T) {
 	}
 }
 
-// A story: each part goes on where the one before has ended.
+// A scenario: each part continues where the previous one ended.
 func TestOpenReports(t *testing.T) {
 	m := newMirrored(t)
 	withoutOpenReports(t)
@@ -213,14 +213,14 @@ func TestOpenReports(t *testing.T) {
 		title string
 		tell  func(*testing.T, *mirrored)
 	}{
-		{"are not written, nor told of, unless they are asked for", areAskedFor},
+		{"are not written or mentioned by default", areAskedFor},
 		{"whose kind is not installed harm no JobReport", areNotInstalled},
 		{"are written as soon as their kind is installed", areWrittenOnceInstalled},
 		{"are not written again while nothing changes", areNotWrittenAgain},
 		{"change by one result with one Job", changeByOneResult},
 		{"that were edited are set right", areSetRight},
 		{"are those of the JobReport that is there", comeBack},
-		{"are told of when their kind is taken away", areTakenAway},
+		{"are reported as failed when their kind is removed", areTakenAway},
 		{"of somebody else are left alone", areLeftAlone},
 		{"are forgotten, and left, when they are not asked for any more", areForgotten},
 	} {
@@ -240,9 +240,9 @@ func areAskedFor(t *testing.T, m *mirrored) {
 func areNotInstalled(t *testing.T, m *mirrored) {
 	m.turn(t, true)
 	missing := testbuilder.Metric(t, "yardmaster_jobreport_openreports_errors_total", v1alpha1.ReasonCRDMissing)
-	told := m.scan(t)
-	if len(told) != 2 || !strings.Contains(told[0], "Warning OpenReportsFailed CRDMissing: ") {
-		t.Errorf("it tells %q, want one of each namespace", told)
+	events := m.scan(t)
+	if len(events) != 2 || !strings.Contains(events[0], "Warning OpenReportsFailed CRDMissing: ") {
+		t.Errorf("events %q, want one of each namespace", events)
 	}
 	wantMirrored(t, m.namespace, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
 	wantMirrored(t, m.bare, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
@@ -254,8 +254,8 @@ func areNotInstalled(t *testing.T, m *mirrored) {
 
 func areWrittenOnceInstalled(t *testing.T, m *mirrored) {
 	installOpenReports(t)
-	if told := m.scan(t); !strings.Contains(strings.Join(told, "\n"), "Normal OpenReportsRecovered") {
-		t.Errorf("it tells %q", told)
+	if events := m.scan(t); !strings.Contains(strings.Join(events, "\n"), "Normal OpenReportsRecovered") {
+		t.Errorf("events %q", events)
 	}
 	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
 	wantMirrored(t, m.bare, metav1.ConditionFalse, v1alpha1.ReasonForbidden)

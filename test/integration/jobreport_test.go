@@ -46,7 +46,7 @@ func suspended(ns string) *batchv1.Job {
 	return job
 }
 
-// makeJobs makes so many of them, of that controller; of Kubernetes' own if there is none.
+// makeJobs makes so many of them, of that controller, or of the built-in one if it is empty.
 func makeJobs(t *testing.T, ns string, count int, managedBy *string) {
 	t.Helper()
 	var making sync.WaitGroup
@@ -295,10 +295,10 @@ func TestJobReportNeedsNoMoreThanItsRole(t *testing.T) {
 }
 
 func TestTheOperatorReportsOnTheNamespacesItIsToldTo(t *testing.T) {
-	told, not := namespace(t), namespace(t)
-	suspendedJobs(t, told, 1)
+	reportedNamespace, not := namespace(t), namespace(t)
+	suspendedJobs(t, reportedNamespace, 1)
 	options, err := manager.ParseFlags([]string{
-		"--controllers=jobreport", "--report-namespaces=" + told, "--report-interval=1s",
+		"--controllers=jobreport", "--report-namespaces=" + reportedNamespace, "--report-interval=1s",
 		"--report-suspended-too-long-suspicious-after=1ns",
 		"--leader-elect=false", "--webhook=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
 	}, func(string) (string, bool) { return "", false }, t.Output())
@@ -314,7 +314,7 @@ func TestTheOperatorReportsOnTheNamespacesItIsToldTo(t *testing.T) {
 	go func() { done <- mgr.Start(ctx) }()
 	eventually(t, "the report", func() bool {
 		report := &v1alpha1.JobReport{}
-		err := cluster.Get(t.Context(), client.ObjectKey{Namespace: told, Name: v1alpha1.JobReportName}, report)
+		err := cluster.Get(t.Context(), client.ObjectKey{Namespace: reportedNamespace, Name: v1alpha1.JobReportName}, report)
 		return err == nil && report.Status.Summary.Suspicious == 1
 	})
 	stop()

@@ -22,18 +22,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// wire is between a scanner and the API server. It counts, and can be told to meddle
+// wire is between a scanner and the API server. It counts, and can be configured to interfere
 // with the pages of Jobs on their way.
 type wire struct {
 	mu     sync.Mutex
-	flying map[string]int // pages that are asked for and not yet read, by namespace
+	flying map[string]int // pages that were requested and not yet read, by namespace
 	most   map[string]int // the most of them at once
 	pages  map[string]int
 	writes int
 	meddle func(request *http.Request, namespace string) error
 }
 
-// wired are those rights, with a wire to look at.
+// wired returns these permissions with a wire to inspect.
 func wired(as *rest.Config) (*rest.Config, *wire) {
 	w := &wire{flying: map[string]int{}, most: map[string]int{}, pages: map[string]int{}}
 	as = rest.CopyConfig(as)
@@ -43,7 +43,7 @@ func wired(as *rest.Config) (*rest.Config, *wire) {
 	return as, w
 }
 
-// reset begins to count anew, and to meddle so from now on.
+// reset restarts the counters, and interferes in this way from now on.
 func (w *wire) reset(meddle func(request *http.Request, namespace string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,7 +77,7 @@ func (w *wire) carry(request *http.Request, next http.RoundTripper) (*http.Respo
 	return response, nil
 }
 
-// jobsOf is the namespace whose Jobs are asked for.
+// jobsOf is the namespace whose Jobs are requested.
 func jobsOf(request *http.Request) (namespace string, isPage bool) {
 	rest, isJob := strings.CutPrefix(request.URL.Path, "/apis/batch/v1/namespaces/")
 	namespace, isList := strings.CutSuffix(rest, "/jobs")
