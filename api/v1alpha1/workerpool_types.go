@@ -433,7 +433,7 @@ type Disruption struct {
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
-// DrainMode is how a worker is asked to drain.
+// DrainMode is how a worker receives the request to drain.
 // +kubebuilder:validation:Enum=HTTP;Sidecar;Signal
 type DrainMode string
 

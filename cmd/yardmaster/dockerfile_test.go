@@ -39,8 +39,8 @@ func readFile(t *testing.T, path string) string {
 	return string(content)
 }
 
-// packageDirectories a program are those of the module, at its top, that it is made of. Of hack
-// only what lies below it can be told apart.
+// packageDirectories returns the top-level directories of a program's packages. For test, it
+// returns the directories below it.
 func packageDirectories(t *testing.T, root, program string) []string {
 	t.Helper()
 	const module = "github.com/yardmaster/yardmaster/"
@@ -58,7 +58,7 @@ func packageDirectories(t *testing.T, root, program string) []string {
 		}
 		parts := strings.Split(path, "/")
 		directory := parts[0]
-		if directory == "hack" {
+		if directory == "test" {
 			directory += "/" + parts[1]
 		}
 		if !seen[directory] {

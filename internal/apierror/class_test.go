@@ -85,7 +85,7 @@ func TestClassOfErrors(t *testing.T) {
 		"not found":             {apierrors.NewNotFound(pods, "a"), NotFound},
 		"already exists":        {apierrors.NewAlreadyExists(pods, "a"), AlreadyExists},
 		"expired token":         {apierrors.NewResourceExpired("too old"), Expired},
-		"old resourceVersion":   {apierrors.NewGone("too old"), Expired},
+		"old resourceVersion":   {apierrors.NewResourceExpired("too old resource version"), Expired},
 		"timeout":               {apierrors.NewTimeoutError("slow", 1), Timeout},
 		"server timeout":        {apierrors.NewServerTimeout(pods, "list", 1), Timeout},
 		"deadline":              {context.DeadlineExceeded, Timeout},

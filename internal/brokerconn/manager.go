@@ -130,7 +130,7 @@ func (m *Manager) notifyListeners(notification Notification) {
 }
 
 // Conn returns the connection to a broker that an object of the namespace refers to; without a
-// broker, the one to the operator's broker. If there is none yet, it starts to connect in the
+// broker, the one to the operator's broker. If no connection exists yet, it starts to connect in the
 // background.
 func (m *Manager) Conn(namespace string, b *v1alpha1.Broker) *Conn {
 	if b == nil {

@@ -15,9 +15,9 @@ import (
 
 var queueResource = schema.GroupResource{Group: "yardmaster.dev", Resource: "queues"}
 
-func reconcilerReturning(err *error) reconcile.Reconciler {
+func reconcilerReturning(failure func() error) reconcile.Reconciler {
 	return RequeueOnConflict(reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
-		return ctrl.Result{RequeueAfter: time.Hour}, *err
+		return ctrl.Result{RequeueAfter: time.Hour}, failure()
 	}))
 }
 
@@ -36,7 +36,7 @@ func TestReconciliationIsRetriedSoonAfterAConflict(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			result, err := reconcilerReturning(&test.err).Reconcile(t.Context(), ctrl.Request{})
+			result, err := reconcilerReturning(func() error { return test.err }).Reconcile(t.Context(), ctrl.Request{})
 			if !errors.Is(err, test.want) || result.RequeueAfter != test.wait {
 				t.Errorf("requeued after %s, %v; want %s, %v", result.RequeueAfter, err, test.wait, test.want)
 			}
@@ -46,7 +46,7 @@ func TestReconciliationIsRetriedSoonAfterAConflict(t *testing.T) {
 
 func TestConsecutiveConflictsBackOffAndFinallyFail(t *testing.T) {
 	err := ErrStale
-	r := reconcilerReturning(&err)
+	r := reconcilerReturning(func() error { return err })
 	previous := time.Duration(0)
 	for range maxConsecutiveConflicts {
 		result, err := r.Reconcile(t.Context(), ctrl.Request{})

@@ -26,7 +26,7 @@ func NewStore[V any]() *Store[V] {
 	return &Store[V]{entries: map[types.NamespacedName]storeEntry[V]{}}
 }
 
-// Get returns the value of an object, the zero value if there is none.
+// Get returns the value of an object, or the zero value.
 func (s *Store[V]) Get(object client.Object) (V, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *Store[V]) Set(object client.Object, value V) {
 	s.Update(object, func(v *V) { *v = value })
 }
 
-// Update changes the value of an object, from the zero value if there is none. The change is
+// Update changes the value of an object, from or the zero value. The change is
 // made under the store's lock and must not call the store.
 func (s *Store[V]) Update(object client.Object, change func(*V)) {
 	s.mu.Lock()

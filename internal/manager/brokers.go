@@ -24,7 +24,7 @@ type DefaultBroker struct {
 }
 
 // brokerManagerOnce makes the brokers for the first controller that asks, and all others get the
-// same one. Without such a controller there is none.
+// same one. Without such a controller it is nil.
 func brokerManagerOnce(mgr ctrl.Manager, o Options) func() (*brokerconn.Manager, error) {
 	return sync.OnceValues(func() (*brokerconn.Manager, error) { return newBrokerManager(mgr, o) })
 }

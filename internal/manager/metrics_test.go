@@ -136,11 +136,11 @@ func TestAlertsDashboardsAndDocsReferToExistingMetrics(t *testing.T) {
 }
 
 func TestEveryMetricIsDocumented(t *testing.T) {
-	told := mentionedMetrics(t, "docs/*.md")
+	documented := mentionedMetrics(t, "docs/*.md")
 	there := exportedMetrics(t)
 	maps.Copy(there, workerMetrics(t))
 	for _, name := range slices.Sorted(maps.Keys(there)) {
-		if strings.HasPrefix(name, "yardmaster_") && told[name] == "" {
+		if strings.HasPrefix(name, "yardmaster_") && documented[name] == "" {
 			t.Errorf("no page speaks of %s", name)
 		}
 	}

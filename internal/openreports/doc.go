@@ -2,5 +2,5 @@
 // collects Reports of many tools sees stale Jobs among their findings.
 //
 // It is pure: a Report is made of a JobReport's status and nothing else. It finds nothing
-// by itself, and leaves out nothing that the JobReport tells of.
+// by itself, and omits nothing that the JobReport contains.
 package openreports

@@ -14,7 +14,7 @@ const ReportName = "yardmaster-jobs"
 // reportSource is what a Report names as its origin, and who manages it.
 const reportSource = "yardmaster"
 
-// managedByLabel is the label that tells a Report of ours from one that only has its name.
+// managedByLabel is the label that distinguishes our Report from another of the same name.
 const managedByLabel = "app.kubernetes.io/managed-by"
 
 // FromJobReport is the Report of a JobReport that is stored. It goes when the JobReport does. Its

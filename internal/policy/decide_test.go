@@ -71,7 +71,9 @@ func TestStatusReportsWhatThePolicySelects(t *testing.T) {
 			"selects 2 Queues and 2 WorkerPools with 7 replicas, which exceeds maxReplicasTotal 5: workers are being drained", status.CurrentStatus,
 		},
 		"one Queue": {
-			newPolicy("a", 0), Observation{Queues: namespace.Queues[:1]}, 1, 0, 0, metav1.ConditionTrue, v1alpha1.ReasonReady,
+			newPolicy("a", 0),
+			Observation{Queues: namespace.Queues[:1]},
+			1, 0, 0, metav1.ConditionTrue, v1alpha1.ReasonReady,
 			"selects 1 Queue and 0 WorkerPools", status.CurrentStatus,
 		},
 		"an empty selection is no failure": {

@@ -31,7 +31,7 @@ func CombineReadings(readings []QueueReading) *QueueStats {
 		total.InFlight += stats.InFlight
 		total.Delayed += stats.Delayed
 		total.Lease = max(total.Lease, q.Lease)
-		arrivals := int64(min(stats.TotalArrivals, 1<<62)) //nolint:gosec // bounded
+		arrivals := int64(min(stats.TotalArrivals, 1<<62))
 		arrived += arrivals
 		finished += max(0, arrivals-stats.Ready-stats.InFlight-stats.Delayed)
 		if wait := readings[i].WaitP95; wait != nil && (total.WaitP95 == nil || *wait > *total.WaitP95) {

@@ -29,10 +29,7 @@ func (e *evaluation) requeueAfter() time.Duration {
 	case e.observation.Refusal != nil:
 		return refusalInterval
 	case hasWorkers || e.isDeleting() || e.desired > 0:
-		if e.problem != nil || !autoscaled && !e.isDeleting() && !e.isChanging() {
-			return idleInterval
-		}
-		return scaling.DecisionInterval
+		return e.pollInterval(autoscaled)
 	case e.problem != nil, autoscaled && (e.observation.Stats == nil || e.hasOutstandingMessages()):
 		return idleInterval
 	case e.observation.Pool.Spec.Source != nil && autoscaled:
@@ -40,6 +37,14 @@ func (e *evaluation) requeueAfter() time.Duration {
 	default:
 		return 0
 	}
+}
+
+// pollInterval returns the time until a pool with workers is polled again.
+func (e *evaluation) pollInterval(autoscaled bool) time.Duration {
+	if e.problem != nil || !autoscaled && !e.isDeleting() && !e.isChanging() {
+		return idleInterval
+	}
+	return scaling.DecisionInterval
 }
 
 // isChanging reports whether workers start, stop, or have yet to prove themselves.

@@ -179,7 +179,7 @@ func formatClock(t time.Time) string {
 	return t.Format("04:05")
 }
 
-// resizeRevision asks a revision for other replicas, after a live look at its workers if they are
+// resizeRevision changes the replicas of a revision, after a live read of its workers if they are
 // to be fewer.
 func (w *simulator) resizeRevision(s RevisionSize) bool {
 	d := w.deployments[s.Name]
@@ -209,7 +209,7 @@ func (w *simulator) resizeRevision(s RevisionSize) bool {
 	return true
 }
 
-// checkRemovedPods looks at the Pods that would be removed at once. One that answers nobody
+// checkRemovedPods checks the Pods that would be removed at once. One that does not respond
 // cannot be made to take nothing: only what the broker said is known of it. And one that
 // lies is believed after a lease: what it does not renew by then is no more its own.
 func (w *simulator) checkRemovedPods(d *simulatedWorkload, live []*simulatedPod) {

@@ -55,7 +55,7 @@ func TestWhateverHappensNoBusyWorkerIsRemoved(t *testing.T) {
 	group.Wait()
 	t.Logf("%d runs: %d workers removed, %d crashes, %d rollouts", runs, removed.Load(), crashes.Load(), rollouts.Load())
 	if removed.Load() == 0 || crashes.Load() == 0 || rollouts.Load() == 0 {
-		t.Error("the world was too calm to tell anything")
+		t.Error("too few events occurred for a meaningful test")
 	}
 }
 
@@ -196,7 +196,7 @@ func (w *simulator) simulate() {
 		w.pool.Status.CurrentRevision, w.pool.Status.UpdatedRevision, w.pool.Status.Conditions)
 }
 
-// isSettled tells whether all is as it should be in the end.
+// isSettled reports whether the simulation has reached its final state.
 func (w *simulator) isSettled() bool {
 	s := &w.pool.Status
 	if s.Desired == 0 { // a revision proves itself when there is work again
@@ -261,7 +261,7 @@ func (w *simulator) disturbPod(p *simulatedPod) {
 		w.logf("node of %s dies", p.Name)
 		w.removePod(p)
 	case 1:
-		w.logf("%s starts anew", p.Name)
+		w.logf("%s restarts", p.Name)
 		w.loseMessages(p)
 		p.isDraining = p.Terminating
 	case 2:

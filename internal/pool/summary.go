@@ -85,7 +85,7 @@ func summarizeRefusal(e *evaluation) *condition.Summary {
 
 func refusalReason(refusal *core.Refusal) (reason, message string) {
 	object := refusal.Kind + " " + refusal.Name
-	switch refusal.Class { //nolint:exhaustive // other errors are retried, and are no refusal
+	switch refusal.Class {
 	case apierror.QuotaExceeded:
 		return v1alpha1.ReasonQuotaExceeded, fmt.Sprintf("waiting for quota for %s: %s", object, refusal.Message)
 	case apierror.PolicyDenied:

@@ -130,12 +130,21 @@ func nextAction(o *Observation) Action {
 		return ActionEnsureQueue
 	case o.ProcessedDeadLetters != nil:
 		return ActionNone
-	case request == RequestRequeue:
-		return ActionRequeueDeadLetters
-	case request == RequestPurge:
-		return ActionPurgeDeadLetters
+	default:
+		return deadLetterAction(request)
 	}
-	return ActionNone
+}
+
+// deadLetterAction returns the action of a dead-letter request.
+func deadLetterAction(request string) Action {
+	switch request {
+	case RequestRequeue:
+		return ActionRequeueDeadLetters
+	case RequestPurge:
+		return ActionPurgeDeadLetters
+	default:
+		return ActionNone
+	}
 }
 
 // maxStatsAge accepts stats that another controller read, unless an action changed them.

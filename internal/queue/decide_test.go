@@ -78,7 +78,8 @@ func TestActionsOfALiveQueue(t *testing.T) {
 		reads := 0
 		return func(action Action) ActionResult {
 			if action == ActionReadStats {
-				if reads++; reads == 1 {
+				reads++
+				if reads == 1 {
 					return ActionResult{Err: broker.Errorf(broker.ClassNotFound, "no such queue")}
 				}
 			}
@@ -104,23 +105,28 @@ func TestActionsOfALiveQueue(t *testing.T) {
 		},
 		"a lost queue is created again": {
 			unobserved(current), missingOnce(),
-			[]Action{ActionReadStats, ActionAssertFresh, ActionEnsureQueue, ActionRescueMessages, ActionReadStats}, "True Ready", busyInterval,
+			[]Action{ActionReadStats, ActionAssertFresh, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
+			"True Ready", busyInterval,
 		},
 		"a queue is compared after the sweep interval": {
 			unobserved(comparedAt(noon.Add(-2 * time.Minute))), noErrors,
-			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats}, "True Ready", busyInterval,
+			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
+			"True Ready", busyInterval,
 		},
 		"a changed spec is compared at once": {
 			unobserved(current, func(o *Observation) { o.Queue.Spec.Paused = true }), noErrors,
-			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats}, "True Paused", busyInterval,
+			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
+			"True Paused", busyInterval,
 		},
 		"another broker is compared at once": {
 			unobserved(current, func(o *Observation) { o.Connection.BrokerID = "other" }), noErrors,
-			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats}, "True Ready", busyInterval,
+			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
+			"True Ready", busyInterval,
 		},
 		"retiring priorities are compared each time": {
 			unobserved(current, func(o *Observation) { o.History.Comparison.Result.RetiringPriorities = []string{"low"} }), noErrors,
-			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats}, "True Ready", busyInterval,
+			[]Action{ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
+			"True Ready", busyInterval,
 		},
 		"dead letters are requeued once the owner is confirmed": {
 			unobserved(current, requesting(RequestRequeue)), noErrors,
@@ -129,19 +135,23 @@ func TestActionsOfALiveQueue(t *testing.T) {
 		},
 		"the dead letters of another owner are not touched": {
 			unobserved(requesting(RequestPurge)), failing(ActionEnsureQueue, &broker.OwnerConflictError{}),
-			[]Action{ActionReadStats, ActionEnsureQueue}, "False OwnedByOtherQueue", retryInterval,
+			[]Action{ActionReadStats, ActionEnsureQueue},
+			"False OwnedByOtherQueue", retryInterval,
 		},
 		"a refused configuration is retried": {
 			unobserved(), failing(ActionEnsureQueue, broker.Errorf(broker.ClassInvalid, "too old")),
-			[]Action{ActionReadStats, ActionEnsureQueue}, "False RefusedByBroker", retryInterval,
+			[]Action{ActionReadStats, ActionEnsureQueue},
+			"False RefusedByBroker", retryInterval,
 		},
-		"a broker that does not answer is asked again": {
+		"a request without an answer is repeated": {
 			unobserved(current), failing(ActionReadStats, broker.Errorf(broker.ClassUnreachable, "timeout")),
-			[]Action{ActionReadStats}, "False ConnectionFailed", retryInterval,
+			[]Action{ActionReadStats},
+			"False ConnectionFailed", retryInterval,
 		},
 		"a lost connection reports when it is back": {
 			unobserved(current), failing(ActionReadStats, fmt.Errorf("reading: %w", connectionError{errors.New("x")})),
-			[]Action{ActionReadStats}, "False SecretNotFound", reconnectInterval,
+			[]Action{ActionReadStats},
+			"False SecretNotFound", reconnectInterval,
 		},
 		"without a connection the broker is not asked": {
 			unobserved(func(o *Observation) { o.Connection.Problem = &core.Problem{Reason: v1alpha1.ReasonNoBroker} }), noErrors,
@@ -210,7 +220,8 @@ func TestAnIdleQueueWaitsForAMessage(t *testing.T) {
 func TestAPostponedStatusIsRetried(t *testing.T) {
 	for after, want := range map[time.Duration]time.Duration{0: retryInterval, busyInterval: busyInterval, time.Minute: retryInterval} {
 		d := Decision{RequeueAfter: after}
-		if d.PostponeStatus(); d.RequeueAfter != want {
+		d.PostponeStatus()
+		if d.RequeueAfter != want {
 			t.Errorf("%s becomes %s, want %s", after, d.RequeueAfter, want)
 		}
 	}

@@ -71,12 +71,8 @@ func regularVerdict(o *Observation) deletionVerdict {
 		return brokerBlocks(o)
 	case policy == v1alpha1.DeletionPurge && len(o.Deletion.WorkerPools) > 0:
 		return workerPoolsBlock(o.Deletion.WorkerPools)
-	case !o.IsOwner && policy == v1alpha1.DeletionRetain && o.Stats == nil:
-		return deletionVerdict{action: ActionReadStats} // a missing queue is not created only to be released
-	case !o.IsOwner && policy == v1alpha1.DeletionRetain:
-		return deletionVerdict{action: ActionEnsureQueue}
 	case !o.IsOwner:
-		return deletionVerdict{action: ActionRejectMessages}
+		return ownershipVerdict(o, policy)
 	case !o.Rescued:
 		return deletionVerdict{action: ActionRescueMessages}
 	case o.Stats == nil:
@@ -91,6 +87,18 @@ func regularVerdict(o *Observation) deletionVerdict {
 		return deletionVerdict{action: ActionReleaseQueue}
 	}
 	return deletionVerdict{action: ActionDeleteQueue}
+}
+
+// ownershipVerdict returns the action that confirms the owner of the queue.
+func ownershipVerdict(o *Observation, policy v1alpha1.DeletionPolicy) deletionVerdict {
+	switch {
+	case policy != v1alpha1.DeletionRetain:
+		return deletionVerdict{action: ActionRejectMessages}
+	case o.Stats == nil:
+		return deletionVerdict{action: ActionReadStats} // a missing queue is not created only to be released
+	default:
+		return deletionVerdict{action: ActionEnsureQueue}
+	}
 }
 
 func deletionPolicy(q *v1alpha1.Queue) v1alpha1.DeletionPolicy {

@@ -1,4 +1,4 @@
-// Package queue decides what the operator does about a Queue. Decide looks at an Observation
+// Package queue decides what the operator does about a Queue. Decide takes an Observation
 // and returns either the next action on the broker or the final status. The controller
 // executes the action, adds its result to the observation and decides again:
 //

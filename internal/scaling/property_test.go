@@ -124,7 +124,7 @@ func randomRule(r *rand.Rand) ScaleRule {
 	return rule
 }
 
-// findViolation returns the guarantee that a decision violates; empty if there is none.
+// findViolation returns the guarantee that a decision violates; or an empty string.
 func findViolation(r *rand.Rand, in Observation, d Decision) string {
 	p := in.Settings
 	switch {

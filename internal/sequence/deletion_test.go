@@ -66,7 +66,7 @@ func TestOrphanDeletionKeepsTheRunningJob(t *testing.T) {
 func TestFinalizerExistsOnlyWhileAStepRuns(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	if !slices.Contains(s.sj.Finalizers, v1alpha1.SequentialJobFinalizer) {
-		t.Error("there is none while build runs")
+		t.Error("the event was emitted while build still runs")
 	}
 	s.succeedStep("build")
 	if s.sj.Finalizers != nil {

@@ -18,7 +18,7 @@ import (
 
 // The rows are those of docs/conditions.md.
 func TestConditionsOfEachState(t *testing.T) {
-	start := func(t *testing.T, b *testbuilder.SequentialJobBuilder) *testEnv { return startRun(t, b) }
+	start := startRun
 	refused := func(class apierror.Class) func(*testing.T) *testEnv {
 		return func(t *testing.T) *testEnv {
 			s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())

@@ -28,12 +28,12 @@ func canStart(phase v1alpha1.StepPhase) bool {
 	}
 }
 
-// activeStep returns the active step, nil if there is none.
+// activeStep returns the active step, or nil.
 func activeStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
 	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return isActive(step.Phase) })
 }
 
-// nextStep returns the first step that waits to start, nil if there is none.
+// nextStep returns the first step that waits to start, or nil.
 func nextStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
 	return findStepWhere(steps, func(step *v1alpha1.StepStatus) bool { return canStart(step.Phase) })
 }
@@ -46,7 +46,7 @@ func findFailedStep(steps []v1alpha1.StepStatus, finally bool) *v1alpha1.StepSta
 	})
 }
 
-// firstFailedStep returns the first step whose failure fails the run, nil if there is none.
+// firstFailedStep returns the first step whose failure fails the run, or nil.
 func firstFailedStep(steps []v1alpha1.StepStatus) *v1alpha1.StepStatus {
 	if step := findFailedStep(steps, false); step != nil {
 		return step

@@ -46,7 +46,7 @@ func TestValidate(t *testing.T) {
 			sj:   testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Image(" registry.example/tool:1")),
 			want: []string{"spec.containers[0].image: Invalid value"},
 		},
-		"an annotation key that is none": {
+		"an invalid annotation key": {
 			sj:   one().Template(annotations("my note")),
 			want: []string{"spec.template.metadata.annotations: Invalid value"},
 		},
@@ -70,7 +70,7 @@ func TestValidate(t *testing.T) {
 			sj:   one().JobLabel("yardmaster.dev/sequentialjob-uid", "x"),
 			want: []string{"spec.jobMetadata.labels[yardmaster.dev/sequentialjob-uid]: Forbidden"},
 		},
-		"a label value that is none": {
+		"an invalid label value": {
 			sj:   one().JobLabel("team", "not valid!"),
 			want: []string{"spec.jobMetadata.labels: Invalid value"},
 		},
@@ -131,7 +131,7 @@ func TestValidate(t *testing.T) {
 		"a volume named workspace without one": {
 			sj: one().Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "workspace"}}})),
 		},
-		"all mistakes are told at once": {
+		"all mistakes are reported together": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Image("")).Step("test", mount("src", "/src")).JobLabel("job-name", "x"),
 			want: []string{
 				"spec.jobMetadata.labels[job-name]: Forbidden",

@@ -14,7 +14,7 @@ const documentation = "../../docs/jobreport.md"
 var updateDocs = flag.Bool("update-docs", false, "write the rules into docs/jobreport.md")
 
 // The table of rules in the documentation is generated:
-// go test ./internal/zombie -run Documentation -update-docs
+// run go test ./internal/zombie -run Documentation -update-docs.
 func TestDocumentationHasTheTableOfRules(t *testing.T) {
 	raw, err := os.ReadFile(documentation)
 	if err != nil {
@@ -50,7 +50,7 @@ func rulesTable() string {
 		}
 		var reasons []string
 		for _, reason := range rule.Reasons {
-			reasons = append(reasons, fmt.Sprintf("`%s`", reason))
+			reasons = append(reasons, "`"+string(reason)+"`")
 		}
 		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s |\n", strings.Join(reasons, ", "), rule.Job, rule.AgeFrom, suspicious, zombie, flags)
 	}

@@ -82,12 +82,12 @@ func withController(job *batchv1.Job) {
 
 func TestFinishedNotCleaned(t *testing.T) {
 	checkClassification(t, map[string]classification{
-		"for almost a week":          {jobWith(completedJob), 7*oneDay - 1, "Healthy"},
-		"for a week":                 {jobWith(completedJob), 7 * oneDay, "Suspicious FinishedNotCleaned"},
-		"never a zombie":             {jobWith(completedJob), 1000 * oneDay, "Suspicious FinishedNotCleaned"},
-		"its time to live will do":   {jobWith(completedJob, ttlAfterFinished(30*24*3600)), 7 * oneDay, "Healthy"},
-		"its CronJob will do":        {jobWith(completedJob, controlledBy("CronJob")), 1000 * oneDay, "Healthy"},
-		"a failed one is told as so": {jobWith(failedFor("X")), 6 * oneDay, "Suspicious FailedOther"},
+		"for almost a week":                  {jobWith(completedJob), 7*oneDay - 1, "Healthy"},
+		"for a week":                         {jobWith(completedJob), 7 * oneDay, "Suspicious FinishedNotCleaned"},
+		"never a zombie":                     {jobWith(completedJob), 1000 * oneDay, "Suspicious FinishedNotCleaned"},
+		"its time to live will do":           {jobWith(completedJob, ttlAfterFinished(30*24*3600)), 7 * oneDay, "Healthy"},
+		"its CronJob will do":                {jobWith(completedJob, controlledBy("CronJob")), 1000 * oneDay, "Healthy"},
+		"a failed Job is reported as failed": {jobWith(failedFor("X")), 6 * oneDay, "Suspicious FailedOther"},
 	})
 	if got := Classify(jobWith(completedJob), timeAfterNoon(8*oneDay), DefaultThresholds()).Severity; got != SeverityLow {
 		t.Errorf("severity %s, want %s", got, SeverityLow)

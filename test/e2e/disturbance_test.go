@@ -31,7 +31,7 @@ func newCertificate(t *testing.T) {
 	untilServedAnew(t, original.Data["ca.crt"])
 
 	// The operator may not create Secrets: an installation that lost its Secret is
-	// mended by installing again.
+	// fixed by installing again.
 	original = certificateSecret(t)
 	must(t, cluster.Delete(t.Context(), original))
 	must(t, webhookServes(t.Context()))
@@ -84,7 +84,7 @@ func serves(t *testing.T, address string, ca []byte) bool {
 }
 
 func rollingRestart(t *testing.T) {
-	s := tell(t, countdown("restarted", 8))
+	s := createSequence(t, countdown("restarted", 8))
 	calls := callWebhook(t)
 	before := lease(t)
 
@@ -168,7 +168,7 @@ func failOver(t *testing.T) {
 	changeOperator(t, func(spec *appsv1.DeploymentSpec) { spec.Replicas = new(int32(2)) })
 	var stories []*story
 	for range 4 {
-		stories = append(stories, tell(t, countdown("fail-over", 10)))
+		stories = append(stories, createSequence(t, countdown("fail-over", 10)))
 	}
 	stories[0].podOf("t-9")
 
@@ -184,7 +184,7 @@ func failOver(t *testing.T) {
 	}
 	// It wakes in the belief that it leads, and ends as soon as it finds that it does not.
 	signal(t, hung, operatorName, "CONT")
-	eventually(t, "the old leader to be started anew", func() bool {
+	eventually(t, "the old leader to restart", func() bool {
 		return exists(t, hung) && hung.Status.ContainerStatuses[0].RestartCount > restarts
 	})
 
@@ -214,7 +214,7 @@ func killed(t *testing.T) {
 	// The webhook is away while the operator is: the sequences are there before.
 	var stories []*story
 	for i := range 10 {
-		stories = append(stories, tell(t, countdown(fmt.Sprintf("killed-%d", i), 8)))
+		stories = append(stories, createSequence(t, countdown(fmt.Sprintf("killed-%d", i), 8)))
 	}
 	kills := 0
 	for ; kills < 8 && !allEnded(stories); kills++ {

@@ -15,7 +15,7 @@ func TestSteps(t *testing.T) {
 	together(t, []chapter{
 		{"a step that exits 7 fails with its code and its last words, and its logs can be read", exitCode},
 		{"a step over its memory limit fails with OOMKilled in its message", outOfMemory},
-		{"an image that cannot be pulled ends at startDeadlineSeconds, with the pull error told", missingImage},
+		{"an image that cannot be pulled ends at startDeadlineSeconds, with the pull error in its message", missingImage},
 		{"a sidecar does not keep a step from completing", sidecar},
 		{"what a step leaves in the workspace and as its output, the next step finds", workspaceAndOutput},
 		{"immediate suspension sends SIGTERM to the running step, and resuming runs it again", suspension},
@@ -47,8 +47,8 @@ func TestJobReport(t *testing.T) {
 // What the kubectl plugin does on a real node. (What needs none is in test/integration.)
 func TestPlugin(t *testing.T) {
 	together(t, []chapter{
-		{"seq logs -f tells each line of each step once, in order, and ends with the run", testPluginFollowsLogs},
-		{"seq watch ends with the run, and its exit code tells how that ended", testPluginWatchesRuns},
+		{"seq logs -f prints each line of each step once, in order, and ends with the run", testPluginFollowsLogs},
+		{"seq watch ends with the run, and its exit code shows how the run ended", testPluginWatchesRuns},
 	})
 }
 
@@ -93,21 +93,21 @@ func TestSessions(t *testing.T) {
 		{"a session completes with the result and the cost that its runner leaves", sessionResult},
 		{"a runner finds itself without root, capabilities or a token, and can write to its own directories only", sessionConfined},
 		{"a session that uses all there is keeps to the profile restricted, and its sidecar does not keep it from completing", sessionRestricted},
-		{"a session that is stopped and goes on finds its workspace as it was", sessionRestarted},
+		{"a session that is stopped and restarted finds its workspace unchanged", sessionRestarted},
 		{"the timeout counts over two runs: the second ends when what the first has left is used up", sessionTimeout},
 		{"a session whose runner shows no activity is stopped, and one that renews its Lease is not", sessionIdle},
-		{"a runner that exits with another code than 0 fails its session, which tells the code and the last words", sessionExit},
+		{"a runner that exits with another code than 0 fails its session, which reports the code and the last output", sessionExit},
 		{"a runner over its memory limit fails its session with OOMKilled", sessionOutOfMemory},
-		{"an image that cannot be pulled fails the session at startupTimeout, with the pull error told", sessionMissingImage},
-		{"what cannot start for its configuration fails the session at startupTimeout, with the reason told", sessionMisconfigured},
+		{"an image that cannot be pulled fails the session at startupTimeout, with the pull error in its message", sessionMissingImage},
+		{"an invalid configuration fails the session at startupTimeout, with the reason in its message", sessionMisconfigured},
 		{"a run that failed is tried again, and costs what all its attempts cost", sessionRetried},
-		{"a session that is evicted goes on in its workspace, and that counts for no retry", sessionEvicted},
+		{"an evicted session continues in its workspace, without using up a retry", sessionEvicted},
 		{"an interactive session is Running when its port answers, to those who may ask, until it is stopped", sessionInteractive},
 		{"an interactive session is stopped when its runner says that it has finished", sessionFinished},
-		{"a session goes on in the workspace of another, which goes with the last of them", sessionContinued},
+		{"a session continues in the workspace of another, which is deleted with the last of them", sessionContinued},
 		{"a session belongs to who makes it, whatever it says, and is closed to all others", sessionOwner},
-		{"the plugin follows a session from attempt to attempt, and tells its result", testPluginFollowsASession},
-		{"the plugin stops a session, and has it go on", testPluginStopsASession},
+		{"the plugin follows a session from attempt to attempt, and prints its result", testPluginFollowsASession},
+		{"the plugin stops and restarts a session", testPluginStopsASession},
 	})
 }
 
@@ -116,7 +116,7 @@ func TestSessionNetwork(t *testing.T) {
 	together(t, []chapter{
 		{"a session reaches what its SessionRunner's egress names, and the cluster's DNS, and nothing else", sessionEgress},
 		{"the network is closed before a session's first packet", sessionFirstPacket},
-		{"an interactive session is reached by whom ingressFrom names, and no other session by anybody", sessionIngress},
+		{"only Pods that ingressFrom selects can reach an interactive session, and none can reach any other session", sessionIngress},
 	})
 }
 
@@ -138,7 +138,7 @@ func TestLifecycle(t *testing.T) {
 	})
 }
 
-// together tells stories that do not disturb each other.
+// together runs scenarios that do not affect each other.
 func together(t *testing.T, chapters []chapter) {
 	for _, c := range chapters {
 		t.Run(c.title, func(t *testing.T) {
@@ -148,7 +148,7 @@ func together(t *testing.T, chapters []chapter) {
 	}
 }
 
-// inTurn tells stories that need the operator for themselves.
+// inTurn runs scenarios that need the operator exclusively.
 func inTurn(t *testing.T, chapters []chapter) {
 	for _, c := range chapters {
 		t.Run(c.title, c.tell)

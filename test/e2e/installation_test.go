@@ -39,7 +39,7 @@ func operatorIsRestricted(t *testing.T) {
 }
 
 func refusedEdit(t *testing.T) {
-	s := tell(t, testbuilder.SequentialJob("edited", "").Step("a", held()).Step("b", script("true")).Obj())
+	s := createSequence(t, testbuilder.SequentialJob("edited", "").Step("a", held()).Step("b", script("true")).Obj())
 	s.podOf("a")
 	err := s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Command = []string{"true"} })
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.containers[0]") || !strings.Contains(err.Error(), "started") {
@@ -87,8 +87,8 @@ func ownCertificate(t *testing.T) {
 
 func unwatchedNamespace(t *testing.T) {
 	// What the webhook would refuse, were it asked.
-	alone := tellIn(t, unwatched, testbuilder.SequentialJob("alone", "").Step("a", testbuilder.Image("")).Obj())
-	looked := tell(t, testbuilder.SequentialJob("looked-after", "").Step("a", script("true")).Obj())
+	alone := createSequenceIn(t, unwatched, testbuilder.SequentialJob("alone", "").Step("a", testbuilder.Image("")).Obj())
+	looked := createSequence(t, testbuilder.SequentialJob("looked-after", "").Step("a", script("true")).Obj())
 	looked.untilPhase(v1alpha1.PhaseCompleted)
 	if sj := alone.now(); sj.Status.ObservedGeneration != 0 || len(sj.Finalizers) != 0 || len(alone.jobs()) != 0 {
 		t.Errorf("it was touched:\n%s", describe(sj))
@@ -96,7 +96,7 @@ func unwatchedNamespace(t *testing.T) {
 }
 
 func metrics(t *testing.T) {
-	looked := tell(t, testbuilder.SequentialJob("measured", "").Step("a", script("true")).Obj())
+	looked := createSequence(t, testbuilder.SequentialJob("measured", "").Step("a", script("true")).Obj())
 	looked.untilPhase(v1alpha1.PhaseCompleted)
 
 	reader := serviceAccountToken(t, unwatched, "metrics-reader")

@@ -141,7 +141,7 @@ func staleJobs(t *testing.T) {
 			t.Logf("findings (-want +got):\n%s", diff)
 		}
 	}()
-	eventually(t, "the report to tell of all stale Jobs and of no other", func() bool {
+	eventually(t, "the report to list all stale Jobs and no others", func() bool {
 		err := cluster.Get(t.Context(), client.ObjectKey{Namespace: reported, Name: v1alpha1.JobReportName}, report)
 		diff = cmp.Diff(wanted(), found(report))
 		return err == nil && diff == ""
@@ -184,14 +184,14 @@ func sameFromALaptop(t *testing.T) {
 		args = append(args, flagOf(setting))
 	}
 	want := wanted()
-	delete(want, "held") // another test may have let go of it
+	delete(want, "held") // another test may have released it
 	diff := ""
 	defer func() {
 		if diff != "" {
 			t.Logf("findings (-want +got):\n%s", diff)
 		}
 	}()
-	eventually(t, "the plugin to tell of all stale Jobs and of no other", func() bool {
+	eventually(t, "the plugin to list all stale Jobs and no others", func() bool {
 		report, code := pluginReport(t, args)
 		got := found(report)
 		delete(got, "held")

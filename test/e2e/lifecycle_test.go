@@ -41,7 +41,7 @@ func upgrade(t *testing.T) {
 	must(t, waitForOperator(t.Context()))
 	wantOperatorImage(t, baselineImage)
 
-	s := tell(t, testbuilder.SequentialJob("upgraded", "").Step("long", held()).Step("next", script("true")).Obj())
+	s := createSequence(t, testbuilder.SequentialJob("upgraded", "").Step("long", held()).Step("next", script("true")).Obj())
 	pod := s.podOf("long")
 	must(t, deploy(t.Context(), someNamespaces))
 	must(t, waitForOperator(t.Context()))
@@ -85,10 +85,10 @@ func wantOperatorImage(t *testing.T, want string) {
 }
 
 func uninstall(t *testing.T) {
-	finished := tellIn(t, doomed, testbuilder.SequentialJob("finished", "").Step("a", script("true")).Obj())
-	suspended := tellIn(t, doomed, testbuilder.SequentialJob("suspended", "").SuspendImmediately().Step("a", held()).Obj())
-	byHand := tell(t, testbuilder.SequentialJob("by-hand", "").Step("a", held()).Obj())
-	waiting := tell(t, testbuilder.SequentialJob("waiting", "").Step("a", held()).Step("b", script("true")).Obj())
+	finished := createSequenceIn(t, doomed, testbuilder.SequentialJob("finished", "").Step("a", script("true")).Obj())
+	suspended := createSequenceIn(t, doomed, testbuilder.SequentialJob("suspended", "").SuspendImmediately().Step("a", held()).Obj())
+	byHand := createSequence(t, testbuilder.SequentialJob("by-hand", "").Step("a", held()).Obj())
+	waiting := createSequence(t, testbuilder.SequentialJob("waiting", "").Step("a", held()).Step("b", script("true")).Obj())
 	suspended.podOf("a")
 	must(t, suspended.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
 	suspended.untilPhase(v1alpha1.PhaseSuspended)
@@ -107,7 +107,7 @@ func uninstall(t *testing.T) {
 	must(t, cluster.Delete(t.Context(), ns))
 	wantGone(t, ns)
 
-	// What runs goes on, and is kept until somebody sees to its end.
+	// Running steps continue, and are kept until their end is handled.
 	for i, s := range []*story{byHand, waiting} {
 		s.delete()
 		if !exists(t, s.sj) || !controllerutil.ContainsFinalizer(s.sj, v1alpha1.SequentialJobFinalizer) {
@@ -170,12 +170,12 @@ func clusterWide(t *testing.T) {
 	if err := cluster.Create(t.Context(), refused); !apierrors.IsInvalid(err) {
 		t.Errorf("a step without an image: %v", err)
 	}
-	done := tellIn(t, ns.Name, countdown("done", 3))
+	done := createSequenceIn(t, ns.Name, countdown("done", 3))
 	done.untilPhase(v1alpha1.PhaseCompleted)
 	done.wantEachStepOnce()
 
 	// A namespace takes with it what runs in it.
-	running := tellIn(t, ns.Name, testbuilder.SequentialJob("running", "").Step("a", held()).Obj())
+	running := createSequenceIn(t, ns.Name, testbuilder.SequentialJob("running", "").Step("a", held()).Obj())
 	running.podOf("a")
 	start := time.Now()
 	must(t, cluster.Delete(t.Context(), ns))
@@ -184,7 +184,7 @@ func clusterWide(t *testing.T) {
 }
 
 // A namespace's content is deleted in no order. Here the worst one comes about: the
-// operator's permissions go before all that it has to let go of.
+// operator's permissions are deleted before all objects with its finalizers.
 func namespaceGoes(t *testing.T) {
 	o := newQueueEnv(t, condemned)
 	o.createQueue("purged", func(q *v1alpha1.Queue) { q.Spec.DeletionPolicy = v1alpha1.DeletionPurge })
@@ -192,7 +192,7 @@ func namespaceGoes(t *testing.T) {
 	o.waitUntilWorkers(2)
 	o.sendBatch(jobBatch{queue: "orders", run: "job", jobs: 100, rate: 100, takes: time.Second})
 	o.waitUntilInFlight(4)
-	s := tellIn(t, condemned, testbuilder.SequentialJob("running", "").Step("a", script("trap exit TERM; sleep 3600 & wait")).Obj())
+	s := createSequenceIn(t, condemned, testbuilder.SequentialJob("running", "").Step("a", script("trap exit TERM; sleep 3600 & wait")).Obj())
 	s.podOf("a")
 
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: operatorName, Namespace: condemned}}
@@ -205,7 +205,7 @@ func namespaceGoes(t *testing.T) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: condemned}}
 	for _, object := range []client.Object{s.sj, o.getPool()} {
 		if !exists(t, object) || len(object.GetFinalizers()) == 0 {
-			t.Errorf("%s is let go although its namespace stays", object.GetName())
+			t.Errorf("%s lost its finalizer although its namespace is not terminating", object.GetName())
 		}
 	}
 	start := time.Now()

@@ -69,7 +69,7 @@ func operatorReady(ctx context.Context) error {
 		return err
 	}
 	if leaderAmong(pods, lease) == nil {
-		return fmt.Errorf("%q leads, which is none of the Pods", holder(lease))
+		return fmt.Errorf("%q leads, but no Pod has that name", holder(lease))
 	}
 	return webhookServes(ctx)
 }
@@ -125,7 +125,7 @@ func leader(t *testing.T) *corev1.Pod {
 	must(t, err)
 	pod := leaderAmong(pods, lease(t))
 	if pod == nil {
-		t.Fatalf("%q leads, which is none of the Pods", holder(lease(t)))
+		t.Fatalf("%q leads, but no Pod has that name", holder(lease(t)))
 	}
 	return pod
 }

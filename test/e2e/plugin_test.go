@@ -41,7 +41,7 @@ func runPluginBinary(t *testing.T, args ...string) (output string, code int) {
 }
 
 func testPluginFollowsLogs(t *testing.T) {
-	s := tell(t, testbuilder.SequentialJob("followed", "").
+	s := createSequence(t, testbuilder.SequentialJob("followed", "").
 		Step("one", script("for i in 1 2 3; do echo line $i; sleep 1; done")).
 		Step("two", script("echo at once")).
 		Step("three", script("echo failing; exit 3")).Obj())
@@ -69,7 +69,7 @@ func testPluginWatchesRuns(t *testing.T) {
 		"completes": {"true", "Completed, 1/1 steps", 0},
 		"fails":     {"exit 7", "Failed, 0/1 steps", 1},
 	} {
-		s := tell(t, testbuilder.SequentialJob(name, "").Step("only", script(row.script)).Obj())
+		s := createSequence(t, testbuilder.SequentialJob(name, "").Step("only", script(row.script)).Obj())
 		output, code := runPluginBinary(t, "seq", "watch", "-n", watched, s.sj.Name)
 		if !strings.HasSuffix(strings.TrimSpace(output), row.last) || code != row.code {
 			t.Errorf("exit code %d, want %d; output:\n%s", code, row.code, output)

@@ -23,7 +23,7 @@ import (
 
 // Every line is a permission: verb, resource and, if it is for one object only, its name.
 var (
-	// everywhere is what it may for the sake of its metrics and its webhook, and to let go of
+	// everywhere are its permissions for metrics and the webhook, and to remove finalizers from
 	// what its namespace takes along.
 	everywhere = []string{
 		"create authentication.k8s.io/tokenreviews",
@@ -191,7 +191,7 @@ func noSpec(t *testing.T) {
 	as.Impersonate = rest.ImpersonationConfig{UserName: serviceAccount, Groups: groupsOf(serviceAccount)}
 	asOperator, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
 	must(t, err)
-	s := tellIn(t, unwatched, testbuilder.SequentialJob("not-to-be-changed", "").Step("a", script("true")).Obj())
+	s := createSequenceIn(t, unwatched, testbuilder.SequentialJob("not-to-be-changed", "").Step("a", script("true")).Obj())
 	patch := func(text string) error {
 		return asOperator.Patch(t.Context(), s.now().DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)))
 	}

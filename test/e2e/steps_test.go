@@ -15,7 +15,7 @@ import (
 )
 
 func exitCode(t *testing.T) {
-	s := tell(t, testbuilder.SequentialJob("migrate", "").
+	s := createSequence(t, testbuilder.SequentialJob("migrate", "").
 		Step("backup", script("true")).
 		Step("migrate", script("echo migrating; printf 'no such table: users' > /dev/termination-log; exit 7")).
 		Step("seed", script("true")).
@@ -39,7 +39,7 @@ func exitCode(t *testing.T) {
 }
 
 func outOfMemory(t *testing.T) {
-	s := tell(t, testbuilder.SequentialJob("greedy", "").Step("load", testbuilder.Container(func(c *corev1.Container) {
+	s := createSequence(t, testbuilder.SequentialJob("greedy", "").Step("load", testbuilder.Container(func(c *corev1.Container) {
 		c.Image, c.Command = busybox, []string{"tail", "/dev/zero"}
 		c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}
 	})).Obj())
@@ -50,7 +50,7 @@ func outOfMemory(t *testing.T) {
 }
 
 func missingImage(t *testing.T) {
-	s := tell(t, testbuilder.SequentialJob("stuck", "").
+	s := createSequence(t, testbuilder.SequentialJob("stuck", "").
 		Step("a", testbuilder.Image("registry.invalid/nothing:1"), testbuilder.StartDeadline(5)).
 		Finally("clean", script("true")).
 		Obj())
@@ -79,7 +79,7 @@ func sidecar(t *testing.T) {
 		RestartPolicy:   new(corev1.ContainerRestartPolicyAlways),
 		SecurityContext: restricted(),
 	}}
-	s := tell(t, testbuilder.SequentialJob("proxied", "").Template(template).
+	s := createSequence(t, testbuilder.SequentialJob("proxied", "").Template(template).
 		Step("a", script("true")).
 		Step("b", script("true")).
 		Obj())
@@ -91,7 +91,7 @@ func sidecar(t *testing.T) {
 }
 
 func workspaceAndOutput(t *testing.T) {
-	s := tell(t, testbuilder.SequentialJob("etl", "").Workspace(v1alpha1.WorkspaceDelete).
+	s := createSequence(t, testbuilder.SequentialJob("etl", "").Workspace(v1alpha1.WorkspaceDelete).
 		Step("extract", script("seq 42 > /workspace/rows; printf 42 > /dev/termination-log"), testbuilder.Outputs()).
 		Step("load", script(`echo "$STEP_EXTRACT_OUTPUT rows announced, $(wc -l < /workspace/rows) found"`)).
 		Obj())
@@ -109,12 +109,12 @@ func workspaceAndOutput(t *testing.T) {
 const diary = `
 cd /workspace
 trap 'echo ended >> diary; exit 143' TERM
-echo begun >> diary
-[ $(grep -c begun diary) = 2 ] && exit 0
+echo started >> diary
+[ $(grep -c started diary) = 2 ] && exit 0
 sleep 3600 & wait`
 
 func suspension(t *testing.T) {
-	s := tell(t, testbuilder.SequentialJob("held", "").Workspace(v1alpha1.WorkspaceDelete).SuspendImmediately().
+	s := createSequence(t, testbuilder.SequentialJob("held", "").Workspace(v1alpha1.WorkspaceDelete).SuspendImmediately().
 		Step("write", script(diary)).
 		Step("read", script("tr '\\n' ' ' < /workspace/diary > /dev/termination-log"), testbuilder.Outputs()).
 		Obj())
@@ -125,22 +125,22 @@ func suspension(t *testing.T) {
 	s.untilNoFinalizer()
 	must(t, s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false }))
 	s.untilPhase(v1alpha1.PhaseCompleted)
-	if diary := s.step("read").Output; diary != "begun ended begun " {
+	if diary := s.step("read").Output; diary != "started ended started " {
 		t.Errorf("diary %q", diary)
 	}
 }
 
 func deletion(t *testing.T) {
-	s := tell(t, testbuilder.SequentialJob("deleted", "").
-		Step("a", script("trap 'echo asked to end; sleep 2; echo ended; exit 143' TERM; echo begun; sleep 3600 & wait")).
+	s := createSequence(t, testbuilder.SequentialJob("deleted", "").
+		Step("a", script("trap 'echo received SIGTERM; sleep 2; echo ended; exit 143' TERM; echo started; sleep 3600 & wait")).
 		Step("b", script("true")).
 		Obj())
 	pod := s.podOf("a")
 	follow, err := clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Follow: true}).Stream(t.Context())
 	must(t, err)
 	defer follow.Close()
-	begun := make([]byte, len("begun\n"))
-	_, err = io.ReadFull(follow, begun) // the trap is set by then
+	started := make([]byte, len("started\n"))
+	_, err = io.ReadFull(follow, started) // the trap is set by then
 	must(t, err)
 
 	s.delete()
@@ -150,7 +150,7 @@ func deletion(t *testing.T) {
 	}
 	rest, err := io.ReadAll(follow)
 	must(t, err)
-	if string(rest) != "asked to end\nended\n" {
+	if string(rest) != "received SIGTERM\nended\n" {
 		t.Errorf("the step's last words are %q", rest)
 	}
 }

@@ -42,13 +42,13 @@ type story struct {
 	sj *v1alpha1.SequentialJob
 }
 
-// tell creates the SequentialJob in the watched namespace.
-func tell(t *testing.T, sj *v1alpha1.SequentialJob) *story {
+// createSequence creates the SequentialJob in the watched namespace.
+func createSequence(t *testing.T, sj *v1alpha1.SequentialJob) *story {
 	t.Helper()
-	return tellIn(t, watched, sj)
+	return createSequenceIn(t, watched, sj)
 }
 
-func tellIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *story {
+func createSequenceIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *story {
 	t.Helper()
 	s := &story{t: t, sj: prepare(ns, sj)}
 	must(t, cluster.Create(t.Context(), s.sj))

@@ -40,7 +40,7 @@ const (
 	watched = "e2e-watched"
 	// doomed is watched too, and deleted by a test.
 	doomed = "e2e-doomed"
-	// unwatched is none of the operator's business, unless it watches all namespaces.
+	// unwatched is a namespace that the operator ignores, unless it watches all.
 	unwatched = "e2e-unwatched"
 	// reported is not watched, but its Jobs are reported on.
 	reported = "e2e-reported"

@@ -11,7 +11,7 @@ import (
 
 func TestPendingStepsFollowAChangedSpec(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("changed", "").Step("a").Step("b").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("changed", "").Step("a").Step("b").Obj())
 	s.podOf("a")
 	running := s.jobOf("a")
 	s.patch(func(sj *v1alpha1.SequentialJob) {
@@ -36,7 +36,7 @@ func TestPendingStepsFollowAChangedSpec(t *testing.T) {
 
 func TestChangingALaterStepDoesNotStopTheRunningStep(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("edited", "").Step("a").Step("b").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("edited", "").Step("a").Step("b").Obj())
 	pod := s.podOf("a")
 	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[1].Image = "registry.example/b:2" })
 	s.until("the new generation", func(sj *v1alpha1.SequentialJob) bool { return sj.Status.ObservedGeneration == 2 })
@@ -48,7 +48,7 @@ func TestChangingALaterStepDoesNotStopTheRunningStep(t *testing.T) {
 
 func TestChangedStartedStepIsReportedAndTheRunContinues(t *testing.T) {
 	t.Parallel()
-	s := tellIn(t, namespaceWithoutWebhook(t), testbuilder.SequentialJob("frozen", "").Step("a").Step("b").Obj())
+	s := createSequenceIn(t, namespaceWithoutWebhook(t), testbuilder.SequentialJob("frozen", "").Step("a").Step("b").Obj())
 	s.podOf("a")
 	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Image = "registry.example/a:2" })
 	s.until("the refusal", func(*v1alpha1.SequentialJob) bool {
@@ -66,7 +66,7 @@ func TestChangedStartedStepIsReportedAndTheRunContinues(t *testing.T) {
 
 func TestRemovingStartedStepsCountsNoStepTwice(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("shortened", "").Step("a").Step("b").Step("c").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("shortened", "").Step("a").Step("b").Step("c").Obj())
 	s.succeed("a")
 	s.podOf("b")
 	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers = sj.Spec.Containers[:2] })

@@ -22,7 +22,7 @@ func (s *story) delete(options ...client.DeleteOption) {
 
 func TestDeletionStopsTheRunningStepFirst(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("delete", "").Step("a").Step("b").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("delete", "").Step("a").Step("b").Obj())
 	pod := s.podOf("a")
 	if !controllerutil.ContainsFinalizer(s.now(), v1alpha1.SequentialJobFinalizer) {
 		t.Error("a running sequence carries no finalizer")
@@ -37,7 +37,7 @@ func TestDeletionStopsTheRunningStepFirst(t *testing.T) {
 
 func TestOrphanDeletionKeepsTheJobs(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("orphan", "").Step("a").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("orphan", "").Step("a").Obj())
 	job := s.jobOf("a")
 	s.delete(client.PropagationPolicy(metav1.DeletePropagationOrphan))
 	s.wantGone(s.sj)
@@ -48,7 +48,7 @@ func TestOrphanDeletionKeepsTheJobs(t *testing.T) {
 
 func TestSuspendedSequenceHasNoFinalizer(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("held", "").Step("a").SuspendImmediately().Obj())
+	s := createSequence(t, testbuilder.SequentialJob("held", "").Step("a").SuspendImmediately().Obj())
 	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
 	s.podOf("a")
 	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true })
@@ -65,7 +65,7 @@ func TestNamespaceDeletionRemovesTheRunningSequence(t *testing.T) {
 	if err := cluster.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	s := tellIn(t, ns.Name, testbuilder.SequentialJob("doomed", "").Step("a").Step("b").Obj())
+	s := createSequenceIn(t, ns.Name, testbuilder.SequentialJob("doomed", "").Step("a").Step("b").Obj())
 	pod := s.podOf("a")
 	if err := cluster.Delete(t.Context(), ns); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestNamespaceDeletionRemovesTheRunningSequence(t *testing.T) {
 // Jobs are identified by their controller, not by labels.
 func TestForeignJobsWithTheOperatorsLabelsAreKept(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("labels", "").Step("a").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("labels", "").Step("a").Obj())
 	mine := s.jobOf("a")
 	stranger := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "stranger", Namespace: mine.Namespace, Labels: mine.Labels}}
 	stranger.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{

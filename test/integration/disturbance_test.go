@@ -24,7 +24,7 @@ func (s *story) deleteJob(job *batchv1.Job) {
 
 func TestLostJobFailsTheStep(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("lost", "").Step("a").Step("b").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("lost", "").Step("a").Step("b").Obj())
 	s.podOf("a")
 	s.deleteJob(s.jobOf("a"))
 	s.untilPhase(v1alpha1.PhaseFailed)
@@ -38,7 +38,7 @@ func TestLostJobFailsTheStep(t *testing.T) {
 
 func TestLostJobIsReplacedWithOnLostJobRerun(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("lost-rerun", "").Step("a").RerunLostJobs().Obj())
+	s := createSequence(t, testbuilder.SequentialJob("lost-rerun", "").Step("a").RerunLostJobs().Obj())
 	first := s.jobOf("a")
 	s.deleteJob(first)
 	s.until("a second attempt", func(*v1alpha1.SequentialJob) bool { return s.step("a").Attempt == 2 })
@@ -52,7 +52,7 @@ func TestLostJobIsReplacedWithOnLostJobRerun(t *testing.T) {
 
 func TestAFinishedStepIsNotRunAgainWhenItsJobIsDeleted(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("kept", "").Step("a").Step("b").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("kept", "").Step("a").Step("b").Obj())
 	s.succeed("a")
 	s.deleteJob(s.jobOf("a"))
 	s.succeed("b")
@@ -64,7 +64,7 @@ func TestAFinishedStepIsNotRunAgainWhenItsJobIsDeleted(t *testing.T) {
 
 func TestTakenNameIsReportedAndTheForeignJobKept(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("taken", "").Step("a").Suspend().Obj())
+	s := createSequence(t, testbuilder.SequentialJob("taken", "").Step("a").Suspend().Obj())
 	s.untilPhase(v1alpha1.PhaseSuspended)
 	stranger := s.plannedJob()
 	stranger.OwnerReferences, stranger.Labels = nil, nil
@@ -103,7 +103,7 @@ func (s *story) plannedJob() *batchv1.Job {
 // A lost status write must not lead to an endless AlreadyExists error.
 func TestJobOfALostStatusWriteIsAdopted(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("adopted", "").Step("a").Step("b").Suspend().Obj())
+	s := createSequence(t, testbuilder.SequentialJob("adopted", "").Step("a").Step("b").Suspend().Obj())
 	s.untilPhase(v1alpha1.PhaseSuspended)
 	job := s.plannedJob()
 	if err := cluster.Create(t.Context(), job); err != nil {
@@ -129,8 +129,8 @@ func TestExceededQuotaDelaysTheRun(t *testing.T) {
 	eventually(t, "the quota to be in force", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && len(quota.Status.Hard) > 0
 	})
-	s := tellIn(t, ns, testbuilder.SequentialJob("quota", "").Step("a").Obj())
-	s.until("the quota to be told of", func(*v1alpha1.SequentialJob) bool {
+	s := createSequenceIn(t, ns, testbuilder.SequentialJob("quota", "").Step("a").Obj())
+	s.until("the quota to be reported", func(*v1alpha1.SequentialJob) bool {
 		status, _ := s.condition(v1alpha1.ConditionResourcesUnavailable)
 		return status == metav1.ConditionTrue
 	})
@@ -145,7 +145,7 @@ func TestExceededQuotaDelaysTheRun(t *testing.T) {
 
 func TestInvalidLastStepFailsTheRunAtItsStart(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("typo", "").Step("a").Step("b", testbuilder.Container(func(c *corev1.Container) {
+	s := createSequence(t, testbuilder.SequentialJob("typo", "").Step("a").Step("b", testbuilder.Container(func(c *corev1.Container) {
 		c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
 		c.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	})).Obj())
@@ -161,7 +161,7 @@ func TestStartDeadlineEndsAStepWhoseImageCannotBePulled(t *testing.T) {
 	sj := testbuilder.SequentialJob("stuck", "").Step("a", testbuilder.StartDeadline(2)).Finally("clean").Obj()
 	sj.Spec.Template = &corev1.PodTemplateSpec{}
 	sj.Spec.Template.Annotations = map[string]string{simStuck: "true"}
-	s := tell(t, sj)
+	s := createSequence(t, sj)
 	step := s.untilStep("a", v1alpha1.StepFailed)
 	if step.Reason != v1alpha1.ReasonStartDeadlineExceeded || !strings.Contains(step.Message, "ImagePullBackOff") {
 		t.Errorf("%s: %s", step.Reason, step.Message)
@@ -173,7 +173,7 @@ func TestStartDeadlineEndsAStepWhoseImageCannotBePulled(t *testing.T) {
 
 func TestRunThatExceedsItsDeadlineIsStopped(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("slow", "").Step("a").Step("b").Finally("clean").Deadline(2).Obj())
+	s := createSequence(t, testbuilder.SequentialJob("slow", "").Step("a").Step("b").Finally("clean").Deadline(2).Obj())
 	s.podOf("a")
 	s.untilStep("a", v1alpha1.StepFailed)
 	s.succeed("clean")

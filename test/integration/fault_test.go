@@ -105,7 +105,7 @@ func isWrite(request *http.Request) bool { return request.Method != http.MethodG
 func TestFinalizerIsKeptWhileJobsCannotBeListed(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	s := tellIn(t, ns, testbuilder.SequentialJob("unlisted", "").Step("a").Obj())
+	s := createSequenceIn(t, ns, testbuilder.SequentialJob("unlisted", "").Step("a").Obj())
 	pod := s.podOf("a")
 	failed := make(chan struct{}, 1)
 	faults.set(t, ns, func(request *http.Request) fault {
@@ -137,7 +137,7 @@ func TestJobWithALostCreateResponseIsAdopted(t *testing.T) {
 		}
 		return becomes
 	})
-	s := tellIn(t, ns, testbuilder.SequentialJob("unheard", "").Step("a").Step("b").Obj())
+	s := createSequenceIn(t, ns, testbuilder.SequentialJob("unheard", "").Step("a").Step("b").Obj())
 	s.succeed("a")
 	s.succeed("b")
 	s.untilPhase(v1alpha1.PhaseCompleted)

@@ -184,7 +184,7 @@ func wantTexts(t *testing.T, text string, wanted ...string) {
 
 func TestPluginListsSequencesWithASymbolForEachStep(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Finally("tidy").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Finally("tidy").Obj())
 	s.succeed("extract")
 	s.end("load", 1, "")
 	s.succeed("tidy")
@@ -205,7 +205,7 @@ func TestPluginListsSequencesWithASymbolForEachStep(t *testing.T) {
 
 func TestPluginWatchEndsWithTheRun(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
 	p := newAPIServerProxy(t)
 	watch := p.runSequenceCommand(t, s.sj.Namespace, "watch", "etl")
 	everything := p.runSequenceCommand(t, s.sj.Namespace, "watch", "--until-finished")
@@ -220,7 +220,7 @@ func TestPluginWatchEndsWithTheRun(t *testing.T) {
 
 func TestPluginWatchContinuesWhenTheAPIServerIsAvailableAgain(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
 	p := newAPIServerProxy(t)
 	watch := p.runSequenceCommand(t, s.sj.Namespace, "watch", "etl")
 	s.succeed("extract")
@@ -236,7 +236,7 @@ func TestPluginWatchContinuesWhenTheAPIServerIsAvailableAgain(t *testing.T) {
 
 func TestPluginWatchEndsWhenInterrupted(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Obj())
 	watch := newAPIServerProxy(t).runSequenceCommand(t, s.sj.Namespace, "watch")
 	s.podOf("extract")
 	watch.stop()
@@ -248,7 +248,7 @@ func TestPluginWatchEndsWhenInterrupted(t *testing.T) {
 
 func TestPluginWatchReportsADeletedSequence(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Obj())
 	watch := newAPIServerProxy(t).runSequenceCommand(t, s.sj.Namespace, "watch", "etl")
 	s.podOf("extract")
 	watch.waitForOutput("step extract")
@@ -259,7 +259,7 @@ func TestPluginWatchReportsADeletedSequence(t *testing.T) {
 
 func TestPluginRerunsFromTheFailedStepAndWatches(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
 	p := newAPIServerProxy(t)
 	s.succeed("extract")
 	early := p.runSequenceCommand(t, s.sj.Namespace, "rerun", "etl")
@@ -284,7 +284,7 @@ func TestPluginRerunsFromTheFailedStepAndWatches(t *testing.T) {
 
 func TestPluginSuspendsAndResumes(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
 	p := newAPIServerProxy(t)
 	s.podOf("extract")
 	p.runSequenceCommand(t, s.sj.Namespace, "suspend", "etl").wantExitCode(0)
@@ -301,7 +301,7 @@ func TestPluginSuspendsAndResumes(t *testing.T) {
 
 func TestPluginFollowsTheLogsOfStepsInOrder(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
 	p := newAPIServerProxy(t)
 	follow := p.runSequenceCommand(t, s.sj.Namespace, "logs", "etl", "--follow")
 	s.podOf("extract")
@@ -322,7 +322,7 @@ func TestPluginFollowsTheLogsOfStepsInOrder(t *testing.T) {
 
 func TestPluginPrintsExistingLogsAndReportsMissingOnes(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
 	p := newAPIServerProxy(t)
 	extract := s.podOf("extract")
 	s.succeed("extract")

@@ -150,7 +150,7 @@ func TestAnUnenforcedFieldIsReported(t *testing.T) {
 	e.waitUntilReady("mail")
 	e.patchQueue("mail", `{"spec":{"maxBacklog":10}}`)
 	is := e.waitForCondition("mail", v1alpha1.ConditionPolicyFullyEnforced, metav1.ConditionFalse, v1alpha1.ReasonUnsupported)
-	if !strings.Contains(is.Message, "maxBacklog") || !strings.Contains(is.Message, "made without maxBacklog") {
+	if !strings.Contains(is.Message, "maxBacklog") || !strings.Contains(is.Message, "created without maxBacklog") {
 		t.Errorf("the message is %q", is.Message)
 	}
 	if by := e.getQueue("mail").Status.Enforcement["maxBacklog"]; by != v1alpha1.EnforcementUnsupported {

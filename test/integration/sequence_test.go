@@ -16,7 +16,7 @@ import (
 
 func TestStepsRunOneAfterAnother(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("transform").Step("load").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("transform").Step("load").Obj())
 	for i, step := range []string{"extract", "transform", "load"} {
 		s.podOf(step)
 		if jobs := s.jobs(); len(jobs) != i+1 {
@@ -40,7 +40,7 @@ func TestStepsRunOneAfterAnother(t *testing.T) {
 
 func TestFailedStepSkipsLaterStepsAndRunsFinally(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("migrate", "").Step("backup").Step("migrate").Step("seed").Finally("unlock").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("migrate", "").Step("backup").Step("migrate").Step("seed").Finally("unlock").Obj())
 	s.succeed("backup")
 	s.end("migrate", 7, "no such table")
 	s.succeed("unlock")
@@ -61,7 +61,7 @@ func TestFailedStepSkipsLaterStepsAndRunsFinally(t *testing.T) {
 
 func TestToleratedFailureStartsTheNextStep(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("tolerant", "").Step("lint", testbuilder.ContinueOnFailure()).Step("build").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("tolerant", "").Step("lint", testbuilder.ContinueOnFailure()).Step("build").Obj())
 	s.end("lint", 1, "")
 	s.succeed("build")
 	s.untilPhase(v1alpha1.PhaseCompleted)
@@ -72,13 +72,13 @@ func TestToleratedFailureStartsTheNextStep(t *testing.T) {
 
 func TestRerunStartsAtTheFailedStepAndKeepsEarlierOutcomes(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("again", "").Step("backup").Step("migrate").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("again", "").Step("backup").Step("migrate").Obj())
 	s.succeed("backup")
 	s.end("migrate", 1, "")
 	s.untilPhase(v1alpha1.PhaseFailed)
 	backup := *s.step("backup")
 	s.patch(func(sj *v1alpha1.SequentialJob) {
-		sj.Spec.Containers[1].Args = []string{"--mended"}
+		sj.Spec.Containers[1].Args = []string{"--fixed"}
 		sj.Spec.Rerun = &v1alpha1.Rerun{ID: "2", From: v1alpha1.RerunFromFailed}
 	})
 	s.until("the Job of run 2", func(*v1alpha1.SequentialJob) bool { return len(s.jobs()) == 3 })
@@ -87,7 +87,7 @@ func TestRerunStartsAtTheFailedStepAndKeepsEarlierOutcomes(t *testing.T) {
 	if kept := s.step("backup"); kept.JobUID != backup.JobUID || kept.Run != 1 {
 		t.Errorf("backup was run again: %+v", kept)
 	}
-	if jobs := s.jobs(); len(jobs) != 3 || !slices.Contains(jobs[2].Spec.Template.Spec.Containers[0].Args, "--mended") {
+	if jobs := s.jobs(); len(jobs) != 3 || !slices.Contains(jobs[2].Spec.Template.Spec.Containers[0].Args, "--fixed") {
 		t.Errorf("%d Jobs", len(jobs))
 	}
 	s.wantEvent(v1alpha1.EventRerunStarted)
@@ -95,7 +95,7 @@ func TestRerunStartsAtTheFailedStepAndKeepsEarlierOutcomes(t *testing.T) {
 
 func TestOutputIsPassedToLaterSteps(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("outputs", "").Step("count", testbuilder.Outputs()).Step("print").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("outputs", "").Step("count", testbuilder.Outputs()).Step("print").Obj())
 	s.end("count", 0, "42 rows")
 	if step := s.untilStep("count", v1alpha1.StepSucceeded); step.Output != "42 rows" {
 		t.Errorf("output %q", step.Output)
@@ -116,7 +116,7 @@ func TestOutputIsPassedToLaterSteps(t *testing.T) {
 
 func TestWorkspaceIsMountedInEveryStepAndDeletedWithItsOwner(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("workspace", "").Step("a").Step("b").Workspace(v1alpha1.WorkspaceDelete).Obj())
+	s := createSequence(t, testbuilder.SequentialJob("workspace", "").Step("a").Step("b").Workspace(v1alpha1.WorkspaceDelete).Obj())
 	s.succeed("a")
 	claims := map[string]bool{}
 	for _, step := range []string{"a", "b"} {
@@ -139,7 +139,7 @@ func TestWorkspaceIsMountedInEveryStepAndDeletedWithItsOwner(t *testing.T) {
 
 func TestRetainedWorkspaceIsKept(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("retain", "").Step("a").Workspace(v1alpha1.WorkspaceRetain).Obj())
+	s := createSequence(t, testbuilder.SequentialJob("retain", "").Step("a").Workspace(v1alpha1.WorkspaceRetain).Obj())
 	name := s.jobOf("a").Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
 	s.succeed("a")
 	s.untilPhase(v1alpha1.PhaseCompleted)
@@ -154,7 +154,7 @@ func TestRetainedWorkspaceIsKept(t *testing.T) {
 
 func TestFinishedSequenceExpires(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("short-lived", "").Step("a").TTL(2).Obj())
+	s := createSequence(t, testbuilder.SequentialJob("short-lived", "").Step("a").TTL(2).Obj())
 	job := s.jobOf("a")
 	s.succeed("a")
 	s.wantGone(s.sj)
@@ -163,13 +163,13 @@ func TestFinishedSequenceExpires(t *testing.T) {
 
 func TestSequenceOfAnotherControllerIsIgnored(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("other", "").Step("a").ManagedBy("example.com/other").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("other", "").Step("a").ManagedBy("example.com/other").Obj())
 	s.wantStays("nothing", func() bool { return len(s.jobs()) == 0 && s.now().Status.Run == 0 })
 }
 
 func TestJobsHaveTheUsersAndTheOperatorsMetadata(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("labels", "").Step("a").JobLabel("team", "data").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("labels", "").Step("a").JobLabel("team", "data").Obj())
 	job := s.jobOf("a")
 	if job.Labels["team"] != "data" || job.Labels[v1alpha1.LabelStep] != "a" || job.Spec.Template.Labels[v1alpha1.LabelStep] != "a" {
 		t.Errorf("labels %v", job.Labels)

@@ -299,7 +299,7 @@ func TestSessionRunnerRules(t *testing.T) {
 			spec: `{image: a, egress: [{cidr: 10.0.0.0/8, ports: []}]}`,
 			want: "spec.egress[0].ports: Invalid value: 0: spec.egress[0].ports in body should have at least 1 items",
 		},
-		"an exception that is none": {
+		"an invalid exception": {
 			spec: `{image: a, egress: [{cidr: 10.0.0.0/8, except: [b], ports: [{port: 443}]}]}`,
 			want: "spec.egress[0].except: Invalid value: except must be networks",
 		},

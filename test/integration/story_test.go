@@ -32,13 +32,13 @@ type story struct {
 	sj *v1alpha1.SequentialJob
 }
 
-// tell creates the SequentialJob in a new namespace.
-func tell(t *testing.T, sj *v1alpha1.SequentialJob) *story {
+// createSequence creates the SequentialJob in a new namespace.
+func createSequence(t *testing.T, sj *v1alpha1.SequentialJob) *story {
 	t.Helper()
-	return tellIn(t, namespace(t), sj)
+	return createSequenceIn(t, namespace(t), sj)
 }
 
-func tellIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *story {
+func createSequenceIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *story {
 	t.Helper()
 	s := prepare(t, ns, sj)
 	s.create()

@@ -13,7 +13,7 @@ import (
 
 func TestSuspendedSequenceStartsNothingUntilItIsResumed(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("held", "").Step("a").Suspend().Obj())
+	s := createSequence(t, testbuilder.SequentialJob("held", "").Step("a").Suspend().Obj())
 	s.untilPhase(v1alpha1.PhaseSuspended)
 	s.wantCondition(v1alpha1.ConditionSuspended, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
 	s.wantStays("no Job", func() bool { return len(s.jobs()) == 0 })
@@ -25,7 +25,7 @@ func TestSuspendedSequenceStartsNothingUntilItIsResumed(t *testing.T) {
 
 func TestSuspendAfterCurrentWaitsForTheRunningStep(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("after", "").Step("a").Step("b").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("after", "").Step("a").Step("b").Obj())
 	s.podOf("a")
 	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true })
 	s.until("suspending", func(*v1alpha1.SequentialJob) bool {
@@ -43,7 +43,7 @@ func TestSuspendImmediateStopsThePodsAndResumesTheSameJob(t *testing.T) {
 	t.Parallel()
 	sj := testbuilder.SequentialJob("now", "").Step("a").Obj()
 	sj.Spec.SuspendPolicy = v1alpha1.SuspendImmediate
-	s := tell(t, sj)
+	s := createSequence(t, sj)
 	pod := s.podOf("a")
 	job := s.jobOf("a")
 	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true })
@@ -52,13 +52,13 @@ func TestSuspendImmediateStopsThePodsAndResumesTheSameJob(t *testing.T) {
 	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
 	s.succeed("a")
 	if uid := s.step("a").JobUID; uid != job.UID {
-		t.Errorf("the step went on in Job %s, want %s", uid, job.UID)
+		t.Errorf("the step continued in Job %s, want %s", uid, job.UID)
 	}
 }
 
 func TestJobSuspendedByAnotherClientIsNotResumed(t *testing.T) {
 	t.Parallel()
-	s := tell(t, testbuilder.SequentialJob("theirs", "").Step("a").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("theirs", "").Step("a").Obj())
 	s.podOf("a")
 	job := s.jobOf("a")
 	before := job.DeepCopy()
@@ -73,7 +73,7 @@ func TestQueuedJobIsReplacedAfterSuspension(t *testing.T) {
 	t.Parallel()
 	sj := testbuilder.SequentialJob("queued", "").Step("a").JobLabel("kueue.x-k8s.io/queue-name", "q").Obj()
 	sj.Spec.SuspendPolicy = v1alpha1.SuspendImmediate
-	s := tell(t, sj)
+	s := createSequence(t, sj)
 	s.podOf("a")
 	first := s.jobOf("a")
 	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true })

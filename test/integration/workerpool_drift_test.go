@@ -24,7 +24,7 @@ import (
 // sharedObject is one of the objects that a pool is made of.
 type sharedObject struct {
 	object client.Object
-	// externalPatch is what somebody does by hand, and right tells whether that is undone.
+	// externalPatch is a manual change, and isRestored reports whether it was undone.
 	externalPatch string
 	isRestored    func() bool
 }

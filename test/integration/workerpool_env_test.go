@@ -116,7 +116,7 @@ func (c *poolTestEnv) runWorkersOfPods(ctx context.Context) {
 	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		var pods corev1.PodList
 		if err := cluster.List(ctx, &pods, client.InNamespace(c.ns), client.HasLabels{pool.LabelWorkerPool}); err != nil {
-			return false, nil //nolint:nilerr // the test is about to end, or the next look tells
+			return false, nil //nolint:nilerr // the test is about to end, or the next attempt succeeds
 		}
 		there := map[string]bool{}
 		for i := range pods.Items {
@@ -204,7 +204,7 @@ func (c *poolTestEnv) handleJob(ctx context.Context, job *worker.Job) error {
 	return nil
 }
 
-// workerAddress of a worker's admin API. Where there is none, nobody listens.
+// workerAddress returns the address of a worker's admin API, or one on which nothing listens.
 func (c *poolTestEnv) workerAddress(pod *corev1.Pod) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
 
-// totalReplicas is how many replicas all revisions of the namespace's pools are asked for.
+// totalReplicas is the sum of spec.replicas of all revisions in the namespace.
 func (c *poolTestEnv) totalReplicas() int32 {
 	c.t.Helper()
 	var list appsv1.DeploymentList
@@ -43,7 +43,7 @@ func TestPoolScalesFromZeroOnTheFirstMessageAndBack(t *testing.T) {
 	began := time.Now()
 	c.sendMessages("mail", 300)
 	c.waitFor("workers to be asked for", func() bool { return c.totalReplicas() > 0 })
-	assertWithin(t, "workers are asked for", 2*time.Second, began)
+	assertWithin(t, "replicas are requested", 2*time.Second, began)
 	c.waitForHandledJobs(300)
 	c.waitForPool("postmen", "asleep again", func(wp *v1alpha1.WorkerPool) bool {
 		return wp.Status.Desired == 0 && wp.Status.Replicas == 0
@@ -108,7 +108,7 @@ func TestDeletedPoolWaitsForItsJobs(t *testing.T) {
 	c.createPool("postmen", "replicas: 2")
 	c.waitForConnectedWorkers(2) // one alone would have done two before it took the third
 	c.sendMessages("mail", 3)
-	c.waitFor("the jobs to be begun", func() bool { return c.consumerInfo("mail").NumAckPending == 3 })
+	c.waitFor("the jobs to start", func() bool { return c.consumerInfo("mail").NumAckPending == 3 })
 	wp := c.getPool("postmen")
 	if err := cluster.Delete(t.Context(), wp); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestPoolKeepsItsWorkersWithoutItsBroker(t *testing.T) {
 	c.Stop()
 	c.waitForCondition("postmen", v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse, v1alpha1.ReasonMetricsStale)
 	c.patchPool("postmen", `{"spec":{"autoscaling":{"minReplicas":0}}}`)
-	c.waitForPool("postmen", "decided about anew", func(wp *v1alpha1.WorkerPool) bool {
+	c.waitForPool("postmen", "reconciled again", func(wp *v1alpha1.WorkerPool) bool {
 		return wp.Status.ObservedGeneration == wp.Generation && wp.Status.LastDecision.Reason == "MetricsUnavailable"
 	})
 	if wp := c.getPool("postmen"); wp.Status.Desired != 2 || wp.Status.Draining != 0 {

@@ -97,18 +97,18 @@ func TestReadingOfScalerMetrics(t *testing.T) {
 			metrics: []*externalscaler.MetricSpec{metricSpecs("a", 100, 0), metricSpecs("b", 1, 0), metricSpecs("c", 10, 0)},
 			values:  map[string][]*externalscaler.MetricValue{"a": metricValues(200, 0), "b": metricValues(7, 0), "c": metricValues(30, 0)},
 		}, 7, "", ""},
-		"no metric":              {fakeScaler{}, 0, broker.ClassInvalid, "returned 0 metrics"},
-		"many metrics":           {fakeScaler{metrics: make([]*externalscaler.MetricSpec, 33)}, 0, broker.ClassInvalid, "returned 33 metrics"},
-		"a target of nothing":    {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 0, 0)}}, 0, broker.ClassInvalid, `the target of the metric "m" is 0`},
-		"a target that is none":  {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 0, math.NaN())}}, 0, broker.ClassInvalid, `is NaN`},
-		"no value":               {fakeScaler{metrics: one}, 0, broker.ClassInvalid, `the metric "m" has 0 values`},
-		"two values":             {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": append(metricValues(1, 0), metricValues(2, 0)...)}}, 0, broker.ClassInvalid, "has 2 values"},
-		"not a number":           {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(0, math.NaN())}}, 0, broker.ClassInvalid, "is NaN, must be a number"},
-		"less than nothing":      {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(-3, 0)}}, 0, broker.ClassInvalid, "is -3"},
-		"a long answer":          {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs(strings.Repeat("x", maxResponseBytes), 1, 0)}}, 0, broker.ClassInvalid, "larger than max"},
-		"a failure":              {fakeScaler{err: errors.New("the queue is on fire")}, 0, broker.ClassUnknown, "the queue is on fire"},
-		"no right to ask":        {fakeScaler{err: status.Error(codes.PermissionDenied, "not you")}, 0, broker.ClassUnauthorized, "not you"},
-		"metadata that is wrong": {fakeScaler{err: status.Error(codes.InvalidArgument, strings.Repeat("y", 4000))}, 0, broker.ClassInvalid, "y…"},
+		"no metric":                     {fakeScaler{}, 0, broker.ClassInvalid, "returned 0 metrics"},
+		"many metrics":                  {fakeScaler{metrics: make([]*externalscaler.MetricSpec, 33)}, 0, broker.ClassInvalid, "returned 33 metrics"},
+		"a target of nothing":           {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 0, 0)}}, 0, broker.ClassInvalid, `the target of the metric "m" is 0`},
+		"a target that is not a number": {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 0, math.NaN())}}, 0, broker.ClassInvalid, `is NaN`},
+		"no value":                      {fakeScaler{metrics: one}, 0, broker.ClassInvalid, `the metric "m" has 0 values`},
+		"two values":                    {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": append(metricValues(1, 0), metricValues(2, 0)...)}}, 0, broker.ClassInvalid, "has 2 values"},
+		"not a number":                  {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(0, math.NaN())}}, 0, broker.ClassInvalid, "is NaN, must be a number"},
+		"less than nothing":             {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(-3, 0)}}, 0, broker.ClassInvalid, "is -3"},
+		"a long answer":                 {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs(strings.Repeat("x", maxResponseBytes), 1, 0)}}, 0, broker.ClassInvalid, "larger than max"},
+		"a failure":                     {fakeScaler{err: errors.New("the queue is on fire")}, 0, broker.ClassUnknown, "the queue is on fire"},
+		"no right to ask":               {fakeScaler{err: status.Error(codes.PermissionDenied, "not you")}, 0, broker.ClassUnauthorized, "not you"},
+		"metadata that is wrong":        {fakeScaler{err: status.Error(codes.InvalidArgument, strings.Repeat("y", 4000))}, 0, broker.ClassInvalid, "y…"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScalerSource(t, ScalerOptions{Address: row.program.listenAndServe(t), Namespace: "team", Name: "orders", Metadata: map[string]string{"queue": "q"}})
@@ -172,6 +172,6 @@ func TestTLSConnectionToScaler(t *testing.T) {
 		})
 	}
 	if _, err := New(ScalerOptions{Address: address, TLS: &broker.TLS{CA: []byte("x")}}); broker.ClassOf(err) != broker.ClassInvalid {
-		t.Errorf("with an authority that is none: %v", err)
+		t.Errorf("with an invalid certificate authority: %v", err)
 	}
 }

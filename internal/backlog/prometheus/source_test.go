@@ -60,7 +60,7 @@ func TestQueryReturnsOneNumberOrAnError(t *testing.T) {
 		"a range":              {`200 {"status":"success","data":{"resultType":"matrix","result":[]}}`, 0, broker.ClassInvalid, `its result is a matrix`},
 		"a text":               {`200 {"status":"success","data":{"resultType":"string","result":[1,"x"]}}`, 0, broker.ClassInvalid, `not valid`},
 		"no answer at all":     {`200 {}`, 0, broker.ClassInvalid, "not valid"},
-		"a query that is none": {
+		"an invalid query": {
 			`400 {"status":"error","errorType":"bad_data","error":"invalid parameter \"query\": 1:3: parse error: unexpected end of input"}`,
 			0, broker.ClassInvalid, "parse error",
 		},

@@ -188,7 +188,7 @@ func TestReadingMatchesRabbitMQ(t *testing.T) {
 		"a wrong password":                 {broker.Credentials{URL: s.api, Username: "guest", Password: "hidden"}, "/", name, broker.ClassUnauthorized, "401"},
 		"nobody":                           {broker.Credentials{URL: s.api}, "/", name, broker.ClassUnauthorized, "401"},
 		"a URL of another kind":            {broker.Credentials{URL: "amqp://127.0.0.1"}, "/", name, broker.ClassInvalid, `the scheme "amqp"`},
-		"a place that is none":             {broker.Credentials{URL: "http://127.0.0.1:" + s.amqp}, "/", name, broker.ClassUnknown, "malformed"},
+		"a malformed URL":                  {broker.Credentials{URL: "http://127.0.0.1:" + s.amqp}, "/", name, broker.ClassUnknown, "malformed"},
 		"a server that is not there":       {broker.Credentials{URL: "http://127.0.0.1:1"}, "/", name, broker.ClassUnreachable, "refused"},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -113,7 +113,7 @@ func TestReadErrorsHaveAClass(t *testing.T) {
 		"a group that is not there":       {stream("stream", "g"), broker.ClassNotFound, "no such group"},
 		"a key that is no stream":         {stream("text", "g"), broker.ClassInvalid, "WRONGTYPE"},
 		"a URL of another kind":           {list(broker.Credentials{URL: "http://x"}, "jobs"), broker.ClassInvalid, `the scheme "http"`},
-		"a URL that is none":              {list(broker.Credentials{URL: "redis://me:hidden@%zz"}, "jobs"), broker.ClassInvalid, "url is not a valid URL"},
+		"an invalid URL":                  {list(broker.Credentials{URL: "redis://me:hidden@%zz"}, "jobs"), broker.ClassInvalid, "url is not a valid URL"},
 		"a URL without a host":            {list(broker.Credentials{URL: "redis://"}, "jobs"), broker.ClassInvalid, "url has no host"},
 		"a URL with a path":               {list(broker.Credentials{URL: s.URL() + "/x"}, "jobs"), broker.ClassInvalid, "not a database number"},
 		"TLS of some servers only":        {list(broker.Credentials{URL: "redis://a,rediss://b"}, "jobs"), broker.ClassInvalid, "with TLS (rediss) and without"},
@@ -166,11 +166,11 @@ func TestTLSConnectionToRedis(t *testing.T) {
 		tls  *broker.TLS
 		want broker.ErrorClass
 	}{
-		"with a client's certificate":    {&broker.TLS{CA: authority.CertificatePEM, Certificate: certificate, Key: key}, ""},
-		"without":                        {&broker.TLS{CA: authority.CertificatePEM}, broker.ClassUnauthorized},
-		"of an authority that is no one": {nil, broker.ClassUnauthorized},
-		"with an authority that is none": {&broker.TLS{CA: []byte("x")}, broker.ClassInvalid},
-		"with a key of another":          {&broker.TLS{CA: authority.CertificatePEM, Certificate: certificate, Key: []byte("x")}, broker.ClassInvalid},
+		"with a client's certificate":           {&broker.TLS{CA: authority.CertificatePEM, Certificate: certificate, Key: key}, ""},
+		"without":                               {&broker.TLS{CA: authority.CertificatePEM}, broker.ClassUnauthorized},
+		"of an authority that is no one":        {nil, broker.ClassUnauthorized},
+		"with an invalid certificate authority": {&broker.TLS{CA: []byte("x")}, broker.ClassInvalid},
+		"with a key of another":                 {&broker.TLS{CA: authority.CertificatePEM, Certificate: certificate, Key: []byte("x")}, broker.ClassInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reading, err := readList(t, broker.Credentials{URL: url, TLS: row.tls}, "jobs")

@@ -219,7 +219,7 @@ func TestEnsureQueue(t *testing.T) {
 			broker.EnsureResult{Drift: drift, Corrected: true},
 			false,
 		},
-		"or told of": {
+		"or reported": {
 			func(b *testEnv) { b.ensureQueue(warn); b.requireSuccess(b.ask.PauseQueue("orders")) }, warn, broker.EnsureResult{Drift: drift}, true,
 		},
 		"one that was deleted by hand is made again": {
@@ -506,7 +506,7 @@ func TestWaitForMessageReturnsWithFirstTask(t *testing.T) {
 			began := time.Now()
 			woken := make(chan error, 1)
 			go func() { woken <- b.WaitForMessage(t.Context(), "orders") }()
-			// It may not be waiting yet; that it is makes no difference to what is asked.
+			// It may not be waiting yet; that does not matter here.
 			row.then(b)
 			select {
 			case err := <-woken:

@@ -77,7 +77,7 @@ func (e *Engine) checkServer(ctx context.Context) error {
 	version, _, _ = strings.Cut(version, "\r\n")
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
-		return broker.Errorf(broker.ClassInvalid, "the server's version is %q, which is none", version)
+		return broker.Errorf(broker.ClassInvalid, "the server reports the invalid version %q", version)
 	}
 	if major < minServerMajor || major == minServerMajor && minor < minServerMinor {
 		return broker.Errorf(broker.ClassInvalid, "the server's version is %s, must be at least %d.%d", version, minServerMajor, minServerMinor)

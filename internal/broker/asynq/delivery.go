@@ -34,7 +34,8 @@ type leasedTask struct {
 	// givenVerdict is the verdict that was given, failure what came of the last try to carry it out.
 	givenVerdict *taskVerdict
 	settleError  error
-	// settledSignal is closed once asynq's storage has it, or never will; then lost tells which.
+	// settledSignal is closed when asynq has stored the verdict, or can no longer store it;
+	// then wasLost is true in the second case.
 	settledSignal chan struct{}
 	wasLost       bool
 	isFinished    bool
@@ -57,22 +58,21 @@ func (v *taskVerdict) handlerResult() error {
 	case v.release, v.reason == "":
 		return nil
 	}
-	return (*failedVerdict)(v)
+	return (*verdictError)(v)
 }
 
-// failedVerdict is a verdict for which asynq keeps the reason.
-type failedVerdict taskVerdict
+// verdictError is a verdict for which asynq keeps the reason.
+type verdictError taskVerdict
 
-func (f *failedVerdict) Error() string { return f.reason }
+func (f *verdictError) Error() string { return f.reason }
 
-// Is tells asynq whether to archive the task.
-func (f *failedVerdict) Is(target error) bool { return f.bury && target == asynq.SkipRetry }
+// Is makes asynq archive the task if the verdict buries it.
+func (f *verdictError) Is(target error) bool { return f.bury && target == asynq.SkipRetry }
 
-// retryDelay tells asynq when a task is tried again: by the delay that its worker said, and
-// after a lost worker by asynq's own rule. asynq keeps whole seconds, and no attempt is to
-// come too early.
+// retryDelay is the delay that the worker chose, or the default of asynq for a task of a
+// lost worker. asynq stores whole seconds; rounding up prevents an early attempt.
 func retryDelay(attempts int, err error, task *asynq.Task) time.Duration {
-	if f := (*failedVerdict)(nil); errors.As(err, &f) {
+	if f := (*verdictError)(nil); errors.As(err, &f) {
 		return roundUpToSeconds(f.delay)
 	}
 	return asynq.DefaultRetryDelayFunc(attempts, err, task)

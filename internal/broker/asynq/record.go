@@ -23,8 +23,8 @@ const (
 	fieldClosed = "closed"
 )
 
-// ownerFromRecord a queue, by its record. Who wrote it may be anybody: an age that cannot be read
-// is none, and a younger owner precedes nobody.
+// ownerFromRecord returns the owner of a queue. Anyone may have written the record: an
+// unreadable creation time counts as now, so that the owner has precedence over no one.
 func ownerFromRecord(record map[string]string) broker.QueueOwner {
 	created, err := time.Parse(time.RFC3339Nano, record[fieldOwnerCreated])
 	if err != nil {

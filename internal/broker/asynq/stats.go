@@ -37,8 +37,8 @@ type queueCounts struct {
 	scheduled, dueScheduled, retried, dueRetry int64
 	archived                                   int64
 	processed, failed                          int64
-	// since the oldest pending task is there, in nanoseconds; nextScheduled and nextRetry
-	// are when the first of each is due, in seconds. 0: there is none.
+	// since is when the oldest pending task became pending, in nanoseconds; nextScheduled and
+	// nextRetry are when the first of each is due, in seconds. 0: no such task.
 	since, nextScheduled, nextRetry int64
 }
 

@@ -49,10 +49,10 @@ func (*queueSubscription) RateLimiter(context.Context) (broker.RateLimiter, erro
 // emptyConsumer never has messages.
 type emptyConsumer struct{}
 
-// Fetch has nothing to hand out.
+// Fetch implements broker.Consumer.
 func (emptyConsumer) Fetch(context.Context, int, func(broker.Delivery)) (int, error) { return 0, nil }
 
-// Next waits in vain.
+// Next implements broker.Consumer.
 func (emptyConsumer) Next(ctx context.Context, wait time.Duration, _ func(broker.Delivery)) (int, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -63,16 +63,16 @@ func (emptyConsumer) Next(ctx context.Context, wait time.Duration, _ func(broker
 	return 0, nil
 }
 
-// Stop ends it.
+// Stop has no effect.
 func (emptyConsumer) Stop() {}
 
 // noRateLimit lets jobs start at any time.
 type noRateLimit struct{}
 
-// IsLimited tells that there is no limit.
+// IsLimited implements broker.RateLimiter.
 func (noRateLimit) IsLimited() bool { return false }
 
-// Reserve returns times that are past.
+// Reserve implements broker.RateLimiter.
 func (noRateLimit) Reserve(_ context.Context, number int) ([]time.Time, error) {
 	return make([]time.Time, number), nil
 }

@@ -46,13 +46,13 @@ func TestConnectErrorHasCauseAndNoPassword(t *testing.T) {
 		"not a URL":            {broker.Credentials{URL: "nats://u:secret@a b"}, broker.ClassInvalid, "url is not a valid URL"},
 		"no URL":               {broker.Credentials{}, broker.ClassInvalid, "url has no host"},
 		"another scheme":       {broker.Credentials{URL: "redis://u:secret@localhost"}, broker.ClassInvalid, `url has the scheme "redis"`},
-		"an authority that is none": {
+		"an invalid certificate authority": {
 			broker.Credentials{URL: at(encrypted, ""), TLS: &broker.TLS{CA: []byte("x")}}, broker.ClassInvalid, "the CA certificate is not PEM",
 		},
 		"a certificate without its key": {
 			broker.Credentials{URL: at(encrypted, ""), TLS: &broker.TLS{Certificate: []byte("x")}}, broker.ClassInvalid, "invalid client certificate or key",
 		},
-		"credentials that are none": {
+		"invalid credentials": {
 			broker.Credentials{URL: at(locked, ""), NATSCredentials: []byte("secret")}, broker.ClassInvalid, "credentials",
 		},
 	} {
@@ -61,10 +61,10 @@ func TestConnectErrorHasCauseAndNoPassword(t *testing.T) {
 			defer cancel()
 			_, err := Connect(ctx, row.credentials)
 			if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.want) {
-				t.Errorf("told %v (%s), want %s: %s", err, broker.ClassOf(err), row.class, row.want)
+				t.Errorf("got %v (%s), want %s: %s", err, broker.ClassOf(err), row.class, row.want)
 			}
 			if strings.Contains(fmt.Sprint(err), "secret") {
-				t.Errorf("a secret is told: %v", err)
+				t.Errorf("the error contains a secret: %v", err)
 			}
 		})
 	}
@@ -127,7 +127,7 @@ func TestReconnectUsesCurrentCertificates(t *testing.T) {
 	s.Restart()
 	for deadline := time.Now().Add(20 * time.Second); !e.nc.IsConnected(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("it is not made anew: %v", e.nc.LastError())
+			t.Fatalf("it did not reconnect: %v", e.nc.LastError())
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -165,7 +165,7 @@ func TestPermissionViolationIsReported(t *testing.T) {
 	defer cancel()
 	_, err = e.EnsureQueue(ctx, ordersQueue())
 	if broker.ClassOf(err) != broker.ClassUnauthorized || !strings.Contains(err.Error(), "STREAM.CREATE") {
-		t.Errorf("told %v (%s)", err, broker.ClassOf(err))
+		t.Errorf("got %v (%s)", err, broker.ClassOf(err))
 	}
 }
 
@@ -177,7 +177,7 @@ func TestStoppedServerIsUnreachable(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if _, err := e.Stats(ctx, "orders"); broker.ClassOf(err) != broker.ClassUnreachable {
-		t.Errorf("told %v (%s)", err, broker.ClassOf(err))
+		t.Errorf("got %v (%s)", err, broker.ClassOf(err))
 	}
 }
 

@@ -109,6 +109,6 @@ func TestUnconfirmedLeaseExtensionFails(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := d.ExtendLease(ctx); broker.ClassOf(err) != broker.ClassUnreachable {
-		t.Errorf("told %v", err)
+		t.Errorf("got %v", err)
 	}
 }

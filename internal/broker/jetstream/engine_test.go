@@ -180,7 +180,7 @@ func TestEnsureQueueAppliesEachChange(t *testing.T) {
 			},
 		},
 	} {
-		// Even where drift is only warned of: this is none.
+		// Even where drift is only warned of: this is not drift.
 		for _, drift := range []broker.DriftPolicy{broker.DriftCorrect, broker.DriftWarn} {
 			t.Run(name+", "+string(drift), func(t *testing.T) {
 				e := startEngine(t)
@@ -235,8 +235,8 @@ func TestDriftIsReportedAndCorrected(t *testing.T) {
 		corrected bool
 		then      []string
 	}{
-		"is told and undone":        {broker.DriftCorrect, true, nil},
-		"is told and left as it is": {broker.DriftWarn, false, want},
+		"is reported and undone": {broker.DriftCorrect, true, nil},
+		"is reported and kept":   {broker.DriftWarn, false, want},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := startEngine(t)
@@ -304,7 +304,7 @@ func TestQueueHasOneOwner(t *testing.T) {
 	_, err := e.EnsureQueue(t.Context(), by(younger))
 	conflict := (*broker.OwnerConflictError)(nil)
 	if !errors.As(err, &conflict) || conflict.Owner != aliceOwner || broker.ClassOf(err) != broker.ClassConflict {
-		t.Fatalf("the younger is told %v", err)
+		t.Fatalf("the younger owner got %v", err)
 	}
 	for doing, does := range map[string]func(context.Context, string, broker.QueueOwner) error{
 		"close": e.RejectNewMessages, "release": e.ReleaseOwnership, "delete": e.DeleteQueue,
@@ -316,9 +316,9 @@ func TestQueueHasOneOwner(t *testing.T) {
 	superseding := by(younger)
 	superseding.ReplacesOwnerUID = aliceOwner.UID
 	ensureQueue(t, e, superseding) // alice is known to be gone
-	ensureQueue(t, e, by(older))   // the older wins, whoever came first
+	ensureQueue(t, e, by(older))   // the older wins, in any order
 	if _, err := e.EnsureQueue(t.Context(), by(aliceOwner)); broker.ClassOf(err) != broker.ClassConflict {
-		t.Errorf("alice is told %v", err)
+		t.Errorf("alice got %v", err)
 	}
 	if err := e.ReleaseOwnership(t.Context(), "orders", older); err != nil {
 		t.Fatal(err)
@@ -342,7 +342,7 @@ func TestStreamWithAnotherRetentionIsRefused(t *testing.T) {
 	}
 	_, err := e.EnsureQueue(t.Context(), ordersQueue())
 	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(fmt.Sprint(err), "its retention is Limits, must be WorkQueue") {
-		t.Errorf("told %v", err)
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -350,7 +350,7 @@ func TestInvalidQueueIsRefused(t *testing.T) {
 	e := startEngine(t)
 	_, err := e.EnsureQueue(t.Context(), ordersQueue(func(q *broker.QueueConfig) { q.Name, q.Lease = "a.>", 0 }))
 	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(err.Error(), `name is "a.>"`) || !strings.Contains(err.Error(), "lease is 0s") {
-		t.Errorf("told %v", err)
+		t.Errorf("got %v", err)
 	}
 }
 

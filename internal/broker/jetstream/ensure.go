@@ -60,7 +60,7 @@ func (n *ensureOperation) run(ctx context.Context) error {
 	if config.Metadata[metaApplied] != fingerprint {
 		// The hash is stored last: an interrupted call is repeated, and its remainder is not
 		// drift.
-		if _, err := n.js.UpdateStream(ctx, n.desiredQueue.streamConfig(config, fingerprint)); err != nil {
+		if _, err := n.js.UpdateStream(ctx, n.streamConfig(config, fingerprint)); err != nil {
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func (n *ensureOperation) checkOwnership(has broker.QueueOwner) error {
 }
 
 func (n *ensureOperation) ensureStream(ctx context.Context, found jetstream.StreamConfig) error {
-	want := n.desiredQueue.streamConfig(found, "")
+	want := n.streamConfig(found, "")
 	drift := streamDrift(&want, &found)
 	if len(drift) == 0 {
 		return nil

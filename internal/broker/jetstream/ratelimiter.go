@@ -101,7 +101,7 @@ func (l *rateLimiter) reserveSlots(ctx context.Context, number int) ([]time.Time
 		if err := l.measureClockOffset(ctx); err != nil {
 			return nil, err
 		}
-		line := rate.RateLimit{Interval: asked.Per / time.Duration(asked.Limit), Burst: max(asked.Burst, 1)}
+		line := rate.Limit{Interval: asked.Per / time.Duration(asked.Limit), Burst: max(asked.Burst, 1)}
 		grant, err := l.takeSlots(ctx, line, number)
 		if err != nil {
 			return nil, err
@@ -121,7 +121,7 @@ func (l *rateLimiter) reserveSlots(ctx context.Context, number int) ([]time.Time
 }
 
 // takeSlots takes slots from the shared state, and retries after a conflicting write.
-func (l *rateLimiter) takeSlots(ctx context.Context, line rate.RateLimit, number int) (rate.SlotGrant, error) {
+func (l *rateLimiter) takeSlots(ctx context.Context, line rate.Limit, number int) (rate.SlotGrant, error) {
 	for {
 		var state rate.SharedState
 		entry, err := l.bucket.Get(ctx, rateStateKey)

@@ -19,8 +19,8 @@ const SlotLeadTime = 200 * time.Millisecond
 // late, and would otherwise stay below the limit.
 const lateTolerance = 100 * time.Millisecond
 
-// RateLimit is one slot per interval.
-type RateLimit struct {
+// Limit is one slot per interval.
+type Limit struct {
 	// Interval between two slots.
 	Interval time.Duration
 	// Burst is how many unused past slots can still be taken.
@@ -44,7 +44,7 @@ type SlotGrant struct {
 }
 
 // TakeSlots takes at most number slots.
-func (l RateLimit) TakeSlots(state SharedState, now time.Time, number int) SlotGrant {
+func (l Limit) TakeSlots(state SharedState, now time.Time, number int) SlotGrant {
 	next := state.NextSlot
 	if oldest := now.Add(-max(lateTolerance, time.Duration(l.Burst-1)*l.Interval)); next.Before(oldest) {
 		next = oldest
@@ -75,4 +75,4 @@ func (l RateLimit) TakeSlots(state SharedState, now time.Time, number int) SlotG
 
 // SlotsPerRequest returns how many slots to take at once: those of 50 ms, so that several
 // workers share each lead time.
-func (l RateLimit) SlotsPerRequest() int { return max(1, int(50*time.Millisecond/l.Interval)) }
+func (l Limit) SlotsPerRequest() int { return max(1, int(50*time.Millisecond/l.Interval)) }

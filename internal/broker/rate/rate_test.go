@@ -14,9 +14,9 @@ func timeAt(d time.Duration) time.Time { return noon.Add(d) }
 
 func TestTakeSlots(t *testing.T) {
 	const ms = time.Millisecond
-	tenth := RateLimit{Interval: 100 * ms, Burst: 1}
+	tenth := Limit{Interval: 100 * ms, Burst: 1}
 	for name, row := range map[string]struct {
-		limit  RateLimit
+		limit  Limit
 		next   time.Duration
 		number int
 		want   SlotGrant
@@ -40,7 +40,7 @@ func TestTakeSlots(t *testing.T) {
 			tenth, -time.Second, 2, SlotGrant{Slots: []time.Time{timeAt(0), timeAt(0)}, State: SharedState{timeAt(100 * ms)}},
 		},
 		"as many as the burst are": {
-			RateLimit{100 * ms, 3}, -time.Hour, 9, SlotGrant{
+			Limit{100 * ms, 3}, -time.Hour, 9, SlotGrant{
 				Slots: []time.Time{timeAt(0), timeAt(0), timeAt(0), timeAt(100 * ms), timeAt(200 * ms)}, State: SharedState{timeAt(300 * ms)},
 			},
 		},
@@ -48,10 +48,10 @@ func TestTakeSlots(t *testing.T) {
 			tenth, time.Hour, 1, SlotGrant{State: SharedState{timeAt(300 * ms)}, RetryTime: timeAt(100 * ms)},
 		},
 		"one job a minute": {
-			RateLimit{time.Minute, 1}, -time.Hour, 5, SlotGrant{Slots: []time.Time{timeAt(0)}, State: SharedState{timeAt(time.Minute - 100*ms)}},
+			Limit{time.Minute, 1}, -time.Hour, 5, SlotGrant{Slots: []time.Time{timeAt(0)}, State: SharedState{timeAt(time.Minute - 100*ms)}},
 		},
 		"the next one a minute later": {
-			RateLimit{time.Minute, 1}, time.Minute, 5, SlotGrant{State: SharedState{timeAt(time.Minute)}, RetryTime: timeAt(time.Minute - SlotLeadTime)},
+			Limit{time.Minute, 1}, time.Minute, 5, SlotGrant{State: SharedState{timeAt(time.Minute)}, RetryTime: timeAt(time.Minute - SlotLeadTime)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestRateHoldsForAnyWorkersAndChanges(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		var begun []time.Time
 		state, now := SharedState{}, noon
-		limit := RateLimit{Interval: 10 * time.Millisecond, Burst: 1}
+		limit := Limit{Interval: 10 * time.Millisecond, Burst: 1}
 		changed := timeAt(30 * time.Second)
 		for now.Before(timeAt(time.Minute)) {
 			if !now.Before(changed) {
@@ -104,7 +104,7 @@ func TestRateHoldsForAnyWorkersAndChanges(t *testing.T) {
 func FuzzTakeSlots(f *testing.F) {
 	f.Add(int64(time.Second), 3, int64(0), 5)
 	f.Fuzz(func(t *testing.T, interval int64, burst int, next int64, number int) {
-		l := RateLimit{Interval: time.Duration(1 + uint64(interval)%uint64(time.Hour)), Burst: 1 + int(uint(burst)%1000)}
+		l := Limit{Interval: time.Duration(1 + uint64(interval)%uint64(time.Hour)), Burst: 1 + int(uint(burst)%1000)}
 		number = int(uint(number) % 1000)
 		g := l.TakeSlots(SharedState{noon.Add(time.Duration(next))}, noon, number)
 		if len(g.Slots) > number {

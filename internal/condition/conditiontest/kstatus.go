@@ -1,5 +1,5 @@
 // Package conditiontest checks in tests how kstatus reads an object's status. Flux, Argo CD and
-// other tools use kstatus to tell whether an applied object is ready.
+// other tools use kstatus to determine whether an applied object is ready.
 package conditiontest
 
 import (

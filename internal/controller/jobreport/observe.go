@@ -40,7 +40,7 @@ func (r *Reconciler) scanJobs(ctx context.Context, namespace string) (report.Sca
 func (r *Reconciler) observe(ctx context.Context, namespace string, scan report.Scan) (report.Observation, error) {
 	stored := &v1alpha1.JobReport{}
 	stored.Namespace, stored.Name = namespace, v1alpha1.JobReportName
-	if err := r.live.Get(ctx, client.ObjectKeyFromObject(stored), stored); client.IgnoreNotFound(err) != nil {
+	if err := client.IgnoreNotFound(r.live.Get(ctx, client.ObjectKeyFromObject(stored), stored)); err != nil {
 		return report.Observation{}, fmt.Errorf("reading the JobReport: %w", err)
 	}
 	return report.Observation{Report: stored, Scan: scan, ExportEnabled: r.options.OpenReports, Now: r.clock.Now()}, nil

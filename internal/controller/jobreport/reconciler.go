@@ -49,7 +49,7 @@ func New(c client.Client, live client.Reader, recorder events.EventRecorder, log
 func (r *Reconciler) Reconcile(ctx context.Context, namespace string) error {
 	scan, scanErr := r.scanJobs(ctx, namespace)
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the operator stops: a scan that it interrupts is no failure
 	}
 	var observation report.Observation
 	var decision report.Decision

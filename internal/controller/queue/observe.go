@@ -23,7 +23,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
 
-// observe gathers what is known about a Queue before the broker is asked.
+// observe gathers what is known about a Queue before the first request to the broker.
 func (r *Reconciler) observe(ctx context.Context, q *v1alpha1.Queue) (queue.Observation, error) {
 	effective, err := r.effectiveConfig(ctx, q)
 	if err != nil {

@@ -75,7 +75,7 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, wp *v1alpha1.WorkerPool
 // terminating namespace: there the pool itself will be deleted soon.
 func refusalOf(err error, object client.Object) (*core.Refusal, error) {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
-	switch class := apierror.ClassOf(err); class { //nolint:exhaustive // all others are retried
+	switch class := apierror.ClassOf(err); class {
 	case apierror.None, apierror.NamespaceTerminating:
 		return nil, nil //nolint:nilnil // no refusal
 	case apierror.Invalid, apierror.PolicyDenied, apierror.QuotaExceeded:

@@ -135,7 +135,7 @@ func (qs *observedQueues) observeStats(ctx context.Context, observed *observatio
 
 // notifyOnFirstMessage requests a notification of the first message if the pool has no workers.
 // If messages are waiting already, a notification would trigger reconciliations without end.
-func (r *Reconciler) notifyOnFirstMessage(wp *v1alpha1.WorkerPool, observed *observation, decision *pool.Decision) {
+func (*Reconciler) notifyOnFirstMessage(wp *v1alpha1.WorkerPool, observed *observation, decision *pool.Decision) {
 	if observed.queues == nil || wp.Spec.Autoscaling == nil || decision.Status.Desired > 0 ||
 		observed.Stats == nil || observed.Stats.Backlog > 0 {
 		return

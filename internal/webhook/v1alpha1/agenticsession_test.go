@@ -24,7 +24,7 @@ func agenticSession() *v1alpha1.AgenticSession {
 	return s
 }
 
-// noted is the user that a request leaves in a session; nil if there is none.
+// noted is the user that a request records in a session, or nil.
 func noted(t *testing.T, operation admissionv1.Operation, before, given *v1alpha1.UserContext) *v1alpha1.UserContext {
 	t.Helper()
 	raw := func(user *v1alpha1.UserContext) []byte {

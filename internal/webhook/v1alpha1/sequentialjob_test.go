@@ -100,7 +100,7 @@ func TestInvalidSequentialJobIsRefusedOnUpdate(t *testing.T) {
 			before: ended(two().Rerun("2", "test")),
 			edit:   func(sj *v1alpha1.SequentialJob) { sj.Spec.TTLSecondsAfterFinished = new(int32(60)) },
 		},
-		"a rerun while the run goes on": {
+		"a rerun while the run is in progress": {
 			before:       started(two()),
 			edit:         rerun("2", "Start"),
 			wantWarnings: []string{"spec.rerun: the rerun starts when the current run has finished"},

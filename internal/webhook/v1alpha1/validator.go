@@ -66,7 +66,7 @@ func (v *specValidator[T]) warnings(ctx context.Context, object T) admission.War
 	return v.warn(ctx, object)
 }
 
-// invalid returns an error that lists the invalid fields, nil if there are none.
+// invalid returns an error that lists the invalid fields, or nil.
 func (v *specValidator[T]) invalid(object T, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil

@@ -55,7 +55,7 @@ func TestAPacketPassesOnlyIfAPolicyAllowsIt(t *testing.T) {
 	}{
 		"allowed":                         {tcp(here, there), answers{allowed: true}, true},
 		"not allowed":                     {tcp(here, there), answers{}, false},
-		"nobody can tell":                 {tcp(here, there), answers{allowed: true, err: errors.New("unknown")}, false},
+		"the decision fails":              {tcp(here, there), answers{allowed: true, err: errors.New("unknown")}, false},
 		"from a Pod that nobody knows":    {tcp(there, here), answers{allowed: true}, false},
 		"to an address that nobody knows": {tcp(here, "192.0.2.1"), answers{allowed: true}, true},
 		"no packet":                       {[]byte("none"), answers{allowed: true}, false},

@@ -10,7 +10,7 @@
 // worker that is one too many.
 //
 // All this is a model. Ours asks the function that the operator uses, every two seconds,
-// and lets go of a worker only when it has finished. Of KEDA's and the autoscaler's loops
+// and removes a worker only after it has finished. Of KEDA's and the autoscaler's loops
 // keda.go says what is modelled; in doubt the model is kind to them.
 package main
 
@@ -35,7 +35,7 @@ func main() {
 
 func run() error {
 	seeds := flag.Uint64("seeds", 20, "from how many seeds each load is drawn")
-	all := flag.Bool("sweep", false, "try KEDA with many thresholds, and tell which are better than ours")
+	all := flag.Bool("sweep", false, "try KEDA with many thresholds, and print which are better than ours")
 	flag.Parse()
 	if *seeds == 0 || *seeds > 1000 {
 		return errors.New("-seeds must be 1 to 1000")

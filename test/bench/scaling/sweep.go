@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 )
 
-// sweep tries KEDA with many settings, and tells for each load which of them wait shorter
+// sweep tries KEDA with many settings, and prints for each load which of them wait shorter
 // than ours, and which take fewer Pods' time. One that does both would be better than ours.
 func sweep(w io.Writer, count uint64) error {
 	rows := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)

@@ -10,7 +10,7 @@ import (
 const (
 	// mostOperations is how many times KEDA's scale operations ours may be.
 	mostOperations = 1.5
-	// noWait is a waiting time that is none: the model has no shorter one than a delivery.
+	// noWait is the waiting time of an immediate delivery, the shortest in the model.
 	noWait = 0.01
 )
 

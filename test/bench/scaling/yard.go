@@ -134,7 +134,7 @@ func (y *yard) create(count int) {
 }
 
 // stop sends a Pod SIGTERM. It finishes what it can in its grace, as a worker does that
-// minds the signal; what is left is delivered again when its lease is over.
+// handles the signal; the rest is redelivered when its lease expires.
 func (y *yard) stop(p *pod) {
 	if len(p.working) > 0 {
 		y.victims++

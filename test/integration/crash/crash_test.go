@@ -248,7 +248,7 @@ func (j *journal) add(e entry) {
 	j.entries = append(j.entries, e)
 }
 
-// happened tells, for each sequence, what became of its Jobs.
+// happened returns, for each sequence, the outcome of its Jobs.
 func (j *journal) happened() map[string]string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -40,7 +40,7 @@ func TestSessionsLeaveNoGoroutines(t *testing.T) {
 	go func() { stopped <- mgr.Start(ctx) }()
 
 	const atOnce = 50
-	s.round(0, atOnce) // whatever is only begun when it is first needed
+	s.round(0, atOnce) // starts everything that starts on first use
 	begin := s.atRest()
 	all := testbuilder.Number(t, "SESSION_ROUNDS", 2) * atOnce
 	for first := atOnce; first < all+atOnce; first += atOnce {
