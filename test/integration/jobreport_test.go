@@ -84,16 +84,18 @@ func suspendedJobs(t *testing.T, ns string, count int) {
 	time.Sleep(time.Second) // a condition's time is of whole seconds
 }
 
-// reporter is a service account that may do what the shipped Role lets it, in the namespaces given.
+// reporter returns the operator's service account, with the permissions of the shipped Role in these
+// namespaces. It waits until they take effect: the API server caches Roles.
 func reporter(t *testing.T, namespaces ...string) *rest.Config {
 	t.Helper()
 	for _, ns := range namespaces {
 		grant(t, ns, "jobreport")
+		eventually(t, "the Role to take effect", func() bool { return may(t, ns, "list jobs.batch") })
 	}
 	return asOperator()
 }
 
-// grant makes the Role and its binding of that directory of config/rbac in the namespace.
+// grant creates the Role and RoleBinding of that directory of config/rbac in the namespace.
 func grant(t *testing.T, ns, directory string) {
 	t.Helper()
 	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
