@@ -130,8 +130,8 @@ func TestJobReportHasNoPlaceInANamespaceThatIsNotThere(t *testing.T) {
 		namespace func(*testing.T) string
 		want      string
 	}{
-		"the namespace does not exist":       {func(*testing.T) string { return "test-there-is-none" }, v1alpha1.ReasonNamespaceNotFound},
-		"it is being deleted": {leavingNamespace, v1alpha1.ReasonNamespaceTerminating},
+		"the namespace does not exist": {func(*testing.T) string { return "test-there-is-none" }, v1alpha1.ReasonNamespaceNotFound},
+		"it is being deleted":          {leavingNamespace, v1alpha1.ReasonNamespaceTerminating},
 	} {
 		t.Run(title, func(t *testing.T) {
 			other := namespace(t)
