@@ -90,7 +90,7 @@ func unwatchedNamespace(t *testing.T) {
 	alone := createSequenceIn(t, unwatched, testbuilder.SequentialJob("alone", "").Step("a", testbuilder.Image("")).Obj())
 	looked := createSequence(t, testbuilder.SequentialJob("looked-after", "").Step("a", script("true")).Obj())
 	looked.untilPhase(v1alpha1.PhaseCompleted)
-	if sj := alone.now(); sj.Status.ObservedGeneration != 0 || len(sj.Finalizers) != 0 || len(alone.jobs()) != 0 {
+	if sj := alone.now(); sj.Status.ObservedGeneration > 0 || len(sj.Finalizers) != 0 || len(alone.jobs()) != 0 {
 		t.Errorf("it was touched:\n%s", describe(sj))
 	}
 }

@@ -266,7 +266,7 @@ func sessionMisconfigured(t *testing.T) {
 		`secret "no-such" not found`: func(spec *v1alpha1.AgenticSessionSpec) {
 			spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "no-such"}}}}
 		},
-		"check the Pod's events for a unavailableImage Secret or volume": func(spec *v1alpha1.AgenticSessionSpec) {
+		"check the Pod's events for a missing Secret or volume": func(spec *v1alpha1.AgenticSessionSpec) {
 			spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "no-such"}}
 		},
 	} {
@@ -319,7 +319,9 @@ func sessionInteractive(t *testing.T) {
 // postMessage posts a message to the session's Service from an allowed Pod, and returns the answer.
 func (s *sessionTest) postMessage(text string) (answer string) {
 	s.t.Helper()
-	post := fmt.Sprintf("wget -q -O /dev/termination-log --post-data %q http://%s:8080 || true", text, s.s.Status.Service)
+	// A busy node needs a moment until the Service leads to a Pod that has just become ready.
+	post := fmt.Sprintf("for attempt in 1 2 3 4 5 6 7 8 9 10; do wget -q -T 5 -O /dev/termination-log --post-data %q http://%s:8080 && exit 0; sleep 1; done",
+		text, s.s.Status.Service)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "visitor-", Namespace: s.s.Namespace, Labels: visitor}}
 	pod.Spec = corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,

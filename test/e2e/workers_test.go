@@ -243,7 +243,7 @@ func testStatefulWorkers(t *testing.T) {
 	})
 	env.waitUntilWorkers(3)
 	env.wantPodIndexes(0, 1, 2)
-	env.sendBatch(jobBatch{queue: "orders", run: "job", jobs: 450, rate: 10, takes: 300 * time.Millisecond})
+	env.sendBatch(jobBatch{queue: "orders", run: "job", jobs: 900, rate: 10, takes: 300 * time.Millisecond}) // enough to last until the rollout on a busy node
 	env.resizePool(1)
 	env.wantPodIndexes(0)
 	env.resizePool(3)
