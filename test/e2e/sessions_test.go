@@ -319,9 +319,14 @@ func sessionInteractive(t *testing.T) {
 // postMessage posts a message to the session's Service from an allowed Pod, and returns the answer.
 func (s *sessionTest) postMessage(text string) (answer string) {
 	s.t.Helper()
-	// A busy node needs a moment until the Service leads to a Pod that has just become ready.
-	post := fmt.Sprintf("for attempt in 1 2 3 4 5 6 7 8 9 10; do wget -q -T 5 -O /dev/termination-log --post-data %q http://%s:8080 && exit 0; sleep 1; done",
-		text, s.s.Status.Service)
+	// nc, because wget crashes in some static builds of busybox. It tries again because the
+	// Service leads to a Pod only some time after that is ready.
+	post := fmt.Sprintf(`for attempt in 1 2 3 4 5 6 7 8 9 10; do
+	answer=$(printf 'POST / HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s' | nc -w 10 %s 8080 | tr -d '\r')
+	[ -n "$answer" ] && break
+	sleep 1
+done
+echo "$answer" | sed '1,/^$/d' > /dev/termination-log`, len(text), text, s.s.Status.Service)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "visitor-", Namespace: s.s.Namespace, Labels: visitor}}
 	pod.Spec = corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
