@@ -279,7 +279,7 @@ func upAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	output, err := localcluster(t, "up")
-	if err != nil || !strings.Contains(output, "up already") {
+	if err != nil || !strings.Contains(output, "already runs") {
 		t.Errorf("up says %q, %v", output, err)
 	}
 	want(t, before, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
