@@ -43,6 +43,18 @@ type Refusal struct {
 	Message string
 }
 
+// AsRefusal completes the refusal of an object with the class and the message of an error. It
+// returns nil if the error is nil, or is no refusal but has to be handled or retried.
+func AsRefusal(err error, refused Refusal) *Refusal {
+	switch refused.Class = apierror.ClassOf(err); refused.Class {
+	case apierror.Invalid, apierror.PolicyDenied, apierror.QuotaExceeded:
+		refused.Message = err.Error()
+		return &refused
+	default:
+		return nil
+	}
+}
+
 // Earliest returns the shortest of the waits, of which 0 means never.
 func Earliest(waits ...time.Duration) time.Duration {
 	earliest := time.Duration(0)

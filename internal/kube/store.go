@@ -42,8 +42,8 @@ func (s *Store[V]) Set(object client.Object, value V) {
 	s.Update(object, func(v *V) { *v = value })
 }
 
-// Update changes the value of an object, from or the zero value. The change is
-// made under the store's lock and must not call the store.
+// Update changes the value of an object, starting from the zero value if it has none. The change
+// is made under the store's lock and must not call the store.
 func (s *Store[V]) Update(object client.Object, change func(*V)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

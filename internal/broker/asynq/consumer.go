@@ -175,14 +175,14 @@ return {id, redis.call("HGET", ARGV[1] .. id, "pending_since") or "", redis.call
 
 // dequeueTask runs the dequeue script, and returns the task with its state before.
 func (l *taskConsumer) dequeueTask(ctx context.Context, script scriptRunner) (cmd *goredis.Cmd, id string, p dequeuedTask) {
-	var told *goredis.Cmd
+	var reply *goredis.Cmd
 	// Each command has its own error.
 	_, _ = l.client.TxPipelined(ctx, func(pipe goredis.Pipeliner) error {
-		told = pipe.Eval(ctx, peekScript, []string{pendingKey(l.queue)}, taskKey(l.queue, ""))
+		reply = pipe.Eval(ctx, peekScript, []string{pendingKey(l.queue)}, taskKey(l.queue, ""))
 		cmd = script(ctx, pipe)
 		return nil
 	})
-	values, err := told.Slice()
+	values, err := reply.Slice()
 	if err != nil || len(values) != 3 || cmd.Err() != nil {
 		return cmd, "", dequeuedTask{}
 	}

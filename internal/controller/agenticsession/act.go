@@ -116,14 +116,11 @@ func nameTaken(kind, name string) *core.Refusal {
 // asRefusal returns a refusal if the API server does not accept the object as it is, and any other
 // error as an error.
 func asRefusal(err error, kind, name string) (*core.Refusal, error) {
-	switch class := apierror.ClassOf(err); class {
-	case apierror.None:
-		return nil, nil
-	case apierror.QuotaExceeded, apierror.PolicyDenied, apierror.Invalid:
-		return &core.Refusal{Class: class, Kind: kind, Name: name, Message: err.Error()}, nil
-	case apierror.NamespaceTerminating:
-		return nil, kube.ErrStale // the session will be deleted too
-	default:
-		return nil, fmt.Errorf("creating or applying %s %s: %w", kind, name, err)
+	if refusal := core.AsRefusal(err, core.Refusal{Kind: kind, Name: name}); refusal != nil || err == nil {
+		return refusal, nil
 	}
+	if apierror.ClassOf(err) == apierror.NamespaceTerminating {
+		return nil, kube.ErrStale // the session will be deleted too
+	}
+	return nil, fmt.Errorf("creating or applying %s %s: %w", kind, name, err)
 }

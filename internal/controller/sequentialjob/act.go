@@ -175,16 +175,10 @@ func (r *Reconciler) ensureOutputs(ctx context.Context, sj *v1alpha1.SequentialJ
 // asRefusal returns the refusal that an error of creating an object means, or the error if the
 // request may succeed later without a decision of the core. Both are nil without an error.
 func asRefusal(err error, refused core.Refusal) (*core.Refusal, error) {
-	refused.Class = apierror.ClassOf(err)
-	switch refused.Class {
-	case apierror.None:
-		return nil, nil
-	case apierror.Invalid, apierror.PolicyDenied, apierror.QuotaExceeded:
-		refused.Message = err.Error()
-		return &refused, nil
-	default:
-		return nil, fmt.Errorf("creating %s %s: %w", refused.Kind, refused.Name, err)
+	if refusal := core.AsRefusal(err, refused); refusal != nil || err == nil {
+		return refusal, nil
 	}
+	return nil, fmt.Errorf("creating %s %s: %w", refused.Kind, refused.Name, err)
 }
 
 // nameTaken returns the refusal of an object whose name belongs to an object of another owner.

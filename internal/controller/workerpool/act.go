@@ -75,14 +75,14 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, wp *v1alpha1.WorkerPool
 // terminating namespace: there the pool itself will be deleted soon.
 func refusalOf(err error, object client.Object) (*core.Refusal, error) {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
-	switch class := apierror.ClassOf(err); class {
-	case apierror.None, apierror.NamespaceTerminating:
-		return nil, nil //nolint:nilnil // no refusal
-	case apierror.Invalid, apierror.PolicyDenied, apierror.QuotaExceeded:
-		return &core.Refusal{Class: class, Kind: kind, Name: object.GetName(), Message: strings.TrimSpace(err.Error())}, nil
-	default:
-		return nil, fmt.Errorf("writing %s %s: %w", kind, object.GetName(), err)
+	if refusal := core.AsRefusal(err, core.Refusal{Kind: kind, Name: object.GetName()}); refusal != nil {
+		refusal.Message = strings.TrimSpace(refusal.Message)
+		return refusal, nil
 	}
+	if err == nil || apierror.ClassOf(err) == apierror.NamespaceTerminating {
+		return nil, nil //nolint:nilnil // no refusal
+	}
+	return nil, fmt.Errorf("writing %s %s: %w", kind, object.GetName(), err)
 }
 
 // nameTaken is the refusal of an object whose name another object has.
