@@ -81,7 +81,7 @@ func TestClaimOfAnotherOwnerIsRecognized(t *testing.T) {
 	}
 	for name, claim := range tests {
 		t.Run(name, func(t *testing.T) {
-			if WasCreatedFor(mine, claim) {
+			if core.WasCreatedFor(mine, claim, v1alpha1.LabelSequentialJobUID) {
 				t.Error("it is taken for ours")
 			}
 		})
