@@ -83,3 +83,25 @@ func Earliest(waits ...time.Duration) time.Duration {
 	}
 	return earliest
 }
+
+// Schedule is when to decide again.
+type Schedule struct {
+	// Now is the time of the decision.
+	Now time.Time
+	// RequeueAfter is the time until the next decision; 0 is never.
+	RequeueAfter time.Duration
+}
+
+// RequeueWithin schedules the next decision after at most this positive time.
+func (s *Schedule) RequeueWithin(wait time.Duration) {
+	s.RequeueAfter = Earliest(s.RequeueAfter, max(wait, time.Millisecond))
+}
+
+// HasReached reports whether it is at least this time. If not, it schedules a decision for then.
+func (s *Schedule) HasReached(due time.Time) bool {
+	left := due.Sub(s.Now)
+	if left > 0 {
+		s.RequeueWithin(left)
+	}
+	return left <= 0
+}

@@ -30,7 +30,7 @@ func statusEvents(before, after *v1alpha1.SequentialJobStatus) []core.Event {
 
 func specEvents(before, after *v1alpha1.SequentialJobStatus) []core.Event {
 	var events []core.Event
-	if before.Run > 0 && after.ObservedGeneration != before.ObservedGeneration && !isFinished(before) {
+	if before.Run > 0 && after.ObservedGeneration != before.ObservedGeneration && !IsFinished(before) {
 		message := fmt.Sprintf("Steps that have not started use the spec of generation %d", after.ObservedGeneration)
 		events = append(events, normalEvent(v1alpha1.EventSpecChanged, actionObserveSpec, message))
 	}
