@@ -114,9 +114,3 @@ func childMetadata(wp *v1alpha1.WorkerPool, name string) metav1.ObjectMeta {
 		}},
 	}
 }
-
-// IsControllerOf reports whether the pool is the controller of the object.
-func IsControllerOf(wp *v1alpha1.WorkerPool, child metav1.Object) bool {
-	controller := metav1.GetControllerOf(child)
-	return controller != nil && controller.UID == wp.UID
-}
