@@ -2,6 +2,7 @@ package core
 
 import (
 	"time"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -53,6 +54,23 @@ func AsRefusal(err error, refused Refusal) *Refusal {
 	default:
 		return nil
 	}
+}
+
+// FormatReason joins a reason and a message, which may be empty.
+func FormatReason(reason, message string) string {
+	if message == "" {
+		return reason
+	}
+	return reason + ": " + message
+}
+
+// TruncateMessage limits a message to this many characters and marks the truncation.
+func TruncateMessage(message string, limit int) string {
+	const ellipsis = "..."
+	if utf8.RuneCountInString(message) <= limit {
+		return message
+	}
+	return string([]rune(message)[:limit-len(ellipsis)]) + ellipsis
 }
 
 // Earliest returns the shortest of the waits, of which 0 means never.

@@ -10,6 +10,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/condition"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 // The wait before another attempt to create a Job that a quota or a taken name blocks is as long
@@ -80,7 +81,7 @@ func runFailure(status *v1alpha1.SequentialJobStatus) (reason, message string) {
 		}
 		return v1alpha1.ReasonDeadlineExceeded, deadlineMessage
 	}
-	message = fmt.Sprintf("step %q failed: %s", failed.Name, joinReason(failed.Reason, failed.Message))
+	message = fmt.Sprintf("step %q failed: %s", failed.Name, core.FormatReason(failed.Reason, failed.Message))
 	switch {
 	case failed.Finally:
 		return v1alpha1.ReasonFinallyFailed, message

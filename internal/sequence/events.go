@@ -62,7 +62,7 @@ func stepEvents(before, after *v1alpha1.StepStatus) []core.Event {
 	case v1alpha1.StepSucceeded:
 		events = append(events, routineEvent(v1alpha1.EventJobCompleted, fmt.Sprintf("Job %s of step %s completed", after.JobName, after.Name)))
 	case v1alpha1.StepFailed:
-		message := fmt.Sprintf("Step %s failed: %s", after.Name, joinReason(after.Reason, after.Message))
+		message := fmt.Sprintf("Step %s failed: %s", after.Name, core.FormatReason(after.Reason, after.Message))
 		events = append(events, warningEvent(v1alpha1.EventJobFailed, actionRun, message))
 	}
 	return events

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 // workspaceVolume is the name of the workspace's volume in a step's Pod.
@@ -25,7 +26,7 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 			Namespace:       sj.Namespace,
 			Labels:          jobLabels(sj, step.Name),
 			Annotations:     jobAnnotations(sj, step, run, contentHash(template)),
-			OwnerReferences: []metav1.OwnerReference{ownerReference(sj)},
+			OwnerReferences: core.ControllerReferences("SequentialJob", sj),
 		},
 		Spec: batchv1.JobSpec{
 			Parallelism:           options.Parallelism,
@@ -160,25 +161,6 @@ func childLabels(sj *v1alpha1.SequentialJob) map[string]string {
 		v1alpha1.LabelSequentialJob:    labelValue(sj.Name),
 		v1alpha1.LabelSequentialJobUID: string(sj.UID),
 	}
-}
-
-// ownerReference makes the SequentialJob the controller of a child. It does not set
-// blockOwnerDeletion: that requires a permission on finalizers, and the finalizer of a running
-// SequentialJob already ensures that its Job is deleted first.
-func ownerReference(sj *v1alpha1.SequentialJob) metav1.OwnerReference {
-	return metav1.OwnerReference{
-		APIVersion: v1alpha1.GroupVersion.String(),
-		Kind:       "SequentialJob",
-		Name:       sj.Name,
-		UID:        sj.UID,
-		Controller: new(true),
-	}
-}
-
-// IsOwned reports whether the object's controller is this SequentialJob.
-func IsOwned(sj *v1alpha1.SequentialJob, child metav1.Object) bool {
-	controller := metav1.GetControllerOf(child)
-	return controller != nil && controller.UID == sj.UID
 }
 
 // allStepSpecs returns the steps of containers, then those of finally.

@@ -93,7 +93,7 @@ func (v stepVerdict) applyTo(step *v1alpha1.StepStatus, now metav1.Time) {
 	case outcomeFailed:
 		step.Phase = v1alpha1.StepFailed
 	}
-	step.Reason, step.Message = v.reason, truncateMessage(v.message)
+	step.Reason, step.Message = v.reason, core.TruncateMessage(v.message, maxMessageLength)
 	step.Tolerated, step.Output = v.tolerated, v.output
 	if v.finishTime.IsZero() {
 		v.finishTime = now
@@ -276,7 +276,7 @@ func (e *evaluation) refusalOf(step *v1alpha1.StepStatus) *core.Refusal {
 // evaluateTerminalJob returns the verdict of a Job that ended.
 func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1.Job) stepVerdict {
 	options := jobOptions(job)
-	condition := terminalCondition(job)
+	condition := core.FindEndCondition(job)
 	failed := condition.Type == batchv1.JobFailed
 	pods, known := e.Answers.PodsByJob[job.UID]
 	if !known && (options.Outputs || (failed && job.Status.Failed > 0)) {
@@ -374,7 +374,7 @@ func stopAtStartDeadline(e *evaluation, _ *v1alpha1.StepStatus, job *batchv1.Job
 // stopStep deletes the step's Job. The step remains active until the Job no longer exists.
 func (e *evaluation) stopStep(step *v1alpha1.StepStatus, job *batchv1.Job, phase v1alpha1.StepPhase, reason, message string) {
 	e.recordJob(step, job)
-	step.Phase, step.Reason, step.Message = phase, reason, truncateMessage(message)
+	step.Phase, step.Reason, step.Message = phase, reason, core.TruncateMessage(message, maxMessageLength)
 	e.deleteJob(job)
 }
 
@@ -416,17 +416,7 @@ func hasStoppedPods(job *batchv1.Job) bool {
 
 // IsTerminal reports whether the Job ended and all its Pods have stopped. The conditions
 // SuccessCriteriaMet and FailureTarget only announce the end: Pods may still be running.
-func IsTerminal(job *batchv1.Job) bool { return terminalCondition(job) != nil }
-
-func terminalCondition(job *batchv1.Job) *batchv1.JobCondition {
-	for i := range job.Status.Conditions {
-		c := &job.Status.Conditions[i]
-		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
-			return c
-		}
-	}
-	return nil
-}
+func IsTerminal(job *batchv1.Job) bool { return core.FindEndCondition(job) != nil }
 
 func hasTrueCondition(job *batchv1.Job, conditionType batchv1.JobConditionType) bool {
 	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {

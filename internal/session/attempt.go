@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 const (
@@ -77,7 +78,7 @@ func (e *evaluation) followJob(job *batchv1.Job) {
 	e.recordRunnerStart()
 	e.readResult()
 	e.applyRules(attemptRules)
-	end := findEndCondition(job)
+	end := core.FindEndCondition(job)
 	if end != nil && endedBeforeDeletion(job, end) {
 		e.closeAttempt(verdictOfJob(job, e.pod, end, e.hasResult()))
 		return

@@ -122,7 +122,7 @@ func dependenciesReady(e *evaluation) (conditionState, bool) {
 func networkRestricted(e *evaluation) (conditionState, bool) {
 	session, policy, runner := e.observation.Session, e.observation.NetworkPolicy, e.observation.Runner
 	switch {
-	case policy == nil || !IsControlledBy(session, policy):
+	case policy == nil || !metav1.IsControlledBy(policy, session):
 		message := "NetworkPolicy " + NetworkPolicyName(session.Name) + " does not exist"
 		return conditionState{metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyNotFound, message}, true
 	case runner != nil && !isNetworkPolicyApplied(policy, buildNetworkPolicy(session, runner)):
@@ -157,7 +157,7 @@ func podScheduled(e *evaluation) (conditionState, bool) {
 	}
 	message := ""
 	if c := findPodCondition(e.pod, corev1.PodScheduled, corev1.ConditionFalse); c != nil {
-		message = formatReason(c.Reason, c.Message)
+		message = core.FormatReason(c.Reason, c.Message)
 	}
 	return conditionState{metav1.ConditionFalse, v1alpha1.ReasonUnscheduled, message}, true
 }

@@ -94,7 +94,7 @@ func (e *evaluation) findJob(name string) (*batchv1.Job, *Question) {
 		return job, nil
 	}
 	for _, job := range e.observation.Jobs {
-		if job.Name == name && IsControlledBy(e.observation.Session, job) {
+		if job.Name == name && metav1.IsControlledBy(job, e.observation.Session) {
 			return job, nil
 		}
 	}
@@ -186,7 +186,7 @@ func (e *evaluation) requeueAfter(wait time.Duration) {
 // longer recorded: without that, a session that is restarted often would leave one each time.
 func (e *evaluation) deleteOrphanJobs() {
 	for _, job := range e.observation.Jobs {
-		if job.Name == e.status.Job || !IsControlledBy(e.observation.Session, job) {
+		if job.Name == e.status.Job || !metav1.IsControlledBy(job, e.observation.Session) {
 			continue
 		}
 		isRecorded := slices.ContainsFunc(e.status.Runs, func(run v1alpha1.SessionRun) bool { return run.Job == job.Name })
@@ -205,20 +205,7 @@ func (e *evaluation) deleteJob(job *batchv1.Job) {
 }
 
 // isJobActive reports whether Pods of a Job may still run.
-func isJobActive(job *batchv1.Job) bool { return findEndCondition(job) == nil }
-
-// findEndCondition returns the condition with which a Job ended; nil if it has not ended. Only
-// Complete and Failed count: with FailureTarget, SuccessCriteriaMet, or a counted failure,
-// Pods may still run.
-func findEndCondition(job *batchv1.Job) *batchv1.JobCondition {
-	for i := range job.Status.Conditions {
-		c := &job.Status.Conditions[i]
-		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
-			return c
-		}
-	}
-	return nil
-}
+func isJobActive(job *batchv1.Job) bool { return core.FindEndCondition(job) == nil }
 
 func secondsOrDefault(value *int32, fallback int32) int32 {
 	if value == nil {

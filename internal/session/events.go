@@ -81,7 +81,7 @@ func addedRun(before, after *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun
 func eventOfRun(run *v1alpha1.SessionRun) (event core.Event, found bool) {
 	event = core.Event{
 		Type: corev1.EventTypeWarning, Reason: v1alpha1.EventFailed, Action: actionRun,
-		Message: fmt.Sprintf("Attempt %d of run %d failed: %s", run.Attempt, run.Run, formatReason(run.Reason, run.Message)),
+		Message: fmt.Sprintf("Attempt %d of run %d failed: %s", run.Attempt, run.Run, core.FormatReason(run.Reason, run.Message)),
 	}
 	switch run.Outcome {
 	case v1alpha1.RunStopped:

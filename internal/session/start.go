@@ -121,7 +121,7 @@ func isBackingOff(e *evaluation) (reason, message string, found bool) {
 
 func isPreviousJobRunning(observation *Observation) (reason, message string, found bool) {
 	for _, job := range observation.Jobs {
-		if IsControlledBy(observation.Session, job) && isJobActive(job) {
+		if metav1.IsControlledBy(job, observation.Session) && isJobActive(job) {
 			return v1alpha1.ReasonPreviousJobRunning, "Job " + job.Name + " has not ended yet", true
 		}
 	}

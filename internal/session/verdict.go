@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -49,7 +48,7 @@ func verdictOfJob(job *batchv1.Job, pod *corev1.Pod, end *batchv1.JobCondition, 
 	case disruption != nil:
 		v.Problem = *disruption
 	case termination == nil:
-		v.Reason, v.Message = v1alpha1.ReasonPodLost, formatReason(end.Reason, end.Message)
+		v.Reason, v.Message = v1alpha1.ReasonPodLost, core.FormatReason(end.Reason, end.Message)
 	case termination.ExitCode == 0:
 		v.outcome, v.Reason = v1alpha1.RunCompleted, v1alpha1.ReasonCompleted
 	case termination.Reason == v1alpha1.ReasonOOMKilled:
@@ -91,7 +90,7 @@ func (e *evaluation) closeAttempt(v verdict) {
 	}
 	record := v1alpha1.SessionRun{
 		Run: s.Run, Attempt: s.Attempt, Job: s.Job, Start: s.JobStartTime, End: &end,
-		ExitCode: v.exitCode, Outcome: v.outcome, Reason: v.Reason, Message: truncateMessage(v.Message),
+		ExitCode: v.exitCode, Outcome: v.outcome, Reason: v.Reason, Message: core.TruncateMessage(v.Message, maxRunMessageLength),
 	}
 	if e.hasResult() && s.JobUID != "" {
 		record.CostUSD = s.Result.CostUSD
@@ -133,14 +132,4 @@ func (e *evaluation) takeRetry(reason string) bool {
 	}
 	*count++
 	return true
-}
-
-// truncateMessage shortens a message to what a record holds, and marks the cut.
-func truncateMessage(message string) string {
-	const mark = "..."
-	if utf8.RuneCountInString(message) <= maxRunMessageLength {
-		return message
-	}
-	runes := []rune(message)
-	return string(runes[:maxRunMessageLength-len(mark)]) + mark
 }
