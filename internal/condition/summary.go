@@ -41,11 +41,12 @@ func Set(conditions *[]metav1.Condition, generation int64, now metav1.Time, s Su
 		})
 	}
 	set(v1alpha1.ConditionReady, s.Ready)
-	set(v1alpha1.ConditionReconciling, statusOf(s.Progress == InProgress))
-	set(v1alpha1.ConditionStalled, statusOf(s.Progress == Stuck))
+	set(v1alpha1.ConditionReconciling, StatusOf(s.Progress == InProgress))
+	set(v1alpha1.ConditionStalled, StatusOf(s.Progress == Stuck))
 }
 
-func statusOf(is bool) metav1.ConditionStatus {
+// StatusOf returns the status of a condition that is either true or false.
+func StatusOf(is bool) metav1.ConditionStatus {
 	if is {
 		return metav1.ConditionTrue
 	}
