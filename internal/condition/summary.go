@@ -53,10 +53,15 @@ func False(reason, message string) State { return State{metav1.ConditionFalse, r
 
 // StateOf returns the state of a condition that is True or False.
 func StateOf(isTrue bool, reason, message string) State {
-	if isTrue {
-		return True(reason, message)
+	return State{StatusOf(isTrue), reason, message}
+}
+
+// StatusOf returns the status of a condition that is either true or false.
+func StatusOf(is bool) metav1.ConditionStatus {
+	if is {
+		return metav1.ConditionTrue
 	}
-	return False(reason, message)
+	return metav1.ConditionFalse
 }
 
 // SetState sets one condition.

@@ -156,12 +156,10 @@ func (r *logReader) acceptLine(line []byte) (printed []byte, isNew bool) {
 }
 
 func sleepContext(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	}
 }
