@@ -13,8 +13,6 @@ type Engine interface {
 
 	// EnsureQueue creates or updates the queue, and reports drift.
 	EnsureQueue(ctx context.Context, queue QueueConfig) (EnsureResult, error)
-	// SetPaused pauses or resumes the delivery of messages to workers.
-	SetPaused(ctx context.Context, queue string, paused bool) error
 	// Stats returns the statistics of a queue, with few and cheap requests.
 	Stats(ctx context.Context, queue string) (QueueStats, error)
 	// WaitForMessage returns when the queue has a message for workers, or ctx ends.

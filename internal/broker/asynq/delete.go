@@ -19,7 +19,7 @@ func (e *Engine) RejectNewMessages(ctx context.Context, queue string, owner brok
 		if len(record) == 0 {
 			return nil, nil // it is not there
 		}
-		return func(p goredis.Pipeliner) { p.HSet(ctx, recordKey(queue), fieldClosed, "true") }, checkOwner(queue, record, owner)
+		return func(p goredis.Pipeliner) { p.HSet(ctx, recordKey(queue), fieldClosed, "true") }, broker.CheckOwner(queue, ownerFromRecord(record), owner)
 	})
 	return redisclient.ClassifyError("closing the queue "+queue, err)
 }
@@ -27,7 +27,7 @@ func (e *Engine) RejectNewMessages(ctx context.Context, queue string, owner brok
 // ReleaseOwnership implements broker.Engine.
 func (e *Engine) ReleaseOwnership(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	err := e.updateRecord(ctx, queue, func(record map[string]string, _ bool) (func(goredis.Pipeliner), error) {
-		return func(p goredis.Pipeliner) { p.Del(ctx, recordKey(queue)) }, checkOwner(queue, record, owner)
+		return func(p goredis.Pipeliner) { p.Del(ctx, recordKey(queue)) }, broker.CheckOwner(queue, ownerFromRecord(record), owner)
 	})
 	return redisclient.ClassifyError("releasing the queue "+queue, err)
 }
@@ -52,7 +52,7 @@ func (e *Engine) DeleteQueue(ctx context.Context, queue string, owner broker.Que
 func (e *Engine) deleteQueue(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	record, err := e.client.HGetAll(ctx, recordKey(queue)).Result()
 	if err == nil {
-		err = checkOwner(queue, record, owner)
+		err = broker.CheckOwner(queue, ownerFromRecord(record), owner)
 	}
 	if err != nil {
 		return err

@@ -1,9 +1,6 @@
 package jetstream
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"maps"
 	"strconv"
 	"time"
@@ -46,18 +43,11 @@ type desiredQueue struct {
 const createdReplicas = 1
 
 // configHash changes when the configuration changes.
-func (w *desiredQueue) configHash() (string, error) {
-	asked := *w.QueueConfig
-	asked.Owner, asked.ReplacesOwnerUID = broker.QueueOwner{}, ""
-	raw, err := json.Marshal(struct {
+func (w *desiredQueue) configHash() string {
+	return broker.HashConfig(struct {
 		Queue      broker.QueueConfig
 		Scheduling bool
-	}{asked, w.allowSchedules})
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:8]), nil
+	}{w.WithoutOwner(), w.allowSchedules})
 }
 
 // streamConfig returns the found configuration with the desired settings. Other settings,
@@ -122,12 +112,9 @@ func (w *desiredQueue) newDeadStreamConfig() jetstream.StreamConfig {
 }
 
 func (w *desiredQueue) ownerMetadata(found map[string]string, applied string) map[string]string {
-	all := maps.Clone(found)
-	if all == nil {
-		all = map[string]string{}
-	}
-	all[metaOwner] = w.Owner.Name
-	all[metaOwnerUID] = w.Owner.UID
+	all := map[string]string{}
+	maps.Copy(all, found)
+	all[metaOwner], all[metaOwnerUID] = w.Owner.Name, w.Owner.UID
 	all[metaOwnerCreated] = w.Owner.CreationTime.UTC().Format(time.RFC3339Nano)
 	if applied != "" {
 		all[metaApplied] = applied
@@ -143,13 +130,13 @@ func ownerFromMetadata(metadata map[string]string) broker.QueueOwner {
 }
 
 // consumerConfigs returns the found consumers of the priorities with the desired settings.
-func (w *desiredQueue) consumerConfigs(found map[string]jetstream.ConsumerConfig) []jetstream.ConsumerConfig {
+func (w *desiredQueue) consumerConfigs(found map[string]*jetstream.ConsumerInfo) []jetstream.ConsumerConfig {
 	parts := w.maxAckPendingByPriority()
 	all := make([]jetstream.ConsumerConfig, 0, len(w.Priorities))
 	for i, p := range w.Priorities {
-		c, there := found[p.Name]
-		if !there {
-			c = jetstream.ConsumerConfig{Name: p.Name, Durable: p.Name, MaxWaiting: maxPullRequests}
+		c := jetstream.ConsumerConfig{Name: p.Name, Durable: p.Name, MaxWaiting: maxPullRequests}
+		if info := found[p.Name]; info != nil {
+			c = info.Config
 		}
 		c.FilterSubject = readySubject(w.Name, p.Name)
 		c.AckPolicy = jetstream.AckExplicitPolicy
@@ -157,11 +144,10 @@ func (w *desiredQueue) consumerConfigs(found map[string]jetstream.ConsumerConfig
 		c.BackOff = nil
 		c.MaxDeliver = w.Retry.MaxAttempts + extraDeliveries
 		c.MaxAckPending = parts[i]
-		c.Metadata = maps.Clone(c.Metadata)
-		if c.Metadata == nil {
-			c.Metadata = map[string]string{}
-		}
-		c.Metadata[metaWeight] = strconv.Itoa(p.Weight)
+		metadata := map[string]string{}
+		maps.Copy(metadata, c.Metadata)
+		metadata[metaWeight] = strconv.Itoa(p.Weight)
+		c.Metadata = metadata
 		all = append(all, c)
 	}
 	return all
