@@ -8,7 +8,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 // EnsureQueue implements broker.Engine. The pause is the only setting of a queue in asynq.
@@ -17,7 +16,7 @@ func (e *Engine) EnsureQueue(ctx context.Context, queue broker.QueueConfig) (bro
 		return broker.EnsureResult{}, &broker.ClassifiedError{Class: broker.ClassInvalid, Err: err}
 	}
 	outcome, err := e.ensureQueue(ctx, &queue)
-	return outcome, redisclient.ClassifyError("ensuring the queue "+queue.Name, err)
+	return outcome, queueError("ensuring", queue.Name, err)
 }
 
 func (e *Engine) ensureQueue(ctx context.Context, q *broker.QueueConfig) (broker.EnsureResult, error) {

@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -155,13 +156,34 @@ func (w *desiredQueue) consumerConfigs(found map[string]*jetstream.ConsumerInfo)
 
 // maxAckPendingByPriority divides maxInFlight among the priorities; -1: no limit.
 func (w *desiredQueue) maxAckPendingByPriority() []int {
-	weights := make([]int, len(w.Priorities))
-	parts := make([]int, len(w.Priorities))
-	for i, p := range w.Priorities {
-		weights[i], parts[i] = p.Weight, -1
+	if w.MaxInFlight == 0 {
+		return slices.Repeat([]int{-1}, len(w.Priorities))
 	}
-	if w.MaxInFlight > 0 {
-		return broker.SplitByWeight(w.MaxInFlight, weights)
+	var weights []int
+	for _, p := range w.Priorities {
+		weights = append(weights, p.Weight)
+	}
+	return splitByWeight(w.MaxInFlight, weights)
+}
+
+// splitByWeight divides total by weight. Each share is at least 1, the shares add up to
+// total, and each is as close to its exact share as integers allow. Total must be at least
+// the number of weights.
+func splitByWeight(total int, weights []int) []int {
+	sum := 0
+	for _, weight := range weights {
+		sum += weight
+	}
+	parts := slices.Repeat([]int{1}, len(weights))
+	for range total - len(weights) {
+		// The one that is furthest below its share; of two, the more urgent.
+		most, furthest := 0, total*weights[0]-parts[0]*sum
+		for i, weight := range weights {
+			if below := total*weight - parts[i]*sum; below > furthest {
+				most, furthest = i, below
+			}
+		}
+		parts[most]++
 	}
 	return parts
 }

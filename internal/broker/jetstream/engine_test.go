@@ -171,7 +171,7 @@ func TestEnsureQueueAppliesEachChange(t *testing.T) {
 		"rate limit": {
 			func(q *broker.QueueConfig) { q.RateLimit = &broker.RateLimit{Limit: 7, Per: time.Second, Burst: 2} },
 			func(t *testing.T, e *Engine) bool {
-				bucket, err := e.openBucket(t.Context(), "orders")
+				bucket, err := e.js.KeyValue(t.Context(), bucketName("orders"))
 				if err != nil {
 					t.Fatal(err)
 				}

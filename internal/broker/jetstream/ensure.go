@@ -136,7 +136,7 @@ func (n *ensureOperation) reportMissingObject(object string) {
 }
 
 func (n *ensureOperation) ensureRateLimit(ctx context.Context) error {
-	bucket, err := n.openBucket(ctx, n.Name)
+	bucket, err := n.js.KeyValue(ctx, bucketName(n.Name))
 	if isNotFound(err) {
 		n.reportMissingObject("bucket " + bucketName(n.Name))
 		bucket, err = n.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
@@ -163,10 +163,6 @@ func (n *ensureOperation) ensureRateLimit(ctx context.Context) error {
 	}
 	_, err = bucket.Put(ctx, rateLimitKey, value)
 	return err
-}
-
-func (e *Engine) openBucket(ctx context.Context, queue string) (jetstream.KeyValue, error) {
-	return e.js.KeyValue(ctx, bucketName(queue))
 }
 
 func (n *ensureOperation) ensureConsumers(ctx context.Context, stream jetstream.Stream) error {
