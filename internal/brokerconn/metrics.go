@@ -4,28 +4,20 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/metric"
 )
 
 var (
-	readSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "yardmaster_broker_stats_seconds",
-		Help:    "Time to read the stats of a queue from its broker, or of a backlog source.",
-		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
-	})
-	readErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "yardmaster_broker_stats_errors_total",
-		Help: "Number of failed reads of stats, by class of error.",
-	}, []string{"class"})
+	readSeconds = metric.NewHistogram("yardmaster_broker_stats_seconds",
+		"Time to read the stats of a queue from its broker, or of a backlog source.",
+		.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5)
+	readErrors = metric.NewCounterVec("yardmaster_broker_stats_errors_total",
+		"Number of failed reads of stats, by class of error.", "class")
 	connections = prometheus.NewDesc("yardmaster_broker_connections",
 		"Brokers that objects refer to, by state: Connected, Connecting, or the reason of the problem.", []string{"state"}, nil)
 )
-
-func init() {
-	metrics.Registry.MustRegister(readSeconds, readErrors)
-}
 
 func recordRead(start time.Time, err error) {
 	readSeconds.Observe(time.Since(start).Seconds())

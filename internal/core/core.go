@@ -2,6 +2,7 @@ package core
 
 import (
 	"time"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -55,6 +56,23 @@ func AsRefusal(err error, refused Refusal) *Refusal {
 	}
 }
 
+// FormatReason joins a reason and a message, which may be empty.
+func FormatReason(reason, message string) string {
+	if message == "" {
+		return reason
+	}
+	return reason + ": " + message
+}
+
+// TruncateMessage limits a message to this many characters and marks the truncation.
+func TruncateMessage(message string, limit int) string {
+	const ellipsis = "..."
+	if utf8.RuneCountInString(message) <= limit {
+		return message
+	}
+	return string([]rune(message)[:limit-len(ellipsis)]) + ellipsis
+}
+
 // Earliest returns the shortest of the waits, of which 0 means never.
 func Earliest(waits ...time.Duration) time.Duration {
 	earliest := time.Duration(0)
@@ -64,4 +82,26 @@ func Earliest(waits ...time.Duration) time.Duration {
 		}
 	}
 	return earliest
+}
+
+// Schedule is when to decide again.
+type Schedule struct {
+	// Now is the time of the decision.
+	Now time.Time
+	// RequeueAfter is the time until the next decision; 0 is never.
+	RequeueAfter time.Duration
+}
+
+// RequeueWithin schedules the next decision after at most this positive time.
+func (s *Schedule) RequeueWithin(wait time.Duration) {
+	s.RequeueAfter = Earliest(s.RequeueAfter, max(wait, time.Millisecond))
+}
+
+// HasReached reports whether it is at least this time. If not, it schedules a decision for then.
+func (s *Schedule) HasReached(due time.Time) bool {
+	left := due.Sub(s.Now)
+	if left > 0 {
+		s.RequeueWithin(left)
+	}
+	return left <= 0
 }

@@ -5,23 +5,19 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/yardmaster/yardmaster/internal/metric"
 )
 
 // recoveryDuration has no label for the kind: an outage of the API server affects all kinds.
-var recoveryDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
-	Name:    "yardmaster_watch_recovery_seconds",
-	Help:    "Time from the first failure to watch a kind until the watch was established again. Most of it is the duration of the API server's outage.",
-	Buckets: []float64{.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800},
-})
-
-func init() { metrics.Registry.MustRegister(recoveryDuration) }
+var recoveryDuration = metric.NewHistogram("yardmaster_watch_recovery_seconds",
+	"Time from the first failure to watch a kind until the watch was established again. Most of it is the duration of the API server's outage.",
+	.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
 
 // recoveryListerWatcher lists and watches, and measures how long that failed.
 type recoveryListerWatcher struct {

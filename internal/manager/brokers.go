@@ -8,10 +8,10 @@ import (
 	"sync"
 
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/metric"
 )
 
 // DefaultBroker is the broker of Queues without a broker. Its Secrets are in the operator's namespace.
@@ -38,8 +38,8 @@ func newBrokerManager(mgr ctrl.Manager, o Options) (*brokerconn.Manager, error) 
 	brokers := brokerconn.NewManager(mgr.GetAPIReader(), brokerconn.Options{
 		DefaultBroker: o.Broker.brokerReference(), DefaultNamespace: o.OperatorNamespace,
 	})
-	if err := metrics.Registry.Register(brokers); err != nil {
-		return nil, fmt.Errorf("registering metrics: %w", err)
+	if err := metric.Register(brokers); err != nil {
+		return nil, err
 	}
 	return brokers, mgr.Add(brokers)
 }

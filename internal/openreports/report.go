@@ -1,25 +1,41 @@
+// Package openreports converts JobReports to Reports of OpenReports, so that programs that
+// collect the Reports of many tools find stale Jobs among them.
+//
+// It is pure: a Report depends only on the status of a JobReport and omits nothing of it.
 package openreports
 
 import (
+	"fmt"
+	"slices"
+
 	openreportsv1alpha1 "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// ReportName of the one Report that a namespace has of Yardmaster.
+// ReportName is the name of the one Report that Yardmaster writes in a namespace.
 const ReportName = "yardmaster-jobs"
 
-// reportSource is what a Report names as its origin, and who manages it.
+// reportSource names Yardmaster as the origin of a Report and as its manager.
 const reportSource = "yardmaster"
 
-// managedByLabel is the label that distinguishes our Report from another of the same name.
+// managedByLabel distinguishes Yardmaster's Report from another of the same name.
 const managedByLabel = "app.kubernetes.io/managed-by"
 
-// FromJobReport is the Report of a JobReport that is stored. It goes when the JobReport does. Its
-// owner does not wait for that: to ask so, one would need a right to JobReports' finalizers.
+// FromJobReport returns the Report of a stored JobReport, which owns it: the garbage collector
+// deletes both. The owner reference does not block the owner's deletion, because that needs
+// permission for the finalizers of JobReports.
 func FromJobReport(report *v1alpha1.JobReport) *openreportsv1alpha1.Report {
+	var results []openreportsv1alpha1.ReportResult
+	for i := range report.Status.Findings {
+		results = append(results, newResult(report.Namespace, &report.Status.Findings[i]))
+	}
+	jobs := &report.Status.Summary
 	return &openreportsv1alpha1.Report{
 		TypeMeta: metav1.TypeMeta{APIVersion: openreportsv1alpha1.GroupVersion.String(), Kind: "Report"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -30,28 +46,16 @@ func FromJobReport(report *v1alpha1.JobReport) *openreportsv1alpha1.Report {
 				APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReport", Name: report.Name, UID: report.UID,
 			}},
 		},
-		Source:  reportSource,
-		Scope:   &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: report.Namespace},
-		Summary: newSummary(&report.Status.Summary),
-		Results: newResults(report),
+		Source: reportSource,
+		Scope:  &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: report.Namespace},
+		// The summary counts all Jobs, also those without a result.
+		Summary: openreportsv1alpha1.ReportSummary{Pass: int(jobs.Healthy), Warn: int(jobs.Suspicious), Fail: int(jobs.Zombie)},
+		Results: results,
 	}
-}
-
-// newSummary counts all Jobs, also those that no result is about.
-func newSummary(jobs *v1alpha1.JobSummary) openreportsv1alpha1.ReportSummary {
-	return openreportsv1alpha1.ReportSummary{Pass: int(jobs.Healthy), Warn: int(jobs.Suspicious), Fail: int(jobs.Zombie)}
-}
-
-func newResults(report *v1alpha1.JobReport) []openreportsv1alpha1.ReportResult {
-	var all []openreportsv1alpha1.ReportResult
-	for i := range report.Status.Findings {
-		all = append(all, newResult(report.Namespace, &report.Status.Findings[i]))
-	}
-	return all
 }
 
 func newResult(namespace string, finding *v1alpha1.JobFinding) openreportsv1alpha1.ReportResult {
-	one := openreportsv1alpha1.ReportResult{
+	result := openreportsv1alpha1.ReportResult{
 		Policy:      finding.Reason,
 		Rule:        finding.Reason,
 		Category:    string(finding.Category),
@@ -63,12 +67,12 @@ func newResult(namespace string, finding *v1alpha1.JobFinding) openreportsv1alph
 		}},
 	}
 	if finding.Since != nil {
-		one.Timestamp = metav1.Timestamp{Seconds: finding.Since.Unix()}
+		result.Timestamp = metav1.Timestamp{Seconds: finding.Since.Unix()}
 	}
 	if finding.Cause != "" {
-		one.Properties = map[string]string{"cause": finding.Cause}
+		result.Properties = map[string]string{"cause": finding.Cause}
 	}
-	return one
+	return result
 }
 
 var resultByCategory = map[v1alpha1.JobCategory]openreportsv1alpha1.Result{
@@ -80,4 +84,43 @@ var severityByJobSeverity = map[v1alpha1.JobSeverity]openreportsv1alpha1.ResultS
 	v1alpha1.SeverityLow:    "low",
 	v1alpha1.SeverityMedium: "medium",
 	v1alpha1.SeverityHigh:   "high",
+}
+
+// ApplyConfiguration returns a Report as it is applied: without the fields that are not set. The
+// Go type cannot omit them, and a result of unknown time would get a time in 1970.
+func ApplyConfiguration(report *openreportsv1alpha1.Report) (*unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(report)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the Report: %w", err)
+	}
+	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
+	results, _ := fields["results"].([]any) // a Report without results lacks the field
+	for i := range results {
+		result, isObject := results[i].(map[string]any)
+		if isObject && report.Results[i].Source == "" {
+			delete(result, "source")
+		}
+		if isObject && report.Results[i].Timestamp == (metav1.Timestamp{}) {
+			delete(result, "timestamp")
+		}
+	}
+	return &unstructured.Unstructured{Object: fields}, nil
+}
+
+// IsManagedByYardmaster reports whether Yardmaster created the stored Report and may overwrite it.
+func IsManagedByYardmaster(stored *openreportsv1alpha1.Report) bool {
+	return stored.Labels[managedByLabel] == reportSource
+}
+
+// HasSameContent reports whether applying next would not change the stored Report. Labels and
+// annotations that others added do not matter.
+func HasSameContent(stored, next *openreportsv1alpha1.Report) bool {
+	for i := range next.OwnerReferences {
+		isSameOwner := func(owner metav1.OwnerReference) bool { return owner.UID == next.OwnerReferences[i].UID }
+		if !slices.ContainsFunc(stored.OwnerReferences, isSameOwner) {
+			return false
+		}
+	}
+	return stored.Source == next.Source && stored.Summary == next.Summary &&
+		equality.Semantic.DeepEqual(stored.Scope, next.Scope) && equality.Semantic.DeepEqual(stored.Results, next.Results)
 }

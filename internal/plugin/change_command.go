@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -13,9 +14,12 @@ import (
 type specChange[T client.Object] struct {
 	kind              *resourceKind[T]
 	verb, short, long string
-	// apply changes the spec. It returns what to print after the object's name, and whether
-	// the spec changed.
-	apply func(T) (message string, changed bool)
+	// changeSpec makes the change, which may already be made.
+	changeSpec func(T)
+	// changedMessage and unchangedMessage are printed after the object's name.
+	changedMessage, unchangedMessage string
+	// remark returns an addition to the message. It is optional.
+	remark func(T) string
 	// overwrite writes the change even if someone else changed the object since it was read.
 	overwrite bool
 }
@@ -26,28 +30,24 @@ func newChangeCommand[T client.Object](env *environment, change specChange[T]) *
 		Short:             change.short,
 		Long:              change.long + "\n\nIf an object cannot be changed, the others still are, and the exit code is 2.",
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: change.kind.completeNames(env),
+		ValidArgsFunction: change.kind.completeNames(env, anyNumberOfNames),
 		RunE: func(command *cobra.Command, names []string) error {
-			return change.applyToAll(command.Context(), env, names)
+			cluster, err := env.connect(env.clientConfig)
+			if err != nil {
+				return err
+			}
+			var failures []error
+			for _, name := range names {
+				message, err := change.applyToObject(command.Context(), cluster, name)
+				if err != nil {
+					failures = append(failures, err)
+					continue
+				}
+				fmt.Fprintln(env.out, message)
+			}
+			return errors.Join(failures...)
 		},
 	}
-}
-
-func (c *specChange[T]) applyToAll(ctx context.Context, env *environment, names []string) error {
-	cluster, err := env.connect(env.clientConfig)
-	if err != nil {
-		return err
-	}
-	var failures []error
-	for _, name := range names {
-		message, err := c.applyToObject(ctx, cluster, name)
-		if err != nil {
-			failures = append(failures, err)
-			continue
-		}
-		fmt.Fprintln(env.out, message)
-	}
-	return errors.Join(failures...)
 }
 
 func (c *specChange[T]) applyToObject(ctx context.Context, cluster *clusterConnection, name string) (string, error) {
@@ -55,18 +55,18 @@ func (c *specChange[T]) applyToObject(ctx context.Context, cluster *clusterConne
 	if err != nil {
 		return "", err
 	}
-	before, ok := object.DeepCopyObject().(T)
-	if !ok {
-		return "", fmt.Errorf("copying a %s returned a %T", c.kind.kindName, before)
-	}
-	qualifiedName := c.kind.qualifiedName(object)
-	message, changed := c.apply(object)
+	before, qualifiedName, message := deepCopy(object), c.kind.qualifiedName(object), c.changedMessage
+	c.changeSpec(object)
 	switch {
-	case !changed:
+	case equality.Semantic.DeepEqual(before, object):
+		message = c.unchangedMessage
 	case c.overwrite:
 		err = cluster.Patch(ctx, object, client.MergeFrom(before))
 	default:
 		err = cluster.patchIfUnchanged(ctx, qualifiedName, before, object)
+	}
+	if c.remark != nil {
+		message += c.remark(object)
 	}
 	return qualifiedName + " " + message, err
 }

@@ -43,7 +43,7 @@ func (e *environment) completionTarget(command *cobra.Command, given []string) *
 	}
 	ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
 	defer cancel()
-	_, sj, err := sequentialJobKind().connectAndGet(ctx, e, given[0])
+	_, sj, err := sequentialJobKind.connectAndGet(ctx, e, given[0])
 	if err != nil {
 		return nil
 	}

@@ -2,10 +2,15 @@ package plugin
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
@@ -39,16 +44,9 @@ func (l *listCommand[T]) runList(ctx context.Context) error {
 	if err := validateChoice("output", l.outputFormat, outputTable, outputJSON, outputYAML, outputName); err != nil {
 		return err
 	}
-	cluster, err := l.connect(l.clientConfig)
+	list := deepCopy(l.kind.emptyList)
+	cluster, _, err := l.connectAndList(ctx, l.environment, list, 0)
 	if err != nil {
-		return err
-	}
-	options, err := l.listOptions(cluster)
-	if err != nil {
-		return err
-	}
-	list := l.kind.newList()
-	if err := cluster.List(ctx, list, options...); err != nil {
 		return err
 	}
 	return l.printItems(list, cluster.namespace)
@@ -73,9 +71,68 @@ func (l *listCommand[T]) printItems(list client.ObjectList, namespace string) er
 		}
 		return printEncoded(l.out, l.outputFormat, list)
 	case len(items) == 0:
-		fmt.Fprintln(l.errOut, l.kind.noneFoundMessage(&l.objectSelection, namespace))
+		place := " in namespace " + namespace
+		if l.allNamespaces {
+			place = ""
+		}
+		fmt.Fprintf(l.errOut, "No %ss found%s.\n", l.kind.kindName, place)
 		return nil
 	default:
 		return terminal.WriteLines(l.out, l.kind.renderTable(l.outputStyle(), items, l.now()).Lines(l.allNamespaces))
 	}
+}
+
+// objectSelection holds the flags that select objects when none is named.
+type objectSelection struct {
+	allNamespaces bool
+	selector      string
+}
+
+func (s *objectSelection) addSelectionFlags(command *cobra.Command) {
+	command.Flags().BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "Select objects in all namespaces.")
+	command.Flags().StringVarP(&s.selector, "selector", "l", "", "Select objects by label, such as team=data.")
+}
+
+// connectAndList connects to the cluster and lists the selected objects, or up to a limit that
+// is not zero. It also returns the options of the request. A watch first lists one object, so
+// that a missing permission or kind ends the command: the watch would report it as a temporary
+// failure and retry.
+func (s *objectSelection) connectAndList(ctx context.Context, env *environment, list client.ObjectList, limit client.Limit) (*clusterConnection, []client.ListOption, error) {
+	cluster, err := env.connect(env.clientConfig)
+	if err != nil {
+		return nil, nil, err
+	}
+	selector, err := labels.Parse(s.selector)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--selector: %w", err)
+	}
+	options := []client.ListOption{client.MatchingLabelsSelector{Selector: selector}}
+	if !s.allNamespaces {
+		options = append(options, client.InNamespace(cluster.namespace))
+	}
+	return cluster, options, cluster.List(ctx, list, append(slices.Clip(options), limit)...)
+}
+
+// The values of --output.
+const (
+	outputTable = "table"
+	outputText  = "text"
+	outputJSON  = "json"
+	outputYAML  = "yaml"
+	outputName  = "name"
+)
+
+// printEncoded prints a value as JSON or YAML.
+func printEncoded(out io.Writer, format string, v any) error {
+	if format == outputYAML {
+		raw, err := yaml.Marshal(v)
+		if err != nil {
+			return err
+		}
+		_, err = out.Write(raw)
+		return err
+	}
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(v)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
@@ -108,4 +109,26 @@ func validateChoice(flag, value string, choices ...string) error {
 		return fmt.Errorf("invalid --%s %q: must be one of %s", flag, value, strings.Join(choices, ", "))
 	}
 	return nil
+}
+
+const notInstalledMessage = "Yardmaster is not installed in this cluster: the API server does not serve sequentialjobs.yardmaster.dev"
+
+// describeError returns a line for each joined error, without repetitions.
+func describeError(err error) []string {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var lines []string
+		for _, one := range joined.Unwrap() {
+			lines = append(lines, describeError(one)...)
+		}
+		return slices.Compact(lines)
+	}
+	var kind *meta.NoKindMatchError
+	var resource *meta.NoResourceMatchError
+	if errors.As(err, &kind) && kind.GroupKind.Kind != "SequentialJob" {
+		return []string{fmt.Sprintf("the API server does not serve the kind %s of yardmaster.dev: install its CustomResourceDefinition", kind.GroupKind.Kind)}
+	}
+	if kind != nil || errors.As(err, &resource) {
+		return []string{notInstalledMessage}
+	}
+	return []string{terminal.Sanitize(err.Error())}
 }

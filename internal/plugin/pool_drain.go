@@ -23,16 +23,12 @@ type drainPoolCommand struct {
 
 func newDrainPoolCommand(env *environment) *cobra.Command {
 	d := &drainPoolCommand{environment: env}
-	command := &cobra.Command{
-		Use:   "drain NAME",
-		Short: "Drain workers of a WorkerPool that is not autoscaled",
-		Long: "Drain workers of a WorkerPool that is not autoscaled, by setting fewer replicas through its scale subresource.\n\n" +
-			"The operator removes idle workers first, then the youngest. Each finishes its messages in flight before it is removed. " +
+	command := workerPoolKind.newObjectCommand(env, "drain", "Drain workers of a WorkerPool that is not autoscaled",
+		"Drain workers of a WorkerPool that is not autoscaled, by setting fewer replicas through its scale subresource.\n\n"+
+			"The operator removes idle workers first, then the youngest. Each finishes its messages in flight before it is removed. "+
 			"For an autoscaled pool, lower maxReplicas instead: the autoscaler would replace drained workers.",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: workerPoolKind().completeSingleName(env),
-		RunE:              func(command *cobra.Command, args []string) error { return d.drainPool(command.Context(), args[0]) },
-	}
+		d.drainPool)
+	command.PreRunE = func(*cobra.Command, []string) error { return d.validateFlags() }
 	f := command.Flags()
 	f.Int32Var(&d.replicas, "replicas", 0, "Number of workers to keep.")
 	f.BoolVar(&d.dryRun, "dry-run", false, "Print what would happen without changing anything.")
@@ -40,18 +36,18 @@ func newDrainPoolCommand(env *environment) *cobra.Command {
 	return command
 }
 
-func (d *drainPoolCommand) drainPool(ctx context.Context, name string) error {
+func (d *drainPoolCommand) validateFlags() error {
 	if d.replicas < 0 {
 		return fmt.Errorf("invalid --replicas %d: must not be negative", d.replicas)
 	}
 	if d.dryRun && d.watch {
 		return errors.New("--watch cannot be combined with --dry-run")
 	}
-	cluster, wp, err := workerPoolKind().connectAndGet(ctx, d.environment, name)
-	if err != nil {
-		return err
-	}
-	qualifiedName := workerPoolKind().qualifiedName(wp)
+	return nil
+}
+
+func (d *drainPoolCommand) drainPool(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool) error {
+	qualifiedName := workerPoolKind.qualifiedName(wp)
 	if err := d.checkDrainable(wp); err != nil {
 		return fmt.Errorf("%s: cannot drain: %w", qualifiedName, err)
 	}

@@ -38,39 +38,34 @@ func (b *connectedQueue) closeConnection() {
 
 // connectToBroker connects to the broker of the Queue with the user's permissions. An empty
 // address selects the address in the Queue's Secret.
-func (e *environment) connectToBroker(ctx context.Context, name, address string) (*connectedQueue, error) {
-	cluster, q, err := queueKind().connectAndGet(ctx, e, name)
-	if err != nil {
-		return nil, err
-	}
-	qualifiedName := queueKind().qualifiedName(q)
+func connectToBroker(ctx context.Context, cluster *clusterConnection, q *v1alpha1.Queue, address string) (*connectedQueue, error) {
 	if meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionConflict) {
-		return nil, fmt.Errorf("%s: another Queue owns the queue %s on the broker and its dead letters", qualifiedName, queue.BrokerQueueName(q))
+		return nil, fmt.Errorf("another Queue owns the queue %s on the broker and its dead letters", queue.BrokerQueueName(q))
 	}
 	reference, err := resolveBroker(ctx, cluster, q)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", qualifiedName, err)
+		return nil, err
 	}
 	access, err := brokerAccess(ctx, cluster, reference, address)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", qualifiedName, err)
+		return nil, err
 	}
 	engine := detectEngine(q, reference, access.URL)
 	if !dial.IsSupported(engine) {
-		return nil, fmt.Errorf("%s: this version of the plugin does not support the engine %s", qualifiedName, engine)
+		return nil, fmt.Errorf("this version of the plugin does not support the engine %s", engine)
 	}
 	ctx, cancel := context.WithTimeout(ctx, brokerDialTimeout)
 	defer cancel()
 	stopForwarding := func() {}
 	if address == "" {
 		if stopForwarding, err = cluster.forwardToBroker(ctx, access); err != nil {
-			return nil, fmt.Errorf("%s: %w", qualifiedName, err)
+			return nil, err
 		}
 	}
 	connected, err := dial.Connect(ctx, engine, *access)
 	if err != nil {
 		stopForwarding()
-		return nil, fmt.Errorf("%s: connecting to the broker: %w", qualifiedName, err)
+		return nil, fmt.Errorf("connecting to the broker: %w", err)
 	}
 	return &connectedQueue{q, connected, queue.BrokerQueueName(q), stopForwarding}, nil
 }

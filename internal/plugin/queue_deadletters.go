@@ -1,15 +1,21 @@
 package plugin
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
@@ -33,30 +39,26 @@ func newDeadLetterCommand(env *environment) *cobra.Command {
 	return command
 }
 
-func (d *deadLetterCommand) newSubcommand(use, short, long string, run func(ctx context.Context, q *connectedQueue) error, check func() error) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Long: long,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: queueKind().completeSingleName(d.environment),
-		RunE: func(command *cobra.Command, args []string) error {
-			if err := check(); err != nil {
-				return err
-			}
-			q, err := d.connectToBroker(command.Context(), args[0], d.brokerURL)
-			if err != nil {
-				return err
-			}
+// newSubcommand returns a command that checks its flags and runs with a connection to the
+// broker.
+func (d *deadLetterCommand) newSubcommand(verb, short, long string, run func(ctx context.Context, q *connectedQueue) error, check func() error) *cobra.Command {
+	command := queueKind.newObjectCommand(d.environment, verb, short, long, func(ctx context.Context, cluster *clusterConnection, object *v1alpha1.Queue) error {
+		q, err := connectToBroker(ctx, cluster, object, d.brokerURL)
+		if err == nil {
 			defer q.closeConnection()
-			if err := run(command.Context(), q); err != nil {
-				return fmt.Errorf("%s: %w", queueKind().qualifiedName(q.Queue), err)
-			}
-			return nil
-		},
-	}
+			err = run(ctx, q)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", queueKind.qualifiedName(object), err)
+		}
+		return nil
+	})
+	command.PreRunE = func(*cobra.Command, []string) error { return check() }
+	return command
 }
 
 func (d *deadLetterCommand) newListCommand() *cobra.Command {
-	command := d.newSubcommand("list NAME", "List dead letters, the oldest first", "", d.listDeadLetters, func() error {
+	command := d.newSubcommand("list", "List dead letters, the oldest first", "", d.listDeadLetters, func() error {
 		if d.limit < 0 {
 			return fmt.Errorf("invalid --limit %d: must be 0 (no limit) or greater", d.limit)
 		}
@@ -70,7 +72,7 @@ func (d *deadLetterCommand) newListCommand() *cobra.Command {
 }
 
 func (d *deadLetterCommand) newRequeueCommand() *cobra.Command {
-	command := d.newSubcommand("requeue NAME", "Requeue dead letters",
+	command := d.newSubcommand("requeue", "Requeue dead letters",
 		"Requeue dead letters as new messages, without their earlier attempts. They go to the end of the queue.",
 		d.requeueDeadLetters, func() error {
 			if d.all == (d.oldest != 0) {
@@ -87,7 +89,7 @@ func (d *deadLetterCommand) newRequeueCommand() *cobra.Command {
 }
 
 func (d *deadLetterCommand) newPurgeCommand() *cobra.Command {
-	command := d.newSubcommand("purge NAME", "Delete all dead letters",
+	command := d.newSubcommand("purge", "Delete all dead letters",
 		"Delete all dead letters. This cannot be undone. Without --yes, the command asks for confirmation, for which it needs a terminal.",
 		d.purgeDeadLetters, func() error {
 			if !d.all {
@@ -113,7 +115,7 @@ func (d *deadLetterCommand) listDeadLetters(ctx context.Context, q *connectedQue
 		return printEncoded(d.out, d.outputFormat, deadLetterOutputs(letters))
 	}
 	if len(letters) == 0 {
-		fmt.Fprintf(d.errOut, "%s has no dead letters.\n", queueKind().qualifiedName(q.Queue))
+		fmt.Fprintf(d.errOut, "%s has no dead letters.\n", queueKind.qualifiedName(q.Queue))
 		return nil
 	}
 	lines := renderDeadLetters(d.outputStyle(), letters, d.now())
@@ -144,7 +146,7 @@ type deadLetterOutput struct {
 	Error    string              `json:"error"`
 	Attempts int                 `json:"attempts"`
 	Origin   string              `json:"origin,omitempty"`
-	Sent     *time.Time          `json:"sent,omitempty"`
+	Sent     time.Time           `json:"sent,omitzero"`
 	Died     time.Time           `json:"died"`
 	Headers  map[string][]string `json:"headers,omitempty"`
 	Payload  []byte              `json:"payload"`
@@ -154,11 +156,7 @@ func deadLetterOutputs(letters []broker.DeadLetter) []deadLetterOutput {
 	all := []deadLetterOutput{}
 	for i := range letters {
 		l := &letters[i]
-		one := deadLetterOutput{ID: l.ID, Priority: l.Priority, Error: l.Error, Attempts: l.Attempts, Origin: l.MessageID, Died: l.DeadLetteredTime, Headers: l.Headers, Payload: l.Payload}
-		if !l.SentTime.IsZero() {
-			one.Sent = &l.SentTime
-		}
-		all = append(all, one)
+		all = append(all, deadLetterOutput{l.ID, l.Priority, l.Error, l.Attempts, l.MessageID, l.SentTime, l.DeadLetteredTime, l.Headers, l.Payload})
 	}
 	return all
 }
@@ -166,7 +164,7 @@ func deadLetterOutputs(letters []broker.DeadLetter) []deadLetterOutput {
 func (d *deadLetterCommand) requeueDeadLetters(ctx context.Context, q *connectedQueue) error {
 	number, err := q.DeadLetters(q.brokerName).Requeue(ctx, d.oldest)
 	if err == nil || number > 0 {
-		fmt.Fprintf(d.out, "%s: requeued %s\n", queueKind().qualifiedName(q.Queue), formatDeadLetters(int64(number)))
+		fmt.Fprintf(d.out, "%s: requeued %s\n", queueKind.qualifiedName(q.Queue), formatDeadLetters(int64(number)))
 	}
 	return err
 }
@@ -177,18 +175,18 @@ func (d *deadLetterCommand) purgeDeadLetters(ctx context.Context, q *connectedQu
 		return err
 	}
 	if stats.DeadLetters == 0 {
-		fmt.Fprintf(d.out, "%s has no dead letters\n", queueKind().qualifiedName(q.Queue))
+		fmt.Fprintf(d.out, "%s has no dead letters\n", queueKind.qualifiedName(q.Queue))
 		return nil
 	}
 	if !d.yes {
-		if err := d.confirmIrreversible(fmt.Sprintf("delete %s of %s", formatDeadLetters(stats.DeadLetters), queueKind().qualifiedName(q.Queue)), q.Name); err != nil {
+		if err := d.confirmIrreversible(fmt.Sprintf("delete %s of %s", formatDeadLetters(stats.DeadLetters), queueKind.qualifiedName(q.Queue)), q.Name); err != nil {
 			return err
 		}
 	}
 	if err := q.DeadLetters(q.brokerName).Purge(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "%s: deleted %s\n", queueKind().qualifiedName(q.Queue), formatDeadLetters(stats.DeadLetters))
+	fmt.Fprintf(d.out, "%s: deleted %s\n", queueKind.qualifiedName(q.Queue), formatDeadLetters(stats.DeadLetters))
 	return nil
 }
 
@@ -197,4 +195,28 @@ func formatDeadLetters(number int64) string {
 		return "1 dead letter"
 	}
 	return fmt.Sprintf("%d dead letters", number)
+}
+
+// confirmIrreversible asks the user to confirm an action that cannot be undone. Without a
+// terminal it returns an error, and the user has to set --yes.
+func (e *environment) confirmIrreversible(action, word string) error {
+	if !isInteractive(e.in) {
+		return fmt.Errorf("cannot %s without confirmation: set --yes, or run on a terminal", action)
+	}
+	fmt.Fprintf(e.errOut, "About to %s. This cannot be undone. Type %s to continue: ", action, word)
+	return checkConfirmation(e.in, action, word)
+}
+
+// checkConfirmation returns an error unless the answer is the word.
+func checkConfirmation(in io.Reader, action, word string) error {
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil || strings.TrimSpace(answer) != word {
+		return fmt.Errorf("did not %s: the answer was not %q", action, word)
+	}
+	return nil
+}
+
+func isInteractive(in io.Reader) bool {
+	file, isFile := in.(*os.File)
+	return isFile && term.IsTerminal(int(file.Fd()))
 }

@@ -10,9 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 	"github.com/yardmaster/yardmaster/internal/report"
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
@@ -125,18 +127,15 @@ func (r *reportCommand) buildReports(tallies map[string]*report.Aggregator, star
 }
 
 func (r *reportCommand) exceedsFailOn(reports []v1alpha1.JobReport) bool {
-	for i := range reports {
-		summary := &reports[i].Status.Summary
-		if r.failOn != failOnNever && summary.Zombie > 0 || r.failOn == failOnSuspicious && summary.Suspicious > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(reports, func(one v1alpha1.JobReport) bool {
+		summary := &one.Status.Summary
+		return r.failOn != failOnNever && summary.Zombie > 0 || r.failOn == failOnSuspicious && summary.Suspicious > 0
+	})
 }
 
 func (r *reportCommand) printReports(reports []v1alpha1.JobReport, tallies map[string]*report.Aggregator) error {
 	if r.outputFormat == outputTable {
-		return printReportTable(r.out, reports, tallies, r.now(), r.outputStyle())
+		return r.printReportTable(reports, tallies)
 	}
 	list := v1alpha1.JobReportList{Items: reports}
 	list.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "JobReportList"}
@@ -149,3 +148,41 @@ func (r *reportCommand) printReports(reports []v1alpha1.JobReport, tallies map[s
 	}
 	return printEncoded(r.out, r.outputFormat, printed)
 }
+
+// printReportTable prints the stale Jobs of each namespace, the stale first, and the number of
+// Jobs in each category.
+func (r *reportCommand) printReportTable(reports []v1alpha1.JobReport, tallies map[string]*report.Aggregator) error {
+	now, style := r.now(), r.outputStyle()
+	rows := [][]string{{"NAMESPACE", "JOB", "CATEGORY", "REASON", "FOR", "MESSAGE"}}
+	total, omitted := v1alpha1.JobSummary{}, 0
+	for i := range reports {
+		status, stale := &reports[i].Status, tallies[reports[i].Namespace].TopEntries()
+		for _, row := range stale {
+			f := &row.Finding
+			rows = append(rows, []string{reports[i].Namespace, row.Name, style.Colorize(categoryColors[f.Category], string(f.Category)), string(f.Reason), formatAge(f.Since, now), terminal.Sanitize(f.Message)})
+		}
+		total.Total += status.Summary.Total
+		total.Healthy += status.Summary.Healthy
+		total.Suspicious += status.Summary.Suspicious
+		total.Zombie += status.Summary.Zombie
+		omitted += int(status.Summary.Suspicious+status.Summary.Zombie) - len(stale)
+	}
+	var lines []string
+	if len(rows) > 1 {
+		lines = append(terminal.AlignColumns(rows), "")
+	}
+	summary := fmt.Sprintf("%d Jobs: %d healthy, %d suspicious, %d zombie", total.Total, total.Healthy, total.Suspicious, total.Zombie)
+	if omitted > 0 {
+		summary += fmt.Sprintf("; %d not shown", omitted)
+	}
+	return terminal.WriteLines(r.out, append(lines, summary))
+}
+
+func formatAge(since, now time.Time) string {
+	if since.IsZero() {
+		return "-"
+	}
+	return duration.HumanDuration(max(0, now.Sub(since)))
+}
+
+var categoryColors = map[zombie.Category]terminal.Color{zombie.CategoryZombie: terminal.Red, zombie.CategorySuspicious: terminal.Yellow}

@@ -1,25 +1,70 @@
 package plugin
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/logs"
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
 // newSequenceCommand is `kubectl yardmaster seq`, the parent of commands for SequentialJobs.
 func newSequenceCommand(env *environment) *cobra.Command {
 	return newParentCommand("seq", []string{"sequentialjob", "sj"}, "Inspect and control SequentialJobs",
-		newListCommand(env, sequentialJobKind(), "List SequentialJobs with a symbol for each step"),
-		newSequenceWatchCommand(env), newSequenceLogsCommand(env), newRerunCommand(env), newSuspendSequenceCommand(env), newResumeSequenceCommand(env))
+		newListCommand(env, sequentialJobKind, "List SequentialJobs with a symbol for each step"),
+		newWatchCommand(env, watchableSequentialJobs, "Watch SequentialJobs",
+			"Watch the steps of a SequentialJob until its run finishes. Without a NAME, watch all SequentialJobs in the namespace until interrupted.\n\n"+
+				watchOutputHelp+"The exit code is 0 if all completed, 1 if one failed, and 2 if watching failed.",
+			"Exit when all runs have finished."),
+		newSequenceLogsCommand(env), newRerunCommand(env),
+		newChangeCommand(env, specChange[*v1alpha1.SequentialJob]{
+			kind: sequentialJobKind, verb: "suspend", short: "Suspend SequentialJobs",
+			long: "Suspend SequentialJobs. With suspendPolicy AfterCurrent, the running step finishes first. " +
+				"With Immediate, it is stopped, and starts over on resume.",
+			changeSpec:     func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true },
+			changedMessage: "suspended", unchangedMessage: "is already suspended", remark: suspendRemark, overwrite: true,
+		}),
+		newChangeCommand(env, specChange[*v1alpha1.SequentialJob]{
+			kind: sequentialJobKind, verb: "resume", short: "Resume SequentialJobs", long: "Resume suspended SequentialJobs.",
+			changeSpec:     func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false },
+			changedMessage: "resumed", unchangedMessage: "is not suspended", overwrite: true,
+		}))
 }
 
-// newSequenceWatchCommand is `kubectl yardmaster seq watch`.
-func newSequenceWatchCommand(env *environment) *cobra.Command {
-	return newWatchCommand(env, watchableSequentialJobs(), "Watch SequentialJobs",
-		"Watch the steps of a SequentialJob until its run finishes. Without a NAME, watch all SequentialJobs in the namespace until interrupted.\n\n"+
-			watchOutputHelp+"The exit code is 0 if all completed, 1 if one failed, and 2 if watching failed.",
-		"Exit when all runs have finished.")
+func suspendRemark(sj *v1alpha1.SequentialJob) string {
+	if isRunFinished(sj) {
+		return "; its run has finished, and the next run will wait until it is resumed"
+	}
+	return ""
+}
+
+// newSequenceLogsCommand is `kubectl yardmaster seq logs`.
+func newSequenceLogsCommand(env *environment) *cobra.Command {
+	l := &logsCommand[*v1alpha1.SequentialJob]{
+		environment: env, kind: watchableSequentialJobs, podLabel: v1alpha1.LabelSequentialJobUID, newStreamer: newSequenceStreamer,
+	}
+	command := l.newCommand("Print the logs of a SequentialJob's steps",
+		"Print the logs of a SequentialJob's steps in order. Each line starts with the step's name.\n\n"+
+			"If a step can have several Pods, its name is followed by the end of the Pod's name. If the line is from another container, "+
+			"such as an init container, its name follows too.",
+		"Keep printing, step after step, until the run finishes.")
+	command.Flags().StringVar(&l.options.Step, "step", "", "Print only the logs of this step.")
+	panicOnError(command.RegisterFlagCompletionFunc("step", env.completeStepName))
+	return command
+}
+
+func newSequenceStreamer(
+	ctx context.Context, pods logs.PodClient, sj *v1alpha1.SequentialJob, options logs.StreamOptions,
+) (logStreamer[*v1alpha1.SequentialJob], error) {
+	if steps := logs.StepNames(sj); options.Step != "" && !slices.Contains(steps, options.Step) {
+		return nil, fmt.Errorf("invalid --step %q: must be one of %s", options.Step, strings.Join(steps, ", "))
+	}
+	return logs.NewSequenceStreamer(ctx, pods, sj, options)
 }
 
 // isRunFinished reports whether no further change is expected: the run has finished, and no

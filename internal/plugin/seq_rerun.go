@@ -23,15 +23,10 @@ type rerunCommand struct {
 
 func newRerunCommand(env *environment) *cobra.Command {
 	r := &rerunCommand{environment: env}
-	command := &cobra.Command{
-		Use:   "rerun NAME",
-		Short: "Rerun a finished SequentialJob",
-		Long: "Rerun a finished SequentialJob with its current spec.\n\n" +
+	command := sequentialJobKind.newObjectCommand(env, "rerun", "Rerun a finished SequentialJob",
+		"Rerun a finished SequentialJob with its current spec.\n\n"+
 			"If the rerun is not possible, the command says why and writes nothing. With --watch, the exit code is that of `seq watch`.",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: sequentialJobKind().completeSingleName(env),
-		RunE:              func(command *cobra.Command, args []string) error { return r.requestRerun(command.Context(), args[0]) },
-	}
+		r.requestRerun)
 	f := command.Flags()
 	f.StringVar(&r.from, "from", v1alpha1.RerunFromFailed, "Where to start: Failed, Start or the name of a step. Earlier steps keep their outcome.")
 	f.StringVar(&r.id, "id", "", "ID of the request, at most 63 characters. The default is generated from the time and a random suffix.")
@@ -40,12 +35,8 @@ func newRerunCommand(env *environment) *cobra.Command {
 	return command
 }
 
-func (r *rerunCommand) requestRerun(ctx context.Context, name string) error {
-	cluster, sj, err := sequentialJobKind().connectAndGet(ctx, r.environment, name)
-	if err != nil {
-		return err
-	}
-	qualifiedName := sequentialJobKind().qualifiedName(sj)
+func (r *rerunCommand) requestRerun(ctx context.Context, cluster *clusterConnection, sj *v1alpha1.SequentialJob) error {
+	qualifiedName := sequentialJobKind.qualifiedName(sj)
 	before := sj.DeepCopy()
 	sj.Spec.Rerun = &v1alpha1.Rerun{ID: r.newRequestID(), From: r.from}
 	if err := checkRerunnable(before, sj.Spec.Rerun); err != nil {
@@ -59,7 +50,7 @@ func (r *rerunCommand) requestRerun(ctx context.Context, name string) error {
 		fmt.Fprintf(r.errOut, "%s is suspended: the rerun starts when it is resumed\n", qualifiedName)
 	}
 	if r.watch {
-		return watchableSequentialJobs().watchObject(ctx, r.environment, cluster, sj, true)
+		return watchableSequentialJobs.watchObject(ctx, r.environment, cluster, sj, true)
 	}
 	return nil
 }

@@ -1,27 +1,62 @@
 package plugin
 
 import (
+	"context"
+	"fmt"
+
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/logs"
+	"github.com/yardmaster/yardmaster/internal/plugin/render"
+	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
+	"github.com/yardmaster/yardmaster/internal/session"
 )
 
 // newSessionCommand is `kubectl yardmaster session`, the parent of commands for
 // AgenticSessions.
 func newSessionCommand(env *environment) *cobra.Command {
 	return newParentCommand("session", []string{"sessions", "agenticsession", "as"}, "Inspect, stop and restart AgenticSessions",
-		newListCommand(env, agenticSessionKind(), "List AgenticSessions with the time and cost they have used"),
-		newSessionWatchCommand(env), newSessionLogsCommand(env),
-		newStopSessionCommand(env), newRestartSessionCommand(env), newSessionResultCommand(env))
+		newListCommand(env, agenticSessionKind, "List AgenticSessions with the time and cost they have used"),
+		newWatchCommand(env, watchableSessions, "Watch AgenticSessions",
+			"Watch the attempts of an AgenticSession until it finishes or is stopped. Without a NAME, watch all AgenticSessions in the namespace "+
+				"until interrupted.\n\n"+watchOutputHelp+
+				"The exit code is 0 if all completed, 1 if one failed or is stopped, and 2 if watching failed.",
+			"Exit when all sessions have finished or are stopped."),
+		newSessionLogsCommand(env),
+		newChangeCommand(env, specChange[*v1alpha1.AgenticSession]{
+			kind: agenticSessionKind, verb: "stop", short: "Stop AgenticSessions",
+			long: "Stop AgenticSessions. The runner has 25 seconds to exit. A persistent workspace is kept, " +
+				"and `session restart` continues in it.",
+			changeSpec:     func(s *v1alpha1.AgenticSession) { s.Spec.OperatingMode = v1alpha1.ModeStopped },
+			changedMessage: "stop requested", unchangedMessage: "stop is already requested", remark: stopRemark,
+		}),
+		newRestartSessionCommand(env), newSessionResultCommand(env))
 }
 
-// newSessionWatchCommand is `kubectl yardmaster session watch`.
-func newSessionWatchCommand(env *environment) *cobra.Command {
-	return newWatchCommand(env, watchableSessions(), "Watch AgenticSessions",
-		"Watch the attempts of an AgenticSession until it finishes or is stopped. Without a NAME, watch all AgenticSessions in the namespace "+
-			"until interrupted.\n\n"+watchOutputHelp+
-			"The exit code is 0 if all completed, 1 if one failed or is stopped, and 2 if watching failed.",
-		"Exit when all sessions have finished or are stopped.")
+func stopRemark(s *v1alpha1.AgenticSession) string {
+	if s.Status.Phase == v1alpha1.SessionCompleted || s.Status.Phase == v1alpha1.SessionFailed {
+		return "; its run has finished, and the next run will not start"
+	}
+	return ""
+}
+
+// newSessionLogsCommand is `kubectl yardmaster session logs`.
+func newSessionLogsCommand(env *environment) *cobra.Command {
+	l := &logsCommand[*v1alpha1.AgenticSession]{
+		environment: env, kind: watchableSessions, podLabel: session.LabelSessionUID,
+		newStreamer: func(ctx context.Context, pods logs.PodClient, s *v1alpha1.AgenticSession, options logs.StreamOptions) (logStreamer[*v1alpha1.AgenticSession], error) {
+			return logs.NewSessionStreamer(ctx, pods, s, options)
+		},
+	}
+	command := l.newCommand("Print the log of an AgenticSession's runner",
+		"Print the log of an AgenticSession's runner. Each line starts with its run and attempt.\n\n"+
+			"Stopping a session deletes its Pods and their logs.",
+		"Keep printing, attempt after attempt, until the session finishes or is stopped.")
+	command.Flags().StringVarP(&l.options.Container, "container", "c", v1alpha1.RunnerContainer, "Print the log of this container, such as a sidecar.")
+	return command
 }
 
 // isSessionInactive reports whether no further change is expected unless a user requests
@@ -44,4 +79,33 @@ func checkSessionSucceeded(s *v1alpha1.AgenticSession) error {
 		return nil
 	}
 	return errUnsuccessful
+}
+
+// newSessionResultCommand is `kubectl yardmaster session result`.
+func newSessionResultCommand(env *environment) *cobra.Command {
+	var format string
+	command := agenticSessionKind.newObjectCommand(env, "result", "Print the result of an AgenticSession",
+		"Print the latest result of an AgenticSession: its summary, usage and cost.\n\nA missing or unreadable result is an error.",
+		func(_ context.Context, _ *clusterConnection, s *v1alpha1.AgenticSession) error {
+			return env.printResult(s, format)
+		})
+	command.Flags().StringVarP(&format, "output", "o", outputText, "Output format: text, json or yaml.")
+	command.PreRunE = func(*cobra.Command, []string) error {
+		return validateChoice("output", format, outputText, outputJSON, outputYAML)
+	}
+	return command
+}
+
+func (e *environment) printResult(s *v1alpha1.AgenticSession, format string) error {
+	valid := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionResultValid)
+	switch {
+	case valid != nil && valid.Status == metav1.ConditionFalse:
+		return fmt.Errorf("%s: the result cannot be read: %s", agenticSessionKind.qualifiedName(s), valid.Message)
+	case s.Status.Result == nil:
+		return fmt.Errorf("%s: no result yet: the session is %s", agenticSessionKind.qualifiedName(s), render.SessionPhase(s))
+	case format != outputText:
+		return printEncoded(e.out, format, s.Status.Result)
+	default:
+		return terminal.WriteLines(e.out, render.SessionResult(e.outputStyle(), s))
+	}
 }

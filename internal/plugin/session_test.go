@@ -247,7 +247,7 @@ func TestWatchingOneSessionEnds(t *testing.T) {
 		"when it was deleted before the watch started": {of(v1alpha1.SessionRunning), nil, true, errDeleted},
 	} {
 		t.Run(title, func(t *testing.T) {
-			v := &objectView[*v1alpha1.AgenticSession]{environment: newTestEnvironment(), kind: watchableSessions(), latest: row.latest}
+			v := &objectView[*v1alpha1.AgenticSession]{environment: newTestEnvironment(), kind: watchableSessions, latest: row.latest}
 			for _, s := range row.updates {
 				v.applyUpdate(s)
 			}
@@ -277,7 +277,7 @@ func TestWatchingSeveralSessionsEnds(t *testing.T) {
 		"when there is no session":           {false, nil, true, errors.New("no AgenticSession to wait for")},
 	} {
 		t.Run(title, func(t *testing.T) {
-			v := newListView(newTestEnvironment(), watchableSessions())
+			v := newListView(newTestEnvironment(), watchableSessions)
 			v.endless = row.endless
 			for _, s := range row.updates {
 				v.applyUpdate(s)
@@ -291,7 +291,7 @@ func TestWatchingSeveralSessionsEnds(t *testing.T) {
 }
 
 func TestSessionTableIsOrderedByNamespaceAndName(t *testing.T) {
-	v := newListView(newTestEnvironment(), watchableSessions())
+	v := newListView(newTestEnvironment(), watchableSessions)
 	v.showNamespaces = true
 	var changes []string
 	for _, name := range []string{"tidy", "audit", "tidy"} {

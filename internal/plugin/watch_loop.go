@@ -41,7 +41,7 @@ func watchObjects[T client.Object](
 ) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	feed, err := follow.StartFeed(ctx, cluster.WithWatch, kind.newList(), kind.newObject(), options...)
+	feed, err := follow.StartFeed(ctx, cluster.WithWatch, kind.emptyList, kind.emptyObject, options...)
 	if err != nil {
 		return err
 	}

@@ -29,21 +29,18 @@ type watchableKind[T client.Object] struct {
 	renderLegend func(terminal.Style) []string
 }
 
-func watchableSequentialJobs() *watchableKind[*v1alpha1.SequentialJob] {
-	return &watchableKind[*v1alpha1.SequentialJob]{
-		resourceKind: sequentialJobKind(),
+var (
+	watchableSequentialJobs = &watchableKind[*v1alpha1.SequentialJob]{
+		resourceKind: sequentialJobKind,
 		isFinished:   isRunFinished, checkSucceeded: checkRunSucceeded, describeChanges: render.SequenceChanges, renderDetail: render.SequenceDetail,
 		renderLegend: func(style terminal.Style) []string { return []string{"", render.StepLegend(style)} },
 	}
-}
-
-func watchableSessions() *watchableKind[*v1alpha1.AgenticSession] {
-	return &watchableKind[*v1alpha1.AgenticSession]{
-		resourceKind: agenticSessionKind(),
+	watchableSessions = &watchableKind[*v1alpha1.AgenticSession]{
+		resourceKind: agenticSessionKind,
 		isFinished:   isSessionInactive, checkSucceeded: checkSessionSucceeded, describeChanges: render.SessionChanges, renderDetail: render.SessionDetail,
 		renderLegend: func(terminal.Style) []string { return nil },
 	}
-}
+)
 
 // watchCommand is `kubectl yardmaster seq watch` and `session watch`.
 type watchCommand[T client.Object] struct {
@@ -61,7 +58,7 @@ func newWatchCommand[T client.Object](env *environment, kind *watchableKind[T], 
 		Short:             short,
 		Long:              long,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: kind.completeSingleName(env),
+		ValidArgsFunction: kind.completeNames(env, 1),
 		RunE:              func(command *cobra.Command, args []string) error { return w.runWatch(command.Context(), args) },
 	}
 	w.addSelectionFlags(command)
@@ -85,7 +82,7 @@ func (w *watchCommand[T]) runWatch(ctx context.Context, args []string) error {
 }
 
 func (w *watchCommand[T]) watchSelected(ctx context.Context) error {
-	cluster, options, err := w.connectAndSelect(ctx, w.environment, w.kind.newList())
+	cluster, options, err := w.connectAndList(ctx, w.environment, deepCopy(w.kind.emptyList), 1)
 	if err != nil {
 		return err
 	}

@@ -1,15 +1,12 @@
 package pool
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 // Labels and annotations of the objects of a pool.
@@ -58,7 +55,7 @@ func childObjectName(owner, part string) string {
 	if !startsWithLetter {
 		prefix = "p" + prefix
 	}
-	suffix := "-" + hexDigest([]byte(owner), hashLength/2)
+	suffix := "-" + core.HexDigest([]byte(owner), hashLength/2)
 	if room -= len(suffix); len(prefix) > room {
 		prefix = prefix[:room]
 	}
@@ -76,7 +73,7 @@ func poolLabelValue(owner string) string {
 	if len(owner) <= maxLabelLength {
 		return owner
 	}
-	suffix := "-" + hexDigest([]byte(owner), hashLength)
+	suffix := "-" + core.HexDigest([]byte(owner), hashLength)
 	return strings.TrimRight(owner[:maxLabelLength-len(suffix)], "-.") + suffix
 }
 
@@ -86,18 +83,7 @@ func WorkerSelector(owner string) map[string]string {
 }
 
 // HashJSON returns a short hash of a value's JSON form.
-func HashJSON(value any) string {
-	raw, err := json.Marshal(value)
-	if err != nil { // impossible for API types
-		raw = fmt.Appendf(nil, "%#v", value)
-	}
-	return hexDigest(raw, hashLength)
-}
-
-func hexDigest(raw []byte, chars int) string {
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:])[:chars]
-}
+func HashJSON(value any) string { return core.ContentHash(value, hashLength) }
 
 // objectLabels returns the labels of all objects of a pool.
 func objectLabels(owner string) map[string]string {
@@ -109,14 +95,6 @@ func objectLabels(owner string) map[string]string {
 func childMetadata(wp *v1alpha1.WorkerPool, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: name, Namespace: wp.Namespace, Labels: objectLabels(wp.Name),
-		OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: "WorkerPool", Name: wp.Name, UID: wp.UID, Controller: new(true),
-		}},
+		OwnerReferences: core.ControllerReferences("WorkerPool", wp),
 	}
-}
-
-// IsControllerOf reports whether the pool is the controller of the object.
-func IsControllerOf(wp *v1alpha1.WorkerPool, child metav1.Object) bool {
-	controller := metav1.GetControllerOf(child)
-	return controller != nil && controller.UID == wp.UID
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,7 +28,7 @@ type Aggregator struct {
 	maxEntries int
 	total      int32
 	byCategory map[zombie.Category]int32
-	byReason   map[zombie.Reason]int32
+	byReason   map[string]int32
 	entries    []Entry
 }
 
@@ -36,7 +37,7 @@ func NewAggregator(maxEntries int) *Aggregator {
 	return &Aggregator{
 		maxEntries: min(max(maxEntries, 0), MaxFindings),
 		byCategory: map[zombie.Category]int32{},
-		byReason:   map[zombie.Reason]int32{},
+		byReason:   map[string]int32{},
 	}
 }
 
@@ -47,7 +48,7 @@ func (a *Aggregator) Add(entry Entry) {
 	if entry.Finding.Category == zombie.CategoryHealthy {
 		return
 	}
-	a.byReason[entry.Finding.Reason]++
+	a.byReason[string(entry.Finding.Reason)]++
 	a.entries = append(a.entries, entry)
 	if len(a.entries) >= 2*a.maxEntries+1 {
 		a.discardExcess()
@@ -75,11 +76,8 @@ func (a *Aggregator) summary() v1alpha1.JobSummary {
 		Suspicious: a.byCategory[zombie.CategorySuspicious],
 		Zombie:     a.byCategory[zombie.CategoryZombie],
 	}
-	for reason, count := range a.byReason {
-		if summary.ByReason == nil {
-			summary.ByReason = make(map[string]int32, len(a.byReason))
-		}
-		summary.ByReason[string(reason)] = count
+	if len(a.byReason) > 0 {
+		summary.ByReason = maps.Clone(a.byReason)
 	}
 	return summary
 }
@@ -102,14 +100,8 @@ func severityRank(severity zombie.Severity) int { return slices.Index(severityOr
 
 // compareAge puts the older first, and unknown ages last.
 func compareAge(a, b time.Time) int {
-	switch {
-	case a.IsZero() && b.IsZero():
-		return 0
-	case a.IsZero():
-		return 1
-	case b.IsZero():
-		return -1
-	default:
-		return a.Compare(b)
+	if a.IsZero() != b.IsZero() {
+		return -a.Compare(b) // the zero time is the earliest
 	}
+	return a.Compare(b)
 }

@@ -3,13 +3,16 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/condition"
+	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
 // setFailureConditions sets the conditions after a failed scan.
@@ -28,16 +31,15 @@ func setSuccessConditions(after *v1alpha1.JobReportStatus, tooBig bool, now time
 	setCondition(after, v1alpha1.ConditionReportReady, metav1.ConditionTrue, v1alpha1.ReasonScanned, scannedMessage, now)
 	setCondition(after, v1alpha1.ConditionScanFailed, metav1.ConditionFalse, v1alpha1.ReasonScanned, scannedMessage, now)
 
-	message := fmt.Sprintf("findings lists %d of %d Jobs that are not healthy", len(after.Findings), after.Summary.Suspicious+after.Summary.Zombie)
+	truncated, reason, message := metav1.ConditionTrue, v1alpha1.ReasonTooManyFindings,
+		fmt.Sprintf("findings lists %d of %d Jobs that are not healthy", len(after.Findings), after.Summary.Suspicious+after.Summary.Zombie)
 	switch {
 	case tooBig:
-		setCondition(after, v1alpha1.ConditionTruncated, metav1.ConditionTrue, v1alpha1.ReasonTooBig, message, now)
-	case after.Omitted > 0:
-		setCondition(after, v1alpha1.ConditionTruncated, metav1.ConditionTrue, v1alpha1.ReasonTooManyFindings, message, now)
-	default:
-		setCondition(after, v1alpha1.ConditionTruncated, metav1.ConditionFalse, v1alpha1.ReasonAllFindings,
-			"findings lists all Jobs that are not healthy", now)
+		reason = v1alpha1.ReasonTooBig
+	case after.Omitted <= 0:
+		truncated, reason, message = metav1.ConditionFalse, v1alpha1.ReasonAllFindings, "findings lists all Jobs that are not healthy"
 	}
+	setCondition(after, v1alpha1.ConditionTruncated, truncated, reason, message, now)
 }
 
 const scannedMessage = "all Jobs were scanned"
@@ -78,4 +80,22 @@ func setCondition(status *v1alpha1.JobReportStatus, kind string, value metav1.Co
 		Type: kind, Status: value, Reason: reason, Message: message,
 		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 	})
+}
+
+// Failure has the reason and message of the condition about a failed scan or export.
+type Failure struct{ Reason, Message string }
+
+// stableMessage returns the condition's present message if it differs only in numbers. An error
+// may contain a port or a time that differs for each attempt, and each would cause a write.
+func (f *Failure) stableMessage(before *v1alpha1.JobReportStatus, kind string) string {
+	message := zombie.TruncateText(f.Message, zombie.MaxMessageBytes)
+	if was := conditionOrEmpty(before, kind); was.Reason == f.Reason && slices.Equal(wordsWithoutDigits(was.Message), wordsWithoutDigits(message)) {
+		return was.Message
+	}
+	return message
+}
+
+func wordsWithoutDigits(text string) []string {
+	words := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return slices.DeleteFunc(words, func(word string) bool { return strings.ContainsFunc(word, unicode.IsDigit) })
 }

@@ -90,10 +90,8 @@ func compareStatus(namespace string, before, after *v1alpha1.JobReportStatus) Wr
 	if before.ContentHash != after.ContentHash || !equality.Semantic.DeepEqual(before.Conditions, after.Conditions) {
 		return WriteChanged
 	}
-	if before.LastScanTime == nil || after.LastScanTime == nil {
-		return WriteUnchanged
-	}
-	if after.LastScanTime.Sub(before.LastScanTime.Time) >= heartbeatInterval(namespace) {
+	scanned, recorded := after.LastScanTime, before.LastScanTime
+	if scanned != nil && recorded != nil && scanned.Sub(recorded.Time) >= heartbeatInterval(namespace) {
 		return WriteHeartbeat
 	}
 	return WriteUnchanged

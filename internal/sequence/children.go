@@ -5,6 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 // workspaceClaim returns the claim for spec.workspace, nil without one.
@@ -31,7 +32,7 @@ func workspaceClaim(sj *v1alpha1.SequentialJob) *corev1.PersistentVolumeClaim {
 		},
 	}
 	if workspace.Retention != v1alpha1.WorkspaceRetain {
-		claim.OwnerReferences = []metav1.OwnerReference{ownerReference(sj)}
+		claim.OwnerReferences = core.ControllerReferences("SequentialJob", sj)
 	}
 	return claim
 }
@@ -58,16 +59,8 @@ func outputsConfigMap(sj *v1alpha1.SequentialJob, status *v1alpha1.SequentialJob
 			Name:            OutputsName(sj),
 			Namespace:       sj.Namespace,
 			Labels:          childLabels(sj),
-			OwnerReferences: []metav1.OwnerReference{ownerReference(sj)},
+			OwnerReferences: core.ControllerReferences("SequentialJob", sj),
 		},
 		Data: data,
 	}
-}
-
-// WasCreatedFor reports whether a claim or ConfigMap was created for this SequentialJob.
-func WasCreatedFor(sj *v1alpha1.SequentialJob, child metav1.Object) bool {
-	if metav1.GetControllerOf(child) != nil {
-		return IsOwned(sj, child)
-	}
-	return child.GetLabels()[v1alpha1.LabelSequentialJobUID] == string(sj.UID)
 }

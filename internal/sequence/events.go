@@ -30,7 +30,7 @@ func statusEvents(before, after *v1alpha1.SequentialJobStatus) []core.Event {
 
 func specEvents(before, after *v1alpha1.SequentialJobStatus) []core.Event {
 	var events []core.Event
-	if before.Run > 0 && after.ObservedGeneration != before.ObservedGeneration && !isFinished(before) {
+	if before.Run > 0 && after.ObservedGeneration != before.ObservedGeneration && !IsFinished(before) {
 		message := fmt.Sprintf("Steps that have not started use the spec of generation %d", after.ObservedGeneration)
 		events = append(events, normalEvent(v1alpha1.EventSpecChanged, actionObserveSpec, message))
 	}
@@ -62,7 +62,7 @@ func stepEvents(before, after *v1alpha1.StepStatus) []core.Event {
 	case v1alpha1.StepSucceeded:
 		events = append(events, routineEvent(v1alpha1.EventJobCompleted, fmt.Sprintf("Job %s of step %s completed", after.JobName, after.Name)))
 	case v1alpha1.StepFailed:
-		message := fmt.Sprintf("Step %s failed: %s", after.Name, joinReason(after.Reason, after.Message))
+		message := fmt.Sprintf("Step %s failed: %s", after.Name, core.FormatReason(after.Reason, after.Message))
 		events = append(events, warningEvent(v1alpha1.EventJobFailed, actionRun, message))
 	}
 	return events

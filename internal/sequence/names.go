@@ -1,13 +1,11 @@
 package sequence
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 const (
@@ -38,7 +36,7 @@ func OutputsName(sj *v1alpha1.SequentialJob) string {
 // childName returns "<owner>-<part>-<hash of identity>", a DNS label. Only the owner's name is
 // truncated to fit; the hash distinguishes names that are truncated to the same text.
 func childName(owner, part, identity string) string {
-	suffix := "-" + part + "-" + hexDigest([]byte(identity), nameHashLength)
+	suffix := "-" + part + "-" + core.HexDigest([]byte(identity), nameHashLength)
 	prefix := strings.ReplaceAll(owner, ".", "-")
 	if room := maxNameLength - len(suffix); len(prefix) > room {
 		prefix = strings.TrimRight(prefix[:room], "-")
@@ -55,19 +53,7 @@ func labelValue(name string) string {
 	return name
 }
 
-// contentHash returns a short hash of a value's JSON form.
-func contentHash(value any) string {
-	raw, err := json.Marshal(value)
-	if err != nil { // API types always marshal
-		raw = fmt.Appendf(nil, "%#v", value)
-	}
-	return hexDigest(raw, contentHashLength)
-}
-
-func hexDigest(raw []byte, length int) string {
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:])[:length]
-}
+func contentHash(value any) string { return core.ContentHash(value, contentHashLength) }
 
 // outputEnvName returns the name of the environment variable with a step's output.
 func outputEnvName(step string) string {

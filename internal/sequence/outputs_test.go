@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
@@ -26,7 +27,7 @@ func TestOutputIsRecordedAndPassedToLaterSteps(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"get-version": "1.2.3"}, decision.Outputs.Data); diff != "" {
 		t.Errorf("outputs (-want, +got):\n%s", diff)
 	}
-	if !IsOwned(s.sj, decision.Outputs) {
+	if !metav1.IsControlledBy(decision.Outputs, s.sj) {
 		t.Error("the ConfigMap is not owned")
 	}
 	want := []corev1.EnvVar{{Name: "STEP_GET_VERSION_OUTPUT", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{

@@ -5,20 +5,15 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 const (
 	maxMessageLength = 256
 	maxOutputBytes   = 4096
 )
-
-// hasStartedPod reports whether the Job's counters prove that a Pod started. If it returns false,
-// a Pod may still have started: one with a readiness probe is not ready at once.
-func hasStartedPod(job *batchv1.Job) bool {
-	return job.Status.Succeeded > 0 || job.Status.Failed > 0 || (job.Status.Ready != nil && *job.Status.Ready > 0)
-}
 
 // hasStartedContainer reports whether a container of any Pod is running or has terminated.
 func hasStartedContainer(pods []corev1.Pod) bool {
@@ -41,23 +36,16 @@ func waitingMessage(pods []corev1.Pod) string {
 	for i := range pods {
 		for _, status := range containerStatuses(&pods[i]) {
 			if waiting := status.State.Waiting; waiting != nil && waiting.Reason != "" && waiting.Reason != "PodInitializing" {
-				return joinReason(waiting.Reason, waiting.Message)
+				return core.FormatReason(waiting.Reason, waiting.Message)
 			}
 		}
 		for _, condition := range pods[i].Status.Conditions {
 			if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-				return joinReason(condition.Reason, condition.Message)
+				return core.FormatReason(condition.Reason, condition.Message)
 			}
 		}
 	}
 	return ""
-}
-
-func joinReason(reason, message string) string {
-	if message == "" {
-		return reason
-	}
-	return reason + ": " + message
 }
 
 // failureMessage returns why the newest failed Pod failed, empty if that is unknown.
@@ -74,7 +62,7 @@ func failureMessage(pods []corev1.Pod, step string) string {
 			return exitMessage(status.Name, terminated)
 		}
 	}
-	return joinReason(pod.Status.Reason, pod.Status.Message) // evicted, preempted, or its node was lost
+	return core.FormatReason(pod.Status.Reason, pod.Status.Message) // evicted, preempted, or its node was lost
 }
 
 func exitMessage(container string, terminated *corev1.ContainerStateTerminated) string {
@@ -119,16 +107,6 @@ func newestPod(pods []corev1.Pod, phase corev1.PodPhase) *corev1.Pod {
 		}
 	}
 	return newest
-}
-
-// truncateMessage limits a message to maxMessageLength characters and marks the truncation.
-func truncateMessage(message string) string {
-	const ellipsis = "..."
-	if utf8.RuneCountInString(message) <= maxMessageLength {
-		return message
-	}
-	runes := []rune(message)
-	return string(runes[:maxMessageLength-len(ellipsis)]) + ellipsis
 }
 
 // truncateBytes limits text to this many bytes without splitting a character.

@@ -304,7 +304,7 @@ func (w *simulator) checkStepOrder(job *batchv1.Job) {
 // crashed before it recorded the Job, and another client deleted that Job before the restart.
 func (w *simulator) checkSingleExecution(job *batchv1.Job) {
 	for _, earlier := range w.jobHistory[stepKey(job)] {
-		outcome := terminalCondition(earlier)
+		outcome := core.FindEndCondition(earlier)
 		switch {
 		case w.interruptedJobs[earlier.UID]:
 		case w.unrecordedJobs[earlier.UID] && w.jobs[earlier.Name] == nil:

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
@@ -361,7 +362,7 @@ func (w *simulator) checkFinalState() {
 func (w *simulator) hasCompletedJob(step *v1alpha1.StepStatus) bool {
 	key := fmt.Sprintf("%d/%s", step.Run, step.Name)
 	return slices.ContainsFunc(w.jobHistory[key], func(job *batchv1.Job) bool {
-		outcome := terminalCondition(job)
+		outcome := core.FindEndCondition(job)
 		return outcome != nil && outcome.Type == batchv1.JobComplete
 	})
 }

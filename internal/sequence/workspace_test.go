@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
@@ -61,7 +62,7 @@ func TestRetainedWorkspaceHasNoOwner(t *testing.T) {
 			if got := len(claim.OwnerReferences); got != test.wantOwners {
 				t.Errorf("want %d owners, got %d", test.wantOwners, got)
 			}
-			if !WasCreatedFor(sj, claim) {
+			if !core.WasCreatedFor(sj, claim, v1alpha1.LabelSequentialJobUID) {
 				t.Error("it is not known again as ours")
 			}
 		})
@@ -80,7 +81,7 @@ func TestClaimOfAnotherOwnerIsRecognized(t *testing.T) {
 	}
 	for name, claim := range tests {
 		t.Run(name, func(t *testing.T) {
-			if WasCreatedFor(mine, claim) {
+			if core.WasCreatedFor(mine, claim, v1alpha1.LabelSequentialJobUID) {
 				t.Error("it is taken for ours")
 			}
 		})

@@ -79,7 +79,7 @@ func TestRetainedWorkspaceHasNoOwner(t *testing.T) {
 	s := newFullScenario(t)
 	s.Session.Spec.Workspace.Retain = true
 	claim := s.decideAndRecord().ApplyObjects[3]
-	if len(claim.GetOwnerReferences()) > 0 || !WasCreatedFor(s.Session, claim) {
+	if len(claim.GetOwnerReferences()) > 0 || !core.WasCreatedFor(s.Session, claim, LabelSessionUID) {
 		t.Errorf("%+v", claim)
 	}
 }

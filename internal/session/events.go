@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -53,7 +54,7 @@ func formatLastActivity(status *v1alpha1.AgenticSessionStatus) string {
 	if status.LastActivityTime == nil {
 		return "it started"
 	}
-	return status.LastActivityTime.UTC().Format("2006-01-02T15:04:05Z")
+	return status.LastActivityTime.UTC().Format(time.RFC3339)
 }
 
 func isNameTaken(status *v1alpha1.AgenticSessionStatus) bool {
@@ -81,7 +82,7 @@ func addedRun(before, after *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun
 func eventOfRun(run *v1alpha1.SessionRun) (event core.Event, found bool) {
 	event = core.Event{
 		Type: corev1.EventTypeWarning, Reason: v1alpha1.EventFailed, Action: actionRun,
-		Message: fmt.Sprintf("Attempt %d of run %d failed: %s", run.Attempt, run.Run, formatReason(run.Reason, run.Message)),
+		Message: fmt.Sprintf("Attempt %d of run %d failed: %s", run.Attempt, run.Run, core.FormatReason(run.Reason, run.Message)),
 	}
 	switch run.Outcome {
 	case v1alpha1.RunStopped:

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 const (
@@ -53,7 +54,7 @@ func (b *objectBuilder) newInputsSecret() *corev1.Secret {
 	}
 	return &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: childMetadata(b.session, childObjectName(b.session.Name, inputsNamePart+hashJSON(data))),
+		ObjectMeta: childMetadata(b.session, childObjectName(b.session.Name, inputsNamePart+core.ContentHash(data, inputsHashLength))),
 		Immutable:  new(true),
 		Type:       corev1.SecretTypeOpaque,
 		Data:       data,

@@ -1,9 +1,6 @@
 package session
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -11,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 // Labels and annotations of a session's objects.
@@ -43,7 +41,7 @@ func childObjectName(owner, part string) string {
 	if len(owner)+1+len(part) <= maxNameLength {
 		return owner + "-" + part
 	}
-	mark := "-" + shortDigest([]byte(owner), nameHashLength)
+	mark := "-" + core.HexDigest([]byte(owner), nameHashLength)
 	room := maxNameLength - len(mark) - 1 - len(part)
 	return strings.TrimRight(owner[:room], "-") + mark + "-" + part
 }
@@ -74,20 +72,6 @@ func LeaseName(owner string) string { return owner }
 // NetworkPolicyName returns the name of a session's NetworkPolicy.
 func NetworkPolicyName(owner string) string { return sharedName(owner) }
 
-func shortDigest(raw []byte, chars int) string {
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:])[:chars]
-}
-
-// hashJSON returns a short hash of a value's JSON form.
-func hashJSON(value any) string {
-	raw, err := json.Marshal(value)
-	if err != nil { // API types always marshal
-		raw = fmt.Appendf(nil, "%#v", value)
-	}
-	return shortDigest(raw, inputsHashLength)
-}
-
 // childLabels returns the labels of all objects of a session.
 func childLabels(s *v1alpha1.AgenticSession) map[string]string {
 	return map[string]string{
@@ -98,27 +82,10 @@ func childLabels(s *v1alpha1.AgenticSession) map[string]string {
 }
 
 // childMetadata returns the metadata of an object of a session, with the session as its
-// controller. The reference does not block the session's deletion: no object has to be deleted
-// before the session.
+// controller.
 func childMetadata(s *v1alpha1.AgenticSession, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: name, Namespace: s.Namespace, Labels: childLabels(s),
-		OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: "AgenticSession", Name: s.Name, UID: s.UID, Controller: new(true),
-		}},
+		OwnerReferences: core.ControllerReferences("AgenticSession", s),
 	}
-}
-
-// IsControlledBy reports whether the session is the object's controller.
-func IsControlledBy(s *v1alpha1.AgenticSession, child metav1.Object) bool {
-	return metav1.IsControlledBy(child, s)
-}
-
-// WasCreatedFor reports whether the operator created the object for this session. A retained
-// workspace has no owner; its label names the session.
-func WasCreatedFor(s *v1alpha1.AgenticSession, child metav1.Object) bool {
-	if metav1.GetControllerOf(child) != nil {
-		return IsControlledBy(s, child)
-	}
-	return child.GetLabels()[LabelSessionUID] == string(s.UID)
 }

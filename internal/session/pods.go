@@ -86,7 +86,7 @@ func podDisruption(pod *corev1.Pod) *core.Problem {
 	if c.Reason == "DeletionByTaintManager" || c.Reason == "DeletionByPodGC" {
 		reason = v1alpha1.ReasonPodLost
 	}
-	return &core.Problem{Reason: reason, Message: formatReason(c.Reason, c.Message)}
+	return &core.Problem{Reason: reason, Message: core.FormatReason(c.Reason, c.Message)}
 }
 
 // startFailureReasons are the waiting reasons with which a container does not start until
@@ -118,7 +118,7 @@ func containerStartProblem(pod *corev1.Pod) *core.Problem {
 		}
 		return &core.Problem{
 			Reason:  startFailureReasons[waiting.Reason],
-			Message: "container " + statuses[i].Name + ": " + formatReason(waiting.Reason, waiting.Message),
+			Message: "container " + statuses[i].Name + ": " + core.FormatReason(waiting.Reason, waiting.Message),
 		}
 	}
 	return nil
@@ -137,11 +137,4 @@ func podSandboxProblem(pod *corev1.Pod) *core.Problem {
 		Message: "the node cannot prepare Pod " + pod.Name + " for its containers: " +
 			"check the Pod's events for a missing Secret or volume",
 	}
-}
-
-func formatReason(reason, message string) string {
-	if message == "" {
-		return reason
-	}
-	return reason + ": " + message
 }

@@ -149,7 +149,7 @@ func (w *simulation) createJob(in *Observation, job *batchv1.Job) {
 	if w.createdCounts[job.Name] > 1 && !w.deletedByUsers[job.Name] {
 		w.reportViolation("%s is created again", job.Name)
 	}
-	if job.Spec.ActiveDeadlineSeconds == nil || !IsControlledBy(in.Session, job) {
+	if job.Spec.ActiveDeadlineSeconds == nil || !metav1.IsControlledBy(job, in.Session) {
 		w.reportViolation("%s has no deadline or no owner", job.Name)
 	}
 	w.uidCount++

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
@@ -113,7 +114,7 @@ type simulatedJob struct {
 	endReason           string
 }
 
-func (j *simulatedJob) isActive() bool { return findEndCondition(j.job) == nil }
+func (j *simulatedJob) isActive() bool { return core.FindEndCondition(j.job) == nil }
 
 const simulatedTimeoutSeconds = 600
 

@@ -28,20 +28,15 @@ func (b *JobBuilder) Created(uid types.UID, at time.Time) *JobBuilder {
 
 // Active adds a Pod that is running since then.
 func (b *JobBuilder) Active(since time.Time) *JobBuilder {
-	b.setStartTime(since)
-	b.job.Status.Active, b.job.Status.Ready = 1, new(int32(1))
+	b.PodPending(since).job.Status.Ready = new(int32(1))
 	return b
 }
 
 // PodPending adds a Pod that does not start.
 func (b *JobBuilder) PodPending(since time.Time) *JobBuilder {
-	b.setStartTime(since)
+	b.job.Status.StartTime = new(metav1.NewTime(since))
 	b.job.Status.Active, b.job.Status.Ready = 1, new(int32)
 	return b
-}
-
-func (b *JobBuilder) setStartTime(at time.Time) {
-	b.job.Status.StartTime = new(metav1.NewTime(at))
 }
 
 // Complete makes the Job succeed.

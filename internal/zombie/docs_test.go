@@ -44,15 +44,15 @@ func rulesTable() string {
 	for i := range rules {
 		rule := &rules[i]
 		suspicious, zombie, flags := "immediately", "never", ""
-		if rule.Flag != "" {
-			suspicious, zombie = formatAge(rule.Default.Suspicious), formatAge(rule.Default.Zombie)
-			flags = "`" + rule.Flag + "`"
+		if rule.flag != "" {
+			suspicious, zombie = formatAge(rule.defaults.Suspicious), formatAge(rule.defaults.Zombie)
+			flags = "`" + rule.flag + "`"
 		}
 		var reasons []string
-		for _, reason := range rule.Reasons {
+		for _, reason := range rule.reasons {
 			reasons = append(reasons, "`"+string(reason)+"`")
 		}
-		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s |\n", strings.Join(reasons, ", "), rule.Job, rule.AgeFrom, suspicious, zombie, flags)
+		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s |\n", strings.Join(reasons, ", "), rule.description, rule.ageFrom, suspicious, zombie, flags)
 	}
 	return table.String()
 }

@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // jobFacts is the input of a rule's check.
@@ -24,7 +25,10 @@ type jobFacts struct {
 
 // findingByAge returns a finding if the time since then exceeds the rule's threshold.
 func (f *jobFacts) findingByAge(since time.Time, reason Reason, cause, message string, arguments ...any) (Finding, bool) {
-	age := f.timeSince(since)
+	if since.IsZero() {
+		return Finding{}, false // the age is unknown
+	}
+	age := f.now.Sub(since)
 	switch {
 	case f.threshold.Zombie > 0 && age >= f.threshold.Zombie:
 		return newFinding(CategoryZombie, SeverityHigh, since, reason, cause, message, arguments...), true
@@ -33,14 +37,6 @@ func (f *jobFacts) findingByAge(since time.Time, reason Reason, cause, message s
 	default:
 		return Finding{}, false
 	}
-}
-
-// timeSince returns 0 for an unknown or future time.
-func (f *jobFacts) timeSince(t time.Time) time.Duration {
-	if t.IsZero() {
-		return 0
-	}
-	return max(0, f.now.Sub(t))
 }
 
 // suspiciousFinding returns a finding that does not depend on age.
@@ -70,14 +66,8 @@ func (f *jobFacts) trueCondition(kind batchv1.JobConditionType) *batchv1.JobCond
 	return nil
 }
 
-func (f *jobFacts) completeCondition() *batchv1.JobCondition {
-	return f.trueCondition(batchv1.JobComplete)
-}
-
-func (f *jobFacts) failedCondition() *batchv1.JobCondition { return f.trueCondition(batchv1.JobFailed) }
-
 func (f *jobFacts) finishTime() (at time.Time, finished bool) {
-	for _, terminal := range []*batchv1.JobCondition{f.completeCondition(), f.failedCondition()} {
+	for _, terminal := range []*batchv1.JobCondition{f.trueCondition(batchv1.JobComplete), f.trueCondition(batchv1.JobFailed)} {
 		if terminal != nil {
 			return f.firstKnownTime(terminal.LastTransitionTime.Time, timeOrZero(f.Status.CompletionTime)), true
 		}
@@ -95,14 +85,11 @@ func (f *jobFacts) isUnfinished() bool {
 
 // externalManager returns the controller in spec.managedBy unless it is the Job controller.
 func (f *jobFacts) externalManager() (manager string, external bool) {
-	by := f.Spec.ManagedBy
-	if by == nil || *by == batchv1.JobControllerName {
-		return "", false
-	}
-	return *by, true
+	by := ptr.Deref(f.Spec.ManagedBy, batchv1.JobControllerName)
+	return by, by != batchv1.JobControllerName
 }
 
-func (f *jobFacts) isSuspended() bool { return f.Spec.Suspend != nil && *f.Spec.Suspend }
+func (f *jobFacts) isSuspended() bool { return ptr.Deref(f.Spec.Suspend, false) }
 
 // isEnding reports whether the Job will fail or complete once its Pods have terminated.
 func (f *jobFacts) isEnding() bool {
@@ -117,9 +104,7 @@ func (f *jobFacts) isExpectedToProgress() bool {
 
 func (f *jobFacts) isStarted() bool { return f.Status.StartTime != nil }
 
-func (f *jobFacts) hasZeroParallelism() bool {
-	return f.Spec.Parallelism != nil && *f.Spec.Parallelism == 0
-}
+func (f *jobFacts) hasZeroParallelism() bool { return ptr.Deref(f.Spec.Parallelism, 1) == 0 }
 
 func (f *jobFacts) isExpectedToHavePods() bool {
 	return f.isExpectedToProgress() && f.isStarted() && !f.hasZeroParallelism()
@@ -168,12 +153,7 @@ func laterTime(a, b time.Time) time.Time {
 	return a
 }
 
-func timeOrZero(t *metav1.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.Time
-}
+func timeOrZero(t *metav1.Time) time.Time { return ptr.Deref(t, metav1.Time{}).Time }
 
 // addSeconds limits the seconds to what a time.Duration can represent.
 func addSeconds(t time.Time, seconds int64) time.Time {

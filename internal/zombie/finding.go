@@ -29,7 +29,7 @@ const (
 // Reason names the rule that matched, in CamelCase.
 type Reason string
 
-// The reasons. Rules defines their order and meaning.
+// The reasons. The table in rules.go defines their order and meaning.
 const (
 	ReasonUnknown                  Reason = "Unknown"
 	ReasonStuckTerminating         Reason = "StuckTerminating"

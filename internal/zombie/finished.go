@@ -3,6 +3,7 @@ package zombie
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 )
@@ -21,7 +22,7 @@ func checkTTLNotEnforced(f *jobFacts) (Finding, bool) {
 // checkFailedLongAgo finds failed Jobs that nobody deleted. A controller deletes its Jobs itself,
 // as a CronJob does by failedJobsHistoryLimit.
 func checkFailedLongAgo(f *jobFacts) (Finding, bool) {
-	condition := f.failedCondition()
+	condition := f.trueCondition(batchv1.JobFailed)
 	if condition == nil || f.hasController() {
 		return Finding{}, false
 	}
@@ -36,7 +37,7 @@ var jobControllerFailures = []Reason{
 
 // checkFailed finds all other failed Jobs.
 func checkFailed(f *jobFacts) (Finding, bool) {
-	condition := f.failedCondition()
+	condition := f.trueCondition(batchv1.JobFailed)
 	if condition == nil {
 		return Finding{}, false
 	}
@@ -54,7 +55,7 @@ func conditionExplanation(condition *batchv1.JobCondition) string {
 
 // checkFinishedNotCleaned finds succeeded Jobs that nothing will ever delete.
 func checkFinishedNotCleaned(f *jobFacts) (Finding, bool) {
-	if f.completeCondition() == nil || f.Spec.TTLSecondsAfterFinished != nil || f.hasController() {
+	if f.trueCondition(batchv1.JobComplete) == nil || f.Spec.TTLSecondsAfterFinished != nil || f.hasController() {
 		return Finding{}, false
 	}
 	at, _ := f.finishTime()
@@ -64,4 +65,26 @@ func checkFinishedNotCleaned(f *jobFacts) (Finding, bool) {
 		finding.Severity = SeverityLow
 	}
 	return finding, found
+}
+
+// checkStuckTerminating finds deleted Jobs that a finalizer keeps.
+func checkStuckTerminating(f *jobFacts) (Finding, bool) {
+	if !f.isDeleted() {
+		return Finding{}, false
+	}
+	since, cause, finalizers := f.DeletionTimestamp.Time, "", "none"
+	if len(f.Finalizers) > 0 {
+		cause, finalizers = f.Finalizers[0], strings.Join(f.Finalizers, ", ")
+	}
+	return f.findingByAge(since, ReasonStuckTerminating, cause, "deleted at %s but still exists; finalizers: %s", formatTime(since), finalizers)
+}
+
+// checkOrphaned finds Jobs whose CronJob was deleted or disowned them: no history limit applies
+// to them any more.
+func checkOrphaned(f *jobFacts) (Finding, bool) {
+	scheduled, found := f.Annotations[batchv1.CronJobScheduledTimestampAnnotation]
+	if !found || f.hasController() || f.isDeleted() {
+		return Finding{}, false
+	}
+	return suspiciousFinding(f.creationTime(), ReasonOrphaned, "CronJob", "created by a CronJob for %s, but has no controller", scheduled)
 }

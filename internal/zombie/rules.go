@@ -7,111 +7,90 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// Rule is one way in which a Job can be stale.
-type Rule struct {
-	// Reasons of the rule's findings. The first one is the rule's key in Thresholds.
-	Reasons []Reason
-	// Job completes the sentence "A Job that …".
-	Job string
-	// AgeFrom is the time from which the Job's age counts; empty if the rule matches
+// staleRule is one way in which a Job can be stale.
+type staleRule struct {
+	// reasons of the rule's findings. The first one is the rule's key in Thresholds.
+	reasons []Reason
+	// check returns the finding if the Job matches.
+	check func(*jobFacts) (Finding, bool)
+	// description completes the sentence "A Job that …".
+	description string
+	// ageFrom is the time from which the Job's age counts; empty if the rule matches
 	// regardless of age.
-	AgeFrom string
-	// Flag is the prefix of the rule's threshold flags; empty if the rule has no thresholds.
-	Flag string
-	// Default thresholds. A threshold that is 0 here cannot be set.
-	Default Threshold
-
-	check ruleCheck
+	ageFrom string
+	// flag is the prefix of the rule's threshold flags; empty if the rule has no thresholds.
+	flag string
+	// defaults of the thresholds. A threshold that is 0 here cannot be set.
+	defaults Threshold
 }
-
-// ruleCheck returns the finding of a rule, if the Job matches.
-type ruleCheck func(*jobFacts) (Finding, bool)
 
 const oneDay = 24 * time.Hour
 
-// Rules returns all rules in order of precedence: the first rule that matches a Job wins.
-func Rules() []Rule { return slices.Clone(rules) }
-
-var rules = []Rule{{
-	Reasons: []Reason{ReasonUnknown},
-	Job:     "has contradictory conditions or an unknown completion mode",
-	check:   checkContradictions,
+// rules are in order of precedence: the first rule that matches a Job wins.
+var rules = []staleRule{{
+	reasons: []Reason{ReasonUnknown}, check: checkContradictions,
+	description: "has contradictory conditions or an unknown completion mode",
 }, {
-	Reasons: []Reason{ReasonStuckTerminating},
-	Job:     "was deleted but still exists", AgeFrom: "its deletion",
-	Flag: "stuck-terminating", Default: Threshold{Suspicious: 15 * time.Minute, Zombie: time.Hour},
-	check: checkStuckTerminating,
+	reasons: []Reason{ReasonStuckTerminating}, check: checkStuckTerminating,
+	description: "was deleted but still exists", ageFrom: "its deletion",
+	flag: "stuck-terminating", defaults: Threshold{Suspicious: 15 * time.Minute, Zombie: time.Hour},
 }, {
-	Reasons: []Reason{ReasonTTLNotEnforced},
-	Job:     "finished and was not deleted after `ttlSecondsAfterFinished`", AgeFrom: "the end of that time",
-	Flag: "ttl-not-enforced", Default: Threshold{Suspicious: time.Hour, Zombie: oneDay},
-	check: checkTTLNotEnforced,
+	reasons: []Reason{ReasonTTLNotEnforced}, check: checkTTLNotEnforced,
+	description: "finished and was not deleted after `ttlSecondsAfterFinished`", ageFrom: "the end of that time",
+	flag: "ttl-not-enforced", defaults: Threshold{Suspicious: time.Hour, Zombie: oneDay},
 }, {
 	// Without a Suspicious threshold: the next rule reports a recent failure.
-	Reasons: []Reason{ReasonFailedLongAgo},
-	Job:     "failed and has no controller, such as a CronJob, that deletes it", AgeFrom: "its failure",
-	Flag: "failed-long-ago", Default: Threshold{Zombie: 7 * oneDay},
-	check: checkFailedLongAgo,
+	reasons: []Reason{ReasonFailedLongAgo}, check: checkFailedLongAgo,
+	description: "failed and has no controller, such as a CronJob, that deletes it", ageFrom: "its failure",
+	flag: "failed-long-ago", defaults: Threshold{Zombie: 7 * oneDay},
 }, {
-	Reasons: append(slices.Clone(jobControllerFailures), ReasonFailedOther),
-	Job:     "failed for that reason",
-	check:   checkFailed,
+	reasons: append(slices.Clone(jobControllerFailures), ReasonFailedOther), check: checkFailed,
+	description: "failed for that reason",
 }, {
 	// Without a Zombie threshold: the Job takes up space and does no harm.
-	Reasons: []Reason{ReasonFinishedNotCleaned},
-	Job:     "succeeded and has neither `ttlSecondsAfterFinished` nor a controller that deletes it", AgeFrom: "its completion",
-	Flag: "finished-not-cleaned", Default: Threshold{Suspicious: 7 * oneDay},
-	check: checkFinishedNotCleaned,
+	reasons: []Reason{ReasonFinishedNotCleaned}, check: checkFinishedNotCleaned,
+	description: "succeeded and has neither `ttlSecondsAfterFinished` nor a controller that deletes it", ageFrom: "its completion",
+	flag: "finished-not-cleaned", defaults: Threshold{Suspicious: 7 * oneDay},
 }, {
-	Reasons: []Reason{ReasonFailureTargetStuck, ReasonSuccessCriteriaStuck},
-	Job:     "is about to fail or to complete, but does not finish", AgeFrom: "its condition `FailureTarget` or `SuccessCriteriaMet`",
-	Flag: "interim-stuck", Default: Threshold{Suspicious: 30 * time.Minute, Zombie: 6 * time.Hour},
-	check: checkInterimConditions,
+	reasons: []Reason{ReasonFailureTargetStuck, ReasonSuccessCriteriaStuck}, check: checkInterimConditions,
+	description: "is about to fail or to complete, but does not finish", ageFrom: "its condition `FailureTarget` or `SuccessCriteriaMet`",
+	flag: "interim-stuck", defaults: Threshold{Suspicious: 30 * time.Minute, Zombie: 6 * time.Hour},
 }, {
 	// Without a Zombie threshold: another controller's use of the Job is unknown here.
-	Reasons: []Reason{ReasonExternallyManaged},
-	Job:     "is unfinished and has another controller in `managedBy`, so that no rule about its progress applies", AgeFrom: "its creation",
-	Flag: "externally-managed", Default: Threshold{Suspicious: oneDay},
-	check: checkExternallyManaged,
+	reasons: []Reason{ReasonExternallyManaged}, check: checkExternallyManaged,
+	description: "is unfinished and has another controller in `managedBy`, so that no rule about its progress applies", ageFrom: "its creation",
+	flag: "externally-managed", defaults: Threshold{Suspicious: oneDay},
 }, {
-	Reasons: []Reason{ReasonSuspendedTooLong},
-	Job:     "is suspended", AgeFrom: "its suspension",
-	Flag: "suspended-too-long", Default: Threshold{Suspicious: 7 * oneDay, Zombie: 30 * oneDay},
-	check: checkSuspendedTooLong,
+	reasons: []Reason{ReasonSuspendedTooLong}, check: checkSuspendedTooLong,
+	description: "is suspended", ageFrom: "its suspension",
+	flag: "suspended-too-long", defaults: Threshold{Suspicious: 7 * oneDay, Zombie: 30 * oneDay},
 }, {
-	Reasons: []Reason{ReasonNeverStarted},
-	Job:     "has no `startTime`", AgeFrom: "its creation or resumption",
-	Flag: "never-started", Default: Threshold{Suspicious: 10 * time.Minute, Zombie: oneDay},
-	check: checkNeverStarted,
+	reasons: []Reason{ReasonNeverStarted}, check: checkNeverStarted,
+	description: "has no `startTime`", ageFrom: "its creation or resumption",
+	flag: "never-started", defaults: Threshold{Suspicious: 10 * time.Minute, Zombie: oneDay},
 }, {
-	Reasons: []Reason{ReasonPausedByParallelism},
-	Job:     "has `parallelism: 0`", AgeFrom: "its last edit",
-	Flag: "paused-by-parallelism", Default: Threshold{Suspicious: 7 * oneDay},
-	check: checkPausedByParallelism,
+	reasons: []Reason{ReasonPausedByParallelism}, check: checkPausedByParallelism,
+	description: "has `parallelism: 0`", ageFrom: "its last edit",
+	flag: "paused-by-parallelism", defaults: Threshold{Suspicious: 7 * oneDay},
 }, {
-	Reasons: []Reason{ReasonDeadlineNotEnforced},
-	Job:     "exceeded `activeDeadlineSeconds` and did not fail", AgeFrom: "its deadline",
-	Flag: "deadline-not-enforced", Default: Threshold{Suspicious: 10 * time.Minute, Zombie: time.Hour},
-	check: checkDeadlineNotEnforced,
+	reasons: []Reason{ReasonDeadlineNotEnforced}, check: checkDeadlineNotEnforced,
+	description: "exceeded `activeDeadlineSeconds` and did not fail", ageFrom: "its deadline",
+	flag: "deadline-not-enforced", defaults: Threshold{Suspicious: 10 * time.Minute, Zombie: time.Hour},
 }, {
-	Reasons: []Reason{ReasonNoActivePods},
-	Job:     "started and has no Pods", AgeFrom: "the last change of its status",
-	Flag: "no-active-pods", Default: Threshold{Suspicious: 30 * time.Minute, Zombie: oneDay},
-	check: checkNoActivePods,
+	reasons: []Reason{ReasonNoActivePods}, check: checkNoActivePods,
+	description: "started and has no Pods", ageFrom: "the last change of its status",
+	flag: "no-active-pods", defaults: Threshold{Suspicious: 30 * time.Minute, Zombie: oneDay},
 }, {
-	Reasons: []Reason{ReasonNoReadyPods},
-	Job:     "has active Pods, of which none is ready and none has ever finished", AgeFrom: "its start",
-	Flag: "no-ready-pods", Default: Threshold{Suspicious: 30 * time.Minute, Zombie: oneDay},
-	check: checkNoReadyPods,
+	reasons: []Reason{ReasonNoReadyPods}, check: checkNoReadyPods,
+	description: "has active Pods, of which none is ready and none has ever finished", ageFrom: "its start",
+	flag: "no-ready-pods", defaults: Threshold{Suspicious: 30 * time.Minute, Zombie: oneDay},
 }, {
-	Reasons: []Reason{ReasonRunningTooLong},
-	Job:     "runs without a deadline", AgeFrom: "its start",
-	Flag: "running-too-long", Default: Threshold{Suspicious: oneDay, Zombie: 7 * oneDay},
-	check: checkRunningTooLong,
+	reasons: []Reason{ReasonRunningTooLong}, check: checkRunningTooLong,
+	description: "runs without a deadline", ageFrom: "its start",
+	flag: "running-too-long", defaults: Threshold{Suspicious: oneDay, Zombie: 7 * oneDay},
 }, {
-	Reasons: []Reason{ReasonOrphaned},
-	Job:     "was created by a CronJob and has no controller",
-	check:   checkOrphaned,
+	reasons: []Reason{ReasonOrphaned}, check: checkOrphaned,
+	description: "was created by a CronJob and has no controller",
 }}
 
 // Classify returns the finding of the first rule that matches the Job now, or CategoryHealthy. It
@@ -125,7 +104,7 @@ func Classify(job *batchv1.Job, now time.Time, thresholds Thresholds) Finding {
 	return Finding{Category: CategoryHealthy}
 }
 
-func (r *Rule) evaluate(job *batchv1.Job, now time.Time, thresholds Thresholds) (Finding, bool) {
+func (r *staleRule) evaluate(job *batchv1.Job, now time.Time, thresholds Thresholds) (Finding, bool) {
 	return r.check(&jobFacts{Job: job, now: now, threshold: thresholds.ofRule(r)})
 }
 
@@ -133,7 +112,7 @@ func (r *Rule) evaluate(job *batchv1.Job, now time.Time, thresholds Thresholds) 
 func AllReasons() []Reason {
 	var reasons []Reason
 	for i := range rules {
-		reasons = append(reasons, rules[i].Reasons...)
+		reasons = append(reasons, rules[i].reasons...)
 	}
 	return reasons
 }

@@ -23,15 +23,15 @@ type Thresholds map[Reason]*Threshold
 func DefaultThresholds() Thresholds {
 	thresholds := Thresholds{}
 	for i := range rules {
-		if rules[i].Flag != "" {
-			thresholds[rules[i].Reasons[0]] = new(rules[i].Default)
+		if rules[i].flag != "" {
+			thresholds[rules[i].reasons[0]] = new(rules[i].defaults)
 		}
 	}
 	return thresholds
 }
 
-func (t Thresholds) ofRule(rule *Rule) Threshold {
-	if threshold := t[rule.Reasons[0]]; threshold != nil {
+func (t Thresholds) ofRule(rule *staleRule) Threshold {
+	if threshold := t[rule.reasons[0]]; threshold != nil {
 		return *threshold
 	}
 	return Threshold{}
@@ -51,24 +51,24 @@ type ThresholdSetting struct {
 func (t Thresholds) Settings() []ThresholdSetting {
 	var settings []ThresholdSetting
 	for i := range rules {
-		rule, threshold := &rules[i], t[rules[i].Reasons[0]]
+		rule, threshold := &rules[i], t[rules[i].reasons[0]]
 		if threshold == nil {
 			continue
 		}
-		if rule.Default.Suspicious != 0 {
+		if rule.defaults.Suspicious != 0 {
 			settings = append(settings, rule.newSetting(CategorySuspicious, &threshold.Suspicious))
 		}
-		if rule.Default.Zombie != 0 {
+		if rule.defaults.Zombie != 0 {
 			settings = append(settings, rule.newSetting(CategoryZombie, &threshold.Zombie))
 		}
 	}
 	return settings
 }
 
-func (r *Rule) newSetting(category Category, value *time.Duration) ThresholdSetting {
-	usage := fmt.Sprintf("Report a Job as %s that %s, this long after %s. 0 means never.", category, r.Job, r.AgeFrom)
+func (r *staleRule) newSetting(category Category, value *time.Duration) ThresholdSetting {
+	usage := fmt.Sprintf("Report a Job as %s that %s, this long after %s. 0 means never.", category, r.description, r.ageFrom)
 	return ThresholdSetting{
-		Name:  fmt.Sprintf("%s-%s-after", r.Flag, strings.ToLower(string(category))),
+		Name:  fmt.Sprintf("%s-%s-after", r.flag, strings.ToLower(string(category))),
 		Usage: strings.ReplaceAll(usage, "`", ""), // package flag takes a quoted word for the name of the value
 		Value: value,
 	}

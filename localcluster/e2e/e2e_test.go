@@ -1,6 +1,6 @@
 //go:build e2e
 
-// Package e2e starts real clusters, of the name "localcluster-e2e". Run it as root with
+// Package e2e starts real clusters with the name "localcluster-e2e". Run it as root with
 // go test -tags e2e ./e2e; the first run builds the clusters' programs.
 package e2e
 
@@ -18,8 +18,8 @@ import (
 
 const clusterName = "localcluster-e2e"
 
-// patience is how long a test waits for what should take seconds.
-const patience = 90 * time.Second
+// timeout of waits that normally end within seconds.
+const timeout = 90 * time.Second
 
 var program string
 
@@ -38,7 +38,7 @@ func run(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "building localcluster: %v\n%s", err, output)
 		return 1
 	}
-	// So that no test measures the time of a build.
+	// Build now, so that the tests' timeouts do not include it.
 	if os.Geteuid() == 0 {
 		build := exec.Command(program, "build")
 		build.Stdout, build.Stderr = os.Stderr, os.Stderr
@@ -67,8 +67,8 @@ func localcluster(t *testing.T, args ...string) (string, error) {
 	return string(output), err
 }
 
-// up starts a cluster that ends with the test.
-func up(t *testing.T, args ...string) {
+// startCluster starts a cluster that is removed at the end of the test.
+func startCluster(t *testing.T, args ...string) {
 	t.Helper()
 	t.Cleanup(func() {
 		if output, err := exec.CommandContext(context.Background(), program, "down", "--name", clusterName).CombinedOutput(); err != nil {
@@ -86,8 +86,8 @@ func kubectl(t *testing.T, args ...string) (string, error) {
 	return localcluster(t, append([]string{"kubectl", "--"}, args...)...)
 }
 
-// want fails the test unless kubectl succeeds and prints exactly this.
-func want(t *testing.T, want string, args ...string) {
+// expectOutput fails the test unless kubectl succeeds and prints exactly this text.
+func expectOutput(t *testing.T, want string, args ...string) {
 	t.Helper()
 	got, err := kubectl(t, args...)
 	if err != nil {
@@ -98,12 +98,12 @@ func want(t *testing.T, want string, args ...string) {
 	}
 }
 
-// eventually waits until kubectl prints something with this in it.
-func eventually(t *testing.T, want string, args ...string) {
+// waitForOutput waits until the output of kubectl contains the text.
+func waitForOutput(t *testing.T, want string, args ...string) {
 	t.Helper()
 	var got string
 	var err error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if got, err = kubectl(t, args...); err == nil && strings.Contains(got, want) {
 			return
 		}
@@ -122,8 +122,8 @@ func apply(t *testing.T, manifest string) {
 	}
 }
 
-// job is the manifest of a Job with one busybox that runs a script.
-func job(name, script, more string) string {
+// jobManifest returns a Job with one busybox container that runs a script.
+func jobManifest(name, script, containerFields string) string {
 	return fmt.Sprintf(`
 apiVersion: batch/v1
 kind: Job
@@ -138,20 +138,20 @@ spec:
       - name: main
         image: busybox:1.37
         command: [sh, -c, %q]
-%s`, name, script, indent(more, 6))
+%s`, name, script, indent(containerFields, 6))
 }
 
-func indent(text string, by int) string {
+func indent(text string, width int) string {
 	lines := strings.Split(strings.Trim(text, "\n"), "\n")
 	for i := range lines {
-		lines[i] = strings.Repeat(" ", by) + lines[i]
+		lines[i] = strings.Repeat(" ", width) + lines[i]
 	}
 	return strings.Join(lines, "\n")
 }
 
 func waitJob(t *testing.T, name, condition string) {
 	t.Helper()
-	if _, err := kubectl(t, "wait", "--for=condition="+condition, "job/"+name, "--timeout="+patience.String()); err != nil {
+	if _, err := kubectl(t, "wait", "--for=condition="+condition, "job/"+name, "--timeout="+timeout.String()); err != nil {
 		t.Fatal(err)
 	}
 }

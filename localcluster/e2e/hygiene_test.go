@@ -14,58 +14,58 @@ import (
 
 func TestDownLeavesNothingBehind(t *testing.T) {
 	for _, mode := range []string{"node", "control-plane"} {
-		for _, story := range []struct {
-			title  string
-			happen func(*testing.T)
+		for _, test := range []struct {
+			title   string
+			disrupt func(*testing.T)
 		}{
-			{"after a quiet life", func(*testing.T) {}},
-			{"after the supervisor was killed", func(t *testing.T) { kill(t, "supervisor") }},
-			{"after every process was killed", func(t *testing.T) { kill(t, "") }},
-			{"after the record of the cluster was lost", loseRecord},
+			{"after an undisturbed run", func(*testing.T) {}},
+			{"after the supervisor was killed", func(t *testing.T) { killProcesses(t, "supervisor") }},
+			{"after every process was killed", func(t *testing.T) { killProcesses(t, "") }},
+			{"after the file cluster.json was deleted", deleteClusterFile},
 		} {
-			t.Run(mode+" "+story.title, func(t *testing.T) {
+			t.Run(mode+" "+test.title, func(t *testing.T) {
 				if mode == "node" {
 					needsRoot(t)
 				}
-				before := traces(t)
-				up(t, "--mode", mode)
+				before := listRemains(t)
+				startCluster(t, "--mode", mode)
 				if mode == "node" {
 					runPod(t)
 				}
-				story.happen(t)
-				down(t)
-				expectSame(t, before)
+				test.disrupt(t)
+				stopCluster(t)
+				expectNoRemains(t, before)
 			})
 		}
 	}
 }
 
 func TestSecondDownSucceeds(t *testing.T) {
-	up(t, "--mode", "control-plane")
-	down(t)
-	down(t)
+	startCluster(t, "--mode", "control-plane")
+	stopCluster(t)
+	stopCluster(t)
 }
 
 func TestUpAfterACrashStartsANewCluster(t *testing.T) {
 	needsRoot(t)
-	before := traces(t)
-	up(t)
+	before := listRemains(t)
+	startCluster(t)
 	runPod(t)
-	kill(t, "supervisor")
+	killProcesses(t, "supervisor")
 	if _, err := localcluster(t, "status"); err == nil {
-		t.Error("the status is up after the supervisor was killed")
+		t.Error("status succeeds after the supervisor was killed")
 	}
-	up(t)
+	startCluster(t)
 	if _, err := kubectl(t, "get", "pod", "running"); err == nil {
-		t.Error("a Pod of the crashed cluster is still there")
+		t.Error("a Pod of the crashed cluster still exists")
 	}
-	down(t)
-	expectSame(t, before)
+	stopCluster(t)
+	expectNoRemains(t, before)
 }
 
 func TestTwoClustersRunSideBySide(t *testing.T) {
 	needsRoot(t)
-	up(t)
+	startCluster(t)
 	const other = "e2e-other"
 	defer func() {
 		if _, err := localcluster(t, "down", "--name", other); err != nil {
@@ -90,20 +90,20 @@ kind: Pod
 metadata: {name: running}
 spec: {containers: [{name: main, image: busybox:1.37, command: [sleep, "100000"]}]}
 `)
-	if _, err := kubectl(t, "wait", "--for=condition=ready", "pod/running", "--timeout="+patience.String()); err != nil {
+	if _, err := kubectl(t, "wait", "--for=condition=ready", "pod/running", "--timeout="+timeout.String()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func down(t *testing.T) {
+func stopCluster(t *testing.T) {
 	t.Helper()
 	if _, err := localcluster(t, "down"); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// kill kills the processes of one component, or all.
-func kill(t *testing.T, component string) {
+// killProcesses kills the processes of one component, or all if component is empty.
+func killProcesses(t *testing.T, component string) {
 	t.Helper()
 	found, err := process.Find(clusterDir(t))
 	if err != nil {
@@ -119,23 +119,24 @@ func kill(t *testing.T, component string) {
 	}
 }
 
-func loseRecord(t *testing.T) {
+func deleteClusterFile(t *testing.T) {
 	if err := syscall.Unlink(clusterDir(t) + "/cluster.json"); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// expectSame waits a moment for what the kernel is still clearing away.
-func expectSame(t *testing.T, before map[string]bool) {
+// expectNoRemains fails the test if the machine has more than before the cluster. It waits up to
+// 5 s, because the kernel removes some of it asynchronously.
+func expectNoRemains(t *testing.T, before map[string]bool) {
 	t.Helper()
 	var left []string
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		left = slices.DeleteFunc(slices.Sorted(maps.Keys(traces(t))), func(trace string) bool { return before[trace] })
+		left = slices.DeleteFunc(slices.Sorted(maps.Keys(listRemains(t))), func(line string) bool { return before[line] })
 		if len(left) == 0 {
 			return
 		}
 	}
-	for _, trace := range left {
-		t.Errorf("left behind: %s", trace)
+	for _, line := range left {
+		t.Errorf("down left behind: %s", line)
 	}
 }

@@ -16,40 +16,40 @@ import (
 
 func TestOnARealNode(t *testing.T) {
 	needsRoot(t)
-	up(t)
-	for _, story := range []struct {
+	startCluster(t)
+	for _, test := range []struct {
 		title string
-		tell  func(*testing.T)
+		run   func(*testing.T)
 	}{
-		{"a Job runs to completion and its logs can be read", jobWithLogs},
-		{"what one Job writes to a claim another one reads", sharedClaim},
-		{"a claim's directory goes with the claim", reclaim},
-		{"an image that is not there fails at once", missingImage},
-		{"a container over its memory limit is OOMKilled", outOfMemory},
-		{"a Job over its deadline fails with DeadlineExceeded", deadline},
+		{"a Job runs to completion and its logs can be read", readJobLogs},
+		{"a Job reads what another Job wrote to the same claim", shareClaim},
+		{"a claim's directory is deleted with the claim", deleteClaim},
+		{"a missing image fails immediately", runMissingImage},
+		{"a container over its memory limit is OOMKilled", exceedMemoryLimit},
+		{"a Job over its deadline fails with DeadlineExceeded", exceedDeadline},
 		{"kubectl exec passes input, output and exit codes", execInPod},
 		{"kubectl port-forward reaches a Pod from the host", portForward},
-		{"the API server calls webhooks in the cluster", webhook},
-		{"Pods find Services by name, and the API server", names},
-		{"a Pod reaches what its NetworkPolicy allows, and nothing else from its first packet on", enclosed},
-		{"only those reach a Pod that its NetworkPolicy allows", hermit},
-		{"after a restart of what holds Pods to policies, they have a network at once", restartPolicies},
-		{"a Pod under the restricted profile writes to its volume", restricted},
-		{"an image built by build-image runs after load-image", ownImage},
-		{"a component that is killed comes back and the cluster works on", restart},
-		{"up again says so and changes nothing", upAgain},
+		{"the API server calls webhooks in the cluster", callWebhook},
+		{"Pods find Services by name, and the API server", lookUpServices},
+		{"a Pod reaches only what its NetworkPolicy allows, from its first packet on", egressPolicy},
+		{"a Pod is reached only from Pods that its NetworkPolicy allows", ingressPolicy},
+		{"Pods have a network immediately after network-policies restarts", restartPolicies},
+		{"a Pod under the restricted profile writes to its volume", runRestrictedPod},
+		{"an image built by build-image runs after load-image", runBuiltImage},
+		{"a killed component restarts and the cluster keeps working", restartComponents},
+		{"a second up reports that the cluster already runs, and changes nothing", upAgain},
 	} {
-		t.Run(story.title, story.tell)
+		t.Run(test.title, test.run)
 	}
 }
 
-func jobWithLogs(t *testing.T) {
-	apply(t, job("hello", "echo hello", ""))
+func readJobLogs(t *testing.T) {
+	apply(t, jobManifest("hello", "echo hello", ""))
 	waitJob(t, "hello", "complete")
-	want(t, "hello", "logs", "job/hello")
+	expectOutput(t, "hello", "logs", "job/hello")
 }
 
-const claimManifest = `
+const claimTemplate = `
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: NAME}
@@ -57,9 +57,9 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 ---
 `
 
-func claim(name string) string { return strings.Replace(claimManifest, "NAME", name, 1) }
+func claimManifest(name string) string { return strings.Replace(claimTemplate, "NAME", name, 1) }
 
-// withClaim mounts a claim at /data for a user who is not root.
+// withClaim returns the fields of a Pod that mounts a claim at /data and does not run as root.
 func withClaim(claim string) string {
 	return `
   volumeMounts: [{name: data, mountPath: /data}]
@@ -67,17 +67,17 @@ securityContext: {runAsUser: 65532, runAsGroup: 65532}
 volumes: [{name: data, persistentVolumeClaim: {claimName: ` + claim + `}}]`
 }
 
-func sharedClaim(t *testing.T) {
-	apply(t, claim("shared")+job("writer", "echo written > /data/file", withClaim("shared")))
+func shareClaim(t *testing.T) {
+	apply(t, claimManifest("shared")+jobManifest("writer", "echo written > /data/file", withClaim("shared")))
 	waitJob(t, "writer", "complete")
-	apply(t, job("reader", "cat /data/file", withClaim("shared")))
+	apply(t, jobManifest("reader", "cat /data/file", withClaim("shared")))
 	waitJob(t, "reader", "complete")
-	want(t, "written", "logs", "job/reader")
+	expectOutput(t, "written", "logs", "job/reader")
 }
 
-func reclaim(t *testing.T) {
-	apply(t, claim("brief"))
-	eventually(t, "Bound", "get", "pvc", "brief")
+func deleteClaim(t *testing.T) {
+	apply(t, claimManifest("brief"))
+	waitForOutput(t, "Bound", "get", "pvc", "brief")
 	volume, err := kubectl(t, "get", "pvc", "brief", "-o", "jsonpath={.spec.volumeName}")
 	if err != nil {
 		t.Fatal(err)
@@ -89,37 +89,37 @@ func reclaim(t *testing.T) {
 	if _, err := kubectl(t, "delete", "pvc", "brief"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kubectl(t, "wait", "--for=delete", "pv/"+volume, "--timeout="+patience.String()); err != nil {
+	if _, err := kubectl(t, "wait", "--for=delete", "pv/"+volume, "--timeout="+timeout.String()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("the directory is still there: %v", err)
+		t.Errorf("the directory still exists: %v", err)
 	}
 }
 
-func missingImage(t *testing.T) {
-	apply(t, strings.Replace(job("nosuch", "true", ""), "busybox:1.37", "registry.example.com/nosuch:1", 1))
-	eventually(t, "ErrImagePull", "get", "events", "--field-selector=reason=Failed", "-o", "jsonpath={.items[*].message}")
+func runMissingImage(t *testing.T) {
+	apply(t, strings.Replace(jobManifest("nosuch", "true", ""), "busybox:1.37", "registry.example.com/nosuch:1", 1))
+	waitForOutput(t, "ErrImagePull", "get", "events", "--field-selector=reason=Failed", "-o", "jsonpath={.items[*].message}")
 	if _, err := kubectl(t, "delete", "job", "nosuch"); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func outOfMemory(t *testing.T) {
-	apply(t, job("greedy", "exec tail /dev/zero", "  resources: {limits: {memory: 32Mi}}"))
+func exceedMemoryLimit(t *testing.T) {
+	apply(t, jobManifest("greedy", "exec tail /dev/zero", "  resources: {limits: {memory: 32Mi}}"))
 	waitJob(t, "greedy", "failed")
-	want(t, "OOMKilled 137", "get", "pods", "-l", "job-name=greedy",
+	expectOutput(t, "OOMKilled 137", "get", "pods", "-l", "job-name=greedy",
 		"-o", "jsonpath={.items[0].status.containerStatuses[0].state.terminated['reason','exitCode']}")
 }
 
-func deadline(t *testing.T) {
-	apply(t, strings.Replace(job("late", "sleep 1000", ""), "backoffLimit: 0", "activeDeadlineSeconds: 2", 1))
+func exceedDeadline(t *testing.T) {
+	apply(t, strings.Replace(jobManifest("late", "sleep 1000", ""), "backoffLimit: 0", "activeDeadlineSeconds: 2", 1))
 	waitJob(t, "late", "failed")
-	want(t, "DeadlineExceeded", "get", "job", "late", "-o", "jsonpath={.status.conditions[?(@.type=='Failed')].reason}")
+	expectOutput(t, "DeadlineExceeded", "get", "job", "late", "-o", "jsonpath={.status.conditions[?(@.type=='Failed')].reason}")
 }
 
-// web serves the file "page" behind the Service "web".
-const web = `
+// webManifest serves the file "page" behind the Service "web".
+const webManifest = `
 apiVersion: v1
 kind: Pod
 metadata: {name: web, labels: {app: web}}
@@ -139,11 +139,11 @@ spec: {selector: {app: web}, ports: [{port: 443, targetPort: 8080}]}
 
 func startWeb(t *testing.T) {
 	t.Helper()
-	apply(t, web)
-	if _, err := kubectl(t, "wait", "--for=condition=ready", "pod/web", "--timeout="+patience.String()); err != nil {
+	apply(t, webManifest)
+	if _, err := kubectl(t, "wait", "--for=condition=ready", "pod/web", "--timeout="+timeout.String()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "10.244.", "get", "endpointslices", "-l", "kubernetes.io/service-name=web")
+	waitForOutput(t, "10.244.", "get", "endpointslices", "-l", "kubernetes.io/service-name=web")
 }
 
 func execInPod(t *testing.T) {
@@ -183,9 +183,9 @@ func portForward(t *testing.T) {
 	}
 }
 
-// webhook needs no server with certificates: that the API server gets an answer
-// from the Service, if one in plain HTTP, shows that it reaches it.
-func webhook(t *testing.T) {
+// callWebhook needs no server with certificates: the API server's error about an answer in plain
+// HTTP shows that it reached the Service.
+func callWebhook(t *testing.T) {
 	startWeb(t)
 	apply(t, `
 apiVersion: admissionregistration.k8s.io/v1
@@ -214,19 +214,19 @@ webhooks:
 		}
 		return
 	}
-	t.Error("the webhook is never called")
+	t.Error("the webhook was never called")
 }
 
-func names(t *testing.T) {
+func lookUpServices(t *testing.T) {
 	startWeb(t)
 	const get = `printf 'GET /page HTTP/1.0\r\n\r\n' | nc -w 5 %s 443 | tail -n 1; `
 	script := fmt.Sprintf(get, "web.default.svc.cluster.local") + fmt.Sprintf(get, "web") + "nc -w 5 kubernetes.default 443 < /dev/null && echo reached"
-	apply(t, job("client", script, ""))
+	apply(t, jobManifest("client", script, ""))
 	waitJob(t, "client", "complete")
-	want(t, strings.Repeat("served\n", 2)+"reached", "logs", "job/client")
+	expectOutput(t, strings.Repeat("served\n", 2)+"reached", "logs", "job/client")
 }
 
-func restricted(t *testing.T) {
+func runRestrictedPod(t *testing.T) {
 	if _, err := kubectl(t, "label", "namespace", "default", "pod-security.kubernetes.io/enforce=restricted"); err != nil {
 		t.Fatal(err)
 	}
@@ -235,16 +235,16 @@ func restricted(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	apply(t, claim("kept")+job("careful", "touch /data/file && ! touch /file && grep Seccomp: /proc/self/status", `
+	apply(t, claimManifest("kept")+jobManifest("careful", "touch /data/file && ! touch /file && grep Seccomp: /proc/self/status", `
   securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
   volumeMounts: [{name: data, mountPath: /data}]
 securityContext: {runAsNonRoot: true, runAsUser: 65532, fsGroup: 65532, seccompProfile: {type: RuntimeDefault}}
 volumes: [{name: data, persistentVolumeClaim: {claimName: kept}}]`))
 	waitJob(t, "careful", "complete")
-	eventually(t, "Seccomp:\t2", "logs", "job/careful")
+	waitForOutput(t, "Seccomp:\t2", "logs", "job/careful")
 }
 
-func ownImage(t *testing.T) {
+func runBuiltImage(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "image.tar")
 	build := exec.CommandContext(t.Context(), program, "build-image", "--tag", "example.com/own:1", "--file", "/bin/busybox:/bin/sh", "--user", "65532:65532", "--output", file)
 	if output, err := build.CombinedOutput(); err != nil {
@@ -253,24 +253,24 @@ func ownImage(t *testing.T) {
 	if _, err := localcluster(t, "load-image", file); err != nil {
 		t.Fatal(err)
 	}
-	apply(t, strings.Replace(job("own", "echo own", ""), "busybox:1.37", "example.com/own:1", 1))
+	apply(t, strings.Replace(jobManifest("own", "echo own", ""), "busybox:1.37", "example.com/own:1", 1))
 	waitJob(t, "own", "complete")
-	want(t, "own", "logs", "job/own")
+	expectOutput(t, "own", "logs", "job/own")
 }
 
-func restart(t *testing.T) {
+func restartComponents(t *testing.T) {
 	startWeb(t)
 	for _, component := range []string{"network-policies", "kubelet", "containerd", "kube-proxy", "coredns", "control-plane"} {
 		if _, err := localcluster(t, "restart", component); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "ok", "get", "--raw", "/readyz")
-	eventually(t, " Ready ", "get", "nodes")
-	apply(t, job("after", "nc -w 5 kubernetes.default 443 < /dev/null && echo after", ""))
+	waitForOutput(t, "ok", "get", "--raw", "/readyz")
+	waitForOutput(t, " Ready ", "get", "nodes")
+	apply(t, jobManifest("after", "nc -w 5 kubernetes.default 443 < /dev/null && echo after", ""))
 	waitJob(t, "after", "complete")
-	want(t, "after", "logs", "job/after")
-	want(t, "0", "get", "pod", "web", "-o", "jsonpath={.status.containerStatuses[0].restartCount}") // containers live on
+	expectOutput(t, "after", "logs", "job/after")
+	expectOutput(t, "0", "get", "pod", "web", "-o", "jsonpath={.status.containerStatuses[0].restartCount}") // containers keep running
 }
 
 func upAgain(t *testing.T) {
@@ -280,9 +280,9 @@ func upAgain(t *testing.T) {
 	}
 	output, err := localcluster(t, "up")
 	if err != nil || !strings.Contains(output, "already runs") {
-		t.Errorf("up says %q, %v", output, err)
+		t.Errorf("up prints %q, %v", output, err)
 	}
-	want(t, before, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
+	expectOutput(t, before, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
 }
 
 // clusterDir is the directory above pki/admin.kubeconfig.

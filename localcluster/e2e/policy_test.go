@@ -4,14 +4,14 @@ package e2e
 
 import "testing"
 
-// policies let the Pods of the Job "enclosed" look up names and reach the page,
-// and let the Pods of the Job "friend" reach the hermit.
+// policies allow the Pods of the Job "confined" only DNS queries and the Service "web", and
+// allow only the Pods of the Job "allowed" to reach the Pod "isolated".
 const policies = `
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
-metadata: {name: enclosed}
+metadata: {name: confined}
 spec:
-  podSelector: {matchLabels: {job-name: enclosed}}
+  podSelector: {matchLabels: {job-name: confined}}
   policyTypes: [Ingress, Egress]
   egress:
   - to: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: kube-system}}, podSelector: {matchLabels: {k8s-app: kube-dns}}}]
@@ -21,48 +21,49 @@ spec:
 ---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
-metadata: {name: hermit}
+metadata: {name: isolated}
 spec:
-  podSelector: {matchLabels: {app: hermit}}
+  podSelector: {matchLabels: {app: isolated}}
   policyTypes: [Ingress]
-  ingress: [{from: [{podSelector: {matchLabels: {job-name: friend}}}]}]
+  ingress: [{from: [{podSelector: {matchLabels: {job-name: allowed}}}]}]
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: hermit, labels: {app: hermit}}
+metadata: {name: isolated, labels: {app: isolated}}
 spec:
   terminationGracePeriodSeconds: 1
   containers: [{name: main, image: "busybox:1.37", command: [httpd, -f, -p, "8080"]}]
 `
 
-// look tries the API server first, by its address: with the first packet of the Pod.
-const look = `
+// connectivityScript tries the API server first, by address, so that the Pod's first packet is
+// checked too.
+const connectivityScript = `
 try() { nc -w 2 $2 $3 < /dev/null 2> /dev/null && echo "reached $1" || echo "did not reach $1"; }
 try 'the API server' 10.211.0.2 6443
 try 'its Service' kubernetes.default 443
 try 'the page' web 443
 `
 
-func enclosed(t *testing.T) {
+func egressPolicy(t *testing.T) {
 	startWeb(t)
-	startHermit(t)
-	apply(t, job("enclosed", look, ""))
-	apply(t, job("free", look, ""))
-	waitJob(t, "enclosed", "complete")
-	waitJob(t, "free", "complete")
-	want(t, "reached the API server\nreached its Service\nreached the page", "logs", "job/free")
-	want(t, "did not reach the API server\ndid not reach its Service\nreached the page", "logs", "job/enclosed")
+	startIsolatedPod(t)
+	apply(t, jobManifest("confined", connectivityScript, ""))
+	apply(t, jobManifest("unrestricted", connectivityScript, ""))
+	waitJob(t, "confined", "complete")
+	waitJob(t, "unrestricted", "complete")
+	expectOutput(t, "reached the API server\nreached its Service\nreached the page", "logs", "job/unrestricted")
+	expectOutput(t, "did not reach the API server\ndid not reach its Service\nreached the page", "logs", "job/confined")
 }
 
-func hermit(t *testing.T) {
-	address := startHermit(t)
-	visit := "nc -w 2 " + address + " 8080 < /dev/null 2> /dev/null && echo reached || echo did not"
-	apply(t, job("friend", visit, ""))
-	apply(t, job("stranger", visit, ""))
-	waitJob(t, "friend", "complete")
-	waitJob(t, "stranger", "complete")
-	want(t, "reached", "logs", "job/friend")
-	want(t, "did not", "logs", "job/stranger")
+func ingressPolicy(t *testing.T) {
+	address := startIsolatedPod(t)
+	script := "nc -w 2 " + address + " 8080 < /dev/null 2> /dev/null && echo reached || echo did not"
+	apply(t, jobManifest("allowed", script, ""))
+	apply(t, jobManifest("denied", script, ""))
+	waitJob(t, "allowed", "complete")
+	waitJob(t, "denied", "complete")
+	expectOutput(t, "reached", "logs", "job/allowed")
+	expectOutput(t, "did not", "logs", "job/denied")
 }
 
 // restartPolicies restarts network-policies while containerd is stopping a Pod and therefore
@@ -72,37 +73,37 @@ func restartPolicies(t *testing.T) {
 	apply(t, `
 apiVersion: v1
 kind: Pod
-metadata: {name: stubborn}
+metadata: {name: slow-stop}
 spec:
   terminationGracePeriodSeconds: 10
   containers: [{name: main, image: "busybox:1.37", command: [sleep, "100000"]}]
 `)
 	for _, args := range [][]string{
-		{"wait", "--for=condition=ready", "pod/stubborn", "--timeout=" + patience.String()},
-		{"delete", "pod", "stubborn", "--wait=false"},
+		{"wait", "--for=condition=ready", "pod/slow-stop", "--timeout=" + timeout.String()},
+		{"delete", "pod", "slow-stop", "--wait=false"},
 	} {
 		if _, err := kubectl(t, args...); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "Killing", "get", "events", "--field-selector=involvedObject.name=stubborn", "-o", "jsonpath={.items[*].reason}")
+	waitForOutput(t, "Killing", "get", "events", "--field-selector=involvedObject.name=slow-stop", "-o", "jsonpath={.items[*].reason}")
 	if _, err := localcluster(t, "restart", "network-policies"); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "reached", "exec", "web", "--", "sh", "-c", "nc -w 5 10.211.0.2 6443 < /dev/null && echo reached")
-	if _, err := kubectl(t, "wait", "--for=delete", "pod/stubborn", "--timeout="+patience.String()); err != nil {
+	expectOutput(t, "reached", "exec", "web", "--", "sh", "-c", "nc -w 5 10.211.0.2 6443 < /dev/null && echo reached")
+	if _, err := kubectl(t, "wait", "--for=delete", "pod/slow-stop", "--timeout="+timeout.String()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// startHermit returns the address of a Pod that few can reach.
-func startHermit(t *testing.T) string {
+// startIsolatedPod applies the policies and returns the address of the Pod "isolated".
+func startIsolatedPod(t *testing.T) string {
 	t.Helper()
 	apply(t, policies)
-	if _, err := kubectl(t, "wait", "--for=condition=ready", "pod/hermit", "--timeout="+patience.String()); err != nil {
+	if _, err := kubectl(t, "wait", "--for=condition=ready", "pod/isolated", "--timeout="+timeout.String()); err != nil {
 		t.Fatal(err)
 	}
-	address, err := kubectl(t, "get", "pod", "hermit", "-o", "jsonpath={.status.podIP}")
+	address, err := kubectl(t, "get", "pod", "isolated", "-o", "jsonpath={.status.podIP}")
 	if err != nil {
 		t.Fatal(err)
 	}

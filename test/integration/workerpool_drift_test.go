@@ -94,7 +94,7 @@ func TestSharedObjectsAreRestoredAfterExternalChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.waitForObject("the "+kind+" to be made again", p.object, func() bool { return p.object.GetUID() != old && p.isRestored() })
-			if !pool.IsControllerOf(c.getPool("postmen"), p.object) {
+			if !metav1.IsControlledBy(p.object, c.getPool("postmen")) {
 				t.Error("it is not the pool's")
 			}
 		})

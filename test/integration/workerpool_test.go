@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/pool"
 )
 
 // totalReplicas is the sum of spec.replicas of all revisions in the namespace.
@@ -89,7 +88,7 @@ func TestPoolCreatesSharedObjectsAndFollowsTheScaleSubresource(t *testing.T) {
 	for _, object := range []client.Object{&corev1.ServiceAccount{}, &corev1.ConfigMap{}, &corev1.Service{}, &policyv1.PodDisruptionBudget{}} {
 		if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: c.ns, Name: "postmen-workers"}, object); err != nil {
 			t.Errorf("%T: %v", object, err)
-		} else if !pool.IsControllerOf(c.getPool("postmen"), object) {
+		} else if !metav1.IsControlledBy(object, c.getPool("postmen")) {
 			t.Errorf("%T is not the pool's", object)
 		}
 	}

@@ -94,7 +94,7 @@ func (r *Reconciler) createJob(ctx context.Context, s *v1alpha1.AgenticSession, 
 			return nil, err
 		case existing == nil:
 			return nil, kube.ErrStale
-		case !session.IsControlledBy(s, existing):
+		case !metav1.IsControlledBy(existing, s):
 			return nameTaken("Job", job.Name), nil
 		}
 		job = existing

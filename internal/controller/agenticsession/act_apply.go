@@ -57,7 +57,7 @@ func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession
 	switch {
 	case err != nil:
 		return nil, err
-	case existing != nil && !session.WasCreatedFor(s, existing):
+	case existing != nil && !core.WasCreatedFor(s, existing, session.LabelSessionUID):
 		return nameTaken(u.GetKind(), u.GetName()), nil
 	case existing != nil && u.GetKind() == "Lease": // the runner writes its spec
 		return nil, nil
@@ -84,7 +84,7 @@ func canCreateFirst(object core.Object) bool {
 // isNetworkPolicyCurrent reports whether the cache contains the NetworkPolicy with this spec.
 func (r *Reconciler) isNetworkPolicyCurrent(ctx context.Context, s *v1alpha1.AgenticSession, policy *networkingv1.NetworkPolicy) bool {
 	cached, err := getIfExists(ctx, r.options.Children, policy.Namespace, policy.Name, &networkingv1.NetworkPolicy{})
-	return err == nil && cached != nil && session.IsControlledBy(s, cached) && equality.Semantic.DeepEqual(cached.Spec, policy.Spec)
+	return err == nil && cached != nil && metav1.IsControlledBy(cached, s) && equality.Semantic.DeepEqual(cached.Spec, policy.Spec)
 }
 
 // getMetadata reads the metadata of an object from the API server; nil if it does not exist.

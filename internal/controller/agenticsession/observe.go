@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -69,7 +70,7 @@ func (r *Reconciler) observeJobs(ctx context.Context, reader client.Reader, obse
 	}
 	observation.Jobs = nil
 	for i := range jobs.Items {
-		if session.IsControlledBy(observation.Session, &jobs.Items[i]) {
+		if metav1.IsControlledBy(&jobs.Items[i], observation.Session) {
 			observation.Jobs = append(observation.Jobs, &jobs.Items[i])
 		}
 	}
@@ -120,7 +121,7 @@ func (r *Reconciler) observeActivity(ctx context.Context, observation *session.O
 	}
 	name := session.LeaseName(observation.Session.Name)
 	lease, err := getIfExists(ctx, r.options.Children, observation.Session.Namespace, name, &coordinationv1.Lease{})
-	if err != nil || lease == nil || !session.IsControlledBy(observation.Session, lease) {
+	if err != nil || lease == nil || !metav1.IsControlledBy(lease, observation.Session) {
 		return err
 	}
 	observation.Activity = &session.Activity{FinishedJob: lease.Annotations[session.AnnotationRunFinished]}
@@ -144,7 +145,7 @@ func (r *Reconciler) answerQuestion(ctx context.Context, observation *session.Ob
 	if err != nil {
 		return err
 	}
-	if job != nil && !session.IsControlledBy(observation.Session, job) {
+	if job != nil && !metav1.IsControlledBy(job, observation.Session) {
 		job = nil // creating the session's Job reports a name conflict
 	}
 	observation.Answers.Jobs[question.JobName] = job

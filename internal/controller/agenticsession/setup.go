@@ -25,6 +25,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/informer"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/metric"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
@@ -76,7 +77,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := r.indexFields(mgr); err != nil {
 		return err
 	}
-	if err := registerPhaseGauge(mgr.GetCache()); err != nil {
+	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.AgenticSessionList{}, countPhases, sessionsByPhase)); err != nil {
 		return err
 	}
 	b := ctrl.NewControllerManagedBy(mgr).

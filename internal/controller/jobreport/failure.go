@@ -17,8 +17,9 @@ import (
 
 // scanError means that a scan failed or could not be recorded.
 type scanError struct {
+	error
+
 	reason string
-	err    error
 }
 
 // newScanError returns nil if there is no cause. The reason is that of the cause: a scan that
@@ -31,14 +32,11 @@ func newScanError(cause, recordErr error) error {
 	if recordErr != nil && !errors.Is(recordErr, cause) {
 		err = fmt.Errorf("%w; recording it: %w", cause, recordErr)
 	}
-	return &scanError{reason: scanFailure(cause).Reason, err: err}
+	return &scanError{err, scanFailure(cause).Reason}
 }
 
-// Error implements error.
-func (e *scanError) Error() string { return e.err.Error() }
-
 // Unwrap returns the error of the API server.
-func (e *scanError) Unwrap() error { return e.err }
+func (e *scanError) Unwrap() error { return e.error }
 
 // scanFailure returns the same Failure for the same cause, because each change of the message
 // would cause a write.
@@ -67,10 +65,7 @@ func scanFailure(err error) report.Failure {
 func exportFailure(err error) report.Failure {
 	switch {
 	case isKindNotServed(err):
-		return report.Failure{
-			Reason:  v1alpha1.ReasonCRDMissing,
-			Message: "the CustomResourceDefinition reports.openreports.io is not installed",
-		}
+		return report.Failure{Reason: v1alpha1.ReasonCRDMissing, Message: "the CustomResourceDefinition reports.openreports.io is not installed"}
 	case errors.Is(err, errReportNameTaken):
 		return report.Failure{Reason: v1alpha1.ReasonNameTaken, Message: err.Error()}
 	case apierror.ClassOf(err) == apierror.PermissionMissing:

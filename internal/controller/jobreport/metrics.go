@@ -2,59 +2,37 @@ package jobreport
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/metric"
 	"github.com/yardmaster/yardmaster/internal/report"
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
 var (
-	jobsGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "yardmaster_jobreport_jobs",
-		Help: "Number of Jobs by category in the last successful scan of the namespace.",
-	}, []string{"namespace", "category"})
-	findingsGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "yardmaster_jobreport_findings",
-		Help: "Number of Jobs that are not healthy, by reason, in the last successful scan of the namespace.",
-	}, []string{"namespace", "reason"})
-	scanDurationSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "yardmaster_jobreport_scan_duration_seconds",
-		Help:    "Time to list and classify all Jobs of a namespace.",
-		Buckets: []float64{.01, .05, .1, .5, 1, 2.5, 5, 10, 30, 60, 120},
-	})
-	scanErrorsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "yardmaster_jobreport_scan_errors_total",
-		Help: "Number of scans that failed or could not be recorded, by reason.",
-	}, []string{"reason"})
-	lastSuccessGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "yardmaster_jobreport_last_success_timestamp_seconds",
-		Help: "Start time of the last successful scan of the namespace; 0 if none has succeeded since this process became the leader.",
-	}, []string{"namespace"})
-	intervalGauge = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "yardmaster_jobreport_interval_seconds",
-		Help: "Configured time between scans.",
-	})
-	writesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "yardmaster_jobreport_writes_total",
-		Help: "Number of attempts to record a scan, by result: changed and heartbeat were written, unchanged needed no write, failed could not be written.",
-	}, []string{"result"})
-	exportsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "yardmaster_jobreport_openreports_writes_total",
-		Help: "Number of attempts to write an OpenReports Report, by result: changed was written, unchanged needed no write, failed could not be written.",
-	}, []string{"result"})
-	exportErrorsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "yardmaster_jobreport_openreports_errors_total",
-		Help: "Number of OpenReports Reports that could not be written, by reason.",
-	}, []string{"reason"})
+	jobsGauge = metric.NewGaugeVec("yardmaster_jobreport_jobs",
+		"Number of Jobs by category in the last successful scan of the namespace.", "namespace", "category")
+	findingsGauge = metric.NewGaugeVec("yardmaster_jobreport_findings",
+		"Number of Jobs that are not healthy, by reason, in the last successful scan of the namespace.", "namespace", "reason")
+	scanDurationSeconds = metric.NewHistogram("yardmaster_jobreport_scan_duration_seconds",
+		"Time to list and classify all Jobs of a namespace.",
+		.01, .05, .1, .5, 1, 2.5, 5, 10, 30, 60, 120)
+	scanErrorsTotal = metric.NewCounterVec("yardmaster_jobreport_scan_errors_total",
+		"Number of scans that failed or could not be recorded, by reason.", "reason")
+	lastSuccessGauge = metric.NewGaugeVec("yardmaster_jobreport_last_success_timestamp_seconds",
+		"Start time of the last successful scan of the namespace; 0 if none has succeeded since this process became the leader.", "namespace")
+	intervalGauge = metric.NewGauge("yardmaster_jobreport_interval_seconds",
+		"Configured time between scans.")
+	writesTotal = metric.NewCounterVec("yardmaster_jobreport_writes_total",
+		"Number of attempts to record a scan, by result: changed and heartbeat were written, unchanged needed no write, failed could not be written.", "result")
+	exportsTotal = metric.NewCounterVec("yardmaster_jobreport_openreports_writes_total",
+		"Number of attempts to write an OpenReports Report, by result: changed was written, unchanged needed no write, failed could not be written.", "result")
+	exportErrorsTotal = metric.NewCounterVec("yardmaster_jobreport_openreports_errors_total",
+		"Number of OpenReports Reports that could not be written, by reason.", "reason")
 )
 
 // writeResultFailed is the result of a failed write; the others are report.WriteReasons.
 const writeResultFailed = "failed"
-
-func init() {
-	metrics.Registry.MustRegister(jobsGauge, findingsGauge, scanDurationSeconds, scanErrorsTotal, lastSuccessGauge, intervalGauge, writesTotal, exportsTotal, exportErrorsTotal)
-}
 
 // initializeMetrics runs before the first scan, so that a scan that never succeeds is visible as
 // overdue.

@@ -13,11 +13,12 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/metric"
 )
 
 // SetupWithManager adds the controller to the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
-	if err := registerMetrics(mgr.GetCache()); err != nil {
+	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.PolicyList{}, addPolicies, policiesGauge)); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).

@@ -16,11 +16,12 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/metric"
 )
 
 // SetupWithManager adds the reconciler to the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	if err := registerMetrics(mgr.GetCache()); err != nil {
+	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.QueueList{}, sumStatuses, messagesGauge, queuesGauge)); err != nil {
 		return err
 	}
 	// Policies select by labels; annotations abandon, supersede and request.

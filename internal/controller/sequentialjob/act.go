@@ -122,7 +122,7 @@ func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, 
 	case apierrors.IsAlreadyExists(err):
 		// An earlier reconciliation created it, or the Job belongs to another owner.
 		err = r.live.Get(ctx, client.ObjectKey{Namespace: sj.Namespace, Name: refused.Name}, job)
-		if err == nil && !sequence.IsOwned(sj, job) {
+		if err == nil && !metav1.IsControlledBy(job, sj) {
 			return nameTaken(refused), nil
 		}
 	case err == nil:
@@ -145,7 +145,7 @@ func (r *Reconciler) ensureWorkspace(ctx context.Context, sj *v1alpha1.Sequentia
 		return asRefusal(r.client.Create(ctx, claim), refused)
 	case err != nil:
 		return nil, fmt.Errorf("reading PersistentVolumeClaim %s: %w", claim.Name, err)
-	case !sequence.WasCreatedFor(sj, existing):
+	case !core.WasCreatedFor(sj, existing, v1alpha1.LabelSequentialJobUID):
 		return nameTaken(refused), nil
 	}
 	return nil, nil
@@ -160,7 +160,7 @@ func (r *Reconciler) ensureOutputs(ctx context.Context, sj *v1alpha1.SequentialJ
 		return asRefusal(r.client.Create(ctx, outputs), refused)
 	case err != nil:
 		return nil, fmt.Errorf("reading ConfigMap %s: %w", outputs.Name, err)
-	case !sequence.WasCreatedFor(sj, existing):
+	case !core.WasCreatedFor(sj, existing, v1alpha1.LabelSequentialJobUID):
 		return nameTaken(refused), nil
 	case maps.Equal(existing.Data, outputs.Data):
 		return nil, nil

@@ -1,41 +1,25 @@
 package sequentialjob
 
 import (
-	"context"
-
-	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/metric"
 )
 
 var (
-	transitionSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "yardmaster_sequentialjob_step_transition_seconds",
-		Help:    "Time in seconds from observing the end of a step's Job to the creation of the next step's Job.",
-		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-	})
-	stepsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "yardmaster_sequentialjob_steps_total",
-		Help: "Number of steps that ended, by result: succeeded, failed or skipped.",
-	}, []string{"result"})
-	conflictsTotal = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "yardmaster_sequentialjob_conflicts_total",
-		Help: "Number of status writes that failed because the SequentialJob had changed. Each is retried.",
-	})
-	eventsOmittedTotal = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "yardmaster_sequentialjob_events_omitted_total",
-		Help: "Number of JobStarted and JobCompleted events omitted because of the rate limit.",
-	})
-	activeDescription = prometheus.NewDesc("yardmaster_sequentialjob_active",
-		"Number of SequentialJobs with an active step.", nil, nil)
+	transitionSeconds = metric.NewHistogram("yardmaster_sequentialjob_step_transition_seconds",
+		"Time in seconds from observing the end of a step's Job to the creation of the next step's Job.",
+		.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30)
+	stepsTotal = metric.NewCounterVec("yardmaster_sequentialjob_steps_total",
+		"Number of steps that ended, by result: succeeded, failed or skipped.", "result")
+	conflictsTotal = metric.NewCounter("yardmaster_sequentialjob_conflicts_total",
+		"Number of status writes that failed because the SequentialJob had changed. Each is retried.")
+	eventsOmittedTotal = metric.NewCounter("yardmaster_sequentialjob_events_omitted_total",
+		"Number of JobStarted and JobCompleted events omitted because of the rate limit.")
+	activeGauge = metric.NewSum("yardmaster_sequentialjob_active",
+		"Number of SequentialJobs with an active step.")
 )
-
-func init() {
-	metrics.Registry.MustRegister(transitionSeconds, stepsTotal, conflictsTotal, eventsOmittedTotal)
-}
 
 // stepResults maps the final phases of a step to the label result.
 var stepResults = map[v1alpha1.StepPhase]string{
@@ -76,26 +60,12 @@ func (r *Reconciler) observeTransition(sj *v1alpha1.SequentialJob) {
 	}
 }
 
-// activeCollector counts the SequentialJobs with an active step at each scrape.
-type activeCollector struct{ reader client.Reader }
-
-// Describe implements prometheus.Collector.
-func (activeCollector) Describe(descriptions chan<- *prometheus.Desc) {
-	descriptions <- activeDescription
-}
-
-// Collect implements prometheus.Collector.
-func (c activeCollector) Collect(collected chan<- prometheus.Metric) {
-	var list v1alpha1.SequentialJobList
-	if err := c.reader.List(context.Background(), &list, client.UnsafeDisableDeepCopy); err != nil {
-		collected <- prometheus.NewInvalidMetric(activeDescription, err)
-		return
-	}
-	active := 0
+// countActive counts the SequentialJobs with an active step.
+func countActive(sums metric.Sums, list *v1alpha1.SequentialJobList) {
+	sums.Add(activeGauge, 0)
 	for i := range list.Items {
 		if list.Items[i].Status.State.Active > 0 {
-			active++
+			sums.Add(activeGauge, 1)
 		}
 	}
-	collected <- prometheus.MustNewConstMetric(activeDescription, prometheus.GaugeValue, float64(active))
 }

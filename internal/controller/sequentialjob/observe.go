@@ -69,7 +69,7 @@ func (r *Reconciler) readJob(ctx context.Context, observation *sequence.Observat
 	job := &batchv1.Job{}
 	err := r.live.Get(ctx, types.NamespacedName{Namespace: observation.SequentialJob.Namespace, Name: name}, job)
 	switch {
-	case err == nil && sequence.IsOwned(observation.SequentialJob, job):
+	case err == nil && metav1.IsControlledBy(job, observation.SequentialJob):
 		observation.Answers.JobsByName[name] = job
 		r.createdJobs.add(observation.SequentialJob, job, r.clock.Now())
 	case err == nil, apierrors.IsNotFound(err):
@@ -100,7 +100,7 @@ func (r *Reconciler) listJobs(ctx context.Context, observation *sequence.Observa
 		return fmt.Errorf("listing owned Jobs: %w", err)
 	}
 	observation.Jobs = slices.DeleteFunc(jobPointers(jobs.Items), func(job *batchv1.Job) bool {
-		return !sequence.IsOwned(observation.SequentialJob, job)
+		return !metav1.IsControlledBy(job, observation.SequentialJob)
 	})
 	observation.Answers.HasAllJobs = true
 	return nil

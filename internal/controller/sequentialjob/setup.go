@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/metric"
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
@@ -34,8 +34,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &batchv1.Job{}, controllerIndex, controllerUID); err != nil {
 		return fmt.Errorf("indexing Jobs by controller: %w", err)
 	}
-	if err := metrics.Registry.Register(activeCollector{mgr.GetCache()}); err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
+	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.SequentialJobList{}, countActive, activeGauge)); err != nil {
+		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("sequentialjob").

@@ -231,7 +231,7 @@ func (r *Reconciler) createRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(workload), workload); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", size.Name, err)
 	}
-	if !pool.IsControllerOf(wp, workload) {
+	if !metav1.IsControlledBy(workload, wp) {
 		return nameTaken(size.NewWorkload), nil
 	}
 	if pool.HasDrifted(size.NewWorkload, workload) { // without its labels it is not in the cache

@@ -107,7 +107,7 @@ func (r *Reconciler) applyObject(ctx context.Context, wp *v1alpha1.WorkerPool, d
 			return nil, err
 		}
 	}
-	if found != nil && !pool.IsControllerOf(wp, found) {
+	if found != nil && !metav1.IsControlledBy(found, wp) {
 		return nameTaken(desired), nil
 	}
 	hash, kind := pool.HashJSON(desired.Object), desired.GetKind()

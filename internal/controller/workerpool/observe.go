@@ -108,7 +108,7 @@ func (r *Reconciler) observeRevisions(ctx context.Context, observed *observation
 	}
 	for i := range deployments.Items {
 		d := &deployments.Items[i]
-		if pool.IsControllerOf(wp, d) {
+		if metav1.IsControlledBy(d, wp) {
 			revision := observed.addRevision(d, d.Spec.Replicas)
 			revision.CreationFailure = replicaFailure(d)
 		}
@@ -119,7 +119,7 @@ func (r *Reconciler) observeRevisions(ctx context.Context, observed *observation
 	}
 	for i := range sets.Items {
 		s := &sets.Items[i]
-		if pool.IsControllerOf(wp, s) {
+		if metav1.IsControlledBy(s, wp) {
 			observed.addRevision(s, s.Spec.Replicas).Ordered = true
 		}
 	}

@@ -25,6 +25,8 @@ type PodClient interface {
 type StreamOptions struct {
 	// Step selects the logs of one step of a SequentialJob. Empty selects all.
 	Step string
+	// Container selects the logs of one container of an AgenticSession's Pods.
+	Container string
 	// Follow continues until the run finishes.
 	Follow bool
 	// AllAttempts includes earlier attempts and runs.

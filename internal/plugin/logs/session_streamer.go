@@ -20,17 +20,15 @@ import (
 type SessionStreamer struct {
 	logSource
 
-	container string
 	// firstAttempt is the first attempt whose log is printed, unless all are.
 	firstAttempt attemptNumber
 	opened       map[containerLog]bool
 }
 
 // NewSessionStreamer returns a streamer that knows which logs exist now.
-func NewSessionStreamer(ctx context.Context, podClient PodClient, s *v1alpha1.AgenticSession, container string, options StreamOptions) (*SessionStreamer, error) {
+func NewSessionStreamer(ctx context.Context, podClient PodClient, s *v1alpha1.AgenticSession, options StreamOptions) (*SessionStreamer, error) {
 	t := &SessionStreamer{
-		logSource: newLogSource(podClient, options), container: container,
-		firstAttempt: parseAttemptNumber(lastJobName(s)), opened: map[containerLog]bool{},
+		logSource: newLogSource(podClient, options), firstAttempt: parseAttemptNumber(lastJobName(s)), opened: map[containerLog]bool{},
 	}
 	pods, err := t.listPods(ctx)
 	if err != nil {
@@ -121,7 +119,7 @@ func (t *SessionStreamer) runnerLogs(s *v1alpha1.AgenticSession, pods []corev1.P
 		}
 		attempt := attemptSuffix.FindString(job)
 		for _, status := range containerStatuses(&pods[i]) {
-			if status.Name != t.container || !hasContainerLog(status) {
+			if status.Name != t.options.Container || !hasContainerLog(status) {
 				continue
 			}
 			found = append(found, containerLog{
@@ -171,7 +169,7 @@ func (t *SessionStreamer) reportMissingLog(s *v1alpha1.AgenticSession, pods []co
 	}
 	for i := range pods {
 		if sessionJobName(s, &pods[i]) == job {
-			t.printer.printNotice("attempt %s has no log: container %s of Pod %s has not started%s", attempt, t.container, pods[i].Name, waitingReason(&pods[i]))
+			t.printer.printNotice("attempt %s has no log: container %s of Pod %s has not started%s", attempt, t.options.Container, pods[i].Name, waitingReason(&pods[i]))
 			return
 		}
 	}

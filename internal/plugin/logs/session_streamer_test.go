@@ -48,32 +48,30 @@ func TestSessionLogs(t *testing.T) {
 	for title, row := range map[string]struct {
 		session     *v1alpha1.AgenticSession
 		pods        []corev1.Pod
-		container   string
 		options     StreamOptions
 		out, errOut string
 	}{
-		"of the last attempt":               {sessionWithJob("", "talk-r1-a9", "talk-r1-a10"), []corev1.Pod{second, first}, "", StreamOptions{}, "r1-a10 | two\n", ""},
-		"of the current attempt":            {sessionWithJob("talk-r1-a10", "talk-r1-a9"), []corev1.Pod{second, first}, "", StreamOptions{}, "r1-a10 | two\n", ""},
-		"of all attempts, the oldest first": {sessionWithJob("talk-r1-a10", "talk-r1-a9"), []corev1.Pod{second, first}, "", StreamOptions{AllAttempts: true}, "r1-a9 | one\nr1-a10 | two\n", ""},
-		"not of another Pod":                {sessionWithJob("talk-r1-a11"), []corev1.Pod{unrelated}, "", StreamOptions{}, "", "attempt r1-a11 has no log: its Job talk-r1-a11 has no Pod\n"},
-		"before the first attempt":          {sessionWithJob(""), nil, "", StreamOptions{}, "", "no logs yet: no attempt has started\n"},
-		"when the Pod is deleted":           {sessionWithJob("", "talk-r1-a9"), nil, "", StreamOptions{}, "", "attempt r1-a9 has no log: its Job talk-r1-a9 has no Pod\n"},
+		"of the last attempt":               {sessionWithJob("", "talk-r1-a9", "talk-r1-a10"), []corev1.Pod{second, first}, StreamOptions{}, "r1-a10 | two\n", ""},
+		"of the current attempt":            {sessionWithJob("talk-r1-a10", "talk-r1-a9"), []corev1.Pod{second, first}, StreamOptions{}, "r1-a10 | two\n", ""},
+		"of all attempts, the oldest first": {sessionWithJob("talk-r1-a10", "talk-r1-a9"), []corev1.Pod{second, first}, StreamOptions{AllAttempts: true}, "r1-a9 | one\nr1-a10 | two\n", ""},
+		"not of another Pod":                {sessionWithJob("talk-r1-a11"), []corev1.Pod{unrelated}, StreamOptions{}, "", "attempt r1-a11 has no log: its Job talk-r1-a11 has no Pod\n"},
+		"before the first attempt":          {sessionWithJob(""), nil, StreamOptions{}, "", "no logs yet: no attempt has started\n"},
+		"when the Pod is deleted":           {sessionWithJob("", "talk-r1-a9"), nil, StreamOptions{}, "", "attempt r1-a9 has no log: its Job talk-r1-a9 has no Pod\n"},
 		"when the container does not start": {
-			sessionWithJob("talk-r1-a11"), []corev1.Pod{starting}, "", StreamOptions{}, "", "attempt r1-a11 has no log: container runner of Pod talk-r1-a11-x has not started: ImagePullBackOff\n",
+			sessionWithJob("talk-r1-a11"), []corev1.Pod{starting}, StreamOptions{}, "", "attempt r1-a11 has no log: container runner of Pod talk-r1-a11-x has not started: ImagePullBackOff\n",
 		},
 		"of a container that does not exist": {
-			sessionWithJob("talk-r1-a10"), []corev1.Pod{second}, "proxy", StreamOptions{}, "", "attempt r1-a10 has no log: container proxy of Pod talk-r1-a10-x has not started\n",
+			sessionWithJob("talk-r1-a10"), []corev1.Pod{second}, StreamOptions{Container: "proxy"}, "", "attempt r1-a10 has no log: container proxy of Pod talk-r1-a10-x has not started\n",
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
 			var out, errOut bytes.Buffer
 			row.options.Out, row.options.ErrOut = &out, &errOut
 			podClient := &fakePodClient{pods: row.pods, logs: map[string][]recording{"talk-r1-a9-x": {{text: logLine(1, "one")}}, "talk-r1-a10-x": {{text: logLine(2, "two")}}}}
-			container := v1alpha1.RunnerContainer
-			if row.container != "" {
-				container = row.container
+			if row.options.Container == "" {
+				row.options.Container = v1alpha1.RunnerContainer
 			}
-			streamer, err := NewSessionStreamer(t.Context(), podClient, row.session, container, row.options)
+			streamer, err := NewSessionStreamer(t.Context(), podClient, row.session, row.options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +90,8 @@ func followSession(t *testing.T, podClient *fakePodClient, s *v1alpha1.AgenticSe
 	t.Helper()
 	isInactive := func(s *v1alpha1.AgenticSession) bool { return s.Status.Job == "" }
 	return followWith(t, send, func(options StreamOptions) (func(Changes[*v1alpha1.AgenticSession]) error, error) {
-		streamer, err := NewSessionStreamer(t.Context(), podClient, s, v1alpha1.RunnerContainer, options)
+		options.Container = v1alpha1.RunnerContainer
+		streamer, err := NewSessionStreamer(t.Context(), podClient, s, options)
 		return func(changes Changes[*v1alpha1.AgenticSession]) error {
 			return streamer.Follow(t.Context(), s, isInactive, changes)
 		}, err

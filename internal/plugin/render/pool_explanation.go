@@ -7,7 +7,9 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
@@ -47,11 +49,7 @@ func workerSummary(status *v1alpha1.WorkerPoolStatus) string {
 }
 
 func manualReplicas(wp *v1alpha1.WorkerPool) string {
-	replicas := int32(0)
-	if wp.Spec.Replicas != nil {
-		replicas = *wp.Spec.Replicas
-	}
-	return fmt.Sprintf("Manual: spec.replicas is %d, and autoscaling is off", replicas)
+	return fmt.Sprintf("Manual: spec.replicas is %d, and autoscaling is off", ptr.Deref(wp.Spec.Replicas, 0))
 }
 
 // scalingFormula computes the terms of package scaling's formula from the inputs of a
@@ -80,17 +78,12 @@ const (
 )
 
 func (f *scalingFormula) serviceTime() time.Duration {
-	if f.inputs.ServiceTime == nil {
-		return assumedServiceTime
-	}
-	return f.inputs.ServiceTime.Duration
+	return ptr.Deref(f.inputs.ServiceTime, metav1.Duration{Duration: assumedServiceTime}).Duration
 }
 
 func (f *scalingFormula) arrivalRate() float64 {
-	if f.inputs.ArrivalRate == nil {
-		return 0
-	}
-	return f.inputs.ArrivalRate.AsApproximateFloat64()
+	rate := ptr.Deref(f.inputs.ArrivalRate, resource.Quantity{})
+	return rate.AsApproximateFloat64()
 }
 
 // clearingTime is the time in which the backlog is to be cleared.
@@ -99,10 +92,7 @@ func (f *scalingFormula) clearingTime() time.Duration {
 }
 
 func durationOrZero(d *metav1.Duration) time.Duration {
-	if d == nil {
-		return 0
-	}
-	return d.Duration
+	return ptr.Deref(d, metav1.Duration{}).Duration
 }
 
 // hasInputs reports whether the decision had message counts.

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/duration"
-
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
@@ -34,7 +32,7 @@ func oldestMessageAge(status *v1alpha1.QueueStatus, now time.Time) string {
 	if status.OldestTime == nil {
 		return unknownValue
 	}
-	return duration.HumanDuration(max(0, now.Sub(status.OldestTime.Time)))
+	return formatAge(*status.OldestTime, now)
 }
 
 func waitPercentile(wait *v1alpha1.WaitTimes) string {

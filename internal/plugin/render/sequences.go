@@ -1,9 +1,13 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
@@ -19,7 +23,9 @@ func SequenceTable(s terminal.Style, sjs []*v1alpha1.SequentialJob, now time.Tim
 	// keeps its width while a watch redraws the table.
 	widest := 0
 	for _, sj := range sjs {
-		widest = max(widest, longestStepName(sj))
+		for i := range sj.Status.Steps {
+			widest = max(widest, len(sj.Status.Steps[i].Name))
+		}
 	}
 	table := newTable(s, nameHeader, "STATUS", "STEPS", "STEP", "TIME", "AGE")
 	for _, sj := range sjs {
@@ -30,24 +36,13 @@ func SequenceTable(s terminal.Style, sjs []*v1alpha1.SequentialJob, now time.Tim
 	return table
 }
 
-func longestStepName(sj *v1alpha1.SequentialJob) int {
-	longest := 0
-	for i := range sj.Status.Steps {
-		longest = max(longest, len(sj.Status.Steps[i].Name))
-	}
-	return longest
-}
-
 // SequencePhase returns the phase, or Pending before the operator has set it.
 func SequencePhase(sj *v1alpha1.SequentialJob) v1alpha1.SequentialJobPhase {
-	if sj.Status.Phase == "" {
-		return v1alpha1.PhasePending
-	}
-	return sj.Status.Phase
+	return cmp.Or(sj.Status.Phase, v1alpha1.PhasePending)
 }
 
 func coloredPhase(s terminal.Style, sj *v1alpha1.SequentialJob) string {
-	return s.Colorize(phaseColor(sj.Status.Phase), string(SequencePhase(sj)))
+	return s.Colorize(cmp.Or(sequencePhaseColors[sj.Status.Phase], terminal.Dim), string(SequencePhase(sj)))
 }
 
 // stepSymbols returns a symbol for each step, with a bar before the steps of finally.
@@ -72,4 +67,165 @@ func runDuration(status *v1alpha1.SequentialJobStatus, now time.Time) string {
 		now = status.CompletionTime.Time
 	}
 	return elapsedSince(status.StartTime, now)
+}
+
+func coloredSymbol(s terminal.Style, step *v1alpha1.StepStatus) string {
+	symbol, color := stepSymbol(step)
+	return s.Colorize(color, symbol)
+}
+
+func stepSymbol(step *v1alpha1.StepStatus) (symbol string, color terminal.Color) {
+	switch step.Phase {
+	case v1alpha1.StepSucceeded:
+		return "✔", terminal.Green
+	case v1alpha1.StepFailed:
+		if step.Tolerated {
+			return "✘", terminal.Yellow
+		}
+		return "✘", terminal.Red
+	case v1alpha1.StepStarting, v1alpha1.StepRunning:
+		return "▶", terminal.Cyan
+	case v1alpha1.StepSuspended, v1alpha1.StepInterrupted:
+		return "‖", terminal.Yellow
+	case v1alpha1.StepStopping, v1alpha1.StepSuspending:
+		return "■", terminal.Yellow
+	case v1alpha1.StepSkipped:
+		return "-", terminal.Dim
+	default:
+		return "·", terminal.Dim
+	}
+}
+
+// sequencePhaseColors has no entry for phases in which nothing runs yet.
+var sequencePhaseColors = map[v1alpha1.SequentialJobPhase]terminal.Color{
+	v1alpha1.PhaseCompleted: terminal.Green, v1alpha1.PhaseFailed: terminal.Red, v1alpha1.PhaseRunning: terminal.Cyan,
+	v1alpha1.PhaseSuspended: terminal.Yellow, v1alpha1.PhaseTerminating: terminal.Yellow,
+}
+
+// StepLegend explains the symbols of steps.
+func StepLegend(s terminal.Style) string {
+	entry := func(phase v1alpha1.StepPhase, meaning string) string {
+		return coloredSymbol(s, &v1alpha1.StepStatus{Phase: phase}) + " " + meaning
+	}
+	return strings.Join([]string{
+		entry(v1alpha1.StepSucceeded, "succeeded"), entry(v1alpha1.StepFailed, "failed"),
+		entry(v1alpha1.StepRunning, "running"), entry(v1alpha1.StepPending, "pending"),
+		entry(v1alpha1.StepSkipped, "skipped"), s.Colorize(terminal.Dim, "|") + " finally",
+	}, "   ")
+}
+
+// SequenceDetail renders one SequentialJob: its phase, its problems and each step.
+func SequenceDetail(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time) []string {
+	lines := []string{sequenceHeader(s, sj, now)}
+	for _, problem := range sequenceProblems(sj) {
+		lines = append(lines, "  "+s.Colorize(terminal.Yellow, problem.String()))
+	}
+	var rows [][]string
+	for i := range sj.Status.Steps {
+		step := &sj.Status.Steps[i]
+		name := step.Name
+		if step.Finally {
+			name += s.Colorize(terminal.Dim, " (finally)")
+		}
+		_, color := stepSymbol(step)
+		rows = append(rows, []string{
+			coloredSymbol(s, step) + " " + name, s.Colorize(color, string(step.Phase)), stepDuration(step, now), stepRemark(sj, step),
+		})
+	}
+	return append(lines, indentedColumns(rows)...)
+}
+
+func sequenceHeader(s terminal.Style, sj *v1alpha1.SequentialJob, now time.Time) string {
+	parts := []string{s.Bold(sj.Name), coloredPhase(s, sj)}
+	if sj.Status.Run > 1 {
+		parts = append(parts, fmt.Sprintf("run %d", sj.Status.Run))
+	}
+	parts = append(parts, sj.Status.Progress.Display, runDuration(&sj.Status, now))
+	return strings.Join(slices.DeleteFunc(parts, isEmpty), "   ")
+}
+
+func isEmpty(text string) bool { return text == "" }
+
+var sequenceProblemConditions = []problemCondition{
+	{v1alpha1.ConditionSpecAccepted, metav1.ConditionFalse},
+	{v1alpha1.ConditionResourcesUnavailable, metav1.ConditionTrue},
+	{v1alpha1.ConditionNameConflict, metav1.ConditionTrue},
+}
+
+func sequenceProblems(sj *v1alpha1.SequentialJob) []Problem {
+	return findProblems(sj.Status.Conditions, sequenceProblemConditions, func(*metav1.Condition) bool { return false })
+}
+
+func stepDuration(step *v1alpha1.StepStatus, now time.Time) string {
+	if step.FinishTime != nil {
+		now = step.FinishTime.Time
+	}
+	return elapsedSince(step.StartTime, now)
+}
+
+// stepRemark is what else is worth showing about a step: an earlier run or a repeated
+// attempt, the cause of a failure, and the output.
+func stepRemark(sj *v1alpha1.SequentialJob, step *v1alpha1.StepStatus) string {
+	var parts []string
+	if isFromEarlierRun(sj, step) {
+		parts = append(parts, fmt.Sprintf("from run %d", step.Run))
+	}
+	if step.Attempt > 1 {
+		parts = append(parts, fmt.Sprintf("attempt %d", step.Attempt))
+	}
+	if step.Tolerated {
+		parts = append(parts, "tolerated")
+	}
+	cause := slices.DeleteFunc([]string{step.Reason, terminal.Sanitize(step.Message)}, isEmpty)
+	if len(cause) > 0 {
+		parts = append(parts, strings.Join(cause, ": "))
+	}
+	if step.Output != "" {
+		parts = append(parts, "output: "+terminal.Sanitize(step.Output))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// SequenceChanges returns a line for each difference between before and after, for output
+// that is not a terminal. A nil before stands for an object without a status.
+func SequenceChanges(before, after *v1alpha1.SequentialJob) []string {
+	if before == nil || before.Status.Run != after.Status.Run {
+		before = &v1alpha1.SequentialJob{}
+	}
+	var lines []string
+	for i := range after.Status.Steps {
+		step := &after.Status.Steps[i]
+		if stepPhase(before, step.Name) == step.Phase || step.Phase == v1alpha1.StepPending || isFromEarlierRun(after, step) {
+			continue
+		}
+		line := fmt.Sprintf("step %s: %s", step.Name, step.Phase)
+		if remark := stepRemark(after, step); remark != "" {
+			line += ": " + remark
+		}
+		lines = append(lines, line)
+	}
+	for _, problem := range sequenceProblems(after) {
+		if !slices.Contains(sequenceProblems(before), problem) {
+			lines = append(lines, problem.String())
+		}
+	}
+	if before.Status.Phase != after.Status.Phase && after.Status.Phase != "" {
+		lines = append(lines, fmt.Sprintf("%s, %s steps", after.Status.Phase, after.Status.Progress.Display))
+	}
+	return lines
+}
+
+// isFromEarlierRun reports whether the current run kept the step's outcome from an earlier
+// run.
+func isFromEarlierRun(sj *v1alpha1.SequentialJob, step *v1alpha1.StepStatus) bool {
+	return step.Run != 0 && step.Run != sj.Status.Run
+}
+
+func stepPhase(sj *v1alpha1.SequentialJob, step string) v1alpha1.StepPhase {
+	for i := range sj.Status.Steps {
+		if sj.Status.Steps[i].Name == step {
+			return sj.Status.Steps[i].Phase
+		}
+	}
+	return ""
 }

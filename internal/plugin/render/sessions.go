@@ -1,7 +1,9 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,30 +31,19 @@ func coloredSessionPhase(s terminal.Style, session *v1alpha1.AgenticSession) str
 		return s.Colorize(terminal.Yellow, v1alpha1.ReasonDeleting)
 	}
 	phase := SessionPhase(session)
-	return s.Colorize(sessionColor(phase), string(phase))
+	return s.Colorize(cmp.Or(sessionPhaseColors[phase], terminal.Dim), string(phase))
 }
 
 // SessionPhase returns the phase, or Pending before the operator has set it.
 func SessionPhase(session *v1alpha1.AgenticSession) v1alpha1.SessionPhase {
-	if session.Status.Phase == "" {
-		return v1alpha1.SessionPending
-	}
-	return session.Status.Phase
+	return cmp.Or(session.Status.Phase, v1alpha1.SessionPending)
 }
 
-func sessionColor(phase v1alpha1.SessionPhase) terminal.Color {
-	switch phase {
-	case v1alpha1.SessionCompleted:
-		return terminal.Green
-	case v1alpha1.SessionFailed:
-		return terminal.Red
-	case v1alpha1.SessionCreating, v1alpha1.SessionRunning:
-		return terminal.Cyan
-	case v1alpha1.SessionStopping, v1alpha1.SessionStopped:
-		return terminal.Yellow
-	default:
-		return terminal.Dim
-	}
+// sessionPhaseColors has no entry for Pending.
+var sessionPhaseColors = map[v1alpha1.SessionPhase]terminal.Color{
+	v1alpha1.SessionCompleted: terminal.Green, v1alpha1.SessionFailed: terminal.Red,
+	v1alpha1.SessionCreating: terminal.Cyan, v1alpha1.SessionRunning: terminal.Cyan,
+	v1alpha1.SessionStopping: terminal.Yellow, v1alpha1.SessionStopped: terminal.Yellow,
 }
 
 // sessionReason is the reason of the phase, unless it only repeats the phase.
@@ -154,7 +145,7 @@ func SessionChanges(before, after *v1alpha1.AgenticSession) []string {
 	}
 	var lines []string
 	for i := range after.Status.Runs {
-		if run := &after.Status.Runs[i]; findRecordedRun(before, run) == nil {
+		if run := &after.Status.Runs[i]; !isRecorded(before, run) {
 			line := attemptLabel(run.Run, run.Attempt) + ": " + string(run.Outcome)
 			if reason := attemptEndReason(run); reason != "" {
 				line += ": " + reason
@@ -178,14 +169,11 @@ func SessionChanges(before, after *v1alpha1.AgenticSession) []string {
 	return lines
 }
 
-// findRecordedRun returns the session's record of the same attempt and outcome, or nil.
-func findRecordedRun(session *v1alpha1.AgenticSession, run *v1alpha1.SessionRun) *v1alpha1.SessionRun {
-	for i := range session.Status.Runs {
-		if known := &session.Status.Runs[i]; known.Run == run.Run && known.Attempt == run.Attempt && known.Outcome == run.Outcome && known.Job == run.Job {
-			return known
-		}
-	}
-	return nil
+// isRecorded reports whether the session has a record of the same attempt and outcome.
+func isRecorded(session *v1alpha1.AgenticSession, run *v1alpha1.SessionRun) bool {
+	return slices.ContainsFunc(session.Status.Runs, func(known v1alpha1.SessionRun) bool {
+		return known.Run == run.Run && known.Attempt == run.Attempt && known.Outcome == run.Outcome && known.Job == run.Job
+	})
 }
 
 var (

@@ -1,7 +1,9 @@
 package testbuilder
 
 import (
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -30,4 +32,19 @@ func Metric(t *testing.T, name string, labels ...string) float64 {
 		}
 	}
 	return 0
+}
+
+// Number returns the value of an environment variable that scales a test, or the default if it is
+// unset. The test fails if the value is not a positive number.
+func Number(t *testing.T, variable string, defaultNumber int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return defaultNumber
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s is %q, not a positive number", variable, text)
+	}
+	return n
 }

@@ -11,30 +11,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
-// newStopSessionCommand is `kubectl yardmaster session stop`.
-func newStopSessionCommand(env *environment) *cobra.Command {
-	return newChangeCommand(env, specChange[*v1alpha1.AgenticSession]{
-		kind: agenticSessionKind(), verb: "stop", short: "Stop AgenticSessions",
-		long: "Stop AgenticSessions. The runner has 25 seconds to exit. A persistent workspace is kept, " +
-			"and `session restart` continues in it.",
-		apply: stopSession,
-	})
-}
-
-func stopSession(s *v1alpha1.AgenticSession) (message string, changed bool) {
-	message, changed = "stop is already requested", s.Spec.OperatingMode != v1alpha1.ModeStopped
-	if changed {
-		message = "stop requested"
-	}
-	s.Spec.OperatingMode = v1alpha1.ModeStopped
-	switch s.Status.Phase {
-	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
-		message += "; its run has finished, and the next run will not start"
-	default:
-	}
-	return message, changed
-}
-
 // restartSessionCommand is `kubectl yardmaster session restart`.
 type restartSessionCommand struct {
 	*environment
@@ -44,26 +20,17 @@ type restartSessionCommand struct {
 
 func newRestartSessionCommand(env *environment) *cobra.Command {
 	r := &restartSessionCommand{environment: env}
-	command := &cobra.Command{
-		Use:   "restart NAME",
-		Short: "Restart an AgenticSession that is stopped or has finished",
-		Long: "Restart an AgenticSession. A session that its user stopped continues its run. A session that has finished, or that Yardmaster " +
-			"stopped, starts its next run. Both keep a persistent workspace.\n\n" +
+	command := agenticSessionKind.newObjectCommand(env, "restart", "Restart an AgenticSession that is stopped or has finished",
+		"Restart an AgenticSession. A session that its user stopped continues its run. A session that has finished, or that Yardmaster "+
+			"stopped, starts its next run. Both keep a persistent workspace.\n\n"+
 			"If the session cannot be restarted, the command says why and writes nothing. With --watch, the exit code is that of `session watch`.",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: agenticSessionKind().completeSingleName(env),
-		RunE:              func(command *cobra.Command, args []string) error { return r.restartSession(command.Context(), args[0]) },
-	}
+		r.restartSession)
 	command.Flags().BoolVarP(&r.watch, "watch", "w", false, "Watch the session until it finishes or is stopped.")
 	return command
 }
 
-func (r *restartSessionCommand) restartSession(ctx context.Context, name string) error {
-	cluster, s, err := agenticSessionKind().connectAndGet(ctx, r.environment, name)
-	if err != nil {
-		return err
-	}
-	qualifiedName := agenticSessionKind().qualifiedName(s)
+func (r *restartSessionCommand) restartSession(ctx context.Context, cluster *clusterConnection, s *v1alpha1.AgenticSession) error {
+	qualifiedName := agenticSessionKind.qualifiedName(s)
 	if err := checkRestartable(s); err != nil {
 		return fmt.Errorf("%s: cannot restart: %w", qualifiedName, err)
 	}
@@ -81,7 +48,7 @@ func (r *restartSessionCommand) restartSession(ctx context.Context, name string)
 	if !r.watch {
 		return nil
 	}
-	return watchableSessions().watchObject(ctx, r.environment, cluster, s, true)
+	return watchableSessions.watchObject(ctx, r.environment, cluster, s, true)
 }
 
 // needsNewRun reports whether the session cannot continue its current run: the run has

@@ -12,28 +12,28 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// traces are what a cluster could leave on the machine, each described by one
+// listRemains returns what a cluster could leave on the machine, each described by one
 // line: processes, mounts, control groups, interfaces and directories.
-func traces(t *testing.T) map[string]bool {
+func listRemains(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
-	for _, look := range []func(*testing.T) []string{processes, mounts, controlGroups, interfaces, directories} {
-		for _, trace := range look(t) {
-			found[trace] = true
+	for _, list := range []func(*testing.T) []string{processes, mounts, controlGroups, interfaces, directories} {
+		for _, remains := range list(t) {
+			found[remains] = true
 		}
 	}
 	return found
 }
 
-// processes are those of clusters and those in namespaces other than our own,
-// as containers are. Clusters that someone else runs meanwhile are left out.
+// processes returns the processes of this cluster and those in other namespaces than the test,
+// as containers are. Those of other clusters are left out.
 func processes(t *testing.T) []string {
 	t.Helper()
-	mine := clusterDir(t)
+	thisCluster := clusterDir(t)
 	var found []string
 	for _, dir := range glob(t, "/proc/[0-9]*") {
 		cluster := clusterOf(dir)
-		if cluster != mine && (cluster != "" || !isElsewhere(dir)) {
+		if cluster != thisCluster && (cluster != "" || !isInOtherNamespace(dir)) {
 			continue
 		}
 		command, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // it may end now
@@ -42,8 +42,8 @@ func processes(t *testing.T) []string {
 	return found
 }
 
-// clusterOf is the directory of the cluster that a process or one of its
-// ancestors belongs to, if any.
+// clusterOf returns the directory of the cluster that a process or one of its
+// ancestors belongs to, or "".
 func clusterOf(process string) string {
 	for {
 		environment, err := os.ReadFile(filepath.Join(process, "environ"))
@@ -73,13 +73,13 @@ func parentOf(process string) string {
 	return strings.TrimSpace(parent)
 }
 
-func isElsewhere(process string) bool {
+func isInOtherNamespace(process string) bool {
 	for _, namespace := range []string{"pid", "net", "mnt"} {
-		theirs, err := os.Readlink(filepath.Join(process, "ns", namespace))
+		target, err := os.Readlink(filepath.Join(process, "ns", namespace))
 		if err != nil { // it has ended
 			return false
 		}
-		if ours, err := os.Readlink("/proc/self/ns/" + namespace); err == nil && ours != theirs {
+		if current, err := os.Readlink("/proc/self/ns/" + namespace); err == nil && current != target {
 			return true
 		}
 	}
@@ -118,8 +118,7 @@ func interfaces(t *testing.T) []string {
 	return found
 }
 
-// directories are the cluster's own, and those that its programs would make on
-// a machine that they had for themselves.
+// directories returns the cluster's directory, and those that its programs use by default.
 func directories(t *testing.T) []string {
 	t.Helper()
 	found := glob(t, clusterDir(t))
