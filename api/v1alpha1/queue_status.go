@@ -200,12 +200,13 @@ const (
 
 // Reasons of events on a Queue.
 const (
-	EventQueueCreated      = "QueueCreated"
-	EventQueueDeleted      = "QueueDeleted"
-	EventDriftCorrected    = "DriftCorrected"
-	EventDriftFound        = "DriftFound"
-	EventDeadLetters       = "DeadLetters"
-	EventBrokerUnreachable = "BrokerUnreachable"
-	EventBrokerReachable   = "BrokerReachable"
-	EventDeletionBlocked   = "DeletionBlocked"
+	EventQueueCreated       = "QueueCreated"
+	EventQueueDeleted       = "QueueDeleted"
+	EventDriftCorrected     = "DriftCorrected"
+	EventDriftFound         = "DriftFound"
+	EventDeadLetters        = "DeadLetters"
+	EventBrokerUnreachable  = "BrokerUnreachable"
+	EventBrokerReachable    = "BrokerReachable"
+	EventDeletionBlocked    = "DeletionBlocked"
+	EventExperimentalEngine = "ExperimentalEngine"
 )

@@ -30,25 +30,25 @@ func newCertificate(t *testing.T) {
 	must(t, cluster.Patch(t.Context(), emptied, client.MergeFrom(original)))
 	untilServedAnew(t, original.Data["ca.crt"])
 
-	// The operator may not create Secrets: an installation that lost its Secret is
-	// fixed by installing again.
+	// The operator is not allowed to create Secrets. Without its Secret, it works again after
+	// the manifests are applied again.
 	original = certificateSecret(t)
 	must(t, cluster.Delete(t.Context(), original))
 	must(t, webhookServes(t.Context()))
 	must(t, cluster.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: certificates, Namespace: operatorNamespace}}))
 	untilServedAnew(t, original.Data["ca.crt"])
-	// Between the API server's trust in a new CA and the operator's use of it there is a
-	// moment in which the webhook cannot be called.
-	t.Logf("%d requests in between failed: %v", len(calls.end()), errors.Join(calls.end()...))
+	// The webhook cannot be called for a moment: the API server trusts the new CA before the
+	// operator uses the new certificate.
+	t.Logf("%d requests failed during the changes: %v", len(calls.end()), errors.Join(calls.end()...))
 
 	after := leader(t)
 	if after.UID != before.UID || after.Status.ContainerStatuses[0].RestartCount != before.Status.ContainerStatuses[0].RestartCount {
-		t.Error("the operator was started again")
+		t.Error("the operator was restarted")
 	}
 }
 
-// untilServedAnew waits until the webhook is served with a certificate of another CA,
-// which the API server trusts.
+// untilServedAnew waits until the webhook serves a certificate that is signed by another CA,
+// and the API server trusts that CA.
 func untilServedAnew(t *testing.T, oldCA []byte) {
 	t.Helper()
 	start := time.Now()
@@ -62,17 +62,17 @@ func untilServedAnew(t *testing.T, oldCA []byte) {
 	eventually(t, "the webhook to be called", func() bool { return webhookServes(t.Context()) == nil })
 	took := since(start)
 	if limit := 30 * time.Second; took > limit {
-		t.Errorf("that took %v, want at most %v", took, limit)
+		t.Errorf("a new certificate was served after %v, want at most %v", took, limit)
 	}
 	t.Logf("a new certificate was served after %v", took)
 }
 
-// serves reports whether the webhook at address has a certificate by this CA.
+// serves reports whether the certificate of the webhook at address is signed by this CA.
 func serves(t *testing.T, address string, ca []byte) bool {
 	t.Helper()
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
-		t.Fatal("the CA is no certificate")
+		t.Fatal("the CA is not a certificate")
 	}
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: "yardmaster-webhook." + operatorNamespace + ".svc"}}
 	connection, err := dialer.DialContext(t.Context(), "tcp", address)
@@ -95,15 +95,15 @@ func rollingRestart(t *testing.T) {
 	must(t, waitForOperator(t.Context()))
 	after := lease(t)
 	if holder(after) == holder(before) {
-		t.Fatal("the same process leads")
+		t.Fatal("the leader did not change")
 	}
-	// Up to 2 s after the last renewal the leader stops, and up to 2.2 times those 2 s later
-	// the next one asks for the Lease again. One that is not given back takes 15 s.
+	// The leader stops up to 2 s after its last renewal, and the other replica tries to acquire
+	// the Lease up to 2.2 times 2 s later. A Lease that is not released expires after 15 s.
 	leaderless := after.Spec.AcquireTime.Sub(calls.lastRenewal(holder(before)))
 	if limit := 10 * time.Second; leaderless > limit {
-		t.Errorf("nobody led for %v, want at most %v", leaderless, limit)
+		t.Errorf("no replica led for %v, want at most %v", leaderless, limit)
 	}
-	t.Logf("the last sign of the old leader was %v before the first of the new one", leaderless.Round(often))
+	t.Logf("the new leader acquired the Lease %v after the last renewal by the old one", leaderless.Round(often))
 
 	for _, err := range calls.end() {
 		t.Errorf("a request failed: %v", err)
@@ -112,7 +112,7 @@ func rollingRestart(t *testing.T) {
 	s.wantEachStepOnce()
 }
 
-// caller calls the webhook time and again, and watches the Lease.
+// caller calls the webhook repeatedly, and records the renewals of the Lease.
 type caller struct {
 	stop   context.CancelFunc
 	done   chan struct{}
@@ -150,7 +150,7 @@ func (c *caller) call(ctx context.Context) {
 	}
 }
 
-// lastRenewal is when a holder was last seen to renew the Lease.
+// lastRenewal returns the time of the last recorded renewal by a holder.
 func (c *caller) lastRenewal(holder string) time.Time {
 	renewals := <-c.leases
 	defer func() { c.leases <- renewals }()
@@ -178,24 +178,24 @@ func failOver(t *testing.T) {
 	start := time.Now()
 	signal(t, hung, operatorName, "STOP")
 	untilAnotherLeads(t, before)
-	t.Logf("another led %v after the leader hung", since(start))
+	t.Logf("another replica led %v after the leader hung", since(start))
 	if leader(t).UID == hung.UID {
-		t.Error("the Pod that hangs leads again")
+		t.Error("the hung Pod leads again")
 	}
-	// It wakes in the belief that it leads, and ends as soon as it finds that it does not.
+	// The resumed process assumes that it still leads, and exits when it detects that it does not.
 	signal(t, hung, operatorName, "CONT")
 	eventually(t, "the old leader to restart", func() bool {
 		return exists(t, hung) && hung.Status.ContainerStatuses[0].RestartCount > restarts
 	})
 
-	// (A process that is killed is started again at once, and may be the next leader.)
+	// The kubelet restarts a killed process at once, so it can become the leader again.
 	before = holder(lease(t))
 	start = time.Now()
 	signal(t, leader(t), operatorName, "KILL")
 	untilAnotherLeads(t, before)
-	t.Logf("another led %v after the leader was killed", since(start))
+	t.Logf("another replica led %v after the leader was killed", since(start))
 	if allEnded(stories) {
-		t.Error("the sequences had ended by then: they are too short for this")
+		t.Error("the sequences ended before the failover: this test needs longer ones")
 	}
 	for _, s := range stories {
 		s.untilPhase(v1alpha1.PhaseCompleted)
@@ -205,13 +205,13 @@ func failOver(t *testing.T) {
 
 func killed(t *testing.T) {
 	changeOperator(t, func(spec *appsv1.DeploymentSpec) {
-		// A short Lease, so that it is the work that is disturbed and not the waiting.
+		// With a short Lease, most kills interrupt work and not the wait for the Lease.
 		spec.Template.Spec.Containers[0].Env = append(spec.Template.Spec.Containers[0].Env,
 			corev1.EnvVar{Name: "YARDMASTER_LEADER_ELECTION_LEASE_DURATION", Value: "4s"},
 			corev1.EnvVar{Name: "YARDMASTER_LEADER_ELECTION_RENEW_DEADLINE", Value: "3s"},
 			corev1.EnvVar{Name: "YARDMASTER_LEADER_ELECTION_RETRY_PERIOD", Value: "500ms"})
 	})
-	// The webhook is away while the operator is: the sequences are there before.
+	// The sequences are created first, because the webhook is unavailable without the operator.
 	var stories []*story
 	for i := range 10 {
 		stories = append(stories, createSequence(t, countdown(fmt.Sprintf("killed-%d", i), 8)))
@@ -219,18 +219,18 @@ func killed(t *testing.T) {
 	kills := 0
 	for ; kills < 8 && !allEnded(stories); kills++ {
 		before := lease(t)
-		time.Sleep(rand.N(2 * time.Second)) // the random moment
+		time.Sleep(rand.N(2 * time.Second))
 		if pod := leader(t); kills%2 == 0 {
 			signal(t, pod, operatorName, "KILL")
 		} else {
-			// A new Pod, which is not held back for its crashes.
+			// Unlike the same Pod, a new one has no restart backoff.
 			forceDelete(t, pod)
 		}
 		untilAnotherLeads(t, holder(before))
 	}
 	t.Logf("the operator was killed %d times", kills)
 	if kills < 4 {
-		t.Errorf("the sequences ended after %d kills: they are too short for this", kills)
+		t.Errorf("the sequences ended after %d kills: this test needs longer ones", kills)
 	}
 	for _, s := range stories {
 		s.untilPhase(v1alpha1.PhaseCompleted)

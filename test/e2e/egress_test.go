@@ -20,7 +20,7 @@ import (
 const (
 	// servicePort and otherPort are the ports of a server Pod; its Service has only the first.
 	servicePort, otherPort = 8080, 9090
-	// concurrentSessions is how many sessions connect at once, each with its first packet.
+	// concurrentSessions is the number of sessions that connect at the same time.
 	concurrentSessions = 10
 )
 
@@ -35,10 +35,10 @@ func sessionEgress(t *testing.T) {
 	prompt := []string{endpoint, service, podAddress(server, servicePort), podAddress(server, otherPort), podAddress(other, servicePort), named}
 
 	// Without restrictions all addresses must answer, or the test proves nothing.
-	unrestricted := createSession(t, createRunnerWithEgress(t, "free-", v1alpha1.SessionEgress{
+	unrestricted := createSession(t, createRunnerWithEgress(t, "unrestricted-", v1alpha1.SessionEgress{
 		CIDR: "0.0.0.0/0", Ports: []v1alpha1.SessionPort{{Port: 1, EndPort: new(int32(65535))}},
 	}), connectPrompt(prompt), nil)
-	restrictedSession := createSession(t, createRunnerWithEgress(t, "enclosed-", v1alpha1.SessionEgress{
+	restrictedSession := createSession(t, createRunnerWithEgress(t, "restricted-", v1alpha1.SessionEgress{
 		CIDR: server.Status.PodIP + "/32", Ports: []v1alpha1.SessionPort{{Port: servicePort}},
 	}), connectPrompt(prompt), nil)
 	unrestricted.waitForPhase(v1alpha1.SessionCompleted)
@@ -50,7 +50,7 @@ func sessionEgress(t *testing.T) {
 
 func sessionFirstPacket(t *testing.T) {
 	endpoint := []string{egressAddress(&apiServerEgress(t)[1])}
-	runner := createRunnerWithEgress(t, "closed-")
+	runner := createRunnerWithEgress(t, "no-egress-")
 	var sessions []*sessionTest
 	for range concurrentSessions {
 		sessions = append(sessions, createSession(t, runner, connectPrompt(endpoint), nil))
@@ -65,7 +65,7 @@ func sessionIngress(t *testing.T) {
 	interactive := createSession(t, interactiveRunner, "", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true })
 	// A session that is not interactive is not reachable, although it listens.
 	noninteractive := createSession(t, shellRunner, "httpd -p 8080 -h /tmp; nc 127.0.0.1 8080 < /dev/null && echo listening; sleep 3600", nil)
-	server := createServerPod(t, "open-server") // without a NetworkPolicy
+	server := createServerPod(t, "unrestricted-server") // without a NetworkPolicy
 	interactive.waitForPhase(v1alpha1.SessionRunning)
 	noninteractive.waitForPhase(v1alpha1.SessionRunning)
 	noninteractive.waitForLogLine("listening")

@@ -26,7 +26,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// (The Pod would not be there if it did not keep to what the namespace enforces.)
+// The operator's Pod runs only if it satisfies what its namespace enforces.
 func operatorIsRestricted(t *testing.T) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}}
 	must(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(ns), ns))
@@ -49,7 +49,7 @@ func refusedEdit(t *testing.T) {
 	s.letGo("a")
 	s.untilPhase(v1alpha1.PhaseCompleted)
 	if logs := s.logs(s.pods(&s.jobs()[1])[0].Name, "b"); logs != "edited\n" {
-		t.Errorf("the step that was edited in time says %q", logs)
+		t.Errorf("the log of the changed step is %q", logs)
 	}
 }
 
@@ -61,7 +61,7 @@ func certificateSecret(t *testing.T) *corev1.Secret {
 	return secret
 }
 
-// trustedCA is what the API server trusts when it calls the webhook.
+// trustedCA returns the CA that the API server trusts when it calls the webhook.
 func trustedCA(t *testing.T) []byte {
 	t.Helper()
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
@@ -76,7 +76,7 @@ func ownCertificate(t *testing.T) {
 	}
 	block, _ := pem.Decode(ca)
 	if block == nil {
-		t.Fatal("there is no certificate")
+		t.Fatal("the CA is not a certificate")
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	must(t, err)
@@ -86,12 +86,12 @@ func ownCertificate(t *testing.T) {
 }
 
 func unwatchedNamespace(t *testing.T) {
-	// What the webhook would refuse, were it asked.
-	alone := createSequenceIn(t, unwatched, testbuilder.SequentialJob("alone", "").Step("a", testbuilder.Image("")).Obj())
-	looked := createSequence(t, testbuilder.SequentialJob("looked-after", "").Step("a", script("true")).Obj())
+	// The webhook would reject this SequentialJob, because it has no image.
+	alone := createSequenceIn(t, unwatched, testbuilder.SequentialJob("unwatched", "").Step("a", testbuilder.Image("")).Obj())
+	looked := createSequence(t, testbuilder.SequentialJob("watched", "").Step("a", script("true")).Obj())
 	looked.untilPhase(v1alpha1.PhaseCompleted)
 	if sj := alone.now(); sj.Status.ObservedGeneration > 0 || len(sj.Finalizers) != 0 || len(alone.jobs()) != 0 {
-		t.Errorf("it was touched:\n%s", describe(sj))
+		t.Errorf("the operator changed it:\n%s", describe(sj))
 	}
 }
 
@@ -112,12 +112,12 @@ func metrics(t *testing.T) {
 	if code, _ := scrape(t, address, ""); code != http.StatusUnauthorized {
 		t.Errorf("without a token: %d", code)
 	}
-	if code, _ := scrape(t, address, serviceAccountToken(t, unwatched, "stranger")); code != http.StatusForbidden {
-		t.Errorf("with the token of someone else: %d", code)
+	if code, _ := scrape(t, address, serviceAccountToken(t, unwatched, "no-permissions")); code != http.StatusForbidden {
+		t.Errorf("with a token without permissions: %d", code)
 	}
 	var code int
 	var page string
-	eventually(t, "the reader to be let in", func() bool {
+	eventually(t, "the metrics reader to be authorized", func() bool {
 		code, page = scrape(t, address, reader)
 		return code == http.StatusOK
 	})
@@ -128,15 +128,15 @@ func metrics(t *testing.T) {
 		"yardmaster_sequentialjob_conflicts_total",
 	} {
 		if !strings.Contains(page, "\n"+name+" ") {
-			t.Errorf("there is no %s", name)
+			t.Errorf("metric %s is missing", name)
 		}
 	}
 	if strings.Contains(page, looked.sj.Name) {
-		t.Error("an object's name is in the metrics")
+		t.Error("the metrics contain the name of an object")
 	}
 }
 
-// serviceAccountToken makes a ServiceAccount and a token for it.
+// serviceAccountToken creates a ServiceAccount and a token for it.
 func serviceAccountToken(t *testing.T, ns, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
@@ -150,14 +150,14 @@ func serviceAccountToken(t *testing.T, ns, name string) string {
 
 var forwarding = regexp.MustCompile(`^Forwarding from (127\.0\.0\.1:\d+)`)
 
-// forward makes a port in the cluster reachable from here, for the time of the test.
+// forward forwards a local port to a Service until the end of the test, and returns its address.
 func forward(t *testing.T, target, port string) (address string) {
 	t.Helper()
 	command := kubectl(t.Context(), "port-forward", "--namespace", operatorNamespace, target, ":"+port)
 	output, err := command.StdoutPipe()
 	must(t, err)
 	must(t, command.Start())
-	t.Cleanup(func() { _ = command.Wait() }) // it ends with the test's context
+	t.Cleanup(func() { _ = command.Wait() }) // the test's context ends it
 	lines := bufio.NewScanner(output)
 	for lines.Scan() {
 		if match := forwarding.FindStringSubmatch(lines.Text()); match != nil {
@@ -175,7 +175,7 @@ func scrape(t *testing.T, address, token string) (code int, page string) {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	// The certificate is self-signed and made at each start.
+	// The certificate is self-signed and created at each start.
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	must(t, err)

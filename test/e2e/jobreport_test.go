@@ -22,7 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// impatience is the operator's: its thresholds are such that a test need not wait a day.
+// impatience sets thresholds of seconds for the operator, instead of hours and days.
 var impatience = []string{
 	"YARDMASTER_REPORT_INTERVAL=2s",
 	"YARDMASTER_REPORT_STUCK_TERMINATING_SUSPICIOUS_AFTER=1s", "YARDMASTER_REPORT_STUCK_TERMINATING_ZOMBIE_AFTER=5s",
@@ -35,7 +35,7 @@ var impatience = []string{
 // hold is a finalizer whose controller does not exist.
 const hold = "e2e.yardmaster.dev/hold"
 
-// stale is a Job that a user could have, and what a report says of it; nothing if it is well.
+// stale describes a Job and its expected finding, which is empty for a healthy Job.
 type stale struct {
 	script string
 	with   func(*batchv1.Job)
@@ -43,16 +43,16 @@ type stale struct {
 }
 
 var yard = map[string]stale{
-	"well":          {"true", nil, ""},
-	"pulls-nothing": {"true", image404, "Zombie NoReadyPods"},
-	"fits-nowhere":  {"true", nodeless, "Zombie NoReadyPods"},
-	"crash-loops":   {"exit 1", restarting, "Zombie NoReadyPods"},
-	"suspended":     {"true", suspended, "Zombie SuspendedTooLong"},
-	"held":          {"true", finalized, "Zombie StuckTerminating"},
-	"out-of-time":   {"sleep 3600", oneSecond, "Suspicious DeadlineExceeded"},
-	"out-of-tries":  {"exit 3", nil, "Suspicious BackoffLimitExceeded"},
-	"hangs":         {"sleep 3600", nil, "Suspicious RunningTooLong"},
-	"gets-no-pod":   {"true", unrestricted, "Zombie NoActivePods"},
+	"healthy":                {"true", nil, ""},
+	"image-not-found":        {"true", image404, "Zombie NoReadyPods"},
+	"unschedulable":          {"true", nodeless, "Zombie NoReadyPods"},
+	"crash-loop":             {"exit 1", restarting, "Zombie NoReadyPods"},
+	"suspended":              {"true", suspended, "Zombie SuspendedTooLong"},
+	"stuck-terminating":      {"true", finalized, "Zombie StuckTerminating"},
+	"deadline-exceeded":      {"sleep 3600", oneSecond, "Suspicious DeadlineExceeded"},
+	"backoff-limit-exceeded": {"exit 3", nil, "Suspicious BackoffLimitExceeded"},
+	"hanging":                {"sleep 3600", nil, "Suspicious RunningTooLong"},
+	"no-pods":                {"true", unrestricted, "Zombie NoActivePods"},
 }
 
 func container(job *batchv1.Job) *corev1.Container { return &job.Spec.Template.Spec.Containers[0] }
@@ -70,10 +70,10 @@ func suspended(job *batchv1.Job) { job.Spec.Suspend = new(true) }
 func finalized(job *batchv1.Job) { job.Finalizers = []string{hold} }
 func oneSecond(job *batchv1.Job) { job.Spec.ActiveDeadlineSeconds = new(int64(1)) }
 
-// unrestricted has Pods that Pod Security refuses, so that the Job never gets one.
+// unrestricted makes Pod Security reject the Pods, so that the Job never has one.
 func unrestricted(job *batchv1.Job) { container(job).SecurityContext = nil }
 
-// planted makes the yard's Jobs, once for all tests.
+// planted creates the Jobs once for all tests.
 var planted sync.Once
 
 func plant(t *testing.T) {
@@ -109,7 +109,7 @@ func staleJob(name string, s stale) *batchv1.Job {
 	return job
 }
 
-// wanted are the findings there should be.
+// wanted returns the expected findings, by Job.
 func wanted() map[string]string {
 	want := map[string]string{}
 	for name, s := range yard {
@@ -120,7 +120,7 @@ func wanted() map[string]string {
 	return want
 }
 
-// found are the findings of a report, by Job.
+// found returns the findings of a report, by Job.
 func found(report *v1alpha1.JobReport) map[string]string {
 	got := map[string]string{}
 	for i := range report.Status.Findings {
@@ -154,7 +154,7 @@ func staleJobs(t *testing.T) {
 	}
 }
 
-// specs are what users say of the Jobs, by name.
+// specs returns the specs of the Jobs, by name.
 func specs(t *testing.T) map[string]batchv1.JobSpec {
 	t.Helper()
 	var jobs batchv1.JobList
@@ -166,10 +166,10 @@ func specs(t *testing.T) map[string]batchv1.JobSpec {
 	return all
 }
 
-// letGoOfHeld removes the finalizer that nobody else would.
+// letGoOfHeld returns a function that removes the finalizer, because no controller does.
 func letGoOfHeld(t *testing.T) func() {
 	return func() {
-		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "held", Namespace: reported}}
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "stuck-terminating", Namespace: reported}}
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 		if err := client.IgnoreNotFound(cluster.Patch(context.Background(), job, patch)); err != nil {
 			t.Error(err)
@@ -184,7 +184,7 @@ func sameFromALaptop(t *testing.T) {
 		args = append(args, flagOf(setting))
 	}
 	want := wanted()
-	delete(want, "held") // another test may have released it
+	delete(want, "stuck-terminating") // another test may have released it
 	diff := ""
 	defer func() {
 		if diff != "" {
@@ -194,13 +194,13 @@ func sameFromALaptop(t *testing.T) {
 	eventually(t, "the plugin to list all stale Jobs and no others", func() bool {
 		report, code := pluginReport(t, args)
 		got := found(report)
-		delete(got, "held")
+		delete(got, "stuck-terminating")
 		diff = cmp.Diff(want, got)
 		return diff == "" && code == 1
 	})
 }
 
-// flagOf is the plugin's flag that says the same as the operator's environment.
+// flagOf returns the plugin's flag for an environment variable of the operator.
 func flagOf(setting string) string {
 	name, value, _ := strings.Cut(strings.TrimPrefix(setting, "YARDMASTER_REPORT_"), "=")
 	return "--" + strings.ToLower(strings.ReplaceAll(name, "_", "-")) + "=" + value
@@ -216,7 +216,7 @@ func pluginReport(t *testing.T, args []string) (report *v1alpha1.JobReport, code
 	return report, code
 }
 
-// lister is the kubeconfig of somebody who may list the namespace's Jobs and nothing else.
+// lister returns the path of a kubeconfig whose user is allowed only to list the namespace's Jobs.
 func lister(t *testing.T) (path string) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: "e2e-lister", Namespace: reported}

@@ -47,7 +47,7 @@ func upgrade(t *testing.T) {
 	must(t, waitForOperator(t.Context()))
 	wantOperatorImage(t, image())
 	if now := s.podOf("long"); now.UID != pod.UID || now.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Fatal("the running step was not left alone")
+		t.Fatal("the upgrade interrupted the running step")
 	}
 	s.letGo("long")
 	s.untilPhase(v1alpha1.PhaseCompleted)
@@ -100,21 +100,21 @@ func uninstall(t *testing.T) {
 	must(t, undeploy(t.Context(), someNamespaces))
 	wantNothingInstalled(t)
 
-	// A namespace in which nothing runs goes at once.
+	// A namespace without running steps is deleted at once.
 	finished.delete()
 	wantGone(t, finished.sj)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: doomed}}
 	must(t, cluster.Delete(t.Context(), ns))
 	wantGone(t, ns)
 
-	// Running steps continue, and are kept until their end is handled.
+	// Running steps continue, and a finalizer keeps their SequentialJobs.
 	for i, s := range []*story{byHand, waiting} {
 		s.delete()
 		if !exists(t, s.sj) || !controllerutil.ContainsFinalizer(s.sj, v1alpha1.SequentialJobFinalizer) {
-			t.Errorf("%s is gone while its step runs", s.sj.Name)
+			t.Errorf("%s was deleted while its step runs", s.sj.Name)
 		}
 		if !exists(t, running[i]) || !running[i].DeletionTimestamp.IsZero() {
-			t.Errorf("the step of %s was ended", s.sj.Name)
+			t.Errorf("the step of %s was stopped", s.sj.Name)
 		}
 	}
 	must(t, byHand.patch(func(sj *v1alpha1.SequentialJob) { sj.Finalizers = nil }))
@@ -125,12 +125,12 @@ func uninstall(t *testing.T) {
 	must(t, deploy(t.Context(), someNamespaces))
 	wantGone(t, waiting.sj)
 	if exists(t, running[1]) {
-		t.Error("the object went before the Pod of its step")
+		t.Error("the SequentialJob was deleted before the Pod of its step")
 	}
 	must(t, waitForOperator(t.Context()))
 }
 
-// wantNothingInstalled checks that nothing of the operator is left but its CRDs.
+// wantNothingInstalled checks that of the operator's manifests only the CRDs are left.
 func wantNothingInstalled(t *testing.T) {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}}
@@ -148,7 +148,7 @@ func wantNothingInstalled(t *testing.T) {
 	} {
 		must(t, cluster.List(t.Context(), list, client.MatchingLabels{"app.kubernetes.io/name": operatorName}))
 		if n := meta.LenList(list); n != 0 {
-			t.Errorf("%d of %T are left", n, list)
+			t.Errorf("%d objects of %T are left", n, list)
 		}
 	}
 }
@@ -174,17 +174,17 @@ func clusterWide(t *testing.T) {
 	done.untilPhase(v1alpha1.PhaseCompleted)
 	done.wantEachStepOnce()
 
-	// A namespace takes with it what runs in it.
+	// A namespace with a running sequence can be deleted.
 	running := createSequenceIn(t, ns.Name, testbuilder.SequentialJob("running", "").Step("a", held()).Obj())
 	running.podOf("a")
 	start := time.Now()
 	must(t, cluster.Delete(t.Context(), ns))
 	wantGone(t, ns)
-	t.Logf("the namespace was gone after %v", since(start))
+	t.Logf("the namespace was deleted after %v", since(start))
 }
 
-// A namespace's content is deleted in no order. Here the worst one comes about: the
-// operator's permissions are deleted before all objects with its finalizers.
+// The objects of a namespace are deleted in no defined order. This test enforces the worst one:
+// the operator's permissions are deleted before all objects with its finalizers.
 func namespaceGoes(t *testing.T) {
 	o := newQueueEnv(t, condemned)
 	o.createQueue("purged", func(q *v1alpha1.Queue) { q.Spec.DeletionPolicy = v1alpha1.DeletionPurge })
@@ -211,9 +211,9 @@ func namespaceGoes(t *testing.T) {
 	start := time.Now()
 	must(t, cluster.Delete(t.Context(), ns))
 	wantGone(t, ns)
-	t.Logf("the namespace was gone after %v", since(start))
+	t.Logf("the namespace was deleted after %v", since(start))
 
-	// Others need the operator, and it needs all that it watches when it starts again.
+	// Later tests need the operator, which needs all watched namespaces when it restarts.
 	must(t, createNamespace(t.Context(), condemned, "restricted"))
 	must(t, deploy(t.Context(), someNamespaces))
 	must(t, waitForOperator(t.Context()))

@@ -21,7 +21,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// How the operator's own objects are named.
+// Names of the operator's own objects.
 const (
 	operatorNamespace = "yardmaster-system"
 	operatorName      = "yardmaster"
@@ -30,20 +30,20 @@ const (
 	serviceAccount    = "system:serviceaccount:" + operatorNamespace + ":" + operatorName
 )
 
-// operatorKey is the Deployment's.
+// operatorKey is the key of the operator's Deployment.
 var operatorKey = client.ObjectKey{Namespace: operatorNamespace, Name: operatorName}
 
-// waitForOperator waits until the deployed version, and no other, is there, leads, and is
-// called by the API server.
+// waitForOperator waits until only Pods of the deployed version exist, one of them leads, and the
+// API server can call the webhook.
 func waitForOperator(ctx context.Context) error {
 	var last error
-	// Each look has the test's own context: that time is up is no reason.
+	// Requests use the outer context, so that the last error is not the timeout of the poll.
 	err := wait.PollUntilContextTimeout(ctx, often, patience, true, func(context.Context) (bool, error) {
 		last = operatorReady(ctx)
 		return last == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("the operator did not get ready: %w", last)
+		return fmt.Errorf("the operator did not become ready: %w", last)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func operatorReady(ctx context.Context) error {
 		return err
 	}
 	if leaderAmong(pods, lease) == nil {
-		return fmt.Errorf("%q leads, but no Pod has that name", holder(lease))
+		return fmt.Errorf("the Lease is held by %q, but no Pod has that name", holder(lease))
 	}
 	return webhookServes(ctx)
 }
@@ -86,7 +86,7 @@ func readLease(ctx context.Context) (*coordinationv1.Lease, error) {
 	return lease, cluster.Get(ctx, client.ObjectKey{Namespace: operatorNamespace, Name: leaseName}, lease)
 }
 
-// holder is who holds the Lease: a Pod's name, and a number made at the process's start.
+// holder returns the identity of the Lease's holder: a Pod's name and an ID of its process.
 func holder(lease *coordinationv1.Lease) string {
 	if lease.Spec.HolderIdentity == nil {
 		return ""
@@ -103,8 +103,7 @@ func leaderAmong(pods []corev1.Pod, lease *coordinationv1.Lease) *corev1.Pod {
 	return nil
 }
 
-// webhookServes asks the API server to take a SequentialJob that the webhook has to see,
-// without keeping it.
+// webhookServes creates a SequentialJob in a dry run, for which the API server calls the webhook.
 func webhookServes(ctx context.Context) error {
 	sj := prepare(watched, testbuilder.SequentialJob("dry-run", "").Step("a").Obj())
 	return cluster.Create(ctx, sj, client.DryRunAll)
@@ -118,14 +117,14 @@ func lease(t *testing.T) *coordinationv1.Lease {
 	return l
 }
 
-// leader is the operator's Pod that holds the Lease.
+// leader returns the operator's Pod that holds the Lease.
 func leader(t *testing.T) *corev1.Pod {
 	t.Helper()
 	pods, err := operatorPods(t.Context())
 	must(t, err)
 	pod := leaderAmong(pods, lease(t))
 	if pod == nil {
-		t.Fatalf("%q leads, but no Pod has that name", holder(lease(t)))
+		t.Fatalf("the Lease is held by %q, but no Pod has that name", holder(lease(t)))
 	}
 	return pod
 }
@@ -147,7 +146,7 @@ func operator(t *testing.T) *appsv1.Deployment {
 	return deployment
 }
 
-// changeOperator changes the Deployment for the time of a test.
+// changeOperator changes the operator's Deployment until the end of the test.
 func changeOperator(t *testing.T, change func(*appsv1.DeploymentSpec)) {
 	t.Helper()
 	deployment := operator(t)
@@ -181,8 +180,8 @@ func ignoreConflict(err error) error {
 	return err
 }
 
-// signal sends a signal to the process of this name in a Pod's first container. It comes
-// from the node: the operator's image has no shell, and no process can kill the first one
+// signal sends a signal to the process of this name in a Pod's first container. A privileged Pod
+// sends it, because the operator's image has no shell, and a process cannot kill the first process
 // of its own container.
 func signal(t *testing.T, pod *corev1.Pod, process, sig string) {
 	t.Helper()
@@ -195,7 +194,7 @@ for i in $(seq 50); do
 	for p in /proc/[0-9]*; do
 		grep -qs %s $p/cgroup && [ "$(cat $p/comm)" = %s ] && kill -%s ${p#/proc/} && exit 0
 	done
-	sleep 0.1 # a container runs before its script has come far
+	sleep 0.1 # a running container may not have started the process yet
 done
 exit 1`, container, process, sig)
 	sender := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "signal-", Namespace: privileged}}
@@ -210,11 +209,11 @@ exit 1`, container, process, sig)
 		return exists(t, sender) && (sender.Status.Phase == corev1.PodSucceeded || sender.Status.Phase == corev1.PodFailed)
 	})
 	if sender.Status.Phase != corev1.PodSucceeded {
-		t.Fatalf("there is no process %s in Pod %s", process, pod.Name)
+		t.Fatalf("Pod %[2]s has no process %[1]s", process, pod.Name)
 	}
 }
 
-// forceDelete removes a Pod without waiting for its end.
+// forceDelete deletes a Pod without a grace period.
 func forceDelete(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	err := cluster.Delete(t.Context(), pod, client.GracePeriodSeconds(0))
@@ -223,7 +222,7 @@ func forceDelete(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// countdown is a sequence of n short steps.
+// countdown returns a sequence of n short steps.
 func countdown(name string, n int) *v1alpha1.SequentialJob {
 	b := testbuilder.SequentialJob(name, "")
 	for i := n; i > 0; i-- {
@@ -232,7 +231,7 @@ func countdown(name string, n int) *v1alpha1.SequentialJob {
 	return b.Obj()
 }
 
-// since is a time for people.
+// since returns the elapsed time, rounded for messages.
 func since(start time.Time) time.Duration {
 	return time.Since(start).Round(often)
 }

@@ -35,7 +35,7 @@ const (
 	defaultJobDuration = 300 * time.Millisecond
 )
 
-// queueEnv is a namespace with NATS, the Queue orders and the WorkerPool clerks of
+// queueEnv is a namespace with NATS, the Queue orders and the WorkerPool orders of
 // examples/orders.
 type queueEnv struct {
 	t                 *testing.T
@@ -133,7 +133,7 @@ func (env *queueEnv) objectKey(name string) client.ObjectKey {
 func (env *queueEnv) getPool() *v1alpha1.WorkerPool {
 	env.t.Helper()
 	pool := &v1alpha1.WorkerPool{}
-	must(env.t, cluster.Get(env.t.Context(), env.objectKey("clerks"), pool))
+	must(env.t, cluster.Get(env.t.Context(), env.objectKey("orders"), pool))
 	return pool
 }
 
@@ -377,7 +377,7 @@ func (env *queueEnv) workerPods() []corev1.Pod {
 	must(env.t, cluster.List(env.t.Context(), &pods, client.InNamespace(env.namespace)))
 	var workers []corev1.Pod
 	for _, pod := range pods.Items {
-		if strings.HasPrefix(pod.Name, "clerks-") {
+		if strings.HasPrefix(pod.Name, "orders-") {
 			workers = append(workers, pod)
 		}
 	}
@@ -414,8 +414,8 @@ func testNoJobIsLostWhenPodsAreKilled(t *testing.T) {
 // deployIncorrectWorkers creates a Deployment of workers that are not drained.
 func (env *queueEnv) deployIncorrectWorkers(program string, args ...string) {
 	env.t.Helper()
-	labels := map[string]string{"app": "careless"}
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "careless", Namespace: env.namespace}}
+	labels := map[string]string{"app": "incorrect"}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "incorrect", Namespace: env.namespace}}
 	deployment.Spec.Replicas = new(int32(4))
 	deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 	deployment.Spec.Template.Labels = labels
@@ -423,7 +423,7 @@ func (env *queueEnv) deployIncorrectWorkers(program string, args ...string) {
 	deployment.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(0)) // no time to finish jobs
 	deployment.Spec.Template.Spec.Containers[0].Env = append(deployment.Spec.Template.Spec.Containers[0].Env,
 		corev1.EnvVar{Name: "YARDMASTER_CONFIG_FILE", Value: "/config/worker.yaml"},
-		corev1.EnvVar{Name: "YARDMASTER_POD", Value: "careless"})
+		corev1.EnvVar{Name: "YARDMASTER_POD", Value: "incorrect"})
 	env.mountWorkerConfig(&deployment.Spec.Template.Spec)
 	must(env.t, cluster.Create(env.t.Context(), deployment))
 }
@@ -431,12 +431,12 @@ func (env *queueEnv) deployIncorrectWorkers(program string, args ...string) {
 // mountWorkerConfig mounts a worker configuration, as the operator does for a WorkerPool.
 func (env *queueEnv) mountWorkerConfig(pod *corev1.PodSpec) {
 	env.t.Helper()
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "careless", Namespace: env.namespace}, Data: map[string]string{
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "incorrect", Namespace: env.namespace}, Data: map[string]string{
 		"worker.yaml": "broker: {url: '" + env.brokerURL() + "'}\nconcurrency: 20\nqueues: [{name: orders, lease: 15s}]\n",
 	}}
 	must(env.t, client.IgnoreAlreadyExists(cluster.Create(env.t.Context(), config)))
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "config", VolumeSource: corev1.VolumeSource{
-		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "careless"}},
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "incorrect"}},
 	}})
 	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "config", MountPath: "/config"})
 }
@@ -449,8 +449,8 @@ func runIncorrectWorkers(t *testing.T, ns, program string, args ...string) verif
 	env.deployIncorrectWorkers(program, args...)
 	env.sendJobs()
 	for env.isSending() {
-		env.runKubectl("rollout", "restart", "deployment/careless")
-		env.runKubectl("rollout", "status", "deployment/careless", "--timeout=90s")
+		env.runKubectl("rollout", "restart", "deployment/incorrect")
+		env.runKubectl("rollout", "status", "deployment/incorrect", "--timeout=90s")
 	}
 	env.waitUntilAllDone()
 	return env.verifyJobs()
@@ -463,7 +463,7 @@ func testDeploymentWithoutDrainIsDetected(t *testing.T) {
 }
 
 func testAcknowledgingFirstLosesJobs(t *testing.T) {
-	if result := runIncorrectWorkers(t, carelessNamespace, "/careless", "nats://nats."+carelessNamespace+":4222", "orders"); result.Done == result.Sent {
+	if result := runIncorrectWorkers(t, carelessNamespace, "/earlyack", "nats://nats."+carelessNamespace+":4222", "orders"); result.Done == result.Sent {
 		t.Errorf("workers that acknowledge first lost no job: %+v", result)
 	}
 }

@@ -21,10 +21,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// Every line is a permission: verb, resource and, if it is for one object only, its name.
+// Each line is a permission: the verb, the resource and, if it is limited to one object, its name.
 var (
-	// everywhere are its permissions for metrics and the webhook, and to remove finalizers from
-	// what its namespace takes along.
+	// everywhere lists the operator's permissions in all namespaces: for metrics, for the webhook,
+	// and to remove finalizers from objects in terminating namespaces.
 	everywhere = []string{
 		"create authentication.k8s.io/tokenreviews",
 		"create authorization.k8s.io/subjectaccessreviews",
@@ -43,7 +43,7 @@ var (
 		"watch admissionregistration.k8s.io/mutatingwebhookconfigurations",
 		"watch admissionregistration.k8s.io/validatingwebhookconfigurations",
 	}
-	// atHome is what it may besides, in the namespace it runs in.
+	// atHome lists the additional permissions in the operator's own namespace.
 	atHome = []string{
 		"create coordination.k8s.io/leases",
 		"create events",
@@ -59,7 +59,7 @@ var (
 		"update secrets yardmaster-webhook-certs",
 		"watch secrets",
 	}
-	// atWork is what it may besides, in a namespace it watches.
+	// atWork lists the additional permissions in watched namespaces.
 	atWork = []string{
 		"create apps/deployments",
 		"create apps/statefulsets",
@@ -162,7 +162,7 @@ var (
 		"watch yardmaster.dev/sessionrunners",
 		"watch yardmaster.dev/workerpools",
 	}
-	// asReporter is what it may besides, in a namespace it reports on.
+	// asReporter lists the additional permissions in namespaces that the operator reports on.
 	asReporter = []string{
 		"create events.k8s.io/events",
 		"create yardmaster.dev/jobreports",
@@ -185,13 +185,14 @@ func leastPrivilege(t *testing.T) {
 	mustNot(t)
 }
 
-// The right to patch is for finalizers, and RBAC cannot say so.
+// The operator needs patch only to remove finalizers. RBAC cannot express that; a
+// ValidatingAdmissionPolicy denies changes of the spec.
 func noSpec(t *testing.T) {
 	as := rest.CopyConfig(config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: serviceAccount, Groups: groupsOf(serviceAccount)}
 	asOperator, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
 	must(t, err)
-	s := createSequenceIn(t, unwatched, testbuilder.SequentialJob("not-to-be-changed", "").Step("a", script("true")).Obj())
+	s := createSequenceIn(t, unwatched, testbuilder.SequentialJob("immutable", "").Step("a", script("true")).Obj())
 	patch := func(text string) error {
 		return asOperator.Patch(t.Context(), s.now().DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)))
 	}
@@ -202,7 +203,7 @@ func noSpec(t *testing.T) {
 	must(t, patch(`{"metadata":{"finalizers":null}}`))
 }
 
-// permissions are the operator's in a namespace, but for those that everyone has.
+// permissions returns the operator's permissions in a namespace, except those of every user.
 func permissions(t *testing.T, namespace string) []string {
 	t.Helper()
 	everyones := rulesFor(t, "system:serviceaccount:default:default", namespace)
@@ -211,7 +212,7 @@ func permissions(t *testing.T, namespace string) []string {
 	})
 }
 
-// rulesFor asks the API server, as the user would, what the user may.
+// rulesFor returns the user's permissions in a namespace, from a SelfSubjectRulesReview.
 func rulesFor(t *testing.T, user, namespace string) []string {
 	t.Helper()
 	as := rest.CopyConfig(config)
@@ -260,7 +261,7 @@ func groupsOf(user string) []string {
 	return []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
 }
 
-// mustNot asks the authorizer itself about what would be worst.
+// mustNot checks that the authorizer denies the most dangerous requests.
 func mustNot(t *testing.T) {
 	t.Helper()
 	type attributes = authorizationv1.ResourceAttributes
@@ -269,7 +270,7 @@ func mustNot(t *testing.T) {
 		{Verb: "watch", Resource: "secrets", Namespace: watched},
 		{Verb: "get", Resource: "secrets", Namespace: reported},
 		{Verb: "get", Resource: "secrets", Namespace: unwatched},
-		{Verb: "create", Resource: "pods", Namespace: unwatched}, // where it watches, to try one without making it
+		{Verb: "create", Resource: "pods", Namespace: unwatched}, // in watched namespaces, sessions need dry runs of Pods
 		{Verb: "delete", Resource: "pods", Namespace: watched},
 		{Verb: "create", Resource: "pods", Subresource: "exec", Namespace: watched},
 		{Verb: "get", Resource: "pods", Subresource: "log", Namespace: watched},
@@ -314,7 +315,7 @@ func mustNot(t *testing.T) {
 		}}
 		must(t, cluster.Create(t.Context(), review))
 		if review.Status.Allowed {
-			t.Errorf("it may %s: %s", strings.TrimSpace(fmt.Sprintf("%+v", a)), review.Status.Reason)
+			t.Errorf("the operator is allowed to %s: %s", strings.TrimSpace(fmt.Sprintf("%+v", a)), review.Status.Reason)
 		}
 	}
 }

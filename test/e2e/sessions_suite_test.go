@@ -44,7 +44,7 @@ const (
 	rootRunner = "root"
 
 	runnerImage = "example-runner:v1"
-	// unavailableImage does not exist.
+	// unavailableImage cannot be pulled.
 	unavailableImage = "registry.invalid/nothing:1"
 )
 
@@ -111,7 +111,7 @@ type sessionTest struct {
 // createSession creates a session with this SessionRunner.
 func createSession(t *testing.T, runner, prompt string, change func(spec *v1alpha1.AgenticSessionSpec)) *sessionTest {
 	t.Helper()
-	return createSessionIn(t, sessionsNamespace, "talk-", runner, prompt, change)
+	return createSessionIn(t, sessionsNamespace, "session-", runner, prompt, change)
 }
 
 func createSessionIn(t *testing.T, ns, name, runner, prompt string, change func(spec *v1alpha1.AgenticSessionSpec)) *sessionTest {

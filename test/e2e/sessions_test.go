@@ -113,14 +113,14 @@ func sessionRestricted(t *testing.T) {
 	s.wantRuns("1/1 Completed 0")
 }
 
-// logbookScript writes each start and stop into a file in the workspace. It ends by itself only at
+// logbookScript writes each start and stop into a file in the workspace. It exits by itself only in
 // the second attempt.
 const logbookScript = `
 cd "$AGENTIC_WORKSPACE"
-trap 'echo stopped >> book; exit 143' TERM
-echo "started $AGENTIC_RUN/$AGENTIC_ATTEMPT" >> book
-if [ $(grep -c started book) = 2 ]; then
-	printf '{"summary": "%s"}' "$(tr '\n' ' ' < book)" > "$AGENTIC_RESULT_FILE"
+trap 'echo stopped >> history; exit 143' TERM
+echo "started $AGENTIC_RUN/$AGENTIC_ATTEMPT" >> history
+if [ $(grep -c started history) = 2 ]; then
+	printf '{"summary": "%s"}' "$(tr '\n' ' ' < history)" > "$AGENTIC_RESULT_FILE"
 	exit 0
 fi
 echo waiting
@@ -218,7 +218,7 @@ func sessionIdle(t *testing.T) {
 }
 
 func sessionExit(t *testing.T) {
-	s := createSession(t, echoRunner, "I try.\n/fail 7", nil)
+	s := createSession(t, echoRunner, "Try it.\n/fail 7", nil)
 	s.waitForPhase(v1alpha1.SessionFailed)
 	s.wantRuns("1/1 Failed ExitedWithError 7")
 	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonExitedWithError)
@@ -303,7 +303,7 @@ func sessionInteractive(t *testing.T) {
 	if ready := s.currentPod().Status.ContainerStatuses[0].Ready; !ready {
 		t.Error("the session is Running before its port accepts connections")
 	}
-	if answer := s.postMessage("How do you do?"); answer != "How do you do?" {
+	if answer := s.postMessage("Hello, agent."); answer != "Hello, agent." {
 		t.Errorf("the runner answers %q", answer)
 	}
 	s.patchSpec(`{"operatingMode": "Stopped"}`)
@@ -341,7 +341,7 @@ echo "$answer" | sed '1,/^$/d' > /dev/termination-log`, len(text), text, s.s.Sta
 }
 
 func sessionFinished(t *testing.T) {
-	s := createSession(t, interactiveRunner, "That is all.\n/done", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive, spec.StopOnRunFinished = true, true })
+	s := createSession(t, interactiveRunner, "Finish.\n/done", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive, spec.StopOnRunFinished = true, true })
 	s.waitForPhase(v1alpha1.SessionStopped)
 	s.wantRuns("1/1 Stopped RunFinished")
 	s.patchSpec(`{"runRequest": 2}`)
@@ -352,13 +352,13 @@ func sessionFinished(t *testing.T) {
 }
 
 func sessionContinued(t *testing.T) {
-	first := createSession(t, echoRunner, "/write notes The gate is next.", setPersistentWorkspace)
+	first := createSession(t, echoRunner, "/write notes Next: tests.", setPersistentWorkspace)
 	second := createSession(t, shellRunner, `printf '{"summary": "%s"}' "$(cat notes) $AGENTIC_SDK_SESSION_ID" > "$AGENTIC_RESULT_FILE"`, func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.ContinueFrom = &v1alpha1.SessionReference{Name: first.s.Name}
 		spec.Prompt = "cd $AGENTIC_WORKSPACE; " + spec.Prompt
 	})
 	second.waitForPhase(v1alpha1.SessionCompleted)
-	second.wantSummary("The gate is next. " + first.s.Name + "-r1-a1")
+	second.wantSummary("Next: tests. " + first.s.Name + "-r1-a1")
 	// Both sessions own the workspace, which is deleted with the last of them.
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: second.s.Status.WorkspaceClaim, Namespace: sessionsNamespace}}
 	first.deleteSession()
@@ -381,7 +381,7 @@ func clientForUser(t *testing.T, user string) client.Client {
 	}
 	must(t, cluster.Create(t.Context(), binding))
 	userConfig := rest.CopyConfig(config)
-	userConfig.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"gardeners", "system:authenticated"}}
+	userConfig.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"developers", "system:authenticated"}}
 	c, err := client.New(userConfig, client.Options{Scheme: cluster.Scheme()})
 	must(t, err)
 	eventually(t, user+" to have permissions", func() bool {
@@ -403,7 +403,7 @@ func sessionOwner(t *testing.T) {
 	s := draft("/write notes Written by Jane.", &v1alpha1.UserContext{UserID: joe, DisplayName: "Jane", Groups: []string{"system:masters"}})
 	setPersistentWorkspace(&s.Spec)
 	must(t, janes.Create(t.Context(), s))
-	want := &v1alpha1.UserContext{UserID: jane, DisplayName: "Jane", Groups: []string{"gardeners", "system:authenticated"}}
+	want := &v1alpha1.UserContext{UserID: jane, DisplayName: "Jane", Groups: []string{"developers", "system:authenticated"}}
 	if diff := cmp.Diff(want, s.Spec.UserContext); diff != "" {
 		t.Errorf("userContext (-want +got):\n%s", diff)
 	}

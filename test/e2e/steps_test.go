@@ -27,7 +27,7 @@ func exitCode(t *testing.T) {
 		t.Errorf("the step is %s: %q, want %q", step.Phase, step.Message, want)
 	}
 	if phase := s.step("seed").Phase; phase != v1alpha1.StepSkipped {
-		t.Errorf("the step after it is %s", phase)
+		t.Errorf("the next step is %s", phase)
 	}
 	pods := s.pods(&s.jobs()[1])
 	if len(pods) != 1 {
@@ -39,7 +39,7 @@ func exitCode(t *testing.T) {
 }
 
 func outOfMemory(t *testing.T) {
-	s := createSequence(t, testbuilder.SequentialJob("greedy", "").Step("load", testbuilder.Container(func(c *corev1.Container) {
+	s := createSequence(t, testbuilder.SequentialJob("out-of-memory", "").Step("load", testbuilder.Container(func(c *corev1.Container) {
 		c.Image, c.Command = busybox, []string{"tail", "/dev/zero"}
 		c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}
 	})).Obj())
@@ -86,7 +86,7 @@ func sidecar(t *testing.T) {
 	s.untilPhase(v1alpha1.PhaseCompleted)
 	s.wantEachStepOnce()
 	if logs := s.logs(s.pods(&s.jobs()[1])[0].Name, "proxy"); logs != "ready\n" {
-		t.Errorf("the sidecar says %q", logs)
+		t.Errorf("the sidecar logged %q", logs)
 	}
 }
 
@@ -104,19 +104,19 @@ func workspaceAndOutput(t *testing.T) {
 	}
 }
 
-// diary is a step that keeps a diary in the workspace of how it fares. It ends by itself
-// only when it is run for the second time.
+// diary records its starts and ends in the workspace. It exits by itself only when it runs for
+// the second time.
 const diary = `
 cd /workspace
-trap 'echo ended >> diary; exit 143' TERM
-echo started >> diary
-[ $(grep -c started diary) = 2 ] && exit 0
+trap 'echo ended >> history; exit 143' TERM
+echo started >> history
+[ $(grep -c started history) = 2 ] && exit 0
 sleep 3600 & wait`
 
 func suspension(t *testing.T) {
-	s := createSequence(t, testbuilder.SequentialJob("held", "").Workspace(v1alpha1.WorkspaceDelete).SuspendImmediately().
+	s := createSequence(t, testbuilder.SequentialJob("suspended", "").Workspace(v1alpha1.WorkspaceDelete).SuspendImmediately().
 		Step("write", script(diary)).
-		Step("read", script("tr '\\n' ' ' < /workspace/diary > /dev/termination-log"), testbuilder.Outputs()).
+		Step("read", script("tr '\\n' ' ' < /workspace/history > /dev/termination-log"), testbuilder.Outputs()).
 		Obj())
 	pod := s.podOf("write")
 	must(t, s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
@@ -126,7 +126,7 @@ func suspension(t *testing.T) {
 	must(t, s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false }))
 	s.untilPhase(v1alpha1.PhaseCompleted)
 	if diary := s.step("read").Output; diary != "started ended started " {
-		t.Errorf("diary %q", diary)
+		t.Errorf("history %q", diary)
 	}
 }
 
@@ -144,13 +144,13 @@ func deletion(t *testing.T) {
 	must(t, err)
 
 	s.delete()
-	eventually(t, "the object to be gone", func() bool { return !exists(t, s.sj) })
+	eventually(t, "the SequentialJob to be deleted", func() bool { return !exists(t, s.sj) })
 	if exists(t, pod) {
-		t.Error("the object went before the Pod of its step")
+		t.Error("the SequentialJob was deleted before the Pod of its step")
 	}
 	rest, err := io.ReadAll(follow)
 	must(t, err)
 	if string(rest) != "received SIGTERM\nended\n" {
-		t.Errorf("the step's last words are %q", rest)
+		t.Errorf("the step's last output is %q", rest)
 	}
 }

@@ -31,7 +31,7 @@ func script(text string) testbuilder.StepOption {
 	})
 }
 
-// held makes a step run until its story says that it may go on.
+// held makes a step run until letGo is called.
 func held() testbuilder.StepOption {
 	return script("sleep 3600 || true")
 }
@@ -60,7 +60,7 @@ func createSequenceIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *stor
 	return s
 }
 
-// prepare readies a SequentialJob to be created, with Pods as restricted as can be.
+// prepare completes a SequentialJob: its Pods satisfy the Pod Security Standard restricted.
 func prepare(ns string, sj *v1alpha1.SequentialJob) *v1alpha1.SequentialJob {
 	sj.ObjectMeta = metav1.ObjectMeta{GenerateName: sj.Name + "-", Namespace: ns}
 	if sj.Spec.Template == nil {
@@ -78,7 +78,7 @@ func prepare(ns string, sj *v1alpha1.SequentialJob) *v1alpha1.SequentialJob {
 	return sj
 }
 
-// restricted is what the profile of that name asks of a container.
+// restricted returns the container settings that the Pod Security Standard restricted requires.
 func restricted() *corev1.SecurityContext {
 	return &corev1.SecurityContext{
 		AllowPrivilegeEscalation: new(false),
@@ -114,13 +114,13 @@ func (s *story) untilPhase(phase v1alpha1.SequentialJobPhase) {
 	s.until(s.sj.Name+" to be "+string(phase), func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Phase == phase })
 }
 
-// untilNoFinalizer waits until nothing keeps the SequentialJob from being deleted.
+// untilNoFinalizer waits until the SequentialJob has no finalizers.
 func (s *story) untilNoFinalizer() {
 	s.t.Helper()
-	s.until(s.sj.Name+" to carry no finalizer", func(sj *v1alpha1.SequentialJob) bool { return len(sj.Finalizers) == 0 })
+	s.until(s.sj.Name+" to have no finalizers", func(sj *v1alpha1.SequentialJob) bool { return len(sj.Finalizers) == 0 })
 }
 
-// step is the status of a step, as last read.
+// step returns the last read status of a step.
 func (s *story) step(name string) *v1alpha1.StepStatus {
 	for i := range s.sj.Status.Steps {
 		if s.sj.Status.Steps[i].Name == name {
@@ -144,7 +144,7 @@ func (s *story) delete() {
 	must(s.t, cluster.Delete(s.t.Context(), s.sj, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
-// jobs are the Jobs of the SequentialJob, in the order of their steps.
+// jobs returns the Jobs of the SequentialJob, in the order of their steps.
 func (s *story) jobs() []batchv1.Job {
 	s.t.Helper()
 	var list batchv1.JobList
@@ -159,7 +159,7 @@ func (s *story) jobs() []batchv1.Job {
 	return owned
 }
 
-// pods are the Pods of a Job.
+// pods returns the Pods of a Job.
 func (s *story) pods(job *batchv1.Job) []corev1.Pod {
 	s.t.Helper()
 	var list corev1.PodList
@@ -168,7 +168,7 @@ func (s *story) pods(job *batchv1.Job) []corev1.Pod {
 	return list.Items
 }
 
-// podOf waits for the Pod of a step to run.
+// podOf waits until the Pod of a step runs, and returns it.
 func (s *story) podOf(step string) *corev1.Pod {
 	s.t.Helper()
 	var found *corev1.Pod
@@ -188,13 +188,13 @@ func (s *story) podOf(step string) *corev1.Pod {
 	return found
 }
 
-// letGo ends a step that is held.
+// letGo ends a step that was created with held.
 func (s *story) letGo(step string) {
 	s.t.Helper()
 	signal(s.t, s.podOf(step), "sleep", "TERM")
 }
 
-// logs are what a Pod's container wrote.
+// logs returns the log of a Pod's container.
 func (s *story) logs(pod, container string) string {
 	s.t.Helper()
 	logs, err := clientset.CoreV1().Pods(s.sj.Namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container}).DoRaw(s.t.Context())
@@ -202,8 +202,8 @@ func (s *story) logs(pod, container string) string {
 	return string(logs)
 }
 
-// wantEachStepOnce checks that each step ran in one Pod of one Job, after the step before
-// it had ended.
+// wantEachStepOnce checks that each step ran in one Pod of one Job, after the previous step
+// had ended.
 func (s *story) wantEachStepOnce() {
 	s.t.Helper()
 	jobs := s.jobs()
@@ -214,7 +214,7 @@ func (s *story) wantEachStepOnce() {
 	var ended metav1.Time
 	for i, job := range jobs {
 		if job.Labels[v1alpha1.LabelStep] != s.sj.Spec.Containers[i].Name {
-			s.t.Errorf("%s: Job %d is that of step %s", s.sj.Name, i, job.Labels[v1alpha1.LabelStep])
+			s.t.Errorf("%s: Job %d belongs to step %s", s.sj.Name, i, job.Labels[v1alpha1.LabelStep])
 		}
 		pods := s.pods(&job)
 		if len(pods) != 1 || job.Status.Succeeded != 1 || job.Status.Failed != 0 {
@@ -223,7 +223,7 @@ func (s *story) wantEachStepOnce() {
 		}
 		ran := pods[0].Status.ContainerStatuses[0].State.Terminated
 		if ran.StartedAt.Before(&ended) {
-			s.t.Errorf("%s: step %d started at %v, before the one before it ended at %v", s.sj.Name, i, ran.StartedAt, ended)
+			s.t.Errorf("%s: step %d started at %v, before the previous step ended at %v", s.sj.Name, i, ran.StartedAt, ended)
 		}
 		ended = ran.FinishedAt
 	}

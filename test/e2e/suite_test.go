@@ -1,7 +1,7 @@
 //go:build e2e
 
-// Package e2e tests the operator as users have it: deployed by `make deploy` in a cluster
-// with a real node, the one that KUBECONFIG leads to. `make e2e` brings one.
+// Package e2e tests the operator as users install it: deployed by `make deploy` in the cluster
+// of KUBECONFIG, which has a real node. `make e2e` starts such a cluster.
 package e2e
 
 import (
@@ -31,29 +31,29 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// root is the repository's, as seen from this package.
+// root is the path of the repository's root.
 const root = "../.."
 
 // The tests' namespaces.
 const (
-	// watched is where the sequences are. It enforces the profile restricted.
+	// watched contains the sequences. It enforces the Pod Security Standard restricted.
 	watched = "e2e-watched"
-	// doomed is watched too, and deleted by a test.
+	// doomed is watched too. A test deletes it.
 	doomed = "e2e-doomed"
-	// unwatched is a namespace that the operator ignores, unless it watches all.
+	// unwatched is a namespace that the operator watches only if it watches all namespaces.
 	unwatched = "e2e-unwatched"
-	// reported is not watched, but its Jobs are reported on.
+	// reported is not watched, but the operator reports on its Jobs.
 	reported = "e2e-reported"
 	// Namespaces with queues and workers.
-	rolloutNamespace, disruptionNamespace, undrainedNamespace, carelessNamespace = "e2e-queue-rollouts", "e2e-queue-disruption", "e2e-undrained", "e2e-careless"
+	rolloutNamespace, disruptionNamespace, undrainedNamespace, carelessNamespace = "e2e-rollouts", "e2e-disruption", "e2e-without-drain", "e2e-early-ack"
 	// Namespaces of tests of WorkerPools.
-	behindHTTP, asCommands, canaries, pulled = "e2e-behind-http", "e2e-commands", "e2e-canaries", "e2e-pulled"
-	numbered, preempted, evicted, loggedIn   = "e2e-numbered", "e2e-preempted", "e2e-evicted", "e2e-logged-in"
-	interrupted, condemned                   = "e2e-interrupted", "e2e-condemned"
-	// sessionsNamespace is watched, and has the sessions of AI agents; dispersed has those that are
-	// deleted all at once.
-	sessionsNamespace, deletionNamespace = "e2e-conversing", "e2e-dispersed"
-	// privileged is for Pods that reach into the node.
+	behindHTTP, asCommands, canaries, pulled = "e2e-sidecar-workers", "e2e-command-workers", "e2e-canary", "e2e-missing-image"
+	numbered, preempted, evicted, loggedIn   = "e2e-statefulset", "e2e-preemption", "e2e-eviction", "e2e-credentials"
+	interrupted, condemned                   = "e2e-interrupted-drain", "e2e-terminating"
+	// sessionsNamespace and deletionNamespace contain AgenticSessions. Those in deletionNamespace
+	// are all deleted at once.
+	sessionsNamespace, deletionNamespace = "e2e-sessions", "e2e-deleted-sessions"
+	// privileged is for Pods that send signals to processes of the node.
 	privileged = "e2e-privileged"
 )
 
@@ -63,12 +63,12 @@ var queueNamespaces = []string{
 	behindHTTP, asCommands, canaries, pulled, numbered, preempted, evicted, loggedIn, interrupted, condemned,
 }
 
-// What the operator is deployed to watch.
+// The namespaces that the operator watches in most tests.
 var someNamespaces = strings.Join(append([]string{watched, doomed, sessionsNamespace, deletionNamespace}, queueNamespaces...), ",")
 
 const allNamespaces = "*"
 
-// What the tests have of the cluster.
+// Clients of the cluster.
 var (
 	config    *rest.Config
 	cluster   client.Client
@@ -80,7 +80,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "KUBECONFIG is not set, so there is no cluster to test against: use make e2e")
 		os.Exit(1)
 	}
-	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard))) // what the client has to say comes as errors
+	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard))) // the client returns errors
 	if err := start(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -94,7 +94,7 @@ func start(ctx context.Context) (err error) {
 		return err
 	}
 	config.QPS, config.Burst = 200, 400
-	config.WarningHandler = rest.NoWarnings{} // they are for people
+	config.WarningHandler = rest.NoWarnings{} // warnings are for interactive clients
 	if clientset, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func start(ctx context.Context) (err error) {
 	return waitForOperator(ctx)
 }
 
-// createNamespace makes a namespace in which Pods have to keep to a profile.
+// createNamespace creates a namespace that enforces a Pod Security Standard.
 func createNamespace(ctx context.Context, name, profile string) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:   name,
@@ -155,7 +155,7 @@ func undeploy(ctx context.Context, namespaces string) error {
 	return run(ctx, "make", "undeploy", "NAMESPACES="+namespaces, "REPORT_NAMESPACES="+reported)
 }
 
-// image is the operator's, as loaded into the cluster.
+// image returns the name of the operator's image, which is loaded into the cluster.
 func image() string {
 	if img := os.Getenv("IMG"); img != "" {
 		return img
@@ -163,7 +163,7 @@ func image() string {
 	return "yardmaster:dev"
 }
 
-// run runs a command in the repository's root. What it says matters only if it fails.
+// run runs a command in the repository's root. The error contains the command's output.
 func run(ctx context.Context, name string, args ...string) error {
 	var output bytes.Buffer
 	command := exec.CommandContext(ctx, name, args...)
@@ -174,7 +174,7 @@ func run(ctx context.Context, name string, args ...string) error {
 	return nil
 }
 
-// kubectl is a command that is kubectl, or does as well.
+// kubectl returns a command that runs kubectl, or that of localcluster if it is not in the PATH.
 func kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	if path, err := exec.LookPath("kubectl"); err == nil {
 		return exec.CommandContext(ctx, path, args...)
@@ -185,11 +185,11 @@ func kubectl(ctx context.Context, args ...string) *exec.Cmd {
 
 const (
 	often = 100 * time.Millisecond
-	// patience is for what takes a Pod or two; a busy machine needs a while for them.
+	// patience is the time limit for conditions that need one or two Pods to start.
 	patience = 90 * time.Second
 )
 
-// eventually waits until condition holds.
+// eventually waits until condition is true.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), often, patience, true, func(context.Context) (bool, error) {
@@ -208,7 +208,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// exists reads an object and reports whether there is one.
+// exists reads an object and reports whether it exists.
 func exists(t *testing.T, object client.Object) bool {
 	t.Helper()
 	err := cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object)
@@ -222,5 +222,5 @@ func exists(t *testing.T, object client.Object) bool {
 // wantGone waits until an object no longer exists.
 func wantGone(t *testing.T, object client.Object) {
 	t.Helper()
-	eventually(t, object.GetName()+" to be gone", func() bool { return !exists(t, object) })
+	eventually(t, object.GetName()+" to be deleted", func() bool { return !exists(t, object) })
 }

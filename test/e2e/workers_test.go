@@ -46,7 +46,7 @@ func setFixedReplicas(pool *v1alpha1.WorkerPool, replicas, concurrency int32) {
 
 // usePlainWorker makes the workers run the plain worker with the ledger.
 func (env *queueEnv) usePlainWorker(pool *v1alpha1.WorkerPool, command ...string) {
-	pool.Name, pool.Spec.Version = "clerks", "1"
+	pool.Name, pool.Spec.Version = "orders", "1"
 	pod := env.newPodSpec("/plain")
 	worker := &pod.Containers[0]
 	worker.Image, worker.Command = plainImage, command
@@ -66,7 +66,7 @@ func (env *queueEnv) patchPool(pool, patch string) {
 // resizePool changes the number of workers, and waits until exactly that number runs.
 func (env *queueEnv) resizePool(replicas int) {
 	env.t.Helper()
-	env.patchPool("clerks", fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+	env.patchPool("orders", fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
 	env.waitUntilWorkers(replicas)
 }
 
@@ -105,7 +105,7 @@ func testSidecarWorkers(t *testing.T) {
 
 	env.resizePool(1)
 	env.resizePool(3)
-	env.patchPool("clerks", `{"spec":{"version":"2"}}`)
+	env.patchPool("orders", `{"spec":{"version":"2"}}`)
 	env.waitUntilRolledOut()
 	env.waitUntilAllDone()
 	env.wantEachDoneOnce(2, "job", "later")
@@ -128,7 +128,7 @@ func testCommandWorkers(t *testing.T) {
 	env.runKubectl("delete", "pod", env.workerPods()[0].Name, "--wait=false")
 	env.resizePool(3)
 	env.sendBatch(jobBatch{queue: "orders", run: "rolled", jobs: 60, rate: 20, takes: 2 * time.Second})
-	env.patchPool("clerks", `{"spec":{"version":"2"}}`)
+	env.patchPool("orders", `{"spec":{"version":"2"}}`)
 	env.waitUntilRolledOut()
 	env.waitUntilAllDone()
 	env.wantEachDoneOnce(1, "job", "later", "rolled")
@@ -173,7 +173,7 @@ func testCanaryRollout(t *testing.T) {
 	env.sendBatch(jobBatch{queue: "mail", run: "job", jobs: 2400, rate: 40, takes: 20 * time.Millisecond})
 	good := env.getPool().Status.CurrentRevision
 
-	env.patchPool("clerks", `{"spec":{"version":"bad","env":[{"name":"BROKEN","value":"yes"}]}}`)
+	env.patchPool("orders", `{"spec":{"version":"bad","env":[{"name":"BROKEN","value":"yes"}]}}`)
 	env.waitUntil("the defective revision is abandoned", 2*patience, func() bool {
 		c := meta.FindStatusCondition(env.getPool().Status.Conditions, v1alpha1.ConditionRolloutPaused)
 		return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonAnalysisFailed
@@ -185,7 +185,7 @@ func testCanaryRollout(t *testing.T) {
 		t.Errorf("revision %s serves, want %s", pool.Status.CurrentRevision, good)
 	}
 
-	env.patchPool("clerks", `{"spec":{"version":"2","env":null}}`)
+	env.patchPool("orders", `{"spec":{"version":"2","env":null}}`)
 	for step := 1; step <= 2; step++ {
 		stepMessage := fmt.Sprintf("step %d of 2", step)
 		env.waitUntil("the rollout reports "+stepMessage, 2*patience, func() bool {
@@ -217,7 +217,7 @@ func testMissingImagePausesTheRollout(t *testing.T) {
 	env.createPool(func(pool *v1alpha1.WorkerPool) { setFixedReplicas(pool, 2, 2) })
 	env.waitUntilWorkers(2)
 	before := env.workerPods()
-	env.patchPool("clerks", `{"spec":{"version":"2","image":"example-worker:none"}}`)
+	env.patchPool("orders", `{"spec":{"version":"2","image":"example-worker:none"}}`)
 	env.waitUntil("the rollout is paused", patience, func() bool {
 		c := meta.FindStatusCondition(env.getPool().Status.Conditions, v1alpha1.ConditionRolloutPaused)
 		return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonImagePull
@@ -230,7 +230,7 @@ func testMissingImagePausesTheRollout(t *testing.T) {
 			t.Errorf("%s was deleted before its replacement was ready", before[i].Name)
 		}
 	}
-	env.patchPool("clerks", `{"spec":{"version":"1","image":"example-worker:v1"}}`)
+	env.patchPool("orders", `{"spec":{"version":"1","image":"example-worker:v1"}}`)
 	env.waitUntilRolledOut()
 	env.waitUntilWorkers(2)
 }
@@ -247,7 +247,7 @@ func testStatefulWorkers(t *testing.T) {
 	env.resizePool(1)
 	env.wantPodIndexes(0)
 	env.resizePool(3)
-	env.patchPool("clerks", `{"spec":{"version":"2"}}`)
+	env.patchPool("orders", `{"spec":{"version":"2"}}`)
 	env.waitUntilRolledOut()
 	env.waitUntilWorkers(3)
 	env.wantPodIndexes(0, 1, 2)
@@ -357,10 +357,10 @@ func (env *queueEnv) evictPod(pod *corev1.Pod) error {
 func testBrokerCredentialsRotate(t *testing.T) {
 	env := newQueueEnv(t, loggedIn)
 	login := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: env.namespace}}
-	login.Data = map[string][]byte{"username": []byte("clerk"), "password": []byte("first")}
+	login.Data = map[string][]byte{"username": []byte("worker"), "password": []byte("first")}
 	must(t, cluster.Create(t.Context(), login))
 	env.runKubectl("patch", "queue", "orders", "--type=merge", "-p", `{"spec":{"broker":{"credentialsSecretRef":{"name":"login"}}}}`)
-	env.requireLogin("clerk:first@", "--user=clerk", "--pass=first")
+	env.requireLogin("worker:first@", "--user=worker", "--pass=first")
 	env.createPool(func(pool *v1alpha1.WorkerPool) { setFixedReplicas(pool, 2, 2) })
 	env.waitUntilWorkers(2)
 	operators, err := operatorPods(t.Context())
@@ -371,7 +371,7 @@ func testBrokerCredentialsRotate(t *testing.T) {
 
 	login.Data["password"] = []byte("second")
 	must(t, cluster.Update(t.Context(), login))
-	env.requireLogin("clerk:second@", "--user=clerk", "--pass=second")
+	env.requireLogin("worker:second@", "--user=worker", "--pass=second")
 	env.sendBatch(jobBatch{queue: "orders", run: "second", jobs: 20, rate: 20, takes: 50 * time.Millisecond})
 	env.waitUntilAllDone()
 	wantNotRestarted(t, workers)
@@ -422,7 +422,7 @@ func testDrainContinuesAfterOperatorRestart(t *testing.T) {
 	env.waitUntilWorkers(3)
 	env.sendBatch(jobBatch{queue: "orders", run: "job", jobs: 8, rate: 100, takes: 12 * time.Second})
 	env.waitUntilInFlight(6)
-	env.patchPool("clerks", `{"spec":{"replicas":1}}`)
+	env.patchPool("orders", `{"spec":{"replicas":1}}`)
 	env.waitUntil("two workers drain", patience, func() bool { return env.countDraining() == 2 })
 	forceDelete(t, leader(t))
 	must(t, waitForOperator(t.Context()))

@@ -553,7 +553,6 @@ func TestErrorsHaveAClass(t *testing.T) {
 	_, invalid := b.EnsureQueue(t.Context(), q)
 	_, missing := b.Stats(t.Context(), "nowhere")
 	_, noSource := b.Subscribe(t.Context(), "nowhere")
-	noPause := b.SetPaused(t.Context(), "nowhere", true)
 	b.server.Stop()
 	_, statsError := b.Stats(t.Context(), "orders")
 	_, ensureError := b.EnsureQueue(t.Context(), desiredQueue())
@@ -564,7 +563,6 @@ func TestErrorsHaveAClass(t *testing.T) {
 		"EnsureQueue with an invalid name": {invalid, broker.ClassInvalid},
 		"Stats of a missing queue":         {missing, broker.ClassNotFound},
 		"Subscribe to a missing queue":     {noSource, broker.ClassNotFound},
-		"SetPaused on a missing queue":     {noPause, broker.ClassNotFound},
 		"Stats without a server":           {statsError, broker.ClassUnreachable},
 		"EnsureQueue without a server":     {ensureError, broker.ClassUnreachable},
 	} {

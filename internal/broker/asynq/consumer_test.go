@@ -81,13 +81,14 @@ func TestPausedQueueDeliversNothing(t *testing.T) {
 	b := newTestEnv(t)
 	b.ensureQueue()
 	b.enqueueTask("x")
-	b.requireSuccess(b.SetPaused(t.Context(), "orders", true))
-	b.requireSuccess(b.SetPaused(t.Context(), "orders", true))
+	pause := func(q *broker.QueueConfig) { q.Paused = true }
+	b.ensureQueue(pause)
+	b.ensureQueue(pause)
 	consumer := b.openConsumer(b.Engine)
 	if d := nextTask(t, consumer, 500*time.Millisecond); d != nil {
 		t.Fatal("a paused queue delivered a task")
 	}
-	b.requireSuccess(b.SetPaused(t.Context(), "orders", false))
+	b.ensureQueue()
 	if d := nextTask(t, consumer, time.Second); d == nil {
 		t.Fatal("a resumed queue delivered nothing")
 	}
