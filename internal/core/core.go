@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"time"
 	"unicode/utf8"
 
@@ -54,6 +55,13 @@ func AsRefusal(err error, refused Refusal) *Refusal {
 	default:
 		return nil
 	}
+}
+
+// NameTaken completes the refusal of an object whose name an object of another owner has.
+func NameTaken(refused Refusal, ownerKind string) *Refusal {
+	refused.Class = apierror.AlreadyExists
+	refused.Message = fmt.Sprintf("%s %s already exists and does not belong to this %s; delete or rename it", refused.Kind, refused.Name, ownerKind)
+	return &refused
 }
 
 // FormatReason joins a reason and a message, which may be empty.

@@ -95,7 +95,7 @@ func (r *Reconciler) createJob(ctx context.Context, s *v1alpha1.AgenticSession, 
 		case existing == nil:
 			return nil, kube.ErrStale
 		case !metav1.IsControlledBy(existing, s):
-			return nameTaken("Job", job.Name), nil
+			return core.NameTaken(core.Refusal{Kind: "Job", Name: job.Name}, "session"), nil
 		}
 		job = existing
 	} else if refusal, err := asRefusal(err, "Job", job.Name); refusal != nil || err != nil {
@@ -103,14 +103,6 @@ func (r *Reconciler) createJob(ctx context.Context, s *v1alpha1.AgenticSession, 
 	}
 	r.createdJobs.Set(s, createdJob{job.Name, job.UID})
 	return nil, nil
-}
-
-// nameTaken is the refusal of an object whose name another owner's object has.
-func nameTaken(kind, name string) *core.Refusal {
-	return &core.Refusal{
-		Class: apierror.AlreadyExists, Kind: kind, Name: name,
-		Message: fmt.Sprintf("%s %s exists and does not belong to this session; delete or rename it", kind, name),
-	}
 }
 
 // asRefusal returns a refusal if the API server does not accept the object as it is, and any other

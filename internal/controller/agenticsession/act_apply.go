@@ -58,7 +58,7 @@ func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession
 	case err != nil:
 		return nil, err
 	case existing != nil && !core.WasCreatedFor(s, existing, session.LabelSessionUID):
-		return nameTaken(u.GetKind(), u.GetName()), nil
+		return core.NameTaken(core.Refusal{Kind: u.GetKind(), Name: u.GetName()}, "session"), nil
 	case existing != nil && u.GetKind() == "Lease": // the runner writes its spec
 		return nil, nil
 	case existing == nil && createError != nil:

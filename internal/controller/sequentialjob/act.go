@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/sequence"
@@ -123,7 +122,7 @@ func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, 
 		// An earlier reconciliation created it, or the Job belongs to another owner.
 		err = r.live.Get(ctx, client.ObjectKey{Namespace: sj.Namespace, Name: refused.Name}, job)
 		if err == nil && !metav1.IsControlledBy(job, sj) {
-			return nameTaken(refused), nil
+			return core.NameTaken(refused, "SequentialJob"), nil
 		}
 	case err == nil:
 		r.emit(sj, sequence.JobCreatedEvent(job))
@@ -146,7 +145,7 @@ func (r *Reconciler) ensureWorkspace(ctx context.Context, sj *v1alpha1.Sequentia
 	case err != nil:
 		return nil, fmt.Errorf("reading PersistentVolumeClaim %s: %w", claim.Name, err)
 	case !core.WasCreatedFor(sj, existing, v1alpha1.LabelSequentialJobUID):
-		return nameTaken(refused), nil
+		return core.NameTaken(refused, "SequentialJob"), nil
 	}
 	return nil, nil
 }
@@ -161,7 +160,7 @@ func (r *Reconciler) ensureOutputs(ctx context.Context, sj *v1alpha1.SequentialJ
 	case err != nil:
 		return nil, fmt.Errorf("reading ConfigMap %s: %w", outputs.Name, err)
 	case !core.WasCreatedFor(sj, existing, v1alpha1.LabelSequentialJobUID):
-		return nameTaken(refused), nil
+		return core.NameTaken(refused, "SequentialJob"), nil
 	case maps.Equal(existing.Data, outputs.Data):
 		return nil, nil
 	}
@@ -179,13 +178,6 @@ func asRefusal(err error, refused core.Refusal) (*core.Refusal, error) {
 		return refusal, nil
 	}
 	return nil, fmt.Errorf("creating %s %s: %w", refused.Kind, refused.Name, err)
-}
-
-// nameTaken returns the refusal of an object whose name belongs to an object of another owner.
-func nameTaken(refused core.Refusal) *core.Refusal {
-	refused.Class = apierror.AlreadyExists
-	refused.Message = fmt.Sprintf("%s %s already exists and does not belong to this SequentialJob; delete or rename it", refused.Kind, refused.Name)
-	return &refused
 }
 
 // suspendOrResume suspends or resumes Jobs, and marks those that the operator suspended.
