@@ -17,6 +17,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
@@ -69,7 +70,7 @@ func measureUsage(ctx context.Context, c *harness.Cluster, env *environment, set
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "  all objects are reconciled after %s; waiting before the measurement at rest\n", start.duration.Round(time.Second))
-	if err := harness.SleepContext(ctx, settle); err != nil {
+	if err := clock.SleepContext(ctx, settle); err != nil {
 		return err
 	}
 	idle, err := measureUsageFor(ctx, window, operator.Process.Pid, nats.Pid())
