@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
@@ -52,10 +53,10 @@ func (w *Worker) consumeWithRetry(ctx context.Context, q *attachedQueue) {
 			w.consumeQueue(ctx, q, consumers, limiter)
 			return
 		}
-		delay := reconnectDelay(failures)
+		delay := broker.ReconnectDelay(failures)
 		w.log.Warn("Failed to open a queue", "queue", q.config.Name, "error", err, "retryAfter", delay)
 		w.metrics.recordFetchError(err)
-		sleepContext(ctx, delay)
+		_ = clock.SleepContext(ctx, delay)
 	}
 }
 
@@ -134,9 +135,9 @@ func (w *Worker) fetchMessages(ctx context.Context, q *attachedQueue, buffer *sc
 		}
 		failures++
 		w.metrics.recordFetchError(err)
-		delay := reconnectDelay(failures)
+		delay := broker.ReconnectDelay(failures)
 		w.log.Warn("Failed to fetch messages", "queue", q.config.Name, "error", err, "retryAfter", delay)
-		sleepContext(ctx, delay)
+		_ = clock.SleepContext(ctx, delay)
 	}
 }
 
@@ -152,7 +153,7 @@ func (w *Worker) reserveSlots(ctx context.Context, q *scheduler.ScheduledQueue, 
 		if err != nil {
 			failures++
 			w.log.Warn("Failed to reserve slots under the rate limit; no job of the queue starts", "queue", q.Config.Name, "error", err)
-			sleepContext(ctx, reconnectDelay(failures))
+			_ = clock.SleepContext(ctx, broker.ReconnectDelay(failures))
 			continue
 		}
 		failures = 0
@@ -171,7 +172,7 @@ func (w *Worker) openSlotsWhenDue(ctx context.Context, q *scheduler.ScheduledQue
 			due++
 		}
 		if due == 0 && ctx.Err() == nil {
-			sleepContext(ctx, time.Until(slots[0]))
+			_ = clock.SleepContext(ctx, time.Until(slots[0]))
 			continue
 		}
 		if due == 0 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/worker/internal/backoff"
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
@@ -195,6 +196,6 @@ func (w *Worker) settleWithRetry(m *scheduler.LeasedMessage, result string, send
 			w.log.Error("Failed to settle a message; the broker delivers it again", "queue", m.QueueConfig().Name, "job", m.Message().ID, "result", result, "error", err)
 			return
 		}
-		sleepContext(w.settleContext, reconnectDelay(failures))
+		_ = clock.SleepContext(w.settleContext, broker.ReconnectDelay(failures))
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"os/signal"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
@@ -174,9 +174,9 @@ func (w *Worker) connectWithRetry(ctx context.Context) (broker.Engine, error) {
 		if class := broker.ClassOf(err); class == broker.ClassInvalid || ctx.Err() != nil {
 			return nil, err
 		}
-		delay := reconnectDelay(failures)
+		delay := broker.ReconnectDelay(failures)
 		w.log.Warn("Failed to connect to the broker", "error", err, "retryAfter", delay)
-		sleepContext(ctx, delay)
+		_ = clock.SleepContext(ctx, delay)
 	}
 }
 
@@ -267,19 +267,4 @@ func (w *Worker) configureScheduler() {
 		}
 	}
 	w.scheduler.SetQueues(queues, scheduler.MessageLimits{Concurrency: w.settings.concurrency, MaxInFlight: w.settings.maxInFlight})
-}
-
-// reconnectDelay returns the time to wait after the given number of consecutive failures.
-func reconnectDelay(failures int) time.Duration {
-	return broker.ReconnectDelay(failures, rand.Float64()) //nolint:gosec // it spreads requests and protects nothing
-}
-
-// sleepContext waits for the duration or until ctx ends.
-func sleepContext(ctx context.Context, duration time.Duration) {
-	timer := time.NewTimer(duration)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

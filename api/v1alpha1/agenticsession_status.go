@@ -169,19 +169,19 @@ type SessionPhase string
 
 // The phases of a session.
 const (
-	// SessionPending: the session has no Job.
+	// The session has no Job.
 	SessionPending SessionPhase = "Pending"
-	// SessionCreating: the session has a Job whose runner has not started.
+	// The session has a Job whose runner has not started.
 	SessionCreating SessionPhase = "Creating"
-	// SessionRunning: the runner runs, and is ready if the session is interactive.
+	// The runner runs, and is ready if the session is interactive.
 	SessionRunning SessionPhase = "Running"
-	// SessionStopping: the Job is being deleted.
+	// The Job is being deleted.
 	SessionStopping SessionPhase = "Stopping"
-	// SessionStopped: the Job is deleted, and the session can be resumed.
+	// The Job is deleted, and the session can be resumed.
 	SessionStopped SessionPhase = "Stopped"
-	// SessionCompleted: the runner exited with code 0.
+	// The runner exited with code 0.
 	SessionCompleted SessionPhase = "Completed"
-	// SessionFailed: the run failed and is not retried.
+	// The run failed and is not retried.
 	SessionFailed SessionPhase = "Failed"
 )
 
@@ -193,7 +193,7 @@ type RunOutcome string
 const (
 	RunCompleted RunOutcome = "Completed"
 	RunFailed    RunOutcome = "Failed"
-	// RunRetried: the attempt failed, and its run is retried.
+	// The attempt failed, and its run is retried.
 	RunRetried RunOutcome = "Retried"
 	RunStopped RunOutcome = "Stopped"
 )
@@ -204,11 +204,11 @@ type StopReason string
 
 // The reasons to stop.
 const (
-	// StopUser: operatingMode is Stopped.
+	// The user set operatingMode to Stopped.
 	StopUser StopReason = "User"
-	// StopInactivity: the runner was idle for longer than inactivityTimeout.
+	// The runner was idle for longer than inactivityTimeout.
 	StopInactivity StopReason = "Inactivity"
-	// StopRunFinished: the runner reported that its run is finished.
+	// The runner reported that its run is finished.
 	StopRunFinished StopReason = "RunFinished"
 )
 

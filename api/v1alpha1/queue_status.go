@@ -136,11 +136,11 @@ type Enforcement string
 
 // The enforcements.
 const (
-	// EnforcedByBroker means that the broker enforces the field for all clients.
+	// The broker enforces the field for all clients.
 	EnforcedByBroker Enforcement = "Broker"
-	// EnforcedByWorkers means that workers with the Yardmaster runtime enforce the field.
+	// Workers with the Yardmaster runtime enforce the field.
 	EnforcedByWorkers Enforcement = "Workers"
-	// EnforcementUnsupported means that nothing enforces the field.
+	// Nothing enforces the field.
 	EnforcementUnsupported Enforcement = "Unsupported"
 )
 
@@ -200,12 +200,13 @@ const (
 
 // Reasons of events on a Queue.
 const (
-	EventQueueCreated      = "QueueCreated"
-	EventQueueDeleted      = "QueueDeleted"
-	EventDriftCorrected    = "DriftCorrected"
-	EventDriftFound        = "DriftFound"
-	EventDeadLetters       = "DeadLetters"
-	EventBrokerUnreachable = "BrokerUnreachable"
-	EventBrokerReachable   = "BrokerReachable"
-	EventDeletionBlocked   = "DeletionBlocked"
+	EventQueueCreated       = "QueueCreated"
+	EventQueueDeleted       = "QueueDeleted"
+	EventDriftCorrected     = "DriftCorrected"
+	EventDriftFound         = "DriftFound"
+	EventDeadLetters        = "DeadLetters"
+	EventBrokerUnreachable  = "BrokerUnreachable"
+	EventBrokerReachable    = "BrokerReachable"
+	EventDeletionBlocked    = "DeletionBlocked"
+	EventExperimentalEngine = "ExperimentalEngine"
 )

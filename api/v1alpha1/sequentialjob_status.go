@@ -178,31 +178,31 @@ type StepPhase string
 
 // The phases of a step.
 const (
-	// StepPending: the step has not started.
+	// The step has not started.
 	StepPending StepPhase = "Pending"
-	// StepStarting: the step's Job cannot be created yet. The condition ResourcesUnavailable or
+	// The step's Job cannot be created yet. The condition ResourcesUnavailable or
 	// NameConflict has the reason.
 	StepStarting StepPhase = "Starting"
-	// StepRunning: the step's Job is created.
+	// The step's Job is created.
 	StepRunning StepPhase = "Running"
-	// StepSuspending: spec.suspend deletes the step's Job; afterwards the step is Interrupted.
+	// The step's Job is being deleted because of spec.suspend; afterwards the step is Interrupted.
 	StepSuspending StepPhase = "Suspending"
-	// StepSuspended: spec.suspend suspends the step's Job.
+	// The step's Job is suspended because of spec.suspend.
 	StepSuspended StepPhase = "Suspended"
-	// StepInterrupted: spec.suspend ended the step's Job. The next attempt starts when the run
-	// is resumed.
+	// The step's Job was deleted because of spec.suspend. The next attempt starts when the run is
+	// resumed.
 	StepInterrupted StepPhase = "Interrupted"
-	// StepStopping: the step's Job is being deleted for the given reason; afterwards the step is
+	// The step's Job is being deleted for the given reason; afterwards the step is
 	// Failed.
 	StepStopping StepPhase = "Stopping"
-	// StepLost: the step's Job was deleted before its outcome was recorded. The next attempt
+	// The step's Job was deleted before its outcome was recorded. The next attempt
 	// starts, because of onLostJob: Rerun.
 	StepLost StepPhase = "Lost"
-	// StepSucceeded: the step's Job completed.
+	// The step's Job completed.
 	StepSucceeded StepPhase = "Succeeded"
-	// StepFailed: the step's Job failed, was lost, was refused, or was stopped.
+	// The step's Job failed, was lost, was refused, or was stopped.
 	StepFailed StepPhase = "Failed"
-	// StepSkipped: the step did not run because of an earlier failure, or the run's deadline.
+	// The step did not run because of an earlier failure, or the run's deadline.
 	StepSkipped StepPhase = "Skipped"
 )
 

@@ -105,36 +105,35 @@ func TestWrappedErrorKeepsClassAndCause(t *testing.T) {
 func TestReconnectDelay(t *testing.T) {
 	var got []time.Duration
 	for tries := range 10 {
-		got = append(got, ReconnectDelay(tries+1, 0))
+		got = append(got, reconnectDelay(tries+1, 0))
 	}
 	s := time.Second
 	want := []time.Duration{s / 2, s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s, 60 * s}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("delays (-want +got):\n%s", diff)
 	}
-	if got := ReconnectDelay(3, 1); got != s {
+	if got := reconnectDelay(3, 1); got != s {
 		t.Errorf("the shortest delay after 3 tries is %s", got)
 	}
 }
 
-func FuzzSplitByWeightUsesTotalAndGivesEachAShare(f *testing.F) {
-	f.Add(10, 1, 1, 1)
-	f.Add(3, 100, 1, 1)
-	f.Add(1000, 7, 2, 1)
-	f.Fuzz(func(t *testing.T, total, a, b, c int) {
-		within := func(n, least, most int) int { return least + int(uint(n)%uint(most-least+1)) }
-		a, b, c, total = within(a, 1, 100), within(b, 1, 100), within(c, 1, 100), within(total, 3, 10_000)
-		parts, weights := SplitByWeight(total, []int{a, b, c}), []int{a, b, c}
-		sum := 0
-		for i, part := range parts {
-			sum += part
-			share := float64(total*weights[i]) / float64(a+b+c)
-			if part < 1 || float64(part) > max(share+1, 1) {
-				t.Errorf("%d of %d for weight %d of %v", part, total, weights[i], weights)
+func TestIsVersionAtLeast(t *testing.T) {
+	for name, row := range map[string]struct {
+		version, least string
+		want           bool
+	}{
+		"the same":      {"2.12.0", "2.12", true},
+		"newer":         {"2.15.2", "2.12", true},
+		"the next":      {"3.0.0", "2.12", true},
+		"older":         {"2.9.9", "2.12", false},
+		"of two digits": {"2.9", "2.12", false},
+		"a preview":     {"v2.15.0-RC.1", "2.12", true},
+		"none":          {"", "2.12", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := IsVersionAtLeast(row.version, row.least); got != row.want {
+				t.Errorf("%t, want %t", got, row.want)
 			}
-		}
-		if sum != total {
-			t.Errorf("%v adds up to %d, not %d", parts, sum, total)
-		}
-	})
+		})
+	}
 }

@@ -13,8 +13,6 @@ type Engine interface {
 
 	// EnsureQueue creates or updates the queue, and reports drift.
 	EnsureQueue(ctx context.Context, queue QueueConfig) (EnsureResult, error)
-	// SetPaused pauses or resumes the delivery of messages to workers.
-	SetPaused(ctx context.Context, queue string, paused bool) error
 	// Stats returns the statistics of a queue, with few and cheap requests.
 	Stats(ctx context.Context, queue string) (QueueStats, error)
 	// WaitForMessage returns when the queue has a message for workers, or ctx ends.
@@ -83,4 +81,141 @@ type QueueStats struct {
 	TotalArrivals uint64
 	// MeasuredTime is the time of the measurement by the clock of the broker.
 	MeasuredTime time.Time
+}
+
+// QueueField is a field of a QueueConfig, or a feature of queues.
+type QueueField string
+
+// The fields whose enforcement depends on the engine.
+const (
+	FieldLease       QueueField = "lease"
+	FieldRetry       QueueField = "retry"
+	FieldMaxInFlight QueueField = "maxInFlight"
+	FieldMaxBacklog  QueueField = "maxBacklog"
+	FieldDelayed     QueueField = "delayed"
+	FieldDeadLetter  QueueField = "deadLetter"
+	FieldPaused      QueueField = "paused"
+	FieldPriorities  QueueField = "priorities"
+	FieldRateLimit   QueueField = "rateLimit"
+	FieldMaxAge      QueueField = "retention.maxAge"
+)
+
+// Enforcer is the component that enforces a field.
+type Enforcer string
+
+// The enforcers, named as in the status of a Queue.
+const (
+	// EnforcedByBroker: the broker enforces the field for every client.
+	EnforcedByBroker Enforcer = "Broker"
+	// EnforcedByWorker: only workers with the runtime of this project enforce the field.
+	EnforcedByWorker Enforcer = "Workers"
+	// NotEnforced: the field has no effect.
+	NotEnforced Enforcer = "Unsupported"
+)
+
+// Enforcement is how a field is enforced.
+type Enforcement struct {
+	By Enforcer
+	// Message explains a restriction to users. Optional.
+	Message string
+}
+
+// Capabilities is the enforcement of each field.
+type Capabilities map[QueueField]Enforcement
+
+// DeadLetterQueue contains the messages of a queue that are not retried. A number of 0 means
+// all dead letters that exist when the call starts.
+type DeadLetterQueue interface {
+	// List returns at most limit dead letters with an ID greater than after, oldest first.
+	List(ctx context.Context, after uint64, limit int) ([]DeadLetter, error)
+	// Requeue returns the oldest dead letters to the queue, with their attempts reset. It
+	// returns how many. After an interruption, the next call does not requeue the same dead
+	// letter twice.
+	Requeue(ctx context.Context, number int) (int, error)
+	// Move makes the oldest dead letters those of another queue. It returns how many.
+	Move(ctx context.Context, to string, number int) (int, error)
+	// Purge deletes all dead letters.
+	Purge(ctx context.Context) error
+}
+
+// DeadLetter is a message that is not retried.
+type DeadLetter struct {
+	// ID increases from one dead letter to the next.
+	ID      uint64
+	Payload []byte
+	// Headers set by the producer.
+	Headers  map[string][]string
+	Priority string
+	// Error is why the last attempt failed, in one line.
+	Error    string
+	Attempts int
+	// MessageID is the ID that the message had in its queue, with the name of that queue on the
+	// broker.
+	MessageID string
+	// SentTime is when the producer sent the message, DeadLetteredTime when it became a dead
+	// letter.
+	SentTime, DeadLetteredTime time.Time
+}
+
+// Subscription gives a worker the messages of one queue.
+type Subscription interface {
+	// Consumer returns the messages of one priority.
+	Consumer(ctx context.Context, priority string) (Consumer, error)
+	// RateLimiter returns the rate limiter that all workers of the queue share.
+	RateLimiter(ctx context.Context) (RateLimiter, error)
+}
+
+// Consumer receives messages of one priority. It is not safe for concurrent use.
+type Consumer interface {
+	// Fetch passes at most number ready messages to receive, and returns how many.
+	Fetch(ctx context.Context, number int, receive func(Delivery)) (int, error)
+	// Next waits for one message, at most wait, passes it to receive, and returns how many.
+	Next(ctx context.Context, wait time.Duration, receive func(Delivery)) (int, error)
+	// Stop releases the resources. Leased messages can still be settled.
+	Stop()
+}
+
+// Delivery is a message that a worker holds under a lease. Exactly one of Ack, Retry,
+// Release and Bury ends it.
+type Delivery interface {
+	Message() *Message
+	// PendingCount is the number of messages of the priority that waited at delivery.
+	PendingCount() uint64
+	// ExtendLease restarts the lease. It returns an error if the broker does not confirm.
+	ExtendLease(ctx context.Context) error
+	// Ack removes the message from its queue: the job is done. Confirmed waits for the
+	// confirmation of the broker, which takes a round trip.
+	Ack(ctx context.Context, confirmed bool) error
+	// Retry redelivers the message after the delay.
+	Retry(ctx context.Context, delay time.Duration) error
+	// Release redelivers the message after the delay, and does not count as an attempt.
+	Release(ctx context.Context, delay time.Duration) error
+	// Bury makes the message a dead letter, and removes it from its queue.
+	Bury(ctx context.Context, reason string, attempts int) error
+	// AttemptNumber returns the number of this attempt, starting at 1.
+	AttemptNumber(ctx context.Context) (int, error)
+	// WasRemoved reports whether someone else removed the message from its queue.
+	WasRemoved(ctx context.Context) (bool, error)
+}
+
+// Message is what a producer sent.
+type Message struct {
+	// ID identifies the message in its queue.
+	ID       string
+	Payload  []byte
+	Headers  map[string][]string
+	Priority string
+	SentTime time.Time
+}
+
+// RateLimiter enforces the rate limit of a queue across all workers.
+type RateLimiter interface {
+	// IsLimited reports whether the queue has a rate limit now.
+	IsLimited() bool
+	// Reserve waits until at least one job may be scheduled, and returns start times for at
+	// most number jobs, by the clock of this machine. The times are consumed, used or not.
+	// Without a limit it returns number times in the past.
+	Reserve(ctx context.Context, number int) ([]time.Time, error)
+	// Stop ends it.
+	Stop()
 }

@@ -69,13 +69,14 @@ func ClassifyNetworkError(operation string, err error) error {
 	if ClassOf(err) != ClassUnknown {
 		return fmt.Errorf("%s: %w", operation, err)
 	}
-	return Errorf(networkErrorClass(err), "%s: %w", operation, err)
+	return Errorf(NetworkErrorClass(err), "%s: %w", operation, err)
 }
 
 // remoteAlertOp is the Op of a net.OpError for a TLS alert sent by the server.
 const remoteAlertOp = "remote error"
 
-func networkErrorClass(err error) ErrorClass {
+// NetworkErrorClass returns the class of a network or TLS error, ClassUnknown for others.
+func NetworkErrorClass(err error) ErrorClass {
 	var (
 		authority   x509.UnknownAuthorityError
 		hostname    x509.HostnameError

@@ -1,6 +1,12 @@
 package broker
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+)
 
 // QueueConfig is the desired state of a queue on a broker.
 type QueueConfig struct {
@@ -98,4 +104,68 @@ func DefaultQueueConfig(name string) QueueConfig {
 		DeadLetter: DeadLetterPolicy{Enabled: true},
 		Drift:      DriftCorrect,
 	}
+}
+
+// WithoutOwner returns the configuration without the fields that EnsureQueue only compares.
+func (q *QueueConfig) WithoutOwner() QueueConfig {
+	config := *q
+	config.Owner, config.ReplacesOwnerUID = QueueOwner{}, ""
+	return config
+}
+
+// HashConfig returns a hash that changes when the configuration, a struct, changes.
+func HashConfig(config any) string {
+	raw, _ := json.Marshal(config) //nolint:errchkjson // a configuration has no channels and no cycles
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:8])
+}
+
+// QueueOwner is the object that a queue belongs to.
+type QueueOwner struct {
+	// UID is unique across clusters.
+	UID string
+	// Name is namespace/name, for messages.
+	Name string
+	// CreationTime of the object.
+	CreationTime time.Time
+}
+
+// HasPrecedenceOver reports whether this owner keeps a queue that both claim: the older one
+// does, and of two of the same age the one with the smaller UID. Both come to the same
+// result.
+func (o QueueOwner) HasPrecedenceOver(other QueueOwner) bool {
+	if !o.CreationTime.Equal(other.CreationTime) {
+		return o.CreationTime.Before(other.CreationTime)
+	}
+	return o.UID < other.UID
+}
+
+func (o QueueOwner) String() string {
+	return fmt.Sprintf("%s (UID %s, created %s)", o.Name, o.UID, o.CreationTime.UTC().Format(time.RFC3339))
+}
+
+// OwnerConflictError means that a queue belongs to another owner.
+type OwnerConflictError struct {
+	Queue string
+	Owner QueueOwner
+}
+
+func (e *OwnerConflictError) Error() string {
+	return fmt.Sprintf("the queue %s belongs to %s", e.Queue, e.Owner)
+}
+
+// CheckOwner returns an error if a queue with the found owner belongs to another owner.
+func CheckOwner(queue string, found, owner QueueOwner) error {
+	if found.UID == "" || found.UID == owner.UID {
+		return nil
+	}
+	return &OwnerConflictError{Queue: queue, Owner: found}
+}
+
+// CheckOwnership returns an error if the found owner keeps the queue.
+func (q *QueueConfig) CheckOwnership(found QueueOwner) error {
+	if found.UID == q.ReplacesOwnerUID || q.Owner.HasPrecedenceOver(found) {
+		return nil
+	}
+	return CheckOwner(q.Name, found, q.Owner)
 }

@@ -3,7 +3,6 @@ package brokerconn
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -94,7 +93,7 @@ func (m *maintenance) reconnect(ctx context.Context, c *Conn) error {
 	}
 	o := &c.manager.options
 	m.failedDials++
-	delay := broker.ReconnectDelay(m.failedDials, rand.Float64()) //nolint:gosec // no secret depends on it
+	delay := broker.ReconnectDelay(m.failedDials)
 	if broker.ClassOf(err) == broker.ClassUnreachable {
 		delay = min(delay, o.MaxRetryInterval)
 	}

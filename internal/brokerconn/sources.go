@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -131,7 +130,7 @@ func (c *sourceConn) read(ctx context.Context) (backlog.Reading, error) {
 		return reading, nil
 	}
 	c.failureCount++
-	delay := broker.ReconnectDelay(c.failureCount, rand.Float64()) //nolint:gosec // no secret depends on it
+	delay := broker.ReconnectDelay(c.failureCount)
 	c.nextAttempt = time.Now().Add(min(delay, c.options.MaxRetryInterval))
 	c.nextSecretRead = time.Time{} // somebody may correct the Secret
 	return backlog.Reading{}, err

@@ -34,20 +34,40 @@ type Summary struct {
 
 // Set sets Ready, Reconciling and Stalled.
 func Set(conditions *[]metav1.Condition, generation int64, now metav1.Time, s Summary) {
-	set := func(kind string, status metav1.ConditionStatus) {
-		meta.SetStatusCondition(conditions, metav1.Condition{
-			Type: kind, Status: status, Reason: s.Reason, Message: s.Message,
-			ObservedGeneration: generation, LastTransitionTime: now,
-		})
-	}
-	set(v1alpha1.ConditionReady, s.Ready)
-	set(v1alpha1.ConditionReconciling, statusOf(s.Progress == InProgress))
-	set(v1alpha1.ConditionStalled, statusOf(s.Progress == Stuck))
+	SetState(conditions, generation, now, v1alpha1.ConditionReady, State{s.Ready, s.Reason, s.Message})
+	SetState(conditions, generation, now, v1alpha1.ConditionReconciling, StateOf(s.Progress == InProgress, s.Reason, s.Message))
+	SetState(conditions, generation, now, v1alpha1.ConditionStalled, StateOf(s.Progress == Stuck, s.Reason, s.Message))
 }
 
-func statusOf(is bool) metav1.ConditionStatus {
+// State is the value of a condition.
+type State struct {
+	Status          metav1.ConditionStatus
+	Reason, Message string
+}
+
+// True returns the state of a condition that is True.
+func True(reason, message string) State { return State{metav1.ConditionTrue, reason, message} }
+
+// False returns the state of a condition that is False.
+func False(reason, message string) State { return State{metav1.ConditionFalse, reason, message} }
+
+// StateOf returns the state of a condition that is True or False.
+func StateOf(isTrue bool, reason, message string) State {
+	return State{StatusOf(isTrue), reason, message}
+}
+
+// StatusOf returns the status of a condition that is either true or false.
+func StatusOf(is bool) metav1.ConditionStatus {
 	if is {
 		return metav1.ConditionTrue
 	}
 	return metav1.ConditionFalse
+}
+
+// SetState sets one condition.
+func SetState(conditions *[]metav1.Condition, generation int64, now metav1.Time, kind string, state State) {
+	meta.SetStatusCondition(conditions, metav1.Condition{
+		Type: kind, Status: state.Status, Reason: state.Reason, Message: state.Message,
+		ObservedGeneration: generation, LastTransitionTime: now,
+	})
 }

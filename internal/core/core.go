@@ -1,9 +1,11 @@
 package core
 
 import (
+	"fmt"
 	"time"
 	"unicode/utf8"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -26,6 +28,16 @@ type Event struct {
 	Message string
 	// Routine events may be left out under load: the status shows the same.
 	Routine bool
+}
+
+// NormalEvent returns an event of type Normal.
+func NormalEvent(reason, action, message string) Event {
+	return Event{Type: corev1.EventTypeNormal, Reason: reason, Action: action, Message: message}
+}
+
+// WarningEvent returns an event of type Warning.
+func WarningEvent(reason, action, message string) Event {
+	return Event{Type: corev1.EventTypeWarning, Reason: reason, Action: action, Message: message}
 }
 
 // Problem is what keeps an object from doing what its spec says, as its conditions report it.
@@ -73,6 +85,13 @@ func TruncateMessage(message string, limit int) string {
 	return string([]rune(message)[:limit-len(ellipsis)]) + ellipsis
 }
 
+// NameTaken is the refusal of an object whose name belongs to an object of another owner.
+func NameTaken(refused Refusal, ownerKind string) *Refusal {
+	refused.Class = apierror.AlreadyExists
+	refused.Message = fmt.Sprintf("%s %s already exists and does not belong to this %s; delete or rename it", refused.Kind, refused.Name, ownerKind)
+	return &refused
+}
+
 // Earliest returns the shortest of the waits, of which 0 means never.
 func Earliest(waits ...time.Duration) time.Duration {
 	earliest := time.Duration(0)
@@ -82,4 +101,26 @@ func Earliest(waits ...time.Duration) time.Duration {
 		}
 	}
 	return earliest
+}
+
+// Schedule is when to decide again.
+type Schedule struct {
+	// Now is the time of the decision.
+	Now time.Time
+	// RequeueAfter is the time until the next decision; 0 is never.
+	RequeueAfter time.Duration
+}
+
+// RequeueWithin schedules the next decision after at most this positive time.
+func (s *Schedule) RequeueWithin(wait time.Duration) {
+	s.RequeueAfter = Earliest(s.RequeueAfter, max(wait, time.Millisecond))
+}
+
+// HasReached reports whether it is at least this time. If not, it schedules a decision for then.
+func (s *Schedule) HasReached(due time.Time) bool {
+	left := due.Sub(s.Now)
+	if left > 0 {
+		s.RequeueWithin(left)
+	}
+	return left <= 0
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/policy"
 )
@@ -15,10 +17,7 @@ func SharesBudget(policies policy.Selection) bool {
 }
 
 func totalLimit(p *v1alpha1.Policy) *int32 {
-	if p.Spec.Limits == nil {
-		return nil
-	}
-	return p.Spec.Limits.MaxReplicasTotal
+	return ptr.Deref(p.Spec.Limits, v1alpha1.PolicyLimits{}).MaxReplicasTotal
 }
 
 // replicaBudget returns how many workers the pool may have of the budgets that it shares with
@@ -104,13 +103,11 @@ func AllocateBudget(claims []BudgetClaim, name string, total int32) int32 {
 		free -= more
 	}
 	excess = max(0, excess-drainingReplicas(order))
-	excess = takeFromLowest(order, allocated, excess, func(c, _ BudgetClaim) int32 { return c.MinReplicas }, BudgetClaim{})
-	takeFromLowest(order, allocated, excess, func(BudgetClaim, BudgetClaim) int32 { return 0 }, BudgetClaim{})
+	excess = takeFromLowest(order, allocated, excess, func(c BudgetClaim) int32 { return c.MinReplicas })
+	takeFromLowest(order, allocated, excess, func(BudgetClaim) int32 { return 0 })
 	preemptLowerPools(order, allocated)
-	for i, c := range order {
-		if c.Name == name {
-			return allocated[i]
-		}
+	if i := slices.IndexFunc(order, func(c BudgetClaim) bool { return c.Name == name }); i >= 0 {
+		return allocated[i]
 	}
 	return 0
 }
@@ -135,20 +132,20 @@ func preemptLowerPools(order []BudgetClaim, allocated []int32) {
 		missing := max(0, c.Recommended-allocated[i])
 		freed := min(missing, draining)
 		draining -= freed
-		takeFromLowest(order, allocated, missing-freed, func(victim, preemptor BudgetClaim) int32 {
-			if victim.Priority >= preemptor.Priority {
+		takeFromLowest(order, allocated, missing-freed, func(victim BudgetClaim) int32 {
+			if victim.Priority >= c.Priority {
 				return victim.Desired + victim.Recommended // above any allocation: take nothing
 			}
 			return victim.MinReplicas
-		}, c)
+		})
 	}
 }
 
 // takeFromLowest lowers the allocations, starting with the lowest priority, each down to its
 // floor. It returns the count that could not be taken.
-func takeFromLowest(order []BudgetClaim, allocated []int32, count int32, floor func(victim, preemptor BudgetClaim) int32, preemptor BudgetClaim) int32 {
+func takeFromLowest(order []BudgetClaim, allocated []int32, count int32, floor func(BudgetClaim) int32) int32 {
 	for i := len(order) - 1; i >= 0 && count > 0; i-- {
-		taken := min(count, max(0, allocated[i]-floor(order[i], preemptor)))
+		taken := min(count, max(0, allocated[i]-floor(order[i])))
 		allocated[i] -= taken
 		count -= taken
 	}

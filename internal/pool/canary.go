@@ -1,67 +1,70 @@
 package pool
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
+// Defaults of rollout.analysis.
+const (
+	defaultFailureIncrease = 5
+	defaultMinSamples      = 20
+)
+
 // advanceCanary moves the updated revision through the canary steps.
 func (e *evaluation) advanceCanary(stable *revisionState) {
-	history := &e.updated.newHistory
-	if failure := e.recordedFailure(); failure != "" && history.FailureMessage == "" {
-		history.FailureMessage = failure
-		e.replaceWorkers(stable, 0)
-		return
+	history, steps := &e.updated.newHistory, e.rollout.Steps
+	verdict, message := analyzeCanary(e.revisions, e.updated, ptr.Deref(e.rollout.Analysis, v1alpha1.RolloutAnalysis{}))
+	if failure := recordedFailure(&e.observation.Pool.Status, e.updated.Name); failure != "" {
+		verdict, message = canaryFailed, failure
 	}
-	verdict, message := e.analyzeCanary()
 	if verdict == canaryFailed {
 		history.FailureMessage = message
 		e.replaceWorkers(stable, 0)
 		return
 	}
-	if history.CanaryStep < len(e.rollout.Steps) {
-		if history.StepReached.IsZero() && e.desired > 0 && e.provenWorkers() >= e.canaryTarget() {
+	if step := history.CanaryStep; step < len(steps) {
+		if history.StepReached.IsZero() && e.desired > 0 && e.updated.provenWorkers(e.now) >= canaryTarget(e.desired, steps, step) {
 			history.StepReached, history.LastProgress = e.now, e.now
 		}
-		if !history.StepReached.IsZero() && e.isStepFinished(verdict) {
-			history.CanaryStep, history.StepReached = history.CanaryStep+1, time.Time{}
+		if !history.StepReached.IsZero() && isStepFinished(&steps[step], e.now.Sub(history.StepReached), verdict) {
+			history.CanaryStep, history.StepReached = step+1, time.Time{}
 		}
 	}
-	e.replaceWorkers(stable, e.canaryTarget())
+	e.replaceWorkers(stable, canaryTarget(e.desired, steps, history.CanaryStep))
 }
 
-// recordedFailure returns the failure of the updated revision that the stored status reports;
-// empty if none exists. The status is stored before the revision's history: it counts even
-// if the workers that failed have stopped since.
-func (e *evaluation) recordedFailure() string {
-	before := &e.observation.Pool.Status
-	c := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionProgressing)
-	if c == nil || c.Reason != v1alpha1.ReasonAnalysisFailed || before.UpdatedRevision != e.updated.Name {
+// recordedFailure returns the failure of the revision that the stored status reports; empty if
+// none exists. The status is stored before the revision's history: it counts even if the workers
+// that failed have stopped since.
+func recordedFailure(stored *v1alpha1.WorkerPoolStatus, revision string) string {
+	c := meta.FindStatusCondition(stored.Conditions, v1alpha1.ConditionProgressing)
+	if c == nil || c.Reason != v1alpha1.ReasonAnalysisFailed || stored.UpdatedRevision != revision {
 		return ""
 	}
 	return c.Message
 }
 
-// canaryTarget is the number of workers of the updated revision in the present step.
-func (e *evaluation) canaryTarget() int32 {
-	step := e.updated.newHistory.CanaryStep
-	if step >= len(e.rollout.Steps) || e.desired == 0 {
-		return e.desired
+// canaryTarget is the number of workers of the updated revision in a step.
+func canaryTarget(desired int32, steps []v1alpha1.RolloutStep, step int) int32 {
+	if step >= len(steps) || desired == 0 {
+		return desired
 	}
-	return min(e.desired, max(1, int32(math.Ceil(float64(e.desired)*float64(e.rollout.Steps[step].Percent)/100))))
+	return min(desired, max(1, int32(math.Ceil(float64(desired)*float64(steps[step].Percent)/100))))
 }
 
-// isStepFinished reports whether the step that was reached is over: after its pause, or without
-// one once the analysis has enough samples.
-func (e *evaluation) isStepFinished(verdict canaryVerdict) bool {
-	history := &e.updated.newHistory
-	if pause := e.rollout.Steps[history.CanaryStep].Pause; pause != nil {
-		return e.now.Sub(history.StepReached) >= pause.Duration.Duration
+// isStepFinished reports whether a step is over some time after it was reached: after its pause, or
+// without one once the analysis has enough samples.
+func isStepFinished(step *v1alpha1.RolloutStep, elapsed time.Duration, verdict canaryVerdict) bool {
+	if step.Pause != nil {
+		return elapsed >= step.Pause.Duration.Duration
 	}
 	return verdict == canaryPassed
 }
@@ -78,19 +81,12 @@ const (
 
 // analyzeCanary compares the failure ratio of the updated revision with that of the others. The
 // message explains a failure.
-func (e *evaluation) analyzeCanary() (verdict canaryVerdict, message string) {
-	maxIncrease, minSamples := int32(defaultFailureIncrease), int64(defaultMinSamples)
-	if analysis := e.rollout.Analysis; analysis != nil {
-		if analysis.MaxFailureRatioIncreasePercent != nil {
-			maxIncrease = *analysis.MaxFailureRatioIncreasePercent
-		}
-		if analysis.MinSamples > 0 {
-			minSamples = int64(analysis.MinSamples)
-		}
-	}
+func analyzeCanary(revisions []*revisionState, updatedRevision *revisionState, analysis v1alpha1.RolloutAnalysis) (verdict canaryVerdict, message string) {
+	maxIncrease := ptr.Deref(analysis.MaxFailureRatioIncreasePercent, defaultFailureIncrease)
+	minSamples := cmp.Or(int64(analysis.MinSamples), defaultMinSamples)
 	var updated, old messageOutcomes
-	for _, r := range e.revisions {
-		if r == e.updated {
+	for _, r := range revisions {
+		if r == updatedRevision {
 			updated.addRevision(r)
 		} else {
 			old.addRevision(r)

@@ -18,9 +18,9 @@ var problemChecks = []func(*Observation, v1alpha1.DrainMode) (reason, message st
 }
 
 // findProblem returns the first problem of the pool; nil if it has none.
-func (e *evaluation) findProblem() *core.Problem {
+func findProblem(observation *Observation, mode v1alpha1.DrainMode) *core.Problem {
 	for _, check := range problemChecks {
-		if reason, message, found := check(&e.observation, e.drain.Mode); found {
+		if reason, message, found := check(observation, mode); found {
 			return &core.Problem{Reason: reason, Message: message}
 		}
 	}

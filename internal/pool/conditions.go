@@ -10,8 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/condition"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
+
+// defaultProgressDeadline is the default of rollout.progressDeadline.
+const defaultProgressDeadline = 30 * time.Minute
 
 // conditionVerdict is the status of a condition and the reason for it.
 type conditionVerdict struct {
@@ -46,39 +51,33 @@ func isFalse(reason, format string, values ...any) *conditionVerdict {
 
 // setConditions sets all conditions of the pool.
 func (e *evaluation) setConditions() {
+	generation, now := e.observation.Pool.Generation, metav1.NewTime(e.now)
 	for _, rule := range conditionRules {
-		verdict := rule.evaluate(e)
-		if verdict == nil {
-			continue
+		if verdict := rule.evaluate(e); verdict != nil {
+			meta.SetStatusCondition(&e.status.Conditions, metav1.Condition{
+				Type: rule.kind, Status: verdict.status, Reason: verdict.reason, Message: verdict.message,
+				ObservedGeneration: generation, LastTransitionTime: now,
+			})
 		}
-		meta.SetStatusCondition(&e.status.Conditions, metav1.Condition{
-			Type: rule.kind, Status: verdict.status, Reason: verdict.reason, Message: verdict.message,
-			ObservedGeneration: e.observation.Pool.Generation, LastTransitionTime: metav1.NewTime(e.now),
-		})
 	}
-	e.setSummary()
+	condition.Set(&e.status.Conditions, generation, now, summarize(e))
 }
 
 func availableVerdict(e *evaluation) *conditionVerdict {
-	message := e.availabilityMessage()
-	if e.isAvailable() {
+	available, message := e.availability()
+	if available {
 		return isTrue(v1alpha1.ReasonMinimumAvailable, "%s", message)
 	}
 	return isFalse(v1alpha1.ReasonMinimumUnavailable, "%s", message)
 }
 
-func (e *evaluation) isAvailable() bool { return e.availableWorkers() >= e.minimumAvailable() }
-
-// minimumAvailable is the number of workers that must be ready for the pool to be available.
-func (e *evaluation) minimumAvailable() int32 {
+// availability reports whether as many workers are ready as the pool needs to be available.
+func (e *evaluation) availability() (available bool, message string) {
+	minimum := e.desired
 	if autoscaling := e.observation.Pool.Spec.Autoscaling; autoscaling != nil {
-		return min(autoscaling.MinReplicas, e.desired)
+		minimum = min(autoscaling.MinReplicas, e.desired)
 	}
-	return e.desired
-}
-
-func (e *evaluation) availabilityMessage() string {
-	return fmt.Sprintf("%d of %d workers are ready; the minimum is %d", e.availableWorkers(), e.desired, e.minimumAvailable())
+	return e.status.Ready >= minimum, fmt.Sprintf("%d of %d workers are ready; the minimum is %d", e.status.Ready, e.desired, minimum)
 }
 
 // hasNoRollout reports whether the rollout was not evaluated.
@@ -91,16 +90,17 @@ func rolloutPausedVerdict(e *evaluation) *conditionVerdict {
 		return nil
 	case e.updated.newHistory.FailureMessage != "":
 		return isTrue(v1alpha1.ReasonAnalysisFailed, "revision %s failed and was rolled back: %s", e.updated.Name, e.updated.newHistory.FailureMessage)
-	case failure != nil && !e.rolloutComplete:
-		return isTrue(failure.Reason, "%s", failure.Message)
 	case e.rolloutComplete:
 		return isFalse(v1alpha1.ReasonRolledOut, "")
+	case failure != nil:
+		return isTrue(failure.Reason, "%s", failure.Message)
 	default:
 		return isFalse(v1alpha1.ReasonRollingOut, "")
 	}
 }
 
 func progressingVerdict(e *evaluation) *conditionVerdict {
+	stalled := e.stalledProgress()
 	switch {
 	case e.hasNoRollout():
 		return nil
@@ -108,34 +108,32 @@ func progressingVerdict(e *evaluation) *conditionVerdict {
 		return isTrue(v1alpha1.ReasonRolledOut, "all workers are of revision %s", e.updated.Name)
 	case e.updated.newHistory.FailureMessage != "":
 		return isFalse(v1alpha1.ReasonAnalysisFailed, "%s", e.updated.newHistory.FailureMessage)
-	case e.isProgressOverdue():
-		return isFalse(v1alpha1.ReasonNoProgress, "%s", e.noProgressMessage())
+	case stalled != nil:
+		return isFalse(stalled.Reason, "%s", stalled.Message)
 	default:
 		return isTrue(v1alpha1.ReasonRollingOut, "%s", e.progressMessage())
 	}
 }
 
-func (e *evaluation) progressDeadline() time.Duration {
-	return durationOr(e.rollout.ProgressDeadline, defaultProgressDeadline).Duration.Duration
-}
-
-// isProgressOverdue reports whether the rollout exceeded its progress deadline. A rollout of a
-// pool without workers, or one that waits in a canary step, does not.
-func (e *evaluation) isProgressOverdue() bool {
+// stalledProgress returns the problem of a rollout that exceeded its progress deadline; nil if it
+// did not. A rollout of a pool without workers, or one that waits in a canary step, does not.
+func (e *evaluation) stalledProgress() *core.Problem {
+	deadline := defaultProgressDeadline
+	if e.rollout.ProgressDeadline != nil {
+		deadline = e.rollout.ProgressDeadline.Duration.Duration
+	}
 	last := e.updated.Created
 	if e.updated.newHistory.LastProgress.After(last) {
 		last = e.updated.newHistory.LastProgress
 	}
-	inStep := !e.updated.newHistory.StepReached.IsZero()
-	return e.desired > 0 && !inStep && e.now.Sub(last) > e.progressDeadline()
-}
-
-func (e *evaluation) noProgressMessage() string {
-	return fmt.Sprintf("revision %s has made no progress for %s", e.updated.Name, e.progressDeadline())
+	if e.desired == 0 || !e.updated.newHistory.StepReached.IsZero() || e.now.Sub(last) <= deadline {
+		return nil
+	}
+	return &core.Problem{Reason: v1alpha1.ReasonNoProgress, Message: fmt.Sprintf("revision %s has made no progress for %s", e.updated.Name, deadline)}
 }
 
 func (e *evaluation) progressMessage() string {
-	text := fmt.Sprintf("revision %s: %d of %d workers have proven to work", e.updated.Name, e.provenWorkers(), e.desired)
+	text := fmt.Sprintf("revision %s: %d of %d workers have proven to work", e.updated.Name, e.updated.provenWorkers(e.now), e.desired)
 	if e.rollout.Strategy == v1alpha1.RolloutCanary && e.updated.newHistory.CanaryStep < len(e.rollout.Steps) {
 		text += fmt.Sprintf(", step %d of %d", e.updated.newHistory.CanaryStep+1, len(e.rollout.Steps))
 	}
@@ -200,7 +198,7 @@ func drainTimedOutVerdict(e *evaluation) *conditionVerdict {
 	var late []string
 	for _, r := range e.revisions {
 		for _, w := range r.workers {
-			if e.hasTimedOut(w) {
+			if e.drain.hasTimedOut(w) {
 				late = append(late, w.Name)
 			}
 		}

@@ -66,6 +66,23 @@ type RevisionSize struct {
 	Ordered bool
 }
 
+// addDrainActions adds the drain states to write, and requests to workers whose behavior differs
+// from their state.
+func (d *Decision) addDrainActions(workers []*workerState, mode v1alpha1.DrainMode) {
+	for _, w := range workers {
+		if !w.targetDraining.Equal(w.DrainingSince) || !w.targetIdle.Equal(w.IdleSince) || !w.targetRemovable.Equal(w.RemovableSince) {
+			d.DrainStates = append(d.DrainStates, DrainState{w.Name, w.targetDraining, w.targetIdle, w.targetRemovable})
+		}
+		if !w.Running && w.Stats == nil || mode == v1alpha1.DrainSignal {
+			continue
+		}
+		isDraining := w.Stats != nil && w.Stats.Draining
+		if shouldDrain := !w.targetDraining.IsZero(); shouldDrain != isDraining {
+			d.DrainRequests = append(d.DrainRequests, DrainRequest{Worker: w.Name, Drain: shouldDrain})
+		}
+	}
+}
+
 // changesCluster reports whether the decision changes anything other than the status.
 func (d *Decision) changesCluster() bool {
 	return len(d.DrainStates)+len(d.DrainRequests)+len(d.Resizes)+len(d.DeleteRevisions) > 0 || !d.KeepFinalizer

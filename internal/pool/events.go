@@ -20,8 +20,8 @@ const (
 	actionReadStats = "ReadMetrics"
 )
 
-// conditionEvents are the events about a condition that got a status.
-var conditionEvents = []struct {
+// conditionEventRules are the events about a condition that got a status.
+var conditionEventRules = []struct {
 	condition         string
 	status            metav1.ConditionStatus
 	eventType, reason string
@@ -39,14 +39,33 @@ var conditionEvents = []struct {
 
 // eventsSinceStatus returns the events for all changes since the stored status.
 func (e *evaluation) eventsSinceStatus() []core.Event {
+	before := &e.observation.Pool.Status
 	var events []core.Event
-	before := e.observation.Pool.Status
 	if e.desired != before.Desired {
-		events = append(events, e.scaledEvent())
+		events = append(events, scaledEvent(before.Desired, e.desired, e.scalingDecision, e.status.LastDecision))
 	}
-	for _, rule := range conditionEvents {
-		was := meta.FindStatusCondition(before.Conditions, rule.condition)
-		is := meta.FindStatusCondition(e.status.Conditions, rule.condition)
+	events = append(events, conditionEvents(before.Conditions, e.status.Conditions)...)
+	return append(events, e.rolloutEvents()...)
+}
+
+func scaledEvent(before, desired int32, decision *scaling.Decision, explanation *v1alpha1.ScaleDecision) core.Event {
+	event := core.Event{
+		Type: corev1.EventTypeNormal, Reason: v1alpha1.EventScaled, Action: actionScale,
+		Message: fmt.Sprintf("scaled from %d to %d workers", before, desired),
+	}
+	if decision != nil {
+		event.Message += ": " + explanation.Message
+		if decision.Reason == scaling.ReasonBudget && desired < before {
+			event.Reason = v1alpha1.EventPreempted
+		}
+	}
+	return event
+}
+
+func conditionEvents(before, after []metav1.Condition) []core.Event {
+	var events []core.Event
+	for _, rule := range conditionEventRules {
+		was, is := meta.FindStatusCondition(before, rule.condition), meta.FindStatusCondition(after, rule.condition)
 		changed := is != nil && is.Status == rule.status && (was == nil || was.Status != rule.status)
 		if !changed || rule.from != "" && (was == nil || was.Status != rule.from) {
 			continue
@@ -57,23 +76,7 @@ func (e *evaluation) eventsSinceStatus() []core.Event {
 		}
 		events = append(events, core.Event{Type: rule.eventType, Reason: rule.reason, Action: rule.action, Message: message})
 	}
-	return append(events, e.rolloutEvents()...)
-}
-
-func (e *evaluation) scaledEvent() core.Event {
-	before := e.observation.Pool.Status.Desired
-	event := core.Event{
-		Type: corev1.EventTypeNormal, Reason: v1alpha1.EventScaled, Action: actionScale,
-		Message: fmt.Sprintf("scaled from %d to %d workers", before, e.desired),
-	}
-	if e.scalingDecision == nil {
-		return event
-	}
-	event.Message += ": " + e.status.LastDecision.Message
-	if e.scalingDecision.Reason == scaling.ReasonBudget && e.desired < before {
-		event.Reason = v1alpha1.EventPreempted
-	}
-	return event
+	return events
 }
 
 func (e *evaluation) rolloutEvents() []core.Event {
@@ -84,14 +87,16 @@ func (e *evaluation) rolloutEvents() []core.Event {
 	add := func(eventType, reason, format string, values ...any) {
 		events = append(events, core.Event{Type: eventType, Reason: reason, Action: actionRollout, Message: fmt.Sprintf(format, values...)})
 	}
-	switch before := &e.observation.Pool.Status; {
+	before, updated := &e.observation.Pool.Status, e.updated
+	switch {
 	case before.UpdatedRevision != e.status.UpdatedRevision && !e.rolloutComplete:
-		add(corev1.EventTypeNormal, v1alpha1.EventRolloutStarted, "revision %s replaces revision %s", e.updated.Name, e.status.CurrentRevision)
+		add(corev1.EventTypeNormal, v1alpha1.EventRolloutStarted, "revision %s replaces revision %s", updated.Name, e.status.CurrentRevision)
 	case before.CurrentRevision != "" && before.CurrentRevision != e.status.CurrentRevision:
-		add(corev1.EventTypeNormal, v1alpha1.EventRolloutCompleted, "revision %s replaced revision %s", e.updated.Name, before.CurrentRevision)
+		add(corev1.EventTypeNormal, v1alpha1.EventRolloutCompleted, "revision %s replaced revision %s", updated.Name, before.CurrentRevision)
 	}
-	if e.updated.newHistory.FailureMessage != "" && e.updated.History.FailureMessage == "" && e.recordedFailure() == "" {
-		add(corev1.EventTypeWarning, v1alpha1.EventRolledBack, "rolled back to revision %s: %s", e.status.CurrentRevision, e.updated.newHistory.FailureMessage)
+	failure := updated.newHistory.FailureMessage
+	if failure != "" && updated.History.FailureMessage == "" && recordedFailure(before, updated.Name) == "" {
+		add(corev1.EventTypeWarning, v1alpha1.EventRolledBack, "rolled back to revision %s: %s", e.status.CurrentRevision, failure)
 	}
 	return events
 }

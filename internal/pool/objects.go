@@ -1,7 +1,7 @@
 package pool
 
 import (
-	"maps"
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
@@ -74,15 +75,12 @@ func (b *workloadBuilder) buildService() core.Object {
 }
 
 func (b *workloadBuilder) buildDisruptionBudget() core.Object {
-	unavailable := intstr.FromInt32(1)
-	if disruption := b.pool.Spec.Disruption; disruption != nil && disruption.MaxUnavailable != nil {
-		unavailable = *disruption.MaxUnavailable
-	}
+	disruption := ptr.Deref(b.pool.Spec.Disruption, v1alpha1.Disruption{})
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
 		ObjectMeta: b.sharedMetadata(),
 		Spec: policyv1.PodDisruptionBudgetSpec{
-			MaxUnavailable: &unavailable,
+			MaxUnavailable: intstr.ValueOrDefault(disruption.MaxUnavailable, intstr.FromInt32(1)),
 			Selector:       &metav1.LabelSelector{MatchLabels: WorkerSelector(b.pool.Name)},
 			// A worker that never becomes ready must not block the drain of its node.
 			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
@@ -120,9 +118,10 @@ func (b *workloadBuilder) buildWorkload() (workload core.Object, hash string) {
 	if wp.Spec.Version != "" {
 		meta.Labels[LabelAppVersion] = wp.Spec.Version
 	}
-	meta.Annotations = map[string]string{AnnotationImage: b.workerImage()}
+	worker := slices.IndexFunc(template.Spec.Containers, isWorkerContainer)
+	meta.Annotations = map[string]string{AnnotationImage: template.Spec.Containers[worker].Image}
 	selector := WorkerSelector(wp.Name)
-	maps.Copy(selector, map[string]string{LabelRevision: hash})
+	selector[LabelRevision] = hash
 	if wp.Spec.Workload == v1alpha1.WorkloadStatefulSet {
 		return &appsv1.StatefulSet{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/scaling"
@@ -21,16 +22,20 @@ const (
 // notification when their stats change, so a pool with workers is polled. The queues of a pool
 // without workers send a notification of their first message.
 func (e *evaluation) requeueAfter() time.Duration {
-	hasWorkers := e.sumOfRevisions(func(r *revisionState) int32 { return r.totalWorkers() + r.terminating }) > 0
-	autoscaled := e.observation.Pool.Spec.Autoscaling != nil
+	autoscaled, stats := e.observation.Pool.Spec.Autoscaling != nil, e.observation.Stats
 	switch {
-	case e.isDeleting() && !e.decision.KeepFinalizer:
+	case !e.decision.KeepFinalizer:
 		return 0
 	case e.observation.Refusal != nil:
 		return refusalInterval
-	case hasWorkers || e.isDeleting() || e.desired > 0:
-		return e.pollInterval(autoscaled)
-	case e.problem != nil, autoscaled && (e.observation.Stats == nil || e.hasOutstandingMessages()):
+	case e.isDeleting():
+		return scaling.DecisionInterval
+	case e.desired > 0 || slices.ContainsFunc(e.revisions, (*revisionState).hasWorkers):
+		if e.problem == nil && (autoscaled || e.isChanging()) {
+			return scaling.DecisionInterval
+		}
+		return idleInterval
+	case e.problem != nil, autoscaled && (stats == nil || stats.hasMessages()):
 		return idleInterval
 	case e.observation.Pool.Spec.Source != nil && autoscaled:
 		return sourceInterval
@@ -39,22 +44,11 @@ func (e *evaluation) requeueAfter() time.Duration {
 	}
 }
 
-// pollInterval returns the time until a pool with workers is polled again.
-func (e *evaluation) pollInterval(autoscaled bool) time.Duration {
-	if e.problem != nil || !autoscaled && !e.isDeleting() && !e.isChanging() {
-		return idleInterval
-	}
-	return scaling.DecisionInterval
-}
-
 // isChanging reports whether workers start, stop, or have yet to prove themselves.
 func (e *evaluation) isChanging() bool {
 	return !e.rolloutComplete || e.decision.changesCluster() || e.status.Draining > 0 ||
-		e.availableWorkers() < e.desired || e.servingWorkers() != e.desired
+		e.status.Ready < e.desired || sumOf(e.revisions, (*revisionState).servingWorkers) != e.desired
 }
 
-// hasOutstandingMessages reports whether messages exist that no notification announces again.
-func (e *evaluation) hasOutstandingMessages() bool {
-	stats := e.observation.Stats
-	return stats.Backlog+stats.InFlight+stats.Delayed > 0
-}
+// hasMessages reports whether messages exist that no notification announces again.
+func (s *QueueStats) hasMessages() bool { return s.Backlog+s.InFlight+s.Delayed > 0 }

@@ -1,7 +1,10 @@
 package pool
 
 import (
+	"cmp"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -31,6 +34,52 @@ type workerState struct {
 	targetDraining, targetIdle, targetRemovable time.Time
 }
 
+// newRevisionStates returns the revisions with their workers, newest first, and the revision that
+// the spec asks for, which is added if it does not exist.
+func newRevisionStates(observation *Observation, builder *workloadBuilder, now time.Time) (all []*revisionState, updated *revisionState) {
+	byHash := map[string]*revisionState{}
+	for _, r := range observation.Revisions {
+		byHash[r.Hash] = &revisionState{Revision: r, exists: true, newReplicas: r.Replicas}
+	}
+	workload, hash := builder.buildWorkload()
+	if updated = byHash[hash]; updated == nil {
+		updated = &revisionState{Revision: Revision{
+			Name: workload.GetName(), Hash: hash, Created: now,
+			Version: builder.pool.Spec.Version, Image: workload.GetAnnotations()[AnnotationImage],
+			Ordered: builder.pool.Spec.Workload == v1alpha1.WorkloadStatefulSet,
+		}}
+		byHash[hash] = updated
+	}
+	// The other revisions get no history: a later rollout to one starts from the beginning.
+	updated.workload, updated.newHistory = workload, updated.History
+	for i := range observation.Workers {
+		// A worker whose revision was deleted is ignored: the garbage collector deletes it.
+		if r := byHash[observation.Workers[i].Revision]; r != nil {
+			r.addWorker(&observation.Workers[i])
+		}
+	}
+	return slices.SortedFunc(maps.Values(byHash), func(a, b *revisionState) int {
+		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.Name, b.Name))
+	}), updated
+}
+
+func (r *revisionState) addWorker(w *Worker) {
+	if w.Terminating {
+		r.terminating++
+		return
+	}
+	r.workers = append(r.workers, &workerState{w, w.DrainingSince, w.IdleSince, w.RemovableSince})
+}
+
+// sumOf adds up a count of each revision.
+func sumOf(revisions []*revisionState, count func(*revisionState) int32) int32 {
+	total := int32(0)
+	for _, r := range revisions {
+		total += count(r)
+	}
+	return total
+}
+
 func (w *workerState) isServing() bool {
 	return w.targetDraining.IsZero() && w.targetRemovable.IsZero()
 }
@@ -45,6 +94,9 @@ func (w *workerState) undrain() { w.targetDraining, w.targetIdle = time.Time{}, 
 func (r *revisionState) isEmpty() bool {
 	return r.Replicas == 0 && r.newReplicas == 0 && len(r.workers) == 0 && r.terminating == 0
 }
+
+// hasWorkers reports whether workers exist, including terminating ones and those not created yet.
+func (r *revisionState) hasWorkers() bool { return r.totalWorkers()+r.terminating > 0 }
 
 // totalWorkers counts the workers that are not terminating, and those not created yet.
 func (r *revisionState) totalWorkers() int32 { return max(r.Replicas, r.liveWorkers()) }

@@ -1,11 +1,17 @@
 package pool
 
 import (
+	"math"
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
+
+// defaultMaxSurge is the default of rollout.maxSurge.
+const defaultMaxSurge = "25%"
 
 // minProvenIdleTime is how long the first worker of a new revision must be ready without
 // messages before it counts as proven.
@@ -14,20 +20,20 @@ const minProvenIdleTime = 30 * time.Second
 // planRollout decides how many workers of each revision should take messages.
 func (e *evaluation) planRollout() {
 	history := &e.updated.newHistory
-	switch proven := e.provenWorkers(); {
+	switch proven := e.updated.provenWorkers(e.now); {
 	case e.status.CurrentRevision == e.updated.Name: // a rollback to a revision that served before needs no proof
 		history.ProvenWorkers = max(1, history.ProvenWorkers)
 	case proven > history.ProvenWorkers:
 		history.ProvenWorkers, history.LastProgress = proven, e.now
 	}
-	stable := e.stableRevision()
+	stable := stableRevision(e.revisions, e.updated, e.status.CurrentRevision)
 	switch {
 	case stable == nil, e.isFullyReplaced():
 		e.completeRollout()
 	case history.FailureMessage != "":
 		e.replaceWorkers(stable, 0)
-	case e.rollout.Strategy == v1alpha1.RolloutRecreate:
-		e.recreateWorkers()
+	case e.rollout.Strategy == v1alpha1.RolloutRecreate: // new workers start once no others are left
+		e.updated.servingTarget = min(e.updated.servingWorkers(), e.desired)
 	case e.rollout.Strategy == v1alpha1.RolloutCanary && e.status.CurrentRevision != e.updated.Name:
 		e.advanceCanary(stable)
 	default:
@@ -37,12 +43,12 @@ func (e *evaluation) planRollout() {
 
 // stableRevision returns the revision that served before the rollout, or else any other
 // revision with workers; nil if none exists.
-func (e *evaluation) stableRevision() *revisionState {
+func stableRevision(revisions []*revisionState, updated *revisionState, current string) *revisionState {
 	var found *revisionState
-	for _, r := range e.revisions {
+	for _, r := range revisions {
 		switch {
-		case r == e.updated || !r.exists:
-		case r.Name == e.status.CurrentRevision:
+		case r == updated:
+		case r.Name == current:
 			return r
 		case found == nil && r.totalWorkers() > 0:
 			found = r
@@ -54,32 +60,27 @@ func (e *evaluation) stableRevision() *revisionState {
 // provenWorkers counts the workers of the updated revision that have proven to work. A worker
 // must be ready. As long as no worker is proven, one of them must also have handled a message,
 // or have been idle for a while.
-func (e *evaluation) provenWorkers() int32 {
-	revisionWorks := e.updated.newHistory.ProvenWorkers > 0 || slices.ContainsFunc(e.updated.workers, func(w *workerState) bool {
+func (r *revisionState) provenWorkers(now time.Time) int32 {
+	revisionWorks := r.newHistory.ProvenWorkers > 0 || slices.ContainsFunc(r.workers, func(w *workerState) bool {
 		return w.Stats != nil && w.Stats.Succeeded != nil && *w.Stats.Succeeded > 0
 	})
-	return e.updated.countWorkers(func(w *workerState) bool {
-		if !w.isServing() || !w.IsReady() {
-			return false
-		}
+	return r.countWorkers(func(w *workerState) bool {
 		idle := w.Stats == nil || w.Stats.InFlight == 0
-		return revisionWorks || idle && e.now.Sub(w.ReadySince) >= minProvenIdleTime
+		return w.isServing() && w.IsReady() && (revisionWorks || idle && now.Sub(w.ReadySince) >= minProvenIdleTime)
 	})
 }
 
 // isFullyReplaced reports whether the updated revision is proven and has replaced all others.
 // Strategy Recreate needs no proof, as the old revision has no workers to return to.
 func (e *evaluation) isFullyReplaced() bool {
+	recreate := e.rollout.Strategy == v1alpha1.RolloutRecreate
 	for _, r := range e.revisions {
-		if r != e.updated && r.totalWorkers() > 0 {
+		if r != e.updated && (r.totalWorkers() > 0 || recreate && r.terminating > 0) {
 			return false
 		}
 	}
-	if e.rollout.Strategy == v1alpha1.RolloutRecreate {
-		return e.sumOfRevisions(func(r *revisionState) int32 { return r.terminating }) == e.updated.terminating
-	}
 	history := &e.updated.newHistory
-	return history.ProvenWorkers > 0 && history.FailureMessage == "" && e.provenWorkers() >= e.desired
+	return recreate || history.ProvenWorkers > 0 && history.FailureMessage == "" && e.updated.provenWorkers(e.now) >= e.desired
 }
 
 // completeRollout makes the updated revision the only one that serves.
@@ -88,50 +89,38 @@ func (e *evaluation) completeRollout() {
 	e.status.CurrentRevision = e.updated.Name
 	// Set here, the history needs no second write after the revision is created.
 	e.updated.newHistory.ProvenWorkers = max(1, e.updated.newHistory.ProvenWorkers)
-	for _, r := range e.revisions {
-		r.servingTarget = 0
-	}
 	e.updated.servingTarget = e.desired
 }
 
-// recreateWorkers starts the updated revision once no worker of another one is left.
-func (e *evaluation) recreateWorkers() {
-	for _, r := range e.revisions {
-		r.servingTarget = 0
+// countOrPercent returns a number, or a percentage of the total, rounded up or down. A value that
+// the API server should have refused counts as 0.
+func countOrPercent(value *intstr.IntOrString, fallback string, total int32, roundUp bool) int32 {
+	count, err := intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(value, intstr.Parse(fallback)), int(total), roundUp)
+	if err != nil {
+		return 0
 	}
-	e.updated.servingTarget = min(e.updated.servingWorkers(), e.desired)
-}
-
-// maxSurge is how many workers more than desired may exist.
-func (e *evaluation) maxSurge() int32 {
-	return resolveIntOrPercent(e.rollout.MaxSurge, defaultMaxSurge, e.desired, true)
-}
-
-// maxUnavailable is how many workers fewer than desired may serve.
-func (e *evaluation) maxUnavailable() int32 {
-	return resolveIntOrPercent(e.rollout.MaxUnavailable, "0", e.desired, false)
-}
-
-// surgeRoom is how many more workers may be created now. Draining workers count as existing.
-func (e *evaluation) surgeRoom() int32 {
-	return max(0, e.desired+e.maxSurge()-e.sumOfRevisions((*revisionState).totalWorkers))
+	return int32(min(max(count, 0), math.MaxInt32))
 }
 
 // replaceWorkers moves towards the target number of workers of the updated revision, within
 // maxSurge and maxUnavailable. Until the updated revision is proven, it gets only a first batch
 // of workers, and the old revision grows if more workers are needed.
 func (e *evaluation) replaceWorkers(stable *revisionState, target int32) {
+	maxSurge := countOrPercent(e.rollout.MaxSurge, defaultMaxSurge, e.desired, true)
+	maxUnavailable := countOrPercent(e.rollout.MaxUnavailable, "0", e.desired, false)
 	proven := e.updated.newHistory.ProvenWorkers > 0
 	batch := target
 	if !proven {
-		batch = min(target, max(1, e.maxSurge()))
+		batch = min(target, max(1, maxSurge))
 	}
-	serving, undrainable, room := e.updated.servingWorkers(), e.updated.undrainableWorkers(), e.surgeRoom()
+	// Draining workers count as existing.
+	room := max(0, e.desired+maxSurge-sumOf(e.revisions, (*revisionState).totalWorkers))
+	serving, undrainable := e.updated.servingWorkers(), e.updated.undrainableWorkers()
 	updated := min(target, max(serving, min(batch, serving+max(room, undrainable))))
 	room -= max(0, updated-serving-undrainable)
 
-	old := e.servingWorkers() - serving
-	sufficient := max(e.desired-target, e.desired-e.maxUnavailable()-min(e.provenWorkers(), target))
+	old := sumOf(e.revisions, (*revisionState).servingWorkers) - serving
+	sufficient := max(e.desired-target, e.desired-maxUnavailable-min(e.updated.provenWorkers(e.now), target))
 	minimum := e.desired - target
 	if !proven {
 		minimum = sufficient

@@ -142,7 +142,7 @@ func TestOldRevisionsAreKeptForRollbacks(t *testing.T) {
 // five until the analysis has enough samples.
 func canaryPool(old, updated int, past History) *testPool {
 	s := newTestPool(10).withCurrentRevision(old).withImage("worker:2")
-	minute := durationOr(nil, time.Minute)
+	minute := durationSeconds(60)
 	s.Pool.Spec.Rollout = &v1alpha1.Rollout{
 		Strategy: v1alpha1.RolloutCanary, Steps: []v1alpha1.RolloutStep{{Percent: 20, Pause: minute}, {Percent: 50}},
 		Analysis: &v1alpha1.RolloutAnalysis{MinSamples: 10},

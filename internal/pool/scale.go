@@ -4,23 +4,28 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
 // decideDesired decides the desired number of workers.
 func (e *evaluation) decideDesired() {
+	autoscaling := e.observation.Pool.Spec.Autoscaling
 	budget := replicaBudget(e.observation.Pool, e.observation.Policies, e.observation.NamespacePools)
-	if e.observation.Pool.Spec.Autoscaling == nil {
+	if autoscaling == nil {
 		e.useSpecReplicas(budget)
 		return
 	}
-	settings := scaling.NewSettings(e.observation.Pool.Spec.Autoscaling, workerConcurrency(e.observation.Pool))
+	settings := scaling.NewSettings(autoscaling, workerConcurrency(e.observation.Pool))
 	settings.MaxReplicas = min(settings.MaxReplicas, *e.effective.MaxReplicas)
 	settings.Budget = budget
 	settings.RatePerSecond, settings.MaxInFlight = e.observation.Limits.RatePerSecond, e.observation.Limits.MaxInFlight
 	observation := scaling.Observation{
 		Now: e.observation.Now, Settings: settings,
-		Replicas: e.desired, Ready: e.availableWorkers(), PodStart: e.podStartTime(),
+		Replicas: e.desired, Ready: sumOf(e.revisions, (*revisionState).availableWorkers), PodStart: podStartTime(e.revisions, e.status.LastDecision),
 		Memory: e.observation.Memory,
 	}
 	if e.observation.Stats != nil {
@@ -31,7 +36,7 @@ func (e *evaluation) decideDesired() {
 	if budget != nil && observation.Stats != nil && decision.Applied > *budget {
 		decision.Applied, decision.Reason = max(*budget, 0), scaling.ReasonBudget
 	}
-	e.scalingDecision, e.desired, e.memory, e.replicaLimit = &decision, decision.Applied, decision.Memory, settings.MaxReplicas
+	e.scalingDecision, e.desired, e.decision.Memory = &decision, decision.Applied, decision.Memory
 	e.status.LastDecision = scaling.ExplainDecision(observation, decision)
 	e.status.Scaling = scaling.StoreMemory(decision.Memory)
 }
@@ -39,23 +44,19 @@ func (e *evaluation) decideDesired() {
 // useSpecReplicas sets the desired number of workers from spec.replicas, up to the limits that
 // Policies set.
 func (e *evaluation) useSpecReplicas(budget *int32) {
-	e.status.LastDecision, e.status.Scaling, e.memory = nil, nil, scaling.Memory{}
-	replicas := int32(0)
-	if e.observation.Pool.Spec.Replicas != nil {
-		replicas = *e.observation.Pool.Spec.Replicas
-	}
+	e.status.LastDecision, e.status.Scaling, e.decision.Memory = nil, nil, scaling.Memory{}
 	e.replicaLimit = *e.effective.MaxReplicas
 	if budget != nil {
 		e.replicaLimit = min(e.replicaLimit, max(*budget, 0))
 	}
-	e.desired = min(replicas, e.replicaLimit)
+	e.desired = min(ptr.Deref(e.observation.Pool.Spec.Replicas, 0), e.replicaLimit)
 }
 
 // podStartTime returns the median time from the creation of a worker until it is ready. If no
-// worker is ready, it returns the time of the last decision.
-func (e *evaluation) podStartTime() time.Duration {
+// worker is ready, it returns the time of the last decision; 0 if it is unknown too.
+func podStartTime(revisions []*revisionState, last *v1alpha1.ScaleDecision) time.Duration {
 	var times []time.Duration
-	for _, r := range e.revisions {
+	for _, r := range revisions {
 		for _, w := range r.workers {
 			if start := w.ReadySince.Sub(w.Created); w.IsReady() && start > 0 {
 				times = append(times, start)
@@ -66,8 +67,8 @@ func (e *evaluation) podStartTime() time.Duration {
 		slices.Sort(times)
 		return times[len(times)/2]
 	}
-	if e.status.LastDecision != nil && e.status.LastDecision.Inputs.PodStart != nil {
-		return e.status.LastDecision.Inputs.PodStart.Duration
+	if last == nil {
+		return 0
 	}
-	return 0
+	return ptr.Deref(last.Inputs.PodStart, metav1.Duration{}).Duration
 }

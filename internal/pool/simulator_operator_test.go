@@ -101,7 +101,7 @@ func (w *simulator) checkDecision(in *Observation, plan *Decision) {
 		}
 	}
 	// One that leaves is replaced: it may take until its broker answers.
-	surge := resolveIntOrPercent(w.pool.Spec.Rollout.MaxSurge, defaultMaxSurge, plan.Status.Desired, true)
+	surge := countOrPercent(w.pool.Spec.Rollout.MaxSurge, defaultMaxSurge, plan.Status.Desired, true)
 	for i := range in.Workers {
 		if !in.Workers[i].RemovableSince.IsZero() {
 			surge++

@@ -6,6 +6,7 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/condition"
 )
 
 // maxStatusRevisions is the number of revisions that a status lists at most.
@@ -13,13 +14,13 @@ const maxStatusRevisions = 16
 
 // updateStatus writes what was observed and decided to the status.
 func (e *evaluation) updateStatus() {
-	s := &e.status
+	s := e.status
 	s.ObservedGeneration = e.observation.Pool.Generation
 	s.Selector = k8slabels.SelectorFromSet(WorkerSelector(e.observation.Pool.Name)).String()
 	s.Desired = e.desired
-	s.Replicas = e.sumOfRevisions((*revisionState).liveWorkers)
-	s.Ready = e.availableWorkers()
-	s.Draining = e.sumOfRevisions((*revisionState).drainingWorkers)
+	s.Replicas = sumOf(e.revisions, (*revisionState).liveWorkers)
+	s.Ready = sumOf(e.revisions, (*revisionState).availableWorkers)
+	s.Draining = sumOf(e.revisions, (*revisionState).drainingWorkers)
 	s.Busy = busyWorkers(e.revisions)
 	s.UpdatedRevision = e.updated.Name
 	s.Revisions = revisionStatuses(e.revisions)
@@ -85,20 +86,13 @@ func objectiveStatus(autoscaling *v1alpha1.Autoscaling, stats *QueueStats) *v1al
 	case stats == nil:
 	case stats.WaitP95 != nil:
 		status.MeasuredP95 = &metav1.Duration{Duration: *stats.WaitP95}
-		status.Met = conditionStatus(*stats.WaitP95 <= objective.Duration)
+		status.Met = condition.StatusOf(*stats.WaitP95 <= objective.Duration)
 	case stats.OldestAge > objective.Duration:
 		status.Met = metav1.ConditionFalse
 	case stats.Backlog == 0:
 		status.Met = metav1.ConditionTrue
 	}
 	return status
-}
-
-func conditionStatus(value bool) metav1.ConditionStatus {
-	if value {
-		return metav1.ConditionTrue
-	}
-	return metav1.ConditionFalse
 }
 
 // differsInStatsOnly reports whether two statuses differ only in stats, which are soon outdated

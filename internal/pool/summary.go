@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -13,87 +14,79 @@ import (
 )
 
 // summaryRules determine Ready, Reconciling and Stalled. The first rule that returns a summary
-// applies.
+// applies; the last one always does.
 var summaryRules = []func(*evaluation) *condition.Summary{
 	summarizeDeletion, summarizeProblem, summarizeRefusal, summarizeStoppedRollout, summarizeAvailability,
 }
 
-func (e *evaluation) setSummary() {
-	for _, summarize := range summaryRules {
-		if summary := summarize(e); summary != nil {
-			condition.Set(&e.status.Conditions, e.observation.Pool.Generation, metav1.NewTime(e.now), *summary)
-			return
+func summarize(e *evaluation) (summary condition.Summary) {
+	for _, rule := range summaryRules {
+		if found := rule(e); found != nil {
+			return *found
 		}
 	}
+	return condition.Summary{}
+}
+
+// waitingReasons are the reasons of problems that can disappear without a change of the pool,
+// such as a missing object that is created later, or a quota that has room again.
+var waitingReasons = []string{
+	v1alpha1.ReasonQueueNotFound, v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonNoBroker,
+	v1alpha1.ReasonConnectionFailed, v1alpha1.ReasonPending, v1alpha1.ReasonQuotaExceeded,
+}
+
+// problemSummary returns the summary of a pool with a problem.
+func problemSummary(ready metav1.ConditionStatus, problem core.Problem) *condition.Summary {
+	summary := &condition.Summary{Ready: ready, Reason: problem.Reason, Message: problem.Message, Progress: condition.Stuck}
+	if slices.Contains(waitingReasons, problem.Reason) {
+		summary.Progress = condition.InProgress
+	}
+	return summary
 }
 
 func summarizeDeletion(e *evaluation) *condition.Summary {
 	if !e.isDeleting() {
 		return nil
 	}
-	return &condition.Summary{
-		Ready: metav1.ConditionFalse, Reason: v1alpha1.ReasonDeleting, Message: e.deletionMessage(), Progress: condition.InProgress,
-	}
-}
-
-// deletionMessage describes what the deletion of the pool waits for.
-func (e *evaluation) deletionMessage() string {
-	remaining := e.status.Replicas
-	switch {
+	message := "all workers are drained"
+	switch remaining := e.status.Replicas; {
 	case remaining == 0:
-		return "all workers are drained"
 	case e.observation.Stats == nil:
-		return fmt.Sprintf("%d workers are draining, but the broker cannot confirm that they have finished (%s); "+
+		message = fmt.Sprintf("%d workers are draining, but the broker cannot confirm that they have finished (%s); "+
 			"to delete the WorkerPool anyway, annotate it with %s=true", remaining, e.observation.StatsError, AnnotationAbandon)
 	default:
-		return fmt.Sprintf("waiting for %d workers to drain", remaining)
+		message = fmt.Sprintf("waiting for %d workers to drain", remaining)
 	}
-}
-
-// waitingReasons are the reasons of problems that can disappear without a change of the pool,
-// such as a missing object that is created later.
-var waitingReasons = []string{
-	v1alpha1.ReasonQueueNotFound, v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonNoBroker,
-	v1alpha1.ReasonConnectionFailed, v1alpha1.ReasonPending,
+	return &condition.Summary{Ready: metav1.ConditionFalse, Reason: v1alpha1.ReasonDeleting, Message: message, Progress: condition.InProgress}
 }
 
 func summarizeProblem(e *evaluation) *condition.Summary {
 	if e.problem == nil {
 		return nil
 	}
-	summary := &condition.Summary{
-		Ready: metav1.ConditionFalse, Reason: e.problem.Reason, Message: e.problem.Message, Progress: condition.Stuck,
-	}
-	if slices.Contains(waitingReasons, e.problem.Reason) {
-		summary.Progress = condition.InProgress
-	}
-	return summary
+	return problemSummary(metav1.ConditionFalse, *e.problem)
 }
 
 func summarizeRefusal(e *evaluation) *condition.Summary {
-	refusal := e.observation.Refusal
-	if refusal == nil {
+	if e.observation.Refusal == nil {
 		return nil
 	}
-	summary := &condition.Summary{Ready: metav1.ConditionFalse, Progress: condition.Stuck}
-	summary.Reason, summary.Message = refusalReason(refusal)
-	if refusal.Class == apierror.QuotaExceeded {
-		summary.Progress = condition.InProgress
-	}
-	return summary
+	return problemSummary(metav1.ConditionFalse, refusalProblem(e.observation.Refusal))
 }
 
-func refusalReason(refusal *core.Refusal) (reason, message string) {
+func refusalProblem(refusal *core.Refusal) core.Problem {
 	object := refusal.Kind + " " + refusal.Name
 	switch refusal.Class {
 	case apierror.QuotaExceeded:
-		return v1alpha1.ReasonQuotaExceeded, fmt.Sprintf("waiting for quota for %s: %s", object, refusal.Message)
+		return core.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: fmt.Sprintf("waiting for quota for %s: %s", object, refusal.Message)}
 	case apierror.PolicyDenied:
-		return v1alpha1.ReasonPolicyDenied, fmt.Sprintf("%s was denied: %s", object, refusal.Message)
+		return core.Problem{Reason: v1alpha1.ReasonPolicyDenied, Message: fmt.Sprintf("%s was denied: %s", object, refusal.Message)}
 	case apierror.AlreadyExists:
-		return v1alpha1.ReasonNameTaken, object + " already exists and does not belong to this WorkerPool; delete or rename it"
+		return core.Problem{
+			Reason: v1alpha1.ReasonNameTaken, Message: object + " already exists and does not belong to this WorkerPool; delete or rename it",
+		}
 	default:
-		return v1alpha1.ReasonSpecInvalid, fmt.Sprintf("%s was refused as invalid: %s", object, refusal.Message)
+		return core.Problem{Reason: v1alpha1.ReasonSpecInvalid, Message: fmt.Sprintf("%s was refused as invalid: %s", object, refusal.Message)}
 	}
 }
 
@@ -103,33 +96,26 @@ func summarizeStoppedRollout(e *evaluation) *condition.Summary {
 	if e.rolloutComplete {
 		return nil
 	}
-	summary := &condition.Summary{Ready: conditionStatus(e.isAvailable()), Progress: condition.Stuck}
-	failure := e.updated.startFailure()
-	switch {
-	case e.updated.newHistory.FailureMessage != "":
-		summary.Reason, summary.Message = v1alpha1.ReasonAnalysisFailed, e.updated.newHistory.FailureMessage
-	case failure != nil:
-		summary.Reason, summary.Message = failure.Reason, failure.Message
-		if failure.Reason == v1alpha1.ReasonQuotaExceeded {
-			summary.Progress = condition.InProgress
-		}
-	case e.isProgressOverdue():
-		summary.Reason, summary.Message = v1alpha1.ReasonNoProgress, e.noProgressMessage()
-	default:
+	problem := cmp.Or(e.updated.startFailure(), e.stalledProgress())
+	if failure := e.updated.newHistory.FailureMessage; failure != "" {
+		problem = &core.Problem{Reason: v1alpha1.ReasonAnalysisFailed, Message: failure}
+	}
+	if problem == nil {
 		return nil
 	}
-	return summary
+	available, _ := e.availability()
+	return problemSummary(condition.StatusOf(available), *problem)
 }
 
 func summarizeAvailability(e *evaluation) *condition.Summary {
-	failure := e.updated.startFailure()
+	available, message := e.availability()
 	sleeping := e.desired == 0 && e.status.Replicas == 0
-	switch {
-	case !e.isAvailable() && failure != nil && failure.Reason == v1alpha1.ReasonQuotaExceeded:
-		return &condition.Summary{Ready: metav1.ConditionFalse, Reason: failure.Reason, Message: failure.Message, Progress: condition.InProgress}
-	case !e.isAvailable():
+	switch failure := e.updated.startFailure(); {
+	case !available && failure != nil && failure.Reason == v1alpha1.ReasonQuotaExceeded:
+		return problemSummary(metav1.ConditionFalse, *failure)
+	case !available:
 		return &condition.Summary{
-			Ready: metav1.ConditionFalse, Reason: v1alpha1.ReasonMinimumUnavailable, Message: e.availabilityMessage(), Progress: condition.InProgress,
+			Ready: metav1.ConditionFalse, Reason: v1alpha1.ReasonMinimumUnavailable, Message: message, Progress: condition.InProgress,
 		}
 	case !e.rolloutComplete && !sleeping:
 		return &condition.Summary{

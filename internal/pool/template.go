@@ -1,12 +1,15 @@
 package pool
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -42,19 +45,12 @@ const shutdownMargin = 5 * time.Second
 // hash.
 func (b *workloadBuilder) buildTemplate() corev1.PodTemplateSpec {
 	wp := b.pool
-	t := corev1.PodTemplateSpec{}
-	if wp.Spec.Template != nil {
-		t = *wp.Spec.Template.DeepCopy()
-	}
+	t := *cmp.Or(wp.Spec.Template, &corev1.PodTemplateSpec{}).DeepCopy()
 	worker := b.workerContainer(&t.Spec)
 	t.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	t.Spec.TerminationGracePeriodSeconds = new(wholeSeconds(b.terminationGrace()))
-	if t.Spec.ServiceAccountName == "" {
-		t.Spec.ServiceAccountName = sharedObjectName(wp.Name)
-	}
-	if t.Spec.AutomountServiceAccountToken == nil {
-		t.Spec.AutomountServiceAccountToken = new(false)
-	}
+	t.Spec.ServiceAccountName = cmp.Or(t.Spec.ServiceAccountName, sharedObjectName(wp.Name))
+	t.Spec.AutomountServiceAccountToken = cmp.Or(t.Spec.AutomountServiceAccountToken, new(false))
 	consumer := worker
 	if b.drain.Mode == v1alpha1.DrainSidecar {
 		t.Spec.InitContainers = append(t.Spec.InitContainers, b.buildSidecar(worker))
@@ -68,17 +64,11 @@ func (b *workloadBuilder) buildTemplate() corev1.PodTemplateSpec {
 		addPreStopHook(worker)
 	}
 	restrictPod(&t.Spec)
-	if t.Labels == nil {
-		t.Labels = map[string]string{}
-	}
-	if t.Annotations == nil {
-		t.Annotations = map[string]string{}
-	}
-	t.Annotations[AnnotationWorkerPool] = wp.Name
+	metav1.SetMetaDataAnnotation(&t.ObjectMeta, AnnotationWorkerPool, wp.Name)
+	t.Labels = labels.Merge(t.Labels, objectLabels(wp.Name))
 	if wp.Spec.Version != "" {
 		t.Labels[LabelAppVersion] = wp.Spec.Version
 	}
-	maps.Copy(t.Labels, objectLabels(wp.Name))
 	return t
 }
 
@@ -100,15 +90,13 @@ func setRevisionHash(t *corev1.PodTemplateSpec, hash string) {
 // and spec.env to it.
 func (b *workloadBuilder) workerContainer(pod *corev1.PodSpec) *corev1.Container {
 	spec := &b.pool.Spec
-	i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == v1alpha1.WorkerContainer })
+	i := slices.IndexFunc(pod.Containers, isWorkerContainer)
 	if i < 0 {
 		pod.Containers = append(pod.Containers, corev1.Container{Name: v1alpha1.WorkerContainer})
 		i = len(pod.Containers) - 1
 	}
 	worker := &pod.Containers[i]
-	if spec.Image != "" {
-		worker.Image = spec.Image
-	}
+	worker.Image = cmp.Or(spec.Image, worker.Image)
 	if spec.Resources != nil {
 		worker.Resources = *spec.Resources.DeepCopy()
 	}
@@ -116,12 +104,14 @@ func (b *workloadBuilder) workerContainer(pod *corev1.PodSpec) *corev1.Container
 		same := func(e corev1.EnvVar) bool { return e.Name == variable.Name }
 		if j := slices.IndexFunc(worker.Env, same); j >= 0 {
 			worker.Env[j] = *variable.DeepCopy()
-			continue
+		} else {
+			worker.Env = append(worker.Env, *variable.DeepCopy())
 		}
-		worker.Env = append(worker.Env, *variable.DeepCopy())
 	}
 	return worker
 }
+
+func isWorkerContainer(c corev1.Container) bool { return c.Name == v1alpha1.WorkerContainer }
 
 // buildSidecar returns the sidecar, which forwards each message to the worker container.
 func (b *workloadBuilder) buildSidecar(worker *corev1.Container) corev1.Container {
@@ -155,12 +145,9 @@ func httpGetAction(path string) corev1.ProbeHandler {
 // addPreStopHook drains the worker when its Pod is deleted, for example by a node drain or an
 // eviction. A hook that the user set is kept.
 func addPreStopHook(worker *corev1.Container) {
-	if worker.Lifecycle == nil {
-		worker.Lifecycle = &corev1.Lifecycle{}
-	}
-	if worker.Lifecycle.PreStop == nil {
-		worker.Lifecycle.PreStop = &corev1.LifecycleHandler{HTTPGet: httpGetAction(preStopPath).HTTPGet}
-	}
+	hook := &corev1.LifecycleHandler{HTTPGet: httpGetAction(preStopPath).HTTPGet}
+	worker.Lifecycle = cmp.Or(worker.Lifecycle, &corev1.Lifecycle{})
+	worker.Lifecycle.PreStop = cmp.Or(worker.Lifecycle.PreStop, hook)
 }
 
 // addBrokerAccess adds the configuration and the Secrets that a container needs to consume
@@ -218,15 +205,10 @@ func mountVolume(pod *corev1.PodSpec, c *corev1.Container, name string, source c
 
 // restrictPod applies the restricted Pod Security Standard to fields that the user did not set.
 func restrictPod(pod *corev1.PodSpec) {
-	if pod.SecurityContext == nil {
-		pod.SecurityContext = &corev1.PodSecurityContext{}
-	}
-	if pod.SecurityContext.RunAsNonRoot == nil {
-		pod.SecurityContext.RunAsNonRoot = new(true)
-	}
-	if pod.SecurityContext.SeccompProfile == nil {
-		pod.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
-	}
+	pod.SecurityContext = cmp.Or(pod.SecurityContext, &corev1.PodSecurityContext{})
+	pod.SecurityContext.RunAsNonRoot = cmp.Or(pod.SecurityContext.RunAsNonRoot, new(true))
+	pod.SecurityContext.SeccompProfile = cmp.Or(pod.SecurityContext.SeccompProfile,
+		&corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault})
 	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		for i := range containers {
 			restrictContainer(&containers[i])
@@ -235,15 +217,10 @@ func restrictPod(pod *corev1.PodSpec) {
 }
 
 func restrictContainer(c *corev1.Container) {
-	if c.SecurityContext == nil {
-		c.SecurityContext = &corev1.SecurityContext{}
-	}
-	if c.SecurityContext.AllowPrivilegeEscalation == nil {
-		c.SecurityContext.AllowPrivilegeEscalation = new(false)
-	}
-	if c.SecurityContext.Capabilities == nil {
-		c.SecurityContext.Capabilities = &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
-	}
+	c.SecurityContext = cmp.Or(c.SecurityContext, &corev1.SecurityContext{})
+	context := c.SecurityContext
+	context.AllowPrivilegeEscalation = cmp.Or(context.AllowPrivilegeEscalation, new(false))
+	context.Capabilities = cmp.Or(context.Capabilities, &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}})
 }
 
 // terminationGrace is the grace period of a worker's Pod. In mode Signal, SIGTERM is what starts
@@ -257,12 +234,3 @@ func (b *workloadBuilder) terminationGrace() time.Duration {
 }
 
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
-// workerImage returns the image of the worker container.
-func (b *workloadBuilder) workerImage() string {
-	pod := corev1.PodSpec{}
-	if b.pool.Spec.Template != nil {
-		pod = *b.pool.Spec.Template.Spec.DeepCopy()
-	}
-	return b.workerContainer(&pod).Image
-}

@@ -3,7 +3,6 @@ package pool
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -39,7 +38,7 @@ func TestChangesThatCreateARevision(t *testing.T) {
 		"not the configuration file": {func(s *testPool) { s.Config.File, s.Config.Queues = "y", "mail=2" }, false},
 		"not rollout":                {func(s *testPool) { s.Pool.Spec.Rollout = &v1alpha1.Rollout{} }, false},
 		"not the drain timeout": {
-			func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Timeout: durationOr(nil, time.Hour)} }, false,
+			func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Timeout: durationSeconds(3600)} }, false,
 		},
 	}
 	for title, test := range tests {
@@ -115,7 +114,7 @@ func TestSidecarConsumesMessagesForTheWorker(t *testing.T) {
 
 func TestGracePeriodInModeSignalIncludesTheDrainTimeout(t *testing.T) {
 	s := newTestPool(1)
-	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal, Timeout: durationOr(nil, 5*time.Minute)}
+	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal, Timeout: durationSeconds(5 * 60)}
 	pod := builtDeployment(t, s).Spec.Template.Spec
 	if *pod.TerminationGracePeriodSeconds != 360 || pod.Containers[0].Lifecycle != nil {
 		t.Errorf("Pod %+v", pod)

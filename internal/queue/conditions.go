@@ -28,33 +28,26 @@ type conditionInput struct {
 	history StatsHistory
 }
 
-// conditionState is the status, reason and message of one condition.
-type conditionState struct {
-	status          metav1.ConditionStatus
-	reason, message string
+func isTrue(reason, message string) metav1.Condition {
+	return metav1.Condition{Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }
 
-func isTrue(reason, message string) conditionState {
-	return conditionState{metav1.ConditionTrue, reason, message}
+func isFalse(reason, message string) metav1.Condition {
+	return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-func isFalse(reason, message string) conditionState {
-	return conditionState{metav1.ConditionFalse, reason, message}
-}
-
-func isUnknown(p core.Problem) conditionState {
-	return conditionState{metav1.ConditionUnknown, p.Reason, p.Message}
+func isUnknown(p core.Problem) metav1.Condition {
+	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: p.Reason, Message: p.Message}
 }
 
 var notObserved = core.Problem{Reason: v1alpha1.ReasonPending, Message: "Not observed yet"}
 
 // setConditions keeps conditions about which nothing new is known.
 func setConditions(status *v1alpha1.QueueStatus, in *conditionInput) {
-	set := func(kind string, state conditionState) {
-		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: kind, Status: state.status, Reason: state.reason, Message: truncateMessage(state.message),
-			ObservedGeneration: in.Queue.Generation, LastTransitionTime: metav1.NewTime(in.Now),
-		})
+	set := func(kind string, c metav1.Condition) {
+		c.Type, c.Message = kind, truncateMessage(c.Message)
+		c.ObservedGeneration, c.LastTransitionTime = in.Queue.Generation, metav1.NewTime(in.Now)
+		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	setSummary(status, in.Observation, summaryOf(in))
 	set(v1alpha1.ConditionBrokerReachable, brokerReachable(in))
@@ -136,17 +129,17 @@ func checkUnreachable(in *conditionInput) (condition.Summary, bool) {
 
 func checkRefused(in *conditionInput) (condition.Summary, bool) {
 	state := configSynced(in)
-	if conflict := ownerConflict(in); conflict.status == metav1.ConditionTrue {
+	if conflict := ownerConflict(in); conflict.Status == metav1.ConditionTrue {
 		state = conflict
 	}
 	return condition.Summary{
-		Ready: metav1.ConditionFalse, Progress: condition.Stuck, Reason: state.reason, Message: state.message,
+		Ready: metav1.ConditionFalse, Progress: condition.Stuck, Reason: state.Reason, Message: state.Message,
 	}, in.BrokerError != nil
 }
 
 func checkDrifted(in *conditionInput) (condition.Summary, bool) {
 	return condition.Summary{
-		Ready: metav1.ConditionFalse, Progress: condition.Stuck, Reason: v1alpha1.ReasonDrifted, Message: configSynced(in).message,
+		Ready: metav1.ConditionFalse, Progress: condition.Stuck, Reason: v1alpha1.ReasonDrifted, Message: configSynced(in).Message,
 	}, hasRemainingDrift(in.result)
 }
 
@@ -178,7 +171,7 @@ func rateBelowArrivals(r *v1alpha1.RateLimit, history StatsHistory) (limit, arri
 	return limit, arriving, arriving > 1.05*limit
 }
 
-func brokerReachable(in *conditionInput) conditionState {
+func brokerReachable(in *conditionInput) metav1.Condition {
 	if problem := in.unreachable(); problem != nil {
 		return isFalse(problem.Reason, problem.Message)
 	}
@@ -186,7 +179,7 @@ func brokerReachable(in *conditionInput) conditionState {
 }
 
 // configSynced reports whether the queue on the broker matches the spec.
-func configSynced(in *conditionInput) conditionState {
+func configSynced(in *conditionInput) metav1.Condition {
 	problem := in.unreachable()
 	switch {
 	case in.isDeleted():
@@ -211,18 +204,24 @@ func hasRemainingDrift(result *broker.EnsureResult) bool {
 
 // formatDrift names at most five settings.
 func formatDrift(drift []broker.SettingDifference) string {
-	const maxSettings = 5
 	var texts []string
-	for _, d := range drift[:min(maxSettings, len(drift))] {
+	for _, d := range drift {
 		texts = append(texts, d.String())
 	}
-	if more := len(drift) - maxSettings; more > 0 {
-		texts = append(texts, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(texts, "; ")
+	return joinSome(texts, "; ")
 }
 
-func ownerConflict(in *conditionInput) conditionState {
+// joinSome joins at most five texts.
+func joinSome(texts []string, separator string) string {
+	const maxTexts = 5
+	joined := strings.Join(texts[:min(maxTexts, len(texts))], separator)
+	if more := len(texts) - maxTexts; more > 0 {
+		joined += fmt.Sprintf(" and %d more", more)
+	}
+	return joined
+}
+
+func ownerConflict(in *conditionInput) metav1.Condition {
 	if conflict := (*broker.OwnerConflictError)(nil); errors.As(in.BrokerError, &conflict) {
 		return isTrue(v1alpha1.ReasonOwnedByOtherQueue, fmt.Sprintf("%s. If that Queue no longer exists, take over its queue with the annotation %s: %q",
 			conflict.Error(), AnnotationSupersedes, conflict.Owner.UID))
@@ -235,7 +234,7 @@ func ownerConflict(in *conditionInput) conditionState {
 
 // policyFullyEnforced reports whether every field of the spec is enforced. What an engine lacks
 // apart from the spec, such as delayed messages, is only in status.enforcement.
-func policyFullyEnforced(enforcement map[string]v1alpha1.Enforcement, result *broker.EnsureResult) conditionState {
+func policyFullyEnforced(enforcement map[string]v1alpha1.Enforcement, result *broker.EnsureResult) metav1.Condition {
 	var missing []string
 	for field, by := range enforcement {
 		if by != v1alpha1.EnforcementUnsupported || field == string(broker.FieldDelayed) {
@@ -253,7 +252,7 @@ func policyFullyEnforced(enforcement map[string]v1alpha1.Enforcement, result *br
 	return isFalse(v1alpha1.ReasonUnsupported, "Not enforced: "+strings.Join(missing, ", "))
 }
 
-func deadLettersPresent(deadLetters, threshold int64) conditionState {
+func deadLettersPresent(deadLetters, threshold int64) metav1.Condition {
 	text := "The queue has " + countNoun(deadLetters, "dead letter")
 	switch {
 	case deadLetters >= threshold:

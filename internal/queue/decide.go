@@ -88,7 +88,11 @@ func Decide(o Observation) Decision {
 		return decideDeletion(&o)
 	}
 	if action := nextAction(&o); action != ActionNone {
-		return Decision{Action: action, MaxStatsAge: maxStatsAge(&o)}
+		d := Decision{Action: action}
+		if o.EnsureResult == nil {
+			d.MaxStatsAge = sharedStatsAge // no action changed them
+		}
+		return d
 	}
 	d := conclude(&o, nil)
 	if o.Connection.Connecting {
@@ -131,28 +135,33 @@ func nextAction(o *Observation) Action {
 	case o.ProcessedDeadLetters != nil:
 		return ActionNone
 	default:
-		return deadLetterAction(request)
+		return deadLetterActions[request]
 	}
 }
 
-// deadLetterAction returns the action of a dead-letter request.
-func deadLetterAction(request string) Action {
-	switch request {
-	case RequestRequeue:
-		return ActionRequeueDeadLetters
-	case RequestPurge:
-		return ActionPurgeDeadLetters
-	default:
-		return ActionNone
-	}
+// AnnotationDeadLetters requests one operation on the current dead letters. The operator
+// removes the annotation when the operation is complete.
+const AnnotationDeadLetters = v1alpha1.Prefix + "dead-letters"
+
+// The values of AnnotationDeadLetters.
+const (
+	// RequestRequeue makes the dead letters ready again, with no attempts counted.
+	RequestRequeue = "Requeue"
+	// RequestPurge deletes the dead letters.
+	RequestPurge = "Purge"
+)
+
+// deadLetterActions carry out the requests.
+var deadLetterActions = map[string]Action{
+	RequestRequeue: ActionRequeueDeadLetters, RequestPurge: ActionPurgeDeadLetters,
 }
 
-// maxStatsAge accepts stats that another controller read, unless an action changed them.
-func maxStatsAge(o *Observation) time.Duration {
-	if o.EnsureResult != nil {
-		return 0
+// DeadLetterRequest returns the operation that a Queue requests, empty if it requests none.
+func DeadLetterRequest(q *v1alpha1.Queue) string {
+	if request := q.Annotations[AnnotationDeadLetters]; deadLetterActions[request] != ActionNone {
+		return request
 	}
-	return sharedStatsAge
+	return ""
 }
 
 // Comparison is the last comparison of a queue on the broker with its spec.

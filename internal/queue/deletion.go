@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -140,12 +139,7 @@ func brokerBlocks(o *Observation) deletionVerdict {
 }
 
 func workerPoolsBlock(pools []string) deletionVerdict {
-	const maxNames = 5
-	names := strings.Join(pools[:min(maxNames, len(pools))], ", ")
-	if more := len(pools) - maxNames; more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
-	}
-	return blockedBy(v1alpha1.ReasonStillReferenced, "WorkerPools still refer to the Queue: %s", names)
+	return blockedBy(v1alpha1.ReasonStillReferenced, "WorkerPools still refer to the Queue: %s", joinSome(pools, ", "))
 }
 
 func messagesBlock(o *Observation) deletionVerdict {

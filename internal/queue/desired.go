@@ -29,14 +29,14 @@ func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) broker.QueueCon
 	desired.Paused = q.Spec.Paused
 	desired.Priorities = desiredPriorities(&q.Spec, desired.Priorities)
 	desired.RateLimit = desiredRateLimit(e.RateLimit)
-	setIfGiven(&desired.MaxInFlight, q.Spec.MaxInFlight, int32ToInt)
-	setIfGiven(&desired.MaxBacklog, q.Spec.MaxBacklog, identity)
-	setIfGiven(&desired.Lease, q.Spec.Lease, toDuration)
+	setInt(&desired.MaxInFlight, q.Spec.MaxInFlight)
+	setInt(&desired.MaxBacklog, q.Spec.MaxBacklog)
+	setDuration(&desired.Lease, q.Spec.Lease)
 	desired.Retry = desiredRetry(e.Retry, desired.Retry)
 	if deadLetter := e.DeadLetter; deadLetter != nil {
-		setIfGiven(&desired.DeadLetter.Enabled, deadLetter.Enabled, identity)
-		setIfGiven(&desired.DeadLetter.MaxEntries, deadLetter.MaxEntries, identity)
-		setIfGiven(&desired.DeadLetter.Retention, deadLetter.Retention, toDuration)
+		desired.DeadLetter.Enabled = isEnabled(deadLetter)
+		setInt(&desired.DeadLetter.MaxEntries, deadLetter.MaxEntries)
+		setDuration(&desired.DeadLetter.Retention, deadLetter.Retention)
 	}
 	if q.Spec.Retention != nil {
 		desired.MaxAge = toDuration(q.Spec.Retention.MaxAge)
@@ -65,8 +65,8 @@ func desiredRateLimit(r *v1alpha1.RateLimit) *broker.RateLimit {
 		return nil
 	}
 	limit := &broker.RateLimit{Limit: int(r.Limit), Per: time.Second, Burst: int(r.Limit)}
-	setIfGiven(&limit.Per, r.Per, toDuration)
-	setIfGiven(&limit.Burst, r.Burst, int32ToInt)
+	setDuration(&limit.Per, r.Per)
+	setInt(&limit.Burst, r.Burst)
 	return limit
 }
 
@@ -74,24 +74,30 @@ func desiredRetry(r *v1alpha1.Retry, retry broker.RetryPolicy) broker.RetryPolic
 	if r == nil {
 		return retry
 	}
-	setIfGiven(&retry.MaxAttempts, r.MaxAttempts, int32ToInt)
-	setIfGiven(&retry.InitialDelay, r.InitialDelay, toDuration)
+	setInt(&retry.MaxAttempts, r.MaxAttempts)
+	setDuration(&retry.InitialDelay, r.InitialDelay)
 	retry.MaxDelay = max(retry.MaxDelay, retry.InitialDelay)
-	setIfGiven(&retry.MaxDelay, r.MaxDelay, toDuration)
-	setIfGiven(&retry.MultiplierPercent, r.MultiplierPercent, int32ToInt)
-	setIfGiven(&retry.JitterPercent, r.JitterPercent, int32ToInt)
+	setDuration(&retry.MaxDelay, r.MaxDelay)
+	setInt(&retry.MultiplierPercent, r.MultiplierPercent)
+	setInt(&retry.JitterPercent, r.JitterPercent)
 	return retry
 }
 
-// setIfGiven replaces a default by the value that a spec gives, if it gives one.
-func setIfGiven[T, G any](value *T, given *G, convert func(G) T) {
+// isEnabled reports whether dead letters are kept, as they are by default.
+func isEnabled(d *v1alpha1.DeadLetter) bool { return d == nil || d.Enabled == nil || *d.Enabled }
+
+// setInt replaces a default by the value that a spec gives, if it gives one.
+func setInt[T int | int64, G int32 | int64](value *T, given *G) {
 	if given != nil {
-		*value = convert(*given)
+		*value = T(*given)
 	}
 }
 
-func identity[T any](value T) T { return value }
-
-func int32ToInt(number int32) int { return int(number) }
+// setDuration replaces a default by the value that a spec gives, if it gives one.
+func setDuration(value *time.Duration, given *v1alpha1.Duration) {
+	if given != nil {
+		*value = given.Duration.Duration
+	}
+}
 
 func toDuration(d v1alpha1.Duration) time.Duration { return d.Duration.Duration }

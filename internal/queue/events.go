@@ -28,8 +28,8 @@ var reportedTransitions = []struct {
 	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefusedByBroker, core.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonRefusedByBroker}},
 }
 
-// conditionEvents returns the events of the change from one status to the next.
-func conditionEvents(before, after *v1alpha1.QueueStatus) []core.Event {
+// transitionEvents returns the events of the change from one status to the next.
+func transitionEvents(before, after *v1alpha1.QueueStatus) []core.Event {
 	var events []core.Event
 	for _, t := range reportedTransitions {
 		old, current := meta.FindStatusCondition(before.Conditions, t.condition), meta.FindStatusCondition(after.Conditions, t.condition)
@@ -46,6 +46,11 @@ func conditionEvents(before, after *v1alpha1.QueueStatus) []core.Event {
 		meta.IsStatusConditionTrue(after.Conditions, v1alpha1.ConditionBrokerReachable) {
 		events = append(events, core.Event{
 			Type: corev1.EventTypeNormal, Reason: v1alpha1.EventBrokerReachable, Action: "Observe", Message: "The broker answers again", Routine: true,
+		})
+	}
+	if after.Engine == v1alpha1.EngineAsynq && before.Engine != after.Engine {
+		events = append(events, core.Event{
+			Type: corev1.EventTypeWarning, Reason: v1alpha1.EventExperimentalEngine, Action: "Observe", Message: asynqWarning, Routine: true,
 		})
 	}
 	return events
@@ -74,4 +79,15 @@ func comparisonEvents(result *broker.EnsureResult, before, after *v1alpha1.Queue
 
 func ensureEvent(kind, reason, message string) []core.Event {
 	return []core.Event{{Type: kind, Reason: reason, Action: "Ensure", Message: message}}
+}
+
+// requestEvent reports a completed request.
+func requestEvent(request string, number int64) core.Event {
+	verb := "Purged "
+	if request == RequestRequeue {
+		verb = "Requeued "
+	}
+	return core.Event{
+		Type: corev1.EventTypeNormal, Reason: "DeadLetters" + request + "d", Action: request, Message: verb + countNoun(number, "dead letter"),
+	}
 }

@@ -1,8 +1,15 @@
 package queue
 
 import (
+	"cmp"
+	"math"
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
@@ -67,3 +74,136 @@ func (h StatsHistory) interval() time.Duration {
 
 // isIdle reports whether no message is ready or in flight.
 func (h StatsHistory) isIdle() bool { return h.Last != nil && h.Last.Ready+h.Last.InFlight == 0 }
+
+// rateTimeConstant is the age at which a message counts by 1/e in a rate.
+const rateTimeConstant = 30 * time.Second
+
+// minRate in messages per second; a lower rate counts as 0.
+const minRate = 0.05
+
+// Rates are exponentially decaying sums of observed seconds and of the messages in them. They
+// are correct from the second read of the stats on.
+type Rates struct {
+	Seconds, Arrived, Finished float64
+}
+
+func (r Rates) add(before, now *broker.QueueStats, elapsed time.Duration) Rates {
+	arrived := now.TotalArrivals - before.TotalArrivals
+	finished := max(0, int64(arrived)-messageCount(now)+messageCount(before)) //nolint:gosec // a count of messages
+	decay := math.Exp(-elapsed.Seconds() / rateTimeConstant.Seconds())
+	// Messages arrive evenly over the elapsed time, so their weight is the mean decay in it.
+	weight := rateTimeConstant.Seconds() * (1 - decay) / elapsed.Seconds()
+	return Rates{
+		Seconds:  r.Seconds*decay + weight*elapsed.Seconds(),
+		Arrived:  r.Arrived*decay + weight*float64(arrived),
+		Finished: r.Finished*decay + weight*float64(finished),
+	}
+}
+
+// arrivalRate returns messages per second; 0 if unknown.
+func (r Rates) arrivalRate() float64 { return r.perSecond(r.Arrived) }
+
+// serviceRate returns finished messages per second; 0 if unknown.
+func (r Rates) serviceRate() float64 { return r.perSecond(r.Finished) }
+
+func (r Rates) perSecond(messages float64) float64 {
+	if r.Seconds == 0 || messages/r.Seconds < minRate {
+		return 0
+	}
+	return messages / r.Seconds
+}
+
+// rateQuantity rounds a rate to two digits, so that a steady rate does not change the status.
+func rateQuantity(rate float64) *resource.Quantity {
+	return resource.NewMilliQuantity(int64(roundToTwoDigits(rate*1000)), resource.DecimalSI)
+}
+
+// roundToTwoDigits rounds to two significant digits, but not to fractions.
+func roundToTwoDigits(value float64) float64 {
+	if value == 0 {
+		return 0
+	}
+	unit := max(1, math.Pow(10, math.Floor(math.Log10(math.Abs(value)))-1))
+	return math.Round(value/unit) * unit
+}
+
+const (
+	// latencyWindow is the time that the latency quantiles cover.
+	latencyWindow = 5 * time.Minute
+	// samplesPerRead is the number of samples that each read of the stats adds.
+	samplesPerRead = 4
+)
+
+// LatencySamples estimate how long messages waited until a worker took them, the oldest sample
+// first. Brokers do not report that. But workers take messages from the head of the queue, so a
+// message waits as long as the oldest message is old when it is taken. Between two reads that
+// age changes evenly. With several priorities the estimate is an upper bound, because the
+// oldest message is not always the next.
+type LatencySamples []LatencySample
+
+// LatencySample says that Weight messages waited for Wait.
+type LatencySample struct {
+	Time   time.Time
+	Wait   time.Duration
+	Weight float64
+}
+
+func (l LatencySamples) add(before, now *broker.QueueStats) LatencySamples {
+	samples := slices.DeleteFunc(slices.Clone(l), func(s LatencySample) bool { return now.MeasuredTime.Sub(s.Time) >= latencyWindow })
+	taken := takenTotal(now) - takenTotal(before)
+	if taken <= 0 {
+		return samples
+	}
+	from, to := oldestAge(before), oldestAge(now)
+	for i := range samplesPerRead {
+		part := (float64(i) + 0.5) / samplesPerRead
+		samples = append(samples, LatencySample{
+			Time: now.MeasuredTime, Weight: float64(taken) / samplesPerRead,
+			Wait: from + time.Duration(part*float64(to-from)),
+		})
+	}
+	return samples
+}
+
+// takenTotal returns how many messages workers have taken so far.
+func takenTotal(stats *broker.QueueStats) int64 {
+	return int64(stats.TotalArrivals) - stats.Ready - stats.Delayed //nolint:gosec // a count of messages
+}
+
+func oldestAge(stats *broker.QueueStats) time.Duration {
+	if stats.OldestReadyTime.IsZero() {
+		return 0
+	}
+	return max(0, stats.MeasuredTime.Sub(stats.OldestReadyTime))
+}
+
+// waitTimes returns the quantiles; nil if workers took no message.
+func (l LatencySamples) waitTimes() *v1alpha1.WaitTimes {
+	if len(l) == 0 {
+		return nil
+	}
+	sorted := slices.Clone(l)
+	slices.SortFunc(sorted, func(a, b LatencySample) int { return cmp.Compare(a.Wait, b.Wait) })
+	return &v1alpha1.WaitTimes{P50: sorted.quantile(0.5), P95: sorted.quantile(0.95)}
+}
+
+// quantile expects sorted samples.
+func (l LatencySamples) quantile(part float64) *metav1.Duration {
+	total := 0.0
+	for _, sample := range l {
+		total += sample.Weight
+	}
+	sum := 0.0
+	for _, sample := range l {
+		if sum += sample.Weight; sum >= part*total {
+			return &metav1.Duration{Duration: roundDuration(sample.Wait)}
+		}
+	}
+	return &metav1.Duration{Duration: roundDuration(l[len(l)-1].Wait)}
+}
+
+// roundDuration rounds to two digits, and not below tenths of a second.
+func roundDuration(d time.Duration) time.Duration {
+	const unit = 100 * time.Millisecond
+	return time.Duration(roundToTwoDigits(float64(d)/float64(unit))) * unit
+}

@@ -40,7 +40,7 @@ func conclude(o *Observation, blocked *core.Problem) Decision {
 	keepMeasuredTime(before, status)
 	actionEvents := comparisonEvents(result, before, status)
 	return Decision{
-		Status: *status, History: history, Events: append(actionEvents, conditionEvents(before, status)...),
+		Status: *status, History: history, Events: append(actionEvents, transitionEvents(before, status)...),
 		StatsOnly: len(actionEvents) == 0 && differsInStatsOnly(before, status),
 	}
 }
@@ -72,7 +72,7 @@ func latestComparison(o *Observation) *broker.EnsureResult {
 
 // setStats sets the stats that are known and clears the others.
 func setStats(status *v1alpha1.QueueStatus, history StatsHistory) {
-	clearStats(status)
+	copyStats(status, &v1alpha1.QueueStatus{})
 	stats := history.Last
 	if stats == nil {
 		return
@@ -88,29 +88,21 @@ func setStats(status *v1alpha1.QueueStatus, history StatsHistory) {
 	status.MeasuredTime = new(metav1.NewTime(stats.MeasuredTime).Rfc3339Copy())
 }
 
-func clearStats(status *v1alpha1.QueueStatus) {
-	status.Ready, status.InFlight, status.Delayed, status.Dead = nil, nil, nil, nil
-	status.OldestTime, status.Wait, status.ArrivalRate, status.ServiceRate, status.MeasuredTime = nil, nil, nil, nil, nil
+// copyStats replaces all stats of a status by those of another.
+func copyStats(to, from *v1alpha1.QueueStatus) {
+	to.Ready, to.InFlight, to.Delayed, to.Dead = from.Ready, from.InFlight, from.Delayed, from.Dead
+	to.OldestTime, to.Wait, to.MeasuredTime = from.OldestTime, from.Wait, from.MeasuredTime
+	to.ArrivalRate, to.ServiceRate = from.ArrivalRate, from.ServiceRate
 }
 
 // keepMeasuredTime keeps the time of unchanged stats. Otherwise the status of an idle queue
 // would change with every read.
 func keepMeasuredTime(before, after *v1alpha1.QueueStatus) {
-	if before.MeasuredTime == nil || after.MeasuredTime == nil {
-		return
-	}
-	measured := after.MeasuredTime
-	after.MeasuredTime = before.MeasuredTime
-	if !equality.Semantic.DeepEqual(statsOf(before), statsOf(after)) {
-		after.MeasuredTime = measured
-	}
-}
-
-// statsOf returns a status with nothing but its stats.
-func statsOf(s *v1alpha1.QueueStatus) *v1alpha1.QueueStatus {
-	return &v1alpha1.QueueStatus{
-		Ready: s.Ready, InFlight: s.InFlight, Delayed: s.Delayed, Dead: s.Dead, OldestTime: s.OldestTime,
-		Wait: s.Wait, ArrivalRate: s.ArrivalRate, ServiceRate: s.ServiceRate, MeasuredTime: s.MeasuredTime,
+	unchanged := *after
+	copyStats(&unchanged, before)
+	unchanged.MeasuredTime = after.MeasuredTime
+	if before.MeasuredTime != nil && after.MeasuredTime != nil && equality.Semantic.DeepEqual(&unchanged, after) {
+		after.MeasuredTime = before.MeasuredTime
 	}
 }
 
@@ -121,8 +113,8 @@ func differsInStatsOnly(before, after *v1alpha1.QueueStatus) bool {
 		return false
 	}
 	a, b := *before, *after
-	clearStats(&a)
-	clearStats(&b)
+	copyStats(&a, &v1alpha1.QueueStatus{})
+	copyStats(&b, &v1alpha1.QueueStatus{})
 	a.Conditions, b.Conditions = withoutNumbers(a.Conditions), withoutNumbers(b.Conditions)
 	return equality.Semantic.DeepEqual(a, b)
 }

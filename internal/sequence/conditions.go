@@ -28,9 +28,17 @@ func (e *evaluation) summarize() {
 	e.status.Progress = runProgress(&e.status)
 	e.setBlockedCondition(v1alpha1.ConditionResourcesUnavailable, apierror.QuotaExceeded, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonAvailable)
 	e.setBlockedCondition(v1alpha1.ConditionNameConflict, apierror.AlreadyExists, v1alpha1.ReasonNameTaken, v1alpha1.ReasonNoConflict)
-	e.setSuspendedCondition()
-	e.setPhase()
-	e.setSummary()
+	e.setCondition(v1alpha1.ConditionSuspended, suspendedState(e.spec, &e.status))
+	phase, reason, message := phaseOf(&e.status)
+	e.status.Phase = phase
+	e.setCondition(v1alpha1.ConditionProgressing, condition.StateOf(phase == v1alpha1.PhaseRunning, reason, message))
+	e.setCondition(v1alpha1.ConditionAvailable, condition.StateOf(phase == v1alpha1.PhaseCompleted, reason, message))
+	failed := condition.False(v1alpha1.ReasonNotFailed, "")
+	if phase == v1alpha1.PhaseFailed {
+		failed = condition.True(reason, message)
+	}
+	e.setCondition(v1alpha1.ConditionFailed, failed)
+	condition.Set(&e.status.Conditions, e.SequentialJob.Generation, e.now, summaryOf(&e.status, e.spec.Suspend))
 }
 
 func countSteps(steps []v1alpha1.StepStatus) v1alpha1.StepCounts {
@@ -65,7 +73,7 @@ func runProgress(status *v1alpha1.SequentialJobStatus) v1alpha1.Progress {
 		}
 	}
 	progress.Display = fmt.Sprintf("%d/%d", len(progress.CompletedIndices), len(status.Steps))
-	if progress.FailureReason == "" && isFinished(status) && !isCompleted(status) {
+	if progress.FailureReason == "" && IsFinished(status) && !isCompleted(status) {
 		progress.FailureReason, _ = runFailure(status)
 	}
 	return progress
@@ -97,129 +105,73 @@ func runFailure(status *v1alpha1.SequentialJobStatus) (reason, message string) {
 func (e *evaluation) setBlockedCondition(conditionType string, class apierror.Class, reason, clearedReason string) {
 	switch {
 	case e.blockedBy != nil && e.blockedBy.Class == class:
-		e.setCondition(conditionType, metav1.ConditionTrue, reason, e.blockedBy.Message)
+		e.setCondition(conditionType, condition.True(reason, e.blockedBy.Message))
 		since := meta.FindStatusCondition(e.status.Conditions, conditionType).LastTransitionTime
-		e.requeueAfter(min(max(e.Now.Sub(since.Time), minBlockedRetry), maxBlockedRetry))
+		e.schedule.RequeueWithin(min(max(e.Now.Sub(since.Time), minBlockedRetry), maxBlockedRetry))
 	case meta.IsStatusConditionTrue(e.status.Conditions, conditionType) && e.decision.CreateJob == nil:
-		e.setCondition(conditionType, metav1.ConditionFalse, clearedReason, "")
+		e.setCondition(conditionType, condition.False(clearedReason, ""))
 	}
 }
 
-func (e *evaluation) setSuspendedCondition() {
-	step := activeStep(e.status.Steps)
+func suspendedState(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) condition.State {
+	step := activeStep(status.Steps)
 	switch {
-	case !e.spec.Suspend || isFinished(&e.status):
-		e.setCondition(v1alpha1.ConditionSuspended, metav1.ConditionFalse, v1alpha1.ReasonNotSuspended, "")
+	case !spec.Suspend || IsFinished(status):
+		return condition.False(v1alpha1.ReasonNotSuspended, "")
 	case step == nil || step.Phase == v1alpha1.StepSuspended:
-		e.setCondition(v1alpha1.ConditionSuspended, metav1.ConditionTrue, v1alpha1.ReasonSuspended, suspendedMessage)
+		return condition.True(v1alpha1.ReasonSuspended, suspendedMessage)
 	default:
-		e.setCondition(v1alpha1.ConditionSuspended, metav1.ConditionFalse, v1alpha1.ReasonSuspending, suspendingMessage(step))
+		return condition.False(v1alpha1.ReasonSuspending, fmt.Sprintf("waiting for step %q to end", step.Name))
 	}
 }
 
-func suspendingMessage(step *v1alpha1.StepStatus) string {
-	return fmt.Sprintf("waiting for step %q to end", step.Name)
-}
-
-// setPhase sets the phase, and the conditions Progressing, Available and Failed, of which at
-// most one is True.
-func (e *evaluation) setPhase() {
-	progressing, available, failed := metav1.ConditionFalse, metav1.ConditionFalse, metav1.ConditionFalse
-	reason, message := "", ""
-	switch step := activeStep(e.status.Steps); {
-	case isCompleted(&e.status):
-		available = metav1.ConditionTrue
-		e.status.Phase, reason, message = v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted, e.status.Progress.Display+" steps succeeded"
-	case isFinished(&e.status):
-		failed = metav1.ConditionTrue
-		e.status.Phase = v1alpha1.PhaseFailed
-		reason, message = runFailure(&e.status)
-		e.setCondition(v1alpha1.ConditionFailed, failed, reason, message)
-	case meta.IsStatusConditionTrue(e.status.Conditions, v1alpha1.ConditionSuspended):
-		e.status.Phase, reason, message = v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended, suspendedMessage
+// phaseOf returns the phase, and the reason and message of the conditions Progressing, Available and
+// Failed, of which at most one is True.
+func phaseOf(status *v1alpha1.SequentialJobStatus) (phase v1alpha1.SequentialJobPhase, reason, message string) {
+	switch step := activeStep(status.Steps); {
+	case isCompleted(status):
+		return v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted, status.Progress.Display + " steps succeeded"
+	case IsFinished(status):
+		reason, message = runFailure(status)
+		return v1alpha1.PhaseFailed, reason, message
+	case meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSuspended):
+		return v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended, suspendedMessage
 	case step == nil:
-		e.status.Phase, reason, message = v1alpha1.PhasePending, v1alpha1.ReasonWaiting, "waiting for the first step to start"
+		return v1alpha1.PhasePending, v1alpha1.ReasonWaiting, "waiting for the first step to start"
+	case step.Finally:
+		return v1alpha1.PhaseRunning, v1alpha1.ReasonRunningFinally, fmt.Sprintf("running step %q", step.Name)
 	default:
-		progressing = metav1.ConditionTrue
-		e.status.Phase, reason, message = v1alpha1.PhaseRunning, v1alpha1.ReasonRunning, fmt.Sprintf("running step %q", step.Name)
-		if step.Finally {
-			reason = v1alpha1.ReasonRunningFinally
-		}
-	}
-	e.setCondition(v1alpha1.ConditionProgressing, progressing, reason, message)
-	e.setCondition(v1alpha1.ConditionAvailable, available, reason, message)
-	if failed == metav1.ConditionFalse {
-		e.setCondition(v1alpha1.ConditionFailed, failed, v1alpha1.ReasonNotFailed, "")
+		return v1alpha1.PhaseRunning, v1alpha1.ReasonRunning, fmt.Sprintf("running step %q", step.Name)
 	}
 }
 
-// setSummary sets Ready, Reconciling and Stalled from the first rule that applies.
-func (e *evaluation) setSummary() {
-	for _, rule := range summaryRules {
-		if summary, found := rule(e); found {
-			condition.Set(&e.status.Conditions, e.SequentialJob.Generation, e.now, summary)
-			return
-		}
+// summaryOf returns Ready, Reconciling and Stalled, with the reason and message of another
+// condition: the first state of docs/conditions.md that applies.
+func summaryOf(status *v1alpha1.SequentialJobStatus, suspend bool) condition.Summary {
+	isTrue := func(kind string) bool { return meta.IsStatusConditionTrue(status.Conditions, kind) }
+	ready, progress, cause := metav1.ConditionFalse, condition.InProgress, v1alpha1.ConditionProgressing
+	switch {
+	case IsFinished(status) && isSpecRejected(status):
+		progress, cause = condition.Stuck, v1alpha1.ConditionSpecAccepted
+	case isCompleted(status):
+		ready, progress, cause = metav1.ConditionTrue, condition.Settled, v1alpha1.ConditionAvailable
+	case IsFinished(status):
+		progress, cause = condition.Stuck, v1alpha1.ConditionFailed
+	case suspend && isTrue(v1alpha1.ConditionSuspended):
+		progress, cause = condition.Settled, v1alpha1.ConditionSuspended
+	case suspend:
+		cause = v1alpha1.ConditionSuspended
+	case isTrue(v1alpha1.ConditionNameConflict):
+		progress, cause = condition.Stuck, v1alpha1.ConditionNameConflict
+	case isTrue(v1alpha1.ConditionResourcesUnavailable):
+		cause = v1alpha1.ConditionResourcesUnavailable
 	}
+	because := meta.FindStatusCondition(status.Conditions, cause)
+	return condition.Summary{Ready: ready, Reason: because.Reason, Message: because.Message, Progress: progress}
 }
 
-// summaryRules are the states of docs/conditions.md.
-var summaryRules = []func(*evaluation) (summary condition.Summary, found bool){
-	func(e *evaluation) (condition.Summary, bool) {
-		rejected := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionSpecAccepted)
-		found := isFinished(&e.status) && isSpecRejected(&e.status)
-		return stalledBy(rejected), found
-	},
-	func(e *evaluation) (condition.Summary, bool) {
-		completed := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionAvailable)
-		return summaryOf(completed, metav1.ConditionTrue, condition.Settled), isCompleted(&e.status)
-	},
-	func(e *evaluation) (condition.Summary, bool) {
-		return stalledBy(meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionFailed)), isFinished(&e.status)
-	},
-	func(e *evaluation) (condition.Summary, bool) {
-		suspended := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionSuspended)
-		progress := condition.InProgress
-		if suspended.Status == metav1.ConditionTrue {
-			progress = condition.Settled
-		}
-		return summaryOf(suspended, metav1.ConditionFalse, progress), e.spec.Suspend
-	},
-	func(e *evaluation) (condition.Summary, bool) {
-		taken := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionNameConflict)
-		return stalledBy(taken), taken != nil && taken.Status == metav1.ConditionTrue
-	},
-	func(e *evaluation) (condition.Summary, bool) {
-		quota := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionResourcesUnavailable)
-		return summaryOf(quota, metav1.ConditionFalse, condition.InProgress), quota != nil && quota.Status == metav1.ConditionTrue
-	},
-	func(e *evaluation) (condition.Summary, bool) {
-		progressing := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionProgressing)
-		return summaryOf(progressing, metav1.ConditionFalse, condition.InProgress), true
-	},
-}
-
-// summaryOf returns a summary with the reason and message of a condition, which may be absent.
-func summaryOf(cause *metav1.Condition, ready metav1.ConditionStatus, progress condition.Progress) condition.Summary {
-	summary := condition.Summary{Ready: ready, Progress: progress}
-	if cause != nil {
-		summary.Reason, summary.Message = cause.Reason, cause.Message
-	}
-	return summary
-}
-
-func stalledBy(cause *metav1.Condition) condition.Summary {
-	return summaryOf(cause, metav1.ConditionFalse, condition.Stuck)
-}
-
-func (e *evaluation) setCondition(conditionType string, status metav1.ConditionStatus, reason, message string) {
+func (e *evaluation) setCondition(conditionType string, state condition.State) {
 	const maxConditionMessage = 32768 // bytes, the limit of metav1.Condition
-	meta.SetStatusCondition(&e.status.Conditions, metav1.Condition{
-		Type:               conditionType,
-		Status:             status,
-		ObservedGeneration: e.SequentialJob.Generation,
-		LastTransitionTime: e.now,
-		Reason:             reason,
-		Message:            truncateBytes(message, maxConditionMessage),
-	})
+	state.Message = truncateBytes(state.Message, maxConditionMessage)
+	condition.SetState(&e.status.Conditions, e.SequentialJob.Generation, e.now, conditionType, state)
 }

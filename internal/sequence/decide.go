@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/condition"
 	"github.com/yardmaster/yardmaster/internal/core"
 )
 
@@ -25,6 +26,7 @@ func Decide(observation Observation) Decision {
 		spec:        &observation.SequentialJob.Spec,
 		status:      *observation.SequentialJob.Status.DeepCopy(),
 		now:         metav1.NewTime(observation.Now.Truncate(time.Second)), // the precision of the API
+		schedule:    core.Schedule{Now: observation.Now},
 	}
 	switch {
 	case !IsManaged(e.SequentialJob):
@@ -33,7 +35,7 @@ func Decide(observation Observation) Decision {
 	default:
 		e.decideProgress()
 	}
-	e.decision.Status = e.status
+	e.decision.Status, e.decision.RequeueAfter = e.status, e.schedule.RequeueAfter
 	if e.decision.Question == nil {
 		stored := &e.SequentialJob.Status
 		e.decision.StatusChanged = !equality.Semantic.DeepEqual(stored, &e.status)
@@ -48,6 +50,7 @@ type evaluation struct {
 	spec     *v1alpha1.SequentialJobSpec
 	status   v1alpha1.SequentialJobStatus
 	now      metav1.Time
+	schedule core.Schedule
 	decision Decision
 	// startedStep is the step that this decision starts. Its Job can exist only if the record
 	// of an earlier decision was lost, and then it has the same name.
@@ -60,22 +63,25 @@ type evaluation struct {
 func (e *evaluation) decideProgress() {
 	e.observeSpec()
 	e.startRequestedRerun()
-	if !isFinished(&e.status) {
-		e.restartResumedDeadline()
-		if e.admitRun() == runAdmitted {
+	if !IsFinished(&e.status) {
+		restartResumedDeadline(e.spec, &e.status, e.now)
+		if e.admitRun() {
 			e.advanceSteps()
 		}
 	}
 	if e.decision.Question != nil {
 		return
 	}
+	deadline, hasDeadline := runDeadline(e.spec, &e.status)
+	step, ttl := activeStep(e.status.Steps), e.spec.TTLSecondsAfterFinished
 	switch {
-	case e.canRerun():
-		e.requeueAfter(time.Millisecond)
-	case isFinished(&e.status):
-		e.expireFinished()
+	case IsFinished(&e.status) && IsRerunRequested(e.spec, &e.status) && CheckRerun(e.spec, &e.status) == nil:
+		e.schedule.RequeueWithin(time.Millisecond) // until the rerun starts, the SequentialJob must not expire
+	case IsFinished(&e.status) && ttl != nil:
+		e.decision.DeleteExpired = e.schedule.HasReached(e.status.CompletionTime.Add(time.Duration(*ttl) * time.Second))
+	case hasDeadline && step != nil && !step.Finally && step.Phase != v1alpha1.StepSuspended && e.Now.Before(deadline):
+		e.schedule.RequeueWithin(deadline.Sub(e.Now))
 	}
-	e.requeueAtDeadline()
 	e.summarize()
 	e.decision.NeedsFinalizer = mayBeRunning(e.status.Steps)
 }
@@ -97,21 +103,19 @@ func (e *evaluation) advanceSteps() {
 }
 
 // restartResumedDeadline restarts the run's deadline when the run is resumed.
-func (e *evaluation) restartResumedDeadline() {
-	wasSuspended := meta.IsStatusConditionTrue(e.status.Conditions, v1alpha1.ConditionSuspended)
-	if wasSuspended && !e.spec.Suspend && e.status.StartTime != nil {
-		e.status.StartTime = e.now.DeepCopy()
+func restartResumedDeadline(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus, now metav1.Time) {
+	wasSuspended := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSuspended)
+	if wasSuspended && !spec.Suspend && status.StartTime != nil {
+		status.StartTime = now.DeepCopy()
 	}
 }
 
-func (e *evaluation) finishRun() { e.status.CompletionTime = e.now.DeepCopy() }
-
 // startNextStep starts the next step, or finishes the run. It reports whether a step started.
 func (e *evaluation) startNextStep() bool {
-	e.skipSteps()
+	e.skipUnreachableSteps()
 	next := nextStep(e.status.Steps)
 	if next == nil {
-		e.finishRun()
+		e.status.CompletionTime = e.now.DeepCopy()
 		return false
 	}
 	if e.spec.Suspend {
@@ -121,24 +125,15 @@ func (e *evaluation) startNextStep() bool {
 	return true
 }
 
-// skipSteps skips the steps that cannot run after a failure or the run's deadline. Steps of
-// finally run regardless.
-func (e *evaluation) skipSteps() {
-	reason := ""
+// skipUnreachableSteps skips the steps that cannot run after a failure or the run's deadline. Steps
+// of finally run regardless.
+func (e *evaluation) skipUnreachableSteps() {
 	switch next := nextStep(e.status.Steps); {
 	case next == nil || next.Finally:
-		return
 	case findFailedStep(e.status.Steps, false) != nil:
-		reason = v1alpha1.ReasonPreviousStepFailed
+		skipWaitingSteps(e.status.Steps, v1alpha1.ReasonPreviousStepFailed, false)
 	case !e.spec.Suspend && e.exceedsDeadline():
-		reason = v1alpha1.ReasonDeadlineExceeded
-	default:
-		return
-	}
-	for i := range e.status.Steps {
-		if step := &e.status.Steps[i]; canStart(step.Phase) && !step.Finally {
-			step.Phase, step.Reason, step.Message = v1alpha1.StepSkipped, reason, ""
-		}
+		skipWaitingSteps(e.status.Steps, v1alpha1.ReasonDeadlineExceeded, false)
 	}
 }
 
@@ -146,7 +141,7 @@ func (e *evaluation) skipSteps() {
 func (e *evaluation) startStep(step *v1alpha1.StepStatus) {
 	stepSpec := findStepSpec(e.spec, step.Name)
 	if stepSpec == nil { // removed from the spec while its next attempt was due
-		failedVerdict(v1alpha1.ReasonJobRejected, removedMessage).applyTo(step, e.now)
+		e.failedWithoutJob(step, v1alpha1.ReasonJobRejected, removedMessage).applyTo(step, e.now)
 		return
 	}
 	attempt, reason := int32(1), ""
@@ -197,24 +192,18 @@ func (e *evaluation) deleteJob(job *batchv1.Job) {
 	}
 }
 
-// requeueAfter schedules another decision after at most this positive time.
-func (e *evaluation) requeueAfter(wait time.Duration) {
-	e.decision.RequeueAfter = core.Earliest(e.decision.RequeueAfter, max(wait, time.Millisecond))
-}
-
 // runDeadline returns the time at which the run exceeds its activeDeadlineSeconds.
-func (e *evaluation) runDeadline() (deadline time.Time, found bool) {
-	seconds := e.spec.ActiveDeadlineSeconds
-	if seconds == nil || e.status.StartTime == nil {
+func runDeadline(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) (deadline time.Time, found bool) {
+	if spec.ActiveDeadlineSeconds == nil || status.StartTime == nil {
 		return time.Time{}, false
 	}
-	return e.status.StartTime.Add(time.Duration(*seconds) * time.Second), true
+	return status.StartTime.Add(time.Duration(*spec.ActiveDeadlineSeconds) * time.Second), true
 }
 
 // exceedsDeadline reports whether the run has exceeded its activeDeadlineSeconds, and records
 // when that was first observed.
 func (e *evaluation) exceedsDeadline() bool {
-	deadline, found := e.runDeadline()
+	deadline, found := runDeadline(e.spec, &e.status)
 	if !found || e.Now.Before(deadline) {
 		return false
 	}
@@ -222,32 +211,6 @@ func (e *evaluation) exceedsDeadline() bool {
 		e.status.DeadlineExceededTime = e.now.DeepCopy()
 	}
 	return true
-}
-
-// requeueAtDeadline schedules a decision for the run's deadline, while a step that it can stop
-// is active.
-func (e *evaluation) requeueAtDeadline() {
-	step := activeStep(e.status.Steps)
-	if step == nil || step.Finally || step.Phase == v1alpha1.StepSuspended {
-		return
-	}
-	if deadline, found := e.runDeadline(); found && e.Now.Before(deadline) {
-		e.requeueAfter(deadline.Sub(e.Now))
-	}
-}
-
-// expireFinished deletes a SequentialJob whose time to live is over.
-func (e *evaluation) expireFinished() {
-	seconds := e.spec.TTLSecondsAfterFinished
-	if seconds == nil {
-		return
-	}
-	left := e.status.CompletionTime.Add(time.Duration(*seconds) * time.Second).Sub(e.Now)
-	if left > 0 {
-		e.requeueAfter(left)
-		return
-	}
-	e.decision.DeleteExpired = true
 }
 
 // decideDeletion stops what runs of a SequentialJob that is being deleted. The finalizer is
@@ -268,9 +231,10 @@ func (e *evaluation) decideDeletion() {
 		}
 	}
 	if !e.decision.NeedsFinalizer {
-		e.decision.Events = append(e.decision.Events, normalEvent(v1alpha1.EventTerminated, actionRun, "The SequentialJob is being deleted, and none of its Jobs is running any more"))
+		e.decision.Events = append(e.decision.Events, core.NormalEvent(v1alpha1.EventTerminated, actionRun, "The SequentialJob is being deleted, and none of its Jobs is running any more"))
 		return
 	}
 	e.status.Phase = v1alpha1.PhaseTerminating
-	e.setCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonTerminating, "the running step is being stopped because the SequentialJob is being deleted")
+	e.setCondition(v1alpha1.ConditionProgressing, condition.False(
+		v1alpha1.ReasonTerminating, "the running step is being stopped because the SequentialJob is being deleted"))
 }

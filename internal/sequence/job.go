@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
@@ -32,7 +33,7 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 			Parallelism:           options.Parallelism,
 			Completions:           options.Completions,
 			CompletionMode:        options.CompletionMode,
-			BackoffLimit:          new(backoffLimit(options)),
+			BackoffLimit:          new(ptr.Deref(options.BackoffLimit, 0)),
 			ActiveDeadlineSeconds: options.ActiveDeadlineSeconds,
 			PodFailurePolicy:      options.PodFailurePolicy.DeepCopy(),
 			// A failed Pod is replaced only once it has stopped, so that a step never runs
@@ -41,13 +42,6 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 			Template:             template,
 		},
 	}
-}
-
-func backoffLimit(options *v1alpha1.StepOptions) int32 {
-	if options.BackoffLimit == nil {
-		return 0
-	}
-	return *options.BackoffLimit
 }
 
 // podTemplate returns spec.template with the step's container.
@@ -163,6 +157,24 @@ func childLabels(sj *v1alpha1.SequentialJob) map[string]string {
 	}
 }
 
+// JobFingerprint returns a hash of everything in a Job except its name, its owner and the
+// operator's marks of them. If the API server accepts a Job in a dry run, it accepts a Job with
+// the same fingerprint as well.
+func JobFingerprint(job *batchv1.Job) string {
+	anonymous := job.DeepCopy()
+	for _, labels := range []map[string]string{anonymous.Labels, anonymous.Spec.Template.Labels} {
+		delete(labels, v1alpha1.LabelSequentialJob)
+		delete(labels, v1alpha1.LabelSequentialJobUID)
+	}
+	for _, annotation := range []string{
+		v1alpha1.AnnotationRun, v1alpha1.AnnotationGeneration,
+		v1alpha1.AnnotationSpecHash, v1alpha1.AnnotationTemplateHash,
+	} {
+		delete(anonymous.Annotations, annotation)
+	}
+	return anonymous.Namespace + "/" + contentHash([]any{anonymous.Labels, anonymous.Annotations, anonymous.Spec})
+}
+
 // allStepSpecs returns the steps of containers, then those of finally.
 func allStepSpecs(spec *v1alpha1.SequentialJobSpec) []*v1alpha1.Step {
 	steps := make([]*v1alpha1.Step, 0, len(spec.Containers)+len(spec.Finally))
@@ -173,10 +185,4 @@ func allStepSpecs(spec *v1alpha1.SequentialJobSpec) []*v1alpha1.Step {
 		steps = append(steps, &spec.Finally[i])
 	}
 	return steps
-}
-
-// isQueueManaged reports whether a queue such as Kueue decides when the Job may run.
-func isQueueManaged(job *batchv1.Job) bool {
-	return job.Labels["kueue.x-k8s.io/queue-name"] != "" ||
-		(job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName)
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/yardmaster/yardmaster/internal/core"
@@ -15,12 +14,6 @@ const (
 	maxMessageLength = 256
 	maxOutputBytes   = 4096
 )
-
-// hasStartedPod reports whether the Job's counters prove that a Pod started. If it returns false,
-// a Pod may still have started: one with a readiness probe is not ready at once.
-func hasStartedPod(job *batchv1.Job) bool {
-	return job.Status.Succeeded > 0 || job.Status.Failed > 0 || (job.Status.Ready != nil && *job.Status.Ready > 0)
-}
 
 // hasStartedContainer reports whether a container of any Pod is running or has terminated.
 func hasStartedContainer(pods []corev1.Pod) bool {

@@ -5,19 +5,18 @@ import (
 	"fmt"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/condition"
 )
 
 // startRequestedRerun starts a finished run again when a new id requests it.
 func (e *evaluation) startRequestedRerun() {
-	if !isFinished(&e.status) || !IsRerunRequested(e.spec, &e.status) {
+	if !IsFinished(&e.status) || !IsRerunRequested(e.spec, &e.status) {
 		return
 	}
 	from, err := rerunStart(e.spec, &e.status)
 	if err != nil {
-		e.setSpecAccepted(metav1.ConditionFalse, v1alpha1.ReasonRerunInvalid, err.Error())
+		e.setCondition(v1alpha1.ConditionSpecAccepted, condition.False(v1alpha1.ReasonRerunInvalid, err.Error()))
 		return
 	}
 	kept := make([]v1alpha1.StepStatus, 0, len(e.status.Steps))
@@ -28,13 +27,7 @@ func (e *evaluation) startRequestedRerun() {
 	e.status.RerunID = e.spec.Rerun.ID
 	e.status.StartTime, e.status.CompletionTime, e.status.DeadlineExceededTime = nil, nil, nil
 	e.status.Steps = mergeSteps(e.spec, kept)
-	e.recordValidation()
-}
-
-// canRerun reports whether the run has finished and a valid rerun is requested. Until that
-// starts, the SequentialJob must not expire.
-func (e *evaluation) canRerun() bool {
-	return isFinished(&e.status) && IsRerunRequested(e.spec, &e.status) && CheckRerun(e.spec, &e.status) == nil
+	e.setCondition(v1alpha1.ConditionSpecAccepted, specValidity(e.SequentialJob))
 }
 
 // IsRerunRequested reports whether the spec requests a rerun that the status does not record.

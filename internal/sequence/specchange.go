@@ -10,10 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/condition"
 	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// observeSpec updates the status's steps from a spec that is new or has changed.
+// observeSpec updates the status's steps from a spec that is new or has changed during the run:
+// started steps are immutable, the others follow the new spec.
 func (e *evaluation) observeSpec() {
 	switch {
 	case e.status.Run == 0:
@@ -21,116 +23,86 @@ func (e *evaluation) observeSpec() {
 		if e.spec.Rerun != nil {
 			e.status.RerunID = e.spec.Rerun.ID // set at creation: it requests nothing
 		}
-		e.observeRunningSpec()
 	case e.SequentialJob.Generation == e.status.ObservedGeneration:
 		return
-	case isFinished(&e.status):
-		e.setSpecAccepted(metav1.ConditionTrue, v1alpha1.ReasonAccepted, "")
-	default:
-		e.observeRunningSpec()
 	}
 	e.status.ObservedGeneration = e.SequentialJob.Generation
-}
-
-// observeRunningSpec applies a spec that changed during the run: started steps are immutable,
-// the others follow the new spec.
-func (e *evaluation) observeRunningSpec() {
-	if violations := ImmutabilityViolations(e.spec, &e.status); len(violations) > 0 {
-		e.setSpecAccepted(metav1.ConditionFalse, v1alpha1.ReasonStartedStepChanged, violations.ToAggregate().Error())
-	} else {
-		e.recordValidation()
+	accepted := condition.True(v1alpha1.ReasonAccepted, "")
+	if !IsFinished(&e.status) {
+		accepted = specValidity(e.SequentialJob)
+		if violations := ImmutabilityViolations(e.spec, &e.status); len(violations) > 0 {
+			accepted = condition.False(v1alpha1.ReasonStartedStepChanged, violations.ToAggregate().Error())
+		}
+		e.status.Steps = mergeSteps(e.spec, e.status.Steps)
 	}
-	e.status.Steps = mergeSteps(e.spec, e.status.Steps)
+	e.setCondition(v1alpha1.ConditionSpecAccepted, accepted)
 }
 
-// recordValidation sets the condition SpecAccepted from the validation of the spec.
-func (e *evaluation) recordValidation() {
-	if errs := Validate(e.SequentialJob); len(errs) > 0 {
-		e.setSpecAccepted(metav1.ConditionFalse, v1alpha1.ReasonInvalid, errs.ToAggregate().Error())
-		return
+// specValidity returns the condition SpecAccepted of a spec that may be used from its first step.
+func specValidity(sj *v1alpha1.SequentialJob) condition.State {
+	if errs := Validate(sj); len(errs) > 0 {
+		return condition.False(v1alpha1.ReasonInvalid, errs.ToAggregate().Error())
 	}
-	e.setSpecAccepted(metav1.ConditionTrue, v1alpha1.ReasonAccepted, "")
+	return condition.True(v1alpha1.ReasonAccepted, "")
 }
 
-func (e *evaluation) setSpecAccepted(status metav1.ConditionStatus, reason, message string) {
-	e.setCondition(v1alpha1.ConditionSpecAccepted, status, reason, message)
-}
-
-// runAdmission is the answer to the question whether steps of the run may be evaluated.
-type runAdmission string
-
-const (
-	runAdmitted runAdmission = "Admitted"
-	// runUndetermined means that a question must be answered first.
-	runUndetermined runAdmission = "Undetermined"
-	// runBlocked means that a quota has no room for the first step's Job.
-	runBlocked runAdmission = "Blocked"
-	// runRejected means that the spec cannot be used: the run failed.
-	runRejected runAdmission = "Rejected"
-)
-
-// admitRun decides whether the run may create Jobs. Before its first step, every Job is created
-// in a dry run: a mistake in the last step is reported now, not in an hour.
-func (e *evaluation) admitRun() runAdmission {
+// admitRun decides whether steps of the run may be evaluated now. Before its first step, every Job
+// is created in a dry run: a mistake in the last step is reported now, not in an hour. After a
+// change of the spec during the run, the Jobs of the waiting steps are; a step that would be refused
+// is reported, and the run continues until that step.
+func (e *evaluation) admitRun() bool {
+	hasStarted := hasRunStarted(&e.status)
+	isChanged := e.SequentialJob.Generation != e.SequentialJob.Status.ObservedGeneration
 	switch {
-	case hasRunStarted(&e.status):
-		return e.checkSpecChange()
-	case isSpecRejected(&e.status):
-		e.rejectRun()
-		return runRejected
-	case e.spec.Suspend:
-		return runAdmitted // startNextStep starts nothing
+	case isSpecRejected(&e.status) && !hasStarted:
+		rejectRun(&e.status, e.now)
+		return false
+	case isSpecRejected(&e.status), hasStarted && !isChanged, !hasStarted && e.spec.Suspend:
+		return true // startNextStep starts nothing while suspended
 	}
-	refusals, admission := e.dryRunWaitingSteps()
-	if admission != runAdmitted {
-		return admission
+	jobs := waitingJobs(e.SequentialJob, &e.status)
+	switch {
+	case len(jobs) == 0:
+		return true
+	case e.Answers.DryRun == nil:
+		e.decision.Question = &Question{DryRun: jobs}
+		return false
 	}
+	refusals := e.Answers.DryRun.Refusals
 	if permanent := findPermanentRefusal(refusals); permanent != nil {
-		e.setSpecAccepted(metav1.ConditionFalse, v1alpha1.ReasonStepInvalid, refusedStepMessage(permanent))
-		e.rejectRun()
-		return runRejected
+		message := fmt.Sprintf("step %q: %s", permanent.Step, permanent.Message)
+		e.setCondition(v1alpha1.ConditionSpecAccepted, condition.False(v1alpha1.ReasonStepInvalid, message))
+		if !hasStarted {
+			rejectRun(&e.status, e.now)
+		}
+		return hasStarted
 	}
 	next := nextStep(e.status.Steps)
 	for i := range refusals {
-		if next != nil && refusals[i].Step == next.Name {
-			e.blockedBy = &refusals[i]
-			return runBlocked
+		if !hasStarted && next != nil && refusals[i].Step == next.Name {
+			e.blockedBy = &refusals[i] // a quota has no room for the first step's Job
 		}
 	}
-	return runAdmitted
+	return e.blockedBy == nil
 }
 
-// checkSpecChange creates the waiting steps' Jobs in a dry run after the spec changed during the
-// run. A step that would be refused is reported now; the run continues until that step.
-func (e *evaluation) checkSpecChange() runAdmission {
-	if e.SequentialJob.Generation == e.SequentialJob.Status.ObservedGeneration || isSpecRejected(&e.status) {
-		return runAdmitted
-	}
-	refusals, admission := e.dryRunWaitingSteps()
-	if permanent := findPermanentRefusal(refusals); permanent != nil {
-		e.setSpecAccepted(metav1.ConditionFalse, v1alpha1.ReasonStepInvalid, refusedStepMessage(permanent))
-	}
-	return admission
+// rejectRun finishes a run before its first step. Its finally steps are skipped as well: there
+// is nothing to clean up.
+func rejectRun(status *v1alpha1.SequentialJobStatus, now metav1.Time) {
+	skipWaitingSteps(status.Steps, v1alpha1.ReasonInvalid, true)
+	status.CompletionTime = now.DeepCopy()
 }
 
-// dryRunWaitingSteps returns what the API server refused of the steps that wait to start. It is
-// undetermined until the dry run is made.
-func (e *evaluation) dryRunWaitingSteps() ([]core.Refusal, runAdmission) {
+// waitingJobs returns the next Jobs of the steps that wait to start.
+func waitingJobs(sj *v1alpha1.SequentialJob, status *v1alpha1.SequentialJobStatus) []*batchv1.Job {
 	var jobs []*batchv1.Job
-	for i := range e.status.Steps {
-		step := &e.status.Steps[i]
-		if stepSpec := findStepSpec(e.spec, step.Name); stepSpec != nil && canStart(step.Phase) {
-			jobs = append(jobs, stepJob(e.SequentialJob, stepSpec, e.status.Run, step.Attempt+1))
+	for i := range status.Steps {
+		step := &status.Steps[i]
+		if stepSpec := findStepSpec(&sj.Spec, step.Name); stepSpec != nil && canStart(step.Phase) {
+			jobs = append(jobs, stepJob(sj, stepSpec, status.Run, step.Attempt+1))
 		}
 	}
-	switch {
-	case len(jobs) == 0:
-		return nil, runAdmitted
-	case e.Answers.DryRun == nil:
-		e.decision.Question = &Question{DryRun: jobs}
-		return nil, runUndetermined
-	}
-	return e.Answers.DryRun.Refusals, runAdmitted
+	return jobs
 }
 
 // findPermanentRefusal returns the first refusal that waiting cannot resolve, nil if there is
@@ -146,21 +118,6 @@ func findPermanentRefusal(refusals []core.Refusal) *core.Refusal {
 
 func isSpecRejected(status *v1alpha1.SequentialJobStatus) bool {
 	return meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionSpecAccepted)
-}
-
-func refusedStepMessage(refusal *core.Refusal) string {
-	return fmt.Sprintf("step %q: %s", refusal.Step, refusal.Message)
-}
-
-// rejectRun finishes a run before its first step. Its finally steps are skipped as well: there
-// is nothing to clean up.
-func (e *evaluation) rejectRun() {
-	for i := range e.status.Steps {
-		if step := &e.status.Steps[i]; canStart(step.Phase) {
-			step.Phase, step.Reason = v1alpha1.StepSkipped, v1alpha1.ReasonInvalid
-		}
-	}
-	e.finishRun()
 }
 
 // mergeSteps returns the run's steps: the recorded ones that have started, in their order, then
@@ -203,7 +160,7 @@ func mergeSection(steps []v1alpha1.StepStatus, section []v1alpha1.Step, recorded
 // ImmutabilityViolations returns an error for each step that started in the current run and
 // that the spec changes, removes, renames or moves.
 func ImmutabilityViolations(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) field.ErrorList {
-	if status.Run == 0 || isFinished(status) {
+	if status.Run == 0 || IsFinished(status) {
 		return nil
 	}
 	errs := sectionViolations(field.NewPath("spec", "containers"), spec.Containers, status, false)

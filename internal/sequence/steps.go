@@ -6,7 +6,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func isFinished(status *v1alpha1.SequentialJobStatus) bool { return status.CompletionTime != nil }
+// IsFinished reports whether the run has completed or failed.
+func IsFinished(status *v1alpha1.SequentialJobStatus) bool { return status.CompletionTime != nil }
 
 // isActive reports whether a step with this phase has started and not ended.
 func isActive(phase v1alpha1.StepPhase) bool {
@@ -77,6 +78,16 @@ func findStepSpec(spec *v1alpha1.SequentialJobSpec, name string) *v1alpha1.Step 
 	return nil
 }
 
+// skipWaitingSteps skips the steps that wait to start: those of containers, and of finally if that
+// is included.
+func skipWaitingSteps(steps []v1alpha1.StepStatus, reason string, includeFinally bool) {
+	for i := range steps {
+		if step := &steps[i]; canStart(step.Phase) && (includeFinally || !step.Finally) {
+			step.Phase, step.Reason, step.Message = v1alpha1.StepSkipped, reason, ""
+		}
+	}
+}
+
 // mayBeRunning reports whether Pods of a step may be running, so that deleting the
 // SequentialJob has to stop them first.
 func mayBeRunning(steps []v1alpha1.StepStatus) bool {
@@ -98,5 +109,5 @@ func hasFinallyStarted(steps []v1alpha1.StepStatus) bool {
 // isCompleted reports whether the run finished, every step ran, and none failed it.
 func isCompleted(status *v1alpha1.SequentialJobStatus) bool {
 	skipped := func(step v1alpha1.StepStatus) bool { return step.Phase == v1alpha1.StepSkipped }
-	return isFinished(status) && firstFailedStep(status.Steps) == nil && !slices.ContainsFunc(status.Steps, skipped)
+	return IsFinished(status) && firstFailedStep(status.Steps) == nil && !slices.ContainsFunc(status.Steps, skipped)
 }

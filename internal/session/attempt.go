@@ -1,11 +1,14 @@
 package session
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
@@ -20,51 +23,19 @@ const (
 	activityPrecision = time.Minute
 )
 
-// attemptState is the state of the open attempt's Job.
-type attemptState string
-
-const (
-	// attemptNotCreated: the Job has not been created yet.
-	attemptNotCreated attemptState = "NotCreated"
-	// attemptLost: the Job was deleted before its outcome was observed.
-	attemptLost attemptState = "Lost"
-	// attemptExists: the Job exists.
-	attemptExists attemptState = "Exists"
-)
-
-// attemptStateOf returns the state of the open attempt, given the Job with its name.
-func (e *evaluation) attemptStateOf(job *batchv1.Job) attemptState {
+// followAttempt determines what became of the open attempt, given the Job with its name.
+func (e *evaluation) followAttempt(job *batchv1.Job) {
 	wasCreated := e.status.JobUID != "" || e.observation.CreatedJobs[e.status.Job] != ""
 	switch {
+	case job == nil && !wasCreated && (e.spec.OperatingMode == v1alpha1.ModeStopped || e.settings == nil):
+		e.status.Job, e.status.StopTime = "", nil // an attempt without a Job leaves no record
 	case job == nil && !wasCreated:
-		return attemptNotCreated
+		e.createAttemptObjects()
 	case job == nil, e.status.JobUID != "" && e.status.JobUID != job.UID:
-		return attemptLost
-	default:
-		return attemptExists
-	}
-}
-
-// followAttempt determines what became of the open attempt.
-func (e *evaluation) followAttempt(job *batchv1.Job) {
-	switch e.attemptStateOf(job) {
-	case attemptNotCreated:
-		e.resumeCreation()
-	case attemptLost:
 		e.closeLostAttempt()
-	case attemptExists:
+	default:
 		e.followJob(job)
 	}
-}
-
-// resumeCreation creates the Job of the open attempt, or abandons the attempt if it is no
-// longer wanted. An attempt without a Job leaves no record.
-func (e *evaluation) resumeCreation() {
-	if e.spec.OperatingMode == v1alpha1.ModeStopped || e.settings == nil {
-		e.status.Job, e.status.StopTime = "", nil
-		return
-	}
-	e.createAttemptObjects()
 }
 
 // followJob observes the progress of the open attempt's Job.
@@ -75,24 +46,31 @@ func (e *evaluation) followJob(job *batchv1.Job) {
 	if e.status.JobStartTime == nil {
 		e.status.JobStartTime = job.Status.StartTime
 	}
-	e.recordRunnerStart()
+	if start := runnerStartTime(e.pod, e.spec.Interactive, e.now); e.status.RunnerStartTime == nil && start != nil {
+		e.status.RunnerStartTime = start
+		e.status.StartTime = cmp.Or(e.status.StartTime, start)
+	}
 	e.readResult()
-	e.applyRules(attemptRules)
+	e.setAttemptConditions()
 	end := core.FindEndCondition(job)
 	if end != nil && endedBeforeDeletion(job, end) {
-		e.closeAttempt(verdictOfJob(job, e.pod, end, e.hasResult()))
+		e.closeAttempt(verdictOfJob(job, e.pod, end, hasResult(&e.status)))
 		return
 	}
 	if e.status.StopTime == nil {
-		e.recordStop()
+		if reason := e.stopReason(); reason != "" {
+			e.status.StopTime, e.status.StoppedReason = &e.now, reason
+		}
 	}
 	switch {
 	case e.status.StopTime != nil:
 		// In the foreground: the Job exists until its Pod has ended.
 		e.deleteJob(job)
-		e.hasReached(e.stuckTime())
+		e.schedule.HasReached(stuckTime(&e.status))
 	case end == nil:
-		e.keepNetworkPolicy()
+		if e.observation.Runner != nil { // without a SessionRunner the NetworkPolicy stays as it is
+			e.decision.ApplyObjects = []core.Object{buildNetworkPolicy(e.observation.Session, e.observation.Runner)}
+		}
 		e.failStuckStart()
 	}
 }
@@ -108,38 +86,26 @@ func endedBeforeDeletion(job *batchv1.Job, end *batchv1.JobCondition) bool {
 	return ended.Before(deleted) || end.Type == batchv1.JobComplete && ended.Equal(deleted)
 }
 
-// recordRunnerStart records when the runner started. An interactive runner has started when
-// it is ready.
-func (e *evaluation) recordRunnerStart() {
-	c := runnerStatus(e.pod)
-	if e.status.RunnerStartTime != nil || c == nil {
-		return
+// runnerStartTime returns when the runner started, nil if it has not. An interactive runner has
+// started when it is ready.
+func runnerStartTime(pod *corev1.Pod, interactive bool, now metav1.Time) *metav1.Time {
+	c := runnerStatus(pod)
+	if c == nil {
+		return nil
 	}
-	start := metav1.Time{}
+	start := now
 	switch {
 	case c.State.Terminated != nil:
 		start = c.State.Terminated.StartedAt
-	case c.State.Running != nil && (!e.spec.Interactive || c.Ready):
+	case c.State.Running != nil && (!interactive || c.Ready):
 		start = c.State.Running.StartedAt
 	default:
-		return
+		return nil
 	}
-	if start.IsZero() || e.spec.Interactive {
-		start = e.now
+	if start.IsZero() || interactive {
+		start = now
 	}
-	e.status.RunnerStartTime = &start
-	if e.status.StartTime == nil {
-		e.status.StartTime = &start
-	}
-}
-
-// recordStop records that the session has to stop, if it does.
-func (e *evaluation) recordStop() {
-	reason := e.stopReason()
-	if reason == "" {
-		return
-	}
-	e.status.StopTime, e.status.StoppedReason = &e.now, reason
+	return &start
 }
 
 // stopReason returns why the session has to stop; empty if it does not.
@@ -163,16 +129,16 @@ func (e *evaluation) stopReason() v1alpha1.StopReason {
 	if last := e.status.LastActivityTime; last == nil || active.Sub(last.Time) >= activityPrecision {
 		e.status.LastActivityTime = new(metav1.NewTime(active.Truncate(time.Second)))
 	}
-	idle := secondsOrDefault(e.spec.InactivityTimeout, 0)
-	if idle > 0 && e.hasReached(active.Add(time.Duration(idle)*time.Second)) {
+	idle := ptr.Deref(e.spec.InactivityTimeout, 0)
+	if idle > 0 && e.schedule.HasReached(active.Add(time.Duration(idle)*time.Second)) {
 		return v1alpha1.StopInactivity
 	}
 	return ""
 }
 
 // stuckTime returns when the Pod of a stopping session is reported as stuck.
-func (e *evaluation) stuckTime() time.Time {
-	return e.status.StopTime.Add(gracePeriod + stuckPodDelay)
+func stuckTime(status *v1alpha1.AgenticSessionStatus) time.Time {
+	return status.StopTime.Add(gracePeriod + stuckPodDelay)
 }
 
 // closeLostAttempt closes an attempt whose Job was deleted. Its Pod may be remembered. However
@@ -185,18 +151,10 @@ func (e *evaluation) closeLostAttempt() {
 	if e.status.StopTime != nil {
 		v.outcome, v.Reason, v.Message = v1alpha1.RunStopped, string(e.status.StoppedReason), ""
 		v.endTime = earlierTime(v.endTime, e.status.StopTime.Add(gracePeriod))
-	} else if left, limited := e.remainingSeconds(); limited && e.status.JobStartTime != nil {
+	} else if left, limited := remainingSeconds(&e.observation, &e.status); limited && e.status.JobStartTime != nil {
 		v.endTime = earlierTime(v.endTime, e.status.JobStartTime.Add(time.Duration(left)*time.Second))
 	}
 	e.closeAttempt(v)
-}
-
-// keepNetworkPolicy restores the NetworkPolicy while a Job runs. Without a SessionRunner it
-// stays as it is.
-func (e *evaluation) keepNetworkPolicy() {
-	if e.observation.Runner != nil {
-		e.decision.ApplyObjects = append(e.decision.ApplyObjects, buildNetworkPolicy(e.observation.Session, e.observation.Runner))
-	}
 }
 
 // failStuckStart closes an attempt whose runner cannot start within startupTimeout.
@@ -208,11 +166,9 @@ func (e *evaluation) failStuckStart() {
 	if problem == nil {
 		problem = podSandboxProblem(e.pod)
 	}
-	limit := secondsOrDefault(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
-	if problem == nil || limit == 0 {
-		return
-	}
-	if !e.hasReached(e.startupBegin().Add(time.Duration(limit) * time.Second)) {
+	limit := ptr.Deref(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
+	begin := startupBegin(&e.status, e.job, e.pod)
+	if problem == nil || limit == 0 || !e.schedule.HasReached(begin.Add(time.Duration(limit)*time.Second)) {
 		return
 	}
 	e.decision.ApplyObjects = nil
@@ -222,19 +178,13 @@ func (e *evaluation) failStuckStart() {
 
 // startupBegin returns since when the attempt could have started. Time in which the Pod waits
 // for a node does not count: that is not a mistake of the session.
-func (e *evaluation) startupBegin() time.Time {
-	if c := findPodCondition(e.pod, corev1.PodScheduled, corev1.ConditionTrue); c != nil && !c.LastTransitionTime.IsZero() {
+func startupBegin(status *v1alpha1.AgenticSessionStatus, job *batchv1.Job, pod *corev1.Pod) time.Time {
+	if c := findPodCondition(pod, corev1.PodScheduled, corev1.ConditionTrue); c != nil && !c.LastTransitionTime.IsZero() {
 		return c.LastTransitionTime.Time
 	}
-	if e.status.JobStartTime != nil {
-		return e.status.JobStartTime.Time
-	}
-	return e.job.CreationTimestamp.Time
+	return cmp.Or(status.JobStartTime, &job.CreationTimestamp).Time
 }
 
 func earlierTime(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
+	return slices.MinFunc([]time.Time{a, b}, time.Time.Compare)
 }

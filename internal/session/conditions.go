@@ -3,7 +3,9 @@ package session
 import (
 	"fmt"
 	"slices"
+	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,69 +18,42 @@ import (
 // maxConditionMessageLength keeps the status small.
 const maxConditionMessageLength = 4096
 
-// conditionState is the value of a condition.
-type conditionState struct {
-	status          metav1.ConditionStatus
-	reason, message string
-}
-
-// conditionRule determines one condition. If found is false the condition stays as it is.
-type conditionRule struct {
-	conditionType string
-	evaluate      func(*evaluation) (state conditionState, found bool)
-}
-
-// The rules of the conditions, in the order in which the status lists them.
-var (
-	dependencyRules = []conditionRule{
-		{v1alpha1.ConditionDependenciesReady, dependenciesReady},
-		{v1alpha1.ConditionNetworkRestricted, networkRestricted},
-	}
-	attemptRules = []conditionRule{
-		{v1alpha1.ConditionJobCreated, jobCreated},
-		{v1alpha1.ConditionPodScheduled, podScheduled},
-		{v1alpha1.ConditionRunnerStarted, runnerStarted},
-	}
-	outcomeRules = []conditionRule{
-		{v1alpha1.ConditionStopStuck, stopStuck},
-		{v1alpha1.ConditionCompleted, completed},
-	}
-)
-
 // setConditions sets all conditions, given the phase. A finished session keeps the attempt
 // conditions of its last Job.
 func (e *evaluation) setConditions() {
-	e.applyRules(dependencyRules)
+	e.setCondition(v1alpha1.ConditionDependenciesReady, dependenciesReady(&e.status, e.obstacle))
+	e.setCondition(v1alpha1.ConditionNetworkRestricted, networkRestricted(&e.observation))
 	isFinished := e.status.Phase == v1alpha1.SessionCompleted || e.status.Phase == v1alpha1.SessionFailed
-	if !isFinished || e.findCondition(v1alpha1.ConditionJobCreated) == nil {
-		e.applyRules(attemptRules)
+	if !isFinished || meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionJobCreated) == nil {
+		e.setAttemptConditions()
 	}
-	e.applyRules(outcomeRules)
-	condition.Set(&e.status.Conditions, e.observation.Session.Generation, e.now, e.summary())
+	e.setCondition(v1alpha1.ConditionStopStuck, stopStuck(&e.status, e.pod, e.observation.Now))
+	problem := phaseReason(&e.status, e.pod, e.obstacle)
+	problem.Message = truncateConditionMessage(problem.Message)
+	e.setCondition(v1alpha1.ConditionCompleted, condition.StateOf(e.status.Phase == v1alpha1.SessionCompleted, problem.Reason, problem.Message))
+	condition.Set(&e.status.Conditions, e.observation.Session.Generation, e.now, summaryOf(e.status.Phase, problem))
 }
 
-func (e *evaluation) applyRules(rules []conditionRule) {
-	for _, rule := range rules {
-		if state, found := rule.evaluate(e); found {
-			e.setCondition(rule.conditionType, state)
-		}
-	}
+// setAttemptConditions sets the conditions of the open attempt.
+func (e *evaluation) setAttemptConditions() {
+	e.setCondition(v1alpha1.ConditionJobCreated, jobCreated(&e.status, e.obstacle, e.decision.CreateJob != nil))
+	e.setCondition(v1alpha1.ConditionPodScheduled, podScheduled(&e.status, e.job, e.pod))
+	e.setCondition(v1alpha1.ConditionRunnerStarted, runnerStarted(&e.status, e.pod))
 }
 
-func (e *evaluation) setCondition(conditionType string, state conditionState) {
-	meta.SetStatusCondition(&e.status.Conditions, metav1.Condition{
-		Type: conditionType, Status: state.status, Reason: state.reason, Message: truncateConditionMessage(state.message),
-		ObservedGeneration: e.observation.Session.Generation, LastTransitionTime: e.now,
-	})
+// unchanged is the state of a condition that stays as it is.
+var unchanged condition.State
+
+func (e *evaluation) setCondition(conditionType string, state condition.State) {
+	if state != unchanged {
+		state.Message = truncateConditionMessage(state.Message)
+		condition.SetState(&e.status.Conditions, e.observation.Session.Generation, e.now, conditionType, state)
+	}
 }
 
 func truncateConditionMessage(message string) string {
 	runes := []rune(message)
 	return string(runes[:min(len(runes), maxConditionMessageLength)])
-}
-
-func (e *evaluation) findCondition(conditionType string) *metav1.Condition {
-	return meta.FindStatusCondition(e.status.Conditions, conditionType)
 }
 
 // phaseOf derives the phase from the open attempt's Job, or from how the last attempt ended.
@@ -107,102 +82,92 @@ func phaseOf(status *v1alpha1.AgenticSessionStatus) v1alpha1.SessionPhase {
 }
 
 // dependenciesReady keeps the condition of a session that has ended.
-func dependenciesReady(e *evaluation) (conditionState, bool) {
-	switch o := e.obstacle; {
+func dependenciesReady(status *v1alpha1.AgenticSessionStatus, o *obstacle) condition.State {
+	switch {
 	case o != nil && (o.timeLimited || o.Reason == v1alpha1.ReasonWorkspaceInUse):
-		return conditionState{metav1.ConditionFalse, o.Reason, o.Message}, true
-	case e.status.Job != "":
-		return conditionState{metav1.ConditionTrue, v1alpha1.ReasonDependenciesReady, ""}, true
-	case e.findCondition(v1alpha1.ConditionDependenciesReady) == nil:
-		return conditionState{metav1.ConditionUnknown, v1alpha1.ReasonUnknown, ""}, true
+		return condition.False(o.Reason, o.Message)
+	case status.Job != "":
+		return condition.True(v1alpha1.ReasonDependenciesReady, "")
+	case meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDependenciesReady) == nil:
+		return condition.State{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonUnknown}
 	}
-	return conditionState{}, false
+	return unchanged
 }
 
-func networkRestricted(e *evaluation) (conditionState, bool) {
-	session, policy, runner := e.observation.Session, e.observation.NetworkPolicy, e.observation.Runner
+func networkRestricted(o *Observation) condition.State {
+	session, policy, runner := o.Session, o.NetworkPolicy, o.Runner
 	switch {
 	case policy == nil || !metav1.IsControlledBy(policy, session):
 		message := "NetworkPolicy " + NetworkPolicyName(session.Name) + " does not exist"
-		return conditionState{metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyNotFound, message}, true
+		return condition.False(v1alpha1.ReasonNetworkPolicyNotFound, message)
 	case runner != nil && !isNetworkPolicyApplied(policy, buildNetworkPolicy(session, runner)):
 		message := "NetworkPolicy " + policy.Name + " differs from what SessionRunner " + runner.Name + " allows"
-		return conditionState{metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyDiffers, message}, true
+		return condition.False(v1alpha1.ReasonNetworkPolicyDiffers, message)
 	}
-	return conditionState{metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied, ""}, true
+	return condition.True(v1alpha1.ReasonNetworkPolicyApplied, "")
 }
 
 // jobCreated keeps the report of an exceeded quota while the Job is tried again.
-func jobCreated(e *evaluation) (conditionState, bool) {
-	previous := e.findCondition(v1alpha1.ConditionJobCreated)
+func jobCreated(status *v1alpha1.AgenticSessionStatus, o *obstacle, isCreating bool) condition.State {
+	previous := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionJobCreated)
 	switch {
-	case e.status.JobUID != "":
-		return conditionState{metav1.ConditionTrue, v1alpha1.ReasonJobCreated, "Job " + e.status.Job}, true
-	case e.obstacle != nil:
-		return conditionState{metav1.ConditionFalse, e.obstacle.Reason, e.obstacle.Message}, true
-	case e.decision.CreateJob != nil && previous != nil && previous.Reason == v1alpha1.ReasonQuotaExceeded:
-		return conditionState{}, false
+	case status.JobUID != "":
+		return condition.True(v1alpha1.ReasonJobCreated, "Job "+status.Job)
+	case o != nil:
+		return condition.False(o.Reason, o.Message)
+	case isCreating && previous != nil && previous.Reason == v1alpha1.ReasonQuotaExceeded:
+		return unchanged
 	}
-	return conditionState{metav1.ConditionFalse, v1alpha1.ReasonJobNotCreated, ""}, true
+	return condition.False(v1alpha1.ReasonJobNotCreated, "")
 }
 
 // podScheduled keeps the condition of a Pod that the cache does not contain.
-func podScheduled(e *evaluation) (conditionState, bool) {
+func podScheduled(status *v1alpha1.AgenticSessionStatus, job *batchv1.Job, pod *corev1.Pod) condition.State {
 	switch {
-	case e.job == nil || e.pod == nil:
-		isKept := e.status.Job != "" && e.findCondition(v1alpha1.ConditionPodScheduled) != nil
-		return conditionState{metav1.ConditionFalse, v1alpha1.ReasonPodNotCreated, ""}, !isKept
-	case e.pod.Spec.NodeName != "":
-		return conditionState{metav1.ConditionTrue, v1alpha1.ReasonScheduled, ""}, true
+	case job != nil && pod != nil && pod.Spec.NodeName != "":
+		return condition.True(v1alpha1.ReasonScheduled, "")
+	case job != nil && pod != nil:
+		message := ""
+		if c := findPodCondition(pod, corev1.PodScheduled, corev1.ConditionFalse); c != nil {
+			message = core.FormatReason(c.Reason, c.Message)
+		}
+		return condition.False(v1alpha1.ReasonUnscheduled, message)
+	case status.Job != "" && meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPodScheduled) != nil:
+		return unchanged
 	}
-	message := ""
-	if c := findPodCondition(e.pod, corev1.PodScheduled, corev1.ConditionFalse); c != nil {
-		message = core.FormatReason(c.Reason, c.Message)
-	}
-	return conditionState{metav1.ConditionFalse, v1alpha1.ReasonUnscheduled, message}, true
+	return condition.False(v1alpha1.ReasonPodNotCreated, "")
 }
 
-func runnerStarted(e *evaluation) (conditionState, bool) {
-	if e.status.RunnerStartTime != nil {
-		return conditionState{metav1.ConditionTrue, v1alpha1.ReasonRunnerStarted, ""}, true
+func runnerStarted(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod) condition.State {
+	if status.RunnerStartTime != nil {
+		return condition.True(v1alpha1.ReasonRunnerStarted, "")
 	}
-	if problem := containerStartProblem(e.pod); problem != nil {
-		return conditionState{metav1.ConditionFalse, problem.Reason, problem.Message}, true
+	if problem := containerStartProblem(pod); problem != nil {
+		return condition.False(problem.Reason, problem.Message)
 	}
-	return conditionState{metav1.ConditionFalse, v1alpha1.ReasonRunnerNotStarted, ""}, true
+	return condition.False(v1alpha1.ReasonRunnerNotStarted, "")
 }
 
 // stopStuck sets the condition only once it has been True.
-func stopStuck(e *evaluation) (conditionState, bool) {
-	if e.status.StopTime != nil && !e.observation.Now.Before(e.stuckTime()) {
+func stopStuck(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod, now time.Time) condition.State {
+	switch {
+	case status.StopTime != nil && !now.Before(stuckTime(status)):
 		name := "its Pod"
-		if e.pod != nil {
-			name = "Pod " + e.pod.Name
+		if pod != nil {
+			name = "Pod " + pod.Name
 		}
-		return conditionState{metav1.ConditionTrue, v1alpha1.ReasonGracePeriodExceeded, fmt.Sprintf(
-			"%s was terminated at %s and still exists; check whether its node is available",
-			name, e.status.StopTime.UTC().Format("2006-01-02T15:04:05Z"),
-		)}, true
+		return condition.True(v1alpha1.ReasonGracePeriodExceeded, fmt.Sprintf(
+			"%s was terminated at %s and still exists; check whether its node is available", name, status.StopTime.UTC().Format(time.RFC3339)))
+	case meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStopStuck) != nil:
+		return condition.False(v1alpha1.ReasonPodTerminated, "")
 	}
-	wasStuck := e.findCondition(v1alpha1.ConditionStopStuck) != nil
-	return conditionState{metav1.ConditionFalse, v1alpha1.ReasonPodTerminated, ""}, wasStuck
+	return unchanged
 }
 
-func completed(e *evaluation) (conditionState, bool) {
-	status, problem := metav1.ConditionFalse, e.phaseReason()
-	if e.status.Phase == v1alpha1.SessionCompleted {
-		status = metav1.ConditionTrue
-	}
-	return conditionState{status, problem.Reason, problem.Message}, true
-}
-
-// summary returns Ready, Reconciling and Stalled, as docs/conditions.md lists them.
-func (e *evaluation) summary() condition.Summary {
-	problem := e.phaseReason()
-	s := condition.Summary{
-		Ready: metav1.ConditionFalse, Reason: problem.Reason, Message: truncateConditionMessage(problem.Message), Progress: condition.InProgress,
-	}
-	switch e.status.Phase {
+// summaryOf returns Ready, Reconciling and Stalled, as docs/conditions.md lists them.
+func summaryOf(phase v1alpha1.SessionPhase, problem core.Problem) condition.Summary {
+	s := condition.Summary{Ready: metav1.ConditionFalse, Reason: problem.Reason, Message: problem.Message, Progress: condition.InProgress}
+	switch phase {
 	case v1alpha1.SessionRunning, v1alpha1.SessionCompleted:
 		s.Ready, s.Progress = metav1.ConditionTrue, condition.Settled
 	case v1alpha1.SessionStopped:
@@ -219,26 +184,26 @@ func (e *evaluation) summary() condition.Summary {
 }
 
 // phaseReason returns why the session is in its phase.
-func (e *evaluation) phaseReason() core.Problem {
-	switch e.status.Phase {
+func phaseReason(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod, o *obstacle) core.Problem {
+	switch status.Phase {
 	case v1alpha1.SessionCompleted, v1alpha1.SessionFailed:
-		last := lastRun(&e.status)
+		last := lastRun(status)
 		return core.Problem{Reason: last.Reason, Message: last.Message}
 	case v1alpha1.SessionRunning:
 		return core.Problem{Reason: v1alpha1.ReasonRunning}
 	case v1alpha1.SessionStopping:
-		return core.Problem{Reason: v1alpha1.ReasonStopping, Message: string(e.status.StoppedReason)}
+		return core.Problem{Reason: v1alpha1.ReasonStopping, Message: string(status.StoppedReason)}
 	case v1alpha1.SessionStopped:
-		return core.Problem{Reason: v1alpha1.ReasonStopped, Message: string(e.status.StoppedReason)}
+		return core.Problem{Reason: v1alpha1.ReasonStopped, Message: string(status.StoppedReason)}
 	case v1alpha1.SessionCreating:
-		if problem := containerStartProblem(e.pod); problem != nil {
+		if problem := containerStartProblem(pod); problem != nil {
 			return *problem
 		}
 		return core.Problem{Reason: v1alpha1.ReasonCreating}
 	case v1alpha1.SessionPending:
 	}
-	if e.obstacle != nil {
-		return e.obstacle.Problem
+	if o != nil {
+		return o.Problem
 	}
 	return core.Problem{Reason: v1alpha1.ReasonWaiting}
 }

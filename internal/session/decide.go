@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
@@ -32,7 +33,7 @@ func Decide(observation Observation) Decision {
 	e.deleteOrphanJobs()
 	e.status.Phase = phaseOf(&e.status)
 	e.setConditions()
-	e.decision.Status = e.status
+	e.decision.Status, e.decision.RequeueAfter = e.status, e.schedule.RequeueAfter
 	e.decision.Events = eventsBetween(&observation.Session.Status, &e.status)
 	return e.decision
 }
@@ -43,6 +44,7 @@ type evaluation struct {
 	now         metav1.Time
 	spec        *v1alpha1.AgenticSessionSpec
 	status      v1alpha1.AgenticSessionStatus
+	schedule    core.Schedule
 	decision    Decision
 
 	// settings that the session runs with; nil if they are refused or not known.
@@ -60,6 +62,7 @@ func newEvaluation(observation Observation) *evaluation {
 		now:         metav1.NewTime(observation.Now.Truncate(time.Second)), // the API server's precision
 		spec:        &observation.Session.Spec,
 		status:      *observation.Session.Status.DeepCopy(),
+		schedule:    core.Schedule{Now: observation.Now},
 	}
 	e.status.ObservedGeneration = observation.Session.Generation
 	if e.status.Run == 0 {
@@ -75,7 +78,7 @@ func newEvaluation(observation Observation) *evaluation {
 // it has to know more.
 func (e *evaluation) advance() *Question {
 	if e.status.Job != "" {
-		job, question := e.findJob(e.status.Job)
+		job, question := findJob(&e.observation, e.status.Job)
 		if question != nil {
 			return question
 		}
@@ -89,34 +92,40 @@ func (e *evaluation) advance() *Question {
 
 // findJob returns the session's Job with this name; nil if it does not exist. The cache may
 // be behind, so a Job that it does not contain is a question.
-func (e *evaluation) findJob(name string) (*batchv1.Job, *Question) {
-	if job, answered := e.observation.Answers.Jobs[name]; answered {
+func findJob(o *Observation, name string) (*batchv1.Job, *Question) {
+	if job, answered := o.Answers.Jobs[name]; answered {
 		return job, nil
 	}
-	for _, job := range e.observation.Jobs {
-		if job.Name == name && metav1.IsControlledBy(job, e.observation.Session) {
+	for _, job := range o.Jobs {
+		if job.Name == name && metav1.IsControlledBy(job, o.Session) {
 			return job, nil
 		}
 	}
-	if e.observation.Answers.Listed {
+	if o.Answers.Listed {
 		return nil, nil
 	}
 	return nil, &Question{JobName: name}
 }
 
-// betweenAttempts decides about a session without an open attempt.
+// betweenAttempts decides about a session without an open attempt. It resumes a stopped session
+// when its user requests it: one that was stopped for inactivity would otherwise restart at once.
 func (e *evaluation) betweenAttempts() *Question {
 	last := lastRun(&e.status)
-	switch {
+	isStopped := last != nil && last.Outcome == v1alpha1.RunStopped
+	isStoppedByUser := e.status.StoppedReason == v1alpha1.StopUser || e.status.StoppedReason == ""
+	switch ttl := e.spec.TTLSecondsAfterFinished; {
+	case isStopped && e.spec.OperatingMode == v1alpha1.ModeStopped:
+		e.status.StoppedReason = v1alpha1.StopUser
 	case last == nil || last.Outcome == v1alpha1.RunRetried:
 		return e.startAttempt()
-	case last.Outcome == v1alpha1.RunStopped:
-		return e.resumeStopped()
 	case e.spec.RunRequest > e.status.Run:
-		e.startNextRun()
+		startRun(&e.status, e.spec.RunRequest)
 		return e.startAttempt()
+	case isStopped && isStoppedByUser:
+		return e.startAttempt()
+	case !isStopped && ttl != nil && e.status.CompletionTime != nil:
+		e.decision.DeleteSession = e.schedule.HasReached(e.status.CompletionTime.Add(time.Duration(*ttl) * time.Second))
 	}
-	e.expireFinished()
 	return nil
 }
 
@@ -132,53 +141,12 @@ func lastRun(status *v1alpha1.AgenticSessionStatus) *v1alpha1.SessionRun {
 	return last
 }
 
-// startNextRun switches to the requested run.
-func (e *evaluation) startNextRun() {
-	e.status.Run = e.spec.RunRequest
-	e.status.Attempt, e.status.Retries, e.status.Disruptions = 0, 0, 0
-	e.status.CompletionTime, e.status.WaitingSince = nil, nil
-	e.status.StoppedReason = ""
-}
-
-// resumeStopped resumes a stopped session when its user requests it. A session that was
-// stopped for inactivity would otherwise restart at once.
-func (e *evaluation) resumeStopped() *Question {
-	switch {
-	case e.spec.OperatingMode == v1alpha1.ModeStopped:
-		e.status.StoppedReason = v1alpha1.StopUser
-	case e.spec.RunRequest > e.status.Run:
-		e.startNextRun()
-		return e.startAttempt()
-	case e.status.StoppedReason == v1alpha1.StopUser || e.status.StoppedReason == "":
-		return e.startAttempt()
-	}
-	return nil
-}
-
-// expireFinished deletes a finished session at the end of its time to live.
-func (e *evaluation) expireFinished() {
-	ttl := e.spec.TTLSecondsAfterFinished
-	if ttl == nil || e.status.CompletionTime == nil {
-		return
-	}
-	if e.hasReached(e.status.CompletionTime.Add(time.Duration(*ttl) * time.Second)) {
-		e.decision.DeleteSession = true
-	}
-}
-
-// hasReached reports whether it is at least this time, and requeues the session for then if
-// not.
-func (e *evaluation) hasReached(due time.Time) bool {
-	left := due.Sub(e.observation.Now)
-	if left <= 0 {
-		return true
-	}
-	e.requeueAfter(left)
-	return false
-}
-
-func (e *evaluation) requeueAfter(wait time.Duration) {
-	e.decision.RequeueAfter = core.Earliest(e.decision.RequeueAfter, max(wait, time.Millisecond))
+// startRun switches to the requested run.
+func startRun(status *v1alpha1.AgenticSessionStatus, run int32) {
+	status.Run = run
+	status.Attempt, status.Retries, status.Disruptions = 0, 0, 0
+	status.CompletionTime, status.WaitingSince = nil, nil
+	status.StoppedReason = ""
 }
 
 // deleteOrphanJobs deletes active Jobs of the session that do not belong to the open attempt,
@@ -207,30 +175,14 @@ func (e *evaluation) deleteJob(job *batchv1.Job) {
 // isJobActive reports whether Pods of a Job may still run.
 func isJobActive(job *batchv1.Job) bool { return core.FindEndCondition(job) == nil }
 
-func secondsOrDefault(value *int32, fallback int32) int32 {
-	if value == nil {
-		return fallback
-	}
-	return *value
-}
-
 // remainingSeconds returns how long the session may still run; false if its time is not
 // limited.
-func (e *evaluation) remainingSeconds() (seconds int64, limited bool) {
-	allowed := int64(secondsOrDefault(e.spec.Timeout, defaultTimeoutSeconds))
-	if runner := e.observation.Runner; runner != nil && runner.Spec.ActiveDeadlineSeconds != nil {
-		if limit := *runner.Spec.ActiveDeadlineSeconds; allowed == 0 || limit < allowed {
+func remainingSeconds(o *Observation, status *v1alpha1.AgenticSessionStatus) (seconds int64, limited bool) {
+	allowed := int64(ptr.Deref(o.Session.Spec.Timeout, defaultTimeoutSeconds))
+	if o.Runner != nil && o.Runner.Spec.ActiveDeadlineSeconds != nil {
+		if limit := *o.Runner.Spec.ActiveDeadlineSeconds; allowed == 0 || limit < allowed {
 			allowed = limit
 		}
 	}
-	if allowed == 0 {
-		return 0, false
-	}
-	return max(allowed-e.status.ActiveSeconds, 0), true
-}
-
-// isTimeUsedUp reports whether the session may not run any longer.
-func (e *evaluation) isTimeUsedUp() bool {
-	left, limited := e.remainingSeconds()
-	return limited && left == 0
+	return max(allowed-status.ActiveSeconds, 0), allowed != 0
 }

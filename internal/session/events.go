@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -53,7 +54,7 @@ func formatLastActivity(status *v1alpha1.AgenticSessionStatus) string {
 	if status.LastActivityTime == nil {
 		return "it started"
 	}
-	return status.LastActivityTime.UTC().Format("2006-01-02T15:04:05Z")
+	return status.LastActivityTime.UTC().Format(time.RFC3339)
 }
 
 func isNameTaken(status *v1alpha1.AgenticSessionStatus) bool {

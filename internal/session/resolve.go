@@ -10,8 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/condition"
 )
 
 // defaultWorkspaceSize is the size of a workspace if neither the session nor the SessionRunner
@@ -32,16 +34,16 @@ type runnerSettings struct {
 
 // acceptance returns the settings that a session runs with, nil if it is not accepted, and its
 // condition Accepted.
-func acceptance(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (*runnerSettings, conditionState) {
+func acceptance(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (*runnerSettings, condition.State) {
 	errs := Validate(s)
 	reason := v1alpha1.ReasonInvalid
 	if runner == nil {
 		if len(errs) > 0 {
-			return nil, conditionState{metav1.ConditionFalse, reason, errs.ToAggregate().Error()}
+			return nil, condition.False(reason, errs.ToAggregate().Error())
 		}
-		return nil, conditionState{
-			metav1.ConditionUnknown, v1alpha1.ReasonRunnerNotFound,
-			"SessionRunner " + s.Spec.Runner + " does not exist; create it or set spec.runner",
+		return nil, condition.State{
+			Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonRunnerNotFound,
+			Message: "SessionRunner " + s.Spec.Runner + " does not exist; create it or set spec.runner",
 		}
 	}
 	if len(errs) == 0 {
@@ -49,9 +51,9 @@ func acceptance(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) (*ru
 	}
 	settings, refused := resolveSettings(s, runner)
 	if errs = append(errs, refused...); len(errs) > 0 {
-		return nil, conditionState{metav1.ConditionFalse, reason, errs.ToAggregate().Error()}
+		return nil, condition.False(reason, errs.ToAggregate().Error())
 	}
-	return settings, conditionState{metav1.ConditionTrue, v1alpha1.ReasonAccepted, ""}
+	return settings, condition.True(v1alpha1.ReasonAccepted, "")
 }
 
 // runnerChecks compare a session with the limits of its SessionRunner. They resolve the
@@ -214,7 +216,7 @@ func (r *runnerSettings) checkActivityFields(s *v1alpha1.AgenticSession) field.E
 	}
 	var errs field.ErrorList
 	at, detail := field.NewPath("spec"), "SessionRunner "+r.runner.Name+" has no activityLease, so activity cannot be measured"
-	if secondsOrDefault(s.Spec.InactivityTimeout, 0) > 0 {
+	if ptr.Deref(s.Spec.InactivityTimeout, 0) > 0 {
 		errs = append(errs, field.Forbidden(at.Child("inactivityTimeout"), detail))
 	}
 	if s.Spec.Interactive && s.Spec.StopOnRunFinished {

@@ -12,9 +12,9 @@ import (
 	"unicode/utf8"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/condition"
 )
 
 const (
@@ -36,13 +36,11 @@ func (e *evaluation) readResult() {
 	}
 	result, err := ParseResult(termination.Message)
 	if err != nil {
-		e.setCondition(v1alpha1.ConditionResultValid, conditionState{
-			metav1.ConditionFalse, v1alpha1.ReasonResultMalformed,
-			fmt.Sprintf("attempt %d of run %d: %s", e.status.Attempt, e.status.Run, err),
-		})
+		e.setCondition(v1alpha1.ConditionResultValid, condition.False(
+			v1alpha1.ReasonResultMalformed, fmt.Sprintf("attempt %d of run %d: %s", e.status.Attempt, e.status.Run, err)))
 		return
 	}
-	e.setCondition(v1alpha1.ConditionResultValid, conditionState{metav1.ConditionTrue, v1alpha1.ReasonResultParsed, ""})
+	e.setCondition(v1alpha1.ConditionResultValid, condition.True(v1alpha1.ReasonResultParsed, ""))
 	result.Run, result.Attempt = e.status.Run, e.status.Attempt
 	e.status.Result = result
 	if result.SDKSessionID != "" {

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/apierror"
@@ -32,13 +34,12 @@ type obstacle struct {
 
 // startChecks are the obstacles to an attempt. The first one found is reported.
 var startChecks = []struct {
-	check       func(*evaluation) (reason, message string, found bool)
+	check       func(*Observation, *v1alpha1.AgenticSessionStatus) (reason, message string, found bool)
 	timeLimited bool
 }{
 	{isNotAccepted, true},
 	{isParentUnusable, true},
 	{isWorkspaceInUse, false},
-	{isBackingOff, false},
 }
 
 // startAttempt opens an attempt and creates its Job, unless an obstacle exists.
@@ -48,15 +49,19 @@ func (e *evaluation) startAttempt() *Question {
 		return nil
 	}
 	e.status.StoppedReason = ""
-	if e.isTimeUsedUp() {
+	if left, limited := remainingSeconds(&e.observation, &e.status); limited && left == 0 {
 		e.failRun(problemTimeUsedUp)
 		return nil
 	}
 	for _, rule := range startChecks {
-		if reason, message, found := rule.check(e); found {
+		if reason, message, found := rule.check(&e.observation, &e.status); found {
 			e.waitFor(reason, message, rule.timeLimited)
 			return nil
 		}
+	}
+	if delay, end := retryDelay(&e.status); !e.schedule.HasReached(end) {
+		e.waitFor(v1alpha1.ReasonRetrying, fmt.Sprintf("the run is retried %s after its last attempt ended", delay), false)
+		return nil
 	}
 	// Before its very first attempt the session cannot have a Job.
 	isFirst := e.status.Attempt == 0 && len(e.status.Runs) == 0
@@ -73,50 +78,44 @@ func (e *evaluation) startAttempt() *Question {
 	return nil
 }
 
-func isNotAccepted(e *evaluation) (reason, message string, found bool) {
-	if e.settings != nil {
-		return "", "", false
-	}
-	accepted := e.findCondition(v1alpha1.ConditionAccepted)
-	return accepted.Reason, accepted.Message, true
+func isNotAccepted(_ *Observation, status *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
+	accepted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted)
+	return accepted.Reason, accepted.Message, accepted.Status != metav1.ConditionTrue
 }
 
 // isParentUnusable reports why the session cannot continue in its parent's workspace. Once it
 // uses the workspace it owns it too, and does not need its parent any more.
-func isParentUnusable(e *evaluation) (reason, message string, found bool) {
-	if e.spec.ContinueFrom == nil || e.status.WorkspaceClaim != "" {
+func isParentUnusable(o *Observation, status *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
+	if o.Session.Spec.ContinueFrom == nil || status.WorkspaceClaim != "" {
 		return "", "", false
 	}
-	name, parent := e.spec.ContinueFrom.Name, e.observation.Parent
+	parent, name := o.Parent, "AgenticSession "+o.Session.Spec.ContinueFrom.Name+" of continueFrom"
 	switch {
 	case parent == nil || !parent.DeletionTimestamp.IsZero():
-		return v1alpha1.ReasonParentNotFound, "AgenticSession " + name + " of continueFrom does not exist", true
-	case userIDOf(parent) != userIDOf(e.observation.Session):
-		return v1alpha1.ReasonParentOwnedByOtherUser, "AgenticSession " + name + " of continueFrom belongs to another user", true
+		return v1alpha1.ReasonParentNotFound, name + " does not exist", true
+	case userIDOf(parent) != userIDOf(o.Session):
+		return v1alpha1.ReasonParentOwnedByOtherUser, name + " belongs to another user", true
 	case parent.Status.Phase != v1alpha1.SessionCompleted && parent.Status.Phase != v1alpha1.SessionFailed:
-		return v1alpha1.ReasonParentNotFinished, "AgenticSession " + name + " of continueFrom has not completed or failed yet", true
+		return v1alpha1.ReasonParentNotFinished, name + " has not completed or failed yet", true
 	case parent.Status.WorkspaceClaim == "":
-		return v1alpha1.ReasonParentHasNoWorkspace, "AgenticSession " + name + " of continueFrom has no persistent workspace", true
+		return v1alpha1.ReasonParentHasNoWorkspace, name + " has no persistent workspace", true
 	}
 	return "", "", false
 }
 
-func isWorkspaceInUse(e *evaluation) (reason, message string, found bool) {
-	user := e.observation.WorkspaceUser
-	return v1alpha1.ReasonWorkspaceInUse, "AgenticSession " + user + " runs in the workspace", user != ""
+func isWorkspaceInUse(o *Observation, _ *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
+	return v1alpha1.ReasonWorkspaceInUse, "AgenticSession " + o.WorkspaceUser + " runs in the workspace", o.WorkspaceUser != ""
 }
 
-// isBackingOff reports whether a failed run waits for its retry.
-func isBackingOff(e *evaluation) (reason, message string, found bool) {
-	last := lastRun(&e.status)
+// retryDelay returns how long after its last attempt a failed run is retried, and the end of that
+// delay; zero if there is no failed attempt.
+func retryDelay(status *v1alpha1.AgenticSessionStatus) (delay time.Duration, end time.Time) {
+	last := lastRun(status)
 	if last == nil || last.Outcome != v1alpha1.RunRetried || last.End == nil {
-		return "", "", false
+		return 0, time.Time{}
 	}
-	delay := firstRetryDelay << min(max(e.status.Retries+e.status.Disruptions-1, 0), maxRetryDoublings)
-	if e.hasReached(last.End.Add(delay)) {
-		return "", "", false
-	}
-	return v1alpha1.ReasonRetrying, fmt.Sprintf("the run is retried %s after its last attempt ended", delay), true
+	delay = firstRetryDelay << min(max(status.Retries+status.Disruptions-1, 0), maxRetryDoublings)
+	return delay, last.End.Add(delay)
 }
 
 func isPreviousJobRunning(observation *Observation) (reason, message string, found bool) {
@@ -129,10 +128,7 @@ func isPreviousJobRunning(observation *Observation) (reason, message string, fou
 }
 
 func userIDOf(s *v1alpha1.AgenticSession) string {
-	if s.Spec.UserContext == nil {
-		return ""
-	}
-	return s.Spec.UserContext.UserID
+	return ptr.Deref(s.Spec.UserContext, v1alpha1.UserContext{}).UserID
 }
 
 // waitFor reports the obstacle, and fails the run if a time-limited one lasts too long.
@@ -145,8 +141,8 @@ func (e *evaluation) waitFor(reason, message string, timeLimited bool) {
 	if e.status.WaitingSince == nil {
 		e.status.WaitingSince = &e.now
 	}
-	limit := secondsOrDefault(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
-	if limit > 0 && e.hasReached(e.status.WaitingSince.Add(time.Duration(limit)*time.Second)) {
+	limit := ptr.Deref(e.spec.StartupTimeout, defaultStartupTimeoutSeconds)
+	if limit > 0 && e.schedule.HasReached(e.status.WaitingSince.Add(time.Duration(limit)*time.Second)) {
 		e.failRun(e.obstacle.Problem)
 	}
 }
@@ -189,28 +185,28 @@ func (e *evaluation) createAttemptObjects() {
 	}
 	e.decision.DryRunPod = b.newDryRunPod(&template)
 	e.decision.CreateJob = b.newJob(&template)
-	if left, limited := e.remainingSeconds(); limited {
+	if left, limited := remainingSeconds(&e.observation, &e.status); limited {
 		e.decision.CreateJob.Spec.ActiveDeadlineSeconds = &left
 	}
 	// A refused name stays reported until the API server has accepted it.
-	if c := e.findCondition(v1alpha1.ConditionDependenciesReady); c != nil &&
+	if c := meta.FindStatusCondition(e.status.Conditions, v1alpha1.ConditionDependenciesReady); c != nil &&
 		(c.Reason == v1alpha1.ReasonNameTaken || c.Reason == v1alpha1.ReasonWorkspaceNotFound) {
 		e.obstacle = &obstacle{core.Problem{Reason: c.Reason, Message: c.Message}, true}
 	}
 }
 
-// handleRefusal waits or fails after the API server refused an object of the attempt.
+// handleRefusal fails the run after the API server refused an object of the attempt, or waits and
+// then tries again after as long as the condition that reports it has been False.
 func (e *evaluation) handleRefusal(refusal *core.Refusal) {
+	conditionType := v1alpha1.ConditionDependenciesReady
 	switch refusal.Class {
 	case apierror.QuotaExceeded: // without a time limit: a quota has room again when other objects end
 		e.waitFor(v1alpha1.ReasonQuotaExceeded, refusal.Message, false)
-		e.retryLater(v1alpha1.ConditionJobCreated)
+		conditionType = v1alpha1.ConditionJobCreated
 	case apierror.AlreadyExists:
 		e.waitFor(v1alpha1.ReasonNameTaken, refusal.Message, true)
-		e.retryLater(v1alpha1.ConditionDependenciesReady)
 	case apierror.NotFound:
 		e.waitFor(v1alpha1.ReasonWorkspaceNotFound, refusal.Message, true)
-		e.retryLater(v1alpha1.ConditionDependenciesReady)
 	default:
 		reason := v1alpha1.ReasonChildRefused
 		if refusal.Kind == "Pod" || refusal.Kind == "Job" {
@@ -218,17 +214,12 @@ func (e *evaluation) handleRefusal(refusal *core.Refusal) {
 		}
 		e.failRun(core.Problem{Reason: reason, Message: refusal.Message})
 	}
-}
-
-// retryLater tries to create the Job again after as long as the condition has been False, if
-// the attempt is still open.
-func (e *evaluation) retryLater(conditionType string) {
 	if e.status.Job == "" {
-		return
+		return // the run failed
 	}
 	age := time.Duration(0)
-	if c := e.findCondition(conditionType); c != nil && c.Status == metav1.ConditionFalse {
+	if c := meta.FindStatusCondition(e.status.Conditions, conditionType); c != nil && c.Status == metav1.ConditionFalse {
 		age = e.observation.Now.Sub(c.LastTransitionTime.Time)
 	}
-	e.requeueAfter(min(max(age, minRetryInterval), maxRetryInterval))
+	e.schedule.RequeueWithin(min(max(age, minRetryInterval), maxRetryInterval))
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,9 +64,9 @@ func verdictOfJob(job *batchv1.Job, pod *corev1.Pod, end *batchv1.JobCondition, 
 }
 
 // hasResult reports whether the runner of the open attempt left a valid result.
-func (e *evaluation) hasResult() bool {
-	result := e.status.Result
-	return result != nil && result.Run == e.status.Run && result.Attempt == e.status.Attempt
+func hasResult(status *v1alpha1.AgenticSessionStatus) bool {
+	result := status.Result
+	return result != nil && result.Run == status.Run && result.Attempt == status.Attempt
 }
 
 // failRun fails the run now, with the open attempt or without one.
@@ -85,21 +86,20 @@ func (e *evaluation) closeAttempt(v verdict) {
 		// Rounded up, so that no attempt gets time that another one used.
 		s.ActiveSeconds += int64(max(v.endTime.Sub(s.JobStartTime.Time)+time.Second-1, 0) / time.Second)
 	}
-	if v.outcome == v1alpha1.RunFailed && e.takeRetry(v.Reason) {
+	left, limited := remainingSeconds(&e.observation, s)
+	if v.outcome == v1alpha1.RunFailed && (!limited || left > 0) && takeRetry(s, e.spec.Retry, v.Reason) {
 		v.outcome = v1alpha1.RunRetried
 	}
 	record := v1alpha1.SessionRun{
 		Run: s.Run, Attempt: s.Attempt, Job: s.Job, Start: s.JobStartTime, End: &end,
 		ExitCode: v.exitCode, Outcome: v.outcome, Reason: v.Reason, Message: core.TruncateMessage(v.Message, maxRunMessageLength),
 	}
-	if e.hasResult() && s.JobUID != "" {
+	if hasResult(s) && s.JobUID != "" {
 		record.CostUSD = s.Result.CostUSD
 		s.TotalCostUSD = sumCosts(s.TotalCostUSD, s.Result.CostUSD)
 	}
 	s.Runs = append(s.Runs, record)
-	if len(s.Runs) > maxRecordedRuns {
-		s.Runs = append([]v1alpha1.SessionRun(nil), s.Runs[len(s.Runs)-maxRecordedRuns:]...)
-	}
+	s.Runs = slices.Delete(s.Runs, 0, max(len(s.Runs)-maxRecordedRuns, 0))
 	s.Job, s.JobUID = "", ""
 	s.JobStartTime, s.RunnerStartTime, s.StopTime, s.WaitingSince = nil, nil, nil, nil
 	if v.outcome != v1alpha1.RunStopped {
@@ -111,16 +111,15 @@ func (e *evaluation) closeAttempt(v verdict) {
 }
 
 // takeRetry counts and allows a retry after a failure with this reason, if one is left.
-func (e *evaluation) takeRetry(reason string) bool {
-	retry := e.spec.Retry
-	if retry == nil || e.isTimeUsedUp() {
+func takeRetry(status *v1alpha1.AgenticSessionStatus, retry *v1alpha1.SessionRetry, reason string) bool {
+	if retry == nil {
 		return false
 	}
-	count, limit := &e.status.Retries, retry.Limit
+	count, limit := &status.Retries, retry.Limit
 	switch reason {
 	case v1alpha1.ReasonExitedWithError, v1alpha1.ReasonOOMKilled:
 	case v1alpha1.ReasonEvicted, v1alpha1.ReasonPodLost:
-		count, limit = &e.status.Disruptions, maxDisruptions
+		count, limit = &status.Disruptions, maxDisruptions
 		if !retry.OnDisruption {
 			return false
 		}

@@ -553,7 +553,6 @@ func TestErrorsHaveAClass(t *testing.T) {
 	_, invalid := b.EnsureQueue(t.Context(), q)
 	_, missing := b.Stats(t.Context(), "nowhere")
 	_, noSource := b.Subscribe(t.Context(), "nowhere")
-	noPause := b.SetPaused(t.Context(), "nowhere", true)
 	b.server.Stop()
 	_, gone := b.Stats(t.Context(), "orders")
 	_, goneToo := b.EnsureQueue(t.Context(), desiredQueue())
@@ -564,7 +563,6 @@ func TestErrorsHaveAClass(t *testing.T) {
 		"a name that cannot be": {invalid, broker.ClassInvalid},
 		"figures of no queue":   {missing, broker.ClassNotFound},
 		"a source of no queue":  {noSource, broker.ClassNotFound},
-		"a pause of no queue":   {noPause, broker.ClassNotFound},
 		"figures of no server":  {gone, broker.ClassUnreachable},
 		"a queue on no server":  {goneToo, broker.ClassUnreachable},
 	} {

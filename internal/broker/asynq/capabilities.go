@@ -7,9 +7,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// ExperimentalWarning explains to users why this engine is experimental.
-const ExperimentalWarning = "Asynq is experimental: it depends on how asynq stores its tasks, which asynq may change"
-
 // Limits that asynq does not let anyone configure.
 const (
 	leaseDuration    = 30 * time.Second

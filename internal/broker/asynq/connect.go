@@ -2,10 +2,8 @@ package asynq
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/hibiken/asynq"
 	goredis "github.com/redis/go-redis/v9"
@@ -19,8 +17,8 @@ const (
 	// queue's next task: each of these has one for as long as it waits.
 	requestPoolSize  = 20
 	blockingPoolSize = 1000
-	// oldest server that can be waited at without taking anything from it.
-	minServerMajor, minServerMinor = 6, 2
+	// minServerVersion can wait for a task without taking it.
+	minServerVersion = "6.2"
 )
 
 // Engine is a connection to a Redis or Valkey server. See package broker.
@@ -75,12 +73,8 @@ func (e *Engine) checkServer(ctx context.Context) error {
 	}
 	_, version, _ := strings.Cut(info, "redis_version:")
 	version, _, _ = strings.Cut(version, "\r\n")
-	var major, minor int
-	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
-		return broker.Errorf(broker.ClassInvalid, "the server reports the invalid version %q", version)
-	}
-	if major < minServerMajor || major == minServerMajor && minor < minServerMinor {
-		return broker.Errorf(broker.ClassInvalid, "the server's version is %s, must be at least %d.%d", version, minServerMajor, minServerMinor)
+	if !broker.IsVersionAtLeast(version, minServerVersion) {
+		return broker.Errorf(broker.ClassInvalid, "the server's version is %q, must be at least %s", version, minServerVersion)
 	}
 	return nil
 }
@@ -104,16 +98,11 @@ func (e *Engine) checkQueueExists(ctx context.Context, queue string) error {
 	return err
 }
 
-func queueNotFound(queue string) error {
-	return broker.Errorf(broker.ClassNotFound, "asynq has no queue %s", queue)
+// queueError adds the operation on a queue and a class to an error.
+func queueError(operation, queue string, err error) error {
+	return redisclient.ClassifyError(operation+" the queue "+queue, err)
 }
 
-// waitForPending waits for a pending task, without taking it: it moves the oldest task to
-// the same end of the list.
-func (e *Engine) waitForPending(ctx context.Context, queue string, wait time.Duration) (bool, error) {
-	err := e.blockingClient.Do(ctx, "blmove", pendingKey(queue), pendingKey(queue), "right", "right", wait.Seconds()).Err()
-	if err == goredis.Nil { //nolint:errorlint // it is never wrapped
-		return false, nil
-	}
-	return err == nil, err
+func queueNotFound(queue string) error {
+	return broker.Errorf(broker.ClassNotFound, "asynq has no queue %s", queue)
 }

@@ -10,7 +10,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 const (
@@ -122,7 +121,7 @@ func (l *taskConsumer) executeRequest(r *fetchRequest, wait time.Duration, recei
 	if !r.isDone {
 		r.err = context.DeadlineExceeded
 	}
-	return r.received, redisclient.ClassifyError("fetching from the queue "+l.queue, r.err)
+	return r.received, queueError("fetching from", l.queue, r.err)
 }
 
 // serverResponseTimeout is the response timeout of the Redis client.
@@ -238,7 +237,10 @@ func (l *taskConsumer) handleTask(ctx context.Context, task *asynq.Task) error {
 	}
 	select {
 	case v := <-d.verdicts:
-		return v.handlerResult()
+		if v.reason == "" {
+			return nil // it is done, or settleTask releases it
+		}
+		return (*verdictError)(v)
 	case <-ctx.Done():
 		// It timed out or was cancelled: asynq retries it.
 		return ctx.Err()

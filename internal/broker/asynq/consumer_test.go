@@ -81,13 +81,14 @@ func TestPausedQueueDeliversNothing(t *testing.T) {
 	b := newTestEnv(t)
 	b.ensureQueue()
 	b.enqueueTask("x")
-	b.requireSuccess(b.SetPaused(t.Context(), "orders", true))
-	b.requireSuccess(b.SetPaused(t.Context(), "orders", true))
+	pause := func(q *broker.QueueConfig) { q.Paused = true }
+	b.ensureQueue(pause)
+	b.ensureQueue(pause)
 	lane := b.openConsumer(b.Engine)
 	if d := nextTask(t, lane, 500*time.Millisecond); d != nil {
 		t.Fatal("it is given out")
 	}
-	b.requireSuccess(b.SetPaused(t.Context(), "orders", false))
+	b.ensureQueue()
 	if d := nextTask(t, lane, time.Second); d == nil {
 		t.Fatal("it is not given out")
 	}

@@ -66,7 +66,7 @@ func (a *archivedTasks) List(ctx context.Context, after uint64, limit int) ([]br
 		letters = append(letters, deadLetterFromTask(g, task))
 		return nil
 	})
-	return letters, redisclient.ClassifyError("listing the dead letters of the queue "+a.queue, err)
+	return letters, queueError("listing the dead letters of", a.queue, err)
 }
 
 // forEachDeadLetter calls show for the existing dead letters, oldest first.
@@ -149,7 +149,7 @@ func (a *archivedTasks) Requeue(ctx context.Context, number int) (int, error) {
 		task := asynq.NewTaskWithHeaders(letter.Type, letter.Payload, producerHeaders(letter.Headers))
 		return a.enqueueCopy(ctx, task, a.queue, copyTaskID(g), letter)
 	})
-	return n, redisclient.ClassifyError("requeueing the dead letters of the queue "+a.queue, err)
+	return n, queueError("requeueing the dead letters of", a.queue, err)
 }
 
 // Move implements broker.DeadLetterQueue.
@@ -231,10 +231,10 @@ func (a *archivedTasks) Purge(ctx context.Context) error {
 	if err == nil {
 		_, err = a.inspector.DeleteAllArchivedTasks(a.queue)
 	}
-	return redisclient.ClassifyError("purging the dead letters of the queue "+a.queue, err)
+	return queueError("purging the dead letters of", a.queue, err)
 }
 
 // Rescue has nothing to do: a task that asynq gives up on, it archives.
 func (e *Engine) Rescue(ctx context.Context, queue string) (int, error) {
-	return 0, redisclient.ClassifyError("rescuing messages of the queue "+queue, e.checkQueueExists(ctx, queue))
+	return 0, queueError("rescuing messages of", queue, e.checkQueueExists(ctx, queue))
 }

@@ -9,7 +9,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 // RejectNewMessages records that the queue drains. asynq cannot reject messages; DeleteQueue
@@ -19,17 +18,17 @@ func (e *Engine) RejectNewMessages(ctx context.Context, queue string, owner brok
 		if len(record) == 0 {
 			return nil, nil // it is not there
 		}
-		return func(p goredis.Pipeliner) { p.HSet(ctx, recordKey(queue), fieldClosed, "true") }, checkOwner(queue, record, owner)
+		return func(p goredis.Pipeliner) { p.HSet(ctx, recordKey(queue), fieldClosed, "true") }, broker.CheckOwner(queue, ownerFromRecord(record), owner)
 	})
-	return redisclient.ClassifyError("closing the queue "+queue, err)
+	return queueError("closing", queue, err)
 }
 
 // ReleaseOwnership implements broker.Engine.
 func (e *Engine) ReleaseOwnership(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	err := e.updateRecord(ctx, queue, func(record map[string]string, _ bool) (func(goredis.Pipeliner), error) {
-		return func(p goredis.Pipeliner) { p.Del(ctx, recordKey(queue)) }, checkOwner(queue, record, owner)
+		return func(p goredis.Pipeliner) { p.Del(ctx, recordKey(queue)) }, broker.CheckOwner(queue, ownerFromRecord(record), owner)
 	})
-	return redisclient.ClassifyError("releasing the queue "+queue, err)
+	return queueError("releasing", queue, err)
 }
 
 // dropExpiredScript deletes tasks of lost workers: asynq does not delete a queue with active
@@ -46,13 +45,13 @@ return #ids`
 // DeleteQueue implements broker.Engine. It deletes the record of the owner last, so that an
 // interrupted deletion can continue.
 func (e *Engine) DeleteQueue(ctx context.Context, queue string, owner broker.QueueOwner) error {
-	return redisclient.ClassifyError("deleting the queue "+queue, e.deleteQueue(ctx, queue, owner))
+	return queueError("deleting", queue, e.deleteQueue(ctx, queue, owner))
 }
 
 func (e *Engine) deleteQueue(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	record, err := e.client.HGetAll(ctx, recordKey(queue)).Result()
 	if err == nil {
-		err = checkOwner(queue, record, owner)
+		err = broker.CheckOwner(queue, ownerFromRecord(record), owner)
 	}
 	if err != nil {
 		return err

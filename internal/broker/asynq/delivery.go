@@ -12,7 +12,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 // leasedTask implements broker.Delivery.
@@ -50,15 +49,6 @@ type taskVerdict struct {
 	// bury: it is not tried again. Otherwise, and if it is back, it is after that delay.
 	bury  bool
 	delay time.Duration
-}
-
-// handlerResult is the verdict as asynq's server reads it.
-func (v *taskVerdict) handlerResult() error {
-	switch {
-	case v.release, v.reason == "":
-		return nil
-	}
-	return (*verdictError)(v)
 }
 
 // verdictError is a verdict for which asynq keeps the reason.
@@ -284,5 +274,5 @@ func (d *leasedTask) releaseTask(ctx context.Context, delay time.Duration) *gore
 }
 
 func (d *leasedTask) deliveryError(operation string, err error) error {
-	return redisclient.ClassifyError(operation+" message "+d.id+" of the queue "+d.queue, err)
+	return queueError(operation+" message "+d.id+" of", d.queue, err)
 }

@@ -2,14 +2,12 @@ package asynq
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 // EnsureQueue implements broker.Engine. The pause is the only setting of a queue in asynq.
@@ -18,7 +16,7 @@ func (e *Engine) EnsureQueue(ctx context.Context, queue broker.QueueConfig) (bro
 		return broker.EnsureResult{}, &broker.ClassifiedError{Class: broker.ClassInvalid, Err: err}
 	}
 	outcome, err := e.ensureQueue(ctx, &queue)
-	return outcome, redisclient.ClassifyError("ensuring the queue "+queue.Name, err)
+	return outcome, queueError("ensuring", queue.Name, err)
 }
 
 func (e *Engine) ensureQueue(ctx context.Context, q *broker.QueueConfig) (broker.EnsureResult, error) {
@@ -26,12 +24,9 @@ func (e *Engine) ensureQueue(ctx context.Context, q *broker.QueueConfig) (broker
 	if err != nil {
 		return broker.EnsureResult{}, err
 	}
-	n := &ensureOperation{queue: q, queueExists: known}
-	if n.configHash, err = configHash(q); err != nil {
-		return broker.EnsureResult{}, err
-	}
+	n := &ensureOperation{queue: q, queueExists: known, configHash: broker.HashConfig(q.WithoutOwner())}
 	err = e.updateRecord(ctx, q.Name, func(record map[string]string, paused bool) (func(goredis.Pipeliner), error) {
-		if err := checkOwnership(q, record); err != nil {
+		if err := q.CheckOwnership(ownerFromRecord(record)); err != nil {
 			return nil, err
 		}
 		n.compareRecord(record, paused)
@@ -81,28 +76,11 @@ func (n *ensureOperation) isUnchanged(record map[string]string, paused bool) boo
 func (n *ensureOperation) writeRecord(ctx context.Context, p goredis.Pipeliner) {
 	p.HSet(ctx, recordKey(n.queue.Name), recordFields(n.queue.Owner, n.configHash))
 	p.HDel(ctx, recordKey(n.queue.Name), fieldClosed)
-	if n.applyChanges {
-		writePaused(ctx, p, n.queue.Name, n.queue.Paused)
+	// The Inspector of asynq does the same outside a transaction.
+	switch {
+	case n.applyChanges && n.queue.Paused:
+		p.SetNX(ctx, pausedKey(n.queue.Name), time.Now().Unix(), 0)
+	case n.applyChanges:
+		p.Del(ctx, pausedKey(n.queue.Name))
 	}
-}
-
-// writePaused does what the Inspector of asynq does, in a transaction.
-func writePaused(ctx context.Context, p goredis.Pipeliner, queue string, paused bool) {
-	if paused {
-		p.SetNX(ctx, pausedKey(queue), time.Now().Unix(), 0)
-	} else {
-		p.Del(ctx, pausedKey(queue))
-	}
-}
-
-// SetPaused implements broker.Engine.
-func (e *Engine) SetPaused(ctx context.Context, queue string, paused bool) error {
-	err := e.checkQueueExists(ctx, queue)
-	if err == nil {
-		_, err = e.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
-			writePaused(ctx, p, queue, paused)
-			return nil
-		})
-	}
-	return redisclient.ClassifyError(fmt.Sprintf("setting the pause of the queue %s to %t", queue, paused), err)
 }

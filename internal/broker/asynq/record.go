@@ -2,9 +2,6 @@ package asynq
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -37,36 +34,6 @@ func recordFields(owner broker.QueueOwner, applied string) map[string]any {
 	return map[string]any{
 		fieldOwnerUID: owner.UID, fieldOwnerName: owner.Name, fieldOwnerCreated: owner.CreationTime.UTC().Format(time.RFC3339Nano), fieldAppliedHash: applied,
 	}
-}
-
-// checkOwner returns an error if the queue belongs to another owner.
-func checkOwner(queue string, record map[string]string, owner broker.QueueOwner) error {
-	if has := ownerFromRecord(record); has.UID != "" && has.UID != owner.UID {
-		return &broker.OwnerConflictError{Queue: queue, Owner: has}
-	}
-	return nil
-}
-
-// checkOwnership returns an error if another owner keeps the queue.
-func checkOwnership(q *broker.QueueConfig, record map[string]string) error {
-	has := ownerFromRecord(record)
-	switch {
-	case has.UID == "", has.UID == q.Owner.UID, has.UID == q.ReplacesOwnerUID, q.Owner.HasPrecedenceOver(has):
-		return nil
-	}
-	return &broker.OwnerConflictError{Queue: q.Name, Owner: has}
-}
-
-// configHash changes when the configuration changes.
-func configHash(q *broker.QueueConfig) (string, error) {
-	wanted := *q
-	wanted.Owner, wanted.ReplacesOwnerUID = broker.QueueOwner{}, ""
-	raw, err := json.Marshal(wanted)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:8]), nil
 }
 
 // updateRecord writes in one transaction, and repeats it if the record changes meanwhile.

@@ -9,7 +9,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
 )
 
 // countScript reads all counts atomically. The producer computes when a delayed task is due,
@@ -48,7 +47,7 @@ type queueCounts struct {
 func (e *Engine) Stats(ctx context.Context, queue string) (broker.QueueStats, error) {
 	c, err := e.readCounts(ctx, queue)
 	if err != nil {
-		return broker.QueueStats{}, redisclient.ClassifyError("reading the stats of the queue "+queue, err)
+		return broker.QueueStats{}, queueError("reading the stats of", queue, err)
 	}
 	return broker.QueueStats{
 		Ready:           c.readyCount(),
@@ -147,19 +146,19 @@ type arrivalCounter struct {
 	totalArrivals  uint64
 }
 
-func (e *Engine) countArrivals(queue string, ever int64) uint64 {
+func (e *Engine) countArrivals(queue string, knownTotal int64) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	a, there := e.arrivalCounters[queue]
-	if !there {
-		a = &arrivalCounter{}
-		e.arrivalCounters[queue] = a
+	counter, found := e.arrivalCounters[queue]
+	if !found {
+		counter = &arrivalCounter{}
+		e.arrivalCounters[queue] = counter
 	}
-	if grown := ever - a.lastKnownTotal; grown > 0 {
-		a.totalArrivals += uint64(grown)
+	if grown := knownTotal - counter.lastKnownTotal; grown > 0 {
+		counter.totalArrivals += uint64(grown)
 	}
-	a.lastKnownTotal = ever
-	return a.totalArrivals
+	counter.lastKnownTotal = knownTotal
+	return counter.totalArrivals
 }
 
 const (
@@ -198,7 +197,17 @@ func (e *Engine) waitForReadyTask(ctx context.Context, queue string) error {
 				continue
 			}
 		}
-		return redisclient.ClassifyError("waiting for the queue "+queue, err)
+		return queueError("waiting for", queue, err)
 	}
 	return ctx.Err()
+}
+
+// waitForPending waits for a pending task, without taking it: it moves the oldest task to
+// the same end of the list.
+func (e *Engine) waitForPending(ctx context.Context, queue string, wait time.Duration) (bool, error) {
+	err := e.blockingClient.Do(ctx, "blmove", pendingKey(queue), pendingKey(queue), "right", "right", wait.Seconds()).Err()
+	if err == goredis.Nil { //nolint:errorlint // it is never wrapped
+		return false, nil
+	}
+	return err == nil, err
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/redisclient"
+	"github.com/yardmaster/yardmaster/internal/clock"
 )
 
 // queueSubscription gives a worker access to a queue.
@@ -22,7 +22,7 @@ type queueSubscription struct {
 // Subscribe implements broker.Engine.
 func (e *Engine) Subscribe(ctx context.Context, queue string) (broker.Subscription, error) {
 	if err := e.checkQueueExists(ctx, queue); err != nil {
-		return nil, redisclient.ClassifyError("looking for the queue "+queue, err)
+		return nil, queueError("looking for", queue, err)
 	}
 	return &queueSubscription{Engine: e, queue: queue}, nil
 }
@@ -54,12 +54,7 @@ func (emptyConsumer) Fetch(context.Context, int, func(broker.Delivery)) (int, er
 
 // Next implements broker.Consumer.
 func (emptyConsumer) Next(ctx context.Context, wait time.Duration, _ func(broker.Delivery)) (int, error) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
+	_ = clock.SleepContext(ctx, wait)
 	return 0, nil
 }
 

@@ -1,10 +1,8 @@
 package jetstream
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -46,18 +44,11 @@ type desiredQueue struct {
 const createdReplicas = 1
 
 // configHash changes when the configuration changes.
-func (w *desiredQueue) configHash() (string, error) {
-	asked := *w.QueueConfig
-	asked.Owner, asked.ReplacesOwnerUID = broker.QueueOwner{}, ""
-	raw, err := json.Marshal(struct {
+func (w *desiredQueue) configHash() string {
+	return broker.HashConfig(struct {
 		Queue      broker.QueueConfig
 		Scheduling bool
-	}{asked, w.allowSchedules})
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:8]), nil
+	}{w.WithoutOwner(), w.allowSchedules})
 }
 
 // streamConfig returns the found configuration with the desired settings. Other settings,
@@ -122,12 +113,9 @@ func (w *desiredQueue) newDeadStreamConfig() jetstream.StreamConfig {
 }
 
 func (w *desiredQueue) ownerMetadata(found map[string]string, applied string) map[string]string {
-	all := maps.Clone(found)
-	if all == nil {
-		all = map[string]string{}
-	}
-	all[metaOwner] = w.Owner.Name
-	all[metaOwnerUID] = w.Owner.UID
+	all := map[string]string{}
+	maps.Copy(all, found)
+	all[metaOwner], all[metaOwnerUID] = w.Owner.Name, w.Owner.UID
 	all[metaOwnerCreated] = w.Owner.CreationTime.UTC().Format(time.RFC3339Nano)
 	if applied != "" {
 		all[metaApplied] = applied
@@ -143,13 +131,13 @@ func ownerFromMetadata(metadata map[string]string) broker.QueueOwner {
 }
 
 // consumerConfigs returns the found consumers of the priorities with the desired settings.
-func (w *desiredQueue) consumerConfigs(found map[string]jetstream.ConsumerConfig) []jetstream.ConsumerConfig {
+func (w *desiredQueue) consumerConfigs(found map[string]*jetstream.ConsumerInfo) []jetstream.ConsumerConfig {
 	parts := w.maxAckPendingByPriority()
 	all := make([]jetstream.ConsumerConfig, 0, len(w.Priorities))
 	for i, p := range w.Priorities {
-		c, there := found[p.Name]
-		if !there {
-			c = jetstream.ConsumerConfig{Name: p.Name, Durable: p.Name, MaxWaiting: maxPullRequests}
+		c := jetstream.ConsumerConfig{Name: p.Name, Durable: p.Name, MaxWaiting: maxPullRequests}
+		if info := found[p.Name]; info != nil {
+			c = info.Config
 		}
 		c.FilterSubject = readySubject(w.Name, p.Name)
 		c.AckPolicy = jetstream.AckExplicitPolicy
@@ -157,11 +145,10 @@ func (w *desiredQueue) consumerConfigs(found map[string]jetstream.ConsumerConfig
 		c.BackOff = nil
 		c.MaxDeliver = w.Retry.MaxAttempts + extraDeliveries
 		c.MaxAckPending = parts[i]
-		c.Metadata = maps.Clone(c.Metadata)
-		if c.Metadata == nil {
-			c.Metadata = map[string]string{}
-		}
-		c.Metadata[metaWeight] = strconv.Itoa(p.Weight)
+		metadata := map[string]string{}
+		maps.Copy(metadata, c.Metadata)
+		metadata[metaWeight] = strconv.Itoa(p.Weight)
+		c.Metadata = metadata
 		all = append(all, c)
 	}
 	return all
@@ -169,13 +156,34 @@ func (w *desiredQueue) consumerConfigs(found map[string]jetstream.ConsumerConfig
 
 // maxAckPendingByPriority divides maxInFlight among the priorities; -1: no limit.
 func (w *desiredQueue) maxAckPendingByPriority() []int {
-	weights := make([]int, len(w.Priorities))
-	parts := make([]int, len(w.Priorities))
-	for i, p := range w.Priorities {
-		weights[i], parts[i] = p.Weight, -1
+	if w.MaxInFlight == 0 {
+		return slices.Repeat([]int{-1}, len(w.Priorities))
 	}
-	if w.MaxInFlight > 0 {
-		return broker.SplitByWeight(w.MaxInFlight, weights)
+	var weights []int
+	for _, p := range w.Priorities {
+		weights = append(weights, p.Weight)
+	}
+	return splitByWeight(w.MaxInFlight, weights)
+}
+
+// splitByWeight divides total by weight. Each share is at least 1, the shares add up to
+// total, and each is as close to its exact share as integers allow. Total must be at least
+// the number of weights.
+func splitByWeight(total int, weights []int) []int {
+	sum := 0
+	for _, weight := range weights {
+		sum += weight
+	}
+	parts := slices.Repeat([]int{1}, len(weights))
+	for range total - len(weights) {
+		// The one that is furthest below its share; of two, the more urgent.
+		most, furthest := 0, total*weights[0]-parts[0]*sum
+		for i, weight := range weights {
+			if below := total*weight - parts[i]*sum; below > furthest {
+				most, furthest = i, below
+			}
+		}
+		parts[most]++
 	}
 	return parts
 }

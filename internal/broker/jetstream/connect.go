@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/url"
 	"slices"
@@ -100,7 +99,7 @@ func addDialError(ctx context.Context, err error, servers string) error {
 
 // checkServer checks the version of the server, and that JetStream is enabled.
 func (e *Engine) checkServer(ctx context.Context) error {
-	if version := e.nc.ConnectedServerVersion(); !isVersionAtLeast(version, minServerVersion) {
+	if version := e.nc.ConnectedServerVersion(); !broker.IsVersionAtLeast(version, minServerVersion) {
 		return broker.Errorf(broker.ClassInvalid, "the server's version is %s, must be at least %s", version, minServerVersion)
 	}
 	if _, err := e.js.AccountInfo(ctx); err != nil {
@@ -117,7 +116,7 @@ func connectionOptions(c *broker.Credentials) ([]nats.Option, error) {
 		nats.MaxReconnects(-1),
 		// Keep reconnecting after authorization errors, because credentials may be corrected.
 		nats.IgnoreAuthErrorAbort(),
-		nats.CustomReconnectDelay(reconnectDelay),
+		nats.CustomReconnectDelay(broker.ReconnectDelay),
 	}
 	current := &currentCredentials{credentials: *c}
 	login, err := loginOptions(c, current)
@@ -129,10 +128,6 @@ func connectionOptions(c *broker.Credentials) ([]nats.Option, error) {
 		return nil, err
 	}
 	return slices.Concat(options, login, secure), nil
-}
-
-func reconnectDelay(tries int) time.Duration {
-	return broker.ReconnectDelay(tries, rand.Float64()) //nolint:gosec // to spread, not to hide
 }
 
 // splitURLs returns the URLs of a list separated by commas, each with a scheme.
@@ -173,17 +168,5 @@ func (e *Engine) Disconnect() {
 
 // supportsSchedules reports whether the server supports delayed messages.
 func (e *Engine) supportsSchedules() bool {
-	return isVersionAtLeast(e.nc.ConnectedServerVersion(), schedulingServerVersion)
-}
-
-// isVersionAtLeast compares major and minor versions.
-func isVersionAtLeast(version, least string) bool {
-	var a, b, c, d int
-	if _, err := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &a, &b); err != nil {
-		return false
-	}
-	if _, err := fmt.Sscanf(least, "%d.%d", &c, &d); err != nil {
-		return false
-	}
-	return a > c || a == c && b >= d
+	return broker.IsVersionAtLeast(e.nc.ConnectedServerVersion(), schedulingServerVersion)
 }

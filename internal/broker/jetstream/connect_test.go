@@ -180,24 +180,3 @@ func TestStoppedServerIsUnreachable(t *testing.T) {
 		t.Errorf("got %v (%s)", err, broker.ClassOf(err))
 	}
 }
-
-func TestIsVersionAtLeast(t *testing.T) {
-	for name, row := range map[string]struct {
-		version, least string
-		want           bool
-	}{
-		"the same":      {"2.12.0", "2.12", true},
-		"newer":         {"2.15.2", "2.12", true},
-		"the next":      {"3.0.0", "2.12", true},
-		"older":         {"2.9.9", "2.12", false},
-		"of two digits": {"2.9", "2.12", false},
-		"a preview":     {"v2.15.0-RC.1", "2.12", true},
-		"none":          {"", "2.12", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := isVersionAtLeast(row.version, row.least); got != row.want {
-				t.Errorf("%t, want %t", got, row.want)
-			}
-		})
-	}
-}

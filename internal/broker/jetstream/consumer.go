@@ -29,7 +29,7 @@ func (e *Engine) Subscribe(ctx context.Context, queue string) (broker.Subscripti
 	if err != nil {
 		return nil, e.classifyError(operation, err)
 	}
-	bucket, err := e.openBucket(ctx, queue)
+	bucket, err := e.js.KeyValue(ctx, bucketName(queue))
 	if err != nil {
 		return nil, e.classifyError(operation, err)
 	}

@@ -19,6 +19,8 @@ type deadLetterStream struct {
 	queue string
 }
 
+var _ broker.DeadLetterQueue = (*deadLetterStream)(nil)
+
 // DeadLetters implements broker.Engine.
 func (e *Engine) DeadLetters(queue string) broker.DeadLetterQueue { return &deadLetterStream{e, queue} }
 
@@ -40,16 +42,11 @@ func (c *deadLetterStream) Requeue(ctx context.Context, number int) (int, error)
 		return 0, c.classifyError(doing, err)
 	}
 	taken := target.CachedInfo().Config.Subjects
-	n, err := c.resendDeadLetters(ctx, number, func(letter *jetstream.RawStreamMsg) (*nats.Msg, error) {
-		subject := readySubject(c.queue, priorityFromSubject(letter.Subject))
-		if !slices.Contains(taken, subject) {
-			// Its priority was removed: use another one.
-			subject = taken[0]
+	n, err := c.resendDeadLetters(ctx, number, func(letter *jetstream.RawStreamMsg, message *nats.Msg) {
+		message.Subject = readySubject(c.queue, priorityFromSubject(letter.Subject))
+		if !slices.Contains(taken, message.Subject) {
+			message.Subject = taken[0] // its priority was removed
 		}
-		message := nats.NewMsg(subject)
-		message.Data = letter.Data
-		maps.Copy(message.Header, producerHeaders(letter.Header))
-		return message, nil
 	})
 	return n, c.classifyError(doing, err)
 }
@@ -63,32 +60,29 @@ func (c *deadLetterStream) Move(ctx context.Context, to string, number int) (int
 	if _, err := c.js.Stream(ctx, deadStreamName(to)); err != nil {
 		return 0, c.classifyError(doing, err)
 	}
-	n, err := c.resendDeadLetters(ctx, number, func(letter *jetstream.RawStreamMsg) (*nats.Msg, error) {
-		message := nats.NewMsg(deadLetterSubject(to, priorityFromSubject(letter.Subject)))
-		message.Data = letter.Data
-		maps.Copy(message.Header, producerHeaders(letter.Header))
+	n, err := c.resendDeadLetters(ctx, number, func(letter *jetstream.RawStreamMsg, message *nats.Msg) {
+		message.Subject = deadLetterSubject(to, priorityFromSubject(letter.Subject))
 		for _, name := range []string{headerError, headerAttempts, headerOrigin, headerSent} {
 			message.Header.Set(name, letter.Header.Get(name))
 		}
-		return message, nil
 	})
 	return n, c.classifyError(doing, err)
 }
 
-// resendDeadLetters publishes each dead letter elsewhere, and deletes it after the
-// confirmation.
+// resendDeadLetters publishes each dead letter as readdress completes it, and deletes it after
+// the confirmation.
 func (c *deadLetterStream) resendDeadLetters(
-	ctx context.Context, number int, readdress func(*jetstream.RawStreamMsg) (*nats.Msg, error),
+	ctx context.Context, number int, readdress func(letter *jetstream.RawStreamMsg, message *nats.Msg),
 ) (int, error) {
 	stream, err := c.js.Stream(ctx, deadStreamName(c.queue))
 	if err != nil {
 		return 0, err
 	}
 	return c.forEachDeadLetter(ctx, 0, number, func(letter *jetstream.RawStreamMsg) error {
-		message, err := readdress(letter)
-		if err != nil {
-			return err
-		}
+		message := nats.NewMsg("")
+		message.Data = letter.Data
+		maps.Copy(message.Header, producerHeaders(letter.Header))
+		readdress(letter, message)
 		// The message ID makes the server drop the duplicate of an interrupted call.
 		id := deadStreamName(c.queue) + "/" + strconv.FormatUint(letter.Sequence, 10) + "@" + strconv.FormatInt(letter.Time.UnixNano(), 10)
 		if _, err := c.js.PublishMsg(ctx, message, jetstream.WithMsgID(id)); err != nil {

@@ -44,7 +44,7 @@ func (e *Engine) updateOwnedStream(
 			return err
 		}
 		config := stream.CachedInfo().Config
-		if err := checkOwner(queue, &config, owner); err != nil {
+		if err := broker.CheckOwner(queue, ownerFromMetadata(config.Metadata), owner); err != nil {
 			return err
 		}
 		change(&config)
@@ -54,22 +54,13 @@ func (e *Engine) updateOwnedStream(
 	return e.classifyError(doing+" the queue "+queue, err)
 }
 
-// checkOwner returns an error if the queue belongs to another owner.
-func checkOwner(queue string, config *jetstream.StreamConfig, owner broker.QueueOwner) error {
-	if has := ownerFromMetadata(config.Metadata); has.UID != "" && has.UID != owner.UID {
-		return &broker.OwnerConflictError{Queue: queue, Owner: has}
-	}
-	return nil
-}
-
 // DeleteQueue implements broker.Engine. It deletes the stream that contains the owner last,
 // so that an interrupted deletion can continue.
 func (e *Engine) DeleteQueue(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	err := func() error {
 		stream, err := e.js.Stream(ctx, streamName(queue))
 		if err == nil {
-			config := stream.CachedInfo().Config
-			err = checkOwner(queue, &config, owner)
+			err = broker.CheckOwner(queue, ownerFromMetadata(stream.CachedInfo().Config.Metadata), owner)
 		}
 		if err != nil && !isNotFound(err) {
 			return err

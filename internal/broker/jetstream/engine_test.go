@@ -171,7 +171,7 @@ func TestEnsureQueueAppliesEachChange(t *testing.T) {
 		"rate limit": {
 			func(q *broker.QueueConfig) { q.RateLimit = &broker.RateLimit{Limit: 7, Per: time.Second, Burst: 2} },
 			func(t *testing.T, e *Engine) bool {
-				bucket, err := e.openBucket(t.Context(), "orders")
+				bucket, err := e.js.KeyValue(t.Context(), bucketName("orders"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -491,11 +491,10 @@ func TestRemovedPriorityIsDeletedOnceEmpty(t *testing.T) {
 
 func TestPauseAndResume(t *testing.T) {
 	e := startEngine(t)
-	ensureQueue(t, e, ordersQueue(withPriorities("high", "low")))
-	for _, paused := range []bool{true, true, false} {
-		if err := e.SetPaused(t.Context(), "orders", paused); err != nil {
-			t.Fatal(err)
-		}
+	q := ordersQueue(withPriorities("high", "low"))
+	for _, paused := range []bool{false, true, true, false} {
+		q.Paused = paused
+		ensureQueue(t, e, q)
 		if consumerInfo(t, e, "high").Paused != paused || consumerInfo(t, e, "low").Paused != paused {
 			t.Errorf("not all are, or not: %t", paused)
 		}

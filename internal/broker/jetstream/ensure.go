@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -39,10 +38,7 @@ func (n *ensureOperation) run(ctx context.Context) error {
 		return err
 	}
 	config := stream.CachedInfo().Config
-	fingerprint, err := n.configHash()
-	if err != nil {
-		return err
-	}
+	fingerprint := n.configHash()
 	n.result.Updated = config.Metadata[metaApplied] != fingerprint && !n.result.Created
 	n.applyChanges = n.result.Created || n.result.Updated || n.Drift == broker.DriftCorrect
 	n.result.Enforcement = n.enforcement(n.QueueConfig, n.allowSchedules)
@@ -64,16 +60,11 @@ func (n *ensureOperation) run(ctx context.Context) error {
 			return err
 		}
 	}
-	n.finishDriftReport()
-	return nil
-}
-
-// finishDriftReport drops differences that are not drift but a new configuration.
-func (n *ensureOperation) finishDriftReport() {
 	if n.result.Created || n.result.Updated {
-		n.result.Drift = nil
+		n.result.Drift = nil // the differences are a new configuration
 	}
 	n.result.Corrected = n.applyChanges && len(n.result.Drift) > 0
+	return nil
 }
 
 // getOrCreateStream checks the ownership of an existing stream.
@@ -98,26 +89,18 @@ func (n *ensureOperation) getOrCreateStream(ctx context.Context) (jetstream.Stre
 	}
 	// The server cannot disable schedules once a stream has them.
 	n.allowSchedules = n.allowSchedules || config.AllowMsgSchedules
-	return stream, n.checkOwnership(ownerFromMetadata(config.Metadata))
+	return stream, n.CheckOwnership(ownerFromMetadata(config.Metadata))
 }
 
-// checkOwnership returns an error if another owner keeps the queue.
-func (n *ensureOperation) checkOwnership(has broker.QueueOwner) error {
-	switch {
-	case has.UID == "", has.UID == n.Owner.UID, has.UID == n.ReplacesOwnerUID, n.Owner.HasPrecedenceOver(has):
-		return nil
-	}
-	return &broker.OwnerConflictError{Queue: n.Name, Owner: has}
+// reportDrift adds differences to the result. It reports whether they have to be corrected.
+func (n *ensureOperation) reportDrift(drift []broker.SettingDifference) bool {
+	n.result.Drift = append(n.result.Drift, drift...)
+	return len(drift) > 0 && n.applyChanges
 }
 
 func (n *ensureOperation) ensureStream(ctx context.Context, found jetstream.StreamConfig) error {
 	want := n.streamConfig(found, "")
-	drift := streamDrift(&want, &found)
-	if len(drift) == 0 {
-		return nil
-	}
-	n.result.Drift = append(n.result.Drift, drift...)
-	if !n.applyChanges {
+	if !n.reportDrift(streamDrift(&want, &found)) {
 		return nil
 	}
 	_, err := n.js.UpdateStream(ctx, want)
@@ -127,7 +110,7 @@ func (n *ensureOperation) ensureStream(ctx context.Context, found jetstream.Stre
 func (n *ensureOperation) ensureDeadStream(ctx context.Context) error {
 	stream, err := n.js.Stream(ctx, deadStreamName(n.Name))
 	if isNotFound(err) {
-		n.reportMissingObject("stream "+deadStreamName(n.Name), "exists")
+		n.reportMissingObject("stream " + deadStreamName(n.Name))
 		_, err = n.js.CreateStream(ctx, n.newDeadStreamConfig())
 		return err
 	}
@@ -139,12 +122,7 @@ func (n *ensureOperation) ensureDeadStream(ctx context.Context) error {
 		return immutableSettingError("the stream "+found.Name, "retention", jetstream.LimitsPolicy, found.Retention)
 	}
 	want := n.deadStreamConfig(found)
-	drift := streamDrift(&want, &found)
-	if len(drift) == 0 {
-		return nil
-	}
-	n.result.Drift = append(n.result.Drift, drift...)
-	if !n.applyChanges {
+	if !n.reportDrift(streamDrift(&want, &found)) {
 		return nil
 	}
 	_, err = n.js.UpdateStream(ctx, want)
@@ -153,14 +131,14 @@ func (n *ensureOperation) ensureDeadStream(ctx context.Context) error {
 
 // reportMissingObject reports an object that someone deleted. It is created again even with
 // drift policy Warn: the queue does not work without it.
-func (n *ensureOperation) reportMissingObject(object, setting string) {
-	n.result.Drift = append(n.result.Drift, broker.SettingDifference{Object: object, Setting: setting, Want: "true", Found: "false"})
+func (n *ensureOperation) reportMissingObject(object string) {
+	n.result.Drift = append(n.result.Drift, broker.SettingDifference{Object: object, Setting: "exists", Want: "true", Found: "false"})
 }
 
 func (n *ensureOperation) ensureRateLimit(ctx context.Context) error {
-	bucket, err := n.openBucket(ctx, n.Name)
+	bucket, err := n.js.KeyValue(ctx, bucketName(n.Name))
 	if isNotFound(err) {
-		n.reportMissingObject("bucket "+bucketName(n.Name), "exists")
+		n.reportMissingObject("bucket " + bucketName(n.Name))
 		bucket, err = n.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: bucketName(n.Name), History: 1, LimitMarkerTTL: time.Minute, Replicas: createdReplicas,
 		})
@@ -176,12 +154,7 @@ func (n *ensureOperation) ensureRateLimit(ctx context.Context) error {
 	case !isNotFound(err):
 		return err
 	}
-	drift := rateLimitDrift(n.Name, n.rateLimitRecord(), raw)
-	if len(drift) == 0 {
-		return nil
-	}
-	n.result.Drift = append(n.result.Drift, drift...)
-	if !n.applyChanges {
+	if !n.reportDrift(rateLimitDrift(n.Name, n.rateLimitRecord(), raw)) {
 		return nil
 	}
 	value, err := json.Marshal(n.rateLimitRecord())
@@ -192,20 +165,12 @@ func (n *ensureOperation) ensureRateLimit(ctx context.Context) error {
 	return err
 }
 
-func (e *Engine) openBucket(ctx context.Context, queue string) (jetstream.KeyValue, error) {
-	return e.js.KeyValue(ctx, bucketName(queue))
-}
-
 func (n *ensureOperation) ensureConsumers(ctx context.Context, stream jetstream.Stream) error {
 	infos, err := listConsumers(ctx, stream)
 	if err != nil {
 		return err
 	}
-	found := map[string]jetstream.ConsumerConfig{}
-	for name, info := range infos {
-		found[name] = info.Config
-	}
-	for _, want := range n.consumerConfigs(found) {
+	for _, want := range n.consumerConfigs(infos) {
 		if err := n.ensureConsumer(ctx, stream, want, infos[want.Name]); err != nil {
 			return err
 		}
@@ -219,7 +184,7 @@ func (n *ensureOperation) ensureConsumer(
 ) error {
 	if found == nil {
 		if !n.result.Created {
-			n.reportMissingObject("consumer "+want.Name+" of "+streamName(n.Name), "exists")
+			n.reportMissingObject("consumer " + want.Name + " of " + streamName(n.Name))
 		}
 		if n.Paused {
 			want.PauseUntil = &indefinitePauseTime
@@ -230,15 +195,12 @@ func (n *ensureOperation) ensureConsumer(
 	if found.Config.AckPolicy != jetstream.AckExplicitPolicy {
 		return immutableSettingError("the consumer "+want.Name+" of "+streamName(n.Name), "ack_policy", want.AckPolicy, found.Config.AckPolicy)
 	}
-	drift := consumerDrift(n.Name, &want, &found.Config)
-	paused := pauseDrift(n.Name, want.Name, n.Paused, found.Paused)
-	n.result.Drift = append(append(n.result.Drift, drift...), paused...)
-	if len(drift) > 0 && n.applyChanges {
+	if n.reportDrift(consumerDrift(n.Name, &want, &found.Config)) {
 		if _, err := stream.UpdateConsumer(ctx, want); err != nil {
 			return err
 		}
 	}
-	if len(paused) > 0 && n.applyChanges {
+	if n.reportDrift(pauseDrift(n.Name, want.Name, n.Paused, found.Paused)) {
 		return setConsumerPaused(ctx, stream, want.Name, n.Paused)
 	}
 	return nil
@@ -272,30 +234,6 @@ func listConsumers(ctx context.Context, stream jetstream.Stream) (map[string]*je
 		all[info.Name] = info
 	}
 	return all, lister.Err()
-}
-
-// SetPaused implements broker.Engine.
-func (e *Engine) SetPaused(ctx context.Context, queue string, paused bool) error {
-	err := func() error {
-		stream, err := e.js.Stream(ctx, streamName(queue))
-		if err != nil {
-			return err
-		}
-		infos, err := listConsumers(ctx, stream)
-		if err != nil {
-			return err
-		}
-		for name, info := range infos {
-			if info.Config.Metadata[metaWeight] == "" || info.Paused == paused {
-				continue
-			}
-			if err := setConsumerPaused(ctx, stream, name, paused); err != nil {
-				return err
-			}
-		}
-		return nil
-	}()
-	return e.classifyError(fmt.Sprintf("setting paused of the queue %s to %t", queue, paused), err)
 }
 
 func setConsumerPaused(ctx context.Context, stream jetstream.Stream, consumer string, paused bool) error {

@@ -1,13 +1,10 @@
 package jetstream
 
 import (
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -40,6 +37,24 @@ func (e *Engine) classifyError(operation string, err error) error {
 	return broker.Errorf(class, "%s: %w", operation, err)
 }
 
+// errorsByClass are errors of the client library; those of the server have a code.
+var errorsByClass = []struct {
+	class broker.ErrorClass
+	errs  []error
+}{
+	{broker.ClassNotFound, []error{jetstream.ErrMsgNotFound, jetstream.ErrKeyNotFound, jetstream.ErrBucketNotFound}},
+	{broker.ClassInvalid, []error{jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount}},
+	{broker.ClassUnauthorized, []error{
+		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+		nats.ErrPermissionViolation, nats.ErrSecureConnRequired, nats.ErrSecureConnWanted,
+	}},
+	{broker.ClassUnreachable, []error{
+		nats.ErrNoServers, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionClosed, nats.ErrDisconnected,
+		nats.ErrConnectionReconnecting, nats.ErrStaleConnection, nats.ErrReconnectBufExceeded,
+		jetstream.ErrNoStreamResponse, jetstream.ErrNoHeartbeat,
+	}},
+}
+
 func errorClassOf(err error) broker.ErrorClass {
 	if api := (*jetstream.APIError)(nil); errors.As(err, &api) {
 		switch {
@@ -51,53 +66,15 @@ func errorClassOf(err error) broker.ErrorClass {
 			return broker.ClassInvalid
 		}
 	}
-	if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrKeyNotFound) ||
-		errors.Is(err, jetstream.ErrBucketNotFound) {
-		return broker.ClassNotFound
+	if class := broker.NetworkErrorClass(err); class != broker.ClassUnknown {
+		return class
 	}
-	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
-		return broker.ClassInvalid
-	}
-	if isUnauthorized(err) {
-		return broker.ClassUnauthorized
-	}
-	if isUnreachable(err) {
-		return broker.ClassUnreachable
+	for _, row := range errorsByClass {
+		if slices.ContainsFunc(row.errs, func(known error) bool { return errors.Is(err, known) }) {
+			return row.class
+		}
 	}
 	return broker.ClassUnknown
-}
-
-// isUnauthorized reports a failure of authentication, authorization or TLS verification.
-func isUnauthorized(err error) bool {
-	for _, known := range []error{
-		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
-		nats.ErrPermissionViolation, nats.ErrSecureConnRequired, nats.ErrSecureConnWanted,
-	} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	var (
-		authority   x509.UnknownAuthorityError
-		hostname    x509.HostnameError
-		certificate *tls.CertificateVerificationError
-		alert       tls.AlertError
-	)
-	return errors.As(err, &authority) || errors.As(err, &hostname) || errors.As(err, &certificate) || errors.As(err, &alert)
-}
-
-func isUnreachable(err error) bool {
-	for _, known := range []error{
-		nats.ErrNoServers, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionClosed, nats.ErrDisconnected,
-		nats.ErrConnectionReconnecting, nats.ErrStaleConnection, nats.ErrReconnectBufExceeded,
-		jetstream.ErrNoStreamResponse, jetstream.ErrNoHeartbeat, context.DeadlineExceeded,
-	} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	var network net.Error
-	return errors.As(err, &network)
 }
 
 // isNotFound reports that an object does not exist.

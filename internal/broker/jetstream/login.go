@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"net/url"
@@ -98,10 +99,7 @@ func tlsOptions(c *broker.Credentials, current *currentCredentials) ([]nats.Opti
 	}
 	options := []nats.Option{nats.Secure(config)}
 	currentConfig := func() (*tls.Config, error) {
-		if t := current.get().TLS; t != nil {
-			return t.ClientConfig()
-		}
-		return config, nil
+		return cmp.Or(current.get().TLS, c.TLS).ClientConfig()
 	}
 	var certificate nats.TLSCertHandler
 	if len(config.Certificates) > 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/rate"
+	"github.com/yardmaster/yardmaster/internal/clock"
 )
 
 // rateLimiter enforces the rate limit of a queue. The bucket contains the next free slot; a
@@ -114,7 +115,7 @@ func (l *rateLimiter) reserveSlots(ctx context.Context, number int) ([]time.Time
 		}
 		// Jitter avoids simultaneous writes. The wait is bounded, because the limit may change.
 		wait := time.Until(grant.RetryTime.Add(-l.clockOffset)) + rand.N(rate.SlotLeadTime/4) //nolint:gosec // to spread, not to hide
-		if err := sleepContext(ctx, min(max(wait, time.Millisecond), time.Second)); err != nil {
+		if err := clock.SleepContext(ctx, min(max(wait, time.Millisecond), time.Second)); err != nil {
 			return nil, err
 		}
 	}
@@ -179,16 +180,4 @@ func (l *rateLimiter) measureClockOffset(ctx context.Context) error {
 	received := time.Now()
 	l.clockOffset, l.clockMeasuredTime = info.TimeStamp.Sub(sent.Add(received.Sub(sent)/2)), received
 	return nil
-}
-
-// sleepContext waits for d or the end of ctx.
-func sleepContext(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

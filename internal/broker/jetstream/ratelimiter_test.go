@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/clock"
 )
 
 func withRateLimit(perSecond, burst int) func(*broker.QueueConfig) {
@@ -62,7 +63,7 @@ func TestWorkersShareOneRateLimit(t *testing.T) {
 				mu.Lock()
 				slots = append(slots, some...)
 				mu.Unlock()
-				if sleepContext(ctx, time.Until(some[len(some)-1])) != nil {
+				if clock.SleepContext(ctx, time.Until(some[len(some)-1])) != nil {
 					return
 				}
 			}
@@ -103,7 +104,7 @@ func TestChangedRateLimitAppliesImmediately(t *testing.T) {
 func TestInvalidBucketContentIsIgnored(t *testing.T) {
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withRateLimit(100, 1)))
-	bucket, err := e.openBucket(t.Context(), "orders")
+	bucket, err := e.js.KeyValue(t.Context(), bucketName("orders"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,8 +33,8 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, decisi
 			return nil, err
 		}
 	}
-	for _, job := range decision.DeleteJobs {
-		if err := r.deleteJob(ctx, job); err != nil {
+	for _, job := range decision.DeleteJobs { // a Job that ended since it was observed has an outcome
+		if err := kube.DeleteVersion(ctx, r.client, job, metav1.DeletePropagationForeground); err != nil {
 			return nil, err
 		}
 	}
@@ -57,23 +57,8 @@ func (r *Reconciler) cleanup(ctx context.Context, s *v1alpha1.AgenticSession, de
 			return fmt.Errorf("deleting unused inputs Secret %s: %w", decision.DeleteSecret, err)
 		}
 	}
-	if !decision.DeleteSession {
-		return nil
-	}
-	err := r.client.Delete(ctx, s, client.PropagationPolicy(metav1.DeletePropagationBackground),
-		client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting the expired session: %w", err)
-	}
-	return nil
-}
-
-// deleteJob deletes a Job in its observed version: one that ended in the meantime has an outcome.
-func (r *Reconciler) deleteJob(ctx context.Context, job *batchv1.Job) error {
-	err := r.client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationForeground),
-		client.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting Job %s: %w", job.Name, err)
+	if decision.DeleteSession {
+		return kube.DeleteVersion(ctx, r.client, s, metav1.DeletePropagationBackground)
 	}
 	return nil
 }
@@ -88,14 +73,14 @@ func (r *Reconciler) createJob(ctx context.Context, s *v1alpha1.AgenticSession, 
 	job := decision.CreateJob.DeepCopy()
 	err = r.client.Create(ctx, job, fieldOwner)
 	if apierrors.IsAlreadyExists(err) {
-		existing, err := getIfExists(ctx, r.live, job.Namespace, job.Name, &batchv1.Job{})
+		existing, err := kube.GetIfExists(ctx, r.live, job.Namespace, job.Name, &batchv1.Job{})
 		switch {
 		case err != nil:
 			return nil, err
 		case existing == nil:
 			return nil, kube.ErrStale
 		case !metav1.IsControlledBy(existing, s):
-			return nameTaken("Job", job.Name), nil
+			return core.NameTaken(core.Refusal{Kind: "Job", Name: job.Name}, "AgenticSession"), nil
 		}
 		job = existing
 	} else if refusal, err := asRefusal(err, "Job", job.Name); refusal != nil || err != nil {
@@ -103,14 +88,6 @@ func (r *Reconciler) createJob(ctx context.Context, s *v1alpha1.AgenticSession, 
 	}
 	r.createdJobs.Set(s, createdJob{job.Name, job.UID})
 	return nil, nil
-}
-
-// nameTaken is the refusal of an object whose name another owner's object has.
-func nameTaken(kind, name string) *core.Refusal {
-	return &core.Refusal{
-		Class: apierror.AlreadyExists, Kind: kind, Name: name,
-		Message: fmt.Sprintf("%s %s exists and does not belong to this session; delete or rename it", kind, name),
-	}
 }
 
 // asRefusal returns a refusal if the API server does not accept the object as it is, and any other

@@ -16,6 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
@@ -58,7 +59,7 @@ func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession
 	case err != nil:
 		return nil, err
 	case existing != nil && !core.WasCreatedFor(s, existing, session.LabelSessionUID):
-		return nameTaken(u.GetKind(), u.GetName()), nil
+		return core.NameTaken(core.Refusal{Kind: u.GetKind(), Name: u.GetName()}, "AgenticSession"), nil
 	case existing != nil && u.GetKind() == "Lease": // the runner writes its spec
 		return nil, nil
 	case existing == nil && createError != nil:
@@ -83,7 +84,7 @@ func canCreateFirst(object core.Object) bool {
 
 // isNetworkPolicyCurrent reports whether the cache contains the NetworkPolicy with this spec.
 func (r *Reconciler) isNetworkPolicyCurrent(ctx context.Context, s *v1alpha1.AgenticSession, policy *networkingv1.NetworkPolicy) bool {
-	cached, err := getIfExists(ctx, r.options.Children, policy.Namespace, policy.Name, &networkingv1.NetworkPolicy{})
+	cached, err := kube.GetIfExists(ctx, r.options.Children, policy.Namespace, policy.Name, &networkingv1.NetworkPolicy{})
 	return err == nil && cached != nil && metav1.IsControlledBy(cached, s) && equality.Semantic.DeepEqual(cached.Spec, policy.Spec)
 }
 
@@ -91,7 +92,7 @@ func (r *Reconciler) isNetworkPolicyCurrent(ctx context.Context, s *v1alpha1.Age
 func (r *Reconciler) getMetadata(ctx context.Context, namespace, name string, kind schema.GroupVersionKind) (*metav1.PartialObjectMetadata, error) {
 	into := &metav1.PartialObjectMetadata{}
 	into.SetGroupVersionKind(kind)
-	return getIfExists(ctx, r.live, namespace, name, into)
+	return kube.GetIfExists(ctx, r.live, namespace, name, into)
 }
 
 // addClaimOwner makes the session an owner, but not the controller, of another session's claim.

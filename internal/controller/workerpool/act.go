@@ -49,7 +49,7 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed 
 		}
 	}
 	for _, name := range decision.DeleteRevisions {
-		if err := r.deleteRevision(ctx, observed.workloads[name]); err != nil {
+		if err := kube.DeleteVersion(ctx, r.client, observed.workloads[name], metav1.DeletePropagationBackground); err != nil {
 			return nil, err
 		}
 	}
@@ -244,15 +244,4 @@ func (r *Reconciler) createRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 		}
 	}
 	return nil, kube.ErrStale
-}
-
-// deleteRevision deletes a revision that has no workers.
-func (r *Reconciler) deleteRevision(ctx context.Context, workload client.Object) error {
-	version, uid := workload.GetResourceVersion(), workload.GetUID()
-	err := r.client.Delete(ctx, workload, client.PropagationPolicy(metav1.DeletePropagationBackground),
-		client.Preconditions{UID: &uid, ResourceVersion: &version})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting revision %s: %w", workload.GetName(), err)
-	}
-	return nil
 }

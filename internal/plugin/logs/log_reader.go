@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/yardmaster/yardmaster/internal/clock"
 )
 
 // maxLineBytes is the length from which a line is printed in several parts.
@@ -39,7 +41,7 @@ func (r *logReader) readToEnd(ctx context.Context, l containerLog) error {
 		if done, err := r.isReadDone(ctx, l, err, isRetry); done {
 			return err
 		}
-		if err := sleepContext(ctx, r.options.Retry); err != nil {
+		if err := clock.SleepContext(ctx, r.options.Retry); err != nil {
 			return err
 		}
 	}
@@ -153,13 +155,4 @@ func (r *logReader) acceptLine(line []byte) (printed []byte, isNew bool) {
 		return line, true
 	}
 	return rest, true
-}
-
-func sleepContext(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
 
@@ -77,7 +78,7 @@ func (s *logSource) listPodsWithRetry(ctx context.Context) ([]corev1.Pod, error)
 		if !isRetry {
 			s.printer.printNotice("listing Pods: %v; retrying", err)
 		}
-		if err := sleepContext(ctx, s.options.Retry); err != nil {
+		if err := clock.SleepContext(ctx, s.options.Retry); err != nil {
 			return nil, err
 		}
 	}

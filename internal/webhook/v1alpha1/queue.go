@@ -29,7 +29,6 @@ var queueValidator = &specValidator[*v1alpha1.Queue]{
 func queueWarnings(_ context.Context, q *v1alpha1.Queue) admission.Warnings {
 	warnings := queue.Warnings(q)
 	if q.Spec.Broker != nil && q.Spec.Broker.Engine == v1alpha1.EngineAsynq {
-		warnings = append(warnings, "spec.broker.engine: "+asynq.ExperimentalWarning)
 		warnings = append(warnings, queue.UnenforcedFieldWarnings(q, (*asynq.Engine)(nil).Capabilities())...)
 	}
 	return warnings

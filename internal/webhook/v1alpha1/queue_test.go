@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/broker/asynq"
 )
 
 func queueOf(spec v1alpha1.QueueSpec) *v1alpha1.Queue {
@@ -37,7 +36,7 @@ func TestQueueFieldsThatTheEngineDoesNotEnforceCauseWarnings(t *testing.T) {
 	})
 	warnings, err := queueValidator.ValidateCreate(t.Context(), q)
 	want := []string{
-		"spec.broker.engine: " + asynq.ExperimentalWarning,
+		"spec.broker.engine: Asynq is experimental: it depends on how asynq stores its tasks, which asynq may change",
 		"spec.maxBacklog: not enforced: asynq cannot reject messages from producers",
 		"spec.rateLimit: not enforced: asynq has no rate limit across workers",
 		"spec.retention.maxAge: not enforced: asynq does not delete old tasks",

@@ -46,7 +46,7 @@ func validateSequentialJobChange(before, after *v1alpha1.SequentialJob) field.Er
 // validateRerun refuses to request a rerun of a finished run that is not possible. A rerun that
 // was requested earlier does not prevent other changes.
 func validateRerun(before, after *v1alpha1.SequentialJob) field.ErrorList {
-	if !isFinished(before) || !requestsRerun(before, after) {
+	if !sequence.IsFinished(&before.Status) || !requestsRerun(before, after) {
 		return nil
 	}
 	if err := sequence.CheckRerun(&after.Spec, &before.Status); err != nil {
@@ -61,8 +61,6 @@ func requestsRerun(before, after *v1alpha1.SequentialJob) bool {
 	return sequence.IsRerunRequested(&after.Spec, &before.Status) &&
 		!equality.Semantic.DeepEqual(before.Spec.Rerun, after.Spec.Rerun)
 }
-
-func isFinished(sj *v1alpha1.SequentialJob) bool { return sj.Status.CompletionTime != nil }
 
 // sequentialJobWarnings warns of settings that are valid but rarely intended.
 func sequentialJobWarnings(_ context.Context, sj *v1alpha1.SequentialJob) admission.Warnings {
@@ -114,9 +112,9 @@ func sequentialJobChangeWarnings(before, after *v1alpha1.SequentialJob) admissio
 		return nil
 	}
 	switch requested := requestsRerun(before, after); {
-	case requested && !isFinished(before) && before.Status.Run > 0:
+	case requested && !sequence.IsFinished(&before.Status) && before.Status.Run > 0:
 		return admission.Warnings{"spec.rerun: the rerun starts when the current run has finished"}
-	case !requested && isFinished(before) && stepsChanged(before, after):
+	case !requested && sequence.IsFinished(&before.Status) && stepsChanged(before, after):
 		return admission.Warnings{"spec: the run has finished; change spec.rerun.id to run the changed steps"}
 	default:
 		return nil

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/clock"
 )
 
 const (
@@ -90,7 +91,7 @@ func (env Environment) WaitUntilReconciled(ctx context.Context, c client.Reader,
 			reportedAt = time.Now()
 			PrintProgress("%d Queues and %d WorkerPools are reconciled", ready, fresh)
 		}
-		return false, SleepContext(ctx, time.Second) // lists of thousands of objects would add load to the control plane
+		return false, clock.SleepContext(ctx, time.Second) // lists of thousands of objects would add load to the control plane
 	})
 }
 

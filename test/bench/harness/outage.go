@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/yardmaster/yardmaster/internal/clock"
 )
 
 // InterruptControlPlane kills the process of the API server, etcd and all controllers, lets it
@@ -32,7 +34,7 @@ func (c *Cluster) InterruptControlPlane(ctx context.Context, pause time.Duration
 		return 0, fmt.Errorf("stopping the supervisor: %w", err)
 	}
 	killedAt := time.Now()
-	err = errors.Join(syscall.Kill(controlPlane, syscall.SIGKILL), SleepContext(ctx, pause))
+	err = errors.Join(syscall.Kill(controlPlane, syscall.SIGKILL), clock.SleepContext(ctx, pause))
 	if err := errors.Join(err, syscall.Kill(supervisor, syscall.SIGCONT)); err != nil {
 		return 0, fmt.Errorf("killing the control plane: %w", err)
 	}
@@ -56,7 +58,7 @@ func (c *Cluster) waitUntilReady(ctx context.Context) error {
 		if isResponseOK(ctx, client, config.Host+"/readyz") {
 			return nil
 		}
-		if err := SleepContext(ctx, interval); err != nil {
+		if err := clock.SleepContext(ctx, interval); err != nil {
 			return err
 		}
 	}

@@ -40,13 +40,3 @@ func TerminateProcess(process *exec.Cmd) {
 	_ = process.Process.Signal(os.Interrupt) // it may have exited
 	_ = process.Wait()                       // its exit code does not affect the measurement
 }
-
-// SleepContext waits for the duration or until ctx ends.
-func SleepContext(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}

@@ -15,6 +15,7 @@ import (
 	"flag"
 	"time"
 
+	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
@@ -51,7 +52,7 @@ func (env *environment) measureUsage(ctx context.Context, c *harness.Cluster, op
 		return err
 	}
 	harness.PrintProgress("all objects are reconciled after %s; waiting before the measurement at rest", start.duration.Round(time.Second))
-	if err := harness.SleepContext(ctx, env.settle); err != nil {
+	if err := clock.SleepContext(ctx, env.settle); err != nil {
 		return err
 	}
 	idle, err := measureUsageFor(ctx, env.window, operator.Process.Pid, nats.Pid())

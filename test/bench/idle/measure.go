@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
@@ -43,7 +44,7 @@ func measureUsageFor(ctx context.Context, window time.Duration, operator, nats i
 	if err != nil {
 		return resourceUsage{}, err
 	}
-	if err := harness.SleepContext(ctx, window); err != nil {
+	if err := clock.SleepContext(ctx, window); err != nil {
 		return resourceUsage{}, err
 	}
 	after, err := readUsageSince(ctx, startedAt, operator, nats)

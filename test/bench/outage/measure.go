@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
@@ -79,7 +80,7 @@ func (env *environment) measureOutage(ctx context.Context, c *harness.Cluster, o
 	if r.unreachableAfter, err = env.waitForCondition(ctx, o, metav1.ConditionFalse, killedAt); err != nil {
 		return r, fmt.Errorf("waiting for BrokerReachable=False: %w", err)
 	}
-	if err := harness.SleepContext(ctx, down-time.Since(killedAt)); err != nil {
+	if err := clock.SleepContext(ctx, down-time.Since(killedAt)); err != nil {
 		return r, err
 	}
 	if err := broker.Restart(); err != nil {
@@ -106,7 +107,7 @@ func (env *environment) waitUntilSteady(ctx context.Context, c *harness.Cluster,
 	if err != nil {
 		return fmt.Errorf("waiting for %d replicas: %w", poolReplicas, err)
 	}
-	return harness.SleepContext(ctx, 3*time.Second+time.Duration(rand.Int64N(int64(3*time.Second)))) //nolint:gosec // the time is not a secret
+	return clock.SleepContext(ctx, 3*time.Second+time.Duration(rand.Int64N(int64(3*time.Second)))) //nolint:gosec // the time is not a secret
 }
 
 // waitForCondition waits until each Queue has reported the status of BrokerReachable, and

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/internal/scaling"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
@@ -28,7 +29,7 @@ func (env *environment) measureTrial(ctx context.Context, c *harness.Cluster, o 
 	}
 	// A random time keeps the trial from being synchronized with periodic work of the operator.
 	pause := time.Second + time.Duration(rand.Int64N(int64(4*time.Second))) //nolint:gosec // the time is not a secret
-	if err := harness.SleepContext(ctx, pause); err != nil {
+	if err := clock.SleepContext(ctx, pause); err != nil {
 		return trialResult{}, err
 	}
 	o.resetTimes()

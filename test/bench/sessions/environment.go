@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
@@ -132,7 +133,7 @@ func (env *environment) waitUntilRunning(ctx context.Context, c client.Reader, o
 			reportedAt = time.Now()
 			harness.PrintProgress("%d of %d sessions run", running, len(env.created))
 		}
-		return false, errors.Join(o.watchError(), harness.SleepContext(ctx, time.Second))
+		return false, errors.Join(o.watchError(), clock.SleepContext(ctx, time.Second))
 	})
 }
 

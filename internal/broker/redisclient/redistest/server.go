@@ -95,13 +95,6 @@ func (s *Server) Stop() {
 	s.process = nil
 }
 
-// Kill kills the server without a shutdown.
-func (s *Server) Kill() {
-	_ = s.process.Process.Kill()
-	_ = s.process.Wait()
-	s.process = nil
-}
-
 // Restart stops the server if it runs, and starts it at the same address.
 func (s *Server) Restart() {
 	s.t.Helper()

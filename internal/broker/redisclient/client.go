@@ -1,7 +1,11 @@
+// Package redisclient connects to Redis and Valkey, for the asynq engine and the Redis backlog
+// source, and classifies their errors.
 package redisclient
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"net"
 	"net/url"
 	"strconv"
@@ -17,6 +21,7 @@ import (
 )
 
 const (
+	defaultPort = "6379"
 	dialTimeout = 5 * time.Second
 	// responseTimeout is the maximum time for a response, not counting the time for which a
 	// blocking command waits.
@@ -87,7 +92,7 @@ func clientOptions(credentials *broker.Credentials) (*redis.UniversalOptions, er
 			return nil, broker.Errorf(broker.ClassInvalid, "url has servers with TLS (rediss) and without (redis)")
 		}
 		secure = parsed.Scheme == "rediss"
-		o.Addrs = append(o.Addrs, net.JoinHostPort(parsed.Hostname(), portOrDefault(parsed)))
+		o.Addrs = append(o.Addrs, net.JoinHostPort(parsed.Hostname(), cmp.Or(parsed.Port(), defaultPort)))
 		if i == 0 {
 			o.Username, o.Password = credentials.UserOf(parsed)
 		}
@@ -119,13 +124,6 @@ func printableName(name string) string {
 	}, name)
 }
 
-func portOrDefault(parsed *url.URL) string {
-	if port := parsed.Port(); port != "" {
-		return port
-	}
-	return "6379"
-}
-
 // setDatabase reads the database number in the path of a URL.
 func setDatabase(o *redis.UniversalOptions, parsed *url.URL) error {
 	path := strings.Trim(parsed.Path, "/")
@@ -138,4 +136,30 @@ func setDatabase(o *redis.UniversalOptions, parsed *url.URL) error {
 	}
 	o.DB = number
 	return nil
+}
+
+// errorPrefixesByClass are prefixes of error messages of the server.
+var errorPrefixesByClass = map[broker.ErrorClass][]string{
+	broker.ClassUnauthorized: {"NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR invalid password", "ERR Client sent AUTH"},
+	broker.ClassUnreachable:  {"LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "BUSY ", "ERR max number of clients"},
+	broker.ClassInvalid:      {"WRONGTYPE", "ERR unknown command", "ERR DB index", "ERR syntax"},
+	broker.ClassNotFound:     {"NOGROUP", "ERR no such key"},
+}
+
+// ClassifyError adds the operation and a class to an error.
+func ClassifyError(operation string, err error) error {
+	if err == nil || broker.ClassOf(err) != broker.ClassUnknown {
+		return broker.ClassifyNetworkError(operation, err) // it keeps the class
+	}
+	if errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
+		return broker.Errorf(broker.ClassUnreachable, "%s: %w", operation, err)
+	}
+	for class, words := range errorPrefixesByClass {
+		for _, word := range words {
+			if redis.HasErrorPrefix(err, word) || strings.HasPrefix(err.Error(), word) {
+				return broker.Errorf(class, "%s: %w", operation, err)
+			}
+		}
+	}
+	return broker.ClassifyNetworkError(operation, err)
 }
