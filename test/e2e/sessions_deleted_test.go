@@ -22,11 +22,11 @@ const (
 	childDeletionLimit = 30 * time.Second
 )
 
-func testSessionsDeleted(t *testing.T) {
+func sessionsDeleted(t *testing.T) {
 	wantChildrenDeletedInTime(t, createRunningSessions(t))
 }
 
-func testSessionsDeletedWithoutOperator(t *testing.T) {
+func sessionsDeletedWithoutOperator(t *testing.T) {
 	sessions := createRunningSessions(t)
 	scaleOperatorToZero(t)
 	wantChildrenDeletedInTime(t, sessions)
@@ -66,7 +66,7 @@ func wantChildrenDeletedInTime(t *testing.T, sessions []*sessionTest) {
 		found := countChildObjects(t, deletionNamespace)
 		for uid := range left {
 			if found[uid] == nil {
-				times = append(times, roundedSince(start))
+				times = append(times, since(start))
 				delete(left, uid)
 			}
 		}
@@ -83,10 +83,10 @@ func wantChildrenDeletedInTime(t *testing.T, sessions []*sessionTest) {
 // scaleOperatorToZero stops the operator for the rest of the test.
 func scaleOperatorToZero(t *testing.T) {
 	t.Helper()
-	before := operatorDeployment(t)
+	before := operator(t)
 	none := before.DeepCopy()
 	none.Spec.Replicas = new(int32(0))
-	requireNoError(t, cluster.Patch(t.Context(), none, client.MergeFrom(before)))
+	must(t, cluster.Patch(t.Context(), none, client.MergeFrom(before)))
 	t.Cleanup(func() {
 		ctx := context.Background()
 		if err := cluster.Patch(ctx, before, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, *before.Spec.Replicas))); err != nil {
@@ -98,7 +98,7 @@ func scaleOperatorToZero(t *testing.T) {
 	})
 	eventually(t, "the operator's Pods to be deleted", func() bool {
 		pods, err := operatorPods(t.Context())
-		requireNoError(t, err)
+		must(t, err)
 		return len(pods) == 0
 	})
 }

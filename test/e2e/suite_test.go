@@ -1,7 +1,7 @@
 //go:build e2e
 
-// Package e2e tests the operator as users have it: deployed by `make deploy` in a cluster
-// with a real node, the one that KUBECONFIG leads to. `make e2e` brings one.
+// Package e2e tests the operator as users install it: deployed by `make deploy` in the cluster
+// of KUBECONFIG, which has a real node. `make e2e` starts such a cluster.
 package e2e
 
 import (
@@ -31,44 +31,44 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// repositoryRoot is the repository's, as seen from this package.
-const repositoryRoot = "../.."
+// root is the path of the repository's root.
+const root = "../.."
 
 // The tests' namespaces.
 const (
-	// watchedNamespace is where the sequences are. It enforces the profile restricted.
-	watchedNamespace = "e2e-watched"
-	// deletedNamespace is watched too, and deleted by a test.
-	deletedNamespace = "e2e-doomed"
-	// unwatchedNamespace is a namespace that the operator ignores, unless it watches all.
-	unwatchedNamespace = "e2e-unwatched"
-	// reportedNamespace is not watched, but its Jobs are reported on.
-	reportedNamespace = "e2e-reported"
+	// watched contains the sequences. It enforces the Pod Security Standard restricted.
+	watched = "e2e-watched"
+	// doomed is watched too. A test deletes it.
+	doomed = "e2e-doomed"
+	// unwatched is a namespace that the operator watches only if it watches all namespaces.
+	unwatched = "e2e-unwatched"
+	// reported is not watched, but the operator reports on its Jobs.
+	reported = "e2e-reported"
 	// Namespaces with queues and workers.
-	rolloutNamespace, disruptionNamespace, undrainedNamespace, carelessNamespace = "e2e-queue-rollouts", "e2e-queue-disruption", "e2e-undrained", "e2e-careless"
+	rolloutNamespace, disruptionNamespace, undrainedNamespace, carelessNamespace = "e2e-rollouts", "e2e-disruption", "e2e-without-drain", "e2e-early-ack"
 	// Namespaces of tests of WorkerPools.
-	sidecarNamespace, commandNamespace, canaryNamespace, missingImageNamespace      = "e2e-behind-http", "e2e-commands", "e2e-canaries", "e2e-pulled"
-	statefulNamespace, preemptionNamespace, evictionNamespace, credentialsNamespace = "e2e-numbered", "e2e-preempted", "e2e-evicted", "e2e-logged-in"
-	operatorRestartNamespace, terminatingNamespace                                  = "e2e-interrupted", "e2e-condemned"
-	// sessionsNamespace is watched, and has the sessions of AI agents; dispersed has those that are
-	// deleted all at once.
-	sessionsNamespace, deletionNamespace = "e2e-conversing", "e2e-dispersed"
-	// privilegedNamespace is for Pods that reach into the node.
-	privilegedNamespace = "e2e-privileged"
+	behindHTTP, asCommands, canaries, pulled = "e2e-sidecar-workers", "e2e-command-workers", "e2e-canary", "e2e-missing-image"
+	numbered, preempted, evicted, loggedIn   = "e2e-statefulset", "e2e-preemption", "e2e-eviction", "e2e-credentials"
+	interrupted, condemned                   = "e2e-interrupted-drain", "e2e-terminating"
+	// sessionsNamespace and deletionNamespace contain AgenticSessions. Those in deletionNamespace
+	// are all deleted at once.
+	sessionsNamespace, deletionNamespace = "e2e-sessions", "e2e-deleted-sessions"
+	// privileged is for Pods that send signals to processes of the node.
+	privileged = "e2e-privileged"
 )
 
 // queueNamespaces are the namespaces with queues and workers.
 var queueNamespaces = []string{
 	rolloutNamespace, disruptionNamespace, undrainedNamespace, carelessNamespace,
-	sidecarNamespace, commandNamespace, canaryNamespace, missingImageNamespace, statefulNamespace, preemptionNamespace, evictionNamespace, credentialsNamespace, operatorRestartNamespace, terminatingNamespace,
+	behindHTTP, asCommands, canaries, pulled, numbered, preempted, evicted, loggedIn, interrupted, condemned,
 }
 
-// What the operator is deployed to watch.
-var watchedNamespaces = strings.Join(append([]string{watchedNamespace, deletedNamespace, sessionsNamespace, deletionNamespace}, queueNamespaces...), ",")
+// The namespaces that the operator watches in most tests.
+var someNamespaces = strings.Join(append([]string{watched, doomed, sessionsNamespace, deletionNamespace}, queueNamespaces...), ",")
 
 const allNamespaces = "*"
 
-// What the tests have of the cluster.
+// Clients of the cluster.
 var (
 	config    *rest.Config
 	cluster   client.Client
@@ -80,21 +80,21 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "KUBECONFIG is not set, so there is no cluster to test against: use make e2e")
 		os.Exit(1)
 	}
-	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard))) // what the client has to say comes as errors
-	if err := connectAndDeploy(context.Background()); err != nil {
+	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard))) // the client returns errors
+	if err := start(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
 
-// connectAndDeploy connects to the cluster and deploys the operator.
-func connectAndDeploy(ctx context.Context) (err error) {
+// start connects to the cluster and deploys the operator.
+func start(ctx context.Context) (err error) {
 	if config, err = clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG")); err != nil {
 		return err
 	}
 	config.QPS, config.Burst = 200, 400
-	config.WarningHandler = rest.NoWarnings{} // they are for people
+	config.WarningHandler = rest.NoWarnings{} // warnings are for interactive clients
 	if clientset, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
@@ -109,8 +109,8 @@ func connectAndDeploy(ctx context.Context) (err error) {
 		return err
 	}
 	profiles := map[string]string{
-		watchedNamespace: "restricted", deletedNamespace: "restricted", unwatchedNamespace: "restricted", reportedNamespace: "restricted",
-		sessionsNamespace: "restricted", deletionNamespace: "restricted", privilegedNamespace: "privileged",
+		watched: "restricted", doomed: "restricted", unwatched: "restricted", reported: "restricted",
+		sessionsNamespace: "restricted", deletionNamespace: "restricted", privileged: "privileged",
 	}
 	for _, name := range queueNamespaces {
 		profiles[name] = "restricted"
@@ -120,13 +120,13 @@ func connectAndDeploy(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := deployOperator(ctx, watchedNamespaces); err != nil {
+	if err := deploy(ctx, someNamespaces); err != nil {
 		return err
 	}
 	return waitForOperator(ctx)
 }
 
-// createNamespace makes a namespace in which Pods have to keep to a profile.
+// createNamespace creates a namespace that enforces a Pod Security Standard.
 func createNamespace(ctx context.Context, name, profile string) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:   name,
@@ -138,44 +138,44 @@ func createNamespace(ctx context.Context, name, profile string) error {
 	return nil
 }
 
-// deployOperator does what a user does to install or upgrade the operator.
-func deployOperator(ctx context.Context, namespaces string) error {
-	if err := runInRepository(ctx, "make", "deploy", "IMG="+operatorImage(), "NAMESPACES="+namespaces, "REPORT_NAMESPACES="+reportedNamespace); err != nil {
+// deploy does what a user does to install or upgrade the operator.
+func deploy(ctx context.Context, namespaces string) error {
+	if err := run(ctx, "make", "deploy", "IMG="+image(), "NAMESPACES="+namespaces, "REPORT_NAMESPACES="+reported); err != nil {
 		return err
 	}
-	set := newKubectlCommand(ctx, append([]string{"-n", operatorNamespace, "set", "env", "deployment/" + operatorName}, shortThresholds...)...)
+	set := kubectl(ctx, append([]string{"-n", operatorNamespace, "set", "env", "deployment/" + operatorName}, impatience...)...)
 	if output, err := set.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", set, err, output)
 	}
 	return nil
 }
 
-// undeployOperator does what a user does to uninstall it.
-func undeployOperator(ctx context.Context, namespaces string) error {
-	return runInRepository(ctx, "make", "undeploy", "NAMESPACES="+namespaces, "REPORT_NAMESPACES="+reportedNamespace)
+// undeploy does what a user does to uninstall it.
+func undeploy(ctx context.Context, namespaces string) error {
+	return run(ctx, "make", "undeploy", "NAMESPACES="+namespaces, "REPORT_NAMESPACES="+reported)
 }
 
-// operatorImage is the operator's, as loaded into the cluster.
-func operatorImage() string {
+// image returns the name of the operator's image, which is loaded into the cluster.
+func image() string {
 	if img := os.Getenv("IMG"); img != "" {
 		return img
 	}
 	return "yardmaster:dev"
 }
 
-// runInRepository runs a command in the repository's root. What it says matters only if it fails.
-func runInRepository(ctx context.Context, name string, args ...string) error {
+// run runs a command in the repository's root. The error contains the command's output.
+func run(ctx context.Context, name string, args ...string) error {
 	var output bytes.Buffer
 	command := exec.CommandContext(ctx, name, args...)
-	command.Dir, command.Stdout, command.Stderr = repositoryRoot, &output, &output
+	command.Dir, command.Stdout, command.Stderr = root, &output, &output
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, output.String())
 	}
 	return nil
 }
 
-// newKubectlCommand is a command that is kubectl, or does as well.
-func newKubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
+// kubectl returns a command that runs kubectl, or that of localcluster if it is not in the PATH.
+func kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	if path, err := exec.LookPath("kubectl"); err == nil {
 		return exec.CommandContext(ctx, path, args...)
 	}
@@ -184,15 +184,15 @@ func newKubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 const (
-	pollInterval = 100 * time.Millisecond
-	// waitTimeout is for what takes a Pod or two; a busy machine needs a while for them.
-	waitTimeout = 90 * time.Second
+	often = 100 * time.Millisecond
+	// patience is the time limit for conditions that need one or two Pods to start.
+	patience = 90 * time.Second
 )
 
-// eventually waits until condition holds.
+// eventually waits until condition is true.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), pollInterval, waitTimeout, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), often, patience, true, func(context.Context) (bool, error) {
 		return condition(), nil
 	})
 	if err != nil {
@@ -200,27 +200,27 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// requireNoError ends the test on an error.
-func requireNoError(t *testing.T, err error) {
+// must ends the test on an error.
+func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// objectExists reads an object and reports whether there is one.
-func objectExists(t *testing.T, object client.Object) bool {
+// exists reads an object and reports whether it exists.
+func exists(t *testing.T, object client.Object) bool {
 	t.Helper()
 	err := cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object)
 	if apierrors.IsNotFound(err) {
 		return false
 	}
-	requireNoError(t, err)
+	must(t, err)
 	return true
 }
 
-// waitUntilDeleted waits until an object no longer exists.
-func waitUntilDeleted(t *testing.T, object client.Object) {
+// wantGone waits until an object no longer exists.
+func wantGone(t *testing.T, object client.Object) {
 	t.Helper()
-	eventually(t, object.GetName()+" to be gone", func() bool { return !objectExists(t, object) })
+	eventually(t, object.GetName()+" to be deleted", func() bool { return !exists(t, object) })
 }
