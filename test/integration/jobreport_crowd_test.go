@@ -24,43 +24,43 @@ import (
 // crowdSize is how many zombies there are: ten pages.
 const crowdSize = 5000
 
-// nobody is the controller of Jobs without a controller.
-const nobody = "example.com/nobody"
+// absentController is the controller of Jobs without a controller.
+const absentController = "example.com/nobody"
 
 // abandonedJobs makes so many Jobs of nobody. So nothing about them changes by itself.
 func abandonedJobs(t *testing.T, ns string, count int) {
 	t.Helper()
-	makeJobs(t, ns, count, new(nobody))
+	createJobs(t, ns, count, new(absentController))
 }
 
-// crowd is a namespace of zombies next to another, and a scanner of both.
-type crowd struct {
+// zombieCrowd is a namespace of zombies next to another, and a scanner of both.
+type zombieCrowd struct {
 	namespace, other string
 	options          jobreport.Options
-	wire             *wire
+	wire             *requestInterceptor
 	scanner          *jobreport.Reconciler
 }
 
-func newCrowd(t *testing.T) *crowd {
+func newCrowd(t *testing.T) *zombieCrowd {
 	t.Helper()
-	c := &crowd{namespace: namespace(t), other: namespace(t)}
+	c := &zombieCrowd{namespace: namespace(t), other: namespace(t)}
 	abandonedJobs(t, c.namespace, crowdSize)
 	abandonedJobs(t, c.other, 1)
-	reporter(t, c.namespace, c.other)
-	c.options = scanOf(c.namespace, c.other)
+	newReporterConfig(t, c.namespace, c.other)
+	c.options = scanOptions(c.namespace, c.other)
 	c.options.Thresholds[zombie.ReasonExternallyManaged].Zombie = time.Nanosecond
 	return c
 }
 
 // connect creates a new scanner from the options.
-func (c *crowd) connect(t *testing.T) {
+func (c *zombieCrowd) connect(t *testing.T) {
 	t.Helper()
-	as, w := wired(asOperator())
-	c.wire, c.scanner = w, scannerWith(t, as, events.NewFakeRecorder(100), c.options)
+	as, w := interceptRequests(asOperator())
+	c.wire, c.scanner = w, newScannerWithOptions(t, as, events.NewFakeRecorder(100), c.options)
 }
 
 // scanTop scans, and reports at most that many Jobs.
-func (c *crowd) scanTop(t *testing.T, top int) {
+func (c *zombieCrowd) scanTop(t *testing.T, top int) {
 	t.Helper()
 	c.options.MaxFindings = top
 	c.connect(t)
@@ -68,7 +68,7 @@ func (c *crowd) scanTop(t *testing.T, top int) {
 }
 
 // wantBounded checks counts and size of the report as it is stored.
-func (c *crowd) wantBounded(t *testing.T, zombies int, reason string) {
+func (c *zombieCrowd) wantBounded(t *testing.T, zombies int, reason string) {
 	t.Helper()
 	raw := &unstructured.Unstructured{}
 	raw.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("JobReport"))
@@ -100,16 +100,16 @@ func (c *crowd) wantBounded(t *testing.T, zombies int, reason string) {
 }
 
 // wantFailed checks that the last scan failed for that reason, and nothing else has changed.
-func (c *crowd) wantFailed(t *testing.T, reason string, good *v1alpha1.JobReport) {
+func (c *zombieCrowd) wantFailed(t *testing.T, reason string, good *v1alpha1.JobReport) {
 	t.Helper()
-	wantKept(t, good, reason)
+	wantFindingsKept(t, good, reason)
 	if got := reportOf(t, c.other).Status; !meta.IsStatusConditionTrue(got.Conditions, v1alpha1.ConditionReportReady) {
 		t.Errorf("the other namespace: %+v", got.Conditions)
 	}
 }
 
-// wantKept checks that a report says of its last scan why it failed, and for the rest what it said before.
-func wantKept(t *testing.T, good *v1alpha1.JobReport, reason string) {
+// wantFindingsKept checks that a report says of its last scan why it failed, and for the rest what it said before.
+func wantFindingsKept(t *testing.T, good *v1alpha1.JobReport, reason string) {
 	t.Helper()
 	got := reportOf(t, good.Namespace).Status
 	failed := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionScanFailed)
@@ -139,7 +139,7 @@ func TestJobReportOfFiveThousandZombies(t *testing.T) {
 	c := newCrowd(t)
 	for _, part := range []struct {
 		title string
-		tell  func(*testing.T, *crowd)
+		tell  func(*testing.T, *zombieCrowd)
 	}{
 		{"lists 50 and counts all", tellsOfFifty},
 		{"lists as many of 500 as fit into 64 KiB", tellsOfAsManyAsFit},
@@ -157,7 +157,7 @@ func TestJobReportOfFiveThousandZombies(t *testing.T) {
 	}
 }
 
-func tellsOfFifty(t *testing.T, c *crowd) {
+func tellsOfFifty(t *testing.T, c *zombieCrowd) {
 	c.scanTop(t, 50)
 	c.wantBounded(t, crowdSize, v1alpha1.ReasonTooManyFindings)
 	if got := len(reportOf(t, c.namespace).Status.Findings); got != 50 {
@@ -165,7 +165,7 @@ func tellsOfFifty(t *testing.T, c *crowd) {
 	}
 }
 
-func tellsOfAsManyAsFit(t *testing.T, c *crowd) {
+func tellsOfAsManyAsFit(t *testing.T, c *zombieCrowd) {
 	c.scanTop(t, 500)
 	c.wantBounded(t, crowdSize, v1alpha1.ReasonTooBig)
 	if got := len(reportOf(t, c.namespace).Status.Findings); got <= 50 || got >= 500 {
@@ -173,7 +173,7 @@ func tellsOfAsManyAsFit(t *testing.T, c *crowd) {
 	}
 }
 
-func isMadeOfOnePageAtATime(t *testing.T, c *crowd) {
+func isMadeOfOnePageAtATime(t *testing.T, c *zombieCrowd) {
 	c.wire.reset(nil)
 	c.scanner.ReconcileAll(t.Context())
 	want := map[string]int{c.namespace: 1, c.other: 1}
@@ -185,8 +185,8 @@ func isMadeOfOnePageAtATime(t *testing.T, c *crowd) {
 	}
 }
 
-func isNotWrittenAgain(t *testing.T, c *crowd) {
-	first, unchanged := reportOf(t, c.namespace), testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "unchanged")
+func isNotWrittenAgain(t *testing.T, c *zombieCrowd) {
+	first, unchanged := reportOf(t, c.namespace), testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "unchanged")
 	c.wire.reset(nil)
 	c.scanner.ReconcileAll(t.Context())
 	c.scanner.ReconcileAll(t.Context())
@@ -196,13 +196,13 @@ func isNotWrittenAgain(t *testing.T, c *crowd) {
 	if c.wire.writes != 0 {
 		t.Errorf("%d writes are tried", c.wire.writes)
 	}
-	if got := testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "unchanged") - unchanged; got != 4 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "unchanged") - unchanged; got != 4 {
 		t.Errorf("%v reports counted as unchanged, want 4", got)
 	}
 }
 
-func changesByOneFinding(t *testing.T, c *crowd) {
-	before, changed := reportOf(t, c.namespace), testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "changed")
+func changesByOneFinding(t *testing.T, c *zombieCrowd) {
+	before, changed := reportOf(t, c.namespace), testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "changed")
 	gone := &batchv1.Job{}
 	gone.Namespace, gone.Name = c.namespace, before.Status.Findings[0].Name
 	if err := cluster.Delete(t.Context(), gone, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
@@ -210,7 +210,7 @@ func changesByOneFinding(t *testing.T, c *crowd) {
 	}
 	c.wire.reset(nil)
 	c.scanner.ReconcileAll(t.Context())
-	if got := testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "changed") - changed; got != 1 || c.wire.writes != 1 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "changed") - changed; got != 1 || c.wire.writes != 1 {
 		t.Errorf("%v reports changed in %d writes, want one each", got, c.wire.writes)
 	}
 	c.wantBounded(t, crowdSize-1, v1alpha1.ReasonTooBig)
@@ -235,7 +235,7 @@ func findingsByName(report *v1alpha1.JobReport) map[string]v1alpha1.JobFinding {
 }
 
 // onPage meddles with that page of the crowd's list, so many times at most.
-func (c *crowd) onPage(page, times int, meddle func(context.Context) error) func(*http.Request, string) error {
+func (c *zombieCrowd) onPage(page, times int, meddle func(context.Context) error) func(*http.Request, string) error {
 	asked := 0
 	return func(request *http.Request, ns string) error {
 		if ns != c.namespace {
@@ -253,9 +253,9 @@ func (c *crowd) onPage(page, times int, meddle func(context.Context) error) func
 	}
 }
 
-func isBegunAgain(t *testing.T, c *crowd) {
-	local, good := localCluster(t), reportOf(t, c.namespace)
-	c.wire.reset(c.onPage(3, 1, local.forgetThePast))
+func isBegunAgain(t *testing.T, c *zombieCrowd) {
+	local, good := requireLocalCluster(t), reportOf(t, c.namespace)
+	c.wire.reset(c.onPage(3, 1, local.compactEtcd))
 	c.scanner.ReconcileAll(t.Context())
 	if got, want := c.wire.pages[c.namespace], 3+crowdSize/500; got != want {
 		t.Errorf("%d pages, want %d", got, want)
@@ -266,27 +266,27 @@ func isBegunAgain(t *testing.T, c *crowd) {
 	}
 }
 
-func saysWhenTheListExpires(t *testing.T, c *crowd) {
-	local, good := localCluster(t), reportOf(t, c.namespace)
-	expired := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonExpired)
-	c.wire.reset(c.onPage(2, 2, local.forgetThePast))
+func saysWhenTheListExpires(t *testing.T, c *zombieCrowd) {
+	local, good := requireLocalCluster(t), reportOf(t, c.namespace)
+	expired := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonExpired)
+	c.wire.reset(c.onPage(2, 2, local.compactEtcd))
 	c.scanner.ReconcileAll(t.Context())
 	c.wantFailed(t, v1alpha1.ReasonExpired, good)
-	if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonExpired) - expired; got != 1 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonExpired) - expired; got != 1 {
 		t.Errorf("counted %v times, want once", got)
 	}
 	c.wantRecovered(t)
 }
 
-func saysWhenTheAPIServerIsRestarted(t *testing.T, c *crowd) {
-	local, good := localCluster(t), reportOf(t, c.namespace)
+func saysWhenTheAPIServerIsRestarted(t *testing.T, c *zombieCrowd) {
+	local, good := requireLocalCluster(t), reportOf(t, c.namespace)
 	c.wire.reset(c.onPage(4, 1, local.restartAPIServer))
 	c.scanner.ReconcileAll(t.Context())
 	c.wantFailed(t, v1alpha1.ReasonPartialList, good)
 	c.wantRecovered(t)
 }
 
-func saysWhenTheConnectionBreaks(t *testing.T, c *crowd) {
+func saysWhenTheConnectionBreaks(t *testing.T, c *zombieCrowd) {
 	good := reportOf(t, c.namespace)
 	c.wire.reset(c.onPage(4, 1, func(context.Context) error { return errFault }))
 	c.scanner.ReconcileAll(t.Context())
@@ -295,7 +295,7 @@ func saysWhenTheConnectionBreaks(t *testing.T, c *crowd) {
 }
 
 // wantRecovered scans once more, and checks that the report is right.
-func (c *crowd) wantRecovered(t *testing.T) {
+func (c *zombieCrowd) wantRecovered(t *testing.T) {
 	t.Helper()
 	c.wire.reset(nil)
 	c.scanner.ReconcileAll(t.Context())

@@ -27,40 +27,40 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// mirrored is a namespace that is reported on next to one without the Role for OpenReports.
-type mirrored struct {
+// exportTest is a namespace that is reported on next to one without the Role for OpenReports.
+type exportTest struct {
 	namespace, bare string
 	options         jobreport.Options
 	recorder        *events.FakeRecorder
-	wire            *wire
+	wire            *requestInterceptor
 	scanner         *jobreport.Reconciler
 }
 
-func newMirrored(t *testing.T) *mirrored {
+func newExportTest(t *testing.T) *exportTest {
 	t.Helper()
-	m := &mirrored{namespace: namespace(t), bare: namespace(t)}
+	m := &exportTest{namespace: namespace(t), bare: namespace(t)}
 	for _, ns := range []string{m.namespace, m.bare} {
 		abandonedJobs(t, ns, 3)
 	}
-	reporter(t, m.namespace, m.bare)
-	grant(t, m.namespace, "jobreport-openreports")
-	m.options = scanOf(m.namespace, m.bare)
+	newReporterConfig(t, m.namespace, m.bare)
+	grantRole(t, m.namespace, "jobreport-openreports")
+	m.options = scanOptions(m.namespace, m.bare)
 	m.options.Thresholds[zombie.ReasonExternallyManaged].Suspicious = time.Nanosecond
 	m.options.Thresholds[zombie.ReasonStuckTerminating].Zombie = time.Nanosecond
 	return m
 }
 
 // turn switches OpenReports on or off, as a restart with another flag does.
-func (m *mirrored) turn(t *testing.T, on bool) {
+func (m *exportTest) turn(t *testing.T, on bool) {
 	t.Helper()
-	as, w := wired(asOperator())
+	as, w := interceptRequests(asOperator())
 	m.options.OpenReports = on
 	m.recorder = events.NewFakeRecorder(100)
-	m.wire, m.scanner = w, scannerWith(t, as, m.recorder, m.options)
+	m.wire, m.scanner = w, newScannerWithOptions(t, as, m.recorder, m.options)
 }
 
 // scan scans, and returns the events since the last call.
-func (m *mirrored) scan(t *testing.T) []string {
+func (m *exportTest) scan(t *testing.T) []string {
 	t.Helper()
 	m.wire.reset(nil)
 	m.scanner.ReconcileAll(t.Context())
@@ -121,7 +121,7 @@ func wantMirrored(t *testing.T, ns string, status metav1.ConditionStatus, reason
 }
 
 // wantUnwritten checks that a scan writes nothing.
-func (m *mirrored) wantUnwritten(t *testing.T) {
+func (m *exportTest) wantUnwritten(t *testing.T) {
 	t.Helper()
 	before := reportOf(t, m.namespace)
 	if events := m.scan(t); events != nil {
@@ -139,7 +139,7 @@ func (m *mirrored) wantUnwritten(t *testing.T) {
 func openReportsCRD(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/openreports/reports-api")
-	list.Dir = root
+	list.Dir = repositoryRoot
 	directory, err := list.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func withoutOpenReports(t *testing.T) {
 // It takes a while: the garbage collector looks for new kinds every 30 s.
 func TestOpenReportsGoWithTheirJobReport(t *testing.T) {
 	t.Parallel()
-	m := newMirrored(t)
+	m := newExportTest(t)
 	withoutOpenReports(t)
 	installOpenReports(t)
 	m.turn(t, true)
@@ -207,19 +207,19 @@ func TestOpenReportsGoWithTheirJobReport(t *testing.T) {
 
 // A scenario: each part continues where the previous one ended.
 func TestOpenReports(t *testing.T) {
-	m := newMirrored(t)
+	m := newExportTest(t)
 	withoutOpenReports(t)
 	for _, part := range []struct {
 		title string
-		tell  func(*testing.T, *mirrored)
+		tell  func(*testing.T, *exportTest)
 	}{
-		{"are not written or mentioned by default", areAskedFor},
+		{"are not written or mentioned by default", testReportsAreNotWrittenUnlessEnabled},
 		{"whose kind is not installed harm no JobReport", areNotInstalled},
 		{"are written as soon as their kind is installed", areWrittenOnceInstalled},
 		{"are not written again while nothing changes", areNotWrittenAgain},
 		{"change by one result with one Job", changeByOneResult},
-		{"that were edited are set right", areSetRight},
-		{"are those of the JobReport that is there", comeBack},
+		{"that were edited are set right", testChangedReportIsRestored},
+		{"are those of the JobReport that is there", testDeletedReportIsRestored},
 		{"are reported as failed when their kind is removed", areTakenAway},
 		{"of somebody else are left alone", areLeftAlone},
 		{"are forgotten, and left, when they are not asked for any more", areForgotten},
@@ -230,16 +230,16 @@ func TestOpenReports(t *testing.T) {
 	}
 }
 
-func areAskedFor(t *testing.T, m *mirrored) {
+func testReportsAreNotWrittenUnlessEnabled(t *testing.T, m *exportTest) {
 	m.turn(t, false)
 	m.scan(t)
 	wantMirrored(t, m.namespace, "", "")
 	m.wantUnwritten(t)
 }
 
-func areNotInstalled(t *testing.T, m *mirrored) {
+func areNotInstalled(t *testing.T, m *exportTest) {
 	m.turn(t, true)
-	missing := testbuilder.Metric(t, "yardmaster_jobreport_openreports_errors_total", v1alpha1.ReasonCRDMissing)
+	missing := testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_errors_total", v1alpha1.ReasonCRDMissing)
 	events := m.scan(t)
 	if len(events) != 2 || !strings.Contains(events[0], "Warning OpenReportsFailed CRDMissing: ") {
 		t.Errorf("events %q, want one of each namespace", events)
@@ -247,12 +247,12 @@ func areNotInstalled(t *testing.T, m *mirrored) {
 	wantMirrored(t, m.namespace, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
 	wantMirrored(t, m.bare, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
 	m.wantUnwritten(t)
-	if got := testbuilder.Metric(t, "yardmaster_jobreport_openreports_errors_total", v1alpha1.ReasonCRDMissing) - missing; got != 4 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_errors_total", v1alpha1.ReasonCRDMissing) - missing; got != 4 {
 		t.Errorf("counted %v times, want 4: two scans of two namespaces", got)
 	}
 }
 
-func areWrittenOnceInstalled(t *testing.T, m *mirrored) {
+func areWrittenOnceInstalled(t *testing.T, m *exportTest) {
 	installOpenReports(t)
 	if events := m.scan(t); !strings.Contains(strings.Join(events, "\n"), "Normal OpenReportsRecovered") {
 		t.Errorf("events %q", events)
@@ -280,20 +280,20 @@ func areWrittenOnceInstalled(t *testing.T, m *mirrored) {
 	}
 }
 
-func areNotWrittenAgain(t *testing.T, m *mirrored) {
-	first, unchanged := openReport(t, m.namespace), testbuilder.Metric(t, "yardmaster_jobreport_openreports_writes_total", "unchanged")
+func areNotWrittenAgain(t *testing.T, m *exportTest) {
+	first, unchanged := openReport(t, m.namespace), testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_writes_total", "unchanged")
 	m.wantUnwritten(t)
 	m.wantUnwritten(t)
 	if got := openReport(t, m.namespace); got.ResourceVersion != first.ResourceVersion {
 		t.Errorf("it is written again:\n%s", cmp.Diff(first, got))
 	}
-	if got := testbuilder.Metric(t, "yardmaster_jobreport_openreports_writes_total", "unchanged") - unchanged; got != 2 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_writes_total", "unchanged") - unchanged; got != 2 {
 		t.Errorf("counted as unchanged %v times, want twice", got)
 	}
 }
 
 // A Job is deleted and does not go: it was suspicious, and is a zombie.
-func changeByOneResult(t *testing.T, m *mirrored) {
+func changeByOneResult(t *testing.T, m *exportTest) {
 	before := openReport(t, m.namespace)
 	job := &batchv1.Job{}
 	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: m.namespace, Name: "job-0001"}, job); err != nil {
@@ -304,7 +304,7 @@ func changeByOneResult(t *testing.T, m *mirrored) {
 		t.Fatal(err)
 	}
 	defer func() { // then it may go, for another
-		release(t, job)
+		removeFinalizers(t, job)
 		abandonOneMore(t, m.namespace)
 	}()
 	if err := cluster.Delete(t.Context(), job); err != nil {
@@ -328,7 +328,7 @@ func changeByOneResult(t *testing.T, m *mirrored) {
 	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
 }
 
-func areSetRight(t *testing.T, m *mirrored) {
+func testChangedReportIsRestored(t *testing.T, m *exportTest) {
 	m.scan(t)
 	right := openReport(t, m.namespace)
 	edited := right.DeepCopy()
@@ -343,7 +343,7 @@ func areSetRight(t *testing.T, m *mirrored) {
 	m.wantUnwritten(t)
 }
 
-func comeBack(t *testing.T, m *mirrored) {
+func testDeletedReportIsRestored(t *testing.T, m *exportTest) {
 	before := openReport(t, m.namespace)
 	if err := cluster.Delete(t.Context(), reportOf(t, m.namespace)); err != nil {
 		t.Fatal(err)
@@ -359,14 +359,14 @@ func comeBack(t *testing.T, m *mirrored) {
 	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
 }
 
-func areTakenAway(t *testing.T, m *mirrored) {
+func areTakenAway(t *testing.T, m *exportTest) {
 	removeOpenReports(t)
 	m.scan(t)
 	wantMirrored(t, m.namespace, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
 	m.wantUnwritten(t)
 }
 
-func areLeftAlone(t *testing.T, m *mirrored) {
+func areLeftAlone(t *testing.T, m *exportTest) {
 	installOpenReports(t)
 	others := &openreportsv1alpha1.Report{Source: "somebody"}
 	others.Namespace, others.Name = m.namespace, openreports.ReportName
@@ -385,7 +385,7 @@ func areLeftAlone(t *testing.T, m *mirrored) {
 	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
 }
 
-func areForgotten(t *testing.T, m *mirrored) {
+func areForgotten(t *testing.T, m *exportTest) {
 	left := openReport(t, m.namespace)
 	m.turn(t, false)
 	m.scan(t)

@@ -22,9 +22,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// wire is between a scanner and the API server. It counts, and can be configured to interfere
+// requestInterceptor is between a scanner and the API server. It counts, and can be configured to interfere
 // with the pages of Jobs on their way.
-type wire struct {
+type requestInterceptor struct {
 	mu     sync.Mutex
 	flying map[string]int // pages that were requested and not yet read, by namespace
 	most   map[string]int // the most of them at once
@@ -33,9 +33,9 @@ type wire struct {
 	meddle func(request *http.Request, namespace string) error
 }
 
-// wired returns these permissions with a wire to inspect.
-func wired(as *rest.Config) (*rest.Config, *wire) {
-	w := &wire{flying: map[string]int{}, most: map[string]int{}, pages: map[string]int{}}
+// interceptRequests returns these permissions with a wire to inspect.
+func interceptRequests(as *rest.Config) (*rest.Config, *requestInterceptor) {
+	w := &requestInterceptor{flying: map[string]int{}, most: map[string]int{}, pages: map[string]int{}}
 	as = rest.CopyConfig(as)
 	as.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) { return w.carry(request, next) })
@@ -44,7 +44,7 @@ func wired(as *rest.Config) (*rest.Config, *wire) {
 }
 
 // reset restarts the counters, and interferes in this way from now on.
-func (w *wire) reset(meddle func(request *http.Request, namespace string) error) {
+func (w *requestInterceptor) reset(meddle func(request *http.Request, namespace string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.most)
@@ -52,7 +52,7 @@ func (w *wire) reset(meddle func(request *http.Request, namespace string) error)
 	w.writes, w.meddle = 0, meddle
 }
 
-func (w *wire) carry(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+func (w *requestInterceptor) carry(request *http.Request, next http.RoundTripper) (*http.Response, error) {
 	if isWrite(request) {
 		w.mu.Lock()
 		w.writes++
@@ -73,7 +73,7 @@ func (w *wire) carry(request *http.Request, next http.RoundTripper) (*http.Respo
 		w.land(namespace)
 		return nil, err
 	}
-	response.Body = &landing{ReadCloser: response.Body, land: sync.OnceFunc(func() { w.land(namespace) })}
+	response.Body = &pageBody{ReadCloser: response.Body, land: sync.OnceFunc(func() { w.land(namespace) })}
 	return response, nil
 }
 
@@ -84,7 +84,7 @@ func jobsOf(request *http.Request) (namespace string, isPage bool) {
 	return namespace, isJob && isList
 }
 
-func (w *wire) takeOff(namespace string) (meddle func(*http.Request, string) error) {
+func (w *requestInterceptor) takeOff(namespace string) (meddle func(*http.Request, string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pages[namespace]++
@@ -93,40 +93,40 @@ func (w *wire) takeOff(namespace string) (meddle func(*http.Request, string) err
 	return w.meddle
 }
 
-func (w *wire) land(namespace string) {
+func (w *requestInterceptor) land(namespace string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.flying[namespace]--
 }
 
-// landing is a page's body: it has come when it is closed.
-type landing struct {
+// pageBody is a page's body: it has come when it is closed.
+type pageBody struct {
 	io.ReadCloser
 
 	land func()
 }
 
-func (l *landing) Close() error {
+func (l *pageBody) Close() error {
 	l.land()
 	return l.ReadCloser.Close()
 }
 
-// local is a local cluster that the tests run on.
-type local struct{ name, directory string }
+// localCluster is a local cluster that the tests run on.
+type localCluster struct{ name, directory string }
 
-// localCluster is that cluster. Of another, the API server cannot be restarted and etcd
+// requireLocalCluster returns the cluster. Of another, the API server cannot be restarted and etcd
 // not be compacted.
-func localCluster(t *testing.T) local {
+func requireLocalCluster(t *testing.T) localCluster {
 	t.Helper()
 	name := os.Getenv("CLUSTER_NAME")
 	if name == "" {
 		t.Skip("CLUSTER_NAME is not set, so this is no local cluster, whose API server could be restarted: use make test-integration")
 	}
-	return local{name, filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG")))}
+	return localCluster{name, filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG")))}
 }
 
 // restartAPIServer kills the API server, and waits until it is gone. It comes back by itself.
-func (l local) restartAPIServer(ctx context.Context) error {
+func (l localCluster) restartAPIServer(ctx context.Context) error {
 	output, err := exec.CommandContext(ctx, "localcluster", "restart", "control-plane", "--name", l.name).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("restarting the API server: %w: %s", err, output)
@@ -141,10 +141,10 @@ func (l local) restartAPIServer(ctx context.Context) error {
 	})
 }
 
-// forgetThePast has the cluster forget all versions of objects but the newest: etcd is
-// compacted, and the API server, which remembers more for a while, restarted.
-func (l local) forgetThePast(ctx context.Context) error {
-	if err := touch(ctx); err != nil { // so that what has been read till now is not the newest
+// compactEtcd removes all versions of objects but the newest: it compacts etcd and restarts the
+// API server, whose cache still has some.
+func (l localCluster) compactEtcd(ctx context.Context) error {
+	if err := writeToCluster(ctx); err != nil { // so that what has been read till now is not the newest
 		return err
 	}
 	var newest struct {
@@ -162,8 +162,8 @@ func (l local) forgetThePast(ctx context.Context) error {
 	return untilReady(ctx)
 }
 
-// touch changes something in the cluster.
-func touch(ctx context.Context) error {
+// writeToCluster changes something in the cluster.
+func writeToCluster(ctx context.Context) error {
 	something := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "test-"}}
 	if err := cluster.Create(ctx, something); err != nil {
 		return err
@@ -191,7 +191,7 @@ func untilReady(ctx context.Context) error {
 }
 
 // etcd asks the cluster's etcd, on its socket.
-func (l local) etcd(ctx context.Context, call string, body map[string]any, answer any) error {
+func (l localCluster) etcd(ctx context.Context, call string, body map[string]any, answer any) error {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return err

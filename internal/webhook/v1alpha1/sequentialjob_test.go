@@ -44,8 +44,8 @@ func TestInvalidSequentialJobIsRefusedOnCreate(t *testing.T) {
 		want []string
 	}{
 		"a valid SequentialJob is accepted":                   {sj: twoSteps().Obj()},
-		"an invalid field is refused":                         {sj: twoSteps().Step("ship", testbuilder.Image("")).Obj(), want: []string{"spec.containers[2].image"}},
-		"a SequentialJob of another manager is not validated": {sj: twoSteps().Step("ship", testbuilder.Image("")).ManagedBy("acme.io/controller").Obj()},
+		"an invalid field is refused":                         {sj: twoSteps().Step("ship", testbuilder.StepImage("")).Obj(), want: []string{"spec.containers[2].image"}},
+		"a SequentialJob of another manager is not validated": {sj: twoSteps().Step("ship", testbuilder.StepImage("")).ManagedBy("acme.io/controller").Obj()},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestInvalidSequentialJobIsRefusedOnUpdate(t *testing.T) {
 			wantWarnings: []string{"spec: the run has finished; change spec.rerun.id to run the changed steps"},
 		},
 		"an invalid stored spec does not prevent metadata changes": {
-			before: twoSteps().Step("ship", testbuilder.Image("")).Obj(),
+			before: twoSteps().Step("ship", testbuilder.StepImage("")).Obj(),
 			edit:   func(sj *v1alpha1.SequentialJob) { sj.Finalizers = nil; sj.Labels = map[string]string{"a": "b"} },
 		},
 		"a SequentialJob that is being deleted is not validated": {
@@ -136,12 +136,12 @@ func TestInvalidSequentialJobIsRefusedOnUpdate(t *testing.T) {
 }
 
 func TestSequentialJobWarnings(t *testing.T) {
-	command := testbuilder.Container(func(c *corev1.Container) { c.Command = []string{"make"} })
-	args := testbuilder.Container(func(c *corev1.Container) { c.Args = []string{"all"} })
-	mount := testbuilder.Container(func(c *corev1.Container) {
+	command := testbuilder.ChangeContainer(func(c *corev1.Container) { c.Command = []string{"make"} })
+	args := testbuilder.ChangeContainer(func(c *corev1.Container) { c.Args = []string{"all"} })
+	mount := testbuilder.ChangeContainer(func(c *corev1.Container) {
 		c.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/workspace"}}
 	})
-	parallel := testbuilder.With(func(o *v1alpha1.StepOptions) { o.Parallelism = new(int32(2)) })
+	parallel := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.Parallelism = new(int32(2)) })
 	template := corev1.Container{Image: "base", Args: []string{"-v"}}
 	readWriteOncePod := testbuilder.SequentialJob("a", "ns").Step("build", parallel).Workspace(v1alpha1.WorkspaceDelete).Obj()
 	readWriteOncePod.Spec.Workspace.AccessMode = corev1.ReadWriteOncePod

@@ -18,14 +18,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// most that the number of goroutines may differ by. It goes up and down by some with what is
+// maxGoroutines that the number of goroutines may differ by. It goes up and down by some with what is
 // under way just then.
-const most = 5
+const maxGoroutines = 5
 
 // Sessions are made and deleted in turns while the operator runs: it has as many goroutines
 // after them as before, and none when it is stopped.
 func TestSessionsLeaveNoGoroutines(t *testing.T) {
-	s := newScene(t)
+	s := newTestEnv(t)
 	s.closeConnections()
 	before := goleak.IgnoreCurrent()
 	mgr, err := manager.New(s.config, manager.Options{
@@ -40,16 +40,16 @@ func TestSessionsLeaveNoGoroutines(t *testing.T) {
 	go func() { stopped <- mgr.Start(ctx) }()
 
 	const atOnce = 50
-	s.round(0, atOnce) // starts everything that starts on first use
-	begin := s.atRest()
-	all := testbuilder.Number(t, "SESSION_ROUNDS", 2) * atOnce
+	s.runRound(0, atOnce) // starts everything that starts on first use
+	begin := s.goroutinesAtRest()
+	all := testbuilder.NumberFromEnv(t, "SESSION_ROUNDS", 2) * atOnce
 	for first := atOnce; first < all+atOnce; first += atOnce {
-		s.round(first, atOnce)
+		s.runRound(first, atOnce)
 	}
-	end := s.atRest()
+	end := s.goroutinesAtRest()
 	t.Logf("%d goroutines after %d sessions, %d before", end, all, begin)
-	if end > begin+most || end < begin-most {
-		t.Errorf("%d goroutines after %d sessions, %d before: want no more than %d between", end, all, begin, most)
+	if end > begin+maxGoroutines || end < begin-maxGoroutines {
+		t.Errorf("%d goroutines after %d sessions, %d before: want no more than %d between", end, all, begin, maxGoroutines)
 	}
 	stop()
 	if err := <-stopped; err != nil {
@@ -60,13 +60,13 @@ func TestSessionsLeaveNoGoroutines(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-// round makes sessions, waits until each has its Job, and deletes them with all that they are
+// runRound makes sessions, waits until each has its Job, and deletes them with all that they are
 // made of.
-func (s *scene) round(first, number int) {
+func (s *testEnv) runRound(first, number int) {
 	s.t.Helper()
 	var made []*v1alpha1.AgenticSession
 	for i := range number {
-		made = append(made, s.session(first+i))
+		made = append(made, s.newSession(first+i))
 		s.create(made[i])
 	}
 	for _, one := range made {
@@ -89,9 +89,9 @@ func (s *scene) round(first, number int) {
 	})
 }
 
-// atRest is how many goroutines there are when nothing is under way: as many as ten times in
+// goroutinesAtRest is how many goroutines there are when nothing is under way: as many as ten times in
 // a row.
-func (s *scene) atRest() int {
+func (s *testEnv) goroutinesAtRest() int {
 	s.t.Helper()
 	var seen []int
 	s.eventually("the goroutines to come to rest", func() bool {
@@ -105,7 +105,7 @@ func (s *scene) atRest() int {
 
 // closeConnections of the test's own, which are no concern of the operator's. Transports of the
 // same configuration are one.
-func (s *scene) closeConnections() {
+func (s *testEnv) closeConnections() {
 	s.t.Helper()
 	transport, err := rest.TransportFor(s.config)
 	if err != nil {
