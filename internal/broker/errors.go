@@ -22,13 +22,10 @@ const (
 	// has to change the credentials or the permissions.
 	ClassUnauthorized ErrorClass = "Unauthorized"
 	// ClassInvalid: the broker does not support the request. Someone has to change it.
-	ClassInvalid ErrorClass = "Invalid"
-	// ClassConflict: the queue belongs to another owner.
-	ClassConflict ErrorClass = "Conflict"
-	// ClassNotFound: the queue, stream or key does not exist.
-	ClassNotFound ErrorClass = "NotFound"
-	// ClassUnknown: none of the above. A retry may succeed.
-	ClassUnknown ErrorClass = "Unknown"
+	ClassInvalid  ErrorClass = "Invalid"
+	ClassConflict ErrorClass = "Conflict" // the queue belongs to another owner
+	ClassNotFound ErrorClass = "NotFound" // the queue, stream or key does not exist
+	ClassUnknown  ErrorClass = "Unknown"  // none of the above; a retry may succeed
 )
 
 // ClassifiedError is an error with a class.
