@@ -45,7 +45,7 @@ func Errorf(class ErrorClass, format string, values ...any) error {
 
 // ClassOf returns the class of an error, ClassUnknown if it has none.
 func ClassOf(err error) ErrorClass {
-	if conflict := (*OwnerConflictError)(nil); errors.As(err, &conflict) {
+	if errors.As(err, new(*OwnerConflictError)) {
 		return ClassConflict
 	}
 	if failure := (*ClassifiedError)(nil); errors.As(err, &failure) {
@@ -74,21 +74,14 @@ const remoteAlertOp = "remote error"
 
 // NetworkErrorClass returns the class of a network or TLS error, ClassUnknown for others.
 func NetworkErrorClass(err error) ErrorClass {
-	var (
-		authority   x509.UnknownAuthorityError
-		hostname    x509.HostnameError
-		certificate *tls.CertificateVerificationError
-		alert       tls.AlertError
-		header      tls.RecordHeaderError
-		network     net.Error
-		operation   *net.OpError
-	)
+	operation := (*net.OpError)(nil)
 	switch {
-	case errors.As(err, &authority), errors.As(err, &hostname), errors.As(err, &certificate), errors.As(err, &alert),
-		errors.As(err, &header), errors.As(err, &operation) && operation.Op == remoteAlertOp:
+	case errors.As(err, new(x509.UnknownAuthorityError)), errors.As(err, new(x509.HostnameError)),
+		errors.As(err, new(*tls.CertificateVerificationError)), errors.As(err, new(tls.AlertError)),
+		errors.As(err, new(tls.RecordHeaderError)), errors.As(err, &operation) && operation.Op == remoteAlertOp:
 		return ClassUnauthorized
-	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
-		errors.Is(err, net.ErrClosed):
+	case errors.As(err, new(net.Error)), errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF),
+		errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
 		return ClassUnreachable
 	}
 	return ClassUnknown
