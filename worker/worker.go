@@ -103,7 +103,7 @@ func New(options Options, handler Handler) (*Worker, error) {
 func (w *Worker) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	defer context.AfterFunc(w.shutdown, stop)()
+	defer context.AfterFunc(w.shutdown, stop)() //nolint:contextcheck // a request to shut down does not depend on ctx
 	handlerContext, cancelHandlers := context.WithCancelCause(context.WithoutCancel(ctx))
 	settleContext, stopSettling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSettling()
