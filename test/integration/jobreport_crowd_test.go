@@ -21,19 +21,19 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// crowdSize is how many zombies there are: ten pages.
+// crowdSize is the number of zombies, which fill ten pages.
 const crowdSize = 5000
 
-// absentController is the controller of Jobs without a controller.
+// absentController is the managedBy of Jobs whose controller does not run.
 const absentController = "example.com/nobody"
 
-// abandonedJobs makes so many Jobs of nobody. So nothing about them changes by itself.
+// abandonedJobs creates Jobs whose controller does not run, so that nothing changes their status.
 func abandonedJobs(t *testing.T, ns string, count int) {
 	t.Helper()
 	createJobs(t, ns, count, new(absentController))
 }
 
-// zombieCrowd is a namespace of zombies next to another, and a scanner of both.
+// zombieCrowd is a namespace with many zombies, another with one, and a scanner of both.
 type zombieCrowd struct {
 	namespace, other string
 	options          jobreport.Options
@@ -59,7 +59,7 @@ func (c *zombieCrowd) connect(t *testing.T) {
 	c.wire, c.scanner = w, newScannerWithOptions(t, as, events.NewFakeRecorder(100), c.options)
 }
 
-// scanTop scans, and reports at most that many Jobs.
+// scanTop scans with a maximum number of findings.
 func (c *zombieCrowd) scanTop(t *testing.T, top int) {
 	t.Helper()
 	c.options.MaxFindings = top
@@ -67,7 +67,7 @@ func (c *zombieCrowd) scanTop(t *testing.T, top int) {
 	c.scanner.ReconcileAll(t.Context())
 }
 
-// wantBounded checks counts and size of the report as it is stored.
+// wantBounded checks the counts and the size of the stored report.
 func (c *zombieCrowd) wantBounded(t *testing.T, zombies int, reason string) {
 	t.Helper()
 	raw := &unstructured.Unstructured{}
@@ -99,7 +99,7 @@ func (c *zombieCrowd) wantBounded(t *testing.T, zombies int, reason string) {
 	t.Logf("%d findings, %d bytes", len(status.Findings), len(bytes))
 }
 
-// wantFailed checks that the last scan failed for that reason, and nothing else has changed.
+// wantFailed checks that the last scan failed for this reason and changed nothing else.
 func (c *zombieCrowd) wantFailed(t *testing.T, reason string, good *v1alpha1.JobReport) {
 	t.Helper()
 	wantFindingsKept(t, good, reason)
@@ -108,7 +108,7 @@ func (c *zombieCrowd) wantFailed(t *testing.T, reason string, good *v1alpha1.Job
 	}
 }
 
-// wantFindingsKept checks that a report says of its last scan why it failed, and for the rest what it said before.
+// wantFindingsKept checks that a report has the reason of the failed scan and the previous findings.
 func wantFindingsKept(t *testing.T, good *v1alpha1.JobReport, reason string) {
 	t.Helper()
 	got := reportOf(t, good.Namespace).Status
@@ -117,11 +117,11 @@ func wantFindingsKept(t *testing.T, good *v1alpha1.JobReport, reason string) {
 		t.Errorf("condition %+v, want %s", failed, reason)
 	}
 	if meta.IsStatusConditionTrue(got.Conditions, v1alpha1.ConditionReportReady) {
-		t.Error("the report is said to be ready")
+		t.Error("the condition ReportReady is True")
 	}
 	got.Conditions = good.Status.Conditions
 	if diff := cmp.Diff(good.Status, got); diff != "" {
-		t.Errorf("what was found has changed (-good +kept):\n%s", diff)
+		t.Errorf("the findings changed (-good +kept):\n%s", diff)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestJobReportOfFiveThousandZombies(t *testing.T) {
 	c := newCrowd(t)
 	for _, part := range []struct {
 		title string
-		tell  func(*testing.T, *zombieCrowd)
+		run   func(*testing.T, *zombieCrowd)
 	}{
 		{"lists 50 and counts all", tellsOfFifty},
 		{"lists as many of 500 as fit into 64 KiB", tellsOfAsManyAsFit},
@@ -151,7 +151,7 @@ func TestJobReportOfFiveThousandZombies(t *testing.T) {
 		{"says when the API server is restarted on the way", saysWhenTheAPIServerIsRestarted},
 		{"says when the connection breaks on the way", saysWhenTheConnectionBreaks},
 	} {
-		if !t.Run(part.title, func(t *testing.T) { part.tell(t, c) }) {
+		if !t.Run(part.title, func(t *testing.T) { part.run(t, c) }) {
 			return
 		}
 	}
@@ -222,7 +222,7 @@ func changesByOneFinding(t *testing.T, c *zombieCrowd) {
 		delete(was, name)
 	}
 	if _, there := was[gone.Name]; len(was) != 1 || !there {
-		t.Errorf("%d findings are gone, want only %s", len(was), gone.Name)
+		t.Errorf("%d findings were removed, want only %s", len(was), gone.Name)
 	}
 }
 
@@ -234,7 +234,7 @@ func findingsByName(report *v1alpha1.JobReport) map[string]v1alpha1.JobFinding {
 	return all
 }
 
-// onPage meddles with that page of the crowd's list, so many times at most.
+// onPage interferes with one page of the list, for a maximum number of times.
 func (c *zombieCrowd) onPage(page, times int, meddle func(context.Context) error) func(*http.Request, string) error {
 	asked := 0
 	return func(request *http.Request, ns string) error {
@@ -294,7 +294,7 @@ func saysWhenTheConnectionBreaks(t *testing.T, c *zombieCrowd) {
 	c.wantRecovered(t)
 }
 
-// wantRecovered scans once more, and checks that the report is right.
+// wantRecovered scans once more and checks that the report is correct.
 func (c *zombieCrowd) wantRecovered(t *testing.T) {
 	t.Helper()
 	c.wire.reset(nil)

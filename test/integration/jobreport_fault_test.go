@@ -19,9 +19,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// Whatever happens to the one in the middle: it says so and keeps what was found, the
-// others are right, and it is right again when that is over.
-func TestJobReportsAreRightWhateverHappensToOneOfThem(t *testing.T) {
+// Each fault affects the second of three namespaces: its report has the reason and keeps its findings,
+// the other reports are correct, and the next scan without the fault corrects it.
+func TestFaultOfOneNamespaceAffectsOnlyItsJobReport(t *testing.T) {
 	for name, row := range map[string]struct {
 		meddle func(*http.Request) error
 		want   string
@@ -40,7 +40,7 @@ func TestJobReportsAreRightWhateverHappensToOneOfThem(t *testing.T) {
 			as, w := interceptRequests(newReporterConfig(t, first, middle, last))
 			options := scanOptions(first, middle, last)
 			options.Thresholds[zombie.ReasonExternallyManaged].Suspicious = time.Nanosecond
-			options.Interval = 2 * time.Second // is also the longest that a scan may take
+			options.Interval = 2 * time.Second // also bounds the duration of a scan
 			recorder := events.NewFakeRecorder(100)
 			s := newScannerWithOptions(t, as, recorder, options)
 			s.ReconcileAll(t.Context())
@@ -71,17 +71,17 @@ func TestJobReportsAreRightWhateverHappensToOneOfThem(t *testing.T) {
 			failing := reportOf(t, middle)
 			s.ReconcileAll(t.Context())
 			if got := reportOf(t, middle); got.ResourceVersion != failing.ResourceVersion {
-				t.Error("failing again, it is written again")
+				t.Error("the report was written although it failed for the same reason")
 			}
 
 			w.reset(nil)
 			s.ReconcileAll(t.Context())
 			wantReady(t, middle)
 			if got := reportOf(t, middle).Status.Summary.Suspicious; got != 4 {
-				t.Errorf("%d Jobs once it is over, want 4", got)
+				t.Errorf("%d Jobs after the fault, want 4", got)
 			}
 			if got := len(recorder.Events); got != 2 {
-				t.Errorf("%d events, want one of failing and one of recovering", got)
+				t.Errorf("%d events, want one for the failure and one for the recovery", got)
 			}
 		})
 	}
@@ -96,7 +96,7 @@ func abandonOneMore(t *testing.T, ns string) {
 	}
 }
 
-func TestJobReportOfANamespaceThatIsMadeLater(t *testing.T) {
+func TestJobReportOfANamespaceThatIsCreatedLater(t *testing.T) {
 	late, other := "test-late-"+rand.String(5), namespace(t)
 	s := newScanner(t, newReporterConfig(t, other), late, other)
 	forbidden := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonForbidden)
@@ -125,13 +125,13 @@ func TestJobReportOfANamespaceThatIsMadeLater(t *testing.T) {
 }
 
 // A user with permissions everywhere gets more details.
-func TestJobReportHasNoPlaceInANamespaceThatIsNotThere(t *testing.T) {
+func TestScanOfAMissingOrTerminatingNamespaceIsCounted(t *testing.T) {
 	for title, row := range map[string]struct {
 		namespace func(*testing.T) string
 		want      string
 	}{
 		"the namespace does not exist": {func(*testing.T) string { return "test-there-is-none" }, v1alpha1.ReasonNamespaceNotFound},
-		"it is being deleted":          {leavingNamespace, v1alpha1.ReasonNamespaceTerminating},
+		"it is being deleted":          {newTerminatingNamespace, v1alpha1.ReasonNamespaceTerminating},
 	} {
 		t.Run(title, func(t *testing.T) {
 			other := namespace(t)
@@ -146,8 +146,8 @@ func TestJobReportHasNoPlaceInANamespaceThatIsNotThere(t *testing.T) {
 	}
 }
 
-// leavingNamespace is one that is being deleted for the duration of the test.
-func leavingNamespace(t *testing.T) string {
+// newTerminatingNamespace returns a namespace that is terminating during the test.
+func newTerminatingNamespace(t *testing.T) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	if err := cluster.Create(t.Context(), ns); err != nil {
@@ -166,7 +166,7 @@ func leavingNamespace(t *testing.T) string {
 	return ns.Name
 }
 
-// removeFinalizers takes an object's finalizers off.
+// removeFinalizers removes an object's finalizers.
 func removeFinalizers(t *testing.T, object client.Object) {
 	t.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
@@ -176,7 +176,7 @@ func removeFinalizers(t *testing.T, object client.Object) {
 }
 
 // Deleting a namespace deletes its Role, and then nothing reports that the namespace was deleted.
-func TestJobsOfANamespaceThatIsDeletedAreNotCountedAnyMore(t *testing.T) {
+func TestJobsOfADeletedNamespaceAreNotCounted(t *testing.T) {
 	ns := namespace(t)
 	suspendedJobs(t, ns, 2)
 	s := newScanner(t, newReporterConfig(t, ns), ns)

@@ -27,7 +27,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// exportTest is a namespace that is reported on next to one without the Role for OpenReports.
+// exportTest scans a namespace with the Role for OpenReports and one without it.
 type exportTest struct {
 	namespace, bare string
 	options         jobreport.Options
@@ -50,7 +50,7 @@ func newExportTest(t *testing.T) *exportTest {
 	return m
 }
 
-// turn switches OpenReports on or off, as a restart with another flag does.
+// turn enables or disables the export, as a restart with another flag does.
 func (m *exportTest) turn(t *testing.T, on bool) {
 	t.Helper()
 	as, w := interceptRequests(asOperator())
@@ -85,7 +85,7 @@ func openReport(t *testing.T, ns string) *openreportsv1alpha1.Report {
 	return raw
 }
 
-// openReportsClient knows the kind.
+// openReportsClient returns a client for Reports.
 func openReportsClient(t *testing.T) client.Client {
 	t.Helper()
 	if err := openreportsv1alpha1.Install(cluster.Scheme()); err != nil {
@@ -98,7 +98,7 @@ func openReportsClient(t *testing.T) client.Client {
 	return c
 }
 
-// openReportsReady is what the JobReport says of it; an empty condition if it says nothing.
+// openReportsReady returns the condition OpenReportsReady of the JobReport, or an empty condition.
 func openReportsReady(t *testing.T, ns string) metav1.Condition {
 	t.Helper()
 	condition := meta.FindStatusCondition(reportOf(t, ns).Status.Conditions, v1alpha1.ConditionOpenReportsReady)
@@ -108,7 +108,7 @@ func openReportsReady(t *testing.T, ns string) metav1.Condition {
 	return *condition
 }
 
-// wantMirrored checks the condition of a namespace's JobReport, and that the JobReport is right.
+// wantMirrored checks the condition and the counts of a namespace's JobReport.
 func wantMirrored(t *testing.T, ns string, status metav1.ConditionStatus, reason string) {
 	t.Helper()
 	if got := openReportsReady(t, ns); got.Status != status || got.Reason != reason {
@@ -173,7 +173,7 @@ func removeOpenReports(t *testing.T) {
 	})
 }
 
-// withoutOpenReports removes the kind, now and when the test is over.
+// withoutOpenReports removes the kind, now and at the end of the test.
 func withoutOpenReports(t *testing.T) {
 	t.Helper()
 	removeOpenReports(t)
@@ -185,8 +185,8 @@ func withoutOpenReports(t *testing.T) {
 	})
 }
 
-// It takes a while: the garbage collector looks for new kinds every 30 s.
-func TestOpenReportsGoWithTheirJobReport(t *testing.T) {
+// The garbage collector discovers new kinds every 30 s.
+func TestReportsAreDeletedWithTheirJobReport(t *testing.T) {
 	t.Parallel()
 	m := newExportTest(t)
 	withoutOpenReports(t)
@@ -211,20 +211,20 @@ func TestOpenReports(t *testing.T) {
 	withoutOpenReports(t)
 	for _, part := range []struct {
 		title string
-		tell  func(*testing.T, *exportTest)
+		run   func(*testing.T, *exportTest)
 	}{
-		{"are not written or mentioned by default", testReportsAreNotWrittenUnlessEnabled},
-		{"whose kind is not installed harm no JobReport", areNotInstalled},
+		{"are not written by default, and the condition is absent", testReportsAreNotWrittenUnlessEnabled},
+		{"do not affect the JobReport if their kind is not installed", areNotInstalled},
 		{"are written as soon as their kind is installed", areWrittenOnceInstalled},
 		{"are not written again while nothing changes", areNotWrittenAgain},
-		{"change by one result with one Job", changeByOneResult},
-		{"that were edited are set right", testChangedReportIsRestored},
-		{"are those of the JobReport that is there", testDeletedReportIsRestored},
+		{"change by one result when one Job changes", changeByOneResult},
+		{"are restored after an edit", testChangedReportIsRestored},
+		{"are owned by a recreated JobReport", testDeletedReportIsRestored},
 		{"are reported as failed when their kind is removed", areTakenAway},
-		{"of somebody else are left alone", areLeftAlone},
-		{"are forgotten, and left, when they are not asked for any more", areForgotten},
+		{"of another owner are not changed", areLeftAlone},
+		{"remain when the export is disabled, and the condition is removed", areForgotten},
 	} {
-		if !t.Run(part.title, func(t *testing.T) { part.tell(t, m) }) {
+		if !t.Run(part.title, func(t *testing.T) { part.run(t, m) }) {
 			return
 		}
 	}
@@ -292,7 +292,7 @@ func areNotWrittenAgain(t *testing.T, m *exportTest) {
 	}
 }
 
-// A Job is deleted and does not go: it was suspicious, and is a zombie.
+// A deleted Job with a finalizer changes from suspicious to zombie.
 func changeByOneResult(t *testing.T, m *exportTest) {
 	before := openReport(t, m.namespace)
 	job := &batchv1.Job{}
@@ -303,7 +303,7 @@ func changeByOneResult(t *testing.T, m *exportTest) {
 	if err := cluster.Update(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { // then it may go, for another
+	defer func() { // replace the deleted Job
 		removeFinalizers(t, job)
 		abandonOneMore(t, m.namespace)
 	}()
@@ -338,7 +338,7 @@ func testChangedReportIsRestored(t *testing.T, m *exportTest) {
 	}
 	m.scan(t)
 	if got := openReport(t, m.namespace); !openreports.HasSameContent(got, openreports.FromJobReport(reportOf(t, m.namespace))) {
-		t.Errorf("it says still:\n%s", cmp.Diff(right, got))
+		t.Errorf("the Report is not restored:\n%s", cmp.Diff(right, got))
 	}
 	m.wantUnwritten(t)
 }
@@ -376,7 +376,7 @@ func areLeftAlone(t *testing.T, m *exportTest) {
 	m.scan(t)
 	wantMirrored(t, m.namespace, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
 	if got := openReport(t, m.namespace); got.ResourceVersion != others.ResourceVersion {
-		t.Errorf("it is written over:\n%s", cmp.Diff(others, got))
+		t.Errorf("the Report of another owner was overwritten:\n%s", cmp.Diff(others, got))
 	}
 	if err := openReportsClient(t).Delete(t.Context(), others); err != nil {
 		t.Fatal(err)
@@ -391,7 +391,7 @@ func areForgotten(t *testing.T, m *exportTest) {
 	m.scan(t)
 	wantMirrored(t, m.namespace, "", "")
 	if got := openReport(t, m.namespace); got == nil || got.ResourceVersion != left.ResourceVersion {
-		t.Error("it was touched")
+		t.Error("the Report was changed")
 	}
 	m.wantUnwritten(t)
 }

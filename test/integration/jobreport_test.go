@@ -27,14 +27,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// immediateThresholds are thresholds by which a suspended Job is suspicious as soon as there is an age.
+// immediateThresholds returns thresholds with which a suspended Job is suspicious immediately.
 func immediateThresholds() zombie.Thresholds {
 	thresholds := zombie.DefaultThresholds()
 	thresholds[zombie.ReasonSuspendedTooLong].Suspicious = time.Nanosecond
 	return thresholds
 }
 
-// newSuspendedJob is a Job that does nothing.
+// newSuspendedJob returns a suspended Job.
 func newSuspendedJob(ns string) *batchv1.Job {
 	job := &batchv1.Job{}
 	job.Namespace = ns
@@ -46,7 +46,7 @@ func newSuspendedJob(ns string) *batchv1.Job {
 	return job
 }
 
-// createJobs makes so many of them, of that controller, or of the built-in one if it is empty.
+// createJobs creates suspended Jobs with this managedBy, or for the built-in controller if it is nil.
 func createJobs(t *testing.T, ns string, count int, managedBy *string) {
 	t.Helper()
 	var making sync.WaitGroup
@@ -65,7 +65,7 @@ func createJobs(t *testing.T, ns string, count int, managedBy *string) {
 	making.Wait()
 }
 
-// suspendedJobs makes so many of them, and waits until they count as old.
+// suspendedJobs creates suspended Jobs and waits until they are suspicious.
 func suspendedJobs(t *testing.T, ns string, count int) {
 	t.Helper()
 	createJobs(t, ns, count, nil)
@@ -95,7 +95,7 @@ func newReporterConfig(t *testing.T, namespaces ...string) *rest.Config {
 	return asOperator()
 }
 
-// grantRole creates the Role and RoleBinding of that directory of config/rbac in the namespace.
+// grantRole creates the Role and RoleBinding of a directory of config/rbac in the namespace.
 func grantRole(t *testing.T, ns, directory string) {
 	t.Helper()
 	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
@@ -121,13 +121,13 @@ func asOperator() *rest.Config {
 	return as
 }
 
-// newScanner scans with those rights.
+// newScanner returns a scanner with the permissions of a client configuration.
 func newScanner(t *testing.T, as *rest.Config, namespaces ...string) *jobreport.Reconciler {
 	t.Helper()
 	return newScannerWithOptions(t, as, events.NewFakeRecorder(100), scanOptions(namespaces...))
 }
 
-// scanOptions are the options of a scanner of those namespaces.
+// scanOptions returns options for a scanner of these namespaces.
 func scanOptions(namespaces ...string) jobreport.Options {
 	return jobreport.Options{Namespaces: namespaces, Interval: time.Minute, MaxFindings: 50, Thresholds: immediateThresholds()}
 }
@@ -170,7 +170,7 @@ func TestJobReportOfManyJobsIsBoundedAndWrittenOnlyForAChange(t *testing.T) {
 
 	s.ReconcileAll(t.Context())
 	if second := reportOf(t, ns); second.ResourceVersion != first.ResourceVersion {
-		t.Error("nothing has changed, and it was written again")
+		t.Error("the report was written although nothing changed")
 	}
 
 	changed := first.Status.Findings[7].Name
@@ -186,12 +186,12 @@ func TestJobReportOfManyJobsIsBoundedAndWrittenOnlyForAChange(t *testing.T) {
 	}
 	for i := range third.Status.Findings {
 		if third.Status.Findings[i].Name == changed {
-			t.Errorf("%s is gone, and still there", changed)
+			t.Errorf("the finding of %s still exists", changed)
 		}
 	}
 }
 
-func TestJobReportOfANamespaceWithoutJobsHasItsZeroes(t *testing.T) {
+func TestJobReportOfANamespaceWithoutJobsHasZeroCounts(t *testing.T) {
 	ns := namespace(t)
 	newScanner(t, newReporterConfig(t, ns), ns).ReconcileAll(t.Context())
 	report := &unstructured.Unstructured{}
@@ -218,7 +218,7 @@ func TestJobReportKeepsItsFindingsWhenPermissionIsLost(t *testing.T) {
 	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: forbidden, Name: "yardmaster-jobreport"}, role); err != nil {
 		t.Fatal(err)
 	}
-	role.Rules = role.Rules[1:] // all but that for Jobs
+	role.Rules = role.Rules[1:] // all except the rule for Jobs
 	if err := cluster.Update(t.Context(), role); err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func TestJobReportNeedsNoMoreThanItsRole(t *testing.T) {
 	}
 }
 
-func TestTheOperatorReportsOnTheNamespacesItIsToldTo(t *testing.T) {
+func TestOperatorReportsOnTheConfiguredNamespaces(t *testing.T) {
 	reportedNamespace, not := namespace(t), namespace(t)
 	suspendedJobs(t, reportedNamespace, 1)
 	options, err := manager.ParseFlags([]string{

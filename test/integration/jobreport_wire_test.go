@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// requestInterceptor is between a scanner and the API server. It counts, and can be configured to interfere
-// with the pages of Jobs on their way.
+// requestInterceptor is between a scanner and the API server. It counts requests, and can interfere
+// with pages of Jobs.
 type requestInterceptor struct {
 	mu     sync.Mutex
 	flying map[string]int // pages that were requested and not yet read, by namespace
@@ -33,7 +33,7 @@ type requestInterceptor struct {
 	meddle func(request *http.Request, namespace string) error
 }
 
-// interceptRequests returns these permissions with a wire to inspect.
+// interceptRequests returns a client configuration whose requests are intercepted.
 func interceptRequests(as *rest.Config) (*rest.Config, *requestInterceptor) {
 	w := &requestInterceptor{flying: map[string]int{}, most: map[string]int{}, pages: map[string]int{}}
 	as = rest.CopyConfig(as)
@@ -43,7 +43,7 @@ func interceptRequests(as *rest.Config) (*rest.Config, *requestInterceptor) {
 	return as, w
 }
 
-// reset restarts the counters, and interferes in this way from now on.
+// reset resets the counters and sets how to interfere.
 func (w *requestInterceptor) reset(meddle func(request *http.Request, namespace string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,7 +77,7 @@ func (w *requestInterceptor) carry(request *http.Request, next http.RoundTripper
 	return response, nil
 }
 
-// jobsOf is the namespace whose Jobs are requested.
+// jobsOf returns the namespace whose Jobs are requested.
 func jobsOf(request *http.Request) (namespace string, isPage bool) {
 	rest, isJob := strings.CutPrefix(request.URL.Path, "/apis/batch/v1/namespaces/")
 	namespace, isList := strings.CutSuffix(rest, "/jobs")
@@ -99,7 +99,7 @@ func (w *requestInterceptor) land(namespace string) {
 	w.flying[namespace]--
 }
 
-// pageBody is a page's body: it has come when it is closed.
+// pageBody is the body of a page, which counts as read when it is closed.
 type pageBody struct {
 	io.ReadCloser
 
@@ -111,21 +111,21 @@ func (l *pageBody) Close() error {
 	return l.ReadCloser.Close()
 }
 
-// localCluster is a local cluster that the tests run on.
+// localCluster is the local cluster of the tests.
 type localCluster struct{ name, directory string }
 
-// requireLocalCluster returns the cluster. Of another, the API server cannot be restarted and etcd
-// not be compacted.
+// requireLocalCluster returns the local cluster, or skips the test on another cluster, whose API server
+// it cannot restart.
 func requireLocalCluster(t *testing.T) localCluster {
 	t.Helper()
 	name := os.Getenv("CLUSTER_NAME")
 	if name == "" {
-		t.Skip("CLUSTER_NAME is not set, so this is no local cluster, whose API server could be restarted: use make test-integration")
+		t.Skip("CLUSTER_NAME is not set: only a local cluster can be restarted; use make test-integration")
 	}
 	return localCluster{name, filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG")))}
 }
 
-// restartAPIServer kills the API server, and waits until it is gone. It comes back by itself.
+// restartAPIServer kills the API server and waits until it stops. It is restarted automatically.
 func (l localCluster) restartAPIServer(ctx context.Context) error {
 	output, err := exec.CommandContext(ctx, "localcluster", "restart", "control-plane", "--name", l.name).CombinedOutput()
 	if err != nil {
@@ -144,7 +144,7 @@ func (l localCluster) restartAPIServer(ctx context.Context) error {
 // compactEtcd removes all versions of objects but the newest: it compacts etcd and restarts the
 // API server, whose cache still has some.
 func (l localCluster) compactEtcd(ctx context.Context) error {
-	if err := writeToCluster(ctx); err != nil { // so that what has been read till now is not the newest
+	if err := writeToCluster(ctx); err != nil { // so that objects read before are not the newest
 		return err
 	}
 	var newest struct {
@@ -171,7 +171,7 @@ func writeToCluster(ctx context.Context) error {
 	return cluster.Delete(ctx, something)
 }
 
-// untilReady waits for the API server. It answers before it knows all Roles.
+// untilReady waits until the API server is ready. It answers requests before it has read all Roles.
 func untilReady(ctx context.Context) error {
 	asker, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -190,7 +190,7 @@ func untilReady(ctx context.Context) error {
 	})
 }
 
-// etcd asks the cluster's etcd, on its socket.
+// etcd calls the cluster's etcd on its socket.
 func (l localCluster) etcd(ctx context.Context, call string, body map[string]any, answer any) error {
 	raw, err := json.Marshal(body)
 	if err != nil {

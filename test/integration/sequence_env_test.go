@@ -255,7 +255,7 @@ func (s *sequenceTest) wantEvent(reason string) {
 // waitUntilDeleted waits until an object no longer exists.
 func (s *sequenceTest) waitUntilDeleted(object client.Object) {
 	s.t.Helper()
-	eventually(s.t, object.GetName()+" to be gone", func() bool {
+	eventually(s.t, object.GetName()+" to be deleted", func() bool {
 		return apierrors.IsNotFound(cluster.Get(s.t.Context(), client.ObjectKeyFromObject(object), object))
 	})
 }
