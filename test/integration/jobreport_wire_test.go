@@ -22,18 +22,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// wire is between a scanner and the API server. It counts, and can be configured to interfere
-// with the pages of Jobs on their way.
+// wire is a transport between a scanner and the API server. It counts requests, and can inject
+// errors into the pages of Jobs.
 type wire struct {
 	mu     sync.Mutex
-	flying map[string]int // pages that were requested and not yet read, by namespace
-	most   map[string]int // the most of them at once
+	flying map[string]int // pages that were requested and are not read yet, by namespace
+	most   map[string]int // maximum of flying
 	pages  map[string]int
 	writes int
 	meddle func(request *http.Request, namespace string) error
 }
 
-// wired returns these permissions with a wire to inspect.
+// wired returns the configuration with a wire, and the wire.
 func wired(as *rest.Config) (*rest.Config, *wire) {
 	w := &wire{flying: map[string]int{}, most: map[string]int{}, pages: map[string]int{}}
 	as = rest.CopyConfig(as)
@@ -43,7 +43,7 @@ func wired(as *rest.Config) (*rest.Config, *wire) {
 	return as, w
 }
 
-// reset restarts the counters, and interferes in this way from now on.
+// reset restarts the counters and installs another function that injects errors.
 func (w *wire) reset(meddle func(request *http.Request, namespace string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,7 +77,7 @@ func (w *wire) carry(request *http.Request, next http.RoundTripper) (*http.Respo
 	return response, nil
 }
 
-// jobsOf is the namespace whose Jobs are requested.
+// jobsOf returns the namespace whose Jobs a request lists.
 func jobsOf(request *http.Request) (namespace string, isPage bool) {
 	rest, isJob := strings.CutPrefix(request.URL.Path, "/apis/batch/v1/namespaces/")
 	namespace, isList := strings.CutSuffix(rest, "/jobs")
@@ -99,7 +99,7 @@ func (w *wire) land(namespace string) {
 	w.flying[namespace]--
 }
 
-// landing is a page's body: it has come when it is closed.
+// landing is the body of a page. The page counts as read when the body is closed.
 type landing struct {
 	io.ReadCloser
 
@@ -111,21 +111,21 @@ func (l *landing) Close() error {
 	return l.ReadCloser.Close()
 }
 
-// local is a local cluster that the tests run on.
+// local is the local cluster on which the tests run.
 type local struct{ name, directory string }
 
-// localCluster is that cluster. Of another, the API server cannot be restarted and etcd
-// not be compacted.
+// localCluster returns the local cluster. It skips the test on other clusters, whose API server it
+// cannot restart and whose etcd it cannot compact.
 func localCluster(t *testing.T) local {
 	t.Helper()
 	name := os.Getenv("CLUSTER_NAME")
 	if name == "" {
-		t.Skip("CLUSTER_NAME is not set, so this is no local cluster, whose API server could be restarted: use make test-integration")
+		t.Skip("CLUSTER_NAME is not set, and this test restarts the API server of a local cluster: use make test-integration")
 	}
 	return local{name, filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG")))}
 }
 
-// restartAPIServer kills the API server, and waits until it is gone. It comes back by itself.
+// restartAPIServer kills the API server and waits until it has exited. The cluster restarts it.
 func (l local) restartAPIServer(ctx context.Context) error {
 	output, err := exec.CommandContext(ctx, "localcluster", "restart", "control-plane", "--name", l.name).CombinedOutput()
 	if err != nil {
@@ -135,16 +135,16 @@ func (l local) restartAPIServer(ctx context.Context) error {
 	return wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
 		connection, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		if err != nil {
-			return true, nil //nolint:nilerr // that is what is waited for
+			return true, nil //nolint:nilerr // the API server has exited
 		}
 		return false, connection.Close()
 	})
 }
 
-// forgetThePast has the cluster forget all versions of objects but the newest: etcd is
-// compacted, and the API server, which remembers more for a while, restarted.
+// forgetThePast removes all versions of objects but the newest: it compacts etcd, and restarts the
+// API server, which caches older versions.
 func (l local) forgetThePast(ctx context.Context) error {
-	if err := touch(ctx); err != nil { // so that what has been read till now is not the newest
+	if err := touch(ctx); err != nil { // so that versions that were read before are not the newest
 		return err
 	}
 	var newest struct {
@@ -162,7 +162,7 @@ func (l local) forgetThePast(ctx context.Context) error {
 	return untilReady(ctx)
 }
 
-// touch changes something in the cluster.
+// touch increases the cluster's resourceVersion.
 func touch(ctx context.Context) error {
 	something := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "test-"}}
 	if err := cluster.Create(ctx, something); err != nil {
@@ -171,7 +171,8 @@ func touch(ctx context.Context) error {
 	return cluster.Delete(ctx, something)
 }
 
-// untilReady waits for the API server. It answers before it knows all Roles.
+// untilReady waits until the API server is ready. Before that, it may deny requests because its
+// cache of Roles is incomplete.
 func untilReady(ctx context.Context) error {
 	asker, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -190,7 +191,7 @@ func untilReady(ctx context.Context) error {
 	})
 }
 
-// etcd asks the cluster's etcd, on its socket.
+// etcd sends a request to the cluster's etcd through its socket.
 func (l local) etcd(ctx context.Context, call string, body map[string]any, answer any) error {
 	raw, err := json.Marshal(body)
 	if err != nil {
