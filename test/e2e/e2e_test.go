@@ -4,50 +4,50 @@ package e2e
 
 import "testing"
 
-// chapter is a subtest: a title that states the expected behavior, and its function.
-type chapter struct {
+// scenario is a subtest: a title that states the expected behavior, and its function.
+type scenario struct {
 	title string
-	tell  func(*testing.T)
+	run   func(*testing.T)
 }
 
 // TestSteps tests the steps of SequentialJobs on a real node.
 func TestSteps(t *testing.T) {
-	together(t, []chapter{
-		{"a step that exits with code 7 fails with the code and the termination message, and its logs are available", exitCode},
-		{"a step that exceeds its memory limit fails with OOMKilled in its message", outOfMemory},
-		{"a step whose image cannot be pulled fails at startDeadlineSeconds with the pull error in its message", missingImage},
-		{"a sidecar does not keep a step from completing", sidecar},
-		{"the next step can read the workspace and the output of a step", workspaceAndOutput},
-		{"immediate suspension sends SIGTERM to the running step, and resuming runs it again", suspension},
-		{"deletion sends SIGTERM to the running step, and the SequentialJob is deleted only after its Pod", deletion},
+	runInParallel(t, []scenario{
+		{"a step that exits with code 7 fails with the code and the termination message, and its logs are available", testStepExitCode},
+		{"a step that exceeds its memory limit fails with OOMKilled in its message", testStepOutOfMemory},
+		{"a step whose image cannot be pulled fails at startDeadlineSeconds with the pull error in its message", testStepImageMissing},
+		{"a sidecar does not keep a step from completing", testStepSidecar},
+		{"the next step can read the workspace and the output of a step", testWorkspaceAndOutput},
+		{"immediate suspension sends SIGTERM to the running step, and resuming runs it again", testImmediateSuspension},
+		{"deletion sends SIGTERM to the running step, and the SequentialJob is deleted only after its Pod", testSequenceDeletion},
 	})
 }
 
 // TestInstallation tests the security properties of the installed operator.
 func TestInstallation(t *testing.T) {
-	together(t, []chapter{
-		{"the operator runs in a namespace that enforces the Pod Security Standard restricted", operatorIsRestricted},
-		{"the webhook rejects a change of a started step, with the reason", refusedEdit},
-		{"the operator issues the webhook's certificate", ownCertificate},
-		{"SequentialJobs in unwatched namespaces are neither changed nor rejected", unwatchedNamespace},
-		{"metrics require authentication and authorization", metrics},
-		{"the operator has only the permissions that it needs in each namespace", leastPrivilege},
-		{"the operator can patch finalizers outside watched namespaces, but not the spec", noSpec},
+	runInParallel(t, []scenario{
+		{"the operator runs in a namespace that enforces the Pod Security Standard restricted", testOperatorIsRestricted},
+		{"the webhook rejects a change of a started step, with the reason", testEditOfStartedStepIsDenied},
+		{"the operator issues the webhook's certificate", testCertificateIsIssuedByOperator},
+		{"SequentialJobs in unwatched namespaces are neither changed nor rejected", testUnwatchedNamespaceIsIgnored},
+		{"metrics require authentication and authorization", testMetricsRequireAuthorization},
+		{"the operator has only the permissions that it needs in each namespace", testLeastPrivilege},
+		{"the operator can patch finalizers outside watched namespaces, but not the spec", testOperatorCannotChangeSpecs},
 	})
 }
 
 // TestJobReport tests reports on Jobs that run on a real node.
 func TestJobReport(t *testing.T) {
-	together(t, []chapter{
-		{"each stale Job is reported with the right reason, and no Job is changed", staleJobs},
-		{"the plugin reports the same Jobs without the operator, with only the permission to list Jobs", sameFromALaptop},
+	runInParallel(t, []scenario{
+		{"each stale Job is reported with the right reason, and no Job is changed", testOperatorReportsStaleJobs},
+		{"the plugin reports the same Jobs without the operator, with only the permission to list Jobs", testPluginReportsStaleJobs},
 	})
 }
 
 // TestPlugin tests the kubectl plugin where it needs a real node. The other tests of the plugin are
 // in test/integration.
 func TestPlugin(t *testing.T) {
-	together(t, []chapter{
+	runInParallel(t, []scenario{
 		{"seq logs -f prints each line of each step once, in order, and ends with the run", testPluginFollowsLogs},
 		{"seq watch ends with the run, and its exit code shows how the run ended", testPluginWatchesRuns},
 	})
@@ -55,19 +55,19 @@ func TestPlugin(t *testing.T) {
 
 // TestDisturbances tests failures and restarts of the operator while it runs sequences.
 func TestDisturbances(t *testing.T) {
-	inTurn(t, []chapter{
-		{"when the certificate is deleted, a new one is issued and served without a restart", newCertificate},
-		{"a rolling restart transfers the Lease within 10 s, and no webhook request fails", rollingRestart},
-		{"the second replica becomes the leader when the leader hangs, and when it is killed", failOver},
+	runOneByOne(t, []scenario{
+		{"when the certificate is deleted, a new one is issued and served without a restart", testCertificateIsRenewed},
+		{"a rolling restart transfers the Lease within 10 s, and no webhook request fails", testRollingRestart},
+		{"the second replica becomes the leader when the leader hangs, and when it is killed", testFailover},
 		{"a drain continues after the operator is killed, and no job is lost", testDrainContinuesAfterOperatorRestart},
-		{"sequences complete and run each step once while the operator is killed at random times", killed},
+		{"sequences complete and run each step once while the operator is killed at random times", testOperatorIsKilled},
 	})
 }
 
 // TestQueues tests that no job is lost while workers start and stop, and that the ledger detects
 // lost and repeated jobs.
 func TestQueues(t *testing.T) {
-	inTurn(t, []chapter{
+	runOneByOne(t, []scenario{
 		{"no job is lost or repeated during rollouts and scaling, and the pool scales to zero", testNoJobIsLostDuringRollouts},
 		{"no job is lost when workers and the broker are killed, and few are repeated", testNoJobIsLostWhenPodsAreKilled},
 		{"the ledger shows that workers without draining repeat jobs", testDeploymentWithoutDrainIsDetected},
@@ -77,7 +77,7 @@ func TestQueues(t *testing.T) {
 
 // TestWorkers tests features of WorkerPools on a real node.
 func TestWorkers(t *testing.T) {
-	together(t, []chapter{
+	runInParallel(t, []scenario{
 		{"an HTTP server with the sidecar loses no job during scaling and rollouts; 503 is retried, 400 is dead-lettered", testSidecarWorkers},
 		{"a command runs once for each job, and completes its job after SIGTERM", testCommandWorkers},
 		{"a failing canary is rolled back, and a successful one is promoted step by step", testCanaryRollout},
@@ -91,23 +91,23 @@ func TestWorkers(t *testing.T) {
 
 // TestSessions tests AgenticSessions on a real node.
 func TestSessions(t *testing.T) {
-	together(t, []chapter{
-		{"a session completes with the result and the cost that its runner reports", sessionResult},
-		{"a runner has no root user, capabilities or token, and can write only to its own directories", sessionConfined},
-		{"a session with all features satisfies the Pod Security Standard restricted, and its sidecar does not keep it from completing", sessionRestricted},
-		{"a stopped session keeps its workspace for the restart", sessionRestarted},
-		{"the timeout applies to all runs together: the second run ends when the time left by the first is used up", sessionTimeout},
-		{"a session without activity is stopped, and one whose runner renews its Lease is not", sessionIdle},
-		{"a runner that exits with a non-zero code fails its session, which reports the code and the last output", sessionExit},
-		{"a runner that exceeds its memory limit fails its session with OOMKilled", sessionOutOfMemory},
-		{"an image that cannot be pulled fails the session at startupTimeout with the pull error in its message", sessionMissingImage},
-		{"an invalid configuration fails the session at startupTimeout with the reason in its message", sessionMisconfigured},
-		{"a failed run is retried, and its cost is the sum of all attempts", sessionRetried},
-		{"an evicted session continues in its workspace and does not use a retry", sessionEvicted},
-		{"an interactive session is Running once its port accepts connections of allowed Pods, until it is stopped", sessionInteractive},
-		{"an interactive session is stopped when its runner reports that the run is finished", sessionFinished},
-		{"a session continues in the workspace of another session, which is deleted with the last of both", sessionContinued},
-		{"a session belongs to the user who creates it, whatever its userContext claims, and other users cannot continue it", sessionOwner},
+	runInParallel(t, []scenario{
+		{"a session completes with the result and the cost that its runner reports", testSessionResult},
+		{"a runner has no root user, capabilities or token, and can write only to its own directories", testSessionConfined},
+		{"a session with all features satisfies the Pod Security Standard restricted, and its sidecar does not keep it from completing", testSessionRestricted},
+		{"a stopped session keeps its workspace for the restart", testSessionRestarted},
+		{"the timeout applies to all runs together: the second run ends when the time left by the first is used up", testSessionTimeout},
+		{"a session without activity is stopped, and one whose runner renews its Lease is not", testSessionIdle},
+		{"a runner that exits with a non-zero code fails its session, which reports the code and the last output", testSessionExit},
+		{"a runner that exceeds its memory limit fails its session with OOMKilled", testSessionOutOfMemory},
+		{"an image that cannot be pulled fails the session at startupTimeout with the pull error in its message", testSessionMissingImage},
+		{"an invalid configuration fails the session at startupTimeout with the reason in its message", testSessionMisconfigured},
+		{"a failed run is retried, and its cost is the sum of all attempts", testSessionRetried},
+		{"an evicted session continues in its workspace and does not use a retry", testSessionEvicted},
+		{"an interactive session is Running once its port accepts connections of allowed Pods, until it is stopped", testSessionInteractive},
+		{"an interactive session is stopped when its runner reports that the run is finished", testSessionFinished},
+		{"a session continues in the workspace of another session, which is deleted with the last of both", testSessionContinued},
+		{"a session belongs to the user who creates it, whatever its userContext claims, and other users cannot continue it", testSessionOwner},
 		{"the plugin follows a session across attempts, and prints its result", testPluginFollowsASession},
 		{"the plugin stops and restarts a session", testPluginStopsASession},
 	})
@@ -115,44 +115,44 @@ func TestSessions(t *testing.T) {
 
 // TestSessionNetwork tests the NetworkPolicies of sessions.
 func TestSessionNetwork(t *testing.T) {
-	together(t, []chapter{
-		{"a session can connect only to its SessionRunner's egress and to the cluster's DNS", sessionEgress},
-		{"the NetworkPolicy is enforced before a session's first packet", sessionFirstPacket},
-		{"only Pods that ingressFrom selects can connect to an interactive session, and none to other sessions", sessionIngress},
+	runInParallel(t, []scenario{
+		{"a session can connect only to its SessionRunner's egress and to the cluster's DNS", testSessionEgress},
+		{"the NetworkPolicy is enforced before a session's first packet", testSessionFirstPacket},
+		{"only Pods that ingressFrom selects can connect to an interactive session, and none to other sessions", testSessionIngress},
 	})
 }
 
 // TestDeletedSessions tests that the objects of deleted sessions are deleted too.
 func TestDeletedSessions(t *testing.T) {
-	inTurn(t, []chapter{
-		{"all objects of twenty sessions are deleted within 30 s of the sessions", sessionsDeleted},
-		{"all objects of twenty sessions are deleted within 30 s without the operator", sessionsDeletedWithoutOperator},
+	runOneByOne(t, []scenario{
+		{"all objects of twenty sessions are deleted within 30 s of the sessions", testSessionsDeleted},
+		{"all objects of twenty sessions are deleted within 30 s without the operator", testSessionsDeletedWithoutOperator},
 	})
 }
 
 // TestLifecycle tests upgrading and uninstalling the operator, and deleting namespaces.
 func TestLifecycle(t *testing.T) {
-	inTurn(t, []chapter{
-		{"an upgrade does not interrupt a running step, and the new operator continues the sequence", upgrade},
-		{"a namespace is deleted with its queues, workers and sequences, even if the operator's permissions are deleted first", namespaceGoes},
-		{"after uninstalling, only running sequences keep a finalizer, until it is removed manually or the operator is installed again", uninstall},
-		{"an operator for all namespaces watches namespaces that are created later", clusterWide},
+	runOneByOne(t, []scenario{
+		{"an upgrade does not interrupt a running step, and the new operator continues the sequence", testUpgrade},
+		{"a namespace is deleted with its queues, workers and sequences, even if the operator's permissions are deleted first", testNamespaceIsDeleted},
+		{"after uninstalling, only running sequences keep a finalizer, until it is removed manually or the operator is installed again", testUninstall},
+		{"an operator for all namespaces watches namespaces that are created later", testAllNamespaces},
 	})
 }
 
-// together runs scenarios that do not affect each other.
-func together(t *testing.T, chapters []chapter) {
+// runInParallel runs scenarios that do not affect each other.
+func runInParallel(t *testing.T, chapters []scenario) {
 	for _, c := range chapters {
 		t.Run(c.title, func(t *testing.T) {
 			t.Parallel()
-			c.tell(t)
+			c.run(t)
 		})
 	}
 }
 
-// inTurn runs scenarios that need the operator exclusively.
-func inTurn(t *testing.T, chapters []chapter) {
+// runOneByOne runs scenarios that need the operator exclusively.
+func runOneByOne(t *testing.T, chapters []scenario) {
 	for _, c := range chapters {
-		t.Run(c.title, c.tell)
+		t.Run(c.title, c.run)
 	}
 }

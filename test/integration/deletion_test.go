@@ -13,7 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-func (s *story) delete(options ...client.DeleteOption) {
+func (s *sequenceTest) deleteSequence(options ...client.DeleteOption) {
 	s.t.Helper()
 	if err := cluster.Delete(s.t.Context(), s.sj, options...); err != nil {
 		s.t.Fatal(err)
@@ -23,12 +23,12 @@ func (s *story) delete(options ...client.DeleteOption) {
 func TestDeletionStopsTheRunningStepFirst(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("delete", "").Step("a").Step("b").Obj())
-	pod := s.podOf("a")
-	if !controllerutil.ContainsFinalizer(s.now(), v1alpha1.SequentialJobFinalizer) {
+	pod := s.waitForPod("a")
+	if !controllerutil.ContainsFinalizer(s.readSequence(), v1alpha1.SequentialJobFinalizer) {
 		t.Error("a running sequence has no finalizer")
 	}
-	s.delete()
-	s.wantGone(s.sj)
+	s.deleteSequence()
+	s.waitUntilDeleted(s.sj)
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err == nil {
 		t.Error("the SequentialJob was deleted before its Pod")
 	}
@@ -38,9 +38,9 @@ func TestDeletionStopsTheRunningStepFirst(t *testing.T) {
 func TestOrphanDeletionKeepsTheJobs(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("orphan", "").Step("a").Obj())
-	job := s.jobOf("a")
-	s.delete(client.PropagationPolicy(metav1.DeletePropagationOrphan))
-	s.wantGone(s.sj)
+	job := s.waitForJob("a")
+	s.deleteSequence(client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	s.waitUntilDeleted(s.sj)
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil || !job.DeletionTimestamp.IsZero() {
 		t.Errorf("the Job was not kept: %v", err)
 	}
@@ -49,13 +49,13 @@ func TestOrphanDeletionKeepsTheJobs(t *testing.T) {
 func TestSuspendedSequenceHasNoFinalizer(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("suspended", "").Step("a").SuspendImmediately().Obj())
-	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
-	s.podOf("a")
-	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true })
-	s.untilStep("a", v1alpha1.StepSuspended)
-	s.until("no finalizer", func(sj *v1alpha1.SequentialJob) bool { return len(sj.Finalizers) == 0 })
-	s.delete()
-	s.wantGone(s.sj)
+	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
+	s.waitForPod("a")
+	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true })
+	s.waitForStep("a", v1alpha1.StepSuspended)
+	s.waitUntil("no finalizer", func(sj *v1alpha1.SequentialJob) bool { return len(sj.Finalizers) == 0 })
+	s.deleteSequence()
+	s.waitUntilDeleted(s.sj)
 }
 
 func TestNamespaceDeletionRemovesTheRunningSequence(t *testing.T) {
@@ -66,7 +66,7 @@ func TestNamespaceDeletionRemovesTheRunningSequence(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := createSequenceIn(t, ns.Name, testbuilder.SequentialJob("running", "").Step("a").Step("b").Obj())
-	pod := s.podOf("a")
+	pod := s.waitForPod("a")
 	if err := cluster.Delete(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
@@ -75,16 +75,16 @@ func TestNamespaceDeletionRemovesTheRunningSequence(t *testing.T) {
 	eventually(t, "the Pod to be deleted", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && !pod.DeletionTimestamp.IsZero()
 	})
-	s.endPod(pod, 143, "")
-	s.wantGone(s.sj)
-	eventually(t, "its Jobs to be deleted", func() bool { return len(s.jobs()) == 0 })
+	s.terminatePod(pod, 143, "")
+	s.waitUntilDeleted(s.sj)
+	eventually(t, "its Jobs to be deleted", func() bool { return len(s.listJobs()) == 0 })
 }
 
 // Jobs are identified by their controller, not by labels.
 func TestJobsOfOthersWithTheOperatorsLabelsAreKept(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("labels", "").Step("a").Obj())
-	mine := s.jobOf("a")
+	mine := s.waitForJob("a")
 	unrelated := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "unrelated", Namespace: mine.Namespace, Labels: mine.Labels}}
 	unrelated.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
@@ -94,8 +94,8 @@ func TestJobsOfOthersWithTheOperatorsLabelsAreKept(t *testing.T) {
 	if err := cluster.Create(t.Context(), unrelated); err != nil {
 		t.Fatal(err)
 	}
-	s.delete()
-	s.wantGone(s.sj)
+	s.deleteSequence()
+	s.waitUntilDeleted(s.sj)
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(unrelated), unrelated); err != nil || !unrelated.DeletionTimestamp.IsZero() {
 		t.Errorf("the unrelated Job was deleted: %v", err)
 	}

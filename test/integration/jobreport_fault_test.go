@@ -37,12 +37,12 @@ func TestFailureInOneNamespaceDoesNotAffectOtherJobReports(t *testing.T) {
 			for _, ns := range []string{first, middle, last} {
 				abandonedJobs(t, ns, 3)
 			}
-			as, w := wired(reporter(t, first, middle, last))
-			options := scanOf(first, middle, last)
+			as, w := interceptRequests(newReporterConfig(t, first, middle, last))
+			options := scanOptions(first, middle, last)
 			options.Thresholds[zombie.ReasonExternallyManaged].Suspicious = time.Nanosecond
 			options.Interval = 2 * time.Second // also limits the duration of a scan
 			recorder := events.NewFakeRecorder(100)
-			s := scannerWith(t, as, recorder, options)
+			s := newScannerWithOptions(t, as, recorder, options)
 			s.ReconcileAll(t.Context())
 			good := reportOf(t, middle)
 
@@ -60,7 +60,7 @@ func TestFailureInOneNamespaceDoesNotAffectOtherJobReports(t *testing.T) {
 			if took := time.Since(began); took > 10*time.Second {
 				t.Errorf("the other namespaces waited for %s", took)
 			}
-			wantKept(t, good, row.want)
+			wantFindingsKept(t, good, row.want)
 			for _, ns := range []string{first, last} {
 				wantReady(t, ns)
 				if got := reportOf(t, ns).Status.Summary.Suspicious; got != 4 {
@@ -89,8 +89,8 @@ func TestFailureInOneNamespaceDoesNotAffectOtherJobReports(t *testing.T) {
 
 func abandonOneMore(t *testing.T, ns string) {
 	t.Helper()
-	job := suspended(ns)
-	job.GenerateName, job.Spec.ManagedBy = "another-", new(nobody)
+	job := newSuspendedJob(ns)
+	job.GenerateName, job.Spec.ManagedBy = "another-", new(absentController)
 	if err := cluster.Create(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
@@ -98,11 +98,11 @@ func abandonOneMore(t *testing.T, ns string) {
 
 func TestJobReportOfANamespaceThatIsCreatedLater(t *testing.T) {
 	late, other := "test-late-"+rand.String(5), namespace(t)
-	s := scanner(t, reporter(t, other), late, other)
-	forbidden := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonForbidden)
+	s := newScanner(t, newReporterConfig(t, other), late, other)
+	forbidden := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonForbidden)
 	s.ReconcileAll(t.Context())
 	wantReady(t, other)
-	if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonForbidden) - forbidden; got != 1 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonForbidden) - forbidden; got != 1 {
 		t.Errorf("counted %v times, want once", got)
 	}
 
@@ -115,7 +115,7 @@ func TestJobReportOfANamespaceThatIsCreatedLater(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	grant(t, late, "jobreport")
+	grantRole(t, late, "jobreport")
 	eventually(t, "the Role to take effect", func() bool {
 		s.ReconcileAll(t.Context())
 		err := cluster.Get(t.Context(), client.ObjectKey{Namespace: late, Name: v1alpha1.JobReportName}, &v1alpha1.JobReport{})
@@ -136,10 +136,10 @@ func TestMissingOrTerminatingNamespaceIsReported(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			other := namespace(t)
-			s := scanner(t, config, row.namespace(t), other)
-			before := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", row.want)
+			s := newScanner(t, config, row.namespace(t), other)
+			before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", row.want)
 			s.ReconcileAll(t.Context())
-			if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", row.want) - before; got != 1 {
+			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", row.want) - before; got != 1 {
 				t.Errorf("counted %v times, want once", got)
 			}
 			wantReady(t, other)
@@ -163,12 +163,12 @@ func leavingNamespace(t *testing.T) string {
 	if err := cluster.Delete(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { release(t, blocker) })
+	t.Cleanup(func() { removeFinalizers(t, blocker) })
 	return ns.Name
 }
 
-// release removes an object's finalizers.
-func release(t *testing.T, object client.Object) {
+// removeFinalizers removes an object's finalizers.
+func removeFinalizers(t *testing.T, object client.Object) {
 	t.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	if err := cluster.Patch(context.Background(), object, patch); err != nil {
@@ -180,9 +180,9 @@ func release(t *testing.T, object client.Object) {
 func TestJobsOfADeletedNamespaceAreNoLongerCounted(t *testing.T) {
 	ns := namespace(t)
 	suspendedJobs(t, ns, 2)
-	s := scanner(t, reporter(t, ns), ns)
+	s := newScanner(t, newReporterConfig(t, ns), ns)
 	s.ReconcileAll(t.Context())
-	if got := testbuilder.Metric(t, "yardmaster_jobreport_jobs", "Suspicious", ns); got != 2 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Suspicious", ns); got != 2 {
 		t.Fatalf("%v Jobs counted, want 2", got)
 	}
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "yardmaster-jobreport"}}
@@ -191,9 +191,9 @@ func TestJobsOfADeletedNamespaceAreNoLongerCounted(t *testing.T) {
 	}
 	eventually(t, "the Jobs to be removed from the metric", func() bool {
 		s.ReconcileAll(t.Context())
-		return testbuilder.Metric(t, "yardmaster_jobreport_jobs", "Suspicious", ns) == 0
+		return testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Suspicious", ns) == 0
 	})
-	if got := testbuilder.Metric(t, "yardmaster_jobreport_last_success_timestamp_seconds", ns); got == 0 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_last_success_timestamp_seconds", ns); got == 0 {
 		t.Error("the time of the last successful scan was lost")
 	}
 }

@@ -27,40 +27,41 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// mirrored is a namespace with all permissions for reports, and one without the Role for OpenReports.
-type mirrored struct {
+// exportTest is a namespace with all permissions for reports, and one without the Role for
+// OpenReports.
+type exportTest struct {
 	namespace, bare string
 	options         jobreport.Options
 	recorder        *events.FakeRecorder
-	wire            *wire
+	wire            *requestInterceptor
 	scanner         *jobreport.Reconciler
 }
 
-func newMirrored(t *testing.T) *mirrored {
+func newExportTest(t *testing.T) *exportTest {
 	t.Helper()
-	m := &mirrored{namespace: namespace(t), bare: namespace(t)}
+	m := &exportTest{namespace: namespace(t), bare: namespace(t)}
 	for _, ns := range []string{m.namespace, m.bare} {
 		abandonedJobs(t, ns, 3)
 	}
-	reporter(t, m.namespace, m.bare)
-	grant(t, m.namespace, "jobreport-openreports")
-	m.options = scanOf(m.namespace, m.bare)
+	newReporterConfig(t, m.namespace, m.bare)
+	grantRole(t, m.namespace, "jobreport-openreports")
+	m.options = scanOptions(m.namespace, m.bare)
 	m.options.Thresholds[zombie.ReasonExternallyManaged].Suspicious = time.Nanosecond
 	m.options.Thresholds[zombie.ReasonStuckTerminating].Zombie = time.Nanosecond
 	return m
 }
 
 // turn switches OpenReports on or off, as a restart with another flag does.
-func (m *mirrored) turn(t *testing.T, on bool) {
+func (m *exportTest) turn(t *testing.T, on bool) {
 	t.Helper()
-	as, w := wired(asOperator())
+	as, w := interceptRequests(asOperator())
 	m.options.OpenReports = on
 	m.recorder = events.NewFakeRecorder(100)
-	m.wire, m.scanner = w, scannerWith(t, as, m.recorder, m.options)
+	m.wire, m.scanner = w, newScannerWithOptions(t, as, m.recorder, m.options)
 }
 
 // scan scans, and returns the events since the last call.
-func (m *mirrored) scan(t *testing.T) []string {
+func (m *exportTest) scan(t *testing.T) []string {
 	t.Helper()
 	m.wire.reset(nil)
 	m.scanner.ReconcileAll(t.Context())
@@ -121,7 +122,7 @@ func wantMirrored(t *testing.T, ns string, status metav1.ConditionStatus, reason
 }
 
 // wantUnwritten checks that a scan writes nothing.
-func (m *mirrored) wantUnwritten(t *testing.T) {
+func (m *exportTest) wantUnwritten(t *testing.T) {
 	t.Helper()
 	before := reportOf(t, m.namespace)
 	if events := m.scan(t); events != nil {
@@ -139,7 +140,7 @@ func (m *mirrored) wantUnwritten(t *testing.T) {
 func openReportsCRD(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/openreports/reports-api")
-	list.Dir = root
+	list.Dir = repositoryRoot
 	directory, err := list.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +189,7 @@ func withoutOpenReports(t *testing.T) {
 // The garbage collector discovers new kinds only every 30 s.
 func TestReportIsDeletedWithItsJobReport(t *testing.T) {
 	t.Parallel()
-	m := newMirrored(t)
+	m := newExportTest(t)
 	withoutOpenReports(t)
 	installOpenReports(t)
 	m.turn(t, true)
@@ -207,19 +208,19 @@ func TestReportIsDeletedWithItsJobReport(t *testing.T) {
 
 // Each part continues in the state in which the previous one ended.
 func TestOpenReports(t *testing.T) {
-	m := newMirrored(t)
+	m := newExportTest(t)
 	withoutOpenReports(t)
 	for _, part := range []struct {
 		title string
-		tell  func(*testing.T, *mirrored)
+		tell  func(*testing.T, *exportTest)
 	}{
-		{"no Report or condition exists by default", areAskedFor},
+		{"no Report or condition exists by default", testReportsAreNotWrittenUnlessEnabled},
 		{"a missing CRD does not affect the JobReport", areNotInstalled},
 		{"the Report is written once the CRD is installed", areWrittenOnceInstalled},
 		{"the Report is not written while nothing changes", areNotWrittenAgain},
 		{"one result changes when one Job changes", changeByOneResult},
-		{"an edited Report is corrected", areSetRight},
-		{"a recreated JobReport owns the Report", comeBack},
+		{"an edited Report is corrected", testChangedReportIsRestored},
+		{"a recreated JobReport owns the Report", testDeletedReportIsRestored},
 		{"the removal of the CRD is reported", areTakenAway},
 		{"a Report of another owner is not changed", areLeftAlone},
 		{"the Report is kept, and the condition removed, when OpenReports is disabled", areForgotten},
@@ -230,16 +231,16 @@ func TestOpenReports(t *testing.T) {
 	}
 }
 
-func areAskedFor(t *testing.T, m *mirrored) {
+func testReportsAreNotWrittenUnlessEnabled(t *testing.T, m *exportTest) {
 	m.turn(t, false)
 	m.scan(t)
 	wantMirrored(t, m.namespace, "", "")
 	m.wantUnwritten(t)
 }
 
-func areNotInstalled(t *testing.T, m *mirrored) {
+func areNotInstalled(t *testing.T, m *exportTest) {
 	m.turn(t, true)
-	missing := testbuilder.Metric(t, "yardmaster_jobreport_openreports_errors_total", v1alpha1.ReasonCRDMissing)
+	missing := testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_errors_total", v1alpha1.ReasonCRDMissing)
 	events := m.scan(t)
 	if len(events) != 2 || !strings.Contains(events[0], "Warning OpenReportsFailed CRDMissing: ") {
 		t.Errorf("events %q, want one of each namespace", events)
@@ -247,12 +248,12 @@ func areNotInstalled(t *testing.T, m *mirrored) {
 	wantMirrored(t, m.namespace, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
 	wantMirrored(t, m.bare, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
 	m.wantUnwritten(t)
-	if got := testbuilder.Metric(t, "yardmaster_jobreport_openreports_errors_total", v1alpha1.ReasonCRDMissing) - missing; got != 4 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_errors_total", v1alpha1.ReasonCRDMissing) - missing; got != 4 {
 		t.Errorf("counted %v times, want 4: two scans of two namespaces", got)
 	}
 }
 
-func areWrittenOnceInstalled(t *testing.T, m *mirrored) {
+func areWrittenOnceInstalled(t *testing.T, m *exportTest) {
 	installOpenReports(t)
 	if events := m.scan(t); !strings.Contains(strings.Join(events, "\n"), "Normal OpenReportsRecovered") {
 		t.Errorf("events %q", events)
@@ -280,20 +281,20 @@ func areWrittenOnceInstalled(t *testing.T, m *mirrored) {
 	}
 }
 
-func areNotWrittenAgain(t *testing.T, m *mirrored) {
-	first, unchanged := openReport(t, m.namespace), testbuilder.Metric(t, "yardmaster_jobreport_openreports_writes_total", "unchanged")
+func areNotWrittenAgain(t *testing.T, m *exportTest) {
+	first, unchanged := openReport(t, m.namespace), testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_writes_total", "unchanged")
 	m.wantUnwritten(t)
 	m.wantUnwritten(t)
 	if got := openReport(t, m.namespace); got.ResourceVersion != first.ResourceVersion {
 		t.Errorf("it was written although nothing changed:\n%s", cmp.Diff(first, got))
 	}
-	if got := testbuilder.Metric(t, "yardmaster_jobreport_openreports_writes_total", "unchanged") - unchanged; got != 2 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_writes_total", "unchanged") - unchanged; got != 2 {
 		t.Errorf("counted as unchanged %v times, want twice", got)
 	}
 }
 
 // A deleted Job with a finalizer changes from suspicious to zombie.
-func changeByOneResult(t *testing.T, m *mirrored) {
+func changeByOneResult(t *testing.T, m *exportTest) {
 	before := openReport(t, m.namespace)
 	job := &batchv1.Job{}
 	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: m.namespace, Name: "job-0001"}, job); err != nil {
@@ -304,7 +305,7 @@ func changeByOneResult(t *testing.T, m *mirrored) {
 		t.Fatal(err)
 	}
 	defer func() { // replace it by another Job
-		release(t, job)
+		removeFinalizers(t, job)
 		abandonOneMore(t, m.namespace)
 	}()
 	if err := cluster.Delete(t.Context(), job); err != nil {
@@ -328,7 +329,7 @@ func changeByOneResult(t *testing.T, m *mirrored) {
 	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
 }
 
-func areSetRight(t *testing.T, m *mirrored) {
+func testChangedReportIsRestored(t *testing.T, m *exportTest) {
 	m.scan(t)
 	right := openReport(t, m.namespace)
 	edited := right.DeepCopy()
@@ -343,7 +344,7 @@ func areSetRight(t *testing.T, m *mirrored) {
 	m.wantUnwritten(t)
 }
 
-func comeBack(t *testing.T, m *mirrored) {
+func testDeletedReportIsRestored(t *testing.T, m *exportTest) {
 	before := openReport(t, m.namespace)
 	if err := cluster.Delete(t.Context(), reportOf(t, m.namespace)); err != nil {
 		t.Fatal(err)
@@ -359,14 +360,14 @@ func comeBack(t *testing.T, m *mirrored) {
 	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
 }
 
-func areTakenAway(t *testing.T, m *mirrored) {
+func areTakenAway(t *testing.T, m *exportTest) {
 	removeOpenReports(t)
 	m.scan(t)
 	wantMirrored(t, m.namespace, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
 	m.wantUnwritten(t)
 }
 
-func areLeftAlone(t *testing.T, m *mirrored) {
+func areLeftAlone(t *testing.T, m *exportTest) {
 	installOpenReports(t)
 	others := &openreportsv1alpha1.Report{Source: "another-tool"}
 	others.Namespace, others.Name = m.namespace, openreports.ReportName
@@ -385,7 +386,7 @@ func areLeftAlone(t *testing.T, m *mirrored) {
 	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
 }
 
-func areForgotten(t *testing.T, m *mirrored) {
+func areForgotten(t *testing.T, m *exportTest) {
 	left := openReport(t, m.namespace)
 	m.turn(t, false)
 	m.scan(t)

@@ -27,15 +27,15 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// atOnce returns thresholds with which a suspended Job is suspicious immediately.
-func atOnce() zombie.Thresholds {
+// immediateThresholds returns thresholds with which a suspended Job is suspicious immediately.
+func immediateThresholds() zombie.Thresholds {
 	thresholds := zombie.DefaultThresholds()
 	thresholds[zombie.ReasonSuspendedTooLong].Suspicious = time.Nanosecond
 	return thresholds
 }
 
-// suspended returns a suspended Job.
-func suspended(ns string) *batchv1.Job {
+// newSuspendedJob returns a suspended Job.
+func newSuspendedJob(ns string) *batchv1.Job {
 	job := &batchv1.Job{}
 	job.Namespace = ns
 	job.Spec.Suspend = new(true)
@@ -46,8 +46,8 @@ func suspended(ns string) *batchv1.Job {
 	return job
 }
 
-// makeJobs creates suspended Jobs with this managedBy. Nil means the Job controller of Kubernetes.
-func makeJobs(t *testing.T, ns string, count int, managedBy *string) {
+// createJobs creates suspended Jobs with this managedBy. Nil means the Job controller of Kubernetes.
+func createJobs(t *testing.T, ns string, count int, managedBy *string) {
 	t.Helper()
 	var making sync.WaitGroup
 	free := make(chan struct{}, 20)
@@ -55,7 +55,7 @@ func makeJobs(t *testing.T, ns string, count int, managedBy *string) {
 		free <- struct{}{}
 		making.Go(func() {
 			defer func() { <-free }()
-			job := suspended(ns)
+			job := newSuspendedJob(ns)
 			job.Name, job.Spec.ManagedBy = fmt.Sprintf("job-%04d", i), managedBy
 			if err := cluster.Create(t.Context(), job); err != nil {
 				t.Error(err)
@@ -68,7 +68,7 @@ func makeJobs(t *testing.T, ns string, count int, managedBy *string) {
 // suspendedJobs creates Jobs, and waits until they exceed the thresholds of atOnce.
 func suspendedJobs(t *testing.T, ns string, count int) {
 	t.Helper()
-	makeJobs(t, ns, count, nil)
+	createJobs(t, ns, count, nil)
 	eventually(t, "the Job controller to observe all Jobs", func() bool {
 		var list batchv1.JobList
 		if err := cluster.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
@@ -84,23 +84,23 @@ func suspendedJobs(t *testing.T, ns string, count int) {
 	time.Sleep(time.Second) // the time of a condition has a resolution of one second
 }
 
-// reporter returns the operator's service account, with the permissions of the shipped Role in these
+// newReporterConfig returns the operator's service account, with the permissions of the shipped Role in these
 // namespaces. It waits until they take effect: the API server caches Roles.
-func reporter(t *testing.T, namespaces ...string) *rest.Config {
+func newReporterConfig(t *testing.T, namespaces ...string) *rest.Config {
 	t.Helper()
 	for _, ns := range namespaces {
-		grant(t, ns, "jobreport")
-		eventually(t, "the Role to take effect", func() bool { return may(t, ns, "list jobs.batch") })
+		grantRole(t, ns, "jobreport")
+		eventually(t, "the Role to take effect", func() bool { return isOperatorAllowed(t, ns, "list jobs.batch") })
 	}
 	return asOperator()
 }
 
-// grant creates the Role and RoleBinding of that directory of config/rbac in the namespace.
-func grant(t *testing.T, ns, directory string) {
+// grantRole creates the Role and RoleBinding of that directory of config/rbac in the namespace.
+func grantRole(t *testing.T, ns, directory string) {
 	t.Helper()
 	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
 	for file, object := range map[string]client.Object{"role.yaml": role, "binding.yaml": binding} {
-		if err := readYAML(filepath.Join(root, "config", "rbac", directory, file), object); err != nil {
+		if err := readYAML(filepath.Join(repositoryRoot, "config", "rbac", directory, file), object); err != nil {
 			t.Fatal(err)
 		}
 		object.SetNamespace(ns)
@@ -121,18 +121,18 @@ func asOperator() *rest.Config {
 	return as
 }
 
-// scanner returns a scanner with the permissions of the configuration.
-func scanner(t *testing.T, as *rest.Config, namespaces ...string) *jobreport.Reconciler {
+// newScanner returns a scanner with the permissions of the configuration.
+func newScanner(t *testing.T, as *rest.Config, namespaces ...string) *jobreport.Reconciler {
 	t.Helper()
-	return scannerWith(t, as, events.NewFakeRecorder(100), scanOf(namespaces...))
+	return newScannerWithOptions(t, as, events.NewFakeRecorder(100), scanOptions(namespaces...))
 }
 
-// scanOf returns the options of a scanner of these namespaces.
-func scanOf(namespaces ...string) jobreport.Options {
-	return jobreport.Options{Namespaces: namespaces, Interval: time.Minute, MaxFindings: 50, Thresholds: atOnce()}
+// scanOptions returns the options of a scanner of these namespaces.
+func scanOptions(namespaces ...string) jobreport.Options {
+	return jobreport.Options{Namespaces: namespaces, Interval: time.Minute, MaxFindings: 50, Thresholds: immediateThresholds()}
 }
 
-func scannerWith(t *testing.T, as *rest.Config, recorder events.EventRecorder, options jobreport.Options) *jobreport.Reconciler {
+func newScannerWithOptions(t *testing.T, as *rest.Config, recorder events.EventRecorder, options jobreport.Options) *jobreport.Reconciler {
 	t.Helper()
 	c, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
 	if err != nil {
@@ -153,7 +153,7 @@ func reportOf(t *testing.T, ns string) *v1alpha1.JobReport {
 func TestJobReportOfManyJobsIsBoundedAndWrittenOnlyForAChange(t *testing.T) {
 	ns := namespace(t)
 	suspendedJobs(t, ns, 1201)
-	s := scanner(t, reporter(t, ns), ns)
+	s := newScanner(t, newReporterConfig(t, ns), ns)
 	s.ReconcileAll(t.Context())
 
 	first := reportOf(t, ns)
@@ -193,7 +193,7 @@ func TestJobReportOfManyJobsIsBoundedAndWrittenOnlyForAChange(t *testing.T) {
 
 func TestJobReportOfANamespaceWithoutJobsHasZeroCounts(t *testing.T) {
 	ns := namespace(t)
-	scanner(t, reporter(t, ns), ns).ReconcileAll(t.Context())
+	newScanner(t, newReporterConfig(t, ns), ns).ReconcileAll(t.Context())
 	report := &unstructured.Unstructured{}
 	report.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("JobReport"))
 	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: v1alpha1.JobReportName}, report); err != nil {
@@ -211,7 +211,7 @@ func TestJobReportKeepsItsFindingsWhenPermissionIsLost(t *testing.T) {
 	forbidden, other := namespace(t), namespace(t)
 	suspendedJobs(t, forbidden, 3)
 	suspendedJobs(t, other, 1)
-	s := scanner(t, reporter(t, forbidden, other), forbidden, "test-does-not-exist", other)
+	s := newScanner(t, newReporterConfig(t, forbidden, other), forbidden, "test-does-not-exist", other)
 	s.ReconcileAll(t.Context())
 
 	role := &rbacv1.Role{}
@@ -237,7 +237,7 @@ func TestJobReportKeepsItsFindingsWhenPermissionIsLost(t *testing.T) {
 
 func TestJobReportNeedsNoMoreThanItsRole(t *testing.T) {
 	ns := namespace(t)
-	c, err := client.New(reporter(t, ns), client.Options{Scheme: cluster.Scheme()})
+	c, err := client.New(newReporterConfig(t, ns), client.Options{Scheme: cluster.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,9 +22,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// wire is a transport between a scanner and the API server. It counts requests, and can inject
-// errors into the pages of Jobs.
-type wire struct {
+// requestInterceptor is a transport between a scanner and the API server. It counts requests, and
+// can inject errors into the pages of Jobs.
+type requestInterceptor struct {
 	mu     sync.Mutex
 	flying map[string]int // pages that were requested and are not read yet, by namespace
 	most   map[string]int // maximum of flying
@@ -33,9 +33,9 @@ type wire struct {
 	meddle func(request *http.Request, namespace string) error
 }
 
-// wired returns the configuration with a wire, and the wire.
-func wired(as *rest.Config) (*rest.Config, *wire) {
-	w := &wire{flying: map[string]int{}, most: map[string]int{}, pages: map[string]int{}}
+// interceptRequests returns the configuration with an interceptor, and the interceptor.
+func interceptRequests(as *rest.Config) (*rest.Config, *requestInterceptor) {
+	w := &requestInterceptor{flying: map[string]int{}, most: map[string]int{}, pages: map[string]int{}}
 	as = rest.CopyConfig(as)
 	as.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) { return w.carry(request, next) })
@@ -44,7 +44,7 @@ func wired(as *rest.Config) (*rest.Config, *wire) {
 }
 
 // reset restarts the counters and installs another function that injects errors.
-func (w *wire) reset(meddle func(request *http.Request, namespace string) error) {
+func (w *requestInterceptor) reset(meddle func(request *http.Request, namespace string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.most)
@@ -52,7 +52,7 @@ func (w *wire) reset(meddle func(request *http.Request, namespace string) error)
 	w.writes, w.meddle = 0, meddle
 }
 
-func (w *wire) carry(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+func (w *requestInterceptor) carry(request *http.Request, next http.RoundTripper) (*http.Response, error) {
 	if isWrite(request) {
 		w.mu.Lock()
 		w.writes++
@@ -73,7 +73,7 @@ func (w *wire) carry(request *http.Request, next http.RoundTripper) (*http.Respo
 		w.land(namespace)
 		return nil, err
 	}
-	response.Body = &landing{ReadCloser: response.Body, land: sync.OnceFunc(func() { w.land(namespace) })}
+	response.Body = &pageBody{ReadCloser: response.Body, land: sync.OnceFunc(func() { w.land(namespace) })}
 	return response, nil
 }
 
@@ -84,7 +84,7 @@ func jobsOf(request *http.Request) (namespace string, isPage bool) {
 	return namespace, isJob && isList
 }
 
-func (w *wire) takeOff(namespace string) (meddle func(*http.Request, string) error) {
+func (w *requestInterceptor) takeOff(namespace string) (meddle func(*http.Request, string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pages[namespace]++
@@ -93,40 +93,40 @@ func (w *wire) takeOff(namespace string) (meddle func(*http.Request, string) err
 	return w.meddle
 }
 
-func (w *wire) land(namespace string) {
+func (w *requestInterceptor) land(namespace string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.flying[namespace]--
 }
 
-// landing is the body of a page. The page counts as read when the body is closed.
-type landing struct {
+// pageBody is the body of a page. The page counts as read when the body is closed.
+type pageBody struct {
 	io.ReadCloser
 
 	land func()
 }
 
-func (l *landing) Close() error {
+func (l *pageBody) Close() error {
 	l.land()
 	return l.ReadCloser.Close()
 }
 
-// local is the local cluster on which the tests run.
-type local struct{ name, directory string }
+// localCluster is the local cluster on which the tests run.
+type localCluster struct{ name, directory string }
 
-// localCluster returns the local cluster. It skips the test on other clusters, whose API server it
-// cannot restart and whose etcd it cannot compact.
-func localCluster(t *testing.T) local {
+// requireLocalCluster returns the local cluster. It skips the test on other clusters, whose API server
+// it cannot restart and whose etcd it cannot compact.
+func requireLocalCluster(t *testing.T) localCluster {
 	t.Helper()
 	name := os.Getenv("CLUSTER_NAME")
 	if name == "" {
 		t.Skip("CLUSTER_NAME is not set, and this test restarts the API server of a local cluster: use make test-integration")
 	}
-	return local{name, filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG")))}
+	return localCluster{name, filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG")))}
 }
 
 // restartAPIServer kills the API server and waits until it has exited. The cluster restarts it.
-func (l local) restartAPIServer(ctx context.Context) error {
+func (l localCluster) restartAPIServer(ctx context.Context) error {
 	output, err := exec.CommandContext(ctx, "localcluster", "restart", "control-plane", "--name", l.name).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("restarting the API server: %w: %s", err, output)
@@ -141,10 +141,10 @@ func (l local) restartAPIServer(ctx context.Context) error {
 	})
 }
 
-// forgetThePast removes all versions of objects but the newest: it compacts etcd, and restarts the
-// API server, which caches older versions.
-func (l local) forgetThePast(ctx context.Context) error {
-	if err := touch(ctx); err != nil { // so that versions that were read before are not the newest
+// compactEtcd removes all versions of objects but the newest: it compacts etcd and restarts the
+// API server, whose cache still has some.
+func (l localCluster) compactEtcd(ctx context.Context) error {
+	if err := writeToCluster(ctx); err != nil { // so that versions that were read before are not the newest
 		return err
 	}
 	var newest struct {
@@ -162,13 +162,13 @@ func (l local) forgetThePast(ctx context.Context) error {
 	return untilReady(ctx)
 }
 
-// touch increases the cluster's resourceVersion.
-func touch(ctx context.Context) error {
-	something := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "test-"}}
-	if err := cluster.Create(ctx, something); err != nil {
+// writeToCluster increases the cluster's resourceVersion.
+func writeToCluster(ctx context.Context) error {
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "test-"}}
+	if err := cluster.Create(ctx, object); err != nil {
 		return err
 	}
-	return cluster.Delete(ctx, something)
+	return cluster.Delete(ctx, object)
 }
 
 // untilReady waits until the API server is ready. Before that, it may deny requests because its
@@ -192,7 +192,7 @@ func untilReady(ctx context.Context) error {
 }
 
 // etcd sends a request to the cluster's etcd through its socket.
-func (l local) etcd(ctx context.Context, call string, body map[string]any, answer any) error {
+func (l localCluster) etcd(ctx context.Context, call string, body map[string]any, answer any) error {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return err

@@ -71,7 +71,7 @@ func assertSpecsRefused(t *testing.T, kind string, specs map[string]invalidSpec)
 			if err == nil {
 				t.Fatalf("the API server accepts the spec, want: %s", bad.want)
 			}
-			says := stable(messageOf(err))
+			says := normalizeMessage(messageOf(err))
 			if _, about, invalid := strings.Cut(says, "is invalid: "); invalid {
 				says = about
 			}

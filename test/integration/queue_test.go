@@ -378,7 +378,7 @@ func TestDeadLettersAreRequeuedOrPurgedOnRequest(t *testing.T) {
 
 // The examples are applied with strict field validation.
 func TestQueueExamplesAreValid(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join(root, "examples", "queue", "*.yaml"))
+	paths, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", "queue", "*.yaml"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("%d examples: %v", len(paths), err)
 	}

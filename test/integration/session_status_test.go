@@ -40,7 +40,7 @@ func TestSessionStatusIsStoredDespiteFailedWrites(t *testing.T) {
 		}
 		return outcome
 	})
-	all := testbuilder.Number(t, "SESSION_STATUSES", 30)
+	all := testbuilder.NumberFromEnv(t, "SESSION_STATUSES", 30)
 	var sessions []*sessionTest
 	for i := range all {
 		sessions = append(sessions, createSessionIn(t, ns, fmt.Sprintf("s%04d", i), func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
@@ -72,7 +72,7 @@ func TestDeletingASessionDuringAStatusWriteIsNoError(t *testing.T) {
 		}
 		return delivered
 	})
-	all := int64(testbuilder.Number(t, "SESSION_STATUSES", 30))
+	all := int64(testbuilder.NumberFromEnv(t, "SESSION_STATUSES", 30))
 	for i := range all {
 		createSessionIn(t, ns, fmt.Sprintf("s%04d", i))
 	}

@@ -44,8 +44,8 @@ func TestInvalidSequentialJobIsRefusedOnCreate(t *testing.T) {
 		want []string
 	}{
 		"what can run is taken":               {sj: two().Obj()},
-		"what cannot is refused by the field": {sj: two().Step("ship", testbuilder.Image("")).Obj(), want: []string{"spec.containers[2].image"}},
-		"another manager's is not looked at":  {sj: two().Step("ship", testbuilder.Image("")).ManagedBy("acme.io/controller").Obj()},
+		"what cannot is refused by the field": {sj: two().Step("ship", testbuilder.StepImage("")).Obj(), want: []string{"spec.containers[2].image"}},
+		"another manager's is not looked at":  {sj: two().Step("ship", testbuilder.StepImage("")).ManagedBy("acme.io/controller").Obj()},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestInvalidSequentialJobIsRefusedOnUpdate(t *testing.T) {
 			wantWarnings: []string{"spec: the run has finished; change spec.rerun.id to run the changed steps"},
 		},
 		"metadata of an object that could never run": {
-			before: two().Step("ship", testbuilder.Image("")).Obj(),
+			before: two().Step("ship", testbuilder.StepImage("")).Obj(),
 			edit:   func(sj *v1alpha1.SequentialJob) { sj.Finalizers = nil; sj.Labels = map[string]string{"a": "b"} },
 		},
 		"an object that is being deleted": {
@@ -136,12 +136,12 @@ func TestInvalidSequentialJobIsRefusedOnUpdate(t *testing.T) {
 }
 
 func TestSequentialJobWarnings(t *testing.T) {
-	command := testbuilder.Container(func(c *corev1.Container) { c.Command = []string{"make"} })
-	args := testbuilder.Container(func(c *corev1.Container) { c.Args = []string{"all"} })
-	mount := testbuilder.Container(func(c *corev1.Container) {
+	command := testbuilder.ChangeContainer(func(c *corev1.Container) { c.Command = []string{"make"} })
+	args := testbuilder.ChangeContainer(func(c *corev1.Container) { c.Args = []string{"all"} })
+	mount := testbuilder.ChangeContainer(func(c *corev1.Container) {
 		c.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/workspace"}}
 	})
-	many := testbuilder.With(func(o *v1alpha1.StepOptions) { o.Parallelism = new(int32(2)) })
+	many := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.Parallelism = new(int32(2)) })
 	template := corev1.Container{Image: "base", Args: []string{"-v"}}
 	oncePod := testbuilder.SequentialJob("a", "ns").Step("build", many).Workspace(v1alpha1.WorkspaceDelete).Obj()
 	oncePod.Spec.Workspace.AccessMode = corev1.ReadWriteOncePod

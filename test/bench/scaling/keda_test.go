@@ -6,18 +6,18 @@ import (
 )
 
 // newTestKEDA is a model with so many workers there, and so many messages that wait.
-func newTestKEDA(replicas, waiting int, settings kedaSettings) *keda {
-	y := newYard(nil, 1)
-	y.create(replicas)
-	y.run(60)
+func newTestKEDA(replicas, waiting int, settings kedaSettings) *kedaModel {
+	y := newWorkerSimulation(nil, 1)
+	y.createPods(replicas)
+	y.runUntil(60)
 	for range waiting {
-		y.waiting.push(0)
+		y.waiting.pushMessage(0)
 	}
-	return &keda{yard: y, kedaSettings: settings, most: 50}
+	return &kedaModel{workerSimulation: y, kedaSettings: settings, maxReplicas: 50}
 }
 
 func TestSyncOfTheAutoscaler(t *testing.T) {
-	freely := kedaSettings{threshold: 10, stabilization: 60, freely: true}
+	freely := kedaSettings{threshold: 10, stabilization: 60, unlimitedScaleUp: true}
 	slowly := kedaSettings{threshold: 10, stabilization: 60}
 	for title, test := range map[string]struct {
 		replicas, waiting int
@@ -36,8 +36,8 @@ func TestSyncOfTheAutoscaler(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			k := newTestKEDA(test.replicas, test.waiting, test.settings)
-			k.sync()
-			if got := len(k.serving()); got != test.want {
+			k.syncAutoscaler()
+			if got := len(k.servingPods()); got != test.want {
 				t.Errorf("%d replicas, want %d", got, test.want)
 			}
 		})
@@ -47,8 +47,8 @@ func TestSyncOfTheAutoscaler(t *testing.T) {
 func TestTheHighestRecommendationHolds(t *testing.T) {
 	k := newTestKEDA(10, 0, kedaSettings{threshold: 10, stabilization: 60})
 	k.recommendations = []recommendation{{k.now - 59, 8}, {k.now - 61, 9}}
-	k.sync()
-	if got := len(k.serving()); got != 8 {
+	k.syncAutoscaler()
+	if got := len(k.servingPods()); got != 8 {
 		t.Errorf("%d replicas, want the 8 that were recommended within the time", got)
 	}
 }
@@ -68,8 +68,8 @@ func TestPollOfKEDA(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			k := newTestKEDA(test.replicas, test.waiting, kedaSettings{cooldown: 300})
 			k.lastActive = k.now - test.idle
-			k.poll()
-			if got := len(k.serving()); got != test.want {
+			k.pollQueue()
+			if got := len(k.servingPods()); got != test.want {
 				t.Errorf("%d replicas, want %d", got, test.want)
 			}
 		})
@@ -78,32 +78,32 @@ func TestPollOfKEDA(t *testing.T) {
 
 // A worker that is stopped at work finishes what it can, and the rest is done again.
 func TestStoppedAtWork(t *testing.T) {
-	messages := []message{{at: 100, service: 10}, {at: 100, service: 1000}}
-	y := newYard(messages, 1)
-	y.create(1)
-	y.run(105)
-	y.stop(y.pods[0])
-	y.create(1)
-	y.run(2000)
-	if y.victims != 1 || y.repeated != 1 {
-		t.Errorf("%d victims and %d messages delivered again, want one each", y.victims, y.repeated)
+	messages := []queuedMessage{{arrivalTime: 100, serviceTime: 10}, {arrivalTime: 100, serviceTime: 1000}}
+	y := newWorkerSimulation(messages, 1)
+	y.createPods(1)
+	y.runUntil(105)
+	y.stopPod(y.pods[0])
+	y.createPods(1)
+	y.runUntil(2000)
+	if y.interruptedWorkers != 1 || y.redeliveredMessages != 1 {
+		t.Errorf("%d victims and %d messages delivered again, want one each", y.interruptedWorkers, y.redeliveredMessages)
 	}
-	if y.finished != 2 || len(y.waits) != 2 || y.waits[1] != grace+lease+5 {
+	if y.finished != 2 || len(y.waits) != 2 || y.waits[1] != gracePeriodSeconds+leaseSeconds+5 {
 		t.Errorf("%d messages finished, they waited %v", y.finished, y.waits)
 	}
 }
 
 func TestNothingIsLost(t *testing.T) {
-	for _, l := range loads() {
-		for _, s := range compared() {
+	for _, l := range messageLoads() {
+		for _, s := range comparedScalers() {
 			t.Run(l.name+" "+s.name, func(t *testing.T) {
 				t.Parallel()
-				want := len(l.draw(rand.New(rand.NewPCG(3, 1))))
-				first, second := play(l, s, 3), play(l, s, 3)
+				want := len(l.drawMessages(rand.New(rand.NewPCG(3, 1))))
+				first, second := simulateSeed(l, s, 3), simulateSeed(l, s, 3)
 				if len(first.waits) != want {
 					t.Errorf("%d messages were accounted for, of %d", len(first.waits), want)
 				}
-				if first.podSeconds != second.podSeconds || first.quantile(0.95) != second.quantile(0.95) {
+				if first.podSeconds != second.podSeconds || first.waitQuantile(0.95) != second.waitQuantile(0.95) {
 					t.Error("the same seed makes another run")
 				}
 				if first.waits[0] < 0 {
@@ -118,12 +118,12 @@ func TestNothingIsLost(t *testing.T) {
 // time, with not many more operations, and stops nobody at work.
 func TestOursIsBetter(t *testing.T) {
 	const seeds = 20
-	for _, l := range loads() {
+	for _, l := range messageLoads() {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
-			our := measure(l, ours(), heldOut, seeds)
-			for _, s := range compared()[1:] {
-				if err := our.against(measure(l, s, heldOut, seeds)); err != nil {
+			our := measureScaler(l, yardmasterScaler(), firstHeldOutSeed, seeds)
+			for _, s := range comparedScalers()[1:] {
+				if err := our.checkTargets(measureScaler(l, s, firstHeldOutSeed, seeds)); err != nil {
 					t.Errorf("against %s: %v", s.name, err)
 				}
 			}

@@ -21,19 +21,19 @@ import (
 	"os"
 )
 
-// heldOut is where the seeds begin that were held out; the function was developed on those from 1 on,
+// firstHeldOutSeed is where the seeds begin that were held out; the function was developed on those from 1 on,
 // and its constants were chosen on some from 1001 on
 // and from 2001 on.
-const heldOut = 3001
+const firstHeldOutSeed = 3001
 
 func main() {
-	if err := run(); err != nil {
+	if err := runBenchmark(); err != nil {
 		fmt.Fprintln(os.Stderr, "scalebench:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
+func runBenchmark() error {
 	seeds := flag.Uint64("seeds", 20, "from how many seeds each load is drawn")
 	all := flag.Bool("sweep", false, "try KEDA with many thresholds, and print which are better than ours")
 	flag.Parse()
@@ -41,10 +41,10 @@ func run() error {
 		return errors.New("-seeds must be 1 to 1000")
 	}
 	if *all {
-		return sweep(os.Stdout, *seeds)
+		return sweepThresholds(os.Stdout, *seeds)
 	}
-	known := table(os.Stdout, fmt.Sprintf("Seeds 1 to %d, on which the function was developed", *seeds), 1, *seeds)
+	known := printTable(os.Stdout, fmt.Sprintf("Seeds 1 to %d, on which the function was developed", *seeds), 1, *seeds)
 	fmt.Println()
-	unknown := table(os.Stdout, fmt.Sprintf("Seeds %d to %d, on which it was not", heldOut, heldOut+*seeds-1), heldOut, *seeds)
+	unknown := printTable(os.Stdout, fmt.Sprintf("Seeds %d to %d, on which it was not", firstHeldOutSeed, firstHeldOutSeed+*seeds-1), firstHeldOutSeed, *seeds)
 	return errors.Join(known, unknown)
 }

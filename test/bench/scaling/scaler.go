@@ -8,46 +8,46 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// scaler is one of those that are compared.
-type scaler struct {
+// scalerModel is one of those that are compared.
+type scalerModel struct {
 	name string
-	run  func(y *yard, most int32) result
+	run  func(y *workerSimulation, most int32) simulationResult
 }
 
-// objective that ours is given: that messages wait as short as may be, which is what the
+// waitObjective that ours is given: that messages wait as short as may be, which is what the
 // thresholds that KEDA is given are for.
-const objective = 5 * time.Second
+const waitObjective = 5 * time.Second
 
-// ours has all its defaults but the objective.
-func ours() scaler {
-	return scaler{"Yardmaster", func(y *yard, most int32) result {
+// yardmasterScaler has all its defaults but the objective.
+func yardmasterScaler() scalerModel {
+	return scalerModel{"Yardmaster", func(y *workerSimulation, most int32) simulationResult {
 		autoscaling := &v1alpha1.Autoscaling{MaxReplicas: most, SLO: &v1alpha1.WaitObjective{WaitP95: new(v1alpha1.Duration)}}
-		autoscaling.SLO.WaitP95.Duration.Duration = objective
-		return runYardmaster(y, scaling.NewSettings(autoscaling, concurrency))
+		autoscaling.SLO.WaitP95.Duration.Duration = waitObjective
+		return simulateYardmaster(y, scaling.NewSettings(autoscaling, workerConcurrency))
 	}}
 }
 
-// byDefault is what KEDA and the autoscaler do when nothing is set but the trigger.
-func byDefault() scaler {
-	return newKEDA("KEDA, defaults", kedaSettings{polling: 30, cooldown: 300, threshold: 10, stabilization: 300})
+// defaultKEDA is what KEDA and the autoscaler do when nothing is set but the trigger.
+func defaultKEDA() scalerModel {
+	return newKEDAScaler("KEDA, defaults", kedaSettings{polling: 30, cooldown: 300, threshold: 10, stabilization: 300})
 }
 
-// wellChosen is a threshold that fills as much of the workers' time as ours does.
-const wellChosen = 8
+// tunedThreshold is a threshold that fills as much of the workers' time as ours does.
+const tunedThreshold = 8
 
-// tuned is what somebody sets who knows them well. It may also grow as fast as it wants.
-func tuned(threshold, stabilization float64) scaler {
-	return newKEDA(
+// tunedKEDA is what somebody sets who knows them well. It may also grow as fast as it wants.
+func tunedKEDA(threshold, stabilization float64) scalerModel {
+	return newKEDAScaler(
 		fmt.Sprintf("KEDA, tuned, %g s", stabilization),
-		kedaSettings{polling: 2, cooldown: stabilization, threshold: threshold, stabilization: stabilization, freely: true},
+		kedaSettings{polling: 2, cooldown: stabilization, threshold: threshold, stabilization: stabilization, unlimitedScaleUp: true},
 	)
 }
 
-func newKEDA(name string, settings kedaSettings) scaler {
-	return scaler{name, func(y *yard, most int32) result { return runKEDA(y, most, settings) }}
+func newKEDAScaler(name string, settings kedaSettings) scalerModel {
+	return scalerModel{name, func(y *workerSimulation, most int32) simulationResult { return simulateKEDA(y, most, settings) }}
 }
 
-// compared are the rows of the table.
-func compared() []scaler {
-	return []scaler{ours(), byDefault(), tuned(wellChosen, 60), tuned(wellChosen, 30)}
+// comparedScalers are the rows of the table.
+func comparedScalers() []scalerModel {
+	return []scalerModel{yardmasterScaler(), defaultKEDA(), tunedKEDA(tunedThreshold, 60), tunedKEDA(tunedThreshold, 30)}
 }

@@ -96,7 +96,7 @@ func connect(t *testing.T, config *rest.Config) client.WithWatch {
 }
 
 func sequenceNumber(i int, ns string) *v1alpha1.SequentialJob {
-	b := testbuilder.SequentialJob(fmt.Sprintf("s%03d", i), ns).Step("a").Step("b", testbuilder.Outputs()).Step("c")
+	b := testbuilder.SequentialJob(fmt.Sprintf("s%03d", i), ns).Step("a").Step("b", testbuilder.RecordOutput()).Step("c")
 	if i%3 == 0 {
 		b = b.Finally("clean")
 	}

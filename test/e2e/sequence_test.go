@@ -20,38 +20,38 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// busybox is an image that the node has.
-const busybox = "docker.io/library/busybox:1.37"
+// busyboxImage is an image that the node has.
+const busyboxImage = "docker.io/library/busybox:1.37"
 
-// script makes a step run a shell script.
-func script(text string) testbuilder.StepOption {
-	return testbuilder.Container(func(c *corev1.Container) {
-		c.Image = busybox
+// shellScript makes a step run a shell script.
+func shellScript(text string) testbuilder.StepOption {
+	return testbuilder.ChangeContainer(func(c *corev1.Container) {
+		c.Image = busyboxImage
 		c.Command = []string{"sh", "-ec", text}
 	})
 }
 
-// held makes a step run until letGo is called.
-func held() testbuilder.StepOption {
-	return script("sleep 3600 || true")
+// untilReleased makes a step run until letGo is called.
+func untilReleased() testbuilder.StepOption {
+	return shellScript("sleep 3600 || true")
 }
 
-// story follows one SequentialJob.
-type story struct {
+// sequenceTest follows one SequentialJob.
+type sequenceTest struct {
 	t  *testing.T
 	sj *v1alpha1.SequentialJob
 }
 
 // createSequence creates the SequentialJob in the watched namespace.
-func createSequence(t *testing.T, sj *v1alpha1.SequentialJob) *story {
+func createSequence(t *testing.T, sj *v1alpha1.SequentialJob) *sequenceTest {
 	t.Helper()
-	return createSequenceIn(t, watched, sj)
+	return createSequenceIn(t, watchedNamespace, sj)
 }
 
-func createSequenceIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *story {
+func createSequenceIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *sequenceTest {
 	t.Helper()
-	s := &story{t: t, sj: prepare(ns, sj)}
-	must(t, cluster.Create(t.Context(), s.sj))
+	s := &sequenceTest{t: t, sj: prepareSequence(ns, sj)}
+	requireNoError(t, cluster.Create(t.Context(), s.sj))
 	t.Cleanup(func() {
 		if err := cluster.Delete(context.Background(), s.sj); err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
@@ -60,8 +60,8 @@ func createSequenceIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *stor
 	return s
 }
 
-// prepare completes a SequentialJob: its Pods satisfy the Pod Security Standard restricted.
-func prepare(ns string, sj *v1alpha1.SequentialJob) *v1alpha1.SequentialJob {
+// prepareSequence completes a SequentialJob: its Pods satisfy the Pod Security Standard restricted.
+func prepareSequence(ns string, sj *v1alpha1.SequentialJob) *v1alpha1.SequentialJob {
 	sj.ObjectMeta = metav1.ObjectMeta{GenerateName: sj.Name + "-", Namespace: ns}
 	if sj.Spec.Template == nil {
 		sj.Spec.Template = &corev1.PodTemplateSpec{}
@@ -74,54 +74,54 @@ func prepare(ns string, sj *v1alpha1.SequentialJob) *v1alpha1.SequentialJob {
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 	pod.TerminationGracePeriodSeconds = new(int64(5))
-	pod.Containers = []corev1.Container{{Name: "step", SecurityContext: restricted()}}
+	pod.Containers = []corev1.Container{{Name: "step", SecurityContext: restrictedSecurityContext()}}
 	return sj
 }
 
-// restricted returns the container settings that the Pod Security Standard restricted requires.
-func restricted() *corev1.SecurityContext {
+// restrictedSecurityContext returns the container settings that the Pod Security Standard restricted requires.
+func restrictedSecurityContext() *corev1.SecurityContext {
 	return &corev1.SecurityContext{
 		AllowPrivilegeEscalation: new(false),
 		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
 }
 
-// now reads the SequentialJob.
-func (s *story) now() *v1alpha1.SequentialJob {
+// readSequence reads the SequentialJob.
+func (s *sequenceTest) readSequence() *v1alpha1.SequentialJob {
 	s.t.Helper()
-	must(s.t, cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.sj), s.sj))
+	requireNoError(s.t, cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.sj), s.sj))
 	return s.sj
 }
 
-// until waits for the SequentialJob to satisfy the condition.
-func (s *story) until(what string, condition func(sj *v1alpha1.SequentialJob) bool) {
+// waitUntil waits for the SequentialJob to satisfy the condition.
+func (s *sequenceTest) waitUntil(what string, condition func(sj *v1alpha1.SequentialJob) bool) {
 	s.t.Helper()
 	met := false
 	defer func() {
 		if !met {
-			s.t.Log(describe(s.sj))
+			s.t.Log(describeSequence(s.sj))
 		}
 	}()
 	eventually(s.t, what, func() bool {
-		met = condition(s.now())
+		met = condition(s.readSequence())
 		return met
 	})
 }
 
-// untilPhase waits for the phase of the SequentialJob.
-func (s *story) untilPhase(phase v1alpha1.SequentialJobPhase) {
+// waitForPhase waits for the phase of the SequentialJob.
+func (s *sequenceTest) waitForPhase(phase v1alpha1.SequentialJobPhase) {
 	s.t.Helper()
-	s.until(s.sj.Name+" to be "+string(phase), func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Phase == phase })
+	s.waitUntil(s.sj.Name+" to be "+string(phase), func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Phase == phase })
 }
 
-// untilNoFinalizer waits until the SequentialJob has no finalizers.
-func (s *story) untilNoFinalizer() {
+// waitForNoFinalizer waits until the SequentialJob has no finalizers.
+func (s *sequenceTest) waitForNoFinalizer() {
 	s.t.Helper()
-	s.until(s.sj.Name+" to have no finalizers", func(sj *v1alpha1.SequentialJob) bool { return len(sj.Finalizers) == 0 })
+	s.waitUntil(s.sj.Name+" to have no finalizers", func(sj *v1alpha1.SequentialJob) bool { return len(sj.Finalizers) == 0 })
 }
 
-// step returns the last read status of a step.
-func (s *story) step(name string) *v1alpha1.StepStatus {
+// stepStatus returns the last read status of a step.
+func (s *sequenceTest) stepStatus(name string) *v1alpha1.StepStatus {
 	for i := range s.sj.Status.Steps {
 		if s.sj.Status.Steps[i].Name == name {
 			return &s.sj.Status.Steps[i]
@@ -130,25 +130,25 @@ func (s *story) step(name string) *v1alpha1.StepStatus {
 	return &v1alpha1.StepStatus{}
 }
 
-// patch changes the SequentialJob as a user would.
-func (s *story) patch(change func(sj *v1alpha1.SequentialJob)) error {
+// patchSequence changes the SequentialJob as a user would.
+func (s *sequenceTest) patchSequence(change func(sj *v1alpha1.SequentialJob)) error {
 	s.t.Helper()
-	before := s.now().DeepCopy()
+	before := s.readSequence().DeepCopy()
 	change(s.sj)
 	return cluster.Patch(s.t.Context(), s.sj, client.MergeFrom(before))
 }
 
-// delete deletes the SequentialJob as kubectl does.
-func (s *story) delete() {
+// deleteSequence deletes the SequentialJob as kubectl does.
+func (s *sequenceTest) deleteSequence() {
 	s.t.Helper()
-	must(s.t, cluster.Delete(s.t.Context(), s.sj, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	requireNoError(s.t, cluster.Delete(s.t.Context(), s.sj, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
-// jobs returns the Jobs of the SequentialJob, in the order of their steps.
-func (s *story) jobs() []batchv1.Job {
+// listJobs returns the Jobs of the SequentialJob, in the order of their steps.
+func (s *sequenceTest) listJobs() []batchv1.Job {
 	s.t.Helper()
 	var list batchv1.JobList
-	must(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)))
+	requireNoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)))
 	owned := slices.DeleteFunc(list.Items, func(job batchv1.Job) bool { return !metav1.IsControlledBy(&job, s.sj) })
 	index := func(job batchv1.Job) int {
 		return slices.IndexFunc(s.sj.Spec.Containers, func(step v1alpha1.Step) bool {
@@ -159,25 +159,25 @@ func (s *story) jobs() []batchv1.Job {
 	return owned
 }
 
-// pods returns the Pods of a Job.
-func (s *story) pods(job *batchv1.Job) []corev1.Pod {
+// listPods returns the Pods of a Job.
+func (s *sequenceTest) listPods(job *batchv1.Job) []corev1.Pod {
 	s.t.Helper()
 	var list corev1.PodList
-	must(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(job.Namespace),
+	requireNoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(job.Namespace),
 		client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}))
 	return list.Items
 }
 
-// podOf waits until the Pod of a step runs, and returns it.
-func (s *story) podOf(step string) *corev1.Pod {
+// waitForRunningPod waits until the Pod of a step runs, and returns it.
+func (s *sequenceTest) waitForRunningPod(step string) *corev1.Pod {
 	s.t.Helper()
 	var found *corev1.Pod
 	eventually(s.t, "a running Pod of step "+step, func() bool {
-		for _, job := range s.jobs() {
+		for _, job := range s.listJobs() {
 			if job.Labels[v1alpha1.LabelStep] != step {
 				continue
 			}
-			for _, pod := range s.pods(&job) {
+			for _, pod := range s.listPods(&job) {
 				if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp.IsZero() {
 					found = &pod
 				}
@@ -188,25 +188,25 @@ func (s *story) podOf(step string) *corev1.Pod {
 	return found
 }
 
-// letGo ends a step that was created with held.
-func (s *story) letGo(step string) {
+// releaseStep ends a step that was created with held.
+func (s *sequenceTest) releaseStep(step string) {
 	s.t.Helper()
-	signal(s.t, s.podOf(step), "sleep", "TERM")
+	sendSignal(s.t, s.waitForRunningPod(step), "sleep", "TERM")
 }
 
-// logs returns the log of a Pod's container.
-func (s *story) logs(pod, container string) string {
+// readLogs returns the log of a Pod's container.
+func (s *sequenceTest) readLogs(pod, container string) string {
 	s.t.Helper()
 	logs, err := clientset.CoreV1().Pods(s.sj.Namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container}).DoRaw(s.t.Context())
-	must(s.t, err)
+	requireNoError(s.t, err)
 	return string(logs)
 }
 
 // wantEachStepOnce checks that each step ran in one Pod of one Job, after the previous step
 // had ended.
-func (s *story) wantEachStepOnce() {
+func (s *sequenceTest) wantEachStepOnce() {
 	s.t.Helper()
-	jobs := s.jobs()
+	jobs := s.listJobs()
 	if len(jobs) != len(s.sj.Spec.Containers) {
 		s.t.Errorf("%s has %d Jobs for %d steps", s.sj.Name, len(jobs), len(s.sj.Spec.Containers))
 		return
@@ -216,7 +216,7 @@ func (s *story) wantEachStepOnce() {
 		if job.Labels[v1alpha1.LabelStep] != s.sj.Spec.Containers[i].Name {
 			s.t.Errorf("%s: Job %d belongs to step %s", s.sj.Name, i, job.Labels[v1alpha1.LabelStep])
 		}
-		pods := s.pods(&job)
+		pods := s.listPods(&job)
 		if len(pods) != 1 || job.Status.Succeeded != 1 || job.Status.Failed != 0 {
 			s.t.Errorf("%s: Job %s has %d Pods, %d succeeded, %d failed", s.sj.Name, job.Name, len(pods), job.Status.Succeeded, job.Status.Failed)
 			return
@@ -229,7 +229,7 @@ func (s *story) wantEachStepOnce() {
 	}
 }
 
-func describe(sj *v1alpha1.SequentialJob) string {
+func describeSequence(sj *v1alpha1.SequentialJob) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: phase %s, %s, finalizers %v\n", sj.Name, sj.Status.Phase, sj.Status.Progress.Display, sj.Finalizers)
 	for _, c := range sj.Status.Conditions {
