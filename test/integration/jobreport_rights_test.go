@@ -7,8 +7,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// isOperatorAllowed reports whether the operator has a permission: a verb, a resource with its group,
-// and the name if it applies to one object.
+// isOperatorAllowed returns whether the API server allows the operator a request, such as
+// "get jobs.batch a": a verb, a resource with its group, and the name of one object, if any.
 func isOperatorAllowed(t *testing.T, ns, what string) bool {
 	t.Helper()
 	verb, rest, _ := strings.Cut(what, " ")
@@ -27,17 +27,17 @@ func isOperatorAllowed(t *testing.T, ns, what string) bool {
 	return review.Status.Allowed
 }
 
-// wantRights checks whether the operator has permissions in a namespace.
+// wantRights checks whether the operator is allowed all these requests in a namespace, or none.
 func wantRights(t *testing.T, ns string, want bool, rights ...string) {
 	t.Helper()
 	for _, right := range rights {
 		if got := isOperatorAllowed(t, ns, right); got != want {
-			t.Errorf("may %s in %q: %t, want %t", right, ns, got, want)
+			t.Errorf("allowed to %s in %q: %t, want %t", right, ns, got, want)
 		}
 	}
 }
 
-// reportPermissions are the permissions that a JobReport needs.
+// The permissions that a report requires.
 var reportPermissions = []string{
 	"list jobs.batch",
 	"get jobreports.yardmaster.dev jobs",
@@ -47,7 +47,7 @@ var reportPermissions = []string{
 	"patch events.events.k8s.io",
 }
 
-func TestJobReportRoleOnlyReadsJobs(t *testing.T) {
+func TestJobReportRoleAllowsNoChangesOfJobs(t *testing.T) {
 	ns, other := namespace(t), namespace(t)
 	newReporterConfig(t, ns)
 	eventually(t, "the Role to take effect", func() bool { return isOperatorAllowed(t, ns, reportPermissions[0]) })
@@ -69,7 +69,7 @@ func TestJobReportRoleOnlyReadsJobs(t *testing.T) {
 	)
 }
 
-func TestOpenReportsRoleAllowsOneReport(t *testing.T) {
+func TestOpenReportsRoleAllowsOnlyOneReport(t *testing.T) {
 	ns, other := namespace(t), namespace(t)
 	newReporterConfig(t, ns, other)
 	grantRole(t, ns, "jobreport-openreports")

@@ -45,7 +45,7 @@ func createSequenceIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *sequ
 	return s
 }
 
-// newSequenceTest returns a SequentialJob that can be created.
+// newSequenceTest completes a SequentialJob without creating it.
 func newSequenceTest(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *sequenceTest {
 	t.Helper()
 	sj.ObjectMeta = metav1.ObjectMeta{Name: sj.Name, Namespace: ns}
@@ -260,13 +260,12 @@ func (s *sequenceTest) waitUntilDeleted(object client.Object) {
 	})
 }
 
-// wantUnchanged checks that nothing about the SequentialJob changes for a while, although the operator
-// reconciles it.
+// wantUnchanged checks that the condition remains true for 3 s while the operator reconciles.
 func (s *sequenceTest) wantUnchanged(what string, holds func() bool) {
 	s.t.Helper()
 	for until := time.Now().Add(3 * time.Second); time.Now().Before(until); pause(s.t.Context()) {
 		if !holds() {
-			s.t.Fatalf("%s did not stay; the status is\n%s", what, describe(s.readSequence()))
+			s.t.Fatalf("%s changed; the status is\n%s", what, describe(s.readSequence()))
 		}
 	}
 }
