@@ -103,6 +103,7 @@ prose: vale ## Check the language of documentation, comments and messages.
 verify: manifests generate vet lint prose ## Check that generated files are up to date, modules tidy, and all linters pass.
 	@for module in $(MODULES); do echo "go mod tidy -diff in $$module"; go -C $$module mod tidy -diff; done
 	@hack/verify-clean $(GENERATED)
+	@hack/verify-test-names
 
 ##@ Test
 

@@ -1,9 +1,13 @@
+// Package core contains what the packages that decide have in common: events, problems and
+// refusals. It has no client, no clock and no I/O.
 package core
 
 import (
+	"fmt"
 	"time"
 	"unicode/utf8"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -26,6 +30,16 @@ type Event struct {
 	Message string
 	// Routine events may be left out under load: the status shows the same.
 	Routine bool
+}
+
+// NormalEvent returns an event of type Normal.
+func NormalEvent(reason, action, message string) Event {
+	return Event{Type: corev1.EventTypeNormal, Reason: reason, Action: action, Message: message}
+}
+
+// WarningEvent returns an event of type Warning.
+func WarningEvent(reason, action, message string) Event {
+	return Event{Type: corev1.EventTypeWarning, Reason: reason, Action: action, Message: message}
 }
 
 // Problem is what keeps an object from doing what its spec says, as its conditions report it.
@@ -71,6 +85,13 @@ func TruncateMessage(message string, limit int) string {
 		return message
 	}
 	return string([]rune(message)[:limit-len(ellipsis)]) + ellipsis
+}
+
+// NameTaken is the refusal of an object whose name belongs to an object of another owner.
+func NameTaken(refused Refusal, ownerKind string) *Refusal {
+	refused.Class = apierror.AlreadyExists
+	refused.Message = fmt.Sprintf("%s %s already exists and does not belong to this %s; delete or rename it", refused.Kind, refused.Name, ownerKind)
+	return &refused
 }
 
 // Earliest returns the shortest of the waits, of which 0 means never.

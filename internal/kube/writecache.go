@@ -1,8 +1,6 @@
 package kube
 
 import (
-	"sync"
-
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,45 +15,31 @@ import (
 //
 // controller-runtime's EnableReadYourWritesConsistency does the same, but does not support a cache
 // limited to several namespaces. WriteCache can be deleted when it does.
-type WriteCache[T client.Object] struct {
-	mu      sync.Mutex
-	written map[types.NamespacedName]T
-}
+type WriteCache[T client.Object] struct{ written *Store[T] }
 
 // NewWriteCache returns an empty WriteCache.
-func NewWriteCache[T client.Object]() *WriteCache[T] {
-	return &WriteCache[T]{written: map[types.NamespacedName]T{}}
-}
+func NewWriteCache[T client.Object]() *WriteCache[T] { return &WriteCache[T]{NewStore[T]()} }
 
 // Record remembers the object as the API server returned it.
 func (c *WriteCache[T]) Record(object T) {
 	written := object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
 	written.SetManagedFields(nil)          // large, not read, and removed from cached objects too
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.written[client.ObjectKeyFromObject(object)] = written
+	c.written.Set(object, written)
 }
 
 // Newest returns the newer one of the cached object and the written object, which it forgets once the
 // cache has caught up. The caller may change the result.
 func (c *WriteCache[T]) Newest(cached T) T {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	key := client.ObjectKeyFromObject(cached)
-	written, found := c.written[key]
+	written, found := c.written.Get(cached)
 	if !found {
 		return cached
 	}
-	if order, err := resourceversion.CompareResourceVersion(written.GetResourceVersion(), cached.GetResourceVersion()); err == nil && order > 0 && written.GetUID() == cached.GetUID() {
+	if order, err := resourceversion.CompareResourceVersion(written.GetResourceVersion(), cached.GetResourceVersion()); err == nil && order > 0 {
 		return written.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
 	}
-	delete(c.written, key)
+	c.written.Delete(cached)
 	return cached
 }
 
 // Forget drops the written version of an object that no longer exists.
-func (c *WriteCache[T]) Forget(key types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.written, key)
-}
+func (c *WriteCache[T]) Forget(key types.NamespacedName) { c.written.Forget(key) }

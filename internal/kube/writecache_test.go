@@ -40,12 +40,12 @@ func TestAWrittenObjectIsForgottenOnceTheCacheHasIt(t *testing.T) {
 	written := NewWriteCache[*corev1.ConfigMap]()
 	written.Record(newConfigMap("1", "10"))
 	written.Newest(newConfigMap("1", "10"))
-	if len(written.written) != 0 {
-		t.Errorf("%d objects are kept", len(written.written))
+	if len(written.written.entries) != 0 {
+		t.Errorf("%d objects are kept", len(written.written.entries))
 	}
 	written.Record(newConfigMap("1", "12"))
 	written.Forget(types.NamespacedName{Namespace: "ns", Name: "a"})
-	if len(written.written) != 0 {
-		t.Errorf("%d objects are kept of a deleted one", len(written.written))
+	if len(written.written.entries) != 0 {
+		t.Errorf("%d objects are kept of a deleted one", len(written.written.entries))
 	}
 }

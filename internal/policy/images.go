@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -19,7 +20,7 @@ func CheckImages(pool *v1alpha1.WorkerPool, selected Selection) error {
 			continue
 		}
 		for _, use := range usedImages(pool) {
-			if !matchesAnyPattern(allowed, use.image) {
+			if !slices.ContainsFunc(allowed, func(pattern string) bool { return matchesPattern(pattern, use.image) }) {
 				errs = append(errs, fmt.Errorf("%s: image %q is not allowed by policy %s, which allows: %s",
 					use.field, use.image, p.Name, strings.Join(allowed, ", ")))
 			}
@@ -45,11 +46,11 @@ func usedImages(pool *v1alpha1.WorkerPool) []imageUse {
 	spec := &pool.Spec.Template.Spec
 	for i := range spec.Containers {
 		if c := &spec.Containers[i]; c.Name != v1alpha1.WorkerContainer || pool.Spec.Image == "" {
-			add(imageFieldPath("containers", i), c.Image)
+			add(fmt.Sprintf("spec.template.spec.containers[%d].image", i), c.Image)
 		}
 	}
 	for i := range spec.InitContainers {
-		add(imageFieldPath("initContainers", i), spec.InitContainers[i].Image)
+		add(fmt.Sprintf("spec.template.spec.initContainers[%d].image", i), spec.InitContainers[i].Image)
 	}
 	for i := range spec.Volumes {
 		if source := spec.Volumes[i].Image; source != nil {
@@ -57,19 +58,6 @@ func usedImages(pool *v1alpha1.WorkerPool) []imageUse {
 		}
 	}
 	return all
-}
-
-func imageFieldPath(list string, i int) string {
-	return fmt.Sprintf("spec.template.spec.%s[%d].image", list, i)
-}
-
-func matchesAnyPattern(patterns []string, image string) bool {
-	for _, pattern := range patterns {
-		if matchesPattern(pattern, image) {
-			return true
-		}
-	}
-	return false
 }
 
 // matchesPattern reports whether a text matches a pattern, in which * matches any characters.

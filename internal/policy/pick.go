@@ -1,9 +1,11 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -11,67 +13,66 @@ import (
 // valueSources are the sources of the settings computed so far.
 type valueSources []v1alpha1.FieldSource
 
-func (s *valueSources) addSource(field string, from v1alpha1.ValueSource, policy string) {
-	*s = append(*s, v1alpha1.FieldSource{Field: field, From: from, Policy: policy})
+// sourceOf returns the source of a field, which is added if it is not known yet.
+func (s *valueSources) sourceOf(field string) *v1alpha1.FieldSource {
+	i := slices.IndexFunc(*s, func(source v1alpha1.FieldSource) bool { return source.Field == field })
+	if i < 0 {
+		*s = append(*s, v1alpha1.FieldSource{Field: field})
+		i = len(*s) - 1
+	}
+	return &(*s)[i]
 }
 
-// replaceSource replaces the source of a field.
-func (s *valueSources) replaceSource(field string, from v1alpha1.ValueSource, policy string) {
-	for i := range *s {
-		if (*s)[i].Field == field {
-			(*s)[i].From, (*s)[i].Policy = from, policy
-			return
-		}
-	}
-	s.addSource(field, from, policy)
+func (s *valueSources) setSource(field string, from v1alpha1.ValueSource, policy string) {
+	source := s.sourceOf(field)
+	source.From, source.Policy = from, policy
 }
 
-// sourceOf returns the source of a field.
-func (s *valueSources) sourceOf(field string) v1alpha1.FieldSource {
-	for _, source := range *s {
-		if source.Field == field {
-			return source
-		}
-	}
-	return v1alpha1.FieldSource{Field: field}
+// layer is what the object itself specifies, or what a Policy does.
+type layer[S any] struct {
+	settings *S
+	from     v1alpha1.ValueSource
+	policy   string
 }
 
-// firstSpecified returns the value of the object itself, or else that of the first Policy that
-// sets one; nil if none does.
-func firstSpecified[T any](s *valueSources, field string, own *T, selected Selection, of func(p *v1alpha1.Policy) *T) *T {
-	if own != nil {
-		s.addSource(field, v1alpha1.FromSpec, "")
-		return own
-	}
+// layersOf returns what the object itself specifies and what the Policies do, in order of
+// precedence.
+func layersOf[S any](own *S, selected Selection, of func(*v1alpha1.Policy) *S) []layer[S] {
+	layers := []layer[S]{{settings: own, from: v1alpha1.FromSpec}}
 	for _, p := range selected {
-		if value := of(p); value != nil {
-			s.addSource(field, v1alpha1.FromPolicy, p.Name)
-			return value
+		layers = append(layers, layer[S]{of(p), v1alpha1.FromPolicy, p.Name})
+	}
+	return slices.DeleteFunc(layers, func(l layer[S]) bool { return l.settings == nil })
+}
+
+// firstSpecified returns the value of the first layer that sets one; nil if none does.
+func firstSpecified[S, T any](s *valueSources, field string, layers []layer[S], value func(*S) *T) *T {
+	for _, l := range layers {
+		if found := value(l.settings); found != nil {
+			s.setSource(field, l.from, l.policy)
+			return found
 		}
 	}
 	return nil
 }
 
-// specifiedOrDefault returns the value that firstSpecified returns, or else the default.
-func specifiedOrDefault[T any](s *valueSources, field string, own *T, selected Selection, of func(p *v1alpha1.Policy) *T, def T) *T {
-	if value := firstSpecified(s, field, own, selected, of); value != nil {
-		return value
+// specifiedOrDefault returns the value of the first layer that sets one, or else the default.
+func specifiedOrDefault[S, T any](s *valueSources, field string, layers []layer[S], value func(*S) *T, def T) *T {
+	if found := firstSpecified(s, field, layers, value); found != nil {
+		return found
 	}
-	s.addSource(field, v1alpha1.FromDefault, "")
+	s.setSource(field, v1alpha1.FromDefault, "")
 	return &def
 }
 
 // policyDefaults returns the defaults of a Policy; empty if it sets none.
-func policyDefaults(p *v1alpha1.Policy) *v1alpha1.PolicyDefaults { return orEmpty(p.Spec.Defaults) }
+func policyDefaults(p *v1alpha1.Policy) v1alpha1.PolicyDefaults {
+	return ptr.Deref(p.Spec.Defaults, v1alpha1.PolicyDefaults{})
+}
 
 // policyLimits returns the limits of a Policy; empty if it sets none.
-func policyLimits(p *v1alpha1.Policy) *v1alpha1.PolicyLimits { return orEmpty(p.Spec.Limits) }
-
-func orEmpty[T any](value *T) *T {
-	if value == nil {
-		return new(T)
-	}
-	return value
+func policyLimits(p *v1alpha1.Policy) v1alpha1.PolicyLimits {
+	return ptr.Deref(p.Spec.Limits, v1alpha1.PolicyLimits{})
 }
 
 // nilIfZero returns nil for the zero value, which means that the field is omitted.

@@ -3,6 +3,8 @@ package policy
 import (
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
@@ -19,42 +21,37 @@ func EffectiveWorkerPool(pool *v1alpha1.WorkerPool, selected Selection) *v1alpha
 }
 
 func effectiveDrain(s *valueSources, own *v1alpha1.Drain, selected Selection) *v1alpha1.Drain {
-	spec := orEmpty(own)
-	of := func(p *v1alpha1.Policy) *v1alpha1.Drain { return orEmpty(policyDefaults(p).Drain) }
+	layers := layersOf(own, selected, func(p *v1alpha1.Policy) *v1alpha1.Drain { return policyDefaults(p).Drain })
 	effective := &v1alpha1.Drain{
-		Mode: *specifiedOrDefault(s, "drain.mode", nilIfZero(spec.Mode), selected,
-			func(p *v1alpha1.Policy) *v1alpha1.DrainMode { return nilIfZero(of(p).Mode) }, v1alpha1.DrainHTTP),
-		Timeout: specifiedOrDefault(s, "drain.timeout", spec.Timeout, selected,
-			func(p *v1alpha1.Policy) *v1alpha1.Duration { return of(p).Timeout }, apiDuration(10*time.Minute)),
-		OnTimeout: *specifiedOrDefault(s, "drain.onTimeout", nilIfZero(spec.OnTimeout), selected,
-			func(p *v1alpha1.Policy) *v1alpha1.DrainTimeoutAction { return nilIfZero(of(p).OnTimeout) }, v1alpha1.DrainWait),
-		TerminationGrace: specifiedOrDefault(s, "drain.terminationGrace", spec.TerminationGrace, selected,
-			func(p *v1alpha1.Policy) *v1alpha1.Duration { return of(p).TerminationGrace }, apiDuration(time.Minute)),
+		Mode: *specifiedOrDefault(s, "drain.mode", layers,
+			func(d *v1alpha1.Drain) *v1alpha1.DrainMode { return nilIfZero(d.Mode) }, v1alpha1.DrainHTTP),
+		Timeout: specifiedOrDefault(s, "drain.timeout", layers,
+			func(d *v1alpha1.Drain) *v1alpha1.Duration { return d.Timeout }, apiDuration(10*time.Minute)),
+		OnTimeout: *specifiedOrDefault(s, "drain.onTimeout", layers,
+			func(d *v1alpha1.Drain) *v1alpha1.DrainTimeoutAction { return nilIfZero(d.OnTimeout) }, v1alpha1.DrainWait),
+		TerminationGrace: specifiedOrDefault(s, "drain.terminationGrace", layers,
+			func(d *v1alpha1.Drain) *v1alpha1.Duration { return d.TerminationGrace }, apiDuration(time.Minute)),
 	}
 	return effective.DeepCopy()
 }
 
 // effectiveCircuitBreaker returns nil unless a Policy sets a circuit breaker.
 func effectiveCircuitBreaker(s *valueSources, selected Selection) *v1alpha1.CircuitBreaker {
-	found := false
-	for _, p := range selected {
-		found = found || p.Spec.CircuitBreaker != nil
-	}
-	if !found {
+	layers := layersOf(nil, selected, func(p *v1alpha1.Policy) *v1alpha1.CircuitBreaker { return p.Spec.CircuitBreaker })
+	if len(layers) == 0 {
 		return nil
 	}
-	of := func(p *v1alpha1.Policy) *v1alpha1.CircuitBreaker { return orEmpty(p.Spec.CircuitBreaker) }
 	effective := &v1alpha1.CircuitBreaker{
-		FailureThresholdPercent: specifiedOrDefault(s, "circuitBreaker.failureThresholdPercent", nil, selected,
-			func(p *v1alpha1.Policy) *int32 { return of(p).FailureThresholdPercent }, 50),
-		Window: specifiedOrDefault(s, "circuitBreaker.window", nil, selected,
-			func(p *v1alpha1.Policy) *v1alpha1.Duration { return of(p).Window }, apiDuration(time.Minute)),
-		MinSamples: specifiedOrDefault(s, "circuitBreaker.minSamples", nil, selected,
-			func(p *v1alpha1.Policy) *int32 { return of(p).MinSamples }, 20),
-		Cooldown: specifiedOrDefault(s, "circuitBreaker.cooldown", nil, selected,
-			func(p *v1alpha1.Policy) *v1alpha1.Duration { return of(p).Cooldown }, apiDuration(30*time.Second)),
-		HalfOpenProbes: specifiedOrDefault(s, "circuitBreaker.halfOpenProbes", nil, selected,
-			func(p *v1alpha1.Policy) *int32 { return of(p).HalfOpenProbes }, 1),
+		FailureThresholdPercent: specifiedOrDefault(s, "circuitBreaker.failureThresholdPercent", layers,
+			func(b *v1alpha1.CircuitBreaker) *int32 { return b.FailureThresholdPercent }, 50),
+		Window: specifiedOrDefault(s, "circuitBreaker.window", layers,
+			func(b *v1alpha1.CircuitBreaker) *v1alpha1.Duration { return b.Window }, apiDuration(time.Minute)),
+		MinSamples: specifiedOrDefault(s, "circuitBreaker.minSamples", layers,
+			func(b *v1alpha1.CircuitBreaker) *int32 { return b.MinSamples }, 20),
+		Cooldown: specifiedOrDefault(s, "circuitBreaker.cooldown", layers,
+			func(b *v1alpha1.CircuitBreaker) *v1alpha1.Duration { return b.Cooldown }, apiDuration(30*time.Second)),
+		HalfOpenProbes: specifiedOrDefault(s, "circuitBreaker.halfOpenProbes", layers,
+			func(b *v1alpha1.CircuitBreaker) *int32 { return b.HalfOpenProbes }, 1),
 	}
 	return effective.DeepCopy()
 }
@@ -63,23 +60,18 @@ func effectiveCircuitBreaker(s *valueSources, selected Selection) *v1alpha1.Circ
 // limit.
 func effectiveMaxReplicas(s *valueSources, pool *v1alpha1.WorkerPool, selected Selection) *int32 {
 	const field = "maxReplicas"
-	var maximum *int32
-	switch {
-	case pool.Spec.Autoscaling != nil:
-		maximum = new(pool.Spec.Autoscaling.MaxReplicas)
-	case pool.Spec.Replicas != nil:
-		maximum = new(*pool.Spec.Replicas)
-	default:
-		maximum = new(int32(0))
+	maximum := ptr.Deref(pool.Spec.Replicas, 0)
+	if pool.Spec.Autoscaling != nil {
+		maximum = pool.Spec.Autoscaling.MaxReplicas
 	}
-	s.addSource(field, v1alpha1.FromSpec, "")
+	s.setSource(field, v1alpha1.FromSpec, "")
 	for _, p := range selected {
 		for _, limit := range []*int32{policyLimits(p).MaxReplicasPerPool, policyLimits(p).MaxReplicasTotal} {
-			if limit != nil && *limit < *maximum {
-				maximum = new(*limit)
-				s.replaceSource(field, v1alpha1.FromLimit, p.Name)
+			if limit != nil && *limit < maximum {
+				maximum = *limit
+				s.setSource(field, v1alpha1.FromLimit, p.Name)
 			}
 		}
 	}
-	return maximum
+	return &maximum
 }

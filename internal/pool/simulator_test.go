@@ -34,7 +34,7 @@ import (
 // again.
 func TestWhateverHappensNoBusyWorkerIsRemoved(t *testing.T) {
 	t.Parallel()
-	runs, first := testbuilder.Number(t, "POOL_RUNS", 1500), testbuilder.Number(t, "POOL_SEED", 1)
+	runs, first := testbuilder.NumberFromEnv(t, "POOL_RUNS", 1500), testbuilder.NumberFromEnv(t, "POOL_SEED", 1)
 	var next, removed, crashes, rollouts atomic.Int64
 	next.Store(int64(first) - 1)
 	var group sync.WaitGroup

@@ -82,9 +82,7 @@ func refusalProblem(refusal *core.Refusal) core.Problem {
 	case apierror.PolicyDenied:
 		return core.Problem{Reason: v1alpha1.ReasonPolicyDenied, Message: fmt.Sprintf("%s was denied: %s", object, refusal.Message)}
 	case apierror.AlreadyExists:
-		return core.Problem{
-			Reason: v1alpha1.ReasonNameTaken, Message: object + " already exists and does not belong to this WorkerPool; delete or rename it",
-		}
+		return core.Problem{Reason: v1alpha1.ReasonNameTaken, Message: refusal.Message}
 	default:
 		return core.Problem{Reason: v1alpha1.ReasonSpecInvalid, Message: fmt.Sprintf("%s was refused as invalid: %s", object, refusal.Message)}
 	}

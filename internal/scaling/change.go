@@ -1,8 +1,9 @@
 package scaling
 
 import (
-	"math"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 const (
@@ -23,7 +24,8 @@ func (n *replicaTarget) scaleUp(in Observation, memory *Memory) {
 	}
 	rule := in.Settings.ScaleUp
 	if rule.Window > 0 && in.Replicas > 0 {
-		n.lowerTo(max(in.Replicas, memory.Recommendations.lowestSince(in.Now, rule.Window)), ReasonStabilizationWindow)
+		lowest, _ := memory.Recommendations.rangeSince(in.Now, rule.Window)
+		n.lowerTo(max(in.Replicas, lowest), ReasonStabilizationWindow)
 	}
 	if n.value > in.Replicas {
 		n.lowerTo(in.Replicas+memory.ScaleUp.allowedChange(in, rule), ReasonMaxStep)
@@ -79,17 +81,12 @@ func (r *ScaleRamp) allowedChange(in Observation, rule ScaleRule) int32 {
 		return 0
 	}
 	r.LastChange = in.Now
-	return rule.Step.replicaCount(r.StartReplicas)
-}
-
-// replicaCount returns the size of the step in workers.
-func (s ScaleStep) replicaCount(from int32) int32 {
-	switch {
-	case s.Count > 0:
-		return s.Count
-	case s.Percent > 0:
-		return max(1, int32(math.Ceil(float64(from)*float64(s.Percent)/100)))
-	default:
+	if rule.Step == nil {
 		return maxReplicas
 	}
+	count, err := intstr.GetScaledValueFromIntOrPercent(rule.Step, int(r.StartReplicas), true)
+	if err != nil { // the API server should have refused it
+		return maxReplicas
+	}
+	return int32(min(max(count, 1), maxReplicas))
 }

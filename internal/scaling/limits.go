@@ -35,3 +35,34 @@ func effectiveMax(p Settings) int32 {
 	}
 	return p.MaxReplicas
 }
+
+// applyIdleRule keeps one worker while messages exist, and until none have existed for idleAfter.
+// A pool without workers stays at zero until a message arrives, regardless of earlier arrivals.
+func (n *replicaTarget) applyIdleRule(in Observation, memory *Memory) {
+	if in.Stats.Backlog+in.Stats.InFlight > 0 {
+		memory.IdleSince = time.Time{}
+		n.raiseTo(1, ReasonDemand)
+		return
+	}
+	if memory.IdleSince.IsZero() || memory.IdleSince.After(in.Now) {
+		memory.IdleSince = in.Now
+	}
+	if in.Replicas == 0 || in.Now.Sub(memory.IdleSince) >= in.Settings.IdleAfter {
+		n.value, n.reason = 0, ReasonIdle
+		return
+	}
+	n.raiseTo(1, ReasonIdleAfter)
+}
+
+// replicasWithoutStats keeps the number of workers, because an unknown backlog is not an empty
+// one. After fallback.after it applies the fallback as a lower bound.
+func replicasWithoutStats(in Observation) replicaTarget {
+	n := replicaTarget{in.Replicas, ReasonStatsUnavailable}
+	since := in.Memory.MissingSince
+	fallback := in.Settings.Fallback
+	if fallback != nil && !since.IsZero() && in.Now.Sub(since) >= fallback.After {
+		n.raiseTo(min(fallback.Replicas, effectiveMax(in.Settings)), ReasonFallback)
+	}
+	n.raiseTo(effectiveMin(in.Settings), ReasonMinReplicas)
+	return n
+}

@@ -2,6 +2,8 @@ package scaling
 
 import (
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // DecisionInterval is the time between two calls of Decide that the thresholds are tuned for.
@@ -69,16 +71,10 @@ type Settings struct {
 type ScaleRule struct {
 	// Window is the time during which all recommendations must agree with a change.
 	Window time.Duration
-	// Step is the largest change within one Period.
-	Step   ScaleStep
+	// Step is the largest change within one Period: a number of workers, or a percentage of the
+	// number when scaling in this direction began. nil means unlimited.
+	Step   *intstr.IntOrString
 	Period time.Duration
-}
-
-// ScaleStep is a number of workers, or else a percentage of the number when scaling in this
-// direction began. The zero value means unlimited.
-type ScaleStep struct {
-	Count   int32
-	Percent int32
 }
 
 // Fallback is the number of workers while stats are unavailable.
@@ -108,42 +104,24 @@ type Decision struct {
 // Reason of a decision.
 type Reason string
 
-// The reasons.
+// The reasons. decisionMessage explains each of them.
 const (
-	// ReasonDemand means that the recommendation applies.
-	ReasonDemand Reason = "Demand"
-	// ReasonWithinTolerance means that the difference is too small to scale.
-	ReasonWithinTolerance Reason = "WithinTolerance"
-	// ReasonRateLimit means that the queues' rate limit leaves no messages for more workers.
-	ReasonRateLimit Reason = "RateLimit"
-	// ReasonMaxInFlight means that the queues' maxInFlight leaves no messages for more workers.
-	ReasonMaxInFlight Reason = "MaxInFlight"
-	// ReasonIdle means that the pool was idle for idleAfter.
-	ReasonIdle Reason = "Idle"
-	// ReasonIdleAfter means that the pool is idle, but not for idleAfter yet.
-	ReasonIdleAfter Reason = "IdleAfter"
-	// ReasonMinReplicas means that minReplicas applies.
-	ReasonMinReplicas Reason = "MinReplicas"
-	// ReasonMaxReplicas means that maxReplicas applies.
-	ReasonMaxReplicas Reason = "MaxReplicas"
-	// ReasonBudget means that the replica budget of a Policy applies.
-	ReasonBudget Reason = "Budget"
-	// ReasonThroughputSaturated means that more workers did not finish more messages.
+	ReasonDemand              Reason = "Demand"
+	ReasonWithinTolerance     Reason = "WithinTolerance"
+	ReasonRateLimit           Reason = "RateLimit"
+	ReasonMaxInFlight         Reason = "MaxInFlight"
+	ReasonIdle                Reason = "Idle"
+	ReasonIdleAfter           Reason = "IdleAfter"
+	ReasonMinReplicas         Reason = "MinReplicas"
+	ReasonMaxReplicas         Reason = "MaxReplicas"
+	ReasonBudget              Reason = "Budget"
 	ReasonThroughputSaturated Reason = "ThroughputSaturated"
-	// ReasonThroughputUnproven means that the last scale-up has not increased throughput yet.
-	ReasonThroughputUnproven Reason = "ThroughputUnproven"
-	// ReasonStabilizationWindow means that recommendations within the window disagree.
+	ReasonThroughputUnproven  Reason = "ThroughputUnproven"
 	ReasonStabilizationWindow Reason = "StabilizationWindow"
-	// ReasonMaxStep means that maxStep limits the change in this period.
-	ReasonMaxStep Reason = "MaxStep"
-	// ReasonBusy means that the other workers have messages in flight.
-	ReasonBusy Reason = "Busy"
-	// ReasonStatsUnavailable means that the stats of the queues could not be read.
-	ReasonStatsUnavailable Reason = "MetricsUnavailable"
-	// ReasonFallback means that the fallback applies.
-	ReasonFallback Reason = "Fallback"
-	// ReasonPaused means that autoscaling is paused.
-	ReasonPaused Reason = "Paused"
-	// ReasonDryRun means that autoscaling is a dry run.
-	ReasonDryRun Reason = "DryRun"
+	ReasonMaxStep             Reason = "MaxStep"
+	ReasonBusy                Reason = "Busy"
+	ReasonStatsUnavailable    Reason = "MetricsUnavailable"
+	ReasonFallback            Reason = "Fallback"
+	ReasonPaused              Reason = "Paused"
+	ReasonDryRun              Reason = "DryRun"
 )

@@ -1,11 +1,11 @@
 package scaling
 
 import (
-	"strconv"
-	"strings"
+	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -20,7 +20,7 @@ const (
 
 // defaultScaleDown removes up to 60 % of the workers every 30 seconds: 20 % per 10 s, in few
 // changes.
-var defaultScaleDown = ScaleRule{Window: 15 * time.Second, Step: ScaleStep{Percent: 60}, Period: 30 * time.Second}
+var defaultScaleDown = ScaleRule{Window: 15 * time.Second, Step: new(intstr.FromString("60%")), Period: 30 * time.Second}
 
 // defaultPeriod is the period of a rule that sets only a step.
 const defaultPeriod = 10 * time.Second
@@ -30,28 +30,18 @@ const defaultPeriod = 10 * time.Second
 func NewSettings(a *v1alpha1.Autoscaling, concurrency int32) Settings {
 	p := Settings{
 		MinReplicas: a.MinReplicas, MaxReplicas: a.MaxReplicas,
-		Concurrency: concurrency,
-		WaitP95:     defaultWaitP95,
-		Utilization: float64(defaultUtilization) / 100,
-		IdleAfter:   durationOr(a.IdleAfter, defaultIdleAfter),
-		ScaleUp:     newScaleRule(a.ScaleUp, ScaleRule{}),
-		ScaleDown:   newScaleRule(a.ScaleDown, defaultScaleDown),
-		DryRun:      a.DryRun,
-	}
-	if a.SLO != nil {
-		p.WaitP95 = durationOr(a.SLO.WaitP95, defaultWaitP95)
-	}
-	if a.TargetUtilizationPercent > 0 {
-		p.Utilization = float64(a.TargetUtilizationPercent) / 100
-	}
-	if a.BacklogPerReplica != nil {
-		p.BacklogPerReplica = *a.BacklogPerReplica
+		Concurrency:       concurrency,
+		WaitP95:           durationOr(ptr.Deref(a.SLO, v1alpha1.WaitObjective{}).WaitP95, defaultWaitP95),
+		BacklogPerReplica: ptr.Deref(a.BacklogPerReplica, 0),
+		Utilization:       float64(cmp.Or(a.TargetUtilizationPercent, defaultUtilization)) / 100,
+		IdleAfter:         durationOr(a.IdleAfter, defaultIdleAfter),
+		ScaleUp:           newScaleRule(a.ScaleUp, ScaleRule{}),
+		ScaleDown:         newScaleRule(a.ScaleDown, defaultScaleDown),
+		PausedUntil:       timeOf(a.PausedUntil),
+		DryRun:            a.DryRun,
 	}
 	if a.Fallback != nil {
 		p.Fallback = &Fallback{Replicas: a.Fallback.Replicas, After: durationOr(a.Fallback.After, defaultFallback)}
-	}
-	if a.PausedUntil != nil {
-		p.PausedUntil = a.PausedUntil.Time
 	}
 	return p
 }
@@ -64,28 +54,15 @@ func newScaleRule(given *v1alpha1.ScaleRule, def ScaleRule) ScaleRule {
 	}
 	rule := ScaleRule{Window: durationOr(given.Window, def.Window), Step: def.Step, Period: durationOr(given.Period, def.Period)}
 	if given.MaxStep != nil {
-		rule.Step = newScaleStep(given.MaxStep)
+		rule.Step = given.MaxStep
 		if given.Period == nil {
 			rule.Period = defaultPeriod
 		}
 	}
-	if rule.Step != (ScaleStep{}) && rule.Period == 0 {
+	if rule.Step != nil && rule.Period == 0 {
 		rule.Period = defaultPeriod
 	}
 	return rule
-}
-
-// newScaleStep parses a number or a percentage. Any other value, which the API server should have
-// refused, means unlimited.
-func newScaleStep(step *intstr.IntOrString) ScaleStep {
-	if step.Type == intstr.Int {
-		return ScaleStep{Count: max(step.IntVal, 0)}
-	}
-	percent, err := strconv.ParseInt(strings.TrimSuffix(step.StrVal, "%"), 10, 32)
-	if err != nil || percent < 0 {
-		return ScaleStep{}
-	}
-	return ScaleStep{Percent: int32(percent)}
 }
 
 func durationOr(given *v1alpha1.Duration, def time.Duration) time.Duration {

@@ -35,8 +35,8 @@ func TestSettingsOfAutoscaling(t *testing.T) {
 			},
 			want: Settings{
 				MinReplicas: 2, MaxReplicas: 9, Concurrency: 10, WaitP95: 5 * time.Second, BacklogPerReplica: 7, Utilization: 0.5,
-				ScaleUp:   ScaleRule{Step: ScaleStep{Percent: 100}, Period: 15 * time.Second},
-				ScaleDown: ScaleRule{Window: time.Minute, Step: ScaleStep{Count: 2}, Period: 10 * time.Second},
+				ScaleUp:   ScaleRule{Step: new(intstr.FromString("100%")), Period: 15 * time.Second},
+				ScaleDown: ScaleRule{Window: time.Minute, Step: new(intstr.FromInt32(2)), Period: 10 * time.Second},
 				Fallback:  &Fallback{Replicas: 4, After: time.Minute}, PausedUntil: testTime, DryRun: true,
 			},
 		},

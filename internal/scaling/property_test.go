@@ -3,10 +3,12 @@ package scaling
 import (
 	"flag"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // Use -seed to repeat a failed run.
@@ -117,9 +119,9 @@ func randomRule(r *rand.Rand) ScaleRule {
 	rule := ScaleRule{Window: time.Duration(r.IntN(120)) * time.Second, Period: time.Duration(r.IntN(60)) * time.Second}
 	switch r.IntN(3) {
 	case 0:
-		rule.Step.Count = 1 + int32(r.IntN(5))
+		rule.Step = new(intstr.FromInt32(1 + int32(r.IntN(5))))
 	case 1:
-		rule.Step.Percent = 1 + int32(r.IntN(100))
+		rule.Step = new(intstr.FromString(strconv.Itoa(1+r.IntN(100)) + "%"))
 	}
 	return rule
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // Each rule is tested separately, in the order in which Decide applies them.
@@ -126,7 +127,7 @@ func TestEachRuleOfADecision(t *testing.T) {
 			outcome{11, 2, ReasonStabilizationWindow},
 		},
 		"scaling up is limited by its step": {
-			observationOf(2, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.ScaleUp = ScaleRule{Step: ScaleStep{Count: 3}, Period: time.Second} }),
+			observationOf(2, &BacklogStats{Backlog: 2000}, memoryWithRate(0), func(p *Settings) { p.ScaleUp = ScaleRule{Step: new(intstr.FromInt32(3)), Period: time.Second} }),
 			outcome{10, 5, ReasonMaxStep},
 		},
 		"scaling from zero skips the window": {

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -43,17 +44,17 @@ func RestoreMemory(stored *v1alpha1.ScaleMemory) Memory {
 	}
 	m := Memory{
 		Rates: Rates{
-			MeasuredAt: restoreTime(stored.MeasuredTime),
+			MeasuredAt: timeOf(stored.MeasuredTime),
 			Arrived:    stored.Arrived, Finished: stored.Finished, Outstanding: stored.Outstanding,
 			ArrivalRate: quantityValue(stored.ArrivalRate), TrendRate: quantityValue(stored.TrendRate), FinishRate: quantityValue(stored.FinishRate),
 			BusySeconds: quantityValue(stored.BusySeconds), BusyFinished: quantityValue(stored.BusyFinished), ReportedServiceSeconds: quantityValue(stored.ServiceSeconds),
 		},
 		ScaleUp: restoreRamp(stored.ScaleUp), ScaleDown: restoreRamp(stored.ScaleDown),
-		IdleSince: restoreTime(stored.IdleTime), MissingSince: restoreTime(stored.MissingTime),
+		IdleSince: timeOf(stored.IdleTime), MissingSince: timeOf(stored.MissingTime),
 	}
 	if s := stored.Saturation; s != nil {
 		m.Saturation = Saturation{
-			Ready: s.Ready, ReadySince: restoreTime(s.Time), ActiveSince: restoreTime(s.ActiveSince),
+			Ready: s.Ready, ReadySince: timeOf(s.Time), ActiveSince: timeOf(s.ActiveSince),
 			BaselineReady: s.BaselineReady, BaselineRate: quantityValue(s.BaselineRate), SaturatedRate: quantityValue(s.SaturatedRate),
 		}
 	}
@@ -70,12 +71,7 @@ func storeTime(t time.Time) *metav1.Time {
 	return new(metav1.NewTime(t.Truncate(time.Second)))
 }
 
-func restoreTime(t *metav1.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.Time
-}
+func timeOf(t *metav1.Time) time.Time { return ptr.Deref(t, metav1.Time{}).Time }
 
 func storeRamp(r ScaleRamp) *v1alpha1.ScaleRamp {
 	if r.LastChange.IsZero() {

@@ -43,29 +43,19 @@ func (w Recommendations) replicasToKeep(in Observation, window time.Duration) in
 	if len(w) == 0 || w[0].Start.After(in.Now.Add(-window)) {
 		return in.Replicas
 	}
-	return min(w.highestSince(in.Now, window), in.Replicas, effectiveMax(in.Settings))
+	_, highest := w.rangeSince(in.Now, window)
+	return min(highest, in.Replicas, effectiveMax(in.Settings))
 }
 
-// lowestSince returns the lowest recommendation of the window.
-func (w Recommendations) lowestSince(now time.Time, window time.Duration) int32 {
-	lowest := int32(maxReplicas)
+// rangeSince returns the lowest and the highest recommendation of the window.
+func (w Recommendations) rangeSince(now time.Time, window time.Duration) (lowest, highest int32) {
+	lowest = maxReplicas
 	for i, span := range w {
 		if w.overlapsWindow(i, now, window) {
-			lowest = min(lowest, span.Min)
+			lowest, highest = min(lowest, span.Min), max(highest, span.Max)
 		}
 	}
-	return lowest
-}
-
-// highestSince returns the highest recommendation of the window.
-func (w Recommendations) highestSince(now time.Time, window time.Duration) int32 {
-	highest := int32(0)
-	for i, span := range w {
-		if w.overlapsWindow(i, now, window) {
-			highest = max(highest, span.Max)
-		}
-	}
-	return highest
+	return lowest, highest
 }
 
 // overlapsWindow reports whether a span overlaps the window. A span ends where the next one

@@ -126,7 +126,7 @@ func TestEveryTemplateFieldIsKept(t *testing.T) {
 func TestEveryContainerFieldIsKept(t *testing.T) {
 	var container corev1.Container
 	setNonZero(reflect.ValueOf(&container).Elem())
-	sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Container(func(c *corev1.Container) { *c = container })).Obj()
+	sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.ChangeContainer(func(c *corev1.Container) { *c = container })).Obj()
 
 	got := podTemplate(sj, &sj.Spec.Containers[0])
 

@@ -13,7 +13,7 @@ import (
 )
 
 func TestRunThatExceedsItsDeadlineIsStoppedAndRunsFinally(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Deadline(60))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").ActiveDeadline(60))
 	if decision := s.reconcileAfter(20 * time.Second); decision.RequeueAfter != 40*time.Second {
 		t.Errorf("want to look again in the 40 s that are left, got %s", decision.RequeueAfter)
 	}
@@ -36,7 +36,7 @@ func TestRunThatExceedsItsDeadlineIsStoppedAndRunsFinally(t *testing.T) {
 }
 
 func TestFinallyWaitsUntilTheStoppedJobIsGone(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup").Deadline(60))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup").ActiveDeadline(60))
 	s.reconcileAfter(time.Hour)
 	s.reconcileAfter(time.Hour)
 	s.wantCreated("build")
@@ -45,7 +45,7 @@ func TestFinallyWaitsUntilTheStoppedJobIsGone(t *testing.T) {
 }
 
 func TestStepThatEndsWhileItIsStoppedKeepsItsOutcome(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Deadline(60))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").ActiveDeadline(60))
 	s.reconcileAfter(time.Hour)
 	s.succeedStep("build")
 	s.wantSteps("build: Succeeded")
@@ -53,7 +53,7 @@ func TestStepThatEndsWhileItIsStoppedKeepsItsOutcome(t *testing.T) {
 }
 
 func TestStepsAfterTheDeadlineAreSkipped(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").Deadline(60))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").ActiveDeadline(60))
 	s.now = s.now.Add(time.Hour)
 	s.succeedStep("build")
 	s.succeedStep("cleanup")
@@ -62,7 +62,7 @@ func TestStepsAfterTheDeadlineAreSkipped(t *testing.T) {
 }
 
 func TestRunDeadlineIsNotTolerated(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.ContinueOnFailure()).Step("test").Deadline(60))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.ContinueOnFailure()).Step("test").ActiveDeadline(60))
 	s.reconcileAfter(time.Hour)
 	s.removeDeletedJobs()
 	s.wantCreated("build")
@@ -70,7 +70,7 @@ func TestRunDeadlineIsNotTolerated(t *testing.T) {
 }
 
 func TestDeadlineOfAStepIsNotTheDeadlineOfTheRun(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Deadline(60))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").ActiveDeadline(60))
 	testbuilder.Job(s.newestJob("build")).Failed(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline", s.now)
 	s.reconcile()
 	s.wantSteps("build: Failed, DeadlineExceeded")
@@ -96,7 +96,7 @@ func TestStartDeadlineEndsAStepWhosePodCannotStart(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StartDeadline(30)).Finally("cleanup"))
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)).Finally("cleanup"))
 			testbuilder.Job(s.newestJob("build")).PodPending(s.now)
 			s.pods[s.newestJob("build").UID] = []corev1.Pod{test.pod}
 
@@ -126,7 +126,7 @@ func TestStartDeadlineDoesNotApplyOnceAPodStarted(t *testing.T) {
 	}
 	for name, happens := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StartDeadline(30)))
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30)))
 			happens(s)
 			s.reconcileAfter(time.Hour)
 			s.wantSteps("build: Running")
@@ -135,7 +135,7 @@ func TestStartDeadlineDoesNotApplyOnceAPodStarted(t *testing.T) {
 }
 
 func TestStartDeadlineIsToleratedLikeOtherFailures(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StartDeadline(30), testbuilder.ContinueOnFailure()).Step("test"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepStartDeadline(30), testbuilder.ContinueOnFailure()).Step("test"))
 	testbuilder.Job(s.newestJob("build")).PodPending(s.now)
 	s.reconcileAfter(time.Hour)
 	s.removeDeletedJobs()
@@ -149,7 +149,7 @@ func TestFinishedSequentialJobExpires(t *testing.T) {
 	}
 	for name, ends := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTL(100))
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTLAfterFinished(100))
 			ends(s)
 			if decision := s.reconcileAfter(40 * time.Second); decision.DeleteExpired || decision.RequeueAfter != time.Minute {
 				t.Errorf("want to look again in a minute, got %+v", decision)
@@ -160,7 +160,7 @@ func TestFinishedSequentialJobExpires(t *testing.T) {
 		})
 	}
 	t.Run("not while it runs", func(t *testing.T) {
-		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTL(0))
+		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTLAfterFinished(0))
 		if decision := s.reconcileAfter(time.Hour); decision.DeleteExpired {
 			t.Error("want it kept")
 		}

@@ -231,7 +231,7 @@ func (e *evaluation) decideDeletion() {
 		}
 	}
 	if !e.decision.NeedsFinalizer {
-		e.decision.Events = append(e.decision.Events, normalEvent(v1alpha1.EventTerminated, actionRun, "The SequentialJob is being deleted, and none of its Jobs is running any more"))
+		e.decision.Events = append(e.decision.Events, core.NormalEvent(v1alpha1.EventTerminated, actionRun, "The SequentialJob is being deleted, and none of its Jobs is running any more"))
 		return
 	}
 	e.status.Phase = v1alpha1.PhaseTerminating

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -32,13 +31,13 @@ func specEvents(before, after *v1alpha1.SequentialJobStatus) []core.Event {
 	var events []core.Event
 	if before.Run > 0 && after.ObservedGeneration != before.ObservedGeneration && !IsFinished(before) {
 		message := fmt.Sprintf("Steps that have not started use the spec of generation %d", after.ObservedGeneration)
-		events = append(events, normalEvent(v1alpha1.EventSpecChanged, actionObserveSpec, message))
+		events = append(events, core.NormalEvent(v1alpha1.EventSpecChanged, actionObserveSpec, message))
 	}
 	if isNewlyFalse(before, after, v1alpha1.ConditionSpecAccepted) {
-		events = append(events, warningEvent(v1alpha1.EventSpecRejected, actionObserveSpec, conditionMessage(after, v1alpha1.ConditionSpecAccepted)))
+		events = append(events, core.WarningEvent(v1alpha1.EventSpecRejected, actionObserveSpec, conditionMessage(after, v1alpha1.ConditionSpecAccepted)))
 	}
 	if after.Run > before.Run && before.Run > 0 {
-		events = append(events, normalEvent(v1alpha1.EventRerunStarted, actionRun, fmt.Sprintf("Run %d started", after.Run)))
+		events = append(events, core.NormalEvent(v1alpha1.EventRerunStarted, actionRun, fmt.Sprintf("Run %d started", after.Run)))
 	}
 	return events
 }
@@ -53,7 +52,7 @@ func stepEvents(before, after *v1alpha1.StepStatus) []core.Event {
 	sameAttempt := before.Run == after.Run && before.Attempt == after.Attempt
 	if !sameAttempt && after.Attempt > 1 && after.Reason == v1alpha1.ReasonJobLost {
 		message := fmt.Sprintf("The Job of step %s was deleted before its outcome was recorded; attempt %d starts", after.Name, after.Attempt)
-		events = append(events, warningEvent(v1alpha1.EventJobLost, actionRun, message))
+		events = append(events, core.WarningEvent(v1alpha1.EventJobLost, actionRun, message))
 	}
 	if sameAttempt && before.Phase == after.Phase {
 		return events
@@ -63,7 +62,7 @@ func stepEvents(before, after *v1alpha1.StepStatus) []core.Event {
 		events = append(events, routineEvent(v1alpha1.EventJobCompleted, fmt.Sprintf("Job %s of step %s completed", after.JobName, after.Name)))
 	case v1alpha1.StepFailed:
 		message := fmt.Sprintf("Step %s failed: %s", after.Name, core.FormatReason(after.Reason, after.Message))
-		events = append(events, warningEvent(v1alpha1.EventJobFailed, actionRun, message))
+		events = append(events, core.WarningEvent(v1alpha1.EventJobFailed, actionRun, message))
 	}
 	return events
 }
@@ -73,17 +72,17 @@ var conditionEvents = []struct {
 	condition, reason, action string
 	newEvent                  func(reason, action, message string) core.Event
 }{
-	{v1alpha1.ConditionNameConflict, v1alpha1.EventNameConflict, actionRun, warningEvent},
-	{v1alpha1.ConditionResourcesUnavailable, v1alpha1.EventResourcesUnavailable, actionRun, warningEvent},
-	{v1alpha1.ConditionSuspended, v1alpha1.EventSuspended, actionSuspend, normalEvent},
-	{v1alpha1.ConditionAvailable, v1alpha1.EventCompleted, actionRun, normalEvent},
-	{v1alpha1.ConditionFailed, v1alpha1.EventFailed, actionRun, warningEvent},
+	{v1alpha1.ConditionNameConflict, v1alpha1.EventNameConflict, actionRun, core.WarningEvent},
+	{v1alpha1.ConditionResourcesUnavailable, v1alpha1.EventResourcesUnavailable, actionRun, core.WarningEvent},
+	{v1alpha1.ConditionSuspended, v1alpha1.EventSuspended, actionSuspend, core.NormalEvent},
+	{v1alpha1.ConditionAvailable, v1alpha1.EventCompleted, actionRun, core.NormalEvent},
+	{v1alpha1.ConditionFailed, v1alpha1.EventFailed, actionRun, core.WarningEvent},
 }
 
 func runEvents(before, after *v1alpha1.SequentialJobStatus) []core.Event {
 	var events []core.Event
 	if meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionSuspended) && isNewlyFalse(before, after, v1alpha1.ConditionSuspended) {
-		events = append(events, normalEvent(v1alpha1.EventResumed, actionSuspend, "The run continues"))
+		events = append(events, core.NormalEvent(v1alpha1.EventResumed, actionSuspend, "The run continues"))
 	}
 	for _, row := range conditionEvents {
 		if meta.IsStatusConditionTrue(after.Conditions, row.condition) && !meta.IsStatusConditionTrue(before.Conditions, row.condition) {
@@ -107,16 +106,8 @@ func conditionMessage(status *v1alpha1.SequentialJobStatus, condition string) st
 	return meta.FindStatusCondition(status.Conditions, condition).Message
 }
 
-func normalEvent(reason, action, message string) core.Event {
-	return core.Event{Type: corev1.EventTypeNormal, Reason: reason, Action: action, Message: message}
-}
-
 func routineEvent(reason, message string) core.Event {
-	event := normalEvent(reason, actionRun, message)
+	event := core.NormalEvent(reason, actionRun, message)
 	event.Routine = true
 	return event
-}
-
-func warningEvent(reason, action, message string) core.Event {
-	return core.Event{Type: corev1.EventTypeWarning, Reason: reason, Action: action, Message: message}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func TestOutputIsRecordedAndPassedToLaterSteps(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("get-version", testbuilder.Outputs()).Step("ship").Finally("notify"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("get-version", testbuilder.RecordOutput()).Step("ship").Finally("notify"))
 	s.pods[s.newestJob("get-version").UID] = []corev1.Pod{testbuilder.Pod("get-version").Exited(0, "1.2.3").Obj()}
 
 	decision := s.succeedStep("get-version")
@@ -39,8 +39,8 @@ func TestOutputIsRecordedAndPassedToLaterSteps(t *testing.T) {
 }
 
 func TestOutputsOfEarlierStepsComeFirstInTheEnvironment(t *testing.T) {
-	own := testbuilder.Container(func(c *corev1.Container) { c.Env = []corev1.EnvVar{{Name: "TAG", Value: "v$(STEP_ONE_OUTPUT)"}} })
-	sj := testbuilder.SequentialJob("a", "ns").Step("one", testbuilder.Outputs()).Step("two", testbuilder.Outputs(), own).Finally("three", testbuilder.Outputs()).Obj()
+	own := testbuilder.ChangeContainer(func(c *corev1.Container) { c.Env = []corev1.EnvVar{{Name: "TAG", Value: "v$(STEP_ONE_OUTPUT)"}} })
+	sj := testbuilder.SequentialJob("a", "ns").Step("one", testbuilder.RecordOutput()).Step("two", testbuilder.RecordOutput(), own).Finally("three", testbuilder.RecordOutput()).Obj()
 	want := map[string][]string{
 		"one":   nil,
 		"two":   {"STEP_ONE_OUTPUT", "TAG"},
@@ -75,7 +75,7 @@ func TestRecordedOutput(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Outputs()))
+			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput()))
 			s.pods[s.newestJob("build").UID] = test.pods
 			s.succeedStep("build")
 			if got := s.stepStatus("build").Output; got != test.want {
@@ -97,7 +97,7 @@ func TestStepWithoutOutputsListsNoPods(t *testing.T) {
 }
 
 func TestFailedStepHasNoOutput(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Outputs(), testbuilder.ContinueOnFailure()).Step("test"))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput(), testbuilder.ContinueOnFailure()).Step("test"))
 	s.pods[s.newestJob("build").UID] = []corev1.Pod{testbuilder.Pod("build").Exited(1, "secret").Obj()}
 	if decision := s.failStep("build"); decision.Outputs != nil {
 		t.Errorf("want no ConfigMap, got %v", decision.Outputs)
@@ -106,7 +106,7 @@ func TestFailedStepHasNoOutput(t *testing.T) {
 
 // Without this, a finally step reads the output of the run before.
 func TestRerunRemovesEarlierOutputs(t *testing.T) {
-	sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Outputs()).Step("test").Obj()
+	sj := testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.RecordOutput()).Step("test").Obj()
 	status := &v1alpha1.SequentialJobStatus{Run: 2, Steps: []v1alpha1.StepStatus{{Name: "build", Run: 2, Phase: v1alpha1.StepStarting}}}
 	if outputs := outputsConfigMap(sj, status); outputs == nil || len(outputs.Data) != 0 {
 		t.Errorf("outputs %+v, want an empty ConfigMap", outputs)

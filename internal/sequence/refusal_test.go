@@ -36,7 +36,7 @@ func TestInvalidLastStepFailsTheRunAtItsStart(t *testing.T) {
 }
 
 func TestInvalidSpecFailsTheRunWithoutAWebhook(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Image("")))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("")))
 	s.wantCreated()
 	s.wantPhase(v1alpha1.PhaseFailed, v1alpha1.ReasonInvalid)
 	s.wantCondition(v1alpha1.ConditionSpecAccepted, "False Invalid: spec.containers[0].image: Required value: set an image in the step or in the template's container named step")
@@ -119,7 +119,7 @@ func TestInvalidChangeIsReportedAndTheRunContinues(t *testing.T) {
 }
 
 func TestADeadlineEndsTheWaitForQuota(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Deadline(60))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").ActiveDeadline(60))
 	s.createRefusals["test"] = &core.Refusal{Class: apierror.QuotaExceeded, Step: "test", Message: "exceeded quota"}
 	s.succeedStep("build")
 	s.reconcileAfter(time.Hour)

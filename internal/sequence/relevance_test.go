@@ -11,7 +11,7 @@ import (
 
 func TestRelevantUpdatesOfAJob(t *testing.T) {
 	now := time.Unix(1, 0)
-	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test", testbuilder.StartDeadline(30)).Obj()
+	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test", testbuilder.StepStartDeadline(30)).Obj()
 	made := func(step int) *testbuilder.JobBuilder {
 		return testbuilder.Job(stepJob(sj, &sj.Spec.Containers[step], 1, 1)).Created("job", now)
 	}

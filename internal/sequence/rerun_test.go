@@ -87,7 +87,7 @@ func TestEachIDStartsOneRerun(t *testing.T) {
 }
 
 func TestRerunRequestedDuringARunStartsAfterIt(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTL(0))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTLAfterFinished(0))
 	s.changeSpec(requestRerun("Start"))
 	if decision := s.reconcileAfter(time.Minute); decision.HasActions() {
 		t.Errorf("the run is interrupted: %+v", decision)
@@ -209,7 +209,7 @@ func TestFirstStepOfARerunFromFailed(t *testing.T) {
 		s.wantCreated("build", "notify", "cleanup", "notify")
 	})
 	t.Run("at the first step, if the spec was refused", func(t *testing.T) {
-		s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Image("")).Obj())
+		s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("")).Obj())
 		s.reconcile()
 		s.wantCreated()
 		s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) {
@@ -220,7 +220,7 @@ func TestFirstStepOfARerunFromFailed(t *testing.T) {
 		s.wantCreated("build")
 	})
 	t.Run("at the step that the deadline left no turn", func(t *testing.T) {
-		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Deadline(60))
+		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").ActiveDeadline(60))
 		s.now = s.now.Add(time.Hour)
 		s.succeedStep("build")
 		s.changeSpec(requestRerun("Failed"))

@@ -36,7 +36,7 @@ import (
 // first seed.
 func TestSimulationRunsStepsOnceAndInOrder(t *testing.T) {
 	t.Parallel()
-	runs, first := testbuilder.Number(t, "SEQUENCE_RUNS", 5_000), testbuilder.Number(t, "SEQUENCE_SEED", 1)
+	runs, first := testbuilder.NumberFromEnv(t, "SEQUENCE_RUNS", 5_000), testbuilder.NumberFromEnv(t, "SEQUENCE_SEED", 1)
 	var next atomic.Int64
 	next.Store(int64(first) - 1)
 	var ambiguous, created, crashes atomic.Int64

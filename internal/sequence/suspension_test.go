@@ -132,7 +132,7 @@ func TestResumptionWaitsForTheDeletedJob(t *testing.T) {
 }
 
 func TestRunDeadlineRestartsOnResumption(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Deadline(60))
+	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").ActiveDeadline(60))
 	s.changeSpec(setSuspendTrue)
 	s.succeedStep("build")
 	s.reconcileAfter(time.Hour)

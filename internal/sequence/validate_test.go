@@ -23,12 +23,12 @@ func TestValidate(t *testing.T) {
 	}
 	one := func() *testbuilder.SequentialJobBuilder { return testbuilder.SequentialJob("a", "ns").Step("build") }
 	mount := func(volume, path string) testbuilder.StepOption {
-		return testbuilder.Container(func(c *corev1.Container) {
+		return testbuilder.ChangeContainer(func(c *corev1.Container) {
 			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: path})
 		})
 	}
-	podFailurePolicy := testbuilder.With(func(o *v1alpha1.StepOptions) { o.PodFailurePolicy = &batchv1.PodFailurePolicy{} })
-	always := testbuilder.Container(func(c *corev1.Container) { c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways) })
+	podFailurePolicy := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.PodFailurePolicy = &batchv1.PodFailurePolicy{} })
+	always := testbuilder.ChangeContainer(func(c *corev1.Container) { c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways) })
 
 	tests := map[string]struct {
 		sj   *testbuilder.SequentialJobBuilder
@@ -36,14 +36,14 @@ func TestValidate(t *testing.T) {
 	}{
 		"a step with an image is all it takes": {sj: one()},
 		"the image may come from the template": {
-			sj: testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Image("")).Defaults(corev1.Container{Image: "base"}),
+			sj: testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("")).Defaults(corev1.Container{Image: "base"}),
 		},
 		"without any image": {
-			sj:   one().Finally("cleanup", testbuilder.Image("")),
+			sj:   one().Finally("cleanup", testbuilder.StepImage("")),
 			want: []string{"spec.finally[0].image: Required value"},
 		},
 		"an image with a space before it": {
-			sj:   testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Image(" registry.example/tool:1")),
+			sj:   testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage(" registry.example/tool:1")),
 			want: []string{"spec.containers[0].image: Invalid value"},
 		},
 		"an invalid annotation key": {
@@ -132,7 +132,7 @@ func TestValidate(t *testing.T) {
 			sj: one().Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "workspace"}}})),
 		},
 		"all mistakes are reported together": {
-			sj: testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.Image("")).Step("test", mount("src", "/src")).JobLabel("job-name", "x"),
+			sj: testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("")).Step("test", mount("src", "/src")).JobLabel("job-name", "x"),
 			want: []string{
 				"spec.jobMetadata.labels[job-name]: Forbidden",
 				"spec.containers[0].image: Required value",

@@ -37,7 +37,7 @@ func TestEveryStepMountsTheWorkspace(t *testing.T) {
 }
 
 func TestStepCanReplaceTheWorkspaceMount(t *testing.T) {
-	elsewhere := testbuilder.Container(func(c *corev1.Container) {
+	elsewhere := testbuilder.ChangeContainer(func(c *corev1.Container) {
 		c.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/workspace"}}
 	})
 	sj := testbuilder.SequentialJob("a", "ns").Step("build", elsewhere).Workspace(v1alpha1.WorkspaceDelete).Obj()

@@ -73,14 +73,14 @@ func (b *SequentialJobBuilder) SuspendImmediately() *SequentialJobBuilder {
 	return b
 }
 
-// Deadline sets activeDeadlineSeconds.
-func (b *SequentialJobBuilder) Deadline(seconds int64) *SequentialJobBuilder {
+// ActiveDeadline sets activeDeadlineSeconds.
+func (b *SequentialJobBuilder) ActiveDeadline(seconds int64) *SequentialJobBuilder {
 	b.sj.Spec.ActiveDeadlineSeconds = &seconds
 	return b
 }
 
-// TTL sets ttlSecondsAfterFinished.
-func (b *SequentialJobBuilder) TTL(seconds int32) *SequentialJobBuilder {
+// TTLAfterFinished sets ttlSecondsAfterFinished.
+func (b *SequentialJobBuilder) TTLAfterFinished(seconds int32) *SequentialJobBuilder {
 	b.sj.Spec.TTLSecondsAfterFinished = &seconds
 	return b
 }
@@ -129,8 +129,8 @@ func Step(name string, options ...StepOption) v1alpha1.Step {
 	return step
 }
 
-// With sets a step's options.
-func With(set func(*v1alpha1.StepOptions)) StepOption {
+// WithStepOptions sets a step's options.
+func WithStepOptions(set func(*v1alpha1.StepOptions)) StepOption {
 	return func(step *v1alpha1.Step) {
 		if step.Step == nil {
 			step.Step = &v1alpha1.StepOptions{BackoffLimit: new(int32), OnFailure: v1alpha1.OnFailureStop}
@@ -141,25 +141,25 @@ func With(set func(*v1alpha1.StepOptions)) StepOption {
 
 // ContinueOnFailure continues the sequence when the step fails.
 func ContinueOnFailure() StepOption {
-	return With(func(o *v1alpha1.StepOptions) { o.OnFailure = v1alpha1.OnFailureContinue })
+	return WithStepOptions(func(o *v1alpha1.StepOptions) { o.OnFailure = v1alpha1.OnFailureContinue })
 }
 
-// Outputs records the step's output.
-func Outputs() StepOption {
-	return With(func(o *v1alpha1.StepOptions) { o.Outputs = true })
+// RecordOutput records the step's output.
+func RecordOutput() StepOption {
+	return WithStepOptions(func(o *v1alpha1.StepOptions) { o.Outputs = true })
 }
 
-// StartDeadline sets the step's startDeadlineSeconds.
-func StartDeadline(seconds int64) StepOption {
-	return With(func(o *v1alpha1.StepOptions) { o.StartDeadlineSeconds = &seconds })
+// StepStartDeadline sets the step's startDeadlineSeconds.
+func StepStartDeadline(seconds int64) StepOption {
+	return WithStepOptions(func(o *v1alpha1.StepOptions) { o.StartDeadlineSeconds = &seconds })
 }
 
-// Image sets the step's image.
-func Image(image string) StepOption {
+// StepImage sets the step's image.
+func StepImage(image string) StepOption {
 	return func(step *v1alpha1.Step) { step.Image = image }
 }
 
-// Container changes the step's container.
-func Container(change func(*corev1.Container)) StepOption {
+// ChangeContainer changes the step's container.
+func ChangeContainer(change func(*corev1.Container)) StepOption {
 	return func(step *v1alpha1.Step) { change(&step.Container) }
 }

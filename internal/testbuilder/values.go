@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// Metric returns the value of the operator's gauge or counter with these label values, sorted by
+// MetricValue returns the value of the operator's gauge or counter with these label values, sorted by
 // the names of the labels; 0 if it does not exist.
-func Metric(t *testing.T, name string, labels ...string) float64 {
+func MetricValue(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
 	if err != nil {
@@ -34,9 +34,9 @@ func Metric(t *testing.T, name string, labels ...string) float64 {
 	return 0
 }
 
-// Number returns the value of an environment variable that scales a test, or the default if it is
+// NumberFromEnv returns the value of an environment variable that scales a test, or the default if it is
 // unset. The test fails if the value is not a positive number.
-func Number(t *testing.T, variable string, defaultNumber int) int {
+func NumberFromEnv(t *testing.T, variable string, defaultNumber int) int {
 	t.Helper()
 	text := os.Getenv(variable)
 	if text == "" {

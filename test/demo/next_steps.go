@@ -23,8 +23,8 @@ func (s *demoEnvironment) printNextSteps() {
   kubectl explain sequentialjob.spec.containers.step
   kubectl -n %[2]s patch job suspended -p '{"spec":{"suspend":false}}'   # its finding disappears
   kubectl -n %[2]s get jobreports -w
-  kubectl -n %[4]s describe workerpool clerks
-  bin/kubectl-yardmaster pool -n %[4]s explain clerks
+  kubectl -n %[4]s describe workerpool orders
+  bin/kubectl-yardmaster pool -n %[4]s explain orders
   bin/kubectl-yardmaster session -n %[5]s result retry
   bin/kubectl-yardmaster session -n %[5]s restart retry --watch
   kubectl -n %[3]s logs deployment/yardmaster

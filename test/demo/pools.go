@@ -49,13 +49,11 @@ func (a *poolScenario) runScenario(ctx context.Context) error {
 }
 
 func (a *poolScenario) runSteps(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{a.prepareQueue, a.sendJobs, a.followPool, a.verifyLedger} {
-		if err := step(ctx); err != nil {
-			return err
-		}
+	if err := runSteps(ctx, a.prepareQueue, a.sendJobs, a.followPool, a.verifyLedger); err != nil {
+		return err
 	}
 	a.runKubectl(ctx, "-n", ordersNamespace, "get", "queues,workerpools")
-	a.runKubectl(ctx, "-n", ordersNamespace, "events", "--for", "workerpool/clerks")
+	a.runKubectl(ctx, "-n", ordersNamespace, "events", "--for", "workerpool/orders")
 	return nil
 }
 
@@ -121,7 +119,7 @@ func (a *poolScenario) waitUntil(ctx context.Context, description string, isMet 
 		if err := a.client.Get(ctx, client.ObjectKey{Namespace: ordersNamespace, Name: "orders"}, queue); err != nil {
 			return false, nil //nolint:nilerr // retried until the timeout
 		}
-		if err := a.client.Get(ctx, client.ObjectKey{Namespace: ordersNamespace, Name: "clerks"}, pool); err != nil {
+		if err := a.client.Get(ctx, client.ObjectKey{Namespace: ordersNamespace, Name: "orders"}, pool); err != nil {
 			return false, nil //nolint:nilerr // retried until the timeout
 		}
 		return isMet(queue, pool), nil
@@ -171,7 +169,7 @@ func (a *poolScenario) startRollout(ctx context.Context, pool *v1alpha1.WorkerPo
 		return
 	}
 	const patch = `{"spec":{"version":"2"}}`
-	a.screen.PrintLine("\n  Rolling out a new version while the pool works:\n  $ kubectl -n %s patch workerpool clerks --type=merge -p '%s'\n", ordersNamespace, patch)
+	a.screen.PrintLine("\n  Rolling out a new version while the pool works:\n  $ kubectl -n %s patch workerpool orders --type=merge -p '%s'\n", ordersNamespace, patch)
 	if err := a.client.Patch(ctx, pool, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		a.screen.PrintLine("  %v", err) // retried at the next poll
 		return

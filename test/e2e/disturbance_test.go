@@ -21,58 +21,58 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func newCertificate(t *testing.T) {
-	before := leader(t)
+func testCertificateIsRenewed(t *testing.T) {
+	before := leaderPod(t)
 	calls := callWebhook(t)
 	emptied := certificateSecret(t)
 	original := emptied.DeepCopy()
 	emptied.Data = nil
-	must(t, cluster.Patch(t.Context(), emptied, client.MergeFrom(original)))
-	untilServedAnew(t, original.Data["ca.crt"])
+	requireNoError(t, cluster.Patch(t.Context(), emptied, client.MergeFrom(original)))
+	waitForNewCertificate(t, original.Data["ca.crt"])
 
-	// The operator may not create Secrets: an installation that lost its Secret is
-	// fixed by installing again.
+	// The operator is not allowed to create Secrets. Without its Secret, it works again after
+	// the manifests are applied again.
 	original = certificateSecret(t)
-	must(t, cluster.Delete(t.Context(), original))
-	must(t, webhookServes(t.Context()))
-	must(t, cluster.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: certificates, Namespace: operatorNamespace}}))
-	untilServedAnew(t, original.Data["ca.crt"])
-	// Between the API server's trust in a new CA and the operator's use of it there is a
-	// moment in which the webhook cannot be called.
-	t.Logf("%d requests in between failed: %v", len(calls.end()), errors.Join(calls.end()...))
+	requireNoError(t, cluster.Delete(t.Context(), original))
+	requireNoError(t, webhookServes(t.Context()))
+	requireNoError(t, cluster.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: certificateSecretName, Namespace: operatorNamespace}}))
+	waitForNewCertificate(t, original.Data["ca.crt"])
+	// The webhook cannot be called for a moment: the API server trusts the new CA before the
+	// operator uses the new certificate.
+	t.Logf("%d requests failed during the changes: %v", len(calls.stopCalling()), errors.Join(calls.stopCalling()...))
 
-	after := leader(t)
+	after := leaderPod(t)
 	if after.UID != before.UID || after.Status.ContainerStatuses[0].RestartCount != before.Status.ContainerStatuses[0].RestartCount {
-		t.Error("the operator was started again")
+		t.Error("the operator was restarted")
 	}
 }
 
-// untilServedAnew waits until the webhook is served with a certificate of another CA,
-// which the API server trusts.
-func untilServedAnew(t *testing.T, oldCA []byte) {
+// waitForNewCertificate waits until the webhook serves a certificate that is signed by another CA,
+// and the API server trusts that CA.
+func waitForNewCertificate(t *testing.T, oldCA []byte) {
 	t.Helper()
 	start := time.Now()
 	var ca []byte
 	eventually(t, "a new CA that the API server trusts", func() bool {
 		ca = certificateSecret(t).Data["ca.crt"]
-		return len(ca) > 0 && !bytes.Equal(ca, oldCA) && bytes.Equal(ca, trustedCA(t))
+		return len(ca) > 0 && !bytes.Equal(ca, oldCA) && bytes.Equal(ca, readTrustedCA(t))
 	})
-	address := forward(t, "service/yardmaster-webhook", "443")
-	eventually(t, "the new certificate to be served", func() bool { return serves(t, address, ca) })
+	address := forwardPort(t, "service/yardmaster-webhook", "443")
+	eventually(t, "the new certificate to be served", func() bool { return servesCertificateOf(t, address, ca) })
 	eventually(t, "the webhook to be called", func() bool { return webhookServes(t.Context()) == nil })
-	took := since(start)
+	took := roundedSince(start)
 	if limit := 30 * time.Second; took > limit {
-		t.Errorf("that took %v, want at most %v", took, limit)
+		t.Errorf("a new certificate was served after %v, want at most %v", took, limit)
 	}
 	t.Logf("a new certificate was served after %v", took)
 }
 
-// serves reports whether the webhook at address has a certificate by this CA.
-func serves(t *testing.T, address string, ca []byte) bool {
+// servesCertificateOf reports whether the certificate of the webhook at address is signed by this CA.
+func servesCertificateOf(t *testing.T, address string, ca []byte) bool {
 	t.Helper()
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
-		t.Fatal("the CA is no certificate")
+		t.Fatal("the CA is not a certificate")
 	}
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: "yardmaster-webhook." + operatorNamespace + ".svc"}}
 	connection, err := dialer.DialContext(t.Context(), "tcp", address)
@@ -83,65 +83,65 @@ func serves(t *testing.T, address string, ca []byte) bool {
 	return true
 }
 
-func rollingRestart(t *testing.T) {
-	s := createSequence(t, countdown("restarted", 8))
+func testRollingRestart(t *testing.T) {
+	s := createSequence(t, newShortSequence("restarted", 8))
 	calls := callWebhook(t)
-	before := lease(t)
+	before := currentLease(t)
 
-	restarted := operator(t)
+	restarted := operatorDeployment(t)
 	original := restarted.DeepCopy()
 	restarted.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = time.Now().Format(time.RFC3339)
-	must(t, cluster.Patch(t.Context(), restarted, client.MergeFrom(original)))
-	must(t, waitForOperator(t.Context()))
-	after := lease(t)
-	if holder(after) == holder(before) {
-		t.Fatal("the same process leads")
+	requireNoError(t, cluster.Patch(t.Context(), restarted, client.MergeFrom(original)))
+	requireNoError(t, waitForOperator(t.Context()))
+	after := currentLease(t)
+	if leaseHolder(after) == leaseHolder(before) {
+		t.Fatal("the leader did not change")
 	}
-	// Up to 2 s after the last renewal the leader stops, and up to 2.2 times those 2 s later
-	// the next one asks for the Lease again. One that is not given back takes 15 s.
-	leaderless := after.Spec.AcquireTime.Sub(calls.lastRenewal(holder(before)))
+	// The leader stops up to 2 s after its last renewal, and the other replica tries to acquire
+	// the Lease up to 2.2 times 2 s later. A Lease that is not released expires after 15 s.
+	leaderless := after.Spec.AcquireTime.Sub(calls.lastRenewal(leaseHolder(before)))
 	if limit := 10 * time.Second; leaderless > limit {
-		t.Errorf("nobody led for %v, want at most %v", leaderless, limit)
+		t.Errorf("no replica led for %v, want at most %v", leaderless, limit)
 	}
-	t.Logf("the last sign of the old leader was %v before the first of the new one", leaderless.Round(often))
+	t.Logf("the new leader acquired the Lease %v after the last renewal by the old one", leaderless.Round(pollInterval))
 
-	for _, err := range calls.end() {
+	for _, err := range calls.stopCalling() {
 		t.Errorf("a request failed: %v", err)
 	}
-	s.untilPhase(v1alpha1.PhaseCompleted)
+	s.waitForPhase(v1alpha1.PhaseCompleted)
 	s.wantEachStepOnce()
 }
 
-// caller calls the webhook time and again, and watches the Lease.
-type caller struct {
+// webhookCaller calls the webhook repeatedly, and records the renewals of the Lease.
+type webhookCaller struct {
 	stop   context.CancelFunc
 	done   chan struct{}
 	errs   []error
 	leases chan map[string]time.Time
 }
 
-func callWebhook(t *testing.T) *caller {
+func callWebhook(t *testing.T) *webhookCaller {
 	ctx, stop := context.WithCancel(t.Context())
-	c := &caller{stop: stop, done: make(chan struct{}), leases: make(chan map[string]time.Time, 1)}
+	c := &webhookCaller{stop: stop, done: make(chan struct{}), leases: make(chan map[string]time.Time, 1)}
 	c.leases <- map[string]time.Time{}
 	go func() {
 		defer close(c.done)
 		for ctx.Err() == nil {
-			c.call(ctx)
+			c.callOnce(ctx)
 		}
 	}()
-	t.Cleanup(func() { c.end() })
+	t.Cleanup(func() { c.stopCalling() })
 	return c
 }
 
-func (c *caller) call(ctx context.Context) {
+func (c *webhookCaller) callOnce(ctx context.Context) {
 	if err := webhookServes(ctx); err != nil && ctx.Err() == nil {
 		c.errs = append(c.errs, fmt.Errorf("%s: %w", time.Now().Format(time.TimeOnly), err))
 	}
 	lease, err := readLease(ctx)
-	if err == nil && holder(lease) != "" {
+	if err == nil && leaseHolder(lease) != "" {
 		renewals := <-c.leases
-		renewals[holder(lease)] = lease.Spec.RenewTime.Time
+		renewals[leaseHolder(lease)] = lease.Spec.RenewTime.Time
 		c.leases <- renewals
 	}
 	select {
@@ -150,97 +150,97 @@ func (c *caller) call(ctx context.Context) {
 	}
 }
 
-// lastRenewal is when a holder was last seen to renew the Lease.
-func (c *caller) lastRenewal(holder string) time.Time {
+// lastRenewal returns the time of the last recorded renewal by a holder.
+func (c *webhookCaller) lastRenewal(holder string) time.Time {
 	renewals := <-c.leases
 	defer func() { c.leases <- renewals }()
 	return renewals[holder]
 }
 
-// end ends the calls and returns those that failed.
-func (c *caller) end() []error {
+// stopCalling ends the calls and returns those that failed.
+func (c *webhookCaller) stopCalling() []error {
 	c.stop()
 	<-c.done
 	return c.errs
 }
 
-func failOver(t *testing.T) {
+func testFailover(t *testing.T) {
 	changeOperator(t, func(spec *appsv1.DeploymentSpec) { spec.Replicas = new(int32(2)) })
-	var stories []*story
+	var sequences []*sequenceTest
 	for range 4 {
-		stories = append(stories, createSequence(t, countdown("fail-over", 10)))
+		sequences = append(sequences, createSequence(t, newShortSequence("fail-over", 10)))
 	}
-	stories[0].podOf("t-9")
+	sequences[0].waitForRunningPod("t-9")
 
-	hung := leader(t)
+	hung := leaderPod(t)
 	restarts := hung.Status.ContainerStatuses[0].RestartCount
-	before := holder(lease(t))
+	before := leaseHolder(currentLease(t))
 	start := time.Now()
-	signal(t, hung, operatorName, "STOP")
-	untilAnotherLeads(t, before)
-	t.Logf("another led %v after the leader hung", since(start))
-	if leader(t).UID == hung.UID {
-		t.Error("the Pod that hangs leads again")
+	sendSignal(t, hung, operatorName, "STOP")
+	waitForAnotherLeader(t, before)
+	t.Logf("another replica led %v after the leader hung", roundedSince(start))
+	if leaderPod(t).UID == hung.UID {
+		t.Error("the hung Pod leads again")
 	}
-	// It wakes in the belief that it leads, and ends as soon as it finds that it does not.
-	signal(t, hung, operatorName, "CONT")
+	// The resumed process assumes that it still leads, and exits when it detects that it does not.
+	sendSignal(t, hung, operatorName, "CONT")
 	eventually(t, "the old leader to restart", func() bool {
-		return exists(t, hung) && hung.Status.ContainerStatuses[0].RestartCount > restarts
+		return objectExists(t, hung) && hung.Status.ContainerStatuses[0].RestartCount > restarts
 	})
 
-	// (A process that is killed is started again at once, and may be the next leader.)
-	before = holder(lease(t))
+	// The kubelet restarts a killed process at once, so it can become the leader again.
+	before = leaseHolder(currentLease(t))
 	start = time.Now()
-	signal(t, leader(t), operatorName, "KILL")
-	untilAnotherLeads(t, before)
-	t.Logf("another led %v after the leader was killed", since(start))
-	if allEnded(stories) {
-		t.Error("the sequences had ended by then: they are too short for this")
+	sendSignal(t, leaderPod(t), operatorName, "KILL")
+	waitForAnotherLeader(t, before)
+	t.Logf("another replica led %v after the leader was killed", roundedSince(start))
+	if allFinished(sequences) {
+		t.Error("the sequences ended before the failover: this test needs longer ones")
 	}
-	for _, s := range stories {
-		s.untilPhase(v1alpha1.PhaseCompleted)
+	for _, s := range sequences {
+		s.waitForPhase(v1alpha1.PhaseCompleted)
 		s.wantEachStepOnce()
 	}
 }
 
-func killed(t *testing.T) {
+func testOperatorIsKilled(t *testing.T) {
 	changeOperator(t, func(spec *appsv1.DeploymentSpec) {
-		// A short Lease, so that it is the work that is disturbed and not the waiting.
+		// With a short Lease, most kills interrupt work and not the wait for the Lease.
 		spec.Template.Spec.Containers[0].Env = append(spec.Template.Spec.Containers[0].Env,
 			corev1.EnvVar{Name: "YARDMASTER_LEADER_ELECTION_LEASE_DURATION", Value: "4s"},
 			corev1.EnvVar{Name: "YARDMASTER_LEADER_ELECTION_RENEW_DEADLINE", Value: "3s"},
 			corev1.EnvVar{Name: "YARDMASTER_LEADER_ELECTION_RETRY_PERIOD", Value: "500ms"})
 	})
-	// The webhook is away while the operator is: the sequences are there before.
-	var stories []*story
+	// The sequences are created first, because the webhook is unavailable without the operator.
+	var sequences []*sequenceTest
 	for i := range 10 {
-		stories = append(stories, createSequence(t, countdown(fmt.Sprintf("killed-%d", i), 8)))
+		sequences = append(sequences, createSequence(t, newShortSequence(fmt.Sprintf("killed-%d", i), 8)))
 	}
 	kills := 0
-	for ; kills < 8 && !allEnded(stories); kills++ {
-		before := lease(t)
-		time.Sleep(rand.N(2 * time.Second)) // the random moment
-		if pod := leader(t); kills%2 == 0 {
-			signal(t, pod, operatorName, "KILL")
+	for ; kills < 8 && !allFinished(sequences); kills++ {
+		before := currentLease(t)
+		time.Sleep(rand.N(2 * time.Second))
+		if pod := leaderPod(t); kills%2 == 0 {
+			sendSignal(t, pod, operatorName, "KILL")
 		} else {
-			// A new Pod, which is not held back for its crashes.
-			forceDelete(t, pod)
+			// Unlike the same Pod, a new one has no restart backoff.
+			forceDeletePod(t, pod)
 		}
-		untilAnotherLeads(t, holder(before))
+		waitForAnotherLeader(t, leaseHolder(before))
 	}
 	t.Logf("the operator was killed %d times", kills)
 	if kills < 4 {
-		t.Errorf("the sequences ended after %d kills: they are too short for this", kills)
+		t.Errorf("the sequences ended after %d kills: this test needs longer ones", kills)
 	}
-	for _, s := range stories {
-		s.untilPhase(v1alpha1.PhaseCompleted)
+	for _, s := range sequences {
+		s.waitForPhase(v1alpha1.PhaseCompleted)
 		s.wantEachStepOnce()
 	}
 }
 
-func allEnded(stories []*story) bool {
-	for _, s := range stories {
-		if s.now().Status.CompletionTime == nil {
+func allFinished(sequences []*sequenceTest) bool {
+	for _, s := range sequences {
+		if s.readSequence().Status.CompletionTime == nil {
 			return false
 		}
 	}

@@ -4,82 +4,84 @@ package e2e
 
 import "testing"
 
-// chapter is a test: a title that says the promise, and the story that proves it.
-type chapter struct {
+// scenario is a subtest: a title that states the expected behavior, and its function.
+type scenario struct {
 	title string
-	tell  func(*testing.T)
+	run   func(*testing.T)
 }
 
-// What steps may rely on, on a real node.
+// TestSteps tests the steps of SequentialJobs on a real node.
 func TestSteps(t *testing.T) {
-	together(t, []chapter{
-		{"a step that exits 7 fails with its code and its last words, and its logs can be read", exitCode},
-		{"a step over its memory limit fails with OOMKilled in its message", outOfMemory},
-		{"an image that cannot be pulled ends at startDeadlineSeconds, with the pull error in its message", missingImage},
-		{"a sidecar does not keep a step from completing", sidecar},
-		{"what a step leaves in the workspace and as its output, the next step finds", workspaceAndOutput},
-		{"immediate suspension sends SIGTERM to the running step, and resuming runs it again", suspension},
-		{"deletion sends SIGTERM to the running step, and the object goes only after its Pod", deletion},
+	runInParallel(t, []scenario{
+		{"a step that exits with code 7 fails with the code and the termination message, and its logs are available", testStepExitCode},
+		{"a step that exceeds its memory limit fails with OOMKilled in its message", testStepOutOfMemory},
+		{"a step whose image cannot be pulled fails at startDeadlineSeconds with the pull error in its message", testStepImageMissing},
+		{"a sidecar does not keep a step from completing", testStepSidecar},
+		{"the next step can read the workspace and the output of a step", testWorkspaceAndOutput},
+		{"immediate suspension sends SIGTERM to the running step, and resuming runs it again", testImmediateSuspension},
+		{"deletion sends SIGTERM to the running step, and the SequentialJob is deleted only after its Pod", testSequenceDeletion},
 	})
 }
 
-// What an administrator may rely on, of the operator as it is installed.
+// TestInstallation tests the security properties of the installed operator.
 func TestInstallation(t *testing.T) {
-	together(t, []chapter{
-		{"the operator runs where the profile restricted is enforced", operatorIsRestricted},
-		{"the webhook refuses the edit of a step that has started, and says why", refusedEdit},
-		{"the webhook's certificate is the operator's own", ownCertificate},
-		{"what is not watched is neither touched nor refused", unwatchedNamespace},
-		{"metrics are for those who may read them", metrics},
-		{"the operator may do what it needs in watched namespaces, and nothing more", leastPrivilege},
-		{"wherever it may patch, it may not change what users ask for", noSpec},
+	runInParallel(t, []scenario{
+		{"the operator runs in a namespace that enforces the Pod Security Standard restricted", testOperatorIsRestricted},
+		{"the webhook rejects a change of a started step, with the reason", testEditOfStartedStepIsDenied},
+		{"the operator issues the webhook's certificate", testCertificateIsIssuedByOperator},
+		{"SequentialJobs in unwatched namespaces are neither changed nor rejected", testUnwatchedNamespaceIsIgnored},
+		{"metrics require authentication and authorization", testMetricsRequireAuthorization},
+		{"the operator has only the permissions that it needs in each namespace", testLeastPrivilege},
+		{"the operator can patch finalizers outside watched namespaces, but not the spec", testOperatorCannotChangeSpecs},
 	})
 }
 
-// What may be relied on in a JobReport, of Jobs as a real node leaves them.
+// TestJobReport tests reports on Jobs that run on a real node.
 func TestJobReport(t *testing.T) {
-	together(t, []chapter{
-		{"each stale Job is found, for the right reason, and none is touched", staleJobs},
-		{"the plugin finds the same from a laptop, with nothing but permission to list Jobs", sameFromALaptop},
+	runInParallel(t, []scenario{
+		{"each stale Job is reported with the right reason, and no Job is changed", testOperatorReportsStaleJobs},
+		{"the plugin reports the same Jobs without the operator, with only the permission to list Jobs", testPluginReportsStaleJobs},
 	})
 }
 
-// What the kubectl plugin does on a real node. (What needs none is in test/integration.)
+// TestPlugin tests the kubectl plugin where it needs a real node. The other tests of the plugin are
+// in test/integration.
 func TestPlugin(t *testing.T) {
-	together(t, []chapter{
+	runInParallel(t, []scenario{
 		{"seq logs -f prints each line of each step once, in order, and ends with the run", testPluginFollowsLogs},
 		{"seq watch ends with the run, and its exit code shows how the run ended", testPluginWatchesRuns},
 	})
 }
 
-// What happens to sequences when the operator is disturbed.
+// TestDisturbances tests failures and restarts of the operator while it runs sequences.
 func TestDisturbances(t *testing.T) {
-	inTurn(t, []chapter{
-		{"a new certificate is made and served without a restart when the old one is taken away", newCertificate},
-		{"a rolling restart hands the Lease over at once, and no request meets a webhook that is gone", rollingRestart},
-		{"of two replicas, the other takes over when the leader hangs, and again when it is killed", failOver},
-		{"a drain continues after the operator was killed, and no job is lost", testDrainContinuesAfterOperatorRestart},
-		{"sequences complete, each step run once, while the operator is killed at random moments", killed},
+	runOneByOne(t, []scenario{
+		{"when the certificate is deleted, a new one is issued and served without a restart", testCertificateIsRenewed},
+		{"a rolling restart transfers the Lease within 10 s, and no webhook request fails", testRollingRestart},
+		{"the second replica becomes the leader when the leader hangs, and when it is killed", testFailover},
+		{"a drain continues after the operator is killed, and no job is lost", testDrainContinuesAfterOperatorRestart},
+		{"sequences complete and run each step once while the operator is killed at random times", testOperatorIsKilled},
 	})
 }
 
-// Jobs while their workers start and stop.
+// TestQueues tests that no job is lost while workers start and stop, and that the ledger detects
+// lost and repeated jobs.
 func TestQueues(t *testing.T) {
-	inTurn(t, []chapter{
+	runOneByOne(t, []scenario{
 		{"no job is lost or repeated during rollouts and scaling, and the pool scales to zero", testNoJobIsLostDuringRollouts},
 		{"no job is lost when workers and the broker are killed, and few are repeated", testNoJobIsLostWhenPodsAreKilled},
 		{"the ledger shows that workers without draining repeat jobs", testDeploymentWithoutDrainIsDetected},
-		{"the ledger shows that workers that acknowledge first lose jobs", testAcknowledgingFirstLosesJobs},
+		{"the ledger shows that workers that acknowledge jobs before doing them lose jobs", testAcknowledgingFirstLosesJobs},
 	})
 }
 
-// Features of WorkerPools, with a real node.
+// TestWorkers tests features of WorkerPools on a real node.
 func TestWorkers(t *testing.T) {
-	together(t, []chapter{
-		{"an HTTP server behind a sidecar loses no job during scaling and rollouts; 503 is retried, 400 is dead-lettered", testSidecarWorkers},
-		{"a command runs once for each job, and finishes after SIGTERM", testCommandWorkers},
-		{"a failing canary is rolled back, and a good one is promoted step by step", testCanaryRollout},
-		{"a rollout pauses when its image cannot be pulled, and the old revision serves", testMissingImagePausesTheRollout},
+	runInParallel(t, []scenario{
+		{"an HTTP server with the sidecar loses no job during scaling and rollouts; 503 is retried, 400 is dead-lettered", testSidecarWorkers},
+		{"a command runs once for each job, and completes its job after SIGTERM", testCommandWorkers},
+		{"a failing canary is rolled back, and a successful one is promoted step by step", testCanaryRollout},
+		{"a rollout pauses when its image cannot be pulled, and the old revision keeps running", testMissingImagePausesTheRollout},
 		{"workers of a StatefulSet lose no job during scaling and rollouts", testStatefulWorkers},
 		{"an urgent pool preempts workers of another pool down to its minimum, within the budget", testPreemptionDrainsLowerPriorities},
 		{"an evicted worker finishes its jobs, and only one is evicted at a time", testEvictionDrainsWorkers},
@@ -87,70 +89,70 @@ func TestWorkers(t *testing.T) {
 	})
 }
 
-// What may be relied on of the sessions of AI agents, with a real node.
+// TestSessions tests AgenticSessions on a real node.
 func TestSessions(t *testing.T) {
-	together(t, []chapter{
-		{"a session completes with the result and the cost that its runner leaves", sessionResult},
-		{"a runner finds itself without root, capabilities or a token, and can write to its own directories only", sessionConfined},
-		{"a session that uses all there is keeps to the profile restricted, and its sidecar does not keep it from completing", sessionRestricted},
-		{"a session that is stopped and restarted finds its workspace unchanged", sessionRestarted},
-		{"the timeout counts over two runs: the second ends when what the first has left is used up", sessionTimeout},
-		{"a session whose runner shows no activity is stopped, and one that renews its Lease is not", sessionIdle},
-		{"a runner that exits with another code than 0 fails its session, which reports the code and the last output", sessionExit},
-		{"a runner over its memory limit fails its session with OOMKilled", sessionOutOfMemory},
-		{"an image that cannot be pulled fails the session at startupTimeout, with the pull error in its message", sessionMissingImage},
-		{"an invalid configuration fails the session at startupTimeout, with the reason in its message", sessionMisconfigured},
-		{"a run that failed is tried again, and costs what all its attempts cost", sessionRetried},
-		{"an evicted session continues in its workspace, without using up a retry", sessionEvicted},
-		{"an interactive session is Running when its port answers, to those who may ask, until it is stopped", sessionInteractive},
-		{"an interactive session is stopped when its runner says that it has finished", sessionFinished},
-		{"a session continues in the workspace of another, which is deleted with the last of them", sessionContinued},
-		{"a session belongs to who makes it, whatever it says, and is closed to all others", sessionOwner},
-		{"the plugin follows a session from attempt to attempt, and prints its result", testPluginFollowsASession},
+	runInParallel(t, []scenario{
+		{"a session completes with the result and the cost that its runner reports", testSessionResult},
+		{"a runner has no root user, capabilities or token, and can write only to its own directories", testSessionConfined},
+		{"a session with all features satisfies the Pod Security Standard restricted, and its sidecar does not keep it from completing", testSessionRestricted},
+		{"a stopped session keeps its workspace for the restart", testSessionRestarted},
+		{"the timeout applies to all runs together: the second run ends when the time left by the first is used up", testSessionTimeout},
+		{"a session without activity is stopped, and one whose runner renews its Lease is not", testSessionIdle},
+		{"a runner that exits with a non-zero code fails its session, which reports the code and the last output", testSessionExit},
+		{"a runner that exceeds its memory limit fails its session with OOMKilled", testSessionOutOfMemory},
+		{"an image that cannot be pulled fails the session at startupTimeout with the pull error in its message", testSessionMissingImage},
+		{"an invalid configuration fails the session at startupTimeout with the reason in its message", testSessionMisconfigured},
+		{"a failed run is retried, and its cost is the sum of all attempts", testSessionRetried},
+		{"an evicted session continues in its workspace and does not use a retry", testSessionEvicted},
+		{"an interactive session is Running once its port accepts connections of allowed Pods, until it is stopped", testSessionInteractive},
+		{"an interactive session is stopped when its runner reports that the run is finished", testSessionFinished},
+		{"a session continues in the workspace of another session, which is deleted with the last of both", testSessionContinued},
+		{"a session belongs to the user who creates it, whatever its userContext claims, and other users cannot continue it", testSessionOwner},
+		{"the plugin follows a session across attempts, and prints its result", testPluginFollowsASession},
 		{"the plugin stops and restarts a session", testPluginStopsASession},
 	})
 }
 
-// What the network is to a session, where NetworkPolicies are enforced.
+// TestSessionNetwork tests the NetworkPolicies of sessions.
 func TestSessionNetwork(t *testing.T) {
-	together(t, []chapter{
-		{"a session reaches what its SessionRunner's egress names, and the cluster's DNS, and nothing else", sessionEgress},
-		{"the network is closed before a session's first packet", sessionFirstPacket},
-		{"only Pods that ingressFrom selects can reach an interactive session, and none can reach any other session", sessionIngress},
+	runInParallel(t, []scenario{
+		{"a session can connect only to its SessionRunner's egress and to the cluster's DNS", testSessionEgress},
+		{"the NetworkPolicy is enforced before a session's first packet", testSessionFirstPacket},
+		{"only Pods that ingressFrom selects can connect to an interactive session, and none to other sessions", testSessionIngress},
 	})
 }
 
-// What is left of sessions that are deleted.
+// TestDeletedSessions tests that the objects of deleted sessions are deleted too.
 func TestDeletedSessions(t *testing.T) {
-	inTurn(t, []chapter{
-		{"twenty sessions are deleted at once, and all they were made of is gone within 30 s", sessionsDeleted},
-		{"the same while no operator runs", sessionsDeletedWithoutOperator},
+	runOneByOne(t, []scenario{
+		{"all objects of twenty sessions are deleted within 30 s of the sessions", testSessionsDeleted},
+		{"all objects of twenty sessions are deleted within 30 s without the operator", testSessionsDeletedWithoutOperator},
 	})
 }
 
-// How the operator comes and goes.
+// TestLifecycle tests upgrading and uninstalling the operator, and deleting namespaces.
 func TestLifecycle(t *testing.T) {
-	inTurn(t, []chapter{
-		{"an upgrade from the previous manifest leaves a running step alone, and the new operator takes over", upgrade},
-		{"a namespace goes with its queues, workers and sequences, though it takes the operator's permissions first", namespaceGoes},
-		{"after uninstalling, only what ran keeps a finalizer, until the operator is back or it is removed by hand", uninstall},
-		{"installed for all namespaces, it serves one that was not known before", clusterWide},
+	runOneByOne(t, []scenario{
+		{"an upgrade does not interrupt a running step, and the new operator continues the sequence", testUpgrade},
+		{"a namespace is deleted with its queues, workers and sequences, even if the operator's permissions are deleted first", testNamespaceIsDeleted},
+		{"after uninstalling, only running sequences keep a finalizer, until it is removed manually or the operator is installed again", testUninstall},
+		{"an operator for all namespaces watches namespaces that are created later", testAllNamespaces},
 	})
 }
 
-// together runs scenarios that do not affect each other.
-func together(t *testing.T, chapters []chapter) {
+// runInParallel runs scenarios that do not affect each other.
+func runInParallel(t *testing.T, chapters []scenario) {
 	for _, c := range chapters {
 		t.Run(c.title, func(t *testing.T) {
 			t.Parallel()
-			c.tell(t)
+			c.run(t)
 		})
 	}
 }
 
-// inTurn runs scenarios that need the operator exclusively.
-func inTurn(t *testing.T, chapters []chapter) {
+// runOneByOne runs scenarios that need the operator exclusively.
+func runOneByOne(t *testing.T, chapters []scenario) {
 	for _, c := range chapters {
-		t.Run(c.title, c.tell)
+		t.Run(c.title, c.run)
 	}
 }

@@ -20,14 +20,14 @@ import (
 const (
 	// servicePort and otherPort are the ports of a server Pod; its Service has only the first.
 	servicePort, otherPort = 8080, 9090
-	// concurrentSessions is how many sessions connect at once, each with its first packet.
+	// concurrentSessions is the number of sessions that connect at the same time.
 	concurrentSessions = 10
 )
 
 // serverScript serves both ports of a server Pod.
 const serverScript = "httpd -p 9090 -h /tmp; exec httpd -f -p 8080 -h /tmp"
 
-func sessionEgress(t *testing.T) {
+func testSessionEgress(t *testing.T) {
 	server, other := createServerPod(t, "server"), createServerPod(t, "other-server")
 	apiServer := apiServerEgress(t)
 	service, endpoint := egressAddress(&apiServer[0]), egressAddress(&apiServer[1])
@@ -35,10 +35,10 @@ func sessionEgress(t *testing.T) {
 	prompt := []string{endpoint, service, podAddress(server, servicePort), podAddress(server, otherPort), podAddress(other, servicePort), named}
 
 	// Without restrictions all addresses must answer, or the test proves nothing.
-	unrestricted := createSession(t, createRunnerWithEgress(t, "free-", v1alpha1.SessionEgress{
+	unrestricted := createSession(t, createRunnerWithEgress(t, "unrestricted-", v1alpha1.SessionEgress{
 		CIDR: "0.0.0.0/0", Ports: []v1alpha1.SessionPort{{Port: 1, EndPort: new(int32(65535))}},
 	}), connectPrompt(prompt), nil)
-	restrictedSession := createSession(t, createRunnerWithEgress(t, "enclosed-", v1alpha1.SessionEgress{
+	restrictedSession := createSession(t, createRunnerWithEgress(t, "restricted-", v1alpha1.SessionEgress{
 		CIDR: server.Status.PodIP + "/32", Ports: []v1alpha1.SessionPort{{Port: servicePort}},
 	}), connectPrompt(prompt), nil)
 	unrestricted.waitForPhase(v1alpha1.SessionCompleted)
@@ -48,9 +48,9 @@ func sessionEgress(t *testing.T) {
 	restrictedSession.wantReached(prompt, []string{podAddress(server, servicePort), named})
 }
 
-func sessionFirstPacket(t *testing.T) {
+func testSessionFirstPacket(t *testing.T) {
 	endpoint := []string{egressAddress(&apiServerEgress(t)[1])}
-	runner := createRunnerWithEgress(t, "closed-")
+	runner := createRunnerWithEgress(t, "no-egress-")
 	var sessions []*sessionTest
 	for range concurrentSessions {
 		sessions = append(sessions, createSession(t, runner, connectPrompt(endpoint), nil))
@@ -61,11 +61,11 @@ func sessionFirstPacket(t *testing.T) {
 	}
 }
 
-func sessionIngress(t *testing.T) {
+func testSessionIngress(t *testing.T) {
 	interactive := createSession(t, interactiveRunner, "", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true })
 	// A session that is not interactive is not reachable, although it listens.
 	noninteractive := createSession(t, shellRunner, "httpd -p 8080 -h /tmp; nc 127.0.0.1 8080 < /dev/null && echo listening; sleep 3600", nil)
-	server := createServerPod(t, "open-server") // without a NetworkPolicy
+	server := createServerPod(t, "unrestricted-server") // without a NetworkPolicy
 	interactive.waitForPhase(v1alpha1.SessionRunning)
 	noninteractive.waitForPhase(v1alpha1.SessionRunning)
 	noninteractive.waitForLogLine("listening")
@@ -75,9 +75,9 @@ func sessionIngress(t *testing.T) {
 		to     *corev1.Pod
 		want   bool
 	}{
-		{"a Pod in ingressFrom", visitor, interactive.currentPod(), true},
+		{"a Pod in ingressFrom", visitorLabels, interactive.currentPod(), true},
 		{"another Pod", nil, interactive.currentPod(), false},
-		{"a Pod in ingressFrom", visitor, noninteractive.currentPod(), false},
+		{"a Pod in ingressFrom", visitorLabels, noninteractive.currentPod(), false},
 		{"another Pod", nil, server, true},
 	} {
 		if got := canConnect(t, visit.labels, podAddress(visit.to, servicePort)); got != visit.want {
@@ -95,7 +95,7 @@ func createRunnerWithEgress(t *testing.T, name string, egress ...v1alpha1.Sessio
 	r.Spec.Resources.Requests = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("16Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("16Mi"),
 	}
-	must(t, cluster.Create(t.Context(), r))
+	requireNoError(t, cluster.Create(t.Context(), r))
 	deleteAtEnd(t, r)
 	return r.Name
 }
@@ -138,9 +138,9 @@ func createServerPod(t *testing.T, name string) *corev1.Pod {
 	server := createScriptPod(t, name+"-", labels, serverScript)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: server.Name, Namespace: server.Namespace}}
 	service.Spec.Selector, service.Spec.Ports = labels, []corev1.ServicePort{{Port: servicePort, TargetPort: intstr.FromInt32(servicePort)}}
-	must(t, cluster.Create(t.Context(), service))
+	requireNoError(t, cluster.Create(t.Context(), service))
 	deleteAtEnd(t, service)
-	eventually(t, name+" to have an address", func() bool { return exists(t, server) && server.Status.PodIP != "" })
+	eventually(t, name+" to have an address", func() bool { return objectExists(t, server) && server.Status.PodIP != "" })
 	// The node's proxy programs the Service a moment later.
 	waitForSuccess(t, createScriptPod(t, "client-", nil, fmt.Sprintf(
 		"until nc -w 1 %s %d < /dev/null && nc -w 1 %s %d < /dev/null; do sleep 0.1; done", server.Name, servicePort, server.Status.PodIP, otherPort)))
@@ -160,7 +160,7 @@ func canConnect(t *testing.T, labels map[string]string, address string) bool {
 // waitForSuccess waits until a Pod has succeeded.
 func waitForSuccess(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	eventually(t, pod.Name+" to succeed", func() bool { return exists(t, pod) && pod.Status.Phase == corev1.PodSucceeded })
+	eventually(t, pod.Name+" to succeed", func() bool { return objectExists(t, pod) && pod.Status.Phase == corev1.PodSucceeded })
 }
 
 // createScriptPod creates a Pod that runs a script.
@@ -173,9 +173,9 @@ func createScriptPod(t *testing.T, name string, labels map[string]string, script
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
-		Containers: []corev1.Container{{Name: "main", Image: busybox, Command: []string{"sh", "-c", script}, SecurityContext: restricted()}},
+		Containers: []corev1.Container{{Name: "main", Image: busyboxImage, Command: []string{"sh", "-c", script}, SecurityContext: restrictedSecurityContext()}},
 	}
-	must(t, cluster.Create(t.Context(), pod))
+	requireNoError(t, cluster.Create(t.Context(), pod))
 	deleteAtEnd(t, pod)
 	return pod
 }

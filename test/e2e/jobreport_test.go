@@ -22,8 +22,8 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// impatience is the operator's: its thresholds are such that a test need not wait a day.
-var impatience = []string{
+// shortThresholds sets thresholds of seconds for the operator, instead of hours and days.
+var shortThresholds = []string{
 	"YARDMASTER_REPORT_INTERVAL=2s",
 	"YARDMASTER_REPORT_STUCK_TERMINATING_SUSPICIOUS_AFTER=1s", "YARDMASTER_REPORT_STUCK_TERMINATING_ZOMBIE_AFTER=5s",
 	"YARDMASTER_REPORT_SUSPENDED_TOO_LONG_SUSPICIOUS_AFTER=1s", "YARDMASTER_REPORT_SUSPENDED_TOO_LONG_ZOMBIE_AFTER=5s",
@@ -32,65 +32,65 @@ var impatience = []string{
 	"YARDMASTER_REPORT_NO_ACTIVE_PODS_SUSPICIOUS_AFTER=5s", "YARDMASTER_REPORT_NO_ACTIVE_PODS_ZOMBIE_AFTER=15s",
 }
 
-// hold is a finalizer whose controller does not exist.
-const hold = "e2e.yardmaster.dev/hold"
+// blockingFinalizer is a finalizer whose controller does not exist.
+const blockingFinalizer = "e2e.yardmaster.dev/hold"
 
-// stale is a Job that a user could have, and what a report says of it; nothing if it is well.
-type stale struct {
+// jobFixture describes a Job and its expected finding, which is empty for a healthy Job.
+type jobFixture struct {
 	script string
 	with   func(*batchv1.Job)
 	want   string
 }
 
-var yard = map[string]stale{
-	"well":          {"true", nil, ""},
-	"pulls-nothing": {"true", image404, "Zombie NoReadyPods"},
-	"fits-nowhere":  {"true", nodeless, "Zombie NoReadyPods"},
-	"crash-loops":   {"exit 1", restarting, "Zombie NoReadyPods"},
-	"suspended":     {"true", suspended, "Zombie SuspendedTooLong"},
-	"held":          {"true", finalized, "Zombie StuckTerminating"},
-	"out-of-time":   {"sleep 3600", oneSecond, "Suspicious DeadlineExceeded"},
-	"out-of-tries":  {"exit 3", nil, "Suspicious BackoffLimitExceeded"},
-	"hangs":         {"sleep 3600", nil, "Suspicious RunningTooLong"},
-	"gets-no-pod":   {"true", unrestricted, "Zombie NoActivePods"},
+var jobFixtures = map[string]jobFixture{
+	"healthy":                {"true", nil, ""},
+	"image-not-found":        {"true", setMissingImage, "Zombie NoReadyPods"},
+	"unschedulable":          {"true", setUnmatchedNodeSelector, "Zombie NoReadyPods"},
+	"crash-loop":             {"exit 1", setRestartOnFailure, "Zombie NoReadyPods"},
+	"suspended":              {"true", setSuspended, "Zombie SuspendedTooLong"},
+	"stuck-terminating":      {"true", addBlockingFinalizer, "Zombie StuckTerminating"},
+	"deadline-exceeded":      {"sleep 3600", setShortDeadline, "Suspicious DeadlineExceeded"},
+	"backoff-limit-exceeded": {"exit 3", nil, "Suspicious BackoffLimitExceeded"},
+	"hanging":                {"sleep 3600", nil, "Suspicious RunningTooLong"},
+	"no-pods":                {"true", removeSecurityContext, "Zombie NoActivePods"},
 }
 
-func container(job *batchv1.Job) *corev1.Container { return &job.Spec.Template.Spec.Containers[0] }
+func mainContainer(job *batchv1.Job) *corev1.Container { return &job.Spec.Template.Spec.Containers[0] }
 
-func image404(job *batchv1.Job) { container(job).Image = "registry.invalid/none:1" }
-func nodeless(job *batchv1.Job) {
+func setMissingImage(job *batchv1.Job) { mainContainer(job).Image = "registry.invalid/none:1" }
+func setUnmatchedNodeSelector(job *batchv1.Job) {
 	job.Spec.Template.Spec.NodeSelector = map[string]string{"e2e.yardmaster.dev/none": "such"}
 }
 
-func restarting(job *batchv1.Job) {
+func setRestartOnFailure(job *batchv1.Job) {
 	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 	job.Spec.BackoffLimit = new(int32(1000))
 }
-func suspended(job *batchv1.Job) { job.Spec.Suspend = new(true) }
-func finalized(job *batchv1.Job) { job.Finalizers = []string{hold} }
-func oneSecond(job *batchv1.Job) { job.Spec.ActiveDeadlineSeconds = new(int64(1)) }
+func setSuspended(job *batchv1.Job)         { job.Spec.Suspend = new(true) }
+func addBlockingFinalizer(job *batchv1.Job) { job.Finalizers = []string{blockingFinalizer} }
+func setShortDeadline(job *batchv1.Job)     { job.Spec.ActiveDeadlineSeconds = new(int64(1)) }
 
-// unrestricted has Pods that Pod Security refuses, so that the Job never gets one.
-func unrestricted(job *batchv1.Job) { container(job).SecurityContext = nil }
+// removeSecurityContext makes Pod Security reject the Pods, so that the Job never has one.
+func removeSecurityContext(job *batchv1.Job) { mainContainer(job).SecurityContext = nil }
 
-// planted makes the yard's Jobs, once for all tests.
-var planted sync.Once
+// jobFixturesOnce creates the Jobs once for all tests.
+var jobFixturesOnce sync.Once
 
-func plant(t *testing.T) {
+func createJobFixtures(t *testing.T) {
 	t.Helper()
-	planted.Do(func() {
-		for name, s := range yard {
-			job := staleJob(name, s)
-			must(t, cluster.Create(t.Context(), job))
+	jobFixturesOnce.Do(func() {
+		for name, s := range jobFixtures {
+			job := newFixtureJob(name, s)
+			requireNoError(t, cluster.Create(t.Context(), job))
 			if len(job.Finalizers) > 0 {
-				must(t, cluster.Delete(t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+				requireNoError(t, cluster.Delete(t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 			}
 		}
 	})
 }
 
-func staleJob(name string, s stale) *batchv1.Job {
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: reported}}
+func newFixtureJob(name string, s jobFixture) *batchv1.Job {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: reportedNamespace}}
 	job.Spec.BackoffLimit = new(int32(0))
 	job.Spec.Template.Spec = corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
@@ -100,7 +100,7 @@ func staleJob(name string, s stale) *batchv1.Job {
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		Containers: []corev1.Container{{
-			Name: "main", Image: busybox, Command: []string{"sh", "-c", s.script}, SecurityContext: restricted(),
+			Name: "main", Image: busyboxImage, Command: []string{"sh", "-c", s.script}, SecurityContext: restrictedSecurityContext(),
 		}},
 	}
 	if s.with != nil {
@@ -109,10 +109,10 @@ func staleJob(name string, s stale) *batchv1.Job {
 	return job
 }
 
-// wanted are the findings there should be.
-func wanted() map[string]string {
+// wantedFindings returns the expected findings, by Job.
+func wantedFindings() map[string]string {
 	want := map[string]string{}
-	for name, s := range yard {
+	for name, s := range jobFixtures {
 		if s.want != "" {
 			want[name] = s.want
 		}
@@ -120,8 +120,8 @@ func wanted() map[string]string {
 	return want
 }
 
-// found are the findings of a report, by Job.
-func found(report *v1alpha1.JobReport) map[string]string {
+// findingsByJob returns the findings of a report, by Job.
+func findingsByJob(report *v1alpha1.JobReport) map[string]string {
 	got := map[string]string{}
 	for i := range report.Status.Findings {
 		f := &report.Status.Findings[i]
@@ -130,10 +130,10 @@ func found(report *v1alpha1.JobReport) map[string]string {
 	return got
 }
 
-func staleJobs(t *testing.T) {
-	plant(t)
-	t.Cleanup(letGoOfHeld(t))
-	before := specs(t)
+func testOperatorReportsStaleJobs(t *testing.T) {
+	createJobFixtures(t)
+	t.Cleanup(removeBlockingFinalizer(t))
+	before := readJobSpecs(t)
 	report := &v1alpha1.JobReport{}
 	diff := ""
 	defer func() {
@@ -142,23 +142,23 @@ func staleJobs(t *testing.T) {
 		}
 	}()
 	eventually(t, "the report to list all stale Jobs and no others", func() bool {
-		err := cluster.Get(t.Context(), client.ObjectKey{Namespace: reported, Name: v1alpha1.JobReportName}, report)
-		diff = cmp.Diff(wanted(), found(report))
+		err := cluster.Get(t.Context(), client.ObjectKey{Namespace: reportedNamespace, Name: v1alpha1.JobReportName}, report)
+		diff = cmp.Diff(wantedFindings(), findingsByJob(report))
 		return err == nil && diff == ""
 	})
-	if total := report.Status.Summary.Total; int(total) != len(yard) {
-		t.Errorf("the summary counts %d Jobs, want %d", total, len(yard))
+	if total := report.Status.Summary.Total; int(total) != len(jobFixtures) {
+		t.Errorf("the summary counts %d Jobs, want %d", total, len(jobFixtures))
 	}
-	if diff := cmp.Diff(before, specs(t)); diff != "" {
+	if diff := cmp.Diff(before, readJobSpecs(t)); diff != "" {
 		t.Errorf("Jobs have changed (-before +after):\n%s", diff)
 	}
 }
 
-// specs are what users say of the Jobs, by name.
-func specs(t *testing.T) map[string]batchv1.JobSpec {
+// readJobSpecs returns the specs of the Jobs, by name.
+func readJobSpecs(t *testing.T) map[string]batchv1.JobSpec {
 	t.Helper()
 	var jobs batchv1.JobList
-	must(t, cluster.List(t.Context(), &jobs, client.InNamespace(reported)))
+	requireNoError(t, cluster.List(t.Context(), &jobs, client.InNamespace(reportedNamespace)))
 	all := map[string]batchv1.JobSpec{}
 	for i := range jobs.Items {
 		all[jobs.Items[i].Name] = jobs.Items[i].Spec
@@ -166,10 +166,10 @@ func specs(t *testing.T) map[string]batchv1.JobSpec {
 	return all
 }
 
-// letGoOfHeld removes the finalizer that nobody else would.
-func letGoOfHeld(t *testing.T) func() {
+// removeBlockingFinalizer returns a function that removes the finalizer, because no controller does.
+func removeBlockingFinalizer(t *testing.T) func() {
 	return func() {
-		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "held", Namespace: reported}}
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "stuck-terminating", Namespace: reportedNamespace}}
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 		if err := client.IgnoreNotFound(cluster.Patch(context.Background(), job, patch)); err != nil {
 			t.Error(err)
@@ -177,14 +177,14 @@ func letGoOfHeld(t *testing.T) func() {
 	}
 }
 
-func sameFromALaptop(t *testing.T) {
-	plant(t)
-	args := []string{"report", "-n", reported, "-o", "json", "--kubeconfig", lister(t)}
-	for _, setting := range impatience[1:] {
-		args = append(args, flagOf(setting))
+func testPluginReportsStaleJobs(t *testing.T) {
+	createJobFixtures(t)
+	args := []string{"report", "-n", reportedNamespace, "-o", "json", "--kubeconfig", newJobListerKubeconfig(t)}
+	for _, setting := range shortThresholds[1:] {
+		args = append(args, pluginFlagFor(setting))
 	}
-	want := wanted()
-	delete(want, "held") // another test may have released it
+	want := wantedFindings()
+	delete(want, "stuck-terminating") // another test may have released it
 	diff := ""
 	defer func() {
 		if diff != "" {
@@ -193,15 +193,15 @@ func sameFromALaptop(t *testing.T) {
 	}()
 	eventually(t, "the plugin to list all stale Jobs and no others", func() bool {
 		report, code := pluginReport(t, args)
-		got := found(report)
-		delete(got, "held")
+		got := findingsByJob(report)
+		delete(got, "stuck-terminating")
 		diff = cmp.Diff(want, got)
 		return diff == "" && code == 1
 	})
 }
 
-// flagOf is the plugin's flag that says the same as the operator's environment.
-func flagOf(setting string) string {
+// pluginFlagFor returns the plugin's flag for an environment variable of the operator.
+func pluginFlagFor(setting string) string {
 	name, value, _ := strings.Cut(strings.TrimPrefix(setting, "YARDMASTER_REPORT_"), "=")
 	return "--" + strings.ToLower(strings.ReplaceAll(name, "_", "-")) + "=" + value
 }
@@ -216,25 +216,25 @@ func pluginReport(t *testing.T, args []string) (report *v1alpha1.JobReport, code
 	return report, code
 }
 
-// lister is the kubeconfig of somebody who may list the namespace's Jobs and nothing else.
-func lister(t *testing.T) (path string) {
+// newJobListerKubeconfig returns the path of a kubeconfig whose user is allowed only to list the namespace's Jobs.
+func newJobListerKubeconfig(t *testing.T) (path string) {
 	t.Helper()
-	name := metav1.ObjectMeta{Name: "e2e-lister", Namespace: reported}
+	name := metav1.ObjectMeta{Name: "e2e-lister", Namespace: reportedNamespace}
 	role := &rbacv1.Role{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"list"}}}}
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: name,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name.Name},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: name.Name, Namespace: reported}},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: name.Name, Namespace: reportedNamespace}},
 	}
 	for _, object := range []client.Object{role, binding} {
-		must(t, cluster.Create(t.Context(), object))
+		requireNoError(t, cluster.Create(t.Context(), object))
 	}
 	kubeconfig := clientcmdapi.NewConfig()
 	kubeconfig.Clusters["e2e"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile}
-	kubeconfig.AuthInfos["lister"] = &clientcmdapi.AuthInfo{Token: serviceAccountToken(t, reported, name.Name)}
+	kubeconfig.AuthInfos["lister"] = &clientcmdapi.AuthInfo{Token: serviceAccountToken(t, reportedNamespace, name.Name)}
 	kubeconfig.Contexts["e2e"] = &clientcmdapi.Context{Cluster: "e2e", AuthInfo: "lister"}
 	kubeconfig.CurrentContext = "e2e"
 	path = filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, clientcmd.WriteToFile(*kubeconfig, path))
+	requireNoError(t, clientcmd.WriteToFile(*kubeconfig, path))
 	return path
 }

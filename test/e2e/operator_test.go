@@ -21,29 +21,29 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// How the operator's own objects are named.
+// Names of the operator's own objects.
 const (
-	operatorNamespace = "yardmaster-system"
-	operatorName      = "yardmaster"
-	leaseName         = "yardmaster.yardmaster.dev"
-	certificates      = "yardmaster-webhook-certs"
-	serviceAccount    = "system:serviceaccount:" + operatorNamespace + ":" + operatorName
+	operatorNamespace     = "yardmaster-system"
+	operatorName          = "yardmaster"
+	leaseName             = "yardmaster.yardmaster.dev"
+	certificateSecretName = "yardmaster-webhook-certs"
+	serviceAccount        = "system:serviceaccount:" + operatorNamespace + ":" + operatorName
 )
 
-// operatorKey is the Deployment's.
+// operatorKey is the key of the operator's Deployment.
 var operatorKey = client.ObjectKey{Namespace: operatorNamespace, Name: operatorName}
 
-// waitForOperator waits until the deployed version, and no other, is there, leads, and is
-// called by the API server.
+// waitForOperator waits until only Pods of the deployed version exist, one of them leads, and the
+// API server can call the webhook.
 func waitForOperator(ctx context.Context) error {
 	var last error
-	// Each look has the test's own context: that time is up is no reason.
-	err := wait.PollUntilContextTimeout(ctx, often, patience, true, func(context.Context) (bool, error) {
+	// Requests use the outer context, so that the last error is not the timeout of the poll.
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, waitTimeout, true, func(context.Context) (bool, error) {
 		last = operatorReady(ctx)
 		return last == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("the operator did not get ready: %w", last)
+		return fmt.Errorf("the operator did not become ready: %w", last)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func operatorReady(ctx context.Context) error {
 		return err
 	}
 	if leaderAmong(pods, lease) == nil {
-		return fmt.Errorf("%q leads, but no Pod has that name", holder(lease))
+		return fmt.Errorf("the Lease is held by %q, but no Pod has that name", leaseHolder(lease))
 	}
 	return webhookServes(ctx)
 }
@@ -86,8 +86,8 @@ func readLease(ctx context.Context) (*coordinationv1.Lease, error) {
 	return lease, cluster.Get(ctx, client.ObjectKey{Namespace: operatorNamespace, Name: leaseName}, lease)
 }
 
-// holder is who holds the Lease: a Pod's name, and a number made at the process's start.
-func holder(lease *coordinationv1.Lease) string {
+// leaseHolder returns the identity of the Lease's holder: a Pod's name and an ID of its process.
+func leaseHolder(lease *coordinationv1.Lease) string {
 	if lease.Spec.HolderIdentity == nil {
 		return ""
 	}
@@ -96,65 +96,64 @@ func holder(lease *coordinationv1.Lease) string {
 
 func leaderAmong(pods []corev1.Pod, lease *coordinationv1.Lease) *corev1.Pod {
 	for i := range pods {
-		if strings.HasPrefix(holder(lease), pods[i].Name+"_") {
+		if strings.HasPrefix(leaseHolder(lease), pods[i].Name+"_") {
 			return &pods[i]
 		}
 	}
 	return nil
 }
 
-// webhookServes asks the API server to take a SequentialJob that the webhook has to see,
-// without keeping it.
+// webhookServes creates a SequentialJob in a dry run, for which the API server calls the webhook.
 func webhookServes(ctx context.Context) error {
-	sj := prepare(watched, testbuilder.SequentialJob("dry-run", "").Step("a").Obj())
+	sj := prepareSequence(watchedNamespace, testbuilder.SequentialJob("dry-run", "").Step("a").Obj())
 	return cluster.Create(ctx, sj, client.DryRunAll)
 }
 
-// lease reads the Lease.
-func lease(t *testing.T) *coordinationv1.Lease {
+// currentLease reads the Lease.
+func currentLease(t *testing.T) *coordinationv1.Lease {
 	t.Helper()
 	l, err := readLease(t.Context())
-	must(t, err)
+	requireNoError(t, err)
 	return l
 }
 
-// leader is the operator's Pod that holds the Lease.
-func leader(t *testing.T) *corev1.Pod {
+// leaderPod returns the operator's Pod that holds the Lease.
+func leaderPod(t *testing.T) *corev1.Pod {
 	t.Helper()
 	pods, err := operatorPods(t.Context())
-	must(t, err)
-	pod := leaderAmong(pods, lease(t))
+	requireNoError(t, err)
+	pod := leaderAmong(pods, currentLease(t))
 	if pod == nil {
-		t.Fatalf("%q leads, but no Pod has that name", holder(lease(t)))
+		t.Fatalf("the Lease is held by %q, but no Pod has that name", leaseHolder(currentLease(t)))
 	}
 	return pod
 }
 
-// untilAnotherLeads waits until the Lease has another holder.
-func untilAnotherLeads(t *testing.T, than string) {
+// waitForAnotherLeader waits until the Lease has another holder.
+func waitForAnotherLeader(t *testing.T, than string) {
 	t.Helper()
 	eventually(t, "another leader", func() bool {
-		now := holder(lease(t))
+		now := leaseHolder(currentLease(t))
 		return now != "" && now != than
 	})
 }
 
-// operator reads the operator's Deployment.
-func operator(t *testing.T) *appsv1.Deployment {
+// operatorDeployment reads the operator's Deployment.
+func operatorDeployment(t *testing.T) *appsv1.Deployment {
 	t.Helper()
 	deployment := &appsv1.Deployment{}
-	must(t, cluster.Get(t.Context(), operatorKey, deployment))
+	requireNoError(t, cluster.Get(t.Context(), operatorKey, deployment))
 	return deployment
 }
 
-// changeOperator changes the Deployment for the time of a test.
+// changeOperator changes the operator's Deployment until the end of the test.
 func changeOperator(t *testing.T, change func(*appsv1.DeploymentSpec)) {
 	t.Helper()
-	deployment := operator(t)
+	deployment := operatorDeployment(t)
 	original := deployment.DeepCopy()
 	change(&deployment.Spec)
-	must(t, cluster.Patch(t.Context(), deployment, client.MergeFrom(original)))
-	must(t, waitForOperator(t.Context()))
+	requireNoError(t, cluster.Patch(t.Context(), deployment, client.MergeFrom(original)))
+	requireNoError(t, waitForOperator(t.Context()))
 	t.Cleanup(func() {
 		ctx := context.Background()
 		restored := func(ctx context.Context) (bool, error) {
@@ -165,7 +164,7 @@ func changeOperator(t *testing.T, change func(*appsv1.DeploymentSpec)) {
 			err := cluster.Update(ctx, deployment)
 			return err == nil, ignoreConflict(err)
 		}
-		if err := wait.PollUntilContextTimeout(ctx, often, patience, true, restored); err != nil {
+		if err := wait.PollUntilContextTimeout(ctx, pollInterval, waitTimeout, true, restored); err != nil {
 			t.Error(err)
 		}
 		if err := waitForOperator(ctx); err != nil {
@@ -181,10 +180,10 @@ func ignoreConflict(err error) error {
 	return err
 }
 
-// signal sends a signal to the process of this name in a Pod's first container. It comes
-// from the node: the operator's image has no shell, and no process can kill the first one
+// sendSignal sends a signal to the process of this name in a Pod's first container. A privileged Pod
+// sends it, because the operator's image has no shell, and a process cannot kill the first process
 // of its own container.
-func signal(t *testing.T, pod *corev1.Pod, process, sig string) {
+func sendSignal(t *testing.T, pod *corev1.Pod, process, sig string) {
 	t.Helper()
 	_, container, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
 	if container == "" {
@@ -195,44 +194,44 @@ for i in $(seq 50); do
 	for p in /proc/[0-9]*; do
 		grep -qs %s $p/cgroup && [ "$(cat $p/comm)" = %s ] && kill -%s ${p#/proc/} && exit 0
 	done
-	sleep 0.1 # a container runs before its script has come far
+	sleep 0.1 # a running container may not have started the process yet
 done
 exit 1`, container, process, sig)
-	sender := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "signal-", Namespace: privileged}}
+	sender := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "signal-", Namespace: privilegedNamespace}}
 	sender.Spec = corev1.PodSpec{
 		HostPID:       true,
 		RestartPolicy: corev1.RestartPolicyNever,
-		Containers:    []corev1.Container{{Name: "signal", Image: busybox, Command: []string{"sh", "-c", command}}},
+		Containers:    []corev1.Container{{Name: "signal", Image: busyboxImage, Command: []string{"sh", "-c", command}}},
 	}
-	must(t, cluster.Create(t.Context(), sender))
-	defer func() { must(t, cluster.Delete(t.Context(), sender)) }()
+	requireNoError(t, cluster.Create(t.Context(), sender))
+	defer func() { requireNoError(t, cluster.Delete(t.Context(), sender)) }()
 	eventually(t, "the signal to be sent", func() bool {
-		return exists(t, sender) && (sender.Status.Phase == corev1.PodSucceeded || sender.Status.Phase == corev1.PodFailed)
+		return objectExists(t, sender) && (sender.Status.Phase == corev1.PodSucceeded || sender.Status.Phase == corev1.PodFailed)
 	})
 	if sender.Status.Phase != corev1.PodSucceeded {
-		t.Fatalf("there is no process %s in Pod %s", process, pod.Name)
+		t.Fatalf("Pod %[2]s has no process %[1]s", process, pod.Name)
 	}
 }
 
-// forceDelete removes a Pod without waiting for its end.
-func forceDelete(t *testing.T, pod *corev1.Pod) {
+// forceDeletePod deletes a Pod without a grace period.
+func forceDeletePod(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	err := cluster.Delete(t.Context(), pod, client.GracePeriodSeconds(0))
 	if !apierrors.IsNotFound(err) {
-		must(t, err)
+		requireNoError(t, err)
 	}
 }
 
-// countdown is a sequence of n short steps.
-func countdown(name string, n int) *v1alpha1.SequentialJob {
+// newShortSequence returns a sequence of n short steps.
+func newShortSequence(name string, n int) *v1alpha1.SequentialJob {
 	b := testbuilder.SequentialJob(name, "")
 	for i := n; i > 0; i-- {
-		b = b.Step(fmt.Sprintf("t-%d", i), script("sleep 0.2"))
+		b = b.Step(fmt.Sprintf("t-%d", i), shellScript("sleep 0.2"))
 	}
 	return b.Obj()
 }
 
-// since is a time for people.
-func since(start time.Time) time.Duration {
-	return time.Since(start).Round(often)
+// roundedSince returns the elapsed time, rounded for messages.
+func roundedSince(start time.Time) time.Duration {
+	return time.Since(start).Round(pollInterval)
 }

@@ -23,16 +23,16 @@ var buildPlugin sync.Once
 // runPluginBinary runs the kubectl plugin and returns its standard output and exit code.
 func runPluginBinary(t *testing.T, args ...string) (output string, code int) {
 	t.Helper()
-	buildPlugin.Do(func() { must(t, run(t.Context(), "make", "plugin")) })
+	buildPlugin.Do(func() { requireNoError(t, runInRepository(t.Context(), "make", "plugin")) })
 	var stderr bytes.Buffer
-	command := exec.CommandContext(t.Context(), filepath.Join(root, "bin", "kubectl-yardmaster"), args...)
+	command := exec.CommandContext(t.Context(), filepath.Join(repositoryRoot, "bin", "kubectl-yardmaster"), args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+os.Getenv("KUBECONFIG"))
 	command.Stderr = &stderr
 	out, err := command.Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		code = exit.ExitCode()
 	} else {
-		must(t, err)
+		requireNoError(t, err)
 	}
 	if stderr.Len() > 0 {
 		t.Logf("%s: %s", command, stderr.String())
@@ -42,11 +42,11 @@ func runPluginBinary(t *testing.T, args ...string) (output string, code int) {
 
 func testPluginFollowsLogs(t *testing.T) {
 	s := createSequence(t, testbuilder.SequentialJob("followed", "").
-		Step("one", script("for i in 1 2 3; do echo line $i; sleep 1; done")).
-		Step("two", script("echo at once")).
-		Step("three", script("echo failing; exit 3")).Obj())
+		Step("one", shellScript("for i in 1 2 3; do echo line $i; sleep 1; done")).
+		Step("two", shellScript("echo at once")).
+		Step("three", shellScript("echo failing; exit 3")).Obj())
 	// The command starts before the first Pod exists.
-	output, code := runPluginBinary(t, "seq", "logs", "-f", "-n", watched, s.sj.Name)
+	output, code := runPluginBinary(t, "seq", "logs", "-f", "-n", watchedNamespace, s.sj.Name)
 	want := "one | line 1\none | line 2\none | line 3\ntwo | at once\nthree | failing\n"
 	if diff := cmp.Diff(want, output); diff != "" {
 		t.Errorf("logs (-want +got):\n%s", diff)
@@ -54,7 +54,7 @@ func testPluginFollowsLogs(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit code %d, want 0: a failed run is not an error of the logs", code)
 	}
-	again, _ := runPluginBinary(t, "seq", "logs", "-n", watched, s.sj.Name, "--step", "two")
+	again, _ := runPluginBinary(t, "seq", "logs", "-n", watchedNamespace, s.sj.Name, "--step", "two")
 	if diff := cmp.Diff("two | at once\n", again); diff != "" {
 		t.Errorf("logs of step two (-want +got):\n%s", diff)
 	}
@@ -69,8 +69,8 @@ func testPluginWatchesRuns(t *testing.T) {
 		"completes": {"true", "Completed, 1/1 steps", 0},
 		"fails":     {"exit 7", "Failed, 0/1 steps", 1},
 	} {
-		s := createSequence(t, testbuilder.SequentialJob(name, "").Step("only", script(row.script)).Obj())
-		output, code := runPluginBinary(t, "seq", "watch", "-n", watched, s.sj.Name)
+		s := createSequence(t, testbuilder.SequentialJob(name, "").Step("only", shellScript(row.script)).Obj())
+		output, code := runPluginBinary(t, "seq", "watch", "-n", watchedNamespace, s.sj.Name)
 		if !strings.HasSuffix(strings.TrimSpace(output), row.last) || code != row.code {
 			t.Errorf("exit code %d, want %d; output:\n%s", code, row.code, output)
 		}

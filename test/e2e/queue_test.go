@@ -35,7 +35,7 @@ const (
 	defaultJobDuration = 300 * time.Millisecond
 )
 
-// queueEnv is a namespace with NATS, the Queue orders and the WorkerPool clerks of
+// queueEnv is a namespace with NATS, the Queue orders and the WorkerPool orders of
 // examples/orders.
 type queueEnv struct {
 	t                 *testing.T
@@ -67,7 +67,7 @@ func newQueueEnv(t *testing.T, ns string) *queueEnv {
 	env.deployNATS()
 	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=90s")
 	for _, file := range []string{"ledger", "queue"} {
-		env.runKubectl("apply", "-f", filepath.Join(root, "examples", "orders", file+".yaml"))
+		env.runKubectl("apply", "-f", filepath.Join(repositoryRoot, "examples", "orders", file+".yaml"))
 	}
 	env.runKubectl("patch", "secret", "broker", "-p", fmt.Sprintf(`{"stringData":{"url":%q}}`, env.brokerURL()))
 	env.waitUntilQueueReady("orders")
@@ -82,13 +82,13 @@ func newQueueEnv(t *testing.T, ns string) *queueEnv {
 // deployNATS deploys config/nats in the namespace.
 func (env *queueEnv) deployNATS() {
 	env.t.Helper()
-	base, err := filepath.Abs(filepath.Join(root, "config", "nats"))
-	must(env.t, err)
+	base, err := filepath.Abs(filepath.Join(repositoryRoot, "config", "nats"))
+	requireNoError(env.t, err)
 	dir := env.t.TempDir()
 	base, err = filepath.Rel(dir, base)
-	must(env.t, err)
+	requireNoError(env.t, err)
 	overlay := fmt.Sprintf("namespace: %s\nresources: [%s]\n", env.namespace, base)
-	must(env.t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600))
+	requireNoError(env.t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600))
 	env.runKubectl("apply", "-k", dir)
 }
 
@@ -100,7 +100,7 @@ func (env *queueEnv) brokerURL() string {
 // waitUntilQueueReady waits until the Queue is ready.
 func (env *queueEnv) waitUntilQueueReady(name string) {
 	env.t.Helper()
-	env.waitUntil("the Queue "+name+" is ready", patience, func() bool {
+	env.waitUntil("the Queue "+name+" is ready", waitTimeout, func() bool {
 		var queue v1alpha1.Queue
 		return cluster.Get(env.t.Context(), env.objectKey(name), &queue) == nil && isTrue(queue.Status.Conditions, v1alpha1.ConditionReady)
 	})
@@ -115,15 +115,15 @@ func (env *queueEnv) createPool(change func(pool *v1alpha1.WorkerPool)) {
 // createPoolFromExample creates the WorkerPool of an example with changes.
 func (env *queueEnv) createPoolFromExample(example string, change func(pool *v1alpha1.WorkerPool)) {
 	env.t.Helper()
-	raw, err := os.ReadFile(filepath.Join(root, "examples", filepath.FromSlash(example)))
-	must(env.t, err)
+	raw, err := os.ReadFile(filepath.Join(repositoryRoot, "examples", filepath.FromSlash(example)))
+	requireNoError(env.t, err)
 	pool := &v1alpha1.WorkerPool{}
-	must(env.t, yaml.Unmarshal(raw, pool))
+	requireNoError(env.t, yaml.Unmarshal(raw, pool))
 	pool.Namespace = env.namespace
 	if change != nil {
 		change(pool)
 	}
-	must(env.t, cluster.Create(env.t.Context(), pool))
+	requireNoError(env.t, cluster.Create(env.t.Context(), pool))
 }
 
 func (env *queueEnv) objectKey(name string) client.ObjectKey {
@@ -133,13 +133,13 @@ func (env *queueEnv) objectKey(name string) client.ObjectKey {
 func (env *queueEnv) getPool() *v1alpha1.WorkerPool {
 	env.t.Helper()
 	pool := &v1alpha1.WorkerPool{}
-	must(env.t, cluster.Get(env.t.Context(), env.objectKey("clerks"), pool))
+	requireNoError(env.t, cluster.Get(env.t.Context(), env.objectKey("orders"), pool))
 	return pool
 }
 
 func (env *queueEnv) waitUntil(description string, limit time.Duration, condition func() bool) {
 	env.t.Helper()
-	err := wait.PollUntilContextTimeout(env.t.Context(), often, limit, true, func(context.Context) (bool, error) { return condition(), nil })
+	err := wait.PollUntilContextTimeout(env.t.Context(), pollInterval, limit, true, func(context.Context) (bool, error) { return condition(), nil })
 	if err != nil {
 		env.t.Fatalf("timed out waiting until %s: %v", description, err)
 	}
@@ -147,7 +147,7 @@ func (env *queueEnv) waitUntil(description string, limit time.Duration, conditio
 
 func (env *queueEnv) runKubectl(args ...string) string {
 	env.t.Helper()
-	command := kubectl(env.t.Context(), append([]string{"-n", env.namespace}, args...)...)
+	command := newKubectlCommand(env.t.Context(), append([]string{"-n", env.namespace}, args...)...)
 	output, err := command.CombinedOutput()
 	if err != nil {
 		env.t.Fatalf("%s: %v\n%s", command, err, output)
@@ -162,7 +162,7 @@ func (env *queueEnv) runLoadgen(name string, args ...string) {
 	job.Spec.BackoffLimit = new(int32(0))
 	job.Spec.Template.Spec = env.newPodSpec("/ledger-tool", args...)
 	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	must(env.t, cluster.Create(env.t.Context(), job))
+	requireNoError(env.t, cluster.Create(env.t.Context(), job))
 }
 
 // newPodSpec returns a Pod with the ledger that runs a program of the worker's image.
@@ -176,7 +176,7 @@ func (*queueEnv) newPodSpec(program string, args ...string) corev1.PodSpec {
 		Containers: []corev1.Container{{
 			Name: "worker", Image: "example-worker:v1", Command: append([]string{program}, args...),
 			Env:             []corev1.EnvVar{{Name: "LEDGER", Value: "/ledger/lines"}},
-			SecurityContext: restricted(),
+			SecurityContext: restrictedSecurityContext(),
 			VolumeMounts:    []corev1.VolumeMount{{Name: "ledger", MountPath: "/ledger"}},
 		}},
 		Volumes: []corev1.Volume{{Name: "ledger", VolumeSource: corev1.VolumeSource{
@@ -209,7 +209,7 @@ func (env *queueEnv) sendCompletionTime() time.Time {
 	var last time.Time
 	for _, b := range env.sentBatches {
 		job := &batchv1.Job{}
-		must(env.t, cluster.Get(env.t.Context(), env.objectKey("send-"+b.run), job))
+		requireNoError(env.t, cluster.Get(env.t.Context(), env.objectKey("send-"+b.run), job))
 		if job.Status.Failed > 0 {
 			env.t.Fatalf("sending failed: %s", env.runKubectl("logs", "job/"+job.Name))
 		}
@@ -272,7 +272,7 @@ func (env *queueEnv) verifyRun(run string, jobs int) verify.LedgerResult {
 	env.t.Helper()
 	env.runLoadgen("verify-"+run, "verify", "-run="+run, fmt.Sprintf("-jobs=%d", jobs))
 	var output string
-	env.waitUntil("the ledger is verified", patience, func() bool {
+	env.waitUntil("the ledger is verified", waitTimeout, func() bool {
 		pods, err := clientset.CoreV1().Pods(env.namespace).List(env.t.Context(), metav1.ListOptions{LabelSelector: "job-name=verify-" + run})
 		if err != nil || len(pods.Items) == 0 {
 			return false
@@ -302,7 +302,7 @@ func (env *queueEnv) logState() {
 		{"get", "workerpools", "-o", "jsonpath={.items[*].status}"},
 		{"events"},
 	} {
-		output, _ := kubectl(context.Background(), append([]string{"-n", env.namespace}, args...)...).CombinedOutput()
+		output, _ := newKubectlCommand(context.Background(), append([]string{"-n", env.namespace}, args...)...).CombinedOutput()
 		env.t.Logf("kubectl %s\n%s", strings.Join(args, " "), output)
 	}
 }
@@ -320,14 +320,14 @@ func isTrue(conditions []metav1.Condition, kind string) bool {
 func (env *queueEnv) rollOutVersion(version int) {
 	env.t.Helper()
 	patch := fmt.Sprintf(`{"spec":{"version":"%d"}}`, version)
-	must(env.t, cluster.Patch(env.t.Context(), env.getPool(), client.RawPatch(types.MergePatchType, []byte(patch))))
+	requireNoError(env.t, cluster.Patch(env.t.Context(), env.getPool(), client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // setMaxReplicas changes the pool's maxReplicas, so that it scales up or down.
 func (env *queueEnv) setMaxReplicas(replicas int) {
 	env.t.Helper()
 	patch := fmt.Sprintf(`{"spec":{"autoscaling":{"maxReplicas":%d}}}`, replicas)
-	must(env.t, cluster.Patch(env.t.Context(), env.getPool(), client.RawPatch(types.MergePatchType, []byte(patch))))
+	requireNoError(env.t, cluster.Patch(env.t.Context(), env.getPool(), client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // rollOutAndScaleRepeatedly rolls the pool out and scales it while jobs are being sent. It
@@ -364,7 +364,7 @@ func testNoJobIsLostDuringRollouts(t *testing.T) {
 	if rollouts < 5 || result.Revisions < 5 {
 		t.Errorf("%d rollouts, %d revisions did jobs, want at least 5", rollouts, result.Revisions)
 	}
-	env.waitUntil("the pool is scaled to zero", patience, func() bool {
+	env.waitUntil("the pool is scaled to zero", waitTimeout, func() bool {
 		pool := env.getPool()
 		return pool.Status.Replicas == 0 && len(env.workerPods()) == 0
 	})
@@ -374,10 +374,10 @@ func testNoJobIsLostDuringRollouts(t *testing.T) {
 func (env *queueEnv) workerPods() []corev1.Pod {
 	env.t.Helper()
 	var pods corev1.PodList
-	must(env.t, cluster.List(env.t.Context(), &pods, client.InNamespace(env.namespace)))
+	requireNoError(env.t, cluster.List(env.t.Context(), &pods, client.InNamespace(env.namespace)))
 	var workers []corev1.Pod
 	for _, pod := range pods.Items {
-		if strings.HasPrefix(pod.Name, "clerks-") {
+		if strings.HasPrefix(pod.Name, "orders-") {
 			workers = append(workers, pod)
 		}
 	}
@@ -414,8 +414,8 @@ func testNoJobIsLostWhenPodsAreKilled(t *testing.T) {
 // deployIncorrectWorkers creates a Deployment of workers that are not drained.
 func (env *queueEnv) deployIncorrectWorkers(program string, args ...string) {
 	env.t.Helper()
-	labels := map[string]string{"app": "careless"}
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "careless", Namespace: env.namespace}}
+	labels := map[string]string{"app": "incorrect"}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "incorrect", Namespace: env.namespace}}
 	deployment.Spec.Replicas = new(int32(4))
 	deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 	deployment.Spec.Template.Labels = labels
@@ -423,20 +423,20 @@ func (env *queueEnv) deployIncorrectWorkers(program string, args ...string) {
 	deployment.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(0)) // no time to finish jobs
 	deployment.Spec.Template.Spec.Containers[0].Env = append(deployment.Spec.Template.Spec.Containers[0].Env,
 		corev1.EnvVar{Name: "YARDMASTER_CONFIG_FILE", Value: "/config/worker.yaml"},
-		corev1.EnvVar{Name: "YARDMASTER_POD", Value: "careless"})
+		corev1.EnvVar{Name: "YARDMASTER_POD", Value: "incorrect"})
 	env.mountWorkerConfig(&deployment.Spec.Template.Spec)
-	must(env.t, cluster.Create(env.t.Context(), deployment))
+	requireNoError(env.t, cluster.Create(env.t.Context(), deployment))
 }
 
 // mountWorkerConfig mounts a worker configuration, as the operator does for a WorkerPool.
 func (env *queueEnv) mountWorkerConfig(pod *corev1.PodSpec) {
 	env.t.Helper()
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "careless", Namespace: env.namespace}, Data: map[string]string{
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "incorrect", Namespace: env.namespace}, Data: map[string]string{
 		"worker.yaml": "broker: {url: '" + env.brokerURL() + "'}\nconcurrency: 20\nqueues: [{name: orders, lease: 15s}]\n",
 	}}
-	must(env.t, client.IgnoreAlreadyExists(cluster.Create(env.t.Context(), config)))
+	requireNoError(env.t, client.IgnoreAlreadyExists(cluster.Create(env.t.Context(), config)))
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "config", VolumeSource: corev1.VolumeSource{
-		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "careless"}},
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "incorrect"}},
 	}})
 	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "config", MountPath: "/config"})
 }
@@ -449,21 +449,21 @@ func runIncorrectWorkers(t *testing.T, ns, program string, args ...string) verif
 	env.deployIncorrectWorkers(program, args...)
 	env.sendJobs()
 	for env.isSending() {
-		env.runKubectl("rollout", "restart", "deployment/careless")
-		env.runKubectl("rollout", "status", "deployment/careless", "--timeout=90s")
+		env.runKubectl("rollout", "restart", "deployment/incorrect")
+		env.runKubectl("rollout", "status", "deployment/incorrect", "--timeout=90s")
 	}
 	env.waitUntilAllDone()
 	return env.verifyJobs()
 }
 
 func testDeploymentWithoutDrainIsDetected(t *testing.T) {
-	if result := runIncorrectWorkers(t, undrainedNamespace, "/worker"); result.EachDoneOnce() {
+	if result := runIncorrectWorkers(t, withoutDrainNamespace, "/worker"); result.EachDoneOnce() {
 		t.Errorf("a Deployment without draining lost or repeated no job: %+v", result)
 	}
 }
 
 func testAcknowledgingFirstLosesJobs(t *testing.T) {
-	if result := runIncorrectWorkers(t, carelessNamespace, "/careless", "nats://nats."+carelessNamespace+":4222", "orders"); result.Done == result.Sent {
+	if result := runIncorrectWorkers(t, earlyAckNamespace, "/earlyack", "nats://nats."+earlyAckNamespace+":4222", "orders"); result.Done == result.Sent {
 		t.Errorf("workers that acknowledge first lost no job: %+v", result)
 	}
 }

@@ -21,11 +21,11 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// Every line is a permission: verb, resource and, if it is for one object only, its name.
+// Each line is a permission: the verb, the resource and, if it is limited to one object, its name.
 var (
-	// everywhere are its permissions for metrics and the webhook, and to remove finalizers from
-	// what its namespace takes along.
-	everywhere = []string{
+	// permissionsInAllNamespaces lists the operator's permissions in all namespaces: for metrics, for the webhook,
+	// and to remove finalizers from objects in terminating namespaces.
+	permissionsInAllNamespaces = []string{
 		"create authentication.k8s.io/tokenreviews",
 		"create authorization.k8s.io/subjectaccessreviews",
 		"get admissionregistration.k8s.io/mutatingwebhookconfigurations",
@@ -43,8 +43,8 @@ var (
 		"watch admissionregistration.k8s.io/mutatingwebhookconfigurations",
 		"watch admissionregistration.k8s.io/validatingwebhookconfigurations",
 	}
-	// atHome is what it may besides, in the namespace it runs in.
-	atHome = []string{
+	// permissionsInOperatorNamespace lists the additional permissions in the operator's own namespace.
+	permissionsInOperatorNamespace = []string{
 		"create coordination.k8s.io/leases",
 		"create events",
 		"create events.k8s.io/events",
@@ -59,8 +59,8 @@ var (
 		"update secrets yardmaster-webhook-certs",
 		"watch secrets",
 	}
-	// atWork is what it may besides, in a namespace it watches.
-	atWork = []string{
+	// permissionsInWatchedNamespaces lists the additional permissions in watched namespaces.
+	permissionsInWatchedNamespaces = []string{
 		"create apps/deployments",
 		"create apps/statefulsets",
 		"create batch/jobs",
@@ -162,8 +162,8 @@ var (
 		"watch yardmaster.dev/sessionrunners",
 		"watch yardmaster.dev/workerpools",
 	}
-	// asReporter is what it may besides, in a namespace it reports on.
-	asReporter = []string{
+	// permissionsInReportedNamespaces lists the additional permissions in namespaces that the operator reports on.
+	permissionsInReportedNamespaces = []string{
 		"create events.k8s.io/events",
 		"create yardmaster.dev/jobreports",
 		"get yardmaster.dev/jobreports",
@@ -173,54 +173,55 @@ var (
 	}
 )
 
-func leastPrivilege(t *testing.T) {
+func testLeastPrivilege(t *testing.T) {
 	for namespace, extra := range map[string][]string{
-		watched: atWork, doomed: atWork, operatorNamespace: atHome, reported: asReporter, unwatched: nil, "kube-system": nil,
+		watchedNamespace: permissionsInWatchedNamespaces, deletedNamespace: permissionsInWatchedNamespaces, operatorNamespace: permissionsInOperatorNamespace, reportedNamespace: permissionsInReportedNamespaces, unwatchedNamespace: nil, "kube-system": nil,
 	} {
-		want := slices.Sorted(slices.Values(slices.Concat(everywhere, extra)))
-		if diff := cmp.Diff(want, permissions(t, namespace)); diff != "" {
+		want := slices.Sorted(slices.Values(slices.Concat(permissionsInAllNamespaces, extra)))
+		if diff := cmp.Diff(want, operatorPermissions(t, namespace)); diff != "" {
 			t.Errorf("permissions in namespace %s (-want, +got):\n%s", namespace, diff)
 		}
 	}
-	mustNot(t)
+	wantForbidden(t)
 }
 
-// The right to patch is for finalizers, and RBAC cannot say so.
-func noSpec(t *testing.T) {
+// The operator needs patch only to remove finalizers. RBAC cannot express that; a
+// ValidatingAdmissionPolicy denies changes of the spec.
+func testOperatorCannotChangeSpecs(t *testing.T) {
 	as := rest.CopyConfig(config)
-	as.Impersonate = rest.ImpersonationConfig{UserName: serviceAccount, Groups: groupsOf(serviceAccount)}
+	as.Impersonate = rest.ImpersonationConfig{UserName: serviceAccount, Groups: serviceAccountGroups(serviceAccount)}
 	asOperator, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
-	must(t, err)
-	s := createSequenceIn(t, unwatched, testbuilder.SequentialJob("not-to-be-changed", "").Step("a", script("true")).Obj())
+	requireNoError(t, err)
+	s := createSequenceIn(t, unwatchedNamespace, testbuilder.SequentialJob("immutable", "").Step("a", shellScript("true")).Obj())
 	patch := func(text string) error {
-		return asOperator.Patch(t.Context(), s.now().DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)))
+		return asOperator.Patch(t.Context(), s.readSequence().DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)))
 	}
 	if err := patch(`{"spec":{"suspend":true}}`); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "may not change a spec") {
 		t.Errorf("a change of the spec: %v", err)
 	}
-	must(t, patch(`{"metadata":{"finalizers":["`+v1alpha1.SequentialJobFinalizer+`"]}}`))
-	must(t, patch(`{"metadata":{"finalizers":null}}`))
+	requireNoError(t, patch(`{"metadata":{"finalizers":["`+v1alpha1.SequentialJobFinalizer+`"]}}`))
+	requireNoError(t, patch(`{"metadata":{"finalizers":null}}`))
 }
 
-// permissions are the operator's in a namespace, but for those that everyone has.
-func permissions(t *testing.T, namespace string) []string {
+// operatorPermissions returns the operator's permissions in a namespace, except those of every user.
+func operatorPermissions(t *testing.T, namespace string) []string {
 	t.Helper()
-	everyones := rulesFor(t, "system:serviceaccount:default:default", namespace)
-	return slices.DeleteFunc(rulesFor(t, serviceAccount, namespace), func(permission string) bool {
+	everyones := listPermissions(t, "system:serviceaccount:default:default", namespace)
+	return slices.DeleteFunc(listPermissions(t, serviceAccount, namespace), func(permission string) bool {
 		return slices.Contains(everyones, permission)
 	})
 }
 
-// rulesFor asks the API server, as the user would, what the user may.
-func rulesFor(t *testing.T, user, namespace string) []string {
+// listPermissions returns the user's permissions in a namespace, from a SelfSubjectRulesReview.
+func listPermissions(t *testing.T, user, namespace string) []string {
 	t.Helper()
 	as := rest.CopyConfig(config)
-	as.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groupsOf(user)}
+	as.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: serviceAccountGroups(user)}
 	clients, err := kubernetes.NewForConfig(as)
-	must(t, err)
+	requireNoError(t, err)
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
 	answer, err := clients.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), review, metav1.CreateOptions{})
-	must(t, err)
+	requireNoError(t, err)
 	if answer.Status.Incomplete {
 		t.Fatalf("the answer is incomplete: %s", answer.Status.EvaluationError)
 	}
@@ -255,46 +256,46 @@ func permissionsOf(rule authorizationv1.ResourceRule) (all []string) {
 	return all
 }
 
-func groupsOf(user string) []string {
+func serviceAccountGroups(user string) []string {
 	namespace := strings.Split(user, ":")[2]
 	return []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
 }
 
-// mustNot asks the authorizer itself about what would be worst.
-func mustNot(t *testing.T) {
+// wantForbidden checks that the authorizer denies the most dangerous requests.
+func wantForbidden(t *testing.T) {
 	t.Helper()
 	type attributes = authorizationv1.ResourceAttributes
 	for _, a := range []attributes{
-		{Verb: "list", Resource: "secrets", Namespace: watched},
-		{Verb: "watch", Resource: "secrets", Namespace: watched},
-		{Verb: "get", Resource: "secrets", Namespace: reported},
-		{Verb: "get", Resource: "secrets", Namespace: unwatched},
-		{Verb: "create", Resource: "pods", Namespace: unwatched}, // where it watches, to try one without making it
-		{Verb: "delete", Resource: "pods", Namespace: watched},
-		{Verb: "create", Resource: "pods", Subresource: "exec", Namespace: watched},
-		{Verb: "get", Resource: "pods", Subresource: "log", Namespace: watched},
-		{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Namespace: watched},
-		{Verb: "delete", Resource: "persistentvolumeclaims", Namespace: watched},
-		{Verb: "create", Group: "yardmaster.dev", Resource: "sequentialjobs", Namespace: watched},
-		{Verb: "delete", Resource: "configmaps", Namespace: watched},
-		{Verb: "delete", Resource: "services", Namespace: watched},
-		{Verb: "delete", Resource: "serviceaccounts", Namespace: watched},
-		{Verb: "delete", Group: "networking.k8s.io", Resource: "networkpolicies", Namespace: watched},
-		{Verb: "create", Group: "yardmaster.dev", Resource: "agenticsessions", Namespace: watched},
-		{Verb: "patch", Group: "yardmaster.dev", Resource: "agenticsessions", Namespace: watched},
-		{Verb: "patch", Group: "yardmaster.dev", Resource: "sessionrunners", Namespace: watched},
-		{Verb: "bind", Group: "rbac.authorization.k8s.io", Resource: "roles", Namespace: watched},
-		{Verb: "escalate", Group: "rbac.authorization.k8s.io", Resource: "roles", Namespace: watched},
-		{Verb: "delete", Group: "yardmaster.dev", Resource: "queues", Namespace: watched},
-		{Verb: "delete", Group: "yardmaster.dev", Resource: "workerpools", Namespace: watched},
-		{Verb: "patch", Group: "yardmaster.dev", Resource: "policies", Namespace: watched},
-		{Verb: "delete", Group: "batch", Resource: "jobs", Namespace: reported},
-		{Verb: "patch", Group: "batch", Resource: "jobs", Namespace: reported},
-		{Verb: "get", Group: "batch", Resource: "jobs", Namespace: reported},
-		{Verb: "list", Resource: "pods", Namespace: reported},
-		{Verb: "delete", Group: "yardmaster.dev", Resource: "jobreports", Namespace: reported},
-		{Verb: "create", Group: "batch", Resource: "jobs", Namespace: unwatched},
-		{Verb: "list", Group: "batch", Resource: "jobs", Namespace: unwatched},
+		{Verb: "list", Resource: "secrets", Namespace: watchedNamespace},
+		{Verb: "watch", Resource: "secrets", Namespace: watchedNamespace},
+		{Verb: "get", Resource: "secrets", Namespace: reportedNamespace},
+		{Verb: "get", Resource: "secrets", Namespace: unwatchedNamespace},
+		{Verb: "create", Resource: "pods", Namespace: unwatchedNamespace}, // in watched namespaces, sessions need dry runs of Pods
+		{Verb: "delete", Resource: "pods", Namespace: watchedNamespace},
+		{Verb: "create", Resource: "pods", Subresource: "exec", Namespace: watchedNamespace},
+		{Verb: "get", Resource: "pods", Subresource: "log", Namespace: watchedNamespace},
+		{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Namespace: watchedNamespace},
+		{Verb: "delete", Resource: "persistentvolumeclaims", Namespace: watchedNamespace},
+		{Verb: "create", Group: "yardmaster.dev", Resource: "sequentialjobs", Namespace: watchedNamespace},
+		{Verb: "delete", Resource: "configmaps", Namespace: watchedNamespace},
+		{Verb: "delete", Resource: "services", Namespace: watchedNamespace},
+		{Verb: "delete", Resource: "serviceaccounts", Namespace: watchedNamespace},
+		{Verb: "delete", Group: "networking.k8s.io", Resource: "networkpolicies", Namespace: watchedNamespace},
+		{Verb: "create", Group: "yardmaster.dev", Resource: "agenticsessions", Namespace: watchedNamespace},
+		{Verb: "patch", Group: "yardmaster.dev", Resource: "agenticsessions", Namespace: watchedNamespace},
+		{Verb: "patch", Group: "yardmaster.dev", Resource: "sessionrunners", Namespace: watchedNamespace},
+		{Verb: "bind", Group: "rbac.authorization.k8s.io", Resource: "roles", Namespace: watchedNamespace},
+		{Verb: "escalate", Group: "rbac.authorization.k8s.io", Resource: "roles", Namespace: watchedNamespace},
+		{Verb: "delete", Group: "yardmaster.dev", Resource: "queues", Namespace: watchedNamespace},
+		{Verb: "delete", Group: "yardmaster.dev", Resource: "workerpools", Namespace: watchedNamespace},
+		{Verb: "patch", Group: "yardmaster.dev", Resource: "policies", Namespace: watchedNamespace},
+		{Verb: "delete", Group: "batch", Resource: "jobs", Namespace: reportedNamespace},
+		{Verb: "patch", Group: "batch", Resource: "jobs", Namespace: reportedNamespace},
+		{Verb: "get", Group: "batch", Resource: "jobs", Namespace: reportedNamespace},
+		{Verb: "list", Resource: "pods", Namespace: reportedNamespace},
+		{Verb: "delete", Group: "yardmaster.dev", Resource: "jobreports", Namespace: reportedNamespace},
+		{Verb: "create", Group: "batch", Resource: "jobs", Namespace: unwatchedNamespace},
+		{Verb: "list", Group: "batch", Resource: "jobs", Namespace: unwatchedNamespace},
 		{Verb: "list", Group: "batch", Resource: "jobs"}, // in all namespaces
 		{Verb: "list", Group: "yardmaster.dev", Resource: "sequentialjobs"},
 		{Verb: "create", Group: "batch", Resource: "jobs", Namespace: operatorNamespace},
@@ -310,11 +311,11 @@ func mustNot(t *testing.T) {
 		{Verb: "escalate", Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
 	} {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: serviceAccount, Groups: groupsOf(serviceAccount), ResourceAttributes: &a,
+			User: serviceAccount, Groups: serviceAccountGroups(serviceAccount), ResourceAttributes: &a,
 		}}
-		must(t, cluster.Create(t.Context(), review))
+		requireNoError(t, cluster.Create(t.Context(), review))
 		if review.Status.Allowed {
-			t.Errorf("it may %s: %s", strings.TrimSpace(fmt.Sprintf("%+v", a)), review.Status.Reason)
+			t.Errorf("the operator is allowed to %s: %s", strings.TrimSpace(fmt.Sprintf("%+v", a)), review.Status.Reason)
 		}
 	}
 }

@@ -22,11 +22,11 @@ const (
 	childDeletionLimit = 30 * time.Second
 )
 
-func sessionsDeleted(t *testing.T) {
+func testSessionsDeleted(t *testing.T) {
 	wantChildrenDeletedInTime(t, createRunningSessions(t))
 }
 
-func sessionsDeletedWithoutOperator(t *testing.T) {
+func testSessionsDeletedWithoutOperator(t *testing.T) {
 	sessions := createRunningSessions(t)
 	scaleOperatorToZero(t)
 	wantChildrenDeletedInTime(t, sessions)
@@ -66,7 +66,7 @@ func wantChildrenDeletedInTime(t *testing.T, sessions []*sessionTest) {
 		found := countChildObjects(t, deletionNamespace)
 		for uid := range left {
 			if found[uid] == nil {
-				times = append(times, since(start))
+				times = append(times, roundedSince(start))
 				delete(left, uid)
 			}
 		}
@@ -83,10 +83,10 @@ func wantChildrenDeletedInTime(t *testing.T, sessions []*sessionTest) {
 // scaleOperatorToZero stops the operator for the rest of the test.
 func scaleOperatorToZero(t *testing.T) {
 	t.Helper()
-	before := operator(t)
+	before := operatorDeployment(t)
 	none := before.DeepCopy()
 	none.Spec.Replicas = new(int32(0))
-	must(t, cluster.Patch(t.Context(), none, client.MergeFrom(before)))
+	requireNoError(t, cluster.Patch(t.Context(), none, client.MergeFrom(before)))
 	t.Cleanup(func() {
 		ctx := context.Background()
 		if err := cluster.Patch(ctx, before, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, *before.Spec.Replicas))); err != nil {
@@ -98,7 +98,7 @@ func scaleOperatorToZero(t *testing.T) {
 	})
 	eventually(t, "the operator's Pods to be deleted", func() bool {
 		pods, err := operatorPods(t.Context())
-		must(t, err)
+		requireNoError(t, err)
 		return len(pods) == 0
 	})
 }

@@ -23,12 +23,12 @@ func (s *sessionTest) runPlugin(code int, args ...string) string {
 }
 
 func testPluginFollowsASession(t *testing.T) {
-	s := createSession(t, echoRunner, "Repair the fence.\n/cost 0.12\n/fail 3 1\nThe fence is repaired.", func(spec *v1alpha1.AgenticSessionSpec) {
+	s := createSession(t, echoRunner, "Fix the test.\n/cost 0.12\n/fail 3 1\nThe test is fixed.", func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Retry = &v1alpha1.SessionRetry{Limit: 1}
 	})
 	// The command starts before the first Pod exists and follows the second one too.
 	log := withoutRunnerNotes(s.runPlugin(0, "logs", "-f"))
-	if diff := cmp.Diff("r1-a1 | Repair the fence.\nr1-a2 | Repair the fence.\nr1-a2 | The fence is repaired.\n", log); diff != "" {
+	if diff := cmp.Diff("r1-a1 | Fix the test.\nr1-a2 | Fix the test.\nr1-a2 | The test is fixed.\n", log); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}
 	watched := s.runPlugin(0, "watch")

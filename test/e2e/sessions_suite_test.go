@@ -44,19 +44,19 @@ const (
 	rootRunner = "root"
 
 	runnerImage = "example-runner:v1"
-	// unavailableImage does not exist.
+	// unavailableImage cannot be pulled.
 	unavailableImage = "registry.invalid/nothing:1"
 )
 
-// visitor is the label of Pods that may connect to an interactive session.
-var visitor = map[string]string{"app": "visitor"}
+// visitorLabels is the label of Pods that may connect to an interactive session.
+var visitorLabels = map[string]string{"app": "visitor"}
 
 // createRunners creates the SessionRunners in a namespace.
 func createRunners(t *testing.T, ns string) {
 	t.Helper()
 	setInteractive := func(spec *v1alpha1.SessionRunnerSpec) {
 		spec.ActivityLease, spec.Egress = true, apiServerEgress(t)
-		spec.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: visitor}}}
+		spec.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: visitorLabels}}}
 	}
 	for name, configure := range map[string]func(spec *v1alpha1.SessionRunnerSpec){
 		echoRunner:        func(*v1alpha1.SessionRunnerSpec) {},
@@ -64,15 +64,15 @@ func createRunners(t *testing.T, ns string) {
 		sidecarRunner: func(spec *v1alpha1.SessionRunnerSpec) {
 			setInteractive(spec)
 			spec.Sidecars = []v1alpha1.SessionSidecar{{
-				Name: "sidecar", Image: busybox, Workspace: true,
+				Name: "sidecar", Image: busyboxImage, Workspace: true,
 				Command: []string{"sh", "-c", "trap 'exit 0' TERM; touch /workspace/sidecar-started; sleep 3600 & wait"},
 			}}
 		},
 		shellRunner: func(spec *v1alpha1.SessionRunnerSpec) {
-			spec.Image, spec.AllowedImages = busybox, []string{unavailableImage}
+			spec.Image, spec.AllowedImages = busyboxImage, []string{unavailableImage}
 			spec.Command = []string{"sh", "-ec", `. "$AGENTIC_PROMPT_FILE"`}
 		},
-		rootRunner: func(spec *v1alpha1.SessionRunnerSpec) { spec.Image, spec.RunAsUser = busybox, nil },
+		rootRunner: func(spec *v1alpha1.SessionRunnerSpec) { spec.Image, spec.RunAsUser = busyboxImage, nil },
 	} {
 		r := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
 		r.Spec.Image, r.Spec.RunAsUser = runnerImage, new(int64(65532))
@@ -82,7 +82,7 @@ func createRunners(t *testing.T, ns string) {
 		}
 		configure(&r.Spec)
 		if err := cluster.Create(t.Context(), r); !apierrors.IsAlreadyExists(err) {
-			must(t, err)
+			requireNoError(t, err)
 		}
 	}
 }
@@ -92,9 +92,9 @@ func apiServerEgress(t *testing.T) []v1alpha1.SessionEgress {
 	t.Helper()
 	key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
 	var service corev1.Service
-	must(t, cluster.Get(t.Context(), key, &service))
+	requireNoError(t, cluster.Get(t.Context(), key, &service))
 	var slice discoveryv1.EndpointSlice
-	must(t, cluster.Get(t.Context(), key, &slice))
+	requireNoError(t, cluster.Get(t.Context(), key, &slice))
 	egress := []v1alpha1.SessionEgress{{CIDR: service.Spec.ClusterIP + "/32", Ports: []v1alpha1.SessionPort{{Port: service.Spec.Ports[0].Port}}}}
 	for _, endpoint := range slice.Endpoints {
 		egress = append(egress, v1alpha1.SessionEgress{CIDR: endpoint.Addresses[0] + "/32", Ports: []v1alpha1.SessionPort{{Port: *slice.Ports[0].Port}}})
@@ -111,7 +111,7 @@ type sessionTest struct {
 // createSession creates a session with this SessionRunner.
 func createSession(t *testing.T, runner, prompt string, change func(spec *v1alpha1.AgenticSessionSpec)) *sessionTest {
 	t.Helper()
-	return createSessionIn(t, sessionsNamespace, "talk-", runner, prompt, change)
+	return createSessionIn(t, sessionsNamespace, "session-", runner, prompt, change)
 }
 
 func createSessionIn(t *testing.T, ns, name, runner, prompt string, change func(spec *v1alpha1.AgenticSessionSpec)) *sessionTest {
@@ -125,7 +125,7 @@ func createSessionIn(t *testing.T, ns, name, runner, prompt string, change func(
 	if change != nil {
 		change(&s.Spec)
 	}
-	must(t, cluster.Create(t.Context(), s))
+	requireNoError(t, cluster.Create(t.Context(), s))
 	return trackSession(t, s)
 }
 
@@ -147,7 +147,7 @@ func trackSession(t *testing.T, s *v1alpha1.AgenticSession) *sessionTest {
 // getSession reads the session from the cluster.
 func (s *sessionTest) getSession() *v1alpha1.AgenticSession {
 	s.t.Helper()
-	must(s.t, cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.s), s.s))
+	requireNoError(s.t, cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.s), s.s))
 	return s.s
 }
 
@@ -210,7 +210,7 @@ func (s *sessionTest) waitForEvents(want ...string) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("%s to have the events %v", s.s.Name, want), func() bool {
 		var list eventsv1.EventList
-		must(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.s.Namespace)))
+		requireNoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.s.Namespace)))
 		found := map[string]bool{}
 		for i := range list.Items {
 			if list.Items[i].Regarding.UID == s.s.UID {
@@ -224,20 +224,20 @@ func (s *sessionTest) waitForEvents(want ...string) {
 // patchSpec changes the spec as a user does.
 func (s *sessionTest) patchSpec(spec string) {
 	s.t.Helper()
-	must(s.t, cluster.Patch(s.t.Context(), s.s, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
+	requireNoError(s.t, cluster.Patch(s.t.Context(), s.s, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
 }
 
 // deleteSession deletes the session as kubectl does.
 func (s *sessionTest) deleteSession() {
 	s.t.Helper()
-	must(s.t, cluster.Delete(s.t.Context(), s.s, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	requireNoError(s.t, cluster.Delete(s.t.Context(), s.s, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
 // currentPod returns the Pod of the open attempt.
 func (s *sessionTest) currentPod() *corev1.Pod {
 	s.t.Helper()
 	var pods corev1.PodList
-	must(s.t, cluster.List(s.t.Context(), &pods, client.InNamespace(s.s.Namespace), client.MatchingLabels{batchv1.JobNameLabel: s.getSession().Status.Job}))
+	requireNoError(s.t, cluster.List(s.t.Context(), &pods, client.InNamespace(s.s.Namespace), client.MatchingLabels{batchv1.JobNameLabel: s.getSession().Status.Job}))
 	if len(pods.Items) != 1 {
 		s.t.Fatalf("Job %s has %d Pods", s.s.Status.Job, len(pods.Items))
 	}
@@ -258,8 +258,8 @@ func countChildObjects(t *testing.T, ns string) map[types.UID]map[string]int {
 	t.Helper()
 	found := map[types.UID]map[string]int{}
 	for kind, list := range childObjectLists() {
-		must(t, cluster.List(t.Context(), list, client.InNamespace(ns), client.HasLabels{session.LabelSessionUID}))
-		must(t, meta.EachListItem(list, func(object runtime.Object) error {
+		requireNoError(t, cluster.List(t.Context(), list, client.InNamespace(ns), client.HasLabels{session.LabelSessionUID}))
+		requireNoError(t, meta.EachListItem(list, func(object runtime.Object) error {
 			accessor, err := meta.Accessor(object)
 			if err != nil {
 				return err

@@ -24,7 +24,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-func sessionResult(t *testing.T) {
+func testSessionResult(t *testing.T) {
 	s := createSession(t, echoRunner, "Fix the test.\n/cost 0.12\n/sleep 3s\nThe test is fixed.", nil)
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantRuns("1/1 Completed 0")
@@ -54,8 +54,8 @@ func sessionResult(t *testing.T) {
 // wantColumns checks the output of kubectl get, except the age.
 func (s *sessionTest) wantColumns(header, row string) {
 	s.t.Helper()
-	output, err := kubectl(s.t.Context(), "get", "as", "-n", s.s.Namespace, s.s.Name).Output()
-	must(s.t, err)
+	output, err := newKubectlCommand(s.t.Context(), "get", "as", "-n", s.s.Namespace, s.s.Name).Output()
+	requireNoError(s.t, err)
 	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
 	if len(lines) != 2 || strings.Join(strings.Fields(lines[0]), " ") != header || !strings.HasPrefix(strings.Join(strings.Fields(lines[1]), " "), row+" ") {
 		s.t.Errorf("kubectl get shows:\n%s\nwant:\n%s\n%s", output, header, row)
@@ -76,7 +76,7 @@ awk '{printf "%s|", $0}' /tmp/found > /tmp/line
 printf '{"summary": "%s"}' "$(cat /tmp/line)" > "$AGENTIC_RESULT_FILE"
 `
 
-func sessionConfined(t *testing.T) {
+func testSessionConfined(t *testing.T) {
 	s := createSession(t, shellRunner, confinementScript, nil)
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	s.wantSummary(strings.Join([]string{
@@ -95,10 +95,10 @@ func setAllFeatures(spec *v1alpha1.AgenticSessionSpec) {
 	spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "none", Optional: true}}
 }
 
-func sessionRestricted(t *testing.T) {
+func testSessionRestricted(t *testing.T) {
 	// The namespace must refuse a Pod without a security context, or the test proves nothing.
 	plain := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "plain", Namespace: sessionsNamespace}}
-	plain.Spec.Containers = []corev1.Container{{Name: "plain", Image: busybox}}
+	plain.Spec.Containers = []corev1.Container{{Name: "plain", Image: busyboxImage}}
 	if err := cluster.Create(t.Context(), plain, client.DryRunAll); !apierrors.IsForbidden(err) {
 		t.Fatalf("the namespace does not enforce the profile restricted: %v", err)
 	}
@@ -113,14 +113,14 @@ func sessionRestricted(t *testing.T) {
 	s.wantRuns("1/1 Completed 0")
 }
 
-// logbookScript writes each start and stop into a file in the workspace. It ends by itself only at
+// logbookScript writes each start and stop into a file in the workspace. It exits by itself only in
 // the second attempt.
 const logbookScript = `
 cd "$AGENTIC_WORKSPACE"
-trap 'echo stopped >> book; exit 143' TERM
-echo "started $AGENTIC_RUN/$AGENTIC_ATTEMPT" >> book
-if [ $(grep -c started book) = 2 ]; then
-	printf '{"summary": "%s"}' "$(tr '\n' ' ' < book)" > "$AGENTIC_RESULT_FILE"
+trap 'echo stopped >> history; exit 143' TERM
+echo "started $AGENTIC_RUN/$AGENTIC_ATTEMPT" >> history
+if [ $(grep -c started history) = 2 ]; then
+	printf '{"summary": "%s"}' "$(tr '\n' ' ' < history)" > "$AGENTIC_RESULT_FILE"
 	exit 0
 fi
 echo waiting
@@ -134,7 +134,7 @@ func (s *sessionTest) waitForLogLine(line string) {
 	pod := s.currentPod()
 	eventually(s.t, "the runner to log "+line, func() bool {
 		log, err := clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: v1alpha1.RunnerContainer}).DoRaw(s.t.Context())
-		must(s.t, err)
+		requireNoError(s.t, err)
 		return slices.Contains(strings.Split(string(log), "\n"), line)
 	})
 }
@@ -143,14 +143,14 @@ func setPersistentWorkspace(spec *v1alpha1.AgenticSessionSpec) {
 	spec.Workspace = &v1alpha1.SessionWorkspace{Size: new(resource.MustParse("100Mi"))}
 }
 
-func sessionRestarted(t *testing.T) {
+func testSessionRestarted(t *testing.T) {
 	s := createSession(t, shellRunner, logbookScript, setPersistentWorkspace)
 	s.waitForPhase(v1alpha1.SessionRunning)
 	s.waitForLogLine("waiting")
 	pod := s.currentPod()
 	s.patchSpec(`{"operatingMode": "Stopped"}`)
 	s.waitForPhase(v1alpha1.SessionStopped)
-	if exists(t, pod) {
+	if objectExists(t, pod) {
 		t.Error("the session is stopped but its Pod exists")
 	}
 	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonStopped)
@@ -161,7 +161,7 @@ func sessionRestarted(t *testing.T) {
 	s.wantSummary("started 1/1 stopped started 1/2 ")
 }
 
-func sessionEvicted(t *testing.T) {
+func testSessionEvicted(t *testing.T) {
 	s := createSession(t, shellRunner, logbookScript, func(spec *v1alpha1.AgenticSessionSpec) {
 		setPersistentWorkspace(spec)
 		spec.Retry = &v1alpha1.SessionRetry{OnDisruption: true}
@@ -169,7 +169,7 @@ func sessionEvicted(t *testing.T) {
 	s.waitForPhase(v1alpha1.SessionRunning)
 	s.waitForLogLine("waiting")
 	pod := s.currentPod()
-	must(t, clientset.PolicyV1().Evictions(pod.Namespace).Evict(t.Context(), &policyv1.Eviction{
+	requireNoError(t, clientset.PolicyV1().Evictions(pod.Namespace).Evict(t.Context(), &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
 	}))
 	s.waitForPhase(v1alpha1.SessionCompleted)
@@ -180,7 +180,7 @@ func sessionEvicted(t *testing.T) {
 	}
 }
 
-func sessionTimeout(t *testing.T) {
+func testSessionTimeout(t *testing.T) {
 	const timeout, tolerance = 40 * time.Second, 2 * time.Second
 	s := createSession(t, echoRunner, "/idle 1h", func(spec *v1alpha1.AgenticSessionSpec) { spec.Timeout = new(int32(timeout.Seconds())) })
 	s.waitForPhase(v1alpha1.SessionRunning)
@@ -201,7 +201,7 @@ func sessionTimeout(t *testing.T) {
 	}
 }
 
-func sessionIdle(t *testing.T) {
+func testSessionIdle(t *testing.T) {
 	setInactivityTimeout := func(spec *v1alpha1.AgenticSessionSpec) { spec.InactivityTimeout = new(int32(20)) }
 	idle := createSession(t, interactiveRunner, "/idle 1h", setInactivityTimeout)
 	busy := createSession(t, interactiveRunner, "/sleep 45s", setInactivityTimeout)
@@ -211,14 +211,14 @@ func sessionIdle(t *testing.T) {
 	busy.waitForPhase(v1alpha1.SessionCompleted)
 	busy.wantRuns("1/1 Completed 0")
 	lease := &coordinationv1.Lease{}
-	must(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(busy.s), lease))
+	requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(busy.s), lease))
 	if holder := lease.Spec.HolderIdentity; holder == nil || *holder != busy.s.Name+"-r1-a1" {
 		t.Errorf("the Lease is held by %v", holder)
 	}
 }
 
-func sessionExit(t *testing.T) {
-	s := createSession(t, echoRunner, "I try.\n/fail 7", nil)
+func testSessionExit(t *testing.T) {
+	s := createSession(t, echoRunner, "Try it.\n/fail 7", nil)
 	s.waitForPhase(v1alpha1.SessionFailed)
 	s.wantRuns("1/1 Failed ExitedWithError 7")
 	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonExitedWithError)
@@ -233,7 +233,7 @@ func sessionExit(t *testing.T) {
 	}
 }
 
-func sessionOutOfMemory(t *testing.T) {
+func testSessionOutOfMemory(t *testing.T) {
 	s := createSession(t, shellRunner, "exec tail /dev/zero", func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Resources = &v1alpha1.SessionResources{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}}
 	})
@@ -241,7 +241,7 @@ func sessionOutOfMemory(t *testing.T) {
 	s.wantRuns("1/1 Failed OOMKilled 137")
 }
 
-func sessionMissingImage(t *testing.T) {
+func testSessionMissingImage(t *testing.T) {
 	s := createSession(t, shellRunner, "true", func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Image, spec.StartupTimeout = unavailableImage, new(int32(15))
 	})
@@ -259,7 +259,7 @@ func sessionMissingImage(t *testing.T) {
 	}
 }
 
-func sessionMisconfigured(t *testing.T) {
+func testSessionMisconfigured(t *testing.T) {
 	wantMessages := map[*sessionTest]string{}
 	for want, change := range map[string]func(spec *v1alpha1.AgenticSessionSpec){
 		"image will run as root": func(spec *v1alpha1.AgenticSessionSpec) { spec.Runner = rootRunner },
@@ -285,7 +285,7 @@ func sessionMisconfigured(t *testing.T) {
 	}
 }
 
-func sessionRetried(t *testing.T) {
+func testSessionRetried(t *testing.T) {
 	s := createSession(t, echoRunner, "/cost 0.25\n/fail 3 1\nDone.", func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Retry = &v1alpha1.SessionRetry{Limit: 1}
 	})
@@ -297,13 +297,13 @@ func sessionRetried(t *testing.T) {
 	}
 }
 
-func sessionInteractive(t *testing.T) {
+func testSessionInteractive(t *testing.T) {
 	s := createSession(t, interactiveRunner, "", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true })
 	s.waitForPhase(v1alpha1.SessionRunning)
 	if ready := s.currentPod().Status.ContainerStatuses[0].Ready; !ready {
 		t.Error("the session is Running before its port accepts connections")
 	}
-	if answer := s.postMessage("How do you do?"); answer != "How do you do?" {
+	if answer := s.postMessage("Hello, agent."); answer != "Hello, agent." {
 		t.Errorf("the runner answers %q", answer)
 	}
 	s.patchSpec(`{"operatingMode": "Stopped"}`)
@@ -327,21 +327,21 @@ func (s *sessionTest) postMessage(text string) (answer string) {
 	sleep 1
 done
 echo "$answer" | sed '1,/^$/d' > /dev/termination-log`, len(text), text, s.s.Status.Service)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "visitor-", Namespace: s.s.Namespace, Labels: visitor}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "visitor-", Namespace: s.s.Namespace, Labels: visitorLabels}}
 	pod.Spec = corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
-		Containers: []corev1.Container{{Name: "visitor", Image: busybox, Command: []string{"sh", "-c", post}, SecurityContext: restricted()}},
+		Containers: []corev1.Container{{Name: "visitor", Image: busyboxImage, Command: []string{"sh", "-c", post}, SecurityContext: restrictedSecurityContext()}},
 	}
-	must(s.t, cluster.Create(s.t.Context(), pod))
-	eventually(s.t, "the visitor to succeed", func() bool { return exists(s.t, pod) && pod.Status.Phase == corev1.PodSucceeded })
+	requireNoError(s.t, cluster.Create(s.t.Context(), pod))
+	eventually(s.t, "the visitor to succeed", func() bool { return objectExists(s.t, pod) && pod.Status.Phase == corev1.PodSucceeded })
 	return strings.TrimSpace(pod.Status.ContainerStatuses[0].State.Terminated.Message)
 }
 
-func sessionFinished(t *testing.T) {
-	s := createSession(t, interactiveRunner, "That is all.\n/done", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive, spec.StopOnRunFinished = true, true })
+func testSessionFinished(t *testing.T) {
+	s := createSession(t, interactiveRunner, "Finish.\n/done", func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive, spec.StopOnRunFinished = true, true })
 	s.waitForPhase(v1alpha1.SessionStopped)
 	s.wantRuns("1/1 Stopped RunFinished")
 	s.patchSpec(`{"runRequest": 2}`)
@@ -351,23 +351,23 @@ func sessionFinished(t *testing.T) {
 	s.wantRuns("1/1 Stopped RunFinished", "2/1 Stopped RunFinished")
 }
 
-func sessionContinued(t *testing.T) {
-	first := createSession(t, echoRunner, "/write notes The gate is next.", setPersistentWorkspace)
+func testSessionContinued(t *testing.T) {
+	first := createSession(t, echoRunner, "/write notes Next: tests.", setPersistentWorkspace)
 	second := createSession(t, shellRunner, `printf '{"summary": "%s"}' "$(cat notes) $AGENTIC_SDK_SESSION_ID" > "$AGENTIC_RESULT_FILE"`, func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.ContinueFrom = &v1alpha1.SessionReference{Name: first.s.Name}
 		spec.Prompt = "cd $AGENTIC_WORKSPACE; " + spec.Prompt
 	})
 	second.waitForPhase(v1alpha1.SessionCompleted)
-	second.wantSummary("The gate is next. " + first.s.Name + "-r1-a1")
+	second.wantSummary("Next: tests. " + first.s.Name + "-r1-a1")
 	// Both sessions own the workspace, which is deleted with the last of them.
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: second.s.Status.WorkspaceClaim, Namespace: sessionsNamespace}}
 	first.deleteSession()
-	wantGone(t, first.s)
+	waitUntilDeleted(t, first.s)
 	eventually(t, "the second session to be the claim's only owner", func() bool {
-		return exists(t, claim) && len(claim.OwnerReferences) == 1 && claim.OwnerReferences[0].UID == second.s.UID && claim.DeletionTimestamp.IsZero()
+		return objectExists(t, claim) && len(claim.OwnerReferences) == 1 && claim.OwnerReferences[0].UID == second.s.UID && claim.DeletionTimestamp.IsZero()
 	})
 	second.deleteSession()
-	wantGone(t, claim)
+	waitUntilDeleted(t, claim)
 }
 
 // clientForUser returns a client of a user with the ClusterRole edit in the namespace, to which the
@@ -379,11 +379,11 @@ func clientForUser(t *testing.T, user string) client.Client {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}
-	must(t, cluster.Create(t.Context(), binding))
+	requireNoError(t, cluster.Create(t.Context(), binding))
 	userConfig := rest.CopyConfig(config)
-	userConfig.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"gardeners", "system:authenticated"}}
+	userConfig.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"developers", "system:authenticated"}}
 	c, err := client.New(userConfig, client.Options{Scheme: cluster.Scheme()})
-	must(t, err)
+	requireNoError(t, err)
 	eventually(t, user+" to have permissions", func() bool {
 		err := c.List(t.Context(), &v1alpha1.AgenticSessionList{}, client.InNamespace(sessionsNamespace))
 		return err == nil
@@ -391,7 +391,7 @@ func clientForUser(t *testing.T, user string) client.Client {
 	return c
 }
 
-func sessionOwner(t *testing.T) {
+func testSessionOwner(t *testing.T) {
 	createRunners(t, sessionsNamespace)
 	const jane, joe = "jane@example.com", "joe@example.com"
 	janes, joes := clientForUser(t, jane), clientForUser(t, joe)
@@ -402,8 +402,8 @@ func sessionOwner(t *testing.T) {
 	}
 	s := draft("/write notes Written by Jane.", &v1alpha1.UserContext{UserID: joe, DisplayName: "Jane", Groups: []string{"system:masters"}})
 	setPersistentWorkspace(&s.Spec)
-	must(t, janes.Create(t.Context(), s))
-	want := &v1alpha1.UserContext{UserID: jane, DisplayName: "Jane", Groups: []string{"gardeners", "system:authenticated"}}
+	requireNoError(t, janes.Create(t.Context(), s))
+	want := &v1alpha1.UserContext{UserID: jane, DisplayName: "Jane", Groups: []string{"developers", "system:authenticated"}}
 	if diff := cmp.Diff(want, s.Spec.UserContext); diff != "" {
 		t.Errorf("userContext (-want +got):\n%s", diff)
 	}
@@ -417,7 +417,7 @@ func sessionOwner(t *testing.T) {
 
 	taken := draft("/write notes Written by Joe.", &v1alpha1.UserContext{UserID: jane})
 	taken.Spec.ContinueFrom = &v1alpha1.SessionReference{Name: first.s.Name}
-	must(t, joes.Create(t.Context(), taken))
+	requireNoError(t, joes.Create(t.Context(), taken))
 	second := trackSession(t, taken)
 	second.waitUntil("to be refused the workspace", func(status *v1alpha1.AgenticSessionStatus) bool {
 		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDependenciesReady)

@@ -14,48 +14,48 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-func exitCode(t *testing.T) {
+func testStepExitCode(t *testing.T) {
 	s := createSequence(t, testbuilder.SequentialJob("migrate", "").
-		Step("backup", script("true")).
-		Step("migrate", script("echo migrating; printf 'no such table: users' > /dev/termination-log; exit 7")).
-		Step("seed", script("true")).
+		Step("backup", shellScript("true")).
+		Step("migrate", shellScript("echo migrating; printf 'no such table: users' > /dev/termination-log; exit 7")).
+		Step("seed", shellScript("true")).
 		Obj())
-	s.untilPhase(v1alpha1.PhaseFailed)
-	step := s.step("migrate")
+	s.waitForPhase(v1alpha1.PhaseFailed)
+	step := s.stepStatus("migrate")
 	const want = "container migrate exited with code 7: no such table: users"
 	if step.Phase != v1alpha1.StepFailed || step.Message != want {
 		t.Errorf("the step is %s: %q, want %q", step.Phase, step.Message, want)
 	}
-	if phase := s.step("seed").Phase; phase != v1alpha1.StepSkipped {
-		t.Errorf("the step after it is %s", phase)
+	if phase := s.stepStatus("seed").Phase; phase != v1alpha1.StepSkipped {
+		t.Errorf("the next step is %s", phase)
 	}
-	pods := s.pods(&s.jobs()[1])
+	pods := s.listPods(&s.listJobs()[1])
 	if len(pods) != 1 {
 		t.Fatalf("the step has %d Pods", len(pods))
 	}
-	if logs := s.logs(pods[0].Name, "migrate"); logs != "migrating\n" {
+	if logs := s.readLogs(pods[0].Name, "migrate"); logs != "migrating\n" {
 		t.Errorf("logs %q", logs)
 	}
 }
 
-func outOfMemory(t *testing.T) {
-	s := createSequence(t, testbuilder.SequentialJob("greedy", "").Step("load", testbuilder.Container(func(c *corev1.Container) {
-		c.Image, c.Command = busybox, []string{"tail", "/dev/zero"}
+func testStepOutOfMemory(t *testing.T) {
+	s := createSequence(t, testbuilder.SequentialJob("out-of-memory", "").Step("load", testbuilder.ChangeContainer(func(c *corev1.Container) {
+		c.Image, c.Command = busyboxImage, []string{"tail", "/dev/zero"}
 		c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}
 	})).Obj())
-	s.untilPhase(v1alpha1.PhaseFailed)
-	if message := s.step("load").Message; message != "container load exited with code 137 (OOMKilled)" {
+	s.waitForPhase(v1alpha1.PhaseFailed)
+	if message := s.stepStatus("load").Message; message != "container load exited with code 137 (OOMKilled)" {
 		t.Errorf("message %q", message)
 	}
 }
 
-func missingImage(t *testing.T) {
+func testStepImageMissing(t *testing.T) {
 	s := createSequence(t, testbuilder.SequentialJob("stuck", "").
-		Step("a", testbuilder.Image("registry.invalid/nothing:1"), testbuilder.StartDeadline(5)).
-		Finally("clean", script("true")).
+		Step("a", testbuilder.StepImage("registry.invalid/nothing:1"), testbuilder.StepStartDeadline(5)).
+		Finally("clean", shellScript("true")).
 		Obj())
-	s.untilPhase(v1alpha1.PhaseFailed)
-	step := s.step("a")
+	s.waitForPhase(v1alpha1.PhaseFailed)
+	step := s.stepStatus("a")
 	if step.Reason != v1alpha1.ReasonStartDeadlineExceeded {
 		t.Errorf("reason %s", step.Reason)
 	}
@@ -65,92 +65,92 @@ func missingImage(t *testing.T) {
 	if took := step.FinishTime.Sub(step.StartTime.Time).Seconds(); took < 5 || took > 20 {
 		t.Errorf("it took %.0f s", took)
 	}
-	if phase := s.step("clean").Phase; phase != v1alpha1.StepSucceeded {
+	if phase := s.stepStatus("clean").Phase; phase != v1alpha1.StepSucceeded {
 		t.Errorf("finally is %s", phase)
 	}
 }
 
-func sidecar(t *testing.T) {
+func testStepSidecar(t *testing.T) {
 	template := corev1.PodTemplateSpec{}
 	template.Spec.InitContainers = []corev1.Container{{
 		Name:            "proxy",
-		Image:           busybox,
+		Image:           busyboxImage,
 		Command:         []string{"sh", "-c", "trap 'exit 0' TERM; echo ready; sleep 3600 & wait"},
 		RestartPolicy:   new(corev1.ContainerRestartPolicyAlways),
-		SecurityContext: restricted(),
+		SecurityContext: restrictedSecurityContext(),
 	}}
 	s := createSequence(t, testbuilder.SequentialJob("proxied", "").Template(template).
-		Step("a", script("true")).
-		Step("b", script("true")).
+		Step("a", shellScript("true")).
+		Step("b", shellScript("true")).
 		Obj())
-	s.untilPhase(v1alpha1.PhaseCompleted)
+	s.waitForPhase(v1alpha1.PhaseCompleted)
 	s.wantEachStepOnce()
-	if logs := s.logs(s.pods(&s.jobs()[1])[0].Name, "proxy"); logs != "ready\n" {
-		t.Errorf("the sidecar says %q", logs)
+	if logs := s.readLogs(s.listPods(&s.listJobs()[1])[0].Name, "proxy"); logs != "ready\n" {
+		t.Errorf("the sidecar logged %q", logs)
 	}
 }
 
-func workspaceAndOutput(t *testing.T) {
+func testWorkspaceAndOutput(t *testing.T) {
 	s := createSequence(t, testbuilder.SequentialJob("etl", "").Workspace(v1alpha1.WorkspaceDelete).
-		Step("extract", script("seq 42 > /workspace/rows; printf 42 > /dev/termination-log"), testbuilder.Outputs()).
-		Step("load", script(`echo "$STEP_EXTRACT_OUTPUT rows announced, $(wc -l < /workspace/rows) found"`)).
+		Step("extract", shellScript("seq 42 > /workspace/rows; printf 42 > /dev/termination-log"), testbuilder.RecordOutput()).
+		Step("load", shellScript(`echo "$STEP_EXTRACT_OUTPUT rows announced, $(wc -l < /workspace/rows) found"`)).
 		Obj())
-	s.untilPhase(v1alpha1.PhaseCompleted)
-	if output := s.step("extract").Output; output != "42" {
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	if output := s.stepStatus("extract").Output; output != "42" {
 		t.Errorf("output %q", output)
 	}
-	if logs := s.logs(s.pods(&s.jobs()[1])[0].Name, "load"); logs != "42 rows announced, 42 found\n" {
+	if logs := s.readLogs(s.listPods(&s.listJobs()[1])[0].Name, "load"); logs != "42 rows announced, 42 found\n" {
 		t.Errorf("logs %q", logs)
 	}
 }
 
-// diary is a step that keeps a diary in the workspace of how it fares. It ends by itself
-// only when it is run for the second time.
-const diary = `
+// eventLogScript records its starts and ends in the workspace. It exits by itself only when it runs for
+// the second time.
+const eventLogScript = `
 cd /workspace
-trap 'echo ended >> diary; exit 143' TERM
-echo started >> diary
-[ $(grep -c started diary) = 2 ] && exit 0
+trap 'echo ended >> history; exit 143' TERM
+echo started >> history
+[ $(grep -c started history) = 2 ] && exit 0
 sleep 3600 & wait`
 
-func suspension(t *testing.T) {
-	s := createSequence(t, testbuilder.SequentialJob("held", "").Workspace(v1alpha1.WorkspaceDelete).SuspendImmediately().
-		Step("write", script(diary)).
-		Step("read", script("tr '\\n' ' ' < /workspace/diary > /dev/termination-log"), testbuilder.Outputs()).
+func testImmediateSuspension(t *testing.T) {
+	s := createSequence(t, testbuilder.SequentialJob("suspended", "").Workspace(v1alpha1.WorkspaceDelete).SuspendImmediately().
+		Step("write", shellScript(eventLogScript)).
+		Step("read", shellScript("tr '\\n' ' ' < /workspace/history > /dev/termination-log"), testbuilder.RecordOutput()).
 		Obj())
-	pod := s.podOf("write")
-	must(t, s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
-	wantGone(t, pod)
-	s.untilPhase(v1alpha1.PhaseSuspended)
-	s.untilNoFinalizer()
-	must(t, s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false }))
-	s.untilPhase(v1alpha1.PhaseCompleted)
-	if diary := s.step("read").Output; diary != "started ended started " {
-		t.Errorf("diary %q", diary)
+	pod := s.waitForRunningPod("write")
+	requireNoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
+	waitUntilDeleted(t, pod)
+	s.waitForPhase(v1alpha1.PhaseSuspended)
+	s.waitForNoFinalizer()
+	requireNoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false }))
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	if diary := s.stepStatus("read").Output; diary != "started ended started " {
+		t.Errorf("history %q", diary)
 	}
 }
 
-func deletion(t *testing.T) {
+func testSequenceDeletion(t *testing.T) {
 	s := createSequence(t, testbuilder.SequentialJob("deleted", "").
-		Step("a", script("trap 'echo received SIGTERM; sleep 2; echo ended; exit 143' TERM; echo started; sleep 3600 & wait")).
-		Step("b", script("true")).
+		Step("a", shellScript("trap 'echo received SIGTERM; sleep 2; echo ended; exit 143' TERM; echo started; sleep 3600 & wait")).
+		Step("b", shellScript("true")).
 		Obj())
-	pod := s.podOf("a")
+	pod := s.waitForRunningPod("a")
 	follow, err := clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Follow: true}).Stream(t.Context())
-	must(t, err)
+	requireNoError(t, err)
 	defer follow.Close()
 	started := make([]byte, len("started\n"))
 	_, err = io.ReadFull(follow, started) // the trap is set by then
-	must(t, err)
+	requireNoError(t, err)
 
-	s.delete()
-	eventually(t, "the object to be gone", func() bool { return !exists(t, s.sj) })
-	if exists(t, pod) {
-		t.Error("the object went before the Pod of its step")
+	s.deleteSequence()
+	eventually(t, "the SequentialJob to be deleted", func() bool { return !objectExists(t, s.sj) })
+	if objectExists(t, pod) {
+		t.Error("the SequentialJob was deleted before the Pod of its step")
 	}
 	rest, err := io.ReadAll(follow)
-	must(t, err)
+	requireNoError(t, err)
 	if string(rest) != "received SIGTERM\nended\n" {
-		t.Errorf("the step's last words are %q", rest)
+		t.Errorf("the step's last output is %q", rest)
 	}
 }

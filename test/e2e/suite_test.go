@@ -1,7 +1,7 @@
 //go:build e2e
 
-// Package e2e tests the operator as users have it: deployed by `make deploy` in a cluster
-// with a real node, the one that KUBECONFIG leads to. `make e2e` brings one.
+// Package e2e tests the operator as users install it: deployed by `make deploy` in the cluster
+// of KUBECONFIG, which has a real node. `make e2e` starts such a cluster.
 package e2e
 
 import (
@@ -31,44 +31,44 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// root is the repository's, as seen from this package.
-const root = "../.."
+// repositoryRoot is the path of the repository's root.
+const repositoryRoot = "../.."
 
 // The tests' namespaces.
 const (
-	// watched is where the sequences are. It enforces the profile restricted.
-	watched = "e2e-watched"
-	// doomed is watched too, and deleted by a test.
-	doomed = "e2e-doomed"
-	// unwatched is a namespace that the operator ignores, unless it watches all.
-	unwatched = "e2e-unwatched"
-	// reported is not watched, but its Jobs are reported on.
-	reported = "e2e-reported"
+	// watchedNamespace contains the sequences. It enforces the Pod Security Standard restricted.
+	watchedNamespace = "e2e-watched"
+	// deletedNamespace is watched too. A test deletes it.
+	deletedNamespace = "e2e-doomed"
+	// unwatchedNamespace is a namespace that the operator watches only if it watches all namespaces.
+	unwatchedNamespace = "e2e-unwatched"
+	// reportedNamespace is not watched, but the operator reports on its Jobs.
+	reportedNamespace = "e2e-reported"
 	// Namespaces with queues and workers.
-	rolloutNamespace, disruptionNamespace, undrainedNamespace, carelessNamespace = "e2e-queue-rollouts", "e2e-queue-disruption", "e2e-undrained", "e2e-careless"
+	rolloutNamespace, disruptionNamespace, withoutDrainNamespace, earlyAckNamespace = "e2e-rollouts", "e2e-disruption", "e2e-without-drain", "e2e-early-ack"
 	// Namespaces of tests of WorkerPools.
-	behindHTTP, asCommands, canaries, pulled = "e2e-behind-http", "e2e-commands", "e2e-canaries", "e2e-pulled"
-	numbered, preempted, evicted, loggedIn   = "e2e-numbered", "e2e-preempted", "e2e-evicted", "e2e-logged-in"
-	interrupted, condemned                   = "e2e-interrupted", "e2e-condemned"
-	// sessionsNamespace is watched, and has the sessions of AI agents; dispersed has those that are
-	// deleted all at once.
-	sessionsNamespace, deletionNamespace = "e2e-conversing", "e2e-dispersed"
-	// privileged is for Pods that reach into the node.
-	privileged = "e2e-privileged"
+	sidecarNamespace, commandNamespace, canaryNamespace, missingImageNamespace      = "e2e-sidecar-workers", "e2e-command-workers", "e2e-canary", "e2e-missing-image"
+	statefulNamespace, preemptionNamespace, evictionNamespace, credentialsNamespace = "e2e-statefulset", "e2e-preemption", "e2e-eviction", "e2e-credentials"
+	operatorRestartNamespace, terminatingNamespace                                  = "e2e-interrupted-drain", "e2e-terminating"
+	// sessionsNamespace and deletionNamespace contain AgenticSessions. Those in deletionNamespace
+	// are all deleted at once.
+	sessionsNamespace, deletionNamespace = "e2e-sessions", "e2e-deleted-sessions"
+	// privilegedNamespace is for Pods that send signals to processes of the node.
+	privilegedNamespace = "e2e-privileged"
 )
 
 // queueNamespaces are the namespaces with queues and workers.
 var queueNamespaces = []string{
-	rolloutNamespace, disruptionNamespace, undrainedNamespace, carelessNamespace,
-	behindHTTP, asCommands, canaries, pulled, numbered, preempted, evicted, loggedIn, interrupted, condemned,
+	rolloutNamespace, disruptionNamespace, withoutDrainNamespace, earlyAckNamespace,
+	sidecarNamespace, commandNamespace, canaryNamespace, missingImageNamespace, statefulNamespace, preemptionNamespace, evictionNamespace, credentialsNamespace, operatorRestartNamespace, terminatingNamespace,
 }
 
-// What the operator is deployed to watch.
-var someNamespaces = strings.Join(append([]string{watched, doomed, sessionsNamespace, deletionNamespace}, queueNamespaces...), ",")
+// The namespaces that the operator watches in most tests.
+var watchedNamespaces = strings.Join(append([]string{watchedNamespace, deletedNamespace, sessionsNamespace, deletionNamespace}, queueNamespaces...), ",")
 
 const allNamespaces = "*"
 
-// What the tests have of the cluster.
+// Clients of the cluster.
 var (
 	config    *rest.Config
 	cluster   client.Client
@@ -80,21 +80,21 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "KUBECONFIG is not set, so there is no cluster to test against: use make e2e")
 		os.Exit(1)
 	}
-	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard))) // what the client has to say comes as errors
-	if err := start(context.Background()); err != nil {
+	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard))) // the client returns errors
+	if err := connectAndDeploy(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
 
-// start connects to the cluster and deploys the operator.
-func start(ctx context.Context) (err error) {
+// connectAndDeploy connects to the cluster and deploys the operator.
+func connectAndDeploy(ctx context.Context) (err error) {
 	if config, err = clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG")); err != nil {
 		return err
 	}
 	config.QPS, config.Burst = 200, 400
-	config.WarningHandler = rest.NoWarnings{} // they are for people
+	config.WarningHandler = rest.NoWarnings{} // warnings are for interactive clients
 	if clientset, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
@@ -109,8 +109,8 @@ func start(ctx context.Context) (err error) {
 		return err
 	}
 	profiles := map[string]string{
-		watched: "restricted", doomed: "restricted", unwatched: "restricted", reported: "restricted",
-		sessionsNamespace: "restricted", deletionNamespace: "restricted", privileged: "privileged",
+		watchedNamespace: "restricted", deletedNamespace: "restricted", unwatchedNamespace: "restricted", reportedNamespace: "restricted",
+		sessionsNamespace: "restricted", deletionNamespace: "restricted", privilegedNamespace: "privileged",
 	}
 	for _, name := range queueNamespaces {
 		profiles[name] = "restricted"
@@ -120,13 +120,13 @@ func start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := deploy(ctx, someNamespaces); err != nil {
+	if err := deployOperator(ctx, watchedNamespaces); err != nil {
 		return err
 	}
 	return waitForOperator(ctx)
 }
 
-// createNamespace makes a namespace in which Pods have to keep to a profile.
+// createNamespace creates a namespace that enforces a Pod Security Standard.
 func createNamespace(ctx context.Context, name, profile string) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:   name,
@@ -138,44 +138,44 @@ func createNamespace(ctx context.Context, name, profile string) error {
 	return nil
 }
 
-// deploy does what a user does to install or upgrade the operator.
-func deploy(ctx context.Context, namespaces string) error {
-	if err := run(ctx, "make", "deploy", "IMG="+image(), "NAMESPACES="+namespaces, "REPORT_NAMESPACES="+reported); err != nil {
+// deployOperator does what a user does to install or upgrade the operator.
+func deployOperator(ctx context.Context, namespaces string) error {
+	if err := runInRepository(ctx, "make", "deploy", "IMG="+operatorImage(), "NAMESPACES="+namespaces, "REPORT_NAMESPACES="+reportedNamespace); err != nil {
 		return err
 	}
-	set := kubectl(ctx, append([]string{"-n", operatorNamespace, "set", "env", "deployment/" + operatorName}, impatience...)...)
+	set := newKubectlCommand(ctx, append([]string{"-n", operatorNamespace, "set", "env", "deployment/" + operatorName}, shortThresholds...)...)
 	if output, err := set.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", set, err, output)
 	}
 	return nil
 }
 
-// undeploy does what a user does to uninstall it.
-func undeploy(ctx context.Context, namespaces string) error {
-	return run(ctx, "make", "undeploy", "NAMESPACES="+namespaces, "REPORT_NAMESPACES="+reported)
+// undeployOperator does what a user does to uninstall it.
+func undeployOperator(ctx context.Context, namespaces string) error {
+	return runInRepository(ctx, "make", "undeploy", "NAMESPACES="+namespaces, "REPORT_NAMESPACES="+reportedNamespace)
 }
 
-// image is the operator's, as loaded into the cluster.
-func image() string {
+// operatorImage returns the name of the operator's image, which is loaded into the cluster.
+func operatorImage() string {
 	if img := os.Getenv("IMG"); img != "" {
 		return img
 	}
 	return "yardmaster:dev"
 }
 
-// run runs a command in the repository's root. What it says matters only if it fails.
-func run(ctx context.Context, name string, args ...string) error {
+// runInRepository runs a command in the repository's root. The error contains the command's output.
+func runInRepository(ctx context.Context, name string, args ...string) error {
 	var output bytes.Buffer
 	command := exec.CommandContext(ctx, name, args...)
-	command.Dir, command.Stdout, command.Stderr = root, &output, &output
+	command.Dir, command.Stdout, command.Stderr = repositoryRoot, &output, &output
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, output.String())
 	}
 	return nil
 }
 
-// kubectl is a command that is kubectl, or does as well.
-func kubectl(ctx context.Context, args ...string) *exec.Cmd {
+// newKubectlCommand returns a command that runs kubectl, or that of localcluster if it is not in the PATH.
+func newKubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	if path, err := exec.LookPath("kubectl"); err == nil {
 		return exec.CommandContext(ctx, path, args...)
 	}
@@ -184,15 +184,15 @@ func kubectl(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 const (
-	often = 100 * time.Millisecond
-	// patience is for what takes a Pod or two; a busy machine needs a while for them.
-	patience = 90 * time.Second
+	pollInterval = 100 * time.Millisecond
+	// waitTimeout is the time limit for conditions that need one or two Pods to start.
+	waitTimeout = 90 * time.Second
 )
 
-// eventually waits until condition holds.
+// eventually waits until condition is true.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), often, patience, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), pollInterval, waitTimeout, true, func(context.Context) (bool, error) {
 		return condition(), nil
 	})
 	if err != nil {
@@ -200,27 +200,27 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// must ends the test on an error.
-func must(t *testing.T, err error) {
+// requireNoError ends the test on an error.
+func requireNoError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// exists reads an object and reports whether there is one.
-func exists(t *testing.T, object client.Object) bool {
+// objectExists reads an object and reports whether it exists.
+func objectExists(t *testing.T, object client.Object) bool {
 	t.Helper()
 	err := cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object)
 	if apierrors.IsNotFound(err) {
 		return false
 	}
-	must(t, err)
+	requireNoError(t, err)
 	return true
 }
 
-// wantGone waits until an object no longer exists.
-func wantGone(t *testing.T, object client.Object) {
+// waitUntilDeleted waits until an object no longer exists.
+func waitUntilDeleted(t *testing.T, object client.Object) {
 	t.Helper()
-	eventually(t, object.GetName()+" to be gone", func() bool { return !exists(t, object) })
+	eventually(t, object.GetName()+" to be deleted", func() bool { return !objectExists(t, object) })
 }

@@ -35,7 +35,7 @@ func (env *queueEnv) createQueue(name string, change func(q *v1alpha1.Queue)) {
 	if change != nil {
 		change(q)
 	}
-	must(env.t, cluster.Create(env.t.Context(), q))
+	requireNoError(env.t, cluster.Create(env.t.Context(), q))
 	env.waitUntilQueueReady(name)
 }
 
@@ -46,7 +46,7 @@ func setFixedReplicas(pool *v1alpha1.WorkerPool, replicas, concurrency int32) {
 
 // usePlainWorker makes the workers run the plain worker with the ledger.
 func (env *queueEnv) usePlainWorker(pool *v1alpha1.WorkerPool, command ...string) {
-	pool.Name, pool.Spec.Version = "clerks", "1"
+	pool.Name, pool.Spec.Version = "orders", "1"
 	pod := env.newPodSpec("/plain")
 	worker := &pod.Containers[0]
 	worker.Image, worker.Command = plainImage, command
@@ -60,20 +60,20 @@ func (env *queueEnv) usePlainWorker(pool *v1alpha1.WorkerPool, command ...string
 func (env *queueEnv) patchPool(pool, patch string) {
 	env.t.Helper()
 	object := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: pool, Namespace: env.namespace}}
-	must(env.t, cluster.Patch(env.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
+	requireNoError(env.t, cluster.Patch(env.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // resizePool changes the number of workers, and waits until exactly that number runs.
 func (env *queueEnv) resizePool(replicas int) {
 	env.t.Helper()
-	env.patchPool("clerks", fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+	env.patchPool("orders", fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
 	env.waitUntilWorkers(replicas)
 }
 
 // waitUntilWorkers waits until exactly the given number of workers exists and all are ready.
 func (env *queueEnv) waitUntilWorkers(replicas int) {
 	env.t.Helper()
-	env.waitUntil(fmt.Sprintf("%d workers are ready", replicas), patience, func() bool {
+	env.waitUntil(fmt.Sprintf("%d workers are ready", replicas), waitTimeout, func() bool {
 		s := &env.getPool().Status
 		return int(s.Replicas) == replicas && int(s.Ready) == replicas && len(env.workerPods()) == replicas
 	})
@@ -82,7 +82,7 @@ func (env *queueEnv) waitUntilWorkers(replicas int) {
 // waitUntilRolledOut waits until only the revision of the current spec serves.
 func (env *queueEnv) waitUntilRolledOut() {
 	env.t.Helper()
-	env.waitUntil("the rollout is complete", 2*patience, func() bool {
+	env.waitUntil("the rollout is complete", 2*waitTimeout, func() bool {
 		pool := env.getPool()
 		c := meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.ConditionProgressing)
 		return c != nil && c.Reason == v1alpha1.ReasonRolledOut && c.ObservedGeneration == pool.Generation
@@ -94,7 +94,7 @@ func durationOfSeconds(n int) *v1alpha1.Duration {
 }
 
 func testSidecarWorkers(t *testing.T) {
-	env := newQueueEnv(t, behindHTTP)
+	env := newQueueEnv(t, sidecarNamespace)
 	env.createQueue("uploads", nil)
 	env.createQueue("retouched", nil)
 	env.createPoolFromExample("workerpool/sidecar.yaml", func(pool *v1alpha1.WorkerPool) { env.usePlainWorker(pool, "/plain", "serve") })
@@ -105,7 +105,7 @@ func testSidecarWorkers(t *testing.T) {
 
 	env.resizePool(1)
 	env.resizePool(3)
-	env.patchPool("clerks", `{"spec":{"version":"2"}}`)
+	env.patchPool("orders", `{"spec":{"version":"2"}}`)
 	env.waitUntilRolledOut()
 	env.waitUntilAllDone()
 	env.wantEachDoneOnce(2, "job", "later")
@@ -113,7 +113,7 @@ func testSidecarWorkers(t *testing.T) {
 }
 
 func testCommandWorkers(t *testing.T) {
-	env := newQueueEnv(t, asCommands)
+	env := newQueueEnv(t, commandNamespace)
 	env.createPool(func(pool *v1alpha1.WorkerPool) {
 		env.usePlainWorker(pool, "/yardmaster", "worker", "--exec", "--", "/plain", "once")
 		setFixedReplicas(pool, 3, 2)
@@ -128,7 +128,7 @@ func testCommandWorkers(t *testing.T) {
 	env.runKubectl("delete", "pod", env.workerPods()[0].Name, "--wait=false")
 	env.resizePool(3)
 	env.sendBatch(jobBatch{queue: "orders", run: "rolled", jobs: 60, rate: 20, takes: 2 * time.Second})
-	env.patchPool("clerks", `{"spec":{"version":"2"}}`)
+	env.patchPool("orders", `{"spec":{"version":"2"}}`)
 	env.waitUntilRolledOut()
 	env.waitUntilAllDone()
 	env.wantEachDoneOnce(1, "job", "later", "rolled")
@@ -138,7 +138,7 @@ func testCommandWorkers(t *testing.T) {
 func (env *queueEnv) wantDeadLetters(queue string, letters int64) {
 	env.t.Helper()
 	var q v1alpha1.Queue
-	must(env.t, cluster.Get(env.t.Context(), env.objectKey(queue), &q))
+	requireNoError(env.t, cluster.Get(env.t.Context(), env.objectKey(queue), &q))
 	if dead := q.Status.Dead; dead == nil || *dead != letters {
 		env.t.Errorf("status of Queue %s: %+v, want %d dead letters", queue, q.Status, letters)
 	}
@@ -148,15 +148,15 @@ func (env *queueEnv) wantDeadLetters(queue string, letters int64) {
 // in flight.
 func (env *queueEnv) waitUntilInFlight(messages int64) {
 	env.t.Helper()
-	env.waitUntil("the workers are busy", patience, func() bool {
+	env.waitUntil("the workers are busy", waitTimeout, func() bool {
 		var queue v1alpha1.Queue
-		must(env.t, cluster.Get(env.t.Context(), env.objectKey("orders"), &queue))
+		requireNoError(env.t, cluster.Get(env.t.Context(), env.objectKey("orders"), &queue))
 		return queue.Status.InFlight != nil && *queue.Status.InFlight >= messages
 	})
 }
 
 func testCanaryRollout(t *testing.T) {
-	env := newQueueEnv(t, canaries)
+	env := newQueueEnv(t, canaryNamespace)
 	env.createQueue("mail", func(q *v1alpha1.Queue) {
 		// A defective release fails immediately, so that each message needs many attempts.
 		q.Spec.Retry = &v1alpha1.Retry{MaxAttempts: new(int32(50)), InitialDelay: durationOfSeconds(1), MaxDelay: durationOfSeconds(1)}
@@ -173,22 +173,22 @@ func testCanaryRollout(t *testing.T) {
 	env.sendBatch(jobBatch{queue: "mail", run: "job", jobs: 2400, rate: 40, takes: 20 * time.Millisecond})
 	good := env.getPool().Status.CurrentRevision
 
-	env.patchPool("clerks", `{"spec":{"version":"bad","env":[{"name":"BROKEN","value":"yes"}]}}`)
-	env.waitUntil("the defective revision is abandoned", 2*patience, func() bool {
+	env.patchPool("orders", `{"spec":{"version":"bad","env":[{"name":"BROKEN","value":"yes"}]}}`)
+	env.waitUntil("the defective revision is abandoned", 2*waitTimeout, func() bool {
 		c := meta.FindStatusCondition(env.getPool().Status.Conditions, v1alpha1.ConditionRolloutPaused)
 		return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonAnalysisFailed
 	})
-	env.waitUntil("the good revision has all workers", patience, func() bool {
+	env.waitUntil("the good revision has all workers", waitTimeout, func() bool {
 		return env.readyWorkersOf(good) == 3 && len(env.workerPods()) == 3
 	})
 	if pool := env.getPool(); pool.Status.CurrentRevision != good {
 		t.Errorf("revision %s serves, want %s", pool.Status.CurrentRevision, good)
 	}
 
-	env.patchPool("clerks", `{"spec":{"version":"2","env":null}}`)
+	env.patchPool("orders", `{"spec":{"version":"2","env":null}}`)
 	for step := 1; step <= 2; step++ {
 		stepMessage := fmt.Sprintf("step %d of 2", step)
-		env.waitUntil("the rollout reports "+stepMessage, 2*patience, func() bool {
+		env.waitUntil("the rollout reports "+stepMessage, 2*waitTimeout, func() bool {
 			c := meta.FindStatusCondition(env.getPool().Status.Conditions, v1alpha1.ConditionProgressing)
 			return strings.Contains(c.Message, stepMessage)
 		})
@@ -213,12 +213,12 @@ func (env *queueEnv) readyWorkersOf(revision string) int32 {
 }
 
 func testMissingImagePausesTheRollout(t *testing.T) {
-	env := newQueueEnv(t, pulled)
+	env := newQueueEnv(t, missingImageNamespace)
 	env.createPool(func(pool *v1alpha1.WorkerPool) { setFixedReplicas(pool, 2, 2) })
 	env.waitUntilWorkers(2)
 	before := env.workerPods()
-	env.patchPool("clerks", `{"spec":{"version":"2","image":"example-worker:none"}}`)
-	env.waitUntil("the rollout is paused", patience, func() bool {
+	env.patchPool("orders", `{"spec":{"version":"2","image":"example-worker:none"}}`)
+	env.waitUntil("the rollout is paused", waitTimeout, func() bool {
 		c := meta.FindStatusCondition(env.getPool().Status.Conditions, v1alpha1.ConditionRolloutPaused)
 		return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonImagePull
 	})
@@ -226,17 +226,17 @@ func testMissingImagePausesTheRollout(t *testing.T) {
 	env.waitUntilAllDone()
 	env.wantEachDoneOnce(1, "job")
 	for i := range before {
-		if !exists(t, &before[i]) || !before[i].DeletionTimestamp.IsZero() {
+		if !objectExists(t, &before[i]) || !before[i].DeletionTimestamp.IsZero() {
 			t.Errorf("%s was deleted before its replacement was ready", before[i].Name)
 		}
 	}
-	env.patchPool("clerks", `{"spec":{"version":"1","image":"example-worker:v1"}}`)
+	env.patchPool("orders", `{"spec":{"version":"1","image":"example-worker:v1"}}`)
 	env.waitUntilRolledOut()
 	env.waitUntilWorkers(2)
 }
 
 func testStatefulWorkers(t *testing.T) {
-	env := newQueueEnv(t, numbered)
+	env := newQueueEnv(t, statefulNamespace)
 	env.createPool(func(pool *v1alpha1.WorkerPool) {
 		setFixedReplicas(pool, 3, 2)
 		pool.Spec.Workload = v1alpha1.WorkloadStatefulSet
@@ -247,7 +247,7 @@ func testStatefulWorkers(t *testing.T) {
 	env.resizePool(1)
 	env.wantPodIndexes(0)
 	env.resizePool(3)
-	env.patchPool("clerks", `{"spec":{"version":"2"}}`)
+	env.patchPool("orders", `{"spec":{"version":"2"}}`)
 	env.waitUntilRolledOut()
 	env.waitUntilWorkers(3)
 	env.wantPodIndexes(0, 1, 2)
@@ -273,18 +273,18 @@ func (env *queueEnv) wantPodIndexes(want ...int) {
 
 func testPreemptionDrainsLowerPriorities(t *testing.T) {
 	const total = 4
-	env := newQueueEnv(t, preempted)
+	env := newQueueEnv(t, preemptionNamespace)
 	env.createQueue("urgent", nil)
 	env.createQueue("nightly", nil)
 	policy := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: "shared", Namespace: env.namespace}}
 	policy.Spec.Limits = &v1alpha1.PolicyLimits{MaxReplicasTotal: new(int32(total))}
-	must(t, cluster.Create(t.Context(), policy))
+	requireNoError(t, cluster.Create(t.Context(), policy))
 	env.createPool(func(pool *v1alpha1.WorkerPool) {
 		pool.Name, pool.Spec.Queues, pool.Spec.Concurrency = "nightly", []v1alpha1.PoolQueue{{Name: "nightly"}}, 2
 		pool.Spec.Autoscaling.MinReplicas, pool.Spec.Autoscaling.MaxReplicas = 1, total
 	})
 	env.sendBatch(jobBatch{queue: "nightly", run: "slow", jobs: 150, rate: 100, takes: time.Second})
-	env.waitUntil("the nightly pool has all workers", patience, func() bool { return env.poolStatus("nightly").Ready == total })
+	env.waitUntil("the nightly pool has all workers", waitTimeout, func() bool { return env.poolStatus("nightly").Ready == total })
 
 	env.createPool(func(pool *v1alpha1.WorkerPool) {
 		pool.Name, pool.Spec.Queues, pool.Spec.Concurrency = "urgent", []v1alpha1.PoolQueue{{Name: "urgent"}}, 2
@@ -292,7 +292,7 @@ func testPreemptionDrainsLowerPriorities(t *testing.T) {
 		pool.Spec.Priority, pool.Spec.Preemption = 100, v1alpha1.PreemptDrainLower
 	})
 	env.sendBatch(jobBatch{queue: "urgent", run: "fast", jobs: 120, rate: 100, takes: 500 * time.Millisecond})
-	env.waitUntil("the urgent pool has all workers above the nightly minimum", patience, func() bool {
+	env.waitUntil("the urgent pool has all workers above the nightly minimum", waitTimeout, func() bool {
 		if active := env.countActivePods("urgent") + env.countActivePods("nightly"); active > total {
 			t.Fatalf("%d workers exceed the budget of %d", active, total)
 		}
@@ -305,7 +305,7 @@ func testPreemptionDrainsLowerPriorities(t *testing.T) {
 func (env *queueEnv) poolStatus(pool string) *v1alpha1.WorkerPoolStatus {
 	env.t.Helper()
 	found := &v1alpha1.WorkerPool{}
-	must(env.t, cluster.Get(env.t.Context(), env.objectKey(pool), found))
+	requireNoError(env.t, cluster.Get(env.t.Context(), env.objectKey(pool), found))
 	return &found.Status
 }
 
@@ -313,7 +313,7 @@ func (env *queueEnv) poolStatus(pool string) *v1alpha1.WorkerPoolStatus {
 func (env *queueEnv) countActivePods(pool string) int {
 	env.t.Helper()
 	var pods corev1.PodList
-	must(env.t, cluster.List(env.t.Context(), &pods, client.InNamespace(env.namespace)))
+	requireNoError(env.t, cluster.List(env.t.Context(), &pods, client.InNamespace(env.namespace)))
 	number := 0
 	for i := range pods.Items {
 		if strings.HasPrefix(pods.Items[i].Name, pool+"-") && pods.Items[i].DeletionTimestamp.IsZero() {
@@ -324,14 +324,14 @@ func (env *queueEnv) countActivePods(pool string) int {
 }
 
 func testEvictionDrainsWorkers(t *testing.T) {
-	env := newQueueEnv(t, evicted)
+	env := newQueueEnv(t, evictionNamespace)
 	env.createPool(func(pool *v1alpha1.WorkerPool) { setFixedReplicas(pool, 2, 4) })
 	env.waitUntilWorkers(2)
 	env.sendBatch(jobBatch{queue: "orders", run: "job", jobs: 24, rate: 24, takes: 3 * time.Second})
 	env.waitUntilInFlight(8)
 	workers := env.workerPods()
 	// The PodDisruptionBudget allows evictions only after its controller has observed the Pods.
-	env.waitUntil("a worker is evicted", patience, func() bool {
+	env.waitUntil("a worker is evicted", waitTimeout, func() bool {
 		err := env.evictPod(&workers[0])
 		if err != nil && !apierrors.IsTooManyRequests(err) {
 			t.Fatal(err)
@@ -341,8 +341,8 @@ func testEvictionDrainsWorkers(t *testing.T) {
 	if err := env.evictPod(&workers[1]); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("the second worker could be evicted together with the first: %v", err)
 	}
-	env.waitUntil("the evicted worker is replaced", patience, func() bool {
-		return !exists(t, &workers[0]) && env.getPool().Status.Ready == 2
+	env.waitUntil("the evicted worker is replaced", waitTimeout, func() bool {
+		return !objectExists(t, &workers[0]) && env.getPool().Status.Ready == 2
 	})
 	env.waitUntilAllDone()
 	env.wantEachDoneOnce(1, "job")
@@ -355,30 +355,30 @@ func (env *queueEnv) evictPod(pod *corev1.Pod) error {
 }
 
 func testBrokerCredentialsRotate(t *testing.T) {
-	env := newQueueEnv(t, loggedIn)
+	env := newQueueEnv(t, credentialsNamespace)
 	login := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: env.namespace}}
-	login.Data = map[string][]byte{"username": []byte("clerk"), "password": []byte("first")}
-	must(t, cluster.Create(t.Context(), login))
+	login.Data = map[string][]byte{"username": []byte("worker"), "password": []byte("first")}
+	requireNoError(t, cluster.Create(t.Context(), login))
 	env.runKubectl("patch", "queue", "orders", "--type=merge", "-p", `{"spec":{"broker":{"credentialsSecretRef":{"name":"login"}}}}`)
-	env.requireLogin("clerk:first@", "--user=clerk", "--pass=first")
+	env.requireLogin("worker:first@", "--user=worker", "--pass=first")
 	env.createPool(func(pool *v1alpha1.WorkerPool) { setFixedReplicas(pool, 2, 2) })
 	env.waitUntilWorkers(2)
 	operators, err := operatorPods(t.Context())
-	must(t, err)
+	requireNoError(t, err)
 	workers := env.workerPods()
 	env.sendBatch(jobBatch{queue: "orders", run: "first", jobs: 20, rate: 20, takes: 50 * time.Millisecond})
 	env.waitUntilAllDone()
 
 	login.Data["password"] = []byte("second")
-	must(t, cluster.Update(t.Context(), login))
-	env.requireLogin("clerk:second@", "--user=clerk", "--pass=second")
+	requireNoError(t, cluster.Update(t.Context(), login))
+	env.requireLogin("worker:second@", "--user=worker", "--pass=second")
 	env.sendBatch(jobBatch{queue: "orders", run: "second", jobs: 20, rate: 20, takes: 50 * time.Millisecond})
 	env.waitUntilAllDone()
 	wantNotRestarted(t, workers)
 
 	// A different kind of login is read from a different file, which requires a rollout.
 	login.Data = map[string][]byte{"token": []byte("third")}
-	must(t, cluster.Update(t.Context(), login))
+	requireNoError(t, cluster.Update(t.Context(), login))
 	env.requireLogin("third@", "--auth=third")
 	env.sendBatch(jobBatch{queue: "orders", run: "third", jobs: 20, rate: 20, takes: 50 * time.Millisecond})
 	env.waitUntilAllDone()
@@ -392,7 +392,7 @@ func (env *queueEnv) requireLogin(user string, args ...string) {
 	env.t.Helper()
 	args = append([]string{"--jetstream", "--store_dir=/data", "--port=4222", "--http_port=8222"}, args...)
 	raw, err := json.Marshal(args)
-	must(env.t, err)
+	requireNoError(env.t, err)
 	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"nats","args":%s}]}}}}`, raw)
 	env.runKubectl("patch", "statefulset", "nats", "-p", patch)
 	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=90s")
@@ -404,7 +404,7 @@ func wantNotRestarted(t *testing.T, pods []corev1.Pod) {
 	t.Helper()
 	for i := range pods {
 		now := pods[i].DeepCopy()
-		if !exists(t, now) || now.UID != pods[i].UID || !now.DeletionTimestamp.IsZero() {
+		if !objectExists(t, now) || now.UID != pods[i].UID || !now.DeletionTimestamp.IsZero() {
 			t.Errorf("%s was deleted", now.Name)
 			continue
 		}
@@ -417,15 +417,15 @@ func wantNotRestarted(t *testing.T, pods []corev1.Pod) {
 }
 
 func testDrainContinuesAfterOperatorRestart(t *testing.T) {
-	env := newQueueEnv(t, interrupted)
+	env := newQueueEnv(t, operatorRestartNamespace)
 	env.createPool(func(pool *v1alpha1.WorkerPool) { setFixedReplicas(pool, 3, 2) })
 	env.waitUntilWorkers(3)
 	env.sendBatch(jobBatch{queue: "orders", run: "job", jobs: 8, rate: 100, takes: 12 * time.Second})
 	env.waitUntilInFlight(6)
-	env.patchPool("clerks", `{"spec":{"replicas":1}}`)
-	env.waitUntil("two workers drain", patience, func() bool { return env.countDraining() == 2 })
-	forceDelete(t, leader(t))
-	must(t, waitForOperator(t.Context()))
+	env.patchPool("orders", `{"spec":{"replicas":1}}`)
+	env.waitUntil("two workers drain", waitTimeout, func() bool { return env.countDraining() == 2 })
+	forceDeletePod(t, leaderPod(t))
+	requireNoError(t, waitForOperator(t.Context()))
 	if env.countDraining() != 2 {
 		t.Error("the drain ended before the operator was restarted")
 	}

@@ -14,15 +14,15 @@ func badInputTable(inputs []*badInput) string {
 		fmt.Fprintf(&page, "\n## %s\n\n%s\n\n| Error | Message |\n|---|---|\n", section.title, section.text)
 		for _, input := range inputs {
 			if input.from == section.from {
-				fmt.Fprintf(&page, "| [%s](../test/badinput/%s) | %s |\n", input.title, filepath.Base(input.file), cell(input.says))
+				fmt.Fprintf(&page, "| [%s](../test/badinput/%s) | %s |\n", input.title, filepath.Base(input.file), formatCodeCell(input.says))
 			}
 		}
 	}
 	return page.String()
 }
 
-// cell formats text as code in a table cell.
-func cell(text string) string {
+// formatCodeCell formats text as code in a table cell.
+func formatCodeCell(text string) string {
 	text = strings.ReplaceAll(text, "|", `\|`)
 	if strings.Contains(text, "`") {
 		return "`` " + text + " ``"

@@ -25,19 +25,19 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-var update = flag.Bool("update", false, "record what the cluster says of bad input, instead of comparing it")
+var updateBadInput = flag.Bool("update", false, "record the messages of the cluster instead of comparing them")
 
 var (
-	badInputFiles = filepath.Join(root, "test", "badinput")
-	badInputPage  = filepath.Join(root, "docs", "sequentialjob-bad-input.md")
+	badInputFiles = filepath.Join(repositoryRoot, "test", "badinput")
+	badInputPage  = filepath.Join(repositoryRoot, "docs", "sequentialjob-bad-input.md")
 )
 
-// badInput is a file of test/badinput: comments with the error and its message, then a manifest,
-// and a second manifest if the error is in an update of the first.
+// badInput is a file in test/badinput: comments with a title and the expected message, then a
+// manifest, and a second manifest if the error is in an update of the first.
 type badInput struct {
 	file  string
 	title string
-	// when is the phase in which the update is made.
+	// when is the phase in which the manifest is updated.
 	when string
 	// from is the source of the message, says its text.
 	from, says string
@@ -53,7 +53,7 @@ const (
 	fromWebhook   = "webhook"
 	fromWarning   = "warning"
 	fromCondition = "condition"
-	fromNobody    = "nobody"
+	fromNobody    = "none"
 )
 
 // Each invalid manifest gets the recorded message and does not affect other objects.
@@ -100,7 +100,7 @@ func TestBadInputWithoutAWebhook(t *testing.T) {
 // try applies the input and compares the message.
 func (b *badInput) try(t *testing.T, rules []string) {
 	from, says := b.observe(t, rules, namespace(t))
-	if *update {
+	if *updateBadInput {
 		b.from, b.says = from, says
 		b.write(t)
 		return
@@ -122,9 +122,9 @@ func (b *badInput) observe(t *testing.T, rules []string, ns string) (from, says 
 		err := apply(t.Context(), strict, object, i > 0)
 		switch {
 		case err != nil && i < last:
-			t.Fatalf("%s: the first manifest is refused: %v", b.file, err)
+			t.Fatalf("%s: the first manifest is rejected: %v", b.file, err)
 		case err != nil:
-			return sourceOf(err, rules), stable(messageOf(err))
+			return sourceOf(err, rules), normalizeMessage(messageOf(err))
 		case len(warnings.all) > 0:
 			return fromWarning, strings.Join(slices.Compact(warnings.all), "; ") // one warning for each attempt
 		case i < last && b.when != "":
@@ -153,14 +153,14 @@ func apply(ctx context.Context, strict client.Client, object *unstructured.Unstr
 	}
 }
 
-// observeCondition waits until the operator has accepted or refused an object.
+// observeCondition waits until the operator has accepted or rejected an object.
 func observeCondition(t *testing.T, key client.ObjectKey) (from, says string) {
 	sj := &v1alpha1.SequentialJob{}
-	eventually(t, "the operator's word on "+key.String(), func() bool {
+	eventually(t, "the operator to observe "+key.String(), func() bool {
 		return cluster.Get(t.Context(), key, sj) == nil && sj.Status.ObservedGeneration == sj.Generation
 	})
 	if c := meta.FindStatusCondition(sj.Status.Conditions, v1alpha1.ConditionSpecAccepted); c != nil && c.Status == metav1.ConditionFalse {
-		return fromCondition, stable(fmt.Sprintf("SpecAccepted=False/%s: %s", c.Reason, c.Message))
+		return fromCondition, normalizeMessage(fmt.Sprintf("SpecAccepted=False/%s: %s", c.Reason, c.Message))
 	}
 	return fromNobody, "phase " + string(sj.Status.Phase)
 }
@@ -173,7 +173,7 @@ func waitForPhase(t *testing.T, key client.ObjectKey, phase string) {
 	})
 }
 
-// sourceOf returns what refused an object.
+// sourceOf returns the source of an error.
 func sourceOf(err error, rules []string) string {
 	message := err.Error()
 	contains := func(rule string) bool { return strings.Contains(message, rule) }
@@ -198,14 +198,14 @@ func messageOf(err error) string {
 }
 
 var (
-	hashes    = regexp.MustCompile(`-[0-9a-f]{10}\b`)
-	unchecked = regexp.MustCompile(`\[(.*), <nil>: Invalid value: null: some validation rules were not checked [^]]*\]`)
+	nameHashes      = regexp.MustCompile(`-[0-9a-f]{10}\b`)
+	uncheckedRemark = regexp.MustCompile(`\[(.*), <nil>: Invalid value: null: some validation rules were not checked [^]]*\]`)
 )
 
-// stable removes from a message what differs between test runs, and the remark that some rules
+// normalizeMessage removes from a message what differs between test runs, and the remark that some rules
 // were not checked.
-func stable(message string) string {
-	return hashes.ReplaceAllString(unchecked.ReplaceAllString(message, "$1"), "-<hash>")
+func normalizeMessage(message string) string {
+	return nameHashes.ReplaceAllString(uncheckedRemark.ReplaceAllString(message, "$1"), "-<hash>")
 }
 
 // warningList collects the warnings that a client receives.
@@ -235,7 +235,7 @@ func strictClient(t *testing.T, warnings *warningList) client.Client {
 // ruleMessages returns the messages of the CRD's CEL rules.
 func ruleMessages(t *testing.T) []string {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(root, "config", "crd", "bases", "yardmaster.dev_sequentialjobs.yaml"))
+	raw, err := os.ReadFile(filepath.Join(repositoryRoot, "config", "crd", "bases", "yardmaster.dev_sequentialjobs.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +346,7 @@ func (b *badInput) write(t *testing.T) {
 func comparePage(t *testing.T, inputs []*badInput) {
 	t.Helper()
 	page := badInputTable(inputs)
-	if *update {
+	if *updateBadInput {
 		if err := os.WriteFile(badInputPage, []byte(page), 0o600); err != nil {
 			t.Fatal(err)
 		}

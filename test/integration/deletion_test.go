@@ -13,7 +13,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-func (s *story) delete(options ...client.DeleteOption) {
+func (s *sequenceTest) deleteSequence(options ...client.DeleteOption) {
 	s.t.Helper()
 	if err := cluster.Delete(s.t.Context(), s.sj, options...); err != nil {
 		s.t.Fatal(err)
@@ -23,14 +23,14 @@ func (s *story) delete(options ...client.DeleteOption) {
 func TestDeletionStopsTheRunningStepFirst(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("delete", "").Step("a").Step("b").Obj())
-	pod := s.podOf("a")
-	if !controllerutil.ContainsFinalizer(s.now(), v1alpha1.SequentialJobFinalizer) {
-		t.Error("a running sequence carries no finalizer")
+	pod := s.waitForPod("a")
+	if !controllerutil.ContainsFinalizer(s.readSequence(), v1alpha1.SequentialJobFinalizer) {
+		t.Error("a running sequence has no finalizer")
 	}
-	s.delete()
-	s.wantGone(s.sj)
+	s.deleteSequence()
+	s.waitUntilDeleted(s.sj)
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err == nil {
-		t.Error("the SequentialJob went before its Pod")
+		t.Error("the SequentialJob was deleted before its Pod")
 	}
 	s.wantEvent(v1alpha1.EventTerminated)
 }
@@ -38,9 +38,9 @@ func TestDeletionStopsTheRunningStepFirst(t *testing.T) {
 func TestOrphanDeletionKeepsTheJobs(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("orphan", "").Step("a").Obj())
-	job := s.jobOf("a")
-	s.delete(client.PropagationPolicy(metav1.DeletePropagationOrphan))
-	s.wantGone(s.sj)
+	job := s.waitForJob("a")
+	s.deleteSequence(client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	s.waitUntilDeleted(s.sj)
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil || !job.DeletionTimestamp.IsZero() {
 		t.Errorf("the Job was not kept: %v", err)
 	}
@@ -48,25 +48,25 @@ func TestOrphanDeletionKeepsTheJobs(t *testing.T) {
 
 func TestSuspendedSequenceHasNoFinalizer(t *testing.T) {
 	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("held", "").Step("a").SuspendImmediately().Obj())
-	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
-	s.podOf("a")
-	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true })
-	s.untilStep("a", v1alpha1.StepSuspended)
-	s.until("no finalizer", func(sj *v1alpha1.SequentialJob) bool { return len(sj.Finalizers) == 0 })
-	s.delete()
-	s.wantGone(s.sj)
+	s := createSequence(t, testbuilder.SequentialJob("suspended", "").Step("a").SuspendImmediately().Obj())
+	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
+	s.waitForPod("a")
+	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true })
+	s.waitForStep("a", v1alpha1.StepSuspended)
+	s.waitUntil("no finalizer", func(sj *v1alpha1.SequentialJob) bool { return len(sj.Finalizers) == 0 })
+	s.deleteSequence()
+	s.waitUntilDeleted(s.sj)
 }
 
 func TestNamespaceDeletionRemovesTheRunningSequence(t *testing.T) {
 	t.Parallel()
 	ns := &corev1.Namespace{}
-	ns.GenerateName = "doomed-"
+	ns.GenerateName = "deleted-"
 	if err := cluster.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	s := createSequenceIn(t, ns.Name, testbuilder.SequentialJob("doomed", "").Step("a").Step("b").Obj())
-	pod := s.podOf("a")
+	s := createSequenceIn(t, ns.Name, testbuilder.SequentialJob("running", "").Step("a").Step("b").Obj())
+	pod := s.waitForPod("a")
 	if err := cluster.Delete(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
@@ -75,28 +75,28 @@ func TestNamespaceDeletionRemovesTheRunningSequence(t *testing.T) {
 	eventually(t, "the Pod to be deleted", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && !pod.DeletionTimestamp.IsZero()
 	})
-	s.endPod(pod, 143, "")
-	s.wantGone(s.sj)
-	eventually(t, "its Jobs to be gone", func() bool { return len(s.jobs()) == 0 })
+	s.terminatePod(pod, 143, "")
+	s.waitUntilDeleted(s.sj)
+	eventually(t, "its Jobs to be deleted", func() bool { return len(s.listJobs()) == 0 })
 }
 
 // Jobs are identified by their controller, not by labels.
-func TestForeignJobsWithTheOperatorsLabelsAreKept(t *testing.T) {
+func TestJobsOfOthersWithTheOperatorsLabelsAreKept(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("labels", "").Step("a").Obj())
-	mine := s.jobOf("a")
-	stranger := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "stranger", Namespace: mine.Namespace, Labels: mine.Labels}}
-	stranger.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+	mine := s.waitForJob("a")
+	unrelated := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "unrelated", Namespace: mine.Namespace, Labels: mine.Labels}}
+	unrelated.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
 		Containers:    []corev1.Container{{Name: "a", Image: "registry.example/a:1"}},
 	}}
-	stranger.Spec.Template.Annotations = map[string]string{simDuration: "1h"}
-	if err := cluster.Create(t.Context(), stranger); err != nil {
+	unrelated.Spec.Template.Annotations = map[string]string{simDuration: "1h"}
+	if err := cluster.Create(t.Context(), unrelated); err != nil {
 		t.Fatal(err)
 	}
-	s.delete()
-	s.wantGone(s.sj)
-	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger); err != nil || !stranger.DeletionTimestamp.IsZero() {
-		t.Errorf("the stranger's Job was deleted: %v", err)
+	s.deleteSequence()
+	s.waitUntilDeleted(s.sj)
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(unrelated), unrelated); err != nil || !unrelated.DeletionTimestamp.IsZero() {
+		t.Errorf("the unrelated Job was deleted: %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-func (s *story) deleteJob(job *batchv1.Job) {
+func (s *sequenceTest) deleteChildJob(job *batchv1.Job) {
 	s.t.Helper()
 	if err := cluster.Delete(s.t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		s.t.Fatal(err)
@@ -25,73 +25,73 @@ func (s *story) deleteJob(job *batchv1.Job) {
 func TestLostJobFailsTheStep(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("lost", "").Step("a").Step("b").Obj())
-	s.podOf("a")
-	s.deleteJob(s.jobOf("a"))
-	s.untilPhase(v1alpha1.PhaseFailed)
-	if reason := s.step("a").Reason; reason != v1alpha1.ReasonJobLost {
+	s.waitForPod("a")
+	s.deleteChildJob(s.waitForJob("a"))
+	s.waitForPhase(v1alpha1.PhaseFailed)
+	if reason := s.stepStatus("a").Reason; reason != v1alpha1.ReasonJobLost {
 		t.Errorf("reason %s", reason)
 	}
-	if jobs := s.jobs(); len(jobs) != 0 {
-		t.Errorf("the step was run again: %d Jobs", len(jobs))
+	if jobs := s.listJobs(); len(jobs) != 0 {
+		t.Errorf("the step ran again: %d Jobs", len(jobs))
 	}
 }
 
 func TestLostJobIsReplacedWithOnLostJobRerun(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("lost-rerun", "").Step("a").RerunLostJobs().Obj())
-	first := s.jobOf("a")
-	s.deleteJob(first)
-	s.until("a second attempt", func(*v1alpha1.SequentialJob) bool { return s.step("a").Attempt == 2 })
-	s.succeed("a")
-	s.untilPhase(v1alpha1.PhaseCompleted)
-	if second := s.jobOf("a"); second.Name == first.Name {
+	first := s.waitForJob("a")
+	s.deleteChildJob(first)
+	s.waitUntil("a second attempt", func(*v1alpha1.SequentialJob) bool { return s.stepStatus("a").Attempt == 2 })
+	s.succeedStep("a")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	if second := s.waitForJob("a"); second.Name == first.Name {
 		t.Errorf("both attempts are named %s", first.Name)
 	}
 	s.wantEvent(v1alpha1.EventJobLost)
 }
 
-func TestAFinishedStepIsNotRunAgainWhenItsJobIsDeleted(t *testing.T) {
+func TestDeletingTheJobOfAFinishedStepDoesNotRepeatIt(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("kept", "").Step("a").Step("b").Obj())
-	s.succeed("a")
-	s.deleteJob(s.jobOf("a"))
-	s.succeed("b")
-	s.untilPhase(v1alpha1.PhaseCompleted)
-	if jobs := s.jobs(); len(jobs) != 1 || jobs[0].Labels[v1alpha1.LabelStep] != "b" {
+	s.succeedStep("a")
+	s.deleteChildJob(s.waitForJob("a"))
+	s.succeedStep("b")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	if jobs := s.listJobs(); len(jobs) != 1 || jobs[0].Labels[v1alpha1.LabelStep] != "b" {
 		t.Errorf("%d Jobs", len(jobs))
 	}
 }
 
-func TestTakenNameIsReportedAndTheForeignJobKept(t *testing.T) {
+func TestNameConflictIsReportedAndTheOtherJobKept(t *testing.T) {
 	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("taken", "").Step("a").Suspend().Obj())
-	s.untilPhase(v1alpha1.PhaseSuspended)
-	stranger := s.plannedJob()
-	stranger.OwnerReferences, stranger.Labels = nil, nil
-	stranger.Spec.Template.Labels = nil
-	if err := cluster.Create(t.Context(), stranger); err != nil {
+	s := createSequence(t, testbuilder.SequentialJob("name-conflict", "").Step("a").Suspend().Obj())
+	s.waitForPhase(v1alpha1.PhaseSuspended)
+	other := s.plannedJob()
+	other.OwnerReferences, other.Labels = nil, nil
+	other.Spec.Template.Labels = nil
+	if err := cluster.Create(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
-	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
-	s.until("the conflict", func(*v1alpha1.SequentialJob) bool {
-		status, reason := s.condition(v1alpha1.ConditionNameConflict)
+	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
+	s.waitUntil("the conflict", func(*v1alpha1.SequentialJob) bool {
+		status, reason := s.readCondition(v1alpha1.ConditionNameConflict)
 		return status == metav1.ConditionTrue && reason == v1alpha1.ReasonNameTaken
 	})
 	s.wantEvent(v1alpha1.EventNameConflict)
-	version := stranger.ResourceVersion
-	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger); err != nil || stranger.Generation != 1 || !stranger.DeletionTimestamp.IsZero() {
-		t.Fatalf("the stranger's Job was touched (version %s to %s): %v", version, stranger.ResourceVersion, err)
+	version := other.ResourceVersion
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(other), other); err != nil || other.Generation != 1 || !other.DeletionTimestamp.IsZero() {
+		t.Fatalf("the other Job was changed (version %s to %s): %v", version, other.ResourceVersion, err)
 	}
-	s.deleteJob(stranger)
-	s.succeed("a")
-	s.untilPhase(v1alpha1.PhaseCompleted)
+	s.deleteChildJob(other)
+	s.succeedStep("a")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
 	s.wantCondition(v1alpha1.ConditionNameConflict, metav1.ConditionFalse, v1alpha1.ReasonNoConflict)
 }
 
-// plannedJob returns the Job that the core would create next.
-func (s *story) plannedJob() *batchv1.Job {
+// plannedJob returns the Job that sequence.Decide would create next.
+func (s *sequenceTest) plannedJob() *batchv1.Job {
 	s.t.Helper()
-	sj := s.now().DeepCopy()
+	sj := s.readSequence().DeepCopy()
 	sj.Spec.Suspend = false
 	decision := sequence.Decide(sequence.Observation{SequentialJob: sj, Answers: sequence.Answers{DryRun: &sequence.DryRunResult{}}})
 	if decision.CreateJob == nil {
@@ -104,18 +104,18 @@ func (s *story) plannedJob() *batchv1.Job {
 func TestJobOfALostStatusWriteIsAdopted(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("adopted", "").Step("a").Step("b").Suspend().Obj())
-	s.untilPhase(v1alpha1.PhaseSuspended)
+	s.waitForPhase(v1alpha1.PhaseSuspended)
 	job := s.plannedJob()
 	if err := cluster.Create(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
-	s.patch(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
-	s.succeed("a")
-	if uid := s.step("a").JobUID; uid != job.UID {
+	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
+	s.succeedStep("a")
+	if uid := s.stepStatus("a").JobUID; uid != job.UID {
 		t.Errorf("step a has Job %s, want %s", uid, job.UID)
 	}
-	s.succeed("b")
-	s.untilPhase(v1alpha1.PhaseCompleted)
+	s.succeedStep("b")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
 }
 
 func TestExceededQuotaDelaysTheRun(t *testing.T) {
@@ -126,60 +126,60 @@ func TestExceededQuotaDelaysTheRun(t *testing.T) {
 	if err := cluster.Create(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the quota to be in force", func() bool {
+	eventually(t, "the quota to take effect", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && len(quota.Status.Hard) > 0
 	})
 	s := createSequenceIn(t, ns, testbuilder.SequentialJob("quota", "").Step("a").Obj())
-	s.until("the quota to be reported", func(*v1alpha1.SequentialJob) bool {
-		status, _ := s.condition(v1alpha1.ConditionResourcesUnavailable)
+	s.waitUntil("the quota to be reported", func(*v1alpha1.SequentialJob) bool {
+		status, _ := s.readCondition(v1alpha1.ConditionResourcesUnavailable)
 		return status == metav1.ConditionTrue
 	})
 	s.wantCondition(v1alpha1.ConditionFailed, metav1.ConditionFalse, v1alpha1.ReasonNotFailed)
 	if err := cluster.Delete(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
-	s.succeed("a")
-	s.untilPhase(v1alpha1.PhaseCompleted)
+	s.succeedStep("a")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
 	s.wantCondition(v1alpha1.ConditionResourcesUnavailable, metav1.ConditionFalse, v1alpha1.ReasonAvailable)
 }
 
 func TestInvalidLastStepFailsTheRunAtItsStart(t *testing.T) {
 	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("typo", "").Step("a").Step("b", testbuilder.Container(func(c *corev1.Container) {
+	s := createSequence(t, testbuilder.SequentialJob("typo", "").Step("a").Step("b", testbuilder.ChangeContainer(func(c *corev1.Container) {
 		c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
 		c.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	})).Obj())
-	s.untilPhase(v1alpha1.PhaseFailed)
+	s.waitForPhase(v1alpha1.PhaseFailed)
 	s.wantCondition(v1alpha1.ConditionSpecAccepted, metav1.ConditionFalse, v1alpha1.ReasonStepInvalid)
-	if len(s.jobs()) != 0 {
-		t.Error("a Job was made")
+	if len(s.listJobs()) != 0 {
+		t.Error("a Job was created")
 	}
 }
 
 func TestStartDeadlineEndsAStepWhoseImageCannotBePulled(t *testing.T) {
 	t.Parallel()
-	sj := testbuilder.SequentialJob("stuck", "").Step("a", testbuilder.StartDeadline(2)).Finally("clean").Obj()
+	sj := testbuilder.SequentialJob("image-pull", "").Step("a", testbuilder.StepStartDeadline(2)).Finally("clean").Obj()
 	sj.Spec.Template = &corev1.PodTemplateSpec{}
 	sj.Spec.Template.Annotations = map[string]string{simStuck: "true"}
 	s := createSequence(t, sj)
-	step := s.untilStep("a", v1alpha1.StepFailed)
+	step := s.waitForStep("a", v1alpha1.StepFailed)
 	if step.Reason != v1alpha1.ReasonStartDeadlineExceeded || !strings.Contains(step.Message, "ImagePullBackOff") {
 		t.Errorf("%s: %s", step.Reason, step.Message)
 	}
-	if s.jobOf("clean") == nil {
+	if s.waitForJob("clean") == nil {
 		t.Error("finally did not run")
 	}
 }
 
 func TestRunThatExceedsItsDeadlineIsStopped(t *testing.T) {
 	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("slow", "").Step("a").Step("b").Finally("clean").Deadline(2).Obj())
-	s.podOf("a")
-	s.untilStep("a", v1alpha1.StepFailed)
-	s.succeed("clean")
-	s.untilPhase(v1alpha1.PhaseFailed)
+	s := createSequence(t, testbuilder.SequentialJob("deadline", "").Step("a").Step("b").Finally("clean").ActiveDeadline(2).Obj())
+	s.waitForPod("a")
+	s.waitForStep("a", v1alpha1.StepFailed)
+	s.succeedStep("clean")
+	s.waitForPhase(v1alpha1.PhaseFailed)
 	s.wantCondition(v1alpha1.ConditionFailed, metav1.ConditionTrue, v1alpha1.ReasonDeadlineExceeded)
-	if phase := s.step("b").Phase; phase != v1alpha1.StepSkipped {
+	if phase := s.stepStatus("b").Phase; phase != v1alpha1.StepSkipped {
 		t.Errorf("b is %s", phase)
 	}
 }

@@ -105,8 +105,8 @@ func isWrite(request *http.Request) bool { return request.Method != http.MethodG
 func TestFinalizerIsKeptWhileJobsCannotBeListed(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	s := createSequenceIn(t, ns, testbuilder.SequentialJob("unlisted", "").Step("a").Obj())
-	pod := s.podOf("a")
+	s := createSequenceIn(t, ns, testbuilder.SequentialJob("list-fails", "").Step("a").Obj())
+	pod := s.waitForPod("a")
 	failed := make(chan struct{}, 1)
 	faults.set(t, ns, func(request *http.Request) fault {
 		if request.Method == http.MethodGet && strings.HasSuffix(request.URL.Path, "/jobs") {
@@ -118,12 +118,12 @@ func TestFinalizerIsKeptWhileJobsCannotBeListed(t *testing.T) {
 		}
 		return delivered
 	})
-	s.delete()
+	s.deleteSequence()
 	<-failed
-	s.wantStays("the finalizer", func() bool { return len(s.now().Finalizers) > 0 })
+	s.wantUnchanged("the finalizer", func() bool { return len(s.readSequence().Finalizers) > 0 })
 	faults.set(t, ns, nil)
-	s.wantGone(s.sj)
-	s.wantGone(pod)
+	s.waitUntilDeleted(s.sj)
+	s.waitUntilDeleted(pod)
 }
 
 func TestJobWithALostCreateResponseIsAdopted(t *testing.T) {
@@ -137,11 +137,11 @@ func TestJobWithALostCreateResponseIsAdopted(t *testing.T) {
 		}
 		return becomes
 	})
-	s := createSequenceIn(t, ns, testbuilder.SequentialJob("unheard", "").Step("a").Step("b").Obj())
-	s.succeed("a")
-	s.succeed("b")
-	s.untilPhase(v1alpha1.PhaseCompleted)
-	if jobs := s.jobs(); len(jobs) != 2 {
+	s := createSequenceIn(t, ns, testbuilder.SequentialJob("lost-response", "").Step("a").Step("b").Obj())
+	s.succeedStep("a")
+	s.succeedStep("b")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	if jobs := s.listJobs(); len(jobs) != 2 {
 		t.Errorf("%d Jobs, want 2", len(jobs))
 	}
 }
@@ -156,17 +156,17 @@ func TestSequencesCompleteOnAnUnreliableNetwork(t *testing.T) {
 		}
 		return []fault{delivered, delivered, delivered, delivered, undelivered, answerIsLost}[rand.IntN(6)]
 	})
-	var stories []*story
+	var stories []*sequenceTest
 	for i := range 10 {
-		sj := testbuilder.SequentialJob(fmt.Sprintf("bad-%d", i), "").Step("a").Step("b", testbuilder.Outputs()).Step("c").Finally("d").Obj()
-		s := prepare(t, ns, sj)
+		sj := testbuilder.SequentialJob(fmt.Sprintf("unreliable-%d", i), "").Step("a").Step("b", testbuilder.RecordOutput()).Step("c").Finally("d").Obj()
+		s := newSequenceTest(t, ns, sj)
 		sj.Spec.Template.Annotations[simDuration] = "100ms"
-		s.create()
+		s.createSequence()
 		stories = append(stories, s)
 	}
 	for _, s := range stories {
-		s.untilPhase(v1alpha1.PhaseCompleted)
-		if jobs := s.jobs(); len(jobs) != 4 {
+		s.waitForPhase(v1alpha1.PhaseCompleted)
+		if jobs := s.listJobs(); len(jobs) != 4 {
 			t.Errorf("%s: %d Jobs, want 4", s.sj.Name, len(jobs))
 		}
 	}

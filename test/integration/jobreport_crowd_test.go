@@ -21,54 +21,54 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// crowdSize is how many zombies there are: ten pages.
+// crowdSize is the number of zombies. They fill ten pages.
 const crowdSize = 5000
 
-// nobody is the controller of Jobs without a controller.
-const nobody = "example.com/nobody"
+// absentController is a value of managedBy for which no controller exists.
+const absentController = "example.com/no-controller"
 
-// abandonedJobs makes so many Jobs of nobody. So nothing about them changes by itself.
+// abandonedJobs creates Jobs that no controller manages, so that nothing changes them.
 func abandonedJobs(t *testing.T, ns string, count int) {
 	t.Helper()
-	makeJobs(t, ns, count, new(nobody))
+	createJobs(t, ns, count, new(absentController))
 }
 
-// crowd is a namespace of zombies next to another, and a scanner of both.
-type crowd struct {
+// zombieCrowd is a namespace with many zombies, another one with a single Job, and a scanner of both.
+type zombieCrowd struct {
 	namespace, other string
 	options          jobreport.Options
-	wire             *wire
+	wire             *requestInterceptor
 	scanner          *jobreport.Reconciler
 }
 
-func newCrowd(t *testing.T) *crowd {
+func newCrowd(t *testing.T) *zombieCrowd {
 	t.Helper()
-	c := &crowd{namespace: namespace(t), other: namespace(t)}
+	c := &zombieCrowd{namespace: namespace(t), other: namespace(t)}
 	abandonedJobs(t, c.namespace, crowdSize)
 	abandonedJobs(t, c.other, 1)
-	reporter(t, c.namespace, c.other)
-	c.options = scanOf(c.namespace, c.other)
+	newReporterConfig(t, c.namespace, c.other)
+	c.options = scanOptions(c.namespace, c.other)
 	c.options.Thresholds[zombie.ReasonExternallyManaged].Zombie = time.Nanosecond
 	return c
 }
 
 // connect creates a new scanner from the options.
-func (c *crowd) connect(t *testing.T) {
+func (c *zombieCrowd) connect(t *testing.T) {
 	t.Helper()
-	as, w := wired(asOperator())
-	c.wire, c.scanner = w, scannerWith(t, as, events.NewFakeRecorder(100), c.options)
+	as, w := interceptRequests(asOperator())
+	c.wire, c.scanner = w, newScannerWithOptions(t, as, events.NewFakeRecorder(100), c.options)
 }
 
-// scanTop scans, and reports at most that many Jobs.
-func (c *crowd) scanTop(t *testing.T, top int) {
+// scanTop scans with this maximum number of findings.
+func (c *zombieCrowd) scanTop(t *testing.T, top int) {
 	t.Helper()
 	c.options.MaxFindings = top
 	c.connect(t)
 	c.scanner.ReconcileAll(t.Context())
 }
 
-// wantBounded checks counts and size of the report as it is stored.
-func (c *crowd) wantBounded(t *testing.T, zombies int, reason string) {
+// wantBounded checks the counts and the size of the stored report.
+func (c *zombieCrowd) wantBounded(t *testing.T, zombies int, reason string) {
 	t.Helper()
 	raw := &unstructured.Unstructured{}
 	raw.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("JobReport"))
@@ -99,17 +99,19 @@ func (c *crowd) wantBounded(t *testing.T, zombies int, reason string) {
 	t.Logf("%d findings, %d bytes", len(status.Findings), len(bytes))
 }
 
-// wantFailed checks that the last scan failed for that reason, and nothing else has changed.
-func (c *crowd) wantFailed(t *testing.T, reason string, good *v1alpha1.JobReport) {
+// wantFailed checks that the last scan failed for this reason, that the findings are unchanged, and
+// that the other namespace was scanned.
+func (c *zombieCrowd) wantFailed(t *testing.T, reason string, good *v1alpha1.JobReport) {
 	t.Helper()
-	wantKept(t, good, reason)
+	wantFindingsKept(t, good, reason)
 	if got := reportOf(t, c.other).Status; !meta.IsStatusConditionTrue(got.Conditions, v1alpha1.ConditionReportReady) {
 		t.Errorf("the other namespace: %+v", got.Conditions)
 	}
 }
 
-// wantKept checks that a report says of its last scan why it failed, and for the rest what it said before.
-func wantKept(t *testing.T, good *v1alpha1.JobReport, reason string) {
+// wantFindingsKept checks that a report has the reason of the failed scan and the findings of the
+// last successful one.
+func wantFindingsKept(t *testing.T, good *v1alpha1.JobReport, reason string) {
 	t.Helper()
 	got := reportOf(t, good.Namespace).Status
 	failed := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionScanFailed)
@@ -117,11 +119,11 @@ func wantKept(t *testing.T, good *v1alpha1.JobReport, reason string) {
 		t.Errorf("condition %+v, want %s", failed, reason)
 	}
 	if meta.IsStatusConditionTrue(got.Conditions, v1alpha1.ConditionReportReady) {
-		t.Error("the report is said to be ready")
+		t.Error("ReportReady is True")
 	}
 	got.Conditions = good.Status.Conditions
 	if diff := cmp.Diff(good.Status, got); diff != "" {
-		t.Errorf("what was found has changed (-good +kept):\n%s", diff)
+		t.Errorf("the findings have changed (-good +kept):\n%s", diff)
 	}
 }
 
@@ -134,30 +136,30 @@ func wantReady(t *testing.T, ns string) {
 	}
 }
 
-// A scenario: each part continues where the previous one ended.
+// Each part continues in the state in which the previous one ended.
 func TestJobReportOfFiveThousandZombies(t *testing.T) {
 	c := newCrowd(t)
 	for _, part := range []struct {
 		title string
-		tell  func(*testing.T, *crowd)
+		run   func(*testing.T, *zombieCrowd)
 	}{
-		{"lists 50 and counts all", tellsOfFifty},
-		{"lists as many of 500 as fit into 64 KiB", tellsOfAsManyAsFit},
-		{"is made of one page at a time", isMadeOfOnePageAtATime},
-		{"is not written again while nothing changes", isNotWrittenAgain},
-		{"changes by one finding with one Job", changesByOneFinding},
-		{"starts again when the list expires", isBegunAgain},
-		{"says when the list expires again and again", saysWhenTheListExpires},
-		{"says when the API server is restarted on the way", saysWhenTheAPIServerIsRestarted},
-		{"says when the connection breaks on the way", saysWhenTheConnectionBreaks},
+		{"has 50 findings and counts all Jobs", tellsOfFifty},
+		{"has as many of 500 findings as fit into 64 KiB", tellsOfAsManyAsFit},
+		{"is created from one page at a time", isMadeOfOnePageAtATime},
+		{"is not written while nothing changes", isNotWrittenAgain},
+		{"changes by one finding when one Job is deleted", changesByOneFinding},
+		{"restarts the list when it expires", isBegunAgain},
+		{"reports Expired when the list expires repeatedly", saysWhenTheListExpires},
+		{"reports PartialList when the API server is restarted during the list", saysWhenTheAPIServerIsRestarted},
+		{"reports PartialList when the connection breaks during the list", saysWhenTheConnectionBreaks},
 	} {
-		if !t.Run(part.title, func(t *testing.T) { part.tell(t, c) }) {
+		if !t.Run(part.title, func(t *testing.T) { part.run(t, c) }) {
 			return
 		}
 	}
 }
 
-func tellsOfFifty(t *testing.T, c *crowd) {
+func tellsOfFifty(t *testing.T, c *zombieCrowd) {
 	c.scanTop(t, 50)
 	c.wantBounded(t, crowdSize, v1alpha1.ReasonTooManyFindings)
 	if got := len(reportOf(t, c.namespace).Status.Findings); got != 50 {
@@ -165,7 +167,7 @@ func tellsOfFifty(t *testing.T, c *crowd) {
 	}
 }
 
-func tellsOfAsManyAsFit(t *testing.T, c *crowd) {
+func tellsOfAsManyAsFit(t *testing.T, c *zombieCrowd) {
 	c.scanTop(t, 500)
 	c.wantBounded(t, crowdSize, v1alpha1.ReasonTooBig)
 	if got := len(reportOf(t, c.namespace).Status.Findings); got <= 50 || got >= 500 {
@@ -173,7 +175,7 @@ func tellsOfAsManyAsFit(t *testing.T, c *crowd) {
 	}
 }
 
-func isMadeOfOnePageAtATime(t *testing.T, c *crowd) {
+func isMadeOfOnePageAtATime(t *testing.T, c *zombieCrowd) {
 	c.wire.reset(nil)
 	c.scanner.ReconcileAll(t.Context())
 	want := map[string]int{c.namespace: 1, c.other: 1}
@@ -185,44 +187,44 @@ func isMadeOfOnePageAtATime(t *testing.T, c *crowd) {
 	}
 }
 
-func isNotWrittenAgain(t *testing.T, c *crowd) {
-	first, unchanged := reportOf(t, c.namespace), testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "unchanged")
+func isNotWrittenAgain(t *testing.T, c *zombieCrowd) {
+	first, unchanged := reportOf(t, c.namespace), testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "unchanged")
 	c.wire.reset(nil)
 	c.scanner.ReconcileAll(t.Context())
 	c.scanner.ReconcileAll(t.Context())
 	if got := reportOf(t, c.namespace); got.ResourceVersion != first.ResourceVersion {
-		t.Errorf("it is written again:\n%s", cmp.Diff(first, got))
+		t.Errorf("it was written although nothing changed:\n%s", cmp.Diff(first, got))
 	}
 	if c.wire.writes != 0 {
-		t.Errorf("%d writes are tried", c.wire.writes)
+		t.Errorf("%d writes were attempted", c.wire.writes)
 	}
-	if got := testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "unchanged") - unchanged; got != 4 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "unchanged") - unchanged; got != 4 {
 		t.Errorf("%v reports counted as unchanged, want 4", got)
 	}
 }
 
-func changesByOneFinding(t *testing.T, c *crowd) {
-	before, changed := reportOf(t, c.namespace), testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "changed")
-	gone := &batchv1.Job{}
-	gone.Namespace, gone.Name = c.namespace, before.Status.Findings[0].Name
-	if err := cluster.Delete(t.Context(), gone, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+func changesByOneFinding(t *testing.T, c *zombieCrowd) {
+	before, changed := reportOf(t, c.namespace), testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "changed")
+	deleted := &batchv1.Job{}
+	deleted.Namespace, deleted.Name = c.namespace, before.Status.Findings[0].Name
+	if err := cluster.Delete(t.Context(), deleted, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		t.Fatal(err)
 	}
 	c.wire.reset(nil)
 	c.scanner.ReconcileAll(t.Context())
-	if got := testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "changed") - changed; got != 1 || c.wire.writes != 1 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "changed") - changed; got != 1 || c.wire.writes != 1 {
 		t.Errorf("%v reports changed in %d writes, want one each", got, c.wire.writes)
 	}
 	c.wantBounded(t, crowdSize-1, v1alpha1.ReasonTooBig)
 	was, is := findingsByName(before), findingsByName(reportOf(t, c.namespace))
 	for name, finding := range is {
-		if old, there := was[name]; there && !cmp.Equal(old, finding) {
+		if old, found := was[name]; found && !cmp.Equal(old, finding) {
 			t.Errorf("%s differs:\n%s", name, cmp.Diff(old, finding))
 		}
 		delete(was, name)
 	}
-	if _, there := was[gone.Name]; len(was) != 1 || !there {
-		t.Errorf("%d findings are gone, want only %s", len(was), gone.Name)
+	if _, found := was[deleted.Name]; len(was) != 1 || !found {
+		t.Errorf("%d findings were removed, want only %s", len(was), deleted.Name)
 	}
 }
 
@@ -234,18 +236,18 @@ func findingsByName(report *v1alpha1.JobReport) map[string]v1alpha1.JobFinding {
 	return all
 }
 
-// onPage meddles with that page of the crowd's list, so many times at most.
-func (c *crowd) onPage(page, times int, meddle func(context.Context) error) func(*http.Request, string) error {
-	asked := 0
+// onPage calls meddle for that page of the list of the crowd's namespace, up to the given number of times.
+func (c *zombieCrowd) onPage(page, times int, meddle func(context.Context) error) func(*http.Request, string) error {
+	requested := 0
 	return func(request *http.Request, ns string) error {
 		if ns != c.namespace {
 			return nil
 		}
 		if request.URL.Query().Get("continue") == "" {
-			asked = 0
+			requested = 0
 		}
-		asked++
-		if asked != page || times == 0 {
+		requested++
+		if requested != page || times == 0 {
 			return nil
 		}
 		times--
@@ -253,9 +255,9 @@ func (c *crowd) onPage(page, times int, meddle func(context.Context) error) func
 	}
 }
 
-func isBegunAgain(t *testing.T, c *crowd) {
-	local, good := localCluster(t), reportOf(t, c.namespace)
-	c.wire.reset(c.onPage(3, 1, local.forgetThePast))
+func isBegunAgain(t *testing.T, c *zombieCrowd) {
+	local, good := requireLocalCluster(t), reportOf(t, c.namespace)
+	c.wire.reset(c.onPage(3, 1, local.compactEtcd))
 	c.scanner.ReconcileAll(t.Context())
 	if got, want := c.wire.pages[c.namespace], 3+crowdSize/500; got != want {
 		t.Errorf("%d pages, want %d", got, want)
@@ -266,27 +268,27 @@ func isBegunAgain(t *testing.T, c *crowd) {
 	}
 }
 
-func saysWhenTheListExpires(t *testing.T, c *crowd) {
-	local, good := localCluster(t), reportOf(t, c.namespace)
-	expired := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonExpired)
-	c.wire.reset(c.onPage(2, 2, local.forgetThePast))
+func saysWhenTheListExpires(t *testing.T, c *zombieCrowd) {
+	local, good := requireLocalCluster(t), reportOf(t, c.namespace)
+	expired := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonExpired)
+	c.wire.reset(c.onPage(2, 2, local.compactEtcd))
 	c.scanner.ReconcileAll(t.Context())
 	c.wantFailed(t, v1alpha1.ReasonExpired, good)
-	if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonExpired) - expired; got != 1 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonExpired) - expired; got != 1 {
 		t.Errorf("counted %v times, want once", got)
 	}
 	c.wantRecovered(t)
 }
 
-func saysWhenTheAPIServerIsRestarted(t *testing.T, c *crowd) {
-	local, good := localCluster(t), reportOf(t, c.namespace)
+func saysWhenTheAPIServerIsRestarted(t *testing.T, c *zombieCrowd) {
+	local, good := requireLocalCluster(t), reportOf(t, c.namespace)
 	c.wire.reset(c.onPage(4, 1, local.restartAPIServer))
 	c.scanner.ReconcileAll(t.Context())
 	c.wantFailed(t, v1alpha1.ReasonPartialList, good)
 	c.wantRecovered(t)
 }
 
-func saysWhenTheConnectionBreaks(t *testing.T, c *crowd) {
+func saysWhenTheConnectionBreaks(t *testing.T, c *zombieCrowd) {
 	good := reportOf(t, c.namespace)
 	c.wire.reset(c.onPage(4, 1, func(context.Context) error { return errFault }))
 	c.scanner.ReconcileAll(t.Context())
@@ -294,8 +296,8 @@ func saysWhenTheConnectionBreaks(t *testing.T, c *crowd) {
 	c.wantRecovered(t)
 }
 
-// wantRecovered scans once more, and checks that the report is right.
-func (c *crowd) wantRecovered(t *testing.T) {
+// wantRecovered scans again, and checks that the report is correct.
+func (c *zombieCrowd) wantRecovered(t *testing.T) {
 	t.Helper()
 	c.wire.reset(nil)
 	c.scanner.ReconcileAll(t.Context())

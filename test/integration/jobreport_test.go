@@ -27,15 +27,15 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// atOnce are thresholds by which a suspended Job is suspicious as soon as there is an age.
-func atOnce() zombie.Thresholds {
+// immediateThresholds returns thresholds with which a suspended Job is suspicious immediately.
+func immediateThresholds() zombie.Thresholds {
 	thresholds := zombie.DefaultThresholds()
 	thresholds[zombie.ReasonSuspendedTooLong].Suspicious = time.Nanosecond
 	return thresholds
 }
 
-// suspended is a Job that does nothing.
-func suspended(ns string) *batchv1.Job {
+// newSuspendedJob returns a suspended Job.
+func newSuspendedJob(ns string) *batchv1.Job {
 	job := &batchv1.Job{}
 	job.Namespace = ns
 	job.Spec.Suspend = new(true)
@@ -46,8 +46,8 @@ func suspended(ns string) *batchv1.Job {
 	return job
 }
 
-// makeJobs makes so many of them, of that controller, or of the built-in one if it is empty.
-func makeJobs(t *testing.T, ns string, count int, managedBy *string) {
+// createJobs creates suspended Jobs with this managedBy. Nil means the Job controller of Kubernetes.
+func createJobs(t *testing.T, ns string, count int, managedBy *string) {
 	t.Helper()
 	var making sync.WaitGroup
 	free := make(chan struct{}, 20)
@@ -55,7 +55,7 @@ func makeJobs(t *testing.T, ns string, count int, managedBy *string) {
 		free <- struct{}{}
 		making.Go(func() {
 			defer func() { <-free }()
-			job := suspended(ns)
+			job := newSuspendedJob(ns)
 			job.Name, job.Spec.ManagedBy = fmt.Sprintf("job-%04d", i), managedBy
 			if err := cluster.Create(t.Context(), job); err != nil {
 				t.Error(err)
@@ -65,11 +65,11 @@ func makeJobs(t *testing.T, ns string, count int, managedBy *string) {
 	making.Wait()
 }
 
-// suspendedJobs makes so many of them, and waits until they count as old.
+// suspendedJobs creates Jobs, and waits until they exceed the thresholds of atOnce.
 func suspendedJobs(t *testing.T, ns string, count int) {
 	t.Helper()
-	makeJobs(t, ns, count, nil)
-	eventually(t, "the Job controller to take note of all", func() bool {
+	createJobs(t, ns, count, nil)
+	eventually(t, "the Job controller to observe all Jobs", func() bool {
 		var list batchv1.JobList
 		if err := cluster.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
 			return false
@@ -81,26 +81,26 @@ func suspendedJobs(t *testing.T, ns string, count int) {
 		}
 		return len(list.Items) == count
 	})
-	time.Sleep(time.Second) // a condition's time is of whole seconds
+	time.Sleep(time.Second) // the time of a condition has a resolution of one second
 }
 
-// reporter returns the operator's service account, with the permissions of the shipped Role in these
+// newReporterConfig returns the operator's service account, with the permissions of the shipped Role in these
 // namespaces. It waits until they take effect: the API server caches Roles.
-func reporter(t *testing.T, namespaces ...string) *rest.Config {
+func newReporterConfig(t *testing.T, namespaces ...string) *rest.Config {
 	t.Helper()
 	for _, ns := range namespaces {
-		grant(t, ns, "jobreport")
-		eventually(t, "the Role to take effect", func() bool { return may(t, ns, "list jobs.batch") })
+		grantRole(t, ns, "jobreport")
+		eventually(t, "the Role to take effect", func() bool { return isOperatorAllowed(t, ns, "list jobs.batch") })
 	}
 	return asOperator()
 }
 
-// grant creates the Role and RoleBinding of that directory of config/rbac in the namespace.
-func grant(t *testing.T, ns, directory string) {
+// grantRole creates the Role and RoleBinding of that directory of config/rbac in the namespace.
+func grantRole(t *testing.T, ns, directory string) {
 	t.Helper()
 	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
 	for file, object := range map[string]client.Object{"role.yaml": role, "binding.yaml": binding} {
-		if err := readYAML(filepath.Join(root, "config", "rbac", directory, file), object); err != nil {
+		if err := readYAML(filepath.Join(repositoryRoot, "config", "rbac", directory, file), object); err != nil {
 			t.Fatal(err)
 		}
 		object.SetNamespace(ns)
@@ -121,18 +121,18 @@ func asOperator() *rest.Config {
 	return as
 }
 
-// scanner scans with those rights.
-func scanner(t *testing.T, as *rest.Config, namespaces ...string) *jobreport.Reconciler {
+// newScanner returns a scanner with the permissions of the configuration.
+func newScanner(t *testing.T, as *rest.Config, namespaces ...string) *jobreport.Reconciler {
 	t.Helper()
-	return scannerWith(t, as, events.NewFakeRecorder(100), scanOf(namespaces...))
+	return newScannerWithOptions(t, as, events.NewFakeRecorder(100), scanOptions(namespaces...))
 }
 
-// scanOf are the options of a scanner of those namespaces.
-func scanOf(namespaces ...string) jobreport.Options {
-	return jobreport.Options{Namespaces: namespaces, Interval: time.Minute, MaxFindings: 50, Thresholds: atOnce()}
+// scanOptions returns the options of a scanner of these namespaces.
+func scanOptions(namespaces ...string) jobreport.Options {
+	return jobreport.Options{Namespaces: namespaces, Interval: time.Minute, MaxFindings: 50, Thresholds: immediateThresholds()}
 }
 
-func scannerWith(t *testing.T, as *rest.Config, recorder events.EventRecorder, options jobreport.Options) *jobreport.Reconciler {
+func newScannerWithOptions(t *testing.T, as *rest.Config, recorder events.EventRecorder, options jobreport.Options) *jobreport.Reconciler {
 	t.Helper()
 	c, err := client.New(as, client.Options{Scheme: cluster.Scheme()})
 	if err != nil {
@@ -153,7 +153,7 @@ func reportOf(t *testing.T, ns string) *v1alpha1.JobReport {
 func TestJobReportOfManyJobsIsBoundedAndWrittenOnlyForAChange(t *testing.T) {
 	ns := namespace(t)
 	suspendedJobs(t, ns, 1201)
-	s := scanner(t, reporter(t, ns), ns)
+	s := newScanner(t, newReporterConfig(t, ns), ns)
 	s.ReconcileAll(t.Context())
 
 	first := reportOf(t, ns)
@@ -170,7 +170,7 @@ func TestJobReportOfManyJobsIsBoundedAndWrittenOnlyForAChange(t *testing.T) {
 
 	s.ReconcileAll(t.Context())
 	if second := reportOf(t, ns); second.ResourceVersion != first.ResourceVersion {
-		t.Error("nothing has changed, and it was written again")
+		t.Error("the report was written although nothing changed")
 	}
 
 	changed := first.Status.Findings[7].Name
@@ -186,14 +186,14 @@ func TestJobReportOfManyJobsIsBoundedAndWrittenOnlyForAChange(t *testing.T) {
 	}
 	for i := range third.Status.Findings {
 		if third.Status.Findings[i].Name == changed {
-			t.Errorf("%s is gone, and still there", changed)
+			t.Errorf("the deleted Job %s is still reported", changed)
 		}
 	}
 }
 
-func TestJobReportOfANamespaceWithoutJobsHasItsZeroes(t *testing.T) {
+func TestJobReportOfANamespaceWithoutJobsHasZeroCounts(t *testing.T) {
 	ns := namespace(t)
-	scanner(t, reporter(t, ns), ns).ReconcileAll(t.Context())
+	newScanner(t, newReporterConfig(t, ns), ns).ReconcileAll(t.Context())
 	report := &unstructured.Unstructured{}
 	report.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("JobReport"))
 	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: v1alpha1.JobReportName}, report); err != nil {
@@ -202,7 +202,7 @@ func TestJobReportOfANamespaceWithoutJobsHasItsZeroes(t *testing.T) {
 	for _, column := range []string{"healthy", "suspicious", "zombie"} {
 		count, found, err := unstructured.NestedInt64(report.Object, "status", "summary", column)
 		if count != 0 || !found || err != nil {
-			t.Errorf("%s is %d, given: %t, %v", column, count, found, err)
+			t.Errorf("%s is %d, found: %t, %v", column, count, found, err)
 		}
 	}
 }
@@ -211,18 +211,18 @@ func TestJobReportKeepsItsFindingsWhenPermissionIsLost(t *testing.T) {
 	forbidden, other := namespace(t), namespace(t)
 	suspendedJobs(t, forbidden, 3)
 	suspendedJobs(t, other, 1)
-	s := scanner(t, reporter(t, forbidden, other), forbidden, "test-there-is-none", other)
+	s := newScanner(t, newReporterConfig(t, forbidden, other), forbidden, "test-does-not-exist", other)
 	s.ReconcileAll(t.Context())
 
 	role := &rbacv1.Role{}
 	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: forbidden, Name: "yardmaster-jobreport"}, role); err != nil {
 		t.Fatal(err)
 	}
-	role.Rules = role.Rules[1:] // all but that for Jobs
+	role.Rules = role.Rules[1:] // all rules except the one for Jobs
 	if err := cluster.Update(t.Context(), role); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the scan to be refused", func() bool {
+	eventually(t, "the scan to be forbidden", func() bool {
 		s.ReconcileAll(t.Context())
 		failed := meta.FindStatusCondition(reportOf(t, forbidden).Status.Conditions, v1alpha1.ConditionScanFailed)
 		return failed.Status == metav1.ConditionTrue && failed.Reason == v1alpha1.ReasonForbidden
@@ -237,7 +237,7 @@ func TestJobReportKeepsItsFindingsWhenPermissionIsLost(t *testing.T) {
 
 func TestJobReportNeedsNoMoreThanItsRole(t *testing.T) {
 	ns := namespace(t)
-	c, err := client.New(reporter(t, ns), client.Options{Scheme: cluster.Scheme()})
+	c, err := client.New(newReporterConfig(t, ns), client.Options{Scheme: cluster.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,22 +263,22 @@ func TestJobReportNeedsNoMoreThanItsRole(t *testing.T) {
 			if resource.Subresource != "" {
 				name += "/" + resource.Subresource
 			}
-			asked := resource
-			asked.Verb, asked.Namespace = verb, ns
+			request := resource
+			request.Verb, request.Namespace = verb, ns
 			review := &authorizationv1.SelfSubjectAccessReview{}
-			review.Spec.ResourceAttributes = &asked
+			review.Spec.ResourceAttributes = &request
 			if err := c.Create(t.Context(), review); err != nil {
 				t.Fatal(err)
 			}
 			if review.Status.Allowed != allowed[name] {
-				t.Errorf("may %s: %t, want %t", name, review.Status.Allowed, allowed[name])
+				t.Errorf("allowed to %s: %t, want %t", name, review.Status.Allowed, allowed[name])
 			}
 		}
 	}
 }
 
-func TestTheOperatorReportsOnTheNamespacesItIsToldTo(t *testing.T) {
-	reportedNamespace, not := namespace(t), namespace(t)
+func TestOperatorReportsOnlyOnConfiguredNamespaces(t *testing.T) {
+	reportedNamespace, other := namespace(t), namespace(t)
 	suspendedJobs(t, reportedNamespace, 1)
 	options, err := manager.ParseFlags([]string{
 		"--controllers=jobreport", "--report-namespaces=" + reportedNamespace, "--report-interval=1s",
@@ -305,7 +305,7 @@ func TestTheOperatorReportsOnTheNamespacesItIsToldTo(t *testing.T) {
 		t.Error(err)
 	}
 	var reports v1alpha1.JobReportList
-	if err := cluster.List(t.Context(), &reports, client.InNamespace(not)); err != nil || len(reports.Items) != 0 {
+	if err := cluster.List(t.Context(), &reports, client.InNamespace(other)); err != nil || len(reports.Items) != 0 {
 		t.Errorf("%d reports in the other namespace: %v", len(reports.Items), err)
 	}
 }

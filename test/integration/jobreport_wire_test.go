@@ -22,20 +22,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// wire is between a scanner and the API server. It counts, and can be configured to interfere
-// with the pages of Jobs on their way.
-type wire struct {
+// requestInterceptor is a transport between a scanner and the API server. It counts requests, and
+// can inject errors into the pages of Jobs.
+type requestInterceptor struct {
 	mu     sync.Mutex
-	flying map[string]int // pages that were requested and not yet read, by namespace
-	most   map[string]int // the most of them at once
+	flying map[string]int // pages that were requested and are not read yet, by namespace
+	most   map[string]int // maximum of flying
 	pages  map[string]int
 	writes int
 	meddle func(request *http.Request, namespace string) error
 }
 
-// wired returns these permissions with a wire to inspect.
-func wired(as *rest.Config) (*rest.Config, *wire) {
-	w := &wire{flying: map[string]int{}, most: map[string]int{}, pages: map[string]int{}}
+// interceptRequests returns the configuration with an interceptor, and the interceptor.
+func interceptRequests(as *rest.Config) (*rest.Config, *requestInterceptor) {
+	w := &requestInterceptor{flying: map[string]int{}, most: map[string]int{}, pages: map[string]int{}}
 	as = rest.CopyConfig(as)
 	as.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) { return w.carry(request, next) })
@@ -43,8 +43,8 @@ func wired(as *rest.Config) (*rest.Config, *wire) {
 	return as, w
 }
 
-// reset restarts the counters, and interferes in this way from now on.
-func (w *wire) reset(meddle func(request *http.Request, namespace string) error) {
+// reset restarts the counters and installs another function that injects errors.
+func (w *requestInterceptor) reset(meddle func(request *http.Request, namespace string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.most)
@@ -52,7 +52,7 @@ func (w *wire) reset(meddle func(request *http.Request, namespace string) error)
 	w.writes, w.meddle = 0, meddle
 }
 
-func (w *wire) carry(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+func (w *requestInterceptor) carry(request *http.Request, next http.RoundTripper) (*http.Response, error) {
 	if isWrite(request) {
 		w.mu.Lock()
 		w.writes++
@@ -73,18 +73,18 @@ func (w *wire) carry(request *http.Request, next http.RoundTripper) (*http.Respo
 		w.land(namespace)
 		return nil, err
 	}
-	response.Body = &landing{ReadCloser: response.Body, land: sync.OnceFunc(func() { w.land(namespace) })}
+	response.Body = &pageBody{ReadCloser: response.Body, land: sync.OnceFunc(func() { w.land(namespace) })}
 	return response, nil
 }
 
-// jobsOf is the namespace whose Jobs are requested.
+// jobsOf returns the namespace whose Jobs a request lists.
 func jobsOf(request *http.Request) (namespace string, isPage bool) {
 	rest, isJob := strings.CutPrefix(request.URL.Path, "/apis/batch/v1/namespaces/")
 	namespace, isList := strings.CutSuffix(rest, "/jobs")
 	return namespace, isJob && isList
 }
 
-func (w *wire) takeOff(namespace string) (meddle func(*http.Request, string) error) {
+func (w *requestInterceptor) takeOff(namespace string) (meddle func(*http.Request, string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pages[namespace]++
@@ -93,40 +93,40 @@ func (w *wire) takeOff(namespace string) (meddle func(*http.Request, string) err
 	return w.meddle
 }
 
-func (w *wire) land(namespace string) {
+func (w *requestInterceptor) land(namespace string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.flying[namespace]--
 }
 
-// landing is a page's body: it has come when it is closed.
-type landing struct {
+// pageBody is the body of a page. The page counts as read when the body is closed.
+type pageBody struct {
 	io.ReadCloser
 
 	land func()
 }
 
-func (l *landing) Close() error {
+func (l *pageBody) Close() error {
 	l.land()
 	return l.ReadCloser.Close()
 }
 
-// local is a local cluster that the tests run on.
-type local struct{ name, directory string }
+// localCluster is the local cluster on which the tests run.
+type localCluster struct{ name, directory string }
 
-// localCluster is that cluster. Of another, the API server cannot be restarted and etcd
-// not be compacted.
-func localCluster(t *testing.T) local {
+// requireLocalCluster returns the local cluster. It skips the test on other clusters, whose API server
+// it cannot restart and whose etcd it cannot compact.
+func requireLocalCluster(t *testing.T) localCluster {
 	t.Helper()
 	name := os.Getenv("CLUSTER_NAME")
 	if name == "" {
-		t.Skip("CLUSTER_NAME is not set, so this is no local cluster, whose API server could be restarted: use make test-integration")
+		t.Skip("CLUSTER_NAME is not set, and this test restarts the API server of a local cluster: use make test-integration")
 	}
-	return local{name, filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG")))}
+	return localCluster{name, filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG")))}
 }
 
-// restartAPIServer kills the API server, and waits until it is gone. It comes back by itself.
-func (l local) restartAPIServer(ctx context.Context) error {
+// restartAPIServer kills the API server and waits until it has exited. The cluster restarts it.
+func (l localCluster) restartAPIServer(ctx context.Context) error {
 	output, err := exec.CommandContext(ctx, "localcluster", "restart", "control-plane", "--name", l.name).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("restarting the API server: %w: %s", err, output)
@@ -135,16 +135,16 @@ func (l local) restartAPIServer(ctx context.Context) error {
 	return wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
 		connection, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		if err != nil {
-			return true, nil //nolint:nilerr // that is what is waited for
+			return true, nil //nolint:nilerr // the API server has exited
 		}
 		return false, connection.Close()
 	})
 }
 
-// forgetThePast has the cluster forget all versions of objects but the newest: etcd is
-// compacted, and the API server, which remembers more for a while, restarted.
-func (l local) forgetThePast(ctx context.Context) error {
-	if err := touch(ctx); err != nil { // so that what has been read till now is not the newest
+// compactEtcd removes all versions of objects but the newest: it compacts etcd and restarts the
+// API server, whose cache still has some.
+func (l localCluster) compactEtcd(ctx context.Context) error {
+	if err := writeToCluster(ctx); err != nil { // so that versions that were read before are not the newest
 		return err
 	}
 	var newest struct {
@@ -162,16 +162,17 @@ func (l local) forgetThePast(ctx context.Context) error {
 	return untilReady(ctx)
 }
 
-// touch changes something in the cluster.
-func touch(ctx context.Context) error {
-	something := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "test-"}}
-	if err := cluster.Create(ctx, something); err != nil {
+// writeToCluster increases the cluster's resourceVersion.
+func writeToCluster(ctx context.Context) error {
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "test-"}}
+	if err := cluster.Create(ctx, object); err != nil {
 		return err
 	}
-	return cluster.Delete(ctx, something)
+	return cluster.Delete(ctx, object)
 }
 
-// untilReady waits for the API server. It answers before it knows all Roles.
+// untilReady waits until the API server is ready. Before that, it may deny requests because its
+// cache of Roles is incomplete.
 func untilReady(ctx context.Context) error {
 	asker, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -190,8 +191,8 @@ func untilReady(ctx context.Context) error {
 	})
 }
 
-// etcd asks the cluster's etcd, on its socket.
-func (l local) etcd(ctx context.Context, call string, body map[string]any, answer any) error {
+// etcd sends a request to the cluster's etcd through its socket.
+func (l localCluster) etcd(ctx context.Context, call string, body map[string]any, answer any) error {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return err

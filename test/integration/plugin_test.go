@@ -185,10 +185,10 @@ func wantTexts(t *testing.T, text string, wanted ...string) {
 func TestPluginListsSequencesWithASymbolForEachStep(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Finally("tidy").Obj())
-	s.succeed("extract")
-	s.end("load", 1, "")
-	s.succeed("tidy")
-	s.untilPhase(v1alpha1.PhaseFailed)
+	s.succeedStep("extract")
+	s.endStep("load", 1, "")
+	s.succeedStep("tidy")
+	s.waitForPhase(v1alpha1.PhaseFailed)
 	p := newAPIServerProxy(t)
 	list := p.runSequenceCommand(t, s.sj.Namespace, "list")
 	list.wantExitCode(0)
@@ -209,9 +209,9 @@ func TestPluginWatchEndsWithTheRun(t *testing.T) {
 	p := newAPIServerProxy(t)
 	watch := p.runSequenceCommand(t, s.sj.Namespace, "watch", "etl")
 	everything := p.runSequenceCommand(t, s.sj.Namespace, "watch", "--until-finished")
-	s.succeed("extract")
+	s.succeedStep("extract")
 	watch.waitForOutput("step extract: Succeeded")
-	s.end("load", 7, "disk full")
+	s.endStep("load", 7, "disk full")
 	watch.wantExitCode(1)
 	wantTexts(t, watch.out.String(), "step load: Failed: BackoffLimitExceeded: container load exited with code 7: disk full", "Failed, 1/2 steps")
 	everything.wantExitCode(1)
@@ -223,12 +223,12 @@ func TestPluginWatchContinuesWhenTheAPIServerIsAvailableAgain(t *testing.T) {
 	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
 	p := newAPIServerProxy(t)
 	watch := p.runSequenceCommand(t, s.sj.Namespace, "watch", "etl")
-	s.succeed("extract")
+	s.succeedStep("extract")
 	watch.waitForOutput("step extract: Succeeded")
 	p.isUnavailable.Store(true)
 	p.CloseClientConnections()
 	watch.waitForOutput("connection lost")
-	s.succeed("load")
+	s.succeedStep("load")
 	p.isUnavailable.Store(false)
 	watch.wantExitCode(0)
 	wantTexts(t, watch.out.String(), "connection restored", "Completed, 2/2 steps")
@@ -238,11 +238,11 @@ func TestPluginWatchEndsWhenInterrupted(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Obj())
 	watch := newAPIServerProxy(t).runSequenceCommand(t, s.sj.Namespace, "watch")
-	s.podOf("extract")
+	s.waitForPod("extract")
 	watch.stop()
 	watch.wantExitCode(130)
-	if said := watch.errOut.String(); said != "" {
-		t.Errorf("stderr: %s", said)
+	if text := watch.errOut.String(); text != "" {
+		t.Errorf("stderr: %s", text)
 	}
 }
 
@@ -250,9 +250,9 @@ func TestPluginWatchReportsADeletedSequence(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Obj())
 	watch := newAPIServerProxy(t).runSequenceCommand(t, s.sj.Namespace, "watch", "etl")
-	s.podOf("extract")
+	s.waitForPod("extract")
 	watch.waitForOutput("step extract")
-	s.delete()
+	s.deleteSequence()
 	watch.wantExitCode(2)
 	wantTexts(t, watch.errOut.String(), "error: sequentialjob.yardmaster.dev/etl was deleted")
 }
@@ -261,23 +261,23 @@ func TestPluginRerunsFromTheFailedStepAndWatches(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
 	p := newAPIServerProxy(t)
-	s.succeed("extract")
+	s.succeedStep("extract")
 	early := p.runSequenceCommand(t, s.sj.Namespace, "rerun", "etl")
 	early.wantExitCode(2)
 	wantTexts(t, early.errOut.String(), "etl: cannot rerun: its run has not finished, it is Running")
-	s.end("load", 1, "")
-	s.untilPhase(v1alpha1.PhaseFailed)
+	s.endStep("load", 1, "")
+	s.waitForPhase(v1alpha1.PhaseFailed)
 	unknown := p.runSequenceCommand(t, s.sj.Namespace, "rerun", "etl", "--from=transform")
 	unknown.wantExitCode(2)
 	wantTexts(t, unknown.errOut.String(), `cannot rerun from step "transform": no step in containers has this name`)
 
 	rerun := p.runSequenceCommand(t, s.sj.Namespace, "rerun", "etl", "--watch")
 	rerun.waitForOutput("step load")
-	eventually(t, "the Job of the rerun", func() bool { return len(s.jobs()) == 3 })
-	s.succeed("load")
+	eventually(t, "the Job of the rerun", func() bool { return len(s.listJobs()) == 3 })
+	s.succeedStep("load")
 	rerun.wantExitCode(0)
 	wantTexts(t, rerun.out.String(), "sequentialjob.yardmaster.dev/etl reruns from Failed: run 2, id ", "Completed, 2/2 steps")
-	if s.now().Status.Run != 2 || s.step("extract").Run != 1 {
+	if s.readSequence().Status.Run != 2 || s.stepStatus("extract").Run != 1 {
 		t.Errorf("%s", describe(s.sj))
 	}
 }
@@ -286,17 +286,17 @@ func TestPluginSuspendsAndResumes(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
 	p := newAPIServerProxy(t)
-	s.podOf("extract")
+	s.waitForPod("extract")
 	p.runSequenceCommand(t, s.sj.Namespace, "suspend", "etl").wantExitCode(0)
 	again := p.runSequenceCommand(t, s.sj.Namespace, "suspend", "no-such", "etl")
 	again.wantExitCode(2)
 	wantTexts(t, again.out.String(), "sequentialjob.yardmaster.dev/etl is already suspended")
 	wantTexts(t, again.errOut.String(), `error: sequentialjobs.yardmaster.dev "no-such" not found`)
-	s.succeed("extract")
-	s.untilPhase(v1alpha1.PhaseSuspended)
+	s.succeedStep("extract")
+	s.waitForPhase(v1alpha1.PhaseSuspended)
 	p.runSequenceCommand(t, s.sj.Namespace, "resume", "etl").wantExitCode(0)
-	s.succeed("load")
-	s.untilPhase(v1alpha1.PhaseCompleted)
+	s.succeedStep("load")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
 }
 
 func TestPluginFollowsTheLogsOfStepsInOrder(t *testing.T) {
@@ -304,11 +304,11 @@ func TestPluginFollowsTheLogsOfStepsInOrder(t *testing.T) {
 	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
 	p := newAPIServerProxy(t)
 	follow := p.runSequenceCommand(t, s.sj.Namespace, "logs", "etl", "--follow")
-	s.podOf("extract")
+	s.waitForPod("extract")
 	follow.waitForOutput("extract | extract starts")
-	s.succeed("extract")
-	s.succeed("load")
-	s.untilPhase(v1alpha1.PhaseCompleted)
+	s.succeedStep("extract")
+	s.succeedStep("load")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
 	follow.wantExitCode(0)
 	want := []string{
 		"extract | extract starts", "extract | extract ends", "load | load starts", "load | load ends",
@@ -324,14 +324,14 @@ func TestPluginPrintsExistingLogsAndReportsMissingOnes(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("load").Obj())
 	p := newAPIServerProxy(t)
-	extract := s.podOf("extract")
-	s.succeed("extract")
-	s.succeed("load")
-	s.untilPhase(v1alpha1.PhaseCompleted)
+	extract := s.waitForPod("extract")
+	s.succeedStep("extract")
+	s.succeedStep("load")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
 	if err := cluster.Delete(t.Context(), extract, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	s.wantGone(extract)
+	s.waitUntilDeleted(extract)
 	logs := p.runSequenceCommand(t, s.sj.Namespace, "logs", "etl", "--timestamps")
 	logs.wantExitCode(0)
 	want := `load | 2026-03-01T12:00:00.000000001Z load starts
@@ -341,5 +341,5 @@ load | 2026-03-01T12:00:00.000000002Z load ends
 	if diff := cmp.Diff(want, logs.out.String()); diff != "" {
 		t.Errorf("logs (-want +got):\n%s", diff)
 	}
-	wantTexts(t, logs.errOut.String(), "step extract has no log: its Job "+s.step("extract").JobName+" no longer has a Pod")
+	wantTexts(t, logs.errOut.String(), "step extract has no log: its Job "+s.stepStatus("extract").JobName+" no longer has a Pod")
 }

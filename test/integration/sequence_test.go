@@ -18,19 +18,19 @@ func TestStepsRunOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("etl", "").Step("extract").Step("transform").Step("load").Obj())
 	for i, step := range []string{"extract", "transform", "load"} {
-		s.podOf(step)
-		if jobs := s.jobs(); len(jobs) != i+1 {
+		s.waitForPod(step)
+		if jobs := s.listJobs(); len(jobs) != i+1 {
 			t.Fatalf("%d Jobs while step %s runs, want %d", len(jobs), step, i+1)
 		}
-		s.succeed(step)
+		s.succeedStep(step)
 	}
-	s.untilPhase(v1alpha1.PhaseCompleted)
+	s.waitForPhase(v1alpha1.PhaseCompleted)
 	s.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonCompleted)
 	s.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonCompleted)
 	if s.sj.Status.Progress.Display != "3/3" || s.sj.Status.CompletionTime == nil {
 		t.Errorf("progress %q, completion %v", s.sj.Status.Progress.Display, s.sj.Status.CompletionTime)
 	}
-	s.until("the finalizer to go", func(sj *v1alpha1.SequentialJob) bool {
+	s.waitUntil("the finalizer to be removed", func(sj *v1alpha1.SequentialJob) bool {
 		return !controllerutil.ContainsFinalizer(sj, v1alpha1.SequentialJobFinalizer)
 	})
 	for _, reason := range []string{v1alpha1.EventJobStarted, v1alpha1.EventJobCompleted, v1alpha1.EventCompleted} {
@@ -41,15 +41,15 @@ func TestStepsRunOneAfterAnother(t *testing.T) {
 func TestFailedStepSkipsLaterStepsAndRunsFinally(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("migrate", "").Step("backup").Step("migrate").Step("seed").Finally("unlock").Obj())
-	s.succeed("backup")
-	s.end("migrate", 7, "no such table")
-	s.succeed("unlock")
-	s.untilPhase(v1alpha1.PhaseFailed)
+	s.succeedStep("backup")
+	s.endStep("migrate", 7, "no such table")
+	s.succeedStep("unlock")
+	s.waitForPhase(v1alpha1.PhaseFailed)
 	s.wantCondition(v1alpha1.ConditionFailed, metav1.ConditionTrue, v1alpha1.ReasonStepFailed)
-	if step := s.step("migrate"); step.Message != "container migrate exited with code 7: no such table" {
+	if step := s.stepStatus("migrate"); step.Message != "container migrate exited with code 7: no such table" {
 		t.Errorf("message %q", step.Message)
 	}
-	if phase := s.step("seed").Phase; phase != v1alpha1.StepSkipped {
+	if phase := s.stepStatus("seed").Phase; phase != v1alpha1.StepSkipped {
 		t.Errorf("seed is %s", phase)
 	}
 	if s.sj.Status.CompletionTime == nil {
@@ -62,32 +62,32 @@ func TestFailedStepSkipsLaterStepsAndRunsFinally(t *testing.T) {
 func TestToleratedFailureStartsTheNextStep(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("tolerant", "").Step("lint", testbuilder.ContinueOnFailure()).Step("build").Obj())
-	s.end("lint", 1, "")
-	s.succeed("build")
-	s.untilPhase(v1alpha1.PhaseCompleted)
-	if !s.step("lint").Tolerated || s.sj.Status.State.Failed != 1 {
+	s.endStep("lint", 1, "")
+	s.succeedStep("build")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	if !s.stepStatus("lint").Tolerated || s.sj.Status.State.Failed != 1 {
 		t.Errorf("%s", describe(s.sj))
 	}
 }
 
 func TestRerunStartsAtTheFailedStepAndKeepsEarlierOutcomes(t *testing.T) {
 	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("again", "").Step("backup").Step("migrate").Obj())
-	s.succeed("backup")
-	s.end("migrate", 1, "")
-	s.untilPhase(v1alpha1.PhaseFailed)
-	backup := *s.step("backup")
-	s.patch(func(sj *v1alpha1.SequentialJob) {
+	s := createSequence(t, testbuilder.SequentialJob("rerun", "").Step("backup").Step("migrate").Obj())
+	s.succeedStep("backup")
+	s.endStep("migrate", 1, "")
+	s.waitForPhase(v1alpha1.PhaseFailed)
+	backup := *s.stepStatus("backup")
+	s.patchSequence(func(sj *v1alpha1.SequentialJob) {
 		sj.Spec.Containers[1].Args = []string{"--fixed"}
 		sj.Spec.Rerun = &v1alpha1.Rerun{ID: "2", From: v1alpha1.RerunFromFailed}
 	})
-	s.until("the Job of run 2", func(*v1alpha1.SequentialJob) bool { return len(s.jobs()) == 3 })
-	s.succeed("migrate")
-	s.untilPhase(v1alpha1.PhaseCompleted)
-	if kept := s.step("backup"); kept.JobUID != backup.JobUID || kept.Run != 1 {
+	s.waitUntil("the Job of run 2", func(*v1alpha1.SequentialJob) bool { return len(s.listJobs()) == 3 })
+	s.succeedStep("migrate")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	if kept := s.stepStatus("backup"); kept.JobUID != backup.JobUID || kept.Run != 1 {
 		t.Errorf("backup was run again: %+v", kept)
 	}
-	if jobs := s.jobs(); len(jobs) != 3 || !slices.Contains(jobs[2].Spec.Template.Spec.Containers[0].Args, "--fixed") {
+	if jobs := s.listJobs(); len(jobs) != 3 || !slices.Contains(jobs[2].Spec.Template.Spec.Containers[0].Args, "--fixed") {
 		t.Errorf("%d Jobs", len(jobs))
 	}
 	s.wantEvent(v1alpha1.EventRerunStarted)
@@ -95,12 +95,12 @@ func TestRerunStartsAtTheFailedStepAndKeepsEarlierOutcomes(t *testing.T) {
 
 func TestOutputIsPassedToLaterSteps(t *testing.T) {
 	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("outputs", "").Step("count", testbuilder.Outputs()).Step("print").Obj())
-	s.end("count", 0, "42 rows")
-	if step := s.untilStep("count", v1alpha1.StepSucceeded); step.Output != "42 rows" {
+	s := createSequence(t, testbuilder.SequentialJob("outputs", "").Step("count", testbuilder.RecordOutput()).Step("print").Obj())
+	s.endStep("count", 0, "42 rows")
+	if step := s.waitForStep("count", v1alpha1.StepSucceeded); step.Output != "42 rows" {
 		t.Errorf("output %q", step.Output)
 	}
-	env := s.jobOf("print").Spec.Template.Spec.Containers[0].Env[0]
+	env := s.waitForJob("print").Spec.Template.Spec.Containers[0].Env[0]
 	if env.Name != "STEP_COUNT_OUTPUT" {
 		t.Fatalf("variable %q", env.Name)
 	}
@@ -117,10 +117,10 @@ func TestOutputIsPassedToLaterSteps(t *testing.T) {
 func TestWorkspaceIsMountedInEveryStepAndDeletedWithItsOwner(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("workspace", "").Step("a").Step("b").Workspace(v1alpha1.WorkspaceDelete).Obj())
-	s.succeed("a")
+	s.succeedStep("a")
 	claims := map[string]bool{}
 	for _, step := range []string{"a", "b"} {
-		pod := s.jobOf(step).Spec.Template.Spec
+		pod := s.waitForJob(step).Spec.Template.Spec
 		claims[pod.Volumes[0].PersistentVolumeClaim.ClaimName] = true
 		if pod.Containers[0].VolumeMounts[0].Name != pod.Volumes[0].Name {
 			t.Errorf("step %s does not mount the workspace", step)
@@ -130,23 +130,23 @@ func TestWorkspaceIsMountedInEveryStepAndDeletedWithItsOwner(t *testing.T) {
 		t.Errorf("claims %v, want one", claims)
 	}
 	claim := &corev1.PersistentVolumeClaim{}
-	claim.Name, claim.Namespace = s.jobOf("b").Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName, s.sj.Namespace
-	s.succeed("b")
-	s.untilPhase(v1alpha1.PhaseCompleted)
-	s.delete()
-	s.wantGone(claim)
+	claim.Name, claim.Namespace = s.waitForJob("b").Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName, s.sj.Namespace
+	s.succeedStep("b")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	s.deleteSequence()
+	s.waitUntilDeleted(claim)
 }
 
 func TestRetainedWorkspaceIsKept(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("retain", "").Step("a").Workspace(v1alpha1.WorkspaceRetain).Obj())
-	name := s.jobOf("a").Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
-	s.succeed("a")
-	s.untilPhase(v1alpha1.PhaseCompleted)
-	job := s.jobOf("a")
-	s.delete()
-	s.wantGone(s.sj)
-	s.wantGone(job) // the garbage collector has run
+	name := s.waitForJob("a").Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
+	s.succeedStep("a")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	job := s.waitForJob("a")
+	s.deleteSequence()
+	s.waitUntilDeleted(s.sj)
+	s.waitUntilDeleted(job) // the garbage collector has run
 	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: s.sj.Namespace, Name: name}, &corev1.PersistentVolumeClaim{}); err != nil {
 		t.Error(err)
 	}
@@ -154,23 +154,23 @@ func TestRetainedWorkspaceIsKept(t *testing.T) {
 
 func TestFinishedSequenceExpires(t *testing.T) {
 	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("short-lived", "").Step("a").TTL(2).Obj())
-	job := s.jobOf("a")
-	s.succeed("a")
-	s.wantGone(s.sj)
-	s.wantGone(job)
+	s := createSequence(t, testbuilder.SequentialJob("short-lived", "").Step("a").TTLAfterFinished(2).Obj())
+	job := s.waitForJob("a")
+	s.succeedStep("a")
+	s.waitUntilDeleted(s.sj)
+	s.waitUntilDeleted(job)
 }
 
 func TestSequenceOfAnotherControllerIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("other", "").Step("a").ManagedBy("example.com/other").Obj())
-	s.wantStays("nothing", func() bool { return len(s.jobs()) == 0 && s.now().Status.Run == 0 })
+	s.wantUnchanged("nothing", func() bool { return len(s.listJobs()) == 0 && s.readSequence().Status.Run == 0 })
 }
 
-func TestJobsHaveTheUsersAndTheOperatorsMetadata(t *testing.T) {
+func TestJobsHaveMetadataOfTheUserAndOfTheOperator(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("labels", "").Step("a").JobLabel("team", "data").Obj())
-	job := s.jobOf("a")
+	job := s.waitForJob("a")
 	if job.Labels["team"] != "data" || job.Labels[v1alpha1.LabelStep] != "a" || job.Spec.Template.Labels[v1alpha1.LabelStep] != "a" {
 		t.Errorf("labels %v", job.Labels)
 	}

@@ -22,7 +22,7 @@ import (
 
 // randomSpecCount returns the number of random specs: SESSION_SPECS, or a number that is fast enough
 // for every test run.
-func randomSpecCount(t *testing.T) int { return testbuilder.Number(t, "SESSION_SPECS", 60) }
+func randomSpecCount(t *testing.T) int { return testbuilder.NumberFromEnv(t, "SESSION_SPECS", 60) }
 
 // If the API server accepts a session and its SessionRunner, the operator either refuses the session,
 // or its Pod passes the Pod Security Standard restricted. The webhook is off, because it would refuse
@@ -51,7 +51,7 @@ func TestRandomSessionPodsAreAccepted(t *testing.T) {
 	wantEveryJobToCreateItsPod(t, ns)
 }
 
-// sessionOutcomes counts what became of random sessions.
+// sessionOutcomes counts the outcomes of random sessions.
 type sessionOutcomes struct{ created, refused, invalid, denied int }
 
 func (f *sessionOutcomes) countOutcome(t *testing.T, s *sessionTest) {

@@ -40,7 +40,7 @@ func TestSessionStatusIsStoredDespiteFailedWrites(t *testing.T) {
 		}
 		return outcome
 	})
-	all := testbuilder.Number(t, "SESSION_STATUSES", 30)
+	all := testbuilder.NumberFromEnv(t, "SESSION_STATUSES", 30)
 	var sessions []*sessionTest
 	for i := range all {
 		sessions = append(sessions, createSessionIn(t, ns, fmt.Sprintf("s%04d", i), func(_ *v1alpha1.AgenticSession, r *v1alpha1.SessionRunner) {
@@ -59,7 +59,7 @@ func TestSessionStatusIsStoredDespiteFailedWrites(t *testing.T) {
 }
 
 // Each session is deleted after it was read and before its status is written.
-func TestSessionDeletedDuringStatusWriteIsNoError(t *testing.T) {
+func TestDeletingASessionDuringAStatusWriteIsNoError(t *testing.T) {
 	ns := namespace(t)
 	var deleted atomic.Int64
 	before := sessionReconcileErrors(t)
@@ -72,7 +72,7 @@ func TestSessionDeletedDuringStatusWriteIsNoError(t *testing.T) {
 		}
 		return delivered
 	})
-	all := int64(testbuilder.Number(t, "SESSION_STATUSES", 30))
+	all := int64(testbuilder.NumberFromEnv(t, "SESSION_STATUSES", 30))
 	for i := range all {
 		createSessionIn(t, ns, fmt.Sprintf("s%04d", i))
 	}

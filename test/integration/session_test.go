@@ -25,7 +25,7 @@ import (
 
 // unschedulableClass is a RuntimeClass that no node supports, so that no simulated node runs the Pod
 // and the test sets its status.
-const unschedulableClass = "test-held"
+const unschedulableClass = "test-unschedulable"
 
 // sessionTest checks one AgenticSession.
 type sessionTest struct {
@@ -382,7 +382,7 @@ func TestIdleSessionIsStopped(t *testing.T) {
 
 // The API server accepts all examples except refused.yaml.
 func TestAgenticSessionExamplesAreAccepted(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(root, "examples", "agenticsession", "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(repositoryRoot, "examples", "agenticsession", "*.yaml"))
 	if err != nil || len(files) < 3 {
 		t.Fatalf("%v, %v", files, err)
 	}

@@ -1,5 +1,5 @@
-// Package integration tests the operator against a real API server, the one that
-// KUBECONFIG leads to. The operator runs in the test's own process, with its webhook.
+// Package integration tests the operator against the real API server of KUBECONFIG. The operator
+// and its webhook run in the process of the test.
 package integration
 
 import (
@@ -30,8 +30,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/manager"
 )
 
-// root is the path of the repository's root.
-const root = "../.."
+// repositoryRoot is the path of the repository's root.
+const repositoryRoot = "../.."
 
 // Clients of the cluster.
 var (
@@ -44,13 +44,13 @@ func TestMain(m *testing.M) {
 		fmt.Println("KUBECONFIG is not set, so there is no cluster to test against: use make test-integration")
 		return
 	}
-	os.Exit(run(m))
+	os.Exit(runTests(m))
 }
 
-// run runs the tests with the operator.
-func run(m *testing.M) int {
+// runTests runs the tests with the operator.
+func runTests(m *testing.M) int {
 	ctx, stop := context.WithCancel(context.Background())
-	end, err := start(ctx)
+	end, err := connectAndRunOperator(ctx)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting the operator:", err)
 		stop()
@@ -62,9 +62,9 @@ func run(m *testing.M) int {
 	return code
 }
 
-// start connects to the cluster, installs the CRDs and runs the operator. Its webhook is
+// connectAndRunOperator connects to the cluster, installs the CRDs and runs the operator. Its webhook is
 // registered by address, as the API server cannot reach it through a Service.
-func start(ctx context.Context) (end func(), err error) {
+func connectAndRunOperator(ctx context.Context) (end func(), err error) {
 	ctrl.SetLogger(zap.New(zap.WriteTo(logFile())))
 	if config, err = clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG")); err != nil {
 		return nil, err
@@ -83,11 +83,11 @@ func start(ctx context.Context) (end func(), err error) {
 	if err := installCRDs(ctx); err != nil {
 		return nil, fmt.Errorf("installing the CRDs: %w", err)
 	}
-	webhooks := &envtest.WebhookInstallOptions{Paths: []string{filepath.Join(root, "config", "webhook", "webhooks.yaml")}}
+	webhooks := &envtest.WebhookInstallOptions{Paths: []string{filepath.Join(repositoryRoot, "config", "webhook", "webhooks.yaml")}}
 	if err := webhooks.Install(config); err != nil {
 		return nil, fmt.Errorf("installing the webhook: %w", err)
 	}
-	end = func() { uninstall(context.WithoutCancel(ctx), webhooks) }
+	end = func() { removeWebhooks(context.WithoutCancel(ctx), webhooks) }
 	if err := exemptFromWebhook(ctx, webhooks); err != nil {
 		end()
 		return nil, err
@@ -100,11 +100,11 @@ func start(ctx context.Context) (end func(), err error) {
 }
 
 // webhookLabel on a namespace enables or disables the webhook there. Without the webhook, the
-// reconciler reports what the webhook refuses elsewhere.
+// reconciler reports what the webhook rejects in other namespaces.
 const webhookLabel = "test.yardmaster.dev/webhook"
 
-// unexempt selects the namespaces in which the webhooks are enabled.
-func unexempt() *metav1.LabelSelector {
+// nonExemptNamespaces selects the namespaces in which the webhooks are enabled.
+func nonExemptNamespaces() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 		Key: webhookLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"off"},
 	}}}
@@ -113,7 +113,7 @@ func unexempt() *metav1.LabelSelector {
 func exemptFromWebhook(ctx context.Context, webhooks *envtest.WebhookInstallOptions) error {
 	for _, configuration := range webhooks.ValidatingWebhooks {
 		for i := range configuration.Webhooks {
-			configuration.Webhooks[i].NamespaceSelector = unexempt()
+			configuration.Webhooks[i].NamespaceSelector = nonExemptNamespaces()
 		}
 		if err := cluster.Update(ctx, configuration); err != nil {
 			return fmt.Errorf("limiting the webhook: %w", err)
@@ -121,7 +121,7 @@ func exemptFromWebhook(ctx context.Context, webhooks *envtest.WebhookInstallOpti
 	}
 	for _, configuration := range webhooks.MutatingWebhooks {
 		for i := range configuration.Webhooks {
-			configuration.Webhooks[i].NamespaceSelector = unexempt()
+			configuration.Webhooks[i].NamespaceSelector = nonExemptNamespaces()
 		}
 		if err := cluster.Update(ctx, configuration); err != nil {
 			return fmt.Errorf("limiting the webhook: %w", err)
@@ -173,8 +173,9 @@ func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 	})
 }
 
-// controllers that run beside all tests. Pools have one of their own, which knows where
-// the test's workers are: this one would find nobody there. Its webhook is of use.
+// controllers returns the controllers that run during all tests. That of WorkerPools does not: each
+// test of a pool runs its own, which knows the addresses of the test's workers. The webhook of
+// WorkerPools is used.
 func controllers() []manager.Controller {
 	all := manager.AllControllers()
 	for i := range all {
@@ -185,9 +186,9 @@ func controllers() []manager.Controller {
 	return all
 }
 
-// uninstall removes the webhook's registration: without the operator, it would refuse
-// every SequentialJob.
-func uninstall(ctx context.Context, webhooks *envtest.WebhookInstallOptions) {
+// removeWebhooks removes the webhook's registration. Without the operator, the API server would
+// reject every SequentialJob.
+func removeWebhooks(ctx context.Context, webhooks *envtest.WebhookInstallOptions) {
 	var configurations []client.Object
 	for _, configuration := range webhooks.ValidatingWebhooks {
 		configurations = append(configurations, configuration)
@@ -207,7 +208,7 @@ func uninstall(ctx context.Context, webhooks *envtest.WebhookInstallOptions) {
 
 // installCRDs applies config/crd/bases and waits until the kinds are served.
 func installCRDs(ctx context.Context) error {
-	paths, err := filepath.Glob(filepath.Join(root, "config", "crd", "bases", "*.yaml"))
+	paths, err := filepath.Glob(filepath.Join(repositoryRoot, "config", "crd", "bases", "*.yaml"))
 	if err != nil {
 		return err
 	}

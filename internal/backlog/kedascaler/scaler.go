@@ -3,6 +3,7 @@
 package kedascaler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -10,8 +11,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/yardmaster/yardmaster/internal/backlog"
 	"github.com/yardmaster/yardmaster/internal/backlog/kedascaler/externalscaler"
@@ -95,21 +98,16 @@ func (s *ScalerSource) Read(ctx context.Context) (backlog.Reading, error) {
 			most, reading.Backlog = replicas, waiting
 		}
 	}
-	reading.Backlog = backlogIfActive(active.GetResult(), reading.Backlog)
-	return reading, nil
-}
-
-// backlogIfActive returns 0 for an inactive scaler, and at least 1 for an active one.
-func backlogIfActive(active bool, waiting int64) int64 {
-	if !active {
-		return 0
+	// An inactive scaler has no backlog, an active one at least 1.
+	if reading.Backlog = max(reading.Backlog, 1); !active.GetResult() {
+		reading.Backlog = 0
 	}
-	return max(waiting, 1)
+	return reading, nil
 }
 
 // readMetric returns the value of a metric, and its target for one replica.
 func (s *ScalerSource) readMetric(ctx context.Context, spec *externalscaler.MetricSpec) (waiting int64, target float64, err error) {
-	name := truncateMessage(spec.GetMetricName())
+	name := backlog.TruncateText(spec.GetMetricName())
 	target = integerOrFloat(spec.GetTargetSize(), spec.GetTargetSizeFloat())
 	if !(target > 0) { // nor is it NaN
 		return 0, 0, broker.Errorf(broker.ClassInvalid, "GetMetricSpec: the target of the metric %q is %g, must be more than 0", name, target)
@@ -138,13 +136,30 @@ func integerOrFloat(whole int64, anyNumber float64) float64 {
 // Disconnect closes the connection.
 func (s *ScalerSource) Disconnect() { _ = s.connection.Close() }
 
-// maxMessageLength bounds how much of a message of the scaler an error contains.
-const maxMessageLength = 300
+var errorClassByCode = map[codes.Code]broker.ErrorClass{
+	codes.Unavailable:        broker.ClassUnreachable,
+	codes.DeadlineExceeded:   broker.ClassUnreachable,
+	codes.Aborted:            broker.ClassUnreachable,
+	codes.Canceled:           broker.ClassUnreachable,
+	codes.Unauthenticated:    broker.ClassUnauthorized,
+	codes.PermissionDenied:   broker.ClassUnauthorized,
+	codes.NotFound:           broker.ClassNotFound,
+	codes.InvalidArgument:    broker.ClassInvalid,
+	codes.FailedPrecondition: broker.ClassInvalid,
+	codes.OutOfRange:         broker.ClassInvalid,
+	codes.Unimplemented:      broker.ClassInvalid,
+	codes.ResourceExhausted:  broker.ClassInvalid, // a response above maxResponseBytes
+}
 
-func truncateMessage(text string) string {
-	text = strings.ToValidUTF8(text, "?")
-	if len(text) > maxMessageLength {
-		text = strings.ToValidUTF8(text[:maxMessageLength], "") + "…"
+// handshakeFailure is in the message of gRPC when TLS verification fails.
+const handshakeFailure = "authentication handshake failed"
+
+// classifyError adds the operation and a class to an error.
+func classifyError(operation string, err error) error {
+	grpcStatus := status.Convert(err)
+	class := cmp.Or(errorClassByCode[grpcStatus.Code()], broker.ClassUnknown)
+	if grpcStatus.Code() == codes.Unavailable && strings.Contains(grpcStatus.Message(), handshakeFailure) {
+		class = broker.ClassUnauthorized
 	}
-	return text
+	return broker.Errorf(class, "%s: %s: %s", operation, grpcStatus.Code(), backlog.TruncateText(grpcStatus.Message()))
 }

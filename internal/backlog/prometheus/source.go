@@ -105,15 +105,12 @@ func (s *QuerySource) queryCount(ctx context.Context, field, query string) (int6
 	return count, broker.ClassifyNetworkError(operation, err)
 }
 
-// maxMessageLength bounds how much of a server's message an error contains.
-const maxMessageLength = 300
-
 func classifyQueryError(operation string, err error) error {
 	failure := (*v1.Error)(nil)
 	if !errors.As(err, &failure) {
 		classified := backlog.ClassifyHTTPError(operation, err)
 		if broker.ClassOf(classified) == broker.ClassUnknown { // of the JSON decoder
-			return broker.Errorf(broker.ClassInvalid, "%s: the response is not valid: %s", operation, truncate(err.Error()))
+			return broker.Errorf(broker.ClassInvalid, "%s: the response is not valid: %s", operation, backlog.TruncateText(err.Error()))
 		}
 		return classified
 	}
@@ -124,18 +121,10 @@ func classifyQueryError(operation string, err error) error {
 	case v1.ErrClient:
 		return broker.Errorf(class, "%s: %s: the URL must lead to a Prometheus API", operation, failure.Msg)
 	case v1.ErrBadResponse:
-		return broker.Errorf(class, "%s: the response is not valid: %s", operation, truncate(failure.Msg))
+		return broker.Errorf(class, "%s: the response is not valid: %s", operation, backlog.TruncateText(failure.Msg))
 	case v1.ErrBadData, v1.ErrExec:
 	}
-	return broker.Errorf(class, "%s: %s", operation, truncate(strings.TrimSpace(failure.Msg+" "+failure.Detail)))
-}
-
-func truncate(message string) string {
-	message = strings.ToValidUTF8(message, "?")
-	if len(message) > maxMessageLength {
-		message = strings.ToValidUTF8(message[:maxMessageLength], "") + "…"
-	}
-	return message
+	return broker.Errorf(class, "%s: %s", operation, backlog.TruncateText(strings.TrimSpace(failure.Msg+" "+failure.Detail)))
 }
 
 // singleValue returns the number in a result that has exactly one.

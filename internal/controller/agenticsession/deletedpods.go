@@ -19,7 +19,7 @@ import (
 
 // deletedPods remembers the last deleted Pod of each session as it was last observed. A Pod can end
 // and be deleted before a reconciliation observes it, and the runner's result with it.
-type deletedPods struct{ pods *kube.Store[*corev1.Pod] }
+type deletedPods struct{ *kube.Store[*corev1.Pod] }
 
 func newDeletedPods() *deletedPods { return &deletedPods{kube.NewStore[*corev1.Pod]()} }
 
@@ -31,7 +31,7 @@ func (d *deletedPods) eventHandler() handler.EventHandler {
 		UpdateFunc: enqueue.Update,
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			if pod, ok := e.Object.(*corev1.Pod); ok {
-				d.pods.Set(sessionOfPod(pod), pod)
+				d.Set(sessionOfPod(pod), pod)
 			}
 			enqueue.Delete(ctx, e, queue)
 		},
@@ -47,11 +47,9 @@ func sessionOfPod(pod *corev1.Pod) *metav1.PartialObjectMetadata {
 
 // withDeletedPod adds the session's deleted Pod to those that exist.
 func (d *deletedPods) withDeletedPod(pods []corev1.Pod, s *v1alpha1.AgenticSession) []corev1.Pod {
-	deleted, found := d.pods.Get(s)
+	deleted, found := d.Get(s)
 	if !found || slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.UID == deleted.UID }) {
 		return pods
 	}
 	return append(pods, *deleted)
 }
-
-func (d *deletedPods) forget(key types.NamespacedName) { d.pods.Forget(key) }

@@ -8,12 +8,12 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
@@ -24,11 +24,11 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (s
 		Answers: session.Answers{Jobs: map[string]*batchv1.Job{}},
 	}
 	var err error
-	if observation.Runner, err = getIfExists(ctx, r.client, s.Namespace, s.Spec.Runner, &v1alpha1.SessionRunner{}); err != nil {
+	if observation.Runner, err = kube.GetIfExists(ctx, r.client, s.Namespace, s.Spec.Runner, &v1alpha1.SessionRunner{}); err != nil {
 		return observation, err
 	}
 	policyName := session.NetworkPolicyName(s.Name)
-	if observation.NetworkPolicy, err = getIfExists(ctx, r.options.Children, s.Namespace, policyName, &networkingv1.NetworkPolicy{}); err != nil {
+	if observation.NetworkPolicy, err = kube.GetIfExists(ctx, r.options.Children, s.Namespace, policyName, &networkingv1.NetworkPolicy{}); err != nil {
 		return observation, err
 	}
 	if err := r.observeJobs(ctx, r.options.Children, &observation, client.MatchingFields{uidIndex: string(s.UID)}); err != nil {
@@ -48,18 +48,6 @@ func (r *Reconciler) createdJobUIDs(s *v1alpha1.AgenticSession) map[string]types
 		return nil
 	}
 	return map[string]types.UID{job.name: job.uid}
-}
-
-// getIfExists reads an object into the given one and returns it; nil if it does not exist.
-func getIfExists[T client.Object](ctx context.Context, reader client.Reader, namespace, name string, into T) (T, error) {
-	err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
-	if apierrors.IsNotFound(err) {
-		return *new(T), nil
-	}
-	if err != nil {
-		return *new(T), fmt.Errorf("reading %T %s: %w", into, name, err)
-	}
-	return into, nil
 }
 
 // observeJobs lists the session's Jobs and their Pods.
@@ -89,7 +77,7 @@ func (r *Reconciler) observeWorkspace(ctx context.Context, observation *session.
 	claim := s.Status.WorkspaceClaim
 	if s.Spec.ContinueFrom != nil {
 		var err error
-		if observation.Parent, err = getIfExists(ctx, r.client, s.Namespace, s.Spec.ContinueFrom.Name, &v1alpha1.AgenticSession{}); err != nil {
+		if observation.Parent, err = kube.GetIfExists(ctx, r.client, s.Namespace, s.Spec.ContinueFrom.Name, &v1alpha1.AgenticSession{}); err != nil {
 			return err
 		}
 		if observation.Parent != nil && claim == "" {
@@ -120,7 +108,7 @@ func (r *Reconciler) observeActivity(ctx context.Context, observation *session.O
 		return nil
 	}
 	name := session.LeaseName(observation.Session.Name)
-	lease, err := getIfExists(ctx, r.options.Children, observation.Session.Namespace, name, &coordinationv1.Lease{})
+	lease, err := kube.GetIfExists(ctx, r.options.Children, observation.Session.Namespace, name, &coordinationv1.Lease{})
 	if err != nil || lease == nil || !metav1.IsControlledBy(lease, observation.Session) {
 		return err
 	}
@@ -141,7 +129,7 @@ func (r *Reconciler) answerQuestion(ctx context.Context, observation *session.Ob
 		observation.Answers.Listed = true
 		return nil
 	}
-	job, err := getIfExists(ctx, r.live, observation.Session.Namespace, question.JobName, &batchv1.Job{})
+	job, err := kube.GetIfExists(ctx, r.live, observation.Session.Namespace, question.JobName, &batchv1.Job{})
 	if err != nil {
 		return err
 	}

@@ -139,7 +139,7 @@ func (r *Reconciler) forgetUnused(s *v1alpha1.AgenticSession) {
 		r.createdJobs.Delete(s)
 	}
 	if s.Status.Job == "" {
-		r.deletedPods.forget(client.ObjectKeyFromObject(s))
+		r.deletedPods.Forget(client.ObjectKeyFromObject(s))
 	}
 	r.workspaces.releaseUnused(s)
 }
@@ -147,6 +147,6 @@ func (r *Reconciler) forgetUnused(s *v1alpha1.AgenticSession) {
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.writeCache.Forget(key)
 	r.createdJobs.Forget(key)
-	r.deletedPods.forget(key)
+	r.deletedPods.Forget(key)
 	r.workspaces.forget(key)
 }

@@ -47,7 +47,7 @@ func TestAFailedExportDoesNotAffectTheJobReport(t *testing.T) {
 						return c.Get(ctx, key, into, options...)
 					},
 				})
-				scanned, failed := testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "changed"), testbuilder.Metric(t, "yardmaster_jobreport_openreports_errors_total", row.want)
+				scanned, failed := testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "changed"), testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_errors_total", row.want)
 				began := time.Now()
 				cluster.reconcileAll()
 				if took := time.Since(began); took > maxExportDuration {
@@ -60,10 +60,10 @@ func TestAFailedExportDoesNotAffectTheJobReport(t *testing.T) {
 						t.Errorf("%s: condition %+v, want %s", namespace, ready, row.want)
 					}
 				}
-				if got := testbuilder.Metric(t, "yardmaster_jobreport_writes_total", "changed") - scanned; got != 2 {
+				if got := testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "changed") - scanned; got != 2 {
 					t.Errorf("%v reports counted as changed, want 2", got)
 				}
-				if got := testbuilder.Metric(t, "yardmaster_jobreport_openreports_errors_total", row.want) - failed; got != 2 {
+				if got := testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_errors_total", row.want) - failed; got != 2 {
 					t.Errorf("counted %v times, want 2", got)
 				}
 				if got := cluster.reconcileAll(); got != nil {

@@ -201,11 +201,11 @@ func TestAScanWritesOneReportPerNamespace(t *testing.T) {
 		t.Errorf("summary of a namespace without Jobs:\n%s", diff)
 	}
 	for reason, want := range map[string]float64{"NeverStarted": 3} {
-		if got := testbuilder.Metric(t, "yardmaster_jobreport_findings", "a", reason); got != want {
+		if got := testbuilder.MetricValue(t, "yardmaster_jobreport_findings", "a", reason); got != want {
 			t.Errorf("metric of %s: %v, want %v", reason, got, want)
 		}
 	}
-	if got := testbuilder.Metric(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(testTime.Unix()) {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(testTime.Unix()) {
 		t.Errorf("last success %v", got)
 	}
 }
@@ -359,11 +359,11 @@ func TestAScanOfAMissingNamespaceIsCountedByReason(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			cluster := newFakeCluster(t, "a")
 			cluster.refusedWrites["create"] = refusal
-			before := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", reason)
+			before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", reason)
 			if got := cluster.reconcileAll(); !cmp.Equal(got, []string{"create a"}) {
 				t.Errorf("writes %v", got)
 			}
-			if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", reason) - before; got != 1 {
+			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", reason) - before; got != 1 {
 				t.Errorf("counted %v times", got)
 			}
 		})
@@ -381,22 +381,22 @@ func TestMetricsOmitTheJobsOfAnInaccessibleNamespace(t *testing.T) {
 			cluster := newFakeCluster(t, "a")
 			cluster.addJobs("a", 2, 48*time.Hour)
 			cluster.reconcileAll()
-			if got := testbuilder.Metric(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
+			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
 				t.Fatalf("%v zombies counted, want 2", got)
 			}
 			cluster.failures["a"] = failFromPage(0, errForbidden)
 			cluster.clock.Step(5 * time.Minute)
 			cluster.reconcileAll()
-			if got := testbuilder.Metric(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
+			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a"); got != 2 {
 				t.Errorf("%v zombies counted, although the report lists 2", got)
 			}
 			cluster.failures["a"] = failFromPage(0, errExpired) // another reason, so that a write is due
 			cluster.refusedWrites["patch"] = refusal
 			cluster.reconcileAll()
-			if testbuilder.Metric(t, "yardmaster_jobreport_jobs", "Zombie", "a") != 0 || testbuilder.Metric(t, "yardmaster_jobreport_findings", "a", "NeverStarted") != 0 {
+			if testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Zombie", "a") != 0 || testbuilder.MetricValue(t, "yardmaster_jobreport_findings", "a", "NeverStarted") != 0 {
 				t.Error("the deleted namespace is still counted")
 			}
-			if got := testbuilder.Metric(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(testTime.Unix()) {
+			if got := testbuilder.MetricValue(t, "yardmaster_jobreport_last_success_timestamp_seconds", "a"); got != float64(testTime.Unix()) {
 				t.Errorf("last success %v, want it kept", got)
 			}
 		})
@@ -406,9 +406,9 @@ func TestMetricsOmitTheJobsOfAnInaccessibleNamespace(t *testing.T) {
 func TestAMissingKindIsNotAMissingNamespace(t *testing.T) {
 	cluster := newFakeCluster(t, "a")
 	cluster.refusedWrites["create"] = apierrors.NewGenericServerResponse(404, "POST", schema.GroupResource{Resource: "jobreports"}, "jobs", "404 page not found", 0, true)
-	before := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "NamespaceNotFound")
+	before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "NamespaceNotFound")
 	cluster.reconcileAll()
-	if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "NamespaceNotFound") - before; got != 0 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "NamespaceNotFound") - before; got != 0 {
 		t.Error("counted as a missing namespace")
 	}
 }
@@ -479,10 +479,10 @@ func TestAForbiddenWriteIsRetriedAfterTheAPIServerWasUnavailable(t *testing.T) {
 			defer cluster.mu.Unlock()
 			delete(cluster.refusedWrites, "patch")
 		})
-		before := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "PartialList")
+		before := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "PartialList")
 		cluster.reconcileAll()
 		cluster.assertScanFailed("a", "PartialList")
-		if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "PartialList") - before; got != 1 {
+		if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "PartialList") - before; got != 1 {
 			t.Errorf("counted %v times", got)
 		}
 	})
@@ -492,12 +492,12 @@ func TestAFailedScanIsCountedByItsOwnReason(t *testing.T) {
 	cluster := newFakeCluster(t, "a")
 	cluster.failures["a"] = failFromPage(0, apierrors.NewInternalError(errors.New("etcd")))
 	cluster.refusedWrites["create"] = errForbidden
-	failed, forbidden := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "ListFailed"), testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "Forbidden")
+	failed, forbidden := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "ListFailed"), testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "Forbidden")
 	cluster.reconcileAll()
-	if got := testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "ListFailed") - failed; got != 1 {
+	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "ListFailed") - failed; got != 1 {
 		t.Errorf("counted %v times", got)
 	}
-	if testbuilder.Metric(t, "yardmaster_jobreport_scan_errors_total", "Forbidden") != forbidden {
+	if testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", "Forbidden") != forbidden {
 		t.Error("counted by the reason why it could not be recorded")
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/sequence"
@@ -23,7 +22,7 @@ import (
 // the object that the decision is based on. A refusal is not an error: the core decides about it.
 func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, decision *sequence.Decision, observedVersion string) (*core.Refusal, error) {
 	if decision.NeedsFinalizer {
-		if err := r.addFinalizer(ctx, sj); err != nil {
+		if err := r.patchFinalizer(ctx, sj, controllerutil.AddFinalizer); err != nil {
 			return nil, err
 		}
 	}
@@ -45,31 +44,20 @@ func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, decisi
 		}
 	}
 	if !decision.NeedsFinalizer {
-		if err := r.removeFinalizer(ctx, sj); err != nil {
+		if err := r.patchFinalizer(ctx, sj, controllerutil.RemoveFinalizer); err != nil {
 			return nil, err
 		}
 	}
 	if decision.DeleteExpired {
-		return nil, r.deleteExpired(ctx, sj)
+		return nil, kube.DeleteVersion(ctx, r.client, sj, metav1.DeletePropagationBackground)
 	}
 	return nil, nil
 }
 
-func (r *Reconciler) addFinalizer(ctx context.Context, sj *v1alpha1.SequentialJob) error {
-	return r.patchMetadata(ctx, sj, func(object client.Object) {
-		controllerutil.AddFinalizer(object, v1alpha1.SequentialJobFinalizer)
-	})
-}
-
-func (r *Reconciler) removeFinalizer(ctx context.Context, sj *v1alpha1.SequentialJob) error {
-	return r.patchMetadata(ctx, sj, func(object client.Object) {
-		controllerutil.RemoveFinalizer(object, v1alpha1.SequentialJobFinalizer)
-	})
-}
-
-func (r *Reconciler) patchMetadata(ctx context.Context, sj *v1alpha1.SequentialJob, change func(client.Object)) error {
+func (r *Reconciler) patchFinalizer(ctx context.Context, sj *v1alpha1.SequentialJob, change func(client.Object, string) bool) error {
 	version := sj.ResourceVersion
-	if err := kube.PatchMetadata(ctx, r.client, sj, change); err != nil {
+	err := kube.PatchMetadata(ctx, r.client, sj, func(object client.Object) { change(object, v1alpha1.SequentialJobFinalizer) })
+	if err != nil {
 		return fmt.Errorf("patching the finalizer: %w", err)
 	}
 	if sj.ResourceVersion != version && sj.DeletionTimestamp.IsZero() {
@@ -78,39 +66,46 @@ func (r *Reconciler) patchMetadata(ctx context.Context, sj *v1alpha1.SequentialJ
 	return nil
 }
 
-// removeFinalizerIfTerminating removes the finalizer after a failure that the deletion of the
-// namespace causes. It returns any other failure.
-func (r *Reconciler) removeFinalizerIfTerminating(ctx context.Context, sj *v1alpha1.SequentialJob, failure error) error {
-	if failure == nil {
-		return nil
-	}
-	return kube.RemoveFinalizerIfTerminating(ctx, r.live, r.client, sj, v1alpha1.SequentialJobFinalizer, failure)
-}
-
-func (r *Reconciler) deleteExpired(ctx context.Context, sj *v1alpha1.SequentialJob) error {
-	version := sj.ResourceVersion
-	err := r.client.Delete(ctx, sj, client.PropagationPolicy(metav1.DeletePropagationBackground),
-		client.Preconditions{UID: &sj.UID, ResourceVersion: &version})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting the expired SequentialJob: %w", err)
-	}
-	return nil
-}
-
 // createObjects creates the workspace, the outputs and the step's Job, in this order.
 func (r *Reconciler) createObjects(ctx context.Context, sj *v1alpha1.SequentialJob, decision *sequence.Decision) (*core.Refusal, error) {
 	if decision.Workspace != nil {
-		if refusal, err := r.ensureWorkspace(ctx, sj, decision.Workspace); refusal != nil || err != nil {
+		if refusal, err := r.ensureChild(ctx, sj, decision.Workspace, &corev1.PersistentVolumeClaim{}); refusal != nil || err != nil {
 			return refusal, err
 		}
 	}
 	if decision.Outputs != nil {
-		if refusal, err := r.ensureOutputs(ctx, sj, decision.Outputs); refusal != nil || err != nil {
+		existing := &corev1.ConfigMap{}
+		if refusal, err := r.ensureChild(ctx, sj, decision.Outputs, existing); refusal != nil || err != nil {
 			return refusal, err
+		}
+		if existing.UID != "" && !maps.Equal(existing.Data, decision.Outputs.Data) {
+			existing.Data = decision.Outputs.Data
+			if err := r.client.Update(ctx, existing); err != nil {
+				return nil, fmt.Errorf("updating ConfigMap %s: %w", existing.Name, err)
+			}
 		}
 	}
 	if decision.CreateJob != nil {
 		return r.createJob(ctx, sj, decision.CreateJob)
+	}
+	return nil, nil
+}
+
+// ensureChild creates an object unless it exists, and then reads it into existing.
+func (r *Reconciler) ensureChild(ctx context.Context, sj *v1alpha1.SequentialJob, child, existing client.Object) (*core.Refusal, error) {
+	kind, err := r.client.GroupVersionKindFor(child)
+	if err != nil {
+		return nil, err
+	}
+	refused := core.Refusal{Kind: kind.Kind, Name: child.GetName()}
+	found, err := kube.GetIfExists(ctx, r.live, child.GetNamespace(), child.GetName(), existing)
+	switch {
+	case err != nil:
+		return nil, err
+	case found == nil:
+		return asRefusal(r.client.Create(ctx, child), refused)
+	case !core.WasCreatedFor(sj, found, v1alpha1.LabelSequentialJobUID):
+		return core.NameTaken(refused, "SequentialJob"), nil
 	}
 	return nil, nil
 }
@@ -123,7 +118,7 @@ func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, 
 		// An earlier reconciliation created it, or the Job belongs to another owner.
 		err = r.live.Get(ctx, client.ObjectKey{Namespace: sj.Namespace, Name: refused.Name}, job)
 		if err == nil && !metav1.IsControlledBy(job, sj) {
-			return nameTaken(refused), nil
+			return core.NameTaken(refused, "SequentialJob"), nil
 		}
 	case err == nil:
 		r.emit(sj, sequence.JobCreatedEvent(job))
@@ -136,42 +131,6 @@ func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, 
 	return nil, nil
 }
 
-func (r *Reconciler) ensureWorkspace(ctx context.Context, sj *v1alpha1.SequentialJob, claim *corev1.PersistentVolumeClaim) (*core.Refusal, error) {
-	refused := core.Refusal{Kind: "PersistentVolumeClaim", Name: claim.Name}
-	existing := &corev1.PersistentVolumeClaim{}
-	err := r.live.Get(ctx, client.ObjectKeyFromObject(claim), existing)
-	switch {
-	case apierrors.IsNotFound(err):
-		return asRefusal(r.client.Create(ctx, claim), refused)
-	case err != nil:
-		return nil, fmt.Errorf("reading PersistentVolumeClaim %s: %w", claim.Name, err)
-	case !core.WasCreatedFor(sj, existing, v1alpha1.LabelSequentialJobUID):
-		return nameTaken(refused), nil
-	}
-	return nil, nil
-}
-
-func (r *Reconciler) ensureOutputs(ctx context.Context, sj *v1alpha1.SequentialJob, outputs *corev1.ConfigMap) (*core.Refusal, error) {
-	refused := core.Refusal{Kind: "ConfigMap", Name: outputs.Name}
-	existing := &corev1.ConfigMap{}
-	err := r.live.Get(ctx, client.ObjectKeyFromObject(outputs), existing)
-	switch {
-	case apierrors.IsNotFound(err):
-		return asRefusal(r.client.Create(ctx, outputs), refused)
-	case err != nil:
-		return nil, fmt.Errorf("reading ConfigMap %s: %w", outputs.Name, err)
-	case !core.WasCreatedFor(sj, existing, v1alpha1.LabelSequentialJobUID):
-		return nameTaken(refused), nil
-	case maps.Equal(existing.Data, outputs.Data):
-		return nil, nil
-	}
-	existing.Data = outputs.Data
-	if err := r.client.Update(ctx, existing); err != nil {
-		return nil, fmt.Errorf("updating ConfigMap %s: %w", outputs.Name, err)
-	}
-	return nil, nil
-}
-
 // asRefusal returns the refusal that an error of creating an object means, or the error if the
 // request may succeed later without a decision of the core. Both are nil without an error.
 func asRefusal(err error, refused core.Refusal) (*core.Refusal, error) {
@@ -181,23 +140,16 @@ func asRefusal(err error, refused core.Refusal) (*core.Refusal, error) {
 	return nil, fmt.Errorf("creating %s %s: %w", refused.Kind, refused.Name, err)
 }
 
-// nameTaken returns the refusal of an object whose name belongs to an object of another owner.
-func nameTaken(refused core.Refusal) *core.Refusal {
-	refused.Class = apierror.AlreadyExists
-	refused.Message = fmt.Sprintf("%s %s already exists and does not belong to this SequentialJob; delete or rename it", refused.Kind, refused.Name)
-	return &refused
-}
-
 // suspendOrResume suspends or resumes Jobs, and marks those that the operator suspended.
 func (r *Reconciler) suspendOrResume(ctx context.Context, decision *sequence.Decision) error {
-	if decision.SuspendJob != nil {
-		if err := r.setSuspend(ctx, decision.SuspendJob, true); err != nil {
-			return fmt.Errorf("suspending Job %s: %w", decision.SuspendJob.Name, err)
+	if job := decision.SuspendJob; job != nil {
+		if err := r.setSuspend(ctx, job, true); err != nil {
+			return fmt.Errorf("suspending Job %s: %w", job.Name, err)
 		}
 	}
-	if decision.ResumeJob != nil {
-		if err := r.setSuspend(ctx, decision.ResumeJob, false); err != nil {
-			return fmt.Errorf("resuming Job %s: %w", decision.ResumeJob.Name, err)
+	if job := decision.ResumeJob; job != nil {
+		if err := r.setSuspend(ctx, job, false); err != nil {
+			return fmt.Errorf("resuming Job %s: %w", job.Name, err)
 		}
 	}
 	return nil

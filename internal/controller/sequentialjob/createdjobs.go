@@ -75,7 +75,7 @@ func (c *createdJobs) markObserved(job *batchv1.Job) {
 	if owner == nil {
 		return
 	}
-	if jobs, found := c.Get(owner); !found || len(jobs) == 0 {
+	if jobs, _ := c.Get(owner); len(jobs) == 0 {
 		return
 	}
 	c.Update(owner, func(jobs *map[string]createdJob) {
@@ -106,5 +106,3 @@ func (c *createdJobs) forgetRecorded(sj *v1alpha1.SequentialJob) {
 		})
 	})
 }
-
-func (c *createdJobs) forget(key types.NamespacedName) { c.Forget(key) }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
@@ -66,16 +67,16 @@ func (r *Reconciler) answer(ctx context.Context, observation *sequence.Observati
 // readJob reads one Job from the API server. A Job of another owner counts as none: creating ours
 // then reports the conflict.
 func (r *Reconciler) readJob(ctx context.Context, observation *sequence.Observation, name string) error {
-	job := &batchv1.Job{}
-	err := r.live.Get(ctx, types.NamespacedName{Namespace: observation.SequentialJob.Namespace, Name: name}, job)
-	switch {
-	case err == nil && metav1.IsControlledBy(job, observation.SequentialJob):
-		observation.Answers.JobsByName[name] = job
+	job, err := kube.GetIfExists(ctx, r.live, observation.SequentialJob.Namespace, name, &batchv1.Job{})
+	if err != nil {
+		return err
+	}
+	if job != nil && !metav1.IsControlledBy(job, observation.SequentialJob) {
+		job = nil
+	}
+	observation.Answers.JobsByName[name] = job
+	if job != nil {
 		r.createdJobs.add(observation.SequentialJob, job, r.clock.Now())
-	case err == nil, apierrors.IsNotFound(err):
-		observation.Answers.JobsByName[name] = nil
-	default:
-		return fmt.Errorf("reading Job %s: %w", name, err)
 	}
 	return nil
 }

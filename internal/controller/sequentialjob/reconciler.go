@@ -82,7 +82,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, nil
 	}
 	sj = r.writeCache.Newest(sj)
-	defer func() { err = r.removeFinalizerIfTerminating(ctx, sj, err) }()
+	defer func() {
+		if err != nil {
+			err = kube.RemoveFinalizerIfTerminating(ctx, r.live, r.client, sj, v1alpha1.SequentialJobFinalizer, err)
+		}
+	}()
 
 	observation, err := r.observe(ctx, sj)
 	if err != nil {
@@ -130,6 +134,6 @@ func (r *Reconciler) decide(ctx context.Context, observation *sequence.Observati
 // forget drops what is remembered of a SequentialJob that no longer exists.
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.writeCache.Forget(key)
-	r.createdJobs.forget(key)
+	r.createdJobs.Forget(key)
 	r.stepEnds.Forget(key)
 }

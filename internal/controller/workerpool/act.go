@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -29,7 +30,7 @@ const lowestDeletionCost = "-2147483647"
 // server refuses, and returns the refusal.
 func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed *observation, decision *pool.Decision) (*core.Refusal, error) {
 	if decision.KeepFinalizer {
-		if err := r.patchFinalizer(ctx, wp, func(o client.Object) { controllerutil.AddFinalizer(o, v1alpha1.WorkerPoolFinalizer) }); err != nil {
+		if err := r.patchFinalizer(ctx, wp, controllerutil.AddFinalizer); err != nil {
 			return nil, err
 		}
 	}
@@ -49,19 +50,19 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed 
 		}
 	}
 	for _, name := range decision.DeleteRevisions {
-		if err := r.deleteRevision(ctx, observed.workloads[name]); err != nil {
+		if err := kube.DeleteVersion(ctx, r.client, observed.workloads[name], metav1.DeletePropagationBackground); err != nil {
 			return nil, err
 		}
 	}
 	if decision.KeepFinalizer {
 		return nil, nil //nolint:nilnil // no refusal
 	}
-	return nil, r.patchFinalizer(ctx, wp, func(o client.Object) { controllerutil.RemoveFinalizer(o, v1alpha1.WorkerPoolFinalizer) })
+	return nil, r.patchFinalizer(ctx, wp, controllerutil.RemoveFinalizer)
 }
 
-func (r *Reconciler) patchFinalizer(ctx context.Context, wp *v1alpha1.WorkerPool, change func(client.Object)) error {
+func (r *Reconciler) patchFinalizer(ctx context.Context, wp *v1alpha1.WorkerPool, change func(client.Object, string) bool) error {
 	version := wp.ResourceVersion
-	if err := kube.PatchMetadata(ctx, r.client, wp, change); err != nil {
+	if err := kube.PatchMetadata(ctx, r.client, wp, func(o client.Object) { change(o, v1alpha1.WorkerPoolFinalizer) }); err != nil {
 		return fmt.Errorf("patching the finalizer: %w", err)
 	}
 	if wp.ResourceVersion != version && controllerutil.ContainsFinalizer(wp, v1alpha1.WorkerPoolFinalizer) {
@@ -74,22 +75,19 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, wp *v1alpha1.WorkerPool
 // object, a policy or a quota can fix. It returns other errors, to be retried, except that of a
 // terminating namespace: there the pool itself will be deleted soon.
 func refusalOf(err error, object client.Object) (*core.Refusal, error) {
-	kind := object.GetObjectKind().GroupVersionKind().Kind
-	if refusal := core.AsRefusal(err, core.Refusal{Kind: kind, Name: object.GetName()}); refusal != nil {
+	refused := refusedObject(object)
+	if refusal := core.AsRefusal(err, refused); refusal != nil {
 		refusal.Message = strings.TrimSpace(refusal.Message)
 		return refusal, nil
 	}
 	if err == nil || apierror.ClassOf(err) == apierror.NamespaceTerminating {
 		return nil, nil //nolint:nilnil // no refusal
 	}
-	return nil, fmt.Errorf("writing %s %s: %w", kind, object.GetName(), err)
+	return nil, fmt.Errorf("writing %s %s: %w", refused.Kind, refused.Name, err)
 }
 
-// nameTaken is the refusal of an object whose name another object has.
-func nameTaken(object client.Object) *core.Refusal {
-	return &core.Refusal{
-		Class: apierror.AlreadyExists, Kind: object.GetObjectKind().GroupVersionKind().Kind, Name: object.GetName(),
-	}
+func refusedObject(object client.Object) core.Refusal {
+	return core.Refusal{Kind: object.GetObjectKind().GroupVersionKind().Kind, Name: object.GetName()}
 }
 
 // maxConcurrentPatches is the number of Pods that are patched at the same time.
@@ -160,32 +158,25 @@ func (r *Reconciler) resizeRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 	before := observed.workloads[size.Name]
 	after := before.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of its original
 	replicas := replicasField(after)
-	if size.Replicas < *replicas {
+	if size.Replicas < ptr.Deref(*replicas, 1) {
 		if err := r.assertNoInterruption(ctx, observed, size); err != nil {
 			return nil, err
 		}
 	}
-	*replicas = size.Replicas
+	*replicas = &size.Replicas
 	annotateHistory(after, size.History)
 	return refusalOf(r.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})), after)
 }
 
-// replicasField returns a pointer to the replicas of a workload, set to their default if
-// necessary.
-func replicasField(workload client.Object) *int32 {
-	var field **int32
+// replicasField returns a pointer to the field spec.replicas of a workload.
+func replicasField(workload client.Object) **int32 {
 	switch w := workload.(type) {
 	case *appsv1.Deployment:
-		field = &w.Spec.Replicas
+		return &w.Spec.Replicas
 	case *appsv1.StatefulSet:
-		field = &w.Spec.Replicas
-	default:
-		return new(int32(0))
+		return &w.Spec.Replicas
 	}
-	if *field == nil {
-		*field = new(int32(1))
-	}
-	return *field
+	return new(*int32)
 }
 
 func annotateHistory(workload client.Object, history pool.History) {
@@ -220,7 +211,7 @@ func (r *Reconciler) assertNoInterruption(ctx context.Context, observed *observa
 
 func (r *Reconciler) createRevision(ctx context.Context, wp *v1alpha1.WorkerPool, size *pool.RevisionSize) (*core.Refusal, error) {
 	workload := size.NewWorkload.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of its original
-	*replicasField(workload) = size.Replicas
+	*replicasField(workload) = &size.Replicas
 	annotateHistory(workload, size.History)
 	err := r.client.Create(ctx, workload)
 	if !apierrors.IsAlreadyExists(err) {
@@ -232,7 +223,7 @@ func (r *Reconciler) createRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 		return nil, fmt.Errorf("reading %s: %w", size.Name, err)
 	}
 	if !metav1.IsControlledBy(workload, wp) {
-		return nameTaken(size.NewWorkload), nil
+		return core.NameTaken(refusedObject(size.NewWorkload), "WorkerPool"), nil
 	}
 	if pool.HasDrifted(size.NewWorkload, workload) { // without its labels it is not in the cache
 		desired, err := applyConfigurationOf(size.NewWorkload)
@@ -244,15 +235,4 @@ func (r *Reconciler) createRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 		}
 	}
 	return nil, kube.ErrStale
-}
-
-// deleteRevision deletes a revision that has no workers.
-func (r *Reconciler) deleteRevision(ctx context.Context, workload client.Object) error {
-	version, uid := workload.GetResourceVersion(), workload.GetUID()
-	err := r.client.Delete(ctx, workload, client.PropagationPolicy(metav1.DeletePropagationBackground),
-		client.Preconditions{UID: &uid, ResourceVersion: &version})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting revision %s: %w", workload.GetName(), err)
-	}
-	return nil
 }

@@ -108,7 +108,7 @@ func (r *Reconciler) applyObject(ctx context.Context, wp *v1alpha1.WorkerPool, d
 		}
 	}
 	if found != nil && !metav1.IsControlledBy(found, wp) {
-		return nameTaken(desired), nil
+		return core.NameTaken(refusedObject(desired), "WorkerPool"), nil
 	}
 	hash, kind := pool.HashJSON(desired.Object), desired.GetKind()
 	err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), fieldOwner, client.ForceOwnership)

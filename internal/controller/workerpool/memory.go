@@ -2,7 +2,6 @@ package workerpool
 
 import (
 	"slices"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -55,35 +54,4 @@ func (r *Reconciler) poolsAffected(n brokerconn.Notification) []types.Namespaced
 		return true
 	})
 	return pools
-}
-
-// refusalChanged reports whether the status has to be decided and recorded again.
-func refusalChanged(before, after *core.Refusal) bool {
-	if before == nil || after == nil {
-		return before != after
-	}
-	return *before != *after
-}
-
-// namespaceLocks has a lock for each namespace.
-type namespaceLocks struct {
-	mu    sync.Mutex
-	locks map[string]*sync.Mutex
-}
-
-func newNamespaceLocks() *namespaceLocks {
-	return &namespaceLocks{locks: map[string]*sync.Mutex{}}
-}
-
-// lock returns the function that unlocks.
-func (n *namespaceLocks) lock(namespace string) (unlock func()) {
-	n.mu.Lock()
-	lock := n.locks[namespace]
-	if lock == nil {
-		lock = &sync.Mutex{}
-		n.locks[namespace] = lock
-	}
-	n.mu.Unlock()
-	lock.Lock()
-	return lock.Unlock
 }

@@ -10,7 +10,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -101,46 +104,41 @@ func (r *Reconciler) observeBudget(ctx context.Context, observed *observation) e
 // observeRevisions reads the pool's Deployments and StatefulSets.
 func (r *Reconciler) observeRevisions(ctx context.Context, observed *observation) error {
 	wp := observed.Pool
-	ofPool := []client.ListOption{client.InNamespace(wp.Namespace), client.MatchingLabels(pool.WorkerSelector(wp.Name))}
-	var deployments appsv1.DeploymentList
-	if err := r.client.List(ctx, &deployments, ofPool...); err != nil {
-		return fmt.Errorf("listing Deployments: %w", err)
-	}
-	for i := range deployments.Items {
-		d := &deployments.Items[i]
-		if metav1.IsControlledBy(d, wp) {
-			revision := observed.addRevision(d, d.Spec.Replicas)
-			revision.CreationFailure = replicaFailure(d)
+	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}} {
+		if err := r.client.List(ctx, list, client.InNamespace(wp.Namespace), client.MatchingLabels(pool.WorkerSelector(wp.Name))); err != nil {
+			return fmt.Errorf("listing the revisions: %w", err)
 		}
-	}
-	var sets appsv1.StatefulSetList
-	if err := r.client.List(ctx, &sets, ofPool...); err != nil {
-		return fmt.Errorf("listing StatefulSets: %w", err)
-	}
-	for i := range sets.Items {
-		s := &sets.Items[i]
-		if metav1.IsControlledBy(s, wp) {
-			observed.addRevision(s, s.Spec.Replicas).Ordered = true
+		err := meta.EachListItem(list, func(item runtime.Object) error {
+			if workload, ok := item.(client.Object); ok && metav1.IsControlledBy(workload, wp) {
+				observed.workloads[workload.GetName()] = workload
+				observed.Revisions = append(observed.Revisions, newRevision(workload))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (o *observation) addRevision(workload client.Object, replicas *int32) *pool.Revision {
-	o.workloads[workload.GetName()] = workload
+func newRevision(workload client.Object) pool.Revision {
 	revision := pool.Revision{
-		Name:    workload.GetName(),
-		Hash:    revisionHash(workload),
-		Version: workload.GetLabels()[pool.LabelAppVersion],
-		Image:   workload.GetAnnotations()[pool.AnnotationImage],
-		Created: workload.GetCreationTimestamp().Time,
-		History: pool.ParseHistory(workload.GetAnnotations()[pool.AnnotationRolloutHistory]),
+		Name:     workload.GetName(),
+		Hash:     revisionHash(workload),
+		Version:  workload.GetLabels()[pool.LabelAppVersion],
+		Image:    workload.GetAnnotations()[pool.AnnotationImage],
+		Created:  workload.GetCreationTimestamp().Time,
+		Replicas: ptr.Deref(*replicasField(workload), 0),
+		History:  pool.ParseHistory(workload.GetAnnotations()[pool.AnnotationRolloutHistory]),
 	}
-	if replicas != nil {
-		revision.Replicas = *replicas
+	switch w := workload.(type) {
+	case *appsv1.Deployment:
+		revision.CreationFailure = replicaFailure(w)
+	case *appsv1.StatefulSet:
+		revision.Ordered = true
 	}
-	o.Revisions = append(o.Revisions, revision)
-	return &o.Revisions[len(o.Revisions)-1]
+	return revision
 }
 
 // revisionHash returns the hash of a revision, from the selector of its Pods. Unlike the label

@@ -2,10 +2,10 @@ package workerpool
 
 import (
 	"context"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -21,29 +21,25 @@ import (
 // the permission to watch all of them. Pools with workers are reconciled often enough to get
 // their PodMonitor soon after.
 func (r *Reconciler) detectPodMonitors(ctx context.Context, mgr ctrl.Manager, c controller.Controller) error {
-	ticker := time.NewTicker(r.options.PodMonitors)
-	defer ticker.Stop()
 	watched := false
-	for {
+	err := wait.PollUntilContextCancel(ctx, r.options.PodMonitors, true, func(ctx context.Context) (done bool, _ error) {
 		_, err := mgr.GetRESTMapper().RESTMapping(pool.PodMonitorKind.GroupKind(), pool.PodMonitorKind.Version)
-		if err == nil && !watched {
-			if err := c.Watch(podMonitorSource(mgr)); err != nil {
-				return err
-			}
-			watched = true
-		}
 		if err != nil && !meta.IsNoMatchError(err) {
 			ctrl.LoggerFrom(ctx).Error(err, "Could not check whether the cluster has PodMonitors")
 		}
 		if err == nil {
 			r.podMonitors.Store(true)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
+		if err != nil || watched {
+			return false, nil
 		}
+		watched = true
+		return false, c.Watch(podMonitorSource(mgr))
+	})
+	if wait.Interrupted(err) {
+		return nil
 	}
+	return err
 }
 
 // podMonitorSource watches the PodMonitors of pools for external changes.

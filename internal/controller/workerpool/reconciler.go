@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/keymutex"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -34,6 +36,9 @@ import (
 
 // secretKeyCacheSize is the number of Secrets whose keys are remembered.
 const secretKeyCacheSize = 1024
+
+// budgetLockCount is the number of locks that namespaces share.
+const budgetLockCount = 256
 
 // SourceReader reads the stats of pools that have a source instead of queues.
 type SourceReader interface {
@@ -68,7 +73,7 @@ type Reconciler struct {
 
 	writeCache  *kube.WriteCache[*v1alpha1.WorkerPool]
 	memory      *kube.Store[poolMemory]
-	budgetLocks *namespaceLocks
+	budgetLocks keymutex.KeyMutex     // by namespace
 	secretKeys  *cache.LRUExpireCache // secretKeys by the name of the Secret
 }
 
@@ -90,7 +95,7 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 		options:     o,
 		writeCache:  kube.NewWriteCache[*v1alpha1.WorkerPool](),
 		memory:      kube.NewStore[poolMemory](),
-		budgetLocks: newNamespaceLocks(),
+		budgetLocks: keymutex.NewHashed(budgetLockCount),
 		secretKeys:  cache.NewLRUExpireCache(secretKeyCacheSize),
 	}
 }
@@ -151,7 +156,7 @@ func (r *Reconciler) reconcileOnce(ctx context.Context, wp *v1alpha1.WorkerPool)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if refusalChanged(observed.Refusal, refusal) {
+	if !ptr.Equal(observed.Refusal, refusal) {
 		observed.Pool, observed.Memory, observed.Refusal = wp.DeepCopy(), decision.Memory, refusal
 		decision = pool.Decide(observed.Observation)
 		if err := r.record(ctx, wp, &decision); err != nil {
@@ -167,7 +172,8 @@ func (r *Reconciler) reconcileOnce(ctx context.Context, wp *v1alpha1.WorkerPool)
 // another: each must see the decisions that the others have recorded.
 func (r *Reconciler) withBudgetLock(observed *observation, do func() error) error {
 	if pool.SharesBudget(observed.Policies) {
-		defer r.budgetLocks.lock(observed.Pool.Namespace)()
+		r.budgetLocks.LockKey(observed.Pool.Namespace)
+		defer func() { _ = r.budgetLocks.UnlockKey(observed.Pool.Namespace) }() // it never fails
 	}
 	return do()
 }

@@ -42,7 +42,7 @@ func TestContainerLogsOfAStep(t *testing.T) {
 	plain := testbuilder.SequentialJob("etl", "a").Step("load").Obj()
 	running := withStepStatus(plain.DeepCopy(), "load", v1alpha1.StepRunning, "j2")
 	retried := withStepStatus(testbuilder.SequentialJob("etl", "a").
-		Step("load", testbuilder.With(func(o *v1alpha1.StepOptions) { o.BackoffLimit = new(int32(3)) })).Obj(), "load", v1alpha1.StepRunning, "j2")
+		Step("load", testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.BackoffLimit = new(int32(3)) })).Obj(), "load", v1alpha1.StepRunning, "j2")
 	unrelated := stepPod(plain, "load", "j2", "x", 0, testbuilder.Pod("load").Running())
 	unrelated.OwnerReferences[0].UID = "another"
 	withInit := stepPod(plain, "load", "j2", "x", 0, testbuilder.Pod("load"))

@@ -34,6 +34,26 @@ func (env Environment) CreateNamespace(ctx context.Context, c client.Client, url
 	return c.Create(ctx, &corev1.Secret{ObjectMeta: env.ObjectMeta(brokerSecret), StringData: map[string]string{"url": url}})
 }
 
+// StartBroker starts a NATS server and creates the objects of the environment with its URL. Call
+// the returned function at the end: it deletes the objects and stops the server.
+func (env Environment) StartBroker(
+	ctx context.Context, c *Cluster, createObjects func(ctx context.Context, c *Cluster, url string) error,
+) (*NATSProcess, func(), error) {
+	nats, err := StartNATS(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	end := func() {
+		env.DeleteObjects(ctx, c)
+		nats.StopAndRemove()
+	}
+	if err := createObjects(ctx, c, nats.URL); err != nil {
+		end()
+		return nil, nil, fmt.Errorf("creating the environment: %w", err)
+	}
+	return nats, end, nil
+}
+
 // ObjectMeta returns the metadata of an object in the environment.
 func (env Environment) ObjectMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: string(env)}
@@ -69,7 +89,7 @@ func (env Environment) WaitUntilReconciled(ctx context.Context, c client.Reader,
 		}
 		if time.Since(reportedAt) > 10*time.Second {
 			reportedAt = time.Now()
-			fmt.Fprintf(os.Stderr, "  %d Queues and %d WorkerPools are reconciled\n", ready, fresh)
+			PrintProgress("%d Queues and %d WorkerPools are reconciled", ready, fresh)
 		}
 		return false, clock.SleepContext(ctx, time.Second) // lists of thousands of objects would add load to the control plane
 	})

@@ -2,9 +2,12 @@ package harness
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 )
 
 // ProcessRole is a function that a benchmark runs in a process of its own instead of the
@@ -33,4 +36,35 @@ func runRole(run func(ctx context.Context) error, roles map[string]ProcessRole) 
 		return role(ctx, os.Args[1:])
 	}
 	return run(ctx)
+}
+
+// PositiveFlag adds a flag for a number that must be at least 1. The default is the number's
+// present value.
+func PositiveFlag(number *int, name, usage string) {
+	flag.Func(name, fmt.Sprintf("%s (default %d)", usage, *number), func(text string) error {
+		n, err := strconv.Atoi(text)
+		if err == nil && n < 1 {
+			err = errors.New("must be at least 1")
+		}
+		*number = n
+		return err
+	})
+}
+
+// RunOnCluster parses the flags, connects to the control plane of -kubeconfig or starts one,
+// builds the operator, prints the machine, and then measures.
+func RunOnCluster(ctx context.Context, measure func(ctx context.Context, c *Cluster, operatorBinary string) error) error {
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of a running control plane; if empty, a local one is started")
+	flag.Parse()
+	c, end, err := OpenCluster(ctx, *kubeconfig)
+	if err != nil {
+		return err
+	}
+	defer end()
+	binary, err := BuildOperator(ctx)
+	if err != nil {
+		return err
+	}
+	PrintMachine()
+	return measure(ctx, c, binary)
 }

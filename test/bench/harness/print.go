@@ -22,6 +22,9 @@ func PrintMachine() {
 	fmt.Printf("%s, %d cores, shared by what is measured and its environment; %s\n", cpu, runtime.NumCPU(), runtime.Version())
 }
 
+// PrintProgress prints a line on standard error.
+func PrintProgress(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }
+
 // PrintComparison prints a value of the product, that of the bare loop, and their ratio, as a
 // row for a tabwriter.
 func PrintComparison(w io.Writer, label string, ours, bare float64) {

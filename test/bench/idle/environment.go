@@ -16,7 +16,8 @@ const reconcileTimeout = 10 * time.Minute
 // environment contains Queues, and a WorkerPool for each.
 type environment struct {
 	harness.Environment
-	pools int
+	pools          int
+	settle, window time.Duration
 }
 
 // createObjects creates the objects before the operator starts.

@@ -13,8 +13,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
-	"os"
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/clock"
@@ -24,40 +22,24 @@ import (
 func main() { harness.RunMain(runBenchmark, nil) }
 
 func runBenchmark(ctx context.Context) error {
-	env := &environment{Environment: "bench-idle"}
-	flag.IntVar(&env.pools, "pools", 1000, "number of WorkerPools, each with a Queue")
-	settle := flag.Duration("settle", 30*time.Second, "pause between the first reconciliations and the measurement at rest")
-	window := flag.Duration("window", time.Minute, "duration of the measurement at rest")
-	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of a running control plane; if empty, a local one is started")
-	flag.Parse()
-	if env.pools < 1 || *window < time.Second {
-		return errors.New("-pools must be at least 1, and -window at least 1s")
+	env := &environment{Environment: "bench-idle", pools: 1000}
+	harness.PositiveFlag(&env.pools, "pools", "number of WorkerPools, each with a Queue")
+	flag.DurationVar(&env.settle, "settle", 30*time.Second, "pause between the first reconciliations and the measurement at rest")
+	flag.DurationVar(&env.window, "window", time.Minute, "duration of the measurement at rest")
+	return harness.RunOnCluster(ctx, env.measureUsage)
+}
+
+func (env *environment) measureUsage(ctx context.Context, c *harness.Cluster, operatorBinary string) error {
+	if env.window < time.Second {
+		return errors.New("-window must be at least 1s")
 	}
-	c, end, err := harness.OpenCluster(ctx, *kubeconfig)
+	nats, end, err := env.StartBroker(ctx, c, env.createObjects)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return measureUsage(ctx, c, env, *settle, *window)
-}
-
-func measureUsage(ctx context.Context, c *harness.Cluster, env *environment, settle, window time.Duration) error {
-	binary, err := harness.BuildOperator(ctx)
-	if err != nil {
-		return err
-	}
-	harness.PrintMachine()
-	nats, err := harness.StartNATS(ctx)
-	if err != nil {
-		return err
-	}
-	defer nats.StopAndRemove()
-	defer env.DeleteObjects(ctx, c)
-	if err := env.createObjects(ctx, c, nats.URL); err != nil {
-		return fmt.Errorf("creating the environment: %w", err)
-	}
 	startedAt := time.Now()
-	operator, err := harness.StartOperator(ctx, binary, c, append(harness.MetricsFlags(), "--namespaces", string(env.Environment))...)
+	operator, err := harness.StartOperator(ctx, operatorBinary, c, append(harness.MetricsFlags(), "--namespaces", string(env.Environment))...)
 	if err != nil {
 		return err
 	}
@@ -69,11 +51,11 @@ func measureUsage(ctx context.Context, c *harness.Cluster, env *environment, set
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "  all objects are reconciled after %s; waiting before the measurement at rest\n", start.duration.Round(time.Second))
-	if err := clock.SleepContext(ctx, settle); err != nil {
+	harness.PrintProgress("all objects are reconciled after %s; waiting before the measurement at rest", start.duration.Round(time.Second))
+	if err := clock.SleepContext(ctx, env.settle); err != nil {
 		return err
 	}
-	idle, err := measureUsageFor(ctx, window, operator.Process.Pid, nats.Pid())
+	idle, err := measureUsageFor(ctx, env.window, operator.Process.Pid, nats.Pid())
 	if err != nil {
 		return err
 	}

@@ -26,39 +26,37 @@ import (
 func main() { harness.RunMain(runBenchmark, nil) }
 
 func runBenchmark(ctx context.Context) error {
-	sizes := flag.String("queues", "1,100", "comma-separated numbers of Queues, one measurement each")
-	outages := flag.Int("outages", 5, "number of outages")
-	down := flag.Duration("down", 20*time.Second, "minimum duration of an outage; after 20s the interval between reconnects no longer grows")
-	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of a running control plane; if empty, a local one is started")
-	flag.Parse()
-	if *outages < 1 {
-		return errors.New("-outages must be at least 1")
-	}
-	var environments []*environment
-	for size := range strings.SplitSeq(*sizes, ",") {
-		queues, err := strconv.Atoi(size)
-		if err != nil || queues < 1 {
-			return fmt.Errorf("-queues: %q is not a number of Queues", size)
-		}
-		environments = append(environments, &environment{Environment: harness.Environment("bench-outage-" + size), queues: queues})
-	}
-	c, end, err := harness.OpenCluster(ctx, *kubeconfig)
-	if err != nil {
-		return err
-	}
-	defer end()
-	return measureEnvironments(ctx, c, environments, *outages, *down)
+	b := &benchmark{queueCounts: []int{1, 100}, outages: 5}
+	flag.Func("queues", "comma-separated numbers of Queues, one measurement each (default 1,100)", b.parseQueueCounts)
+	harness.PositiveFlag(&b.outages, "outages", "number of outages")
+	flag.DurationVar(&b.down, "down", 20*time.Second, "minimum duration of an outage; after 20s the interval between reconnects no longer grows")
+	return harness.RunOnCluster(ctx, b.measureEnvironments)
 }
 
-func measureEnvironments(ctx context.Context, c *harness.Cluster, environments []*environment, outages int, down time.Duration) error {
-	binary, err := harness.BuildOperator(ctx)
-	if err != nil {
-		return err
+// benchmark has the values of the flags.
+type benchmark struct {
+	queueCounts []int
+	outages     int
+	down        time.Duration
+}
+
+func (b *benchmark) parseQueueCounts(text string) error {
+	b.queueCounts = nil
+	for size := range strings.SplitSeq(text, ",") {
+		queues, err := strconv.Atoi(size)
+		if err != nil || queues < 1 {
+			return fmt.Errorf("%q is not a number of Queues", size)
+		}
+		b.queueCounts = append(b.queueCounts, queues)
 	}
-	harness.PrintMachine()
+	return nil
+}
+
+func (b *benchmark) measureEnvironments(ctx context.Context, c *harness.Cluster, operatorBinary string) error {
 	var missed []error
-	for _, env := range environments {
-		results, err := env.measureOutages(ctx, c, binary, outages, down)
+	for _, queues := range b.queueCounts {
+		env := &environment{Environment: harness.Environment(fmt.Sprintf("bench-outage-%d", queues)), queues: queues}
+		results, err := env.measureOutages(ctx, c, operatorBinary, b.outages, b.down)
 		if err != nil {
 			return fmt.Errorf("%d Queues: %w", env.queues, err)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,7 +57,7 @@ func (env *environment) measureOutages(ctx context.Context, c *harness.Cluster, 
 		if err != nil {
 			return nil, fmt.Errorf("outage %d: %w", i+1, err)
 		}
-		fmt.Fprintf(os.Stderr, "  %d of %d: unreachable after %.2f s, reachable after %.2f s\n", i+1, outages,
+		harness.PrintProgress("%d of %d: unreachable after %.2f s, reachable after %.2f s", i+1, outages,
 			harness.Quantile(r.unreachableAfter, 1).Seconds(), harness.Quantile(r.reachableAfter, 1).Seconds())
 		results = append(results, r)
 	}

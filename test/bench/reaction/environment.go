@@ -25,7 +25,7 @@ const (
 // environment contains the measured WorkerPool, and others that are idle.
 type environment struct {
 	harness.Environment
-	burstMessages, idlePools int
+	trials, burstMessages, idlePools int
 }
 
 // createObjects creates the objects before the operator starts.

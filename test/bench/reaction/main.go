@@ -13,10 +13,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"os"
 
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
@@ -24,39 +22,20 @@ import (
 func main() { harness.RunMain(runBenchmark, nil) }
 
 func runBenchmark(ctx context.Context) error {
-	env := &environment{Environment: "bench-reaction"}
-	trials := flag.Int("trials", 20, "number of trials")
-	flag.IntVar(&env.burstMessages, "jobs", 5000, "number of messages in a trial")
+	env := &environment{Environment: "bench-reaction", trials: 20, burstMessages: 5000}
+	harness.PositiveFlag(&env.trials, "trials", "number of trials")
+	harness.PositiveFlag(&env.burstMessages, "jobs", "number of messages in a trial")
 	flag.IntVar(&env.idlePools, "idle-pools", 9, "number of other pools, which are idle")
-	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of a running control plane; if empty, a local one is started")
-	flag.Parse()
-	if *trials < 1 || env.burstMessages < 1 {
-		return errors.New("-trials and -jobs must be at least 1")
-	}
-	c, end, err := harness.OpenCluster(ctx, *kubeconfig)
+	return harness.RunOnCluster(ctx, env.measureReactions)
+}
+
+func (env *environment) measureReactions(ctx context.Context, c *harness.Cluster, operatorBinary string) error {
+	nats, end, err := env.StartBroker(ctx, c, env.createObjects)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return measureReactions(ctx, c, env, *trials)
-}
-
-func measureReactions(ctx context.Context, c *harness.Cluster, env *environment, trials int) error {
-	binary, err := harness.BuildOperator(ctx)
-	if err != nil {
-		return err
-	}
-	harness.PrintMachine()
-	nats, err := harness.StartNATS(ctx)
-	if err != nil {
-		return err
-	}
-	defer nats.StopAndRemove()
-	defer env.DeleteObjects(ctx, c)
-	if err := env.createObjects(ctx, c, nats.URL); err != nil {
-		return fmt.Errorf("creating the environment: %w", err)
-	}
-	operator, err := harness.StartOperator(ctx, binary, c, "--namespaces", string(env.Environment))
+	operator, err := harness.StartOperator(ctx, operatorBinary, c, "--namespaces", string(env.Environment))
 	if err != nil {
 		return err
 	}
@@ -64,22 +43,22 @@ func measureReactions(ctx context.Context, c *harness.Cluster, env *environment,
 	if err := env.WaitUntilReconciled(ctx, c, waitTimeout, 1+env.idlePools, 1+env.idlePools); err != nil {
 		return err
 	}
-	p, err := connectProducer(nats.URL)
+	p, err := harness.ConnectProducer(nats.URL, measuredQueue)
 	if err != nil {
 		return err
 	}
-	defer p.closeConnection()
+	defer p.CloseConnection()
 	o, err := startObserver(ctx, c, string(env.Environment))
 	if err != nil {
 		return err
 	}
 	var results []trialResult
-	for trial := range trials {
+	for trial := range env.trials {
 		one, err := env.measureTrial(ctx, c, o, p)
 		if err != nil {
 			return fmt.Errorf("trial %d: %w", trial+1, err)
 		}
-		fmt.Fprintf(os.Stderr, "  %d of %d: replicas after %.3f s, a Pod after %.3f s\n", trial+1, trials, one.timeToReplicas.Seconds(), one.timeToPod.Seconds())
+		harness.PrintProgress("%d of %d: replicas after %.3f s, a Pod after %.3f s", trial+1, env.trials, one.timeToReplicas.Seconds(), one.timeToPod.Seconds())
 		results = append(results, one)
 	}
 	return printReport(env, results)

@@ -23,7 +23,7 @@ type trialResult struct {
 
 // measureTrial waits until the pool is idle, publishes a burst, and waits until the pool has
 // replicas and a Pod.
-func (env *environment) measureTrial(ctx context.Context, c *harness.Cluster, o *poolObserver, p *queueProducer) (trialResult, error) {
+func (env *environment) measureTrial(ctx context.Context, c *harness.Cluster, o *poolObserver, p *harness.Producer) (trialResult, error) {
 	if err := env.waitUntilIdle(ctx, c); err != nil {
 		return trialResult{}, fmt.Errorf("waiting for the pool to become idle: %w", err)
 	}
@@ -34,7 +34,7 @@ func (env *environment) measureTrial(ctx context.Context, c *harness.Cluster, o 
 	}
 	o.resetTimes()
 	startedAt := time.Now()
-	if err := p.publishBurst(ctx, env.burstMessages); err != nil {
+	if err := p.PublishBurst(ctx, env.burstMessages, waitTimeout); err != nil {
 		return trialResult{}, err
 	}
 	r := trialResult{publishDuration: time.Since(startedAt)}
@@ -46,5 +46,9 @@ func (env *environment) measureTrial(ctx context.Context, c *harness.Cluster, o 
 	if err != nil {
 		return trialResult{}, fmt.Errorf("waiting for a Pod: %w", err)
 	}
-	return r, p.purgeQueue(ctx)
+	stream, err := p.QueueStream(ctx)
+	if err != nil {
+		return r, err
+	}
+	return r, stream.Purge(ctx)
 }

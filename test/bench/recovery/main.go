@@ -12,10 +12,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -25,54 +23,50 @@ import (
 func main() { harness.RunMain(runBenchmark, nil) }
 
 func runBenchmark(ctx context.Context) error {
-	outages := flag.String("outages", "2s,20s,60s,100s", "comma-separated durations of outages, without the start of the API server")
-	times := flag.Int("times", 5, "number of outages of each duration")
-	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of a running local cluster; if empty, one is started")
-	flag.Parse()
-	if *times < 1 {
-		return errors.New("-times must be at least 1")
-	}
-	var durations []time.Duration
-	for text := range strings.SplitSeq(*outages, ",") {
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return fmt.Errorf("-outages: %w", err)
-		}
-		durations = append(durations, d)
-	}
-	c, end, err := harness.OpenCluster(ctx, *kubeconfig)
-	if err != nil {
-		return err
-	}
-	defer end()
-	return measureOutages(ctx, c, durations, *times)
+	b := &benchmark{durations: []time.Duration{2 * time.Second, 20 * time.Second, time.Minute, 100 * time.Second}, times: 5}
+	flag.Func("outages", "comma-separated durations of outages, without the start of the API server (default 2s,20s,60s,100s)", b.parseDurations)
+	harness.PositiveFlag(&b.times, "times", "number of outages of each duration")
+	return harness.RunOnCluster(ctx, b.measureOutages)
 }
 
-func measureOutages(ctx context.Context, c *harness.Cluster, outages []time.Duration, times int) error {
-	binary, err := harness.BuildOperator(ctx)
-	if err != nil {
-		return err
+// benchmark has the values of the flags.
+type benchmark struct {
+	durations []time.Duration
+	times     int
+}
+
+func (b *benchmark) parseDurations(text string) error {
+	b.durations = nil
+	for part := range strings.SplitSeq(text, ",") {
+		d, err := time.ParseDuration(part)
+		if err != nil {
+			return err
+		}
+		b.durations = append(b.durations, d)
 	}
-	harness.PrintMachine()
+	return nil
+}
+
+func (b *benchmark) measureOutages(ctx context.Context, c *harness.Cluster, operatorBinary string) error {
 	env := environment{Environment: "bench-recovery"}
 	if err := env.createObjects(ctx, c); err != nil {
 		return fmt.Errorf("creating the environment: %w", err)
 	}
-	operator, err := harness.StartOperator(ctx, binary, c, "--namespaces", string(env.Environment))
+	operator, err := harness.StartOperator(ctx, operatorBinary, c, "--namespaces", string(env.Environment))
 	if err != nil {
 		return err
 	}
 	defer harness.TerminateProcess(operator)
 	var results []outageResult
-	for _, outage := range outages {
-		for i := range times {
+	for _, outage := range b.durations {
+		for i := range b.times {
 			r, err := env.measureOutage(ctx, c, outage)
 			if err != nil {
 				return fmt.Errorf("outage %d of %s: %w", i+1, outage, err)
 			}
-			fmt.Fprintf(os.Stderr, "  %s, %d of %d: down for %.1f s, then %s\n", outage, i+1, times, r.downtime.Seconds(), r.describeSlowest())
+			harness.PrintProgress("%s, %d of %d: down for %.1f s, then %s", outage, i+1, b.times, r.downtime.Seconds(), r.describeSlowest())
 			results = append(results, r)
 		}
 	}
-	return printReport(outages, results)
+	return printReport(b.durations, results)
 }

@@ -4,46 +4,46 @@ import (
 	"container/heap"
 )
 
-// event is something that happens at a time. Of two at the same time the one that was
-// planned first happens first, so that a seed makes the same run each time.
-type event struct {
+// timedEvent is a function that runs at a simulated time. Events at the same time run in the
+// order in which they were scheduled, so that a seed always gives the same simulation.
+type timedEvent struct {
 	at    float64
 	order int
 	do    func()
 }
 
-// clock runs events in the order of their times.
-type clock struct {
+// eventClock runs events in the order of their times.
+type eventClock struct {
 	now    float64
 	events eventHeap
 	count  int
 }
 
-// after plans an event in so many seconds.
-func (c *clock) after(seconds float64, do func()) {
+// scheduleAfter schedules an event after a number of seconds.
+func (c *eventClock) scheduleAfter(seconds float64, do func()) {
 	c.count++
-	heap.Push(&c.events, event{c.now + seconds, c.count, do})
+	heap.Push(&c.events, timedEvent{c.now + seconds, c.count, do})
 }
 
-// every plans an event for each so many seconds, the first of them after offset.
-func (c *clock) every(seconds, offset float64, do func()) {
-	c.after(offset, func() {
+// scheduleEvery schedules a periodic event, the first time after offset.
+func (c *eventClock) scheduleEvery(seconds, offset float64, do func()) {
+	c.scheduleAfter(offset, func() {
 		do()
-		c.every(seconds, seconds, do)
+		c.scheduleEvery(seconds, seconds, do)
 	})
 }
 
-// run lets time pass until the end.
-func (c *clock) run(end float64) {
+// runUntil runs the events until the end.
+func (c *eventClock) runUntil(end float64) {
 	for len(c.events) > 0 && c.events[0].at <= end {
-		next, _ := heap.Pop(&c.events).(event)
+		next, _ := heap.Pop(&c.events).(timedEvent)
 		c.now = next.at
 		next.do()
 	}
 	c.now = end
 }
 
-type eventHeap []event
+type eventHeap []timedEvent
 
 func (h eventHeap) Len() int { return len(h) }
 
@@ -57,7 +57,7 @@ func (h eventHeap) Less(i, j int) bool {
 func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 
 func (h *eventHeap) Push(x any) {
-	e, _ := x.(event)
+	e, _ := x.(timedEvent)
 	*h = append(*h, e)
 }
 

@@ -5,39 +5,40 @@ import (
 	"slices"
 )
 
-// kedaSettings are what one sets in a ScaledObject, and what its HorizontalPodAutoscaler
-// does with it. Times are in seconds.
+// kedaSettings are the settings of a ScaledObject and its HorizontalPodAutoscaler. Times are in
+// seconds.
 type kedaSettings struct {
-	// polling is how often KEDA looks whether anything waits, which is all that wakes
-	// from 0; cooldown is how long nothing must have before it goes to 0.
+	// polling is the interval at which KEDA checks the queue, to scale from zero. cooldown is
+	// the time for which the queue must be empty before KEDA scales to zero.
 	polling, cooldown float64
-	// threshold is how many messages make a replica, those in flight included: what the
-	// NATS JetStream scaler calls lagThreshold.
+	// threshold is the number of messages per replica, including those in flight: lagThreshold
+	// of the NATS JetStream scaler.
 	threshold float64
-	// stabilization is the time of which the highest recommendation holds.
+	// stabilization is the window whose highest recommendation applies to a scale-down.
 	stabilization float64
-	// freely lets it grow as it wants; otherwise to the double or by 4 Pods every 15 s.
-	freely bool
+	// unlimitedScaleUp disables the limit of a scale-up to twice the replicas, or 4 more, every
+	// 15 s.
+	unlimitedScaleUp bool
 }
 
 const (
-	// syncPeriod of the HorizontalPodAutoscaler: a flag of the controller manager, which
-	// nobody who deploys a workload sets.
-	syncPeriod = 15.0
-	// hpaTolerance by which the ratio must differ from 1.
-	hpaTolerance = 0.1
+	// autoscalerSyncPeriod is the default of a flag of the controller manager, which users of a
+	// cluster cannot set.
+	autoscalerSyncPeriod = 15.0
+	// autoscalerTolerance is the difference between the ratio and 1 up to which nothing changes.
+	autoscalerTolerance = 0.1
 )
 
-// keda models KEDA 2 and the HorizontalPodAutoscaler it makes, for an external metric with
-// an average value, as their documentation describes them: KEDA's loop wakes from 0 and
-// goes to 0, everything between is the autoscaler's. What it leaves out is in their
-// favour: a metric takes no time to be read, and a Deployment none to follow.
-type keda struct {
-	*yard
+// kedaModel models KEDA 2 and the HorizontalPodAutoscaler that it creates, for an external metric
+// with an average value, as their documentation describes them: KEDA scales from zero and to
+// zero, and the autoscaler does the rest. The simplifications are in their favor: reading a
+// metric and changing a Deployment take no time.
+type kedaModel struct {
+	*workerSimulation
 	kedaSettings
-	most       int
-	lastActive float64
-	// recommendations of the stabilization time.
+	maxReplicas int
+	lastActive  float64
+	// recommendations within the stabilization window.
 	recommendations []recommendation
 }
 
@@ -46,52 +47,54 @@ type recommendation struct {
 	replicas int
 }
 
-// runKEDA has the load worked off by what KEDA scales.
-func runKEDA(y *yard, most int32, settings kedaSettings) result {
-	k := &keda{yard: y, kedaSettings: settings, most: int(most)}
-	y.every(k.polling, k.polling*y.random.Float64(), k.poll)
-	y.every(syncPeriod, syncPeriod*y.random.Float64(), k.sync)
-	return y.end()
+// simulateKEDA runs the simulation with workers that KEDA scales.
+func simulateKEDA(w *workerSimulation, most int32, settings kedaSettings) simulationResult {
+	k := &kedaModel{workerSimulation: w, kedaSettings: settings, maxReplicas: int(most)}
+	w.scheduleEvery(k.polling, k.polling*w.random.Float64(), k.pollQueue)
+	w.scheduleEvery(autoscalerSyncPeriod, autoscalerSyncPeriod*w.random.Float64(), k.syncAutoscaler)
+	return w.runToEnd()
 }
 
-// metric is pending messages and those not acknowledged, as the scaler counts them.
-func (k *keda) metric() float64 { return float64(k.waiting.len() + k.inFlight()) }
+// queueLength returns the number of waiting messages and messages in flight.
+func (k *kedaModel) queueLength() float64 {
+	return float64(k.waiting.queuedCount() + k.inFlightCount())
+}
 
-// poll is KEDA's own loop: between 0 and 1 only.
-func (k *keda) poll() {
-	if k.metric() > 0 {
+// pollQueue is KEDA's loop, which only scales between zero and one.
+func (k *kedaModel) pollQueue() {
+	if k.queueLength() > 0 {
 		k.lastActive = k.now
 	}
-	replicas := len(k.serving())
+	replicas := len(k.servingPods())
 	switch {
-	case replicas == 0 && k.metric() > 0:
-		k.scale(1)
-	case replicas > 0 && k.metric() == 0 && k.now-k.lastActive >= k.cooldown:
-		k.scale(0)
+	case replicas == 0 && k.queueLength() > 0:
+		k.scaleDeployment(1)
+	case replicas > 0 && k.queueLength() == 0 && k.now-k.lastActive >= k.cooldown:
+		k.scaleDeployment(0)
 	}
 }
 
-// sync is the HorizontalPodAutoscaler's loop. It asks KEDA for the metric as it is now.
-func (k *keda) sync() {
-	current := len(k.serving())
+// syncAutoscaler is the HorizontalPodAutoscaler's loop. It reads the current metric from KEDA.
+func (k *kedaModel) syncAutoscaler() {
+	current := len(k.servingPods())
 	if current == 0 {
 		k.recommendations = nil
 		return
 	}
 	desired := current
-	if ratio := k.metric() / (k.threshold * float64(current)); math.Abs(ratio-1) > hpaTolerance {
-		desired = int(math.Ceil(k.metric() / k.threshold))
+	if ratio := k.queueLength() / (k.threshold * float64(current)); math.Abs(ratio-1) > autoscalerTolerance {
+		desired = int(math.Ceil(k.queueLength() / k.threshold))
 	}
-	desired = k.stabilize(min(max(desired, 1), k.most), current)
-	if desired > current && !k.freely {
+	desired = k.stabilizedReplicas(min(max(desired, 1), k.maxReplicas), current)
+	if desired > current && !k.unlimitedScaleUp {
 		desired = min(desired, max(2*current, current+4))
 	}
-	k.scale(desired)
+	k.scaleDeployment(desired)
 }
 
-// stabilize is the highest recommendation of the stabilization time, if that is not more
-// than there are.
-func (k *keda) stabilize(desired, current int) int {
+// stabilizedReplicas returns the highest recommendation of the stabilization window, but at most
+// the current replicas. A scale-up is not stabilized.
+func (k *kedaModel) stabilizedReplicas(desired, current int) int {
 	k.recommendations = slices.DeleteFunc(k.recommendations, func(r recommendation) bool {
 		return r.at < k.now-k.stabilization
 	})
@@ -106,27 +109,27 @@ func (k *keda) stabilize(desired, current int) int {
 	return min(highest, current)
 }
 
-// scale changes the Deployment. It knows nothing of what Pods are at: those that are not
-// ready go first, then any.
-func (k *keda) scale(replicas int) {
-	serving := k.serving()
+// scaleDeployment scales the Deployment. A scale-down stops Pods that are not ready first, and
+// then random ones, whether busy or idle.
+func (k *kedaModel) scaleDeployment(replicas int) {
+	serving := k.servingPods()
 	if replicas == len(serving) {
 		return
 	}
-	k.operations++
+	k.scaleOperations++
 	if replicas > len(serving) {
-		k.create(replicas - len(serving))
+		k.createPods(replicas - len(serving))
 		return
 	}
 	k.random.Shuffle(len(serving), func(i, j int) { serving[i], serving[j] = serving[j], serving[i] })
-	slices.SortStableFunc(serving, func(a, b *pod) int { return order(!a.ready, !b.ready) })
+	slices.SortStableFunc(serving, func(a, b *simulatedPod) int { return compareTrueFirst(!a.ready, !b.ready) })
 	for _, p := range serving[:len(serving)-replicas] {
-		k.stop(p)
+		k.stopPod(p)
 	}
 }
 
-// order puts what is true before what is not.
-func order(a, b bool) int {
+// compareTrueFirst orders true before false.
+func compareTrueFirst(a, b bool) int {
 	switch {
 	case a && !b:
 		return -1

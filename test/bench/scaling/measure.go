@@ -7,48 +7,48 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// summary is the mean over the seeds of what was measured.
-type summary struct {
-	p50, p95, p99     float64
-	podSeconds        float64
-	operations        float64
-	victims, repeated float64
+// meanResults contains the means of the results of all seeds.
+type meanResults struct {
+	p50, p95, p99                           float64
+	podSeconds                              float64
+	scaleOperations                         float64
+	interruptedWorkers, redeliveredMessages float64
 }
 
-// measure has a load, drawn from each of the seeds, worked off.
-func measure(l load, s scaler, first, count uint64) summary {
-	results := make([]result, count)
+// measureScaler simulates a load with each of the seeds.
+func measureScaler(l messageLoad, s scalerModel, first, count uint64) meanResults {
+	results := make([]simulationResult, count)
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range count {
 		group.Go(func() error {
-			results[i] = play(l, s, first+i)
+			results[i] = simulateSeed(l, s, first+i)
 			return nil
 		})
 	}
-	_ = group.Wait() // nothing fails
-	sum := summary{}
+	_ = group.Wait() // the functions return no errors
+	sum := meanResults{}
 	for _, r := range results {
-		sum.p50 += r.quantile(0.5)
-		sum.p95 += r.quantile(0.95)
-		sum.p99 += r.quantile(0.99)
+		sum.p50 += r.waitQuantile(0.5)
+		sum.p95 += r.waitQuantile(0.95)
+		sum.p99 += r.waitQuantile(0.99)
 		sum.podSeconds += r.podSeconds
-		sum.operations += float64(r.operations)
-		sum.victims += float64(r.victims)
-		sum.repeated += float64(r.repeated)
+		sum.scaleOperations += float64(r.scaleOperations)
+		sum.interruptedWorkers += float64(r.interruptedWorkers)
+		sum.redeliveredMessages += float64(r.redeliveredMessages)
 	}
 	n := float64(count)
-	return summary{sum.p50 / n, sum.p95 / n, sum.p99 / n, sum.podSeconds / n, sum.operations / n, sum.victims / n, sum.repeated / n}
+	return meanResults{sum.p50 / n, sum.p95 / n, sum.p99 / n, sum.podSeconds / n, sum.scaleOperations / n, sum.interruptedWorkers / n, sum.redeliveredMessages / n}
 }
 
-// play has the load of one seed worked off.
-func play(l load, s scaler, seed uint64) result {
-	messages := l.draw(rand.New(rand.NewPCG(seed, 1))) //nolint:gosec // A simulation has to be repeatable.
-	return s.run(newYard(messages, seed), l.most)
+// simulateSeed simulates the load of one seed.
+func simulateSeed(l messageLoad, s scalerModel, seed uint64) simulationResult {
+	messages := l.drawMessages(rand.New(rand.NewPCG(seed, 1))) //nolint:gosec // a simulation must be reproducible
+	return s.run(newWorkerSimulation(messages, seed), l.maxWorkers)
 }
 
-// quantile of the waits, which are in order.
-func (r *result) quantile(q float64) float64 {
+// waitQuantile returns a quantile of the waits, which are sorted.
+func (r *simulationResult) waitQuantile(q float64) float64 {
 	if len(r.waits) == 0 {
 		return 0
 	}

@@ -8,46 +8,46 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// scaler is one of those that are compared.
-type scaler struct {
+// scalerModel is one of the compared scalers.
+type scalerModel struct {
 	name string
-	run  func(y *yard, most int32) result
+	run  func(w *workerSimulation, most int32) simulationResult
 }
 
-// objective that ours is given: that messages wait as short as may be, which is what the
-// thresholds that KEDA is given are for.
-const objective = 5 * time.Second
+// waitObjective is the wait objective of Yardmaster: the shortest waits possible, which are also the
+// purpose of KEDA's thresholds.
+const waitObjective = 5 * time.Second
 
-// ours has all its defaults but the objective.
-func ours() scaler {
-	return scaler{"Yardmaster", func(y *yard, most int32) result {
+// yardmasterScaler returns Yardmaster with default settings except for the objective.
+func yardmasterScaler() scalerModel {
+	return scalerModel{"Yardmaster", func(w *workerSimulation, most int32) simulationResult {
 		autoscaling := &v1alpha1.Autoscaling{MaxReplicas: most, SLO: &v1alpha1.WaitObjective{WaitP95: new(v1alpha1.Duration)}}
-		autoscaling.SLO.WaitP95.Duration.Duration = objective
-		return runYardmaster(y, scaling.NewSettings(autoscaling, concurrency))
+		autoscaling.SLO.WaitP95.Duration.Duration = waitObjective
+		return simulateYardmaster(w, scaling.NewSettings(autoscaling, workerConcurrency))
 	}}
 }
 
-// byDefault is what KEDA and the autoscaler do when nothing is set but the trigger.
-func byDefault() scaler {
-	return newKEDA("KEDA, defaults", kedaSettings{polling: 30, cooldown: 300, threshold: 10, stabilization: 300})
+// defaultKEDA returns KEDA with default settings except for the trigger.
+func defaultKEDA() scalerModel {
+	return newKEDAScaler("KEDA, defaults", kedaSettings{polling: 30, cooldown: 300, threshold: 10, stabilization: 300})
 }
 
-// wellChosen is a threshold that fills as much of the workers' time as ours does.
-const wellChosen = 8
+// tunedThreshold is a threshold with which workers are as busy as with Yardmaster.
+const tunedThreshold = 8
 
-// tuned is what somebody sets who knows them well. It may also grow as fast as it wants.
-func tuned(threshold, stabilization float64) scaler {
-	return newKEDA(
+// tunedKEDA returns KEDA with the settings of an expert, and without a limit of scale-ups.
+func tunedKEDA(threshold, stabilization float64) scalerModel {
+	return newKEDAScaler(
 		fmt.Sprintf("KEDA, tuned, %g s", stabilization),
-		kedaSettings{polling: 2, cooldown: stabilization, threshold: threshold, stabilization: stabilization, freely: true},
+		kedaSettings{polling: 2, cooldown: stabilization, threshold: threshold, stabilization: stabilization, unlimitedScaleUp: true},
 	)
 }
 
-func newKEDA(name string, settings kedaSettings) scaler {
-	return scaler{name, func(y *yard, most int32) result { return runKEDA(y, most, settings) }}
+func newKEDAScaler(name string, settings kedaSettings) scalerModel {
+	return scalerModel{name, func(w *workerSimulation, most int32) simulationResult { return simulateKEDA(w, most, settings) }}
 }
 
-// compared are the rows of the table.
-func compared() []scaler {
-	return []scaler{ours(), byDefault(), tuned(wellChosen, 60), tuned(wellChosen, 30)}
+// comparedScalers returns the rows of the table.
+func comparedScalers() []scalerModel {
+	return []scalerModel{yardmasterScaler(), defaultKEDA(), tunedKEDA(tunedThreshold, 60), tunedKEDA(tunedThreshold, 30)}
 }

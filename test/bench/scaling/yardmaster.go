@@ -8,28 +8,28 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// yardmaster scales by the function that the operator uses, on the figures that the
-// broker gives it: counters, and no word of the workers about how long messages take.
-type yardmaster struct {
-	*yard
-	policy scaling.Settings
-	memory scaling.Memory
+// yardmasterModel scales with the operator's function. Its input is the broker's counters: workers
+// report no service times.
+type yardmasterModel struct {
+	*workerSimulation
+	settings scaling.Settings
+	memory   scaling.Memory
 }
 
-// runYardmaster has the load worked off by what our function scales.
-func runYardmaster(y *yard, policy scaling.Settings) result {
-	m := &yardmaster{yard: y, policy: policy}
+// simulateYardmaster runs the simulation with workers that Yardmaster scales.
+func simulateYardmaster(w *workerSimulation, policy scaling.Settings) simulationResult {
+	m := &yardmasterModel{workerSimulation: w, settings: policy}
 	interval := scaling.DecisionInterval.Seconds()
-	y.every(interval, interval*y.random.Float64(), m.tick)
-	return y.end()
+	w.scheduleEvery(interval, interval*w.random.Float64(), m.scaleOnce)
+	return w.runToEnd()
 }
 
-// epoch is when simulated time begins.
-var epoch = time.Unix(1_000_000_000, 0)
+// simulationEpoch is the start of simulated time.
+var simulationEpoch = time.Unix(1_000_000_000, 0)
 
-func (m *yardmaster) tick() {
-	m.reap()
-	serving := m.serving()
+func (m *yardmasterModel) scaleOnce() {
+	m.stopDrainedPods()
+	serving := m.servingPods()
 	ready := 0
 	for _, p := range serving {
 		if p.ready {
@@ -37,69 +37,69 @@ func (m *yardmaster) tick() {
 		}
 	}
 	decision := scaling.Decide(scaling.Observation{
-		Now:      epoch.Add(seconds(m.now)),
-		Settings: m.policy,
-		Replicas: int32(len(serving)), //nolint:gosec // At most some dozens.
+		Now:      simulationEpoch.Add(toDuration(m.now)),
+		Settings: m.settings,
+		Replicas: int32(len(serving)), //nolint:gosec // at most maxWorkers
 		Ready:    int32(ready),
-		PodStart: seconds(podStart),
-		Stats:    m.figures(),
+		PodStart: toDuration(medianPodStart),
+		Stats:    m.backlogStats(),
 		Memory:   m.memory,
 	})
 	m.memory = decision.Memory
-	m.scale(int(decision.Applied))
+	m.applyReplicas(int(decision.Applied))
 }
 
-func (m *yardmaster) figures() *scaling.BacklogStats {
+func (m *yardmasterModel) backlogStats() *scaling.BacklogStats {
 	f := &scaling.BacklogStats{
-		Backlog: int64(m.waiting.len()), InFlight: int64(m.inFlight()),
+		Backlog: int64(m.waiting.queuedCount()), InFlight: int64(m.inFlightCount()),
 		Arrived: new(m.arrived), Finished: new(m.finished),
 	}
 	if f.Backlog > 0 {
-		f.OldestAge = seconds(m.now - m.messages[m.waiting.first()].at)
+		f.OldestAge = toDuration(m.now - m.messages[m.waiting.firstMessage()].arrivalTime)
 	}
 	return f
 }
 
-// scale takes drained Pods back before it makes new ones, and drains idle ones before
-// busy, the youngest first.
-func (m *yardmaster) scale(replicas int) {
-	serving := m.serving()
+// applyReplicas undrains Pods before it creates new ones, and drains idle Pods before busy ones, the
+// youngest first.
+func (m *yardmasterModel) applyReplicas(replicas int) {
+	serving := m.servingPods()
 	if replicas == len(serving) {
 		return
 	}
-	m.operations++
+	m.scaleOperations++
 	if replicas > len(serving) {
-		m.grow(replicas - len(serving))
+		m.addWorkers(replicas - len(serving))
 		return
 	}
-	slices.SortStableFunc(serving, func(a, b *pod) int {
-		return cmp.Or(order(!a.ready, !b.ready), cmp.Compare(len(a.working), len(b.working)), cmp.Compare(b.born, a.born))
+	slices.SortStableFunc(serving, func(a, b *simulatedPod) int {
+		return cmp.Or(compareTrueFirst(!a.ready, !b.ready), cmp.Compare(len(a.working), len(b.working)), cmp.Compare(b.createdAt, a.createdAt))
 	})
 	for _, p := range serving[:len(serving)-replicas] {
 		p.draining = true
-		m.settle(p)
+		m.updateFreePods(p)
 	}
-	m.reap()
+	m.stopDrainedPods()
 }
 
-func (m *yardmaster) grow(count int) {
-	for _, p := range m.those(func(p *pod) bool { return p.draining }) {
+func (m *yardmasterModel) addWorkers(count int) {
+	for _, p := range m.selectPods(func(p *simulatedPod) bool { return p.draining }) {
 		if count == 0 {
 			return
 		}
 		p.draining = false
-		m.settle(p)
+		m.updateFreePods(p)
 		count--
 	}
-	m.create(count)
-	m.dispatch()
+	m.createPods(count)
+	m.dispatchMessages()
 }
 
-// reap stops the Pods that are drained.
-func (m *yardmaster) reap() {
-	for _, p := range m.those(func(p *pod) bool { return p.draining && len(p.working) == 0 }) {
-		m.stop(p)
+// stopDrainedPods stops draining Pods without messages in flight.
+func (m *yardmasterModel) stopDrainedPods() {
+	for _, p := range m.selectPods(func(p *simulatedPod) bool { return p.draining && len(p.working) == 0 }) {
+		m.stopPod(p)
 	}
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+func toDuration(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -76,7 +75,7 @@ func printProgress(made *atomic.Int64, of int) (stop func()) {
 			case <-done:
 				return
 			case <-ticker.C:
-				fmt.Fprintf(os.Stderr, "  %d of %d Jobs created\n", made.Load(), of)
+				harness.PrintProgress("%d of %d Jobs created", made.Load(), of)
 			}
 		}
 	}()

@@ -14,7 +14,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/yardmaster/yardmaster/test/bench/harness"
@@ -55,7 +54,7 @@ func measureScans(ctx context.Context, env *environment, rounds, scans int, keep
 	if err := env.createJobs(ctx, c); err != nil {
 		return fmt.Errorf("creating Jobs: %w", err)
 	}
-	fmt.Fprintf(os.Stderr, "  %d Jobs in %d namespaces, created in %s\n", env.jobs, env.namespaces, time.Since(startedAt).Round(time.Second))
+	harness.PrintProgress("%d Jobs in %d namespaces, created in %s", env.jobs, env.namespaces, time.Since(startedAt).Round(time.Second))
 
 	results, err := env.measureRounds(ctx, c, rounds)
 	if err != nil {

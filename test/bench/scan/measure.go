@@ -115,7 +115,7 @@ func measureOperator(ctx context.Context, c *harness.Cluster, binary string, env
 		return scanResult{}, err
 	}
 	for scan := range scans {
-		fmt.Fprintf(os.Stderr, "  waiting for scan %d of %d of the operator\n", scan+1, scans)
+		harness.PrintProgress("waiting for scan %d of %d of the operator", scan+1, scans)
 		if err := env.waitForReports(ctx, c); err != nil {
 			_ = process.Process.Kill()
 			return scanResult{}, err

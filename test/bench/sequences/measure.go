@@ -95,7 +95,7 @@ func (l sequenceLoad) waitUntilFinished(ctx context.Context, c *harness.Cluster,
 	err := harness.PollUntil(ctx, measurementTimeout, func() (bool, error) {
 		select {
 		case <-progress.C:
-			fmt.Fprintf(os.Stderr, "  %d of %d Jobs have ended\n", o.finishedCount(), l.jobCount())
+			harness.PrintProgress("%d of %d Jobs have ended", o.finishedCount(), l.jobCount())
 		default:
 		}
 		return o.finishedCount() >= l.jobCount(), nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -132,7 +131,7 @@ func (env *environment) waitUntilRunning(ctx context.Context, c client.Reader, o
 		}
 		if time.Since(reportedAt) > 10*time.Second {
 			reportedAt = time.Now()
-			fmt.Fprintf(os.Stderr, "  %d of %d sessions run\n", running, len(env.created))
+			harness.PrintProgress("%d of %d sessions run", running, len(env.created))
 		}
 		return false, errors.Join(o.watchError(), clock.SleepContext(ctx, time.Second))
 	})

@@ -14,10 +14,8 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
-	"os"
+	"sync"
 
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
@@ -25,30 +23,15 @@ import (
 func main() { harness.RunMain(runBenchmark, nil) }
 
 func runBenchmark(ctx context.Context) error {
-	env := &environment{Environment: "bench-sessions"}
-	flag.IntVar(&env.sessions, "sessions", 1000, "number of sessions that run during the benchmark")
-	flag.IntVar(&env.burst, "burst", 100, "number of sessions that are created and deleted at once")
-	flag.IntVar(&env.bursts, "bursts", 5, "number of bursts")
-	flag.IntVar(&env.single, "single", 50, "number of sessions that are created one at a time")
-	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of a running control plane; if empty, a local one is started")
-	flag.Parse()
-	if env.sessions < 1 || env.burst < 1 || env.bursts < 1 || env.single < 1 {
-		return errors.New("-sessions, -burst, -bursts and -single must be at least 1")
-	}
-	c, end, err := harness.OpenCluster(ctx, *kubeconfig)
-	if err != nil {
-		return err
-	}
-	defer end()
-	return measureSessions(ctx, c, env)
+	env := &environment{Environment: "bench-sessions", sessions: 1000, burst: 100, bursts: 5, single: 50}
+	harness.PositiveFlag(&env.sessions, "sessions", "number of sessions that run during the benchmark")
+	harness.PositiveFlag(&env.burst, "burst", "number of sessions that are created and deleted at once")
+	harness.PositiveFlag(&env.bursts, "bursts", "number of bursts")
+	harness.PositiveFlag(&env.single, "single", "number of sessions that are created one at a time")
+	return harness.RunOnCluster(ctx, env.measureSessions)
 }
 
-func measureSessions(ctx context.Context, c *harness.Cluster, env *environment) error {
-	binary, err := harness.BuildOperator(ctx)
-	if err != nil {
-		return err
-	}
-	harness.PrintMachine()
+func (env *environment) measureSessions(ctx context.Context, c *harness.Cluster, operatorBinary string) error {
 	if err := env.createNamespace(ctx, c); err != nil {
 		return fmt.Errorf("creating the namespace: %w", err)
 	}
@@ -56,22 +39,16 @@ func measureSessions(ctx context.Context, c *harness.Cluster, env *environment) 
 	if err != nil {
 		return err
 	}
-	operator, err := harness.StartOperator(ctx, binary, c, append(harness.MetricsFlags(), "--namespaces", string(env.Environment))...)
+	operator, err := harness.StartOperator(ctx, operatorBinary, c, append(harness.MetricsFlags(), "--namespaces", string(env.Environment))...)
 	if err != nil {
 		return err
 	}
-	ended := false
-	end := func() {
-		if !ended {
-			ended = true
-			harness.TerminateProcess(operator)
-		}
-	}
+	end := sync.OnceFunc(func() { harness.TerminateProcess(operator) })
 	defer end()
 	if err := env.startSessions(ctx, c, o); err != nil {
 		return fmt.Errorf("starting the sessions: %w", err)
 	}
-	fmt.Fprintf(os.Stderr, "  %d sessions run\n", env.sessions)
+	harness.PrintProgress("%d sessions run", env.sessions)
 	r, err := env.measureEnvironment(ctx, c, o, operator.Process.Pid)
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -56,7 +55,7 @@ func (env *environment) measureEnvironment(ctx context.Context, c *harness.Clust
 		if err := env.waitUntilRunning(ctx, c, o); err != nil {
 			return r, err
 		}
-		fmt.Fprintf(os.Stderr, "  burst %d of %d: p99 %.3f s\n", i+1, env.bursts, harness.Quantile(took, .99).Seconds())
+		harness.PrintProgress("burst %d of %d: p99 %.3f s", i+1, env.bursts, harness.Quantile(took, .99).Seconds())
 	}
 	after, err := countRequests(ctx)
 	if err != nil {

@@ -14,10 +14,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"os"
 
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
@@ -27,14 +25,12 @@ func main() {
 }
 
 func runBenchmark(ctx context.Context) error {
-	rounds := flag.Int("rounds", 10, "number of measurements of each subject")
-	jobs := flag.Int("jobs", 100_000, "number of jobs of a backlog")
+	rounds, jobs := 10, 100_000
+	harness.PositiveFlag(&rounds, "rounds", "number of measurements of each subject")
+	harness.PositiveFlag(&jobs, "jobs", "number of jobs of a backlog")
 	profile := flag.String("profile", "", "prefix of files for CPU profiles of the workers, PREFIX-ROUND.pprof; if empty, none are written")
 	flag.Parse()
-	if *rounds < 1 || *jobs < 1 {
-		return errors.New("-rounds and -jobs must be at least 1")
-	}
-	return measureRounds(ctx, *rounds, *jobs, *profile)
+	return measureRounds(ctx, rounds, jobs, *profile)
 }
 
 func measureRounds(ctx context.Context, rounds, jobs int, profile string) error {
@@ -48,7 +44,7 @@ func measureRounds(ctx context.Context, rounds, jobs int, profile string) error 
 	if err != nil {
 		return err
 	}
-	defer q.closeConnection()
+	defer q.CloseConnection()
 	var results []roundResult
 	for i := range rounds + 1 {
 		r, err := q.measureRound(ctx, i, jobs, profile)
@@ -58,7 +54,7 @@ func measureRounds(ctx context.Context, rounds, jobs int, profile string) error 
 		if i == 0 {
 			continue // round 0 warms up
 		}
-		fmt.Fprintf(os.Stderr, "  %d of %d: %.2f\n", i, rounds, r.throughputRatio())
+		harness.PrintProgress("%d of %d: %.2f", i, rounds, r.throughputRatio())
 		results = append(results, r)
 	}
 	return printReport(jobs, results)

@@ -49,7 +49,7 @@ func (q *benchmarkQueue) measureRound(ctx context.Context, number, jobs int, pro
 
 // measureSubject publishes a backlog and runs a subject in a process of its own.
 func (q *benchmarkQueue) measureSubject(ctx context.Context, subject string, jobs int, profile string) (t subjectUsage, err error) {
-	if err := q.publishBacklog(ctx, jobs); err != nil {
+	if err := q.PublishBurst(ctx, jobs, waitTimeout); err != nil {
 		return t, fmt.Errorf("publishing the backlog: %w", err)
 	}
 	self, err := os.Executable()

@@ -37,7 +37,7 @@ func runSubject(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer q.closeConnection()
+	defer q.CloseConnection()
 	endProfile, err := startProfile(args[3])
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func startBareConsumer(ctx context.Context, url string, d *doneCounter) (end fun
 	if err != nil {
 		return nil, err
 	}
-	consumer, err := q.js.Consumer(ctx, streamName, priorityName)
+	consumer, err := q.Consumer(ctx, streamName, priorityName)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func startBareConsumer(ctx context.Context, url string, d *doneCounter) (end fun
 	if err != nil {
 		return nil, err
 	}
-	return func() error { consuming.Stop(); q.closeConnection(); return nil }, nil
+	return func() error { consuming.Stop(); q.CloseConnection(); return nil }, nil
 }
 
 // doneCounter counts completed jobs.

@@ -68,7 +68,7 @@ func TestDeletedSessionsLeaveNoOrphansWhileTheOperatorIsKilled(t *testing.T) {
 	binary := build(t)
 	go func() { kills <- runAndKill(killing, t, binary, ns.Name) }()
 	checker := ownerChecker{cluster: cluster, namespace: ns.Name, kinds: map[string]int{}}
-	all := testbuilder.Number(t, "SESSION_ORPHANS", 100)
+	all := testbuilder.NumberFromEnv(t, "SESSION_ORPHANS", 100)
 	var existing []deletableSession
 	for created := 0; created < all || len(existing) > 0; pause(ctx) {
 		for ; created < all && len(existing) < concurrentSessions; created++ {

@@ -1,6 +1,5 @@
-// Package endurance tests what only many sessions show, one after another: that nothing piles
-// up, in the operator or in the cluster. It needs KUBECONFIG to lead to a real API server on
-// which no other operator runs.
+// Package endurance tests that many consecutive sessions leave nothing behind, in the operator or in
+// the cluster. It needs the KUBECONFIG of a real API server, and no other operator may run there.
 package endurance
 
 import (
@@ -31,8 +30,8 @@ const (
 	patience = 20 * time.Minute
 )
 
-// scene is a namespace of a cluster, with a SessionRunner.
-type scene struct {
+// testEnv is a namespace of a cluster, with a SessionRunner.
+type testEnv struct {
 	client.Client
 
 	t         *testing.T
@@ -40,7 +39,7 @@ type scene struct {
 	namespace string
 }
 
-func newScene(t *testing.T) *scene {
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
 	if os.Getenv("KUBECONFIG") == "" {
 		t.Skip("KUBECONFIG is not set, so there is no cluster to test against: use make test-integration")
@@ -62,7 +61,7 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{Client: cluster, t: t, config: config}
+	s := &testEnv{Client: cluster, t: t, config: config}
 	s.installCRDs()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "endurance-"}}
 	s.create(ns)
@@ -74,14 +73,14 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-func (s *scene) create(object client.Object) {
+func (s *testEnv) create(object client.Object) {
 	s.t.Helper()
 	if err := s.Create(s.t.Context(), object); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *scene) installCRDs() {
+func (s *testEnv) installCRDs() {
 	s.t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "config", "crd", "bases", "*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -108,15 +107,15 @@ func (s *scene) installCRDs() {
 	}
 }
 
-// session is a new one that has all that a session can be made of.
-func (s *scene) session(i int) *v1alpha1.AgenticSession {
+// newSession returns a new session with all optional features.
+func (s *testEnv) newSession(i int) *v1alpha1.AgenticSession {
 	session := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%04d", i), Namespace: s.namespace}}
 	session.Spec.Prompt, session.Spec.Interactive, session.Spec.Workspace = "do it", true, &v1alpha1.SessionWorkspace{}
 	return session
 }
 
-// eventually waits until condition holds.
-func (s *scene) eventually(what string, condition func() bool) {
+// eventually waits until condition is true.
+func (s *testEnv) eventually(what string, condition func() bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); !condition(); {
 		if time.Now().After(deadline) {

@@ -26,27 +26,27 @@ const (
 	simStuck    = "sim.localcluster.dev/stuck"
 )
 
-// story follows one SequentialJob. Its Pods run until the test ends them.
-type story struct {
+// sequenceTest follows one SequentialJob. Its Pods run until the test ends them.
+type sequenceTest struct {
 	t  *testing.T
 	sj *v1alpha1.SequentialJob
 }
 
 // createSequence creates the SequentialJob in a new namespace.
-func createSequence(t *testing.T, sj *v1alpha1.SequentialJob) *story {
+func createSequence(t *testing.T, sj *v1alpha1.SequentialJob) *sequenceTest {
 	t.Helper()
 	return createSequenceIn(t, namespace(t), sj)
 }
 
-func createSequenceIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *story {
+func createSequenceIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *sequenceTest {
 	t.Helper()
-	s := prepare(t, ns, sj)
-	s.create()
+	s := newSequenceTest(t, ns, sj)
+	s.createSequence()
 	return s
 }
 
-// prepare returns a SequentialJob that can be created.
-func prepare(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *story {
+// newSequenceTest completes a SequentialJob without creating it.
+func newSequenceTest(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *sequenceTest {
 	t.Helper()
 	sj.ObjectMeta = metav1.ObjectMeta{Name: sj.Name, Namespace: ns}
 	if sj.Spec.Template == nil {
@@ -58,18 +58,18 @@ func prepare(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *story {
 	if sj.Spec.Template.Annotations[simDuration] == "" {
 		sj.Spec.Template.Annotations[simDuration] = "1h"
 	}
-	return &story{t: t, sj: sj}
+	return &sequenceTest{t: t, sj: sj}
 }
 
-func (s *story) create() {
+func (s *sequenceTest) createSequence() {
 	s.t.Helper()
 	if err := cluster.Create(s.t.Context(), s.sj); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// now reads the SequentialJob.
-func (s *story) now() *v1alpha1.SequentialJob {
+// readSequence reads the SequentialJob.
+func (s *sequenceTest) readSequence() *v1alpha1.SequentialJob {
 	s.t.Helper()
 	if err := cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.sj), s.sj); err != nil {
 		s.t.Fatal(err)
@@ -77,11 +77,11 @@ func (s *story) now() *v1alpha1.SequentialJob {
 	return s.sj
 }
 
-// until waits for the SequentialJob to satisfy the condition.
-func (s *story) until(what string, condition func(sj *v1alpha1.SequentialJob) bool) {
+// waitUntil waits for the SequentialJob to satisfy the condition.
+func (s *sequenceTest) waitUntil(what string, condition func(sj *v1alpha1.SequentialJob) bool) {
 	s.t.Helper()
 	deadline := time.Now().Add(45 * time.Second)
-	for !condition(s.now()) {
+	for !condition(s.readSequence()) {
 		if time.Now().After(deadline) {
 			s.t.Fatalf("waiting for %s; the status is\n%s", what, describe(s.sj))
 		}
@@ -108,21 +108,21 @@ func describe(sj *v1alpha1.SequentialJob) string {
 	return b.String()
 }
 
-// untilPhase waits for the phase of the SequentialJob.
-func (s *story) untilPhase(phase v1alpha1.SequentialJobPhase) {
+// waitForPhase waits for the phase of the SequentialJob.
+func (s *sequenceTest) waitForPhase(phase v1alpha1.SequentialJobPhase) {
 	s.t.Helper()
-	s.until("phase "+string(phase), func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Phase == phase })
+	s.waitUntil("phase "+string(phase), func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Phase == phase })
 }
 
-// untilStep waits for the phase of a step.
-func (s *story) untilStep(name string, phase v1alpha1.StepPhase) *v1alpha1.StepStatus {
+// waitForStep waits for the phase of a step.
+func (s *sequenceTest) waitForStep(name string, phase v1alpha1.StepPhase) *v1alpha1.StepStatus {
 	s.t.Helper()
-	s.until(fmt.Sprintf("step %s to be %s", name, phase), func(*v1alpha1.SequentialJob) bool { return s.step(name).Phase == phase })
-	return s.step(name)
+	s.waitUntil(fmt.Sprintf("step %s to be %s", name, phase), func(*v1alpha1.SequentialJob) bool { return s.stepStatus(name).Phase == phase })
+	return s.stepStatus(name)
 }
 
-// step returns the last read status of a step.
-func (s *story) step(name string) *v1alpha1.StepStatus {
+// stepStatus returns the last read status of a step.
+func (s *sequenceTest) stepStatus(name string) *v1alpha1.StepStatus {
 	for i := range s.sj.Status.Steps {
 		if s.sj.Status.Steps[i].Name == name {
 			return &s.sj.Status.Steps[i]
@@ -131,18 +131,18 @@ func (s *story) step(name string) *v1alpha1.StepStatus {
 	return &v1alpha1.StepStatus{}
 }
 
-// patch changes the SequentialJob as a user would.
-func (s *story) patch(change func(sj *v1alpha1.SequentialJob)) {
+// patchSequence changes the SequentialJob as a user would.
+func (s *sequenceTest) patchSequence(change func(sj *v1alpha1.SequentialJob)) {
 	s.t.Helper()
-	before := s.now().DeepCopy()
+	before := s.readSequence().DeepCopy()
 	change(s.sj)
 	if err := cluster.Patch(s.t.Context(), s.sj, client.MergeFrom(before)); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// jobs returns the Jobs of the SequentialJob, oldest first.
-func (s *story) jobs() []batchv1.Job {
+// listJobs returns the Jobs of the SequentialJob, oldest first.
+func (s *sequenceTest) listJobs() []batchv1.Job {
 	s.t.Helper()
 	var list batchv1.JobList
 	if err := cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)); err != nil {
@@ -158,12 +158,12 @@ func (s *story) jobs() []batchv1.Job {
 	return owned
 }
 
-// jobOf waits for a step's Job, that of the latest run.
-func (s *story) jobOf(step string) *batchv1.Job {
+// waitForJob waits for a step's Job, that of the latest run.
+func (s *sequenceTest) waitForJob(step string) *batchv1.Job {
 	s.t.Helper()
 	var found *batchv1.Job
 	eventually(s.t, "the Job of step "+step, func() bool {
-		for _, job := range s.jobs() {
+		for _, job := range s.listJobs() {
 			if job.Labels[v1alpha1.LabelStep] == step && job.DeletionTimestamp.IsZero() {
 				found = &job
 			}
@@ -173,10 +173,10 @@ func (s *story) jobOf(step string) *batchv1.Job {
 	return found
 }
 
-// podOf waits until the Pod of a step runs.
-func (s *story) podOf(step string) *corev1.Pod {
+// waitForPod waits until the Pod of a step runs.
+func (s *sequenceTest) waitForPod(step string) *corev1.Pod {
 	s.t.Helper()
-	job := s.jobOf(step)
+	job := s.waitForJob(step)
 	var pods corev1.PodList
 	eventually(s.t, "a running Pod of step "+step, func() bool {
 		if err := cluster.List(s.t.Context(), &pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}); err != nil {
@@ -190,13 +190,13 @@ func (s *story) podOf(step string) *corev1.Pod {
 	return &pods.Items[0]
 }
 
-// end ends the Pod of a step, as a kubelet would report it.
-func (s *story) end(step string, exitCode int32, message string) {
+// endStep ends the Pod of a step, as a kubelet would report it.
+func (s *sequenceTest) endStep(step string, exitCode int32, message string) {
 	s.t.Helper()
-	s.endPod(s.podOf(step), exitCode, message)
+	s.terminatePod(s.waitForPod(step), exitCode, message)
 }
 
-func (s *story) endPod(pod *corev1.Pod, exitCode int32, message string) {
+func (s *sequenceTest) terminatePod(pod *corev1.Pod, exitCode int32, message string) {
 	s.t.Helper()
 	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodSucceeded
@@ -215,15 +215,15 @@ func (s *story) endPod(pod *corev1.Pod, exitCode int32, message string) {
 	}
 }
 
-// succeed completes a step and waits until that is recorded.
-func (s *story) succeed(step string) {
+// succeedStep completes a step and waits until that is recorded.
+func (s *sequenceTest) succeedStep(step string) {
 	s.t.Helper()
-	s.end(step, 0, "")
-	s.untilStep(step, v1alpha1.StepSucceeded)
+	s.endStep(step, 0, "")
+	s.waitForStep(step, v1alpha1.StepSucceeded)
 }
 
-// condition returns the last read status and reason of a condition.
-func (s *story) condition(kind string) (status metav1.ConditionStatus, reason string) {
+// readCondition returns the last read status and reason of a condition.
+func (s *sequenceTest) readCondition(kind string) (status metav1.ConditionStatus, reason string) {
 	c := meta.FindStatusCondition(s.sj.Status.Conditions, kind)
 	if c == nil {
 		return "", ""
@@ -231,15 +231,15 @@ func (s *story) condition(kind string) (status metav1.ConditionStatus, reason st
 	return c.Status, c.Reason
 }
 
-func (s *story) wantCondition(kind string, wantStatus metav1.ConditionStatus, wantReason string) {
+func (s *sequenceTest) wantCondition(kind string, wantStatus metav1.ConditionStatus, wantReason string) {
 	s.t.Helper()
-	if status, reason := s.condition(kind); status != wantStatus || reason != wantReason {
+	if status, reason := s.readCondition(kind); status != wantStatus || reason != wantReason {
 		s.t.Errorf("condition %s is %s/%s, want %s/%s", kind, status, reason, wantStatus, wantReason)
 	}
 }
 
 // wantEvent waits for an event on the SequentialJob.
-func (s *story) wantEvent(reason string) {
+func (s *sequenceTest) wantEvent(reason string) {
 	s.t.Helper()
 	eventually(s.t, "event "+reason, func() bool {
 		var list eventsv1.EventList
@@ -252,21 +252,20 @@ func (s *story) wantEvent(reason string) {
 	})
 }
 
-// wantGone waits until an object no longer exists.
-func (s *story) wantGone(object client.Object) {
+// waitUntilDeleted waits until an object no longer exists.
+func (s *sequenceTest) waitUntilDeleted(object client.Object) {
 	s.t.Helper()
-	eventually(s.t, object.GetName()+" to be gone", func() bool {
+	eventually(s.t, object.GetName()+" to be deleted", func() bool {
 		return apierrors.IsNotFound(cluster.Get(s.t.Context(), client.ObjectKeyFromObject(object), object))
 	})
 }
 
-// wantStays checks that nothing about the SequentialJob changes for a while, although the operator
-// reconciles it.
-func (s *story) wantStays(what string, holds func() bool) {
+// wantUnchanged checks that the condition remains true for 3 s while the operator reconciles.
+func (s *sequenceTest) wantUnchanged(what string, holds func() bool) {
 	s.t.Helper()
 	for until := time.Now().Add(3 * time.Second); time.Now().Before(until); pause(s.t.Context()) {
 		if !holds() {
-			s.t.Fatalf("%s did not stay; the status is\n%s", what, describe(s.now()))
+			s.t.Fatalf("%s changed; the status is\n%s", what, describe(s.readSequence()))
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Command careless is an incorrect worker: it acknowledges each job before it has done it. The
+// Command earlyack is an incorrect worker: it acknowledges each job before the job is done. The
 // end-to-end tests use it to prove that they detect lost jobs.
 package main
 
@@ -65,5 +65,5 @@ func completeJob(ledger *os.File, payload []byte) {
 		return
 	}
 	time.Sleep(time.Duration(order.Milliseconds) * time.Millisecond)
-	fmt.Fprintf(ledger, "%s careless\n", order.ID)
+	fmt.Fprintf(ledger, "%s earlyack\n", order.ID)
 }

@@ -1,0 +1,63 @@
+// Package kube contains the small helpers that all controllers share for talking to the API
+// server: patching a status under an optimistic lock, remembering what this process wrote,
+// listing many Jobs without caching them, and classifying errors.
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// GetIfExists reads an object into the given one and returns it; nil if it does not exist.
+func GetIfExists[T client.Object](ctx context.Context, reader client.Reader, namespace, name string, into T) (T, error) {
+	err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
+	if apierrors.IsNotFound(err) {
+		return *new(T), nil
+	}
+	if err != nil {
+		return *new(T), fmt.Errorf("reading %T %s: %w", into, name, err)
+	}
+	return into, nil
+}
+
+// DeleteVersion deletes exactly this version of an object; another version is a conflict. It is not
+// an error if the object no longer exists.
+func DeleteVersion(ctx context.Context, c client.Client, object client.Object, propagation metav1.DeletionPropagation) error {
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	err := c.Delete(ctx, object, client.PropagationPolicy(propagation), client.Preconditions{UID: &uid, ResourceVersion: &version})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting %T %s: %w", object, object.GetName(), err)
+	}
+	return nil
+}
+
+// PatchStatus writes the status if it differs, and only if the object still has the version that was
+// read: a JSON merge patch replaces whole lists, so it needs optimistic locking. On success after is
+// the stored object.
+func PatchStatus(ctx context.Context, c client.Client, before, after client.Object) error {
+	if equality.Semantic.DeepEqual(before, after) {
+		return nil
+	}
+	return c.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// PatchMetadata changes an object's metadata, such as its finalizers, only if the object still has
+// the version that was read. Without a difference it does nothing. On success object is the stored
+// object. A deleted object may disappear in the meantime, which is not an error.
+func PatchMetadata(ctx context.Context, c client.Client, object client.Object, change func(client.Object)) error {
+	before := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has its original's type
+	change(object)
+	if equality.Semantic.DeepEqual(before, object) {
+		return nil
+	}
+	err := c.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if !before.GetDeletionTimestamp().IsZero() {
+		return client.IgnoreNotFound(err)
+	}
+	return err
+}

@@ -1,0 +1,242 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
+)
+
+// busyboxImage is an image that the node has.
+const busyboxImage = "docker.io/library/busybox:1.37"
+
+// shellScript makes a step run a shell script.
+func shellScript(text string) testbuilder.StepOption {
+	return testbuilder.ChangeContainer(func(c *corev1.Container) {
+		c.Image = busyboxImage
+		c.Command = []string{"sh", "-ec", text}
+	})
+}
+
+// untilReleased makes a step run until letGo is called.
+func untilReleased() testbuilder.StepOption {
+	return shellScript("sleep 3600 || true")
+}
+
+// sequenceTest follows one SequentialJob.
+type sequenceTest struct {
+	t  *testing.T
+	sj *v1alpha1.SequentialJob
+}
+
+// createSequence creates the SequentialJob in the watched namespace.
+func createSequence(t *testing.T, sj *v1alpha1.SequentialJob) *sequenceTest {
+	t.Helper()
+	return createSequenceIn(t, watchedNamespace, sj)
+}
+
+func createSequenceIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *sequenceTest {
+	t.Helper()
+	s := &sequenceTest{t: t, sj: prepareSequence(ns, sj)}
+	requireNoError(t, cluster.Create(t.Context(), s.sj))
+	t.Cleanup(func() {
+		if err := cluster.Delete(context.Background(), s.sj); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// prepareSequence completes a SequentialJob: its Pods satisfy the Pod Security Standard restricted.
+func prepareSequence(ns string, sj *v1alpha1.SequentialJob) *v1alpha1.SequentialJob {
+	sj.ObjectMeta = metav1.ObjectMeta{GenerateName: sj.Name + "-", Namespace: ns}
+	if sj.Spec.Template == nil {
+		sj.Spec.Template = &corev1.PodTemplateSpec{}
+	}
+	pod := &sj.Spec.Template.Spec
+	pod.SecurityContext = &corev1.PodSecurityContext{
+		RunAsNonRoot:   new(true),
+		RunAsUser:      new(int64(65532)),
+		FSGroup:        new(int64(65532)),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	pod.TerminationGracePeriodSeconds = new(int64(5))
+	pod.Containers = []corev1.Container{{Name: "step", SecurityContext: restrictedSecurityContext()}}
+	return sj
+}
+
+// restrictedSecurityContext returns the container settings that the Pod Security Standard restricted requires.
+func restrictedSecurityContext() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
+// readSequence reads the SequentialJob.
+func (s *sequenceTest) readSequence() *v1alpha1.SequentialJob {
+	s.t.Helper()
+	requireNoError(s.t, cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.sj), s.sj))
+	return s.sj
+}
+
+// waitUntil waits for the SequentialJob to satisfy the condition.
+func (s *sequenceTest) waitUntil(what string, condition func(sj *v1alpha1.SequentialJob) bool) {
+	s.t.Helper()
+	met := false
+	defer func() {
+		if !met {
+			s.t.Log(describeSequence(s.sj))
+		}
+	}()
+	eventually(s.t, what, func() bool {
+		met = condition(s.readSequence())
+		return met
+	})
+}
+
+// waitForPhase waits for the phase of the SequentialJob.
+func (s *sequenceTest) waitForPhase(phase v1alpha1.SequentialJobPhase) {
+	s.t.Helper()
+	s.waitUntil(s.sj.Name+" to be "+string(phase), func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Phase == phase })
+}
+
+// waitForNoFinalizer waits until the SequentialJob has no finalizers.
+func (s *sequenceTest) waitForNoFinalizer() {
+	s.t.Helper()
+	s.waitUntil(s.sj.Name+" to have no finalizers", func(sj *v1alpha1.SequentialJob) bool { return len(sj.Finalizers) == 0 })
+}
+
+// stepStatus returns the last read status of a step.
+func (s *sequenceTest) stepStatus(name string) *v1alpha1.StepStatus {
+	for i := range s.sj.Status.Steps {
+		if s.sj.Status.Steps[i].Name == name {
+			return &s.sj.Status.Steps[i]
+		}
+	}
+	return &v1alpha1.StepStatus{}
+}
+
+// patchSequence changes the SequentialJob as a user would.
+func (s *sequenceTest) patchSequence(change func(sj *v1alpha1.SequentialJob)) error {
+	s.t.Helper()
+	before := s.readSequence().DeepCopy()
+	change(s.sj)
+	return cluster.Patch(s.t.Context(), s.sj, client.MergeFrom(before))
+}
+
+// deleteSequence deletes the SequentialJob as kubectl does.
+func (s *sequenceTest) deleteSequence() {
+	s.t.Helper()
+	requireNoError(s.t, cluster.Delete(s.t.Context(), s.sj, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+}
+
+// listJobs returns the Jobs of the SequentialJob, in the order of their steps.
+func (s *sequenceTest) listJobs() []batchv1.Job {
+	s.t.Helper()
+	var list batchv1.JobList
+	requireNoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)))
+	owned := slices.DeleteFunc(list.Items, func(job batchv1.Job) bool { return !metav1.IsControlledBy(&job, s.sj) })
+	index := func(job batchv1.Job) int {
+		return slices.IndexFunc(s.sj.Spec.Containers, func(step v1alpha1.Step) bool {
+			return step.Name == job.Labels[v1alpha1.LabelStep]
+		})
+	}
+	slices.SortFunc(owned, func(a, b batchv1.Job) int { return cmp.Compare(index(a), index(b)) })
+	return owned
+}
+
+// listPods returns the Pods of a Job.
+func (s *sequenceTest) listPods(job *batchv1.Job) []corev1.Pod {
+	s.t.Helper()
+	var list corev1.PodList
+	requireNoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(job.Namespace),
+		client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}))
+	return list.Items
+}
+
+// waitForRunningPod waits until the Pod of a step runs, and returns it.
+func (s *sequenceTest) waitForRunningPod(step string) *corev1.Pod {
+	s.t.Helper()
+	var found *corev1.Pod
+	eventually(s.t, "a running Pod of step "+step, func() bool {
+		for _, job := range s.listJobs() {
+			if job.Labels[v1alpha1.LabelStep] != step {
+				continue
+			}
+			for _, pod := range s.listPods(&job) {
+				if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp.IsZero() {
+					found = &pod
+				}
+			}
+		}
+		return found != nil
+	})
+	return found
+}
+
+// releaseStep ends a step that was created with held.
+func (s *sequenceTest) releaseStep(step string) {
+	s.t.Helper()
+	sendSignal(s.t, s.waitForRunningPod(step), "sleep", "TERM")
+}
+
+// readLogs returns the log of a Pod's container.
+func (s *sequenceTest) readLogs(pod, container string) string {
+	s.t.Helper()
+	logs, err := clientset.CoreV1().Pods(s.sj.Namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container}).DoRaw(s.t.Context())
+	requireNoError(s.t, err)
+	return string(logs)
+}
+
+// wantEachStepOnce checks that each step ran in one Pod of one Job, after the previous step
+// had ended.
+func (s *sequenceTest) wantEachStepOnce() {
+	s.t.Helper()
+	jobs := s.listJobs()
+	if len(jobs) != len(s.sj.Spec.Containers) {
+		s.t.Errorf("%s has %d Jobs for %d steps", s.sj.Name, len(jobs), len(s.sj.Spec.Containers))
+		return
+	}
+	var ended metav1.Time
+	for i, job := range jobs {
+		if job.Labels[v1alpha1.LabelStep] != s.sj.Spec.Containers[i].Name {
+			s.t.Errorf("%s: Job %d belongs to step %s", s.sj.Name, i, job.Labels[v1alpha1.LabelStep])
+		}
+		pods := s.listPods(&job)
+		if len(pods) != 1 || job.Status.Succeeded != 1 || job.Status.Failed != 0 {
+			s.t.Errorf("%s: Job %s has %d Pods, %d succeeded, %d failed", s.sj.Name, job.Name, len(pods), job.Status.Succeeded, job.Status.Failed)
+			return
+		}
+		ran := pods[0].Status.ContainerStatuses[0].State.Terminated
+		if ran.StartedAt.Before(&ended) {
+			s.t.Errorf("%s: step %d started at %v, before the previous step ended at %v", s.sj.Name, i, ran.StartedAt, ended)
+		}
+		ended = ran.FinishedAt
+	}
+}
+
+func describeSequence(sj *v1alpha1.SequentialJob) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: phase %s, %s, finalizers %v\n", sj.Name, sj.Status.Phase, sj.Status.Progress.Display, sj.Finalizers)
+	for _, c := range sj.Status.Conditions {
+		fmt.Fprintf(&b, "  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
+	}
+	for _, step := range sj.Status.Steps {
+		fmt.Fprintf(&b, "  %s %s %s %s %s\n", step.Name, step.Phase, step.JobName, step.Reason, step.Message)
+	}
+	return b.String()
+}
