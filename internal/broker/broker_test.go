@@ -74,11 +74,11 @@ func TestOlderOwnerHasPrecedence(t *testing.T) {
 		one, other QueueOwner
 		want       bool
 	}{
-		"the older":                       {older, younger, true},
-		"the younger":                     {younger, older, false},
-		"the smaller UID of the same age": {older, twin, true},
-		"the greater UID of the same age": {twin, older, false},
-		"itself":                          {older, older, false},
+		"an older owner":                        {older, younger, true},
+		"a younger owner":                       {younger, older, false},
+		"the smaller UID if the ages are equal": {older, twin, true},
+		"the greater UID if the ages are equal": {twin, older, false},
+		"the same owner":                        {older, older, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := row.one.HasPrecedenceOver(row.other); got != row.want {
@@ -95,10 +95,10 @@ func TestWrappedErrorKeepsClassAndCause(t *testing.T) {
 		t.Errorf("%v is %s", err, ClassOf(err))
 	}
 	if got := ClassOf(fmt.Errorf("x: %w", &OwnerConflictError{})); got != ClassConflict {
-		t.Errorf("a conflict is %s", got)
+		t.Errorf("an OwnerConflictError is %s", got)
 	}
 	if got := ClassOf(cause); got != ClassUnknown {
-		t.Errorf("an error of no class is %s", got)
+		t.Errorf("an error without a class is %s", got)
 	}
 }
 

@@ -67,7 +67,7 @@ func TestUnchangedFilesAreNotWrittenAgain(t *testing.T) {
 
 func TestADirectoryIsConsistentAfterAnInterruptedWrite(t *testing.T) {
 	d := certificateDir(t.TempDir())
-	if err := os.Symlink("gone", d.pathOf(nextLink)); err != nil {
+	if err := os.Symlink("missing", d.pathOf(nextLink)); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.writeFiles(map[string][]byte{certFileName: []byte("new")}); err != nil {

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-func TestEarliestWaitIgnoresThoseThatAreNever(t *testing.T) {
+func TestEarliestIgnoresZero(t *testing.T) {
 	tests := map[string]struct {
 		waits []time.Duration
 		want  time.Duration
 	}{
-		"none":              {nil, 0},
-		"only never":        {[]time.Duration{0, 0}, 0},
-		"never and one":     {[]time.Duration{0, time.Hour, 0}, time.Hour},
-		"the shortest":      {[]time.Duration{time.Hour, time.Second, time.Minute}, time.Second},
-		"already over":      {[]time.Duration{time.Second, -time.Second}, -time.Second},
-		"the same twice":    {[]time.Duration{time.Second, time.Second}, time.Second},
-		"the first of many": {[]time.Duration{time.Second, time.Minute, 0}, time.Second},
+		"none":                        {nil, 0},
+		"only zeros":                  {[]time.Duration{0, 0}, 0},
+		"one wait and zeros":          {[]time.Duration{0, time.Hour, 0}, time.Hour},
+		"the shortest of three waits": {[]time.Duration{time.Hour, time.Second, time.Minute}, time.Second},
+		"a negative wait":             {[]time.Duration{time.Second, -time.Second}, -time.Second},
+		"two equal waits":             {[]time.Duration{time.Second, time.Second}, time.Second},
+		"the first wait":              {[]time.Duration{time.Second, time.Minute, 0}, time.Second},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {

@@ -28,11 +28,11 @@ func TestReconciliationIsRetriedSoonAfterAConflict(t *testing.T) {
 		wait time.Duration
 		want error
 	}{
-		"success keeps its result":          {nil, time.Hour, nil},
-		"the object has changed":            {fmt.Errorf("patching: %w", apierrors.NewConflict(queueResource, "mail", failure)), minConflictBackoff, nil},
-		"the object was deleted":            {fmt.Errorf("patching: %w", apierrors.NewNotFound(queueResource, "mail")), minConflictBackoff, nil},
-		"the decision was made on old data": {fmt.Errorf("patching: %w", ErrStale), minConflictBackoff, nil},
-		"any other error is returned":       {failure, time.Hour, failure},
+		"success keeps its result":     {nil, time.Hour, nil},
+		"the object has changed":       {fmt.Errorf("patching: %w", apierrors.NewConflict(queueResource, "mail", failure)), minConflictBackoff, nil},
+		"the object was deleted":       {fmt.Errorf("patching: %w", apierrors.NewNotFound(queueResource, "mail")), minConflictBackoff, nil},
+		"the decision used stale data": {fmt.Errorf("patching: %w", ErrStale), minConflictBackoff, nil},
+		"any other error is returned":  {failure, time.Hour, failure},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {

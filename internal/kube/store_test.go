@@ -55,7 +55,7 @@ func TestDeleteDropsTheValueOfItsObject(t *testing.T) {
 	}
 }
 
-func TestForgetDropsTheValueWhateverItsUID(t *testing.T) {
+func TestForgetDropsTheValueOfAnyUID(t *testing.T) {
 	key := types.NamespacedName{Namespace: "ns", Name: "a"}
 	s := NewStore[int]()
 	s.Set(podWithUID("a", "1"), 7)

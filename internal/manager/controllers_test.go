@@ -59,7 +59,7 @@ func TestMissingCustomResourceDefinitionsAreReported(t *testing.T) {
 	mapper.Add(knownControllers()[0].Kind, meta.RESTScopeNamespace)
 
 	if err := checkInstalled(mapper, knownControllers()[:1]); err != nil {
-		t.Errorf("all is installed, yet: %v", err)
+		t.Errorf("everything is installed, but: %v", err)
 	}
 	err := checkInstalled(mapper, knownControllers())
 	want := "controller switch needs the CustomResourceDefinition of Switch.yard.example, which is not installed"
@@ -68,7 +68,7 @@ func TestMissingCustomResourceDefinitionsAreReported(t *testing.T) {
 	}
 }
 
-func TestWhatAControllerWatchesMustBeInstalledToo(t *testing.T) {
+func TestMissingDefinitionsOfWatchedKindsAreReported(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(knownControllers()[0].Kind, meta.RESTScopeNamespace)
 	crane := knownControllers()[0]

@@ -21,13 +21,13 @@ import (
 )
 
 var (
-	// A page may speak of streams and other things of a broker that begin as metrics do.
+	// Other names of a broker, such as streams, also begin with yardmaster_.
 	metricName        = regexp.MustCompile(`\b(?:yardmaster_(?:sequentialjob|jobreport|queue|workerpool|worker|policy|broker|session|watch)|controller_runtime|workqueue|leader_election)_[a-z_]+`)
 	metricDescription = regexp.MustCompile(`fqName: "([a-z_]+)"`)
 	metricDefinition  = regexp.MustCompile(`"(yardmaster_worker_[a-z_]+)"`)
 )
 
-// exportedMetrics are the names of the operator's metrics, with all its controllers set up.
+// exportedMetrics returns the names of the operator's metrics with all controllers set up.
 func exportedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	registerOnce.Do(func() { registerAllMetrics(t) })
@@ -49,7 +49,7 @@ func exportedMetrics(t *testing.T) map[string]bool {
 	return names
 }
 
-// registerOnce is done once: metrics are the process's.
+// registerOnce registers the metrics once, because they are global to the process.
 var registerOnce sync.Once
 
 // registerAllMetrics sets up all controllers in a manager that is never started.
@@ -104,8 +104,8 @@ func mentionedMetrics(t *testing.T, patterns ...string) map[string]string {
 	return names
 }
 
-// workerMetrics are the names of a worker's metrics. Its source has them all; a worker that
-// has done nothing yet leaves out those that it has nothing to say about.
+// workerMetrics returns the names of a worker's metrics from its source, because a new worker does
+// not export those without a value.
 func workerMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	source, err := os.ReadFile(filepath.Join("..", "..", "worker", "metrics.go"))
@@ -122,32 +122,32 @@ func workerMetrics(t *testing.T) map[string]bool {
 	return names
 }
 
-// alertsAndDashboards are where expressions stand.
+// alertsAndDashboards are the files that contain PromQL expressions.
 var alertsAndDashboards = []string{"config/components/*/*.yaml", "config/dashboards/*.json"}
 
 func TestAlertsDashboardsAndDocsReferToExistingMetrics(t *testing.T) {
-	there := exportedMetrics(t)
-	maps.Copy(there, workerMetrics(t))
+	exported := exportedMetrics(t)
+	maps.Copy(exported, workerMetrics(t))
 	for name, file := range mentionedMetrics(t, append(alertsAndDashboards, "docs/*.md")...) {
-		if !there[name] {
-			t.Errorf("%s: there is no %s", file, name)
+		if !exported[name] {
+			t.Errorf("%s: unknown metric %s", file, name)
 		}
 	}
 }
 
 func TestEveryMetricIsDocumented(t *testing.T) {
 	documented := mentionedMetrics(t, "docs/*.md")
-	there := exportedMetrics(t)
-	maps.Copy(there, workerMetrics(t))
-	for _, name := range slices.Sorted(maps.Keys(there)) {
+	exported := exportedMetrics(t)
+	maps.Copy(exported, workerMetrics(t))
+	for _, name := range slices.Sorted(maps.Keys(exported)) {
 		if strings.HasPrefix(name, "yardmaster_") && documented[name] == "" {
-			t.Errorf("no page speaks of %s", name)
+			t.Errorf("metric %s is not documented", name)
 		}
 	}
 }
 
-// inPromQL are the words of an expression that are no metric: a file that has others speaks
-// of a metric that is not ours, or of one that is misspelt.
+// These match the parts of a PromQL expression that are not metrics. Any other word must be the name
+// of an exported metric.
 var (
 	quotedText      = regexp.MustCompile(`"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\$[a-z_]+|\b(?:by|on|ignoring|group_left|group_right|without) *\([^)]*\)`)
 	promqlWord      = regexp.MustCompile(`[a-z_][a-z_0-9]*`)
@@ -157,9 +157,9 @@ var (
 	}
 )
 
-func TestEachExpressionIsOfMetricsThatThereAre(t *testing.T) {
-	there := exportedMetrics(t)
-	maps.Copy(there, workerMetrics(t))
+func TestExpressionsUseExistingMetrics(t *testing.T) {
+	exported := exportedMetrics(t)
+	maps.Copy(exported, workerMetrics(t))
 	for at, expression := range alertExpressions(t) {
 		metrics := 0
 		for _, name := range promqlWord.FindAllString(quotedText.ReplaceAllString(expression, " "), -1) {
@@ -167,17 +167,17 @@ func TestEachExpressionIsOfMetricsThatThereAre(t *testing.T) {
 				continue
 			}
 			for _, suffix := range []string{"_bucket", "_count", "_sum"} {
-				if !there[name] {
+				if !exported[name] {
 					name = strings.TrimSuffix(name, suffix)
 				}
 			}
 			metrics++
-			if !there[name] {
-				t.Errorf("%s: there is no %s in\n%s", at, name, expression)
+			if !exported[name] {
+				t.Errorf("%s: unknown metric %s in\n%s", at, name, expression)
 			}
 		}
 		if metrics == 0 {
-			t.Errorf("%s is of no metric: %s", at, expression)
+			t.Errorf("%s uses no metric: %s", at, expression)
 		}
 		if strings.Count(expression, "(") != strings.Count(expression, ")") {
 			t.Errorf("%s: parentheses do not match: %s", at, expression)
@@ -185,7 +185,7 @@ func TestEachExpressionIsOfMetricsThatThereAre(t *testing.T) {
 	}
 }
 
-// alertExpressions of all alerts and dashboards, by where they stand.
+// alertExpressions returns the expressions of all alerts and dashboards by their location.
 func alertExpressions(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -213,12 +213,12 @@ func alertExpressions(t *testing.T) map[string]string {
 	return found
 }
 
-// collectExpressions finds what stands under expr, at any depth.
+// collectExpressions adds the values of all keys named expr, at any depth.
 func collectExpressions(found map[string]string, at string, node any) {
 	switch node := node.(type) {
 	case map[string]any:
 		for key, value := range node {
-			if text, is := value.(string); is && key == "expr" {
+			if text, isString := value.(string); isString && key == "expr" {
 				found[at] = text
 				continue
 			}

@@ -21,7 +21,7 @@ func environmentOf(variables map[string]string) LookupEnv {
 	}
 }
 
-// optionsSummary is what of the options a row may want.
+// optionsSummary contains the options that the rows compare.
 type optionsSummary struct {
 	Controllers, Namespaces []string
 	Concurrency             int
@@ -58,18 +58,18 @@ func TestParseFlags(t *testing.T) {
 		environment map[string]string
 		want        func(*optionsSummary)
 	}{
-		"nothing given": {
+		"no flags": {
 			want: func(*optionsSummary) {},
 		},
-		"namespaces are sorted, and each is taken once": {
+		"namespaces are sorted and deduplicated": {
 			args: "--namespaces=b,a,,b",
 			want: func(s *optionsSummary) { s.Namespaces = []string{"a", "b"} },
 		},
-		"the environment stands in for a flag": {
+		"the environment sets omitted flags": {
 			environment: map[string]string{"YARDMASTER_KUBE_API_QPS": "50", "YARDMASTER_LEADER_ELECT": "false"},
 			want:        func(s *optionsSummary) { s.KubeAPIQPS, s.LeaderElection.Enabled = 50, false },
 		},
-		"a flag wins over the environment": {
+		"a flag takes precedence over the environment": {
 			args:        "--concurrency=3",
 			environment: map[string]string{"YARDMASTER_CONCURRENCY": "7"},
 			want:        func(s *optionsSummary) { s.Concurrency = 3 },
@@ -78,26 +78,26 @@ func TestParseFlags(t *testing.T) {
 			environment: map[string]string{"YARDMASTER_NAMESPACES": ""},
 			want:        func(*optionsSummary) {},
 		},
-		"booleans are switched off": {
+		"booleans are disabled": {
 			args: "--webhook=false --metrics-secure=false --metrics-bind-address=0",
 			want: func(s *optionsSummary) { s.Webhook, s.Metrics = false, MetricsOptions{Address: "0"} },
 		},
-		"certificates from elsewhere": {
+		"external certificates": {
 			args: "--cert-management=external",
 			want: func(s *optionsSummary) { s.CertManagement = CertManagementExternal },
 		},
-		"namespaces to report on switch jobreport on": {
+		"report namespaces enable jobreport": {
 			args: "--report-namespaces=b,a,b --report-interval=30s --report-top=7",
 			want: func(s *optionsSummary) {
 				s.Controllers = []string{"sequentialjob", "queue", "workerpool", "policy", "agenticsession", "jobreport"}
 				s.Report.Namespaces, s.Report.Interval, s.Report.MaxFindings = []string{"a", "b"}, 30*time.Second, 7
 			},
 		},
-		"jobreport alone": {
+		"only jobreport": {
 			args: "--controllers=jobreport --report-namespaces=a",
 			want: func(s *optionsSummary) { s.Controllers, s.Report.Namespaces = []string{"jobreport"}, []string{"a"} },
 		},
-		"a broker of the operator's own": {
+		"a default broker": {
 			args:        "--broker-url-secret=nats/address --broker-tls-secret=nats-tls --queue-sweep=30s",
 			environment: map[string]string{"YARDMASTER_BROKER_CREDENTIALS_SECRET": "nats-login"},
 			want: func(s *optionsSummary) {
@@ -105,11 +105,11 @@ func TestParseFlags(t *testing.T) {
 				s.QueueSweep = 30 * time.Second
 			},
 		},
-		"OpenReports too": {
+		"OpenReports": {
 			environment: map[string]string{"YARDMASTER_REPORT_OPENREPORTS": "true"},
 			want:        func(s *optionsSummary) { s.Report.OpenReports = true },
 		},
-		"thresholds, from the environment too": {
+		"thresholds from flags and the environment": {
 			args:        "--report-never-started-suspicious-after=5s",
 			environment: map[string]string{"YARDMASTER_REPORT_NEVER_STARTED_ZOMBIE_AFTER": "0s"},
 			want: func(s *optionsSummary) {
@@ -142,28 +142,28 @@ func TestParseFlagsRejectsInvalidFlags(t *testing.T) {
 		environment map[string]string
 		want        string
 	}{
-		"a word that is no flag":             {args: "start", want: `unexpected argument "start"`},
-		"an unknown flag":                    {args: "--speed=9", want: "not defined: -speed"},
-		"an unknown controller":              {args: "--controllers=cron", want: `unknown controller "cron"`},
-		"an unknown way to get certificates": {args: "--cert-management=magic", want: "must be self or external"},
-		"jobreport without namespaces":       {args: "--controllers=jobreport", want: "jobreport, which needs --report-namespaces"},
-		"jobreport only, and off":            {args: "--controllers=*,-sequentialjob,-queue,-workerpool,-policy,-agenticsession", want: "leaves no controller to run"},
-		"scans without a pause":              {args: "--report-interval=0s", want: "--report-interval is 0s, must be at least 1s"},
-		"more findings than fit":             {args: "--report-top=501", want: "must be between 0 and 500"},
-		"a threshold in the future":          {args: "--report-no-ready-pods-zombie-after=-1h", want: "no-ready-pods-zombie-after is -1h0m0s, must not be negative"},
-		"nobody to do the work":              {args: "--concurrency=0", want: "must be at least 1"},
-		"an engine that nobody knows":        {args: "--broker-engine=Kafka", want: `--broker-engine is "Kafka", must be one of NATS, Asynq`},
-		"credentials for no broker":          {args: "--broker-credentials-secret=login", want: "need --broker-url-secret"},
-		"sweeps without a pause":             {args: "--queue-sweep=0s", want: "--queue-sweep is 0s, must be at least 1s"},
-		"a variable of the wrong type": {
+		"an argument that is not a flag":   {args: "start", want: `unexpected argument "start"`},
+		"an unknown flag":                  {args: "--speed=9", want: "not defined: -speed"},
+		"an unknown controller":            {args: "--controllers=cron", want: `unknown controller "cron"`},
+		"unknown certificate management":   {args: "--cert-management=magic", want: "must be self or external"},
+		"jobreport without namespaces":     {args: "--controllers=jobreport", want: "jobreport, which needs --report-namespaces"},
+		"no controller left":               {args: "--controllers=*,-sequentialjob,-queue,-workerpool,-policy,-agenticsession", want: "leaves no controller to run"},
+		"a scan interval of 0":             {args: "--report-interval=0s", want: "--report-interval is 0s, must be at least 1s"},
+		"too many findings":                {args: "--report-top=501", want: "must be between 0 and 500"},
+		"a negative threshold":             {args: "--report-no-ready-pods-zombie-after=-1h", want: "no-ready-pods-zombie-after is -1h0m0s, must not be negative"},
+		"a concurrency of 0":               {args: "--concurrency=0", want: "must be at least 1"},
+		"an unknown engine":                {args: "--broker-engine=Kafka", want: `--broker-engine is "Kafka", must be one of NATS, Asynq`},
+		"credentials without a broker URL": {args: "--broker-credentials-secret=login", want: "need --broker-url-secret"},
+		"a sweep interval of 0":            {args: "--queue-sweep=0s", want: "--queue-sweep is 0s, must be at least 1s"},
+		"an invalid boolean in the environment": {
 			environment: map[string]string{"YARDMASTER_WEBHOOK": "perhaps"},
 			want:        `invalid value "perhaps" of YARDMASTER_WEBHOOK`,
 		},
-		"OpenReports perhaps": {
+		"an invalid boolean for OpenReports": {
 			environment: map[string]string{"YARDMASTER_REPORT_OPENREPORTS": "perhaps"},
 			want:        `invalid value "perhaps" of YARDMASTER_REPORT_OPENREPORTS`,
 		},
-		"a lease that ends before it is renewed": {
+		"a lease that expires before it is renewed": {
 			args: "--leader-election-lease-duration=5s",
 			want: "must be longer than --leader-election-renew-deadline",
 		},
@@ -193,19 +193,19 @@ func TestOperatorNamespaceIsDetected(t *testing.T) {
 		wantLeaseNamespace string
 		wantError          string
 	}{
-		"the Lease is where the operator is": {
+		"the Lease is in the operator's namespace": {
 			args: "--operator-namespace=a", wantLeaseNamespace: "a",
 		},
-		"the Lease can be elsewhere": {
+		"the Lease is in another namespace": {
 			args: "--operator-namespace=a --leader-election-namespace=b", wantLeaseNamespace: "b",
 		},
-		"outside a cluster neither is needed without Lease and certificates": {
+		"outside a cluster, without leader election and webhooks": {
 			args: "--leader-elect=false --webhook=false",
 		},
-		"outside a cluster the Secret's namespace is unknown": {
+		"outside a cluster, the namespace of the certificate Secret is unknown": {
 			args: "--leader-elect=false", wantError: "--operator-namespace must be given",
 		},
-		"outside a cluster the Lease's namespace is unknown": {
+		"outside a cluster, the namespace of the Lease is unknown": {
 			args: "--cert-management=external", wantError: "--leader-election-namespace must be given",
 		},
 	} {

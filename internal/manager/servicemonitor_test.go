@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Metrics such as yardmaster_jobreport_jobs name the namespace that they count, and alerts
-// go by it. Prometheus would put the operator's in its place.
-func TestTheServiceMonitorKeepsTheNamespaceThatAMetricNames(t *testing.T) {
+// Alerts use the namespace label of metrics such as yardmaster_jobreport_jobs. Without honorLabels,
+// Prometheus replaces it by the operator's namespace.
+func TestServiceMonitorKeepsTheNamespaceLabelOfMetrics(t *testing.T) {
 	content, err := os.ReadFile("../../config/components/prometheus/service_monitor.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 
 var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// newJobReport is one of the namespace team-a, with these findings.
+// newJobReport returns a JobReport in the namespace team-a with the findings.
 func newJobReport(findings ...v1alpha1.JobFinding) *v1alpha1.JobReport {
 	r := &v1alpha1.JobReport{}
 	r.Namespace, r.Name, r.UID = "team-a", "jobs", "uid-of-the-report"
@@ -36,7 +36,7 @@ func zombieFinding(name string) v1alpha1.JobFinding {
 	}
 }
 
-func TestAReportIsTheJobReportsAndGoesWithIt(t *testing.T) {
+func TestAReportIsOwnedByItsJobReport(t *testing.T) {
 	got := FromJobReport(newJobReport())
 	want := metav1.ObjectMeta{
 		Namespace: "team-a", Name: "yardmaster-jobs",
@@ -56,7 +56,7 @@ func TestAReportIsTheJobReportsAndGoesWithIt(t *testing.T) {
 	}
 }
 
-func TestAReportCountsAllJobsAlsoThoseThatAreLeftOut(t *testing.T) {
+func TestSummaryCountsOmittedJobs(t *testing.T) {
 	from := newJobReport(zombieFinding("a"))
 	from.Status.Summary = v1alpha1.JobSummary{Total: 6000, Healthy: 700, Suspicious: 300, Zombie: 5000}
 	from.Status.Omitted = 5299
@@ -66,7 +66,7 @@ func TestAReportCountsAllJobsAlsoThoseThatAreLeftOut(t *testing.T) {
 	}
 }
 
-func TestAFindingIsAResult(t *testing.T) {
+func TestEachFindingBecomesAResult(t *testing.T) {
 	result := func(change func(*openreportsv1alpha1.ReportResult)) openreportsv1alpha1.ReportResult {
 		r := openreportsv1alpha1.ReportResult{
 			Policy: "NeverStarted", Rule: "NeverStarted", Category: "Zombie", Severity: "high", Result: "fail",
@@ -86,13 +86,13 @@ func TestAFindingIsAResult(t *testing.T) {
 			func(*v1alpha1.JobFinding) {},
 			func(*openreportsv1alpha1.ReportResult) {},
 		},
-		"a suspicious Job is warned of": {
+		"a suspicious Job is a warning": {
 			func(f *v1alpha1.JobFinding) { f.Category, f.Severity = "Suspicious", "Medium" },
 			func(r *openreportsv1alpha1.ReportResult) {
 				r.Category, r.Result, r.Severity = "Suspicious", "warn", "medium"
 			},
 		},
-		"one that only takes up space is of low severity": {
+		"a finding of low severity": {
 			func(f *v1alpha1.JobFinding) { f.Category, f.Severity = "Suspicious", "Low" },
 			func(r *openreportsv1alpha1.ReportResult) {
 				r.Category, r.Result, r.Severity = "Suspicious", "warn", "low"
@@ -104,7 +104,7 @@ func TestAFindingIsAResult(t *testing.T) {
 				r.Properties = map[string]string{"cause": "example.com/finalizer"}
 			},
 		},
-		"of unknown time": {
+		"a finding without a time": {
 			func(f *v1alpha1.JobFinding) { f.Since = nil },
 			func(r *openreportsv1alpha1.ReportResult) { r.Timestamp = metav1.Timestamp{} },
 		},
@@ -120,8 +120,7 @@ func TestAFindingIsAResult(t *testing.T) {
 	}
 }
 
-// Each category and severity that a finding can have has a word in OpenReports.
-func TestNoFindingIsWithoutOutcomeOrSeverity(t *testing.T) {
+func TestEveryCategoryAndSeverityIsMapped(t *testing.T) {
 	for _, category := range []zombie.Category{zombie.CategorySuspicious, zombie.CategoryZombie} {
 		if resultByCategory[v1alpha1.JobCategory(category)] == "" {
 			t.Errorf("%s has no outcome", category)
@@ -134,10 +133,10 @@ func TestNoFindingIsWithoutOutcomeOrSeverity(t *testing.T) {
 	}
 }
 
-func TestWhatIsAppliedSaysNothingOfWhatIsNotKnown(t *testing.T) {
-	timeless := zombieFinding("a")
-	timeless.Since = nil
-	applied, err := ApplyConfiguration(FromJobReport(newJobReport(timeless, zombieFinding("b"))))
+func TestApplyConfigurationOmitsUnknownFields(t *testing.T) {
+	withoutTime := zombieFinding("a")
+	withoutTime.Since = nil
+	applied, err := ApplyConfiguration(FromJobReport(newJobReport(withoutTime, zombieFinding("b"))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +157,7 @@ func TestWhatIsAppliedSaysNothingOfWhatIsNotKnown(t *testing.T) {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
 	if _, found, _ := unstructured.NestedFieldNoCopy(applied.Object, "metadata", "creationTimestamp"); found {
-		t.Error("it claims to know when it was made")
+		t.Error("creationTimestamp is set")
 	}
 	counts := map[string]any{"pass": int64(0), "warn": int64(0), "fail": int64(0), "error": int64(0), "skip": int64(0)}
 	if diff := cmp.Diff(counts, applied.Object["summary"]); diff != "" {
@@ -169,24 +168,24 @@ func TestWhatIsAppliedSaysNothingOfWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-func TestOnlyADifferenceIsWritten(t *testing.T) {
+func TestHasSameContentIgnoresIrrelevantDifferences(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*openreportsv1alpha1.Report)
 		want   bool
 	}{
-		"nothing differs": {func(*openreportsv1alpha1.Report) {}, true},
-		"somebody has labelled it": {func(r *openreportsv1alpha1.Report) {
+		"no difference": {func(*openreportsv1alpha1.Report) {}, true},
+		"an added label": {func(r *openreportsv1alpha1.Report) {
 			r.Labels["team"], r.ResourceVersion = "a", "5"
 		}, true},
-		"empty, not missing":  {func(r *openreportsv1alpha1.Report) { r.Results[0].Properties = map[string]string{} }, true},
-		"another count":       {func(r *openreportsv1alpha1.Report) { r.Summary.Pass++ }, false},
-		"another message":     {func(r *openreportsv1alpha1.Report) { r.Results[0].Description = "edited" }, false},
-		"a result less":       {func(r *openreportsv1alpha1.Report) { r.Results = r.Results[1:] }, false},
-		"another source":      {func(r *openreportsv1alpha1.Report) { r.Source = "kubectl" }, false},
-		"another scope":       {func(r *openreportsv1alpha1.Report) { r.Scope = nil }, false},
-		"another JobReport's": {func(r *openreportsv1alpha1.Report) { r.OwnerReferences[0].UID = "before" }, false},
-		"nobody's":            {func(r *openreportsv1alpha1.Report) { r.OwnerReferences = nil }, false},
-		"others own it as well": {func(r *openreportsv1alpha1.Report) {
+		"empty properties instead of none": {func(r *openreportsv1alpha1.Report) { r.Results[0].Properties = map[string]string{} }, true},
+		"another count":                    {func(r *openreportsv1alpha1.Report) { r.Summary.Pass++ }, false},
+		"another message":                  {func(r *openreportsv1alpha1.Report) { r.Results[0].Description = "edited" }, false},
+		"a missing result":                 {func(r *openreportsv1alpha1.Report) { r.Results = r.Results[1:] }, false},
+		"another source":                   {func(r *openreportsv1alpha1.Report) { r.Source = "kubectl" }, false},
+		"another scope":                    {func(r *openreportsv1alpha1.Report) { r.Scope = nil }, false},
+		"owned by another JobReport":       {func(r *openreportsv1alpha1.Report) { r.OwnerReferences[0].UID = "before" }, false},
+		"no owner":                         {func(r *openreportsv1alpha1.Report) { r.OwnerReferences = nil }, false},
+		"an additional owner": {func(r *openreportsv1alpha1.Report) {
 			r.OwnerReferences = append(r.OwnerReferences, metav1.OwnerReference{UID: "another"})
 		}, true},
 	} {
@@ -201,19 +200,19 @@ func TestOnlyADifferenceIsWritten(t *testing.T) {
 	}
 }
 
-func TestAReportThatOnlyHasTheNameIsNotOurs(t *testing.T) {
+func TestOnlyALabeledReportIsManagedByYardmaster(t *testing.T) {
 	report := FromJobReport(newJobReport())
 	if !IsManagedByYardmaster(report) {
-		t.Error("ours is not")
+		t.Error("a generated report is not recognized")
 	}
-	report.Labels["app.kubernetes.io/managed-by"] = "somebody"
+	report.Labels["app.kubernetes.io/managed-by"] = "another"
 	if IsManagedByYardmaster(report) {
-		t.Error("somebody's is")
+		t.Error("a report with another manager is recognized")
 	}
 }
 
-// maxReportBytes bounds the Report of the largest JobReport: to each finding, a result adds only
-// constant text and the Job's name.
+// maxReportBytes bounds the Report of the largest JobReport. A result adds only constant text and the
+// Job's name to its finding.
 const maxReportBytes = 128 << 10
 
 func TestTheSizeOfAReportIsBounded(t *testing.T) {

@@ -52,7 +52,7 @@ spec.template.spec.volumes[0].image.reference: image "z" is not allowed by polic
 				got = err.Error()
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("it says something else (-want, +got):\n%s", diff)
+				t.Errorf("message (-want, +got):\n%s", diff)
 			}
 		})
 	}

@@ -33,7 +33,7 @@ func (e *evaluation) evaluateStep(step *v1alpha1.StepStatus) stepVerdict {
 	switch {
 	case presence == jobUnknown:
 		e.decision.Question = &Question{JobNamed: step.JobName}
-		return verdictUnknown
+		return stepVerdict{}
 	case presence == jobAbsent:
 		return e.evaluateAbsentJob(step)
 	case IsTerminal(job):
@@ -41,22 +41,18 @@ func (e *evaluation) evaluateStep(step *v1alpha1.StepStatus) stepVerdict {
 	}
 	e.observeUnfinishedJob(step, job)
 	if !job.DeletionTimestamp.IsZero() {
-		return verdictActive // the Job exists until its Pods have stopped
+		return stepVerdict{} // the Job exists until its Pods have stopped
 	}
 	if step.Phase == v1alpha1.StepStopping || step.Phase == v1alpha1.StepSuspending {
 		e.deleteJob(job)
-		return verdictActive
+		return stepVerdict{}
 	}
-	problem := e.stopProblem(step, job)
-	switch {
-	case e.decision.Question != nil:
-		return verdictUnknown
-	case problem != nil:
+	if problem := e.stopProblem(step, job); problem != nil {
 		e.stopStep(step, job, v1alpha1.StepStopping, *problem)
-	default:
+	} else if e.decision.Question == nil {
 		e.suspendOrResume(step, job)
 	}
-	return verdictActive
+	return stepVerdict{}
 }
 
 // jobPresence is what is known about the existence of a Job.
@@ -100,13 +96,13 @@ func (e *evaluation) evaluateAbsentJob(step *v1alpha1.StepStatus) stepVerdict {
 	_, wasCreated := e.CreatedJobs[step.JobName]
 	switch {
 	case step.Phase == v1alpha1.StepSuspending:
-		return stepVerdict{outcome: outcomeInterrupted}
+		return stepVerdict{phase: v1alpha1.StepInterrupted, reason: v1alpha1.ReasonInterrupted}
 	case step.Phase == v1alpha1.StepStopping:
 		return e.failedWithoutJob(step, step.Reason, step.Message)
 	case step.JobUID == "" && !wasCreated:
 		return e.createJob(step)
 	case e.spec.OnLostJob == v1alpha1.LostJobRerun:
-		return stepVerdict{outcome: outcomeLost}
+		return stepVerdict{phase: v1alpha1.StepLost, reason: v1alpha1.ReasonJobLost}
 	default:
 		return e.failedWithoutJob(step, v1alpha1.ReasonJobLost, fmt.Sprintf("Job %s was deleted before its outcome was recorded", step.JobName))
 	}
@@ -115,7 +111,7 @@ func (e *evaluation) evaluateAbsentJob(step *v1alpha1.StepStatus) stepVerdict {
 // failedWithoutJob returns the verdict of a failure that the Job does not report. The run's
 // deadline is not a failure of the step that the step's options could tolerate.
 func (e *evaluation) failedWithoutJob(step *v1alpha1.StepStatus, reason, message string) stepVerdict {
-	verdict := stepVerdict{outcome: outcomeFailed, reason: reason, message: message}
+	verdict := stepVerdict{phase: v1alpha1.StepFailed, reason: reason, message: message}
 	if stepSpec := findStepSpec(e.spec, step.Name); stepSpec != nil {
 		isDeadline := e.status.DeadlineExceededTime != nil && !step.Finally
 		verdict.tolerated = stepSpec.Options().OnFailure == v1alpha1.OnFailureContinue && !isDeadline
@@ -133,7 +129,7 @@ func (e *evaluation) createJob(step *v1alpha1.StepStatus) stepVerdict {
 	case stepSpec == nil:
 		return e.failedWithoutJob(step, v1alpha1.ReasonJobRejected, removedMessage)
 	case e.spec.Suspend:
-		return stepVerdict{outcome: outcomeNotStarted}
+		return stepVerdict{phase: v1alpha1.StepPending}
 	case refusal != nil && !canRetry(refusal):
 		return e.failedWithoutJob(step, v1alpha1.ReasonJobRejected, refusal.Message)
 	case !step.Finally && e.startedStep != step.Name && e.exceedsDeadline():
@@ -149,7 +145,7 @@ func (e *evaluation) createJob(step *v1alpha1.StepStatus) stepVerdict {
 	e.decision.Workspace = workspaceClaim(e.SequentialJob)
 	e.decision.Outputs = outputsConfigMap(e.SequentialJob, &e.status)
 	e.decision.CreateJob = stepJob(e.SequentialJob, stepSpec, step.Run, step.Attempt)
-	return verdictActive
+	return stepVerdict{}
 }
 
 // canRetry reports whether the object may be accepted later as it is: once a quota has room, or
@@ -166,13 +162,13 @@ func (e *evaluation) evaluateTerminalJob(step *v1alpha1.StepStatus, job *batchv1
 	pods, known := e.Answers.PodsByJob[job.UID]
 	if !known && (options.Outputs || (failed && job.Status.Failed > 0)) {
 		e.decision.Question = &Question{PodsOf: job}
-		return verdictUnknown
+		return stepVerdict{}
 	}
 	e.recordJob(step, job)
-	verdict := stepVerdict{outcome: outcomeSucceeded, finishTime: condition.LastTransitionTime}
+	verdict := stepVerdict{phase: v1alpha1.StepSucceeded, finishTime: condition.LastTransitionTime}
 	switch {
 	case failed:
-		verdict.outcome, verdict.reason = outcomeFailed, condition.Reason
+		verdict.phase, verdict.reason = v1alpha1.StepFailed, condition.Reason
 		verdict.message = cmp.Or(failureMessage(pods, step.Name), condition.Message)
 		verdict.tolerated = options.OnFailure == v1alpha1.OnFailureContinue
 	case options.Outputs:

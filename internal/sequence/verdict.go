@@ -1,6 +1,8 @@
 package sequence
 
 import (
+	"cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -12,27 +14,13 @@ const (
 	deadlineMessage = "the run exceeded its activeDeadlineSeconds"
 )
 
-// stepOutcome is what happened to an attempt at a step.
-type stepOutcome string
-
-const (
-	// outcomeUnknown means that a question must be answered first.
-	outcomeUnknown stepOutcome = "Unknown"
-	// outcomeActive means that the attempt continues.
-	outcomeActive stepOutcome = "Active"
-	// outcomeNotStarted means that the run was suspended before the step's Job was created.
-	outcomeNotStarted stepOutcome = "NotStarted"
-	// outcomeInterrupted means that suspension deleted the Job; the step gets a new attempt.
-	outcomeInterrupted stepOutcome = "Interrupted"
-	// outcomeLost means that the Job disappeared and the step gets a new attempt.
-	outcomeLost      stepOutcome = "Lost"
-	outcomeSucceeded stepOutcome = "Succeeded"
-	outcomeFailed    stepOutcome = "Failed"
-)
-
-// stepVerdict is the result of evaluating the active step.
+// stepVerdict is how an attempt at a step ended. The zero value means that it has not, or that a
+// question must be answered first.
 type stepVerdict struct {
-	outcome         stepOutcome
+	// phase is Pending if the run was suspended before the step's Job was created, Interrupted
+	// if suspension deleted the Job, and Lost if the Job disappeared; the last two get a new
+	// attempt.
+	phase           v1alpha1.StepPhase
 	reason, message string
 	// tolerated is true for a failure that does not fail the run.
 	tolerated bool
@@ -42,39 +30,21 @@ type stepVerdict struct {
 	finishTime metav1.Time
 }
 
-var (
-	verdictUnknown = stepVerdict{outcome: outcomeUnknown}
-	verdictActive  = stepVerdict{outcome: outcomeActive}
-)
-
 // endsAttempt reports whether the step is no longer active.
-func (v stepVerdict) endsAttempt() bool {
-	return v.outcome != outcomeUnknown && v.outcome != outcomeActive
-}
+func (v stepVerdict) endsAttempt() bool { return v.phase != "" }
 
 // applyTo records the verdict on a step whose attempt ended.
 func (v stepVerdict) applyTo(step *v1alpha1.StepStatus, now metav1.Time) {
-	switch v.outcome {
-	case outcomeNotStarted:
+	switch v.phase {
+	case v1alpha1.StepPending:
 		withdrawStart(step)
-		return
-	case outcomeInterrupted:
-		step.Phase, step.Reason = v1alpha1.StepInterrupted, v1alpha1.ReasonInterrupted
-		return
-	case outcomeLost:
-		step.Phase, step.Reason = v1alpha1.StepLost, v1alpha1.ReasonJobLost
-		return
-	case outcomeSucceeded:
-		step.Phase = v1alpha1.StepSucceeded
-	case outcomeFailed:
-		step.Phase = v1alpha1.StepFailed
+	case v1alpha1.StepInterrupted, v1alpha1.StepLost:
+		step.Phase, step.Reason = v.phase, v.reason
+	default:
+		step.Phase, step.Reason, step.Message = v.phase, v.reason, core.TruncateMessage(v.message, maxMessageLength)
+		step.Tolerated, step.Output = v.tolerated, v.output
+		step.FinishTime = new(cmp.Or(v.finishTime, now))
 	}
-	step.Reason, step.Message = v.reason, core.TruncateMessage(v.message, maxMessageLength)
-	step.Tolerated, step.Output = v.tolerated, v.output
-	if v.finishTime.IsZero() {
-		v.finishTime = now
-	}
-	step.FinishTime = v.finishTime.DeepCopy()
 }
 
 // withdrawStart returns a step whose Job was not created to the state before its start, so that

@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// testTime is when the tests' Jobs are created.
+// testTime is the creation time of the Jobs.
 var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// jobTrait changes a Job that was just created.
+// jobTrait changes a newly created Job.
 type jobTrait func(*batchv1.Job)
 
 func jobWith(traits ...jobTrait) *batchv1.Job {
@@ -29,16 +29,16 @@ func jobWith(traits ...jobTrait) *batchv1.Job {
 	return job
 }
 
-// timeAfterNoon is a time that long after noon.
-func timeAfterNoon(d time.Duration) time.Time { return testTime.Add(d) }
+// testTimePlus returns the time d after testTime.
+func testTimePlus(d time.Duration) time.Time { return testTime.Add(d) }
 
 func startedJob(job *batchv1.Job) { job.Status.StartTime = new(metav1.NewTime(testTime)) }
 
 func startedAt(d time.Duration) jobTrait {
-	return func(job *batchv1.Job) { job.Status.StartTime = new(metav1.NewTime(timeAfterNoon(d))) }
+	return func(job *batchv1.Job) { job.Status.StartTime = new(metav1.NewTime(testTimePlus(d))) }
 }
 
-// podCounts are how many are active and ready.
+// podCounts sets the numbers of active and ready Pods.
 func podCounts(active, ready int32) jobTrait {
 	return func(job *batchv1.Job) { job.Status.Active, job.Status.Ready = active, new(ready) }
 }
@@ -50,7 +50,7 @@ func trueConditionSince(kind batchv1.JobConditionType, d time.Duration, reason, 
 func jobCondition(kind batchv1.JobConditionType, status corev1.ConditionStatus, d time.Duration, reason, message string) jobTrait {
 	return func(job *batchv1.Job) {
 		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{
-			Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(timeAfterNoon(d)),
+			Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(testTimePlus(d)),
 		})
 	}
 }
@@ -65,7 +65,7 @@ func failedFor(reason string) jobTrait {
 
 func deletedAt(d time.Duration, finalizers ...string) jobTrait {
 	return func(job *batchv1.Job) {
-		job.DeletionTimestamp, job.Finalizers = new(metav1.NewTime(timeAfterNoon(d))), finalizers
+		job.DeletionTimestamp, job.Finalizers = new(metav1.NewTime(testTimePlus(d))), finalizers
 	}
 }
 
@@ -81,8 +81,8 @@ func suspendedJob(job *batchv1.Job) { job.Spec.Suspend = new(true) }
 
 func parallelism(n int32) jobTrait { return func(job *batchv1.Job) { job.Spec.Parallelism = new(n) } }
 
-func managedByTrait(who string) jobTrait {
-	return func(job *batchv1.Job) { job.Spec.ManagedBy = new(who) }
+func managedByTrait(controller string) jobTrait {
+	return func(job *batchv1.Job) { job.Spec.ManagedBy = new(controller) }
 }
 
 func controlledBy(kind string) jobTrait {
@@ -95,14 +95,14 @@ func createdByCronJob(job *batchv1.Job) {
 	job.Annotations = map[string]string{batchv1.CronJobScheduledTimestampAnnotation: "2026-03-01T12:00:00Z"}
 }
 
-// writtenAt is an entry of managedFields.
+// writtenAt adds an entry to managedFields.
 func writtenAt(d time.Duration, subresource string) jobTrait {
 	return func(job *batchv1.Job) {
-		job.ManagedFields = append(job.ManagedFields, metav1.ManagedFieldsEntry{Subresource: subresource, Time: new(metav1.NewTime(timeAfterNoon(d)))})
+		job.ManagedFields = append(job.ManagedFields, metav1.ManagedFieldsEntry{Subresource: subresource, Time: new(metav1.NewTime(testTimePlus(d)))})
 	}
 }
 
-// classification is a Job, and what it is when it is that old.
+// classification is a Job, its age and the expected category and reason.
 type classification struct {
 	job  *batchv1.Job
 	at   time.Duration
@@ -113,10 +113,10 @@ func checkClassification(t *testing.T, rows map[string]classification) {
 	t.Helper()
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
-			finding := Classify(row.job, timeAfterNoon(row.at), DefaultThresholds())
+			finding := Classify(row.job, testTimePlus(row.at), DefaultThresholds())
 			got := strings.TrimSpace(string(finding.Category) + " " + string(finding.Reason))
 			if got != row.want {
-				t.Errorf("it is %s (%s), want %s", got, finding.Message, row.want)
+				t.Errorf("got %s (%s), want %s", got, finding.Message, row.want)
 			}
 		})
 	}
@@ -124,28 +124,28 @@ func checkClassification(t *testing.T, rows map[string]classification) {
 
 func TestHealthy(t *testing.T) {
 	checkClassification(t, map[string]classification{
-		"just created":   {jobWith(), time.Second, "Healthy"},
-		"running well":   {jobWith(startedJob, podCounts(1, 1)), time.Hour, "Healthy"},
-		"just completed": {jobWith(startedJob, completedJob), time.Hour, "Healthy"},
-		"nothing known of it, not even when it was created": {&batchv1.Job{}, 1000 * oneDay, "Healthy"},
-		"created in the future, by a clock that is wrong":   {jobWith(), -time.Hour, "Healthy"},
+		"just created":      {jobWith(), time.Second, "Healthy"},
+		"running and ready": {jobWith(startedJob, podCounts(1, 1)), time.Hour, "Healthy"},
+		"just completed":    {jobWith(startedJob, completedJob), time.Hour, "Healthy"},
+		"no field set, not even the creation time": {&batchv1.Job{}, 1000 * oneDay, "Healthy"},
+		"a creation time in the future":            {jobWith(), -time.Hour, "Healthy"},
 	})
 	if diff := cmp.Diff(Finding{Category: CategoryHealthy}, Classify(jobWith(), testTime, DefaultThresholds())); diff != "" {
-		t.Errorf("a healthy Job's finding (-want +got):\n%s", diff)
+		t.Errorf("finding of a healthy Job (-want +got):\n%s", diff)
 	}
 }
 
 func TestAFindingOfADeletedJobNamesItsFinalizers(t *testing.T) {
 	job := jobWith(deletedAt(time.Hour, "a.example/hold", "foregroundDeletion"))
 	want := Finding{
-		Category: CategorySuspicious, Reason: ReasonStuckTerminating, Severity: SeverityMedium, Cause: "a.example/hold", Since: timeAfterNoon(time.Hour),
+		Category: CategorySuspicious, Reason: ReasonStuckTerminating, Severity: SeverityMedium, Cause: "a.example/hold", Since: testTimePlus(time.Hour),
 		Message: "deleted at 2026-03-01T13:00:00Z but still exists; finalizers: a.example/hold, foregroundDeletion",
 	}
-	if diff := cmp.Diff(want, Classify(job, timeAfterNoon(90*time.Minute), DefaultThresholds())); diff != "" {
+	if diff := cmp.Diff(want, Classify(job, testTimePlus(90*time.Minute), DefaultThresholds())); diff != "" {
 		t.Errorf("finding (-want +got):\n%s", diff)
 	}
 	want.Category, want.Severity = CategoryZombie, SeverityHigh
-	if diff := cmp.Diff(want, Classify(job, timeAfterNoon(1000*time.Hour), DefaultThresholds())); diff != "" {
+	if diff := cmp.Diff(want, Classify(job, testTimePlus(1000*time.Hour), DefaultThresholds())); diff != "" {
 		t.Errorf("finding, later (-want +got):\n%s", diff)
 	}
 }
@@ -155,16 +155,16 @@ func TestCauses(t *testing.T) {
 		job  *batchv1.Job
 		want string
 	}{
-		"the reason of a failure long ago":     {jobWith(failedFor("BackoffLimitExceeded")), "BackoffLimitExceeded"},
-		"the reason of a failure of its own":   {jobWith(failedFor("StoppedByHand"), controlledBy("CronJob")), "StoppedByHand"},
-		"the reason why it is about to fail":   {jobWith(trueConditionSince(batchv1.JobFailureTarget, 0, "PodFailurePolicy", "")), "PodFailurePolicy"},
-		"the other controller":                 {jobWith(managedByTrait("a.example/b")), "a.example/b"},
-		"that it says what cannot be together": {jobWith(completedJob, failedFor("")), "ContradictoryConditions"},
-		"that its mode is unknown":             {jobWith(completionMode("Sorted")), "UnknownCompletionMode"},
-		"a finalizer, cut short":               {jobWith(deletedAt(0, strings.Repeat("x", 200))), strings.Repeat("x", MaxCauseBytes-3) + "…"},
+		"the reason of an old failure": {jobWith(failedFor("BackoffLimitExceeded")), "BackoffLimitExceeded"},
+		"a custom failure reason":      {jobWith(failedFor("StoppedByHand"), controlledBy("CronJob")), "StoppedByHand"},
+		"the reason of FailureTarget":  {jobWith(trueConditionSince(batchv1.JobFailureTarget, 0, "PodFailurePolicy", "")), "PodFailurePolicy"},
+		"the managing controller":      {jobWith(managedByTrait("a.example/b")), "a.example/b"},
+		"contradictory conditions":     {jobWith(completedJob, failedFor("")), "ContradictoryConditions"},
+		"an unknown completion mode":   {jobWith(completionMode("Sorted")), "UnknownCompletionMode"},
+		"a truncated finalizer":        {jobWith(deletedAt(0, strings.Repeat("x", 200))), strings.Repeat("x", MaxCauseBytes-3) + "…"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Classify(row.job, timeAfterNoon(100*oneDay), DefaultThresholds()).Cause; got != row.want {
+			if got := Classify(row.job, testTimePlus(100*oneDay), DefaultThresholds()).Cause; got != row.want {
 				t.Errorf("cause %q, want %q", got, row.want)
 			}
 		})
@@ -173,11 +173,11 @@ func TestCauses(t *testing.T) {
 
 func TestMessagesAreOneLineOfBoundedLength(t *testing.T) {
 	for name, row := range map[string]struct{ message, want string }{
-		"short":                            {"it broke", "it broke"},
-		"several lines":                    {"it\r\nbroke\x00", "it  broke"},
-		"just long enough":                 {strings.Repeat("é", 128), strings.Repeat("é", 128)},
-		"too long, cut between characters": {strings.Repeat("é", 129), strings.Repeat("é", 126) + "…"},
-		"not text":                         {"a\xff\xfeb", "a\uFFFDb"},
+		"short":                        {"it broke", "it broke"},
+		"several lines":                {"it\r\nbroke\x00", "it  broke"},
+		"maximum length":               {strings.Repeat("é", 128), strings.Repeat("é", 128)},
+		"truncated between characters": {strings.Repeat("é", 129), strings.Repeat("é", 126) + "…"},
+		"invalid UTF-8":                {"a\xff\xfeb", "a\uFFFDb"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Classify(jobWith(trueConditionSince(batchv1.JobFailed, 0, "X", row.message)), testTime, DefaultThresholds()).Message
@@ -191,12 +191,12 @@ func TestMessagesAreOneLineOfBoundedLength(t *testing.T) {
 	}
 }
 
-func TestMessagesHoldNoAges(t *testing.T) {
+func TestMessagesContainNoAges(t *testing.T) {
 	for reason, traits := range traitsByReason {
 		job := jobWith(traits...)
-		one, other := Classify(job, timeAfterNoon(100*oneDay), DefaultThresholds()), Classify(job, timeAfterNoon(101*oneDay), DefaultThresholds())
+		one, other := Classify(job, testTimePlus(100*oneDay), DefaultThresholds()), Classify(job, testTimePlus(101*oneDay), DefaultThresholds())
 		if diff := cmp.Diff(one, other); diff != "" {
-			t.Errorf("%s is another finding a day later:\n%s", reason, diff)
+			t.Errorf("%s: the finding changed within a day:\n%s", reason, diff)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func TestClassifyDoesNotChangeTheJob(t *testing.T) {
 	for reason, traits := range traitsByReason {
 		job := jobWith(traits...)
 		before := job.DeepCopy()
-		Classify(job, timeAfterNoon(100*oneDay), DefaultThresholds())
+		Classify(job, testTimePlus(100*oneDay), DefaultThresholds())
 		if diff := cmp.Diff(before, job); diff != "" {
 			t.Errorf("%s: %s", reason, diff)
 		}
@@ -218,18 +218,18 @@ func TestThresholds(t *testing.T) {
 		threshold Threshold
 		want      Category
 	}{
-		"both passed":                {Threshold{time.Minute, time.Hour}, CategoryZombie},
-		"the first passed":           {Threshold{time.Minute, 3 * time.Hour}, CategorySuspicious},
-		"none passed":                {Threshold{3 * time.Hour, 4 * time.Hour}, CategoryHealthy},
-		"never a zombie":             {Threshold{time.Minute, 0}, CategorySuspicious},
-		"never suspicious":           {Threshold{0, 3 * time.Hour}, CategoryHealthy},
-		"a zombie without a warning": {Threshold{0, time.Hour}, CategoryZombie},
-		"the rule is off":            {Threshold{}, CategoryHealthy},
+		"both thresholds exceeded":                                     {Threshold{time.Minute, time.Hour}, CategoryZombie},
+		"only the first threshold exceeded":                            {Threshold{time.Minute, 3 * time.Hour}, CategorySuspicious},
+		"no threshold exceeded":                                        {Threshold{3 * time.Hour, 4 * time.Hour}, CategoryHealthy},
+		"zombie threshold disabled":                                    {Threshold{time.Minute, 0}, CategorySuspicious},
+		"suspicious threshold disabled, zombie threshold not exceeded": {Threshold{0, 3 * time.Hour}, CategoryHealthy},
+		"suspicious threshold disabled, zombie threshold exceeded":     {Threshold{0, time.Hour}, CategoryZombie},
+		"both thresholds disabled":                                     {Threshold{}, CategoryHealthy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			thresholds := DefaultThresholds()
 			*thresholds[ReasonNeverStarted] = row.threshold
-			if got := Classify(job, timeAfterNoon(2*time.Hour), thresholds).Category; got != row.want {
+			if got := Classify(job, testTimePlus(2*time.Hour), thresholds).Category; got != row.want {
 				t.Errorf("%s, want %s", got, row.want)
 			}
 		})

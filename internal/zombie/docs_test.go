@@ -13,7 +13,7 @@ const documentation = "../../docs/jobreport.md"
 
 var updateDocs = flag.Bool("update-docs", false, "write the rules into docs/jobreport.md")
 
-// The table of rules in the documentation is generated:
+// The table of rules in the documentation is generated. To update it,
 // run go test ./internal/zombie -run Documentation -update-docs.
 func TestDocumentationHasTheTableOfRules(t *testing.T) {
 	raw, err := os.ReadFile(documentation)

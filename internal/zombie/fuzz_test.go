@@ -9,7 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// Whatever a Job says of itself: it is classified, and the finding is whole.
+// Every Job is classified and has a complete finding.
 func FuzzEveryJobHasAFinding(f *testing.F) {
 	for _, reason := range AllReasons() {
 		raw, err := json.Marshal(jobWith(traitsByReason[reason]...))
@@ -29,28 +29,28 @@ func FuzzEveryJobHasAFinding(f *testing.F) {
 			t.Errorf("%s: %+v", problem, finding)
 		}
 		if again := Classify(job, now, DefaultThresholds()); again != finding {
-			t.Errorf("it is %+v, and then %+v", finding, again)
+			t.Errorf("got %+v, then %+v", finding, again)
 		}
 	})
 }
 
-// findingProblem says what is wrong with a finding in itself.
+// findingProblem returns what is inconsistent in a finding, or "".
 func findingProblem(finding Finding) string {
 	switch {
 	case finding.Category == CategoryHealthy && finding != (Finding{Category: CategoryHealthy}):
-		return "healthy, and something is said of it"
+		return "healthy, but other fields are set"
 	case finding.Category == CategoryHealthy:
 		return ""
 	case finding.Reason == "" || finding.Message == "":
-		return "not healthy, and no reason is given"
+		return "not healthy, but reason or message is missing"
 	case finding.Category == CategoryZombie && finding.Severity != SeverityHigh:
-		return "a zombie that does not matter"
+		return "a zombie without high severity"
 	case finding.Category == CategorySuspicious && (finding.Severity == SeverityLow) != (finding.Reason == ReasonFinishedNotCleaned):
 		return "the wrong severity"
 	case len(finding.Message) > MaxMessageBytes || len(finding.Cause) > MaxCauseBytes:
 		return "too long"
 	case !utf8.ValidString(finding.Message) || !utf8.ValidString(finding.Cause):
-		return "not text"
+		return "invalid UTF-8"
 	default:
 		return ""
 	}

@@ -10,7 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// traitsByReason make a Job that is, a hundred days later, what the reason says.
+// traitsByReason are the traits of a Job that is classified with the reason after 100 days.
 var traitsByReason = map[Reason][]jobTrait{
 	ReasonUnknown:                  {completionMode("Sorted")},
 	ReasonStuckTerminating:         {deletedAt(0, "x")},
@@ -36,20 +36,20 @@ var traitsByReason = map[Reason][]jobTrait{
 	ReasonOrphaned:                 {startedJob, podCounts(1, 1), activeDeadline(1e9), createdByCronJob},
 }
 
-func TestEachAfflictionIsWhatItSays(t *testing.T) {
+func TestEachReasonHasAMatchingJob(t *testing.T) {
 	for _, reason := range AllReasons() {
-		traits, given := traitsByReason[reason]
-		if !given {
+		traits, found := traitsByReason[reason]
+		if !found {
 			t.Errorf("no Job for %s", reason)
 		}
-		if got := Classify(jobWith(traits...), timeAfterNoon(100*oneDay), DefaultThresholds()).Reason; got != reason {
+		if got := Classify(jobWith(traits...), testTimePlus(100*oneDay), DefaultThresholds()).Reason; got != reason {
 			t.Errorf("the Job for %s is %s", reason, got)
 		}
 	}
 }
 
-// ambiguousPairs are Jobs that two rules have found, and the first of them wins. Left out are
-// those that exclude each other.
+// ambiguousPairs are Jobs that match two rules, of which the first applies. Pairs of rules that
+// exclude each other are omitted.
 var ambiguousPairs = map[string]*batchv1.Job{
 	"Unknown before StuckTerminating":                jobWith(completionMode("Sorted"), deletedAt(0, "x")),
 	"Unknown before TTLNotEnforced":                  jobWith(completionMode("Sorted"), completedJob, ttlAfterFinished(0)),
@@ -99,7 +99,7 @@ var ambiguousPairs = map[string]*batchv1.Job{
 	"FailedOther before Orphaned":                    recentlyFailed(createdByCronJob),
 }
 
-// recentlyFailed is a Job whose failure is not long ago.
+// recentlyFailed returns a Job that failed a day before the classification.
 func recentlyFailed(more ...jobTrait) *batchv1.Job {
 	return jobWith(append(more, trueConditionSince(batchv1.JobFailed, 99*oneDay, "X", ""))...)
 }
@@ -110,29 +110,29 @@ func TestTheFirstRuleThatMatchesWins(t *testing.T) {
 			winner, loser, _ := strings.Cut(pair, " before ")
 			matching := matchingReasons(job)
 			if !slices.Contains(matching, Reason(loser)) {
-				t.Errorf("it is not %s at all: %v", loser, matching)
+				t.Errorf("it does not match %s: %v", loser, matching)
 			}
-			if got := Classify(job, timeAfterNoon(100*oneDay), DefaultThresholds()).Reason; got != Reason(winner) {
-				t.Errorf("it is %s, want %s", got, winner)
+			if got := Classify(job, testTimePlus(100*oneDay), DefaultThresholds()).Reason; got != Reason(winner) {
+				t.Errorf("got %s, want %s", got, winner)
 			}
 		})
 	}
 }
 
-// matchingReasons are the reasons of all rules that have found the Job, in their order.
+// matchingReasons returns the reasons of all rules that match the Job, in the order of the rules.
 func matchingReasons(job *batchv1.Job) []Reason {
 	var found []Reason
 	for i := range rules {
-		if finding, ok := rules[i].evaluate(job, timeAfterNoon(100*oneDay), DefaultThresholds()); ok {
+		if finding, ok := rules[i].evaluate(job, testTimePlus(100*oneDay), DefaultThresholds()); ok {
 			found = append(found, finding.Reason)
 		}
 	}
 	return found
 }
 
-// Jobs of every kind at once: no two rules meet that the table above has not got.
-func TestNoPairOfRulesIsForgotten(t *testing.T) {
-	ingredients := [][]jobTrait{
+// Combines all traits: every pair of rules that match the same Job must be in ambiguousPairs.
+func TestAmbiguousPairsAreComplete(t *testing.T) {
+	traitGroups := [][]jobTrait{
 		{completionMode("Sorted"), completionMode(batchv1.IndexedCompletion)},
 		{deletedAt(0, "x")},
 		{completedJob, failedFor("X"), trueConditionSince(batchv1.JobFailed, 99*oneDay, "X", ""), trueConditionSince(batchv1.JobFailureTarget, 0, "X", ""), trueConditionSince(batchv1.JobSuccessCriteriaMet, 0, "X", "")},
@@ -150,21 +150,21 @@ func TestNoPairOfRulesIsForgotten(t *testing.T) {
 	for pair := range ambiguousPairs {
 		known[samplePairClass(pair)] = true
 	}
-	met := map[string]bool{}
-	forEachCombination(ingredients, nil, func(traits []jobTrait) {
+	possible := map[string]bool{}
+	forEachCombination(traitGroups, nil, func(traits []jobTrait) {
 		found := matchingReasons(jobWith(traits...))
 		for i, winner := range found {
 			for _, loser := range found[i+1:] {
-				met[samplePairClass(fmt.Sprintf("%s before %s", winner, loser))] = true
+				possible[samplePairClass(fmt.Sprintf("%s before %s", winner, loser))] = true
 			}
 		}
 	})
-	if diff := cmp.Diff(known, met); diff != "" {
-		t.Errorf("pairs (-in the table +that can be):\n%s", diff)
+	if diff := cmp.Diff(known, possible); diff != "" {
+		t.Errorf("pairs (-in the table +possible):\n%s", diff)
 	}
 }
 
-// samplePairClass takes the reasons of the rule for failures for one.
+// samplePairClass replaces all reasons of the rule for failures by one.
 func samplePairClass(pair string) string {
 	for _, reason := range append(jobControllerFailures, ReasonFailedOther) {
 		pair = strings.ReplaceAll(pair, string(reason), "Failed")
@@ -172,15 +172,15 @@ func samplePairClass(pair string) string {
 	return pair
 }
 
-// forEachCombination calls do with none or one of each ingredient, in all combinations.
-func forEachCombination(ingredients [][]jobTrait, chosen []jobTrait, do func([]jobTrait)) {
-	if len(ingredients) == 0 {
+// forEachCombination calls do with all combinations of at most one trait from each group.
+func forEachCombination(traitGroups [][]jobTrait, chosen []jobTrait, do func([]jobTrait)) {
+	if len(traitGroups) == 0 {
 		do(chosen)
 		return
 	}
-	forEachCombination(ingredients[1:], chosen, do)
-	for _, one := range ingredients[0] {
-		forEachCombination(ingredients[1:], append(slices.Clone(chosen), one), do)
+	forEachCombination(traitGroups[1:], chosen, do)
+	for _, one := range traitGroups[0] {
+		forEachCombination(traitGroups[1:], append(slices.Clone(chosen), one), do)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestReasonsAreInTheOrderOfTheRules(t *testing.T) {
 	for pair := range ambiguousPairs {
 		winner, loser, _ := strings.Cut(pair, " before ")
 		if slices.Index(order, Reason(winner)) >= slices.Index(order, Reason(loser)) {
-			t.Errorf("%s, but not so in Reasons", pair)
+			t.Errorf("%s, but AllReasons has another order", pair)
 		}
 	}
 }

@@ -17,7 +17,7 @@ var (
 	sampleLine  = regexp.MustCompile(`(?m)^# At (\S+): (\w+)$`)
 )
 
-// The Jobs that the documentation shows are what it says of them.
+// The Jobs in the documentation have the classification that it states.
 func TestSamples(t *testing.T) {
 	paths, err := filepath.Glob("../../docs/samples/jobreport/*.yaml")
 	if err != nil {
@@ -36,7 +36,7 @@ func TestSamples(t *testing.T) {
 			}
 			first, times := sampleTitle.FindSubmatch(raw), sampleLine.FindAllSubmatch(raw, -1)
 			if first == nil || len(times) == 0 {
-				t.Fatal("the file says not what it shows")
+				t.Fatal("the file does not state its reason and times")
 			}
 			reason := Reason(first[1])
 			shown = append(shown, reason)
@@ -51,7 +51,7 @@ func TestSamples(t *testing.T) {
 					want.Reason = reason
 				}
 				if got.Category != want.Category || got.Reason != want.Reason {
-					t.Errorf("at %s it is %s %s, want %s %s", match[1], got.Category, got.Reason, want.Category, want.Reason)
+					t.Errorf("at %s: got %s %s, want %s %s", match[1], got.Category, got.Reason, want.Category, want.Reason)
 				}
 			}
 		})

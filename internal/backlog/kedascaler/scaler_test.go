@@ -21,18 +21,18 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/certtest"
 )
 
-// fakeScaler is an external scaler: a real server of the protocol.
+// fakeScaler is a gRPC server that implements KEDA's external scaler protocol.
 type fakeScaler struct {
 	externalscaler.UnimplementedExternalScalerServer
 	inactive bool
 	metrics  []*externalscaler.MetricSpec
 	values   map[string][]*externalscaler.MetricValue
 	err      error
-	asked    *externalscaler.ScaledObjectRef
+	request  *externalscaler.ScaledObjectRef
 }
 
 func (p *fakeScaler) IsActive(_ context.Context, ref *externalscaler.ScaledObjectRef) (*externalscaler.IsActiveResponse, error) {
-	p.asked = ref
+	p.request = ref
 	return &externalscaler.IsActiveResponse{Result: !p.inactive}, p.err
 }
 
@@ -73,48 +73,48 @@ func newScalerSource(t *testing.T, o ScalerOptions) backlog.Source {
 	return s
 }
 
-func metricSpecs(name string, whole int64, anyNumber float64) *externalscaler.MetricSpec {
-	return &externalscaler.MetricSpec{MetricName: name, TargetSize: whole, TargetSizeFloat: anyNumber}
+func metricSpecs(name string, integer int64, float float64) *externalscaler.MetricSpec {
+	return &externalscaler.MetricSpec{MetricName: name, TargetSize: integer, TargetSizeFloat: float}
 }
 
-func metricValues(whole int64, anyNumber float64) []*externalscaler.MetricValue {
-	return []*externalscaler.MetricValue{{MetricName: "m", MetricValue: whole, MetricValueFloat: anyNumber}}
+func metricValues(integer int64, float float64) []*externalscaler.MetricValue {
+	return []*externalscaler.MetricValue{{MetricName: "m", MetricValue: integer, MetricValueFloat: float}}
 }
 
 func TestReadingOfScalerMetrics(t *testing.T) {
 	one := []*externalscaler.MetricSpec{metricSpecs("m", 5, 0)}
 	for name, row := range map[string]struct {
-		program fakeScaler
-		want    float64
-		class   broker.ErrorClass
-		says    string
+		scaler    fakeScaler
+		want      float64
+		class     broker.ErrorClass
+		wantError string
 	}{
-		"a whole number":                  {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(12, 0)}}, 12, "", ""},
-		"any number, which goes first":    {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 5, 2.5)}, values: map[string][]*externalscaler.MetricValue{"m": metricValues(12, 12.5)}}, 13, "", ""},
-		"not active, whatever the metric": {fakeScaler{inactive: true, metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(12, 0)}}, 0, "", ""},
-		"active, whatever the metric":     {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(0, 0)}}, 1, "", ""},
-		"the metric that asks for most": {fakeScaler{
+		"an integer value":                                     {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(12, 0)}}, 12, "", ""},
+		"a float value takes precedence":                       {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 5, 2.5)}, values: map[string][]*externalscaler.MetricValue{"m": metricValues(12, 12.5)}}, 13, "", ""},
+		"an inactive scaler has no backlog":                    {fakeScaler{inactive: true, metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(12, 0)}}, 0, "", ""},
+		"an active scaler with the value 0 has a backlog of 1": {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(0, 0)}}, 1, "", ""},
+		"the metric that recommends most workers": {fakeScaler{
 			metrics: []*externalscaler.MetricSpec{metricSpecs("a", 100, 0), metricSpecs("b", 1, 0), metricSpecs("c", 10, 0)},
 			values:  map[string][]*externalscaler.MetricValue{"a": metricValues(200, 0), "b": metricValues(7, 0), "c": metricValues(30, 0)},
 		}, 7, "", ""},
 		"no metric":                     {fakeScaler{}, 0, broker.ClassInvalid, "returned 0 metrics"},
-		"many metrics":                  {fakeScaler{metrics: make([]*externalscaler.MetricSpec, 33)}, 0, broker.ClassInvalid, "returned 33 metrics"},
-		"a target of nothing":           {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 0, 0)}}, 0, broker.ClassInvalid, `the target of the metric "m" is 0`},
+		"too many metrics":              {fakeScaler{metrics: make([]*externalscaler.MetricSpec, 33)}, 0, broker.ClassInvalid, "returned 33 metrics"},
+		"a target of 0":                 {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 0, 0)}}, 0, broker.ClassInvalid, `the target of the metric "m" is 0`},
 		"a target that is not a number": {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 0, math.NaN())}}, 0, broker.ClassInvalid, `is NaN`},
 		"no value":                      {fakeScaler{metrics: one}, 0, broker.ClassInvalid, `the metric "m" has 0 values`},
 		"two values":                    {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": append(metricValues(1, 0), metricValues(2, 0)...)}}, 0, broker.ClassInvalid, "has 2 values"},
 		"not a number":                  {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(0, math.NaN())}}, 0, broker.ClassInvalid, "is NaN, must be a number"},
-		"less than nothing":             {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(-3, 0)}}, 0, broker.ClassInvalid, "is -3"},
-		"a long answer":                 {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs(strings.Repeat("x", maxResponseBytes), 1, 0)}}, 0, broker.ClassInvalid, "larger than max"},
-		"a failure":                     {fakeScaler{err: errors.New("the queue is on fire")}, 0, broker.ClassUnknown, "the queue is on fire"},
-		"no right to ask":               {fakeScaler{err: status.Error(codes.PermissionDenied, "not you")}, 0, broker.ClassUnauthorized, "not you"},
-		"metadata that is wrong":        {fakeScaler{err: status.Error(codes.InvalidArgument, strings.Repeat("y", 4000))}, 0, broker.ClassInvalid, "y…"},
+		"a negative value":              {fakeScaler{metrics: one, values: map[string][]*externalscaler.MetricValue{"m": metricValues(-3, 0)}}, 0, broker.ClassInvalid, "is -3"},
+		"a response that is too large":  {fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs(strings.Repeat("x", maxResponseBytes), 1, 0)}}, 0, broker.ClassInvalid, "larger than max"},
+		"an error":                      {fakeScaler{err: errors.New("the queue is on fire")}, 0, broker.ClassUnknown, "the queue is on fire"},
+		"permission denied":             {fakeScaler{err: status.Error(codes.PermissionDenied, "not you")}, 0, broker.ClassUnauthorized, "not you"},
+		"invalid metadata":              {fakeScaler{err: status.Error(codes.InvalidArgument, strings.Repeat("y", 4000))}, 0, broker.ClassInvalid, "y…"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScalerSource(t, ScalerOptions{Address: row.program.listenAndServe(t), Namespace: "team", Name: "orders", Metadata: map[string]string{"queue": "q"}})
+			s := newScalerSource(t, ScalerOptions{Address: row.scaler.listenAndServe(t), Namespace: "team", Name: "orders", Metadata: map[string]string{"queue": "q"}})
 			reading, err := s.Read(t.Context())
 			if row.class != "" {
-				if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.says) || reading != (backlog.Reading{}) {
+				if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.wantError) || reading != (backlog.Reading{}) {
 					t.Errorf("%+v: %v is %s, want %s", reading, err, broker.ClassOf(err), row.class)
 				}
 				return
@@ -122,20 +122,20 @@ func TestReadingOfScalerMetrics(t *testing.T) {
 			if err != nil || float64(reading.Backlog) != row.want || reading.InFlight != nil || reading.MeasuredTime.IsZero() {
 				t.Errorf("%+v: %v, want %g", reading, err, row.want)
 			}
-			if a := row.program.asked; a.GetName() != "orders" || a.GetNamespace() != "team" || a.GetScalerMetadata()["queue"] != "q" {
-				t.Errorf("asked for %v", a)
+			if a := row.scaler.request; a.GetName() != "orders" || a.GetNamespace() != "team" || a.GetScalerMetadata()["queue"] != "q" {
+				t.Errorf("request for %v", a)
 			}
 		})
 	}
 }
 
 func TestMissingScalerIsUnreachable(t *testing.T) {
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // it takes connections, and says nothing
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // connections are accepted but never answered
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	for name, address := range map[string]string{"nobody": "127.0.0.1:1", "somebody silent": listener.Addr().String()} {
+	for name, address := range map[string]string{"connection refused": "127.0.0.1:1", "no response": listener.Addr().String()} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -159,10 +159,10 @@ func TestTLSConnectionToScaler(t *testing.T) {
 		tls  *broker.TLS
 		want broker.ErrorClass
 	}{
-		"with its authority":    {&broker.TLS{CA: authority.CertificatePEM}, ""},
-		"with another":          {&broker.TLS{CA: certtest.New(t).CertificatePEM}, broker.ClassUnauthorized},
-		"by the system's alone": {&broker.TLS{}, broker.ClassUnauthorized},
-		"without TLS":           {nil, broker.ClassUnreachable},
+		"the CA of the server":  {&broker.TLS{CA: authority.CertificatePEM}, ""},
+		"another CA":            {&broker.TLS{CA: certtest.New(t).CertificatePEM}, broker.ClassUnauthorized},
+		"the system's CAs only": {&broker.TLS{}, broker.ClassUnauthorized},
+		"no TLS":                {nil, broker.ClassUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reading, err := newScalerSource(t, ScalerOptions{Address: address, TLS: row.tls}).Read(t.Context())
@@ -172,6 +172,6 @@ func TestTLSConnectionToScaler(t *testing.T) {
 		})
 	}
 	if _, err := New(ScalerOptions{Address: address, TLS: &broker.TLS{CA: []byte("x")}}); broker.ClassOf(err) != broker.ClassInvalid {
-		t.Errorf("with an invalid certificate authority: %v", err)
+		t.Errorf("an invalid CA: %v", err)
 	}
 }

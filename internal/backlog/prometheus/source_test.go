@@ -12,11 +12,11 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// serveResponses answers of Prometheus' API, by query.
-func serveResponses(answers map[string]string) http.Handler {
+// serveResponses simulates the Prometheus API with a response for each query.
+func serveResponses(responses map[string]string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		status, body, is := strings.Cut(answers[r.URL.Query().Get("query")], " ")
-		if r.URL.Path != "/prom/api/v1/query" || !is {
+		status, body, found := strings.Cut(responses[r.URL.Query().Get("query")], " ")
+		if r.URL.Path != "/prom/api/v1/query" || !found {
 			http.NotFound(w, r)
 			return
 		}
@@ -38,43 +38,43 @@ func vectorResponse(values ...string) string {
 
 func TestQueryReturnsOneNumberOrAnError(t *testing.T) {
 	for name, row := range map[string]struct {
-		answer string
-		want   int64
-		class  broker.ErrorClass
-		says   string
+		response  string
+		want      int64
+		class     broker.ErrorClass
+		wantError string
 	}{
-		"one series":           {vectorResponse("42"), 42, "", ""},
-		"nothing to do":        {vectorResponse("0"), 0, "", ""},
-		"a part of a message":  {vectorResponse("0.2"), 1, "", ""},
-		"a large number":       {vectorResponse("1.2e+06"), 1_200_000, "", ""},
-		"a scalar":             {`200 {"status":"success","data":{"resultType":"scalar","result":[1763693000.781,"7"]}}`, 7, "", ""},
-		"with warnings":        {`200 {"status":"success","warnings":["w"],"data":{"resultType":"scalar","result":[1763693000.781,"7"]}}`, 7, "", ""},
-		"no series":            {vectorResponse(), 0, broker.ClassNotFound, "its result is empty"},
-		"two series":           {vectorResponse("1", "2"), 0, broker.ClassInvalid, "its result has 2 series"},
-		"not a number":         {vectorResponse("NaN"), 0, broker.ClassInvalid, "its result is NaN, must be a number"},
-		"infinitely many":      {vectorResponse("+Inf"), 0, broker.ClassInvalid, "its result is +Inf"},
-		"less than nothing":    {vectorResponse("-1"), 0, broker.ClassInvalid, "its result is -1, must be 0 to"},
-		"more than there are":  {vectorResponse("1e+300"), 0, broker.ClassInvalid, "its result is 1e+300, must be 0 to"},
-		"a number as a number": {`200 {"status":"success","data":{"resultType":"vector","result":[{"value":[1,5]}]}}`, 0, broker.ClassInvalid, "not valid"},
-		"a histogram":          {`200 {"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]}}`, 0, broker.ClassInvalid, "histogram"},
-		"a range":              {`200 {"status":"success","data":{"resultType":"matrix","result":[]}}`, 0, broker.ClassInvalid, `its result is a matrix`},
-		"a text":               {`200 {"status":"success","data":{"resultType":"string","result":[1,"x"]}}`, 0, broker.ClassInvalid, `not valid`},
-		"no answer at all":     {`200 {}`, 0, broker.ClassInvalid, "not valid"},
+		"one series":                   {vectorResponse("42"), 42, "", ""},
+		"an empty backlog":             {vectorResponse("0"), 0, "", ""},
+		"a fraction is rounded up":     {vectorResponse("0.2"), 1, "", ""},
+		"a large number":               {vectorResponse("1.2e+06"), 1_200_000, "", ""},
+		"a scalar":                     {`200 {"status":"success","data":{"resultType":"scalar","result":[1763693000.781,"7"]}}`, 7, "", ""},
+		"with warnings":                {`200 {"status":"success","warnings":["w"],"data":{"resultType":"scalar","result":[1763693000.781,"7"]}}`, 7, "", ""},
+		"no series":                    {vectorResponse(), 0, broker.ClassNotFound, "its result is empty"},
+		"two series":                   {vectorResponse("1", "2"), 0, broker.ClassInvalid, "its result has 2 series"},
+		"NaN":                          {vectorResponse("NaN"), 0, broker.ClassInvalid, "its result is NaN, must be a number"},
+		"infinity":                     {vectorResponse("+Inf"), 0, broker.ClassInvalid, "its result is +Inf"},
+		"a negative number":            {vectorResponse("-1"), 0, broker.ClassInvalid, "its result is -1, must be 0 to"},
+		"a number that is too large":   {vectorResponse("1e+300"), 0, broker.ClassInvalid, "its result is 1e+300, must be 0 to"},
+		"a value that is not a string": {`200 {"status":"success","data":{"resultType":"vector","result":[{"value":[1,5]}]}}`, 0, broker.ClassInvalid, "not valid"},
+		"a histogram":                  {`200 {"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]}}`, 0, broker.ClassInvalid, "histogram"},
+		"a range vector":               {`200 {"status":"success","data":{"resultType":"matrix","result":[]}}`, 0, broker.ClassInvalid, `its result is a matrix`},
+		"a string":                     {`200 {"status":"success","data":{"resultType":"string","result":[1,"x"]}}`, 0, broker.ClassInvalid, `not valid`},
+		"an empty response":            {`200 {}`, 0, broker.ClassInvalid, "not valid"},
 		"an invalid query": {
 			`400 {"status":"error","errorType":"bad_data","error":"invalid parameter \"query\": 1:3: parse error: unexpected end of input"}`,
 			0, broker.ClassInvalid, "parse error",
 		},
-		"a query that cannot be carried out": {`422 {"status":"error","errorType":"execution","error":"many-to-many matching"}`, 0, broker.ClassInvalid, "many-to-many"},
-		"a query that takes too long":        {`503 {"status":"error","errorType":"timeout","error":"query timed out"}`, 0, broker.ClassUnreachable, "timed out"},
-		"a proxy without a server":           {`503 no healthy upstream`, 0, broker.ClassUnreachable, "503"},
-		"a server that fails":                {`500 {"status":"error"}`, 0, broker.ClassUnreachable, "500"},
-		"no right to ask":                    {`401 Unauthorized`, 0, broker.ClassUnauthorized, "401"},
-		"somebody else":                      {`200 <html>`, 0, broker.ClassInvalid, "not valid"},
-		"an endless answer":                  {"200 " + strings.Repeat("x", 1<<21), 0, broker.ClassInvalid, "longer than"},
+		"a query that fails":                 {`422 {"status":"error","errorType":"execution","error":"many-to-many matching"}`, 0, broker.ClassInvalid, "many-to-many"},
+		"a query that times out":             {`503 {"status":"error","errorType":"timeout","error":"query timed out"}`, 0, broker.ClassUnreachable, "timed out"},
+		"a proxy without an upstream server": {`503 no healthy upstream`, 0, broker.ClassUnreachable, "503"},
+		"an internal server error":           {`500 {"status":"error"}`, 0, broker.ClassUnreachable, "500"},
+		"not authenticated":                  {`401 Unauthorized`, 0, broker.ClassUnauthorized, "401"},
+		"a server that is not Prometheus":    {`200 <html>`, 0, broker.ClassInvalid, "not valid"},
+		"a response that is too large":       {"200 " + strings.Repeat("x", 1<<21), 0, broker.ClassInvalid, "longer than"},
 		"a long error":                       {`400 {"status":"error","error":"` + strings.Repeat("y", 5000) + `"}`, 0, broker.ClassInvalid, "y…"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(serveResponses(map[string]string{"waiting": row.answer}))
+			server := httptest.NewServer(serveResponses(map[string]string{"waiting": row.response}))
 			defer server.Close()
 			s, err := NewQuerySource(broker.Credentials{URL: server.URL + "/prom/"}, Queries{Backlog: "waiting"})
 			if err != nil {
@@ -88,8 +88,8 @@ func TestQueryReturnsOneNumberOrAnError(t *testing.T) {
 				}
 				return
 			}
-			if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.says) || !strings.Contains(err.Error(), "query") {
-				t.Errorf("%v is %s, want %s: %s", err, broker.ClassOf(err), row.class, row.says)
+			if err == nil || broker.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.wantError) || !strings.Contains(err.Error(), "query") {
+				t.Errorf("%v is %s, want %s: %s", err, broker.ClassOf(err), row.class, row.wantError)
 			}
 			if err != nil && len(err.Error()) > 1000 {
 				t.Errorf("the error has %d bytes", len(err.Error()))
@@ -133,20 +133,20 @@ func TestCredentialsAreSentOnlyToATrustedServer(t *testing.T) {
 		access broker.Credentials
 		want   string
 	}{
-		"a token":            {broker.Credentials{Token: "hidden"}, "Bearer hidden"},
-		"a user of a Secret": {broker.Credentials{Username: "me", Password: "hidden"}, "Basic bWU6aGlkZGVu"},
-		"nobody":             {broker.Credentials{}, ""},
+		"a token":                 {broker.Credentials{Token: "hidden"}, "Bearer hidden"},
+		"a username and password": {broker.Credentials{Username: "me", Password: "hidden"}, "Basic bWU6aGlkZGVu"},
+		"no credentials":          {broker.Credentials{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got string
-			answers := serveResponses(map[string]string{"q": vectorResponse("1")})
+			handler := serveResponses(map[string]string{"q": vectorResponse("1")})
 			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				got = r.Header.Get("Authorization")
-				answers.ServeHTTP(w, r)
+				handler.ServeHTTP(w, r)
 			}))
 			defer server.Close()
 			row.access.URL = server.URL + "/prom"
-			ask := func() error {
+			read := func() error {
 				s, err := NewQuerySource(row.access, Queries{Backlog: "q"})
 				if err != nil {
 					return err
@@ -155,11 +155,11 @@ func TestCredentialsAreSentOnlyToATrustedServer(t *testing.T) {
 				_, err = s.Read(t.Context())
 				return err
 			}
-			if err := ask(); broker.ClassOf(err) != broker.ClassUnauthorized || got != "" || strings.Contains(err.Error(), "hidden") {
-				t.Errorf("without its authority: %v, %q was sent", err, got)
+			if err := read(); broker.ClassOf(err) != broker.ClassUnauthorized || got != "" || strings.Contains(err.Error(), "hidden") {
+				t.Errorf("untrusted server: %v, %q was sent", err, got)
 			}
 			row.access.TLS = &broker.TLS{CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
-			if err := ask(); err != nil || got != row.want {
+			if err := read(); err != nil || got != row.want {
 				t.Errorf("%v, %q was sent, want %q", err, got, row.want)
 			}
 		})
@@ -167,8 +167,8 @@ func TestCredentialsAreSentOnlyToATrustedServer(t *testing.T) {
 }
 
 func TestRedirectsAreNotFollowed(t *testing.T) {
-	asked := false
-	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	redirected := false
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { redirected = true }))
 	defer other.Close()
 	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusFound))
 	defer server.Close()
@@ -176,11 +176,11 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Read(t.Context()); broker.ClassOf(err) != broker.ClassInvalid || asked {
-		t.Errorf("%v, asked elsewhere: %t", err, asked)
+	if _, err := s.Read(t.Context()); broker.ClassOf(err) != broker.ClassInvalid || redirected {
+		t.Errorf("%v, redirect followed: %t", err, redirected)
 	}
 	server.Close()
 	if _, err := s.Read(t.Context()); broker.ClassOf(err) != broker.ClassUnreachable || strings.Contains(err.Error(), "query=") {
-		t.Errorf("of a server that is gone: %v", err)
+		t.Errorf("stopped server: %v", err)
 	}
 }

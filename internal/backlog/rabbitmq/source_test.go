@@ -22,11 +22,11 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// rabbitMQBinDir of Debian's package; what is in /usr/sbin insists on a user of its own.
+// rabbitMQBinDir is where Debian's package installs the programs. The wrappers in /usr/sbin need the user rabbitmq.
 const rabbitMQBinDir = "/usr/lib/rabbitmq/bin/"
 
-// fastStatisticsConfig has the management API know of a change within a second. It looks as often as it
-// keeps samples, which is every 5 seconds by default.
+// fastStatisticsConfig makes the management API report changes within a second. Its interval is the
+// sample retention interval, 5 seconds by default.
 const fastStatisticsConfig = "management.sample_retention_policies.global.minute = 1\n" +
 	"management.sample_retention_policies.basic.minute = 1\nmanagement.sample_retention_policies.detailed.minute = 1\n"
 
@@ -66,17 +66,17 @@ func startServer(t *testing.T) *rabbitMQServer {
 
 func freePorts(t *testing.T, number int) (ports []string) {
 	t.Helper()
-	var held []net.Listener
+	var listeners []net.Listener
 	for range number {
 		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		held = append(held, listener)
+		listeners = append(listeners, listener)
 		_, port, _ := strings.Cut(listener.Addr().String(), ":")
 		ports = append(ports, port)
 	}
-	for _, listener := range held {
+	for _, listener := range listeners {
 		_ = listener.Close()
 	}
 	return ports
@@ -87,8 +87,7 @@ func (s *rabbitMQServer) startProcess() {
 	output := &bytes.Buffer{}
 	process := exec.CommandContext(context.Background(), rabbitMQBinDir+"rabbitmq-server")
 	process.Env, process.Stdout, process.Stderr = s.environment, output, output
-	// It is a script that starts others: they are ended together, and at once, as nothing is
-	// kept.
+	// The script starts other processes, which are killed as a group; no state needs to be kept.
 	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := process.Start(); err != nil {
 		s.t.Fatal(err)
@@ -112,7 +111,7 @@ func (s *rabbitMQServer) startProcess() {
 	}
 }
 
-// openChannel to a queue of that name.
+// openChannel declares the queue and returns the channel.
 func (s *rabbitMQServer) openChannel(queue string) *amqp.Channel {
 	s.t.Helper()
 	connection, err := amqp.Dial("amqp://guest:guest@127.0.0.1:" + s.amqp)
@@ -143,14 +142,14 @@ func readQueue(t *testing.T, access broker.Credentials, vhost, name string) (bac
 func TestReadingMatchesRabbitMQ(t *testing.T) {
 	s := startServer(t)
 	guest := broker.Credentials{URL: s.api, Username: "guest", Password: "guest"}
-	name := "jobs/of a day?" // names are what people make of them
+	name := "jobs/of a day?" // a name that needs escaping
 	channel := s.openChannel(name)
 	for n := range 5 {
 		if err := channel.PublishWithContext(t.Context(), "", name, false, false, amqp.Publishing{Body: fmt.Append(nil, n)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	becomes := func(waiting, inFlight int64) {
+	waitForReading := func(waiting, inFlight int64) {
 		t.Helper()
 		var reading backlog.Reading
 		var err error
@@ -162,45 +161,45 @@ func TestReadingMatchesRabbitMQ(t *testing.T) {
 		}
 		t.Fatalf("%+v: %v, want %d waiting, %d in flight", reading, err, waiting, inFlight)
 	}
-	becomes(5, 0)
+	waitForReading(5, 0)
 	for range 2 {
-		if _, there, err := channel.Get(name, false); err != nil || !there {
-			t.Fatalf("%t: %v", there, err)
+		if _, found, err := channel.Get(name, false); err != nil || !found {
+			t.Fatalf("%t: %v", found, err)
 		}
 	}
-	becomes(3, 2)
-	if said := s.runRabbitMQCtl("list_queues", "messages_ready", "messages_unacknowledged"); !strings.Contains(said, "3\t2") {
-		t.Errorf("rabbitmqctl says %q", said)
+	waitForReading(3, 2)
+	if output := s.runRabbitMQCtl("list_queues", "messages_ready", "messages_unacknowledged"); !strings.Contains(output, "3\t2") {
+		t.Errorf("rabbitmqctl printed %q", output)
 	}
 	if err := channel.Ack(2, true); err != nil {
 		t.Fatal(err)
 	}
-	becomes(3, 0)
+	waitForReading(3, 0)
 
-	for what, row := range map[string]struct {
+	for title, row := range map[string]struct {
 		access      broker.Credentials
 		vhost, name string
 		want        broker.ErrorClass
-		says        string
+		wantError   string
 	}{
-		"a queue that is not there":        {guest, "/", "nothing", broker.ClassNotFound, `the queue "nothing"`},
-		"a virtual host that is not there": {guest, "nowhere", name, broker.ClassNotFound, `the virtual host "nowhere"`},
-		"a wrong password":                 {broker.Credentials{URL: s.api, Username: "guest", Password: "hidden"}, "/", name, broker.ClassUnauthorized, "401"},
-		"nobody":                           {broker.Credentials{URL: s.api}, "/", name, broker.ClassUnauthorized, "401"},
-		"a URL of another kind":            {broker.Credentials{URL: "amqp://127.0.0.1"}, "/", name, broker.ClassInvalid, `the scheme "amqp"`},
-		"a malformed URL":                  {broker.Credentials{URL: "http://127.0.0.1:" + s.amqp}, "/", name, broker.ClassUnknown, "malformed"},
-		"a server that is not there":       {broker.Credentials{URL: "http://127.0.0.1:1"}, "/", name, broker.ClassUnreachable, "refused"},
+		"a missing queue":                   {guest, "/", "nothing", broker.ClassNotFound, `the queue "nothing"`},
+		"a missing virtual host":            {guest, "nowhere", name, broker.ClassNotFound, `the virtual host "nowhere"`},
+		"a wrong password":                  {broker.Credentials{URL: s.api, Username: "guest", Password: "hidden"}, "/", name, broker.ClassUnauthorized, "401"},
+		"no credentials":                    {broker.Credentials{URL: s.api}, "/", name, broker.ClassUnauthorized, "401"},
+		"an unsupported URL scheme":         {broker.Credentials{URL: "amqp://127.0.0.1"}, "/", name, broker.ClassInvalid, `the scheme "amqp"`},
+		"a server that does not speak HTTP": {broker.Credentials{URL: "http://127.0.0.1:" + s.amqp}, "/", name, broker.ClassUnknown, "malformed"},
+		"no server":                         {broker.Credentials{URL: "http://127.0.0.1:1"}, "/", name, broker.ClassUnreachable, "refused"},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(title, func(t *testing.T) {
 			_, err := readQueue(t, row.access, row.vhost, row.name)
-			if err == nil || broker.ClassOf(err) != row.want || !strings.Contains(err.Error(), row.says) || strings.Contains(err.Error(), "hidden") {
+			if err == nil || broker.ClassOf(err) != row.want || !strings.Contains(err.Error(), row.wantError) || strings.Contains(err.Error(), "hidden") {
 				t.Errorf("%v is %s, want %s", err, broker.ClassOf(err), row.want)
 			}
 		})
 	}
 }
 
-// runRabbitMQCtl is what rabbitmqctl says to a command.
+// runRabbitMQCtl returns the output of rabbitmqctl.
 func (s *rabbitMQServer) runRabbitMQCtl(arguments ...string) string {
 	s.t.Helper()
 	command := exec.CommandContext(s.t.Context(), rabbitMQBinDir+"rabbitmqctl", arguments...)
@@ -216,19 +215,19 @@ func (s *rabbitMQServer) runRabbitMQCtl(arguments ...string) string {
 	return string(output)
 }
 
-// A real server says so for a moment only.
+// A real server omits statistics only for a short time.
 func TestMissingStatisticsAreAnError(t *testing.T) {
 	for name, row := range map[string]struct {
-		answer string
-		want   broker.ErrorClass
+		response string
+		want     broker.ErrorClass
 	}{
-		"no counts":         {`{"name":"jobs"}`, broker.ClassUnknown},
-		"one of two":        {`{"messages_ready":1}`, broker.ClassUnknown},
-		"counts below zero": {`{"messages_ready":-1,"messages_unacknowledged":0}`, broker.ClassInvalid},
-		"counts as text":    {`{"messages_ready":"1","messages_unacknowledged":"0"}`, broker.ClassInvalid},
+		"no counts":               {`{"name":"jobs"}`, broker.ClassUnknown},
+		"one of two counts":       {`{"messages_ready":1}`, broker.ClassUnknown},
+		"negative counts":         {`{"messages_ready":-1,"messages_unacknowledged":0}`, broker.ClassInvalid},
+		"counts that are strings": {`{"messages_ready":"1","messages_unacknowledged":"0"}`, broker.ClassInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, row.answer) }))
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, row.response) }))
 			defer server.Close()
 			if reading, err := readQueue(t, broker.Credentials{URL: server.URL}, "/", "jobs"); err == nil || broker.ClassOf(err) != row.want {
 				t.Errorf("%+v: %v, want %s", reading, err, row.want)

@@ -31,7 +31,7 @@ func TestBacklogOfAListIsItsLength(t *testing.T) {
 			t.Errorf("%+v: %v, want %d waiting", reading, err, want)
 		}
 		if reading.InFlight != nil || reading.TotalArrivals != nil {
-			t.Errorf("%+v: a list knows neither what is in flight nor what came", reading)
+			t.Errorf("%+v: a list reports neither messages in flight nor arrivals", reading)
 		}
 		s.RunCLI("LPUSH", "jobs", "x")
 	}
@@ -43,13 +43,13 @@ func TestBacklogOfAStreamGroup(t *testing.T) {
 		waiting, inFlight int64
 		arrivals          uint64
 	}{
-		"nothing was ever sent":                      {[]string{"XGROUP CREATE jobs g $ MKSTREAM"}, 0, 0, 0},
-		"nothing is read":                            {[]string{"XADD jobs 1-1 a b", "XADD jobs 1-2 a b", "XGROUP CREATE jobs g 0"}, 2, 0, 0},
-		"some is read and not settled":               {[]string{"XADD jobs 1-1 a b", "XADD jobs 1-2 a b", "XADD jobs 1-3 a b", "XGROUP CREATE jobs g 0", "XREADGROUP GROUP g me COUNT 2 STREAMS jobs >", "XACK jobs g 1-1"}, 1, 1, 3},
-		"all is settled":                             {[]string{"XADD jobs 1-1 a b", "XGROUP CREATE jobs g 0", "XREADGROUP GROUP g me STREAMS jobs >", "XACK jobs g 1-1"}, 0, 0, 1},
-		"what came before the group is not its work": {[]string{"XADD jobs 1-1 a b", "XGROUP CREATE jobs g $", "XADD jobs 1-2 a b"}, 1, 0, 0},
-		"the server does not know its lag":           {[]string{"XADD jobs 1-1 a b", "XADD jobs 1-2 a b", "XADD jobs 1-3 a b", "XADD jobs 1-4 a b", "XGROUP CREATE jobs g 1-1", "XDEL jobs 1-3"}, 2, 0, 0},
-		"another group is further":                   {[]string{"XADD jobs 1-1 a b", "XGROUP CREATE jobs g 0", "XGROUP CREATE jobs h 0", "XREADGROUP GROUP h me STREAMS jobs >"}, 1, 0, 0},
+		"an empty stream":                                     {[]string{"XGROUP CREATE jobs g $ MKSTREAM"}, 0, 0, 0},
+		"no message was read":                                 {[]string{"XADD jobs 1-1 a b", "XADD jobs 1-2 a b", "XGROUP CREATE jobs g 0"}, 2, 0, 0},
+		"some messages are not acknowledged":                  {[]string{"XADD jobs 1-1 a b", "XADD jobs 1-2 a b", "XADD jobs 1-3 a b", "XGROUP CREATE jobs g 0", "XREADGROUP GROUP g me COUNT 2 STREAMS jobs >", "XACK jobs g 1-1"}, 1, 1, 3},
+		"all messages are acknowledged":                       {[]string{"XADD jobs 1-1 a b", "XGROUP CREATE jobs g 0", "XREADGROUP GROUP g me STREAMS jobs >", "XACK jobs g 1-1"}, 0, 0, 1},
+		"messages before the start of the group do not count": {[]string{"XADD jobs 1-1 a b", "XGROUP CREATE jobs g $", "XADD jobs 1-2 a b"}, 1, 0, 0},
+		"the server reports no lag":                           {[]string{"XADD jobs 1-1 a b", "XADD jobs 1-2 a b", "XADD jobs 1-3 a b", "XADD jobs 1-4 a b", "XGROUP CREATE jobs g 1-1", "XDEL jobs 1-3"}, 2, 0, 0},
+		"another group has read more":                         {[]string{"XADD jobs 1-1 a b", "XGROUP CREATE jobs g 0", "XGROUP CREATE jobs h 0", "XREADGROUP GROUP h me STREAMS jobs >"}, 1, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
@@ -68,8 +68,8 @@ func TestBacklogOfAStreamGroup(t *testing.T) {
 			if got := reading.TotalArrivals; got != nil && *got != row.arrivals || got == nil && row.arrivals != 0 {
 				t.Errorf("arrivals %v, want %d", got, row.arrivals)
 			}
-			if said := s.RunCLI("XPENDING", "jobs", "g"); !strings.HasPrefix(said, fmt.Sprint(row.inFlight)) {
-				t.Errorf("redis-cli says %q", said)
+			if output := s.RunCLI("XPENDING", "jobs", "g"); !strings.HasPrefix(output, fmt.Sprint(row.inFlight)) {
+				t.Errorf("redis-cli printed %q", output)
 			}
 		})
 	}
@@ -80,8 +80,8 @@ func TestReadErrorsHaveAClass(t *testing.T) {
 	s.RunCLI("SET", "text", "x")
 	s.RunCLI("XADD", "stream", "*", "a", "b")
 	locked := redistest.Start(t, "--requirepass", "hidden")
-	gone := redistest.Start(t)
-	gone.Stop()
+	stopped := redistest.Start(t)
+	stopped.Stop()
 	list := func(access broker.Credentials, key string) func(*testing.T) error {
 		return func(t *testing.T) error {
 			_, err := readList(t, access, key)
@@ -100,29 +100,29 @@ func TestReadErrorsHaveAClass(t *testing.T) {
 		}
 	}
 	for name, row := range map[string]struct {
-		read func(*testing.T) error
-		want broker.ErrorClass
-		says string
+		read      func(*testing.T) error
+		want      broker.ErrorClass
+		wantError string
 	}{
-		"a server that is not there":      {list(broker.Credentials{URL: gone.URL()}, "jobs"), broker.ClassUnreachable, "connection refused"},
-		"no password":                     {list(broker.Credentials{URL: locked.URL()}, "jobs"), broker.ClassUnauthorized, "NOAUTH"},
-		"a wrong password":                {list(broker.Credentials{URL: locked.URL(), Username: "default", Password: "wrong"}, "jobs"), broker.ClassUnauthorized, "WRONGPASS"},
-		"a key that is no list":           {list(broker.Credentials{URL: s.URL()}, "text"), broker.ClassInvalid, `the list "text"`},
-		"a database that is not there":    {list(broker.Credentials{URL: s.URL() + "/99"}, "jobs"), broker.ClassInvalid, "DB index"},
-		"a stream that is not there":      {stream("nothing", "g"), broker.ClassNotFound, `the stream "nothing"`},
-		"a group that is not there":       {stream("stream", "g"), broker.ClassNotFound, "no such group"},
-		"a key that is no stream":         {stream("text", "g"), broker.ClassInvalid, "WRONGTYPE"},
-		"a URL of another kind":           {list(broker.Credentials{URL: "http://x"}, "jobs"), broker.ClassInvalid, `the scheme "http"`},
-		"an invalid URL":                  {list(broker.Credentials{URL: "redis://me:hidden@%zz"}, "jobs"), broker.ClassInvalid, "url is not a valid URL"},
-		"a URL without a host":            {list(broker.Credentials{URL: "redis://"}, "jobs"), broker.ClassInvalid, "url has no host"},
-		"a URL with a path":               {list(broker.Credentials{URL: s.URL() + "/x"}, "jobs"), broker.ClassInvalid, "not a database number"},
-		"TLS of some servers only":        {list(broker.Credentials{URL: "redis://a,rediss://b"}, "jobs"), broker.ClassInvalid, "with TLS (rediss) and without"},
-		"a database of a cluster":         {list(broker.Credentials{URL: "redis://a/1,redis://b"}, "jobs"), broker.ClassInvalid, "a cluster has only 0"},
-		"a TLS secret, and a URL of none": {list(broker.Credentials{URL: s.URL(), TLS: &broker.TLS{}}, "jobs"), broker.ClassInvalid, "must be rediss"},
+		"no server":                          {list(broker.Credentials{URL: stopped.URL()}, "jobs"), broker.ClassUnreachable, "connection refused"},
+		"no password":                        {list(broker.Credentials{URL: locked.URL()}, "jobs"), broker.ClassUnauthorized, "NOAUTH"},
+		"a wrong password":                   {list(broker.Credentials{URL: locked.URL(), Username: "default", Password: "wrong"}, "jobs"), broker.ClassUnauthorized, "WRONGPASS"},
+		"a key that is not a list":           {list(broker.Credentials{URL: s.URL()}, "text"), broker.ClassInvalid, `the list "text"`},
+		"a missing database":                 {list(broker.Credentials{URL: s.URL() + "/99"}, "jobs"), broker.ClassInvalid, "DB index"},
+		"a missing stream":                   {stream("nothing", "g"), broker.ClassNotFound, `the stream "nothing"`},
+		"a missing group":                    {stream("stream", "g"), broker.ClassNotFound, "no such group"},
+		"a key that is not a stream":         {stream("text", "g"), broker.ClassInvalid, "WRONGTYPE"},
+		"an unsupported URL scheme":          {list(broker.Credentials{URL: "http://x"}, "jobs"), broker.ClassInvalid, `the scheme "http"`},
+		"an invalid URL":                     {list(broker.Credentials{URL: "redis://me:hidden@%zz"}, "jobs"), broker.ClassInvalid, "url is not a valid URL"},
+		"a URL without a host":               {list(broker.Credentials{URL: "redis://"}, "jobs"), broker.ClassInvalid, "url has no host"},
+		"a URL with a path":                  {list(broker.Credentials{URL: s.URL() + "/x"}, "jobs"), broker.ClassInvalid, "not a database number"},
+		"TLS on some servers only":           {list(broker.Credentials{URL: "redis://a,rediss://b"}, "jobs"), broker.ClassInvalid, "with TLS (rediss) and without"},
+		"a database number with a cluster":   {list(broker.Credentials{URL: "redis://a/1,redis://b"}, "jobs"), broker.ClassInvalid, "a cluster has only 0"},
+		"a TLS Secret and a URL without TLS": {list(broker.Credentials{URL: s.URL(), TLS: &broker.TLS{}}, "jobs"), broker.ClassInvalid, "must be rediss"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := row.read(t)
-			if err == nil || broker.ClassOf(err) != row.want || !strings.Contains(err.Error(), row.says) || strings.Contains(err.Error(), "hidden") {
+			if err == nil || broker.ClassOf(err) != row.want || !strings.Contains(err.Error(), row.wantError) || strings.Contains(err.Error(), "hidden") {
 				t.Errorf("%v is %s, want %s", err, broker.ClassOf(err), row.want)
 			}
 		})
@@ -154,23 +154,23 @@ func TestTLSConnectionToRedis(t *testing.T) {
 		}
 		return path
 	}
-	// The plain port goes, as the TLS one takes its place.
-	plain := redistest.Start(t)
-	plain.Stop()
-	_, port, _ := strings.Cut(plain.Address(), ":")
+	// The TLS server reuses the port of a stopped server.
+	unused := redistest.Start(t)
+	unused.Stop()
+	_, port, _ := strings.Cut(unused.Address(), ":")
 	s := redistest.Start(t, "--tls-port", port, "--tls-cert-file", file("crt", certificate), "--tls-key-file", file("key", key),
 		"--tls-ca-cert-file", file("ca", authority.CertificatePEM))
 	s.RunCLI("LPUSH", "jobs", "x")
-	url := "rediss://" + plain.Address()
+	url := "rediss://" + unused.Address()
 	for name, row := range map[string]struct {
 		tls  *broker.TLS
 		want broker.ErrorClass
 	}{
-		"with a client's certificate":           {&broker.TLS{CA: authority.CertificatePEM, Certificate: certificate, Key: key}, ""},
-		"without":                               {&broker.TLS{CA: authority.CertificatePEM}, broker.ClassUnauthorized},
-		"of an authority that is no one":        {nil, broker.ClassUnauthorized},
-		"with an invalid certificate authority": {&broker.TLS{CA: []byte("x")}, broker.ClassInvalid},
-		"with a key of another":                 {&broker.TLS{CA: authority.CertificatePEM, Certificate: certificate, Key: []byte("x")}, broker.ClassInvalid},
+		"with a client certificate":     {&broker.TLS{CA: authority.CertificatePEM, Certificate: certificate, Key: key}, ""},
+		"without a client certificate":  {&broker.TLS{CA: authority.CertificatePEM}, broker.ClassUnauthorized},
+		"unknown certificate authority": {nil, broker.ClassUnauthorized},
+		"invalid certificate authority": {&broker.TLS{CA: []byte("x")}, broker.ClassInvalid},
+		"invalid client key":            {&broker.TLS{CA: authority.CertificatePEM, Certificate: certificate, Key: []byte("x")}, broker.ClassInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reading, err := readList(t, broker.Credentials{URL: url, TLS: row.tls}, "jobs")
@@ -214,9 +214,9 @@ func TestListInARedisCluster(t *testing.T) {
 		}
 	}
 	s.RunCLI("LPUSH", "jobs", "x")
-	gone := redistest.Start(t)
-	gone.Stop()
-	reading, err := readList(t, broker.Credentials{URL: gone.URL() + ", " + s.URL()}, "jobs")
+	stopped := redistest.Start(t)
+	stopped.Stop()
+	reading, err := readList(t, broker.Credentials{URL: stopped.URL() + ", " + s.URL()}, "jobs")
 	if err != nil || reading.Backlog != 1 {
 		t.Errorf("%+v: %v", reading, err)
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
 
-// testEnv is a server with an engine, and asynq's own client and inspector beside it.
+// testEnv is a Redis server with an engine and with asynq's own client and inspector.
 type testEnv struct {
 	*Engine
-	t      *testing.T
-	server *redistest.Server
-	client *asynq.Client
-	ask    *asynq.Inspector
+	t         *testing.T
+	server    *redistest.Server
+	client    *asynq.Client
+	inspector *asynq.Inspector
 }
 
 func newTestEnv(t *testing.T) *testEnv {
@@ -30,8 +30,8 @@ func newTestEnv(t *testing.T) *testEnv {
 	b := &testEnv{t: t, server: redistest.Start(t)}
 	b.Engine = b.connect()
 	at := asynq.RedisClientOpt{Addr: b.server.Address()}
-	b.client, b.ask = asynq.NewClient(at), asynq.NewInspector(at)
-	t.Cleanup(func() { _ = errors.Join(b.client.Close(), b.ask.Close()) })
+	b.client, b.inspector = asynq.NewClient(at), asynq.NewInspector(at)
+	t.Cleanup(func() { _ = errors.Join(b.client.Close(), b.inspector.Close()) })
 	return b
 }
 
@@ -86,12 +86,12 @@ func (b *testEnv) ensureQueue(changes ...func(*broker.QueueConfig)) broker.Ensur
 	return o
 }
 
-// eventually asks until it is so: what others do by themselves has no other end.
-func eventually(t testing.TB, what string, so func() bool) {
+// eventually polls until the condition is true.
+func eventually(t testing.TB, description string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !so(); {
+	for deadline := time.Now().Add(20 * time.Second); !condition(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("not in 20 s: %s", what)
+			t.Fatalf("not within 20 s: %s", description)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -108,14 +108,14 @@ func TestStatsMatchAsynqAndRedis(t *testing.T) {
 	due := b.enqueueTask("due", asynq.ProcessIn(time.Hour))
 	b.server.RunCLI("ZADD", "asynq:{orders}:scheduled", fmt.Sprint(time.Now().Unix()-100), due)
 	dead := b.enqueueTask("dead")
-	b.requireSuccess(b.ask.ArchiveTask("orders", dead))
-	taken := b.fetchTasks(2)
-	b.requireSuccess(taken[0].Retry(t.Context(), time.Hour))
+	b.requireSuccess(b.inspector.ArchiveTask("orders", dead))
+	fetched := b.fetchTasks(2)
+	b.requireSuccess(fetched[0].Retry(t.Context(), time.Hour))
 
 	f := b.readStats()
-	info, err := b.ask.GetQueueInfo("orders")
+	info, err := b.inspector.GetQueueInfo("orders")
 	b.requireSuccess(err)
-	for what, row := range map[string]struct {
+	for title, row := range map[string]struct {
 		got, asynq, redis, want int64
 	}{
 		"ready":     {f.Ready - 1, int64(info.Pending), b.server.RunCLIForNumber("LLEN", "asynq:{orders}:pending"), 3},
@@ -127,24 +127,24 @@ func TestStatsMatchAsynqAndRedis(t *testing.T) {
 		"dead": {f.DeadLetters, int64(info.Archived), b.server.RunCLIForNumber("ZCARD", "asynq:{orders}:archived"), 1},
 	} {
 		if row.got != row.want || row.asynq != row.want || row.redis != row.want {
-			t.Errorf("%s: %d, asynq says %d, redis-cli says %d, want %d", what, row.got, row.asynq, row.redis, row.want)
+			t.Errorf("%s: %d, asynq reports %d, redis-cli reports %d, want %d", title, row.got, row.asynq, row.redis, row.want)
 		}
 	}
 	if f.TotalArrivals != 8 || f.MeasuredTime.Before(began) || time.Until(f.MeasuredTime) > time.Minute {
 		t.Errorf("%+v", f)
 	}
-	// The one that was due a hundred seconds ago, and without it the oldest that waits.
+	// The oldest is the task that was due 100 s ago; without it, the oldest pending task.
 	if age := f.MeasuredTime.Sub(f.OldestReadyTime); age < 99*time.Second || age > 2*time.Minute {
 		t.Errorf("the oldest is %s old", age)
 	}
 	b.server.RunCLI("ZREM", "asynq:{orders}:scheduled", due)
 	f = b.readStats()
 	if age := f.MeasuredTime.Sub(f.OldestReadyTime); age < info.Latency || age > info.Latency+time.Minute {
-		t.Errorf("the oldest is %s old, asynq says %s", age, info.Latency)
+		t.Errorf("the oldest is %s old, asynq reports %s", age, info.Latency)
 	}
 }
 
-// fetchTasks takes that many tasks through a lane that lasts as long as the test.
+// fetchTasks fetches tasks through a consumer that is open until the end of the test.
 func (b *testEnv) fetchTasks(number int) []broker.Delivery {
 	b.t.Helper()
 	all, got := collectInto(b.t, b.openConsumer(b.Engine), number)
@@ -154,9 +154,9 @@ func (b *testEnv) fetchTasks(number int) []broker.Delivery {
 	return all
 }
 
-func collectInto(t *testing.T, lane broker.Consumer, number int) (all []broker.Delivery, got int) {
+func collectInto(t *testing.T, consumer broker.Consumer, number int) (all []broker.Delivery, got int) {
 	t.Helper()
-	got, err := lane.Fetch(t.Context(), number, func(d broker.Delivery) { all = append(all, d) })
+	got, err := consumer.Fetch(t.Context(), number, func(d broker.Delivery) { all = append(all, d) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,10 +167,10 @@ func (b *testEnv) openConsumer(e *Engine) broker.Consumer {
 	b.t.Helper()
 	from, err := e.Subscribe(b.t.Context(), "orders")
 	b.requireSuccess(err)
-	lane, err := from.Consumer(b.t.Context(), "default")
+	consumer, err := from.Consumer(b.t.Context(), "default")
 	b.requireSuccess(err)
-	b.t.Cleanup(lane.Stop)
-	return lane
+	b.t.Cleanup(consumer.Stop)
+	return consumer
 }
 
 func TestTotalArrivalsNeverDecrease(t *testing.T) {
@@ -185,12 +185,12 @@ func TestTotalArrivalsNeverDecrease(t *testing.T) {
 	first := b.enqueueTask("1")
 	b.enqueueTask("2")
 	arrivals(2)
-	b.requireSuccess(b.ask.ArchiveTask("orders", first))
+	b.requireSuccess(b.inspector.ArchiveTask("orders", first))
 	arrivals(2)
 	b.requireSuccess(b.DeadLetters("orders").Purge(t.Context()))
 	arrivals(2)
-	taken := b.fetchTasks(1)
-	b.requireSuccess(taken[0].Retry(t.Context(), 0))
+	fetched := b.fetchTasks(1)
+	b.requireSuccess(fetched[0].Retry(t.Context(), 0))
 	arrivals(2)
 	b.enqueueTask("3")
 	arrivals(3)
@@ -210,24 +210,24 @@ func TestEnsureQueue(t *testing.T) {
 		want   broker.EnsureResult
 		paused bool
 	}{
-		"a queue that is not there is made": {func(*testEnv) {}, paused, broker.EnsureResult{Created: true}, true},
-		"one that asynq made is taken on":   {func(b *testEnv) { b.enqueueTask("x") }, paused, broker.EnsureResult{Updated: true}, true},
-		"twice changes nothing":             {func(b *testEnv) { b.ensureQueue() }, func(*broker.QueueConfig) {}, broker.EnsureResult{}, false},
-		"it is paused":                      {func(b *testEnv) { b.ensureQueue() }, paused, broker.EnsureResult{Updated: true}, true},
-		"a pause that somebody else made is ended": {
-			func(b *testEnv) { b.ensureQueue(); b.requireSuccess(b.ask.PauseQueue("orders")) }, func(*broker.QueueConfig) {},
+		"a missing queue is created":          {func(*testEnv) {}, paused, broker.EnsureResult{Created: true}, true},
+		"a queue created by asynq is adopted": {func(b *testEnv) { b.enqueueTask("x") }, paused, broker.EnsureResult{Updated: true}, true},
+		"a second call changes nothing":       {func(b *testEnv) { b.ensureQueue() }, func(*broker.QueueConfig) {}, broker.EnsureResult{}, false},
+		"a queue is paused":                   {func(b *testEnv) { b.ensureQueue() }, paused, broker.EnsureResult{Updated: true}, true},
+		"a pause by another client is ended": {
+			func(b *testEnv) { b.ensureQueue(); b.requireSuccess(b.inspector.PauseQueue("orders")) }, func(*broker.QueueConfig) {},
 			broker.EnsureResult{Drift: drift, Corrected: true},
 			false,
 		},
-		"or reported": {
-			func(b *testEnv) { b.ensureQueue(warn); b.requireSuccess(b.ask.PauseQueue("orders")) }, warn, broker.EnsureResult{Drift: drift}, true,
+		"a pause by another client is reported with drift policy Warn": {
+			func(b *testEnv) { b.ensureQueue(warn); b.requireSuccess(b.inspector.PauseQueue("orders")) }, warn, broker.EnsureResult{Drift: drift}, true,
 		},
-		"one that was deleted by hand is made again": {
-			func(b *testEnv) { b.ensureQueue(); b.requireSuccess(b.ask.DeleteQueue("orders", true)) }, func(*broker.QueueConfig) {},
+		"a deleted queue is created again": {
+			func(b *testEnv) { b.ensureQueue(); b.requireSuccess(b.inspector.DeleteQueue("orders", true)) }, func(*broker.QueueConfig) {},
 			broker.EnsureResult{Created: true},
 			false,
 		},
-		"a closed one is opened": {
+		"a queue that rejects messages accepts them again": {
 			func(b *testEnv) {
 				b.ensureQueue()
 				b.requireSuccess(b.RejectNewMessages(b.t.Context(), "orders", desiredQueue().Owner))
@@ -245,19 +245,19 @@ func TestEnsureQueue(t *testing.T) {
 			if diff := cmp.Diff(row.want, got); diff != "" {
 				t.Errorf("outcome (-want +got):\n%s", diff)
 			}
-			info, err := b.ask.GetQueueInfo("orders")
+			info, err := b.inspector.GetQueueInfo("orders")
 			b.requireSuccess(err)
 			if info.Paused != row.paused {
-				t.Errorf("asynq says that it is paused: %t", info.Paused)
+				t.Errorf("asynq reports paused: %t", info.Paused)
 			}
-			if closed := b.server.RunCLI("HEXISTS", "yardmaster:{orders}", "closed"); closed != "0" {
-				t.Errorf("it is closed: %s", closed)
+			if rejecting := b.server.RunCLI("HEXISTS", "yardmaster:{orders}", "closed"); rejecting != "0" {
+				t.Errorf("the queue rejects messages: %s", rejecting)
 			}
 		})
 	}
 }
 
-func TestOlderOwnerTakesQueue(t *testing.T) {
+func TestOlderOwnerGetsQueue(t *testing.T) {
 	t.Parallel()
 	other := func(created time.Duration) func(*broker.QueueConfig) {
 		return func(q *broker.QueueConfig) {
@@ -268,9 +268,9 @@ func TestOlderOwnerTakesQueue(t *testing.T) {
 		change func(*broker.QueueConfig)
 		want   broker.ErrorClass
 	}{
-		"an older one takes it":                 {other(-time.Hour), ""},
-		"a younger one does not":                {other(time.Hour), broker.ClassConflict},
-		"unless it supersedes one that is gone": {func(q *broker.QueueConfig) { other(time.Hour)(q); q.ReplacesOwnerUID = "1" }, ""},
+		"an older owner gets the queue":                                {other(-time.Hour), ""},
+		"a younger owner does not":                                     {other(time.Hour), broker.ClassConflict},
+		"a younger owner that replaces a deleted owner gets the queue": {func(q *broker.QueueConfig) { other(time.Hour)(q); q.ReplacesOwnerUID = "1" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -285,20 +285,20 @@ func TestOlderOwnerTakesQueue(t *testing.T) {
 			if row.want != "" {
 				loser = q.Owner
 			}
-			for what, err := range map[string]error{
-				"closing":   b.RejectNewMessages(t.Context(), "orders", loser),
-				"releasing": b.ReleaseOwnership(t.Context(), "orders", loser),
-				"deleting":  b.DeleteQueue(t.Context(), "orders", loser),
+			for call, err := range map[string]error{
+				"RejectNewMessages": b.RejectNewMessages(t.Context(), "orders", loser),
+				"ReleaseOwnership":  b.ReleaseOwnership(t.Context(), "orders", loser),
+				"DeleteQueue":       b.DeleteQueue(t.Context(), "orders", loser),
 			} {
 				if broker.ClassOf(err) != broker.ClassConflict {
-					t.Errorf("%s by who has it not: %v", what, err)
+					t.Errorf("%s by another owner: %v", call, err)
 				}
 			}
 		})
 	}
 }
 
-func TestAnyOwnerCanTakeAReleasedQueue(t *testing.T) {
+func TestAnyOwnerCanGetAReleasedQueue(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	b.ensureQueue()
@@ -318,21 +318,21 @@ func TestEnforcementReportsFieldsThatAsynqIgnores(t *testing.T) {
 		field  broker.QueueField
 		want   broker.Enforcer
 	}{
-		"the lease that asynq has": {func(*broker.QueueConfig) {}, broker.FieldLease, broker.EnforcedByBroker},
-		"another lease":            {func(q *broker.QueueConfig) { q.Lease = time.Minute }, broker.FieldLease, broker.NotEnforced},
-		"one priority":             {func(*broker.QueueConfig) {}, broker.FieldPriorities, broker.EnforcedByBroker},
-		"two": {func(q *broker.QueueConfig) {
+		"the lease of asynq": {func(*broker.QueueConfig) {}, broker.FieldLease, broker.EnforcedByBroker},
+		"another lease":      {func(q *broker.QueueConfig) { q.Lease = time.Minute }, broker.FieldLease, broker.NotEnforced},
+		"one priority":       {func(*broker.QueueConfig) {}, broker.FieldPriorities, broker.EnforcedByBroker},
+		"two priorities": {func(q *broker.QueueConfig) {
 			q.Priorities = append(q.Priorities, broker.Priority{Name: "low", Weight: 1})
 		}, broker.FieldPriorities, broker.NotEnforced},
-		"maxInFlight":                    {func(q *broker.QueueConfig) { q.MaxInFlight = 5 }, broker.FieldMaxInFlight, broker.NotEnforced},
-		"maxBacklog":                     {func(q *broker.QueueConfig) { q.MaxBacklog = 5 }, broker.FieldMaxBacklog, broker.NotEnforced},
-		"a rate limit":                   {func(q *broker.QueueConfig) { q.RateLimit = &broker.RateLimit{Limit: 1, Per: time.Second, Burst: 1} }, broker.FieldRateLimit, broker.NotEnforced},
-		"the age of messages":            {func(q *broker.QueueConfig) { q.MaxAge = time.Hour }, broker.FieldMaxAge, broker.NotEnforced},
-		"dead letters as asynq has them": {func(*broker.QueueConfig) {}, broker.FieldDeadLetter, broker.EnforcedByBroker},
-		"fewer dead letters":             {func(q *broker.QueueConfig) { q.DeadLetter.MaxEntries = 5 }, broker.FieldDeadLetter, broker.NotEnforced},
-		"dead letters for shorter":       {func(q *broker.QueueConfig) { q.DeadLetter.Retention = time.Hour }, broker.FieldDeadLetter, broker.NotEnforced},
-		"retries":                        {func(*broker.QueueConfig) {}, broker.FieldRetry, broker.EnforcedByWorker},
-		"the pause":                      {func(*broker.QueueConfig) {}, broker.FieldPaused, broker.EnforcedByBroker},
+		"maxInFlight":                     {func(q *broker.QueueConfig) { q.MaxInFlight = 5 }, broker.FieldMaxInFlight, broker.NotEnforced},
+		"maxBacklog":                      {func(q *broker.QueueConfig) { q.MaxBacklog = 5 }, broker.FieldMaxBacklog, broker.NotEnforced},
+		"a rate limit":                    {func(q *broker.QueueConfig) { q.RateLimit = &broker.RateLimit{Limit: 1, Per: time.Second, Burst: 1} }, broker.FieldRateLimit, broker.NotEnforced},
+		"maxAge":                          {func(q *broker.QueueConfig) { q.MaxAge = time.Hour }, broker.FieldMaxAge, broker.NotEnforced},
+		"the dead letter limits of asynq": {func(*broker.QueueConfig) {}, broker.FieldDeadLetter, broker.EnforcedByBroker},
+		"fewer dead letters":              {func(q *broker.QueueConfig) { q.DeadLetter.MaxEntries = 5 }, broker.FieldDeadLetter, broker.NotEnforced},
+		"a shorter dead letter retention": {func(q *broker.QueueConfig) { q.DeadLetter.Retention = time.Hour }, broker.FieldDeadLetter, broker.NotEnforced},
+		"retry":                           {func(*broker.QueueConfig) {}, broker.FieldRetry, broker.EnforcedByWorker},
+		"paused":                          {func(*broker.QueueConfig) {}, broker.FieldPaused, broker.EnforcedByBroker},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := b.ensureQueue(row.change).Enforcement[row.field]
@@ -354,10 +354,10 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 	for _, d := range b.fetchTasks(5) {
 		b.requireSuccess(d.Bury(t.Context(), "no such customer", 1))
 	}
-	letters := b.DeadLetters("orders")
-	list, err := letters.List(t.Context(), 0, 3)
+	deadLetters := b.DeadLetters("orders")
+	list, err := deadLetters.List(t.Context(), 0, 3)
 	b.requireSuccess(err)
-	rest, err := letters.List(t.Context(), list[2].ID, 3)
+	rest, err := deadLetters.List(t.Context(), list[2].ID, 3)
 	b.requireSuccess(err)
 	if len(list) != 3 || len(rest) != 2 {
 		t.Fatalf("%d, then %d", len(list), len(rest))
@@ -378,7 +378,7 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 		t.Errorf("tasks (-sent +dead):\n%s", diff)
 	}
 
-	n, err := letters.Requeue(t.Context(), 2)
+	n, err := deadLetters.Requeue(t.Context(), 2)
 	b.requireSuccess(err)
 	if f := b.readStats(); n != 2 || f.Ready != 2 || f.DeadLetters != 3 {
 		t.Errorf("%d requeued: %+v", n, f)
@@ -388,13 +388,13 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 		t.Errorf("attempt %d: %v", attempt, err)
 	}
 
-	if _, err := letters.Move(t.Context(), "other", 0); broker.ClassOf(err) != broker.ClassNotFound {
-		t.Errorf("moving to a queue that is not there: %v", err)
+	if _, err := deadLetters.Move(t.Context(), "other", 0); broker.ClassOf(err) != broker.ClassNotFound {
+		t.Errorf("moving to a missing queue: %v", err)
 	}
 	q := desiredQueue(func(q *broker.QueueConfig) { q.Name = "other" })
 	_, err = b.EnsureQueue(t.Context(), q)
 	b.requireSuccess(err)
-	n, err = letters.Move(t.Context(), "other", 2)
+	n, err = deadLetters.Move(t.Context(), "other", 2)
 	b.requireSuccess(err)
 	moved, err := b.DeadLetters("other").List(t.Context(), 0, 0)
 	b.requireSuccess(err)
@@ -407,12 +407,12 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 		}
 	}
 
-	b.requireSuccess(letters.Purge(t.Context()))
+	b.requireSuccess(deadLetters.Purge(t.Context()))
 	if f := b.readStats(); f.DeadLetters != 0 {
 		t.Errorf("%+v", f)
 	}
 	if _, err := b.DeadLetters("nowhere").List(t.Context(), 0, 1); broker.ClassOf(err) != broker.ClassNotFound {
-		t.Errorf("of a queue that is not there: %v", err)
+		t.Errorf("listing a missing queue: %v", err)
 	}
 }
 
@@ -420,14 +420,14 @@ func TestInterruptedRequeueDoesNotDuplicateTask(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	id := b.enqueueTask("x")
-	b.requireSuccess(b.ask.ArchiveTask("orders", id))
+	b.requireSuccess(b.inspector.ArchiveTask("orders", id))
 	a := b.DeadLetters("orders").(*archivedTasks)
-	graves, err := a.listArchived(t.Context())
+	archived, err := a.listArchived(t.Context())
 	b.requireSuccess(err)
-	letter, err := b.ask.GetTaskInfo("orders", id)
+	letter, err := b.inspector.GetTaskInfo("orders", id)
 	b.requireSuccess(err)
-	// What a first try did before it broke off.
-	b.requireSuccess(a.enqueueCopy(t.Context(), asynq.NewTask("bill", []byte("x")), "orders", copyTaskID(&graves[0]), letter))
+	// An earlier attempt enqueued the copy and was interrupted.
+	b.requireSuccess(a.enqueueCopy(t.Context(), asynq.NewTask("bill", []byte("x")), "orders", copyTaskID(&archived[0]), letter))
 	n, err := a.Requeue(t.Context(), 0)
 	b.requireSuccess(err)
 	if f := b.readStats(); n != 1 || f.Ready != 1 || f.DeadLetters != 0 {
@@ -438,26 +438,26 @@ func TestInterruptedRequeueDoesNotDuplicateTask(t *testing.T) {
 func TestDeleteQueue(t *testing.T) {
 	t.Parallel()
 	owner := desiredQueue().Owner
-	full := func(b *testEnv) {
+	fillQueue := func(b *testEnv) {
 		b.ensureQueue()
 		b.enqueueTask("x")
 		b.enqueueTask("y", asynq.ProcessIn(time.Hour))
-		b.requireSuccess(b.ask.ArchiveTask("orders", b.enqueueTask("z")))
+		b.requireSuccess(b.inspector.ArchiveTask("orders", b.enqueueTask("z")))
 	}
 	for name, row := range map[string]struct {
-		before func(*testEnv)
-		gone   bool
+		before      func(*testEnv)
+		wantDeleted bool
 	}{
-		"what is not there is deleted": {func(*testEnv) {}, true},
-		"all that is in it goes":       {full, true},
-		"one that is closed and empty goes": {func(b *testEnv) {
+		"a missing queue needs no deletion":    {func(*testEnv) {}, true},
+		"all tasks are deleted with the queue": {fillQueue, true},
+		"a queue that rejects messages and is empty is deleted": {func(b *testEnv) {
 			b.ensureQueue()
 			b.requireSuccess(b.RejectNewMessages(b.t.Context(), "orders", owner))
 		}, true},
-		"one that is closed must be empty": {func(b *testEnv) { full(b); b.requireSuccess(b.RejectNewMessages(b.t.Context(), "orders", owner)) }, false},
-		"not while a task is worked on":    {func(b *testEnv) { full(b); b.fetchTasks(1) }, false},
-		"tasks of lost workers hold up nobody": {func(b *testEnv) {
-			full(b)
+		"a queue that rejects messages is kept until it is empty": {func(b *testEnv) { fillQueue(b); b.requireSuccess(b.RejectNewMessages(b.t.Context(), "orders", owner)) }, false},
+		"a queue with an active task is kept":                     {func(b *testEnv) { fillQueue(b); b.fetchTasks(1) }, false},
+		"active tasks of lost workers do not prevent the deletion": {func(b *testEnv) {
+			fillQueue(b)
 			b.server.RunCLI("RPOPLPUSH", "asynq:{orders}:pending", "asynq:{orders}:active")
 			b.server.RunCLI("ZADD", "asynq:{orders}:lease", fmt.Sprint(time.Now().Unix()-100), b.server.RunCLI("LINDEX", "asynq:{orders}:active", "0"))
 		}, true},
@@ -467,7 +467,7 @@ func TestDeleteQueue(t *testing.T) {
 			b := newTestEnv(t)
 			row.before(b)
 			err := b.DeleteQueue(t.Context(), "orders", owner)
-			if (err == nil) != row.gone {
+			if (err == nil) != row.wantDeleted {
 				t.Fatalf("%v", err)
 			}
 			left := b.server.RunCLI("--scan", "--pattern", "*{orders}*")
@@ -477,11 +477,11 @@ func TestDeleteQueue(t *testing.T) {
 					kept = append(kept, name)
 				}
 			}
-			if row.gone && len(kept) > 0 || !row.gone && len(kept) == 0 {
+			if row.wantDeleted && len(kept) > 0 || !row.wantDeleted && len(kept) == 0 {
 				t.Errorf("left: %s", left)
 			}
-			if _, err := b.Stats(t.Context(), "orders"); row.gone && broker.ClassOf(err) != broker.ClassNotFound {
-				t.Errorf("figures: %v", err)
+			if _, err := b.Stats(t.Context(), "orders"); row.wantDeleted && broker.ClassOf(err) != broker.ClassNotFound {
+				t.Errorf("stats: %v", err)
 			}
 		})
 	}
@@ -493,26 +493,26 @@ func TestWaitForMessageReturnsWithFirstTask(t *testing.T) {
 		before, then func(*testEnv)
 		within       time.Duration
 	}{
-		"that is there":               {func(b *testEnv) { b.enqueueTask("x") }, func(*testEnv) {}, time.Second},
-		"that comes":                  {func(*testEnv) {}, func(b *testEnv) { b.enqueueTask("x") }, time.Second},
-		"that becomes due":            {func(b *testEnv) { b.enqueueTask("x", asynq.ProcessIn(2*time.Second)) }, func(*testEnv) {}, 4 * time.Second},
-		"that was sent to become due": {func(*testEnv) {}, func(b *testEnv) { b.enqueueTask("x", asynq.ProcessIn(time.Second)) }, pollInterval + 3*time.Second},
+		"a pending task":                 {func(b *testEnv) { b.enqueueTask("x") }, func(*testEnv) {}, time.Second},
+		"a task enqueued while waiting":  {func(*testEnv) {}, func(b *testEnv) { b.enqueueTask("x") }, time.Second},
+		"a scheduled task":               {func(b *testEnv) { b.enqueueTask("x", asynq.ProcessIn(2*time.Second)) }, func(*testEnv) {}, 4 * time.Second},
+		"a task scheduled while waiting": {func(*testEnv) {}, func(b *testEnv) { b.enqueueTask("x", asynq.ProcessIn(time.Second)) }, pollInterval + 3*time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newTestEnv(t)
 			b.ensureQueue()
 			row.before(b)
-			began := time.Now()
-			woken := make(chan error, 1)
-			go func() { woken <- b.WaitForMessage(t.Context(), "orders") }()
-			// It may not be waiting yet; that does not matter here.
+			start := time.Now()
+			returned := make(chan error, 1)
+			go func() { returned <- b.WaitForMessage(t.Context(), "orders") }()
+			// The call may not be waiting yet, which makes no difference.
 			row.then(b)
 			select {
-			case err := <-woken:
+			case err := <-returned:
 				b.requireSuccess(err)
 			case <-time.After(row.within):
-				t.Fatalf("not after %s", time.Since(began))
+				t.Fatalf("it did not return within %s", time.Since(start))
 			}
 			if f := b.readStats(); f.Ready != 1 {
 				t.Errorf("%+v", f)
@@ -521,7 +521,7 @@ func TestWaitForMessageReturnsWithFirstTask(t *testing.T) {
 	}
 }
 
-func TestWaitForMessageTakesNothingAndEndsWithContext(t *testing.T) {
+func TestWaitForMessageFetchesNothingAndEndsWithContext(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	b.ensureQueue()
@@ -532,17 +532,17 @@ func TestWaitForMessageTakesNothingAndEndsWithContext(t *testing.T) {
 	}
 	first, second := b.enqueueTask("1"), b.enqueueTask("2")
 	b.requireSuccess(b.WaitForMessage(t.Context(), "orders"))
-	there, err := b.waitForPending(t.Context(), "orders", time.Second)
+	found, err := b.waitForPending(t.Context(), "orders", time.Second)
 	b.requireSuccess(err)
-	if list := b.server.RunCLI("LRANGE", "asynq:{orders}:pending", "0", "-1"); !there || list != second+"\n"+first {
-		t.Errorf("%t, %s", there, list)
+	if list := b.server.RunCLI("LRANGE", "asynq:{orders}:pending", "0", "-1"); !found || list != second+"\n"+first {
+		t.Errorf("%t, %s", found, list)
 	}
 	if err := b.WaitForMessage(t.Context(), "nowhere"); broker.ClassOf(err) != broker.ClassNotFound {
-		t.Errorf("at a queue that is not there: %v", err)
+		t.Errorf("missing queue: %v", err)
 	}
 	b.server.Stop()
 	if err := b.WaitForMessage(t.Context(), "orders"); broker.ClassOf(err) != broker.ClassUnreachable {
-		t.Errorf("at a server that is not there: %v", err)
+		t.Errorf("stopped server: %v", err)
 	}
 }
 
@@ -554,17 +554,17 @@ func TestErrorsHaveAClass(t *testing.T) {
 	_, missing := b.Stats(t.Context(), "nowhere")
 	_, noSource := b.Subscribe(t.Context(), "nowhere")
 	b.server.Stop()
-	_, gone := b.Stats(t.Context(), "orders")
-	_, goneToo := b.EnsureQueue(t.Context(), desiredQueue())
+	_, statsError := b.Stats(t.Context(), "orders")
+	_, ensureError := b.EnsureQueue(t.Context(), desiredQueue())
 	for name, row := range map[string]struct {
 		err  error
 		want broker.ErrorClass
 	}{
-		"a name that cannot be": {invalid, broker.ClassInvalid},
-		"figures of no queue":   {missing, broker.ClassNotFound},
-		"a source of no queue":  {noSource, broker.ClassNotFound},
-		"figures of no server":  {gone, broker.ClassUnreachable},
-		"a queue on no server":  {goneToo, broker.ClassUnreachable},
+		"EnsureQueue with an invalid name": {invalid, broker.ClassInvalid},
+		"Stats of a missing queue":         {missing, broker.ClassNotFound},
+		"Subscribe to a missing queue":     {noSource, broker.ClassNotFound},
+		"Stats without a server":           {statsError, broker.ClassUnreachable},
+		"EnsureQueue without a server":     {ensureError, broker.ClassUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := broker.ClassOf(row.err); row.err == nil || got != row.want {

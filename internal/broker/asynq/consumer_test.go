@@ -11,10 +11,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-func nextTask(t *testing.T, lane broker.Consumer, wait time.Duration) broker.Delivery {
+func nextTask(t *testing.T, consumer broker.Consumer, wait time.Duration) broker.Delivery {
 	t.Helper()
 	var one broker.Delivery
-	n, err := lane.Next(t.Context(), wait, func(d broker.Delivery) { one = d })
+	n, err := consumer.Next(t.Context(), wait, func(d broker.Delivery) { one = d })
 	if err != nil || (n == 1) != (one != nil) {
 		t.Fatalf("%d: %v", n, err)
 	}
@@ -23,7 +23,7 @@ func nextTask(t *testing.T, lane broker.Consumer, wait time.Duration) broker.Del
 
 func (b *testEnv) findTask(id string) *asynq.TaskInfo {
 	b.t.Helper()
-	task, err := b.ask.GetTaskInfo("orders", id)
+	task, err := b.inspector.GetTaskInfo("orders", id)
 	if errors.Is(err, asynq.ErrTaskNotFound) {
 		return nil
 	}
@@ -37,27 +37,27 @@ func TestTasksAreDequeuedOnlyOnRequest(t *testing.T) {
 	for n := range 10 {
 		b.enqueueTask(fmt.Sprint(n))
 	}
-	lane := b.openConsumer(b.Engine)
+	consumer := b.openConsumer(b.Engine)
 	for want := range int64(4) {
-		// An asynq server of its own would have taken all by now.
+		// A regular asynq server would have dequeued all tasks by now.
 		time.Sleep(2 * retryInterval)
 		if f := b.readStats(); f.InFlight != want || f.Ready != 10-want {
 			t.Fatalf("%+v, want %d in flight", f, want)
 		}
-		d := nextTask(t, lane, time.Second)
+		d := nextTask(t, consumer, time.Second)
 		if m := d.Message(); string(m.Payload) != fmt.Sprint(want) || m.Headers[headerType][0] != "bill" || time.Since(m.SentTime) > time.Minute || m.Priority != "default" {
 			t.Errorf("%+v", m)
 		}
-		if behind := d.PendingCount(); behind != uint64(9-want) {
-			t.Errorf("%d are behind it", behind)
+		if pending := d.PendingCount(); pending != uint64(9-want) {
+			t.Errorf("%d tasks are pending after it", pending)
 		}
 	}
-	all, got := collectInto(t, lane, 100)
+	all, got := collectInto(t, consumer, 100)
 	if got != 6 || len(all) != 6 {
-		t.Errorf("%d of what is ready", got)
+		t.Errorf("fetched %d tasks, want 6", got)
 	}
-	if _, got := collectInto(t, lane, 1); got != 0 {
-		t.Errorf("%d of nothing", got)
+	if _, got := collectInto(t, consumer, 1); got != 0 {
+		t.Errorf("fetched %d tasks from an empty queue", got)
 	}
 }
 
@@ -65,13 +65,13 @@ func TestNextReturnsWithFirstTask(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	b.ensureQueue()
-	lane := b.openConsumer(b.Engine)
-	if d := nextTask(t, lane, 300*time.Millisecond); d != nil {
-		t.Fatal("there is something")
+	consumer := b.openConsumer(b.Engine)
+	if d := nextTask(t, consumer, 300*time.Millisecond); d != nil {
+		t.Fatal("an empty queue delivered a task")
 	}
 	began := time.Now()
 	time.AfterFunc(200*time.Millisecond, func() { b.enqueueTask("x") })
-	if d := nextTask(t, lane, 10*time.Second); d == nil || time.Since(began) > 5*time.Second {
+	if d := nextTask(t, consumer, 10*time.Second); d == nil || time.Since(began) > 5*time.Second {
 		t.Errorf("after %s", time.Since(began))
 	}
 }
@@ -84,13 +84,13 @@ func TestPausedQueueDeliversNothing(t *testing.T) {
 	pause := func(q *broker.QueueConfig) { q.Paused = true }
 	b.ensureQueue(pause)
 	b.ensureQueue(pause)
-	lane := b.openConsumer(b.Engine)
-	if d := nextTask(t, lane, 500*time.Millisecond); d != nil {
-		t.Fatal("it is given out")
+	consumer := b.openConsumer(b.Engine)
+	if d := nextTask(t, consumer, 500*time.Millisecond); d != nil {
+		t.Fatal("a paused queue delivered a task")
 	}
 	b.ensureQueue()
-	if d := nextTask(t, lane, time.Second); d == nil {
-		t.Fatal("it is not given out")
+	if d := nextTask(t, consumer, time.Second); d == nil {
+		t.Fatal("a resumed queue delivered nothing")
 	}
 }
 
@@ -99,34 +99,34 @@ func TestOutcomesOfADelivery(t *testing.T) {
 	for name, row := range map[string]struct {
 		options []asynq.Option
 		end     func(*testEnv, broker.Delivery) error
-		state   asynq.TaskState // 0: the task is gone
+		state   asynq.TaskState // 0: the task is deleted
 		retried int
-		says    string
+		lastErr string
 	}{
-		"Ack: it is gone": {nil, func(b *testEnv, d broker.Delivery) error { return d.Ack(b.t.Context(), true) }, 0, 0, ""},
-		"Ack: it is kept for as long as its producer wants": {
+		"Ack deletes the task": {nil, func(b *testEnv, d broker.Delivery) error { return d.Ack(b.t.Context(), true) }, 0, 0, ""},
+		"Ack keeps the task for the retention set by its producer": {
 			[]asynq.Option{asynq.Retention(time.Hour)},
 			func(b *testEnv, d broker.Delivery) error { return d.Ack(b.t.Context(), true) }, asynq.TaskStateCompleted, 0, "",
 		},
-		"Retry: it waits for its next attempt": {
+		"Retry schedules the next attempt": {
 			nil, func(b *testEnv, d broker.Delivery) error { return d.Retry(b.t.Context(), time.Hour) }, asynq.TaskStateRetry, 1, "the attempt failed",
 		},
-		"Retry: its producer allows no other attempt": {
+		"Retry archives a task without attempts left": {
 			[]asynq.Option{asynq.MaxRetry(0)},
 			func(b *testEnv, d broker.Delivery) error { return d.Retry(b.t.Context(), time.Hour) }, asynq.TaskStateArchived, 0, "the attempt failed",
 		},
-		"Return: it can be taken": {
+		"Release makes the task pending": {
 			nil, func(b *testEnv, d broker.Delivery) error { return d.Release(b.t.Context(), 0) }, asynq.TaskStatePending, 0, "",
 		},
-		"Return: also if it has no other attempt": {
+		"Release makes a task without attempts left pending": {
 			[]asynq.Option{asynq.MaxRetry(0)},
 			func(b *testEnv, d broker.Delivery) error { return d.Release(b.t.Context(), 0) }, asynq.TaskStatePending, 0, "",
 		},
-		"Return: it can be taken later": {
+		"Release with a delay schedules the task": {
 			[]asynq.Option{asynq.MaxRetry(0)},
 			func(b *testEnv, d broker.Delivery) error { return d.Release(b.t.Context(), time.Hour) }, asynq.TaskStateScheduled, 0, "",
 		},
-		"Bury: it is a dead letter": {
+		"Bury archives the task": {
 			nil, func(b *testEnv, d broker.Delivery) error { return d.Bury(b.t.Context(), "not JSON", 1) }, asynq.TaskStateArchived, 0, "not JSON",
 		},
 	} {
@@ -134,33 +134,33 @@ func TestOutcomesOfADelivery(t *testing.T) {
 			t.Parallel()
 			b := newTestEnv(t)
 			id := b.enqueueTask("x", row.options...)
-			lane := b.openConsumer(b.Engine)
-			d := nextTask(t, lane, time.Second)
+			consumer := b.openConsumer(b.Engine)
+			d := nextTask(t, consumer, time.Second)
 			b.requireSuccess(d.ExtendLease(t.Context()))
 			b.requireSuccess(row.end(b, d))
-			b.requireSuccess(row.end(b, d)) // said again, as after a broken connection
+			b.requireSuccess(row.end(b, d)) // repeated, as after a broken connection
 			task := b.findTask(id)
 			if row.state == 0 {
 				if task != nil {
 					t.Errorf("%+v", task)
 				}
-			} else if task == nil || task.State != row.state || task.Retried != row.retried || task.LastErr != row.says {
+			} else if task == nil || task.State != row.state || task.Retried != row.retried || task.LastErr != row.lastErr {
 				t.Errorf("%+v", task)
 			}
 			if f := b.readStats(); f.InFlight != 0 {
 				t.Errorf("%+v", f)
 			}
-			if gone, err := d.WasRemoved(t.Context()); !gone || err != nil {
-				t.Errorf("gone: %t, %v", gone, err)
+			if removed, err := d.WasRemoved(t.Context()); !removed || err != nil {
+				t.Errorf("removed: %t, %v", removed, err)
 			}
 			if row.state == asynq.TaskStatePending {
-				again := nextTask(t, lane, time.Second)
+				again := nextTask(t, consumer, time.Second)
 				if again == nil {
-					t.Fatal("it is not given out again")
+					t.Fatal("the task is not delivered again")
 				}
 				b.requireSuccess(again.Ack(t.Context(), true))
 				if b.findTask(id) != nil {
-					t.Error("it is still there")
+					t.Error("the task still exists")
 				}
 			}
 		})
@@ -171,11 +171,11 @@ func TestRetriedTaskReturnsAfterDelayWithAttempts(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	b.enqueueTask("x")
-	lane := b.openConsumer(b.Engine)
+	consumer := b.openConsumer(b.Engine)
 	for attempt := 1; attempt <= 3; attempt++ {
-		d := nextTask(t, lane, 10*time.Second)
+		d := nextTask(t, consumer, 10*time.Second)
 		if d == nil {
-			t.Fatalf("attempt %d does not come", attempt)
+			t.Fatalf("attempt %d was not delivered", attempt)
 		}
 		if got, err := d.AttemptNumber(t.Context()); got != attempt || err != nil {
 			t.Errorf("attempt %d: %v, want %d", got, err, attempt)
@@ -189,12 +189,12 @@ func TestTimedOutTaskCannotBeSettled(t *testing.T) {
 	b := newTestEnv(t)
 	id := b.enqueueTask("x", asynq.Timeout(time.Second))
 	d := nextTask(t, b.openConsumer(b.Engine), time.Second)
-	eventually(t, "asynq takes it away", func() bool { return b.findTask(id).State == asynq.TaskStateRetry })
+	eventually(t, "asynq retries the task", func() bool { return b.findTask(id).State == asynq.TaskStateRetry })
 	if err := d.ExtendLease(t.Context()); broker.ClassOf(err) != broker.ClassInvalid {
-		t.Errorf("the lease: %v", err)
+		t.Errorf("extending the lease: %v", err)
 	}
-	if gone, err := d.WasRemoved(t.Context()); !gone || err != nil {
-		t.Errorf("gone: %t, %v", gone, err)
+	if removed, err := d.WasRemoved(t.Context()); !removed || err != nil {
+		t.Errorf("removed: %t, %v", removed, err)
 	}
 	if err := d.Ack(t.Context(), true); broker.ClassOf(err) != broker.ClassInvalid {
 		t.Errorf("acknowledging: %v", err)
@@ -208,10 +208,10 @@ func TestTasksOfStoppedConsumerCanBeSettled(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
 	first, second := b.enqueueTask("1"), b.enqueueTask("2")
-	lane := b.openConsumer(b.Engine)
-	d := nextTask(t, lane, time.Second)
-	lane.Stop()
-	time.Sleep(2 * shutdownTimeout) // longer than a server waits that was shut down
+	consumer := b.openConsumer(b.Engine)
+	d := nextTask(t, consumer, time.Second)
+	consumer.Stop()
+	time.Sleep(2 * shutdownTimeout) // longer than a stopped asynq server waits for its tasks
 	b.requireSuccess(d.ExtendLease(t.Context()))
 	b.requireSuccess(d.Ack(t.Context(), true))
 	if b.findTask(first) != nil || b.findTask(second).State != asynq.TaskStatePending {
@@ -234,7 +234,7 @@ func TestDisconnectReleasesUnsettledTasks(t *testing.T) {
 		t.Errorf("acknowledging: %v", err)
 	}
 	if other := nextTask(t, b.openConsumer(b.Engine), time.Second); other == nil {
-		t.Error("nobody else has it")
+		t.Error("the task is not delivered to another consumer")
 	}
 }
 
@@ -243,25 +243,25 @@ func TestConsumerContinuesAfterServerRestart(t *testing.T) {
 	b := newTestEnv(t)
 	b.enqueueTask("1")
 	b.enqueueTask("2")
-	lane := b.openConsumer(b.Engine)
-	d := nextTask(t, lane, time.Second)
+	consumer := b.openConsumer(b.Engine)
+	d := nextTask(t, consumer, time.Second)
 	b.server.Stop()
 	if err := d.Ack(t.Context(), true); broker.ClassOf(err) != broker.ClassUnreachable {
 		t.Errorf("acknowledging: %v", err)
 	}
-	if n, err := lane.Next(t.Context(), time.Second, func(broker.Delivery) {}); n != 0 || broker.ClassOf(err) != broker.ClassUnreachable {
+	if n, err := consumer.Next(t.Context(), time.Second, func(broker.Delivery) {}); n != 0 || broker.ClassOf(err) != broker.ClassUnreachable {
 		t.Errorf("%d: %v", n, err)
 	}
 	b.server.Restart()
-	eventually(t, "asynq has stored it", func() bool { return d.Ack(t.Context(), true) == nil })
-	eventually(t, "the next one comes", func() bool {
-		n, err := lane.Next(t.Context(), time.Second, func(broker.Delivery) {})
+	eventually(t, "the acknowledgement is stored", func() bool { return d.Ack(t.Context(), true) == nil })
+	eventually(t, "the next task is delivered", func() bool {
+		n, err := consumer.Next(t.Context(), time.Second, func(broker.Delivery) {})
 		return n == 1 && err == nil
 	})
 }
 
-// asynq repeats a word that it could not store, and the task may be with somebody else by
-// then: here, with the same lane.
+// asynq repeats a result that it could not store. By then the task may have been delivered again,
+// in this test to the same consumer.
 func TestLateResultOfAnEarlierDeliveryIsIgnored(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
@@ -272,7 +272,7 @@ func TestLateResultOfAnEarlierDeliveryIsIgnored(t *testing.T) {
 	late := &gatedClient{b.Engine.client, l}
 	done := late.Eval(t.Context(), `return redis.call("LREM", KEYS[1], 0, ARGV[1])`, []string{activeKey("orders"), leaseKey("orders"), taskKey("orders", id)}, id)
 	if !isTaskNotActive(done.Err()) {
-		t.Errorf("it says %v, %v", done.Val(), done.Err())
+		t.Errorf("got %v, %v, want an error that the task is not active", done.Val(), done.Err())
 	}
 	b.requireSuccess(d.ExtendLease(t.Context()))
 	b.requireSuccess(d.Ack(t.Context(), true))
@@ -291,10 +291,10 @@ func TestSecondPriorityHasNoMessages(t *testing.T) {
 	b.requireSuccess(err)
 	defer low.Stop()
 	if _, got := collectInto(t, low, 1); got != 0 || nextTask(t, low, 10*time.Millisecond) != nil {
-		t.Error("the second has messages")
+		t.Error("the second priority has messages")
 	}
 	if d := nextTask(t, high, time.Second); d == nil || d.Message().Priority != "high" {
-		t.Error("the first has none")
+		t.Error("the first priority has none")
 	}
 	limiter, err := from.RateLimiter(t.Context())
 	b.requireSuccess(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/worker"
 )
 
-// workerSet are workers that come and go.
+// workerSet runs workers that start and stop during the test.
 type workerSet struct {
 	t      *testing.T
 	config worker.Config
@@ -25,8 +25,8 @@ type workerSet struct {
 	done map[string]int
 }
 
-// startWorker has another worker work until the function is called, which drains it.
-func (c *workerSet) startWorker() (leave func()) {
+// startWorker starts a worker and returns a function that drains it.
+func (c *workerSet) startWorker() (drain func()) {
 	c.t.Helper()
 	w, err := worker.New(worker.Options{Config: c.config, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}, c.handleJob)
 	if err != nil {
@@ -57,8 +57,8 @@ func (c *workerSet) countRun() int {
 	return len(c.done)
 }
 
-// Tasks have no second attempt, so that one that is lost on the way is lost for good, and
-// one that is tried twice is counted twice.
+// Tasks have only one attempt: a task that a drain loses is not retried, and every run of a task
+// is counted.
 func TestDrainingWorkersNeitherLosesNorDuplicatesTasks(t *testing.T) {
 	t.Parallel()
 	const tasks = 5000
@@ -79,25 +79,25 @@ func TestDrainingWorkersNeitherLosesNorDuplicatesTasks(t *testing.T) {
 		sent <- nil
 	}()
 
-	began, drains := time.Now(), 0
-	leave := []func(){c.startWorker(), c.startWorker(), c.startWorker()}
-	for c.countRun() < tasks && time.Since(began) < time.Minute {
-		// Sooner than a worker has done what it holds.
+	start, drains := time.Now(), 0
+	drainFunctions := []func(){c.startWorker(), c.startWorker(), c.startWorker()}
+	for c.countRun() < tasks && time.Since(start) < time.Minute {
+		// Shorter than a worker needs for the tasks it has fetched.
 		time.Sleep(200 * time.Millisecond)
-		leave[0]()
-		leave = append(leave[1:], c.startWorker())
+		drainFunctions[0]()
+		drainFunctions = append(drainFunctions[1:], c.startWorker())
 		drains++
 	}
-	for _, end := range leave {
-		end()
+	for _, drain := range drainFunctions {
+		drain()
 	}
 	if err := <-sent; err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d tasks in %s, with %d drains", c.countRun(), time.Since(began).Round(time.Millisecond), drains+len(leave))
+	t.Logf("%d tasks in %s, with %d drains", c.countRun(), time.Since(start).Round(time.Millisecond), drains+len(drainFunctions))
 	for n := range tasks {
 		if times := c.done[fmt.Sprint(n)]; times != 1 {
-			t.Errorf("task %d is done %d times", n, times)
+			t.Errorf("task %d ran %d times", n, times)
 		}
 	}
 	if drains < 5 {

@@ -38,14 +38,14 @@ func TestConnectErrorHasCauseAndNoPassword(t *testing.T) {
 		class       broker.ErrorClass
 		want        string
 	}{
-		"nobody there":         {broker.Credentials{URL: at(stopped, "")}, broker.ClassUnreachable, ""},
-		"no password":          {broker.Credentials{URL: at(locked, "")}, broker.ClassUnauthorized, "Authorization Violation"},
-		"the wrong password":   {broker.Credentials{URL: at(locked, "u:secret@")}, broker.ClassUnauthorized, "Authorization Violation"},
-		"no JetStream":         {broker.Credentials{URL: at(plain, "")}, broker.ClassInvalid, "jetstream not enabled"},
-		"an unknown authority": {broker.Credentials{URL: at(encrypted, "")}, broker.ClassUnauthorized, "certificate"},
-		"not a URL":            {broker.Credentials{URL: "nats://u:secret@a b"}, broker.ClassInvalid, "url is not a valid URL"},
-		"no URL":               {broker.Credentials{}, broker.ClassInvalid, "url has no host"},
-		"another scheme":       {broker.Credentials{URL: "redis://u:secret@localhost"}, broker.ClassInvalid, `url has the scheme "redis"`},
+		"no server":                        {broker.Credentials{URL: at(stopped, "")}, broker.ClassUnreachable, ""},
+		"no password":                      {broker.Credentials{URL: at(locked, "")}, broker.ClassUnauthorized, "Authorization Violation"},
+		"the wrong password":               {broker.Credentials{URL: at(locked, "u:secret@")}, broker.ClassUnauthorized, "Authorization Violation"},
+		"no JetStream":                     {broker.Credentials{URL: at(plain, "")}, broker.ClassInvalid, "jetstream not enabled"},
+		"an unknown certificate authority": {broker.Credentials{URL: at(encrypted, "")}, broker.ClassUnauthorized, "certificate"},
+		"not a URL":                        {broker.Credentials{URL: "nats://u:secret@a b"}, broker.ClassInvalid, "url is not a valid URL"},
+		"no URL":                           {broker.Credentials{}, broker.ClassInvalid, "url has no host"},
+		"an unsupported scheme":            {broker.Credentials{URL: "redis://u:secret@localhost"}, broker.ClassInvalid, `url has the scheme "redis"`},
 		"an invalid certificate authority": {
 			broker.Credentials{URL: at(encrypted, ""), TLS: &broker.TLS{CA: []byte("x")}}, broker.ClassInvalid, "the CA certificate is not PEM",
 		},
@@ -68,7 +68,7 @@ func TestConnectErrorHasCauseAndNoPassword(t *testing.T) {
 			}
 		})
 	}
-	t.Run("all is right", func(t *testing.T) {
+	t.Run("a trusted server", func(t *testing.T) {
 		authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
 		e, err := Connect(t.Context(), broker.Credentials{URL: at(encrypted, ""), TLS: &broker.TLS{CA: authority}})
 		if err != nil {
@@ -83,12 +83,12 @@ func TestLoginFromURLOrCredentials(t *testing.T) {
 	users := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "u", odd })
 	tokens := natstest.Start(t, func(o *server.Options) { o.Authorization = odd })
 	for name, options := range map[string]broker.Credentials{
-		"in the URL":                 {URL: "nats://u:a%2Cb%40c%3Ad%2F%25@" + users.Address()},
-		"beside it":                  {URL: "nats://" + users.Address(), Username: "u", Password: odd},
-		"beside one without scheme":  {URL: users.Address(), Username: "u", Password: odd},
-		"beside one that says other": {URL: "nats://me:other@" + users.Address(), Username: "u", Password: odd},
-		"beside several":             {URL: "nats://127.0.0.1:1, nats://" + users.Address(), Username: "u", Password: odd},
-		"by a token":                 {URL: "nats://" + tokens.Address(), Token: odd},
+		"credentials in the URL":                   {URL: "nats://u:a%2Cb%40c%3Ad%2F%25@" + users.Address()},
+		"credentials and a URL":                    {URL: "nats://" + users.Address(), Username: "u", Password: odd},
+		"credentials and a URL without a scheme":   {URL: users.Address(), Username: "u", Password: odd},
+		"credentials take precedence over the URL": {URL: "nats://me:other@" + users.Address(), Username: "u", Password: odd},
+		"credentials and several URLs":             {URL: "nats://127.0.0.1:1, nats://" + users.Address(), Username: "u", Password: odd},
+		"a token":                                  {URL: "nats://" + tokens.Address(), Token: odd},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, err := Connect(t.Context(), options)
@@ -100,7 +100,7 @@ func TestLoginFromURLOrCredentials(t *testing.T) {
 	}
 }
 
-// The authority is changed in the file first, and then the server's certificate.
+// The CA is changed in the file first, then the server's certificate.
 func TestReconnectUsesCurrentCertificates(t *testing.T) {
 	pemOf := func(c tls.Certificate) []byte {
 		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})

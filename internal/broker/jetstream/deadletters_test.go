@@ -14,26 +14,26 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// fetchOne takes one message of the queue as a worker does.
+// fetchOne fetches one message of the queue like a worker.
 func fetchOne(t *testing.T, e *Engine, queue, priority string) broker.Delivery {
 	t.Helper()
 	source, err := e.Subscribe(t.Context(), queue)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lane, err := source.Consumer(t.Context(), priority)
+	consumer, err := source.Consumer(t.Context(), priority)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lane.Stop()
-	var taken broker.Delivery
-	if _, err := lane.Next(t.Context(), 5*time.Second, func(d broker.Delivery) { taken = d }); err != nil {
+	defer consumer.Stop()
+	var fetched broker.Delivery
+	if _, err := consumer.Next(t.Context(), 5*time.Second, func(d broker.Delivery) { fetched = d }); err != nil {
 		t.Fatal(err)
 	}
-	if taken == nil {
+	if fetched == nil {
 		t.Fatalf("no message of priority %s", priority)
 	}
-	return taken
+	return fetched
 }
 
 func listDeadLetters(t *testing.T, e *Engine, queue string) []broker.DeadLetter {
@@ -72,10 +72,10 @@ func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
 		t.Fatalf("dead letters (-want +got):\n%s", diff)
 	}
 	if got[0].SentTime.Before(sent) || got[0].DeadLetteredTime.Before(got[0].SentTime) {
-		t.Errorf("sent %s, died %s", got[0].SentTime, got[0].DeadLetteredTime)
+		t.Errorf("sent %s, dead-lettered %s", got[0].SentTime, got[0].DeadLetteredTime)
 	}
 	if f := readStats(t, e, "orders"); f.DeadLetters != 1 || f.Ready+f.InFlight+f.Delayed != 0 {
-		t.Errorf("figures %+v", f)
+		t.Errorf("stats %+v", f)
 	}
 
 	if n, err := e.DeadLetters("orders").Requeue(t.Context(), 0); err != nil || n != 1 {
@@ -87,10 +87,10 @@ func TestDeadLetterKeepsMessageAndRequeuesAsNew(t *testing.T) {
 	}
 	m := again.Message()
 	if diff := cmp.Diff(map[string][]string{"Tenant": {"a", "b"}}, m.Headers); diff != "" || string(m.Payload) != poison {
-		t.Errorf("%q came back, headers (-want +got):\n%s", m.Payload, diff)
+		t.Errorf("requeued %q, headers (-want +got):\n%s", m.Payload, diff)
 	}
 	if f := readStats(t, e, "orders"); f.DeadLetters != 0 {
-		t.Errorf("figures %+v", f)
+		t.Errorf("stats %+v", f)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestBuryingTwiceKeepsOneDeadLetter(t *testing.T) {
 		}
 	}
 	if got := listDeadLetters(t, e, "orders"); len(got) != 1 {
-		t.Errorf("%d letters", len(got))
+		t.Errorf("%d dead letters", len(got))
 	}
 }
 
@@ -153,10 +153,10 @@ func TestOnlyRequestedNumberOfDeadLettersIsHandled(t *testing.T) {
 		t.Errorf("purged: %v, %+v", err, readStats(t, e, "orders"))
 	}
 	if _, err := dead.Move(t.Context(), "nowhere", 0); broker.ClassOf(err) != broker.ClassNotFound {
-		t.Errorf("moving them nowhere: %v", err)
+		t.Errorf("moving to a missing queue: %v", err)
 	}
 	if _, err := dead.Move(t.Context(), "orders", 0); broker.ClassOf(err) != broker.ClassInvalid {
-		t.Errorf("moving them to where they are: %v", err)
+		t.Errorf("moving to the same queue: %v", err)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestDeadLetterOfRemovedPriorityIsRequeuedToAnother(t *testing.T) {
 		t.Fatalf("requeued %d: %v", n, err)
 	}
 	if got := fetchOne(t, e, "orders", "high").Message().Payload; string(got) != "a" {
-		t.Errorf("%s came back", got)
+		t.Errorf("requeued %s, want a", got)
 	}
 }
 
@@ -188,13 +188,13 @@ func TestMessageOverMaxDeliveriesIsRescued(t *testing.T) {
 	q := ordersQueue(func(q *broker.QueueConfig) { q.Retry.MaxAttempts = 1 })
 	ensureQueue(t, e, q)
 	publishWithHeaders(t, e, "yardmaster.orders.ready.default", "x", nats.Header{"Tenant": {"a"}})
-	// A worker of another make: it fails and fails, and never gives up by itself.
-	lane, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
+	// This consumer always fails and, unlike our worker, never dead-letters a message.
+	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 1 + extraDeliveries {
-		message, err := lane.Next()
+		message, err := consumer.Next()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,13 +202,13 @@ func TestMessageOverMaxDeliveriesIsRescued(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The server notices when it has somebody to give the message to. The last Nak may not
-	// have come to it yet: this one waits.
-	if _, err := lane.Fetch(1, jetstream.FetchMaxWait(30*time.Second)); err != nil {
+	// The server detects the exceeded limit at the next delivery. The last Nak may not have arrived
+	// yet, so the fetch waits.
+	if _, err := consumer.Fetch(1, jetstream.FetchMaxWait(30*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	rescued := 0
-	eventually(t, "it is rescued", func() bool {
+	eventually(t, "the message is rescued", func() bool {
 		n, err := e.Rescue(t.Context(), "orders")
 		if err != nil {
 			t.Fatal(err)
@@ -222,7 +222,7 @@ func TestMessageOverMaxDeliveriesIsRescued(t *testing.T) {
 		t.Errorf("dead letters %+v", got)
 	}
 	if f := readStats(t, e, "orders"); f.DeadLetters != 1 || f.Ready+f.InFlight+f.Delayed != 0 {
-		t.Errorf("figures %+v", f)
+		t.Errorf("stats %+v", f)
 	}
 	if n, err := e.Rescue(t.Context(), "orders"); n != 0 || err != nil {
 		t.Errorf("again: %d, %v", n, err)

@@ -29,7 +29,7 @@ func TestReleaseIsNotCountedAsAttempt(t *testing.T) {
 	}
 	d := fetchOne(t, e, "orders", "default")
 	if got := attemptNumber(t, d); got != 1 {
-		t.Errorf("after three returns it is attempt %d", got)
+		t.Errorf("after three releases it is attempt %d", got)
 	}
 	if err := d.Retry(t.Context(), 0); err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestRetryIsDeliveredAfterDelay(t *testing.T) {
 	}
 	fetchOne(t, e, "orders", "default")
 	if after := time.Since(failed); after < 500*time.Millisecond {
-		t.Errorf("it came after %s", after)
+		t.Errorf("it was delivered after %s", after)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestExtendedLeaseHolds(t *testing.T) {
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	d := fetchOne(t, e, "orders", "default")
 	other := make(chan time.Time, 1)
-	began := time.Now()
+	start := time.Now()
 	go func() {
 		fetchOne(t, e, "orders", "default") // waits for 5 s at most
 		other <- time.Now()
@@ -78,8 +78,8 @@ func TestExtendedLeaseHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish(t, e, "yardmaster.orders.ready.default", "y")
-	if at := <-other; at.Sub(began) < 2*time.Second {
-		t.Errorf("another worker got it after %s", at.Sub(began))
+	if at := <-other; at.Sub(start) < 2*time.Second {
+		t.Errorf("another worker got it after %s", at.Sub(start))
 	}
 }
 
@@ -88,14 +88,14 @@ func TestWasRemoved(t *testing.T) {
 	ensureQueue(t, e, ordersQueue())
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	d := fetchOne(t, e, "orders", "default")
-	if gone, err := d.WasRemoved(t.Context()); gone || err != nil {
-		t.Errorf("before: %t, %v", gone, err)
+	if removed, err := d.WasRemoved(t.Context()); removed || err != nil {
+		t.Errorf("before: %t, %v", removed, err)
 	}
 	if err := d.Ack(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	if gone, err := d.WasRemoved(t.Context()); !gone || err != nil {
-		t.Errorf("after: %t, %v", gone, err)
+	if removed, err := d.WasRemoved(t.Context()); !removed || err != nil {
+		t.Errorf("after: %t, %v", removed, err)
 	}
 }
 

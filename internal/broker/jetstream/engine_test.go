@@ -92,12 +92,12 @@ func readStats(t *testing.T, e *Engine, queue string) broker.QueueStats {
 	return f
 }
 
-// eventually asks until it is so: what the server does by itself has no other end.
-func eventually(t *testing.T, what string, so func() bool) {
+// eventually polls until the condition is true.
+func eventually(t *testing.T, description string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !so(); {
+	for deadline := time.Now().Add(10 * time.Second); !condition(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("not in 10 s: %s", what)
+			t.Fatalf("not within 10 s: %s", description)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -128,8 +128,8 @@ func TestEnsureQueueCreatesOnceAndThenChangesNothing(t *testing.T) {
 
 func TestEnsureQueueAppliesEachChange(t *testing.T) {
 	for name, row := range map[string]struct {
-		change func(*broker.QueueConfig)
-		so     func(*testing.T, *Engine) bool
+		change    func(*broker.QueueConfig)
+		isApplied func(*testing.T, *Engine) bool
 	}{
 		"lease": {
 			func(q *broker.QueueConfig) { q.Lease = time.Minute },
@@ -180,7 +180,7 @@ func TestEnsureQueueAppliesEachChange(t *testing.T) {
 			},
 		},
 	} {
-		// Even where drift is only warned of: this is not drift.
+		// A change of the spec is applied with both drift policies: it is not drift.
 		for _, drift := range []broker.DriftPolicy{broker.DriftCorrect, broker.DriftWarn} {
 			t.Run(name+", "+string(drift), func(t *testing.T) {
 				e := startEngine(t)
@@ -188,8 +188,8 @@ func TestEnsureQueueAppliesEachChange(t *testing.T) {
 				ensureQueue(t, e, q)
 				row.change(&q)
 				outcome := ensureQueue(t, e, q)
-				if !outcome.Updated || len(outcome.Drift) > 0 || !row.so(t, e) {
-					t.Errorf("not carried out: %+v", outcome)
+				if !outcome.Updated || len(outcome.Drift) > 0 || !row.isApplied(t, e) {
+					t.Errorf("the change is not applied: %+v", outcome)
 				}
 				if again := ensureQueue(t, e, q); again.Updated || len(again.Drift) > 0 {
 					t.Errorf("again: %+v", again)
@@ -209,7 +209,7 @@ func consumerInfo(t *testing.T, e *Engine, name string) *jetstream.ConsumerInfo 
 }
 
 func TestDriftIsReportedAndCorrected(t *testing.T) {
-	byHand := func(t *testing.T, e *Engine) {
+	changeManually := func(t *testing.T, e *Engine) {
 		t.Helper()
 		c := streamConfigOf(t, e, "yardmaster_orders")
 		c.MaxAge = time.Hour
@@ -233,22 +233,22 @@ func TestDriftIsReportedAndCorrected(t *testing.T) {
 	for name, row := range map[string]struct {
 		drift     broker.DriftPolicy
 		corrected bool
-		then      []string
+		wantNext  []string
 	}{
-		"is reported and undone": {broker.DriftCorrect, true, nil},
-		"is reported and kept":   {broker.DriftWarn, false, want},
+		"Correct reports and corrects it": {broker.DriftCorrect, true, nil},
+		"Warn reports and keeps it":       {broker.DriftWarn, false, want},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := startEngine(t)
 			q := ordersQueue(func(q *broker.QueueConfig) { q.Drift = row.drift })
 			ensureQueue(t, e, q)
-			byHand(t, e)
+			changeManually(t, e)
 			outcome := ensureQueue(t, e, q)
 			if diff := cmp.Diff(want, notifies(outcome)); diff != "" || outcome.Corrected != row.corrected || outcome.Updated {
 				t.Errorf("%+v, drift (-want +got):\n%s", outcome, diff)
 			}
-			if diff := cmp.Diff(row.then, notifies(ensureQueue(t, e, q))); diff != "" {
-				t.Errorf("drift then (-want +got):\n%s", diff)
+			if diff := cmp.Diff(row.wantNext, notifies(ensureQueue(t, e, q))); diff != "" {
+				t.Errorf("drift of the next call (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -285,7 +285,7 @@ func TestMissingObjectIsCreatedAgain(t *testing.T) {
 				t.Errorf("drift (-want +got):\n%s", diff)
 			}
 			if again := notifies(ensureQueue(t, e, q)); again != nil {
-				t.Errorf("drift then: %v", again)
+				t.Errorf("drift of the next call: %v", again)
 			}
 		})
 	}
@@ -306,32 +306,32 @@ func TestQueueHasOneOwner(t *testing.T) {
 	if !errors.As(err, &conflict) || conflict.Owner != aliceOwner || broker.ClassOf(err) != broker.ClassConflict {
 		t.Fatalf("the younger owner got %v", err)
 	}
-	for doing, does := range map[string]func(context.Context, string, broker.QueueOwner) error{
-		"close": e.RejectNewMessages, "release": e.ReleaseOwnership, "delete": e.DeleteQueue,
+	for name, call := range map[string]func(context.Context, string, broker.QueueOwner) error{
+		"RejectNewMessages": e.RejectNewMessages, "ReleaseOwnership": e.ReleaseOwnership, "DeleteQueue": e.DeleteQueue,
 	} {
-		if err := does(t.Context(), "orders", younger); broker.ClassOf(err) != broker.ClassConflict {
-			t.Errorf("the younger can %s it: %v", doing, err)
+		if err := call(t.Context(), "orders", younger); broker.ClassOf(err) != broker.ClassConflict {
+			t.Errorf("%s by the younger owner: %v", name, err)
 		}
 	}
-	superseding := by(younger)
-	superseding.ReplacesOwnerUID = aliceOwner.UID
-	ensureQueue(t, e, superseding) // alice is known to be gone
-	ensureQueue(t, e, by(older))   // the older wins, in any order
+	replacing := by(younger)
+	replacing.ReplacesOwnerUID = aliceOwner.UID
+	ensureQueue(t, e, replacing) // alice is known to be deleted
+	ensureQueue(t, e, by(older)) // the older owner gets the queue in any order
 	if _, err := e.EnsureQueue(t.Context(), by(aliceOwner)); broker.ClassOf(err) != broker.ClassConflict {
 		t.Errorf("alice got %v", err)
 	}
 	if err := e.ReleaseOwnership(t.Context(), "orders", older); err != nil {
 		t.Fatal(err)
 	}
-	ensureQueue(t, e, by(younger)) // nobody has it
+	ensureQueue(t, e, by(younger)) // the queue has no owner
 	if err := e.DeleteQueue(t.Context(), "orders", younger); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := e.Stats(t.Context(), "orders"); broker.ClassOf(err) != broker.ClassNotFound {
-		t.Errorf("the queue is still there: %v", err)
+		t.Errorf("the queue still exists: %v", err)
 	}
 	if err := e.DeleteQueue(t.Context(), "orders", younger); err != nil {
-		t.Errorf("deleting what is deleted: %v", err)
+		t.Errorf("deleting a deleted queue: %v", err)
 	}
 }
 
@@ -364,13 +364,13 @@ func TestMaxBacklogRejectsMessages(t *testing.T) {
 	publish(t, e, "yardmaster.orders.ready.default", "1")
 	publish(t, e, "yardmaster.orders.ready.default", "2")
 	if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.default", nil); err == nil {
-		t.Error("a full queue takes more")
+		t.Error("a full queue accepts messages")
 	}
-	ensureQueue(t, e, ordersQueue()) // now without
+	ensureQueue(t, e, ordersQueue()) // without maxBacklog
 	publish(t, e, "yardmaster.orders.ready.default", "3")
 	again := ensureQueue(t, e, ordersQueue(withMaxBacklog(2)))
 	if by := again.Enforcement[broker.FieldMaxBacklog]; by.By != broker.NotEnforced || by.Message == "" {
-		t.Errorf("a queue that delivers later: %+v", by)
+		t.Errorf("a queue with delayed messages: %+v", by)
 	}
 }
 
@@ -403,33 +403,33 @@ func TestWaitForMessage(t *testing.T) {
 		go func() { done <- e.WaitForMessage(t.Context(), "orders") }()
 		return done
 	}
-	listened := func() {
+	waitUntilListening := func() {
 		t.Helper()
-		eventually(t, "it listens", func() bool { return e.nc.NumSubscriptions() > 1 })
+		eventually(t, "the call is waiting", func() bool { return e.nc.NumSubscriptions() > 1 })
 	}
-	t.Run("returns at once if there is something", func(t *testing.T) {
+	t.Run("returns immediately if there is a message", func(t *testing.T) {
 		publish(t, e, "yardmaster.orders.ready.default", "x")
 		if err := <-waiting(); err != nil {
 			t.Error(err)
 		}
 	})
 	purgeStream(t, e)
-	t.Run("returns with the first message", func(t *testing.T) {
+	t.Run("returns when the first message arrives", func(t *testing.T) {
 		done := waiting()
-		listened()
+		waitUntilListening()
 		sent := time.Now()
 		publish(t, e, "yardmaster.orders.ready.default", "x")
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(sent); took > time.Second {
-			t.Errorf("after %s", took)
+		if elapsed := time.Since(sent); elapsed > time.Second {
+			t.Errorf("it returned after %s", elapsed)
 		}
 	})
 	purgeStream(t, e)
-	t.Run("returns with a message that came while it was not connected", func(t *testing.T) {
+	t.Run("returns when a message arrived while it was disconnected", func(t *testing.T) {
 		done := waiting()
-		listened()
+		waitUntilListening()
 		s.Stop()
 		s.Restart()
 		other := connectTo(t, s)
@@ -439,7 +439,7 @@ func TestWaitForMessage(t *testing.T) {
 		}
 	})
 	purgeStream(t, e)
-	t.Run("ends with its context", func(t *testing.T) {
+	t.Run("ends when its context is canceled", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := e.WaitForMessage(ctx, "orders"); !errors.Is(err, context.Canceled) {
@@ -468,13 +468,13 @@ func TestRemovedPriorityIsDeletedOnceEmpty(t *testing.T) {
 		t.Errorf("retiring %v", got)
 	}
 	if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.low", nil); !errors.Is(err, jetstream.ErrNoStreamResponse) {
-		t.Errorf("it can still be sent to: %v", err)
+		t.Errorf("a retiring priority accepts messages: %v", err)
 	}
-	lane, err := e.js.Consumer(t.Context(), "yardmaster_orders", "low")
+	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "low")
 	if err != nil {
 		t.Fatal(err)
 	}
-	message, err := lane.Next()
+	message, err := consumer.Next()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -485,7 +485,7 @@ func TestRemovedPriorityIsDeletedOnceEmpty(t *testing.T) {
 		t.Errorf("still retiring %v", got)
 	}
 	if _, err := e.js.Consumer(t.Context(), "yardmaster_orders", "low"); !isNotFound(err) {
-		t.Errorf("its consumer is still there: %v", err)
+		t.Errorf("its consumer still exists: %v", err)
 	}
 }
 
@@ -496,7 +496,7 @@ func TestPauseAndResume(t *testing.T) {
 		q.Paused = paused
 		ensureQueue(t, e, q)
 		if consumerInfo(t, e, "high").Paused != paused || consumerInfo(t, e, "low").Paused != paused {
-			t.Errorf("not all are, or not: %t", paused)
+			t.Errorf("not all consumers have paused %t", paused)
 		}
 	}
 }
@@ -511,14 +511,14 @@ func TestQueueThatRejectsMessagesDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.default", nil); !errors.Is(err, jetstream.ErrNoStreamResponse) {
-		t.Errorf("it takes more: %v", err)
+		t.Errorf("it accepts messages: %v", err)
 	}
-	lane, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
+	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"x", "later"} {
-		message, err := lane.Next(jetstream.FetchMaxWait(5 * time.Second))
+		message, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
 		if err != nil {
 			t.Fatalf("%s: %v", want, err)
 		}
@@ -542,7 +542,7 @@ func TestQueueSurvivesServerRestart(t *testing.T) {
 	s.Restart()
 	eventually(t, "it is connected again", func() bool { return e.nc.Stats().Reconnects > 0 })
 	if f := readStats(t, e, "orders"); f.Ready != 1 {
-		t.Errorf("figures %+v", f)
+		t.Errorf("stats %+v", f)
 	}
 	if again := ensureQueue(t, e, ordersQueue()); again.Created || again.Updated || len(again.Drift) > 0 {
 		t.Errorf("again: %+v", again)

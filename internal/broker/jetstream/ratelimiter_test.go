@@ -41,7 +41,7 @@ func TestWithoutRateLimitJobsStartImmediately(t *testing.T) {
 	}
 }
 
-// Each of many workers, with a connection of its own, takes all it can get.
+// Ten workers with separate connections reserve as many slots as they can.
 func TestWorkersShareOneRateLimit(t *testing.T) {
 	e := startEngine(t)
 	ensureQueue(t, e, ordersQueue(withRateLimit(500, 1)))
@@ -58,7 +58,7 @@ func TestWorkersShareOneRateLimit(t *testing.T) {
 			for {
 				some, err := l.Reserve(ctx, 5)
 				if err != nil {
-					return // the time is over
+					return // the test's time is over
 				}
 				mu.Lock()
 				slots = append(slots, some...)
@@ -72,15 +72,15 @@ func TestWorkersShareOneRateLimit(t *testing.T) {
 	group.Wait()
 	slices.SortFunc(slots, time.Time.Compare)
 	const window = 2 * time.Second
-	begin := slots[0].Add(500 * time.Millisecond)
+	windowStart := slots[0].Add(500 * time.Millisecond)
 	n := 0
 	for _, slot := range slots {
-		if !slot.Before(begin) && slot.Before(begin.Add(window)) {
+		if !slot.Before(windowStart) && slot.Before(windowStart.Add(window)) {
 			n++
 		}
 	}
 	if n < 950 || n > 1050 {
-		t.Errorf("%d jobs begin within %s, the limit is 1000", n, window)
+		t.Errorf("%d jobs start within %s, the limit is 1000", n, window)
 	}
 }
 
@@ -91,11 +91,11 @@ func TestChangedRateLimitAppliesImmediately(t *testing.T) {
 	if _, err := l.Reserve(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
+	start := time.Now()
 	ensureQueue(t, e, ordersQueue(withRateLimit(1000, 1)))
 	eventually(t, "the new limit is known", func() bool { return l.(*rateLimiter).currentLimit.Load().Limit == 1000 })
-	if _, err := l.Reserve(t.Context(), 1); err != nil || time.Since(began) > 700*time.Millisecond {
-		t.Errorf("the next job begins after %s: %v", time.Since(began), err)
+	if _, err := l.Reserve(t.Context(), 1); err != nil || time.Since(start) > 700*time.Millisecond {
+		t.Errorf("the next job starts after %s: %v", time.Since(start), err)
 	}
 	ensureQueue(t, e, ordersQueue())
 	eventually(t, "there is no limit", func() bool { return !l.IsLimited() })
@@ -113,9 +113,9 @@ func TestInvalidBucketContentIsIgnored(t *testing.T) {
 		if _, err := bucket.PutString(t.Context(), rateStateKey, text); err != nil {
 			t.Fatal(err)
 		}
-		began := time.Now()
-		if _, err := l.Reserve(t.Context(), 1); err != nil || time.Since(began) > time.Second {
-			t.Errorf("%s: the next job begins after %s: %v", text, time.Since(began), err)
+		start := time.Now()
+		if _, err := l.Reserve(t.Context(), 1); err != nil || time.Since(start) > time.Second {
+			t.Errorf("%s: the next job starts after %s: %v", text, time.Since(start), err)
 		}
 	}
 	if _, err := bucket.PutString(t.Context(), rateLimitKey, `{"limit":-5}`); err != nil {

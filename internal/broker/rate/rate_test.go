@@ -21,36 +21,36 @@ func TestTakeSlots(t *testing.T) {
 		number int
 		want   SlotGrant
 	}{
-		"the first job begins at once": {
+		"the first job starts immediately": {
 			tenth, -time.Hour, 1, SlotGrant{Slots: []time.Time{timeAt(0)}, State: SharedState{timeAt(0)}},
 		},
-		"slots that come soon are taken": {
+		"slots within the lead time are granted": {
 			tenth, 0, 9, SlotGrant{Slots: []time.Time{timeAt(0), timeAt(100 * ms), timeAt(200 * ms)}, State: SharedState{timeAt(300 * ms)}},
 		},
-		"no more than asked for": {
+		"at most the requested number of slots is granted": {
 			tenth, 0, 2, SlotGrant{Slots: []time.Time{timeAt(0), timeAt(100 * ms)}, State: SharedState{timeAt(200 * ms)}},
 		},
-		"a slot that comes late is waited for": {
+		"a slot after the lead time is not granted yet": {
 			tenth, 250 * ms, 1, SlotGrant{State: SharedState{timeAt(250 * ms)}, RetryTime: timeAt(50 * ms)},
 		},
-		"a slot that is a little late is taken, and delays no other": {
+		"a slot that has just passed is granted and does not delay the next": {
 			tenth, -20 * ms, 2, SlotGrant{Slots: []time.Time{timeAt(0), timeAt(80 * ms)}, State: SharedState{timeAt(180 * ms)}},
 		},
-		"of slots that passed unused, without a burst, only the last can be taken": {
+		"with a burst of 1, only the last unused slot in the past is granted": {
 			tenth, -time.Second, 2, SlotGrant{Slots: []time.Time{timeAt(0), timeAt(0)}, State: SharedState{timeAt(100 * ms)}},
 		},
-		"as many as the burst are": {
+		"unused slots in the past are granted up to the burst": {
 			Limit{100 * ms, 3}, -time.Hour, 9, SlotGrant{
 				Slots: []time.Time{timeAt(0), timeAt(0), timeAt(0), timeAt(100 * ms), timeAt(200 * ms)}, State: SharedState{timeAt(300 * ms)},
 			},
 		},
-		"a time left from a slower limit is not waited for": {
+		"the next slot of an earlier, lower limit is moved forward": {
 			tenth, time.Hour, 1, SlotGrant{State: SharedState{timeAt(300 * ms)}, RetryTime: timeAt(100 * ms)},
 		},
-		"one job a minute": {
+		"a limit of one job per minute grants the first immediately": {
 			Limit{time.Minute, 1}, -time.Hour, 5, SlotGrant{Slots: []time.Time{timeAt(0)}, State: SharedState{timeAt(time.Minute - 100*ms)}},
 		},
-		"the next one a minute later": {
+		"a limit of one job per minute grants the next a minute later": {
 			Limit{time.Minute, 1}, time.Minute, 5, SlotGrant{State: SharedState{timeAt(time.Minute)}, RetryTime: timeAt(time.Minute - SlotLeadTime)},
 		},
 	} {
@@ -62,12 +62,12 @@ func TestTakeSlots(t *testing.T) {
 	}
 }
 
-// Workers come and go, and the limit changes. In each window of 10 s no more jobs begin
-// than the highest limit in it lets, and with always something to do hardly fewer.
+// Any number of workers share the limit, which changes. In each window of 10 s, the number of job
+// starts is within 2 % of the limit, because there is always work.
 func TestRateHoldsForAnyWorkersAndChanges(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		var begun []time.Time
+		var starts []time.Time
 		state, now := SharedState{}, noon
 		limit := Limit{Interval: 10 * time.Millisecond, Burst: 1}
 		changed := timeAt(30 * time.Second)
@@ -77,13 +77,13 @@ func TestRateHoldsForAnyWorkersAndChanges(t *testing.T) {
 			}
 			grant := limit.TakeSlots(state, now, 1+random.IntN(limit.SlotsPerRequest()))
 			state = grant.State
-			begun = append(begun, grant.Slots...)
-			// Some worker asks at least every 50 ms.
+			starts = append(starts, grant.Slots...)
+			// A worker requests slots at least every 50 ms.
 			now = now.Add(time.Duration(random.Int64N(int64(50 * time.Millisecond))))
 		}
 		for start := time.Duration(0); start <= 50*time.Second; start += 100 * time.Millisecond {
 			n, want := 0, 1000
-			for _, slot := range begun {
+			for _, slot := range starts {
 				if !slot.Before(timeAt(start)) && slot.Before(timeAt(start+10*time.Second)) {
 					n++
 				}
@@ -92,10 +92,10 @@ func TestRateHoldsForAnyWorkersAndChanges(t *testing.T) {
 			case start >= 30*time.Second:
 				want = 500
 			case start > 20*time.Second:
-				continue // under both
+				continue // both limits apply in this window
 			}
 			if n > want*102/100 || n < want*98/100 {
-				t.Fatalf("seed %d: %d jobs begin within 10 s of %s, the limit is %d", seed, n, start, want)
+				t.Fatalf("seed %d: %d jobs start within 10 s of %s, the limit is %d", seed, n, start, want)
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func FuzzTakeSlots(f *testing.F) {
 		number = int(uint(number) % 1000)
 		g := l.TakeSlots(SharedState{noon.Add(time.Duration(next))}, noon, number)
 		if len(g.Slots) > number {
-			t.Errorf("%d slots, asked for %d", len(g.Slots), number)
+			t.Errorf("%d slots granted, %d requested", len(g.Slots), number)
 		}
 		for i, slot := range g.Slots {
 			if slot.Before(noon) || slot.After(noon.Add(SlotLeadTime)) || i > 0 && slot.Before(g.Slots[i-1]) {
@@ -116,7 +116,7 @@ func FuzzTakeSlots(f *testing.F) {
 			}
 		}
 		if number > 0 && len(g.Slots) == 0 && !g.RetryTime.After(noon) {
-			t.Errorf("asked to come again at %s", g.RetryTime)
+			t.Errorf("no slot granted, but RetryTime is %s", g.RetryTime)
 		}
 	})
 }

@@ -6,8 +6,13 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -100,4 +105,104 @@ func asRefusal(err error, kind, name string) (*core.Refusal, error) {
 		return nil, kube.ErrStale // the session will be deleted too
 	}
 	return nil, fmt.Errorf("creating or applying %s %s: %w", kind, name, err)
+}
+
+// fieldOwner of a session's objects. A claim that several sessions own has a further field owner
+// for each of them, so that none removes another's owner reference.
+const fieldOwner = client.FieldOwner("yardmaster-session")
+
+// applyObjects applies the decision's objects in their order.
+func (r *Reconciler) applyObjects(ctx context.Context, s *v1alpha1.AgenticSession, decision *session.Decision) (*core.Refusal, error) {
+	for _, object := range decision.ApplyObjects {
+		if refusal, err := r.applyObject(ctx, s, object); refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	if decision.ShareClaim == "" {
+		return nil, nil
+	}
+	return r.addClaimOwner(ctx, s, decision.ShareClaim)
+}
+
+func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession, object core.Object) (*core.Refusal, error) {
+	if policy, ok := object.(*networkingv1.NetworkPolicy); ok && r.isNetworkPolicyCurrent(ctx, s, policy) {
+		return nil, nil
+	}
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", object.GetName(), err)
+	}
+	u := &unstructured.Unstructured{Object: raw}
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(u.Object, "status")
+	var createError error
+	if canCreateFirst(object) && s.Status.Attempt == 1 {
+		if createError = r.client.Create(ctx, u.DeepCopy(), fieldOwner); createError == nil {
+			return nil, nil
+		}
+	}
+	existing, err := r.getMetadata(ctx, s.Namespace, u.GetName(), u.GroupVersionKind())
+	switch {
+	case err != nil:
+		return nil, err
+	case existing != nil && !core.WasCreatedFor(s, existing, session.LabelSessionUID):
+		return core.NameTaken(core.Refusal{Kind: u.GetKind(), Name: u.GetName()}, "AgenticSession"), nil
+	case existing != nil && u.GetKind() == "Lease": // the runner writes its spec
+		return nil, nil
+	case existing == nil && createError != nil:
+		return asRefusal(createError, u.GetKind(), u.GetName())
+	}
+	err = r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership)
+	return asRefusal(err, u.GetKind(), u.GetName())
+}
+
+// canCreateFirst reports whether an object can be created without a read before, which is one
+// request instead of two. If that fails, the object exists, or a quota is exceeded, which an
+// existing object does not need. An object from which a later apply removes fields cannot: apply
+// removes only fields that an earlier apply set.
+func canCreateFirst(object core.Object) bool {
+	switch object.(type) {
+	case *networkingv1.NetworkPolicy, *corev1.Service:
+		return false
+	default:
+		return true
+	}
+}
+
+// isNetworkPolicyCurrent reports whether the cache contains the NetworkPolicy with this spec.
+func (r *Reconciler) isNetworkPolicyCurrent(ctx context.Context, s *v1alpha1.AgenticSession, policy *networkingv1.NetworkPolicy) bool {
+	cached, err := kube.GetIfExists(ctx, r.options.Children, policy.Namespace, policy.Name, &networkingv1.NetworkPolicy{})
+	return err == nil && cached != nil && metav1.IsControlledBy(cached, s) && equality.Semantic.DeepEqual(cached.Spec, policy.Spec)
+}
+
+// getMetadata reads the metadata of an object from the API server; nil if it does not exist.
+func (r *Reconciler) getMetadata(ctx context.Context, namespace, name string, kind schema.GroupVersionKind) (*metav1.PartialObjectMetadata, error) {
+	into := &metav1.PartialObjectMetadata{}
+	into.SetGroupVersionKind(kind)
+	return kube.GetIfExists(ctx, r.live, namespace, name, into)
+}
+
+// addClaimOwner makes the session an owner, but not the controller, of another session's claim.
+func (r *Reconciler) addClaimOwner(ctx context.Context, s *v1alpha1.AgenticSession, name string) (*core.Refusal, error) {
+	kind := corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")
+	claim, err := r.getMetadata(ctx, s.Namespace, name, kind)
+	if err != nil {
+		return nil, err
+	}
+	if claim == nil || claim.Labels[session.LabelSessionUID] == "" || !claim.DeletionTimestamp.IsZero() {
+		return &core.Refusal{
+			Class: apierror.NotFound, Kind: "PersistentVolumeClaim", Name: name,
+			Message: "PersistentVolumeClaim " + name + " of the continued session no longer exists; continue another session, or create one without continueFrom",
+		}, nil
+	}
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kind)
+	u.SetNamespace(s.Namespace)
+	u.SetName(name)
+	u.SetUID(claim.UID) // apply must not create another claim
+	u.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "AgenticSession", Name: s.Name, UID: s.UID,
+	}})
+	err = r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner+"-"+client.FieldOwner(s.UID), client.ForceOwnership)
+	return asRefusal(err, "PersistentVolumeClaim", name)
 }

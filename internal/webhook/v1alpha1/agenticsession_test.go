@@ -24,8 +24,8 @@ func agenticSession() *v1alpha1.AgenticSession {
 	return s
 }
 
-// noted is the user that a request records in a session, or nil.
-func noted(t *testing.T, operation admissionv1.Operation, before, given *v1alpha1.UserContext) *v1alpha1.UserContext {
+// recordedUser returns the user that a request records in a session, or nil.
+func recordedUser(t *testing.T, operation admissionv1.Operation, before, given *v1alpha1.UserContext) *v1alpha1.UserContext {
 	t.Helper()
 	raw := func(user *v1alpha1.UserContext) []byte {
 		s := agenticSession()
@@ -47,7 +47,7 @@ func noted(t *testing.T, operation admissionv1.Operation, before, given *v1alpha
 	}
 	for _, patch := range response.Patches {
 		if !strings.HasPrefix(patch.Path, "/spec/userContext") {
-			t.Errorf("it changes %s, too", patch.Path)
+			t.Errorf("unexpected change of %s", patch.Path)
 		}
 	}
 	operations, err := json.Marshal(response.Patches)
@@ -77,17 +77,17 @@ func TestSessionRecordsItsCreator(t *testing.T) {
 		operation           admissionv1.Operation
 		before, given, want *v1alpha1.UserContext
 	}{
-		"a session that names nobody": {admissionv1.Create, nil, nil, &v1alpha1.UserContext{UserID: "ann", Groups: []string{"dev"}}},
-		"a session that names another": {
+		"a new session without a user": {admissionv1.Create, nil, nil, &v1alpha1.UserContext{UserID: "ann", Groups: []string{"dev"}}},
+		"a new session that claims another user": {
 			admissionv1.Create, nil, &v1alpha1.UserContext{UserID: "root", DisplayName: "Ann", Groups: []string{"system:masters"}},
 			&v1alpha1.UserContext{UserID: "ann", DisplayName: "Ann", Groups: []string{"dev"}},
 		},
-		"a manifest applied again by somebody else": {admissionv1.Update, bob, nil, bob},
-		"a session of before the webhook":           {admissionv1.Update, nil, nil, nil},
+		"an update by another user keeps the creator":        {admissionv1.Update, bob, nil, bob},
+		"an update of a session created without the webhook": {admissionv1.Update, nil, nil, nil},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, noted(t, row.operation, row.before, row.given)); diff != "" {
-				t.Errorf("the user (-want, +got):\n%s", diff)
+			if diff := cmp.Diff(row.want, recordedUser(t, row.operation, row.before, row.given)); diff != "" {
+				t.Errorf("user (-want, +got):\n%s", diff)
 			}
 		})
 	}
@@ -106,22 +106,23 @@ func TestInvalidSessionIsRefused(t *testing.T) {
 	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "ns"}}
 	runner.Spec.Image = "runner:1"
 	v := validatorWithObjects(t, runner)
-	bad := agenticSession()
-	bad.Spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"PATH": "x"}
+	invalid := agenticSession()
+	invalid.Spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"PATH": "x"}
 	want := []string{"spec.environmentVariables[PATH]"}
-	_, err := v.ValidateCreate(t.Context(), bad)
+	_, err := v.ValidateCreate(t.Context(), invalid)
 	wantFields(t, err, want)
-	_, err = v.ValidateUpdate(t.Context(), agenticSession(), bad)
+	_, err = v.ValidateUpdate(t.Context(), agenticSession(), invalid)
 	wantFields(t, err, want)
-	_, err = v.ValidateUpdate(t.Context(), bad, bad)
+	_, err = v.ValidateUpdate(t.Context(), invalid, invalid)
 	wantFields(t, err, nil)
-	gone := bad.DeepCopy()
-	gone.DeletionTimestamp = new(metav1.Now())
-	_, err = v.ValidateUpdate(t.Context(), agenticSession(), gone)
+	deleted := invalid.DeepCopy()
+	deleted.DeletionTimestamp = new(metav1.Now())
+	_, err = v.ValidateUpdate(t.Context(), agenticSession(), deleted)
 	wantFields(t, err, nil)
 }
 
-// What the SessionRunner does not allow now it may allow when the session's turn comes.
+// A session that the SessionRunner does not allow causes only a warning, because the SessionRunner may
+// change before the session starts.
 func TestAgenticSessionWarnings(t *testing.T) {
 	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "ns"}}
 	runner.Spec.Image = "runner:1"
@@ -136,8 +137,8 @@ func TestAgenticSessionWarnings(t *testing.T) {
 	}{
 		"an image that is not allowed": {validatorWithObjects(t, runner), other, "spec.image: "},
 		"no SessionRunner":             {validatorWithObjects(t), agenticSession(), "spec.runner: "},
-		"an alias":                     {validatorWithObjects(t, runner), alias, "spec.initialPrompt: "},
-		"nothing":                      {validatorWithObjects(t, runner), agenticSession(), ""},
+		"a deprecated alias":           {validatorWithObjects(t, runner), alias, "spec.initialPrompt: "},
+		"no warning":                   {validatorWithObjects(t, runner), agenticSession(), ""},
 	} {
 		t.Run(title, func(t *testing.T) {
 			warnings, err := row.v.ValidateCreate(t.Context(), row.s)
@@ -149,9 +150,9 @@ func TestAgenticSessionWarnings(t *testing.T) {
 	}
 	running := agenticSession()
 	running.Status.Run = 1
-	more := running.DeepCopy()
-	more.Spec.RunRequest = 2
-	warnings, _ := validatorWithObjects(t, runner).ValidateUpdate(t.Context(), running, more)
+	rerun := running.DeepCopy()
+	rerun.Spec.RunRequest = 2
+	warnings, _ := validatorWithObjects(t, runner).ValidateUpdate(t.Context(), running, rerun)
 	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "spec.runRequest: ") {
 		t.Errorf("warnings %q", warnings)
 	}

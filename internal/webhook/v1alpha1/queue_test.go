@@ -14,15 +14,15 @@ func queueOf(spec v1alpha1.QueueSpec) *v1alpha1.Queue {
 	return &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mail"}, Spec: spec}
 }
 
-// impossible gives each of two priorities a part of one message.
-func impossible() v1alpha1.QueueSpec {
+// invalidQueueSpec returns a spec whose maxInFlight is lower than the number of priorities.
+func invalidQueueSpec() v1alpha1.QueueSpec {
 	return v1alpha1.QueueSpec{
 		MaxInFlight: new(int32(1)), Priorities: []v1alpha1.QueuePriority{{Name: "high", Weight: 2}, {Name: "low", Weight: 1}},
 	}
 }
 
 func TestInvalidQueueIsRefusedOnCreate(t *testing.T) {
-	_, err := queueValidator.ValidateCreate(t.Context(), queueOf(impossible()))
+	_, err := queueValidator.ValidateCreate(t.Context(), queueOf(invalidQueueSpec()))
 	wantFields(t, err, []string{"spec.maxInFlight"})
 	_, err = queueValidator.ValidateCreate(t.Context(), queueOf(v1alpha1.QueueSpec{}))
 	wantFields(t, err, nil)
@@ -53,20 +53,20 @@ func TestInvalidQueueIsRefusedOnUpdate(t *testing.T) {
 		want   []string
 		warns  []string
 	}{
-		"what cannot be is refused": {
-			edit:  func(q *v1alpha1.Queue) { q.Spec = impossible() },
+		"an invalid change is refused": {
+			edit:  func(q *v1alpha1.Queue) { q.Spec = invalidQueueSpec() },
 			want:  []string{"spec.maxInFlight"},
 			warns: []string{"spec.maxInFlight: each priority gets a share by weight, and other priorities cannot use a share that is idle"},
 		},
-		"what was taken once bars no other change": {
-			before: impossible(),
+		"an invalid stored spec does not prevent metadata changes": {
+			before: invalidQueueSpec(),
 			edit:   func(q *v1alpha1.Queue) { q.Labels = map[string]string{"a": "b"} },
 		},
-		"an object that is being deleted": {
-			edit: func(q *v1alpha1.Queue) { q.DeletionTimestamp, q.Spec = new(metav1.Now()), impossible() },
+		"a Queue that is being deleted is not validated": {
+			edit: func(q *v1alpha1.Queue) { q.DeletionTimestamp, q.Spec = new(metav1.Now()), invalidQueueSpec() },
 		},
-		"a priority that goes": {
-			before: v1alpha1.QueueSpec{Priorities: impossible().Priorities},
+		"a removed priority": {
+			before: v1alpha1.QueueSpec{Priorities: invalidQueueSpec().Priorities},
 			edit:   func(q *v1alpha1.Queue) { q.Spec.Priorities = q.Spec.Priorities[:1] },
 			warns:  []string{"spec.priorities: low stays on the broker until it is empty"},
 		},
@@ -85,14 +85,14 @@ func TestInvalidQueueIsRefusedOnUpdate(t *testing.T) {
 }
 
 func TestInvalidPolicyIsRefused(t *testing.T) {
-	bad := &v1alpha1.Policy{Spec: v1alpha1.PolicySpec{
+	invalid := &v1alpha1.Policy{Spec: v1alpha1.PolicySpec{
 		Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Near"}}},
 	}}
-	_, err := policyValidator.ValidateCreate(t.Context(), bad)
+	_, err := policyValidator.ValidateCreate(t.Context(), invalid)
 	wantFields(t, err, []string{"spec.selector"})
-	_, err = policyValidator.ValidateUpdate(t.Context(), &v1alpha1.Policy{}, bad)
+	_, err = policyValidator.ValidateUpdate(t.Context(), &v1alpha1.Policy{}, invalid)
 	wantFields(t, err, []string{"spec.selector"})
-	_, err = policyValidator.ValidateUpdate(t.Context(), bad, bad)
+	_, err = policyValidator.ValidateUpdate(t.Context(), invalid, invalid)
 	wantFields(t, err, nil)
 	_, err = policyValidator.ValidateCreate(t.Context(), &v1alpha1.Policy{})
 	wantFields(t, err, nil)

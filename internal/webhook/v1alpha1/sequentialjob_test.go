@@ -15,7 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// started is a SequentialJob whose first step is under way.
+// started returns a SequentialJob whose first step is running.
 func started(b *testbuilder.SequentialJobBuilder) *v1alpha1.SequentialJob {
 	sj := b.Obj()
 	sj.Status = sequence.Decide(sequence.Observation{
@@ -26,7 +26,7 @@ func started(b *testbuilder.SequentialJobBuilder) *v1alpha1.SequentialJob {
 	return sj
 }
 
-// ended is one whose first step failed, and with it the run.
+// ended returns a SequentialJob whose run has failed in the first step.
 func ended(b *testbuilder.SequentialJobBuilder) *v1alpha1.SequentialJob {
 	sj := started(b)
 	sj.Status.Steps[0].Phase = v1alpha1.StepFailed
@@ -34,7 +34,7 @@ func ended(b *testbuilder.SequentialJobBuilder) *v1alpha1.SequentialJob {
 	return sj
 }
 
-func two() *testbuilder.SequentialJobBuilder {
+func twoSteps() *testbuilder.SequentialJobBuilder {
 	return testbuilder.SequentialJob("a", "ns").Step("build").Step("test")
 }
 
@@ -43,9 +43,9 @@ func TestInvalidSequentialJobIsRefusedOnCreate(t *testing.T) {
 		sj   *v1alpha1.SequentialJob
 		want []string
 	}{
-		"what can run is taken":               {sj: two().Obj()},
-		"what cannot is refused by the field": {sj: two().Step("ship", testbuilder.StepImage("")).Obj(), want: []string{"spec.containers[2].image"}},
-		"another manager's is not looked at":  {sj: two().Step("ship", testbuilder.StepImage("")).ManagedBy("acme.io/controller").Obj()},
+		"a valid SequentialJob is accepted":                   {sj: twoSteps().Obj()},
+		"an invalid field is refused":                         {sj: twoSteps().Step("ship", testbuilder.StepImage("")).Obj(), want: []string{"spec.containers[2].image"}},
+		"a SequentialJob of another manager is not validated": {sj: twoSteps().Step("ship", testbuilder.StepImage("")).ManagedBy("acme.io/controller").Obj()},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -65,57 +65,57 @@ func TestInvalidSequentialJobIsRefusedOnUpdate(t *testing.T) {
 		want         []string
 		wantWarnings []string
 	}{
-		"a step to come may change": {
-			before: started(two()),
+		"a pending step can change": {
+			before: started(twoSteps()),
 			edit:   func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[1].Image = "other" },
 		},
-		"a step that has started may not": {
-			before: started(two()),
+		"a started step cannot change": {
+			before: started(twoSteps()),
 			edit:   func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Image = "other" },
 			want:   []string{"spec.containers[0]"},
 		},
-		"not even if the change claims that it has not": {
-			before: started(two()),
+		"a started step cannot change together with the status": {
+			before: started(twoSteps()),
 			edit: func(sj *v1alpha1.SequentialJob) {
 				sj.Spec.Containers[0].Image = "other"
 				sj.Status = v1alpha1.SequentialJobStatus{}
 			},
 			want: []string{"spec.containers[0]"},
 		},
-		"what could never run is refused too": {
-			before: started(two()),
+		"an invalid change of a pending step is refused": {
+			before: started(twoSteps()),
 			edit:   func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[1].Image = "" },
 			want:   []string{"spec.containers[1].image"},
 		},
-		"a rerun that can be": {
-			before: ended(two()),
+		"a possible rerun": {
+			before: ended(twoSteps()),
 			edit:   rerun("2", "Failed"),
 		},
-		"a rerun that cannot be": {
-			before: ended(two()),
+		"an impossible rerun": {
+			before: ended(twoSteps()),
 			edit:   rerun("2", "test"),
 			want:   []string{"spec.rerun"},
 		},
-		"a rerun that could not be before does not bar other changes": {
-			before: ended(two().Rerun("2", "test")),
+		"a stored impossible rerun does not prevent other changes": {
+			before: ended(twoSteps().Rerun("2", "test")),
 			edit:   func(sj *v1alpha1.SequentialJob) { sj.Spec.TTLSecondsAfterFinished = new(int32(60)) },
 		},
-		"a rerun while the run is in progress": {
-			before:       started(two()),
+		"a rerun requested during a run": {
+			before:       started(twoSteps()),
 			edit:         rerun("2", "Start"),
 			wantWarnings: []string{"spec.rerun: the rerun starts when the current run has finished"},
 		},
 		"a change after the run": {
-			before:       ended(two()),
+			before:       ended(twoSteps()),
 			edit:         func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Image = "other" },
 			wantWarnings: []string{"spec: the run has finished; change spec.rerun.id to run the changed steps"},
 		},
-		"metadata of an object that could never run": {
-			before: two().Step("ship", testbuilder.StepImage("")).Obj(),
+		"an invalid stored spec does not prevent metadata changes": {
+			before: twoSteps().Step("ship", testbuilder.StepImage("")).Obj(),
 			edit:   func(sj *v1alpha1.SequentialJob) { sj.Finalizers = nil; sj.Labels = map[string]string{"a": "b"} },
 		},
-		"an object that is being deleted": {
-			before: started(two()),
+		"a SequentialJob that is being deleted is not validated": {
+			before: started(twoSteps()),
 			edit: func(sj *v1alpha1.SequentialJob) {
 				sj.DeletionTimestamp = new(metav1.Now())
 				sj.Spec.Containers = nil
@@ -141,29 +141,29 @@ func TestSequentialJobWarnings(t *testing.T) {
 	mount := testbuilder.ChangeContainer(func(c *corev1.Container) {
 		c.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/workspace"}}
 	})
-	many := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.Parallelism = new(int32(2)) })
+	parallel := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.Parallelism = new(int32(2)) })
 	template := corev1.Container{Image: "base", Args: []string{"-v"}}
-	oncePod := testbuilder.SequentialJob("a", "ns").Step("build", many).Workspace(v1alpha1.WorkspaceDelete).Obj()
-	oncePod.Spec.Workspace.AccessMode = corev1.ReadWriteOncePod
+	readWriteOncePod := testbuilder.SequentialJob("a", "ns").Step("build", parallel).Workspace(v1alpha1.WorkspaceDelete).Obj()
+	readWriteOncePod.Spec.Workspace.AccessMode = corev1.ReadWriteOncePod
 
 	tests := map[string]struct {
 		sj   *v1alpha1.SequentialJob
 		want []string
 	}{
-		"a plain one": {sj: two().Obj()},
-		"a command that gets the template's args": {
+		"no warning": {sj: twoSteps().Obj()},
+		"a command combined with the template's args": {
 			sj:   testbuilder.SequentialJob("a", "ns").Step("build", command).Defaults(template).Obj(),
 			want: []string{"spec.containers[0].command: the step uses the args of spec.template; set args too unless they are meant for this command"},
 		},
-		"a command with args of its own": {
+		"a command with its own args": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build", command, args).Defaults(template).Obj(),
 		},
-		"a mount in the workspace's place": {
+		"a mount that replaces the workspace": {
 			sj:   testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup", mount).Workspace(v1alpha1.WorkspaceDelete).Obj(),
 			want: []string{"spec.finally[0].volumeMounts[0]: this mount replaces the workspace in this step"},
 		},
-		"two Pods on a workspace for one": {
-			sj:   oncePod,
+		"two Pods with a ReadWriteOncePod workspace": {
+			sj:   readWriteOncePod,
 			want: []string{"spec.containers[0].step.parallelism: only one Pod at a time can use a workspace with accessMode ReadWriteOncePod"},
 		},
 	}
@@ -176,7 +176,7 @@ func TestSequentialJobWarnings(t *testing.T) {
 	}
 }
 
-// wantFields compares the fields that a refusal names, none for no refusal.
+// wantFields compares the fields that an error names. An empty list means no error.
 func wantFields(t *testing.T, err error, want []string) {
 	t.Helper()
 	var got []string
@@ -188,6 +188,6 @@ func wantFields(t *testing.T, err error, want []string) {
 		t.Fatalf("want an Invalid error, got %v", err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("fields refused (-want, +got):\n%s", diff)
+		t.Errorf("invalid fields (-want, +got):\n%s", diff)
 	}
 }

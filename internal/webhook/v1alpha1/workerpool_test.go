@@ -11,18 +11,18 @@ import (
 )
 
 func TestInvalidWorkerPoolIsRefused(t *testing.T) {
-	good := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "readers"}}
-	good.Spec.Image = "readers:1"
-	reserved := good.DeepCopy()
+	valid := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "readers"}}
+	valid.Spec.Image = "readers:1"
+	reserved := valid.DeepCopy()
 	reserved.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
 		Name: v1alpha1.WorkerContainer, Env: []corev1.EnvVar{{Name: "YARDMASTER_POOL", Value: "mine"}},
 	}}}}
 	want := []string{"spec.template.spec.containers[0].env[0].name"}
 	_, err := workerPoolValidator.ValidateCreate(t.Context(), reserved)
 	wantFields(t, err, want)
-	_, err = workerPoolValidator.ValidateUpdate(t.Context(), good, reserved)
+	_, err = workerPoolValidator.ValidateUpdate(t.Context(), valid, reserved)
 	wantFields(t, err, want)
-	_, err = workerPoolValidator.ValidateCreate(t.Context(), good)
+	_, err = workerPoolValidator.ValidateCreate(t.Context(), valid)
 	wantFields(t, err, nil)
 
 	relabelled := reserved.DeepCopy()

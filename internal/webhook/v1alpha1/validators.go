@@ -1,0 +1,79 @@
+package v1alpha1
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/asynq"
+	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/queue"
+)
+
+// SetupPolicy adds the webhook for Policies to the manager.
+func SetupPolicy(mgr ctrl.Manager) error {
+	return policyValidator.setup(mgr, &v1alpha1.Policy{})
+}
+
+var policyValidator = &specValidator[*v1alpha1.Policy]{
+	kind:     "Policy",
+	specOf:   func(p *v1alpha1.Policy) any { return p.Spec },
+	validate: validatePolicy,
+}
+
+func validatePolicy(p *v1alpha1.Policy) field.ErrorList {
+	if _, err := metav1.LabelSelectorAsSelector(p.Spec.Selector); err != nil {
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "selector"), field.OmitValueType{}, err.Error())}
+	}
+	return nil
+}
+
+// SetupQueue adds the webhook for Queues to the manager.
+func SetupQueue(mgr ctrl.Manager) error {
+	return queueValidator.setup(mgr, &v1alpha1.Queue{})
+}
+
+var queueValidator = &specValidator[*v1alpha1.Queue]{
+	kind:       "Queue",
+	specOf:     func(q *v1alpha1.Queue) any { return q.Spec },
+	validate:   queue.Validate,
+	warn:       queueWarnings,
+	warnChange: func(before, after *v1alpha1.Queue) admission.Warnings { return queue.UpdateWarnings(before, after) },
+}
+
+// queueWarnings warns of the settings that the engine does not enforce. What NATS enforces
+// depends on the server and on the existing stream, and is reported in status.enforcement.
+func queueWarnings(_ context.Context, q *v1alpha1.Queue) admission.Warnings {
+	warnings := queue.Warnings(q)
+	if q.Spec.Broker != nil && q.Spec.Broker.Engine == v1alpha1.EngineAsynq {
+		warnings = append(warnings, queue.UnenforcedFieldWarnings(q, (*asynq.Engine)(nil).Capabilities())...)
+	}
+	return warnings
+}
+
+// SetupWorkerPool adds the webhook for WorkerPools to the manager.
+func SetupWorkerPool(mgr ctrl.Manager) error {
+	return workerPoolValidator.setup(mgr, &v1alpha1.WorkerPool{})
+}
+
+var workerPoolValidator = &specValidator[*v1alpha1.WorkerPool]{
+	kind:     "WorkerPool",
+	specOf:   func(wp *v1alpha1.WorkerPool) any { return wp.Spec },
+	validate: pool.ValidateSpec,
+	warn:     workerPoolWarnings,
+}
+
+func workerPoolWarnings(_ context.Context, wp *v1alpha1.WorkerPool) admission.Warnings {
+	var warnings admission.Warnings
+	if wp.Spec.Drain != nil && wp.Spec.Drain.Mode == v1alpha1.DrainSignal {
+		warnings = append(warnings, "spec.drain.mode: with Signal the operator does not know which workers are idle, and may drain busy workers first")
+	}
+	if a := wp.Spec.Autoscaling; a != nil && a.DryRun {
+		warnings = append(warnings, "spec.autoscaling.dryRun: decisions are reported in status.lastDecision and not carried out")
+	}
+	return warnings
+}
