@@ -31,19 +31,19 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// TestErrorsOfTheAPIServerHaveTheirClass provokes each error that apierror classifies. A row
+// TestClassesOfErrorsOfTheAPIServer provokes each error that apierror classifies. A row
 // with a message is repeated until the API server answers with it: quotas, policies and other
 // configuration take effect with a delay.
-func TestErrorsOfTheAPIServerHaveTheirClass(t *testing.T) {
+func TestClassesOfErrorsOfTheAPIServer(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		provoke func(t *testing.T) func() error
 		message string
 		want    apierror.Class
 	}{
-		"quota without room":                 {provokeExceededQuota, "exceeded quota: ", apierror.QuotaExceeded},
+		"exceeded quota":                     {provokeExceededQuota, "exceeded quota: ", apierror.QuotaExceeded},
 		"quota whose usage is not counted":   {provokeUncountedQuota, "status unknown for quota: ", apierror.QuotaExceeded},
-		"quota on a resource that is unset":  {provokeFailedQuota, "failed quota: ", apierror.QuotaExceeded},
+		"quota on an unset resource":         {provokeFailedQuota, "failed quota: ", apierror.QuotaExceeded},
 		"PodSecurity":                        {provokePodSecurity, "is forbidden: violates PodSecurity ", apierror.PolicyDenied},
 		"LimitRange with a minimum":          {provokeLimitRange(minimumCPU), "is forbidden: minimum cpu ", apierror.PolicyDenied},
 		"LimitRange with a maximum":          {provokeLimitRange(maximumCPU), "is forbidden: maximum cpu ", apierror.PolicyDenied},
@@ -60,9 +60,9 @@ func TestErrorsOfTheAPIServerHaveTheirClass(t *testing.T) {
 		"policy without its parameters":   {provokePolicyWithoutParameters, "denied request: failed to configure binding", apierror.PolicyDenied},
 
 		"webhook that denies without a reason": {provokeWebhook(metav1.Status{}), "denied the request", apierror.PolicyDenied},
-		"webhook that denies as Forbidden":     {provokeWebhook(status(metav1.StatusReasonForbidden, 403)), "denied the request: as asked", apierror.PolicyDenied},
-		"webhook that denies as Conflict":      {provokeWebhook(status(metav1.StatusReasonConflict, 409)), "denied the request: as asked", apierror.PolicyDenied},
-		"webhook that denies as Invalid":       {provokeWebhook(status(metav1.StatusReasonInvalid, 422)), "denied the request: as asked", apierror.PolicyDenied},
+		"webhook that denies as Forbidden":     {provokeWebhook(status(metav1.StatusReasonForbidden, 403)), "denied the request: as requested", apierror.PolicyDenied},
+		"webhook that denies as Conflict":      {provokeWebhook(status(metav1.StatusReasonConflict, 409)), "denied the request: as requested", apierror.PolicyDenied},
+		"webhook that denies as Invalid":       {provokeWebhook(status(metav1.StatusReasonInvalid, 422)), "denied the request: as requested", apierror.PolicyDenied},
 		"webhook that cannot be called":        {provokeUnavailableWebhook, "failed calling webhook", apierror.Unavailable},
 
 		"missing permission":    {provokeMissingPermission, `is forbidden: User "jane" cannot `, apierror.PermissionMissing},
@@ -293,7 +293,7 @@ func createConfigMaps() admissionregistrationv1.RuleWithOperations {
 }
 
 func status(reason metav1.StatusReason, code int32) metav1.Status {
-	return metav1.Status{Reason: reason, Code: code, Message: "as asked"}
+	return metav1.Status{Reason: reason, Code: code, Message: "as requested"}
 }
 
 // provokeWebhook denies the namespace's ConfigMaps with this status.

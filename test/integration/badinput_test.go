@@ -25,19 +25,19 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-var updateBadInput = flag.Bool("update", false, "record what the cluster says of bad input, instead of comparing it")
+var updateBadInput = flag.Bool("update", false, "record the messages of the cluster instead of comparing them")
 
 var (
 	badInputFiles = filepath.Join(repositoryRoot, "test", "badinput")
 	badInputPage  = filepath.Join(repositoryRoot, "docs", "sequentialjob-bad-input.md")
 )
 
-// badInput is a file of test/badinput: comments with the error and its message, then a manifest,
-// and a second manifest if the error is in an update of the first.
+// badInput is a file in test/badinput: comments with a title and the expected message, then a
+// manifest, and a second manifest if the error is in an update of the first.
 type badInput struct {
 	file  string
 	title string
-	// when is the phase in which the update is made.
+	// when is the phase in which the manifest is updated.
 	when string
 	// from is the source of the message, says its text.
 	from, says string
@@ -53,7 +53,7 @@ const (
 	fromWebhook   = "webhook"
 	fromWarning   = "warning"
 	fromCondition = "condition"
-	fromNobody    = "nobody"
+	fromNobody    = "none"
 )
 
 // Each invalid manifest gets the recorded message and does not affect other objects.
@@ -122,7 +122,7 @@ func (b *badInput) observe(t *testing.T, rules []string, ns string) (from, says 
 		err := apply(t.Context(), strict, object, i > 0)
 		switch {
 		case err != nil && i < last:
-			t.Fatalf("%s: the first manifest is refused: %v", b.file, err)
+			t.Fatalf("%s: the first manifest is rejected: %v", b.file, err)
 		case err != nil:
 			return sourceOf(err, rules), normalizeMessage(messageOf(err))
 		case len(warnings.all) > 0:
@@ -153,10 +153,10 @@ func apply(ctx context.Context, strict client.Client, object *unstructured.Unstr
 	}
 }
 
-// observeCondition waits until the operator has accepted or refused an object.
+// observeCondition waits until the operator has accepted or rejected an object.
 func observeCondition(t *testing.T, key client.ObjectKey) (from, says string) {
 	sj := &v1alpha1.SequentialJob{}
-	eventually(t, "the operator's word on "+key.String(), func() bool {
+	eventually(t, "the operator to observe "+key.String(), func() bool {
 		return cluster.Get(t.Context(), key, sj) == nil && sj.Status.ObservedGeneration == sj.Generation
 	})
 	if c := meta.FindStatusCondition(sj.Status.Conditions, v1alpha1.ConditionSpecAccepted); c != nil && c.Status == metav1.ConditionFalse {
@@ -173,7 +173,7 @@ func waitForPhase(t *testing.T, key client.ObjectKey, phase string) {
 	})
 }
 
-// sourceOf returns what refused an object.
+// sourceOf returns the source of an error.
 func sourceOf(err error, rules []string) string {
 	message := err.Error()
 	contains := func(rule string) bool { return strings.Contains(message, rule) }

@@ -48,10 +48,10 @@ func TestChangingALaterStepDoesNotStopTheRunningStep(t *testing.T) {
 
 func TestChangedStartedStepIsReportedAndTheRunContinues(t *testing.T) {
 	t.Parallel()
-	s := createSequenceIn(t, namespaceWithoutWebhook(t), testbuilder.SequentialJob("frozen", "").Step("a").Step("b").Obj())
+	s := createSequenceIn(t, namespaceWithoutWebhook(t), testbuilder.SequentialJob("started", "").Step("a").Step("b").Obj())
 	s.waitForPod("a")
 	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Image = "registry.example/a:2" })
-	s.waitUntil("the refusal", func(*v1alpha1.SequentialJob) bool {
+	s.waitUntil("the rejection", func(*v1alpha1.SequentialJob) bool {
 		status, reason := s.readCondition(v1alpha1.ConditionSpecAccepted)
 		return status == metav1.ConditionFalse && reason == v1alpha1.ReasonStartedStepChanged
 	})

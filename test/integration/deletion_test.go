@@ -25,12 +25,12 @@ func TestDeletionStopsTheRunningStepFirst(t *testing.T) {
 	s := createSequence(t, testbuilder.SequentialJob("delete", "").Step("a").Step("b").Obj())
 	pod := s.waitForPod("a")
 	if !controllerutil.ContainsFinalizer(s.readSequence(), v1alpha1.SequentialJobFinalizer) {
-		t.Error("a running sequence carries no finalizer")
+		t.Error("a running sequence has no finalizer")
 	}
 	s.deleteSequence()
 	s.waitUntilDeleted(s.sj)
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err == nil {
-		t.Error("the SequentialJob went before its Pod")
+		t.Error("the SequentialJob was deleted before its Pod")
 	}
 	s.wantEvent(v1alpha1.EventTerminated)
 }
@@ -48,7 +48,7 @@ func TestOrphanDeletionKeepsTheJobs(t *testing.T) {
 
 func TestSuspendedSequenceHasNoFinalizer(t *testing.T) {
 	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("held", "").Step("a").SuspendImmediately().Obj())
+	s := createSequence(t, testbuilder.SequentialJob("suspended", "").Step("a").SuspendImmediately().Obj())
 	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
 	s.waitForPod("a")
 	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true })
@@ -61,11 +61,11 @@ func TestSuspendedSequenceHasNoFinalizer(t *testing.T) {
 func TestNamespaceDeletionRemovesTheRunningSequence(t *testing.T) {
 	t.Parallel()
 	ns := &corev1.Namespace{}
-	ns.GenerateName = "doomed-"
+	ns.GenerateName = "deleted-"
 	if err := cluster.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	s := createSequenceIn(t, ns.Name, testbuilder.SequentialJob("doomed", "").Step("a").Step("b").Obj())
+	s := createSequenceIn(t, ns.Name, testbuilder.SequentialJob("running", "").Step("a").Step("b").Obj())
 	pod := s.waitForPod("a")
 	if err := cluster.Delete(t.Context(), ns); err != nil {
 		t.Fatal(err)
@@ -77,26 +77,26 @@ func TestNamespaceDeletionRemovesTheRunningSequence(t *testing.T) {
 	})
 	s.terminatePod(pod, 143, "")
 	s.waitUntilDeleted(s.sj)
-	eventually(t, "its Jobs to be gone", func() bool { return len(s.listJobs()) == 0 })
+	eventually(t, "its Jobs to be deleted", func() bool { return len(s.listJobs()) == 0 })
 }
 
 // Jobs are identified by their controller, not by labels.
-func TestForeignJobsWithTheOperatorsLabelsAreKept(t *testing.T) {
+func TestJobsOfOthersWithTheOperatorsLabelsAreKept(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("labels", "").Step("a").Obj())
 	mine := s.waitForJob("a")
-	stranger := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "stranger", Namespace: mine.Namespace, Labels: mine.Labels}}
-	stranger.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+	unrelated := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "unrelated", Namespace: mine.Namespace, Labels: mine.Labels}}
+	unrelated.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
 		Containers:    []corev1.Container{{Name: "a", Image: "registry.example/a:1"}},
 	}}
-	stranger.Spec.Template.Annotations = map[string]string{simDuration: "1h"}
-	if err := cluster.Create(t.Context(), stranger); err != nil {
+	unrelated.Spec.Template.Annotations = map[string]string{simDuration: "1h"}
+	if err := cluster.Create(t.Context(), unrelated); err != nil {
 		t.Fatal(err)
 	}
 	s.deleteSequence()
 	s.waitUntilDeleted(s.sj)
-	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger); err != nil || !stranger.DeletionTimestamp.IsZero() {
-		t.Errorf("the stranger's Job was deleted: %v", err)
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(unrelated), unrelated); err != nil || !unrelated.DeletionTimestamp.IsZero() {
+		t.Errorf("the unrelated Job was deleted: %v", err)
 	}
 }

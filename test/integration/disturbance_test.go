@@ -32,7 +32,7 @@ func TestLostJobFailsTheStep(t *testing.T) {
 		t.Errorf("reason %s", reason)
 	}
 	if jobs := s.listJobs(); len(jobs) != 0 {
-		t.Errorf("the step was run again: %d Jobs", len(jobs))
+		t.Errorf("the step ran again: %d Jobs", len(jobs))
 	}
 }
 
@@ -50,7 +50,7 @@ func TestLostJobIsReplacedWithOnLostJobRerun(t *testing.T) {
 	s.wantEvent(v1alpha1.EventJobLost)
 }
 
-func TestAFinishedStepIsNotRunAgainWhenItsJobIsDeleted(t *testing.T) {
+func TestDeletingTheJobOfAFinishedStepDoesNotRepeatIt(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("kept", "").Step("a").Step("b").Obj())
 	s.succeedStep("a")
@@ -62,14 +62,14 @@ func TestAFinishedStepIsNotRunAgainWhenItsJobIsDeleted(t *testing.T) {
 	}
 }
 
-func TestTakenNameIsReportedAndTheForeignJobKept(t *testing.T) {
+func TestNameConflictIsReportedAndTheOtherJobKept(t *testing.T) {
 	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("taken", "").Step("a").Suspend().Obj())
+	s := createSequence(t, testbuilder.SequentialJob("name-conflict", "").Step("a").Suspend().Obj())
 	s.waitForPhase(v1alpha1.PhaseSuspended)
-	stranger := s.plannedJob()
-	stranger.OwnerReferences, stranger.Labels = nil, nil
-	stranger.Spec.Template.Labels = nil
-	if err := cluster.Create(t.Context(), stranger); err != nil {
+	other := s.plannedJob()
+	other.OwnerReferences, other.Labels = nil, nil
+	other.Spec.Template.Labels = nil
+	if err := cluster.Create(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
 	s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false })
@@ -78,17 +78,17 @@ func TestTakenNameIsReportedAndTheForeignJobKept(t *testing.T) {
 		return status == metav1.ConditionTrue && reason == v1alpha1.ReasonNameTaken
 	})
 	s.wantEvent(v1alpha1.EventNameConflict)
-	version := stranger.ResourceVersion
-	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger); err != nil || stranger.Generation != 1 || !stranger.DeletionTimestamp.IsZero() {
-		t.Fatalf("the stranger's Job was touched (version %s to %s): %v", version, stranger.ResourceVersion, err)
+	version := other.ResourceVersion
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(other), other); err != nil || other.Generation != 1 || !other.DeletionTimestamp.IsZero() {
+		t.Fatalf("the other Job was changed (version %s to %s): %v", version, other.ResourceVersion, err)
 	}
-	s.deleteChildJob(stranger)
+	s.deleteChildJob(other)
 	s.succeedStep("a")
 	s.waitForPhase(v1alpha1.PhaseCompleted)
 	s.wantCondition(v1alpha1.ConditionNameConflict, metav1.ConditionFalse, v1alpha1.ReasonNoConflict)
 }
 
-// plannedJob returns the Job that the core would create next.
+// plannedJob returns the Job that sequence.Decide would create next.
 func (s *sequenceTest) plannedJob() *batchv1.Job {
 	s.t.Helper()
 	sj := s.readSequence().DeepCopy()
@@ -126,7 +126,7 @@ func TestExceededQuotaDelaysTheRun(t *testing.T) {
 	if err := cluster.Create(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the quota to be in force", func() bool {
+	eventually(t, "the quota to take effect", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(quota), quota) == nil && len(quota.Status.Hard) > 0
 	})
 	s := createSequenceIn(t, ns, testbuilder.SequentialJob("quota", "").Step("a").Obj())
@@ -152,13 +152,13 @@ func TestInvalidLastStepFailsTheRunAtItsStart(t *testing.T) {
 	s.waitForPhase(v1alpha1.PhaseFailed)
 	s.wantCondition(v1alpha1.ConditionSpecAccepted, metav1.ConditionFalse, v1alpha1.ReasonStepInvalid)
 	if len(s.listJobs()) != 0 {
-		t.Error("a Job was made")
+		t.Error("a Job was created")
 	}
 }
 
 func TestStartDeadlineEndsAStepWhoseImageCannotBePulled(t *testing.T) {
 	t.Parallel()
-	sj := testbuilder.SequentialJob("stuck", "").Step("a", testbuilder.StepStartDeadline(2)).Finally("clean").Obj()
+	sj := testbuilder.SequentialJob("image-pull", "").Step("a", testbuilder.StepStartDeadline(2)).Finally("clean").Obj()
 	sj.Spec.Template = &corev1.PodTemplateSpec{}
 	sj.Spec.Template.Annotations = map[string]string{simStuck: "true"}
 	s := createSequence(t, sj)
@@ -173,7 +173,7 @@ func TestStartDeadlineEndsAStepWhoseImageCannotBePulled(t *testing.T) {
 
 func TestRunThatExceedsItsDeadlineIsStopped(t *testing.T) {
 	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("slow", "").Step("a").Step("b").Finally("clean").ActiveDeadline(2).Obj())
+	s := createSequence(t, testbuilder.SequentialJob("deadline", "").Step("a").Step("b").Finally("clean").ActiveDeadline(2).Obj())
 	s.waitForPod("a")
 	s.waitForStep("a", v1alpha1.StepFailed)
 	s.succeedStep("clean")

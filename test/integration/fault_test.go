@@ -105,7 +105,7 @@ func isWrite(request *http.Request) bool { return request.Method != http.MethodG
 func TestFinalizerIsKeptWhileJobsCannotBeListed(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	s := createSequenceIn(t, ns, testbuilder.SequentialJob("unlisted", "").Step("a").Obj())
+	s := createSequenceIn(t, ns, testbuilder.SequentialJob("list-fails", "").Step("a").Obj())
 	pod := s.waitForPod("a")
 	failed := make(chan struct{}, 1)
 	faults.set(t, ns, func(request *http.Request) fault {
@@ -137,7 +137,7 @@ func TestJobWithALostCreateResponseIsAdopted(t *testing.T) {
 		}
 		return becomes
 	})
-	s := createSequenceIn(t, ns, testbuilder.SequentialJob("unheard", "").Step("a").Step("b").Obj())
+	s := createSequenceIn(t, ns, testbuilder.SequentialJob("lost-response", "").Step("a").Step("b").Obj())
 	s.succeedStep("a")
 	s.succeedStep("b")
 	s.waitForPhase(v1alpha1.PhaseCompleted)
@@ -158,7 +158,7 @@ func TestSequencesCompleteOnAnUnreliableNetwork(t *testing.T) {
 	})
 	var stories []*sequenceTest
 	for i := range 10 {
-		sj := testbuilder.SequentialJob(fmt.Sprintf("bad-%d", i), "").Step("a").Step("b", testbuilder.RecordOutput()).Step("c").Finally("d").Obj()
+		sj := testbuilder.SequentialJob(fmt.Sprintf("unreliable-%d", i), "").Step("a").Step("b", testbuilder.RecordOutput()).Step("c").Finally("d").Obj()
 		s := newSequenceTest(t, ns, sj)
 		sj.Spec.Template.Annotations[simDuration] = "100ms"
 		s.createSequence()

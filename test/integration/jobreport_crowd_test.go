@@ -21,19 +21,19 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// crowdSize is how many zombies there are: ten pages.
+// crowdSize is the number of zombies. They fill ten pages.
 const crowdSize = 5000
 
-// absentController is the controller of Jobs without a controller.
-const absentController = "example.com/nobody"
+// absentController is a value of managedBy for which no controller exists.
+const absentController = "example.com/no-controller"
 
-// abandonedJobs makes so many Jobs of nobody. So nothing about them changes by itself.
+// abandonedJobs creates Jobs that no controller manages, so that nothing changes them.
 func abandonedJobs(t *testing.T, ns string, count int) {
 	t.Helper()
 	createJobs(t, ns, count, new(absentController))
 }
 
-// zombieCrowd is a namespace of zombies next to another, and a scanner of both.
+// zombieCrowd is a namespace with many zombies, another one with a single Job, and a scanner of both.
 type zombieCrowd struct {
 	namespace, other string
 	options          jobreport.Options
@@ -59,7 +59,7 @@ func (c *zombieCrowd) connect(t *testing.T) {
 	c.wire, c.scanner = w, newScannerWithOptions(t, as, events.NewFakeRecorder(100), c.options)
 }
 
-// scanTop scans, and reports at most that many Jobs.
+// scanTop scans with this maximum number of findings.
 func (c *zombieCrowd) scanTop(t *testing.T, top int) {
 	t.Helper()
 	c.options.MaxFindings = top
@@ -67,7 +67,7 @@ func (c *zombieCrowd) scanTop(t *testing.T, top int) {
 	c.scanner.ReconcileAll(t.Context())
 }
 
-// wantBounded checks counts and size of the report as it is stored.
+// wantBounded checks the counts and the size of the stored report.
 func (c *zombieCrowd) wantBounded(t *testing.T, zombies int, reason string) {
 	t.Helper()
 	raw := &unstructured.Unstructured{}
@@ -99,7 +99,8 @@ func (c *zombieCrowd) wantBounded(t *testing.T, zombies int, reason string) {
 	t.Logf("%d findings, %d bytes", len(status.Findings), len(bytes))
 }
 
-// wantFailed checks that the last scan failed for that reason, and nothing else has changed.
+// wantFailed checks that the last scan failed for this reason, that the findings are unchanged, and
+// that the other namespace was scanned.
 func (c *zombieCrowd) wantFailed(t *testing.T, reason string, good *v1alpha1.JobReport) {
 	t.Helper()
 	wantFindingsKept(t, good, reason)
@@ -108,7 +109,8 @@ func (c *zombieCrowd) wantFailed(t *testing.T, reason string, good *v1alpha1.Job
 	}
 }
 
-// wantFindingsKept checks that a report says of its last scan why it failed, and for the rest what it said before.
+// wantFindingsKept checks that a report has the reason of the failed scan and the findings of the
+// last successful one.
 func wantFindingsKept(t *testing.T, good *v1alpha1.JobReport, reason string) {
 	t.Helper()
 	got := reportOf(t, good.Namespace).Status
@@ -117,11 +119,11 @@ func wantFindingsKept(t *testing.T, good *v1alpha1.JobReport, reason string) {
 		t.Errorf("condition %+v, want %s", failed, reason)
 	}
 	if meta.IsStatusConditionTrue(got.Conditions, v1alpha1.ConditionReportReady) {
-		t.Error("the report is said to be ready")
+		t.Error("ReportReady is True")
 	}
 	got.Conditions = good.Status.Conditions
 	if diff := cmp.Diff(good.Status, got); diff != "" {
-		t.Errorf("what was found has changed (-good +kept):\n%s", diff)
+		t.Errorf("the findings have changed (-good +kept):\n%s", diff)
 	}
 }
 
@@ -134,24 +136,24 @@ func wantReady(t *testing.T, ns string) {
 	}
 }
 
-// A scenario: each part continues where the previous one ended.
+// Each part continues in the state in which the previous one ended.
 func TestJobReportOfFiveThousandZombies(t *testing.T) {
 	c := newCrowd(t)
 	for _, part := range []struct {
 		title string
-		tell  func(*testing.T, *zombieCrowd)
+		run   func(*testing.T, *zombieCrowd)
 	}{
-		{"lists 50 and counts all", tellsOfFifty},
-		{"lists as many of 500 as fit into 64 KiB", tellsOfAsManyAsFit},
-		{"is made of one page at a time", isMadeOfOnePageAtATime},
-		{"is not written again while nothing changes", isNotWrittenAgain},
-		{"changes by one finding with one Job", changesByOneFinding},
-		{"starts again when the list expires", isBegunAgain},
-		{"says when the list expires again and again", saysWhenTheListExpires},
-		{"says when the API server is restarted on the way", saysWhenTheAPIServerIsRestarted},
-		{"says when the connection breaks on the way", saysWhenTheConnectionBreaks},
+		{"has 50 findings and counts all Jobs", tellsOfFifty},
+		{"has as many of 500 findings as fit into 64 KiB", tellsOfAsManyAsFit},
+		{"is created from one page at a time", isMadeOfOnePageAtATime},
+		{"is not written while nothing changes", isNotWrittenAgain},
+		{"changes by one finding when one Job is deleted", changesByOneFinding},
+		{"restarts the list when it expires", isBegunAgain},
+		{"reports Expired when the list expires repeatedly", saysWhenTheListExpires},
+		{"reports PartialList when the API server is restarted during the list", saysWhenTheAPIServerIsRestarted},
+		{"reports PartialList when the connection breaks during the list", saysWhenTheConnectionBreaks},
 	} {
-		if !t.Run(part.title, func(t *testing.T) { part.tell(t, c) }) {
+		if !t.Run(part.title, func(t *testing.T) { part.run(t, c) }) {
 			return
 		}
 	}
@@ -191,10 +193,10 @@ func isNotWrittenAgain(t *testing.T, c *zombieCrowd) {
 	c.scanner.ReconcileAll(t.Context())
 	c.scanner.ReconcileAll(t.Context())
 	if got := reportOf(t, c.namespace); got.ResourceVersion != first.ResourceVersion {
-		t.Errorf("it is written again:\n%s", cmp.Diff(first, got))
+		t.Errorf("it was written although nothing changed:\n%s", cmp.Diff(first, got))
 	}
 	if c.wire.writes != 0 {
-		t.Errorf("%d writes are tried", c.wire.writes)
+		t.Errorf("%d writes were attempted", c.wire.writes)
 	}
 	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "unchanged") - unchanged; got != 4 {
 		t.Errorf("%v reports counted as unchanged, want 4", got)
@@ -203,9 +205,9 @@ func isNotWrittenAgain(t *testing.T, c *zombieCrowd) {
 
 func changesByOneFinding(t *testing.T, c *zombieCrowd) {
 	before, changed := reportOf(t, c.namespace), testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "changed")
-	gone := &batchv1.Job{}
-	gone.Namespace, gone.Name = c.namespace, before.Status.Findings[0].Name
-	if err := cluster.Delete(t.Context(), gone, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+	deleted := &batchv1.Job{}
+	deleted.Namespace, deleted.Name = c.namespace, before.Status.Findings[0].Name
+	if err := cluster.Delete(t.Context(), deleted, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		t.Fatal(err)
 	}
 	c.wire.reset(nil)
@@ -216,13 +218,13 @@ func changesByOneFinding(t *testing.T, c *zombieCrowd) {
 	c.wantBounded(t, crowdSize-1, v1alpha1.ReasonTooBig)
 	was, is := findingsByName(before), findingsByName(reportOf(t, c.namespace))
 	for name, finding := range is {
-		if old, there := was[name]; there && !cmp.Equal(old, finding) {
+		if old, found := was[name]; found && !cmp.Equal(old, finding) {
 			t.Errorf("%s differs:\n%s", name, cmp.Diff(old, finding))
 		}
 		delete(was, name)
 	}
-	if _, there := was[gone.Name]; len(was) != 1 || !there {
-		t.Errorf("%d findings are gone, want only %s", len(was), gone.Name)
+	if _, found := was[deleted.Name]; len(was) != 1 || !found {
+		t.Errorf("%d findings were removed, want only %s", len(was), deleted.Name)
 	}
 }
 
@@ -234,18 +236,18 @@ func findingsByName(report *v1alpha1.JobReport) map[string]v1alpha1.JobFinding {
 	return all
 }
 
-// onPage meddles with that page of the crowd's list, so many times at most.
+// onPage calls meddle for that page of the list of the crowd's namespace, up to the given number of times.
 func (c *zombieCrowd) onPage(page, times int, meddle func(context.Context) error) func(*http.Request, string) error {
-	asked := 0
+	requested := 0
 	return func(request *http.Request, ns string) error {
 		if ns != c.namespace {
 			return nil
 		}
 		if request.URL.Query().Get("continue") == "" {
-			asked = 0
+			requested = 0
 		}
-		asked++
-		if asked != page || times == 0 {
+		requested++
+		if requested != page || times == 0 {
 			return nil
 		}
 		times--
@@ -294,7 +296,7 @@ func saysWhenTheConnectionBreaks(t *testing.T, c *zombieCrowd) {
 	c.wantRecovered(t)
 }
 
-// wantRecovered scans once more, and checks that the report is right.
+// wantRecovered scans again, and checks that the report is correct.
 func (c *zombieCrowd) wantRecovered(t *testing.T) {
 	t.Helper()
 	c.wire.reset(nil)

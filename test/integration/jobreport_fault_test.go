@@ -19,9 +19,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// Whatever happens to the one in the middle: it says so and keeps what was found, the
-// others are right, and it is right again when that is over.
-func TestJobReportsAreRightWhateverHappensToOneOfThem(t *testing.T) {
+// While one of three namespaces cannot be scanned, its report has the reason and keeps its findings,
+// and the other reports are correct. Later it recovers.
+func TestFailureInOneNamespaceDoesNotAffectOtherJobReports(t *testing.T) {
 	for name, row := range map[string]struct {
 		meddle func(*http.Request) error
 		want   string
@@ -40,7 +40,7 @@ func TestJobReportsAreRightWhateverHappensToOneOfThem(t *testing.T) {
 			as, w := interceptRequests(newReporterConfig(t, first, middle, last))
 			options := scanOptions(first, middle, last)
 			options.Thresholds[zombie.ReasonExternallyManaged].Suspicious = time.Nanosecond
-			options.Interval = 2 * time.Second // is also the longest that a scan may take
+			options.Interval = 2 * time.Second // also limits the duration of a scan
 			recorder := events.NewFakeRecorder(100)
 			s := newScannerWithOptions(t, as, recorder, options)
 			s.ReconcileAll(t.Context())
@@ -58,7 +58,7 @@ func TestJobReportsAreRightWhateverHappensToOneOfThem(t *testing.T) {
 			began := time.Now()
 			s.ReconcileAll(t.Context())
 			if took := time.Since(began); took > 10*time.Second {
-				t.Errorf("the others waited for %s", took)
+				t.Errorf("the other namespaces waited for %s", took)
 			}
 			wantFindingsKept(t, good, row.want)
 			for _, ns := range []string{first, last} {
@@ -71,17 +71,17 @@ func TestJobReportsAreRightWhateverHappensToOneOfThem(t *testing.T) {
 			failing := reportOf(t, middle)
 			s.ReconcileAll(t.Context())
 			if got := reportOf(t, middle); got.ResourceVersion != failing.ResourceVersion {
-				t.Error("failing again, it is written again")
+				t.Error("the report was written again for the same failure")
 			}
 
 			w.reset(nil)
 			s.ReconcileAll(t.Context())
 			wantReady(t, middle)
 			if got := reportOf(t, middle).Status.Summary.Suspicious; got != 4 {
-				t.Errorf("%d Jobs once it is over, want 4", got)
+				t.Errorf("%d Jobs after the recovery, want 4", got)
 			}
 			if got := len(recorder.Events); got != 2 {
-				t.Errorf("%d events, want one of failing and one of recovering", got)
+				t.Errorf("%d events, want one for the failure and one for the recovery", got)
 			}
 		})
 	}
@@ -96,7 +96,7 @@ func abandonOneMore(t *testing.T, ns string) {
 	}
 }
 
-func TestJobReportOfANamespaceThatIsMadeLater(t *testing.T) {
+func TestJobReportOfANamespaceThatIsCreatedLater(t *testing.T) {
 	late, other := "test-late-"+rand.String(5), namespace(t)
 	s := newScanner(t, newReporterConfig(t, other), late, other)
 	forbidden := testbuilder.MetricValue(t, "yardmaster_jobreport_scan_errors_total", v1alpha1.ReasonForbidden)
@@ -116,7 +116,7 @@ func TestJobReportOfANamespaceThatIsMadeLater(t *testing.T) {
 		}
 	})
 	grantRole(t, late, "jobreport")
-	eventually(t, "the Role to hold", func() bool {
+	eventually(t, "the Role to take effect", func() bool {
 		s.ReconcileAll(t.Context())
 		err := cluster.Get(t.Context(), client.ObjectKey{Namespace: late, Name: v1alpha1.JobReportName}, &v1alpha1.JobReport{})
 		return err == nil
@@ -124,14 +124,15 @@ func TestJobReportOfANamespaceThatIsMadeLater(t *testing.T) {
 	wantReady(t, late)
 }
 
-// A user with permissions everywhere gets more details.
-func TestJobReportHasNoPlaceInANamespaceThatIsNotThere(t *testing.T) {
+// The scanner has permissions in all namespaces, so that the API server returns the actual reason
+// instead of Forbidden.
+func TestMissingOrTerminatingNamespaceIsReported(t *testing.T) {
 	for title, row := range map[string]struct {
 		namespace func(*testing.T) string
 		want      string
 	}{
-		"the namespace does not exist": {func(*testing.T) string { return "test-there-is-none" }, v1alpha1.ReasonNamespaceNotFound},
-		"it is being deleted":          {leavingNamespace, v1alpha1.ReasonNamespaceTerminating},
+		"the namespace does not exist": {func(*testing.T) string { return "test-does-not-exist" }, v1alpha1.ReasonNamespaceNotFound},
+		"the namespace is terminating": {newTerminatingNamespace, v1alpha1.ReasonNamespaceTerminating},
 	} {
 		t.Run(title, func(t *testing.T) {
 			other := namespace(t)
@@ -146,27 +147,27 @@ func TestJobReportHasNoPlaceInANamespaceThatIsNotThere(t *testing.T) {
 	}
 }
 
-// leavingNamespace is one that is being deleted for the duration of the test.
-func leavingNamespace(t *testing.T) string {
+// newTerminatingNamespace creates a namespace that is terminating until the end of the test.
+func newTerminatingNamespace(t *testing.T) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	if err := cluster.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	anchor := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: ns.Name, Name: "anchor", Finalizers: []string{"test.yardmaster.dev/anchor"},
+	blocker := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: ns.Name, Name: "blocker", Finalizers: []string{"test.yardmaster.dev/blocker"},
 	}}
-	if err := cluster.Create(t.Context(), anchor); err != nil {
+	if err := cluster.Create(t.Context(), blocker); err != nil {
 		t.Fatal(err)
 	}
 	if err := cluster.Delete(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { removeFinalizers(t, anchor) })
+	t.Cleanup(func() { removeFinalizers(t, blocker) })
 	return ns.Name
 }
 
-// removeFinalizers takes an object's finalizers off.
+// removeFinalizers removes an object's finalizers.
 func removeFinalizers(t *testing.T, object client.Object) {
 	t.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
@@ -175,8 +176,8 @@ func removeFinalizers(t *testing.T, object client.Object) {
 	}
 }
 
-// Deleting a namespace deletes its Role, and then nothing reports that the namespace was deleted.
-func TestJobsOfANamespaceThatIsDeletedAreNotCountedAnyMore(t *testing.T) {
+// Deleting a namespace deletes its Role, so the scanner cannot read that the namespace was deleted.
+func TestJobsOfADeletedNamespaceAreNoLongerCounted(t *testing.T) {
 	ns := namespace(t)
 	suspendedJobs(t, ns, 2)
 	s := newScanner(t, newReporterConfig(t, ns), ns)
@@ -188,7 +189,7 @@ func TestJobsOfANamespaceThatIsDeletedAreNotCountedAnyMore(t *testing.T) {
 	if err := cluster.Delete(t.Context(), role); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "them not to be counted", func() bool {
+	eventually(t, "the Jobs to be removed from the metric", func() bool {
 		s.ReconcileAll(t.Context())
 		return testbuilder.MetricValue(t, "yardmaster_jobreport_jobs", "Suspicious", ns) == 0
 	})

@@ -27,7 +27,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// exportTest is a namespace that is reported on next to one without the Role for OpenReports.
+// exportTest is a namespace with all permissions for reports, and one without the Role for
+// OpenReports.
 type exportTest struct {
 	namespace, bare string
 	options         jobreport.Options
@@ -85,7 +86,7 @@ func openReport(t *testing.T, ns string) *openreportsv1alpha1.Report {
 	return raw
 }
 
-// openReportsClient knows the kind.
+// openReportsClient returns a client whose scheme contains the kind Report.
 func openReportsClient(t *testing.T) client.Client {
 	t.Helper()
 	if err := openreportsv1alpha1.Install(cluster.Scheme()); err != nil {
@@ -98,7 +99,7 @@ func openReportsClient(t *testing.T) client.Client {
 	return c
 }
 
-// openReportsReady is what the JobReport says of it; an empty condition if it says nothing.
+// openReportsReady returns the condition OpenReportsReady of the JobReport, or an empty one.
 func openReportsReady(t *testing.T, ns string) metav1.Condition {
 	t.Helper()
 	condition := meta.FindStatusCondition(reportOf(t, ns).Status.Conditions, v1alpha1.ConditionOpenReportsReady)
@@ -108,7 +109,7 @@ func openReportsReady(t *testing.T, ns string) metav1.Condition {
 	return *condition
 }
 
-// wantMirrored checks the condition of a namespace's JobReport, and that the JobReport is right.
+// wantMirrored checks the condition of a namespace's JobReport, and that the JobReport is correct.
 func wantMirrored(t *testing.T, ns string, status metav1.ConditionStatus, reason string) {
 	t.Helper()
 	if got := openReportsReady(t, ns); got.Status != status || got.Reason != reason {
@@ -128,14 +129,14 @@ func (m *exportTest) wantUnwritten(t *testing.T) {
 		t.Errorf("events %q", events)
 	}
 	if m.wire.writes != 0 {
-		t.Errorf("%d writes are tried", m.wire.writes)
+		t.Errorf("%d writes were attempted", m.wire.writes)
 	}
 	if got := reportOf(t, m.namespace); got.ResourceVersion != before.ResourceVersion {
-		t.Errorf("the JobReport is written:\n%s", cmp.Diff(before, got))
+		t.Errorf("the JobReport was written:\n%s", cmp.Diff(before, got))
 	}
 }
 
-// openReportsCRD is the CustomResourceDefinition as OpenReports ships it.
+// openReportsCRD returns the CustomResourceDefinition that OpenReports ships.
 func openReportsCRD(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/openreports/reports-api")
@@ -167,13 +168,13 @@ func removeOpenReports(t *testing.T) {
 	if err := client.IgnoreNotFound(cluster.Delete(t.Context(), crd)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the kind to be gone", func() bool {
+	eventually(t, "the kind to be removed", func() bool {
 		err := cluster.Get(t.Context(), client.ObjectKeyFromObject(crd), crd.DeepCopy())
 		return apierrors.IsNotFound(err) && openReportsClient(t).List(t.Context(), &openreportsv1alpha1.ReportList{}) != nil
 	})
 }
 
-// withoutOpenReports removes the kind, now and when the test is over.
+// withoutOpenReports removes the kind now and at the end of the test.
 func withoutOpenReports(t *testing.T) {
 	t.Helper()
 	removeOpenReports(t)
@@ -185,8 +186,8 @@ func withoutOpenReports(t *testing.T) {
 	})
 }
 
-// It takes a while: the garbage collector looks for new kinds every 30 s.
-func TestOpenReportsGoWithTheirJobReport(t *testing.T) {
+// The garbage collector discovers new kinds only every 30 s.
+func TestReportIsDeletedWithItsJobReport(t *testing.T) {
 	t.Parallel()
 	m := newExportTest(t)
 	withoutOpenReports(t)
@@ -205,26 +206,26 @@ func TestOpenReportsGoWithTheirJobReport(t *testing.T) {
 	}
 }
 
-// A scenario: each part continues where the previous one ended.
+// Each part continues in the state in which the previous one ended.
 func TestOpenReports(t *testing.T) {
 	m := newExportTest(t)
 	withoutOpenReports(t)
 	for _, part := range []struct {
 		title string
-		tell  func(*testing.T, *exportTest)
+		run   func(*testing.T, *exportTest)
 	}{
-		{"are not written or mentioned by default", testReportsAreNotWrittenUnlessEnabled},
-		{"whose kind is not installed harm no JobReport", areNotInstalled},
-		{"are written as soon as their kind is installed", areWrittenOnceInstalled},
-		{"are not written again while nothing changes", areNotWrittenAgain},
-		{"change by one result with one Job", changeByOneResult},
-		{"that were edited are set right", testChangedReportIsRestored},
-		{"are those of the JobReport that is there", testDeletedReportIsRestored},
-		{"are reported as failed when their kind is removed", areTakenAway},
-		{"of somebody else are left alone", areLeftAlone},
-		{"are forgotten, and left, when they are not asked for any more", areForgotten},
+		{"no Report or condition exists by default", testReportsAreNotWrittenUnlessEnabled},
+		{"a missing CRD does not affect the JobReport", areNotInstalled},
+		{"the Report is written once the CRD is installed", areWrittenOnceInstalled},
+		{"the Report is not written while nothing changes", areNotWrittenAgain},
+		{"one result changes when one Job changes", changeByOneResult},
+		{"an edited Report is corrected", testChangedReportIsRestored},
+		{"a recreated JobReport owns the Report", testDeletedReportIsRestored},
+		{"the removal of the CRD is reported", areTakenAway},
+		{"a Report of another owner is not changed", areLeftAlone},
+		{"the Report is kept, and the condition removed, when OpenReports is disabled", areForgotten},
 	} {
-		if !t.Run(part.title, func(t *testing.T) { part.tell(t, m) }) {
+		if !t.Run(part.title, func(t *testing.T) { part.run(t, m) }) {
 			return
 		}
 	}
@@ -260,7 +261,7 @@ func areWrittenOnceInstalled(t *testing.T, m *exportTest) {
 	wantMirrored(t, m.namespace, metav1.ConditionTrue, v1alpha1.ReasonWritten)
 	wantMirrored(t, m.bare, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
 	if got := openReport(t, m.bare); got != nil {
-		t.Error("there is a Report without permission")
+		t.Error("a Report was written without permission")
 	}
 	got, jobReport := openReport(t, m.namespace), reportOf(t, m.namespace)
 	if diff := cmp.Diff(openreports.FromJobReport(jobReport).Results, got.Results); diff != "" {
@@ -273,7 +274,7 @@ func areWrittenOnceInstalled(t *testing.T, m *exportTest) {
 		t.Errorf("scope (-want +got):\n%s", diff)
 	}
 	if len(got.OwnerReferences) != 1 || got.OwnerReferences[0].UID != jobReport.UID {
-		t.Errorf("its owners are %+v", got.OwnerReferences)
+		t.Errorf("the owners are %+v", got.OwnerReferences)
 	}
 	if len(got.ManagedFields) != 1 || got.ManagedFields[0].Manager != "yardmaster-jobreport" {
 		t.Errorf("its fields are managed by %+v", got.ManagedFields)
@@ -285,25 +286,25 @@ func areNotWrittenAgain(t *testing.T, m *exportTest) {
 	m.wantUnwritten(t)
 	m.wantUnwritten(t)
 	if got := openReport(t, m.namespace); got.ResourceVersion != first.ResourceVersion {
-		t.Errorf("it is written again:\n%s", cmp.Diff(first, got))
+		t.Errorf("it was written although nothing changed:\n%s", cmp.Diff(first, got))
 	}
 	if got := testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_writes_total", "unchanged") - unchanged; got != 2 {
 		t.Errorf("counted as unchanged %v times, want twice", got)
 	}
 }
 
-// A Job is deleted and does not go: it was suspicious, and is a zombie.
+// A deleted Job with a finalizer changes from suspicious to zombie.
 func changeByOneResult(t *testing.T, m *exportTest) {
 	before := openReport(t, m.namespace)
 	job := &batchv1.Job{}
 	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: m.namespace, Name: "job-0001"}, job); err != nil {
 		t.Fatal(err)
 	}
-	job.Finalizers = []string{"test.yardmaster.dev/stays"}
+	job.Finalizers = []string{"test.yardmaster.dev/blocker"}
 	if err := cluster.Update(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { // then it may go, for another
+	defer func() { // replace it by another Job
 		removeFinalizers(t, job)
 		abandonOneMore(t, m.namespace)
 	}()
@@ -338,7 +339,7 @@ func testChangedReportIsRestored(t *testing.T, m *exportTest) {
 	}
 	m.scan(t)
 	if got := openReport(t, m.namespace); !openreports.HasSameContent(got, openreports.FromJobReport(reportOf(t, m.namespace))) {
-		t.Errorf("it says still:\n%s", cmp.Diff(right, got))
+		t.Errorf("the Report was not corrected:\n%s", cmp.Diff(right, got))
 	}
 	m.wantUnwritten(t)
 }
@@ -351,7 +352,7 @@ func testDeletedReportIsRestored(t *testing.T, m *exportTest) {
 	m.scan(t)
 	after, owner := openReport(t, m.namespace), reportOf(t, m.namespace)
 	if len(after.OwnerReferences) != 1 || after.OwnerReferences[0].UID != owner.UID {
-		t.Errorf("its owners are %+v, want the new JobReport", after.OwnerReferences)
+		t.Errorf("the owners are %+v, want the new JobReport", after.OwnerReferences)
 	}
 	if diff := cmp.Diff(before.Results, after.Results); diff != "" {
 		t.Errorf("results (-before +after):\n%s", diff)
@@ -368,7 +369,7 @@ func areTakenAway(t *testing.T, m *exportTest) {
 
 func areLeftAlone(t *testing.T, m *exportTest) {
 	installOpenReports(t)
-	others := &openreportsv1alpha1.Report{Source: "somebody"}
+	others := &openreportsv1alpha1.Report{Source: "another-tool"}
 	others.Namespace, others.Name = m.namespace, openreports.ReportName
 	if err := openReportsClient(t).Create(t.Context(), others); err != nil {
 		t.Fatal(err)
@@ -376,7 +377,7 @@ func areLeftAlone(t *testing.T, m *exportTest) {
 	m.scan(t)
 	wantMirrored(t, m.namespace, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
 	if got := openReport(t, m.namespace); got.ResourceVersion != others.ResourceVersion {
-		t.Errorf("it is written over:\n%s", cmp.Diff(others, got))
+		t.Errorf("it was overwritten:\n%s", cmp.Diff(others, got))
 	}
 	if err := openReportsClient(t).Delete(t.Context(), others); err != nil {
 		t.Fatal(err)
@@ -391,7 +392,7 @@ func areForgotten(t *testing.T, m *exportTest) {
 	m.scan(t)
 	wantMirrored(t, m.namespace, "", "")
 	if got := openReport(t, m.namespace); got == nil || got.ResourceVersion != left.ResourceVersion {
-		t.Error("it was touched")
+		t.Error("it was changed")
 	}
 	m.wantUnwritten(t)
 }

@@ -7,8 +7,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// isOperatorAllowed asks the API server whether the operator may do that: a verb, a resource with its
-// group, and a name if it is about one object.
+// isOperatorAllowed returns whether the API server allows the operator a request, such as
+// "get jobs.batch a": a verb, a resource with its group, and the name of one object, if any.
 func isOperatorAllowed(t *testing.T, ns, what string) bool {
 	t.Helper()
 	verb, rest, _ := strings.Cut(what, " ")
@@ -27,17 +27,17 @@ func isOperatorAllowed(t *testing.T, ns, what string) bool {
 	return review.Status.Allowed
 }
 
-// wantRights checks what the operator may and may not in a namespace.
+// wantRights checks whether the operator is allowed all these requests in a namespace, or none.
 func wantRights(t *testing.T, ns string, want bool, rights ...string) {
 	t.Helper()
 	for _, right := range rights {
 		if got := isOperatorAllowed(t, ns, right); got != want {
-			t.Errorf("may %s in %q: %t, want %t", right, ns, got, want)
+			t.Errorf("allowed to %s in %q: %t, want %t", right, ns, got, want)
 		}
 	}
 }
 
-// What a report takes.
+// The permissions that a report requires.
 var reportPermissions = []string{
 	"list jobs.batch",
 	"get jobreports.yardmaster.dev jobs",
@@ -47,10 +47,10 @@ var reportPermissions = []string{
 	"patch events.events.k8s.io",
 }
 
-func TestJobReportMayLookAndNotTouch(t *testing.T) {
+func TestJobReportRoleAllowsNoChangesOfJobs(t *testing.T) {
 	ns, other := namespace(t), namespace(t)
 	newReporterConfig(t, ns)
-	eventually(t, "the Role to hold", func() bool { return isOperatorAllowed(t, ns, reportPermissions[0]) })
+	eventually(t, "the Role to take effect", func() bool { return isOperatorAllowed(t, ns, reportPermissions[0]) })
 	wantRights(t, ns, true, reportPermissions...)
 	for _, elsewhere := range []string{other, "kube-system", "yardmaster-system", ""} {
 		wantRights(t, elsewhere, false, reportPermissions...)
@@ -69,7 +69,7 @@ func TestJobReportMayLookAndNotTouch(t *testing.T) {
 	)
 }
 
-func TestOpenReportsTakeNoMoreThanOneReport(t *testing.T) {
+func TestOpenReportsRoleAllowsOnlyOneReport(t *testing.T) {
 	ns, other := namespace(t), namespace(t)
 	newReporterConfig(t, ns, other)
 	grantRole(t, ns, "jobreport-openreports")
@@ -78,7 +78,7 @@ func TestOpenReportsTakeNoMoreThanOneReport(t *testing.T) {
 		"create reports.openreports.io yardmaster-jobs",
 		"patch reports.openreports.io yardmaster-jobs",
 	}
-	eventually(t, "the Role to hold", func() bool { return isOperatorAllowed(t, ns, mirroring[0]) })
+	eventually(t, "the Role to take effect", func() bool { return isOperatorAllowed(t, ns, mirroring[0]) })
 	wantRights(t, ns, true, mirroring...)
 	wantRights(t, other, false, mirroring...)
 	wantRights(

@@ -27,14 +27,14 @@ import (
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
 
-// immediateThresholds are thresholds by which a suspended Job is suspicious as soon as there is an age.
+// immediateThresholds returns thresholds with which a suspended Job is suspicious immediately.
 func immediateThresholds() zombie.Thresholds {
 	thresholds := zombie.DefaultThresholds()
 	thresholds[zombie.ReasonSuspendedTooLong].Suspicious = time.Nanosecond
 	return thresholds
 }
 
-// newSuspendedJob is a Job that does nothing.
+// newSuspendedJob returns a suspended Job.
 func newSuspendedJob(ns string) *batchv1.Job {
 	job := &batchv1.Job{}
 	job.Namespace = ns
@@ -46,7 +46,7 @@ func newSuspendedJob(ns string) *batchv1.Job {
 	return job
 }
 
-// createJobs makes so many of them, of that controller, or of the built-in one if it is empty.
+// createJobs creates suspended Jobs with this managedBy. Nil means the Job controller of Kubernetes.
 func createJobs(t *testing.T, ns string, count int, managedBy *string) {
 	t.Helper()
 	var making sync.WaitGroup
@@ -65,11 +65,11 @@ func createJobs(t *testing.T, ns string, count int, managedBy *string) {
 	making.Wait()
 }
 
-// suspendedJobs makes so many of them, and waits until they count as old.
+// suspendedJobs creates Jobs, and waits until they exceed immediateThresholds.
 func suspendedJobs(t *testing.T, ns string, count int) {
 	t.Helper()
 	createJobs(t, ns, count, nil)
-	eventually(t, "the Job controller to take note of all", func() bool {
+	eventually(t, "the Job controller to observe all Jobs", func() bool {
 		var list batchv1.JobList
 		if err := cluster.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
 			return false
@@ -81,7 +81,7 @@ func suspendedJobs(t *testing.T, ns string, count int) {
 		}
 		return len(list.Items) == count
 	})
-	time.Sleep(time.Second) // a condition's time is of whole seconds
+	time.Sleep(time.Second) // the time of a condition has a resolution of one second
 }
 
 // newReporterConfig returns the operator's service account, with the permissions of the shipped Role in these
@@ -121,13 +121,13 @@ func asOperator() *rest.Config {
 	return as
 }
 
-// newScanner scans with those rights.
+// newScanner returns a scanner with the permissions of the configuration.
 func newScanner(t *testing.T, as *rest.Config, namespaces ...string) *jobreport.Reconciler {
 	t.Helper()
 	return newScannerWithOptions(t, as, events.NewFakeRecorder(100), scanOptions(namespaces...))
 }
 
-// scanOptions are the options of a scanner of those namespaces.
+// scanOptions returns the options of a scanner of these namespaces.
 func scanOptions(namespaces ...string) jobreport.Options {
 	return jobreport.Options{Namespaces: namespaces, Interval: time.Minute, MaxFindings: 50, Thresholds: immediateThresholds()}
 }
@@ -170,7 +170,7 @@ func TestJobReportOfManyJobsIsBoundedAndWrittenOnlyForAChange(t *testing.T) {
 
 	s.ReconcileAll(t.Context())
 	if second := reportOf(t, ns); second.ResourceVersion != first.ResourceVersion {
-		t.Error("nothing has changed, and it was written again")
+		t.Error("the report was written although nothing changed")
 	}
 
 	changed := first.Status.Findings[7].Name
@@ -186,12 +186,12 @@ func TestJobReportOfManyJobsIsBoundedAndWrittenOnlyForAChange(t *testing.T) {
 	}
 	for i := range third.Status.Findings {
 		if third.Status.Findings[i].Name == changed {
-			t.Errorf("%s is gone, and still there", changed)
+			t.Errorf("the deleted Job %s is still reported", changed)
 		}
 	}
 }
 
-func TestJobReportOfANamespaceWithoutJobsHasItsZeroes(t *testing.T) {
+func TestJobReportOfANamespaceWithoutJobsHasZeroCounts(t *testing.T) {
 	ns := namespace(t)
 	newScanner(t, newReporterConfig(t, ns), ns).ReconcileAll(t.Context())
 	report := &unstructured.Unstructured{}
@@ -202,7 +202,7 @@ func TestJobReportOfANamespaceWithoutJobsHasItsZeroes(t *testing.T) {
 	for _, column := range []string{"healthy", "suspicious", "zombie"} {
 		count, found, err := unstructured.NestedInt64(report.Object, "status", "summary", column)
 		if count != 0 || !found || err != nil {
-			t.Errorf("%s is %d, given: %t, %v", column, count, found, err)
+			t.Errorf("%s is %d, found: %t, %v", column, count, found, err)
 		}
 	}
 }
@@ -211,18 +211,18 @@ func TestJobReportKeepsItsFindingsWhenPermissionIsLost(t *testing.T) {
 	forbidden, other := namespace(t), namespace(t)
 	suspendedJobs(t, forbidden, 3)
 	suspendedJobs(t, other, 1)
-	s := newScanner(t, newReporterConfig(t, forbidden, other), forbidden, "test-there-is-none", other)
+	s := newScanner(t, newReporterConfig(t, forbidden, other), forbidden, "test-does-not-exist", other)
 	s.ReconcileAll(t.Context())
 
 	role := &rbacv1.Role{}
 	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: forbidden, Name: "yardmaster-jobreport"}, role); err != nil {
 		t.Fatal(err)
 	}
-	role.Rules = role.Rules[1:] // all but that for Jobs
+	role.Rules = role.Rules[1:] // all rules except the one for Jobs
 	if err := cluster.Update(t.Context(), role); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the scan to be refused", func() bool {
+	eventually(t, "the scan to be forbidden", func() bool {
 		s.ReconcileAll(t.Context())
 		failed := meta.FindStatusCondition(reportOf(t, forbidden).Status.Conditions, v1alpha1.ConditionScanFailed)
 		return failed.Status == metav1.ConditionTrue && failed.Reason == v1alpha1.ReasonForbidden
@@ -263,22 +263,22 @@ func TestJobReportNeedsNoMoreThanItsRole(t *testing.T) {
 			if resource.Subresource != "" {
 				name += "/" + resource.Subresource
 			}
-			asked := resource
-			asked.Verb, asked.Namespace = verb, ns
+			request := resource
+			request.Verb, request.Namespace = verb, ns
 			review := &authorizationv1.SelfSubjectAccessReview{}
-			review.Spec.ResourceAttributes = &asked
+			review.Spec.ResourceAttributes = &request
 			if err := c.Create(t.Context(), review); err != nil {
 				t.Fatal(err)
 			}
 			if review.Status.Allowed != allowed[name] {
-				t.Errorf("may %s: %t, want %t", name, review.Status.Allowed, allowed[name])
+				t.Errorf("allowed to %s: %t, want %t", name, review.Status.Allowed, allowed[name])
 			}
 		}
 	}
 }
 
-func TestTheOperatorReportsOnTheNamespacesItIsToldTo(t *testing.T) {
-	reportedNamespace, not := namespace(t), namespace(t)
+func TestOperatorReportsOnlyOnConfiguredNamespaces(t *testing.T) {
+	reportedNamespace, other := namespace(t), namespace(t)
 	suspendedJobs(t, reportedNamespace, 1)
 	options, err := manager.ParseFlags([]string{
 		"--controllers=jobreport", "--report-namespaces=" + reportedNamespace, "--report-interval=1s",
@@ -305,7 +305,7 @@ func TestTheOperatorReportsOnTheNamespacesItIsToldTo(t *testing.T) {
 		t.Error(err)
 	}
 	var reports v1alpha1.JobReportList
-	if err := cluster.List(t.Context(), &reports, client.InNamespace(not)); err != nil || len(reports.Items) != 0 {
+	if err := cluster.List(t.Context(), &reports, client.InNamespace(other)); err != nil || len(reports.Items) != 0 {
 		t.Errorf("%d reports in the other namespace: %v", len(reports.Items), err)
 	}
 }

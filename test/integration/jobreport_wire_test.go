@@ -22,18 +22,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// requestInterceptor is between a scanner and the API server. It counts, and can be configured to interfere
-// with the pages of Jobs on their way.
+// requestInterceptor is a transport between a scanner and the API server. It counts requests, and
+// can inject errors into the pages of Jobs.
 type requestInterceptor struct {
 	mu     sync.Mutex
-	flying map[string]int // pages that were requested and not yet read, by namespace
-	most   map[string]int // the most of them at once
+	flying map[string]int // pages that were requested and are not read yet, by namespace
+	most   map[string]int // maximum of flying
 	pages  map[string]int
 	writes int
 	meddle func(request *http.Request, namespace string) error
 }
 
-// interceptRequests returns these permissions with a wire to inspect.
+// interceptRequests returns the configuration with an interceptor, and the interceptor.
 func interceptRequests(as *rest.Config) (*rest.Config, *requestInterceptor) {
 	w := &requestInterceptor{flying: map[string]int{}, most: map[string]int{}, pages: map[string]int{}}
 	as = rest.CopyConfig(as)
@@ -43,7 +43,7 @@ func interceptRequests(as *rest.Config) (*rest.Config, *requestInterceptor) {
 	return as, w
 }
 
-// reset restarts the counters, and interferes in this way from now on.
+// reset restarts the counters and installs another function that injects errors.
 func (w *requestInterceptor) reset(meddle func(request *http.Request, namespace string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,7 +77,7 @@ func (w *requestInterceptor) carry(request *http.Request, next http.RoundTripper
 	return response, nil
 }
 
-// jobsOf is the namespace whose Jobs are requested.
+// jobsOf returns the namespace whose Jobs a request lists.
 func jobsOf(request *http.Request) (namespace string, isPage bool) {
 	rest, isJob := strings.CutPrefix(request.URL.Path, "/apis/batch/v1/namespaces/")
 	namespace, isList := strings.CutSuffix(rest, "/jobs")
@@ -99,7 +99,7 @@ func (w *requestInterceptor) land(namespace string) {
 	w.flying[namespace]--
 }
 
-// pageBody is a page's body: it has come when it is closed.
+// pageBody is the body of a page. The page counts as read when the body is closed.
 type pageBody struct {
 	io.ReadCloser
 
@@ -111,21 +111,21 @@ func (l *pageBody) Close() error {
 	return l.ReadCloser.Close()
 }
 
-// localCluster is a local cluster that the tests run on.
+// localCluster is the local cluster on which the tests run.
 type localCluster struct{ name, directory string }
 
-// requireLocalCluster returns the cluster. Of another, the API server cannot be restarted and etcd
-// not be compacted.
+// requireLocalCluster returns the local cluster. It skips the test on other clusters, whose API server
+// it cannot restart and whose etcd it cannot compact.
 func requireLocalCluster(t *testing.T) localCluster {
 	t.Helper()
 	name := os.Getenv("CLUSTER_NAME")
 	if name == "" {
-		t.Skip("CLUSTER_NAME is not set, so this is no local cluster, whose API server could be restarted: use make test-integration")
+		t.Skip("CLUSTER_NAME is not set, and this test restarts the API server of a local cluster: use make test-integration")
 	}
 	return localCluster{name, filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG")))}
 }
 
-// restartAPIServer kills the API server, and waits until it is gone. It comes back by itself.
+// restartAPIServer kills the API server and waits until it has exited. The cluster restarts it.
 func (l localCluster) restartAPIServer(ctx context.Context) error {
 	output, err := exec.CommandContext(ctx, "localcluster", "restart", "control-plane", "--name", l.name).CombinedOutput()
 	if err != nil {
@@ -135,7 +135,7 @@ func (l localCluster) restartAPIServer(ctx context.Context) error {
 	return wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
 		connection, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		if err != nil {
-			return true, nil //nolint:nilerr // that is what is waited for
+			return true, nil //nolint:nilerr // the API server has exited
 		}
 		return false, connection.Close()
 	})
@@ -144,7 +144,7 @@ func (l localCluster) restartAPIServer(ctx context.Context) error {
 // compactEtcd removes all versions of objects but the newest: it compacts etcd and restarts the
 // API server, whose cache still has some.
 func (l localCluster) compactEtcd(ctx context.Context) error {
-	if err := writeToCluster(ctx); err != nil { // so that what has been read till now is not the newest
+	if err := writeToCluster(ctx); err != nil { // so that versions that were read before are not the newest
 		return err
 	}
 	var newest struct {
@@ -162,16 +162,17 @@ func (l localCluster) compactEtcd(ctx context.Context) error {
 	return untilReady(ctx)
 }
 
-// writeToCluster changes something in the cluster.
+// writeToCluster increases the cluster's resourceVersion.
 func writeToCluster(ctx context.Context) error {
-	something := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "test-"}}
-	if err := cluster.Create(ctx, something); err != nil {
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "test-"}}
+	if err := cluster.Create(ctx, object); err != nil {
 		return err
 	}
-	return cluster.Delete(ctx, something)
+	return cluster.Delete(ctx, object)
 }
 
-// untilReady waits for the API server. It answers before it knows all Roles.
+// untilReady waits until the API server is ready. Before that, it may deny requests because its
+// cache of Roles is incomplete.
 func untilReady(ctx context.Context) error {
 	asker, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -190,7 +191,7 @@ func untilReady(ctx context.Context) error {
 	})
 }
 
-// etcd asks the cluster's etcd, on its socket.
+// etcd sends a request to the cluster's etcd through its socket.
 func (l localCluster) etcd(ctx context.Context, call string, body map[string]any, answer any) error {
 	raw, err := json.Marshal(body)
 	if err != nil {

@@ -42,9 +42,9 @@ func TestPluginManagesDeadLetters(t *testing.T) {
 	list := p.runPlugin(t, y.ns, "queue", "dead", "list", "mail", "--limit=2")
 	list.wantExitCode(0)
 	wantTexts(t, list.out.String(), "ID   DIED", "showing 2 of 5")
-	asked := p.runPlugin(t, y.ns, "queue", "dead", "purge", "mail", "--all")
-	asked.wantExitCode(2)
-	wantTexts(t, asked.errOut.String(), "without confirmation: set --yes, or run on a terminal")
+	unconfirmed := p.runPlugin(t, y.ns, "queue", "dead", "purge", "mail", "--all")
+	unconfirmed.wantExitCode(2)
+	wantTexts(t, unconfirmed.errOut.String(), "without confirmation: set --yes, or run on a terminal")
 	oldest := p.runPlugin(t, y.ns, "queue", "dead", "requeue", "mail", "--oldest=2")
 	oldest.wantExitCode(0)
 	wantTexts(t, oldest.out.String(), "queue.yardmaster.dev/mail: requeued 2 dead letters")
@@ -61,40 +61,40 @@ func TestPluginManagesDeadLettersOnlyWithTheUsersPermissions(t *testing.T) {
 	y := newQueueEnv(t)
 	y.createQueue("mail", "")
 	y.waitUntilReady("mail")
-	list := newAPIServerProxy(t).runPlugin(t, y.ns, "queue", "dead", "list", "mail", "--as=nobody")
+	list := newAPIServerProxy(t).runPlugin(t, y.ns, "queue", "dead", "list", "mail", "--as=jane")
 	list.wantExitCode(2)
 	wantTexts(t, list.errOut.String(), "error: queues.yardmaster.dev \"mail\" is forbidden")
 }
 
 func TestPluginDrainsWatchesAndExplainsAPool(t *testing.T) {
 	c := newPoolTestEnv(t, 10*time.Millisecond)
-	c.createPool("postmen", "replicas: 3")
-	c.waitForPool("postmen", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
+	c.createPool("mailers", "replicas: 3")
+	c.waitForPool("mailers", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
 	p := newAPIServerProxy(t)
-	watch := p.runPlugin(t, c.ns, "pool", "watch", "postmen")
+	watch := p.runPlugin(t, c.ns, "pool", "watch", "mailers")
 	watch.waitForOutput("/3 workers ready")
 	drain := p.drainPool(t, c.ns, "--replicas=1")
-	wantTexts(t, drain.out.String(), "workerpool.yardmaster.dev/postmen scaled from 3 to 1")
-	if got := *c.getPool("postmen").Spec.Replicas; got != 1 {
+	wantTexts(t, drain.out.String(), "workerpool.yardmaster.dev/mailers scaled from 3 to 1")
+	if got := *c.getPool("mailers").Spec.Replicas; got != 1 {
 		t.Errorf("spec.replicas is %d, want 1", got)
 	}
 	watch.waitForOutput("/1 workers ready")
 	watch.stop()
 	watch.wantExitCode(130)
-	explain := p.runPlugin(t, c.ns, "pool", "explain", "postmen")
+	explain := p.runPlugin(t, c.ns, "pool", "explain", "mailers")
 	explain.wantExitCode(0)
 	wantTexts(t, explain.out.String(), "Manual: spec.replicas is 1, and autoscaling is off")
-	more := p.runPlugin(t, c.ns, "pool", "drain", "postmen", "--replicas=1")
+	more := p.runPlugin(t, c.ns, "pool", "drain", "mailers", "--replicas=1")
 	more.wantExitCode(2)
 	wantTexts(t, more.errOut.String(), "cannot drain: spec.replicas is already 1")
 }
 
-// drainPool drains the pool postmen. It retries if the operator changed the pool between the
+// drainPool drains the pool mailers. It retries if the operator changed the pool between the
 // plugin's read and its request.
 func (p *apiServerProxy) drainPool(t *testing.T, ns string, args ...string) *pluginRun {
 	t.Helper()
 	for {
-		drain := p.runPlugin(t, ns, append([]string{"pool", "drain", "postmen"}, args...)...)
+		drain := p.runPlugin(t, ns, append([]string{"pool", "drain", "mailers"}, args...)...)
 		code := <-drain.code
 		if code == 0 {
 			return drain
@@ -107,17 +107,17 @@ func (p *apiServerProxy) drainPool(t *testing.T, ns string, args ...string) *plu
 
 func TestPluginExplainsAScalingDecision(t *testing.T) {
 	c := newPoolTestEnv(t, 10*time.Millisecond)
-	c.createPool("clerks", "autoscaling: {minReplicas: 0, maxReplicas: 4, dryRun: true}")
+	c.createPool("autoscaled", "autoscaling: {minReplicas: 0, maxReplicas: 4, dryRun: true}")
 	c.sendMessages("mail", 100)
 	p := newAPIServerProxy(t)
-	c.waitForPool("clerks", "decided on with 100 messages", func(wp *v1alpha1.WorkerPool) bool {
+	c.waitForPool("autoscaled", "evaluated with 100 messages", func(wp *v1alpha1.WorkerPool) bool {
 		d := wp.Status.LastDecision
 		return d != nil && d.Inputs.Backlog != nil && *d.Inputs.Backlog == 100
 	})
-	explain := p.runPlugin(t, c.ns, "pool", "explain", "clerks")
+	explain := p.runPlugin(t, c.ns, "pool", "explain", "autoscaled")
 	explain.wantExitCode(0)
 	wantTexts(t, explain.out.String(), "DryRun: ", "100 messages, oldest ", "s·(λ + B/T)", "Limits: 0 to 4 workers. The pool had 0")
-	drain := p.runPlugin(t, c.ns, "pool", "drain", "clerks")
+	drain := p.runPlugin(t, c.ns, "pool", "drain", "autoscaled")
 	drain.wantExitCode(2)
 	wantTexts(t, drain.errOut.String(), "cannot drain: it is autoscaled between 0 and 4 workers; lower spec.autoscaling.maxReplicas instead")
 }

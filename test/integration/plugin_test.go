@@ -241,8 +241,8 @@ func TestPluginWatchEndsWhenInterrupted(t *testing.T) {
 	s.waitForPod("extract")
 	watch.stop()
 	watch.wantExitCode(130)
-	if said := watch.errOut.String(); said != "" {
-		t.Errorf("stderr: %s", said)
+	if text := watch.errOut.String(); text != "" {
+		t.Errorf("stderr: %s", text)
 	}
 }
 

@@ -38,16 +38,16 @@ func (w *policyTestEnv) getPolicy(name string) *v1alpha1.Policy {
 	return p
 }
 
-// waitForCounts waits until the Policy counts so many.
+// waitForCounts waits until the Policy's status has these counts.
 func (w *policyTestEnv) waitForCounts(name string, queues, pools, replicas int32) {
 	w.t.Helper()
-	eventually(w.t, name+" to count", func() bool {
+	eventually(w.t, name+" to have the counts", func() bool {
 		s := w.getPolicy(name).Status
 		return s.Queues == queues && s.WorkerPools == pools && s.Replicas == replicas
 	})
 }
 
-// waitForReady waits until the Policy is ready, or not, for that reason.
+// waitForReady waits until the condition Ready has that status and reason.
 func (w *policyTestEnv) waitForReady(name string, status metav1.ConditionStatus, reason string) *metav1.Condition {
 	w.t.Helper()
 	var found *metav1.Condition
@@ -59,7 +59,7 @@ func (w *policyTestEnv) waitForReady(name string, status metav1.ConditionStatus,
 	return found
 }
 
-// setPoolReplicas says in a pool's status how many workers it has.
+// setPoolReplicas sets the numbers of workers in a pool's status.
 func (w *policyTestEnv) setPoolReplicas(name string, replicas, busy int32) {
 	w.t.Helper()
 	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
@@ -73,9 +73,9 @@ func (w *policyTestEnv) setPoolReplicas(name string, replicas, busy int32) {
 	}
 }
 
-const queueSpec = "{broker: {engine: NATS, urlSecretRef: {name: nowhere}}}"
+const queueSpec = "{broker: {engine: NATS, urlSecretRef: {name: missing}}}"
 
-func TestPolicyReportsWhatItSelects(t *testing.T) {
+func TestPolicyReportsSelectedQueuesAndPools(t *testing.T) {
 	t.Parallel()
 	w := &policyTestEnv{t, namespace(t)}
 	w.createObject("Policy", "team", "", "{selector: {matchLabels: {team: mail}}, limits: {maxReplicasTotal: 10}}")
@@ -83,15 +83,15 @@ func TestPolicyReportsWhatItSelects(t *testing.T) {
 	w.waitForReady("team", metav1.ConditionTrue, v1alpha1.ReasonNothingSelected)
 	w.createObject("Queue", "letters", "mail", queueSpec)
 	w.createObject("Queue", "pages", "web", queueSpec)
-	w.createObject("WorkerPool", "postmen", "mail", "{image: 'worker:1', queues: [{name: letters}], replicas: 0}")
-	w.createObject("WorkerPool", "clerks", "web", "{image: 'worker:1', queues: [{name: pages}], replicas: 0}")
-	w.setPoolReplicas("postmen", 3, 0)
-	w.setPoolReplicas("clerks", 2, 0)
+	w.createObject("WorkerPool", "mailers", "mail", "{image: 'worker:1', queues: [{name: letters}], replicas: 0}")
+	w.createObject("WorkerPool", "renderers", "web", "{image: 'worker:1', queues: [{name: pages}], replicas: 0}")
+	w.setPoolReplicas("mailers", 3, 0)
+	w.setPoolReplicas("renderers", 2, 0)
 	w.waitForCounts("team", 1, 1, 3)
 	w.waitForCounts("all", 2, 2, 5)
 	is := w.waitForReady("team", metav1.ConditionTrue, v1alpha1.ReasonReady)
 	if want := "selects 1 Queue and 1 WorkerPool with 3 replicas of maxReplicasTotal 10"; is.Message != want {
-		t.Errorf("it says %q, want %q", is.Message, want)
+		t.Errorf("the message is %q, want %q", is.Message, want)
 	}
 
 	pages := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "pages"}}
@@ -99,8 +99,8 @@ func TestPolicyReportsWhatItSelects(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.waitForCounts("team", 2, 1, 3)
-	clerks := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "clerks"}}
-	if err := cluster.Delete(t.Context(), clerks); err != nil {
+	renderers := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "renderers"}}
+	if err := cluster.Delete(t.Context(), renderers); err != nil {
 		t.Fatal(err)
 	}
 	w.waitForCounts("all", 2, 1, 3)
@@ -116,18 +116,18 @@ func TestPolicyStatusIsWrittenOnlyWhenItsCountsChange(t *testing.T) {
 		}
 		return delivered
 	})
-	w.createObject("WorkerPool", "postmen", "mail", "{image: 'worker:1', queues: [{name: letters}], replicas: 0}")
-	w.setPoolReplicas("postmen", 1, 0)
+	w.createObject("WorkerPool", "mailers", "mail", "{image: 'worker:1', queues: [{name: letters}], replicas: 0}")
+	w.setPoolReplicas("mailers", 1, 0)
 	w.createObject("Policy", "all", "", "{}")
 	w.waitForCounts("all", 0, 1, 1)
 	begun := writes.Load()
 	for busy := range int32(20) {
-		w.setPoolReplicas("postmen", 1, busy)
+		w.setPoolReplicas("mailers", 1, busy)
 	}
-	w.setPoolReplicas("postmen", 2, 0)
+	w.setPoolReplicas("mailers", 2, 0)
 	w.waitForCounts("all", 0, 1, 2)
 	if got := writes.Load() - begun; got != 1 {
-		t.Errorf("it was written %d times, want once", got)
+		t.Errorf("the status was written %d times, want once", got)
 	}
 }
 
@@ -138,20 +138,20 @@ func TestPolicyReportsAMissingSecretOfItsBroker(t *testing.T) {
 	w.createObject("Policy", "team", "", "{defaults: {broker: {engine: NATS, urlSecretRef: {name: nats}}}}")
 	is := w.waitForReady("team", metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound)
 	if want := `spec.defaults.broker: Secret "nats" not found`; is.Message != want {
-		t.Errorf("it says %q, want %q", is.Message, want)
+		t.Errorf("the message is %q, want %q", is.Message, want)
 	}
 	eventually(t, "an event", func() bool { return y.hasEvent("team", v1alpha1.ReasonSecretNotFound) })
 	y.createSecret("nats", "url", "nats://127.0.0.1:4222")
 	w.waitForReady("team", metav1.ConditionTrue, v1alpha1.ReasonNothingSelected)
 }
 
-// The webhook refuses such a selector, unless it is off.
+// The webhook is disabled, because it would reject this selector.
 func TestPolicyReportsAnInvalidSelector(t *testing.T) {
 	t.Parallel()
 	w := &policyTestEnv{t, namespaceWithoutWebhook(t)}
 	w.createObject("Policy", "team", "", "{selector: {matchExpressions: [{key: team, operator: Like}]}}")
 	is := w.waitForReady("team", metav1.ConditionFalse, v1alpha1.ReasonSelectorInvalid)
 	if !strings.Contains(is.Message, "spec.selector") {
-		t.Errorf("it says %q", is.Message)
+		t.Errorf("the message is %q", is.Message)
 	}
 }

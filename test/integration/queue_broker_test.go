@@ -15,7 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
 
-// assertWithin checks that something took no longer than was promised.
+// assertWithin checks that an event happened within the time limit.
 func assertWithin(t *testing.T, what string, most time.Duration, since time.Time) {
 	t.Helper()
 	took := time.Since(since)
@@ -25,7 +25,7 @@ func assertWithin(t *testing.T, what string, most time.Duration, since time.Time
 	}
 }
 
-func TestALostBrokerIsReportedIn15SecondsAndItsReturnIn10(t *testing.T) {
+func TestBrokerLossIsReportedWithin15SecondsAndRecoveryWithin10(t *testing.T) {
 	e := newQueueEnv(t)
 	e.createQueue("mail", "")
 	e.waitUntilReady("mail")
@@ -42,12 +42,12 @@ func TestALostBrokerIsReportedIn15SecondsAndItsReturnIn10(t *testing.T) {
 	}
 	e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonConnectionFailed)
 	e.waitForEvent("mail", v1alpha1.EventBrokerUnreachable)
-	time.Sleep(12 * time.Second) // until the retry interval has its maximum
+	time.Sleep(12 * time.Second) // until the interval between reconnects no longer grows
 
 	e.Restart()
 	began = time.Now()
 	e.waitUntilReady("mail")
-	assertWithin(t, "the return is reported", 10*time.Second, began)
+	assertWithin(t, "the recovery is reported", 10*time.Second, began)
 	e.waitForEvent("mail", v1alpha1.EventBrokerReachable)
 }
 

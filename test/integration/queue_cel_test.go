@@ -37,11 +37,11 @@ func waitForKinds(t *testing.T) {
 	}
 }
 
-// invalidSpec is a spec, or a change of a spec, that the API server refuses.
+// invalidSpec is a spec, or a change of a spec, that the API server rejects.
 type invalidSpec struct {
 	name string
 	spec string
-	// changedTo is the new spec, if the API server accepts spec and refuses the change.
+	// changedTo is the new spec, if the API server accepts spec and rejects the change.
 	changedTo string
 	want      string
 }
@@ -62,7 +62,7 @@ func assertSpecsRefused(t *testing.T, kind string, specs map[string]invalidSpec)
 			err := apply(t.Context(), strict, object, false)
 			if bad.changedTo != "" {
 				if err != nil {
-					t.Fatalf("the first spec is refused: %v", err)
+					t.Fatalf("the first spec is rejected: %v", err)
 				}
 				object = newManifest(t, kind, bad.name, bad.changedTo)
 				object.SetNamespace(ns)
@@ -88,7 +88,7 @@ func TestQueueRules(t *testing.T) {
 			spec: `{name: Mail}`,
 			want: `spec.name: Invalid value: "Mail": spec.name in body should match '^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$'`,
 		},
-		"an object name that is no queue name": {
+		"an object name that is not a valid queue name": {
 			name: "mail.eu", spec: `{}`,
 			want: "spec.name: Invalid value: metadata.name is not a valid queue name (at most 63 lower-case letters, digits and dashes): set spec.name",
 		},
@@ -196,7 +196,7 @@ func TestQueueRules(t *testing.T) {
 			spec: `{retry: {initialDelay: -1s}}`,
 			want: `spec.retry.initialDelay: Invalid value: "-1s": initialDelay must be a duration from 0s to 24h`,
 		},
-		"initialDelay above 24h": {
+		"initialDelay above maxDelay": {
 			spec: `{retry: {initialDelay: 2m, maxDelay: 1m}}`,
 			want: "spec.retry.initialDelay: Invalid value: initialDelay must not be longer than maxDelay",
 		},
@@ -236,7 +236,7 @@ func TestQueueRules(t *testing.T) {
 			spec: `{retention: {}}`,
 			want: "spec.retention.maxAge: Required value",
 		},
-		"maxAge of 0s": {
+		"maxAge below 1m": {
 			spec: `{retention: {maxAge: 1s}}`,
 			want: `spec.retention.maxAge: Invalid value: "1s": maxAge must be a duration from 1m to 87600h`,
 		},
@@ -244,7 +244,7 @@ func TestQueueRules(t *testing.T) {
 			spec: `{deletionPolicy: Delete}`,
 			want: `spec.deletionPolicy: Unsupported value: "Delete": supported values: "Retain", "Drain", "Purge"`,
 		},
-		"an unknown engine": {
+		"an unsupported engine": {
 			spec: `{broker: {engine: Kafka, urlSecretRef: {name: broker}}}`,
 			want: `spec.broker.engine: Unsupported value: "Kafka": supported values: "NATS", "Asynq"`,
 		},
@@ -260,7 +260,7 @@ func TestQueueRules(t *testing.T) {
 			spec: `{broker: {engine: NATS, urlSecretRef: {name: broker}, credentialsSecretRef: {}}}`,
 			want: "spec.broker.credentialsSecretRef.name: Required value",
 		},
-		"a text of unlimited length for an enum": {
+		"a duration of more than 16 bytes": {
 			spec: `{lease: 1h1h1h1h1h1h1h1h1h}`,
 			want: "spec.lease: Too long: may not be more than 16 bytes",
 		},
@@ -372,31 +372,31 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: scaled(`fallback: {after: 1m}`),
 			want: "spec.autoscaling.fallback.replicas: Required value",
 		},
-		"an objective of 0s": {
+		"an SLO of 0s": {
 			spec: scaled(`slo: {waitP95: 0s}`),
 			want: `spec.autoscaling.slo.waitP95: Invalid value: "0s": waitP95 must be a duration from 1s to 24h`,
 		},
-		"a target of 0 messages per worker": {
+		"backlogPerReplica of 0": {
 			spec: scaled(`backlogPerReplica: 0`),
 			want: "spec.autoscaling.backlogPerReplica: Invalid value: 0: spec.autoscaling.backlogPerReplica in body should be greater than or equal to 1",
 		},
-		"utilization of 0": {
+		"targetUtilizationPercent below 10": {
 			spec: scaled(`targetUtilizationPercent: 5`),
 			want: "spec.autoscaling.targetUtilizationPercent: Invalid value: 5: spec.autoscaling.targetUtilizationPercent in body should be greater than or equal to 10",
 		},
-		"utilization above 100": {
+		"targetUtilizationPercent above 100": {
 			spec: scaled(`targetUtilizationPercent: 101`),
 			want: "spec.autoscaling.targetUtilizationPercent: Invalid value: 101: spec.autoscaling.targetUtilizationPercent in body should be less than or equal to 100",
 		},
-		"a step of 0": {
+		"maxStep of 0": {
 			spec: scaled(`scaleDown: {maxStep: 0}`),
 			want: "spec.autoscaling.scaleDown.maxStep: Invalid value: 0: maxStep must be a number from 1 to 10000 or a percentage from 1% to 9999%",
 		},
-		"a step that is not a percentage": {
+		"a maxStep that is not a percentage": {
 			spec: scaled(`scaleDown: {maxStep: half}`),
 			want: `spec.autoscaling.scaleDown.maxStep: Invalid value: "half": maxStep must be a number from 1 to 10000 or a percentage from 1% to 9999%`,
 		},
-		"a step of 0 %": {
+		"maxStep of 0%": {
 			spec: scaled(`scaleUp: {maxStep: "0%"}`),
 			want: `spec.autoscaling.scaleUp.maxStep: Invalid value: "0%": maxStep must be a number from 1 to 10000 or a percentage from 1% to 9999%`,
 		},
@@ -404,11 +404,11 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: scaled(`scaleDown: {period: 0s}`),
 			want: `spec.autoscaling.scaleDown.period: Invalid value: "0s": period must be a duration from 1s to 1h`,
 		},
-		"a window in days": {
+		"a window above 1h": {
 			spec: scaled(`scaleUp: {window: 48h}`),
 			want: `spec.autoscaling.scaleUp.window: Invalid value: "48h": window must be a duration from 0s to 1h`,
 		},
-		"a pause until an invalid time": {
+		"an invalid pausedUntil": {
 			spec: scaled(`pausedUntil: tomorrow`),
 			want: `spec.autoscaling.pausedUntil: Invalid value: "tomorrow": spec.autoscaling.pausedUntil in body must be of type date-time: "tomorrow"`,
 		},
@@ -416,7 +416,7 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: with(`drain: {mode: Kill}`),
 			want: `spec.drain.mode: Unsupported value: "Kill": supported values: "HTTP", "Sidecar", "Signal"`,
 		},
-		"a drain time of 0s": {
+		"a drain timeout of 0s": {
 			spec: with(`drain: {timeout: 0s}`),
 			want: `spec.drain.timeout: Invalid value: "0s": timeout must be a duration from 1s to 24h`,
 		},
@@ -428,7 +428,7 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: with(`rollout: {steps: [{percent: 10}]}`),
 			want: "spec.rollout.steps: Invalid value: steps are required with strategy Canary, and not allowed with other strategies",
 		},
-		"canary steps that decrease": {
+		"decreasing canary steps": {
 			spec: with(`rollout: {strategy: Canary, steps: [{percent: 50}, {percent: 10}]}`),
 			want: "spec.rollout.steps: Invalid value: the percentages of the steps must not decrease",
 		},
@@ -452,7 +452,7 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: with(`workload: DaemonSet`),
 			want: `spec.workload: Unsupported value: "DaemonSet": supported values: "Deployment", "StatefulSet"`,
 		},
-		"an unknown preemption": {
+		"an unknown preemption policy": {
 			spec: with(`preemption: Kill`),
 			want: `spec.preemption: Unsupported value: "Kill": supported values: "Never", "DrainLower"`,
 		},
@@ -460,7 +460,7 @@ func TestWorkerPoolRules(t *testing.T) {
 			spec: with(`disruption: {maxUnavailable: "101%"}`),
 			want: `spec.disruption.maxUnavailable: Invalid value: "101%": maxUnavailable must be a number from 0 to 10000 or a percentage from 0% to 100%`,
 		},
-		"replicas given to what is autoscaled": {
+		"replicas added to an autoscaled pool": {
 			spec: scaled(``), changedTo: with(`autoscaling: {maxReplicas: 10}`),
 			want: "spec: Invalid value: set either replicas or autoscaling; to influence an autoscaled pool, change autoscaling.minReplicas or autoscaling.pausedUntil",
 		},
@@ -473,7 +473,7 @@ func TestWorkerPoolRules(t *testing.T) {
 
 func TestPolicyRules(t *testing.T) {
 	assertSpecsRefused(t, "Policy", map[string]invalidSpec{
-		"a default initialDelay above 24h": {
+		"a default initialDelay above maxDelay": {
 			spec: `{defaults: {retry: {initialDelay: 2m, maxDelay: 1m}}}`,
 			want: "spec.defaults.retry.initialDelay: Invalid value: initialDelay must not be longer than maxDelay",
 		},
@@ -489,11 +489,11 @@ func TestPolicyRules(t *testing.T) {
 			spec: `{circuitBreaker: {failureThresholdPercent: 0}}`,
 			want: "spec.circuitBreaker.failureThresholdPercent: Invalid value: 0: spec.circuitBreaker.failureThresholdPercent in body should be greater than or equal to 1",
 		},
-		"a circuit breaker without a cooldown": {
+		"a circuit breaker without probes": {
 			spec: `{circuitBreaker: {halfOpenProbes: 0}}`,
 			want: "spec.circuitBreaker.halfOpenProbes: Invalid value: 0: spec.circuitBreaker.halfOpenProbes in body should be greater than or equal to 1",
 		},
-		"a circuit breaker cooldown in days": {
+		"a circuit breaker cooldown above 1h": {
 			spec: `{circuitBreaker: {cooldown: 48h}}`,
 			want: `spec.circuitBreaker.cooldown: Invalid value: "48h": cooldown must be a duration from 1s to 1h`,
 		},
@@ -619,9 +619,9 @@ func TestScaleSubresourceIsRefusedWithAutoscaling(t *testing.T) {
 		t.Fatal(err)
 	}
 	if pool.Spec.Replicas == nil || *pool.Spec.Replicas != 5 {
-		t.Errorf("it has %v replicas, want 5", pool.Spec.Replicas)
+		t.Errorf("the pool has %v replicas, want 5", pool.Spec.Replicas)
 	}
 	if err := scaleTo("scaled", `{queues: [{name: mail}], image: a, autoscaling: {maxReplicas: 3}}`); err == nil {
-		t.Error("an autoscaled pool lets itself be scaled by hand")
+		t.Error("the scale subresource of an autoscaled pool accepts replicas")
 	}
 }

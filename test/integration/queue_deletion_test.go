@@ -173,20 +173,20 @@ func TestADeletedQueueStillDrainsAfterItsSecretIsDeleted(t *testing.T) {
 func TestATerminatingNamespaceLeavesBlockedQueuesOnTheBroker(t *testing.T) {
 	e := newQueueEnv(t)
 	for name, spec := range map[string]string{
-		"letters":  "deletionPolicy: Purge",
-		"orphans":  "deletionPolicy: Purge, deadLetter: {onDelete: Move, moveTo: nowhere}",
-		"undone":   "deletionPolicy: Drain",
-		"purged":   "deletionPolicy: Purge",
-		"retained": "",
+		"letters":    "deletionPolicy: Purge",
+		"unmovable":  "deletionPolicy: Purge, deadLetter: {onDelete: Move, moveTo: nowhere}",
+		"unfinished": "deletionPolicy: Drain",
+		"purged":     "deletionPolicy: Purge",
+		"retained":   "",
 	} {
 		e.createQueue(name, spec)
 		e.waitUntilReady(name)
 		e.sendMessages(name, 1)
 	}
 	e.addDeadLetters("letters", 1)
-	e.addDeadLetters("orphans", 1)
+	e.addDeadLetters("unmovable", 1)
 	e.deleteNamespace()
-	for name, left := range map[string]bool{"letters": true, "orphans": true, "undone": true, "purged": false, "retained": true} {
+	for name, left := range map[string]bool{"letters": true, "unmovable": true, "unfinished": true, "purged": false, "retained": true} {
 		e.waitUntilDeleted(name)
 		if e.hasStream("yardmaster_"+name) != left {
 			t.Errorf("%s: left on the broker: %t", name, !left)

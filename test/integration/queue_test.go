@@ -332,7 +332,7 @@ func changeMaxAckPending(t *testing.T, e *queueEnv) {
 	}
 }
 
-func TestALostStreamIsCreatedAgain(t *testing.T) {
+func TestDeletedStreamIsRecreated(t *testing.T) {
 	e := newQueueEnv(t)
 	e.createQueue("mail", "")
 	e.waitUntilReady("mail")
@@ -347,7 +347,7 @@ func TestDeadLettersPresentFollowsTheAlertThreshold(t *testing.T) {
 	e.createQueue("mail", "deadLetter: {alertThreshold: 2}")
 	e.waitUntilReady("mail")
 	e.addDeadLetters("mail", 1)
-	e.sendMessages("mail", 1) // which makes the operator read the stats
+	e.sendMessages("mail", 1) // the operator reads the stats when a message arrives
 	eventually(t, "1 dead letter", func() bool { return *e.getQueue("mail").Status.Dead == 1 })
 	e.waitForCondition("mail", v1alpha1.ConditionDeadLettersPresent, metav1.ConditionFalse, v1alpha1.ReasonNoDeadLetters)
 	e.addDeadLetters("mail", 1)

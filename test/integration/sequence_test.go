@@ -30,7 +30,7 @@ func TestStepsRunOneAfterAnother(t *testing.T) {
 	if s.sj.Status.Progress.Display != "3/3" || s.sj.Status.CompletionTime == nil {
 		t.Errorf("progress %q, completion %v", s.sj.Status.Progress.Display, s.sj.Status.CompletionTime)
 	}
-	s.waitUntil("the finalizer to go", func(sj *v1alpha1.SequentialJob) bool {
+	s.waitUntil("the finalizer to be removed", func(sj *v1alpha1.SequentialJob) bool {
 		return !controllerutil.ContainsFinalizer(sj, v1alpha1.SequentialJobFinalizer)
 	})
 	for _, reason := range []string{v1alpha1.EventJobStarted, v1alpha1.EventJobCompleted, v1alpha1.EventCompleted} {
@@ -72,7 +72,7 @@ func TestToleratedFailureStartsTheNextStep(t *testing.T) {
 
 func TestRerunStartsAtTheFailedStepAndKeepsEarlierOutcomes(t *testing.T) {
 	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("again", "").Step("backup").Step("migrate").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("rerun", "").Step("backup").Step("migrate").Obj())
 	s.succeedStep("backup")
 	s.endStep("migrate", 1, "")
 	s.waitForPhase(v1alpha1.PhaseFailed)
@@ -167,7 +167,7 @@ func TestSequenceOfAnotherControllerIsIgnored(t *testing.T) {
 	s.wantUnchanged("nothing", func() bool { return len(s.listJobs()) == 0 && s.readSequence().Status.Run == 0 })
 }
 
-func TestJobsHaveTheUsersAndTheOperatorsMetadata(t *testing.T) {
+func TestJobsHaveMetadataOfTheUserAndOfTheOperator(t *testing.T) {
 	t.Parallel()
 	s := createSequence(t, testbuilder.SequentialJob("labels", "").Step("a").JobLabel("team", "data").Obj())
 	job := s.waitForJob("a")

@@ -30,7 +30,7 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{}`,
 			want: "spec.prompt: Required value: prompt is required, unless the session is interactive or has an activeWorkflow",
 		},
-		"a prompt that is empty": {
+		"an empty prompt": {
 			spec: `{prompt: ""}`,
 			want: `spec.prompt: Invalid value: "": spec.prompt in body should be at least 1 chars long`,
 		},
@@ -42,39 +42,39 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: "` + strings.Repeat("é", 32769) + `"}`,
 			want: `spec.prompt: Invalid value: "` + strings.Repeat("é", 32769) + `": prompt must not have more than 65536 bytes`,
 		},
-		"another prompt": {
+		"a changed prompt": {
 			spec: `{prompt: a}`, changedTo: `{prompt: b}`,
 			want: "spec.prompt: Invalid value: prompt is immutable",
 		},
-		"another initialPrompt": {
+		"a changed initialPrompt": {
 			spec: `{initialPrompt: a}`, changedTo: `{initialPrompt: b}`,
 			want: "spec.initialPrompt: Invalid value: initialPrompt is immutable",
 		},
-		"a prompt where there was its alias": {
+		"initialPrompt replaced by prompt": {
 			spec: `{initialPrompt: a}`, changedTo: `{prompt: a}`,
 			want: "[spec.prompt: Invalid value: prompt is immutable, spec.initialPrompt: Invalid value: initialPrompt is immutable]",
 		},
-		"no prompt where there was one": {
+		"a removed prompt": {
 			spec: `{interactive: true, prompt: a}`, changedTo: `{interactive: true}`,
 			want: "spec.prompt: Invalid value: prompt is immutable",
 		},
-		"another user": {
+		"a changed userContext": {
 			spec: `{prompt: a}`, changedTo: `{prompt: a, userContext: {userId: mallory}}`,
 			want: "spec.userContext: Invalid value: userContext is immutable",
 		},
-		"an interactive session that is not any more": {
+		"interactive changed to false": {
 			spec: `{prompt: a, interactive: true}`, changedTo: `{prompt: a}`,
 			want: "spec.interactive: Invalid value: false: interactive is immutable",
 		},
-		"17 repos": {
+		"more than 16 repos": {
 			spec: `{prompt: a, repos: [` + strings.TrimSuffix(strings.Join(numberedURLs(17), ", "), ", ") + `]}`,
 			want: "spec.repos: Too many: 17: must have at most 16 items",
 		},
-		"a repo twice": {
+		"a duplicate repo": {
 			spec: `{prompt: a, repos: [{url: "https://a/b"}, {url: "https://a/b", branch: c}]}`,
 			want: `spec.repos[1]: Duplicate value: {"url":"https://a/b"}`,
 		},
-		"two repos of one name": {
+		"two repos with the same name": {
 			spec: `{prompt: a, repos: [{url: "https://a/b", name: x}, {url: "https://a/c", name: x}]}`,
 			want: "spec.repos: Invalid value: names of repos must be unique",
 		},
@@ -82,39 +82,39 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, repos: [{name: x}]}`,
 			want: "spec.repos[0].url: Required value",
 		},
-		"a repo over http": {
+		"a repo with an http URL": {
 			spec: `{prompt: a, repos: [{url: "http://a/b"}]}`,
 			want: `spec.repos[0].url: Invalid value: "http://a/b": the URL must be https://, ssh:// or git@host:path`,
 		},
-		"a repo that is a file": {
+		"a repo with a file URL": {
 			spec: `{prompt: a, repos: [{url: "file:///etc/passwd"}]}`,
 			want: `spec.repos[0].url: Invalid value: "file:///etc/passwd": the URL must be https://, ssh:// or git@host:path`,
 		},
-		"a repo by git's own helpers": {
+		"a repo URL with a git remote helper": {
 			spec: `{prompt: a, repos: [{url: "ext::sh -c id"}]}`,
 			want: `spec.repos[0].url: Invalid value: "ext::sh -c id": the URL must be https://, ssh:// or git@host:path`,
 		},
-		"a repo's URL that is an option": {
+		"a repo URL that is a command-line option": {
 			spec: `{prompt: a, repos: [{url: "--upload-pack=id"}]}`,
 			want: `spec.repos[0].url: Invalid value: "--upload-pack=id": the URL must be https://, ssh:// or git@host:path`,
 		},
-		"a token in a repo's URL": {
+		"a token in a repo URL": {
 			spec: `{prompt: a, repos: [{url: "https://token@a/b"}]}`,
 			want: `spec.repos[0].url: Invalid value: "https://token@a/b": the URL must not contain credentials: put them into a Secret, and mount it with secretMounts`,
 		},
-		"a password in a repo's ssh URL": {
+		"a password in an ssh URL": {
 			spec: `{prompt: a, repos: [{url: "ssh://git:secret@a/b"}]}`,
 			want: `spec.repos[0].url: Invalid value: "ssh://git:secret@a/b": the URL must not contain credentials: put them into a Secret, and mount it with secretMounts`,
 		},
-		"a branch that is an option": {
+		"a branch that is a command-line option": {
 			spec: `{prompt: a, repos: [{url: "https://a/b", branch: "--force"}]}`,
 			want: `spec.repos[0].branch: Invalid value: "--force": spec.repos[0].branch in body should match '^[A-Za-z0-9_][A-Za-z0-9._/+@#-]*$'`,
 		},
-		"a directory that is elsewhere": {
+		"a repo name with a path to a parent directory": {
 			spec: `{prompt: a, repos: [{url: "https://a/b", name: "../x"}]}`,
 			want: `spec.repos[0].name: Invalid value: "../x": spec.repos[0].name in body should match '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$'`,
 		},
-		"a temperature of 2.1": {
+		"a temperature above 2": {
 			spec: `{prompt: a, llmSettings: {temperature: 2.1}}`,
 			want: "spec.llmSettings.temperature: Invalid value: 2.1: spec.llmSettings.temperature in body should be less than or equal to 2",
 		},
@@ -122,11 +122,11 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, llmSettings: {temperature: -0.1}}`,
 			want: "spec.llmSettings.temperature: Invalid value: -0.1: spec.llmSettings.temperature in body should be greater than or equal to 0",
 		},
-		"a temperature that is text": {
+		"a temperature that is a string": {
 			spec: `{prompt: a, llmSettings: {temperature: "0.7"}}`,
 			want: `spec.llmSettings.temperature: Invalid value: "string": spec.llmSettings.temperature in body must be of type number: "string"`,
 		},
-		"no tokens": {
+		"maxTokens of 0": {
 			spec: `{prompt: a, llmSettings: {maxTokens: 0}}`,
 			want: "spec.llmSettings.maxTokens: Invalid value: 0: spec.llmSettings.maxTokens in body should be greater than or equal to 1",
 		},
@@ -134,15 +134,15 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, environmentVariables: {A-B: c}}`,
 			want: "spec.environmentVariables: Invalid value: names of environment variables must be C identifiers of at most 128 characters",
 		},
-		"a reserved prefix": {
+		"an environment variable with a reserved prefix": {
 			spec: `{prompt: a, environmentVariables: {AGENTIC_RUN: "7"}}`,
 			want: "spec.environmentVariables: Invalid value: names that begin with AGENTIC_, YARDMASTER_, KUBERNETES_ or LD_, and PATH, HOME and TMPDIR, are reserved",
 		},
-		"a preloaded library": {
+		"the environment variable LD_PRELOAD": {
 			spec: `{prompt: a, environmentVariables: {LD_PRELOAD: /workspace/x.so}}`,
 			want: "spec.environmentVariables: Invalid value: names that begin with AGENTIC_, YARDMASTER_, KUBERNETES_ or LD_, and PATH, HOME and TMPDIR, are reserved",
 		},
-		"another PATH": {
+		"the environment variable PATH": {
 			spec: `{prompt: a, environmentVariables: {PATH: /workspace}}`,
 			want: "spec.environmentVariables: Invalid value: names that begin with AGENTIC_, YARDMASTER_, KUBERNETES_ or LD_, and PATH, HOME and TMPDIR, are reserved",
 		},
@@ -150,11 +150,11 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, secretMounts: [{secretName: a}, {secretName: a, mountPath: /secrets/b}]}`,
 			want: `spec.secretMounts[1]: Duplicate value: {"secretName":"a"}`,
 		},
-		"a Secret mounted over the programs": {
+		"a Secret mounted outside /secrets": {
 			spec: `{prompt: a, secretMounts: [{secretName: a, mountPath: /usr/bin}]}`,
 			want: `spec.secretMounts[0].mountPath: Invalid value: "/usr/bin": spec.secretMounts[0].mountPath in body should match '^/secrets/[A-Za-z0-9_-][A-Za-z0-9._-]*$'`,
 		},
-		"a Secret mounted elsewhere by dots": {
+		"a Secret mount path with ..": {
 			spec: `{prompt: a, secretMounts: [{secretName: a, mountPath: /secrets/../etc}]}`,
 			want: `spec.secretMounts[0].mountPath: Invalid value: "/secrets/../etc": spec.secretMounts[0].mountPath in body should match '^/secrets/[A-Za-z0-9_-][A-Za-z0-9._-]*$'`,
 		},
@@ -162,7 +162,7 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, timeout: -1}`,
 			want: "spec.timeout: Invalid value: -1: spec.timeout in body should be greater than or equal to 0",
 		},
-		"a timeout of more than a week": {
+		"a timeout above one week": {
 			spec: `{prompt: a, timeout: 604801}`,
 			want: "spec.timeout: Invalid value: 604801: spec.timeout in body should be less than or equal to 604800",
 		},
@@ -170,7 +170,7 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, inactivityTimeout: -1}`,
 			want: "spec.inactivityTimeout: Invalid value: -1: spec.inactivityTimeout in body should be greater than or equal to 0",
 		},
-		"an inactivityTimeout longer than the session": {
+		"inactivityTimeout above timeout": {
 			spec: `{prompt: a, timeout: 60, inactivityTimeout: 61}`,
 			want: "spec.inactivityTimeout: Invalid value: inactivityTimeout must not be greater than timeout",
 		},
@@ -178,11 +178,11 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, startupTimeout: -1}`,
 			want: "spec.startupTimeout: Invalid value: -1: spec.startupTimeout in body should be greater than or equal to 0",
 		},
-		"a negative time to live": {
+		"a negative ttlSecondsAfterFinished": {
 			spec: `{prompt: a, ttlSecondsAfterFinished: -1}`,
 			want: "spec.ttlSecondsAfterFinished: Invalid value: -1: spec.ttlSecondsAfterFinished in body should be greater than or equal to 0",
 		},
-		"an operatingMode of its own": {
+		"an unknown operatingMode": {
 			spec: `{prompt: a, operatingMode: Paused}`,
 			want: `spec.operatingMode: Unsupported value: "Paused": supported values: "Running", "Stopped"`,
 		},
@@ -190,11 +190,11 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, runRequest: 0}`,
 			want: "spec.runRequest: Invalid value: 0: spec.runRequest in body should be greater than or equal to 1",
 		},
-		"a runRequest that goes back": {
+		"a decreased runRequest": {
 			spec: `{prompt: a, runRequest: 2}`, changedTo: `{prompt: a, runRequest: 1}`,
 			want: "spec.runRequest: Invalid value: 1: runRequest can only be increased, by one at a time",
 		},
-		"two runs at once": {
+		"runRequest increased by two": {
 			spec: `{prompt: a}`, changedTo: `{prompt: a, runRequest: 3}`,
 			want: "spec.runRequest: Invalid value: 3: runRequest can only be increased, by one at a time",
 		},
@@ -202,27 +202,27 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{prompt: a, retry: {limit: 6}}`,
 			want: "spec.retry.limit: Invalid value: 6: spec.retry.limit in body should be less than or equal to 5",
 		},
-		"a workspace that does not last nor go": {
+		"an unknown workspace persistence": {
 			spec: `{prompt: a, workspace: {persistence: Sometimes}}`,
 			want: `spec.workspace.persistence: Unsupported value: "Sometimes": supported values: "Persistent", "Ephemeral"`,
 		},
-		"a workspace of no size": {
+		"a workspace size of 0": {
 			spec: `{prompt: a, workspace: {size: "0"}}`,
 			want: `spec.workspace.size: Invalid value: "0": size must be greater than zero`,
 		},
-		"another workspace": {
+		"a changed workspace": {
 			spec: `{prompt: a, workspace: {size: 1Gi}}`, changedTo: `{prompt: a, workspace: {size: 2Gi}}`,
 			want: "spec.workspace: Invalid value: workspace is immutable",
 		},
-		"a workspace where there was none": {
+		"an added workspace": {
 			spec: `{prompt: a}`, changedTo: `{prompt: a, workspace: {}}`,
 			want: "spec.workspace: Invalid value: workspace is immutable",
 		},
-		"a workspace beside the one to go on in": {
+		"workspace and continueFrom": {
 			spec: `{prompt: a, workspace: {}, continueFrom: {name: b}}`,
 			want: "spec.workspace: Invalid value: with continueFrom the session uses the other session's workspace: do not set workspace",
 		},
-		"another session to go on from": {
+		"a changed continueFrom": {
 			spec: `{prompt: a, continueFrom: {name: b}}`, changedTo: `{prompt: a, continueFrom: {name: c}}`,
 			want: "spec.continueFrom: Invalid value: continueFrom is immutable",
 		},
@@ -230,15 +230,15 @@ func TestAgenticSessionRules(t *testing.T) {
 			spec: `{activeWorkflow: {branch: main}}`,
 			want: "spec.activeWorkflow.gitUrl: Required value",
 		},
-		"a workflow over http": {
+		"a workflow with an http URL": {
 			spec: `{activeWorkflow: {gitUrl: "http://a/b"}}`,
 			want: `spec.activeWorkflow.gitUrl: Invalid value: "http://a/b": the URL must be https://, ssh:// or git@host:path`,
 		},
-		"a workflow outside its repository": {
+		"a workflow path outside the repository": {
 			spec: `{activeWorkflow: {gitUrl: "https://a/b", path: a/../../b}}`,
 			want: `spec.activeWorkflow.path: Invalid value: "a/../../b": path must stay within the repository`,
 		},
-		"a field that there is not": {
+		"an unknown field": {
 			spec: `{prompt: a, securityContext: {privileged: true}}`,
 			want: `AgenticSession in version "v1alpha1" cannot be handled as a AgenticSession: strict decoding error: unknown field "spec.securityContext"`,
 		},
@@ -259,15 +259,15 @@ func TestSessionRunnerRules(t *testing.T) {
 			spec: `{}`,
 			want: "spec.image: Required value",
 		},
-		"a variable of the operator": {
+		"an environment variable with a reserved prefix": {
 			spec: `{image: a, env: [{name: AGENTIC_RUN, value: "7"}]}`,
 			want: "spec.env: Invalid value: names that begin with AGENTIC_ are reserved",
 		},
-		"root": {
+		"runAsUser root": {
 			spec: `{image: a, runAsUser: 0}`,
 			want: "spec.runAsUser: Invalid value: 0: spec.runAsUser in body should be greater than or equal to 1",
 		},
-		"root's group": {
+		"runAsGroup root": {
 			spec: `{image: a, runAsGroup: 0}`,
 			want: "spec.runAsGroup: Invalid value: 0: spec.runAsGroup in body should be greater than or equal to 1",
 		},
@@ -279,19 +279,19 @@ func TestSessionRunnerRules(t *testing.T) {
 			spec: `{image: a, sidecars: [{name: runner, image: b}]}`,
 			want: `spec.sidecars[0].name: Invalid value: "runner": runner is the name of the runner's own container`,
 		},
-		"two sidecars of one name": {
+		"two sidecars with the same name": {
 			spec: `{image: a, sidecars: [{name: proxy, image: b}, {name: proxy, image: c}]}`,
 			want: `spec.sidecars[1]: Duplicate value: {"name":"proxy"}`,
 		},
-		"a sidecar that is privileged": {
+		"a sidecar with a securityContext": {
 			spec: `{image: a, sidecars: [{name: proxy, image: b, securityContext: {privileged: true}}]}`,
 			want: `SessionRunner in version "v1alpha1" cannot be handled as a SessionRunner: strict decoding error: unknown field "spec.sidecars[0].securityContext"`,
 		},
-		"egress to a name": {
+		"egress to a host name": {
 			spec: `{image: a, egress: [{cidr: example.com, ports: [{port: 443}]}]}`,
 			want: `spec.egress[0].cidr: Invalid value: "example.com": cidr must be a network, such as 10.0.0.0/8`,
 		},
-		"egress to an address": {
+		"egress to an address without a prefix length": {
 			spec: `{image: a, egress: [{cidr: 10.0.0.1, ports: [{port: 443}]}]}`,
 			want: `spec.egress[0].cidr: Invalid value: "10.0.0.1": cidr must be a network, such as 10.0.0.0/8`,
 		},
@@ -299,19 +299,19 @@ func TestSessionRunnerRules(t *testing.T) {
 			spec: `{image: a, egress: [{cidr: 10.0.0.0/8, ports: []}]}`,
 			want: "spec.egress[0].ports: Invalid value: 0: spec.egress[0].ports in body should have at least 1 items",
 		},
-		"an invalid exception": {
+		"an invalid network in except": {
 			spec: `{image: a, egress: [{cidr: 10.0.0.0/8, except: [b], ports: [{port: 443}]}]}`,
 			want: "spec.egress[0].except: Invalid value: except must be networks",
 		},
-		"a range that ends before it begins": {
+		"endPort below port": {
 			spec: `{image: a, egress: [{cidr: 10.0.0.0/8, ports: [{port: 443, endPort: 80}]}]}`,
 			want: "spec.egress[0].ports[0].endPort: Invalid value: endPort must not be less than port",
 		},
-		"a workspace of no size": {
+		"maxWorkspaceSize of 0": {
 			spec: `{image: a, maxWorkspaceSize: "0"}`,
 			want: `spec.maxWorkspaceSize: Invalid value: "0": maxWorkspaceSize must be greater than zero`,
 		},
-		"no time": {
+		"activeDeadlineSeconds of 0": {
 			spec: `{image: a, activeDeadlineSeconds: 0}`,
 			want: "spec.activeDeadlineSeconds: Invalid value: 0: spec.activeDeadlineSeconds in body should be greater than or equal to 1",
 		},
@@ -323,12 +323,12 @@ func TestValidAgenticSessionsAreAccepted(t *testing.T) {
 	ns := namespace(t)
 	strict := strictClient(t, &warningList{})
 	for name, spec := range map[string]string{
-		"a-prompt":   `{prompt: "` + strings.Repeat("é", 32768) + `"}`,
-		"an-alias":   `{initialPrompt: a}`,
-		"waits":      `{interactive: true}`,
-		"follows":    `{activeWorkflow: {gitUrl: "https://a/b", path: c/d}}`,
-		"has-no-end": `{prompt: a, timeout: 0, inactivityTimeout: 2592000}`,
-		"in-full": `{displayName: d, userContext: {userId: u, displayName: U, groups: [g]}, interactive: true, prompt: a,
+		"longest-prompt": `{prompt: "` + strings.Repeat("é", 32768) + `"}`,
+		"initial-prompt": `{initialPrompt: a}`,
+		"interactive":    `{interactive: true}`,
+		"workflow":       `{activeWorkflow: {gitUrl: "https://a/b", path: c/d}}`,
+		"no-timeout":     `{prompt: a, timeout: 0, inactivityTimeout: 2592000}`,
+		"all-fields": `{displayName: d, userContext: {userId: u, displayName: U, groups: [g]}, interactive: true, prompt: a,
 			repos: [{url: "https://a/b.git", branch: feature/x, autoPush: true}, {url: "git@a.b:c/d.git", name: e}, {url: "ssh://git@a:22/f"}],
 			llmSettings: {model: m, temperature: 0.7, maxTokens: 4000}, environmentVariables: {RUNNER_TYPE: x},
 			mcpServers: {custom: {a: {type: http, url: "http://b", headers: {c: d}}}, disabled: [e]},
@@ -367,7 +367,7 @@ func TestAgenticSessionDefaults(t *testing.T) {
 	}
 }
 
-// A temperature is neither text nor a float on its way through the operator.
+// The operator must not convert a temperature to a string or a float.
 func TestTemperatureKeepsItsPrecision(t *testing.T) {
 	waitForKinds(t)
 	ns := namespaceWithoutWebhook(t)

@@ -51,7 +51,7 @@ func TestRandomSessionPodsAreAccepted(t *testing.T) {
 	wantEveryJobToCreateItsPod(t, ns)
 }
 
-// sessionOutcomes counts what became of random sessions.
+// sessionOutcomes counts the outcomes of random sessions.
 type sessionOutcomes struct{ created, refused, invalid, denied int }
 
 func (f *sessionOutcomes) countOutcome(t *testing.T, s *sessionTest) {

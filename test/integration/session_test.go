@@ -25,7 +25,7 @@ import (
 
 // unschedulableClass is a RuntimeClass that no node supports, so that no simulated node runs the Pod
 // and the test sets its status.
-const unschedulableClass = "test-held"
+const unschedulableClass = "test-unschedulable"
 
 // sessionTest checks one AgenticSession.
 type sessionTest struct {

@@ -1,5 +1,5 @@
-// Package integration tests the operator against a real API server, the one that
-// KUBECONFIG leads to. The operator runs in the test's own process, with its webhook.
+// Package integration tests the operator against the real API server of KUBECONFIG. The operator
+// and its webhook run in the process of the test.
 package integration
 
 import (
@@ -100,7 +100,7 @@ func connectAndRunOperator(ctx context.Context) (end func(), err error) {
 }
 
 // webhookLabel on a namespace enables or disables the webhook there. Without the webhook, the
-// reconciler reports what the webhook refuses elsewhere.
+// reconciler reports what the webhook rejects in other namespaces.
 const webhookLabel = "test.yardmaster.dev/webhook"
 
 // nonExemptNamespaces selects the namespaces in which the webhooks are enabled.
@@ -173,8 +173,9 @@ func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 	})
 }
 
-// controllers that run beside all tests. Pools have one of their own, which knows where
-// the test's workers are: this one would find nobody there. Its webhook is of use.
+// controllers returns the controllers that run during all tests. That of WorkerPools does not: each
+// test of a pool runs its own, which knows the addresses of the test's workers. The webhook of
+// WorkerPools is used.
 func controllers() []manager.Controller {
 	all := manager.AllControllers()
 	for i := range all {
@@ -185,8 +186,8 @@ func controllers() []manager.Controller {
 	return all
 }
 
-// removeWebhooks removes the webhook's registration: without the operator, it would refuse
-// every SequentialJob.
+// removeWebhooks removes the webhook's registration. Without the operator, the API server would
+// reject every SequentialJob.
 func removeWebhooks(ctx context.Context, webhooks *envtest.WebhookInstallOptions) {
 	var configurations []client.Object
 	for _, configuration := range webhooks.ValidatingWebhooks {

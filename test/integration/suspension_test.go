@@ -13,7 +13,7 @@ import (
 
 func TestSuspendedSequenceStartsNothingUntilItIsResumed(t *testing.T) {
 	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("held", "").Step("a").Suspend().Obj())
+	s := createSequence(t, testbuilder.SequentialJob("suspended", "").Step("a").Suspend().Obj())
 	s.waitForPhase(v1alpha1.PhaseSuspended)
 	s.wantCondition(v1alpha1.ConditionSuspended, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
 	s.wantUnchanged("no Job", func() bool { return len(s.listJobs()) == 0 })
@@ -58,7 +58,7 @@ func TestSuspendImmediateStopsThePodsAndResumesTheSameJob(t *testing.T) {
 
 func TestJobSuspendedByAnotherClientIsNotResumed(t *testing.T) {
 	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("theirs", "").Step("a").Obj())
+	s := createSequence(t, testbuilder.SequentialJob("externally-suspended", "").Step("a").Obj())
 	s.waitForPod("a")
 	job := s.waitForJob("a")
 	before := job.DeepCopy()

@@ -21,21 +21,21 @@ import (
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
 
-// sharedObject is one of the objects that a pool is made of.
+// sharedObject is an object that all revisions of a pool share.
 type sharedObject struct {
 	object client.Object
-	// externalPatch is a manual change, and isRestored reports whether it was undone.
+	// externalPatch is an external change, and isRestored reports whether the operator reverted it.
 	externalPatch string
 	isRestored    func() bool
 }
 
-// sharedObjectsOf of the pool postmen, which all revisions share.
+// sharedObjectsOf returns the shared objects of the pool mailers, by kind.
 func sharedObjectsOf(c *poolTestEnv) map[string]*sharedObject {
-	named := metav1.ObjectMeta{Namespace: c.ns, Name: "postmen-workers"}
+	named := metav1.ObjectMeta{Namespace: c.ns, Name: "mailers-workers"}
 	config, service := &corev1.ConfigMap{ObjectMeta: named}, &corev1.Service{ObjectMeta: named}
 	account, budget := &corev1.ServiceAccount{ObjectMeta: named}, &policyv1.PodDisruptionBudget{ObjectMeta: named}
 	selects := func(labels map[string]string) bool {
-		return len(labels) == 1 && labels[pool.LabelWorkerPool] == "postmen"
+		return len(labels) == 1 && labels[pool.LabelWorkerPool] == "mailers"
 	}
 	return map[string]*sharedObject{
 		"ConfigMap": {config, `{"data":{"concurrency":"99","queues":null}}`, func() bool {
@@ -49,12 +49,12 @@ func sharedObjectsOf(c *poolTestEnv) map[string]*sharedObject {
 	}
 }
 
-// newPoolWithTwoWorkers has a pool of two workers at rest.
+// newPoolWithTwoWorkers creates a pool and waits until its two workers are ready.
 func newPoolWithTwoWorkers(t *testing.T) *poolTestEnv {
 	t.Helper()
 	c := newPoolTestEnv(t, 10*time.Millisecond)
-	c.createPool("postmen", "autoscaling: {minReplicas: 2, maxReplicas: 2}")
-	c.waitForPool("postmen", "rolled out", func(wp *v1alpha1.WorkerPool) bool {
+	c.createPool("mailers", "autoscaling: {minReplicas: 2, maxReplicas: 2}")
+	c.waitForPool("mailers", "rolled out", func(wp *v1alpha1.WorkerPool) bool {
 		return wp.Status.Ready == 2 && wp.Status.CurrentRevision != "" && wp.Status.CurrentRevision == wp.Status.UpdatedRevision
 	})
 	return c
@@ -67,7 +67,7 @@ func (c *poolTestEnv) patchObject(object client.Object, patch string) {
 	}
 }
 
-// waitForObject waits until the object is there and holds.
+// waitForObject waits until the object exists and the condition is true.
 func (c *poolTestEnv) waitForObject(what string, object client.Object, holds func() bool) {
 	c.t.Helper()
 	c.waitFor(what, func() bool {
@@ -83,19 +83,19 @@ func TestSharedObjectsAreRestoredAfterExternalChanges(t *testing.T) {
 	c := newPoolWithTwoWorkers(t)
 	for kind, p := range sharedObjectsOf(c) {
 		t.Run(kind, func(t *testing.T) {
-			c.waitForObject("the "+kind+" to be made", p.object, p.isRestored)
+			c.waitForObject("the "+kind+" to be created", p.object, p.isRestored)
 			c.patchObject(p.object, p.externalPatch)
 			began := time.Now()
-			c.waitForObject("the "+kind+" to be put right", p.object, p.isRestored)
-			assertWithin(t, "the "+kind+" is put right", 5*time.Second, began)
+			c.waitForObject("the "+kind+" to be restored", p.object, p.isRestored)
+			assertWithin(t, "the "+kind+" is restored", 5*time.Second, began)
 
 			old := p.object.GetUID()
 			if err := cluster.Delete(t.Context(), p.object); err != nil {
 				t.Fatal(err)
 			}
-			c.waitForObject("the "+kind+" to be made again", p.object, func() bool { return p.object.GetUID() != old && p.isRestored() })
-			if !metav1.IsControlledBy(p.object, c.getPool("postmen")) {
-				t.Error("it is not the pool's")
+			c.waitForObject("the "+kind+" to be recreated", p.object, func() bool { return p.object.GetUID() != old && p.isRestored() })
+			if !metav1.IsControlledBy(p.object, c.getPool("mailers")) {
+				t.Error("it is not controlled by the pool")
 			}
 		})
 	}
@@ -103,28 +103,28 @@ func TestSharedObjectsAreRestoredAfterExternalChanges(t *testing.T) {
 
 func TestRevisionIsRestoredAfterExternalChanges(t *testing.T) {
 	c := newPoolWithTwoWorkers(t)
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: c.getPool("postmen").Status.CurrentRevision}}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: c.getPool("mailers").Status.CurrentRevision}}
 	right := func() bool {
-		return d.Spec.Template.Spec.Containers[0].Image == "worker:1" && d.Labels[pool.LabelWorkerPool] == "postmen" && d.Labels[pool.LabelRevision] != ""
+		return d.Spec.Template.Spec.Containers[0].Image == "worker:1" && d.Labels[pool.LabelWorkerPool] == "mailers" && d.Labels[pool.LabelRevision] != ""
 	}
-	c.waitForObject("the revision to be made", d, right)
+	c.waitForObject("the revision to be created", d, right)
 	for what, edit := range map[string]string{
-		"another image":     `{"spec":{"template":{"spec":{"containers":[{"name":"worker","image":"worker:hand"}]}}}}`,
-		"no label of ours":  `{"metadata":{"labels":null}}`,
-		"no revision by it": `{"metadata":{"labels":{"yardmaster.dev/revision":null}}}`,
+		"changed image":          `{"spec":{"template":{"spec":{"containers":[{"name":"worker","image":"worker:changed"}]}}}}`,
+		"removed labels":         `{"metadata":{"labels":null}}`,
+		"removed revision label": `{"metadata":{"labels":{"yardmaster.dev/revision":null}}}`,
 	} {
 		t.Run(what, func(t *testing.T) {
 			if err := cluster.Patch(t.Context(), d, client.RawPatch("application/strategic-merge-patch+json", []byte(edit))); err != nil {
 				t.Fatal(err)
 			}
-			c.waitForObject("the revision to be put right", d, right)
-			c.waitForPool("postmen", "at rest", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 2 && wp.Status.Replicas == 2 })
+			c.waitForObject("the revision to be restored", d, right)
+			c.waitForPool("mailers", "back at two workers", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 2 && wp.Status.Replicas == 2 })
 		})
 	}
 	if *d.Spec.Replicas != 2 {
 		t.Errorf("it has %d replicas", *d.Spec.Replicas)
 	}
-	if got := c.getPool("postmen").Status; got.CurrentRevision != d.Name || len(got.Revisions) != 1 {
+	if got := c.getPool("mailers").Status; got.CurrentRevision != d.Name || len(got.Revisions) != 1 {
 		t.Errorf("the revisions are %+v", got.Revisions)
 	}
 }
@@ -132,11 +132,11 @@ func TestRevisionIsRestoredAfterExternalChanges(t *testing.T) {
 func TestSettledPoolWritesOnlyItsStatus(t *testing.T) {
 	c := newPoolWithTwoWorkers(t)
 	for kind, p := range sharedObjectsOf(c) {
-		c.waitForObject("the "+kind+" to be made", p.object, p.isRestored)
+		c.waitForObject("the "+kind+" to be created", p.object, p.isRestored)
 	}
 	var writes atomic.Pointer[string]
 	faults.set(t, c.ns, func(r *http.Request) fault {
-		if isWrite(r) && !strings.Contains(r.URL.Path, "/queues/") && !strings.HasSuffix(r.URL.Path, "/workerpools/postmen/status") {
+		if isWrite(r) && !strings.Contains(r.URL.Path, "/queues/") && !strings.HasSuffix(r.URL.Path, "/workerpools/mailers/status") {
 			writes.Store(new(r.Method + " " + r.URL.Path))
 		}
 		return delivered
@@ -144,17 +144,17 @@ func TestSettledPoolWritesOnlyItsStatus(t *testing.T) {
 	c.mu.Lock()
 	begun := c.addressLookups
 	c.mu.Unlock()
-	c.waitFor("five looks", func() bool {
+	c.waitFor("five reconciliations", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.addressLookups >= begun+5*2
 	})
 	if what := writes.Load(); what != nil {
-		t.Errorf("it has written: %s", *what)
+		t.Errorf("unexpected write: %s", *what)
 	}
 }
 
-// podMonitorCRD are what the Prometheus operator would install.
+// podMonitorCRD replaces the CustomResourceDefinition of the Prometheus operator.
 const podMonitorCRD = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -188,21 +188,21 @@ func TestPodMonitorIsCreatedOnceTheClusterHasTheKind(t *testing.T) {
 	monitor := &unstructured.Unstructured{}
 	monitor.SetGroupVersionKind(pool.PodMonitorKind)
 	monitor.SetNamespace(c.ns)
-	monitor.SetName("postmen-workers")
+	monitor.SetName("mailers-workers")
 	right := func() bool {
 		labels, _, err := unstructured.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
-		return err == nil && labels[pool.LabelWorkerPool] == "postmen"
+		return err == nil && labels[pool.LabelWorkerPool] == "mailers"
 	}
-	c.waitFor("a PodMonitor to be made", func() bool {
+	c.waitFor("a PodMonitor to be created", func() bool {
 		return cluster.Get(t.Context(), client.ObjectKeyFromObject(monitor), monitor) == nil && right()
 	})
 	c.patchObject(monitor, `{"spec":{"selector":{"matchLabels":{"yardmaster.dev/workerpool":"others"}}}}`)
-	c.waitForObject("the PodMonitor to be put right", monitor, right)
+	c.waitForObject("the PodMonitor to be restored", monitor, right)
 
 	remove()
-	c.waitFor("the kind to be gone", func() bool {
+	c.waitFor("the kind to be removed", func() bool {
 		return apierrors.IsNotFound(cluster.Get(t.Context(), client.ObjectKeyFromObject(monitor), monitor))
 	})
-	c.patchPool("postmen", `{"spec":{"autoscaling":{"minReplicas":3,"maxReplicas":3}}}`)
-	c.waitForPool("postmen", "three without it", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
+	c.patchPool("mailers", `{"spec":{"autoscaling":{"minReplicas":3,"maxReplicas":3}}}`)
+	c.waitForPool("mailers", "scaled to three without PodMonitors", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
 }

@@ -29,19 +29,19 @@ import (
 	"github.com/yardmaster/yardmaster/worker"
 )
 
-// poolTestEnv is the workers of a yard: a real one, in the test's process, for each simulated Pod
-// of a pool, with the configuration that the Pod would have.
+// poolTestEnv runs the workers of pools: for each simulated Pod, a real worker in the process of the
+// test, with the configuration of the Pod.
 type poolTestEnv struct {
 	*queueEnv
-	// jobDuration is how long a job takes.
+	// jobDuration is the duration of each job.
 	jobDuration time.Duration
 
 	mu          sync.Mutex
 	workers     map[string]*fakeWorker // by Pod
 	handledJobs map[string]int         // how often, by job
-	// interruptedPods Pods had a job in flight when they were deleted.
+	// interruptedPods are the Pods that had a job in flight when they were deleted.
 	interruptedPods []string
-	// addressLookups is how often the operator has asked for a worker.
+	// addressLookups is the number of times that the operator requested the address of a worker.
 	addressLookups int
 }
 
@@ -52,8 +52,8 @@ type fakeWorker struct {
 	stop   context.CancelFunc
 }
 
-// newPoolTestEnv has the controller of WorkerPools run in a new yard, and workers where it wants
-// some.
+// newPoolTestEnv creates a namespace and a queue, and runs the controller of WorkerPools and the
+// workers of its Pods.
 func newPoolTestEnv(t *testing.T, takes time.Duration) *poolTestEnv {
 	t.Helper()
 	c := &poolTestEnv{queueEnv: newQueueEnv(t), jobDuration: takes, workers: map[string]*fakeWorker{}, handledJobs: map[string]int{}}
@@ -68,7 +68,7 @@ func newPoolTestEnv(t *testing.T, takes time.Duration) *poolTestEnv {
 	return c
 }
 
-// startController runs the controller for the crew's namespace alone.
+// startController runs the controller only for the test's namespace.
 func (c *poolTestEnv) startController(ctx context.Context, group *sync.WaitGroup) {
 	c.t.Helper()
 	operators := rest.CopyConfig(config)
@@ -97,7 +97,7 @@ func (c *poolTestEnv) startController(ctx context.Context, group *sync.WaitGroup
 	})
 }
 
-// removePoolFinalizers lets the test's namespace go, whose workers go before it.
+// removePoolFinalizers allows the test's namespace to be deleted after the controller has stopped.
 func (c *poolTestEnv) removePoolFinalizers() {
 	var list v1alpha1.WorkerPoolList
 	if err := cluster.List(background, &list, client.InNamespace(c.ns)); err != nil {
@@ -111,7 +111,7 @@ func (c *poolTestEnv) removePoolFinalizers() {
 	}
 }
 
-// runWorkersOfPods has a worker for each Pod that runs, as long as it is there.
+// runWorkersOfPods runs a worker for each running Pod until the Pod is deleted.
 func (c *poolTestEnv) runWorkersOfPods(ctx context.Context) {
 	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		var pods corev1.PodList
@@ -149,10 +149,10 @@ func (c *poolTestEnv) startWorker(ctx context.Context, pod *corev1.Pod) {
 	}
 	o := worker.Options{Pod: pod.Name, Revision: pod.Labels[pool.LabelRevision], Logger: slog.New(slog.DiscardHandler)}
 	if o.Config, err = worker.ParseConfig([]byte(shared.Data["config.yaml"])); err != nil {
-		c.t.Errorf("what Pod %s is to read cannot be: %v", pod.Name, err)
+		c.t.Errorf("the configuration of Pod %s is invalid: %v", pod.Name, err)
 		return
 	}
-	// Where the files would be that the Pod mounts.
+	// The worker has no volumes, so the URL replaces the mounted files.
 	o.Config.Broker = worker.BrokerConfig{URL: "nats://" + c.Address()}
 	o.Config.AdminAddress = "0"
 	w, err := worker.New(o, c.handleJob)
@@ -162,10 +162,10 @@ func (c *poolTestEnv) startWorker(ctx context.Context, pod *corev1.Pod) {
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.workers[pod.Name] = &fakeWorker{w, httptest.NewServer(w.AdminHandler()), stop}
-	go func() { _ = w.Run(life) }() // that it did not drain in time shows in its jobs
+	go func() { _ = w.Run(life) }() // an incomplete drain shows in the counts of jobs
 }
 
-// configMapOfPod is the ConfigMap that a Pod mounts.
+// configMapOfPod returns the name of the ConfigMap that a Pod mounts.
 func configMapOfPod(pod *corev1.Pod) string {
 	for _, volume := range pod.Spec.Volumes {
 		if volume.ConfigMap != nil {
@@ -175,7 +175,7 @@ func configMapOfPod(pod *corev1.Pod) string {
 	return ""
 }
 
-// stopWorkers ends the workers whose Pods are gone, and notes who was at work.
+// stopWorkers stops the workers whose Pods no longer exist, and records which had jobs in flight.
 func (c *poolTestEnv) stopWorkers(there map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +215,7 @@ func (c *poolTestEnv) workerAddress(pod *corev1.Pod) string {
 	return "127.0.0.1:1"
 }
 
-// waitForConnectedWorkers waits until so many workers can take jobs.
+// waitForConnectedWorkers waits until at least this number of workers is connected to the broker.
 func (c *poolTestEnv) waitForConnectedWorkers(number int) {
 	c.t.Helper()
 	c.waitFor(fmt.Sprintf("%d workers to be connected", number), func() bool {
@@ -231,7 +231,7 @@ func (c *poolTestEnv) waitForConnectedWorkers(number int) {
 	})
 }
 
-// waitForHandledJobs waits until so many jobs are done.
+// waitForHandledJobs waits until at least this number of jobs is done.
 func (c *poolTestEnv) waitForHandledJobs(number int) {
 	c.t.Helper()
 	c.waitFor(fmt.Sprintf("%d jobs to be done", number), func() bool {
@@ -241,7 +241,8 @@ func (c *poolTestEnv) waitForHandledJobs(number int) {
 	})
 }
 
-// assertEachJobHandledOnce checks that each job was done once, and nobody was struck at work.
+// assertEachJobHandledOnce checks that each job was done once, and that no worker was deleted with
+// jobs in flight.
 func (c *poolTestEnv) assertEachJobHandledOnce(number int) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -259,7 +260,7 @@ func (c *poolTestEnv) assertEachJobHandledOnce(number int) {
 	}
 }
 
-// waitFor waits longer than others: drains take their time.
+// waitFor waits longer than eventually, because drains take longer.
 func (c *poolTestEnv) waitFor(what string, holds func() bool) {
 	c.t.Helper()
 	err := wait.PollUntilContextTimeout(c.t.Context(), 50*time.Millisecond, 90*time.Second, true, func(context.Context) (bool, error) {
@@ -288,7 +289,7 @@ func describePoolStatus(wp *v1alpha1.WorkerPool) string {
 	return text
 }
 
-// createPool makes a WorkerPool for the queue mail, with more in its spec.
+// createPool creates a WorkerPool for the queue mail, with more fields in its spec.
 func (c *poolTestEnv) createPool(name, spec string) {
 	c.t.Helper()
 	object := newManifest(c.t, "WorkerPool", name, "{image: 'worker:1', concurrency: 2, queues: [{name: mail}], "+spec+"}")
@@ -317,7 +318,7 @@ func (c *poolTestEnv) patchPool(name, patch string) {
 	}
 }
 
-// waitForPool waits for a WorkerPool to be as the condition says.
+// waitForPool waits until a WorkerPool satisfies the condition.
 func (c *poolTestEnv) waitForPool(name, what string, holds func(wp *v1alpha1.WorkerPool) bool) {
 	c.t.Helper()
 	c.waitFor(name+" to be "+what, func() bool { return holds(c.getPool(name)) })
@@ -334,7 +335,7 @@ func (c *poolTestEnv) waitForCondition(name, kind string, status metav1.Conditio
 	return found
 }
 
-// scalePool asks for so many workers through the scale subresource.
+// scalePool sets the number of workers through the scale subresource.
 func (c *poolTestEnv) scalePool(name string, replicas int64) {
 	c.t.Helper()
 	scale := &unstructured.Unstructured{Object: map[string]any{

@@ -15,7 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// totalReplicas is the sum of spec.replicas of all revisions in the namespace.
+// totalReplicas returns the sum of spec.replicas of all revisions in the namespace.
 func (c *poolTestEnv) totalReplicas() int32 {
 	c.t.Helper()
 	var list appsv1.DeploymentList
@@ -31,20 +31,20 @@ func (c *poolTestEnv) totalReplicas() int32 {
 
 func TestPoolScalesFromZeroOnTheFirstMessageAndBack(t *testing.T) {
 	c := newPoolTestEnv(t, 200*time.Millisecond)
-	c.createPool("postmen", "autoscaling: {maxReplicas: 5, idleAfter: 3s, scaleDown: {window: 2s, maxStep: 5, period: 1s}}")
-	c.waitForPool("postmen", "asleep", func(wp *v1alpha1.WorkerPool) bool {
+	c.createPool("mailers", "autoscaling: {maxReplicas: 5, idleAfter: 3s, scaleDown: {window: 2s, maxStep: 5, period: 1s}}")
+	c.waitForPool("mailers", "idle", func(wp *v1alpha1.WorkerPool) bool {
 		return wp.Status.LastDecision != nil && wp.Status.LastDecision.Reason == "Idle"
 	})
 	if c.totalReplicas() != 0 {
-		t.Errorf("a pool with nothing to do asks for %d workers", c.totalReplicas())
+		t.Errorf("an idle pool has %d desired replicas", c.totalReplicas())
 	}
 
 	began := time.Now()
 	c.sendMessages("mail", 300)
-	c.waitFor("workers to be asked for", func() bool { return c.totalReplicas() > 0 })
+	c.waitFor("desired replicas", func() bool { return c.totalReplicas() > 0 })
 	assertWithin(t, "replicas are requested", 2*time.Second, began)
 	c.waitForHandledJobs(300)
-	c.waitForPool("postmen", "asleep again", func(wp *v1alpha1.WorkerPool) bool {
+	c.waitForPool("mailers", "scaled to zero", func(wp *v1alpha1.WorkerPool) bool {
 		return wp.Status.Desired == 0 && wp.Status.Replicas == 0
 	})
 	c.assertEachJobHandledOnce(300)
@@ -52,13 +52,13 @@ func TestPoolScalesFromZeroOnTheFirstMessageAndBack(t *testing.T) {
 
 func TestRolloutReplacesAllWorkersWithoutInterruptingJobs(t *testing.T) {
 	c := newPoolTestEnv(t, 300*time.Millisecond)
-	c.createPool("postmen", "replicas: 3, version: one")
-	c.waitForPool("postmen", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
-	old := c.getPool("postmen").Status.CurrentRevision
+	c.createPool("mailers", "replicas: 3, version: one")
+	c.waitForPool("mailers", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 })
+	old := c.getPool("mailers").Status.CurrentRevision
 
 	sent := 0
 	stop := time.After(20 * time.Second)
-	c.patchPool("postmen", `{"spec":{"version":"two"}}`)
+	c.patchPool("mailers", `{"spec":{"version":"two"}}`)
 	for over := false; !over; {
 		select {
 		case <-stop:
@@ -68,51 +68,51 @@ func TestRolloutReplacesAllWorkersWithoutInterruptingJobs(t *testing.T) {
 			sent += 4
 		}
 	}
-	c.waitForPool("postmen", "rolled out", func(wp *v1alpha1.WorkerPool) bool {
+	c.waitForPool("mailers", "rolled out", func(wp *v1alpha1.WorkerPool) bool {
 		s := &wp.Status
 		return s.CurrentRevision != old && s.CurrentRevision == s.UpdatedRevision && s.Replicas == 3 && s.Ready == 3 && s.Draining == 0
 	})
 	c.waitForHandledJobs(sent)
 	c.assertEachJobHandledOnce(sent)
-	c.waitForCondition("postmen", v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonRolledOut)
-	gone := &appsv1.Deployment{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: c.ns, Name: old}, gone); err != nil || *gone.Spec.Replicas != 0 {
-		t.Errorf("the old revision is not kept to go back to: %v, %+v", err, gone.Spec.Replicas)
+	c.waitForCondition("mailers", v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonRolledOut)
+	previous := &appsv1.Deployment{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: c.ns, Name: old}, previous); err != nil || *previous.Spec.Replicas != 0 {
+		t.Errorf("the old revision is not kept for a rollback: %v, %+v", err, previous.Spec.Replicas)
 	}
 }
 
 func TestPoolCreatesSharedObjectsAndFollowsTheScaleSubresource(t *testing.T) {
 	c := newPoolTestEnv(t, 10*time.Millisecond)
-	c.createPool("postmen", "replicas: 1")
-	c.waitForPool("postmen", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 1 })
+	c.createPool("mailers", "replicas: 1")
+	c.waitForPool("mailers", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 1 })
 	for _, object := range []client.Object{&corev1.ServiceAccount{}, &corev1.ConfigMap{}, &corev1.Service{}, &policyv1.PodDisruptionBudget{}} {
-		if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: c.ns, Name: "postmen-workers"}, object); err != nil {
+		if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: c.ns, Name: "mailers-workers"}, object); err != nil {
 			t.Errorf("%T: %v", object, err)
-		} else if !metav1.IsControlledBy(object, c.getPool("postmen")) {
-			t.Errorf("%T is not the pool's", object)
+		} else if !metav1.IsControlledBy(object, c.getPool("mailers")) {
+			t.Errorf("%T is not controlled by the pool", object)
 		}
 	}
-	c.scalePool("postmen", 3)
-	c.waitForPool("postmen", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 && wp.Status.Replicas == 3 })
-	if got := c.getPool("postmen").Status.Selector; got != "yardmaster.dev/workerpool=postmen" {
+	c.scalePool("mailers", 3)
+	c.waitForPool("mailers", "three", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 3 && wp.Status.Replicas == 3 })
+	if got := c.getPool("mailers").Status.Selector; got != "yardmaster.dev/workerpool=mailers" {
 		t.Errorf("the selector is %q", got)
 	}
-	c.scalePool("postmen", 1)
-	c.waitForPool("postmen", "one", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Replicas == 1 && wp.Status.Draining == 0 })
+	c.scalePool("mailers", 1)
+	c.waitForPool("mailers", "one", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Replicas == 1 && wp.Status.Draining == 0 })
 	c.assertEachJobHandledOnce(0)
 }
 
 func TestDeletedPoolWaitsForItsJobs(t *testing.T) {
 	c := newPoolTestEnv(t, 4*time.Second)
-	c.createPool("postmen", "replicas: 2")
-	c.waitForConnectedWorkers(2) // one alone would have done two before it took the third
+	c.createPool("mailers", "replicas: 2")
+	c.waitForConnectedWorkers(2) // a single worker would start the third job only after the first two
 	c.sendMessages("mail", 3)
 	c.waitFor("the jobs to start", func() bool { return c.consumerInfo("mail").NumAckPending == 3 })
-	wp := c.getPool("postmen")
+	wp := c.getPool("mailers")
 	if err := cluster.Delete(t.Context(), wp); err != nil {
 		t.Fatal(err)
 	}
-	c.waitFor("postmen to be gone", func() bool {
+	c.waitFor("mailers to be deleted", func() bool {
 		return apierrors.IsNotFound(cluster.Get(t.Context(), client.ObjectKeyFromObject(wp), wp))
 	})
 	c.assertEachJobHandledOnce(3)
@@ -120,52 +120,52 @@ func TestDeletedPoolWaitsForItsJobs(t *testing.T) {
 
 func TestPoolReportsAMissingQueueAndWaitsForIt(t *testing.T) {
 	c := newPoolTestEnv(t, 10*time.Millisecond)
-	object := newManifest(t, "WorkerPool", "clerks", "{image: 'worker:1', queues: [{name: letters}], replicas: 1}")
+	object := newManifest(t, "WorkerPool", "waiting", "{image: 'worker:1', queues: [{name: letters}], replicas: 1}")
 	object.SetNamespace(c.ns)
 	if err := cluster.Create(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
-	is := c.waitForCondition("clerks", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonQueueNotFound)
+	is := c.waitForCondition("waiting", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonQueueNotFound)
 	if !strings.Contains(is.Message, `"letters"`) {
-		t.Errorf("it does not name the Queue: %q", is.Message)
+		t.Errorf("the message does not name the Queue: %q", is.Message)
 	}
 	if c.totalReplicas() != 0 {
-		t.Errorf("it asks for %d workers", c.totalReplicas())
+		t.Errorf("it has %d desired replicas", c.totalReplicas())
 	}
 	c.createQueue("letters", "")
-	c.waitForCondition("clerks", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	c.waitForCondition("waiting", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
 }
 
 func TestPoolDoesNotChangeAnObjectOfAnotherOwner(t *testing.T) {
 	c := newPoolTestEnv(t, 10*time.Millisecond)
-	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: "postmen-workers"}, Data: map[string]string{"my": "own"}}
+	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: "mailers-workers"}, Data: map[string]string{"a": "b"}}
 	if err := cluster.Create(t.Context(), mine); err != nil {
 		t.Fatal(err)
 	}
-	c.createPool("postmen", "replicas: 1")
-	is := c.waitForCondition("postmen", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNameTaken)
-	if want := "ConfigMap postmen-workers already exists and does not belong to this WorkerPool"; !strings.Contains(is.Message, want) {
-		t.Errorf("it says %q, want %q", is.Message, want)
+	c.createPool("mailers", "replicas: 1")
+	is := c.waitForCondition("mailers", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNameTaken)
+	if want := "ConfigMap mailers-workers already exists and does not belong to this WorkerPool"; !strings.Contains(is.Message, want) {
+		t.Errorf("the message is %q, want %q", is.Message, want)
 	}
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(mine), mine); err != nil || len(mine.Data) != 1 {
-		t.Errorf("it was changed: %v, %v", err, mine.Data)
+		t.Errorf("the ConfigMap was changed: %v, %v", err, mine.Data)
 	}
 }
 
 func TestPoolKeepsItsWorkersWithoutItsBroker(t *testing.T) {
 	c := newPoolTestEnv(t, 10*time.Millisecond)
-	c.createPool("postmen", "autoscaling: {minReplicas: 2, maxReplicas: 4, scaleDown: {window: 0s, maxStep: 4, period: 1s}}")
-	c.waitForPool("postmen", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 2 })
-	c.waitForCondition("postmen", v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, v1alpha1.ReasonMetricsFresh)
+	c.createPool("mailers", "autoscaling: {minReplicas: 2, maxReplicas: 4, scaleDown: {window: 0s, maxStep: 4, period: 1s}}")
+	c.waitForPool("mailers", "ready", func(wp *v1alpha1.WorkerPool) bool { return wp.Status.Ready == 2 })
+	c.waitForCondition("mailers", v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, v1alpha1.ReasonMetricsFresh)
 	c.Stop()
-	c.waitForCondition("postmen", v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse, v1alpha1.ReasonMetricsStale)
-	c.patchPool("postmen", `{"spec":{"autoscaling":{"minReplicas":0}}}`)
-	c.waitForPool("postmen", "reconciled again", func(wp *v1alpha1.WorkerPool) bool {
+	c.waitForCondition("mailers", v1alpha1.ConditionMetricsFresh, metav1.ConditionFalse, v1alpha1.ReasonMetricsStale)
+	c.patchPool("mailers", `{"spec":{"autoscaling":{"minReplicas":0}}}`)
+	c.waitForPool("mailers", "reconciled again", func(wp *v1alpha1.WorkerPool) bool {
 		return wp.Status.ObservedGeneration == wp.Generation && wp.Status.LastDecision.Reason == "MetricsUnavailable"
 	})
-	if wp := c.getPool("postmen"); wp.Status.Desired != 2 || wp.Status.Draining != 0 {
+	if wp := c.getPool("mailers"); wp.Status.Desired != 2 || wp.Status.Draining != 0 {
 		t.Errorf("%s", describePoolStatus(wp))
 	}
 	c.Restart()
-	c.waitForCondition("postmen", v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, v1alpha1.ReasonMetricsFresh)
+	c.waitForCondition("mailers", v1alpha1.ConditionMetricsFresh, metav1.ConditionTrue, v1alpha1.ReasonMetricsFresh)
 }

@@ -8,34 +8,34 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// scalerModel is one of those that are compared.
+// scalerModel is one of the compared scalers.
 type scalerModel struct {
 	name string
-	run  func(y *workerSimulation, most int32) simulationResult
+	run  func(w *workerSimulation, most int32) simulationResult
 }
 
-// waitObjective that ours is given: that messages wait as short as may be, which is what the
-// thresholds that KEDA is given are for.
+// waitObjective is the wait objective of Yardmaster: the shortest waits possible, which are also the
+// purpose of KEDA's thresholds.
 const waitObjective = 5 * time.Second
 
-// yardmasterScaler has all its defaults but the objective.
+// yardmasterScaler returns Yardmaster with default settings except for the objective.
 func yardmasterScaler() scalerModel {
-	return scalerModel{"Yardmaster", func(y *workerSimulation, most int32) simulationResult {
+	return scalerModel{"Yardmaster", func(w *workerSimulation, most int32) simulationResult {
 		autoscaling := &v1alpha1.Autoscaling{MaxReplicas: most, SLO: &v1alpha1.WaitObjective{WaitP95: new(v1alpha1.Duration)}}
 		autoscaling.SLO.WaitP95.Duration.Duration = waitObjective
-		return simulateYardmaster(y, scaling.NewSettings(autoscaling, workerConcurrency))
+		return simulateYardmaster(w, scaling.NewSettings(autoscaling, workerConcurrency))
 	}}
 }
 
-// defaultKEDA is what KEDA and the autoscaler do when nothing is set but the trigger.
+// defaultKEDA returns KEDA with default settings except for the trigger.
 func defaultKEDA() scalerModel {
 	return newKEDAScaler("KEDA, defaults", kedaSettings{polling: 30, cooldown: 300, threshold: 10, stabilization: 300})
 }
 
-// tunedThreshold is a threshold that fills as much of the workers' time as ours does.
+// tunedThreshold is a threshold with which workers are as busy as with Yardmaster.
 const tunedThreshold = 8
 
-// tunedKEDA is what somebody sets who knows them well. It may also grow as fast as it wants.
+// tunedKEDA returns KEDA with the settings of an expert, and without a limit of scale-ups.
 func tunedKEDA(threshold, stabilization float64) scalerModel {
 	return newKEDAScaler(
 		fmt.Sprintf("KEDA, tuned, %g s", stabilization),
@@ -44,10 +44,10 @@ func tunedKEDA(threshold, stabilization float64) scalerModel {
 }
 
 func newKEDAScaler(name string, settings kedaSettings) scalerModel {
-	return scalerModel{name, func(y *workerSimulation, most int32) simulationResult { return simulateKEDA(y, most, settings) }}
+	return scalerModel{name, func(w *workerSimulation, most int32) simulationResult { return simulateKEDA(w, most, settings) }}
 }
 
-// comparedScalers are the rows of the table.
+// comparedScalers returns the rows of the table.
 func comparedScalers() []scalerModel {
 	return []scalerModel{yardmasterScaler(), defaultKEDA(), tunedKEDA(tunedThreshold, 60), tunedKEDA(tunedThreshold, 30)}
 }

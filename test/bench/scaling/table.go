@@ -8,18 +8,19 @@ import (
 )
 
 const (
-	// maxOperationsRatio is how many times KEDA's scale operations ours may be.
+	// maxOperationsRatio bounds the ratio of scale operations of Yardmaster and KEDA.
 	maxOperationsRatio = 1.5
-	// immediateWait is the waiting time of an immediate delivery, the shortest in the model.
+	// immediateWait is the wait, in seconds, up to which a delivery counts as immediate.
 	immediateWait = 0.01
 )
 
-// printTable prints a table, and says where ours is not what it should be: better in waiting,
-// with no more Pods' time, not many more operations, and no busy victim.
+// printTable prints a table, and returns an error for each missed target. Yardmaster must have
+// shorter waits, use no more Pod-seconds and not many more scale operations, and interrupt no
+// worker.
 func printTable(w io.Writer, title string, first, count uint64) error {
 	fmt.Fprintf(w, "%s. Means of an hour.\n\n", title)
 	rows := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
-	fmt.Fprintln(rows, "| Load\t| Scaler\t| p95 wait, s\t| p99 wait, s\t| Pod-seconds\t| Scale operations\t| Busy victims\t| Delivered again\t|")
+	fmt.Fprintln(rows, "| Load\t| Scaler\t| p95 wait, s\t| p99 wait, s\t| Pod-seconds\t| Scale operations\t| Interrupted workers\t| Redelivered\t|")
 	fmt.Fprintln(rows, "|---\t|---\t|---:\t|---:\t|---:\t|---:\t|---:\t|---:\t|")
 	var missed []error
 	for _, l := range messageLoads() {
@@ -33,27 +34,27 @@ func printTable(w io.Writer, title string, first, count uint64) error {
 				continue
 			}
 			if err := our.checkTargets(m); err != nil {
-				missed = append(missed, fmt.Errorf("%s, against %s: %w", l.name, s.name, err))
+				missed = append(missed, fmt.Errorf("%s, compared with %s: %w", l.name, s.name, err))
 			}
 		}
 	}
 	return errors.Join(errors.Join(missed...), rows.Flush())
 }
 
-// checkTargets says in what ours is not better than theirs.
+// checkTargets returns the targets that Yardmaster, the receiver, misses compared with KEDA.
 func (s meanResults) checkTargets(theirs meanResults) error {
 	var errs []error
 	if s.p95 >= theirs.p95 && s.p95 > immediateWait {
-		errs = append(errs, fmt.Errorf("the p95 wait is %.3f s, theirs %.3f s", s.p95, theirs.p95))
+		errs = append(errs, fmt.Errorf("the p95 wait is %.3f s, with KEDA %.3f s", s.p95, theirs.p95))
 	}
 	if s.podSeconds > theirs.podSeconds {
-		errs = append(errs, fmt.Errorf("it takes %.0f pod-seconds, theirs %.0f", s.podSeconds, theirs.podSeconds))
+		errs = append(errs, fmt.Errorf("it uses %.0f Pod-seconds, KEDA %.0f", s.podSeconds, theirs.podSeconds))
 	}
 	if s.scaleOperations > maxOperationsRatio*theirs.scaleOperations {
-		errs = append(errs, fmt.Errorf("it takes %.1f scale operations, theirs %.1f", s.scaleOperations, theirs.scaleOperations))
+		errs = append(errs, fmt.Errorf("it needs %.1f scale operations, KEDA %.1f", s.scaleOperations, theirs.scaleOperations))
 	}
 	if s.interruptedWorkers > 0 {
-		errs = append(errs, fmt.Errorf("%.1f workers were stopped at work", s.interruptedWorkers))
+		errs = append(errs, fmt.Errorf("%.1f workers were stopped with messages in flight", s.interruptedWorkers))
 	}
 	return errors.Join(errs...)
 }

@@ -8,36 +8,37 @@ import (
 )
 
 const (
-	// workerConcurrency of a worker.
+	// workerConcurrency is the number of messages that a worker processes at the same time.
 	workerConcurrency = 10
-	// medianPodStart is the median time from a Pod's making until it takes messages.
+	// medianPodStart is the median time from the creation of a Pod until it receives messages, in
+	// seconds.
 	medianPodStart = 8.0
-	// leaseSeconds after which a message of a killed worker is delivered again.
+	// leaseSeconds is the time after which the messages of a killed worker are redelivered.
 	leaseSeconds = 30.0
-	// gracePeriodSeconds that a Pod has between SIGTERM and SIGKILL: what Kubernetes gives by default.
+	// gracePeriodSeconds is the time between SIGTERM and SIGKILL: the default of Kubernetes.
 	gracePeriodSeconds = 30.0
 )
 
-// workerSimulation is the queue and its workers.
+// workerSimulation simulates a queue and its workers.
 type workerSimulation struct {
 	eventClock
 	random   *rand.Rand
 	messages []queuedMessage
 	waiting  messageQueue
 	pods     []*simulatedPod
-	// free are the ready pods with room for a message.
+	// free are the ready Pods that can receive a message.
 	free []*simulatedPod
 	simulationResult
 	arrived, finished int64
 }
 
-// simulationResult is what is measured.
+// simulationResult contains the measurements of a simulation.
 type simulationResult struct {
 	waits           []float64
 	podSeconds      float64
 	scaleOperations int
-	// interruptedWorkers were stopped with work in flight, and repeated is how many messages had to be
-	// delivered again for it.
+	// interruptedWorkers is the number of workers that were stopped with messages in flight, and
+	// redeliveredMessages the number of messages that were redelivered as a result.
 	interruptedWorkers, redeliveredMessages int
 }
 
@@ -46,143 +47,144 @@ type simulatedPod struct {
 	createdAt float64
 	ready     bool
 	draining  bool
-	// stopped: it has SIGTERM, takes nothing more and ends when it has finished.
+	// stopped is set after SIGTERM: the worker receives no more messages and exits when those in
+	// flight are finished.
 	stopped bool
-	// working on these messages, since.
+	// working contains the messages in flight and the times at which their processing started.
 	working map[int]float64
-	// freeIndex is where it stands in free; -1: it does not.
+	// freeIndex is the index in workerSimulation.free, or -1.
 	freeIndex int
 }
 
 func newWorkerSimulation(messages []queuedMessage, seed uint64) *workerSimulation {
-	y := &workerSimulation{messages: messages, random: rand.New(rand.NewPCG(seed, 2))} //nolint:gosec // A simulation has to be repeatable.
-	y.waits = make([]float64, 0, len(messages))
-	y.scheduleArrival(0)
-	return y
+	w := &workerSimulation{messages: messages, random: rand.New(rand.NewPCG(seed, 2))} //nolint:gosec // a simulation must be reproducible
+	w.waits = make([]float64, 0, len(messages))
+	w.scheduleArrival(0)
+	return w
 }
 
-// scheduleArrival plans the arrival of a message, and with it that of the next.
-func (y *workerSimulation) scheduleArrival(i int) {
-	if i == len(y.messages) {
+// scheduleArrival schedules the arrival of a message, which schedules the next one.
+func (w *workerSimulation) scheduleArrival(i int) {
+	if i == len(w.messages) {
 		return
 	}
-	y.scheduleAfter(y.messages[i].arrivalTime-y.now, func() {
-		y.arrived++
-		y.waiting.pushMessage(i)
-		y.dispatchMessages()
-		y.scheduleArrival(i + 1)
+	w.scheduleAfter(w.messages[i].arrivalTime-w.now, func() {
+		w.arrived++
+		w.waiting.pushMessage(i)
+		w.dispatchMessages()
+		w.scheduleArrival(i + 1)
 	})
 }
 
-// dispatchMessages gives waiting messages to workers that have room, any of them.
-func (y *workerSimulation) dispatchMessages() {
-	for y.waiting.queuedCount() > 0 && len(y.free) > 0 {
-		p := y.free[y.random.IntN(len(y.free))]
-		i := y.waiting.popMessage()
-		p.working[i] = y.now
-		y.updateFreePods(p)
-		y.scheduleAfter(y.messages[i].serviceTime, func() { y.finishMessage(p, i) })
+// dispatchMessages delivers waiting messages to random workers that can receive them.
+func (w *workerSimulation) dispatchMessages() {
+	for w.waiting.queuedCount() > 0 && len(w.free) > 0 {
+		p := w.free[w.random.IntN(len(w.free))]
+		i := w.waiting.popMessage()
+		p.working[i] = w.now
+		w.updateFreePods(p)
+		w.scheduleAfter(w.messages[i].serviceTime, func() { w.finishMessage(p, i) })
 	}
 }
 
-// finishMessage is the end of a message's work, unless its worker was killed in between.
-func (y *workerSimulation) finishMessage(p *simulatedPod, i int) {
-	began, working := p.working[i]
+// finishMessage acknowledges a message, unless its worker was killed.
+func (w *workerSimulation) finishMessage(p *simulatedPod, i int) {
+	startedAt, working := p.working[i]
 	if !working {
 		return
 	}
 	delete(p.working, i)
-	y.finished++
-	y.waits = append(y.waits, began-y.messages[i].arrivalTime)
+	w.finished++
+	w.waits = append(w.waits, startedAt-w.messages[i].arrivalTime)
 	if p.stopped && len(p.working) == 0 {
-		y.removePod(p)
+		w.removePod(p)
 		return
 	}
-	y.updateFreePods(p)
-	y.dispatchMessages()
+	w.updateFreePods(p)
+	w.dispatchMessages()
 }
 
-// updateFreePods keeps free right about one pod.
-func (y *workerSimulation) updateFreePods(p *simulatedPod) {
+// updateFreePods adds a Pod to free or removes it.
+func (w *workerSimulation) updateFreePods(p *simulatedPod) {
 	room := p.ready && !p.draining && !p.stopped && len(p.working) < workerConcurrency
 	switch {
 	case room && p.freeIndex < 0:
-		p.freeIndex = len(y.free)
-		y.free = append(y.free, p)
+		p.freeIndex = len(w.free)
+		w.free = append(w.free, p)
 	case !room && p.freeIndex >= 0:
-		last := y.free[len(y.free)-1]
-		y.free[p.freeIndex], last.freeIndex = last, p.freeIndex
-		y.free = y.free[:len(y.free)-1]
+		last := w.free[len(w.free)-1]
+		w.free[p.freeIndex], last.freeIndex = last, p.freeIndex
+		w.free = w.free[:len(w.free)-1]
 		p.freeIndex = -1
 	}
 }
 
-// createPods makes so many Pods.
-func (y *workerSimulation) createPods(count int) {
+// createPods creates Pods.
+func (w *workerSimulation) createPods(count int) {
 	for range count {
-		p := &simulatedPod{createdAt: y.now, freeIndex: -1, working: map[int]float64{}}
-		y.pods = append(y.pods, p)
-		y.scheduleAfter(medianPodStart*math.Exp(0.3*y.random.NormFloat64()), func() {
+		p := &simulatedPod{createdAt: w.now, freeIndex: -1, working: map[int]float64{}}
+		w.pods = append(w.pods, p)
+		w.scheduleAfter(medianPodStart*math.Exp(0.3*w.random.NormFloat64()), func() {
 			if p.stopped {
 				return
 			}
 			p.ready = true
-			y.updateFreePods(p)
-			y.dispatchMessages()
+			w.updateFreePods(p)
+			w.dispatchMessages()
 		})
 	}
 }
 
-// stopPod sends a Pod SIGTERM. It finishes what it can in its grace, as a worker does that
-// handles the signal; the rest is redelivered when its lease expires.
-func (y *workerSimulation) stopPod(p *simulatedPod) {
+// stopPod sends SIGTERM to a Pod. The worker finishes what it can in its grace period. The other
+// messages are redelivered when their lease expires.
+func (w *workerSimulation) stopPod(p *simulatedPod) {
 	if len(p.working) > 0 {
-		y.interruptedWorkers++
+		w.interruptedWorkers++
 	}
 	p.stopped = true
-	y.updateFreePods(p)
+	w.updateFreePods(p)
 	if len(p.working) == 0 {
-		y.removePod(p)
+		w.removePod(p)
 		return
 	}
-	y.scheduleAfter(gracePeriodSeconds, func() {
+	w.scheduleAfter(gracePeriodSeconds, func() {
 		for _, i := range slices.Sorted(maps.Keys(p.working)) {
 			delete(p.working, i)
-			y.redeliveredMessages++
-			y.scheduleAfter(leaseSeconds, func() {
-				y.waiting.pushMessage(i)
-				y.dispatchMessages()
+			w.redeliveredMessages++
+			w.scheduleAfter(leaseSeconds, func() {
+				w.waiting.pushMessage(i)
+				w.dispatchMessages()
 			})
 		}
-		y.removePod(p)
+		w.removePod(p)
 	})
 }
 
-// removePod is the end of a Pod.
-func (y *workerSimulation) removePod(p *simulatedPod) {
-	if i := slices.Index(y.pods, p); i >= 0 {
-		y.pods = slices.Delete(y.pods, i, i+1)
-		y.podSeconds += y.now - p.createdAt
+// removePod removes a Pod that has exited.
+func (w *workerSimulation) removePod(p *simulatedPod) {
+	if i := slices.Index(w.pods, p); i >= 0 {
+		w.pods = slices.Delete(w.pods, i, i+1)
+		w.podSeconds += w.now - p.createdAt
 	}
 }
 
-// inFlightCount messages, those of Pods that are being stopped too.
-func (y *workerSimulation) inFlightCount() int {
+// inFlightCount returns the number of messages in flight, including those of stopped Pods.
+func (w *workerSimulation) inFlightCount() int {
 	sum := 0
-	for _, p := range y.pods {
+	for _, p := range w.pods {
 		sum += len(p.working)
 	}
 	return sum
 }
 
-// servingPods are the Pods that are neither being drained nor stopped, those that start too.
-func (y *workerSimulation) servingPods() []*simulatedPod {
-	return y.selectPods(func(p *simulatedPod) bool { return !p.draining && !p.stopped })
+// servingPods returns the Pods that are neither draining nor stopped, including starting ones.
+func (w *workerSimulation) servingPods() []*simulatedPod {
+	return w.selectPods(func(p *simulatedPod) bool { return !p.draining && !p.stopped })
 }
 
-func (y *workerSimulation) selectPods(match func(p *simulatedPod) bool) []*simulatedPod {
+func (w *workerSimulation) selectPods(match func(p *simulatedPod) bool) []*simulatedPod {
 	var found []*simulatedPod
-	for _, p := range y.pods {
+	for _, p := range w.pods {
 		if match(p) {
 			found = append(found, p)
 		}
@@ -190,18 +192,18 @@ func (y *workerSimulation) selectPods(match func(p *simulatedPod) bool) []*simul
 	return found
 }
 
-// runToEnd counts what is still there.
-func (y *workerSimulation) runToEnd() simulationResult {
-	y.runUntil(simulationEnd)
-	for _, p := range slices.Clone(y.pods) {
+// runToEnd runs the simulation and adds the unfinished messages and the remaining Pods.
+func (w *workerSimulation) runToEnd() simulationResult {
+	w.runUntil(simulationEnd)
+	for _, p := range slices.Clone(w.pods) {
 		for i := range p.working {
-			y.waits = append(y.waits, p.working[i]-y.messages[i].arrivalTime)
+			w.waits = append(w.waits, p.working[i]-w.messages[i].arrivalTime)
 		}
-		y.removePod(p)
+		w.removePod(p)
 	}
-	for y.waiting.queuedCount() > 0 {
-		y.waits = append(y.waits, y.now-y.messages[y.waiting.popMessage()].arrivalTime)
+	for w.waiting.queuedCount() > 0 {
+		w.waits = append(w.waits, w.now-w.messages[w.waiting.popMessage()].arrivalTime)
 	}
-	slices.Sort(y.waits)
-	return y.simulationResult
+	slices.Sort(w.waits)
+	return w.simulationResult
 }

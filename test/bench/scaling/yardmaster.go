@@ -8,23 +8,23 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// yardmasterModel scales by the function that the operator uses, on the figures that the
-// broker gives it: counters, and no word of the workers about how long messages take.
+// yardmasterModel scales with the operator's function. Its input is the broker's counters: workers
+// report no service times.
 type yardmasterModel struct {
 	*workerSimulation
 	settings scaling.Settings
 	memory   scaling.Memory
 }
 
-// simulateYardmaster has the load worked off by what our function scales.
-func simulateYardmaster(y *workerSimulation, policy scaling.Settings) simulationResult {
-	m := &yardmasterModel{workerSimulation: y, settings: policy}
+// simulateYardmaster runs the simulation with workers that Yardmaster scales.
+func simulateYardmaster(w *workerSimulation, policy scaling.Settings) simulationResult {
+	m := &yardmasterModel{workerSimulation: w, settings: policy}
 	interval := scaling.DecisionInterval.Seconds()
-	y.scheduleEvery(interval, interval*y.random.Float64(), m.scaleOnce)
-	return y.runToEnd()
+	w.scheduleEvery(interval, interval*w.random.Float64(), m.scaleOnce)
+	return w.runToEnd()
 }
 
-// simulationEpoch is when simulated time begins.
+// simulationEpoch is the start of simulated time.
 var simulationEpoch = time.Unix(1_000_000_000, 0)
 
 func (m *yardmasterModel) scaleOnce() {
@@ -39,7 +39,7 @@ func (m *yardmasterModel) scaleOnce() {
 	decision := scaling.Decide(scaling.Observation{
 		Now:      simulationEpoch.Add(toDuration(m.now)),
 		Settings: m.settings,
-		Replicas: int32(len(serving)), //nolint:gosec // At most some dozens.
+		Replicas: int32(len(serving)), //nolint:gosec // at most maxWorkers
 		Ready:    int32(ready),
 		PodStart: toDuration(medianPodStart),
 		Stats:    m.backlogStats(),
@@ -60,8 +60,8 @@ func (m *yardmasterModel) backlogStats() *scaling.BacklogStats {
 	return f
 }
 
-// applyReplicas takes drained Pods back before it makes new ones, and drains idle ones before
-// busy, the youngest first.
+// applyReplicas undrains Pods before it creates new ones, and drains idle Pods before busy ones, the
+// youngest first.
 func (m *yardmasterModel) applyReplicas(replicas int) {
 	serving := m.servingPods()
 	if replicas == len(serving) {
@@ -95,7 +95,7 @@ func (m *yardmasterModel) addWorkers(count int) {
 	m.dispatchMessages()
 }
 
-// stopDrainedPods stops the Pods that are drained.
+// stopDrainedPods stops draining Pods without messages in flight.
 func (m *yardmasterModel) stopDrainedPods() {
 	for _, p := range m.selectPods(func(p *simulatedPod) bool { return p.draining && len(p.working) == 0 }) {
 		m.stopPod(p)

@@ -1,6 +1,5 @@
-// Package crash tests that sequences, queues and sessions survive an operator that is killed
-// all the time. It needs KUBECONFIG to lead to a real API server on which no other operator
-// runs.
+// Package crash tests sequences, queues and sessions while the operator is killed repeatedly. It
+// needs the KUBECONFIG of a real API server, and no other operator may run there.
 package crash
 
 import (
@@ -37,15 +36,15 @@ import (
 
 const (
 	sequences = 200
-	lifetime  = time.Second // of an operator, from being ready, give or take half
+	lifetime  = time.Second // average time from the readiness of an operator until it is killed
 	patience  = 10 * time.Minute
 	root      = "../../.."
 )
 
-// 200 sequences of three steps, some with outputs and some with a step that runs
-// whatever happens, while the operator is killed every second: every step runs exactly
-// once, after the one before it has ended.
-func TestNoStepIsRunTwiceOrSkippedWhileTheOperatorIsKilledEverySecond(t *testing.T) {
+// The operator is killed about every second while it runs 200 sequences of three steps, some with
+// outputs and some with a finally step. Every step must run exactly once, after the previous step
+// has ended.
+func TestNoStepIsRepeatedOrSkippedWhileTheOperatorIsKilledEverySecond(t *testing.T) {
 	if os.Getenv("KUBECONFIG") == "" {
 		t.Skip("KUBECONFIG is not set, so there is no cluster to test against: use make test-integration")
 	}
@@ -118,7 +117,7 @@ func build(t *testing.T) string {
 	return binary
 }
 
-// runAndKill runs one operator after another, and kills each. It returns how many.
+// runAndKill runs one operator after another and kills each. It returns the number of kills.
 func runAndKill(ctx context.Context, t *testing.T, binary, ns string) int {
 	for kills := 0; ; kills++ {
 		health := freeAddress(t)
@@ -133,7 +132,7 @@ func runAndKill(ctx context.Context, t *testing.T, binary, ns string) int {
 		case <-ctx.Done():
 		case <-time.After(lifetime/2 + rand.N(lifetime)):
 		}
-		_ = operator.Process.Kill() // SIGKILL: nothing is tidied up
+		_ = operator.Process.Kill() // SIGKILL: the operator cannot clean up
 		_ = operator.Wait()
 		if ctx.Err() != nil {
 			return kills
@@ -201,8 +200,8 @@ func wantAllCompleted(ctx context.Context, t *testing.T, cluster client.Client, 
 	}
 }
 
-// journal is what happened to the Jobs of a namespace, in the API server's order: one
-// watch shows all changes of one resource in the order in which they were made.
+// journal records when the Jobs of a namespace are created and end, in the order of the API server:
+// a watch delivers all changes of one resource in order.
 type journal struct {
 	mu      sync.Mutex
 	entries []entry
@@ -248,7 +247,7 @@ func (j *journal) add(e entry) {
 	j.entries = append(j.entries, e)
 }
 
-// happened returns, for each sequence, the outcome of its Jobs.
+// happened returns the history of each sequence's Jobs.
 func (j *journal) happened() map[string]string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -256,15 +255,15 @@ func (j *journal) happened() map[string]string {
 	for _, e := range j.entries {
 		what := "ended"
 		if e.made {
-			what = "made"
+			what = "created"
 		}
 		happened[e.owner] += what + " " + e.step + "; "
 	}
 	return happened
 }
 
-// check makes sure that the Jobs of each sequence were made and ended in turns, one for
-// each step, in the spec's order.
+// check checks that each sequence had one Job for each step, in the order of the spec, and that each
+// Job was created after the previous one had ended.
 func (j *journal) check(t *testing.T, cluster client.Client, ns string) {
 	t.Helper()
 	var list v1alpha1.SequentialJobList
@@ -275,13 +274,13 @@ func (j *journal) check(t *testing.T, cluster client.Client, ns string) {
 	for i := range list.Items {
 		sj := &list.Items[i]
 		for _, step := range sj.Status.Steps {
-			want[sj.Name] += "made " + step.Name + "; ended " + step.Name + "; "
+			want[sj.Name] += "created " + step.Name + "; ended " + step.Name + "; "
 		}
 		if steps := strconv.Itoa(len(sj.Status.Steps)); sj.Status.Progress.Display != steps+"/"+steps {
 			t.Errorf("%s: progress %s", sj.Name, sj.Status.Progress.Display)
 		}
 	}
-	deadline := time.Now().Add(10 * time.Second) // the watch may be a little behind
+	deadline := time.Now().Add(10 * time.Second) // the watch may lag behind
 	for time.Now().Before(deadline) && !maps.Equal(want, j.happened()) {
 		pause(t.Context())
 	}

@@ -27,13 +27,13 @@ import (
 
 const (
 	queuesOfEach = 10
-	letters      = 300 // of each queue: more than are moved at once
+	letters      = 300 // in each queue: more than one batch
 )
 
-// 30 queues, ten of each deletionPolicy, are made and deleted again while two operators
-// that know nothing of each other are killed every second: what is to go goes, what is to
-// stay stays, and every dead letter arrives once.
-func TestQueuesAreRemovedAsDeclaredWhileTwoOperatorsAreKilledEverySecond(t *testing.T) {
+// 30 queues, ten of each deletionPolicy, are created and deleted while two operators without leader
+// election are killed about every second. Each queue must be deleted or retained on the broker
+// according to its policy, and each dead letter must be moved exactly once.
+func TestDeletionPoliciesHoldWhileTwoOperatorsAreKilledEverySecond(t *testing.T) {
 	if os.Getenv("KUBECONFIG") == "" {
 		t.Skip("KUBECONFIG is not set, so there is no cluster to test against: use make test-integration")
 	}
@@ -62,7 +62,7 @@ func TestQueuesAreRemovedAsDeclaredWhileTwoOperatorsAreKilledEverySecond(t *test
 	for range 2 {
 		go func() { kills <- killQueueOperators(killing, t, binary, ns.Name) }()
 	}
-	declare(ctx, t, cluster, ns.Name, "morgue", "Retain")
+	declare(ctx, t, cluster, ns.Name, "archive", "Retain")
 	var names []string
 	for _, policy := range []string{"Retain", "Drain", "Purge"} {
 		for i := range queuesOfEach {
@@ -89,19 +89,19 @@ func TestQueuesAreRemovedAsDeclaredWhileTwoOperatorsAreKilledEverySecond(t *test
 	}
 	waitForQueues(ctx, t, cluster, ns.Name, func(*v1alpha1.Queue) bool { return true }, 1)
 	stopKilling()
-	t.Logf("%d queues were made and removed while operators were killed %d times", len(names), <-kills+<-kills)
+	t.Logf("%d queues were created and deleted while operators were killed %d times", len(names), <-kills+<-kills)
 	checkStreams(t, js)
 
-	if err := cluster.Patch(t.Context(), &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "morgue"}},
+	if err := cluster.Patch(t.Context(), &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "archive"}},
 		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// checkStreams compares what is left on the server with what should be.
+// checkStreams compares the streams on the server with the expected ones.
 func checkStreams(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
-	got, want := map[string]uint64{}, map[string]uint64{"yardmaster_morgue": 0, "yardmaster_morgue_dead": 3 * queuesOfEach * letters}
+	got, want := map[string]uint64{}, map[string]uint64{"yardmaster_archive": 0, "yardmaster_archive_dead": 3 * queuesOfEach * letters}
 	for i := range queuesOfEach {
 		want[fmt.Sprintf("yardmaster_retain-%d", i)] = 0
 		want[fmt.Sprintf("yardmaster_retain-%d_dead", i)] = 0
@@ -126,15 +126,15 @@ func declare(ctx context.Context, t *testing.T, cluster client.Client, ns, name,
 	q.Spec.Broker = &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
 	q.Spec.Broker.URLSecretRef.Name = "broker"
 	q.Spec.DeletionPolicy = v1alpha1.DeletionPolicy(policy)
-	if name != "morgue" {
-		q.Spec.DeadLetter = &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterMove, MoveTo: "morgue"}
+	if name != "archive" {
+		q.Spec.DeadLetter = &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterMove, MoveTo: "archive"}
 	}
 	if err := cluster.Create(ctx, q); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// waitForQueues waits until there are so many, and all are so.
+// waitForQueues waits until the number of Queues is as given, and all satisfy the condition.
 func waitForQueues(ctx context.Context, t *testing.T, cluster client.Client, ns string, so func(*v1alpha1.Queue) bool, number int) {
 	t.Helper()
 	for {
@@ -153,13 +153,13 @@ func waitForQueues(ctx context.Context, t *testing.T, cluster client.Client, ns 
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("%d of %d queues are so, want %d", are, len(list.Items), number)
+			t.Fatalf("%d of %d queues satisfy the condition, want %d", are, len(list.Items), number)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }
 
-// killQueueOperators runs one operator after another, and kills each.
+// killQueueOperators runs one operator after another and kills each. It returns the number of kills.
 func killQueueOperators(ctx context.Context, t *testing.T, binary, ns string) int {
 	for kills := 0; ; kills++ {
 		health := freeAddress(t)
@@ -174,7 +174,7 @@ func killQueueOperators(ctx context.Context, t *testing.T, binary, ns string) in
 		case <-ctx.Done():
 		case <-time.After(lifetime/2 + rand.N(lifetime)):
 		}
-		_ = operator.Process.Kill() // SIGKILL: nothing is tidied up
+		_ = operator.Process.Kill() // SIGKILL: the operator cannot clean up
 		_ = operator.Wait()
 		if ctx.Err() != nil {
 			return kills
@@ -196,7 +196,7 @@ func jetStream(t *testing.T, s *natstest.Server) jetstream.JetStream {
 	return js
 }
 
-// installCRDs installs those that queues need.
+// installCRDs installs the CRDs of all kinds that the tests use.
 func installCRDs(t *testing.T, cluster client.Client) {
 	t.Helper()
 	for _, plural := range []string{"sequentialjobs", "queues", "workerpools", "policies", "agenticsessions", "sessionrunners"} {

@@ -18,12 +18,12 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// maxGoroutines that the number of goroutines may differ by. It goes up and down by some with what is
-// under way just then.
+// maxGoroutines is the tolerated difference between two numbers of goroutines, which vary with the
+// current work.
 const maxGoroutines = 5
 
-// Sessions are made and deleted in turns while the operator runs: it has as many goroutines
-// after them as before, and none when it is stopped.
+// Sessions are created and deleted repeatedly while the operator runs. The number of goroutines
+// after that is the same as before, and none is left when the operator has stopped.
 func TestSessionsLeaveNoGoroutines(t *testing.T) {
 	s := newTestEnv(t)
 	s.closeConnections()
@@ -49,7 +49,7 @@ func TestSessionsLeaveNoGoroutines(t *testing.T) {
 	end := s.goroutinesAtRest()
 	t.Logf("%d goroutines after %d sessions, %d before", end, all, begin)
 	if end > begin+maxGoroutines || end < begin-maxGoroutines {
-		t.Errorf("%d goroutines after %d sessions, %d before: want no more than %d between", end, all, begin, maxGoroutines)
+		t.Errorf("%d goroutines after %d sessions, %d before: want a difference of at most %d", end, all, begin, maxGoroutines)
 	}
 	stop()
 	if err := <-stopped; err != nil {
@@ -60,16 +60,15 @@ func TestSessionsLeaveNoGoroutines(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-// runRound makes sessions, waits until each has its Job, and deletes them with all that they are
-// made of.
+// runRound creates sessions, waits until each has its Job, and deletes them with all their objects.
 func (s *testEnv) runRound(first, number int) {
 	s.t.Helper()
-	var made []*v1alpha1.AgenticSession
+	var sessions []*v1alpha1.AgenticSession
 	for i := range number {
-		made = append(made, s.newSession(first+i))
-		s.create(made[i])
+		sessions = append(sessions, s.newSession(first+i))
+		s.create(sessions[i])
 	}
-	for _, one := range made {
+	for _, one := range sessions {
 		s.eventually("a Job of "+one.Name, func() bool {
 			if err := s.Get(s.t.Context(), client.ObjectKeyFromObject(one), one); err != nil {
 				s.t.Fatal(err)
@@ -80,7 +79,7 @@ func (s *testEnv) runRound(first, number int) {
 			s.t.Fatal(err)
 		}
 	}
-	s.eventually("all Jobs to be gone", func() bool {
+	s.eventually("all Jobs to be deleted", func() bool {
 		var jobs batchv1.JobList
 		if err := s.List(s.t.Context(), &jobs, client.InNamespace(s.namespace)); err != nil {
 			s.t.Fatal(err)
@@ -89,12 +88,12 @@ func (s *testEnv) runRound(first, number int) {
 	})
 }
 
-// goroutinesAtRest is how many goroutines there are when nothing is under way: as many as ten times in
-// a row.
+// goroutinesAtRest returns the number of goroutines when the operator is idle: when ten measurements
+// in a row are equal.
 func (s *testEnv) goroutinesAtRest() int {
 	s.t.Helper()
 	var seen []int
-	s.eventually("the goroutines to come to rest", func() bool {
+	s.eventually("a constant number of goroutines", func() bool {
 		s.closeConnections()
 		seen = append(seen, runtime.NumGoroutine())
 		last := seen[max(len(seen)-10, 0):]
@@ -103,8 +102,8 @@ func (s *testEnv) goroutinesAtRest() int {
 	return seen[len(seen)-1]
 }
 
-// closeConnections of the test's own, which are no concern of the operator's. Transports of the
-// same configuration are one.
+// closeConnections closes the idle connections of the test, whose goroutines do not belong to the
+// operator. Equal configurations share one transport.
 func (s *testEnv) closeConnections() {
 	s.t.Helper()
 	transport, err := rest.TransportFor(s.config)

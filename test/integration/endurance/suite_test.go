@@ -1,6 +1,5 @@
-// Package endurance tests what only many sessions show, one after another: that nothing piles
-// up, in the operator or in the cluster. It needs KUBECONFIG to lead to a real API server on
-// which no other operator runs.
+// Package endurance tests that many consecutive sessions leave nothing behind, in the operator or in
+// the cluster. It needs the KUBECONFIG of a real API server, and no other operator may run there.
 package endurance
 
 import (
@@ -108,14 +107,14 @@ func (s *testEnv) installCRDs() {
 	}
 }
 
-// newSession is a new one that has all that a session can be made of.
+// newSession returns a new session with all optional features.
 func (s *testEnv) newSession(i int) *v1alpha1.AgenticSession {
 	session := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%04d", i), Namespace: s.namespace}}
 	session.Spec.Prompt, session.Spec.Interactive, session.Spec.Workspace = "do it", true, &v1alpha1.SessionWorkspace{}
 	return session
 }
 
-// eventually waits until condition holds.
+// eventually waits until condition is true.
 func (s *testEnv) eventually(what string, condition func() bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); !condition(); {

@@ -45,7 +45,7 @@ func createSequenceIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *sequ
 	return s
 }
 
-// newSequenceTest returns a SequentialJob that can be created.
+// newSequenceTest completes a SequentialJob without creating it.
 func newSequenceTest(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *sequenceTest {
 	t.Helper()
 	sj.ObjectMeta = metav1.ObjectMeta{Name: sj.Name, Namespace: ns}
@@ -255,18 +255,17 @@ func (s *sequenceTest) wantEvent(reason string) {
 // waitUntilDeleted waits until an object no longer exists.
 func (s *sequenceTest) waitUntilDeleted(object client.Object) {
 	s.t.Helper()
-	eventually(s.t, object.GetName()+" to be gone", func() bool {
+	eventually(s.t, object.GetName()+" to be deleted", func() bool {
 		return apierrors.IsNotFound(cluster.Get(s.t.Context(), client.ObjectKeyFromObject(object), object))
 	})
 }
 
-// wantUnchanged checks that nothing about the SequentialJob changes for a while, although the operator
-// reconciles it.
+// wantUnchanged checks that the condition remains true for 3 s while the operator reconciles.
 func (s *sequenceTest) wantUnchanged(what string, holds func() bool) {
 	s.t.Helper()
 	for until := time.Now().Add(3 * time.Second); time.Now().Before(until); pause(s.t.Context()) {
 		if !holds() {
-			s.t.Fatalf("%s did not stay; the status is\n%s", what, describe(s.readSequence()))
+			s.t.Fatalf("%s changed; the status is\n%s", what, describe(s.readSequence()))
 		}
 	}
 }
