@@ -5,39 +5,38 @@ import (
 	"slices"
 )
 
-// kedaSettings are what one sets in a ScaledObject, and what its HorizontalPodAutoscaler
-// does with it. Times are in seconds.
+// kedaSettings are the settings of a ScaledObject and of its HorizontalPodAutoscaler. Times are in
+// seconds.
 type kedaSettings struct {
-	// polling is how often KEDA looks whether anything waits, which is all that wakes
-	// from 0; cooldown is how long nothing must have before it goes to 0.
+	// polling is the interval at which KEDA checks the queue to scale from 0 to 1. After the
+	// queue was empty for cooldown, KEDA scales to 0.
 	polling, cooldown float64
-	// threshold is how many messages make a replica, those in flight included: what the
-	// NATS JetStream scaler calls lagThreshold.
+	// threshold is the target number of messages per replica, including those in flight: the
+	// lagThreshold of the NATS JetStream scaler.
 	threshold float64
-	// stabilization is the time of which the highest recommendation holds.
+	// stabilization is the stabilization window for scaling down.
 	stabilization float64
-	// unlimitedScaleUp lets it grow as it wants; otherwise to the double or by 4 Pods every 15 s.
+	// unlimitedScaleUp removes the default limit of doubling, or of adding 4 Pods, every 15 s.
 	unlimitedScaleUp bool
 }
 
 const (
-	// autoscalerSyncPeriod of the HorizontalPodAutoscaler: a flag of the controller manager, which
-	// nobody who deploys a workload sets.
+	// autoscalerSyncPeriod is the default of a flag of the controller manager, which users who
+	// deploy workloads cannot change.
 	autoscalerSyncPeriod = 15.0
-	// autoscalerTolerance by which the ratio must differ from 1.
+	// autoscalerTolerance is the difference of the ratio from 1 up to which nothing is scaled.
 	autoscalerTolerance = 0.1
 )
 
-// kedaModel models KEDA 2 and the HorizontalPodAutoscaler it makes, for an external metric with
-// an average value, as their documentation describes them: KEDA's loop wakes from 0 and
-// goes to 0, everything between is the autoscaler's. What it leaves out is in their
-// favour: a metric takes no time to be read, and a Deployment none to follow.
+// kedaModel models KEDA 2 and its HorizontalPodAutoscaler, for an external metric with an average
+// value, according to their documentation: KEDA scales between 0 and 1, and the autoscaler scales
+// above 1. The simplifications favor KEDA: reading a metric and changing a Deployment take no time.
 type kedaModel struct {
 	*workerSimulation
 	kedaSettings
 	maxReplicas int
 	lastActive  float64
-	// recommendations of the stabilization time.
+	// recommendations of the stabilization window.
 	recommendations []recommendation
 }
 
@@ -46,7 +45,7 @@ type recommendation struct {
 	replicas int
 }
 
-// simulateKEDA has the load worked off by what KEDA scales.
+// simulateKEDA processes the load with workers that KEDA scales.
 func simulateKEDA(y *workerSimulation, most int32, settings kedaSettings) simulationResult {
 	k := &kedaModel{workerSimulation: y, kedaSettings: settings, maxReplicas: int(most)}
 	y.scheduleEvery(k.polling, k.polling*y.random.Float64(), k.pollQueue)
@@ -54,12 +53,12 @@ func simulateKEDA(y *workerSimulation, most int32, settings kedaSettings) simula
 	return y.runToEnd()
 }
 
-// queueLength is pending messages and those not acknowledged, as the scaler counts them.
+// queueLength returns the number of pending and unacknowledged messages, which KEDA's scaler counts.
 func (k *kedaModel) queueLength() float64 {
 	return float64(k.waiting.queuedCount() + k.inFlightCount())
 }
 
-// pollQueue is KEDA's own loop: between 0 and 1 only.
+// pollQueue is one iteration of KEDA's loop, which scales only from and to 0.
 func (k *kedaModel) pollQueue() {
 	if k.queueLength() > 0 {
 		k.lastActive = k.now
@@ -73,7 +72,8 @@ func (k *kedaModel) pollQueue() {
 	}
 }
 
-// syncAutoscaler is the HorizontalPodAutoscaler's loop. It asks KEDA for the metric as it is now.
+// syncAutoscaler is one iteration of the HorizontalPodAutoscaler's loop. KEDA returns the current
+// metric.
 func (k *kedaModel) syncAutoscaler() {
 	current := len(k.servingPods())
 	if current == 0 {
@@ -91,8 +91,8 @@ func (k *kedaModel) syncAutoscaler() {
 	k.scaleDeployment(desired)
 }
 
-// stabilizedReplicas is the highest recommendation of the stabilization time, if that is not more
-// than there are.
+// stabilizedReplicas returns the highest recommendation of the stabilization window, but at most the
+// current number of replicas when scaling down.
 func (k *kedaModel) stabilizedReplicas(desired, current int) int {
 	k.recommendations = slices.DeleteFunc(k.recommendations, func(r recommendation) bool {
 		return r.at < k.now-k.stabilization
@@ -108,8 +108,8 @@ func (k *kedaModel) stabilizedReplicas(desired, current int) int {
 	return min(highest, current)
 }
 
-// scaleDeployment changes the Deployment. It knows nothing of what Pods are at: those that are not
-// ready go first, then any.
+// scaleDeployment changes the Deployment. Kubernetes deletes Pods that are not ready first, and then
+// others at random, whether they are busy or not.
 func (k *kedaModel) scaleDeployment(replicas int) {
 	serving := k.servingPods()
 	if replicas == len(serving) {
@@ -127,7 +127,7 @@ func (k *kedaModel) scaleDeployment(replicas int) {
 	}
 }
 
-// compareTrueFirst puts what is true before what is not.
+// compareTrueFirst orders true before false.
 func compareTrueFirst(a, b bool) int {
 	switch {
 	case a && !b:

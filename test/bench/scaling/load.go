@@ -6,21 +6,22 @@ import (
 	"slices"
 )
 
-// queuedMessage is one of a load: when it comes, and how long its work takes, in seconds.
+// queuedMessage has the arrival time of a message and the duration of its work, in seconds.
 type queuedMessage struct {
 	arrivalTime, serviceTime float64
 }
 
-// messageLoad is a way in which messages come. Its numbers are drawn by a seed, so that each
-// scaler gets the very same messages.
+// messageLoad is a pattern of arrivals. The numbers are drawn from a seed, so that all scalers
+// process the same messages.
 type messageLoad struct {
 	name, description string
-	// maxWorkers workers there may be.
+	// maxWorkers is the upper limit of the number of workers.
 	maxWorkers   int32
 	drawMessages func(r *rand.Rand) []queuedMessage
 }
 
-// arrivalPeriod is how long messages come; the clock runs on until all are finished that can be.
+// Messages arrive during arrivalPeriod. The clock continues until simulationEnd, so that the workers
+// can finish them.
 const (
 	arrivalPeriod = 3600.0
 	simulationEnd = arrivalPeriod + 900
@@ -30,15 +31,15 @@ func messageLoads() []messageLoad {
 	return []messageLoad{
 		{
 			name: "bursts", maxWorkers: 50, drawMessages: drawBursts,
-			description: "3 bursts of 3,000 to 7,000 messages at once, nothing between; 1 s each, exponential",
+			description: "3 bursts of 3,000 to 7,000 messages at once, none in between; 1 s each, exponential",
 		},
 		{
 			name: "sine", maxWorkers: 40, drawMessages: drawSineWave,
-			description: "2 to 75 messages a second and back in 15 min; 2 s each, lognormal",
+			description: "2 to 75 messages a second, with a period of 15 min; 2 s each, lognormal",
 		},
 		{
 			name: "steps", maxWorkers: 40, drawMessages: drawRateSteps,
-			description: "another rate from 0 to 70 a second every 5 to 10 min; 2 s each, exponential",
+			description: "a new rate from 0 to 70 a second every 5 to 10 min; 2 s each, exponential",
 		},
 		{
 			name: "spikes", maxWorkers: 40, drawMessages: drawSpikes,
@@ -96,7 +97,7 @@ func drawSpikes(r *rand.Rand) []queuedMessage {
 	return drawPoissonArrivals(r, 140, rate, func() float64 { return drawLognormal(r, 1, 1) })
 }
 
-// drawPoissonArrivals draws arrivals whose rate changes, by thinning those of the highest rate.
+// drawPoissonArrivals draws arrivals with a varying rate, by thinning those of the highest rate.
 func drawPoissonArrivals(r *rand.Rand, highest float64, rate func(t float64) float64, service func() float64) []queuedMessage {
 	var all []queuedMessage
 	for t := r.ExpFloat64() / highest; t < arrivalPeriod; t += r.ExpFloat64() / highest {
@@ -109,7 +110,7 @@ func drawPoissonArrivals(r *rand.Rand, highest float64, rate func(t float64) flo
 
 func drawExponential(r *rand.Rand, mean float64) float64 { return mean * r.ExpFloat64() }
 
-// drawLognormal has the mean given, and a standard deviation of spread times that.
+// drawLognormal draws a number with this mean and a standard deviation of spread times the mean.
 func drawLognormal(r *rand.Rand, mean, spread float64) float64 {
 	variance := math.Log(1 + spread*spread)
 	return math.Exp(math.Log(mean) - variance/2 + math.Sqrt(variance)*r.NormFloat64())

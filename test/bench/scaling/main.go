@@ -1,17 +1,16 @@
-// Command scalebench compares how our function scales with how KEDA and the
-// HorizontalPodAutoscaler do, in simulated time:
+// Command scaling compares the operator's scaling function with KEDA and its
+// HorizontalPodAutoscaler, in simulated time.
 //
-//	go run ./test/bench/scaling            the table
-//	go run ./test/bench/scaling -sweep     many settings of KEDA, against ours
+//	go run ./test/bench/scaling            prints the comparison
+//	go run ./test/bench/scaling -sweep     compares with many settings of KEDA
 //
-// Messages come in four ways; each way is drawn from several seeds, and each scaler gets
-// the very same messages. The workers are the same too: ten messages at once, eight
-// seconds to start. What differs is who says how many there are, and what becomes of a
-// worker that is one too many.
+// There are four patterns of arrivals. Each is drawn from several seeds, and all scalers process
+// the same messages with the same workers, which take eight seconds to start and process ten
+// messages concurrently. The scalers differ in the number of workers and in how they remove them.
 //
-// All this is a model. Ours asks the function that the operator uses, every two seconds,
-// and removes a worker only after it has finished. Of KEDA's and the autoscaler's loops
-// keda.go says what is modelled; in doubt the model is kind to them.
+// All scalers are models. Yardmaster's calls the operator's function every two seconds and drains
+// workers before it removes them. keda.go describes the model of KEDA and the autoscaler, whose
+// simplifications favor KEDA.
 package main
 
 import (
@@ -21,30 +20,29 @@ import (
 	"os"
 )
 
-// firstHeldOutSeed is where the seeds begin that were held out; the function was developed on those from 1 on,
-// and its constants were chosen on some from 1001 on
-// and from 2001 on.
+// firstHeldOutSeed is the first seed that was not used before. The function was developed with seeds
+// from 1, and its constants were chosen with seeds from 1001 and from 2001.
 const firstHeldOutSeed = 3001
 
 func main() {
 	if err := runBenchmark(); err != nil {
-		fmt.Fprintln(os.Stderr, "scalebench:", err)
+		fmt.Fprintln(os.Stderr, "scaling:", err)
 		os.Exit(1)
 	}
 }
 
 func runBenchmark() error {
-	seeds := flag.Uint64("seeds", 20, "from how many seeds each load is drawn")
-	all := flag.Bool("sweep", false, "try KEDA with many thresholds, and print which are better than ours")
+	seeds := flag.Uint64("seeds", 20, "number of seeds for each load")
+	all := flag.Bool("sweep", false, "compare with many settings of KEDA, and print which are better")
 	flag.Parse()
 	if *seeds == 0 || *seeds > 1000 {
-		return errors.New("-seeds must be 1 to 1000")
+		return errors.New("-seeds must be between 1 and 1000")
 	}
 	if *all {
 		return sweepThresholds(os.Stdout, *seeds)
 	}
-	known := printTable(os.Stdout, fmt.Sprintf("Seeds 1 to %d, on which the function was developed", *seeds), 1, *seeds)
+	known := printTable(os.Stdout, fmt.Sprintf("Seeds 1 to %d, with which the function was developed", *seeds), 1, *seeds)
 	fmt.Println()
-	unknown := printTable(os.Stdout, fmt.Sprintf("Seeds %d to %d, on which it was not", firstHeldOutSeed, firstHeldOutSeed+*seeds-1), firstHeldOutSeed, *seeds)
+	unknown := printTable(os.Stdout, fmt.Sprintf("Seeds %d to %d, which were held out", firstHeldOutSeed, firstHeldOutSeed+*seeds-1), firstHeldOutSeed, *seeds)
 	return errors.Join(known, unknown)
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// meanResults is the mean over the seeds of what was measured.
+// meanResults contains the means over all seeds.
 type meanResults struct {
 	p50, p95, p99                           float64
 	podSeconds                              float64
@@ -15,7 +15,7 @@ type meanResults struct {
 	interruptedWorkers, redeliveredMessages float64
 }
 
-// measureScaler has a load, drawn from each of the seeds, worked off.
+// measureScaler simulates a load with each of the seeds.
 func measureScaler(l messageLoad, s scalerModel, first, count uint64) meanResults {
 	results := make([]simulationResult, count)
 	var group errgroup.Group
@@ -26,7 +26,7 @@ func measureScaler(l messageLoad, s scalerModel, first, count uint64) meanResult
 			return nil
 		})
 	}
-	_ = group.Wait() // nothing fails
+	_ = group.Wait() // the functions return no errors
 	sum := meanResults{}
 	for _, r := range results {
 		sum.p50 += r.waitQuantile(0.5)
@@ -41,13 +41,13 @@ func measureScaler(l messageLoad, s scalerModel, first, count uint64) meanResult
 	return meanResults{sum.p50 / n, sum.p95 / n, sum.p99 / n, sum.podSeconds / n, sum.scaleOperations / n, sum.interruptedWorkers / n, sum.redeliveredMessages / n}
 }
 
-// simulateSeed has the load of one seed worked off.
+// simulateSeed simulates a load with one seed.
 func simulateSeed(l messageLoad, s scalerModel, seed uint64) simulationResult {
-	messages := l.drawMessages(rand.New(rand.NewPCG(seed, 1))) //nolint:gosec // A simulation has to be repeatable.
+	messages := l.drawMessages(rand.New(rand.NewPCG(seed, 1))) //nolint:gosec // the simulation must be reproducible
 	return s.run(newWorkerSimulation(messages, seed), l.maxWorkers)
 }
 
-// waitQuantile of the waits, which are in order.
+// waitQuantile returns a quantile of the waits, which are sorted.
 func (r *simulationResult) waitQuantile(q float64) float64 {
 	if len(r.waits) == 0 {
 		return 0

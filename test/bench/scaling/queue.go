@@ -1,6 +1,6 @@
 package main
 
-// messageQueue is the waiting messages by their number, in the order in which they came.
+// messageQueue contains the numbers of the waiting messages in the order of their arrival.
 type messageQueue struct {
 	numbers []int
 	taken   int

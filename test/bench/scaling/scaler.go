@@ -8,17 +8,16 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// scalerModel is one of those that are compared.
+// scalerModel is a scaler in the comparison.
 type scalerModel struct {
 	name string
 	run  func(y *workerSimulation, most int32) simulationResult
 }
 
-// waitObjective that ours is given: that messages wait as short as may be, which is what the
-// thresholds that KEDA is given are for.
+// waitObjective is Yardmaster's SLO. It is short, because KEDA's thresholds also aim at short waits.
 const waitObjective = 5 * time.Second
 
-// yardmasterScaler has all its defaults but the objective.
+// yardmasterScaler returns Yardmaster with default settings except the SLO.
 func yardmasterScaler() scalerModel {
 	return scalerModel{"Yardmaster", func(y *workerSimulation, most int32) simulationResult {
 		autoscaling := &v1alpha1.Autoscaling{MaxReplicas: most, SLO: &v1alpha1.WaitObjective{WaitP95: new(v1alpha1.Duration)}}
@@ -27,15 +26,15 @@ func yardmasterScaler() scalerModel {
 	}}
 }
 
-// defaultKEDA is what KEDA and the autoscaler do when nothing is set but the trigger.
+// defaultKEDA returns KEDA and the autoscaler with default settings.
 func defaultKEDA() scalerModel {
 	return newKEDAScaler("KEDA, defaults", kedaSettings{polling: 30, cooldown: 300, threshold: 10, stabilization: 300})
 }
 
-// tunedThreshold is a threshold that fills as much of the workers' time as ours does.
+// tunedThreshold is the threshold with which KEDA's workers have the same utilization as Yardmaster's.
 const tunedThreshold = 8
 
-// tunedKEDA is what somebody sets who knows them well. It may also grow as fast as it wants.
+// tunedKEDA returns KEDA with the settings of an expert, and without a limit for scaling up.
 func tunedKEDA(threshold, stabilization float64) scalerModel {
 	return newKEDAScaler(
 		fmt.Sprintf("KEDA, tuned, %g s", stabilization),
@@ -47,7 +46,7 @@ func newKEDAScaler(name string, settings kedaSettings) scalerModel {
 	return scalerModel{name, func(y *workerSimulation, most int32) simulationResult { return simulateKEDA(y, most, settings) }}
 }
 
-// comparedScalers are the rows of the table.
+// comparedScalers returns the scalers in the order of the table, Yardmaster first.
 func comparedScalers() []scalerModel {
 	return []scalerModel{yardmasterScaler(), defaultKEDA(), tunedKEDA(tunedThreshold, 60), tunedKEDA(tunedThreshold, 30)}
 }

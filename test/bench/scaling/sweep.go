@@ -6,16 +6,16 @@ import (
 	"text/tabwriter"
 )
 
-// sweepThresholds tries KEDA with many settings, and prints for each load which of them wait shorter
-// than ours, and which take fewer Pods' time. One that does both would be better than ours.
+// sweepThresholds compares Yardmaster with many settings of KEDA. It prints for each load which
+// settings have shorter waits, and which use fewer pod-seconds.
 func sweepThresholds(w io.Writer, count uint64) error {
 	rows := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
-	fmt.Fprintln(rows, "| Load\t| Threshold\t| Stabilization, s\t| p95 wait, s\t| p99 wait, s\t| Pod-seconds\t| Against ours\t|")
+	fmt.Fprintln(rows, "| Load\t| Threshold\t| Stabilization, s\t| p95 wait, s\t| p99 wait, s\t| Pod-seconds\t| Compared with Yardmaster\t|")
 	fmt.Fprintln(rows, "|---\t|---:\t|---:\t|---:\t|---:\t|---:\t|---\t|")
 	better := 0
 	for _, l := range messageLoads() {
 		our := measureScaler(l, yardmasterScaler(), firstHeldOutSeed, count)
-		fmt.Fprintf(rows, "| %s\t| ours\t| \t| %.3f\t| %.1f\t| %.0f\t| \t|\n", l.name, our.p95, our.p99, our.podSeconds)
+		fmt.Fprintf(rows, "| %s\t| Yardmaster\t| \t| %.3f\t| %.1f\t| %.0f\t| \t|\n", l.name, our.p95, our.p99, our.podSeconds)
 		for _, threshold := range []float64{6, 7, tunedThreshold, 9, 10, 12, 15, 20, 30} {
 			for _, stabilization := range []float64{15, 30, 60} {
 				m := measureScaler(l, tunedKEDA(threshold, stabilization), firstHeldOutSeed, count)
@@ -31,14 +31,14 @@ func sweepThresholds(w io.Writer, count uint64) error {
 	if err := rows.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n%d settings wait no longer than ours and take no more Pods' time.\n", better)
+	fmt.Fprintf(w, "\n%d settings are better than Yardmaster in both waits and pod-seconds.\n", better)
 	return nil
 }
 
-// verdictBetterInBoth is the verdict on ours where a setting of KEDA's is better in both.
+// verdictBetterInBoth is the verdict for a setting with shorter waits and fewer pod-seconds.
 const verdictBetterInBoth = "better in both"
 
-// describeDifference is what the setting is, seen from ours.
+// describeDifference returns the verdict for a setting of KEDA, compared with Yardmaster.
 func (s meanResults) describeDifference(theirs meanResults) string {
 	shorter := theirs.p95 < s.p95 || theirs.p95 <= immediateWait
 	cheaper := theirs.podSeconds < s.podSeconds

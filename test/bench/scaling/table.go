@@ -8,18 +8,17 @@ import (
 )
 
 const (
-	// maxOperationsRatio is how many times KEDA's scale operations ours may be.
+	// maxOperationsRatio is the maximum ratio of Yardmaster's scale operations to KEDA's.
 	maxOperationsRatio = 1.5
 	// immediateWait is the waiting time of an immediate delivery, the shortest in the model.
 	immediateWait = 0.01
 )
 
-// printTable prints a table, and says where ours is not what it should be: better in waiting,
-// with no more Pods' time, not many more operations, and no busy victim.
+// printTable prints the comparison, and returns an error for each target that is missed.
 func printTable(w io.Writer, title string, first, count uint64) error {
-	fmt.Fprintf(w, "%s. Means of an hour.\n\n", title)
+	fmt.Fprintf(w, "%s. Means of one hour.\n\n", title)
 	rows := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
-	fmt.Fprintln(rows, "| Load\t| Scaler\t| p95 wait, s\t| p99 wait, s\t| Pod-seconds\t| Scale operations\t| Busy victims\t| Delivered again\t|")
+	fmt.Fprintln(rows, "| Load\t| Scaler\t| p95 wait, s\t| p99 wait, s\t| Pod-seconds\t| Scale operations\t| Interrupted workers\t| Redelivered\t|")
 	fmt.Fprintln(rows, "|---\t|---\t|---:\t|---:\t|---:\t|---:\t|---:\t|---:\t|")
 	var missed []error
 	for _, l := range messageLoads() {
@@ -40,20 +39,20 @@ func printTable(w io.Writer, title string, first, count uint64) error {
 	return errors.Join(errors.Join(missed...), rows.Flush())
 }
 
-// checkTargets says in what ours is not better than theirs.
+// checkTargets returns an error for each target that is missed in comparison with another scaler.
 func (s meanResults) checkTargets(theirs meanResults) error {
 	var errs []error
 	if s.p95 >= theirs.p95 && s.p95 > immediateWait {
-		errs = append(errs, fmt.Errorf("the p95 wait is %.3f s, theirs %.3f s", s.p95, theirs.p95))
+		errs = append(errs, fmt.Errorf("the p95 wait is %.3f s, the other scaler's is %.3f s", s.p95, theirs.p95))
 	}
 	if s.podSeconds > theirs.podSeconds {
-		errs = append(errs, fmt.Errorf("it takes %.0f pod-seconds, theirs %.0f", s.podSeconds, theirs.podSeconds))
+		errs = append(errs, fmt.Errorf("it uses %.0f pod-seconds, the other scaler %.0f", s.podSeconds, theirs.podSeconds))
 	}
 	if s.scaleOperations > maxOperationsRatio*theirs.scaleOperations {
-		errs = append(errs, fmt.Errorf("it takes %.1f scale operations, theirs %.1f", s.scaleOperations, theirs.scaleOperations))
+		errs = append(errs, fmt.Errorf("it makes %.1f scale operations, the other scaler %.1f", s.scaleOperations, theirs.scaleOperations))
 	}
 	if s.interruptedWorkers > 0 {
-		errs = append(errs, fmt.Errorf("%.1f workers were stopped at work", s.interruptedWorkers))
+		errs = append(errs, fmt.Errorf("%.1f workers were interrupted", s.interruptedWorkers))
 	}
 	return errors.Join(errs...)
 }

@@ -8,60 +8,61 @@ import (
 )
 
 const (
-	// workerConcurrency of a worker.
+	// workerConcurrency is the number of messages that a worker processes concurrently.
 	workerConcurrency = 10
-	// medianPodStart is the median time from a Pod's making until it takes messages.
+	// medianPodStart is the median time from the creation of a Pod until it is ready.
 	medianPodStart = 8.0
-	// leaseSeconds after which a message of a killed worker is delivered again.
+	// leaseSeconds is the time after which a message of a killed worker is redelivered.
 	leaseSeconds = 30.0
-	// gracePeriodSeconds that a Pod has between SIGTERM and SIGKILL: what Kubernetes gives by default.
+	// gracePeriodSeconds is the time between SIGTERM and SIGKILL, the default of Kubernetes.
 	gracePeriodSeconds = 30.0
 )
 
-// workerSimulation is the queue and its workers.
+// workerSimulation simulates a queue and its workers.
 type workerSimulation struct {
 	eventClock
 	random   *rand.Rand
 	messages []queuedMessage
 	waiting  messageQueue
 	pods     []*simulatedPod
-	// free are the ready pods with room for a message.
+	// free are the ready Pods that can accept a message.
 	free []*simulatedPod
 	simulationResult
 	arrived, finished int64
 }
 
-// simulationResult is what is measured.
+// simulationResult contains the measurements of one run.
 type simulationResult struct {
 	waits           []float64
 	podSeconds      float64
 	scaleOperations int
-	// interruptedWorkers were stopped with work in flight, and repeated is how many messages had to be
-	// delivered again for it.
+	// interruptedWorkers is the number of workers that were stopped with messages in flight, and
+	// redeliveredMessages the number of messages that they could not finish.
 	interruptedWorkers, redeliveredMessages int
 }
 
-// simulatedPod is a worker.
+// simulatedPod is a Pod of a worker.
 type simulatedPod struct {
 	createdAt float64
 	ready     bool
 	draining  bool
-	// stopped: it has SIGTERM, takes nothing more and ends when it has finished.
+	// stopped means that the Pod has received SIGTERM: it accepts no messages, and exits when those
+	// in flight are finished.
 	stopped bool
-	// working on these messages, since.
+	// working contains the start times of the messages in flight, by number.
 	working map[int]float64
-	// freeIndex is where it stands in free; -1: it does not.
+	// freeIndex is the Pod's index in free, or -1.
 	freeIndex int
 }
 
 func newWorkerSimulation(messages []queuedMessage, seed uint64) *workerSimulation {
-	y := &workerSimulation{messages: messages, random: rand.New(rand.NewPCG(seed, 2))} //nolint:gosec // A simulation has to be repeatable.
+	y := &workerSimulation{messages: messages, random: rand.New(rand.NewPCG(seed, 2))} //nolint:gosec // the simulation must be reproducible
 	y.waits = make([]float64, 0, len(messages))
 	y.scheduleArrival(0)
 	return y
 }
 
-// scheduleArrival plans the arrival of a message, and with it that of the next.
+// scheduleArrival schedules the arrival of a message, which schedules that of the next one.
 func (y *workerSimulation) scheduleArrival(i int) {
 	if i == len(y.messages) {
 		return
@@ -74,7 +75,7 @@ func (y *workerSimulation) scheduleArrival(i int) {
 	})
 }
 
-// dispatchMessages gives waiting messages to workers that have room, any of them.
+// dispatchMessages delivers waiting messages to random free workers.
 func (y *workerSimulation) dispatchMessages() {
 	for y.waiting.queuedCount() > 0 && len(y.free) > 0 {
 		p := y.free[y.random.IntN(len(y.free))]
@@ -85,7 +86,7 @@ func (y *workerSimulation) dispatchMessages() {
 	}
 }
 
-// finishMessage is the end of a message's work, unless its worker was killed in between.
+// finishMessage completes a message, unless its worker was killed before.
 func (y *workerSimulation) finishMessage(p *simulatedPod, i int) {
 	began, working := p.working[i]
 	if !working {
@@ -102,7 +103,7 @@ func (y *workerSimulation) finishMessage(p *simulatedPod, i int) {
 	y.dispatchMessages()
 }
 
-// updateFreePods keeps free right about one pod.
+// updateFreePods adds a Pod to free or removes it from free, as its state requires.
 func (y *workerSimulation) updateFreePods(p *simulatedPod) {
 	room := p.ready && !p.draining && !p.stopped && len(p.working) < workerConcurrency
 	switch {
@@ -117,7 +118,7 @@ func (y *workerSimulation) updateFreePods(p *simulatedPod) {
 	}
 }
 
-// createPods makes so many Pods.
+// createPods creates Pods, which become ready after a random time.
 func (y *workerSimulation) createPods(count int) {
 	for range count {
 		p := &simulatedPod{createdAt: y.now, freeIndex: -1, working: map[int]float64{}}
@@ -133,8 +134,8 @@ func (y *workerSimulation) createPods(count int) {
 	}
 }
 
-// stopPod sends a Pod SIGTERM. It finishes what it can in its grace, as a worker does that
-// handles the signal; the rest is redelivered when its lease expires.
+// stopPod sends SIGTERM to a Pod. As a worker that handles the signal, it finishes messages within
+// the grace period; the others are redelivered when their leases expire.
 func (y *workerSimulation) stopPod(p *simulatedPod) {
 	if len(p.working) > 0 {
 		y.interruptedWorkers++
@@ -158,7 +159,7 @@ func (y *workerSimulation) stopPod(p *simulatedPod) {
 	})
 }
 
-// removePod is the end of a Pod.
+// removePod removes a Pod and counts its pod-seconds.
 func (y *workerSimulation) removePod(p *simulatedPod) {
 	if i := slices.Index(y.pods, p); i >= 0 {
 		y.pods = slices.Delete(y.pods, i, i+1)
@@ -166,7 +167,7 @@ func (y *workerSimulation) removePod(p *simulatedPod) {
 	}
 }
 
-// inFlightCount messages, those of Pods that are being stopped too.
+// inFlightCount returns the number of messages in flight, including those of stopped Pods.
 func (y *workerSimulation) inFlightCount() int {
 	sum := 0
 	for _, p := range y.pods {
@@ -175,7 +176,7 @@ func (y *workerSimulation) inFlightCount() int {
 	return sum
 }
 
-// servingPods are the Pods that are neither being drained nor stopped, those that start too.
+// servingPods returns the Pods that are neither draining nor stopped, including those that start.
 func (y *workerSimulation) servingPods() []*simulatedPod {
 	return y.selectPods(func(p *simulatedPod) bool { return !p.draining && !p.stopped })
 }
@@ -190,7 +191,7 @@ func (y *workerSimulation) selectPods(match func(p *simulatedPod) bool) []*simul
 	return found
 }
 
-// runToEnd counts what is still there.
+// runToEnd runs the simulation, and then counts the remaining Pods and messages.
 func (y *workerSimulation) runToEnd() simulationResult {
 	y.runUntil(simulationEnd)
 	for _, p := range slices.Clone(y.pods) {

@@ -8,15 +8,15 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// yardmasterModel scales by the function that the operator uses, on the figures that the
-// broker gives it: counters, and no word of the workers about how long messages take.
+// yardmasterModel scales with the operator's function. The stats contain only the broker's counters,
+// and not the durations of messages that workers report.
 type yardmasterModel struct {
 	*workerSimulation
 	settings scaling.Settings
 	memory   scaling.Memory
 }
 
-// simulateYardmaster has the load worked off by what our function scales.
+// simulateYardmaster processes the load with workers that the operator's function scales.
 func simulateYardmaster(y *workerSimulation, policy scaling.Settings) simulationResult {
 	m := &yardmasterModel{workerSimulation: y, settings: policy}
 	interval := scaling.DecisionInterval.Seconds()
@@ -24,7 +24,7 @@ func simulateYardmaster(y *workerSimulation, policy scaling.Settings) simulation
 	return y.runToEnd()
 }
 
-// simulationEpoch is when simulated time begins.
+// simulationEpoch is the start of simulated time.
 var simulationEpoch = time.Unix(1_000_000_000, 0)
 
 func (m *yardmasterModel) scaleOnce() {
@@ -39,7 +39,7 @@ func (m *yardmasterModel) scaleOnce() {
 	decision := scaling.Decide(scaling.Observation{
 		Now:      simulationEpoch.Add(toDuration(m.now)),
 		Settings: m.settings,
-		Replicas: int32(len(serving)), //nolint:gosec // At most some dozens.
+		Replicas: int32(len(serving)), //nolint:gosec // at most a few dozen
 		Ready:    int32(ready),
 		PodStart: toDuration(medianPodStart),
 		Stats:    m.backlogStats(),
@@ -60,8 +60,8 @@ func (m *yardmasterModel) backlogStats() *scaling.BacklogStats {
 	return f
 }
 
-// applyReplicas takes drained Pods back before it makes new ones, and drains idle ones before
-// busy, the youngest first.
+// applyReplicas reuses draining Pods before it creates new ones. It drains Pods with the fewest
+// messages in flight first, and the youngest among equals.
 func (m *yardmasterModel) applyReplicas(replicas int) {
 	serving := m.servingPods()
 	if replicas == len(serving) {
@@ -95,7 +95,7 @@ func (m *yardmasterModel) addWorkers(count int) {
 	m.dispatchMessages()
 }
 
-// stopDrainedPods stops the Pods that are drained.
+// stopDrainedPods stops the draining Pods without messages in flight.
 func (m *yardmasterModel) stopDrainedPods() {
 	for _, p := range m.selectPods(func(p *simulatedPod) bool { return p.draining && len(p.working) == 0 }) {
 		m.stopPod(p)
