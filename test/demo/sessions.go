@@ -53,7 +53,7 @@ func (a *sessionScenario) runSteps(ctx context.Context) error {
 		}
 	}
 	a.runKubectl(ctx, "-n", sessionsNamespace, "get", "agenticsessions")
-	a.runKubectl(ctx, "-n", sessionsNamespace, "events", "--for", "agenticsession/paint")
+	a.runKubectl(ctx, "-n", sessionsNamespace, "events", "--for", "agenticsession/pause")
 	return nil
 }
 
