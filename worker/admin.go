@@ -36,11 +36,11 @@ func (w *Worker) AdminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(response http.ResponseWriter, _ *http.Request) { response.WriteHeader(http.StatusOK) })
 	mux.HandleFunc("GET /readyz", func(response http.ResponseWriter, _ *http.Request) {
+		status := http.StatusOK
 		if s := w.Stats(); !s.Connected || s.State != StateRunning {
-			w.writeStats(response, http.StatusServiceUnavailable)
-			return
+			status = http.StatusServiceUnavailable
 		}
-		w.writeStats(response, http.StatusOK)
+		w.writeStats(response, status)
 	})
 	mux.HandleFunc("POST /drain", func(response http.ResponseWriter, _ *http.Request) {
 		w.Drain()

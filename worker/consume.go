@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -18,11 +17,6 @@ const (
 	// cancelled, so this is also the time that draining may wait for one.
 	pollTimeout = time.Second
 )
-
-func isUnchanged(a, b *scheduler.QueueConfig) bool {
-	return a.Weight == b.Weight && a.Breaker == b.Breaker && a.StrictPriority == b.StrictPriority && a.Lease == b.Lease &&
-		a.Retry == b.Retry && a.DeadLetter == b.DeadLetter && slices.Equal(a.Priorities, b.Priorities)
-}
 
 // attachQueue starts consuming a queue. It requires the lock.
 func (w *Worker) attachQueue(ctx context.Context, config *scheduler.QueueConfig) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/clock"
-	"github.com/yardmaster/yardmaster/worker/internal/backoff"
 	"github.com/yardmaster/yardmaster/worker/internal/scheduler"
 )
 
@@ -111,7 +110,7 @@ func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error,
 	default:
 		delay, found := RetryAfter(err)
 		if !found {
-			delay = backoff.RetryDelay(m.QueueConfig().Retry, job.Attempt, rand.Float64()) //nolint:gosec // it spreads retries and protects nothing
+			delay = m.QueueConfig().Retry.DelayAfter(job.Attempt, rand.Float64()) //nolint:gosec // it spreads retries and protects nothing
 		}
 		w.log.Debug("Job failed and will be retried", "queue", job.Queue, "job", job.ID, "attempt", job.Attempt, "after", delay, "error", err)
 		w.settleWithRetry(m, resultRetried, func(ctx context.Context) error { return m.Retry(ctx, delay) })

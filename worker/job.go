@@ -64,10 +64,7 @@ func (e *snoozeError) Error() string { return fmt.Sprintf("snooze for %s", e.aft
 func Snooze(after time.Duration) error { return &snoozeError{after: max(after, 0)} }
 
 // IsSnooze reports whether err wraps a Snooze error.
-func IsSnooze(err error) bool {
-	snooze := (*snoozeError)(nil)
-	return errors.As(err, &snooze)
-}
+func IsSnooze(err error) bool { return errors.As(err, new(*snoozeError)) }
 
 // deadLetterError stops retries of a job.
 type deadLetterError struct{ reason string }
@@ -79,7 +76,4 @@ func (e *deadLetterError) Error() string { return e.reason }
 func DeadLetter(reason string) error { return &deadLetterError{reason: reason} }
 
 // IsDeadLetter reports whether err wraps a DeadLetter error.
-func IsDeadLetter(err error) bool {
-	deadLetter := (*deadLetterError)(nil)
-	return errors.As(err, &deadLetter)
-}
+func IsDeadLetter(err error) bool { return errors.As(err, new(*deadLetterError)) }

@@ -100,7 +100,7 @@ func (w *Worker) Drain() {
 func (w *Worker) Resume() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.isShuttingDown {
+	if w.shutdown.Err() != nil {
 		return false
 	}
 	w.log.Info("Resuming")

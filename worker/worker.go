@@ -1,10 +1,12 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"os/signal"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -41,11 +43,10 @@ type Worker struct {
 	queues        map[string]*attachedQueue
 	executorCount int
 	engine        broker.Engine
-	// isShuttingDown is set once the worker drains to exit, at drainDeadline at the latest.
-	// shutdownRequested is closed at the same time.
-	isShuttingDown    bool
-	drainDeadline     time.Time
-	shutdownRequested chan struct{}
+	// shutdown ends once the worker drains to exit, at drainDeadline at the latest.
+	shutdown        context.Context
+	requestShutdown context.CancelFunc
+	drainDeadline   time.Time
 
 	// handlerContext is passed to handlers. settleContext is used for requests that settle
 	// messages; it outlives handlerContext.
@@ -86,12 +87,10 @@ func New(options Options, handler Handler) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{
-		options: options, handler: handler, log: options.Logger, settings: settings, queues: map[string]*attachedQueue{},
-		now: time.Now, startedAt: time.Now(), shutdownRequested: make(chan struct{}),
+		options: options, handler: handler, log: cmp.Or(options.Logger, slog.Default()), settings: settings,
+		queues: map[string]*attachedQueue{}, now: time.Now, startedAt: time.Now(),
 	}
-	if w.log == nil {
-		w.log = slog.Default()
-	}
+	w.shutdown, w.requestShutdown = context.WithCancel(context.Background())
 	w.scheduler = scheduler.New(func() time.Time { return w.now() }, w.releaseUnused)
 	w.metrics = newMetrics(w)
 	return w, nil
@@ -104,13 +103,7 @@ func New(options Options, handler Handler) (*Worker, error) {
 func (w *Worker) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() {
-		select {
-		case <-w.shutdownRequested:
-			stop()
-		case <-ctx.Done():
-		}
-	}()
+	defer context.AfterFunc(w.shutdown, stop)() //nolint:contextcheck // a request to shut down does not depend on ctx
 	handlerContext, cancelHandlers := context.WithCancelCause(context.WithoutCancel(ctx))
 	settleContext, stopSettling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSettling()
@@ -160,10 +153,7 @@ func (w *Worker) currentSettings() *workerSettings {
 // connectWithRetry connects to the broker, and retries until ctx ends. It returns an error
 // at once if the configuration is invalid.
 func (w *Worker) connectWithRetry(ctx context.Context) (broker.Engine, error) {
-	name := w.options.Pod
-	if name == "" {
-		name = "yardmaster worker"
-	}
+	name := cmp.Or(w.options.Pod, "yardmaster worker")
 	settings := w.currentSettings()
 	for failures := 1; ; failures++ {
 		engine, err := settings.broker.connectEngine(ctx, name)
@@ -184,10 +174,10 @@ func (w *Worker) connectWithRetry(ctx context.Context) (broker.Engine, error) {
 // call.
 func (w *Worker) beginShutdown() (deadline time.Time) {
 	w.mu.Lock()
-	if !w.isShuttingDown {
+	if w.shutdown.Err() == nil {
 		w.log.Info("Draining before exit", "timeout", w.settings.drainTimeout)
-		w.isShuttingDown, w.drainDeadline = true, time.Now().Add(w.settings.drainTimeout)
-		close(w.shutdownRequested)
+		w.drainDeadline = time.Now().Add(w.settings.drainTimeout)
+		w.requestShutdown()
 	}
 	deadline = w.drainDeadline
 	w.mu.Unlock()
@@ -241,7 +231,7 @@ func (w *Worker) applySettings(ctx context.Context, s *workerSettings) {
 		config := &s.queues[i]
 		configured[config.Name] = true
 		if current, found := w.queues[config.Name]; found {
-			if isUnchanged(&current.config, config) {
+			if reflect.DeepEqual(current.config, *config) {
 				continue
 			}
 			retired = w.detachQueue(config.Name, retired)

@@ -22,13 +22,10 @@ const (
 	// has to change the credentials or the permissions.
 	ClassUnauthorized ErrorClass = "Unauthorized"
 	// ClassInvalid: the broker does not support the request. Someone has to change it.
-	ClassInvalid ErrorClass = "Invalid"
-	// ClassConflict: the queue belongs to another owner.
-	ClassConflict ErrorClass = "Conflict"
-	// ClassNotFound: the queue, stream or key does not exist.
-	ClassNotFound ErrorClass = "NotFound"
-	// ClassUnknown: none of the above. A retry may succeed.
-	ClassUnknown ErrorClass = "Unknown"
+	ClassInvalid  ErrorClass = "Invalid"
+	ClassConflict ErrorClass = "Conflict" // the queue belongs to another owner
+	ClassNotFound ErrorClass = "NotFound" // the queue, stream or key does not exist
+	ClassUnknown  ErrorClass = "Unknown"  // none of the above; a retry may succeed
 )
 
 // ClassifiedError is an error with a class.
@@ -48,7 +45,7 @@ func Errorf(class ErrorClass, format string, values ...any) error {
 
 // ClassOf returns the class of an error, ClassUnknown if it has none.
 func ClassOf(err error) ErrorClass {
-	if conflict := (*OwnerConflictError)(nil); errors.As(err, &conflict) {
+	if errors.As(err, new(*OwnerConflictError)) {
 		return ClassConflict
 	}
 	if failure := (*ClassifiedError)(nil); errors.As(err, &failure) {
@@ -77,21 +74,14 @@ const remoteAlertOp = "remote error"
 
 // NetworkErrorClass returns the class of a network or TLS error, ClassUnknown for others.
 func NetworkErrorClass(err error) ErrorClass {
-	var (
-		authority   x509.UnknownAuthorityError
-		hostname    x509.HostnameError
-		certificate *tls.CertificateVerificationError
-		alert       tls.AlertError
-		header      tls.RecordHeaderError
-		network     net.Error
-		operation   *net.OpError
-	)
+	operation := (*net.OpError)(nil)
 	switch {
-	case errors.As(err, &authority), errors.As(err, &hostname), errors.As(err, &certificate), errors.As(err, &alert),
-		errors.As(err, &header), errors.As(err, &operation) && operation.Op == remoteAlertOp:
+	case errors.As(err, new(x509.UnknownAuthorityError)), errors.As(err, new(x509.HostnameError)),
+		errors.As(err, new(*tls.CertificateVerificationError)), errors.As(err, new(tls.AlertError)),
+		errors.As(err, new(tls.RecordHeaderError)), errors.As(err, &operation) && operation.Op == remoteAlertOp:
 		return ClassUnauthorized
-	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
-		errors.Is(err, net.ErrClosed):
+	case errors.As(err, new(net.Error)), errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF),
+		errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
 		return ClassUnreachable
 	}
 	return ClassUnknown

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -69,6 +70,15 @@ type RetryPolicy struct {
 	MaxDelay          time.Duration
 	MultiplierPercent int
 	JitterPercent     int
+}
+
+// DelayAfter returns the delay between the given attempt, counted from 1, and the next one.
+// Spread, from 0 to 1, selects a point within the range of the jitter.
+func (r *RetryPolicy) DelayAfter(attempt int, spread float64) time.Duration {
+	growth := math.Pow(float64(r.MultiplierPercent)/100, float64(max(attempt, 1)-1))
+	delay := min(float64(r.InitialDelay)*growth, float64(r.MaxDelay))
+	delay *= 1 + float64(r.JitterPercent)/100*(2*spread-1)
+	return time.Duration(min(max(delay, 0), float64(r.MaxDelay)))
 }
 
 // DeadLetterPolicy is whether and how long dead letters are kept.

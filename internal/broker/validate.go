@@ -35,13 +35,13 @@ func (q *QueueConfig) Validate() error {
 	}
 	c.requireAtLeast("maxInFlight", int64(q.MaxInFlight), 0)
 	c.requireAtLeast("maxBacklog", q.MaxBacklog, 0)
-	c.requireBetween("lease", q.Lease, MinLease, MaxLease)
-	q.Retry.validateFields(c, "retry.")
+	c.require(q.Lease >= MinLease && q.Lease <= MaxLease, "lease", "is %s, must be %s to %s", q.Lease, MinLease, MaxLease)
+	q.Retry.validate(c)
 	c.requireAtLeast("deadLetter.maxEntries", q.DeadLetter.MaxEntries, 0)
 	c.require(q.DeadLetter.Retention >= 0, "deadLetter.retention", "is negative")
 	c.require(q.MaxAge >= 0, "retention.maxAge", "is negative")
 	c.require(slices.Contains([]DriftPolicy{DriftCorrect, DriftWarn}, q.Drift), "drift", "is %q, must be %s or %s", q.Drift, DriftCorrect, DriftWarn)
-	return c.joinedErrors()
+	return errors.Join(*c...)
 }
 
 func (q *QueueConfig) validatePriorities(c *fieldErrors) {
@@ -59,32 +59,21 @@ func (q *QueueConfig) validatePriorities(c *fieldErrors) {
 		"is %d, must be at least %d, the number of priorities", q.MaxInFlight, len(q.Priorities))
 }
 
-// Validate returns an error for each invalid field.
-func (r RetryPolicy) Validate() error {
-	c := &fieldErrors{}
-	r.validateFields(c, "")
-	return c.joinedErrors()
-}
-
-func (r RetryPolicy) validateFields(c *fieldErrors, prefix string) {
-	c.require(r.MaxAttempts >= 1 && r.MaxAttempts <= 1000, prefix+"maxAttempts", "is %d, must be 1 to 1000", r.MaxAttempts)
-	c.require(r.InitialDelay >= 0, prefix+"initialDelay", "is negative")
-	c.require(r.MaxDelay >= r.InitialDelay, prefix+"maxDelay", "is %s, shorter than initialDelay, %s", r.MaxDelay, r.InitialDelay)
-	c.require(r.MultiplierPercent >= 100 && r.MultiplierPercent <= 1000, prefix+"multiplierPercent",
+func (r *RetryPolicy) validate(c *fieldErrors) {
+	c.require(r.MaxAttempts >= 1 && r.MaxAttempts <= 1000, "retry.maxAttempts", "is %d, must be 1 to 1000", r.MaxAttempts)
+	c.require(r.InitialDelay >= 0, "retry.initialDelay", "is negative")
+	c.require(r.MaxDelay >= r.InitialDelay, "retry.maxDelay", "is %s, shorter than initialDelay, %s", r.MaxDelay, r.InitialDelay)
+	c.require(r.MultiplierPercent >= 100 && r.MultiplierPercent <= 1000, "retry.multiplierPercent",
 		"is %d, must be 100 to 1000", r.MultiplierPercent)
-	c.require(r.JitterPercent >= 0 && r.JitterPercent <= 100, prefix+"jitterPercent", "is %d, must be 0 to 100", r.JitterPercent)
+	c.require(r.JitterPercent >= 0 && r.JitterPercent <= 100, "retry.jitterPercent", "is %d, must be 0 to 100", r.JitterPercent)
 }
 
 // fieldErrors collects errors of fields.
-type fieldErrors struct{ errs []error }
-
-func (c *fieldErrors) addError(field, format string, values ...any) {
-	c.errs = append(c.errs, fmt.Errorf("%s %s", field, fmt.Sprintf(format, values...)))
-}
+type fieldErrors []error
 
 func (c *fieldErrors) require(valid bool, field, format string, values ...any) {
 	if !valid {
-		c.addError(field, format, values...)
+		*c = append(*c, fmt.Errorf("%s %s", field, fmt.Sprintf(format, values...)))
 	}
 }
 
@@ -93,12 +82,6 @@ func (c *fieldErrors) requireName(field, value string) {
 		"is %q, must be at most 63 of a-z, 0-9 and -, beginning and ending with none of -", strings.ToValidUTF8(value, "?"))
 }
 
-func (c *fieldErrors) requireBetween(field string, value, least, most time.Duration) {
-	c.require(value >= least && value <= most, field, "is %s, must be %s to %s", value, least, most)
-}
-
 func (c *fieldErrors) requireAtLeast(field string, value, least int64) {
 	c.require(value >= least, field, "is %d, must be at least %d", value, least)
 }
-
-func (c *fieldErrors) joinedErrors() error { return errors.Join(c.errs...) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
 
@@ -36,10 +37,6 @@ type session struct {
 	stats  map[string]timedStats
 	// waits are the requests for the next message of a queue.
 	waits map[string]context.CancelFunc
-}
-
-func newConn(m *Manager, key BrokerKey) *Conn {
-	return &Conn{Key: key, manager: m, healthChecks: make(chan struct{}, 1)}
 }
 
 // Engine returns the connected engine. The error is ErrConnecting or a ConnectionError.
@@ -124,18 +121,35 @@ const problemStableTime = time.Minute
 func (c *Conn) reportProblem(err error) {
 	problem := &ConnectionError{queue.ReasonForClass(broker.ClassOf(err)), err}
 	errors.As(err, &problem)
-	if c.setProblem(problem) {
+	c.mu.Lock()
+	changed := c.problem == nil || c.problem.Reason != problem.Reason ||
+		c.problem.Error() != problem.Error() && time.Since(c.problemSet) >= problemStableTime
+	if changed {
+		c.problem, c.problemSet = problem, time.Now()
+	}
+	c.mu.Unlock()
+	if changed {
 		c.manager.notifyListeners(Notification{Key: c.Key})
 	}
 }
 
-func (c *Conn) setProblem(problem *ConnectionError) (changed bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.problem != nil && c.problem.Reason == problem.Reason &&
-		(c.problem.Error() == problem.Error() || time.Since(c.problemSet) < problemStableTime) {
-		return false
-	}
-	c.problem, c.problemSet = problem, time.Now()
-	return true
+// ErrConnecting is returned until the first attempt to connect ends. Listeners are notified then.
+var ErrConnecting = errors.New("connecting to the broker")
+
+var errNoBroker = errors.New("the object has no broker: set spec.broker, a Policy with defaults.broker, or the operator's flag --broker-url-secret")
+
+// ConnectionError is why a connection cannot be used.
+type ConnectionError struct {
+	// Reason of the condition that reports it.
+	Reason string
+	Err    error
+}
+
+func (e *ConnectionError) Error() string { return e.Err.Error() }
+
+func (e *ConnectionError) Unwrap() error { return e.Err }
+
+// Problem returns the error as conditions report it.
+func (e *ConnectionError) Problem() core.Problem {
+	return core.Problem{Reason: e.Reason, Message: e.Err.Error()}
 }

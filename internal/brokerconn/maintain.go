@@ -57,14 +57,14 @@ func (m *maintenance) maintainOnce(ctx context.Context, c *Conn) time.Duration {
 	if !time.Now().Before(m.nextDial) && m.reconnect(ctx, c) == nil {
 		return c.manager.options.ProbeInterval
 	}
-	return time.Until(earlierTime(m.nextDial, m.nextRead))
+	return min(time.Until(m.nextDial), time.Until(m.nextRead))
 }
 
 func (m *maintenance) readSecrets(ctx context.Context, c *Conn) {
 	o := &c.manager.options
 	reading, cancel := context.WithTimeout(ctx, o.RequestTimeout)
 	defer cancel()
-	credentials, err := readCredentials(reading, c.manager.liveReader, c.Key)
+	credentials, err := ReadCredentials(reading, c.manager.liveReader, c.Key)
 	switch {
 	case err == nil:
 		m.nextRead = time.Now().Add(o.SecretReadInterval)
@@ -98,7 +98,9 @@ func (m *maintenance) reconnect(ctx context.Context, c *Conn) error {
 		delay = min(delay, o.MaxRetryInterval)
 	}
 	m.nextDial = time.Now().Add(delay)
-	m.nextRead = earlierTime(m.nextRead, time.Now().Add(2*o.ProbeInterval))
+	if early := time.Now().Add(2 * o.ProbeInterval); early.Before(m.nextRead) {
+		m.nextRead = early
+	}
 	if ctx.Err() == nil {
 		c.reportProblem(err)
 	}
@@ -131,11 +133,4 @@ func (c *Conn) probe(ctx context.Context, engine broker.Engine) error {
 		return nil
 	}
 	return err
-}
-
-func earlierTime(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -149,7 +149,7 @@ func (m *Manager) Conn(namespace string, b *v1alpha1.Broker) *Conn {
 	defer m.mu.Unlock()
 	conn, found := m.conns[key]
 	if !found {
-		conn = newConn(m, key)
+		conn = &Conn{Key: key, manager: m, healthChecks: make(chan struct{}, 1)}
 		m.conns[key] = conn
 		m.background.Go(func() { conn.maintain(m.ctx) })
 	}

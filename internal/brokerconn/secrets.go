@@ -19,14 +19,9 @@ const clientName = "yardmaster"
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 
-// ReadCredentials reads the Secrets of a broker that an object of the namespace refers to. The
-// reader must not be a cache, which would list and keep all Secrets of the namespace. Its error is
+// ReadCredentials reads the Secrets that the key identifies. The reader must not be a cache, which would list and keep all Secrets of the namespace. Its error is
 // a ConnectionError unless the API server did not answer.
-func ReadCredentials(ctx context.Context, liveReader client.Reader, namespace string, b *v1alpha1.Broker) (*broker.Credentials, error) {
-	return readCredentials(ctx, liveReader, BrokerKeyOf(namespace, b))
-}
-
-func readCredentials(ctx context.Context, liveReader client.Reader, key BrokerKey) (*broker.Credentials, error) {
+func ReadCredentials(ctx context.Context, liveReader client.Reader, key BrokerKey) (*broker.Credentials, error) {
 	credentials := &broker.Credentials{Name: clientName}
 	data, err := readSecret(ctx, liveReader, key.Namespace, key.URLSecret)
 	if err != nil {

@@ -210,7 +210,7 @@ func readSourceCredentials(ctx context.Context, liveReader client.Reader, namesp
 	default:
 		return readScalerCredentials(ctx, liveReader, namespace, source.External)
 	}
-	return ReadCredentials(ctx, liveReader, namespace, &v1alpha1.Broker{BrokerAccess: *access})
+	return ReadCredentials(ctx, liveReader, BrokerKeyOf(namespace, &v1alpha1.Broker{BrokerAccess: *access}))
 }
 
 // readScalerCredentials reads the TLS Secret of an external scaler, the only Secret it has.

@@ -109,7 +109,7 @@ func brokerAccess(ctx context.Context, c *clusterConnection, b *v1alpha1.Broker,
 		}
 		return &broker.Credentials{URL: address}, nil
 	}
-	access, err := brokers.ReadCredentials(ctx, callerErrorReader{c}, c.namespace, b)
+	access, err := brokers.ReadCredentials(ctx, callerErrorReader{c}, brokers.BrokerKeyOf(c.namespace, b))
 	if err != nil {
 		return nil, err
 	}

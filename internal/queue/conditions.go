@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -156,19 +155,6 @@ func checkRateBelowArrivals(in *conditionInput) (condition.Summary, bool) {
 			"The backlog grows by %s messages per second: %s arrive, and rateLimit lets workers start %s",
 			rateQuantity(arriving-limit), rateQuantity(arriving), rateQuantity(limit)),
 	}, found
-}
-
-// steadySeconds is how long arrivals have to be observed before their rate counts as steady.
-const steadySeconds = 0.8 * float64(rateTimeConstant/time.Second)
-
-// rateBelowArrivals reports whether the rate limit keeps workers from ever catching up.
-func rateBelowArrivals(r *v1alpha1.RateLimit, history StatsHistory) (limit, arriving float64, found bool) {
-	desired := desiredRateLimit(r)
-	if desired == nil || history.Last == nil || history.Last.Ready == 0 || history.Rates.Seconds < steadySeconds {
-		return 0, 0, false
-	}
-	limit, arriving = float64(desired.Limit)/desired.Per.Seconds(), history.Rates.arrivalRate()
-	return limit, arriving, arriving > 1.05*limit
 }
 
 func brokerReachable(in *conditionInput) metav1.Condition {

@@ -32,8 +32,7 @@ const (
 	ActionPurgeDeadLetters   Action = "PurgeDeadLetters"
 	// ActionMoveDeadLetters moves some dead letters to the Queue deadLetter.moveTo.
 	ActionMoveDeadLetters Action = "MoveDeadLetters"
-	// ActionRejectMessages makes the queue reject new messages.
-	ActionRejectMessages Action = "RejectMessages"
+	ActionRejectMessages  Action = "RejectMessages"
 	// ActionReleaseQueue lets another Queue take over the queue.
 	ActionReleaseQueue Action = "ReleaseQueue"
 	ActionDeleteQueue  Action = "DeleteQueue"

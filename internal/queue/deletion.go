@@ -62,7 +62,7 @@ func deletionVerdictOf(o *Observation) deletionVerdict {
 }
 
 func regularVerdict(o *Observation) deletionVerdict {
-	policy := deletionPolicy(o.Queue)
+	policy := cmp.Or(o.Queue.Spec.DeletionPolicy, v1alpha1.DeletionRetain)
 	switch {
 	case IsAbandoned(o.Queue), o.NotOwner, o.Released, o.Deleted:
 		return deletionComplete
@@ -98,10 +98,6 @@ func ownershipVerdict(o *Observation, policy v1alpha1.DeletionPolicy) deletionVe
 	default:
 		return deletionVerdict{action: ActionEnsureQueue}
 	}
-}
-
-func deletionPolicy(q *v1alpha1.Queue) v1alpha1.DeletionPolicy {
-	return cmp.Or(q.Spec.DeletionPolicy, v1alpha1.DeletionRetain)
 }
 
 // DeadLetterActionOnDelete returns what happens to the dead letters of a deleted Queue. A

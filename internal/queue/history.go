@@ -113,6 +113,19 @@ func (r Rates) perSecond(messages float64) float64 {
 	return messages / r.Seconds
 }
 
+// steadySeconds is how long arrivals have to be observed before their rate counts as steady.
+const steadySeconds = 0.8 * float64(rateTimeConstant/time.Second)
+
+// rateBelowArrivals reports whether the rate limit keeps workers from ever catching up.
+func rateBelowArrivals(r *v1alpha1.RateLimit, history StatsHistory) (limit, arriving float64, found bool) {
+	desired := desiredRateLimit(r)
+	if desired == nil || history.Last == nil || history.Last.Ready == 0 || history.Rates.Seconds < steadySeconds {
+		return 0, 0, false
+	}
+	limit, arriving = float64(desired.Limit)/desired.Per.Seconds(), history.Rates.arrivalRate()
+	return limit, arriving, arriving > 1.05*limit
+}
+
 // rateQuantity rounds a rate to two digits, so that a steady rate does not change the status.
 func rateQuantity(rate float64) *resource.Quantity {
 	return resource.NewMilliQuantity(int64(roundToTwoDigits(rate*1000)), resource.DecimalSI)

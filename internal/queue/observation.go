@@ -176,9 +176,9 @@ func ReasonForClass(class broker.ErrorClass) string {
 		return v1alpha1.ReasonRefusedByBroker
 	case broker.ClassConflict:
 		return v1alpha1.ReasonOwnedByOtherQueue
-	case broker.ClassUnreachable, broker.ClassNotFound, broker.ClassUnknown:
+	default:
+		return v1alpha1.ReasonConnectionFailed
 	}
-	return v1alpha1.ReasonConnectionFailed
 }
 
 func (o *Observation) isDeleted() bool { return !o.Queue.DeletionTimestamp.IsZero() }

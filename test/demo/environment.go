@@ -106,3 +106,13 @@ func quoteArguments(args []string) []string {
 	}
 	return quoted
 }
+
+// runSteps runs the steps in order until one fails.
+func runSteps(ctx context.Context, steps ...func(context.Context) error) error {
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}

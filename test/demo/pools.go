@@ -49,10 +49,8 @@ func (a *poolScenario) runScenario(ctx context.Context) error {
 }
 
 func (a *poolScenario) runSteps(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{a.prepareQueue, a.sendJobs, a.followPool, a.verifyLedger} {
-		if err := step(ctx); err != nil {
-			return err
-		}
+	if err := runSteps(ctx, a.prepareQueue, a.sendJobs, a.followPool, a.verifyLedger); err != nil {
+		return err
 	}
 	a.runKubectl(ctx, "-n", ordersNamespace, "get", "queues,workerpools")
 	a.runKubectl(ctx, "-n", ordersNamespace, "events", "--for", "workerpool/orders")

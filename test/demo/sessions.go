@@ -47,10 +47,8 @@ func (a *sessionScenario) runScenario(ctx context.Context) error {
 }
 
 func (a *sessionScenario) runSteps(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{a.applySessions, a.checkRefusal, a.followSessions, a.checkOutcomes} {
-		if err := step(ctx); err != nil {
-			return err
-		}
+	if err := runSteps(ctx, a.applySessions, a.checkRefusal, a.followSessions, a.checkOutcomes); err != nil {
+		return err
 	}
 	a.runKubectl(ctx, "-n", sessionsNamespace, "get", "agenticsessions")
 	a.runKubectl(ctx, "-n", sessionsNamespace, "events", "--for", "agenticsession/pause")

@@ -141,7 +141,7 @@ func TestJobReportOfFiveThousandZombies(t *testing.T) {
 	c := newCrowd(t)
 	for _, part := range []struct {
 		title string
-		tell  func(*testing.T, *zombieCrowd)
+		run   func(*testing.T, *zombieCrowd)
 	}{
 		{"has 50 findings and counts all Jobs", tellsOfFifty},
 		{"has as many of 500 findings as fit into 64 KiB", tellsOfAsManyAsFit},
@@ -153,7 +153,7 @@ func TestJobReportOfFiveThousandZombies(t *testing.T) {
 		{"reports PartialList when the API server is restarted during the list", saysWhenTheAPIServerIsRestarted},
 		{"reports PartialList when the connection breaks during the list", saysWhenTheConnectionBreaks},
 	} {
-		if !t.Run(part.title, func(t *testing.T) { part.tell(t, c) }) {
+		if !t.Run(part.title, func(t *testing.T) { part.run(t, c) }) {
 			return
 		}
 	}

@@ -132,7 +132,7 @@ func TestMissingOrTerminatingNamespaceIsReported(t *testing.T) {
 		want      string
 	}{
 		"the namespace does not exist": {func(*testing.T) string { return "test-does-not-exist" }, v1alpha1.ReasonNamespaceNotFound},
-		"the namespace is terminating": {leavingNamespace, v1alpha1.ReasonNamespaceTerminating},
+		"the namespace is terminating": {newTerminatingNamespace, v1alpha1.ReasonNamespaceTerminating},
 	} {
 		t.Run(title, func(t *testing.T) {
 			other := namespace(t)
@@ -147,8 +147,8 @@ func TestMissingOrTerminatingNamespaceIsReported(t *testing.T) {
 	}
 }
 
-// leavingNamespace creates a namespace that is terminating until the end of the test.
-func leavingNamespace(t *testing.T) string {
+// newTerminatingNamespace creates a namespace that is terminating until the end of the test.
+func newTerminatingNamespace(t *testing.T) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	if err := cluster.Create(t.Context(), ns); err != nil {

@@ -212,7 +212,7 @@ func TestOpenReports(t *testing.T) {
 	withoutOpenReports(t)
 	for _, part := range []struct {
 		title string
-		tell  func(*testing.T, *exportTest)
+		run   func(*testing.T, *exportTest)
 	}{
 		{"no Report or condition exists by default", testReportsAreNotWrittenUnlessEnabled},
 		{"a missing CRD does not affect the JobReport", areNotInstalled},
@@ -225,7 +225,7 @@ func TestOpenReports(t *testing.T) {
 		{"a Report of another owner is not changed", areLeftAlone},
 		{"the Report is kept, and the condition removed, when OpenReports is disabled", areForgotten},
 	} {
-		if !t.Run(part.title, func(t *testing.T) { part.tell(t, m) }) {
+		if !t.Run(part.title, func(t *testing.T) { part.run(t, m) }) {
 			return
 		}
 	}

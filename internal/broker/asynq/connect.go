@@ -37,8 +37,6 @@ type Engine struct {
 	arrivalCounters map[string]*arrivalCounter
 }
 
-var _ broker.Engine = (*Engine)(nil)
-
 // Connect connects to a server or a cluster. The connection reconnects until Disconnect.
 func Connect(ctx context.Context, access broker.Credentials) (broker.Engine, error) {
 	switch {

@@ -23,8 +23,6 @@ type archivedTasks struct {
 	queue string
 }
 
-var _ broker.DeadLetterQueue = (*archivedTasks)(nil)
-
 // DeadLetters implements broker.Engine.
 func (e *Engine) DeadLetters(queue string) broker.DeadLetterQueue { return &archivedTasks{e, queue} }
 

@@ -41,8 +41,6 @@ type serverError struct {
 	at  time.Time
 }
 
-var _ broker.Engine = (*Engine)(nil)
-
 // Connect connects to a NATS server. The connection reconnects until Disconnect.
 func Connect(ctx context.Context, c broker.Credentials) (broker.Engine, error) {
 	e := &Engine{}

@@ -19,8 +19,6 @@ type deadLetterStream struct {
 	queue string
 }
 
-var _ broker.DeadLetterQueue = (*deadLetterStream)(nil)
-
 // DeadLetters implements broker.Engine.
 func (e *Engine) DeadLetters(queue string) broker.DeadLetterQueue { return &deadLetterStream{e, queue} }
 

@@ -43,7 +43,7 @@ func (r *Reconciler) findBrokerProblem(ctx context.Context, namespace string, b 
 		problem, _ := known.(*core.Problem)
 		return problem, nil
 	}
-	_, err := brokerconn.ReadCredentials(ctx, r.live, namespace, b)
+	_, err := brokerconn.ReadCredentials(ctx, r.live, key)
 	var problem *core.Problem
 	if invalid := (*brokerconn.ConnectionError)(nil); errors.As(err, &invalid) {
 		problem = &core.Problem{Reason: invalid.Reason, Message: "spec.defaults.broker: " + invalid.Error()}

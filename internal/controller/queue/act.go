@@ -17,13 +17,20 @@ import (
 func (r *Reconciler) act(ctx context.Context, q *v1alpha1.Queue, o *queue.Observation, d *queue.Decision) error {
 	conn := r.connOf(o)
 	if d.RemoveFinalizer {
-		if err := r.removeFinalizer(ctx, q); err != nil {
+		err := r.patchMetadata(ctx, q, "removing the finalizer", func(object client.Object) {
+			controllerutil.RemoveFinalizer(object, v1alpha1.QueueFinalizer)
+		})
+		if err != nil {
 			return err
 		}
 		conn.ForgetQueue(queue.BrokerQueueName(q))
 	}
 	if d.RemoveDeadLetterRequest {
-		if err := r.removeDeadLetterRequest(ctx, q); err != nil {
+		// A request that stays is processed again.
+		err := r.patchMetadata(ctx, q, "removing the annotation "+queue.AnnotationDeadLetters, func(object client.Object) {
+			delete(object.GetAnnotations(), queue.AnnotationDeadLetters)
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -36,26 +43,13 @@ func (r *Reconciler) act(ctx context.Context, q *v1alpha1.Queue, o *queue.Observ
 	return nil
 }
 
-func (r *Reconciler) removeFinalizer(ctx context.Context, q *v1alpha1.Queue) error {
-	err := kube.PatchMetadata(ctx, r.client, q, func(object client.Object) {
-		controllerutil.RemoveFinalizer(object, v1alpha1.QueueFinalizer)
-	})
-	if err != nil {
-		return fmt.Errorf("removing the finalizer: %w", err)
+// patchMetadata stores a change of the metadata of a Queue.
+func (r *Reconciler) patchMetadata(ctx context.Context, q *v1alpha1.Queue, doing string, change func(client.Object)) error {
+	if err := kube.PatchMetadata(ctx, r.client, q, change); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
 	}
-	return nil
-}
-
-// removeDeadLetterRequest keeps a processed request from being processed again.
-func (r *Reconciler) removeDeadLetterRequest(ctx context.Context, q *v1alpha1.Queue) error {
-	err := kube.PatchMetadata(ctx, r.client, q, func(object client.Object) {
-		annotations := object.GetAnnotations()
-		delete(annotations, queue.AnnotationDeadLetters)
-		object.SetAnnotations(annotations)
-	})
-	if err != nil {
-		return fmt.Errorf("removing the annotation %s: %w", queue.AnnotationDeadLetters, err)
+	if q.DeletionTimestamp.IsZero() {
+		r.writeCache.Record(q)
 	}
-	r.writeCache.Record(q)
 	return nil
 }

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,7 +49,9 @@ func (r *Reconciler) execute(ctx context.Context, o *queue.Observation, d *queue
 	defer cancel()
 	switch d.Action {
 	case queue.ActionAddFinalizer:
-		return queue.ActionResult{}, r.addFinalizer(ctx, o.Queue)
+		return queue.ActionResult{}, r.patchMetadata(ctx, o.Queue, "adding the finalizer", func(object client.Object) {
+			controllerutil.AddFinalizer(object, v1alpha1.QueueFinalizer)
+		})
 	case queue.ActionAssertFresh:
 		return queue.ActionResult{}, kube.AssertFresh(ctx, r.liveReader, r.client, o.Queue)
 	}
@@ -70,18 +71,6 @@ func (r *Reconciler) execute(ctx context.Context, o *queue.Observation, d *queue
 	}
 	conn.CheckHealth(result.Err)
 	return result, err
-}
-
-// addFinalizer updates the Queue in place.
-func (r *Reconciler) addFinalizer(ctx context.Context, q *v1alpha1.Queue) error {
-	err := kube.PatchMetadata(ctx, r.client, q, func(object client.Object) {
-		controllerutil.AddFinalizer(object, v1alpha1.QueueFinalizer)
-	})
-	if err != nil {
-		return fmt.Errorf("adding the finalizer: %w", err)
-	}
-	r.writeCache.Record(q)
-	return nil
 }
 
 // moveDeadLetters checks the target again, because it may have changed since the last batch.

@@ -96,7 +96,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	q := &v1alpha1.Queue{}
 	if err := r.client.Get(ctx, req.NamespacedName, q); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.forget(req)
+			r.writeCache.Forget(req.NamespacedName)
+			r.tracked.Forget(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -125,9 +126,4 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // the operator lost its permissions there, so that it can do nothing more.
 func (r *Reconciler) ignoreTerminating(ctx context.Context, q *v1alpha1.Queue, err error) error {
 	return kube.RemoveFinalizerIfTerminating(ctx, r.liveReader, r.client, q, v1alpha1.QueueFinalizer, err)
-}
-
-func (r *Reconciler) forget(req ctrl.Request) {
-	r.writeCache.Forget(req.NamespacedName)
-	r.tracked.Forget(req.NamespacedName)
 }

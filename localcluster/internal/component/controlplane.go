@@ -99,26 +99,24 @@ func apiServer(l Layout, endpoint Endpoint, etcd string) []string {
 }
 
 func controllerManager(l Layout) []string {
-	return []string{
-		"--kubeconfig=" + l.PKI("controller-manager.kubeconfig"),
-		"--leader-elect=false",
-		"--secure-port=0",
-		"--service-account-private-key-file=" + l.PKI("service-account.key"),
-		"--root-ca-file=" + l.PKI("ca.crt"),
-		"--cluster-signing-cert-file=" + l.PKI("ca.crt"),
-		"--cluster-signing-key-file=" + l.PKI("ca.key"),
+	return append(clientArgs(l, "controller-manager"),
+		"--service-account-private-key-file="+l.PKI("service-account.key"),
+		"--root-ca-file="+l.PKI("ca.crt"),
+		"--cluster-signing-cert-file="+l.PKI("ca.crt"),
+		"--cluster-signing-key-file="+l.PKI("ca.key"),
 		"--use-service-account-credentials=true",
-		"--flex-volume-plugin-dir=" + l.File("flexvolume"),
+		"--flex-volume-plugin-dir="+l.File("flexvolume"),
 		"--pvclaimbinder-sync-period=1s", // a claim waits for this; upstream's default is 15 s
 		"--concurrent-job-syncs=20",
-		"--kube-api-qps=500",
-		"--kube-api-burst=1000",
-	}
+	)
 }
 
-func scheduler(l Layout) []string {
+func scheduler(l Layout) []string { return clientArgs(l, "scheduler") }
+
+// clientArgs are the arguments that the clients of the API server share.
+func clientArgs(l Layout, component string) []string {
 	return []string{
-		"--kubeconfig=" + l.PKI("scheduler.kubeconfig"),
+		"--kubeconfig=" + l.PKI(component+".kubeconfig"),
 		"--leader-elect=false",
 		"--secure-port=0",
 		"--kube-api-qps=500",

@@ -4,28 +4,28 @@ import (
 	"container/heap"
 )
 
-// timedEvent is a function that runs at a simulated time. Events of the same time run in the order
-// in which they were scheduled, so that a seed always produces the same run.
+// timedEvent is a function that runs at a simulated time. Events at the same time run in the
+// order in which they were scheduled, so that a seed always gives the same simulation.
 type timedEvent struct {
 	at    float64
 	order int
 	do    func()
 }
 
-// eventClock runs events in the order of their times. Times are in seconds.
+// eventClock runs events in the order of their times.
 type eventClock struct {
 	now    float64
 	events eventHeap
 	count  int
 }
 
-// scheduleAfter schedules an event after this number of seconds.
+// scheduleAfter schedules an event after a number of seconds.
 func (c *eventClock) scheduleAfter(seconds float64, do func()) {
 	c.count++
 	heap.Push(&c.events, timedEvent{c.now + seconds, c.count, do})
 }
 
-// scheduleEvery schedules an event at this interval, the first one after offset.
+// scheduleEvery schedules a periodic event, the first time after offset.
 func (c *eventClock) scheduleEvery(seconds, offset float64, do func()) {
 	c.scheduleAfter(offset, func() {
 		do()
@@ -33,7 +33,7 @@ func (c *eventClock) scheduleEvery(seconds, offset float64, do func()) {
 	})
 }
 
-// runUntil runs all events until the end.
+// runUntil runs the events until the end.
 func (c *eventClock) runUntil(end float64) {
 	for len(c.events) > 0 && c.events[0].at <= end {
 		next, _ := heap.Pop(&c.events).(timedEvent)

@@ -5,38 +5,40 @@ import (
 	"slices"
 )
 
-// kedaSettings are the settings of a ScaledObject and of its HorizontalPodAutoscaler. Times are in
+// kedaSettings are the settings of a ScaledObject and its HorizontalPodAutoscaler. Times are in
 // seconds.
 type kedaSettings struct {
-	// polling is the interval at which KEDA checks the queue to scale from 0 to 1. After the
-	// queue was empty for cooldown, KEDA scales to 0.
+	// polling is the interval at which KEDA checks the queue, to scale from zero. cooldown is
+	// the time for which the queue must be empty before KEDA scales to zero.
 	polling, cooldown float64
-	// threshold is the target number of messages per replica, including those in flight: the
-	// lagThreshold of the NATS JetStream scaler.
+	// threshold is the number of messages per replica, including those in flight: lagThreshold
+	// of the NATS JetStream scaler.
 	threshold float64
-	// stabilization is the stabilization window for scaling down.
+	// stabilization is the window whose highest recommendation applies to a scale-down.
 	stabilization float64
-	// unlimitedScaleUp removes the default limit of doubling, or of adding 4 Pods, every 15 s.
+	// unlimitedScaleUp disables the limit of a scale-up to twice the replicas, or 4 more, every
+	// 15 s.
 	unlimitedScaleUp bool
 }
 
 const (
-	// autoscalerSyncPeriod is the default of a flag of the controller manager, which users who
-	// deploy workloads cannot change.
+	// autoscalerSyncPeriod is the default of a flag of the controller manager, which users of a
+	// cluster cannot set.
 	autoscalerSyncPeriod = 15.0
-	// autoscalerTolerance is the difference of the ratio from 1 up to which nothing is scaled.
+	// autoscalerTolerance is the difference between the ratio and 1 up to which nothing changes.
 	autoscalerTolerance = 0.1
 )
 
-// kedaModel models KEDA 2 and its HorizontalPodAutoscaler, for an external metric with an average
-// value, according to their documentation: KEDA scales between 0 and 1, and the autoscaler scales
-// above 1. The simplifications favor KEDA: reading a metric and changing a Deployment take no time.
+// kedaModel models KEDA 2 and the HorizontalPodAutoscaler that it creates, for an external metric
+// with an average value, as their documentation describes them: KEDA scales from zero and to
+// zero, and the autoscaler does the rest. The simplifications are in their favor: reading a
+// metric and changing a Deployment take no time.
 type kedaModel struct {
 	*workerSimulation
 	kedaSettings
 	maxReplicas int
 	lastActive  float64
-	// recommendations of the stabilization window.
+	// recommendations within the stabilization window.
 	recommendations []recommendation
 }
 
@@ -45,20 +47,20 @@ type recommendation struct {
 	replicas int
 }
 
-// simulateKEDA processes the load with workers that KEDA scales.
-func simulateKEDA(y *workerSimulation, most int32, settings kedaSettings) simulationResult {
-	k := &kedaModel{workerSimulation: y, kedaSettings: settings, maxReplicas: int(most)}
-	y.scheduleEvery(k.polling, k.polling*y.random.Float64(), k.pollQueue)
-	y.scheduleEvery(autoscalerSyncPeriod, autoscalerSyncPeriod*y.random.Float64(), k.syncAutoscaler)
-	return y.runToEnd()
+// simulateKEDA runs the simulation with workers that KEDA scales.
+func simulateKEDA(w *workerSimulation, most int32, settings kedaSettings) simulationResult {
+	k := &kedaModel{workerSimulation: w, kedaSettings: settings, maxReplicas: int(most)}
+	w.scheduleEvery(k.polling, k.polling*w.random.Float64(), k.pollQueue)
+	w.scheduleEvery(autoscalerSyncPeriod, autoscalerSyncPeriod*w.random.Float64(), k.syncAutoscaler)
+	return w.runToEnd()
 }
 
-// queueLength returns the number of pending and unacknowledged messages, which KEDA's scaler counts.
+// queueLength returns the number of waiting messages and messages in flight.
 func (k *kedaModel) queueLength() float64 {
 	return float64(k.waiting.queuedCount() + k.inFlightCount())
 }
 
-// pollQueue is one iteration of KEDA's loop, which scales only from and to 0.
+// pollQueue is KEDA's loop, which only scales between zero and one.
 func (k *kedaModel) pollQueue() {
 	if k.queueLength() > 0 {
 		k.lastActive = k.now
@@ -72,8 +74,7 @@ func (k *kedaModel) pollQueue() {
 	}
 }
 
-// syncAutoscaler is one iteration of the HorizontalPodAutoscaler's loop. KEDA returns the current
-// metric.
+// syncAutoscaler is the HorizontalPodAutoscaler's loop. It reads the current metric from KEDA.
 func (k *kedaModel) syncAutoscaler() {
 	current := len(k.servingPods())
 	if current == 0 {
@@ -91,8 +92,8 @@ func (k *kedaModel) syncAutoscaler() {
 	k.scaleDeployment(desired)
 }
 
-// stabilizedReplicas returns the highest recommendation of the stabilization window, but at most the
-// current number of replicas when scaling down.
+// stabilizedReplicas returns the highest recommendation of the stabilization window, but at most
+// the current replicas. A scale-up is not stabilized.
 func (k *kedaModel) stabilizedReplicas(desired, current int) int {
 	k.recommendations = slices.DeleteFunc(k.recommendations, func(r recommendation) bool {
 		return r.at < k.now-k.stabilization
@@ -108,8 +109,8 @@ func (k *kedaModel) stabilizedReplicas(desired, current int) int {
 	return min(highest, current)
 }
 
-// scaleDeployment changes the Deployment. Kubernetes deletes Pods that are not ready first, and then
-// others at random, whether they are busy or not.
+// scaleDeployment scales the Deployment. A scale-down stops Pods that are not ready first, and
+// then random ones, whether busy or idle.
 func (k *kedaModel) scaleDeployment(replicas int) {
 	serving := k.servingPods()
 	if replicas == len(serving) {

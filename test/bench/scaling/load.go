@@ -6,22 +6,22 @@ import (
 	"slices"
 )
 
-// queuedMessage has the arrival time of a message and the duration of its work, in seconds.
+// queuedMessage is a message of a load. Its times are in seconds.
 type queuedMessage struct {
 	arrivalTime, serviceTime float64
 }
 
-// messageLoad is a pattern of arrivals. The numbers are drawn from a seed, so that all scalers
-// process the same messages.
+// messageLoad is a pattern of arriving messages. A seed determines the messages, so that each
+// scaler gets the same ones.
 type messageLoad struct {
 	name, description string
-	// maxWorkers is the upper limit of the number of workers.
+	// maxWorkers is the maximum number of workers.
 	maxWorkers   int32
 	drawMessages func(r *rand.Rand) []queuedMessage
 }
 
-// Messages arrive during arrivalPeriod. The clock continues until simulationEnd, so that the workers
-// can finish them.
+// arrivalPeriod is the time in which messages arrive. The simulation continues until
+// simulationEnd, to finish them.
 const (
 	arrivalPeriod = 3600.0
 	simulationEnd = arrivalPeriod + 900
@@ -31,19 +31,19 @@ func messageLoads() []messageLoad {
 	return []messageLoad{
 		{
 			name: "bursts", maxWorkers: 50, drawMessages: drawBursts,
-			description: "3 bursts of 3,000 to 7,000 messages at once, none in between; 1 s each, exponential",
+			description: "3 bursts of 3,000 to 7,000 messages within a second; 1 s each, exponential",
 		},
 		{
 			name: "sine", maxWorkers: 40, drawMessages: drawSineWave,
-			description: "2 to 75 messages a second, with a period of 15 min; 2 s each, lognormal",
+			description: "2 to 75 messages per second, with a period of 15 min; 2 s each, lognormal",
 		},
 		{
 			name: "steps", maxWorkers: 40, drawMessages: drawRateSteps,
-			description: "a new rate from 0 to 70 a second every 5 to 10 min; 2 s each, exponential",
+			description: "a new rate of 0 to 70 messages per second every 5 to 10 min; 2 s each, exponential",
 		},
 		{
 			name: "spikes", maxWorkers: 40, drawMessages: drawSpikes,
-			description: "3 messages a second, and 60 to 140 for 20 to 60 s every 4 to 10 min; 1 s each, lognormal",
+			description: "3 messages per second, and 60 to 140 for 20 to 60 s every 4 to 10 min; 1 s each, lognormal",
 		},
 	}
 }
@@ -97,7 +97,7 @@ func drawSpikes(r *rand.Rand) []queuedMessage {
 	return drawPoissonArrivals(r, 140, rate, func() float64 { return drawLognormal(r, 1, 1) })
 }
 
-// drawPoissonArrivals draws arrivals with a varying rate, by thinning those of the highest rate.
+// drawPoissonArrivals draws arrivals with a changing rate, by thinning arrivals of the highest rate.
 func drawPoissonArrivals(r *rand.Rand, highest float64, rate func(t float64) float64, service func() float64) []queuedMessage {
 	var all []queuedMessage
 	for t := r.ExpFloat64() / highest; t < arrivalPeriod; t += r.ExpFloat64() / highest {
@@ -110,7 +110,8 @@ func drawPoissonArrivals(r *rand.Rand, highest float64, rate func(t float64) flo
 
 func drawExponential(r *rand.Rand, mean float64) float64 { return mean * r.ExpFloat64() }
 
-// drawLognormal draws a number with this mean and a standard deviation of spread times the mean.
+// drawLognormal draws from a lognormal distribution with a standard deviation of spread times the
+// mean.
 func drawLognormal(r *rand.Rand, mean, spread float64) float64 {
 	variance := math.Log(1 + spread*spread)
 	return math.Exp(math.Log(mean) - variance/2 + math.Sqrt(variance)*r.NormFloat64())

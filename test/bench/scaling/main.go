@@ -1,16 +1,17 @@
-// Command scaling compares the operator's scaling function with KEDA and its
+// Command scaling compares Yardmaster's autoscaling with that of KEDA and the
 // HorizontalPodAutoscaler, in simulated time.
 //
-//	go run ./test/bench/scaling            prints the comparison
-//	go run ./test/bench/scaling -sweep     compares with many settings of KEDA
+//	go run ./test/bench/scaling            the table
+//	go run ./test/bench/scaling -sweep     many settings of KEDA, compared with Yardmaster
 //
-// There are four patterns of arrivals. Each is drawn from several seeds, and all scalers process
-// the same messages with the same workers, which take eight seconds to start and process ten
-// messages concurrently. The scalers differ in the number of workers and in how they remove them.
+// Messages arrive in four patterns. Each pattern is drawn with several seeds, and each scaler gets
+// the same messages. The workers are also the same: they process ten messages at the same time and
+// take eight seconds to start. Only the number of workers and the end of a superfluous worker
+// differ.
 //
-// All scalers are models. Yardmaster's calls the operator's function every two seconds and drains
-// workers before it removes them. keda.go describes the model of KEDA and the autoscaler, whose
-// simplifications favor KEDA.
+// Everything is a model. Yardmaster's calls the operator's scaling function every two seconds, and
+// removes a worker only after it has finished. The model of KEDA and the autoscaler is described in
+// keda.go; where it simplifies, it does so in their favor.
 package main
 
 import (
@@ -20,20 +21,20 @@ import (
 	"os"
 )
 
-// firstHeldOutSeed is the first seed that was not used before. The function was developed with seeds
-// from 1, and its constants were chosen with seeds from 1001 and from 2001.
+// firstHeldOutSeed is the first of the seeds that were not used before: the scaling function was
+// developed with seeds from 1, and its constants were chosen with seeds from 1001 and 2001.
 const firstHeldOutSeed = 3001
 
 func main() {
 	if err := runBenchmark(); err != nil {
-		fmt.Fprintln(os.Stderr, "scaling:", err)
+		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
 func runBenchmark() error {
-	seeds := flag.Uint64("seeds", 20, "number of seeds for each load")
-	all := flag.Bool("sweep", false, "compare with many settings of KEDA, and print which are better")
+	seeds := flag.Uint64("seeds", 20, "number of seeds with which each load is simulated")
+	all := flag.Bool("sweep", false, "simulate KEDA with many settings, and print which are better than Yardmaster")
 	flag.Parse()
 	if *seeds == 0 || *seeds > 1000 {
 		return errors.New("-seeds must be between 1 and 1000")

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// meanResults contains the means over all seeds.
+// meanResults contains the means of the results of all seeds.
 type meanResults struct {
 	p50, p95, p99                           float64
 	podSeconds                              float64
@@ -41,9 +41,9 @@ func measureScaler(l messageLoad, s scalerModel, first, count uint64) meanResult
 	return meanResults{sum.p50 / n, sum.p95 / n, sum.p99 / n, sum.podSeconds / n, sum.scaleOperations / n, sum.interruptedWorkers / n, sum.redeliveredMessages / n}
 }
 
-// simulateSeed simulates a load with one seed.
+// simulateSeed simulates the load of one seed.
 func simulateSeed(l messageLoad, s scalerModel, seed uint64) simulationResult {
-	messages := l.drawMessages(rand.New(rand.NewPCG(seed, 1))) //nolint:gosec // the simulation must be reproducible
+	messages := l.drawMessages(rand.New(rand.NewPCG(seed, 1))) //nolint:gosec // a simulation must be reproducible
 	return s.run(newWorkerSimulation(messages, seed), l.maxWorkers)
 }
 

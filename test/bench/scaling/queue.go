@@ -1,6 +1,6 @@
 package main
 
-// messageQueue contains the numbers of the waiting messages in the order of their arrival.
+// messageQueue contains the indexes of the waiting messages in the order of their arrival.
 type messageQueue struct {
 	numbers []int
 	taken   int

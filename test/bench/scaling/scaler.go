@@ -8,33 +8,34 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// scalerModel is a scaler in the comparison.
+// scalerModel is one of the compared scalers.
 type scalerModel struct {
 	name string
-	run  func(y *workerSimulation, most int32) simulationResult
+	run  func(w *workerSimulation, most int32) simulationResult
 }
 
-// waitObjective is Yardmaster's SLO. It is short, because KEDA's thresholds also aim at short waits.
+// waitObjective is the wait objective of Yardmaster: the shortest waits possible, which are also the
+// purpose of KEDA's thresholds.
 const waitObjective = 5 * time.Second
 
-// yardmasterScaler returns Yardmaster with default settings except the SLO.
+// yardmasterScaler returns Yardmaster with default settings except for the objective.
 func yardmasterScaler() scalerModel {
-	return scalerModel{"Yardmaster", func(y *workerSimulation, most int32) simulationResult {
+	return scalerModel{"Yardmaster", func(w *workerSimulation, most int32) simulationResult {
 		autoscaling := &v1alpha1.Autoscaling{MaxReplicas: most, SLO: &v1alpha1.WaitObjective{WaitP95: new(v1alpha1.Duration)}}
 		autoscaling.SLO.WaitP95.Duration.Duration = waitObjective
-		return simulateYardmaster(y, scaling.NewSettings(autoscaling, workerConcurrency))
+		return simulateYardmaster(w, scaling.NewSettings(autoscaling, workerConcurrency))
 	}}
 }
 
-// defaultKEDA returns KEDA and the autoscaler with default settings.
+// defaultKEDA returns KEDA with default settings except for the trigger.
 func defaultKEDA() scalerModel {
 	return newKEDAScaler("KEDA, defaults", kedaSettings{polling: 30, cooldown: 300, threshold: 10, stabilization: 300})
 }
 
-// tunedThreshold is the threshold with which KEDA's workers have the same utilization as Yardmaster's.
+// tunedThreshold is a threshold with which workers are as busy as with Yardmaster.
 const tunedThreshold = 8
 
-// tunedKEDA returns KEDA with the settings of an expert, and without a limit for scaling up.
+// tunedKEDA returns KEDA with the settings of an expert, and without a limit of scale-ups.
 func tunedKEDA(threshold, stabilization float64) scalerModel {
 	return newKEDAScaler(
 		fmt.Sprintf("KEDA, tuned, %g s", stabilization),
@@ -43,10 +44,10 @@ func tunedKEDA(threshold, stabilization float64) scalerModel {
 }
 
 func newKEDAScaler(name string, settings kedaSettings) scalerModel {
-	return scalerModel{name, func(y *workerSimulation, most int32) simulationResult { return simulateKEDA(y, most, settings) }}
+	return scalerModel{name, func(w *workerSimulation, most int32) simulationResult { return simulateKEDA(w, most, settings) }}
 }
 
-// comparedScalers returns the scalers in the order of the table, Yardmaster first.
+// comparedScalers returns the rows of the table.
 func comparedScalers() []scalerModel {
 	return []scalerModel{yardmasterScaler(), defaultKEDA(), tunedKEDA(tunedThreshold, 60), tunedKEDA(tunedThreshold, 30)}
 }

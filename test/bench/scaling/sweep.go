@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 )
 
-// sweepThresholds compares Yardmaster with many settings of KEDA. It prints for each load which
-// settings have shorter waits, and which use fewer pod-seconds.
+// sweepThresholds simulates KEDA with many settings, and prints for each load which of them have
+// shorter waits than Yardmaster, and which use fewer Pod-seconds.
 func sweepThresholds(w io.Writer, count uint64) error {
 	rows := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
 	fmt.Fprintln(rows, "| Load\t| Threshold\t| Stabilization, s\t| p95 wait, s\t| p99 wait, s\t| Pod-seconds\t| Compared with Yardmaster\t|")
@@ -31,14 +31,14 @@ func sweepThresholds(w io.Writer, count uint64) error {
 	if err := rows.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n%d settings are better than Yardmaster in both waits and pod-seconds.\n", better)
+	fmt.Fprintf(w, "\n%d settings have shorter waits and use fewer Pod-seconds than Yardmaster.\n", better)
 	return nil
 }
 
-// verdictBetterInBoth is the verdict for a setting with shorter waits and fewer pod-seconds.
+// verdictBetterInBoth is the verdict on settings of KEDA that are better than Yardmaster.
 const verdictBetterInBoth = "better in both"
 
-// describeDifference returns the verdict for a setting of KEDA, compared with Yardmaster.
+// describeDifference compares KEDA with Yardmaster, the receiver.
 func (s meanResults) describeDifference(theirs meanResults) string {
 	shorter := theirs.p95 < s.p95 || theirs.p95 <= immediateWait
 	cheaper := theirs.podSeconds < s.podSeconds

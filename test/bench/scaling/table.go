@@ -8,15 +8,17 @@ import (
 )
 
 const (
-	// maxOperationsRatio is the maximum ratio of Yardmaster's scale operations to KEDA's.
+	// maxOperationsRatio bounds the ratio of scale operations of Yardmaster and KEDA.
 	maxOperationsRatio = 1.5
-	// immediateWait is the waiting time of an immediate delivery, the shortest in the model.
+	// immediateWait is the wait, in seconds, up to which a delivery counts as immediate.
 	immediateWait = 0.01
 )
 
-// printTable prints the comparison, and returns an error for each target that is missed.
+// printTable prints a table, and returns an error for each missed target. Yardmaster must have
+// shorter waits, use no more Pod-seconds and not many more scale operations, and interrupt no
+// worker.
 func printTable(w io.Writer, title string, first, count uint64) error {
-	fmt.Fprintf(w, "%s. Means of one hour.\n\n", title)
+	fmt.Fprintf(w, "%s. Means of an hour.\n\n", title)
 	rows := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
 	fmt.Fprintln(rows, "| Load\t| Scaler\t| p95 wait, s\t| p99 wait, s\t| Pod-seconds\t| Scale operations\t| Interrupted workers\t| Redelivered\t|")
 	fmt.Fprintln(rows, "|---\t|---\t|---:\t|---:\t|---:\t|---:\t|---:\t|---:\t|")
@@ -32,27 +34,27 @@ func printTable(w io.Writer, title string, first, count uint64) error {
 				continue
 			}
 			if err := our.checkTargets(m); err != nil {
-				missed = append(missed, fmt.Errorf("%s, against %s: %w", l.name, s.name, err))
+				missed = append(missed, fmt.Errorf("%s, compared with %s: %w", l.name, s.name, err))
 			}
 		}
 	}
 	return errors.Join(errors.Join(missed...), rows.Flush())
 }
 
-// checkTargets returns an error for each target that is missed in comparison with another scaler.
+// checkTargets returns the targets that Yardmaster, the receiver, misses compared with KEDA.
 func (s meanResults) checkTargets(theirs meanResults) error {
 	var errs []error
 	if s.p95 >= theirs.p95 && s.p95 > immediateWait {
-		errs = append(errs, fmt.Errorf("the p95 wait is %.3f s, the other scaler's is %.3f s", s.p95, theirs.p95))
+		errs = append(errs, fmt.Errorf("the p95 wait is %.3f s, with KEDA %.3f s", s.p95, theirs.p95))
 	}
 	if s.podSeconds > theirs.podSeconds {
-		errs = append(errs, fmt.Errorf("it uses %.0f pod-seconds, the other scaler %.0f", s.podSeconds, theirs.podSeconds))
+		errs = append(errs, fmt.Errorf("it uses %.0f Pod-seconds, KEDA %.0f", s.podSeconds, theirs.podSeconds))
 	}
 	if s.scaleOperations > maxOperationsRatio*theirs.scaleOperations {
-		errs = append(errs, fmt.Errorf("it makes %.1f scale operations, the other scaler %.1f", s.scaleOperations, theirs.scaleOperations))
+		errs = append(errs, fmt.Errorf("it needs %.1f scale operations, KEDA %.1f", s.scaleOperations, theirs.scaleOperations))
 	}
 	if s.interruptedWorkers > 0 {
-		errs = append(errs, fmt.Errorf("%.1f workers were interrupted", s.interruptedWorkers))
+		errs = append(errs, fmt.Errorf("%.1f workers were stopped with messages in flight", s.interruptedWorkers))
 	}
 	return errors.Join(errs...)
 }

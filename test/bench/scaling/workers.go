@@ -8,13 +8,14 @@ import (
 )
 
 const (
-	// workerConcurrency is the number of messages that a worker processes concurrently.
+	// workerConcurrency is the number of messages that a worker processes at the same time.
 	workerConcurrency = 10
-	// medianPodStart is the median time from the creation of a Pod until it is ready.
+	// medianPodStart is the median time from the creation of a Pod until it receives messages, in
+	// seconds.
 	medianPodStart = 8.0
-	// leaseSeconds is the time after which a message of a killed worker is redelivered.
+	// leaseSeconds is the time after which the messages of a killed worker are redelivered.
 	leaseSeconds = 30.0
-	// gracePeriodSeconds is the time between SIGTERM and SIGKILL, the default of Kubernetes.
+	// gracePeriodSeconds is the time between SIGTERM and SIGKILL: the default of Kubernetes.
 	gracePeriodSeconds = 30.0
 )
 
@@ -25,165 +26,165 @@ type workerSimulation struct {
 	messages []queuedMessage
 	waiting  messageQueue
 	pods     []*simulatedPod
-	// free are the ready Pods that can accept a message.
+	// free are the ready Pods that can receive a message.
 	free []*simulatedPod
 	simulationResult
 	arrived, finished int64
 }
 
-// simulationResult contains the measurements of one run.
+// simulationResult contains the measurements of a simulation.
 type simulationResult struct {
 	waits           []float64
 	podSeconds      float64
 	scaleOperations int
 	// interruptedWorkers is the number of workers that were stopped with messages in flight, and
-	// redeliveredMessages the number of messages that they could not finish.
+	// redeliveredMessages the number of messages that were redelivered as a result.
 	interruptedWorkers, redeliveredMessages int
 }
 
-// simulatedPod is a Pod of a worker.
+// simulatedPod is a worker.
 type simulatedPod struct {
 	createdAt float64
 	ready     bool
 	draining  bool
-	// stopped means that the Pod has received SIGTERM: it accepts no messages, and exits when those
-	// in flight are finished.
+	// stopped is set after SIGTERM: the worker receives no more messages and exits when those in
+	// flight are finished.
 	stopped bool
-	// working contains the start times of the messages in flight, by number.
+	// working contains the messages in flight and the times at which their processing started.
 	working map[int]float64
-	// freeIndex is the Pod's index in free, or -1.
+	// freeIndex is the index in workerSimulation.free, or -1.
 	freeIndex int
 }
 
 func newWorkerSimulation(messages []queuedMessage, seed uint64) *workerSimulation {
-	y := &workerSimulation{messages: messages, random: rand.New(rand.NewPCG(seed, 2))} //nolint:gosec // the simulation must be reproducible
-	y.waits = make([]float64, 0, len(messages))
-	y.scheduleArrival(0)
-	return y
+	w := &workerSimulation{messages: messages, random: rand.New(rand.NewPCG(seed, 2))} //nolint:gosec // a simulation must be reproducible
+	w.waits = make([]float64, 0, len(messages))
+	w.scheduleArrival(0)
+	return w
 }
 
-// scheduleArrival schedules the arrival of a message, which schedules that of the next one.
-func (y *workerSimulation) scheduleArrival(i int) {
-	if i == len(y.messages) {
+// scheduleArrival schedules the arrival of a message, which schedules the next one.
+func (w *workerSimulation) scheduleArrival(i int) {
+	if i == len(w.messages) {
 		return
 	}
-	y.scheduleAfter(y.messages[i].arrivalTime-y.now, func() {
-		y.arrived++
-		y.waiting.pushMessage(i)
-		y.dispatchMessages()
-		y.scheduleArrival(i + 1)
+	w.scheduleAfter(w.messages[i].arrivalTime-w.now, func() {
+		w.arrived++
+		w.waiting.pushMessage(i)
+		w.dispatchMessages()
+		w.scheduleArrival(i + 1)
 	})
 }
 
-// dispatchMessages delivers waiting messages to random free workers.
-func (y *workerSimulation) dispatchMessages() {
-	for y.waiting.queuedCount() > 0 && len(y.free) > 0 {
-		p := y.free[y.random.IntN(len(y.free))]
-		i := y.waiting.popMessage()
-		p.working[i] = y.now
-		y.updateFreePods(p)
-		y.scheduleAfter(y.messages[i].serviceTime, func() { y.finishMessage(p, i) })
+// dispatchMessages delivers waiting messages to random workers that can receive them.
+func (w *workerSimulation) dispatchMessages() {
+	for w.waiting.queuedCount() > 0 && len(w.free) > 0 {
+		p := w.free[w.random.IntN(len(w.free))]
+		i := w.waiting.popMessage()
+		p.working[i] = w.now
+		w.updateFreePods(p)
+		w.scheduleAfter(w.messages[i].serviceTime, func() { w.finishMessage(p, i) })
 	}
 }
 
-// finishMessage completes a message, unless its worker was killed before.
-func (y *workerSimulation) finishMessage(p *simulatedPod, i int) {
-	began, working := p.working[i]
+// finishMessage acknowledges a message, unless its worker was killed.
+func (w *workerSimulation) finishMessage(p *simulatedPod, i int) {
+	startedAt, working := p.working[i]
 	if !working {
 		return
 	}
 	delete(p.working, i)
-	y.finished++
-	y.waits = append(y.waits, began-y.messages[i].arrivalTime)
+	w.finished++
+	w.waits = append(w.waits, startedAt-w.messages[i].arrivalTime)
 	if p.stopped && len(p.working) == 0 {
-		y.removePod(p)
+		w.removePod(p)
 		return
 	}
-	y.updateFreePods(p)
-	y.dispatchMessages()
+	w.updateFreePods(p)
+	w.dispatchMessages()
 }
 
-// updateFreePods adds a Pod to free or removes it from free, as its state requires.
-func (y *workerSimulation) updateFreePods(p *simulatedPod) {
+// updateFreePods adds a Pod to free or removes it.
+func (w *workerSimulation) updateFreePods(p *simulatedPod) {
 	room := p.ready && !p.draining && !p.stopped && len(p.working) < workerConcurrency
 	switch {
 	case room && p.freeIndex < 0:
-		p.freeIndex = len(y.free)
-		y.free = append(y.free, p)
+		p.freeIndex = len(w.free)
+		w.free = append(w.free, p)
 	case !room && p.freeIndex >= 0:
-		last := y.free[len(y.free)-1]
-		y.free[p.freeIndex], last.freeIndex = last, p.freeIndex
-		y.free = y.free[:len(y.free)-1]
+		last := w.free[len(w.free)-1]
+		w.free[p.freeIndex], last.freeIndex = last, p.freeIndex
+		w.free = w.free[:len(w.free)-1]
 		p.freeIndex = -1
 	}
 }
 
-// createPods creates Pods, which become ready after a random time.
-func (y *workerSimulation) createPods(count int) {
+// createPods creates Pods.
+func (w *workerSimulation) createPods(count int) {
 	for range count {
-		p := &simulatedPod{createdAt: y.now, freeIndex: -1, working: map[int]float64{}}
-		y.pods = append(y.pods, p)
-		y.scheduleAfter(medianPodStart*math.Exp(0.3*y.random.NormFloat64()), func() {
+		p := &simulatedPod{createdAt: w.now, freeIndex: -1, working: map[int]float64{}}
+		w.pods = append(w.pods, p)
+		w.scheduleAfter(medianPodStart*math.Exp(0.3*w.random.NormFloat64()), func() {
 			if p.stopped {
 				return
 			}
 			p.ready = true
-			y.updateFreePods(p)
-			y.dispatchMessages()
+			w.updateFreePods(p)
+			w.dispatchMessages()
 		})
 	}
 }
 
-// stopPod sends SIGTERM to a Pod. As a worker that handles the signal, it finishes messages within
-// the grace period; the others are redelivered when their leases expire.
-func (y *workerSimulation) stopPod(p *simulatedPod) {
+// stopPod sends SIGTERM to a Pod. The worker finishes what it can in its grace period. The other
+// messages are redelivered when their lease expires.
+func (w *workerSimulation) stopPod(p *simulatedPod) {
 	if len(p.working) > 0 {
-		y.interruptedWorkers++
+		w.interruptedWorkers++
 	}
 	p.stopped = true
-	y.updateFreePods(p)
+	w.updateFreePods(p)
 	if len(p.working) == 0 {
-		y.removePod(p)
+		w.removePod(p)
 		return
 	}
-	y.scheduleAfter(gracePeriodSeconds, func() {
+	w.scheduleAfter(gracePeriodSeconds, func() {
 		for _, i := range slices.Sorted(maps.Keys(p.working)) {
 			delete(p.working, i)
-			y.redeliveredMessages++
-			y.scheduleAfter(leaseSeconds, func() {
-				y.waiting.pushMessage(i)
-				y.dispatchMessages()
+			w.redeliveredMessages++
+			w.scheduleAfter(leaseSeconds, func() {
+				w.waiting.pushMessage(i)
+				w.dispatchMessages()
 			})
 		}
-		y.removePod(p)
+		w.removePod(p)
 	})
 }
 
-// removePod removes a Pod and counts its pod-seconds.
-func (y *workerSimulation) removePod(p *simulatedPod) {
-	if i := slices.Index(y.pods, p); i >= 0 {
-		y.pods = slices.Delete(y.pods, i, i+1)
-		y.podSeconds += y.now - p.createdAt
+// removePod removes a Pod that has exited.
+func (w *workerSimulation) removePod(p *simulatedPod) {
+	if i := slices.Index(w.pods, p); i >= 0 {
+		w.pods = slices.Delete(w.pods, i, i+1)
+		w.podSeconds += w.now - p.createdAt
 	}
 }
 
 // inFlightCount returns the number of messages in flight, including those of stopped Pods.
-func (y *workerSimulation) inFlightCount() int {
+func (w *workerSimulation) inFlightCount() int {
 	sum := 0
-	for _, p := range y.pods {
+	for _, p := range w.pods {
 		sum += len(p.working)
 	}
 	return sum
 }
 
-// servingPods returns the Pods that are neither draining nor stopped, including those that start.
-func (y *workerSimulation) servingPods() []*simulatedPod {
-	return y.selectPods(func(p *simulatedPod) bool { return !p.draining && !p.stopped })
+// servingPods returns the Pods that are neither draining nor stopped, including starting ones.
+func (w *workerSimulation) servingPods() []*simulatedPod {
+	return w.selectPods(func(p *simulatedPod) bool { return !p.draining && !p.stopped })
 }
 
-func (y *workerSimulation) selectPods(match func(p *simulatedPod) bool) []*simulatedPod {
+func (w *workerSimulation) selectPods(match func(p *simulatedPod) bool) []*simulatedPod {
 	var found []*simulatedPod
-	for _, p := range y.pods {
+	for _, p := range w.pods {
 		if match(p) {
 			found = append(found, p)
 		}
@@ -191,18 +192,18 @@ func (y *workerSimulation) selectPods(match func(p *simulatedPod) bool) []*simul
 	return found
 }
 
-// runToEnd runs the simulation, and then counts the remaining Pods and messages.
-func (y *workerSimulation) runToEnd() simulationResult {
-	y.runUntil(simulationEnd)
-	for _, p := range slices.Clone(y.pods) {
+// runToEnd runs the simulation and adds the unfinished messages and the remaining Pods.
+func (w *workerSimulation) runToEnd() simulationResult {
+	w.runUntil(simulationEnd)
+	for _, p := range slices.Clone(w.pods) {
 		for i := range p.working {
-			y.waits = append(y.waits, p.working[i]-y.messages[i].arrivalTime)
+			w.waits = append(w.waits, p.working[i]-w.messages[i].arrivalTime)
 		}
-		y.removePod(p)
+		w.removePod(p)
 	}
-	for y.waiting.queuedCount() > 0 {
-		y.waits = append(y.waits, y.now-y.messages[y.waiting.popMessage()].arrivalTime)
+	for w.waiting.queuedCount() > 0 {
+		w.waits = append(w.waits, w.now-w.messages[w.waiting.popMessage()].arrivalTime)
 	}
-	slices.Sort(y.waits)
-	return y.simulationResult
+	slices.Sort(w.waits)
+	return w.simulationResult
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// yardmasterModel scales with the operator's function. The stats contain only the broker's counters,
-// and not the durations of messages that workers report.
+// yardmasterModel scales with the operator's function. Its input is the broker's counters: workers
+// report no service times.
 type yardmasterModel struct {
 	*workerSimulation
 	settings scaling.Settings
 	memory   scaling.Memory
 }
 
-// simulateYardmaster processes the load with workers that the operator's function scales.
-func simulateYardmaster(y *workerSimulation, policy scaling.Settings) simulationResult {
-	m := &yardmasterModel{workerSimulation: y, settings: policy}
+// simulateYardmaster runs the simulation with workers that Yardmaster scales.
+func simulateYardmaster(w *workerSimulation, policy scaling.Settings) simulationResult {
+	m := &yardmasterModel{workerSimulation: w, settings: policy}
 	interval := scaling.DecisionInterval.Seconds()
-	y.scheduleEvery(interval, interval*y.random.Float64(), m.scaleOnce)
-	return y.runToEnd()
+	w.scheduleEvery(interval, interval*w.random.Float64(), m.scaleOnce)
+	return w.runToEnd()
 }
 
 // simulationEpoch is the start of simulated time.
@@ -39,7 +39,7 @@ func (m *yardmasterModel) scaleOnce() {
 	decision := scaling.Decide(scaling.Observation{
 		Now:      simulationEpoch.Add(toDuration(m.now)),
 		Settings: m.settings,
-		Replicas: int32(len(serving)), //nolint:gosec // at most a few dozen
+		Replicas: int32(len(serving)), //nolint:gosec // at most maxWorkers
 		Ready:    int32(ready),
 		PodStart: toDuration(medianPodStart),
 		Stats:    m.backlogStats(),
@@ -60,8 +60,8 @@ func (m *yardmasterModel) backlogStats() *scaling.BacklogStats {
 	return f
 }
 
-// applyReplicas reuses draining Pods before it creates new ones. It drains Pods with the fewest
-// messages in flight first, and the youngest among equals.
+// applyReplicas undrains Pods before it creates new ones, and drains idle Pods before busy ones, the
+// youngest first.
 func (m *yardmasterModel) applyReplicas(replicas int) {
 	serving := m.servingPods()
 	if replicas == len(serving) {
@@ -95,7 +95,7 @@ func (m *yardmasterModel) addWorkers(count int) {
 	m.dispatchMessages()
 }
 
-// stopDrainedPods stops the draining Pods without messages in flight.
+// stopDrainedPods stops draining Pods without messages in flight.
 func (m *yardmasterModel) stopDrainedPods() {
 	for _, p := range m.selectPods(func(p *simulatedPod) bool { return p.draining && len(p.working) == 0 }) {
 		m.stopPod(p)

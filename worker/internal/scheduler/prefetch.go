@@ -50,7 +50,10 @@ func (s *Scheduler) allowedRequest(b *PriorityBuffer) FetchRequest {
 		return FetchRequest{}
 	}
 	if !b.hasBacklog() {
-		return FetchRequest{Messages: boolToInt(!b.isPolling && b.requested == 0), Poll: true}
+		if b.isPolling || b.requested > 0 {
+			return FetchRequest{}
+		}
+		return FetchRequest{Messages: 1, Poll: true}
 	}
 	// If the capacity is too small for every buffer, it goes to the buffer whose turn it is.
 	if _, next := s.selectBuffer(func(b *PriorityBuffer) bool {
@@ -155,11 +158,4 @@ func (s *Scheduler) CompleteRequest(b *PriorityBuffer, request FetchRequest, rec
 		b.backlog = 0
 	}
 	s.wakeAllWaiters()
-}
-
-func boolToInt(condition bool) int {
-	if condition {
-		return 1
-	}
-	return 0
 }

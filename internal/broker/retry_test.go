@@ -1,4 +1,4 @@
-package backoff
+package broker
 
 import (
 	"math"
@@ -6,12 +6,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
 func TestDelaysDoubleWithinTheJitterRange(t *testing.T) {
-	retry := broker.DefaultQueueConfig("orders").Retry
+	retry := DefaultQueueConfig("orders").Retry
 	for name, row := range map[string]struct {
 		spread float64
 		want   []time.Duration
@@ -23,7 +21,7 @@ func TestDelaysDoubleWithinTheJitterRange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got []time.Duration
 			for attempt := range 3 {
-				got = append(got, RetryDelay(retry, attempt+1, row.spread))
+				got = append(got, retry.DelayAfter(attempt+1, row.spread))
 			}
 			if diff := cmp.Diff(row.want, got); diff != "" {
 				t.Errorf("delays (-want +got):\n%s", diff)
@@ -33,13 +31,13 @@ func TestDelaysDoubleWithinTheJitterRange(t *testing.T) {
 }
 
 func TestDelayNeverExceedsMaxDelay(t *testing.T) {
-	retry := broker.DefaultQueueConfig("orders").Retry
-	if got := RetryDelay(retry, 1000, 0.5); got != retry.MaxDelay {
+	retry := DefaultQueueConfig("orders").Retry
+	if got := retry.DelayAfter(1000, 0.5); got != retry.MaxDelay {
 		t.Errorf("delay after attempt 1000 is %s, want %s", got, retry.MaxDelay)
 	}
 }
 
-func FuzzRetryDelay(f *testing.F) {
+func FuzzDelayNeverExceedsMaxDelay(f *testing.F) {
 	f.Add(int64(time.Second), int64(time.Minute), 200, 20, 5, 0.5)
 	f.Fuzz(func(t *testing.T, initialDelay, maxDelay int64, multiplier, jitter, attempt int, spread float64) {
 		upTo := func(n, limit int64) int64 { return int64(uint64(n) % uint64(limit+1)) }
@@ -47,13 +45,13 @@ func FuzzRetryDelay(f *testing.F) {
 			spread = 0
 		}
 		spread = math.Abs(math.Mod(spread, 1))
-		retry := broker.RetryPolicy{
+		retry := RetryPolicy{
 			MaxDelay:          time.Duration(upTo(maxDelay, int64(24*time.Hour))),
 			MultiplierPercent: 100 + int(upTo(int64(multiplier), 900)),
 			JitterPercent:     int(upTo(int64(jitter), 100)),
 		}
 		retry.InitialDelay = time.Duration(upTo(initialDelay, int64(retry.MaxDelay)))
-		if got := RetryDelay(retry, attempt, spread); got < 0 || got > retry.MaxDelay {
+		if got := retry.DelayAfter(attempt, spread); got < 0 || got > retry.MaxDelay {
 			t.Errorf("%+v, attempt %d, spread %f: delay %s is out of bounds", retry, attempt, spread, got)
 		}
 	})
