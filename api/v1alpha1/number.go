@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Number is a number as it was written, 0.7 or 2. It is no float, whose last digits would
-// depend on who reads it.
+// Number is a decimal number in the form in which it was written, for example 0.7 or 2. It is not a
+// float, because the last digits of a float depend on the program that reads it.
 //
 // +kubebuilder:validation:Type=number
 type Number string
@@ -19,11 +19,11 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return []byte(n), nil
 }
 
-// UnmarshalJSON takes a number, and nothing else.
+// UnmarshalJSON accepts only a JSON number.
 func (n *Number) UnmarshalJSON(raw []byte) error {
 	var number json.Number
 	if err := json.Unmarshal(raw, &number); err != nil || len(raw) == 0 || raw[0] == '"' {
-		return fmt.Errorf("%s is no number", raw)
+		return fmt.Errorf("%s is not a number", raw)
 	}
 	*n = Number(number)
 	return nil

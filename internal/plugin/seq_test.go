@@ -128,7 +128,7 @@ func TestRerunSequence(t *testing.T) {
 		out    string
 		errOut string
 	}{
-		"from the step that failed":         {failedSequence("etl"), "--id=7", "Failed", "sequentialjob.yardmaster.dev/etl reruns from Failed: run 2, id 7\n", ""},
+		"from the failed step":              {failedSequence("etl"), "--id=7", "Failed", "sequentialjob.yardmaster.dev/etl reruns from Failed: run 2, id 7\n", ""},
 		"from the start":                    {failedSequence("etl"), "--id=7 --from=Start", "Start", "sequentialjob.yardmaster.dev/etl reruns from Start: run 2, id 7\n", ""},
 		"from a step":                       {failedSequence("etl"), "--id=7 --from=load", "load", "sequentialjob.yardmaster.dev/etl reruns from load: run 2, id 7\n", ""},
 		"a suspended SequentialJob waits":   {suspended, "--id=7", "Failed", "sequentialjob.yardmaster.dev/etl reruns from Failed: run 2, id 7\n", "sequentialjob.yardmaster.dev/etl is suspended: the rerun starts when it is resumed\n"},
@@ -196,7 +196,7 @@ func TestRerunDoesNotOverwriteAConcurrentChange(t *testing.T) {
 }
 
 func TestSuspendAndResumeSequences(t *testing.T) {
-	held := testbuilder.SequentialJob("held", "a").Step("load").Suspend().Obj()
+	suspended := testbuilder.SequentialJob("held", "a").Step("load").Suspend().Obj()
 	free := testbuilder.SequentialJob("free", "a").Step("load").Obj()
 	for args, row := range map[string]struct {
 		code        int
@@ -211,7 +211,7 @@ func TestSuspendAndResumeSequences(t *testing.T) {
 		"suspend over":         {exitSuccess, "sequentialjob.yardmaster.dev/over suspended; its run has finished, and the next run will wait until it is resumed\n", "", []string{"held", "over"}},
 	} {
 		t.Run(args, func(t *testing.T) {
-			c := newFakeClient(t, held, free, failedSequence("over"))
+			c := newFakeClient(t, suspended, free, failedSequence("over"))
 			code, out, errOut := runPluginWith(t, "seq "+args, c)
 			if code != row.code || out != row.out || errOut != row.errOut {
 				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)

@@ -134,19 +134,19 @@ func TestRestartSession(t *testing.T) {
 		run         int32 // the requested run; 0 if nothing is written
 		out, errOut string
 	}{
-		"a session stopped by its user continues":                     {agenticSession("tidy", v1alpha1.SessionStopped, stopByUser), 1, tidy + "continues run 1\n", ""},
-		"a session being stopped by its user continues":               {agenticSession("tidy", v1alpha1.SessionStopping, stopByUser), 1, tidy + "continues run 1\n", ""},
-		"an inactive session starts its next run":                     {agenticSession("tidy", v1alpha1.SessionStopped, stopForInactivity), 2, tidy + "starts run 2\n", ""},
-		"a completed session starts its next run":                     {ended(), 2, tidy + "starts run 2\n", ""},
-		"a failed session starts its next run":                        {agenticSession("tidy", v1alpha1.SessionFailed), 2, tidy + "starts run 2\n", ""},
-		"a completed session with a stop request starts its next run": {ended(stopByUser), 2, tidy + "starts run 2\n", ""},
-		"... which may already be requested":                          {ended(stopByUser, func(s *v1alpha1.AgenticSession) { s.Spec.RunRequest = 2 }), 2, tidy + "starts run 2\n", ""},
-		"not a running session":                                       {agenticSession("tidy", v1alpha1.SessionRunning), 0, "", refused + "it is Running\n"},
-		"not a session without a status":                              {agenticSession("tidy", ""), 0, "", refused + "it is Pending\n"},
-		"not a session whose next run is requested":                   {ended(func(s *v1alpha1.AgenticSession) { s.Spec.RunRequest = 2 }), 0, "", refused + "run 2 is already requested\n"},
-		"not a session without time left":                             {ended(func(s *v1alpha1.AgenticSession) { s.Status.ActiveSeconds = 600 }), 0, "", refused + "it has used 600 of 600 seconds; raise spec.timeout first\n"},
-		"a session without a time limit":                              {ended(func(s *v1alpha1.AgenticSession) { s.Status.ActiveSeconds, s.Spec.Timeout = 600, new(int32(0)) }), 2, tidy + "starts run 2\n", ""},
-		"not a session that is being deleted": {ended(func(s *v1alpha1.AgenticSession) {
+		"a session stopped by its user continues":                                                  {agenticSession("tidy", v1alpha1.SessionStopped, stopByUser), 1, tidy + "continues run 1\n", ""},
+		"a session being stopped by its user continues":                                            {agenticSession("tidy", v1alpha1.SessionStopping, stopByUser), 1, tidy + "continues run 1\n", ""},
+		"an inactive session starts its next run":                                                  {agenticSession("tidy", v1alpha1.SessionStopped, stopForInactivity), 2, tidy + "starts run 2\n", ""},
+		"a completed session starts its next run":                                                  {ended(), 2, tidy + "starts run 2\n", ""},
+		"a failed session starts its next run":                                                     {agenticSession("tidy", v1alpha1.SessionFailed), 2, tidy + "starts run 2\n", ""},
+		"a completed session with a stop request starts its next run":                              {ended(stopByUser), 2, tidy + "starts run 2\n", ""},
+		"a completed session whose next run is already requested starts it despite a stop request": {ended(stopByUser, func(s *v1alpha1.AgenticSession) { s.Spec.RunRequest = 2 }), 2, tidy + "starts run 2\n", ""},
+		"a running session is not restarted":                                                       {agenticSession("tidy", v1alpha1.SessionRunning), 0, "", refused + "it is Running\n"},
+		"a session without a status is not restarted":                                              {agenticSession("tidy", ""), 0, "", refused + "it is Pending\n"},
+		"a session whose next run is requested is not restarted":                                   {ended(func(s *v1alpha1.AgenticSession) { s.Spec.RunRequest = 2 }), 0, "", refused + "run 2 is already requested\n"},
+		"a session without time left is not restarted":                                             {ended(func(s *v1alpha1.AgenticSession) { s.Status.ActiveSeconds = 600 }), 0, "", refused + "it has used 600 of 600 seconds; raise spec.timeout first\n"},
+		"a session without a time limit starts its next run":                                       {ended(func(s *v1alpha1.AgenticSession) { s.Status.ActiveSeconds, s.Spec.Timeout = 600, new(int32(0)) }), 2, tidy + "starts run 2\n", ""},
+		"a session that is being deleted is not restarted": {ended(func(s *v1alpha1.AgenticSession) {
 			s.DeletionTimestamp, s.Finalizers = new(metav1.NewTime(testTime)), []string{"a/b"}
 		}), 0, "", refused + "it is being deleted\n"},
 	} {

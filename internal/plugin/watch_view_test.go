@@ -13,7 +13,7 @@ import (
 
 type sequenceUpdate = follow.ObjectUpdate[*v1alpha1.SequentialJob]
 
-// newTestEnvironment returns an environment whose clock stands still.
+// newTestEnvironment returns an environment with a fixed clock.
 func newTestEnvironment() *environment {
 	return &environment{now: func() time.Time { return testTime }}
 }

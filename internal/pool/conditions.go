@@ -4,19 +4,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/condition"
-	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
-
-// defaultProgressDeadline is the default of rollout.progressDeadline.
-const defaultProgressDeadline = 30 * time.Minute
 
 // conditionVerdict is the status of a condition and the reason for it.
 type conditionVerdict struct {
@@ -113,31 +108,6 @@ func progressingVerdict(e *evaluation) *conditionVerdict {
 	default:
 		return isTrue(v1alpha1.ReasonRollingOut, "%s", e.progressMessage())
 	}
-}
-
-// stalledProgress returns the problem of a rollout that exceeded its progress deadline; nil if it
-// did not. A rollout of a pool without workers, or one that waits in a canary step, does not.
-func (e *evaluation) stalledProgress() *core.Problem {
-	deadline := defaultProgressDeadline
-	if e.rollout.ProgressDeadline != nil {
-		deadline = e.rollout.ProgressDeadline.Duration.Duration
-	}
-	last := e.updated.Created
-	if e.updated.newHistory.LastProgress.After(last) {
-		last = e.updated.newHistory.LastProgress
-	}
-	if e.desired == 0 || !e.updated.newHistory.StepReached.IsZero() || e.now.Sub(last) <= deadline {
-		return nil
-	}
-	return &core.Problem{Reason: v1alpha1.ReasonNoProgress, Message: fmt.Sprintf("revision %s has made no progress for %s", e.updated.Name, deadline)}
-}
-
-func (e *evaluation) progressMessage() string {
-	text := fmt.Sprintf("revision %s: %d of %d workers have proven to work", e.updated.Name, e.updated.provenWorkers(e.now), e.desired)
-	if e.rollout.Strategy == v1alpha1.RolloutCanary && e.updated.newHistory.CanaryStep < len(e.rollout.Steps) {
-		text += fmt.Sprintf(", step %d of %d", e.updated.newHistory.CanaryStep+1, len(e.rollout.Steps))
-	}
-	return text
 }
 
 func metricsFreshVerdict(e *evaluation) *conditionVerdict {

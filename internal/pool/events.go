@@ -49,10 +49,7 @@ func (e *evaluation) eventsSinceStatus() []core.Event {
 }
 
 func scaledEvent(before, desired int32, decision *scaling.Decision, explanation *v1alpha1.ScaleDecision) core.Event {
-	event := core.Event{
-		Type: corev1.EventTypeNormal, Reason: v1alpha1.EventScaled, Action: actionScale,
-		Message: fmt.Sprintf("scaled from %d to %d workers", before, desired),
-	}
+	event := core.NormalEvent(v1alpha1.EventScaled, actionScale, fmt.Sprintf("scaled from %d to %d workers", before, desired))
 	if decision != nil {
 		event.Message += ": " + explanation.Message
 		if decision.Reason == scaling.ReasonBudget && desired < before {
@@ -84,19 +81,19 @@ func (e *evaluation) rolloutEvents() []core.Event {
 		return nil
 	}
 	var events []core.Event
-	add := func(eventType, reason, format string, values ...any) {
-		events = append(events, core.Event{Type: eventType, Reason: reason, Action: actionRollout, Message: fmt.Sprintf(format, values...)})
-	}
 	before, updated := &e.observation.Pool.Status, e.updated
 	switch {
 	case before.UpdatedRevision != e.status.UpdatedRevision && !e.rolloutComplete:
-		add(corev1.EventTypeNormal, v1alpha1.EventRolloutStarted, "revision %s replaces revision %s", updated.Name, e.status.CurrentRevision)
+		events = append(events, core.NormalEvent(v1alpha1.EventRolloutStarted, actionRollout,
+			fmt.Sprintf("revision %s replaces revision %s", updated.Name, e.status.CurrentRevision)))
 	case before.CurrentRevision != "" && before.CurrentRevision != e.status.CurrentRevision:
-		add(corev1.EventTypeNormal, v1alpha1.EventRolloutCompleted, "revision %s replaced revision %s", updated.Name, before.CurrentRevision)
+		events = append(events, core.NormalEvent(v1alpha1.EventRolloutCompleted, actionRollout,
+			fmt.Sprintf("revision %s replaced revision %s", updated.Name, before.CurrentRevision)))
 	}
 	failure := updated.newHistory.FailureMessage
 	if failure != "" && updated.History.FailureMessage == "" && recordedFailure(before, updated.Name) == "" {
-		add(corev1.EventTypeWarning, v1alpha1.EventRolledBack, "rolled back to revision %s: %s", e.status.CurrentRevision, failure)
+		events = append(events, core.WarningEvent(v1alpha1.EventRolledBack, actionRollout,
+			fmt.Sprintf("rolled back to revision %s: %s", e.status.CurrentRevision, failure)))
 	}
 	return events
 }

@@ -25,8 +25,8 @@ const (
 	AnnotationRolloutHistory = v1alpha1.Prefix + "rollout-history"
 	// AnnotationImage on a revision is the image of its worker container, for display.
 	AnnotationImage = v1alpha1.Prefix + "image"
-	// AnnotationDraining, AnnotationIdle and AnnotationLeaving on a Pod are where it stands
-	// on its way out, as times.
+	// AnnotationDraining, AnnotationIdle and AnnotationRemovable on a Pod are the times at which
+	// its worker reached these drain states.
 	AnnotationDraining  = v1alpha1.Prefix + "draining"
 	AnnotationIdle      = v1alpha1.Prefix + "idle"
 	AnnotationRemovable = v1alpha1.Prefix + "removable"
@@ -68,7 +68,7 @@ func RevisionName(owner, hash string) string { return childObjectName(owner, has
 // sharedObjectName returns the name of the objects that all revisions use.
 func sharedObjectName(owner string) string { return childObjectName(owner, "workers") }
 
-// poolLabelValue is the value of LabelPool.
+// poolLabelValue is the value of LabelWorkerPool.
 func poolLabelValue(owner string) string {
 	if len(owner) <= maxLabelLength {
 		return owner

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -8,10 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// defaultMaxSurge is the default of rollout.maxSurge.
-const defaultMaxSurge = "25%"
+// Defaults of spec.rollout.
+const (
+	defaultMaxSurge         = "25%"
+	defaultProgressDeadline = 30 * time.Minute
+)
 
 // minProvenIdleTime is how long the first worker of a new revision must be ready without
 // messages before it counts as proven.
@@ -81,6 +86,31 @@ func (e *evaluation) isFullyReplaced() bool {
 	}
 	history := &e.updated.newHistory
 	return recreate || history.ProvenWorkers > 0 && history.FailureMessage == "" && e.updated.provenWorkers(e.now) >= e.desired
+}
+
+// stalledProgress returns the problem of a rollout that exceeded its progress deadline; nil if it
+// did not. A rollout of a pool without workers, or one that waits in a canary step, does not.
+func (e *evaluation) stalledProgress() *core.Problem {
+	deadline := defaultProgressDeadline
+	if e.rollout.ProgressDeadline != nil {
+		deadline = e.rollout.ProgressDeadline.Duration.Duration
+	}
+	last := e.updated.Created
+	if e.updated.newHistory.LastProgress.After(last) {
+		last = e.updated.newHistory.LastProgress
+	}
+	if e.desired == 0 || !e.updated.newHistory.StepReached.IsZero() || e.now.Sub(last) <= deadline {
+		return nil
+	}
+	return &core.Problem{Reason: v1alpha1.ReasonNoProgress, Message: fmt.Sprintf("revision %s has made no progress for %s", e.updated.Name, deadline)}
+}
+
+func (e *evaluation) progressMessage() string {
+	text := fmt.Sprintf("revision %s: %d of %d workers have proven to work", e.updated.Name, e.updated.provenWorkers(e.now), e.desired)
+	if e.rollout.Strategy == v1alpha1.RolloutCanary && e.updated.newHistory.CanaryStep < len(e.rollout.Steps) {
+		text += fmt.Sprintf(", step %d of %d", e.updated.newHistory.CanaryStep+1, len(e.rollout.Steps))
+	}
+	return text
 }
 
 // completeRollout makes the updated revision the only one that serves.

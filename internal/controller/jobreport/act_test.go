@@ -24,7 +24,7 @@ func TestAFailedExportDoesNotAffectTheJobReport(t *testing.T) {
 		get  func(context.Context) error
 		want string
 	}{
-		"reading it takes too long": {func(ctx context.Context) error {
+		"reading the Report times out": {func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}, "Timeout"},

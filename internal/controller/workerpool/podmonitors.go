@@ -24,17 +24,17 @@ func (r *Reconciler) detectPodMonitors(ctx context.Context, mgr ctrl.Manager, c 
 	watched := false
 	err := wait.PollUntilContextCancel(ctx, r.options.PodMonitors, true, func(ctx context.Context) (done bool, _ error) {
 		_, err := mgr.GetRESTMapper().RESTMapping(pool.PodMonitorKind.GroupKind(), pool.PodMonitorKind.Version)
-		if err != nil && !meta.IsNoMatchError(err) {
+		switch {
+		case err == nil && !watched:
+			watched = true
+			r.podMonitors.Store(true)
+			return false, c.Watch(podMonitorSource(mgr))
+		case err == nil:
+			r.podMonitors.Store(true)
+		case !meta.IsNoMatchError(err):
 			ctrl.LoggerFrom(ctx).Error(err, "Could not check whether the cluster has PodMonitors")
 		}
-		if err == nil {
-			r.podMonitors.Store(true)
-		}
-		if err != nil || watched {
-			return false, nil
-		}
-		watched = true
-		return false, c.Watch(podMonitorSource(mgr))
+		return false, nil
 	})
 	if wait.Interrupted(err) {
 		return nil

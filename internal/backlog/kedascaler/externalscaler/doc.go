@@ -1,4 +1,4 @@
-// Package externalscaler is generated from the protocol beside it, with Debian's
+// Package externalscaler is generated from externalscaler.proto with Debian's
 // protobuf-compiler 3.21.12, protoc-gen-go 1.36.11 and protoc-gen-go-grpc 1.6.0.
 package externalscaler
 
