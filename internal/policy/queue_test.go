@@ -57,7 +57,7 @@ func TestRetrySettingsAreMergedFieldByField(t *testing.T) {
 	}
 }
 
-func TestRateLimitIsTakenAsAWholeAndLimited(t *testing.T) {
+func TestRateLimitIsReplacedAsAWholeAndLimited(t *testing.T) {
 	perSecond := func(limit, burst int32) v1alpha1.RateLimit {
 		return v1alpha1.RateLimit{Limit: limit, Per: new(apiDuration(time.Second)), Burst: new(burst)}
 	}
