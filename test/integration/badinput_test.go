@@ -41,8 +41,8 @@ type badInput struct {
 	when string
 	// from is the source of the message.
 	from, message string
-	manifests  []*unstructured.Unstructured
-	body       []byte
+	manifests     []*unstructured.Unstructured
+	body          []byte
 }
 
 // The sources of messages.
