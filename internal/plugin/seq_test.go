@@ -128,16 +128,16 @@ func TestRerunSequence(t *testing.T) {
 		out    string
 		errOut string
 	}{
-		"from the failed step":              {failedSequence("etl"), "--id=7", "Failed", "sequentialjob.yardmaster.dev/etl reruns from Failed: run 2, id 7\n", ""},
-		"from the start":                    {failedSequence("etl"), "--id=7 --from=Start", "Start", "sequentialjob.yardmaster.dev/etl reruns from Start: run 2, id 7\n", ""},
-		"from a step":                       {failedSequence("etl"), "--id=7 --from=load", "load", "sequentialjob.yardmaster.dev/etl reruns from load: run 2, id 7\n", ""},
-		"a suspended SequentialJob waits":   {suspended, "--id=7", "Failed", "sequentialjob.yardmaster.dev/etl reruns from Failed: run 2, id 7\n", "sequentialjob.yardmaster.dev/etl is suspended: the rerun starts when it is resumed\n"},
-		"not while it runs":                 {running, "", "", "", refused + ": its run has not finished, it is Running\n"},
-		"not while it is being deleted":     {deleted, "", "", "", refused + ": it is being deleted\n"},
-		"not while a rerun is pending":      {pending, "", "", "", refused + ": rerun \"2\" is already requested\n"},
-		"not with the id of the last rerun": {repeated, "--id=2", "", "", refused + ": the last rerun had the id \"2\"; choose another with --id\n"},
-		"not from an unknown step":          {failedSequence("etl"), "--from=transform", "", "", refused + " from step \"transform\": no step in containers has this name\n"},
-		"not from Failed in lower case":     {failedSequence("etl"), "--from=failed", "", "", refused + " from step \"failed\": no step in containers has this name\n"},
+		"from the failed step":                   {failedSequence("etl"), "--id=7", "Failed", "sequentialjob.yardmaster.dev/etl reruns from Failed: run 2, id 7\n", ""},
+		"from the start":                         {failedSequence("etl"), "--id=7 --from=Start", "Start", "sequentialjob.yardmaster.dev/etl reruns from Start: run 2, id 7\n", ""},
+		"from a step":                            {failedSequence("etl"), "--id=7 --from=load", "load", "sequentialjob.yardmaster.dev/etl reruns from load: run 2, id 7\n", ""},
+		"a suspended SequentialJob waits":        {suspended, "--id=7", "Failed", "sequentialjob.yardmaster.dev/etl reruns from Failed: run 2, id 7\n", "sequentialjob.yardmaster.dev/etl is suspended: the rerun starts when it is resumed\n"},
+		"no rerun while it runs":                 {running, "", "", "", refused + ": its run has not finished, it is Running\n"},
+		"no rerun while it is being deleted":     {deleted, "", "", "", refused + ": it is being deleted\n"},
+		"no rerun while another is pending":      {pending, "", "", "", refused + ": rerun \"2\" is already requested\n"},
+		"no rerun with the id of the last rerun": {repeated, "--id=2", "", "", refused + ": the last rerun had the id \"2\"; choose another with --id\n"},
+		"no rerun from an unknown step":          {failedSequence("etl"), "--from=transform", "", "", refused + " from step \"transform\": no step in containers has this name\n"},
+		"no rerun from Failed in lower case":     {failedSequence("etl"), "--from=failed", "", "", refused + " from step \"failed\": no step in containers has this name\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newFakeClient(t, row.sj)

@@ -42,7 +42,7 @@ func (a *sessionScenario) runScenario(ctx context.Context) error {
 
 func (a *sessionScenario) showSessions(ctx context.Context) error {
 	a.runKubectl(ctx, "-n", sessionsNamespace, "get", "agenticsessions")
-	a.runKubectl(ctx, "-n", sessionsNamespace, "events", "--for", "agenticsession/paint")
+	a.runKubectl(ctx, "-n", sessionsNamespace, "events", "--for", "agenticsession/pause")
 	return nil
 }
 
