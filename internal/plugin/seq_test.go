@@ -196,19 +196,19 @@ func TestRerunDoesNotOverwriteAConcurrentChange(t *testing.T) {
 }
 
 func TestSuspendAndResumeSequences(t *testing.T) {
-	suspended := testbuilder.SequentialJob("held", "a").Step("load").Suspend().Obj()
+	suspended := testbuilder.SequentialJob("halted", "a").Step("load").Suspend().Obj()
 	free := testbuilder.SequentialJob("free", "a").Step("load").Obj()
 	for args, row := range map[string]struct {
 		code        int
 		out, errOut string
 		suspended   []string
 	}{
-		"suspend free":         {exitSuccess, "sequentialjob.yardmaster.dev/free suspended\n", "", []string{"free", "held"}},
-		"suspend held":         {exitSuccess, "sequentialjob.yardmaster.dev/held is already suspended\n", "", []string{"held"}},
-		"resume held":          {exitSuccess, "sequentialjob.yardmaster.dev/held resumed\n", "", nil},
-		"resume free":          {exitSuccess, "sequentialjob.yardmaster.dev/free is not suspended\n", "", []string{"held"}},
-		"suspend no-such free": {exitError, "sequentialjob.yardmaster.dev/free suspended\n", "error: sequentialjobs.yardmaster.dev \"no-such\" not found\n", []string{"free", "held"}},
-		"suspend over":         {exitSuccess, "sequentialjob.yardmaster.dev/over suspended; its run has finished, and the next run will wait until it is resumed\n", "", []string{"held", "over"}},
+		"suspend free":         {exitSuccess, "sequentialjob.yardmaster.dev/free suspended\n", "", []string{"free", "halted"}},
+		"suspend halted":       {exitSuccess, "sequentialjob.yardmaster.dev/halted is already suspended\n", "", []string{"halted"}},
+		"resume halted":        {exitSuccess, "sequentialjob.yardmaster.dev/halted resumed\n", "", nil},
+		"resume free":          {exitSuccess, "sequentialjob.yardmaster.dev/free is not suspended\n", "", []string{"halted"}},
+		"suspend no-such free": {exitError, "sequentialjob.yardmaster.dev/free suspended\n", "error: sequentialjobs.yardmaster.dev \"no-such\" not found\n", []string{"free", "halted"}},
+		"suspend over":         {exitSuccess, "sequentialjob.yardmaster.dev/over suspended; its run has finished, and the next run will wait until it is resumed\n", "", []string{"halted", "over"}},
 	} {
 		t.Run(args, func(t *testing.T) {
 			c := newFakeClient(t, suspended, free, failedSequence("over"))
