@@ -38,7 +38,7 @@ func missingSecret() *core.Problem {
 	return &core.Problem{Reason: v1alpha1.ReasonSecretNotFound, Message: `spec.defaults.broker: Secret "nats" not found`}
 }
 
-func TestStatusReportsWhatThePolicySelects(t *testing.T) {
+func TestStatusReportsTheSelectionOfThePolicy(t *testing.T) {
 	team := withSelector("team", "mail")
 	namespace := Observation{
 		Queues:      []v1alpha1.Queue{queueWithTeam("mail"), queueWithTeam("web"), queueWithTeam("mail")},

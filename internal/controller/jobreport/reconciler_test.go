@@ -547,10 +547,10 @@ func TestAScanIsAbandonedAfterItsMaximumDuration(t *testing.T) {
 				return ctx.Err()
 			},
 		})
-		began := time.Now()
+		startTime := time.Now()
 		cluster.reconcileAll()
-		if took := time.Since(began); took != maxScanDuration {
-			t.Errorf("the scan took %s, want %s", took, maxScanDuration)
+		if elapsed := time.Since(startTime); elapsed != maxScanDuration {
+			t.Errorf("the scan took %s, want %s", elapsed, maxScanDuration)
 		}
 		cluster.assertScanFailed("a", "Timeout")
 		cluster.assertReportReady("b")
