@@ -65,12 +65,12 @@ func TestHandlerContextEndsAtTheDrainTimeoutAndTheJobIsReleased(t *testing.T) {
 		return ctx.Err()
 	})
 	eventually(t, "all executors are busy", func() bool { return w.Stats().InFlight == 1 })
-	began := time.Now()
+	startTime := time.Now()
 	if err := w.shutDownAndWait(t); !errors.Is(err, ErrDrainTimeout) {
 		t.Errorf("Run returned %v, want ErrDrainTimeout", err)
 	}
-	if took := time.Since(began); took < 200*time.Millisecond || took > 3*time.Second {
-		t.Errorf("shutdown took %s, want 200 ms to 3 s", took)
+	if elapsed := time.Since(startTime); elapsed < 200*time.Millisecond || elapsed > 3*time.Second {
+		t.Errorf("shutdown took %s, want 200 ms to 3 s", elapsed)
 	}
 	if s := w.Stats(); s.Succeeded+s.Failed > 0 {
 		t.Errorf("%d attempts succeeded and %d failed, want none counted", s.Succeeded, s.Failed)
@@ -136,7 +136,7 @@ func TestAdminAPIDrainsAndResumes(t *testing.T) {
 	eventually(t, "the worker is drained", func() bool { _, s := call(http.MethodGet, "/stats"); return s.State == StateDrained })
 	env.send("default", "x")
 	if done.count() > 0 {
-		t.Error("the drained worker took a job")
+		t.Error("the drained worker started a job")
 	}
 	if status, s := call(http.MethodPost, "/resume"); status != http.StatusOK || s.State != StateRunning {
 		t.Errorf("POST /resume returned %d, %+v", status, s)

@@ -114,7 +114,7 @@ func TestPreStopReturnsAtTheDrainTimeout(t *testing.T) {
 		c.DrainTimeout, c.AdminAddress = Duration(200*time.Millisecond), address
 	}), blockingHandler(nil))
 	eventually(t, "a job runs", func() bool { return w.Stats().InFlight == 1 })
-	began := time.Now()
+	startTime := time.Now()
 	if r := <-callPreStop(t.Context(), "http://"+address); r.err != nil || r.status != http.StatusServiceUnavailable {
 		t.Errorf("preStop returned %+v", r)
 	}
@@ -122,8 +122,8 @@ func TestPreStopReturnsAtTheDrainTimeout(t *testing.T) {
 	if err := w.shutDownAndWait(t); !errors.Is(err, ErrDrainTimeout) {
 		t.Errorf("Run returned %v, want ErrDrainTimeout", err)
 	}
-	if took := time.Since(began); took < 200*time.Millisecond || took > 3*time.Second {
-		t.Errorf("shutdown took %s, want 200 ms to 3 s", took)
+	if elapsed := time.Since(startTime); elapsed < 200*time.Millisecond || elapsed > 3*time.Second {
+		t.Errorf("shutdown took %s, want 200 ms to 3 s", elapsed)
 	}
 }
 

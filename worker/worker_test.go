@@ -339,17 +339,17 @@ func TestInvalidConfigurationIsRejectedByField(t *testing.T) {
 		"two logins": {
 			"broker: {url: x, usernameFile: u, tokenFile: t}", "broker must have at most one of usernameFile, tokenFile and credentialsFile",
 		},
-		"password without username": {"broker: {url: x, passwordFile: p}", "broker has passwordFile, which requires usernameFile"},
-		"an unknown field":          {"brokers: {}", `unknown field "brokers"`},
-		"not a duration":            {"drainTimeout: 5", "5 is not a duration such as 30s"},
-		"a queue's name":            {"{broker: {url: x}, queues: [{name: A}]}", `queues[0]: name is "A"`},
-		"a queue's weight":          {"{broker: {url: x}, queues: [{name: a, weight: 101}]}", "queues[0]: weight is 101"},
-		"a queue twice":             {"{broker: {url: x}, queues: [{name: a}, {name: a}]}", `queues[1]: name "a" is used twice`},
-		"a breaker":                 {"{broker: {url: x}, queues: [{name: a, circuitBreaker: {window: 1ms}}]}", "queues[0]: circuitBreaker.window is 1ms"},
-		"retries":                   {"{broker: {url: x}, queues: [{name: a, retry: {maxAttempts: 0}}]}", "queues[0]: retry.maxAttempts is 0"},
-		"concurrency":               {"{broker: {url: x}, queues: [{name: a}], concurrency: -1}", "concurrency is -1"},
-		"maxInFlight":               {"{broker: {url: x}, queues: [{name: a}], maxInFlight: 9}", "maxInFlight is 9, must not be less than concurrency, 10"},
-		"not YAML":                  {"\t", "parsing the worker configuration"},
+		"password without username":     {"broker: {url: x, passwordFile: p}", "broker has passwordFile, which requires usernameFile"},
+		"an unknown field":              {"brokers: {}", `unknown field "brokers"`},
+		"an invalid duration":           {"drainTimeout: 5", "5 is not a duration such as 30s"},
+		"an invalid queue name":         {"{broker: {url: x}, queues: [{name: A}]}", `queues[0]: name is "A"`},
+		"an invalid queue weight":       {"{broker: {url: x}, queues: [{name: a, weight: 101}]}", "queues[0]: weight is 101"},
+		"a duplicate queue":             {"{broker: {url: x}, queues: [{name: a}, {name: a}]}", `queues[1]: name "a" is used twice`},
+		"an invalid circuit breaker":    {"{broker: {url: x}, queues: [{name: a, circuitBreaker: {window: 1ms}}]}", "queues[0]: circuitBreaker.window is 1ms"},
+		"an invalid retry policy":       {"{broker: {url: x}, queues: [{name: a, retry: {maxAttempts: 0}}]}", "queues[0]: retry.maxAttempts is 0"},
+		"a negative concurrency":        {"{broker: {url: x}, queues: [{name: a}], concurrency: -1}", "concurrency is -1"},
+		"maxInFlight below concurrency": {"{broker: {url: x}, queues: [{name: a}], maxInFlight: 9}", "maxInFlight is 9, must not be less than concurrency, 10"},
+		"invalid YAML":                  {"\t", "parsing the worker configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := ParseConfig([]byte(row.config))

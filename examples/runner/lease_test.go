@@ -55,9 +55,9 @@ func newTestLease(t *testing.T) (l *leaseClient, server *fakeAPIServer, director
 		t.Fatal(err)
 	}
 	environment := map[string]string{
-		"AGENTIC_LEASE": "talk", "AGENTIC_NAMESPACE": "a", "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port,
+		"AGENTIC_LEASE": "demo", "AGENTIC_NAMESPACE": "a", "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port,
 	}
-	l, err = newLeaseClient(func(name string) string { return environment[name] }, "talk-r1-a1", directory)
+	l, err = newLeaseClient(func(name string) string { return environment[name] }, "demo-r1-a1", directory)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,12 +72,12 @@ func TestLeaseRenewalTakesOneRequest(t *testing.T) {
 		t.Fatalf("%d requests", len(server.requests))
 	}
 	r := server.requests[0]
-	if r.Method != http.MethodPatch || r.URL.Path != "/apis/coordination.k8s.io/v1/namespaces/a/leases/talk" ||
+	if r.Method != http.MethodPatch || r.URL.Path != "/apis/coordination.k8s.io/v1/namespaces/a/leases/demo" ||
 		r.Header.Get("Authorization") != "Bearer one" || r.Header.Get("Content-Type") != "application/merge-patch+json" {
 		t.Errorf("%s %s with %v", r.Method, r.URL, r.Header)
 	}
 	spec := server.leases[0].Spec
-	if spec.RenewTime == nil || spec.RenewTime.Sub(before).Abs() > time.Minute || *spec.HolderIdentity != "talk-r1-a1" {
+	if spec.RenewTime == nil || spec.RenewTime.Sub(before).Abs() > time.Minute || *spec.HolderIdentity != "demo-r1-a1" {
 		t.Errorf("Lease %+v", spec)
 	}
 }
@@ -165,7 +165,7 @@ func TestDoneCommandAnnotatesTheLease(t *testing.T) {
 	if err := l.markRunFinished(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := server.leases[0].Annotations["yardmaster.dev/run-finished"]; got != "talk-r1-a1" {
+	if got := server.leases[0].Annotations["yardmaster.dev/run-finished"]; got != "demo-r1-a1" {
 		t.Errorf("annotations %v", server.leases[0].Annotations)
 	}
 }
@@ -195,8 +195,8 @@ func TestMissingLeaseConfigurationIsReportedAtStart(t *testing.T) {
 		"the certificate is invalid":          {"10.0.0.1", directory},
 	} {
 		t.Run(title, func(t *testing.T) {
-			environment := map[string]string{"AGENTIC_LEASE": "talk", "KUBERNETES_SERVICE_HOST": row.host, "KUBERNETES_SERVICE_PORT": "443"}
-			if _, err := newLeaseClient(func(name string) string { return environment[name] }, "talk-r1-a1", row.directory); err == nil {
+			environment := map[string]string{"AGENTIC_LEASE": "demo", "KUBERNETES_SERVICE_HOST": row.host, "KUBERNETES_SERVICE_PORT": "443"}
+			if _, err := newLeaseClient(func(name string) string { return environment[name] }, "demo-r1-a1", row.directory); err == nil {
 				t.Error("the Lease is accepted")
 			}
 		})

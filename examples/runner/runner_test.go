@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newSessionFiles returns the environment of a runner at the first attempt of a session named talk.
+// newSessionFiles returns the environment of a runner at the first attempt of a session named demo.
 func newSessionFiles(t *testing.T, prompt string, changes map[string]string) func(string) string {
 	t.Helper()
 	directory := t.TempDir()
@@ -38,14 +38,14 @@ func newSessionFiles(t *testing.T, prompt string, changes map[string]string) fun
 		return path
 	}
 	inputs, err := json.Marshal(sessions.RunnerInputs{
-		Name: "talk", Namespace: "a", LLMSettings: &v1alpha1.LLMSettings{Model: "small"},
+		Name: "demo", Namespace: "a", LLMSettings: &v1alpha1.LLMSettings{Model: "small"},
 		Repos: []sessions.RunnerRepo{{SessionRepo: v1alpha1.SessionRepo{URL: "https://git.example/shop.git", Branch: "main"}, Directory: "shop"}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	environment := map[string]string{
-		"AGENTIC_SESSION": "talk", "AGENTIC_NAMESPACE": "a", "AGENTIC_JOB": "talk-r1-a1", "AGENTIC_ATTEMPT": "1",
+		"AGENTIC_SESSION": "demo", "AGENTIC_NAMESPACE": "a", "AGENTIC_JOB": "demo-r1-a1", "AGENTIC_ATTEMPT": "1",
 		"AGENTIC_PROMPT_FILE": file("prompt", prompt), "AGENTIC_SESSION_FILE": file("session.json", string(inputs)),
 		"AGENTIC_RESULT_FILE": file("result", ""), "AGENTIC_WORKSPACE": t.TempDir(),
 	}
@@ -99,7 +99,7 @@ func TestPromptCommands(t *testing.T) {
 			if result.CostUSD != nil {
 				cost = string(*result.CostUSD)
 			}
-			if result.Summary != row.summary || cost != row.cost || result.SDKSessionID != "talk-r1-a1" {
+			if result.Summary != row.summary || cost != row.cost || result.SDKSessionID != "demo-r1-a1" {
 				t.Errorf("result %+v, cost %q", result, cost)
 			}
 		})
@@ -154,8 +154,8 @@ func (do writerFunc) Write(p []byte) (int, error) {
 
 func TestTerminatedRunResumesAfterTheLastLine(t *testing.T) {
 	getenv := newSessionFiles(t, "/write notes one\nnow\n/write notes two\nthree", nil)
-	ctx, tell := context.WithCancel(t.Context())
-	if code, err := runAndWriteResult(ctx, getenv, writerFunc(tell)); code != exitTerminated || err != nil {
+	ctx, cancel := context.WithCancel(t.Context())
+	if code, err := runAndWriteResult(ctx, getenv, writerFunc(cancel)); code != exitTerminated || err != nil {
 		t.Fatalf("code %d, error %v", code, err)
 	}
 	if result := readResult(t, getenv); result.Summary != "Echoed 1 lines" {
@@ -176,8 +176,8 @@ func TestTerminatedRunResumesAfterTheLastLine(t *testing.T) {
 func TestTerminationInterruptsWaiting(t *testing.T) {
 	for _, command := range []string{"/sleep 1h", "/idle 1h"} {
 		a, _ := newTestAgent(t, nil)
-		ctx, tell := context.WithCancel(t.Context())
-		tell()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
 		if err := a.executeLine(ctx, command); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: error %v", command, err)
 		}
@@ -190,11 +190,11 @@ func TestFirstLineOfAnAttempt(t *testing.T) {
 		want string
 	}{
 		"a new workspace":                {"", "Echoed 2 lines"},
-		"progress of an earlier attempt": {"talk 1\n", "Echoed 1 lines, resumed after line 1"},
+		"progress of an earlier attempt": {"demo 1\n", "Echoed 1 lines, resumed after line 1"},
 		"progress of another session":    {"other 1\n", "Echoed 2 lines"},
-		"a partial progress file":        {"ta", "Echoed 2 lines"},
-		"progress beyond the end":        {"talk 9\n", "Echoed 0 lines, resumed after line 2"},
-		"a negative progress":            {"talk -1\n", "Echoed 2 lines"},
+		"a partial progress file":        {"de", "Echoed 2 lines"},
+		"progress beyond the end":        {"demo 9\n", "Echoed 0 lines, resumed after line 2"},
+		"a negative progress":            {"demo -1\n", "Echoed 2 lines"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			getenv := newSessionFiles(t, "one\ntwo", nil)
@@ -223,8 +223,8 @@ func TestNextRunRepeatsCompletedPrompt(t *testing.T) {
 }
 
 func TestSDKSessionIDIsKept(t *testing.T) {
-	getenv := newSessionFiles(t, "one", map[string]string{"AGENTIC_SDK_SESSION_ID": "talk-r1-a1", "AGENTIC_JOB": "talk-r2-a1"})
-	if code, err := runAndWriteResult(t.Context(), getenv, io.Discard); code != exitSuccess || err != nil || readResult(t, getenv).SDKSessionID != "talk-r1-a1" {
+	getenv := newSessionFiles(t, "one", map[string]string{"AGENTIC_SDK_SESSION_ID": "demo-r1-a1", "AGENTIC_JOB": "demo-r2-a1"})
+	if code, err := runAndWriteResult(t.Context(), getenv, io.Discard); code != exitSuccess || err != nil || readResult(t, getenv).SDKSessionID != "demo-r1-a1" {
 		t.Errorf("code %d, error %v, result %+v", code, err, readResult(t, getenv))
 	}
 }

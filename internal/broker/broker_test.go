@@ -122,13 +122,13 @@ func TestIsVersionAtLeast(t *testing.T) {
 		version, least string
 		want           bool
 	}{
-		"the same":      {"2.12.0", "2.12", true},
-		"newer":         {"2.15.2", "2.12", true},
-		"the next":      {"3.0.0", "2.12", true},
-		"older":         {"2.9.9", "2.12", false},
-		"of two digits": {"2.9", "2.12", false},
-		"a preview":     {"v2.15.0-RC.1", "2.12", true},
-		"none":          {"", "2.12", false},
+		"the same version":                        {"2.12.0", "2.12", true},
+		"a newer minor version":                   {"2.15.2", "2.12", true},
+		"a newer major version":                   {"3.0.0", "2.12", true},
+		"an older minor version":                  {"2.9.9", "2.12", false},
+		"an older version without a patch number": {"2.9", "2.12", false},
+		"a release candidate":                     {"v2.15.0-RC.1", "2.12", true},
+		"no version":                              {"", "2.12", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := IsVersionAtLeast(row.version, row.least); got != row.want {

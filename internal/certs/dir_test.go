@@ -97,9 +97,9 @@ func TestASecretMustHaveEveryCertificateFile(t *testing.T) {
 		data map[string][]byte
 		want map[string][]byte
 	}{
-		"all but the CA's key, when complete": {full, served},
-		"none, before the rotator wrote it":   {nil, nil},
-		"none, without the server's key":      {map[string][]byte{certFileName: []byte("c"), caFileName: []byte("a")}, nil},
+		"a complete Secret: all files except the CA key": {full, served},
+		"an empty Secret":                 {nil, nil},
+		"a Secret without the server key": {map[string][]byte{certFileName: []byte("c"), caFileName: []byte("a")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, certificateFiles(&corev1.Secret{Data: row.data})); diff != "" {

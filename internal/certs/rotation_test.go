@@ -14,8 +14,8 @@ func TestOnlyServedWebhookConfigurationsGetTheCA(t *testing.T) {
 		rotation Rotation
 		want     []rotator.WebhookInfo
 	}{
-		"validating only": {Rotation{Webhooks: "yardmaster"}, []rotator.WebhookInfo{validating}},
-		"mutating too":    {Rotation{Webhooks: "yardmaster", Mutating: true}, []rotator.WebhookInfo{validating, mutating}},
+		"validating webhooks only":         {Rotation{Webhooks: "yardmaster"}, []rotator.WebhookInfo{validating}},
+		"validating and mutating webhooks": {Rotation{Webhooks: "yardmaster", Mutating: true}, []rotator.WebhookInfo{validating, mutating}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, row.rotation.webhookInfos()); diff != "" {

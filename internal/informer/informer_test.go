@@ -79,7 +79,7 @@ func (s *fakeAPIServer) start() {
 	s.server.Start()
 }
 
-// putConfigMap makes or changes an object, and remove removes it.
+// putConfigMap creates or updates an object.
 func (s *fakeAPIServer) putConfigMap(name, value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,16 +19,16 @@ import (
 func AllControllers() []Controller {
 	return []Controller{{
 		Name: "sequentialjob", Kind: kindOf("SequentialJob"),
-		Setup: setupSequentialJob, Webhook: webhookv1alpha1.SetupSequentialJob,
+		Setup: setupSequentialJob, Webhook: webhookv1alpha1.SequentialJobValidator.Setup,
 	}, {
 		Name: "queue", Kind: kindOf("Queue"), Needs: []schema.GroupVersionKind{kindOf("Policy")},
-		Setup: setupQueue, Webhook: webhookv1alpha1.SetupQueue,
+		Setup: setupQueue, Webhook: webhookv1alpha1.QueueValidator.Setup,
 	}, {
 		Name: "workerpool", Kind: kindOf("WorkerPool"), Needs: []schema.GroupVersionKind{kindOf("Queue"), kindOf("Policy")},
-		Setup: setupWorkerPool, Webhook: webhookv1alpha1.SetupWorkerPool,
+		Setup: setupWorkerPool, Webhook: webhookv1alpha1.WorkerPoolValidator.Setup,
 	}, {
 		Name: "policy", Kind: kindOf("Policy"), Needs: []schema.GroupVersionKind{kindOf("Queue"), kindOf("WorkerPool")},
-		Setup: setupPolicy, Webhook: webhookv1alpha1.SetupPolicy,
+		Setup: setupPolicy, Webhook: webhookv1alpha1.PolicyValidator.Setup,
 	}, {
 		Name: "agenticsession", Kind: kindOf("AgenticSession"), Needs: []schema.GroupVersionKind{kindOf("SessionRunner")},
 		Setup: setupAgenticSession, Webhook: webhookv1alpha1.SetupAgenticSession, Mutates: true,

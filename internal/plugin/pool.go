@@ -2,10 +2,16 @@ package plugin
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/plugin/follow"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/internal/plugin/terminal"
 )
@@ -21,4 +27,122 @@ func newPoolCommand(env *environment) *cobra.Command {
 			func(_ context.Context, _ *clusterConnection, wp *v1alpha1.WorkerPool) error {
 				return terminal.WriteLines(env.out, render.PoolExplanation(env.outputStyle(), wp, env.now()))
 			}))
+}
+
+// poolWatchCommand is `kubectl yardmaster pool watch`.
+type poolWatchCommand struct {
+	*environment
+	objectSelection
+}
+
+func newPoolWatchCommand(env *environment) *cobra.Command {
+	w := &poolWatchCommand{environment: env}
+	command := &cobra.Command{
+		Use:   "watch [NAME]",
+		Short: "Watch the backlog and workers of WorkerPools",
+		Long: "Watch the backlog and workers of a WorkerPool until interrupted. Without a NAME, watch all WorkerPools in the namespace.\n\n" +
+			watchOutputHelp,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: workerPoolKind.completeNames(env, 1),
+		RunE:              func(command *cobra.Command, args []string) error { return w.runWatch(command.Context(), args) },
+	}
+	w.addSelectionFlags(command)
+	return command
+}
+
+func (w *poolWatchCommand) runWatch(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		if w.allNamespaces || w.selector != "" {
+			return errors.New("a NAME cannot be combined with --all-namespaces or --selector")
+		}
+		cluster, wp, err := workerPoolKind.connectAndGet(ctx, w.environment, args[0])
+		if err != nil {
+			return err
+		}
+		return w.watchSinglePool(ctx, cluster, wp, nil)
+	}
+	cluster, options, err := w.connectAndList(ctx, w.environment, &v1alpha1.WorkerPoolList{}, 1)
+	if err != nil {
+		return err
+	}
+	view := newPoolListView(w.environment)
+	view.showNamespaces = w.allNamespaces
+	return watchObjects(ctx, w.environment, cluster, view, workerPoolKind, options...)
+}
+
+// watchSinglePool watches one WorkerPool until the condition is met. With a nil condition it
+// watches until interrupted.
+func (e *environment) watchSinglePool(ctx context.Context, cluster *clusterConnection, wp *v1alpha1.WorkerPool, until func(*v1alpha1.WorkerPool) bool) error {
+	view := newPoolListView(e)
+	view.singlePool, view.until = wp, until
+	return watchObjects(ctx, e, cluster, view, workerPoolKind, selectSingleObject(wp)...)
+}
+
+// backlogHistoryLength is the number of samples in a sparkline.
+const backlogHistoryLength = 24
+
+// poolListView shows the backlogs and workers of WorkerPools.
+type poolListView struct {
+	*environment
+
+	showNamespaces bool
+	loads          map[client.ObjectKey]*render.PoolLoad
+	// singlePool is set if the view is about one pool, and until is the condition that ends
+	// the watch. A nil until never ends it.
+	singlePool *v1alpha1.WorkerPool
+	until      func(*v1alpha1.WorkerPool) bool
+}
+
+func newPoolListView(e *environment) *poolListView {
+	return &poolListView{environment: e, loads: map[client.ObjectKey]*render.PoolLoad{}}
+}
+
+func (v *poolListView) applyUpdate(update follow.ObjectUpdate[*v1alpha1.WorkerPool]) []string {
+	wp, key := update.Object, client.ObjectKeyFromObject(update.Object)
+	if v.singlePool != nil && wp.UID != v.singlePool.UID {
+		return nil // a new object with the same name
+	}
+	name := displayName(key, v.showNamespaces)
+	if update.Deleted {
+		delete(v.loads, key)
+		return []string{name + " was deleted"}
+	}
+	load, known := v.loads[key]
+	if !known {
+		load = &render.PoolLoad{}
+		v.loads[key] = load
+	}
+	lines := prefixLines(name, render.PoolChanges(load.Pool, wp))
+	load.Pool = wp
+	if wp.Status.Backlog != nil {
+		load.Backlogs = append(load.Backlogs, *wp.Status.Backlog)
+		load.Backlogs = load.Backlogs[max(0, len(load.Backlogs)-backlogHistoryLength):]
+	}
+	return lines
+}
+
+func (v *poolListView) renderLines() []string {
+	loads := slices.SortedFunc(maps.Values(v.loads), func(a, b *render.PoolLoad) int { return compareNames(a.Pool, b.Pool) })
+	lines := render.PoolLoadTable(v.outputStyle(), loads).Lines(v.showNamespaces)
+	for _, load := range loads {
+		for _, problem := range render.PoolProblems(load.Pool) {
+			lines = append(lines, v.outputStyle().Colorize(terminal.Yellow, load.Pool.Name+" "+problem.String()))
+		}
+	}
+	return lines
+}
+
+func (v *poolListView) isFinished() (bool, error) {
+	if v.singlePool == nil {
+		return false, nil
+	}
+	load := v.loads[client.ObjectKeyFromObject(v.singlePool)]
+	switch {
+	case load == nil:
+		return true, fmt.Errorf("%s was deleted", workerPoolKind.qualifiedName(v.singlePool))
+	case v.until != nil && v.until(load.Pool):
+		return true, nil
+	default:
+		return false, nil
+	}
 }

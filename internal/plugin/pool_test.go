@@ -66,7 +66,7 @@ func TestDrain(t *testing.T) {
 		"a pool that is being deleted is refused": {
 			manualPool("mailers", 3, deleted), "", exitError, "", "error: " + mailers + ": cannot drain: it is being deleted, which drains all workers\n", -1,
 		},
-		"as many replicas as before are refused": {
+		"an unchanged number of replicas is refused": {
 			manualPool("mailers", 3), "--replicas=3", exitError, "", "error: " + mailers + ": cannot drain: spec.replicas is already 3; --replicas must be lower\n", -1,
 		},
 	} {
@@ -102,11 +102,11 @@ func TestDrainIsDoneWhenWorkersAreRemoved(t *testing.T) {
 		pool *v1alpha1.WorkerPool
 		want bool
 	}{
-		"not before the operator has observed the request": {status(1, 2, 2, 0), false},
-		"not while a worker drains":                        {status(2, 2, 3, 1), false},
-		"not while a worker remains":                       {status(2, 2, 3, 0), false},
-		"when the workers are removed":                     {status(2, 2, 2, 0), true},
-		"when more workers are removed":                    {status(2, 1, 1, 0), true},
+		"not done before the operator has observed the request": {status(1, 2, 2, 0), false},
+		"not done while a worker drains":                        {status(2, 2, 3, 1), false},
+		"not done while a worker remains":                       {status(2, 2, 3, 0), false},
+		"done when the workers are removed":                     {status(2, 2, 2, 0), true},
+		"done when more workers are removed":                    {status(2, 1, 1, 0), true},
 	} {
 		t.Run(title, func(t *testing.T) {
 			if got := d.isDrained(row.pool); got != row.want {

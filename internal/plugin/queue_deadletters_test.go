@@ -178,10 +178,10 @@ func TestDetectEngine(t *testing.T) {
 		address string
 		want    dial.EngineName
 	}{
-		"from the broker reference": {natsQueue("mail"), asynq, "nats://x", dial.AsynqEngine},
-		"else from the status":      {found, nil, "nats://x", dial.AsynqEngine},
-		"else from the URL":         {natsQueue("mail"), nil, "rediss://x", dial.AsynqEngine},
-		"else NATS":                 {natsQueue("mail"), nil, "x:4222", dial.NATSEngine},
+		"from the broker reference":                  {natsQueue("mail"), asynq, "nats://x", dial.AsynqEngine},
+		"from the status without a broker reference": {found, nil, "nats://x", dial.AsynqEngine},
+		"from the URL without a status":              {natsQueue("mail"), nil, "rediss://x", dial.AsynqEngine},
+		"NATS by default":                            {natsQueue("mail"), nil, "x:4222", dial.NATSEngine},
 	} {
 		t.Run(title, func(t *testing.T) {
 			if got := detectEngine(row.queue, row.broker, row.address); got != row.want {

@@ -66,7 +66,7 @@ func TestFindReadyPodBehindABrokerService(t *testing.T) {
 		"a port that the Service does not define": {
 			"nats://nats.queues:5222", []client.Object{service("", "client"), slice(true, "nats-0")}, podPort{"queues", "nats-0", 5222}, "",
 		},
-		"no Pod that is not ready":            {address, []client.Object{service("", "client"), slice(false, "nats-0")}, podPort{}, "the broker's Service queues/nats has no ready Pod"},
+		"a Pod that is not ready is ignored":  {address, []client.Object{service("", "client"), slice(false, "nats-0")}, podPort{}, "the broker's Service queues/nats has no ready Pod"},
 		"no EndpointSlice":                    {address, []client.Object{service("", "client")}, podPort{}, "the broker's Service queues/nats has no ready Pod"},
 		"an ExternalName Service":             {address, []client.Object{service(corev1.ServiceTypeExternalName, "client")}, podPort{}, ""},
 		"no Service":                          {address, nil, podPort{}, ""},

@@ -94,14 +94,14 @@ func TestPauseAndResumeQueues(t *testing.T) {
 		out, errOut string
 		paused      []string
 	}{
-		"pause mail":         {exitSuccess, "queue.yardmaster.dev/mail paused\n", "", []string{"held", "mail"}},
-		"pause held":         {exitSuccess, "queue.yardmaster.dev/held is already paused\n", "", []string{"held"}},
-		"resume held":        {exitSuccess, "queue.yardmaster.dev/held resumed\n", "", nil},
-		"resume mail":        {exitSuccess, "queue.yardmaster.dev/mail is not paused\n", "", []string{"held"}},
-		"pause no-such mail": {exitError, "queue.yardmaster.dev/mail paused\n", "error: queues.yardmaster.dev \"no-such\" not found\n", []string{"held", "mail"}},
+		"pause mail":         {exitSuccess, "queue.yardmaster.dev/mail paused\n", "", []string{"halted", "mail"}},
+		"pause halted":       {exitSuccess, "queue.yardmaster.dev/halted is already paused\n", "", []string{"halted"}},
+		"resume halted":      {exitSuccess, "queue.yardmaster.dev/halted resumed\n", "", nil},
+		"resume mail":        {exitSuccess, "queue.yardmaster.dev/mail is not paused\n", "", []string{"halted"}},
+		"pause no-such mail": {exitError, "queue.yardmaster.dev/mail paused\n", "error: queues.yardmaster.dev \"no-such\" not found\n", []string{"halted", "mail"}},
 	} {
 		t.Run(args, func(t *testing.T) {
-			c := newFakeClient(t, natsQueue("held", pauseQueue), natsQueue("mail"))
+			c := newFakeClient(t, natsQueue("halted", pauseQueue), natsQueue("mail"))
 			code, out, errOut := runPluginWith(t, "queue "+args, c)
 			if code != row.code || out != row.out || errOut != row.errOut {
 				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)

@@ -128,16 +128,16 @@ func TestRerunSequence(t *testing.T) {
 		out    string
 		errOut string
 	}{
-		"from the step that failed":         {failedSequence("etl"), "--id=7", "Failed", "sequentialjob.yardmaster.dev/etl reruns from Failed: run 2, id 7\n", ""},
-		"from the start":                    {failedSequence("etl"), "--id=7 --from=Start", "Start", "sequentialjob.yardmaster.dev/etl reruns from Start: run 2, id 7\n", ""},
-		"from a step":                       {failedSequence("etl"), "--id=7 --from=load", "load", "sequentialjob.yardmaster.dev/etl reruns from load: run 2, id 7\n", ""},
-		"a suspended SequentialJob waits":   {suspended, "--id=7", "Failed", "sequentialjob.yardmaster.dev/etl reruns from Failed: run 2, id 7\n", "sequentialjob.yardmaster.dev/etl is suspended: the rerun starts when it is resumed\n"},
-		"not while it runs":                 {running, "", "", "", refused + ": its run has not finished, it is Running\n"},
-		"not while it is being deleted":     {deleted, "", "", "", refused + ": it is being deleted\n"},
-		"not while a rerun is pending":      {pending, "", "", "", refused + ": rerun \"2\" is already requested\n"},
-		"not with the id of the last rerun": {repeated, "--id=2", "", "", refused + ": the last rerun had the id \"2\"; choose another with --id\n"},
-		"not from an unknown step":          {failedSequence("etl"), "--from=transform", "", "", refused + " from step \"transform\": no step in containers has this name\n"},
-		"not from Failed in lower case":     {failedSequence("etl"), "--from=failed", "", "", refused + " from step \"failed\": no step in containers has this name\n"},
+		"from the failed step":                   {failedSequence("etl"), "--id=7", "Failed", "sequentialjob.yardmaster.dev/etl reruns from Failed: run 2, id 7\n", ""},
+		"from the start":                         {failedSequence("etl"), "--id=7 --from=Start", "Start", "sequentialjob.yardmaster.dev/etl reruns from Start: run 2, id 7\n", ""},
+		"from a step":                            {failedSequence("etl"), "--id=7 --from=load", "load", "sequentialjob.yardmaster.dev/etl reruns from load: run 2, id 7\n", ""},
+		"a suspended SequentialJob waits":        {suspended, "--id=7", "Failed", "sequentialjob.yardmaster.dev/etl reruns from Failed: run 2, id 7\n", "sequentialjob.yardmaster.dev/etl is suspended: the rerun starts when it is resumed\n"},
+		"no rerun while it runs":                 {running, "", "", "", refused + ": its run has not finished, it is Running\n"},
+		"no rerun while it is being deleted":     {deleted, "", "", "", refused + ": it is being deleted\n"},
+		"no rerun while another is pending":      {pending, "", "", "", refused + ": rerun \"2\" is already requested\n"},
+		"no rerun with the id of the last rerun": {repeated, "--id=2", "", "", refused + ": the last rerun had the id \"2\"; choose another with --id\n"},
+		"no rerun from an unknown step":          {failedSequence("etl"), "--from=transform", "", "", refused + " from step \"transform\": no step in containers has this name\n"},
+		"no rerun from Failed in lower case":     {failedSequence("etl"), "--from=failed", "", "", refused + " from step \"failed\": no step in containers has this name\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newFakeClient(t, row.sj)
@@ -196,22 +196,22 @@ func TestRerunDoesNotOverwriteAConcurrentChange(t *testing.T) {
 }
 
 func TestSuspendAndResumeSequences(t *testing.T) {
-	held := testbuilder.SequentialJob("held", "a").Step("load").Suspend().Obj()
+	suspended := testbuilder.SequentialJob("halted", "a").Step("load").Suspend().Obj()
 	free := testbuilder.SequentialJob("free", "a").Step("load").Obj()
 	for args, row := range map[string]struct {
 		code        int
 		out, errOut string
 		suspended   []string
 	}{
-		"suspend free":         {exitSuccess, "sequentialjob.yardmaster.dev/free suspended\n", "", []string{"free", "held"}},
-		"suspend held":         {exitSuccess, "sequentialjob.yardmaster.dev/held is already suspended\n", "", []string{"held"}},
-		"resume held":          {exitSuccess, "sequentialjob.yardmaster.dev/held resumed\n", "", nil},
-		"resume free":          {exitSuccess, "sequentialjob.yardmaster.dev/free is not suspended\n", "", []string{"held"}},
-		"suspend no-such free": {exitError, "sequentialjob.yardmaster.dev/free suspended\n", "error: sequentialjobs.yardmaster.dev \"no-such\" not found\n", []string{"free", "held"}},
-		"suspend over":         {exitSuccess, "sequentialjob.yardmaster.dev/over suspended; its run has finished, and the next run will wait until it is resumed\n", "", []string{"held", "over"}},
+		"suspend free":         {exitSuccess, "sequentialjob.yardmaster.dev/free suspended\n", "", []string{"free", "halted"}},
+		"suspend halted":       {exitSuccess, "sequentialjob.yardmaster.dev/halted is already suspended\n", "", []string{"halted"}},
+		"resume halted":        {exitSuccess, "sequentialjob.yardmaster.dev/halted resumed\n", "", nil},
+		"resume free":          {exitSuccess, "sequentialjob.yardmaster.dev/free is not suspended\n", "", []string{"halted"}},
+		"suspend no-such free": {exitError, "sequentialjob.yardmaster.dev/free suspended\n", "error: sequentialjobs.yardmaster.dev \"no-such\" not found\n", []string{"free", "halted"}},
+		"suspend over":         {exitSuccess, "sequentialjob.yardmaster.dev/over suspended; its run has finished, and the next run will wait until it is resumed\n", "", []string{"halted", "over"}},
 	} {
 		t.Run(args, func(t *testing.T) {
-			c := newFakeClient(t, held, free, failedSequence("over"))
+			c := newFakeClient(t, suspended, free, failedSequence("over"))
 			code, out, errOut := runPluginWith(t, "seq "+args, c)
 			if code != row.code || out != row.out || errOut != row.errOut {
 				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)

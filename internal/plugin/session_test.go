@@ -134,19 +134,19 @@ func TestRestartSession(t *testing.T) {
 		run         int32 // the requested run; 0 if nothing is written
 		out, errOut string
 	}{
-		"a session stopped by its user continues":                     {agenticSession("tidy", v1alpha1.SessionStopped, stopByUser), 1, tidy + "continues run 1\n", ""},
-		"a session being stopped by its user continues":               {agenticSession("tidy", v1alpha1.SessionStopping, stopByUser), 1, tidy + "continues run 1\n", ""},
-		"an inactive session starts its next run":                     {agenticSession("tidy", v1alpha1.SessionStopped, stopForInactivity), 2, tidy + "starts run 2\n", ""},
-		"a completed session starts its next run":                     {ended(), 2, tidy + "starts run 2\n", ""},
-		"a failed session starts its next run":                        {agenticSession("tidy", v1alpha1.SessionFailed), 2, tidy + "starts run 2\n", ""},
-		"a completed session with a stop request starts its next run": {ended(stopByUser), 2, tidy + "starts run 2\n", ""},
-		"... which may already be requested":                          {ended(stopByUser, func(s *v1alpha1.AgenticSession) { s.Spec.RunRequest = 2 }), 2, tidy + "starts run 2\n", ""},
-		"not a running session":                                       {agenticSession("tidy", v1alpha1.SessionRunning), 0, "", refused + "it is Running\n"},
-		"not a session without a status":                              {agenticSession("tidy", ""), 0, "", refused + "it is Pending\n"},
-		"not a session whose next run is requested":                   {ended(func(s *v1alpha1.AgenticSession) { s.Spec.RunRequest = 2 }), 0, "", refused + "run 2 is already requested\n"},
-		"not a session without time left":                             {ended(func(s *v1alpha1.AgenticSession) { s.Status.ActiveSeconds = 600 }), 0, "", refused + "it has used 600 of 600 seconds; raise spec.timeout first\n"},
-		"a session without a time limit":                              {ended(func(s *v1alpha1.AgenticSession) { s.Status.ActiveSeconds, s.Spec.Timeout = 600, new(int32(0)) }), 2, tidy + "starts run 2\n", ""},
-		"not a session that is being deleted": {ended(func(s *v1alpha1.AgenticSession) {
+		"a session stopped by its user continues":                                                  {agenticSession("tidy", v1alpha1.SessionStopped, stopByUser), 1, tidy + "continues run 1\n", ""},
+		"a session being stopped by its user continues":                                            {agenticSession("tidy", v1alpha1.SessionStopping, stopByUser), 1, tidy + "continues run 1\n", ""},
+		"an inactive session starts its next run":                                                  {agenticSession("tidy", v1alpha1.SessionStopped, stopForInactivity), 2, tidy + "starts run 2\n", ""},
+		"a completed session starts its next run":                                                  {ended(), 2, tidy + "starts run 2\n", ""},
+		"a failed session starts its next run":                                                     {agenticSession("tidy", v1alpha1.SessionFailed), 2, tidy + "starts run 2\n", ""},
+		"a completed session with a stop request starts its next run":                              {ended(stopByUser), 2, tidy + "starts run 2\n", ""},
+		"a completed session whose next run is already requested starts it despite a stop request": {ended(stopByUser, func(s *v1alpha1.AgenticSession) { s.Spec.RunRequest = 2 }), 2, tidy + "starts run 2\n", ""},
+		"a running session is not restarted":                                                       {agenticSession("tidy", v1alpha1.SessionRunning), 0, "", refused + "it is Running\n"},
+		"a session without a status is not restarted":                                              {agenticSession("tidy", ""), 0, "", refused + "it is Pending\n"},
+		"a session whose next run is requested is not restarted":                                   {ended(func(s *v1alpha1.AgenticSession) { s.Spec.RunRequest = 2 }), 0, "", refused + "run 2 is already requested\n"},
+		"a session without time left is not restarted":                                             {ended(func(s *v1alpha1.AgenticSession) { s.Status.ActiveSeconds = 600 }), 0, "", refused + "it has used 600 of 600 seconds; raise spec.timeout first\n"},
+		"a session without a time limit starts its next run":                                       {ended(func(s *v1alpha1.AgenticSession) { s.Status.ActiveSeconds, s.Spec.Timeout = 600, new(int32(0)) }), 2, tidy + "starts run 2\n", ""},
+		"a session that is being deleted is not restarted": {ended(func(s *v1alpha1.AgenticSession) {
 			s.DeletionTimestamp, s.Finalizers = new(metav1.NewTime(testTime)), []string{"a/b"}
 		}), 0, "", refused + "it is being deleted\n"},
 	} {
@@ -235,16 +235,16 @@ func TestWatchingOneSessionEnds(t *testing.T) {
 		want    bool
 		wantErr error
 	}{
-		"not while it runs":                            {of(v1alpha1.SessionRunning), []sessionUpdate{{Object: of(v1alpha1.SessionRunning)}}, false, nil},
-		"when it completed":                            {of(v1alpha1.SessionRunning), []sessionUpdate{{Object: of(v1alpha1.SessionCompleted)}}, true, nil},
-		"when it failed":                               {of(v1alpha1.SessionRunning), []sessionUpdate{{Object: of(v1alpha1.SessionFailed)}}, true, errUnsuccessful},
-		"when it is stopped":                           {of(v1alpha1.SessionStopping), []sessionUpdate{{Object: of(v1alpha1.SessionStopped)}}, true, errUnsuccessful},
-		"not before the requested run is observed":     {requested, []sessionUpdate{{Object: requested}}, false, nil},
-		"not for a state before the request":           {requested, []sessionUpdate{{Object: of(v1alpha1.SessionCompleted)}}, false, nil},
-		"when it is deleted":                           {of(v1alpha1.SessionRunning), []sessionUpdate{{Object: of(v1alpha1.SessionRunning), Deleted: true}}, true, errDeleted},
-		"when it is deleted after it completed":        {of(v1alpha1.SessionRunning), []sessionUpdate{{Object: of(v1alpha1.SessionCompleted), Deleted: true}}, true, nil},
-		"when another session gets its name":           {of(v1alpha1.SessionRunning), []sessionUpdate{{Object: another}}, true, errDeleted},
-		"when it was deleted before the watch started": {of(v1alpha1.SessionRunning), nil, true, errDeleted},
+		"does not end while it runs":                        {of(v1alpha1.SessionRunning), []sessionUpdate{{Object: of(v1alpha1.SessionRunning)}}, false, nil},
+		"ends when it completes":                            {of(v1alpha1.SessionRunning), []sessionUpdate{{Object: of(v1alpha1.SessionCompleted)}}, true, nil},
+		"ends when it fails":                                {of(v1alpha1.SessionRunning), []sessionUpdate{{Object: of(v1alpha1.SessionFailed)}}, true, errUnsuccessful},
+		"ends when it is stopped":                           {of(v1alpha1.SessionStopping), []sessionUpdate{{Object: of(v1alpha1.SessionStopped)}}, true, errUnsuccessful},
+		"does not end before the requested run is observed": {requested, []sessionUpdate{{Object: requested}}, false, nil},
+		"does not end for a state before the request":       {requested, []sessionUpdate{{Object: of(v1alpha1.SessionCompleted)}}, false, nil},
+		"ends when it is deleted":                           {of(v1alpha1.SessionRunning), []sessionUpdate{{Object: of(v1alpha1.SessionRunning), Deleted: true}}, true, errDeleted},
+		"ends when it is deleted after it has completed":    {of(v1alpha1.SessionRunning), []sessionUpdate{{Object: of(v1alpha1.SessionCompleted), Deleted: true}}, true, nil},
+		"ends when another session gets its name":           {of(v1alpha1.SessionRunning), []sessionUpdate{{Object: another}}, true, errDeleted},
+		"ends when it was deleted before the watch started": {of(v1alpha1.SessionRunning), nil, true, errDeleted},
 	} {
 		t.Run(title, func(t *testing.T) {
 			v := &objectView[*v1alpha1.AgenticSession]{environment: newTestEnvironment(), kind: watchableSessions, latest: row.latest}
@@ -269,12 +269,12 @@ func TestWatchingSeveralSessionsEnds(t *testing.T) {
 		want    bool
 		wantErr error
 	}{
-		"never if it is endless":             {true, []sessionUpdate{update("x", v1alpha1.SessionCompleted, false)}, false, nil},
-		"not while one runs":                 {false, []sessionUpdate{update("x", v1alpha1.SessionCompleted, false), update("y", v1alpha1.SessionRunning, false)}, false, nil},
-		"when all completed":                 {false, []sessionUpdate{update("x", v1alpha1.SessionCompleted, false), update("y", v1alpha1.SessionCompleted, true)}, true, nil},
-		"when one is stopped":                {false, []sessionUpdate{update("x", v1alpha1.SessionStopped, false)}, true, errUnsuccessful},
-		"when one is deleted before its end": {false, []sessionUpdate{update("x", v1alpha1.SessionCompleted, false), update("y", v1alpha1.SessionRunning, true)}, true, errUnsuccessful},
-		"when there is no session":           {false, nil, true, errors.New("no AgenticSession to wait for")},
+		"never ends if it is endless":             {true, []sessionUpdate{update("x", v1alpha1.SessionCompleted, false)}, false, nil},
+		"does not end while one runs":             {false, []sessionUpdate{update("x", v1alpha1.SessionCompleted, false), update("y", v1alpha1.SessionRunning, false)}, false, nil},
+		"ends when all have completed":            {false, []sessionUpdate{update("x", v1alpha1.SessionCompleted, false), update("y", v1alpha1.SessionCompleted, true)}, true, nil},
+		"ends when one is stopped":                {false, []sessionUpdate{update("x", v1alpha1.SessionStopped, false)}, true, errUnsuccessful},
+		"ends when one is deleted before its end": {false, []sessionUpdate{update("x", v1alpha1.SessionCompleted, false), update("y", v1alpha1.SessionRunning, true)}, true, errUnsuccessful},
+		"ends when there is no session":           {false, nil, true, errors.New("no AgenticSession to wait for")},
 	} {
 		t.Run(title, func(t *testing.T) {
 			v := newListView(newTestEnvironment(), watchableSessions)

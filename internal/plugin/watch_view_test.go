@@ -13,7 +13,7 @@ import (
 
 type sequenceUpdate = follow.ObjectUpdate[*v1alpha1.SequentialJob]
 
-// newTestEnvironment returns an environment whose clock stands still.
+// newTestEnvironment returns an environment with a fixed clock.
 func newTestEnvironment() *environment {
 	return &environment{now: func() time.Time { return testTime }}
 }
@@ -50,16 +50,16 @@ func TestWatchingOneSequenceEnds(t *testing.T) {
 		want    bool
 		wantErr error
 	}{
-		"not while it runs":                            {runningSequence("etl"), []sequenceUpdate{{Object: runningSequence("etl")}}, false, nil},
-		"when it completed":                            {runningSequence("etl"), []sequenceUpdate{{Object: completedSequence("etl")}}, true, nil},
-		"when it failed":                               {runningSequence("etl"), []sequenceUpdate{{Object: failedSequence("etl")}}, true, errUnsuccessful},
-		"not while a rerun is pending":                 {rerun, []sequenceUpdate{{Object: rerun}}, false, nil},
-		"when the requested rerun is invalid":          {impossible, []sequenceUpdate{{Object: impossible}}, true, errUnsuccessful},
-		"not for a state before the request":           {requested, []sequenceUpdate{{Object: failedSequence("etl")}}, false, nil},
-		"when it is deleted after it completed":        {runningSequence("etl"), []sequenceUpdate{{Object: completedSequence("etl")}, {Object: completedSequence("etl"), Deleted: true}}, true, nil},
-		"when it is deleted before its end":            {runningSequence("etl"), []sequenceUpdate{{Object: runningSequence("etl"), Deleted: true}}, true, errors.New("sequentialjob.yardmaster.dev/etl was deleted")},
-		"when another object gets its name":            {runningSequence("etl"), []sequenceUpdate{{Object: runningSequence("etl")}, {Object: another}}, true, errors.New("sequentialjob.yardmaster.dev/etl was deleted")},
-		"when it was deleted before the watch started": {runningSequence("etl"), nil, true, errors.New("sequentialjob.yardmaster.dev/etl was deleted")},
+		"does not end while it runs":                        {runningSequence("etl"), []sequenceUpdate{{Object: runningSequence("etl")}}, false, nil},
+		"ends when it completes":                            {runningSequence("etl"), []sequenceUpdate{{Object: completedSequence("etl")}}, true, nil},
+		"ends when it fails":                                {runningSequence("etl"), []sequenceUpdate{{Object: failedSequence("etl")}}, true, errUnsuccessful},
+		"does not end while a rerun is pending":             {rerun, []sequenceUpdate{{Object: rerun}}, false, nil},
+		"ends when the requested rerun is invalid":          {impossible, []sequenceUpdate{{Object: impossible}}, true, errUnsuccessful},
+		"does not end for a state before the request":       {requested, []sequenceUpdate{{Object: failedSequence("etl")}}, false, nil},
+		"ends when it is deleted after it has completed":    {runningSequence("etl"), []sequenceUpdate{{Object: completedSequence("etl")}, {Object: completedSequence("etl"), Deleted: true}}, true, nil},
+		"ends when it is deleted before its end":            {runningSequence("etl"), []sequenceUpdate{{Object: runningSequence("etl"), Deleted: true}}, true, errors.New("sequentialjob.yardmaster.dev/etl was deleted")},
+		"ends when another object gets its name":            {runningSequence("etl"), []sequenceUpdate{{Object: runningSequence("etl")}, {Object: another}}, true, errors.New("sequentialjob.yardmaster.dev/etl was deleted")},
+		"ends when it was deleted before the watch started": {runningSequence("etl"), nil, true, errors.New("sequentialjob.yardmaster.dev/etl was deleted")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &objectView[*v1alpha1.SequentialJob]{environment: newTestEnvironment(), kind: watchableSequentialJobs, latest: row.latest}
@@ -82,14 +82,14 @@ func TestWatchingSeveralSequencesEnds(t *testing.T) {
 		want    bool
 		wantErr error
 	}{
-		"never if it is endless":             {true, []sequenceUpdate{{Object: completedSequence("a")}}, false, nil},
-		"not while one runs":                 {false, []sequenceUpdate{{Object: completedSequence("a")}, {Object: runningSequence("b")}}, false, nil},
-		"when all completed":                 {false, []sequenceUpdate{{Object: completedSequence("a")}, {Object: completedSequence("b")}}, true, nil},
-		"when one of them failed":            {false, []sequenceUpdate{{Object: completedSequence("a")}, {Object: failedSequence("b")}}, true, errUnsuccessful},
-		"when one failed and was deleted":    {false, []sequenceUpdate{{Object: failedSequence("a")}, deleted(failedSequence("a")), {Object: completedSequence("b")}}, true, errUnsuccessful},
-		"when one completed and was deleted": {false, []sequenceUpdate{{Object: completedSequence("a")}, deleted(completedSequence("a"))}, true, nil},
-		"when one is deleted before its end": {false, []sequenceUpdate{{Object: runningSequence("a")}, deleted(runningSequence("a"))}, true, errUnsuccessful},
-		"when there is no SequentialJob":     {false, nil, true, errors.New("no SequentialJob to wait for")},
+		"never ends if it is endless":                 {true, []sequenceUpdate{{Object: completedSequence("a")}}, false, nil},
+		"does not end while one runs":                 {false, []sequenceUpdate{{Object: completedSequence("a")}, {Object: runningSequence("b")}}, false, nil},
+		"ends when all have completed":                {false, []sequenceUpdate{{Object: completedSequence("a")}, {Object: completedSequence("b")}}, true, nil},
+		"ends when one has failed":                    {false, []sequenceUpdate{{Object: completedSequence("a")}, {Object: failedSequence("b")}}, true, errUnsuccessful},
+		"ends when one has failed and was deleted":    {false, []sequenceUpdate{{Object: failedSequence("a")}, deleted(failedSequence("a")), {Object: completedSequence("b")}}, true, errUnsuccessful},
+		"ends when one has completed and was deleted": {false, []sequenceUpdate{{Object: completedSequence("a")}, deleted(completedSequence("a"))}, true, nil},
+		"ends when one is deleted before its end":     {false, []sequenceUpdate{{Object: runningSequence("a")}, deleted(runningSequence("a"))}, true, errUnsuccessful},
+		"ends when there is no SequentialJob":         {false, nil, true, errors.New("no SequentialJob to wait for")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newListView(newTestEnvironment(), watchableSequentialJobs)

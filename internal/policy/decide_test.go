@@ -38,7 +38,7 @@ func missingSecret() *core.Problem {
 	return &core.Problem{Reason: v1alpha1.ReasonSecretNotFound, Message: `spec.defaults.broker: Secret "nats" not found`}
 }
 
-func TestStatusReportsWhatThePolicySelects(t *testing.T) {
+func TestStatusReportsTheSelectionOfThePolicy(t *testing.T) {
 	team := withSelector("team", "mail")
 	namespace := Observation{
 		Queues:      []v1alpha1.Queue{queueWithTeam("mail"), queueWithTeam("web"), queueWithTeam("mail")},
@@ -76,7 +76,7 @@ func TestStatusReportsWhatThePolicySelects(t *testing.T) {
 			1, 0, 0, metav1.ConditionTrue, v1alpha1.ReasonReady,
 			"selects 1 Queue and 0 WorkerPools", status.CurrentStatus,
 		},
-		"an empty selection is no failure": {
+		"an empty selection is not a failure": {
 			newPolicy("a", 0, withSelector("team", "none")), namespace, 0, 0, 0, metav1.ConditionTrue, v1alpha1.ReasonNothingSelected,
 			"selects no Queue and no WorkerPool of the namespace", status.CurrentStatus,
 		},
@@ -130,12 +130,12 @@ func TestAProblemIsReportedByOneEvent(t *testing.T) {
 		problem *core.Problem
 		want    int
 	}{
-		"of a new Policy":             {v1alpha1.PolicyStatus{}, missingSecret(), 1},
-		"of a Policy that was ready":  {statusWith(metav1.ConditionTrue, v1alpha1.ReasonReady), missingSecret(), 1},
-		"that lasts":                  {statusWith(metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound), missingSecret(), 0},
-		"that replaces another one":   {statusWith(metav1.ConditionFalse, v1alpha1.ReasonSelectorInvalid), missingSecret(), 1},
-		"that ended":                  {statusWith(metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound), nil, 0},
-		"of a Policy without problem": {v1alpha1.PolicyStatus{}, nil, 0},
+		"a new Policy with a problem":          {v1alpha1.PolicyStatus{}, missingSecret(), 1},
+		"a problem of a Policy that was ready": {statusWith(metav1.ConditionTrue, v1alpha1.ReasonReady), missingSecret(), 1},
+		"an unchanged problem":                 {statusWith(metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound), missingSecret(), 0},
+		"another problem":                      {statusWith(metav1.ConditionFalse, v1alpha1.ReasonSelectorInvalid), missingSecret(), 1},
+		"a resolved problem":                   {statusWith(metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound), nil, 0},
+		"no problem":                           {v1alpha1.PolicyStatus{}, nil, 0},
 	} {
 		t.Run(title, func(t *testing.T) {
 			p := newPolicy("a", 0)
@@ -157,7 +157,7 @@ func TestSecretsOfADefaultBrokerAreReadAgain(t *testing.T) {
 	}{
 		"valid Secrets after five minutes":  {newPolicy("a", 0, withBroker), nil, 5 * time.Minute},
 		"a missing Secret after 15 seconds": {newPolicy("a", 0, withBroker), missingSecret(), 15 * time.Second},
-		"not without a default broker":      {newPolicy("a", 0), nil, 0},
+		"never without a default broker":    {newPolicy("a", 0), nil, 0},
 	} {
 		t.Run(title, func(t *testing.T) {
 			if got := Decide(Observation{Policy: &test.policy, BrokerProblem: test.problem, Now: testTime}).RequeueAfter; got != test.want {

@@ -74,7 +74,7 @@ func TestAsteriskMatchesAnyCharacters(t *testing.T) {
 		"several asterisks in another order": {"*x*y*", "1y2x3", false},
 		"two adjacent asterisks":             {"a**b", "a-b", true},
 		"a similar prefix":                   {"registry.example/*", "registry.example.evil/a", false},
-		"a dot is no regular expression":     {"a.b", "axb", false},
+		"a dot matches only a dot":           {"a.b", "axb", false},
 		"a single asterisk":                  {"*", "anything", true},
 		"an empty text":                      {"a*", "", false},
 	} {

@@ -37,7 +37,7 @@ func TestRetrySettingsAreMergedFieldByField(t *testing.T) {
 			},
 			attempts: sourcedValue{int32(7), v1alpha1.FromPolicy, "high"}, longest: sourcedValue{*minutes(2), v1alpha1.FromPolicy, "low"},
 		},
-		"maxDelay yields to a longer initialDelay": {
+		"maxDelay is raised to a longer initialDelay": {
 			own:      &v1alpha1.Retry{InitialDelay: minutes(20)},
 			policies: []v1alpha1.Policy{newPolicy("team", 0, retrying(v1alpha1.Retry{MaxDelay: minutes(2)}))},
 			attempts: sourcedValue{int32(5), v1alpha1.FromDefault, ""}, longest: sourcedValue{*minutes(20), v1alpha1.FromSpec, ""},
@@ -57,7 +57,7 @@ func TestRetrySettingsAreMergedFieldByField(t *testing.T) {
 	}
 }
 
-func TestRateLimitIsTakenAsAWholeAndLimited(t *testing.T) {
+func TestRateLimitIsReplacedAsAWholeAndLimited(t *testing.T) {
 	perSecond := func(limit, burst int32) v1alpha1.RateLimit {
 		return v1alpha1.RateLimit{Limit: limit, Per: new(apiDuration(time.Second)), Burst: new(burst)}
 	}

@@ -48,8 +48,8 @@ func TestCircuitBreakerIsSetByPoliciesOnly(t *testing.T) {
 		policies []v1alpha1.Policy
 		want     *v1alpha1.CircuitBreaker
 	}{
-		"no Policy sets one":            {[]v1alpha1.Policy{newPolicy("silent", 0)}, nil},
-		"an empty one has the defaults": {[]v1alpha1.Policy{newPolicy("team", 0, breaking(v1alpha1.CircuitBreaker{}))}, full(50, 20)},
+		"no Policy sets a circuit breaker":          {[]v1alpha1.Policy{newPolicy("silent", 0)}, nil},
+		"an empty circuit breaker has the defaults": {[]v1alpha1.Policy{newPolicy("team", 0, breaking(v1alpha1.CircuitBreaker{}))}, full(50, 20)},
 		"several Policies are merged": {
 			[]v1alpha1.Policy{
 				newPolicy("low", 0, breaking(v1alpha1.CircuitBreaker{FailureThresholdPercent: new(int32(10)), MinSamples: new(int32(7))})),

@@ -24,7 +24,7 @@ func TestBudgetIsAllocatedByPriority(t *testing.T) {
 		"preemption takes workers above the minimum of a lower priority": {
 			[]BudgetClaim{low(BudgetClaim{Replicas: 6, Desired: 6, Recommended: 6, MinReplicas: 2}), high(BudgetClaim{Recommended: 5})}, 6, map[string]int32{"high": 0, "low": 2},
 		},
-		"preemption takes only what is missing": {
+		"preemption takes only the missing workers": {
 			[]BudgetClaim{low(BudgetClaim{Replicas: 6, Desired: 6, Recommended: 6}), high(BudgetClaim{Recommended: 2})}, 6, map[string]int32{"high": 0, "low": 4},
 		},
 		"draining workers are not preempted again": {

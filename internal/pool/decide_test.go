@@ -25,8 +25,8 @@ func autoscaledPool(workers int) *testPool {
 
 func TestRequeueInterval(t *testing.T) {
 	tests := map[string]struct {
-		scene *testPool
-		want  time.Duration
+		pool *testPool
+		want time.Duration
 	}{
 		"a pool with workers every 2 s":                           {autoscaledPool(1), scaling.DecisionInterval},
 		"a pool at zero waits for the notification of its broker": {autoscaledPool(0), 0},
@@ -41,7 +41,7 @@ func TestRequeueInterval(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			if got := Decide(test.scene.Observation).RequeueAfter; got != test.want {
+			if got := Decide(test.pool.Observation).RequeueAfter; got != test.want {
 				t.Errorf("after %s, want %s", got, test.want)
 			}
 		})
@@ -115,7 +115,7 @@ func TestBudgetAppliesToBusyPools(t *testing.T) {
 
 func TestDeletedPoolDrainsItsWorkers(t *testing.T) {
 	tests := map[string]struct {
-		scene     *testPool
+		pool      *testPool
 		drains    []string
 		finalizer bool
 		replicas  int32
@@ -141,7 +141,7 @@ func TestDeletedPoolDrainsItsWorkers(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			s := withDeletionTimestamp(test.scene)
+			s := withDeletionTimestamp(test.pool)
 			decision := Decide(s.Observation)
 			drains := workersWhere(&decision, func(d DrainState) bool { return d.DrainingSince.Equal(testTime) })
 			if diff := cmp.Diff(test.drains, drains); diff != "" {

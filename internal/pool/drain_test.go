@@ -33,7 +33,7 @@ func TestOrderInWhichWorkersAreDrained(t *testing.T) {
 				s.changeWorker("worker:1-0", func(w *Worker) { w.Assigned, w.ReadySince = false, time.Time{} })
 			}, "worker:1-0",
 		},
-		"a worker that does not answer after idle ones": {
+		"a worker that does not respond after idle ones": {
 			func(s *testPool) { s.changeWorker("worker:1-2", func(w *Worker) { w.Stats = nil }) }, "worker:1-1",
 		},
 	}
@@ -104,18 +104,18 @@ func TestDrainingWorkerBecomesRemovable(t *testing.T) {
 		"the broker counts more, but the worker is idle for a lease": {
 			func(s *testPool) { s.Stats.InFlight = 1; s.changeWorker(name, drainedSince(30*time.Second)) }, true,
 		},
-		"the broker does not answer": {func(s *testPool) { s.Stats = nil }, false},
-		"the broker does not answer after the drain timeout": {
+		"the broker does not respond": {func(s *testPool) { s.Stats = nil }, false},
+		"the broker does not respond after the drain timeout": {
 			func(s *testPool) {
 				s.Stats = nil
 				s.Pool.Spec.Drain = &v1alpha1.Drain{OnTimeout: v1alpha1.DrainRequeue}
 				s.changeWorker(name, drainedSince(time.Hour))
 			}, false,
 		},
-		"it does not answer, and draining has just started": {
+		"it does not respond, and draining has just started": {
 			func(s *testPool) { s.changeWorker(name, func(w *Worker) { w.Stats = nil }) }, false,
 		},
-		"it does not answer, and the broker counts nothing for a lease": {
+		"it does not respond, and the broker counts nothing for a lease": {
 			func(s *testPool) {
 				s.changeWorker(name, drainedSince(31*time.Second))
 				s.changeWorker(name, func(w *Worker) { w.Stats = nil })
@@ -216,7 +216,7 @@ func TestResizeMustNotInterruptOtherWorkers(t *testing.T) {
 		"unchanged workers":                          {[]Worker{liveWorker("a"), liveWorker("b", withMark)}, RevisionSize{Replicas: 1, Removable: []string{"b"}}, false},
 		"the worker has stopped already":             {[]Worker{liveWorker("a")}, RevisionSize{Replicas: 1, Removable: []string{"b"}}, false},
 		"another worker was created":                 {[]Worker{liveWorker("a"), liveWorker("c")}, RevisionSize{Replicas: 1, Removable: []string{"b"}}, true},
-		"another worker is not ready any more":       {[]Worker{liveWorker("a", func(w *Worker) { w.ReadySince = time.Time{} }), liveWorker("b", withMark)}, RevisionSize{Replicas: 1, Removable: []string{"b"}}, true},
+		"another worker is no longer ready":          {[]Worker{liveWorker("a", func(w *Worker) { w.ReadySince = time.Time{} }), liveWorker("b", withMark)}, RevisionSize{Replicas: 1, Removable: []string{"b"}}, true},
 		"another worker is marked, but not finished": {[]Worker{liveWorker("a", withMark), liveWorker("b", withMark)}, RevisionSize{Replicas: 1, Removable: []string{"b"}}, true},
 		"the worker has started":                     {[]Worker{liveWorker("a"), liveWorker("b", withMark)}, RevisionSize{Replicas: 1, Removable: []string{"b"}, Unstarted: []string{"b"}}, true},
 		"the worker is terminating":                  {[]Worker{liveWorker("a"), liveWorker("b", func(w *Worker) { w.Terminating = true })}, RevisionSize{Replicas: 1}, false},

@@ -25,8 +25,8 @@ func TestRollingAndRecreate(t *testing.T) {
 		old, updated, drains int32
 	}
 	tests := map[string]struct {
-		scene *testPool
-		want  want
+		pool *testPool
+		want want
 	}{
 		"the rollout starts with the surge":                      {rollingPool(4, 0), want{4, 1, 0}},
 		"a proven worker replaces an old one":                    {rollingPool(4, 1), want{4, 1, 1}},
@@ -48,10 +48,10 @@ func TestRollingAndRecreate(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			decision := Decide(test.scene.Observation)
-			sizes := test.scene.plannedReplicas(&decision)
+			decision := Decide(test.pool.Observation)
+			sizes := test.pool.plannedReplicas(&decision)
 			got := want{
-				sizes[test.scene.Revisions[0].Name], sizes[test.scene.Revisions[1].Name],
+				sizes[test.pool.Revisions[0].Name], sizes[test.pool.Revisions[1].Name],
 				int32(len(workersWhere(&decision, func(d DrainState) bool { return d.DrainingSince.Equal(testTime) }))),
 			}
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(want{})); diff != "" {
@@ -162,8 +162,8 @@ func TestCanarySteps(t *testing.T) {
 	}
 	reached := testTime.Add(-time.Minute)
 	tests := map[string]struct {
-		scene *testPool
-		want  want
+		pool *testPool
+		want want
 	}{
 		"the first step creates its workers": {canaryPool(10, 0, History{}), want{10, 2, History{}}},
 		"the step is reached when its workers are proven": {
@@ -187,11 +187,11 @@ func TestCanarySteps(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			decision := Decide(test.scene.Observation)
-			sizes := test.scene.plannedReplicas(&decision)
-			got := want{sizes[test.scene.Revisions[0].Name], sizes[test.scene.Revisions[1].Name], test.scene.Revisions[1].History}
+			decision := Decide(test.pool.Observation)
+			sizes := test.pool.plannedReplicas(&decision)
+			got := want{sizes[test.pool.Revisions[0].Name], sizes[test.pool.Revisions[1].Name], test.pool.Revisions[1].History}
 			for _, size := range decision.Resizes {
-				if size.Name == test.scene.Revisions[1].Name {
+				if size.Name == test.pool.Revisions[1].Name {
 					got.history = size.History
 				}
 			}

@@ -9,17 +9,17 @@ import (
 	"github.com/yardmaster/yardmaster/internal/scaling"
 )
 
-// errInterrupted ends a pass of the simulated operator: a crash, a conflict.
-var errInterrupted = errors.New("pass ended")
+// errInterrupted ends a reconciliation of the simulated operator: a crash, a conflict.
+var errInterrupted = errors.New("reconciliation ended")
 
-// reconcileOnce plays one pass of the operator, as the reconciler makes it: observe, decide, record,
-// act, with a chance of a crash between any two requests.
+// reconcileOnce simulates one reconciliation: observe, decide, record, act, with a random crash
+// between any two requests.
 func (w *simulator) reconcileOnce() Decision {
 	in := w.observeCluster()
 	plan := Decide(in)
 	w.checkDecision(&in, &plan)
 	if w.executeDecision(&in, &plan) != nil {
-		return Decision{KeepFinalizer: false} // it did not get on
+		return Decision{KeepFinalizer: false} // the reconciliation was interrupted
 	}
 	return plan
 }
@@ -48,7 +48,7 @@ func (w *simulator) observeCluster() Observation {
 	return in
 }
 
-// workerStats are what a worker says of itself.
+// workerStats returns the stats that a worker reports, or nil if it does not respond.
 func (w *simulator) workerStats(name string) *WorkerStats {
 	p := w.findPod(name)
 	if p == nil || p.unreachable || !p.Running {
@@ -74,7 +74,7 @@ func (w *simulator) findPod(name string) *simulatedPod {
 func (w *simulator) checkDecision(in *Observation, plan *Decision) {
 	before := w.pool.Status
 	if in.Stats == nil && w.pool.Spec.Autoscaling != nil && plan.Status.Desired < min(before.Desired, w.pool.Spec.Autoscaling.MaxReplicas) {
-		w.violationf("scaled down to %d without figures", plan.Status.Desired)
+		w.violationf("scaled down to %d without stats", plan.Status.Desired)
 	}
 	if a := w.pool.Spec.Autoscaling; a != nil && (plan.Status.Desired > a.MaxReplicas || in.Stats != nil && plan.Status.Desired < 0) {
 		w.violationf("%d workers are out of bounds", plan.Status.Desired)
@@ -100,7 +100,7 @@ func (w *simulator) checkDecision(in *Observation, plan *Decision) {
 			total += s.Replicas
 		}
 	}
-	// One that leaves is replaced: it may take until its broker answers.
+	// A removable worker may already be replaced before it is removed.
 	surge := countOrPercent(w.pool.Spec.Rollout.MaxSurge, defaultMaxSurge, plan.Status.Desired, true)
 	for i := range in.Workers {
 		if !in.Workers[i].RemovableSince.IsZero() {
@@ -108,13 +108,13 @@ func (w *simulator) checkDecision(in *Observation, plan *Decision) {
 		}
 	}
 	if total > max(was, plan.Status.Desired+surge) {
-		w.violationf("%d workers where %d are wanted, with a surge of %d", total, plan.Status.Desired, surge)
+		w.violationf("%d workers, %d desired with a surge of %d", total, plan.Status.Desired, surge)
 	}
 }
 
-// maybeCrash may end the process between two requests.
+// maybeCrash randomly ends the process between two requests.
 func (w *simulator) maybeCrash() bool {
-	if w.calm || !w.randomChance(3) {
+	if w.noDisturbances || !w.randomChance(3) {
 		return false
 	}
 	w.logf("operator crashes")
@@ -133,13 +133,13 @@ func (w *simulator) executeDecision(in *Observation, plan *Decision) error {
 			return errInterrupted
 		}
 	}
-	for _, ask := range plan.DrainRequests {
+	for _, request := range plan.DrainRequests {
 		if w.maybeCrash() {
 			return errInterrupted
 		}
-		if p := w.findPod(ask.Worker); p != nil && !p.unreachable && !p.Terminating {
-			w.logf("ask %s: drain %t", p.Name, ask.Drain)
-			p.isDraining = ask.Drain
+		if p := w.findPod(request.Worker); p != nil && !p.unreachable && !p.Terminating {
+			w.logf("request to %s: drain %t", p.Name, request.Drain)
+			p.isDraining = request.Drain
 		}
 	}
 	for _, size := range plan.Resizes {
@@ -156,7 +156,7 @@ func (w *simulator) executeDecision(in *Observation, plan *Decision) error {
 	return nil
 }
 
-// writeDrainState writes on a Pod, over the version that was read.
+// writeDrainState writes the drain state of a Pod under the optimistic lock.
 func (w *simulator) writeDrainState(in *Observation, m DrainState) bool {
 	p := w.findPod(m.Worker)
 	i := slices.IndexFunc(in.Workers, func(worker Worker) bool { return worker.Name == m.Worker })
@@ -166,7 +166,7 @@ func (w *simulator) writeDrainState(in *Observation, m DrainState) bool {
 		w.logf("conflict: %s", m.Worker)
 		return false
 	}
-	w.logf("mark %s: draining %s, leaving %s", m.Worker, formatClock(m.DrainingSince), formatClock(m.RemovableSince))
+	w.logf("mark %s: draining %s, removable %s", m.Worker, formatClock(m.DrainingSince), formatClock(m.RemovableSince))
 	p.DrainingSince, p.IdleSince, p.RemovableSince = m.DrainingSince, m.IdleSince, m.RemovableSince
 	p.version++
 	return true
@@ -179,13 +179,12 @@ func formatClock(t time.Time) string {
 	return t.Format("04:05")
 }
 
-// resizeRevision changes the replicas of a revision, after a live read of its workers if they are
-// to be fewer.
+// resizeRevision changes the replicas of a revision. It reads its workers live before it reduces them.
 func (w *simulator) resizeRevision(s RevisionSize) bool {
 	d := w.deployments[s.Name]
 	if d == nil {
 		if s.NewWorkload == nil {
-			return false // somebody removed it
+			return false // another client deleted it
 		}
 		d = &simulatedWorkload{Revision{Name: s.Name, Hash: s.NewWorkload.GetLabels()[LabelRevision], Created: w.now.Truncate(time.Second), Ordered: s.Ordered}}
 		w.deployments[s.Name] = d
@@ -209,20 +208,20 @@ func (w *simulator) resizeRevision(s RevisionSize) bool {
 	return true
 }
 
-// checkRemovedPods checks the Pods that would be removed at once. One that does not respond
-// cannot be made to take nothing: only what the broker said is known of it. And one that
-// lies is believed after a lease: what it does not renew by then is no more its own.
+// checkRemovedPods checks the Pods that the controller would remove now. An unreachable worker may have
+// messages in flight, because it cannot be drained. A worker that wrongly reports none is idle for the
+// operator after a lease: the messages that it has not renewed by then are redelivered.
 func (w *simulator) checkRemovedPods(d *simulatedWorkload, live []*simulatedPod) {
-	for left := slices.Clone(live); int32(len(left)) > d.Replicas; {
-		victim := w.nextPodToRemove(d, left)
-		left = slices.DeleteFunc(left, func(p *simulatedPod) bool { return p == victim })
-		timedOut := w.pool.Spec.Drain.OnTimeout == v1alpha1.DrainRequeue && w.now.Sub(victim.DrainingSince) >= w.pool.Spec.Drain.Timeout.Duration.Duration
-		believed := victim.reportsNoMessages && w.now.Sub(victim.IdleSince) >= simulatedLease
-		if len(victim.messageEnds) > 0 && !timedOut && !victim.unreachable && !believed {
-			w.violationf("%s is to go, with %d messages in flight (liar: %t)", victim.Name, len(victim.messageEnds), victim.reportsNoMessages)
+	for remaining := slices.Clone(live); int32(len(remaining)) > d.Replicas; {
+		removedPod := w.nextPodToRemove(d, remaining)
+		remaining = slices.DeleteFunc(remaining, func(p *simulatedPod) bool { return p == removedPod })
+		timedOut := w.pool.Spec.Drain.OnTimeout == v1alpha1.DrainRequeue && w.now.Sub(removedPod.DrainingSince) >= w.pool.Spec.Drain.Timeout.Duration.Duration
+		leaseExpired := removedPod.reportsNoMessages && w.now.Sub(removedPod.IdleSince) >= simulatedLease
+		if len(removedPod.messageEnds) > 0 && !timedOut && !removedPod.unreachable && !leaseExpired {
+			w.violationf("%s is removed with %d messages in flight (reports none: %t)", removedPod.Name, len(removedPod.messageEnds), removedPod.reportsNoMessages)
 		}
-		if w.brokerDown && victim.Running {
-			w.violationf("%s is to go while the broker is down", victim.Name)
+		if w.brokerDown && removedPod.Running {
+			w.violationf("%s is removed while the broker is down", removedPod.Name)
 		}
 	}
 }

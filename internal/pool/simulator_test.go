@@ -17,22 +17,20 @@ import (
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
-// The property test plays a cluster with its broker against the core, at random: messages
-// come and are worked on; workers start, get ready, hang, lie about what they do, restart
-// and die with their nodes; the broker cannot be reached for a while; the operator reads
-// stale caches, and crashes between any two of its requests; the user changes the spec.
-// Whatever happens:
+// The simulation tests the core with random events in a cluster and its broker: messages arrive and
+// are processed; workers start, become ready, hang, report wrong stats, restart and are lost with
+// their nodes; the broker is unreachable for a while; the operator reads stale caches and crashes
+// between any two requests; the user changes the spec. In every case:
 //
-//   - a revision is never asked for fewer replicas while a worker that would go for that
-//     has messages in flight, unless it timed out,
-//   - nothing is scaled down while the broker cannot be asked,
-//   - there are never more workers than the maximum and the surge,
-//   - and once the world calms down all workers are of the newest revision, and as many as
-//     they should be, and nothing more is done.
+//   - the replicas of a revision are not reduced while that would remove a worker with messages in
+//     flight, unless its drain timed out,
+//   - the pool does not scale down while the broker is unreachable,
+//   - the number of workers does not exceed the maximum plus the surge,
+//   - and once the disturbances end, the pool has the desired number of workers, all of the newest
+//     revision, and does not change any more.
 //
-// POOL_RUNS sets how many clusters are played, and POOL_SEED the first seed, to play one
-// again.
-func TestWhateverHappensNoBusyWorkerIsRemoved(t *testing.T) {
+// POOL_RUNS is the number of simulated clusters and POOL_SEED the first seed, to repeat a run.
+func TestSimulationRemovesNoBusyWorker(t *testing.T) {
 	t.Parallel()
 	runs, first := testbuilder.NumberFromEnv(t, "POOL_RUNS", 1500), testbuilder.NumberFromEnv(t, "POOL_SEED", 1)
 	var next, removed, crashes, rollouts atomic.Int64
@@ -67,23 +65,23 @@ type simulator struct {
 
 	deployments map[string]*simulatedWorkload
 	pods        []*simulatedPod
-	// cache is what a cache that lags still shows.
+	// cache is the state that the operator reads; it may be stale.
 	cache cacheSnapshot
 
 	backlog int64
-	// lostLeaseEnds are when the leases of messages end whose workers are gone.
+	// lostLeaseEnds are the times at which the leases of lost workers' messages expire.
 	lostLeaseEnds []time.Time
-	// retrying messages are counted as in flight, and with nobody.
+	// retrying is the number of messages that wait for a retry: in flight, but without a worker.
 	retrying   int64
 	brokerDown bool
 
-	calm        bool
-	podsCreated int
-	log         []string
-	violations  []string
-	removed     int64
-	crashes     int64
-	rollouts    int64
+	noDisturbances bool
+	podsCreated    int
+	log            []string
+	violations     []string
+	removed        int64
+	crashes        int64
+	rollouts       int64
 }
 
 type cacheSnapshot struct {
@@ -93,17 +91,18 @@ type cacheSnapshot struct {
 
 type simulatedWorkload struct{ Revision }
 
-// simulatedPod is one with the process in it.
+// simulatedPod is a Pod and its worker process.
 type simulatedPod struct {
 	Worker
 	version int
 	readyAt time.Time
-	// messageEnds are when each will end.
+	// messageEnds are the times at which the messages in flight are done.
 	messageEnds []time.Time
 	isDraining  bool
 	succeeded   int64
 	failed      int64
-	// reportsNoMessages says that it has nothing in flight; deaf neither answers nor drains.
+	// reportsNoMessages makes the worker report that nothing is in flight. An unreachable worker
+	// neither responds nor drains.
 	reportsNoMessages, unreachable bool
 }
 
@@ -161,45 +160,45 @@ func (w *simulator) violationf(format string, args ...any) {
 	w.violations = append(w.violations, fmt.Sprintf(format, args...))
 }
 
-// simulate runs the world wild for a while, then calm until nothing moves.
+// simulate applies random events, then continues without disturbances until nothing changes.
 func (w *simulator) simulate() {
 	for range 60 + w.rng.IntN(100) {
 		w.randomEvent()
 		w.reconcileOnce()
 	}
-	w.calm, w.brokerDown, w.retrying = true, false, 0
+	w.noDisturbances, w.brokerDown, w.retrying = true, false, 0
 	for _, p := range w.pods {
 		p.unreachable, p.reportsNoMessages = false, false
 	}
-	quiet := 0
+	unchanged := 0
 	for range 600 {
 		w.now = w.now.Add(2 * time.Second)
 		if s := &w.pool.Status; s.CurrentRevision != s.UpdatedRevision && w.randomChance(30) && w.backlog < 5 {
-			w.backlog += 2 // without work no revision proves itself
+			w.backlog += 2 // a revision needs messages to be proven
 		}
 		w.processMessages()
 		w.runWorkloadControllers()
 		w.refreshCache()
 		if plan := w.reconcileOnce(); !plan.changesCluster() && w.isSettled() {
-			quiet++
-			if quiet > 5 {
+			unchanged++
+			if unchanged > 5 {
 				return
 			}
 			continue
 		}
-		quiet = 0
+		unchanged = 0
 	}
 	for _, p := range w.pods {
 		w.logf("left: %+v, %d jobs, drains %t", p.Worker, len(p.messageEnds), p.isDraining)
 	}
-	w.violationf("it never comes to rest: desired %d, %d Pods, current %s, updated %s, %+v", w.pool.Status.Desired, len(w.pods),
+	w.violationf("it does not settle: desired %d, %d Pods, current %s, updated %s, %+v", w.pool.Status.Desired, len(w.pods),
 		w.pool.Status.CurrentRevision, w.pool.Status.UpdatedRevision, w.pool.Status.Conditions)
 }
 
 // isSettled reports whether the simulation has reached its final state.
 func (w *simulator) isSettled() bool {
 	s := &w.pool.Status
-	if s.Desired == 0 { // a revision proves itself when there is work again
+	if s.Desired == 0 { // the revision is proven once there are messages again
 		return len(w.pods) == 0
 	}
 	if s.CurrentRevision != s.UpdatedRevision || s.Desired != int32(len(w.pods)) {
@@ -213,7 +212,7 @@ func (w *simulator) isSettled() bool {
 	return true
 }
 
-// randomEvent lets the world do something.
+// randomEvent applies a random event and advances the time.
 func (w *simulator) randomEvent() {
 	w.now = w.now.Add(time.Duration(500+w.rng.IntN(3500)) * time.Millisecond)
 	switch dice := w.rng.IntN(100); {
@@ -247,18 +246,18 @@ func (w *simulator) randomEvent() {
 	}
 }
 
-func (w *simulator) changeSpec(what string, change func(*v1alpha1.WorkerPoolSpec)) {
+func (w *simulator) changeSpec(description string, change func(*v1alpha1.WorkerPoolSpec)) {
 	w.pool = w.pool.DeepCopy()
 	change(&w.pool.Spec)
 	w.pool.Generation++
-	w.logf("user: %s", what)
+	w.logf("user: %s", description)
 }
 
-// disturbPod does something to a Pod that nobody asked for.
+// disturbPod disturbs a Pod and its worker.
 func (w *simulator) disturbPod(p *simulatedPod) {
 	switch w.rng.IntN(6) {
 	case 0:
-		w.logf("node of %s dies", p.Name)
+		w.logf("node of %s fails", p.Name)
 		w.removePod(p)
 	case 1:
 		w.logf("%s restarts", p.Name)
@@ -274,14 +273,14 @@ func (w *simulator) disturbPod(p *simulatedPod) {
 		p.version++
 	case 4:
 		p.reportsNoMessages = !p.reportsNoMessages
-		w.logf("%s lies: %t", p.Name, p.reportsNoMessages)
+		w.logf("%s reports no messages: %t", p.Name, p.reportsNoMessages)
 	case 5:
 		p.unreachable = !p.unreachable
-		w.logf("%s is deaf: %t", p.Name, p.unreachable)
+		w.logf("%s is unreachable: %t", p.Name, p.unreachable)
 	}
 }
 
-// loseMessages ends a worker's process with all it has.
+// loseMessages ends a worker's process; its messages stay leased until their leases expire.
 func (w *simulator) loseMessages(p *simulatedPod) {
 	for range p.messageEnds {
 		w.lostLeaseEnds = append(w.lostLeaseEnds, w.now.Add(simulatedLease))
@@ -299,7 +298,7 @@ func (w *simulator) removePod(p *simulatedPod) {
 	}
 }
 
-// processMessages lets workers and broker go on.
+// processMessages advances the broker and the workers to the current time.
 func (w *simulator) processMessages() {
 	var lost []time.Time
 	for _, end := range w.lostLeaseEnds {
@@ -316,7 +315,7 @@ func (w *simulator) processMessages() {
 }
 
 func (w *simulator) processPodMessages(p *simulatedPod) {
-	if p.Pending && (w.calm || w.randomChance(60)) {
+	if p.Pending && (w.noDisturbances || w.randomChance(60)) {
 		p.Assigned, p.Pending, p.Running = true, false, true
 		p.readyAt = w.now.Add(time.Duration(w.rng.IntN(5)) * time.Second)
 		p.version++
@@ -340,7 +339,7 @@ func (w *simulator) processPodMessages(p *simulatedPod) {
 	for len(p.messageEnds) < 2 && p.Running && !p.isDraining && !w.brokerDown && w.backlog > 0 {
 		w.backlog--
 		longest := 60
-		if p.reportsNoMessages { // what a liar has is given to others after a lease
+		if p.reportsNoMessages { // its messages are redelivered after the lease
 			longest = int(simulatedLease.Seconds()) - 5
 		}
 		p.messageEnds = append(p.messageEnds, w.now.Add(time.Duration(1+w.rng.IntN(longest))*time.Second))
@@ -350,15 +349,15 @@ func (w *simulator) processPodMessages(p *simulatedPod) {
 	}
 }
 
-// runWorkloadControllers plays the controllers of Deployments and StatefulSets.
+// runWorkloadControllers simulates the controllers of Deployments and StatefulSets.
 func (w *simulator) runWorkloadControllers() {
 	for _, d := range w.deployments {
 		live := w.livePods(d.Hash)
 		for int32(len(live)) > d.Replicas {
-			victim := w.nextPodToRemove(d, live)
-			w.logf("%s is removed, with %d in flight", victim.Name, len(victim.messageEnds))
-			victim.Terminating, victim.isDraining = true, true
-			victim.version++
+			removedPod := w.nextPodToRemove(d, live)
+			w.logf("%s is removed, with %d in flight", removedPod.Name, len(removedPod.messageEnds))
+			removedPod.Terminating, removedPod.isDraining = true, true
+			removedPod.version++
 			w.removed++
 			live = w.livePods(d.Hash)
 		}
@@ -379,7 +378,7 @@ func (w *simulator) livePods(hash string) []*simulatedPod {
 	return live
 }
 
-// nextPodToRemove is the Pod that is removed next, of equals any.
+// nextPodToRemove returns the Pod that the controller removes next, a random one of equals.
 func (w *simulator) nextPodToRemove(d *simulatedWorkload, live []*simulatedPod) *simulatedPod {
 	best := live[w.rng.IntN(len(live))]
 	for _, p := range live {
@@ -409,10 +408,10 @@ func (w *simulator) createPod(d *simulatedWorkload) {
 		}
 	}
 	w.pods = append(w.pods, p)
-	w.logf("%s is made for %s", p.Name, d.Name)
+	w.logf("%s is created for %s", p.Name, d.Name)
 }
 
-// refreshCache is what the caches show from now on.
+// refreshCache updates the cache to the current state.
 func (w *simulator) refreshCache() {
 	w.cache = cacheSnapshot{}
 	for _, d := range w.deployments {

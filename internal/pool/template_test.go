@@ -17,7 +17,7 @@ func builtDeployment(t *testing.T, s *testPool) *appsv1.Deployment {
 	t.Helper()
 	d, is := newEvaluation(s.Observation).updated.workload.(*appsv1.Deployment)
 	if !is {
-		t.Fatal("the workload is no Deployment")
+		t.Fatal("the workload is not a Deployment")
 	}
 	return d
 }
@@ -27,17 +27,17 @@ func TestChangesThatCreateARevision(t *testing.T) {
 		change func(s *testPool)
 		want   bool
 	}{
-		"image":                      {func(s *testPool) { s.Pool.Spec.Image = "worker:2" }, true},
-		"version":                    {func(s *testPool) { s.Pool.Spec.Version = "2" }, true},
-		"env":                        {func(s *testPool) { s.Pool.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "b"}} }, true},
-		"drain mode":                 {func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal} }, true},
-		"workload":                   {func(s *testPool) { s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet }, true},
-		"name of a Secret":           {func(s *testPool) { s.Config.Secrets = map[string]MountedSecret{"url": {Secret: "other"}} }, true},
-		"not replicas":               {func(s *testPool) { s.withReplicas(7) }, false},
-		"not concurrency":            {func(s *testPool) { s.Pool.Spec.Concurrency = 50 }, false},
-		"not the configuration file": {func(s *testPool) { s.Config.File, s.Config.Queues = "y", "mail=2" }, false},
-		"not rollout":                {func(s *testPool) { s.Pool.Spec.Rollout = &v1alpha1.Rollout{} }, false},
-		"not the drain timeout": {
+		"image":                                  {func(s *testPool) { s.Pool.Spec.Image = "worker:2" }, true},
+		"version":                                {func(s *testPool) { s.Pool.Spec.Version = "2" }, true},
+		"env":                                    {func(s *testPool) { s.Pool.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "b"}} }, true},
+		"drain mode":                             {func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal} }, true},
+		"workload":                               {func(s *testPool) { s.Pool.Spec.Workload = v1alpha1.WorkloadStatefulSet }, true},
+		"another Secret":                         {func(s *testPool) { s.Config.Secrets = map[string]MountedSecret{"url": {Secret: "other"}} }, true},
+		"replicas do not create a revision":      {func(s *testPool) { s.withReplicas(7) }, false},
+		"concurrency does not create a revision": {func(s *testPool) { s.Pool.Spec.Concurrency = 50 }, false},
+		"the configuration file does not create a revision": {func(s *testPool) { s.Config.File, s.Config.Queues = "y", "mail=2" }, false},
+		"rollout does not create a revision":                {func(s *testPool) { s.Pool.Spec.Rollout = &v1alpha1.Rollout{} }, false},
+		"the drain timeout does not create a revision": {
 			func(s *testPool) { s.Pool.Spec.Drain = &v1alpha1.Drain{Timeout: durationSeconds(3600)} }, false,
 		},
 	}

@@ -3,7 +3,6 @@ package queue
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -216,26 +215,6 @@ func ownerConflict(in *conditionInput) metav1.Condition {
 		return isUnknown(*problem)
 	}
 	return isFalse(v1alpha1.ReasonSynced, "No other Queue owns the queue on the broker")
-}
-
-// policyFullyEnforced reports whether every field of the spec is enforced. What an engine lacks
-// apart from the spec, such as delayed messages, is only in status.enforcement.
-func policyFullyEnforced(enforcement map[string]v1alpha1.Enforcement, result *broker.EnsureResult) metav1.Condition {
-	var missing []string
-	for field, by := range enforcement {
-		if by != v1alpha1.EnforcementUnsupported || field == string(broker.FieldDelayed) {
-			continue
-		}
-		if why := result.Enforcement[broker.QueueField(field)].Message; why != "" {
-			field += " (" + why + ")"
-		}
-		missing = append(missing, field)
-	}
-	if len(missing) == 0 {
-		return isTrue(v1alpha1.ReasonEnforced, "All fields of the spec are enforced")
-	}
-	slices.Sort(missing)
-	return isFalse(v1alpha1.ReasonUnsupported, "Not enforced: "+strings.Join(missing, ", "))
 }
 
 func deadLettersPresent(deadLetters, threshold int64) metav1.Condition {

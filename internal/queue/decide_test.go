@@ -37,7 +37,7 @@ func unobserved(changes ...func(*Observation)) Observation {
 	return o
 }
 
-// comparedAt sets a history in which the queue matched its spec at that time.
+// comparedAt sets a history in which the queue was last compared, and matched its spec, at a time.
 func comparedAt(when time.Time) func(*Observation) {
 	return func(o *Observation) {
 		o.History.Comparison = Comparison{
@@ -46,8 +46,8 @@ func comparedAt(when time.Time) func(*Observation) {
 	}
 }
 
-// decideAll executes all actions with the given answers and returns them with the final decision.
-func decideAll(t *testing.T, o *Observation, answer func(Action) ActionResult) ([]Action, Decision) {
+// decideAll executes all actions and returns them with the final decision.
+func decideAll(t *testing.T, o *Observation, execute func(Action) ActionResult) ([]Action, Decision) {
 	t.Helper()
 	var actions []Action
 	for {
@@ -61,12 +61,12 @@ func decideAll(t *testing.T, o *Observation, answer func(Action) ActionResult) (
 		if d.Action == ActionAddFinalizer {
 			o.Queue.Finalizers = []string{v1alpha1.QueueFinalizer}
 		}
-		o.Apply(d.Action, answer(d.Action))
+		o.Apply(d.Action, execute(d.Action))
 	}
 }
 
 func TestActionsOfALiveQueue(t *testing.T) {
-	failing := func(failing Action, err error) func(Action) ActionResult {
+	failAction := func(failing Action, err error) func(Action) ActionResult {
 		return func(action Action) ActionResult {
 			if action == failing {
 				return ActionResult{Err: err}
@@ -86,11 +86,11 @@ func TestActionsOfALiveQueue(t *testing.T) {
 			return ActionResult{}
 		}
 	}
-	noErrors := failing(ActionNone, nil)
+	noErrors := failAction(ActionNone, nil)
 	current := comparedAt(noon.Add(-time.Minute))
 	for name, row := range map[string]struct {
 		observation  Observation
-		answer       func(Action) ActionResult
+		execute      func(Action) ActionResult
 		want         []Action
 		wantReady    string
 		wantInterval time.Duration
@@ -134,26 +134,26 @@ func TestActionsOfALiveQueue(t *testing.T) {
 			"True Ready", busyInterval,
 		},
 		"the dead letters of another owner are not touched": {
-			unobserved(requesting(RequestPurge)), failing(ActionEnsureQueue, &broker.OwnerConflictError{}),
+			unobserved(requesting(RequestPurge)), failAction(ActionEnsureQueue, &broker.OwnerConflictError{}),
 			[]Action{ActionReadStats, ActionEnsureQueue},
 			"False OwnedByOtherQueue", retryInterval,
 		},
 		"a refused configuration is retried": {
-			unobserved(), failing(ActionEnsureQueue, broker.Errorf(broker.ClassInvalid, "too old")),
+			unobserved(), failAction(ActionEnsureQueue, broker.Errorf(broker.ClassInvalid, "too old")),
 			[]Action{ActionReadStats, ActionEnsureQueue},
 			"False RefusedByBroker", retryInterval,
 		},
-		"a request without an answer is repeated": {
-			unobserved(current), failing(ActionReadStats, broker.Errorf(broker.ClassUnreachable, "timeout")),
+		"a request that times out is repeated": {
+			unobserved(current), failAction(ActionReadStats, broker.Errorf(broker.ClassUnreachable, "timeout")),
 			[]Action{ActionReadStats},
 			"False ConnectionFailed", retryInterval,
 		},
-		"a lost connection reports when it is back": {
-			unobserved(current), failing(ActionReadStats, fmt.Errorf("reading: %w", connectionError{errors.New("x")})),
+		"a lost connection is checked again later": {
+			unobserved(current), failAction(ActionReadStats, fmt.Errorf("reading: %w", connectionError{errors.New("x")})),
 			[]Action{ActionReadStats},
 			"False SecretNotFound", reconnectInterval,
 		},
-		"without a connection the broker is not asked": {
+		"without a connection, no request is sent to the broker": {
 			unobserved(func(o *Observation) { o.Connection.Problem = &core.Problem{Reason: v1alpha1.ReasonNoBroker} }), noErrors,
 			nil, "False NoBroker", reconnectInterval,
 		},
@@ -162,7 +162,7 @@ func TestActionsOfALiveQueue(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			actions, d := decideAll(t, &row.observation, row.answer)
+			actions, d := decideAll(t, &row.observation, row.execute)
 			if diff := cmp.Diff(row.want, actions); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// deletedQueue returns an observation of a deleted Queue that nothing was asked about yet.
+// deletedQueue returns an observation of a deleted Queue before any request to its broker.
 func deletedQueue(policy v1alpha1.DeletionPolicy, deadLetters v1alpha1.DeadLetterAction) Observation {
 	return Observation{
 		Queue: newQueue(func(q *v1alpha1.Queue) {
@@ -25,7 +25,7 @@ func deletedQueue(policy v1alpha1.DeletionPolicy, deadLetters v1alpha1.DeadLette
 	}
 }
 
-// owned sets what is known once the broker confirmed the owner.
+// owned sets the observation after the broker has confirmed the owner.
 func owned(stats broker.QueueStats) func(*Observation) {
 	return func(o *Observation) { o.IsOwner, o.Rescued, o.Stats = true, true, &stats }
 }
@@ -54,31 +54,31 @@ func TestDeletionTakesOneActionAtATime(t *testing.T) {
 		want        Action
 		wantBlocked string
 	}{
-		"Retain checks that the queue exists":                         {retain, block, nil, ActionReadStats, ""},
-		"Retain then claims the queue":                                {retain, block, changes{func(o *Observation) { o.Stats = &broker.QueueStats{} }}, ActionEnsureQueue, ""},
-		"Drain rejects new messages first":                            {drain, block, changes{withWorkerPools("a")}, ActionRejectMessages, ""},
-		"Purge waits for WorkerPools first":                           {purge, block, changes{withWorkerPools("a")}, ActionNone, "WorkerPools still refer to the Queue: a"},
-		"Purge then rejects new messages":                             {purge, block, nil, ActionRejectMessages, ""},
-		"then messages are rescued":                                   {purge, block, changes{func(o *Observation) { o.IsOwner = true }}, ActionRescueMessages, ""},
-		"then the stats are read":                                     {purge, block, changes{empty, func(o *Observation) { o.Stats = nil }}, ActionReadStats, ""},
-		"Drain waits until the queue is empty":                        {drain, block, changes{messages, withWorkerPools("a")}, ActionNone, "3 messages left"},
-		"Drain names the pause":                                       {drain, block, changes{messages, func(o *Observation) { o.Queue.Spec.Paused = true }}, ActionNone, "paused keeps workers"},
-		"Drain then waits for WorkerPools":                            {drain, block, changes{empty, withWorkerPools("a")}, ActionNone, ": a"},
-		"Retain waits for WorkerPools":                                {retain, block, changes{messages, withWorkerPools(strings.Split("abcdefg", "")...)}, ActionNone, "a, b, c, d, e and 2 more"},
-		"dead letters block":                                          {retain, block, changes{deadLetters}, ActionNone, "3 dead letters"},
-		"dead letters are moved":                                      {retain, move, changes{deadLetters}, ActionMoveDeadLetters, ""},
-		"dead letters without a target block":                         {retain, move, changes{deadLetters, func(o *Observation) { o.Deletion.MoveProblem = MoveProblem("x", "not found") }}, ActionNone, `Queue "x" not found`},
-		"dead letters are purged":                                     {drain, v1alpha1.DeadLetterPurge, changes{deadLetters}, ActionPurgeDeadLetters, ""},
-		"a requested purge counts":                                    {drain, block, changes{deadLetters, requesting(RequestPurge)}, ActionPurgeDeadLetters, ""},
-		"Retain releases the queue":                                   {retain, block, changes{messages}, ActionReleaseQueue, ""},
-		"Purge deletes messages with the queue":                       {purge, block, changes{messages}, ActionDeleteQueue, ""},
-		"Drain deletes the empty queue":                               {drain, block, changes{empty}, ActionDeleteQueue, ""},
-		"an unreachable broker blocks":                                {retain, block, changes{withUnreachableBroker}, ActionNone, `yardmaster.dev/abandon: "true"`},
-		"a broker that refuses blocks":                                {retain, block, changes{func(o *Observation) { o.BrokerError = broker.Errorf(broker.ClassInvalid, "too old") }}, ActionNone, "too old"},
-		"in a terminating namespace WorkerPools still block":          {purge, block, changes{inTerminatingNamespace, withWorkerPools("a")}, ActionNone, ": a"},
-		"in a terminating namespace dead letters do not block":        {retain, block, changes{inTerminatingNamespace, deadLetters}, ActionReleaseQueue, ""},
-		"in a terminating namespace messages do not block":            {drain, block, changes{inTerminatingNamespace, messages}, ActionReleaseQueue, ""},
-		"in a terminating namespace an unblocked deletion goes ahead": {purge, block, changes{inTerminatingNamespace, messages}, ActionDeleteQueue, ""},
+		"Retain checks that the queue exists":                                {retain, block, nil, ActionReadStats, ""},
+		"Retain then claims the queue":                                       {retain, block, changes{func(o *Observation) { o.Stats = &broker.QueueStats{} }}, ActionEnsureQueue, ""},
+		"Drain rejects new messages first":                                   {drain, block, changes{withWorkerPools("a")}, ActionRejectMessages, ""},
+		"Purge waits for WorkerPools first":                                  {purge, block, changes{withWorkerPools("a")}, ActionNone, "WorkerPools still refer to the Queue: a"},
+		"Purge then rejects new messages":                                    {purge, block, nil, ActionRejectMessages, ""},
+		"Purge rescues messages after rejecting new ones":                    {purge, block, changes{func(o *Observation) { o.IsOwner = true }}, ActionRescueMessages, ""},
+		"Purge reads the stats after rescuing messages":                      {purge, block, changes{empty, func(o *Observation) { o.Stats = nil }}, ActionReadStats, ""},
+		"Drain waits until the queue is empty":                               {drain, block, changes{messages, withWorkerPools("a")}, ActionNone, "3 messages left"},
+		"Drain reports that a paused queue does not drain":                   {drain, block, changes{messages, func(o *Observation) { o.Queue.Spec.Paused = true }}, ActionNone, "paused keeps workers"},
+		"Drain then waits for WorkerPools":                                   {drain, block, changes{empty, withWorkerPools("a")}, ActionNone, ": a"},
+		"Retain waits for WorkerPools":                                       {retain, block, changes{messages, withWorkerPools(strings.Split("abcdefg", "")...)}, ActionNone, "a, b, c, d, e and 2 more"},
+		"dead letters block the deletion":                                    {retain, block, changes{deadLetters}, ActionNone, "3 dead letters"},
+		"dead letters are moved":                                             {retain, move, changes{deadLetters}, ActionMoveDeadLetters, ""},
+		"dead letters without a target block the deletion":                   {retain, move, changes{deadLetters, func(o *Observation) { o.Deletion.MoveProblem = MoveProblem("x", "not found") }}, ActionNone, `Queue "x" not found`},
+		"dead letters are purged":                                            {drain, v1alpha1.DeadLetterPurge, changes{deadLetters}, ActionPurgeDeadLetters, ""},
+		"a requested purge deletes dead letters":                             {drain, block, changes{deadLetters, requesting(RequestPurge)}, ActionPurgeDeadLetters, ""},
+		"Retain releases the queue":                                          {retain, block, changes{messages}, ActionReleaseQueue, ""},
+		"Purge deletes messages with the queue":                              {purge, block, changes{messages}, ActionDeleteQueue, ""},
+		"Drain deletes the empty queue":                                      {drain, block, changes{empty}, ActionDeleteQueue, ""},
+		"an unreachable broker blocks the deletion":                          {retain, block, changes{withUnreachableBroker}, ActionNone, `yardmaster.dev/abandon: "true"`},
+		"an error of the broker blocks the deletion":                         {retain, block, changes{func(o *Observation) { o.BrokerError = broker.Errorf(broker.ClassInvalid, "too old") }}, ActionNone, "too old"},
+		"in a terminating namespace, WorkerPools block the deletion":         {purge, block, changes{inTerminatingNamespace, withWorkerPools("a")}, ActionNone, ": a"},
+		"in a terminating namespace, dead letters do not block the deletion": {retain, block, changes{inTerminatingNamespace, deadLetters}, ActionReleaseQueue, ""},
+		"in a terminating namespace, messages do not block the deletion":     {drain, block, changes{inTerminatingNamespace, messages}, ActionReleaseQueue, ""},
+		"in a terminating namespace, an unblocked deletion proceeds":         {purge, block, changes{inTerminatingNamespace, messages}, ActionDeleteQueue, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := deletedQueue(row.policy, row.deadLetters)
@@ -119,11 +119,11 @@ func TestDeletionCompletes(t *testing.T) {
 				o.Connection.Connecting = true
 			}, "without its broker",
 		},
-		"without a queue of its own":                     {func(o *Observation) { o.NotOwner = true }, "has no queue"},
-		"after the queue is deleted":                     {func(o *Observation) { o.Deleted = true }, "Deleted the queue"},
-		"after the queue is released":                    {func(o *Observation) { o.Released = true }, "another Queue can take it over"},
-		"without the broker, in a terminating namespace": {func(o *Observation) { inTerminatingNamespace(o); withUnreachableBroker(o) }, "namespace is terminating"},
-		"without a connection, in a terminating namespace": {func(o *Observation) {
+		"another Queue owns the queue":                         {func(o *Observation) { o.NotOwner = true }, "has no queue"},
+		"after the queue is deleted":                           {func(o *Observation) { o.Deleted = true }, "Deleted the queue"},
+		"after the queue is released":                          {func(o *Observation) { o.Released = true }, "another Queue can take it over"},
+		"the broker is unreachable in a terminating namespace": {func(o *Observation) { inTerminatingNamespace(o); withUnreachableBroker(o) }, "namespace is terminating"},
+		"the connection has a problem in a terminating namespace": {func(o *Observation) {
 			inTerminatingNamespace(o)
 			o.Connection.Problem = &core.Problem{Reason: v1alpha1.ReasonSecretNotFound}
 		}, "namespace is terminating"},
@@ -143,11 +143,11 @@ func TestDeletionWaitsForTheFirstConnection(t *testing.T) {
 	o := deletedQueue(v1alpha1.DeletionPurge, v1alpha1.DeadLetterBlock)
 	o.Connection.Connecting = true
 	if d := Decide(o); d.Action != ActionNone || d.RemoveFinalizer || d.RequeueAfter != 0 || len(d.Status.Conditions) > 0 {
-		t.Errorf("%+v, want nothing to happen", d)
+		t.Errorf("%+v, want no action", d)
 	}
 }
 
-// brokerModel is a broker with one queue, and the users of the queue.
+// brokerModel simulates a broker with one queue and the queue's users.
 type brokerModel struct {
 	Exists, Owned, Closed        bool
 	Messages, DeadLetters, Moved int64
@@ -183,8 +183,8 @@ func (m *brokerModel) execute(action Action) ActionResult {
 	return ActionResult{}
 }
 
-// The content of the queue is random, and so is when the operator is killed between two actions.
-func TestDeletionEndsAndLosesOnlyWhatItMay(t *testing.T) {
+// The content of the queue is random. The operator is killed at random between two actions.
+func TestDeletionCompletesAndDeletesOnlyAsConfigured(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	policies := []v1alpha1.DeletionPolicy{v1alpha1.DeletionRetain, v1alpha1.DeletionDrain, v1alpha1.DeletionPurge}
 	deadLetterActions := []v1alpha1.DeadLetterAction{v1alpha1.DeadLetterMove, v1alpha1.DeadLetterPurge}

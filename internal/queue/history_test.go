@@ -44,7 +44,7 @@ func TestARateDecaysToZero(t *testing.T) {
 		second += h.interval().Seconds()
 	}
 	if reads > 20 {
-		t.Errorf("it takes %d reads until nothing changes any more", reads)
+		t.Errorf("the rates change in %d reads", reads)
 	}
 }
 
@@ -55,12 +55,12 @@ func TestACounterThatDecreasesResetsTheHistory(t *testing.T) {
 	}
 }
 
-func TestLatencyOfTakenMessages(t *testing.T) {
+func TestLatencyOfDeliveredMessages(t *testing.T) {
 	for name, row := range map[string]struct {
 		reads    []*broker.QueueStats
 		p50, p95 time.Duration
 	}{
-		"taken immediately": {
+		"messages without waiting time": {
 			reads: []*broker.QueueStats{statsAt(0, 0, 0, 0, 0), statsAt(5, 50, 0, 2, 0)},
 		},
 		"a backlog of constant age": {
@@ -71,7 +71,7 @@ func TestLatencyOfTakenMessages(t *testing.T) {
 			reads: []*broker.QueueStats{statsAt(0, 100, 100, 0, 40*time.Second), statsAt(10, 100, 0, 0, 0)},
 			p50:   15 * time.Second, p95: 35 * time.Second,
 		},
-		"few messages that waited among many that did not": {
+		"few messages with waiting time among many without": {
 			reads: []*broker.QueueStats{statsAt(0, 1000, 10, 0, time.Minute), statsAt(5, 1000, 0, 0, 0), statsAt(10, 1990, 0, 0, 0)},
 		},
 	} {
@@ -117,7 +117,7 @@ func TestLatencyEstimateIsCloseToARealQueue(t *testing.T) {
 			}
 		}
 		got, want := h.Latency.waitTimes().P95.Duration, simulatedQuantile(waited, 0.95)
-		if off := (got - want).Abs(); off > 2*time.Second && off > want/4 {
+		if difference := (got - want).Abs(); difference > 2*time.Second && difference > want/4 {
 			t.Errorf("round %d: p95 is estimated as %s and is %s", round, got, want)
 		}
 	}

@@ -33,12 +33,12 @@ func observed(changes ...func(*Observation)) Observation {
 	return o
 }
 
-// failedWith sets what is known after the broker refused to ensure the queue.
+// failedWith sets the observation after the broker refused to ensure the queue.
 func failedWith(err error) func(*Observation) {
 	return func(o *Observation) { o.EnsureResult, o.Stats, o.BrokerError = nil, nil, err }
 }
 
-// withoutConnection sets what is known if the connection has a problem.
+// withoutConnection sets an observation whose connection has a problem.
 func withoutConnection(reason string) func(*Observation) {
 	return func(o *Observation) {
 		o.EnsureResult, o.Stats = nil, nil
@@ -74,17 +74,17 @@ func conditionStates(s *v1alpha1.QueueStatus) map[string]string {
 func TestConditionsAsKstatusReadsThem(t *testing.T) {
 	conflict := &broker.OwnerConflictError{Queue: "mail", Owner: broker.QueueOwner{UID: "0"}}
 	for name, row := range map[string]struct {
-		change                    func(*Observation)
-		ready, reconciling, stuck metav1.ConditionStatus
-		reason                    string
-		want                      status.Status
+		change                      func(*Observation)
+		ready, reconciling, stalled metav1.ConditionStatus
+		reason                      string
+		want                        status.Status
 	}{
 		"connecting":                   {func(o *Observation) { o.Connection.Connecting = true }, "Unknown", "True", "False", "Pending", status.InProgressStatus},
 		"in sync":                      {func(*Observation) {}, "True", "False", "False", "Ready", status.CurrentStatus},
 		"paused":                       {isPaused, "True", "False", "False", "Paused", status.CurrentStatus},
 		"no broker":                    {withoutConnection(v1alpha1.ReasonNoBroker), "False", "True", "False", "NoBroker", status.InProgressStatus},
 		"no Secret":                    {withoutConnection(v1alpha1.ReasonSecretNotFound), "False", "True", "False", "SecretNotFound", status.InProgressStatus},
-		"the broker does not answer":   {withoutConnection(v1alpha1.ReasonConnectionFailed), "False", "True", "False", "ConnectionFailed", status.InProgressStatus},
+		"the broker does not respond":  {withoutConnection(v1alpha1.ReasonConnectionFailed), "False", "True", "False", "ConnectionFailed", status.InProgressStatus},
 		"invalid Secret":               {withoutConnection(v1alpha1.ReasonSecretInvalid), "False", "False", "True", "SecretInvalid", status.FailedStatus},
 		"the login is refused":         {withoutConnection(v1alpha1.ReasonUnauthorized), "False", "False", "True", "Unauthorized", status.FailedStatus},
 		"the configuration is refused": {failedWith(broker.Errorf(broker.ClassInvalid, "no")), "False", "False", "True", "RefusedByBroker", status.FailedStatus},
@@ -100,7 +100,7 @@ func TestConditionsAsKstatusReadsThem(t *testing.T) {
 			o.Queue.Status = Decide(o).Status
 			want := map[string]string{
 				v1alpha1.ConditionReady: string(row.ready) + " " + row.reason, v1alpha1.ConditionReconciling: string(row.reconciling) + " " + row.reason,
-				v1alpha1.ConditionStalled: string(row.stuck) + " " + row.reason,
+				v1alpha1.ConditionStalled: string(row.stalled) + " " + row.reason,
 			}
 			got := conditionStates(&o.Queue.Status)
 			maps.DeleteFunc(got, func(kind, _ string) bool { return want[kind] == "" })
@@ -151,7 +151,7 @@ func TestConditions(t *testing.T) {
 			wantMessage: "stream x: max_msgs is 2, should be 1",
 		},
 		"drift that was corrected": {change: withDrift(true)},
-		"a field that nothing enforces": {
+		"a field that is not enforced": {
 			change: func(o *Observation) {
 				o.Queue.Spec.MaxBacklog = new(int64(9))
 				o.EnsureResult.Enforcement[broker.FieldMaxBacklog] = broker.Enforcement{By: broker.NotEnforced, Message: "too late"}
@@ -159,7 +159,7 @@ func TestConditions(t *testing.T) {
 			want:        map[string]string{v1alpha1.ConditionPolicyFullyEnforced: "False Unsupported"},
 			wantMessage: "Not enforced: maxBacklog (too late)",
 		},
-		"a missing feature that is no field of the spec": {
+		"a missing feature that is not a field of the spec": {
 			change: func(o *Observation) {
 				o.EnsureResult.Enforcement[broker.FieldDelayed] = broker.Enforcement{By: broker.NotEnforced}
 			},
@@ -176,7 +176,7 @@ func TestConditions(t *testing.T) {
 			},
 			wantMessage: "2 dead letters, fewer than deadLetter.alertThreshold (3)",
 		},
-		"more messages arrive than workers may start": {
+		"more messages arrive than rateLimit allows": {
 			change: func(o *Observation) {
 				o.Effective.RateLimit = &v1alpha1.RateLimit{Limit: 600, Per: durationOf(time.Minute)}
 				for i := range 20 {
@@ -260,7 +260,7 @@ func TestOnlyAChangeOfStatsCanBeStoredLater(t *testing.T) {
 		"no change":                      {func(*Observation) {}, false},
 		"another number of messages":     {func(o *Observation) { o.Stats.Ready = 9 }, true},
 		"another number of dead letters": {func(o *Observation) { o.Stats.DeadLetters = 2 }, true},
-		"no dead letters any more":       {func(o *Observation) { o.Stats.DeadLetters = 0 }, false},
+		"no more dead letters":           {func(o *Observation) { o.Stats.DeadLetters = 0 }, false},
 		"unknown stats":                  {withoutConnection(v1alpha1.ReasonConnectionFailed), false},
 		"another effective limit":        {func(o *Observation) { o.Effective.RateLimit = &v1alpha1.RateLimit{Limit: 1} }, false},
 		"a created queue":                {func(o *Observation) { o.Stats.Ready, o.EnsureResult.Created = 9, true }, false},
@@ -302,13 +302,13 @@ func TestEventsReportTransitions(t *testing.T) {
 		before, after *v1alpha1.QueueStatus
 		want          []string
 	}{
-		"a first observation": {&v1alpha1.QueueStatus{}, statusWith(), nil},
-		"never reachable":     {&v1alpha1.QueueStatus{}, statusWith(lost), []string{v1alpha1.EventBrokerUnreachable}},
-		"broker lost":         {statusWith(), statusWith(lost), []string{v1alpha1.EventBrokerUnreachable}},
-		"broker still lost":   {statusWith(lost), statusWith(lost), nil},
-		"broker back":         {statusWith(lost), statusWith(), []string{v1alpha1.EventBrokerReachable}},
-		"dead letters":        {statusWith(), statusWith(deadLetters(1)), []string{v1alpha1.EventDeadLetters}},
-		"more dead letters":   {statusWith(deadLetters(1)), statusWith(deadLetters(5)), nil},
+		"a first observation":    {&v1alpha1.QueueStatus{}, statusWith(), nil},
+		"never reachable":        {&v1alpha1.QueueStatus{}, statusWith(lost), []string{v1alpha1.EventBrokerUnreachable}},
+		"broker lost":            {statusWith(), statusWith(lost), []string{v1alpha1.EventBrokerUnreachable}},
+		"broker still lost":      {statusWith(lost), statusWith(lost), nil},
+		"broker reachable again": {statusWith(lost), statusWith(), []string{v1alpha1.EventBrokerReachable}},
+		"dead letters":           {statusWith(), statusWith(deadLetters(1)), []string{v1alpha1.EventDeadLetters}},
+		"more dead letters":      {statusWith(deadLetters(1)), statusWith(deadLetters(5)), nil},
 		// The Queue names no broker, so a Policy or the operator's default selects the engine.
 		"an experimental engine":       {&v1alpha1.QueueStatus{}, statusWith(onAsynq), []string{v1alpha1.EventExperimentalEngine}},
 		"the same engine":              {statusWith(onAsynq), statusWith(onAsynq), nil},

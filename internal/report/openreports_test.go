@@ -34,10 +34,10 @@ func TestAReportStatesWhetherItsFindingsWereExported(t *testing.T) {
 		events  []core.Event
 	}{
 		{"missing", missing, WriteChanged, metav1.ConditionFalse, event("Warning", "OpenReportsFailed", "CRDMissing: the kind does not exist")},
-		{"still missing", missing, WriteUnchanged, metav1.ConditionFalse, nil},
+		{"missing again", missing, WriteUnchanged, metav1.ConditionFalse, nil},
 		{"installed but forbidden", forbidden, WriteChanged, metav1.ConditionFalse, event("Warning", "OpenReportsFailed", "Forbidden: not allowed")},
 		{"written", nil, WriteChanged, metav1.ConditionTrue, event("Normal", "OpenReportsRecovered", "the OpenReports Report has the findings")},
-		{"still written", nil, WriteUnchanged, metav1.ConditionTrue, nil},
+		{"written again", nil, WriteUnchanged, metav1.ConditionTrue, nil},
 	} {
 		decision := decideAfterExport(status, step.failure, testTime.Add(time.Hour))
 		if decision.Write != step.want {

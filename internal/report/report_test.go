@@ -22,7 +22,7 @@ import (
 
 var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// zombieEntry returns an entry of a Job that is a zombie since that long after testTime.
+// zombieEntry returns an entry of a Job that is a zombie since testTime plus the duration.
 func zombieEntry(name string, since time.Duration) Entry {
 	return Entry{name, types.UID("uid-" + name), zombie.Finding{
 		Category: zombie.CategoryZombie, Severity: zombie.SeverityHigh, Reason: zombie.ReasonNeverStarted,
@@ -117,12 +117,12 @@ func TestTheMostImportantFindingsAreListed(t *testing.T) {
 		rows []Entry
 		want []string
 	}{
-		"severe before mild":          {[]Entry{suspiciousEntry("a", zombie.SeverityLow, -time.Hour), zombieEntry("b", 0), suspiciousEntry("c", zombie.SeverityMedium, 0)}, []string{"b", "c"}},
-		"old before new":              {[]Entry{zombieEntry("a", 0), zombieEntry("b", -time.Hour), zombieEntry("c", -time.Minute)}, []string{"b", "c"}},
-		"then by uid":                 {[]Entry{zombieEntry("c", 0), zombieEntry("b", 0), zombieEntry("a", 0)}, []string{"a", "b"}},
-		"unknown age comes last":      {[]Entry{entryWithoutAge("a"), zombieEntry("b", 0), zombieEntry("c", 0)}, []string{"b", "c"}},
-		"listed by name":              {[]Entry{zombieEntry("b", -time.Hour), zombieEntry("a", 0)}, []string{"a", "b"}},
-		"healthy Jobs are not listed": {[]Entry{healthyEntry("a"), healthyEntry("b"), healthyEntry("c")}, nil},
+		"higher severity first":               {[]Entry{suspiciousEntry("a", zombie.SeverityLow, -time.Hour), zombieEntry("b", 0), suspiciousEntry("c", zombie.SeverityMedium, 0)}, []string{"b", "c"}},
+		"older findings first":                {[]Entry{zombieEntry("a", 0), zombieEntry("b", -time.Hour), zombieEntry("c", -time.Minute)}, []string{"b", "c"}},
+		"equal findings are ordered by UID":   {[]Entry{zombieEntry("c", 0), zombieEntry("b", 0), zombieEntry("a", 0)}, []string{"a", "b"}},
+		"unknown age last":                    {[]Entry{entryWithoutAge("a"), zombieEntry("b", 0), zombieEntry("c", 0)}, []string{"b", "c"}},
+		"listed findings are ordered by name": {[]Entry{zombieEntry("b", -time.Hour), zombieEntry("a", 0)}, []string{"a", "b"}},
+		"healthy Jobs are not listed":         {[]Entry{healthyEntry("a"), healthyEntry("b"), healthyEntry("c")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := findingNames(scanEntries(v1alpha1.JobReportStatus{}, testTime, 2, row.rows...).Findings)
@@ -190,9 +190,9 @@ func TestTheConditionTruncatedGivesTheReason(t *testing.T) {
 		wantStatus          metav1.ConditionStatus
 		wantReason, wantMsg string
 	}{
-		"all are listed":           {50, 50, "False", "AllFindings", "findings lists all Jobs that are not healthy"},
-		"more than configured":     {50, 51, "True", "TooManyFindings", "findings lists 50 of 51 Jobs that are not healthy"},
-		"more than fits in 64 KiB": {500, 501, "True", "TooBig", ""},
+		"all findings are listed":          {50, 50, "False", "AllFindings", "findings lists all Jobs that are not healthy"},
+		"more findings than configured":    {50, 51, "True", "TooManyFindings", "findings lists 50 of 51 Jobs that are not healthy"},
+		"more findings than fit in 64 KiB": {500, 501, "True", "TooBig", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rows := largestEntries(row.jobs)

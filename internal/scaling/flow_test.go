@@ -55,15 +55,15 @@ func (f *fluidQueue) runFor(d time.Duration) {
 func (f *fluidQueue) advanceQueue(seconds float64) {
 	const step = 0.02
 	for ; seconds > 0; seconds -= step {
-		begun := min(f.waiting, max(0, float64(f.ready*f.policy.Concurrency)-f.inFlight))
-		ended := f.inFlight / f.service * step
+		started := min(f.waiting, max(0, float64(f.ready*f.policy.Concurrency)-f.inFlight))
+		finished := f.inFlight / f.service * step
 		if f.limit > 0 {
-			ended = min(ended, f.limit*step)
+			finished = min(finished, f.limit*step)
 		}
-		f.waiting += f.rate*step - begun
-		f.inFlight += begun - ended
+		f.waiting += f.rate*step - started
+		f.inFlight += started - finished
 		f.arrived += f.rate * step
-		f.finished += ended
+		f.finished += finished
 	}
 }
 
@@ -112,11 +112,11 @@ func TestIdlePoolScalesToZeroAfterIdleAfter(t *testing.T) {
 	f := &fluidQueue{policy: defaultSettings(), now: testTime, rate: 30, service: 1}
 	f.runFor(5 * time.Minute)
 	f.rate, f.waiting, f.inFlight = 0, 0, 0
-	ended := f.now
-	for f.replicas > 0 && f.now.Sub(ended) < time.Hour {
+	finished := f.now
+	for f.replicas > 0 && f.now.Sub(finished) < time.Hour {
 		f.runFor(DecisionInterval)
 	}
-	if took := f.now.Sub(ended) - DecisionInterval; took != f.policy.IdleAfter {
+	if took := f.now.Sub(finished) - DecisionInterval; took != f.policy.IdleAfter {
 		t.Errorf("it took %s, want %s", took, f.policy.IdleAfter)
 	}
 }

@@ -63,13 +63,13 @@ func TestRatesAreMeasuredFromCounters(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			d := Decide(test.in)
-			for what, got := range map[string][2]float64{
+			for rate, got := range map[string][2]float64{
 				"arriving":  {d.ArrivalRate, test.arriving},
 				"finishing": {d.Memory.Rates.FinishRate, test.finishing},
 				"service":   {d.ServiceTime.Seconds(), test.service},
 			} {
 				if math.Abs(got[0]-got[1]) > exact {
-					t.Errorf("%s is %.3f, want %.3f", what, got[0], got[1])
+					t.Errorf("%s is %.3f, want %.3f", rate, got[0], got[1])
 				}
 			}
 		})

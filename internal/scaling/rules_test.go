@@ -52,7 +52,7 @@ func TestEachRuleOfADecision(t *testing.T) {
 		"steady load leaves room for fluctuations": {
 			observationOf(1, &BacklogStats{InFlight: 10}, memoryWithRate(40)), outcome{5, 5, ReasonDemand},
 		},
-		"that room also serves a backlog": {
+		"the room for fluctuations also serves a backlog": {
 			// 40/s are 5 workers at 80 %; 40/s and 100 in 20 s are 45/s, which 5 can do.
 			observationOf(5, &BacklogStats{Backlog: 100, InFlight: 50}, memoryWithRate(40)), outcome{5, 5, ReasonDemand},
 		},
@@ -119,7 +119,7 @@ func TestEachRuleOfADecision(t *testing.T) {
 		"a small scale-down is within tolerance": {
 			observationOf(10, &BacklogStats{InFlight: 70}, memoryWithRate(72)), outcome{9, 10, ReasonWithinTolerance},
 		},
-		"a small scale-up to maxReplicas is not": {
+		"a small scale-up to maxReplicas is not ignored as within tolerance": {
 			observationOf(19, &BacklogStats{Backlog: 5000}, memoryWithRate(0)), outcome{25, 20, ReasonMaxReplicas},
 		},
 		"scaling up follows the lowest recommendation of the window": {

@@ -21,22 +21,22 @@ func TestStepsAreCountedByState(t *testing.T) {
 		wantState    v1alpha1.StepCounts
 		wantProgress v1alpha1.Progress
 	}{
-		"at the beginning": {
+		"at the start": {
 			happens:      func(*testEnv) {},
 			wantState:    v1alpha1.StepCounts{Active: 1},
 			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(0)), CurrentStep: "lint", Display: "0/3"},
 		},
-		"after a step that succeeded": {
+		"after a successful step": {
 			happens:      func(s *testEnv) { s.succeedStep("lint") },
 			wantState:    v1alpha1.StepCounts{Active: 1, Succeeded: 1},
 			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build", CompletedIndices: []int32{0}, Display: "1/3"},
 		},
-		"after a failure that is tolerated": {
+		"after a tolerated failure": {
 			happens:      func(s *testEnv) { s.failStep("lint") },
 			wantState:    v1alpha1.StepCounts{Active: 1, Failed: 1},
 			wantProgress: v1alpha1.Progress{CurrentIndex: new(int32(1)), CurrentStep: "build", Display: "0/3"},
 		},
-		"after a failure that is not": {
+		"after a failure that fails the run": {
 			happens:   func(s *testEnv) { s.succeedStep("lint"); s.failStep("build") },
 			wantState: v1alpha1.StepCounts{Active: 1, Succeeded: 1, Failed: 1},
 			wantProgress: v1alpha1.Progress{

@@ -17,11 +17,11 @@ func TestStepContainerIsMergedIntoTheTemplateContainer(t *testing.T) {
 	tests := map[string]struct {
 		defaults, step, want corev1.Container
 	}{
-		"what only the template sets is kept": {
+		"a field that only the template sets is kept": {
 			defaults: corev1.Container{Image: "base", WorkingDir: "/src", Command: []string{"sh"}},
 			want:     corev1.Container{Image: "base", WorkingDir: "/src", Command: []string{"sh"}},
 		},
-		"the step wins for scalars, command, args and probes": {
+		"the step overrides scalars, command, args and probes": {
 			defaults: corev1.Container{
 				Image: "base", Command: []string{"sh"}, Args: []string{"-c", "true"}, TTY: true,
 				LivenessProbe: &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 9},
@@ -35,12 +35,12 @@ func TestStepContainerIsMergedIntoTheTemplateContainer(t *testing.T) {
 				LivenessProbe: &corev1.Probe{PeriodSeconds: 2},
 			},
 		},
-		"a command of the step's keeps the template's args": {
+		"a command of the step keeps the template's args": {
 			defaults: corev1.Container{Command: []string{"sh"}, Args: []string{"-c"}},
 			step:     corev1.Container{Command: []string{"bash"}},
 			want:     corev1.Container{Command: []string{"bash"}, Args: []string{"-c"}},
 		},
-		"env is replaced whole by name, in the template's order": {
+		"env entries are replaced by name and keep the template's order": {
 			defaults: corev1.Container{Env: []corev1.EnvVar{
 				{Name: "A", Value: "a"},
 				{Name: "B", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
@@ -53,12 +53,12 @@ func TestStepContainerIsMergedIntoTheTemplateContainer(t *testing.T) {
 			step:     corev1.Container{EnvFrom: []corev1.EnvFromSource{{Prefix: "B"}}},
 			want:     corev1.Container{EnvFrom: []corev1.EnvFromSource{{Prefix: "A"}, {Prefix: "B"}}},
 		},
-		"mounts are merged by their path": {
+		"mounts are merged by path": {
 			defaults: corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "cache", MountPath: "/cache", ReadOnly: true}, {Name: "src", MountPath: "/src"}}},
 			step:     corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "fast", MountPath: "/cache"}, {Name: "src", MountPath: "/src2"}}},
 			want:     corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "fast", MountPath: "/cache"}, {Name: "src", MountPath: "/src"}, {Name: "src", MountPath: "/src2"}}},
 		},
-		"ports are merged by number and protocol, which is TCP if left out": {
+		"ports are merged by number and protocol, TCP by default": {
 			defaults: corev1.Container{Ports: []corev1.ContainerPort{{ContainerPort: 80, Protocol: corev1.ProtocolTCP}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}}},
 			step:     corev1.Container{Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 80}, {ContainerPort: 53}}},
 			want:     corev1.Container{Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 80}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}, {ContainerPort: 53}}},
@@ -79,7 +79,7 @@ func TestStepContainerIsMergedIntoTheTemplateContainer(t *testing.T) {
 			step:     corev1.Container{SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(2000)), Privileged: new(false)}},
 			want:     corev1.Container{SecurityContext: &corev1.SecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(2000)), Privileged: new(false)}},
 		},
-		"a securityContext field that the step sets to false or 0 wins": {
+		"a securityContext field that the step sets to false or 0 takes precedence": {
 			defaults: corev1.Container{SecurityContext: &corev1.SecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(1000))}},
 			step:     corev1.Container{SecurityContext: &corev1.SecurityContext{RunAsNonRoot: new(false), RunAsUser: new(int64(0))}},
 			want:     corev1.Container{SecurityContext: &corev1.SecurityContext{RunAsNonRoot: new(false), RunAsUser: new(int64(0))}},
@@ -93,7 +93,7 @@ func TestStepContainerIsMergedIntoTheTemplateContainer(t *testing.T) {
 				t.Errorf("merged (-want, +got):\n%s", diff)
 			}
 			if !cmp.Equal(*defaults, test.defaults) || !cmp.Equal(*step, test.step) {
-				t.Error("merging changed what it merged")
+				t.Error("merging changed its arguments")
 			}
 		})
 	}
@@ -141,7 +141,7 @@ func TestRestartPolicyIsNeverUnlessTheTemplateSetsOnFailure(t *testing.T) {
 		template corev1.RestartPolicy
 		want     corev1.RestartPolicy
 	}{
-		"left out":  {want: corev1.RestartPolicyNever},
+		"unset":     {want: corev1.RestartPolicyNever},
 		"Never":     {template: corev1.RestartPolicyNever, want: corev1.RestartPolicyNever},
 		"OnFailure": {template: corev1.RestartPolicyOnFailure, want: corev1.RestartPolicyOnFailure},
 	}
@@ -192,6 +192,6 @@ func setNonZero(v reflect.Value) {
 	case reflect.Uint8:
 		v.SetUint(7)
 	default:
-		panic("fill does not know " + v.Type().String())
+		panic("setNonZero does not support " + v.Type().String())
 	}
 }

@@ -15,7 +15,7 @@ import (
 func TestRunThatExceedsItsDeadlineIsStoppedAndRunsFinally(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup").ActiveDeadline(60))
 	if decision := s.reconcileAfter(20 * time.Second); decision.RequeueAfter != 40*time.Second {
-		t.Errorf("want to look again in the 40 s that are left, got %s", decision.RequeueAfter)
+		t.Errorf("want a reconciliation in the 40 s that are left, got %s", decision.RequeueAfter)
 	}
 
 	decision := s.reconcileAfter(40 * time.Second)
@@ -35,7 +35,7 @@ func TestRunThatExceedsItsDeadlineIsStoppedAndRunsFinally(t *testing.T) {
 	s.wantCreated("build", "cleanup")
 }
 
-func TestFinallyWaitsUntilTheStoppedJobIsGone(t *testing.T) {
+func TestFinallyWaitsUntilTheStoppedJobIsDeleted(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("cleanup").ActiveDeadline(60))
 	s.reconcileAfter(time.Hour)
 	s.reconcileAfter(time.Hour)
@@ -101,7 +101,7 @@ func TestStartDeadlineEndsAStepWhosePodCannotStart(t *testing.T) {
 			s.pods[s.newestJob("build").UID] = []corev1.Pod{test.pod}
 
 			if decision := s.reconcileAfter(20 * time.Second); decision.RequeueAfter != 10*time.Second {
-				t.Errorf("want to look again in the 10 s that are left, got %s", decision.RequeueAfter)
+				t.Errorf("want a reconciliation in the 10 s that are left, got %s", decision.RequeueAfter)
 			}
 			s.reconcileAfter(10 * time.Second)
 			s.removeDeletedJobs()
@@ -152,7 +152,7 @@ func TestFinishedSequentialJobExpires(t *testing.T) {
 			s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").TTLAfterFinished(100))
 			ends(s)
 			if decision := s.reconcileAfter(40 * time.Second); decision.DeleteExpired || decision.RequeueAfter != time.Minute {
-				t.Errorf("want to look again in a minute, got %+v", decision)
+				t.Errorf("want a reconciliation in a minute, got %+v", decision)
 			}
 			if decision := s.reconcileAfter(time.Minute); !decision.DeleteExpired {
 				t.Error("want it deleted")

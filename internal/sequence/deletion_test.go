@@ -24,7 +24,7 @@ func TestDeletionStopsTheRunningStepFirst(t *testing.T) {
 		t.Error("it does not wait for the Job's Pods")
 	}
 	if decision := s.removeDeletedJobs(); decision.NeedsFinalizer {
-		t.Errorf("want the finalizer gone, got %+v", decision)
+		t.Errorf("want the finalizer removed, got %+v", decision)
 	}
 	s.wantCreated("build")
 }
@@ -51,7 +51,7 @@ func TestDeletionStartsNoStep(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("cleanup"))
 	testbuilder.Job(s.newestJob("build")).Complete(s.now)
 	if decision := s.deleteSequentialJob(); decision.CreateJob != nil || len(decision.DeleteJobs) > 0 || decision.NeedsFinalizer {
-		t.Errorf("want it gone at once, got %+v", decision)
+		t.Errorf("want no action and no finalizer, got %+v", decision)
 	}
 }
 
@@ -66,11 +66,11 @@ func TestOrphanDeletionKeepsTheRunningJob(t *testing.T) {
 func TestFinalizerExistsOnlyWhileAStepRuns(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 	if !slices.Contains(s.sj.Finalizers, v1alpha1.SequentialJobFinalizer) {
-		t.Error("the event was emitted while build still runs")
+		t.Error("the finalizer is missing while build runs")
 	}
 	s.succeedStep("build")
 	if s.sj.Finalizers != nil {
-		t.Error("there is one after the run")
+		t.Error("the finalizer still exists after the run")
 	}
 }
 

@@ -12,14 +12,14 @@ import (
 // Without this, every reconciliation before the first stored status repeats the dry run.
 func TestPendingStepGetsOneDryRunForEachGeneration(t *testing.T) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Obj()
-	begun := Decide(Observation{SequentialJob: sj, Now: time.Unix(100, 0), Answers: Answers{DryRun: &DryRunResult{}}})
-	sj.Status = begun.Status
-	job := begun.CreateJob.DeepCopy()
+	started := Decide(Observation{SequentialJob: sj, Now: time.Unix(100, 0), Answers: Answers{DryRun: &DryRunResult{}}})
+	sj.Status = started.Status
+	job := started.CreateJob.DeepCopy()
 	job.UID = "job"
 	in := Observation{SequentialJob: sj, Jobs: []*batchv1.Job{job}, Now: time.Unix(101, 0), Answers: Answers{JobsByName: map[string]*batchv1.Job{job.Name: job}}}
 
 	if decision := Decide(in); decision.Question != nil {
-		t.Errorf("a second pass asks %+v", decision.Question)
+		t.Errorf("a second reconciliation asks %+v", decision.Question)
 	}
 	sj.Generation++
 	sj.Spec.Containers[1].Image = "other"

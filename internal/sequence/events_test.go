@@ -17,7 +17,7 @@ func TestEventsOfARun(t *testing.T) {
 		happens func(*testEnv)
 		want    []string
 	}{
-		"success, seen running": {
+		"success, observed while running": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build"),
 			happens: func(s *testEnv) {
 				s.reconcileAfter(time.Minute)
@@ -25,7 +25,7 @@ func TestEventsOfARun(t *testing.T) {
 			},
 			want: []string{"JobStarted", "JobCompleted", "Completed"},
 		},
-		"success, seen only at its end": {
+		"success, observed only at the end": {
 			sj:      testbuilder.SequentialJob("a", "ns").Step("build"),
 			happens: func(s *testEnv) { s.succeedStep("build") },
 			want:    []string{"JobStarted", "JobCompleted", "Completed"},
@@ -43,7 +43,7 @@ func TestEventsOfARun(t *testing.T) {
 			},
 			want: []string{"JobStarted", "SpecChanged"},
 		},
-		"a hold": {
+		"suspension and resumption": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build").Suspend(),
 			happens: func(s *testEnv) {
 				s.changeSpec(setSuspendFalse)
@@ -59,7 +59,7 @@ func TestEventsOfARun(t *testing.T) {
 			},
 			want: []string{"JobStarted", "JobFailed", "Failed"},
 		},
-		"a lost Job that is made again": {
+		"a lost Job that is replaced": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build").RerunLostJobs(),
 			happens: func(s *testEnv) {
 				s.reconcileAfter(time.Minute)

@@ -77,7 +77,7 @@ func TestFailureMessageComesFromTheStepsPod(t *testing.T) {
 		pods []corev1.Pod
 		want string
 	}{
-		"no Pod is left: the Job says why": {want: "Job has reached the specified backoff limit"},
+		"without a Pod, the message comes from the Job": {want: "Job has reached the specified backoff limit"},
 		"exit code and termination message": {
 			pods: []corev1.Pod{testbuilder.Pod("build").Exited(3, "no such table").Obj()},
 			want: "container build exited with code 3: no such table",
@@ -94,7 +94,7 @@ func TestFailureMessageComesFromTheStepsPod(t *testing.T) {
 			pods: []corev1.Pod{testbuilder.Pod("fetch").Exited(1, "").Obj()},
 			want: "container fetch exited with code 1",
 		},
-		"the newest failed Pod counts": {
+		"several failed Pods: the newest one counts": {
 			pods: []corev1.Pod{
 				testbuilder.Pod("build").Created(time.Unix(1, 0)).Exited(1, "").Obj(),
 				testbuilder.Pod("build").Created(time.Unix(3, 0)).Exited(3, "").Obj(),
@@ -103,7 +103,7 @@ func TestFailureMessageComesFromTheStepsPod(t *testing.T) {
 			},
 			want: "container build exited with code 3",
 		},
-		"a long message is cut to 256 characters, none of them split": {
+		"a long message is truncated to 256 characters": {
 			pods: []corev1.Pod{testbuilder.Pod("build").Exited(1, long).Obj()},
 			want: "container build exited with code 1: " + strings.Repeat("ä", 256-36-3) + "...",
 		},

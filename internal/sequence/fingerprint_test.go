@@ -19,10 +19,10 @@ func TestFingerprintIgnoresOnlyTheOwner(t *testing.T) {
 		},
 		"another namespace": {change: func(sj *v1alpha1.SequentialJob) { sj.Namespace = "elsewhere" }},
 		"another image":     {change: func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[0].Image = "other" }},
-		"a label for a queue": {change: func(sj *v1alpha1.SequentialJob) {
+		"a queue label": {change: func(sj *v1alpha1.SequentialJob) {
 			sj.Spec.JobMetadata = &v1alpha1.JobMetadata{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}
 		}},
-		"a workspace of its own": {change: func(sj *v1alpha1.SequentialJob) { sj.Spec.Workspace = &v1alpha1.Workspace{} }},
+		"a workspace": {change: func(sj *v1alpha1.SequentialJob) { sj.Spec.Workspace = &v1alpha1.Workspace{} }},
 	}
 	want := JobFingerprint(stepJob(base, &base.Spec.Containers[0], 1, 1))
 	for title, test := range tests {
@@ -30,7 +30,7 @@ func TestFingerprintIgnoresOnlyTheOwner(t *testing.T) {
 			sj := base.DeepCopy()
 			test.change(sj)
 			if same := JobFingerprint(stepJob(sj, &sj.Spec.Containers[0], 1, 1)) == want; same != test.wantSame {
-				t.Errorf("the same shape: %t, want %t", same, test.wantSame)
+				t.Errorf("the same fingerprint: %t, want %t", same, test.wantSame)
 			}
 		})
 	}

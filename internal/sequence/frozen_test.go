@@ -26,7 +26,7 @@ func TestStartedStepsAreImmutable(t *testing.T) {
 		edit func(*v1alpha1.SequentialJobSpec)
 		want []string
 	}{
-		"nothing changes": {edit: func(*v1alpha1.SequentialJobSpec) {}},
+		"no change": {edit: func(*v1alpha1.SequentialJobSpec) {}},
 		"a pending step is edited": {
 			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers[2].Image = "other" },
 		},
@@ -36,7 +36,7 @@ func TestStartedStepsAreImmutable(t *testing.T) {
 		"a step is appended": {
 			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers = append(s.Containers, testbuilder.Step("more")) },
 		},
-		"a step is put among the pending": {
+		"a step is inserted between pending steps": {
 			edit: func(s *v1alpha1.SequentialJobSpec) {
 				s.Containers = slices.Insert(s.Containers, 2, testbuilder.Step("more"))
 			},
@@ -69,15 +69,15 @@ func TestStartedStepsAreImmutable(t *testing.T) {
 			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers = s.Containers[1:] },
 			want: []string{"spec.containers[0]: Forbidden"},
 		},
-		"all but the first are removed": {
+		"all but the first step are removed": {
 			edit: func(s *v1alpha1.SequentialJobSpec) { s.Containers = s.Containers[:1] },
 			want: []string{"spec.containers[1]: Forbidden"},
 		},
-		"started steps change places": {
+		"started steps are reordered": {
 			edit: func(s *v1alpha1.SequentialJobSpec) { slices.Reverse(s.Containers[:2]) },
 			want: []string{"spec.containers[0]: Forbidden"},
 		},
-		"a step is put before a started one": {
+		"a step is inserted before a started step": {
 			edit: func(s *v1alpha1.SequentialJobSpec) {
 				s.Containers = slices.Insert(s.Containers, 1, testbuilder.Step("more"))
 			},
@@ -190,13 +190,13 @@ func TestTemplateHashIdentifiesTheTemplateOfAStep(t *testing.T) {
 	})
 	s.reconcile()
 	if got := s.sj.Status.Conditions; !meta.IsStatusConditionTrue(got, v1alpha1.ConditionSpecAccepted) {
-		t.Errorf("a new template for the steps to come is refused: %+v", got)
+		t.Errorf("a new template for pending steps is refused: %+v", got)
 	}
 	s.succeedStep("test")
 	for _, step := range []string{"build", "test", "ship"} {
 		job := s.newestJob(step)
 		if got, want := s.stepStatus(step).TemplateHash, job.Annotations[v1alpha1.AnnotationTemplateHash]; got != want || want != contentHash(job.Spec.Template) {
-			t.Errorf("step %s: status says %s, its Job %s, the Job's template is %s", step, got, want, contentHash(job.Spec.Template))
+			t.Errorf("step %s: the status has %s, its Job %s, the Job's template %s", step, got, want, contentHash(job.Spec.Template))
 		}
 	}
 }

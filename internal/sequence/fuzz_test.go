@@ -15,10 +15,10 @@ import (
 // repeat a question that is answered, and does not make two steps active.
 func FuzzDecide(f *testing.F) {
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test").Finally("clean").Obj()
-	begun := sj.DeepCopy()
-	decision := Decide(Observation{SequentialJob: begun, Now: time.Unix(0, 0), Answers: Answers{DryRun: &DryRunResult{}}})
-	begun.Status = decision.Status
-	for _, seed := range []*v1alpha1.SequentialJob{sj, begun} {
+	started := sj.DeepCopy()
+	decision := Decide(Observation{SequentialJob: started, Now: time.Unix(0, 0), Answers: Answers{DryRun: &DryRunResult{}}})
+	started.Status = decision.Status
+	for _, seed := range []*v1alpha1.SequentialJob{sj, started} {
 		object, err := json.Marshal(seed)
 		if err != nil {
 			f.Fatal(err)
@@ -38,7 +38,7 @@ func FuzzDecide(f *testing.F) {
 		in.Answers = Answers{JobsByName: map[string]*batchv1.Job{}, PodsByJob: nil, HasAllJobs: true, DryRun: &DryRunResult{}}
 		decision := Decide(in)
 		if decision.Question != nil && decision.Question.DryRun != nil {
-			t.Error("it asks for what was answered")
+			t.Error("it asks an answered question")
 		}
 		active := 0
 		for _, step := range decision.Status.Steps {

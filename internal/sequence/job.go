@@ -1,6 +1,7 @@
 package sequence
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"strconv"
@@ -8,7 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
@@ -33,7 +33,7 @@ func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32
 			Parallelism:           options.Parallelism,
 			Completions:           options.Completions,
 			CompletionMode:        options.CompletionMode,
-			BackoffLimit:          new(ptr.Deref(options.BackoffLimit, 0)),
+			BackoffLimit:          cmp.Or(options.BackoffLimit, new(int32(0))),
 			ActiveDeadlineSeconds: options.ActiveDeadlineSeconds,
 			PodFailurePolicy:      options.PodFailurePolicy.DeepCopy(),
 			// A failed Pod is replaced only once it has stopped, so that a step never runs

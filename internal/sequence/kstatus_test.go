@@ -46,7 +46,7 @@ func TestConditionsOfEachState(t *testing.T) {
 			s.succeedStep("build")
 			return s
 		}, false, true, false, v1alpha1.ReasonRunningFinally, status.InProgressStatus},
-		"a quota has no room":                 {refused(apierror.QuotaExceeded), false, true, false, v1alpha1.ReasonQuotaExceeded, status.InProgressStatus},
+		"a quota is exceeded":                 {refused(apierror.QuotaExceeded), false, true, false, v1alpha1.ReasonQuotaExceeded, status.InProgressStatus},
 		"another object has the Job's name":   {refused(apierror.AlreadyExists), false, false, true, v1alpha1.ReasonNameTaken, status.FailedStatus},
 		"the API server refuses the only Job": {refused(apierror.Invalid), false, false, true, v1alpha1.ReasonStepFailed, status.FailedStatus},
 		"suspending": {func(t *testing.T) *testEnv {
@@ -64,13 +64,13 @@ func TestConditionsOfEachState(t *testing.T) {
 			s.failStep("build")
 			return s
 		}, false, false, true, v1alpha1.ReasonStepFailed, status.FailedStatus},
-		"completed, then an invalid rerun": {func(t *testing.T) *testEnv {
+		"completed, then an invalid rerun was requested": {func(t *testing.T) *testEnv {
 			s := finished(t)
 			s.changeSpec(requestRerun("nope"))
 			s.reconcile()
 			return s
 		}, false, false, true, v1alpha1.ReasonRerunInvalid, status.FailedStatus},
-		"running, and a change was refused": {func(t *testing.T) *testEnv {
+		"running, and an invalid change was reported": {func(t *testing.T) *testEnv {
 			s := start(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test"))
 			s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { slices.Reverse(spec.Containers) })
 			s.reconcileAfter(time.Second)

@@ -15,11 +15,11 @@ import (
 // Pods cannot be created for names that are too long.
 func TestLongNamesAreTruncatedToValidNames(t *testing.T) {
 	owners := map[string]string{
-		"short":                       "a",
-		"as long as names get":        strings.Repeat("a", 253),
-		"with dots":                   "my.app.example",
-		"with a dash where it is cut": "abcdefghi-klm",
-		"dashes where it is cut":      "a---------------------------------------------------b",
+		"short":                             "a",
+		"maximum length":                    strings.Repeat("a", 253),
+		"with dots":                         "my.app.example",
+		"a dash at the truncation":          "abcdefghi-klm",
+		"only dashes before the truncation": "a---------------------------------------------------b",
 	}
 	steps := []string{"a", strings.Repeat("s", 30), "a-b"}
 	for title, owner := range owners {
@@ -40,15 +40,15 @@ func TestLongNamesAreTruncatedToValidNames(t *testing.T) {
 
 func TestJobNamesDependOnRunStepAndAttempt(t *testing.T) {
 	sj := testbuilder.SequentialJob("a", "ns").Obj()
-	reborn := testbuilder.SequentialJob("a", "ns").Obj()
-	reborn.UID = types.UID("another")
+	recreated := testbuilder.SequentialJob("a", "ns").Obj()
+	recreated.UID = types.UID("another")
 	names := map[string]string{
-		"nothing":                          jobName(sj, 1, "build", 1),
-		"the run":                          jobName(sj, 2, "build", 1),
-		"the attempt":                      jobName(sj, 1, "build", 2),
-		"the step":                         jobName(sj, 1, "test", 1),
-		"a SequentialJob made again":       jobName(reborn, 1, "build", 1),
-		"a run and attempt that read like": jobName(sj, 1, "1-build", 1),
+		"the first attempt":                        jobName(sj, 1, "build", 1),
+		"another run":                              jobName(sj, 2, "build", 1),
+		"another attempt":                          jobName(sj, 1, "build", 2),
+		"another step":                             jobName(sj, 1, "test", 1),
+		"a recreated SequentialJob":                jobName(recreated, 1, "build", 1),
+		"a step name that looks like a run number": jobName(sj, 1, "1-build", 1),
 	}
 	seen := map[string]string{}
 	for title, name := range names {
@@ -57,8 +57,8 @@ func TestJobNamesDependOnRunStepAndAttempt(t *testing.T) {
 		}
 		seen[name] = title
 	}
-	if again := jobName(sj, 1, "build", 1); again != names["nothing"] {
-		t.Errorf("the same attempt is named %s, then %s", names["nothing"], again)
+	if again := jobName(sj, 1, "build", 1); again != names["the first attempt"] {
+		t.Errorf("the same attempt is named %s, then %s", names["the first attempt"], again)
 	}
 }
 

@@ -120,18 +120,18 @@ func TestJobThatTheCacheDoesNotShowIsReadLive(t *testing.T) {
 		t.Errorf("want a live read of %s, got %+v", s.newestJob("build").Name, decision.Question)
 	}
 	if decision.HasActions() {
-		t.Error("it acts before it knows")
+		t.Error("it acts before its question is answered")
 	}
 }
 
 // Jobs are identified by their controller, not by labels.
 func TestForeignJobWithAStepsNameIsNotChanged(t *testing.T) {
 	s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
-	taken := &core.Refusal{Class: apierror.AlreadyExists, Step: "build", Message: "Job a-build belongs to somebody else"}
+	taken := &core.Refusal{Class: apierror.AlreadyExists, Step: "build", Message: "Job a-build belongs to another owner"}
 	s.createRefusals["build"] = taken
 
 	decision := s.reconcile()
-	s.wantCondition(v1alpha1.ConditionNameConflict, "True NameTaken: Job a-build belongs to somebody else")
+	s.wantCondition(v1alpha1.ConditionNameConflict, "True NameTaken: Job a-build belongs to another owner")
 	s.wantEvents(v1alpha1.EventNameConflict)
 	if len(decision.DeleteJobs) > 0 || decision.RequeueAfter <= 0 {
 		t.Errorf("want another try later and nothing deleted, got %s, %v", decision.RequeueAfter, decision.DeleteJobs)

@@ -22,13 +22,13 @@ func TestOutputIsRecordedAndPassedToLaterSteps(t *testing.T) {
 		t.Errorf("want output 1.2.3, got %q", got)
 	}
 	if decision.Outputs == nil {
-		t.Fatal("the outputs are not there before the step that reads them")
+		t.Fatal("the outputs are missing before the step that reads them")
 	}
 	if diff := cmp.Diff(map[string]string{"get-version": "1.2.3"}, decision.Outputs.Data); diff != "" {
 		t.Errorf("outputs (-want, +got):\n%s", diff)
 	}
 	if !metav1.IsControlledBy(decision.Outputs, s.sj) {
-		t.Error("the ConfigMap is not owned")
+		t.Error("the ConfigMap has no controller")
 	}
 	want := []corev1.EnvVar{{Name: "STEP_GET_VERSION_OUTPUT", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: decision.Outputs.Name}, Key: "get-version", Optional: new(true),
@@ -62,13 +62,13 @@ func TestRecordedOutput(t *testing.T) {
 		pods []corev1.Pod
 		want string
 	}{
-		"no Pod is left":  {},
-		"nothing written": {pods: []corev1.Pod{testbuilder.Pod("build").Exited(0, "").Obj()}},
-		"only what the Pod that succeeded wrote": {
+		"no Pod":                       {},
+		"an empty termination message": {pods: []corev1.Pod{testbuilder.Pod("build").Exited(0, "").Obj()}},
+		"only the output of the successful Pod": {
 			pods: []corev1.Pod{testbuilder.Pod("build").Exited(1, "bad").Obj(), testbuilder.Pod("build").Exited(0, "good").Obj()},
 			want: "good",
 		},
-		"at most 4096 bytes, without half a character": {
+		"truncated to at most 4096 bytes between characters": {
 			pods: []corev1.Pod{testbuilder.Pod("build").Exited(0, "x"+strings.Repeat("ä", 3000)).Obj()},
 			want: "x" + strings.Repeat("ä", 2047),
 		},

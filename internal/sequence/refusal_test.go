@@ -19,7 +19,7 @@ func TestEveryStepGetsADryRunBeforeTheFirstStep(t *testing.T) {
 		t.Fatalf("want a dry run of 3 Jobs, got %+v", decision.Question)
 	}
 	if decision.HasActions() {
-		t.Error("it acts before it knows")
+		t.Error("it acts before its question is answered")
 	}
 }
 
@@ -45,9 +45,9 @@ func TestInvalidSpecFailsTheRunWithoutAWebhook(t *testing.T) {
 func TestExceededQuotaDelaysTheRun(t *testing.T) {
 	quota := core.Refusal{Class: apierror.QuotaExceeded, Step: "build", Message: "exceeded quota: pods"}
 	tests := map[string]func(*testEnv){
-		"seen by the dry run":      func(s *testEnv) { s.dryRunRefusals = []core.Refusal{quota} },
-		"seen when a Job is made":  func(s *testEnv) { s.createRefusals["build"] = &quota },
-		"seen by both, one by one": func(s *testEnv) { s.dryRunRefusals, s.createRefusals["build"] = []core.Refusal{quota}, &quota },
+		"refused by the dry run":                             func(s *testEnv) { s.dryRunRefusals = []core.Refusal{quota} },
+		"refused when the Job is created":                    func(s *testEnv) { s.createRefusals["build"] = &quota },
+		"refused by the dry run and when the Job is created": func(s *testEnv) { s.dryRunRefusals, s.createRefusals["build"] = []core.Refusal{quota}, &quota },
 	}
 	for name, refuse := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestExceededQuotaDelaysTheRun(t *testing.T) {
 			s.wantCreated("build")
 			s.reconcileAfter(time.Minute)
 			if meta.IsStatusConditionTrue(s.sj.Status.Conditions, v1alpha1.ConditionResourcesUnavailable) {
-				t.Error("the condition is still there")
+				t.Error("the condition is still True")
 			}
 		})
 	}
@@ -97,7 +97,7 @@ func TestStepWhoseJobIsRefusedFailsAndRunsFinally(t *testing.T) {
 	s.wantCreated("build", "cleanup")
 	s.wantSteps("build: Succeeded", "test: Failed, JobRejected", "cleanup: Running")
 	if got := s.stepStatus("test").Message; got != "denied by a policy" {
-		t.Errorf("want the API server's words, got %q", got)
+		t.Errorf("want the API server's message, got %q", got)
 	}
 }
 

@@ -12,10 +12,10 @@ import (
 func TestRelevantUpdatesOfAJob(t *testing.T) {
 	now := time.Unix(1, 0)
 	sj := testbuilder.SequentialJob("a", "ns").Step("build").Step("test", testbuilder.StepStartDeadline(30)).Obj()
-	made := func(step int) *testbuilder.JobBuilder {
+	createdJob := func(step int) *testbuilder.JobBuilder {
 		return testbuilder.Job(stepJob(sj, &sj.Spec.Containers[step], 1, 1)).Created("job", now)
 	}
-	running := func() *testbuilder.JobBuilder { return made(0).Active(now) }
+	running := func() *testbuilder.JobBuilder { return createdJob(0).Active(now) }
 	resumed := running().Suspended(now).Obj().DeepCopy()
 	resumed.Spec.Suspend = new(false)
 
@@ -23,16 +23,16 @@ func TestRelevantUpdatesOfAJob(t *testing.T) {
 		before, after *batchv1.Job
 		want          bool
 	}{
-		"nothing":                    {before: running().Obj(), after: running().Obj()},
-		"a Pod runs":                 {before: made(0).Obj(), after: running().Obj()},
-		"its end is only announced":  {before: running().Obj(), after: running().Condition(batchv1.JobSuccessCriteriaMet, "", "", now).Obj()},
-		"it completed":               {before: running().Obj(), after: running().Complete(now).Obj(), want: true},
-		"it failed":                  {before: running().Obj(), after: running().Failed("x", "", now).Obj(), want: true},
-		"it is deleted":              {before: running().Obj(), after: running().Deleted(now).Obj(), want: true},
-		"it is suspended":            {before: running().Obj(), after: running().Suspended(now).Obj(), want: true},
-		"it is resumed":              {before: running().Suspended(now).Obj(), after: resumed, want: true},
-		"its start deadline begins":  {before: made(1).Obj(), after: made(1).PodPending(now).Obj(), want: true},
-		"a Pod of it starts in time": {before: made(1).PodPending(now).Obj(), after: made(1).Active(now).Obj()},
+		"no change":                              {before: running().Obj(), after: running().Obj()},
+		"a Pod starts":                           {before: createdJob(0).Obj(), after: running().Obj()},
+		"the Job gets SuccessCriteriaMet":        {before: running().Obj(), after: running().Condition(batchv1.JobSuccessCriteriaMet, "", "", now).Obj()},
+		"the Job completes":                      {before: running().Obj(), after: running().Complete(now).Obj(), want: true},
+		"the Job fails":                          {before: running().Obj(), after: running().Failed("x", "", now).Obj(), want: true},
+		"the Job is deleted":                     {before: running().Obj(), after: running().Deleted(now).Obj(), want: true},
+		"the Job is suspended":                   {before: running().Obj(), after: running().Suspended(now).Obj(), want: true},
+		"the Job is resumed":                     {before: running().Suspended(now).Obj(), after: resumed, want: true},
+		"the start deadline begins":              {before: createdJob(1).Obj(), after: createdJob(1).PodPending(now).Obj(), want: true},
+		"a Pod starts within the start deadline": {before: createdJob(1).PodPending(now).Obj(), after: createdJob(1).Active(now).Obj()},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

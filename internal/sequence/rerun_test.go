@@ -17,20 +17,20 @@ func requestRerun(from string) func(*v1alpha1.SequentialJobSpec) {
 
 func TestRerunStartsAnotherRun(t *testing.T) {
 	tests := map[string]struct {
-		from      string
-		wantMade  []string
-		wantSteps []string
+		from        string
+		wantCreated []string
+		wantSteps   []string
 	}{
-		"from the step that failed": {
-			from: "Failed", wantMade: []string{"build", "test", "cleanup", "test"},
+		"from the failed step": {
+			from: "Failed", wantCreated: []string{"build", "test", "cleanup", "test"},
 			wantSteps: []string{"build: Succeeded", "test: Running", "ship: Pending", "cleanup: Pending"},
 		},
 		"from the start": {
-			from: "Start", wantMade: []string{"build", "test", "cleanup", "build"},
+			from: "Start", wantCreated: []string{"build", "test", "cleanup", "build"},
 			wantSteps: []string{"build: Running", "test: Pending", "ship: Pending", "cleanup: Pending"},
 		},
 		"from a step": {
-			from: "test", wantMade: []string{"build", "test", "cleanup", "test"},
+			from: "test", wantCreated: []string{"build", "test", "cleanup", "test"},
 			wantSteps: []string{"build: Succeeded", "test: Running", "ship: Pending", "cleanup: Pending"},
 		},
 	}
@@ -41,10 +41,10 @@ func TestRerunStartsAnotherRun(t *testing.T) {
 			s.succeedStep("cleanup")
 			s.changeSpec(requestRerun(test.from))
 			s.reconcile()
-			s.wantCreated(test.wantMade...)
+			s.wantCreated(test.wantCreated...)
 			s.wantSteps(test.wantSteps...)
 			if s.sj.Status.Run != 2 || s.sj.Status.RerunID != "2" || s.sj.Status.CompletionTime != nil {
-				t.Errorf("want run 2 to go on, got %+v", s.sj.Status)
+				t.Errorf("want run 2 to be running, got %+v", s.sj.Status)
 			}
 		})
 	}
@@ -96,7 +96,7 @@ func TestRerunRequestedDuringARunStartsAfterIt(t *testing.T) {
 	decision := s.decide(nil)
 	s.record(decision)
 	if decision.DeleteExpired || decision.RequeueAfter == 0 {
-		t.Errorf("want another pass at once, got %+v", decision)
+		t.Errorf("want another reconciliation at once, got %+v", decision)
 	}
 	s.reconcile()
 	s.wantCreated("build", "build")
@@ -136,11 +136,11 @@ func TestInvalidReruns(t *testing.T) {
 			edit: requestRerun("nope"),
 			want: `cannot rerun from step "nope": no step in containers has this name`,
 		},
-		"from a step after one that failed": {
+		"from a step after the failed step": {
 			edit: requestRerun("ship"),
 			want: `cannot rerun from step "ship": step "test" before it has not succeeded`,
 		},
-		"from a step after one that is new": {
+		"from a step after a new step": {
 			edit: func(spec *v1alpha1.SequentialJobSpec) {
 				spec.Containers[0].Name = "compile"
 				requestRerun("test")(spec)
@@ -178,12 +178,12 @@ func TestRerunFromFailedRequiresAFailure(t *testing.T) {
 	s.reconcile()
 	s.wantCreated("build", "build")
 	if !meta.IsStatusConditionTrue(s.sj.Status.Conditions, v1alpha1.ConditionSpecAccepted) {
-		t.Error("the condition is still there")
+		t.Error("the condition is still True")
 	}
 }
 
 func TestFirstStepOfARerunFromFailed(t *testing.T) {
-	t.Run("at a failure that was tolerated, if there is no other", func(t *testing.T) {
+	t.Run("the tolerated failure if it is the only failure", func(t *testing.T) {
 		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
 		s.failStep("lint")
 		s.succeedStep("build")
@@ -191,7 +191,7 @@ func TestFirstStepOfARerunFromFailed(t *testing.T) {
 		s.reconcile()
 		s.wantCreated("lint", "build", "lint")
 	})
-	t.Run("at the failure that stopped the run, not at one tolerated before", func(t *testing.T) {
+	t.Run("the failure that failed the run, not an earlier tolerated failure", func(t *testing.T) {
 		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("lint", testbuilder.ContinueOnFailure()).Step("build"))
 		s.failStep("lint")
 		s.failStep("build")
@@ -199,7 +199,7 @@ func TestFirstStepOfARerunFromFailed(t *testing.T) {
 		s.reconcile()
 		s.wantCreated("lint", "build", "build")
 	})
-	t.Run("at finally, if only that failed", func(t *testing.T) {
+	t.Run("the first finally step if only a finally step failed", func(t *testing.T) {
 		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Finally("notify").Finally("cleanup"))
 		s.succeedStep("build")
 		s.succeedStep("notify")
@@ -208,7 +208,7 @@ func TestFirstStepOfARerunFromFailed(t *testing.T) {
 		s.reconcile()
 		s.wantCreated("build", "notify", "cleanup", "notify")
 	})
-	t.Run("at the first step, if the spec was refused", func(t *testing.T) {
+	t.Run("the first step if the spec was refused", func(t *testing.T) {
 		s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("")).Obj())
 		s.reconcile()
 		s.wantCreated()
@@ -219,7 +219,7 @@ func TestFirstStepOfARerunFromFailed(t *testing.T) {
 		s.reconcile()
 		s.wantCreated("build")
 	})
-	t.Run("at the step that the deadline left no turn", func(t *testing.T) {
+	t.Run("the step that was skipped because of the deadline", func(t *testing.T) {
 		s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").Step("test").ActiveDeadline(60))
 		s.now = s.now.Add(time.Hour)
 		s.succeedStep("build")

@@ -257,20 +257,20 @@ func (w *simulator) createJob(job *batchv1.Job) (*core.Refusal, error) {
 	w.checkJobCreation(job)
 	w.uid++
 	w.created++
-	made := job.DeepCopy()
-	made.UID = types.UID("job-" + strconv.Itoa(w.uid))
-	made.CreationTimestamp = metav1.NewTime(w.now)
-	if isQueueManaged(made) {
-		made.Spec.Suspend = new(true)
+	created := job.DeepCopy()
+	created.UID = types.UID("job-" + strconv.Itoa(w.uid))
+	created.CreationTimestamp = metav1.NewTime(w.now)
+	if isQueueManaged(created) {
+		created.Spec.Suspend = new(true)
 	}
-	w.logEvent("operator creates %s as %s", made.Name, made.UID)
-	w.jobs[made.Name] = made
-	w.jobHistory[stepKey(made)] = append(w.jobHistory[stepKey(made)], made)
+	w.logEvent("operator creates %s as %s", created.Name, created.UID)
+	w.jobs[created.Name] = created
+	w.jobHistory[stepKey(created)] = append(w.jobHistory[stepKey(created)], created)
 	w.storeJobs()
 	if w.maybeCrash() {
 		return nil, errReconciliationEnded
 	}
-	w.rememberedJobs[made.Name] = made
+	w.rememberedJobs[created.Name] = created
 	return nil, nil
 }
 

@@ -351,10 +351,10 @@ func (w *simulator) checkFinalState() {
 			w.reportViolation("step %s is recorded as succeeded; no Job of it completed", step.Name)
 		}
 	}
-	versions, made := len(w.objectVersions), w.created
+	versions, createdJobs := len(w.objectVersions), w.created
 	w.observedVersion, w.observedJobsVersion = len(w.objectVersions)-1, len(w.jobVersions)-1
 	w.reconcile()
-	if len(w.objectVersions) != versions || w.created != made {
+	if len(w.objectVersions) != versions || w.created != createdJobs {
 		w.reportViolation("a reconciliation of a finished run changed something")
 	}
 }

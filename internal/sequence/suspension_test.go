@@ -18,7 +18,7 @@ func TestSuspendedSequentialJobStartsNothing(t *testing.T) {
 	s.wantCreated()
 	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended)
 	if s.sj.Finalizers != nil {
-		t.Error("it carries a finalizer, though nothing runs")
+		t.Error("it carries a finalizer, although nothing runs")
 	}
 	s.changeSpec(setSuspendFalse)
 	s.reconcile()
@@ -58,7 +58,7 @@ func TestSuspendImmediateSuspendsTheRunningJob(t *testing.T) {
 	s.wantSteps("build: Suspended", "test: Pending")
 	s.wantPhase(v1alpha1.PhaseSuspended, v1alpha1.ReasonSuspended)
 	if s.sj.Finalizers != nil {
-		t.Error("it carries a finalizer, though nothing runs")
+		t.Error("it carries a finalizer, although nothing runs")
 	}
 
 	s.changeSpec(setSuspendFalse)
@@ -88,7 +88,7 @@ func TestQueuedJobIsNotResumed(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("a", "ns").Step("build").JobLabel("kueue.x-k8s.io/queue-name", "batch"))
 	testbuilder.Job(s.newestJob("build")).Suspended(s.now) // waits for admission
 	if decision := s.reconcileAfter(time.Minute); decision.ResumeJob != nil {
-		t.Error("the operator took the queue's decision")
+		t.Error("the operator resumed a queued Job")
 	}
 }
 

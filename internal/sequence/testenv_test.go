@@ -51,7 +51,7 @@ func newTestEnv(t *testing.T, sj *v1alpha1.SequentialJob) *testEnv {
 	}
 }
 
-// begin returns a testEnv after the first reconciliation.
+// startRun returns a testEnv after the first reconciliation.
 func startRun(t *testing.T, sj *testbuilder.SequentialJobBuilder) *testEnv {
 	s := newTestEnv(t, sj.Obj())
 	s.reconcile()
@@ -164,8 +164,8 @@ func (s *testEnv) act(decision Decision) {
 		job.Spec.Suspend = new(false)
 		delete(job.Annotations, v1alpha1.AnnotationSuspended)
 	}
-	for _, doomed := range decision.DeleteJobs {
-		testbuilder.Job(s.jobNamed(doomed.Name)).Deleted(s.now)
+	for _, deleted := range decision.DeleteJobs {
+		testbuilder.Job(s.jobNamed(deleted.Name)).Deleted(s.now)
 	}
 }
 

@@ -21,7 +21,7 @@ func TestValidate(t *testing.T) {
 	annotations := func(key string) corev1.PodTemplateSpec {
 		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: "x"}}}
 	}
-	one := func() *testbuilder.SequentialJobBuilder { return testbuilder.SequentialJob("a", "ns").Step("build") }
+	oneStep := func() *testbuilder.SequentialJobBuilder { return testbuilder.SequentialJob("a", "ns").Step("build") }
 	mount := func(volume, path string) testbuilder.StepOption {
 		return testbuilder.ChangeContainer(func(c *corev1.Container) {
 			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: path})
@@ -34,67 +34,67 @@ func TestValidate(t *testing.T) {
 		sj   *testbuilder.SequentialJobBuilder
 		want []string
 	}{
-		"a step with an image is all it takes": {sj: one()},
+		"a step with an image is valid": {sj: oneStep()},
 		"the image may come from the template": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("")).Defaults(corev1.Container{Image: "base"}),
 		},
-		"without any image": {
-			sj:   one().Finally("cleanup", testbuilder.StepImage("")),
+		"no image": {
+			sj:   oneStep().Finally("cleanup", testbuilder.StepImage("")),
 			want: []string{"spec.finally[0].image: Required value"},
 		},
-		"an image with a space before it": {
+		"an image with a leading space": {
 			sj:   testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage(" registry.example/tool:1")),
 			want: []string{"spec.containers[0].image: Invalid value"},
 		},
 		"an invalid annotation key": {
-			sj:   one().Template(annotations("my note")),
+			sj:   oneStep().Template(annotations("my note")),
 			want: []string{"spec.template.metadata.annotations: Invalid value"},
 		},
 		"the operator's labels": {
-			sj:   one().Template(labels("yardmaster.dev/step", "x")),
+			sj:   oneStep().Template(labels("yardmaster.dev/step", "x")),
 			want: []string{"spec.template.metadata.labels[yardmaster.dev/step]: Forbidden"},
 		},
 		"the Job controller's labels": {
-			sj:   one().Template(labels("batch.kubernetes.io/job-name", "x")),
+			sj:   oneStep().Template(labels("batch.kubernetes.io/job-name", "x")),
 			want: []string{"spec.template.metadata.labels[batch.kubernetes.io/job-name]: Forbidden"},
 		},
-		"the Job controller's labels of old": {
-			sj:   one().Template(labels("job-name", "x")),
+		"the Job controller's legacy labels": {
+			sj:   oneStep().Template(labels("job-name", "x")),
 			want: []string{"spec.template.metadata.labels[job-name]: Forbidden"},
 		},
 		"the operator's annotations": {
-			sj:   one().Template(annotations("yardmaster.dev/run")),
+			sj:   oneStep().Template(annotations("yardmaster.dev/run")),
 			want: []string{"spec.template.metadata.annotations[yardmaster.dev/run]: Forbidden"},
 		},
 		"the operator's labels on Jobs": {
-			sj:   one().JobLabel("yardmaster.dev/sequentialjob-uid", "x"),
+			sj:   oneStep().JobLabel("yardmaster.dev/sequentialjob-uid", "x"),
 			want: []string{"spec.jobMetadata.labels[yardmaster.dev/sequentialjob-uid]: Forbidden"},
 		},
 		"an invalid label value": {
-			sj:   one().JobLabel("team", "not valid!"),
+			sj:   oneStep().JobLabel("team", "not valid!"),
 			want: []string{"spec.jobMetadata.labels: Invalid value"},
 		},
-		"a queue's label on Jobs": {sj: one().JobLabel("kueue.x-k8s.io/queue-name", "batch")},
+		"a queue label on Jobs": {sj: oneStep().JobLabel("kueue.x-k8s.io/queue-name", "batch")},
 		"restartPolicy Always": {
-			sj:   one().Template(pod(corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways})),
+			sj:   oneStep().Template(pod(corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways})),
 			want: []string{"spec.template.spec.restartPolicy: Unsupported value"},
 		},
-		"an ordinary container in the template": {
-			sj:   one().Template(pod(corev1.PodSpec{Containers: []corev1.Container{{Name: "proxy"}}})),
+		"a container with another name in the template": {
+			sj:   oneStep().Template(pod(corev1.PodSpec{Containers: []corev1.Container{{Name: "proxy"}}})),
 			want: []string{"spec.template.spec.containers[0].name: Invalid value"},
 		},
-		"a second container of defaults": {
-			sj:   one().Template(pod(corev1.PodSpec{Containers: []corev1.Container{{Name: "step"}, {Name: "step"}}})),
+		"a second container with defaults": {
+			sj:   oneStep().Template(pod(corev1.PodSpec{Containers: []corev1.Container{{Name: "step"}, {Name: "step"}}})),
 			want: []string{"spec.template.spec.containers[1].name: Invalid value"},
 		},
-		"a sidecar among the init containers": {
-			sj: one().Template(pod(corev1.PodSpec{InitContainers: []corev1.Container{{Name: "proxy", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}})),
+		"a sidecar": {
+			sj: oneStep().Template(pod(corev1.PodSpec{InitContainers: []corev1.Container{{Name: "proxy", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}})),
 		},
 		"an init container with a step's name": {
-			sj:   one().Template(pod(corev1.PodSpec{InitContainers: []corev1.Container{{Name: "build"}}})),
+			sj:   oneStep().Template(pod(corev1.PodSpec{InitContainers: []corev1.Container{{Name: "build"}}})),
 			want: []string{"spec.template.spec.initContainers[0].name: Duplicate value"},
 		},
-		"a step that is always restarted": {
+		"a step with restartPolicy Always": {
 			sj:   testbuilder.SequentialJob("a", "ns").Step("build", always),
 			want: []string{"spec.containers[0].restartPolicy: Forbidden"},
 		},
@@ -103,35 +103,35 @@ func TestValidate(t *testing.T) {
 			sj:   testbuilder.SequentialJob("a", "ns").Step("build", podFailurePolicy).Template(pod(corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure})),
 			want: []string{"spec.containers[0].step.podFailurePolicy: Forbidden"},
 		},
-		"a mount of a volume that there is": {
+		"a mount of an existing volume": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build", mount("src", "/src")).Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "src"}}})),
 		},
-		"a mount of no volume": {
+		"a mount of a missing volume": {
 			sj:   testbuilder.SequentialJob("a", "ns").Step("build", mount("src", "/src")),
 			want: []string{"spec.containers[0].volumeMounts[0].name: Not found"},
 		},
-		"a mount of no volume, the second of the step's, after the template's": {
+		"a second mount of the step, of a missing volume": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build", mount("src", "/src"), mount("cache", "/cache")).Template(pod(corev1.PodSpec{
 				Volumes:    []corev1.Volume{{Name: "src"}, {Name: "etc"}},
 				Containers: []corev1.Container{{Name: "step", VolumeMounts: []corev1.VolumeMount{{Name: "etc", MountPath: "/etc/app"}}}},
 			})),
 			want: []string{"spec.containers[0].volumeMounts[1].name: Not found"},
 		},
-		"a mount of no volume in the template": {
+		"a mount of a missing volume in the template": {
 			sj:   testbuilder.SequentialJob("a", "ns").Step("build").Defaults(corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "src", MountPath: "/src"}}}),
 			want: []string{"spec.template.spec.containers[0].volumeMounts[0].name: Not found"},
 		},
-		"a mount of the workspace elsewhere": {
+		"a second mount of the workspace": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build", mount("workspace", "/also")).Workspace(v1alpha1.WorkspaceDelete),
 		},
-		"a volume named as the workspace's": {
-			sj:   one().Workspace(v1alpha1.WorkspaceDelete).Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "workspace"}}})),
+		"a volume with the name of the workspace volume": {
+			sj:   oneStep().Workspace(v1alpha1.WorkspaceDelete).Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "workspace"}}})),
 			want: []string{"spec.template.spec.volumes: Forbidden"},
 		},
-		"a volume named workspace without one": {
-			sj: one().Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "workspace"}}})),
+		"a volume named workspace if there is no workspace": {
+			sj: oneStep().Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "workspace"}}})),
 		},
-		"all mistakes are reported together": {
+		"all errors are reported together": {
 			sj: testbuilder.SequentialJob("a", "ns").Step("build", testbuilder.StepImage("")).Step("test", mount("src", "/src")).JobLabel("job-name", "x"),
 			want: []string{
 				"spec.jobMetadata.labels[job-name]: Forbidden",
@@ -143,7 +143,7 @@ func TestValidate(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, errorFields(Validate(test.sj.Obj()))); diff != "" {
-				t.Errorf("mistakes (-want, +got):\n%s", diff)
+				t.Errorf("errors (-want, +got):\n%s", diff)
 			}
 		})
 	}

@@ -52,8 +52,8 @@ func TestRetainedWorkspaceHasNoOwner(t *testing.T) {
 		retention  v1alpha1.WorkspaceRetention
 		wantOwners int
 	}{
-		"Delete: it is owned":     {retention: v1alpha1.WorkspaceDelete, wantOwners: 1},
-		"Retain: it has no owner": {retention: v1alpha1.WorkspaceRetain, wantOwners: 0},
+		"Delete: the claim has an owner": {retention: v1alpha1.WorkspaceDelete, wantOwners: 1},
+		"Retain: the claim has no owner": {retention: v1alpha1.WorkspaceRetain, wantOwners: 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestRetainedWorkspaceHasNoOwner(t *testing.T) {
 				t.Errorf("want %d owners, got %d", test.wantOwners, got)
 			}
 			if !core.WasCreatedFor(sj, claim, v1alpha1.LabelSequentialJobUID) {
-				t.Error("it is not known again as ours")
+				t.Error("the claim is not recognized")
 			}
 		})
 	}
@@ -75,14 +75,14 @@ func TestClaimOfAnotherOwnerIsRecognized(t *testing.T) {
 	labelled := workspaceClaim(other)
 	labelled.Labels[v1alpha1.LabelSequentialJobUID] = string(mine.UID)
 	tests := map[string]*corev1.PersistentVolumeClaim{
-		"somebody's without an owner":                {},
-		"another SequentialJob's":                    workspaceClaim(other),
-		"another SequentialJob's that has our label": labelled,
+		"a claim without an owner":                        {},
+		"a claim of another SequentialJob":                workspaceClaim(other),
+		"a claim of another SequentialJob with our label": labelled,
 	}
 	for name, claim := range tests {
 		t.Run(name, func(t *testing.T) {
 			if core.WasCreatedFor(mine, claim, v1alpha1.LabelSequentialJobUID) {
-				t.Error("it is taken for ours")
+				t.Error("the claim is recognized as ours")
 			}
 		})
 	}

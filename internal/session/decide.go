@@ -7,16 +7,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
-)
-
-// Values of fields that the API server does not default, as in an object of an older CRD.
-const (
-	defaultTimeoutSeconds        = 14400
-	defaultStartupTimeoutSeconds = 600
 )
 
 // Decide returns the next actions of a session.
@@ -174,15 +167,3 @@ func (e *evaluation) deleteJob(job *batchv1.Job) {
 
 // isJobActive reports whether Pods of a Job may still run.
 func isJobActive(job *batchv1.Job) bool { return core.FindEndCondition(job) == nil }
-
-// remainingSeconds returns how long the session may still run; false if its time is not
-// limited.
-func remainingSeconds(o *Observation, status *v1alpha1.AgenticSessionStatus) (seconds int64, limited bool) {
-	allowed := int64(ptr.Deref(o.Session.Spec.Timeout, defaultTimeoutSeconds))
-	if o.Runner != nil && o.Runner.Spec.ActiveDeadlineSeconds != nil {
-		if limit := *o.Runner.Spec.ActiveDeadlineSeconds; allowed == 0 || limit < allowed {
-			allowed = limit
-		}
-	}
-	return max(allowed-status.ActiveSeconds, 0), allowed != 0
-}

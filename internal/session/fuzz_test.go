@@ -11,7 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// For any object and status, also one that was edited by hand, Decide does not panic, does not repeat
+// For any object and status, including manually edited ones, Decide does not panic, does not repeat
 // questions, and hardens every Pod.
 func FuzzDecideNeverPanics(f *testing.F) {
 	session := &v1alpha1.AgenticSession{}

@@ -26,9 +26,9 @@ func TestRunnerPageDocumentsRunnerEnvironment(t *testing.T) {
 			t.Errorf("docs/runner.md does not document %s", variable.Name)
 		}
 	}
-	for _, what := range []string{AnnotationRunFinished, secretsPath, homePath, tokenPath} {
-		if !strings.Contains(string(page), what) {
-			t.Errorf("docs/runner.md does not document %s", what)
+	for _, name := range []string{AnnotationRunFinished, secretsPath, homePath, tokenPath} {
+		if !strings.Contains(string(page), name) {
+			t.Errorf("docs/runner.md does not document %s", name)
 		}
 	}
 }

@@ -153,15 +153,15 @@ func (w *simulation) createJob(in *Observation, job *batchv1.Job) {
 		w.reportViolation("%s has no deadline or no owner", job.Name)
 	}
 	w.uidCount++
-	made := job.DeepCopy()
-	made.UID = types.UID(fmt.Sprintf("job-%d", w.uidCount))
-	made.CreationTimestamp = metav1.NewTime(w.now.Truncate(time.Second))
-	made.Status.StartTime = new(metav1.NewTime(w.now.Truncate(time.Second)))
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: made.Name + "-x", OwnerReferences: []metav1.OwnerReference{{UID: made.UID, Controller: new(true)}}}}
+	created := job.DeepCopy()
+	created.UID = types.UID(fmt.Sprintf("job-%d", w.uidCount))
+	created.CreationTimestamp = metav1.NewTime(w.now.Truncate(time.Second))
+	created.Status.StartTime = new(metav1.NewTime(w.now.Truncate(time.Second)))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: created.Name + "-x", OwnerReferences: []metav1.OwnerReference{{UID: created.UID, Controller: new(true)}}}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainer}}
-	w.jobs = append(w.jobs, &simulatedJob{job: made, pod: pod, imageMissing: w.randomChance(15), exitCode: int32(max(w.rng.IntN(4)-1, 0))})
-	w.logf("%s is created with a deadline of %d seconds", made.Name, *made.Spec.ActiveDeadlineSeconds)
+	w.jobs = append(w.jobs, &simulatedJob{job: created, pod: pod, imageMissing: w.randomChance(15), exitCode: int32(max(w.rng.IntN(4)-1, 0))})
+	w.logf("%s is created with a deadline of %d seconds", created.Name, *created.Spec.ActiveDeadlineSeconds)
 	if !w.maybeCrash() {
-		w.rememberedJobs[made.Name] = made.UID
+		w.rememberedJobs[created.Name] = created.UID
 	}
 }

@@ -236,12 +236,12 @@ func (w *simulation) simulateEvent() {
 	}
 }
 
-func (w *simulation) updateSpec(what string, change func(*v1alpha1.AgenticSessionSpec)) {
+func (w *simulation) updateSpec(description string, change func(*v1alpha1.AgenticSessionSpec)) {
 	w.session = w.session.DeepCopy()
 	change(&w.session.Spec)
 	w.session.Generation++
 	w.version++
-	w.logf("user: %s: %s, run %d", what, w.session.Spec.OperatingMode, w.session.Spec.RunRequest)
+	w.logf("user: %s: %s, run %d", description, w.session.Spec.OperatingMode, w.session.Spec.RunRequest)
 }
 
 // disturbJob deletes a Job or evicts its Pod.
@@ -423,6 +423,6 @@ func (w *simulation) checkRunRecord(run *v1alpha1.SessionRun) {
 	case !ended && run.Outcome == v1alpha1.RunCompleted:
 		w.reportViolation("%s has not ended and is recorded as Completed", run.Job)
 	case run.Reason == v1alpha1.ReasonPodLost && !w.deletedByUsers[run.Job]:
-		w.reportViolation("%s is recorded as lost, but nobody deleted it", run.Job)
+		w.reportViolation("%s is recorded as lost, but no client deleted it", run.Job)
 	}
 }

@@ -24,6 +24,12 @@ const (
 	maxRetryInterval = time.Minute
 )
 
+// Values of fields that the API server does not default, as in an object of an older CRD.
+const (
+	defaultTimeoutSeconds        = 14400
+	defaultStartupTimeoutSeconds = 600
+)
+
 // obstacle is what keeps a session from creating a Job.
 type obstacle struct {
 	core.Problem
@@ -193,6 +199,18 @@ func (e *evaluation) createAttemptObjects() {
 		(c.Reason == v1alpha1.ReasonNameTaken || c.Reason == v1alpha1.ReasonWorkspaceNotFound) {
 		e.obstacle = &obstacle{core.Problem{Reason: c.Reason, Message: c.Message}, true}
 	}
+}
+
+// remainingSeconds returns how long the session may still run; false if its time is not
+// limited.
+func remainingSeconds(o *Observation, status *v1alpha1.AgenticSessionStatus) (seconds int64, limited bool) {
+	allowed := int64(ptr.Deref(o.Session.Spec.Timeout, defaultTimeoutSeconds))
+	if o.Runner != nil && o.Runner.Spec.ActiveDeadlineSeconds != nil {
+		if limit := *o.Runner.Spec.ActiveDeadlineSeconds; allowed == 0 || limit < allowed {
+			allowed = limit
+		}
+	}
+	return max(allowed-status.ActiveSeconds, 0), allowed != 0
 }
 
 // handleRefusal fails the run after the API server refused an object of the attempt, or waits and

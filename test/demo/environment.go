@@ -107,11 +107,27 @@ func quoteArguments(args []string) []string {
 	return quoted
 }
 
-// runSteps runs the steps in order until one fails.
-func runSteps(ctx context.Context, steps ...func(context.Context) error) error {
+// runKubectlQuietly prints and runs a kubectl command, and returns its failure. Its output is not
+// shown.
+func (s *demoEnvironment) runKubectlQuietly(ctx context.Context, args ...string) error {
+	s.screen.PrintLine("  $ kubectl %s", strings.Join(args, " "))
+	command := s.cluster.KubectlCommand()
+	return shell.RunQuietly(ctx, command[0], append(command[1:len(command):len(command)], args...)...)
+}
+
+// runScenarioSteps runs the steps in order until one fails. It then prints the state of the
+// scenario and of the operator, unless the step has reported its failure.
+func (s *demoEnvironment) runScenarioSteps(
+	ctx context.Context, title string, showState func(context.Context), steps ...func(context.Context) error,
+) error {
+	s.printTitle(title)
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
-			return err
+			if ctx.Err() != nil || errors.Is(err, errAlreadyReported) {
+				return err
+			}
+			showState(ctx)
+			return s.showOperatorAfter(ctx, err)
 		}
 	}
 	return nil

@@ -17,7 +17,6 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
-	"github.com/yardmaster/yardmaster/test/demo/shell"
 	"github.com/yardmaster/yardmaster/test/loadgen/verify"
 )
 
@@ -38,20 +37,15 @@ type poolScenario struct {
 // runScenario sends a burst of jobs to a pool without workers, starts a rollout while they run,
 // and checks that each job ran once.
 func (a *poolScenario) runScenario(ctx context.Context) error {
-	a.printTitle("Queue and WorkerPool: autoscaling by backlog")
-	err := a.runSteps(ctx)
-	if err != nil && ctx.Err() == nil {
+	showState := func(ctx context.Context) {
 		a.runKubectl(ctx, "-n", ordersNamespace, "get", "queues,workerpools,deployments,pods", "-o", "wide")
 		a.runKubectl(ctx, "-n", ordersNamespace, "events")
-		return a.showOperatorAfter(ctx, err)
 	}
-	return err
+	return a.runScenarioSteps(ctx, "Queue and WorkerPool: autoscaling by backlog", showState,
+		a.prepareQueue, a.sendJobs, a.followPool, a.verifyLedger, a.showPool)
 }
 
-func (a *poolScenario) runSteps(ctx context.Context) error {
-	if err := runSteps(ctx, a.prepareQueue, a.sendJobs, a.followPool, a.verifyLedger); err != nil {
-		return err
-	}
+func (a *poolScenario) showPool(ctx context.Context) error {
 	a.runKubectl(ctx, "-n", ordersNamespace, "get", "queues,workerpools")
 	a.runKubectl(ctx, "-n", ordersNamespace, "events", "--for", "workerpool/orders")
 	return nil
@@ -70,9 +64,7 @@ func (a *poolScenario) prepareQueue(ctx context.Context) error {
 		{"-n", "nats", "rollout", "status", "statefulset/nats", "--timeout=120s"},
 		{"-n", ordersNamespace, "apply", "-f", "examples/orders"},
 	} {
-		a.screen.PrintLine("  $ kubectl %s", strings.Join(args, " "))
-		command := a.cluster.KubectlCommand()
-		if err := shell.RunQuietly(ctx, command[0], append(command[1:], args...)...); err != nil {
+		if err := a.runKubectlQuietly(ctx, args...); err != nil {
 			return err
 		}
 	}

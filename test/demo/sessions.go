@@ -14,7 +14,6 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/test/demo/scenario"
-	"github.com/yardmaster/yardmaster/test/demo/shell"
 )
 
 // sessionScenario runs the examples of AgenticSessions. The pool scenario has already loaded the
@@ -37,21 +36,13 @@ type runningSession struct {
 
 // runScenario runs sessions, stops and restarts one, and checks how they end.
 func (a *sessionScenario) runScenario(ctx context.Context) error {
-	a.printTitle("AgenticSession: an agent session as a hardened Job")
-	err := a.runSteps(ctx)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, errAlreadyReported) {
-		a.showSessionState(ctx)
-		return a.showOperatorAfter(ctx, err)
-	}
-	return err
+	return a.runScenarioSteps(ctx, "AgenticSession: an agent session as a hardened Job", a.showSessionState,
+		a.applySessions, a.checkRefusal, a.followSessions, a.checkOutcomes, a.showSessions)
 }
 
-func (a *sessionScenario) runSteps(ctx context.Context) error {
-	if err := runSteps(ctx, a.applySessions, a.checkRefusal, a.followSessions, a.checkOutcomes); err != nil {
-		return err
-	}
+func (a *sessionScenario) showSessions(ctx context.Context) error {
 	a.runKubectl(ctx, "-n", sessionsNamespace, "get", "agenticsessions")
-	a.runKubectl(ctx, "-n", sessionsNamespace, "events", "--for", "agenticsession/paint")
+	a.runKubectl(ctx, "-n", sessionsNamespace, "events", "--for", "agenticsession/pause")
 	return nil
 }
 
@@ -60,10 +51,7 @@ func (a *sessionScenario) applySessions(ctx context.Context) error {
 	if err := a.recreateNamespace(ctx, sessionsNamespace); err != nil {
 		return err
 	}
-	args := []string{"-n", sessionsNamespace, "apply", "-f", "examples/" + scenario.SessionsFile}
-	a.screen.PrintLine("  $ kubectl %s", strings.Join(args, " "))
-	command := a.cluster.KubectlCommand()
-	if err := shell.RunQuietly(ctx, command[0], append(command[1:], args...)...); err != nil {
+	if err := a.runKubectlQuietly(ctx, "-n", sessionsNamespace, "apply", "-f", "examples/"+scenario.SessionsFile); err != nil {
 		return err
 	}
 	for _, s := range scenario.SessionExamples() {

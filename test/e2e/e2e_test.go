@@ -141,8 +141,8 @@ func TestLifecycle(t *testing.T) {
 }
 
 // runInParallel runs scenarios that do not affect each other.
-func runInParallel(t *testing.T, chapters []scenario) {
-	for _, c := range chapters {
+func runInParallel(t *testing.T, scenarios []scenario) {
+	for _, c := range scenarios {
 		t.Run(c.title, func(t *testing.T) {
 			t.Parallel()
 			c.run(t)
@@ -151,8 +151,8 @@ func runInParallel(t *testing.T, chapters []scenario) {
 }
 
 // runOneByOne runs scenarios that need the operator exclusively.
-func runOneByOne(t *testing.T, chapters []scenario) {
-	for _, c := range chapters {
+func runOneByOne(t *testing.T, scenarios []scenario) {
+	for _, c := range scenarios {
 		t.Run(c.title, c.run)
 	}
 }

@@ -31,7 +31,7 @@ func shellScript(text string) testbuilder.StepOption {
 	})
 }
 
-// untilReleased makes a step run until letGo is called.
+// untilReleased makes a step run until releaseStep is called.
 func untilReleased() testbuilder.StepOption {
 	return shellScript("sleep 3600 || true")
 }
@@ -188,7 +188,7 @@ func (s *sequenceTest) waitForRunningPod(step string) *corev1.Pod {
 	return found
 }
 
-// releaseStep ends a step that was created with held.
+// releaseStep ends a step that was created with untilReleased.
 func (s *sequenceTest) releaseStep(step string) {
 	s.t.Helper()
 	sendSignal(s.t, s.waitForRunningPod(step), "sleep", "TERM")

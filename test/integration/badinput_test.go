@@ -39,10 +39,10 @@ type badInput struct {
 	title string
 	// when is the phase in which the manifest is updated.
 	when string
-	// from is the source of the message, says its text.
-	from, says string
-	manifests  []*unstructured.Unstructured
-	body       []byte
+	// from is the source of the message.
+	from, message string
+	manifests     []*unstructured.Unstructured
+	body          []byte
 }
 
 // The sources of messages.
@@ -88,10 +88,10 @@ func TestBadInputWithoutAWebhook(t *testing.T) {
 		}
 		t.Run(input.title, func(t *testing.T) {
 			t.Parallel()
-			from, says := input.observe(t, nil, namespaceWithoutWebhook(t))
-			_, words, _ := strings.Cut(says, ": ")
-			if from != fromCondition || words == "" || !strings.HasSuffix(input.says, words) {
-				t.Errorf("the webhook says %q, the %s %q", input.says, from, says)
+			from, message := input.observe(t, nil, namespaceWithoutWebhook(t))
+			_, text, _ := strings.Cut(message, ": ")
+			if from != fromCondition || text == "" || !strings.HasSuffix(input.message, text) {
+				t.Errorf("the webhook's message is %q, and that of the %s is %q", input.message, from, message)
 			}
 		})
 	}
@@ -99,20 +99,20 @@ func TestBadInputWithoutAWebhook(t *testing.T) {
 
 // try applies the input and compares the message.
 func (b *badInput) try(t *testing.T, rules []string) {
-	from, says := b.observe(t, rules, namespace(t))
+	from, message := b.observe(t, rules, namespace(t))
 	if *updateBadInput {
-		b.from, b.says = from, says
+		b.from, b.message = from, message
 		b.write(t)
 		return
 	}
-	want := "from: " + b.from + "\nsays: " + b.says
-	if diff := cmp.Diff(want, "from: "+from+"\nsays: "+says); diff != "" {
+	want := "from: " + b.from + "\nmessage: " + b.message
+	if diff := cmp.Diff(want, "from: "+from+"\nmessage: "+message); diff != "" {
 		t.Errorf("%s (-want, +got):\n%s", b.file, diff)
 	}
 }
 
 // observe applies the input and returns the source and the text of the message.
-func (b *badInput) observe(t *testing.T, rules []string, ns string) (from, says string) {
+func (b *badInput) observe(t *testing.T, rules []string, ns string) (from, message string) {
 	warnings := &warningList{}
 	strict := strictClient(t, warnings)
 	last := len(b.manifests) - 1
@@ -154,7 +154,7 @@ func apply(ctx context.Context, strict client.Client, object *unstructured.Unstr
 }
 
 // observeCondition waits until the operator has accepted or rejected an object.
-func observeCondition(t *testing.T, key client.ObjectKey) (from, says string) {
+func observeCondition(t *testing.T, key client.ObjectKey) (from, message string) {
 	sj := &v1alpha1.SequentialJob{}
 	eventually(t, "the operator to observe "+key.String(), func() bool {
 		return cluster.Get(t.Context(), key, sj) == nil && sj.Status.ObservedGeneration == sj.Generation
@@ -310,8 +310,8 @@ func (b *badInput) readComment(text string) {
 		b.when = value
 	case key == "from":
 		b.from = value
-	case key == "says":
-		b.says = value
+	case key == "message":
+		b.message = value
 	}
 }
 
@@ -335,7 +335,7 @@ func (b *badInput) write(t *testing.T) {
 	if b.when != "" {
 		fmt.Fprintf(&text, "# when: %s\n", b.when)
 	}
-	fmt.Fprintf(&text, "# from: %s\n# says: %s\n", b.from, b.says)
+	fmt.Fprintf(&text, "# from: %s\n# message: %s\n", b.from, b.message)
 	text.Write(b.body)
 	if err := os.WriteFile(b.file, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)

@@ -156,15 +156,15 @@ func TestSequencesCompleteOnAnUnreliableNetwork(t *testing.T) {
 		}
 		return []fault{delivered, delivered, delivered, delivered, undelivered, answerIsLost}[rand.IntN(6)]
 	})
-	var stories []*sequenceTest
+	var sequences []*sequenceTest
 	for i := range 10 {
 		sj := testbuilder.SequentialJob(fmt.Sprintf("unreliable-%d", i), "").Step("a").Step("b", testbuilder.RecordOutput()).Step("c").Finally("d").Obj()
 		s := newSequenceTest(t, ns, sj)
 		sj.Spec.Template.Annotations[simDuration] = "100ms"
 		s.createSequence()
-		stories = append(stories, s)
+		sequences = append(sequences, s)
 	}
-	for _, s := range stories {
+	for _, s := range sequences {
 		s.waitForPhase(v1alpha1.PhaseCompleted)
 		if jobs := s.listJobs(); len(jobs) != 4 {
 			t.Errorf("%s: %d Jobs, want 4", s.sj.Name, len(jobs))

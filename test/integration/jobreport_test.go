@@ -65,7 +65,7 @@ func createJobs(t *testing.T, ns string, count int, managedBy *string) {
 	making.Wait()
 }
 
-// suspendedJobs creates Jobs, and waits until they exceed the thresholds of atOnce.
+// suspendedJobs creates Jobs, and waits until they exceed immediateThresholds.
 func suspendedJobs(t *testing.T, ns string, count int) {
 	t.Helper()
 	createJobs(t, ns, count, nil)

@@ -152,9 +152,9 @@ func TestRetainedWorkspaceIsKept(t *testing.T) {
 	}
 }
 
-func TestFinishedSequenceExpires(t *testing.T) {
+func TestFinishedSequenceIsDeletedAfterItsTTL(t *testing.T) {
 	t.Parallel()
-	s := createSequence(t, testbuilder.SequentialJob("short-lived", "").Step("a").TTLAfterFinished(2).Obj())
+	s := createSequence(t, testbuilder.SequentialJob("ttl", "").Step("a").TTLAfterFinished(2).Obj())
 	job := s.waitForJob("a")
 	s.succeedStep("a")
 	s.waitUntilDeleted(s.sj)

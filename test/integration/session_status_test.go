@@ -59,7 +59,7 @@ func TestSessionStatusIsStoredDespiteFailedWrites(t *testing.T) {
 }
 
 // Each session is deleted after it was read and before its status is written.
-func TestDeletingASessionDuringAStatusWriteIsNoError(t *testing.T) {
+func TestSessionDeletedDuringStatusWriteIsNoError(t *testing.T) {
 	ns := namespace(t)
 	var deleted atomic.Int64
 	before := sessionReconcileErrors(t)

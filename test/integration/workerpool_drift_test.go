@@ -129,7 +129,7 @@ func TestRevisionIsRestoredAfterExternalChanges(t *testing.T) {
 	}
 }
 
-func TestSettledPoolWritesOnlyItsStatus(t *testing.T) {
+func TestUnchangedPoolWritesOnlyItsStatus(t *testing.T) {
 	c := newPoolWithTwoWorkers(t)
 	for kind, p := range sharedObjectsOf(c) {
 		c.waitForObject("the "+kind+" to be created", p.object, p.isRestored)

@@ -147,8 +147,8 @@ func TestMissingScalerIsUnreachable(t *testing.T) {
 }
 
 func TestTLSConnectionToScaler(t *testing.T) {
-	authority := certtest.New(t)
-	certificate, key := authority.IssueCertificate()
+	certificate, key := certtest.NewCertificate(t)
+	otherCertificate, _ := certtest.NewCertificate(t)
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		t.Fatal(err)
@@ -159,8 +159,8 @@ func TestTLSConnectionToScaler(t *testing.T) {
 		tls  *broker.TLS
 		want broker.ErrorClass
 	}{
-		"the CA of the server":  {&broker.TLS{CA: authority.CertificatePEM}, ""},
-		"another CA":            {&broker.TLS{CA: certtest.New(t).CertificatePEM}, broker.ClassUnauthorized},
+		"the CA of the server":  {&broker.TLS{CA: certificate}, ""},
+		"another CA":            {&broker.TLS{CA: otherCertificate}, broker.ClassUnauthorized},
 		"the system's CAs only": {&broker.TLS{}, broker.ClassUnauthorized},
 		"no TLS":                {nil, broker.ClassUnreachable},
 	} {

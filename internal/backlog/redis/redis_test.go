@@ -144,8 +144,7 @@ func TestPasswordComesFromURLOrCredentials(t *testing.T) {
 }
 
 func TestTLSConnectionToRedis(t *testing.T) {
-	authority := certtest.New(t)
-	certificate, key := authority.IssueCertificate()
+	certificate, key := certtest.NewCertificate(t)
 	dir := t.TempDir()
 	file := func(name string, content []byte) string {
 		path := filepath.Join(dir, name)
@@ -159,18 +158,18 @@ func TestTLSConnectionToRedis(t *testing.T) {
 	unused.Stop()
 	_, port, _ := strings.Cut(unused.Address(), ":")
 	s := redistest.Start(t, "--tls-port", port, "--tls-cert-file", file("crt", certificate), "--tls-key-file", file("key", key),
-		"--tls-ca-cert-file", file("ca", authority.CertificatePEM))
+		"--tls-ca-cert-file", file("ca", certificate))
 	s.RunCLI("LPUSH", "jobs", "x")
 	url := "rediss://" + unused.Address()
 	for name, row := range map[string]struct {
 		tls  *broker.TLS
 		want broker.ErrorClass
 	}{
-		"with a client certificate":     {&broker.TLS{CA: authority.CertificatePEM, Certificate: certificate, Key: key}, ""},
-		"without a client certificate":  {&broker.TLS{CA: authority.CertificatePEM}, broker.ClassUnauthorized},
+		"with a client certificate":     {&broker.TLS{CA: certificate, Certificate: certificate, Key: key}, ""},
+		"without a client certificate":  {&broker.TLS{CA: certificate}, broker.ClassUnauthorized},
 		"unknown certificate authority": {nil, broker.ClassUnauthorized},
 		"invalid certificate authority": {&broker.TLS{CA: []byte("x")}, broker.ClassInvalid},
-		"invalid client key":            {&broker.TLS{CA: authority.CertificatePEM, Certificate: certificate, Key: []byte("x")}, broker.ClassInvalid},
+		"invalid client key":            {&broker.TLS{CA: certificate, Certificate: certificate, Key: []byte("x")}, broker.ClassInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reading, err := readList(t, broker.Credentials{URL: url, TLS: row.tls}, "jobs")

@@ -100,7 +100,7 @@ func eventually(t testing.TB, description string, condition func() bool) {
 func TestStatsMatchAsynqAndRedis(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
-	began := time.Now().Add(-time.Second)
+	startTime := time.Now().Add(-time.Second)
 	for n := range 5 {
 		b.enqueueTask(fmt.Sprint(n))
 	}
@@ -130,7 +130,7 @@ func TestStatsMatchAsynqAndRedis(t *testing.T) {
 			t.Errorf("%s: %d, asynq reports %d, redis-cli reports %d, want %d", title, row.got, row.asynq, row.redis, row.want)
 		}
 	}
-	if f.TotalArrivals != 8 || f.MeasuredTime.Before(began) || time.Until(f.MeasuredTime) > time.Minute {
+	if f.TotalArrivals != 8 || f.MeasuredTime.Before(startTime) || time.Until(f.MeasuredTime) > time.Minute {
 		t.Errorf("%+v", f)
 	}
 	// The oldest is the task that was due 100 s ago; without it, the oldest pending task.

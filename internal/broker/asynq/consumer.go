@@ -109,11 +109,9 @@ func (l *taskConsumer) executeRequest(r *fetchRequest, wait time.Duration, recei
 	l.requestChanged.Broadcast()
 	l.mu.Unlock()
 
-	timer := time.NewTimer(wait + serverResponseTimeout + responseGracePeriod)
-	defer timer.Stop()
 	select {
 	case <-r.done:
-	case <-timer.C:
+	case <-time.After(wait + serverResponseTimeout + responseGracePeriod):
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -69,10 +69,10 @@ func TestNextReturnsWithFirstTask(t *testing.T) {
 	if d := nextTask(t, consumer, 300*time.Millisecond); d != nil {
 		t.Fatal("an empty queue delivered a task")
 	}
-	began := time.Now()
+	startTime := time.Now()
 	time.AfterFunc(200*time.Millisecond, func() { b.enqueueTask("x") })
-	if d := nextTask(t, consumer, 10*time.Second); d == nil || time.Since(began) > 5*time.Second {
-		t.Errorf("after %s", time.Since(began))
+	if d := nextTask(t, consumer, 10*time.Second); d == nil || time.Since(startTime) > 5*time.Second {
+		t.Errorf("after %s", time.Since(startTime))
 	}
 }
 

@@ -2,15 +2,9 @@ package jetstream
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/certtest"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 )
 
@@ -135,19 +130,11 @@ func TestReconnectUsesCurrentCertificates(t *testing.T) {
 
 func selfSignedCertificate(t *testing.T) tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	pair, err := tls.X509KeyPair(certtest.NewCertificate(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
+	return pair
 }
 
 func TestPermissionViolationIsReported(t *testing.T) {

@@ -132,11 +132,9 @@ func (l *pullConsumer) pullMessages(ctx context.Context, r *pullRequest, receive
 	if err := l.nc.PublishRequest(l.pullSubject, p.inbox, body); err != nil {
 		return 0, l.fetchError(err)
 	}
-	timer := time.NewTimer(r.Expires + responseGracePeriod)
-	defer timer.Stop()
 	select {
 	case <-p.done:
-	case <-timer.C:
+	case <-time.After(r.Expires + responseGracePeriod):
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,7 +24,7 @@ func TestAFailedExportDoesNotAffectTheJobReport(t *testing.T) {
 		get  func(context.Context) error
 		want string
 	}{
-		"reading it takes too long": {func(ctx context.Context) error {
+		"reading the Report times out": {func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}, "Timeout"},
@@ -48,10 +48,10 @@ func TestAFailedExportDoesNotAffectTheJobReport(t *testing.T) {
 					},
 				})
 				scanned, failed := testbuilder.MetricValue(t, "yardmaster_jobreport_writes_total", "changed"), testbuilder.MetricValue(t, "yardmaster_jobreport_openreports_errors_total", row.want)
-				began := time.Now()
+				startTime := time.Now()
 				cluster.reconcileAll()
-				if took := time.Since(began); took > maxExportDuration {
-					t.Errorf("the export took %s, want at most %s", took, maxExportDuration)
+				if elapsed := time.Since(startTime); elapsed > maxExportDuration {
+					t.Errorf("the export took %s, want at most %s", elapsed, maxExportDuration)
 				}
 				for _, namespace := range []string{"a", "b"} {
 					cluster.assertReportReady(namespace)

@@ -133,7 +133,7 @@ func (f *fakeCluster) storedStatus(namespace string) *v1alpha1.JobReportStatus {
 	return &report.Status
 }
 
-// addJobs adds Jobs that were created that long before testTime.
+// addJobs adds Jobs that were created the given duration before testTime.
 func (f *fakeCluster) addJobs(namespace string, count int, age time.Duration) {
 	for range count {
 		job := batchv1.Job{}
@@ -275,7 +275,7 @@ func TestAScanThatFailsKeepsTheLastGoodFindings(t *testing.T) {
 	}{
 		"permission is missing":                {failFromPage(0, errForbidden), "Forbidden"},
 		"permission is lost between two pages": {failFromPage(1, errForbidden), "Forbidden"},
-		"a page takes too long":                {failFromPage(1, fmt.Errorf("page: %w", context.DeadlineExceeded)), "Timeout"},
+		"a page times out":                     {failFromPage(1, fmt.Errorf("page: %w", context.DeadlineExceeded)), "Timeout"},
 		"the API server reports a timeout":     {failFromPage(0, apierrors.NewTimeoutError("slow", 1)), "Timeout"},
 		"the API server stops between pages":   {failFromPage(2, errConnectionRefused), "PartialList"},
 		"the API server is unavailable":        {failFromPage(0, errConnectionRefused), "ListFailed"},
@@ -547,10 +547,10 @@ func TestAScanIsAbandonedAfterItsMaximumDuration(t *testing.T) {
 				return ctx.Err()
 			},
 		})
-		began := time.Now()
+		startTime := time.Now()
 		cluster.reconcileAll()
-		if took := time.Since(began); took != maxScanDuration {
-			t.Errorf("the scan took %s, want %s", took, maxScanDuration)
+		if elapsed := time.Since(startTime); elapsed != maxScanDuration {
+			t.Errorf("the scan took %s, want %s", elapsed, maxScanDuration)
 		}
 		cluster.assertScanFailed("a", "Timeout")
 		cluster.assertReportReady("b")

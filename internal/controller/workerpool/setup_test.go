@@ -17,7 +17,7 @@ func TestPoolIsReconciledWhenItsQueueBecomesReady(t *testing.T) {
 		"created on its broker":    {"", metav1.ConditionTrue, true},
 		"ready again":              {metav1.ConditionFalse, metav1.ConditionTrue, true},
 		"still ready, other stats": {metav1.ConditionTrue, metav1.ConditionTrue, false},
-		"not ready any more":       {metav1.ConditionTrue, metav1.ConditionFalse, false},
+		"no longer ready":          {metav1.ConditionTrue, metav1.ConditionFalse, false},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {

@@ -58,7 +58,7 @@ func TestContainerLogsOfAStep(t *testing.T) {
 		all  bool
 		want []containerLog
 	}{
-		"only of the Job in the status": {
+		"only logs of the Job in the status": {
 			running,
 			[]corev1.Pod{
 				stepPod(plain, "load", "j1", "a", 0, testbuilder.Pod("load").Exited(1, "")),
@@ -67,7 +67,7 @@ func TestContainerLogsOfAStep(t *testing.T) {
 			false,
 			[]containerLog{{owner: "load", podName: "j2-b", container: "load", label: "load"}},
 		},
-		"of all attempts, the oldest first": {
+		"logs of all attempts, the oldest first": {
 			running,
 			[]corev1.Pod{
 				stepPod(plain, "load", "j2", "b", 1, testbuilder.Pod("load").Running()),
@@ -79,17 +79,17 @@ func TestContainerLogsOfAStep(t *testing.T) {
 				{owner: "load", podName: "j2-b", container: "load", label: "load/b"},
 			},
 		},
-		"not of a Pod with the labels and another owner": {running, []corev1.Pod{unrelated}, false, []containerLog{}},
-		"not of another step": {
+		"a Pod with the labels and another owner is ignored": {running, []corev1.Pod{unrelated}, false, []containerLog{}},
+		"a Pod of another step is ignored": {
 			running, []corev1.Pod{stepPod(plain, "extract", "j2", "a", 0, testbuilder.Pod("extract").Running())}, false, []containerLog{},
 		},
-		"of any Job of the step before there is a status": {
+		"logs of any Job of the step if there is no status yet": {
 			plain,
 			[]corev1.Pod{stepPod(plain, "load", "j1", "a", 0, testbuilder.Pod("load").Running())},
 			false,
 			[]containerLog{{owner: "load", podName: "j1-a", container: "load", label: "load"}},
 		},
-		"a step with retries has Pod names in its labels from the first Pod on": {
+		"the label of a step with retries contains the Pod name, even with one Pod": {
 			retried,
 			[]corev1.Pod{stepPod(plain, "load", "j2", "a", 0, testbuilder.Pod("load").Running())},
 			false,
@@ -110,7 +110,7 @@ func TestContainerLogsOfAStep(t *testing.T) {
 			false,
 			[]containerLog{{owner: "load", podName: "j2-x", container: "load", restartCount: 2, label: "load"}},
 		},
-		"a restarted container also has the log of the start before, with all attempts": {
+		"with all attempts, a restarted container also has the log of its previous start": {
 			running,
 			[]corev1.Pod{restarted},
 			true,
@@ -137,12 +137,12 @@ func TestMissingLogReason(t *testing.T) {
 		pods []*corev1.Pod
 		want string
 	}{
-		"the step has not started":            {sequence(), nil, ""},
-		"the step was skipped":                {withStepStatus(sequence(), "load", v1alpha1.StepSkipped, ""), nil, ""},
-		"its Job was refused":                 {withStepStatus(sequence(), "load", v1alpha1.StepFailed, ""), nil, "step load has no log: no Job was created for it"},
-		"its Pod is deleted":                  {withStepStatus(sequence(), "load", v1alpha1.StepSucceeded, "j1"), nil, "step load has no log: its Job j1 no longer has a Pod"},
-		"its image cannot be pulled":          {withStepStatus(sequence(), "load", v1alpha1.StepStarting, "j1"), []*corev1.Pod{&pulling}, "step load has no log: no container of Pod j1-a has started: ErrImagePull"},
-		"it has a Pod before it has a status": {sequence(), []*corev1.Pod{&pulling}, "step load has no log: no container of Pod j1-a has started: ErrImagePull"},
+		"the step has not started":             {sequence(), nil, ""},
+		"the step was skipped":                 {withStepStatus(sequence(), "load", v1alpha1.StepSkipped, ""), nil, ""},
+		"the Job was refused":                  {withStepStatus(sequence(), "load", v1alpha1.StepFailed, ""), nil, "step load has no log: no Job was created for it"},
+		"the Pod was deleted":                  {withStepStatus(sequence(), "load", v1alpha1.StepSucceeded, "j1"), nil, "step load has no log: its Job j1 no longer has a Pod"},
+		"the image cannot be pulled":           {withStepStatus(sequence(), "load", v1alpha1.StepStarting, "j1"), []*corev1.Pod{&pulling}, "step load has no log: no container of Pod j1-a has started: ErrImagePull"},
+		"the step has a Pod but no status yet": {sequence(), []*corev1.Pod{&pulling}, "step load has no log: no container of Pod j1-a has started: ErrImagePull"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := missingLogReason(row.sj, "load", row.pods); got != row.want {

@@ -111,10 +111,10 @@ func TestLogLines(t *testing.T) {
 		options StreamOptions
 		want    string
 	}{
-		"each line has its step":           {logLine(1, "one") + logLine(2, "two"), StreamOptions{}, "load | one\nload | two\n"},
-		"with timestamps on request":       {logLine(1, "one"), StreamOptions{Timestamps: true}, "load | " + logLine(1, "one")},
+		"each line starts with its step":   {logLine(1, "one") + logLine(2, "two"), StreamOptions{}, "load | one\nload | two\n"},
+		"timestamps on request":            {logLine(1, "one"), StreamOptions{Timestamps: true}, "load | " + logLine(1, "one")},
 		"empty lines are printed":          {logLine(1, ""), StreamOptions{}, "load | \n"},
-		"in the step's color":              {logLine(1, "one"), StreamOptions{Style: terminal.Style{ColorEnabled: true}}, "\x1b[36mload |\x1b[0m one\n"},
+		"the color of the step":            {logLine(1, "one"), StreamOptions{Style: terminal.Style{ColorEnabled: true}}, "\x1b[36mload |\x1b[0m one\n"},
 		"lines with the same timestamp":    {logLine(1, "one") + logLine(1, "two"), StreamOptions{}, "load | one\nload | two\n"},
 		"a last line without a newline":    {"2026-03-01T12:00:01Z one", StreamOptions{}, "load | one\n"},
 		"a line without a timestamp":       {"unable to retrieve container logs\n", StreamOptions{}, "load | unable to retrieve container logs\n"},
@@ -162,10 +162,10 @@ func TestUnavailableLogs(t *testing.T) {
 		wantErr string
 		errOut  string
 	}{
-		"a deleted Pod gives a notice":     {nil, false, "", "step load has no log: Pod j1-a is deleted\n"},
-		"a missing permission is an error": {[]recording{{error: forbidden}}, true, "not permitted", ""},
-		"an unreachable node is an error":  {[]recording{{error: unavailable}}, false, "log of Pod j1-a, container load: node is unreachable", ""},
-		"with follow, only after a retry":  {[]recording{{error: unavailable}, {error: unavailable}}, true, "node is unreachable", "log of Pod j1-a: node is unreachable; retrying\n"},
+		"a deleted Pod gives a notice":                      {nil, false, "", "step load has no log: Pod j1-a is deleted\n"},
+		"a missing permission is an error":                  {[]recording{{error: forbidden}}, true, "not permitted", ""},
+		"an unreachable node is an error":                   {[]recording{{error: unavailable}}, false, "log of Pod j1-a, container load: node is unreachable", ""},
+		"with follow, an unreachable node is retried first": {[]recording{{error: unavailable}, {error: unavailable}}, true, "node is unreachable", "log of Pod j1-a: node is unreachable; retrying\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sj, pods := finishedSequence()

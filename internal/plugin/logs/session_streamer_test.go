@@ -51,16 +51,16 @@ func TestSessionLogs(t *testing.T) {
 		options     StreamOptions
 		out, errOut string
 	}{
-		"of the last attempt":               {sessionWithJob("", "talk-r1-a9", "talk-r1-a10"), []corev1.Pod{second, first}, StreamOptions{}, "r1-a10 | two\n", ""},
-		"of the current attempt":            {sessionWithJob("talk-r1-a10", "talk-r1-a9"), []corev1.Pod{second, first}, StreamOptions{}, "r1-a10 | two\n", ""},
-		"of all attempts, the oldest first": {sessionWithJob("talk-r1-a10", "talk-r1-a9"), []corev1.Pod{second, first}, StreamOptions{AllAttempts: true}, "r1-a9 | one\nr1-a10 | two\n", ""},
-		"not of another Pod":                {sessionWithJob("talk-r1-a11"), []corev1.Pod{unrelated}, StreamOptions{}, "", "attempt r1-a11 has no log: its Job talk-r1-a11 has no Pod\n"},
-		"before the first attempt":          {sessionWithJob(""), nil, StreamOptions{}, "", "no logs yet: no attempt has started\n"},
-		"when the Pod is deleted":           {sessionWithJob("", "talk-r1-a9"), nil, StreamOptions{}, "", "attempt r1-a9 has no log: its Job talk-r1-a9 has no Pod\n"},
-		"when the container does not start": {
+		"logs of the last attempt":               {sessionWithJob("", "talk-r1-a9", "talk-r1-a10"), []corev1.Pod{second, first}, StreamOptions{}, "r1-a10 | two\n", ""},
+		"logs of the current attempt":            {sessionWithJob("talk-r1-a10", "talk-r1-a9"), []corev1.Pod{second, first}, StreamOptions{}, "r1-a10 | two\n", ""},
+		"logs of all attempts, the oldest first": {sessionWithJob("talk-r1-a10", "talk-r1-a9"), []corev1.Pod{second, first}, StreamOptions{AllAttempts: true}, "r1-a9 | one\nr1-a10 | two\n", ""},
+		"an unrelated Pod is ignored":            {sessionWithJob("talk-r1-a11"), []corev1.Pod{unrelated}, StreamOptions{}, "", "attempt r1-a11 has no log: its Job talk-r1-a11 has no Pod\n"},
+		"no attempt yet":                         {sessionWithJob(""), nil, StreamOptions{}, "", "no logs yet: no attempt has started\n"},
+		"the Pod was deleted":                    {sessionWithJob("", "talk-r1-a9"), nil, StreamOptions{}, "", "attempt r1-a9 has no log: its Job talk-r1-a9 has no Pod\n"},
+		"the container does not start": {
 			sessionWithJob("talk-r1-a11"), []corev1.Pod{starting}, StreamOptions{}, "", "attempt r1-a11 has no log: container runner of Pod talk-r1-a11-x has not started: ImagePullBackOff\n",
 		},
-		"of a container that does not exist": {
+		"a container that does not exist": {
 			sessionWithJob("talk-r1-a10"), []corev1.Pod{second}, StreamOptions{Container: "proxy"}, "", "attempt r1-a10 has no log: container proxy of Pod talk-r1-a10-x has not started\n",
 		},
 	} {

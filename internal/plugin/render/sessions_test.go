@@ -160,7 +160,7 @@ func TestSessionChangesAreReportedOnce(t *testing.T) {
 	}
 }
 
-func TestSessionResultShowsWhatTheRunnerReported(t *testing.T) {
+func TestSessionResultShowsTheReportOfTheRunner(t *testing.T) {
 	s := runningSession(completeAttempt, func(s *v1alpha1.AgenticSession) {
 		s.Status.Result.CostUSD = new(v1alpha1.Number("0.1"))
 		s.Status.Result.Usage = &apiextensionsv1.JSON{Raw: []byte(`{"tokens":12}`)}

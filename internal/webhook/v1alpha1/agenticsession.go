@@ -27,7 +27,7 @@ const userContextField = "userContext"
 // SetupAgenticSession adds the webhooks for AgenticSessions to the manager.
 func SetupAgenticSession(mgr ctrl.Manager) error {
 	mgr.GetWebhookServer().Register(mutatePath, &admission.Webhook{Handler: sessionCreatorHandler{}})
-	return agenticSessionValidator(mgr.GetClient()).setup(mgr, &v1alpha1.AgenticSession{})
+	return agenticSessionValidator(mgr.GetClient()).Setup(mgr)
 }
 
 // sessionCreatorHandler records a session's creator. It works on unstructured objects and changes
@@ -91,6 +91,7 @@ func creatorContext(user *authenticationv1.UserInfo, spec map[string]any) map[st
 func agenticSessionValidator(reader client.Reader) *specValidator[*v1alpha1.AgenticSession] {
 	return &specValidator[*v1alpha1.AgenticSession]{
 		kind:     "AgenticSession",
+		object:   &v1alpha1.AgenticSession{},
 		specOf:   func(s *v1alpha1.AgenticSession) any { return s.Spec },
 		validate: session.Validate,
 		warn: func(ctx context.Context, s *v1alpha1.AgenticSession) admission.Warnings {

@@ -22,9 +22,9 @@ func invalidQueueSpec() v1alpha1.QueueSpec {
 }
 
 func TestInvalidQueueIsRefusedOnCreate(t *testing.T) {
-	_, err := queueValidator.ValidateCreate(t.Context(), queueOf(invalidQueueSpec()))
+	_, err := QueueValidator.ValidateCreate(t.Context(), queueOf(invalidQueueSpec()))
 	wantFields(t, err, []string{"spec.maxInFlight"})
-	_, err = queueValidator.ValidateCreate(t.Context(), queueOf(v1alpha1.QueueSpec{}))
+	_, err = QueueValidator.ValidateCreate(t.Context(), queueOf(v1alpha1.QueueSpec{}))
 	wantFields(t, err, nil)
 }
 
@@ -34,7 +34,7 @@ func TestQueueFieldsThatTheEngineDoesNotEnforceCauseWarnings(t *testing.T) {
 		Lease:     &v1alpha1.Duration{Duration: metav1.Duration{Duration: 30 * time.Second}},
 		Retention: &v1alpha1.Retention{MaxAge: v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Hour}}},
 	})
-	warnings, err := queueValidator.ValidateCreate(t.Context(), q)
+	warnings, err := QueueValidator.ValidateCreate(t.Context(), q)
 	want := []string{
 		"spec.broker.engine: Asynq is experimental: it depends on how asynq stores its tasks, which asynq may change",
 		"spec.maxBacklog: not enforced: asynq cannot reject messages from producers",
@@ -75,7 +75,7 @@ func TestInvalidQueueIsRefusedOnUpdate(t *testing.T) {
 			before := queueOf(row.before)
 			after := before.DeepCopy()
 			row.edit(after)
-			warnings, err := queueValidator.ValidateUpdate(t.Context(), before, after)
+			warnings, err := QueueValidator.ValidateUpdate(t.Context(), before, after)
 			wantFields(t, err, row.want)
 			if diff := cmp.Diff(row.warns, []string(warnings)); diff != "" {
 				t.Errorf("warnings (-want, +got):\n%s", diff)
@@ -88,12 +88,12 @@ func TestInvalidPolicyIsRefused(t *testing.T) {
 	invalid := &v1alpha1.Policy{Spec: v1alpha1.PolicySpec{
 		Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Near"}}},
 	}}
-	_, err := policyValidator.ValidateCreate(t.Context(), invalid)
+	_, err := PolicyValidator.ValidateCreate(t.Context(), invalid)
 	wantFields(t, err, []string{"spec.selector"})
-	_, err = policyValidator.ValidateUpdate(t.Context(), &v1alpha1.Policy{}, invalid)
+	_, err = PolicyValidator.ValidateUpdate(t.Context(), &v1alpha1.Policy{}, invalid)
 	wantFields(t, err, []string{"spec.selector"})
-	_, err = policyValidator.ValidateUpdate(t.Context(), invalid, invalid)
+	_, err = PolicyValidator.ValidateUpdate(t.Context(), invalid, invalid)
 	wantFields(t, err, nil)
-	_, err = policyValidator.ValidateCreate(t.Context(), &v1alpha1.Policy{})
+	_, err = PolicyValidator.ValidateCreate(t.Context(), &v1alpha1.Policy{})
 	wantFields(t, err, nil)
 }

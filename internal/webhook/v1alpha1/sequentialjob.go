@@ -7,20 +7,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/sequence"
 )
 
-// SetupSequentialJob adds the webhook for SequentialJobs to the manager.
-func SetupSequentialJob(mgr ctrl.Manager) error {
-	return sequentialJobValidator.setup(mgr, &v1alpha1.SequentialJob{})
-}
-
-var sequentialJobValidator = &specValidator[*v1alpha1.SequentialJob]{
+// SequentialJobValidator validates SequentialJobs.
+var SequentialJobValidator = &specValidator[*v1alpha1.SequentialJob]{
 	kind:           "SequentialJob",
+	object:         &v1alpha1.SequentialJob{},
 	specOf:         func(sj *v1alpha1.SequentialJob) any { return sj.Spec },
 	validate:       validateSequentialJob,
 	warn:           sequentialJobWarnings,

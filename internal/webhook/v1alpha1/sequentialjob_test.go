@@ -49,7 +49,7 @@ func TestInvalidSequentialJobIsRefusedOnCreate(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := sequentialJobValidator.ValidateCreate(t.Context(), test.sj)
+			_, err := SequentialJobValidator.ValidateCreate(t.Context(), test.sj)
 			wantFields(t, err, test.want)
 		})
 	}
@@ -126,7 +126,7 @@ func TestInvalidSequentialJobIsRefusedOnUpdate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			after := test.before.DeepCopy()
 			test.edit(after)
-			warnings, err := sequentialJobValidator.ValidateUpdate(t.Context(), test.before, after)
+			warnings, err := SequentialJobValidator.ValidateUpdate(t.Context(), test.before, after)
 			wantFields(t, err, test.want)
 			if diff := cmp.Diff(test.wantWarnings, []string(warnings)); diff != "" {
 				t.Errorf("warnings (-want, +got):\n%s", diff)

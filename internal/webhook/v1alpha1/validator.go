@@ -16,6 +16,8 @@ import (
 // specValidator validates the objects of one kind when their spec is created or changed.
 type specValidator[T client.Object] struct {
 	kind string
+	// object is an empty object of the kind.
+	object T
 	// specOf returns the part of an object that is validated.
 	specOf func(T) any
 	// validate and warn check a spec. warn is optional.
@@ -27,9 +29,9 @@ type specValidator[T client.Object] struct {
 	warnChange     func(before, after T) admission.Warnings
 }
 
-// setup adds the validator to the manager.
-func (v *specValidator[T]) setup(mgr ctrl.Manager, object T) error {
-	return ctrl.NewWebhookManagedBy(mgr, object).WithValidator(v).Complete()
+// Setup adds the webhook to the manager.
+func (v *specValidator[T]) Setup(mgr ctrl.Manager) error {
+	return ctrl.NewWebhookManagedBy(mgr, v.object).WithValidator(v).Complete()
 }
 
 // ValidateCreate implements admission.Validator.

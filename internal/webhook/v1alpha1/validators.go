@@ -5,7 +5,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -14,13 +13,10 @@ import (
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
 
-// SetupPolicy adds the webhook for Policies to the manager.
-func SetupPolicy(mgr ctrl.Manager) error {
-	return policyValidator.setup(mgr, &v1alpha1.Policy{})
-}
-
-var policyValidator = &specValidator[*v1alpha1.Policy]{
+// PolicyValidator validates Policies.
+var PolicyValidator = &specValidator[*v1alpha1.Policy]{
 	kind:     "Policy",
+	object:   &v1alpha1.Policy{},
 	specOf:   func(p *v1alpha1.Policy) any { return p.Spec },
 	validate: validatePolicy,
 }
@@ -32,13 +28,10 @@ func validatePolicy(p *v1alpha1.Policy) field.ErrorList {
 	return nil
 }
 
-// SetupQueue adds the webhook for Queues to the manager.
-func SetupQueue(mgr ctrl.Manager) error {
-	return queueValidator.setup(mgr, &v1alpha1.Queue{})
-}
-
-var queueValidator = &specValidator[*v1alpha1.Queue]{
+// QueueValidator validates Queues.
+var QueueValidator = &specValidator[*v1alpha1.Queue]{
 	kind:       "Queue",
+	object:     &v1alpha1.Queue{},
 	specOf:     func(q *v1alpha1.Queue) any { return q.Spec },
 	validate:   queue.Validate,
 	warn:       queueWarnings,
@@ -55,13 +48,10 @@ func queueWarnings(_ context.Context, q *v1alpha1.Queue) admission.Warnings {
 	return warnings
 }
 
-// SetupWorkerPool adds the webhook for WorkerPools to the manager.
-func SetupWorkerPool(mgr ctrl.Manager) error {
-	return workerPoolValidator.setup(mgr, &v1alpha1.WorkerPool{})
-}
-
-var workerPoolValidator = &specValidator[*v1alpha1.WorkerPool]{
+// WorkerPoolValidator validates WorkerPools.
+var WorkerPoolValidator = &specValidator[*v1alpha1.WorkerPool]{
 	kind:     "WorkerPool",
+	object:   &v1alpha1.WorkerPool{},
 	specOf:   func(wp *v1alpha1.WorkerPool) any { return wp.Spec },
 	validate: pool.ValidateSpec,
 	warn:     workerPoolWarnings,

@@ -18,16 +18,16 @@ func TestInvalidWorkerPoolIsRefused(t *testing.T) {
 		Name: v1alpha1.WorkerContainer, Env: []corev1.EnvVar{{Name: "YARDMASTER_POOL", Value: "mine"}},
 	}}}}
 	want := []string{"spec.template.spec.containers[0].env[0].name"}
-	_, err := workerPoolValidator.ValidateCreate(t.Context(), reserved)
+	_, err := WorkerPoolValidator.ValidateCreate(t.Context(), reserved)
 	wantFields(t, err, want)
-	_, err = workerPoolValidator.ValidateUpdate(t.Context(), valid, reserved)
+	_, err = WorkerPoolValidator.ValidateUpdate(t.Context(), valid, reserved)
 	wantFields(t, err, want)
-	_, err = workerPoolValidator.ValidateCreate(t.Context(), valid)
+	_, err = WorkerPoolValidator.ValidateCreate(t.Context(), valid)
 	wantFields(t, err, nil)
 
 	relabelled := reserved.DeepCopy()
 	relabelled.Labels = map[string]string{"a": "b"}
-	_, err = workerPoolValidator.ValidateUpdate(t.Context(), reserved, relabelled)
+	_, err = WorkerPoolValidator.ValidateUpdate(t.Context(), reserved, relabelled)
 	wantFields(t, err, nil)
 }
 
@@ -35,7 +35,7 @@ func TestWorkerPoolWarnings(t *testing.T) {
 	wp := &v1alpha1.WorkerPool{}
 	wp.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal}
 	wp.Spec.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 1, DryRun: true}
-	warnings, err := workerPoolValidator.ValidateCreate(t.Context(), wp)
+	warnings, err := WorkerPoolValidator.ValidateCreate(t.Context(), wp)
 	if err != nil || len(warnings) != 2 ||
 		!strings.HasPrefix(warnings[0], "spec.drain.mode: ") || !strings.HasPrefix(warnings[1], "spec.autoscaling.dryRun: ") {
 		t.Errorf("%q, %v", warnings, err)

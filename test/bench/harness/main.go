@@ -51,20 +51,23 @@ func PositiveFlag(number *int, name, usage string) {
 	})
 }
 
-// RunOnCluster parses the flags, connects to the control plane of -kubeconfig or starts one,
-// builds the operator, prints the machine, and then measures.
-func RunOnCluster(ctx context.Context, measure func(ctx context.Context, c *Cluster, operatorBinary string) error) error {
-	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of a running control plane; if empty, a local one is started")
-	flag.Parse()
-	c, end, err := OpenCluster(ctx, *kubeconfig)
-	if err != nil {
-		return err
-	}
-	defer end()
-	binary, err := BuildOperator(ctx)
-	if err != nil {
-		return err
-	}
-	PrintMachine()
-	return measure(ctx, c, binary)
+// RunOnCluster is the main function of a benchmark that needs a cluster. It parses the flags,
+// connects to the control plane of -kubeconfig or starts one, builds the operator, prints the
+// machine, and then measures.
+func RunOnCluster(measure func(ctx context.Context, c *Cluster, operatorBinary string) error) {
+	RunMain(func(ctx context.Context) error {
+		kubeconfig := flag.String("kubeconfig", "", "kubeconfig of a running control plane; if empty, a local one is started")
+		flag.Parse()
+		c, end, err := OpenCluster(ctx, *kubeconfig)
+		if err != nil {
+			return err
+		}
+		defer end()
+		binary, err := BuildOperator(ctx)
+		if err != nil {
+			return err
+		}
+		PrintMachine()
+		return measure(ctx, c, binary)
+	}, nil)
 }

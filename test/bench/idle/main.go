@@ -19,14 +19,12 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-func main() { harness.RunMain(runBenchmark, nil) }
-
-func runBenchmark(ctx context.Context) error {
+func main() {
 	env := &environment{Environment: "bench-idle", pools: 1000}
 	harness.PositiveFlag(&env.pools, "pools", "number of WorkerPools, each with a Queue")
 	flag.DurationVar(&env.settle, "settle", 30*time.Second, "pause between the first reconciliations and the measurement at rest")
 	flag.DurationVar(&env.window, "window", time.Minute, "duration of the measurement at rest")
-	return harness.RunOnCluster(ctx, env.measureUsage)
+	harness.RunOnCluster(env.measureUsage)
 }
 
 func (env *environment) measureUsage(ctx context.Context, c *harness.Cluster, operatorBinary string) error {

@@ -23,14 +23,12 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-func main() { harness.RunMain(runBenchmark, nil) }
-
-func runBenchmark(ctx context.Context) error {
+func main() {
 	b := &benchmark{queueCounts: []int{1, 100}, outages: 5}
 	flag.Func("queues", "comma-separated numbers of Queues, one measurement each (default 1,100)", b.parseQueueCounts)
 	harness.PositiveFlag(&b.outages, "outages", "number of outages")
 	flag.DurationVar(&b.down, "down", 20*time.Second, "minimum duration of an outage; after 20s the interval between reconnects no longer grows")
-	return harness.RunOnCluster(ctx, b.measureEnvironments)
+	harness.RunOnCluster(b.measureEnvironments)
 }
 
 // benchmark has the values of the flags.

@@ -19,14 +19,12 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-func main() { harness.RunMain(runBenchmark, nil) }
-
-func runBenchmark(ctx context.Context) error {
+func main() {
 	env := &environment{Environment: "bench-reaction", trials: 20, burstMessages: 5000}
 	harness.PositiveFlag(&env.trials, "trials", "number of trials")
 	harness.PositiveFlag(&env.burstMessages, "jobs", "number of messages in a trial")
 	flag.IntVar(&env.idlePools, "idle-pools", 9, "number of other pools, which are idle")
-	return harness.RunOnCluster(ctx, env.measureReactions)
+	harness.RunOnCluster(env.measureReactions)
 }
 
 func (env *environment) measureReactions(ctx context.Context, c *harness.Cluster, operatorBinary string) error {

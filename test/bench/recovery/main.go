@@ -20,13 +20,11 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-func main() { harness.RunMain(runBenchmark, nil) }
-
-func runBenchmark(ctx context.Context) error {
+func main() {
 	b := &benchmark{durations: []time.Duration{2 * time.Second, 20 * time.Second, time.Minute, 100 * time.Second}, times: 5}
 	flag.Func("outages", "comma-separated durations of outages, without the start of the API server (default 2s,20s,60s,100s)", b.parseDurations)
 	harness.PositiveFlag(&b.times, "times", "number of outages of each duration")
-	return harness.RunOnCluster(ctx, b.measureOutages)
+	harness.RunOnCluster(b.measureOutages)
 }
 
 // benchmark has the values of the flags.

@@ -20,15 +20,13 @@ import (
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
-func main() { harness.RunMain(runBenchmark, nil) }
-
-func runBenchmark(ctx context.Context) error {
+func main() {
 	env := &environment{Environment: "bench-sessions", sessions: 1000, burst: 100, bursts: 5, single: 50}
 	harness.PositiveFlag(&env.sessions, "sessions", "number of sessions that run during the benchmark")
 	harness.PositiveFlag(&env.burst, "burst", "number of sessions that are created and deleted at once")
 	harness.PositiveFlag(&env.bursts, "bursts", "number of bursts")
 	harness.PositiveFlag(&env.single, "single", "number of sessions that are created one at a time")
-	return harness.RunOnCluster(ctx, env.measureSessions)
+	harness.RunOnCluster(env.measureSessions)
 }
 
 func (env *environment) measureSessions(ctx context.Context, c *harness.Cluster, operatorBinary string) error {

@@ -75,9 +75,9 @@ func TestExamplesPassPodSecurityRestricted(t *testing.T) {
 			pod, container := template.Spec.SecurityContext, template.Spec.Containers[0].SecurityContext
 			switch {
 			case pod == nil || pod.RunAsNonRoot == nil || !*pod.RunAsNonRoot || pod.SeccompProfile == nil:
-				t.Error("its Pods may run as root, or without a seccomp profile")
+				t.Error("its Pods can run as root, or without a seccomp profile")
 			case container == nil || container.AllowPrivilegeEscalation == nil || *container.AllowPrivilegeEscalation || container.Capabilities == nil:
-				t.Error("its containers may gain privileges, or keep capabilities")
+				t.Error("its containers can gain privileges or keep capabilities")
 			}
 		})
 	}

@@ -51,9 +51,9 @@ func SessionExamples() []SessionExample {
 			Summary:  "Echoed 2 lines", Cost: "0.24",
 		},
 		{
-			Name: "paint",
+			Name: "pause",
 			Actions: []SessionAction{
-				{v1alpha1.SessionRunning, 3 * time.Second, "paint is running. Stopping it:", `{"spec":{"operatingMode":"Stopped"}}`},
+				{v1alpha1.SessionRunning, 3 * time.Second, "pause is running. Stopping it:", `{"spec":{"operatingMode":"Stopped"}}`},
 				{v1alpha1.SessionStopped, 2 * time.Second, "Its workspace is kept. Restarting it:", `{"spec":{"operatingMode":"Running"}}`},
 			},
 			Phase:    v1alpha1.SessionCompleted,
@@ -62,7 +62,7 @@ func SessionExamples() []SessionExample {
 			Summary: "Echoed 1 lines, resumed after line 1",
 		},
 		{
-			Name:     "dig",
+			Name:     "slow",
 			Phase:    v1alpha1.SessionFailed,
 			Attempts: []string{"Failed: DeadlineExceeded"},
 			Summary:  "Echoed 1 lines",
