@@ -4,6 +4,7 @@ package core
 
 import (
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -63,7 +64,7 @@ type Refusal struct {
 func AsRefusal(err error, refused Refusal) *Refusal {
 	switch refused.Class = apierror.ClassOf(err); refused.Class {
 	case apierror.Invalid, apierror.PolicyDenied, apierror.QuotaExceeded:
-		refused.Message = err.Error()
+		refused.Message = strings.TrimSpace(err.Error())
 		return &refused
 	default:
 		return nil

@@ -72,7 +72,7 @@ func (r *Reconciler) cleanup(ctx context.Context, s *v1alpha1.AgenticSession, de
 // created it without receiving the answer, or if the cache is behind.
 func (r *Reconciler) createJob(ctx context.Context, s *v1alpha1.AgenticSession, decision *session.Decision) (*core.Refusal, error) {
 	err := r.client.Create(ctx, decision.DryRunPod.DeepCopy(), client.DryRunAll, fieldOwner)
-	if refusal, err := asRefusal(err, "Pod", decision.DryRunPod.GenerateName); refusal != nil || err != nil {
+	if refusal, err := kube.AsRefusal(err, core.Refusal{Kind: "Pod", Name: decision.DryRunPod.GenerateName}); refusal != nil || err != nil {
 		return refusal, err
 	}
 	job := decision.CreateJob.DeepCopy()
@@ -88,23 +88,11 @@ func (r *Reconciler) createJob(ctx context.Context, s *v1alpha1.AgenticSession, 
 			return core.NameTaken(core.Refusal{Kind: "Job", Name: job.Name}, "AgenticSession"), nil
 		}
 		job = existing
-	} else if refusal, err := asRefusal(err, "Job", job.Name); refusal != nil || err != nil {
+	} else if refusal, err := kube.AsRefusal(err, core.Refusal{Kind: "Job", Name: job.Name}); refusal != nil || err != nil {
 		return refusal, err
 	}
 	r.createdJobs.Set(s, createdJob{job.Name, job.UID})
 	return nil, nil
-}
-
-// asRefusal returns a refusal if the API server does not accept the object as it is, and any other
-// error as an error.
-func asRefusal(err error, kind, name string) (*core.Refusal, error) {
-	if refusal := core.AsRefusal(err, core.Refusal{Kind: kind, Name: name}); refusal != nil || err == nil {
-		return refusal, nil
-	}
-	if apierror.ClassOf(err) == apierror.NamespaceTerminating {
-		return nil, kube.ErrStale // the session will be deleted too
-	}
-	return nil, fmt.Errorf("creating or applying %s %s: %w", kind, name, err)
 }
 
 // fieldOwner of a session's objects. A claim that several sessions own has a further field owner
@@ -150,10 +138,10 @@ func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession
 	case existing != nil && u.GetKind() == "Lease": // the runner writes its spec
 		return nil, nil
 	case existing == nil && createError != nil:
-		return asRefusal(createError, u.GetKind(), u.GetName())
+		return kube.AsRefusal(createError, core.Refusal{Kind: u.GetKind(), Name: u.GetName()})
 	}
 	err = r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership)
-	return asRefusal(err, u.GetKind(), u.GetName())
+	return kube.AsRefusal(err, core.Refusal{Kind: u.GetKind(), Name: u.GetName()})
 }
 
 // canCreateFirst reports whether an object can be created without a read before, which is one
@@ -204,5 +192,5 @@ func (r *Reconciler) addClaimOwner(ctx context.Context, s *v1alpha1.AgenticSessi
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "AgenticSession", Name: s.Name, UID: s.UID,
 	}})
 	err = r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner+"-"+client.FieldOwner(s.UID), client.ForceOwnership)
-	return asRefusal(err, "PersistentVolumeClaim", name)
+	return kube.AsRefusal(err, core.Refusal{Kind: "PersistentVolumeClaim", Name: name})
 }

@@ -103,7 +103,7 @@ func (r *Reconciler) ensureChild(ctx context.Context, sj *v1alpha1.SequentialJob
 	case err != nil:
 		return nil, err
 	case found == nil:
-		return asRefusal(r.client.Create(ctx, child), refused)
+		return kube.AsRefusal(r.client.Create(ctx, child), refused)
 	case !core.WasCreatedFor(sj, found, v1alpha1.LabelSequentialJobUID):
 		return core.NameTaken(refused, "SequentialJob"), nil
 	}
@@ -124,20 +124,11 @@ func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, 
 		r.emit(sj, sequence.JobCreatedEvent(job))
 	}
 	if err != nil {
-		return asRefusal(err, refused)
+		return kube.AsRefusal(err, refused)
 	}
 	r.createdJobs.add(sj, job, r.clock.Now())
 	r.observeTransition(sj)
 	return nil, nil
-}
-
-// asRefusal returns the refusal that an error of creating an object means, or the error if the
-// request may succeed later without a decision of the core. Both are nil without an error.
-func asRefusal(err error, refused core.Refusal) (*core.Refusal, error) {
-	if refusal := core.AsRefusal(err, refused); refusal != nil || err == nil {
-		return refusal, nil
-	}
-	return nil, fmt.Errorf("creating %s %s: %w", refused.Kind, refused.Name, err)
 }
 
 // suspendOrResume suspends or resumes Jobs, and marks those that the operator suspended.

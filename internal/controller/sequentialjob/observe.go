@@ -143,7 +143,7 @@ func (r *Reconciler) dryRunJob(ctx context.Context, job *batchv1.Job) (*core.Ref
 	if err == nil {
 		r.acceptedJobs.Add(fingerprint, struct{}{}, acceptedFor)
 	}
-	return asRefusal(err, core.Refusal{Kind: "Job", Name: job.Name, Step: job.Labels[v1alpha1.LabelStep]})
+	return kube.AsRefusal(err, core.Refusal{Kind: "Job", Name: job.Name, Step: job.Labels[v1alpha1.LabelStep]})
 }
 
 func jobPointers(items []batchv1.Job) []*batchv1.Job {

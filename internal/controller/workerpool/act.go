@@ -2,8 +2,8 @@ package workerpool
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
@@ -71,19 +70,14 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, wp *v1alpha1.WorkerPool
 	return nil
 }
 
-// refusalOf returns the refusal of an object, if the error is one that only a change of the
-// object, a policy or a quota can fix. It returns other errors, to be retried, except that of a
-// terminating namespace: there the pool itself will be deleted soon.
+// refusalOf returns the refusal of an object, as kube.AsRefusal does. In a terminating namespace there
+// is neither a refusal nor an error, so that a deleted pool is drained although objects are missing.
 func refusalOf(err error, object client.Object) (*core.Refusal, error) {
-	refused := refusedObject(object)
-	if refusal := core.AsRefusal(err, refused); refusal != nil {
-		refusal.Message = strings.TrimSpace(refusal.Message)
-		return refusal, nil
-	}
-	if err == nil || apierror.ClassOf(err) == apierror.NamespaceTerminating {
+	refusal, err := kube.AsRefusal(err, refusedObject(object))
+	if errors.Is(err, kube.ErrStale) {
 		return nil, nil //nolint:nilnil // no refusal
 	}
-	return nil, fmt.Errorf("writing %s %s: %w", refused.Kind, refused.Name, err)
+	return refusal, err
 }
 
 func refusedObject(object client.Object) core.Refusal {
