@@ -34,12 +34,12 @@ type createdJob struct {
 func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, decision *session.Decision, readVersion string) (*core.Refusal, error) {
 	changesJobs := len(decision.DeleteJobs) > 0 || decision.CreateJob != nil || decision.DeleteSession
 	if changesJobs && s.ResourceVersion == readVersion { // no status write has proved that s is current
-		if err := kube.AssertFresh(ctx, r.live, r.client, s); err != nil {
+		if err := kube.AssertFresh(ctx, r.Live, r.Client, s); err != nil {
 			return nil, err
 		}
 	}
 	for _, job := range decision.DeleteJobs { // a Job that ended since it was observed has an outcome
-		if err := kube.DeleteVersion(ctx, r.client, job, metav1.DeletePropagationForeground); err != nil {
+		if err := kube.DeleteVersion(ctx, r.Client, job, metav1.DeletePropagationForeground); err != nil {
 			return nil, err
 		}
 	}
@@ -58,12 +58,12 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, decisi
 func (r *Reconciler) cleanup(ctx context.Context, s *v1alpha1.AgenticSession, decision *session.Decision) error {
 	if decision.DeleteSecret != "" {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: decision.DeleteSecret}}
-		if err := client.IgnoreNotFound(r.client.Delete(ctx, secret)); err != nil {
+		if err := client.IgnoreNotFound(r.Client.Delete(ctx, secret)); err != nil {
 			return fmt.Errorf("deleting unused inputs Secret %s: %w", decision.DeleteSecret, err)
 		}
 	}
 	if decision.DeleteSession {
-		return kube.DeleteVersion(ctx, r.client, s, metav1.DeletePropagationBackground)
+		return kube.DeleteVersion(ctx, r.Client, s, metav1.DeletePropagationBackground)
 	}
 	return nil
 }
@@ -71,14 +71,14 @@ func (r *Reconciler) cleanup(ctx context.Context, s *v1alpha1.AgenticSession, de
 // createJob creates the Job after a dry run of its Pod. The Job already exists if a reconciliation
 // created it without receiving the answer, or if the cache is behind.
 func (r *Reconciler) createJob(ctx context.Context, s *v1alpha1.AgenticSession, decision *session.Decision) (*core.Refusal, error) {
-	err := r.client.Create(ctx, decision.DryRunPod.DeepCopy(), client.DryRunAll, fieldOwner)
+	err := r.Client.Create(ctx, decision.DryRunPod.DeepCopy(), client.DryRunAll, fieldOwner)
 	if refusal, err := kube.AsRefusal(err, core.Refusal{Kind: "Pod", Name: decision.DryRunPod.GenerateName}); refusal != nil || err != nil {
 		return refusal, err
 	}
 	job := decision.CreateJob.DeepCopy()
-	err = r.client.Create(ctx, job, fieldOwner)
+	err = r.Client.Create(ctx, job, fieldOwner)
 	if apierrors.IsAlreadyExists(err) {
-		existing, err := kube.GetIfExists(ctx, r.live, job.Namespace, job.Name, &batchv1.Job{})
+		existing, err := kube.GetIfExists(ctx, r.Live, job.Namespace, job.Name, &batchv1.Job{})
 		switch {
 		case err != nil:
 			return nil, err
@@ -125,7 +125,7 @@ func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession
 	unstructured.RemoveNestedField(u.Object, "status")
 	var createError error
 	if canCreateFirst(object) && s.Status.Attempt == 1 {
-		if createError = r.client.Create(ctx, u.DeepCopy(), fieldOwner); createError == nil {
+		if createError = r.Client.Create(ctx, u.DeepCopy(), fieldOwner); createError == nil {
 			return nil, nil
 		}
 	}
@@ -140,7 +140,7 @@ func (r *Reconciler) applyObject(ctx context.Context, s *v1alpha1.AgenticSession
 	case existing == nil && createError != nil:
 		return kube.AsRefusal(createError, core.Refusal{Kind: u.GetKind(), Name: u.GetName()})
 	}
-	err = r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership)
+	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership)
 	return kube.AsRefusal(err, core.Refusal{Kind: u.GetKind(), Name: u.GetName()})
 }
 
@@ -167,7 +167,7 @@ func (r *Reconciler) isNetworkPolicyCurrent(ctx context.Context, s *v1alpha1.Age
 func (r *Reconciler) getMetadata(ctx context.Context, namespace, name string, kind schema.GroupVersionKind) (*metav1.PartialObjectMetadata, error) {
 	into := &metav1.PartialObjectMetadata{}
 	into.SetGroupVersionKind(kind)
-	return kube.GetIfExists(ctx, r.live, namespace, name, into)
+	return kube.GetIfExists(ctx, r.Live, namespace, name, into)
 }
 
 // addClaimOwner makes the session an owner, but not the controller, of another session's claim.
@@ -191,6 +191,6 @@ func (r *Reconciler) addClaimOwner(ctx context.Context, s *v1alpha1.AgenticSessi
 	u.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "AgenticSession", Name: s.Name, UID: s.UID,
 	}})
-	err = r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner+"-"+client.FieldOwner(s.UID), client.ForceOwnership)
+	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner+"-"+client.FieldOwner(s.UID), client.ForceOwnership)
 	return kube.AsRefusal(err, core.Refusal{Kind: "PersistentVolumeClaim", Name: name})
 }

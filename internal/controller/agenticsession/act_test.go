@@ -22,6 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/session"
 )
 
@@ -82,7 +83,7 @@ func TestChildObjectsAreCreatedBeforeTheyAreRead(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			a := &fakeAPIServer{quotaExceeded: test.quotaExceeded}
 			c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(test.existing...).WithInterceptorFuncs(a.interceptors()).Build()
-			r := &Reconciler{client: c, live: c, options: Options{Children: emptyCache{}}}
+			r := &Reconciler{Clients: kube.Clients{Client: c, Live: c}, options: Options{Children: emptyCache{}}}
 			now := s.DeepCopy()
 			now.Status.Attempt = test.attempt
 			refusal, err := r.applyObject(t.Context(), now, test.object)

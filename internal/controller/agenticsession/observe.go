@@ -20,11 +20,11 @@ import (
 // observe collects what the caches contain about the session.
 func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.AgenticSession) (session.Observation, error) {
 	observation := session.Observation{
-		Session: s.DeepCopy(), Now: r.clock.Now(), CreatedJobs: r.createdJobUIDs(s),
+		Session: s.DeepCopy(), Now: r.Clock.Now(), CreatedJobs: r.createdJobUIDs(s),
 		Answers: session.Answers{Jobs: map[string]*batchv1.Job{}},
 	}
 	var err error
-	if observation.Runner, err = kube.GetIfExists(ctx, r.client, s.Namespace, s.Spec.Runner, &v1alpha1.SessionRunner{}); err != nil {
+	if observation.Runner, err = kube.GetIfExists(ctx, r.Client, s.Namespace, s.Spec.Runner, &v1alpha1.SessionRunner{}); err != nil {
 		return observation, err
 	}
 	policyName := session.NetworkPolicyName(s.Name)
@@ -77,7 +77,7 @@ func (r *Reconciler) observeWorkspace(ctx context.Context, observation *session.
 	claim := s.Status.WorkspaceClaim
 	if s.Spec.ContinueFrom != nil {
 		var err error
-		if observation.Parent, err = kube.GetIfExists(ctx, r.client, s.Namespace, s.Spec.ContinueFrom.Name, &v1alpha1.AgenticSession{}); err != nil {
+		if observation.Parent, err = kube.GetIfExists(ctx, r.Client, s.Namespace, s.Spec.ContinueFrom.Name, &v1alpha1.AgenticSession{}); err != nil {
 			return err
 		}
 		if observation.Parent != nil && claim == "" {
@@ -91,7 +91,7 @@ func (r *Reconciler) observeWorkspace(ctx context.Context, observation *session.
 		return nil
 	}
 	var sharers v1alpha1.AgenticSessionList
-	if err := r.client.List(ctx, &sharers, client.InNamespace(s.Namespace), client.MatchingFields{claimIndex: claim}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &sharers, client.InNamespace(s.Namespace), client.MatchingFields{claimIndex: claim}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the sessions of workspace %s: %w", claim, err)
 	}
 	for i := range sharers.Items {
@@ -123,13 +123,13 @@ func (r *Reconciler) observeActivity(ctx context.Context, observation *session.O
 func (r *Reconciler) answerQuestion(ctx context.Context, observation *session.Observation, question *session.Question) error {
 	if question.AllJobs {
 		which := client.MatchingLabels{session.LabelSessionUID: string(observation.Session.UID)}
-		if err := r.observeJobs(ctx, r.live, observation, which); err != nil {
+		if err := r.observeJobs(ctx, r.Live, observation, which); err != nil {
 			return err
 		}
 		observation.Answers.Listed = true
 		return nil
 	}
-	job, err := kube.GetIfExists(ctx, r.live, observation.Session.Namespace, question.JobName, &batchv1.Job{})
+	job, err := kube.GetIfExists(ctx, r.Live, observation.Session.Namespace, question.JobName, &batchv1.Job{})
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,11 +30,9 @@ type Options struct {
 
 // Reconciler reconciles AgenticSessions.
 type Reconciler struct {
-	client   client.Client // reads from the cache
-	live     client.Reader // reads from the API server
-	recorder events.EventRecorder
-	clock    clock.PassiveClock
-	options  Options
+	kube.Clients
+
+	options Options
 
 	writeCache *kube.WriteCache[*v1alpha1.AgenticSession]
 	// createdJobs are Jobs that this process created and whose UID no status contains yet: if
@@ -49,11 +45,8 @@ type Reconciler struct {
 // New returns a Reconciler that uses the manager's clients.
 func New(mgr ctrl.Manager, o Options) *Reconciler {
 	return &Reconciler{
-		client:   mgr.GetClient(),
-		live:     mgr.GetAPIReader(),
-		recorder: mgr.GetEventRecorder("agenticsession-controller"),
-		clock:    clock.RealClock{},
-		options:  o,
+		Clients: kube.NewClients(mgr, "agenticsession-controller"),
+		options: o,
 
 		writeCache:  kube.NewWriteCache[*v1alpha1.AgenticSession](),
 		createdJobs: kube.NewStore[createdJob](),
@@ -80,7 +73,7 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 // Reconcile takes the next actions of one session.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := &v1alpha1.AgenticSession{}
-	if err := r.client.Get(ctx, req.NamespacedName, s); err != nil {
+	if err := r.Client.Get(ctx, req.NamespacedName, s); err != nil {
 		if apierrors.IsNotFound(err) { // after any other error the session may exist
 			r.forget(req.NamespacedName)
 		}

@@ -20,7 +20,7 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, dec
 	if !r.workspaces.update(before, after) {
 		return kube.ErrStale // the next reconciliation observes which session uses it
 	}
-	err := kube.PatchStatus(ctx, r.client, before, after)
+	err := kube.PatchStatus(ctx, r.Client, before, after)
 	countStatusUpdate(err)
 	if err != nil {
 		r.workspaces.releaseUnused(s)
@@ -30,8 +30,8 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, dec
 	r.writeCache.Record(s)
 	r.forgetUnused(s)
 	for _, event := range decision.Events {
-		r.recorder.Eventf(s, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
+		r.Recorder.Eventf(s, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
 	}
-	countTransition(s, &before.Status, r.clock.Now())
+	countTransition(s, &before.Status, r.Clock.Now())
 	return nil
 }

@@ -93,7 +93,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		b = b.WatchesRawSource(source.Kind(r.options.Children, child, watcher))
 	}
 	b = b.WatchesRawSource(source.Kind[client.Object](r.options.Children, &coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(childToSession), runFinishedChanged))
-	tracker := newDeletionTracker(r.options.Children, r.clock)
+	tracker := newDeletionTracker(r.options.Children, r.Clock)
 	b = b.Watches(&v1alpha1.AgenticSession{}, deleteHandler(tracker.sessionDeleted))
 	for _, child := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
 		b = b.WatchesRawSource(source.Kind(r.options.Children, child, deleteHandler(tracker.childDeleted)))
@@ -182,5 +182,5 @@ func (r *Reconciler) runnerToSessions(ctx context.Context, object client.Object)
 }
 
 func (r *Reconciler) sessionRequests(ctx context.Context, namespace string, which client.ListOption) []reconcile.Request {
-	return kube.RequestsForList(ctx, r.client, &v1alpha1.AgenticSessionList{}, client.InNamespace(namespace), which)
+	return kube.RequestsForList(ctx, r.Client, &v1alpha1.AgenticSessionList{}, client.InNamespace(namespace), which)
 }

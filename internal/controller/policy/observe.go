@@ -16,14 +16,14 @@ import (
 
 // observe reads the objects of the Policy's namespace, and the Secrets of its default broker.
 func (r *Reconciler) observe(ctx context.Context, p *v1alpha1.Policy) (policy.Observation, error) {
-	observation := policy.Observation{Policy: p.DeepCopy(), Now: r.clock.Now()}
+	observation := policy.Observation{Policy: p.DeepCopy(), Now: r.Clock.Now()}
 	inNamespace := client.InNamespace(p.Namespace)
 	var queues v1alpha1.QueueList
-	if err := r.client.List(ctx, &queues, inNamespace, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &queues, inNamespace, client.UnsafeDisableDeepCopy); err != nil {
 		return observation, fmt.Errorf("listing Queues: %w", err)
 	}
 	var pools v1alpha1.WorkerPoolList
-	if err := r.client.List(ctx, &pools, inNamespace, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &pools, inNamespace, client.UnsafeDisableDeepCopy); err != nil {
 		return observation, fmt.Errorf("listing WorkerPools: %w", err)
 	}
 	observation.Queues, observation.WorkerPools = queues.Items, pools.Items
@@ -43,7 +43,7 @@ func (r *Reconciler) findBrokerProblem(ctx context.Context, namespace string, b 
 		problem, _ := known.(*core.Problem)
 		return problem, nil
 	}
-	_, err := brokerconn.ReadCredentials(ctx, r.live, key)
+	_, err := brokerconn.ReadCredentials(ctx, r.Live, key)
 	var problem *core.Problem
 	if invalid := (*brokerconn.ConnectionError)(nil); errors.As(err, &invalid) {
 		problem = &core.Problem{Reason: invalid.Reason, Message: "spec.defaults.broker: " + invalid.Error()}

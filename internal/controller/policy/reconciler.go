@@ -6,12 +6,10 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/policy"
 )
 
@@ -20,10 +18,8 @@ const brokerCacheSize = 1024
 
 // Reconciler reconciles Policies.
 type Reconciler struct {
-	client   client.Client // reads from the cache
-	live     client.Reader // reads from the API server
-	recorder events.EventRecorder
-	clock    clock.PassiveClock
+	kube.Clients
+
 	// brokerProblems are the problems found with the Secrets of default brokers, by
 	// brokerconn.BrokerKey. A Policy is reconciled whenever replicas change, which is far more
 	// often than its Secrets change.
@@ -33,10 +29,7 @@ type Reconciler struct {
 // New returns a Reconciler that uses the manager's clients.
 func New(mgr ctrl.Manager) *Reconciler {
 	return &Reconciler{
-		client:         mgr.GetClient(),
-		live:           mgr.GetAPIReader(),
-		recorder:       mgr.GetEventRecorder("policy-controller"),
-		clock:          clock.RealClock{},
+		Clients:        kube.NewClients(mgr, "policy-controller"),
 		brokerProblems: cache.NewLRUExpireCache(brokerCacheSize),
 	}
 }

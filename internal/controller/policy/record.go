@@ -13,11 +13,11 @@ import (
 func (r *Reconciler) record(ctx context.Context, p *v1alpha1.Policy, decision *policy.Decision) error {
 	before, after := p.DeepCopy(), p.DeepCopy()
 	after.Status = decision.Status
-	if err := kube.PatchStatus(ctx, r.client, before, after); err != nil {
+	if err := kube.PatchStatus(ctx, r.Client, before, after); err != nil {
 		return fmt.Errorf("patching status: %w", err)
 	}
 	for _, event := range decision.Events {
-		r.recorder.Eventf(after, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
+		r.Recorder.Eventf(after, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
 	}
 	return nil
 }

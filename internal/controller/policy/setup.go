@@ -49,5 +49,5 @@ func statusReplicas(object client.Object) int32 {
 // policiesOfNamespace returns all Policies of an object's namespace, because other Policies may
 // have selected the object before its labels changed.
 func (r *Reconciler) policiesOfNamespace(ctx context.Context, object client.Object) []reconcile.Request {
-	return kube.RequestsForList(ctx, r.client, &v1alpha1.PolicyList{}, client.InNamespace(object.GetNamespace()))
+	return kube.RequestsForList(ctx, r.Client, &v1alpha1.PolicyList{}, client.InNamespace(object.GetNamespace()))
 }

@@ -45,7 +45,7 @@ func (r *Reconciler) act(ctx context.Context, q *v1alpha1.Queue, o *queue.Observ
 
 // patchMetadata stores a change of the metadata of a Queue.
 func (r *Reconciler) patchMetadata(ctx context.Context, q *v1alpha1.Queue, doing string, change func(client.Object)) error {
-	if err := kube.PatchMetadata(ctx, r.client, q, change); err != nil {
+	if err := kube.PatchMetadata(ctx, r.Client, q, change); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	if q.DeletionTimestamp.IsZero() {

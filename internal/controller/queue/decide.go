@@ -53,7 +53,7 @@ func (r *Reconciler) execute(ctx context.Context, o *queue.Observation, d *queue
 			controllerutil.AddFinalizer(object, v1alpha1.QueueFinalizer)
 		})
 	case queue.ActionAssertFresh:
-		return queue.ActionResult{}, kube.AssertFresh(ctx, r.liveReader, r.client, o.Queue)
+		return queue.ActionResult{}, kube.AssertFresh(ctx, r.Live, r.Client, o.Queue)
 	}
 	conn := r.connOf(o)
 	engine, err := engineOf(conn, o)

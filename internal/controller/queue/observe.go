@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,7 +29,7 @@ func (r *Reconciler) observe(ctx context.Context, q *v1alpha1.Queue) (queue.Obse
 		return queue.Observation{}, err
 	}
 	o := queue.Observation{
-		Queue: q, Effective: *effective, Now: time.Now(), SweepInterval: r.options.SweepInterval,
+		Queue: q, Effective: *effective, Now: r.Clock.Now(), SweepInterval: r.options.SweepInterval,
 		Jitter: rand.Float64(), //nolint:gosec // no secret depends on it
 	}
 	conn := r.connOf(&o)
@@ -49,7 +48,7 @@ func (r *Reconciler) observe(ctx context.Context, q *v1alpha1.Queue) (queue.Obse
 // effectiveConfig returns the configuration of a Queue after the Policies of its namespace.
 func (r *Reconciler) effectiveConfig(ctx context.Context, q *v1alpha1.Queue) (*v1alpha1.QueueEffective, error) {
 	var policies v1alpha1.PolicyList
-	if err := r.client.List(ctx, &policies, client.InNamespace(q.Namespace)); err != nil {
+	if err := r.Client.List(ctx, &policies, client.InNamespace(q.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing Policies: %w", err)
 	}
 	selected, err := policy.SelectPolicies(policies.Items, q.Labels)
@@ -93,7 +92,7 @@ func engineOf(conn *brokerconn.Conn, o *queue.Observation) (broker.Engine, error
 // the operator may have lost the permission to read it; then it does not block the deletion.
 func (r *Reconciler) observeDeletion(ctx context.Context, o *queue.Observation) (err error) {
 	d := &o.Deletion
-	if d.NamespaceTerminating, err = kube.NamespaceTerminating(ctx, r.liveReader, o.Queue.Namespace); err != nil {
+	if d.NamespaceTerminating, err = kube.NamespaceTerminating(ctx, r.Live, o.Queue.Namespace); err != nil {
 		return err
 	}
 	isIgnored := func(err error) bool {
@@ -117,7 +116,7 @@ func (r *Reconciler) observeDeletion(ctx context.Context, o *queue.Observation) 
 // WorkerPools of all namespaces in it.
 func (r *Reconciler) workerPoolsOf(ctx context.Context, q *v1alpha1.Queue) ([]string, error) {
 	var pools v1alpha1.WorkerPoolList
-	err := r.liveReader.List(ctx, &pools, client.InNamespace(q.Namespace))
+	err := r.Live.List(ctx, &pools, client.InNamespace(q.Namespace))
 	if meta.IsNoMatchError(err) {
 		return nil, nil // the CRD is not installed
 	}
@@ -140,7 +139,7 @@ func (r *Reconciler) workerPoolsOf(ctx context.Context, q *v1alpha1.Queue) ([]st
 func (r *Reconciler) moveTarget(ctx context.Context, o *queue.Observation) (string, *core.Problem, error) {
 	target := &v1alpha1.Queue{}
 	key := types.NamespacedName{Namespace: o.Queue.Namespace, Name: o.Effective.DeadLetter.MoveTo}
-	if err := r.liveReader.Get(ctx, key, target); err != nil {
+	if err := r.Live.Get(ctx, key, target); err != nil {
 		if apierrors.IsNotFound(err) {
 			return "", queue.MoveProblem(key.Name, "not found"), nil
 		}

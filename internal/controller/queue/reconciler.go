@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,11 +45,10 @@ type Options struct {
 
 // Reconciler reconciles Queues.
 type Reconciler struct {
-	client     client.Client // reads from the cache
-	liveReader client.Reader // reads from the API server
-	recorder   events.EventRecorder
-	brokers    *brokerconn.Manager
-	options    Options
+	kube.Clients
+
+	brokers *brokerconn.Manager
+	options Options
 
 	statsWrites   *rate.Limiter
 	routineEvents *rate.Limiter
@@ -73,9 +71,7 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 		o.SweepInterval = defaultSweepInterval
 	}
 	return &Reconciler{
-		client:        mgr.GetClient(),
-		liveReader:    mgr.GetAPIReader(),
-		recorder:      mgr.GetEventRecorder("queue-controller"),
+		Clients:       kube.NewClients(mgr, "queue-controller"),
 		brokers:       brokers,
 		options:       o,
 		statsWrites:   rate.NewLimiter(statsWriteRate, statsWriteBurst),
@@ -94,7 +90,7 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 // Reconcile reconciles one Queue.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	q := &v1alpha1.Queue{}
-	if err := r.client.Get(ctx, req.NamespacedName, q); err != nil {
+	if err := r.Client.Get(ctx, req.NamespacedName, q); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.writeCache.Forget(req.NamespacedName)
 			r.tracked.Forget(req.NamespacedName)
@@ -125,5 +121,5 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // ignoreTerminating removes the finalizer of a deleted Queue if its namespace is terminating and
 // the operator lost its permissions there, so that it can do nothing more.
 func (r *Reconciler) ignoreTerminating(ctx context.Context, q *v1alpha1.Queue, err error) error {
-	return kube.RemoveFinalizerIfTerminating(ctx, r.liveReader, r.client, q, v1alpha1.QueueFinalizer, err)
+	return kube.RemoveFinalizerIfTerminating(ctx, r.Live, r.Client, q, v1alpha1.QueueFinalizer, err)
 }

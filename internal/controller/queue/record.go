@@ -20,7 +20,7 @@ func (r *Reconciler) record(ctx context.Context, q *v1alpha1.Queue, d *queue.Dec
 	}
 	before := q.DeepCopy()
 	q.Status = d.Status
-	if err := kube.PatchStatus(ctx, r.client, before, q); err != nil {
+	if err := kube.PatchStatus(ctx, r.Client, before, q); err != nil {
 		if d.StatusOptional && apierror.ClassOf(err) == apierror.PermissionMissing {
 			return nil
 		}
@@ -39,5 +39,5 @@ func (r *Reconciler) emit(q *v1alpha1.Queue, e core.Event) {
 	if e.Routine && !r.routineEvents.Allow() {
 		return
 	}
-	r.recorder.Eventf(q, nil, e.Type, e.Reason, e.Action, "%s", e.Message)
+	r.Recorder.Eventf(q, nil, e.Type, e.Reason, e.Action, "%s", e.Message)
 }

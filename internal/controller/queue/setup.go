@@ -54,5 +54,5 @@ func (r *Reconciler) watchBrokers(_ context.Context, requests workqueue.TypedRat
 // policyToQueues returns all Queues of the Policy's namespace, because a changed Policy may no
 // longer select a Queue that it selected before.
 func (r *Reconciler) policyToQueues(ctx context.Context, object client.Object) []reconcile.Request {
-	return kube.RequestsForList(ctx, r.client, &v1alpha1.QueueList{}, client.InNamespace(object.GetNamespace()))
+	return kube.RequestsForList(ctx, r.Client, &v1alpha1.QueueList{}, client.InNamespace(object.GetNamespace()))
 }

@@ -27,7 +27,7 @@ func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, decisi
 		}
 	}
 	if decision.HasActions() && sj.ResourceVersion == observedVersion {
-		if err := kube.AssertFresh(ctx, r.live, r.client, sj); err != nil {
+		if err := kube.AssertFresh(ctx, r.Live, r.Client, sj); err != nil {
 			return nil, err
 		}
 	}
@@ -49,14 +49,14 @@ func (r *Reconciler) act(ctx context.Context, sj *v1alpha1.SequentialJob, decisi
 		}
 	}
 	if decision.DeleteExpired {
-		return nil, kube.DeleteVersion(ctx, r.client, sj, metav1.DeletePropagationBackground)
+		return nil, kube.DeleteVersion(ctx, r.Client, sj, metav1.DeletePropagationBackground)
 	}
 	return nil, nil
 }
 
 func (r *Reconciler) patchFinalizer(ctx context.Context, sj *v1alpha1.SequentialJob, change func(client.Object, string) bool) error {
 	version := sj.ResourceVersion
-	err := kube.PatchMetadata(ctx, r.client, sj, func(object client.Object) { change(object, v1alpha1.SequentialJobFinalizer) })
+	err := kube.PatchMetadata(ctx, r.Client, sj, func(object client.Object) { change(object, v1alpha1.SequentialJobFinalizer) })
 	if err != nil {
 		return fmt.Errorf("patching the finalizer: %w", err)
 	}
@@ -80,7 +80,7 @@ func (r *Reconciler) createObjects(ctx context.Context, sj *v1alpha1.SequentialJ
 		}
 		if existing.UID != "" && !maps.Equal(existing.Data, decision.Outputs.Data) {
 			existing.Data = decision.Outputs.Data
-			if err := r.client.Update(ctx, existing); err != nil {
+			if err := r.Client.Update(ctx, existing); err != nil {
 				return nil, fmt.Errorf("updating ConfigMap %s: %w", existing.Name, err)
 			}
 		}
@@ -93,17 +93,17 @@ func (r *Reconciler) createObjects(ctx context.Context, sj *v1alpha1.SequentialJ
 
 // ensureChild creates an object unless it exists, and then reads it into existing.
 func (r *Reconciler) ensureChild(ctx context.Context, sj *v1alpha1.SequentialJob, child, existing client.Object) (*core.Refusal, error) {
-	kind, err := r.client.GroupVersionKindFor(child)
+	kind, err := r.Client.GroupVersionKindFor(child)
 	if err != nil {
 		return nil, err
 	}
 	refused := core.Refusal{Kind: kind.Kind, Name: child.GetName()}
-	found, err := kube.GetIfExists(ctx, r.live, child.GetNamespace(), child.GetName(), existing)
+	found, err := kube.GetIfExists(ctx, r.Live, child.GetNamespace(), child.GetName(), existing)
 	switch {
 	case err != nil:
 		return nil, err
 	case found == nil:
-		return kube.AsRefusal(r.client.Create(ctx, child), refused)
+		return kube.AsRefusal(r.Client.Create(ctx, child), refused)
 	case !core.WasCreatedFor(sj, found, v1alpha1.LabelSequentialJobUID):
 		return core.NameTaken(refused, "SequentialJob"), nil
 	}
@@ -112,11 +112,11 @@ func (r *Reconciler) ensureChild(ctx context.Context, sj *v1alpha1.SequentialJob
 
 func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, job *batchv1.Job) (*core.Refusal, error) {
 	refused := core.Refusal{Kind: "Job", Name: job.Name, Step: job.Labels[v1alpha1.LabelStep]}
-	err := r.client.Create(ctx, job)
+	err := r.Client.Create(ctx, job)
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		// An earlier reconciliation created it, or the Job belongs to another owner.
-		err = r.live.Get(ctx, client.ObjectKey{Namespace: sj.Namespace, Name: refused.Name}, job)
+		err = r.Live.Get(ctx, client.ObjectKey{Namespace: sj.Namespace, Name: refused.Name}, job)
 		if err == nil && !metav1.IsControlledBy(job, sj) {
 			return core.NameTaken(refused, "SequentialJob"), nil
 		}
@@ -126,7 +126,7 @@ func (r *Reconciler) createJob(ctx context.Context, sj *v1alpha1.SequentialJob, 
 	if err != nil {
 		return kube.AsRefusal(err, refused)
 	}
-	r.createdJobs.add(sj, job, r.clock.Now())
+	r.createdJobs.add(sj, job, r.Clock.Now())
 	r.observeTransition(sj)
 	return nil, nil
 }
@@ -154,13 +154,13 @@ func (r *Reconciler) setSuspend(ctx context.Context, job *batchv1.Job, suspend b
 	} else {
 		delete(changed.Annotations, v1alpha1.AnnotationSuspended)
 	}
-	return client.IgnoreNotFound(r.client.Patch(ctx, changed, client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{})))
+	return client.IgnoreNotFound(r.Client.Patch(ctx, changed, client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{})))
 }
 
 // deleteJob deletes a Job in the foreground, so that it exists until its Pods are deleted.
 // Without a propagation policy, batch/v1 would leave the Pods running.
 func (r *Reconciler) deleteJob(ctx context.Context, job *batchv1.Job) error {
-	err := r.client.Delete(ctx, job.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{UID: &job.UID})
+	err := r.Client.Delete(ctx, job.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{UID: &job.UID})
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) { // conflict: another Job has the name now
 		return fmt.Errorf("deleting Job %s: %w", job.Name, err)
 	}

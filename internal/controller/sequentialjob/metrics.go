@@ -48,14 +48,14 @@ func countEndedSteps(before, after *v1alpha1.SequentialJobStatus) {
 // recordStepEnd remembers when a Job was observed to end.
 func (r *Reconciler) recordStepEnd(job *batchv1.Job) {
 	if owner := ownerOf(job); owner != nil {
-		r.stepEnds.Set(owner, r.clock.Now())
+		r.stepEnds.Set(owner, r.Clock.Now())
 	}
 }
 
 // observeTransition observes the time since the previous step's Job ended.
 func (r *Reconciler) observeTransition(sj *v1alpha1.SequentialJob) {
 	if ended, found := r.stepEnds.Get(sj); found {
-		transitionSeconds.Observe(r.clock.Now().Sub(ended).Seconds())
+		transitionSeconds.Observe(r.Clock.Now().Sub(ended).Seconds())
 		r.stepEnds.Delete(sj)
 	}
 }

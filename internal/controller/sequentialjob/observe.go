@@ -34,15 +34,15 @@ const (
 func (r *Reconciler) observe(ctx context.Context, sj *v1alpha1.SequentialJob) (sequence.Observation, error) {
 	var cached batchv1.JobList
 	// The objects belong to the cache: they are read, never changed.
-	if err := r.client.List(ctx, &cached, client.InNamespace(sj.Namespace), client.MatchingFields{controllerIndex: string(sj.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &cached, client.InNamespace(sj.Namespace), client.MatchingFields{controllerIndex: string(sj.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 		return sequence.Observation{}, fmt.Errorf("listing owned Jobs: %w", err)
 	}
-	jobs, createdUIDs := r.createdJobs.merge(sj, jobPointers(cached.Items), r.clock.Now())
+	jobs, createdUIDs := r.createdJobs.merge(sj, jobPointers(cached.Items), r.Clock.Now())
 	return sequence.Observation{
 		SequentialJob: sj.DeepCopy(),
 		Jobs:          jobs,
 		CreatedJobs:   createdUIDs,
-		Now:           r.clock.Now(),
+		Now:           r.Clock.Now(),
 		Answers: sequence.Answers{
 			JobsByName: map[string]*batchv1.Job{},
 			PodsByJob:  map[types.UID][]corev1.Pod{},
@@ -67,7 +67,7 @@ func (r *Reconciler) answer(ctx context.Context, observation *sequence.Observati
 // readJob reads one Job from the API server. A Job of another owner counts as none: creating ours
 // then reports the conflict.
 func (r *Reconciler) readJob(ctx context.Context, observation *sequence.Observation, name string) error {
-	job, err := kube.GetIfExists(ctx, r.live, observation.SequentialJob.Namespace, name, &batchv1.Job{})
+	job, err := kube.GetIfExists(ctx, r.Live, observation.SequentialJob.Namespace, name, &batchv1.Job{})
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (r *Reconciler) readJob(ctx context.Context, observation *sequence.Observat
 	}
 	observation.Answers.JobsByName[name] = job
 	if job != nil {
-		r.createdJobs.add(observation.SequentialJob, job, r.clock.Now())
+		r.createdJobs.add(observation.SequentialJob, job, r.Clock.Now())
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (r *Reconciler) readJob(ctx context.Context, observation *sequence.Observat
 func (r *Reconciler) listPods(ctx context.Context, observation *sequence.Observation, job *batchv1.Job) error {
 	var pods corev1.PodList
 	selector := client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}
-	if err := r.live.List(ctx, &pods, client.InNamespace(job.Namespace), selector); err != nil {
+	if err := r.Live.List(ctx, &pods, client.InNamespace(job.Namespace), selector); err != nil {
 		return fmt.Errorf("listing Pods of Job %s: %w", job.Name, err)
 	}
 	observation.Answers.PodsByJob[job.UID] = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
@@ -97,7 +97,7 @@ func (r *Reconciler) listPods(ctx context.Context, observation *sequence.Observa
 func (r *Reconciler) listJobs(ctx context.Context, observation *sequence.Observation) error {
 	var jobs batchv1.JobList
 	selector := client.MatchingLabels{v1alpha1.LabelSequentialJobUID: string(observation.SequentialJob.UID)}
-	if err := r.live.List(ctx, &jobs, client.InNamespace(observation.SequentialJob.Namespace), selector); err != nil {
+	if err := r.Live.List(ctx, &jobs, client.InNamespace(observation.SequentialJob.Namespace), selector); err != nil {
 		return fmt.Errorf("listing owned Jobs: %w", err)
 	}
 	observation.Jobs = slices.DeleteFunc(jobPointers(jobs.Items), func(job *batchv1.Job) bool {
@@ -136,7 +136,7 @@ func (r *Reconciler) dryRunJob(ctx context.Context, job *batchv1.Job) (*core.Ref
 	if _, found := r.acceptedJobs.Get(fingerprint); found {
 		return nil, nil
 	}
-	err := r.client.Create(ctx, job.DeepCopy(), client.DryRunAll)
+	err := r.Client.Create(ctx, job.DeepCopy(), client.DryRunAll)
 	if apierrors.IsAlreadyExists(err) {
 		return nil, nil // an earlier reconciliation created it, or creating it reports the conflict
 	}

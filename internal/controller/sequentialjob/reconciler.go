@@ -13,8 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,10 +30,7 @@ const (
 
 // Reconciler reconciles SequentialJobs.
 type Reconciler struct {
-	client   client.Client // reads from the cache
-	live     client.Reader // reads from the API server
-	recorder events.EventRecorder
-	clock    clock.PassiveClock
+	kube.Clients
 
 	routineEvents *rate.Limiter
 	writeCache    *kube.WriteCache[*v1alpha1.SequentialJob]
@@ -49,10 +44,7 @@ type Reconciler struct {
 // New returns a Reconciler that uses the manager's clients.
 func New(mgr ctrl.Manager) *Reconciler {
 	return &Reconciler{
-		client:        mgr.GetClient(),
-		live:          mgr.GetAPIReader(),
-		recorder:      mgr.GetEventRecorder("sequentialjob-controller"),
-		clock:         clock.RealClock{},
+		Clients:       kube.NewClients(mgr, "sequentialjob-controller"),
 		routineEvents: rate.NewLimiter(routineEventRate, routineEventBurst),
 		writeCache:    kube.NewWriteCache[*v1alpha1.SequentialJob](),
 		createdJobs:   newCreatedJobs(),
@@ -72,7 +64,7 @@ func New(mgr ctrl.Manager) *Reconciler {
 // Reconcile makes one decision about a SequentialJob and carries it out.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
 	sj := &v1alpha1.SequentialJob{}
-	if err := r.client.Get(ctx, req.NamespacedName, sj); err != nil {
+	if err := r.Client.Get(ctx, req.NamespacedName, sj); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req.NamespacedName)
 		}
@@ -84,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	sj = r.writeCache.Newest(sj)
 	defer func() {
 		if err != nil {
-			err = kube.RemoveFinalizerIfTerminating(ctx, r.live, r.client, sj, v1alpha1.SequentialJobFinalizer, err)
+			err = kube.RemoveFinalizerIfTerminating(ctx, r.Live, r.Client, sj, v1alpha1.SequentialJobFinalizer, err)
 		}
 	}()
 

@@ -17,7 +17,7 @@ func (r *Reconciler) record(ctx context.Context, sj *v1alpha1.SequentialJob, dec
 	if decision.StatusChanged {
 		before, after := sj.DeepCopy(), sj.DeepCopy()
 		after.Status = decision.Status
-		if err := kube.PatchStatus(ctx, r.client, before, after); err != nil {
+		if err := kube.PatchStatus(ctx, r.Client, before, after); err != nil {
 			if apierrors.IsConflict(err) {
 				conflictsTotal.Inc()
 			}
@@ -39,5 +39,5 @@ func (r *Reconciler) emit(sj *v1alpha1.SequentialJob, event core.Event) {
 		eventsOmittedTotal.Inc()
 		return
 	}
-	r.recorder.Eventf(sj, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
+	r.Recorder.Eventf(sj, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
 }

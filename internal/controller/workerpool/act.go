@@ -49,7 +49,7 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed 
 		}
 	}
 	for _, name := range decision.DeleteRevisions {
-		if err := kube.DeleteVersion(ctx, r.client, observed.workloads[name], metav1.DeletePropagationBackground); err != nil {
+		if err := kube.DeleteVersion(ctx, r.Client, observed.workloads[name], metav1.DeletePropagationBackground); err != nil {
 			return nil, err
 		}
 	}
@@ -61,7 +61,7 @@ func (r *Reconciler) act(ctx context.Context, wp *v1alpha1.WorkerPool, observed 
 
 func (r *Reconciler) patchFinalizer(ctx context.Context, wp *v1alpha1.WorkerPool, change func(client.Object, string) bool) error {
 	version := wp.ResourceVersion
-	if err := kube.PatchMetadata(ctx, r.client, wp, func(o client.Object) { change(o, v1alpha1.WorkerPoolFinalizer) }); err != nil {
+	if err := kube.PatchMetadata(ctx, r.Client, wp, func(o client.Object) { change(o, v1alpha1.WorkerPoolFinalizer) }); err != nil {
 		return fmt.Errorf("patching the finalizer: %w", err)
 	}
 	if wp.ResourceVersion != version && controllerutil.ContainsFinalizer(wp, v1alpha1.WorkerPoolFinalizer) {
@@ -102,7 +102,7 @@ func (r *Reconciler) writeDrainStates(ctx context.Context, observed *observation
 			if !state.RemovableSince.IsZero() {
 				metav1.SetMetaDataAnnotation(&after.ObjectMeta, corev1.PodDeletionCost, lowestDeletionCost)
 			}
-			err := r.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+			err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 			if err != nil {
 				return fmt.Errorf("writing the drain state of Pod %s: %w", state.Worker, err)
 			}
@@ -159,7 +159,7 @@ func (r *Reconciler) resizeRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 	}
 	*replicas = &size.Replicas
 	annotateHistory(after, size.History)
-	return refusalOf(r.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})), after)
+	return refusalOf(r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})), after)
 }
 
 // replicasField returns a pointer to the field spec.replicas of a workload.
@@ -193,7 +193,7 @@ func (r *Reconciler) assertNoInterruption(ctx context.Context, observed *observa
 	selector := pool.WorkerSelector(observed.Pool.Name)
 	selector[pool.LabelRevision] = revisionHash(workload)
 	var pods corev1.PodList
-	if err := r.live.List(ctx, &pods, client.InNamespace(workload.GetNamespace()), client.MatchingLabels(selector)); err != nil {
+	if err := r.Live.List(ctx, &pods, client.InNamespace(workload.GetNamespace()), client.MatchingLabels(selector)); err != nil {
 		return fmt.Errorf("listing the Pods of %s: %w", size.Name, err)
 	}
 	current := &observation{workloads: observed.workloads, pods: map[string]*corev1.Pod{}}
@@ -207,13 +207,13 @@ func (r *Reconciler) createRevision(ctx context.Context, wp *v1alpha1.WorkerPool
 	workload := size.NewWorkload.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of its original
 	*replicasField(workload) = &size.Replicas
 	annotateHistory(workload, size.History)
-	err := r.client.Create(ctx, workload)
+	err := r.Client.Create(ctx, workload)
 	if !apierrors.IsAlreadyExists(err) {
 		return refusalOf(err, size.NewWorkload)
 	}
 	// The pool may own it: the cache is outdated, or an earlier request succeeded without an
 	// answer.
-	if err := r.live.Get(ctx, client.ObjectKeyFromObject(workload), workload); err != nil {
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(workload), workload); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", size.Name, err)
 	}
 	if !metav1.IsControlledBy(workload, wp) {

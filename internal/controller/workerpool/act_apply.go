@@ -31,7 +31,7 @@ func (r *Reconciler) applySharedObjects(ctx context.Context, wp *v1alpha1.Worker
 		if err != nil {
 			return nil, err
 		}
-		found, err := findMetadata(ctx, r.client, desired)
+		found, err := findMetadata(ctx, r.Client, desired)
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +103,7 @@ func isNotFoundOrNoKind(err error) bool { return apierrors.IsNotFound(err) || me
 func (r *Reconciler) applyObject(ctx context.Context, wp *v1alpha1.WorkerPool, desired *unstructured.Unstructured, found metav1.Object) (*core.Refusal, error) {
 	if found == nil {
 		var err error
-		if found, err = findMetadata(ctx, r.live, desired); err != nil {
+		if found, err = findMetadata(ctx, r.Live, desired); err != nil {
 			return nil, err
 		}
 	}
@@ -111,7 +111,7 @@ func (r *Reconciler) applyObject(ctx context.Context, wp *v1alpha1.WorkerPool, d
 		return core.NameTaken(refusedObject(desired), "WorkerPool"), nil
 	}
 	hash, kind := pool.HashJSON(desired.Object), desired.GetKind()
-	err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), fieldOwner, client.ForceOwnership)
+	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), fieldOwner, client.ForceOwnership)
 	if isNotFoundOrNoKind(err) && isPodMonitor(desired) {
 		r.podMonitors.Store(false) // the CRD was deleted, and may be created again
 		return nil, nil            //nolint:nilnil // no refusal

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
 
@@ -27,7 +28,7 @@ func TestAConflictOnOnePodDoesNotPreventTheDrainStatesOfOthers(t *testing.T) {
 		objects, observed.pods[pod.Name] = append(objects, pod), pod.DeepCopy()
 		states = append(states, pool.DrainState{Worker: pod.Name, DrainingSince: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)})
 	}
-	r := &Reconciler{client: fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	r := &Reconciler{Clients: kube.Clients{Client: fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if object.GetName() == changed {
 				return apierrors.NewConflict(corev1.Resource("pods"), changed, errors.New("the object has been modified"))
@@ -39,14 +40,14 @@ func TestAConflictOnOnePodDoesNotPreventTheDrainStatesOfOthers(t *testing.T) {
 				return c.Patch(ctx, object, patch, options...)
 			}
 		},
-	}).Build()}
+	}).Build()}}
 
 	if err := r.writeDrainStates(t.Context(), observed, states); !apierrors.IsConflict(err) {
 		t.Errorf("error %v, want a conflict", err)
 	}
 	for _, object := range objects {
 		pod := &corev1.Pod{}
-		if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(object), pod); err != nil {
+		if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(object), pod); err != nil {
 			t.Fatal(err)
 		}
 		if written := pod.Annotations[pool.AnnotationDraining] != ""; written != (pod.Name != changed) {

@@ -60,7 +60,7 @@ func (r *Reconciler) observe(ctx context.Context, wp *v1alpha1.WorkerPool) (*obs
 			return nil, err
 		}
 	}
-	observed.Now = r.clock.Now()
+	observed.Now = r.Clock.Now()
 	return observed, nil
 }
 
@@ -74,7 +74,7 @@ func (o *observation) setProblem(reason, message string) {
 func (r *Reconciler) observePolicies(ctx context.Context, observed *observation) error {
 	wp := observed.Pool
 	var list v1alpha1.PolicyList
-	if err := r.client.List(ctx, &list, client.InNamespace(wp.Namespace)); err != nil {
+	if err := r.Client.List(ctx, &list, client.InNamespace(wp.Namespace)); err != nil {
 		return fmt.Errorf("listing Policies: %w", err)
 	}
 	selected, err := policy.SelectPolicies(list.Items, wp.Labels)
@@ -92,7 +92,7 @@ func (r *Reconciler) observeBudget(ctx context.Context, observed *observation) e
 		return nil
 	}
 	var pools v1alpha1.WorkerPoolList
-	if err := r.client.List(ctx, &pools, client.InNamespace(observed.Pool.Namespace)); err != nil {
+	if err := r.Client.List(ctx, &pools, client.InNamespace(observed.Pool.Namespace)); err != nil {
 		return fmt.Errorf("listing WorkerPools: %w", err)
 	}
 	for i := range pools.Items {
@@ -105,7 +105,7 @@ func (r *Reconciler) observeBudget(ctx context.Context, observed *observation) e
 func (r *Reconciler) observeRevisions(ctx context.Context, observed *observation) error {
 	wp := observed.Pool
 	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}} {
-		if err := r.client.List(ctx, list, client.InNamespace(wp.Namespace), client.MatchingLabels(pool.WorkerSelector(wp.Name))); err != nil {
+		if err := r.Client.List(ctx, list, client.InNamespace(wp.Namespace), client.MatchingLabels(pool.WorkerSelector(wp.Name))); err != nil {
 			return fmt.Errorf("listing the revisions: %w", err)
 		}
 		err := meta.EachListItem(list, func(item runtime.Object) error {
@@ -168,7 +168,7 @@ func replicaFailure(d *appsv1.Deployment) string {
 func (r *Reconciler) observeWorkers(ctx context.Context, observed *observation) error {
 	wp := observed.Pool
 	var pods corev1.PodList
-	err := r.client.List(ctx, &pods, client.InNamespace(wp.Namespace), client.MatchingLabels(pool.WorkerSelector(wp.Name)))
+	err := r.Client.List(ctx, &pods, client.InNamespace(wp.Namespace), client.MatchingLabels(pool.WorkerSelector(wp.Name)))
 	if err != nil {
 		return fmt.Errorf("listing Pods: %w", err)
 	}

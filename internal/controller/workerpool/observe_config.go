@@ -184,7 +184,7 @@ func (r *Reconciler) readSecretKeys(ctx context.Context, namespace, name string)
 		return known.(secretKeys), nil //nolint:forcetypeassert // the only type that is added
 	}
 	secret := &corev1.Secret{}
-	err := r.live.Get(ctx, key, secret)
+	err := r.Live.Get(ctx, key, secret)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, &brokerconn.ConnectionError{Reason: v1alpha1.ReasonSecretNotFound, Err: fmt.Errorf("Secret %q not found", name)} //nolint:staticcheck // a kind begins with a capital letter

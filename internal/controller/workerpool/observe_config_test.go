@@ -14,6 +14,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
 	"github.com/yardmaster/yardmaster/worker"
 )
@@ -76,7 +77,7 @@ func observeWithSecret(t *testing.T, secret map[string]string) *observation {
 	for key, value := range secret {
 		login.Data[key] = []byte(value)
 	}
-	r := &Reconciler{live: fake.NewClientBuilder().WithObjects(login).Build(), secretKeys: cache.NewLRUExpireCache(1)}
+	r := &Reconciler{Clients: kube.Clients{Live: fake.NewClientBuilder().WithObjects(login).Build()}, secretKeys: cache.NewLRUExpireCache(1)}
 	key := brokerconn.BrokerKey{Namespace: "a", Engine: v1alpha1.EngineNATS, URLSecret: "broker", URLKey: "url", CredentialsSecret: "login"}
 	observed := &observation{
 		Observation: pool.Observation{Pool: &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "mail"}}},

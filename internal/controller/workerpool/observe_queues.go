@@ -85,7 +85,7 @@ func (r *Reconciler) findQueues(ctx context.Context, observed *observation) (*ob
 	found := &observedQueues{}
 	for i, ref := range wp.Spec.Queues {
 		q := &v1alpha1.Queue{}
-		err := r.client.Get(ctx, types.NamespacedName{Namespace: wp.Namespace, Name: ref.Name}, q)
+		err := r.Client.Get(ctx, types.NamespacedName{Namespace: wp.Namespace, Name: ref.Name}, q)
 		if apierrors.IsNotFound(err) {
 			return nil, &core.Problem{Reason: v1alpha1.ReasonQueueNotFound, Message: fmt.Sprintf("spec.queues[%d]: Queue %q not found", i, ref.Name)}, nil
 		}

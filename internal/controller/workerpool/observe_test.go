@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
 )
 
@@ -28,7 +29,7 @@ func TestRevisionsAreTheDeploymentsAndStatefulSetsOfThePool(t *testing.T) {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{pool.LabelRevision: hash}}
 	}
 	other := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mail", UID: "2"}}
-	r := &Reconciler{client: fake.NewClientBuilder().WithObjects(
+	r := &Reconciler{Clients: kube.Clients{Client: fake.NewClientBuilder().WithObjects(
 		&appsv1.Deployment{
 			ObjectMeta: metadata("mail-a", wp), Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)), Selector: selector("a")},
 			Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{
@@ -37,7 +38,7 @@ func TestRevisionsAreTheDeploymentsAndStatefulSetsOfThePool(t *testing.T) {
 		},
 		&appsv1.StatefulSet{ObjectMeta: metadata("mail-b", wp), Spec: appsv1.StatefulSetSpec{Replicas: new(int32(2)), Selector: selector("b")}},
 		&appsv1.Deployment{ObjectMeta: metadata("mail-c", other), Spec: appsv1.DeploymentSpec{Selector: selector("c")}},
-	).Build()}
+	).Build()}}
 	observed := &observation{Observation: pool.Observation{Pool: wp}, workloads: map[string]client.Object{}}
 	if err := r.observeRevisions(t.Context(), observed); err != nil {
 		t.Fatal(err)

@@ -19,8 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/keymutex"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -61,13 +59,11 @@ type Options struct {
 
 // Reconciler reconciles WorkerPools.
 type Reconciler struct {
-	client   client.Client // reads from the cache
-	live     client.Reader // reads from the API server
-	recorder events.EventRecorder
-	clock    clock.PassiveClock
-	brokers  *brokerconn.Manager
-	workers  *workerclient.Client
-	options  Options
+	kube.Clients
+
+	brokers *brokerconn.Manager
+	workers *workerclient.Client
+	options Options
 	// podMonitors is true while the cluster has the PodMonitor kind.
 	podMonitors atomic.Bool
 
@@ -86,10 +82,7 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 		o.PodMonitors = 2 * time.Minute
 	}
 	return &Reconciler{
-		client:      mgr.GetClient(),
-		live:        mgr.GetAPIReader(),
-		recorder:    mgr.GetEventRecorder("workerpool-controller"),
-		clock:       clock.RealClock{},
+		Clients:     kube.NewClients(mgr, "workerpool-controller"),
 		brokers:     brokers,
 		workers:     workerclient.New(),
 		options:     o,
@@ -118,7 +111,7 @@ func podAddress(worker *corev1.Pod) string {
 // Reconcile brings one WorkerPool closer to its spec.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	wp := &v1alpha1.WorkerPool{}
-	if err := r.client.Get(ctx, req.NamespacedName, wp); err != nil {
+	if err := r.Client.Get(ctx, req.NamespacedName, wp); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.writeCache.Forget(req.NamespacedName)
 			r.memory.Forget(req.NamespacedName)
@@ -131,7 +124,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	result, err := r.reconcileOnce(ctx, wp)
 	if err != nil {
-		err = kube.RemoveFinalizerIfTerminating(ctx, r.live, r.client, wp, v1alpha1.WorkerPoolFinalizer, err)
+		err = kube.RemoveFinalizerIfTerminating(ctx, r.Live, r.Client, wp, v1alpha1.WorkerPoolFinalizer, err)
 	}
 	return result, err
 }

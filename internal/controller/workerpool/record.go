@@ -27,12 +27,12 @@ func (r *Reconciler) storeStatus(ctx context.Context, wp *v1alpha1.WorkerPool, d
 	if !wp.DeletionTimestamp.IsZero() && !decision.KeepFinalizer {
 		return nil // the pool is about to be deleted, and the permission to write may be deleted already
 	}
-	if decision.StatusDeferrable && r.clock.Since(wp.Status.LastDecision.Time.Time) < statsInterval {
+	if decision.StatusDeferrable && r.Clock.Since(wp.Status.LastDecision.Time.Time) < statsInterval {
 		return nil
 	}
 	before, after := wp.DeepCopy(), wp.DeepCopy()
 	after.Status = decision.Status
-	if err := kube.PatchStatus(ctx, r.client, before, after); err != nil {
+	if err := kube.PatchStatus(ctx, r.Client, before, after); err != nil {
 		return fmt.Errorf("patching status: %w", err)
 	}
 	if after.ResourceVersion != before.ResourceVersion {
@@ -40,7 +40,7 @@ func (r *Reconciler) storeStatus(ctx context.Context, wp *v1alpha1.WorkerPool, d
 		r.writeCache.Record(wp)
 	}
 	for _, event := range decision.Events {
-		r.recorder.Eventf(wp, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
+		r.Recorder.Eventf(wp, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
 	}
 	countChanges(&before.Status, &wp.Status)
 	return nil

@@ -90,7 +90,7 @@ func podToPool(_ context.Context, object client.Object) []reconcile.Request {
 // policyToPools returns all pools of the namespace, because the Policy may have selected other
 // pools before its change.
 func (r *Reconciler) policyToPools(ctx context.Context, object client.Object) []reconcile.Request {
-	return kube.RequestsForList(ctx, r.client, &v1alpha1.WorkerPoolList{}, client.InNamespace(object.GetNamespace()))
+	return kube.RequestsForList(ctx, r.Client, &v1alpha1.WorkerPoolList{}, client.InNamespace(object.GetNamespace()))
 }
 
 // becomesReady passes a Queue that has become ready. A pool that was reconciled before has no
@@ -120,5 +120,5 @@ func indexedQueueNames(object client.Object) []string {
 // queueToPools returns the pools that consume a Queue. To return all pools of the namespace
 // instead would reconcile a thousand pools a thousand times when the operator starts.
 func (r *Reconciler) queueToPools(ctx context.Context, object client.Object) []reconcile.Request {
-	return kube.RequestsForList(ctx, r.client, &v1alpha1.WorkerPoolList{}, client.InNamespace(object.GetNamespace()), client.MatchingFields{queueIndex: object.GetName()})
+	return kube.RequestsForList(ctx, r.Client, &v1alpha1.WorkerPoolList{}, client.InNamespace(object.GetNamespace()), client.MatchingFields{queueIndex: object.GetName()})
 }
