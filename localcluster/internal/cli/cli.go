@@ -49,3 +49,14 @@ func newRoot() *cobra.Command {
 
 // opener opens the cluster that --name names.
 type opener func() (*cluster.Cluster, error)
+
+// runE returns the function of a command that needs the cluster.
+func (open opener) runE(run func(command *cobra.Command, c *cluster.Cluster, args []string) error) func(*cobra.Command, []string) error {
+	return func(command *cobra.Command, args []string) error {
+		c, err := open()
+		if err != nil {
+			return err
+		}
+		return run(command, c, args)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/yardmaster/yardmaster/localcluster/internal/cluster"
 )
 
 func newDown(open opener) *cobra.Command {
@@ -11,11 +13,7 @@ func newDown(open opener) *cobra.Command {
 		Use:   "down",
 		Short: "Stop the cluster and delete everything except the built programs",
 		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			c, err := open()
-			if err != nil {
-				return err
-			}
+		RunE: open.runE(func(_ *cobra.Command, c *cluster.Cluster, _ []string) error {
 			existed, err := c.Down()
 			if err != nil {
 				return err
@@ -26,6 +24,6 @@ func newDown(open opener) *cobra.Command {
 				fmt.Printf("there is no cluster %q.\n", c.Name)
 			}
 			return nil
-		},
+		}),
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/yardmaster/yardmaster/localcluster/internal/cluster"
 	"github.com/yardmaster/yardmaster/localcluster/internal/image"
 )
 
@@ -13,11 +14,7 @@ func newLoadImage(open opener) *cobra.Command {
 		Use:   "load-image FILE.tar...",
 		Short: "Load images (Docker or OCI archives) into the node",
 		Args:  cobra.MinimumNArgs(1),
-		RunE: func(command *cobra.Command, files []string) error {
-			c, err := open()
-			if err != nil {
-				return err
-			}
+		RunE: open.runE(func(command *cobra.Command, c *cluster.Cluster, files []string) error {
 			for _, file := range files {
 				loaded, err := c.LoadImage(command.Context(), file)
 				if err != nil {
@@ -30,7 +27,7 @@ func newLoadImage(open opener) *cobra.Command {
 				}
 			}
 			return nil
-		},
+		}),
 	}
 }
 

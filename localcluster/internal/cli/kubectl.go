@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/yardmaster/yardmaster/localcluster/internal/cluster"
 )
 
 func newKubeconfig(open opener) *cobra.Command {
@@ -15,14 +17,10 @@ func newKubeconfig(open opener) *cobra.Command {
 		Use:   "kubeconfig",
 		Short: "Print the path of the administrator's kubeconfig",
 		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			c, err := open()
-			if err != nil {
-				return err
-			}
+		RunE: open.runE(func(_ *cobra.Command, c *cluster.Cluster, _ []string) error {
 			fmt.Println(c.Kubeconfig())
 			return nil
-		},
+		}),
 	}
 }
 
@@ -30,11 +28,7 @@ func newKubectl(open opener) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "kubectl -- ARGS",
 		Short: "Run the built-in kubectl as the cluster's administrator",
-		RunE: func(_ *cobra.Command, args []string) error {
-			c, err := open()
-			if err != nil {
-				return err
-			}
+		RunE: open.runE(func(_ *cobra.Command, c *cluster.Cluster, args []string) error {
 			program, err := c.Kubectl()
 			if err != nil {
 				return err
@@ -43,7 +37,7 @@ func newKubectl(open opener) *cobra.Command {
 			env = append(env, "KUBECONFIG="+c.Kubeconfig())
 			// Not a child: signals, the terminal and the exit code are kubectl's.
 			return syscall.Exec(program, append([]string{program, "kubectl"}, args...), env)
-		},
+		}),
 	}
 	command.Flags().SetInterspersed(false) // what follows the first argument is kubectl's
 	return command

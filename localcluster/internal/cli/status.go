@@ -17,11 +17,7 @@ func newStatus(open opener) *cobra.Command {
 		Use:   "status",
 		Short: "Print the cluster's state; the exit code is 1 if it is not up",
 		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			c, err := open()
-			if err != nil {
-				return err
-			}
+		RunE: open.runE(func(command *cobra.Command, c *cluster.Cluster, _ []string) error {
 			status, err := c.Status(command.Context())
 			if err != nil {
 				return err
@@ -37,7 +33,7 @@ func newStatus(open opener) *cobra.Command {
 				return errSaid
 			}
 			return nil
-		},
+		}),
 	}
 }
 
