@@ -99,24 +99,27 @@ func (env Environment) WaitUntilReconciled(ctx context.Context, c client.Reader,
 // metrics.
 func (env Environment) countReconciled(ctx context.Context, c client.Reader) (queues, pools int, err error) {
 	var allQueues v1alpha1.QueueList
-	if err := c.List(ctx, &allQueues, client.InNamespace(string(env))); err != nil {
-		return 0, 0, err
+	var allPools v1alpha1.WorkerPoolList
+	for _, list := range []client.ObjectList{&allQueues, &allPools} {
+		if err := c.List(ctx, list, client.InNamespace(string(env))); err != nil {
+			return 0, 0, err
+		}
 	}
 	for i := range allQueues.Items {
-		if meta.IsStatusConditionTrue(allQueues.Items[i].Status.Conditions, v1alpha1.ConditionReady) {
-			queues++
-		}
-	}
-	var allPools v1alpha1.WorkerPoolList
-	if err := c.List(ctx, &allPools, client.InNamespace(string(env))); err != nil {
-		return 0, 0, err
+		queues += countTrue(allQueues.Items[i].Status.Conditions, v1alpha1.ConditionReady)
 	}
 	for i := range allPools.Items {
-		if meta.IsStatusConditionTrue(allPools.Items[i].Status.Conditions, v1alpha1.ConditionMetricsFresh) {
-			pools++
-		}
+		pools += countTrue(allPools.Items[i].Status.Conditions, v1alpha1.ConditionMetricsFresh)
 	}
 	return queues, pools, nil
+}
+
+// countTrue returns 1 if the condition is True, else 0.
+func countTrue(conditions []metav1.Condition, condition string) int {
+	if meta.IsStatusConditionTrue(conditions, condition) {
+		return 1
+	}
+	return 0
 }
 
 // DeleteObjects deletes the objects of the environment. It removes their finalizers first,
