@@ -2,9 +2,11 @@
 package redistest
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -67,9 +69,7 @@ func (s *Server) run() {
 		s.t.Fatal(err)
 	}
 	for deadline := time.Now().Add(startTimeout); ; time.Sleep(10 * time.Millisecond) {
-		connection, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", s.Address())
-		if err == nil {
-			_ = connection.Close()
+		if s.isReady() {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -77,6 +77,24 @@ func (s *Server) run() {
 			s.t.Fatalf("redis-server does not start: %s", s.output)
 		}
 	}
+}
+
+// isReady reports whether the server answers, which it does not while it loads its files.
+func (s *Server) isReady() bool {
+	connection, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", s.Address())
+	if err != nil {
+		return false
+	}
+	defer connection.Close()
+	if err := connection.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return false
+	}
+	if _, err := io.WriteString(connection, "PING\r\n"); err != nil {
+		return false
+	}
+	// A server with a password answers NOAUTH.
+	answer, err := bufio.NewReader(connection).ReadString('\n')
+	return err == nil && !strings.HasPrefix(answer, "-LOADING")
 }
 
 // Address returns host:port.
