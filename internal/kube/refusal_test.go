@@ -23,8 +23,8 @@ func TestErrorOfAWriteIsARefusalOrIsRetried(t *testing.T) {
 		wantRefusal apierror.Class
 		wantErr     error
 	}{
-		"no error":                                    {},
-		"an invalid object is a refusal":              {err: apierrors.NewInvalid(schema.GroupKind{Kind: "Job"}, "a", nil), wantRefusal: apierror.Invalid},
+		"no error":                       {},
+		"an invalid object is a refusal": {err: apierrors.NewInvalid(schema.GroupKind{Kind: "Job"}, "a", nil), wantRefusal: apierror.Invalid},
 		"a terminating namespace is retried silently": {err: terminating, wantErr: ErrStale},
 		"another error is returned":                   {err: conflict, wantErr: conflict},
 	} {
