@@ -26,26 +26,17 @@ type conditionInput struct {
 	history StatsHistory
 }
 
-func isTrue(reason, message string) metav1.Condition {
-	return metav1.Condition{Status: metav1.ConditionTrue, Reason: reason, Message: message}
-}
-
-func isFalse(reason, message string) metav1.Condition {
-	return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
-}
-
-func isUnknown(p core.Problem) metav1.Condition {
-	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: p.Reason, Message: p.Message}
+func isUnknown(p core.Problem) condition.State {
+	return condition.State{Status: metav1.ConditionUnknown, Reason: p.Reason, Message: p.Message}
 }
 
 var notObserved = core.Problem{Reason: v1alpha1.ReasonPending, Message: "Not observed yet"}
 
 // setConditions keeps conditions about which nothing new is known.
 func setConditions(status *v1alpha1.QueueStatus, in *conditionInput) {
-	set := func(kind string, c metav1.Condition) {
-		c.Type, c.Message = kind, truncateMessage(c.Message)
-		c.ObservedGeneration, c.LastTransitionTime = in.Queue.Generation, metav1.NewTime(in.Now)
-		meta.SetStatusCondition(&status.Conditions, c)
+	set := func(kind string, state condition.State) {
+		state.Message = truncateMessage(state.Message)
+		condition.SetState(&status.Conditions, in.Queue.Generation, metav1.NewTime(in.Now), kind, state)
 	}
 	setSummary(status, in.Observation, summaryOf(in))
 	set(v1alpha1.ConditionBrokerReachable, brokerReachable(in))
@@ -63,9 +54,9 @@ func setConditions(status *v1alpha1.QueueStatus, in *conditionInput) {
 	}
 	switch {
 	case in.blocked != nil:
-		set(v1alpha1.ConditionDeletionBlocked, isTrue(in.blocked.Reason, in.blocked.Message))
+		set(v1alpha1.ConditionDeletionBlocked, condition.True(in.blocked.Reason, in.blocked.Message))
 	case in.isDeleted():
-		set(v1alpha1.ConditionDeletionBlocked, isFalse(v1alpha1.ReasonNotBlocked, "The deletion is in progress"))
+		set(v1alpha1.ConditionDeletionBlocked, condition.False(v1alpha1.ReasonNotBlocked, "The deletion is in progress"))
 	}
 }
 
@@ -156,31 +147,31 @@ func checkRateBelowArrivals(in *conditionInput) (condition.Summary, bool) {
 	}, found
 }
 
-func brokerReachable(in *conditionInput) metav1.Condition {
+func brokerReachable(in *conditionInput) condition.State {
 	if problem := in.unreachable(); problem != nil {
-		return isFalse(problem.Reason, problem.Message)
+		return condition.False(problem.Reason, problem.Message)
 	}
-	return isTrue(v1alpha1.ReasonConnected, "The broker answers")
+	return condition.True(v1alpha1.ReasonConnected, "The broker answers")
 }
 
 // configSynced reports whether the queue on the broker matches the spec.
-func configSynced(in *conditionInput) metav1.Condition {
+func configSynced(in *conditionInput) condition.State {
 	problem := in.unreachable()
 	switch {
 	case in.isDeleted():
-		return isFalse(v1alpha1.ReasonDeleting, "The Queue is being deleted")
+		return condition.False(v1alpha1.ReasonDeleting, "The Queue is being deleted")
 	case problem != nil:
 		return isUnknown(*problem)
 	case in.BrokerError != nil && broker.ClassOf(in.BrokerError) == broker.ClassConflict:
-		return isFalse(v1alpha1.ReasonOwnedByOtherQueue, in.BrokerError.Error())
+		return condition.False(v1alpha1.ReasonOwnedByOtherQueue, in.BrokerError.Error())
 	case in.BrokerError != nil:
-		return isFalse(v1alpha1.ReasonRefusedByBroker, in.BrokerError.Error())
+		return condition.False(v1alpha1.ReasonRefusedByBroker, in.BrokerError.Error())
 	case hasRemainingDrift(in.result):
-		return isFalse(v1alpha1.ReasonDrifted, "Changed by someone else: "+formatDrift(in.result.Drift))
+		return condition.False(v1alpha1.ReasonDrifted, "Changed by someone else: "+formatDrift(in.result.Drift))
 	case len(in.result.RetiringPriorities) > 0:
-		return isTrue(v1alpha1.ReasonSynced, "Removed priorities stay on the broker until they are empty: "+strings.Join(in.result.RetiringPriorities, ", "))
+		return condition.True(v1alpha1.ReasonSynced, "Removed priorities stay on the broker until they are empty: "+strings.Join(in.result.RetiringPriorities, ", "))
 	}
-	return isTrue(v1alpha1.ReasonSynced, "The queue on the broker matches the spec")
+	return condition.True(v1alpha1.ReasonSynced, "The queue on the broker matches the spec")
 }
 
 func hasRemainingDrift(result *broker.EnsureResult) bool {
@@ -206,26 +197,26 @@ func joinSome(texts []string, separator string) string {
 	return joined
 }
 
-func ownerConflict(in *conditionInput) metav1.Condition {
+func ownerConflict(in *conditionInput) condition.State {
 	if conflict := (*broker.OwnerConflictError)(nil); errors.As(in.BrokerError, &conflict) {
-		return isTrue(v1alpha1.ReasonOwnedByOtherQueue, fmt.Sprintf("%s. If that Queue no longer exists, take over its queue with the annotation %s: %q",
+		return condition.True(v1alpha1.ReasonOwnedByOtherQueue, fmt.Sprintf("%s. If that Queue no longer exists, take over its queue with the annotation %s: %q",
 			conflict.Error(), AnnotationSupersedes, conflict.Owner.UID))
 	}
 	if problem := in.unreachable(); problem != nil {
 		return isUnknown(*problem)
 	}
-	return isFalse(v1alpha1.ReasonSynced, "No other Queue owns the queue on the broker")
+	return condition.False(v1alpha1.ReasonSynced, "No other Queue owns the queue on the broker")
 }
 
-func deadLettersPresent(deadLetters, threshold int64) metav1.Condition {
+func deadLettersPresent(deadLetters, threshold int64) condition.State {
 	text := "The queue has " + countNoun(deadLetters, "dead letter")
 	switch {
 	case deadLetters >= threshold:
-		return isTrue(v1alpha1.ReasonDeadLetters, text)
+		return condition.True(v1alpha1.ReasonDeadLetters, text)
 	case deadLetters > 0:
-		return isFalse(v1alpha1.ReasonNoDeadLetters, fmt.Sprintf("%s, fewer than deadLetter.alertThreshold (%d)", text, threshold))
+		return condition.False(v1alpha1.ReasonNoDeadLetters, fmt.Sprintf("%s, fewer than deadLetter.alertThreshold (%d)", text, threshold))
 	}
-	return isFalse(v1alpha1.ReasonNoDeadLetters, "The queue has no dead letters")
+	return condition.False(v1alpha1.ReasonNoDeadLetters, "The queue has no dead letters")
 }
 
 func countNoun(number int64, noun string) string {

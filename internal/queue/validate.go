@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/condition"
 )
 
 // Validate returns the errors of a spec that no rule of the CRD finds. It leaves out what a
@@ -114,7 +114,7 @@ func enforcementOf(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, capabilities b
 
 // policyFullyEnforced reports whether every field of the spec is enforced. What an engine lacks
 // apart from the spec, such as delayed messages, is only in status.enforcement.
-func policyFullyEnforced(enforcement map[string]v1alpha1.Enforcement, result *broker.EnsureResult) metav1.Condition {
+func policyFullyEnforced(enforcement map[string]v1alpha1.Enforcement, result *broker.EnsureResult) condition.State {
 	var missing []string
 	for field, by := range enforcement {
 		if by != v1alpha1.EnforcementUnsupported || field == string(broker.FieldDelayed) {
@@ -126,10 +126,10 @@ func policyFullyEnforced(enforcement map[string]v1alpha1.Enforcement, result *br
 		missing = append(missing, field)
 	}
 	if len(missing) == 0 {
-		return isTrue(v1alpha1.ReasonEnforced, "All fields of the spec are enforced")
+		return condition.True(v1alpha1.ReasonEnforced, "All fields of the spec are enforced")
 	}
 	slices.Sort(missing)
-	return isFalse(v1alpha1.ReasonUnsupported, "Not enforced: "+strings.Join(missing, ", "))
+	return condition.False(v1alpha1.ReasonUnsupported, "Not enforced: "+strings.Join(missing, ", "))
 }
 
 // fieldsInUse has all fields that engines differ in, and whether a Queue uses them.
