@@ -13,13 +13,13 @@ import (
 	"context"
 	"net"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/utils/keymutex"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,9 +34,6 @@ import (
 
 // secretKeyCacheSize is the number of Secrets whose keys are remembered.
 const secretKeyCacheSize = 1024
-
-// budgetLockCount is the number of locks that namespaces share.
-const budgetLockCount = 256
 
 // SourceReader reads the stats of pools that have a source instead of queues.
 type SourceReader interface {
@@ -69,7 +66,7 @@ type Reconciler struct {
 
 	writeCache  *kube.WriteCache[*v1alpha1.WorkerPool]
 	memory      *kube.Store[poolMemory]
-	budgetLocks keymutex.KeyMutex     // by namespace
+	budgetLocks sync.Map              // of *sync.Mutex, by namespace
 	secretKeys  *cache.LRUExpireCache // secretKeys by the name of the Secret
 }
 
@@ -82,14 +79,13 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 		o.PodMonitors = 2 * time.Minute
 	}
 	return &Reconciler{
-		Clients:     kube.NewClients(mgr, "workerpool-controller"),
-		brokers:     brokers,
-		workers:     workerclient.New(),
-		options:     o,
-		writeCache:  kube.NewWriteCache[*v1alpha1.WorkerPool](),
-		memory:      kube.NewStore[poolMemory](),
-		budgetLocks: keymutex.NewHashed(budgetLockCount),
-		secretKeys:  cache.NewLRUExpireCache(secretKeyCacheSize),
+		Clients:    kube.NewClients(mgr, "workerpool-controller"),
+		brokers:    brokers,
+		workers:    workerclient.New(),
+		options:    o,
+		writeCache: kube.NewWriteCache[*v1alpha1.WorkerPool](),
+		memory:     kube.NewStore[poolMemory](),
+		secretKeys: cache.NewLRUExpireCache(secretKeyCacheSize),
 	}
 }
 
@@ -165,8 +161,10 @@ func (r *Reconciler) reconcileOnce(ctx context.Context, wp *v1alpha1.WorkerPool)
 // another: each must see the decisions that the others have recorded.
 func (r *Reconciler) withBudgetLock(observed *observation, do func() error) error {
 	if pool.SharesBudget(observed.Policies) {
-		r.budgetLocks.LockKey(observed.Pool.Namespace)
-		defer func() { _ = r.budgetLocks.UnlockKey(observed.Pool.Namespace) }() // it never fails
+		stored, _ := r.budgetLocks.LoadOrStore(observed.Pool.Namespace, &sync.Mutex{})
+		lock := stored.(*sync.Mutex) //nolint:forcetypeassert // only mutexes are stored
+		lock.Lock()
+		defer lock.Unlock()
 	}
 	return do()
 }
