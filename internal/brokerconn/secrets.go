@@ -19,8 +19,9 @@ const clientName = "yardmaster"
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 
-// ReadCredentials reads the Secrets that the key identifies. The reader must not be a cache, which would list and keep all Secrets of the namespace. Its error is
-// a ConnectionError unless the API server did not answer.
+// ReadCredentials reads the Secrets that the key identifies. The reader must not be a cache, which
+// would list and keep all Secrets of the namespace. Its error is a ConnectionError unless the API
+// server did not answer.
 func ReadCredentials(ctx context.Context, liveReader client.Reader, key BrokerKey) (*broker.Credentials, error) {
 	credentials := &broker.Credentials{Name: clientName}
 	data, err := readSecret(ctx, liveReader, key.Namespace, key.URLSecret)
