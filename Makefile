@@ -11,9 +11,11 @@ IMG ?= yardmaster:dev
 NAMESPACES ?= default
 # Namespaces whose Jobs the operator reports on, separated by commas.
 REPORT_NAMESPACES ?=
-# Kustomize components to add to the deployment, separated by commas: cert-manager, prometheus,
-# jobreport-alerts, jobreport-openreports, queue-alerts.
+# Kustomize components to add to the deployment, separated by commas: cert-manager,
+# webhook-network-policy, prometheus, jobreport-alerts, jobreport-openreports, queue-alerts.
 COMPONENTS ?=
+# Number of replicas of the operator; empty for that of config/manager.
+REPLICAS ?=
 # Cluster that `make demo` creates: localcluster or kind.
 CLUSTER ?= localcluster
 # Local cluster that `make deploy` and similar targets use if kubectl is not installed.
@@ -193,7 +195,7 @@ uninstall: kustomize $(KUBECTL_PROGRAM) ## Delete the CustomResourceDefinitions 
 	kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: install overlay ## Deploy the operator (IMG, NAMESPACES, COMPONENTS, REPORT_NAMESPACES).
+deploy: install overlay ## Deploy the operator (IMG, NAMESPACES, COMPONENTS, REPORT_NAMESPACES, REPLICAS).
 	kustomize build dist/overlay | $(APPLY)
 
 .PHONY: undeploy
@@ -203,7 +205,7 @@ undeploy: overlay $(KUBECTL_PROGRAM) ## Delete the operator; keep CustomResource
 # The kustomization to deploy.
 .PHONY: overlay
 overlay: kustomize
-	hack/overlay dist/overlay '$(IMG)' '$(NAMESPACES)' '$(COMPONENTS)' '$(REPORT_NAMESPACES)'
+	hack/overlay dist/overlay '$(IMG)' '$(NAMESPACES)' '$(COMPONENTS)' '$(REPORT_NAMESPACES)' '$(REPLICAS)'
 
 ##@ Tools
 
