@@ -13,9 +13,11 @@ NAMESPACES ?= default
 REPORT_NAMESPACES ?=
 # Controllers to run, as in the flag --controllers: '*' for all, a name, -name for all but that one.
 CONTROLLERS ?= *
-# Kustomize components to add to the deployment, separated by commas: cert-manager, prometheus,
-# jobreport-alerts, jobreport-openreports, queue-alerts.
+# Kustomize components to add to the deployment, separated by commas: cert-manager,
+# webhook-network-policy, prometheus, jobreport-alerts, jobreport-openreports, queue-alerts.
 COMPONENTS ?=
+# Number of replicas of the operator; empty for that of config/manager.
+REPLICAS ?=
 # Cluster that `make demo` creates: localcluster or kind.
 CLUSTER ?= localcluster
 # Local cluster that `make deploy` and similar targets use if kubectl is not installed.
@@ -186,7 +188,7 @@ uninstall: kustomize $(KUBECTL_PROGRAM) ## Delete the CustomResourceDefinitions 
 	kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: install overlay ## Deploy the operator (IMG, CONTROLLERS, NAMESPACES, COMPONENTS, REPORT_NAMESPACES).
+deploy: install overlay ## Deploy the operator (IMG, CONTROLLERS, NAMESPACES, COMPONENTS, REPORT_NAMESPACES, REPLICAS).
 	kustomize build dist/overlay | $(APPLY)
 	hack/prune-permissions dist/overlay '$(NAMESPACES)' $(KUBECTL)
 
@@ -197,7 +199,7 @@ undeploy: overlay $(KUBECTL_PROGRAM) ## Delete the operator; keep CustomResource
 # The kustomization to deploy.
 .PHONY: overlay
 overlay: kustomize
-	hack/overlay dist/overlay '$(IMG)' '$(CONTROLLERS)' '$(NAMESPACES)' '$(COMPONENTS)' '$(REPORT_NAMESPACES)'
+	hack/overlay dist/overlay '$(IMG)' '$(CONTROLLERS)' '$(NAMESPACES)' '$(COMPONENTS)' '$(REPORT_NAMESPACES)' '$(REPLICAS)'
 
 ##@ Tools
 
