@@ -11,6 +11,8 @@ IMG ?= yardmaster:dev
 NAMESPACES ?= default
 # Namespaces whose Jobs the operator reports on, separated by commas.
 REPORT_NAMESPACES ?=
+# Controllers to run, as in the flag --controllers: '*' for all, a name, -name for all but that one.
+CONTROLLERS ?= *
 # Kustomize components to add to the deployment, separated by commas: cert-manager,
 # webhook-network-policy, prometheus, jobreport-alerts, jobreport-openreports, queue-alerts.
 COMPONENTS ?=
@@ -41,7 +43,9 @@ APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardma
 
 # Modules whose go.mod must be tidy. (tools.mod has no code to tidy it by.)
 MODULES := . hack/tools/golangci-lint hack/tools/govulncheck hack/tools/vale $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
-GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/role docs/reference
+GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/controllers docs/reference
+# Each controller has a Role of its own.
+CONTROLLER_NAMES := $(notdir $(wildcard internal/controller/*))
 # The packages that decide, and the simulation of scaling, share nothing between goroutines:
 # the race detector would find nothing there, and their tests take ten times as long under it.
 PURE := $(patsubst %,./%/...,$(wildcard test/bench/scaling internal/core internal/condition internal/apierror internal/sequence internal/zombie internal/report internal/openreports internal/session internal/scaling internal/policy internal/queue internal/pool internal/broker/rate worker/internal/breaker worker/internal/wrr))
@@ -74,14 +78,17 @@ demo-down: ## Delete the demo's cluster.
 manifests: controller-gen ## Generate the CustomResourceDefinitions and roles.
 	controller-gen crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:artifacts:config=config/crd/bases
 	go run ./hack/crd config/crd/bases
-	controller-gen rbac:roleName=yardmaster paths=./internal/... output:rbac:dir=config/rbac/role
+	for name in $(CONTROLLER_NAMES); do \
+		controller-gen rbac:roleName=yardmaster-$$name paths=./internal/controller/$$name output:rbac:dir=config/rbac/controllers/$$name; \
+	done
 
 .PHONY: generate
-generate: controller-gen crd-ref-docs ## Generate DeepCopy methods, the API reference and the list of licenses.
+generate: controller-gen crd-ref-docs ## Generate DeepCopy methods and the references of the API, permissions and licenses.
 	controller-gen object paths=./api/...
 	mkdir -p docs/reference
 	crd-ref-docs --source-path=api --config=hack/crd-ref-docs.yaml --renderer=markdown \
 		--output-path=docs/reference/api.md --log-level=ERROR
+	go run ./hack/permissions docs/reference/permissions.md
 	go run ./hack/licenses docs/reference/licenses.md
 
 .PHONY: fmt
@@ -127,7 +134,7 @@ test-unit: ## Run the tests that need no cluster.
 	go -C localcluster/modules/network-policies test ./...
 
 .PHONY: test-integration
-test-integration: localcluster ## Run the tests against a real control plane with simulated nodes.
+test-integration: localcluster kustomize ## Run the tests against a real control plane with simulated nodes.
 	hack/with-cluster control-plane test go test -p 1 ./test/integration/... -timeout 30m
 
 .PHONY: e2e
@@ -195,8 +202,9 @@ uninstall: kustomize $(KUBECTL_PROGRAM) ## Delete the CustomResourceDefinitions 
 	kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: install overlay ## Deploy the operator (IMG, NAMESPACES, COMPONENTS, REPORT_NAMESPACES, REPLICAS).
+deploy: install overlay ## Deploy the operator (IMG, CONTROLLERS, NAMESPACES, COMPONENTS, REPORT_NAMESPACES, REPLICAS).
 	kustomize build dist/overlay | $(APPLY)
+	hack/prune-permissions dist/overlay '$(NAMESPACES)' $(KUBECTL)
 
 .PHONY: undeploy
 undeploy: overlay $(KUBECTL_PROGRAM) ## Delete the operator; keep CustomResourceDefinitions and objects.
@@ -205,7 +213,7 @@ undeploy: overlay $(KUBECTL_PROGRAM) ## Delete the operator; keep CustomResource
 # The kustomization to deploy.
 .PHONY: overlay
 overlay: kustomize
-	hack/overlay dist/overlay '$(IMG)' '$(NAMESPACES)' '$(COMPONENTS)' '$(REPORT_NAMESPACES)' '$(REPLICAS)'
+	hack/overlay dist/overlay '$(IMG)' '$(CONTROLLERS)' '$(NAMESPACES)' '$(COMPONENTS)' '$(REPORT_NAMESPACES)' '$(REPLICAS)'
 
 ##@ Tools
 
