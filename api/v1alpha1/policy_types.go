@@ -150,9 +150,9 @@ type PolicyLimits struct {
 	// +kubebuilder:validation:Maximum=1000000
 	MaxRatePerQueue *int32 `json:"maxRatePerQueue,omitempty"`
 
-	// allowedImages for workers, as patterns in which * matches any characters, such as
-	// registry.example/team/*. Each image must match one of them. If several Policies set
-	// patterns, an image must match a pattern of each.
+	// allowedImages for the Pods of WorkerPools, SequentialJobs and AgenticSessions, as patterns in
+	// which * matches any characters, such as registry.example/team/*. Each image must match one
+	// of them. If several Policies set patterns, an image must match a pattern of each.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

@@ -14,7 +14,7 @@ type SequentialJobStatus struct {
 	Phase SequentialJobPhase `json:"phase,omitempty"`
 
 	// conditions: Ready, Reconciling, Stalled, Available, Progressing, Failed, Suspended,
-	// SpecAccepted, ResourcesUnavailable, NameConflict.
+	// SpecAccepted, ResourcesUnavailable, NameConflict, PolicyViolated.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -180,8 +180,8 @@ type StepPhase string
 const (
 	// The step has not started.
 	StepPending StepPhase = "Pending"
-	// The step's Job cannot be created yet. The condition ResourcesUnavailable or
-	// NameConflict has the reason.
+	// The step's Job cannot be created yet. The condition ResourcesUnavailable,
+	// NameConflict or PolicyViolated has the reason.
 	StepStarting StepPhase = "Starting"
 	// The step's Job is created.
 	StepRunning StepPhase = "Running"
@@ -224,6 +224,9 @@ const (
 	// ConditionNameConflict is True while an object that belongs to another owner has the name
 	// of the next step's Job, of the workspace or of the outputs.
 	ConditionNameConflict = "NameConflict"
+	// ConditionPolicyViolated is True while a Policy does not allow an image of the next step's
+	// Job, or of any step before the run starts. The run waits; it does not fail.
+	ConditionPolicyViolated = "PolicyViolated"
 )
 
 // Reasons of conditions and of step phases.
@@ -257,6 +260,9 @@ const (
 	ReasonAvailable     = "Available"
 	ReasonNameTaken     = "NameTaken"
 	ReasonNoConflict    = "NoConflict"
+
+	ReasonImageNotAllowed = "ImageNotAllowed"
+	ReasonNoViolation     = "NoViolation"
 )
 
 // Reasons of events on a SequentialJob.
@@ -268,6 +274,7 @@ const (
 	EventSpecChanged          = "SpecChanged"
 	EventSpecRejected         = "SpecRejected"
 	EventNameConflict         = "NameConflict"
+	EventPolicyViolated       = "PolicyViolated"
 	EventResourcesUnavailable = "ResourcesUnavailable"
 	EventSuspended            = "Suspended"
 	EventResumed              = "Resumed"

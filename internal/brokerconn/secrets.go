@@ -18,8 +18,6 @@ import (
 // clientName is the name of the operator's connections, as the broker shows it.
 const clientName = "yardmaster"
 
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
-
 // ReadCredentials reads the Secrets that the key identifies. The reader must not be a cache, which
 // would list and keep all Secrets of the namespace. Its error is a ConnectionError unless the API
 // server did not answer.

@@ -79,13 +79,19 @@ func FormatReason(reason, message string) string {
 	return reason + ": " + message
 }
 
-// TruncateMessage limits a message to this many characters and marks the truncation.
-func TruncateMessage(message string, limit int) string {
-	const ellipsis = "..."
-	if utf8.RuneCountInString(message) <= limit {
+// TruncateMessage returns a message as valid UTF-8 of at most maxBytes bytes. It marks the
+// truncation, and never splits a character.
+func TruncateMessage(message string, maxBytes int) string {
+	const ellipsis = "…"
+	message = strings.ToValidUTF8(message, string(utf8.RuneError))
+	if len(message) <= maxBytes {
 		return message
 	}
-	return string([]rune(message)[:limit-len(ellipsis)]) + ellipsis
+	end := maxBytes - len(ellipsis)
+	for !utf8.RuneStart(message[end]) {
+		end--
+	}
+	return message[:end] + ellipsis
 }
 
 // NameTaken is the refusal of an object whose name belongs to an object of another owner.

@@ -26,3 +26,22 @@ func TestEarliestIgnoresZero(t *testing.T) {
 		})
 	}
 }
+
+func TestATruncatedMessageIsValidTextWithinItsLimit(t *testing.T) {
+	tests := map[string]struct {
+		message, want string
+	}{
+		"a message at the limit":            {"0123456789", "0123456789"},
+		"a longer message is marked":        {"0123456789a", "0123456…"},
+		"a character is not split":          {"012345ää6789", "012345…"},
+		"invalid bytes count as replaced":   {"01234\xff6789a", "01234…"},
+		"an invalid byte alone is replaced": {"0\xff1", "0\uFFFD1"},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			if got := TruncateMessage(test.message, 10); got != test.want || len(got) > 10 {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}

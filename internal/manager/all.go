@@ -18,7 +18,7 @@ import (
 // AllControllers returns all controllers.
 func AllControllers() []Controller {
 	return []Controller{{
-		Name: "sequentialjob", Kind: kindOf("SequentialJob"),
+		Name: "sequentialjob", Kind: kindOf("SequentialJob"), Needs: []schema.GroupVersionKind{kindOf("Policy")},
 		Setup: setupSequentialJob, Webhook: webhookv1alpha1.SequentialJobValidator.Setup,
 	}, {
 		Name: "queue", Kind: kindOf("Queue"), Needs: []schema.GroupVersionKind{kindOf("Policy")},
@@ -30,7 +30,7 @@ func AllControllers() []Controller {
 		Name: "policy", Kind: kindOf("Policy"), Needs: []schema.GroupVersionKind{kindOf("Queue"), kindOf("WorkerPool")},
 		Setup: setupPolicy, Webhook: webhookv1alpha1.PolicyValidator.Setup,
 	}, {
-		Name: "agenticsession", Kind: kindOf("AgenticSession"), Needs: []schema.GroupVersionKind{kindOf("SessionRunner")},
+		Name: "agenticsession", Kind: kindOf("AgenticSession"), Needs: []schema.GroupVersionKind{kindOf("SessionRunner"), kindOf("Policy")},
 		Setup: setupAgenticSession, Webhook: webhookv1alpha1.SetupAgenticSession, Mutates: true,
 	}, {
 		Name: "jobreport", Kind: kindOf("JobReport"), Flag: reportNamespacesFlag, Setup: setupJobReport,

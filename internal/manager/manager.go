@@ -17,6 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/certs"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/webhook/server"
 )
 
 // leaderElectionLeaseName is the name of the leader election Lease.
@@ -87,7 +88,13 @@ func managerOptions(o Options) (ctrl.Options, error) {
 		LeaderElectionReleaseOnCancel: true,
 	}
 	if o.Webhook.Enabled {
-		options.WebhookServer = certs.NewServer(o.Webhook.Port, o.Webhook.CertDir)
+		options.WebhookServer = server.New(server.Options{
+			Port:         o.Webhook.Port,
+			Directory:    o.Webhook.CertDir,
+			ClientCAFile: o.Webhook.ClientCAFile,
+			// Another tool issues the certificate, and probably no path.
+			PathOptional: o.Webhook.CertManagement == CertManagementExternal,
+		})
 	}
 	return options, nil
 }

@@ -95,6 +95,8 @@ type WebhookOptions struct {
 	Port           int
 	CertDir        string
 	CertManagement CertManagement
+	// ClientCAFile has the authorities of the API server's client certificate.
+	ClientCAFile string
 	// Secret, Service and Configuration are names of objects of the self-managed certificate.
 	Secret        string
 	Service       string
@@ -197,7 +199,9 @@ func (p *flagParser) bindWebhookFlags() {
 	f.BoolVar(&w.Enabled, "webhook", true, "Serve the webhooks.")
 	f.IntVar(&w.Port, "webhook-port", 9443, "Port of the webhooks.")
 	f.StringVar(&w.CertDir, "cert-dir", filepath.Join(os.TempDir(), "yardmaster-certs"),
-		"Directory of the webhook certificate: tls.crt, tls.key and ca.crt.")
+		"Directory of the webhook certificate: tls.crt and tls.key, and the file path with the secret path segment.")
+	f.StringVar(&w.ClientCAFile, "webhook-client-ca-file", "",
+		"File with the certificate authorities of the client certificate that callers of the webhook must present. Empty means that they need none.")
 	f.StringVar(&p.certs, "cert-management", string(CertManagementSelf),
 		"Who issues the webhook certificate: self or external (for example cert-manager).")
 	f.StringVar(&w.Secret, "webhook-secret", "yardmaster-webhook-certs",

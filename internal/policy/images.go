@@ -6,55 +6,48 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 )
 
-// CheckImages returns an error for each image of a pool that a Policy does not allow, with its
-// field and the Policy. Every Policy with a list must allow every image, including those of other
-// containers than the worker.
-func CheckImages(pool *v1alpha1.WorkerPool, selected Selection) error {
+// CheckImages returns an error for each image of a Pod that a Policy does not allow, with the
+// container and the Policy. Every Policy with a list must allow every image, including those of
+// init containers and volumes.
+func CheckImages(pod *corev1.PodSpec, selected Selection) error {
 	var errs []error
 	for _, p := range selected {
 		allowed := policyLimits(p).AllowedImages
 		if len(allowed) == 0 {
 			continue
 		}
-		for _, use := range usedImages(pool) {
+		for _, use := range usedImages(pod) {
 			if !slices.ContainsFunc(allowed, func(pattern string) bool { return matchesPattern(pattern, use.image) }) {
-				errs = append(errs, fmt.Errorf("%s: image %q is not allowed by policy %s, which allows: %s",
-					use.field, use.image, p.Name, strings.Join(allowed, ", ")))
+				errs = append(errs, fmt.Errorf("image %q of %s is not allowed by Policy %s, which allows: %s",
+					use.image, use.user, p.Name, strings.Join(allowed, ", ")))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// imageUse is an image in a field of the spec.
-type imageUse struct{ field, image string }
+// imageUse is an image and what uses it.
+type imageUse struct{ user, image string }
 
-func usedImages(pool *v1alpha1.WorkerPool) []imageUse {
+func usedImages(pod *corev1.PodSpec) []imageUse {
 	var all []imageUse
-	add := func(field, image string) {
+	add := func(kind, name, image string) {
 		if image != "" {
-			all = append(all, imageUse{field, image})
+			all = append(all, imageUse{fmt.Sprintf("%s %q", kind, name), image})
 		}
 	}
-	add("spec.image", pool.Spec.Image)
-	if pool.Spec.Template == nil {
-		return all
+	for i := range pod.Containers {
+		add("container", pod.Containers[i].Name, pod.Containers[i].Image)
 	}
-	spec := &pool.Spec.Template.Spec
-	for i := range spec.Containers {
-		if c := &spec.Containers[i]; c.Name != v1alpha1.WorkerContainer || pool.Spec.Image == "" {
-			add(fmt.Sprintf("spec.template.spec.containers[%d].image", i), c.Image)
-		}
+	for i := range pod.InitContainers {
+		add("init container", pod.InitContainers[i].Name, pod.InitContainers[i].Image)
 	}
-	for i := range spec.InitContainers {
-		add(fmt.Sprintf("spec.template.spec.initContainers[%d].image", i), spec.InitContainers[i].Image)
-	}
-	for i := range spec.Volumes {
-		if source := spec.Volumes[i].Image; source != nil {
-			add(fmt.Sprintf("spec.template.spec.volumes[%d].image.reference", i), source.Reference)
+	for i := range pod.Volumes {
+		if source := pod.Volumes[i].Image; source != nil {
+			add("volume", pod.Volumes[i].Name, source.Reference)
 		}
 	}
 	return all

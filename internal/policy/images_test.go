@@ -14,41 +14,42 @@ func TestEachPolicyMustAllowEachImage(t *testing.T) {
 		return withLimits(v1alpha1.PolicyLimits{AllowedImages: images})
 	}
 	ours := newPolicy("ours", 0, allowing("registry.example/team/*", "registry.example/base:1"))
-	pool := func(image string, pod corev1.PodSpec) *v1alpha1.WorkerPool {
-		return &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{Image: image, Template: &corev1.PodTemplateSpec{Spec: pod}}}
+	pod := func(image string) corev1.PodSpec {
+		return corev1.PodSpec{Containers: []corev1.Container{{Name: "worker", Image: image}}}
 	}
 	for title, test := range map[string]struct {
-		pool     *v1alpha1.WorkerPool
+		pod      corev1.PodSpec
 		policies []v1alpha1.Policy
 		want     string
 	}{
-		"any image without a list": {pool("anything", corev1.PodSpec{}), []v1alpha1.Policy{newPolicy("silent", 0)}, ""},
-		"a listed image":           {pool("registry.example/team/a/b:1", corev1.PodSpec{}), []v1alpha1.Policy{ours}, ""},
+		"any image without a list":  {pod("anything"), []v1alpha1.Policy{newPolicy("silent", 0)}, ""},
+		"a listed image":            {pod("registry.example/team/a/b:1"), []v1alpha1.Policy{ours}, ""},
+		"a container without image": {pod(""), []v1alpha1.Policy{ours}, ""},
 		"an image that is not listed": {
-			pool("registry.example/other/a:1", corev1.PodSpec{}),
+			pod("registry.example/other/a:1"),
 			[]v1alpha1.Policy{ours},
-			`spec.image: image "registry.example/other/a:1" is not allowed by policy ours, which allows: registry.example/team/*, registry.example/base:1`,
+			`image "registry.example/other/a:1" of container "worker" is not allowed by Policy ours, which allows: registry.example/team/*, registry.example/base:1`,
 		},
 		"each list must allow the image": {
-			pool("registry.example/base:1", corev1.PodSpec{}),
+			pod("registry.example/base:1"),
 			[]v1alpha1.Policy{ours, newPolicy("strict", 0, allowing("*/team/*"))},
-			`spec.image: image "registry.example/base:1" is not allowed by policy strict, which allows: */team/*`,
+			`image "registry.example/base:1" of container "worker" is not allowed by Policy strict, which allows: */team/*`,
 		},
-		"other containers count too": {
-			pool("registry.example/base:1", corev1.PodSpec{
+		"all containers and volumes count": {
+			corev1.PodSpec{
 				InitContainers: []corev1.Container{{Name: "init", Image: "x"}},
-				Containers:     []corev1.Container{{Name: "worker", Image: "overridden"}, {Name: "side", Image: "y"}},
+				Containers:     []corev1.Container{{Name: "worker", Image: "registry.example/base:1"}, {Name: "side", Image: "y"}},
 				Volumes:        []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "z"}}}},
-			}),
+			},
 			[]v1alpha1.Policy{newPolicy("p", 0, allowing("registry.example/base:1"))},
-			`spec.template.spec.containers[1].image: image "y" is not allowed by policy p, which allows: registry.example/base:1
-spec.template.spec.initContainers[0].image: image "x" is not allowed by policy p, which allows: registry.example/base:1
-spec.template.spec.volumes[0].image.reference: image "z" is not allowed by policy p, which allows: registry.example/base:1`,
+			`image "y" of container "side" is not allowed by Policy p, which allows: registry.example/base:1
+image "x" of init container "init" is not allowed by Policy p, which allows: registry.example/base:1
+image "z" of volume "v" is not allowed by Policy p, which allows: registry.example/base:1`,
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
 			got := ""
-			if err := CheckImages(test.pool, all(t, test.policies...)); err != nil {
+			if err := CheckImages(&test.pod, all(t, test.policies...)); err != nil {
 				got = err.Error()
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {

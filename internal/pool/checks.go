@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,7 +43,9 @@ func checkSidecarImage(observation *Observation, mode v1alpha1.DrainMode) (reaso
 }
 
 func checkAllowedImages(observation *Observation, _ v1alpha1.DrainMode) (reason, message string, found bool) {
-	if err := policy.CheckImages(observation.Pool, observation.Policies); err != nil {
+	pod := cmp.Or(observation.Pool.Spec.Template, &corev1.PodTemplateSpec{}).DeepCopy().Spec
+	(&workloadBuilder{pool: observation.Pool}).workerContainer(&pod)
+	if err := policy.CheckImages(&pod, observation.Policies); err != nil {
 		return v1alpha1.ReasonSpecInvalid, err.Error(), true
 	}
 	return "", "", false

@@ -14,8 +14,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// maxMessageLength is the longest message of a condition, in characters.
-const maxMessageLength = 1024
+// maxMessageBytes bounds the message of a condition.
+const maxMessageBytes = 1024
 
 // conditionInput is what the conditions of a Queue are derived from.
 type conditionInput struct {
@@ -35,7 +35,7 @@ var notObserved = core.Problem{Reason: v1alpha1.ReasonPending, Message: "Not obs
 // setConditions keeps conditions about which nothing new is known.
 func setConditions(status *v1alpha1.QueueStatus, in *conditionInput) {
 	set := func(kind string, state condition.State) {
-		state.Message = truncateMessage(state.Message)
+		state.Message = core.TruncateMessage(state.Message, maxMessageBytes)
 		condition.SetState(&status.Conditions, in.Queue.Generation, metav1.NewTime(in.Now), kind, state)
 	}
 	setSummary(status, in.Observation, summaryOf(in))
@@ -61,15 +61,8 @@ func setConditions(status *v1alpha1.QueueStatus, in *conditionInput) {
 }
 
 func setSummary(status *v1alpha1.QueueStatus, o *Observation, summary condition.Summary) {
-	summary.Message = truncateMessage(summary.Message)
+	summary.Message = core.TruncateMessage(summary.Message, maxMessageBytes)
 	condition.Set(&status.Conditions, o.Queue.Generation, metav1.NewTime(o.Now), summary)
-}
-
-func truncateMessage(message string) string {
-	if characters := []rune(message); len(characters) > maxMessageLength {
-		return string(characters[:maxMessageLength-1]) + "…"
-	}
-	return message
 }
 
 // summaryChecks are the states of a Queue other than Ready. The first that applies decides.

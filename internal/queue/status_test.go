@@ -355,8 +355,8 @@ func TestALongMessageIsTruncated(t *testing.T) {
 		o.Connection.Problem = &core.Problem{Reason: v1alpha1.ReasonConnectionFailed, Message: strings.Repeat("ä", 5000)}
 	}))
 	for _, c := range d.Status.Conditions {
-		if length := len([]rune(c.Message)); length > maxMessageLength {
-			t.Errorf("%s has %d characters", c.Type, length)
+		if length := len(c.Message); length > maxMessageBytes {
+			t.Errorf("%s has %d bytes", c.Type, length)
 		}
 	}
 }

@@ -134,6 +134,9 @@ func (e *evaluation) createJob(step *v1alpha1.StepStatus) stepVerdict {
 		return e.failedWithoutJob(step, v1alpha1.ReasonJobRejected, refusal.Message)
 	case !step.Finally && e.startedStep != step.Name && e.exceedsDeadline():
 		return e.failedWithoutJob(step, v1alpha1.ReasonDeadlineExceeded, deadlineMessage)
+	case e.hasForbiddenImage(stepJob(e.SequentialJob, stepSpec, step.Run, step.Attempt)):
+		step.Phase = v1alpha1.StepStarting
+		return stepVerdict{}
 	case refusal != nil:
 		step.Phase = v1alpha1.StepStarting
 	case step.Phase == v1alpha1.StepStarting:
@@ -233,7 +236,7 @@ func (e *evaluation) stopProblem(step *v1alpha1.StepStatus, job *batchv1.Job) *c
 // stopStep deletes the step's Job. The step remains active until the Job no longer exists.
 func (e *evaluation) stopStep(step *v1alpha1.StepStatus, job *batchv1.Job, phase v1alpha1.StepPhase, problem core.Problem) {
 	e.recordJob(step, job)
-	step.Phase, step.Reason, step.Message = phase, problem.Reason, core.TruncateMessage(problem.Message, maxMessageLength)
+	step.Phase, step.Reason, step.Message = phase, problem.Reason, core.TruncateMessage(problem.Message, maxMessageBytes)
 	e.deleteJob(job)
 }
 

@@ -26,8 +26,9 @@ const suspendedMessage = "spec.suspend is true"
 func (e *evaluation) summarize() {
 	e.status.State = countSteps(e.status.Steps)
 	e.status.Progress = runProgress(&e.status)
-	e.setBlockedCondition(v1alpha1.ConditionResourcesUnavailable, apierror.QuotaExceeded, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonAvailable)
-	e.setBlockedCondition(v1alpha1.ConditionNameConflict, apierror.AlreadyExists, v1alpha1.ReasonNameTaken, v1alpha1.ReasonNoConflict)
+	e.setBlockedCondition(v1alpha1.ConditionResourcesUnavailable, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonAvailable, e.refusalMessage(apierror.QuotaExceeded))
+	e.setBlockedCondition(v1alpha1.ConditionNameConflict, v1alpha1.ReasonNameTaken, v1alpha1.ReasonNoConflict, e.refusalMessage(apierror.AlreadyExists))
+	e.setBlockedCondition(v1alpha1.ConditionPolicyViolated, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonNoViolation, e.forbiddenImages)
 	e.setCondition(v1alpha1.ConditionSuspended, suspendedState(e.spec, &e.status))
 	phase, reason, message := phaseOf(&e.status)
 	e.status.Phase = phase
@@ -101,16 +102,26 @@ func runFailure(status *v1alpha1.SequentialJobStatus) (reason, message string) {
 }
 
 // setBlockedCondition sets a condition that is absent until it was True once, and schedules the
-// next attempt. While an attempt is due and not made yet, the condition remains as it is.
-func (e *evaluation) setBlockedCondition(conditionType string, class apierror.Class, reason, clearedReason string) {
+// next attempt. While an attempt is due and not made yet, the condition remains as it is. Without a
+// message nothing blocks.
+func (e *evaluation) setBlockedCondition(conditionType, reason, clearedReason, message string) {
 	switch {
-	case e.blockedBy != nil && e.blockedBy.Class == class:
-		e.setCondition(conditionType, condition.True(reason, e.blockedBy.Message))
+	case message != "":
+		e.setCondition(conditionType, condition.True(reason, message))
 		since := meta.FindStatusCondition(e.status.Conditions, conditionType).LastTransitionTime
 		e.schedule.RequeueWithin(min(max(e.Now.Sub(since.Time), minBlockedRetry), maxBlockedRetry))
 	case meta.IsStatusConditionTrue(e.status.Conditions, conditionType) && e.decision.CreateJob == nil:
 		e.setCondition(conditionType, condition.False(clearedReason, ""))
 	}
+}
+
+// refusalMessage returns the message of the refusal that delays the next step's Job, if it has this
+// class.
+func (e *evaluation) refusalMessage(class apierror.Class) string {
+	if e.blockedBy == nil || e.blockedBy.Class != class {
+		return ""
+	}
+	return e.blockedBy.Message
 }
 
 func suspendedState(spec *v1alpha1.SequentialJobSpec, status *v1alpha1.SequentialJobStatus) condition.State {
@@ -163,6 +174,8 @@ func summaryOf(status *v1alpha1.SequentialJobStatus, suspend bool) condition.Sum
 		cause = v1alpha1.ConditionSuspended
 	case isTrue(v1alpha1.ConditionNameConflict):
 		progress, cause = condition.Stuck, v1alpha1.ConditionNameConflict
+	case isTrue(v1alpha1.ConditionPolicyViolated):
+		progress, cause = condition.Stuck, v1alpha1.ConditionPolicyViolated
 	case isTrue(v1alpha1.ConditionResourcesUnavailable):
 		cause = v1alpha1.ConditionResourcesUnavailable
 	}
@@ -171,7 +184,7 @@ func summaryOf(status *v1alpha1.SequentialJobStatus, suspend bool) condition.Sum
 }
 
 func (e *evaluation) setCondition(conditionType string, state condition.State) {
-	const maxConditionMessage = 32768 // bytes, the limit of metav1.Condition
-	state.Message = truncateBytes(state.Message, maxConditionMessage)
+	const maxConditionMessageBytes = 32768 // the limit of metav1.Condition
+	state.Message = core.TruncateMessage(state.Message, maxConditionMessageBytes)
 	condition.SetState(&e.status.Conditions, e.SequentialJob.Generation, e.now, conditionType, state)
 }

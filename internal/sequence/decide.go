@@ -57,6 +57,8 @@ type evaluation struct {
 	startedStep string
 	// blockedBy is the refusal that delays the next step's Job.
 	blockedBy *core.Refusal
+	// forbiddenImages is why Policies do not allow the next step's Job; empty if they do.
+	forbiddenImages string
 }
 
 // decideProgress decides about a SequentialJob that is not being deleted.

@@ -73,6 +73,7 @@ var conditionEvents = []struct {
 	newEvent                  func(reason, action, message string) core.Event
 }{
 	{v1alpha1.ConditionNameConflict, v1alpha1.EventNameConflict, actionRun, core.WarningEvent},
+	{v1alpha1.ConditionPolicyViolated, v1alpha1.EventPolicyViolated, actionRun, core.WarningEvent},
 	{v1alpha1.ConditionResourcesUnavailable, v1alpha1.EventResourcesUnavailable, actionRun, core.WarningEvent},
 	{v1alpha1.ConditionSuspended, v1alpha1.EventSuspended, actionSuspend, core.NormalEvent},
 	{v1alpha1.ConditionAvailable, v1alpha1.EventCompleted, actionRun, core.NormalEvent},

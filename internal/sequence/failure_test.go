@@ -103,9 +103,9 @@ func TestFailureMessageComesFromTheStepsPod(t *testing.T) {
 			},
 			want: "container build exited with code 3",
 		},
-		"a long message is truncated to 256 characters": {
+		"a long message is truncated to 256 bytes, between characters": {
 			pods: []corev1.Pod{testbuilder.Pod("build").Exited(1, long).Obj()},
-			want: "container build exited with code 1: " + strings.Repeat("ä", 256-36-3) + "...",
+			want: "container build exited with code 1: " + strings.Repeat("ä", (256-36-3)/2) + "…",
 		},
 	}
 	for name, test := range tests {

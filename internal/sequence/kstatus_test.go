@@ -49,6 +49,12 @@ func TestConditionsOfEachState(t *testing.T) {
 		"a quota is exceeded":                 {refused(apierror.QuotaExceeded), false, true, false, v1alpha1.ReasonQuotaExceeded, status.InProgressStatus},
 		"another object has the Job's name":   {refused(apierror.AlreadyExists), false, false, true, v1alpha1.ReasonNameTaken, status.FailedStatus},
 		"the API server refuses the only Job": {refused(apierror.Invalid), false, false, true, v1alpha1.ReasonStepFailed, status.FailedStatus},
+		"a Policy does not allow an image": {func(t *testing.T) *testEnv {
+			s := newTestEnv(t, testbuilder.SequentialJob("a", "ns").Step("build").Obj())
+			s.policies = allowOnly("other:*")
+			s.reconcile()
+			return s
+		}, false, false, true, v1alpha1.ReasonImageNotAllowed, status.FailedStatus},
 		"suspending": {func(t *testing.T) *testEnv {
 			s := start(t, testbuilder.SequentialJob("a", "ns").Step("build"))
 			s.changeSpec(setSuspendTrue)

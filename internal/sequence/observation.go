@@ -9,6 +9,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/policy"
 )
 
 // Observation is the input of a decision. Decide does not change it.
@@ -22,6 +23,8 @@ type Observation struct {
 	// CreatedJobs are the UIDs, by name, of the Jobs that this process created or found by a
 	// live read.
 	CreatedJobs map[string]types.UID
+	// Policies that select the SequentialJob. They limit the images of steps.
+	Policies policy.Selection
 	// Now is the time of the decision.
 	Now time.Time
 	// Answers to the questions of earlier decisions on this observation.

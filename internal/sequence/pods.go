@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	maxMessageLength = 256
-	maxOutputBytes   = 4096
+	maxMessageBytes = 256
+	maxOutputBytes  = 4096
 )
 
 // hasStartedContainer reports whether a container of any Pod is running or has terminated.

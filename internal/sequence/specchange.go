@@ -12,6 +12,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/condition"
 	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/policy"
 )
 
 // observeSpec updates the status's steps from a spec that is new or has changed during the run:
@@ -64,6 +65,8 @@ func (e *evaluation) admitRun() bool {
 	switch {
 	case len(jobs) == 0:
 		return true
+	case !hasStarted && slices.ContainsFunc(jobs, e.hasForbiddenImage):
+		return false
 	case e.Answers.DryRun == nil:
 		e.decision.Question = &Question{DryRun: jobs}
 		return false
@@ -84,6 +87,16 @@ func (e *evaluation) admitRun() bool {
 		}
 	}
 	return e.blockedBy == nil
+}
+
+// hasForbiddenImage reports whether a Policy does not allow an image of a step's Job. The step then
+// waits: a Policy may change, and running steps are not affected by it.
+func (e *evaluation) hasForbiddenImage(job *batchv1.Job) bool {
+	err := policy.CheckImages(&job.Spec.Template.Spec, e.Policies)
+	if err != nil {
+		e.forbiddenImages = fmt.Sprintf("step %q: %s", job.Labels[v1alpha1.LabelStep], err)
+	}
+	return err != nil
 }
 
 // rejectRun finishes a run before its first step. Its finally steps are skipped as well: there

@@ -17,6 +17,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
@@ -38,6 +39,7 @@ type testEnv struct {
 	// dryRunRefusals and createRefusals are refusals of dry runs and, by step, of creations.
 	dryRunRefusals []core.Refusal
 	createRefusals map[string]*core.Refusal
+	policies       policy.Selection
 }
 
 func newTestEnv(t *testing.T, sj *v1alpha1.SequentialJob) *testEnv {
@@ -92,7 +94,7 @@ func (s *testEnv) checkSecondDecision(decision Decision) {
 // decide answers the questions of Decide until it has no more.
 func (s *testEnv) decide(refusal *core.Refusal) Decision {
 	s.t.Helper()
-	in := Observation{SequentialJob: s.sj.DeepCopy(), CreatedJobs: s.createdUIDs, Now: s.now, Refusal: refusal}
+	in := Observation{SequentialJob: s.sj.DeepCopy(), CreatedJobs: s.createdUIDs, Policies: s.policies, Now: s.now, Refusal: refusal}
 	for _, job := range s.jobs {
 		if !s.uncached[job.Name] {
 			in.Jobs = append(in.Jobs, job.DeepCopy())
@@ -110,8 +112,9 @@ func (s *testEnv) decide(refusal *core.Refusal) Decision {
 }
 
 func isBlocked(status *v1alpha1.SequentialJobStatus) bool {
-	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionResourcesUnavailable) ||
-		meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionNameConflict)
+	return slices.ContainsFunc([]string{
+		v1alpha1.ConditionResourcesUnavailable, v1alpha1.ConditionNameConflict, v1alpha1.ConditionPolicyViolated,
+	}, func(kind string) bool { return meta.IsStatusConditionTrue(status.Conditions, kind) })
 }
 
 func (s *testEnv) answer(in *Observation, question *Question) {

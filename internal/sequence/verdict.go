@@ -41,7 +41,7 @@ func (v stepVerdict) applyTo(step *v1alpha1.StepStatus, now metav1.Time) {
 	case v1alpha1.StepInterrupted, v1alpha1.StepLost:
 		step.Phase, step.Reason = v.phase, v.reason
 	default:
-		step.Phase, step.Reason, step.Message = v.phase, v.reason, core.TruncateMessage(v.message, maxMessageLength)
+		step.Phase, step.Reason, step.Message = v.phase, v.reason, core.TruncateMessage(v.message, maxMessageBytes)
 		step.Tolerated, step.Output = v.tolerated, v.output
 		step.FinishTime = new(cmp.Or(v.finishTime, now))
 	}

@@ -27,7 +27,7 @@ const (
 func (e *evaluation) followAttempt(job *batchv1.Job) {
 	wasCreated := e.status.JobUID != "" || e.observation.CreatedJobs[e.status.Job] != ""
 	switch {
-	case job == nil && !wasCreated && (e.spec.OperatingMode == v1alpha1.ModeStopped || e.settings == nil):
+	case job == nil && !wasCreated && (e.spec.OperatingMode == v1alpha1.ModeStopped || e.settings == nil || e.checkImages() != nil):
 		e.status.Job, e.status.StopTime = "", nil // an attempt without a Job leaves no record
 	case job == nil && !wasCreated:
 		e.createAttemptObjects()

@@ -15,8 +15,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/core"
 )
 
-// maxConditionMessageLength keeps the status small.
-const maxConditionMessageLength = 4096
+// maxConditionMessageBytes keeps the status small.
+const maxConditionMessageBytes = 4096
 
 // setConditions sets all conditions, given the phase. A finished session keeps the attempt
 // conditions of its last Job.
@@ -29,7 +29,7 @@ func (e *evaluation) setConditions() {
 	}
 	e.setCondition(v1alpha1.ConditionStopStuck, stopStuck(&e.status, e.pod, e.observation.Now))
 	problem := phaseReason(&e.status, e.pod, e.obstacle)
-	problem.Message = truncateConditionMessage(problem.Message)
+	problem.Message = core.TruncateMessage(problem.Message, maxConditionMessageBytes)
 	e.setCondition(v1alpha1.ConditionCompleted, condition.StateOf(e.status.Phase == v1alpha1.SessionCompleted, problem.Reason, problem.Message))
 	condition.Set(&e.status.Conditions, e.observation.Session.Generation, e.now, summaryOf(e.status.Phase, problem))
 }
@@ -46,14 +46,9 @@ var unchanged condition.State
 
 func (e *evaluation) setCondition(conditionType string, state condition.State) {
 	if state != unchanged {
-		state.Message = truncateConditionMessage(state.Message)
+		state.Message = core.TruncateMessage(state.Message, maxConditionMessageBytes)
 		condition.SetState(&e.status.Conditions, e.observation.Session.Generation, e.now, conditionType, state)
 	}
-}
-
-func truncateConditionMessage(message string) string {
-	runes := []rune(message)
-	return string(runes[:min(len(runes), maxConditionMessageLength)])
 }
 
 // phaseOf derives the phase from the open attempt's Job, or from how the last attempt ended.
@@ -175,7 +170,7 @@ func summaryOf(phase v1alpha1.SessionPhase, problem core.Problem) condition.Summ
 	case v1alpha1.SessionFailed:
 		s.Progress = condition.Stuck
 	case v1alpha1.SessionPending: // a missing object may still be created; other obstacles need a change
-		if slices.Contains([]string{v1alpha1.ReasonInvalid, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonNameTaken}, problem.Reason) {
+		if slices.Contains([]string{v1alpha1.ReasonInvalid, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonNameTaken}, problem.Reason) {
 			s.Progress = condition.Stuck
 		}
 	case v1alpha1.SessionCreating, v1alpha1.SessionStopping:

@@ -68,6 +68,14 @@ func TestSummaryConditionsAreReadByKstatus(t *testing.T) {
 			},
 			isFalse, isFalse, isTrue, v1alpha1.ReasonNotAllowed, status.FailedStatus,
 		},
+		"has an image that a Policy does not allow": {
+			func(t *testing.T) *scenario {
+				s := newScenario(t)
+				s.Policies = allowOnly("registry.example/*")
+				return s
+			},
+			isFalse, isFalse, isTrue, v1alpha1.ReasonImageNotAllowed, status.FailedStatus,
+		},
 		"waits for its Pod": {
 			func(t *testing.T) *scenario { return newScenario(t).startAttempt() },
 			isFalse, isTrue, isFalse, v1alpha1.ReasonCreating, status.InProgressStatus,

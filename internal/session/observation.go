@@ -11,6 +11,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/policy"
 )
 
 // Observation is everything that a decision is based on. Decide does not change it.
@@ -20,6 +21,8 @@ type Observation struct {
 	Session *v1alpha1.AgenticSession
 	// Runner that the session names; nil if it does not exist.
 	Runner *v1alpha1.SessionRunner
+	// Policies that select the session. They limit the images of its Pod.
+	Policies policy.Selection
 	// Parent is the session that spec.continueFrom names; nil if it names none or the session
 	// does not exist.
 	Parent *v1alpha1.AgenticSession

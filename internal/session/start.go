@@ -11,6 +11,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/apierror"
 	"github.com/yardmaster/yardmaster/internal/core"
+	"github.com/yardmaster/yardmaster/internal/policy"
 )
 
 const (
@@ -65,6 +66,10 @@ func (e *evaluation) startAttempt() *Question {
 			return nil
 		}
 	}
+	if err := e.checkImages(); err != nil {
+		e.waitFor(v1alpha1.ReasonImageNotAllowed, err.Error(), true)
+		return nil
+	}
 	if delay, end := retryDelay(&e.status); !e.schedule.HasReached(end) {
 		e.waitFor(v1alpha1.ReasonRetrying, fmt.Sprintf("the run is retried %s after its last attempt ended", delay), false)
 		return nil
@@ -87,6 +92,16 @@ func (e *evaluation) startAttempt() *Question {
 func isNotAccepted(_ *Observation, status *v1alpha1.AgenticSessionStatus) (reason, message string, found bool) {
 	accepted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted)
 	return accepted.Reason, accepted.Message, accepted.Status != metav1.ConditionTrue
+}
+
+// checkImages returns an error if a Policy does not allow an image of an accepted session's Pod.
+func (e *evaluation) checkImages() error {
+	template := e.newObjectBuilder().newPodTemplate("")
+	return policy.CheckImages(&template.Spec, e.observation.Policies)
+}
+
+func (e *evaluation) newObjectBuilder() *objectBuilder {
+	return &objectBuilder{session: e.observation.Session, settings: e.settings, status: &e.status}
 }
 
 // isParentUnusable reports why the session cannot continue in its parent's workspace. Once it
@@ -175,7 +190,7 @@ func (e *evaluation) createAttemptObjects() {
 		e.handleRefusal(e.observation.Refusal)
 		return
 	}
-	b := &objectBuilder{session: e.observation.Session, settings: e.settings, status: &e.status}
+	b := e.newObjectBuilder()
 	inputs := b.newInputsSecret()
 	template := b.newPodTemplate(inputs.Name)
 	if old := e.status.Inputs; old != "" && old != inputs.Name {

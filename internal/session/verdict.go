@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	maxRecordedRuns     = 10
-	maxRunMessageLength = 256
+	maxRecordedRuns    = 10
+	maxRunMessageBytes = 256
 	// maxDisruptions is how often a disrupted run is retried.
 	maxDisruptions = 5
 )
@@ -92,7 +92,7 @@ func (e *evaluation) closeAttempt(v verdict) {
 	}
 	record := v1alpha1.SessionRun{
 		Run: s.Run, Attempt: s.Attempt, Job: s.Job, Start: s.JobStartTime, End: &end,
-		ExitCode: v.exitCode, Outcome: v.outcome, Reason: v.Reason, Message: core.TruncateMessage(v.Message, maxRunMessageLength),
+		ExitCode: v.exitCode, Outcome: v.outcome, Reason: v.Reason, Message: core.TruncateMessage(v.Message, maxRunMessageBytes),
 	}
 	if hasResult(s) && s.JobUID != "" {
 		record.CostUSD = s.Result.CostUSD

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/yardmaster/yardmaster/internal/core"
 )
 
 // jobFacts is the input of a rule's check.
@@ -172,14 +174,5 @@ func TruncateText(text string, maxBytes int) string {
 		}
 		return r
 	}, text)
-	text = strings.TrimSpace(text)
-	if len(text) <= maxBytes {
-		return text
-	}
-	const ellipsis = "…"
-	end := maxBytes - len(ellipsis)
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + ellipsis
+	return core.TruncateMessage(strings.TrimSpace(text), maxBytes)
 }

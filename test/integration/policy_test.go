@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
 )
 
 // policyTestEnv is a namespace with Policies.
@@ -69,6 +70,13 @@ func (w *policyTestEnv) setPoolReplicas(name string, replicas, busy int32) {
 	before := wp.DeepCopy()
 	wp.Status.Replicas, wp.Status.Busy = replicas, &busy
 	if err := cluster.Status().Patch(w.t.Context(), wp, client.MergeFrom(before)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *policyTestEnv) patchPolicy(name, patch string) {
+	w.t.Helper()
+	if err := cluster.Patch(w.t.Context(), w.getPolicy(name), client.RawPatch(mergePatch, []byte(patch))); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -154,4 +162,67 @@ func TestPolicyReportsAnInvalidSelector(t *testing.T) {
 	if !strings.Contains(is.Message, "spec.selector") {
 		t.Errorf("the message is %q", is.Message)
 	}
+}
+
+// The API server rejects an event whose note has more than 1,024 bytes.
+func TestAnEventWithALongMessageIsTruncated(t *testing.T) {
+	t.Parallel()
+	w := &policyTestEnv{t, namespaceWithoutWebhook(t)}
+	w.createObject("Policy", "team", "", "{selector: {matchExpressions: [{key: team, operator: "+strings.Repeat("ä", 2500)+"}]}}")
+	is := w.waitForReady("team", metav1.ConditionFalse, v1alpha1.ReasonSelectorInvalid)
+	if len(is.Message) < 5000 {
+		t.Fatalf("the message has only %d bytes", len(is.Message))
+	}
+	eventually(t, "an event", func() bool { return findEvent(t, w.ns, "team", v1alpha1.ReasonSelectorInvalid) != nil })
+	note := findEvent(t, w.ns, "team", v1alpha1.ReasonSelectorInvalid).Note
+	if len(note) > 1024 || !strings.HasPrefix(note, "spec.selector: ") || !strings.HasSuffix(note, "ä…") {
+		t.Errorf("the note has %d bytes: %q", len(note), note)
+	}
+}
+
+func TestAPolicyDelaysASequentialJobUntilItsImagesAreAllowed(t *testing.T) {
+	t.Parallel()
+	w := &policyTestEnv{t, namespace(t)}
+	w.createObject("Policy", "team", "", "{limits: {allowedImages: ['registry.example/good:*']}}")
+	good := testbuilder.StepImage("registry.example/good:1")
+	s := createSequenceIn(t, w.ns, testbuilder.SequentialJob("images", "").Step("a", good).Step("b", testbuilder.StepImage("registry.example/b:1")).Obj())
+	waitUntilRefused := func() {
+		t.Helper()
+		s.waitUntil("the refusal", func(*v1alpha1.SequentialJob) bool {
+			status, reason := s.readCondition(v1alpha1.ConditionPolicyViolated)
+			return status == metav1.ConditionTrue && reason == v1alpha1.ReasonImageNotAllowed
+		})
+	}
+	waitUntilRefused()
+	s.wantEvent(v1alpha1.EventPolicyViolated)
+	if jobs := s.listJobs(); len(jobs) != 0 {
+		t.Errorf("%d Jobs were created", len(jobs))
+	}
+	w.patchPolicy("team", `{"spec":{"limits":{"allowedImages":["registry.example/*"]}}}`)
+	s.waitForPod("a")
+	w.patchPolicy("team", `{"spec":{"limits":{"allowedImages":["other:*"]}}}`)
+	s.succeedStep("a")
+	waitUntilRefused()
+	if jobs := s.listJobs(); len(jobs) != 1 {
+		t.Errorf("%d Jobs, want only that of the step that ran before the Policy changed", len(jobs))
+	}
+	w.patchPolicy("team", `{"spec":{"limits":null}}`)
+	s.succeedStep("b")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+}
+
+func TestAPolicyDelaysASessionUntilItsImagesAreAllowed(t *testing.T) {
+	t.Parallel()
+	w := &policyTestEnv{t, namespace(t)}
+	w.createObject("Policy", "team", "", "{limits: {allowedImages: ['runner:2']}}")
+	s := createSessionIn(t, w.ns, "fix")
+	eventually(t, "the refusal", func() bool {
+		c := meta.FindStatusCondition(s.getSession().Status.Conditions, v1alpha1.ConditionDependenciesReady)
+		return c != nil && c.Reason == v1alpha1.ReasonImageNotAllowed
+	})
+	if jobs := s.listJobs(); len(jobs) != 0 {
+		t.Errorf("%d Jobs were created", len(jobs))
+	}
+	w.patchPolicy("team", `{"spec":{"limits":{"allowedImages":["runner:*"]}}}`)
+	s.waitForPhase(v1alpha1.SessionCreating)
 }

@@ -218,14 +218,24 @@ func (e *queueEnv) processMessages(queue string, number int) {
 	}
 }
 
-// hasEvent reports whether a Queue has an event with that reason.
+// hasEvent reports whether an object has an event with that reason.
 func (e *queueEnv) hasEvent(name, reason string) bool {
 	e.t.Helper()
+	return findEvent(e.t, e.ns, name, reason) != nil
+}
+
+// findEvent returns the event of an object with that reason; nil if none exists.
+func findEvent(t *testing.T, namespace, name, reason string) *eventsv1.Event {
+	t.Helper()
 	var list eventsv1.EventList
-	if err := cluster.List(e.t.Context(), &list, client.InNamespace(e.ns)); err != nil {
-		e.t.Fatal(err)
+	if err := cluster.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
 	}
-	return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.Name == name && e.Reason == reason })
+	i := slices.IndexFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.Name == name && e.Reason == reason })
+	if i < 0 {
+		return nil
+	}
+	return &list.Items[i]
 }
 
 func (e *queueEnv) waitForEvent(name, reason string) {

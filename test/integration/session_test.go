@@ -428,3 +428,33 @@ func wantAccepted(t *testing.T, ns string) {
 		return true
 	})
 }
+
+// Anyone may delete the inputs of a stopped session and create a Secret with their name.
+func TestOldInputsAreDeletedAndASecretOfAnotherOwnerIsKept(t *testing.T) {
+	for title, isReplaced := range map[string]bool{"the session's inputs": false, "a Secret of another owner": true} {
+		t.Run(title, func(t *testing.T) {
+			s := createSession(t)
+			s.waitForPod()
+			s.patchSpec(`{"operatingMode": "Stopped"}`)
+			stopped := s.waitForPhase(v1alpha1.SessionStopped)
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: stopped.Status.Inputs}}
+			if isReplaced {
+				if err := cluster.Delete(t.Context(), secret.DeepCopy()); err != nil {
+					t.Fatal(err)
+				}
+				if err := cluster.Create(t.Context(), secret); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.patchSpec(`{"operatingMode": "Running", "displayName": "another name"}`)
+			// The operator records the Job after it has deleted the old inputs.
+			if creating := s.waitForPhase(v1alpha1.SessionCreating); creating.Status.Inputs == secret.Name {
+				t.Fatal("the inputs have not changed")
+			}
+			err := cluster.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)
+			if isReplaced && err != nil || !isReplaced && !apierrors.IsNotFound(err) {
+				t.Errorf("reading the Secret: %v", err)
+			}
+		})
+	}
+}

@@ -57,15 +57,24 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, decisi
 // cleanup deletes the old inputs, and the session at the end of its time to live.
 func (r *Reconciler) cleanup(ctx context.Context, s *v1alpha1.AgenticSession, decision *session.Decision) error {
 	if decision.DeleteSecret != "" {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: decision.DeleteSecret}}
-		if err := client.IgnoreNotFound(r.Client.Delete(ctx, secret)); err != nil {
-			return fmt.Errorf("deleting unused inputs Secret %s: %w", decision.DeleteSecret, err)
+		if err := r.deleteInputs(ctx, s, decision.DeleteSecret); err != nil {
+			return fmt.Errorf("deleting unused inputs: %w", err)
 		}
 	}
 	if decision.DeleteSession {
 		return kube.DeleteVersion(ctx, r.Client, s, metav1.DeletePropagationBackground)
 	}
 	return nil
+}
+
+// deleteInputs deletes a Secret with old inputs. It keeps a Secret that the operator did not create
+// for the session: anyone may have deleted the inputs and reused their name.
+func (r *Reconciler) deleteInputs(ctx context.Context, s *v1alpha1.AgenticSession, name string) error {
+	secret, err := r.getMetadata(ctx, s.Namespace, name, corev1.SchemeGroupVersion.WithKind("Secret"))
+	if err != nil || secret == nil || !core.WasCreatedFor(s, secret, session.LabelSessionUID) {
+		return err
+	}
+	return kube.DeleteVersion(ctx, r.Client, secret, metav1.DeletePropagationBackground)
 }
 
 // createJob creates the Job after a dry run of its Pod. The Job already exists if a reconciliation

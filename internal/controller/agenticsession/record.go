@@ -30,7 +30,7 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.AgenticSession, dec
 	r.writeCache.Record(s)
 	r.forgetUnused(s)
 	for _, event := range decision.Events {
-		r.Recorder.Eventf(s, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
+		kube.EmitEvent(r.Recorder, s, event)
 	}
 	countTransition(s, &before.Status, r.Clock.Now())
 	return nil

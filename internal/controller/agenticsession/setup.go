@@ -84,7 +84,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("agenticsession").
 		For(&v1alpha1.AgenticSession{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.affectedSessions), builder.WithPredicates(phaseOrJobChanged)).
-		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(r.runnerToSessions), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(r.runnerToSessions), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.policyToSessions), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	for child, watcher := range map[client.Object]handler.EventHandler{
 		&batchv1.Job{}:                handler.EnqueueRequestsFromMapFunc(childToSession),
 		&corev1.Pod{}:                 r.deletedPods.eventHandler(),
@@ -179,6 +180,11 @@ func (r *Reconciler) affectedSessions(ctx context.Context, object client.Object)
 
 func (r *Reconciler) runnerToSessions(ctx context.Context, object client.Object) []reconcile.Request {
 	return r.sessionRequests(ctx, object.GetNamespace(), client.MatchingFields{runnerIndex: object.GetName()})
+}
+
+// policyToSessions returns all sessions of the Policy's namespace: any may wait for it.
+func (r *Reconciler) policyToSessions(ctx context.Context, object client.Object) []reconcile.Request {
+	return kube.RequestsForList(ctx, r.Client, &v1alpha1.AgenticSessionList{}, client.InNamespace(object.GetNamespace()))
 }
 
 func (r *Reconciler) sessionRequests(ctx context.Context, namespace string, which client.ListOption) []reconcile.Request {

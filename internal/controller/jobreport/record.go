@@ -36,7 +36,7 @@ func (r *Reconciler) record(ctx context.Context, observation *report.Observation
 	}
 	observation.Report = after
 	for _, event := range decision.Events {
-		r.recorder.Eventf(after, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
+		kube.EmitEvent(r.recorder, after, event)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func (r *Reconciler) record(ctx context.Context, p *v1alpha1.Policy, decision *p
 		return fmt.Errorf("patching status: %w", err)
 	}
 	for _, event := range decision.Events {
-		r.Recorder.Eventf(after, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
+		kube.EmitEvent(r.Recorder, after, event)
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -47,14 +46,9 @@ func (r *Reconciler) observe(ctx context.Context, q *v1alpha1.Queue) (queue.Obse
 
 // effectiveConfig returns the configuration of a Queue after the Policies of its namespace.
 func (r *Reconciler) effectiveConfig(ctx context.Context, q *v1alpha1.Queue) (*v1alpha1.QueueEffective, error) {
-	var policies v1alpha1.PolicyList
-	if err := r.Client.List(ctx, &policies, client.InNamespace(q.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing Policies: %w", err)
-	}
-	selected, err := policy.SelectPolicies(policies.Items, q.Labels)
+	selected, err := kube.SelectPolicies(ctx, r.Client, q)
 	if err != nil {
-		// The webhook refuses such Policies. The others still apply.
-		ctrl.LoggerFrom(ctx).Error(err, "Ignoring Policies with an invalid selector")
+		return nil, err
 	}
 	return policy.EffectiveQueue(q, selected), nil
 }

@@ -39,5 +39,5 @@ func (r *Reconciler) emit(q *v1alpha1.Queue, e core.Event) {
 	if e.Routine && !r.routineEvents.Allow() {
 		return
 	}
-	r.Recorder.Eventf(q, nil, e.Type, e.Reason, e.Action, "%s", e.Message)
+	kube.EmitEvent(r.Recorder, q, e)
 }

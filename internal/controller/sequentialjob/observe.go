@@ -37,11 +37,16 @@ func (r *Reconciler) observe(ctx context.Context, sj *v1alpha1.SequentialJob) (s
 	if err := r.Client.List(ctx, &cached, client.InNamespace(sj.Namespace), client.MatchingFields{controllerIndex: string(sj.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 		return sequence.Observation{}, fmt.Errorf("listing owned Jobs: %w", err)
 	}
+	policies, err := kube.SelectPolicies(ctx, r.Client, sj)
+	if err != nil {
+		return sequence.Observation{}, err
+	}
 	jobs, createdUIDs := r.createdJobs.merge(sj, jobPointers(cached.Items), r.Clock.Now())
 	return sequence.Observation{
 		SequentialJob: sj.DeepCopy(),
 		Jobs:          jobs,
 		CreatedJobs:   createdUIDs,
+		Policies:      policies,
 		Now:           r.Clock.Now(),
 		Answers: sequence.Answers{
 			JobsByName: map[string]*batchv1.Job{},

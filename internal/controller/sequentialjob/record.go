@@ -39,5 +39,5 @@ func (r *Reconciler) emit(sj *v1alpha1.SequentialJob, event core.Event) {
 		eventsOmittedTotal.Inc()
 		return
 	}
-	r.Recorder.Eventf(sj, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
+	kube.EmitEvent(r.Recorder, sj, event)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -41,8 +42,25 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		Named("sequentialjob").
 		For(&v1alpha1.SequentialJob{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&batchv1.Job{}, r.jobHandler()).
+		Watches(&v1alpha1.Policy{}, handler.EnqueueRequestsFromMapFunc(r.policyToBlocked), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(kube.ControllerOptions(concurrency)).
 		Complete(kube.RequeueOnConflict(r))
+}
+
+// policyToBlocked returns the SequentialJobs of the Policy's namespace that wait for a Policy to allow
+// their images. The others observe the Policies when they start their next step.
+func (r *Reconciler) policyToBlocked(ctx context.Context, object client.Object) []reconcile.Request {
+	var list v1alpha1.SequentialJobList
+	if err := r.Client.List(ctx, &list, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Could not list the SequentialJobs that a Policy affects")
+	}
+	var blocked []reconcile.Request
+	for i := range list.Items {
+		if sj := &list.Items[i]; meta.IsStatusConditionTrue(sj.Status.Conditions, v1alpha1.ConditionPolicyViolated) {
+			blocked = append(blocked, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(sj)})
+		}
+	}
+	return blocked
 }
 
 func controllerUID(object client.Object) []string {

@@ -40,7 +40,7 @@ func (r *Reconciler) storeStatus(ctx context.Context, wp *v1alpha1.WorkerPool, d
 		r.writeCache.Record(wp)
 	}
 	for _, event := range decision.Events {
-		r.Recorder.Eventf(wp, nil, event.Type, event.Reason, event.Action, "%s", event.Message)
+		kube.EmitEvent(r.Recorder, wp, event)
 	}
 	countChanges(&before.Status, &wp.Status)
 	return nil

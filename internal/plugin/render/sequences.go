@@ -150,6 +150,7 @@ var sequenceProblemConditions = []problemCondition{
 	{v1alpha1.ConditionSpecAccepted, metav1.ConditionFalse},
 	{v1alpha1.ConditionResourcesUnavailable, metav1.ConditionTrue},
 	{v1alpha1.ConditionNameConflict, metav1.ConditionTrue},
+	{v1alpha1.ConditionPolicyViolated, metav1.ConditionTrue},
 }
 
 func sequenceProblems(sj *v1alpha1.SequentialJob) []Problem {
