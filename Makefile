@@ -42,7 +42,7 @@ KUBECTL_PROGRAM := $(filter $(BIN)/localcluster,$(KUBECTL))
 APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardmaster-install -f -
 
 # Modules whose go.mod must be tidy. (tools.mod has no code to tidy it by.)
-MODULES := . hack/tools/golangci-lint hack/tools/vale $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
+MODULES := . hack/tools/golangci-lint hack/tools/govulncheck hack/tools/vale $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
 GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/controllers docs/reference
 # Each controller has a Role of its own.
 CONTROLLER_NAMES := $(notdir $(wildcard internal/controller/*))
@@ -83,12 +83,13 @@ manifests: controller-gen ## Generate the CustomResourceDefinitions and roles.
 	done
 
 .PHONY: generate
-generate: controller-gen crd-ref-docs ## Generate DeepCopy methods and the references of the API and of permissions.
+generate: controller-gen crd-ref-docs ## Generate DeepCopy methods and the references of the API, permissions and licenses.
 	controller-gen object paths=./api/...
 	mkdir -p docs/reference
 	crd-ref-docs --source-path=api --config=hack/crd-ref-docs.yaml --renderer=markdown \
 		--output-path=docs/reference/api.md --log-level=ERROR
 	go run ./hack/permissions docs/reference/permissions.md
+	go run ./hack/licenses docs/reference/licenses.md
 
 .PHONY: fmt
 fmt: golangci-lint ## Format the code.
@@ -108,11 +109,16 @@ lint: golangci-lint ## Run the linters.
 prose: vale ## Check the language of documentation, comments and messages.
 	hack/prose
 
+.PHONY: govulncheck
+govulncheck: bin/govulncheck ## Check the code for known vulnerabilities (GOVULNDB).
+	hack/govulncheck
+
 .PHONY: verify
-verify: manifests generate vet lint prose ## Check that generated files are up to date, modules tidy, and all linters pass.
+verify: manifests generate vet lint prose govulncheck ## Check that generated files are up to date, modules tidy, and all linters pass.
 	@for module in $(MODULES); do echo "go mod tidy -diff in $$module"; go -C $$module mod tidy -diff; done
 	@hack/verify-clean $(GENERATED)
 	@hack/verify-test-names
+	@hack/verify-toolchain
 
 ##@ Test
 
@@ -135,6 +141,14 @@ test-integration: localcluster kustomize ## Run the tests against a real control
 e2e: localcluster image ## Run the tests on a real node, and those of the local cluster itself.
 	hack/with-cluster node e2e hack/e2e
 	go -C localcluster test -tags e2e ./e2e -count 1 -timeout 20m
+
+# How long the fuzz test runs.
+SOAK_DURATION ?= 30m
+
+.PHONY: soak
+soak: localcluster ## Run the operator against random objects of all kinds (SOAK_DURATION, FUZZ_SEED).
+	SOAK_DURATION=$(SOAK_DURATION) hack/with-cluster control-plane soak \
+		go test ./test/integration/fuzz -count 1 -v -timeout 24h
 
 .PHONY: bench
 bench: localcluster ## Run all measurements, on an otherwise idle machine.
@@ -221,6 +235,11 @@ bin/controller-gen bin/crd-ref-docs bin/kustomize: tools.mod
 bin/golangci-lint: hack/tools/golangci-lint/go.mod
 	@echo "Building $@"
 	go build -C hack/tools/golangci-lint -o $(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+bin/govulncheck: hack/tools/govulncheck/go.mod
+	@echo "Building $@"
+	go build -C hack/tools/govulncheck -o $(BIN)/govulncheck golang.org/x/vuln/cmd/govulncheck
 	@touch $@
 
 # vale parses Go comments with C code, so it is the only tool that needs a C compiler.

@@ -2,12 +2,15 @@ module github.com/yardmaster/yardmaster
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/charmbracelet/x/ansi v0.11.9
 	github.com/evanphx/json-patch/v5 v5.9.11
 	github.com/fsnotify/fsnotify v1.9.0
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-cmp v0.7.0
+	github.com/google/licensecheck v0.3.1
 	github.com/hibiken/asynq v0.26.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0

@@ -3,6 +3,7 @@ package workerpool
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/workerclient"
 )
 
 // workerTimeout is the time in which all workers of a pool must answer.
@@ -176,7 +178,10 @@ func (r *Reconciler) observeWorkers(ctx context.Context, observed *observation) 
 	ctx, cancel := context.WithTimeout(ctx, workerTimeout)
 	defer cancel()
 	var group errgroup.Group
-	for i := range observed.Workers {
+	group.SetLimit(workerclient.MaxConcurrentRequestsPerPool)
+	// In random order, so that workers that do not answer cannot always keep the same others from
+	// being asked in time.
+	for _, i := range rand.Perm(len(observed.Workers)) { //nolint:gosec // no secret depends on it
 		w := &observed.Workers[i]
 		group.Go(func() error {
 			w.Stats = r.readWorkerStats(ctx, observed.pods[w.Name])
