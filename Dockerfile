@@ -2,7 +2,7 @@
 
 # Built on the builder's own platform for the target's: Go cross-compiles, so no
 # emulation is needed. `make image` builds the same image without Docker.
-FROM --platform=$BUILDPLATFORM golang:1.26 AS build
+FROM --platform=$BUILDPLATFORM golang:1.26.8 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
@@ -18,8 +18,10 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     -ldflags "-s -w -X github.com/yardmaster/yardmaster/internal/manager.version=$VERSION" \
     -o /yardmaster ./cmd/yardmaster
 
-FROM gcr.io/distroless/static:nonroot
+# Nothing but the program, and the certificate authorities for brokers with public certificates.
+FROM scratch
 LABEL org.opencontainers.image.source=https://github.com/yardmaster/yardmaster
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /yardmaster /yardmaster
 USER 65532:65532
 ENTRYPOINT ["/yardmaster"]

@@ -11,9 +11,13 @@ IMG ?= yardmaster:dev
 NAMESPACES ?= default
 # Namespaces whose Jobs the operator reports on, separated by commas.
 REPORT_NAMESPACES ?=
-# Kustomize components to add to the deployment, separated by commas: cert-manager, prometheus,
-# jobreport-alerts, jobreport-openreports, queue-alerts.
+# Controllers to run, as in the flag --controllers: '*' for all, a name, -name for all but that one.
+CONTROLLERS ?= *
+# Kustomize components to add to the deployment, separated by commas: cert-manager,
+# webhook-network-policy, prometheus, jobreport-alerts, jobreport-openreports, queue-alerts.
 COMPONENTS ?=
+# Number of replicas of the operator; empty for that of config/manager.
+REPLICAS ?=
 # Cluster that `make demo` creates: localcluster or kind.
 CLUSTER ?= localcluster
 # Local cluster that `make deploy` and similar targets use if kubectl is not installed.
@@ -38,8 +42,10 @@ KUBECTL_PROGRAM := $(filter $(BIN)/localcluster,$(KUBECTL))
 APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardmaster-install -f -
 
 # Modules whose go.mod must be tidy. (tools.mod has no code to tidy it by.)
-MODULES := . hack/tools/golangci-lint hack/tools/vale $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
-GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/role docs/reference
+MODULES := . hack/tools/golangci-lint hack/tools/govulncheck hack/tools/vale $(patsubst %/go.mod,%,$(wildcard localcluster/go.mod localcluster/modules/*/go.mod))
+GENERATED := api/*/zz_generated.deepcopy.go config/crd/bases config/rbac/controllers docs/reference
+# Each controller has a Role of its own.
+CONTROLLER_NAMES := $(notdir $(wildcard internal/controller/*))
 # The packages that decide, and the simulation of scaling, share nothing between goroutines:
 # the race detector would find nothing there, and their tests take ten times as long under it.
 PURE := $(patsubst %,./%/...,$(wildcard test/bench/scaling internal/core internal/condition internal/apierror internal/sequence internal/zombie internal/report internal/openreports internal/session internal/scaling internal/policy internal/queue internal/pool internal/broker/rate worker/internal/breaker worker/internal/wrr))
@@ -72,14 +78,18 @@ demo-down: ## Delete the demo's cluster.
 manifests: controller-gen ## Generate the CustomResourceDefinitions and roles.
 	controller-gen crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:artifacts:config=config/crd/bases
 	go run ./hack/crd config/crd/bases
-	controller-gen rbac:roleName=yardmaster paths=./internal/... output:rbac:dir=config/rbac/role
+	for name in $(CONTROLLER_NAMES); do \
+		controller-gen rbac:roleName=yardmaster-$$name paths=./internal/controller/$$name output:rbac:dir=config/rbac/controllers/$$name; \
+	done
 
 .PHONY: generate
-generate: controller-gen crd-ref-docs ## Generate DeepCopy methods and the API reference.
+generate: controller-gen crd-ref-docs ## Generate DeepCopy methods and the references of the API, permissions and licenses.
 	controller-gen object paths=./api/...
 	mkdir -p docs/reference
 	crd-ref-docs --source-path=api --config=hack/crd-ref-docs.yaml --renderer=markdown \
 		--output-path=docs/reference/api.md --log-level=ERROR
+	go run ./hack/permissions docs/reference/permissions.md
+	go run ./hack/licenses docs/reference/licenses.md
 
 .PHONY: fmt
 fmt: golangci-lint ## Format the code.
@@ -99,11 +109,16 @@ lint: golangci-lint ## Run the linters.
 prose: vale ## Check the language of documentation, comments and messages.
 	hack/prose
 
+.PHONY: govulncheck
+govulncheck: bin/govulncheck ## Check the code for known vulnerabilities (GOVULNDB).
+	hack/govulncheck
+
 .PHONY: verify
-verify: manifests generate vet lint prose ## Check that generated files are up to date, modules tidy, and all linters pass.
+verify: manifests generate vet lint prose govulncheck ## Check that generated files are up to date, modules tidy, and all linters pass.
 	@for module in $(MODULES); do echo "go mod tidy -diff in $$module"; go -C $$module mod tidy -diff; done
 	@hack/verify-clean $(GENERATED)
 	@hack/verify-test-names
+	@hack/verify-toolchain
 
 ##@ Test
 
@@ -119,13 +134,21 @@ test-unit: ## Run the tests that need no cluster.
 	go -C localcluster/modules/network-policies test ./...
 
 .PHONY: test-integration
-test-integration: localcluster ## Run the tests against a real control plane with simulated nodes.
+test-integration: localcluster kustomize ## Run the tests against a real control plane with simulated nodes.
 	hack/with-cluster control-plane test go test -p 1 ./test/integration/... -timeout 30m
 
 .PHONY: e2e
 e2e: localcluster image ## Run the tests on a real node, and those of the local cluster itself.
 	hack/with-cluster node e2e hack/e2e
 	go -C localcluster test -tags e2e ./e2e -count 1 -timeout 20m
+
+# How long the fuzz test runs.
+SOAK_DURATION ?= 30m
+
+.PHONY: soak
+soak: localcluster ## Run the operator against random objects of all kinds (SOAK_DURATION, FUZZ_SEED).
+	SOAK_DURATION=$(SOAK_DURATION) hack/with-cluster control-plane soak \
+		go test ./test/integration/fuzz -count 1 -v -timeout 24h
 
 .PHONY: bench
 bench: localcluster ## Run all measurements, on an otherwise idle machine.
@@ -147,7 +170,7 @@ plugin: ## Build the kubectl plugin, bin/kubectl-yardmaster.
 
 .PHONY: run
 run: ## Run the operator on this machine, against the cluster of the current kubeconfig.
-	go run ./cmd/yardmaster --leader-elect=false --webhook=false --metrics-bind-address=0 --zap-devel
+	go run ./cmd/yardmaster --leader-elect=false --webhook=false --metrics-bind-address=0 --allow-local-brokers --zap-devel
 
 .PHONY: image
 image: localcluster ## Build the operator's image without Docker, as dist/yardmaster.tar.
@@ -179,8 +202,9 @@ uninstall: kustomize $(KUBECTL_PROGRAM) ## Delete the CustomResourceDefinitions 
 	kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: install overlay ## Deploy the operator (IMG, NAMESPACES, COMPONENTS, REPORT_NAMESPACES).
+deploy: install overlay ## Deploy the operator (IMG, CONTROLLERS, NAMESPACES, COMPONENTS, REPORT_NAMESPACES, REPLICAS).
 	kustomize build dist/overlay | $(APPLY)
+	hack/prune-permissions dist/overlay '$(NAMESPACES)' $(KUBECTL)
 
 .PHONY: undeploy
 undeploy: overlay $(KUBECTL_PROGRAM) ## Delete the operator; keep CustomResourceDefinitions and objects.
@@ -189,7 +213,7 @@ undeploy: overlay $(KUBECTL_PROGRAM) ## Delete the operator; keep CustomResource
 # The kustomization to deploy.
 .PHONY: overlay
 overlay: kustomize
-	hack/overlay dist/overlay '$(IMG)' '$(NAMESPACES)' '$(COMPONENTS)' '$(REPORT_NAMESPACES)'
+	hack/overlay dist/overlay '$(IMG)' '$(CONTROLLERS)' '$(NAMESPACES)' '$(COMPONENTS)' '$(REPORT_NAMESPACES)' '$(REPLICAS)'
 
 ##@ Tools
 
@@ -211,6 +235,11 @@ bin/controller-gen bin/crd-ref-docs bin/kustomize: tools.mod
 bin/golangci-lint: hack/tools/golangci-lint/go.mod
 	@echo "Building $@"
 	go build -C hack/tools/golangci-lint -o $(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+bin/govulncheck: hack/tools/govulncheck/go.mod
+	@echo "Building $@"
+	go build -C hack/tools/govulncheck -o $(BIN)/govulncheck golang.org/x/vuln/cmd/govulncheck
 	@touch $@
 
 # vale parses Go comments with C code, so it is the only tool that needs a C compiler.

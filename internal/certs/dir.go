@@ -13,13 +13,6 @@ import (
 	"strings"
 )
 
-// The files of a certificate directory, as kubernetes.io/tls Secrets name them.
-const (
-	certFileName = "tls.crt"
-	keyFileName  = "tls.key"
-	caFileName   = "ca.crt"
-)
-
 const (
 	versionPrefix = "..v-"
 	currentLink   = "..current"

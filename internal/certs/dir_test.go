@@ -1,22 +1,25 @@
 package certs
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/yardmaster/yardmaster/internal/webhook/server"
 )
 
 func TestADirectoryHasTheFilesWrittenLast(t *testing.T) {
 	d := certificateDir(t.TempDir())
 	for _, generation := range []string{"first", "second"} {
-		files := map[string][]byte{certFileName: []byte(generation), keyFileName: []byte(generation + " key")}
+		files := map[string][]byte{server.CertFile: []byte(generation), server.KeyFile: []byte(generation + " key")}
 		if err := d.writeFiles(files); err != nil {
 			t.Fatal(err)
 		}
-		got := map[string][]byte{certFileName: readFile(t, d, certFileName), keyFileName: readFile(t, d, keyFileName)}
+		got := map[string][]byte{server.CertFile: readFile(t, d, server.CertFile), server.KeyFile: readFile(t, d, server.KeyFile)}
 		if diff := cmp.Diff(files, got); diff != "" {
 			t.Errorf("after the %s write (-want +got):\n%s", generation, diff)
 		}
@@ -28,14 +31,14 @@ func TestADirectoryHasTheFilesWrittenLast(t *testing.T) {
 
 func TestFilesOfADirectoryChangeTogether(t *testing.T) {
 	d := certificateDir(t.TempDir())
-	if err := d.writeFiles(map[string][]byte{certFileName: []byte("1"), keyFileName: []byte("1")}); err != nil {
+	if err := d.writeFiles(map[string][]byte{server.CertFile: []byte("1"), server.KeyFile: []byte("1")}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := filepath.EvalSymlinks(d.pathOf())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{certFileName, keyFileName} {
+	for _, name := range []string{server.CertFile, server.KeyFile} {
 		target, err := filepath.EvalSymlinks(d.pathOf(name))
 		if err != nil {
 			t.Fatal(err)
@@ -52,15 +55,15 @@ func TestFilesOfADirectoryChangeTogether(t *testing.T) {
 
 func TestUnchangedFilesAreNotWrittenAgain(t *testing.T) {
 	d := certificateDir(t.TempDir())
-	files := map[string][]byte{certFileName: []byte("same")}
+	files := map[string][]byte{server.CertFile: []byte("same")}
 	if err := d.writeFiles(files); err != nil {
 		t.Fatal(err)
 	}
-	before := statFile(t, d, certFileName)
+	before := statFile(t, d, server.CertFile)
 	if err := d.writeFiles(files); err != nil {
 		t.Fatal(err)
 	}
-	if after := statFile(t, d, certFileName); !os.SameFile(before, after) || before.ModTime() != after.ModTime() {
+	if after := statFile(t, d, server.CertFile); !os.SameFile(before, after) || before.ModTime() != after.ModTime() {
 		t.Error("the same content was written again")
 	}
 }
@@ -70,36 +73,39 @@ func TestADirectoryIsConsistentAfterAnInterruptedWrite(t *testing.T) {
 	if err := os.Symlink("missing", d.pathOf(nextLink)); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.writeFiles(map[string][]byte{certFileName: []byte("new")}); err != nil {
+	if err := d.writeFiles(map[string][]byte{server.CertFile: []byte("new")}); err != nil {
 		t.Fatal(err)
 	}
-	if got := string(readFile(t, d, certFileName)); got != "new" {
-		t.Errorf("%s = %q, want new", certFileName, got)
+	if got := string(readFile(t, d, server.CertFile)); got != "new" {
+		t.Errorf("%s = %q, want new", server.CertFile, got)
 	}
 }
 
 func TestThePrivateKeyIsReadableByItsOwnerOnly(t *testing.T) {
 	d := certificateDir(t.TempDir())
-	if err := d.writeFiles(map[string][]byte{keyFileName: []byte("secret")}); err != nil {
+	if err := d.writeFiles(map[string][]byte{server.KeyFile: []byte("secret")}); err != nil {
 		t.Fatal(err)
 	}
-	if mode := statFile(t, d, keyFileName).Mode().Perm(); mode != 0o600 {
+	if mode := statFile(t, d, server.KeyFile).Mode().Perm(); mode != 0o600 {
 		t.Errorf("mode %o, want 600", mode)
 	}
 }
 
 func TestASecretMustHaveEveryCertificateFile(t *testing.T) {
-	full := map[string][]byte{
-		certFileName: []byte("cert"), keyFileName: []byte("key"), caFileName: []byte("ca"), "ca.key": []byte("ca key"),
+	served := map[string][]byte{
+		server.CertFile: []byte("cert"), server.KeyFile: []byte("key"), caFile: []byte("ca"), server.PathFile: []byte("path"),
 	}
-	served := map[string][]byte{certFileName: []byte("cert"), keyFileName: []byte("key"), caFileName: []byte("ca")}
+	full := maps.Clone(served)
+	full["ca.key"] = []byte("ca key")
+	withoutPath := maps.Clone(full)
+	delete(withoutPath, server.PathFile)
 	for name, row := range map[string]struct {
 		data map[string][]byte
 		want map[string][]byte
 	}{
 		"a complete Secret: all files except the CA key": {full, served},
-		"an empty Secret":                 {nil, nil},
-		"a Secret without the server key": {map[string][]byte{certFileName: []byte("c"), caFileName: []byte("a")}, nil},
+		"an empty Secret":                  {nil, nil},
+		"a Secret without the secret path": {withoutPath, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, certificateFiles(&corev1.Secret{Data: row.data})); diff != "" {

@@ -1,19 +1,18 @@
 // Package certs provides the certificate of the webhook server.
 //
-// With self-managed certificates, a Secret in the operator's namespace has a CA and a server
-// certificate. Each replica runs the rotator, which renews both in time and writes the CA into the
-// webhook configurations, and a CertificateCopier, which copies the server certificate from the Secret
-// into a local directory. Mounting the Secret is not sufficient: a kubelet takes up to a minute to
-// update a volume, and until then the API server refuses every SequentialJob.
+// With self-managed certificates, a Secret in the operator's namespace has a CA, a server certificate
+// and the path segment with which the API server proves its identity to the webhook. Each replica runs
+// the rotator, which renews both certificates in time and writes the CA into the webhook
+// configurations, and a reconciler, which renews the path, writes it into the configurations, and
+// copies the server's files into a local directory. Mounting the Secret is not sufficient: a kubelet
+// takes up to a minute to update a volume, and until then the API server refuses every SequentialJob.
 //
 // The package neither issues certificates itself nor creates the Secret, which is part of the
 // installation, so that the operator needs no permission to create Secrets.
 package certs
 
 import (
-	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/open-policy-agent/cert-controller/pkg/rotator"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,25 +26,27 @@ type Rotation struct {
 	Secret types.NamespacedName
 	// Service that the API server calls, in the namespace of the Secret.
 	Service string
-	// Webhooks is the name of the ValidatingWebhookConfiguration that gets the CA and, if
-	// Mutating is true, of the MutatingWebhookConfiguration.
+	// Webhooks is the name of the ValidatingWebhookConfiguration that gets the CA and the path
+	// and, if Mutating is true, of the MutatingWebhookConfiguration.
 	Webhooks string
 	Mutating bool
-	// Directory for the server certificate.
+	// Directory for the server certificate and the path.
 	Directory string
 }
 
-// SetupWithManager adds the rotator and the CertificateCopier. The returned check succeeds once the
-// certificate exists and the webhook configurations have its CA.
+// fieldOwner is the owner of the fields that the operator writes into webhook configurations.
+const fieldOwner = "yardmaster-cert-rotator"
+
+// SetupWithManager adds the rotator and the reconciler. The returned check succeeds while the webhook
+// configurations have the CA and the path in the Secret.
 func (r Rotation) SetupWithManager(mgr ctrl.Manager) (healthz.Checker, error) {
-	copier, err := NewCertificateCopier(mgr, r.Secret, r.Directory)
+	paths, err := newReconciler(mgr, r.Secret, webhookConfigurations(r.Webhooks, r.Mutating), r.Directory)
 	if err != nil {
 		return nil, err
 	}
-	if err := mgr.Add(copier); err != nil {
-		return nil, err
+	if err := paths.setupWithManager(mgr); err != nil {
+		return nil, fmt.Errorf("adding the reconciler of webhook configurations: %w", err)
 	}
-	ready := make(chan struct{})
 	host := fmt.Sprintf("%s.%s.svc", r.Service, r.Secret.Namespace)
 	err = rotator.AddRotator(mgr, &rotator.CertRotator{
 		SecretKey:      r.Secret,
@@ -54,9 +55,9 @@ func (r Rotation) SetupWithManager(mgr ctrl.Manager) (healthz.Checker, error) {
 		CAOrganization: "yardmaster",
 		DNSName:        host,
 		ExtraDNSNames:  []string{host + ".cluster.local"},
-		IsReady:        ready,
+		IsReady:        make(chan struct{}), // the returned check replaces it
 		Webhooks:       r.webhookInfos(),
-		FieldOwner:     "yardmaster-cert-rotator",
+		FieldOwner:     fieldOwner,
 		// Every replica rotates, so that none is ready before the API server trusts it.
 		// Concurrent writes conflict and are retried.
 		RequireLeaderElection: false,
@@ -64,7 +65,7 @@ func (r Rotation) SetupWithManager(mgr ctrl.Manager) (healthz.Checker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("adding the certificate rotator: %w", err)
 	}
-	return readyChecker(ready), nil
+	return paths.ready, nil
 }
 
 // webhookInfos returns the configurations that get the CA. Without a mutating webhook, the operator may
@@ -75,15 +76,4 @@ func (r Rotation) webhookInfos() []rotator.WebhookInfo {
 		all = append(all, rotator.WebhookInfo{Name: r.Webhooks, Type: rotator.Mutating})
 	}
 	return all
-}
-
-func readyChecker(ready <-chan struct{}) healthz.Checker {
-	return func(*http.Request) error {
-		select {
-		case <-ready:
-			return nil
-		default:
-			return errors.New("the webhook's certificate is not ready yet")
-		}
-	}
 }

@@ -14,8 +14,10 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/certs"
 	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/webhook/server"
 )
 
 // leaderElectionLeaseName is the name of the leader election Lease.
@@ -43,6 +45,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return nil, err
 	}
+	o.dialer = bounded.NewDialer(o.BrokerNetwork)
 	o.brokerManager = brokerManagerOnce(mgr, o)
 	for _, c := range o.Controllers {
 		if err := c.Setup(mgr, o); err != nil {
@@ -85,7 +88,13 @@ func managerOptions(o Options) (ctrl.Options, error) {
 		LeaderElectionReleaseOnCancel: true,
 	}
 	if o.Webhook.Enabled {
-		options.WebhookServer = certs.NewServer(o.Webhook.Port, o.Webhook.CertDir)
+		options.WebhookServer = server.New(server.Options{
+			Port:         o.Webhook.Port,
+			Directory:    o.Webhook.CertDir,
+			ClientCAFile: o.Webhook.ClientCAFile,
+			// Another tool issues the certificate, and probably no path.
+			PathOptional: o.Webhook.CertManagement == CertManagementExternal,
+		})
 	}
 	return options, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	brokers "github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/policy"
@@ -64,6 +65,7 @@ func connectToBroker(ctx context.Context, cluster *clusterConnection, q *v1alpha
 			return nil, err
 		}
 	}
+	access.Dial = bounded.NewDialer(bounded.Options{AllowLocal: true}).For(cluster.namespace) // a forwarded port is local
 	connected, err := dial.Connect(ctx, engine, *access)
 	if err != nil {
 		stopForwarding()

@@ -15,14 +15,24 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"k8s.io/utils/ptr"
 )
 
 const (
 	// requestTimeout bounds each request. The admin API does nothing that takes time.
-	requestTimeout   = time.Second
-	maxResponseBytes = 1 << 16
+	requestTimeout = time.Second
+	// maxResponseBytes bounds the header and the body of a response. The longest response is that
+	// of a worker with 16 queues.
+	maxResponseBytes = 1 << 14
 	// maxConcurrentRequests bounds the requests of one Client to all workers.
-	maxConcurrentRequests = 128
+	maxConcurrentRequests = 512
+	// MaxConcurrentRequestsPerPool is how many workers of a pool should be asked at the same time.
+	// If ten pools are, they cannot take all slots, and no pool waits for workers of others.
+	MaxConcurrentRequestsPerPool = 32
+	// maxJobs bounds a number of jobs in a worker, and maxAttempts the attempts since it started.
+	// No worker can reach them, and their sum over all workers of a pool does not overflow.
+	maxJobs, maxAttempts = 1 << 24, 1 << 48
 	// idleConnectionTimeout is longer than the interval at which the operator requests stats,
 	// so that connections are reused.
 	idleConnectionTimeout = 10 * time.Second
@@ -92,8 +102,21 @@ func (c *Client) FetchStats(ctx context.Context, address string) (*Stats, error)
 	if err := json.Unmarshal(body, s); err != nil {
 		return nil, fmt.Errorf("parsing the stats of worker %s: %w", address, err)
 	}
-	if s.State == "" || s.InFlight < 0 || s.Prefetched < 0 {
-		return nil, fmt.Errorf("worker %s reports invalid stats: state %q, %d in flight, %d prefetched", address, s.State, s.InFlight, s.Prefetched)
+	if s.State == "" {
+		return nil, fmt.Errorf("worker %s reports no state", address)
+	}
+	for _, number := range []struct {
+		what             string
+		reported, atMost int64
+	}{
+		{"inFlight", s.InFlight, maxJobs},
+		{"prefetched", s.Prefetched, maxJobs},
+		{"succeeded", ptr.Deref(s.Succeeded, 0), maxAttempts},
+		{"failed", ptr.Deref(s.Failed, 0), maxAttempts},
+	} {
+		if number.reported < 0 || number.reported > number.atMost {
+			return nil, fmt.Errorf("worker %s reports an impossible number: %s is %d", address, number.what, number.reported)
+		}
 	}
 	return s, nil
 }

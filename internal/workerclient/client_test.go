@@ -59,9 +59,9 @@ func TestInvalidResponsesAreErrors(t *testing.T) {
 		want   string
 	}{
 		"not JSON":         {respondWith("hello"), "invalid character"},
-		"empty object":     {respondWith(`{}`), `invalid stats: state ""`},
-		"negative number":  {respondWith(`{"state":"Running","inFlight":-1}`), "-1 in flight"},
-		"endless response": {respondWith(strings.Repeat(" ", maxResponseBytes+1)), "longer than 65536 bytes"},
+		"empty object":     {respondWith(`{}`), "reports no state"},
+		"negative number":  {respondWith(`{"state":"Running","inFlight":-1}`), "inFlight is -1"},
+		"endless response": {respondWith(strings.Repeat(" ", maxResponseBytes+1)), "longer than 16384 bytes"},
 		"error status":     {http.NotFound, "404 Not Found"},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)

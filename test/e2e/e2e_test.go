@@ -36,6 +36,21 @@ func TestInstallation(t *testing.T) {
 	})
 }
 
+// TestPermissions tests what the permission to create one kind grants, and what it does not: the table
+// in docs/security.md.
+func TestPermissions(t *testing.T) {
+	runOneByOne(t, []scenario{
+		{"create SequentialJobs: run any Pod that the namespace admits, with any of its Secrets", testSequentialJobPermission},
+		{"create Queues: use the brokers of the namespace, but see no Secret", testQueuePermission},
+		{"create WorkerPools: run any Pod that the namespace admits, with any of its Secrets", testWorkerPoolPermission},
+		{"create Policies: restrict others, but run nothing", testPolicyPermission},
+		{"create AgenticSessions: run only what a SessionRunner allows", testAgenticSessionPermission},
+		{"create SessionRunners: run nothing, and never allow root", testSessionRunnerPermission},
+		{"create JobReports: nothing", testJobReportPermission},
+		{"create Secrets for brokers: nothing", testBrokerSecretPermission},
+	})
+}
+
 // TestJobReport tests reports on Jobs that run on a real node.
 func TestJobReport(t *testing.T) {
 	runInParallel(t, []scenario{

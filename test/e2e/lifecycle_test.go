@@ -195,8 +195,7 @@ func testNamespaceIsDeleted(t *testing.T) {
 	s := createSequenceIn(t, terminatingNamespace, testbuilder.SequentialJob("running", "").Step("a", shellScript("trap exit TERM; sleep 3600 & wait")).Obj())
 	s.waitForRunningPod("a")
 
-	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: operatorName, Namespace: terminatingNamespace}}
-	requireNoError(t, cluster.Delete(t.Context(), binding))
+	o.runKubectl("delete", "rolebindings", "--selector", "yardmaster.dev/deployment")
 	eventually(t, "the operator to have lost its permissions", func() bool {
 		return !slices.Contains(operatorPermissions(t, terminatingNamespace), "patch pods")
 	})

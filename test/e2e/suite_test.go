@@ -50,6 +50,8 @@ const (
 	sidecarNamespace, commandNamespace, canaryNamespace, missingImageNamespace      = "e2e-sidecar-workers", "e2e-command-workers", "e2e-canary", "e2e-missing-image"
 	statefulNamespace, preemptionNamespace, evictionNamespace, credentialsNamespace = "e2e-statefulset", "e2e-preemption", "e2e-eviction", "e2e-credentials"
 	operatorRestartNamespace, terminatingNamespace                                  = "e2e-interrupted-drain", "e2e-terminating"
+	// tenantNamespace is for users with a single permission.
+	tenantNamespace = "e2e-tenants"
 	// sessionsNamespace and deletionNamespace contain AgenticSessions. Those in deletionNamespace
 	// are all deleted at once.
 	sessionsNamespace, deletionNamespace = "e2e-sessions", "e2e-deleted-sessions"
@@ -60,7 +62,7 @@ const (
 // queueNamespaces are the namespaces with queues and workers.
 var queueNamespaces = []string{
 	rolloutNamespace, disruptionNamespace, withoutDrainNamespace, earlyAckNamespace,
-	sidecarNamespace, commandNamespace, canaryNamespace, missingImageNamespace, statefulNamespace, preemptionNamespace, evictionNamespace, credentialsNamespace, operatorRestartNamespace, terminatingNamespace,
+	sidecarNamespace, commandNamespace, canaryNamespace, missingImageNamespace, statefulNamespace, preemptionNamespace, evictionNamespace, credentialsNamespace, operatorRestartNamespace, terminatingNamespace, tenantNamespace,
 }
 
 // The namespaces that the operator watches in most tests.

@@ -115,7 +115,7 @@ func TestJobReportOfANamespaceThatIsCreatedLater(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	grantRole(t, late, "jobreport")
+	grantRole(t, late, "controllers/jobreport")
 	eventually(t, "the Role to take effect", func() bool {
 		s.ReconcileAll(t.Context())
 		err := cluster.Get(t.Context(), client.ObjectKey{Namespace: late, Name: v1alpha1.JobReportName}, &v1alpha1.JobReport{})

@@ -89,13 +89,14 @@ func suspendedJobs(t *testing.T, ns string, count int) {
 func newReporterConfig(t *testing.T, namespaces ...string) *rest.Config {
 	t.Helper()
 	for _, ns := range namespaces {
-		grantRole(t, ns, "jobreport")
+		grantRole(t, ns, "controllers/jobreport")
 		eventually(t, "the Role to take effect", func() bool { return isOperatorAllowed(t, ns, "list jobs.batch") })
 	}
 	return asOperator()
 }
 
-// grantRole creates the Role and RoleBinding of that directory of config/rbac in the namespace.
+// grantRole creates the Role and RoleBinding of that directory of config/rbac in the namespace, as the
+// component config/rbac/namespaced does.
 func grantRole(t *testing.T, ns, directory string) {
 	t.Helper()
 	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
@@ -104,6 +105,7 @@ func grantRole(t *testing.T, ns, directory string) {
 			t.Fatal(err)
 		}
 		object.SetNamespace(ns)
+		binding.RoleRef.Kind = "Role"
 		if err := cluster.Create(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}

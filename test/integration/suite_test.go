@@ -27,7 +27,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/manager"
+	"github.com/yardmaster/yardmaster/internal/webhook/server"
 )
 
 // repositoryRoot is the path of the repository's root.
@@ -87,8 +89,12 @@ func connectAndRunOperator(ctx context.Context) (end func(), err error) {
 	if err := webhooks.Install(config); err != nil {
 		return nil, fmt.Errorf("installing the webhook: %w", err)
 	}
+	webhookAddress = fmt.Sprintf("https://%s:%d", webhooks.LocalServingHost, webhooks.LocalServingPort)
+	if err := os.WriteFile(filepath.Join(webhooks.LocalServingCertDir, server.PathFile), []byte(webhookPathSegment), 0o600); err != nil {
+		return nil, err
+	}
 	end = func() { removeWebhooks(context.WithoutCancel(ctx), webhooks) }
-	if err := exemptFromWebhook(ctx, webhooks); err != nil {
+	if err := adaptWebhooks(ctx, webhooks); err != nil {
 		end()
 		return nil, err
 	}
@@ -110,21 +116,35 @@ func nonExemptNamespaces() *metav1.LabelSelector {
 	}}}
 }
 
-func exemptFromWebhook(ctx context.Context, webhooks *envtest.WebhookInstallOptions) error {
+// webhookPathSegment is the secret in the path of the webhooks.
+const webhookPathSegment = "secret-of-the-tests"
+
+// webhookAddress is the address of the webhook server.
+var webhookAddress string
+
+// adaptWebhooks limits the webhooks to namespaces that are not exempt. They are called by address, with
+// the secret that the operator would write into the path of the Service.
+func adaptWebhooks(ctx context.Context, webhooks *envtest.WebhookInstallOptions) error {
 	for _, configuration := range webhooks.ValidatingWebhooks {
 		for i := range configuration.Webhooks {
-			configuration.Webhooks[i].NamespaceSelector = nonExemptNamespaces()
+			w := &configuration.Webhooks[i]
+			w.NamespaceSelector = nonExemptNamespaces()
+			w.ClientConfig.Service = nil
+			w.ClientConfig.URL = new(webhookAddress + "/" + webhookPathSegment + server.ValidatingPath(w.Name))
 		}
 		if err := cluster.Update(ctx, configuration); err != nil {
-			return fmt.Errorf("limiting the webhook: %w", err)
+			return fmt.Errorf("adapting the webhook: %w", err)
 		}
 	}
 	for _, configuration := range webhooks.MutatingWebhooks {
 		for i := range configuration.Webhooks {
-			configuration.Webhooks[i].NamespaceSelector = nonExemptNamespaces()
+			w := &configuration.Webhooks[i]
+			w.NamespaceSelector = nonExemptNamespaces()
+			w.ClientConfig.Service = nil
+			w.ClientConfig.URL = new(webhookAddress + "/" + webhookPathSegment + server.MutatingPath(w.Name))
 		}
 		if err := cluster.Update(ctx, configuration); err != nil {
-			return fmt.Errorf("limiting the webhook: %w", err)
+			return fmt.Errorf("adapting the webhook: %w", err)
 		}
 	}
 	return nil
@@ -150,6 +170,7 @@ func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 		Controllers:   controllers(),
 		Concurrency:   10,
 		QueueSweep:    2 * time.Second,
+		BrokerNetwork: bounded.Options{AllowLocal: true},
 		KubeAPIQPS:    -1,
 		HealthAddress: "0",
 		Metrics:       manager.MetricsOptions{Address: "0"},

@@ -170,13 +170,14 @@ spec:
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
 `
 
-func TestPodMonitorIsCreatedOnceTheClusterHasTheKind(t *testing.T) {
-	c := newPoolWithTwoWorkers(t)
+// createPodMonitorKind creates the kind until the end of the test. The result removes it earlier.
+func createPodMonitorKind(t *testing.T) (remove func()) {
+	t.Helper()
 	crd := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(podMonitorCRD), &crd.Object); err != nil {
 		t.Fatal(err)
 	}
-	remove := func() {
+	remove = func() {
 		if err := client.IgnoreNotFound(cluster.Delete(background, crd)); err != nil {
 			t.Error(err)
 		}
@@ -185,6 +186,12 @@ func TestPodMonitorIsCreatedOnceTheClusterHasTheKind(t *testing.T) {
 	if err := cluster.Create(t.Context(), crd.DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
+	return remove
+}
+
+func TestPodMonitorIsCreatedOnceTheClusterHasTheKind(t *testing.T) {
+	c := newPoolWithTwoWorkers(t)
+	remove := createPodMonitorKind(t)
 	monitor := &unstructured.Unstructured{}
 	monitor.SetGroupVersionKind(pool.PodMonitorKind)
 	monitor.SetNamespace(c.ns)

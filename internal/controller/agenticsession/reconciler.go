@@ -60,7 +60,7 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 //
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=agenticsessions,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=agenticsessions/status,verbs=patch
-// +kubebuilder:rbac:groups=yardmaster.dev,resources=sessionrunners;policies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=sessionrunners;policies,verbs=list;watch
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;create
 // +kubebuilder:rbac:groups="",resources=serviceaccounts;services;persistentvolumeclaims,verbs=get;create;patch

@@ -44,6 +44,11 @@ func New(c client.Client, live client.Reader, recorder events.EventRecorder, log
 	return &Reconciler{client: c, live: live, recorder: recorder, clock: clock.RealClock{}, log: log, options: options}
 }
 
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=list
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=jobreports,verbs=get;create
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=jobreports/status,verbs=patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
 // Reconcile scans one namespace and records the result in its JobReport. It returns a scanError
 // if the scan failed or could not be recorded.
 func (r *Reconciler) Reconcile(ctx context.Context, namespace string) error {

@@ -34,7 +34,7 @@ func New(mgr ctrl.Manager) *Reconciler {
 	}
 }
 
-// +kubebuilder:rbac:groups=yardmaster.dev,resources=policies;queues;workerpools,verbs=get;list;watch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=policies;queues;workerpools,verbs=list;watch
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=policies/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

@@ -84,8 +84,9 @@ func New(mgr ctrl.Manager, brokers *brokerconn.Manager, o Options) *Reconciler {
 
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=queues,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=queues/status,verbs=patch
-// +kubebuilder:rbac:groups=yardmaster.dev,resources=policies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=policies,verbs=list;watch
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=workerpools,verbs=list
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile reconciles one Queue.

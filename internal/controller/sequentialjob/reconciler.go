@@ -55,7 +55,7 @@ func New(mgr ctrl.Manager) *Reconciler {
 
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=sequentialjobs,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=sequentialjobs/status,verbs=patch
-// +kubebuilder:rbac:groups=yardmaster.dev,resources=policies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=policies,verbs=list;watch
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;create;update

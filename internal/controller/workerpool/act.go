@@ -20,6 +20,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/workerclient"
 )
 
 // lowestDeletionCost makes a ReplicaSet remove a Pod before all others that are as ready.
@@ -126,6 +127,7 @@ func (r *Reconciler) sendDrainRequests(ctx context.Context, observed *observatio
 	ctx, cancel := context.WithTimeout(ctx, workerTimeout)
 	defer cancel()
 	var group errgroup.Group
+	group.SetLimit(workerclient.MaxConcurrentRequestsPerPool)
 	for _, request := range requests {
 		pod, send := observed.pods[request.Worker], r.workers.Resume
 		if request.Drain {

@@ -3,6 +3,7 @@ package workerpool
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/core"
 	"github.com/yardmaster/yardmaster/internal/policy"
 	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/internal/workerclient"
 )
 
 // workerTimeout is the time in which all workers of a pool must answer.
@@ -77,12 +79,8 @@ func (r *Reconciler) observePolicies(ctx context.Context, observed *observation)
 	if err := r.Client.List(ctx, &list, client.InNamespace(wp.Namespace)); err != nil {
 		return fmt.Errorf("listing Policies: %w", err)
 	}
-	selected, err := policy.SelectPolicies(list.Items, wp.Labels)
-	if err != nil {
-		// The webhook refuses such a Policy. The others apply nevertheless.
-		ctrl.LoggerFrom(ctx).Error(err, "Ignoring Policies with an invalid selector")
-	}
-	observed.namespacePolicies, observed.Policies = list.Items, selected
+	observed.namespacePolicies = list.Items
+	observed.Policies, _ = policy.SelectPolicies(list.Items, wp.Labels) // the Policy's controller reports invalid selectors
 	return nil
 }
 
@@ -176,7 +174,10 @@ func (r *Reconciler) observeWorkers(ctx context.Context, observed *observation) 
 	ctx, cancel := context.WithTimeout(ctx, workerTimeout)
 	defer cancel()
 	var group errgroup.Group
-	for i := range observed.Workers {
+	group.SetLimit(workerclient.MaxConcurrentRequestsPerPool)
+	// In random order, so that workers that do not answer cannot always keep the same others from
+	// being asked in time.
+	for _, i := range rand.Perm(len(observed.Workers)) { //nolint:gosec // no secret depends on it
 		w := &observed.Workers[i]
 		group.Go(func() error {
 			w.Stats = r.readWorkerStats(ctx, observed.pods[w.Name])

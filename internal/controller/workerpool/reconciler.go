@@ -93,11 +93,11 @@ func podAddress(worker *corev1.Pod) string {
 	return net.JoinHostPort(worker.Status.PodIP, strconv.Itoa(pool.AdminPort))
 }
 
-// +kubebuilder:rbac:groups=yardmaster.dev,resources=workerpools,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=workerpools,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=workerpools/status,verbs=patch
-// +kubebuilder:rbac:groups=yardmaster.dev,resources=queues;policies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=queues;policies,verbs=list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;patch
 // +kubebuilder:rbac:groups="",resources=configmaps;services;serviceaccounts,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=monitoring.coreos.com,resources=podmonitors,verbs=get;list;watch;create;patch

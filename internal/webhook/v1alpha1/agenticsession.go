@@ -2,86 +2,93 @@ package v1alpha1
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 
+	jsonpatch "gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/session"
+	"github.com/yardmaster/yardmaster/internal/webhook/server"
 )
 
 // maxUserGroups is the number of a user's groups that are recorded.
 const maxUserGroups = 256
 
-// mutatePath is the path of the mutating webhook for AgenticSessions.
-const mutatePath = "/mutate-yardmaster-dev-v1alpha1-agenticsession"
-
-// userContextField is the field of the spec that identifies the creator.
-const userContextField = "userContext"
+// agenticSessionsWebhook is the name of the webhooks in their configurations.
+const agenticSessionsWebhook = "agenticsessions.yardmaster.dev"
 
 // SetupAgenticSession adds the webhooks for AgenticSessions to the manager.
 func SetupAgenticSession(mgr ctrl.Manager) error {
-	mgr.GetWebhookServer().Register(mutatePath, &admission.Webhook{Handler: sessionCreatorHandler{}})
+	mgr.GetWebhookServer().Register(server.MutatingPath(agenticSessionsWebhook), &admission.Webhook{Handler: sessionCreatorHandler{}})
 	return agenticSessionValidator(mgr.GetClient()).Setup(mgr)
 }
 
-// sessionCreatorHandler records a session's creator. It works on unstructured objects and changes
-// nothing else: conversion to the Go types and back would add fields that the user did not set,
-// before the API server has validated the object.
+// sessionCreatorHandler records a session's creator. It decodes only spec.userContext: the API server
+// has not validated the object yet, which may be large and of any shape.
 type sessionCreatorHandler struct{}
 
 // Handle sets userContext to the requesting user when a session is created. It overwrites what
 // the user set, except displayName. An update without userContext keeps the stored value.
 func (sessionCreatorHandler) Handle(_ context.Context, request admission.Request) admission.Response {
-	object := &unstructured.Unstructured{}
-	if err := object.UnmarshalJSON(request.Object.Raw); err != nil {
+	given, found, err := readUserContext(request.Object.Raw)
+	switch {
+	case err != nil:
 		return admission.Errored(http.StatusBadRequest, err)
-	}
-	spec, found, err := unstructured.NestedMap(object.Object, "spec")
-	if !found || err != nil {
-		return admission.Allowed("") // the API server reports what is invalid
-	}
-	switch request.Operation {
-	case admissionv1.Create:
-		spec[userContextField] = creatorContext(&request.UserInfo, spec)
-	case admissionv1.Update:
-		before := &unstructured.Unstructured{}
-		if err := before.UnmarshalJSON(request.OldObject.Raw); err != nil {
-			return admission.Errored(http.StatusBadRequest, err)
-		}
-		stored, found, err := unstructured.NestedMap(before.Object, "spec", userContextField)
-		if _, isSet := spec[userContextField]; isSet || !found || err != nil {
-			return admission.Allowed("")
-		}
-		spec[userContextField] = stored
-	default:
+	case !found:
+		return admission.Allowed("") // the API server reports the missing spec
+	case request.Operation == admissionv1.Create:
+		return setUserContext(creatorContext(&request.UserInfo, given))
+	case request.Operation != admissionv1.Update || given != nil:
 		return admission.Allowed("")
 	}
-	object.Object["spec"] = spec
-	raw, err := object.MarshalJSON()
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
+	stored, _, err := readUserContext(request.OldObject.Raw)
+	switch {
+	case err != nil:
+		return admission.Errored(http.StatusBadRequest, err)
+	case stored == nil:
+		return admission.Allowed("")
 	}
-	return admission.PatchResponseFromRaw(request.Object.Raw, raw)
+	return setUserContext(stored)
 }
 
-// creatorContext returns the userContext of the requesting user, with the displayName in the spec.
-func creatorContext(user *authenticationv1.UserInfo, spec map[string]any) map[string]any {
-	creator := map[string]any{"userId": user.Username}
-	if name, found, err := unstructured.NestedString(spec, userContextField, "displayName"); found && err == nil {
-		creator["displayName"] = name
+// readUserContext returns the JSON of spec.userContext in a session, nil if it is not set, and whether
+// the session has a spec.
+func readUserContext(session []byte) (userContext json.RawMessage, found bool, err error) {
+	var object struct {
+		Spec json.RawMessage `json:"spec"`
 	}
-	if len(user.Groups) > 0 {
-		groups := make([]any, 0, len(user.Groups))
-		for _, group := range user.Groups[:min(len(user.Groups), maxUserGroups)] {
-			groups = append(groups, group)
-		}
-		creator["groups"] = groups
+	if err := utiljson.Unmarshal(session, &object); err != nil {
+		return nil, false, err
+	}
+	if len(object.Spec) == 0 || object.Spec[0] != '{' {
+		return nil, false, nil
+	}
+	var spec struct {
+		UserContext json.RawMessage `json:"userContext"`
+	}
+	err = utiljson.Unmarshal(object.Spec, &spec)
+	return spec.UserContext, true, err
+}
+
+func setUserContext(userContext any) admission.Response {
+	return admission.Patched("", jsonpatch.NewOperation("add", "/spec/userContext", userContext))
+}
+
+// creatorContext returns the userContext of the requesting user, with the displayName that is given.
+func creatorContext(user *authenticationv1.UserInfo, given json.RawMessage) *v1alpha1.UserContext {
+	creator := &v1alpha1.UserContext{UserID: user.Username, Groups: user.Groups[:min(len(user.Groups), maxUserGroups)]}
+	var claimed struct {
+		DisplayName string `json:"displayName"`
+	}
+	if given != nil && utiljson.Unmarshal(given, &claimed) == nil { // the API server reports what is invalid
+		creator.DisplayName = claimed.DisplayName
 	}
 	return creator
 }
@@ -91,7 +98,7 @@ func creatorContext(user *authenticationv1.UserInfo, spec map[string]any) map[st
 func agenticSessionValidator(reader client.Reader) *specValidator[*v1alpha1.AgenticSession] {
 	return &specValidator[*v1alpha1.AgenticSession]{
 		kind:     "AgenticSession",
-		object:   &v1alpha1.AgenticSession{},
+		webhook:  agenticSessionsWebhook,
 		specOf:   func(s *v1alpha1.AgenticSession) any { return s.Spec },
 		validate: session.Validate,
 		warn: func(ctx context.Context, s *v1alpha1.AgenticSession) admission.Warnings {

@@ -115,10 +115,6 @@ func TestInvalidSessionIsRefused(t *testing.T) {
 	wantFields(t, err, want)
 	_, err = v.ValidateUpdate(t.Context(), invalid, invalid)
 	wantFields(t, err, nil)
-	deleted := invalid.DeepCopy()
-	deleted.DeletionTimestamp = new(metav1.Now())
-	_, err = v.ValidateUpdate(t.Context(), agenticSession(), deleted)
-	wantFields(t, err, nil)
 }
 
 // A session that the SessionRunner does not allow causes only a warning, because the SessionRunner may
@@ -155,5 +151,55 @@ func TestAgenticSessionWarnings(t *testing.T) {
 	warnings, _ := validatorWithObjects(t, runner).ValidateUpdate(t.Context(), running, rerun)
 	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "spec.runRequest: ") {
 		t.Errorf("warnings %q", warnings)
+	}
+}
+
+// The API server validates a session after this webhook, which must not fail on any shape of it.
+func TestSessionOfAnyShapeIsLeftToTheAPIServer(t *testing.T) {
+	for title, row := range map[string]struct {
+		object      string
+		wantPatches int
+	}{
+		"no spec":                         {`{"metadata":{"name":"fix"}}`, 0},
+		"a spec that is null":             {`{"spec":null}`, 0},
+		"a spec that is a list":           {`{"spec":[]}`, 0},
+		"a userContext that is a list":    {`{"spec":{"userContext":[]}}`, 1},
+		"a display name that is a number": {`{"spec":{"userContext":{"displayName":1}}}`, 1},
+		"a field that differs in case":    {`{"spec":{"UserContext":{"displayName":"Ann"}}}`, 1},
+	} {
+		t.Run(title, func(t *testing.T) {
+			response := sessionCreatorHandler{}.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Operation: admissionv1.Create, UserInfo: authenticationv1.UserInfo{Username: "ann"},
+				Object: runtime.RawExtension{Raw: []byte(row.object)},
+			}})
+			if !response.Allowed || len(response.Patches) != row.wantPatches {
+				t.Fatalf("%+v", response)
+			}
+			if len(response.Patches) == 1 {
+				if diff := cmp.Diff(&v1alpha1.UserContext{UserID: "ann"}, response.Patches[0].Value); diff != "" {
+					t.Errorf("user (-want, +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// A session has many fields, of which the webhook reads one.
+func TestRecordingTheCreatorDoesNotDecodeTheWholeSession(t *testing.T) {
+	const sessionBytes = 3 << 20
+	object := []byte(`{"spec":{"items":[` + strings.Repeat(`{},`, sessionBytes/3) + `{}]}}`)
+	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: object},
+	}}
+	result := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if response := (sessionCreatorHandler{}).Handle(b.Context(), request); !response.Allowed {
+				b.Fatalf("%+v", response)
+			}
+		}
+	})
+	if allocated := result.AllocedBytesPerOp(); allocated > 3*sessionBytes {
+		t.Errorf("%d bytes allocated for a session of %d bytes", allocated, len(object))
 	}
 }

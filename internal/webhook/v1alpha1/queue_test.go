@@ -62,9 +62,6 @@ func TestInvalidQueueIsRefusedOnUpdate(t *testing.T) {
 			before: invalidQueueSpec(),
 			edit:   func(q *v1alpha1.Queue) { q.Labels = map[string]string{"a": "b"} },
 		},
-		"a Queue that is being deleted is not validated": {
-			edit: func(q *v1alpha1.Queue) { q.DeletionTimestamp, q.Spec = new(metav1.Now()), invalidQueueSpec() },
-		},
 		"a removed priority": {
 			before: v1alpha1.QueueSpec{Priorities: invalidQueueSpec().Priorities},
 			edit:   func(q *v1alpha1.Queue) { q.Spec.Priorities = q.Spec.Priorities[:1] },

@@ -16,7 +16,7 @@ import (
 // SequentialJobValidator validates SequentialJobs.
 var SequentialJobValidator = &specValidator[*v1alpha1.SequentialJob]{
 	kind:           "SequentialJob",
-	object:         &v1alpha1.SequentialJob{},
+	webhook:        "sequentialjobs.yardmaster.dev",
 	specOf:         func(sj *v1alpha1.SequentialJob) any { return sj.Spec },
 	validate:       validateSequentialJob,
 	warn:           sequentialJobWarnings,

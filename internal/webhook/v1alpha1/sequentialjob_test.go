@@ -114,13 +114,6 @@ func TestInvalidSequentialJobIsRefusedOnUpdate(t *testing.T) {
 			before: twoSteps().Step("ship", testbuilder.StepImage("")).Obj(),
 			edit:   func(sj *v1alpha1.SequentialJob) { sj.Finalizers = nil; sj.Labels = map[string]string{"a": "b"} },
 		},
-		"a SequentialJob that is being deleted is not validated": {
-			before: started(twoSteps()),
-			edit: func(sj *v1alpha1.SequentialJob) {
-				sj.DeletionTimestamp = new(metav1.Now())
-				sj.Spec.Containers = nil
-			},
-		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

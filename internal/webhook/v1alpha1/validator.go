@@ -11,13 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/webhook/server"
 )
 
 // specValidator validates the objects of one kind when their spec is created or changed.
 type specValidator[T client.Object] struct {
 	kind string
-	// object is an empty object of the kind.
-	object T
+	// webhook is the name of the webhook in its ValidatingWebhookConfiguration.
+	webhook string
 	// specOf returns the part of an object that is validated.
 	specOf func(T) any
 	// validate and warn check a spec. warn is optional.
@@ -31,7 +32,8 @@ type specValidator[T client.Object] struct {
 
 // Setup adds the webhook to the manager.
 func (v *specValidator[T]) Setup(mgr ctrl.Manager) error {
-	return ctrl.NewWebhookManagedBy(mgr, v.object).WithValidator(v).Complete()
+	mgr.GetWebhookServer().Register(server.ValidatingPath(v.webhook), admission.WithValidator(mgr.GetScheme(), v))
+	return nil
 }
 
 // ValidateCreate implements admission.Validator.
@@ -41,9 +43,10 @@ func (v *specValidator[T]) ValidateCreate(ctx context.Context, object T) (admiss
 
 // ValidateUpdate implements admission.Validator. It accepts every update that does not change
 // the spec: the controllers must be able to write the metadata and status of an object that was
-// created with an earlier version of the rules.
+// created with an earlier version of the rules. An object that is being deleted is not validated,
+// because its finalizers must be removable; only the stored object proves that it is.
 func (v *specValidator[T]) ValidateUpdate(ctx context.Context, before, after T) (admission.Warnings, error) {
-	if !after.GetDeletionTimestamp().IsZero() || equality.Semantic.DeepEqual(v.specOf(before), v.specOf(after)) {
+	if !before.GetDeletionTimestamp().IsZero() || equality.Semantic.DeepEqual(v.specOf(before), v.specOf(after)) {
 		return nil, nil
 	}
 	errs, warnings := v.validate(after), v.warnings(ctx, after)

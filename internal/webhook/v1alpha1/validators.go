@@ -16,7 +16,7 @@ import (
 // PolicyValidator validates Policies.
 var PolicyValidator = &specValidator[*v1alpha1.Policy]{
 	kind:     "Policy",
-	object:   &v1alpha1.Policy{},
+	webhook:  "policies.yardmaster.dev",
 	specOf:   func(p *v1alpha1.Policy) any { return p.Spec },
 	validate: validatePolicy,
 }
@@ -31,7 +31,7 @@ func validatePolicy(p *v1alpha1.Policy) field.ErrorList {
 // QueueValidator validates Queues.
 var QueueValidator = &specValidator[*v1alpha1.Queue]{
 	kind:       "Queue",
-	object:     &v1alpha1.Queue{},
+	webhook:    "queues.yardmaster.dev",
 	specOf:     func(q *v1alpha1.Queue) any { return q.Spec },
 	validate:   queue.Validate,
 	warn:       queueWarnings,
@@ -51,7 +51,7 @@ func queueWarnings(_ context.Context, q *v1alpha1.Queue) admission.Warnings {
 // WorkerPoolValidator validates WorkerPools.
 var WorkerPoolValidator = &specValidator[*v1alpha1.WorkerPool]{
 	kind:     "WorkerPool",
-	object:   &v1alpha1.WorkerPool{},
+	webhook:  "workerpools.yardmaster.dev",
 	specOf:   func(wp *v1alpha1.WorkerPool) any { return wp.Spec },
 	validate: pool.ValidateSpec,
 	warn:     workerPoolWarnings,

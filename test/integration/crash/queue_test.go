@@ -165,7 +165,7 @@ func killQueueOperators(ctx context.Context, t *testing.T, binary, ns string) in
 	for kills := 0; ; kills++ {
 		health := freeAddress(t)
 		operator := exec.CommandContext(ctx, binary,
-			"--controllers=queue", "--namespaces", ns, "--leader-elect=false", "--webhook=false",
+			"--controllers=queue", "--namespaces", ns, "--leader-elect=false", "--webhook=false", "--allow-local-brokers",
 			"--metrics-bind-address=0", "--health-probe-bind-address="+health)
 		if err := operator.Start(); err != nil {
 			return kills

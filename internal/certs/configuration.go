@@ -1,0 +1,59 @@
+package certs
+
+import (
+	"bytes"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/internal/webhook/server"
+)
+
+// webhookClient is one webhook of a configuration.
+type webhookClient struct {
+	config *admissionregistrationv1.WebhookClientConfig
+	path   string
+}
+
+// webhookClients returns the webhooks that the API server calls through the operator's Service.
+func webhookClients(configuration client.Object) []webhookClient {
+	var clients []webhookClient
+	switch c := configuration.(type) {
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		for i := range c.Webhooks {
+			clients = append(clients, webhookClient{&c.Webhooks[i].ClientConfig, server.ValidatingPath(c.Webhooks[i].Name)})
+		}
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		for i := range c.Webhooks {
+			clients = append(clients, webhookClient{&c.Webhooks[i].ClientConfig, server.MutatingPath(c.Webhooks[i].Name)})
+		}
+	}
+	return clients
+}
+
+// withPaths returns a copy of a configuration in which every path begins with the segment.
+func withPaths[T client.Object](configuration T, segment string) T {
+	changed, _ := configuration.DeepCopyObject().(T)
+	for _, c := range webhookClients(changed) {
+		if c.config.Service != nil {
+			c.config.Service.Path = new("/" + segment + c.path)
+		}
+	}
+	return changed
+}
+
+// canCall reports whether the API server trusts the CA, and calls paths that the server accepts.
+func canCall(configuration client.Object, ca []byte, accepted pathSegments) bool {
+	for _, c := range webhookClients(configuration) {
+		if !bytes.Equal(c.config.CABundle, ca) {
+			return false
+		}
+	}
+	for _, segment := range accepted {
+		if equality.Semantic.DeepEqual(configuration, withPaths(configuration, segment)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,304 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/pool"
+	"github.com/yardmaster/yardmaster/test/permissions"
+)
+
+// restrictedOperator is the ServiceAccount of an operator for all namespaces, with the admission
+// policies of the installation.
+type restrictedOperator struct {
+	*deployment
+	t      *testing.T
+	client client.Client
+	// owner of the operator's objects in the namespace watched. The WorkerPool controller of these
+	// tests does not reconcile it.
+	owner *v1alpha1.WorkerPool
+}
+
+func newRestrictedOperator(t *testing.T) *restrictedOperator {
+	t.Helper()
+	o := &restrictedOperator{deployment: installPermissions(t, "*", true), t: t}
+	as := rest.CopyConfig(config)
+	as.Impersonate = rest.ImpersonationConfig{UserName: o.account(), Groups: permissions.Groups(o.account())}
+	var err error
+	if o.client, err = client.New(as, client.Options{Scheme: cluster.Scheme(), Mapper: cluster.RESTMapper()}); err != nil {
+		t.Fatal(err)
+	}
+	o.installPolicies()
+	o.owner = &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: o.watched, Name: "owner"}}
+	o.owner.Spec.Image, o.owner.Spec.Replicas, o.owner.Spec.Queues = "worker:1", new(int32(0)), []v1alpha1.PoolQueue{{Name: "none"}}
+	o.create(o.owner)
+	return o
+}
+
+// installPolicies creates the admission policies for this ServiceAccount, and waits until they apply.
+func (o *restrictedOperator) installPolicies() {
+	o.t.Helper()
+	manifest := buildOverlay(o.t, o.operator+"-policies", "*", "*", "")
+	manifest = strings.ReplaceAll(manifest, "yardmaster-system:", o.operator+":")
+	for _, object := range decodeManifest(o.t, manifest) {
+		if !strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") || object.GetName() == "yardmaster-namespaces" {
+			continue
+		}
+		object.SetName(object.GetName() + "-" + o.operator)
+		object.SetNamespace("")
+		if object.GetKind() == "ValidatingAdmissionPolicyBinding" {
+			_ = unstructured.SetNestedField(object.Object, object.GetName(), "spec", "policyName")
+		}
+		o.create(object)
+	}
+	for _, ns := range []string{"kube-system", o.watched} {
+		eventually(o.t, "the admission policies to apply in "+ns, func() bool {
+			return isDeniedByPolicy(o.client.Create(o.t.Context(), o.newObject("configmaps", ns, "canary"), client.DryRunAll))
+		})
+	}
+}
+
+// create creates an object as an administrator, until the end of the test.
+func (o *restrictedOperator) create(object client.Object) {
+	o.t.Helper()
+	if err := cluster.Create(o.t.Context(), object); err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(func() {
+		if err := client.IgnoreNotFound(cluster.Delete(context.Background(), object)); err != nil {
+			o.t.Error(err)
+		}
+	})
+}
+
+func isDeniedByPolicy(err error) bool {
+	return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'yardmaster-")
+}
+
+// manifests of the kinds that the operator writes, without metadata, by their resource.
+var manifests = map[string]string{
+	"configmaps":                             `{"apiVersion": "v1", "kind": "ConfigMap"}`,
+	"persistentvolumeclaims":                 `{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}}`,
+	"pods":                                   `{"apiVersion": "v1", "kind": "Pod", "spec": {"nodeName": "none", "containers": [{"name": "a", "image": "a"}]}}`,
+	"secrets":                                `{"apiVersion": "v1", "kind": "Secret"}`,
+	"serviceaccounts":                        `{"apiVersion": "v1", "kind": "ServiceAccount"}`,
+	"services":                               `{"apiVersion": "v1", "kind": "Service", "spec": {"clusterIP": "None"}}`,
+	"deployments.apps":                       `{"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 0, "selector": {"matchLabels": {"a": "a"}}, "template": {"metadata": {"labels": {"a": "a"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}}}}`,
+	"statefulsets.apps":                      `{"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"replicas": 0, "serviceName": "a", "selector": {"matchLabels": {"a": "a"}}, "template": {"metadata": {"labels": {"a": "a"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}}}}`,
+	"jobs.batch":                             `{"apiVersion": "batch/v1", "kind": "Job", "spec": {"suspend": true, "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}}}`,
+	"leases.coordination.k8s.io":             `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}`,
+	"podmonitors.monitoring.coreos.com":      `{"apiVersion": "monitoring.coreos.com/v1", "kind": "PodMonitor", "spec": {"selector": {}, "podMetricsEndpoints": []}}`,
+	"networkpolicies.networking.k8s.io":      `{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "spec": {"podSelector": {}}}`,
+	"poddisruptionbudgets.policy":            `{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {"maxUnavailable": 1}}`,
+	"roles.rbac.authorization.k8s.io":        `{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["a"], "verbs": ["get"]}]}`,
+	"rolebindings.rbac.authorization.k8s.io": `{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding"}`,
+}
+
+// newObject returns an object without labels and owner. Its name ends as those of sessions' Roles do.
+func (o *restrictedOperator) newObject(resource, ns, name string) *unstructured.Unstructured {
+	o.t.Helper()
+	manifest, known := manifests[resource]
+	if !known {
+		o.t.Fatalf("the operator may write %s, and this test does not know that resource", resource)
+	}
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal([]byte(manifest), &object.Object); err != nil {
+		o.t.Fatal(err)
+	}
+	object.SetNamespace(ns)
+	object.SetName(name + "-session")
+	if object.GetKind() == "RoleBinding" { // its Role must exist
+		o.create(o.newObject("roles.rbac.authorization.k8s.io", ns, name))
+		object.Object["roleRef"] = map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": object.GetName()}
+		object.Object["subjects"] = []any{map[string]any{"kind": "ServiceAccount", "name": object.GetName(), "namespace": ns}}
+	}
+	return object
+}
+
+// newOwnObject returns an object with the labels and the owner that the operator sets.
+func (o *restrictedOperator) newOwnObject(resource, ns, name string) *unstructured.Unstructured {
+	o.t.Helper()
+	object := o.newObject(resource, ns, name)
+	object.SetLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, pool.LabelWorkerPool: o.owner.Name})
+	object.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "WorkerPool", Name: o.owner.Name, UID: o.owner.UID, Controller: new(true),
+	}})
+	return object
+}
+
+// attempt makes a request as the operator, in a dry run.
+func (o *restrictedOperator) attempt(verb string, object *unstructured.Unstructured) error {
+	o.t.Helper()
+	ctx, object := o.t.Context(), object.DeepCopy()
+	switch verb {
+	case "create":
+		return o.client.Create(ctx, object, client.DryRunAll)
+	case "patch":
+		return o.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"changed": "true"}}}`)), client.DryRunAll)
+	case "update":
+		object.SetAnnotations(map[string]string{"changed": "true"})
+		return o.client.Update(ctx, object, client.DryRunAll)
+	case "delete":
+		return o.client.Delete(ctx, object, client.DryRunAll)
+	}
+	o.t.Fatalf("this test does not know the verb %s", verb)
+	return nil
+}
+
+// Every write that the page of permissions lists is attempted: on the operator's own object, on one of
+// somebody else, and on one that looks like its own in kube-system.
+func TestOperatorWritesOnlyItsOwnObjects(t *testing.T) {
+	createPodMonitorKind(t)
+	o := newRestrictedOperator(t)
+	page := permissionsPage(t)
+	for _, permission := range permissions.Union(page.Columns(permissions.WatchedNamespaces, watchingControllers...)) {
+		verb, resource, _ := strings.Cut(permission, " ")
+		isWrite := slices.Contains([]string{"create", "update", "patch", "delete"}, verb)
+		if !isWrite || strings.Contains(resource, v1alpha1.GroupVersion.Group) || strings.HasPrefix(resource, "events.") {
+			continue
+		}
+		t.Run(permission, func(t *testing.T) {
+			o := *o
+			o.t = t
+			own, foreign := o.newOwnObject(resource, o.watched, verb+"-own"), o.newObject(resource, o.watched, verb+"-foreign")
+			system := o.newOwnObject(resource, "kube-system", o.watched+"-"+verb)
+			system.SetOwnerReferences(nil) // the garbage collector would delete it
+			if verb != "create" {
+				for _, object := range []*unstructured.Unstructured{own, foreign, system} {
+					o.create(object)
+				}
+			}
+			if err := o.attempt(verb, own); err != nil {
+				t.Errorf("on its own object: %v", err)
+			}
+			for where, object := range map[string]*unstructured.Unstructured{"on an object of somebody else": foreign, "in kube-system": system} {
+				if err := o.attempt(verb, object); !isDeniedByPolicy(err) {
+					t.Errorf("%s: %v, want a denial by an admission policy", where, err)
+				}
+			}
+		})
+	}
+}
+
+// These attempts use the operator's permissions, labels and owners, for something that it never does.
+func TestOperatorCannotMisuseItsPermissions(t *testing.T) {
+	o := newRestrictedOperator(t)
+	own := func(resource, name string, fields map[string]any) *unstructured.Unstructured {
+		object := o.newOwnObject(resource, o.watched, name)
+		maps.Copy(object.Object, fields)
+		return object
+	}
+	subject := func(name string) []any {
+		return []any{map[string]any{"kind": "ServiceAccount", "name": name, "namespace": o.watched}}
+	}
+	unowned := own("configmaps", "unowned", nil)
+	unowned.SetOwnerReferences(nil)
+	unlabeled := own("jobs.batch", "unlabeled", nil)
+	unlabeled.SetLabels(nil)
+	token := own("secrets", "token", map[string]any{"type": "kubernetes.io/service-account-token"})
+	token.SetAnnotations(map[string]string{"kubernetes.io/service-account.name": "default"})
+	lease := o.newObject("leases.coordination.k8s.io", o.operator, "another")
+	for title, object := range map[string]*unstructured.Unstructured{
+		"a ConfigMap with its labels but without an owner":  unowned,
+		"a Job with an owner but without its labels":        unlabeled,
+		"a Lease that is not its own in its namespace":      lease,
+		"a Secret for the token of another ServiceAccount":  token,
+		"a Role that allows reading Secrets":                own("roles.rbac.authorization.k8s.io", "reader", map[string]any{"rules": []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"secrets"}, "verbs": []any{"get"}}}}),
+		"a Role for all Leases":                             own("roles.rbac.authorization.k8s.io", "leases", map[string]any{"rules": []any{map[string]any{"apiGroups": []any{"coordination.k8s.io"}, "resources": []any{"leases"}, "verbs": []any{"get"}}}}),
+		"a RoleBinding to another ServiceAccount":           own("rolebindings.rbac.authorization.k8s.io", "stolen", map[string]any{"subjects": subject("default")}),
+		"a RoleBinding to a ServiceAccount and another one": own("rolebindings.rbac.authorization.k8s.io", "shared", map[string]any{"subjects": append(subject("shared-session"), subject("default")...)}),
+	} {
+		t.Run("create "+title, func(t *testing.T) {
+			if err := o.client.Create(t.Context(), object, client.DryRunAll); !isDeniedByPolicy(err) {
+				t.Errorf("%v, want a denial by an admission policy", err)
+			}
+		})
+	}
+	t.Run("create a Pod that is not a dry run", func(t *testing.T) {
+		if err := o.client.Create(t.Context(), own("pods", "real", nil)); !isDeniedByPolicy(err) {
+			t.Errorf("%v, want a denial by an admission policy", err)
+		}
+	})
+	for title, change := range map[string]struct{ resource, patch string }{
+		"remove the label of the owner from a Deployment": {"deployments.apps", `{"metadata": {"labels": {"` + pool.LabelWorkerPool + `": null}}}`},
+		"remove the label managed-by from a Job":          {"jobs.batch", `{"metadata": {"labels": {"` + v1alpha1.LabelManagedBy + `": null}}}`},
+		"remove the owner of a Service":                   {"services", `{"metadata": {"ownerReferences": null}}`},
+		"end a Pod":                                       {"pods", `{"spec": {"activeDeadlineSeconds": 1}}`},
+		"add a label to a Pod":                            {"pods", `{"metadata": {"labels": {"a": "b"}}}`},
+		"grant more in a Role":                            {"roles.rbac.authorization.k8s.io", `{"rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]}`},
+	} {
+		t.Run(title, func(t *testing.T) {
+			object := own(change.resource, strings.ToLower(strings.ReplaceAll(title, " ", "-")), nil)
+			o.create(object)
+			if err := o.client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(change.patch)), client.DryRunAll); !isDeniedByPolicy(err) {
+				t.Errorf("%v, want a denial by an admission policy", err)
+			}
+		})
+	}
+}
+
+// A user can remove labels or the owner from an object of the operator. The operator must still be able
+// to restore it, or a drifted Deployment would never be scaled again.
+func TestOperatorCanRestoreItsObjects(t *testing.T) {
+	o := newRestrictedOperator(t)
+	unlabeled := o.newOwnObject("deployments.apps", o.watched, "unlabeled")
+	unlabeled.SetLabels(nil)
+	o.create(unlabeled)
+	restored := `{"metadata": {"labels": {"` + v1alpha1.LabelManagedBy + `": "yardmaster", "` + pool.LabelWorkerPool + `": "owner"}}}`
+	renamed := o.newOwnObject("services", o.watched, "renamed")
+	renamed.SetLabels(map[string]string{v1alpha1.LabelManagedBy: "somebody", pool.LabelWorkerPool: o.owner.Name})
+	o.create(renamed)
+	for _, change := range []struct {
+		object *unstructured.Unstructured
+		patch  string
+	}{
+		{unlabeled, restored}, {unlabeled, `{"spec": {"replicas": 0}}`},
+		{renamed, restored}, {renamed, `{"metadata": {"annotations": {"a": "b"}}}`},
+	} {
+		if err := o.client.Patch(t.Context(), change.object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(change.patch)), client.DryRunAll); err != nil {
+			t.Errorf("patching %s with %s: %v", change.object.GetName(), change.patch, err)
+		}
+	}
+	retained := o.newOwnObject("persistentvolumeclaims", o.watched, "retained") // it outlives its owner
+	retained.SetOwnerReferences(nil)
+	if err := o.attempt("create", retained); err != nil {
+		t.Errorf("creating a retained claim: %v", err)
+	}
+}
+
+// The operator's Lease and certificate have no owner.
+func TestOperatorCanWriteItsInstallation(t *testing.T) {
+	o := newRestrictedOperator(t)
+	lease := o.newObject("leases.coordination.k8s.io", o.operator, "")
+	lease.SetName("yardmaster.yardmaster.dev")
+	if err := o.attempt("create", lease); err != nil {
+		t.Errorf("creating its Lease: %v", err)
+	}
+	o.create(lease)
+	secret := o.newObject("secrets", o.operator, "")
+	secret.SetName("yardmaster-webhook-certs")
+	o.create(secret)
+	for _, object := range []*unstructured.Unstructured{lease, secret} {
+		if err := o.attempt("update", object); err != nil {
+			t.Errorf("updating %s: %v", object.GetName(), err)
+		}
+	}
+	elsewhere := lease.DeepCopy()
+	elsewhere.SetNamespace(o.watched)
+	elsewhere.SetResourceVersion("")
+	if err := o.attempt("create", elsewhere); !isDeniedByPolicy(err) {
+		t.Errorf("creating a Lease of that name in another namespace: %v, want a denial by an admission policy", err)
+	}
+}

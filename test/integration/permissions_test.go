@@ -1,0 +1,242 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/test/permissions"
+)
+
+// watchingControllers are the controllers that work in watched namespaces.
+var watchingControllers = []string{"agenticsession", "policy", "queue", "sequentialjob", "workerpool"}
+
+// permissionsPage reads the page that is generated from the manifests.
+func permissionsPage(t *testing.T) permissions.Page {
+	t.Helper()
+	page, err := permissions.ReadPage(filepath.Join(repositoryRoot, "docs", "reference", "permissions.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page
+}
+
+// The operator of each deployment has exactly the permissions on the page: for each controller alone
+// and for all together, with Roles in some namespaces and with ClusterRoles.
+func TestPermissionsEqualTheReferencePage(t *testing.T) {
+	page := permissionsPage(t)
+	for _, controllers := range []string{"*", "*,-workerpool", "agenticsession", "jobreport", "policy", "queue", "sequentialjob", "workerpool"} {
+		for _, clusterWide := range []bool{false, true} {
+			scope := "some namespaces"
+			if clusterWide {
+				scope = "all namespaces"
+			}
+			t.Run(controllers+" in "+scope, func(t *testing.T) {
+				t.Parallel()
+				d := installPermissions(t, controllers, clusterWide)
+				everywhere := page.Columns(permissions.AllNamespaces, append([]string{"metrics", "certificates"}, d.watching()...)...)
+				watched := page.Columns(permissions.WatchedNamespaces, d.watching()...)
+				reported := page.Columns(permissions.ReportedNamespaces, "jobreport", "openreports")
+				if !d.isEnabled("jobreport") {
+					reported = nil
+				}
+				if clusterWide {
+					everywhere = append(everywhere, watched...)
+				}
+				d.wantPermissions(t, d.operator, everywhere, page.Columns(permissions.OperatorNamespace, "leader election", "certificates"))
+				d.wantPermissions(t, d.watched, everywhere, watched)
+				d.wantPermissions(t, d.reported, everywhere, reported)
+				d.wantPermissions(t, "kube-system", everywhere)
+			})
+		}
+	}
+}
+
+// deployment has the permissions of `make deploy` for a ServiceAccount of its own.
+type deployment struct {
+	controllers string
+	// operator, watched and reported are namespaces: that of the operator, one in which its
+	// controllers work, and one that it reports on.
+	operator, watched, reported string
+}
+
+func (d *deployment) account() string { return "system:serviceaccount:" + d.operator + ":yardmaster" }
+
+func (d *deployment) isEnabled(controller string) bool {
+	selectors := strings.Split(d.controllers, ",")
+	return slices.Contains(selectors, controller) || slices.Contains(selectors, "*") && !slices.Contains(selectors, "-"+controller)
+}
+
+func (d *deployment) watching() []string {
+	return slices.DeleteFunc(slices.Clone(watchingControllers), func(name string) bool { return !d.isEnabled(name) })
+}
+
+// wantPermissions waits until the ServiceAccount has these permissions: the API server caches Roles.
+func (d *deployment) wantPermissions(t *testing.T, ns string, lists ...[]string) {
+	t.Helper()
+	want, diff := permissions.Union(lists...), ""
+	defer func() {
+		if diff != "" {
+			t.Errorf("permissions in %s (-want, +got):\n%s", ns, diff)
+		}
+	}()
+	eventually(t, "the permissions in "+ns, func() bool {
+		got, err := permissions.OfServiceAccount(t.Context(), config, d.account(), ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		diff = cmp.Diff(want, got)
+		return diff == ""
+	})
+}
+
+// installPermissions creates the Roles and bindings that `make deploy` creates. The operator's namespace
+// is that of the test, and names of cluster-scoped objects are changed accordingly, so that tests do
+// not affect each other.
+func installPermissions(t *testing.T, controllers string, clusterWide bool) *deployment {
+	t.Helper()
+	d := &deployment{controllers: controllers, operator: namespace(t), watched: namespace(t), reported: namespace(t)}
+	namespaces := d.watched
+	if clusterWide {
+		namespaces = "*"
+	}
+	manifest := buildOverlay(t, d.operator, controllers, namespaces, d.reported)
+	manifest = strings.ReplaceAll(manifest, "yardmaster-system", d.operator)
+	for _, object := range bindingsAndRoles(t, manifest) {
+		if object.GetNamespace() == "" {
+			object.SetName(object.GetName() + "-" + d.operator)
+		}
+		if role, found, _ := unstructured.NestedStringMap(object.Object, "roleRef"); found && role["kind"] == "ClusterRole" {
+			_ = unstructured.SetNestedField(object.Object, role["name"]+"-"+d.operator, "roleRef", "name")
+		}
+		if err := cluster.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := client.IgnoreNotFound(cluster.Delete(context.Background(), object)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return d
+}
+
+// buildOverlay returns the manifests of `make deploy` with the component jobreport-openreports.
+func buildOverlay(t *testing.T, name, controllers, namespaces, reported string) string {
+	t.Helper()
+	overlay := filepath.Join("dist", name) // it refers to ../../config
+	t.Cleanup(func() { _ = os.RemoveAll(filepath.Join(repositoryRoot, overlay)) })
+	runInRepository(t, "hack/overlay", overlay, "yardmaster:dev", controllers, namespaces, "jobreport-openreports", reported)
+	return runInRepository(t, "kustomize", "build", overlay)
+}
+
+// runInRepository runs a command in the repository's root and returns its output.
+func runInRepository(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), name, args...)
+	command.Dir = repositoryRoot
+	var output, problems bytes.Buffer
+	command.Stdout, command.Stderr = &output, &problems
+	if err := command.Run(); err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, problems.String())
+	}
+	return output.String()
+}
+
+// bindingsAndRoles returns the bindings of a manifest and the Roles that they refer to. The others are
+// for users.
+func bindingsAndRoles(t *testing.T, manifest string) []*unstructured.Unstructured {
+	t.Helper()
+	var roles, all []*unstructured.Unstructured
+	bound := map[string]bool{}
+	for _, object := range decodeManifest(t, manifest) {
+		switch object.GetKind() {
+		case "Role", "ClusterRole":
+			roles = append(roles, object)
+		case "RoleBinding", "ClusterRoleBinding":
+			name, _, _ := unstructured.NestedString(object.Object, "roleRef", "name")
+			bound[name] = true
+			all = append(all, object)
+		}
+	}
+	for _, role := range roles {
+		if bound[role.GetName()] {
+			all = append(all, role)
+		}
+	}
+	return all
+}
+
+func decodeManifest(t *testing.T, manifest string) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		switch err := documents.Decode(object); {
+		case errors.Is(err, io.EOF):
+			return objects
+		case err != nil:
+			t.Fatal(err)
+		}
+		objects = append(objects, object)
+	}
+}
+
+func TestDisabledControllersHaveNoWebhooks(t *testing.T) {
+	manifest := buildOverlay(t, "webhooks-of-one", "queue", "team-a", "")
+	var webhooks []string
+	for _, object := range decodeManifest(t, manifest) {
+		if !strings.HasSuffix(object.GetKind(), "WebhookConfiguration") {
+			continue
+		}
+		entries, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
+		for _, entry := range entries {
+			name, _, _ := unstructured.NestedString(entry.(map[string]any), "name")
+			webhooks = append(webhooks, object.GetKind()+" "+name)
+		}
+	}
+	if diff := cmp.Diff([]string{"ValidatingWebhookConfiguration queues.yardmaster.dev"}, webhooks); diff != "" {
+		t.Errorf("webhooks with CONTROLLERS=queue (-want, +got):\n%s", diff)
+	}
+}
+
+// The admission policies and the bindings name the operator's ServiceAccount with its namespace, which
+// is set in one place.
+func TestManifestsFollowTheOperatorsNamespace(t *testing.T) {
+	root := t.TempDir()
+	if err := os.CopyFS(filepath.Join(root, "config"), os.DirFS(filepath.Join(repositoryRoot, "config"))); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(root, "config", "operator", "kustomization.yaml")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw = bytes.ReplaceAll(raw, []byte("namespace: yardmaster-system"), []byte("namespace: elsewhere"))
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, directory := range []string{"default", "cluster-wide"} {
+		manifest := runInRepository(t, "kustomize", "build", filepath.Join(root, "config", directory))
+		for i, line := range strings.Split(manifest, "\n") {
+			if strings.Contains(line, "yardmaster-system") {
+				t.Errorf("config/%s, line %d of the manifest still names the default namespace: %s", directory, i+1, line)
+			}
+		}
+		if !strings.Contains(manifest, `"system:serviceaccount:elsewhere:yardmaster"`) {
+			t.Errorf("config/%s: no admission policy names the ServiceAccount", directory)
+		}
+	}
+}
