@@ -170,7 +170,7 @@ plugin: ## Build the kubectl plugin, bin/kubectl-yardmaster.
 
 .PHONY: run
 run: ## Run the operator on this machine, against the cluster of the current kubeconfig.
-	go run ./cmd/yardmaster --leader-elect=false --webhook=false --metrics-bind-address=0 --zap-devel
+	go run ./cmd/yardmaster --leader-elect=false --webhook=false --metrics-bind-address=0 --allow-local-brokers --zap-devel
 
 .PHONY: image
 image: localcluster ## Build the operator's image without Docker, as dist/yardmaster.tar.

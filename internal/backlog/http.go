@@ -1,6 +1,7 @@
 package backlog
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -17,21 +18,50 @@ import (
 const (
 	// httpTimeout bounds a request, including the response body.
 	httpTimeout = 5 * time.Second
-	// maxResponseBytes is far more than a response with a few numbers needs.
-	maxResponseBytes = 1 << 20
+	// maxHeaderBytes bounds the header of a response.
+	maxHeaderBytes = 64 << 10
 )
+
+// API is what an HTTPClient expects of a server.
+type API struct {
+	// MaxResponse is the maximum length of a response, in bytes.
+	MaxResponse int64
+	// IsField reports whether the servers of this API, and few others, have a field with this
+	// value in their responses, which are JSON objects.
+	IsField func(name string, value json.RawMessage) bool
+}
+
+// isAnswer reports whether the body, which may be incomplete, is a response of the API.
+func (a *API) isAnswer(body []byte) bool {
+	document := json.NewDecoder(bytes.NewReader(body))
+	if start, err := document.Token(); err != nil || start != json.Delim('{') {
+		return false
+	}
+	for document.More() {
+		var value json.RawMessage
+		name, err := document.Token()
+		if err != nil || document.Decode(&value) != nil {
+			return false
+		}
+		if text, is := name.(string); is && a.IsField(text, value) {
+			return true
+		}
+	}
+	return false
+}
 
 // HTTPClient sends requests to a source that has an HTTP API. It bounds the time and the
 // size of each response, and does not follow redirects, which would send the credentials
-// to another server.
+// to another server. It uses no proxy, which would connect to addresses that are denied.
 type HTTPClient struct {
 	*http.Client
 	// BaseURL contains no credentials and no query.
-	BaseURL *url.URL
+	BaseURL     *url.URL
+	credentials *broker.Credentials
 }
 
 // NewHTTPClient does not connect yet.
-func NewHTTPClient(credentials broker.Credentials) (*HTTPClient, error) {
+func NewHTTPClient(credentials broker.Credentials, served API) (*HTTPClient, error) {
 	parsed, err := broker.ParseURL(credentials.URL, "http", "https")
 	if err != nil {
 		return nil, err
@@ -42,10 +72,14 @@ func NewHTTPClient(credentials broker.Credentials) (*HTTPClient, error) {
 	}
 	return &HTTPClient{
 		Client: &http.Client{Timeout: httpTimeout, Transport: &httpTransport{
-			Transport: &http.Transport{TLSClientConfig: tls, MaxIdleConns: 2, IdleConnTimeout: time.Minute, Proxy: http.ProxyFromEnvironment},
-			header:    requestHeader(&credentials, parsed),
+			Transport: &http.Transport{
+				DialContext: credentials.Dial, TLSClientConfig: tls, MaxResponseHeaderBytes: maxHeaderBytes,
+				MaxIdleConns: 2, IdleConnTimeout: time.Minute,
+			},
+			api: served, header: requestHeader(&credentials, parsed), credentials: &credentials,
 		}},
-		BaseURL: &url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path, RawPath: parsed.RawPath},
+		BaseURL:     &url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path, RawPath: parsed.RawPath},
+		credentials: &credentials,
 	}, nil
 }
 
@@ -64,11 +98,16 @@ func requestHeader(credentials *broker.Credentials, parsed *url.URL) http.Header
 	return header
 }
 
-// httpTransport adds the header to requests, bounds responses, and returns an error for a
-// status that concerns the client or the server rather than the request.
+// Conceal removes secrets from an error of a server that has answered.
+func (c *HTTPClient) Conceal(err error) error { return c.credentials.Conceal(err, true) }
+
+// httpTransport adds the header to requests, reads responses within their bounds, and returns an
+// error for a status that concerns the client or the server rather than the request.
 type httpTransport struct {
 	*http.Transport
-	header http.Header
+	api         API
+	header      http.Header
+	credentials *broker.Credentials
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -77,13 +116,21 @@ func (t *httpTransport) RoundTrip(request *http.Request) (*http.Response, error)
 	maps.Copy(request.Header, t.header)
 	response, err := t.Transport.RoundTrip(request)
 	if err != nil {
-		return nil, err
+		return nil, t.credentials.Conceal(err, false)
 	}
-	if err := statusError(response.StatusCode); err != nil {
-		_ = response.Body.Close()
-		return nil, err
+	body, err := io.ReadAll(http.MaxBytesReader(nil, response.Body, t.api.MaxResponse))
+	_ = response.Body.Close()
+	isAnswer := !t.credentials.ConcealCauses || t.api.isAnswer(body)
+	switch failure := statusError(response.StatusCode); {
+	case failure != nil:
+		err = failure
+	case err == nil && !isAnswer:
+		err = broker.ErrUnreachable
 	}
-	response.Body = http.MaxBytesReader(nil, response.Body, maxResponseBytes)
+	if err != nil {
+		return nil, t.credentials.Conceal(err, isAnswer)
+	}
+	response.Body = io.NopCloser(bytes.NewReader(body))
 	return response, nil
 }
 

@@ -3,7 +3,6 @@ package backlog
 import (
 	"context"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -41,16 +40,4 @@ func MessageCount(description string, value float64) (int64, error) {
 		return 0, broker.Errorf(broker.ClassInvalid, "%s is %g, must be 0 to %d", description, value, int64(maxMessageCount))
 	}
 	return int64(math.Ceil(value)), nil
-}
-
-// maxTextLength bounds how much of a source's text an error contains, in bytes.
-const maxTextLength = 300
-
-// TruncateText limits the length of a text of a source, and replaces invalid UTF-8.
-func TruncateText(text string) string {
-	text = strings.ToValidUTF8(text, "?")
-	if len(text) > maxTextLength {
-		text = strings.ToValidUTF8(text[:maxTextLength], "") + "…"
-	}
-	return text
 }

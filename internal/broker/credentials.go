@@ -28,9 +28,14 @@ type Credentials struct {
 	// Refresh returns the current credentials, for each connection made again after a loss:
 	// passwords and certificates rotate. Optional.
 	Refresh func() (Credentials, error)
+	// Dial opens the connections. Default: a net.Dialer.
+	Dial DialFunc
+	// ConcealCauses makes errors say only that a server is unreachable until it has answered in
+	// its protocol. See Conceal.
+	ConcealCauses bool
 }
 
-// Equal reports whether both lead to the same connection. It ignores Refresh.
+// Equal reports whether both lead to the same connection. It ignores the functions.
 func (c *Credentials) Equal(other *Credentials) bool {
 	if c == nil || other == nil {
 		return c == other
@@ -89,23 +94,23 @@ func (t *TLS) ClientConfig() (*tls.Config, error) {
 	if len(t.Certificate) > 0 || len(t.Key) > 0 {
 		pair, err := tls.X509KeyPair(t.Certificate, t.Key)
 		if err != nil {
-			return nil, Errorf(ClassInvalid, "tls: invalid client certificate or key: %w", err)
+			// The cause may quote the certificate.
+			return nil, Errorf(ClassInvalid, "tls: invalid client certificate or key: both must be PEM, and belong together")
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
 }
 
-// ParseURL parses a URL that must have a host and one of the schemes. Its error does not
-// contain the URL.
+// ParseURL parses a URL that must have a host and one of the schemes. Its error contains no part
+// of the URL: not even the scheme, because what was configured as a URL may be a password.
 func ParseURL(text string, schemes ...string) (*url.URL, error) {
 	parsed, err := url.Parse(strings.TrimSpace(text))
 	if failure := (*url.Error)(nil); errors.As(err, &failure) {
-		// The cause may quote a part of the password.
 		return nil, Errorf(ClassInvalid, "url is not a valid URL")
 	}
 	if !slices.Contains(schemes, parsed.Scheme) {
-		return nil, Errorf(ClassInvalid, "url has the scheme %q, must be one of %v", parsed.Scheme, schemes)
+		return nil, Errorf(ClassInvalid, "url has an unsupported scheme, must be one of %v", schemes)
 	}
 	if parsed.Hostname() == "" {
 		return nil, Errorf(ClassInvalid, "url has no host")

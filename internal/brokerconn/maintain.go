@@ -110,7 +110,7 @@ func (m *maintenance) reconnect(ctx context.Context, c *Conn) error {
 func (c *Conn) connect(ctx context.Context, credentials *broker.Credentials) (broker.Engine, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.manager.options.RequestTimeout)
 	defer cancel()
-	engine, err := dial.Connect(ctx, dial.EngineName(c.Key.Engine), *credentials)
+	engine, err := dial.Connect(ctx, dial.EngineName(c.Key.Engine), c.manager.options.through(credentials, c.Key.Namespace))
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 )
 
@@ -59,6 +61,8 @@ type Options struct {
 	// DefaultBroker is the operator's broker, with Secrets in DefaultNamespace. Optional.
 	DefaultBroker    *v1alpha1.Broker
 	DefaultNamespace string
+	// Dialer opens all connections. Default: one that denies local addresses.
+	Dialer *bounded.Dialer
 
 	// ProbeInterval is the time between two checks whether a broker answers. Default 3s.
 	ProbeInterval time.Duration
@@ -75,11 +79,21 @@ type Options struct {
 }
 
 func (o *Options) setDefaults() {
+	if o.Dialer == nil {
+		o.Dialer = bounded.NewDialer(bounded.Options{})
+	}
 	o.ProbeInterval = cmp.Or(o.ProbeInterval, 3*time.Second)
 	o.RequestTimeout = cmp.Or(o.RequestTimeout, 3*time.Second)
 	o.MaxRetryInterval = cmp.Or(o.MaxRetryInterval, 5*time.Second)
 	o.SecretReadInterval = cmp.Or(o.SecretReadInterval, 30*time.Second)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 10*time.Minute)
+}
+
+// through returns the credentials for a connection that the operator opens for the namespace.
+func (o *Options) through(credentials *broker.Credentials, namespace string) broker.Credentials {
+	dialed := *credentials
+	dialed.Dial, dialed.ConcealCauses = o.Dialer.For(namespace), true
+	return dialed
 }
 
 // Manager owns the connections to brokers. All its methods, and those of its connections, are

@@ -17,11 +17,15 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
 
 const ns = "team"
+
+// localDialer connects to the servers of tests.
+var localDialer = bounded.NewDialer(bounded.Options{AllowLocal: true})
 
 func newSecret(name string, data ...string) *corev1.Secret {
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Data: map[string][]byte{}}
@@ -50,7 +54,7 @@ func startManager(t *testing.T, secrets ...client.Object) *testManager {
 	t.Helper()
 	m := &testManager{t: t, cluster: fake.NewClientBuilder().WithObjects(secrets...).Build(), notifications: make(chan Notification, 100)}
 	m.Manager = NewManager(m.cluster, Options{
-		ProbeInterval: 50 * time.Millisecond, RequestTimeout: time.Second, MaxRetryInterval: 100 * time.Millisecond, SecretReadInterval: 100 * time.Millisecond,
+		Dialer: localDialer, ProbeInterval: 50 * time.Millisecond, RequestTimeout: time.Second, MaxRetryInterval: 100 * time.Millisecond, SecretReadInterval: 100 * time.Millisecond,
 	})
 	m.AddListener(func(e Notification) { m.notifications <- e })
 	t.Cleanup(func() {
@@ -159,7 +163,7 @@ func TestAnInvalidBrokerIsReported(t *testing.T) {
 		"a missing key":                  {key, v1alpha1.ReasonSecretInvalid, `"broker" has no value for the key "address"`},
 		"an empty TLS Secret":            {tls, v1alpha1.ReasonSecretInvalid, "none of the keys ca.crt"},
 		"empty credentials":              {login, v1alpha1.ReasonSecretInvalid, "none of the keys username"},
-		"a URL of another scheme":        {natsBroker("web"), v1alpha1.ReasonRefusedByBroker, `the scheme "http"`},
+		"a URL of another scheme":        {natsBroker("web"), v1alpha1.ReasonRefusedByBroker, "url has an unsupported scheme"},
 		"an invalid URL with a password": {natsBroker("odd"), v1alpha1.ReasonRefusedByBroker, "url is not a valid URL"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -67,6 +68,10 @@ func readTLS(ctx context.Context, liveReader client.Reader, namespace, name stri
 }
 
 func readSecret(ctx context.Context, liveReader client.Reader, namespace, name string) (map[string][]byte, error) {
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		// Objects stored before the schema had a pattern can have one.
+		return nil, invalidSecret("%q is not a valid name of a Secret: use lowercase letters, digits, '-' and '.'", name)
+	}
 	secret := &corev1.Secret{}
 	err := liveReader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
 	switch apierror.ClassOf(err) {

@@ -154,7 +154,7 @@ func (c *sourceConn) readOnce(ctx context.Context) (backlog.Reading, error) {
 
 // connect replaces the connection by one with new credentials.
 func (c *sourceConn) connect(ctx context.Context, credentials *broker.Credentials) error {
-	source, err := connectSource(ctx, credentials, c.namespace, c.spec)
+	source, err := connectSource(ctx, c.options.through(credentials, c.namespace), c.namespace, c.spec)
 	if err != nil {
 		return err
 	}
@@ -177,20 +177,20 @@ func (c *sourceConn) close() {
 // defaultVHost is the default that the API server sets.
 const defaultVHost = "/"
 
-func connectSource(ctx context.Context, credentials *broker.Credentials, namespace string, source *v1alpha1.Source) (backlog.Source, error) {
+func connectSource(ctx context.Context, credentials broker.Credentials, namespace string, source *v1alpha1.Source) (backlog.Source, error) {
 	switch {
 	case source.RedisList != nil:
-		return redis.NewListSource(ctx, *credentials, source.RedisList.Key)
+		return redis.NewListSource(ctx, credentials, source.RedisList.Key)
 	case source.RedisStream != nil:
-		return redis.NewStreamSource(ctx, *credentials, source.RedisStream.Key, source.RedisStream.Group)
+		return redis.NewStreamSource(ctx, credentials, source.RedisStream.Key, source.RedisStream.Group)
 	case source.RabbitMQ != nil:
-		return rabbitmq.NewQueueSource(*credentials, cmp.Or(source.RabbitMQ.VHost, defaultVHost), source.RabbitMQ.Queue)
+		return rabbitmq.NewQueueSource(credentials, cmp.Or(source.RabbitMQ.VHost, defaultVHost), source.RabbitMQ.Queue)
 	case source.Prometheus != nil:
 		spec := source.Prometheus
-		return prometheus.NewQuerySource(*credentials, prometheus.Queries{Backlog: spec.Query, InFlight: spec.InFlightQuery, TotalArrivals: spec.ArrivalsQuery})
+		return prometheus.NewQuerySource(credentials, prometheus.Queries{Backlog: spec.Query, InFlight: spec.InFlightQuery, TotalArrivals: spec.ArrivalsQuery})
 	case source.External != nil:
 		return kedascaler.New(kedascaler.ScalerOptions{
-			Address: source.External.Address, Namespace: namespace, Metadata: source.External.Metadata, TLS: credentials.TLS,
+			Address: source.External.Address, Namespace: namespace, Metadata: source.External.Metadata, Credentials: credentials,
 		})
 	}
 	return nil, broker.Errorf(broker.ClassInvalid, "source has no type")

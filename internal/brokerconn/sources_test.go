@@ -17,7 +17,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
 )
 
-var shortIntervals = Options{MaxRetryInterval: 10 * time.Millisecond, SecretReadInterval: time.Millisecond}
+var shortIntervals = Options{Dialer: localDialer, MaxRetryInterval: 10 * time.Millisecond, SecretReadInterval: time.Millisecond}
 
 func accessWithURL(secret string) v1alpha1.BrokerAccess {
 	return v1alpha1.BrokerAccess{URLSecretRef: v1alpha1.SecretKey{SecretRef: v1alpha1.SecretRef{Name: secret}}}

@@ -12,7 +12,7 @@ import (
 )
 
 // SelectPolicies returns the Policies that select an object. It ignores a Policy with an invalid
-// selector, which the webhook rejects.
+// selector: the Policy's own controller reports it.
 func SelectPolicies(ctx context.Context, reader client.Reader, object client.Object) (policy.Selection, error) {
 	var list v1alpha1.PolicyList
 	if err := reader.List(ctx, &list, client.InNamespace(object.GetNamespace())); err != nil {
@@ -20,7 +20,7 @@ func SelectPolicies(ctx context.Context, reader client.Reader, object client.Obj
 	}
 	selected, err := policy.SelectPolicies(list.Items, object.GetLabels())
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Ignoring Policies with an invalid selector")
+		ctrl.LoggerFrom(ctx).V(1).Info("Ignoring Policies with an invalid selector", "error", err.Error())
 	}
 	return selected, nil
 }

@@ -56,7 +56,7 @@ func setupWorkerPool(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	sources := brokerconn.NewSourceReader(mgr.GetAPIReader(), brokerconn.Options{})
+	sources := brokerconn.NewSourceReader(mgr.GetAPIReader(), brokerconn.Options{Dialer: o.dialer})
 	if err := mgr.Add(sources); err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func newBrokerManager(mgr ctrl.Manager, o Options) (*brokerconn.Manager, error) 
 		return nil, errors.New("--broker-url-secret is a Secret in the operator's namespace: outside a cluster, --operator-namespace must be given")
 	}
 	brokers := brokerconn.NewManager(mgr.GetAPIReader(), brokerconn.Options{
-		DefaultBroker: o.Broker.brokerReference(), DefaultNamespace: o.OperatorNamespace,
+		DefaultBroker: o.Broker.brokerReference(), DefaultNamespace: o.OperatorNamespace, Dialer: o.dialer,
 	})
 	if err := metric.Register(brokers); err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/certs"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/webhook/server"
@@ -44,6 +45,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return nil, err
 	}
+	o.dialer = bounded.NewDialer(o.BrokerNetwork)
 	o.brokerManager = brokerManagerOnce(mgr, o)
 	for _, c := range o.Controllers {
 		if err := c.Setup(mgr, o); err != nil {

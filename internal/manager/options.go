@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/report"
@@ -44,6 +46,8 @@ type Options struct {
 
 	// Broker for Queues without a broker.
 	Broker DefaultBroker
+	// BrokerNetwork restricts the addresses of brokers and backlog sources.
+	BrokerNetwork bounded.Options
 	// WorkerImage is the image of the sidecar for drain mode Sidecar, with the program
 	// yardmaster. If empty, that mode is refused.
 	WorkerImage string
@@ -51,6 +55,7 @@ type Options struct {
 	// 0 means the controller's default.
 	QueueSweep    time.Duration
 	brokerManager func() (*brokerconn.Manager, error)
+	dialer        *bounded.Dialer
 
 	HealthAddress string
 	PprofAddress  string
@@ -234,10 +239,27 @@ func (p *flagParser) bindBrokerFlags() {
 		"Secret with ca.crt, tls.crt and tls.key for the default broker. Empty means none.")
 	f.StringVar(&o.Broker.CredentialsSecret, "broker-credentials-secret", "",
 		"Secret with username and password, token or creds for the default broker. Empty means none.")
+	f.BoolVar(&o.BrokerNetwork.AllowLocal, "allow-local-brokers", false,
+		"Connect also to brokers and backlog sources at loopback, link-local and metadata addresses, and at those of the operator: for an operator outside a cluster.")
+	f.Func("deny-cidrs", "Networks of brokers and backlog sources to which the operator does not connect, as CIDRs separated by commas. May be repeated.", func(value string) error {
+		return appendPrefixes(&o.BrokerNetwork.Deny, value)
+	})
 	f.StringVar(&o.WorkerImage, "worker-image", "",
 		"Image with this program for the sidecar in drain mode Sidecar. If empty, that mode is refused.")
 	f.DurationVar(&o.QueueSweep, "queue-sweep", 2*time.Minute,
 		"Time between two comparisons of an unchanged Queue with its broker.")
+}
+
+// appendPrefixes appends the networks of a list of CIDRs.
+func appendPrefixes(networks *[]netip.Prefix, list string) error {
+	for _, text := range splitList(list) {
+		network, err := netip.ParsePrefix(text)
+		if err != nil || network != network.Masked() || network.Addr().Is4In6() {
+			return fmt.Errorf("%q is not a network such as 10.0.0.0/8 or fd00::/8", text)
+		}
+		*networks = append(*networks, network)
+	}
+	return nil
 }
 
 // setFromEnvironment sets flags that are not in the arguments from the environment.

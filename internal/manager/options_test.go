@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/controller/jobreport"
 	"github.com/yardmaster/yardmaster/internal/zombie"
 )
@@ -32,6 +35,7 @@ type optionsSummary struct {
 	CertManagement          CertManagement
 	Report                  jobreport.Options
 	Broker                  DefaultBroker
+	BrokerNetwork           bounded.Options
 	QueueSweep              time.Duration
 }
 
@@ -105,6 +109,15 @@ func TestParseFlags(t *testing.T) {
 				s.QueueSweep = 30 * time.Second
 			},
 		},
+		"networks of brokers": {
+			args:        "--deny-cidrs=10.0.0.0/8,fd00::/8 --deny-cidrs=192.0.2.1/32",
+			environment: map[string]string{"YARDMASTER_ALLOW_LOCAL_BROKERS": "true"},
+			want: func(s *optionsSummary) {
+				s.BrokerNetwork = bounded.Options{AllowLocal: true, Deny: []netip.Prefix{
+					netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("192.0.2.1/32"),
+				}}
+			},
+		},
 		"OpenReports": {
 			environment: map[string]string{"YARDMASTER_REPORT_OPENREPORTS": "true"},
 			want:        func(s *optionsSummary) { s.Report.OpenReports = true },
@@ -127,9 +140,9 @@ func TestParseFlags(t *testing.T) {
 			got := optionsSummary{
 				controllerNames(options.Controllers), options.Namespaces, options.Concurrency, options.KubeAPIQPS,
 				options.LeaderElection, options.Metrics, options.Webhook.Enabled, options.Webhook.CertManagement,
-				options.Report, options.Broker, options.QueueSweep,
+				options.Report, options.Broker, options.BrokerNetwork, options.QueueSweep,
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 				t.Errorf("options (-want +got):\n%s", diff)
 			}
 		})
@@ -154,6 +167,7 @@ func TestParseFlagsRejectsInvalidFlags(t *testing.T) {
 		"a concurrency of 0":               {args: "--concurrency=0", want: "must be at least 1"},
 		"an unknown engine":                {args: "--broker-engine=Kafka", want: `--broker-engine is "Kafka", must be one of NATS, Asynq`},
 		"credentials without a broker URL": {args: "--broker-credentials-secret=login", want: "need --broker-url-secret"},
+		"an address instead of a network":  {args: "--deny-cidrs=10.0.0.1/8", want: `"10.0.0.1/8" is not a network`},
 		"a sweep interval of 0":            {args: "--queue-sweep=0s", want: "--queue-sweep is 0s, must be at least 1s"},
 		"an invalid boolean in the environment": {
 			environment: map[string]string{"YARDMASTER_WEBHOOK": "perhaps"},

@@ -44,7 +44,7 @@ func (c *clusterConnection) forwardToBroker(ctx context.Context, access *broker.
 // redirectToLocalPort points the access to a local port. The server's certificate is still
 // checked against the original host name.
 func redirectToLocalPort(access *broker.Credentials, address *url.URL, local uint16) {
-	secure := slices.Contains([]string{"tls", "wss", "rediss"}, address.Scheme)
+	secure := slices.Contains([]string{"tls", "rediss"}, address.Scheme)
 	if access.TLS != nil {
 		tls := *access.TLS
 		tls.ServerName = address.Hostname()

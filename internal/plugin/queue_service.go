@@ -44,7 +44,7 @@ func parseServiceHost(host, namespace string) (serviceHost, bool) {
 }
 
 // defaultBrokerPorts are the ports of URLs without one, by scheme.
-var defaultBrokerPorts = map[string]int32{"nats": 4222, "tls": 4222, "ws": 80, "wss": 443, "redis": 6379, "rediss": 6379}
+var defaultBrokerPorts = map[string]int32{"nats": 4222, "tls": 4222, "redis": 6379, "rediss": 6379}
 
 // errInvalidBrokerPort does not contain the URL, which can contain a password.
 var errInvalidBrokerPort = errors.New("the broker's URL has an invalid port")

@@ -248,6 +248,14 @@ func TestQueueRules(t *testing.T) {
 			spec: `{broker: {engine: Kafka, urlSecretRef: {name: broker}}}`,
 			want: `spec.broker.engine: Unsupported value: "Kafka": supported values: "NATS", "Asynq"`,
 		},
+		"a name that no Secret can have": {
+			spec: `{broker: {engine: NATS, urlSecretRef: {name: a/b}}}`,
+			want: `spec.broker.urlSecretRef.name: Invalid value: "a/b": spec.broker.urlSecretRef.name in body should match '` + secretNamePattern + `'`,
+		},
+		"a key that no Secret can have": {
+			spec: `{broker: {engine: NATS, urlSecretRef: {name: broker, key: a/b}}}`,
+			want: `spec.broker.urlSecretRef.key: Invalid value: "a/b": spec.broker.urlSecretRef.key in body should match '^[-._a-zA-Z0-9]+$'`,
+		},
 		"a broker without urlSecretRef": {
 			spec: `{broker: {engine: NATS}}`,
 			want: "spec.broker.urlSecretRef: Required value",
@@ -266,6 +274,9 @@ func TestQueueRules(t *testing.T) {
 		},
 	})
 }
+
+// secretNamePattern is in the schema of each reference to a Secret.
+const secretNamePattern = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 
 func TestWorkerPoolRules(t *testing.T) {
 	// with returns a valid spec with one change.
@@ -303,6 +314,10 @@ func TestWorkerPoolRules(t *testing.T) {
 		"a source without a type": {
 			spec: `{source: {}, image: a, replicas: 1}`,
 			want: "spec.source: Invalid value: exactly one of the fields in [redisList redisStream rabbitMQ prometheus external] must be set",
+		},
+		"a source with a name that no Secret can have": {
+			spec: `{source: {redisList: {urlSecretRef: {name: UPPER}, key: mail}}, image: a, replicas: 1}`,
+			want: `spec.source.redisList.urlSecretRef.name: Invalid value: "UPPER": spec.source.redisList.urlSecretRef.name in body should match '` + secretNamePattern + `'`,
 		},
 		"an external source without a port": {
 			spec: `{source: {external: {address: scaler}}, image: a, replicas: 1}`,
@@ -476,6 +491,10 @@ func TestPolicyRules(t *testing.T) {
 		"a default initialDelay above maxDelay": {
 			spec: `{defaults: {retry: {initialDelay: 2m, maxDelay: 1m}}}`,
 			want: "spec.defaults.retry.initialDelay: Invalid value: initialDelay must not be longer than maxDelay",
+		},
+		"a default broker with a name that no Secret can have": {
+			spec: `{defaults: {broker: {engine: NATS, urlSecretRef: {name: ".."}}}}`,
+			want: `spec.defaults.broker.urlSecretRef.name: Invalid value: "..": spec.defaults.broker.urlSecretRef.name in body should match '` + secretNamePattern + `'`,
 		},
 		"a default onDelete Move without moveTo": {
 			spec: `{defaults: {deadLetter: {onDelete: Move}}}`,

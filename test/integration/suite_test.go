@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/manager"
 	"github.com/yardmaster/yardmaster/internal/webhook/server"
 )
@@ -169,6 +170,7 @@ func startOperator(ctx context.Context, webhooks *envtest.WebhookInstallOptions)
 		Controllers:   controllers(),
 		Concurrency:   10,
 		QueueSweep:    2 * time.Second,
+		BrokerNetwork: bounded.Options{AllowLocal: true},
 		KubeAPIQPS:    -1,
 		HealthAddress: "0",
 		Metrics:       manager.MetricsOptions{Address: "0"},

@@ -23,6 +23,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/controller/workerpool"
 	"github.com/yardmaster/yardmaster/internal/pool"
@@ -68,6 +69,9 @@ func newPoolTestEnv(t *testing.T, takes time.Duration) *poolTestEnv {
 	return c
 }
 
+// localDialer connects to the brokers of tests, which are on this host.
+var localDialer = bounded.NewDialer(bounded.Options{AllowLocal: true})
+
 // startController runs the controller only for the test's namespace.
 func (c *poolTestEnv) startController(ctx context.Context, group *sync.WaitGroup) {
 	c.t.Helper()
@@ -82,7 +86,7 @@ func (c *poolTestEnv) startController(ctx context.Context, group *sync.WaitGroup
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	keeper := brokerconn.NewManager(mgr.GetAPIReader(), brokerconn.Options{})
+	keeper := brokerconn.NewManager(mgr.GetAPIReader(), brokerconn.Options{Dialer: localDialer})
 	if err := mgr.Add(keeper); err != nil {
 		c.t.Fatal(err)
 	}

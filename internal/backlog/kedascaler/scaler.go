@@ -37,8 +37,9 @@ type ScalerOptions struct {
 	// Namespace and Name of the scaled object, and the Metadata of its trigger.
 	Namespace, Name string
 	Metadata        map[string]string
-	// TLS is nil for a connection without TLS.
-	TLS *broker.TLS
+	// Credentials for the connection: TLS, which is nil for a connection without TLS, and how to
+	// dial.
+	Credentials broker.Credentials
 }
 
 // ScalerSource reads one external scaler.
@@ -46,6 +47,7 @@ type ScalerSource struct {
 	connection *grpc.ClientConn
 	client     externalscaler.ExternalScalerClient
 	object     *externalscaler.ScaledObjectRef
+	dialer     *scalerDialer
 }
 
 var _ backlog.Source = (*ScalerSource)(nil)
@@ -53,21 +55,21 @@ var _ backlog.Source = (*ScalerSource)(nil)
 // New does not connect yet.
 func New(o ScalerOptions) (backlog.Source, error) {
 	security := insecure.NewCredentials()
-	if o.TLS != nil {
-		config, err := o.TLS.ClientConfig()
+	if o.Credentials.TLS != nil {
+		config, err := o.Credentials.TLS.ClientConfig()
 		if err != nil {
 			return nil, err
 		}
 		security = credentials.NewTLS(config)
 	}
-	connection, err := grpc.NewClient("dns:///"+o.Address, grpc.WithTransportCredentials(security),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes)))
+	dialer := &scalerDialer{credentials: &o.Credentials}
+	connection, err := grpc.NewClient("passthrough:///"+o.Address, append(dialer.options(), grpc.WithTransportCredentials(security))...)
 	if err != nil {
 		return nil, broker.Errorf(broker.ClassInvalid, "address: %w", err)
 	}
 	return &ScalerSource{connection, externalscaler.NewExternalScalerClient(connection), &externalscaler.ScaledObjectRef{
 		Namespace: o.Namespace, Name: o.Name, ScalerMetadata: maps.Clone(o.Metadata),
-	}}, nil
+	}, dialer}, nil
 }
 
 // Read implements backlog.Source. Of several metrics, it uses the one that needs the most
@@ -75,6 +77,12 @@ func New(o ScalerOptions) (backlog.Source, error) {
 func (s *ScalerSource) Read(ctx context.Context) (backlog.Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
+	reading, err := s.readOnce(ctx)
+	return reading, s.dialer.credentials.Conceal(err, true)
+}
+
+func (s *ScalerSource) readOnce(ctx context.Context) (backlog.Reading, error) {
+	s.dialer.renewBudget()
 	active, err := s.client.IsActive(ctx, s.object)
 	if err != nil {
 		return backlog.Reading{}, classifyError("calling IsActive", err)
@@ -107,7 +115,7 @@ func (s *ScalerSource) Read(ctx context.Context) (backlog.Reading, error) {
 
 // readMetric returns the value of a metric, and its target for one replica.
 func (s *ScalerSource) readMetric(ctx context.Context, spec *externalscaler.MetricSpec) (waiting int64, target float64, err error) {
-	name := backlog.TruncateText(spec.GetMetricName())
+	name := broker.TruncateText(spec.GetMetricName())
 	target = integerOrFloat(spec.GetTargetSize(), spec.GetTargetSizeFloat())
 	if !(target > 0) { // nor is it NaN
 		return 0, 0, broker.Errorf(broker.ClassInvalid, "GetMetricSpec: the target of the metric %q is %g, must be more than 0", name, target)
@@ -156,10 +164,13 @@ const handshakeFailure = "authentication handshake failed"
 
 // classifyError adds the operation and a class to an error.
 func classifyError(operation string, err error) error {
+	if broker.ClassOf(err) != broker.ClassUnknown { // concealed
+		return broker.ClassifyNetworkError(operation, err)
+	}
 	grpcStatus := status.Convert(err)
 	class := cmp.Or(errorClassByCode[grpcStatus.Code()], broker.ClassUnknown)
 	if grpcStatus.Code() == codes.Unavailable && strings.Contains(grpcStatus.Message(), handshakeFailure) {
 		class = broker.ClassUnauthorized
 	}
-	return broker.Errorf(class, "%s: %s: %s", operation, grpcStatus.Code(), backlog.TruncateText(grpcStatus.Message()))
+	return broker.Errorf(class, "%s: %s: %s", operation, grpcStatus.Code(), broker.TruncateText(grpcStatus.Message()))
 }

@@ -165,13 +165,13 @@ func TestTLSConnectionToScaler(t *testing.T) {
 		"no TLS":                {nil, broker.ClassUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reading, err := newScalerSource(t, ScalerOptions{Address: address, TLS: row.tls}).Read(t.Context())
+			reading, err := newScalerSource(t, ScalerOptions{Address: address, Credentials: broker.Credentials{TLS: row.tls}}).Read(t.Context())
 			if row.want == "" && (err != nil || reading.Backlog != 2) || row.want != "" && broker.ClassOf(err) != row.want {
 				t.Errorf("%+v: %v, want %s", reading, err, row.want)
 			}
 		})
 	}
-	if _, err := New(ScalerOptions{Address: address, TLS: &broker.TLS{CA: []byte("x")}}); broker.ClassOf(err) != broker.ClassInvalid {
+	if _, err := New(ScalerOptions{Address: address, Credentials: broker.Credentials{TLS: &broker.TLS{CA: []byte("x")}}}); broker.ClassOf(err) != broker.ClassInvalid {
 		t.Errorf("an invalid CA: %v", err)
 	}
 }

@@ -4,9 +4,11 @@ package prometheus
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +39,7 @@ func NewQuerySource(credentials broker.Credentials, queries Queries) (backlog.So
 	if strings.TrimSpace(queries.Backlog) == "" {
 		return nil, broker.Errorf(broker.ClassInvalid, "query is empty")
 	}
-	client, err := backlog.NewHTTPClient(credentials)
+	client, err := backlog.NewHTTPClient(credentials, backlog.API{MaxResponse: maxResponseBytes, IsField: isField})
 	if err != nil {
 		return nil, err
 	}
@@ -48,6 +50,15 @@ func NewQuerySource(credentials broker.Credentials, queries Queries) (backlog.So
 		return nil, broker.Errorf(broker.ClassInvalid, "url is not a valid URL")
 	}
 	return &QuerySource{client, v1.NewAPI(prometheus), queries}, nil
+}
+
+// maxResponseBytes is far more than a response with one number needs. Each series of a larger one
+// would take a multiple of its length in memory.
+const maxResponseBytes = 256 << 10
+
+// isField reports whether the API has the field in each response.
+func isField(name string, value json.RawMessage) bool {
+	return name == "status" && slices.Contains([]string{`"success"`, `"error"`}, string(value))
 }
 
 // getOnlyTransport makes the API client fall back to GET. It prefers POST, which proxies
@@ -64,6 +75,11 @@ func (t getOnlyTransport) RoundTrip(request *http.Request) (*http.Response, erro
 
 // Read implements backlog.Source.
 func (s *QuerySource) Read(ctx context.Context) (backlog.Reading, error) {
+	reading, err := s.runQueries(ctx)
+	return reading, s.client.Conceal(err)
+}
+
+func (s *QuerySource) runQueries(ctx context.Context) (backlog.Reading, error) {
 	reading := backlog.Reading{MeasuredTime: time.Now()}
 	var err error
 	if reading.Backlog, err = s.queryCount(ctx, "query", s.queries.Backlog); err != nil {
@@ -110,7 +126,7 @@ func classifyQueryError(operation string, err error) error {
 	if !errors.As(err, &failure) {
 		classified := backlog.ClassifyHTTPError(operation, err)
 		if broker.ClassOf(classified) == broker.ClassUnknown { // of the JSON decoder
-			return broker.Errorf(broker.ClassInvalid, "%s: the response is not valid: %s", operation, backlog.TruncateText(err.Error()))
+			return broker.Errorf(broker.ClassInvalid, "%s: the response is not valid: %s", operation, broker.TruncateText(err.Error()))
 		}
 		return classified
 	}
@@ -121,10 +137,10 @@ func classifyQueryError(operation string, err error) error {
 	case v1.ErrClient:
 		return broker.Errorf(class, "%s: %s: the URL must lead to a Prometheus API", operation, failure.Msg)
 	case v1.ErrBadResponse:
-		return broker.Errorf(class, "%s: the response is not valid: %s", operation, backlog.TruncateText(failure.Msg))
+		return broker.Errorf(class, "%s: the response is not valid: %s", operation, broker.TruncateText(failure.Msg))
 	case v1.ErrBadData, v1.ErrExec:
 	}
-	return broker.Errorf(class, "%s: %s", operation, backlog.TruncateText(strings.TrimSpace(failure.Msg+" "+failure.Detail)))
+	return broker.Errorf(class, "%s: %s", operation, broker.TruncateText(strings.TrimSpace(failure.Msg+" "+failure.Detail)))
 }
 
 // singleValue returns the number in a result that has exactly one.

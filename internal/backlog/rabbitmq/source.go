@@ -6,9 +6,11 @@ package rabbitmq
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/backlog"
@@ -23,11 +25,20 @@ type QueueSource struct {
 
 // NewQueueSource does not connect yet. The URL is that of the management API, without /api.
 func NewQueueSource(credentials broker.Credentials, vhost, queue string) (backlog.Source, error) {
-	client, err := backlog.NewHTTPClient(credentials)
+	client, err := backlog.NewHTTPClient(credentials, backlog.API{MaxResponse: maxResponseBytes, IsField: isField})
 	if err != nil {
 		return nil, err
 	}
 	return &QueueSource{client, vhost, queue}, nil
+}
+
+// maxResponseBytes is more than the statistics of a queue with many consumers need.
+const maxResponseBytes = 1 << 20
+
+// isField reports whether the management API has the field in the description of a queue or in an
+// error.
+func isField(name string, _ json.RawMessage) bool {
+	return slices.Contains([]string{"messages_ready", "vhost", "arguments", "reason"}, name)
 }
 
 // queueResponse has a nil pointer for a statistic that RabbitMQ has not collected yet.
@@ -42,7 +53,7 @@ type queueResponse struct {
 // Read implements backlog.Source.
 func (s *QueueSource) Read(ctx context.Context) (backlog.Reading, error) {
 	reading, err := s.readQueue(ctx)
-	return reading, broker.ClassifyNetworkError(fmt.Sprintf("reading the queue %q of the virtual host %q", s.queue, s.vhost), err)
+	return reading, s.Conceal(broker.ClassifyNetworkError(fmt.Sprintf("reading the queue %q of the virtual host %q", s.queue, s.vhost), err))
 }
 
 func (s *QueueSource) readQueue(ctx context.Context) (backlog.Reading, error) {

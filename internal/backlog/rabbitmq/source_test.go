@@ -186,7 +186,7 @@ func TestReadingMatchesRabbitMQ(t *testing.T) {
 		"a missing virtual host":            {guest, "nowhere", name, broker.ClassNotFound, `the virtual host "nowhere"`},
 		"a wrong password":                  {broker.Credentials{URL: s.api, Username: "guest", Password: "hidden"}, "/", name, broker.ClassUnauthorized, "401"},
 		"no credentials":                    {broker.Credentials{URL: s.api}, "/", name, broker.ClassUnauthorized, "401"},
-		"an unsupported URL scheme":         {broker.Credentials{URL: "amqp://127.0.0.1"}, "/", name, broker.ClassInvalid, `the scheme "amqp"`},
+		"an unsupported URL scheme":         {broker.Credentials{URL: "amqp://127.0.0.1"}, "/", name, broker.ClassInvalid, "url has an unsupported scheme"},
 		"a server that does not speak HTTP": {broker.Credentials{URL: "http://127.0.0.1:" + s.amqp}, "/", name, broker.ClassUnknown, "malformed"},
 		"no server":                         {broker.Credentials{URL: "http://127.0.0.1:1"}, "/", name, broker.ClassUnreachable, "refused"},
 	} {

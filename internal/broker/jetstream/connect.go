@@ -3,6 +3,7 @@ package jetstream
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -31,6 +32,8 @@ const (
 type Engine struct {
 	nc *nats.Conn
 	js jetstream.JetStream
+	// credentials conceal errors.
+	credentials *broker.Credentials
 	// lastServerError is the last asynchronous error from the server. A request without
 	// permission fails with a timeout, and the reason arrives only here.
 	lastServerError atomic.Pointer[serverError]
@@ -43,17 +46,23 @@ type serverError struct {
 
 // Connect connects to a NATS server. The connection reconnects until Disconnect.
 func Connect(ctx context.Context, c broker.Credentials) (broker.Engine, error) {
-	e := &Engine{}
 	if c.Refresh != nil {
 		takeUserFromURL(&c)
 	}
+	e := &Engine{credentials: &c}
 	servers, err := serverURLs(&c)
 	if err != nil {
 		return nil, err
 	}
-	options, err := connectionOptions(&c)
+	current := &currentCredentials{credentials: c}
+	options, err := connectionOptions(&c, current)
 	if err != nil {
 		return nil, err
+	}
+	var dialer *serverDialer
+	if c.Dial != nil {
+		dialer = newServerDialer(ctx, &c, current)
+		options = append(options, dialer.options()...)
 	}
 	options = append(options, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		e.lastServerError.Store(&serverError{err, time.Now()})
@@ -62,7 +71,10 @@ func Connect(ctx context.Context, c broker.Credentials) (broker.Engine, error) {
 		options = append(options, nats.Timeout(min(dialTimeout, time.Until(deadline))))
 	}
 	if e.nc, err = nats.Connect(servers, options...); err != nil {
-		return nil, addDialError(ctx, e.classifyError("connecting", err), servers)
+		return nil, addDialError(ctx, e.classifyError("connecting", err), servers, dialer)
+	}
+	if dialer != nil {
+		dialer.connectBy.Store(nil)
 	}
 	if e.js, err = jetstream.New(e.nc); err != nil {
 		e.nc.Close()
@@ -75,10 +87,16 @@ func Connect(ctx context.Context, c broker.Credentials) (broker.Engine, error) {
 	return e, nil
 }
 
-// addDialError adds the reason why the first server cannot be reached, which the client
-// library does not return. It dials that server once more.
-func addDialError(ctx context.Context, err error, servers string) error {
-	if broker.ClassOf(err) != broker.ClassUnreachable {
+// addDialError adds the reason why a server cannot be reached, which the client library does not
+// return. Without a dialer, it dials the first server once more.
+func addDialError(ctx context.Context, err error, servers string, last *serverDialer) error {
+	switch {
+	case broker.ClassOf(err) != broker.ClassUnreachable:
+		return err
+	case last != nil:
+		if cause := last.lastError.Load(); cause != nil && *cause != nil && !errors.Is(err, *cause) {
+			return fmt.Errorf("%w: %w", err, *cause)
+		}
 		return err
 	}
 	first, _, _ := strings.Cut(servers, ",")
@@ -106,7 +124,7 @@ func (e *Engine) checkServer(ctx context.Context) error {
 	return nil
 }
 
-func connectionOptions(c *broker.Credentials) ([]nats.Option, error) {
+func connectionOptions(c *broker.Credentials, current *currentCredentials) ([]nats.Option, error) {
 	options := []nats.Option{
 		nats.Name(c.Name),
 		nats.Timeout(dialTimeout),
@@ -116,7 +134,6 @@ func connectionOptions(c *broker.Credentials) ([]nats.Option, error) {
 		nats.IgnoreAuthErrorAbort(),
 		nats.CustomReconnectDelay(broker.ReconnectDelay),
 	}
-	current := &currentCredentials{credentials: *c}
 	login, err := loginOptions(c, current)
 	if err != nil {
 		return nil, err
@@ -143,9 +160,12 @@ func splitURLs(list string) []string {
 // serverURLs returns the servers to connect to. It removes the users from the URLs if the
 // credentials name a user or a token, because the client library prefers those in URLs.
 func serverURLs(c *broker.Credentials) (string, error) {
-	urls := splitURLs(c.URL)
+	urls, schemes := splitURLs(c.URL), []string{"nats", "tls"}
+	if c.Dial == nil { // over WebSockets, the messages would have no budgets
+		schemes = append(schemes, "ws", "wss")
+	}
 	for i, one := range urls {
-		parsed, err := broker.ParseURL(one, "nats", "tls", "ws", "wss")
+		parsed, err := broker.ParseURL(one, schemes...)
 		if err != nil {
 			return "", err
 		}

@@ -13,8 +13,13 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// classifyError adds the operation and a class to an error.
+// classifyError adds the operation and a class to an error, and conceals what its readers may not
+// see. The server has answered: errors before that are concealed by the serverDialer.
 func (e *Engine) classifyError(operation string, err error) error {
+	return e.credentials.Conceal(e.classify(operation, err), true)
+}
+
+func (e *Engine) classify(operation string, err error) error {
 	if err == nil {
 		return nil
 	}

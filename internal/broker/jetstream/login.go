@@ -73,7 +73,8 @@ func loginOptions(c *broker.Credentials, current *currentCredentials) ([]nats.Op
 		return options, nil
 	}
 	if _, err := nkeys.ParseDecoratedUserNKey(c.NATSCredentials); err != nil {
-		return nil, broker.Errorf(broker.ClassInvalid, "invalid NATS credentials file: %w", err)
+		// The cause may quote the file.
+		return nil, broker.Errorf(broker.ClassInvalid, "invalid NATS credentials file: it has no user seed")
 	}
 	return append(options, nats.UserJWT(
 		func() (string, error) { return nkeys.ParseDecoratedJWT(current.get().NATSCredentials) },

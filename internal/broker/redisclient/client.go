@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,7 +43,14 @@ func NewClient(ctx context.Context, credentials broker.Credentials, poolSize int
 		options.CredentialsProvider = refreshedLogin(&credentials, options.Username, options.Password)
 	}
 	options.PoolSize = poolSize
+	answered := &atomic.Bool{}
+	if credentials.Dial != nil {
+		options.Dialer = boundedDialer(&credentials, options, answered)
+	}
 	client := redis.NewUniversalClient(options)
+	if credentials.ConcealCauses {
+		client.AddHook(&concealingHook{&credentials, answered})
+	}
 	if err := client.Ping(ctx).Err(); err != nil {
 		_ = client.Close()
 		return nil, ClassifyError("connecting", err)
@@ -151,15 +159,22 @@ func ClassifyError(operation string, err error) error {
 	if err == nil || broker.ClassOf(err) != broker.ClassUnknown {
 		return broker.ClassifyNetworkError(operation, err) // it keeps the class
 	}
+	if class := classOf(err); class != broker.ClassUnknown {
+		return broker.Errorf(class, "%s: %w", operation, err)
+	}
+	return broker.ClassifyNetworkError(operation, err)
+}
+
+func classOf(err error) broker.ErrorClass {
 	if errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
-		return broker.Errorf(broker.ClassUnreachable, "%s: %w", operation, err)
+		return broker.ClassUnreachable
 	}
 	for class, words := range errorPrefixesByClass {
 		for _, word := range words {
 			if redis.HasErrorPrefix(err, word) || strings.HasPrefix(err.Error(), word) {
-				return broker.Errorf(class, "%s: %w", operation, err)
+				return class
 			}
 		}
 	}
-	return broker.ClassifyNetworkError(operation, err)
+	return broker.ClassUnknown
 }

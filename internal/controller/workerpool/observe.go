@@ -79,12 +79,8 @@ func (r *Reconciler) observePolicies(ctx context.Context, observed *observation)
 	if err := r.Client.List(ctx, &list, client.InNamespace(wp.Namespace)); err != nil {
 		return fmt.Errorf("listing Policies: %w", err)
 	}
-	selected, err := policy.SelectPolicies(list.Items, wp.Labels)
-	if err != nil {
-		// The webhook refuses such a Policy. The others apply nevertheless.
-		ctrl.LoggerFrom(ctx).Error(err, "Ignoring Policies with an invalid selector")
-	}
-	observed.namespacePolicies, observed.Policies = list.Items, selected
+	observed.namespacePolicies = list.Items
+	observed.Policies, _ = policy.SelectPolicies(list.Items, wp.Labels) // the Policy's controller reports invalid selectors
 	return nil
 }
 

@@ -123,6 +123,7 @@ func checkStreams(t *testing.T, js jetstream.JetStream) {
 func declare(ctx context.Context, t *testing.T, cluster client.Client, ns, name, policy string) {
 	t.Helper()
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+	q.Spec.Name = name
 	q.Spec.Broker = &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
 	q.Spec.Broker.URLSecretRef.Name = "broker"
 	q.Spec.DeletionPolicy = v1alpha1.DeletionPolicy(policy)
@@ -164,7 +165,7 @@ func killQueueOperators(ctx context.Context, t *testing.T, binary, ns string) in
 	for kills := 0; ; kills++ {
 		health := freeAddress(t)
 		operator := exec.CommandContext(ctx, binary,
-			"--controllers=queue", "--namespaces", ns, "--leader-elect=false", "--webhook=false",
+			"--controllers=queue", "--namespaces", ns, "--leader-elect=false", "--webhook=false", "--allow-local-brokers",
 			"--metrics-bind-address=0", "--health-probe-bind-address="+health)
 		if err := operator.Start(); err != nil {
 			return kills

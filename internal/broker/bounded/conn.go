@@ -1,0 +1,201 @@
+package bounded
+
+import (
+	"cmp"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+)
+
+const (
+	// maxReply is the maximum number of bytes that a server sends for one request, and the
+	// maximum memory for one message.
+	maxReply = 16 << 20
+	// messageTimeout is the maximum time between the first and the last byte of a message.
+	messageTimeout = 5 * time.Second
+	// freeMemory is what each connection has without a reservation.
+	freeMemory = 64 << 10
+)
+
+// The errors of connections that were closed.
+var (
+	errReplyTooLong = broker.Errorf(broker.ClassUnreachable, "the connection was closed: the server sent or announced more than %d MiB for one request", maxReply>>20)
+	errTooSlow      = broker.Errorf(broker.ClassUnreachable, "the connection was closed: a message took longer than %s", messageTimeout)
+	errNoMemory     = broker.Errorf(broker.ClassUnreachable, "the connection was closed: all messages that are arriving now exceed the memory for them")
+)
+
+// A framing follows the messages in the bytes that a server sends.
+type framing interface {
+	// read consumes bytes. It returns the memory that the last message needs if these bytes end
+	// within it, else 0.
+	read(data []byte) (needed int64, err error)
+	// isRequest reports whether the client sends more than replies that the server can provoke.
+	isRequest(data []byte) bool
+}
+
+// Conn is a connection with budgets.
+type Conn struct {
+	net.Conn
+	tenant  string
+	memory  *memory
+	framing framing // nil for a protocol whose client library bounds messages
+	// isWrapped: another Conn around this one has the budgets.
+	isWrapped bool
+	// manualBudget replaces maxReply if Renew is the only start of a request; 0 if each write is.
+	manualBudget int64
+
+	mu              sync.Mutex
+	received        int64 // since the last request
+	reserved        int64
+	readDeadline    time.Time // set by the client library
+	messageDeadline time.Time // zero between messages
+	isClosed        bool
+}
+
+// rawConn is a Conn without TLS. Redis clients check with a system call whether an idle one has
+// ended.
+type rawConn struct {
+	*Conn
+	socket syscall.Conn
+}
+
+// SyscallConn implements syscall.Conn.
+func (c rawConn) SyscallConn() (syscall.RawConn, error) { return c.socket.SyscallConn() }
+
+// guard returns a stream that checks the framing: raw, or TLS over raw. If raw has no budgets, it
+// returns the stream.
+func guard(raw, stream net.Conn, f framing) net.Conn {
+	budgeted, is := raw.(*Conn)
+	if !is {
+		return stream
+	}
+	budgeted.isWrapped = true
+	guarded := &Conn{Conn: stream, tenant: budgeted.tenant, memory: budgeted.memory, framing: f}
+	if socket, is := budgeted.Conn.(syscall.Conn); is && stream == raw {
+		return rawConn{guarded, socket}
+	}
+	return guarded
+}
+
+// Read implements net.Conn.
+func (c *Conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.isWrapped {
+		return n, err
+	}
+	if n > 0 {
+		if exceeded := c.account(p[:n]); exceeded != nil {
+			_ = c.Close()
+			return 0, exceeded
+		}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) && c.isMessageOverdue() {
+		_ = c.Close()
+		return 0, errTooSlow
+	}
+	return n, err
+}
+
+// account checks received bytes against the budgets, before the client library reads them.
+func (c *Conn) account(data []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch c.received += int64(len(data)); {
+	case c.isClosed:
+		return net.ErrClosed // a reservation would never be released
+	case c.received > cmp.Or(c.manualBudget, maxReply):
+		return errReplyTooLong
+	case c.framing == nil:
+		return nil
+	}
+	needed, err := c.framing.read(data)
+	if err != nil {
+		return err
+	}
+	if needed > maxReply {
+		return errReplyTooLong
+	}
+	reserved := max(needed-freeMemory, 0)
+	if reserved != c.reserved {
+		if !c.memory.resize(c.tenant, c.reserved, reserved) {
+			return errNoMemory
+		}
+		c.reserved = reserved
+	}
+	return c.setMessageDeadline(needed > 0)
+}
+
+func (c *Conn) setMessageDeadline(isPending bool) error {
+	switch {
+	case !isPending && !c.messageDeadline.IsZero():
+		c.messageDeadline = time.Time{}
+	case isPending && c.messageDeadline.IsZero():
+		c.messageDeadline = time.Now().Add(messageTimeout)
+	default:
+		return nil
+	}
+	return c.Conn.SetReadDeadline(c.effectiveDeadline())
+}
+
+// effectiveDeadline returns the earlier one of both deadlines.
+func (c *Conn) effectiveDeadline() time.Time {
+	if c.readDeadline.IsZero() || !c.messageDeadline.IsZero() && c.messageDeadline.Before(c.readDeadline) {
+		return c.messageDeadline
+	}
+	return c.readDeadline
+}
+
+func (c *Conn) isMessageOverdue() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.messageDeadline.IsZero() && !time.Now().Before(c.messageDeadline)
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.readDeadline = t
+	return c.Conn.SetReadDeadline(c.effectiveDeadline())
+}
+
+// SetDeadline implements net.Conn.
+func (c *Conn) SetDeadline(t time.Time) error {
+	if err := c.SetWriteDeadline(t); err != nil {
+		return err
+	}
+	return c.SetReadDeadline(t)
+}
+
+// Write implements net.Conn.
+func (c *Conn) Write(p []byte) (int, error) {
+	if c.manualBudget == 0 && (c.framing == nil || c.framing.isRequest(p)) {
+		c.Renew()
+	}
+	return c.Conn.Write(p)
+}
+
+// Renew starts a request, which has the whole budget for its reply.
+func (c *Conn) Renew() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.received = 0
+}
+
+// RenewManually makes Renew the only start of a request, and sets the budget for its reply, in bytes.
+// Otherwise, each write is a start, which a server can provoke in some protocols.
+func (c *Conn) RenewManually(budget int64) { c.manualBudget = budget }
+
+// Close implements net.Conn.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	c.memory.resize(c.tenant, c.reserved, 0)
+	c.reserved, c.isClosed = 0, true
+	c.mu.Unlock()
+	return c.Conn.Close()
+}

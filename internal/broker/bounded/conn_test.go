@@ -1,0 +1,244 @@
+package bounded
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// listen serves connections until the test ends, and returns the address.
+func listen(t *testing.T, serve func(net.Conn)) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go serve(conn)
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// pipe returns a connection with budgets and its peer.
+func pipe(framing framing) (*Conn, net.Conn) {
+	near, far := net.Pipe()
+	return &Conn{Conn: near, tenant: "team", memory: newMemory(), framing: framing}, far
+}
+
+func newRedisFraming() *redisFraming { return &redisFraming{} }
+
+func TestAnAnnouncedSizeEndsTheConnectionBeforeItIsAllocated(t *testing.T) {
+	nested := strings.Repeat("*1\r\n", maxRedisDepth+1)
+	for name, row := range map[string]struct {
+		framing framing
+		sent    string
+		want    error
+	}{
+		"a NATS message":                    {newNATSFraming(), "MSG a 1 600000000\r\n", errReplyTooLong},
+		"a NATS message in lower case":      {newNATSFraming(), "msg\ta 1\tb 600000000\r\n", errReplyTooLong},
+		"a NATS message beyond 64 bits":     {newNATSFraming(), "MSG a 1 99999999999999999999\r\n", errReplyTooLong},
+		"a NATS size split by a return":     {newNATSFraming(), "MSG a 1 60000000\r0\r\n", errNotNATS},
+		"a NATS line without a return":      {newNATSFraming(), "MSG a 1 600000000\n", errNotNATS},
+		"a NATS header":                     {newNATSFraming(), "HMSG a 1 600000 600000\r\n", errReplyTooLong},
+		"a long NATS line":                  {newNATSFraming(), "INFO " + strings.Repeat("x", maxNATSLine), errReplyTooLong},
+		"many NATS INFO lines":              {newNATSFraming(), strings.Repeat("INFO {}\r\n", maxNATSInfos+1), errReplyTooLong},
+		"a NATS payload without its end":    {newNATSFraming(), "MSG a 1 2\r\nokMSG a 1 600000000\r\n", errNotNATS},
+		"a JSON document of many elements":  {newNATSFraming(), "MSG a 1 1000000\r\n{" + strings.Repeat(",", 999_999), errReplyTooLong},
+		"a Redis string":                    {newRedisFraming(), "$600000000\r\n", errReplyTooLong},
+		"a Redis string of almost 64 bits":  {newRedisFraming(), "$9223372036854775807\r\n", errReplyTooLong},
+		"a Redis verbatim string":           {newRedisFraming(), "=600000000\r\n", errReplyTooLong},
+		"a Redis array":                     {newRedisFraming(), "*600000000\r\n", errReplyTooLong},
+		"a Redis array of many elements":    {newRedisFraming(), "*1000000\r\n", errReplyTooLong},
+		"a Redis map of many elements":      {newRedisFraming(), "%200000\r\n", errReplyTooLong},
+		"nested Redis arrays":               {newRedisFraming(), nested, errReplyTooLong},
+		"many strings of one Redis array":   {newRedisFraming(), "*2\r\n$10000000\r\n" + strings.Repeat("x", 10_000_000) + "\r\n$10000000\r\n", errReplyTooLong},
+		"a long Redis line":                 {newRedisFraming(), "+" + strings.Repeat("x", maxRedisLine), errReplyTooLong},
+		"a Redis push message":              {newRedisFraming(), ">1\r\n", errNotRedis},
+		"a server that is not Redis":        {newRedisFraming(), "HTTP/1.1 400 Bad Request\r\n", errNotRedis},
+		"a negative Redis length":           {newRedisFraming(), "$-2\r\n", errNotRedis},
+		"a length that is not a number":     {newRedisFraming(), "*x\r\n", errNotRedis},
+		"an unframed reply beyond a budget": {nil, strings.Repeat("x", maxReply+1), errReplyTooLong},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, peer := pipe(row.framing)
+			go func() { _, _ = io.WriteString(peer, row.sent) }()
+			if _, err := io.Copy(io.Discard, conn); !errors.Is(err, row.want) {
+				t.Errorf("got %v, want %v", err, row.want)
+			}
+			if _, err := conn.Write([]byte("x")); err == nil {
+				t.Error("the connection is open")
+			}
+			if conn.memory.total != 0 {
+				t.Errorf("%d bytes remain reserved", conn.memory.total)
+			}
+		})
+	}
+}
+
+// Messages are recognized wherever the network splits them.
+func TestValidRepliesPassInPartsOfAnySize(t *testing.T) {
+	redis := "+OK\r\n-ERR no\r\n:1\r\n$-1\r\n*-1\r\n_\r\n$0\r\n\r\n$5\r\na\r\nb\n\r\n*0\r\n*2\r\n*1\r\n$1\r\nx\r\n%1\r\n+k\r\n,1.5\r\n=6\r\ntxt:ab\r\n~1\r\n#t\r\n(123\r\n!3\r\nERR\r\n"
+	nats := "INFO {}\r\nPING\r\n+OK\r\n-ERR 'no'\r\nMSG a.b 1 2\r\nok\r\nMSG a 1 r 0\r\n\r\nHMSG a 1 12 14\r\nNATS/1.0\r\n\r\nok\r\nMSG a 1 11\r\n{\"a\":[1,2]}\r\nPONG\r\n"
+	for range 200 {
+		for text, framing := range map[string]framing{redis: newRedisFraming(), nats: newNATSFraming()} {
+			rest, needed := []byte(text), int64(-1)
+			for len(rest) > 0 {
+				n := 1 + rand.IntN(min(len(rest), 20))
+				var err error
+				if needed, err = framing.read(rest[:n]); err != nil {
+					t.Fatalf("%q: %v, before %q", text, err, rest)
+				}
+				rest = rest[n:]
+			}
+			if needed != 0 {
+				t.Fatalf("%q: the last message is incomplete", text)
+			}
+		}
+	}
+}
+
+func TestAMessageMustArriveInTime(t *testing.T) {
+	for name, row := range map[string]struct {
+		framing     framing
+		start, more string
+	}{
+		"Redis": {newRedisFraming(), "$1000\r\n", "x"},
+		"NATS":  {newNATSFraming(), "MSG a 1 1000\r\n", "x"},
+		"line":  {newNATSFraming(), "INFO ", "x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn, peer := pipe(row.framing)
+				var group sync.WaitGroup
+				defer group.Wait()
+				group.Go(func() {
+					_, err := io.WriteString(peer, row.start)
+					for err == nil {
+						time.Sleep(time.Second)
+						_, err = io.WriteString(peer, row.more)
+					}
+				})
+				start := time.Now()
+				// What a client library sets for each of its reads cannot extend the time.
+				if err := conn.SetReadDeadline(start.Add(time.Hour)); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, conn); !errors.Is(err, errTooSlow) || time.Since(start) != messageTimeout {
+					t.Errorf("%v after %s", err, time.Since(start))
+				}
+			})
+		})
+	}
+}
+
+func TestAnIdleConnectionHasNoDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, peer := pipe(newRedisFraming())
+		defer conn.Close()
+		go func() {
+			_, _ = io.WriteString(peer, "+OK\r\n")
+			time.Sleep(time.Hour)
+			_, _ = io.WriteString(peer, "+OK\r\n")
+			_ = peer.Close()
+		}()
+		if n, err := io.Copy(io.Discard, conn); err != nil || n != 10 {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	})
+}
+
+func TestTheClientLibrariesDeadlineApplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, peer := pipe(newRedisFraming())
+		defer conn.Close()
+		defer peer.Close()
+		if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, errTooSlow) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestARequestRenewsTheBudgetAndAPongDoesNot(t *testing.T) {
+	for name, row := range map[string]struct {
+		written  string
+		isClosed bool
+	}{
+		"a request":        {"PUB a 0\r\n\r\n", false},
+		"a pong":           {"PONG\r\n", true},
+		"pongs":            {"PONG\r\nPONG\r\n", true},
+		"a pong and pings": {"PONG\r\nPING\r\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, peer := pipe(newNATSFraming())
+			defer conn.Close()
+			go func() { _, _ = io.Copy(io.Discard, peer) }()
+			line := append([]byte("+OK"), append(bytes.Repeat([]byte(" "), 1000), "\r\n"...)...)
+			go func() {
+				for sent := 0; sent < maxReply+maxReply/2; sent += len(line) {
+					if _, err := peer.Write(line); err != nil {
+						return
+					}
+				}
+				_ = peer.Close()
+			}()
+			var err error
+			for received, buffer := 0, make([]byte, 32<<10); err == nil; {
+				var n int
+				n, err = conn.Read(buffer)
+				if received += n; received > maxReply/2 && err == nil {
+					_, err = conn.Write([]byte(row.written))
+					received = 0
+				}
+			}
+			if errors.Is(err, errReplyTooLong) != row.isClosed {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestAllConnectionsShareTheMemory(t *testing.T) {
+	shared := newMemory()
+	announce := func(tenant string) error {
+		conn, peer := pipe(newRedisFraming())
+		conn.tenant, conn.memory = tenant, shared
+		t.Cleanup(func() { _ = conn.Close() })
+		go func() { _, _ = io.WriteString(peer, "$12000000\r\n") }()
+		_, err := conn.Read(make([]byte, 100))
+		return err
+	}
+	for n := range 2 {
+		if err := announce("a"); err != nil {
+			t.Fatalf("message %d of a tenant: %v", n, err)
+		}
+	}
+	if err := announce("a"); !errors.Is(err, errNoMemory) {
+		t.Errorf("a third message of one tenant: %v", err)
+	}
+	for n := range 2 {
+		if err := announce("b"); err != nil {
+			t.Fatalf("message %d of another tenant: %v", n, err)
+		}
+	}
+	if err := announce("c"); !errors.Is(err, errNoMemory) {
+		t.Errorf("a message of a third tenant: %v", err)
+	}
+}
