@@ -20,6 +20,7 @@ func natsQueue(name string, changes ...func(*v1alpha1.Queue)) *v1alpha1.Queue {
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: "1"}}
 	q.Spec.Broker = &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
 	q.Spec.Broker.URLSecretRef.Name = "nats"
+	q.Status.Name = name
 	for _, change := range changes {
 		change(q)
 	}

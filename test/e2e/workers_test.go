@@ -31,7 +31,7 @@ func (env *queueEnv) createQueue(name string, change func(q *v1alpha1.Queue)) {
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: env.namespace}}
 	q.Spec.Broker = &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
 	q.Spec.Broker.URLSecretRef.Name = "broker"
-	q.Spec.Lease = durationOfSeconds(15)
+	q.Spec.Name, q.Spec.Lease = name, durationOfSeconds(15)
 	if change != nil {
 		change(q)
 	}

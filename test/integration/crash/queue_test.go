@@ -123,6 +123,7 @@ func checkStreams(t *testing.T, js jetstream.JetStream) {
 func declare(ctx context.Context, t *testing.T, cluster client.Client, ns, name, policy string) {
 	t.Helper()
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+	q.Spec.Name = name
 	q.Spec.Broker = &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
 	q.Spec.Broker.URLSecretRef.Name = "broker"
 	q.Spec.DeletionPolicy = v1alpha1.DeletionPolicy(policy)
