@@ -59,6 +59,7 @@ func (e *queueEnv) abandonQueues() {
 func (e *queueEnv) createSecret(name string, data ...string) *corev1.Secret {
 	e.t.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.ns, Name: name}, StringData: map[string]string{}}
+	s.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
 	for i := 0; i < len(data); i += 2 {
 		s.StringData[data[i]] = data[i+1]
 	}
