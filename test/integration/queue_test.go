@@ -205,8 +205,9 @@ func (e *queueEnv) consumerInfo(queue string) *jetstream.ConsumerInfo {
 func (e *queueEnv) sendMessages(queue string, number int) {
 	e.t.Helper()
 	js := e.connectJetStream()
+	subject := "yardmaster." + e.brokerName(queue) + ".ready.default"
 	for range number {
-		if _, err := js.Publish(e.t.Context(), "yardmaster."+e.brokerName(queue)+".ready.default", []byte("work")); err != nil {
+		if _, err := js.Publish(e.t.Context(), subject, []byte("work")); err != nil {
 			e.t.Fatal(err)
 		}
 	}
@@ -216,8 +217,9 @@ func (e *queueEnv) sendMessages(queue string, number int) {
 func (e *queueEnv) addDeadLetters(queue string, number int) {
 	e.t.Helper()
 	js := e.connectJetStream()
+	subject := "yardmaster." + e.brokerName(queue) + ".dead.default"
 	for range number {
-		if _, err := js.Publish(e.t.Context(), "yardmaster."+e.brokerName(queue)+".dead.default", []byte("poison")); err != nil {
+		if _, err := js.Publish(e.t.Context(), subject, []byte("poison")); err != nil {
 			e.t.Fatal(err)
 		}
 	}
