@@ -48,6 +48,11 @@ func testUpgrade(t *testing.T) {
 	requireNoError(t, deployOperator(t.Context(), watchedNamespaces))
 	requireNoError(t, waitForOperator(t.Context()))
 	wantOperatorImage(t, operatorImage())
+	for _, ns := range []string{watchedNamespace, deletedNamespace} {
+		if objectExists(t, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: operatorName, Namespace: ns}}) {
+			t.Errorf("the upgrade left the permissions of all controllers in %s", ns)
+		}
+	}
 	if now := s.waitForRunningPod("long"); now.UID != pod.UID || now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Fatal("the upgrade interrupted the running step")
 	}
