@@ -220,7 +220,7 @@ func TestNoErrorContainsAPartOfASecret(t *testing.T) {
 	var group sync.WaitGroup
 	for seed := range uint64(400) {
 		group.Go(func() {
-			r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // test data
+			r := rand.New(rand.NewPCG(seed, 1))
 			secrets := randomSecrets(r, servers)
 			access := concealedAccess
 			if r.IntN(2) == 0 {
@@ -233,7 +233,7 @@ func TestNoErrorContainsAPartOfASecret(t *testing.T) {
 			defer cancel()
 			for kind, err := range readEach(ctx, o, fake.NewClientBuilder().WithObjects(secrets...).Build(), access, "127.0.0.1:1") {
 				if err != nil && strings.Contains(strings.ToLower(err.Error()), strings.ToLower(secretMarker)) {
-					t.Errorf("seed %d as %s: %v (URL %q)", seed, kind, err, secrets[0].(*corev1.Secret).Data["url"]) //nolint:forcetypeassert // newSecret returns it
+					t.Errorf("seed %d as %s: %v (URL %q)", seed, kind, err, secrets[0].(*corev1.Secret).Data["url"])
 				}
 			}
 		})
