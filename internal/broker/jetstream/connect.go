@@ -73,7 +73,7 @@ func Connect(ctx context.Context, c broker.Credentials) (broker.Engine, error) {
 		}
 	}))
 	if deadline, set := ctx.Deadline(); set {
-		options = append(options, nats.Timeout(min(dialTimeout, time.Until(deadline))))
+		options = append(options, nats.Timeout(max(min(dialTimeout, time.Until(deadline)), time.Millisecond))) // it must be positive
 	}
 	if e.nc, err = nats.Connect(servers, options...); err != nil {
 		return nil, addDialError(ctx, e.classifyError("connecting", err), servers, dialer)
