@@ -14,7 +14,7 @@ REPORT_NAMESPACES ?=
 # Controllers to run, as in the flag --controllers: '*' for all, a name, -name for all but that one.
 CONTROLLERS ?= *
 # Kustomize components to add to the deployment, separated by commas: cert-manager,
-# webhook-network-policy, prometheus, jobreport-alerts, jobreport-openreports, queue-alerts.
+# admission-policy, webhook-network-policy, prometheus, jobreport-alerts, jobreport-openreports, queue-alerts.
 COMPONENTS ?=
 # Number of replicas of the operator; empty for that of config/manager.
 REPLICAS ?=

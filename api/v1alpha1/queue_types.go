@@ -26,7 +26,7 @@ const QueueFinalizer = Prefix + "queue"
 // +kubebuilder:printcolumn:name="Delayed",type=integer,priority=1,JSONPath=`.status.delayed`
 // +kubebuilder:printcolumn:name="Age",type=date,priority=1,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="has(self.spec.name) || self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="metadata.name is not a valid queue name (at most 63 lower-case letters, digits and dashes): set spec.name",fieldPath=".spec.name"
-// +kubebuilder:validation:XValidation:rule="(has(self.spec.name) ? self.spec.name : self.metadata.name) == (has(oldSelf.spec.name) ? oldSelf.spec.name : oldSelf.metadata.name)",message="name is immutable: the broker stores the messages under it",fieldPath=".spec.name"
+// +kubebuilder:validation:XValidation:rule="(has(self.spec.name) ? self.spec.name : self.metadata.name) == (has(oldSelf.spec.name) ? oldSelf.spec.name : oldSelf.metadata.name) && (has(self.spec.name) == has(oldSelf.spec.name) || has(self.status) && has(self.status.name) && self.status.name == self.metadata.name)",message="name is immutable: the broker stores the messages under it",fieldPath=".spec.name"
 // +kubebuilder:validation:XValidation:rule="!(has(self.spec.name) ? self.spec.name : self.metadata.name).startsWith('yardmaster')",message="name is reserved: names that start with yardmaster belong to the operator",fieldPath=".spec.name"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.deadLetter) || !has(self.spec.deadLetter.moveTo) || self.spec.deadLetter.moveTo != self.metadata.name",message="moveTo must be another Queue",fieldPath=".spec.deadLetter.moveTo"
 type Queue struct {
@@ -69,7 +69,8 @@ type QueueSpec struct {
 	Broker *Broker `json:"broker,omitempty"`
 
 	// name of the queue on the broker: at most 63 lower-case letters, digits and dashes. Immutable.
-	// Default: metadata.name.
+	// The first Queue with a name owns it, in whatever namespace or cluster it is. Default: a name
+	// that contains the namespace, metadata.name and an ID of the cluster; see status.name.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

@@ -233,6 +233,7 @@ const (
 // Reasons of a WorkerPool's conditions, in addition to the reasons of scaling decisions.
 const (
 	ReasonQueueNotFound          = "QueueNotFound"
+	ReasonQueueNotReady          = "QueueNotReady"
 	ReasonQueuesOnSeveralBrokers = "QueuesOnSeveralBrokers"
 	ReasonSpecInvalid            = "SpecInvalid"
 	ReasonPolicyDenied           = "PolicyDenied"

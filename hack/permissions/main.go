@@ -38,12 +38,14 @@ type section struct {
 // column is a part of an installation, and the file with its Role or ClusterRole.
 type column struct{ title, kind, file string }
 
+const clusterRole = "ClusterRole"
+
 func controllerColumn(name string) column {
-	return column{name, "ClusterRole", "config/rbac/controllers/" + name + "/role.yaml"}
+	return column{name, clusterRole, "config/rbac/controllers/" + name + "/role.yaml"}
 }
 
 func finalizerColumn(name string) column {
-	return column{name, "ClusterRole", "config/rbac/finalizers/" + name + "/role.yaml"}
+	return column{name, clusterRole, "config/rbac/finalizers/" + name + "/role.yaml"}
 }
 
 const introduction = `# Permissions of the operator
@@ -69,15 +71,15 @@ var sections = []section{{
 	title: "Reported namespaces",
 	text:  "In the namespaces of `REPORT_NAMESPACES`. `openreports`: with `COMPONENTS=jobreport-openreports`.",
 	columns: []column{
-		controllerColumn("jobreport"), {"openreports", "ClusterRole", "config/rbac/jobreport-openreports/role.yaml"},
+		controllerColumn("jobreport"), {"openreports", clusterRole, "config/rbac/jobreport-openreports/role.yaml"},
 	},
 }, {
 	title: "All namespaces",
 	text: "In all namespaces and for objects without a namespace, in every installation.\n" +
 		"`certificates`: not with `COMPONENTS=cert-manager`.",
 	columns: []column{
-		{"metrics", "ClusterRole", "config/rbac/operator/metrics.yaml"},
-		{"certificates", "ClusterRole", "config/rbac/operator/certificates.yaml"},
+		{"metrics", clusterRole, "config/rbac/operator/metrics.yaml"},
+		{"certificates", clusterRole, "config/rbac/operator/certificates.yaml"},
 		finalizerColumn("queue"), finalizerColumn("sequentialjob"), finalizerColumn("workerpool"),
 	},
 }, {

@@ -66,25 +66,66 @@ func TestValidateQueueConfig(t *testing.T) {
 	}
 }
 
-func TestOlderOwnerHasPrecedence(t *testing.T) {
-	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	older, younger := QueueOwner{UID: "2", CreationTime: noon}, QueueOwner{UID: "1", CreationTime: noon.Add(time.Second)}
-	twin := QueueOwner{UID: "3", CreationTime: noon}
-	for name, row := range map[string]struct {
-		one, other QueueOwner
-		want       bool
+func TestOwnership(t *testing.T) {
+	owner := QueueOwner{UID: "1", Name: "team-a/mail", Cluster: "c"}
+	other := QueueOwner{UID: "2", Name: "team-a/post", Cluster: "c"}
+	with := func(o QueueOwner, change func(*QueueOwner)) QueueOwner {
+		change(&o)
+		return o
+	}
+	for title, row := range map[string]struct {
+		found         QueueOwner
+		replacesUID   string
+		adoptsUnowned bool
+		want          bool
 	}{
-		"an older owner":                        {older, younger, true},
-		"a younger owner":                       {younger, older, false},
-		"the smaller UID if the ages are equal": {older, twin, true},
-		"the greater UID if the ages are equal": {twin, older, false},
-		"the same owner":                        {older, older, false},
+		"the owner keeps its queue":                                        {owner, "", false, true},
+		"the owner keeps a queue that a version before v0.2 recorded":      {with(owner, func(o *QueueOwner) { o.Cluster = "" }), "", false, true},
+		"another owner of the namespace does not get it":                   {other, "", false, false},
+		"the queue of a removed owner is taken over":                       {other, "2", false, true},
+		"not if the removed owner was in another namespace":                {with(other, func(o *QueueOwner) { o.Name = "team-b/post" }), "2", false, false},
+		"not if the namespace only begins with the same text":              {with(other, func(o *QueueOwner) { o.Name = "team-ab/post" }), "2", false, false},
+		"not if the removed owner was in another cluster":                  {with(other, func(o *QueueOwner) { o.Cluster = "d" }), "2", false, false},
+		"not if the cluster of the removed owner is unknown":               {with(other, func(o *QueueOwner) { o.Cluster = "" }), "2", false, false},
+		"a released queue is taken over":                                   {other.Released(), "", false, true},
+		"not if it was released in another namespace":                      {QueueOwner{Name: "team-b/mail", Cluster: "c"}, "", true, false},
+		"not if it was released in another cluster":                        {QueueOwner{Name: "team-a/mail", Cluster: "d"}, "", true, false},
+		"a queue without an owner is adopted with the namespace's broker":  {QueueOwner{}, "", true, true},
+		"a queue without an owner is not adopted on the operator's broker": {QueueOwner{}, "", false, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got := row.one.HasPrecedenceOver(row.other); got != row.want {
-				t.Errorf("%t, want %t", got, row.want)
+		t.Run(title, func(t *testing.T) {
+			q := QueueConfig{Name: "mail", Owner: owner, ReplacesOwnerUID: row.replacesUID, AdoptsUnowned: row.adoptsUnowned}
+			err := q.CheckOwnership(row.found)
+			if (err == nil) != row.want || err != nil && ClassOf(err) != ClassConflict {
+				t.Errorf("got %v", err)
+			}
+			if err != nil && row.found.Name != "" && strings.Contains(err.Error(), row.found.Name) {
+				t.Errorf("the message names the other owner: %v", err)
+			}
+			if err := CheckOwner("mail", row.found, owner); (err == nil) != (row.found.UID == owner.UID) {
+				t.Errorf("a change without ownership: %v", err)
 			}
 		})
+	}
+}
+
+func TestNoUserCanChooseAScopedName(t *testing.T) {
+	scoped := ScopedQueueName(strings.Repeat("n", 63), strings.Repeat("m", 63), ClusterID("uid"))
+	q := DefaultQueueConfig(scoped)
+	q.Owner.UID = "1"
+	if err := q.Validate(); err != nil {
+		t.Error(err)
+	}
+	if namePattern.MatchString(ScopedQueueName("a", "b", ClusterID("uid"))) {
+		t.Error("the name can be chosen")
+	}
+	for _, name := range []string{"a_dead", "a_b", "a_b_dead", "a_b_0123456789_dead", "a_b_012345678x"} {
+		if queueNamePattern.MatchString(name) {
+			t.Errorf("%s is valid, although engines build such names", name)
+		}
+	}
+	if ClusterID("one") == ClusterID("other") {
+		t.Error("two clusters have one ID")
 	}
 }
 

@@ -28,7 +28,7 @@ type Engine interface {
 
 	// RejectNewMessages makes the queue reject new messages, so that it drains.
 	RejectNewMessages(ctx context.Context, queue string, owner QueueOwner) error
-	// ReleaseOwnership removes the owner, and leaves the queue as it is.
+	// ReleaseOwnership leaves the queue as it is, for another owner in the same scope.
 	ReleaseOwnership(ctx context.Context, queue string, owner QueueOwner) error
 	// DeleteQueue deletes the queue with its messages and dead letters. Deleting a queue that
 	// does not exist succeeds.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -15,8 +16,11 @@ type QueueConfig struct {
 	Name string
 	// Owner is the object that the queue belongs to.
 	Owner QueueOwner
-	// ReplacesOwnerUID is the UID of a deleted owner that this owner replaces.
+	// ReplacesOwnerUID is the UID of an owner in the same scope that no longer exists.
 	ReplacesOwnerUID string
+	// AdoptsUnowned: the owner may take over a queue that has no owner. It must not, unless its
+	// namespace brings the credentials of the broker: the queue may belong to another program.
+	AdoptsUnowned bool
 
 	// Priorities from most to least urgent.
 	Priorities []Priority
@@ -119,7 +123,7 @@ func DefaultQueueConfig(name string) QueueConfig {
 // WithoutOwner returns the configuration without the fields that EnsureQueue only compares.
 func (q *QueueConfig) WithoutOwner() QueueConfig {
 	config := *q
-	config.Owner, config.ReplacesOwnerUID = QueueOwner{}, ""
+	config.Owner, config.ReplacesOwnerUID, config.AdoptsUnowned = QueueOwner{}, "", false
 	return config
 }
 
@@ -132,49 +136,59 @@ func HashConfig(config any) string {
 
 // QueueOwner is the object that a queue belongs to.
 type QueueOwner struct {
-	// UID is unique across clusters.
+	// UID is unique across clusters. A released queue has an owner without a UID: another object
+	// in the same scope may take it over.
 	UID string
-	// Name is namespace/name, for messages.
+	// Name is namespace/name.
 	Name string
-	// CreationTime of the object.
-	CreationTime time.Time
+	// Cluster identifies the cluster of the object. Versions before v0.2 did not record it.
+	Cluster string
 }
 
-// HasPrecedenceOver reports whether this owner keeps a queue that both claim: the older one
-// does, and of two of the same age the one with the smaller UID. Both come to the same
-// result.
-func (o QueueOwner) HasPrecedenceOver(other QueueOwner) bool {
-	if !o.CreationTime.Equal(other.CreationTime) {
-		return o.CreationTime.Before(other.CreationTime)
-	}
-	return o.UID < other.UID
+// Namespace of the owner.
+func (o QueueOwner) Namespace() string {
+	namespace, _, _ := strings.Cut(o.Name, "/")
+	return namespace
 }
 
-func (o QueueOwner) String() string {
-	return fmt.Sprintf("%s (UID %s, created %s)", o.Name, o.UID, o.CreationTime.UTC().Format(time.RFC3339))
+// SharesScope reports whether both owners are in the same namespace of the same cluster. A user
+// who may change one of them may change the other.
+func (o QueueOwner) SharesScope(other QueueOwner) bool {
+	return o.Cluster != "" && o.Cluster == other.Cluster && o.Namespace() == other.Namespace()
 }
 
-// OwnerConflictError means that a queue belongs to another owner.
+// Released returns the owner that remains recorded after it releases its queue.
+func (o QueueOwner) Released() QueueOwner { return QueueOwner{Name: o.Name, Cluster: o.Cluster} }
+
+// OwnerConflictError means that a queue does not belong to the owner that uses it. Its message
+// does not name the other owner, which may be in a namespace that readers of the message may not
+// read.
 type OwnerConflictError struct {
 	Queue string
+	// Owner of the queue; empty if it has none.
 	Owner QueueOwner
 }
 
 func (e *OwnerConflictError) Error() string {
-	return fmt.Sprintf("the queue %s belongs to %s", e.Queue, e.Owner)
+	if e.Owner == (QueueOwner{}) {
+		return fmt.Sprintf("the queue %s exists on the broker, and no Queue created it", e.Queue)
+	}
+	return fmt.Sprintf("the queue %s on the broker belongs to another Queue", e.Queue)
 }
 
-// CheckOwner returns an error if a queue with the found owner belongs to another owner.
+// CheckOwner returns an error unless a queue with the found owner belongs to this owner.
 func CheckOwner(queue string, found, owner QueueOwner) error {
-	if found.UID == "" || found.UID == owner.UID {
+	if found.UID != "" && found.UID == owner.UID {
 		return nil
 	}
 	return &OwnerConflictError{Queue: queue, Owner: found}
 }
 
-// CheckOwnership returns an error if the found owner keeps the queue.
+// CheckOwnership returns an error unless the owner has the queue or may take it over.
 func (q *QueueConfig) CheckOwnership(found QueueOwner) error {
-	if found.UID == q.ReplacesOwnerUID || q.Owner.HasPrecedenceOver(found) {
+	switch {
+	case found == QueueOwner{} && q.AdoptsUnowned,
+		found.SharesScope(q.Owner) && (found.UID == "" || found.UID == q.ReplacesOwnerUID):
 		return nil
 	}
 	return CheckOwner(q.Name, found, q.Owner)

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"regexp"
@@ -16,14 +18,36 @@ const (
 	MaxLease      = time.Hour
 )
 
-// NamePattern is the syntax of names of queues and priorities. It excludes dots and
-// underscores, with which engines build names of their objects.
-var NamePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+const (
+	name = `[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?`
+	// clusterIDLength distinguishes scoped names from names that engines build with underscores.
+	clusterIDLength = 10
+)
+
+var (
+	// namePattern is the syntax of the names that users choose. It excludes dots and underscores,
+	// with which engines build names of their objects.
+	namePattern      = regexp.MustCompile(`^` + name + `$`)
+	queueNamePattern = regexp.MustCompile(fmt.Sprintf(`^%[1]s(_%[1]s_[0-9a-f]{%[2]d})?$`, name, clusterIDLength))
+)
+
+// ClusterID returns the part of queue names that identifies a cluster, given its UID.
+func ClusterID(uid string) string {
+	sum := sha256.Sum256([]byte(uid))
+	return hex.EncodeToString(sum[:])[:clusterIDLength]
+}
+
+// ScopedQueueName returns the name of a queue that no user of another namespace or cluster can choose:
+// a chosen name contains no underscore.
+func ScopedQueueName(namespace, name, clusterID string) string {
+	return namespace + "_" + name + "_" + clusterID
+}
 
 // Validate returns an error for each invalid field.
 func (q *QueueConfig) Validate() error {
 	c := &fieldErrors{}
-	c.requireName("name", q.Name)
+	c.require(queueNamePattern.MatchString(q.Name), "name", "is %q, must be one name, or a namespace, a name and a cluster joined by underscores",
+		strings.ToValidUTF8(q.Name, "?"))
 	c.require(q.Owner.UID != "", "owner", "has no UID")
 	q.validatePriorities(c)
 	if r := q.RateLimit; r != nil {
@@ -78,7 +102,7 @@ func (c *fieldErrors) require(valid bool, field, format string, values ...any) {
 }
 
 func (c *fieldErrors) requireName(field, value string) {
-	c.require(NamePattern.MatchString(value), field,
+	c.require(namePattern.MatchString(value), field,
 		"is %q, must be at most 63 of a-z, 0-9 and -, beginning and ending with none of -", strings.ToValidUTF8(value, "?"))
 }
 

@@ -7,8 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/webhook/server"
 )
+
+// secretPathsAnnotation on a webhook configuration allows the operator to change its paths. Manifests of
+// an earlier version, which serves fixed paths, do not have it: while a downgrade is rolled out, the
+// newer replicas must leave these paths in place.
+const secretPathsAnnotation = v1alpha1.Prefix + "secret-paths"
 
 // webhookClient is one webhook of a configuration.
 type webhookClient struct {
@@ -33,8 +39,8 @@ func webhookClients(configuration client.Object) []webhookClient {
 }
 
 // withPaths returns a copy of a configuration in which every path begins with the segment.
-func withPaths[T client.Object](configuration T, segment string) T {
-	changed, _ := configuration.DeepCopyObject().(T)
+func withPaths(configuration client.Object, segment string) client.Object {
+	changed, _ := configuration.DeepCopyObject().(client.Object)
 	for _, c := range webhookClients(changed) {
 		if c.config.Service != nil {
 			c.config.Service.Path = new("/" + segment + c.path)

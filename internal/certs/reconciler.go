@@ -132,7 +132,7 @@ func (r *reconciler) rotatePath(ctx context.Context, secret *corev1.Secret, now 
 func (r *reconciler) writePaths(ctx context.Context, segment string) error {
 	return r.forEachConfiguration(ctx, func(configuration client.Object) error {
 		changed := withPaths(configuration, segment)
-		if equality.Semantic.DeepEqual(configuration, changed) {
+		if configuration.GetAnnotations()[secretPathsAnnotation] != "true" || equality.Semantic.DeepEqual(configuration, changed) {
 			return nil
 		}
 		// The merge key of webhooks is their name, so this changes nothing but the paths.

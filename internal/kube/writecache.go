@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,16 +17,31 @@ import (
 //
 // controller-runtime's EnableReadYourWritesConsistency does the same, but does not support a cache
 // limited to several namespaces. WriteCache can be deleted when it does.
-type WriteCache[T client.Object] struct{ written *Store[T] }
+type WriteCache[T client.Object] struct {
+	written *Store[writtenObject[T]]
+	now     func() time.Time
+}
+
+type writtenObject[T client.Object] struct {
+	object T
+	at     time.Time
+}
+
+// maxWriteAge is how long a written object is used. The cache has it long before, unless etcd was
+// restored from a backup: then the cache never has it, and its resourceVersion may be higher than
+// that of every version to come.
+const maxWriteAge = time.Minute
 
 // NewWriteCache returns an empty WriteCache.
-func NewWriteCache[T client.Object]() *WriteCache[T] { return &WriteCache[T]{NewStore[T]()} }
+func NewWriteCache[T client.Object]() *WriteCache[T] {
+	return &WriteCache[T]{written: NewStore[writtenObject[T]](), now: time.Now}
+}
 
 // Record remembers the object as the API server returned it.
 func (c *WriteCache[T]) Record(object T) {
 	written := object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
 	written.SetManagedFields(nil)          // large, not read, and removed from cached objects too
-	c.written.Set(object, written)
+	c.written.Set(object, writtenObject[T]{written, c.now()})
 }
 
 // Newest returns the newer one of the cached object and the written object, which it forgets once the
@@ -34,8 +51,9 @@ func (c *WriteCache[T]) Newest(cached T) T {
 	if !found {
 		return cached
 	}
-	if order, err := resourceversion.CompareResourceVersion(written.GetResourceVersion(), cached.GetResourceVersion()); err == nil && order > 0 {
-		return written.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
+	order, err := resourceversion.CompareResourceVersion(written.object.GetResourceVersion(), cached.GetResourceVersion())
+	if err == nil && order > 0 && c.now().Sub(written.at) < maxWriteAge {
+		return written.object.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has its original's type
 	}
 	c.written.Delete(cached)
 	return cached

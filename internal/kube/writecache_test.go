@@ -2,6 +2,7 @@ package kube
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,5 +48,21 @@ func TestAWrittenObjectIsForgottenOnceTheCacheHasIt(t *testing.T) {
 	written.Forget(types.NamespacedName{Namespace: "ns", Name: "a"})
 	if len(written.written.entries) != 0 {
 		t.Errorf("%d objects are kept of a deleted one", len(written.written.entries))
+	}
+}
+
+// After etcd was restored from a backup, versions are lower than before.
+func TestAWrittenObjectIsForgottenAfterAMinute(t *testing.T) {
+	now := time.Now()
+	written := NewWriteCache[*corev1.ConfigMap]()
+	written.now = func() time.Time { return now }
+	written.Record(newConfigMap("1", "10"))
+	now = now.Add(maxWriteAge - time.Second)
+	if got := written.Newest(newConfigMap("1", "3")).ResourceVersion; got != "10" {
+		t.Errorf("version %s, want the written one, 10", got)
+	}
+	now = now.Add(time.Second)
+	if got := written.Newest(newConfigMap("1", "3")).ResourceVersion; got != "3" {
+		t.Errorf("version %s, want the cached one, 3", got)
 	}
 }

@@ -126,7 +126,7 @@ func setupWebhooks(mgr ctrl.Manager, o Options) error {
 		Secret:    types.NamespacedName{Namespace: o.OperatorNamespace, Name: o.Webhook.Secret},
 		Service:   o.Webhook.Service,
 		Webhooks:  o.Webhook.Configuration,
-		Mutating:  slices.ContainsFunc(o.Controllers, func(c Controller) bool { return c.Mutates }),
+		Mutating:  o.Webhook.Mutating && slices.ContainsFunc(o.Controllers, func(c Controller) bool { return c.Mutates }),
 		Directory: o.Webhook.CertDir,
 	}.SetupWithManager(mgr)
 	if err != nil {

@@ -91,7 +91,9 @@ const (
 
 // WebhookOptions configures how the webhooks are served.
 type WebhookOptions struct {
-	Enabled        bool
+	Enabled bool
+	// Mutating serves the webhook that records the creator of a session.
+	Mutating       bool
 	Port           int
 	CertDir        string
 	CertManagement CertManagement
@@ -197,6 +199,8 @@ func (p *flagParser) bindLeaderElectionFlags() {
 func (p *flagParser) bindWebhookFlags() {
 	w, f := &p.values.Webhook, p.flags
 	f.BoolVar(&w.Enabled, "webhook", true, "Serve the webhooks.")
+	f.BoolVar(&w.Mutating, "mutating-webhook", true,
+		"Manage the MutatingWebhookConfiguration, whose webhook records the creator of a session. Not needed with a MutatingAdmissionPolicy.")
 	f.IntVar(&w.Port, "webhook-port", 9443, "Port of the webhooks.")
 	f.StringVar(&w.CertDir, "cert-dir", filepath.Join(os.TempDir(), "yardmaster-certs"),
 		"Directory of the webhook certificate: tls.crt and tls.key, and the file path with the secret path segment.")

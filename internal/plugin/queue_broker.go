@@ -16,7 +16,6 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	brokers "github.com/yardmaster/yardmaster/internal/brokerconn"
 	"github.com/yardmaster/yardmaster/internal/policy"
-	"github.com/yardmaster/yardmaster/internal/queue"
 )
 
 // brokerDialTimeout limits how long connecting to a broker takes.
@@ -40,8 +39,11 @@ func (b *connectedQueue) closeConnection() {
 // connectToBroker connects to the broker of the Queue with the user's permissions. An empty
 // address selects the address in the Queue's Secret.
 func connectToBroker(ctx context.Context, cluster *clusterConnection, q *v1alpha1.Queue, address string) (*connectedQueue, error) {
-	if meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionConflict) {
-		return nil, fmt.Errorf("another Queue owns the queue %s on the broker and its dead letters", queue.BrokerQueueName(q))
+	switch {
+	case q.Status.Name == "":
+		return nil, fmt.Errorf("the operator has not created the queue of Queue %s on its broker yet", q.Name)
+	case meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionConflict):
+		return nil, fmt.Errorf("another Queue owns the queue %s on the broker and its dead letters", q.Status.Name)
 	}
 	reference, err := resolveBroker(ctx, cluster, q)
 	if err != nil {
@@ -69,7 +71,7 @@ func connectToBroker(ctx context.Context, cluster *clusterConnection, q *v1alpha
 		stopForwarding()
 		return nil, fmt.Errorf("connecting to the broker: %w", err)
 	}
-	return &connectedQueue{q, connected, queue.BrokerQueueName(q), stopForwarding}, nil
+	return &connectedQueue{q, connected, q.Status.Name, stopForwarding}, nil
 }
 
 // detectEngine returns the engine of the broker reference, else the one in the Queue's status,

@@ -1,10 +1,29 @@
 package pool
 
 import (
+	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker"
+	"github.com/yardmaster/yardmaster/internal/core"
 )
+
+// QueueProblem returns why a pool cannot use a Queue, the one with this index in spec.queues; nil if
+// it can. A pool must not see the stats and messages of a queue that another Queue owns.
+func QueueProblem(index int, q *v1alpha1.Queue) *core.Problem {
+	switch {
+	case q.Status.Name == "":
+		return &core.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: fmt.Sprintf(
+			"spec.queues[%d]: Queue %q has no name on its broker yet", index, q.Name)}
+	case meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionConflict):
+		return &core.Problem{Reason: v1alpha1.ReasonOwnedByOtherQueue, Message: fmt.Sprintf(
+			"spec.queues[%d]: Queue %q does not own its queue on the broker; see its condition Conflict", index, q.Name)}
+	}
+	return nil
+}
 
 // QueueReading is what was read of one queue of the pool.
 type QueueReading struct {

@@ -31,7 +31,7 @@ func summarize(e *evaluation) (summary condition.Summary) {
 // waitingReasons are the reasons of problems that can disappear without a change of the pool,
 // such as a missing object that is created later, or a quota that has room again.
 var waitingReasons = []string{
-	v1alpha1.ReasonQueueNotFound, v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonNoBroker,
+	v1alpha1.ReasonQueueNotFound, v1alpha1.ReasonQueueNotReady, v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonNoBroker,
 	v1alpha1.ReasonConnectionFailed, v1alpha1.ReasonPending, v1alpha1.ReasonQuotaExceeded,
 }
 

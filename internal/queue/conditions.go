@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -155,8 +154,8 @@ func configSynced(in *conditionInput) condition.State {
 		return condition.False(v1alpha1.ReasonDeleting, "The Queue is being deleted")
 	case problem != nil:
 		return isUnknown(*problem)
-	case in.BrokerError != nil && broker.ClassOf(in.BrokerError) == broker.ClassConflict:
-		return condition.False(v1alpha1.ReasonOwnedByOtherQueue, in.BrokerError.Error())
+	case conflictIn(in.BrokerError) != nil:
+		return condition.False(v1alpha1.ReasonOwnedByOtherQueue, conflictMessage(in.Observation, conflictIn(in.BrokerError)))
 	case in.BrokerError != nil:
 		return condition.False(v1alpha1.ReasonRefusedByBroker, in.BrokerError.Error())
 	case hasRemainingDrift(in.result):
@@ -191,14 +190,26 @@ func joinSome(texts []string, separator string) string {
 }
 
 func ownerConflict(in *conditionInput) condition.State {
-	if conflict := (*broker.OwnerConflictError)(nil); errors.As(in.BrokerError, &conflict) {
-		return condition.True(v1alpha1.ReasonOwnedByOtherQueue, fmt.Sprintf("%s. If that Queue no longer exists, take over its queue with the annotation %s: %q",
-			conflict.Error(), AnnotationSupersedes, conflict.Owner.UID))
+	if conflict := conflictIn(in.BrokerError); conflict != nil {
+		return condition.True(v1alpha1.ReasonOwnedByOtherQueue, conflictMessage(in.Observation, conflict))
 	}
 	if problem := in.unreachable(); problem != nil {
 		return isUnknown(*problem)
 	}
 	return condition.False(v1alpha1.ReasonSynced, "No other Queue owns the queue on the broker")
+}
+
+// conflictMessage names the owner only if it is in the Queue's own namespace.
+func conflictMessage(o *Observation, conflict *broker.OwnerConflictError) string {
+	owner, hint := conflict.Owner, "; create this Queue again with another name"
+	switch {
+	case owner.SharesScope(BrokerQueueOwner(o.Queue, o.ClusterID)):
+		_, name, _ := strings.Cut(owner.Name, "/")
+		return fmt.Sprintf("The queue %s on the broker belongs to Queue %s; this Queue takes it over when that one is deleted", conflict.Queue, name)
+	case owner == broker.QueueOwner{}:
+		return fmt.Sprintf("The queue %s exists on the operator's broker, and no Queue created it%s", conflict.Queue, hint)
+	}
+	return fmt.Sprintf("The queue %s on the broker belongs to a Queue of another namespace or cluster%s", conflict.Queue, hint)
 }
 
 func deadLettersPresent(deadLetters, threshold int64) condition.State {

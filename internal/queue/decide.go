@@ -13,7 +13,7 @@ import (
 // Action is one thing that the controller does before it decides again.
 type Action string
 
-// The actions. All but the first three are requests to the broker.
+// The actions. All but the first three and ActionLookUpOwner are requests to the broker.
 const (
 	// ActionNone means that the decision is final.
 	ActionNone Action = ""
@@ -26,6 +26,9 @@ const (
 	ActionReadStats   Action = "ReadStats"
 	// ActionEnsureQueue creates or updates the queue. It fails if another Queue owns it.
 	ActionEnsureQueue Action = "EnsureQueue"
+	// ActionLookUpOwner reads the owner of the queue from the API server. The queue of an owner in
+	// the same namespace that no longer exists is taken over.
+	ActionLookUpOwner Action = "LookUpOwner"
 	// ActionRescueMessages makes dead letters of the messages that the broker gave up on.
 	ActionRescueMessages     Action = "RescueMessages"
 	ActionRequeueDeadLetters Action = "RequeueDeadLetters"
@@ -122,6 +125,8 @@ func nextAction(o *Observation) Action {
 		return ActionNone
 	case !slices.Contains(o.Queue.Finalizers, v1alpha1.QueueFinalizer):
 		return ActionAddFinalizer
+	case o.Conflict != nil:
+		return ActionLookUpOwner
 	case o.EnsureResult != nil && !o.Rescued:
 		return ActionRescueMessages
 	case o.Stats == nil && !o.NotFound:
@@ -178,5 +183,5 @@ type Comparison struct {
 func mustCompare(o *Observation) bool {
 	last := &o.History.Comparison
 	return last.BrokerID != o.Connection.BrokerID || !o.Now.Before(last.Expires) || len(last.Result.RetiringPriorities) > 0 ||
-		!reflect.DeepEqual(last.Desired, DesiredQueue(o.Queue, &o.Effective))
+		!reflect.DeepEqual(last.Desired, DesiredQueue(o.Queue, &o.Effective, o.ClusterID))
 }

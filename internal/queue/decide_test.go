@@ -27,8 +27,9 @@ func requesting(request string) func(*Observation) {
 // unobserved returns an observation of a Queue with a finalizer and a connected broker.
 func unobserved(changes ...func(*Observation)) Observation {
 	o := Observation{
-		Queue: newQueue(func(q *v1alpha1.Queue) { q.Finalizers = []string{v1alpha1.QueueFinalizer} }),
-		Now:   noon, SweepInterval: 2 * time.Minute, Jitter: 0.5,
+		Queue:     newQueue(func(q *v1alpha1.Queue) { q.Finalizers = []string{v1alpha1.QueueFinalizer} }),
+		ClusterID: testCluster,
+		Now:       noon, SweepInterval: 2 * time.Minute, Jitter: 0.5,
 		Connection: Connection{BrokerID: "nats", Engine: v1alpha1.EngineNATS},
 	}
 	for _, change := range changes {
@@ -41,7 +42,7 @@ func unobserved(changes ...func(*Observation)) Observation {
 func comparedAt(when time.Time) func(*Observation) {
 	return func(o *Observation) {
 		o.History.Comparison = Comparison{
-			BrokerID: o.Connection.BrokerID, Desired: DesiredQueue(o.Queue, &o.Effective), Expires: when.Add(withJitter(o.SweepInterval, o.Jitter)),
+			BrokerID: o.Connection.BrokerID, Desired: DesiredQueue(o.Queue, &o.Effective, o.ClusterID), Expires: when.Add(withJitter(o.SweepInterval, o.Jitter)),
 		}
 	}
 }
@@ -62,6 +63,27 @@ func decideAll(t *testing.T, o *Observation, execute func(Action) ActionResult) 
 			o.Queue.Finalizers = []string{v1alpha1.QueueFinalizer}
 		}
 		o.Apply(d.Action, execute(d.Action))
+	}
+}
+
+// conflictOnce returns the answers of a broker whose queue belongs to another owner until that is
+// known to be removed.
+func conflictOnce(owner broker.QueueOwner) func(Action) ActionResult {
+	lookedUp := false
+	return func(action Action) ActionResult {
+		lookedUp = lookedUp || action == ActionLookUpOwner
+		if action == ActionEnsureQueue && !lookedUp {
+			return ActionResult{Err: fmt.Errorf("ensuring: %w", &broker.OwnerConflictError{Queue: "mail", Owner: owner})}
+		}
+		return ActionResult{}
+	}
+}
+
+func ownerThatExists(execute func(Action) ActionResult) func(Action) ActionResult {
+	return func(action Action) ActionResult {
+		result := execute(action)
+		result.OwnerExists = true
+		return result
 	}
 }
 
@@ -136,6 +158,36 @@ func TestActionsOfALiveQueue(t *testing.T) {
 		"the dead letters of another owner are not touched": {
 			unobserved(requesting(RequestPurge)), failAction(ActionEnsureQueue, &broker.OwnerConflictError{}),
 			[]Action{ActionReadStats, ActionEnsureQueue},
+			"False OwnedByOtherQueue", retryInterval,
+		},
+		"the queue of a removed owner in the namespace is taken over": {
+			unobserved(), conflictOnce(broker.QueueOwner{UID: "0", Name: "ns/old", Cluster: testCluster}),
+			[]Action{ActionReadStats, ActionEnsureQueue, ActionLookUpOwner, ActionReadStats, ActionEnsureQueue, ActionRescueMessages, ActionReadStats},
+			"True Ready", busyInterval,
+		},
+		"an owner in another namespace is not looked up": {
+			unobserved(), conflictOnce(broker.QueueOwner{UID: "0", Name: "other/old", Cluster: testCluster}),
+			[]Action{ActionReadStats, ActionEnsureQueue},
+			"False OwnedByOtherQueue", retryInterval,
+		},
+		"an owner in another cluster is not looked up": {
+			unobserved(), conflictOnce(broker.QueueOwner{UID: "0", Name: "ns/old", Cluster: "another"}),
+			[]Action{ActionReadStats, ActionEnsureQueue},
+			"False OwnedByOtherQueue", retryInterval,
+		},
+		"an owner that a version before v0.2 recorded is not looked up": {
+			unobserved(), conflictOnce(broker.QueueOwner{UID: "0", Name: "ns/old"}),
+			[]Action{ActionReadStats, ActionEnsureQueue},
+			"False OwnedByOtherQueue", retryInterval,
+		},
+		"an owner that exists keeps its queue": {
+			unobserved(), ownerThatExists(conflictOnce(broker.QueueOwner{UID: "0", Name: "ns/old", Cluster: testCluster})),
+			[]Action{ActionReadStats, ActionEnsureQueue, ActionLookUpOwner},
+			"False OwnedByOtherQueue", retryInterval,
+		},
+		"a queue that cannot be taken over is in conflict": {
+			unobserved(), failAction(ActionEnsureQueue, &broker.OwnerConflictError{Owner: broker.QueueOwner{UID: "0", Name: "ns/old", Cluster: testCluster}}),
+			[]Action{ActionReadStats, ActionEnsureQueue, ActionLookUpOwner, ActionReadStats, ActionEnsureQueue},
 			"False OwnedByOtherQueue", retryInterval,
 		},
 		"a refused configuration is retried": {

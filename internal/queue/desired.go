@@ -9,23 +9,21 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
-// AnnotationSupersedes on a Queue is the UID of a removed Queue that still owns the queue on the
-// broker, because it was removed without the broker. The annotated Queue takes the queue over.
-const AnnotationSupersedes = v1alpha1.Prefix + "supersedes"
-
-// BrokerQueueName returns the name of a Queue on its broker.
-func BrokerQueueName(q *v1alpha1.Queue) string { return cmp.Or(q.Spec.Name, q.Name) }
+// BrokerQueueName returns the name of a Queue on its broker. The name stays as it is recorded.
+func BrokerQueueName(q *v1alpha1.Queue, clusterID string) string {
+	return cmp.Or(q.Status.Name, q.Spec.Name, broker.ScopedQueueName(q.Namespace, q.Name, clusterID))
+}
 
 // BrokerQueueOwner returns the owner that a Queue records on the broker.
-func BrokerQueueOwner(q *v1alpha1.Queue) broker.QueueOwner {
-	return broker.QueueOwner{UID: string(q.UID), Name: q.Namespace + "/" + q.Name, CreationTime: q.CreationTimestamp.Time}
+func BrokerQueueOwner(q *v1alpha1.Queue, clusterID string) broker.QueueOwner {
+	return broker.QueueOwner{UID: string(q.UID), Name: q.Namespace + "/" + q.Name, Cluster: clusterID}
 }
 
 // DesiredQueue returns the configuration that a queue has to have on its broker.
-func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) broker.QueueConfig {
-	desired := broker.DefaultQueueConfig(BrokerQueueName(q))
-	desired.Owner = BrokerQueueOwner(q)
-	desired.ReplacesOwnerUID = q.Annotations[AnnotationSupersedes]
+func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, clusterID string) broker.QueueConfig {
+	desired := broker.DefaultQueueConfig(BrokerQueueName(q, clusterID))
+	desired.Owner = BrokerQueueOwner(q, clusterID)
+	desired.AdoptsUnowned = e.Broker != nil || desired.Name == broker.ScopedQueueName(q.Namespace, q.Name, clusterID)
 	desired.Paused = q.Spec.Paused
 	desired.Priorities = desiredPriorities(&q.Spec, desired.Priorities)
 	desired.RateLimit = desiredRateLimit(e.RateLimit)

@@ -11,6 +11,9 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker"
 )
 
+// testCluster is the ID of the tests' cluster.
+var testCluster = broker.ClusterID("test")
+
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func durationOf(d time.Duration) *v1alpha1.Duration {
@@ -37,11 +40,16 @@ func TestDesiredQueue(t *testing.T) {
 		"the defaults": {},
 		"another name on the broker": {
 			queue: func(q *v1alpha1.Queue) { q.Spec.Name = "post" },
-			want:  func(w *broker.QueueConfig) { w.Name = "post" },
+			want:  func(w *broker.QueueConfig) { w.Name, w.AdoptsUnowned = "post", false },
 		},
-		"a superseded owner": {
-			queue: func(q *v1alpha1.Queue) { q.Annotations = map[string]string{AnnotationSupersedes: "0"} },
-			want:  func(w *broker.QueueConfig) { w.ReplacesOwnerUID = "0" },
+		"the name that the status records": {
+			queue: func(q *v1alpha1.Queue) { q.Status.Name = "mail" },
+			want:  func(w *broker.QueueConfig) { w.Name, w.AdoptsUnowned = "mail", false },
+		},
+		"a broker of the namespace": {
+			queue:     func(q *v1alpha1.Queue) { q.Spec.Name = "post" },
+			effective: v1alpha1.QueueEffective{Broker: &v1alpha1.Broker{}},
+			want:      func(w *broker.QueueConfig) { w.Name = "post" },
 		},
 		"limits": {
 			queue: func(q *v1alpha1.Queue) {
@@ -91,12 +99,13 @@ func TestDesiredQueue(t *testing.T) {
 			if row.queue != nil {
 				row.queue(q)
 			}
-			want := broker.DefaultQueueConfig("mail")
-			want.Owner = broker.QueueOwner{UID: "1", Name: "ns/mail", CreationTime: noon}
+			want := broker.DefaultQueueConfig("ns_mail_" + testCluster)
+			want.Owner = broker.QueueOwner{UID: "1", Name: "ns/mail", Cluster: testCluster}
+			want.AdoptsUnowned = true // nobody else can choose the name
 			if row.want != nil {
 				row.want(&want)
 			}
-			got := DesiredQueue(q, &row.effective)
+			got := DesiredQueue(q, &row.effective, testCluster)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("queue (-want +got):\n%s", diff)
 			}

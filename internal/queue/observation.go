@@ -12,6 +12,8 @@ import (
 // Observation is everything that one reconciliation knows about a Queue.
 type Observation struct {
 	Queue *v1alpha1.Queue
+	// ClusterID identifies the cluster on brokers.
+	ClusterID string
 	// Effective is the configuration of the Queue after Policies and defaults.
 	Effective v1alpha1.QueueEffective
 	// Now is when the reconciliation started.
@@ -65,6 +67,11 @@ type BrokerAnswers struct {
 	// ProcessedDeadLetters is the number of dead letters that the requested operation
 	// processed; nil before it succeeds.
 	ProcessedDeadLetters *int64
+	// Conflict means that the queue belongs to another owner, whose existence is not known yet; nil
+	// without one.
+	Conflict *broker.OwnerConflictError
+	// GoneOwnerUID is the UID of the owner that was found to exist no longer.
+	GoneOwnerUID string
 	// Unreachable is why the broker gave no answer; nil if it answered.
 	Unreachable *core.Problem
 	// BrokerError is the error with which the broker refused an action.
@@ -85,6 +92,8 @@ type ActionResult struct {
 	Requeued int
 	// MoveProblem is why dead letters could not be moved.
 	MoveProblem *core.Problem
+	// OwnerExists is true if the API server has the owner of the queue.
+	OwnerExists bool
 	// Err is the answer of the broker, or of the connection to it.
 	Err error
 }
@@ -102,6 +111,8 @@ func (o *Observation) Apply(action Action, result ActionResult) {
 		o.IsFresh = true
 	case ActionEnsureQueue:
 		o.applyEnsured(result.EnsureResult)
+	case ActionLookUpOwner:
+		o.applyLookUp(result.OwnerExists)
 	case ActionRescueMessages:
 		o.Rescued, o.Stats = true, nil
 	case ActionRequeueDeadLetters:
@@ -129,9 +140,18 @@ func (o *Observation) applyEnsured(result broker.EnsureResult) {
 	}
 	o.EnsureResult = &result
 	o.History.Comparison = Comparison{
-		BrokerID: o.Connection.BrokerID, Desired: DesiredQueue(o.Queue, &o.Effective), Result: result,
+		BrokerID: o.Connection.BrokerID, Desired: DesiredQueue(o.Queue, &o.Effective, o.ClusterID), Result: result,
 		Expires: o.Now.Add(withJitter(o.SweepInterval, o.Jitter)),
 	}
+}
+
+func (o *Observation) applyLookUp(exists bool) {
+	if exists {
+		o.BrokerError = o.Conflict
+	} else {
+		o.GoneOwnerUID = o.Conflict.Owner.UID
+	}
+	o.Conflict = nil
 }
 
 // applyError interprets an error of the broker, or of the connection to it.
@@ -146,6 +166,9 @@ func (o *Observation) applyError(action Action, err error) {
 		o.Connection.Problem = &problem
 	case class == broker.ClassNotFound && action == ActionReadStats && o.EnsureResult == nil:
 		o.NotFound = true
+	case o.mayReplaceOwner(err):
+		o.Conflict = conflictIn(err)
+		o.History.Comparison = Comparison{}
 	case refused:
 		o.BrokerError = err
 		o.History.Comparison = Comparison{}
@@ -155,6 +178,20 @@ func (o *Observation) applyError(action Action, err error) {
 	if action != ActionRequeueDeadLetters && action != ActionPurgeDeadLetters {
 		o.Stats = nil // they may be those of another owner's queue
 	}
+}
+
+// mayReplaceOwner reports whether the error is a conflict with an owner that this cluster can look
+// up, and that has not been looked up yet.
+func (o *Observation) mayReplaceOwner(err error) bool {
+	conflict := conflictIn(err)
+	return conflict != nil && conflict.Owner.UID != o.GoneOwnerUID && conflict.Owner.SharesScope(BrokerQueueOwner(o.Queue, o.ClusterID))
+}
+
+// conflictIn returns the conflict that an error reports; nil if it reports none.
+func conflictIn(err error) *broker.OwnerConflictError {
+	conflict := (*broker.OwnerConflictError)(nil)
+	errors.As(err, &conflict)
+	return conflict
 }
 
 // connectionProblem returns the problem of an error that the connection reports by itself,

@@ -27,7 +27,7 @@ func conclude(o *Observation, blocked *core.Problem) Decision {
 	result := latestComparison(o)
 	status := before.DeepCopy()
 	status.ObservedGeneration = o.Queue.Generation
-	status.Name, status.Engine = BrokerQueueName(o.Queue), o.Connection.Engine
+	status.Name, status.Engine = BrokerQueueName(o.Queue, o.ClusterID), o.Connection.Engine
 	status.Effective = o.Effective.DeepCopy()
 	switch {
 	case result != nil:

@@ -112,6 +112,30 @@ func TestConditionsAsKstatusReadsThem(t *testing.T) {
 	}
 }
 
+func ownedBy(owner broker.QueueOwner) func(*Observation) {
+	return failedWith(fmt.Errorf("ensuring: %w", &broker.OwnerConflictError{Queue: "mail", Owner: owner}))
+}
+
+// inConflict are the conditions of a Queue whose queue belongs to another owner.
+var inConflict = map[string]string{
+	v1alpha1.ConditionConfigSynced: "False OwnedByOtherQueue", v1alpha1.ConditionConflict: "True OwnedByOtherQueue",
+	v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
+}
+
+// Those who read a Queue may not be allowed to read another namespace.
+func TestNothingOfAStatusRevealsAnotherNamespacesOwner(t *testing.T) {
+	for _, owner := range []broker.QueueOwner{
+		{UID: "foreign-uid", Name: "foreign-namespace/foreign-queue", Cluster: testCluster},
+		{UID: "foreign-uid", Name: "ns/foreign-queue", Cluster: "foreign-cluster"},
+		{Name: "foreign-namespace/foreign-queue", Cluster: testCluster},
+	} {
+		d := Decide(observed(ownedBy(owner)))
+		if text := fmt.Sprintf("%+v %+v", d.Status, d.Events); strings.Contains(text, "foreign") {
+			t.Errorf("%+v: %s", owner, text)
+		}
+	}
+}
+
 func TestConditions(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*Observation)
@@ -129,13 +153,25 @@ func TestConditions(t *testing.T) {
 			},
 			wantMessage: `Secret "broker" not found`,
 		},
-		"another Queue owns the queue": {
-			change: failedWith(fmt.Errorf("ensuring: %w", &broker.OwnerConflictError{Queue: "mail", Owner: broker.QueueOwner{UID: "0", Name: "ns/post"}})),
-			want: map[string]string{
-				v1alpha1.ConditionConfigSynced: "False OwnedByOtherQueue", v1alpha1.ConditionConflict: "True OwnedByOtherQueue",
-				v1alpha1.ConditionPolicyFullyEnforced: "Unknown Pending", v1alpha1.ConditionDeadLettersPresent: "Unknown Pending",
-			},
-			wantMessage: `yardmaster.dev/supersedes: "0"`,
+		"another Queue of the namespace owns the queue": {
+			change:      ownedBy(broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: testCluster}),
+			want:        inConflict,
+			wantMessage: "The queue mail on the broker belongs to Queue post; this Queue takes it over when that one is deleted",
+		},
+		"a Queue of another namespace owns the queue": {
+			change:      ownedBy(broker.QueueOwner{UID: "0", Name: "elsewhere/post", Cluster: testCluster}),
+			want:        inConflict,
+			wantMessage: "The queue mail on the broker belongs to a Queue of another namespace or cluster; create this Queue again with another name",
+		},
+		"a Queue of another cluster owns the queue": {
+			change:      ownedBy(broker.QueueOwner{UID: "0", Name: "ns/post", Cluster: "another"}),
+			want:        inConflict,
+			wantMessage: "The queue mail on the broker belongs to a Queue of another namespace or cluster; create this Queue again with another name",
+		},
+		"the queue belongs to no Queue": {
+			change:      ownedBy(broker.QueueOwner{}),
+			want:        inConflict,
+			wantMessage: "The queue mail exists on the operator's broker, and no Queue created it; create this Queue again with another name",
 		},
 		"the configuration is refused": {
 			change: failedWith(broker.Errorf(broker.ClassInvalid, "retention is Limits")),
@@ -343,7 +379,7 @@ func TestDriftIsReportedOnce(t *testing.T) {
 
 func TestCorrectedDriftOfAnEarlierComparisonIsOver(t *testing.T) {
 	o := observed(withDrift(true))
-	o.History.Comparison = Comparison{BrokerID: "nats", Desired: DesiredQueue(o.Queue, &o.Effective), Expires: noon.Add(time.Hour), Result: *o.EnsureResult}
+	o.History.Comparison = Comparison{BrokerID: "nats", Desired: DesiredQueue(o.Queue, &o.Effective, o.ClusterID), Expires: noon.Add(time.Hour), Result: *o.EnsureResult}
 	o.EnsureResult = nil
 	if d := Decide(o); d.Action != ActionNone || d.Events != nil || conditionStates(&d.Status)[v1alpha1.ConditionConfigSynced] != "True Synced" {
 		t.Errorf("%+v", d)

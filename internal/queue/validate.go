@@ -15,7 +15,7 @@ import (
 // Validate returns the errors of a spec that no rule of the CRD finds. It leaves out what a
 // Policy may complete, such as retry, because only the effective values can be checked.
 func Validate(q *v1alpha1.Queue) field.ErrorList {
-	desired := DesiredQueue(q, &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit})
+	desired := DesiredQueue(q, &v1alpha1.QueueEffective{RateLimit: q.Spec.RateLimit}, broker.ClusterID("any"))
 	if desired.Owner.UID == "" {
 		desired.Owner.UID = "unassigned" // the API server assigns it after admission
 	}

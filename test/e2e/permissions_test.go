@@ -165,9 +165,12 @@ func testWorkerPoolPermission(t *testing.T) {
 	wp := &v1alpha1.WorkerPool{ObjectMeta: tenantMeta("reader")}
 	setFixedReplicas(wp, 1, 1)
 	wp.Spec.Image, wp.Spec.Queues = busyboxImage, []v1alpha1.PoolQueue{{Name: "orders"}}
-	wp.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
-		Name: v1alpha1.WorkerContainer, Image: busyboxImage, Command: []string{"sh", "-c", `echo "read $STOLEN"; sleep 3600`}, Env: []corev1.EnvVar{secretAsVariable()},
-	}}}}
+	wp.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(65532))},
+		Containers: []corev1.Container{{
+			Name: v1alpha1.WorkerContainer, Image: busyboxImage, Command: []string{"sh", "-c", `echo "read $STOLEN"; sleep 3600`}, Env: []corev1.EnvVar{secretAsVariable()},
+		}},
+	}}
 	u.create(wp)
 	env.waitUntil("a worker has read the Secret", waitTimeout, func() bool {
 		var pods corev1.PodList
@@ -192,6 +195,7 @@ func testPolicyPermission(t *testing.T) {
 	u.create(p)
 	wp := &v1alpha1.WorkerPool{ObjectMeta: tenantMeta("limited")}
 	wp.Labels, wp.Spec.Image, wp.Spec.Queues = selected, busyboxImage, []v1alpha1.PoolQueue{{Name: "none"}}
+	setFixedReplicas(wp, 0, 1)
 	requireNoError(t, cluster.Create(t.Context(), wp))
 	deleteAtEnd(t, wp)
 	eventually(t, "the pool to be refused for its image", func() bool {

@@ -140,9 +140,10 @@ func createNamespace(ctx context.Context, name, profile string) error {
 	return nil
 }
 
-// deployOperator does what a user does to install or upgrade the operator.
-func deployOperator(ctx context.Context, namespaces string) error {
-	if err := runInRepository(ctx, "make", "deploy", "IMG="+operatorImage(), "NAMESPACES="+namespaces, "REPORT_NAMESPACES="+reportedNamespace); err != nil {
+// deployOperator does what a user does to install or upgrade the operator, with more variables of make.
+func deployOperator(ctx context.Context, namespaces string, variables ...string) error {
+	args := append([]string{"deploy", "IMG=" + operatorImage(), "NAMESPACES=" + namespaces, "REPORT_NAMESPACES=" + reportedNamespace}, variables...)
+	if err := runInRepository(ctx, "make", args...); err != nil {
 		return err
 	}
 	set := newKubectlCommand(ctx, append([]string{"-n", operatorNamespace, "set", "env", "deployment/" + operatorName}, shortThresholds...)...)

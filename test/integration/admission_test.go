@@ -264,8 +264,10 @@ func TestOperatorCanRestoreItsObjects(t *testing.T) {
 		object *unstructured.Unstructured
 		patch  string
 	}{
-		{unlabeled, restored}, {unlabeled, `{"spec": {"replicas": 0}}`},
-		{renamed, restored}, {renamed, `{"metadata": {"annotations": {"a": "b"}}}`},
+		{unlabeled, restored},
+		{unlabeled, `{"spec": {"replicas": 0}}`},
+		{renamed, restored},
+		{renamed, `{"metadata": {"annotations": {"a": "b"}}}`},
 	} {
 		if err := o.client.Patch(t.Context(), change.object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(change.patch)), client.DryRunAll); err != nil {
 			t.Errorf("patching %s with %s: %v", change.object.GetName(), change.patch, err)

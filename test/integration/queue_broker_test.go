@@ -105,26 +105,25 @@ func TestWrongCredentialsAreReportedAndCanBeCorrected(t *testing.T) {
 	e.waitUntilReady("mail")
 }
 
-func TestTheOlderOfTwoQueuesOwnsTheQueueOnTheBroker(t *testing.T) {
+func TestTheFirstOfTwoQueuesWithOneNameOwnsTheQueueOnTheBroker(t *testing.T) {
 	e := newQueueEnv(t)
 	e.createQueue("first", "name: mail, maxInFlight: 1")
 	e.waitUntilReady("first")
-	time.Sleep(time.Second) // creation times have a resolution of one second
 	e.createQueue("second", "name: mail, maxInFlight: 2, deletionPolicy: Purge, deadLetter: {onDelete: Purge}")
 	is := e.waitForCondition("second", v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOwnedByOtherQueue)
-	if !strings.Contains(is.Message, e.ns+"/first") {
+	if !strings.Contains(is.Message, "belongs to Queue first") {
 		t.Errorf("the message does not name the owner: %q", is.Message)
 	}
 	e.waitForCondition("second", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOwnedByOtherQueue)
 	if s := e.getQueue("second").Status; s.Ready != nil {
 		t.Errorf("the status has stats of another Queue's queue: %+v", s)
 	}
-	if got := e.consumerInfo("mail").Config.MaxAckPending; got != 1 {
-		t.Errorf("the younger Queue changed maxInFlight to %d", got)
+	if got := e.consumerInfo("first").Config.MaxAckPending; got != 1 {
+		t.Errorf("the second Queue changed maxInFlight to %d", got)
 	}
 
-	// The younger Queue must not purge the dead letters of the older.
-	e.addDeadLetters("mail", 2)
+	// The second Queue must not purge the dead letters of the first.
+	e.addDeadLetters("first", 2)
 	e.deleteQueue("second")
 	e.waitUntilDeleted("second")
 	eventually(t, "the dead letters in the status", func() bool {
@@ -132,14 +131,14 @@ func TestTheOlderOfTwoQueuesOwnsTheQueueOnTheBroker(t *testing.T) {
 		return dead != nil && *dead == 2
 	})
 
-	// Another Queue gets the queue once the older Queue has released it.
+	// Another Queue of the namespace gets the queue once the first Queue has released it.
 	e.createQueue("third", "name: mail, maxInFlight: 3")
 	e.waitForCondition("third", v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOwnedByOtherQueue)
 	e.patchQueue("first", `{"spec":{"deadLetter":{"onDelete":"Purge"}}}`)
 	e.deleteQueue("first")
 	e.waitUntilDeleted("first")
 	e.waitUntilReady("third")
-	if got := e.consumerInfo("mail").Config.MaxAckPending; got != 3 {
+	if got := e.consumerInfo("third").Config.MaxAckPending; got != 3 {
 		t.Errorf("maxInFlight is %d", got)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 	"github.com/yardmaster/yardmaster/internal/queue"
 )
@@ -58,6 +59,7 @@ func (e *queueEnv) abandonQueues() {
 func (e *queueEnv) createSecret(name string, data ...string) *corev1.Secret {
 	e.t.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.ns, Name: name}, StringData: map[string]string{}}
+	s.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
 	for i := 0; i < len(data); i += 2 {
 		s.StringData[data[i]] = data[i+1]
 	}
@@ -156,6 +158,27 @@ func (e *queueEnv) connectJetStream() jetstream.JetStream {
 	return js
 }
 
+// brokerName returns the name of a Queue on the broker: that in its status, or the default for one
+// that does not exist any more.
+func (e *queueEnv) brokerName(queue string) string {
+	e.t.Helper()
+	q := &v1alpha1.Queue{}
+	err := cluster.Get(e.t.Context(), client.ObjectKey{Namespace: e.ns, Name: queue}, q)
+	if client.IgnoreNotFound(err) != nil {
+		e.t.Fatal(err)
+	}
+	if q.Status.Name != "" {
+		return q.Status.Name
+	}
+	system := &corev1.Namespace{}
+	if err := cluster.Get(e.t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+		e.t.Fatal(err)
+	}
+	return broker.ScopedQueueName(e.ns, queue, broker.ClusterID(string(system.UID)))
+}
+
+func (e *queueEnv) streamName(queue string) string { return "yardmaster_" + e.brokerName(queue) }
+
 func (e *queueEnv) streamNames() []string {
 	e.t.Helper()
 	var all []string
@@ -172,7 +195,7 @@ func (e *queueEnv) streamNames() []string {
 
 func (e *queueEnv) consumerInfo(queue string) *jetstream.ConsumerInfo {
 	e.t.Helper()
-	c, err := e.connectJetStream().Consumer(e.t.Context(), "yardmaster_"+queue, "default")
+	c, err := e.connectJetStream().Consumer(e.t.Context(), e.streamName(queue), "default")
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -182,8 +205,9 @@ func (e *queueEnv) consumerInfo(queue string) *jetstream.ConsumerInfo {
 func (e *queueEnv) sendMessages(queue string, number int) {
 	e.t.Helper()
 	js := e.connectJetStream()
+	subject := "yardmaster." + e.brokerName(queue) + ".ready.default"
 	for range number {
-		if _, err := js.Publish(e.t.Context(), "yardmaster."+queue+".ready.default", []byte("work")); err != nil {
+		if _, err := js.Publish(e.t.Context(), subject, []byte("work")); err != nil {
 			e.t.Fatal(err)
 		}
 	}
@@ -193,8 +217,9 @@ func (e *queueEnv) sendMessages(queue string, number int) {
 func (e *queueEnv) addDeadLetters(queue string, number int) {
 	e.t.Helper()
 	js := e.connectJetStream()
+	subject := "yardmaster." + e.brokerName(queue) + ".dead.default"
 	for range number {
-		if _, err := js.Publish(e.t.Context(), "yardmaster."+queue+".dead.default", []byte("poison")); err != nil {
+		if _, err := js.Publish(e.t.Context(), subject, []byte("poison")); err != nil {
 			e.t.Fatal(err)
 		}
 	}
@@ -203,7 +228,7 @@ func (e *queueEnv) addDeadLetters(queue string, number int) {
 // processMessages takes and acknowledges messages.
 func (e *queueEnv) processMessages(queue string, number int) {
 	e.t.Helper()
-	c, err := e.connectJetStream().Consumer(e.t.Context(), "yardmaster_"+queue, "default")
+	c, err := e.connectJetStream().Consumer(e.t.Context(), e.streamName(queue), "default")
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -248,11 +273,11 @@ func TestAQueueIsCreatedAndUpdatedOnItsBroker(t *testing.T) {
 	e.createQueue("mail", "maxInFlight: 5, rateLimit: {limit: 10}")
 	e.waitUntilReady("mail")
 	e.waitForEvent("mail", v1alpha1.EventQueueCreated)
-	if got := e.streamNames(); !slices.Contains(got, "yardmaster_mail") || !slices.Contains(got, "yardmaster_mail_dead") {
+	if got := e.streamNames(); !slices.Contains(got, e.streamName("mail")) || !slices.Contains(got, e.streamName("mail")+"_dead") {
 		t.Errorf("the server has the streams %q", got)
 	}
 	q := e.getQueue("mail")
-	if q.Status.Engine != v1alpha1.EngineNATS || q.Status.Name != "mail" || q.Status.Effective.RateLimit.Limit != 10 {
+	if q.Status.Engine != v1alpha1.EngineNATS || q.Status.Name != e.brokerName("mail") || q.Status.Effective.RateLimit.Limit != 10 {
 		t.Errorf("the status is %+v", q.Status)
 	}
 	if by := q.Status.Enforcement["maxInFlight"]; by != v1alpha1.EnforcedByBroker {
@@ -337,7 +362,7 @@ func changeMaxAckPending(t *testing.T, e *queueEnv) {
 	t.Helper()
 	config := e.consumerInfo("mail").Config
 	config.MaxAckPending = 77
-	if _, err := e.connectJetStream().UpdateConsumer(t.Context(), "yardmaster_mail", config); err != nil {
+	if _, err := e.connectJetStream().UpdateConsumer(t.Context(), e.streamName("mail"), config); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -346,10 +371,10 @@ func TestDeletedStreamIsRecreated(t *testing.T) {
 	e := newQueueEnv(t)
 	e.createQueue("mail", "")
 	e.waitUntilReady("mail")
-	if err := e.connectJetStream().DeleteStream(t.Context(), "yardmaster_mail"); err != nil {
+	if err := e.connectJetStream().DeleteStream(t.Context(), e.streamName("mail")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the stream", func() bool { return slices.Contains(e.streamNames(), "yardmaster_mail") })
+	eventually(t, "the stream", func() bool { return slices.Contains(e.streamNames(), e.streamName("mail")) })
 }
 
 func TestDeadLettersPresentFollowsTheAlertThreshold(t *testing.T) {

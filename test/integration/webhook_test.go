@@ -156,8 +156,9 @@ func startRotation(t *testing.T) *rotationTest {
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Connect},
 		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"none.yardmaster.dev"}, APIVersions: []string{"v1"}, Resources: []string{"none"}},
 	}}
-	validates := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ns}}
-	mutates := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+	named := metav1.ObjectMeta{Name: ns, Annotations: map[string]string{"yardmaster.dev/secret-paths": "true"}}
+	validates := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named}
+	mutates := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: *named.DeepCopy()}
 	for _, name := range []string{"first.yardmaster.dev", "second.yardmaster.dev"} {
 		validates.Webhooks = append(validates.Webhooks, admissionregistrationv1.ValidatingWebhook{
 			Name: name, ClientConfig: client, Rules: rules,
@@ -228,12 +229,16 @@ func (env *rotationTest) readSecret() *corev1.Secret {
 func (env *rotationTest) readConfigurations() (*admissionregistrationv1.ValidatingWebhookConfiguration, *admissionregistrationv1.MutatingWebhookConfiguration) {
 	env.Helper()
 	validates, mutates := &admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}
-	for _, object := range []client.Object{validates, mutates} {
-		if err := cluster.Get(env.Context(), client.ObjectKey{Name: env.rotation.Webhooks}, object); err != nil {
-			env.Fatal(err)
-		}
-	}
+	env.read(validates)
+	env.read(mutates)
 	return validates, mutates
+}
+
+func (env *rotationTest) read(configuration client.Object) {
+	env.Helper()
+	if err := cluster.Get(env.Context(), client.ObjectKey{Name: env.rotation.Webhooks}, configuration); err != nil {
+		env.Fatal(err)
+	}
 }
 
 // patch applies a JSON patch.
@@ -274,4 +279,18 @@ func TestWebhookPathIsRestoredAfterSomeoneChangesIt(t *testing.T) {
 	eventually(t, "the operator to be ready without the deleted configuration", func() bool {
 		return env.ready(httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody)) == nil
 	})
+
+	// The manifests of a version with fixed paths are applied, while this operator still runs.
+	const fixed = "/validate-yardmaster-dev-v1alpha1-first"
+	env.read(validates)
+	env.patch(validates, `[{"op": "remove", "path": "/metadata/annotations"},
+		{"op": "replace", "path": "/webhooks/0/clientConfig/service/path", "value": "`+fixed+`"},
+		{"op": "remove", "path": "/webhooks/1/clientConfig/caBundle"}]`)
+	eventually(t, "the certificate authority to be restored", func() bool {
+		env.read(validates)
+		return len(validates.Webhooks[1].ClientConfig.CABundle) > 0
+	})
+	if got := pathOf(validates.Webhooks[0].ClientConfig); got != fixed {
+		t.Errorf("the operator changed the fixed path to %s", got)
+	}
 }

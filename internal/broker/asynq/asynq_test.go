@@ -76,7 +76,7 @@ func (b *testEnv) requireSuccess(err error) {
 
 func desiredQueue(changes ...func(*broker.QueueConfig)) broker.QueueConfig {
 	q := broker.DefaultQueueConfig("orders")
-	q.Owner = broker.QueueOwner{UID: "1", Name: "ns/orders", CreationTime: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	q.Owner = broker.QueueOwner{UID: "1", Name: "ns/orders", Cluster: "c"}
 	for _, change := range changes {
 		change(&q)
 	}
@@ -215,7 +215,7 @@ func TestEnsureQueue(t *testing.T) {
 		paused bool
 	}{
 		"a missing queue is created":          {func(*testEnv) {}, paused, broker.EnsureResult{Created: true}, true},
-		"a queue created by asynq is adopted": {func(b *testEnv) { b.enqueueTask("x") }, paused, broker.EnsureResult{Updated: true}, true},
+		"a queue created by asynq is adopted": {func(b *testEnv) { b.enqueueTask("x") }, func(q *broker.QueueConfig) { paused(q); q.AdoptsUnowned = true }, broker.EnsureResult{Updated: true}, true},
 		"a second call changes nothing":       {func(b *testEnv) { b.ensureQueue() }, func(*broker.QueueConfig) {}, broker.EnsureResult{}, false},
 		"a queue is paused":                   {func(b *testEnv) { b.ensureQueue() }, paused, broker.EnsureResult{Updated: true}, true},
 		"a pause by another client is ended": {
@@ -261,31 +261,40 @@ func TestEnsureQueue(t *testing.T) {
 	}
 }
 
-func TestOlderOwnerGetsQueue(t *testing.T) {
+func TestQueueHasOneOwner(t *testing.T) {
 	t.Parallel()
-	other := func(created time.Duration) func(*broker.QueueConfig) {
-		return func(q *broker.QueueConfig) {
-			q.Owner.UID, q.Owner.CreationTime = "2", q.Owner.CreationTime.Add(created)
-		}
+	other := func(q *broker.QueueConfig) { q.Owner.UID, q.Owner.Name = "2", "ns/other" }
+	foreign := func(q *broker.QueueConfig) {
+		q.Owner.UID, q.Owner.Name, q.AdoptsUnowned = "3", "elsewhere/orders", true
 	}
+	replacing := func(q *broker.QueueConfig) { other(q); q.ReplacesOwnerUID = "1" }
+	nothing := func(*testEnv) {}
+	release := func(b *testEnv) { b.requireSuccess(b.ReleaseOwnership(b.t.Context(), "orders", desiredQueue().Owner)) }
 	for name, row := range map[string]struct {
+		before func(*testEnv)
 		change func(*broker.QueueConfig)
 		want   broker.ErrorClass
 	}{
-		"an older owner gets the queue":                                {other(-time.Hour), ""},
-		"a younger owner does not":                                     {other(time.Hour), broker.ClassConflict},
-		"a younger owner that replaces a deleted owner gets the queue": {func(q *broker.QueueConfig) { other(time.Hour)(q); q.ReplacesOwnerUID = "1" }, ""},
+		"another owner does not get the queue":                    {nothing, other, broker.ClassConflict},
+		"an owner that replaces a removed one does":               {nothing, replacing, ""},
+		"a released queue goes to another owner in the namespace": {release, other, ""},
+		"a released queue does not go to another namespace's":     {release, foreign, broker.ClassConflict},
+		"an owner in another namespace replaces nothing":          {nothing, func(q *broker.QueueConfig) { foreign(q); q.ReplacesOwnerUID = "1" }, broker.ClassConflict},
+		"a queue that asynq lost still belongs to its owner":      {func(b *testEnv) { b.requireSuccess(b.inspector.DeleteQueue("orders", true)) }, other, broker.ClassConflict},
+		"its owner creates a queue that asynq lost again":         {func(b *testEnv) { b.requireSuccess(b.inspector.DeleteQueue("orders", true)) }, func(*broker.QueueConfig) {}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newTestEnv(t)
 			b.ensureQueue()
+			b.enqueueTask("x")
+			row.before(b)
 			q := desiredQueue(row.change)
 			_, err := b.EnsureQueue(t.Context(), q)
 			if err != nil && broker.ClassOf(err) != row.want || err == nil && row.want != "" {
 				t.Fatalf("%v", err)
 			}
-			loser := desiredQueue().Owner
+			loser := broker.QueueOwner{UID: "4", Name: "ns/loser", Cluster: "c"}
 			if row.want != "" {
 				loser = q.Owner
 			}
@@ -302,13 +311,22 @@ func TestOlderOwnerGetsQueue(t *testing.T) {
 	}
 }
 
-func TestAnyOwnerCanGetAReleasedQueue(t *testing.T) {
+// Any program may keep its queues on the same server.
+func TestAQueueOfAnotherProgramIsLeftAloneUnlessItMayBeAdopted(t *testing.T) {
 	t.Parallel()
 	b := newTestEnv(t)
-	b.ensureQueue()
 	b.enqueueTask("x")
-	b.requireSuccess(b.ReleaseOwnership(t.Context(), "orders", desiredQueue().Owner))
-	b.ensureQueue(func(q *broker.QueueConfig) { q.Owner.UID, q.Owner.CreationTime = "2", time.Now() })
+	owner := desiredQueue().Owner
+	if _, err := b.EnsureQueue(t.Context(), desiredQueue()); broker.ClassOf(err) != broker.ClassConflict {
+		t.Errorf("EnsureQueue: %v", err)
+	}
+	if err := b.RejectNewMessages(t.Context(), "orders", owner); broker.ClassOf(err) != broker.ClassNotFound {
+		t.Errorf("RejectNewMessages: %v", err)
+	}
+	if err := b.DeleteQueue(t.Context(), "orders", owner); broker.ClassOf(err) != broker.ClassConflict {
+		t.Errorf("DeleteQueue: %v", err)
+	}
+	b.ensureQueue(func(q *broker.QueueConfig) { q.AdoptsUnowned = true })
 	if f := b.readStats(); f.Ready != 1 {
 		t.Errorf("%+v", f)
 	}

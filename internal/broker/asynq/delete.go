@@ -16,7 +16,7 @@ import (
 func (e *Engine) RejectNewMessages(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	err := e.updateRecord(ctx, queue, func(record map[string]string, _ bool) (func(goredis.Pipeliner), error) {
 		if len(record) == 0 {
-			return nil, nil // it is not there
+			return nil, broker.Errorf(broker.ClassNotFound, "no Queue has created it")
 		}
 		return func(p goredis.Pipeliner) { p.HSet(ctx, recordKey(queue), fieldClosed, "true") }, broker.CheckOwner(queue, ownerFromRecord(record), owner)
 	})
@@ -26,7 +26,10 @@ func (e *Engine) RejectNewMessages(ctx context.Context, queue string, owner brok
 // ReleaseOwnership implements broker.Engine.
 func (e *Engine) ReleaseOwnership(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	err := e.updateRecord(ctx, queue, func(record map[string]string, _ bool) (func(goredis.Pipeliner), error) {
-		return func(p goredis.Pipeliner) { p.Del(ctx, recordKey(queue)) }, broker.CheckOwner(queue, ownerFromRecord(record), owner)
+		return func(p goredis.Pipeliner) {
+			p.HSet(ctx, recordKey(queue), ownerFields(owner.Released()))
+			p.HDel(ctx, recordKey(queue), fieldAppliedHash, fieldClosed)
+		}, broker.CheckOwner(queue, ownerFromRecord(record), owner)
 	})
 	return queueError("releasing", queue, err)
 }
@@ -50,10 +53,14 @@ func (e *Engine) DeleteQueue(ctx context.Context, queue string, owner broker.Que
 
 func (e *Engine) deleteQueue(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	record, err := e.client.HGetAll(ctx, recordKey(queue)).Result()
-	if err == nil {
-		err = broker.CheckOwner(queue, ownerFromRecord(record), owner)
-	}
 	if err != nil {
+		return err
+	}
+	known, err := e.client.SIsMember(ctx, queuesKey, queue).Result()
+	if err != nil || !known && len(record) == 0 {
+		return err
+	}
+	if err := broker.CheckOwner(queue, ownerFromRecord(record), owner); err != nil {
 		return err
 	}
 	closed := record[fieldClosed] != ""

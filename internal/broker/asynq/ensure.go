@@ -26,8 +26,10 @@ func (e *Engine) ensureQueue(ctx context.Context, q *broker.QueueConfig) (broker
 	}
 	n := &ensureOperation{queue: q, queueExists: known, configHash: broker.HashConfig(q.WithoutOwner())}
 	err = e.updateRecord(ctx, q.Name, func(record map[string]string, paused bool) (func(goredis.Pipeliner), error) {
-		if err := q.CheckOwnership(ownerFromRecord(record)); err != nil {
-			return nil, err
+		if known || len(record) > 0 {
+			if err := q.CheckOwnership(ownerFromRecord(record)); err != nil {
+				return nil, err
+			}
 		}
 		n.compareRecord(record, paused)
 		if n.isUnchanged(record, paused) {
@@ -69,12 +71,13 @@ func (n *ensureOperation) compareRecord(record map[string]string, paused bool) {
 
 // isUnchanged reports that nothing needs to be written.
 func (n *ensureOperation) isUnchanged(record map[string]string, paused bool) bool {
-	same := n.queueExists && record[fieldAppliedHash] == n.configHash && record[fieldOwnerUID] == n.queue.Owner.UID && record[fieldClosed] == ""
+	same := n.queueExists && record[fieldAppliedHash] == n.configHash && ownerFromRecord(record) == n.queue.Owner && record[fieldClosed] == ""
 	return same && (paused == n.queue.Paused || !n.applyChanges)
 }
 
 func (n *ensureOperation) writeRecord(ctx context.Context, p goredis.Pipeliner) {
-	p.HSet(ctx, recordKey(n.queue.Name), recordFields(n.queue.Owner, n.configHash))
+	p.HSet(ctx, recordKey(n.queue.Name), ownerFields(n.queue.Owner))
+	p.HSet(ctx, recordKey(n.queue.Name), fieldAppliedHash, n.configHash)
 	p.HDel(ctx, recordKey(n.queue.Name), fieldClosed)
 	// The Inspector of asynq does the same outside a transaction.
 	switch {

@@ -2,7 +2,6 @@ package asynq
 
 import (
 	"context"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -13,27 +12,19 @@ import (
 const (
 	fieldOwnerUID     = "owner-uid"
 	fieldOwnerName    = "owner-name"
-	fieldOwnerCreated = "owner-created"
+	fieldOwnerCluster = "owner-cluster"
 	// fieldAppliedHash is the fingerprint of what was last carried out.
 	fieldAppliedHash = "applied"
 	// fieldClosed: the queue is to be deleted once it is empty.
 	fieldClosed = "closed"
 )
 
-// ownerFromRecord returns the owner of a queue. Anyone may have written the record: an
-// unreadable creation time counts as now, so that the owner has precedence over no one.
 func ownerFromRecord(record map[string]string) broker.QueueOwner {
-	created, err := time.Parse(time.RFC3339Nano, record[fieldOwnerCreated])
-	if err != nil {
-		created = time.Now()
-	}
-	return broker.QueueOwner{UID: record[fieldOwnerUID], Name: record[fieldOwnerName], CreationTime: created}
+	return broker.QueueOwner{UID: record[fieldOwnerUID], Name: record[fieldOwnerName], Cluster: record[fieldOwnerCluster]}
 }
 
-func recordFields(owner broker.QueueOwner, applied string) map[string]any {
-	return map[string]any{
-		fieldOwnerUID: owner.UID, fieldOwnerName: owner.Name, fieldOwnerCreated: owner.CreationTime.UTC().Format(time.RFC3339Nano), fieldAppliedHash: applied,
-	}
+func ownerFields(owner broker.QueueOwner) map[string]any {
+	return map[string]any{fieldOwnerUID: owner.UID, fieldOwnerName: owner.Name, fieldOwnerCluster: owner.Cluster}
 }
 
 // updateRecord writes in one transaction, and repeats it if the record changes meanwhile.

@@ -15,7 +15,7 @@ import (
 const (
 	metaOwner        = "yardmaster.dev/owner"
 	metaOwnerUID     = "yardmaster.dev/owner-uid"
-	metaOwnerCreated = "yardmaster.dev/owner-created"
+	metaOwnerCluster = "yardmaster.dev/owner-cluster"
 	// metaApplied is the hash of the configuration that was last applied. A setting that
 	// differs while the hash matches is drift.
 	metaApplied = "yardmaster.dev/applied"
@@ -113,21 +113,23 @@ func (w *desiredQueue) newDeadStreamConfig() jetstream.StreamConfig {
 }
 
 func (w *desiredQueue) ownerMetadata(found map[string]string, applied string) map[string]string {
-	all := map[string]string{}
-	maps.Copy(all, found)
-	all[metaOwner], all[metaOwnerUID] = w.Owner.Name, w.Owner.UID
-	all[metaOwnerCreated] = w.Owner.CreationTime.UTC().Format(time.RFC3339Nano)
+	all := withOwner(found, w.Owner)
 	if applied != "" {
 		all[metaApplied] = applied
 	}
 	return all
 }
 
-// ownerFromMetadata returns the owner of a stream; without a UID it has none.
+// withOwner returns a copy of the metadata of a stream with this owner.
+func withOwner(metadata map[string]string, owner broker.QueueOwner) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, metadata)
+	all[metaOwner], all[metaOwnerUID], all[metaOwnerCluster] = owner.Name, owner.UID, owner.Cluster
+	return all
+}
+
 func ownerFromMetadata(metadata map[string]string) broker.QueueOwner {
-	// An unreadable creation time counts as the oldest, so that the owner keeps the queue.
-	created, _ := time.Parse(time.RFC3339Nano, metadata[metaOwnerCreated])
-	return broker.QueueOwner{UID: metadata[metaOwnerUID], Name: metadata[metaOwner], CreationTime: created}
+	return broker.QueueOwner{UID: metadata[metaOwnerUID], Name: metadata[metaOwner], Cluster: metadata[metaOwnerCluster]}
 }
 
 // consumerConfigs returns the found consumers of the priorities with the desired settings.

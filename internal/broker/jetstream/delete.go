@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"maps"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -23,23 +22,17 @@ func (e *Engine) RejectNewMessages(ctx context.Context, queue string, owner brok
 // ReleaseOwnership implements broker.Engine.
 func (e *Engine) ReleaseOwnership(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	return e.updateOwnedStream(ctx, "releasing", queue, owner, func(c *jetstream.StreamConfig) {
-		c.Metadata = maps.Clone(c.Metadata)
-		for _, key := range []string{metaOwner, metaOwnerUID, metaOwnerCreated, metaApplied} {
-			delete(c.Metadata, key)
-		}
+		c.Metadata = withOwner(c.Metadata, owner.Released())
+		delete(c.Metadata, metaApplied)
 	})
 }
 
-// updateOwnedStream updates the stream of a queue that belongs to owner. A missing queue
-// needs no update.
+// updateOwnedStream updates the stream of a queue that belongs to owner.
 func (e *Engine) updateOwnedStream(
 	ctx context.Context, doing, queue string, owner broker.QueueOwner, change func(*jetstream.StreamConfig),
 ) error {
 	err := func() error {
 		stream, err := e.js.Stream(ctx, streamName(queue))
-		if isNotFound(err) {
-			return nil
-		}
 		if err != nil {
 			return err
 		}
@@ -59,10 +52,13 @@ func (e *Engine) updateOwnedStream(
 func (e *Engine) DeleteQueue(ctx context.Context, queue string, owner broker.QueueOwner) error {
 	err := func() error {
 		stream, err := e.js.Stream(ctx, streamName(queue))
+		if isNotFound(err) {
+			return nil
+		}
 		if err == nil {
 			err = broker.CheckOwner(queue, ownerFromMetadata(stream.CachedInfo().Config.Metadata), owner)
 		}
-		if err != nil && !isNotFound(err) {
+		if err != nil {
 			return err
 		}
 		if err := e.js.DeleteKeyValue(ctx, bucketName(queue)); err != nil && !isNotFound(err) {

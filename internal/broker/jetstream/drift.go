@@ -34,7 +34,6 @@ func streamDrift(want, found *jetstream.StreamConfig) []broker.SettingDifference
 	c.compareSetting("allow_msg_schedules", want.AllowMsgSchedules, found.AllowMsgSchedules)
 	c.compareSetting("allow_direct", want.AllowDirect, found.AllowDirect)
 	c.compareSetting("republish", formatRePublish(want.RePublish), formatRePublish(found.RePublish))
-	c.compareSetting("owner", ownerFromMetadata(want.Metadata), ownerFromMetadata(found.Metadata))
 	return c.differences
 }
 

@@ -16,10 +16,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/broker/jetstream/natstest"
 )
 
-// creationTime is when the tests' Queues were created.
-var creationTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
-var aliceOwner = broker.QueueOwner{UID: "1", Name: "ns/alice", CreationTime: creationTime}
+var aliceOwner = broker.QueueOwner{UID: "1", Name: "ns/alice", Cluster: "c"}
 
 // ordersQueue is a queue that belongs to alice.
 func ordersQueue(changes ...func(*broker.QueueConfig)) broker.QueueConfig {
@@ -296,46 +293,90 @@ func TestMissingObjectIsCreatedAgain(t *testing.T) {
 }
 
 func TestQueueHasOneOwner(t *testing.T) {
-	older := broker.QueueOwner{UID: "0", Name: "ns/older", CreationTime: creationTime.Add(-time.Hour)}
-	younger := broker.QueueOwner{UID: "2", Name: "ns/younger", CreationTime: creationTime.Add(time.Hour)}
+	bob := broker.QueueOwner{UID: "2", Name: "ns/bob", Cluster: "c"}
+	mallory := broker.QueueOwner{UID: "3", Name: "other/mallory", Cluster: "c"}
 	by := func(owner broker.QueueOwner) broker.QueueConfig {
 		return ordersQueue(func(q *broker.QueueConfig) { q.Owner = owner })
 	}
-
 	e := startEngine(t)
-	ensureQueue(t, e, by(aliceOwner))
-
-	_, err := e.EnsureQueue(t.Context(), by(younger))
-	conflict := (*broker.OwnerConflictError)(nil)
-	if !errors.As(err, &conflict) || conflict.Owner != aliceOwner || broker.ClassOf(err) != broker.ClassConflict {
-		t.Fatalf("the younger owner got %v", err)
-	}
-	for name, call := range map[string]func(context.Context, string, broker.QueueOwner) error{
-		"RejectNewMessages": e.RejectNewMessages, "ReleaseOwnership": e.ReleaseOwnership, "DeleteQueue": e.DeleteQueue,
-	} {
-		if err := call(t.Context(), "orders", younger); broker.ClassOf(err) != broker.ClassConflict {
-			t.Errorf("%s by the younger owner: %v", name, err)
+	requireConflict := func(err error, found broker.QueueOwner) {
+		t.Helper()
+		conflict := (*broker.OwnerConflictError)(nil)
+		if !errors.As(err, &conflict) || conflict.Owner != found || broker.ClassOf(err) != broker.ClassConflict {
+			t.Fatalf("got %v, want a conflict with %+v", err, found)
 		}
 	}
-	replacing := by(younger)
+	calls := map[string]func(context.Context, string, broker.QueueOwner) error{
+		"RejectNewMessages": e.RejectNewMessages, "ReleaseOwnership": e.ReleaseOwnership, "DeleteQueue": e.DeleteQueue,
+	}
+	ensureQueue(t, e, by(aliceOwner))
+	_, err := e.EnsureQueue(t.Context(), by(bob))
+	requireConflict(err, aliceOwner)
+	for _, call := range calls {
+		requireConflict(call(t.Context(), "orders", bob), aliceOwner)
+	}
+	replacing := by(bob)
 	replacing.ReplacesOwnerUID = aliceOwner.UID
 	ensureQueue(t, e, replacing) // alice is known to be deleted
-	ensureQueue(t, e, by(older)) // the older owner gets the queue in any order
-	if _, err := e.EnsureQueue(t.Context(), by(aliceOwner)); broker.ClassOf(err) != broker.ClassConflict {
-		t.Errorf("alice got %v", err)
-	}
-	if err := e.ReleaseOwnership(t.Context(), "orders", older); err != nil {
+	_, err = e.EnsureQueue(t.Context(), by(aliceOwner))
+	requireConflict(err, bob)
+
+	if err := e.ReleaseOwnership(t.Context(), "orders", bob); err != nil {
 		t.Fatal(err)
 	}
-	ensureQueue(t, e, by(younger)) // the queue has no owner
-	if err := e.DeleteQueue(t.Context(), "orders", younger); err != nil {
+	adopting := by(mallory)
+	adopting.AdoptsUnowned = true
+	_, err = e.EnsureQueue(t.Context(), adopting)
+	requireConflict(err, bob.Released())
+	for _, call := range calls {
+		requireConflict(call(t.Context(), "orders", mallory), bob.Released())
+	}
+	ensureQueue(t, e, by(aliceOwner)) // in the namespace that released the queue
+	if err := e.DeleteQueue(t.Context(), "orders", aliceOwner); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := e.Stats(t.Context(), "orders"); broker.ClassOf(err) != broker.ClassNotFound {
 		t.Errorf("the queue still exists: %v", err)
 	}
-	if err := e.DeleteQueue(t.Context(), "orders", younger); err != nil {
+	if err := e.DeleteQueue(t.Context(), "orders", aliceOwner); err != nil {
 		t.Errorf("deleting a deleted queue: %v", err)
+	}
+}
+
+func TestAStreamWithoutAnOwnerIsLeftAloneUnlessItMayBeAdopted(t *testing.T) {
+	e := startEngine(t)
+	config := jetstream.StreamConfig{Name: "yardmaster_orders", Subjects: []string{"yardmaster.orders.ready.default"}, Retention: jetstream.WorkQueuePolicy}
+	if _, err := e.js.CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"EnsureQueue":       func() error { _, err := e.EnsureQueue(t.Context(), ordersQueue()); return err }(),
+		"RejectNewMessages": e.RejectNewMessages(t.Context(), "orders", aliceOwner),
+		"ReleaseOwnership":  e.ReleaseOwnership(t.Context(), "orders", aliceOwner),
+		"DeleteQueue":       e.DeleteQueue(t.Context(), "orders", aliceOwner),
+	} {
+		if broker.ClassOf(err) != broker.ClassConflict {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ensureQueue(t, e, ordersQueue(func(q *broker.QueueConfig) { q.AdoptsUnowned = true }))
+}
+
+// Under drift policy Warn, the record of an owner would otherwise be drift, and stay as it is.
+func TestAnUpgradeRecordsTheClusterOfTheOwner(t *testing.T) {
+	e := startEngine(t)
+	q := ordersQueue(func(q *broker.QueueConfig) { q.Drift = broker.DriftWarn })
+	before := q
+	before.Owner.Cluster = ""
+	ensureQueue(t, e, before)
+	if result := ensureQueue(t, e, q); !result.Updated || len(result.Drift) > 0 {
+		t.Errorf("%+v", result)
+	}
+	if got := ownerFromMetadata(streamConfigOf(t, e, "yardmaster_orders").Metadata); got != aliceOwner {
+		t.Errorf("the owner is %+v", got)
+	}
+	if again := ensureQueue(t, e, q); again.Updated {
+		t.Errorf("updated again: %+v", again)
 	}
 }
 
@@ -344,7 +385,7 @@ func TestStreamWithAnotherRetentionIsRefused(t *testing.T) {
 	if _, err := e.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "yardmaster_orders", Subjects: []string{"x"}}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := e.EnsureQueue(t.Context(), ordersQueue())
+	_, err := e.EnsureQueue(t.Context(), ordersQueue(func(q *broker.QueueConfig) { q.AdoptsUnowned = true }))
 	if broker.ClassOf(err) != broker.ClassInvalid || !strings.Contains(fmt.Sprint(err), "its retention is Limits, must be WorkQueue") {
 		t.Errorf("got %v", err)
 	}

@@ -39,7 +39,8 @@ func (n *ensureOperation) run(ctx context.Context) error {
 	}
 	config := stream.CachedInfo().Config
 	fingerprint := n.configHash()
-	n.result.Updated = config.Metadata[metaApplied] != fingerprint && !n.result.Created
+	isApplied := config.Metadata[metaApplied] == fingerprint && ownerFromMetadata(config.Metadata) == n.Owner
+	n.result.Updated = !isApplied && !n.result.Created
 	n.applyChanges = n.result.Created || n.result.Updated || n.Drift == broker.DriftCorrect
 	n.result.Enforcement = n.enforcement(n.QueueConfig, n.allowSchedules)
 
@@ -53,7 +54,7 @@ func (n *ensureOperation) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if config.Metadata[metaApplied] != fingerprint {
+	if !isApplied {
 		// The hash is stored last: an interrupted call is repeated, and its remainder is not
 		// drift.
 		if _, err := n.js.UpdateStream(ctx, n.streamConfig(config, fingerprint)); err != nil {
@@ -84,12 +85,15 @@ func (n *ensureOperation) getOrCreateStream(ctx context.Context) (jetstream.Stre
 		return nil, err
 	}
 	config := stream.CachedInfo().Config
+	if err := n.CheckOwnership(ownerFromMetadata(config.Metadata)); err != nil {
+		return nil, err // its settings are another owner's
+	}
 	if config.Retention != jetstream.WorkQueuePolicy {
 		return nil, immutableSettingError("the stream "+config.Name, "retention", jetstream.WorkQueuePolicy, config.Retention)
 	}
 	// The server cannot disable schedules once a stream has them.
 	n.allowSchedules = n.allowSchedules || config.AllowMsgSchedules
-	return stream, n.CheckOwnership(ownerFromMetadata(config.Metadata))
+	return stream, nil
 }
 
 // reportDrift adds differences to the result. It reports whether they have to be corrected.

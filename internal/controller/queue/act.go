@@ -15,7 +15,7 @@ import (
 // act executes what follows the stored status: it removes the finalizer or a processed request,
 // and waits for the next message of an idle queue.
 func (r *Reconciler) act(ctx context.Context, q *v1alpha1.Queue, o *queue.Observation, d *queue.Decision) error {
-	conn := r.connOf(o)
+	conn, name := r.connOf(o), queue.BrokerQueueName(q, o.ClusterID)
 	if d.RemoveFinalizer {
 		err := r.patchMetadata(ctx, q, "removing the finalizer", func(object client.Object) {
 			controllerutil.RemoveFinalizer(object, v1alpha1.QueueFinalizer)
@@ -23,7 +23,7 @@ func (r *Reconciler) act(ctx context.Context, q *v1alpha1.Queue, o *queue.Observ
 		if err != nil {
 			return err
 		}
-		conn.ForgetQueue(queue.BrokerQueueName(q))
+		conn.ForgetQueue(name)
 	}
 	if d.RemoveDeadLetterRequest {
 		// A request that stays is processed again.
@@ -38,7 +38,7 @@ func (r *Reconciler) act(ctx context.Context, q *v1alpha1.Queue, o *queue.Observ
 		r.emit(q, *d.CompletionEvent)
 	}
 	if d.AwaitMessage {
-		conn.NotifyWhenReady(queue.BrokerQueueName(q)) //nolint:contextcheck // it outlives the reconciliation
+		conn.NotifyWhenReady(name) //nolint:contextcheck // it outlives the reconciliation
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,8 +55,11 @@ func (r *Reconciler) execute(ctx context.Context, o *queue.Observation, d *queue
 		})
 	case queue.ActionAssertFresh:
 		return queue.ActionResult{}, kube.AssertFresh(ctx, r.Live, r.Client, o.Queue)
+	case queue.ActionLookUpOwner:
+		exists, err := r.ownerExists(ctx, o)
+		return queue.ActionResult{OwnerExists: exists}, err
 	}
-	conn := r.connOf(o)
+	conn, name := r.connOf(o), queue.BrokerQueueName(o.Queue, o.ClusterID)
 	engine, err := engineOf(conn, o)
 	if err != nil {
 		return queue.ActionResult{Err: err}, nil
@@ -65,7 +69,7 @@ func (r *Reconciler) execute(ctx context.Context, o *queue.Observation, d *queue
 	case d.Action == queue.ActionMoveDeadLetters:
 		result, err = r.moveDeadLetters(ctx, engine, o)
 	case d.Action == queue.ActionReadStats && o.Queue.DeletionTimestamp.IsZero():
-		result.Stats, result.Err = conn.Stats(ctx, queue.BrokerQueueName(o.Queue), d.MaxStatsAge)
+		result.Stats, result.Err = conn.Stats(ctx, name, d.MaxStatsAge)
 	default:
 		result = executeOnBroker(ctx, engine, o, d.Action)
 	}
@@ -79,17 +83,19 @@ func (r *Reconciler) moveDeadLetters(ctx context.Context, engine broker.Engine, 
 	if err != nil || problem != nil {
 		return queue.ActionResult{MoveProblem: problem}, err
 	}
-	_, err = engine.DeadLetters(queue.BrokerQueueName(o.Queue)).Move(ctx, target, moveBatchSize)
+	_, err = engine.DeadLetters(queue.BrokerQueueName(o.Queue, o.ClusterID)).Move(ctx, target, moveBatchSize)
 	return queue.ActionResult{Err: err}, nil
 }
 
 func executeOnBroker(ctx context.Context, engine broker.Engine, o *queue.Observation, action queue.Action) (result queue.ActionResult) {
-	name, owner := queue.BrokerQueueName(o.Queue), queue.BrokerQueueOwner(o.Queue)
+	name, owner := queue.BrokerQueueName(o.Queue, o.ClusterID), queue.BrokerQueueOwner(o.Queue, o.ClusterID)
 	switch action { //exhaustive:enforce
 	case queue.ActionReadStats:
 		result.Stats, result.Err = engine.Stats(ctx, name)
 	case queue.ActionEnsureQueue:
-		result.EnsureResult, result.Err = engine.EnsureQueue(ctx, queue.DesiredQueue(o.Queue, &o.Effective))
+		desired := queue.DesiredQueue(o.Queue, &o.Effective, o.ClusterID)
+		desired.ReplacesOwnerUID = o.GoneOwnerUID
+		result.EnsureResult, result.Err = engine.EnsureQueue(ctx, desired)
 		if result.EnsureResult.Corrected {
 			driftCorrections.Inc()
 		}
@@ -107,7 +113,16 @@ func executeOnBroker(ctx context.Context, engine broker.Engine, o *queue.Observa
 		result.Err = engine.ReleaseOwnership(ctx, name, owner)
 	case queue.ActionDeleteQueue:
 		result.Err = engine.DeleteQueue(ctx, name, owner)
-	case queue.ActionNone, queue.ActionAddFinalizer, queue.ActionAssertFresh, queue.ActionMoveDeadLetters:
+	case queue.ActionNone, queue.ActionAddFinalizer, queue.ActionAssertFresh, queue.ActionLookUpOwner, queue.ActionMoveDeadLetters:
 	}
 	return result
+}
+
+// ownerExists reports whether the API server has the owner of the queue, which is in the namespace
+// of the Queue.
+func (r *Reconciler) ownerExists(ctx context.Context, o *queue.Observation) (bool, error) {
+	owner := o.Conflict.Owner
+	_, name, _ := strings.Cut(owner.Name, "/")
+	found, err := kube.GetIfExists(ctx, r.Live, o.Queue.Namespace, name, &v1alpha1.Queue{})
+	return found != nil && string(found.UID) == owner.UID, err
 }

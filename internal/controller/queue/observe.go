@@ -27,14 +27,18 @@ func (r *Reconciler) observe(ctx context.Context, q *v1alpha1.Queue) (queue.Obse
 	if err != nil {
 		return queue.Observation{}, err
 	}
+	clusterID, err := r.clusterID.Get(ctx, r.Live)
+	if err != nil {
+		return queue.Observation{}, err
+	}
 	o := queue.Observation{
-		Queue: q, Effective: *effective, Now: r.Clock.Now(), SweepInterval: r.options.SweepInterval,
+		Queue: q, ClusterID: clusterID, Effective: *effective, Now: r.Clock.Now(), SweepInterval: r.options.SweepInterval,
 		Jitter: rand.Float64(), //nolint:gosec // no secret depends on it
 	}
 	conn := r.connOf(&o)
 	// Notifications must find the Queue before the connection is checked, or one could be lost.
 	r.tracked.Update(q, func(t *trackedQueue) {
-		t.broker, t.name = conn.Key, queue.BrokerQueueName(q)
+		t.broker, t.name = conn.Key, queue.BrokerQueueName(q, clusterID)
 		o.History = t.history
 	})
 	o.Connection = observeConnection(conn, &o)
@@ -146,5 +150,5 @@ func (r *Reconciler) moveTarget(ctx context.Context, o *queue.Observation) (stri
 	if r.brokers.Conn(target.Namespace, effective.Broker).Key != r.connOf(o).Key {
 		return "", queue.MoveProblem(key.Name, "is on another broker"), nil
 	}
-	return queue.BrokerQueueName(target), queue.MoveTargetProblem(target), nil
+	return target.Status.Name, queue.MoveTargetProblem(target), nil
 }

@@ -54,6 +54,7 @@ type Reconciler struct {
 	routineEvents *rate.Limiter
 	writeCache    *kube.WriteCache[*v1alpha1.Queue]
 	tracked       *kube.Store[trackedQueue]
+	clusterID     kube.ClusterID
 }
 
 // trackedQueue is what the controller remembers of a Queue.

@@ -92,6 +92,9 @@ func (r *Reconciler) findQueues(ctx context.Context, observed *observation) (*ob
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading Queue %s: %w", ref.Name, err)
 		}
+		if problem := pool.QueueProblem(i, q); problem != nil {
+			return nil, problem, nil
+		}
 		selected, _ := policy.SelectPolicies(observed.namespacePolicies, q.Labels) // the Queue's controller reports invalid selectors
 		effective := policy.EffectiveQueue(q, selected)
 		conn := r.brokers.Conn(wp.Namespace, effective.Broker)
@@ -103,7 +106,7 @@ func (r *Reconciler) findQueues(ctx context.Context, observed *observation) (*ob
 			}, nil
 		}
 		found.conn = conn
-		found.all = append(found.all, observedQueue{q, queue.DesiredQueue(q, effective), max(ref.Weight, 1)})
+		found.all = append(found.all, observedQueue{q, queue.DesiredQueue(q, effective, ""), max(ref.Weight, 1)})
 	}
 	return found, nil, nil
 }

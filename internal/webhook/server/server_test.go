@@ -202,7 +202,9 @@ func TestIdlePeersDoNotExcludeTheAPIServer(t *testing.T) {
 }
 
 func TestSlowPeersAreDisconnected(t *testing.T) {
-	env := startServer(t, func(_ *Options, l *limits) { l.header, l.body = 200*time.Millisecond, 400*time.Millisecond })
+	env := startServer(t, func(_ *Options, l *limits) {
+		l.header, l.body, l.review = 200*time.Millisecond, 400*time.Millisecond, 400*time.Millisecond
+	})
 	for title, sent := range map[string]string{
 		"a peer that sends nothing":         "",
 		"a peer that sends half a header":   "POST /" + segment + poolsPath + " HTTP/1.1\r\nHost: x\r\n",

@@ -31,7 +31,9 @@ func (env Environment) CreateNamespace(ctx context.Context, c client.Client, url
 	if err := client.IgnoreAlreadyExists(c.Create(ctx, ns)); err != nil {
 		return err
 	}
-	return c.Create(ctx, &corev1.Secret{ObjectMeta: env.ObjectMeta(brokerSecret), StringData: map[string]string{"url": url}})
+	secret := &corev1.Secret{ObjectMeta: env.ObjectMeta(brokerSecret), StringData: map[string]string{"url": url}}
+	metav1.SetMetaDataLabel(&secret.ObjectMeta, v1alpha1.LabelBroker, "true")
+	return c.Create(ctx, secret)
 }
 
 // StartBroker starts a NATS server and creates the objects of the environment with its URL. Call
@@ -63,7 +65,7 @@ func (env Environment) ObjectMeta(name string) metav1.ObjectMeta {
 func (env Environment) NewQueue(name string) *v1alpha1.Queue {
 	broker := &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
 	broker.URLSecretRef.Name = brokerSecret
-	return &v1alpha1.Queue{ObjectMeta: env.ObjectMeta(name), Spec: v1alpha1.QueueSpec{Broker: broker}}
+	return &v1alpha1.Queue{ObjectMeta: env.ObjectMeta(name), Spec: v1alpha1.QueueSpec{Broker: broker, Name: name}}
 }
 
 // NewWorkerPool returns a WorkerPool for the queue of the same name. It scales to zero when

@@ -52,6 +52,7 @@ func TestDeletionPoliciesHoldWhileTwoOperatorsAreKilledEverySecond(t *testing.T)
 	s := natstest.Start(t)
 	t.Cleanup(func() { _ = cluster.Delete(context.Background(), ns) })
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "broker"}, StringData: map[string]string{"url": s.ClientURL()}}
+	secret.Labels = map[string]string{v1alpha1.LabelBroker: "true"}
 	if err := cluster.Create(ctx, secret); err != nil {
 		t.Fatal(err)
 	}
@@ -123,6 +124,7 @@ func checkStreams(t *testing.T, js jetstream.JetStream) {
 func declare(ctx context.Context, t *testing.T, cluster client.Client, ns, name, policy string) {
 	t.Helper()
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+	q.Spec.Name = name
 	q.Spec.Broker = &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
 	q.Spec.Broker.URLSecretRef.Name = "broker"
 	q.Spec.DeletionPolicy = v1alpha1.DeletionPolicy(policy)

@@ -1,0 +1,115 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/testbuilder"
+	"github.com/yardmaster/yardmaster/test/permissions"
+)
+
+// Each controller is deployed alone after the others, so this also tests that `make deploy` removes the
+// permissions of the controller before it.
+func testSingleControllers(t *testing.T) {
+	page, err := permissions.ReadPage(filepath.Join(repositoryRoot, "docs", "reference", "permissions.md"))
+	requireNoError(t, err)
+	t.Cleanup(func() {
+		if err := errors.Join(deployOperator(context.Background(), watchedNamespaces), waitForOperator(context.Background())); err != nil {
+			t.Error(err)
+		}
+	})
+	for controller, work := range map[string]func(*testing.T){
+		"sequentialjob": workOfSequentialJobs, "queue": workOfQueues, "policy": workOfPolicies,
+		"workerpool": workOfWorkerPools, "agenticsession": workOfAgenticSessions,
+	} {
+		t.Run(controller, func(t *testing.T) {
+			requireNoError(t, deployOperator(t.Context(), watchedNamespaces, "CONTROLLERS="+controller))
+			requireNoError(t, waitForOperator(t.Context()))
+			want := permissions.Union(
+				page.Columns(permissions.WatchedNamespaces, controller),
+				page.Columns(permissions.AllNamespaces, "metrics", "certificates", controller),
+			)
+			var granted []string
+			eventually(t, "the permissions of other controllers to be removed", func() bool {
+				granted = operatorPermissions(t, tenantNamespace)
+				return len(granted) <= len(want)
+			})
+			if diff := cmp.Diff(want, granted); diff != "" {
+				t.Errorf("permissions (-want, +got):\n%s", diff)
+			}
+			work(t)
+			logs, err := clientset.CoreV1().Pods(operatorNamespace).GetLogs(leaderPod(t).Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
+			requireNoError(t, err)
+			for line := range strings.Lines(string(logs)) {
+				if strings.Contains(line, "forbidden") {
+					t.Errorf("a permission is missing: %s", line)
+				}
+			}
+		})
+	}
+}
+
+func workOfSequentialJobs(t *testing.T) {
+	createSequenceIn(t, tenantNamespace, testbuilder.SequentialJob("alone", "").Step("a", shellScript("true")).Obj()).waitForPhase(v1alpha1.PhaseCompleted)
+}
+
+func workOfAgenticSessions(t *testing.T) {
+	s := createSessionIn(t, tenantNamespace, "alone", interactiveRunner, "", func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.Interactive = true
+		setPersistentWorkspace(spec)
+	})
+	s.waitForPhase(v1alpha1.SessionRunning)
+}
+
+func workOfQueues(t *testing.T) {
+	q := &v1alpha1.Queue{ObjectMeta: tenantMeta("alone")}
+	q.Spec.Broker = &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
+	q.Spec.Broker.URLSecretRef.Name = "missing"
+	createAndWait(t, q, func() []metav1.Condition { return q.Status.Conditions }, v1alpha1.ReasonSecretNotFound)
+}
+
+func workOfPolicies(t *testing.T) {
+	p := &v1alpha1.Policy{ObjectMeta: tenantMeta("alone")}
+	p.Spec.Defaults = &v1alpha1.PolicyDefaults{Broker: &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}}
+	p.Spec.Defaults.Broker.URLSecretRef.Name = "missing"
+	createAndWait(t, p, func() []metav1.Condition { return p.Status.Conditions }, v1alpha1.ReasonSecretNotFound)
+}
+
+// createAndWait waits until Ready has the reason.
+func createAndWait(t *testing.T, object client.Object, conditions func() []metav1.Condition, reason string) {
+	t.Helper()
+	requireNoError(t, cluster.Create(t.Context(), object))
+	deleteAtEnd(t, object)
+	eventually(t, object.GetName()+" to be reconciled", func() bool {
+		requireNoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object))
+		ready := meta.FindStatusCondition(conditions(), v1alpha1.ConditionReady)
+		return ready != nil && ready.Reason == reason
+	})
+}
+
+func workOfWorkerPools(t *testing.T) {
+	wp := &v1alpha1.WorkerPool{ObjectMeta: tenantMeta("alone")}
+	wp.Spec.Image, wp.Spec.Autoscaling = busyboxImage, &v1alpha1.Autoscaling{MinReplicas: 1, MaxReplicas: 1}
+	wp.Spec.Source = &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: "192.0.2.1:1"}}
+	requireNoError(t, cluster.Create(t.Context(), wp))
+	deleteAtEnd(t, wp)
+	eventually(t, "the pool's Deployment", func() bool {
+		var list appsv1.DeploymentList
+		requireNoError(t, cluster.List(t.Context(), &list, client.InNamespace(tenantNamespace)))
+		return slices.ContainsFunc(list.Items, func(d appsv1.Deployment) bool { return metav1.IsControlledBy(&d, wp) })
+	})
+}

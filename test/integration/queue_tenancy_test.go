@@ -1,0 +1,209 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/broker/redisclient/redistest"
+)
+
+// newNeighbor returns another namespace whose Queues use the same NATS server.
+func (e *queueEnv) newNeighbor() *queueEnv {
+	e.t.Helper()
+	other := &queueEnv{t: e.t, ns: namespace(e.t), Server: e.Server}
+	other.createSecret("broker", "url", "nats://"+e.Address())
+	e.t.Cleanup(other.abandonQueues)
+	return other
+}
+
+func (e *queueEnv) waitForConflict(name string) string {
+	e.t.Helper()
+	return e.waitForCondition(name, v1alpha1.ConditionConflict, metav1.ConditionTrue, v1alpha1.ReasonOwnedByOtherQueue).Message
+}
+
+func (e *queueEnv) waitForReadyMessages(name string, want int64) {
+	e.t.Helper()
+	eventually(e.t, fmt.Sprintf("%d messages in the status", want), func() bool {
+		ready := e.getQueue(name).Status.Ready
+		return ready != nil && *ready == want
+	})
+}
+
+// visibleText is everything that someone with read access to the namespace can see about its Queues.
+func (e *queueEnv) visibleText() string {
+	e.t.Helper()
+	var queues v1alpha1.QueueList
+	var events eventsv1.EventList
+	for _, list := range []client.ObjectList{&queues, &events} {
+		if err := cluster.List(e.t.Context(), list, client.InNamespace(e.ns)); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	return fmt.Sprintf("%+v %+v", queues.Items, events.Items)
+}
+
+func TestQueuesOfTwoNamespacesWithOneNameAreIndependent(t *testing.T) {
+	one := newQueueEnv(t)
+	other := one.newNeighbor()
+	one.createQueue("mail", "deletionPolicy: Purge")
+	other.createQueue("mail", "deletionPolicy: Purge")
+	one.waitUntilReady("mail")
+	other.waitUntilReady("mail")
+	one.sendMessages("mail", 2)
+	one.waitForReadyMessages("mail", 2)
+	other.deleteQueue("mail")
+	other.waitUntilDeleted("mail")
+	if !one.hasStream(one.streamName("mail")) || one.hasStream(other.streamName("mail")) {
+		t.Errorf("the server has the streams %q", one.streamNames())
+	}
+	one.deleteQueue("mail")
+	one.waitUntilDeleted("mail")
+}
+
+func TestAQueueCannotTakeOverTheQueueOfAnotherNamespace(t *testing.T) {
+	victim := newQueueEnv(t)
+	attacker := victim.newNeighbor()
+	// A Queue that is older than the victim's, on another broker until the victim has a queue.
+	attacker.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: missing}}", "older", "name: shared, deletionPolicy: Purge")
+	attacker.waitForCondition("older", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound)
+	victim.createQueue("mail", "name: shared")
+	victim.waitUntilReady("mail")
+	victim.sendMessages("mail", 2)
+	owner := victim.getQueue("mail")
+
+	attacker.patchQueue("older", `{"spec":{"broker":{"urlSecretRef":{"name":"broker"}}}}`)
+	attacker.waitForConflict("older")
+	attacker.createQueue("mail", "name: shared, deletionPolicy: Purge, deadLetter: {onDelete: Purge}")
+	attacker.waitForConflict("mail")
+	for _, name := range []string{"older", "mail"} {
+		attacker.patchQueue(name, fmt.Sprintf(`{"metadata":{"annotations":{"yardmaster.dev/supersedes":%q}}}`, owner.UID))
+		attacker.waitForConflict(name)
+		attacker.waitForEvent(name, v1alpha1.ReasonOwnedByOtherQueue)
+	}
+	for _, name := range []string{"older", "mail"} {
+		attacker.patchQueue(name, `{"metadata":{"annotations":{"yardmaster.dev/supersedes":null}}}`)
+	}
+	if text := attacker.visibleText(); strings.Contains(text, victim.ns) || strings.Contains(text, string(owner.UID)) {
+		t.Errorf("the attacker sees the victim's namespace or UID: %s", text)
+	}
+	for _, name := range []string{"older", "mail"} {
+		attacker.deleteQueue(name)
+		attacker.waitUntilDeleted(name)
+	}
+	victim.waitUntilReady("mail")
+	victim.waitForReadyMessages("mail", 2)
+}
+
+func TestAReleasedQueueStaysInItsNamespace(t *testing.T) {
+	one := newQueueEnv(t)
+	other := one.newNeighbor()
+	one.createQueue("mail", "name: shared")
+	one.waitUntilReady("mail")
+	one.sendMessages("mail", 2)
+	one.deleteQueue("mail")
+	one.waitUntilDeleted("mail")
+
+	other.createQueue("mail", "name: shared, deletionPolicy: Purge")
+	other.waitForConflict("mail")
+	other.deleteQueue("mail")
+	other.waitUntilDeleted("mail")
+
+	one.createQueue("post", "name: shared")
+	one.waitUntilReady("post")
+	one.waitForReadyMessages("post", 2)
+}
+
+// Versions before v0.2 named a queue on the broker as its Queue.
+func TestAQueueKeepsTheNameThatItsStatusRecords(t *testing.T) {
+	e := newQueueEnv(t)
+	e.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: missing}}", "mail", "")
+	e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound)
+	q := e.getQueue("mail")
+	if err := cluster.Status().Patch(t.Context(), q, client.RawPatch(mergePatch, []byte(`{"status":{"name":"mail"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	e.patchQueue("mail", `{"spec":{"broker":{"urlSecretRef":{"name":"broker"}}}}`)
+	e.waitUntilReady("mail")
+	if !e.hasStream("yardmaster_mail") || e.getQueue("mail").Status.Name != "mail" {
+		t.Errorf("the server has the streams %q", e.streamNames())
+	}
+	e.patchQueue("mail", `{"spec":{"name":"mail"}}`) // what the status records can be made explicit
+}
+
+func TestAWorkerPoolDoesNotUseTheQueueOfAnotherNamespace(t *testing.T) {
+	victim := newQueueEnv(t)
+	victim.createQueue("mail", "name: shared")
+	victim.waitUntilReady("mail")
+	victim.sendMessages("mail", 7)
+	attacker := newPoolTestEnv(t, 0)
+	attacker.createSecret("victims", "url", "nats://"+victim.Address())
+	attacker.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: victims}}", "spy", "name: shared")
+	attacker.waitForConflict("spy")
+	readers := newManifest(t, "WorkerPool", "readers", "{image: 'worker:1', queues: [{name: spy}], replicas: 1}")
+	readers.SetNamespace(attacker.ns)
+	if err := cluster.Create(t.Context(), readers); err != nil {
+		t.Fatal(err)
+	}
+	attacker.waitForCondition("readers", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOwnedByOtherQueue)
+	if s := attacker.getPool("readers").Status; s.Backlog != nil || s.Replicas != 0 {
+		t.Errorf("the status shows the backlog of another namespace: %+v", s)
+	}
+}
+
+// A Queue that was deleted before it owned anything must not touch the queues of other programs.
+func TestADeletedQueueLeavesTheQueueOfAnotherProgramAlone(t *testing.T) {
+	e := newQueueEnv(t)
+	s := redistest.Start(t)
+	e.createSecret("redis", "url", s.URL())
+	s.RunCLI("SADD", "asynq:queues", "billing")
+	s.RunCLI("ZADD", "asynq:{billing}:archived", "1", "task")
+	e.createQueueOn("broker: {engine: Asynq, urlSecretRef: {name: missing}}", "mail", "name: billing, deletionPolicy: Purge, deadLetter: {onDelete: Purge}")
+	e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound)
+	e.patchQueue("mail", `{"metadata":{"finalizers":["yardmaster.dev/queue"]}}`)
+	e.deleteQueue("mail")
+	e.patchQueue("mail", `{"spec":{"broker":{"urlSecretRef":{"name":"redis"}}}}`)
+	e.waitUntilDeleted("mail")
+	if left := s.RunCLI("ZCARD", "asynq:{billing}:archived"); left != "1" {
+		t.Errorf("%s archived tasks are left", left)
+	}
+}
+
+// Those who may create a Queue may not be allowed to read Secrets.
+func TestOnlySecretsWithTheLabelAreUsed(t *testing.T) {
+	e := newQueueEnv(t)
+	private := e.createSecret("private", "url", "nats://"+e.Address(), "password", "hunter2")
+	setLabel := func(value string) {
+		t.Helper()
+		patch := client.RawPatch(mergePatch, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, v1alpha1.LabelBroker, value))
+		if err := cluster.Patch(t.Context(), private, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setLabel("null")
+	broker := "broker: {engine: NATS, urlSecretRef: {name: private}}"
+	e.createQueueOn(broker, "mail", "")
+	e.createQueueOn("broker: {engine: NATS, urlSecretRef: {name: private, key: password}}", "curious", "")
+	w := &policyTestEnv{t, e.ns}
+	w.createObject("Policy", "team", "", "{selector: {matchLabels: {team: none}}, defaults: {"+broker+"}}")
+	want := fmt.Sprintf("kubectl label secret private -n %s yardmaster.dev/broker=true", e.ns)
+	for kind, is := range map[string]*metav1.Condition{
+		"Queue":         e.waitForCondition("mail", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretInvalid),
+		"another Queue": e.waitForCondition("curious", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretInvalid),
+		"Policy":        w.waitForReady("team", metav1.ConditionFalse, v1alpha1.ReasonSecretInvalid),
+	} {
+		if !strings.HasSuffix(is.Message, want) {
+			t.Errorf("%s: the message is %q", kind, is.Message)
+		}
+	}
+	setLabel(`"true"`)
+	e.waitUntilReady("mail")
+	if text := e.visibleText(); strings.Contains(text, "hunter2") {
+		t.Errorf("the content of the Secret is visible: %s", text)
+	}
+}

@@ -1,0 +1,178 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
+)
+
+// creatorRow is a write by ann, and what is recorded. Both the webhook and the MutatingAdmissionPolicy
+// behave like this.
+type creatorRow struct {
+	// before is stored first, by bob; nil if ann creates the session.
+	before map[string]any
+	// spec is what ann writes.
+	spec map[string]any
+	// groups of ann, in addition to those of an administrator.
+	groups int
+	want   *v1alpha1.UserContext
+	// wantError is true if the API server rejects the request.
+	wantError bool
+}
+
+func creatorRows() map[string]creatorRow {
+	const administrators, everyone = "system:masters", "system:authenticated"
+	ann := &v1alpha1.UserContext{UserID: "ann", Groups: []string{administrators, everyone}}
+	bob := &v1alpha1.UserContext{UserID: "bob", Groups: []string{administrators, everyone}}
+	named := &v1alpha1.UserContext{UserID: "ann", DisplayName: "Ann", Groups: ann.Groups}
+	crowd := &v1alpha1.UserContext{UserID: "ann", Groups: []string{administrators}}
+	for i := range 255 {
+		crowd.Groups = append(crowd.Groups, fmt.Sprintf("group-%d", i))
+	}
+	spec := func(userContext any) map[string]any {
+		return map[string]any{"prompt": "do it", "userContext": userContext}
+	}
+	plain := map[string]any{"prompt": "do it"}
+	claim := map[string]any{"userId": "root", "groups": []any{"forged"}}
+	return map[string]creatorRow{
+		"a new session without a user":                    {spec: plain, want: ann},
+		"a new session that claims another user":          {spec: spec(claim), want: ann},
+		"a new session with a display name":               {spec: spec(map[string]any{"userId": "root", "displayName": "Ann"}), want: named},
+		"a new session with an empty display name":        {spec: spec(map[string]any{"displayName": ""}), want: ann},
+		"a new session with a number as display name":     {spec: spec(map[string]any{"displayName": int64(1)}), want: ann},
+		"a new session with a user of a wrong type":       {spec: spec("root"), want: ann},
+		"a new session with a list of users":              {spec: spec([]any{"root"}), want: ann},
+		"a new session without a spec":                    {spec: nil, wantError: true},
+		"a user with more groups than are recorded":       {spec: plain, groups: 300, want: crowd},
+		"an update by another user keeps the creator":     {before: plain, spec: map[string]any{"prompt": "do it", "operatingMode": "Stopped"}, want: bob},
+		"an update cannot claim another user":             {before: plain, spec: spec(claim), wantError: true},
+		"an update with the stored user":                  {before: plain, spec: spec(map[string]any{"userId": "bob", "groups": []any{administrators, everyone}}), want: bob},
+		"an update with a user that is null":              {before: plain, spec: spec(nil), want: bob},
+		"a new session with a user that is null":          {spec: spec(nil), want: ann},
+		"a new session with an empty user":                {spec: spec(map[string]any{}), want: ann},
+		"a new session with a field that differs in case": {spec: map[string]any{"prompt": "do it", "UserContext": claim}, want: ann},
+	}
+}
+
+func TestWebhookRecordsTheCreatorOfASession(t *testing.T) {
+	testCreators(t, namespace(t))
+}
+
+func TestAdmissionPolicyRecordsTheCreatorOfASession(t *testing.T) {
+	const policyLabel = "test.yardmaster.dev/admission-policy"
+	installAdmissionPolicy(t, metav1.LabelSelector{MatchLabels: map[string]string{policyLabel: "on"}})
+	ns := newNamespace(t, map[string]string{webhookLabel: "off", policyLabel: "on"})
+	eventually(t, "the policy to be effective", func() bool {
+		s := sessionWithSpec(ns, "effective", map[string]any{"prompt": "do it"})
+		if err := cluster.Create(t.Context(), s, client.DryRunAll); err != nil {
+			t.Fatal(err)
+		}
+		_, found, _ := unstructured.NestedMap(s.Object, "spec", "userContext")
+		return found
+	})
+	testCreators(t, ns)
+}
+
+func testCreators(t *testing.T, ns string) {
+	number := 0
+	for title, row := range creatorRows() {
+		number++
+		name := fmt.Sprintf("s%d", number)
+		t.Run(title, func(t *testing.T) {
+			if row.before != nil {
+				if err := clientOf(t, "bob", 0).Create(t.Context(), sessionWithSpec(ns, name, row.before)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := writeSpec(t.Context(), clientOf(t, "ann", row.groups), ns, name, row)
+			if row.wantError {
+				if err == nil {
+					t.Fatal("the request was accepted")
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored := &v1alpha1.AgenticSession{}
+			if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, stored); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(row.want, stored.Spec.UserContext); diff != "" {
+				t.Errorf("user (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// writeSpec creates a session, or replaces the spec of the one that is stored.
+func writeSpec(ctx context.Context, c client.Client, ns, name string, row creatorRow) error {
+	if row.before == nil {
+		return c.Create(ctx, sessionWithSpec(ns, name, row.spec))
+	}
+	raw, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec", "value": row.spec}})
+	if err != nil {
+		return err
+	}
+	return c.Patch(ctx, sessionWithSpec(ns, name, nil), client.RawPatch(types.JSONPatchType, raw))
+}
+
+func sessionWithSpec(ns, name string, spec map[string]any) *unstructured.Unstructured {
+	s := &unstructured.Unstructured{Object: map[string]any{}}
+	if spec != nil {
+		s.Object["spec"] = spec
+	}
+	s.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AgenticSession"))
+	s.SetNamespace(ns)
+	s.SetName(name)
+	return s
+}
+
+// clientOf returns a client that impersonates an administrator with this number of further groups.
+func clientOf(t *testing.T, user string, groups int) client.Client {
+	t.Helper()
+	impersonating := rest.CopyConfig(config)
+	impersonating.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
+	for i := range groups {
+		impersonating.Impersonate.Groups = append(impersonating.Impersonate.Groups, fmt.Sprintf("group-%d", i))
+	}
+	c, err := client.New(impersonating, client.Options{Scheme: cluster.Scheme(), Mapper: cluster.RESTMapper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// installAdmissionPolicy installs the component admission-policy for the selected namespaces.
+func installAdmissionPolicy(t *testing.T, namespaces metav1.LabelSelector) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(repositoryRoot, "config", "components", "admission-policy", "policy.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, binding := &admissionregistrationv1.MutatingAdmissionPolicy{}, &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
+	documents := bytes.Split(raw, []byte("\n---\n"))
+	for i, object := range []client.Object{policy, binding} {
+		if err := yaml.UnmarshalStrict(documents[i], object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	policy.Spec.MatchConstraints.NamespaceSelector = &namespaces
+	mustCreate(t, policy)
+	mustCreate(t, binding)
+}
