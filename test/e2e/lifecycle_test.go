@@ -38,6 +38,7 @@ const (
 )
 
 func testUpgrade(t *testing.T) {
+	requireNoError(t, undeployOperator(t.Context(), watchedNamespaces))
 	applyManifest(t, baselineManifest)
 	requireNoError(t, waitForOperator(t.Context()))
 	wantOperatorImage(t, baselineImage)
